@@ -1,0 +1,2 @@
+//! tvmc
+fn main() {}

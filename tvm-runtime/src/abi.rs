@@ -1,0 +1,130 @@
+//! The binary interface between generated kernels and the runtime.
+//!
+//! A kernel is `extern "C" fn(args, n_args, ctx) -> i32`. It returns 0, or a non-zero [`Status`] after it has
+//! filled `ctx.error`. Tensors arrive as DLPack `DLTensor`s; everything a kernel needs from the runtime (threads,
+//! scratch memory) is reached through [`CallContext`], so a compiled object has no undefined runtime symbol.
+//!
+//! TVM counterpart: `TVMFFIAny` arguments and the `TVMBackend*` C functions.
+
+use std::ffi::c_void;
+
+use crate::dtype::DataType;
+
+/// Version of everything in this file; an object compiled for another one is refused.
+pub const ABI_VERSION: u32 = 1;
+
+/// DLPack's `DLDevice`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct DLDevice {
+    /// `DLDeviceType`, see [`crate::DeviceKind`].
+    pub kind: i32,
+    /// Ordinal.
+    pub id: i32,
+}
+
+/// DLPack's `DLTensor`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct DLTensor {
+    /// Start of the allocation.
+    pub data: *mut c_void,
+    /// Where the data lives.
+    pub device: DLDevice,
+    /// Number of dimensions.
+    pub ndim: i32,
+    /// Element type.
+    pub dtype: DataType,
+    /// `ndim` extents.
+    pub shape: *mut i64,
+    /// `ndim` strides in elements; null means compact row-major.
+    pub strides: *mut i64,
+    /// Offset of the first element from `data`, in bytes.
+    pub byte_offset: u64,
+}
+
+/// One kernel argument: a tensor pointer, an integer (bool and all integer types, sign-extended) or a float (f64).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union KernelArg {
+    /// A tensor.
+    pub tensor: *const DLTensor,
+    /// Any integer scalar.
+    pub int: i64,
+    /// Any floating scalar.
+    pub float: f64,
+    /// An opaque pointer.
+    pub handle: *mut c_void,
+}
+
+/// Why a kernel refused to run; the values are part of the ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Status {
+    /// It ran.
+    Ok = 0,
+    /// Wrong number of arguments: `expected`, `got`.
+    ArgCount = 1,
+    /// Argument `arg` has another rank: `expected`, `got`.
+    Rank = 2,
+    /// Argument `arg` has another element type: `expected`, `got` are `DataType`s packed by [`pack_dtype`].
+    DType = 3,
+    /// Axis `axis` of argument `arg` has another extent: `expected`, `got`.
+    Extent = 4,
+    /// Argument `arg` is not compact row-major (stride of `axis`: `expected`, `got`).
+    Strides = 5,
+    /// Argument `arg` is a null pointer.
+    Null = 6,
+    /// An `assert` of the kernel itself failed; `expected` is its number.
+    Assert = 7,
+    /// Scratch memory could not be had: `expected` bytes.
+    OutOfMemory = 8,
+}
+
+/// What a failing kernel leaves behind.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CallError {
+    /// A [`Status`] value.
+    pub status: i32,
+    /// Index of the argument, or -1.
+    pub arg: i32,
+    /// Axis of that argument, or -1.
+    pub axis: i32,
+    /// Keeps the 64-bit fields aligned.
+    pub reserved: i32,
+    /// See [`Status`].
+    pub expected: i64,
+    /// See [`Status`].
+    pub got: i64,
+}
+
+/// Body of a parallel loop: runs iterations `begin..end`; non-zero is a [`Status`].
+pub type ParallelBody = unsafe extern "C" fn(ctx: *mut CallContext, begin: i64, end: i64, env: *mut c_void) -> i32;
+
+/// What the runtime gives to a kernel for one call. The generated code reads the fields by offset.
+#[repr(C)]
+pub struct CallContext {
+    /// [`ABI_VERSION`] of the runtime.
+    pub abi_version: u32,
+    /// Threads that `parallel_for` may use, at least 1.
+    pub num_threads: u32,
+    /// Runs `body` over `0..extent` in contiguous chunks; returns the first non-zero status.
+    pub parallel_for: unsafe extern "C" fn(ctx: *mut CallContext, body: ParallelBody, extent: i64, env: *mut c_void) -> i32,
+    /// Scratch memory aligned to 64 bytes, or null.
+    pub alloc: unsafe extern "C" fn(ctx: *mut CallContext, bytes: u64) -> *mut c_void,
+    /// Gives scratch memory back; the last block allocated is freed first.
+    pub free: unsafe extern "C" fn(ctx: *mut CallContext, ptr: *mut c_void),
+    /// The runtime's own state (thread pool, workspace).
+    pub state: *mut c_void,
+    /// Filled by a kernel that returns non-zero.
+    pub error: CallError,
+}
+
+/// The entry point of every generated kernel.
+pub type KernelFn = unsafe extern "C" fn(args: *const KernelArg, n_args: i32, ctx: *mut CallContext) -> i32;
+
+/// `code | bits << 8 | lanes << 16`, as the kernels compare it: the little-endian word of `DLDataType`.
+pub const fn pack_dtype(dtype: DataType) -> i64 {
+    dtype.code() as i64 | (dtype.bits() as i64) << 8 | (dtype.lanes() as i64) << 16
+}
