@@ -1,0 +1,58 @@
+//! `cargo xtask doctor`: what this machine has of what the workspace can use.
+
+use std::path::{Path, PathBuf};
+
+use crate::setup;
+use crate::step::first_line;
+
+/// Prints one line per tool. Only a missing Rust is an error; all else is optional and says what it is good for.
+///
+/// # Errors
+/// When `rustc` cannot be run.
+pub(crate) fn doctor() -> Result<(), String> {
+    let rustc = first_line("rustc", &["--version"]).ok_or("rustc cannot be run; see https://rustup.rs")?;
+    row("rustc", Some(rustc.as_str()), "everything");
+    let cc = c_compiler();
+    row("cc", cc.as_deref(), "the `c` target; without it kernels run in the interpreter, slowly");
+    let llvm = setup::llvm();
+    row("LLVM 19", llvm.as_deref(), "feature `llvm`");
+    row("libcuda", libcuda().map(|p| p.display().to_string()).as_deref(), "feature `cuda` at run time");
+
+    if cc.is_none() {
+        println!(
+            "\nto do: install a C compiler (Debian/Ubuntu: apt-get install gcc; macOS: xcode-select --install)"
+        );
+    }
+    match (llvm, setup::install_command()) {
+        (None, Ok(_)) => println!("\nto do: cargo xtask setup"),
+        (None, Err(help)) => println!("\nto do: {help}"),
+        (Some(_), _) if cc.is_some() => println!("\nready: cargo xtask test"),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn row(what: &str, found: Option<&str>, used_for: &str) {
+    println!("{what:<8}  {:<60}  {used_for}", found.unwrap_or("not found"));
+}
+
+/// `$CC`, or the first of cc, gcc and clang that runs.
+fn c_compiler() -> Option<String> {
+    let named = std::env::var("CC").ok();
+    let candidates = named.as_deref().into_iter().chain(["cc", "gcc", "clang"]);
+    candidates.into_iter().find_map(|cc| first_line(cc, &["--version"]))
+}
+
+/// The CUDA driver library, where the dynamic loader would look for it.
+fn libcuda() -> Option<PathBuf> {
+    let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let usual = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/lib/wsl/lib",
+    ];
+    let mut folders = std::env::split_paths(&named).chain(usual.iter().map(PathBuf::from));
+    folders.find_map(|dir| Some(dir.join("libcuda.so.1")).filter(|p| Path::exists(p)))
+}

@@ -1,0 +1,60 @@
+//! `cargo xtask setup`: LLVM 19, which only the feature `llvm` needs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::step::{first_line, run};
+
+/// Installs LLVM 19 where it is missing.
+///
+/// # Errors
+/// On a system whose package manager is not known (the message says what to run), or when the installation fails.
+pub(crate) fn setup() -> Result<(), String> {
+    if let Some(found) = llvm() {
+        println!("LLVM 19: {found}");
+        return Ok(());
+    }
+    for command in install_command()? {
+        println!("$ {}", command.join(" "));
+        let mut process = Command::new(&command[0]);
+        run(process.args(&command[1..]).env("DEBIAN_FRONTEND", "noninteractive"), &command.join(" "))?;
+    }
+    let found = llvm().ok_or_else(|| format!("installed, yet {} has no LLVM 19", prefix().display()))?;
+    println!("LLVM 19: {found}");
+    Ok(())
+}
+
+/// Version and place of LLVM 19, if it is where the build will look for it.
+pub(crate) fn llvm() -> Option<String> {
+    let prefix = prefix();
+    let version =
+        first_line(prefix.join("bin/llvm-config"), &["--version"]).filter(|v| v.starts_with("19."))?;
+    Some(format!("{version} in {}", prefix.display()))
+}
+
+/// `LLVM_SYS_191_PREFIX`, which cargo takes from the environment or else from `.cargo/config.toml`.
+fn prefix() -> PathBuf {
+    std::env::var_os("LLVM_SYS_191_PREFIX").map_or_else(|| PathBuf::from("/usr/lib/llvm-19"), PathBuf::from)
+}
+
+/// The commands that install LLVM 19 here.
+///
+/// # Errors
+/// Where we do not install by ourselves: what the user should run.
+pub(crate) fn install_command() -> Result<Vec<Vec<String>>, String> {
+    if cfg!(target_os = "macos") {
+        return Err("brew install llvm@19; export LLVM_SYS_191_PREFIX=$(brew --prefix llvm@19)".to_string());
+    }
+    if !Path::new("/usr/bin/apt-get").exists() {
+        return Err("install LLVM 19 with its headers (Fedora: dnf install llvm19-devel) and export \
+                    LLVM_SYS_191_PREFIX=<the folder that holds bin/llvm-config>"
+            .to_string());
+    }
+    let root = first_line("id", &["-u"]).is_some_and(|uid| uid == "0");
+    let sudo: &[&str] = if root { &[] } else { &["sudo"] };
+    let words = |tail: &[&str]| sudo.iter().chain(tail).map(ToString::to_string).collect();
+    Ok(vec![
+        words(&["apt-get", "update"]),
+        words(&["apt-get", "install", "-y", "llvm-19-dev", "libpolly-19-dev", "zlib1g-dev", "libzstd-dev"]),
+    ])
+}

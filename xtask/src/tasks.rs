@@ -1,0 +1,76 @@
+//! `cargo xtask test | ci | bless`: lists of cargo commands, in the order in which a mistake shows soonest.
+//!
+//! Few feature sets on purpose: each one compiles the workspace again. What depends on the feature `llvm` lives in four
+//! packages; only their tests run a second time with it.
+
+use crate::setup;
+use crate::step::Steps;
+
+/// The packages that have the feature `llvm`.
+const WITH_LLVM: [&str; 8] = ["-p", "tvm", "-p", "tvm-codegen", "-p", "tvm-build", "-p", "tvm-cli"];
+
+/// All tests.
+///
+/// # Errors
+/// The first step that fails.
+pub(crate) fn test() -> Result<(), String> {
+    let mut steps = Steps::new();
+    set_up(&mut steps)?;
+    tests(&mut steps)?;
+    steps.summary();
+    Ok(())
+}
+
+/// Everything that CI checks.
+///
+/// # Errors
+/// The first step that fails.
+pub(crate) fn ci() -> Result<(), String> {
+    let mut steps = Steps::new();
+    steps.cargo("format", &[], &["fmt", "--all", "--check"])?;
+    set_up(&mut steps)?;
+    steps.cargo("façade, no features", &[], &["check", "-p", "tvm"])?;
+    let deny = ["--", "-D", "warnings"];
+    steps.cargo("clippy", &[], &with(&["clippy", "--workspace", "--all-targets"], &deny))?;
+    let features = ["--workspace", "--all-targets", "--features", "llvm,cuda"];
+    steps.cargo("clippy, llvm and cuda", &[], &with(&with(&["clippy"], &features), &deny))?;
+    steps.cargo("docs", &[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--workspace", "--no-deps"])?;
+    steps.cargo("tidy", &[], &["test", "--workspace", "--test", "tidy"])?;
+    tests(&mut steps)?;
+    steps.summary();
+    Ok(())
+}
+
+/// Rewrites all expected outputs from what the tests produce now; the diff is then read by a person.
+///
+/// # Errors
+/// When a test fails for another reason than its snapshot.
+pub(crate) fn bless() -> Result<(), String> {
+    let mut steps = Steps::new();
+    let env = [("UPDATE_EXPECT", "1"), ("TRYBUILD", "overwrite")];
+    steps.cargo("bless", &env, &["test", "--workspace", "--no-fail-fast"])?;
+    if setup::llvm().is_some() {
+        steps.cargo("bless, llvm", &env, &with(&llvm_tests(), &["--no-fail-fast"]))?;
+    }
+    steps.summary();
+    println!("now read the diff: git diff");
+    Ok(())
+}
+
+fn set_up(steps: &mut Steps) -> Result<(), String> {
+    steps.run("setup", "LLVM 19", setup::setup)
+}
+
+fn tests(steps: &mut Steps) -> Result<(), String> {
+    steps.cargo("cuda compiles", &[], &["check", "--workspace", "--features", "cuda"])?;
+    steps.cargo("tests", &[], &["test", "--workspace"])?;
+    steps.cargo("tests, llvm", &[], &llvm_tests())
+}
+
+fn llvm_tests() -> Vec<&'static str> {
+    with(&with(&["test"], &WITH_LLVM), &["--features", "llvm"])
+}
+
+fn with<'a>(head: &[&'a str], tail: &[&'a str]) -> Vec<&'a str> {
+    head.iter().chain(tail).copied().collect()
+}
