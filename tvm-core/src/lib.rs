@@ -1,1 +1,3 @@
 //! tvm-core
+
+#![forbid(unsafe_code)]

@@ -1,1 +1,3 @@
 //! Procedural macros.
+
+#![forbid(unsafe_code)]

@@ -1,1 +1,3 @@
 //! tvm-onnx
+
+#![forbid(unsafe_code)]

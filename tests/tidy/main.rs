@@ -1,0 +1,64 @@
+//! The invariants of ARCHITECTURE.md that a compiler does not check, as plain tests over the sources.
+//!
+//! Each rule is a function from a path and a text to what is wrong with it, so that it is also tried on bad samples; the
+//! exceptions stand in one table per rule, each with its reason.
+
+mod crates;
+mod rules;
+mod source;
+
+use source::SourceFile;
+
+/// Fails with one line per finding.
+fn report(findings: Vec<String>) {
+    assert!(findings.is_empty(), "{} finding(s):\n  {}", findings.len(), findings.join("\n  "));
+}
+
+fn check_rust(rule: fn(&SourceFile) -> Vec<String>) {
+    let files = source::files(&["rs"]);
+    assert!(files.len() > 10, "only {} Rust files found: is the walk broken?", files.len());
+    report(files.iter().flat_map(rule).collect());
+}
+
+#[test]
+fn every_rust_file_says_what_it_is() {
+    check_rust(rules::header);
+}
+
+#[test]
+fn files_are_short() {
+    check_rust(rules::length);
+    report(rules::stale_exceptions());
+}
+
+#[test]
+fn unsafe_code_stays_in_its_places() {
+    check_rust(rules::unsafe_code);
+    report(rules::missing_forbids());
+}
+
+#[test]
+fn only_their_modules_name_inkwell_and_cudarc() {
+    check_rust(rules::confined_crates);
+}
+
+#[test]
+fn libraries_do_not_print_and_leave_nothing_undone() {
+    check_rust(rules::library_code);
+}
+
+#[test]
+fn tests_are_neither_ignored_nor_expected_to_panic() {
+    check_rust(rules::test_attributes);
+}
+
+#[test]
+fn no_paths_of_one_machine() {
+    let files = source::files(&["rs", "toml", "md", "py", "sh", "yml"]);
+    report(files.iter().flat_map(rules::machine_paths).collect());
+}
+
+#[test]
+fn the_crate_graph_is_as_drawn() {
+    report(crates::findings());
+}
