@@ -1,0 +1,1 @@
+//! Integer arithmetic: simplification, bounds, iteration maps.

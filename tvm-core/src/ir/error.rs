@@ -1,0 +1,94 @@
+//! Diagnostics: what is wrong, where in the user's source, and what to do instead.
+
+use std::fmt;
+
+use super::Span;
+
+/// One problem: message, place, help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What is wrong, in the user's terms: expected and got.
+    pub message: String,
+    /// Where.
+    pub span: Span,
+    /// What to do instead.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A problem at `span`.
+    pub fn new(message: impl Into<String>, span: &Span) -> Diagnostic {
+        Diagnostic { message: message.into(), span: span.clone(), help: None }
+    }
+
+    /// With what to do instead.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if !self.span.is_none() {
+            write!(f, "\n  --> {}", self.span)?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "\n  help: {help}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Malformed IR or an ill-typed program: one or more diagnostics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IrError(pub Vec<Diagnostic>);
+
+impl IrError {
+    /// An error of one diagnostic.
+    pub fn new(message: impl Into<String>, span: &Span) -> IrError {
+        IrError(vec![Diagnostic::new(message, span)])
+    }
+
+    /// The last diagnostic gets this help.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> IrError {
+        if let Some(last) = self.0.last_mut() {
+            last.help = Some(help.into());
+        }
+        self
+    }
+
+    /// Diagnostics without a place get `span`.
+    #[must_use]
+    pub fn at(mut self, span: &Span) -> IrError {
+        for diagnostic in &mut self.0 {
+            if diagnostic.span.is_none() {
+                diagnostic.span = span.clone();
+            }
+        }
+        self
+    }
+}
+
+impl From<Diagnostic> for IrError {
+    fn from(diagnostic: Diagnostic) -> IrError {
+        IrError(vec![diagnostic])
+    }
+}
+
+impl fmt::Display for IrError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, diagnostic) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{diagnostic}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for IrError {}

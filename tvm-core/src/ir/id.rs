@@ -1,0 +1,33 @@
+//! Typed ids for everything that has identity. Ids come from process-wide counters, are compared and hashed by value
+//! and never reach any output: printing uses a name supply, structural hashing numbers binders by order.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+            pub struct $name(u32);
+
+            impl $name {
+                /// An id that no other node of this process has.
+                pub fn fresh() -> Self {
+                    static NEXT: AtomicU32 = AtomicU32::new(0);
+                    Self(NEXT.fetch_add(1, Ordering::Relaxed))
+                }
+            }
+        )*
+    };
+}
+
+ids! {
+    /// Identity of a [`Var`](super::Var); also names the loop that binds it.
+    VarId;
+    /// Identity of a [`Buffer`](crate::tir::Buffer).
+    BufferId;
+    /// Identity of a [`Block`](crate::tir::Block).
+    BlockId;
+    /// Identity of a [`GlobalVar`](super::GlobalVar).
+    GlobalVarId;
+}

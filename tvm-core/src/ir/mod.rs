@@ -1,0 +1,23 @@
+//! What tensor programs and graph functions share: ids, spans, variables, types, attributes, operators, the module.
+
+mod attrs;
+mod error;
+mod id;
+mod module;
+mod op;
+mod span;
+mod ty;
+mod var;
+
+pub use attrs::{AttrValue, Attrs};
+pub use error::{Diagnostic, IrError};
+pub use id::{BlockId, BufferId, GlobalVarId, VarId};
+pub use module::{BaseFunc, ExternFunc, IRModule};
+pub use op::{
+    ArgDef, ArgKind, AttrDef, AttrKind, InferContext, LegalizeContext, Op, OpDef, OpPattern, OpRegistry,
+};
+pub use span::Span;
+pub use ty::{
+    AdtType, ConstructorDef, FuncType, ShapeType, TensorShape, TensorType, Type, TypeDef, TypeParam,
+};
+pub use var::{GlobalVar, Var};

@@ -1,0 +1,141 @@
+//! A module: functions by global name, type definitions, attributes.
+//!
+//! TVM counterpart: `IRModule`.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::{Attrs, GlobalVar, TypeDef};
+use crate::relax;
+use crate::tir::PrimFunc;
+
+/// A function of a module.
+#[derive(Clone, Debug)]
+pub enum BaseFunc {
+    /// A tensor program.
+    Prim(Arc<PrimFunc>),
+    /// A graph function.
+    Relax(Arc<relax::Function>),
+    /// A function that lives elsewhere, called by symbol.
+    Extern(Arc<ExternFunc>),
+}
+
+/// A function that lives elsewhere: a C symbol or a registered packed function.
+#[derive(Clone, Debug)]
+pub struct ExternFunc {
+    /// Symbol or registered name.
+    pub symbol: Arc<str>,
+    /// Attributes.
+    pub attrs: Attrs,
+}
+
+/// Functions, type definitions and attributes; insertion order is kept and is the order of all output.
+#[derive(Clone, Debug, Default)]
+pub struct IRModule {
+    functions: IndexMap<GlobalVar, BaseFunc>,
+    types: IndexMap<Arc<str>, Arc<TypeDef>>,
+    /// Attributes of the module.
+    pub attrs: Attrs,
+}
+
+impl IRModule {
+    /// An empty module.
+    pub fn new() -> IRModule {
+        IRModule::default()
+    }
+
+    /// A module of one tensor program, under the program's own name.
+    pub fn from_prim_func(func: PrimFunc) -> IRModule {
+        let mut module = IRModule::new();
+        module.add(func.name.clone(), BaseFunc::Prim(Arc::new(func)));
+        module
+    }
+
+    /// Adds `func` under a name made unique from `hint`.
+    pub fn add(&mut self, hint: impl Into<Arc<str>>, func: BaseFunc) -> GlobalVar {
+        let gv = GlobalVar::new(self.unique_name(hint.into()));
+        self.functions.insert(gv.clone(), func);
+        gv
+    }
+
+    /// Sets the function of `gv`, which is declared if it is new.
+    pub fn update(&mut self, gv: GlobalVar, func: BaseFunc) {
+        self.functions.insert(gv, func);
+    }
+
+    /// Removes the function of `gv`; the order of the others stays.
+    pub fn remove(&mut self, gv: &GlobalVar) -> Option<BaseFunc> {
+        self.functions.shift_remove(gv)
+    }
+
+    /// The function of `gv`.
+    pub fn get(&self, gv: &GlobalVar) -> Option<&BaseFunc> {
+        self.functions.get(gv)
+    }
+
+    /// The global variable named `name`.
+    pub fn global_var(&self, name: &str) -> Option<&GlobalVar> {
+        self.functions.keys().find(|gv| gv.name() == name)
+    }
+
+    /// The function named `name`.
+    pub fn lookup(&self, name: &str) -> Option<&BaseFunc> {
+        self.get(self.global_var(name)?)
+    }
+
+    /// The tensor program of `gv`, if it is one.
+    pub fn prim_func(&self, gv: &GlobalVar) -> Option<&Arc<PrimFunc>> {
+        if let BaseFunc::Prim(func) = self.get(gv)? { Some(func) } else { None }
+    }
+
+    /// The graph function of `gv`, if it is one.
+    pub fn relax_func(&self, gv: &GlobalVar) -> Option<&Arc<relax::Function>> {
+        if let BaseFunc::Relax(func) = self.get(gv)? { Some(func) } else { None }
+    }
+
+    /// All functions in order.
+    pub fn functions(&self) -> impl Iterator<Item = (&GlobalVar, &BaseFunc)> {
+        self.functions.iter()
+    }
+
+    /// All functions in order, to change in place.
+    pub fn functions_mut(&mut self) -> impl Iterator<Item = (&GlobalVar, &mut BaseFunc)> {
+        self.functions.iter_mut()
+    }
+
+    /// Number of functions.
+    pub fn len(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// True when there is no function.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// Adds or replaces a type definition.
+    pub fn add_type(&mut self, def: Arc<TypeDef>) {
+        self.types.insert(def.name.clone(), def);
+    }
+
+    /// The type definition named `name`.
+    pub fn type_def(&self, name: &str) -> Option<&Arc<TypeDef>> {
+        self.types.get(name)
+    }
+
+    /// All type definitions in order.
+    pub fn type_defs(&self) -> impl Iterator<Item = &Arc<TypeDef>> {
+        self.types.values()
+    }
+
+    fn unique_name(&self, hint: Arc<str>) -> Arc<str> {
+        if self.global_var(&hint).is_none() {
+            return hint;
+        }
+        (1..)
+            .map(|i| format!("{hint}_{i}").into())
+            .find(|name: &Arc<str>| self.global_var(name).is_none())
+            .unwrap_or(hint)
+    }
+}

@@ -1,0 +1,145 @@
+//! Variables (local and global), shared by tensor programs and graph functions.
+//!
+//! TVM counterpart: `tir::Var`, `relax::Var`, `GlobalVar`.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use tvm_runtime::DataType;
+
+use super::{GlobalVarId, Span, Type, VarId};
+
+/// A local variable: identity is its id, the name is a hint for printing.
+#[derive(Clone)]
+pub struct Var(Arc<VarNode>);
+
+struct VarNode {
+    id: VarId,
+    name: Arc<str>,
+    ty: Type,
+    span: Span,
+}
+
+impl Var {
+    /// A fresh variable of type `ty`.
+    pub fn new(name: impl Into<Arc<str>>, ty: Type) -> Var {
+        Var::with_span(name, ty, Span::none())
+    }
+
+    /// A fresh variable that remembers where it was written.
+    pub fn with_span(name: impl Into<Arc<str>>, ty: Type, span: Span) -> Var {
+        Var(Arc::new(VarNode { id: VarId::fresh(), name: name.into(), ty, span }))
+    }
+
+    /// A fresh scalar variable.
+    pub fn prim(name: impl Into<Arc<str>>, dtype: DataType) -> Var {
+        Var::new(name, Type::Prim(dtype))
+    }
+
+    /// A fresh `i64` variable: a loop variable, block axis or symbolic dimension.
+    pub fn index(name: impl Into<Arc<str>>) -> Var {
+        Var::prim(name, DataType::I64)
+    }
+
+    /// A fresh variable with the same name, type and span.
+    pub fn renew(&self) -> Var {
+        Var::with_span(self.0.name.clone(), self.0.ty.clone(), self.0.span.clone())
+    }
+
+    /// Identity.
+    pub fn id(&self) -> VarId {
+        self.0.id
+    }
+
+    /// Name hint.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Type.
+    pub fn ty(&self) -> &Type {
+        &self.0.ty
+    }
+
+    /// Where it was written.
+    pub fn span(&self) -> &Span {
+        &self.0.span
+    }
+
+    /// Data type of a scalar variable; `handle` for anything that is not a scalar.
+    pub fn dtype(&self) -> DataType {
+        match self.0.ty {
+            Type::Prim(dtype) => dtype,
+            Type::Tensor(_)
+            | Type::Shape(_)
+            | Type::Tuple(_)
+            | Type::Func(_)
+            | Type::Adt(_)
+            | Type::Ref(_)
+            | Type::Param(_)
+            | Type::Object => DataType::HANDLE,
+        }
+    }
+}
+
+impl PartialEq for Var {
+    fn eq(&self, other: &Var) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for Var {}
+
+impl Hash for Var {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id().hash(state);
+    }
+}
+
+impl fmt::Debug for Var {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name())
+    }
+}
+
+/// The name of a function of a module: identity is its id; the name is unique inside one module.
+#[derive(Clone)]
+pub struct GlobalVar(Arc<(GlobalVarId, Arc<str>)>);
+
+impl GlobalVar {
+    /// A fresh global variable.
+    pub fn new(name: impl Into<Arc<str>>) -> GlobalVar {
+        GlobalVar(Arc::new((GlobalVarId::fresh(), name.into())))
+    }
+
+    /// Identity.
+    pub fn id(&self) -> GlobalVarId {
+        self.0.0
+    }
+
+    /// The function's name.
+    pub fn name(&self) -> &str {
+        &self.0.1
+    }
+}
+
+impl PartialEq for GlobalVar {
+    fn eq(&self, other: &GlobalVar) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for GlobalVar {}
+
+impl Hash for GlobalVar {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id().hash(state);
+    }
+}
+
+impl fmt::Debug for GlobalVar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{}", self.name())
+    }
+}

@@ -1,0 +1,43 @@
+//! Why a pass failed.
+
+use crate::ir::{Diagnostic, IrError};
+
+/// Why a pass failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PassError {
+    /// The program is malformed or uses something that is not supported.
+    #[error("pass `{pass}`: {source}")]
+    Ir {
+        /// The pass.
+        pass: String,
+        /// What is wrong.
+        source: IrError,
+    },
+    /// A pass of this name is not registered.
+    #[error("unknown pass `{0}`")]
+    Unknown(String),
+    /// A pass broke an invariant that holds before it.
+    #[error("pass `{pass}` broke the module: {source}")]
+    Verify {
+        /// The pass.
+        pass: String,
+        /// What is broken.
+        source: IrError,
+    },
+}
+
+impl PassError {
+    /// The pass `pass` met a malformed or unsupported program.
+    pub fn ir(pass: &str, source: impl Into<IrError>) -> PassError {
+        PassError::Ir { pass: pass.to_string(), source: source.into() }
+    }
+
+    /// The diagnostics inside.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        match self {
+            PassError::Ir { source, .. } | PassError::Verify { source, .. } => &source.0,
+            PassError::Unknown(_) => &[],
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a pass is, and passes made from closures over one kind of function.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{PassContext, PassError};
+use crate::ir::{BaseFunc, GlobalVar, IRModule, IrError};
+use crate::relax::Function;
+use crate::tir::PrimFunc;
+
+/// What is known of a pass.
+#[derive(Clone, Debug)]
+pub struct PassInfo {
+    /// Name, as in TVM, for example `FuseOps`.
+    pub name: &'static str,
+    /// Runs when the context's level is at least this.
+    pub opt_level: u8,
+    /// Names of passes that must have run.
+    pub required: &'static [&'static str],
+}
+
+/// What a pass works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassKind {
+    /// Whole modules.
+    Module,
+    /// Graph functions, one by one.
+    Function,
+    /// Tensor programs, one by one.
+    PrimFunc,
+    /// Other passes.
+    Sequential,
+}
+
+type Run = dyn Fn(IRModule, &PassContext) -> Result<IRModule, PassError> + Send + Sync;
+
+/// A pass: module in, module out.
+#[derive(Clone)]
+pub struct Pass {
+    /// What is known of it.
+    pub info: PassInfo,
+    /// What it works on.
+    pub kind: PassKind,
+    run: Arc<Run>,
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass").field("info", &self.info).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl Pass {
+    /// A pass of these parts.
+    pub fn new(
+        info: PassInfo,
+        kind: PassKind,
+        run: impl Fn(IRModule, &PassContext) -> Result<IRModule, PassError> + Send + Sync + 'static,
+    ) -> Pass {
+        Pass { info, kind, run: Arc::new(run) }
+    }
+
+    /// Also needs the passes `required` to have run.
+    #[must_use]
+    pub fn requires(mut self, required: &'static [&'static str]) -> Pass {
+        self.info.required = required;
+        self
+    }
+
+    /// Runs only at this level or above (default 0).
+    #[must_use]
+    pub fn opt_level(mut self, opt_level: u8) -> Pass {
+        self.info.opt_level = opt_level;
+        self
+    }
+
+    /// Runs the pass under the current [`PassContext`].
+    ///
+    /// # Errors
+    /// What the pass reports.
+    pub fn apply(&self, module: IRModule) -> Result<IRModule, PassError> {
+        self.apply_in(module, &PassContext::current())
+    }
+
+    /// Runs the pass under `ctx`: instruments see it, disabled passes are skipped.
+    ///
+    /// # Errors
+    /// What the pass reports.
+    pub fn apply_in(&self, module: IRModule, ctx: &PassContext) -> Result<IRModule, PassError> {
+        ctx.instrumented(self, module, |module| (self.run)(module, ctx))
+    }
+}
+
+/// A pass over whole modules.
+pub fn module_pass(
+    name: &'static str,
+    run: impl Fn(IRModule, &PassContext) -> Result<IRModule, IrError> + Send + Sync + 'static,
+) -> Pass {
+    Pass::new(info(name), PassKind::Module, move |module, ctx| {
+        run(module, ctx).map_err(|err| PassError::ir(name, err))
+    })
+}
+
+/// A pass over tensor programs; `run` gives `None` for "unchanged".
+pub fn prim_func_pass(
+    name: &'static str,
+    run: impl Fn(&PrimFunc, &IRModule, &PassContext) -> Result<Option<PrimFunc>, IrError> + Send + Sync + 'static,
+) -> Pass {
+    Pass::new(info(name), PassKind::PrimFunc, move |mut module, ctx| {
+        let mut changed: Vec<(GlobalVar, BaseFunc)> = Vec::new();
+        for (gv, func) in module.functions() {
+            if let BaseFunc::Prim(func) = func
+                && let Some(new) =
+                    run(func, &module, ctx).map_err(|err| PassError::ir(name, err.at(&func.span)))?
+            {
+                changed.push((gv.clone(), BaseFunc::Prim(Arc::new(new))));
+            }
+        }
+        changed.into_iter().for_each(|(gv, func)| module.update(gv, func));
+        Ok(module)
+    })
+}
+
+/// A pass over graph functions; `run` gives `None` for "unchanged".
+pub fn function_pass(
+    name: &'static str,
+    run: impl Fn(&Function, &IRModule, &PassContext) -> Result<Option<Function>, IrError> + Send + Sync + 'static,
+) -> Pass {
+    Pass::new(info(name), PassKind::Function, move |mut module, ctx| {
+        let mut changed: Vec<(GlobalVar, BaseFunc)> = Vec::new();
+        for (gv, func) in module.functions() {
+            if let BaseFunc::Relax(func) = func
+                && let Some(new) =
+                    run(func, &module, ctx).map_err(|err| PassError::ir(name, err.at(&func.span)))?
+            {
+                changed.push((gv.clone(), BaseFunc::Relax(Arc::new(new))));
+            }
+        }
+        changed.into_iter().for_each(|(gv, func)| module.update(gv, func));
+        Ok(module)
+    })
+}
+
+const fn info(name: &'static str) -> PassInfo {
+    PassInfo { name, opt_level: 0, required: &[] }
+}

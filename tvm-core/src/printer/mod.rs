@@ -1,0 +1,1 @@
+//! Prints modules as DSL source.

@@ -1,0 +1,13 @@
+//! The graph half: functions over tensors in A-normal form, their operators, passes and lowering to the VM.
+
+pub mod analysis;
+mod block_builder;
+mod expr;
+pub mod op;
+pub mod transform;
+pub mod vm;
+
+pub use block_builder::BlockBuilder;
+pub use expr::{
+    Arg, Binding, BindingBlock, Body, Call, Callee, Clause, Constructor, Expr, Function, If, Match, Pattern,
+};

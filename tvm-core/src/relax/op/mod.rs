@@ -1,0 +1,8 @@
+//! Operators, one file per family: tables of [`OpDef`]s with type inference and legalisation.
+//!
+//! TVM counterpart: `src/relax/op`.
+
+use crate::ir::OpDef;
+
+/// All built-in tables.
+pub static TABLES: &[&[OpDef]] = &[];

@@ -1,0 +1,1 @@
+//! Passes over graph functions, one per file.

@@ -1,0 +1,1 @@
+//! The functional surface over the graph IR, and its prelude.

@@ -1,0 +1,1 @@
+//! What the macros expand to: builders of tensor programs and graph functions.

@@ -1,0 +1,40 @@
+//! Small helpers with no compiler knowledge.
+
+/// The candidate nearest to `name` by edit distance, if any is near enough to be a slip.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = name.len() / 3 + 1;
+    candidates.map(|it| (edit_distance(name, it), it)).filter(|&(d, _)| d <= limit).min().map(|(_, it)| it)
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &y) in b.iter().enumerate() {
+            let above = row[j + 1];
+            row[j + 1] = (diagonal + usize::from(x != y)).min(above + 1).min(row[j] + 1);
+            diagonal = above;
+        }
+    }
+    row[b.len()]
+}
+
+/// Runs `f`, with more stack when little is left: recursion over deep programs goes through this.
+pub fn with_stack<R>(f: impl FnOnce() -> R) -> R {
+    stacker::maybe_grow(64 * 1024, 2 * 1024 * 1024, f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_names() {
+        let names = ["matmul", "maximum", "relu"];
+        for (given, want) in [("matmull", Some("matmul")), ("rely", Some("relu")), ("conv2d", None)] {
+            assert_eq!(nearest(given, names.into_iter()), want, "{given}");
+        }
+    }
+}

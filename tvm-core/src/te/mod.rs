@@ -1,0 +1,1 @@
+//! Tensor expressions: operators are written as compute over index space.

@@ -1,0 +1,1 @@
+//! Analyses of tensor programs.

@@ -1,0 +1,363 @@
+//! Expressions of tensor programs: scalars and vectors.
+//!
+//! TVM counterpart: `PrimExpr` and its nodes (`tir/expr.h`). There is no `PartialEq`: say [`PrimExpr::ptr_eq`],
+//! `structural_equal` or `can_prove_equal`.
+
+use std::sync::Arc;
+
+use tvm_runtime::DataType;
+
+use super::{Buffer, Intrinsic};
+use crate::ir::{Span, Type, Var};
+
+/// A scalar or vector expression.
+#[derive(Clone, Debug)]
+pub enum PrimExpr {
+    /// An integer or bool constant.
+    IntImm(IntImm),
+    /// A float constant.
+    FloatImm(FloatImm),
+    /// A string constant (only as an argument of intrinsics and extern calls).
+    StringImm(Arc<str>),
+    /// A variable.
+    Var(Var),
+    /// Conversion to another type.
+    Cast(Arc<Cast>),
+    /// Logical negation.
+    Not(Arc<Not>),
+    /// A binary operation.
+    Binary(Arc<Binary>),
+    /// Both arms are evaluated, one is taken; lane-wise when the condition is a vector.
+    Select(Arc<Select>),
+    /// Reads an element (or a vector, when the last index is one).
+    BufferLoad(Arc<BufferLoad>),
+    /// The vector `base, base + stride, …`.
+    Ramp(Arc<Ramp>),
+    /// A vector of equal lanes.
+    Broadcast(Arc<Broadcast>),
+    /// Lanes picked from the concatenation of vectors.
+    Shuffle(Arc<Shuffle>),
+    /// `value` under a name in `body`.
+    Let(Arc<Let>),
+    /// An intrinsic or extern function.
+    Call(Arc<Call>),
+}
+
+/// An integer constant; `value` fits `dtype` (for `u64` it is the bit pattern).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IntImm {
+    /// The value.
+    pub value: i64,
+    /// A scalar integer or bool type.
+    pub dtype: DataType,
+}
+
+/// A float constant, rounded to `dtype`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FloatImm {
+    /// The value.
+    pub value: f64,
+    /// A scalar float type.
+    pub dtype: DataType,
+}
+
+/// Conversion: float to integer truncates and saturates (NaN gives 0), integers wrap, as Rust's `as`.
+#[derive(Clone, Debug)]
+pub struct Cast {
+    /// Target type; same lanes as `value`.
+    pub dtype: DataType,
+    /// What is converted.
+    pub value: PrimExpr,
+}
+
+/// Logical negation of a bool.
+#[derive(Clone, Debug)]
+pub struct Not {
+    /// What is negated.
+    pub value: PrimExpr,
+}
+
+/// A binary operation on two values of one type.
+#[derive(Clone, Debug)]
+pub struct Binary {
+    /// The operation.
+    pub op: BinaryOp,
+    /// Left operand.
+    pub a: PrimExpr,
+    /// Right operand.
+    pub b: PrimExpr,
+}
+
+/// Binary operations. Integer arithmetic wraps; integer division by zero is undefined and the well-formed program
+/// guards it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BinaryOp {
+    /// `a + b`
+    Add,
+    /// `a - b`
+    Sub,
+    /// `a * b`
+    Mul,
+    /// Float division, or integer division that truncates toward zero.
+    Div,
+    /// Remainder of `Div` (sign of `a`); for floats, C's `fmod`.
+    Mod,
+    /// Integer division that rounds toward minus infinity.
+    FloorDiv,
+    /// Remainder of `FloorDiv` (sign of `b`).
+    FloorMod,
+    /// The smaller; NaN if either operand is NaN.
+    Min,
+    /// The larger; NaN if either operand is NaN.
+    Max,
+    /// `a == b`
+    Eq,
+    /// `a != b`
+    Ne,
+    /// `a < b`
+    Lt,
+    /// `a <= b`
+    Le,
+    /// `a > b`
+    Gt,
+    /// `a >= b`
+    Ge,
+    /// Logical and of bools; both sides are evaluated.
+    And,
+    /// Logical or of bools; both sides are evaluated.
+    Or,
+    /// Bitwise and.
+    BitAnd,
+    /// Bitwise or.
+    BitOr,
+    /// Bitwise exclusive or.
+    BitXor,
+    /// Left shift.
+    Shl,
+    /// Right shift; arithmetic for signed types.
+    Shr,
+}
+
+/// `condition ? true_value : false_value` with both arms evaluated.
+#[derive(Clone, Debug)]
+pub struct Select {
+    /// Bool, scalar or with the lanes of the arms.
+    pub condition: PrimExpr,
+    /// Taken where the condition holds.
+    pub true_value: PrimExpr,
+    /// Taken elsewhere.
+    pub false_value: PrimExpr,
+}
+
+/// Reads `buffer[indices]`.
+#[derive(Clone, Debug)]
+pub struct BufferLoad {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// One `i64` index per dimension; the last may be a vector.
+    pub indices: Arc<[PrimExpr]>,
+    /// Where it was written.
+    pub span: Span,
+}
+
+/// The vector `base + stride * (0, 1, …, lanes - 1)`.
+#[derive(Clone, Debug)]
+pub struct Ramp {
+    /// Lane 0.
+    pub base: PrimExpr,
+    /// Difference between lanes.
+    pub stride: PrimExpr,
+    /// Number of lanes.
+    pub lanes: u16,
+}
+
+/// A vector whose lanes all hold `value`.
+#[derive(Clone, Debug)]
+pub struct Broadcast {
+    /// A scalar.
+    pub value: PrimExpr,
+    /// Number of lanes.
+    pub lanes: u16,
+}
+
+/// Lanes `indices` of the concatenation of `vectors`.
+#[derive(Clone, Debug)]
+pub struct Shuffle {
+    /// Vectors or scalars of one element type.
+    pub vectors: Arc<[PrimExpr]>,
+    /// Lane numbers in the concatenation.
+    pub indices: Arc<[u16]>,
+}
+
+/// `let var = value; body`.
+#[derive(Clone, Debug)]
+pub struct Let {
+    /// Bound in `body`.
+    pub var: Var,
+    /// Its value.
+    pub value: PrimExpr,
+    /// The result.
+    pub body: PrimExpr,
+}
+
+/// What a [`Call`] calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Callee {
+    /// A built-in function.
+    Intrinsic(Intrinsic),
+    /// A C function of scalar arguments that has no side effect.
+    PureExtern(Arc<str>),
+    /// A C function of scalar arguments and pointers.
+    Extern(Arc<str>),
+}
+
+/// A function call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What is called.
+    pub callee: Callee,
+    /// Arguments.
+    pub args: Arc<[PrimExpr]>,
+    /// Result type.
+    pub dtype: DataType,
+    /// Where it was written.
+    pub span: Span,
+}
+
+impl BinaryOp {
+    /// True for `==`, `<` and the like: the result is a bool.
+    pub const fn is_comparison(self) -> bool {
+        matches!(
+            self,
+            BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge
+        )
+    }
+
+    /// True for logical and/or.
+    pub const fn is_logical(self) -> bool {
+        matches!(self, BinaryOp::And | BinaryOp::Or)
+    }
+}
+
+impl PrimExpr {
+    /// An integer (or bool) constant of type `dtype`.
+    pub const fn int(value: i64, dtype: DataType) -> PrimExpr {
+        PrimExpr::IntImm(IntImm { value, dtype })
+    }
+
+    /// An `i64` constant.
+    pub const fn index(value: i64) -> PrimExpr {
+        PrimExpr::int(value, DataType::I64)
+    }
+
+    /// A bool constant.
+    pub const fn bool(value: bool) -> PrimExpr {
+        PrimExpr::int(value as i64, DataType::BOOL)
+    }
+
+    /// A float constant, rounded to `dtype`.
+    pub fn float(value: f64, dtype: DataType) -> PrimExpr {
+        let value = match dtype {
+            DataType::F32 => f64::from(value as f32),
+            DataType::F16 => half::f16::from_f64(value).to_f64(),
+            DataType::BF16 => half::bf16::from_f64(value).to_f64(),
+            _ => value,
+        };
+        PrimExpr::FloatImm(FloatImm { value, dtype })
+    }
+
+    /// The constant `value` as type `dtype`, which is any scalar type but a handle.
+    pub fn constant(value: f64, dtype: DataType) -> PrimExpr {
+        if dtype.is_float() { PrimExpr::float(value, dtype) } else { PrimExpr::int(value as i64, dtype) }
+    }
+
+    /// Type of the value.
+    pub fn dtype(&self) -> DataType {
+        match self {
+            PrimExpr::IntImm(it) => it.dtype,
+            PrimExpr::FloatImm(it) => it.dtype,
+            PrimExpr::StringImm(_) => DataType::HANDLE,
+            PrimExpr::Var(it) => it.dtype(),
+            PrimExpr::Cast(it) => it.dtype,
+            PrimExpr::Not(it) => it.value.dtype(),
+            PrimExpr::Binary(it) => {
+                let dtype = it.a.dtype();
+                if it.op.is_comparison() { DataType::BOOL.with_lanes(dtype.lanes()) } else { dtype }
+            }
+            PrimExpr::Select(it) => it.true_value.dtype(),
+            PrimExpr::BufferLoad(it) => {
+                let lanes = it.indices.last().map_or(1, |index| index.dtype().lanes());
+                it.buffer.dtype.with_lanes(lanes * it.buffer.dtype.lanes())
+            }
+            PrimExpr::Ramp(it) => it.base.dtype().with_lanes(it.lanes),
+            PrimExpr::Broadcast(it) => it.value.dtype().with_lanes(it.lanes),
+            PrimExpr::Shuffle(it) => {
+                let dtype = it.vectors.first().map_or(DataType::HANDLE, PrimExpr::dtype);
+                dtype.with_lanes(it.indices.len() as u16)
+            }
+            PrimExpr::Let(it) => it.body.dtype(),
+            PrimExpr::Call(it) => it.dtype,
+        }
+    }
+
+    /// The value of an integer or bool constant.
+    pub fn as_int(&self) -> Option<i64> {
+        if let PrimExpr::IntImm(it) = self { Some(it.value) } else { None }
+    }
+
+    /// The variable, if it is one.
+    pub fn as_var(&self) -> Option<&Var> {
+        if let PrimExpr::Var(it) = self { Some(it) } else { None }
+    }
+
+    /// True for the integer constant `value`.
+    pub fn is_const(&self, value: i64) -> bool {
+        self.as_int() == Some(value)
+    }
+
+    /// True when both are the same node (constants and variables: the same value).
+    pub fn ptr_eq(&self, other: &PrimExpr) -> bool {
+        match (self, other) {
+            (PrimExpr::IntImm(a), PrimExpr::IntImm(b)) => a == b,
+            (PrimExpr::FloatImm(a), PrimExpr::FloatImm(b)) => {
+                a.dtype == b.dtype && a.value.to_bits() == b.value.to_bits()
+            }
+            (PrimExpr::StringImm(a), PrimExpr::StringImm(b)) => a == b,
+            (PrimExpr::Var(a), PrimExpr::Var(b)) => a == b,
+            (PrimExpr::Cast(a), PrimExpr::Cast(b)) => Arc::ptr_eq(a, b),
+            (PrimExpr::Not(a), PrimExpr::Not(b)) => Arc::ptr_eq(a, b),
+            (PrimExpr::Binary(a), PrimExpr::Binary(b)) => Arc::ptr_eq(a, b),
+            (PrimExpr::Select(a), PrimExpr::Select(b)) => Arc::ptr_eq(a, b),
+            (PrimExpr::BufferLoad(a), PrimExpr::BufferLoad(b)) => Arc::ptr_eq(a, b),
+            (PrimExpr::Ramp(a), PrimExpr::Ramp(b)) => Arc::ptr_eq(a, b),
+            (PrimExpr::Broadcast(a), PrimExpr::Broadcast(b)) => Arc::ptr_eq(a, b),
+            (PrimExpr::Shuffle(a), PrimExpr::Shuffle(b)) => Arc::ptr_eq(a, b),
+            (PrimExpr::Let(a), PrimExpr::Let(b)) => Arc::ptr_eq(a, b),
+            (PrimExpr::Call(a), PrimExpr::Call(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// The type, as a graph type.
+    pub fn ty(&self) -> Type {
+        Type::Prim(self.dtype())
+    }
+}
+
+impl From<Var> for PrimExpr {
+    fn from(var: Var) -> PrimExpr {
+        PrimExpr::Var(var)
+    }
+}
+
+impl From<&Var> for PrimExpr {
+    fn from(var: &Var) -> PrimExpr {
+        PrimExpr::Var(var.clone())
+    }
+}
+
+impl From<i64> for PrimExpr {
+    fn from(value: i64) -> PrimExpr {
+        PrimExpr::index(value)
+    }
+}

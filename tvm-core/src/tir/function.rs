@@ -1,0 +1,85 @@
+//! Tensor programs.
+//!
+//! TVM counterpart: `tir::PrimFunc`.
+
+use std::sync::Arc;
+
+use super::{Buffer, Stmt};
+use crate::ir::{Attrs, Span, Var};
+
+/// A tensor program in destination-passing style.
+#[derive(Clone, Debug)]
+pub struct PrimFunc {
+    /// Name hint; the unique name is the module's `GlobalVar`.
+    pub name: Arc<str>,
+    /// Parameters; variables in the shapes of buffers bind on first use, in order.
+    pub params: Arc<[Param]>,
+    /// The body. Before lowering it is the realize of a root block.
+    pub body: Stmt,
+    /// Attributes.
+    pub attrs: Attrs,
+    /// Where it was written.
+    pub span: Span,
+}
+
+/// One parameter of a tensor program.
+#[derive(Clone, Debug)]
+pub enum Param {
+    /// A buffer that is read.
+    In(Buffer),
+    /// A buffer that is written, and may be read (`&mut`).
+    Out(Buffer),
+    /// A scalar.
+    Scalar(Var),
+}
+
+impl Param {
+    /// The buffer, if it is one.
+    pub fn buffer(&self) -> Option<&Buffer> {
+        match self {
+            Param::In(buffer) | Param::Out(buffer) => Some(buffer),
+            Param::Scalar(_) => None,
+        }
+    }
+
+    /// Name hint of the buffer or variable.
+    pub fn name(&self) -> &str {
+        match self {
+            Param::In(buffer) | Param::Out(buffer) => &buffer.name,
+            Param::Scalar(var) => var.name(),
+        }
+    }
+}
+
+impl PrimFunc {
+    /// A tensor program of these parts.
+    pub fn new(name: impl Into<Arc<str>>, params: impl Into<Arc<[Param]>>, body: Stmt) -> PrimFunc {
+        PrimFunc { name: name.into(), params: params.into(), body, attrs: Attrs::new(), span: Span::none() }
+    }
+
+    /// Buffers that are read only, in order.
+    pub fn inputs(&self) -> impl Iterator<Item = &Buffer> {
+        self.params.iter().filter_map(|param| if let Param::In(buffer) = param { Some(buffer) } else { None })
+    }
+
+    /// Buffers that are written, in order.
+    pub fn outputs(&self) -> impl Iterator<Item = &Buffer> {
+        self.params
+            .iter()
+            .filter_map(|param| if let Param::Out(buffer) = param { Some(buffer) } else { None })
+    }
+
+    /// Symbolic dimensions in order of binding: variables that are an extent of a parameter by themselves.
+    pub fn symbolic_dims(&self) -> Vec<Var> {
+        let mut dims: Vec<Var> = Vec::new();
+        for extent in self.params.iter().filter_map(Param::buffer).flat_map(|buffer| buffer.shape.iter()) {
+            if let Some(var) = extent.as_var()
+                && !dims.contains(var)
+                && !self.params.iter().any(|param| matches!(param, Param::Scalar(scalar) if scalar == var))
+            {
+                dims.push(var.clone());
+            }
+        }
+        dims
+    }
+}

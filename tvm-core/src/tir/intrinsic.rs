@@ -1,0 +1,152 @@
+//! Built-in functions of tensor programs.
+//!
+//! TVM counterpart: `tir/builtin.h`, `tir/op.h` (`tir.exp`, …).
+
+/// Effect of calling an intrinsic. TVM counterpart: `CallEffectKind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The result depends on the arguments alone.
+    Pure,
+    /// Reads memory.
+    ReadState,
+    /// Changes state.
+    UpdateState,
+}
+
+macro_rules! intrinsics {
+    ($($(#[$doc:meta])* $name:ident = $text:literal $arity:literal $effect:ident;)*) => {
+        /// A built-in function.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Intrinsic {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Intrinsic {
+            /// All intrinsics.
+            pub const ALL: &'static [Intrinsic] = &[$(Intrinsic::$name),*];
+
+            /// Name in the DSL.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Intrinsic::$name => $text,)*
+                }
+            }
+
+            /// Number of arguments.
+            pub const fn arity(self) -> usize {
+                match self {
+                    $(Intrinsic::$name => $arity,)*
+                }
+            }
+
+            /// Effect of a call.
+            pub const fn effect(self) -> Effect {
+                match self {
+                    $(Intrinsic::$name => Effect::$effect,)*
+                }
+            }
+        }
+    };
+}
+
+intrinsics! {
+    /// e to the x
+    Exp = "exp" 1 Pure;
+    /// 2 to the x
+    Exp2 = "exp2" 1 Pure;
+    /// Natural logarithm
+    Log = "log" 1 Pure;
+    /// Logarithm to base 2
+    Log2 = "log2" 1 Pure;
+    /// Logarithm to base 10
+    Log10 = "log10" 1 Pure;
+    /// `log(1 + x)`
+    Log1p = "log1p" 1 Pure;
+    /// Square root
+    Sqrt = "sqrt" 1 Pure;
+    /// `1 / sqrt(x)`
+    Rsqrt = "rsqrt" 1 Pure;
+    /// x to the y
+    Pow = "pow" 2 Pure;
+    /// Sine
+    Sin = "sin" 1 Pure;
+    /// Cosine
+    Cos = "cos" 1 Pure;
+    /// Tangent
+    Tan = "tan" 1 Pure;
+    /// Inverse sine
+    Asin = "asin" 1 Pure;
+    /// Inverse cosine
+    Acos = "acos" 1 Pure;
+    /// Inverse tangent
+    Atan = "atan" 1 Pure;
+    /// Angle of the point (x, y), given as `atan2(y, x)`
+    Atan2 = "atan2" 2 Pure;
+    /// Hyperbolic sine
+    Sinh = "sinh" 1 Pure;
+    /// Hyperbolic cosine
+    Cosh = "cosh" 1 Pure;
+    /// Hyperbolic tangent
+    Tanh = "tanh" 1 Pure;
+    /// Inverse hyperbolic sine
+    Asinh = "asinh" 1 Pure;
+    /// Inverse hyperbolic cosine
+    Acosh = "acosh" 1 Pure;
+    /// Inverse hyperbolic tangent
+    Atanh = "atanh" 1 Pure;
+    /// Error function
+    Erf = "erf" 1 Pure;
+    /// `1 / (1 + exp(-x))`
+    Sigmoid = "sigmoid" 1 Pure;
+    /// Absolute value
+    Abs = "abs" 1 Pure;
+    /// Largest integer not above x
+    Floor = "floor" 1 Pure;
+    /// Smallest integer not below x
+    Ceil = "ceil" 1 Pure;
+    /// Toward zero
+    Trunc = "trunc" 1 Pure;
+    /// To the nearest integer, halves to even (ONNX `Round`)
+    Round = "round" 1 Pure;
+    /// `a * b + c` with one rounding
+    Fma = "fma" 3 Pure;
+    /// Magnitude of x, sign of y
+    Copysign = "copysign" 2 Pure;
+    /// True for NaN
+    IsNan = "is_nan" 1 Pure;
+    /// True for an infinity
+    IsInf = "is_inf" 1 Pure;
+    /// Number of ones
+    PopCount = "count_ones" 1 Pure;
+    /// Number of leading zeros
+    Clz = "leading_zeros" 1 Pure;
+    /// Bitwise complement
+    BitNot = "bit_not" 1 Pure;
+    /// The bits of the argument as the result type
+    Reinterpret = "reinterpret" 1 Pure;
+    /// `if c { a } else { b }`, only the taken arm is evaluated
+    IfThenElse = "if_then_else" 3 Pure;
+    /// The condition is usually true; its value
+    Likely = "likely" 1 Pure;
+    /// Handle of the `i`-th argument of a packed call: (args, i) gives the tensor's first element
+    ArgData = "arg_data" 2 ReadState;
+    /// Rank of the `i`-th argument: (args, i)
+    ArgNdim = "arg_ndim" 2 ReadState;
+    /// Packed data type of the `i`-th argument: (args, i)
+    ArgDType = "arg_dtype" 2 ReadState;
+    /// Extent of axis `k` of the `i`-th argument: (args, i, k)
+    ArgShape = "arg_shape" 3 ReadState;
+    /// 1 when the `i`-th argument is compact row-major: (args, i)
+    ArgIsCompact = "arg_is_compact" 2 ReadState;
+    /// Value of the `i`-th argument, a scalar of the result type: (args, i)
+    ArgScalar = "arg_scalar" 2 ReadState;
+    /// Waits for all threads of the block: (scope)
+    StorageSync = "storage_sync" 1 UpdateState;
+}
+
+impl Intrinsic {
+    /// The intrinsic named `name` in the DSL.
+    pub fn from_name(name: &str) -> Option<Intrinsic> {
+        Intrinsic::ALL.iter().copied().find(|it| it.name() == name)
+    }
+}

@@ -1,0 +1,29 @@
+//! TensorIR: expressions, statements, blocks, buffers, tensor programs; analyses, passes and schedules over them.
+
+pub mod analysis;
+mod buffer;
+mod expr;
+mod function;
+pub mod interp;
+mod intrinsic;
+mod mutator;
+mod ops;
+pub mod schedule;
+mod stmt;
+pub mod transform;
+mod visitor;
+
+pub use buffer::{Buffer, BufferNode, Scope};
+pub use expr::{
+    Binary, BinaryOp, Broadcast, BufferLoad, Call, Callee, Cast, FloatImm, IntImm, Let, Not, PrimExpr, Ramp,
+    Select, Shuffle,
+};
+pub use function::{Param, PrimFunc};
+pub use intrinsic::{Effect, Intrinsic};
+pub use mutator::{Mutator, Substitute, substitute_expr, substitute_stmt};
+pub use ops::{IntoOperand, binary, eval_int, wrap_int};
+pub use stmt::{
+    AllocBuffer, AssertStmt, Bind, Block, BlockRealize, BufferRegion, BufferStore, DeclBuffer, Evaluate,
+    Failure, For, ForKind, IfThenElse, IterKind, IterVar, MatchBufferRegion, Range, Stmt, ThreadTag, While,
+};
+pub use visitor::{Visitor, any_expr, walk_block, walk_expr, walk_stmt};

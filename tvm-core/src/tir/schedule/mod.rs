@@ -1,0 +1,1 @@
+//! Schedules: loop transformations addressed by loop and block.

@@ -1,0 +1,18 @@
+//! Passes over tensor programs, one per file; [`lower`](crate::tir::transform) brings a program to the form that code
+//! generators take.
+//!
+//! # The lowered form
+//! What every code generator (C, LLVM, CUDA host code) may rely on:
+//!
+//! 1. The parameters are the three scalars of the kernel ABI: `args` (handle), `num_args` (`i32`), `ctx` (handle).
+//!    Values of the user's parameters are bound at the start of the body through the `arg_*` intrinsics, checked by
+//!    `AssertStmt`s: a failed one fills `ctx->error` and returns its status from the kernel.
+//! 2. There is no `BlockRealize`. Buffers are flat: one dimension, no strides, no offset. `DeclBuffer` declares the
+//!    buffer of a parameter over `arg_data`; `AllocBuffer` allocates (`Local`: on the stack, constant extent;
+//!    `Global`: through `ctx->alloc`, freed at the end of its sequence, `Status::OutOfMemory` when it fails).
+//! 3. A load or store has one index: a scalar, or a vector. `Ramp(base, 1, lanes)` is a contiguous unaligned vector
+//!    access, any other vector is a gather or scatter.
+//! 4. Loops are `Serial` or `Parallel` (or `ThreadBinding` in device code); vectorised and unrolled loops are
+//!    expanded. A `Parallel` loop becomes one `ctx->parallel_for`; its body is outlined over the variables and
+//!    buffers it uses; nested ones are serial.
+//! 5. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.

@@ -1,0 +1,1 @@
+//! Operator inventory: tensor programs of the common operators.
