@@ -100,7 +100,8 @@ pub struct CallError {
 }
 
 /// Body of a parallel loop: runs iterations `begin..end`; non-zero is a [`Status`].
-pub type ParallelBody = unsafe extern "C" fn(ctx: *mut CallContext, begin: i64, end: i64, env: *mut c_void) -> i32;
+pub type ParallelBody =
+    unsafe extern "C" fn(ctx: *mut CallContext, begin: i64, end: i64, env: *mut c_void) -> i32;
 
 /// What the runtime gives to a kernel for one call. The generated code reads the fields by offset.
 #[repr(C)]
@@ -110,7 +111,8 @@ pub struct CallContext {
     /// Threads that `parallel_for` may use, at least 1.
     pub num_threads: u32,
     /// Runs `body` over `0..extent` in contiguous chunks; returns the first non-zero status.
-    pub parallel_for: unsafe extern "C" fn(ctx: *mut CallContext, body: ParallelBody, extent: i64, env: *mut c_void) -> i32,
+    pub parallel_for:
+        unsafe extern "C" fn(ctx: *mut CallContext, body: ParallelBody, extent: i64, env: *mut c_void) -> i32,
     /// Scratch memory aligned to 64 bytes, or null.
     pub alloc: unsafe extern "C" fn(ctx: *mut CallContext, bytes: u64) -> *mut c_void,
     /// Gives scratch memory back; the last block allocated is freed first.

@@ -187,7 +187,9 @@ impl fmt::Display for DataType {
 
 /// A name that is not a data type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a data type; expected one of f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool, optionally followed by x<lanes>")]
+#[error(
+    "`{0}` is not a data type; expected one of f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool, optionally followed by x<lanes>"
+)]
 pub struct ParseDataTypeError(pub String);
 
 impl FromStr for DataType {

@@ -2,8 +2,11 @@
 //!
 //! TVM counterpart: `DLDevice`, `runtime::Device`.
 
+mod cuda;
+
 use std::fmt;
 
+pub(crate) use cuda::DeviceBuffer;
 use serde::{Deserialize, Serialize};
 
 /// Kind of device; values are DLPack's `DLDeviceType`.

@@ -1,0 +1,224 @@
+//! The runtime's side of a kernel call: parallel loops and scratch memory.
+//!
+//! TVM counterpart: `TVMBackendParallelLaunch`, `TVMBackendAllocWorkspace`, `WorkspacePool`. A context lives on the
+//! stack for one call; each chunk of a parallel loop gets a copy, so that errors do not race. Scratch memory belongs to the
+//! thread that asks for it, is freed in reverse order, and whatever a failed kernel leaves behind is taken back.
+#![allow(unsafe_code, reason = "callbacks from generated code; each block says why it is sound")]
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::abi::{ABI_VERSION, CallContext, CallError, ParallelBody, Status};
+use crate::tensor::ALIGNMENT;
+use crate::thread_pool::{self, ThreadPool, in_parallel};
+
+/// What `CallContext::state` points to.
+struct State<'a> {
+    /// The pool for this call; the global one if `None`.
+    pool: Option<&'a dyn ThreadPool>,
+}
+
+const NO_ERROR: CallError = CallError { status: 0, arg: -1, axis: -1, reserved: 0, expected: 0, got: 0 };
+
+/// Runs `f` with a fresh context.
+#[inline]
+pub(crate) fn with_context<R>(pool: Option<&dyn ThreadPool>, f: impl FnOnce(*mut CallContext) -> R) -> R {
+    let num_threads = pool.map_or_else(thread_pool::default_num_threads, ThreadPool::num_threads);
+    let mut state = State { pool };
+    let mut ctx = CallContext {
+        abi_version: ABI_VERSION,
+        num_threads: u32::try_from(num_threads).unwrap_or(u32::MAX).max(1),
+        parallel_for,
+        alloc: alloc_scratch,
+        free: free_scratch,
+        state: (&raw mut state).cast(),
+        error: NO_ERROR,
+    };
+    let mark = Mark::new();
+    let res = f(&raw mut ctx);
+    drop(mark);
+    res
+}
+
+/// `CallContext::parallel_for`.
+unsafe extern "C" fn parallel_for(
+    ctx: *mut CallContext,
+    body: ParallelBody,
+    extent: i64,
+    env: *mut c_void,
+) -> i32 {
+    let Ok(extent @ 1..) = usize::try_from(extent) else { return 0 };
+    // SAFETY: kernels pass the context they were given; see `with_context`.
+    let (template, state) = unsafe { (std::ptr::read(ctx), &*(*ctx).state.cast::<State<'_>>()) };
+    if template.num_threads <= 1 || extent == 1 || in_parallel() {
+        // SAFETY: `body` and `env` are the kernel's own.
+        return unsafe { body(ctx, 0, extent as i64, env) };
+    }
+    let shared = Shared { template, env, status: AtomicI32::new(0), error: Mutex::new(NO_ERROR) };
+    let run = |begin: usize, end: usize| {
+        let shared = &shared;
+        if shared.status.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let mut ctx = CallContext { error: NO_ERROR, ..shared.template };
+        let mark = Mark::new();
+        // SAFETY: as above; the chunk has a context of its own, and the kernel's body may run in several threads.
+        let status = unsafe { body(&raw mut ctx, begin as i64, end as i64, shared.env) };
+        drop(mark);
+        if status != 0 {
+            let mut error = shared.error.lock().unwrap_or_else(PoisonError::into_inner);
+            if shared.status.swap(status, Ordering::Relaxed) == 0 {
+                *error = ctx.error;
+            }
+        }
+    };
+    let run = |range: std::ops::Range<usize>| run(range.start, range.end);
+    let outcome = match state.pool {
+        Some(pool) => thread_pool::run(pool, extent, &run),
+        None => thread_pool::run(&*thread_pool::thread_pool(), extent, &run),
+    };
+    let status = match outcome {
+        Ok(()) => shared.status.load(Ordering::Relaxed),
+        Err(_) => Status::Assert as i32,
+    };
+    if status != 0 {
+        // SAFETY: the kernel's context, which only this thread uses.
+        unsafe { (*ctx).error = *shared.error.lock().unwrap_or_else(PoisonError::into_inner) };
+    }
+    status
+}
+
+/// What the chunks of one parallel loop share.
+struct Shared {
+    template: CallContext,
+    env: *mut c_void,
+    status: AtomicI32,
+    error: Mutex<CallError>,
+}
+
+// SAFETY: `env` and `state` are only passed on to the kernel's body and to the callbacks above, which are made for it.
+unsafe impl Sync for Shared {}
+
+/// One block of scratch memory, filled from its start.
+struct Block {
+    ptr: *mut u8,
+    layout: Layout,
+    used: usize,
+}
+
+/// The scratch memory of one thread.
+struct Scratch {
+    blocks: Vec<Block>,
+    /// Addresses handed out and not given back, with the block and its fill before.
+    live: Vec<(*mut u8, usize, usize)>,
+}
+
+/// The smallest block.
+const MIN_BLOCK: usize = 64 << 10;
+/// A thread keeps one block of up to this size between calls.
+const MAX_KEPT: usize = 64 << 20;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { blocks: Vec::new(), live: Vec::new() }) };
+}
+
+impl Scratch {
+    fn alloc(&mut self, bytes: u64) -> Option<*mut u8> {
+        let bytes = usize::try_from(bytes).ok()?.max(1).checked_next_multiple_of(ALIGNMENT)?;
+        let fits = self.blocks.last().is_some_and(|block| block.layout.size() - block.used >= bytes);
+        if !fits {
+            let grown = self.blocks.last().map_or(0, |block| block.layout.size() * 2).min(MAX_KEPT);
+            let layout = Layout::from_size_align(bytes.max(grown).max(MIN_BLOCK), ALIGNMENT).ok()?;
+            // SAFETY: the size is not zero.
+            let ptr = unsafe { alloc(layout) };
+            if ptr.is_null() {
+                return None;
+            }
+            self.blocks.push(Block { ptr, layout, used: 0 });
+        }
+        let index = self.blocks.len() - 1;
+        let block = &mut self.blocks[index];
+        let ptr = block.ptr.wrapping_add(block.used);
+        self.live.push((ptr, index, block.used));
+        block.used += bytes;
+        Some(ptr)
+    }
+
+    fn free(&mut self, ptr: *mut u8) {
+        if let Some(at) = self.live.iter().rposition(|(live, ..)| *live == ptr) {
+            self.truncate(at);
+        }
+    }
+
+    /// Takes back all but the first `len` allocations.
+    fn truncate(&mut self, len: usize) {
+        let Some(&(_, index, used)) = self.live.get(len) else { return };
+        self.live.truncate(len);
+        self.blocks[index].used = used;
+        for block in self.blocks.iter_mut().skip(index + 1) {
+            block.used = 0;
+        }
+        if len == 0 {
+            // Keep the last block, which is the largest.
+            let keep =
+                self.blocks.pop().filter(|block| block.layout.size() <= MAX_KEPT || self.blocks.is_empty());
+            self.blocks.drain(..).for_each(Block::release);
+            match keep {
+                Some(block) if block.layout.size() <= MAX_KEPT => {
+                    self.blocks.push(Block { used: 0, ..block })
+                }
+                Some(block) => block.release(),
+                None => {}
+            }
+        } else {
+            self.blocks.drain(index + 1..).for_each(Block::release);
+        }
+    }
+}
+
+impl Block {
+    fn release(self) {
+        // SAFETY: allocated in `Scratch::alloc` with this layout.
+        unsafe { dealloc(self.ptr, self.layout) }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.blocks.drain(..).for_each(Block::release);
+    }
+}
+
+/// Takes back, when dropped, the scratch memory allocated by this thread since it was made.
+struct Mark(usize);
+
+impl Mark {
+    #[inline]
+    fn new() -> Mark {
+        Mark(SCRATCH.try_with(|scratch| scratch.borrow().live.len()).unwrap_or(0))
+    }
+}
+
+impl Drop for Mark {
+    #[inline]
+    fn drop(&mut self) {
+        // During the end of a thread the memory is gone already.
+        let _ = SCRATCH.try_with(|scratch| scratch.borrow_mut().truncate(self.0));
+    }
+}
+
+/// `CallContext::alloc`.
+unsafe extern "C" fn alloc_scratch(_ctx: *mut CallContext, bytes: u64) -> *mut c_void {
+    let alloc = |scratch: &RefCell<Scratch>| scratch.borrow_mut().alloc(bytes);
+    SCRATCH.try_with(alloc).ok().flatten().map_or(null_mut(), |ptr| ptr.cast())
+}
+
+/// `CallContext::free`.
+unsafe extern "C" fn free_scratch(_ctx: *mut CallContext, ptr: *mut c_void) {
+    // During the end of a thread the memory is gone already.
+    let _ = SCRATCH.try_with(|scratch| scratch.borrow_mut().free(ptr.cast()));
+}

@@ -1,0 +1,338 @@
+//! The one error type of the runtime.
+//!
+//! Messages are lower case, name the function, argument or section concerned, and say what was expected and what
+//! was got. TVM counterpart: `tvm::ffi::Error` (untyped there).
+
+use std::sync::Arc;
+
+use crate::artifact::ArtifactError;
+use crate::device::Device;
+use crate::dtype::DataType;
+use crate::vm::VerifyError;
+
+/// What can go wrong at run time.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// A function or kernel got another number of arguments.
+    #[error("`{func}`: expected {expected} argument(s), got {got}")]
+    ArgCount {
+        /// Function called.
+        func: Arc<str>,
+        /// Number of parameters.
+        expected: usize,
+        /// Number of arguments.
+        got: usize,
+    },
+    /// An argument is of another kind (tensor, int, float, …).
+    #[error("`{func}`: argument `{arg}`: expected {expected}, got {got}")]
+    ArgKind {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+        /// Kind expected.
+        expected: Arc<str>,
+        /// Kind got.
+        got: Arc<str>,
+    },
+    /// A tensor argument has another rank.
+    #[error("`{func}`: argument `{arg}`: rank is {got}, expected {expected}")]
+    ArgRank {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+        /// Rank expected.
+        expected: i64,
+        /// Rank got.
+        got: i64,
+    },
+    /// A tensor argument has another element type.
+    #[error("`{func}`: argument `{arg}`: element type is {got}, expected {expected}")]
+    ArgDType {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+        /// Element type expected.
+        expected: DataType,
+        /// Element type got.
+        got: Arc<str>,
+    },
+    /// A tensor argument has another extent.
+    #[error("`{func}`: argument `{arg}`: axis {axis} is {got}, expected {expected}{}", dim_note(.dim))]
+    ArgExtent {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+        /// Axis concerned.
+        axis: i64,
+        /// Extent expected.
+        expected: i64,
+        /// Extent got.
+        got: i64,
+        /// The dimension as the signature writes it, unless it is a constant.
+        dim: Option<Arc<str>>,
+    },
+    /// A tensor argument is not compact row-major.
+    #[error(
+        "`{func}`: argument `{arg}`: not contiguous: the stride of axis {axis} is {got}, expected {expected}; pass a row-major copy (ndarray: `.as_standard_layout()`)"
+    )]
+    ArgStrides {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+        /// Axis concerned.
+        axis: i64,
+        /// Stride expected, in elements.
+        expected: i64,
+        /// Stride got, in elements.
+        got: i64,
+    },
+    /// A tensor argument is a null pointer.
+    #[error("`{func}`: argument `{arg}`: the tensor is null")]
+    ArgNull {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+    },
+    /// Two arguments of which one is written to share memory.
+    #[error("`{func}`: argument `{arg}` is written to and shares memory with argument `{other}`")]
+    ArgOverlap {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter written to.
+        arg: Arc<str>,
+        /// The other parameter.
+        other: Arc<str>,
+    },
+    /// An argument may not be written to.
+    #[error("`{func}`: argument `{arg}` would be written to, but {reason}")]
+    ArgReadOnly {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+        /// Why it may not.
+        reason: &'static str,
+    },
+    /// A signature does not fit the Rust types it is called with.
+    #[error("`{func}`: signature mismatch: {detail}")]
+    Signature {
+        /// Function concerned.
+        func: Arc<str>,
+        /// Expected and got.
+        detail: String,
+    },
+    /// An assertion inside a kernel failed.
+    #[error("`{func}`: assertion {number} failed")]
+    Assert {
+        /// Kernel concerned.
+        func: Arc<str>,
+        /// Number of the assertion, in the kernel's order.
+        number: i64,
+    },
+    /// A kernel returned a status that this runtime does not know.
+    #[error("`{func}`: unknown status {status}")]
+    UnknownStatus {
+        /// Kernel concerned.
+        func: Arc<str>,
+        /// The status.
+        status: i32,
+    },
+    /// Memory could not be had.
+    #[error("out of memory: cannot allocate {bytes} bytes on {device}")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Device asked.
+        device: Device,
+    },
+    /// The size of a tensor does not fit, or an extent is negative.
+    #[error("a tensor of shape {shape:?} and type {dtype} is not representable")]
+    BadShape {
+        /// Shape asked for.
+        shape: Vec<i64>,
+        /// Element type.
+        dtype: DataType,
+    },
+    /// Data and shape have different sizes.
+    #[error("shape {shape:?} of {dtype} holds {expected} bytes, got {got}")]
+    SizeMismatch {
+        /// Shape asked for.
+        shape: Vec<i64>,
+        /// Element type.
+        dtype: DataType,
+        /// Bytes of that shape.
+        expected: usize,
+        /// Bytes there are.
+        got: usize,
+    },
+    /// A tensor has another rank.
+    #[error("tensor of rank {got}, expected rank {expected}")]
+    RankMismatch {
+        /// Rank expected.
+        expected: usize,
+        /// Rank got.
+        got: usize,
+    },
+    /// A tensor has another element type.
+    #[error("tensor of element type {got}, expected {expected}")]
+    DTypeMismatch {
+        /// Element type expected.
+        expected: DataType,
+        /// Element type got.
+        got: DataType,
+    },
+    /// Memory is on a device that the host cannot read.
+    #[error("the tensor is on {device}; copy it to cpu:0 first (`to_device`)")]
+    NotOnHost {
+        /// Where the tensor is.
+        device: Device,
+    },
+    /// Bytes that are no value of their element type, or memory that cannot hold it.
+    #[error("bad tensor data: {0}")]
+    BadData(&'static str),
+    /// A value is of another kind.
+    #[error("{what}: expected {expected}, got {got}")]
+    ValueKind {
+        /// Where.
+        what: Arc<str>,
+        /// Kind expected.
+        expected: &'static str,
+        /// Kind got.
+        got: &'static str,
+    },
+    /// A build without a feature, or a device that is not there.
+    #[error("{what} is not supported by this build: turn on the feature `{feature}` of tvm-runtime")]
+    Unsupported {
+        /// What was asked for.
+        what: Arc<str>,
+        /// The feature to turn on.
+        feature: &'static str,
+    },
+    /// A device refused.
+    #[error("{device}: {message}")]
+    DeviceFailure {
+        /// Device concerned.
+        device: Device,
+        /// What its driver says.
+        message: String,
+    },
+    /// A function body or kernel panicked.
+    #[error("`{func}` panicked: {message}")]
+    Panicked {
+        /// Function concerned.
+        func: Arc<str>,
+        /// The panic's message.
+        message: String,
+    },
+    /// A global function of that name exists.
+    #[error("a global function named `{name}` exists already")]
+    DuplicateFunc {
+        /// Its name.
+        name: String,
+    },
+    /// Names that nothing defines.
+    #[error("not found: {what} {}", quoted(.names))]
+    NotFound {
+        /// What was looked for.
+        what: &'static str,
+        /// All the names that are missing.
+        names: Vec<String>,
+    },
+    /// A shared library could not be loaded.
+    #[error("cannot load the kernel library `{name}`: {message}")]
+    Library {
+        /// Its name or path.
+        name: String,
+        /// What the loader says.
+        message: String,
+    },
+    /// A compiled object was made for another version of the ABI.
+    #[error("`{name}` was compiled for ABI version {got}, this runtime has {expected}; compile it again")]
+    AbiVersion {
+        /// The object.
+        name: String,
+        /// Version of this runtime.
+        expected: u32,
+        /// Version of the object.
+        got: u32,
+    },
+    /// Bytecode that breaks a rule.
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    /// A damaged or foreign artifact.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// A file could not be read or written.
+    #[error("{path}: {message}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system says.
+        message: String,
+    },
+    /// An instruction of the virtual machine failed.
+    #[error("in `{func}` at {pc}: {source}")]
+    Vm {
+        /// Function being run.
+        func: Arc<str>,
+        /// Index of the instruction.
+        pc: usize,
+        /// What happened.
+        #[source]
+        source: Box<RuntimeError>,
+    },
+    /// A limit of the virtual machine was reached.
+    #[error("{limit} limit of {value} reached")]
+    Limit {
+        /// Which one.
+        limit: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// Integer arithmetic left its range, or a division by zero.
+    #[error("integer {op} of {lhs} and {rhs} has no result")]
+    Arithmetic {
+        /// The operation.
+        op: &'static str,
+        /// Left operand.
+        lhs: i64,
+        /// Right operand.
+        rhs: i64,
+    },
+    /// A value does not have the shape that the program says.
+    #[error("{context}: {detail}")]
+    ShapeCheck {
+        /// What is checked, e.g. an argument.
+        context: Arc<str>,
+        /// Expected and got.
+        detail: String,
+    },
+    /// The program says that this point is not reachable.
+    #[error("fatal: {0}")]
+    Fatal(Arc<str>),
+    /// An error of a function registered by the application.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl RuntimeError {
+    /// An error with a message of the application's own.
+    pub fn other(message: impl Into<String>) -> RuntimeError {
+        RuntimeError::Other(message.into())
+    }
+}
+
+fn dim_note(dim: &Option<Arc<str>>) -> String {
+    dim.as_ref().map(|dim| format!(" (= {dim})")).unwrap_or_default()
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

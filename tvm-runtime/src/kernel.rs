@@ -1,0 +1,216 @@
+//! Kernels: a signature and an entry point, native or a host function.
+//!
+//! TVM counterpart: a `PackedFunc` made from a `PrimFunc`. A native kernel checks its arguments itself and reports a
+//! [`Status`](crate::abi::Status); here the status becomes an error that names the parameter.
+#![allow(unsafe_code, reason = "calls generated code; each block says why it is sound")]
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::abi::{KernelArg, KernelFn};
+use crate::context::with_context;
+use crate::dtype::DataType;
+use crate::error::RuntimeError;
+use crate::host_arg::{HostArg, with_host_args, with_raw_args};
+use crate::status;
+use crate::thread_pool::{ThreadPool, panic_message};
+
+/// One extent in a signature.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum DimSig {
+    /// A constant.
+    Const(i64),
+    /// A symbolic dimension.
+    Var(String),
+    /// An expression of symbolic dimensions, as the DSL writes it; only the kernel itself evaluates it.
+    Expr(String),
+}
+
+/// What a parameter is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ParamKind {
+    /// A tensor that is read.
+    In,
+    /// A tensor that is written (and may be read).
+    Out,
+    /// A scalar.
+    Scalar,
+}
+
+/// One parameter of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ParamSig {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub kind: ParamKind,
+    /// Element type, or type of the scalar.
+    pub dtype: DataType,
+    /// Extents; empty for a scalar.
+    pub shape: Vec<DimSig>,
+}
+
+/// The signature of a kernel; `Display` writes it as the DSL does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KernelSig {
+    /// Name, also of the symbol.
+    pub name: String,
+    /// Parameters in order.
+    pub params: Vec<ParamSig>,
+}
+
+impl fmt::Display for DimSig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DimSig::Const(value) => write!(f, "{value}"),
+            DimSig::Var(name) => f.write_str(name),
+            DimSig::Expr(expr) => write!(f, "{{ {expr} }}"),
+        }
+    }
+}
+
+impl DimSig {
+    /// As a message names it; `None` for a constant.
+    pub(crate) fn label(&self) -> Option<Arc<str>> {
+        match self {
+            DimSig::Const(_) => None,
+            DimSig::Var(label) | DimSig::Expr(label) => Some(label.as_str().into()),
+        }
+    }
+}
+
+impl fmt::Display for ParamSig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reference = match self.kind {
+            ParamKind::Scalar => return write!(f, "{}: {}", self.name, self.dtype),
+            ParamKind::In => "&",
+            ParamKind::Out => "&mut ",
+        };
+        write!(f, "{}: {reference}Tensor<{}", self.name, self.dtype)?;
+        self.shape.iter().try_for_each(|dim| write!(f, ", {dim}"))?;
+        write!(f, ">")
+    }
+}
+
+impl fmt::Display for KernelSig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fn {}(", self.name)?;
+        fmt_list(f, &self.params)?;
+        write!(f, ")")
+    }
+}
+
+/// Writes `items` separated by commas.
+pub(crate) fn fmt_list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T]) -> fmt::Result {
+    items.iter().enumerate().try_for_each(|(i, item)| write!(f, "{}{item}", if i == 0 { "" } else { ", " }))
+}
+
+/// A host function that acts as a kernel: it gets checked views of its arguments, in the order of the signature.
+pub type HostFn = dyn Fn(&mut [HostArg<'_>]) -> Result<(), RuntimeError> + Send + Sync;
+
+enum Entry {
+    Native { func: KernelFn, keep: Arc<dyn Any + Send + Sync> },
+    Host(Box<HostFn>),
+}
+
+struct Inner {
+    sig: KernelSig,
+    entry: Entry,
+}
+
+/// A callable kernel; cheap to clone, callable from any thread.
+#[derive(Clone)]
+pub struct Kernel(Arc<Inner>);
+
+impl Kernel {
+    /// A kernel in machine code. `library` is kept alive as long as the kernel.
+    ///
+    /// # Safety
+    /// `func` follows the kernel ABI ([`crate::abi`]), does what `sig` says (reads inputs, writes only outputs, all
+    /// within the extents that it checked), may run in several threads at once, and is valid while `library` lives.
+    pub unsafe fn native(sig: KernelSig, func: KernelFn, library: Arc<dyn Any + Send + Sync>) -> Kernel {
+        Kernel(Arc::new(Inner { sig, entry: Entry::Native { func, keep: library } }))
+    }
+
+    /// A kernel that is a Rust function (the reference interpreter, say). Element types, ranks and constant extents
+    /// are checked before it is called; outputs overlap nothing.
+    pub fn host(
+        sig: KernelSig,
+        func: impl Fn(&mut [HostArg<'_>]) -> Result<(), RuntimeError> + Send + Sync + 'static,
+    ) -> Kernel {
+        Kernel(Arc::new(Inner { sig, entry: Entry::Host(Box::new(func)) }))
+    }
+
+    /// Its signature.
+    pub fn signature(&self) -> &KernelSig {
+        &self.0.sig
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.sig.name
+    }
+
+    /// True if it is machine code.
+    pub fn is_native(&self) -> bool {
+        matches!(self.0.entry, Entry::Native { .. })
+    }
+
+    /// The library that holds the code of a native kernel.
+    pub fn library(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        match &self.0.entry {
+            Entry::Native { keep, .. } => Some(keep),
+            Entry::Host(_) => None,
+        }
+    }
+
+    /// Calls it with checked views. `pool` replaces the global thread pool.
+    pub fn call(&self, args: &mut [HostArg<'_>], pool: Option<&dyn ThreadPool>) -> Result<(), RuntimeError> {
+        self.check_kinds(args)?;
+        with_raw_args(args, |raw| {
+            // SAFETY: the kinds agree with the signature, and the pointers come from views that outlive the call.
+            unsafe { self.call_raw(raw, pool) }
+        })
+    }
+
+    /// Calls it with arguments as the ABI has them.
+    ///
+    /// # Safety
+    /// `args` has one entry per parameter, of the kind that the signature says; tensors are valid, inputs readable
+    /// and not written meanwhile, outputs writable and not accessed otherwise meanwhile.
+    pub unsafe fn call_raw(
+        &self,
+        args: &[KernelArg],
+        pool: Option<&dyn ThreadPool>,
+    ) -> Result<(), RuntimeError> {
+        match &self.0.entry {
+            Entry::Native { func, .. } => with_context(pool, |ctx| {
+                // SAFETY: `native` promised a kernel of this ABI, the caller promises valid arguments.
+                let status = unsafe { func(args.as_ptr(), args.len() as i32, ctx) };
+                if status == 0 {
+                    return Ok(());
+                }
+                // SAFETY: `ctx` is valid during the closure.
+                let error = unsafe { (*ctx).error };
+                Err(status::render(&self.0.sig, status, &error))
+            }),
+            Entry::Host(func) => {
+                // SAFETY: the caller promises valid arguments of the signature's kinds.
+                let run = || unsafe { with_host_args(&self.0.sig, args, |args| func(args)) };
+                catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+                    Err(RuntimeError::Panicked { func: self.name().into(), message: panic_message(&*panic) })
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", if self.is_native() { "native" } else { "host" }, self.0.sig)
+    }
+}

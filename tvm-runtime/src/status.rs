@@ -1,0 +1,106 @@
+//! From the status that a kernel returns to an error that names the parameter.
+
+use std::sync::Arc;
+
+use crate::abi::{CallError, Status, pack_dtype};
+use crate::device::Device;
+use crate::dtype::DataType;
+use crate::error::RuntimeError;
+use crate::kernel::KernelSig;
+
+/// The error that `error` describes; `status` is what the kernel returned. Both may hold any value.
+pub(crate) fn render(sig: &KernelSig, status: i32, error: &CallError) -> RuntimeError {
+    let func: Arc<str> = sig.name.as_str().into();
+    let param = usize::try_from(error.arg).ok().and_then(|arg| sig.params.get(arg));
+    let arg: Arc<str> = match param {
+        Some(param) => param.name.as_str().into(),
+        None => format!("#{}", error.arg).into(),
+    };
+    let (axis, expected, got) = (i64::from(error.axis), error.expected, error.got);
+    match status {
+        s if s == Status::ArgCount as i32 => RuntimeError::ArgCount {
+            func,
+            expected: usize::try_from(expected).unwrap_or(sig.params.len()),
+            got: usize::try_from(got).unwrap_or_default(),
+        },
+        s if s == Status::Rank as i32 => RuntimeError::ArgRank { func, arg, expected, got },
+        s if s == Status::DType as i32 => {
+            let expected = unpack_dtype(expected).or(param.map(|param| param.dtype));
+            let got = unpack_dtype(got).map_or_else(|| format!("unknown ({got:#x})"), |got| got.to_string());
+            match expected {
+                Some(expected) => RuntimeError::ArgDType { func, arg, expected, got: got.into() },
+                None => RuntimeError::UnknownStatus { func, status },
+            }
+        }
+        s if s == Status::Extent as i32 => {
+            let dim = param.and_then(|param| param.shape.get(usize::try_from(axis).ok()?)?.label());
+            RuntimeError::ArgExtent { func, arg, axis, expected, got, dim }
+        }
+        s if s == Status::Strides as i32 => RuntimeError::ArgStrides { func, arg, axis, expected, got },
+        s if s == Status::Null as i32 => RuntimeError::ArgNull { func, arg },
+        s if s == Status::Assert as i32 => RuntimeError::Assert { func, number: expected },
+        s if s == Status::OutOfMemory as i32 => {
+            RuntimeError::OutOfMemory { bytes: expected as u64, device: Device::cpu() }
+        }
+        _ => RuntimeError::UnknownStatus { func, status },
+    }
+}
+
+/// The inverse of [`pack_dtype`], if the number is a data type.
+fn unpack_dtype(packed: i64) -> Option<DataType> {
+    let [code, bits, l0, l1, 0, 0, 0, 0] = packed.to_le_bytes() else { return None };
+    DataType::from_dlpack(code, bits, u16::from_le_bytes([l0, l1]))
+        .filter(|dtype| pack_dtype(*dtype) == packed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{DimSig, ParamKind, ParamSig};
+
+    #[test]
+    fn statuses_name_the_parameter() {
+        let dims = |names: &[&str]| names.iter().map(|name| DimSig::Var(name.to_string())).collect();
+        let param =
+            |name: &str, kind, shape| ParamSig { name: name.into(), kind, dtype: DataType::F32, shape };
+        let sig = KernelSig {
+            name: "matmul".into(),
+            params: vec![
+                param("a", ParamKind::In, dims(&["m", "k"])),
+                param("b", ParamKind::In, dims(&["k", "n"])),
+                param("c", ParamKind::Out, vec![DimSig::Const(8), DimSig::Expr("n * 2".into())]),
+                param("s", ParamKind::Scalar, vec![]),
+            ],
+        };
+        assert_eq!(
+            sig.to_string(),
+            "fn matmul(a: &Tensor<f32, m, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 8, { n * 2 }>, s: f32)"
+        );
+        let f64_code = pack_dtype(DataType::F64);
+        let f32_code = pack_dtype(DataType::F32);
+        for (status, arg, axis, expected, got, message) in [
+            (1, -1, -1, 4, 3, "`matmul`: expected 4 argument(s), got 3"),
+            (2, 0, -1, 2, 1, "`matmul`: argument `a`: rank is 1, expected 2"),
+            (3, 1, -1, f32_code, f64_code, "`matmul`: argument `b`: element type is f64, expected f32"),
+            (
+                3,
+                1,
+                -1,
+                f32_code,
+                0xff,
+                "`matmul`: argument `b`: element type is unknown (0xff), expected f32",
+            ),
+            (4, 1, 0, 4, 5, "`matmul`: argument `b`: axis 0 is 5, expected 4 (= k)"),
+            (4, 2, 0, 8, 5, "`matmul`: argument `c`: axis 0 is 5, expected 8"),
+            (4, 2, 1, 8, 5, "`matmul`: argument `c`: axis 1 is 5, expected 8 (= n * 2)"),
+            (4, 9, 1, 8, 5, "`matmul`: argument `#9`: axis 1 is 5, expected 8"),
+            (6, 0, -1, 0, 0, "`matmul`: argument `a`: the tensor is null"),
+            (7, -1, -1, 2, 0, "`matmul`: assertion 2 failed"),
+            (8, -1, -1, 64, 0, "out of memory: cannot allocate 64 bytes on cpu:0"),
+            (-77, -1, -1, 0, 0, "`matmul`: unknown status -77"),
+        ] {
+            let error = CallError { status, arg, axis, reserved: 0, expected, got };
+            assert_eq!(render(&sig, status, &error).to_string(), message);
+        }
+    }
+}

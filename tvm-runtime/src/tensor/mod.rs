@@ -1,0 +1,335 @@
+//! Tensors: a shape and an element type over a shared block of memory; always compact row-major.
+//!
+//! TVM counterpart: `runtime::Tensor` (formerly `NDArray`). A `Tensor` is one pointer wide and cheap to clone; writing
+//! needs the only handle, or makes a copy first. Extents are not negative, their product times the element size fits
+//! in `isize` (it is `byte_len`), and `byte_offset + byte_len <= storage.len()`.
+#![allow(unsafe_code, reason = "views raw memory as typed slices; each block says why it is sound")]
+
+mod dlpack;
+mod nd;
+mod storage;
+
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::abi::{DLDevice, DLTensor};
+use crate::device::{Device, DeviceBuffer};
+use crate::dtype::{DataType, Element};
+use crate::error::RuntimeError;
+
+pub(crate) use dlpack::is_compact;
+pub use dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
+pub use storage::{ALIGNMENT, Storage};
+
+/// The extents of a tensor.
+pub type Shape = SmallVec<[i64; 6]>;
+
+#[derive(Clone)]
+struct Inner {
+    storage: Storage,
+    byte_offset: usize,
+    byte_len: usize,
+    shape: Shape,
+    dtype: DataType,
+}
+
+/// A shared, dense, row-major tensor.
+#[derive(Clone)]
+pub struct Tensor(Arc<Inner>);
+
+/// Bytes of a tensor of this shape and type, or `None` if an extent is negative or the size does not fit.
+pub fn byte_size(shape: &[i64], dtype: DataType) -> Option<usize> {
+    let bytes = i64::try_from(dtype.bytes()).ok()?;
+    if shape.iter().any(|&extent| extent < 0) {
+        return None;
+    }
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    let size = shape.iter().try_fold(bytes, |size, &extent| size.checked_mul(extent))?;
+    isize::try_from(size).ok().map(|size| size as usize)
+}
+
+fn checked_size(shape: &[i64], dtype: DataType) -> Result<usize, RuntimeError> {
+    byte_size(shape, dtype).ok_or_else(|| RuntimeError::BadShape { shape: shape.to_vec(), dtype })
+}
+
+impl Tensor {
+    /// A tensor of zeros on the host.
+    pub fn zeros(shape: &[i64], dtype: DataType) -> Result<Tensor, RuntimeError> {
+        Tensor::empty(shape, dtype, Device::cpu())
+    }
+
+    /// A tensor on `device` whose content is not specified (it is initialised, so reading it is harmless).
+    pub fn empty(shape: &[i64], dtype: DataType, device: Device) -> Result<Tensor, RuntimeError> {
+        let storage = Storage::alloc(checked_size(shape, dtype)?, ALIGNMENT, device)?;
+        Tensor::from_storage(storage, 0, shape, dtype)
+    }
+
+    /// Takes over `data` (without copying) as a tensor of `shape`.
+    pub fn from_vec<T: Element>(data: Vec<T>, shape: &[i64]) -> Result<Tensor, RuntimeError> {
+        let (expected, got) = (checked_size(shape, T::DTYPE)?, data.len() * size_of::<T>());
+        if expected != got {
+            return Err(RuntimeError::SizeMismatch { shape: shape.to_vec(), dtype: T::DTYPE, expected, got });
+        }
+        Tensor::from_storage(Storage::from_vec(data), 0, shape, T::DTYPE)
+    }
+
+    /// A copy of `data` as a tensor of `shape`.
+    pub fn from_slice<T: Element>(data: &[T], shape: &[i64]) -> Result<Tensor, RuntimeError> {
+        Tensor::from_vec(data.to_vec(), shape)
+    }
+
+    /// A tensor of rank 0.
+    pub fn scalar<T: Element>(value: T) -> Tensor {
+        Tensor::from_vec(vec![value], &[]).expect("one element has rank 0")
+    }
+
+    /// A copy of little-endian `bytes` as a tensor.
+    pub fn from_bytes(bytes: &[u8], shape: &[i64], dtype: DataType) -> Result<Tensor, RuntimeError> {
+        let mut res = Tensor::zeros(shape, dtype)?;
+        let (expected, got) = (res.byte_len(), bytes.len());
+        if expected != got {
+            return Err(RuntimeError::SizeMismatch { shape: shape.to_vec(), dtype, expected, got });
+        }
+        if dtype.is_bool() && bytes.iter().any(|&byte| byte > 1) {
+            return Err(RuntimeError::BadData("a bool is neither 0 nor 1"));
+        }
+        res.bytes_mut()?.copy_from_slice(bytes);
+        Ok(res)
+    }
+
+    /// A tensor over part of `storage`.
+    pub fn from_storage(
+        storage: Storage,
+        byte_offset: usize,
+        shape: &[i64],
+        dtype: DataType,
+    ) -> Result<Tensor, RuntimeError> {
+        let size = checked_size(shape, dtype)?;
+        let got = storage.len().saturating_sub(byte_offset);
+        if byte_offset > storage.len() || size > got {
+            return Err(RuntimeError::SizeMismatch { shape: shape.to_vec(), dtype, expected: size, got });
+        }
+        Ok(Tensor(Arc::new(Inner { storage, byte_offset, byte_len: size, shape: shape.into(), dtype })))
+    }
+
+    /// The extents.
+    pub fn shape(&self) -> &[i64] {
+        &self.0.shape
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.0.shape.len()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.byte_len() / self.0.dtype.bytes().max(1)
+    }
+
+    /// True if there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.byte_len() == 0
+    }
+
+    /// Size in bytes.
+    pub fn byte_len(&self) -> usize {
+        self.0.byte_len
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DataType {
+        self.0.dtype
+    }
+
+    /// Where the data is.
+    pub fn device(&self) -> Device {
+        self.0.storage.device()
+    }
+
+    /// The memory behind it.
+    pub fn storage(&self) -> &Storage {
+        &self.0.storage
+    }
+
+    /// Offset of the first element in [`Tensor::storage`].
+    pub fn byte_offset(&self) -> usize {
+        self.0.byte_offset
+    }
+
+    /// Address of the first element (a device address on other devices).
+    pub fn data_ptr(&self) -> *mut u8 {
+        self.0.storage.as_ptr().wrapping_add(self.0.byte_offset)
+    }
+
+    /// Number of handles to this very tensor (not to its storage).
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// The same data with another shape of as many elements; shares the memory.
+    pub fn reshape(&self, shape: &[i64]) -> Result<Tensor, RuntimeError> {
+        let (expected, got) = (checked_size(shape, self.0.dtype)?, self.byte_len());
+        if expected != got {
+            return Err(RuntimeError::SizeMismatch {
+                shape: shape.to_vec(),
+                dtype: self.0.dtype,
+                expected,
+                got,
+            });
+        }
+        Ok(Tensor(Arc::new(Inner { shape: shape.into(), ..Inner::clone(&self.0) })))
+    }
+
+    /// The bytes of the elements, in row-major order.
+    pub fn bytes(&self) -> Result<&[u8], RuntimeError> {
+        let (start, size) = (self.0.byte_offset, self.byte_len());
+        Ok(&self.0.storage.bytes()?[start..start + size])
+    }
+
+    /// The elements.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T], RuntimeError> {
+        self.check_dtype::<T>()?;
+        let bytes = self.bytes()?;
+        check_values::<T>(bytes)?;
+        let len = bytes.len() / size_of::<T>();
+        // SAFETY: type, alignment and bit patterns were checked; the bytes are initialised and live as `self`.
+        Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), len) })
+    }
+
+    /// A copy of the elements.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, RuntimeError> {
+        self.as_slice().map(<[T]>::to_vec)
+    }
+
+    /// The bytes for writing. Copies the data first if it is shared, read-only or on another device.
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8], RuntimeError> {
+        self.make_unique()?;
+        let size = self.byte_len();
+        let inner = Arc::get_mut(&mut self.0).expect("made unique");
+        let start = inner.byte_offset;
+        let bytes = inner.storage.bytes_mut().expect("made unique");
+        Ok(&mut bytes[start..start + size])
+    }
+
+    /// The elements for writing. Copies the data first if it is shared, read-only or on another device.
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], RuntimeError> {
+        self.check_dtype::<T>()?;
+        let bytes = self.bytes_mut()?;
+        check_values::<T>(bytes)?;
+        let len = bytes.len() / size_of::<T>();
+        // SAFETY: as in `as_slice`, and the bytes are borrowed for writing.
+        Ok(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), len) })
+    }
+
+    /// Makes this the only handle to writable host memory, copying the data if need be.
+    fn make_unique(&mut self) -> Result<(), RuntimeError> {
+        if let Some(inner) = Arc::get_mut(&mut self.0)
+            && inner.storage.bytes_mut().is_some()
+        {
+            return Ok(());
+        }
+        *self = self.deep_copy(Device::cpu())?;
+        Ok(())
+    }
+
+    /// The tensor on `device`: the same handle if it is there already, else a copy.
+    pub fn to_device(&self, device: Device) -> Result<Tensor, RuntimeError> {
+        if self.device() == device { Ok(self.clone()) } else { self.deep_copy(device) }
+    }
+
+    /// A copy with memory of its own on `device`.
+    pub fn deep_copy(&self, device: Device) -> Result<Tensor, RuntimeError> {
+        let mut storage = Storage::alloc(self.byte_len(), ALIGNMENT, device)?;
+        let (offset, size) = (self.0.byte_offset, self.byte_len());
+        match (self.0.storage.device_buffer(), storage.device_buffer()) {
+            (None, None) => storage.bytes_mut().expect("fresh host memory").copy_from_slice(self.bytes()?),
+            (None, Some(to)) => to.copy_from_host(0, self.bytes()?)?,
+            (Some(from), None) => {
+                from.copy_to_host(offset, storage.bytes_mut().expect("fresh host memory"))?
+            }
+            (Some(from), Some(to)) => DeviceBuffer::copy(from, offset, to, 0, size)?,
+        }
+        Tensor::from_storage(storage, 0, &self.0.shape, self.0.dtype)
+    }
+
+    /// A DLPack description of this tensor; its pointers are valid while `self` lives.
+    pub fn to_dltensor(&self) -> DLTensor {
+        DLTensor {
+            data: self.data_ptr().cast::<c_void>(),
+            device: self.device().to_dlpack(),
+            ndim: self.0.shape.len() as i32,
+            dtype: self.0.dtype,
+            shape: self.0.shape.as_ptr().cast_mut(),
+            strides: std::ptr::null_mut(),
+            byte_offset: 0,
+        }
+    }
+
+    fn check_dtype<T: Element>(&self) -> Result<(), RuntimeError> {
+        if self.0.dtype == T::DTYPE {
+            Ok(())
+        } else {
+            Err(RuntimeError::DTypeMismatch { expected: T::DTYPE, got: self.0.dtype })
+        }
+    }
+}
+
+/// Whether `bytes` may be viewed as `[T]`.
+pub(crate) fn check_values<T: Element>(bytes: &[u8]) -> Result<(), RuntimeError> {
+    if !bytes.as_ptr().cast::<T>().is_aligned() {
+        return Err(RuntimeError::BadData("the memory is not aligned for its element type"));
+    }
+    if T::DTYPE.is_bool() && bytes.iter().any(|&byte| byte > 1) {
+        return Err(RuntimeError::BadData("a bool is neither 0 nor 1"));
+    }
+    Ok(())
+}
+
+impl Device {
+    /// As DLPack describes it.
+    pub fn to_dlpack(self) -> DLDevice {
+        DLDevice { kind: self.kind as i32, id: self.id }
+    }
+}
+
+impl fmt::Debug for Tensor {
+    /// Type, shape and the first elements.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 8;
+        write!(f, "Tensor<{}>{:?}", self.dtype(), self.shape())?;
+        if self.device() != Device::cpu() {
+            return write!(f, " on {}", self.device());
+        }
+        macro_rules! show {
+            ($($ty:ty),*) => {$(
+                if let Ok(data) = self.as_slice::<$ty>() {
+                    write!(f, " ")?;
+                    return match data.get(..SHOWN) {
+                        Some(head) if data.len() > SHOWN => write!(f, "{head:?}…"),
+                        _ => write!(f, "{data:?}"),
+                    };
+                }
+            )*};
+        }
+        show!(f32, f64, half::f16, half::bf16, i8, i16, i32, i64, u8, u16, u32, u64, bool);
+        Ok(())
+    }
+}
+
+/// Equality of type, shape and bits (so a NaN equals itself); data on a device is never equal.
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Tensor) -> bool {
+        self.dtype() == other.dtype()
+            && self.shape() == other.shape()
+            && matches!((self.bytes(), other.bytes()), (Ok(lhs), Ok(rhs)) if lhs == rhs)
+    }
+}
+
+#[cfg(test)]
+mod tests;

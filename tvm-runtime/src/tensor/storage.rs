@@ -1,0 +1,196 @@
+//! The memory behind tensors: allocated here (64-byte aligned), or owned by something foreign.
+//!
+//! TVM counterpart: `memory::Storage`. Invariants: `ptr` is valid for `len` initialised bytes until `owner` is
+//! dropped; memory of a `Host` owner may be written through `ptr` by whoever holds the right to (a unique handle, or
+//! the run of the virtual machine that the storage is stamped with); other owners say so in `writable`.
+#![allow(unsafe_code, reason = "owns raw memory; each block says why it is sound")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::device::{Device, DeviceBuffer, DeviceKind};
+use crate::dtype::Element;
+use crate::error::RuntimeError;
+
+/// Alignment of all memory that the runtime allocates.
+pub const ALIGNMENT: usize = 64;
+
+enum Owner {
+    /// From the global allocator with this layout.
+    Host(Layout),
+    /// Kept alive by an object of another owner.
+    Foreign(#[allow(dead_code, reason = "held for its drop")] Box<dyn Any + Send + Sync>),
+    /// On another device.
+    Device(DeviceBuffer),
+}
+
+struct Inner {
+    ptr: NonNull<u8>,
+    len: usize,
+    device: Device,
+    writable: bool,
+    /// The run of the virtual machine that may write; 0 for none.
+    writer: AtomicU64,
+    owner: Owner,
+}
+
+// SAFETY: the memory is plain bytes; shared access is read-only, and writes follow the rule in the file header.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Owner::Host(layout) = self.owner
+            && layout.size() > 0
+        {
+            // SAFETY: `ptr` came from the global allocator with this layout and nothing else frees it.
+            unsafe { dealloc(self.ptr.as_ptr(), layout) }
+        }
+    }
+}
+
+/// A shared block of memory on one device.
+#[derive(Clone)]
+pub struct Storage(Arc<Inner>);
+
+impl Storage {
+    /// `len` zero bytes on `device`, aligned to `align` (a power of two; at least [`ALIGNMENT`] is given).
+    pub fn alloc(len: usize, align: usize, device: Device) -> Result<Storage, RuntimeError> {
+        let oom = || RuntimeError::OutOfMemory { bytes: len as u64, device };
+        if device.kind != DeviceKind::Cpu {
+            let buffer = DeviceBuffer::alloc(device, len)?;
+            let ptr = NonNull::new(buffer.as_ptr()).unwrap_or(dangling());
+            return Ok(Storage::new(ptr, len, device, true, Owner::Device(buffer)));
+        }
+        let layout = Layout::from_size_align(len, align.max(ALIGNMENT)).map_err(|_| oom())?;
+        let ptr = if len == 0 {
+            NonNull::without_provenance(std::num::NonZero::new(layout.align()).ok_or_else(oom)?)
+        } else {
+            // SAFETY: the layout has a non-zero size.
+            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(oom)?
+        };
+        Ok(Storage::new(ptr, len, device, true, Owner::Host(layout)))
+    }
+
+    /// Takes over the memory of `data` without copying.
+    pub fn from_vec<T: Element>(data: Vec<T>) -> Storage {
+        let mut data = std::mem::ManuallyDrop::new(data);
+        let len = data.len() * size_of::<T>();
+        let layout = Layout::array::<T>(data.capacity()).expect("the vector has this layout");
+        // The vector's own pointer is not null, dangling if its capacity is 0.
+        let ptr = NonNull::new(data.as_mut_ptr().cast()).unwrap_or(dangling());
+        Storage::new(ptr, len, Device::cpu(), true, Owner::Host(layout))
+    }
+
+    /// `len` bytes at `ptr` that live as long as `owner`.
+    ///
+    /// # Safety
+    /// The bytes are initialised, stay valid and unmoved until `owner` is dropped, and nobody else writes to them;
+    /// if `writable`, nobody else reads them either while they are written to through this storage.
+    pub unsafe fn from_foreign(
+        ptr: NonNull<u8>,
+        len: usize,
+        device: Device,
+        writable: bool,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Storage {
+        Storage::new(ptr, len, device, writable, Owner::Foreign(owner))
+    }
+
+    fn new(ptr: NonNull<u8>, len: usize, device: Device, writable: bool, owner: Owner) -> Storage {
+        Storage(Arc::new(Inner { ptr, len, device, writable, writer: AtomicU64::new(0), owner }))
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// True if it holds no byte.
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> Device {
+        self.0.device
+    }
+
+    /// Start of the memory (a device address on other devices).
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.0.ptr.as_ptr()
+    }
+
+    /// False for memory that must not be written to (a mapped file, say).
+    pub fn is_writable(&self) -> bool {
+        self.0.writable
+    }
+
+    /// True when no other handle to this memory exists.
+    pub fn is_unique(&mut self) -> bool {
+        Arc::get_mut(&mut self.0).is_some()
+    }
+
+    /// Number of handles to this memory.
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// The bytes, if the host can read them.
+    pub fn bytes(&self) -> Result<&[u8], RuntimeError> {
+        self.check_host()?;
+        // SAFETY: `ptr` is valid for `len` initialised bytes while `self` lives (file header).
+        Ok(unsafe { std::slice::from_raw_parts(self.0.ptr.as_ptr(), self.0.len) })
+    }
+
+    /// The bytes for writing; `None` if shared, read-only or not on the host.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        if self.check_host().is_err() || !self.0.writable || !self.is_unique() {
+            return None;
+        }
+        // SAFETY: valid as in `bytes`, and this is the only handle.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.0.ptr.as_ptr(), self.0.len) })
+    }
+
+    /// The device buffer, for memory that is not on the host.
+    pub(crate) fn device_buffer(&self) -> Option<&DeviceBuffer> {
+        match &self.0.owner {
+            Owner::Device(buffer) => Some(buffer),
+            Owner::Host(_) | Owner::Foreign(_) => None,
+        }
+    }
+
+    /// The run of the virtual machine that may write to this memory; 0 for none.
+    pub(crate) fn writer(&self) -> u64 {
+        self.0.writer.load(Ordering::Relaxed)
+    }
+
+    /// Gives the right to write to the run `writer`, or takes it from all (0).
+    pub(crate) fn set_writer(&self, writer: u64) {
+        self.0.writer.store(writer, Ordering::Relaxed);
+    }
+
+    fn check_host(&self) -> Result<(), RuntimeError> {
+        match self.0.device.kind {
+            DeviceKind::Cpu => Ok(()),
+            DeviceKind::Cuda => Err(RuntimeError::NotOnHost { device: self.0.device }),
+        }
+    }
+}
+
+fn dangling() -> NonNull<u8> {
+    #[repr(align(64))]
+    struct Aligned;
+    NonNull::<Aligned>::dangling().cast()
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Storage({} bytes on {})", self.0.len, self.0.device)
+    }
+}

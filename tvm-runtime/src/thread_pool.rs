@@ -1,0 +1,324 @@
+//! The threads that parallel loops run on: a small pool of our own, or the application's.
+//!
+//! TVM counterpart: `runtime/thread_pool.cc`. The caller takes part in its own loop, so a loop ends even if no worker
+//! is free: there is no deadlock, whatever calls what. A loop inside a loop runs in the thread it is met in.
+#![allow(unsafe_code, reason = "lends a borrowed closure to worker threads; each block says why it is sound")]
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread::{self, JoinHandle, Thread};
+
+use crate::error::RuntimeError;
+
+/// Where parallel loops run. Implement it to give the runtime the application's own threads.
+pub trait ThreadPool: Send + Sync {
+    /// Threads that may work on one loop, the caller included; at least 1.
+    fn num_threads(&self) -> usize;
+
+    /// Covers `0..extent` with calls of `body` on disjoint ranges, possibly in other threads, and returns when all
+    /// have returned. `body` does not panic.
+    fn parallel_for(&self, extent: usize, body: &(dyn Fn(Range<usize>) + Sync));
+}
+
+static GLOBAL: RwLock<Option<Arc<dyn ThreadPool>>> = RwLock::new(None);
+/// `num_threads` of the global pool; 0 until it is known.
+static NUM_THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Replaces the global thread pool.
+pub fn set_thread_pool(pool: Arc<dyn ThreadPool>) {
+    let mut global = GLOBAL.write().unwrap_or_else(PoisonError::into_inner);
+    NUM_THREADS.store(pool.num_threads().max(1), Ordering::Relaxed);
+    *global = Some(pool);
+}
+
+/// The global thread pool; the first call starts it unless the application has set one.
+pub fn thread_pool() -> Arc<dyn ThreadPool> {
+    static DEFAULT: OnceLock<Arc<WorkerPool>> = OnceLock::new();
+    let global = GLOBAL.read().unwrap_or_else(PoisonError::into_inner);
+    match &*global {
+        Some(pool) => pool.clone(),
+        None => DEFAULT.get_or_init(|| Arc::new(WorkerPool::new(configured_threads()))).clone(),
+    }
+}
+
+/// `num_threads` of the global pool, without starting it.
+#[inline]
+pub(crate) fn default_num_threads() -> usize {
+    match NUM_THREADS.load(Ordering::Relaxed) {
+        0 => {
+            let num = configured_threads();
+            // A pool that was set meanwhile wins.
+            NUM_THREADS.compare_exchange(0, num, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(num)
+        }
+        num => num,
+    }
+}
+
+/// Environment variable `TVM_NUM_THREADS`, or the number of physical cores that this process may use.
+fn configured_threads() -> usize {
+    let from_env = std::env::var("TVM_NUM_THREADS").ok().and_then(|value| value.trim().parse().ok());
+    from_env.filter(|&num| num > 0).unwrap_or_else(|| {
+        let logical = thread::available_parallelism().map_or(1, usize::from);
+        physical_cores().map_or(logical, |physical| physical.min(logical))
+    })
+}
+
+/// Number of physical cores, where the system tells.
+fn physical_cores() -> Option<usize> {
+    let mut siblings = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir("/sys/devices/system/cpu").ok()?.flatten() {
+        let list = entry.path().join("topology/thread_siblings_list");
+        siblings.extend(std::fs::read_to_string(list).ok());
+    }
+    (!siblings.is_empty()).then_some(siblings.len())
+}
+
+thread_local! {
+    static IN_PARALLEL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True while this thread runs part of a parallel loop.
+pub(crate) fn in_parallel() -> bool {
+    IN_PARALLEL.get()
+}
+
+/// Runs `body` over `0..extent` on `pool`; a panic in it becomes an error after the loop has ended.
+pub(crate) fn run(
+    pool: &dyn ThreadPool,
+    extent: usize,
+    body: &(dyn Fn(Range<usize>) + Sync),
+) -> Result<(), RuntimeError> {
+    let panic = Mutex::new(None);
+    let guarded = |range: Range<usize>| {
+        let outer = IN_PARALLEL.replace(true);
+        let res = catch_unwind(AssertUnwindSafe(|| body(range)));
+        IN_PARALLEL.set(outer);
+        if let Err(payload) = res {
+            panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic_message(&*payload));
+        }
+    };
+    if extent == 0 {
+    } else if in_parallel() || extent == 1 || pool.num_threads() <= 1 {
+        guarded(0..extent);
+    } else {
+        pool.parallel_for(extent, &guarded);
+    }
+    match panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        None => Ok(()),
+        Some(message) => Err(RuntimeError::Panicked { func: "parallel loop".into(), message }),
+    }
+}
+
+/// Runs `body` over `0..extent` in disjoint ranges on the global thread pool, or in this thread if it is already
+/// part of a parallel loop. A panic in `body` becomes an error.
+pub fn parallel_for(extent: usize, body: impl Fn(Range<usize>) + Sync) -> Result<(), RuntimeError> {
+    if extent <= 1 || in_parallel() || default_num_threads() == 1 {
+        run(&Sequential, extent, &body)
+    } else {
+        run(&*thread_pool(), extent, &body)
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
+    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => text.to_string(),
+        (_, Some(text)) => text.clone(),
+        (None, None) => "unknown".to_string(),
+    }
+}
+
+/// The pool of one thread: loops run in the caller.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sequential;
+
+impl ThreadPool for Sequential {
+    fn num_threads(&self) -> usize {
+        1
+    }
+
+    fn parallel_for(&self, extent: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+        body(0..extent);
+    }
+}
+
+/// One parallel loop.
+struct Job {
+    /// Borrowed from the caller of `parallel_for`, who waits until `done == chunks`; called only by who has claimed a
+    /// chunk, so never after that.
+    body: *const (dyn Fn(Range<usize>) + Sync),
+    extent: usize,
+    chunks: usize,
+    next: AtomicUsize,
+    done: AtomicUsize,
+    caller: Thread,
+}
+
+// SAFETY: `body` is `Sync`, and used only while the caller waits (see the field).
+unsafe impl Send for Job {}
+// SAFETY: as above.
+unsafe impl Sync for Job {}
+
+impl Job {
+    /// Runs chunks until none is left.
+    fn work(&self) {
+        loop {
+            let chunk = self.next.fetch_add(1, Ordering::Relaxed);
+            if chunk >= self.chunks {
+                return;
+            }
+            let bound = |chunk: usize| (self.extent as u128 * chunk as u128 / self.chunks as u128) as usize;
+            // SAFETY: the claimed chunk is not done yet, so the caller still waits and the closure lives.
+            unsafe { (*self.body)(bound(chunk)..bound(chunk + 1)) };
+            if self.done.fetch_add(1, Ordering::Release) + 1 == self.chunks {
+                self.caller.unpark();
+            }
+        }
+    }
+
+    fn is_claimed(&self) -> bool {
+        self.next.load(Ordering::Relaxed) >= self.chunks
+    }
+
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire) >= self.chunks
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Arc<Job>>,
+    sleepers: usize,
+}
+
+#[derive(Default)]
+struct SharedQueue {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    /// Number of queued jobs, to look at without the lock.
+    waiting: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl SharedQueue {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Chunks per thread: more than one balances uneven chunks and busy machines.
+const CHUNKS_PER_THREAD: usize = 4;
+/// Turns of the loop that a thread waits in before it sleeps.
+const SPINS: usize = 2_000;
+
+/// The runtime's own pool.
+pub struct WorkerPool {
+    shared: Arc<SharedQueue>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl WorkerPool {
+    /// A pool that runs loops on `num_threads` threads, the caller included. If the system refuses a thread, it has
+    /// fewer.
+    pub fn new(num_threads: usize) -> WorkerPool {
+        let shared = Arc::new(SharedQueue::default());
+        let spawn = |i| {
+            let shared = shared.clone();
+            thread::Builder::new().name(format!("tvm-worker-{i}")).spawn(move || worker(&shared)).ok()
+        };
+        let workers = (1..num_threads).map_while(spawn).collect();
+        WorkerPool { shared, workers }
+    }
+}
+
+impl ThreadPool for WorkerPool {
+    fn num_threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    fn parallel_for(&self, extent: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+        let chunks = extent.min(self.num_threads() * CHUNKS_PER_THREAD);
+        if chunks <= 1 || self.workers.is_empty() {
+            return body(0..extent);
+        }
+        // SAFETY: only the lifetime changes; see `Job::body`.
+        let body = unsafe {
+            std::mem::transmute::<
+                *const (dyn Fn(Range<usize>) + Sync + '_),
+                *const (dyn Fn(Range<usize>) + Sync),
+            >(body)
+        };
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let job = Arc::new(Job { body, extent, chunks, next, done, caller: thread::current() });
+        let sleepers = {
+            let mut queue = self.shared.lock();
+            queue.jobs.push_back(job.clone());
+            self.shared.waiting.store(queue.jobs.len(), Ordering::Release);
+            queue.sleepers
+        };
+        for _ in 0..sleepers.min(chunks - 1) {
+            self.shared.wake.notify_one();
+        }
+        job.work();
+        {
+            let mut queue = self.shared.lock();
+            queue.jobs.retain(|other| !Arc::ptr_eq(other, &job));
+            self.shared.waiting.store(queue.jobs.len(), Ordering::Release);
+        }
+        let mut spins = 0;
+        while !job.is_done() {
+            spins += 1;
+            if spins < SPINS { std::hint::spin_loop() } else { thread::park() }
+        }
+    }
+}
+
+fn worker(shared: &SharedQueue) {
+    loop {
+        let mut spins = 0;
+        while spins < SPINS
+            && shared.waiting.load(Ordering::Acquire) == 0
+            && !shared.stop.load(Ordering::Relaxed)
+        {
+            std::hint::spin_loop();
+            spins += 1;
+        }
+        let mut queue = shared.lock();
+        let job = loop {
+            if shared.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            while queue.jobs.front().is_some_and(|job| job.is_claimed()) {
+                queue.jobs.pop_front();
+            }
+            shared.waiting.store(queue.jobs.len(), Ordering::Release);
+            if let Some(job) = queue.jobs.front() {
+                break job.clone();
+            }
+            queue.sleepers += 1;
+            queue = shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.sleepers -= 1;
+        };
+        drop(queue);
+        job.work();
+    }
+}
+
+impl Drop for WorkerPool {
+    fn drop(&mut self) {
+        {
+            let _queue = self.shared.lock();
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
+        self.shared.wake.notify_all();
+        for worker in self.workers.drain(..) {
+            // A worker only ends by itself, and cannot panic: loop bodies are guarded.
+            let _ = worker.join();
+        }
+    }
+}
