@@ -1,12 +1,16 @@
 //! What code is generated for: kind of code generator and features of the machine.
 //!
-//! TVM counterpart: `Target`.
+//! TVM counterpart: `Target`. The text form is `kind [-triple=T] [-cpu=C] [-features=F] [-vector-bits=N]`.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// Which code generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TargetKind {
+    /// The best one for the CPU that is there: LLVM if compiled in, else C if there is a C compiler, else the
+    /// interpreter.
+    Host,
     /// C source, compiled by the system's C compiler.
     C,
     /// LLVM (feature `llvm`).
@@ -32,25 +36,71 @@ pub struct Target {
     pub vector_bits: u32,
 }
 
+impl Default for Target {
+    fn default() -> Target {
+        Target::host()
+    }
+}
+
 impl Target {
     /// This machine, through the code generator `kind`.
-    pub const fn native(kind: TargetKind) -> Target {
-        Target { kind, triple: None, cpu: None, features: None, vector_bits: 256 }
+    pub fn native(kind: TargetKind) -> Target {
+        let vector_bits = if matches!(kind, TargetKind::Cuda) { 128 } else { host_vector_bits() };
+        Target { kind, triple: None, cpu: None, features: None, vector_bits }
+    }
+
+    /// This machine's CPU, through the best code generator there is.
+    pub fn host() -> Target {
+        Target::native(TargetKind::Host)
     }
 
     /// This machine, through C.
-    pub const fn c() -> Target {
+    pub fn c() -> Target {
         Target::native(TargetKind::C)
     }
 
     /// This machine, through LLVM.
-    pub const fn llvm() -> Target {
+    pub fn llvm() -> Target {
         Target::native(TargetKind::Llvm)
     }
 
     /// The reference interpreter.
-    pub const fn interpreter() -> Target {
+    pub fn interpreter() -> Target {
         Target::native(TargetKind::Interpreter)
+    }
+
+    /// The first GPU, through CUDA.
+    pub fn cuda() -> Target {
+        Target::native(TargetKind::Cuda)
+    }
+
+    /// The machine that `triple` names, through the code generator `kind`; the CPU is the triple's baseline.
+    pub fn cross(kind: TargetKind, triple: impl Into<String>) -> Target {
+        Target { kind, triple: Some(triple.into()), cpu: None, features: None, vector_bits: 128 }
+    }
+
+    /// For the CPU `cpu`.
+    #[must_use]
+    pub fn with_cpu(mut self, cpu: impl Into<String>) -> Target {
+        self.cpu = Some(cpu.into());
+        self
+    }
+
+    /// Through the code generator `kind`.
+    #[must_use]
+    pub fn with_kind(mut self, kind: TargetKind) -> Target {
+        self.kind = kind;
+        self
+    }
+
+    /// True when the code runs on this machine's own CPU, whatever that is.
+    pub const fn is_native(&self) -> bool {
+        self.triple.is_none() && self.cpu.is_none()
+    }
+
+    /// True for GPU targets.
+    pub const fn is_gpu(&self) -> bool {
+        matches!(self.kind, TargetKind::Cuda)
     }
 
     /// Lanes of `dtype` in one vector of this target.
@@ -59,10 +109,29 @@ impl Target {
     }
 }
 
+/// Bits of this machine's widest vectors.
+fn host_vector_bits() -> u32 {
+    #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            return 512;
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return 256;
+        }
+    }
+    128
+}
+
 impl TargetKind {
+    /// All kinds.
+    pub const ALL: [TargetKind; 5] =
+        [TargetKind::Host, TargetKind::C, TargetKind::Llvm, TargetKind::Cuda, TargetKind::Interpreter];
+
     /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
+            TargetKind::Host => "host",
             TargetKind::C => "c",
             TargetKind::Llvm => "llvm",
             TargetKind::Cuda => "cuda",
@@ -79,6 +148,55 @@ impl fmt::Display for Target {
                 write!(f, " -{name}={value}")?;
             }
         }
+        if self.vector_bits != Target::native(self.kind).vector_bits {
+            write!(f, " -vector-bits={}", self.vector_bits)?;
+        }
         Ok(())
+    }
+}
+
+/// A text that is not a target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -triple=T -cpu=C -features=F -vector-bits=N"
+)]
+pub struct ParseTargetError(pub String);
+
+impl FromStr for Target {
+    type Err = ParseTargetError;
+
+    fn from_str(s: &str) -> Result<Target, ParseTargetError> {
+        let err = || ParseTargetError(s.to_string());
+        let mut words = s.split_whitespace();
+        let kind = words.next().and_then(|name| TargetKind::ALL.into_iter().find(|it| it.name() == name));
+        let kind = kind.ok_or_else(err)?;
+        let mut target = Target::native(kind);
+        for word in words {
+            match word.split_once('=').ok_or_else(err)? {
+                ("-triple", value) => target.triple = Some(value.to_string()),
+                ("-cpu", value) => target.cpu = Some(value.to_string()),
+                ("-features", value) => target.features = Some(value.to_string()),
+                ("-vector-bits", value) => target.vector_bits = value.parse().map_err(|_| err())?,
+                _ => return Err(err()),
+            }
+        }
+        Ok(target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_round_trip_through_text() {
+        for text in
+            ["host", "c", "cuda", "llvm -triple=aarch64-linux-gnu -cpu=cortex-a72", "c -vector-bits=64"]
+        {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
+        }
+        for bad in ["", "metal", "c -cpu", "c -size=3", "c -vector-bits=x"] {
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
+        }
     }
 }
