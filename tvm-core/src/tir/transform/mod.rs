@@ -16,3 +16,8 @@
 //!    expanded. A `Parallel` loop becomes one `ctx->parallel_for`; its body is outlined over the variables and
 //!    buffers it uses; nested ones are serial.
 //! 5. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.
+
+mod renew_defs;
+
+pub(crate) use renew_defs::Renew;
+pub use renew_defs::{renew_defs, renew_stmt};

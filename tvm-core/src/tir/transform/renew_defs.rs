@@ -1,0 +1,225 @@
+//! Fresh identities for everything a program binds: what a copy needs, since identities are unique in a module.
+//!
+//! Nothing else changes: the result is structurally equal to the input, free variables and buffers stay.
+//!
+//! TVM counterpart: `tir::RenewDefs`.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::ir::{BlockId, BufferId, Var, VarId};
+use crate::tir::*;
+
+/// `func` with fresh parameters, symbolic dimensions, loops, axes, buffers and blocks.
+#[must_use]
+pub fn renew_defs(func: &PrimFunc) -> PrimFunc {
+    let mut renew = Renew::default();
+    for param in func.params.iter() {
+        if let Param::Scalar(var) = param {
+            renew.define(var);
+        }
+    }
+    let params = func.params.iter().map(|param| match param {
+        Param::In(buffer) => Param::In(renew.define_param(buffer)),
+        Param::Out(buffer) => Param::Out(renew.define_param(buffer)),
+        Param::Scalar(var) => Param::Scalar(renew.vars.get(&var.id()).unwrap_or(var).clone()),
+    });
+    let params = params.collect();
+    let body = renew.mutate_stmt(&func.body).unwrap_or_else(|| func.body.clone());
+    PrimFunc { params, body, ..func.clone() }
+}
+
+/// `stmt` with everything that it binds renewed.
+#[must_use]
+pub fn renew_stmt(stmt: &Stmt) -> Stmt {
+    Renew::default().mutate_stmt(stmt).unwrap_or_else(|| stmt.clone())
+}
+
+/// Old identities and what replaces them.
+#[derive(Debug, Default)]
+pub(crate) struct Renew {
+    vars: FxHashMap<VarId, Var>,
+    buffers: FxHashMap<BufferId, Buffer>,
+}
+
+impl Renew {
+    /// A fresh variable in place of `var`.
+    pub(crate) fn define(&mut self, var: &Var) -> Var {
+        self.define_as(var, var.renew())
+    }
+
+    /// `new` in place of `var`.
+    pub(crate) fn define_as(&mut self, var: &Var, new: Var) -> Var {
+        self.vars.insert(var.id(), new.clone());
+        new
+    }
+
+    /// What replaces `var`.
+    pub(crate) fn var(&self, var: &Var) -> Option<&Var> {
+        self.vars.get(&var.id())
+    }
+
+    /// Variables of `expr` that have no replacement yet get a fresh one: the place where dimensions bind.
+    pub(crate) fn define_dims(&mut self, expr: &PrimExpr) {
+        any_expr(expr, &mut |expr| {
+            if let PrimExpr::Var(var) = expr
+                && !self.vars.contains_key(&var.id())
+            {
+                self.define(var);
+            }
+            false
+        });
+    }
+
+    fn define_param(&mut self, buffer: &Buffer) -> Buffer {
+        for expr in buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset) {
+            self.define_dims(expr);
+        }
+        self.define_buffer(buffer)
+    }
+
+    fn define_buffer(&mut self, buffer: &Buffer) -> Buffer {
+        let shape = self.mutate_exprs(&buffer.shape);
+        let strides = self.mutate_exprs(&buffer.strides);
+        let elem_offset = buffer.elem_offset.as_ref().and_then(|offset| self.mutate_expr(offset));
+        let new = buffer.renew(|node| {
+            node.shape = shape.unwrap_or_else(|| node.shape.clone());
+            node.strides = strides.unwrap_or_else(|| node.strides.clone());
+            node.elem_offset = elem_offset.or_else(|| node.elem_offset.take());
+        });
+        self.buffers.insert(buffer.id, new.clone());
+        new
+    }
+
+    fn expr(&mut self, expr: &PrimExpr) -> PrimExpr {
+        self.mutate_expr(expr).unwrap_or_else(|| expr.clone())
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) -> Stmt {
+        self.mutate_stmt(stmt).unwrap_or_else(|| stmt.clone())
+    }
+
+    fn region(&mut self, region: &BufferRegion) -> BufferRegion {
+        self.mutate_region(region).unwrap_or_else(|| region.clone())
+    }
+}
+
+/// Nodes that have folding constructors are rebuilt as they are, so that the structure stays.
+impl Mutator for Renew {
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        match expr {
+            PrimExpr::Var(var) => self.vars.get(&var.id()).map(PrimExpr::from),
+            PrimExpr::Let(it) => {
+                let value = self.expr(&it.value);
+                let var = self.define(&it.var);
+                Some(PrimExpr::Let(Arc::new(Let { var, value, body: self.expr(&it.body) })))
+            }
+            PrimExpr::Cast(it) => {
+                let value = self.mutate_expr(&it.value)?;
+                Some(PrimExpr::Cast(Arc::new(Cast { dtype: it.dtype, value })))
+            }
+            PrimExpr::Not(it) => {
+                let value = self.mutate_expr(&it.value)?;
+                Some(PrimExpr::Not(Arc::new(Not { value })))
+            }
+            PrimExpr::Binary(it) => {
+                let (a, b) = (self.mutate_expr(&it.a), self.mutate_expr(&it.b));
+                (a.is_some() || b.is_some()).then(|| {
+                    let (a, b) = (a.unwrap_or_else(|| it.a.clone()), b.unwrap_or_else(|| it.b.clone()));
+                    PrimExpr::Binary(Arc::new(Binary { op: it.op, a, b }))
+                })
+            }
+            PrimExpr::Select(it) => Some(PrimExpr::Select(Arc::new(Select {
+                condition: self.expr(&it.condition),
+                true_value: self.expr(&it.true_value),
+                false_value: self.expr(&it.false_value),
+            }))),
+            PrimExpr::Ramp(it) => Some(PrimExpr::Ramp(Arc::new(Ramp {
+                base: self.expr(&it.base),
+                stride: self.expr(&it.stride),
+                lanes: it.lanes,
+            }))),
+            PrimExpr::Broadcast(it) => {
+                let value = self.mutate_expr(&it.value)?;
+                Some(PrimExpr::Broadcast(Arc::new(Broadcast { value, lanes: it.lanes })))
+            }
+            PrimExpr::IntImm(_)
+            | PrimExpr::FloatImm(_)
+            | PrimExpr::StringImm(_)
+            | PrimExpr::BufferLoad(_)
+            | PrimExpr::Shuffle(_)
+            | PrimExpr::Call(_) => self.walk_expr(expr),
+        }
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        match stmt {
+            Stmt::For(it) => {
+                let (min, extent) = (self.expr(&it.min), self.expr(&it.extent));
+                let loop_var = self.define(&it.loop_var);
+                let body = self.stmt(&it.body);
+                Some(For { loop_var, min, extent, body, ..(**it).clone() }.into())
+            }
+            Stmt::Bind(it) => {
+                let value = self.expr(&it.value);
+                Some(Bind { var: self.define(&it.var), value }.into())
+            }
+            Stmt::AllocBuffer(it) => Some(AllocBuffer { buffer: self.define_buffer(&it.buffer) }.into()),
+            Stmt::DeclBuffer(it) => {
+                let data = self.expr(&it.data);
+                Some(DeclBuffer { buffer: self.define_buffer(&it.buffer), data }.into())
+            }
+            Stmt::SeqStmt(it) => Some(Stmt::SeqStmt(it.iter().map(|stmt| self.stmt(stmt)).collect())),
+            Stmt::IfThenElse(it) => Some(Stmt::IfThenElse(Arc::new(IfThenElse {
+                condition: self.expr(&it.condition),
+                then_case: self.stmt(&it.then_case),
+                else_case: it.else_case.as_ref().map(|stmt| self.stmt(stmt)),
+                span: it.span.clone(),
+            }))),
+            Stmt::BufferStore(_)
+            | Stmt::BlockRealize(_)
+            | Stmt::While(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => self.walk_stmt(stmt),
+        }
+    }
+
+    fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
+        let doms: Vec<Range> = block
+            .iter_vars
+            .iter()
+            .map(|iter| self.mutate_range(&iter.dom).unwrap_or_else(|| iter.dom.clone()))
+            .collect();
+        let iter_vars = block.iter_vars.iter().zip(doms);
+        let iter_vars = iter_vars
+            .map(|(iter, dom)| IterVar { var: self.define(&iter.var), dom, kind: iter.kind })
+            .collect();
+        let alloc_buffers = block.alloc_buffers.iter().map(|buffer| self.define_buffer(buffer)).collect();
+        let match_buffers = block
+            .match_buffers
+            .iter()
+            .map(|it| {
+                let source = self.region(&it.source);
+                MatchBufferRegion { buffer: self.define_param(&it.buffer), source }
+            })
+            .collect();
+        Some(Block {
+            id: BlockId::fresh(),
+            name: block.name.clone(),
+            iter_vars,
+            reads: block.reads.iter().map(|region| self.region(region)).collect(),
+            writes: block.writes.iter().map(|region| self.region(region)).collect(),
+            alloc_buffers,
+            match_buffers,
+            annotations: block.annotations.clone(),
+            init: block.init.as_ref().map(|stmt| self.stmt(stmt)),
+            body: self.stmt(&block.body),
+            span: block.span.clone(),
+        })
+    }
+
+    fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {
+        self.buffers.get(&buffer.id).cloned()
+    }
+}
