@@ -222,3 +222,71 @@ unsafe extern "C" fn free_scratch(_ctx: *mut CallContext, ptr: *mut c_void) {
     // During the end of a thread the memory is gone already.
     let _ = SCRATCH.try_with(|scratch| scratch.borrow_mut().free(ptr.cast()));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread_pool::WorkerPool;
+
+    #[test]
+    fn scratch_memory_is_a_stack() {
+        let sizes = [0u64, 1, 64, 65, 100_000, 1 << 20, 3, 5 << 20];
+        with_context(None, |ctx| {
+            // SAFETY: `ctx` is valid here, and what is allocated is used within its size.
+            unsafe {
+                for round in 0..3 {
+                    let blocks: Vec<_> = sizes.map(|size| (((*ctx).alloc)(ctx, size), size)).into();
+                    for (i, &(ptr, size)) in blocks.iter().enumerate() {
+                        assert_eq!(ptr.addr() % ALIGNMENT, 0, "{round}");
+                        ptr.cast::<u8>().write_bytes(i as u8, size as usize);
+                    }
+                    for (i, &(ptr, size)) in blocks.iter().enumerate().rev() {
+                        let bytes = std::slice::from_raw_parts(ptr.cast::<u8>(), size as usize);
+                        assert!(bytes.iter().all(|&byte| byte == i as u8));
+                        ((*ctx).free)(ctx, ptr);
+                    }
+                }
+                assert!(((*ctx).alloc)(ctx, u64::MAX).is_null());
+                assert!(((*ctx).alloc)(ctx, 1 << 62).is_null());
+                ((*ctx).free)(ctx, null_mut());
+                ((*ctx).alloc)(ctx, 10);
+            }
+        });
+        SCRATCH.with_borrow(|scratch| {
+            assert_eq!(scratch.live.len(), 0, "what a kernel leaves behind is taken back");
+            assert!(scratch.blocks.len() <= 1 && scratch.blocks.iter().all(|block| block.used == 0));
+        });
+    }
+
+    #[test]
+    fn the_same_memory_is_reused() {
+        // SAFETY: `ctx` is valid in the closure.
+        let get = || with_context(None, |ctx| unsafe { ((*ctx).alloc)(ctx, 1000) }.addr());
+        assert_eq!(get(), get());
+    }
+
+    #[test]
+    fn a_failing_chunk_reports_its_error() {
+        unsafe extern "C" fn body(ctx: *mut CallContext, begin: i64, end: i64, _: *mut c_void) -> i32 {
+            if !(begin..end).contains(&40) {
+                return 0;
+            }
+            // SAFETY: the context that `parallel_for` passes.
+            unsafe { (*ctx).error.expected = 40 };
+            Status::Assert as i32
+        }
+        let pool = WorkerPool::new(3);
+        for _ in 0..20 {
+            with_context(Some(&pool), |ctx| {
+                // SAFETY: `ctx` is valid here.
+                unsafe {
+                    assert_eq!(((*ctx).parallel_for)(ctx, body, 100, null_mut()), Status::Assert as i32);
+                    assert_eq!((*ctx).error.expected, 40);
+                    assert_eq!(((*ctx).parallel_for)(ctx, body, 40, null_mut()), 0);
+                    assert_eq!(((*ctx).parallel_for)(ctx, body, -3, null_mut()), 0);
+                    assert_eq!(((*ctx).parallel_for)(ctx, body, 0, null_mut()), 0);
+                }
+            });
+        }
+    }
+}

@@ -3,23 +3,32 @@
 
 pub mod abi;
 pub mod artifact;
+mod call;
 mod context;
 mod device;
 mod dtype;
 mod error;
 mod host_arg;
 mod kernel;
+mod module;
+mod packed;
 mod status;
 mod tensor;
 mod thread_pool;
 mod value;
 pub mod vm;
 
+pub use call::{Arg, AsInput, AsOutput, CompiledFn, In, Out, Param, Params, Rank};
 pub use device::{Device, DeviceKind};
 pub use dtype::{DTypeCode, DataType, Element, ParseDataTypeError};
 pub use error::RuntimeError;
 pub use host_arg::{HostArg, TensorView, TensorViewMut};
 pub use kernel::{DimSig, HostFn, Kernel, KernelSig, ParamKind, ParamSig};
+pub use module::{ABI_SYMBOL, KernelEntry, Library, Module};
+pub use packed::{
+    FromValue, IntoPacked, PackedFunc, get_global_func, global_func_names, register_global_func,
+    remove_global_func,
+};
 pub use tensor::{
     ALIGNMENT, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, Shape, Storage, Tensor, byte_size,
 };

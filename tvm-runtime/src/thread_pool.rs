@@ -322,3 +322,121 @@ impl Drop for WorkerPool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    /// Every index of `0..extent` is visited once.
+    fn covers(pool: &dyn ThreadPool, extent: usize) {
+        let seen: Vec<AtomicUsize> = (0..extent).map(|_| AtomicUsize::new(0)).collect();
+        let body = |range: Range<usize>| {
+            range.for_each(|i| {
+                seen[i].fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        run(pool, extent, &body).unwrap();
+        assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{extent}");
+    }
+
+    #[test]
+    fn loops_cover_their_range() {
+        for threads in [1, 2, 3, 8, 64] {
+            let pool = WorkerPool::new(threads);
+            assert_eq!(pool.num_threads(), threads);
+            for extent in [0, 1, 2, 3, 7, 31, 1000] {
+                covers(&pool, extent);
+            }
+        }
+        covers(&Sequential, 10);
+    }
+
+    #[test]
+    fn huge_extents_do_not_overflow() {
+        let (sum, pool) = (AtomicU64::new(0), WorkerPool::new(3));
+        let body = |range: Range<usize>| {
+            sum.fetch_add(range.len() as u64, Ordering::Relaxed);
+        };
+        run(&pool, usize::MAX, &body).unwrap();
+        assert_eq!(sum.into_inner(), u64::MAX);
+    }
+
+    #[test]
+    fn nested_loops_run_inline() {
+        let pool = WorkerPool::new(4);
+        let count = AtomicUsize::new(0);
+        let inner = |range: Range<usize>| {
+            count.fetch_add(range.len(), Ordering::Relaxed);
+        };
+        let outer = |range: Range<usize>| {
+            for _ in range {
+                let id = thread::current().id();
+                let here = |range: Range<usize>| {
+                    assert_eq!(thread::current().id(), id);
+                    inner(range);
+                };
+                run(&pool, 10, &here).unwrap();
+            }
+        };
+        run(&pool, 100, &outer).unwrap();
+        assert_eq!(count.into_inner(), 1000);
+        assert!(!in_parallel());
+    }
+
+    #[test]
+    fn a_panic_is_an_error_and_the_pool_goes_on() {
+        let pool = WorkerPool::new(4);
+        for _ in 0..50 {
+            let body = |range: Range<usize>| assert!(!range.contains(&17), "at {}", 17);
+            let err = run(&pool, 64, &body).unwrap_err();
+            assert_eq!(err.to_string(), "`parallel loop` panicked: at 17");
+            assert!(!in_parallel());
+            covers(&pool, 64);
+        }
+    }
+
+    #[test]
+    fn many_callers_share_a_pool() {
+        let pool = WorkerPool::new(3);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..300).for_each(|i| covers(&pool, i % 50)));
+            }
+        });
+    }
+
+    #[test]
+    fn sleeping_workers_wake() {
+        let pool = WorkerPool::new(2);
+        for _ in 0..5 {
+            thread::sleep(Duration::from_millis(5));
+            covers(&pool, 100);
+        }
+    }
+
+    #[test]
+    fn the_application_can_bring_its_pool() {
+        struct Counting(AtomicUsize);
+        impl ThreadPool for Counting {
+            fn num_threads(&self) -> usize {
+                2
+            }
+            fn parallel_for(&self, extent: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                body(0..extent / 2);
+                body(extent / 2..extent);
+            }
+        }
+        let pool = Arc::new(Counting(AtomicUsize::new(0)));
+        set_thread_pool(pool.clone());
+        let sum = AtomicUsize::new(0);
+        parallel_for(10, |range| {
+            sum.fetch_add(range.sum::<usize>(), Ordering::Relaxed);
+        })
+        .unwrap();
+        assert_eq!((sum.into_inner(), default_num_threads()), (45, 2));
+        assert!(pool.0.load(Ordering::Relaxed) >= 1);
+    }
+}

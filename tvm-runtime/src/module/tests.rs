@@ -1,0 +1,99 @@
+use std::path::Path;
+use std::process::Command;
+
+use super::*;
+use crate::dtype::DataType;
+use crate::kernel::{DimSig, ParamKind, ParamSig};
+use crate::{CompiledFn, In, Out};
+
+fn sig(name: &str) -> KernelSig {
+    let param = |name: &str, kind| ParamSig {
+        name: name.into(),
+        kind,
+        dtype: DataType::F32,
+        shape: vec![DimSig::Var("n".into())],
+    };
+    KernelSig { name: name.into(), params: vec![param("x", ParamKind::In), param("y", ParamKind::Out)] }
+}
+
+/// Compiles C to a shared library; `None` where there is no C compiler.
+fn compile(dir: &Path, stem: &str, text: &str) -> Option<std::path::PathBuf> {
+    let (source, library) = (dir.join(format!("{stem}.c")), dir.join(format!("{stem}.so")));
+    std::fs::write(&source, text).unwrap();
+    let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    match status {
+        Ok(status) => {
+            assert!(status.success());
+            Some(library)
+        }
+        Err(_) => {
+            eprintln!("skipped: no C compiler");
+            None
+        }
+    }
+}
+
+fn source(version: u32, factor: u32) -> String {
+    format!(
+        "#include <stdint.h>
+        const uint32_t tvm_abi_version = {version};
+        typedef struct {{ float *data; int32_t device[2]; int32_t ndim; int32_t dtype; int64_t *shape, *strides; uint64_t offset; }} T;
+        int32_t times(T **args, int32_t n, void *ctx) {{
+            for (int64_t i = 0; i < args[0]->shape[0]; i++) args[1]->data[i] = args[0]->data[i] * {factor};
+            return 0;
+        }}"
+    )
+}
+
+#[test]
+fn libraries_from_file_and_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(two) = compile(dir.path(), "two", &source(1, 2)) else { return };
+    let three = compile(dir.path(), "three", &source(1, 3)).unwrap();
+    // SAFETY: the libraries hold what `source` says.
+    let libraries = unsafe {
+        [
+            (2., Library::open(&two).unwrap()),
+            (2., Library::from_bytes("two", &std::fs::read(&two).unwrap()).unwrap()),
+            (3., Library::from_bytes("three", &std::fs::read(&three).unwrap()).unwrap()),
+        ]
+    };
+    for (factor, library) in libraries {
+        let module = library.module(&[sig("times")]).unwrap();
+        let err = library.module(&[sig("times"), sig("nope"), sig("a\0b")]).unwrap_err();
+        assert_eq!(err.to_string(), "not found: kernel `nope`, `a\0b`");
+        drop(library);
+        let f = CompiledFn::<(In<f32, 1>, Out<f32, 1>)>::new(module.get("times").unwrap().clone()).unwrap();
+        drop(module);
+        let mut y = [0f32; 3];
+        f.call(&[1f32, 2., 3.], &mut y).unwrap();
+        assert_eq!(y, [1., 2., 3.].map(|x| x * factor), "the kernel keeps its library loaded");
+    }
+}
+
+#[test]
+fn foreign_libraries_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(other) = compile(dir.path(), "other", &source(99, 1)) else { return };
+    let unversioned = compile(dir.path(), "unversioned", "int x = 1;").unwrap();
+    // SAFETY: the libraries have no initialisers.
+    let load = |path: &Path| unsafe { Library::open(path) }.unwrap_err();
+    assert!(matches!(load(&other), RuntimeError::AbiVersion { expected: 1, got: 99, .. }));
+    assert!(load(&unversioned).to_string().ends_with("it has no symbol `tvm_abi_version`"));
+    assert!(matches!(load(&dir.path().join("none.so")), RuntimeError::Library { .. }));
+    // SAFETY: not a library at all.
+    let err = unsafe { Library::from_bytes("junk", b"not an ELF file") }.unwrap_err();
+    assert!(err.to_string().starts_with("cannot load the kernel library `junk`: "), "{err}");
+}
+
+#[test]
+fn names_are_unique() {
+    let kernel = |name: &str| Kernel::host(sig(name), |_| Ok(()));
+    assert!(matches!(
+        Module::new([kernel("a"), kernel("a")]),
+        Err(RuntimeError::DuplicateFunc { name }) if name == "a"
+    ));
+    let mut module = Module::new([kernel("b"), kernel("a")]).unwrap();
+    module.import(Module::new([kernel("c")]).unwrap()).unwrap();
+    assert_eq!(module.iter().map(Kernel::name).collect::<Vec<_>>(), ["a", "b", "c"]);
+}

@@ -1,0 +1,180 @@
+//! Packed functions: functions over values, and the global registry of them by name.
+//!
+//! TVM counterpart: `ffi::Function`, `register_global_func`. Nothing registers itself: the registry holds what the
+//! application put there, before it loads a program that names it.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::error::RuntimeError;
+use crate::tensor::Tensor;
+use crate::thread_pool::panic_message;
+use crate::value::Value;
+
+type Body = dyn Fn(&[Value]) -> Result<Value, RuntimeError> + Send + Sync;
+
+/// A function over values; cheap to clone, callable from any thread.
+#[derive(Clone)]
+pub struct PackedFunc(Arc<Body>);
+
+impl PackedFunc {
+    /// A function that looks at its arguments itself.
+    pub fn new(f: impl Fn(&[Value]) -> Result<Value, RuntimeError> + Send + Sync + 'static) -> PackedFunc {
+        PackedFunc(Arc::new(f))
+    }
+
+    /// A function with typed arguments: `PackedFunc::typed(|x: Tensor, n: i64| Ok(x.reshape(&[n])?))`.
+    pub fn typed<Args, F: IntoPacked<Args>>(f: F) -> PackedFunc {
+        f.into_packed()
+    }
+
+    /// Calls it. A panic becomes an error.
+    pub fn call(&self, args: &[Value]) -> Result<Value, RuntimeError> {
+        catch_unwind(AssertUnwindSafe(|| (self.0)(args))).unwrap_or_else(|panic| {
+            Err(RuntimeError::Panicked { func: "packed function".into(), message: panic_message(&*panic) })
+        })
+    }
+
+    /// Calls it and takes the result as an `R`.
+    pub fn call_typed<R: FromValue>(&self, args: &[Value]) -> Result<R, RuntimeError> {
+        R::from_value(&self.call(args)?, "result")
+    }
+}
+
+impl fmt::Debug for PackedFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PackedFunc")
+    }
+}
+
+/// What can be taken out of a value.
+#[diagnostic::on_unimplemented(message = "`{Self}` cannot be an argument of a packed function")]
+pub trait FromValue: Sized {
+    /// Takes it; an error names `what`.
+    fn from_value(value: &Value, what: &str) -> Result<Self, RuntimeError>;
+}
+
+macro_rules! from_value {
+    ($($ty:ty => |$value:ident, $what:ident| $expr:expr;)*) => {$(
+        impl FromValue for $ty {
+            fn from_value($value: &Value, $what: &str) -> Result<$ty, RuntimeError> {
+                $expr
+            }
+        }
+    )*};
+}
+
+from_value! {
+    Value => |value, _what| Ok(value.clone());
+    i64 => |value, what| value.try_int(what);
+    bool => |value, what| Ok(value.try_int(what)? != 0);
+    f64 => |value, what| value.try_float(what);
+    Tensor => |value, what| value.try_tensor(what).cloned();
+    String => |value, what| value.try_str(what).map(str::to_string);
+    Vec<i64> => |value, what| value.try_shape(what).map(<[i64]>::to_vec);
+    Vec<Value> => |value, what| value.try_adt(what).map(|adt| adt.fields().to_vec());
+    () => |_value, _what| Ok(());
+}
+
+/// Functions that [`PackedFunc::typed`] takes: up to eight arguments, and a `Result` of anything that is a value.
+pub trait IntoPacked<Args> {
+    /// Checks number and types of the arguments before each call.
+    fn into_packed(self) -> PackedFunc;
+}
+
+macro_rules! into_packed {
+    ($(($($ty:ident $index:tt),*);)*) => {$(
+        impl<Func, Ret, $($ty),*> IntoPacked<(Ret, $($ty),*)> for Func
+        where
+            Func: Fn($($ty),*) -> Result<Ret, RuntimeError> + Send + Sync + 'static,
+            Ret: Into<Value>,
+            $($ty: FromValue,)*
+        {
+            fn into_packed(self) -> PackedFunc {
+                const ARITY: usize = <[usize]>::len(&[$($index),*]);
+                PackedFunc::new(move |args| {
+                    if args.len() != ARITY {
+                        let func = "packed function".into();
+                        return Err(RuntimeError::ArgCount { func, expected: ARITY, got: args.len() });
+                    }
+                    (self)($($ty::from_value(&args[$index], concat!("argument ", $index))?),*).map(Into::into)
+                })
+            }
+        }
+    )*};
+}
+
+into_packed! {
+    ();
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, F 5);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+}
+
+static REGISTRY: RwLock<BTreeMap<String, PackedFunc>> = RwLock::new(BTreeMap::new());
+
+/// Makes `func` known under `name`, which must be free.
+pub fn register_global_func(name: impl Into<String>, func: PackedFunc) -> Result<(), RuntimeError> {
+    match REGISTRY.write().unwrap_or_else(PoisonError::into_inner).entry(name.into()) {
+        Entry::Vacant(entry) => {
+            entry.insert(func);
+            Ok(())
+        }
+        Entry::Occupied(entry) => Err(RuntimeError::DuplicateFunc { name: entry.key().clone() }),
+    }
+}
+
+/// The function known under `name`.
+pub fn get_global_func(name: &str) -> Option<PackedFunc> {
+    REGISTRY.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+}
+
+/// Forgets the function known under `name` and returns it; whoever holds it already can go on calling it.
+pub fn remove_global_func(name: &str) -> Option<PackedFunc> {
+    REGISTRY.write().unwrap_or_else(PoisonError::into_inner).remove(name)
+}
+
+/// All names in the registry, sorted.
+pub fn global_func_names() -> Vec<String> {
+    REGISTRY.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typed_functions_check_their_arguments() {
+        let f = PackedFunc::typed(|x: Tensor, n: i64| x.reshape(&[n]));
+        let x = Tensor::from_vec(vec![1f32, 2.], &[2, 1]).unwrap();
+        let y: Tensor = f.call_typed(&[Value::from(&x), Value::Int(2)]).unwrap();
+        assert_eq!(y.shape(), [2]);
+        let err = |args: &[Value]| f.call(args).unwrap_err().to_string();
+        assert_eq!(err(&[Value::Int(1)]), "`packed function`: expected 2 argument(s), got 1");
+        assert_eq!(err(&[Value::Int(1), Value::Int(1)]), "argument 0: expected a tensor, got an integer");
+        assert!(f.call_typed::<i64>(&[Value::from(&x), Value::Int(2)]).is_err());
+        let panics = PackedFunc::typed(|| -> Result<(), RuntimeError> { panic!("oh") });
+        assert_eq!(panics.call(&[]).unwrap_err().to_string(), "`packed function` panicked: oh");
+    }
+
+    #[test]
+    fn a_name_is_registered_once() {
+        let name = "tvm.test.packed.once";
+        let f = || PackedFunc::typed(|a: i64, b: i64| Ok(a + b));
+        assert!(get_global_func(name).is_none());
+        register_global_func(name, f()).unwrap();
+        assert!(matches!(register_global_func(name, f()), Err(RuntimeError::DuplicateFunc { .. })));
+        let args = [Value::Int(2), Value::Int(3)];
+        assert_eq!(get_global_func(name).unwrap().call_typed::<i64>(&args).unwrap(), 5);
+        assert!(global_func_names().iter().any(|other| other == name));
+        assert!(remove_global_func(name).is_some() && get_global_func(name).is_none());
+    }
+}
