@@ -62,7 +62,7 @@ fn set_up(steps: &mut Steps) -> Result<(), String> {
 }
 
 fn tests(steps: &mut Steps) -> Result<(), String> {
-    steps.cargo("cuda compiles", &[], &["check", "--workspace", "--features", "cuda"])?;
+    steps.cargo("cuda compiles", &[], &["check", "--workspace", "--all-targets", "--features", "cuda"])?;
     steps.cargo("tests", &[], &["test", "--workspace"])?;
     steps.cargo("tests, llvm", &[], &llvm_tests())
 }
