@@ -16,6 +16,7 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
     ("tvm-runtime/src/packed", "arguments cross the C ABI of packed functions"),
     ("tvm-runtime/src/abi", "the C layout that kernels are called with"),
     ("tvm-runtime/src/kernel", "the call of a compiled kernel through its function pointer"),
+    ("tvm-runtime/src/host_arg", "checked slices over raw kernel arguments"),
     ("tvm-runtime/src/call", "the typed call: views become raw kernel arguments"),
     ("tvm-runtime/src/context", "per-call state handed to kernels as a raw pointer"),
     ("tvm-runtime/src/thread_pool", "kernels' parallel loops call back through a C function pointer"),

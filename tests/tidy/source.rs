@@ -42,7 +42,8 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files with one of the extensions, in path order. Build output and version control are left out.
+/// All files with one of the extensions, in path order. Version control and build output, which Cargo marks by a
+/// `CACHEDIR.TAG`, are left out.
 pub(crate) fn files(extensions: &[&str]) -> Vec<SourceFile> {
     let mut res = Vec::new();
     walk(&root(), "", extensions, &mut res).expect("the sources can be read");
@@ -56,7 +57,7 @@ fn walk(dir: &Path, prefix: &str, extensions: &[&str], res: &mut Vec<SourceFile>
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
         let kind = entry.file_type()?;
-        if kind.is_dir() && !matches!(name.as_str(), "target" | ".git") {
+        if kind.is_dir() && name != ".git" && !entry.path().join("CACHEDIR.TAG").exists() {
             walk(&entry.path(), &path, extensions, res)?;
         } else if kind.is_file() && name.rsplit_once('.').is_some_and(|(_, e)| extensions.contains(&e)) {
             res.push(SourceFile { text: fs::read_to_string(entry.path())?, path });

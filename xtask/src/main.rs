@@ -14,8 +14,9 @@ cargo xtask COMMAND
 
   doctor   what was found on this machine, and what to run where something is missing
   setup    install LLVM 19 where it is missing
+  tidy     the invariants of the sources (tests/tidy), in two seconds
   test     setup, then all tests: default features, feature cuda (check only), feature llvm
-  ci       everything CI checks: fmt, clippy, docs, the bare façade, tidy, then `test`
+  ci       everything CI checks: fmt, tidy, the bare façade, clippy, docs, then `test`
   bless    rewrite expect-test snapshots and trybuild .stderr files from what the tests produce now";
 
 fn main() -> ExitCode {
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let res = match (args.next().as_deref(), args.next()) {
         (Some("doctor"), None) => doctor::doctor(),
         (Some("setup"), None) => setup::setup(),
+        (Some("tidy"), None) => tasks::tidy(),
         (Some("test"), None) => tasks::test(),
         (Some("ci"), None) => tasks::ci(),
         (Some("bless"), None) => tasks::bless(),

@@ -1,3 +1,5 @@
+//! Tests of the typed call.
+
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;

@@ -1,3 +1,5 @@
+//! Tests of the modules and shared libraries.
+
 use std::path::Path;
 use std::process::Command;
 

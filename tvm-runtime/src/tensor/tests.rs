@@ -1,3 +1,5 @@
+//! Tests of the tensors.
+
 use ndarray::{Array, Array2, Ix2, IxDyn, array};
 
 use super::*;
