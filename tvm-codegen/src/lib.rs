@@ -1,1 +1,3 @@
 //! tvm-codegen
+#[cfg(feature = "llvm")]
+pub mod llvm;

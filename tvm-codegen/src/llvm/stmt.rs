@@ -1,0 +1,151 @@
+//! Statements.
+
+use std::mem::offset_of;
+
+use inkwell::IntPredicate;
+use inkwell::values::IntValue;
+use tvm_core::support::with_stack;
+use tvm_core::tir::{For, ForKind, Stmt};
+use tvm_runtime::abi::{CallContext, CallError};
+
+use super::LlvmError;
+use super::error::unsupported;
+use super::function::{Function, Value};
+
+impl<'ctx> Function<'ctx, '_> {
+    /// The body of a kernel: what binds the arguments first, the rest outlined so that LLVM knows that the buffers do
+    /// not overlap.
+    pub(super) fn body(&mut self, body: &Stmt) -> Result<(), LlvmError> {
+        let Stmt::SeqStmt(stmts) = body else { return self.stmt(body) };
+        let binds = |stmt: &Stmt| matches!(stmt, Stmt::Bind(_) | Stmt::DeclBuffer(_) | Stmt::AssertStmt(_));
+        let prologue = stmts.iter().take_while(|stmt| binds(stmt)).count();
+        for stmt in &stmts[..prologue] {
+            self.stmt(stmt)?;
+        }
+        match &stmts[prologue..] {
+            [] => Ok(()),
+            rest => self.call_outlined("body", &Stmt::seq(rest.iter().cloned())),
+        }
+    }
+
+    pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<(), LlvmError> {
+        with_stack(|| match stmt {
+            Stmt::BufferStore(it) => self.store(&it.buffer, &it.indices, &it.value),
+            Stmt::For(it) => match it.kind {
+                ForKind::Serial | ForKind::Unrolled => self.serial_loop(it),
+                ForKind::Parallel if self.in_parallel => self.serial_loop(it),
+                ForKind::Parallel => self.parallel_loop(it),
+                ForKind::Vectorized | ForKind::ThreadBinding(_) => {
+                    unsupported(format!("loop `{}` of kind {:?} in code for a CPU", it.loop_var.name(), it.kind))
+                }
+            },
+            Stmt::SeqStmt(stmts) => {
+                let keep = self.scratch.len();
+                for stmt in stmts.iter() {
+                    self.stmt(stmt)?;
+                }
+                self.free_scratch(keep)?;
+                self.scratch.truncate(keep);
+                Ok(())
+            }
+            Stmt::IfThenElse(it) => {
+                let condition = self.expr(&it.condition)?.into_int_value();
+                let (then_block, else_block, end) = (self.block("then"), self.block("else"), self.block("endif"));
+                self.builder.build_conditional_branch(condition, then_block, else_block)?;
+                for (block, arm) in [(then_block, Some(&it.then_case)), (else_block, it.else_case.as_ref())] {
+                    self.builder.position_at_end(block);
+                    if let Some(arm) = arm {
+                        self.stmt(arm)?;
+                    }
+                    self.builder.build_unconditional_branch(end)?;
+                }
+                self.builder.position_at_end(end);
+                Ok(())
+            }
+            Stmt::While(it) => {
+                let (head, body, end) = (self.block("while"), self.block("do"), self.block("done"));
+                self.builder.build_unconditional_branch(head)?;
+                self.builder.position_at_end(head);
+                let condition = self.expr(&it.condition)?.into_int_value();
+                self.builder.build_conditional_branch(condition, body, end)?;
+                self.builder.position_at_end(body);
+                self.stmt(&it.body)?;
+                self.builder.build_unconditional_branch(head)?;
+                self.builder.position_at_end(end);
+                Ok(())
+            }
+            Stmt::Bind(it) => {
+                let value = self.expr(&it.value)?;
+                self.vars.insert(it.var.id(), value);
+                Ok(())
+            }
+            Stmt::AllocBuffer(it) => self.alloc(&it.buffer),
+            Stmt::DeclBuffer(it) => {
+                let data = self.expr(&it.data)?.into_pointer_value();
+                self.buffers.insert(it.buffer.id, data);
+                Ok(())
+            }
+            Stmt::Evaluate(it) => self.expr(&it.value).map(|_| ()),
+            Stmt::AssertStmt(it) => {
+                let condition = self.expr(&it.condition)?.into_int_value();
+                let failed = self.builder.build_not(condition, "")?;
+                let (expected, got) = (self.expr(&it.failure.expected)?, self.expr(&it.failure.got)?);
+                self.fail_if(failed, it.failure.status, it.failure.arg, it.failure.axis, expected, got)
+            }
+            Stmt::BlockRealize(it) => unsupported(format!("block `{}` after lowering", it.block.name)),
+        })
+    }
+
+    /// Fills `ctx->error` and returns `status` when `failed` holds.
+    pub(super) fn fail_if(
+        &mut self,
+        failed: IntValue<'ctx>,
+        status: i32,
+        arg: i32,
+        axis: i32,
+        expected: Value<'ctx>,
+        got: Value<'ctx>,
+    ) -> Result<(), LlvmError> {
+        let (fail, go_on) = (self.block("fail"), self.block("ok"));
+        self.builder.build_conditional_branch(failed, fail, go_on)?;
+        self.builder.position_at_end(fail);
+        let error = offset_of!(CallContext, error);
+        let i32_type = self.context().i32_type();
+        let int = |value: i32| i32_type.const_int(value as u64, true);
+        self.set_field(self.ctx, error + offset_of!(CallError, status), int(status))?;
+        self.set_field(self.ctx, error + offset_of!(CallError, arg), int(arg))?;
+        self.set_field(self.ctx, error + offset_of!(CallError, axis), int(axis))?;
+        self.set_field(self.ctx, error + offset_of!(CallError, expected), expected)?;
+        self.set_field(self.ctx, error + offset_of!(CallError, got), got)?;
+        self.free_scratch(0)?;
+        self.builder.build_return(Some(&int(status)))?;
+        self.builder.position_at_end(go_on);
+        Ok(())
+    }
+
+    fn serial_loop(&mut self, it: &For) -> Result<(), LlvmError> {
+        let min = self.expr(&it.min)?.into_int_value();
+        let extent = self.expr(&it.extent)?.into_int_value();
+        let end = self.builder.build_int_add(min, extent, "end")?;
+        self.range_loop(it, min, end)
+    }
+
+    /// Runs the body of `it` for values `min..end`.
+    pub(super) fn range_loop(&mut self, it: &For, min: IntValue<'ctx>, end: IntValue<'ctx>) -> Result<(), LlvmError> {
+        let entry = self.current()?;
+        let (body, done) = (self.block("for"), self.block("endfor"));
+        let runs = self.builder.build_int_compare(IntPredicate::SLT, min, end, "")?;
+        self.builder.build_conditional_branch(runs, body, done)?;
+        self.builder.position_at_end(body);
+        let i = self.builder.build_phi(min.get_type(), it.loop_var.name())?;
+        self.vars.insert(it.loop_var.id(), i.as_basic_value());
+        self.stmt(&it.body)?;
+        let step = min.get_type().const_int(1, false);
+        let next = self.builder.build_int_nsw_add(i.as_basic_value().into_int_value(), step, "next")?;
+        i.add_incoming(&[(&min, entry), (&next, self.current()?)]);
+        let again = self.builder.build_int_compare(IntPredicate::SLT, next, end, "")?;
+        self.builder.build_conditional_branch(again, body, done)?;
+        self.builder.position_at_end(done);
+        Ok(())
+    }
+}
