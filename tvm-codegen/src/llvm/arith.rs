@@ -38,8 +38,12 @@ macro_rules! float_op {
 macro_rules! convert {
     ($self:expr, $method:ident, $value:expr, $ty:expr, $from:ident -> $to:ident) => {
         match ($value, $ty) {
-            (BasicValueEnum::$from(it), BasicTypeEnum::$to(ty)) => Value::from($self.builder.$method(it, ty, "")?),
-            (BasicValueEnum::VectorValue(it), BasicTypeEnum::VectorType(ty)) => Value::from($self.builder.$method(it, ty, "")?),
+            (BasicValueEnum::$from(it), BasicTypeEnum::$to(ty)) => {
+                Value::from($self.builder.$method(it, ty, "")?)
+            }
+            (BasicValueEnum::VectorValue(it), BasicTypeEnum::VectorType(ty)) => {
+                Value::from($self.builder.$method(it, ty, "")?)
+            }
             _ => return unsupported(concat!("conversion ", stringify!($method), " between different shapes")),
         }
     };
@@ -54,10 +58,22 @@ impl<'ctx> Function<'ctx, '_> {
         b: Value<'ctx>,
         dtype: DataType,
     ) -> Result<Value<'ctx>, LlvmError> {
-        if op.is_comparison() { self.compare(op, a, b, dtype) } else if dtype.is_float() { self.float_binary(op, a, b, dtype) } else { self.int_binary(op, a, b, dtype) }
+        if op.is_comparison() {
+            self.compare(op, a, b, dtype)
+        } else if dtype.is_float() {
+            self.float_binary(op, a, b, dtype)
+        } else {
+            self.int_binary(op, a, b, dtype)
+        }
     }
 
-    fn compare(&self, op: BinaryOp, a: Value<'ctx>, b: Value<'ctx>, dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
+    fn compare(
+        &self,
+        op: BinaryOp,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+        dtype: DataType,
+    ) -> Result<Value<'ctx>, LlvmError> {
         if dtype.is_float() {
             let predicate = match op {
                 BinaryOp::Eq => FloatPredicate::OEQ,
@@ -169,7 +185,12 @@ impl<'ctx> Function<'ctx, '_> {
     }
 
     /// `condition ? a : b`.
-    pub(super) fn select(&self, condition: Value<'ctx>, a: Value<'ctx>, b: Value<'ctx>) -> Result<Value<'ctx>, LlvmError> {
+    pub(super) fn select(
+        &self,
+        condition: Value<'ctx>,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+    ) -> Result<Value<'ctx>, LlvmError> {
         Ok(match condition {
             BasicValueEnum::IntValue(condition) => self.builder.build_select(condition, a, b, "")?,
             BasicValueEnum::VectorValue(condition) => self.builder.build_select(condition, a, b, "")?,
@@ -189,7 +210,12 @@ impl<'ctx> Function<'ctx, '_> {
     }
 
     /// `value` of type `from` as type `to`, with the semantics of `tir::Cast`.
-    pub(super) fn cast(&mut self, value: Value<'ctx>, from: DataType, to: DataType) -> Result<Value<'ctx>, LlvmError> {
+    pub(super) fn cast(
+        &mut self,
+        value: Value<'ctx>,
+        from: DataType,
+        to: DataType,
+    ) -> Result<Value<'ctx>, LlvmError> {
         let f32_type = DataType::F32.with_lanes(from.lanes());
         if from.scalar() == DataType::BF16 {
             let wide = self.bf16_to_f32(value, from)?;
@@ -202,9 +228,13 @@ impl<'ctx> Function<'ctx, '_> {
         let ty = self.ty(to)?;
         Ok(match (from.is_float(), to.is_float()) {
             (true, true) => match from.bits().cmp(&to.bits()) {
-                std::cmp::Ordering::Less => convert!(self, build_float_ext, value, ty, FloatValue -> FloatType),
+                std::cmp::Ordering::Less => {
+                    convert!(self, build_float_ext, value, ty, FloatValue -> FloatType)
+                }
                 std::cmp::Ordering::Equal => value,
-                std::cmp::Ordering::Greater => convert!(self, build_float_trunc, value, ty, FloatValue -> FloatType),
+                std::cmp::Ordering::Greater => {
+                    convert!(self, build_float_trunc, value, ty, FloatValue -> FloatType)
+                }
             },
             (true, false) if to.is_bool() => {
                 let zero = self.zero(from)?;
@@ -214,18 +244,28 @@ impl<'ctx> Function<'ctx, '_> {
                 let name = if to.is_int() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
                 self.llvm_overloaded(name, &[ty, value.get_type()], &[value])?
             }
-            (false, true) if from.is_int() => convert!(self, build_signed_int_to_float, value, ty, IntValue -> FloatType),
+            (false, true) if from.is_int() => {
+                convert!(self, build_signed_int_to_float, value, ty, IntValue -> FloatType)
+            }
             (false, true) => convert!(self, build_unsigned_int_to_float, value, ty, IntValue -> FloatType),
             (false, false) if from.is_handle() || to.is_handle() => {
-                if from.is_handle() && to.is_handle() { value } else { return unsupported(format!("cast of {from} to {to}")) }
+                if from.is_handle() && to.is_handle() {
+                    value
+                } else {
+                    return unsupported(format!("cast of {from} to {to}"));
+                }
             }
             (false, false) if to.is_bool() => self.is_nonzero(value)?,
             (false, false) if from.is_bool() => self.zero_extend(value, ty)?,
             (false, false) => match from.bits().cmp(&to.bits()) {
-                std::cmp::Ordering::Less if from.is_int() => convert!(self, build_int_s_extend, value, ty, IntValue -> IntType),
+                std::cmp::Ordering::Less if from.is_int() => {
+                    convert!(self, build_int_s_extend, value, ty, IntValue -> IntType)
+                }
                 std::cmp::Ordering::Less => self.zero_extend(value, ty)?,
                 std::cmp::Ordering::Equal => value,
-                std::cmp::Ordering::Greater => convert!(self, build_int_truncate, value, ty, IntValue -> IntType),
+                std::cmp::Ordering::Greater => {
+                    convert!(self, build_int_truncate, value, ty, IntValue -> IntType)
+                }
             },
         })
     }
@@ -277,7 +317,8 @@ impl<'ctx> Function<'ctx, '_> {
     /// Gives a float instruction the flags of the options: contraction into fused multiply-add always, the rest with
     /// `fast_math`.
     pub(super) fn with_fast_math(&self, value: Value<'ctx>) -> Value<'ctx> {
-        let flags = if self.unit.options.fast_math { FastMathFlags::all() } else { FastMathFlags::AllowContract };
+        let flags =
+            if self.unit.options.fast_math { FastMathFlags::all() } else { FastMathFlags::AllowContract };
         if let Some(instruction) = value.as_instruction_value()
             && instruction.can_use_fast_math_flags()
         {

@@ -26,7 +26,9 @@ impl<'ctx> Function<'ctx, '_> {
                 BasicTypeEnum::FloatType(ty) => Ok(ty.const_float(it.value).into()),
                 _ => unsupported(format!("a float constant of type {}", it.dtype)),
             },
-            PrimExpr::StringImm(text) => Ok(self.builder.build_global_string_ptr(text, "text")?.as_pointer_value().into()),
+            PrimExpr::StringImm(text) => {
+                Ok(self.builder.build_global_string_ptr(text, "text")?.as_pointer_value().into())
+            }
             PrimExpr::Var(var) => self.var(var),
             PrimExpr::Cast(it) => {
                 let value = self.expr(&it.value)?;
@@ -51,8 +53,9 @@ impl<'ctx> Function<'ctx, '_> {
                 let dtype = it.base.dtype().with_lanes(it.lanes);
                 let (base, stride) = (self.expr(&it.base)?, self.expr(&it.stride)?);
                 let (base, stride) = (self.splat(base, it.lanes)?, self.splat(stride, it.lanes)?);
-                let steps: Vec<Value<'ctx>> =
-                    (0..it.lanes).map(|lane| self.splat_int(i64::from(lane), dtype.scalar())).collect::<Result<_, _>>()?;
+                let steps: Vec<Value<'ctx>> = (0..it.lanes)
+                    .map(|lane| self.splat_int(i64::from(lane), dtype.scalar()))
+                    .collect::<Result<_, _>>()?;
                 let steps = self.vector(&steps)?;
                 let offset = self.binary(BinaryOp::Mul, stride, steps, dtype)?;
                 self.binary(BinaryOp::Add, base, offset, dtype)
@@ -69,7 +72,8 @@ impl<'ctx> Function<'ctx, '_> {
                         lanes.push(self.lane(value, lane)?);
                     }
                 }
-                let picked: Option<Vec<Value<'ctx>>> = it.indices.iter().map(|&i| lanes.get(usize::from(i)).copied()).collect();
+                let picked: Option<Vec<Value<'ctx>>> =
+                    it.indices.iter().map(|&i| lanes.get(usize::from(i)).copied()).collect();
                 match picked {
                     Some(picked) => self.vector(&picked),
                     None => unsupported("a shuffle of a lane that does not exist"),

@@ -51,13 +51,17 @@ pub(super) fn kernel<'ctx>(
     options: Options,
 ) -> Result<(), LlvmError> {
     let [Param::Scalar(args), Param::Scalar(num_args), Param::Scalar(ctx)] = &*func.params else {
-        return unsupported(format!("`{symbol}` is not in the lowered form: its parameters are not (args, num_args, ctx)"));
+        return unsupported(format!(
+            "`{symbol}` is not in the lowered form: its parameters are not (args, num_args, ctx)"
+        ));
     };
     let ptr: BasicMetadataTypeEnum<'ctx> = context.ptr_type(AddressSpace::default()).into();
     let i32_type = context.i32_type();
     let function = module.add_function(symbol, i32_type.fn_type(&[ptr, i32_type.into(), ptr], false), None);
     let unit = Rc::new(Unit { context, module, options, symbol: symbol.to_string() });
-    let param = |i| function.get_nth_param(i).ok_or_else(|| LlvmError::Invalid("a kernel has three parameters".into()));
+    let param = |i| {
+        function.get_nth_param(i).ok_or_else(|| LlvmError::Invalid("a kernel has three parameters".into()))
+    };
     let mut f = Function::new(unit, function, param(2)?.into_pointer_value());
     for (var, value) in [(args, param(0)?), (num_args, param(1)?), (ctx, param(2)?)] {
         f.vars.insert(var.id(), value);
@@ -69,7 +73,11 @@ pub(super) fn kernel<'ctx>(
 
 impl<'ctx, 'm> Function<'ctx, 'm> {
     /// Starts generating `function` at its entry block.
-    pub(super) fn new(unit: Rc<Unit<'ctx, 'm>>, function: FunctionValue<'ctx>, ctx: PointerValue<'ctx>) -> Self {
+    pub(super) fn new(
+        unit: Rc<Unit<'ctx, 'm>>,
+        function: FunctionValue<'ctx>,
+        ctx: PointerValue<'ctx>,
+    ) -> Self {
         let builder = unit.context.create_builder();
         let no_unwind = Attribute::get_named_enum_kind_id("nounwind");
         function.add_attribute(AttributeLoc::Function, unit.context.create_enum_attribute(no_unwind, 0));
@@ -88,7 +96,12 @@ impl<'ctx, 'm> Function<'ctx, 'm> {
 
     /// An internal function of this unit that returns a status; `noalias` numbers its pointer parameters that point to
     /// memory nothing else of the function points to.
-    pub(super) fn internal(&self, suffix: &str, params: &[BasicTypeEnum<'ctx>], noalias: &[u32]) -> FunctionValue<'ctx> {
+    pub(super) fn internal(
+        &self,
+        suffix: &str,
+        params: &[BasicTypeEnum<'ctx>],
+        noalias: &[u32],
+    ) -> FunctionValue<'ctx> {
         let params: Vec<BasicMetadataTypeEnum<'ctx>> = params.iter().map(|&ty| ty.into()).collect();
         let ty = self.context().i32_type().fn_type(&params, false);
         let name = format!("{}.{suffix}", self.unit.symbol);
@@ -134,12 +147,18 @@ impl<'ctx, 'm> Function<'ctx, 'm> {
     pub(super) fn buffer(&self, buffer: &Buffer) -> Result<PointerValue<'ctx>, LlvmError> {
         match self.buffers.get(&buffer.id) {
             Some(pointer) => Ok(*pointer),
-            None => unsupported(format!("buffer `{}` is not declared in `{}`", buffer.name, self.unit.symbol)),
+            None => {
+                unsupported(format!("buffer `{}` is not declared in `{}`", buffer.name, self.unit.symbol))
+            }
         }
     }
 
     /// Address of `base + offset` bytes.
-    pub(super) fn offset(&self, base: PointerValue<'ctx>, offset: IntValue<'ctx>) -> Result<PointerValue<'ctx>, LlvmError> {
+    pub(super) fn offset(
+        &self,
+        base: PointerValue<'ctx>,
+        offset: IntValue<'ctx>,
+    ) -> Result<PointerValue<'ctx>, LlvmError> {
         // SAFETY: a plain address computation on bytes; inkwell marks it unsafe because LLVM trusts the indices.
         Ok(unsafe { self.builder.build_gep(self.context().i8_type(), base, &[offset], "")? })
     }

@@ -150,7 +150,11 @@ impl<'ctx> Function<'ctx, '_> {
         let symbol = match dtype.scalar() {
             DataType::F64 => name.to_string(),
             DataType::F32 => format!("{name}f"),
-            _ => return unsupported(format!("`{name}` on {dtype}: it is legalised to f32 before code generation")),
+            _ => {
+                return unsupported(format!(
+                    "`{name}` on {dtype}: it is legalised to f32 before code generation"
+                ));
+            }
         };
         let ty = self.ty(dtype.scalar())?;
         let mut lanes = Vec::new();
@@ -161,11 +165,17 @@ impl<'ctx> Function<'ctx, '_> {
         self.vector(&lanes)
     }
 
-    fn if_then_else(&mut self, condition: &PrimExpr, a: &PrimExpr, b: &PrimExpr) -> Result<Value<'ctx>, LlvmError> {
+    fn if_then_else(
+        &mut self,
+        condition: &PrimExpr,
+        a: &PrimExpr,
+        b: &PrimExpr,
+    ) -> Result<Value<'ctx>, LlvmError> {
         let BasicValueEnum::IntValue(condition) = self.expr(condition)? else {
             return unsupported("`if_then_else` on a vector of conditions; use a select");
         };
-        let (then_block, else_block, end) = (self.block("if.then"), self.block("if.else"), self.block("if.end"));
+        let (then_block, else_block, end) =
+            (self.block("if.then"), self.block("if.else"), self.block("if.end"));
         self.builder.build_conditional_branch(condition, then_block, else_block)?;
         let mut arms = Vec::new();
         for (block, arm) in [(then_block, a), (else_block, b)] {
@@ -190,15 +200,19 @@ impl<'ctx> Function<'ctx, '_> {
         values: &[Value<'ctx>],
         dtype: DataType,
     ) -> Result<Value<'ctx>, LlvmError> {
-        let Some(index) = args[1].as_int() else { return unsupported("an argument number that is not a constant") };
-        let slot = self.offset(values[0].into_pointer_value(), self.const_i64(index * size_of::<KernelArg>() as i64))?;
+        let Some(index) = args[1].as_int() else {
+            return unsupported("an argument number that is not a constant");
+        };
+        let slot = self
+            .offset(values[0].into_pointer_value(), self.const_i64(index * size_of::<KernelArg>() as i64))?;
         if intrinsic == Intrinsic::ArgScalar {
             let stored = if dtype.is_float() { DataType::F64 } else { DataType::I64 };
             let value = self.field(slot, 0, self.ty(stored)?, "scalar")?;
             return self.cast(value, stored, dtype);
         }
         let tensor = self.field(slot, 0, self.ptr().into(), "tensor")?.into_pointer_value();
-        let i32_field = |this: &Self, offset| this.field(tensor, offset, this.context().i32_type().into(), "");
+        let i32_field =
+            |this: &Self, offset| this.field(tensor, offset, this.context().i32_type().into(), "");
         match intrinsic {
             Intrinsic::ArgData => {
                 let data = self.field(tensor, offset_of!(DLTensor, data), self.ptr().into(), "data")?;
@@ -215,8 +229,11 @@ impl<'ctx> Function<'ctx, '_> {
             }
             Intrinsic::ArgShape => {
                 let shape = self.field(tensor, offset_of!(DLTensor, shape), self.ptr().into(), "shape")?;
-                let Some(axis) = args[2].as_int() else { return unsupported("an axis that is not a constant") };
-                let extent = self.field(shape.into_pointer_value(), axis as usize * 8, self.i64().into(), "extent")?;
+                let Some(axis) = args[2].as_int() else {
+                    return unsupported("an axis that is not a constant");
+                };
+                let extent =
+                    self.field(shape.into_pointer_value(), axis as usize * 8, self.i64().into(), "extent")?;
                 self.cast(extent, DataType::I64, dtype)
             }
             _ => {
@@ -241,15 +258,21 @@ impl<'ctx> Function<'ctx, '_> {
         let (i32_type, i64_type) = (context.i32_type(), context.i64_type());
         let ty = i32_type.fn_type(&[self.ptr().into()], false);
         let function = self.unit.module.add_function(name, ty, Some(inkwell::module::Linkage::Internal));
-        let Some(tensor) = function.get_nth_param(0) else { return unsupported("a function lost its parameter") };
+        let Some(tensor) = function.get_nth_param(0) else {
+            return unsupported("a function lost its parameter");
+        };
         let tensor = tensor.into_pointer_value();
         let f = Function::new(self.unit.clone(), function, tensor);
         let b = &f.builder;
-        let strides = f.field(tensor, offset_of!(DLTensor, strides), f.ptr().into(), "strides")?.into_pointer_value();
-        let shape = f.field(tensor, offset_of!(DLTensor, shape), f.ptr().into(), "shape")?.into_pointer_value();
+        let strides =
+            f.field(tensor, offset_of!(DLTensor, strides), f.ptr().into(), "strides")?.into_pointer_value();
+        let shape =
+            f.field(tensor, offset_of!(DLTensor, shape), f.ptr().into(), "shape")?.into_pointer_value();
         let ndim = f.field(tensor, offset_of!(DLTensor, ndim), i32_type.into(), "ndim")?.into_int_value();
-        let last = b.build_int_sub(b.build_int_s_extend(ndim, i64_type, "")?, i64_type.const_int(1, false), "last")?;
-        let (entry, head, body, bad, good) = (f.current()?, f.block("head"), f.block("body"), f.block("bad"), f.block("good"));
+        let last =
+            b.build_int_sub(b.build_int_s_extend(ndim, i64_type, "")?, i64_type.const_int(1, false), "last")?;
+        let (entry, head, body, bad, good) =
+            (f.current()?, f.block("head"), f.block("body"), f.block("bad"), f.block("good"));
         let next_block = f.block("next");
         b.build_conditional_branch(b.build_is_null(strides, "")?, good, head)?;
         b.position_at_end(head);

@@ -28,7 +28,9 @@ impl std::fmt::Debug for JitLibrary {
 }
 
 impl JitLibrary {
-    pub(super) fn new(build: impl FnOnce(&'static Context) -> Result<Module<'static>, LlvmError>) -> Result<JitLibrary, LlvmError> {
+    pub(super) fn new(
+        build: impl FnOnce(&'static Context) -> Result<Module<'static>, LlvmError>,
+    ) -> Result<JitLibrary, LlvmError> {
         let context = Box::new(Context::create());
         // SAFETY: the box keeps the context at one address; the engine and the module in it are dropped first (field
         // order), and the reference does not leave this module.

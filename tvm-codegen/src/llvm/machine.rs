@@ -4,7 +4,9 @@ use inkwell::OptimizationLevel;
 use inkwell::attributes::AttributeLoc;
 use inkwell::context::Context;
 use inkwell::module::Module;
-use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, Target as LlvmTarget, TargetMachine, TargetTriple};
+use inkwell::targets::{
+    CodeModel, InitializationConfig, RelocMode, Target as LlvmTarget, TargetMachine, TargetTriple,
+};
 use tvm_core::target::Target;
 
 use super::LlvmError;
@@ -14,17 +16,31 @@ pub(super) fn create(target: &Target) -> Result<TargetMachine, LlvmError> {
     let config = InitializationConfig::default();
     LlvmTarget::initialize_x86(&config);
     LlvmTarget::initialize_aarch64(&config);
-    let triple = target.triple.as_deref().map_or_else(TargetMachine::get_default_triple, TargetTriple::create);
+    let triple =
+        target.triple.as_deref().map_or_else(TargetMachine::get_default_triple, TargetTriple::create);
     let err = |message: String| LlvmError::Target { target: triple.to_string(), message };
     let native = target.triple.is_none();
-    let host_cpu = || if native { TargetMachine::get_host_cpu_name().to_string() } else { "generic".to_string() };
-    let host_features =
-        || if native && target.cpu.is_none() { TargetMachine::get_host_cpu_features().to_string() } else { String::new() };
+    let host_cpu =
+        || if native { TargetMachine::get_host_cpu_name().to_string() } else { "generic".to_string() };
+    let host_features = || {
+        if native && target.cpu.is_none() {
+            TargetMachine::get_host_cpu_features().to_string()
+        } else {
+            String::new()
+        }
+    };
     let cpu = target.cpu.clone().unwrap_or_else(host_cpu);
     let features = target.features.clone().unwrap_or_else(host_features);
     LlvmTarget::from_triple(&triple)
         .map_err(|message| err(message.to_string()))?
-        .create_target_machine(&triple, &cpu, &features, OptimizationLevel::Aggressive, RelocMode::PIC, CodeModel::Default)
+        .create_target_machine(
+            &triple,
+            &cpu,
+            &features,
+            OptimizationLevel::Aggressive,
+            RelocMode::PIC,
+            CodeModel::Default,
+        )
         .ok_or_else(|| err(format!("no machine for cpu `{cpu}` with features `{features}`")))
 }
 
@@ -34,9 +50,11 @@ pub(super) fn tag_functions(context: &Context, module: &Module<'_>, machine: &Ta
     let features = machine.get_feature_string().to_string_lossy().into_owned();
     let widest = if features.contains("+avx512f") { "512" } else { "256" };
     for function in module.get_functions().filter(|function| function.count_basic_blocks() > 0) {
-        for (key, value) in
-            [("target-cpu", cpu.as_str()), ("target-features", features.as_str()), ("prefer-vector-width", widest)]
-        {
+        for (key, value) in [
+            ("target-cpu", cpu.as_str()),
+            ("target-features", features.as_str()),
+            ("prefer-vector-width", widest),
+        ] {
             function.add_attribute(AttributeLoc::Function, context.create_string_attribute(key, value));
         }
     }

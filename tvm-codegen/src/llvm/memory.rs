@@ -70,7 +70,12 @@ impl<'ctx> Function<'ctx, '_> {
     }
 
     /// Writes `buffer[index] = value`.
-    pub(super) fn store(&mut self, buffer: &Buffer, indices: &[PrimExpr], value: &PrimExpr) -> Result<(), LlvmError> {
+    pub(super) fn store(
+        &mut self,
+        buffer: &Buffer,
+        indices: &[PrimExpr],
+        value: &PrimExpr,
+    ) -> Result<(), LlvmError> {
         let index = self.flat_index(buffer, indices)?;
         let dtype = value.dtype();
         let value = self.expr(value)?;
@@ -93,7 +98,11 @@ impl<'ctx> Function<'ctx, '_> {
     fn flat_index<'e>(&self, buffer: &Buffer, indices: &'e [PrimExpr]) -> Result<&'e PrimExpr, LlvmError> {
         match indices {
             [index] => Ok(index),
-            _ => unsupported(format!("buffer `{}` is not flat: it is accessed with {} indices", buffer.name, indices.len())),
+            _ => unsupported(format!(
+                "buffer `{}` is not flat: it is accessed with {} indices",
+                buffer.name,
+                indices.len()
+            )),
         }
     }
 
@@ -119,7 +128,8 @@ impl<'ctx> Function<'ctx, '_> {
         let address = self.element(base, index, element)?;
         let value = self.builder.build_load(self.memory_ty(dtype)?, address, "")?;
         if let Some(load) = value.as_instruction_value() {
-            load.set_alignment(element.scalar().bytes() as u32).map_err(|err| LlvmError::Invalid(err.to_string()))?;
+            load.set_alignment(element.scalar().bytes() as u32)
+                .map_err(|err| LlvmError::Invalid(err.to_string()))?;
         }
         if dtype.is_bool() { self.is_nonzero(value) } else { Ok(value) }
     }
@@ -135,7 +145,9 @@ impl<'ctx> Function<'ctx, '_> {
         let address = self.element(base, index, element)?;
         let value = if dtype.is_bool() { self.zero_extend(value, self.memory_ty(dtype)?)? } else { value };
         let store = self.builder.build_store(address, value)?;
-        store.set_alignment(element.scalar().bytes() as u32).map_err(|err| LlvmError::Invalid(err.to_string()))?;
+        store
+            .set_alignment(element.scalar().bytes() as u32)
+            .map_err(|err| LlvmError::Invalid(err.to_string()))?;
         Ok(())
     }
 
@@ -174,11 +186,19 @@ impl<'ctx> Function<'ctx, '_> {
             (Scope::Local, Some(n)) => self.stack(element, n, &buffer.name)?,
             (Scope::Global | Scope::Local, _) => {
                 let extent = self.expr(extent)?.into_int_value();
-                let bytes = self.builder.build_int_mul(extent, self.const_i64(buffer.dtype.bytes() as i64), "bytes")?;
+                let bytes = self.builder.build_int_mul(
+                    extent,
+                    self.const_i64(buffer.dtype.bytes() as i64),
+                    "bytes",
+                )?;
                 self.scratch(bytes.into(), &buffer.name)?
             }
             (Scope::Shared | Scope::SharedDyn | Scope::Warp, _) => {
-                return unsupported(format!("buffer `{}` in {} memory of a GPU", buffer.name, buffer.scope.name()));
+                return unsupported(format!(
+                    "buffer `{}` in {} memory of a GPU",
+                    buffer.name,
+                    buffer.scope.name()
+                ));
             }
         };
         self.buffers.insert(buffer.id, pointer);
@@ -186,12 +206,20 @@ impl<'ctx> Function<'ctx, '_> {
     }
 
     /// `n` elements on the stack, aligned to 64 bytes.
-    pub(super) fn stack(&self, element: BasicTypeEnum<'ctx>, n: i64, name: &str) -> Result<PointerValue<'ctx>, LlvmError> {
+    pub(super) fn stack(
+        &self,
+        element: BasicTypeEnum<'ctx>,
+        n: i64,
+        name: &str,
+    ) -> Result<PointerValue<'ctx>, LlvmError> {
         let Ok(n) = u32::try_from(n.max(1)) else {
             return unsupported(format!("buffer `{name}` of {n} elements on the stack"));
         };
         // In the entry block, so that a loop does not allocate again.
-        let entry = self.function.get_first_basic_block().ok_or_else(|| LlvmError::Invalid("no entry block".into()))?;
+        let entry = self
+            .function
+            .get_first_basic_block()
+            .ok_or_else(|| LlvmError::Invalid("no entry block".into()))?;
         let builder = self.context().create_builder();
         match entry.get_first_instruction() {
             Some(first) => builder.position_before(&first),
@@ -206,7 +234,9 @@ impl<'ctx> Function<'ctx, '_> {
 
     fn scratch(&mut self, bytes: Value<'ctx>, name: &str) -> Result<PointerValue<'ctx>, LlvmError> {
         let ty = self.ptr().fn_type(&[self.ptr().into(), self.i64().into()], false);
-        let alloc = self.field(self.ctx, offset_of!(CallContext, alloc), self.ptr().into(), "alloc")?.into_pointer_value();
+        let alloc = self
+            .field(self.ctx, offset_of!(CallContext, alloc), self.ptr().into(), "alloc")?
+            .into_pointer_value();
         let call = self.builder.build_indirect_call(ty, alloc, &[self.ctx.into(), bytes.into()], name)?;
         let pointer = call.try_as_basic_value().left_or_invalid()?.into_pointer_value();
         let missing = self.builder.build_is_null(pointer, "")?;
@@ -219,7 +249,9 @@ impl<'ctx> Function<'ctx, '_> {
     pub(super) fn free_scratch(&self, keep: usize) -> Result<(), LlvmError> {
         let ty = self.context().void_type().fn_type(&[self.ptr().into(), self.ptr().into()], false);
         for pointer in self.scratch[keep..].iter().rev() {
-            let free = self.field(self.ctx, offset_of!(CallContext, free), self.ptr().into(), "free")?.into_pointer_value();
+            let free = self
+                .field(self.ctx, offset_of!(CallContext, free), self.ptr().into(), "free")?
+                .into_pointer_value();
             self.builder.build_indirect_call(ty, free, &[self.ctx.into(), (*pointer).into()], "")?;
         }
         Ok(())
@@ -239,9 +271,15 @@ impl<'ctx> Function<'ctx, '_> {
     }
 
     /// Widens an unsigned integer (or bool) to `ty`.
-    pub(super) fn zero_extend(&self, value: Value<'ctx>, ty: BasicTypeEnum<'ctx>) -> Result<Value<'ctx>, LlvmError> {
+    pub(super) fn zero_extend(
+        &self,
+        value: Value<'ctx>,
+        ty: BasicTypeEnum<'ctx>,
+    ) -> Result<Value<'ctx>, LlvmError> {
         Ok(match (value, ty) {
-            (BasicValueEnum::IntValue(it), BasicTypeEnum::IntType(ty)) => self.builder.build_int_z_extend(it, ty, "")?.into(),
+            (BasicValueEnum::IntValue(it), BasicTypeEnum::IntType(ty)) => {
+                self.builder.build_int_z_extend(it, ty, "")?.into()
+            }
             (BasicValueEnum::VectorValue(it), BasicTypeEnum::VectorType(ty)) => {
                 self.builder.build_int_z_extend(it, ty, "")?.into()
             }
@@ -262,7 +300,10 @@ fn contiguous(index: &PrimExpr) -> Option<&PrimExpr> {
 }
 
 /// `ty` with the lanes of `dtype`.
-pub(super) fn vector_of<'ctx>(ty: BasicTypeEnum<'ctx>, dtype: DataType) -> Result<BasicTypeEnum<'ctx>, LlvmError> {
+pub(super) fn vector_of<'ctx>(
+    ty: BasicTypeEnum<'ctx>,
+    dtype: DataType,
+) -> Result<BasicTypeEnum<'ctx>, LlvmError> {
     let lanes = u32::from(dtype.lanes());
     if lanes == 1 {
         return Ok(ty);
@@ -285,7 +326,9 @@ impl<'ctx> CallResult<'ctx> for inkwell::values::ValueKind<'ctx> {
     fn left_or_invalid(self) -> Result<Value<'ctx>, LlvmError> {
         match self {
             inkwell::values::ValueKind::Basic(value) => Ok(value),
-            inkwell::values::ValueKind::Instruction(_) => Err(LlvmError::Invalid("a call without a result is used".into())),
+            inkwell::values::ValueKind::Instruction(_) => {
+                Err(LlvmError::Invalid("a call without a result is used".into()))
+            }
         }
     }
 }

@@ -48,15 +48,24 @@ pub enum Output {
 ///
 /// # Errors
 /// When a program is not in the lowered form or the target is unknown.
-pub fn emit(funcs: &[(String, PrimFunc)], target: &Target, options: Options, output: Output) -> Result<Vec<u8>, LlvmError> {
+pub fn emit(
+    funcs: &[(String, PrimFunc)],
+    target: &Target,
+    options: Options,
+    output: Output,
+) -> Result<Vec<u8>, LlvmError> {
     let context = Context::create();
     let machine = machine::create(target)?;
     let module = build(&context, funcs, &machine, options)?;
     let invalid = |err: inkwell::support::LLVMString| LlvmError::Invalid(err.to_string());
     Ok(match output {
         Output::Ir => module.print_to_string().to_bytes().to_vec(),
-        Output::Assembly => machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(invalid)?.as_slice().to_vec(),
-        Output::Object => machine.write_to_memory_buffer(&module, FileType::Object).map_err(invalid)?.as_slice().to_vec(),
+        Output::Assembly => {
+            machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(invalid)?.as_slice().to_vec()
+        }
+        Output::Object => {
+            machine.write_to_memory_buffer(&module, FileType::Object).map_err(invalid)?.as_slice().to_vec()
+        }
     })
 }
 
@@ -95,4 +104,138 @@ fn build<'ctx>(
     passes.set_loop_unrolling(true);
     module.run_passes("default<O3>", machine, passes).map_err(|err| LlvmError::Invalid(err.to_string()))?;
     Ok(module)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tvm_core::ir::{Type, Var};
+    use tvm_core::tir::{
+        AllocBuffer, AssertStmt, Bind, Buffer, DeclBuffer, Failure, For, ForKind, Intrinsic, Param, PrimExpr,
+        Scope, Stmt,
+    };
+    use tvm_runtime::abi::Status;
+    use tvm_runtime::{CompiledFn, DataType, DimSig, In, Kernel, KernelSig, Out, ParamKind, ParamSig};
+
+    use super::*;
+
+    /// `y[i] = sum_j exp2(x[i]) * j`, eight lanes at a time, in parallel over chunks of eight, in the lowered form.
+    fn lowered() -> PrimFunc {
+        let (args, num_args, ctx) = (
+            Var::prim("args", DataType::HANDLE),
+            Var::prim("num_args", DataType::I32),
+            Var::prim("ctx", DataType::HANDLE),
+        );
+        let n = Var::index("n");
+        let (x, y) = (
+            Buffer::new("x", [PrimExpr::from(&n)], DataType::F32),
+            Buffer::new("y", [PrimExpr::from(&n)], DataType::F32),
+        );
+        let acc = Buffer::with_scope("acc", [PrimExpr::index(8)], DataType::F32, Scope::Local);
+        let tmp = Buffer::with_scope("tmp", [PrimExpr::from(&n)], DataType::F32, Scope::Global);
+        let arg = |it: Intrinsic, i: i64, dtype| {
+            PrimExpr::call(it, [PrimExpr::from(&args), PrimExpr::int(i, DataType::I32)], dtype)
+        };
+        let shape = |i: i64| {
+            PrimExpr::call(
+                Intrinsic::ArgShape,
+                [PrimExpr::from(&args), PrimExpr::int(i, DataType::I32), PrimExpr::int(0, DataType::I32)],
+                DataType::I64,
+            )
+        };
+        let (i, j) = (Var::index("i"), Var::index("j"));
+        let lanes = (PrimExpr::from(&i) * 8).ramp(PrimExpr::index(1), 8);
+        let all = PrimExpr::index(0).ramp(PrimExpr::index(1), 8);
+        let term = tmp.load([lanes.clone()]) * PrimExpr::from(&j).cast(DataType::F32).broadcast(8);
+        let step = Stmt::store(&acc, [all.clone()], acc.load([all.clone()]) + term);
+        let body = Stmt::seq([
+            AllocBuffer { buffer: acc.clone() }.into(),
+            Stmt::store(&acc, [all.clone()], PrimExpr::float(0.0, DataType::F32).broadcast(8)),
+            Stmt::store(&tmp, [lanes.clone()], x.load([lanes.clone()]).unary(Intrinsic::Exp2)),
+            For::serial(j, 4i64, step).into(),
+            Stmt::store(&y, [lanes], acc.load([all])),
+        ]);
+        let chunks = PrimExpr::from(&n).floordiv(8i64);
+        let parallel = For { kind: ForKind::Parallel, ..For::serial(i, chunks, body) };
+        let fits = PrimExpr::from(&n).equal(shape(1));
+        let failure = Failure {
+            status: Status::Extent as i32,
+            arg: 1,
+            axis: 0,
+            expected: PrimExpr::from(&n),
+            got: shape(1),
+        };
+        let body = Stmt::seq([
+            Bind { var: n.clone(), value: shape(0) }.into(),
+            AssertStmt { condition: fits, failure }.into(),
+            DeclBuffer { buffer: x, data: arg(Intrinsic::ArgData, 0, DataType::HANDLE) }.into(),
+            DeclBuffer { buffer: y, data: arg(Intrinsic::ArgData, 1, DataType::HANDLE) }.into(),
+            AllocBuffer { buffer: tmp }.into(),
+            parallel.into(),
+        ]);
+        let scalar = |var: &Var| Param::Scalar(var.clone());
+        assert!(matches!(ctx.ty(), Type::Prim(_)));
+        PrimFunc::new("scan", [scalar(&args), scalar(&num_args), scalar(&ctx)], body)
+    }
+
+    fn compiled() -> CompiledFn<(In<f32, 1>, Out<f32, 1>)> {
+        let library =
+            Arc::new(jit(&[("scan".into(), lowered())], &Target::llvm(), Options::default()).unwrap());
+        let param = |name: &str, kind| ParamSig {
+            name: name.into(),
+            kind,
+            dtype: DataType::F32,
+            shape: vec![DimSig::Var("n".into())],
+        };
+        let sig = KernelSig {
+            name: "scan".into(),
+            params: vec![param("x", ParamKind::In), param("y", ParamKind::Out)],
+        };
+        let entry = library.get("scan").unwrap();
+        assert!(library.get("nothing").is_none());
+        // SAFETY: generated for this signature; the library is kept alive by the kernel.
+        #[allow(unsafe_code, reason = "see SAFETY")]
+        let kernel = unsafe { Kernel::native(sig, entry, library) };
+        CompiledFn::new(kernel).unwrap()
+    }
+
+    #[test]
+    fn vectors_scratch_memory_and_parallel_loops() {
+        let f = compiled();
+        let x: Vec<f32> = (0..80).map(|i| i as f32 / 16.0).collect();
+        let mut y = vec![0.0f32; 80];
+        f.call(&x[..], &mut y[..]).unwrap();
+        for (x, y) in x.iter().zip(&y) {
+            assert!((x.exp2() * 6.0 - y).abs() <= 1e-5 * y.abs(), "{x} {y}");
+        }
+    }
+
+    #[test]
+    fn a_failed_assert_names_the_argument() {
+        let err = compiled().call(&[0.0f32; 8][..], &mut [0.0f32; 16][..]).unwrap_err().to_string();
+        for part in ["scan", "y", "8", "16"] {
+            assert!(err.contains(part), "{err}");
+        }
+    }
+
+    #[test]
+    fn output_kinds() {
+        let funcs = [("scan".to_string(), lowered())];
+        let text = |output| {
+            String::from_utf8(emit(&funcs, &Target::llvm(), Options::default(), output).unwrap()).unwrap()
+        };
+        assert!(text(Output::Ir).contains("<8 x float>"));
+        assert!(text(Output::Assembly).contains("scan:"));
+        assert!(
+            emit(&funcs, &Target::llvm(), Options::default(), Output::Object)
+                .unwrap()
+                .starts_with(b"\x7fELF")
+        );
+        let unknown = Target { triple: Some("nonsense-none-none".into()), ..Target::llvm() };
+        assert!(matches!(
+            emit(&funcs, &unknown, Options::default(), Output::Ir),
+            Err(LlvmError::Target { .. })
+        ));
+    }
 }

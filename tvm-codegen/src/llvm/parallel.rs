@@ -77,7 +77,9 @@ impl<'ctx> Function<'ctx, '_> {
         let noalias: Vec<u32> = (0..buffers.len()).map(|i| (first + vars.len() + i) as u32).collect();
         let function = self.internal(suffix, &params, &noalias);
         let param = |i: usize| {
-            function.get_nth_param(i as u32).ok_or_else(|| LlvmError::Invalid("an outlined function lost a parameter".into()))
+            function
+                .get_nth_param(i as u32)
+                .ok_or_else(|| LlvmError::Invalid("an outlined function lost a parameter".into()))
         };
         let mut inner = Function::new(self.unit.clone(), function, param(0)?.into_pointer_value());
         inner.in_parallel = self.in_parallel;
@@ -115,7 +117,8 @@ impl<'ctx> Function<'ctx, '_> {
         let i64_type: BasicTypeEnum<'ctx> = self.i64().into();
         let body = self.outline("parallel", &captures, &[i64_type, i64_type], |inner| {
             inner.in_parallel = true;
-            let bound = |i| inner.function.get_nth_param(i).ok_or_else(|| LlvmError::Invalid("no bounds".into()));
+            let bound =
+                |i| inner.function.get_nth_param(i).ok_or_else(|| LlvmError::Invalid("no bounds".into()));
             let min = inner.var(&outer_min)?.into_int_value();
             let begin = inner.builder.build_int_add(min, bound(1)?.into_int_value(), "begin")?;
             let end = inner.builder.build_int_add(min, bound(2)?.into_int_value(), "end")?;
@@ -124,9 +127,11 @@ impl<'ctx> Function<'ctx, '_> {
         let entry = self.unpacking(body, &captures.2)?;
         let env = self.environment(&captures.2)?;
         let parallel_for = offset_of!(CallContext, parallel_for);
-        let callee = self.field(self.ctx, parallel_for, self.ptr().into(), "parallel_for")?.into_pointer_value();
+        let callee =
+            self.field(self.ctx, parallel_for, self.ptr().into(), "parallel_for")?.into_pointer_value();
         let ptr = self.ptr();
-        let ty = self.context().i32_type().fn_type(&[ptr.into(), ptr.into(), i64_type.into(), ptr.into()], false);
+        let ty =
+            self.context().i32_type().fn_type(&[ptr.into(), ptr.into(), i64_type.into(), ptr.into()], false);
         let entry = entry.as_global_value().as_pointer_value();
         let args = [self.ctx.into(), entry.into(), extent.into(), env.into()];
         let call = self.builder.build_indirect_call(ty, callee, &args, "status")?;
@@ -140,10 +145,13 @@ impl<'ctx> Function<'ctx, '_> {
         body: inkwell::values::FunctionValue<'ctx>,
         values: &[Value<'ctx>],
     ) -> Result<inkwell::values::FunctionValue<'ctx>, LlvmError> {
-        let (ptr, i64_type): (BasicTypeEnum<'ctx>, BasicTypeEnum<'ctx>) = (self.ptr().into(), self.i64().into());
+        let (ptr, i64_type): (BasicTypeEnum<'ctx>, BasicTypeEnum<'ctx>) =
+            (self.ptr().into(), self.i64().into());
         let function = self.internal("parallel.entry", &[ptr, i64_type, i64_type, ptr], &[]);
         let params: Vec<Value<'ctx>> = function.get_params();
-        let [ctx, begin, end, env] = params[..] else { return Err(LlvmError::Invalid("a body has four parameters".into())) };
+        let [ctx, begin, end, env] = params[..] else {
+            return Err(LlvmError::Invalid("a body has four parameters".into()));
+        };
         let inner = Function::new(self.unit.clone(), function, ctx.into_pointer_value());
         let mut args: Vec<BasicMetadataValueEnum<'ctx>> = vec![ctx.into(), begin.into(), end.into()];
         for (i, value) in values.iter().enumerate() {

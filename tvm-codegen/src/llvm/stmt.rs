@@ -35,9 +35,11 @@ impl<'ctx> Function<'ctx, '_> {
                 ForKind::Serial | ForKind::Unrolled => self.serial_loop(it),
                 ForKind::Parallel if self.in_parallel => self.serial_loop(it),
                 ForKind::Parallel => self.parallel_loop(it),
-                ForKind::Vectorized | ForKind::ThreadBinding(_) => {
-                    unsupported(format!("loop `{}` of kind {:?} in code for a CPU", it.loop_var.name(), it.kind))
-                }
+                ForKind::Vectorized | ForKind::ThreadBinding(_) => unsupported(format!(
+                    "loop `{}` of kind {:?} in code for a CPU",
+                    it.loop_var.name(),
+                    it.kind
+                )),
             },
             Stmt::SeqStmt(stmts) => {
                 let keep = self.scratch.len();
@@ -50,7 +52,8 @@ impl<'ctx> Function<'ctx, '_> {
             }
             Stmt::IfThenElse(it) => {
                 let condition = self.expr(&it.condition)?.into_int_value();
-                let (then_block, else_block, end) = (self.block("then"), self.block("else"), self.block("endif"));
+                let (then_block, else_block, end) =
+                    (self.block("then"), self.block("else"), self.block("endif"));
                 self.builder.build_conditional_branch(condition, then_block, else_block)?;
                 for (block, arm) in [(then_block, Some(&it.then_case)), (else_block, it.else_case.as_ref())] {
                     self.builder.position_at_end(block);
@@ -131,7 +134,12 @@ impl<'ctx> Function<'ctx, '_> {
     }
 
     /// Runs the body of `it` for values `min..end`.
-    pub(super) fn range_loop(&mut self, it: &For, min: IntValue<'ctx>, end: IntValue<'ctx>) -> Result<(), LlvmError> {
+    pub(super) fn range_loop(
+        &mut self,
+        it: &For,
+        min: IntValue<'ctx>,
+        end: IntValue<'ctx>,
+    ) -> Result<(), LlvmError> {
         let entry = self.current()?;
         let (body, done) = (self.block("for"), self.block("endfor"));
         let runs = self.builder.build_int_compare(IntPredicate::SLT, min, end, "")?;
