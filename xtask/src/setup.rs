@@ -19,7 +19,9 @@ pub(crate) fn setup() -> Result<(), String> {
         let mut process = Command::new(&command[0]);
         run(process.args(&command[1..]).env("DEBIAN_FRONTEND", "noninteractive"), &command.join(" "))?;
     }
-    let found = llvm().ok_or_else(|| format!("installed, yet {} has no LLVM 19", prefix().display()))?;
+    let found = llvm().ok_or_else(|| {
+        format!("installed, yet {} (LLVM_SYS_191_PREFIX) has no LLVM 19", prefix().display())
+    })?;
     println!("LLVM 19: {found}");
     Ok(())
 }
