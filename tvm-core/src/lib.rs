@@ -6,6 +6,7 @@
 pub mod arith;
 pub mod ir;
 pub mod pass;
+pub mod pipeline;
 pub mod printer;
 pub mod relax;
 pub mod relay;

@@ -128,6 +128,8 @@ intrinsics! {
     IfThenElse = "if_then_else" 3 Pure;
     /// The condition is usually true; its value
     Likely = "likely" 1 Pure;
+    /// Handle of an element: (buffer load)
+    AddressOf = "address_of" 1 Pure;
     /// Handle of the `i`-th argument of a packed call: (args, i) gives the tensor's first element
     ArgData = "arg_data" 2 ReadState;
     /// Rank of the `i`-th argument: (args, i)

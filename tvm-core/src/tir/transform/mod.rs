@@ -1,4 +1,4 @@
-//! Passes over tensor programs, one per file; [`lower`](crate::tir::transform) brings a program to the form that code
+//! Passes over tensor programs, one per file; [`lower_tir`](crate::pipeline::lower_tir) brings a program to the form that code
 //! generators take.
 //!
 //! # The lowered form
@@ -21,3 +21,27 @@ mod renew_defs;
 
 pub(crate) use renew_defs::Renew;
 pub use renew_defs::{renew_defs, renew_stmt};
+
+mod convert_blocks_to_opaque;
+mod convert_ssa;
+mod flatten_buffer;
+mod lower_init_block;
+mod lower_match_buffer;
+mod lower_opaque_block;
+mod lower_tvm_builtin;
+mod make_packed_api;
+mod remove_no_op;
+mod unroll_loop;
+mod util;
+mod vector;
+
+pub use convert_blocks_to_opaque::convert_blocks_to_opaque;
+pub use convert_ssa::convert_ssa;
+pub use flatten_buffer::flatten_buffer;
+pub use lower_init_block::lower_init_block;
+pub use lower_match_buffer::lower_match_buffer;
+pub use lower_opaque_block::lower_opaque_block;
+pub use lower_tvm_builtin::{STACK_BYTES, lower_tvm_builtin};
+pub use make_packed_api::{PACKED_API, make_packed_api};
+pub use remove_no_op::remove_no_op;
+pub use unroll_loop::unroll_loop;

@@ -1,0 +1,43 @@
+//! Replaces the axes of blocks by their values.
+//!
+//! TVM counterpart: `ConvertBlocksToOpaque`.
+//! Requires: no inits ([`lower_init_block`](super::lower_init_block)). Ensures: no block has axes.
+
+use std::sync::Arc;
+
+use super::util::{DeepSubstitute, body_pass};
+use crate::pass::Pass;
+use crate::tir::{Block, BlockRealize, Buffer, Mutator, PrimExpr, Stmt};
+
+/// Blocks lose their axes.
+pub fn convert_blocks_to_opaque() -> Pass {
+    body_pass("ConvertBlocksToOpaque", |func| ToOpaque::default().mutate_stmt(&func.body))
+}
+
+#[derive(Default)]
+struct ToOpaque(DeepSubstitute);
+
+impl Mutator for ToOpaque {
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        self.0.mutate_expr(expr)
+    }
+
+    fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {
+        self.0.mutate_buffer(buffer)
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let Stmt::BlockRealize(realize) = stmt else { return self.walk_stmt(stmt) };
+        if realize.block.iter_vars.is_empty() {
+            return self.walk_stmt(stmt);
+        }
+        for (iter, value) in realize.block.iter_vars.iter().zip(realize.iter_values.iter()) {
+            let value = self.mutate_expr(value).unwrap_or_else(|| value.clone());
+            self.0.vars.insert(iter.var.id(), value);
+        }
+        let predicate = self.mutate_expr(&realize.predicate).unwrap_or_else(|| realize.predicate.clone());
+        let block = Arc::new(Block { iter_vars: Arc::new([]), ..(*realize.block).clone() });
+        let block = self.mutate_block(&block).map_or(block, Arc::new);
+        Some(BlockRealize { iter_values: Arc::new([]), predicate, block }.into())
+    }
+}

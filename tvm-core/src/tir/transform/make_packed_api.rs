@@ -1,0 +1,205 @@
+//! Gives a program the parameters of the kernel ABI and checks the arguments.
+//!
+//! TVM counterpart: `MakePackedAPI`, `ArgBinder`.
+//! Requires: flat buffers. Ensures: points 1 and 2 of [the lowered form](super). A dimension is bound where it first
+//! is an extent by itself; extents that are expressions, and later uses, are checked after all are bound.
+//! Parameters must be compact row-major. Without `check_args` everything is bound and nothing checked.
+
+use rustc_hash::FxHashSet;
+use tvm_runtime::DataType;
+use tvm_runtime::abi::{Status, pack_dtype};
+
+use crate::ir::{IrError, Var, VarId};
+use crate::pass::{Pass, prim_func_pass};
+use crate::tir::{
+    AssertStmt, Bind, Buffer, Callee, DeclBuffer, Failure, Intrinsic, Mutator, Param, PrimExpr, PrimFunc,
+    Stmt, Visitor, walk_expr,
+};
+
+/// The attribute that marks programs in the lowered form.
+pub const PACKED_API: &str = "tir.packed_api";
+
+/// Parameters become `args`, `num_args`, `ctx`.
+pub fn make_packed_api() -> Pass {
+    prim_func_pass("MakePackedAPI", |func, _, ctx| {
+        if func.attrs.bool(PACKED_API) == Some(true) {
+            return Ok(None);
+        }
+        Binder::new(func, ctx.config.check_args).run().map(Some)
+    })
+}
+
+struct Binder<'a> {
+    func: &'a PrimFunc,
+    check: bool,
+    args: Var,
+    num_args: Var,
+    bound: FxHashSet<VarId>,
+    stmts: Vec<Stmt>,
+    /// Checks that need every dimension.
+    late: Vec<Stmt>,
+}
+
+impl<'a> Binder<'a> {
+    fn new(func: &'a PrimFunc, check: bool) -> Binder<'a> {
+        Binder {
+            func,
+            check,
+            args: Var::prim("args", DataType::HANDLE),
+            num_args: Var::prim("num_args", DataType::I32),
+            bound: FxHashSet::default(),
+            stmts: Vec::new(),
+            late: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Result<PrimFunc, IrError> {
+        let count = self.func.params.len() as i64;
+        let got = PrimExpr::from(&self.num_args).cast(DataType::I64);
+        self.assert(Status::ArgCount, -1, -1, PrimExpr::index(count), got);
+        for (i, param) in self.func.params.iter().enumerate() {
+            match param {
+                Param::In(buffer) | Param::Out(buffer) => self.tensor(i as i64, buffer)?,
+                Param::Scalar(var) => {
+                    let value = self.arg(Intrinsic::ArgScalar, i as i64, None, var.dtype());
+                    self.bind(var, value);
+                }
+            }
+        }
+        for (param, extent) in self
+            .func
+            .params
+            .iter()
+            .filter_map(Param::buffer)
+            .flat_map(|buffer| buffer.shape.iter().map(move |extent| (buffer, extent)))
+        {
+            if let Some(var) = first_unbound(extent, &self.bound) {
+                let (name, dim) = (&param.name, var.name());
+                return Err(IrError::new(
+                    format!("dimension `{dim}` in the shape of `{name}` has no value"),
+                    &self.func.span,
+                )
+                .help(format!(
+                    "give one tensor parameter an extent that is `{dim}` alone, or pass `{dim}` as a scalar"
+                )));
+            }
+        }
+        self.stmts.append(&mut self.late);
+        let mut handles = Handles { func: self.func, args: &self.args };
+        let body = handles.mutate_stmt(&self.func.body).unwrap_or_else(|| self.func.body.clone());
+        self.stmts.push(body);
+        let ctx = Var::prim("ctx", DataType::HANDLE);
+        let params = [self.args, self.num_args, ctx].map(Param::Scalar);
+        let attrs = self.func.attrs.clone().with(PACKED_API, true);
+        Ok(PrimFunc { params: params.into(), body: Stmt::seq(self.stmts), attrs, ..self.func.clone() })
+    }
+
+    fn tensor(&mut self, i: i64, buffer: &Buffer) -> Result<(), IrError> {
+        if !buffer.strides.is_empty() {
+            return Err(IrError::new(format!("parameter `{}` has strides", buffer.name), &buffer.span)
+                .help("parameters are compact row-major; use `match_buffer` inside for a strided view"));
+        }
+        let rank = self.arg(Intrinsic::ArgNdim, i, None, DataType::I64);
+        self.assert(Status::Rank, i, -1, PrimExpr::index(buffer.ndim() as i64), rank);
+        let dtype = self.arg(Intrinsic::ArgDType, i, None, DataType::I64);
+        self.assert(Status::DType, i, -1, PrimExpr::index(pack_dtype(buffer.dtype)), dtype);
+        for (axis, extent) in buffer.shape.iter().enumerate() {
+            let got = self.arg(Intrinsic::ArgShape, i, Some(axis as i64), DataType::I64);
+            match extent.as_var() {
+                Some(var) if !self.bound.contains(&var.id()) && !self.is_scalar_param(var) => {
+                    self.bind(var, got)
+                }
+                _ => {
+                    let check = self.failure(Status::Extent, i, axis as i64, extent.clone(), got);
+                    self.late.extend(check);
+                }
+            }
+        }
+        if let Some(offset) = buffer.elem_offset.as_ref().and_then(PrimExpr::as_var) {
+            // `arg_data` points at the first element.
+            self.bind(offset, PrimExpr::int(0, offset.dtype()));
+        }
+        if self.check {
+            let compact = self.arg(Intrinsic::ArgIsCompact, i, None, DataType::I64);
+            let check = self.failure(Status::Strides, i, -1, PrimExpr::index(1), compact);
+            self.stmts.extend(check);
+        }
+        Ok(())
+    }
+
+    fn is_scalar_param(&self, var: &Var) -> bool {
+        self.func.params.iter().any(|param| matches!(param, Param::Scalar(scalar) if scalar == var))
+    }
+
+    fn bind(&mut self, var: &Var, value: PrimExpr) {
+        if self.bound.insert(var.id()) {
+            self.stmts.push(Bind { var: var.clone(), value }.into());
+        }
+    }
+
+    fn arg(&self, intrinsic: Intrinsic, i: i64, axis: Option<i64>, dtype: DataType) -> PrimExpr {
+        let args = [(&self.args).into(), PrimExpr::index(i)].into_iter().chain(axis.map(PrimExpr::index));
+        PrimExpr::call(intrinsic, args.collect::<Vec<_>>(), dtype)
+    }
+
+    fn assert(&mut self, status: Status, arg: i64, axis: i64, expected: PrimExpr, got: PrimExpr) {
+        let check = self.failure(status, arg, axis, expected, got);
+        self.stmts.extend(check);
+    }
+
+    fn failure(
+        &self,
+        status: Status,
+        arg: i64,
+        axis: i64,
+        expected: PrimExpr,
+        got: PrimExpr,
+    ) -> Option<Stmt> {
+        let (arg, axis) = (arg as i32, axis as i32);
+        let condition = expected.clone().equal(&got);
+        let failure = Failure { status: status as i32, arg, axis, expected, got };
+        self.check.then(|| AssertStmt { condition, failure }.into())
+    }
+}
+
+/// The first variable of `expr` that is not in `bound`.
+fn first_unbound(expr: &PrimExpr, bound: &FxHashSet<VarId>) -> Option<Var> {
+    struct Find<'a>(&'a FxHashSet<VarId>, Option<Var>);
+    impl Visitor for Find<'_> {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            match expr.as_var() {
+                Some(var) if self.1.is_none() && !self.0.contains(&var.id()) => self.1 = Some(var.clone()),
+                _ => walk_expr(self, expr),
+            }
+        }
+    }
+    let mut find = Find(bound, None);
+    find.visit_expr(expr);
+    find.1
+}
+
+/// `address_of` the first element of a parameter becomes `arg_data`.
+struct Handles<'a> {
+    func: &'a PrimFunc,
+    args: &'a Var,
+}
+
+impl Mutator for Handles<'_> {
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let Stmt::DeclBuffer(decl) = stmt else { return self.walk_stmt(stmt) };
+        let data = self.mutate_expr(&decl.data)?;
+        Some(DeclBuffer { buffer: decl.buffer.clone(), data }.into())
+    }
+
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        if let PrimExpr::Call(call) = expr
+            && call.callee == Callee::Intrinsic(Intrinsic::AddressOf)
+            && let [PrimExpr::BufferLoad(load)] = &*call.args
+            && let Some(i) = self.func.params.iter().position(|param| param.buffer() == Some(&load.buffer))
+        {
+            let args = [self.args.into(), PrimExpr::index(i as i64)];
+            return Some(PrimExpr::call(Intrinsic::ArgData, args, DataType::HANDLE));
+        }
+        self.walk_expr(expr)
+    }
+}

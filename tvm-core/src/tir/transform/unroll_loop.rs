@@ -1,0 +1,80 @@
+//! Copies out the bodies of unrolled loops.
+//!
+//! TVM counterpart: `UnrollLoop`.
+//! Ensures: no `Unrolled` loop. Loops marked so of constant extent are copied out, others become serial; with
+//! `unroll_max_steps`, short serial loops of straight-line bodies are copied out as well. Variables may then be bound
+//! twice: run [`convert_ssa`](super::convert_ssa) after.
+
+use rustc_hash::FxHashMap;
+
+use super::util::DeepSubstitute;
+use crate::pass::{Pass, prim_func_pass};
+use crate::tir::{For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_stmt};
+
+/// More copies than this of the statements of one loop are not made.
+const MAX_COPIES: i64 = 4096;
+
+/// Unrolled loops are copied out.
+pub fn unroll_loop() -> Pass {
+    prim_func_pass("UnrollLoop", |func, _, ctx| {
+        let mut unroll = UnrollLoop { auto_max_steps: ctx.config.unroll_max_steps };
+        Ok(unroll.mutate_stmt(&func.body).map(|body| PrimFunc { body, ..func.clone() }))
+    })
+}
+
+struct UnrollLoop {
+    auto_max_steps: i64,
+}
+
+impl Mutator for UnrollLoop {
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let walked = self.walk_stmt(stmt);
+        let Stmt::For(node) = walked.as_ref().unwrap_or(stmt) else { return walked };
+        let marked = node.kind == ForKind::Unrolled;
+        let auto = node.kind == ForKind::Serial && !has_loop(&node.body);
+        let copies = node.extent.as_int().filter(|&extent| {
+            (marked && extent.saturating_mul(count(&node.body)) <= MAX_COPIES)
+                || (auto && extent.saturating_mul(count(&node.body)) <= self.auto_max_steps)
+        });
+        match copies {
+            Some(extent) => Some(copy_out(node, extent)),
+            None if marked => Some(For { kind: ForKind::Serial, ..(**node).clone() }.into()),
+            None => walked,
+        }
+    }
+}
+
+/// `extent` copies of the body of `node`.
+pub(super) fn copy_out(node: &For, extent: i64) -> Stmt {
+    Stmt::seq((0..extent).map(|i| {
+        let value = node.min.clone() + PrimExpr::int(i, node.loop_var.dtype());
+        DeepSubstitute::stmt(FxHashMap::from_iter([(node.loop_var.id(), value)]), &node.body)
+    }))
+}
+
+fn has_loop(stmt: &Stmt) -> bool {
+    struct Find(bool);
+    impl Visitor for Find {
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            self.0 |= matches!(stmt, Stmt::For(_) | Stmt::While(_));
+            walk_stmt(self, stmt);
+        }
+    }
+    let mut find = Find(false);
+    find.visit_stmt(stmt);
+    find.0
+}
+
+/// Number of leaf statements in `stmt`.
+fn count(stmt: &Stmt) -> i64 {
+    struct Count(i64);
+    impl Visitor for Count {
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            self.0 += i64::from(!matches!(stmt, Stmt::SeqStmt(_)));
+            walk_stmt(self, stmt);
+        }
+    }
+    let mut counter = Count(0);
+    counter.visit_stmt(stmt);
+    counter.0
+}

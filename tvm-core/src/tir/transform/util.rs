@@ -1,0 +1,63 @@
+//! What several passes share.
+
+use rustc_hash::FxHashMap;
+
+use crate::ir::{BufferId, IrError, VarId};
+use crate::pass::{Pass, prim_func_pass};
+use crate::tir::{Buffer, BufferNode, Mutator, PrimExpr, PrimFunc, Stmt};
+
+/// A pass that rewrites bodies; `rewrite` gives `None` for "unchanged".
+pub(super) fn body_pass(
+    name: &'static str,
+    rewrite: impl Fn(&PrimFunc) -> Option<Stmt> + Send + Sync + 'static,
+) -> Pass {
+    prim_func_pass(name, move |func, _, _| -> Result<_, IrError> {
+        Ok(rewrite(func).map(|body| PrimFunc { body, ..func.clone() }))
+    })
+}
+
+/// Replaces variables, also inside the shapes of buffers that the rewritten program itself allocates or declares: such
+/// buffers are renewed.
+#[derive(Default)]
+pub(super) struct DeepSubstitute {
+    pub(super) vars: FxHashMap<VarId, PrimExpr>,
+    buffers: FxHashMap<BufferId, Option<Buffer>>,
+}
+
+impl DeepSubstitute {
+    pub(super) fn new(vars: FxHashMap<VarId, PrimExpr>) -> DeepSubstitute {
+        DeepSubstitute { vars, buffers: FxHashMap::default() }
+    }
+
+    pub(super) fn stmt(vars: FxHashMap<VarId, PrimExpr>, stmt: &Stmt) -> Stmt {
+        DeepSubstitute::new(vars).mutate_stmt(stmt).unwrap_or_else(|| stmt.clone())
+    }
+}
+
+impl Mutator for DeepSubstitute {
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        match expr.as_var() {
+            Some(var) => self.vars.get(&var.id()).cloned(),
+            None => self.walk_expr(expr),
+        }
+    }
+
+    fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {
+        if let Some(known) = self.buffers.get(&buffer.id) {
+            return known.clone();
+        }
+        let shape = self.mutate_exprs(&buffer.shape);
+        let strides = self.mutate_exprs(&buffer.strides);
+        let offset = buffer.elem_offset.as_ref().and_then(|offset| self.mutate_expr(offset));
+        let changed = shape.is_some() || strides.is_some() || offset.is_some();
+        let new = changed.then(|| {
+            buffer.renew(|node: &mut BufferNode| {
+                node.shape = shape.unwrap_or_else(|| node.shape.clone());
+                node.strides = strides.unwrap_or_else(|| node.strides.clone());
+                node.elem_offset = offset.or_else(|| node.elem_offset.clone());
+            })
+        });
+        self.buffers.insert(buffer.id, new.clone());
+        new
+    }
+}
