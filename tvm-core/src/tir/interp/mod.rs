@@ -1,1 +1,66 @@
-//! Reference interpreter of tensor programs: the oracle of every test and the constant folder.
+//! The reference interpreter: runs any well-formed tensor program, scheduled or lowered, on host tensors.
+//!
+//! It is the oracle of the tests and the folder of constants. A [`Program`] is compiled once, to closures over dense
+//! variable slots, and may be run many times. Semantics: integers wrap to their type; `f32`, `f16` and `bf16` are
+//! rounded after every operation; minimum and maximum propagate NaN; casts saturate as Rust's `as`; `round` takes
+//! halves to even. Loops of all kinds run one iteration after another, vectors lane by lane. Memory that was
+//! allocated and not written holds all-ones bytes (NaN for floats), so that a missing initialisation shows.
+//!
+//! A parameter of type `handle` makes a function *packed*: that variable stands for the whole argument list, which
+//! the `Arg*` intrinsics read. So lowered functions run on the same arguments as the functions they come from.
+//!
+//! TVM counterpart: none.
+
+mod access;
+mod args;
+mod error;
+mod expr;
+mod intrinsic;
+mod machine;
+mod math;
+mod ops;
+mod stmt;
+#[cfg(test)]
+mod tests;
+
+pub use error::InterpError;
+pub use math::erf;
+pub use tvm_runtime::Value;
+
+use super::PrimFunc;
+use machine::Machine;
+
+/// A tensor program compiled for the interpreter.
+pub struct Program {
+    name: std::sync::Arc<str>,
+    params: Vec<args::ParamCode>,
+    body: machine::Run,
+    sizes: machine::Sizes,
+}
+
+/// Runs `func` on `args`: one value per parameter, tensors or scalars. Outputs are written in place.
+pub fn run(func: &PrimFunc, args: &mut [Value]) -> Result<(), InterpError> {
+    Program::compile(func)?.run(args)
+}
+
+impl Program {
+    /// Compiles `func`.
+    pub fn compile(func: &PrimFunc) -> Result<Program, InterpError> {
+        let mut compiler = stmt::Compiler::default();
+        let params = compiler.params(func)?;
+        let body = compiler.stmt(&func.body)?;
+        Ok(Program { name: func.name.clone(), params, body, sizes: compiler.sizes })
+    }
+
+    /// Runs on `args`.
+    pub fn run(&self, args: &mut [Value]) -> Result<(), InterpError> {
+        self.run_limited(args, u64::MAX)
+    }
+
+    /// Runs on `args` and fails after `steps` statements and loop iterations.
+    pub fn run_limited(&self, args: &mut [Value], steps: u64) -> Result<(), InterpError> {
+        let mut machine = Machine::new(&self.sizes, steps);
+        self.bind(&mut machine, args)?;
+        (self.body)(&mut machine).map_err(|trap| machine.error(trap))
+    }
+}

@@ -1,0 +1,127 @@
+//! State of a running program: variable slots, buffer views, memory.
+
+use smallvec::SmallVec;
+
+use super::InterpError;
+
+/// Marks a computation that stopped; the reason is in the machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trap;
+
+pub(super) type IntFn = Box<dyn Fn(&mut Machine<'_>) -> Result<i64, Trap> + Send + Sync>;
+pub(super) type FloatFn = Box<dyn Fn(&mut Machine<'_>) -> Result<f64, Trap> + Send + Sync>;
+pub(super) type HandleFn = Box<dyn Fn(&mut Machine<'_>) -> Result<Handle, Trap> + Send + Sync>;
+pub(super) type Run = Box<dyn Fn(&mut Machine<'_>) -> Result<(), Trap> + Send + Sync>;
+
+/// An address: a memory and a byte offset in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Handle {
+    pub(super) mem: usize,
+    pub(super) byte: i64,
+}
+
+/// Memory of a buffer.
+pub(super) enum Mem<'a> {
+    Owned(Vec<u8>),
+    Read(&'a [u8]),
+    Write(&'a mut [u8]),
+}
+
+/// One axis of a view: its extent, and its stride in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dim {
+    pub(super) extent: i64,
+    pub(super) stride: i64,
+}
+
+/// Where a buffer lies at the moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct View {
+    pub(super) at: Handle,
+    pub(super) dims: SmallVec<[Dim; 4]>,
+}
+
+/// One argument of a packed call.
+#[derive(Clone, Debug)]
+pub(super) enum Packed {
+    Tensor { mem: usize, dtype: tvm_runtime::DataType, shape: Vec<i64> },
+    Int(i64),
+    Float(f64),
+}
+
+/// How much of everything a program needs.
+#[derive(Debug, Default)]
+pub(super) struct Sizes {
+    pub(super) slots: usize,
+    pub(super) handles: usize,
+    pub(super) views: usize,
+    /// Memories of allocated buffers; those of arguments come after them.
+    pub(super) mems: usize,
+}
+
+/// A running program.
+pub(super) struct Machine<'a> {
+    /// Scalar variables: integers, and floats as bits of `f64`. A vector has one slot per lane.
+    pub(super) slots: Vec<i64>,
+    pub(super) handles: Vec<Handle>,
+    pub(super) views: Vec<View>,
+    pub(super) mems: Vec<Mem<'a>>,
+    pub(super) packed: Vec<Packed>,
+    /// The lane being computed: vectors are evaluated one lane at a time.
+    pub(super) lane: usize,
+    steps: u64,
+    error: Option<Box<InterpError>>,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(sizes: &Sizes, steps: u64) -> Machine<'a> {
+        Machine {
+            slots: vec![0; sizes.slots],
+            handles: vec![Handle::default(); sizes.handles],
+            views: vec![View::default(); sizes.views],
+            mems: (0..sizes.mems).map(|_| Mem::Owned(Vec::new())).collect(),
+            packed: Vec::new(),
+            lane: 0,
+            steps,
+            error: None,
+        }
+    }
+
+    /// Records why the program stops.
+    #[cold]
+    pub(super) fn fail(&mut self, error: InterpError) -> Trap {
+        self.error = Some(Box::new(error));
+        Trap
+    }
+
+    /// Why the program stopped.
+    pub(super) fn error(self, _: Trap) -> InterpError {
+        self.error.map_or(InterpError::StepLimit, |error| *error)
+    }
+
+    /// Counts one step; at the limit the program stops (with no error recorded, which means `StepLimit`).
+    #[inline]
+    pub(super) fn step(&mut self) -> Result<(), Trap> {
+        self.steps = self.steps.checked_sub(1).ok_or(Trap)?;
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self, mem: usize) -> &[u8] {
+        match &self.mems[mem] {
+            Mem::Owned(bytes) => bytes,
+            Mem::Read(bytes) => bytes,
+            Mem::Write(bytes) => bytes,
+        }
+    }
+
+    /// The bytes for writing; `None` when they are an input.
+    #[inline]
+    pub(super) fn bytes_mut(&mut self, mem: usize) -> Option<&mut [u8]> {
+        match &mut self.mems[mem] {
+            Mem::Owned(bytes) => Some(bytes),
+            Mem::Read(_) => None,
+            Mem::Write(bytes) => Some(bytes),
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Statements to closures, and the tables that turn variables and buffers into slots.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tvm_runtime::{DataType, byte_size};
+
+use super::InterpError;
+use super::machine::{Dim, Handle, IntFn, Machine, Mem, Run, Sizes, Trap};
+use crate::ir::{BufferId, Span, Var, VarId};
+use crate::support::with_stack;
+use crate::tir::{
+    AssertStmt, BlockRealize, Buffer, BufferStore, For, IterKind, MatchBufferRegion, PrimExpr, Stmt,
+};
+
+type Compiled<T> = Result<T, InterpError>;
+
+/// Larger allocations are refused.
+const MAX_BYTES: usize = 1 << 36;
+
+/// Turns a function into closures: every variable and buffer gets a slot.
+#[derive(Default)]
+pub(super) struct Compiler {
+    pub(super) sizes: Sizes,
+    slots: FxHashMap<VarId, usize>,
+    handles: FxHashMap<VarId, usize>,
+    views: FxHashMap<BufferId, usize>,
+    /// Place of the statement being compiled.
+    pub(super) span: Span,
+}
+
+impl Compiler {
+    /// A slot for `var`, or one per lane.
+    pub(super) fn new_slot(&mut self, var: &Var) -> usize {
+        let slot = self.sizes.slots;
+        self.sizes.slots += usize::from(var.dtype().lanes());
+        self.slots.insert(var.id(), slot);
+        slot
+    }
+
+    pub(super) fn new_handle(&mut self, var: &Var) -> usize {
+        let slot = self.sizes.handles;
+        self.sizes.handles += 1;
+        self.handles.insert(var.id(), slot);
+        slot
+    }
+
+    pub(super) fn new_view(&mut self, buffer: &Buffer) -> usize {
+        let view = self.sizes.views;
+        self.sizes.views += 1;
+        self.views.insert(buffer.id, view);
+        view
+    }
+
+    pub(super) fn is_bound(&self, var: &Var) -> bool {
+        self.slots.contains_key(&var.id())
+    }
+
+    pub(super) fn slot_of(&self, var: &Var) -> Compiled<usize> {
+        let slot = self.slots.get(&var.id()).copied();
+        slot.ok_or_else(|| self.malformed(format!("variable `{}`", var.name()), "it is not defined here"))
+    }
+
+    pub(super) fn handle_of(&self, var: &Var) -> Compiled<usize> {
+        let slot = self.handles.get(&var.id()).copied();
+        slot.ok_or_else(|| self.malformed(format!("variable `{}`", var.name()), "it is not defined here"))
+    }
+
+    pub(super) fn view_of(&self, buffer: &Buffer) -> Compiled<usize> {
+        let view = self.views.get(&buffer.id).copied();
+        view.ok_or_else(|| self.malformed(format!("buffer `{}`", buffer.name), "it is not declared here"))
+    }
+
+    /// A statement.
+    pub(super) fn stmt(&mut self, stmt: &Stmt) -> Compiled<Run> {
+        let span = match stmt {
+            Stmt::BufferStore(it) => &it.span,
+            Stmt::For(it) => &it.span,
+            Stmt::BlockRealize(it) => &it.block.span,
+            Stmt::IfThenElse(it) => &it.span,
+            Stmt::While(it) => &it.span,
+            Stmt::SeqStmt(_)
+            | Stmt::Bind(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => &Span::none(),
+        };
+        let outer = self.span.clone();
+        if !span.is_none() {
+            self.span = span.clone();
+        }
+        let res = with_stack(|| self.stmt_inner(stmt));
+        self.span = outer;
+        res
+    }
+
+    fn stmt_inner(&mut self, stmt: &Stmt) -> Compiled<Run> {
+        match stmt {
+            Stmt::BufferStore(it) => self.store(it),
+            Stmt::For(it) => self.for_loop(it),
+            Stmt::BlockRealize(it) => self.block(it),
+            Stmt::SeqStmt(it) => {
+                let body = it.iter().map(|stmt| self.stmt(stmt)).collect::<Compiled<Box<[Run]>>>()?;
+                Ok(Box::new(move |m| body.iter().try_for_each(|run| run(m))))
+            }
+            Stmt::IfThenElse(it) => {
+                let condition = self.int(&it.condition)?;
+                let then_case = self.stmt(&it.then_case)?;
+                let Some(else_case) = it.else_case.as_ref().map(|stmt| self.stmt(stmt)).transpose()? else {
+                    return Ok(Box::new(move |m| if condition(m)? != 0 { then_case(m) } else { Ok(()) }));
+                };
+                Ok(Box::new(move |m| if condition(m)? != 0 { then_case(m) } else { else_case(m) }))
+            }
+            Stmt::While(it) => {
+                let (condition, body) = (self.int(&it.condition)?, self.stmt(&it.body)?);
+                Ok(Box::new(move |m| {
+                    while condition(m)? != 0 {
+                        m.step()?;
+                        body(m)?;
+                    }
+                    Ok(())
+                }))
+            }
+            Stmt::Bind(it) if it.var.dtype().is_handle() => {
+                let value = self.handle(&it.value)?;
+                let slot = self.new_handle(&it.var);
+                Ok(Box::new(move |m| value(m).map(|handle| m.handles[slot] = handle)))
+            }
+            Stmt::Bind(it) => Ok(Box::new(self.bind_var(&it.var, &it.value)?)),
+            Stmt::AllocBuffer(it) => self.alloc(&it.buffer),
+            Stmt::DeclBuffer(it) => {
+                let data = self.handle(&it.data)?;
+                self.declare(&it.buffer, move |m| data(m))
+            }
+            Stmt::Evaluate(it) => {
+                let lanes = usize::from(it.value.dtype().lanes());
+                let value = match self.expr(&it.value)? {
+                    super::ops::Code::Int(f) => f,
+                    super::ops::Code::Float(f) => {
+                        Box::new(move |m: &mut Machine<'_>| f(m).map(|_| 0i64)) as IntFn
+                    }
+                };
+                Ok(Box::new(move |m| {
+                    m.step()?;
+                    super::access::each_lane(m, lanes, &value).map(|_| ())
+                }))
+            }
+            Stmt::AssertStmt(it) => self.assertion(it),
+        }
+    }
+
+    fn store(&mut self, it: &BufferStore) -> Compiled<Run> {
+        let (value, lanes) = (self.expr(&it.value)?, usize::from(it.value.dtype().lanes()));
+        let is_float = matches!(value, super::ops::Code::Float(_));
+        if is_float != it.buffer.dtype.is_float() {
+            return Err(
+                self.malformed(format!("a store to `{}`", it.buffer.name), "the value has another type")
+            );
+        }
+        Ok(self.access(&it.buffer, &it.indices, &it.span)?.store(value, lanes))
+    }
+
+    fn for_loop(&mut self, it: &For) -> Compiled<Run> {
+        let (min, extent) = (self.int(&it.min)?, self.int(&it.extent)?);
+        let slot = self.new_slot(&it.loop_var);
+        let body = self.stmt(&it.body)?;
+        Ok(Box::new(move |m| {
+            let (min, extent) = (min(m)?, extent(m)?);
+            for i in min..min.saturating_add(extent) {
+                m.step()?;
+                m.slots[slot] = i;
+                body(m)?;
+            }
+            Ok(())
+        }))
+    }
+
+    fn assertion(&mut self, it: &AssertStmt) -> Compiled<Run> {
+        let condition = self.int(&it.condition)?;
+        let (expected, got) = (self.int(&it.failure.expected)?, self.int(&it.failure.got)?);
+        let (status, arg, axis) = (it.failure.status, it.failure.arg, it.failure.axis);
+        Ok(Box::new(move |m| {
+            if condition(m)? != 0 {
+                return Ok(());
+            }
+            let (expected, got) = (expected(m)?, got(m)?);
+            Err(m.fail(InterpError::Assert { status, arg, axis, expected, got }))
+        }))
+    }
+
+    fn block(&mut self, realize: &BlockRealize) -> Compiled<Run> {
+        let block = &realize.block;
+        if block.iter_vars.len() != realize.iter_values.len() {
+            return Err(self.malformed(format!("block `{}`", block.name), "it needs one value per axis"));
+        }
+        let predicate = self.int(&realize.predicate)?;
+        let always = realize.predicate.is_const(1);
+        let mut axes = Vec::new();
+        for (iter, value) in block.iter_vars.iter().zip(realize.iter_values.iter()) {
+            let (value, min, extent) =
+                (self.int(value)?, self.int(&iter.dom.min)?, self.int(&iter.dom.extent)?);
+            axes.push((value, min, extent, iter));
+        }
+        let axes: Vec<Axis> = axes
+            .into_iter()
+            .map(|(value, min, extent, iter)| Axis {
+                value,
+                min,
+                extent,
+                slot: self.new_slot(&iter.var),
+                reduce: iter.kind == IterKind::Reduce,
+                name: iter.var.name().into(),
+            })
+            .collect();
+        let mut prepare = Vec::new();
+        for buffer in block.alloc_buffers.iter() {
+            prepare.push(self.alloc(buffer)?);
+        }
+        for it in block.match_buffers.iter() {
+            prepare.push(self.match_buffer(it)?);
+        }
+        let init = block.init.as_ref().map(|init| self.stmt(init)).transpose()?;
+        let body = self.stmt(&block.body)?;
+        let (name, span) = (block.name.clone(), block.span.clone());
+        Ok(Box::new(move |m| {
+            let mut values: SmallVec<[i64; 6]> = SmallVec::new();
+            for axis in &axes {
+                values.push((axis.value)(m)?);
+            }
+            if !always && predicate(m)? == 0 {
+                return Ok(());
+            }
+            let mut first = true;
+            for (axis, &value) in axes.iter().zip(&values) {
+                let min = (axis.min)(m)?;
+                let end = min.saturating_add((axis.extent)(m)?);
+                if value < min || value >= end {
+                    let (block, axis, span) = (name.clone(), axis.name.clone(), span.clone());
+                    return Err(m.fail(InterpError::AxisDomain { block, axis, value, min, end, span }));
+                }
+                first &= !axis.reduce || value == min;
+                m.slots[axis.slot] = value;
+            }
+            prepare.iter().try_for_each(|run| run(m))?;
+            if first && let Some(init) = &init {
+                init(m)?;
+            }
+            body(m)
+        }))
+    }
+
+    /// Gives `buffer` memory of its own.
+    fn alloc(&mut self, buffer: &Buffer) -> Compiled<Run> {
+        let mem = self.sizes.mems;
+        self.sizes.mems += 1;
+        let (name, dtype) = (buffer.name.clone(), buffer.dtype);
+        let place = self.declare(buffer, move |_| Ok(Handle { mem, byte: 0 }))?;
+        let view = self.view_of(buffer)?;
+        Ok(Box::new(move |m| {
+            m.step()?;
+            place(m)?;
+            let shape: Vec<i64> = m.views[view].dims.iter().map(|dim| dim.extent).collect();
+            // The last element's end, which for a strided buffer is beyond its number of elements.
+            let end = m.views[view].dims.iter().try_fold(dtype.bytes() as i64, |end, dim| {
+                dim.extent.checked_sub(1)?.checked_mul(dim.stride)?.checked_add(end)
+            });
+            let size =
+                byte_size(&shape, dtype).zip(end).map(|(size, end)| size.min(1).saturating_mul(end as usize));
+            match size {
+                Some(size) if size < MAX_BYTES => {
+                    let Mem::Owned(memory) = &mut m.mems[mem] else { return Ok(()) };
+                    memory.clear();
+                    memory.resize(size, 0xff);
+                    Ok(())
+                }
+                _ => Err(m.fail(InterpError::Allocation { buffer: name.clone(), dtype, shape })),
+            }
+        }))
+    }
+
+    /// Lays `buffer` over the memory at `data`.
+    fn declare(
+        &mut self,
+        buffer: &Buffer,
+        data: impl Fn(&mut Machine<'_>) -> Result<Handle, Trap> + Send + Sync + 'static,
+    ) -> Compiled<Run> {
+        let shape = buffer.shape.iter().map(|extent| self.int(extent)).collect::<Compiled<Vec<_>>>()?;
+        let strides = buffer.strides.iter().map(|stride| self.int(stride)).collect::<Compiled<Vec<_>>>()?;
+        let offset = buffer.elem_offset.as_ref().map(|offset| self.int(offset)).transpose()?;
+        let (view, bytes) = (self.new_view(buffer), buffer.dtype.bytes() as i64);
+        Ok(Box::new(move |m| {
+            let mut at = data(m)?;
+            if let Some(offset) = &offset {
+                at.byte += offset(m)?.wrapping_mul(bytes);
+            }
+            let mut dims: SmallVec<[Dim; 4]> = SmallVec::new();
+            for extent in &shape {
+                dims.push(Dim { extent: extent(m)?, stride: 0 });
+            }
+            compact(&mut dims, bytes);
+            for (dim, stride) in dims.iter_mut().zip(&strides) {
+                dim.stride = stride(m)?.wrapping_mul(bytes);
+            }
+            m.views[view].at = at;
+            m.views[view].dims = dims;
+            Ok(())
+        }))
+    }
+
+    /// Lays a buffer over a region: the last axes of the region are its axes; variables that are its strides or
+    /// offset get the region's.
+    fn match_buffer(&mut self, it: &MatchBufferRegion) -> Compiled<Run> {
+        let source = self.view_of(&it.source.buffer)?;
+        let mut region = Vec::new();
+        for range in it.source.region.iter() {
+            region.push((self.int(&range.min)?, self.int(&range.extent)?));
+        }
+        let rank = it.buffer.ndim();
+        if rank > region.len() || region.len() != it.source.buffer.ndim() {
+            return Err(
+                self.malformed(format!("`{}`", it.buffer.name), "it does not fit the region it names")
+            );
+        }
+        let skip = region.len() - rank;
+        let mut bind = |expr: &PrimExpr| match expr.as_var() {
+            Some(var) if !self.is_bound(var) => Some(self.new_slot(var)),
+            _ => None,
+        };
+        let extents: Vec<_> = it.buffer.shape.iter().map(&mut bind).collect();
+        let strides: Vec<_> = it.buffer.strides.iter().map(&mut bind).collect();
+        let offset = it.buffer.elem_offset.as_ref().and_then(&mut bind);
+        let (view, bytes) = (self.new_view(&it.buffer), it.buffer.dtype.bytes().max(1) as i64);
+        let bytes = if it.buffer.dtype == it.source.buffer.dtype { bytes } else { 1 };
+        Ok(Box::new(move |m| {
+            let mut at = m.views[source].at;
+            let mut dims: SmallVec<[Dim; 4]> = SmallVec::new();
+            for (axis, (min, extent)) in region.iter().enumerate() {
+                let (min, extent) = (min(m)?, extent(m)?);
+                let stride = m.views[source].dims[axis].stride;
+                at.byte += min.wrapping_mul(stride);
+                if axis >= skip {
+                    dims.push(Dim { extent, stride });
+                }
+            }
+            let axes = extents.iter().zip(&dims).map(|(slot, dim)| (slot, dim.extent));
+            let strides = strides.iter().zip(&dims).map(|(slot, dim)| (slot, dim.stride / bytes));
+            for (slot, value) in axes.chain(strides).chain([(&offset, at.byte / bytes)]) {
+                if let Some(slot) = slot {
+                    m.slots[*slot] = value;
+                }
+            }
+            m.views[view].at = at;
+            m.views[view].dims = dims;
+            Ok(())
+        }))
+    }
+}
+
+struct Axis {
+    value: IntFn,
+    min: IntFn,
+    extent: IntFn,
+    slot: usize,
+    reduce: bool,
+    name: std::sync::Arc<str>,
+}
+
+/// Gives `dims` the strides of a compact row-major buffer.
+pub(super) fn compact(dims: &mut [Dim], bytes: i64) {
+    let mut stride = bytes;
+    for dim in dims.iter_mut().rev() {
+        dim.stride = stride;
+        stride = stride.wrapping_mul(dim.extent);
+    }
+}
+
+/// A name for the element type of a scalar, in messages.
+pub(super) fn scalar_kind(dtype: DataType) -> &'static str {
+    if dtype.is_float() { "a float" } else { "an integer" }
+}
