@@ -14,7 +14,8 @@ pub use error::{Diagnostic, IrError};
 pub use id::{BlockId, BufferId, GlobalVarId, VarId};
 pub use module::{BaseFunc, ExternFunc, IRModule};
 pub use op::{
-    ArgDef, ArgKind, AttrDef, AttrKind, InferContext, LegalizeContext, Op, OpDef, OpPattern, OpRegistry,
+    ArgDef, ArgKind, AttrDef, AttrKind, InferContext, InferFn, LegalizeContext, LegalizeFn, Op, OpDef,
+    OpPattern, OpRegistry,
 };
 pub use span::Span;
 pub use ty::{

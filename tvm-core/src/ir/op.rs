@@ -23,14 +23,20 @@ pub struct OpDef {
     /// Attributes.
     pub attrs: &'static [AttrDef],
     /// Result type from argument types and attributes.
-    pub infer: fn(&InferContext<'_>) -> Result<Type, IrError>,
+    pub infer: InferFn,
     /// Tensor program that computes it: one `In` per tensor argument in order, then one `Out` per result tensor.
     /// Symbolic dimensions of the argument types may be used as they are: the caller renews them. `None` for
     /// operators that the graph itself lowers (calls, shapes, memory).
-    pub legalize: Option<fn(&LegalizeContext<'_>) -> Result<PrimFunc, IrError>>,
+    pub legalize: Option<LegalizeFn>,
     /// True when it has no side effect.
     pub pure: bool,
 }
+
+/// Result type of a call, from the types of its arguments and its attributes.
+pub type InferFn = fn(&InferContext<'_>) -> Result<Type, IrError>;
+
+/// Tensor program that computes a call.
+pub type LegalizeFn = fn(&LegalizeContext<'_>) -> Result<PrimFunc, IrError>;
 
 /// One argument of an operator.
 #[derive(Clone, Copy, Debug)]

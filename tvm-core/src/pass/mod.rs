@@ -4,10 +4,10 @@
 
 mod context;
 mod error;
-mod pass;
+mod kind;
 mod sequential;
 
 pub use context::{PassConfig, PassContext};
 pub use error::PassError;
-pub use pass::{Pass, PassInfo, PassKind, function_pass, module_pass, prim_func_pass};
+pub use kind::{Pass, PassInfo, PassKind, function_pass, module_pass, prim_func_pass};
 pub use sequential::Sequential;
