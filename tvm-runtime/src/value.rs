@@ -250,6 +250,25 @@ impl Value {
         RuntimeError::ValueKind { what: what.into(), expected, got: self.kind() }
     }
 
+    /// What all clones of a value that holds values have in common, and no other such value that is alive.
+    pub(crate) fn address(&self) -> Option<usize> {
+        match self {
+            Value::Adt(Adt(cells)) | Value::Closure(Closure(cells)) => Some(Arc::as_ptr(cells).addr()),
+            Value::Ref(RefCell(slot)) => Some(Arc::as_ptr(slot).addr()),
+            _ => None,
+        }
+    }
+
+    /// Calls `f` with each value directly inside this one.
+    pub(crate) fn for_each_inside(&self, mut f: impl FnMut(&Value)) {
+        match self {
+            Value::Adt(adt) => adt.fields().iter().for_each(f),
+            Value::Closure(closure) => closure.captured().iter().for_each(f),
+            Value::Ref(cell) => f(&cell.get()),
+            _ => {}
+        }
+    }
+
     /// True if dropping it may drop values inside it.
     fn is_nested(&self) -> bool {
         matches!(self, Value::Adt(_) | Value::Closure(_) | Value::Ref(_))

@@ -7,6 +7,7 @@
 
 mod dlpack;
 mod nd;
+mod scalar;
 mod storage;
 
 use std::ffi::c_void;

@@ -2,12 +2,25 @@
 //!
 //! TVM counterpart: `runtime/vm` (Relay) and `runtime/relax_vm`.
 
+mod display;
 mod executable;
 mod instruction;
+mod interp;
+mod lent;
+mod machine;
+mod ops;
+mod profile;
 mod verify;
+mod workspace;
 
 pub use executable::{Constant, Executable, KernelObject, ObjectKind, ValueType, VmFunction, VmParam};
 pub use instruction::{
     ConstIdx, DimCheck, FuncIdx, Instruction, IntOpKind, IntOperand, KernelIdx, PackedIdx, Pc, Reg, Regs,
 };
-pub use verify::{VerifyError, verify};
+pub use machine::{Vm, VmConfig};
+pub use profile::{Profile, ProfileEntry, ProfileKind};
+pub use verify::{MAX_ALIGN, MAX_REGS, VerifyError, verify};
+pub use workspace::Workspace;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Kernels called with values, as the virtual machine does.
+//!
+//! Invariant: an output is memory that the current run allocated and that nobody else can see (`Storage::writer`), so
+//! bytecode, however it was made, cannot write to constants, to arguments or to results of other runs.
+#![allow(unsafe_code, reason = "builds raw kernel arguments; each block says why it is sound")]
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::abi::{DLTensor, KernelArg};
+use crate::device::Device;
+use crate::error::RuntimeError;
+use crate::kernel::{Kernel, ParamKind, ParamSig};
+use crate::tensor::Tensor;
+use crate::thread_pool::ThreadPool;
+use crate::value::Value;
+
+impl Kernel {
+    /// Runs the kernel for run number `writer` of a virtual machine. Inputs and outputs are tensors, scalars are
+    /// integers, floats or tensors of one element.
+    pub(crate) fn call_values<'a>(
+        &self,
+        args: impl ExactSizeIterator<Item = &'a Value>,
+        writer: u64,
+        pool: Option<&dyn ThreadPool>,
+    ) -> Result<(), RuntimeError> {
+        let params = &self.signature().params;
+        if args.len() != params.len() {
+            let func = self.name().into();
+            return Err(RuntimeError::ArgCount { func, expected: params.len(), got: args.len() });
+        }
+        let mut tensors: SmallVec<[DLTensor; 12]> = SmallVec::with_capacity(params.len());
+        let mut raw: SmallVec<[KernelArg; 12]> = SmallVec::with_capacity(params.len());
+        for (param, value) in params.iter().zip(args) {
+            raw.push(match (param.kind, value) {
+                (ParamKind::Scalar, value) => {
+                    scalar(param, value).ok_or_else(|| self.bad_kind(param, value))?
+                }
+                (kind, Value::Tensor(tensor)) => {
+                    if kind == ParamKind::Out || tensor.device() != Device::cpu() {
+                        self.check_access(param, tensor, writer)?;
+                    }
+                    tensors.push(tensor.to_dltensor());
+                    KernelArg { int: 0 }
+                }
+                (_, value) => return Err(self.bad_kind(param, value)),
+            });
+        }
+        // Only now, when `tensors` no longer moves.
+        let mut described = tensors.iter();
+        for (param, arg) in params.iter().zip(&mut raw) {
+            if param.kind != ParamKind::Scalar {
+                *arg = KernelArg { tensor: described.next().map_or(std::ptr::null(), |it| it) };
+            }
+        }
+        // SAFETY: the kinds are the signature's; the values outlive the call, and what is written to belongs to this run
+        // alone (see the file header).
+        unsafe { self.call_raw(&raw, pool) }
+    }
+
+    #[cold]
+    fn bad_kind(&self, param: &ParamSig, value: &Value) -> RuntimeError {
+        let expected = match param.kind {
+            ParamKind::In | ParamKind::Out => "a tensor".to_string(),
+            ParamKind::Scalar => format!("a scalar of type {}", param.dtype),
+        };
+        let (func, arg) = (self.name().into(), param.name.as_str().into());
+        RuntimeError::ArgKind { func, arg, expected: expected.into(), got: value.kind().into() }
+    }
+
+    fn check_access(&self, param: &ParamSig, tensor: &Tensor, writer: u64) -> Result<(), RuntimeError> {
+        let (func, arg): (Arc<str>, Arc<str>) = (self.name().into(), param.name.as_str().into());
+        if tensor.device() != Device::cpu() {
+            return Err(RuntimeError::NotOnHost { device: tensor.device() });
+        }
+        if tensor.storage().writer() != writer || !tensor.storage().is_writable() {
+            let reason = "its memory was not allocated by this run, or was handed out";
+            return Err(RuntimeError::ArgReadOnly { func, arg, reason });
+        }
+        Ok(())
+    }
+}
+
+fn scalar(param: &ParamSig, value: &Value) -> Option<KernelArg> {
+    let read;
+    let value = match value {
+        Value::Tensor(tensor) => {
+            read = tensor.read_scalar().ok()?;
+            &read
+        }
+        value => value,
+    };
+    match (value, param.dtype.is_float()) {
+        (Value::Int(int), false) => Some(KernelArg { int: *int }),
+        (Value::Float(float), true) => Some(KernelArg { float: *float }),
+        (Value::Int(int), true) => Some(KernelArg { float: *int as f64 }),
+        _ => None,
+    }
+}

@@ -1,0 +1,341 @@
+//! The interpreter loop: calls, branches, and the dispatch to the other instructions.
+//!
+//! Calls use an explicit stack, so depth is a limit with an error, not the thread's stack. The code was verified: register,
+//! function and constant indices and jump targets are in range. What registers hold is checked here.
+
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use super::instruction::{DimCheck, FuncIdx, Instruction, IntOperand, Reg};
+use super::lent;
+use super::machine::Vm;
+use super::profile::{Profile, ProfileKind};
+use super::workspace::{Frame, Workspace};
+use crate::error::RuntimeError;
+use crate::value::{Adt, Closure, RefCell, Value};
+
+/// One run of a program.
+pub(super) struct Run<'a> {
+    vm: &'a Vm,
+    pub(super) ws: &'a mut Workspace,
+    profile: Option<&'a mut Profile>,
+    /// Number of this run; storages with it may be written to.
+    pub(super) writer: u64,
+    steps_left: u64,
+    /// The current function, the next instruction, and the first register.
+    func: usize,
+    pc: usize,
+    base: usize,
+}
+
+type Args = SmallVec<[Value; 8]>;
+
+impl<'a> Run<'a> {
+    pub(super) fn new(vm: &'a Vm, ws: &'a mut Workspace, profile: Option<&'a mut Profile>) -> Run<'a> {
+        let steps_left = vm.config.max_steps.unwrap_or(u64::MAX);
+        ws.frames.clear();
+        ws.regs.clear();
+        Run { vm, ws, profile, writer: Workspace::new_run(), steps_left, func: 0, pc: 0, base: 0 }
+    }
+
+    /// Calls function number `func` and runs until it returns.
+    pub(super) fn call(mut self, func: usize, args: &[Value]) -> Result<Value, RuntimeError> {
+        self.enter(func, args.iter().cloned())?;
+        let res = self.run();
+        if let Some(profile) = &mut self.profile {
+            profile.instructions += self.vm.config.max_steps.unwrap_or(u64::MAX) - self.steps_left;
+        }
+        res.map_err(|source| {
+            let func = self.vm.exe.functions[self.func].name.clone();
+            match source {
+                // Speaks of the caller's values, not of the program.
+                RuntimeError::ShapeCheck { context, detail } => {
+                    RuntimeError::ShapeCheck { context: format!("`{func}`: {context}").into(), detail }
+                }
+                source => RuntimeError::Vm { func, pc: self.pc.saturating_sub(1), source: Box::new(source) },
+            }
+        })
+    }
+
+    /// Makes `func` the current function, with its registers at `self.base`.
+    fn enter(&mut self, func: usize, args: impl Iterator<Item = Value>) -> Result<(), RuntimeError> {
+        let len = self.base + self.vm.exe.functions[func].num_regs as usize;
+        if len > self.vm.config.max_registers {
+            return Err(RuntimeError::Limit {
+                limit: "register",
+                value: self.vm.config.max_registers as u64,
+            });
+        }
+        self.ws.regs.resize(len, Value::Null);
+        for (reg, arg) in self.ws.regs[self.base..].iter_mut().zip(args) {
+            *reg = arg;
+        }
+        (self.func, self.pc) = (func, 0);
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<Value, RuntimeError> {
+        let vm = self.vm;
+        loop {
+            if self.steps_left == 0 {
+                return Err(RuntimeError::Limit {
+                    limit: "step",
+                    value: vm.config.max_steps.unwrap_or(u64::MAX),
+                });
+            }
+            self.steps_left -= 1;
+            let instruction = &vm.exe.functions[self.func].code[self.pc];
+            self.pc += 1;
+            match instruction {
+                Instruction::Ret { src } => {
+                    let value = std::mem::take(self.slot(*src));
+                    if matches!(value, Value::Null) {
+                        return Err(self.null(*src));
+                    }
+                    let Some(frame) = self.ws.frames.pop() else { return Ok(value) };
+                    self.ws.regs.truncate(self.base);
+                    (self.func, self.pc, self.base) = (frame.func, frame.pc, frame.base);
+                    self.ws.regs[frame.base + frame.dst] = value;
+                }
+                Instruction::Invoke { dst, func, args } => {
+                    let args = self.collect(&[], args)?;
+                    self.push(*dst, *func, args)?;
+                }
+                Instruction::TailInvoke { func, args } => {
+                    let args = self.collect(&[], args)?;
+                    self.replace(*func, args)?;
+                }
+                Instruction::InvokeClosure { dst, closure, args } => {
+                    let (func, args) = self.apply(*closure, args)?;
+                    self.push(*dst, func, args)?;
+                }
+                Instruction::TailInvokeClosure { closure, args } => {
+                    let (func, args) = self.apply(*closure, args)?;
+                    self.replace(func, args)?;
+                }
+                Instruction::Goto { target } => self.pc = target.index(),
+                Instruction::If { test, target, on_eq, on_ne } => {
+                    let equal = self.truth(*test)? == *target;
+                    self.pc = if equal { on_eq.index() } else { on_ne.index() };
+                }
+                Instruction::InvokeKernel { kernel, args } => self.kernel(kernel.index(), args)?,
+                Instruction::InvokePacked { dst, func, args } => {
+                    let value = self.packed(func.index(), args)?;
+                    self.set(*dst, value);
+                }
+                Instruction::Fatal { message } => return Err(RuntimeError::Fatal((&**message).into())),
+                other => self.step(other)?,
+            }
+        }
+    }
+
+    /// Instructions that go on with the next one.
+    #[inline]
+    fn step(&mut self, instruction: &Instruction) -> Result<(), RuntimeError> {
+        let (dst, value) = match instruction {
+            Instruction::Move { dst, src } => (dst, self.get(*src)?.clone()),
+            Instruction::LoadConst { dst, index } => (dst, self.vm.constants[index.index()].clone()),
+            Instruction::LoadConsti { dst, value } => (dst, Value::Int(*value)),
+            Instruction::KillRegister { reg } => (reg, Value::Null),
+            Instruction::IntOp { op, dst, lhs, rhs } => {
+                let (lhs, rhs) = (self.int(*lhs)?, self.int(*rhs)?);
+                let value = op.eval(lhs, rhs);
+                (dst, Value::Int(value.ok_or(RuntimeError::Arithmetic { op: op.name(), lhs, rhs })?))
+            }
+            Instruction::AllocStorage { dst, size, align, device } => {
+                let size = self.size(*size)?;
+                let max_bytes = self.vm.config.max_bytes;
+                let storage = self.ws.storage(size, *align as usize, *device, self.writer, max_bytes)?;
+                (dst, Value::Storage(storage))
+            }
+            Instruction::AllocTensor { dst, storage, offset, dtype, shape } => {
+                (dst, self.tensor(*storage, *offset, *dtype, shape)?)
+            }
+            Instruction::AllocTensorReg { dst, storage, offset, dtype, shape } => {
+                let shape = self.get(*shape)?.try_shape("alloc_tensor_reg")?;
+                (dst, self.tensor(*storage, *offset, *dtype, shape)?)
+            }
+            Instruction::AllocADT { dst, tag, fields } => {
+                (dst, Value::Adt(Adt::new(*tag, self.collect(&[], fields)?.into_vec())))
+            }
+            Instruction::AllocClosure { dst, func, captured } => {
+                (dst, Value::Closure(Closure::new(func.0, self.collect(&[], captured)?.into_vec())))
+            }
+            Instruction::GetField { dst, src, index } => (dst, self.field(*src, *index)?),
+            Instruction::GetTag { dst, src } => {
+                (dst, Value::Int(i64::from(self.get(*src)?.try_adt("get_tag")?.tag())))
+            }
+            Instruction::RefNew { dst, src } => (dst, Value::Ref(RefCell::new(self.get(*src)?.clone()))),
+            Instruction::RefGet { dst, src } => (dst, self.get(*src)?.try_ref_cell("ref_get")?.get()),
+            Instruction::RefSet { cell, src } => {
+                let value = self.get(*src)?.clone();
+                // Whoever else has the cell sees the value from now on.
+                lent::revoke(&value);
+                drop(self.get(*cell)?.try_ref_cell("ref_set")?.set(value));
+                return Ok(());
+            }
+            Instruction::CheckTensor { src, dtype, dims, context } => {
+                return self.check_tensor(*src, *dtype, dims.as_deref(), context);
+            }
+            Instruction::CheckShape { src, dims, context } => return self.check_shape(*src, dims, context),
+            other => self.shape_step(other)?,
+        };
+        self.set(*dst, value);
+        Ok(())
+    }
+
+    /// Pushes the current function and enters `func`.
+    fn push(&mut self, dst: Reg, func: FuncIdx, args: Args) -> Result<(), RuntimeError> {
+        let max_depth = self.vm.config.max_depth;
+        if self.ws.frames.len() >= max_depth {
+            return Err(RuntimeError::Limit { limit: "call depth", value: max_depth as u64 });
+        }
+        let (caller, pc, base) = (self.func, self.pc, self.base);
+        self.base = self.ws.regs.len();
+        if let Err(err) = self.enter(func.index(), args.into_iter()) {
+            self.base = base;
+            return Err(err);
+        }
+        self.ws.frames.push(Frame { func: caller, pc, base, dst: dst.index() });
+        Ok(())
+    }
+
+    /// Enters `func` in place of the current function.
+    fn replace(&mut self, func: FuncIdx, args: Args) -> Result<(), RuntimeError> {
+        self.ws.regs.truncate(self.base);
+        self.enter(func.index(), args.into_iter())
+    }
+
+    /// What a closure calls: its function, and its captured values before `args`.
+    fn apply(&self, closure: Reg, args: &[Reg]) -> Result<(FuncIdx, Args), RuntimeError> {
+        let closure = self.get(closure)?.try_closure("invoke_closure")?;
+        let args = self.collect(closure.captured(), args)?;
+        // A closure may come from outside and name anything.
+        let Some(func) = self.vm.exe.functions.get(closure.func() as usize) else {
+            return Err(RuntimeError::BadData("a closure of another program"));
+        };
+        if func.params.len() != args.len() {
+            let (expected, got) = (func.params.len(), args.len());
+            return Err(RuntimeError::ArgCount { func: func.name.clone(), expected, got });
+        }
+        Ok((FuncIdx(closure.func()), args))
+    }
+
+    fn kernel(&mut self, index: usize, args: &[Reg]) -> Result<(), RuntimeError> {
+        let vm = self.vm;
+        let kernel = &vm.kernels[index];
+        let start = self.profile.is_some().then(Instant::now);
+        let regs = &self.ws.regs[self.base..];
+        let values = args.iter().map(|reg| &regs[reg.index()]);
+        let res = kernel.call_values(values, self.writer, vm.config.pool.as_deref());
+        if let (Some(profile), Some(start)) = (&mut self.profile, start) {
+            profile.add(ProfileKind::Kernel, kernel.name(), start.elapsed());
+        }
+        res
+    }
+
+    fn packed(&mut self, index: usize, args: &[Reg]) -> Result<Value, RuntimeError> {
+        let vm = self.vm;
+        let args = self.collect(&[], args)?;
+        let lent = lent::Lent::new(&args);
+        let start = self.profile.is_some().then(Instant::now);
+        let res = vm.packed[index].call(&args);
+        lent.settle(&args);
+        if let (Some(profile), Some(start)) = (&mut self.profile, start) {
+            profile.add(ProfileKind::Packed, &vm.exe.packed[index], start.elapsed());
+        }
+        match res? {
+            Value::Null => Err(RuntimeError::BadData("a packed function returned nothing")),
+            value => Ok(value),
+        }
+    }
+
+    /// `first` and the values of `regs`.
+    fn collect(&self, first: &[Value], regs: &[Reg]) -> Result<Args, RuntimeError> {
+        let mut res = Args::with_capacity(first.len() + regs.len());
+        res.extend(first.iter().cloned());
+        for reg in regs {
+            res.push(self.get(*reg)?.clone());
+        }
+        Ok(res)
+    }
+
+    /// The value of an `if`.
+    fn truth(&self, test: Reg) -> Result<i64, RuntimeError> {
+        match self.get(test)? {
+            Value::Int(value) => Ok(*value),
+            Value::Tensor(tensor) => tensor.read_scalar()?.try_int("condition"),
+            other => other.try_int("condition"),
+        }
+    }
+
+    #[inline]
+    fn peek(&self, reg: Reg) -> &Value {
+        &self.ws.regs[self.base + reg.index()]
+    }
+
+    #[inline]
+    fn slot(&mut self, reg: Reg) -> &mut Value {
+        &mut self.ws.regs[self.base + reg.index()]
+    }
+
+    /// What a register holds; null is an error.
+    #[inline]
+    pub(super) fn get(&self, reg: Reg) -> Result<&Value, RuntimeError> {
+        match self.peek(reg) {
+            Value::Null => Err(self.null(reg)),
+            value => Ok(value),
+        }
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, reg: Reg, value: Value) {
+        *self.slot(reg) = value;
+    }
+
+    #[inline]
+    pub(super) fn int(&self, operand: IntOperand) -> Result<i64, RuntimeError> {
+        match operand {
+            IntOperand::Const(value) => Ok(value),
+            IntOperand::Reg(reg) => match self.peek(reg) {
+                Value::Int(value) => Ok(*value),
+                _ => self.get(reg)?.try_int("operand"),
+            },
+        }
+    }
+
+    #[cold]
+    fn null(&self, reg: Reg) -> RuntimeError {
+        let what = format!("register {reg}").into();
+        RuntimeError::ValueKind { what, expected: "a value", got: Value::Null.kind() }
+    }
+
+    /// Compares extents with what is known of them, binds the others.
+    pub(super) fn check_dims(
+        &mut self,
+        shape: &[i64],
+        dims: &[DimCheck],
+        context: &str,
+    ) -> Result<(), RuntimeError> {
+        let fail = |detail| Err(RuntimeError::ShapeCheck { context: context.into(), detail });
+        if shape.len() != dims.len() {
+            return fail(format!("rank is {}, expected {}", shape.len(), dims.len()));
+        }
+        for (axis, (&got, dim)) in shape.iter().zip(dims).enumerate() {
+            let expected = match *dim {
+                DimCheck::Any => continue,
+                DimCheck::Bind(reg) => {
+                    self.set(reg, Value::Int(got));
+                    continue;
+                }
+                DimCheck::Const(expected) => expected,
+                DimCheck::Reg(reg) => self.int(reg.into())?,
+            };
+            if expected != got {
+                return fail(format!("axis {axis} is {got}, expected {expected}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! A verified executable with its kernels resolved: what an application calls.
+//!
+//! TVM counterpart: `relay::vm::VirtualMachine`, `relax::VirtualMachine`. Immutable after it was made, so that any number
+//! of threads may call it at once; what a run changes is in its [`Workspace`].
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use super::executable::{Executable, VmFunction};
+use super::interp::Run;
+use super::profile::Profile;
+use super::verify::verify;
+use super::workspace::Workspace;
+use crate::error::RuntimeError;
+use crate::kernel::Kernel;
+use crate::module::Module;
+use crate::packed::{PackedFunc, get_global_func};
+use crate::thread_pool::ThreadPool;
+use crate::value::Value;
+
+/// Limits of one run, and where its parallel loops run.
+#[derive(Clone)]
+pub struct VmConfig {
+    /// Calls inside calls (tail calls do not count).
+    pub max_depth: usize,
+    /// Registers of all calls together.
+    pub max_registers: usize,
+    /// Instructions; no limit if `None`.
+    pub max_steps: Option<u64>,
+    /// Bytes of all storages together.
+    pub max_bytes: usize,
+    /// In place of the global thread pool.
+    pub pool: Option<Arc<dyn ThreadPool>>,
+}
+
+impl Default for VmConfig {
+    fn default() -> VmConfig {
+        VmConfig {
+            max_depth: 1 << 20,
+            max_registers: 1 << 23,
+            max_steps: None,
+            max_bytes: isize::MAX as usize,
+            pool: None,
+        }
+    }
+}
+
+/// A program ready to run.
+pub struct Vm {
+    pub(super) exe: Arc<Executable>,
+    pub(super) constants: Vec<Value>,
+    pub(super) kernels: Vec<Kernel>,
+    pub(super) packed: Vec<PackedFunc>,
+    pub(super) config: VmConfig,
+    /// Workspaces of past calls, for the next ones.
+    spare: Mutex<Vec<Workspace>>,
+}
+
+/// Workspaces kept between calls.
+const MAX_SPARE: usize = 16;
+
+impl Vm {
+    /// Verifies `exe`, finds its kernels in `module` and its packed functions in the global registry.
+    pub fn new(exe: impl Into<Arc<Executable>>, module: &Module) -> Result<Vm, RuntimeError> {
+        Vm::with_config(exe, module, VmConfig::default())
+    }
+
+    /// As [`Vm::new`], with other limits or another thread pool.
+    pub fn with_config(
+        exe: impl Into<Arc<Executable>>,
+        module: &Module,
+        config: VmConfig,
+    ) -> Result<Vm, RuntimeError> {
+        let exe = exe.into();
+        verify(&exe)?;
+        let names = exe.kernels.iter().map(|sig| sig.name.as_str());
+        let kernels = find_all("kernel", names, |name| module.get(name).cloned())?;
+        for (sig, kernel) in exe.kernels.iter().zip(&kernels) {
+            if kernel.signature() != sig {
+                let detail = format!("the program expects `{sig}`, the module has `{}`", kernel.signature());
+                return Err(RuntimeError::Signature { func: sig.name.as_str().into(), detail });
+            }
+        }
+        let packed = find_all("packed function", exe.packed.iter().map(String::as_str), get_global_func)?;
+        let constants = exe.constants.iter().map(Value::from).collect();
+        Ok(Vm { exe, constants, kernels, packed, config, spare: Mutex::default() })
+    }
+
+    /// The program.
+    pub fn executable(&self) -> &Arc<Executable> {
+        &self.exe
+    }
+
+    /// The functions that can be called.
+    pub fn functions(&self) -> impl Iterator<Item = &VmFunction> {
+        self.exe.functions.iter().filter(|func| func.public)
+    }
+
+    /// Calls a public function.
+    pub fn invoke(&self, name: &str, args: &[Value]) -> Result<Value, RuntimeError> {
+        self.with_spare(|workspace| self.invoke_in(workspace, name, args))
+    }
+
+    /// Calls a public function in a workspace of the caller, which keeps memory for its next call.
+    pub fn invoke_in(
+        &self,
+        workspace: &mut Workspace,
+        name: &str,
+        args: &[Value],
+    ) -> Result<Value, RuntimeError> {
+        self.run(workspace, name, args, None)
+    }
+
+    /// Calls a public function and adds to `profile` where the time went.
+    pub fn invoke_profiled(
+        &self,
+        profile: &mut Profile,
+        name: &str,
+        args: &[Value],
+    ) -> Result<Value, RuntimeError> {
+        let start = Instant::now();
+        let res = self.with_spare(|workspace| self.run(workspace, name, args, Some(profile)));
+        profile.total += start.elapsed();
+        res
+    }
+
+    fn run(
+        &self,
+        workspace: &mut Workspace,
+        name: &str,
+        args: &[Value],
+        profile: Option<&mut Profile>,
+    ) -> Result<Value, RuntimeError> {
+        let found = self.exe.functions.iter().position(|func| func.public && &*func.name == name);
+        let Some(index) = found else {
+            return Err(RuntimeError::NotFound { what: "function", names: vec![name.to_string()] });
+        };
+        let func = &self.exe.functions[index];
+        if args.len() != func.params.len() {
+            let (expected, got) = (func.params.len(), args.len());
+            return Err(RuntimeError::ArgCount { func: func.name.clone(), expected, got });
+        }
+        let res = Run::new(self, workspace, profile).call(index, args);
+        workspace.finish();
+        res
+    }
+
+    fn with_spare<R>(&self, f: impl FnOnce(&mut Workspace) -> R) -> R {
+        let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workspace = spare().pop().unwrap_or_default();
+        let res = f(&mut workspace);
+        let mut spare = spare();
+        if spare.len() < MAX_SPARE {
+            spare.push(workspace);
+        }
+        res
+    }
+}
+
+/// What `find` has for each name; the error lists all that are missing.
+fn find_all<'a, T>(
+    what: &'static str,
+    names: impl Iterator<Item = &'a str>,
+    find: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, RuntimeError> {
+    let mut missing = Vec::new();
+    let mut res = Vec::new();
+    for name in names {
+        match find(name) {
+            Some(it) => res.push(it),
+            None => missing.push(name.to_string()),
+        }
+    }
+    if missing.is_empty() { Ok(res) } else { Err(RuntimeError::NotFound { what, names: missing }) }
+}
+
+impl fmt::Debug for Vm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.functions().map(|func| &func.name).collect();
+        write!(f, "Vm({names:?})")
+    }
+}

@@ -1,0 +1,137 @@
+//! Instructions on tensors, shapes and fields.
+
+use super::instruction::{DimCheck, Instruction, IntOperand, Reg};
+use super::interp::Run;
+use crate::dtype::DataType;
+use crate::error::RuntimeError;
+use crate::tensor::{Shape, Tensor};
+use crate::value::Value;
+
+impl Run<'_> {
+    /// Instructions that compute a value from shapes and tensors.
+    pub(super) fn shape_step<'i>(
+        &self,
+        instruction: &'i Instruction,
+    ) -> Result<(&'i Reg, Value), RuntimeError> {
+        Ok(match instruction {
+            Instruction::ShapeOf { dst, src } => {
+                (dst, Value::Shape(self.get(*src)?.try_tensor("shape_of")?.shape().into()))
+            }
+            Instruction::ShapeDim { dst, src, axis } => (dst, self.shape_dim(*src, *axis)?),
+            Instruction::MakeShape { dst, dims } => {
+                let shape = dims.iter().map(|dim| self.int(*dim)).collect::<Result<Shape, _>>()?;
+                (dst, checked_shape(&shape)?)
+            }
+            Instruction::ShapeToTensor { dst, src } => {
+                let shape = self.get(*src)?.try_shape("shape_to_tensor")?;
+                (dst, Tensor::from_slice(shape, &[shape.len() as i64])?.into())
+            }
+            Instruction::TensorToShape { dst, src } => (dst, self.tensor_to_shape(*src)?),
+            Instruction::ReshapeTensor { dst, src, shape } => {
+                let shape = self.get(*shape)?.try_shape("reshape_tensor")?;
+                (dst, self.get(*src)?.try_tensor("reshape_tensor")?.reshape(shape)?.into())
+            }
+            Instruction::ReadScalar { dst, src } => {
+                (dst, self.get(*src)?.try_tensor("read_scalar")?.read_scalar()?)
+            }
+            Instruction::MakeScalar { dst, src, dtype } => {
+                (dst, Tensor::from_scalar(self.get(*src)?, *dtype)?.into())
+            }
+            Instruction::DeviceCopy { dst, src, device } => {
+                (dst, self.get(*src)?.try_tensor("device_copy")?.to_device(*device)?.into())
+            }
+            other => {
+                let message = format!("`{}` is not an instruction on shapes", other.name());
+                return Err(RuntimeError::Other(message));
+            }
+        })
+    }
+
+    /// An operand that is a number of bytes.
+    pub(super) fn size(&self, operand: IntOperand) -> Result<usize, RuntimeError> {
+        let value = self.int(operand)?;
+        usize::try_from(value).map_err(|_| RuntimeError::BadData("a negative size or offset"))
+    }
+
+    pub(super) fn tensor(
+        &self,
+        storage: Reg,
+        offset: IntOperand,
+        dtype: DataType,
+        shape: &[i64],
+    ) -> Result<Value, RuntimeError> {
+        let offset = self.size(offset)?;
+        if !offset.is_multiple_of(dtype.bytes()) {
+            return Err(RuntimeError::BadData("an offset that is not a multiple of the element size"));
+        }
+        let storage = self.get(storage)?.try_storage("alloc_tensor")?.clone();
+        Ok(Tensor::from_storage(storage, offset, shape, dtype)?.into())
+    }
+
+    pub(super) fn field(&self, src: Reg, index: u32) -> Result<Value, RuntimeError> {
+        let fields = self.get(src)?.try_adt("get_field")?.fields();
+        fields.get(index as usize).cloned().ok_or_else(|| RuntimeError::ShapeCheck {
+            context: "get_field".into(),
+            detail: format!("field {index} of {}", fields.len()),
+        })
+    }
+
+    fn shape_dim(&self, src: Reg, axis: u32) -> Result<Value, RuntimeError> {
+        let shape = match self.get(src)? {
+            Value::Tensor(tensor) => tensor.shape(),
+            other => other.try_shape("shape_dim")?,
+        };
+        let extent = shape.get(axis as usize).ok_or_else(|| RuntimeError::ShapeCheck {
+            context: "shape_dim".into(),
+            detail: format!("axis {axis} of rank {}", shape.len()),
+        })?;
+        Ok(Value::Int(*extent))
+    }
+
+    fn tensor_to_shape(&self, src: Reg) -> Result<Value, RuntimeError> {
+        let tensor = self.get(src)?.try_tensor("tensor_to_shape")?;
+        if tensor.rank() != 1 {
+            return Err(RuntimeError::RankMismatch { expected: 1, got: tensor.rank() });
+        }
+        let extent = |index| tensor.element(index)?.try_int("tensor_to_shape");
+        let shape = (0..tensor.len()).map(extent).collect::<Result<Shape, _>>()?;
+        checked_shape(&shape)
+    }
+
+    pub(super) fn check_tensor(
+        &mut self,
+        src: Reg,
+        dtype: Option<DataType>,
+        dims: Option<&[DimCheck]>,
+        context: &str,
+    ) -> Result<(), RuntimeError> {
+        let tensor = self.get(src)?.try_tensor(context)?.clone();
+        if let Some(dtype) = dtype
+            && dtype != tensor.dtype()
+        {
+            let detail = format!("element type is {}, expected {dtype}", tensor.dtype());
+            return Err(RuntimeError::ShapeCheck { context: context.into(), detail });
+        }
+        dims.map_or(Ok(()), |dims| self.check_dims(tensor.shape(), dims, context))
+    }
+
+    pub(super) fn check_shape(
+        &mut self,
+        src: Reg,
+        dims: &[DimCheck],
+        context: &str,
+    ) -> Result<(), RuntimeError> {
+        let shape: Shape = self.get(src)?.try_shape(context)?.into();
+        self.check_dims(&shape, dims, context)
+    }
+}
+
+fn checked_shape(shape: &[i64]) -> Result<Value, RuntimeError> {
+    match shape.iter().position(|&extent| extent < 0) {
+        None => Ok(Value::Shape(shape.into())),
+        Some(axis) => Err(RuntimeError::ShapeCheck {
+            context: "shape".into(),
+            detail: format!("axis {axis} is {}, expected at least 0", shape[axis]),
+        }),
+    }
+}

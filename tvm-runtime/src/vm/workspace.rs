@@ -1,0 +1,110 @@
+//! What one run of the virtual machine works in; a caller may keep it, so that the next run reuses its memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::device::Device;
+use crate::error::RuntimeError;
+use crate::tensor::Storage;
+use crate::value::Value;
+
+/// Call stack, registers, and the storages of past runs.
+#[derive(Default)]
+pub struct Workspace {
+    pub(super) frames: Vec<Frame>,
+    pub(super) regs: Vec<Value>,
+    /// Storages given out; those that nobody else holds can be given out again.
+    storages: Vec<Storage>,
+    /// Where the last search ended.
+    cursor: usize,
+    bytes: usize,
+}
+
+/// A caller that waits for a result.
+pub(super) struct Frame {
+    /// Its function.
+    pub(super) func: usize,
+    /// The instruction to go on with.
+    pub(super) pc: usize,
+    /// Its first register.
+    pub(super) base: usize,
+    /// Where the result goes.
+    pub(super) dst: usize,
+}
+
+/// Storages looked at before a new one is allocated.
+const PROBES: usize = 32;
+
+impl Workspace {
+    /// An empty workspace.
+    pub fn new() -> Workspace {
+        Workspace::default()
+    }
+
+    /// Bytes of the storages that it keeps.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A number that no other run has had.
+    pub(super) fn new_run() -> u64 {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        RUNS.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A storage that the run `writer` may write to: an unused one of at most twice the size, or a new one.
+    pub(super) fn storage(
+        &mut self,
+        size: usize,
+        align: usize,
+        device: Device,
+        writer: u64,
+        max_bytes: usize,
+    ) -> Result<Storage, RuntimeError> {
+        let len = self.storages.len();
+        for probe in 0..len.min(PROBES) {
+            let at = (self.cursor + probe) % len;
+            let storage = &mut self.storages[at];
+            let fits = storage.len() >= size && storage.len() / 2 <= size && storage.device() == device;
+            if fits && storage.as_ptr().addr().is_multiple_of(align) && storage.is_unique() {
+                self.cursor = at + 1;
+                storage.set_writer(writer);
+                return Ok(storage.clone());
+            }
+        }
+        if size > max_bytes.saturating_sub(self.bytes) {
+            self.release_unused();
+        }
+        if size > max_bytes.saturating_sub(self.bytes) {
+            return Err(RuntimeError::Limit { limit: "memory", value: max_bytes as u64 });
+        }
+        let storage = match Storage::alloc(size, align, device) {
+            Err(RuntimeError::OutOfMemory { .. }) => {
+                self.release_unused();
+                Storage::alloc(size, align, device)?
+            }
+            res => res?,
+        };
+        storage.set_writer(writer);
+        self.bytes += size;
+        self.storages.push(storage.clone());
+        Ok(storage)
+    }
+
+    /// Ends a run: forgets what is left on the stack, and the storages that left with the result.
+    pub(super) fn finish(&mut self) {
+        self.frames.clear();
+        self.regs.clear();
+        self.storages.retain_mut(Storage::is_unique);
+        self.count();
+    }
+
+    fn release_unused(&mut self) {
+        self.storages.retain_mut(|storage| !storage.is_unique());
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.bytes = self.storages.iter().map(Storage::len).sum();
+        self.cursor = 0;
+    }
+}
