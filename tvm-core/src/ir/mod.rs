@@ -6,8 +6,10 @@ mod id;
 mod module;
 mod op;
 mod span;
+pub mod structural;
 mod ty;
 mod var;
+pub(crate) mod well_formed;
 
 pub use attrs::{AttrValue, Attrs};
 pub use error::{Diagnostic, IrError};
@@ -18,7 +20,9 @@ pub use op::{
     OpPattern, OpRegistry,
 };
 pub use span::Span;
+pub use structural::{Mismatch, StructuralEqual, structural_equal, structural_hash};
 pub use ty::{
     AdtType, ConstructorDef, FuncType, ShapeType, TensorShape, TensorType, Type, TypeDef, TypeParam,
 };
 pub use var::{GlobalVar, Var};
+pub use well_formed::well_formed;

@@ -225,6 +225,60 @@ pub struct Call {
 }
 
 impl BinaryOp {
+    /// All operations.
+    pub const ALL: [BinaryOp; 22] = [
+        BinaryOp::Add,
+        BinaryOp::Sub,
+        BinaryOp::Mul,
+        BinaryOp::Div,
+        BinaryOp::Mod,
+        BinaryOp::FloorDiv,
+        BinaryOp::FloorMod,
+        BinaryOp::Min,
+        BinaryOp::Max,
+        BinaryOp::Eq,
+        BinaryOp::Ne,
+        BinaryOp::Lt,
+        BinaryOp::Le,
+        BinaryOp::Gt,
+        BinaryOp::Ge,
+        BinaryOp::And,
+        BinaryOp::Or,
+        BinaryOp::BitAnd,
+        BinaryOp::BitOr,
+        BinaryOp::BitXor,
+        BinaryOp::Shl,
+        BinaryOp::Shr,
+    ];
+
+    /// Name of the operation, for example `FloorDiv`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "Add",
+            BinaryOp::Sub => "Sub",
+            BinaryOp::Mul => "Mul",
+            BinaryOp::Div => "Div",
+            BinaryOp::Mod => "Mod",
+            BinaryOp::FloorDiv => "FloorDiv",
+            BinaryOp::FloorMod => "FloorMod",
+            BinaryOp::Min => "Min",
+            BinaryOp::Max => "Max",
+            BinaryOp::Eq => "Eq",
+            BinaryOp::Ne => "Ne",
+            BinaryOp::Lt => "Lt",
+            BinaryOp::Le => "Le",
+            BinaryOp::Gt => "Gt",
+            BinaryOp::Ge => "Ge",
+            BinaryOp::And => "And",
+            BinaryOp::Or => "Or",
+            BinaryOp::BitAnd => "BitAnd",
+            BinaryOp::BitOr => "BitOr",
+            BinaryOp::BitXor => "BitXor",
+            BinaryOp::Shl => "Shl",
+            BinaryOp::Shr => "Shr",
+        }
+    }
+
     /// True for `==`, `<` and the like: the result is a bool.
     pub const fn is_comparison(self) -> bool {
         matches!(

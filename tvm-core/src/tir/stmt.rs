@@ -105,6 +105,46 @@ pub enum ThreadTag {
     Vthread,
 }
 
+impl ForKind {
+    /// `serial`, `parallel`, `vectorized`, `unrolled`, or the name of the thread.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ForKind::Serial => "serial",
+            ForKind::Parallel => "parallel",
+            ForKind::Vectorized => "vectorized",
+            ForKind::Unrolled => "unrolled",
+            ForKind::ThreadBinding(tag) => tag.name(),
+        }
+    }
+
+    /// The kind named `name`.
+    pub fn from_name(name: &str) -> Option<ForKind> {
+        [ForKind::Serial, ForKind::Parallel, ForKind::Vectorized, ForKind::Unrolled]
+            .into_iter()
+            .find(|it| it.name() == name)
+            .or_else(|| ThreadTag::from_name(name).map(ForKind::ThreadBinding))
+    }
+}
+
+impl IterKind {
+    /// `spatial`, `reduce`, `ordered` or `opaque`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            IterKind::Spatial => "spatial",
+            IterKind::Reduce => "reduce",
+            IterKind::Ordered => "ordered",
+            IterKind::Opaque => "opaque",
+        }
+    }
+
+    /// The kind named `name`.
+    pub fn from_name(name: &str) -> Option<IterKind> {
+        [IterKind::Spatial, IterKind::Reduce, IterKind::Ordered, IterKind::Opaque]
+            .into_iter()
+            .find(|it| it.name() == name)
+    }
+}
+
 impl ThreadTag {
     /// All tags.
     pub const ALL: [ThreadTag; 7] = [
@@ -409,6 +449,24 @@ impl Stmt {
             }
         }
         if flat.len() == 1 { flat.remove(0) } else { Stmt::SeqStmt(flat.into()) }
+    }
+
+    /// True when both are the same node.
+    pub fn ptr_eq(&self, other: &Stmt) -> bool {
+        match (self, other) {
+            (Stmt::BufferStore(a), Stmt::BufferStore(b)) => Arc::ptr_eq(a, b),
+            (Stmt::For(a), Stmt::For(b)) => Arc::ptr_eq(a, b),
+            (Stmt::BlockRealize(a), Stmt::BlockRealize(b)) => Arc::ptr_eq(a, b),
+            (Stmt::SeqStmt(a), Stmt::SeqStmt(b)) => Arc::ptr_eq(a, b),
+            (Stmt::IfThenElse(a), Stmt::IfThenElse(b)) => Arc::ptr_eq(a, b),
+            (Stmt::While(a), Stmt::While(b)) => Arc::ptr_eq(a, b),
+            (Stmt::Bind(a), Stmt::Bind(b)) => Arc::ptr_eq(a, b),
+            (Stmt::AllocBuffer(a), Stmt::AllocBuffer(b)) => Arc::ptr_eq(a, b),
+            (Stmt::DeclBuffer(a), Stmt::DeclBuffer(b)) => Arc::ptr_eq(a, b),
+            (Stmt::Evaluate(a), Stmt::Evaluate(b)) => Arc::ptr_eq(a, b),
+            (Stmt::AssertStmt(a), Stmt::AssertStmt(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
     }
 
     /// The statement that does nothing.

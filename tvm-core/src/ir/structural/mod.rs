@@ -1,0 +1,302 @@
+//! One description of every node — its kind and its fields in order, with what binds and where scopes begin and end —
+//! from which structural equality, structural hashing, the JSON form and the scope rules of `well_formed` follow.
+//!
+//! Order matters: a binder comes before what it is visible in.
+//!
+//! TVM counterpart: `SEqualReduce`, `SHashReduce`, `VisitAttrs`.
+
+mod equal;
+mod graph;
+mod hash;
+#[cfg(test)]
+pub(crate) mod sample;
+mod tensor_program;
+#[cfg(test)]
+mod tests;
+
+pub use equal::{Mismatch, StructuralEqual, structural_equal};
+pub use hash::structural_hash;
+use smallvec::SmallVec;
+use tvm_runtime::{DataType, Device, Tensor};
+
+use super::{
+    Attrs, BaseFunc, BlockId, ConstructorDef, ExternFunc, GlobalVar, IRModule, Span, Type, TypeDef, Var,
+};
+use crate::relax::{self, Arg, Binding, BindingBlock, Body, Clause, Function, Pattern};
+use crate::tir::{
+    Block, Buffer, BufferRegion, IterVar, MatchBufferRegion, Param, PrimExpr, PrimFunc, Range, Stmt,
+};
+
+/// Any node.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "each variant is the node of its name")]
+pub enum Node<'a> {
+    Expr(&'a PrimExpr),
+    Stmt(&'a Stmt),
+    Block(&'a Block),
+    IterVar(&'a IterVar),
+    Range(&'a Range),
+    BufferRegion(&'a BufferRegion),
+    MatchBuffer(&'a MatchBufferRegion),
+    /// A buffer where it is bound.
+    BufferDef(&'a Buffer),
+    /// A variable where it is bound.
+    VarDef(&'a Var),
+    Param(&'a Param),
+    PrimFunc(&'a PrimFunc),
+    Type(&'a Type),
+    TypeDef(&'a TypeDef),
+    ConstructorDef(&'a ConstructorDef),
+    Arg(&'a Arg),
+    RelaxExpr(&'a relax::Expr),
+    Body(&'a Body),
+    BindingBlock(&'a BindingBlock),
+    Binding(&'a Binding),
+    Clause(&'a Clause),
+    Pattern(&'a Pattern),
+    Function(&'a Function),
+    ExternFunc(&'a ExternFunc),
+    Module(&'a IRModule),
+}
+
+macro_rules! from {
+    ($($variant:ident($ty:ty))*) => {
+        $(impl<'a> From<&'a $ty> for Node<'a> {
+            fn from(node: &'a $ty) -> Node<'a> {
+                Node::$variant(node)
+            }
+        })*
+    };
+}
+
+from! {
+    Expr(PrimExpr) Stmt(Stmt) Block(Block) IterVar(IterVar) Range(Range) BufferRegion(BufferRegion)
+    MatchBuffer(MatchBufferRegion) BufferDef(Buffer) VarDef(Var) Param(Param) PrimFunc(PrimFunc) Type(Type)
+    TypeDef(TypeDef) ConstructorDef(ConstructorDef) Arg(Arg) RelaxExpr(relax::Expr) Body(Body)
+    BindingBlock(BindingBlock) Binding(Binding) Clause(Clause) Pattern(Pattern) Function(Function)
+    ExternFunc(ExternFunc) Module(IRModule)
+}
+
+impl<'a> From<&'a BaseFunc> for Node<'a> {
+    fn from(func: &'a BaseFunc) -> Node<'a> {
+        match func {
+            BaseFunc::Prim(func) => Node::PrimFunc(func),
+            BaseFunc::Relax(func) => Node::Function(func),
+            BaseFunc::Extern(func) => Node::ExternFunc(func),
+        }
+    }
+}
+
+/// One field of a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Field<'a> {
+    /// A scope begins: what is bound from here on is visible up to the matching `Close`.
+    Open,
+    /// The innermost scope ends.
+    Close,
+    /// A list of so many fields of this name follows.
+    Len(usize),
+    /// A name hint: not part of the structure.
+    Name(&'a str),
+    /// A source: not part of the structure.
+    Span(&'a Span),
+    /// A block's identity: not part of the structure.
+    Block(BlockId),
+    Int(i64),
+    Float(f64),
+    Str(&'a str),
+    DType(DataType),
+    Device(Device),
+    Attrs(&'a Attrs),
+    Tensor(&'a Tensor),
+    /// A function of the module, by name.
+    Global(&'a GlobalVar),
+    /// Binds a variable.
+    DefVar(&'a Var),
+    /// Binds a symbolic dimension unless it is bound already.
+    Dim(&'a Var),
+    /// A variable bound before, or a free one.
+    UseVar(&'a Var),
+    /// Binds a buffer.
+    DefBuffer(&'a Buffer),
+    /// A buffer bound before, or a free one.
+    UseBuffer(&'a Buffer),
+    /// A child.
+    Node(Node<'a>),
+}
+
+/// Name of a field, and its index when it is an item of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) name: &'static str,
+    pub(crate) index: Option<u32>,
+}
+
+/// The fields of one node.
+#[derive(Debug, Default)]
+pub(crate) struct Fields<'a>(pub(crate) SmallVec<[(Slot, Field<'a>); 8]>);
+
+impl<'a> Fields<'a> {
+    /// The fields of `node`. A module has its attributes only: its functions and types go by name, and each
+    /// consumer picks the order.
+    pub(crate) fn of(node: Node<'a>) -> Fields<'a> {
+        let mut fields = Fields::default();
+        fields.collect(node);
+        fields
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Slot, Field<'a>)> {
+        self.0.iter()
+    }
+
+    fn field(&mut self, name: &'static str, field: Field<'a>) {
+        self.0.push((Slot { name, index: None }, field));
+    }
+
+    fn node(&mut self, name: &'static str, node: impl Into<Node<'a>>) {
+        self.field(name, Field::Node(node.into()));
+    }
+
+    fn option<T>(&mut self, name: &'static str, node: Option<&'a T>)
+    where
+        Node<'a>: From<&'a T>,
+    {
+        if let Some(node) = node {
+            self.node(name, node);
+        }
+    }
+
+    fn items(&mut self, name: &'static str, items: impl Iterator<Item = Field<'a>>) {
+        let len_at = self.0.len();
+        self.field(name, Field::Len(0));
+        for (i, item) in items.enumerate() {
+            self.0.push((Slot { name, index: Some(i as u32) }, item));
+        }
+        self.0[len_at].1 = Field::Len(self.0.len() - len_at - 1);
+    }
+
+    fn list<T>(&mut self, name: &'static str, nodes: &'a [T])
+    where
+        Node<'a>: From<&'a T>,
+    {
+        self.items(name, nodes.iter().map(|node| Field::Node(node.into())));
+    }
+
+    fn scope(&mut self, fill: impl FnOnce(&mut Fields<'a>)) {
+        self.field("", Field::Open);
+        fill(self);
+        self.field("", Field::Close);
+    }
+
+    /// The variables that are an extent (stride, offset) by themselves: there they bind.
+    fn dims(&mut self, exprs: impl Iterator<Item = &'a PrimExpr>) {
+        self.items("dims", exprs.filter_map(PrimExpr::as_var).map(Field::Dim));
+    }
+
+    fn collect(&mut self, node: Node<'a>) {
+        match node {
+            Node::Expr(it) => self.expr(it),
+            Node::Stmt(it) => self.stmt(it),
+            Node::Block(it) => self.block(it),
+            Node::IterVar(it) => {
+                self.field("kind", Field::Str(it.kind.name()));
+                self.node("dom", &it.dom);
+                self.node("var", &it.var);
+            }
+            Node::Range(it) => {
+                self.node("min", &it.min);
+                self.node("extent", &it.extent);
+            }
+            Node::BufferRegion(it) => {
+                self.field("buffer", Field::UseBuffer(&it.buffer));
+                self.list("region", &it.region);
+            }
+            Node::MatchBuffer(it) => {
+                self.node("source", &it.source);
+                self.dims(buffer_extents(&it.buffer));
+                self.node("buffer", &it.buffer);
+            }
+            Node::BufferDef(it) => self.buffer(it),
+            Node::VarDef(it) => {
+                self.field("name", Field::Name(it.name()));
+                self.field("span", Field::Span(it.span()));
+                self.node("ty", it.ty());
+                self.field("id", Field::DefVar(it));
+            }
+            Node::Param(Param::In(it) | Param::Out(it)) => self.node("buffer", it),
+            Node::Param(Param::Scalar(it)) => self.field("var", Field::UseVar(it)),
+            Node::PrimFunc(it) => self.prim_func(it),
+            Node::Type(it) => self.ty(it),
+            Node::TypeDef(it) => {
+                self.field("name", Field::Str(&it.name));
+                self.items("params", it.params.iter().map(|param| Field::Str(&param.0)));
+                self.list("constructors", &it.constructors);
+            }
+            Node::ConstructorDef(it) => {
+                self.field("name", Field::Str(&it.name));
+                self.list("fields", &it.fields);
+            }
+            Node::Arg(it) => self.arg(it),
+            Node::RelaxExpr(it) => self.relax_expr(it),
+            Node::Body(it) => self.scope(|f| {
+                f.list("blocks", &it.blocks);
+                f.node("ret", &it.ret);
+            }),
+            Node::BindingBlock(it) => {
+                self.field("dataflow", Field::Int(it.dataflow.into()));
+                self.list("bindings", &it.bindings);
+            }
+            Node::Binding(it) => self.binding(it),
+            Node::Clause(it) => self.scope(|f| {
+                f.node("pattern", &it.pattern);
+                f.node("body", &it.body);
+            }),
+            Node::Pattern(it) => self.pattern(it),
+            Node::Function(it) => self.function(it),
+            Node::ExternFunc(it) => {
+                self.field("symbol", Field::Str(&it.symbol));
+                self.field("attrs", Field::Attrs(&it.attrs));
+            }
+            Node::Module(it) => self.field("attrs", Field::Attrs(&it.attrs)),
+        }
+    }
+}
+
+/// Shape, strides and offset of a buffer.
+fn buffer_extents(buffer: &Buffer) -> impl Iterator<Item = &PrimExpr> {
+    buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset)
+}
+
+impl Node<'_> {
+    /// What kind of node it is; nodes of different kinds differ.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Node::Expr(it) => tensor_program::expr_kind(it),
+            Node::Stmt(it) => tensor_program::stmt_kind(it),
+            Node::Block(_) => "Block",
+            Node::IterVar(_) => "IterVar",
+            Node::Range(_) => "Range",
+            Node::BufferRegion(_) => "BufferRegion",
+            Node::MatchBuffer(_) => "MatchBufferRegion",
+            Node::BufferDef(_) => "Buffer",
+            Node::VarDef(_) => "Var",
+            Node::Param(Param::In(_)) => "In",
+            Node::Param(Param::Out(_)) => "Out",
+            Node::Param(Param::Scalar(_)) => "Scalar",
+            Node::PrimFunc(_) => "PrimFunc",
+            Node::Type(it) => graph::type_kind(it),
+            Node::TypeDef(_) => "TypeDef",
+            Node::ConstructorDef(_) => "ConstructorDef",
+            Node::Arg(it) => graph::arg_kind(it),
+            Node::RelaxExpr(it) => graph::expr_kind(it),
+            Node::Body(_) => "Body",
+            Node::BindingBlock(_) => "BindingBlock",
+            Node::Binding(_) => "Binding",
+            Node::Clause(_) => "Clause",
+            Node::Pattern(it) => graph::pattern_kind(it),
+            Node::Function(_) => "Function",
+            Node::ExternFunc(_) => "ExternFunc",
+            Node::Module(_) => "IRModule",
+        }
+    }
+}

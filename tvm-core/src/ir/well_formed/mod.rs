@@ -1,0 +1,56 @@
+//! Is a module well-formed? Every pass may rely on the rules and must keep them; after `Ok` a pass or code generator
+//! may refuse a program but not panic on it.
+//!
+//! The rules are numbered; `docs/tir.md` and `docs/relax.md` state them. Those of scopes (W1, W2, W6) are here, those
+//! of tensor programs in `tir/analysis/well_formed.rs`, those of graph functions in `relax/analysis/well_formed.rs`.
+//!
+//! TVM counterpart: `VerifyWellFormed`, `WellFormed`.
+
+mod scope;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use scope::Scopes;
+
+use super::{BaseFunc, Diagnostic, IRModule, IrError, Span};
+
+/// Checks every rule on every function.
+///
+/// # Errors
+/// What is wrong, with the numbers of the rules; at most a few diagnostics.
+pub fn well_formed(module: &IRModule) -> Result<(), IrError> {
+    let mut report = Report::default();
+    let mut scopes = Scopes::default();
+    for (gv, func) in module.functions() {
+        if module.global_var(gv.name()) != Some(gv) {
+            report.add("W2", format!("two functions are named `{}`", gv.name()), &Span::none());
+        }
+        scopes.check(func.into(), &mut report);
+        match func {
+            BaseFunc::Prim(func) => crate::tir::analysis::check_rules(func, &mut report),
+            BaseFunc::Relax(func) => crate::relax::analysis::check_rules(func, module, &mut report),
+            BaseFunc::Extern(_) => {}
+        }
+    }
+    crate::relax::analysis::check_types(module, &mut report);
+    report.finish()
+}
+
+/// Collects the first few broken rules.
+#[derive(Debug, Default)]
+pub(crate) struct Report(Vec<Diagnostic>);
+
+impl Report {
+    const LIMIT: usize = 10;
+
+    /// `rule` is broken at `span`.
+    pub(crate) fn add(&mut self, rule: &str, message: impl AsRef<str>, span: &Span) {
+        if self.0.len() < Report::LIMIT {
+            self.0.push(Diagnostic::new(format!("{rule}: {}", message.as_ref()), span));
+        }
+    }
+
+    pub(crate) fn finish(self) -> Result<(), IrError> {
+        if self.0.is_empty() { Ok(()) } else { Err(IrError(self.0)) }
+    }
+}

@@ -1,0 +1,326 @@
+//! Well-formedness of tensor programs: rules W3 to W8 (`docs/tir.md`), beside the scope rules.
+//!
+//! TVM counterpart: `VerifyWellFormed`.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tvm_runtime::DataType;
+
+use crate::ir::well_formed::{Report, Scopes};
+use crate::ir::{BufferId, IrError, Span};
+use crate::tir::*;
+
+/// Checks one tensor program.
+///
+/// # Errors
+/// What is wrong, with the numbers of the rules.
+pub fn well_formed(func: &PrimFunc) -> Result<(), IrError> {
+    let mut report = Report::default();
+    Scopes::default().check(func.into(), &mut report);
+    check_rules(func, &mut report);
+    report.finish()
+}
+
+pub(crate) fn check_rules(func: &PrimFunc, report: &mut Report) {
+    let mut rules = Rules {
+        report,
+        span: func.span.clone(),
+        blocks: FxHashSet::default(),
+        read_only: FxHashMap::default(),
+    };
+    for param in func.params.iter() {
+        if let Some(buffer) = param.buffer() {
+            rules.buffer(buffer);
+        }
+        if let Param::In(buffer) = param {
+            rules.read_only.insert(buffer.id, buffer.clone());
+        }
+    }
+    rules.visit_stmt(&func.body);
+}
+
+struct Rules<'a> {
+    report: &'a mut Report,
+    span: Span,
+    blocks: FxHashSet<std::sync::Arc<str>>,
+    /// Buffers that must not be written, with the parameter they name.
+    read_only: FxHashMap<BufferId, Buffer>,
+}
+
+impl Rules<'_> {
+    fn fail(&mut self, rule: &str, message: String) {
+        self.report.add(rule, message, &self.span);
+    }
+
+    fn expect(&mut self, what: &str, expr: &PrimExpr, want: DataType) {
+        let got = expr.dtype();
+        if got != want {
+            self.fail("W3", format!("{what} is {got}, expected {want}"));
+        }
+    }
+
+    fn index(&mut self, what: &str, expr: &PrimExpr) {
+        self.expect(what, expr, DataType::I64);
+    }
+
+    fn range(&mut self, what: &str, range: &Range) {
+        self.index(what, &range.min);
+        self.index(what, &range.extent);
+    }
+
+    fn buffer(&mut self, buffer: &Buffer) {
+        let name = &buffer.name;
+        for expr in buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset) {
+            self.index(&format!("shape of buffer `{name}`"), expr);
+            self.visit_expr(expr);
+        }
+        let (strides, ndim) = (buffer.strides.len(), buffer.ndim());
+        if strides != 0 && strides != ndim {
+            self.fail("W4", format!("buffer `{name}` has {ndim} dimensions and {strides} strides"));
+        }
+    }
+
+    fn access(&mut self, buffer: &Buffer, indices: &[PrimExpr]) {
+        let (name, ndim) = (&buffer.name, buffer.ndim());
+        if indices.len() != ndim {
+            self.fail(
+                "W4",
+                format!("buffer `{name}` has {ndim} dimensions, accessed with {} indices", indices.len()),
+            );
+        }
+        for (i, index) in indices.iter().enumerate() {
+            let lanes = if i + 1 == indices.len() { index.dtype().lanes() } else { 1 };
+            self.expect(&format!("index {i} of buffer `{name}`"), index, DataType::I64.with_lanes(lanes));
+        }
+    }
+
+    fn region(&mut self, region: &BufferRegion) {
+        let (name, ndim) = (&region.buffer.name, region.buffer.ndim());
+        if region.region.len() != ndim {
+            let got = region.region.len();
+            self.fail("W4", format!("buffer `{name}` has {ndim} dimensions, its region has {got}"));
+        }
+        for range in region.region.iter() {
+            self.range(&format!("region of buffer `{name}`"), range);
+        }
+    }
+
+    fn written(&mut self, buffer: &Buffer) {
+        if let Some(param) = self.read_only.get(&buffer.id) {
+            let message = format!("parameter `{}` is written but declared as read only", param.name);
+            self.fail("W7", message);
+        }
+    }
+
+    fn binary(&mut self, it: &Binary) {
+        let (a, b, op) = (it.a.dtype(), it.b.dtype(), it.op);
+        if a != b {
+            return self.fail("W3", format!("operands of {} are {a} and {b}", op.name()));
+        }
+        let fits = match op {
+            BinaryOp::And | BinaryOp::Or => a.is_bool(),
+            BinaryOp::FloorDiv | BinaryOp::FloorMod | BinaryOp::Shl | BinaryOp::Shr => a.is_integer(),
+            BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => a.is_integer() || a.is_bool(),
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod => {
+                a.is_integer() || a.is_float()
+            }
+            BinaryOp::Min | BinaryOp::Max => a.is_integer() || a.is_float() || a.is_bool(),
+            BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => true,
+        };
+        if !fits {
+            self.fail("W3", format!("{} does not take {a}", op.name()));
+        }
+    }
+
+    fn call(&mut self, it: &Call) {
+        if let Callee::Intrinsic(intrinsic) = it.callee
+            && it.args.len() != intrinsic.arity()
+        {
+            let (name, want, got) = (intrinsic.name(), intrinsic.arity(), it.args.len());
+            self.fail("W3", format!("`{name}` takes {want} arguments, got {got}"));
+        }
+    }
+
+    fn vector(&mut self, expr: &PrimExpr) {
+        let scalar = |it: &PrimExpr| it.dtype().lanes() == 1;
+        let fits = match expr {
+            PrimExpr::Ramp(it) => {
+                scalar(&it.base)
+                    && it.base.dtype() == it.stride.dtype()
+                    && it.base.dtype().is_integer()
+                    && it.lanes > 1
+            }
+            PrimExpr::Broadcast(it) => scalar(&it.value) && it.lanes > 1,
+            PrimExpr::Shuffle(it) => {
+                let total: usize = it.vectors.iter().map(|vector| usize::from(vector.dtype().lanes())).sum();
+                let element = it.vectors.first().map(|vector| vector.dtype().scalar());
+                it.vectors.iter().all(|vector| Some(vector.dtype().scalar()) == element)
+                    && it.indices.iter().all(|&index| usize::from(index) < total)
+                    && !it.indices.is_empty()
+            }
+            _ => true,
+        };
+        if !fits {
+            self.fail("W3", "operands of a vector expression do not fit".to_string());
+        }
+    }
+}
+
+impl Visitor for Rules<'_> {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        match expr {
+            PrimExpr::IntImm(it) => {
+                let scalar = (it.dtype.is_integer() || it.dtype.is_bool()) && it.dtype.lanes() == 1;
+                if !scalar || wrap_int(it.value.into(), it.dtype) != it.value {
+                    self.fail("W3", format!("the constant {} is no value of {}", it.value, it.dtype));
+                }
+            }
+            PrimExpr::FloatImm(it) => {
+                if !it.dtype.is_float() || it.dtype.lanes() != 1 {
+                    self.fail("W3", format!("the constant {:?} is no value of {}", it.value, it.dtype));
+                }
+            }
+            PrimExpr::StringImm(_) => {}
+            PrimExpr::Var(it) => {
+                if !matches!(it.ty(), crate::ir::Type::Prim(_)) {
+                    self.fail("W3", format!("variable `{}` is no scalar", it.name()));
+                }
+            }
+            PrimExpr::Cast(it) => {
+                let (from, to) = (it.value.dtype().lanes(), it.dtype.lanes());
+                if from != to {
+                    self.fail("W3", format!("a cast from {from} lanes to {to}"));
+                }
+            }
+            PrimExpr::Not(it) => {
+                let lanes = it.value.dtype().lanes();
+                self.expect("operand of Not", &it.value, DataType::BOOL.with_lanes(lanes));
+            }
+            PrimExpr::Binary(it) => self.binary(it),
+            PrimExpr::Select(it) => {
+                let (a, b) = (it.true_value.dtype(), it.false_value.dtype());
+                if a != b {
+                    self.fail("W3", format!("arms of Select are {a} and {b}"));
+                }
+                let lanes = if it.condition.dtype().lanes() == 1 { 1 } else { a.lanes() };
+                self.expect("condition of Select", &it.condition, DataType::BOOL.with_lanes(lanes));
+            }
+            PrimExpr::BufferLoad(it) => {
+                let outer = self.enter(&it.span);
+                self.access(&it.buffer, &it.indices);
+                walk_expr(self, expr);
+                self.span = outer;
+                return;
+            }
+            PrimExpr::Ramp(_) | PrimExpr::Broadcast(_) | PrimExpr::Shuffle(_) => self.vector(expr),
+            PrimExpr::Let(it) => {
+                self.expect(&format!("value of `{}`", it.var.name()), &it.value, it.var.dtype())
+            }
+            PrimExpr::Call(it) => {
+                let outer = self.enter(&it.span);
+                self.call(it);
+                walk_expr(self, expr);
+                self.span = outer;
+                return;
+            }
+        }
+        walk_expr(self, expr);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        let outer = self.span.clone();
+        match stmt {
+            Stmt::BufferStore(it) => {
+                self.enter(&it.span);
+                self.access(&it.buffer, &it.indices);
+                self.written(&it.buffer);
+                let lanes = it.indices.last().map_or(1, |index| index.dtype().lanes());
+                let want = it.buffer.dtype.with_lanes(lanes * it.buffer.dtype.lanes());
+                self.expect(&format!("value stored in buffer `{}`", it.buffer.name), &it.value, want);
+            }
+            Stmt::For(it) => {
+                self.enter(&it.span);
+                for (what, expr) in
+                    [("variable", &it.loop_var.clone().into()), ("start", &it.min), ("extent", &it.extent)]
+                {
+                    self.index(&format!("{what} of loop `{}`", it.loop_var.name()), expr);
+                }
+            }
+            Stmt::BlockRealize(it) => {
+                self.enter(&it.block.span);
+                let (name, axes, values) = (&it.block.name, it.block.iter_vars.len(), it.iter_values.len());
+                if axes != values {
+                    self.fail("W5", format!("block `{name}` has {axes} axes and {values} values for them"));
+                }
+                for value in it.iter_values.iter() {
+                    self.index(&format!("value of an axis of block `{name}`"), value);
+                }
+                self.expect(&format!("predicate of block `{name}`"), &it.predicate, DataType::BOOL);
+            }
+            Stmt::SeqStmt(it) => {
+                if it.iter().any(|stmt| matches!(stmt, Stmt::SeqStmt(_))) {
+                    self.fail("W8", "a sequence directly inside a sequence".to_string());
+                }
+            }
+            Stmt::IfThenElse(it) => {
+                self.enter(&it.span);
+                self.expect("condition of if", &it.condition, DataType::BOOL);
+            }
+            Stmt::While(it) => {
+                self.enter(&it.span);
+                self.expect("condition of while", &it.condition, DataType::BOOL);
+            }
+            Stmt::Bind(it) => {
+                self.expect(&format!("value of `{}`", it.var.name()), &it.value, it.var.dtype())
+            }
+            Stmt::AllocBuffer(it) => self.buffer(&it.buffer),
+            Stmt::DeclBuffer(it) => {
+                self.buffer(&it.buffer);
+                self.expect(&format!("data of buffer `{}`", it.buffer.name), &it.data, DataType::HANDLE);
+            }
+            Stmt::Evaluate(_) => {}
+            Stmt::AssertStmt(it) => {
+                self.expect("condition of assert", &it.condition, DataType::BOOL);
+                self.index("expected value of assert", &it.failure.expected);
+                self.index("found value of assert", &it.failure.got);
+            }
+        }
+        walk_stmt(self, stmt);
+        self.span = outer;
+    }
+
+    fn visit_block(&mut self, block: &Block) {
+        let name = &block.name;
+        if !self.blocks.insert(name.clone()) {
+            self.fail("W5", format!("two blocks are named `{name}`"));
+        }
+        for iter in block.iter_vars.iter() {
+            self.index(&format!("axis `{}` of block `{name}`", iter.var.name()), &iter.var.clone().into());
+            self.range(&format!("domain of axis `{}`", iter.var.name()), &iter.dom);
+        }
+        block.alloc_buffers.iter().for_each(|buffer| self.buffer(buffer));
+        for it in block.match_buffers.iter() {
+            self.buffer(&it.buffer);
+            self.region(&it.source);
+            if let Some(param) = self.read_only.get(&it.source.buffer.id) {
+                self.read_only.insert(it.buffer.id, param.clone());
+            }
+        }
+        block.reads.iter().for_each(|region| self.region(region));
+        for region in block.writes.iter() {
+            self.region(region);
+            self.written(&region.buffer);
+        }
+        walk_block(self, block);
+    }
+}
+
+impl Rules<'_> {
+    /// Goes on at `span`, if it is a place; gives the span to go back to.
+    fn enter(&mut self, span: &Span) -> Span {
+        let outer = self.span.clone();
+        if !span.is_none() {
+            self.span = span.clone();
+        }
+        outer
+    }
+}
