@@ -49,6 +49,7 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         | Intrinsic::BitNot
         | Intrinsic::Reinterpret
         | Intrinsic::IfThenElse
+        | Intrinsic::AddressOf
         | Intrinsic::ArgData
         | Intrinsic::ArgNdim
         | Intrinsic::ArgDType
