@@ -3,11 +3,15 @@
 pub mod analysis;
 mod block_builder;
 mod expr;
+pub mod mutator;
 pub mod op;
 pub mod transform;
+pub mod visitor;
 pub mod vm;
 
 pub use block_builder::BlockBuilder;
 pub use expr::{
     Arg, Binding, BindingBlock, Body, Call, Callee, Clause, Constructor, Expr, Function, If, Match, Pattern,
 };
+pub use mutator::{Mutator, Substitute};
+pub use visitor::Visitor;

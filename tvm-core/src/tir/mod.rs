@@ -20,6 +20,7 @@ pub use expr::{
 };
 pub use function::{Param, PrimFunc};
 pub use intrinsic::{Effect, Intrinsic};
+pub(crate) use mutator::mutate_slice;
 pub use mutator::{Mutator, Substitute, substitute_expr, substitute_stmt};
 pub use ops::{IntoOperand, binary, eval_int, wrap_int};
 pub use stmt::{
