@@ -3,7 +3,23 @@
 //! TVM counterpart: `tir/pipeline.py`, `relax/pipeline.py`.
 
 use crate::pass::{Pass, Sequential};
+use crate::relax::transform as relax;
 use crate::tir::transform as tir;
+
+/// Brings graph functions down to what [`vm_codegen`](crate::relax::vm::vm_codegen) takes.
+pub fn default_build() -> Pass {
+    Sequential::new(
+        "default_build",
+        vec![
+            relax::canonicalize_bindings(),
+            relax::lambda_lift(),
+            relax::canonicalize_bindings(),
+            relax::dead_code_elimination(),
+            relax::call_tir_rewrite(),
+            relax::kill_after_last_use(),
+        ],
+    )
+}
 
 /// Brings tensor programs to [the lowered form](crate::tir::transform).
 pub fn lower_tir() -> Pass {

@@ -72,9 +72,10 @@ pub fn walk_type<M: Mutator + ?Sized>(m: &mut M, ty: &Type) -> Option<Type> {
             Type::Shape(ShapeType { values: Some(values), ndim: it.ndim })
         }
         Type::Tuple(fields) => Type::Tuple(mutate_slice(fields, |field| m.mutate_type(field))?),
-        Type::Adt(it) => {
-            Type::Adt(AdtType { name: it.name.clone(), args: mutate_slice(&it.args, |arg| m.mutate_type(arg))? })
-        }
+        Type::Adt(it) => Type::Adt(AdtType {
+            name: it.name.clone(),
+            args: mutate_slice(&it.args, |arg| m.mutate_type(arg))?,
+        }),
         Type::Ref(inner) => Type::Ref(Arc::new(m.mutate_type(inner)?)),
         // The dimensions of a function type are its own.
         Type::Func(_) | Type::Prim(_) | Type::Param(_) | Type::Object => return None,
@@ -96,7 +97,11 @@ pub fn walk_call<M: Mutator + ?Sized>(m: &mut M, call: &Call) -> Option<Call> {
     let callee = match &call.callee {
         Callee::Var(var) => m.mutate_arg(&Arg::Var(var.clone())),
         Callee::Global(gv) => m.mutate_arg(&Arg::Global(gv.clone())),
-        Callee::Op(_) | Callee::Tir(_) | Callee::DpsPacked(_) | Callee::Packed(_) | Callee::Constructor(_) => None,
+        Callee::Op(_)
+        | Callee::Tir(_)
+        | Callee::DpsPacked(_)
+        | Callee::Packed(_)
+        | Callee::Constructor(_) => None,
     };
     let callee = callee.and_then(|arg| match arg {
         Arg::Var(var) => Some(Callee::Var(var)),
@@ -162,7 +167,10 @@ pub fn walk_expr<M: Mutator + ?Sized>(m: &mut M, expr: &Expr) -> Option<Expr> {
             if new_cell.is_none() && new_value.is_none() {
                 return None;
             }
-            Expr::RefWrite(new_cell.unwrap_or_else(|| cell.clone()), new_value.unwrap_or_else(|| value.clone()))
+            Expr::RefWrite(
+                new_cell.unwrap_or_else(|| cell.clone()),
+                new_value.unwrap_or_else(|| value.clone()),
+            )
         }
     })
 }

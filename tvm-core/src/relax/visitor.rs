@@ -39,8 +39,7 @@ pub trait Visitor {
 
     /// A binding: its value, then its variable.
     fn visit_binding(&mut self, binding: &Binding) {
-        self.visit_expr(&binding.value);
-        self.visit_var_def(&binding.var);
+        walk_binding(self, binding);
     }
 
     /// Bindings and a result.
@@ -57,7 +56,9 @@ pub trait Visitor {
 /// Visits the scalar expressions of a type.
 pub fn walk_type<V: Visitor + ?Sized>(v: &mut V, ty: &Type) {
     match ty {
-        Type::Tensor(tensor) => tensor.known_shape().iter().flat_map(|it| it.iter()).for_each(|it| v.visit_prim(it)),
+        Type::Tensor(tensor) => {
+            tensor.known_shape().iter().flat_map(|it| it.iter()).for_each(|it| v.visit_prim(it))
+        }
         Type::Shape(shape) => shape.values.iter().flat_map(|it| it.iter()).for_each(|it| v.visit_prim(it)),
         Type::Tuple(fields) => fields.iter().for_each(|field| v.visit_type(field)),
         Type::Adt(adt) => adt.args.iter().for_each(|arg| v.visit_type(arg)),
@@ -82,7 +83,11 @@ pub fn walk_call<V: Visitor + ?Sized>(v: &mut V, call: &Call) {
     match &call.callee {
         Callee::Var(var) => v.visit_arg(&Arg::Var(var.clone())),
         Callee::Global(gv) => v.visit_arg(&Arg::Global(gv.clone())),
-        Callee::Op(_) | Callee::Tir(_) | Callee::DpsPacked(_) | Callee::Packed(_) | Callee::Constructor(_) => {}
+        Callee::Op(_)
+        | Callee::Tir(_)
+        | Callee::DpsPacked(_)
+        | Callee::Packed(_)
+        | Callee::Constructor(_) => {}
     }
     call.args.iter().for_each(|arg| v.visit_arg(arg));
     call.ret.iter().for_each(|ty| v.visit_type(ty));
@@ -91,7 +96,9 @@ pub fn walk_call<V: Visitor + ?Sized>(v: &mut V, call: &Call) {
 /// Visits the parts of an expression.
 pub fn walk_expr<V: Visitor + ?Sized>(v: &mut V, expr: &Expr) {
     match expr {
-        Expr::Arg(arg) | Expr::TupleGetItem(arg, _) | Expr::RefCreate(arg) | Expr::RefRead(arg) => v.visit_arg(arg),
+        Expr::Arg(arg) | Expr::TupleGetItem(arg, _) | Expr::RefCreate(arg) | Expr::RefRead(arg) => {
+            v.visit_arg(arg)
+        }
         Expr::Call(call) => v.visit_call(call),
         Expr::If(it) => {
             v.visit_arg(&it.cond);
@@ -122,6 +129,12 @@ pub fn walk_pattern<V: Visitor + ?Sized>(v: &mut V, pattern: &Pattern) {
             fields.iter().for_each(|field| walk_pattern(v, field));
         }
     }
+}
+
+/// Visits the value of a binding, then its variable.
+pub fn walk_binding<V: Visitor + ?Sized>(v: &mut V, binding: &Binding) {
+    v.visit_expr(&binding.value);
+    v.visit_var_def(&binding.var);
 }
 
 /// Visits the bindings and the result of a body.

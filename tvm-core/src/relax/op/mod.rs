@@ -2,7 +2,9 @@
 //!
 //! TVM counterpart: `src/relax/op`.
 
+pub mod memory;
+
 use crate::ir::OpDef;
 
 /// All built-in tables.
-pub static TABLES: &[&[OpDef]] = &[];
+pub static TABLES: &[&[OpDef]] = &[memory::OPS];

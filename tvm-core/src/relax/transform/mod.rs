@@ -1,5 +1,13 @@
 //! Passes over graph functions, one per file.
 
-mod renew_defs;
+mod call_tir_rewrite;
+mod canonicalize_bindings;
+mod dead_code_elimination;
+mod kill_after_last_use;
+mod lambda_lift;
 
-pub use renew_defs::{renew_body, renew_defs};
+pub use call_tir_rewrite::call_tir_rewrite;
+pub use canonicalize_bindings::canonicalize_bindings;
+pub use dead_code_elimination::dead_code_elimination;
+pub use kill_after_last_use::kill_after_last_use;
+pub use lambda_lift::lambda_lift;

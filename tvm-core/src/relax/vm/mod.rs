@@ -1,1 +1,31 @@
 //! Lowering of graph functions to the virtual machine.
+//!
+//! TVM counterpart: `relax::vm_build`, `VMCodeGen`, Relay's `VMCompiler`.
+
+mod builder;
+mod codegen;
+mod kernels;
+
+mod pattern;
+mod shape;
+mod signature;
+
+use tvm_runtime::vm::Executable;
+
+use crate::ir::IRModule;
+use crate::pass::{PassContext, PassError};
+
+pub use codegen::vm_codegen;
+pub use kernels::interpreted_kernels;
+
+pub use signature::{kernel_sig, value_type};
+
+/// Runs the [default pipeline](crate::pipeline::default_build) and [`vm_codegen`]: gives the tensor programs that are
+/// to be built, and the program that calls them.
+///
+/// # Errors
+/// What a pass or the code generator reports.
+pub fn compile(module: IRModule) -> Result<(IRModule, Executable), PassError> {
+    let module = crate::pipeline::default_build().apply_in(module, &PassContext::current())?;
+    vm_codegen(&module).map_err(|err| PassError::ir("VMCodeGen", err))
+}

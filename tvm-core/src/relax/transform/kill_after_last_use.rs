@@ -1,0 +1,108 @@
+//! `KillAfterLastUse`: tensors and storages end their life right after their last use, so that memory is free again.
+//!
+//! Requires copies to be propagated (`CanonicalizeBindings`): another name for a tensor keeps it alive by itself.
+//! Ensures that no value is killed that is returned, and that calls in tail position stay there.
+//!
+//! TVM counterpart: `relax.transform.KillAfterLastUse`.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ir::{IrError, Type, Var, VarId};
+use crate::pass::{Pass, function_pass};
+use crate::relax::mutator::walk_binding;
+use crate::relax::op::memory;
+use crate::relax::visitor::walk_arg;
+use crate::relax::{Arg, Binding, BindingBlock, Body, Expr, Mutator, Visitor};
+
+/// The pass.
+pub fn kill_after_last_use() -> Pass {
+    function_pass("KillAfterLastUse", |func, _, _| {
+        let mut kill = Kill { err: None };
+        let new = kill.mutate_function(func);
+        kill.err.map_or(Ok(new), Err)
+    })
+}
+
+struct Kill {
+    err: Option<IrError>,
+}
+
+/// Variables used anywhere below.
+#[derive(Default)]
+struct Uses(FxHashSet<VarId>);
+
+impl Visitor for Uses {
+    fn visit_arg(&mut self, arg: &Arg) {
+        if let Arg::Var(var) = arg {
+            self.0.insert(var.id());
+        }
+        walk_arg(self, arg);
+    }
+}
+
+impl Mutator for Kill {
+    fn mutate_body(&mut self, body: &Body) -> Option<Body> {
+        // Last use of each variable that this body binds.
+        let mut last: FxHashMap<VarId, usize> = FxHashMap::default();
+        let bindings: Vec<&Binding> = body.bindings().collect();
+        for (at, binding) in bindings.iter().enumerate() {
+            let mut uses = Uses::default();
+            uses.visit_expr(&binding.value);
+            uses.0.into_iter().filter(|id| last.contains_key(id)).collect::<Vec<_>>().into_iter().for_each(
+                |id| {
+                    last.insert(id, at);
+                },
+            );
+            last.insert(binding.var.id(), at);
+        }
+        let mut returned = Uses::default();
+        returned.visit_arg(&body.ret);
+        let tail = bindings.last().filter(|it| body.ret.as_var() == Some(&it.var) && transfers(&it.value));
+        let mut dying: Vec<Vec<&Var>> = vec![Vec::new(); bindings.len()];
+        for binding in &bindings {
+            let (id, ty) = (binding.var.id(), binding.var.ty());
+            if !returned.0.contains(&id) && matches!(ty, Type::Tensor(_) | Type::Object | Type::Adt(_)) {
+                dying[last[&id]].push(&binding.var);
+            }
+        }
+        let mut at = 0;
+        let mut blocks = Vec::with_capacity(body.blocks.len());
+        for block in body.blocks.iter() {
+            let mut out: Vec<Binding> = Vec::with_capacity(block.bindings.len());
+            for binding in block.bindings.iter() {
+                out.push(walk_binding(self, binding).unwrap_or_else(|| binding.clone()));
+                if !tail.is_some_and(|tail| tail.var == binding.var) {
+                    out.extend(dying[at].iter().filter_map(|var| self.kill(var)));
+                }
+                at += 1;
+            }
+            blocks.push(BindingBlock { dataflow: block.dataflow, bindings: out.into() });
+        }
+        Some(Body { blocks: blocks.into(), ret: body.ret.clone() })
+    }
+}
+
+impl Kill {
+    fn kill(&mut self, var: &Var) -> Option<Binding> {
+        match memory::call(memory::KILL, [Arg::from(var)], Default::default()) {
+            Ok(value) => Some(Binding::new(Var::new("_", Type::unit()), value)),
+            Err(err) => {
+                self.err.get_or_insert(err);
+                None
+            }
+        }
+    }
+}
+
+/// True for what can be in tail position.
+fn transfers(expr: &Expr) -> bool {
+    match expr {
+        Expr::Call(_) | Expr::If(_) | Expr::Match(_) => true,
+        Expr::Arg(_)
+        | Expr::TupleGetItem(..)
+        | Expr::Function(_)
+        | Expr::RefCreate(_)
+        | Expr::RefRead(_)
+        | Expr::RefWrite(..) => false,
+    }
+}

@@ -1,0 +1,159 @@
+//! Tables of an executable and instructions of a function while they grow.
+
+use std::sync::Arc;
+
+use indexmap::{IndexMap, IndexSet};
+use rustc_hash::FxHashMap;
+use tvm_runtime::vm::{ConstIdx, Constant, FuncIdx, Instruction, KernelIdx, PackedIdx, Pc, Reg};
+use tvm_runtime::{DataType, Tensor};
+
+use crate::ir::{GlobalVar, IRModule, IrError, Span};
+use crate::relax::Function;
+use crate::tir::PrimFunc;
+
+/// Tables of the executable.
+pub(super) struct Tables<'a> {
+    pub(super) module: &'a IRModule,
+    functions: FxHashMap<GlobalVar, FuncIdx>,
+    kernels: IndexMap<GlobalVar, Arc<PrimFunc>>,
+    packed: IndexSet<Arc<str>>,
+    constants: Vec<Constant>,
+    interned: FxHashMap<Key, ConstIdx>,
+}
+
+/// What makes two constants the same.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Tensor(usize, Box<[i64]>, DataType),
+    Float(u64),
+    Str(Arc<str>),
+    DType(DataType),
+}
+
+impl<'a> Tables<'a> {
+    pub(super) fn new(module: &'a IRModule) -> Tables<'a> {
+        let functions = relax_functions(module).enumerate();
+        Tables {
+            module,
+            functions: functions.map(|(i, (gv, _))| (gv.clone(), FuncIdx(i as u32))).collect(),
+            kernels: IndexMap::new(),
+            packed: IndexSet::new(),
+            constants: Vec::new(),
+            interned: FxHashMap::default(),
+        }
+    }
+
+    pub(super) fn function(&self, gv: &GlobalVar) -> Option<FuncIdx> {
+        self.functions.get(gv).copied()
+    }
+
+    pub(super) fn kernel(&mut self, gv: &GlobalVar) -> Result<(KernelIdx, Arc<PrimFunc>), IrError> {
+        let func = self.module.prim_func(gv).ok_or_else(|| {
+            IrError::new(format!("`{}` is not a tensor program of the module", gv.name()), &Span::none())
+        })?;
+        let (index, _) = self.kernels.insert_full(gv.clone(), func.clone());
+        Ok((KernelIdx(index as u32), func.clone()))
+    }
+
+    pub(super) fn packed(&mut self, name: &Arc<str>) -> PackedIdx {
+        PackedIdx(self.packed.insert_full(name.clone()).0 as u32)
+    }
+
+    pub(super) fn tensor(&mut self, tensor: &Tensor) -> ConstIdx {
+        let key = Key::Tensor(tensor.data_ptr().addr(), tensor.shape().into(), tensor.dtype());
+        self.intern(key, || Constant::Tensor(tensor.clone()))
+    }
+
+    pub(super) fn float(&mut self, value: f64) -> ConstIdx {
+        self.intern(Key::Float(value.to_bits()), || Constant::Float(value))
+    }
+
+    pub(super) fn string(&mut self, value: &Arc<str>) -> ConstIdx {
+        self.intern(Key::Str(value.clone()), || Constant::Str(value.to_string()))
+    }
+
+    pub(super) fn dtype(&mut self, value: DataType) -> ConstIdx {
+        self.intern(Key::DType(value), || Constant::DType(value))
+    }
+
+    fn intern(&mut self, key: Key, make: impl FnOnce() -> Constant) -> ConstIdx {
+        let constants = &mut self.constants;
+        *self.interned.entry(key).or_insert_with(|| {
+            constants.push(make());
+            ConstIdx(constants.len() as u32 - 1)
+        })
+    }
+
+    /// Constants, kernels in order of their numbers, and names of packed functions.
+    pub(super) fn finish(self) -> (Vec<Constant>, IndexMap<GlobalVar, Arc<PrimFunc>>, Vec<String>) {
+        (self.constants, self.kernels, self.packed.iter().map(ToString::to_string).collect())
+    }
+}
+
+/// The graph functions of a module, in the order of their numbers.
+pub(super) fn relax_functions(module: &IRModule) -> impl Iterator<Item = (&GlobalVar, &Arc<Function>)> {
+    module.functions().filter_map(|(gv, _)| Some((gv, module.relax_func(gv)?)))
+}
+
+/// Instructions of one function.
+#[derive(Default)]
+pub(super) struct Code {
+    pub(super) instructions: Vec<Instruction>,
+    pub(super) num_regs: u32,
+}
+
+impl Code {
+    /// A register that nothing else uses.
+    pub(super) fn reg(&mut self) -> Reg {
+        self.num_regs += 1;
+        Reg(self.num_regs - 1)
+    }
+
+    /// Adds an instruction and gives its place.
+    pub(super) fn emit(&mut self, instruction: Instruction) -> usize {
+        self.instructions.push(instruction);
+        self.instructions.len() - 1
+    }
+
+    /// Adds the instruction that `make` builds for a fresh register.
+    pub(super) fn emit_to(&mut self, make: impl FnOnce(Reg) -> Instruction) -> Reg {
+        let dst = self.reg();
+        self.emit(make(dst));
+        dst
+    }
+
+    /// Where the next instruction will be.
+    pub(super) fn here(&self) -> Pc {
+        Pc(self.instructions.len() as u32)
+    }
+
+    /// Jumps; [`land`](Self::land) says where to.
+    pub(super) fn goto(&mut self) -> usize {
+        self.emit(Instruction::Goto { target: Pc(u32::MAX) })
+    }
+
+    /// Goes on when `test` equals `target`, else jumps; [`land`](Self::land) says where to.
+    pub(super) fn unless(&mut self, test: Reg, target: i64) -> usize {
+        let on_eq = Pc(self.here().0 + 1);
+        self.emit(Instruction::If { test, target, on_eq, on_ne: Pc(u32::MAX) })
+    }
+
+    /// Goes on when `test` is true, else jumps; [`land`](Self::land) says where to.
+    pub(super) fn unless_true(&mut self, test: Reg) -> usize {
+        let on_ne = Pc(self.here().0 + 1);
+        self.emit(Instruction::If { test, target: 0, on_eq: Pc(u32::MAX), on_ne })
+    }
+
+    /// The jump at `from` leads to the next instruction.
+    pub(super) fn land(&mut self, from: usize) {
+        let here = self.here();
+        match self.instructions.get_mut(from) {
+            Some(Instruction::Goto { target }) => *target = here,
+            Some(Instruction::If { on_eq, on_ne, .. }) => {
+                let open = if on_eq.0 == u32::MAX { on_eq } else { on_ne };
+                *open = here;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Graph functions to bytecode.
+//!
+//! Requires lowered functions: no operator but those of [`memory`], no local function (`LambdaLift`), tensor programs
+//! called through `vm.invoke_tvm_op` (`CallTIRRewrite`). Ensures that the executable passes the runtime's verifier.
+//! Every binding gets a register of its own; calls in tail position become tail calls.
+//!
+//! TVM counterpart: `VMCodeGen`, Relay's `VMFunctionCompiler`.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tvm_runtime::vm::{Executable, Instruction, IntOperand, Reg, Regs, VmFunction, VmParam};
+use tvm_runtime::{ALIGNMENT, Device};
+
+use super::builder::{Code, Tables, relax_functions};
+use super::signature::{kernel_sig, value_type};
+use crate::ir::{BaseFunc, GlobalVar, IRModule, IrError, Op, Type, Var, VarId};
+use crate::relax::op::memory;
+use crate::relax::{Arg, Binding, Body, Call, Callee, Constructor, Expr, Function, If};
+use crate::tir::{Param, PrimExpr};
+
+/// The tensor programs that are to be built, and the program that calls them.
+///
+/// # Errors
+/// When a function is not lowered, or a dimension is not bound.
+pub fn vm_codegen(module: &IRModule) -> Result<(IRModule, Executable), IrError> {
+    let mut tables = Tables::new(module);
+    let mut functions = Vec::new();
+    for (gv, func) in relax_functions(module) {
+        functions.push(function(&mut tables, gv, func).map_err(|err| err.at(&func.span))?);
+    }
+    let (constants, kernels, packed) = tables.finish();
+    let sigs = kernels.iter().map(|(gv, func)| kernel_sig(gv.name(), func)).collect();
+    let mut prim_funcs = IRModule::new();
+    prim_funcs.attrs = module.attrs.clone();
+    kernels.into_iter().for_each(|(gv, func)| prim_funcs.update(gv, BaseFunc::Prim(func)));
+    Ok((prim_funcs, Executable { functions, constants, kernels: sigs, packed, ..Executable::default() }))
+}
+
+fn function(tables: &mut Tables<'_>, gv: &GlobalVar, func: &Function) -> Result<VmFunction, IrError> {
+    let mut codegen = FunctionCodegen { tables, code: Code::default(), regs: FxHashMap::default() };
+    let regs: Vec<Reg> = func.params.iter().map(|param| codegen.define(param)).collect();
+    let mut deferred = Vec::new();
+    for (param, reg) in func.params.iter().zip(regs) {
+        let context = format!("`{}`: argument `{}`", gv.name(), param.name());
+        codegen.check(param.ty(), reg, &context, &mut deferred)?;
+    }
+    codegen.check_deferred(deferred)?;
+    codegen.body(&func.body, Dest::Ret)?;
+    let params = func.params.iter();
+    Ok(VmFunction {
+        name: gv.name().into(),
+        params: params.map(|it| VmParam { name: it.name().to_string(), ty: value_type(it.ty()) }).collect(),
+        ret: value_type(&func.ret),
+        num_regs: codegen.code.num_regs,
+        public: !func.attrs.bool("private").unwrap_or(false),
+        code: codegen.code.instructions,
+    })
+}
+
+/// Where the result of a body goes.
+#[derive(Clone, Copy)]
+pub(super) enum Dest {
+    /// To the caller.
+    Ret,
+    /// To a register.
+    Reg(Reg),
+}
+
+/// One function while its code grows.
+pub(super) struct FunctionCodegen<'a, 'm> {
+    pub(super) tables: &'a mut Tables<'m>,
+    pub(super) code: Code,
+    /// Where variables and symbolic dimensions are.
+    pub(super) regs: FxHashMap<VarId, Reg>,
+}
+
+impl FunctionCodegen<'_, '_> {
+    /// A register for `var`.
+    pub(super) fn define(&mut self, var: &Var) -> Reg {
+        let reg = self.code.reg();
+        self.regs.insert(var.id(), reg);
+        reg
+    }
+
+    /// The register of `var`.
+    pub(super) fn var(&self, var: &Var) -> Result<Reg, IrError> {
+        self.regs.get(&var.id()).copied().ok_or_else(|| {
+            let what = if matches!(var.ty(), Type::Prim(_)) { "symbolic dimension" } else { "variable" };
+            IrError::new(format!("the {what} `{}` is not bound here", var.name()), var.span())
+                .help("a parameter must have it as an extent of its own, or a `match_cast` bind it")
+        })
+    }
+
+    pub(super) fn num_constructors(&self, constructor: &Constructor) -> Option<usize> {
+        self.tables.module.type_def(&constructor.ty).map(|def| def.constructors.len())
+    }
+
+    /// Computes `body` and hands its result to `dest`.
+    pub(super) fn body(&mut self, body: &Body, dest: Dest) -> Result<(), IrError> {
+        crate::support::with_stack(|| {
+            let mut bindings = body.bindings().peekable();
+            while let Some(binding) = bindings.next() {
+                let last = bindings.peek().is_none() && body.ret.as_var() == Some(&binding.var);
+                if last && !binding.match_cast {
+                    return self.expr_to(&binding.value, dest);
+                }
+                self.binding(binding)?;
+            }
+            let src = self.arg(&body.ret)?;
+            self.deliver(src, dest);
+            Ok(())
+        })
+    }
+
+    fn binding(&mut self, binding: &Binding) -> Result<(), IrError> {
+        let src = self.expr(&binding.value)?;
+        self.regs.insert(binding.var.id(), src);
+        if binding.match_cast {
+            let mut deferred = Vec::new();
+            let context = format!("match_cast to `{}`", binding.var.name());
+            self.check(binding.var.ty(), src, &context, &mut deferred)?;
+            self.check_deferred(deferred)?;
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, src: Reg, dest: Dest) {
+        self.code.emit(match dest {
+            Dest::Ret => Instruction::Ret { src },
+            Dest::Reg(dst) => Instruction::Move { dst, src },
+        });
+    }
+
+    /// Computes `expr` as the result of a body.
+    fn expr_to(&mut self, expr: &Expr, dest: Dest) -> Result<(), IrError> {
+        match (expr, dest) {
+            (Expr::If(it), _) => return self.if_expr(it, dest),
+            (Expr::Match(it), _) => return self.match_expr(it, dest),
+            (Expr::Call(call), Dest::Ret) => {
+                let callee = match &call.callee {
+                    Callee::Global(gv) => self.tables.function(gv).map(Ok),
+                    Callee::Var(var) => Some(Err(self.var(var)?)),
+                    Callee::Op(_)
+                    | Callee::Tir(_)
+                    | Callee::DpsPacked(_)
+                    | Callee::Packed(_)
+                    | Callee::Constructor(_) => None,
+                };
+                if let Some(callee) = callee {
+                    let args = self.args(&call.args)?;
+                    self.code.emit(match callee {
+                        Ok(func) => Instruction::TailInvoke { func, args },
+                        Err(closure) => Instruction::TailInvokeClosure { closure, args },
+                    });
+                    return Ok(());
+                }
+            }
+            (
+                Expr::Arg(_)
+                | Expr::Call(_)
+                | Expr::TupleGetItem(..)
+                | Expr::Function(_)
+                | Expr::RefCreate(_)
+                | Expr::RefRead(_)
+                | Expr::RefWrite(..),
+                _,
+            ) => {}
+        }
+        let src = self.expr(expr)?;
+        self.deliver(src, dest);
+        Ok(())
+    }
+
+    fn if_expr(&mut self, it: &If, dest: Dest) -> Result<(), IrError> {
+        let test = self.arg(&it.cond)?;
+        let otherwise = self.code.unless_true(test);
+        self.body(&it.then_branch, dest)?;
+        let done = (!matches!(dest, Dest::Ret)).then(|| self.code.goto());
+        self.code.land(otherwise);
+        self.body(&it.else_branch, dest)?;
+        done.into_iter().for_each(|from| self.code.land(from));
+        Ok(())
+    }
+
+    /// A register of its own that holds `expr`.
+    fn expr(&mut self, expr: &Expr) -> Result<Reg, IrError> {
+        Ok(match expr {
+            Expr::Arg(arg) => {
+                let src = self.arg(arg)?;
+                let alias = matches!(arg, Arg::Var(_)) || matches!(arg, Arg::Prim(PrimExpr::Var(_)));
+                if alias { self.code.emit_to(|dst| Instruction::Move { dst, src }) } else { src }
+            }
+            Expr::Call(call) => self.call(call).map_err(|err| err.at(&call.span))?,
+            Expr::TupleGetItem(arg, index) => {
+                let (src, index) = (self.arg(arg)?, *index as u32);
+                self.code.emit_to(|dst| Instruction::GetField { dst, src, index })
+            }
+            Expr::If(it) => {
+                let dst = self.code.reg();
+                self.if_expr(it, Dest::Reg(dst))?;
+                dst
+            }
+            Expr::Match(it) => {
+                let dst = self.code.reg();
+                self.match_expr(it, Dest::Reg(dst))?;
+                dst
+            }
+            Expr::Function(func) => {
+                let err =
+                    IrError::new(format!("the local function `{}` is not lifted", func.name), &func.span);
+                return Err(err.help("run `LambdaLift` first"));
+            }
+            Expr::RefCreate(arg) => {
+                let src = self.arg(arg)?;
+                self.code.emit_to(|dst| Instruction::RefNew { dst, src })
+            }
+            Expr::RefRead(arg) => {
+                let src = self.arg(arg)?;
+                self.code.emit_to(|dst| Instruction::RefGet { dst, src })
+            }
+            Expr::RefWrite(cell, value) => {
+                let (cell, src) = (self.arg(cell)?, self.arg(value)?);
+                self.code.emit(Instruction::RefSet { cell, src });
+                self.unit()
+            }
+        })
+    }
+
+    fn unit(&mut self) -> Reg {
+        self.code.emit_to(|dst| Instruction::AllocADT { dst, tag: 0, fields: Box::new([]) })
+    }
+
+    /// A register that holds `arg`.
+    pub(super) fn arg(&mut self, arg: &Arg) -> Result<Reg, IrError> {
+        let index = match arg {
+            Arg::Var(var) => return self.var(var),
+            Arg::Global(gv) => {
+                let func = self.tables.function(gv).ok_or_else(|| not_a_function(gv))?;
+                let captured = Box::new([]);
+                return Ok(self.code.emit_to(|dst| Instruction::AllocClosure { dst, func, captured }));
+            }
+            Arg::Tuple(fields) => {
+                let fields = self.args(fields)?;
+                return Ok(self.code.emit_to(|dst| Instruction::AllocADT { dst, tag: 0, fields }));
+            }
+            Arg::Shape(values) => return self.shape(values),
+            Arg::Prim(value) => return self.scalar(value),
+            Arg::Const(tensor) => self.tables.tensor(tensor),
+            Arg::DType(dtype) => self.tables.dtype(*dtype),
+            Arg::Str(text) => self.tables.string(text),
+        };
+        Ok(self.code.emit_to(|dst| Instruction::LoadConst { dst, index }))
+    }
+
+    fn args(&mut self, args: &[Arg]) -> Result<Regs, IrError> {
+        args.iter().map(|arg| self.arg(arg)).collect()
+    }
+
+    fn call(&mut self, call: &Call) -> Result<Reg, IrError> {
+        match &call.callee {
+            Callee::Op(op) => self.op(*op, call),
+            Callee::Global(gv) => {
+                if let Some(BaseFunc::Extern(func)) = self.tables.module.get(gv) {
+                    return self.packed(&func.symbol, call);
+                }
+                let func = self.tables.function(gv).ok_or_else(|| not_a_function(gv))?;
+                let args = self.args(&call.args)?;
+                Ok(self.code.emit_to(|dst| Instruction::Invoke { dst, func, args }))
+            }
+            Callee::Var(var) => {
+                let closure = self.var(var)?;
+                let args = self.args(&call.args)?;
+                Ok(self.code.emit_to(|dst| Instruction::InvokeClosure { dst, closure, args }))
+            }
+            Callee::Packed(name) => self.packed(name, call),
+            Callee::Constructor(constructor) => {
+                let (tag, fields) = (constructor.tag as u32, self.args(&call.args)?);
+                Ok(self.code.emit_to(|dst| Instruction::AllocADT { dst, tag, fields }))
+            }
+            Callee::Tir(gv) => {
+                let message =
+                    format!("the call of the tensor program `{}` has no memory for its result", gv.name());
+                Err(IrError::new(message, &call.span).help("run `CallTIRRewrite` first"))
+            }
+            Callee::DpsPacked(name) => {
+                let message = format!("the call of `{name}` has no memory for its result");
+                Err(IrError::new(message, &call.span).help("run `CallTIRRewrite` first"))
+            }
+        }
+    }
+
+    /// Calls a packed function; what it returns is checked against the type that the call declares.
+    fn packed(&mut self, name: &Arc<str>, call: &Call) -> Result<Reg, IrError> {
+        let func = self.tables.packed(name);
+        let args = self.args(&call.args)?;
+        let res = self.code.emit_to(|dst| Instruction::InvokePacked { dst, func, args });
+        if let Some(ty) = &call.ret {
+            let mut deferred = Vec::new();
+            self.check(ty, res, &format!("result of `{name}`"), &mut deferred)?;
+            self.check_deferred(deferred)?;
+        }
+        Ok(res)
+    }
+
+    fn op(&mut self, op: Op, call: &Call) -> Result<Reg, IrError> {
+        match (op.name, &*call.args) {
+            (memory::INVOKE_TVM_OP, [Arg::Global(gv), Arg::Tuple(inputs), Arg::Tuple(outputs)]) => {
+                self.invoke_kernel(gv, inputs, outputs)
+            }
+            (memory::ALLOC, [shape]) => {
+                let dtype = dtype_of(call)?;
+                let size = self.byte_size(shape, dtype.bytes() as i64)?;
+                let storage = self.alloc_storage(size);
+                self.alloc_tensor(storage, 0.into(), shape, call)
+            }
+            (memory::ALLOC_STORAGE, [Arg::Prim(size)]) => {
+                let size = self.int(size)?;
+                Ok(self.alloc_storage(size))
+            }
+            (memory::ALLOC_TENSOR, [storage, Arg::Prim(offset), shape]) => {
+                let (storage, offset) = (self.arg(storage)?, self.int(offset)?);
+                self.alloc_tensor(storage, offset, shape, call)
+            }
+            (memory::KILL, [Arg::Var(var)]) => {
+                let reg = self.var(var)?;
+                self.code.emit(Instruction::KillRegister { reg });
+                // Nobody reads the result of a kill.
+                Ok(reg)
+            }
+            (memory::ALLOC_CLOSURE, [Arg::Global(gv), Arg::Tuple(captured)]) => {
+                let func = self.tables.function(gv).ok_or_else(|| not_a_function(gv))?;
+                let captured = self.args(captured)?;
+                Ok(self.code.emit_to(|dst| Instruction::AllocClosure { dst, func, captured }))
+            }
+            (memory::SHAPE_OF, [tensor]) => {
+                let src = self.arg(tensor)?;
+                Ok(self.code.emit_to(|dst| Instruction::ShapeOf { dst, src }))
+            }
+            (memory::RESHAPE_TENSOR, [tensor, shape]) => {
+                let (src, shape) = (self.arg(tensor)?, self.arg(shape)?);
+                Ok(self.code.emit_to(|dst| Instruction::ReshapeTensor { dst, src, shape }))
+            }
+            (name, _) => {
+                let err = IrError::new(format!("operator `{name}` is not lowered"), &call.span);
+                Err(err.help("run `LegalizeOps` first; an operator without a tensor program cannot run"))
+            }
+        }
+    }
+
+    fn invoke_kernel(&mut self, gv: &GlobalVar, inputs: &[Arg], outputs: &[Arg]) -> Result<Reg, IrError> {
+        let (kernel, func) = self.tables.kernel(gv)?;
+        let buffers = func.inputs().count();
+        let scalars = func.params.iter().filter(|param| matches!(param, Param::Scalar(_))).count();
+        let (expected, got) = ((buffers + scalars, func.outputs().count()), (inputs.len(), outputs.len()));
+        if expected != got {
+            let message = format!(
+                "tensor program `{}` takes {} inputs and {} outputs, got {} and {}",
+                gv.name(),
+                expected.0,
+                expected.1,
+                got.0,
+                got.1
+            );
+            return Err(IrError::new(message, &func.span));
+        }
+        let (mut ins, mut scalars, mut outs) =
+            (inputs[..buffers].iter(), inputs[buffers..].iter(), outputs.iter());
+        let order: Vec<&Arg> = func
+            .params
+            .iter()
+            .filter_map(|param| match param {
+                Param::In(_) => ins.next(),
+                Param::Out(_) => outs.next(),
+                Param::Scalar(_) => scalars.next(),
+            })
+            .collect();
+        let args: Regs = order.into_iter().map(|arg| self.arg(arg)).collect::<Result<_, _>>()?;
+        self.code.emit(Instruction::InvokeKernel { kernel, args });
+        // The result is the empty tuple, which nobody reads; a register is there if someone does.
+        Ok(self.code.reg())
+    }
+
+    fn alloc_storage(&mut self, size: IntOperand) -> Reg {
+        let (align, device) = (ALIGNMENT as u32, Device::cpu());
+        self.code.emit_to(|dst| Instruction::AllocStorage { dst, size, align, device })
+    }
+
+    fn alloc_tensor(
+        &mut self,
+        storage: Reg,
+        offset: IntOperand,
+        shape: &Arg,
+        call: &Call,
+    ) -> Result<Reg, IrError> {
+        let dtype = dtype_of(call)?;
+        let fixed = match shape {
+            Arg::Shape(values) => values.iter().map(PrimExpr::as_int).collect::<Option<Box<[i64]>>>(),
+            Arg::Var(_)
+            | Arg::Const(_)
+            | Arg::Global(_)
+            | Arg::Tuple(_)
+            | Arg::Prim(_)
+            | Arg::DType(_)
+            | Arg::Str(_) => None,
+        };
+        if let Some(shape) = fixed {
+            return Ok(self.code.emit_to(|dst| Instruction::AllocTensor {
+                dst,
+                storage,
+                offset,
+                dtype,
+                shape,
+            }));
+        }
+        let shape = self.arg(shape)?;
+        Ok(self.code.emit_to(|dst| Instruction::AllocTensorReg { dst, storage, offset, dtype, shape }))
+    }
+
+    /// Bytes of a tensor of the given shape.
+    fn byte_size(&mut self, shape: &Arg, elem: i64) -> Result<IntOperand, IrError> {
+        let Arg::Shape(values) = shape else {
+            let message = "the shape of a tensor that is allocated must be known";
+            return Err(IrError::new(message, &crate::ir::Span::none()));
+        };
+        let size = values.iter().fold(PrimExpr::index(elem), |size, dim| dim.clone() * size);
+        self.int(&size)
+    }
+}
+
+fn dtype_of(call: &Call) -> Result<tvm_runtime::DataType, IrError> {
+    call.attrs
+        .dtype("dtype")
+        .ok_or_else(|| IrError::new("an allocation needs the attribute `dtype`", &call.span))
+}
+
+fn not_a_function(gv: &GlobalVar) -> IrError {
+    let message = format!("`{}` is not a graph function of the module", gv.name());
+    IrError::new(message, &crate::ir::Span::none())
+}

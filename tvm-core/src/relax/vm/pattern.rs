@@ -1,0 +1,71 @@
+//! Matches as tests on tags, clause by clause.
+//!
+//! TVM counterpart: Relay's `CompileMatch`, `CompileTreeNode`.
+
+use tvm_runtime::vm::{Instruction, Reg};
+
+use super::codegen::{Dest, FunctionCodegen};
+use crate::ir::IrError;
+use crate::relax::{Match, Pattern};
+
+impl FunctionCodegen<'_, '_> {
+    /// Runs the first clause that fits; a value that none fits ends the run.
+    pub(super) fn match_expr(&mut self, it: &Match, dest: Dest) -> Result<(), IrError> {
+        let value = self.arg(&it.value)?;
+        let mut done = Vec::new();
+        let mut complete = false;
+        for clause in it.clauses.iter() {
+            let mut misfits = Vec::new();
+            // A name for the whole value is a register of its own, which may be killed on its own.
+            if let Pattern::Var(var) = &clause.pattern {
+                let dst = self.define(var);
+                self.code.emit(Instruction::Move { dst, src: value });
+            } else {
+                self.pattern(&clause.pattern, value, &mut misfits);
+            }
+            self.body(&clause.body, dest)?;
+            complete = misfits.is_empty();
+            if complete {
+                break;
+            }
+            if !matches!(dest, Dest::Ret) {
+                done.push(self.code.goto());
+            }
+            misfits.into_iter().for_each(|from| self.code.land(from));
+        }
+        if !complete {
+            let place = if it.span.is_none() { String::new() } else { format!(" at {}", it.span) };
+            let message = format!("no clause of the match{place} fits the value").into();
+            self.code.emit(Instruction::Fatal { message });
+        }
+        done.into_iter().for_each(|from| self.code.land(from));
+        Ok(())
+    }
+
+    /// Tests whether the value in `src` fits `pattern`, and names its parts; jumps of `misfits` are taken if not.
+    fn pattern(&mut self, pattern: &Pattern, src: Reg, misfits: &mut Vec<usize>) {
+        match pattern {
+            Pattern::Wildcard => {}
+            Pattern::Var(var) => {
+                self.regs.insert(var.id(), src);
+            }
+            Pattern::Constructor(constructor, fields) => {
+                if self.num_constructors(constructor) != Some(1) {
+                    let tag = self.code.emit_to(|dst| Instruction::GetTag { dst, src });
+                    misfits.push(self.code.unless(tag, constructor.tag as i64));
+                }
+                self.fields(fields, src, misfits);
+            }
+            Pattern::Tuple(fields) => self.fields(fields, src, misfits),
+        }
+    }
+
+    fn fields(&mut self, fields: &[Pattern], src: Reg, misfits: &mut Vec<usize>) {
+        for (i, field) in fields.iter().enumerate() {
+            if !matches!(field, Pattern::Wildcard) {
+                let value = self.code.emit_to(|dst| Instruction::GetField { dst, src, index: i as u32 });
+                self.pattern(field, value, misfits);
+            }
+        }
+    }
+}
