@@ -227,7 +227,9 @@ impl Compiler {
                     }
                 }
             }
-            Intrinsic::ArgData => Err(self.malformed(intrinsic.name(), "it is not a number")),
+            Intrinsic::AddressOf | Intrinsic::ArgData => {
+                Err(self.malformed(intrinsic.name(), "it is not a number"))
+            }
             Intrinsic::ArgNdim
             | Intrinsic::ArgDType
             | Intrinsic::ArgShape
