@@ -25,7 +25,8 @@ pub fn interpreted_kernels(module: &IRModule) -> Result<Module, InterpError> {
 }
 
 fn run(program: &Program, args: &mut [HostArg<'_>]) -> Result<(), RuntimeError> {
-    let copy = |bytes: &[u8], shape: &[i64], dtype| Tensor::from_bytes(bytes, shape, dtype).map(Value::Tensor);
+    let copy =
+        |bytes: &[u8], shape: &[i64], dtype| Tensor::from_bytes(bytes, shape, dtype).map(Value::Tensor);
     let mut values = args
         .iter()
         .map(|arg| match arg {
