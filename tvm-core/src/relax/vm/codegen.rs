@@ -13,11 +13,11 @@ use tvm_runtime::vm::{Executable, Instruction, IntOperand, Reg, Regs, VmFunction
 use tvm_runtime::{ALIGNMENT, Device};
 
 use super::builder::{Code, Tables, relax_functions};
-use super::signature::{kernel_sig, value_type};
+use super::value_type::value_type;
 use crate::ir::{BaseFunc, GlobalVar, IRModule, IrError, Op, Type, Var, VarId};
 use crate::relax::op::memory;
 use crate::relax::{Arg, Binding, Body, Call, Callee, Constructor, Expr, Function, If};
-use crate::tir::{Param, PrimExpr};
+use crate::tir::{Param, PrimExpr, kernel_sig};
 
 /// The tensor programs that are to be built, and the program that calls them.
 ///

@@ -2,9 +2,9 @@
 
 use tvm_runtime::{HostArg, Kernel, Module, RuntimeError, Tensor, TensorView, Value};
 
-use super::signature::kernel_sig;
 use crate::ir::IRModule;
 use crate::tir::interp::{InterpError, Program};
+use crate::tir::kernel_sig;
 
 /// A kernel for each tensor program of `module`, run by the [interpreter](crate::tir::interp). The twin of a code
 /// generator's `build`.

@@ -8,7 +8,7 @@ mod kernels;
 
 mod pattern;
 mod shape;
-mod signature;
+mod value_type;
 
 use tvm_runtime::vm::Executable;
 
@@ -18,7 +18,7 @@ use crate::pass::{PassContext, PassError};
 pub use codegen::vm_codegen;
 pub use kernels::interpreted_kernels;
 
-pub use signature::{kernel_sig, value_type};
+pub use value_type::value_type;
 
 /// Runs the [default pipeline](crate::pipeline::default_build) and [`vm_codegen`]: gives the tensor programs that are
 /// to be built, and the program that calls them.

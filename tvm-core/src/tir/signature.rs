@@ -1,10 +1,10 @@
-//! Types as the runtime knows them: signatures of kernels, types of parameters and results.
+//! The signature of a tensor program as a kernel: what a code generator, the virtual machine and the runtime agree on.
+//!
+//! TVM counterpart: none (there the packed calling convention carries no signature).
 
-use tvm_runtime::vm::ValueType;
 use tvm_runtime::{DimSig, KernelSig, ParamKind, ParamSig};
 
-use crate::ir::Type;
-use crate::tir::{BinaryOp, Buffer, Param, PrimExpr, PrimFunc};
+use super::{BinaryOp, Buffer, Param, PrimExpr, PrimFunc};
 
 /// The signature of `func` as a kernel named `name`.
 pub fn kernel_sig(name: &str, func: &PrimFunc) -> KernelSig {
@@ -27,7 +27,8 @@ pub fn kernel_sig(name: &str, func: &PrimFunc) -> KernelSig {
     KernelSig { name: name.to_string(), params: params.collect() }
 }
 
-fn dim_sig(dim: &PrimExpr) -> DimSig {
+/// An extent in a signature.
+pub fn dim_sig(dim: &PrimExpr) -> DimSig {
     match (dim.as_int(), dim.as_var()) {
         (Some(value), _) => DimSig::Const(value),
         (None, Some(var)) => DimSig::Var(var.name().to_string()),
@@ -35,28 +36,8 @@ fn dim_sig(dim: &PrimExpr) -> DimSig {
     }
 }
 
-/// A type as callers and tools see it.
-pub fn value_type(ty: &Type) -> ValueType {
-    match ty {
-        Type::Prim(dtype) if dtype.is_float() => ValueType::Float,
-        Type::Prim(_) => ValueType::Int,
-        Type::Tensor(tensor) => ValueType::Tensor {
-            dtype: tensor.dtype,
-            shape: tensor.known_shape().map(|shape| shape.iter().map(dim_sig).collect()),
-        },
-        Type::Shape(shape) => ValueType::Shape(shape.ndim.map(|ndim| ndim as u32)),
-        Type::Tuple(fields) => ValueType::Tuple(fields.iter().map(value_type).collect()),
-        Type::Func(func) => {
-            ValueType::Func(func.params.iter().map(value_type).collect(), Box::new(value_type(&func.ret)))
-        }
-        Type::Adt(adt) => ValueType::Adt(adt.name.to_string()),
-        Type::Ref(inner) => ValueType::Ref(Box::new(value_type(inner))),
-        Type::Param(_) | Type::Object => ValueType::Object,
-    }
-}
-
 /// An extent as a message shows it.
-pub(super) fn dim_text(dim: &PrimExpr) -> String {
+pub fn dim_text(dim: &PrimExpr) -> String {
     match dim {
         PrimExpr::IntImm(it) => it.value.to_string(),
         PrimExpr::Var(var) => var.name().to_string(),
