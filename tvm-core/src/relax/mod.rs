@@ -5,6 +5,8 @@ mod block_builder;
 mod expr;
 pub mod mutator;
 pub mod op;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod transform;
 pub mod visitor;
 pub mod vm;

@@ -29,3 +29,6 @@ pub fn compile(module: IRModule) -> Result<(IRModule, Executable), PassError> {
     let module = crate::pipeline::default_build().apply_in(module, &PassContext::current())?;
     vm_codegen(&module).map_err(|err| PassError::ir("VMCodeGen", err))
 }
+
+#[cfg(test)]
+mod tests;
