@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "makes kernels from entry points; each block says why it is sound")]
 
 mod library;
+mod link;
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -99,3 +99,51 @@ fn names_are_unique() {
     module.import(Module::new([kernel("c")]).unwrap()).unwrap();
     assert_eq!(module.iter().map(Kernel::name).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
+
+#[test]
+fn an_executable_carries_its_kernels() {
+    use crate::vm::*;
+    let dir = tempfile::tempdir().unwrap();
+    let Some(library) = compile(dir.path(), "times", &source(1, 5)) else { return };
+    let object = |bytes: Vec<u8>| KernelObject {
+        name: "times.so".into(),
+        kind: ObjectKind::SharedLibrary,
+        bytes: bytes.into(),
+    };
+    let code = vec![
+        Instruction::AllocStorage { dst: Reg(1), size: 12.into(), align: 64, device: crate::Device::cpu() },
+        Instruction::AllocTensor {
+            dst: Reg(2),
+            storage: Reg(1),
+            offset: 0.into(),
+            dtype: DataType::F32,
+            shape: [3].into(),
+        },
+        Instruction::InvokeKernel { kernel: KernelIdx(0), args: [Reg(0), Reg(2)].into() },
+        Instruction::Ret { src: Reg(2) },
+    ];
+    let ty = || ValueType::Tensor { dtype: Some(DataType::F32), shape: Some(vec![DimSig::Const(3)]) };
+    let params = vec![VmParam { name: "x".into(), ty: ty() }];
+    let exe = Executable {
+        functions: vec![VmFunction {
+            name: "main".into(),
+            params,
+            ret: ty(),
+            num_regs: 3,
+            public: true,
+            code,
+        }],
+        kernels: vec![sig("times")],
+        objects: vec![object(std::fs::read(&library).unwrap())],
+        ..Executable::default()
+    };
+    let exe = Executable::load(&exe.save().unwrap()).unwrap();
+    let vm = Vm::new(exe.clone(), &exe.link().unwrap()).unwrap();
+    let x = crate::Tensor::from_slice(&[1f32, 2., 3.], &[3]).unwrap();
+    let y = vm.invoke("main", &[x.into()]).unwrap();
+    assert_eq!(y.as_tensor().unwrap().as_slice::<f32>().unwrap(), [5., 10., 15.]);
+    let missing = Executable { kernels: vec![sig("other")], ..exe.clone() };
+    assert!(matches!(missing.link(), Err(RuntimeError::NotFound { .. })));
+    let junk = Executable { objects: vec![object(b"junk".to_vec())], ..exe };
+    assert!(matches!(junk.link(), Err(RuntimeError::Library { .. })));
+}

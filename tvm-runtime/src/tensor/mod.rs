@@ -91,14 +91,14 @@ impl Tensor {
 
     /// A copy of little-endian `bytes` as a tensor.
     pub fn from_bytes(bytes: &[u8], shape: &[i64], dtype: DataType) -> Result<Tensor, RuntimeError> {
-        let mut res = Tensor::zeros(shape, dtype)?;
-        let (expected, got) = (res.byte_len(), bytes.len());
+        let (expected, got) = (checked_size(shape, dtype)?, bytes.len());
         if expected != got {
             return Err(RuntimeError::SizeMismatch { shape: shape.to_vec(), dtype, expected, got });
         }
         if dtype.is_bool() && bytes.iter().any(|&byte| byte > 1) {
             return Err(RuntimeError::BadData("a bool is neither 0 nor 1"));
         }
+        let mut res = Tensor::zeros(shape, dtype)?;
         res.bytes_mut()?.copy_from_slice(bytes);
         Ok(res)
     }

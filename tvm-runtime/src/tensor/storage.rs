@@ -8,6 +8,8 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::fmt;
+use std::fs::File;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,6 +102,38 @@ impl Storage {
         owner: Box<dyn Any + Send + Sync>,
     ) -> Storage {
         Storage::new(ptr, len, device, writable, Owner::Foreign(owner))
+    }
+
+    /// Bytes that are part of the application.
+    pub fn from_static(bytes: &'static [u8]) -> Storage {
+        // SAFETY: static bytes stay valid and unwritten forever; the storage is read-only.
+        unsafe {
+            Storage::from_foreign(
+                NonNull::from(bytes).cast(),
+                bytes.len(),
+                Device::cpu(),
+                false,
+                Box::new(()),
+            )
+        }
+    }
+
+    /// The content of a file, mapped into memory. The file must not change while the storage is alive.
+    pub fn map_file(path: &Path) -> Result<Storage, RuntimeError> {
+        let io = |err: std::io::Error| RuntimeError::Io {
+            path: path.display().to_string(),
+            message: err.to_string(),
+        };
+        let file = File::open(path).map_err(io)?;
+        if !file.metadata().map_err(io)?.is_file() {
+            return Err(io(std::io::Error::other("not a regular file")));
+        }
+        // SAFETY: the mapping is private; that nobody changes the file is asked of the caller, as of any program that
+        // maps its own files.
+        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
+        let (ptr, len) = (NonNull::from(&map[..]).cast(), map.len());
+        // SAFETY: the mapping stays in place until it is dropped, and is never written through this storage.
+        Ok(unsafe { Storage::from_foreign(ptr, len, Device::cpu(), false, Box::new(map)) })
     }
 
     fn new(ptr: NonNull<u8>, len: usize, device: Device, writable: bool, owner: Owner) -> Storage {

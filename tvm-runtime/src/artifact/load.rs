@@ -1,0 +1,175 @@
+//! Reading.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::ArtifactError;
+use super::codec::{Codec, Reader};
+use super::container::{SECTIONS, sections};
+use super::save::constant;
+use crate::error::RuntimeError;
+use crate::tensor::{ALIGNMENT, Storage, Tensor};
+use crate::vm::{Constant, Executable, KernelObject, VmFunction, verify};
+
+impl Executable {
+    /// Reads an executable; its constants are copies.
+    pub fn load(bytes: &[u8]) -> Result<Executable, RuntimeError> {
+        read(bytes, Constants::Copied, true)
+    }
+
+    /// Reads an executable that is part of the application; its constants stay where they are, if they are aligned
+    /// there.
+    pub fn load_static(bytes: &'static [u8]) -> Result<Executable, RuntimeError> {
+        read(bytes, Constants::Shared(&Storage::from_static(bytes)), true)
+    }
+
+    /// Maps a file and reads the executable in it; its constants stay in the file until they are used. The file must
+    /// not change while they are in use.
+    pub fn load_file(path: impl AsRef<Path>) -> Result<Executable, RuntimeError> {
+        let storage = Storage::map_file(path.as_ref())?;
+        read(storage.bytes()?, Constants::Shared(&storage), true)
+    }
+
+    /// As [`Executable::load`], without a look at the checksums: for tests of all the other checks.
+    #[doc(hidden)]
+    pub fn load_ignoring_checksums(bytes: &[u8]) -> Result<Executable, RuntimeError> {
+        read(bytes, Constants::Copied, false)
+    }
+}
+
+/// Where the constants of a loaded executable are.
+#[derive(Clone, Copy)]
+enum Constants<'a> {
+    Copied,
+    /// In this storage, which holds the whole artifact.
+    Shared(&'a Storage),
+}
+
+fn read(bytes: &[u8], from: Constants<'_>, check_sums: bool) -> Result<Executable, RuntimeError> {
+    let places = sections(bytes, check_sums)?;
+    let reader = |i: usize| Reader::new(SECTIONS[i], &bytes[places[i].clone()]);
+
+    let mut r = reader(0);
+    let (target, metadata) = (Codec::get(&mut r)?, Codec::get(&mut r)?);
+    r.finish()?;
+
+    let (mut globals, mut code) = (reader(1), reader(6));
+    let mut functions = Vec::new();
+    for _ in 0..u64::get(&mut globals)? {
+        functions.push(VmFunction {
+            name: Codec::get(&mut globals)?,
+            params: Codec::get(&mut globals)?,
+            ret: Codec::get(&mut globals)?,
+            num_regs: Codec::get(&mut globals)?,
+            public: Codec::get(&mut globals)?,
+            code: Codec::get(&mut code)?,
+        });
+    }
+    globals.finish()?;
+    code.finish()?;
+
+    let mut r = reader(2);
+    let mut data = Data::new(bytes, places[3].clone(), SECTIONS[3]);
+    let mut constants = Vec::new();
+    for _ in 0..u64::get(&mut r)? {
+        constants.push(read_constant(&mut r, &mut data, from)?);
+    }
+    r.finish()?;
+    data.finish()?;
+
+    let mut r = reader(4);
+    let kernels = Codec::get(&mut r)?;
+    r.finish()?;
+    let mut r = reader(5);
+    let packed = Codec::get(&mut r)?;
+    r.finish()?;
+
+    let mut r = reader(7);
+    let mut data = Data::new(bytes, places[8].clone(), SECTIONS[8]);
+    let mut objects = Vec::new();
+    for _ in 0..u64::get(&mut r)? {
+        let (name, kind) = (Codec::get(&mut r)?, Codec::get(&mut r)?);
+        let place = data.next(u64::get(&mut r)?)?;
+        objects.push(KernelObject { name, kind, bytes: Arc::from(&bytes[place]) });
+    }
+    r.finish()?;
+    data.finish()?;
+
+    let exe = Executable { functions, constants, kernels, packed, objects, target, metadata };
+    verify(&exe)?;
+    Ok(exe)
+}
+
+fn read_constant(
+    r: &mut Reader<'_>,
+    data: &mut Data<'_>,
+    from: Constants<'_>,
+) -> Result<Constant, RuntimeError> {
+    Ok(match u8::get(r)? {
+        constant::TENSOR => {
+            let (dtype, shape): (_, Vec<i64>) = Codec::get(r)?;
+            let place = data.next(u64::get(r)?)?;
+            let (bytes, start) = (&data.bytes[place.clone()], place.start);
+            let tensor = match from {
+                Constants::Shared(storage) if storage.as_ptr().addr().is_multiple_of(ALIGNMENT) => {
+                    let tensor = Tensor::from_storage(storage.clone(), start, &shape, dtype)?;
+                    let (expected, got) = (tensor.byte_len(), place.len());
+                    if expected != got {
+                        return Err(RuntimeError::SizeMismatch { shape, dtype, expected, got });
+                    }
+                    if dtype.is_bool() {
+                        tensor.as_slice::<bool>()?;
+                    }
+                    tensor
+                }
+                // The size is that of bytes that are there, so it is allocated only if it is right.
+                _ => Tensor::from_bytes(bytes, &shape, dtype)?,
+            };
+            Constant::Tensor(tensor)
+        }
+        constant::INT => Constant::Int(Codec::get(r)?),
+        constant::FLOAT => Constant::Float(Codec::get(r)?),
+        constant::SHAPE => Constant::Shape(Codec::get(r)?),
+        constant::STR => Constant::Str(Codec::get(r)?),
+        constant::DTYPE => Constant::DType(Codec::get(r)?),
+        number => return Err(r.error(format!("{number} is no kind of constant")).into()),
+    })
+}
+
+/// A data section: pieces one after the other, each aligned, with zeros between.
+struct Data<'a> {
+    bytes: &'a [u8],
+    place: Range<usize>,
+    at: usize,
+    section: &'static str,
+}
+
+impl<'a> Data<'a> {
+    fn new(bytes: &'a [u8], place: Range<usize>, section: &'static str) -> Data<'a> {
+        Data { bytes, at: place.start, place, section }
+    }
+
+    fn error(&self, message: &str) -> ArtifactError {
+        let at = self.at - self.place.start;
+        ArtifactError::Malformed { section: self.section, at, message: message.to_string() }
+    }
+
+    /// The place of the next piece, in the whole artifact. The section itself starts aligned.
+    fn next(&mut self, len: u64) -> Result<Range<usize>, ArtifactError> {
+        let start = self.at.next_multiple_of(ALIGNMENT);
+        let end = usize::try_from(len).ok().and_then(|len| start.checked_add(len));
+        let Some(end) = end.filter(|&end| end <= self.place.end) else {
+            return Err(self.error("a piece that is longer than the section"));
+        };
+        if self.bytes[self.at..start].iter().any(|&byte| byte != 0) {
+            return Err(self.error("a gap that is not zero"));
+        }
+        self.at = end;
+        Ok(start..end)
+    }
+
+    fn finish(self) -> Result<(), ArtifactError> {
+        if self.at == self.place.end { Ok(()) } else { Err(self.error("bytes that belong to nothing")) }
+    }
+}

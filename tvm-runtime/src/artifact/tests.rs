@@ -1,0 +1,333 @@
+use super::*;
+use crate::kernel::{DimSig, Kernel, KernelSig, ParamKind, ParamSig};
+use crate::module::Module;
+use crate::tensor::{ALIGNMENT, Tensor};
+use crate::value::{Adt, Value};
+use crate::vm::Instruction as I;
+use crate::vm::*;
+use crate::{DataType, Device, HostArg, RuntimeError};
+
+fn r(reg: u32) -> Reg {
+    Reg(reg)
+}
+
+fn sig() -> KernelSig {
+    let param = |name: &str, kind, shape| ParamSig { name: name.into(), kind, dtype: DataType::F32, shape };
+    let n = || vec![DimSig::Var("n".into())];
+    let twice = vec![DimSig::Const(3), DimSig::Expr("n * 2".into())];
+    let params = vec![
+        param("x", ParamKind::In, n()),
+        param("w", ParamKind::In, twice),
+        param("s", ParamKind::Scalar, vec![]),
+        param("y", ParamKind::Out, n()),
+    ];
+    KernelSig { name: "scale".into(), params }
+}
+
+/// `y = x * s`
+fn module() -> Module {
+    let scale = Kernel::host(sig(), |args| {
+        let [HostArg::In(x), _, HostArg::Float(s), HostArg::Out(y)] = args else {
+            return Err(RuntimeError::other("kinds"));
+        };
+        y.as_mut_slice::<f32>()?.iter_mut().zip(x.as_slice::<f32>()?).for_each(|(y, x)| *y = x * *s as f32);
+        Ok(())
+    });
+    Module::new([scale]).unwrap()
+}
+
+fn function(name: &str, num_params: usize, num_regs: u32, code: Vec<Instruction>) -> VmFunction {
+    let types = [
+        ValueType::Tensor { dtype: Some(DataType::F32), shape: Some(vec![DimSig::Var("n".into())]) },
+        ValueType::Tuple(vec![ValueType::Int, ValueType::Ref(Box::new(ValueType::Str))]),
+        ValueType::Func(
+            vec![ValueType::Shape(Some(2)), ValueType::Float],
+            Box::new(ValueType::Adt("List".into())),
+        ),
+        ValueType::Object,
+    ];
+    let params =
+        (0..num_params).map(|i| VmParam { name: format!("p{i}"), ty: types[i % 4].clone() }).collect();
+    VmFunction { name: name.into(), params, ret: types[0].clone(), num_regs, public: true, code }
+}
+
+/// One of each instruction; not a sensible program.
+fn zoo() -> Vec<Instruction> {
+    let (dst, src) = (r(1), r(0));
+    let (dtype, device) = (DataType::F32, Device::cpu());
+    vec![
+        I::Move { dst, src },
+        I::Invoke { dst, func: FuncIdx(1), args: [src].into() },
+        I::InvokeClosure { dst, closure: src, args: [src, src].into() },
+        I::InvokePacked { dst, func: PackedIdx(0), args: [].into() },
+        I::AllocStorage { dst, size: 64.into(), align: 64, device },
+        I::AllocTensor { dst, storage: dst, offset: 0.into(), dtype, shape: [2, 3].into() },
+        I::AllocTensorReg { dst, storage: dst, offset: src.into(), dtype, shape: src },
+        I::AllocADT { dst, tag: 3, fields: [src, dst].into() },
+        I::AllocClosure { dst, func: FuncIdx(1), captured: [src].into() },
+        I::GetField { dst, src, index: 1 },
+        I::GetTag { dst, src },
+        I::If { test: src, target: -1, on_eq: Pc(0), on_ne: Pc(2) },
+        I::Goto { target: Pc(3) },
+        I::LoadConst { dst, index: ConstIdx(1) },
+        I::LoadConsti { dst, value: i64::MIN },
+        I::ShapeOf { dst, src },
+        I::ShapeDim { dst, src, axis: 2 },
+        I::MakeShape { dst, dims: [1.into(), src.into()].into() },
+        I::ShapeToTensor { dst, src },
+        I::TensorToShape { dst, src },
+        I::ReshapeTensor { dst, src, shape: dst },
+        I::ReadScalar { dst, src },
+        I::MakeScalar { dst, src, dtype: DataType::BF16 },
+        I::IntOp { op: IntOpKind::FloorMod, dst, lhs: src.into(), rhs: 7.into() },
+        I::CheckTensor { src, dtype: None, dims: None, context: "argument `x`".into() },
+        I::CheckShape {
+            src,
+            dims: [DimCheck::Any, DimCheck::Const(3), DimCheck::Reg(src), DimCheck::Bind(dst)].into(),
+            context: "ü".into(),
+        },
+        I::DeviceCopy { dst, src, device },
+        I::KillRegister { reg: dst },
+        I::RefNew { dst, src },
+        I::RefGet { dst, src },
+        I::RefSet { cell: dst, src },
+        I::TailInvokeClosure { closure: src, args: [src].into() },
+        I::TailInvoke { func: FuncIdx(1), args: [dst].into() },
+        I::Fatal { message: "no case".into() },
+    ]
+}
+
+fn sample() -> Executable {
+    let scale = vec![
+        I::CheckTensor {
+            src: r(0),
+            dtype: Some(DataType::F32),
+            dims: Some([DimCheck::Bind(r(1))].into()),
+            context: "argument `p0`".into(),
+        },
+        I::IntOp { op: IntOpKind::Mul, dst: r(2), lhs: r(1).into(), rhs: 4.into() },
+        I::AllocStorage { dst: r(3), size: r(2).into(), align: 64, device: Device::cpu() },
+        I::MakeShape { dst: r(4), dims: [r(1).into()].into() },
+        I::AllocTensorReg { dst: r(5), storage: r(3), offset: 0.into(), dtype: DataType::F32, shape: r(4) },
+        I::LoadConst { dst: r(6), index: ConstIdx(0) },
+        I::LoadConst { dst: r(7), index: ConstIdx(1) },
+        I::InvokeKernel { kernel: KernelIdx(0), args: [r(0), r(6), r(7), r(5)].into() },
+        I::Ret { src: r(5) },
+    ];
+    // length(list, acc)
+    let length = vec![
+        I::GetTag { dst: r(2), src: r(0) },
+        I::If { test: r(2), target: 0, on_eq: Pc(2), on_ne: Pc(3) },
+        I::Ret { src: r(1) },
+        I::GetField { dst: r(2), src: r(0), index: 1 },
+        I::IntOp { op: IntOpKind::Add, dst: r(3), lhs: r(1).into(), rhs: 1.into() },
+        I::TailInvoke { func: FuncIdx(2), args: [r(2), r(3)].into() },
+    ];
+    let weights = Tensor::from_vec((0..18).map(|i| i as f32).collect(), &[3, 6]).unwrap();
+    Executable {
+        functions: vec![
+            function("scale", 1, 8, scale),
+            function("zoo", 1, 2, zoo()),
+            function("length", 2, 4, length),
+        ],
+        constants: vec![
+            Constant::Tensor(weights),
+            Constant::Float(2.0),
+            Constant::Int(-3),
+            Constant::Shape(vec![1, -2]),
+            Constant::Str("text".into()),
+            Constant::DType(DataType::F16),
+            Constant::Tensor(Tensor::from_slice(&[true, false, true], &[3]).unwrap()),
+            Constant::Tensor(Tensor::zeros(&[0, 4], DataType::I64).unwrap()),
+        ],
+        kernels: vec![sig()],
+        packed: vec!["tvm.test.artifact".into()],
+        objects: vec![
+            KernelObject { name: "a".into(), kind: ObjectKind::Other, bytes: [7u8; 100].as_slice().into() },
+            KernelObject { name: "b".into(), kind: ObjectKind::CudaBinary, bytes: [].as_slice().into() },
+        ],
+        target: "c -mcpu=native".into(),
+        metadata: vec![("model".into(), "sample".into()), ("licence".into(), "none".into())],
+    }
+}
+
+#[test]
+fn round_trip() {
+    let exe = sample();
+    let bytes = exe.save().unwrap();
+    assert_eq!(bytes, exe.save().unwrap());
+    assert_eq!(Executable::load(&bytes).unwrap(), exe);
+    assert_eq!(Executable::load_ignoring_checksums(&bytes).unwrap(), exe);
+    assert_eq!(Executable::load(&Executable::default().save().unwrap()).unwrap(), Executable::default());
+    let info = inspect(&bytes).unwrap();
+    assert_eq!((info.format_version, info.abi_version), (FORMAT_VERSION, crate::abi::ABI_VERSION));
+    assert_eq!(info.compiler, env!("CARGO_PKG_VERSION"));
+    assert!(info.to_string().contains("constant data"));
+}
+
+#[test]
+fn mapped_constants_are_not_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sample.tvm");
+    let exe = sample();
+    exe.save_file(&path).unwrap();
+    let mapped = Executable::load_file(&path).unwrap();
+    assert_eq!(mapped, exe);
+    let Constant::Tensor(tensor) = &mapped.constants[0] else { panic!("a tensor") };
+    assert!(!tensor.storage().is_writable());
+    assert_eq!(tensor.data_ptr() as usize % ALIGNMENT, 0);
+    let len = std::fs::metadata(&path).unwrap().len() as usize;
+    assert_eq!(tensor.storage().len(), len, "the constant lies in the mapped file");
+    let bytes: &'static [u8] = Box::leak(exe.save().unwrap().into_boxed_slice());
+    assert_eq!(Executable::load_static(bytes).unwrap(), exe);
+    assert!(matches!(Executable::load_file(dir.path()), Err(RuntimeError::Io { .. })));
+    assert!(matches!(Executable::load_file(dir.path().join("none")), Err(RuntimeError::Io { .. })));
+}
+
+#[test]
+fn every_flip_and_cut_is_an_error() {
+    let bytes = sample().save().unwrap();
+    for at in 0..bytes.len() {
+        let mut other = bytes.clone();
+        for bit in 0..8 {
+            other[at] ^= 1 << bit;
+            let err = Executable::load(&other).unwrap_err();
+            assert!(matches!(err, RuntimeError::Artifact(_)), "{at}.{bit}: {err}");
+            other[at] ^= 1 << bit;
+        }
+        assert!(matches!(Executable::load(&bytes[..at]), Err(RuntimeError::Artifact(_))), "{at}");
+    }
+    let longer: Vec<u8> = bytes.iter().copied().chain([0]).collect();
+    assert!(matches!(Executable::load(&longer), Err(RuntimeError::Artifact(ArtifactError::Length { .. }))));
+}
+
+#[test]
+fn versions_are_named() {
+    let mut bytes = sample().save().unwrap();
+    bytes[8] = 9;
+    let err = Executable::load(&bytes).unwrap_err().to_string();
+    assert!(err.starts_with("artifact of format version 9 (made by tvm 0."), "{err}");
+    assert_eq!(
+        Executable::load(b"\x7fELF").unwrap_err().to_string(),
+        "not an artifact: it does not start with the magic bytes"
+    );
+    let mut bytes = sample().save().unwrap();
+    bytes[12] = 9;
+    let err = Executable::load_ignoring_checksums(&bytes).unwrap_err().to_string();
+    assert!(err.starts_with("artifact for ABI version 9"), "{err}");
+}
+
+#[test]
+fn types_nest_to_a_limit() {
+    let deep = |depth| {
+        let ty = (0..depth).fold(ValueType::Int, |ty, _| ValueType::Ref(Box::new(ty)));
+        let mut exe = sample();
+        exe.functions[0].ret = ty;
+        exe.save()
+    };
+    Executable::load(&deep(60).unwrap()).unwrap();
+    let err = deep(100).unwrap_err().to_string();
+    assert_eq!(err, "cannot be saved: types nest deeper than 64");
+}
+
+/// A small generator (xorshift) with a fixed seed.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end.max(1) as u64) as usize
+    }
+}
+
+/// A damaged copy: flips, cuts, splices, and numbers that are often wrong in files.
+fn damage(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
+    let mut res = bytes.to_vec();
+    for _ in 0..1 + rng.below(4) {
+        let (at, len) = (rng.below(res.len()), rng.below(40));
+        let end = (at + len).min(res.len());
+        match rng.below(8) {
+            0..3 if !res.is_empty() => res[at] ^= 1 << rng.below(8),
+            3 if !res.is_empty() => res[at] = rng.below(256) as u8,
+            4 => {
+                let word =
+                    [0u64, 1, 0xff, u32::MAX.into(), u64::MAX, 1 << 31, 1 << 62][rng.below(7)].to_le_bytes();
+                for (to, from) in res.iter_mut().skip(at).zip(&word[..[1, 4, 8][rng.below(3)]]) {
+                    *to = *from;
+                }
+            }
+            5 => drop(res.drain(at..end)),
+            6 => {
+                let piece = res[at..end].to_vec();
+                let to = rng.below(res.len());
+                res.splice(to..to, piece);
+            }
+            _ => {
+                let piece = res[at..end].to_vec();
+                for (to, from) in res.iter_mut().skip(rng.below(bytes.len())).zip(piece) {
+                    *to = from;
+                }
+            }
+        }
+    }
+    res
+}
+
+/// Runs everything that can be called, with strict limits.
+fn run_all(exe: Executable, module: &Module) -> usize {
+    let config = VmConfig {
+        max_depth: 64,
+        max_registers: 1 << 14,
+        max_steps: Some(500),
+        max_bytes: 1 << 16,
+        ..VmConfig::default()
+    };
+    let Ok(vm) = Vm::with_config(exe, module, config) else { return 0 };
+    let list = (0..3).fold(Adt::new(0, []), |tail, i| Adt::new(1, [Value::Int(i), tail.into()]));
+    let arguments: [Value; 4] = [
+        Tensor::from_slice(&[1f32, 2., 3.], &[3]).unwrap().into(),
+        Value::Int(2),
+        list.into(),
+        Value::from(vec![1, 2]),
+    ];
+    let mut ran = 0;
+    for func in vm.functions() {
+        for turn in 0..arguments.len() {
+            let args: Vec<_> =
+                (0..func.params.len()).map(|i| arguments[(i + turn) % arguments.len()].clone()).collect();
+            ran += usize::from(vm.invoke(&func.name, &args).is_ok());
+        }
+    }
+    ran
+}
+
+#[test]
+fn damaged_artifacts_never_panic() {
+    crate::register_global_func("tvm.test.artifact", crate::PackedFunc::new(|_| Ok(Value::Int(1)))).unwrap();
+    let module = module();
+    let bytes = sample().save().unwrap();
+    assert!(run_all(sample(), &module) > 0);
+    let mut rng = Rng(0x9E37_79B9_7F4A_7C15);
+    let (mut accepted, mut ran) = (0, 0);
+    for i in 0..10_000 {
+        let damaged = damage(&bytes, &mut rng);
+        if Executable::load(&damaged).is_ok() {
+            assert_eq!(damaged, bytes, "mutation {i} was accepted");
+        }
+        // Without the checksums, decoder and verifier alone must hold. Most mutations would end at the section table:
+        // also try with the table and the lengths as they were.
+        let mut inner = damaged;
+        if i % 4 != 0 {
+            inner.resize(bytes.len(), 0);
+            inner[..64 + 32 * SECTIONS.len()].copy_from_slice(&bytes[..64 + 32 * SECTIONS.len()]);
+        }
+        if let Ok(exe) = Executable::load_ignoring_checksums(&inner) {
+            accepted += 1;
+            ran += run_all(exe, &module);
+        }
+    }
+    eprintln!("{accepted} accepted without checksums, {ran} calls succeeded");
+    assert!(accepted > 500 && ran > 500, "the test reaches the machine: {accepted} accepted, {ran} ran");
+}
