@@ -1,1 +1,28 @@
-//! Tensor expressions: operators are written as compute over index space.
+//! The tensor expression language: tensors defined by what each element is, turned into tensor programs.
+//!
+//! ```
+//! use tvm_core::te;
+//! use tvm_runtime::DataType;
+//!
+//! let a = te::placeholder("a", [4.into(), 8.into()], DataType::F32);
+//! let k = te::reduce_axis("k", 8);
+//! let sum = te::compute("sum", [4.into()], &[&a], |i| te::sum(a.at([i[0].clone(), k.expr()]), &[&k]));
+//! let func = te::create_prim_func("row_sum", &[a], &[sum])?;
+//! assert_eq!(func.params.len(), 2);
+//! # Ok::<(), tvm_core::ir::IrError>(())
+//! ```
+//!
+//! TVM counterpart: `tvm::te` (`te.placeholder`, `te.compute`, `te.reduce_axis`, `te.create_prim_func`).
+
+mod create_prim_func;
+mod reduce;
+mod region;
+mod tensor;
+
+pub use create_prim_func::create_prim_func;
+pub use reduce::{
+    Combiner, Reduce, ReduceAxis, max, max_value, min, min_value, prod, reduce, reduce_axis, sum,
+};
+pub use tensor::{Body, Tensor, compute, compute_many, placeholder, scan};
+
+pub(crate) use region::same_expr;

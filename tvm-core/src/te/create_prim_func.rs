@@ -1,0 +1,222 @@
+//! From a graph of stages to a tensor program: one block per stage under a root block that allocates what is between.
+//!
+//! TVM counterpart: `src/te/operation/create_primfunc.cc`.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::region::read_regions;
+use super::tensor::{Body, Stage, Tensor};
+use super::{Reduce, compute};
+use crate::ir::{BufferId, IrError, Span, Var, VarId};
+use crate::tir::{
+    Bind, Block, BlockRealize, Buffer, BufferRegion, For, IterVar, Param, PrimExpr, PrimFunc, Stmt, Visitor,
+    substitute_expr, walk_block, walk_expr,
+};
+
+/// The tensor program that computes `outputs` from `inputs`: a parameter per input, a parameter per output, then a
+/// scalar parameter for every free variable that is not an extent of a parameter.
+///
+/// # Errors
+/// When a stage reads a tensor that is neither an input nor one of the tensors it declares.
+pub fn create_prim_func(name: &str, inputs: &[Tensor], outputs: &[Tensor]) -> Result<PrimFunc, IrError> {
+    let mut results: Vec<Tensor> = Vec::new();
+    for output in outputs {
+        // An output has memory of its own: what is an input or another output already is copied.
+        let taken = results.iter().any(|it| it.buffer() == output.buffer());
+        results.push(if output.stage().is_none() || taken {
+            compute("copy", output.shape(), &[output], |i| output.at(i))
+        } else {
+            output.clone()
+        });
+    }
+    let mut builder = Builder {
+        inputs: inputs.iter().map(|it| it.buffer().id).collect(),
+        stages: Vec::new(),
+        seen: FxHashSet::default(),
+    };
+    results.iter().try_for_each(|output| builder.visit(output))?;
+
+    let is_output = |buffer: &Buffer| results.iter().any(|it| it.buffer() == buffer);
+    let mut names = Names::default();
+    names.unique("root");
+    let blocks: Vec<Stmt> = builder.stages.iter().map(|stage| block(stage, &mut names)).collect();
+    let between = builder.stages.iter().flat_map(|stage| &stage.outputs);
+    let alloc = between.filter(|buffer| !is_output(buffer)).cloned().collect();
+    let root = Block::root(alloc, Stmt::seq(blocks));
+
+    let mut params: Vec<Param> = inputs.iter().map(|it| Param::In(it.buffer().clone())).collect();
+    params.extend(results.iter().map(|it| Param::Out(it.buffer().clone())));
+    params.extend(free_vars(&params, &root).into_iter().map(Param::Scalar));
+    Ok(PrimFunc::new(name, params, BlockRealize::opaque(root)))
+}
+
+/// Puts the stages in order, inputs first.
+struct Builder {
+    inputs: FxHashSet<BufferId>,
+    stages: Vec<Arc<Stage>>,
+    seen: FxHashSet<BufferId>,
+}
+
+impl Builder {
+    fn visit(&mut self, tensor: &Tensor) -> Result<(), IrError> {
+        if self.inputs.contains(&tensor.buffer().id) {
+            return Ok(());
+        }
+        let Some(stage) = tensor.stage() else {
+            let message = format!("tensor `{}` is read but is not an input", tensor.buffer().name);
+            return Err(IrError::new(message, &Span::none()).help("pass it among the inputs"));
+        };
+        if !self.seen.insert(stage.outputs[0].id) {
+            return Ok(());
+        }
+        let declared = |buffer: &Buffer| {
+            stage.outputs.contains(buffer) || stage.inputs.iter().any(|it| it.buffer() == buffer)
+        };
+        if let Some(region) = read_regions(values(stage)).iter().find(|it| !declared(&it.buffer)) {
+            let message = format!(
+                "stage `{}` reads tensor `{}`, which it does not declare",
+                stage.name, region.buffer.name
+            );
+            return Err(IrError::new(message, &Span::none()).help("name it among the inputs of `compute`"));
+        }
+        crate::support::with_stack(|| stage.inputs.iter().try_for_each(|input| self.visit(input)))?;
+        self.stages.push(stage.clone());
+        Ok(())
+    }
+}
+
+fn values(stage: &Stage) -> &[PrimExpr] {
+    match &stage.body {
+        Body::Values(values) => values,
+        Body::Reduce(reduce) => &reduce.sources,
+    }
+}
+
+/// The loops and the block of one stage.
+fn block(stage: &Stage, names: &mut Names) -> Stmt {
+    let indices: Vec<PrimExpr> = stage.axes.iter().map(|axis| PrimExpr::from(&axis.var)).collect();
+    let store = |values: &[PrimExpr]| {
+        let stores = stage.outputs.iter().zip(values);
+        Stmt::seq(stores.map(|(buffer, value)| Stmt::store(buffer, indices.clone(), value.clone())))
+    };
+    let (axes, init, body) = match &stage.body {
+        Body::Values(values) => (stage.axes.clone(), None, store(values)),
+        // Without an element to reduce, the block would never run: the result is the start.
+        Body::Reduce(reduce) if reduce.axes.iter().any(|axis| axis.dom.extent.is_const(0)) => {
+            (stage.axes.clone(), None, store(&reduce.init))
+        }
+        Body::Reduce(reduce) => {
+            let axes = stage.axes.iter().chain(&reduce.axes).cloned().collect();
+            (axes, Some(store(&reduce.init)), update(stage, reduce, &indices, store))
+        }
+    };
+    let block = Block {
+        reads: read_regions(values(stage)).into(),
+        writes: stage.outputs.iter().map(|buffer| BufferRegion::point(buffer, &indices)).collect(),
+        init,
+        iter_vars: axes.into(),
+        ..Block::new(names.unique(&stage.name), body)
+    };
+    nest(block)
+}
+
+/// `output = combine(output, source)`; a tuple is computed whole before any of it is stored.
+fn update(
+    stage: &Stage,
+    reduce: &Reduce,
+    indices: &[PrimExpr],
+    store: impl Fn(&[PrimExpr]) -> Stmt,
+) -> Stmt {
+    let combiner = &reduce.combiner;
+    let mut vars: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
+    for (i, buffer) in stage.outputs.iter().enumerate() {
+        vars.insert(combiner.lhs[i].id(), buffer.load(indices.to_vec()));
+        vars.insert(combiner.rhs[i].id(), reduce.sources[i].clone());
+    }
+    let results: Vec<PrimExpr> = combiner.result.iter().map(|it| substitute_expr(it, &vars)).collect();
+    if results.len() == 1 {
+        return store(&results);
+    }
+    let named: Vec<Var> = (stage.outputs.iter().zip(&results))
+        .map(|(buffer, value)| Var::prim(format!("v_{}", buffer.name), value.dtype()))
+        .collect();
+    let binds = (named.iter().zip(&results))
+        .map(|(var, value)| Stmt::from(Bind { var: var.clone(), value: value.clone() }));
+    let values: Vec<PrimExpr> = named.iter().map(PrimExpr::from).collect();
+    Stmt::seq(binds.chain([store(&values)]).collect::<Vec<_>>())
+}
+
+/// One serial loop per axis of `block`, around it.
+fn nest(block: Block) -> Stmt {
+    let loops: Vec<(Var, PrimExpr)> = (block.iter_vars.iter())
+        .map(|axis: &IterVar| {
+            let name = axis.var.name().trim_start_matches("v_");
+            (Var::index(name), axis.dom.extent.clone())
+        })
+        .collect();
+    let realize = BlockRealize {
+        iter_values: loops.iter().map(|(var, _)| PrimExpr::from(var)).collect(),
+        predicate: PrimExpr::bool(true),
+        block: Arc::new(block),
+    };
+    let innermost = Stmt::from(realize);
+    loops.into_iter().rev().fold(innermost, |body, (var, extent)| For::serial(var, extent, body).into())
+}
+
+/// Variables that nothing binds, in order of first use.
+fn free_vars(params: &[Param], root: &Block) -> Vec<Var> {
+    struct Free {
+        bound: FxHashSet<VarId>,
+        free: Vec<Var>,
+    }
+
+    impl Visitor for Free {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            if let PrimExpr::Var(var) = expr
+                && self.bound.insert(var.id())
+            {
+                self.free.push(var.clone());
+            }
+            walk_expr(self, expr);
+        }
+
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            if let Stmt::For(it) = stmt {
+                self.bound.insert(it.loop_var.id());
+            }
+            if let Stmt::Bind(it) = stmt {
+                self.bound.insert(it.var.id());
+            }
+            crate::tir::walk_stmt(self, stmt);
+        }
+
+        fn visit_block(&mut self, block: &Block) {
+            self.bound.extend(block.iter_vars.iter().map(|axis| axis.var.id()));
+            for extent in block.alloc_buffers.iter().flat_map(|buffer| buffer.shape.iter()) {
+                self.visit_expr(extent);
+            }
+            walk_block(self, block);
+        }
+    }
+
+    let extents = || params.iter().filter_map(Param::buffer).flat_map(|buffer| buffer.shape.iter());
+    let bound = extents().filter_map(PrimExpr::as_var).map(Var::id).collect();
+    let mut free = Free { bound, free: Vec::new() };
+    extents().for_each(|extent| free.visit_expr(extent));
+    free.visit_block(root);
+    free.free
+}
+
+/// Block names that are unique in one function.
+#[derive(Default)]
+struct Names(FxHashMap<Arc<str>, usize>);
+
+impl Names {
+    fn unique(&mut self, hint: &str) -> Arc<str> {
+        let count = self.0.entry(hint.into()).or_insert(0);
+        *count += 1;
+        if *count == 1 { hint.into() } else { format!("{hint}_{}", *count - 1).into() }
+    }
+}

@@ -1,0 +1,183 @@
+//! Tensors and the stages that compute them.
+//!
+//! A tensor is a buffer and, unless it is an input, the stage that fills it. The stages form an acyclic graph through
+//! the inputs that each declares.
+//!
+//! TVM counterpart: `te::Tensor`, `te::PlaceholderOp`, `te::ComputeOp`, `te::ScanOp`.
+
+use std::sync::Arc;
+
+use tvm_runtime::DataType;
+
+use super::Reduce;
+use crate::ir::Var;
+use crate::tir::{Buffer, IterKind, IterVar, PrimExpr, Range};
+
+/// An input or the result of a stage; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    buffer: Buffer,
+    stage: Option<Arc<Stage>>,
+}
+
+/// One computation: its axes, what it reads, what each element of its outputs is.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) name: Arc<str>,
+    pub(crate) axes: Vec<IterVar>,
+    pub(crate) body: Body,
+    pub(crate) inputs: Vec<Tensor>,
+    pub(crate) outputs: Vec<Buffer>,
+}
+
+/// What the elements of a stage's outputs are: one value per output, or a reduction.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// One value per output.
+    Values(Vec<PrimExpr>),
+    /// A reduction; one result per output.
+    Reduce(Reduce),
+}
+
+impl Body {
+    /// Element types of the outputs.
+    fn dtypes(&self) -> Vec<DataType> {
+        let values = match self {
+            Body::Values(values) => values,
+            Body::Reduce(reduce) => &reduce.combiner.identity,
+        };
+        values.iter().map(PrimExpr::dtype).collect()
+    }
+}
+
+impl From<PrimExpr> for Body {
+    fn from(value: PrimExpr) -> Body {
+        Body::Values(vec![value])
+    }
+}
+
+impl From<Vec<PrimExpr>> for Body {
+    fn from(values: Vec<PrimExpr>) -> Body {
+        Body::Values(values)
+    }
+}
+
+impl From<Reduce> for Body {
+    fn from(reduce: Reduce) -> Body {
+        Body::Reduce(reduce)
+    }
+}
+
+impl Tensor {
+    /// The buffer that holds it.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// Its extents.
+    pub fn shape(&self) -> &[PrimExpr] {
+        &self.buffer.shape
+    }
+
+    /// One extent.
+    pub fn dim(&self, axis: usize) -> PrimExpr {
+        self.buffer.shape[axis].clone()
+    }
+
+    /// Number of dimensions.
+    pub fn ndim(&self) -> usize {
+        self.buffer.ndim()
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DataType {
+        self.buffer.dtype
+    }
+
+    /// The element at `indices`, one per dimension.
+    pub fn at(&self, indices: impl Into<Arc<[PrimExpr]>>) -> PrimExpr {
+        self.buffer.load(indices)
+    }
+
+    pub(crate) fn stage(&self) -> Option<&Arc<Stage>> {
+        self.stage.as_ref()
+    }
+}
+
+/// An input.
+pub fn placeholder(name: &str, shape: impl Into<Arc<[PrimExpr]>>, dtype: DataType) -> Tensor {
+    Tensor { buffer: Buffer::new(name, shape, dtype), stage: None }
+}
+
+/// The tensor of extents `shape` whose element at each index is `body` of that index; `inputs` are the tensors that
+/// `body` reads.
+pub fn compute<B: Into<Body>>(
+    name: &str,
+    shape: impl Into<Arc<[PrimExpr]>>,
+    inputs: &[&Tensor],
+    body: impl FnOnce(&[PrimExpr]) -> B,
+) -> Tensor {
+    compute_many(name, shape, inputs, body).swap_remove(0)
+}
+
+/// Several tensors of one shape computed together, one per value of `body` (at least one).
+pub fn compute_many<B: Into<Body>>(
+    name: &str,
+    shape: impl Into<Arc<[PrimExpr]>>,
+    inputs: &[&Tensor],
+    body: impl FnOnce(&[PrimExpr]) -> B,
+) -> Vec<Tensor> {
+    let shape = shape.into();
+    let axes = axes(&shape, |_| IterKind::Spatial);
+    let indices: Vec<PrimExpr> = axes.iter().map(|axis| axis.var.clone().into()).collect();
+    let body = body(&indices).into();
+    let dtypes = body.dtypes();
+    let outputs: Vec<Buffer> = (dtypes.iter().enumerate())
+        .map(|(i, &dtype)| {
+            let name = if dtypes.len() == 1 { name.to_string() } else { format!("{name}_v{i}") };
+            Buffer::new(name, shape.clone(), dtype)
+        })
+        .collect();
+    finish(name, axes, body, inputs, outputs)
+}
+
+/// The tensor whose elements along `axis` depend on the one before: `body` of the index and of the output, which it
+/// may read at smaller positions of `axis`.
+pub fn scan(
+    name: &str,
+    shape: impl Into<Arc<[PrimExpr]>>,
+    dtype: DataType,
+    axis: usize,
+    inputs: &[&Tensor],
+    body: impl FnOnce(&[PrimExpr], &Tensor) -> PrimExpr,
+) -> Tensor {
+    let shape = shape.into();
+    let kind = |i| if i == axis { IterKind::Ordered } else { IterKind::Spatial };
+    let axes = axes(&shape, kind);
+    let indices: Vec<PrimExpr> = axes.iter().map(|axis| axis.var.clone().into()).collect();
+    let output = placeholder(name, shape, dtype);
+    let body = body(&indices, &output).into();
+    finish(name, axes, body, inputs, vec![output.buffer]).swap_remove(0)
+}
+
+fn axes(shape: &[PrimExpr], kind: impl Fn(usize) -> IterKind) -> Vec<IterVar> {
+    let axis = |(i, extent): (usize, &PrimExpr)| IterVar {
+        var: Var::index(format!("v_i{i}")),
+        dom: Range::from_extent(extent.clone()),
+        kind: kind(i),
+    };
+    shape.iter().enumerate().map(axis).collect()
+}
+
+fn finish(
+    name: &str,
+    axes: Vec<IterVar>,
+    body: Body,
+    inputs: &[&Tensor],
+    outputs: Vec<Buffer>,
+) -> Vec<Tensor> {
+    let inputs = inputs.iter().map(|&tensor| tensor.clone()).collect();
+    let stage = Arc::new(Stage { name: name.into(), axes, body, inputs, outputs });
+    let tensor = |buffer: &Buffer| Tensor { buffer: buffer.clone(), stage: Some(stage.clone()) };
+    stage.outputs.iter().map(tensor).collect()
+}
