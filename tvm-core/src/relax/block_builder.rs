@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use super::{Arg, Binding, BindingBlock, Body, Call, Callee, Expr};
-use crate::ir::{Attrs, IRModule, IrError, Op, Span, Type, Var};
+use super::{Arg, Binding, BindingBlock, Body, Call, Callee, Expr, Function, If};
+use crate::ir::{Attrs, BaseFunc, FuncType, GlobalVar, IRModule, IrError, Op, Span, Type, Var};
 
 /// Collects bindings, in nested scopes, beside the module they belong to.
 #[derive(Debug, Default)]
@@ -100,6 +100,100 @@ impl BlockBuilder {
         self.end_block(false);
         let blocks = self.scopes.pop().unwrap_or_default();
         Body { blocks: blocks.into(), ret }
+    }
+
+    /// The bindings that `build` makes, with the result it gives.
+    ///
+    /// # Errors
+    /// What `build` reports.
+    pub fn scope(
+        &mut self,
+        build: impl FnOnce(&mut BlockBuilder) -> Result<Arg, IrError>,
+    ) -> Result<Body, IrError> {
+        self.begin_scope();
+        match build(self) {
+            Ok(ret) => Ok(self.end_scope(ret)),
+            Err(err) => {
+                self.end_scope(Arg::Tuple(Arc::new([])));
+                Err(err)
+            }
+        }
+    }
+
+    /// Binds `if cond { then_branch } else { else_branch }`.
+    ///
+    /// # Errors
+    /// When it is ill-typed, or what the arms report.
+    pub fn emit_if(
+        &mut self,
+        name: &str,
+        cond: Arg,
+        then_branch: impl FnOnce(&mut BlockBuilder) -> Result<Arg, IrError>,
+        else_branch: impl FnOnce(&mut BlockBuilder) -> Result<Arg, IrError>,
+        span: &Span,
+    ) -> Result<Var, IrError> {
+        let (then_branch, else_branch) = (self.scope(then_branch)?, self.scope(else_branch)?);
+        let branch = If { cond, then_branch, else_branch, span: span.clone() };
+        self.emit(name, Expr::If(Arc::new(branch)), span)
+    }
+
+    /// Binds a local function of the given signature; `body` gets its variable, to call itself.
+    ///
+    /// # Errors
+    /// When the body does not give `ret`, or what it reports.
+    pub fn emit_function(
+        &mut self,
+        name: &str,
+        params: &[Var],
+        ret: Type,
+        body: impl FnOnce(&mut BlockBuilder, &Var) -> Result<Arg, IrError>,
+        span: &Span,
+    ) -> Result<Var, IrError> {
+        let ty = FuncType {
+            type_params: Arc::new([]),
+            params: params.iter().map(|param| param.ty().clone()).collect(),
+            ret: ret.clone(),
+            pure: true,
+        };
+        let var = Var::with_span(name, Type::Func(Arc::new(ty)), span.clone());
+        let body = self.scope(|builder| body(builder, &var))?;
+        let func = Expr::Function(Arc::new(Function {
+            name: name.into(),
+            type_params: Arc::new([]),
+            params: params.into(),
+            body,
+            ret,
+            pure: true,
+            attrs: Attrs::new(),
+            span: span.clone(),
+        }));
+        super::analysis::infer_type(&func, &self.module).map_err(|err| err.at(span))?;
+        self.open.push(Binding::new(var.clone(), func));
+        Ok(var)
+    }
+
+    /// Adds a graph function to the module: the bindings that `body` makes over `params`. The result type is inferred.
+    ///
+    /// # Errors
+    /// What `body` reports.
+    pub fn add_function(
+        &mut self,
+        name: &str,
+        params: &[Var],
+        body: impl FnOnce(&mut BlockBuilder) -> Result<Arg, IrError>,
+    ) -> Result<GlobalVar, IrError> {
+        let body = self.scope(body)?;
+        let func = Function {
+            name: name.into(),
+            type_params: Arc::new([]),
+            params: params.into(),
+            ret: super::analysis::infer_body(&body, &self.module),
+            body,
+            pure: true,
+            attrs: Attrs::new(),
+            span: Span::none(),
+        };
+        Ok(self.module.add(name, BaseFunc::Relax(Arc::new(func))))
     }
 
     fn current(&mut self) -> &mut Vec<BindingBlock> {

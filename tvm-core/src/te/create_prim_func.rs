@@ -18,6 +18,9 @@ use crate::tir::{
 /// The tensor program that computes `outputs` from `inputs`: a parameter per input, a parameter per output, then a
 /// scalar parameter for every free variable that is not an extent of a parameter.
 ///
+/// The program shares variables and buffers with the tensors; a second program of the same tensors needs
+/// [`renew_defs`](crate::tir::transform::renew_defs) before both may be in one module.
+///
 /// # Errors
 /// When a stage reads a tensor that is neither an input nor one of the tensors it declares.
 pub fn create_prim_func(name: &str, inputs: &[Tensor], outputs: &[Tensor]) -> Result<PrimFunc, IrError> {

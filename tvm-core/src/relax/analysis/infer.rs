@@ -1,13 +1,25 @@
 //! Type inference of arguments and expressions.
 //!
+//! An expression's type follows from the types of the variables in it: a binding carries the type of its value, so
+//! inference looks at one expression at a time. Bodies (arms, clauses, local functions) are typed by their result.
+//!
 //! TVM counterpart: `InferType`, `GetStructInfo`.
 
-use crate::ir::{IRModule, InferContext, IrError, Span, Type};
-use crate::relax::{Arg, Call, Callee, Expr};
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use super::captures::type_dims;
+use super::infer_call::infer_call;
+use super::infer_match::infer_match;
+use super::show::show_type;
+use super::unify::{Unifier, erase_to_well_defined, join};
+use crate::ir::{IRModule, IrError, ShapeType, Span, TensorType, Type, Var, VarId};
+use crate::relax::{Arg, Body, Expr, Function, If};
 
 /// Type of an argument.
 pub fn type_of_arg(arg: &Arg, module: &IRModule) -> Type {
-    use crate::ir::{BaseFunc, ShapeType, TensorType};
+    use crate::ir::BaseFunc;
     match arg {
         Arg::Var(var) => var.ty().clone(),
         Arg::Const(tensor) => Type::Tensor(TensorType::fixed(tensor.shape(), tensor.dtype())),
@@ -31,41 +43,91 @@ pub fn type_of_arg(arg: &Arg, module: &IRModule) -> Type {
 pub fn infer_type(expr: &Expr, module: &IRModule) -> Result<Type, IrError> {
     match expr {
         Expr::Arg(arg) => Ok(type_of_arg(arg, module)),
-        Expr::Call(call) => infer_call(call, module),
-        Expr::TupleGetItem(arg, index) => {
-            let ty = type_of_arg(arg, module);
-            let fields =
-                ty.as_tuple().ok_or_else(|| IrError::new("only a tuple has fields", &Span::none()))?;
-            fields.get(*index).cloned().ok_or_else(|| {
-                let message = format!("a tuple of {} fields has no field {index}", fields.len());
-                IrError::new(message, &Span::none())
-            })
+        Expr::Call(call) => infer_call(call, module).map_err(|err| err.at(&call.span)),
+        Expr::TupleGetItem(arg, index) => tuple_field(&type_of_arg(arg, module), *index),
+        Expr::If(branch) => infer_if(branch, module).map_err(|err| err.at(&branch.span)),
+        Expr::Match(it) => infer_match(it, module).map_err(|err| err.at(&it.span)),
+        Expr::Function(func) => infer_function(func, module).map_err(|err| err.at(&func.span)),
+        Expr::RefCreate(arg) => Ok(Type::Ref(Arc::new(type_of_arg(arg, module)))),
+        Expr::RefRead(cell) => cell_type(cell, module),
+        Expr::RefWrite(cell, value) => {
+            let (inner, value) = (cell_type(cell, module)?, type_of_arg(value, module));
+            let stored = Unifier::default().unify(&inner, &value);
+            stored.map_err(|why| {
+                error(format!("cannot store {} in a cell of {}: {}", show_type(&value), show_type(&inner), why.0))
+            })?;
+            Ok(Type::unit())
         }
-        Expr::If(_)
-        | Expr::Match(_)
-        | Expr::Function(_)
-        | Expr::RefCreate(_)
-        | Expr::RefRead(_)
-        | Expr::RefWrite(..) => Ok(Type::Object),
     }
 }
 
-fn infer_call(call: &Call, module: &IRModule) -> Result<Type, IrError> {
-    match &call.callee {
-        Callee::Op(op) => {
-            let types: Vec<Type> = call.args.iter().map(|arg| type_of_arg(arg, module)).collect();
-            (op.infer)(&InferContext {
-                op: *op,
-                args: &call.args,
-                types: &types,
-                attrs: &call.attrs,
-                span: &call.span,
-            })
-            .map_err(|err| err.at(&call.span))
-        }
-        Callee::Tir(_) | Callee::DpsPacked(_) | Callee::Packed(_) => {
-            Ok(call.ret.clone().unwrap_or(Type::Object))
-        }
-        Callee::Global(_) | Callee::Var(_) | Callee::Constructor(_) => Ok(Type::Object),
+fn tuple_field(ty: &Type, index: usize) -> Result<Type, IrError> {
+    match ty {
+        Type::Tuple(fields) => fields.get(index).cloned().ok_or_else(|| {
+            error(format!("{} has {} fields, there is no field {index}", show_type(ty), fields.len()))
+        }),
+        Type::Object => Ok(Type::Object),
+        _ => Err(error(format!("only a tuple has fields, got {}", show_type(ty)))),
     }
+}
+
+fn cell_type(cell: &Arg, module: &IRModule) -> Result<Type, IrError> {
+    match type_of_arg(cell, module) {
+        Type::Ref(inner) => Ok((*inner).clone()),
+        Type::Object => Ok(Type::Object),
+        ty => Err(error(format!("expected a mutable cell, got {}", show_type(&ty)))
+            .help("make one with `ref_create`")),
+    }
+}
+
+fn infer_if(branch: &If, module: &IRModule) -> Result<Type, IrError> {
+    let cond = type_of_arg(&branch.cond, module);
+    let fits = match &cond {
+        Type::Tensor(it) => it.ndim().unwrap_or(0) == 0 && it.dtype.is_none_or(|dtype| dtype.is_bool()),
+        Type::Prim(dtype) => dtype.is_bool(),
+        Type::Object => true,
+        _ => false,
+    };
+    if !fits {
+        let message = format!("a condition is Tensor<bool> or bool, got {}", show_type(&cond));
+        return Err(error(message).help("reduce the tensor to one bool first"));
+    }
+    let (a, b) = (infer_body(&branch.then_branch, module), infer_body(&branch.else_branch, module));
+    join(&a, &b).map_err(|_| {
+        let (a, b) = (show_type(&a), show_type(&b));
+        error(format!("the arms of `if` have different types: {a} and {b}"))
+            .help("both arms give a value of one element type and structure")
+    })
+}
+
+fn infer_function(func: &Function, module: &IRModule) -> Result<Type, IrError> {
+    let got = infer_body(&func.body, module);
+    Unifier::fixed(&func.ret).unify(&func.ret, &got).map_err(|why| {
+        let (name, ret, got) = (&func.name, show_type(&func.ret), show_type(&got));
+        error(format!("function `{name}` is declared to return {ret}, its body gives {got}: {}", why.0))
+    })?;
+    Ok(Type::Func(func.ty().into()))
+}
+
+/// Type of the result of `body`, without the extents that only its own `match_cast`s define.
+pub fn infer_body(body: &Body, module: &IRModule) -> Type {
+    let ty = type_of_arg(&body.ret, module);
+    let mut own: FxHashSet<VarId> = FxHashSet::default();
+    let mut outer: FxHashSet<VarId> = FxHashSet::default();
+    for binding in body.bindings() {
+        let target = if binding.match_cast { &mut own } else { &mut outer };
+        target.extend(type_dims(binding.var.ty()).iter().map(Var::id));
+        if binding.match_cast {
+            if let Expr::Arg(arg) = &binding.value {
+                outer.extend(type_dims(&type_of_arg(arg, module)).iter().map(Var::id));
+            }
+            own.retain(|var| !outer.contains(var));
+        }
+        outer.retain(|var| !own.contains(var));
+    }
+    if own.is_empty() { ty } else { erase_to_well_defined(&ty, &|var| !own.contains(&var)) }
+}
+
+pub(super) fn error(message: String) -> IrError {
+    IrError::new(message, &Span::none())
 }

@@ -1,11 +1,21 @@
 //! Analyses of graph functions.
 
 mod captures;
+mod dims;
+mod exhaustive;
 mod infer;
+mod infer_call;
+mod infer_match;
 mod purity;
+mod show;
+mod unify;
 mod well_formed;
 
 pub use captures::{bound_dims, captures, type_dims};
-pub use infer::{infer_type, type_of_arg};
+pub use dims::{product, prove_equal, prove_unequal, simplify_dim};
+pub use infer::{infer_body, infer_type, type_of_arg};
+pub use infer_match::{constructor_fields, pattern_vars};
 pub use purity::is_pure;
+pub use show::{show_dim, show_dims, show_type};
+pub use unify::{Mismatch, Unifier, erase_to_well_defined, join};
 pub(crate) use well_formed::{check_rules, check_types};

@@ -1,10 +1,28 @@
 //! Operators, one file per family: tables of [`OpDef`]s with type inference and legalisation.
 //!
+//! Names follow TVM's relax operators. A definition's `infer` runs after [`check_call`], so it sees the right number
+//! of arguments of the right kinds and only known attributes of the right kinds. Its `legalize` runs when every
+//! tensor involved has a known symbolic shape and element type; the computation itself lives in [`crate::topi`].
+//!
 //! TVM counterpart: `src/relax/op`.
 
+mod binary;
+mod check;
+mod context;
+mod def;
 pub mod memory;
+mod unary;
+
+pub use check::check_call;
+pub use context::broadcast_dims;
 
 use crate::ir::OpDef;
 
 /// All built-in tables.
-pub static TABLES: &[&[OpDef]] = &[memory::OPS];
+pub static TABLES: &[&[OpDef]] = &[binary::OPS, memory::OPS, unary::OPS];
+
+/// True for operators whose result is the first argument's data under another shape: lowering gives the same memory
+/// a new shape instead of running a kernel.
+pub fn is_view(op: crate::ir::Op) -> bool {
+    matches!(op.name, "reshape" | "flatten" | "expand_dims" | "squeeze")
+}

@@ -5,9 +5,11 @@ mod canonicalize_bindings;
 mod dead_code_elimination;
 mod kill_after_last_use;
 mod lambda_lift;
+mod legalize_ops;
 
 pub use call_tir_rewrite::call_tir_rewrite;
 pub use canonicalize_bindings::canonicalize_bindings;
 pub use dead_code_elimination::dead_code_elimination;
 pub use kill_after_last_use::kill_after_last_use;
 pub use lambda_lift::lambda_lift;
+pub use legalize_ops::legalize_ops;

@@ -1,0 +1,65 @@
+//! Types in error messages, in the words of the surface language.
+
+use crate::ir::{TensorShape, Type};
+use crate::tir::{BinaryOp, PrimExpr};
+
+/// `ty` as the user writes it: `Tensor<f32, n, 128>`.
+pub fn show_type(ty: &Type) -> String {
+    let list = |types: &[Type]| types.iter().map(show_type).collect::<Vec<_>>().join(", ");
+    match ty {
+        Type::Prim(dtype) => dtype.to_string(),
+        Type::Tensor(tensor) => {
+            let dtype = tensor.dtype.map_or_else(|| "_".to_string(), |it| it.to_string());
+            match &tensor.shape {
+                TensorShape::Known(shape) => {
+                    let dims = shape.iter().map(|dim| format!(", {}", show_dim(dim)));
+                    format!("Tensor<{dtype}{}>", dims.collect::<String>())
+                }
+                TensorShape::Rank(ndim) => format!("Tensor<{dtype}{}>", ", _".repeat(*ndim)),
+                TensorShape::Unknown => format!("TensorDyn<{dtype}>"),
+            }
+        }
+        Type::Shape(shape) => match &shape.values {
+            Some(values) => format!("Shape{}", show_dims(values)),
+            None => "Shape".to_string(),
+        },
+        Type::Tuple(fields) => format!("({})", list(fields)),
+        Type::Func(func) => format!("fn({}) -> {}", list(&func.params), show_type(&func.ret)),
+        Type::Adt(adt) if adt.args.is_empty() => adt.name.to_string(),
+        Type::Adt(adt) => format!("{}<{}>", adt.name, list(&adt.args)),
+        Type::Ref(inner) => format!("Ref<{}>", show_type(inner)),
+        Type::Param(param) => param.0.to_string(),
+        Type::Object => "Object".to_string(),
+    }
+}
+
+/// Extents as `[n, 128]`.
+pub fn show_dims(dims: &[PrimExpr]) -> String {
+    format!("[{}]", dims.iter().map(show_dim).collect::<Vec<_>>().join(", "))
+}
+
+/// One extent: `n * 2 + 1`.
+pub fn show_dim(dim: &PrimExpr) -> String {
+    match dim {
+        PrimExpr::IntImm(it) => it.value.to_string(),
+        PrimExpr::Var(var) => var.name().to_string(),
+        PrimExpr::Binary(it) => {
+            let side = |expr: &PrimExpr| match expr {
+                PrimExpr::Binary(inner) if inner.op != it.op || it.op != BinaryOp::Add => {
+                    format!("({})", show_dim(expr))
+                }
+                _ => show_dim(expr),
+            };
+            let sign = match it.op {
+                BinaryOp::Add => "+",
+                BinaryOp::Sub => "-",
+                BinaryOp::Mul => "*",
+                BinaryOp::Div | BinaryOp::FloorDiv => "/",
+                BinaryOp::Mod | BinaryOp::FloorMod => "%",
+                op => return format!("{op:?}({}, {})", show_dim(&it.a), show_dim(&it.b)).to_lowercase(),
+            };
+            format!("{} {sign} {}", side(&it.a), side(&it.b))
+        }
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,296 @@
+//! What inference and legalisation ask of a call: tensors, axes, attributes, errors.
+
+use tvm_runtime::DataType;
+
+use crate::ir::{
+    AttrValue, Attrs, InferContext, IrError, LegalizeContext, TensorShape, TensorType, Type,
+};
+use crate::relax::Arg;
+use crate::relax::analysis::{prove_equal, prove_unequal, show_dim, show_dims, show_type};
+use crate::te;
+use crate::tir::{PrimExpr, PrimFunc};
+use crate::topi::Operand;
+
+impl<'a> InferContext<'a> {
+    /// An error of this call.
+    pub fn error(&self, message: impl AsRef<str>) -> IrError {
+        IrError::new(format!("`{}`: {}", self.op.name, message.as_ref()), self.span)
+    }
+
+    /// The tensor type of argument `i`.
+    ///
+    /// # Errors
+    /// When it is not a tensor.
+    pub fn tensor(&self, i: usize) -> Result<&'a TensorType, IrError> {
+        let ty = self.types.get(i).ok_or_else(|| self.error(format!("argument {i} is missing")))?;
+        ty.as_tensor()
+            .ok_or_else(|| self.error(format!("argument {i} is a tensor, got {}", show_type(ty))))
+    }
+
+    /// The types of all tensors among the arguments, those in tuples included.
+    pub fn tensors(&self) -> Vec<&'a TensorType> {
+        tensors(self.types)
+    }
+
+    /// The values of shape argument `i`, when known.
+    pub fn shape(&self, i: usize) -> Option<&'a [PrimExpr]> {
+        match self.types.get(i)? {
+            Type::Shape(shape) => shape.values.as_deref(),
+            Type::Prim(_)
+            | Type::Tensor(_)
+            | Type::Tuple(_)
+            | Type::Func(_)
+            | Type::Adt(_)
+            | Type::Ref(_)
+            | Type::Param(_)
+            | Type::Object => None,
+        }
+    }
+
+    /// The extents of argument `i`, when it has rank `ndim`; `None` when only part of that is known.
+    ///
+    /// # Errors
+    /// When it is known to have another rank.
+    pub fn dims(&self, i: usize, ndim: usize) -> Result<Option<&'a [PrimExpr]>, IrError> {
+        let ty = self.tensor(i)?;
+        match ty.ndim() {
+            Some(got) if got != ndim => Err(self.error(format!(
+                "argument `{}` has rank {ndim}, got {}",
+                self.op.args[i].name,
+                show_type(&self.types[i])
+            ))),
+            _ => Ok(ty.known_shape()),
+        }
+    }
+
+    /// The common element type of the tensors, `None` when one is unknown.
+    ///
+    /// # Errors
+    /// When two differ.
+    pub fn same_dtype(&self) -> Result<Option<DataType>, IrError> {
+        let tensors = self.tensors();
+        let mut known: Option<DataType> = None;
+        for dtype in tensors.iter().filter_map(|it| it.dtype) {
+            if *known.get_or_insert(dtype) != dtype {
+                let list: Vec<String> =
+                    tensors.iter().map(|it| show_type(&Type::Tensor((*it).clone()))).collect();
+                let message = format!("the arguments have different element types: {}", list.join(", "));
+                return Err(self.error(message).help("convert one with `astype`"));
+            }
+        }
+        Ok(if tensors.iter().all(|it| it.dtype.is_some()) { known } else { None })
+    }
+
+    /// `axis`, which may count from the end, as an index into `ndim` axes.
+    ///
+    /// # Errors
+    /// When it is outside.
+    pub fn axis(&self, axis: i64, ndim: usize) -> Result<usize, IrError> {
+        let n = ndim as i64;
+        if (-n..n).contains(&axis) {
+            return Ok(axis.rem_euclid(n) as usize);
+        }
+        Err(self.error(format!("axis {axis} is outside of a tensor of rank {ndim}")))
+    }
+
+    /// The axes of attribute `name` in increasing order; all of them when it is not given.
+    ///
+    /// # Errors
+    /// When one is outside or given twice.
+    pub fn axes(&self, name: &str, ndim: usize) -> Result<Vec<usize>, IrError> {
+        let Some(given) = int_list(self.attrs, name) else { return Ok((0..ndim).collect()) };
+        let mut axes = given.iter().map(|&axis| self.axis(axis, ndim)).collect::<Result<Vec<_>, _>>()?;
+        axes.sort_unstable();
+        if axes.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(self.error(format!("attribute `{name}` names an axis twice: {given:?}")));
+        }
+        Ok(axes)
+    }
+
+    /// Attribute `name` as `n` integers: one integer stands for `n` equal ones, `default` for none.
+    ///
+    /// # Errors
+    /// When there are other than `n`.
+    pub fn ints(&self, name: &str, n: usize, default: i64) -> Result<Vec<i64>, IrError> {
+        match int_list(self.attrs, name) {
+            None => Ok(vec![default; n]),
+            Some(it) if it.len() == n => Ok(it),
+            Some(it) if it.len() == 1 => Ok(vec![it[0]; n]),
+            Some(it) => {
+                Err(self.error(format!("attribute `{name}` is {n} integers, got {}: {it:?}", it.len())))
+            }
+        }
+    }
+
+    /// A float attribute, or its default.
+    pub fn float(&self, name: &str, default: f64) -> f64 {
+        self.attrs.float(name).unwrap_or(default)
+    }
+
+    /// The shape that shapes broadcast to by NumPy's rules.
+    ///
+    /// # Errors
+    /// When two known extents do not fit.
+    pub fn broadcast(&self, shapes: &[&TensorShape]) -> Result<TensorShape, IrError> {
+        let mut res = TensorShape::Known([].into());
+        for shape in shapes {
+            res = self.broadcast_two(&res, shape)?;
+        }
+        Ok(res)
+    }
+
+    fn broadcast_two(&self, a: &TensorShape, b: &TensorShape) -> Result<TensorShape, IrError> {
+        let rank = |shape: &TensorShape| match shape {
+            TensorShape::Known(dims) => Some(dims.len()),
+            TensorShape::Rank(ndim) => Some(*ndim),
+            TensorShape::Unknown => None,
+        };
+        match (a, b) {
+            (TensorShape::Known(x), TensorShape::Known(y)) => match broadcast_dims(x, y) {
+                Ok(Some(dims)) => Ok(TensorShape::Known(dims.into())),
+                Ok(None) => Ok(TensorShape::Rank(x.len().max(y.len()))),
+                Err((p, q)) => Err(self
+                    .error(format!(
+                        "shapes {} and {} do not broadcast: {} against {}",
+                        show_dims(x),
+                        show_dims(y),
+                        show_dim(&p),
+                        show_dim(&q)
+                    ))
+                    .help("extents must be equal, or one of them 1, counted from the last axis")),
+            },
+            _ => Ok(match (rank(a), rank(b)) {
+                (Some(p), Some(q)) => TensorShape::Rank(p.max(q)),
+                (None, _) | (_, None) => TensorShape::Unknown,
+            }),
+        }
+    }
+}
+
+/// The extents that `a` and `b` broadcast to; `None` when that depends on the values of symbolic dimensions.
+///
+/// # Errors
+/// The two extents that do not fit.
+pub fn broadcast_dims(
+    a: &[PrimExpr],
+    b: &[PrimExpr],
+) -> Result<Option<Vec<PrimExpr>>, (PrimExpr, PrimExpr)> {
+    let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
+    let (leading, matched) = long.split_at(long.len() - short.len());
+    let mut dims = leading.to_vec();
+    for (x, y) in matched.iter().zip(short) {
+        if y.is_const(1) || prove_equal(x, y) {
+            dims.push(x.clone());
+        } else if x.is_const(1) {
+            dims.push(y.clone());
+        } else if x.as_int().is_some() && y.as_int().is_some() {
+            return Err(if a.len() >= b.len() { (x.clone(), y.clone()) } else { (y.clone(), x.clone()) });
+        } else if prove_unequal(x, y) && x.as_int().or(y.as_int()).is_none() {
+            // `n` and `n + 1` only fit when one of them is 1, which is not what anybody means.
+            return Err((x.clone(), y.clone()));
+        } else {
+            return Ok(None);
+        }
+    }
+    Ok(Some(dims))
+}
+
+/// The list of integers of attribute `name`; one integer is a list of one.
+pub(super) fn int_list(attrs: &Attrs, name: &str) -> Option<Vec<i64>> {
+    match attrs.get(name)? {
+        AttrValue::Int(it) => Some(vec![*it]),
+        AttrValue::List(_) => attrs.ints(name),
+        AttrValue::Bool(_) | AttrValue::Float(_) | AttrValue::Str(_) | AttrValue::DType(_) => None,
+    }
+}
+
+fn tensors(types: &[Type]) -> Vec<&TensorType> {
+    let mut found = Vec::new();
+    for ty in types {
+        match ty {
+            Type::Tensor(ty) => found.push(ty),
+            Type::Tuple(fields) => found.extend(fields.iter().filter_map(Type::as_tensor)),
+            Type::Prim(_)
+            | Type::Shape(_)
+            | Type::Func(_)
+            | Type::Adt(_)
+            | Type::Ref(_)
+            | Type::Param(_)
+            | Type::Object => {}
+        }
+    }
+    found
+}
+
+impl<'a> LegalizeContext<'a> {
+    /// The call as inference sees it.
+    pub fn infer(&self) -> InferContext<'a> {
+        InferContext { op: self.op, args: self.args, types: self.types, attrs: self.attrs, span: self.span }
+    }
+
+    /// One input per tensor among the arguments.
+    ///
+    /// # Errors
+    /// When a shape or element type is not known.
+    pub fn inputs(&self) -> Result<Vec<te::Tensor>, IrError> {
+        let tensors = tensors(self.types);
+        let input = |(i, ty): (usize, &&TensorType)| {
+            let name = if self.op.args.len() == tensors.len() {
+                self.op.args[i].name.to_string()
+            } else {
+                format!("x{i}")
+            };
+            match (ty.known_shape(), ty.dtype) {
+                (Some(shape), Some(dtype)) => Ok(te::placeholder(&name, shape.to_vec(), dtype)),
+                (None, _) | (_, None) => {
+                    Err(self.infer().error("the shape or element type of an argument is not known"))
+                }
+            }
+        };
+        tensors.iter().enumerate().map(input).collect()
+    }
+
+    /// The arguments of an element-wise operator: tensors, of which `inputs` holds the inputs, and scalars.
+    pub fn operands(&self, inputs: &[te::Tensor]) -> Vec<Operand> {
+        let mut inputs = inputs.iter();
+        (self.args.iter())
+            .filter_map(|arg| match arg {
+                Arg::Prim(value) => Some(Operand::Scalar(value.clone())),
+                _ => inputs.next().cloned().map(Operand::Tensor),
+            })
+            .collect()
+    }
+
+    /// Types of the result tensors.
+    pub fn outputs(&self) -> Vec<&'a TensorType> {
+        tensors(std::slice::from_ref(self.out))
+    }
+
+    /// Extents of result `i`.
+    ///
+    /// # Errors
+    /// When they are not known.
+    pub fn out_shape(&self, i: usize) -> Result<&'a [PrimExpr], IrError> {
+        let known = self.outputs().get(i).and_then(|ty| ty.known_shape());
+        known.ok_or_else(|| self.infer().error("the shape of the result is not known"))
+    }
+
+    /// Element type of result `i`.
+    ///
+    /// # Errors
+    /// When it is not known.
+    pub fn out_dtype(&self, i: usize) -> Result<DataType, IrError> {
+        let known = self.outputs().get(i).and_then(|ty| ty.dtype);
+        known.ok_or_else(|| self.infer().error("the element type of the result is not known"))
+    }
+
+    /// The tensor program of `outputs`, named after the operator.
+    ///
+    /// # Errors
+    /// When a stage reads what it does not declare.
+    pub fn finish(&self, inputs: &[te::Tensor], outputs: &[te::Tensor]) -> Result<PrimFunc, IrError> {
+        let name = self.op.name.rsplit('.').next().unwrap_or(self.op.name);
+        let func = te::create_prim_func(name, inputs, outputs)?;
+        Ok(PrimFunc { span: self.span.clone(), ..func })
+    }
+}
