@@ -126,12 +126,7 @@ fn block(stage: &Stage, names: &mut Names) -> Stmt {
 }
 
 /// `output = combine(output, source)`; a tuple is computed whole before any of it is stored.
-fn update(
-    stage: &Stage,
-    reduce: &Reduce,
-    indices: &[PrimExpr],
-    store: impl Fn(&[PrimExpr]) -> Stmt,
-) -> Stmt {
+fn update(stage: &Stage, reduce: &Reduce, indices: &[PrimExpr], store: impl Fn(&[PrimExpr]) -> Stmt) -> Stmt {
     let combiner = &reduce.combiner;
     let mut vars: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
     for (i, buffer) in stage.outputs.iter().enumerate() {

@@ -76,9 +76,7 @@ impl Combiner {
     /// A combiner of one component.
     pub fn single(identity: PrimExpr, combine: impl FnOnce(PrimExpr, PrimExpr) -> PrimExpr) -> Combiner {
         let dtype = identity.dtype();
-        Combiner::tuple(vec![("x", dtype)], vec![identity], |x, y| {
-            vec![combine(x[0].clone(), y[0].clone())]
-        })
+        Combiner::tuple(vec![("x", dtype)], vec![identity], |x, y| vec![combine(x[0].clone(), y[0].clone())])
     }
 
     /// A combiner of several components of the given names and types.
@@ -136,10 +134,7 @@ impl Combiner {
                 keep = keep.or(nan(&x[1]).and(!nan(&y[1])));
             }
             let keep = keep.or(tie.and(before));
-            vec![
-                keep.clone().select(x[0].clone(), y[0].clone()),
-                keep.select(x[1].clone(), y[1].clone()),
-            ]
+            vec![keep.clone().select(x[0].clone(), y[0].clone()), keep.select(x[1].clone(), y[1].clone())]
         })
     }
 }

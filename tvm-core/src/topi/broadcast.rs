@@ -45,7 +45,5 @@ pub fn broadcast(
     let inputs: Vec<&Tensor> = (operands.iter())
         .filter_map(|it| if let Operand::Tensor(tensor) = it { Some(tensor) } else { None })
         .collect();
-    compute(name, shape, &inputs, |indices| {
-        f(&operands.iter().map(|it| it.at(indices)).collect::<Vec<_>>())
-    })
+    compute(name, shape, &inputs, |indices| f(&operands.iter().map(|it| it.at(indices)).collect::<Vec<_>>()))
 }

@@ -15,7 +15,7 @@ const LIMIT: usize = 8;
 /// Patterns, as the user writes them, that `it` does not cover for a value of type `ty`.
 pub(super) fn missing_patterns(it: &Match, ty: &Type, module: &IRModule) -> Vec<String> {
     let rows: Vec<Vec<&Pattern>> = it.clauses.iter().map(|clause| vec![&clause.pattern]).collect();
-    let witnesses = missing(&rows, &[ty.clone()], module);
+    let witnesses = missing(&rows, std::slice::from_ref(ty), module);
     witnesses.into_iter().take(LIMIT).map(|mut witness| witness.swap_remove(0)).collect()
 }
 
@@ -45,10 +45,13 @@ fn missing(rows: &[Vec<&Pattern>], types: &[Type], module: &IRModule) -> Vec<Vec
                 let fields = constructor_fields(constructor, first, module).unwrap_or_default();
                 (fields.len(), fields)
             }
-            Head::Tuple(arity) => (*arity, match first {
-                Type::Tuple(fields) => fields.to_vec(),
-                _ => vec![Type::Object; *arity],
-            }),
+            Head::Tuple(arity) => (
+                *arity,
+                match first {
+                    Type::Tuple(fields) => fields.to_vec(),
+                    _ => vec![Type::Object; *arity],
+                },
+            ),
         };
         let inner: Vec<Vec<&Pattern>> = rows.iter().filter_map(|row| specialise(row, &head, arity)).collect();
         let inner_types = [fields, others.to_vec()].concat();
@@ -70,7 +73,10 @@ fn heads<'a>(rows: &[Vec<&Pattern>], module: &'a IRModule) -> Vec<Head<'a>> {
             Pattern::Constructor(it, _) => {
                 let Some(def) = module.type_def(&it.ty) else { return Vec::new() };
                 let heads = def.constructors.iter().enumerate().map(|(tag, found)| {
-                    Head::Constructor(Constructor { ty: def.name.clone(), name: found.name.clone(), tag }, def)
+                    Head::Constructor(
+                        Constructor { ty: def.name.clone(), name: found.name.clone(), tag },
+                        def,
+                    )
                 });
                 return heads.collect();
             }

@@ -54,7 +54,12 @@ pub fn infer_type(expr: &Expr, module: &IRModule) -> Result<Type, IrError> {
             let (inner, value) = (cell_type(cell, module)?, type_of_arg(value, module));
             let stored = Unifier::default().unify(&inner, &value);
             stored.map_err(|why| {
-                error(format!("cannot store {} in a cell of {}: {}", show_type(&value), show_type(&inner), why.0))
+                error(format!(
+                    "cannot store {} in a cell of {}: {}",
+                    show_type(&value),
+                    show_type(&inner),
+                    why.0
+                ))
             })?;
             Ok(Type::unit())
         }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use super::captures::type_dims;
 use super::infer::{error, type_of_arg};
 use super::show::show_type;
-use super::unify::{Unifier};
+use super::unify::Unifier;
 use crate::ir::{BaseFunc, FuncType, IRModule, InferContext, IrError, TensorType, Type, Var, VarId};
 use crate::relax::{Call, Callee, Constructor};
 use crate::tir::{Param, PrimFunc};
@@ -111,8 +111,7 @@ fn call_tir(func: &PrimFunc, name: &str, types: &[Type], ret: Option<&Type>) -> 
             bind(&format!("argument `{}`", var.name()), var.ty(), ty)?;
         }
     }
-    let outputs: Vec<Type> =
-        func.outputs().map(|it| Type::tensor(it.shape.clone(), it.dtype)).collect();
+    let outputs: Vec<Type> = func.outputs().map(|it| Type::tensor(it.shape.clone(), it.dtype)).collect();
     let results: Option<&[Type]> = ret.map(|ret| match ret {
         Type::Tuple(fields) => &fields[..],
         _ => std::slice::from_ref(ret),

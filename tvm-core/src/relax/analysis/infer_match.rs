@@ -61,11 +61,7 @@ fn check_pattern(pattern: &Pattern, ty: &Type, module: &IRModule) -> Result<(), 
                 fields.iter().zip(patterns.iter()).try_for_each(|(ty, it)| check_pattern(it, ty, module))
             }
             Type::Object => patterns.iter().try_for_each(|it| check_pattern(it, &Type::Object, module)),
-            _ => Err(error(format!(
-                "a pattern of {} fields does not fit {}",
-                patterns.len(),
-                show_type(ty)
-            ))),
+            _ => Err(error(format!("a pattern of {} fields does not fit {}", patterns.len(), show_type(ty)))),
         },
     }
 }

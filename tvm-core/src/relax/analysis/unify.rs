@@ -138,7 +138,8 @@ impl Unifier {
             }
             let expected = self.dim(param);
             if prove_unequal(&expected, arg) {
-                let mut message = format!("expected extent {} at axis {axis}, got {}", show_dim(&expected), show_dim(arg));
+                let mut message =
+                    format!("expected extent {} at axis {axis}, got {}", show_dim(&expected), show_dim(arg));
                 if param.as_int().is_none() {
                     message += &format!(" ({} is {})", show_dim(param), show_dim(&expected));
                 }

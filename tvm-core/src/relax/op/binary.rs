@@ -7,7 +7,9 @@
 use tvm_runtime::DataType;
 
 use super::def::arg;
-use crate::ir::{ArgDef, ArgKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType, Type};
+use crate::ir::{
+    ArgDef, ArgKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType, Type,
+};
 use crate::relax::analysis::show_type;
 use crate::tir::{BinaryOp, Intrinsic, PrimExpr, PrimFunc, binary};
 use crate::topi;

@@ -11,7 +11,11 @@ pub fn check_call(ctx: &InferContext<'_>) -> Result<(), IrError> {
     let mut problems = Vec::new();
     check_args(ctx, &mut problems);
     check_attrs(ctx, &mut problems);
-    if problems.is_empty() { Ok(()) } else { Err(IrError(problems.into_iter().flat_map(|it| it.0).collect())) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(IrError(problems.into_iter().flat_map(|it| it.0).collect()))
+    }
 }
 
 fn check_args(ctx: &InferContext<'_>, problems: &mut Vec<IrError>) {
@@ -87,9 +91,7 @@ fn fits(kind: AttrKind, value: &AttrValue) -> bool {
         AttrKind::Str => matches!(value, AttrValue::Str(_)),
         AttrKind::DType => matches!(value, AttrValue::DType(_)),
         // One integer stands for the list of it.
-        AttrKind::Ints => {
-            matches!(value, AttrValue::Int(_)) || list(|it| matches!(it, AttrValue::Int(_)))
-        }
+        AttrKind::Ints => matches!(value, AttrValue::Int(_)) || list(|it| matches!(it, AttrValue::Int(_))),
         AttrKind::Floats => list(|it| matches!(it, AttrValue::Float(_) | AttrValue::Int(_))),
         AttrKind::Strs => list(|it| matches!(it, AttrValue::Str(_))),
     }

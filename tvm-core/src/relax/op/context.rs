@@ -2,9 +2,7 @@
 
 use tvm_runtime::DataType;
 
-use crate::ir::{
-    AttrValue, Attrs, InferContext, IrError, LegalizeContext, TensorShape, TensorType, Type,
-};
+use crate::ir::{AttrValue, Attrs, InferContext, IrError, LegalizeContext, TensorShape, TensorType, Type};
 use crate::relax::Arg;
 use crate::relax::analysis::{prove_equal, prove_unequal, show_dim, show_dims, show_type};
 use crate::te;
@@ -23,8 +21,7 @@ impl<'a> InferContext<'a> {
     /// When it is not a tensor.
     pub fn tensor(&self, i: usize) -> Result<&'a TensorType, IrError> {
         let ty = self.types.get(i).ok_or_else(|| self.error(format!("argument {i} is missing")))?;
-        ty.as_tensor()
-            .ok_or_else(|| self.error(format!("argument {i} is a tensor, got {}", show_type(ty))))
+        ty.as_tensor().ok_or_else(|| self.error(format!("argument {i} is a tensor, got {}", show_type(ty))))
     }
 
     /// The types of all tensors among the arguments, those in tuples included.
@@ -171,10 +168,7 @@ impl<'a> InferContext<'a> {
 ///
 /// # Errors
 /// The two extents that do not fit.
-pub fn broadcast_dims(
-    a: &[PrimExpr],
-    b: &[PrimExpr],
-) -> Result<Option<Vec<PrimExpr>>, (PrimExpr, PrimExpr)> {
+pub fn broadcast_dims(a: &[PrimExpr], b: &[PrimExpr]) -> Result<Option<Vec<PrimExpr>>, (PrimExpr, PrimExpr)> {
     let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
     let (leading, matched) = long.split_at(long.len() - short.len());
     let mut dims = leading.to_vec();

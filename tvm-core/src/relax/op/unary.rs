@@ -16,7 +16,6 @@ const ARGS: &[ArgDef] = &[tensor("x")];
 pub(super) enum Kind {
     Float,
     Number,
-    Integer,
     Bool,
     IntegerOrBool,
     NumberToBool,
@@ -97,7 +96,6 @@ pub(super) fn infer(ctx: &InferContext<'_>, kind: Kind) -> Result<Type, IrError>
         let (fits, expected) = match kind {
             Kind::Float => (dtype.is_float(), "float"),
             Kind::Number | Kind::NumberToBool => (number, "number"),
-            Kind::Integer => (dtype.is_integer(), "integer"),
             Kind::Bool => (dtype.is_bool(), "bool"),
             Kind::IntegerOrBool => (dtype.is_integer() || dtype.is_bool(), "integer or bool"),
         };
@@ -108,7 +106,7 @@ pub(super) fn infer(ctx: &InferContext<'_>, kind: Kind) -> Result<Type, IrError>
     }
     let dtype = match kind {
         Kind::NumberToBool => Some(DataType::BOOL),
-        Kind::Float | Kind::Number | Kind::Integer | Kind::Bool | Kind::IntegerOrBool => ty.dtype,
+        Kind::Float | Kind::Number | Kind::Bool | Kind::IntegerOrBool => ty.dtype,
     };
     Ok(Type::Tensor(TensorType { dtype, ..ty.clone() }))
 }

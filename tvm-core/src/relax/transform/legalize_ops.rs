@@ -12,8 +12,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::ir::{
-    BaseFunc, GlobalVar, IRModule, IrError, LegalizeContext, Op, Span, TensorType, Type, Var, structural_equal,
-    structural_hash,
+    BaseFunc, GlobalVar, IRModule, IrError, LegalizeContext, Op, Span, TensorType, Type, Var,
+    structural_equal, structural_hash,
 };
 use crate::pass::{Pass, module_pass};
 use crate::relax::analysis::type_of_arg;
@@ -98,16 +98,18 @@ impl Legalizer {
         }));
         let callee = Callee::Tir(self.share(renew_defs(&func)));
         let ret = Some(out.clone());
-        let call = Call { callee, args: args.into(), attrs: Default::default(), ret, span: call.span.clone() };
+        let call =
+            Call { callee, args: args.into(), attrs: Default::default(), ret, span: call.span.clone() };
         Ok(Some(call.into()))
     }
 
     /// The global variable of `func`, which is added unless an equal program is there.
     fn share(&mut self, func: PrimFunc) -> GlobalVar {
         let hash = structural_hash(&func);
-        let same = self.made.get(&hash).into_iter().flatten().find(|gv| {
-            self.module.prim_func(gv).is_some_and(|it| structural_equal(&**it, &func).is_ok())
-        });
+        let same =
+            self.made.get(&hash).into_iter().flatten().find(|gv| {
+                self.module.prim_func(gv).is_some_and(|it| structural_equal(&**it, &func).is_ok())
+            });
         if let Some(gv) = same {
             return gv.clone();
         }

@@ -6,6 +6,7 @@ mod dead_code_elimination;
 mod kill_after_last_use;
 mod lambda_lift;
 mod legalize_ops;
+mod renew_defs;
 
 pub use call_tir_rewrite::call_tir_rewrite;
 pub use canonicalize_bindings::canonicalize_bindings;
@@ -13,3 +14,4 @@ pub use dead_code_elimination::dead_code_elimination;
 pub use kill_after_last_use::kill_after_last_use;
 pub use lambda_lift::lambda_lift;
 pub use legalize_ops::legalize_ops;
+pub use renew_defs::{renew_body, renew_defs};

@@ -1,0 +1,203 @@
+//! Runs graph functions of operator calls: infers, legalises, interprets.
+
+use std::collections::HashMap;
+
+use tvm_core::ir::{Attrs, BaseFunc, IRModule, IrError, Op, Span, Type, Var, VarId};
+use tvm_core::relax::transform::legalize_ops;
+use tvm_core::relax::{Arg, BlockBuilder, Callee, Expr, Function};
+use tvm_core::tir::{PrimExpr, interp};
+use tvm_runtime::{DataType, Element, Tensor, Value};
+
+/// The type that inference gives a call.
+pub(crate) fn infer(op: &str, args: &[Arg], attrs: Attrs) -> Result<Type, IrError> {
+    let mut builder = BlockBuilder::new(IRModule::new());
+    let var = builder.emit_op("y", Op::get(op)?, args.to_vec(), attrs, &Span::none())?;
+    Ok(var.ty().clone())
+}
+
+/// A variable of type `Tensor<dtype, dims>`.
+pub(crate) fn param(dims: &[PrimExpr], dtype: DataType) -> Var {
+    Var::new("x", Type::tensor(dims.to_vec(), dtype))
+}
+
+pub(crate) fn shape(dims: &[i64]) -> Arg {
+    Arg::Shape(dims.iter().map(|&dim| PrimExpr::index(dim)).collect())
+}
+
+pub(crate) fn tensor<T: Element>(data: &[T], shape: &[i64]) -> Tensor {
+    Tensor::from_slice(data, shape).expect("the data fits the shape")
+}
+
+/// Results of `op` on constant arguments.
+pub(crate) fn call(op: &str, args: &[Arg], attrs: Attrs) -> Vec<Tensor> {
+    try_call(op, args, attrs).unwrap_or_else(|err| panic!("{op}: {err}"))
+}
+
+/// The one result of `op` on constant arguments.
+pub(crate) fn call1(op: &str, args: &[Arg], attrs: Attrs) -> Tensor {
+    call(op, args, attrs).swap_remove(0)
+}
+
+pub(crate) fn try_call(op: &str, args: &[Arg], attrs: Attrs) -> Result<Vec<Tensor>, IrError> {
+    // Constants become parameters, so that nothing can be folded.
+    let mut params = Vec::new();
+    let mut values = Vec::new();
+    let args: Vec<Arg> = args.iter().map(|arg| lift(arg, &mut params, &mut values)).collect();
+    let mut builder = BlockBuilder::new(IRModule::new());
+    let op = Op::get(op)?;
+    builder.add_function("main", &params, |builder| {
+        Ok(builder.emit_op("y", op, args, attrs, &Span::none())?.into())
+    })?;
+    run(builder.into_module(), &values)
+}
+
+fn lift(arg: &Arg, params: &mut Vec<Var>, values: &mut Vec<Tensor>) -> Arg {
+    match arg {
+        Arg::Const(tensor) => {
+            let dims: Vec<PrimExpr> = tensor.shape().iter().map(|&dim| PrimExpr::index(dim)).collect();
+            params.push(param(&dims, tensor.dtype()));
+            values.push(tensor.clone());
+            Arg::Var(params[params.len() - 1].clone())
+        }
+        Arg::Tuple(fields) => Arg::Tuple(fields.iter().map(|field| lift(field, params, values)).collect()),
+        _ => arg.clone(),
+    }
+}
+
+/// Legalises `main` and runs it on `inputs`.
+pub(crate) fn run(module: IRModule, inputs: &[Tensor]) -> Result<Vec<Tensor>, IrError> {
+    let module = legalize_ops().apply(module).map_err(|err| IrError(err.diagnostics().to_vec()))?;
+    let Some(BaseFunc::Relax(main)) = module.lookup("main") else { panic!("no main") };
+    let mut machine = Machine { module: &module, values: HashMap::new(), dims: HashMap::new() };
+    machine.bind_params(main, inputs);
+    let res = machine.body(main);
+    Ok(res)
+}
+
+struct Machine<'a> {
+    module: &'a IRModule,
+    values: HashMap<VarId, Vec<Tensor>>,
+    dims: HashMap<VarId, i64>,
+}
+
+impl Machine<'_> {
+    fn bind_params(&mut self, func: &Function, inputs: &[Tensor]) {
+        assert_eq!(func.params.len(), inputs.len());
+        for (param, input) in func.params.iter().zip(inputs) {
+            let dims = param.ty().as_tensor().and_then(|ty| ty.known_shape().map(<[_]>::to_vec));
+            for (dim, &extent) in dims.unwrap_or_default().iter().zip(input.shape()) {
+                if let Some(var) = dim.as_var() {
+                    self.dims.insert(var.id(), extent);
+                }
+            }
+            self.values.insert(param.id(), vec![input.clone()]);
+        }
+    }
+
+    fn dim(&self, dim: &PrimExpr) -> i64 {
+        let vars = self.dims.iter().map(|(&id, &value)| (id, PrimExpr::index(value))).collect();
+        tvm_core::tir::substitute_expr(dim, &vars).as_int().expect("all dimensions are bound")
+    }
+
+    fn body(&mut self, func: &Function) -> Vec<Tensor> {
+        for binding in func.body.bindings() {
+            let value = match &binding.value {
+                Expr::Arg(arg) => self.arg(arg),
+                Expr::TupleGetItem(arg, i) => vec![self.arg(arg)[*i].clone()],
+                Expr::Call(call) => match &call.callee {
+                    Callee::Tir(gv) => self.call_tir(gv, &call.args, call.ret.as_ref().expect("a type")),
+                    Callee::Op(op) if tvm_core::relax::op::is_view(*op) => {
+                        let dims =
+                            binding.var.ty().as_tensor().and_then(|ty| ty.known_shape()).expect("known");
+                        let dims: Vec<i64> = dims.iter().map(|dim| self.dim(dim)).collect();
+                        vec![self.arg(&call.args[0])[0].reshape(&dims).expect("the same number of elements")]
+                    }
+                    callee => panic!("{callee:?} is not legalised"),
+                },
+                other => panic!("{other:?}"),
+            };
+            self.values.insert(binding.var.id(), value);
+        }
+        self.arg(&func.body.ret)
+    }
+
+    fn arg(&self, arg: &Arg) -> Vec<Tensor> {
+        match arg {
+            Arg::Var(var) => self.values[&var.id()].clone(),
+            Arg::Const(tensor) => vec![tensor.clone()],
+            Arg::Tuple(fields) => fields.iter().flat_map(|field| self.arg(field)).collect(),
+            other => panic!("{other:?} is not a tensor"),
+        }
+    }
+
+    fn call_tir(&self, gv: &tvm_core::ir::GlobalVar, args: &[Arg], ret: &Type) -> Vec<Tensor> {
+        let func = self.module.prim_func(gv).expect("a tensor program");
+        let mut values = Vec::new();
+        let mut scalars = Vec::new();
+        for arg in args {
+            match arg {
+                Arg::Prim(value) => scalars.push(Value::Int(self.dim(value))),
+                _ => values.extend(self.arg(arg).into_iter().map(Value::Tensor)),
+            }
+        }
+        let outputs = ret.as_tuple().unwrap_or(std::slice::from_ref(ret));
+        let first = values.len();
+        for ty in outputs {
+            let ty = ty.as_tensor().expect("a tensor");
+            let dims: Vec<i64> = ty.known_shape().expect("known").iter().map(|dim| self.dim(dim)).collect();
+            values.push(Value::Tensor(Tensor::zeros(&dims, ty.dtype.expect("known")).expect("it fits")));
+        }
+        let count = outputs.len();
+        values.extend(scalars);
+        interp::run(func, &mut values).unwrap_or_else(|err| panic!("{}: {err}", gv.name()));
+        values[first..first + count]
+            .iter()
+            .map(|value| if let Value::Tensor(tensor) = value { tensor.clone() } else { panic!("{value:?}") })
+            .collect()
+    }
+}
+
+/// Bit-equal or within `tolerance` relative to 1 and the expected value; NaN equals NaN.
+pub(crate) fn assert_close(what: &str, got: &Tensor, shape: &[i64], want: &[f32], tolerance: f32) {
+    assert_eq!(got.shape(), shape, "{what}: shape");
+    let got: Vec<f32> = got.to_vec().expect("f32");
+    assert_eq!(got.len(), want.len(), "{what}: length");
+    for (i, (g, w)) in got.iter().zip(want).enumerate() {
+        let same = g == w || (g.is_nan() && w.is_nan()) || (g - w).abs() <= tolerance * w.abs().max(1.0);
+        assert!(same, "{what}: element {i} is {g}, expected {w}");
+    }
+}
+
+/// A small deterministic generator.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// In `-range..range`.
+    pub(crate) fn float(&mut self, range: f32) -> f32 {
+        ((self.next() >> 40) as f32 / (1u64 << 24) as f32 * 2.0 - 1.0) * range
+    }
+
+    /// In `low..high`.
+    pub(crate) fn int(&mut self, low: i64, high: i64) -> i64 {
+        low + (self.next() >> 33) as i64 % (high - low)
+    }
+
+    pub(crate) fn floats(&mut self, n: usize) -> Vec<f32> {
+        (0..n).map(|_| self.float(4.0)).collect()
+    }
+
+    pub(crate) fn tensor(&mut self, shape: &[i64]) -> Tensor {
+        tensor(&self.floats(shape.iter().product::<i64>() as usize), shape)
+    }
+}
