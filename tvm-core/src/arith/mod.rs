@@ -1,1 +1,23 @@
-//! Integer arithmetic: simplification, bounds, iteration maps.
+//! Arithmetic over symbolic integers: simplification, bounds, proofs, sets, iteration maps.
+//!
+//! [`Analyzer`] is the way in: bind what is known of variables, then ask. Index arithmetic (`i64`) is taken not to
+//! overflow; every other integer type wraps and is treated so; floats are only touched where no bit of any result
+//! changes.
+//!
+//! TVM counterpart: `arith/`.
+
+mod analyzer;
+mod const_int_bound;
+mod int_set;
+mod modular_set;
+mod prove;
+mod rewrite_simplify;
+mod same;
+mod sum;
+
+pub use analyzer::Analyzer;
+pub use const_int_bound::ConstIntBound;
+pub use int_set::{DomMap, IntervalSet};
+pub use modular_set::ModularSet;
+pub use same::same;
+pub use sum::{LinearSum, Monomial, Products};

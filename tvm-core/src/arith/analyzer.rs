@@ -1,0 +1,195 @@
+//! The facade: what is known of variables and conditions, and the questions one may ask.
+//!
+//! TVM counterpart: `arith::Analyzer`, `ConstraintContext`.
+
+use rustc_hash::FxHashMap;
+use tvm_runtime::DataType;
+
+use super::const_int_bound::Bounds;
+use super::int_set::{DomMap, IntervalSet, SetEval};
+use super::modular_set::Modulars;
+use super::prove::Facts;
+use super::rewrite_simplify::Simplifier;
+use super::{ConstIntBound, ModularSet};
+use crate::ir::{Var, VarId};
+use crate::tir::{BinaryOp, PrimExpr, Range, binary};
+
+/// What is known of one variable.
+#[derive(Clone, Debug)]
+pub(super) struct VarInfo {
+    pub(super) bound: ConstIntBound,
+    pub(super) modular: ModularSet,
+    /// Symbolic bounds, both inclusive.
+    pub(super) range: Option<(PrimExpr, PrimExpr)>,
+    /// The value it is bound to.
+    pub(super) value: Option<PrimExpr>,
+}
+
+/// Knows variables and conditions; simplifies and proves with them.
+#[derive(Clone, Debug, Default)]
+pub struct Analyzer {
+    vars: FxHashMap<VarId, VarInfo>,
+    facts: Facts,
+}
+
+impl Analyzer {
+    /// Knows nothing.
+    pub fn new() -> Analyzer {
+        Analyzer::default()
+    }
+
+    /// `var` is `value`: simplification puts the value in its place.
+    pub fn bind_value(&mut self, var: &Var, value: &PrimExpr) {
+        let value = self.simplify(value);
+        let (bound, modular) = (self.const_int_bound(&value), self.modular_set(&value));
+        self.vars.insert(var.id(), VarInfo { bound, modular, range: None, value: Some(value) });
+    }
+
+    /// `var` is in `range`, which is not empty. A range of one value binds the value.
+    pub fn bind_range(&mut self, var: &Var, range: &Range) {
+        let (min, extent) = (self.simplify(&range.min), self.simplify(&range.extent));
+        if extent.is_const(1) {
+            return self.bind_value(var, &min);
+        }
+        let max = self.simplify(&(&min + &extent - 1));
+        let (low, high) = (self.const_int_bound(&min), self.const_int_bound(&max));
+        let bound = ConstIntBound::new(low.min, high.max);
+        let range = Some((min, max));
+        self.vars.insert(var.id(), VarInfo { bound, modular: ModularSet::EVERYTHING, range, value: None });
+    }
+
+    /// `var` is a symbolic dimension: an `i64` that is not negative.
+    pub fn bind_dim(&mut self, var: &Var) {
+        self.bind_bound(var, ConstIntBound::new(0, ConstIntBound::POS_INF));
+    }
+
+    /// `var` lies within `bound`, besides what is known of it.
+    pub fn bind_bound(&mut self, var: &Var, bound: ConstIntBound) {
+        let info = self.info_mut(var);
+        info.bound = info.bound.intersect(bound);
+    }
+
+    /// `var` lies in `set`, besides what is known of it.
+    pub fn bind_modular(&mut self, var: &Var, set: ModularSet) {
+        let info = self.info_mut(var);
+        info.modular = info.modular.intersect(set);
+    }
+
+    fn info_mut(&mut self, var: &Var) -> &mut VarInfo {
+        self.vars.entry(var.id()).or_insert(VarInfo {
+            bound: ConstIntBound::of_dtype(var.dtype()),
+            modular: ModularSet::EVERYTHING,
+            range: None,
+            value: None,
+        })
+    }
+
+    /// From here on `condition` holds. To have it for a while only, see [`Analyzer::with_constraint`].
+    pub fn enter_constraint(&mut self, condition: &PrimExpr) {
+        let mut facts = std::mem::take(&mut self.facts);
+        facts.assume(self, condition);
+        self.facts = facts;
+    }
+
+    /// `f` of an analyzer that also knows that `condition` holds.
+    pub fn with_constraint<R>(&self, condition: &PrimExpr, f: impl FnOnce(&Analyzer) -> R) -> R {
+        let mut inner = self.clone();
+        inner.enter_constraint(condition);
+        f(&inner)
+    }
+
+    /// An equal expression that is simpler, as far as the rules go.
+    pub fn simplify(&self, expr: &PrimExpr) -> PrimExpr {
+        Simplifier::new(self).simplify(expr)
+    }
+
+    /// True only if `condition` always holds; false when it does not or that could not be shown.
+    pub fn can_prove(&self, condition: &PrimExpr) -> bool {
+        self.simplify(condition).is_const(1) || self.proves(condition)
+    }
+
+    /// True only if `a` and `b` are always equal.
+    pub fn can_prove_equal(&self, a: &PrimExpr, b: &PrimExpr) -> bool {
+        a.dtype() == b.dtype()
+            && (super::same(a, b) || self.can_prove(&binary(BinaryOp::Eq, a.clone(), b.clone())))
+    }
+
+    /// True only if `a < b` always.
+    pub fn can_prove_less(&self, a: &PrimExpr, b: &PrimExpr) -> bool {
+        self.can_prove(&binary(BinaryOp::Lt, a.clone(), b.clone()))
+    }
+
+    /// True only if `a <= b` always.
+    pub fn can_prove_less_equal(&self, a: &PrimExpr, b: &PrimExpr) -> bool {
+        self.can_prove(&binary(BinaryOp::Le, a.clone(), b.clone()))
+    }
+
+    /// Constants that `expr` is never below or above.
+    pub fn const_int_bound(&self, expr: &PrimExpr) -> ConstIntBound {
+        let bound = Bounds::new(self).of(expr);
+        if self.facts.is_empty() || expr.dtype() != DataType::I64 {
+            return bound;
+        }
+        self.facts.sum_bound(self, expr).intersect(bound)
+    }
+
+    /// What is known of the remainder of `expr`.
+    pub fn modular_set(&self, expr: &PrimExpr) -> ModularSet {
+        Modulars::new(self).of(expr)
+    }
+
+    /// An interval that has every value of `expr` when the variables of `dom` take any value of their sets. Other
+    /// variables stay symbolic.
+    pub fn int_set(&self, expr: &PrimExpr, dom: &DomMap) -> IntervalSet {
+        SetEval::new(self, dom).of(expr)
+    }
+
+    pub(super) fn info(&self, var: &Var) -> Option<&VarInfo> {
+        self.vars.get(&var.id())
+    }
+
+    pub(super) fn var_bound(&self, var: &Var) -> ConstIntBound {
+        let bound = self.info(var).map_or_else(|| ConstIntBound::of_dtype(var.dtype()), |info| info.bound);
+        self.facts.atom_bound(&PrimExpr::from(var), bound)
+    }
+
+    pub(super) fn var_modular(&self, var: &Var) -> ModularSet {
+        let known = self.info(var).map_or(ModularSet::EVERYTHING, |info| info.modular);
+        self.facts.atom_modular(&PrimExpr::from(var), known)
+    }
+
+    pub(super) fn fact_bound(&self, expr: &PrimExpr, bound: ConstIntBound) -> ConstIntBound {
+        self.facts.atom_bound(expr, bound)
+    }
+
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_sums_and_proofs() {
+        let mut analyzer = Analyzer::new();
+        let [i, j, n] = ["i", "j", "n"].map(Var::index);
+        analyzer.bind_dim(&n);
+        analyzer.bind_range(&i, &Range::from_extent(&n));
+        analyzer.bind_range(&j, &Range::from_extent(8));
+        let flat = &i * 8i64 + &j;
+        assert_eq!(analyzer.const_int_bound(&flat), ConstIntBound::new(0, ConstIntBound::POS_INF));
+        assert!(analyzer.can_prove_less(&flat, &(&n * 8i64)));
+        assert!(!analyzer.can_prove_less(&flat, &(&n * 8i64 - 1)));
+        assert!(analyzer.can_prove_equal(&(&flat * 4i64 - &i * 32i64), &(&j * 4i64)));
+        assert!(analyzer.simplify(&(&flat - &i * 8i64)).ptr_eq(&PrimExpr::from(&j)));
+        let tail = (&flat).clone().less(100);
+        assert!(!analyzer.can_prove_less(&flat, &PrimExpr::index(101)));
+        assert!(analyzer.with_constraint(&tail, |it| it.can_prove_less(&flat, &PrimExpr::index(101))));
+        assert_eq!(analyzer.modular_set(&(&i * 8i64 + 3)), ModularSet::new(8, 3));
+        let dom = DomMap::from_iter([(i.id(), IntervalSet::from_range(&Range::from_extent(&n)))]);
+        let set = analyzer.int_set(&(&i * 4i64 + &j), &dom);
+        assert!(analyzer.can_prove_equal(&set.max.unwrap(), &(&n * 4i64 - 4 + &j)));
+    }
+}

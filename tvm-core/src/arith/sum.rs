@@ -1,0 +1,340 @@
+//! Linear sums: integer expressions as `c0 + c1 * m1 + c2 * m2 + …` over monomials.
+//!
+//! A monomial is a product of atoms, which are expressions that are no sum, difference or product themselves. The
+//! rewriting to a sum is exact for every integer type: arithmetic modulo `2^bits` is a ring.
+//!
+//! TVM counterpart: `SumExpr` of `CanonicalSimplifier`, `DetectLinearEquation`.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use smallvec::{SmallVec, smallvec};
+use tvm_runtime::DataType;
+
+use super::same::{Key, address, same};
+use crate::tir::{BinaryOp, PrimExpr, any_expr, wrap_int};
+
+/// A product of atoms, in any order; empty for 1.
+#[derive(Clone, Debug, Default)]
+pub struct Monomial(SmallVec<[Key; 2]>);
+
+impl Monomial {
+    /// The one atom, if there is only one.
+    pub fn as_atom(&self) -> Option<&PrimExpr> {
+        if let [atom] = self.0.as_slice() { Some(&atom.0) } else { None }
+    }
+
+    /// The atoms.
+    pub fn atoms(&self) -> impl Iterator<Item = &PrimExpr> {
+        self.0.iter().map(|it| &it.0)
+    }
+
+    /// Number of atoms.
+    pub fn degree(&self) -> usize {
+        self.0.len()
+    }
+
+    /// `self / divisor`, if every atom of `divisor` is one of `self`.
+    pub fn divide(&self, divisor: &Monomial) -> Option<Monomial> {
+        let mut rest = self.0.clone();
+        for atom in &divisor.0 {
+            rest.remove(rest.iter().position(|it| it == atom)?);
+        }
+        Some(Monomial(rest))
+    }
+
+    fn times(&self, other: &Monomial) -> Monomial {
+        Monomial(self.0.iter().chain(&other.0).cloned().collect())
+    }
+
+    /// The product.
+    pub fn to_expr(&self, dtype: DataType) -> PrimExpr {
+        let product = self.atoms().cloned().reduce(|a, b| a * b);
+        product.unwrap_or_else(|| PrimExpr::int(1, dtype))
+    }
+}
+
+impl PartialEq for Monomial {
+    fn eq(&self, other: &Monomial) -> bool {
+        self.0.len() == other.0.len()
+            && (self.0 == other.0 || self.divide(other).is_some_and(|rest| rest.0.is_empty()))
+    }
+}
+
+impl Eq for Monomial {}
+
+impl Hash for Monomial {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let sum = self.0.iter().fold(0u64, |sum, atom| sum.wrapping_add(FxBuildHasher.hash_one(atom)));
+        state.write_u64(sum);
+    }
+}
+
+/// A linear sum over monomials. Coefficients are not zero; terms stay in the order in which they first occurred.
+#[derive(Clone, Debug)]
+pub struct LinearSum {
+    /// The terms and their coefficients.
+    pub terms: IndexMap<Monomial, i64, FxBuildHasher>,
+    /// What is added to them.
+    pub constant: i64,
+    /// Type of everything.
+    pub dtype: DataType,
+}
+
+/// Products of sums with more terms than this are not multiplied out.
+const EXPAND_LIMIT: usize = 64;
+
+/// What products of sums become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Products {
+    /// Atoms, unless one side is a constant.
+    Keep,
+    /// Multiplied out, within limits.
+    Expand,
+}
+
+impl LinearSum {
+    /// The sum of nothing.
+    pub fn zero(dtype: DataType) -> LinearSum {
+        LinearSum { terms: IndexMap::default(), constant: 0, dtype }
+    }
+
+    /// A constant.
+    pub fn constant(value: i64, dtype: DataType) -> LinearSum {
+        LinearSum { constant: value, ..LinearSum::zero(dtype) }
+    }
+
+    /// The sum that `expr` is.
+    pub fn of(expr: &PrimExpr, products: Products) -> LinearSum {
+        LinearSum::with_atoms(expr, products, &mut |atom| atom.clone())
+    }
+
+    /// The sum that `expr` is, with every atom, and every sum that occurs twice, rewritten by `rewrite` first.
+    pub(super) fn with_atoms(
+        expr: &PrimExpr,
+        products: Products,
+        rewrite: &mut dyn FnMut(&PrimExpr) -> PrimExpr,
+    ) -> LinearSum {
+        let mut sum = LinearSum::zero(expr.dtype());
+        let mut seen: FxHashMap<usize, PrimExpr> = FxHashMap::default();
+        // Work still to do, last first: an explicit stack, for sums may be thousands of terms deep.
+        let mut todo: Vec<(PrimExpr, i64)> = vec![(expr.clone(), 1)];
+        while let Some((expr, scale)) = todo.pop() {
+            if scale == 0 {
+                continue;
+            }
+            if is_sum(&expr)
+                && let Some(key) = address(&expr)
+                && seen.insert(key, expr.clone()).is_some()
+            {
+                let again = rewrite(&expr);
+                sum.add_simple(&again, scale, products);
+                continue;
+            }
+            if let Some(value) = const_int(&expr) {
+                sum.add_constant(value.wrapping_mul(scale));
+                continue;
+            }
+            match &expr {
+                PrimExpr::Binary(it) if it.op == BinaryOp::Add => {
+                    todo.push((it.b.clone(), scale));
+                    todo.push((it.a.clone(), scale));
+                }
+                PrimExpr::Binary(it) if it.op == BinaryOp::Sub => {
+                    todo.push((it.b.clone(), sum.wrap(scale.wrapping_neg())));
+                    todo.push((it.a.clone(), scale));
+                }
+                PrimExpr::Binary(it) if it.op == BinaryOp::Mul => {
+                    match (const_int(&it.a), const_int(&it.b)) {
+                        (_, Some(c)) => todo.push((it.a.clone(), sum.wrap(scale.wrapping_mul(c)))),
+                        (Some(c), _) => todo.push((it.b.clone(), sum.wrap(scale.wrapping_mul(c)))),
+                        (None, None) => {
+                            let a = LinearSum::with_atoms(&it.a, products, rewrite);
+                            let b = LinearSum::with_atoms(&it.b, products, rewrite);
+                            sum.add(&a.times(&b, products), scale);
+                        }
+                    }
+                }
+                _ => {
+                    let atom = rewrite(&expr);
+                    sum.add_simple(&atom, scale, products);
+                }
+            }
+        }
+        sum
+    }
+
+    /// Adds an expression that is simplified already.
+    fn add_simple(&mut self, expr: &PrimExpr, scale: i64, products: Products) {
+        if is_sum(expr) {
+            self.add(&LinearSum::of(expr, products), scale);
+        } else if let Some(value) = const_int(expr) {
+            self.add_constant(value.wrapping_mul(scale));
+        } else {
+            self.add_term(Monomial(smallvec![Key(expr.clone())]), scale);
+        }
+    }
+
+    fn wrap(&self, value: i64) -> i64 {
+        wrap_int(i128::from(value), self.dtype.scalar())
+    }
+
+    fn add_constant(&mut self, value: i64) {
+        self.constant = self.wrap(self.constant.wrapping_add(value));
+    }
+
+    /// Adds `scale * monomial`.
+    pub fn add_term(&mut self, monomial: Monomial, scale: i64) {
+        if monomial.0.is_empty() {
+            return self.add_constant(scale);
+        }
+        let dtype = self.dtype.scalar();
+        let coefficient = self.terms.entry(monomial).or_insert(0);
+        *coefficient = wrap_int(i128::from(coefficient.wrapping_add(scale)), dtype);
+    }
+
+    /// Adds `scale * other`.
+    pub fn add(&mut self, other: &LinearSum, scale: i64) {
+        for (monomial, coefficient) in &other.terms {
+            self.add_term(monomial.clone(), coefficient.wrapping_mul(scale));
+        }
+        self.add_constant(other.constant.wrapping_mul(scale));
+    }
+
+    /// `self - other`.
+    #[must_use]
+    pub fn minus(&self, other: &LinearSum) -> LinearSum {
+        let mut res = self.clone();
+        res.add(other, -1);
+        res
+    }
+
+    /// The terms whose coefficient is not zero.
+    pub fn terms(&self) -> impl Iterator<Item = (&Monomial, i64)> {
+        self.terms.iter().filter(|&(_, &c)| c != 0).map(|(m, &c)| (m, c))
+    }
+
+    /// The value, if there is no term.
+    pub fn as_constant(&self) -> Option<i64> {
+        self.terms().next().is_none().then_some(self.constant)
+    }
+
+    /// `-self`.
+    #[must_use]
+    pub fn negated(&self) -> LinearSum {
+        LinearSum::zero(self.dtype).minus(self)
+    }
+
+    /// `self * other`, multiplied out within limits.
+    #[must_use]
+    pub fn product(&self, other: &LinearSum) -> LinearSum {
+        self.times(other, Products::Expand)
+    }
+
+    /// `(a, b)` such that `self = a * atom + b` with no `atom` in either; `None` when it occurs in a higher power or
+    /// inside another atom.
+    pub fn split_linear(&self, atom: &PrimExpr) -> Option<(LinearSum, LinearSum)> {
+        let (mut slope, mut rest) =
+            (LinearSum::zero(self.dtype), LinearSum::constant(self.constant, self.dtype));
+        for (monomial, c) in self.terms() {
+            let (found, others): (SmallVec<[Key; 2]>, SmallVec<[Key; 2]>) =
+                monomial.0.iter().cloned().partition(|it| same(&it.0, atom));
+            if others.iter().any(|it| any_expr(&it.0, &mut |inner| same(inner, atom))) {
+                return None;
+            }
+            match found.len() {
+                0 => rest.add_term(monomial.clone(), c),
+                1 => slope.add_term(Monomial(others), c),
+                _ => return None,
+            }
+        }
+        Some((slope, rest))
+    }
+
+    fn times(&self, other: &LinearSum, products: Products) -> LinearSum {
+        let mut res = LinearSum::zero(self.dtype);
+        let (n, k) = (self.terms().count() + 1, other.terms().count() + 1);
+        let single = |sum: &LinearSum| sum.constant == 0 && sum.terms().count() == 1;
+        let simple = |sum: &LinearSum| sum.as_constant().is_some() || single(sum);
+        let expand = products == Products::Expand && n * k <= EXPAND_LIMIT
+            || self.as_constant().is_some()
+            || other.as_constant().is_some()
+            || simple(self) && simple(other);
+        if !expand {
+            // Constants factor out of a single term; a sum is one atom.
+            let factor = |sum: &LinearSum| match sum.terms().next() {
+                Some((monomial, c)) if single(sum) => (monomial.clone(), c),
+                _ => (Monomial(smallvec![Key(sum.to_expr())]), 1),
+            };
+            let ((a, c), (b, d)) = (factor(self), factor(other));
+            res.add_term(a.times(&b), c.wrapping_mul(d));
+            return res;
+        }
+        for (a, c) in self.terms() {
+            for (b, d) in other.terms() {
+                res.add_term(a.times(b), c.wrapping_mul(d));
+            }
+            res.add_term(a.clone(), c.wrapping_mul(other.constant));
+        }
+        for (b, d) in other.terms() {
+            res.add_term(b.clone(), d.wrapping_mul(self.constant));
+        }
+        res.add_constant(self.constant.wrapping_mul(other.constant));
+        res
+    }
+
+    /// As an expression: terms that are added before those that are subtracted when the first is not, the constant
+    /// last.
+    pub fn to_expr(&self) -> PrimExpr {
+        let (dtype, lanes) = (self.dtype.scalar(), self.dtype.lanes());
+        let number = |value: i64| PrimExpr::int(value, dtype).broadcast(lanes);
+        let signed = |c: i64| if dtype.is_uint() { as_signed(c, dtype) } else { c };
+        let first = self.terms().position(|(_, c)| signed(c) > 0).unwrap_or(0);
+        let order = self.terms().skip(first).take(1);
+        let rest = self.terms().take(first).chain(self.terms().skip(first + 1));
+        let mut res: Option<PrimExpr> = None;
+        for (monomial, c) in order.chain(rest) {
+            let product = monomial.to_expr(self.dtype);
+            let c = signed(c);
+            let subtract = c < 0 && c != i64::MIN && res.is_some();
+            let c = self.wrap(if subtract { -c } else { c });
+            let term = if c == 1 { product } else { product * number(c) };
+            res = Some(match res {
+                None => term,
+                Some(sum) if subtract => sum - term,
+                Some(sum) => sum + term,
+            });
+        }
+        let c = signed(self.constant);
+        match res {
+            None => number(self.constant),
+            Some(sum) if c < 0 && c != i64::MIN => sum - number(self.wrap(-c)),
+            Some(sum) => sum + number(self.constant),
+        }
+    }
+}
+
+/// The value of an integer constant, or of a vector of equal ones.
+pub(super) fn const_int(expr: &PrimExpr) -> Option<i64> {
+    match expr {
+        PrimExpr::IntImm(it) => Some(it.value),
+        PrimExpr::Broadcast(it) => it.value.as_int(),
+        _ => None,
+    }
+}
+
+/// True for sums, differences and products of integers.
+pub(super) fn is_sum(expr: &PrimExpr) -> bool {
+    matches!(expr, PrimExpr::Binary(it)
+        if matches!(it.op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul) && it.a.dtype().is_integer())
+}
+
+fn as_signed(value: i64, dtype: DataType) -> i64 {
+    match dtype.bits() {
+        8 => i64::from(value as i8),
+        16 => i64::from(value as i16),
+        32 => i64::from(value as i32),
+        _ => value,
+    }
+}
