@@ -1,1 +1,123 @@
-//! Prints modules as DSL source.
+//! Prints programs as source of the DSL: compiling the output gives a structurally equal program.
+//!
+//! What the DSL cannot say (lowered forms, explicit regions, vectors) is printed in a form that reads as if it could,
+//! or in a comment. Names are unique in a function and valid identifiers; identities are never printed.
+//!
+//! TVM counterpart: `src/script/printer`.
+
+mod expr;
+mod function;
+mod graph;
+mod names;
+mod stmt;
+#[cfg(test)]
+mod tests;
+mod ty;
+
+use std::fmt;
+
+use names::Names;
+use rustc_hash::FxHashSet;
+
+use crate::ir::{BaseFunc, ExternFunc, IRModule, Type, VarId};
+use crate::relax;
+use crate::tir::{PrimExpr, PrimFunc, Stmt};
+
+/// Text under construction.
+#[derive(Debug, Default)]
+struct Printer {
+    out: String,
+    indent: usize,
+    names: Names,
+    /// Variables that hold an index (`usize` where the program runs as Rust), the others of type `i64` hold numbers.
+    index_vars: FxHashSet<VarId>,
+}
+
+impl Printer {
+    /// One line.
+    fn line(&mut self, text: impl AsRef<str>) {
+        let text = text.as_ref();
+        if !text.is_empty() {
+            self.out.extend(std::iter::repeat_n("    ", self.indent));
+            self.out.push_str(text);
+        }
+        self.out.push('\n');
+    }
+
+    /// `head {`, what `body` prints, and `}` followed by `tail`.
+    fn braces(&mut self, head: &str, tail: &str, body: impl FnOnce(&mut Printer)) {
+        self.line(format!("{head} {{"));
+        self.scope(body);
+        self.line(format!("}}{tail}"));
+    }
+
+    /// What `body` prints, indented, in a scope of names.
+    fn scope(&mut self, body: impl FnOnce(&mut Printer)) {
+        let mark = self.names.open();
+        self.indent += 1;
+        body(self);
+        self.indent -= 1;
+        self.names.close(mark);
+    }
+}
+
+fn print(f: &mut fmt::Formatter<'_>, body: impl FnOnce(&mut Printer)) -> fmt::Result {
+    let mut printer = Printer::default();
+    body(&mut printer);
+    f.write_str(printer.out.trim_end())
+}
+
+impl fmt::Display for PrimExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(f, |p| p.out = p.any_expr(self))
+    }
+}
+
+impl fmt::Display for Stmt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(f, |p| p.stmt(self))
+    }
+}
+
+impl fmt::Display for PrimFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(f, |p| p.prim_func(&self.name, self))
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(f, |p| p.out = p.ty(self))
+    }
+}
+
+impl fmt::Display for relax::Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(f, |p| p.function(&self.name, self))
+    }
+}
+
+impl fmt::Display for BaseFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BaseFunc::Prim(func) => func.fmt(f),
+            BaseFunc::Relax(func) => func.fmt(f),
+            BaseFunc::Extern(func) => func.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for ExternFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "extern_fn!({:?})", self.symbol)
+    }
+}
+
+impl fmt::Display for IRModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(f, |p| {
+            let items: Vec<String> = p.items(self);
+            p.out = items.join("\n");
+        })
+    }
+}

@@ -1,0 +1,345 @@
+//! Expressions of tensor programs, with as few parentheses as Rust needs.
+//!
+//! In the DSL an index is a `usize`: its division rounds down, and it is converted where a number of type `i64` is
+//! wanted (and back). Each `i64` expression is printed for the class that its place wants.
+
+use tvm_runtime::DataType;
+
+use super::Printer;
+use crate::ir::Var;
+use crate::support::with_stack;
+use crate::tir::*;
+
+/// What the place of an expression wants of an `i64`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Index,
+    Number,
+}
+
+/// How tightly an operator binds, as in Rust; `as` is below all so that it always gets parentheses inside another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Prec {
+    None,
+    Cast,
+    Or,
+    And,
+    Compare,
+    BitOr,
+    BitXor,
+    BitAnd,
+    Shift,
+    Sum,
+    Product,
+    Unary,
+    Atom,
+}
+
+impl Printer {
+    /// `expr` in the class that it has by itself.
+    pub(super) fn any_expr(&mut self, expr: &PrimExpr) -> String {
+        let class = self.class(expr);
+        self.expr_in(expr, class, Prec::None)
+    }
+
+    /// `expr` where an index is wanted.
+    pub(super) fn index(&mut self, expr: &PrimExpr) -> String {
+        self.expr_in(expr, Class::Index, Prec::None)
+    }
+
+    /// `expr` where a value of its type is wanted.
+    pub(super) fn value(&mut self, expr: &PrimExpr) -> String {
+        self.expr_in(expr, Class::Number, Prec::None)
+    }
+
+    /// `exprs` as indices, separated by commas.
+    pub(super) fn indices(&mut self, exprs: &[PrimExpr]) -> String {
+        exprs.iter().map(|expr| self.index(expr)).collect::<Vec<_>>().join(", ")
+    }
+
+    pub(super) fn name_index(&mut self, var: &Var) -> String {
+        self.index_vars.insert(var.id());
+        self.names.define(var)
+    }
+
+    /// Index, when index variables or their division are in it; calls and loads hide theirs.
+    pub(super) fn class(&self, expr: &PrimExpr) -> Class {
+        with_stack(|| match expr {
+            PrimExpr::Var(var) if self.index_vars.contains(&var.id()) || !self.names.knows(var) => {
+                Class::Index
+            }
+            PrimExpr::Binary(it) if it.op.is_comparison() || it.op.is_logical() => Class::Number,
+            PrimExpr::Binary(it) if matches!(it.op, BinaryOp::FloorDiv | BinaryOp::FloorMod) => Class::Index,
+            PrimExpr::Binary(it) if matches!(it.op, BinaryOp::Div | BinaryOp::Mod) => Class::Number,
+            PrimExpr::Binary(it) => self.class_of(&it.a, &it.b),
+            PrimExpr::Select(it) => self.class_of(&it.true_value, &it.false_value),
+            PrimExpr::Call(it)
+                if it.callee == Callee::Intrinsic(Intrinsic::IfThenElse) && it.args.len() == 3 =>
+            {
+                self.class_of(&it.args[1], &it.args[2])
+            }
+            PrimExpr::Let(it) => self.class(&it.body),
+            PrimExpr::Ramp(it) => self.class(&it.base),
+            PrimExpr::Broadcast(it) => self.class(&it.value),
+            PrimExpr::IntImm(_)
+            | PrimExpr::FloatImm(_)
+            | PrimExpr::StringImm(_)
+            | PrimExpr::Var(_)
+            | PrimExpr::Cast(_)
+            | PrimExpr::Not(_)
+            | PrimExpr::BufferLoad(_)
+            | PrimExpr::Shuffle(_)
+            | PrimExpr::Call(_) => Class::Number,
+        })
+    }
+
+    /// The class of a variable bound to `value`: a literal is an index.
+    pub(super) fn binder_class(&self, value: &PrimExpr) -> Class {
+        if is_literal(value) { Class::Index } else { self.class(value) }
+    }
+
+    fn class_of(&self, a: &PrimExpr, b: &PrimExpr) -> Class {
+        if self.class(a) == Class::Index { Class::Index } else { self.class(b) }
+    }
+
+    fn expr_in(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> String {
+        let (text, prec) = with_stack(|| self.expr(expr, class));
+        if prec < outer { format!("({text})") } else { text }
+    }
+
+    fn expr(&mut self, expr: &PrimExpr, class: Class) -> (String, Prec) {
+        let scalar_int = expr.dtype() == DataType::I64;
+        match expr {
+            PrimExpr::IntImm(it) => int(*it, class),
+            PrimExpr::FloatImm(it) => float(*it),
+            PrimExpr::StringImm(it) => (format!("{it:?}"), Prec::Atom),
+            PrimExpr::Var(var) => {
+                let text = self.names.var(var);
+                self.convert(text, scalar_int, self.class(expr), class)
+            }
+            PrimExpr::Cast(it) => {
+                let from = self.class(&it.value);
+                let value = self.typed_operand(&it.value, from, Prec::Unary);
+                let to = if it.dtype == DataType::I64 && class == Class::Index {
+                    "usize".to_string()
+                } else {
+                    it.dtype.to_string()
+                };
+                (format!("{value} as {to}"), Prec::Cast)
+            }
+            PrimExpr::Not(it) => {
+                (format!("!{}", self.expr_in(&it.value, Class::Number, Prec::Unary)), Prec::Unary)
+            }
+            PrimExpr::Binary(it) => self.binary(it, class),
+            PrimExpr::Select(it) => {
+                let condition = self.value(&it.condition);
+                let arms = [&it.true_value, &it.false_value].map(|arm| self.expr_in(arm, class, Prec::None));
+                (format!("select({condition}, {})", arms.join(", ")), Prec::Atom)
+            }
+            PrimExpr::BufferLoad(it) => {
+                let text = format!("{}[[{}]]", self.names.buffer(&it.buffer), self.indices(&it.indices));
+                self.convert(text, scalar_int, Class::Number, class)
+            }
+            PrimExpr::Ramp(it) => {
+                let [base, stride] = [&it.base, &it.stride].map(|expr| self.expr_in(expr, class, Prec::None));
+                (format!("ramp({base}, {stride}, {})", it.lanes), Prec::Atom)
+            }
+            PrimExpr::Broadcast(it) => {
+                let value = self.expr_in(&it.value, class, Prec::None);
+                (format!("broadcast({value}, {})", it.lanes), Prec::Atom)
+            }
+            PrimExpr::Shuffle(it) => {
+                let vectors: Vec<String> = it.vectors.iter().map(|expr| self.any_expr(expr)).collect();
+                (format!("shuffle([{}], {:?})", vectors.join(", "), it.indices), Prec::Atom)
+            }
+            PrimExpr::Let(it) => {
+                let class_of_value = self.binder_class(&it.value);
+                let value = self.expr_in(&it.value, class_of_value, Prec::None);
+                let mark = self.names.open();
+                if class_of_value == Class::Index {
+                    self.index_vars.insert(it.var.id());
+                }
+                let name = self.names.define(&it.var);
+                let body = self.expr_in(&it.body, class, Prec::None);
+                self.names.close(mark);
+                (format!("{{ let {name} = {value}; {body} }}"), Prec::Atom)
+            }
+            PrimExpr::Call(it) => self.call(it, class),
+        }
+    }
+
+    /// Converts text of an `i64` from the class that it has to the one that is wanted.
+    fn convert(&self, text: String, is_i64: bool, has: Class, wants: Class) -> (String, Prec) {
+        match (has, wants) {
+            (Class::Index, Class::Number) if is_i64 => (format!("{text} as i64"), Prec::Cast),
+            (Class::Number, Class::Index) if is_i64 => (format!("{text} as usize"), Prec::Cast),
+            _ => (text, Prec::Atom),
+        }
+    }
+
+    /// An operand that nothing beside it gives a type to: a literal says its own.
+    fn typed_operand(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> String {
+        let text = self.expr_in(expr, class, outer);
+        if is_literal(expr) && !text.contains("::") && !text.contains(" as ") && !expr.dtype().is_bool() {
+            return match text.strip_suffix(')') {
+                Some(text) => format!("{text}{})", expr.dtype()),
+                None => format!("{text}{}", expr.dtype()),
+            };
+        }
+        text
+    }
+
+    fn binary(&mut self, it: &Binary, class: Class) -> (String, Prec) {
+        let dtype = it.a.dtype();
+        let (symbol, prec) = operator(it.op);
+        // Which class the operands, and so the result, have.
+        let own = match it.op {
+            BinaryOp::FloorDiv | BinaryOp::FloorMod => Class::Index,
+            BinaryOp::Div | BinaryOp::Mod | BinaryOp::And | BinaryOp::Or => Class::Number,
+            op if op.is_comparison() => self.class_of(&it.a, &it.b),
+            _ => class,
+        };
+        let rounds_down = matches!(it.op, BinaryOp::FloorDiv | BinaryOp::FloorMod);
+        let function = match it.op {
+            BinaryOp::Min => Some("min"),
+            BinaryOp::Max => Some("max"),
+            BinaryOp::FloorDiv if dtype != DataType::I64 => Some("floordiv"),
+            BinaryOp::FloorMod if dtype != DataType::I64 => Some("floormod"),
+            _ => None,
+        };
+        let both_literal = is_literal(&it.a) && is_literal(&it.b);
+        let (text, prec) = if let Some(function) = function {
+            let a = if both_literal {
+                self.typed_operand(&it.a, own, Prec::None)
+            } else {
+                self.expr_in(&it.a, own, Prec::None)
+            };
+            (format!("{function}({a}, {})", self.expr_in(&it.b, own, Prec::None)), Prec::Atom)
+        } else {
+            // Comparisons do not chain; the others associate to the left.
+            let left = if it.op.is_comparison() { Prec::BitOr } else { prec };
+            let a = if both_literal {
+                self.typed_operand(&it.a, own, left)
+            } else {
+                self.expr_in(&it.a, own, left)
+            };
+            let right = match prec {
+                Prec::Product => Prec::Unary,
+                Prec::Sum => Prec::Product,
+                Prec::Shift => Prec::Sum,
+                Prec::BitAnd => Prec::Shift,
+                Prec::BitXor => Prec::BitAnd,
+                Prec::BitOr => Prec::BitXor,
+                Prec::Compare => Prec::BitOr,
+                Prec::And => Prec::Compare,
+                Prec::Or => Prec::And,
+                Prec::None | Prec::Cast | Prec::Unary | Prec::Atom => Prec::Atom,
+            };
+            (format!("{a} {symbol} {}", self.expr_in(&it.b, own, right)), prec)
+        };
+        let converts =
+            dtype == DataType::I64 && (rounds_down || matches!(it.op, BinaryOp::Div | BinaryOp::Mod));
+        if converts && own != class {
+            let to = if class == Class::Index { "usize" } else { "i64" };
+            return (format!("({text}) as {to}"), Prec::Cast);
+        }
+        (text, prec)
+    }
+
+    fn call(&mut self, it: &Call, class: Class) -> (String, Prec) {
+        let intrinsic = match &it.callee {
+            Callee::Intrinsic(intrinsic) => *intrinsic,
+            Callee::PureExtern(symbol) | Callee::Extern(symbol) => {
+                let mut args = vec![format!("{symbol:?}")];
+                args.extend(it.args.iter().map(|arg| self.any_expr(arg)));
+                let pure = if let Callee::PureExtern(_) = it.callee { "pure_" } else { "" };
+                return (format!("call_{pure}extern::<{}>({})", it.dtype, args.join(", ")), Prec::Atom);
+            }
+        };
+        if intrinsic == Intrinsic::IfThenElse && it.args.len() == 3 {
+            let condition = self.value(&it.args[0]);
+            let arms = [&it.args[1], &it.args[2]].map(|arm| self.expr_in(arm, class, Prec::None));
+            return (format!("if {condition} {{ {} }} else {{ {} }}", arms[0], arms[1]), Prec::None);
+        }
+        if intrinsic == Intrinsic::BitNot && it.args.len() == 1 {
+            return (format!("!{}", self.expr_in(&it.args[0], class, Prec::Unary)), Prec::Unary);
+        }
+        let all_literal = it.args.iter().all(is_literal);
+        let args: Vec<String> = it
+            .args
+            .iter()
+            .enumerate()
+            .map(|(i, arg)| {
+                let class = if arg.dtype() == DataType::I64 { self.class(arg) } else { Class::Number };
+                if all_literal && i == 0 {
+                    self.typed_operand(arg, class, Prec::None)
+                } else {
+                    self.expr_in(arg, class, Prec::None)
+                }
+            })
+            .collect();
+        let name = match intrinsic {
+            Intrinsic::Reinterpret | Intrinsic::ArgScalar => format!("{}::<{}>", intrinsic.name(), it.dtype),
+            _ => intrinsic.name().to_string(),
+        };
+        (format!("{name}({})", args.join(", ")), Prec::Atom)
+    }
+}
+
+fn operator(op: BinaryOp) -> (&'static str, Prec) {
+    match op {
+        BinaryOp::Add => ("+", Prec::Sum),
+        BinaryOp::Sub => ("-", Prec::Sum),
+        BinaryOp::Mul => ("*", Prec::Product),
+        BinaryOp::Div | BinaryOp::FloorDiv => ("/", Prec::Product),
+        BinaryOp::Mod | BinaryOp::FloorMod => ("%", Prec::Product),
+        BinaryOp::Min => ("min", Prec::Atom),
+        BinaryOp::Max => ("max", Prec::Atom),
+        BinaryOp::Eq => ("==", Prec::Compare),
+        BinaryOp::Ne => ("!=", Prec::Compare),
+        BinaryOp::Lt => ("<", Prec::Compare),
+        BinaryOp::Le => ("<=", Prec::Compare),
+        BinaryOp::Gt => (">", Prec::Compare),
+        BinaryOp::Ge => (">=", Prec::Compare),
+        BinaryOp::And => ("&&", Prec::And),
+        BinaryOp::Or => ("||", Prec::Or),
+        BinaryOp::BitAnd => ("&", Prec::BitAnd),
+        BinaryOp::BitOr => ("|", Prec::BitOr),
+        BinaryOp::BitXor => ("^", Prec::BitXor),
+        BinaryOp::Shl => ("<<", Prec::Shift),
+        BinaryOp::Shr => (">>", Prec::Shift),
+    }
+}
+
+fn is_literal(expr: &PrimExpr) -> bool {
+    matches!(expr, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_))
+}
+
+fn int(it: IntImm, class: Class) -> (String, Prec) {
+    if it.dtype.is_bool() {
+        return ((it.value != 0).to_string(), Prec::Atom);
+    }
+    if it.dtype.is_uint() {
+        return ((it.value as u64).to_string(), Prec::Atom);
+    }
+    match (it.value < 0, class) {
+        (true, Class::Index) if it.dtype == DataType::I64 => {
+            (format!("{}i64 as usize", it.value), Prec::Cast)
+        }
+        (true, _) => (it.value.to_string(), Prec::Unary),
+        (false, _) => (it.value.to_string(), Prec::Atom),
+    }
+}
+
+fn float(it: FloatImm) -> (String, Prec) {
+    let dtype = it.dtype;
+    let text = match it.value {
+        value if value.is_nan() => format!("{dtype}::NAN"),
+        f64::INFINITY => format!("{dtype}::INFINITY"),
+        f64::NEG_INFINITY => format!("{dtype}::NEG_INFINITY"),
+        value if dtype == DataType::F32 => format!("{:?}", value as f32),
+        value => format!("{value:?}"),
+    };
+    let prec = if text.starts_with('-') { Prec::Unary } else { Prec::Atom };
+    (text, prec)
+}

@@ -1,0 +1,189 @@
+//! Unique Rust identifiers for variables, buffers and functions, from their name hints.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ir::{BufferId, Var, VarId};
+use crate::tir::Buffer;
+
+/// Words that cannot name a variable: Rust's keywords and what the DSL means by a bare name.
+const RESERVED: &[&str] = &[
+    "as",
+    "async",
+    "await",
+    "bool",
+    "break",
+    "const",
+    "continue",
+    "crate",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "f32",
+    "f64",
+    "false",
+    "fn",
+    "for",
+    "gen",
+    "i16",
+    "i32",
+    "i64",
+    "i8",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "Self",
+    "static",
+    "struct",
+    "super",
+    "trait",
+    "true",
+    "type",
+    "u16",
+    "u32",
+    "u64",
+    "u8",
+    "union",
+    "unsafe",
+    "use",
+    "usize",
+    "where",
+    "while",
+    "yield",
+    "abstract",
+    "become",
+    "box",
+    "do",
+    "final",
+    "macro",
+    "override",
+    "priv",
+    "try",
+    "typeof",
+    "unsized",
+    "virtual",
+    "_",
+    "S",
+    "R",
+    "alloc",
+    "block",
+    "grid",
+    "init",
+    "select",
+    "max",
+    "min",
+    "dataflow",
+    "call_tir",
+    "match_cast",
+];
+
+/// Names in nested scopes: a name is free again after the scope that used it.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    vars: FxHashMap<VarId, String>,
+    buffers: FxHashMap<BufferId, String>,
+    used: FxHashSet<String>,
+    /// Names in order of use, with the length at each scope's beginning.
+    trail: Vec<String>,
+}
+
+impl Names {
+    /// The state to return to when the scope that begins here ends.
+    pub(super) fn open(&self) -> usize {
+        self.trail.len()
+    }
+
+    /// Ends the scope that began at `mark`.
+    pub(super) fn close(&mut self, mark: usize) {
+        for name in self.trail.drain(mark..) {
+            self.used.remove(&name);
+        }
+    }
+
+    /// A unique name for `var`.
+    pub(super) fn define(&mut self, var: &Var) -> String {
+        let name = self.unique(var.name());
+        self.vars.insert(var.id(), name.clone());
+        name
+    }
+
+    /// A unique name for `buffer`.
+    pub(super) fn define_buffer(&mut self, buffer: &Buffer) -> String {
+        let name = self.unique(&buffer.name);
+        self.buffers.insert(buffer.id, name.clone());
+        name
+    }
+
+    /// The name of `var`; a free variable gets one.
+    pub(super) fn var(&mut self, var: &Var) -> String {
+        self.vars.get(&var.id()).cloned().unwrap_or_else(|| self.define(var))
+    }
+
+    /// The name of `buffer`; a free buffer gets one.
+    pub(super) fn buffer(&mut self, buffer: &Buffer) -> String {
+        self.buffers.get(&buffer.id).cloned().unwrap_or_else(|| self.define_buffer(buffer))
+    }
+
+    /// True when `var` has a name.
+    pub(super) fn knows(&self, var: &Var) -> bool {
+        self.vars.contains_key(&var.id())
+    }
+
+    /// A name made from `hint` that nothing in an open scope has.
+    pub(super) fn unique(&mut self, hint: &str) -> String {
+        let base = identifier(hint);
+        let mut name = base.clone();
+        let mut i = 0;
+        while !self.used.insert(name.clone()) {
+            i += 1;
+            name = format!("{base}_{i}");
+        }
+        self.trail.push(name.clone());
+        name
+    }
+}
+
+/// `hint` as a Rust identifier.
+pub(super) fn identifier(hint: &str) -> String {
+    let mut name: String =
+        hint.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        name.insert(0, 'v');
+    }
+    if name.chars().all(|c| c == '_') {
+        name = "v".to_string();
+    }
+    if RESERVED.contains(&name.as_str()) {
+        name.push('_');
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_identifiers() {
+        let mut names = Names::default();
+        for (hint, want) in
+            [("i", "i"), ("i", "i_1"), ("for", "for_"), ("0a.b", "v0a_b"), ("", "v"), ("é", "v_1")]
+        {
+            assert_eq!(names.unique(hint), want, "{hint:?}");
+        }
+        let mark = names.open();
+        assert_eq!(names.unique("i"), "i_2");
+        names.close(mark);
+        assert_eq!(names.unique("i"), "i_2");
+    }
+}
