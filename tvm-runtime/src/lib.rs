@@ -19,7 +19,7 @@ mod value;
 pub mod vm;
 
 pub use call::{Arg, AsInput, AsOutput, CompiledFn, In, Out, Param, Params, Rank};
-pub use device::{Device, DeviceKind};
+pub use device::{Device, DeviceKind, DeviceProperties};
 pub use dtype::{DTypeCode, DataType, Element, ParseDataTypeError};
 pub use error::RuntimeError;
 pub use host_arg::{HostArg, TensorView, TensorViewMut};

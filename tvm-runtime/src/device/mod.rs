@@ -1,13 +1,17 @@
 //! Where a tensor lives: a kind of device and its ordinal.
 //!
-//! TVM counterpart: `DLDevice`, `runtime::Device`.
+//! TVM counterpart: `DLDevice`, `runtime::Device`, `runtime::DeviceAPI`.
 
+#[cfg_attr(not(feature = "cuda"), path = "cuda_off.rs")]
 mod cuda;
 
 use std::fmt;
 
-pub(crate) use cuda::DeviceBuffer;
 use serde::{Deserialize, Serialize};
+
+use crate::error::RuntimeError;
+
+pub(crate) use cuda::DeviceBuffer;
 
 /// Kind of device; values are DLPack's `DLDeviceType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -29,6 +33,20 @@ pub struct Device {
     pub id: i32,
 }
 
+/// What is known about a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceProperties {
+    /// Name of the model.
+    pub name: String,
+    /// Memory in bytes, where it is known.
+    pub total_memory: Option<usize>,
+    /// Compute capability (major, minor) of a CUDA device.
+    pub compute_capability: Option<(i32, i32)>,
+    /// Multiprocessors of a GPU, hardware threads of the host.
+    pub units: usize,
+}
+
 impl Device {
     /// The host.
     pub const fn cpu() -> Device {
@@ -39,6 +57,36 @@ impl Device {
     pub const fn cuda(id: i32) -> Device {
         Device { kind: DeviceKind::Cuda, id }
     }
+
+    /// True if this machine has the device and this build can use it. Never fails and never panics.
+    pub fn exists(self) -> bool {
+        match self.kind {
+            DeviceKind::Cpu => self.id == 0,
+            DeviceKind::Cuda => cuda::probe(self).is_ok(),
+        }
+    }
+
+    /// What is known about the device; the error says why it cannot be used.
+    pub fn properties(self) -> Result<DeviceProperties, RuntimeError> {
+        match self.kind {
+            DeviceKind::Cpu if self.id == 0 => Ok(DeviceProperties {
+                name: std::env::consts::ARCH.to_string(),
+                total_memory: None,
+                compute_capability: None,
+                units: std::thread::available_parallelism().map_or(1, usize::from),
+            }),
+            DeviceKind::Cpu => Err(RuntimeError::DeviceFailure {
+                device: self,
+                message: "the only host device is cpu:0".into(),
+            }),
+            DeviceKind::Cuda => cuda::properties(self),
+        }
+    }
+
+    /// All CUDA devices of this machine that this build can use.
+    pub fn all_cuda() -> Vec<Device> {
+        (0..).map(Device::cuda).take_while(|device| device.exists()).collect()
+    }
 }
 
 impl fmt::Display for Device {
@@ -46,6 +94,52 @@ impl fmt::Display for Device {
         match self.kind {
             DeviceKind::Cpu => write!(f, "cpu:{}", self.id),
             DeviceKind::Cuda => write!(f, "cuda:{}", self.id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DataType, Tensor};
+
+    #[test]
+    fn the_host_exists() {
+        assert!(Device::cpu().exists() && Device::cpu().properties().unwrap().units > 0);
+        assert!(!Device { id: 1, ..Device::cpu() }.exists());
+        assert!(Device { id: 1, ..Device::cpu() }.properties().is_err());
+    }
+
+    #[test]
+    fn a_missing_gpu_is_an_error() {
+        let device = Device::cuda(Device::all_cuda().len() as i32);
+        assert!(!device.exists() && !Device::cuda(-1).exists());
+        let err = device.properties().unwrap_err();
+        assert_eq!(matches!(err, RuntimeError::Unsupported { .. }), cfg!(not(feature = "cuda")), "{err}");
+        let tensor = Tensor::zeros(&[2], DataType::F32).unwrap();
+        assert!(tensor.to_device(device).is_err());
+        if cfg!(not(feature = "cuda")) {
+            let expected = "cuda:0 is not supported by this build: turn on the feature `cuda` of tvm-runtime";
+            assert_eq!(err.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn data_goes_to_each_gpu_and_back() {
+        let tensor = Tensor::from_vec((0..1000).map(|i| i as f32).collect(), &[10, 100]).unwrap();
+        for device in Device::all_cuda() {
+            eprintln!("{device}: {:?}", device.properties().unwrap());
+            let there = tensor.to_device(device).unwrap();
+            assert_eq!(there.device(), device);
+            assert!(matches!(there.bytes(), Err(RuntimeError::NotOnHost { .. })));
+            let copy = there.deep_copy(device).unwrap();
+            drop(there);
+            assert_eq!(copy.to_device(Device::cpu()).unwrap(), tensor);
+            let zeros = Tensor::empty(&[3], DataType::I64, device).unwrap().to_device(Device::cpu()).unwrap();
+            assert_eq!(zeros.as_slice::<i64>().unwrap(), [0; 3]);
+            let empty = Tensor::empty(&[0], DataType::I64, device).unwrap().to_device(Device::cpu()).unwrap();
+            assert!(empty.is_empty());
+            assert!(Tensor::empty(&[1 << 50], DataType::U8, device).is_err());
         }
     }
 }

@@ -1,0 +1,47 @@
+//! CUDA devices in a build without the feature `cuda`: none exists, and asking for one says which feature is missing.
+
+use super::{Device, DeviceProperties};
+use crate::error::RuntimeError;
+
+fn unsupported<T>(device: Device) -> Result<T, RuntimeError> {
+    Err(RuntimeError::Unsupported { what: device.to_string().into(), feature: "cuda" })
+}
+
+pub(super) fn probe(device: Device) -> Result<(), RuntimeError> {
+    unsupported(device)
+}
+
+pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeError> {
+    unsupported(device)
+}
+
+/// Memory on a device: there is none.
+pub(crate) enum DeviceBuffer {}
+
+impl DeviceBuffer {
+    pub(crate) fn alloc(device: Device, _bytes: usize) -> Result<DeviceBuffer, RuntimeError> {
+        unsupported(device)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        match *self {}
+    }
+
+    pub(crate) fn copy_from_host(&self, _offset: usize, _bytes: &[u8]) -> Result<(), RuntimeError> {
+        match *self {}
+    }
+
+    pub(crate) fn copy_to_host(&self, _offset: usize, _bytes: &mut [u8]) -> Result<(), RuntimeError> {
+        match *self {}
+    }
+
+    pub(crate) fn copy(
+        from: &DeviceBuffer,
+        _from_offset: usize,
+        _to: &DeviceBuffer,
+        _to_offset: usize,
+        _bytes: usize,
+    ) -> Result<(), RuntimeError> {
+        match *from {}
+    }
+}
