@@ -1,0 +1,228 @@
+//! Built-in functions: libm through the compiler's built-ins, access to the arguments of a kernel, extern functions.
+
+use tvm_core::tir::{BinaryOp, Call, Callee, Intrinsic, PrimExpr};
+use tvm_runtime::DataType;
+
+use super::expr::cast_scalar;
+use super::function::Function;
+use super::{not_supported, types};
+use crate::CodegenError;
+
+/// Functions of libm that do what the intrinsic says: name for `double`; with `f` behind it for `float`.
+fn libm_name(intrinsic: Intrinsic) -> Option<&'static str> {
+    Some(match intrinsic {
+        Intrinsic::Exp => "exp",
+        Intrinsic::Exp2 => "exp2",
+        Intrinsic::Log => "log",
+        Intrinsic::Log2 => "log2",
+        Intrinsic::Log10 => "log10",
+        Intrinsic::Log1p => "log1p",
+        Intrinsic::Sqrt => "sqrt",
+        Intrinsic::Pow => "pow",
+        Intrinsic::Sin => "sin",
+        Intrinsic::Cos => "cos",
+        Intrinsic::Tan => "tan",
+        Intrinsic::Asin => "asin",
+        Intrinsic::Acos => "acos",
+        Intrinsic::Atan => "atan",
+        Intrinsic::Atan2 => "atan2",
+        Intrinsic::Sinh => "sinh",
+        Intrinsic::Cosh => "cosh",
+        Intrinsic::Tanh => "tanh",
+        Intrinsic::Asinh => "asinh",
+        Intrinsic::Acosh => "acosh",
+        Intrinsic::Atanh => "atanh",
+        Intrinsic::Erf => "erf",
+        Intrinsic::Floor => "floor",
+        Intrinsic::Ceil => "ceil",
+        Intrinsic::Trunc => "trunc",
+        // Under the default rounding mode.
+        Intrinsic::Round => "rint",
+        Intrinsic::Fma => "fma",
+        Intrinsic::Copysign => "copysign",
+        Intrinsic::Abs => "fabs",
+        _ => return None,
+    })
+}
+
+/// One lane of `intrinsic` applied to `x` of type `dtype`; `None` when it has no such form.
+fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
+    let args = x.join(", ");
+    if dtype.is_float() {
+        let suffix = if dtype.bits() == 32 { "f" } else { "" };
+        return match intrinsic {
+            Intrinsic::Rsqrt => Some(format!("(1 / __builtin_sqrt{suffix}({args}))")),
+            Intrinsic::Sigmoid => Some(format!("(1 / (1 + __builtin_exp{suffix}(-{args})))")),
+            _ => libm_name(intrinsic).map(|name| format!("__builtin_{name}{suffix}({args})")),
+        };
+    }
+    let short = types::short(dtype);
+    Some(match intrinsic {
+        Intrinsic::Abs if dtype.is_int() => format!("tvm_abs_{short}({args})"),
+        Intrinsic::Abs => args,
+        Intrinsic::Floor | Intrinsic::Ceil | Intrinsic::Trunc | Intrinsic::Round => args,
+        Intrinsic::PopCount => {
+            let unsigned = types::scalar(unsigned(dtype));
+            format!("(({})__builtin_popcountll(({unsigned}){args}))", types::scalar(dtype))
+        }
+        Intrinsic::Clz => {
+            let (unsigned, bits) = (types::scalar(unsigned(dtype)), dtype.bits());
+            let ty = types::scalar(dtype);
+            format!("(({ty})(({unsigned}){args} == 0 ? {bits} : __builtin_clzll(({unsigned}){args}) - {}))", 64 - bits)
+        }
+        Intrinsic::BitNot => format!("(({})~{args})", types::scalar(dtype)),
+        _ => return None,
+    })
+}
+
+fn unsigned(dtype: DataType) -> DataType {
+    match dtype.bits() {
+        8 => DataType::U8,
+        16 => DataType::U16,
+        32 => DataType::U32,
+        _ => DataType::U64,
+    }
+}
+
+impl Function<'_> {
+    /// Writes a call that does not give a vector of bools.
+    pub(super) fn call_expr(&mut self, it: &Call) -> Result<String, CodegenError> {
+        match &it.callee {
+            Callee::Intrinsic(intrinsic) if it.args.len() == intrinsic.arity() => self.intrinsic(*intrinsic, it),
+            Callee::Intrinsic(intrinsic) => {
+                not_supported(format!("`{}` of {} arguments", intrinsic.name(), it.args.len()))
+            }
+            Callee::PureExtern(name) | Callee::Extern(name) => self.extern_call(name, it),
+        }
+    }
+
+    fn intrinsic(&mut self, intrinsic: Intrinsic, it: &Call) -> Result<String, CodegenError> {
+        match intrinsic {
+            Intrinsic::IfThenElse => return self.if_then_else(it),
+            Intrinsic::AddressOf => return self.address_of(&it.args[0]),
+            Intrinsic::ArgData
+            | Intrinsic::ArgNdim
+            | Intrinsic::ArgDType
+            | Intrinsic::ArgShape
+            | Intrinsic::ArgIsCompact
+            | Intrinsic::ArgScalar => return self.argument(intrinsic, it),
+            _ => {}
+        }
+        let mut args = Vec::with_capacity(it.args.len());
+        for arg in it.args.iter() {
+            args.push((arg.dtype(), self.expr(arg)?));
+        }
+        let from = it.args[0].dtype();
+        match intrinsic {
+            Intrinsic::Likely if from.is_scalar() => return Ok(format!("__builtin_expect({}, 1)", args[0].1)),
+            Intrinsic::Likely => return Ok(args.swap_remove(0).1),
+            Intrinsic::Reinterpret if from.bits() == it.dtype.bits() => return self.reinterpret(from, it.dtype, &args[0].1),
+            Intrinsic::IsNan if from.is_scalar() => return Ok(format!("(__builtin_isnan({}) != 0)", args[0].1)),
+            Intrinsic::IsInf if from.is_scalar() => return Ok(format!("(__builtin_isinf({}) != 0)", args[0].1)),
+            Intrinsic::StorageSync => return Ok("0".into()),
+            _ => {}
+        }
+        let unsupported = || format!("`{}` of {}", intrinsic.name(), it.dtype);
+        if it.dtype.is_scalar() {
+            let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
+            return lane(intrinsic, it.dtype, &texts).map_or_else(|| not_supported(unsupported()), Ok);
+        }
+        let (what, scalar) = (format!("{}_{}", intrinsic.name(), types::short(it.dtype)), it.dtype.scalar());
+        let dummies = vec![String::new(); args.len()];
+        if lane(intrinsic, scalar, &dummies).is_none() {
+            return not_supported(unsupported());
+        }
+        let args: Vec<(DataType, &str)> = args.iter().map(|(dtype, text)| (*dtype, text.as_str())).collect();
+        self.lanewise(&what, it.dtype, &args, |x| lane(intrinsic, scalar, x).unwrap_or_default())
+    }
+
+    fn if_then_else(&mut self, it: &Call) -> Result<String, CodegenError> {
+        let [condition, a, b] = &*it.args else { return not_supported("`if_then_else` of other than 3 arguments") };
+        if !condition.dtype().is_scalar() {
+            return not_supported("`if_then_else` on a vector of conditions");
+        }
+        let condition = self.expr(condition)?;
+        self.lazy += 1;
+        let arms = self.expr(a).and_then(|a| Ok((a, self.expr(b)?)));
+        self.lazy -= 1;
+        let (a, b) = arms?;
+        Ok(format!("({condition} ? {a} : {b})"))
+    }
+
+    /// Writes a call that gives a vector of bools, as a mask of `bits` wide lanes.
+    pub(super) fn call_mask(&mut self, it: &Call, bits: u8) -> Result<String, CodegenError> {
+        let lanes = it.dtype.lanes();
+        match (&it.callee, &*it.args) {
+            (Callee::Intrinsic(Intrinsic::Likely), [value]) => self.mask(value, bits),
+            (Callee::Intrinsic(Intrinsic::IfThenElse), _) => {
+                let text = self.if_then_else(it)?;
+                Ok(self.widen_mask(text, 8, bits, lanes))
+            }
+            (Callee::Intrinsic(Intrinsic::IsNan), [value]) => {
+                let nan = tvm_core::tir::binary(BinaryOp::Ne, value.clone(), value.clone());
+                self.mask(&nan, bits)
+            }
+            (Callee::Intrinsic(Intrinsic::IsInf), [value]) => {
+                let infinity = PrimExpr::float(f64::INFINITY, value.dtype().scalar());
+                let magnitude = value.clone().unary(Intrinsic::Abs);
+                self.mask(&magnitude.equal(infinity.broadcast(lanes)), bits)
+            }
+            (Callee::Intrinsic(other), _) => not_supported(format!("`{}` of {}", other.name(), it.dtype)),
+            (Callee::PureExtern(name) | Callee::Extern(name), _) => not_supported(format!("`{name}` on vectors")),
+        }
+    }
+
+    fn reinterpret(&mut self, from: DataType, to: DataType, value: &str) -> Result<String, CodegenError> {
+        let (a, b) = (types::carrier(from), types::carrier(to));
+        if a == b {
+            return Ok(value.to_string());
+        }
+        if from.is_scalar() && (a.is_float() || b.is_float()) {
+            return Ok(format!("tvm_bits_{a}_{b}({value})"));
+        }
+        Ok(format!("(({}){value})", self.ty(to)))
+    }
+
+    fn address_of(&mut self, value: &PrimExpr) -> Result<String, CodegenError> {
+        match value {
+            PrimExpr::BufferLoad(load) if load.indices.len() == 1 => {
+                let at = match &load.indices[0] {
+                    PrimExpr::Ramp(ramp) => self.expr(&ramp.base)?,
+                    index => self.expr(index)?,
+                };
+                Ok(format!("((void *)({} + {at}))", self.buffer(&load.buffer)?))
+            }
+            _ => not_supported("the address of something that is not an element of a flat buffer"),
+        }
+    }
+
+    fn argument(&mut self, intrinsic: Intrinsic, it: &Call) -> Result<String, CodegenError> {
+        let args = it.args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
+        let arg = format!("{}[{}]", args[0], args[1]);
+        let as_result = |text: String| format!("(({}){text})", types::scalar(it.dtype));
+        Ok(match intrinsic {
+            Intrinsic::ArgNdim => as_result(format!("{arg}.tensor->ndim")),
+            Intrinsic::ArgDType => as_result(format!("tvm_arg_dtype({arg}.tensor)")),
+            Intrinsic::ArgShape => as_result(format!("{arg}.tensor->shape[{}]", args[2])),
+            Intrinsic::ArgIsCompact => as_result(format!("tvm_arg_is_compact({arg}.tensor)")),
+            Intrinsic::ArgScalar if it.dtype.is_float() => cast_scalar(DataType::F64, it.dtype, &format!("{arg}.f")),
+            Intrinsic::ArgScalar if it.dtype.is_handle() => format!("{arg}.handle"),
+            Intrinsic::ArgScalar => cast_scalar(DataType::I64, it.dtype, &format!("{arg}.i")),
+            _ => format!("tvm_arg_data({arg}.tensor)"),
+        })
+    }
+
+    fn extern_call(&mut self, name: &str, it: &Call) -> Result<String, CodegenError> {
+        let is_identifier = !name.is_empty()
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !is_identifier || !it.dtype.is_scalar() || it.args.iter().any(|arg| !arg.dtype().is_scalar()) {
+            return not_supported(format!("a call of `{name}`: it is no C function of scalars"));
+        }
+        let params: Vec<&str> = it.args.iter().map(|arg| types::scalar(arg.dtype())).collect();
+        let declaration = format!("extern {} {name}({});\n", types::scalar(it.dtype), params.join(", "));
+        self.unit.helpers.entry(format!("extern {name}")).or_insert(declaration);
+        let args = it.args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
+        Ok(format!("{name}({})", args.join(", ")))
+    }
+}

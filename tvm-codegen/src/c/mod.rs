@@ -1,0 +1,66 @@
+//! C code generation: lowered tensor programs to one C translation unit, for the compilers that know GCC's vector
+//! extensions (gcc, clang).
+//!
+//! Requires the lowered form of `tvm_core::tir::transform`. TVM counterpart: `CodeGenC`, `CodeGenCHost`.
+//!
+//! Signed arithmetic wraps (`-fwrapv`), `a * b + c` may be fused into one rounding (`-ffp-contract=fast`), nothing else
+//! about floats is relaxed unless `fast_math` says so. Outputs of a kernel call must not overlap other arguments: the
+//! generated code says `restrict`.
+//!
+//! Files: `function` turns one kernel into C functions, `stmt`, `expr`, `vector`, `intrin` are its parts, `types` names
+//! types, `load` runs the compiler and keeps what it made.
+
+mod expr;
+mod function;
+mod intrin;
+pub mod load;
+mod stmt;
+mod types;
+mod vector;
+
+use std::fmt::Write as _;
+
+use indexmap::{IndexMap, IndexSet};
+use tvm_core::tir::PrimFunc;
+use tvm_runtime::DataType;
+
+use crate::CodegenError;
+
+const PRELUDE: &str = include_str!("prelude.h");
+
+/// What the functions of one translation unit share.
+#[derive(Default)]
+pub(crate) struct Unit {
+    /// Vector types used.
+    vectors: IndexSet<DataType>,
+    /// Definitions of the helper functions used, by name, in an order in which they may refer to earlier ones.
+    helpers: IndexMap<String, String>,
+    /// The functions.
+    functions: String,
+    /// Number of outlined functions so far.
+    outlined: usize,
+}
+
+/// The C translation unit of the kernels `funcs` (symbol, lowered program).
+///
+/// # Errors
+/// When a program is not in the lowered form or uses something that C has no counterpart for.
+pub fn source(funcs: &[(String, PrimFunc)]) -> Result<String, CodegenError> {
+    let mut unit = Unit::default();
+    for (symbol, func) in funcs {
+        function::kernel(&mut unit, symbol, func)?;
+    }
+    let mut out = String::from(PRELUDE);
+    out.push_str("\n__attribute__((visibility(\"default\"))) const uint32_t tvm_abi_version = ");
+    let _ = writeln!(out, "{};\n", tvm_runtime::abi::ABI_VERSION);
+    for &dtype in &unit.vectors {
+        out.push_str(&vector::definition(dtype));
+    }
+    unit.helpers.values().for_each(|helper| out.push_str(helper));
+    out.push_str(&unit.functions);
+    Ok(out)
+}
+
+fn not_supported<T>(what: impl Into<String>) -> Result<T, CodegenError> {
+    Err(CodegenError::NotSupported { target: "C", what: what.into() })
+}

@@ -1,0 +1,132 @@
+#include <stdint.h>
+
+typedef struct { int32_t kind, id; } tvm_device;
+typedef struct { uint8_t code, bits; uint16_t lanes; } tvm_dtype;
+typedef struct {
+  void *data;
+  tvm_device device;
+  int32_t ndim;
+  tvm_dtype dtype;
+  const int64_t *shape;
+  const int64_t *strides;
+  uint64_t byte_offset;
+} tvm_tensor;
+typedef union { const tvm_tensor *tensor; int64_t i; double f; void *handle; } tvm_arg;
+typedef struct { int32_t status, arg, axis, reserved; int64_t expected, got; } tvm_error;
+typedef struct tvm_ctx tvm_ctx;
+typedef int32_t (*tvm_body)(tvm_ctx *, int64_t, int64_t, void *);
+struct tvm_ctx {
+  uint32_t abi_version, num_threads;
+  int32_t (*parallel_for)(tvm_ctx *, tvm_body, int64_t, void *);
+  void *(*alloc)(tvm_ctx *, uint64_t);
+  void (*free)(tvm_ctx *, void *);
+  void *state;
+  tvm_error error;
+};
+
+#define TVM_INLINE static inline __attribute__((always_inline, unused))
+
+static __attribute__((noinline, cold, unused)) int32_t tvm_fail(
+    tvm_ctx *ctx, int32_t status, int32_t arg, int32_t axis, int64_t expected, int64_t got) {
+  ctx->error = (tvm_error){status, arg, axis, 0, expected, got};
+  return status;
+}
+static __attribute__((noinline, malloc, unused)) void *tvm_alloc(tvm_ctx *ctx, int64_t bytes) {
+  return ctx->alloc(ctx, bytes > 0 ? (uint64_t)bytes : 1);
+}
+TVM_INLINE void *tvm_arg_data(const tvm_tensor *t) { return (char *)t->data + t->byte_offset; }
+TVM_INLINE int64_t tvm_arg_dtype(const tvm_tensor *t) {
+  return (int64_t)t->dtype.code | (int64_t)t->dtype.bits << 8 | (int64_t)t->dtype.lanes << 16;
+}
+static __attribute__((unused)) int64_t tvm_arg_is_compact(const tvm_tensor *t) {
+  int64_t expected = 1;
+  if (!t->strides) return 1;
+  for (int32_t k = t->ndim - 1; k >= 0; --k) {
+    if (t->shape[k] == 0) return 1;
+    if (t->shape[k] != 1 && t->strides[k] != expected) return 0;
+    expected *= t->shape[k];
+  }
+  return 1;
+}
+
+#define TVM_MINMAX(T, N) \
+  TVM_INLINE T tvm_min_##N(T a, T b) { return a < b ? a : b; } \
+  TVM_INLINE T tvm_max_##N(T a, T b) { return a > b ? a : b; }
+#define TVM_MINMAX_FLOAT(T, N) \
+  TVM_INLINE T tvm_min_##N(T a, T b) { return (a < b) | (a != a) ? a : b; } \
+  TVM_INLINE T tvm_max_##N(T a, T b) { return (a > b) | (a != a) ? a : b; }
+/* Division by zero gives 0, the one quotient that overflows wraps: neither traps. */
+#define TVM_DIV_SIGNED(T, N) \
+  TVM_INLINE T tvm_div_##N(T a, T b) { return b == 0 ? 0 : b == -1 ? (T)-a : (T)(a / b); } \
+  TVM_INLINE T tvm_mod_##N(T a, T b) { return b == 0 || b == -1 ? 0 : (T)(a % b); } \
+  TVM_INLINE T tvm_abs_##N(T a) { return a < 0 ? (T)-a : a; }
+#define TVM_DIV_UNSIGNED(T, N) \
+  TVM_INLINE T tvm_div_##N(T a, T b) { return b == 0 ? 0 : (T)(a / b); } \
+  TVM_INLINE T tvm_mod_##N(T a, T b) { return b == 0 ? 0 : (T)(a % b); }
+TVM_MINMAX(int8_t, i8) TVM_MINMAX(int16_t, i16) TVM_MINMAX(int32_t, i32) TVM_MINMAX(int64_t, i64)
+TVM_MINMAX(uint8_t, u8) TVM_MINMAX(uint16_t, u16) TVM_MINMAX(uint32_t, u32) TVM_MINMAX(uint64_t, u64)
+TVM_MINMAX(uint8_t, bool)
+TVM_MINMAX_FLOAT(float, f32) TVM_MINMAX_FLOAT(double, f64)
+TVM_DIV_SIGNED(int8_t, i8) TVM_DIV_SIGNED(int16_t, i16) TVM_DIV_SIGNED(int32_t, i32) TVM_DIV_SIGNED(int64_t, i64)
+TVM_DIV_UNSIGNED(uint8_t, u8) TVM_DIV_UNSIGNED(uint16_t, u16)
+TVM_DIV_UNSIGNED(uint32_t, u32) TVM_DIV_UNSIGNED(uint64_t, u64)
+
+/* Float to integer: truncates and saturates, NaN gives 0. `HI` is the first float above the range. */
+#define TVM_CVT(F, FN, T, TN, LO, HI, MIN, MAX) \
+  TVM_INLINE T tvm_cvt_##FN##_##TN(F x) { \
+    return x != x ? (T)0 : x >= (F)HI ? (T)MAX : x <= (F)LO ? (T)MIN : (T)x; \
+  }
+#define TVM_CVT_ALL(F, FN) \
+  TVM_CVT(F, FN, int8_t, i8, -128, 128, INT8_MIN, INT8_MAX) \
+  TVM_CVT(F, FN, int16_t, i16, -32768, 32768, INT16_MIN, INT16_MAX) \
+  TVM_CVT(F, FN, int32_t, i32, -2147483648.0, 2147483648.0, INT32_MIN, INT32_MAX) \
+  TVM_CVT(F, FN, int64_t, i64, -9223372036854775808.0, 9223372036854775808.0, INT64_MIN, INT64_MAX) \
+  TVM_CVT(F, FN, uint8_t, u8, 0, 256, 0, UINT8_MAX) \
+  TVM_CVT(F, FN, uint16_t, u16, 0, 65536, 0, UINT16_MAX) \
+  TVM_CVT(F, FN, uint32_t, u32, 0, 4294967296.0, 0, UINT32_MAX) \
+  TVM_CVT(F, FN, uint64_t, u64, 0, 18446744073709551616.0, 0, UINT64_MAX)
+TVM_CVT_ALL(float, f32)
+TVM_CVT_ALL(double, f64)
+
+#define TVM_BITS(A, AN, B, BN) \
+  TVM_INLINE B tvm_bits_##AN##_##BN(A x) { union { A a; B b; } u = {x}; return u.b; }
+TVM_BITS(float, f32, uint32_t, u32) TVM_BITS(uint32_t, u32, float, f32)
+TVM_BITS(float, f32, int32_t, i32) TVM_BITS(int32_t, i32, float, f32)
+TVM_BITS(double, f64, uint64_t, u64) TVM_BITS(uint64_t, u64, double, f64)
+TVM_BITS(double, f64, int64_t, i64) TVM_BITS(int64_t, i64, double, f64)
+
+TVM_INLINE float tvm_cvt_bf16_f32(uint16_t x) { return tvm_bits_u32_f32((uint32_t)x << 16); }
+TVM_INLINE uint16_t tvm_cvt_f32_bf16(float x) {
+  uint32_t u = tvm_bits_f32_u32(x);
+  return x != x ? (uint16_t)(u >> 16 | 0x40) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+#if defined(__F16C__) || defined(__ARM_FP16_FORMAT_IEEE) || defined(__AVX512FP16__)
+#if defined(__ARM_FP16_FORMAT_IEEE)
+typedef __fp16 tvm_half;
+#else
+typedef _Float16 tvm_half;
+#endif
+TVM_BITS(uint16_t, u16, tvm_half, half) TVM_BITS(tvm_half, half, uint16_t, u16)
+TVM_INLINE float tvm_cvt_f16_f32(uint16_t x) { return (float)tvm_bits_u16_half(x); }
+TVM_INLINE uint16_t tvm_cvt_f32_f16(float x) { return tvm_bits_half_u16((tvm_half)x); }
+#else
+TVM_INLINE float tvm_cvt_f16_f32(uint16_t h) {
+  uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
+  /* Scaling by 2^112 moves the exponent and normalises subnormals in one step. */
+  float f = tvm_bits_u32_f32(rest) * 0x1p112f;
+  uint32_t bits = tvm_bits_f32_u32(f);
+  if (rest >= 0x0f800000) bits = rest | 0x7f800000 | (rest & 0x007fffff ? 0x00400000 : 0);
+  return tvm_bits_u32_f32(bits | sign);
+}
+TVM_INLINE uint16_t tvm_cvt_f32_f16(float x) {
+  uint32_t u = tvm_bits_f32_u32(x), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
+  if (a > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x3ff));
+  if (a >= 0x477ff000) return (uint16_t)(sign | 0x7c00);
+  if (a < 0x38800000) {
+    /* Adding 0.5 puts the rounded subnormal into the low bits. */
+    float f = tvm_bits_u32_f32(a) + 0.5f;
+    return (uint16_t)(sign | (tvm_bits_f32_u32(f) - 0x3f000000));
+  }
+  return (uint16_t)(sign | ((a + 0xc8000fff + (a >> 13 & 1)) >> 13));
+}
+#endif

@@ -1,0 +1,159 @@
+//! Statements.
+
+use tvm_core::support::with_stack;
+use tvm_core::tir::{AllocBuffer, AssertStmt, BufferStore, DeclBuffer, For, ForKind, Scope, Stmt};
+use tvm_runtime::abi::Status;
+
+use super::function::Function;
+use super::{not_supported, types};
+use crate::CodegenError;
+
+impl Function<'_> {
+    /// Writes `stmt`.
+    pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<(), CodegenError> {
+        with_stack(|| match stmt {
+            Stmt::BufferStore(it) => self.store(it),
+            Stmt::For(it) => self.for_loop(it),
+            Stmt::BlockRealize(it) => not_supported(format!("block `{}`: the program is not lowered", it.block.name)),
+            Stmt::SeqStmt(stmts) => self.scope(stmts),
+            Stmt::IfThenElse(it) => {
+                let condition = self.expr(&it.condition)?;
+                self.open(&format!("if ({condition}) {{"));
+                self.scope(std::slice::from_ref(&it.then_case))?;
+                if let Some(other) = &it.else_case {
+                    self.close();
+                    self.open("else {");
+                    self.scope(std::slice::from_ref(other))?;
+                }
+                self.close();
+                Ok(())
+            }
+            Stmt::While(it) => {
+                self.lazy += 1;
+                let condition = self.expr(&it.condition)?;
+                self.lazy -= 1;
+                self.open(&format!("while ({condition}) {{"));
+                self.scope(std::slice::from_ref(&it.body))?;
+                self.close();
+                Ok(())
+            }
+            Stmt::Bind(it) => {
+                let value = self.expr(&it.value)?;
+                let ty = self.ty(it.var.dtype());
+                let name = self.define(&it.var);
+                self.line(&format!("const {ty} {name} = {value};"));
+                Ok(())
+            }
+            Stmt::AllocBuffer(it) => self.alloc(it),
+            Stmt::DeclBuffer(it) => self.declare(it),
+            Stmt::Evaluate(it) => {
+                let value = self.expr(&it.value)?;
+                self.line(&format!("(void){value};"));
+                Ok(())
+            }
+            Stmt::AssertStmt(it) => self.assert(it),
+        })
+    }
+
+    /// Writes `stmts`, then gives back the scratch memory they allocated.
+    fn scope(&mut self, stmts: &[Stmt]) -> Result<(), CodegenError> {
+        let keep = self.scratch.len();
+        for stmt in stmts {
+            match stmt {
+                Stmt::SeqStmt(inner) => inner.iter().try_for_each(|stmt| self.stmt(stmt))?,
+                other => self.stmt(other)?,
+            }
+        }
+        for name in self.scratch.split_off(keep).into_iter().rev() {
+            self.line(&format!("ctx->free(ctx, {name});"));
+        }
+        Ok(())
+    }
+
+    fn for_loop(&mut self, it: &For) -> Result<(), CodegenError> {
+        match it.kind {
+            ForKind::Parallel if !self.in_parallel => return self.parallel_loop(it),
+            ForKind::Serial | ForKind::Parallel => {}
+            ForKind::Vectorized | ForKind::Unrolled | ForKind::ThreadBinding(_) => {
+                return not_supported(format!("loop `{}` of kind {:?}", it.loop_var.name(), it.kind));
+            }
+        }
+        let min = self.expr(&it.min)?;
+        let extent = self.expr(&it.extent)?;
+        let ty = types::scalar(it.loop_var.dtype());
+        let name = self.define(&it.loop_var);
+        let end = if it.min.is_const(0) { extent } else { format!("{min} + {extent}") };
+        let end = if it.extent.as_int().is_some() && it.min.as_int().is_some() {
+            end
+        } else {
+            let stop = self.fresh(&format!("{name}_end"));
+            self.line(&format!("const {ty} {stop} = {end};"));
+            stop
+        };
+        self.open(&format!("for ({ty} {name} = {min}; {name} < {end}; ++{name}) {{"));
+        self.scope(std::slice::from_ref(&it.body))?;
+        self.close();
+        Ok(())
+    }
+
+    fn alloc(&mut self, it: &AllocBuffer) -> Result<(), CodegenError> {
+        let buffer = &it.buffer;
+        let [extent] = &*buffer.shape else {
+            return not_supported(format!("buffer `{}`, which is not flat", buffer.name));
+        };
+        let ty = types::scalar(buffer.dtype);
+        match (buffer.scope, extent.as_int()) {
+            (Scope::Local, Some(n)) => {
+                let name = self.define_buffer(buffer);
+                self.line(&format!("{ty} {name}[{}] __attribute__((aligned(64)));", n.max(1)));
+            }
+            (Scope::Global | Scope::Local, _) => {
+                let bytes = self.expr(extent)?;
+                let bytes = format!("{bytes} * {}", buffer.dtype.bytes());
+                let name = self.define_buffer(buffer);
+                self.line(&format!("{ty} *restrict {name} = tvm_alloc(ctx, {bytes});"));
+                let status = Status::OutOfMemory as i32;
+                self.line(&format!("if (!{name}) return tvm_fail(ctx, {status}, -1, -1, {bytes}, 0);"));
+                self.line(&format!("{name} = __builtin_assume_aligned({name}, 64);"));
+                self.scratch.push(name);
+            }
+            (Scope::Shared | Scope::SharedDyn | Scope::Warp, _) => {
+                return not_supported(format!("buffer `{}` in {} memory of a GPU", buffer.name, buffer.scope.name()));
+            }
+        }
+        Ok(())
+    }
+
+    fn declare(&mut self, it: &DeclBuffer) -> Result<(), CodegenError> {
+        let data = self.expr(&it.data)?;
+        let ty = types::scalar(it.buffer.dtype);
+        let name = self.define_buffer(&it.buffer);
+        self.line(&format!("{ty} *{name} = {data};"));
+        Ok(())
+    }
+
+    fn assert(&mut self, it: &AssertStmt) -> Result<(), CodegenError> {
+        let condition = self.expr(&it.condition)?;
+        self.open(&format!("if (__builtin_expect(!{condition}, 0)) {{"));
+        let expected = self.expr(&it.failure.expected)?;
+        let got = self.expr(&it.failure.got)?;
+        let (status, arg, axis) = (it.failure.status, it.failure.arg, it.failure.axis);
+        self.line(&format!("return tvm_fail(ctx, {status}, {arg}, {axis}, {expected}, {got});"));
+        self.close();
+        Ok(())
+    }
+
+    fn store(&mut self, it: &BufferStore) -> Result<(), CodegenError> {
+        let [index] = &*it.indices else {
+            return not_supported(format!("buffer `{}`, which is not flat", it.buffer.name));
+        };
+        if !index.dtype().is_scalar() {
+            return self.store_vector(&it.buffer, index, &it.value);
+        }
+        let name = self.buffer(&it.buffer)?;
+        let at = self.expr(index)?;
+        let value = self.expr(&it.value)?;
+        self.line(&format!("{name}[{at}] = {value};"));
+        Ok(())
+    }
+}

@@ -1,0 +1,384 @@
+//! Vector expressions, on GCC's vector extensions.
+//!
+//! A comparison gives a mask: a vector of integers 0 or -1, as wide as what is compared. Bool vectors stay masks of
+//! whatever width is handy and become bytes in variables and memory. What has no vector form runs lane by lane in a
+//! helper function that compilers vectorise.
+
+use std::fmt::Write as _;
+
+use tvm_core::tir::{Binary, BinaryOp, Buffer, BufferLoad, Cast, PrimExpr, Ramp, Shuffle};
+use tvm_runtime::DataType;
+
+use super::expr::{cast_scalar, scalar_binary};
+use super::function::Function;
+use super::{not_supported, types};
+use crate::CodegenError;
+
+fn list(lanes: u16, item: impl Fn(u16) -> String) -> String {
+    (0..lanes).map(item).collect::<Vec<_>>().join(", ")
+}
+
+/// C name of a vector type (of a carrier).
+fn name(dtype: DataType) -> String {
+    format!("tvm_{dtype}")
+}
+
+/// Declarations of a vector type: in registers, in memory, and how to fill it.
+pub(super) fn definition(dtype: DataType) -> String {
+    let (scalar, name) = (types::scalar(dtype), name(dtype));
+    let (size, align) = (dtype.bytes(), dtype.scalar().bytes());
+    let xs = list(dtype.lanes(), |_| "x".into());
+    format!(
+        "typedef {scalar} {name} __attribute__((vector_size({size})));\n\
+         typedef {scalar} {name}_u __attribute__((vector_size({size}), aligned({align}), may_alias));\n\
+         TVM_INLINE {name} tvm_splat_{dtype}({scalar} x) {{ return ({name}){{{xs}}}; }}\n"
+    )
+}
+
+impl Function<'_> {
+    /// The C type of a value of `dtype`.
+    pub(super) fn ty(&mut self, dtype: DataType) -> String {
+        if dtype.is_scalar() {
+            return types::scalar(dtype).to_string();
+        }
+        let carrier = types::carrier(dtype);
+        self.unit.vectors.insert(carrier);
+        name(carrier)
+    }
+
+    /// Writes `expr`, which has several lanes.
+    pub(super) fn vector(&mut self, expr: &PrimExpr) -> Result<String, CodegenError> {
+        let dtype = expr.dtype();
+        if !dtype.lanes().is_power_of_two() {
+            return not_supported(format!("vectors of {} lanes", dtype.lanes()));
+        }
+        if dtype.is_bool() {
+            return self.mask(expr, 8);
+        }
+        match expr {
+            PrimExpr::Var(it) => self.var(it),
+            PrimExpr::Broadcast(it) => {
+                let value = self.expr(&it.value)?;
+                Ok(self.splat(dtype, &value))
+            }
+            PrimExpr::Ramp(it) => self.ramp(it),
+            PrimExpr::Cast(it) => self.cast_vector(it),
+            PrimExpr::Binary(it) => self.binary_vector(it),
+            PrimExpr::Select(it) => {
+                let (a, b) = (self.expr(&it.true_value)?, self.expr(&it.false_value)?);
+                if it.condition.dtype().is_scalar() {
+                    let condition = self.expr(&it.condition)?;
+                    return Ok(format!("({condition} ? {a} : {b})"));
+                }
+                let condition = self.mask(&it.condition, types::carrier(dtype).bits())?;
+                let select = self.select_helper(dtype);
+                Ok(format!("{select}({condition}, {a}, {b})"))
+            }
+            PrimExpr::BufferLoad(it) => self.load_vector(it),
+            PrimExpr::Let(it) => self.let_in(it),
+            PrimExpr::Call(it) => self.call_expr(it),
+            PrimExpr::Shuffle(it) => self.shuffle(it),
+            PrimExpr::Not(_) => not_supported("`!` of a vector that is not of bools"),
+            PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::StringImm(_) => not_supported("a constant vector"),
+        }
+    }
+
+    pub(super) fn splat(&mut self, dtype: DataType, value: &str) -> String {
+        self.ty(dtype);
+        format!("tvm_splat_{}({value})", types::carrier(dtype))
+    }
+
+    fn ramp(&mut self, it: &Ramp) -> Result<String, CodegenError> {
+        let dtype = it.base.dtype().with_lanes(it.lanes);
+        let (base, stride) = (self.expr(&it.base)?, self.expr(&it.stride)?);
+        let (base, stride) = (self.splat(dtype, &base), self.splat(dtype, &stride));
+        let lanes = list(it.lanes, |i| i.to_string());
+        Ok(format!("({base} + {stride} * ({}){{{lanes}}})", self.ty(dtype)))
+    }
+
+    /// The bools `expr` as a mask of `bits` wide lanes.
+    pub(super) fn mask(&mut self, expr: &PrimExpr, bits: u8) -> Result<String, CodegenError> {
+        let lanes = expr.dtype().lanes();
+        let (text, width) = match expr {
+            PrimExpr::Binary(it) if it.op.is_logical() => {
+                let op = if it.op == BinaryOp::And { '&' } else { '|' };
+                return Ok(format!("({} {op} {})", self.mask(&it.a, bits)?, self.mask(&it.b, bits)?));
+            }
+            PrimExpr::Binary(it) if it.op.is_comparison() => {
+                let dtype = it.a.dtype();
+                let width = types::carrier(dtype).bits();
+                let (a, b) = (self.expr(&it.a)?, self.expr(&it.b)?);
+                let Some(text) = scalar_binary(it.op, dtype, &a, &b, false) else {
+                    return not_supported(format!("{:?} on {dtype}", it.op));
+                };
+                (text, width)
+            }
+            PrimExpr::Not(it) => return Ok(format!("(~{})", self.mask(&it.value, bits)?)),
+            PrimExpr::Broadcast(it) => {
+                let value = self.expr(&it.value)?;
+                let dtype = types::mask(DataType::I8.with_lanes(lanes));
+                (self.splat(dtype, &format!("(int8_t)-{value}")), 8)
+            }
+            PrimExpr::Cast(it) => {
+                let dtype = types::carrier(it.value.dtype());
+                let value = self.expr(&it.value)?;
+                let zero = self.splat(dtype, "0");
+                (format!("({value} != {zero})"), dtype.bits())
+            }
+            PrimExpr::BufferLoad(it) => {
+                let value = self.load_vector(it)?;
+                let zero = self.splat(DataType::I8.with_lanes(lanes), "0");
+                (format!("({value} != {zero})"), 8)
+            }
+            PrimExpr::Select(it) if it.condition.dtype().is_scalar() => {
+                let condition = self.expr(&it.condition)?;
+                let (a, b) = (self.mask(&it.true_value, bits)?, self.mask(&it.false_value, bits)?);
+                return Ok(format!("({condition} ? {a} : {b})"));
+            }
+            PrimExpr::Select(it) => {
+                let condition = self.mask(&it.condition, bits)?;
+                let (a, b) = (self.mask(&it.true_value, bits)?, self.mask(&it.false_value, bits)?);
+                let dtype = types::mask(DataType::I8.with_lanes(lanes));
+                let select = self.select_helper(match bits {
+                    8 => dtype,
+                    _ => mask_type(bits, lanes),
+                });
+                return Ok(format!("{select}({condition}, {a}, {b})"));
+            }
+            PrimExpr::Call(it) => return self.call_mask(it, bits),
+            PrimExpr::Var(it) => (self.var(it)?, 8),
+            PrimExpr::Let(it) => (self.let_in(it)?, 8),
+            PrimExpr::Shuffle(it) => (self.shuffle(it)?, 8),
+            PrimExpr::Binary(it) => {
+                let (a, b) = (self.mask(&it.a, bits)?, self.mask(&it.b, bits)?);
+                let op = match it.op {
+                    BinaryOp::BitAnd | BinaryOp::Min | BinaryOp::Mul => '&',
+                    BinaryOp::BitOr | BinaryOp::Max | BinaryOp::Add => '|',
+                    BinaryOp::BitXor => '^',
+                    other => return not_supported(format!("{other:?} on vectors of bools")),
+                };
+                return Ok(format!("({a} {op} {b})"));
+            }
+            PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::StringImm(_) | PrimExpr::Ramp(_) => {
+                return not_supported("this vector of bools");
+            }
+        };
+        Ok(self.widen_mask(text, width, bits, lanes))
+    }
+
+    pub(super) fn widen_mask(&mut self, text: String, from: u8, to: u8, lanes: u16) -> String {
+        if from == to {
+            return text;
+        }
+        let ty = self.ty(mask_type(to, lanes));
+        format!("__builtin_convertvector({text}, {ty})")
+    }
+
+    fn cast_vector(&mut self, it: &Cast) -> Result<String, CodegenError> {
+        let (from, to) = (it.value.dtype(), it.dtype);
+        if from.is_bool() {
+            let int = types::mask(to);
+            let mask = self.mask(&it.value, to.bits())?;
+            let one = self.splat(int, "1");
+            let bits = format!("({mask} & {one})");
+            if to.is_integer() {
+                return Ok(format!("(({}){bits})", self.ty(to)));
+            }
+            if to.bits() > 16 {
+                return Ok(format!("__builtin_convertvector({bits}, {})", self.ty(to)));
+            }
+            return self.lanewise(&format!("cast_{}_{}", types::short(int), types::short(to)), to, &[(int, &bits)], |x| {
+                cast_scalar(int.scalar(), to.scalar(), &x[0])
+            });
+        }
+        let value = self.expr(&it.value)?;
+        let plain = |dtype: DataType| types::carrier(dtype) == dtype;
+        if plain(from) && plain(to) && !(from.is_float() && to.is_integer()) {
+            return Ok(format!("__builtin_convertvector({value}, {})", self.ty(to)));
+        }
+        let what = format!("cast_{}_{}", types::short(from), types::short(to));
+        self.lanewise(&what, to, &[(from, &value)], |x| cast_scalar(from.scalar(), to.scalar(), &x[0]))
+    }
+
+    fn binary_vector(&mut self, it: &Binary) -> Result<String, CodegenError> {
+        let dtype = it.a.dtype();
+        let (a, b) = (self.expr(&it.a)?, self.expr(&it.b)?);
+        let infix = |op: &str| Ok(format!("({a} {op} {b})"));
+        match it.op {
+            BinaryOp::Add => infix("+"),
+            BinaryOp::Sub => infix("-"),
+            BinaryOp::Mul => infix("*"),
+            BinaryOp::Div if dtype.is_float() => infix("/"),
+            BinaryOp::BitAnd => infix("&"),
+            BinaryOp::BitOr => infix("|"),
+            BinaryOp::BitXor => infix("^"),
+            BinaryOp::Shl => infix("<<"),
+            BinaryOp::Shr => infix(">>"),
+            BinaryOp::Min | BinaryOp::Max => {
+                let helper = self.minmax_helper(it.op, dtype);
+                Ok(format!("{helper}({a}, {b})"))
+            }
+            BinaryOp::Div | BinaryOp::Mod => {
+                let constant = matches!(&it.b, PrimExpr::Broadcast(b) if b.value.as_int().is_some_and(|b| b != 0 && b != -1));
+                if constant {
+                    return infix(if it.op == BinaryOp::Div { "/" } else { "%" });
+                }
+                let what = if it.op == BinaryOp::Div { "div" } else { "mod" };
+                let what = format!("{what}_{}", types::short(dtype));
+                self.lanewise(&what, dtype, &[(dtype, &a), (dtype, &b)], |x| {
+                    scalar_binary(it.op, dtype.scalar(), &x[0], &x[1], false).unwrap_or_default()
+                })
+            }
+            BinaryOp::FloorDiv
+            | BinaryOp::FloorMod
+            | BinaryOp::Eq
+            | BinaryOp::Ne
+            | BinaryOp::Lt
+            | BinaryOp::Le
+            | BinaryOp::Gt
+            | BinaryOp::Ge
+            | BinaryOp::And
+            | BinaryOp::Or => not_supported(format!("{:?} on {dtype}", it.op)),
+        }
+    }
+
+    /// `(mask, a, b)`: `a` where the mask is set.
+    fn select_helper(&mut self, dtype: DataType) -> String {
+        let carrier = types::carrier(dtype);
+        let (ty, int) = (self.ty(carrier), self.ty(types::mask(carrier)));
+        let helper = format!("tvm_select_{carrier}");
+        self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
+            format!("TVM_INLINE {ty} {helper}({int} m, {ty} a, {ty} b) {{ return ({ty})((m & ({int})a) | (~m & ({int})b)); }}\n")
+        });
+        helper
+    }
+
+    fn minmax_helper(&mut self, op: BinaryOp, dtype: DataType) -> String {
+        let ty = self.ty(dtype);
+        let select = self.select_helper(dtype);
+        let (what, op) = if op == BinaryOp::Min { ("min", "<") } else { ("max", ">") };
+        let helper = format!("tvm_{what}_{dtype}");
+        let nan = if dtype.is_float() { " | (a != a)" } else { "" };
+        self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
+            format!("TVM_INLINE {ty} {helper}({ty} a, {ty} b) {{ return {select}((a {op} b){nan}, a, b); }}\n")
+        });
+        helper
+    }
+
+    /// A helper that computes lane by lane, applied to `args`; `lane` gives the text for one lane.
+    pub(super) fn lanewise(
+        &mut self,
+        what: &str,
+        ret: DataType,
+        args: &[(DataType, &str)],
+        lane: impl FnOnce(&[String]) -> String,
+    ) -> Result<String, CodegenError> {
+        let helper = format!("tvm_{what}_x{}", ret.lanes());
+        let ret_ty = self.ty(ret);
+        let mut params = Vec::new();
+        let mut lanes = Vec::new();
+        for (i, (dtype, _)) in args.iter().enumerate() {
+            params.push(format!("{} a{i}", self.ty(*dtype)));
+            lanes.push(format!("a{i}[l]"));
+        }
+        let (params, body, n) = (params.join(", "), lane(&lanes), ret.lanes());
+        self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
+            format!(
+                "TVM_INLINE {ret_ty} {helper}({params}) {{\n  {ret_ty} r;\n  \
+                 for (int l = 0; l < {n}; ++l) r[l] = {body};\n  return r;\n}}\n"
+            )
+        });
+        let values: Vec<&str> = args.iter().map(|(_, value)| *value).collect();
+        Ok(format!("{helper}({})", values.join(", ")))
+    }
+
+    /// Reads a vector; bools come as bytes of 0 and 1.
+    fn load_vector(&mut self, it: &BufferLoad) -> Result<String, CodegenError> {
+        let [index] = &*it.indices else {
+            return not_supported(format!("buffer `{}`, which is not flat", it.buffer.name));
+        };
+        let base = self.buffer(&it.buffer)?;
+        let lanes = index.dtype().lanes();
+        let ty = self.ty(it.buffer.dtype.with_lanes(lanes));
+        if let PrimExpr::Ramp(ramp) = index {
+            let first = self.expr(&ramp.base)?;
+            if ramp.stride.is_const(1) {
+                return Ok(format!("(*(const {ty}_u *)({base} + {first}))"));
+            }
+            let stride = self.expr(&ramp.stride)?;
+            let (at, step) = (self.fresh("at"), self.fresh("step"));
+            let items = list(lanes, |i| format!("{base}[{at} + {i} * {step}]"));
+            return Ok(format!("({{ const int64_t {at} = {first}, {step} = {stride}; ({ty}){{{items}}}; }})"));
+        }
+        let (index_ty, value) = (self.ty(index.dtype()), self.expr(index)?);
+        let at = self.fresh("at");
+        let items = list(lanes, |i| format!("{base}[{at}[{i}]]"));
+        Ok(format!("({{ const {index_ty} {at} = {value}; ({ty}){{{items}}}; }})"))
+    }
+
+    /// Writes `buffer[index] = value` for a vector.
+    pub(super) fn store_vector(&mut self, buffer: &Buffer, index: &PrimExpr, value: &PrimExpr) -> Result<(), CodegenError> {
+        let base = self.buffer(buffer)?;
+        let lanes = index.dtype().lanes();
+        let dtype = buffer.dtype.with_lanes(lanes);
+        let ty = self.ty(dtype);
+        let mut text = self.expr(value)?;
+        if dtype.is_bool() {
+            text = format!("({text} & {})", self.splat(DataType::I8.with_lanes(lanes), "1"));
+        }
+        if let PrimExpr::Ramp(ramp) = index
+            && ramp.stride.is_const(1)
+        {
+            let first = self.expr(&ramp.base)?;
+            self.line(&format!("*({ty}_u *)({base} + {first}) = {text};"));
+            return Ok(());
+        }
+        let (index_ty, index) = (self.ty(index.dtype()), self.expr(index)?);
+        let (at, value) = (self.fresh("at"), self.fresh("value"));
+        self.line(&format!("const {index_ty} {at} = {index};"));
+        self.line(&format!("const {ty} {value} = {text};"));
+        for lane in 0..lanes {
+            self.line(&format!("{base}[{at}[{lane}]] = {value}[{lane}];"));
+        }
+        Ok(())
+    }
+
+    /// Lanes picked from several vectors; one lane is a scalar.
+    pub(super) fn shuffle(&mut self, it: &Shuffle) -> Result<String, CodegenError> {
+        let mut lanes = Vec::new();
+        let mut out = String::from("({ ");
+        for vector in it.vectors.iter() {
+            let (ty, value) = (self.ty(vector.dtype()), self.expr(vector)?);
+            let name = self.fresh("part");
+            let _ = write!(out, "const {ty} {name} = {value}; ");
+            match vector.dtype().lanes() {
+                1 if vector.dtype().is_bool() => lanes.push(format!("-{name}")),
+                1 => lanes.push(name),
+                n => lanes.extend((0..n).map(|i| format!("{name}[{i}]"))),
+            }
+        }
+        let Some(first) = it.vectors.first() else { return not_supported("a shuffle of nothing") };
+        let dtype = first.dtype().with_lanes(it.indices.len() as u16);
+        let picked = it.indices.iter().map(|&i| lanes.get(usize::from(i)).cloned());
+        let Some(picked) = picked.collect::<Option<Vec<_>>>() else {
+            return not_supported("a shuffle of lanes that do not exist");
+        };
+        let _ = match (&picked[..], dtype.is_bool()) {
+            ([lane], false) => write!(out, "{lane}; }})"),
+            ([lane], true) => write!(out, "{lane} != 0; }})"),
+            _ => write!(out, "({}){{{}}}; }})", self.ty(dtype), picked.join(", ")),
+        };
+        Ok(out)
+    }
+}
+
+/// The mask type of `bits` wide lanes.
+fn mask_type(bits: u8, lanes: u16) -> DataType {
+    let scalar = match bits {
+        8 => DataType::I8,
+        16 => DataType::I16,
+        32 => DataType::I32,
+        _ => DataType::I64,
+    };
+    scalar.with_lanes(lanes)
+}
