@@ -123,6 +123,20 @@ pub struct CallContext {
     pub error: CallError,
 }
 
+/// The symbol of the kernel `name`: prefixed, so that a kernel named `exp` does not replace libm's, with everything but
+/// letters, digits and underscores escaped.
+pub fn kernel_symbol(name: &str) -> String {
+    let mut symbol = String::from("tvm_kernel_");
+    for c in name.chars() {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            symbol.push(c);
+        } else {
+            symbol.push_str(&format!("_u{:x}_", c as u32));
+        }
+    }
+    symbol
+}
+
 /// The entry point of every generated kernel.
 pub type KernelFn = unsafe extern "C" fn(args: *const KernelArg, n_args: i32, ctx: *mut CallContext) -> i32;
 

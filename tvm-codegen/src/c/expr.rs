@@ -15,7 +15,8 @@ impl Function<'_> {
     /// The C text of `expr`.
     pub(super) fn expr(&mut self, expr: &PrimExpr) -> Result<String, CodegenError> {
         self.depth += 1;
-        let text = with_stack(|| if expr.dtype().is_scalar() { self.scalar(expr) } else { self.vector(expr) });
+        let text =
+            with_stack(|| if expr.dtype().is_scalar() { self.scalar(expr) } else { self.vector(expr) });
         self.depth -= 1;
         let text = text?;
         if self.depth > 0 && self.depth % MAX_DEPTH == 0 && self.lazy == 0 && !expr.dtype().is_handle() {
@@ -93,7 +94,13 @@ impl Function<'_> {
 }
 
 /// `a op b`; `safe_divisor` says that `b` is neither 0 nor -1.
-pub(super) fn scalar_binary(op: BinaryOp, dtype: DataType, a: &str, b: &str, safe_divisor: bool) -> Option<String> {
+pub(super) fn scalar_binary(
+    op: BinaryOp,
+    dtype: DataType,
+    a: &str,
+    b: &str,
+    safe_divisor: bool,
+) -> Option<String> {
     let short = types::short(dtype);
     let wrap = |text: String| {
         if types::is_narrow(dtype) { format!("(({}){text})", types::scalar(dtype)) } else { text }

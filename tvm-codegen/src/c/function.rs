@@ -13,10 +13,57 @@ use crate::CodegenError;
 
 /// Names that C or the prelude has taken.
 const RESERVED: &[&str] = &[
-    "args", "num_args", "ctx", "env", "begin", "end", "auto", "break", "case", "char", "const", "continue", "default", "do", "double",
-    "else", "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return",
-    "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile",
-    "while", "asm", "typeof", "linux", "unix", "i386", "bool", "true", "false", "nullptr", "constexpr", "main",
+    "args",
+    "num_args",
+    "ctx",
+    "env",
+    "begin",
+    "end",
+    "auto",
+    "break",
+    "case",
+    "char",
+    "const",
+    "continue",
+    "default",
+    "do",
+    "double",
+    "else",
+    "enum",
+    "extern",
+    "float",
+    "for",
+    "goto",
+    "if",
+    "inline",
+    "int",
+    "long",
+    "register",
+    "restrict",
+    "return",
+    "short",
+    "signed",
+    "sizeof",
+    "static",
+    "struct",
+    "switch",
+    "typedef",
+    "union",
+    "unsigned",
+    "void",
+    "volatile",
+    "while",
+    "asm",
+    "typeof",
+    "linux",
+    "unix",
+    "i386",
+    "bool",
+    "true",
+    "false",
+    "nullptr",
+    "constexpr",
+    "main",
 ];
 
 /// A C function while it is written.
@@ -81,7 +128,8 @@ impl<'u> Function<'u> {
             Stmt::SeqStmt(stmts) => stmts.to_vec(),
             other => vec![other.clone()],
         };
-        let head = stmts.iter().rposition(|stmt| matches!(stmt, Stmt::DeclBuffer(_))).map_or(0, |last| last + 1);
+        let head =
+            stmts.iter().rposition(|stmt| matches!(stmt, Stmt::DeclBuffer(_))).map_or(0, |last| last + 1);
         let (head, tail) = stmts.split_at(head);
         head.iter().try_for_each(|stmt| self.stmt(stmt))?;
         if head.is_empty() {

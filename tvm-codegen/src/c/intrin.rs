@@ -68,7 +68,10 @@ fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
         Intrinsic::Clz => {
             let (unsigned, bits) = (types::scalar(unsigned(dtype)), dtype.bits());
             let ty = types::scalar(dtype);
-            format!("(({ty})(({unsigned}){args} == 0 ? {bits} : __builtin_clzll(({unsigned}){args}) - {}))", 64 - bits)
+            format!(
+                "(({ty})(({unsigned}){args} == 0 ? {bits} : __builtin_clzll(({unsigned}){args}) - {}))",
+                64 - bits
+            )
         }
         Intrinsic::BitNot => format!("(({})~{args})", types::scalar(dtype)),
         _ => return None,
@@ -88,7 +91,9 @@ impl Function<'_> {
     /// Writes a call that does not give a vector of bools.
     pub(super) fn call_expr(&mut self, it: &Call) -> Result<String, CodegenError> {
         match &it.callee {
-            Callee::Intrinsic(intrinsic) if it.args.len() == intrinsic.arity() => self.intrinsic(*intrinsic, it),
+            Callee::Intrinsic(intrinsic) if it.args.len() == intrinsic.arity() => {
+                self.intrinsic(*intrinsic, it)
+            }
             Callee::Intrinsic(intrinsic) => {
                 not_supported(format!("`{}` of {} arguments", intrinsic.name(), it.args.len()))
             }
@@ -114,11 +119,19 @@ impl Function<'_> {
         }
         let from = it.args[0].dtype();
         match intrinsic {
-            Intrinsic::Likely if from.is_scalar() => return Ok(format!("__builtin_expect({}, 1)", args[0].1)),
+            Intrinsic::Likely if from.is_scalar() => {
+                return Ok(format!("__builtin_expect({}, 1)", args[0].1));
+            }
             Intrinsic::Likely => return Ok(args.swap_remove(0).1),
-            Intrinsic::Reinterpret if from.bits() == it.dtype.bits() => return self.reinterpret(from, it.dtype, &args[0].1),
-            Intrinsic::IsNan if from.is_scalar() => return Ok(format!("(__builtin_isnan({}) != 0)", args[0].1)),
-            Intrinsic::IsInf if from.is_scalar() => return Ok(format!("(__builtin_isinf({}) != 0)", args[0].1)),
+            Intrinsic::Reinterpret if from.bits() == it.dtype.bits() => {
+                return self.reinterpret(from, it.dtype, &args[0].1);
+            }
+            Intrinsic::IsNan if from.is_scalar() => {
+                return Ok(format!("(__builtin_isnan({}) != 0)", args[0].1));
+            }
+            Intrinsic::IsInf if from.is_scalar() => {
+                return Ok(format!("(__builtin_isinf({}) != 0)", args[0].1));
+            }
             Intrinsic::StorageSync => return Ok("0".into()),
             _ => {}
         }
@@ -137,7 +150,9 @@ impl Function<'_> {
     }
 
     fn if_then_else(&mut self, it: &Call) -> Result<String, CodegenError> {
-        let [condition, a, b] = &*it.args else { return not_supported("`if_then_else` of other than 3 arguments") };
+        let [condition, a, b] = &*it.args else {
+            return not_supported("`if_then_else` of other than 3 arguments");
+        };
         if !condition.dtype().is_scalar() {
             return not_supported("`if_then_else` on a vector of conditions");
         }
@@ -168,7 +183,9 @@ impl Function<'_> {
                 self.mask(&magnitude.equal(infinity.broadcast(lanes)), bits)
             }
             (Callee::Intrinsic(other), _) => not_supported(format!("`{}` of {}", other.name(), it.dtype)),
-            (Callee::PureExtern(name) | Callee::Extern(name), _) => not_supported(format!("`{name}` on vectors")),
+            (Callee::PureExtern(name) | Callee::Extern(name), _) => {
+                not_supported(format!("`{name}` on vectors"))
+            }
         }
     }
 
@@ -205,7 +222,9 @@ impl Function<'_> {
             Intrinsic::ArgDType => as_result(format!("tvm_arg_dtype({arg}.tensor)")),
             Intrinsic::ArgShape => as_result(format!("{arg}.tensor->shape[{}]", args[2])),
             Intrinsic::ArgIsCompact => as_result(format!("tvm_arg_is_compact({arg}.tensor)")),
-            Intrinsic::ArgScalar if it.dtype.is_float() => cast_scalar(DataType::F64, it.dtype, &format!("{arg}.f")),
+            Intrinsic::ArgScalar if it.dtype.is_float() => {
+                cast_scalar(DataType::F64, it.dtype, &format!("{arg}.f"))
+            }
             Intrinsic::ArgScalar if it.dtype.is_handle() => format!("{arg}.handle"),
             Intrinsic::ArgScalar => cast_scalar(DataType::I64, it.dtype, &format!("{arg}.i")),
             _ => format!("tvm_arg_data({arg}.tensor)"),

@@ -14,7 +14,9 @@ impl Function<'_> {
         with_stack(|| match stmt {
             Stmt::BufferStore(it) => self.store(it),
             Stmt::For(it) => self.for_loop(it),
-            Stmt::BlockRealize(it) => not_supported(format!("block `{}`: the program is not lowered", it.block.name)),
+            Stmt::BlockRealize(it) => {
+                not_supported(format!("block `{}`: the program is not lowered", it.block.name))
+            }
             Stmt::SeqStmt(stmts) => self.scope(stmts),
             Stmt::IfThenElse(it) => {
                 let condition = self.expr(&it.condition)?;
@@ -118,7 +120,11 @@ impl Function<'_> {
                 self.scratch.push(name);
             }
             (Scope::Shared | Scope::SharedDyn | Scope::Warp, _) => {
-                return not_supported(format!("buffer `{}` in {} memory of a GPU", buffer.name, buffer.scope.name()));
+                return not_supported(format!(
+                    "buffer `{}` in {} memory of a GPU",
+                    buffer.name,
+                    buffer.scope.name()
+                ));
             }
         }
         Ok(())

@@ -79,7 +79,9 @@ impl Function<'_> {
             PrimExpr::Call(it) => self.call_expr(it),
             PrimExpr::Shuffle(it) => self.shuffle(it),
             PrimExpr::Not(_) => not_supported("`!` of a vector that is not of bools"),
-            PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::StringImm(_) => not_supported("a constant vector"),
+            PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::StringImm(_) => {
+                not_supported("a constant vector")
+            }
         }
     }
 
@@ -187,9 +189,12 @@ impl Function<'_> {
             if to.bits() > 16 {
                 return Ok(format!("__builtin_convertvector({bits}, {})", self.ty(to)));
             }
-            return self.lanewise(&format!("cast_{}_{}", types::short(int), types::short(to)), to, &[(int, &bits)], |x| {
-                cast_scalar(int.scalar(), to.scalar(), &x[0])
-            });
+            return self.lanewise(
+                &format!("cast_{}_{}", types::short(int), types::short(to)),
+                to,
+                &[(int, &bits)],
+                |x| cast_scalar(int.scalar(), to.scalar(), &x[0]),
+            );
         }
         let value = self.expr(&it.value)?;
         let plain = |dtype: DataType| types::carrier(dtype) == dtype;
@@ -260,7 +265,9 @@ impl Function<'_> {
         let helper = format!("tvm_{what}_{dtype}");
         let nan = if dtype.is_float() { " | (a != a)" } else { "" };
         self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
-            format!("TVM_INLINE {ty} {helper}({ty} a, {ty} b) {{ return {select}((a {op} b){nan}, a, b); }}\n")
+            format!(
+                "TVM_INLINE {ty} {helper}({ty} a, {ty} b) {{ return {select}((a {op} b){nan}, a, b); }}\n"
+            )
         });
         helper
     }
@@ -308,7 +315,9 @@ impl Function<'_> {
             let stride = self.expr(&ramp.stride)?;
             let (at, step) = (self.fresh("at"), self.fresh("step"));
             let items = list(lanes, |i| format!("{base}[{at} + {i} * {step}]"));
-            return Ok(format!("({{ const int64_t {at} = {first}, {step} = {stride}; ({ty}){{{items}}}; }})"));
+            return Ok(format!(
+                "({{ const int64_t {at} = {first}, {step} = {stride}; ({ty}){{{items}}}; }})"
+            ));
         }
         let (index_ty, value) = (self.ty(index.dtype()), self.expr(index)?);
         let at = self.fresh("at");
@@ -317,7 +326,12 @@ impl Function<'_> {
     }
 
     /// Writes `buffer[index] = value` for a vector.
-    pub(super) fn store_vector(&mut self, buffer: &Buffer, index: &PrimExpr, value: &PrimExpr) -> Result<(), CodegenError> {
+    pub(super) fn store_vector(
+        &mut self,
+        buffer: &Buffer,
+        index: &PrimExpr,
+        value: &PrimExpr,
+    ) -> Result<(), CodegenError> {
         let base = self.buffer(buffer)?;
         let lanes = index.dtype().lanes();
         let dtype = buffer.dtype.with_lanes(lanes);

@@ -1,7 +1,7 @@
 //! Shared libraries of kernels.
 //!
-//! TVM counterpart: `runtime::LibraryModule`. A library exports [`ABI_SYMBOL`], one symbol per kernel, and nothing else
-//! that is looked at.
+//! TVM counterpart: `runtime::LibraryModule`. A library exports [`ABI_SYMBOL`], one symbol per kernel
+//! ([`kernel_symbol`]), and nothing else that is looked at.
 #![allow(unsafe_code, reason = "loads and calls foreign code; each block says why it is sound")]
 
 use std::any::Any;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Module, resolve};
-use crate::abi::{ABI_VERSION, KernelFn};
+use crate::abi::{ABI_VERSION, KernelFn, kernel_symbol};
 use crate::error::RuntimeError;
 use crate::kernel::{Kernel, KernelSig};
 
@@ -89,9 +89,9 @@ impl Library {
 
     /// The kernel with this signature, if the library has its symbol.
     pub fn kernel(&self, sig: KernelSig) -> Option<Kernel> {
-        // A name with a zero byte is no symbol, and libloading says so.
+        let symbol = kernel_symbol(&sig.name);
         // SAFETY: the symbol is a kernel by the promise made when the library was loaded.
-        let func: KernelFn = unsafe { *self.0.library.get::<KernelFn>(sig.name.as_bytes()).ok()? };
+        let func: KernelFn = unsafe { *self.0.library.get::<KernelFn>(symbol.as_bytes()).ok()? };
         let keep: Arc<dyn Any + Send + Sync> = self.0.clone();
         // SAFETY: as above, and `keep` holds the library.
         Some(unsafe { Kernel::native(sig, func, keep) })

@@ -40,7 +40,7 @@ fn source(version: u32, factor: u32) -> String {
         "#include <stdint.h>
         const uint32_t tvm_abi_version = {version};
         typedef struct {{ float *data; int32_t device[2]; int32_t ndim; int32_t dtype; int64_t *shape, *strides; uint64_t offset; }} T;
-        int32_t times(T **args, int32_t n, void *ctx) {{
+        int32_t tvm_kernel_times(T **args, int32_t n, void *ctx) {{
             for (int64_t i = 0; i < args[0]->shape[0]; i++) args[1]->data[i] = args[0]->data[i] * {factor};
             return 0;
         }}"

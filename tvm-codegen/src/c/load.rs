@@ -1,0 +1,283 @@
+//! Runs the C compiler and loads what it made; keeps it in a cache on disk.
+//!
+//! An entry of the cache is a shared library named by a hash of everything it depends on: source, flags, compiler and
+//! CPU. Entries are written under another name and renamed, so a reader sees all or nothing; one that does not load
+//! is made again. The directory is private to the user: `TVM_CACHE_DIR`, `$XDG_CACHE_HOME/tvm-rs`, `~/.cache/tvm-rs`.
+#![allow(unsafe_code, reason = "loads the library that was just compiled; the block says why it is sound")]
+
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tvm_core::target::Target;
+use tvm_runtime::Library;
+
+use crate::CodegenError;
+
+/// A C compiler.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    command: Vec<String>,
+    /// First line of its `--version`.
+    version: String,
+}
+
+/// What the C compiler makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// An object file, position independent.
+    Object,
+    /// Assembly.
+    Assembly,
+    /// A shared library.
+    SharedLibrary,
+}
+
+impl Compiler {
+    /// The compiler for this machine: `CC`, or the first of `cc`, `gcc`, `clang` that works.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn host() -> Result<&'static Compiler, CodegenError> {
+        static HOST: OnceLock<Result<Compiler, String>> = OnceLock::new();
+        let found = HOST.get_or_init(|| {
+            let candidates = match std::env::var("CC") {
+                Ok(cc) if !cc.trim().is_empty() => vec![cc],
+                _ => ["cc", "gcc", "clang"].map(String::from).to_vec(),
+            };
+            candidates.iter().find_map(|it| Compiler::try_command(it)).ok_or_else(|| candidates.join(", "))
+        });
+        found.as_ref().map_err(|tried| CodegenError::NoCompiler { tried: tried.clone() })
+    }
+
+    /// The compiler for `target`: the host's, or `CC_<triple>`, `<triple>-gcc`, `clang --target=<triple>`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn for_target(target: &Target) -> Result<Compiler, CodegenError> {
+        let Some(triple) = &target.triple else { return Compiler::host().cloned() };
+        let variable = format!("CC_{}", triple.replace('-', "_"));
+        let mut candidates: Vec<String> = std::env::var(variable).into_iter().collect();
+        candidates.push(format!("{triple}-gcc"));
+        candidates.push(format!("{}-gcc", triple.replace("-unknown-", "-")));
+        candidates.push(format!("clang --target={triple}"));
+        let found = candidates.iter().find_map(|it| Compiler::try_command(it));
+        found.ok_or_else(|| CodegenError::NoCompiler { tried: candidates.join(", ") })
+    }
+
+    fn try_command(command: &str) -> Option<Compiler> {
+        let command: Vec<String> = command.split_whitespace().map(String::from).collect();
+        let (program, args) = command.split_first()?;
+        let output = Command::new(program).args(args).arg("--version").output().ok()?;
+        let version = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_string();
+        output.status.success().then_some(Compiler { command, version })
+    }
+
+    fn is_clang(&self) -> bool {
+        self.version.contains("clang")
+    }
+
+    fn flags(&self, target: &Target, fast_math: bool, output: Output) -> Vec<String> {
+        let mut flags: Vec<String> =
+            ["-x", "c", "-std=gnu11", "-w", "-O3", "-fPIC", "-fvisibility=hidden"].map(String::from).into();
+        flags.extend(
+            ["-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"].map(String::from),
+        );
+        if fast_math {
+            flags.push("-ffast-math".into());
+        }
+        if self.is_clang() {
+            flags.push("-fbracket-depth=100000".into());
+        }
+        match (&target.cpu, &target.triple) {
+            (Some(cpu), _) => flags.push(format!("-march={cpu}")),
+            (None, None) if cfg!(any(target_arch = "x86_64", target_arch = "x86")) => {
+                flags.push("-march=native".into())
+            }
+            (None, None) => flags.push("-mcpu=native".into()),
+            (None, Some(_)) => {}
+        }
+        for feature in target.features.iter().flat_map(|features| features.split(',')) {
+            match feature.split_at_checked(1) {
+                Some(("+", name)) => flags.push(format!("-m{name}")),
+                Some(("-", name)) => flags.push(format!("-mno-{name}")),
+                _ => {}
+            }
+        }
+        let wide = (target.triple.is_none() && target.vector_bits >= 512 && cfg!(target_arch = "x86_64"))
+            .then_some("-mprefer-vector-width=512");
+        flags.extend(wide.map(String::from));
+        match output {
+            Output::Object => flags.push("-c".into()),
+            Output::Assembly => flags.push("-S".into()),
+            Output::SharedLibrary => flags.push("-shared".into()),
+        }
+        flags
+    }
+
+    /// Compiles `source` to a file at `path`.
+    ///
+    /// # Errors
+    /// When the compiler refuses, with what it says.
+    pub fn compile(
+        &self,
+        source: &str,
+        target: &Target,
+        fast_math: bool,
+        output: Output,
+        path: &Path,
+    ) -> Result<(), CodegenError> {
+        let input = path.with_extension("c");
+        write_file(&input, source.as_bytes())?;
+        let mut command = self.command();
+        command.args(self.flags(target, fast_math, output)).arg("-o").arg(path).arg(&input).arg("-lm");
+        let result = self.run(command);
+        let _ = std::fs::remove_file(&input);
+        result
+    }
+
+    /// Compiles `source`; the bytes of the file made.
+    ///
+    /// # Errors
+    /// When the compiler refuses, with what it says.
+    pub fn compile_to_bytes(
+        &self,
+        source: &str,
+        target: &Target,
+        fast_math: bool,
+        output: Output,
+    ) -> Result<Vec<u8>, CodegenError> {
+        let dir = tempfile::tempdir()
+            .map_err(|source| CodegenError::Io { path: "temporary directory".into(), source })?;
+        let path = dir.path().join("kernels.out");
+        self.compile(source, target, fast_math, output, &path)?;
+        std::fs::read(&path).map_err(|source| CodegenError::Io { path: path.display().to_string(), source })
+    }
+
+    /// A shared library of the object file `object`; its bytes.
+    ///
+    /// # Errors
+    /// When the linker refuses, with what it says.
+    pub fn link(&self, object: &[u8]) -> Result<Vec<u8>, CodegenError> {
+        let io = |path: &Path, source| CodegenError::Io { path: path.display().to_string(), source };
+        let dir = tempfile::tempdir().map_err(|err| io(Path::new("temporary directory"), err))?;
+        let (input, path) = (dir.path().join("kernels.o"), dir.path().join("kernels.so"));
+        std::fs::write(&input, object).map_err(|err| io(&input, err))?;
+        let mut command = self.command();
+        command.arg("-shared").arg("-o").arg(&path).arg(&input).arg("-lm");
+        self.run(command)?;
+        std::fs::read(&path).map_err(|err| io(&path, err))
+    }
+
+    fn command(&self) -> Command {
+        let (program, args) = self.command.split_first().map_or(("cc", &[][..]), |(p, a)| (p.as_str(), a));
+        let mut command = Command::new(program);
+        command.args(args);
+        command
+    }
+
+    fn run(&self, mut command: Command) -> Result<(), CodegenError> {
+        let name = self.command.join(" ");
+        let output = command.output().map_err(|source| CodegenError::Io { path: name.clone(), source })?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let message = String::from_utf8_lossy(&output.stderr);
+        let message: Vec<&str> = message.lines().take(20).collect();
+        Err(CodegenError::Compiler { command: name, message: message.join("\n") })
+    }
+
+    /// Compiles `source` for this machine and loads it, from the cache when it is there.
+    ///
+    /// # Errors
+    /// When the compiler refuses or the result does not load.
+    pub fn load(&self, source: &str, target: &Target, fast_math: bool) -> Result<Library, CodegenError> {
+        let Some(dir) = cache_dir() else {
+            let bytes = self.compile_to_bytes(source, target, fast_math, Output::SharedLibrary)?;
+            // SAFETY: compiled from our own source, which follows the kernel ABI.
+            return Ok(unsafe { Library::from_bytes("kernels", &bytes)? });
+        };
+        let flags = self.flags(target, fast_math, Output::SharedLibrary).join(" ");
+        let key = hash(&[source, &flags, &self.command.join(" "), &self.version, cpu_id()]);
+        let path = dir.join(format!("{key}.so"));
+        // SAFETY: what is in the private cache was compiled from our own source, which follows the kernel ABI.
+        if let Ok(library) =
+            path.metadata().map_err(drop).and_then(|_| unsafe { Library::open(&path) }.map_err(drop))
+        {
+            return Ok(library);
+        }
+        let part = dir.join(format!("{key}.{}.{}.part", std::process::id(), unique()));
+        self.compile(source, target, fast_math, Output::SharedLibrary, &part)?;
+        let renamed = std::fs::rename(&part, &path);
+        renamed.map_err(|source| CodegenError::Io { path: path.display().to_string(), source })?;
+        // SAFETY: as above.
+        Ok(unsafe { Library::open(&path)? })
+    }
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CodegenError> {
+    std::fs::write(path, bytes)
+        .map_err(|source| CodegenError::Io { path: path.display().to_string(), source })
+}
+
+/// A number that no other call in this process gets.
+fn unique() -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The cache directory, made when it is not there; `None` when it cannot be used.
+fn cache_dir() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let dir = variable("TVM_CACHE_DIR")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|dir| dir.join("tvm-rs")))
+        .or_else(|| variable("HOME").map(|dir| dir.join(".cache").join("tvm-rs")))?;
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&dir).ok()?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        // Whoever can write here can run code as this user: refuse a directory that others may write to.
+        let metadata = dir.metadata().ok()?;
+        let owned = std::fs::metadata("/proc/self").map_or(true, |me| me.uid() == metadata.uid());
+        if !owned || metadata.permissions().mode() & 0o022 != 0 {
+            return None;
+        }
+    }
+    Some(dir)
+}
+
+/// What `-march=native` depends on.
+fn cpu_id() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    ID.get_or_init(|| {
+        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let wanted = |line: &&str| {
+            ["model name", "flags", "Features", "CPU part"].iter().any(|it| line.starts_with(it))
+        };
+        let lines: std::collections::BTreeSet<&str> = info.lines().filter(wanted).collect();
+        format!("{} {}", std::env::consts::ARCH, lines.into_iter().collect::<Vec<_>>().join("\n"))
+    })
+}
+
+/// 128 bits that name `parts`.
+fn hash(parts: &[&str]) -> String {
+    let mut halves = [rustc_hash::FxHasher::default(), rustc_hash::FxHasher::default()];
+    let mut fnv = [0xcbf2_9ce4_8422_2325_u64, 0x9ae1_6a3b_2f90_404f];
+    for part in parts {
+        for (i, half) in halves.iter_mut().enumerate() {
+            half.write_u64(part.len() as u64 ^ fnv[i]);
+            half.write(part.as_bytes());
+            for &byte in part.as_bytes() {
+                fnv[i] = (fnv[i] ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3 + 2 * i as u64);
+            }
+            fnv[i] ^= half.finish();
+        }
+    }
+    format!("{:016x}{:016x}", fnv[0], fnv[1])
+}

@@ -1,0 +1,173 @@
+//! From tensor programs to kernels: lowers, picks a code generator, loads what it made.
+//!
+//! TVM counterpart: `tvm.compile`, `driver/build_module.py`.
+
+use tvm_core::ir::{BaseFunc, IRModule};
+use tvm_core::pass::PassContext;
+use tvm_core::pipeline;
+use tvm_core::target::{Target, TargetKind};
+use tvm_core::tir::{PrimFunc, kernel_sig};
+use tvm_runtime::abi::kernel_symbol;
+use tvm_runtime::{Kernel, KernelSig, Module};
+
+use crate::{CodegenError, c, interpreter};
+
+/// What [`emit`] gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmitKind {
+    /// The C source.
+    C,
+    /// LLVM IR as text.
+    LlvmIr,
+    /// Assembly.
+    Asm,
+    /// An object file.
+    Object,
+    /// A shared library.
+    SharedLibrary,
+}
+
+/// Compiles one tensor program.
+///
+/// # Errors
+/// When it is malformed or the target cannot run it.
+pub fn compile(func: &PrimFunc, target: &Target) -> Result<Kernel, CodegenError> {
+    let module = IRModule::from_prim_func(func.clone());
+    let built = build(&module, target)?;
+    built.iter().next().cloned().ok_or_else(|| CodegenError::Target {
+        target: target.to_string(),
+        message: format!("`{}` was not built", func.name),
+    })
+}
+
+/// Compiles all tensor programs of `module` as one unit; the kernels have the names of the programs.
+///
+/// # Errors
+/// When a program is malformed or the target cannot run it.
+pub fn build(module: &IRModule, target: &Target) -> Result<Module, CodegenError> {
+    let target = &resolve(target);
+    let sigs = signatures(module);
+    match target.kind {
+        TargetKind::Interpreter | TargetKind::Host => {
+            let kernels = prim_funcs(module).map(|(name, func)| interpreter::kernel(name, func));
+            Ok(Module::new(kernels.collect::<Result<Vec<_>, _>>()?)?)
+        }
+        TargetKind::C => {
+            let source = c::source(&lowered(module)?)?;
+            let library = c::load::Compiler::for_target(target)?.load(&source, target, fast_math())?;
+            Ok(library.module(&sigs)?)
+        }
+        TargetKind::Llvm => llvm_build(module, target, &sigs),
+        TargetKind::Cuda => Err(no_cuda()),
+    }
+}
+
+/// Emits the tensor programs of `module` as one unit of `kind`.
+///
+/// # Errors
+/// When a program is malformed or the target cannot express it.
+pub fn emit(module: &IRModule, target: &Target, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
+    let target = &resolve(target);
+    let output = match kind {
+        EmitKind::C => return Ok(c::source(&lowered(module)?)?.into_bytes()),
+        EmitKind::LlvmIr => return llvm_emit(module, target, kind),
+        EmitKind::Asm => c::load::Output::Assembly,
+        EmitKind::Object => c::load::Output::Object,
+        EmitKind::SharedLibrary => c::load::Output::SharedLibrary,
+    };
+    match target.kind {
+        TargetKind::C => {
+            let source = c::source(&lowered(module)?)?;
+            c::load::Compiler::for_target(target)?.compile_to_bytes(&source, target, fast_math(), output)
+        }
+        TargetKind::Llvm => llvm_emit(module, target, kind),
+        TargetKind::Cuda => Err(no_cuda()),
+        TargetKind::Host | TargetKind::Interpreter => Err(CodegenError::Target {
+            target: target.to_string(),
+            message: "the interpreter has no code to emit".into(),
+        }),
+    }
+}
+
+/// The target that [`TargetKind::Host`] stands for: LLVM if compiled in, else C if there is a C compiler, else the
+/// interpreter. Other targets stay.
+pub fn resolve(target: &Target) -> Target {
+    let kind = match target.kind {
+        TargetKind::Host if cfg!(feature = "llvm") => TargetKind::Llvm,
+        TargetKind::Host if c::load::Compiler::host().is_ok() => TargetKind::C,
+        TargetKind::Host => TargetKind::Interpreter,
+        other => other,
+    };
+    target.clone().with_kind(kind)
+}
+
+/// Signatures of the tensor programs of `module`, in order.
+pub fn signatures(module: &IRModule) -> Vec<KernelSig> {
+    prim_funcs(module).map(|(name, func)| kernel_sig(name, func)).collect()
+}
+
+/// The tensor programs of `module` in the lowered form, under their symbols.
+///
+/// # Errors
+/// When a program is malformed.
+pub fn lowered(module: &IRModule) -> Result<Vec<(String, PrimFunc)>, CodegenError> {
+    let mut programs = IRModule::new();
+    for (gv, func) in module.functions() {
+        if let BaseFunc::Prim(_) = func {
+            programs.update(gv.clone(), func.clone());
+        }
+    }
+    let programs = pipeline::lower_tir().apply(programs)?;
+    Ok(prim_funcs(&programs).map(|(name, func)| (kernel_symbol(name), func.clone())).collect())
+}
+
+fn prim_funcs(module: &IRModule) -> impl Iterator<Item = (&str, &PrimFunc)> {
+    module.functions().filter_map(|(gv, func)| match func {
+        BaseFunc::Prim(func) => Some((gv.name(), &**func)),
+        BaseFunc::Relax(_) | BaseFunc::Extern(_) => None,
+    })
+}
+
+fn fast_math() -> bool {
+    PassContext::current().config.fast_math
+}
+
+fn no_cuda() -> CodegenError {
+    CodegenError::Unsupported { target: "cuda", feature: "cuda", help: "" }
+}
+
+#[cfg(feature = "llvm")]
+fn llvm_build(module: &IRModule, target: &Target, sigs: &[KernelSig]) -> Result<Module, CodegenError> {
+    crate::llvm::build(&lowered(module)?, sigs, target, crate::llvm::Options { fast_math: fast_math() })
+}
+
+#[cfg(feature = "llvm")]
+fn llvm_emit(module: &IRModule, target: &Target, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
+    use crate::llvm::{Options, Output, emit};
+    let emit = |output| {
+        emit(&lowered(module)?, target, Options { fast_math: fast_math() }, output)
+            .map_err(CodegenError::from)
+    };
+    match kind {
+        EmitKind::LlvmIr => emit(Output::Ir),
+        EmitKind::Asm => emit(Output::Assembly),
+        EmitKind::Object => emit(Output::Object),
+        EmitKind::SharedLibrary => c::load::Compiler::for_target(target)?.link(&emit(Output::Object)?),
+        EmitKind::C => Ok(c::source(&lowered(module)?)?.into_bytes()),
+    }
+}
+
+#[cfg(not(feature = "llvm"))]
+fn llvm_build(_: &IRModule, _: &Target, _: &[KernelSig]) -> Result<Module, CodegenError> {
+    Err(no_llvm())
+}
+
+#[cfg(not(feature = "llvm"))]
+fn llvm_emit(_: &IRModule, _: &Target, _: EmitKind) -> Result<Vec<u8>, CodegenError> {
+    Err(no_llvm())
+}
+
+#[cfg(not(feature = "llvm"))]
+fn no_llvm() -> CodegenError {
+    CodegenError::Unsupported { target: "llvm", feature: "llvm", help: " (LLVM 19: `cargo xtask setup`)" }
+}

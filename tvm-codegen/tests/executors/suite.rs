@@ -1,0 +1,115 @@
+//! The table of programs.
+
+use tvm_codegen::{build, compile};
+use tvm_core::ir::{IRModule, Var};
+use tvm_core::target::Target;
+use tvm_core::tir::IterKind::{Reduce, Spatial};
+use tvm_core::tir::{ForKind, Param, PrimFunc, Stmt};
+use tvm_runtime::{DataType, Tensor, Value};
+
+use super::data::{Rng, assert_close, call, random};
+use super::programs::{block, buffer, f32, func, loops};
+
+/// The executors that must agree with the interpreter.
+fn targets() -> Vec<Target> {
+    let mut targets = vec![Target::c()];
+    if cfg!(feature = "llvm") {
+        targets.push(Target::llvm());
+    }
+    targets
+}
+
+/// Runs `func` everywhere on `args` and compares all tensors afterwards.
+fn check(func: &PrimFunc, args: &[Value], tolerance: f64) {
+    let run = |target: &Target| {
+        let kernel = compile(func, target).unwrap_or_else(|err| panic!("{} on {target}: {err}", func.name));
+        let mut args: Vec<Value> = args.iter().map(copy).collect();
+        call(&kernel, &mut args).unwrap_or_else(|err| panic!("{} on {target}: {err}", func.name));
+        args
+    };
+    let want = run(&Target::interpreter());
+    for target in targets() {
+        for (i, (got, want)) in run(&target).iter().zip(&want).enumerate() {
+            if let (Value::Tensor(got), Value::Tensor(want)) = (got, want) {
+                assert_close(got, want, tolerance, &format!("{} on {target}, argument {i}", func.name));
+            }
+        }
+    }
+}
+
+fn copy(value: &Value) -> Value {
+    match value {
+        Value::Tensor(tensor) => Value::Tensor(
+            Tensor::from_bytes(tensor.bytes().unwrap(), tensor.shape(), tensor.dtype()).unwrap(),
+        ),
+        other => other.clone(),
+    }
+}
+
+fn tensor(shape: &[i64], dtype: DataType, rng: &mut Rng) -> Value {
+    Value::Tensor(random(shape, dtype, rng, false))
+}
+
+fn matmul(kinds: [ForKind; 3]) -> PrimFunc {
+    let dims @ [m, n, k] = &["m", "n", "k"].map(Var::index);
+    let _ = dims;
+    let [m, n, k] = [m, n, k].map(tvm_core::tir::PrimExpr::from);
+    let a = buffer("a", &[m.clone(), k.clone()], DataType::F32);
+    let b = buffer("b", &[k.clone(), n.clone()], DataType::F32);
+    let c = buffer("c", &[m.clone(), n.clone()], DataType::F32);
+    let extents = [(kinds[0], m.clone()), (kinds[1], n.clone()), (kinds[2], k.clone())];
+    let body = loops(&extents, |i| {
+        let axes = [(Spatial, m, i[0].clone()), (Spatial, n, i[1].clone()), (Reduce, k, i[2].clone())];
+        block("c", &axes, None, |v| {
+            let at = [v[0].clone(), v[1].clone()];
+            let product = a.load([v[0].clone(), v[2].clone()]) * b.load([v[2].clone(), v[1].clone()]);
+            (Some(Stmt::store(&c, at.clone(), f32(0.0))), Stmt::store(&c, at.clone(), c.load(at) + product))
+        })
+    });
+    func("matmul", vec![Param::In(a), Param::In(b), Param::Out(c)], vec![], body)
+}
+
+#[test]
+fn matmul_of_symbolic_extents() {
+    let mut rng = Rng(1);
+    for kinds in [[ForKind::Serial; 3], [ForKind::Parallel, ForKind::Serial, ForKind::Serial]] {
+        let func = matmul(kinds);
+        for [m, n, k] in [[1, 1, 1], [3, 5, 7], [16, 16, 16], [17, 33, 9], [0, 4, 4]] {
+            let args = [[m, k], [k, n], [m, n]].map(|shape| tensor(&shape, DataType::F32, &mut rng));
+            check(&func, &args, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn arguments_are_checked() {
+    let mut rng = Rng(2);
+    let func = matmul([ForKind::Serial; 3]);
+    for target in targets() {
+        let kernel = compile(&func, &target).unwrap();
+        let mut args = [[4, 5], [6, 7], [4, 7]].map(|shape| tensor(&shape, DataType::F32, &mut rng));
+        let err = call(&kernel, &mut args).unwrap_err().to_string();
+        assert_eq!(err, "`matmul`: argument `b`: axis 0 is 6, expected 5 (= k)", "{target}");
+        args[1] = tensor(&[5, 7], DataType::F64, &mut rng);
+        let err = call(&kernel, &mut args).unwrap_err().to_string();
+        assert_eq!(err, "`matmul`: argument `b`: element type is f64, expected f32", "{target}");
+        args[1] = tensor(&[35], DataType::F32, &mut rng);
+        let err = call(&kernel, &mut args).unwrap_err().to_string();
+        assert_eq!(err, "`matmul`: argument `b`: rank is 1, expected 2", "{target}");
+    }
+}
+
+#[test]
+fn a_module_is_one_unit() {
+    let mut module = IRModule::from_prim_func(matmul([ForKind::Serial; 3]));
+    let mut other = matmul([ForKind::Parallel, ForKind::Serial, ForKind::Serial]);
+    other.name = "exp".into();
+    module.add("exp", tvm_core::ir::BaseFunc::Prim(other.into()));
+    for target in targets() {
+        let built = build(&module, &target).unwrap();
+        assert_eq!(
+            built.iter().map(|kernel| kernel.name().to_string()).collect::<Vec<_>>(),
+            ["exp", "matmul"]
+        );
+    }
+}
