@@ -138,7 +138,8 @@ fn no_cuda() -> CodegenError {
 
 #[cfg(feature = "llvm")]
 fn llvm_build(module: &IRModule, target: &Target, sigs: &[KernelSig]) -> Result<Module, CodegenError> {
-    crate::llvm::build(&lowered(module)?, sigs, target, crate::llvm::Options { fast_math: fast_math() })
+    let options = crate::llvm::Options { fast_math: fast_math() };
+    Ok(crate::llvm::jit(&lowered(module)?, target, options)?.module(sigs)?)
 }
 
 #[cfg(feature = "llvm")]

@@ -1,10 +1,13 @@
 //! Machine code in this process.
 
+use std::sync::Arc;
+
 use inkwell::OptimizationLevel;
 use inkwell::context::Context;
 use inkwell::execution_engine::ExecutionEngine;
 use inkwell::module::Module;
-use tvm_runtime::abi::KernelFn;
+use tvm_runtime::abi::{KernelFn, kernel_symbol};
+use tvm_runtime::{Kernel, KernelSig, Module as KernelModule, RuntimeError};
 
 use super::LlvmError;
 
@@ -40,6 +43,21 @@ impl JitLibrary {
             .create_jit_execution_engine(OptimizationLevel::Aggressive)
             .map_err(|err| LlvmError::Invalid(err.to_string()))?;
         Ok(JitLibrary { engine, _context: context })
+    }
+
+    /// A module of one kernel per signature.
+    ///
+    /// # Errors
+    /// When the library lacks one.
+    pub fn module(self, sigs: &[KernelSig]) -> Result<KernelModule, RuntimeError> {
+        let library = Arc::new(self);
+        let kernels = sigs.iter().map(|sig| {
+            let missing = || RuntimeError::NotFound { what: "kernel", names: vec![sig.name.clone()] };
+            let func = library.get(&kernel_symbol(&sig.name)).ok_or_else(missing)?;
+            // SAFETY: generated for the program that has this signature; the kernel keeps the library alive.
+            Ok(unsafe { Kernel::native(sig.clone(), func, library.clone()) })
+        });
+        KernelModule::new(kernels.collect::<Result<Vec<_>, RuntimeError>>()?)
     }
 
     /// The kernel of this symbol; it may be called as long as the library lives.

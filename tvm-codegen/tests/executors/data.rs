@@ -4,10 +4,10 @@ use half::{bf16, f16};
 use tvm_runtime::{DataType, HostArg, Kernel, RuntimeError, Tensor, TensorView, TensorViewMut, Value};
 
 /// A plain generator of random numbers (SplitMix64).
-pub struct Rng(pub u64);
+pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -15,7 +15,7 @@ impl Rng {
     }
 
     /// In -4..4.
-    pub fn float(&mut self) -> f64 {
+    pub(crate) fn float(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64 * 8.0 - 4.0
     }
 }
@@ -25,7 +25,7 @@ const SPECIAL: [f64; 10] =
     [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 1e30, -1e30, 1e-40];
 
 /// A tensor of random values; every so often a special one.
-pub fn random(shape: &[i64], dtype: DataType, rng: &mut Rng, special: bool) -> Tensor {
+pub(crate) fn random(shape: &[i64], dtype: DataType, rng: &mut Rng, special: bool) -> Tensor {
     let len = shape.iter().product::<i64>() as usize;
     let mut bytes = Vec::with_capacity(len * dtype.bytes());
     for _ in 0..len {
@@ -68,7 +68,7 @@ fn elements(tensor: &Tensor) -> Vec<Result<f64, i128>> {
 }
 
 /// Fails unless the elements agree: integers exactly, floats within `tolerance` of their magnitude.
-pub fn assert_close(got: &Tensor, want: &Tensor, tolerance: f64, what: &str) {
+pub(crate) fn assert_close(got: &Tensor, want: &Tensor, tolerance: f64, what: &str) {
     assert_eq!(got.shape(), want.shape(), "{what}");
     for (i, (got, want)) in elements(got).into_iter().zip(elements(want)).enumerate() {
         let same = match (got, want) {
@@ -84,7 +84,7 @@ pub fn assert_close(got: &Tensor, want: &Tensor, tolerance: f64, what: &str) {
 }
 
 /// Calls `kernel` on `args`; outputs are written in place.
-pub fn call(kernel: &Kernel, args: &mut [Value]) -> Result<(), RuntimeError> {
+pub(crate) fn call(kernel: &Kernel, args: &mut [Value]) -> Result<(), RuntimeError> {
     use tvm_runtime::ParamKind;
     let mut shapes = vec![Vec::new(); args.len()];
     let mut views = Vec::new();

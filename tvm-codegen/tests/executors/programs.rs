@@ -8,20 +8,16 @@ use tvm_core::tir::{
 };
 use tvm_runtime::DataType;
 
-pub fn int(value: i64) -> PrimExpr {
-    PrimExpr::index(value)
-}
-
-pub fn f32(value: f64) -> PrimExpr {
+pub(crate) fn f32(value: f64) -> PrimExpr {
     PrimExpr::float(value, DataType::F32)
 }
 
-pub fn buffer(name: &str, shape: &[PrimExpr], dtype: DataType) -> Buffer {
+pub(crate) fn buffer(name: &str, shape: &[PrimExpr], dtype: DataType) -> Buffer {
     Buffer::new(name, shape.to_vec(), dtype)
 }
 
 /// A block of these axes (kind, extent, value) around the body that `body` makes of their variables.
-pub fn block(
+pub(crate) fn block(
     name: &str,
     axes: &[(IterKind, PrimExpr, PrimExpr)],
     predicate: Option<PrimExpr>,
@@ -45,7 +41,7 @@ pub fn block(
 }
 
 /// `for` loops of these kinds and extents around the body that `body` makes of their variables.
-pub fn loops(extents: &[(ForKind, PrimExpr)], body: impl FnOnce(&[PrimExpr]) -> Stmt) -> Stmt {
+pub(crate) fn loops(extents: &[(ForKind, PrimExpr)], body: impl FnOnce(&[PrimExpr]) -> Stmt) -> Stmt {
     let vars: Vec<Var> = (0..extents.len()).map(|i| Var::index(format!("i{i}"))).collect();
     let values: Vec<PrimExpr> = vars.iter().map(PrimExpr::from).collect();
     let mut stmt = body(&values);
@@ -55,6 +51,6 @@ pub fn loops(extents: &[(ForKind, PrimExpr)], body: impl FnOnce(&[PrimExpr]) -> 
     stmt
 }
 
-pub fn func(name: &str, params: Vec<Param>, alloc: Vec<Buffer>, body: Stmt) -> PrimFunc {
+pub(crate) fn func(name: &str, params: Vec<Param>, alloc: Vec<Buffer>, body: Stmt) -> PrimFunc {
     PrimFunc::new(name, params, BlockRealize::opaque(Block::root(alloc, body)))
 }

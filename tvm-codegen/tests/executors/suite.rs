@@ -4,7 +4,7 @@ use tvm_codegen::{build, compile};
 use tvm_core::ir::{IRModule, Var};
 use tvm_core::target::Target;
 use tvm_core::tir::IterKind::{Reduce, Spatial};
-use tvm_core::tir::{ForKind, Param, PrimFunc, Stmt};
+use tvm_core::tir::{ForKind, Param, PrimExpr, PrimFunc, Stmt};
 use tvm_runtime::{DataType, Tensor, Value};
 
 use super::data::{Rng, assert_close, call, random};
@@ -51,9 +51,7 @@ fn tensor(shape: &[i64], dtype: DataType, rng: &mut Rng) -> Value {
 }
 
 fn matmul(kinds: [ForKind; 3]) -> PrimFunc {
-    let dims @ [m, n, k] = &["m", "n", "k"].map(Var::index);
-    let _ = dims;
-    let [m, n, k] = [m, n, k].map(tvm_core::tir::PrimExpr::from);
+    let [m, n, k] = ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name)));
     let a = buffer("a", &[m.clone(), k.clone()], DataType::F32);
     let b = buffer("b", &[k.clone(), n.clone()], DataType::F32);
     let c = buffer("c", &[m.clone(), n.clone()], DataType::F32);
