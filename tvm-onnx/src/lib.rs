@@ -1,3 +1,25 @@
-//! tvm-onnx
-
+//! ONNX models as graph functions, and the file formats of tensors around them.
+//!
+//! Models are untrusted: every malformed one ends in a typed error, nothing is allocated from a number in the file
+//! before it was checked, and only [`import_file`] and external data touch files.
+//!
+//! TVM counterpart: `tvm.relax.frontend.onnx`.
 #![forbid(unsafe_code)]
+
+mod error;
+mod external;
+mod graph;
+mod importer;
+mod names;
+mod node;
+mod ops;
+mod options;
+pub mod proto;
+mod tensor;
+mod value;
+
+pub use error::{OnnxError, UnsupportedItem, UnsupportedReport};
+pub use importer::{import, import_file, import_proto, read_model};
+pub use ops::supported_ops;
+pub use options::{DimSpec, ImportOptions};
+pub use tensor::{MAX_TENSOR_BYTES, dtype_from_onnx, dtype_to_onnx, read_tensor, write_tensor};

@@ -1,0 +1,396 @@
+//! From a model to a module with one graph function, `main`.
+//!
+//! Requires nothing of the bytes. Ensures: the function is well-typed; its parameters are the graph's inputs that no
+//! initializer gives; dimensions of one name are one symbolic variable; each node made from a node of the model carries
+//! its path; nothing larger than the options allow was taken.
+//!
+//! TVM counterpart: `tvm.relax.frontend.onnx.from_onnx`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use prost::Message;
+use rustc_hash::FxHashMap;
+use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, Op, Span, TensorType, Type, Var};
+use tvm_core::relax::{Arg, BlockBuilder, Function};
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::{DataType, Tensor, byte_size};
+
+use crate::error::{OnnxError, UnsupportedItem, UnsupportedReport};
+use crate::external::ExternalData;
+use crate::graph::{node_path, order};
+use crate::names::{identifier, show};
+use crate::node::Node;
+use crate::ops;
+use crate::options::{DimSpec, ImportOptions};
+use crate::proto::{GraphProto, ModelProto, ValueInfoProto};
+use crate::tensor::{MAX_RANK, decode_tensor, dtype_from_onnx, show_dims};
+use crate::value::{Ints, Value};
+
+/// Imports a serialised model; external data is looked for below `dir`.
+///
+/// # Errors
+/// When the bytes are no model, the model is malformed or ill-typed, or uses what is not supported: then all
+/// unsupported operators are listed.
+pub fn import(bytes: &[u8], dir: Option<&Path>, options: &ImportOptions) -> Result<IRModule, OnnxError> {
+    import_proto(&read_model(bytes)?, dir, options)
+}
+
+/// Imports the model in a file.
+///
+/// # Errors
+/// As [`import`], and when the file cannot be read.
+pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<IRModule, OnnxError> {
+    let path = path.as_ref();
+    let bytes = std::fs::read(path).map_err(|source| OnnxError::Io { path: path.to_path_buf(), source })?;
+    let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    import(&bytes, Some(parent), options)
+}
+
+/// Decodes a serialised model.
+///
+/// # Errors
+/// When the bytes are no model.
+pub fn read_model(bytes: &[u8]) -> Result<ModelProto, OnnxError> {
+    ModelProto::decode(bytes).map_err(|source| OnnxError::Decode { what: "ONNX model", source })
+}
+
+/// Imports a decoded model; external data is looked for below `dir`.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_proto(
+    model: &ModelProto,
+    dir: Option<&Path>,
+    options: &ImportOptions,
+) -> Result<IRModule, OnnxError> {
+    let graph = model.graph.as_ref().ok_or_else(|| OnnxError::malformed("there is no graph"))?;
+    let opset = opset(model)?;
+    if !graph.sparse_initializer.is_empty() {
+        return Err(OnnxError::unsupported("sparse initializers"));
+    }
+    let graph_name = if graph.name.is_empty() { "graph".to_string() } else { show(&graph.name) };
+    let order = order(graph, &graph_name)?;
+    check_ops(graph, &graph_name, opset, &order)?;
+    let importer = Importer {
+        builder: BlockBuilder::new(IRModule::new()),
+        values: FxHashMap::default(),
+        dims: IndexMap::new(),
+        external: dir.map_or_else(ExternalData::none, ExternalData::below),
+        options,
+        opset,
+        graph_name,
+        total_bytes: 0,
+    };
+    importer.run(graph, &order)
+}
+
+/// Version of the standard operator set.
+fn opset(model: &ModelProto) -> Result<i64, OnnxError> {
+    let mut standard = model.opset_import.iter().filter(|it| is_standard(&it.domain));
+    let Some(set) = standard.next() else {
+        return Err(OnnxError::malformed("the model does not say which operator set it uses"));
+    };
+    if standard.next().is_some() {
+        return Err(OnnxError::malformed("the model imports the standard operator set twice"));
+    }
+    match set.version {
+        1..=ops::MAX_OPSET => Ok(set.version),
+        ..1 => Err(OnnxError::malformed(format!("there is no operator set {}", set.version))),
+        _ => Err(OnnxError::unsupported(format!("operator set {}", set.version))
+            .help(format!("the newest one supported is {}", ops::MAX_OPSET))),
+    }
+}
+
+/// True for the domain of the standard operators.
+pub(crate) fn is_standard(domain: &str) -> bool {
+    domain.is_empty() || domain == "ai.onnx"
+}
+
+/// Refuses a model with operators that have no converter, and lists them all.
+fn check_ops(graph: &GraphProto, graph_name: &str, opset: i64, order: &[usize]) -> Result<(), OnnxError> {
+    let mut missing: IndexMap<String, UnsupportedItem> = IndexMap::new();
+    for &index in order {
+        let node = &graph.node[index];
+        if is_standard(&node.domain) && ops::find(&node.op_type, opset).is_some() {
+            continue;
+        }
+        let name = show(&node.op_type);
+        let what = if is_standard(&node.domain) {
+            format!("operator {name} of opset {opset}")
+        } else {
+            format!("operator {name} of domain {}", show(&node.domain))
+        };
+        let item = missing.entry(what.clone()).or_insert_with(|| UnsupportedItem {
+            what,
+            nodes: Vec::new(),
+            help: ops::help(&node.op_type, opset),
+        });
+        item.nodes.push(node_path(graph_name, index, node));
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(OnnxError::Unsupported(UnsupportedReport { items: missing.into_values().collect() }))
+}
+
+/// An import in progress.
+pub(crate) struct Importer<'m> {
+    builder: BlockBuilder,
+    values: FxHashMap<&'m str, Value>,
+    dims: IndexMap<String, Var>,
+    pub(crate) external: ExternalData,
+    pub(crate) options: &'m ImportOptions,
+    pub(crate) opset: i64,
+    graph_name: String,
+    total_bytes: u128,
+}
+
+impl<'m> Importer<'m> {
+    fn run(mut self, graph: &'m GraphProto, order: &[usize]) -> Result<IRModule, OnnxError> {
+        self.builder.begin_scope();
+        for proto in &graph.initializer {
+            let tensor = decode_tensor(proto, &self.external, self.options.max_tensor_bytes)?;
+            self.account(&Type::Tensor(TensorType::fixed(tensor.shape(), tensor.dtype())))?;
+            self.values.insert(&proto.name, tensor.into());
+        }
+        let params = self.params(graph)?;
+        for &index in order {
+            let proto = &graph.node[index];
+            let path = node_path(&self.graph_name, index, proto);
+            let mut node = Node::new(&mut self, proto, Span::model(path.as_str()));
+            let results = ops::convert(&mut node).map_err(|err| err.at(&path))?;
+            self.bind(proto, results).map_err(|err| err.at(&path))?;
+        }
+        let ret = self.outputs(graph)?;
+        self.finish(graph, params, ret)
+    }
+
+    fn params(&mut self, graph: &'m GraphProto) -> Result<Vec<Var>, OnnxError> {
+        let mut params = Vec::new();
+        for input in graph.input.iter().filter(|it| !self.values.contains_key(&*it.name)).collect::<Vec<_>>()
+        {
+            let place = format!("input `{}`", show(&input.name));
+            let ty = self.input_type(input).map_err(|err| err.at(&place))?;
+            self.account(&ty).map_err(|err| err.at(&place))?;
+            let var = Var::with_span(identifier(&input.name), ty, Span::model(place));
+            self.values.insert(&input.name, Value::Arg(Arg::from(&var)));
+            params.push(var);
+        }
+        let known = |name: &&String| !params.is_empty() && !self.dims.contains_key(*name);
+        if let Some(name) = self.options.dims.keys().find(known) {
+            let names: Vec<String> = self.dims.keys().map(|it| show(it)).collect();
+            let message =
+                format!("no input has a dimension `{}`; there are [{}]", show(name), names.join(", "));
+            return Err(OnnxError::malformed(message));
+        }
+        Ok(params)
+    }
+
+    fn input_type(&mut self, input: &ValueInfoProto) -> Result<Type, OnnxError> {
+        let ty = input.ty.clone().unwrap_or_default();
+        let Some(tensor) = ty.tensor_type else {
+            let what = match () {
+                () if ty.sequence_type.is_some() => "sequences",
+                () if ty.map_type.is_some() => "maps",
+                () if ty.sparse_tensor_type.is_some() => "sparse tensors",
+                () if ty.optional_type.is_some() => "optional values",
+                () => return Err(OnnxError::malformed("it has no type")),
+            };
+            return Err(OnnxError::unsupported(format!("{what} as inputs")));
+        };
+        let dtype = dtype_from_onnx(tensor.elem_type.into())?;
+        if let Some(shape) = self.options.shapes.get(&input.name) {
+            return Ok(Type::Tensor(TensorType::fixed(shape, dtype)));
+        }
+        let Some(shape) = tensor.shape else {
+            return Err(OnnxError::unsupported("inputs of unknown rank").help("give the shape of the input"));
+        };
+        if shape.dim.len() > MAX_RANK {
+            return Err(OnnxError::malformed(format!("a tensor of rank {}", shape.dim.len())));
+        }
+        let mut extents = Vec::new();
+        for (axis, dim) in shape.dim.iter().enumerate() {
+            extents.push(match (dim.dim_value, dim.dim_param.as_deref()) {
+                (Some(value), _) if value < 0 => {
+                    return Err(OnnxError::malformed(format!("extent {value} of axis {axis} is negative")));
+                }
+                (Some(value), _) => PrimExpr::index(value),
+                (None, Some(name)) if !name.is_empty() => self.dim(name)?,
+                (None, _) => {
+                    let name = format!("{}_dim{axis}", identifier(&input.name));
+                    self.dim(&name)?
+                }
+            });
+        }
+        Ok(Type::tensor(extents, dtype))
+    }
+
+    /// The symbolic dimension `name`, or the number it is known to be.
+    fn dim(&mut self, name: &str) -> Result<PrimExpr, OnnxError> {
+        let var = self.dims.entry(name.to_string()).or_insert_with(|| Var::index(identifier(name)));
+        match self.options.dims.get(name) {
+            Some(DimSpec::Fixed(value)) if *value >= 0 => Ok(PrimExpr::index(*value)),
+            Some(DimSpec::Range(low, high)) if 0 <= *low && low <= high => Ok(PrimExpr::from(&*var)),
+            None => Ok(PrimExpr::from(&*var)),
+            Some(DimSpec::Fixed(_) | DimSpec::Range(..)) => Err(OnnxError::malformed(format!(
+                "the extent given for dimension `{}` is negative or empty",
+                show(name)
+            ))),
+        }
+    }
+
+    fn bind(&mut self, proto: &'m crate::proto::NodeProto, results: Vec<Value>) -> Result<(), OnnxError> {
+        for (i, name) in proto.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            let value = results.get(i).cloned().ok_or_else(|| {
+                OnnxError::unsupported(format!("output {i} of operator {}", show(&proto.op_type)))
+            })?;
+            self.values.insert(name, value);
+        }
+        Ok(())
+    }
+
+    fn outputs(&mut self, graph: &GraphProto) -> Result<Vec<Arg>, OnnxError> {
+        let mut outputs = Vec::new();
+        for output in &graph.output {
+            let value = self.values.get(&*output.name).cloned().ok_or_else(|| {
+                OnnxError::malformed(format!("nothing makes the output `{}`", show(&output.name)))
+            })?;
+            let place = format!("output `{}`", show(&output.name));
+            let arg = self.materialise(value, &Span::model(place.as_str())).map_err(|err| err.at(&place))?;
+            outputs.push(arg);
+        }
+        if outputs.is_empty() {
+            return Err(OnnxError::malformed("the graph has no output"));
+        }
+        Ok(outputs)
+    }
+
+    fn finish(mut self, graph: &GraphProto, params: Vec<Var>, ret: Vec<Arg>) -> Result<IRModule, OnnxError> {
+        let given: Vec<&ValueInfoProto> = (graph.input.iter())
+            .filter(|it| !graph.initializer.iter().any(|tensor| tensor.name == it.name))
+            .collect();
+        let names = |infos: &mut dyn Iterator<Item = &ValueInfoProto>| {
+            AttrValue::List(infos.map(|it| AttrValue::from(it.name.as_str())).collect())
+        };
+        let mut attrs = Attrs::new()
+            .with("num_inputs", params.len())
+            .with("input_names", names(&mut given.into_iter()))
+            .with("output_names", names(&mut graph.output.iter()));
+        let bounds = self.options.dims.iter().filter_map(|(name, spec)| match *spec {
+            DimSpec::Fixed(_) => None,
+            DimSpec::Range(low, high) => {
+                let name = identifier(name);
+                Some(AttrValue::from(vec![AttrValue::from(name), AttrValue::Int(low), AttrValue::Int(high)]))
+            }
+        });
+        let bounds: Vec<AttrValue> = bounds.collect();
+        if !bounds.is_empty() {
+            attrs.set("dim_bounds", bounds);
+        }
+        let mut ret = ret;
+        let ret = if ret.len() == 1 { ret.remove(0) } else { Arg::Tuple(ret.into()) };
+        let ty = self.builder.type_of(&ret);
+        self.builder.end_block(true);
+        let body = self.builder.end_scope(ret);
+        let func = Function {
+            name: "main".into(),
+            type_params: Arc::new([]),
+            params: params.into(),
+            body,
+            ret: ty,
+            pure: true,
+            attrs,
+            span: Span::model(self.graph_name.as_str()),
+        };
+        let mut module = self.builder.into_module();
+        module.add("main", BaseFunc::Relax(Arc::new(func)));
+        Ok(module)
+    }
+
+    /// The value named `name`, which an earlier node, an input or an initializer made.
+    pub(crate) fn value(&self, name: &str) -> Option<&Value> {
+        self.values.get(name)
+    }
+
+    /// The value as a variable or constant.
+    pub(crate) fn materialise(&mut self, value: Value, span: &Span) -> Result<Arg, OnnxError> {
+        let ints = match value {
+            Value::Arg(arg) => return Ok(arg),
+            Value::Ints(ints) => ints,
+        };
+        if let Some(tensor) = ints.to_tensor() {
+            return Ok(Arg::Const(tensor));
+        }
+        let Ints { dims, values, dtype } = ints;
+        let shape = Arg::Shape(values.into());
+        let mut arg = self.emit("shape_to_tensor", &[shape], Attrs::new(), span)?;
+        if dims.len() != 1 {
+            let dims: Vec<PrimExpr> = dims.iter().map(|&it| PrimExpr::index(it)).collect();
+            arg = self.emit("reshape", &[arg, Arg::Shape(dims.into())], Attrs::new(), span)?;
+        }
+        if dtype != DataType::I64 {
+            arg = self.emit("astype", &[arg], Attrs::new().with("dtype", dtype), span)?;
+        }
+        Ok(arg)
+    }
+
+    /// Type of an argument.
+    pub(crate) fn type_of(&self, arg: &Arg) -> Type {
+        self.builder.type_of(arg)
+    }
+
+    /// Binds a call of the operator `op` and checks the size of its result.
+    pub(crate) fn emit(
+        &mut self,
+        op: &str,
+        args: &[Arg],
+        attrs: Attrs,
+        span: &Span,
+    ) -> Result<Arg, OnnxError> {
+        let found = Op::get(op).map_err(|_| OnnxError::unsupported(format!("graph operator `{op}`")))?;
+        let hint = op.rsplit('.').next().unwrap_or(op);
+        let var = self.builder.emit_op(hint, found, args, attrs, span)?;
+        self.account(var.ty())?;
+        Ok(Arg::Var(var))
+    }
+
+    /// Binds a field of a tuple.
+    pub(crate) fn field(&mut self, tuple: &Arg, index: usize, span: &Span) -> Result<Arg, OnnxError> {
+        let value = tvm_core::relax::Expr::TupleGetItem(tuple.clone(), index);
+        Ok(Arg::Var(self.builder.emit("field", value, span)?))
+    }
+
+    /// Adds the size of a value of type `ty`, where it is known, to the sum; refuses what is too large.
+    fn account(&mut self, ty: &Type) -> Result<(), OnnxError> {
+        if let Some(fields) = ty.as_tuple() {
+            return fields.iter().try_for_each(|field| self.account(field));
+        }
+        let Some((shape, dtype)) = ty.as_tensor().and_then(|ty| Some((ty.const_shape()?, ty.dtype?))) else {
+            return Ok(());
+        };
+        if shape.iter().any(|&extent| extent < 0) {
+            return Err(OnnxError::malformed(format!("{} is not a shape", show_dims(&shape))));
+        }
+        let bytes = byte_size(&shape, dtype).map_or(u128::MAX >> 1, |it| it as u128);
+        let too_large = |what: String, bytes: u128, limit: u64| {
+            Err(OnnxError::TooLarge { what, bytes, limit, place: String::new() })
+        };
+        if bytes > self.options.max_tensor_bytes.into() {
+            let what = format!("a tensor of shape {}", show_dims(&shape));
+            return too_large(what, bytes, self.options.max_tensor_bytes);
+        }
+        self.total_bytes += bytes;
+        if self.total_bytes > self.options.max_total_bytes.into() {
+            return too_large("the sum of all values".into(), self.total_bytes, self.options.max_total_bytes);
+        }
+        Ok(())
+    }
+
+    /// Accounts for a constant made on the way.
+    pub(crate) fn constant(&mut self, tensor: Tensor) -> Result<Arg, OnnxError> {
+        self.account(&Type::Tensor(TensorType::fixed(tensor.shape(), tensor.dtype())))?;
+        Ok(Arg::Const(tensor))
+    }
+}

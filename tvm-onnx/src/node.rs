@@ -1,0 +1,319 @@
+//! A node being converted: its inputs, attributes and the operators it becomes.
+
+use half::{bf16, f16};
+use tvm_core::ir::{Attrs, Span, TensorType, Type};
+use tvm_core::relax::Arg;
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::{DataType, Tensor};
+
+use crate::error::OnnxError;
+use crate::importer::Importer;
+use crate::names::show;
+use crate::proto::{AttributeProto, AttributeType, NodeProto};
+use crate::tensor::decode_tensor;
+use crate::value::{Ints, Value};
+
+/// A node being converted.
+pub(crate) struct Node<'a, 'm> {
+    importer: &'a mut Importer<'m>,
+    proto: &'m NodeProto,
+    span: Span,
+    /// Version of the standard operator set.
+    pub(crate) opset: i64,
+}
+
+impl<'a, 'm> Node<'a, 'm> {
+    pub(crate) fn new(importer: &'a mut Importer<'m>, proto: &'m NodeProto, span: Span) -> Node<'a, 'm> {
+        let opset = importer.opset;
+        Node { importer, proto, span, opset }
+    }
+
+    /// The operator's name.
+    pub(crate) fn op_type(&self) -> &'m str {
+        &self.proto.op_type
+    }
+
+    /// Number of inputs, those left out at the end included.
+    pub(crate) fn num_inputs(&self) -> usize {
+        self.proto.input.len()
+    }
+
+    /// Number of outputs.
+    pub(crate) fn num_outputs(&self) -> usize {
+        self.proto.output.len()
+    }
+
+    /// True when output `i` is wanted.
+    pub(crate) fn has_output(&self, i: usize) -> bool {
+        self.proto.output.get(i).is_some_and(|name| !name.is_empty())
+    }
+
+    /// An error of this node: the model contradicts the operator's definition.
+    pub(crate) fn malformed(&self, message: impl Into<String>) -> OnnxError {
+        OnnxError::malformed(message)
+    }
+
+    /// An error of this node: something that is not supported.
+    pub(crate) fn unsupported(&self, what: impl AsRef<str>) -> OnnxError {
+        OnnxError::unsupported(format!("{}: {}", show(self.op_type()), what.as_ref()))
+    }
+
+    // Inputs.
+
+    /// Input `i` as it is known, or `None` when it is left out.
+    pub(crate) fn opt_value(&self, i: usize) -> Option<&Value> {
+        self.proto.input.get(i).filter(|name| !name.is_empty()).and_then(|name| self.importer.value(name))
+    }
+
+    /// Input `i` as it is known.
+    pub(crate) fn value(&self, i: usize) -> Result<&Value, OnnxError> {
+        self.opt_value(i).ok_or_else(|| self.malformed(format!("input {i} is missing")))
+    }
+
+    /// True when input `i` is given.
+    pub(crate) fn has(&self, i: usize) -> bool {
+        self.opt_value(i).is_some()
+    }
+
+    /// Input `i` as an argument.
+    pub(crate) fn arg(&mut self, i: usize) -> Result<Arg, OnnxError> {
+        let value = self.value(i)?.clone();
+        self.importer.materialise(value, &self.span)
+    }
+
+    /// Input `i` as an argument, or `None` when it is left out.
+    pub(crate) fn opt_arg(&mut self, i: usize) -> Result<Option<Arg>, OnnxError> {
+        if self.has(i) { self.arg(i).map(Some) } else { Ok(None) }
+    }
+
+    /// All inputs as arguments.
+    pub(crate) fn args(&mut self) -> Result<Vec<Arg>, OnnxError> {
+        (0..self.num_inputs()).map(|i| self.arg(i)).collect()
+    }
+
+    /// The constant that input `i` is.
+    pub(crate) fn tensor(&self, i: usize) -> Result<Tensor, OnnxError> {
+        let what = || self.unsupported(format!("input {i} that is not a constant"));
+        self.value(i)?.tensor().ok_or_else(what)
+    }
+
+    /// The integers that input `i` is, perhaps symbolic.
+    pub(crate) fn dims(&self, i: usize) -> Result<Vec<PrimExpr>, OnnxError> {
+        let what =
+            || self.unsupported(format!("input {i} whose values are not known when the model is imported"));
+        Ok(self.value(i)?.ints().ok_or_else(what)?.values)
+    }
+
+    /// The integers that input `i` is.
+    pub(crate) fn ints(&self, i: usize) -> Result<Vec<i64>, OnnxError> {
+        let what = || self.unsupported(format!("input {i} whose values are not constant"));
+        self.value(i)?.ints().and_then(|it| it.as_const()).ok_or_else(what)
+    }
+
+    /// The one integer that input `i` is.
+    pub(crate) fn int(&self, i: usize) -> Result<i64, OnnxError> {
+        match self.ints(i)?[..] {
+            [value] => Ok(value),
+            _ => Err(self.malformed(format!("input {i} is one integer"))),
+        }
+    }
+
+    /// The integers of the input `i` where operator sets from `since` on have it, of the attribute `name` before.
+    pub(crate) fn ints_or_attr(
+        &self,
+        i: usize,
+        name: &str,
+        since: i64,
+    ) -> Result<Option<Vec<i64>>, OnnxError> {
+        if self.opset < since {
+            return Ok(self.attr_ints(name)?.map(<[i64]>::to_vec));
+        }
+        if self.has(i) { self.ints(i).map(Some) } else { Ok(None) }
+    }
+
+    // Types.
+
+    /// The tensor type of an argument.
+    pub(crate) fn type_of(&self, arg: &Arg) -> Result<TensorType, OnnxError> {
+        match self.importer.type_of(arg) {
+            Type::Tensor(ty) => Ok(ty),
+            _ => Err(self.malformed("an input is not a tensor")),
+        }
+    }
+
+    /// Element type of an argument.
+    pub(crate) fn dtype(&self, arg: &Arg) -> Result<DataType, OnnxError> {
+        self.type_of(arg)?.dtype.ok_or_else(|| self.unsupported("an unknown element type"))
+    }
+
+    /// Extents of an argument.
+    pub(crate) fn shape(&self, arg: &Arg) -> Result<Vec<PrimExpr>, OnnxError> {
+        let ty = self.type_of(arg)?;
+        ty.known_shape().map(<[_]>::to_vec).ok_or_else(|| self.unsupported("a shape known only at run time"))
+    }
+
+    /// Rank of an argument.
+    pub(crate) fn rank(&self, arg: &Arg) -> Result<usize, OnnxError> {
+        self.type_of(arg)?.ndim().ok_or_else(|| self.unsupported("a rank known only at run time"))
+    }
+
+    /// `axis`, which may count from the end, as an index into `rank` axes.
+    pub(crate) fn axis(&self, axis: i64, rank: usize) -> Result<usize, OnnxError> {
+        let n = rank as i64;
+        if (-n..n).contains(&axis) {
+            return Ok(axis.rem_euclid(n) as usize);
+        }
+        Err(self.malformed(format!("axis {axis} is outside of a tensor of rank {rank}")))
+    }
+
+    /// `axes` as indices into `rank` axes, each once.
+    pub(crate) fn axes(&self, axes: &[i64], rank: usize) -> Result<Vec<i64>, OnnxError> {
+        let mut res = Vec::new();
+        for &axis in axes {
+            let axis = self.axis(axis, rank)? as i64;
+            if res.contains(&axis) {
+                return Err(self.malformed(format!("axis {axis} is given twice")));
+            }
+            res.push(axis);
+        }
+        Ok(res)
+    }
+
+    // Attributes.
+
+    fn attr(&self, name: &str, ty: AttributeType) -> Result<Option<&'m AttributeProto>, OnnxError> {
+        let Some(attr) = self.proto.attribute.iter().find(|it| it.name == name) else { return Ok(None) };
+        if attr.ty != ty as i32 {
+            let got = AttributeType::try_from(attr.ty);
+            let got = got.map_or_else(|_| format!("type {}", attr.ty), |it| format!("{it:?}"));
+            return Err(self.malformed(format!("attribute `{name}` is {ty:?}, got {got}")));
+        }
+        Ok(Some(attr))
+    }
+
+    /// True when the attribute is given.
+    pub(crate) fn has_attr(&self, name: &str) -> bool {
+        self.proto.attribute.iter().any(|it| it.name == name)
+    }
+
+    /// An integer attribute.
+    pub(crate) fn attr_int(&self, name: &str) -> Result<Option<i64>, OnnxError> {
+        Ok(self.attr(name, AttributeType::Int)?.map(|it| it.i))
+    }
+
+    /// An integer attribute with a default.
+    pub(crate) fn int_or(&self, name: &str, default: i64) -> Result<i64, OnnxError> {
+        Ok(self.attr_int(name)?.unwrap_or(default))
+    }
+
+    /// An integer attribute that means yes or no.
+    pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, OnnxError> {
+        Ok(self.int_or(name, default.into())? != 0)
+    }
+
+    /// A float attribute.
+    pub(crate) fn attr_float(&self, name: &str) -> Result<Option<f64>, OnnxError> {
+        Ok(self.attr(name, AttributeType::Float)?.map(|it| it.f.into()))
+    }
+
+    /// A float attribute with a default.
+    pub(crate) fn float_or(&self, name: &str, default: f64) -> Result<f64, OnnxError> {
+        Ok(self.attr_float(name)?.unwrap_or(default))
+    }
+
+    /// A string attribute with a default.
+    pub(crate) fn str_or(&self, name: &str, default: &'m str) -> Result<&'m str, OnnxError> {
+        let Some(attr) = self.attr(name, AttributeType::String)? else { return Ok(default) };
+        std::str::from_utf8(&attr.s).map_err(|_| self.malformed(format!("attribute `{name}` is not text")))
+    }
+
+    /// A list of integers.
+    pub(crate) fn attr_ints(&self, name: &str) -> Result<Option<&'m [i64]>, OnnxError> {
+        Ok(self.attr(name, AttributeType::Ints)?.map(|it| &it.ints[..]))
+    }
+
+    /// A list of floats.
+    pub(crate) fn attr_floats(&self, name: &str) -> Result<Option<&'m [f32]>, OnnxError> {
+        Ok(self.attr(name, AttributeType::Floats)?.map(|it| &it.floats[..]))
+    }
+
+    /// A tensor.
+    pub(crate) fn attr_tensor(&self, name: &str) -> Result<Option<Tensor>, OnnxError> {
+        let Some(attr) = self.attr(name, AttributeType::Tensor)? else { return Ok(None) };
+        let proto =
+            attr.t.as_ref().ok_or_else(|| self.malformed(format!("attribute `{name}` has no value")))?;
+        decode_tensor(proto, &self.importer.external, self.importer.options.max_tensor_bytes).map(Some)
+    }
+
+    /// The attribute or an error that names it.
+    pub(crate) fn required<T>(&self, name: &str, value: Option<T>) -> Result<T, OnnxError> {
+        value.ok_or_else(|| self.malformed(format!("attribute `{name}` is missing")))
+    }
+
+    // Results.
+
+    /// Binds a call of a graph operator.
+    pub(crate) fn op(&mut self, name: &str, args: &[Arg], attrs: Attrs) -> Result<Arg, OnnxError> {
+        self.importer.emit(name, args, attrs, &self.span)
+    }
+
+    /// Binds a call of a graph operator without attributes.
+    pub(crate) fn call(&mut self, name: &str, args: &[Arg]) -> Result<Arg, OnnxError> {
+        self.op(name, args, Attrs::new())
+    }
+
+    /// Binds a field of a tuple.
+    pub(crate) fn field(&mut self, tuple: &Arg, index: usize) -> Result<Arg, OnnxError> {
+        self.importer.field(tuple, index, &self.span)
+    }
+
+    /// A constant.
+    pub(crate) fn constant(&mut self, tensor: Tensor) -> Result<Arg, OnnxError> {
+        self.importer.constant(tensor)
+    }
+
+    /// A constant of rank 0.
+    pub(crate) fn scalar(&self, value: f64, dtype: DataType) -> Result<Arg, OnnxError> {
+        let tensor = match dtype {
+            DataType::F32 => Tensor::scalar(value as f32),
+            DataType::F64 => Tensor::scalar(value),
+            DataType::F16 => Tensor::scalar(f16::from_f64(value)),
+            DataType::BF16 => Tensor::scalar(bf16::from_f64(value)),
+            DataType::I8 => Tensor::scalar(value as i8),
+            DataType::I16 => Tensor::scalar(value as i16),
+            DataType::I32 => Tensor::scalar(value as i32),
+            DataType::I64 => Tensor::scalar(value as i64),
+            DataType::U8 => Tensor::scalar(value as u8),
+            DataType::U16 => Tensor::scalar(value as u16),
+            DataType::U32 => Tensor::scalar(value as u32),
+            DataType::U64 => Tensor::scalar(value as u64),
+            DataType::BOOL => Tensor::scalar(value != 0.0),
+            _ => return Err(self.unsupported(format!("constants of type {dtype}"))),
+        };
+        Ok(Arg::Const(tensor))
+    }
+
+    /// `x` under another shape of as many elements.
+    pub(crate) fn reshape(&mut self, x: &Arg, shape: &[PrimExpr]) -> Result<Arg, OnnxError> {
+        if let Some(tensor) = x.as_const()
+            && let Some(dims) = shape.iter().map(PrimExpr::as_int).collect::<Option<Vec<_>>>()
+            && let Ok(tensor) = tensor.reshape(&dims)
+        {
+            return Ok(Arg::Const(tensor));
+        }
+        self.call("reshape", &[x.clone(), Arg::Shape(shape.to_vec().into())])
+    }
+
+    /// `x` converted to `dtype`.
+    pub(crate) fn cast(&mut self, x: &Arg, dtype: DataType) -> Result<Arg, OnnxError> {
+        if self.dtype(x)? == dtype {
+            return Ok(x.clone());
+        }
+        self.op("astype", std::slice::from_ref(x), Attrs::new().with("dtype", dtype))
+    }
+
+    /// A copy of integers known symbolically, when input `i` is such.
+    pub(crate) fn known(&self, i: usize) -> Option<Ints> {
+        self.opt_value(i)?.ints()
+    }
+}

@@ -1,0 +1,112 @@
+//! Converters of operators, one file per family: tables of rows, a row per operator and version of its definition.
+//!
+//! TVM counterpart: the `OnnxOpConverter` classes of `onnx_frontend.py`.
+
+mod elementwise;
+
+use std::sync::OnceLock;
+
+use rustc_hash::FxHashMap;
+
+use crate::error::OnnxError;
+use crate::node::Node;
+use crate::value::Value;
+
+/// The newest version of the standard operator set whose definitions are known here.
+pub(crate) const MAX_OPSET: i64 = 28;
+
+/// How an operator is converted, from version `since` of the operator set to the next row's.
+pub(crate) struct Row {
+    /// Name of the operator.
+    pub(crate) name: &'static str,
+    /// First version of the operator set with this definition.
+    pub(crate) since: i64,
+    /// Gives the values of the node's outputs.
+    pub(crate) convert: Convert,
+}
+
+/// How one node becomes graph operators.
+pub(crate) enum Convert {
+    /// The graph operator of this name on the one input.
+    Unary(&'static str),
+    /// The graph operator of this name on two inputs that are broadcast.
+    Binary(&'static str),
+    /// The graph operator of this name, folded over any number of inputs that are broadcast.
+    Variadic(&'static str),
+    /// A function.
+    With(fn(&mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError>),
+}
+
+use Convert::{Binary, Unary, Variadic, With};
+
+/// All tables.
+static TABLES: &[&[Row]] = &[elementwise::ROWS];
+
+const fn row(name: &'static str, since: i64, convert: Convert) -> Row {
+    Row { name, since, convert }
+}
+
+/// Rows by name, by rising version.
+fn rows() -> &'static FxHashMap<&'static str, Vec<&'static Row>> {
+    static ROWS: OnceLock<FxHashMap<&'static str, Vec<&'static Row>>> = OnceLock::new();
+    ROWS.get_or_init(|| {
+        let mut rows: FxHashMap<&'static str, Vec<&'static Row>> = FxHashMap::default();
+        for row in TABLES.iter().flat_map(|table| table.iter()) {
+            rows.entry(row.name).or_default().push(row);
+        }
+        rows.values_mut().for_each(|rows| rows.sort_by_key(|row| row.since));
+        rows
+    })
+}
+
+/// The row of operator `name` in version `opset` of the operator set.
+pub(crate) fn find(name: &str, opset: i64) -> Option<&'static Row> {
+    rows().get(name)?.iter().rev().find(|row| row.since <= opset).copied()
+}
+
+/// What to do about an operator that has no row.
+pub(crate) fn help(name: &str, opset: i64) -> Option<String> {
+    if let Some(rows) = rows().get(name) {
+        let since = rows.iter().map(|row| row.since).min()?;
+        return Some(format!("it is supported from opset {since} on, the model uses opset {opset}"));
+    }
+    let near = tvm_core::support::nearest(name, rows().keys().copied())?;
+    Some(format!("there is an operator {near}"))
+}
+
+/// The ONNX operators that can be imported, by name, with the first operator set of each definition.
+pub fn supported_ops() -> Vec<(&'static str, Vec<i64>)> {
+    let since = |rows: &Vec<&'static Row>| rows.iter().map(|row| row.since).collect();
+    let mut ops: Vec<_> = rows().iter().map(|(&name, rows)| (name, since(rows))).collect();
+    ops.sort_unstable();
+    ops
+}
+
+/// The values of the node's outputs.
+pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let Some(row) = find(node.op_type(), node.opset) else { return Err(node.unsupported("no converter")) };
+    match row.convert {
+        Unary(op) => {
+            let x = node.arg(0)?;
+            one(node.call(op, &[x]))
+        }
+        Binary(op) => {
+            let (a, b) = elementwise::operands(node)?;
+            one(node.call(op, &[a, b]))
+        }
+        Variadic(op) => {
+            let mut args = node.args()?.into_iter();
+            let mut res = args.next().ok_or_else(|| node.malformed("there is no input"))?;
+            for arg in args {
+                res = node.call(op, &[res, arg])?;
+            }
+            one(Ok(res))
+        }
+        With(convert) => convert(node),
+    }
+}
+
+/// The one output of a node.
+fn one(res: Result<tvm_core::relax::Arg, OnnxError>) -> Result<Vec<Value>, OnnxError> {
+    Ok(vec![res?.into()])
+}

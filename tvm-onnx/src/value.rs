@@ -1,0 +1,118 @@
+//! What the importer knows of a value of the model.
+
+use tvm_core::relax::Arg;
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::{DataType, Tensor};
+
+/// Elements of integer tensors that are followed symbolically, at most.
+const MAX_INTS: usize = 4096;
+
+/// A value of the model.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// A variable or constant of the graph function.
+    Arg(Arg),
+    /// Integers known symbolically: a shape, or what was computed from shapes. They become a tensor only where an
+    /// operator needs one.
+    Ints(Ints),
+}
+
+/// A small integer tensor whose elements are expressions over symbolic dimensions.
+#[derive(Clone, Debug)]
+pub(crate) struct Ints {
+    /// Extents.
+    pub(crate) dims: Vec<i64>,
+    /// Elements, as `i64` expressions.
+    pub(crate) values: Vec<PrimExpr>,
+    /// Element type in the model.
+    pub(crate) dtype: DataType,
+}
+
+impl Ints {
+    /// A vector of `i64`.
+    pub(crate) fn vector(values: Vec<PrimExpr>) -> Ints {
+        Ints { dims: vec![values.len() as i64], values, dtype: DataType::I64 }
+    }
+
+    /// A scalar `i64`.
+    pub(crate) fn scalar(value: PrimExpr) -> Ints {
+        Ints { dims: Vec::new(), values: vec![value], dtype: DataType::I64 }
+    }
+
+    /// The elements of a small integer or bool tensor.
+    pub(crate) fn from_tensor(tensor: &Tensor) -> Option<Ints> {
+        fn all<T: Copy + Into<i64>>(data: &[T]) -> Vec<PrimExpr> {
+            data.iter().map(|&it| PrimExpr::index(it.into())).collect()
+        }
+        if tensor.len() > MAX_INTS {
+            return None;
+        }
+        let values = match tensor.dtype() {
+            DataType::I64 => all(tensor.as_slice::<i64>().ok()?),
+            DataType::I32 => all(tensor.as_slice::<i32>().ok()?),
+            DataType::I16 => all(tensor.as_slice::<i16>().ok()?),
+            DataType::I8 => all(tensor.as_slice::<i8>().ok()?),
+            DataType::U8 => all(tensor.as_slice::<u8>().ok()?),
+            DataType::BOOL => all(tensor.as_slice::<bool>().ok()?),
+            _ => return None,
+        };
+        Some(Ints { dims: tensor.shape().to_vec(), values, dtype: tensor.dtype() })
+    }
+
+    /// The elements, when all are numbers.
+    pub(crate) fn as_const(&self) -> Option<Vec<i64>> {
+        self.values.iter().map(PrimExpr::as_int).collect()
+    }
+
+    /// The tensor, when all elements are numbers.
+    pub(crate) fn to_tensor(&self) -> Option<Tensor> {
+        let values = self.as_const()?;
+        let dims = &self.dims;
+        let tensor = match self.dtype {
+            DataType::I64 => Tensor::from_vec(values, dims),
+            DataType::I32 => Tensor::from_vec(values.iter().map(|&it| it as i32).collect(), dims),
+            DataType::I16 => Tensor::from_vec(values.iter().map(|&it| it as i16).collect(), dims),
+            DataType::I8 => Tensor::from_vec(values.iter().map(|&it| it as i8).collect(), dims),
+            DataType::U8 => Tensor::from_vec(values.iter().map(|&it| it as u8).collect(), dims),
+            DataType::BOOL => Tensor::from_vec(values.iter().map(|&it| it != 0).collect(), dims),
+            _ => return None,
+        };
+        tensor.ok()
+    }
+}
+
+impl Value {
+    /// The integers of the value, when they are known.
+    pub(crate) fn ints(&self) -> Option<Ints> {
+        match self {
+            Value::Ints(ints) => Some(ints.clone()),
+            Value::Arg(arg) => Ints::from_tensor(arg.as_const()?),
+        }
+    }
+
+    /// The tensor of the value, when it is constant.
+    pub(crate) fn tensor(&self) -> Option<Tensor> {
+        match self {
+            Value::Ints(ints) => ints.to_tensor(),
+            Value::Arg(arg) => arg.as_const().cloned(),
+        }
+    }
+}
+
+impl From<Arg> for Value {
+    fn from(arg: Arg) -> Value {
+        Value::Arg(arg)
+    }
+}
+
+impl From<Ints> for Value {
+    fn from(ints: Ints) -> Value {
+        Value::Ints(ints)
+    }
+}
+
+impl From<Tensor> for Value {
+    fn from(tensor: Tensor) -> Value {
+        Value::Arg(Arg::Const(tensor))
+    }
+}
