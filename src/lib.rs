@@ -1,1 +1,41 @@
-//! .
+//! A tensor compiler embedded in Rust: kernels and models written inline, compiled to native code, called with types.
+//!
+//! ```
+//! use tvm::prelude::*;
+//!
+//! #[prim_func]
+//! fn scale(x: &Tensor<f32, n>, s: f32, y: &mut Tensor<f32, n>) {
+//!     for i in 0..n {
+//!         y[[i]] = x[[i]] * s;
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), RuntimeError> {
+//! let mut y = [0.0f32; 3];
+//! scale::reference(&[1.0f32, 2.0, 3.0], 2.0, &mut y)?;
+//! assert_eq!(y, [2.0, 4.0, 6.0]);
+//! # Ok(())
+//! # }
+//! ```
+
+pub use tvm_core::{arith, ir, pass, relax, relay, script, target, tir, topi};
+pub use tvm_macros::prim_func;
+pub use tvm_runtime as runtime;
+pub use tvm_runtime::{CompiledFn, DataType, Device, In, Out, RuntimeError, Tensor};
+
+/// What almost every program needs.
+pub mod prelude {
+    pub use crate::ir::{IRModule, IrError};
+    pub use crate::prim_func;
+    pub use crate::runtime::{CompiledFn, DataType, Device, Element, RuntimeError, Tensor};
+    pub use crate::target::Target;
+    pub use half::{bf16, f16};
+}
+
+/// What expansions of the macros name. Not for direct use.
+#[doc(hidden)]
+pub mod __private {
+    pub use tvm_core::script::shadow;
+    pub use tvm_core::{ir, script, tir};
+    pub use tvm_runtime as runtime;
+}

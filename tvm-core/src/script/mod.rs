@@ -1,1 +1,20 @@
-//! What the macros expand to: builders of tensor programs and graph functions.
+//! What the macros expand to: builders of tensor programs and graph functions, and the runtime of the shadow (the same
+//! body as plain Rust).
+//!
+//! TVM counterpart: `script/ir_builder`.
+
+mod builder;
+mod func;
+mod host;
+mod linear;
+mod regions;
+pub mod shadow;
+mod sig;
+mod value;
+
+pub use builder::{AxisArg, FuncBuilder, LoopSpec};
+pub use func::PrimFuncDef;
+pub use host::HostConst;
+pub use regions::{access_regions, fill_regions};
+pub use sig::{DimSpec, FuncSig, ParamSpec};
+pub use value::{INDEX, Value};

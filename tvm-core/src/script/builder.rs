@@ -1,0 +1,407 @@
+//! Builds a tensor program statement by statement: frames for loops, branches and blocks, regions and the root block
+//! are filled in.
+//!
+//! The builder is shared by reference with the closures that build nested statements; a mistake is recorded where it
+//! was made and reported by [`FuncBuilder::finish`].
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use tvm_runtime::DataType;
+
+use super::linear::{Ranges, range_of};
+use super::regions::fill_regions;
+use super::{FuncSig, Value};
+use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var};
+use crate::tir::{
+    AllocBuffer, BinaryOp, Bind, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind,
+    IfThenElse, IterKind, IterVar, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While,
+};
+
+/// Line and column in the user's source.
+type Loc = (u32, u32);
+
+/// How a loop runs.
+#[derive(Clone, Debug, Default)]
+pub struct LoopSpec {
+    /// Its kind.
+    pub kind: ForKind,
+    /// Hints for later passes.
+    pub annotations: Attrs,
+}
+
+impl LoopSpec {
+    /// A loop of this kind.
+    pub fn new(kind: ForKind) -> LoopSpec {
+        LoopSpec { kind, annotations: Attrs::new() }
+    }
+
+    /// With a hint.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<AttrValue>) -> LoopSpec {
+        self.annotations.set(name, value);
+        self
+    }
+}
+
+/// An axis of a block: its kind, its name, the value it takes.
+pub type AxisArg = (IterKind, &'static str, Value);
+
+/// Builds one [`PrimFunc`].
+pub struct FuncBuilder {
+    name: &'static str,
+    file: Arc<str>,
+    span: Span,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    params: Vec<Param>,
+    /// Statements of the open scopes, innermost last.
+    frames: Vec<Vec<Stmt>>,
+    /// Open blocks, innermost last.
+    blocks: Vec<OpenBlock>,
+    /// Open loops and the axes of open blocks.
+    ranges: Ranges,
+    block_names: Vec<Arc<str>>,
+    attrs: Attrs,
+    errors: Vec<Diagnostic>,
+}
+
+#[derive(Default)]
+struct OpenBlock {
+    init: Option<Stmt>,
+    alloc_buffers: Vec<Buffer>,
+    /// Depth of `frames` at which the block's own statements are.
+    depth: usize,
+}
+
+impl FuncBuilder {
+    /// Starts the program that `sig` describes, written at `loc` of `file`.
+    pub fn new(sig: &FuncSig, file: &str, loc: Loc) -> FuncBuilder {
+        let root = OpenBlock { depth: 1, ..OpenBlock::default() };
+        let state = State { frames: vec![vec![]], blocks: vec![root], ..State::default() };
+        let (name, file) = (sig.name, Arc::from(file));
+        let span = Span::rust(&file, loc.0, loc.1);
+        FuncBuilder { name, file, span, state: RefCell::new(state) }
+    }
+
+    fn span(&self, (line, column): Loc) -> Span {
+        Span::rust(&self.file, line, column)
+    }
+
+    fn push(&self, stmt: impl Into<Stmt>) {
+        let mut state = self.state.borrow_mut();
+        if let Some(frame) = state.frames.last_mut() {
+            frame.push(stmt.into());
+        }
+    }
+
+    /// Runs `f` in a scope of its own; returns its statements.
+    fn scope(&self, f: impl FnOnce()) -> Stmt {
+        self.state.borrow_mut().frames.push(vec![]);
+        f();
+        Stmt::seq(self.state.borrow_mut().frames.pop().unwrap_or_default())
+    }
+
+    /// Records a mistake.
+    fn error(&self, loc: Loc, message: impl Into<String>, help: &str) {
+        let diagnostic = Diagnostic::new(message, &self.span(loc)).help(help);
+        self.state.borrow_mut().errors.push(diagnostic);
+    }
+
+    /// Sets an attribute of the program.
+    pub fn attr(&self, name: &str, value: impl Into<AttrValue>) {
+        self.state.borrow_mut().attrs.set(name, value);
+    }
+
+    /// A symbolic dimension; it binds where it first occurs in a parameter's shape.
+    pub fn dim(&self, loc: Loc, name: &'static str) -> Value {
+        Value::index(Var::with_span(name, Type::Prim(DataType::I64), self.span(loc)))
+    }
+
+    fn buffer<const N: usize>(
+        &self,
+        loc: Loc,
+        name: &'static str,
+        dtype: DataType,
+        shape: [Value; N],
+        scope: Scope,
+    ) -> Buffer {
+        let shape: Vec<PrimExpr> = shape.into_iter().map(Value::into_index).collect();
+        Buffer::with_scope(name, shape, dtype, scope).renew(|node| node.span = self.span(loc))
+    }
+
+    /// A parameter that is read.
+    pub fn input<const N: usize>(
+        &self,
+        loc: Loc,
+        name: &'static str,
+        dtype: DataType,
+        shape: [Value; N],
+    ) -> Buffer {
+        let buffer = self.buffer(loc, name, dtype, shape, Scope::Global);
+        self.state.borrow_mut().params.push(Param::In(buffer.clone()));
+        buffer
+    }
+
+    /// A parameter that is written.
+    pub fn output<const N: usize>(
+        &self,
+        loc: Loc,
+        name: &'static str,
+        dtype: DataType,
+        shape: [Value; N],
+    ) -> Buffer {
+        let buffer = self.buffer(loc, name, dtype, shape, Scope::Global);
+        self.state.borrow_mut().params.push(Param::Out(buffer.clone()));
+        buffer
+    }
+
+    /// A scalar parameter.
+    pub fn scalar(&self, loc: Loc, name: &'static str, dtype: DataType) -> Value {
+        let var = Var::with_span(name, Type::Prim(dtype), self.span(loc));
+        self.state.borrow_mut().params.push(Param::Scalar(var.clone()));
+        Value::typed(var)
+    }
+
+    /// A buffer that lives to the end of the scope: of the block (or function) when it is made directly in it, else of
+    /// the loop's iteration.
+    pub fn alloc<const N: usize>(
+        &self,
+        loc: Loc,
+        name: &'static str,
+        dtype: DataType,
+        shape: [Value; N],
+        scope: Scope,
+    ) -> Buffer {
+        let buffer = self.buffer(loc, name, dtype, shape, scope);
+        let mut state = self.state.borrow_mut();
+        let depth = state.frames.len();
+        match state.blocks.last_mut() {
+            Some(block) if block.depth == depth => block.alloc_buffers.push(buffer.clone()),
+            _ => {
+                drop(state);
+                self.push(AllocBuffer { buffer: buffer.clone() });
+            }
+        }
+        buffer
+    }
+
+    /// `buffer[indices]`
+    pub fn load<const N: usize>(&self, loc: Loc, buffer: &Buffer, indices: [Value; N]) -> Value {
+        Value::typed(PrimExpr::BufferLoad(Arc::new(BufferLoad {
+            buffer: buffer.clone(),
+            indices: indices.into_iter().map(Value::into_index).collect(),
+            span: self.span(loc),
+        })))
+    }
+
+    /// `buffer[indices] = value`
+    pub fn store<const N: usize>(&self, loc: Loc, buffer: &Buffer, indices: [Value; N], value: Value) {
+        let value = value.into_typed(buffer.dtype);
+        if value.dtype() != buffer.dtype {
+            let (name, expected, got) = (&buffer.name, buffer.dtype, value.dtype());
+            let message = format!("`{name}` holds {expected}, but the value stored is {got}");
+            self.error(loc, message, "convert the value with `as`");
+        }
+        self.push(BufferStore {
+            buffer: buffer.clone(),
+            value,
+            indices: indices.into_iter().map(Value::into_index).collect(),
+            span: self.span(loc),
+        });
+    }
+
+    /// `buffer[indices] op= value`
+    pub fn update<const N: usize>(
+        &self,
+        loc: Loc,
+        buffer: &Buffer,
+        indices: [Value; N],
+        op: BinaryOp,
+        value: Value,
+    ) {
+        let old = self.load(loc, buffer, indices.clone());
+        self.store(loc, buffer, indices, old.binary(op, value));
+    }
+
+    /// `let name = value;`
+    pub fn bind(&self, loc: Loc, name: &'static str, value: Value) -> Value {
+        if value.is_atom() {
+            return value;
+        }
+        let var = Var::with_span(name, Type::Prim(value.dtype()), self.span(loc));
+        let named = value.renamed(&var);
+        self.push(Bind { var, value: value.into_expr() });
+        named
+    }
+
+    /// `for name in min..end { body }`
+    pub fn for_range(
+        &self,
+        loc: Loc,
+        spec: LoopSpec,
+        name: &'static str,
+        (min, end): (Value, Value),
+        body: impl FnOnce(Value),
+    ) {
+        let min = min.into_index();
+        let end = end.into_index();
+        let extent = if min.is_const(0) { end } else { end - &min };
+        let loop_var = Var::with_span(name, Type::Prim(DataType::I64), self.span(loc));
+        let range = Range { min: min.clone(), extent: extent.clone() };
+        self.state.borrow_mut().ranges.push((loop_var.clone(), range));
+        let body = self.scope(|| body(Value::index(&loop_var)));
+        self.state.borrow_mut().ranges.pop();
+        let LoopSpec { kind, annotations } = spec;
+        self.push(For { loop_var, min, extent, kind, annotations, body, span: self.span(loc) });
+    }
+
+    /// `for names in grid(extents) { body }`; all loops are of the kind of `spec`.
+    pub fn for_grid<const N: usize>(
+        &self,
+        loc: Loc,
+        spec: &LoopSpec,
+        names: [&'static str; N],
+        extents: [Value; N],
+        body: impl FnOnce([Value; N]),
+    ) {
+        fn nest<const N: usize>(
+            builder: &FuncBuilder,
+            (loc, spec): (Loc, &LoopSpec),
+            names: [&'static str; N],
+            extents: &[Value; N],
+            vars: &mut Vec<Value>,
+            body: &mut dyn FnMut(&[Value]),
+        ) {
+            let depth = vars.len();
+            if depth == N {
+                return body(vars);
+            }
+            let range = (Value::int(0), extents[depth].clone());
+            builder.for_range(loc, spec.clone(), names[depth], range, |var| {
+                vars.push(var);
+                nest(builder, (loc, spec), names, extents, vars, body);
+            });
+        }
+        let mut body = Some(body);
+        nest(self, (loc, spec), names, &extents, &mut Vec::with_capacity(N), &mut |vars| {
+            if let (Some(body), Ok(vars)) = (body.take(), <[Value; N]>::try_from(vars.to_vec())) {
+                body(vars);
+            }
+        });
+    }
+
+    /// `block(name, axes, |vars| body)`
+    pub fn block<const N: usize>(
+        &self,
+        loc: Loc,
+        name: &str,
+        axes: [AxisArg; N],
+        body: impl FnOnce([Value; N]),
+    ) {
+        let name: Arc<str> = name.into();
+        if self.state.borrow().block_names.contains(&name) {
+            let message = format!("a block named `{name}` exists already");
+            self.error(loc, message, "give each block of a function a name of its own");
+        }
+        let mut iter_values = Vec::with_capacity(N);
+        let mut iter_vars = Vec::with_capacity(N);
+        for (kind, axis, value) in axes {
+            let value = value.into_index();
+            let range = range_of(&value, &self.state.borrow().ranges);
+            let dom = range.unwrap_or_else(|| {
+                let message = format!("the range of axis `{axis}` of block `{name}` is not known");
+                self.error(loc, message, "bind axes to sums of loop variables times constants");
+                Range::point(value.clone())
+            });
+            let var = Var::with_span(axis, Type::Prim(DataType::I64), self.span(loc));
+            iter_values.push(value);
+            iter_vars.push(IterVar { var, dom, kind });
+        }
+        let vars = std::array::from_fn(|i| Value::index(&iter_vars[i].var));
+        let outer = {
+            let mut state = self.state.borrow_mut();
+            state.block_names.push(name.clone());
+            let depth = state.frames.len() + 1;
+            state.blocks.push(OpenBlock { depth, ..OpenBlock::default() });
+            let outer = state.ranges.len();
+            state.ranges.extend(iter_vars.iter().map(|iter| (iter.var.clone(), iter.dom.clone())));
+            outer
+        };
+        let body = self.scope(|| body(vars));
+        let open = {
+            let mut state = self.state.borrow_mut();
+            state.ranges.truncate(outer);
+            state.blocks.pop().unwrap_or_default()
+        };
+        let block = Block {
+            iter_vars: iter_vars.into(),
+            alloc_buffers: open.alloc_buffers.into(),
+            init: open.init,
+            span: self.span(loc),
+            ..Block::new(name, body)
+        };
+        self.push(BlockRealize {
+            iter_values: iter_values.into(),
+            predicate: PrimExpr::bool(true),
+            block: Arc::new(fill_regions(block)),
+        });
+    }
+
+    /// `init(|| body)`
+    pub fn init(&self, _loc: Loc, body: impl FnOnce()) {
+        let init = self.scope(body);
+        if let Some(block) = self.state.borrow_mut().blocks.last_mut() {
+            block.init = Some(init);
+        }
+    }
+
+    /// `if condition { then } else { otherwise }`
+    pub fn if_else(
+        &self,
+        loc: Loc,
+        condition: Value,
+        then: impl FnOnce(),
+        otherwise: Option<&mut dyn FnMut()>,
+    ) {
+        let then_case = self.scope(then);
+        let else_case = otherwise.map(|otherwise| self.scope(otherwise));
+        let condition = condition.into_expr();
+        match condition.as_int() {
+            Some(0) => self.push_all(else_case),
+            Some(_) => self.push_all(Some(then_case)),
+            None => self.push(IfThenElse { condition, then_case, else_case, span: self.span(loc) }),
+        }
+    }
+
+    /// Adds the statements of `stmt` to the open scope.
+    fn push_all(&self, stmt: Option<Stmt>) {
+        match stmt {
+            Some(Stmt::SeqStmt(stmts)) => stmts.iter().for_each(|stmt| self.push(stmt.clone())),
+            Some(stmt) => self.push(stmt),
+            None => {}
+        }
+    }
+
+    /// `while condition { body }`
+    pub fn while_loop(&self, loc: Loc, condition: Value, body: impl FnOnce()) {
+        let body = self.scope(body);
+        self.push(While { condition: condition.into_expr(), body, span: self.span(loc) });
+    }
+
+    /// The program, or what is wrong with it.
+    pub fn finish(self) -> Result<PrimFunc, IrError> {
+        let mut state = self.state.into_inner();
+        if !state.errors.is_empty() {
+            return Err(IrError(state.errors));
+        }
+        let root = state.blocks.pop().unwrap_or_default();
+        let body = Stmt::seq(state.frames.pop().unwrap_or_default());
+        let root = fill_regions(Block { span: self.span.clone(), ..Block::root(root.alloc_buffers, body) });
+        let func = PrimFunc::new(self.name, state.params, BlockRealize::opaque(root));
+        Ok(PrimFunc { attrs: state.attrs, span: self.span, ..func })
+    }
+}

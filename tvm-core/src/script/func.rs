@@ -1,0 +1,24 @@
+//! The type that a `#[prim_func]` defines.
+
+use tvm_runtime::Params;
+
+use super::FuncSig;
+use crate::ir::{IRModule, IrError};
+use crate::tir::PrimFunc;
+
+/// A tensor program written as `#[prim_func]`: the macro implements this for a type of the function's name.
+pub trait PrimFuncDef {
+    /// The parameters of a typed call.
+    type Args: Params;
+
+    /// Its signature.
+    const SIG: FuncSig;
+
+    /// Builds the program.
+    fn prim_func() -> Result<PrimFunc, IrError>;
+
+    /// A module of this one program.
+    fn module() -> Result<IRModule, IrError> {
+        Self::prim_func().map(IRModule::from_prim_func)
+    }
+}

@@ -1,0 +1,39 @@
+//! Constants of the host program (constants, const generics, type parameters' constants) captured in a kernel.
+
+use tvm_runtime::Element;
+
+use super::Value;
+use super::shadow::{Cast, Number};
+use crate::tir::PrimExpr;
+
+/// A type of which constants can be captured in a kernel.
+#[diagnostic::on_unimplemented(
+    message = "a constant of type `{Self}` cannot be used in a kernel",
+    note = "kernels capture integers, floats and bools"
+)]
+pub trait HostConst: Copy {
+    /// The constant as a kernel value.
+    fn to_value(self) -> Value;
+}
+
+impl HostConst for usize {
+    fn to_value(self) -> Value {
+        Value::index(PrimExpr::index(self as i64))
+    }
+}
+
+macro_rules! captured {
+    ($($ty:ty)*) => {$(
+        impl HostConst for $ty {
+            fn to_value(self) -> Value {
+                let dtype = <$ty as Element>::DTYPE;
+                Value::typed(match self.number() {
+                    Number::Int(value) => PrimExpr::int(value as i64, dtype),
+                    Number::Float(value) => PrimExpr::float(value, dtype),
+                })
+            }
+        }
+    )*};
+}
+
+captured!(i8 i16 i32 i64 u8 u16 u32 u64 bool f32 f64 half::f16 half::bf16);

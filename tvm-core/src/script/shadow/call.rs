@@ -1,0 +1,92 @@
+//! A shadow as a typed function: the arguments of a compiled call, its checks and its errors.
+
+use tvm_runtime::{CompiledFn, HostArg, Kernel, RuntimeError};
+
+use crate::script::PrimFuncDef;
+
+/// The shadow `run` of `P`, called like the compiled program.
+pub fn reference<P: PrimFuncDef>(
+    run: impl Fn(&mut [HostArg<'_>]) -> Result<(), RuntimeError> + Send + Sync + 'static,
+) -> Result<CompiledFn<P::Args>, RuntimeError> {
+    CompiledFn::new(Kernel::host(P::SIG.to_kernel_sig(), run))
+}
+
+/// For arguments of other kinds than the signature's, which a call has ruled out.
+pub fn arg_error(func: &str) -> RuntimeError {
+    RuntimeError::Signature { func: func.into(), detail: "arguments of other kinds".into() }
+}
+
+/// Extent `axis` of an argument.
+pub fn extent(shape: &[i64], axis: usize) -> usize {
+    shape.get(axis).map_or(0, |&extent| extent as usize)
+}
+
+/// Checks an extent that is an expression of symbolic dimensions.
+pub fn check_extent(
+    func: &str,
+    arg: &str,
+    (axis, text): (usize, &str),
+    expected: usize,
+    shape: &[i64],
+) -> Result<(), RuntimeError> {
+    let (expected, got) = (expected as i64, extent(shape, axis) as i64);
+    if expected == got {
+        return Ok(());
+    }
+    let (func, arg, dim) = (func.into(), arg.into(), Some(text.into()));
+    Err(RuntimeError::ArgExtent { func, arg, axis: axis as i64, expected, got, dim })
+}
+
+/// Checks a bound of a symbolic dimension.
+pub fn check_bound(
+    func: &str,
+    holds: bool,
+    bound: &str,
+    dim: &str,
+    value: usize,
+) -> Result<(), RuntimeError> {
+    if holds {
+        return Ok(());
+    }
+    Err(RuntimeError::ShapeCheck {
+        context: format!("`{func}`").into(),
+        detail: format!("dimension `{dim}` is {value}, expected {bound}"),
+    })
+}
+
+/// A Rust scalar type of a kernel's parameter.
+pub trait ScalarArg: Sized {
+    /// The value that the call carries.
+    fn from_arg(arg: &HostArg<'_>) -> Option<Self>;
+}
+
+macro_rules! scalar_args {
+    ($($ty:ty: $variant:ident |$it:ident| $value:expr;)*) => {$(
+        impl ScalarArg for $ty {
+            fn from_arg(arg: &HostArg<'_>) -> Option<Self> {
+                if let HostArg::$variant($it) = arg { Some($value) } else { None }
+            }
+        }
+    )*};
+}
+
+scalar_args! {
+    f32: Float |it| *it as f32;
+    f64: Float |it| *it;
+    half::f16: Float |it| half::f16::from_f64(*it);
+    half::bf16: Float |it| half::bf16::from_f64(*it);
+    i8: Int |it| *it as i8;
+    i16: Int |it| *it as i16;
+    i32: Int |it| *it as i32;
+    i64: Int |it| *it;
+    u8: Int |it| *it as u8;
+    u16: Int |it| *it as u16;
+    u32: Int |it| *it as u32;
+    u64: Int |it| *it as u64;
+    bool: Int |it| *it != 0;
+}
+
+/// The value of a scalar argument.
+pub fn scalar<T: ScalarArg>(func: &str, arg: &HostArg<'_>) -> Result<T, RuntimeError> {
+    T::from_arg(arg).ok_or_else(|| arg_error(func))
+}

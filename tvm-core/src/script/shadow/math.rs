@@ -1,0 +1,309 @@
+//! Numbers of the shadow: what kernels may do with them, as free functions and as methods.
+//!
+//! Methods of `f32` and `f64` that the standard library has are used as they are; [`Math`] adds the others, and all of
+//! them for half precision. `max` and `min` as functions give NaN when either side is NaN, as compiled kernels do.
+
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Rem, Sub, SubAssign};
+
+use tvm_runtime::Element;
+
+/// A number on its way between types.
+#[derive(Clone, Copy, Debug)]
+pub enum Number {
+    /// Of an integer type or bool.
+    Int(i128),
+    /// Of a float type.
+    Float(f64),
+}
+
+/// A type that `as` converts from and to.
+pub trait Cast: Copy {
+    /// The value.
+    fn number(self) -> Number;
+    /// The value as this type, as `as` converts it.
+    fn from_number(number: Number) -> Self;
+}
+
+/// An element type that kernels compute with; what a type parameter `T: Element` of a kernel stands for.
+#[diagnostic::on_unimplemented(message = "a kernel cannot compute with `{Self}`")]
+pub trait Scalar:
+    Element
+    + Cast
+    + Default
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Rem<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + DivAssign
+{
+    /// The larger; NaN if either is.
+    #[must_use]
+    fn max(self, other: Self) -> Self {
+        if self > other || self.partial_cmp(&self).is_none() { self } else { other }
+    }
+
+    /// The smaller; NaN if either is.
+    #[must_use]
+    fn min(self, other: Self) -> Self {
+        if self < other || self.partial_cmp(&self).is_none() { self } else { other }
+    }
+
+    /// Absolute value.
+    #[must_use]
+    fn abs(self) -> Self {
+        match self.number() {
+            Number::Int(value) => Self::from_number(Number::Int(value.abs())),
+            Number::Float(value) => Self::from_number(Number::Float(value.abs())),
+        }
+    }
+}
+
+macro_rules! casts {
+    ($($ty:ty: $number:pat => $from:expr, |$int:ident| $to_int:expr, |$float:ident| $to_float:expr;)*) => {$(
+        impl Cast for $ty {
+            fn number(self) -> Number {
+                let $number = self;
+                $from
+            }
+
+            fn from_number(number: Number) -> Self {
+                match number {
+                    Number::Int($int) => $to_int,
+                    Number::Float($float) => $to_float,
+                }
+            }
+        }
+    )*};
+}
+
+macro_rules! integers {
+    ($($ty:ty)*) => {
+        casts! { $($ty: it => Number::Int(it as i128), |it| it as $ty, |it| it as $ty;)* }
+    };
+}
+
+integers! { i8 i16 i32 i64 u8 u16 u32 u64 usize }
+
+casts! {
+    f32: it => Number::Float(it.into()), |it| it as f32, |it| it as f32;
+    f64: it => Number::Float(it), |it| it as f64, |it| it;
+    half::f16: it => Number::Float(it.to_f64()), |it| half::f16::from_f64(it as f64), |it| half::f16::from_f64(it);
+    half::bf16: it => Number::Float(it.to_f64()), |it| half::bf16::from_f64(it as f64), |it| half::bf16::from_f64(it);
+}
+
+impl Cast for bool {
+    fn number(self) -> Number {
+        Number::Int(self.into())
+    }
+
+    fn from_number(number: Number) -> bool {
+        match number {
+            Number::Int(value) => value != 0,
+            Number::Float(value) => value != 0.0,
+        }
+    }
+}
+
+macro_rules! scalars {
+    ($($ty:ty)*) => {
+        $(impl Scalar for $ty {})*
+    };
+}
+
+scalars! { f32 f64 half::f16 half::bf16 i8 i16 i32 i64 u8 u16 u32 u64 }
+
+/// `value as To`, also for half precision and type parameters.
+pub fn cast<To: Cast>(value: impl Cast) -> To {
+    To::from_number(value.number())
+}
+
+/// A float literal in a kernel whose element type is a parameter or of half precision.
+pub fn lit<T: Cast>(value: f64) -> T {
+    T::from_number(Number::Float(value))
+}
+
+/// `if condition { a } else { b }` with both evaluated.
+pub fn select<T>(condition: bool, a: T, b: T) -> T {
+    if condition { a } else { b }
+}
+
+/// The larger; NaN if either is.
+pub fn max<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    if a > b || a.partial_cmp(&a).is_none() { a } else { b }
+}
+
+/// The smaller; NaN if either is.
+pub fn min<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    if a < b || a.partial_cmp(&a).is_none() { a } else { b }
+}
+
+/// Absolute value.
+pub fn abs<T: Cast>(x: T) -> T {
+    T::from_number(match x.number() {
+        Number::Int(value) => Number::Int(value.abs()),
+        Number::Float(value) => Number::Float(value.abs()),
+    })
+}
+
+macro_rules! math {
+    ($($(#[$doc:meta])* $name:ident($x:ident $(, $y:ident)*) = $value:expr;)*) => {
+        /// A float type with the math functions of kernels.
+        #[diagnostic::on_unimplemented(message = "math functions need a float, `{Self}` is none")]
+        pub trait Math: Cast {
+            $($(#[$doc])*
+            #[must_use]
+            fn $name(self $(, $y: Self)*) -> Self {
+                let $x = to_f64(self);
+                $(let $y = to_f64($y);)*
+                Self::from_number(Number::Float($value))
+            })*
+
+            /// True for NaN.
+            fn is_nan(self) -> bool {
+                to_f64(self).is_nan()
+            }
+
+            /// True for an infinity.
+            fn is_inf(self) -> bool {
+                to_f64(self).is_infinite()
+            }
+        }
+
+        $($(#[$doc])*
+        pub fn $name<T: Math>($x: T $(, $y: T)*) -> T {
+            Math::$name($x $(, $y)*)
+        })*
+    };
+}
+
+fn to_f64(value: impl Cast) -> f64 {
+    match value.number() {
+        Number::Int(value) => value as f64,
+        Number::Float(value) => value,
+    }
+}
+
+math! {
+    /// e to the x.
+    exp(x) = x.exp();
+    /// 2 to the x.
+    exp2(x) = x.exp2();
+    /// Natural logarithm.
+    log(x) = x.ln();
+    /// Natural logarithm, as Rust names it.
+    ln(x) = x.ln();
+    /// Logarithm to base 2.
+    log2(x) = x.log2();
+    /// Logarithm to base 10.
+    log10(x) = x.log10();
+    /// `log(1 + x)`.
+    log1p(x) = x.ln_1p();
+    /// `log(1 + x)`, as Rust names it.
+    ln_1p(x) = x.ln_1p();
+    /// Square root.
+    sqrt(x) = x.sqrt();
+    /// `1 / sqrt(x)`.
+    rsqrt(x) = 1.0 / x.sqrt();
+    /// x to the y.
+    pow(x, y) = x.powf(y);
+    /// x to the y, as Rust names it.
+    powf(x, y) = x.powf(y);
+    /// Sine.
+    sin(x) = x.sin();
+    /// Cosine.
+    cos(x) = x.cos();
+    /// Tangent.
+    tan(x) = x.tan();
+    /// Inverse sine.
+    asin(x) = x.asin();
+    /// Inverse cosine.
+    acos(x) = x.acos();
+    /// Inverse tangent.
+    atan(x) = x.atan();
+    /// Angle of the point (x, y), given as `atan2(y, x)`.
+    atan2(x, y) = x.atan2(y);
+    /// Hyperbolic sine.
+    sinh(x) = x.sinh();
+    /// Hyperbolic cosine.
+    cosh(x) = x.cosh();
+    /// Hyperbolic tangent.
+    tanh(x) = x.tanh();
+    /// Inverse hyperbolic sine.
+    asinh(x) = x.asinh();
+    /// Inverse hyperbolic cosine.
+    acosh(x) = x.acosh();
+    /// Inverse hyperbolic tangent.
+    atanh(x) = x.atanh();
+    /// Error function.
+    erf(x) = erf_f64(x);
+    /// `1 / (1 + exp(-x))`.
+    sigmoid(x) = 1.0 / (1.0 + (-x).exp());
+    /// Largest integer not above x.
+    floor(x) = x.floor();
+    /// Smallest integer not below x.
+    ceil(x) = x.ceil();
+    /// Toward zero.
+    trunc(x) = x.trunc();
+    /// To the nearest integer, halves to even.
+    round(x) = x.round_ties_even();
+    /// To the nearest integer, halves to even, as Rust names it.
+    round_ties_even(x) = x.round_ties_even();
+    /// `a * b + c` with one rounding.
+    fma(a, b, c) = a.mul_add(b, c);
+    /// `a * b + c` with one rounding, as Rust names it.
+    mul_add(a, b, c) = a.mul_add(b, c);
+    /// Magnitude of x, sign of y.
+    copysign(x, y) = x.copysign(y);
+}
+
+impl Math for f32 {}
+impl Math for f64 {}
+impl Math for half::f16 {}
+impl Math for half::bf16 {}
+
+/// True for NaN.
+pub fn is_nan<T: Math>(x: T) -> bool {
+    Math::is_nan(x)
+}
+
+/// True for an infinity.
+pub fn is_inf<T: Math>(x: T) -> bool {
+    Math::is_inf(x)
+}
+
+/// The error function to double precision: a series of positive terms.
+fn erf_f64(x: f64) -> f64 {
+    if x.is_nan() || x.abs() > 6.0 {
+        return if x.is_nan() { x } else { x.signum() };
+    }
+    let (mut term, mut sum, mut n) = (x, x, 0.0);
+    while term.abs() > sum.abs() * 1e-17 {
+        n += 1.0;
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
+    }
+    sum * (-x * x).exp() * std::f64::consts::FRAC_2_SQRT_PI
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        assert!((erf(0.5f64) - 0.520_499_877_813_046_5).abs() < 1e-15);
+        assert!((erf(-2.0f64) + 0.995_322_265_018_952_7).abs() < 1e-14);
+        assert_eq!(erf(0.0f32), 0.0);
+        assert!(max(f32::NAN, 1.0).is_nan() && max(1.0, f32::NAN).is_nan());
+        assert!(min(f32::NAN, 1.0).is_nan() && min(1.0, f32::NAN).is_nan());
+        assert_eq!(cast::<u8>(300i32), 300i32 as u8);
+        assert_eq!(cast::<u8>(300f32), 255);
+        assert_eq!(cast::<half::f16>(2usize).to_f32(), 2.0);
+        assert_eq!(round(2.5f32), 2.0);
+    }
+}

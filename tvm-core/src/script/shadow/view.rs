@@ -1,0 +1,90 @@
+//! Tensors of the shadow: views of arguments and local buffers, indexed by `[[i, j]]`.
+
+use std::ops::{Index, IndexMut};
+
+use tvm_runtime::{Element, RuntimeError, TensorView, TensorViewMut};
+
+/// An input.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a, T, const N: usize> {
+    data: &'a [T],
+    shape: [usize; N],
+}
+
+/// An output.
+#[derive(Debug)]
+pub struct ViewMut<'a, T, const N: usize> {
+    data: &'a mut [T],
+    shape: [usize; N],
+}
+
+/// A local buffer.
+#[derive(Clone, Debug)]
+pub struct Local<T, const N: usize> {
+    data: Vec<T>,
+    shape: [usize; N],
+}
+
+/// The extents as an array; a call has checked the rank.
+pub(super) fn extents<const N: usize>(shape: &[i64]) -> [usize; N] {
+    std::array::from_fn(|axis| shape.get(axis).map_or(0, |&extent| extent as usize))
+}
+
+impl<'a, T: Element, const N: usize> View<'a, T, N> {
+    /// A view of an argument.
+    pub fn new(view: &'a TensorView<'_>) -> Result<Self, RuntimeError> {
+        Ok(View { data: view.as_slice()?, shape: extents(view.shape()) })
+    }
+}
+
+impl<'a, T: Element, const N: usize> ViewMut<'a, T, N> {
+    /// A view of an argument.
+    pub fn new(view: &'a mut TensorViewMut<'_>) -> Result<Self, RuntimeError> {
+        let shape = extents(view.shape());
+        Ok(ViewMut { data: view.as_mut_slice()?, shape })
+    }
+}
+
+/// A local buffer of this shape; its content is zeros.
+pub fn alloc<T: Default + Clone, const N: usize>(shape: [usize; N]) -> Local<T, N> {
+    Local { data: vec![T::default(); shape.iter().product()], shape }
+}
+
+/// Position of the element at `index` in a compact row-major tensor.
+#[track_caller]
+fn offset<const N: usize>(shape: &[usize; N], index: [usize; N]) -> usize {
+    let mut res = 0;
+    for axis in 0..N {
+        let (i, extent) = (index[axis], shape[axis]);
+        assert!(i < extent, "index {i} is out of bounds: axis {axis} has extent {extent}");
+        res = res * extent + i;
+    }
+    res
+}
+
+macro_rules! readable {
+    ($($ty:ty)*) => {$(
+        impl<T, const N: usize> Index<[usize; N]> for $ty {
+            type Output = T;
+
+            #[track_caller]
+            fn index(&self, index: [usize; N]) -> &T {
+                &self.data[offset(&self.shape, index)]
+            }
+        }
+    )*};
+}
+
+macro_rules! writable {
+    ($($ty:ty)*) => {$(
+        impl<T, const N: usize> IndexMut<[usize; N]> for $ty {
+            #[track_caller]
+            fn index_mut(&mut self, index: [usize; N]) -> &mut T {
+                &mut self.data[offset(&self.shape, index)]
+            }
+        }
+    )*};
+}
+
+readable! { View<'_, T, N> ViewMut<'_, T, N> Local<T, N> }
+writable! { ViewMut<'_, T, N> Local<T, N> }

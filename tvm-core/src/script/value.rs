@@ -1,0 +1,265 @@
+//! Values of a kernel while it is built: expressions with what Rust's literals and `usize` add to their type.
+//!
+//! Types were checked by the Rust compiler in the shadow; here an untyped literal takes the type of the other side, and
+//! arithmetic on indices (`usize` in the shadow, `i64` here) rounds down, which is the same on what `usize` can hold.
+
+use std::sync::Arc;
+
+use tvm_runtime::DataType;
+
+use crate::ir::Var;
+use crate::tir::{Binary, BinaryOp, Call, Intrinsic, PrimExpr, Select, binary};
+
+/// Type of an index: `usize` in the shadow.
+pub const INDEX: DataType = DataType::I64;
+
+/// A value of a kernel.
+#[derive(Clone, Debug)]
+pub struct Value {
+    expr: PrimExpr,
+    class: Class,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Made of literals without a suffix: takes the type of what it meets.
+    Literal,
+    /// `usize` in the shadow, `i64` here.
+    Index,
+    /// Of a fixed type.
+    Typed,
+}
+
+impl Value {
+    /// An integer literal without a suffix.
+    pub fn int(value: i64) -> Value {
+        Value { expr: PrimExpr::index(value), class: Class::Literal }
+    }
+
+    /// A float literal without a suffix.
+    pub fn float(value: f64) -> Value {
+        Value { expr: PrimExpr::float(value, DataType::F64), class: Class::Literal }
+    }
+
+    /// A bool literal.
+    pub fn bool(value: bool) -> Value {
+        Value::typed(PrimExpr::bool(value))
+    }
+
+    /// A literal with a suffix.
+    pub fn constant(value: f64, dtype: DataType) -> Value {
+        Value::typed(PrimExpr::constant(value, dtype))
+    }
+
+    /// An integer literal with a suffix.
+    pub fn int_of(value: i64, dtype: DataType) -> Value {
+        Value::int(value).cast(dtype)
+    }
+
+    /// An index: a loop variable, axis or extent.
+    pub fn index(expr: impl Into<PrimExpr>) -> Value {
+        Value { expr: expr.into(), class: Class::Index }
+    }
+
+    /// An expression of a fixed type.
+    pub fn typed(expr: impl Into<PrimExpr>) -> Value {
+        Value { expr: expr.into(), class: Class::Typed }
+    }
+
+    /// The expression; a literal has its default type (`i64`, `f64`).
+    pub fn into_expr(self) -> PrimExpr {
+        self.expr
+    }
+
+    /// The expression, a literal as `dtype`.
+    pub fn into_typed(self, dtype: DataType) -> PrimExpr {
+        if self.class == Class::Literal { retype(&self.expr, dtype) } else { self.expr }
+    }
+
+    /// The expression as an `i64` index.
+    pub fn into_index(self) -> PrimExpr {
+        self.into_typed(DataType::I64).cast(DataType::I64)
+    }
+
+    /// Its type; for a literal the default one.
+    pub fn dtype(&self) -> DataType {
+        self.expr.dtype()
+    }
+
+    /// True for literals, constants and variables: what needs no name.
+    pub(super) fn is_atom(&self) -> bool {
+        let atom = matches!(self.expr, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::Var(_));
+        atom || self.class == Class::Literal
+    }
+
+    /// `var` in its place.
+    pub(super) fn renamed(&self, var: &Var) -> Value {
+        Value { expr: var.into(), class: self.class }
+    }
+
+    /// `self op other`.
+    pub fn binary(self, op: BinaryOp, other: Value) -> Value {
+        let (args, class) = unify([self, other]);
+        let [a, b] = args;
+        let op = match op {
+            BinaryOp::Div if class == Class::Index => BinaryOp::FloorDiv,
+            BinaryOp::Mod if class == Class::Index => BinaryOp::FloorMod,
+            BinaryOp::BitAnd if a.dtype().is_bool() => BinaryOp::And,
+            BinaryOp::BitOr if a.dtype().is_bool() => BinaryOp::Or,
+            BinaryOp::BitXor if a.dtype().is_bool() => BinaryOp::Ne,
+            op => op,
+        };
+        let class = if op.is_comparison() || op.is_logical() { Class::Typed } else { class };
+        let expr = if class == Class::Literal && a.dtype().is_float() {
+            // Not folded: the literals are rounded to their type first.
+            PrimExpr::Binary(Arc::new(Binary { op, a, b }))
+        } else {
+            binary(op, a, b)
+        };
+        Value { expr, class }
+    }
+
+    /// `-self`
+    #[expect(clippy::should_implement_trait, reason = "named like the other operations of expansions")]
+    pub fn neg(self) -> Value {
+        Value { expr: -self.expr, class: self.class }
+    }
+
+    /// `!self`: negation of a bool, complement of an integer.
+    #[expect(clippy::should_implement_trait, reason = "named like the other operations of expansions")]
+    pub fn not(self) -> Value {
+        let expr = if self.dtype().is_bool() { !self.expr } else { self.expr.unary(Intrinsic::BitNot) };
+        Value { expr, class: self.class }
+    }
+
+    /// `self as dtype`
+    pub fn cast(self, dtype: DataType) -> Value {
+        Value::typed(self.into_own_type().cast(dtype))
+    }
+
+    /// `self as usize`
+    pub fn cast_index(self) -> Value {
+        Value::index(self.into_own_type().cast(DataType::I64))
+    }
+
+    fn into_own_type(self) -> PrimExpr {
+        let dtype = self.dtype();
+        self.into_typed(dtype)
+    }
+
+    /// A call of `intrinsic`.
+    pub fn call<const N: usize>(intrinsic: Intrinsic, args: [Value; N]) -> Value {
+        let (args, class) = unify(args);
+        let of = args.first().map_or(DataType::F32, PrimExpr::dtype);
+        let call = |dtype| PrimExpr::call(intrinsic, args, dtype);
+        match intrinsic {
+            Intrinsic::IsNan | Intrinsic::IsInf => Value::typed(call(DataType::BOOL)),
+            Intrinsic::PopCount | Intrinsic::Clz => Value::typed(call(of).cast(DataType::U32)),
+            _ => Value { expr: call(of), class },
+        }
+    }
+
+    /// `if self { a } else { b }`; an arm that is not taken is evaluated only if that cannot fail.
+    pub fn choose(self, a: Value, b: Value) -> Value {
+        let ([a, b], class) = unify([a, b]);
+        let expr = if is_total(&a) && is_total(&b) {
+            self.expr.select(a, b)
+        } else {
+            let dtype = a.dtype();
+            PrimExpr::call(Intrinsic::IfThenElse, [self.expr, a, b], dtype)
+        };
+        Value { expr, class }
+    }
+
+    /// `if self { a } else { b }` with both arms evaluated.
+    pub fn select(self, a: Value, b: Value) -> Value {
+        let ([a, b], class) = unify([a, b]);
+        Value { expr: self.expr.select(a, b), class }
+    }
+}
+
+/// Gives literals the type of the others.
+fn unify<const N: usize>(values: [Value; N]) -> ([PrimExpr; N], Class) {
+    let fixed = values.iter().find(|value| value.class != Class::Literal);
+    let index = values.iter().any(|value| value.class == Class::Index);
+    let float = values.iter().find(|value| value.dtype().is_float());
+    let class = match fixed {
+        Some(_) if index => Class::Index,
+        Some(_) => Class::Typed,
+        None => Class::Literal,
+    };
+    let dtype = fixed.or(float).or(values.first()).map_or(DataType::I64, Value::dtype);
+    (values.map(|value| value.into_typed(dtype)), class)
+}
+
+/// A literal expression as `dtype`.
+fn retype(expr: &PrimExpr, dtype: DataType) -> PrimExpr {
+    match expr {
+        PrimExpr::Binary(it) => binary(it.op, retype(&it.a, dtype), retype(&it.b, dtype)),
+        PrimExpr::Call(it) => PrimExpr::Call(Arc::new(Call {
+            args: it.args.iter().map(|arg| retype(arg, dtype)).collect(),
+            dtype,
+            ..(**it).clone()
+        })),
+        PrimExpr::Select(it) => PrimExpr::Select(Arc::new(Select {
+            condition: it.condition.clone(),
+            true_value: retype(&it.true_value, dtype),
+            false_value: retype(&it.false_value, dtype),
+        })),
+        PrimExpr::IntImm(_)
+        | PrimExpr::FloatImm(_)
+        | PrimExpr::StringImm(_)
+        | PrimExpr::Var(_)
+        | PrimExpr::Cast(_)
+        | PrimExpr::Not(_)
+        | PrimExpr::BufferLoad(_)
+        | PrimExpr::Ramp(_)
+        | PrimExpr::Broadcast(_)
+        | PrimExpr::Shuffle(_)
+        | PrimExpr::Let(_) => expr.clone().cast(dtype),
+    }
+}
+
+/// True when evaluating it cannot fail: it reads no memory and divides no integers.
+fn is_total(expr: &PrimExpr) -> bool {
+    !crate::tir::any_expr(expr, &mut |expr| match expr {
+        PrimExpr::BufferLoad(_) | PrimExpr::Call(_) => true,
+        PrimExpr::Binary(it) => {
+            let divides =
+                matches!(it.op, BinaryOp::Div | BinaryOp::Mod | BinaryOp::FloorDiv | BinaryOp::FloorMod);
+            divides && !it.a.dtype().is_float()
+        }
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_take_the_type_of_the_other_side() {
+        let x = || Value::typed(Var::prim("x", DataType::F32));
+        let third = Value::float(1.0).binary(BinaryOp::Div, Value::float(3.0));
+        let cases = [
+            (x().binary(BinaryOp::Mul, Value::float(0.5)), DataType::F32),
+            (Value::float(0.5).binary(BinaryOp::Mul, x()), DataType::F32),
+            (x().binary(BinaryOp::Add, third), DataType::F32),
+            (x().binary(BinaryOp::Lt, Value::float(0.5)), DataType::BOOL),
+            (Value::call(Intrinsic::Pow, [x(), Value::float(2.0)]), DataType::F32),
+            (Value::int(1).cast(DataType::F16), DataType::F16),
+        ];
+        for (i, (value, dtype)) in cases.into_iter().enumerate() {
+            assert_eq!(value.dtype(), dtype, "case {i}");
+        }
+    }
+
+    #[test]
+    fn index_division_rounds_down() {
+        let i = Value::index(Var::index("i"));
+        let PrimExpr::Binary(it) = i.binary(BinaryOp::Div, Value::int(4)).into_expr() else {
+            panic!("a binary")
+        };
+        assert_eq!(it.op, BinaryOp::FloorDiv);
+    }
+}

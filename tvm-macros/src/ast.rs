@@ -1,0 +1,220 @@
+//! A kernel after parsing: names are resolved, every node has the span it was written at.
+
+use proc_macro2::Span;
+use syn::{BinOp, Expr as SynExpr, Generics, Ident, LitStr, Path, Visibility};
+
+/// A `#[prim_func]`.
+pub(crate) struct PrimFunc {
+    pub(crate) docs: Vec<syn::Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) name: Ident,
+    pub(crate) generics: Generics,
+    /// Symbolic dimensions in order of first use.
+    pub(crate) dims: Vec<Ident>,
+    pub(crate) params: Vec<Param>,
+    pub(crate) bounds: Vec<Bound>,
+    pub(crate) body: Vec<Stmt>,
+    /// Element types that Rust has no literals for occur: a type parameter or half precision.
+    pub(crate) soft_literals: bool,
+    /// A math function is called.
+    pub(crate) uses_math: bool,
+}
+
+/// A bound of a symbolic dimension.
+pub(crate) struct Bound {
+    pub(crate) dim: Ident,
+    pub(crate) kind: BoundKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BoundKind {
+    /// Inclusive limits.
+    Between(i64, i64),
+    /// `dim % modulus == remainder`
+    Modulo(i64, i64),
+}
+
+pub(crate) struct Param {
+    pub(crate) name: Ident,
+    pub(crate) kind: ParamKind,
+}
+
+pub(crate) enum ParamKind {
+    Tensor { output: bool, dtype: DType, dims: Vec<Dim>, span: Span },
+    Scalar { dtype: DType },
+}
+
+/// An element type: a Rust type or a type parameter.
+#[derive(Clone)]
+pub(crate) struct DType(pub(crate) Ident);
+
+impl DType {
+    pub(crate) fn name(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// An extent.
+#[derive(Clone)]
+pub(crate) enum Dim {
+    /// A symbolic dimension.
+    Var(Ident),
+    /// A constant of the host: a literal, a constant or a const generic.
+    Host(SynExpr),
+    /// An expression of both.
+    Expr(SynExpr, Box<Expr>),
+}
+
+/// How a loop runs.
+pub(crate) enum LoopKind {
+    Serial,
+    Parallel,
+    Vectorized,
+    Unrolled,
+    Thread(String),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AxisKind {
+    Spatial,
+    Reduce,
+}
+
+pub(crate) struct Axis {
+    pub(crate) kind: AxisKind,
+    pub(crate) value: Expr,
+    pub(crate) var: Ident,
+}
+
+pub(crate) enum Stmt {
+    For {
+        vars: Vec<Ident>,
+        range: LoopRange,
+        kind: LoopKind,
+        body: Vec<Stmt>,
+        span: Span,
+    },
+    Block {
+        name: LitStr,
+        axes: Vec<Axis>,
+        body: Vec<Stmt>,
+        span: Span,
+    },
+    Init {
+        body: Vec<Stmt>,
+        span: Span,
+    },
+    Store {
+        buffer: Ident,
+        indices: Vec<Expr>,
+        op: Option<BinOp>,
+        value: Expr,
+        span: Span,
+    },
+    Let {
+        name: Ident,
+        value: Expr,
+    },
+    /// `let f = |x| e;`
+    Helper {
+        name: Ident,
+        params: Vec<Ident>,
+        value: Expr,
+    },
+    /// A local buffer, or a mutable scalar as one without dimensions.
+    Alloc {
+        name: Ident,
+        dtype: DType,
+        shape: Vec<Expr>,
+        value: Option<Expr>,
+    },
+    If {
+        condition: Expr,
+        then: Vec<Stmt>,
+        otherwise: Option<Vec<Stmt>>,
+        span: Span,
+    },
+    While {
+        condition: Expr,
+        body: Vec<Stmt>,
+        span: Span,
+    },
+    Scope(Vec<Stmt>),
+}
+
+pub(crate) enum LoopRange {
+    /// `min..end`, or `min..=end`.
+    Range { min: Expr, end: Expr, inclusive: bool },
+    /// `grid([..])`
+    Grid(Vec<Expr>),
+}
+
+#[derive(Clone)]
+pub(crate) struct Expr {
+    pub(crate) kind: ExprKind,
+    pub(crate) span: Span,
+}
+
+#[derive(Clone)]
+pub(crate) enum ExprKind {
+    /// A literal without a suffix, or with one.
+    Int(i64, Option<Ident>),
+    Float(f64, Option<Ident>),
+    Bool(bool),
+    /// A value: a dimension, loop variable, axis, scalar parameter or `let`.
+    Var(Ident),
+    /// A constant of the host program.
+    Host(Path),
+    Load {
+        buffer: Ident,
+        indices: Vec<Expr>,
+    },
+    Neg(Box<Expr>),
+    Not(Box<Expr>),
+    Binary(BinOp, Box<Expr>, Box<Expr>),
+    Cast(Box<Expr>, Ident),
+    /// An intrinsic, by the name of its variant.
+    Call(&'static str, Vec<Expr>),
+    /// `max`, `min`.
+    Extremum(&'static str, Box<Expr>, Box<Expr>),
+    /// A helper closure.
+    Helper(Ident, Vec<Expr>),
+    /// `select(c, a, b)`
+    Select(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// `if c { a } else { b }`
+    If(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// What could not be parsed; an error was reported.
+    Error,
+}
+
+impl Expr {
+    pub(crate) fn new(kind: ExprKind, span: Span) -> Expr {
+        Expr { kind, span }
+    }
+
+    /// Calls `f` on it and everything inside.
+    pub(crate) fn walk(&self, f: &mut dyn FnMut(&Expr)) {
+        f(self);
+        match &self.kind {
+            ExprKind::Int(..)
+            | ExprKind::Float(..)
+            | ExprKind::Bool(_)
+            | ExprKind::Var(_)
+            | ExprKind::Host(_)
+            | ExprKind::Error => {}
+            ExprKind::Load { indices: args, .. } | ExprKind::Call(_, args) | ExprKind::Helper(_, args) => {
+                args.iter().for_each(|arg| arg.walk(f))
+            }
+            ExprKind::Neg(a) | ExprKind::Not(a) | ExprKind::Cast(a, _) => a.walk(f),
+            ExprKind::Binary(_, a, b) | ExprKind::Extremum(_, a, b) => {
+                a.walk(f);
+                b.walk(f);
+            }
+            ExprKind::Select(a, b, c) | ExprKind::If(a, b, c) => {
+                a.walk(f);
+                b.walk(f);
+                c.walk(f);
+            }
+        }
+    }
+}

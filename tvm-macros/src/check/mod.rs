@@ -1,0 +1,11 @@
+//! Checks inside one kernel that need more than one statement.
+
+mod block;
+
+use crate::ast::PrimFunc;
+use crate::error::Errors;
+
+/// Reports what is wrong with a kernel that parsed.
+pub(crate) fn check(func: &PrimFunc, errors: &mut Errors) {
+    block::check(func, errors);
+}

@@ -1,0 +1,201 @@
+//! The function that builds the program: one builder call per statement.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote};
+
+use super::expr::{binary_op, dtype, loc, local, value, values};
+use super::{file, impl_header};
+use crate::ast::{AxisKind, Dim, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
+use crate::paths;
+
+/// `impl matmul { fn __build() -> Result<PrimFunc, IrError> { .. } }`
+pub(super) fn builder(func: &PrimFunc) -> TokenStream {
+    let (script, at) = (paths::script(Span::call_site()), loc(func.name.span()));
+    let file = file(func.name.span());
+    let dims = func.dims.iter().map(|dim| {
+        let (var, at, name) = (local(dim), loc(dim.span()), dim.to_string());
+        quote!(let #var = __b.dim(#at, #name);)
+    });
+    let params = func.params.iter().map(param);
+    let body = stmts(&func.body);
+    let bounds = super::sig::bound_attrs(func);
+    let body = quote! {
+        let __sig = <Self as #script::PrimFuncDef>::SIG;
+        let __b = #script::FuncBuilder::new(&__sig, #file, #at);
+        #(#dims)*
+        #(#params)*
+        #bounds
+        #body
+        __b.finish()
+    };
+    in_impl(func, &body)
+}
+
+/// The same for a kernel that has errors.
+pub(super) fn stub(func: &PrimFunc) -> TokenStream {
+    let ir = paths::ir(Span::call_site());
+    let message = format!("the kernel `{}` does not compile", func.name);
+    in_impl(func, &quote!(Err(#ir::IrError::new(#message, &#ir::Span::none()))))
+}
+
+fn in_impl(func: &PrimFunc, body: &TokenStream) -> TokenStream {
+    let (ir, tir) = (paths::ir(Span::call_site()), paths::tir(Span::call_site()));
+    let name = &func.name;
+    let header = impl_header(func, &quote!(#name));
+    quote! {
+        #[allow(unused, clippy::all, clippy::pedantic, clippy::restriction, reason = "builder calls for the kernel")]
+        #header {
+            #[doc(hidden)]
+            fn __build() -> ::core::result::Result<#tir::PrimFunc, #ir::IrError> {
+                #body
+            }
+        }
+    }
+}
+
+fn param(param: &Param) -> TokenStream {
+    let (var, at, name) = (local(&param.name), loc(param.name.span()), param.name.to_string());
+    match &param.kind {
+        ParamKind::Tensor { output, dtype: ty, dims, .. } => {
+            let method = format_ident!("{}", if *output { "output" } else { "input" });
+            let (dtype, dims) = (dtype(&ty.0), dims.iter().map(dim));
+            quote!(let #var = __b.#method(#at, #name, #dtype, [#(#dims),*]);)
+        }
+        ParamKind::Scalar { dtype: ty } => {
+            let dtype = dtype(&ty.0);
+            quote!(let #var = __b.scalar(#at, #name, #dtype);)
+        }
+    }
+}
+
+fn dim(dim: &Dim) -> TokenStream {
+    let script = paths::script(Span::call_site());
+    match dim {
+        Dim::Var(name) => {
+            let name = local(name);
+            quote!(#name.clone())
+        }
+        Dim::Host(expr) => quote!(#script::HostConst::to_value((#expr) as usize)),
+        Dim::Expr(_, expr) => value(expr),
+    }
+}
+
+fn stmts(stmts: &[Stmt]) -> TokenStream {
+    stmts.iter().map(stmt).collect()
+}
+
+fn stmt(stmt: &Stmt) -> TokenStream {
+    let (script, tir) = (paths::script(Span::call_site()), paths::tir(Span::call_site()));
+    match stmt {
+        Stmt::For { vars, range, kind, body, span } => {
+            let (at, spec, body) = (loc(*span), loop_spec(kind), stmts(body));
+            let names: Vec<String> = vars.iter().map(ToString::to_string).collect();
+            let locals: Vec<_> = vars.iter().map(local).collect();
+            match range {
+                LoopRange::Range { min, end, inclusive } => {
+                    let (min, mut end) = (value(min), value(end));
+                    if *inclusive {
+                        end = quote!(#end.binary(#tir::BinaryOp::Add, #script::Value::int(1)));
+                    }
+                    let range = quote!((#min, #end));
+                    quote!(__b.for_range(#at, #spec, #(#names)*, #range, |#(#locals)*| { #body });)
+                }
+                LoopRange::Grid(extents) => {
+                    let extents = values(extents);
+                    quote!(__b.for_grid(#at, &#spec, [#(#names),*], [#(#extents),*], |[#(#locals),*]| { #body });)
+                }
+            }
+        }
+        Stmt::Block { name, axes, body, span } => {
+            let (at, body) = (loc(*span), stmts(body));
+            let locals = axes.iter().map(|axis| local(&axis.var));
+            let axes = axes.iter().map(|axis| {
+                let kind =
+                    format_ident!("{}", if axis.kind == AxisKind::Spatial { "Spatial" } else { "Reduce" });
+                let (name, value) = (axis.var.to_string(), value(&axis.value));
+                quote!((#tir::IterKind::#kind, #name, #value))
+            });
+            quote!(__b.block(#at, #name, [#(#axes),*], |[#(#locals),*]| { #body });)
+        }
+        Stmt::Init { body, span } => {
+            let (at, body) = (loc(*span), stmts(body));
+            quote!(__b.init(#at, || { #body });)
+        }
+        Stmt::Store { buffer, indices, op, value: new, span } => {
+            let (buffer, at, indices, new) = (local(buffer), loc(*span), values(indices), value(new));
+            match op {
+                None => quote!(__b.store(#at, &#buffer, [#(#indices),*], #new);),
+                Some(op) => {
+                    let op = binary_op(op);
+                    quote!(__b.update(#at, &#buffer, [#(#indices),*], #tir::BinaryOp::#op, #new);)
+                }
+            }
+        }
+        Stmt::Let { name, value: bound } => {
+            let (var, at, text, bound) = (local(name), loc(name.span()), name.to_string(), value(bound));
+            quote!(let #var = __b.bind(#at, #text, #bound);)
+        }
+        Stmt::Helper { name, params, value: result } => {
+            let (name, params, result) = (local(name), params.iter().map(local), value(result));
+            quote!(let #name = |#(#params: #script::Value),*| #result;)
+        }
+        Stmt::Alloc { name, dtype: ty, shape, value: first } => {
+            let (var, at, text) = (local(name), loc(name.span()), name.to_string());
+            let dtype = if ty.0 == "usize" { quote!(#script::INDEX) } else { dtype(&ty.0) };
+            match first {
+                Some(first) => {
+                    let first = value(first);
+                    quote! {
+                        let __first = #first;
+                        let #var = __b.alloc(#at, #text, #dtype, [], #tir::Scope::Local);
+                        __b.store(#at, &#var, [], __first);
+                    }
+                }
+                None => {
+                    let shape = values(shape);
+                    quote!(let #var = __b.alloc(#at, #text, #dtype, [#(#shape),*], #tir::Scope::Global);)
+                }
+            }
+        }
+        Stmt::If { condition, then, otherwise, span } => {
+            let (at, condition, then) = (loc(*span), value(condition), stmts(then));
+            let otherwise = match otherwise {
+                Some(it) => {
+                    let it = stmts(it);
+                    quote!(::core::option::Option::Some(&mut || { #it }))
+                }
+                None => quote!(::core::option::Option::None),
+            };
+            quote!(__b.if_else(#at, #condition, || { #then }, #otherwise);)
+        }
+        Stmt::While { condition, body, span } => {
+            let (at, condition, body) = (loc(*span), value(condition), stmts(body));
+            quote!(__b.while_loop(#at, #condition, || { #body });)
+        }
+        Stmt::Scope(body) => {
+            let body = stmts(body);
+            quote!({ #body })
+        }
+    }
+}
+
+fn loop_spec(kind: &LoopKind) -> TokenStream {
+    let (script, tir) = (paths::script(Span::call_site()), paths::tir(Span::call_site()));
+    let kind = match kind {
+        LoopKind::Serial => quote!(Serial),
+        LoopKind::Parallel => quote!(Parallel),
+        LoopKind::Vectorized => quote!(Vectorized),
+        LoopKind::Unrolled => quote!(Unrolled),
+        LoopKind::Thread(tag) => {
+            let tag: String = tag.split('.').map(capitalised).collect();
+            let tag = format_ident!("{tag}");
+            quote!(ThreadBinding(#tir::ThreadTag::#tag))
+        }
+    };
+    quote!(#script::LoopSpec::new(#tir::ForKind::#kind))
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}

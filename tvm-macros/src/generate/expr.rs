@@ -1,0 +1,129 @@
+//! Builder calls for expressions: each is a `script::Value`.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::BinOp;
+
+use super::location;
+use crate::ast::{Expr, ExprKind};
+use crate::paths;
+
+/// The local variable of the builder function that stands for the user's `name`.
+pub(super) fn local(name: &Ident) -> Ident {
+    let text = name.to_string();
+    format_ident!("__v_{}", text.trim_start_matches("r#"), span = Span::mixed_site())
+}
+
+/// `(line, column)`
+pub(super) fn loc(span: Span) -> TokenStream {
+    let (line, column) = location(span);
+    quote!((#line, #column))
+}
+
+/// The `DataType` of an element type.
+pub(crate) fn dtype(name: &Ident) -> TokenStream {
+    let runtime = paths::runtime(Span::call_site());
+    let name = Ident::new(&name.to_string(), name.span().resolved_at(Span::call_site()));
+    quote!(<#name as #runtime::Element>::DTYPE)
+}
+
+/// The value of `expr`.
+pub(super) fn value(expr: &Expr) -> TokenStream {
+    let script = paths::script(Span::call_site());
+    let tir = paths::tir(Span::call_site());
+    let new = quote!(#script::Value);
+    match &expr.kind {
+        ExprKind::Int(value, None) => quote!(#new::int(#value)),
+        ExprKind::Int(value, Some(suffix)) if suffix == "usize" => quote!(#new::int(#value).cast_index()),
+        ExprKind::Int(value, Some(suffix)) => {
+            let dtype = dtype(suffix);
+            quote!(#new::int_of(#value, #dtype))
+        }
+        ExprKind::Float(value, None) => quote!(#new::float(#value)),
+        ExprKind::Float(value, Some(suffix)) => {
+            let dtype = dtype(suffix);
+            quote!(#new::constant(#value, #dtype))
+        }
+        ExprKind::Bool(value) => quote!(#new::bool(#value)),
+        ExprKind::Var(name) => {
+            let name = local(name);
+            quote!(#name.clone())
+        }
+        ExprKind::Host(path) => quote!(#script::HostConst::to_value(#path)),
+        ExprKind::Load { buffer, indices } => {
+            let (buffer, loc, indices) = (local(buffer), loc(expr.span), values(indices));
+            quote!(__b.load(#loc, &#buffer, [#(#indices),*]))
+        }
+        ExprKind::Neg(a) => {
+            let a = value(a);
+            quote!(#a.neg())
+        }
+        ExprKind::Not(a) => {
+            let a = value(a);
+            quote!(#a.not())
+        }
+        ExprKind::Binary(op, a, b) => {
+            let (op, a, b) = (binary_op(op), value(a), value(b));
+            quote!(#a.binary(#tir::BinaryOp::#op, #b))
+        }
+        ExprKind::Cast(a, ty) => {
+            let a = value(a);
+            if ty == "usize" {
+                quote!(#a.cast_index())
+            } else {
+                let dtype = dtype(ty);
+                quote!(#a.cast(#dtype))
+            }
+        }
+        ExprKind::Call(variant, args) => {
+            let (variant, args) = (format_ident!("{variant}"), values(args));
+            quote!(#new::call(#tir::Intrinsic::#variant, [#(#args),*]))
+        }
+        ExprKind::Extremum(op, a, b) => {
+            let (op, a, b) = (format_ident!("{op}"), value(a), value(b));
+            quote!(#a.binary(#tir::BinaryOp::#op, #b))
+        }
+        ExprKind::Helper(name, args) => {
+            let (name, args) = (local(name), values(args));
+            quote!(#name(#(#args),*))
+        }
+        ExprKind::Select(c, a, b) => {
+            let (c, a, b) = (value(c), value(a), value(b));
+            quote!(#c.select(#a, #b))
+        }
+        ExprKind::If(c, a, b) => {
+            let (c, a, b) = (value(c), value(a), value(b));
+            quote!(#c.choose(#a, #b))
+        }
+        ExprKind::Error => quote!(#new::int(0)),
+    }
+}
+
+pub(super) fn values(exprs: &[Expr]) -> Vec<TokenStream> {
+    exprs.iter().map(value).collect()
+}
+
+/// The variant of `BinaryOp`.
+pub(super) fn binary_op(op: &BinOp) -> Ident {
+    let name = match op {
+        BinOp::Add(_) | BinOp::AddAssign(_) => "Add",
+        BinOp::Sub(_) | BinOp::SubAssign(_) => "Sub",
+        BinOp::Mul(_) | BinOp::MulAssign(_) => "Mul",
+        BinOp::Div(_) | BinOp::DivAssign(_) => "Div",
+        BinOp::Rem(_) | BinOp::RemAssign(_) => "Mod",
+        BinOp::And(_) => "And",
+        BinOp::Or(_) => "Or",
+        BinOp::BitXor(_) | BinOp::BitXorAssign(_) => "BitXor",
+        BinOp::BitAnd(_) | BinOp::BitAndAssign(_) => "BitAnd",
+        BinOp::BitOr(_) | BinOp::BitOrAssign(_) => "BitOr",
+        BinOp::Shl(_) | BinOp::ShlAssign(_) => "Shl",
+        BinOp::Shr(_) | BinOp::ShrAssign(_) => "Shr",
+        BinOp::Eq(_) => "Eq",
+        BinOp::Lt(_) => "Lt",
+        BinOp::Le(_) => "Le",
+        BinOp::Ne(_) => "Ne",
+        BinOp::Ge(_) => "Ge",
+        _ => "Gt",
+    };
+    Ident::new(name, Span::call_site())
+}

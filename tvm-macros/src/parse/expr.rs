@@ -1,0 +1,358 @@
+//! Expressions of a kernel.
+
+use syn::spanned::Spanned;
+use syn::{Expr as SynExpr, ExprCall, ExprIf, ExprLit, ExprMethodCall, ExprPath, Ident, Lit, UnOp};
+
+use super::Parser;
+use super::scope::Name;
+use crate::ast::{Expr, ExprKind};
+use crate::dims::is_host_constant;
+use crate::error::did_you_mean;
+use crate::intrinsics::{FUNCTIONS, Function, MISLEADING_METHODS, function, method};
+
+impl Parser<'_> {
+    /// An expression; what it cannot be is reported and becomes [`ExprKind::Error`].
+    pub(super) fn expr(&mut self, expr: &SynExpr) -> Expr {
+        let span = match expr {
+            SynExpr::Binary(it) => it.op.span(),
+            SynExpr::MethodCall(it) => it.method.span(),
+            _ => expr.span(),
+        };
+        Expr::new(self.expr_kind(expr).unwrap_or(ExprKind::Error), span)
+    }
+
+    fn boxed(&mut self, expr: &SynExpr) -> Box<Expr> {
+        Box::new(self.expr(expr))
+    }
+
+    fn exprs<'a>(&mut self, exprs: impl IntoIterator<Item = &'a SynExpr>) -> Vec<Expr> {
+        exprs.into_iter().map(|it| self.expr(it)).collect()
+    }
+
+    fn expr_kind(&mut self, expr: &SynExpr) -> Option<ExprKind> {
+        Some(match expr {
+            SynExpr::Lit(it) => return self.literal(it),
+            SynExpr::Paren(it) => self.expr(&it.expr).kind,
+            SynExpr::Group(it) => self.expr(&it.expr).kind,
+            SynExpr::Path(it) => return self.path(it),
+            SynExpr::Index(it) => {
+                let (buffer, indices) = self.access(&it.expr, &it.index)?;
+                ExprKind::Load { buffer, indices }
+            }
+            SynExpr::Unary(it) => {
+                let value = self.boxed(&it.expr);
+                match it.op {
+                    UnOp::Neg(_) => ExprKind::Neg(value),
+                    UnOp::Not(_) => ExprKind::Not(value),
+                    _ => {
+                        self.errors.push(expr, "kernels have no pointers", "remove the `*`");
+                        return None;
+                    }
+                }
+            }
+            SynExpr::Binary(it) => {
+                let (a, b) = (self.boxed(&it.left), self.boxed(&it.right));
+                ExprKind::Binary(it.op, a, b)
+            }
+            SynExpr::Cast(it) => {
+                let value = self.boxed(&it.expr);
+                ExprKind::Cast(value, self.cast_type(&it.ty)?)
+            }
+            SynExpr::Call(it) => return self.call(it),
+            SynExpr::MethodCall(it) => return self.method_call(it),
+            SynExpr::If(it) => return self.if_expr(it),
+            SynExpr::Block(it) if it.label.is_none() && it.block.stmts.len() == 1 => {
+                match it.block.stmts.as_slice() {
+                    [syn::Stmt::Expr(inner, None)] => self.expr(inner).kind,
+                    _ => {
+                        self.errors.push(expr, "a block is no value here", "compute it before, with `let`");
+                        return None;
+                    }
+                }
+            }
+            SynExpr::Match(_) => {
+                self.errors.push(expr, "`match` is not supported in a kernel", "use `if` and `else`");
+                return None;
+            }
+            SynExpr::Array(_) | SynExpr::Repeat(_) | SynExpr::Tuple(_) => {
+                self.errors.push(
+                    expr,
+                    "a kernel's values are scalars",
+                    "use `alloc::<f32>([..])` for a local buffer",
+                );
+                return None;
+            }
+            SynExpr::Closure(_) => {
+                self.errors.push(expr, "a closure is no value here", "name it first: `let f = |x| x * x;`");
+                return None;
+            }
+            _ => {
+                let text = "this expression is not supported in a kernel";
+                self.errors.push(expr, text, "kernels compute with literals, scalars, loads `a[[i, j]]`, operators, casts, math functions and `if`");
+                return None;
+            }
+        })
+    }
+
+    fn literal(&mut self, lit: &ExprLit) -> Option<ExprKind> {
+        let suffix = |text: &str, span| (!text.is_empty()).then(|| Ident::new(text, span));
+        match &lit.lit {
+            Lit::Int(it) => match it.base10_parse::<u64>() {
+                Ok(value) => Some(ExprKind::Int(value as i64, suffix(it.suffix(), it.span()))),
+                Err(_) => {
+                    self.errors.push(it, "this integer does not fit 64 bits", "");
+                    None
+                }
+            },
+            Lit::Float(it) => match it.base10_parse::<f64>() {
+                Ok(value) => Some(ExprKind::Float(value, suffix(it.suffix(), it.span()))),
+                Err(_) => {
+                    self.errors.push(it, "this is not a float", "");
+                    None
+                }
+            },
+            Lit::Bool(it) => Some(ExprKind::Bool(it.value)),
+            other => {
+                self.errors.push(other, "kernels compute with numbers and bools", "");
+                None
+            }
+        }
+    }
+
+    fn path(&mut self, path: &ExprPath) -> Option<ExprKind> {
+        let Some(name) = path.path.get_ident() else {
+            return Some(ExprKind::Host(path.path.clone()));
+        };
+        match self.scopes.lookup(name) {
+            Some(Name::Value { .. }) => Some(ExprKind::Var(name.clone())),
+            Some(Name::Scalar { .. }) => Some(ExprKind::Load { buffer: name.clone(), indices: vec![] }),
+            Some(Name::Tensor { rank, .. }) => {
+                let help = if *rank == 0 {
+                    format!("read its one element: `{name}[[]]`")
+                } else {
+                    format!(
+                        "read one element: `{name}[[{}]]`",
+                        ["i", "j", "k", "l", "..", ".."][..(*rank).min(5)].join(", ")
+                    )
+                };
+                self.errors.push(name, format!("`{name}` is a tensor, not a scalar"), &help);
+                None
+            }
+            Some(Name::Helper { .. }) => {
+                self.errors.push(
+                    name,
+                    format!("`{name}` is a helper closure"),
+                    &format!("call it: `{name}(x)`"),
+                );
+                None
+            }
+            None if is_host_constant(name, self.generics) => Some(ExprKind::Host(path.path.clone())),
+            None => {
+                self.unknown(name);
+                None
+            }
+        }
+    }
+
+    /// Reports a name that nothing declares.
+    fn unknown(&mut self, name: &Ident) {
+        let names = self.scopes.names(|_| true);
+        let help = did_you_mean(
+            &name.to_string(),
+            names.iter().map(String::as_str),
+            "kernels see their parameters, dimensions and variables, and constants in UPPER_CASE",
+        );
+        self.errors.push(name, format!("cannot find `{name}` in this kernel"), &help);
+    }
+
+    /// Buffer and indices of `a[[i, j]]`.
+    pub(super) fn access(&mut self, base: &SynExpr, index: &SynExpr) -> Option<(Ident, Vec<Expr>)> {
+        let Some(name) = (if let SynExpr::Path(path) = base { path.path.get_ident() } else { None }) else {
+            self.errors.push(
+                base,
+                "only tensors can be indexed",
+                "index a parameter or local buffer by its name",
+            );
+            return None;
+        };
+        let what = self.scopes.lookup(name).cloned();
+        let indices = match index {
+            SynExpr::Array(array) => array.elems.iter().collect::<Vec<_>>(),
+            other => {
+                let text = crate::generate::source_text(&quote::ToTokens::to_token_stream(other));
+                let text = text.trim_matches(['(', ')']);
+                let help = format!("write `{name}[[{text}]]`: indices stand in an array");
+                self.errors.push(other, "tensors are indexed by an array", &help);
+                return None;
+            }
+        };
+        let got = indices.len();
+        match what {
+            Some(Name::Tensor { rank, .. }) if rank == got => {}
+            Some(Name::Tensor { rank, .. }) => {
+                let message = format!("`{name}` has {}, but {}", count(rank, "dimension"), indexed(got));
+                self.errors.push(index, message, &format!("give {}", count(rank, "index")));
+                return None;
+            }
+            Some(Name::Value { .. } | Name::Scalar { .. }) => {
+                self.errors.push(
+                    base,
+                    format!("`{name}` is a scalar, it cannot be indexed"),
+                    "use it as it is",
+                );
+                return None;
+            }
+            Some(Name::Helper { .. }) => {
+                self.errors.push(
+                    base,
+                    format!("`{name}` is a helper closure"),
+                    &format!("call it: `{name}(x)`"),
+                );
+                return None;
+            }
+            None => {
+                self.unknown(name);
+                return None;
+            }
+        }
+        let indices = self.exprs(indices);
+        Some((name.clone(), indices))
+    }
+
+    /// The type of `as ..`.
+    fn cast_type(&mut self, ty: &syn::Type) -> Option<Ident> {
+        if let syn::Type::Path(path) = ty
+            && path.path.is_ident("usize")
+        {
+            return path.path.get_ident().cloned();
+        }
+        self.dtype(ty).map(|dtype| dtype.0)
+    }
+
+    fn call(&mut self, call: &ExprCall) -> Option<ExprKind> {
+        let name = match &*call.func {
+            SynExpr::Path(path) => path.path.segments.last().map(|it| it.ident.clone()),
+            _ => None,
+        };
+        let Some(name) = name else {
+            self.errors.push(&call.func, "only functions with a name can be called", "");
+            return None;
+        };
+        let text = name.to_string();
+        if let Some(Name::Helper { arity }) = self.scopes.lookup(&name) {
+            let arity = *arity;
+            self.arity(&name, &text, arity, call.args.len())?;
+            return Some(ExprKind::Helper(name, self.exprs(&call.args)));
+        }
+        if let Some(function) = function(&text) {
+            self.arity(&name, &text, function.arity, call.args.len())?;
+            let args = self.exprs(&call.args);
+            return Some(self.intrinsic(function, args));
+        }
+        let statement = match text.as_str() {
+            "block" | "init" => Some(format!("`{text}(..)` is a statement: it has no value")),
+            "grid" => Some("`grid([..])` stands in a loop: `for [i, j] in grid([m, n])`".to_string()),
+            "alloc" => Some("a buffer needs a name: `let mut t = alloc::<f32>([n]);`".to_string()),
+            "S" | "R" => Some(format!("`{text}(..)` stands in the axes of a block")),
+            _ => None,
+        };
+        if let Some(message) = statement {
+            self.errors.push(&call.func, message, "");
+            return None;
+        }
+        let names = FUNCTIONS.iter().map(|it| it.name);
+        let help = did_you_mean(
+            &text,
+            names,
+            "kernels call math functions and helper closures; for another kernel, use a second #[prim_func]",
+        );
+        self.errors.push(&call.func, format!("unknown function `{text}`"), &help);
+        None
+    }
+
+    fn method_call(&mut self, call: &ExprMethodCall) -> Option<ExprKind> {
+        let text = call.method.to_string();
+        if let Some((_, help)) = MISLEADING_METHODS.iter().find(|(name, _)| *name == text) {
+            self.errors.push(&call.method, format!("`.{text}()` is not supported in a kernel"), help);
+            return None;
+        }
+        let Some(function) = method(&text) else {
+            let names = FUNCTIONS.iter().flat_map(|it| it.methods.iter().copied());
+            let help = did_you_mean(
+                &text,
+                names,
+                "kernels call math functions such as `.exp()`, `.sqrt()`, `.max(y)`",
+            );
+            self.errors.push(&call.method, format!("unknown method `{text}`"), &help);
+            return None;
+        };
+        self.arity(&call.method, &text, function.arity - 1, call.args.len())?;
+        let args = self.exprs(std::iter::once(&*call.receiver).chain(&call.args));
+        Some(self.intrinsic(function, args))
+    }
+
+    fn arity(&mut self, name: &Ident, text: &str, expected: usize, got: usize) -> Option<()> {
+        if expected == got {
+            return Some(());
+        }
+        let message = format!("`{text}` takes {}, but {got} given", count(expected, "argument"));
+        self.errors.push(name, message, "");
+        None
+    }
+
+    fn intrinsic(&mut self, function: &'static Function, args: Vec<Expr>) -> ExprKind {
+        self.uses_math |= function.math;
+        let mut args = args;
+        let mut next = || Box::new(args.remove(0));
+        match function.variant {
+            "Max" | "Min" => ExprKind::Extremum(function.variant, next(), next()),
+            "Select" => ExprKind::Select(next(), next(), next()),
+            variant => ExprKind::Call(variant, args),
+        }
+    }
+
+    fn if_expr(&mut self, it: &ExprIf) -> Option<ExprKind> {
+        let condition = self.condition(&it.cond);
+        let tail = |block: &syn::Block| match block.stmts.as_slice() {
+            [syn::Stmt::Expr(value, None)] => Some(value.clone()),
+            _ => None,
+        };
+        let Some(then) = tail(&it.then_branch) else {
+            self.errors.push(
+                &it.then_branch,
+                "an arm of an `if` value is one expression",
+                "compute it before, with `let`, or assign in both arms",
+            );
+            return None;
+        };
+        let Some((_, otherwise)) = &it.else_branch else {
+            self.errors.push(it, "an `if` that is a value needs an `else`", "add `else { .. }`");
+            return None;
+        };
+        let then = self.boxed(&then);
+        let otherwise = self.boxed(otherwise);
+        Some(ExprKind::If(Box::new(condition), then, otherwise))
+    }
+
+    /// The condition of an `if` or `while`.
+    pub(super) fn condition(&mut self, condition: &SynExpr) -> Expr {
+        if let SynExpr::Let(it) = condition {
+            self.errors.push(it, "`if let` is not supported in a kernel", "conditions are comparisons");
+            return Expr::new(ExprKind::Error, it.span());
+        }
+        self.expr(condition)
+    }
+}
+
+/// `1 dimension`, `2 dimensions`, `2 indices`.
+pub(super) fn count(n: usize, what: &str) -> String {
+    match (n, what) {
+        (1, _) => format!("1 {what}"),
+        (_, "index") => format!("{n} indices"),
+        _ => format!("{n} {what}s"),
+    }
+}
+
+fn indexed(got: usize) -> String {
+    if got == 1 { "1 index is given".to_string() } else { format!("{got} indices are given") }
+}

@@ -1,0 +1,148 @@
+//! The element type of expressions, as far as names tell: what a mutable scalar holds when its type is not written.
+
+use quote::format_ident;
+use syn::visit::Visit;
+use syn::{Expr, Ident, Stmt};
+
+use super::Parser;
+use super::scope::Name;
+use crate::ast::{DType, ExprKind};
+
+impl Parser<'_> {
+    /// Type of a parsed expression; `None` when it is made of literals only.
+    pub(super) fn dtype_of(&self, expr: &crate::ast::Expr) -> Option<DType> {
+        let of_name = |name: &Ident| match self.scopes.lookup(name)? {
+            Name::Value { dtype, .. } => dtype.clone(),
+            Name::Tensor { dtype, .. } | Name::Scalar { dtype } => Some(dtype.clone()),
+            Name::Helper { .. } => None,
+        };
+        let bool = || Some(DType(format_ident!("bool")));
+        match &expr.kind {
+            ExprKind::Int(_, suffix) | ExprKind::Float(_, suffix) => suffix.clone().map(DType),
+            ExprKind::Bool(_) => bool(),
+            ExprKind::Var(name) | ExprKind::Load { buffer: name, .. } => of_name(name),
+            ExprKind::Host(_) | ExprKind::Helper(..) | ExprKind::Error => None,
+            ExprKind::Neg(a) | ExprKind::Not(a) => self.dtype_of(a),
+            ExprKind::Binary(op, a, b) => {
+                if is_comparison(op) {
+                    bool()
+                } else {
+                    self.dtype_of(a).or_else(|| self.dtype_of(b))
+                }
+            }
+            ExprKind::Cast(_, ty) => Some(DType(ty.clone())),
+            ExprKind::Call("IsNan" | "IsInf", _) => bool(),
+            ExprKind::Call(_, args) => args.iter().find_map(|arg| self.dtype_of(arg)),
+            ExprKind::Extremum(_, a, b) | ExprKind::Select(_, a, b) | ExprKind::If(_, a, b) => {
+                self.dtype_of(a).or_else(|| self.dtype_of(b))
+            }
+        }
+    }
+
+    /// Type of the mutable scalar `name` from how `rest` uses it.
+    pub(super) fn infer_from_use(&self, name: &Ident, rest: &[Stmt]) -> Option<DType> {
+        let mut find = Evidence { parser: self, name, found: None };
+        rest.iter().for_each(|stmt| find.visit_stmt(stmt));
+        find.found
+    }
+
+    /// Type that the names, casts and suffixes in `expr` tell.
+    fn evidence(&self, expr: &Expr) -> Option<DType> {
+        match expr {
+            Expr::Index(it) => self.evidence(&it.expr),
+            Expr::Path(it) => match self.scopes.lookup(it.path.get_ident()?)? {
+                Name::Value { dtype, .. } => dtype.clone(),
+                Name::Tensor { dtype, .. } | Name::Scalar { dtype } => Some(dtype.clone()),
+                Name::Helper { .. } => None,
+            },
+            Expr::Cast(it) => match &*it.ty {
+                syn::Type::Path(path) => path.path.get_ident().cloned().map(DType),
+                _ => None,
+            },
+            Expr::Lit(it) => match &it.lit {
+                syn::Lit::Float(it) if !it.suffix().is_empty() => {
+                    Some(DType(format_ident!("{}", it.suffix())))
+                }
+                syn::Lit::Int(it) if !it.suffix().is_empty() => Some(DType(format_ident!("{}", it.suffix()))),
+                syn::Lit::Bool(_) => Some(DType(format_ident!("bool"))),
+                _ => None,
+            },
+            Expr::Binary(it) if is_comparison(&it.op) => Some(DType(format_ident!("bool"))),
+            Expr::Binary(it) => self.evidence(&it.left).or_else(|| self.evidence(&it.right)),
+            Expr::Unary(it) => self.evidence(&it.expr),
+            Expr::Paren(it) => self.evidence(&it.expr),
+            Expr::MethodCall(it) => {
+                self.evidence(&it.receiver).or_else(|| it.args.iter().find_map(|arg| self.evidence(arg)))
+            }
+            Expr::Call(it) => it.args.iter().find_map(|arg| self.evidence(arg)),
+            Expr::If(it) => it.then_branch.stmts.iter().find_map(|stmt| match stmt {
+                Stmt::Expr(expr, None) => self.evidence(expr),
+                _ => None,
+            }),
+            _ => None,
+        }
+    }
+}
+
+fn is_comparison(op: &syn::BinOp) -> bool {
+    use syn::BinOp::{And, Eq, Ge, Gt, Le, Lt, Ne, Or};
+    matches!(op, Eq(_) | Ne(_) | Lt(_) | Le(_) | Gt(_) | Ge(_) | And(_) | Or(_))
+}
+
+struct Evidence<'a, 'b> {
+    parser: &'a Parser<'b>,
+    name: &'a Ident,
+    found: Option<DType>,
+}
+
+impl Evidence<'_, '_> {
+    fn is_it(&self, expr: &Expr) -> bool {
+        matches!(expr, Expr::Path(it) if it.path.is_ident(self.name))
+    }
+
+    /// Whether the scalar occurs in `expr` outside of other calls and loads.
+    fn contains(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Binary(it) => self.contains(&it.left) || self.contains(&it.right),
+            Expr::Unary(it) => self.contains(&it.expr),
+            Expr::Paren(it) => self.contains(&it.expr),
+            Expr::MethodCall(it) => {
+                self.contains(&it.receiver) || it.args.iter().any(|arg| self.contains(arg))
+            }
+            Expr::Call(it) => it.args.iter().any(|arg| self.contains(arg)),
+            other => self.is_it(other),
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Evidence<'_, '_> {
+    fn visit_expr(&mut self, expr: &'ast Expr) {
+        if self.found.is_some() {
+            return;
+        }
+        match expr {
+            // An assignment: both sides have one type.
+            Expr::Assign(it) if self.contains(&it.right) || self.is_it(&it.left) => {
+                self.found = self.parser.evidence(&it.right).or_else(|| self.parser.evidence(&it.left));
+            }
+            Expr::Binary(it) if self.contains(&it.left) || self.contains(&it.right) => {
+                let evidence = |it: &Expr| self.parser.evidence(it).filter(|ty| !is_comparison_type(it, ty));
+                self.found = evidence(&it.right).or_else(|| evidence(&it.left));
+            }
+            Expr::Index(it) => {
+                if let Expr::Array(array) = &*it.index
+                    && array.elems.iter().any(|index| self.contains(index))
+                {
+                    self.found = Some(DType(format_ident!("usize")));
+                }
+            }
+            _ => {}
+        }
+        syn::visit::visit_expr(self, expr);
+    }
+}
+
+/// A comparison's own type says nothing about its operands.
+fn is_comparison_type(expr: &Expr, ty: &DType) -> bool {
+    ty.0 == "bool" && matches!(expr, Expr::Binary(_))
+}

@@ -1,0 +1,80 @@
+//! From Rust syntax to [`crate::ast`]: names are resolved, what a kernel cannot say is reported.
+
+mod blocks;
+mod expr;
+mod infer;
+mod loops;
+mod options;
+mod scope;
+mod signature;
+mod stmt;
+
+use syn::{Generics, ItemFn};
+
+use crate::ast::PrimFunc;
+use crate::error::Errors;
+
+pub(crate) use options::{Options, options};
+use scope::Scopes;
+
+/// State of one parse.
+struct Parser<'a> {
+    errors: &'a mut Errors,
+    generics: &'a Generics,
+    scopes: Scopes,
+    uses_math: bool,
+}
+
+/// The kernel that `func` says; what is wrong with it goes to `errors`.
+pub(crate) fn prim_func(func: &ItemFn, options: Options, errors: &mut Errors) -> PrimFunc {
+    let generics = &func.sig.generics;
+    let mut parser = Parser { errors, generics, scopes: Scopes::new(), uses_math: false };
+    let (params, dims) = parser.signature(&func.sig);
+    parser.bounds(&options, &dims);
+    parser.scopes.open();
+    let body = parser.block(&func.block);
+    let uses_math = parser.uses_math;
+    let soft = |name: &syn::Ident| {
+        crate::dims::is_half(&name.to_string()) || crate::dims::is_type_param(name, generics)
+    };
+    let soft_literals = uses_dtype(&params, &body, &soft);
+    PrimFunc {
+        docs: func.attrs.iter().filter(|attr| attr.path().is_ident("doc")).cloned().collect(),
+        vis: func.vis.clone(),
+        name: func.sig.ident.clone(),
+        generics: generics.clone(),
+        dims,
+        params,
+        bounds: options.bounds,
+        body,
+        soft_literals,
+        uses_math,
+    }
+}
+
+/// Whether a parameter or local buffer has an element type that `pred` holds for.
+fn uses_dtype(
+    params: &[crate::ast::Param],
+    body: &[crate::ast::Stmt],
+    pred: &dyn Fn(&syn::Ident) -> bool,
+) -> bool {
+    use crate::ast::{ParamKind, Stmt};
+    let in_params = params.iter().any(|param| match &param.kind {
+        ParamKind::Tensor { dtype, .. } | ParamKind::Scalar { dtype } => pred(&dtype.0),
+    });
+    fn in_body(body: &[Stmt], pred: &dyn Fn(&syn::Ident) -> bool) -> bool {
+        body.iter().any(|stmt| match stmt {
+            Stmt::Alloc { dtype, .. } => pred(&dtype.0),
+            Stmt::For { body, .. }
+            | Stmt::Block { body, .. }
+            | Stmt::Init { body, .. }
+            | Stmt::While { body, .. }
+            | Stmt::Scope(body) => in_body(body, pred),
+            Stmt::If { then, otherwise, .. } => {
+                in_body(then, pred) || otherwise.as_ref().is_some_and(|it| in_body(it, pred))
+            }
+            Stmt::Store { .. } | Stmt::Let { .. } | Stmt::Helper { .. } => false,
+        })
+    }
+    in_params || in_body(body, pred)
+}

@@ -1,0 +1,304 @@
+//! Statements of a kernel.
+
+use quote::format_ident;
+use syn::spanned::Spanned;
+use syn::{
+    BinOp, Block, Expr as SynExpr, ExprCall, ExprClosure, ExprIf, Ident, Local, Pat, PathArguments,
+    Stmt as SynStmt,
+};
+
+use super::Parser;
+use super::scope::{Name, ValueKind, Written};
+use crate::ast::{DType, Expr, ExprKind, Stmt};
+
+impl Parser<'_> {
+    /// The statements of `block` in a scope of their own.
+    pub(super) fn block(&mut self, block: &Block) -> Vec<Stmt> {
+        self.scopes.open();
+        let mut res = Vec::new();
+        for (i, stmt) in block.stmts.iter().enumerate() {
+            res.extend(self.stmt(stmt, &block.stmts[i + 1..]));
+        }
+        self.scopes.close();
+        res
+    }
+
+    fn stmt(&mut self, stmt: &SynStmt, rest: &[SynStmt]) -> Option<Stmt> {
+        match stmt {
+            SynStmt::Local(local) => self.local(local, rest),
+            SynStmt::Expr(expr, _) => self.expr_stmt(expr),
+            SynStmt::Item(item) => {
+                self.errors.push(item, "items are not supported in a kernel", "declare it outside");
+                None
+            }
+            SynStmt::Macro(it) => {
+                self.errors.push(&it.mac.path, "macros are not supported in a kernel", "");
+                None
+            }
+        }
+    }
+
+    pub(super) fn expr_stmt(&mut self, expr: &SynExpr) -> Option<Stmt> {
+        match expr {
+            SynExpr::ForLoop(it) => self.for_loop(it),
+            SynExpr::If(it) => self.if_stmt(it),
+            SynExpr::While(it) => {
+                let condition = self.condition(&it.cond);
+                Some(Stmt::While { condition, body: self.block(&it.body), span: it.while_token.span })
+            }
+            SynExpr::Block(it) => Some(Stmt::Scope(self.block(&it.block))),
+            SynExpr::Assign(it) => self.assign(&it.left, None, &it.right),
+            SynExpr::Binary(it) => match assigning(&it.op) {
+                Some(op) => self.assign(&it.left, Some(op), &it.right),
+                None => self.no_effect(expr),
+            },
+            SynExpr::Call(it) => match called(it).as_deref() {
+                Some("block") => self.block_stmt(it),
+                Some("init") => self.init(it),
+                _ => {
+                    let before = self.errors.len();
+                    self.expr(expr);
+                    if self.errors.len() == before { self.no_effect(expr) } else { None }
+                }
+            },
+            SynExpr::Loop(it) => {
+                self.errors.push(
+                    &it.loop_token,
+                    "`loop` is not supported in a kernel",
+                    "use `for i in 0..n` or `while`",
+                );
+                None
+            }
+            SynExpr::Break(_) | SynExpr::Continue(_) | SynExpr::Return(_) => {
+                self.errors.push(expr, "kernels have no jumps", "put the rest under an `if`");
+                None
+            }
+            SynExpr::Match(it) => {
+                self.errors.push(
+                    &it.match_token,
+                    "`match` is not supported in a kernel",
+                    "use `if` and `else`",
+                );
+                None
+            }
+            SynExpr::Lit(_)
+            | SynExpr::Path(_)
+            | SynExpr::Index(_)
+            | SynExpr::Paren(_)
+            | SynExpr::MethodCall(_) => self.no_effect(expr),
+            _ => {
+                self.errors.push(
+                    expr,
+                    "this statement is not supported in a kernel",
+                    "kernels have loops, blocks, stores `c[[i]] = e`, `let`, `if` and `while`",
+                );
+                None
+            }
+        }
+    }
+
+    fn no_effect(&mut self, expr: &SynExpr) -> Option<Stmt> {
+        self.errors.push(expr, "this has no effect", "store it: `c[[i]] = ..;`");
+        None
+    }
+
+    /// `let x = e;`, `let mut x = e;`, `let mut t = alloc::<f32>([n]);`, `let f = |x| e;`
+    fn local(&mut self, local: &Local, rest: &[SynStmt]) -> Option<Stmt> {
+        let (pat, ty) = match &local.pat {
+            Pat::Type(it) => (&*it.pat, Some(&*it.ty)),
+            pat => (pat, None),
+        };
+        let Pat::Ident(pat) = pat else {
+            self.errors.push(pat, "`let` binds one name", "write one `let` for each");
+            return None;
+        };
+        let name = pat.ident.clone();
+        let Some(init) = &local.init else {
+            self.errors.push(&name, format!("`{name}` has no value"), "give it one: `let x = 0.0;`");
+            return None;
+        };
+        if let Some((_, diverge)) = &init.diverge {
+            self.errors.push(diverge, "`let .. else` is not supported in a kernel", "use `if`");
+            return None;
+        }
+        if let SynExpr::Closure(closure) = &*init.expr {
+            return self.helper(name, closure);
+        }
+        if let SynExpr::Call(call) = &*init.expr
+            && called(call).as_deref() == Some("alloc")
+        {
+            return self.alloc(name, call);
+        }
+        let mut value = self.expr(&init.expr);
+        let mut dtype = match ty {
+            Some(syn::Type::Path(it)) if it.path.is_ident("usize") => it.path.get_ident().cloned().map(DType),
+            Some(ty) => Some(self.dtype(ty)?),
+            None => None,
+        };
+        if let Some(dtype) = &dtype {
+            let span = value.span;
+            value = Expr::new(ExprKind::Cast(Box::new(value), dtype.0.clone()), span);
+        }
+        dtype = dtype.or_else(|| self.dtype_of(&value));
+        if pat.mutability.is_none() {
+            self.scopes.declare(&name, Name::Value { dtype, kind: ValueKind::Let });
+            return Some(Stmt::Let { name, value });
+        }
+        let Some(dtype) = dtype.or_else(|| self.infer_from_use(&name, rest)) else {
+            if !matches!(value.kind, ExprKind::Error) {
+                let help = format!("write it: `let mut {name}: f32 = ..`");
+                self.errors.push(&name, format!("the type of `{name}` is not known here"), &help);
+            }
+            let dtype = Some(DType(format_ident!("f32")));
+            self.scopes.declare(&name, Name::Value { dtype, kind: ValueKind::Let });
+            return None;
+        };
+        self.scopes.declare(&name, Name::Scalar { dtype: dtype.clone() });
+        Some(Stmt::Alloc { name, dtype, shape: vec![], value: Some(value) })
+    }
+
+    fn helper(&mut self, name: Ident, closure: &ExprClosure) -> Option<Stmt> {
+        let mut params = Vec::new();
+        self.scopes.open();
+        for input in &closure.inputs {
+            let (pat, ty) = match input {
+                Pat::Type(it) => (&*it.pat, Some(&*it.ty)),
+                pat => (pat, None),
+            };
+            let Pat::Ident(pat) = pat else {
+                self.errors.push(pat, "a parameter of a helper is a plain name", "");
+                continue;
+            };
+            let dtype = match ty {
+                Some(ty) => self.dtype(ty),
+                None => None,
+            };
+            self.scopes.declare(&pat.ident, Name::Value { dtype, kind: ValueKind::Let });
+            params.push(pat.ident.clone());
+        }
+        let value = self.expr(&closure.body);
+        self.scopes.close();
+        self.scopes.declare(&name, Name::Helper { arity: params.len() });
+        Some(Stmt::Helper { name, params, value })
+    }
+
+    /// `alloc::<f32>([m, n])`
+    fn alloc(&mut self, name: Ident, call: &ExprCall) -> Option<Stmt> {
+        const HELP: &str = "write `let mut t = alloc::<f32>([m, n]);`";
+        let SynExpr::Path(path) = &*call.func else { return None };
+        let dtype = match path.path.segments.last().map(|it| &it.arguments) {
+            Some(PathArguments::AngleBracketed(args)) => match args.args.first() {
+                Some(syn::GenericArgument::Type(ty)) => self.dtype(ty)?,
+                _ => {
+                    self.errors.push(&call.func, "the element type is missing", HELP);
+                    return None;
+                }
+            },
+            _ => {
+                self.errors.push(&call.func, "the element type is missing", HELP);
+                return None;
+            }
+        };
+        let (1, Some(SynExpr::Array(shape))) = (call.args.len(), call.args.first()) else {
+            self.errors.push(call, "the shape is an array of extents", HELP);
+            return None;
+        };
+        let shape: Vec<Expr> = shape.elems.iter().map(|it| self.expr(it)).collect();
+        let tensor = Name::Tensor { rank: shape.len(), dtype: dtype.clone(), written: Written::Yes };
+        self.scopes.declare(&name, tensor);
+        Some(Stmt::Alloc { name, dtype, shape, value: None })
+    }
+
+    fn assign(&mut self, target: &SynExpr, op: Option<BinOp>, value: &SynExpr) -> Option<Stmt> {
+        let span = target.span();
+        let (buffer, indices) = match target {
+            SynExpr::Index(it) => {
+                let accessed = self.access(&it.expr, &it.index);
+                if let Some((name, _)) = &accessed {
+                    self.check_written(name);
+                }
+                let Some(accessed) = accessed else {
+                    self.expr(value);
+                    return None;
+                };
+                accessed
+            }
+            SynExpr::Path(it) if it.path.get_ident().is_some() => {
+                let name = it.path.get_ident()?.clone();
+                match self.scopes.lookup(&name) {
+                    Some(Name::Scalar { .. }) => (name, vec![]),
+                    Some(Name::Value { kind, .. }) => {
+                        let help = match kind {
+                            ValueKind::Let => format!("declare it with `let mut {name}`"),
+                            _ => "use a `let mut` of another name".to_string(),
+                        };
+                        let message = format!("cannot assign to `{name}`: it is {}", kind.describe());
+                        self.errors.push(&name, message, &help);
+                        return None;
+                    }
+                    _ => {
+                        self.expr(target);
+                        return None;
+                    }
+                }
+            }
+            _ => {
+                self.errors.push(
+                    target,
+                    "this cannot be assigned to",
+                    "assign to `c[[i, j]]` or to a `let mut` scalar",
+                );
+                return None;
+            }
+        };
+        let value = self.expr(value);
+        Some(Stmt::Store { buffer, indices, op, value, span })
+    }
+
+    /// Inputs are not written.
+    fn check_written(&mut self, name: &Ident) {
+        if let Some(Name::Tensor { written: Written::Input, .. }) = self.scopes.lookup(name) {
+            let help = format!("declare it as an output: `{name}: &mut Tensor<..>`");
+            self.errors.push(name, format!("cannot write to `{name}`: it is an input"), &help);
+        }
+    }
+
+    fn if_stmt(&mut self, it: &ExprIf) -> Option<Stmt> {
+        let condition = self.condition(&it.cond);
+        let then = self.block(&it.then_branch);
+        let otherwise = match &it.else_branch {
+            Some((_, branch)) => match &**branch {
+                SynExpr::Block(it) => Some(self.block(&it.block)),
+                SynExpr::If(it) => Some(self.if_stmt(it).into_iter().collect()),
+                _ => None,
+            },
+            None => None,
+        };
+        Some(Stmt::If { condition, then, otherwise, span: it.if_token.span })
+    }
+}
+
+/// Name of the function a call calls.
+pub(super) fn called(call: &ExprCall) -> Option<String> {
+    match &*call.func {
+        SynExpr::Path(path) if path.path.segments.len() == 1 => Some(path.path.segments[0].ident.to_string()),
+        _ => None,
+    }
+}
+
+/// The operation of `+=` and the like.
+fn assigning(op: &BinOp) -> Option<BinOp> {
+    Some(match op {
+        BinOp::AddAssign(it) => BinOp::Add(syn::Token![+](it.spans[0])),
+        BinOp::SubAssign(it) => BinOp::Sub(syn::Token![-](it.spans[0])),
+        BinOp::MulAssign(it) => BinOp::Mul(syn::Token![*](it.spans[0])),
+        BinOp::DivAssign(it) => BinOp::Div(syn::Token![/](it.spans[0])),
+        BinOp::RemAssign(it) => BinOp::Rem(syn::Token![%](it.spans[0])),
+        BinOp::BitAndAssign(it) => BinOp::BitAnd(syn::Token![&](it.spans[0])),
+        BinOp::BitOrAssign(it) => BinOp::BitOr(syn::Token![|](it.spans[0])),
+        BinOp::BitXorAssign(it) => BinOp::BitXor(syn::Token![^](it.spans[0])),
+        BinOp::ShlAssign(it) => BinOp::Shl(syn::Token![<<]([it.spans[0], it.spans[1]])),
+        BinOp::ShrAssign(it) => BinOp::Shr(syn::Token![>>]([it.spans[0], it.spans[1]])),
+        _ => return None,
+    })
+}

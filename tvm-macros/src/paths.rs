@@ -1,0 +1,25 @@
+//! Every path that an expansion names. All of them go through `::tvm::__private`, which re-exports what it needs.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote_spanned;
+
+macro_rules! paths {
+    ($($name:ident = $($path:ident)::+;)*) => {
+        $(
+            /// The path, its tokens at `span`.
+            pub(crate) fn $name(span: Span) -> TokenStream {
+                quote_spanned!(span=> ::tvm::__private::$($path)::+)
+            }
+        )*
+    };
+}
+
+paths! {
+    script = script;
+    shadow = shadow;
+    view = shadow::View;
+    view_mut = shadow::ViewMut;
+    ir = ir;
+    tir = tir;
+    runtime = runtime;
+}

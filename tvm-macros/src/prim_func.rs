@@ -1,0 +1,21 @@
+//! `#[prim_func]`: parse, check, generate.
+
+use proc_macro2::TokenStream;
+use syn::ItemFn;
+
+use crate::error::Errors;
+use crate::{check, fallback, generate, parse};
+
+/// What the attribute `attr` on `item` expands to.
+pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
+    let Ok(func) = syn::parse2::<ItemFn>(item.clone()) else {
+        return fallback::item(&item);
+    };
+    let mut errors = Errors::default();
+    let options = parse::options(attr, &mut errors);
+    let ast = parse::prim_func(&func, options, &mut errors);
+    if errors.is_empty() {
+        check::check(&ast, &mut errors);
+    }
+    generate::prim_func(&func, &ast, &errors)
+}
