@@ -2,9 +2,14 @@
 //!
 //! TVM counterpart: `PassContext`.
 
+use std::any::{Any, TypeId};
 use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
 
-use super::{Pass, PassError};
+use rustc_hash::FxHashMap;
+
+use super::{Pass, PassError, PassInstrument, VerifyEach};
 use crate::ir::IRModule;
 
 /// Typed options of the passes, with their defaults.
@@ -18,16 +23,35 @@ pub struct PassConfig {
     pub fast_math: bool,
     /// Kernels check the shapes and types of their arguments.
     pub check_args: bool,
+    options: FxHashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+}
+
+impl PassConfig {
+    /// Sets the options of a pass of the user's own: one value per type.
+    pub fn set_option<T: Any + Send + Sync>(&mut self, options: T) {
+        self.options.insert(TypeId::of::<T>(), Arc::new(options));
+    }
+
+    /// The options of that type.
+    pub fn option<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.options.get(&TypeId::of::<T>())?.downcast_ref()
+    }
 }
 
 impl Default for PassConfig {
     fn default() -> PassConfig {
-        PassConfig { fuse_max_depth: 256, unroll_max_steps: 0, fast_math: false, check_args: true }
+        PassConfig {
+            fuse_max_depth: 256,
+            unroll_max_steps: 0,
+            fast_math: false,
+            check_args: true,
+            options: FxHashMap::default(),
+        }
     }
 }
 
 /// What a compilation is told.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PassContext {
     /// Passes of a higher level are skipped; 2 by default.
     pub opt_level: u8,
@@ -37,6 +61,20 @@ pub struct PassContext {
     pub disabled: Vec<String>,
     /// Options.
     pub config: PassConfig,
+    /// What watches the passes, in order; [`VerifyEach`] by default where debug assertions are.
+    pub instruments: Vec<Arc<dyn PassInstrument>>,
+}
+
+impl fmt::Debug for PassContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PassContext")
+            .field("opt_level", &self.opt_level)
+            .field("required", &self.required)
+            .field("disabled", &self.disabled)
+            .field("config", &self.config)
+            .field("instruments", &self.instruments.len())
+            .finish()
+    }
 }
 
 impl Default for PassContext {
@@ -46,6 +84,7 @@ impl Default for PassContext {
             required: Vec::new(),
             disabled: Vec::new(),
             config: PassConfig::default(),
+            instruments: if cfg!(debug_assertions) { vec![Arc::new(VerifyEach)] } else { vec![] },
         }
     }
 }
@@ -55,6 +94,53 @@ thread_local! {
 }
 
 impl PassContext {
+    /// The default context.
+    pub fn new() -> PassContext {
+        PassContext::default()
+    }
+
+    /// Passes of a higher level are skipped.
+    #[must_use]
+    pub fn opt_level(mut self, opt_level: u8) -> PassContext {
+        self.opt_level = opt_level;
+        self
+    }
+
+    /// The pass `name` runs whatever its level.
+    #[must_use]
+    pub fn require(mut self, name: &str) -> PassContext {
+        self.required.push(name.to_string());
+        self
+    }
+
+    /// The pass `name` does not run.
+    #[must_use]
+    pub fn disable(mut self, name: &str) -> PassContext {
+        self.disabled.push(name.to_string());
+        self
+    }
+
+    /// With options changed.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut PassConfig)) -> PassContext {
+        change(&mut self.config);
+        self
+    }
+
+    /// Also watched by `instrument`; keep a clone of the `Arc` to read it afterwards.
+    #[must_use]
+    pub fn instrument(mut self, instrument: Arc<dyn PassInstrument>) -> PassContext {
+        self.instruments.push(instrument);
+        self
+    }
+
+    /// Without any instrument, [`VerifyEach`] included.
+    #[must_use]
+    pub fn without_instruments(mut self) -> PassContext {
+        self.instruments.clear();
+        self
+    }
+
     /// The innermost context entered on this thread, or the default one.
     pub fn current() -> PassContext {
         STACK.with_borrow(|stack| stack.last().cloned()).unwrap_or_default()
@@ -62,14 +148,16 @@ impl PassContext {
 
     /// Runs `f` with this context as the current one of the thread.
     pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
-        struct Leave;
+        struct Leave(PassContext);
         impl Drop for Leave {
             fn drop(&mut self) {
                 STACK.with_borrow_mut(|stack| stack.pop());
+                self.0.instruments.iter().rev().for_each(|it| it.exit(&self.0));
             }
         }
-        STACK.with_borrow_mut(|stack| stack.push(self));
-        let _leave = Leave;
+        self.instruments.iter().for_each(|it| it.enter(&self));
+        STACK.with_borrow_mut(|stack| stack.push(self.clone()));
+        let _leave = Leave(self);
         f()
     }
 
@@ -85,9 +173,12 @@ impl PassContext {
         module: IRModule,
         run: impl FnOnce(IRModule) -> Result<IRModule, PassError>,
     ) -> Result<IRModule, PassError> {
-        if !self.enabled(pass) {
+        if !self.enabled(pass) || !self.instruments.iter().all(|it| it.should_run(pass, &module)) {
             return Ok(module);
         }
-        run(module)
+        self.instruments.iter().try_for_each(|it| it.before(pass, &module))?;
+        let module = run(module)?;
+        self.instruments.iter().try_for_each(|it| it.after(pass, &module))?;
+        Ok(module)
     }
 }

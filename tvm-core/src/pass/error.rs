@@ -15,8 +15,16 @@ pub enum PassError {
         source: IrError,
     },
     /// A pass of this name is not registered.
-    #[error("unknown pass `{0}`")]
-    Unknown(String),
+    #[error("unknown pass `{name}`{}", near.as_ref().map_or(String::new(), |near| format!("; did you mean `{near}`?")))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// A registered name like it.
+        near: Option<String>,
+    },
+    /// A pass of this name is registered already.
+    #[error("pass `{0}` is registered already")]
+    Duplicate(String),
     /// A pass broke an invariant that holds before it.
     #[error("pass `{pass}` broke the module: {source}")]
     Verify {
@@ -37,7 +45,7 @@ impl PassError {
     pub fn diagnostics(&self) -> &[Diagnostic] {
         match self {
             PassError::Ir { source, .. } | PassError::Verify { source, .. } => &source.0,
-            PassError::Unknown(_) => &[],
+            PassError::Unknown { .. } | PassError::Duplicate(_) => &[],
         }
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::{PassContext, PassError};
 use crate::ir::{BaseFunc, GlobalVar, IRModule, IrError};
-use crate::relax::Function;
-use crate::tir::PrimFunc;
+use crate::relax::mutator::{Mutator, walk_body};
+use crate::relax::{BindingBlock, Body, Function};
+use crate::tir::{PrimFunc, mutate_slice};
 
 /// What is known of a pass.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub enum PassKind {
     Module,
     /// Graph functions, one by one.
     Function,
+    /// Dataflow blocks of graph functions, one by one.
+    DataflowBlock,
     /// Tensor programs, one by one.
     PrimFunc,
     /// Other passes.
@@ -106,18 +109,12 @@ pub fn prim_func_pass(
     name: &'static str,
     run: impl Fn(&PrimFunc, &IRModule, &PassContext) -> Result<Option<PrimFunc>, IrError> + Send + Sync + 'static,
 ) -> Pass {
-    Pass::new(info(name), PassKind::PrimFunc, move |mut module, ctx| {
-        let mut changed: Vec<(GlobalVar, BaseFunc)> = Vec::new();
-        for (gv, func) in module.functions() {
-            if let BaseFunc::Prim(func) = func
-                && let Some(new) =
-                    run(func, &module, ctx).map_err(|err| PassError::ir(name, err.at(&func.span)))?
-            {
-                changed.push((gv.clone(), BaseFunc::Prim(Arc::new(new))));
-            }
+    per_function(name, PassKind::PrimFunc, move |func, module, ctx| match func {
+        BaseFunc::Prim(func) => {
+            let new = run(func, module, ctx).map_err(|err| err.at(&func.span))?;
+            Ok(new.map(|func| BaseFunc::Prim(Arc::new(func))))
         }
-        changed.into_iter().for_each(|(gv, func)| module.update(gv, func));
-        Ok(module)
+        BaseFunc::Relax(_) | BaseFunc::Extern(_) => Ok(None),
     })
 }
 
@@ -126,14 +123,72 @@ pub fn function_pass(
     name: &'static str,
     run: impl Fn(&Function, &IRModule, &PassContext) -> Result<Option<Function>, IrError> + Send + Sync + 'static,
 ) -> Pass {
-    Pass::new(info(name), PassKind::Function, move |mut module, ctx| {
+    relax_pass(name, PassKind::Function, run)
+}
+
+/// A pass over dataflow blocks, those of branches and local functions too; `run` gives `None` for "unchanged".
+pub fn dataflow_block_pass(
+    name: &'static str,
+    run: impl Fn(&BindingBlock, &IRModule, &PassContext) -> Result<Option<BindingBlock>, IrError>
+    + Send
+    + Sync
+    + 'static,
+) -> Pass {
+    struct Blocks<'a> {
+        run: &'a dyn Fn(&BindingBlock) -> Result<Option<BindingBlock>, IrError>,
+        err: Option<IrError>,
+    }
+    impl Mutator for Blocks<'_> {
+        fn mutate_body(&mut self, body: &Body) -> Option<Body> {
+            let walked = walk_body(self, body);
+            let body = walked.as_ref().unwrap_or(body);
+            let blocks = mutate_slice(&body.blocks, |block| {
+                if !block.dataflow || self.err.is_some() {
+                    return None;
+                }
+                (self.run)(block).unwrap_or_else(|err| {
+                    self.err = Some(err);
+                    None
+                })
+            });
+            match blocks {
+                Some(blocks) => Some(Body { blocks, ret: body.ret.clone() }),
+                None => walked,
+            }
+        }
+    }
+    relax_pass(name, PassKind::DataflowBlock, move |func, module, ctx| {
+        let mut blocks = Blocks { run: &|block| run(block, module, ctx), err: None };
+        let func = blocks.mutate_function(func);
+        blocks.err.map_or(Ok(func), Err)
+    })
+}
+
+fn relax_pass(
+    name: &'static str,
+    kind: PassKind,
+    run: impl Fn(&Function, &IRModule, &PassContext) -> Result<Option<Function>, IrError> + Send + Sync + 'static,
+) -> Pass {
+    per_function(name, kind, move |func, module, ctx| match func {
+        BaseFunc::Relax(func) => {
+            let new = run(func, module, ctx).map_err(|err| err.at(&func.span))?;
+            Ok(new.map(|func| BaseFunc::Relax(Arc::new(func))))
+        }
+        BaseFunc::Prim(_) | BaseFunc::Extern(_) => Ok(None),
+    })
+}
+
+/// All functions see the module as it was before the pass.
+fn per_function(
+    name: &'static str,
+    kind: PassKind,
+    run: impl Fn(&BaseFunc, &IRModule, &PassContext) -> Result<Option<BaseFunc>, IrError> + Send + Sync + 'static,
+) -> Pass {
+    Pass::new(info(name), kind, move |mut module, ctx| {
         let mut changed: Vec<(GlobalVar, BaseFunc)> = Vec::new();
         for (gv, func) in module.functions() {
-            if let BaseFunc::Relax(func) = func
-                && let Some(new) =
-                    run(func, &module, ctx).map_err(|err| PassError::ir(name, err.at(&func.span)))?
-            {
-                changed.push((gv.clone(), BaseFunc::Relax(Arc::new(new))));
+            if let Some(new) = run(func, &module, ctx).map_err(|err| PassError::ir(name, err))? {
+                changed.push((gv.clone(), new));
             }
         }
         changed.into_iter().for_each(|(gv, func)| module.update(gv, func));

@@ -4,10 +4,16 @@
 
 mod context;
 mod error;
+mod instrument;
 mod kind;
+mod registry;
 mod sequential;
+#[cfg(test)]
+mod tests;
 
 pub use context::{PassConfig, PassContext};
 pub use error::PassError;
-pub use kind::{Pass, PassInfo, PassKind, function_pass, module_pass, prim_func_pass};
+pub use instrument::{PassInstrument, PassTiming, PassTimingInstrument, PrintIR, Sink, VerifyEach};
+pub use kind::{Pass, PassInfo, PassKind, dataflow_block_pass, function_pass, module_pass, prim_func_pass};
+pub use registry::{get_pass, pass_names, register_pass};
 pub use sequential::Sequential;

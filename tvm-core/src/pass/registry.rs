@@ -1,0 +1,70 @@
+//! Passes by name: the built-in ones and what the user registers.
+//!
+//! TVM counterpart: the `relax.transform.*` and `tir.transform.*` global functions.
+
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use indexmap::IndexMap;
+
+use super::{Pass, PassError};
+use crate::{relax, tir};
+
+/// Constructors of the built-in passes.
+static BUILT_IN: &[fn() -> Pass] = &[
+    relax::transform::call_tir_rewrite,
+    relax::transform::canonicalize_bindings,
+    relax::transform::dead_code_elimination,
+    relax::transform::kill_after_last_use,
+    relax::transform::lambda_lift,
+    relax::transform::legalize_ops,
+    tir::transform::convert_blocks_to_opaque,
+    tir::transform::convert_ssa,
+    tir::transform::flatten_buffer,
+    tir::transform::lower_init_block,
+    tir::transform::lower_match_buffer,
+    tir::transform::lower_opaque_block,
+    tir::transform::lower_tvm_builtin,
+    tir::transform::make_packed_api,
+    tir::transform::remove_no_op,
+    tir::transform::unroll_loop,
+];
+
+fn registry() -> &'static RwLock<IndexMap<&'static str, Pass>> {
+    static REGISTRY: OnceLock<RwLock<IndexMap<&'static str, Pass>>> = OnceLock::new();
+    REGISTRY.get_or_init(|| {
+        RwLock::new(BUILT_IN.iter().map(|make| make()).map(|pass| (pass.info.name, pass)).collect())
+    })
+}
+
+/// Makes `pass` known by its name.
+///
+/// # Errors
+/// When a pass of that name is known.
+pub fn register_pass(pass: Pass) -> Result<(), PassError> {
+    let mut registry = registry().write().unwrap_or_else(PoisonError::into_inner);
+    if registry.contains_key(pass.info.name) {
+        return Err(PassError::Duplicate(pass.info.name.to_string()));
+    }
+    registry.insert(pass.info.name, pass);
+    Ok(())
+}
+
+/// The pass named `name`.
+///
+/// # Errors
+/// When there is none; the message names the nearest one.
+pub fn get_pass(name: &str) -> Result<Pass, PassError> {
+    let registry = registry().read().unwrap_or_else(PoisonError::into_inner);
+    registry.get(name).cloned().ok_or_else(|| PassError::Unknown {
+        name: name.to_string(),
+        near: crate::support::nearest(name, registry.keys().copied()).map(str::to_string),
+    })
+}
+
+/// The names of all passes, in order.
+pub fn pass_names() -> Vec<&'static str> {
+    let mut names: Vec<_> =
+        registry().read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();
+    names.sort_unstable();
+    names
+}
