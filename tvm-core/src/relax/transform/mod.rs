@@ -1,16 +1,22 @@
 //! Passes over graph functions, one per file.
 
+mod annotate_tir_op_pattern;
 mod call_tir_rewrite;
 mod canonicalize_bindings;
 mod dead_code_elimination;
+mod fuse_ops;
+mod fuse_tir;
 mod kill_after_last_use;
 mod lambda_lift;
 mod legalize_ops;
 mod renew_defs;
 
+pub use annotate_tir_op_pattern::annotate_tir_op_pattern;
 pub use call_tir_rewrite::call_tir_rewrite;
 pub use canonicalize_bindings::canonicalize_bindings;
 pub use dead_code_elimination::dead_code_elimination;
+pub use fuse_ops::fuse_ops;
+pub use fuse_tir::fuse_tir;
 pub use kill_after_last_use::kill_after_last_use;
 pub use lambda_lift::lambda_lift;
 pub use legalize_ops::legalize_ops;

@@ -1,0 +1,164 @@
+//! Fusion: what is grouped, and that the fused program computes the same.
+
+use tvm_runtime::{DataType, Tensor, Value};
+
+use crate::ir::{BaseFunc, GlobalVar, IRModule, Type, Var};
+use crate::pass::Sequential;
+use crate::relax::testing::*;
+use crate::relax::transform::{annotate_tir_op_pattern, fuse_ops, fuse_tir};
+use crate::relax::{Arg, Binding, Callee, Expr};
+use crate::tir::{PrimExpr, PrimFunc};
+
+fn n(n: i64) -> PrimExpr {
+    PrimExpr::index(n)
+}
+
+fn relu(name: &str, shape: Vec<PrimExpr>) -> PrimFunc {
+    map(name, shape, |x| x.max(PrimExpr::float(0.0, DataType::F32)))
+}
+
+/// `a[rows, 3] @ b[3, 2]`
+fn matmul(rows: &PrimExpr) -> PrimFunc {
+    sum_over(
+        "matmul",
+        &[("a", vec![rows.clone(), n(3)]), ("b", vec![n(3), n(2)])],
+        vec![rows.clone(), n(2)],
+        n(3),
+        |b, at| b[0].load([at[0].clone(), at[2].clone()]) * b[1].load([at[2].clone(), at[1].clone()]),
+    )
+}
+
+fn bias(rows: &PrimExpr) -> PrimFunc {
+    let shape = vec![rows.clone(), n(2)];
+    compute("bias", &[("x", shape.clone()), ("b", vec![n(2)])], shape, |bufs, at| {
+        bufs[0].load(at.to_vec()) + bufs[1].load([at[1].clone()])
+    })
+}
+
+/// Two layers `relu(x @ w + b)`, where the second takes the first 3 columns of the first doubled; `rows` is symbolic.
+fn two_layers() -> IRModule {
+    let mut module = IRModule::new();
+    let dim = || PrimExpr::from(&Var::index("rows"));
+    let matmul = add_prim(&mut module, matmul(&dim()));
+    let bias = add_prim(&mut module, bias(&dim()));
+    let relu = add_prim(&mut module, relu("relu", vec![dim(), n(2)]));
+    let widen_rows = dim();
+    let widen =
+        compute("widen", &[("x", vec![widen_rows.clone(), n(2)])], vec![widen_rows, n(3)], |bufs, at| {
+            bufs[0].load([at[0].clone(), at[1].clone().floordiv(2i64)])
+        });
+    let widen = add_prim(&mut module, widen);
+    let rows = dim();
+    let (narrow, wide) = (f32s(&[rows.clone(), n(2)]), f32s(&[rows, n(3)]));
+    let (x, w) = (Var::new("x", wide.clone()), Var::new("w", fixed(&[3, 2])));
+    let b = Arg::Const(Tensor::from_slice(&[0.5f32, -4.0], &[2]).unwrap());
+    let layer = |x: &Var, bindings: &mut Vec<Binding>| {
+        let (m, first) =
+            bind("m", narrow.clone(), call_tir(&matmul, &[x.into(), (&w).into()], narrow.clone()));
+        let (a, second) = bind("a", narrow.clone(), call_tir(&bias, &[m.into(), b.clone()], narrow.clone()));
+        let (r, third) = bind("r", narrow.clone(), call_tir(&relu, &[a.into()], narrow.clone()));
+        bindings.extend([first, second, third]);
+        r
+    };
+    let mut bindings = Vec::new();
+    let hidden = layer(&x, &mut bindings);
+    let (h, widening) = bind("h", wide.clone(), call_tir(&widen, &[hidden.into()], wide.clone()));
+    bindings.push(widening);
+    let out = layer(&h, &mut bindings);
+    add(&mut module, function("main", &[&x, &w], bindings, out));
+    module
+}
+
+fn fused(module: &IRModule) -> IRModule {
+    let passes = Sequential::new("fuse", vec![annotate_tir_op_pattern(), fuse_ops(), fuse_tir()]);
+    passes.apply(module.clone()).unwrap_or_else(|err| panic!("{err}"))
+}
+
+fn called(module: &IRModule, name: &str) -> Vec<String> {
+    let Some(BaseFunc::Relax(func)) = module.lookup(name) else { panic!("no {name}") };
+    let callee = |expr: &Expr| match expr {
+        Expr::Call(call) => match &call.callee {
+            Callee::Tir(gv) | Callee::Global(gv) => Some(gv.name().to_string()),
+            _ => None,
+        },
+        _ => None,
+    };
+    func.body.bindings().filter_map(|binding| callee(&binding.value)).collect()
+}
+
+fn same_result(before: &IRModule, after: &IRModule, args: &[Value]) {
+    let (want, got) = (run(before, "main", args).unwrap(), run(after, "main", args).unwrap());
+    assert_eq!(elements(&got), elements(&want));
+    assert!(!elements(&want).is_empty());
+}
+
+#[test]
+fn layers_become_one_kernel_each_and_equal_ones_are_shared() {
+    let before = two_layers();
+    let after = fused(&before);
+    assert_eq!(
+        called(&after, "main"),
+        ["fused_matmul_bias_relu", "widen", "fused_matmul_bias_relu"],
+        "the injective program stays alone: it follows one heavy group and precedes another"
+    );
+    let prim = |gv: &GlobalVar| after.prim_func(gv).cloned();
+    let func = prim(after.global_var("fused_matmul_bias_relu").unwrap()).unwrap();
+    crate::tir::analysis::well_formed(&func).unwrap_or_else(|err| panic!("{err}"));
+    assert_eq!(func.params.len(), 4);
+    for rows in [1, 3] {
+        let x = Tensor::from_vec((0..rows * 3).map(|i| i as f32 - 2.0).collect(), &[rows, 3]).unwrap();
+        let w = Tensor::from_vec((0..6).map(|i| i as f32 * 0.5 - 1.0).collect(), &[3, 2]).unwrap();
+        same_result(&before, &after, &[x.into(), w.into()]);
+    }
+}
+
+#[test]
+fn dimensions_inside_larger_extents_are_passed() {
+    let mut module = IRModule::new();
+    let dim = Var::index("n");
+    let double = map("double", vec![(&dim).into()], |x| x * 2i64);
+    let double = add_prim(&mut module, double);
+    // `shift(x, k)` adds the scalar parameter to each element.
+    let k = Var::prim("k", DataType::I64);
+    let dim = Var::index("n");
+    let shift = map("shift", vec![(&dim).into()], |x| x + PrimExpr::from(&k).cast(DataType::F32));
+    let params = shift.params.iter().cloned().chain([crate::tir::Param::Scalar(k.clone())]).collect();
+    let shift = add_prim(&mut module, PrimFunc { params, ..shift });
+    let m = Var::index("m");
+    let ty = f32s(&[PrimExpr::from(&m) * 2i64]);
+    let (x, y) = (Var::new("x", ty.clone()), Var::new("y", f32s(&[(&m).into()])));
+    let (a, first) = bind("a", ty.clone(), call_tir(&double, &[(&x).into()], ty.clone()));
+    let arg = Arg::Prim(PrimExpr::from(&m) + 1i64);
+    let (b, second) = bind("b", ty.clone(), call_tir(&shift, &[a.into(), arg], ty));
+    add(&mut module, function("main", &[&x, &y], vec![first, second], b));
+    let after = fused(&module);
+    assert_eq!(called(&after, "main"), ["fused_double_shift"]);
+    same_result(&module, &after, &[vector(&[1.0, 2.0, 3.0, 4.0]).into(), vector(&[0.0; 2]).into()]);
+}
+
+#[test]
+fn what_is_used_outside_stays_outside() {
+    let mut module = IRModule::new();
+    let double = add_prim(&mut module, map("double", vec![n(2)], |x| x * 2i64));
+    let sum = add_prim(&mut module, zip("add", vec![n(2)], |a, b| a + b));
+    let ty = fixed(&[2]);
+    let x = Var::new("x", ty.clone());
+    let (a, first) = bind("a", ty.clone(), call_tir(&double, &[(&x).into()], ty.clone()));
+    let (b, second) = bind("b", ty.clone(), call_tir(&double, &[(&a).into()], ty.clone()));
+    let (c, third) = bind("c", ty.clone(), call_tir(&sum, &[(&a).into(), b.into()], ty.clone()));
+    let extern_call = call(Callee::Packed("test.fuse_ops.first".into()), &[(&c).into()]);
+    let (d, fourth) = bind("d", Type::Object, extern_call);
+    let ret = Arg::Tuple(std::sync::Arc::new([c.into(), d.into()]));
+    add(&mut module, function("main", &[&x], vec![first, second, third, fourth], ret));
+    assert_eq!(called(&fused(&module), "main"), ["fused_double_double_add"], "a diamond is one group");
+
+    let mut module = module;
+    let func = module.lookup("main").cloned().unwrap();
+    if let BaseFunc::Relax(func) = func {
+        let mut func = (*func).clone();
+        func.body.ret = Arg::Var(a);
+        let gv = module.global_var("main").unwrap().clone();
+        module.update(gv, BaseFunc::Relax(func.into()));
+    }
+    assert_eq!(called(&fused(&module), "main"), ["double", "fused_double_add"], "its start is the result");
+}

@@ -1,0 +1,253 @@
+//! `FuseTIR`: the tensor programs of each function that `FuseOps` made become one.
+//!
+//! Intermediate results live in buffers of the root block; identities and block names are unique. Ensures that no
+//! function marked `Primitive` is left.
+//!
+//! TVM counterpart: `relax.transform.FuseTIR`.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ir::{Attrs, BaseFunc, GlobalVar, IRModule, IrError, Type, Var, VarId};
+use crate::pass::{Pass, module_pass};
+use crate::relax::mutator::walk_binding;
+use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
+use crate::tir::transform::renew_defs;
+use crate::tir::{
+    self, Block, BlockRealize, Buffer, Param, PrimExpr, PrimFunc, Stmt, Substitute, Visitor, substitute_expr,
+    walk_block,
+};
+
+/// The pass.
+pub fn fuse_tir() -> Pass {
+    module_pass("FuseTIR", |mut module, _| {
+        let mut fused: IndexMap<GlobalVar, GlobalVar> = IndexMap::new();
+        for (gv, func) in primitive_functions(&module) {
+            let prim = merge(&gv, &func, &module).map_err(|err| err.at(&func.span))?;
+            // The tensor program takes over the name of the function.
+            module.remove(&gv);
+            let new = module.add(gv.name(), BaseFunc::Prim(Arc::new(prim)));
+            fused.insert(gv, new);
+        }
+        let functions: Vec<(GlobalVar, Arc<Function>)> = module
+            .functions()
+            .filter_map(|(gv, _)| Some((gv.clone(), module.relax_func(gv)?.clone())))
+            .collect();
+        let mut calls = Calls { fused };
+        for (gv, func) in functions {
+            if let Some(new) = calls.mutate_function(&func) {
+                module.update(gv, BaseFunc::Relax(Arc::new(new)));
+            }
+        }
+        Ok(module)
+    })
+    .opt_level(1)
+}
+
+fn primitive_functions(module: &IRModule) -> Vec<(GlobalVar, Arc<Function>)> {
+    let functions =
+        module.functions().filter_map(|(gv, _)| Some((gv.clone(), module.relax_func(gv)?.clone())));
+    functions.filter(|(_, func)| func.attrs.bool("Primitive") == Some(true)).collect()
+}
+
+/// Calls of fused functions become `call_tir`.
+struct Calls {
+    fused: IndexMap<GlobalVar, GlobalVar>,
+}
+
+impl Mutator for Calls {
+    fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
+        if let Expr::Call(call) = &binding.value
+            && let Callee::Global(gv) = &call.callee
+            && let Some(prim) = self.fused.get(gv)
+        {
+            let ret = Some(binding.var.ty().clone());
+            let value = Call { callee: Callee::Tir(prim.clone()), ret, ..(**call).clone() }.into();
+            return Some(vec![Binding { value, ..binding.clone() }]);
+        }
+        walk_binding(self, binding).map(|it| vec![it])
+    }
+}
+
+/// One tensor program for the whole function.
+fn merge(gv: &GlobalVar, func: &Function, module: &IRModule) -> Result<PrimFunc, IrError> {
+    let malformed = |what: &str| IrError::new(format!("fused function `{}`: {what}", gv.name()), &func.span);
+    let mut buffers: FxHashMap<VarId, Buffer> = FxHashMap::default();
+    let mut params = Vec::new();
+    let mut names = UniqueNames::default();
+    for param in func.params.iter() {
+        params.push(match param.ty() {
+            Type::Prim(_) => Param::Scalar(param.clone()),
+            _ => {
+                let buffer = buffer_of(param, &mut names)
+                    .ok_or_else(|| malformed("a parameter has no known shape"))?;
+                buffers.insert(param.id(), buffer.clone());
+                Param::In(buffer)
+            }
+        });
+    }
+    let mut allocs: Vec<Buffer> = Vec::new();
+    let mut stmts: Vec<Stmt> = Vec::new();
+    let mut output = None;
+    for binding in func.body.bindings() {
+        let out =
+            buffer_of(&binding.var, &mut names).ok_or_else(|| malformed("a result has no known shape"))?;
+        let Expr::Call(call) = &binding.value else {
+            return Err(malformed("it does more than call tensor programs"));
+        };
+        let Callee::Tir(callee) = &call.callee else {
+            return Err(malformed("it does more than call tensor programs"));
+        };
+        let callee =
+            module.prim_func(callee).ok_or_else(|| malformed("it calls an unknown tensor program"))?;
+        let (alloc, stmt) = inline(callee, call, &out, &buffers)?;
+        allocs.extend(alloc);
+        stmts.push(stmt);
+        if func.body.ret.as_var() == Some(&binding.var) {
+            output = Some(out.clone());
+        } else {
+            allocs.push(out.clone());
+        }
+        buffers.insert(binding.var.id(), out);
+    }
+    params.push(Param::Out(output.ok_or_else(|| malformed("its result is not one of its calls"))?));
+    let body = Stmt::seq(stmts);
+    let body = tir::Mutator::mutate_stmt(&mut UniqueNames::default(), &body).unwrap_or(body);
+    let root = BlockRealize::opaque(Block::root(allocs, body));
+    let attrs = Attrs::new().with("private", true);
+    Ok(PrimFunc { attrs, span: func.span.clone(), ..PrimFunc::new(gv.name(), params, root) })
+}
+
+fn buffer_of(var: &Var, names: &mut UniqueNames) -> Option<Buffer> {
+    let ty = var.ty().as_tensor()?;
+    Some(Buffer::new(names.unique(var.name()), ty.known_shape()?.to_vec(), ty.dtype?))
+}
+
+/// The body of `callee` on the buffers of `call`, and the buffers of its root block.
+fn inline(
+    callee: &PrimFunc,
+    call: &Call,
+    out: &Buffer,
+    known: &FxHashMap<VarId, Buffer>,
+) -> Result<(Vec<Buffer>, Stmt), IrError> {
+    let callee = renew_defs(callee);
+    let malformed = || IrError::new(format!("the arguments do not fit `{}`", callee.name), &call.span);
+    let num_inputs = callee.inputs().count();
+    let (inputs, scalars) = call.args.split_at_checked(num_inputs).ok_or_else(malformed)?;
+    let (mut inputs, mut scalars) = (inputs.iter(), scalars.iter());
+    let mut map = Substitute::default();
+    for param in callee.params.iter() {
+        match param {
+            Param::In(buffer) => {
+                let arg = inputs.next().and_then(Arg::as_var).and_then(|var| known.get(&var.id()));
+                bind_buffer(buffer, arg.ok_or_else(malformed)?, &mut map);
+            }
+            Param::Out(buffer) => bind_buffer(buffer, out, &mut map),
+            Param::Scalar(var) => {
+                let value = match scalars.next().ok_or_else(malformed)? {
+                    Arg::Prim(value) => value.clone(),
+                    Arg::Var(var) => PrimExpr::Var(var.clone()),
+                    Arg::Const(_)
+                    | Arg::Global(_)
+                    | Arg::Tuple(_)
+                    | Arg::Shape(_)
+                    | Arg::DType(_)
+                    | Arg::Str(_) => {
+                        return Err(malformed());
+                    }
+                };
+                map.vars.insert(var.id(), value);
+            }
+        }
+    }
+    // Buffers allocated inside have shapes of the callee's dimensions.
+    let mut local = Allocations::default();
+    local.visit_stmt(&callee.body);
+    for buffer in local.0 {
+        let exprs = |exprs: &[PrimExpr]| exprs.iter().map(|it| substitute_expr(it, &map.vars)).collect();
+        let new = buffer.renew(|node| {
+            node.shape = exprs(&buffer.shape);
+            node.strides = exprs(&buffer.strides);
+        });
+        map.buffers.insert(buffer.id, new);
+    }
+    let body = tir::Mutator::mutate_stmt(&mut map, &callee.body).unwrap_or_else(|| callee.body.clone());
+    if let Stmt::BlockRealize(realize) = &body
+        && realize.block.iter_vars.is_empty()
+        && realize.block.match_buffers.is_empty()
+        && realize.block.init.is_none()
+        && realize.predicate.is_const(1)
+    {
+        return Ok((realize.block.alloc_buffers.to_vec(), realize.block.body.clone()));
+    }
+    Ok((Vec::new(), body))
+}
+
+/// `param` stands for `arg`: so do its dimensions.
+fn bind_buffer(param: &Buffer, arg: &Buffer, map: &mut Substitute) {
+    for (extent, value) in param.shape.iter().zip(arg.shape.iter()) {
+        if let Some(var) = extent.as_var() {
+            map.vars.entry(var.id()).or_insert_with(|| value.clone());
+        }
+    }
+    map.buffers.insert(param.id, arg.clone());
+}
+
+/// Buffers that are allocated or declared inside.
+#[derive(Default)]
+struct Allocations(Vec<Buffer>);
+
+impl Visitor for Allocations {
+    fn visit_block(&mut self, block: &Block) {
+        self.0.extend(block.alloc_buffers.iter().cloned());
+        self.0.extend(block.match_buffers.iter().map(|it| it.buffer.clone()));
+        walk_block(self, block);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::AllocBuffer(it) => self.0.push(it.buffer.clone()),
+            Stmt::DeclBuffer(it) => self.0.push(it.buffer.clone()),
+            Stmt::BufferStore(_)
+            | Stmt::For(_)
+            | Stmt::BlockRealize(_)
+            | Stmt::SeqStmt(_)
+            | Stmt::IfThenElse(_)
+            | Stmt::While(_)
+            | Stmt::Bind(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => {}
+        }
+        tir::walk_stmt(self, stmt);
+    }
+}
+
+/// Gives each block, or each buffer, a name of its own.
+#[derive(Default)]
+struct UniqueNames(FxHashSet<Arc<str>>);
+
+impl UniqueNames {
+    fn unique(&mut self, name: &str) -> Arc<str> {
+        let mut new: Arc<str> = name.into();
+        let mut i = 0;
+        while !self.0.insert(new.clone()) {
+            i += 1;
+            new = format!("{name}_{i}").into();
+        }
+        new
+    }
+}
+
+impl tir::Mutator for UniqueNames {
+    fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
+        self.0.insert("root".into());
+        let name = self.unique(&block.name);
+        let walked = self.walk_block(block);
+        if name == block.name {
+            return walked;
+        }
+        Some(Block { name, ..walked.unwrap_or_else(|| (**block).clone()) })
+    }
+}
