@@ -44,10 +44,9 @@ impl Visitor for Detect {
 impl Detect {
     fn realize(&mut self, realize: &BlockRealize) {
         let block = &realize.block;
-        if block.iter_vars.is_empty() && block.init.is_none() && block.match_buffers.is_empty() {
-            if let Stmt::SeqStmt(_) | Stmt::For(_) | Stmt::BlockRealize(_) = &block.body {
-                return walk_block(self, block);
-            }
+        let plain = block.iter_vars.is_empty() && block.init.is_none() && block.match_buffers.is_empty();
+        if plain && matches!(block.body, Stmt::SeqStmt(_) | Stmt::For(_) | Stmt::BlockRealize(_)) {
+            return walk_block(self, block);
         }
         self.blocks += 1;
         let found = if realize.predicate.is_const(1) { block_pattern(block) } else { OpPattern::Opaque };
