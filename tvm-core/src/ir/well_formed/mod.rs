@@ -6,6 +6,8 @@
 //!
 //! TVM counterpart: `VerifyWellFormed`, `WellFormed`.
 
+#[cfg(test)]
+mod graph_tests;
 mod scope;
 #[cfg(test)]
 mod tests;

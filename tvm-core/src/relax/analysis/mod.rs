@@ -20,4 +20,5 @@ pub use op_pattern::op_pattern;
 pub use purity::is_pure;
 pub use show::{show_dim, show_dims, show_type};
 pub use unify::{Mismatch, Unifier, erase_to_well_defined, join};
+pub use well_formed::{FORCE_PURE, well_formed};
 pub(crate) use well_formed::{check_rules, check_types};

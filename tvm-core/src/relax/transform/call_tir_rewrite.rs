@@ -1,6 +1,7 @@
 //! `CallTIRRewrite`: gives the results of `call_tir` and `call_dps_packed` memory.
 //!
-//! Requires known result shapes. Ensures that no `call_tir` is left:
+//! Requires known result shapes. Ensures that no `call_tir` is left; the function counts as pure from then on, whatever
+//! it writes ([`FORCE_PURE`]):
 //!
 //! ```text
 //! y = call_tir(f, (x,), Tensor<f32, n>)
@@ -15,16 +16,20 @@ use std::sync::Arc;
 
 use crate::ir::{IrError, TensorType, Type, Var};
 use crate::pass::{Pass, function_pass};
+use crate::relax::analysis::FORCE_PURE;
 use crate::relax::mutator::walk_binding;
 use crate::relax::op::memory;
-use crate::relax::{Arg, Binding, Call, Callee, Expr, Mutator};
+use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
 
 /// The pass.
 pub fn call_tir_rewrite() -> Pass {
     function_pass("CallTIRRewrite", |func, _, _| {
         let mut rewrite = Rewrite { err: None };
         let new = rewrite.mutate_function(func);
-        rewrite.err.map_or(Ok(new), Err)
+        rewrite
+            .err
+            .map_or(Ok(new), Err)
+            .map(|new| new.map(|func| Function { attrs: func.attrs.clone().with(FORCE_PURE, true), ..func }))
     })
 }
 
