@@ -15,10 +15,13 @@ pub fn default_build() -> Pass {
             relax::lambda_lift(),
             relax::canonicalize_bindings(),
             relax::dead_code_elimination(),
+            relax::legalize_ops(),
             relax::annotate_tir_op_pattern(),
             relax::fuse_ops(),
             relax::fuse_tir(),
+            relax::rewrite_dataflow_reshape(),
             relax::call_tir_rewrite(),
+            relax::static_plan_block_memory(),
             relax::kill_after_last_use(),
         ],
     )

@@ -64,7 +64,20 @@ impl Mutator for Calls {
             && let Some(prim) = self.fused.get(gv)
         {
             let ret = Some(binding.var.ty().clone());
-            let value = Call { callee: Callee::Tir(prim.clone()), ret, ..(**call).clone() }.into();
+            // Tensors first, then scalars.
+            let mut args = call.args.to_vec();
+            args.sort_by_key(|arg| match arg {
+                Arg::Prim(_) => true,
+                Arg::Var(var) => matches!(var.ty(), Type::Prim(_)),
+                Arg::Const(_)
+                | Arg::Global(_)
+                | Arg::Tuple(_)
+                | Arg::Shape(_)
+                | Arg::DType(_)
+                | Arg::Str(_) => false,
+            });
+            let (callee, args) = (Callee::Tir(prim.clone()), args.into());
+            let value = Call { callee, args, ret, ..(**call).clone() }.into();
             return Some(vec![Binding { value, ..binding.clone() }]);
         }
         walk_binding(self, binding).map(|it| vec![it])

@@ -147,7 +147,7 @@ fn is_dim(var: &Var) -> bool {
     matches!(var.ty(), Type::Prim(_))
 }
 
-/// What `func` captures: variables, then the dimensions that neither they nor the parameters bind.
+/// What `func` captures: the dimensions that neither its parameters nor captured variables bind, then those variables.
 fn captured(var: &Var, func: &Function) -> Vec<Var> {
     let (mut dims, mut vars): (Vec<Var>, Vec<Var>) =
         captures(func).into_iter().filter(|it| it != var).partition(is_dim);
@@ -159,8 +159,8 @@ fn captured(var: &Var, func: &Function) -> Vec<Var> {
     for ty in vars.iter().map(Var::ty).chain(func.params.iter().map(Var::ty)) {
         bound_dims(ty, &mut |dim| dims.retain(|it| it != dim));
     }
-    vars.append(&mut dims);
-    vars
+    dims.append(&mut vars);
+    dims
 }
 
 /// A function that uses itself as a value makes the closure of itself first.

@@ -10,6 +10,8 @@ mod kill_after_last_use;
 mod lambda_lift;
 mod legalize_ops;
 mod renew_defs;
+mod rewrite_dataflow_reshape;
+mod static_plan_block_memory;
 
 pub use annotate_tir_op_pattern::annotate_tir_op_pattern;
 pub use call_tir_rewrite::call_tir_rewrite;
@@ -21,3 +23,5 @@ pub use kill_after_last_use::kill_after_last_use;
 pub use lambda_lift::lambda_lift;
 pub use legalize_ops::legalize_ops;
 pub use renew_defs::{renew_body, renew_defs};
+pub use rewrite_dataflow_reshape::rewrite_dataflow_reshape;
+pub use static_plan_block_memory::static_plan_block_memory;

@@ -200,8 +200,8 @@ fn span_of(binding: &Binding) -> Span {
     }
 }
 
-/// The function that computes `group`, and the arguments that it is called with: tensors from outside, then the
-/// symbolic dimensions that those do not bind.
+/// The function that computes `group`, and the arguments that it is called with: the symbolic dimensions that the
+/// tensors do not bind, scalars, tensors from outside.
 fn group_function(group: &[&Binding], module: &IRModule) -> (Function, Vec<Arg>) {
     let result = &group[group.len() - 1].var;
     let inside: IndexSet<VarId> = group.iter().map(|binding| binding.var.id()).collect();
@@ -241,10 +241,10 @@ fn group_function(group: &[&Binding], module: &IRModule) -> (Function, Vec<Arg>)
         let value = Call { args, span: Span::none(), ..(**call).clone() }.into();
         bindings.push(Binding { value, ..(*binding).clone() });
     }
-    // As for `call_tir`: tensors first, then scalars.
+    // Scalars bind before the types that use them.
     let scalar = |param: &Var| matches!(param.ty(), Type::Prim(_));
     let mut order: Vec<(Var, Arg)> = params.into_iter().zip(args).collect();
-    order.sort_by_key(|(param, _)| scalar(param));
+    order.sort_by_key(|(param, _)| !scalar(param));
     let (params, mut args): (Vec<Var>, Vec<Arg>) = order.into_iter().unzip();
     let mut name = format!("fused_{}", names.join("_"));
     if name.len() > 80 {
@@ -264,7 +264,7 @@ fn group_function(group: &[&Binding], module: &IRModule) -> (Function, Vec<Arg>)
     // Dimensions that only occur inside larger extents are passed by themselves.
     let mut free: Vec<Var> = captures(&func);
     func.params.iter().for_each(|param| bound_dims(param.ty(), &mut |dim| free.retain(|it| it != dim)));
-    args.extend(free.iter().map(|dim| Arg::Prim(PrimExpr::Var(dim.clone()))));
+    args.splice(0..0, free.iter().map(|dim| Arg::Prim(PrimExpr::Var(dim.clone()))));
     (renewed(&func, free), args)
 }
 
@@ -279,7 +279,7 @@ fn renewed(func: &Function, dims: Vec<Var>) -> Function {
     let dims: Vec<Var> =
         dims.iter().filter_map(|dim| renew.prims.vars.get(&dim.id())?.as_var().cloned()).collect();
     let func = walk_function(&mut renew, func).unwrap_or_else(|| func.clone());
-    let params = func.params.iter().cloned().chain(dims).collect();
+    let params = dims.into_iter().chain(func.params.iter().cloned()).collect();
     Function { params, ..func }
 }
 

@@ -1,0 +1,50 @@
+//! `RewriteDataflowReshape`: operators that only change a shape become views.
+//!
+//! Ensures that no [view operator](crate::relax::op::is_view) of known shape is left: `y = reshape(x, …)` becomes
+//! `y = vm.reshape_tensor(x, shape)`.
+//!
+//! TVM counterpart: `relax.transform.RewriteDataflowReshape`, Relay's `ManifestReshape`.
+
+use crate::ir::{IrError, Type};
+use crate::pass::{Pass, function_pass};
+use crate::relax::mutator::walk_binding;
+use crate::relax::op::{is_view, memory};
+use crate::relax::{Arg, Binding, Callee, Expr, Mutator};
+
+/// The pass.
+pub fn rewrite_dataflow_reshape() -> Pass {
+    function_pass("RewriteDataflowReshape", |func, _, _| {
+        let mut rewrite = Rewrite { err: None };
+        let new = rewrite.mutate_function(func);
+        rewrite.err.map_or(Ok(new), Err)
+    })
+}
+
+struct Rewrite {
+    err: Option<IrError>,
+}
+
+impl Mutator for Rewrite {
+    fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
+        let Expr::Call(call) = &binding.value else {
+            return walk_binding(self, binding).map(|it| vec![it]);
+        };
+        let Callee::Op(op) = call.callee else { return None };
+        let Type::Tensor(ty) = binding.var.ty() else { return None };
+        if !is_view(op) {
+            return None;
+        }
+        let shape = match (ty.known_shape(), &*call.args) {
+            (Some(shape), _) => Arg::Shape(shape.into()),
+            (None, [_, shape]) => shape.clone(),
+            _ => return None,
+        };
+        match memory::call(memory::RESHAPE_TENSOR, [call.args.first()?.clone(), shape], Default::default()) {
+            Ok(value) => Some(vec![Binding { value, ..binding.clone() }]),
+            Err(err) => {
+                self.err.get_or_insert(err.at(&call.span));
+                None
+            }
+        }
+    }
+}

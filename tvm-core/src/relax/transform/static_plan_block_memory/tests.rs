@@ -1,0 +1,166 @@
+//! Memory planning: what is shared, and that sharing does not change results.
+
+use std::sync::Arc;
+
+use tvm_runtime::vm::{Instruction, IntOperand, Vm};
+use tvm_runtime::{DataType, Tensor, Value};
+
+use super::static_plan_block_memory;
+use crate::ir::{IRModule, Type, Var, structural::sample::Rng};
+use crate::pass::Sequential;
+use crate::relax::testing::*;
+use crate::relax::transform::call_tir_rewrite;
+use crate::relax::vm::{interpreted_kernels, vm_codegen};
+use crate::relax::{Arg, Binding, Expr, If};
+use crate::tir::PrimExpr;
+
+fn lower(module: &IRModule, plan: bool) -> Vm {
+    let mut passes = vec![call_tir_rewrite()];
+    passes.extend(plan.then(static_plan_block_memory));
+    let module = Sequential::new("lower", passes).apply(module.clone()).unwrap_or_else(|err| panic!("{err}"));
+    let (kernels, exe) = vm_codegen(&module).unwrap();
+    Vm::new(exe, &interpreted_kernels(&kernels).unwrap()).unwrap()
+}
+
+/// Sizes of the storages that `main` allocates; -1 where they are computed.
+fn storages(vm: &Vm) -> Vec<i64> {
+    let code = &vm.executable().function("main").unwrap().code;
+    let size = |it: &Instruction| match it {
+        Instruction::AllocStorage { size: IntOperand::Const(size), .. } => Some(*size),
+        Instruction::AllocStorage { .. } => Some(-1),
+        _ => None,
+    };
+    code.iter().filter_map(size).collect()
+}
+
+/// `x -> x + 1`, ten times; every dimension is `dim`.
+fn chain(dim: PrimExpr, attrs: &[(&str, i64)]) -> IRModule {
+    let mut module = IRModule::new();
+    let n = Var::index("n");
+    let inc =
+        add_prim(&mut module, map("inc", vec![(&n).into()], |x| x + PrimExpr::float(1.0, DataType::F32)));
+    let ty = f32s(&[dim]);
+    let x = Var::new("x", ty.clone());
+    let mut last = x.clone();
+    let mut bindings = Vec::new();
+    for _ in 0..10 {
+        let (y, binding) = bind("y", ty.clone(), call_tir(&inc, &[(&last).into()], ty.clone()));
+        bindings.push(binding);
+        last = y;
+    }
+    let mut func = function("main", &[&x], bindings, last);
+    func.attrs = attrs.iter().map(|(name, value)| (*name, *value)).collect();
+    add(&mut module, func);
+    module
+}
+
+#[test]
+fn a_chain_needs_two_storages_and_its_result() {
+    let m = || PrimExpr::from(&Var::index("m"));
+    let cases: [(IRModule, &[i64]); 3] = [
+        (chain(PrimExpr::index(3), &[]), &[12, 12, 12]),
+        (chain(m(), &[]), &[-1, -1, -1]),
+        (chain(m(), &[("tir_var_upper_bound.m", 8)]), &[32, 32, -1]),
+    ];
+    for (module, want) in cases {
+        let vm = lower(&module, true);
+        assert_eq!(storages(&vm), want);
+        assert_eq!(storages(&lower(&module, false)).len(), 10);
+        let got = vm.invoke("main", &[vector(&[0.0, 1.0, 2.0]).into()]).unwrap();
+        assert_eq!(elements(&got), [10.0, 11.0, 12.0]);
+    }
+}
+
+#[test]
+fn sizes_grow_and_stay_in_range() {
+    let mut module = IRModule::new();
+    let resize = |from: i64, to: i64| {
+        let index = PrimExpr::index;
+        compute("resize", &[("x", vec![index(from)])], vec![index(to)], |bufs, at| {
+            bufs[0].load([at[0].clone().floormod(from)])
+        })
+    };
+    let x = Var::new("x", fixed(&[8]));
+    let (mut last, mut bindings) = (x.clone(), Vec::new());
+    for (from, to) in [(8, 4), (4, 1), (1, 64), (64, 2), (2, 1), (1, 1)] {
+        let gv = add_prim(&mut module, resize(from, to));
+        let (y, binding) = bind("y", fixed(&[to]), call_tir(&gv, &[(&last).into()], fixed(&[to])));
+        bindings.push(binding);
+        last = y;
+    }
+    add(&mut module, function("main", &[&x], bindings, last));
+    let vm = lower(&module, true);
+    assert_eq!(storages(&vm), [256, 8, 4, 4], "4 and 64 floats share, and 1 and 2; 64 and 1 do not");
+    let got = vm.invoke("main", &[vector(&[7.0; 8]).into()]).unwrap();
+    assert_eq!(elements(&got), [7.0]);
+}
+
+#[test]
+fn random_graphs_compute_the_same() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let mut module = IRModule::new();
+        let n = PrimExpr::index(5);
+        let zip = add_prim(&mut module, zip("mix", vec![n.clone()], |a, b| a * 3i64 + b));
+        let ty = fixed(&[5]);
+        let (x, cond) = (Var::new("x", ty.clone()), Var::new("cond", Type::tensor(vec![], DataType::BOOL)));
+        let mut vars = vec![x.clone()];
+        let mut bindings = Vec::new();
+        for _ in 0..20 {
+            let binding = random_binding(&mut rng, &vars, &zip, &cond, 2);
+            if matches!(binding.var.ty(), Type::Tensor(_)) {
+                vars.push(binding.var.clone());
+            }
+            bindings.push(binding);
+        }
+        let ret: Vec<Arg> = (0..3).map(|_| Arg::from(rng.pick(&vars))).collect();
+        let (t, tuple) = bind("t", Type::Object, Expr::Arg(Arg::Tuple(ret.into())));
+        bindings.push(tuple);
+        add(&mut module, function("main", &[&x, &cond], bindings, t));
+        let (plain, planned) = (lower(&module, false), lower(&module, true));
+        for on in [true, false] {
+            let args: [Value; 2] = [vector(&[1.0, -2.0, 0.5, 3.0, 0.0]).into(), Tensor::scalar(on).into()];
+            let results = [&plain, &planned].map(|vm| {
+                let got = vm.invoke("main", &args).unwrap();
+                got.as_adt().unwrap().fields().iter().map(elements).collect::<Vec<_>>()
+            });
+            assert_eq!(results[0], results[1], "seed {seed}");
+        }
+        assert!(storages(&planned).len() < storages(&plain).len(), "seed {seed} shares nothing");
+    }
+}
+
+fn random_binding(
+    rng: &mut Rng,
+    vars: &[Var],
+    zip: &crate::ir::GlobalVar,
+    cond: &Var,
+    depth: usize,
+) -> Binding {
+    let ty = fixed(&[5]);
+    // Mostly recent values, so that others die.
+    let recent = &vars[vars.len().saturating_sub(3)..];
+    let arg = |rng: &mut Rng| Arg::from(rng.pick(recent));
+    let value = match rng.below(8) {
+        0 => Expr::Arg(arg(rng)),
+        1 => Expr::TupleGetItem(Arg::Tuple(Arc::new([arg(rng), arg(rng)])), 1),
+        2 | 3 if depth > 0 => {
+            let mut branch = || {
+                let mut vars = vars.to_vec();
+                let mut bindings = Vec::new();
+                for _ in 0..rng.below(4) {
+                    let binding = random_binding(rng, &vars, zip, cond, depth - 1);
+                    vars.push(binding.var.clone());
+                    bindings.push(binding);
+                }
+                let ret = Arg::from(rng.pick(&vars[vars.len().saturating_sub(2)..]));
+                body(bindings, ret)
+            };
+            let (then_branch, else_branch) = (branch(), branch());
+            let span = crate::ir::Span::none();
+            Expr::If(Arc::new(If { cond: cond.into(), then_branch, else_branch, span }))
+        }
+        _ => call_tir(zip, &[arg(rng), arg(rng)], ty.clone()),
+    };
+    bind("v", ty, value).1
+}
