@@ -109,7 +109,11 @@ impl Function<'_> {
             PrimExpr::Binary(it) if it.op.is_comparison() => {
                 let dtype = it.a.dtype();
                 let width = types::carrier(dtype).bits();
-                let (a, b) = (self.expr(&it.a)?, self.expr(&it.b)?);
+                let (mut a, mut b) = (self.expr(&it.a)?, self.expr(&it.b)?);
+                if dtype.is_bool() {
+                    // As masks, true is -1 and comes first.
+                    std::mem::swap(&mut a, &mut b);
+                }
                 let Some(text) = scalar_binary(it.op, dtype, &a, &b, false) else {
                     return not_supported(format!("{:?} on {dtype}", it.op));
                 };
@@ -281,18 +285,22 @@ impl Function<'_> {
         lane: impl FnOnce(&[String]) -> String,
     ) -> Result<String, CodegenError> {
         let helper = format!("tvm_{what}_x{}", ret.lanes());
-        let ret_ty = self.ty(ret);
-        let mut params = Vec::new();
-        let mut lanes = Vec::new();
+        let (ret_ty, n) = (self.ty(ret), ret.lanes());
+        let (mut params, mut lanes, mut copies) = (Vec::new(), Vec::new(), String::new());
         for (i, (dtype, _)) in args.iter().enumerate() {
             params.push(format!("{} a{i}", self.ty(*dtype)));
-            lanes.push(format!("a{i}[l]"));
+            lanes.push(format!("x{i}[l]"));
+            let scalar = types::scalar(types::carrier(*dtype).scalar());
+            let _ = write!(copies, "  {scalar} x{i}[{n}];\n  __builtin_memcpy(x{i}, &a{i}, sizeof x{i});\n");
         }
-        let (params, body, n) = (params.join(", "), lane(&lanes), ret.lanes());
+        let (params, body) = (params.join(", "), lane(&lanes));
+        let result = types::scalar(types::carrier(ret).scalar());
+        // Through arrays: loops over the lanes of a vector are not vectorised (and upset gcc 12).
         self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
             format!(
-                "TVM_INLINE {ret_ty} {helper}({params}) {{\n  {ret_ty} r;\n  \
-                 for (int l = 0; l < {n}; ++l) r[l] = {body};\n  return r;\n}}\n"
+                "TVM_INLINE {ret_ty} {helper}({params}) {{\n{copies}  {result} y[{n}];\n  \
+                 for (int l = 0; l < {n}; ++l) y[l] = {body};\n  \
+                 {ret_ty} r;\n  __builtin_memcpy(&r, y, sizeof r);\n  return r;\n}}\n"
             )
         });
         let values: Vec<&str> = args.iter().map(|(_, value)| *value).collect();

@@ -2,5 +2,6 @@
 //! (and LLVM when compiled in) must agree with it.
 
 mod data;
+mod elementwise;
 mod programs;
 mod suite;

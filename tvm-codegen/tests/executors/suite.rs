@@ -1,7 +1,7 @@
 //! The table of programs.
 
 use tvm_codegen::{build, compile};
-use tvm_core::ir::{IRModule, Var};
+use tvm_core::ir::{BaseFunc, IRModule, Var};
 use tvm_core::target::Target;
 use tvm_core::tir::IterKind::{Reduce, Spatial};
 use tvm_core::tir::{ForKind, Param, PrimExpr, PrimFunc, Stmt};
@@ -19,19 +19,49 @@ fn targets() -> Vec<Target> {
     targets
 }
 
-/// Runs `func` everywhere on `args` and compares all tensors afterwards.
-fn check(func: &PrimFunc, args: &[Value], tolerance: f64) {
-    let run = |target: &Target| {
-        let kernel = compile(func, target).unwrap_or_else(|err| panic!("{} on {target}: {err}", func.name));
-        let mut args: Vec<Value> = args.iter().map(copy).collect();
-        call(&kernel, &mut args).unwrap_or_else(|err| panic!("{} on {target}: {err}", func.name));
-        args
+/// A program, arguments to run it on, and how far floats may be off.
+pub(crate) struct Case {
+    pub(crate) func: PrimFunc,
+    pub(crate) args: Vec<Vec<Value>>,
+    pub(crate) tolerance: f64,
+}
+
+/// Compiles the programs as one unit, runs them everywhere and compares all tensors afterwards.
+pub(crate) fn check(cases: &[Case]) {
+    let mut module = IRModule::new();
+    let names: Vec<String> = cases
+        .iter()
+        .map(|case| {
+            module.add(case.func.name.clone(), BaseFunc::Prim(case.func.clone().into())).name().to_string()
+        })
+        .collect();
+    let run = |target: &Target| -> Vec<Vec<Vec<Value>>> {
+        let built = build(&module, target).unwrap_or_else(|err| panic!("{target}: {err}"));
+        let run = |(name, case): (&String, &Case)| {
+            let run = |args: &Vec<Value>| {
+                let mut args: Vec<Value> = args.iter().map(copy).collect();
+                call(built.get(name).unwrap(), &mut args)
+                    .unwrap_or_else(|err| panic!("{name} on {target}: {err}"));
+                args
+            };
+            case.args.iter().map(run).collect()
+        };
+        names.iter().zip(cases).map(run).collect()
     };
     let want = run(&Target::interpreter());
     for target in targets() {
-        for (i, (got, want)) in run(&target).iter().zip(&want).enumerate() {
-            if let (Value::Tensor(got), Value::Tensor(want)) = (got, want) {
-                assert_close(got, want, tolerance, &format!("{} on {target}, argument {i}", func.name));
+        for (((name, case), got), want) in names.iter().zip(cases).zip(run(&target)).zip(&want) {
+            for (k, (got, want)) in got.iter().zip(want).enumerate() {
+                for (i, (got, want)) in got.iter().zip(want).enumerate() {
+                    if let (Value::Tensor(got), Value::Tensor(want)) = (got, want) {
+                        assert_close(
+                            got,
+                            want,
+                            case.tolerance,
+                            &format!("{name} on {target}, run {k}, argument {i}"),
+                        );
+                    }
+                }
             }
         }
     }
@@ -46,7 +76,7 @@ fn copy(value: &Value) -> Value {
     }
 }
 
-fn tensor(shape: &[i64], dtype: DataType, rng: &mut Rng) -> Value {
+pub(crate) fn tensor(shape: &[i64], dtype: DataType, rng: &mut Rng) -> Value {
     Value::Tensor(random(shape, dtype, rng, false))
 }
 
@@ -69,14 +99,24 @@ fn matmul(kinds: [ForKind; 3]) -> PrimFunc {
 
 #[test]
 fn matmul_of_symbolic_extents() {
+    use ForKind::{Parallel, Serial, Unrolled, Vectorized};
     let mut rng = Rng(1);
-    for kinds in [[ForKind::Serial; 3], [ForKind::Parallel, ForKind::Serial, ForKind::Serial]] {
-        let func = matmul(kinds);
-        for [m, n, k] in [[1, 1, 1], [3, 5, 7], [16, 16, 16], [17, 33, 9], [0, 4, 4]] {
-            let args = [[m, k], [k, n], [m, n]].map(|shape| tensor(&shape, DataType::F32, &mut rng));
-            check(&func, &args, 1e-5);
-        }
-    }
+    let cases = [
+        [Serial; 3],
+        [Parallel, Serial, Serial],
+        [Serial, Vectorized, Serial],
+        [Parallel, Vectorized, Serial],
+        [Serial, Parallel, Vectorized],
+        [Vectorized, Serial, Unrolled],
+    ]
+    .map(|kinds| {
+        let shapes = [[1, 1, 1], [3, 5, 7], [16, 16, 16], [17, 33, 9], [0, 4, 4]];
+        let args = shapes.map(|[m, n, k]| {
+            [[m, k], [k, n], [m, n]].map(|shape| tensor(&shape, DataType::F32, &mut rng)).to_vec()
+        });
+        Case { func: matmul(kinds), args: args.to_vec(), tolerance: 1e-5 }
+    });
+    check(&cases);
 }
 
 #[test]
@@ -102,7 +142,7 @@ fn a_module_is_one_unit() {
     let mut module = IRModule::from_prim_func(matmul([ForKind::Serial; 3]));
     let mut other = matmul([ForKind::Parallel, ForKind::Serial, ForKind::Serial]);
     other.name = "exp".into();
-    module.add("exp", tvm_core::ir::BaseFunc::Prim(other.into()));
+    module.add("exp", BaseFunc::Prim(other.into()));
     for target in targets() {
         let built = build(&module, &target).unwrap();
         assert_eq!(

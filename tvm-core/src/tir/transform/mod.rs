@@ -17,31 +17,38 @@
 //!    buffers it uses; nested ones are serial.
 //! 5. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.
 
-mod renew_defs;
-
-pub(crate) use renew_defs::Renew;
-pub use renew_defs::{renew_defs, renew_stmt};
-
+mod context;
 mod convert_blocks_to_opaque;
 mod convert_ssa;
 mod flatten_buffer;
+mod float_compute_legalize;
 mod lower_init_block;
+mod lower_intrin;
 mod lower_match_buffer;
 mod lower_opaque_block;
 mod lower_tvm_builtin;
 mod make_packed_api;
 mod remove_no_op;
+mod renew_defs;
+mod simplify;
 mod unroll_loop;
 mod util;
 mod vector;
+mod vectorize_loop;
 
 pub use convert_blocks_to_opaque::convert_blocks_to_opaque;
 pub use convert_ssa::convert_ssa;
 pub use flatten_buffer::flatten_buffer;
+pub use float_compute_legalize::float_compute_legalize;
 pub use lower_init_block::lower_init_block;
+pub use lower_intrin::lower_intrin;
 pub use lower_match_buffer::lower_match_buffer;
 pub use lower_opaque_block::lower_opaque_block;
 pub use lower_tvm_builtin::{STACK_BYTES, lower_tvm_builtin};
 pub use make_packed_api::{PACKED_API, make_packed_api};
 pub use remove_no_op::remove_no_op;
+pub(crate) use renew_defs::Renew;
+pub use renew_defs::{renew_defs, renew_stmt};
+pub use simplify::simplify;
 pub use unroll_loop::unroll_loop;
+pub use vectorize_loop::{VECTOR_BYTES, vectorize_loop};

@@ -1,0 +1,206 @@
+//! Element-wise programs: every operation on every type, as scalars and as vectors, on awkward values.
+
+use tvm_core::ir::Var;
+use tvm_core::tir::{BinaryOp, ForKind, Intrinsic, Param, PrimExpr, PrimFunc, Stmt, binary};
+use tvm_runtime::{DataType, Value};
+
+use super::data::{Rng, random};
+use super::programs::{buffer, func, loops};
+use super::suite::{Case, check};
+
+/// `y[i] = f(x0[i], x1[i], …)` over `n` elements.
+fn map(
+    name: &str,
+    kind: ForKind,
+    inputs: &[DataType],
+    output: DataType,
+    f: impl FnOnce(&[PrimExpr]) -> PrimExpr,
+) -> PrimFunc {
+    let n = PrimExpr::from(Var::index("n"));
+    let xs: Vec<_> =
+        inputs.iter().enumerate().map(|(i, dtype)| buffer(&format!("x{i}"), &[n.clone()], *dtype)).collect();
+    let y = buffer("y", &[n.clone()], output);
+    let body = loops(&[(kind, n)], |i| {
+        let values: Vec<PrimExpr> = xs.iter().map(|x| x.load([i[0].clone()])).collect();
+        Stmt::store(&y, [i[0].clone()], f(&values))
+    });
+    let params = xs.into_iter().map(Param::In).chain([Param::Out(y)]).collect();
+    func(name, params, vec![], body)
+}
+
+/// Runs of `inputs` and one `output` over lengths that are and are not multiples of a vector.
+fn runs(inputs: &[DataType], output: DataType, special: bool, rng: &mut Rng) -> Vec<Vec<Value>> {
+    [0, 1, 7, 64, 203]
+        .map(|n| {
+            let mut args: Vec<Value> =
+                inputs.iter().map(|dtype| Value::Tensor(random(&[n], *dtype, rng, special))).collect();
+            args.push(Value::Tensor(random(&[n], output, rng, false)));
+            args
+        })
+        .to_vec()
+}
+
+const KINDS: [ForKind; 2] = [ForKind::Serial, ForKind::Vectorized];
+
+/// What one rounding of a type is off at most, with some room for libraries.
+fn tolerance(dtype: DataType) -> f64 {
+    match dtype {
+        DataType::F16 => 4e-3,
+        DataType::BF16 => 3e-2,
+        DataType::F32 => 2e-6,
+        DataType::F64 => 1e-14,
+        _ => 0.0,
+    }
+}
+
+#[test]
+fn binary_operations() {
+    use BinaryOp::*;
+    let mut rng = Rng(3);
+    let ops = [Add, Sub, Mul, Min, Max, Eq, Ne, Lt, Le, Gt, Ge, BitAnd, BitOr, BitXor, And, Or];
+    let mut cases = Vec::new();
+    for dtype in DataType::all() {
+        for (op, kind) in ops.iter().flat_map(|op| KINDS.map(|kind| (*op, kind))) {
+            let fits = match op {
+                And | Or => dtype.is_bool(),
+                BitAnd | BitOr | BitXor => !dtype.is_float(),
+                Add | Sub | Mul => !dtype.is_bool(),
+                _ => true,
+            };
+            if !fits {
+                continue;
+            }
+            let output = if op.is_comparison() { DataType::BOOL } else { dtype };
+            let name = format!("{op:?}_{dtype}_{kind:?}");
+            let func = map(&name, kind, &[dtype, dtype], output, |x| binary(op, x[0].clone(), x[1].clone()));
+            let args = runs(&[dtype, dtype], output, true, &mut rng);
+            cases.push(Case { func, args, tolerance: tolerance(output) });
+        }
+    }
+    check(&cases);
+}
+
+#[test]
+fn divisions_and_shifts() {
+    use BinaryOp::*;
+    let mut rng = Rng(4);
+    let mut cases = Vec::new();
+    for dtype in DataType::all().filter(|dtype| !dtype.is_bool()) {
+        let constants: &[f64] = if dtype.is_float() { &[2.5, -3.0] } else { &[1.0, 2.0, 7.0, 16.0, 100.0] };
+        for (op, kind) in [Div, Mod, FloorDiv, FloorMod].iter().flat_map(|op| KINDS.map(|kind| (*op, kind))) {
+            for constant in constants {
+                let name = format!("{op:?}_{dtype}_{kind:?}");
+                let func = map(&name, kind, &[dtype], dtype, |x| {
+                    binary(op, x[0].clone(), PrimExpr::constant(*constant, dtype))
+                });
+                cases.push(Case {
+                    func,
+                    args: runs(&[dtype], dtype, false, &mut rng),
+                    tolerance: tolerance(dtype),
+                });
+            }
+            // A divisor that is never 0, and negative as often as not.
+            let func = map(&format!("{op:?}_{dtype}_{kind:?}"), kind, &[dtype, dtype], dtype, |x| {
+                let divisor = if dtype.is_float() {
+                    x[1].clone()
+                } else {
+                    binary(BitOr, x[1].clone(), PrimExpr::int(1, dtype))
+                };
+                binary(op, x[0].clone(), divisor)
+            });
+            let args = runs(&[dtype, dtype], dtype, false, &mut rng);
+            cases.push(Case { func, args, tolerance: tolerance(dtype) * 4.0 });
+        }
+        for (op, kind) in [Shl, Shr].iter().flat_map(|op| KINDS.map(|kind| (*op, kind))) {
+            if dtype.is_integer() {
+                let func = map(&format!("{op:?}_{dtype}_{kind:?}"), kind, &[dtype], dtype, |x| {
+                    binary(op, x[0].clone(), PrimExpr::int(3, dtype))
+                });
+                cases.push(Case { func, args: runs(&[dtype], dtype, false, &mut rng), tolerance: 0.0 });
+            }
+        }
+    }
+    check(&cases);
+}
+
+#[test]
+fn conversions() {
+    let mut rng = Rng(5);
+    let mut cases = Vec::new();
+    for (from, to) in DataType::all().flat_map(|from| DataType::all().map(move |to| (from, to))) {
+        for kind in KINDS {
+            let func = map(&format!("{from}_to_{to}_{kind:?}"), kind, &[from], to, |x| x[0].clone().cast(to));
+            cases.push(Case { func, args: runs(&[from], to, true, &mut rng), tolerance: tolerance(to) });
+        }
+    }
+    check(&cases);
+}
+
+#[test]
+fn intrinsics() {
+    use Intrinsic::*;
+    let mut rng = Rng(6);
+    let mut cases = Vec::new();
+    let on_floats = [
+        Exp, Exp2, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh,
+        Asinh, Acosh, Atanh, Erf, Sigmoid, Abs, Floor, Ceil, Trunc, Round,
+    ];
+    for dtype in [DataType::F32, DataType::F64, DataType::F16, DataType::BF16] {
+        for (intrinsic, kind) in on_floats.iter().flat_map(|it| KINDS.map(|kind| (*it, kind))) {
+            let func = map(&format!("{}_{dtype}_{kind:?}", intrinsic.name()), kind, &[dtype], dtype, |x| {
+                x[0].clone().unary(intrinsic)
+            });
+            cases.push(Case {
+                func,
+                args: runs(&[dtype], dtype, true, &mut rng),
+                tolerance: tolerance(dtype),
+            });
+        }
+        for (intrinsic, kind) in [Pow, Atan2, Copysign].iter().flat_map(|it| KINDS.map(|kind| (*it, kind))) {
+            let func =
+                map(&format!("{}_{dtype}_{kind:?}", intrinsic.name()), kind, &[dtype, dtype], dtype, |x| {
+                    PrimExpr::call(intrinsic, x.to_vec(), dtype)
+                });
+            cases.push(Case {
+                func,
+                args: runs(&[dtype, dtype], dtype, true, &mut rng),
+                tolerance: tolerance(dtype),
+            });
+        }
+        for (intrinsic, kind) in [IsNan, IsInf].iter().flat_map(|it| KINDS.map(|kind| (*it, kind))) {
+            let func =
+                map(&format!("{}_{dtype}_{kind:?}", intrinsic.name()), kind, &[dtype], DataType::BOOL, |x| {
+                    PrimExpr::call(intrinsic, x.to_vec(), DataType::BOOL)
+                });
+            cases.push(Case { func, args: runs(&[dtype], DataType::BOOL, true, &mut rng), tolerance: 0.0 });
+        }
+    }
+    for dtype in DataType::all().filter(|dtype| dtype.is_integer()) {
+        for (intrinsic, kind) in
+            [PopCount, Clz, BitNot, Abs].iter().flat_map(|it| KINDS.map(|kind| (*it, kind)))
+        {
+            let func = map(&format!("{}_{dtype}_{kind:?}", intrinsic.name()), kind, &[dtype], dtype, |x| {
+                x[0].clone().unary(intrinsic)
+            });
+            cases.push(Case { func, args: runs(&[dtype], dtype, false, &mut rng), tolerance: 0.0 });
+        }
+    }
+    check(&cases);
+}
+
+#[test]
+fn choices() {
+    let mut rng = Rng(7);
+    let mut cases = Vec::new();
+    for dtype in DataType::all() {
+        for kind in KINDS {
+            let inputs = [DataType::BOOL, dtype, dtype, DataType::F64];
+            let func = map(&format!("select_{dtype}_{kind:?}"), kind, &inputs, dtype, |x| {
+                let condition = x[0].clone().and(!x[3].clone().less(PrimExpr::float(0.5, DataType::F64)));
+                condition.select(x[1].clone(), x[2].clone())
+            });
+            cases.push(Case { func, args: runs(&inputs, dtype, true, &mut rng), tolerance: 0.0 });
+        }
+    }
+    check(&cases);
+}

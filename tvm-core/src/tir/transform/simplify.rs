@@ -1,0 +1,101 @@
+//! Simplifies expressions with what is known around them, and statements that turn out trivial.
+//!
+//! TVM counterpart: `tir.Simplify` (`StmtSimplify`).
+//! Ensures: branches on conditions that are known are gone, and loops of no or one iteration (those bound to GPU
+//! threads excepted); indices are simplified.
+
+use rustc_hash::FxHashMap;
+
+use super::context::{analyzer_for, enter_loop};
+use super::util::{DeepSubstitute, body_pass};
+use crate::arith::Analyzer;
+use crate::pass::Pass;
+use crate::tir::{Bind, For, ForKind, IfThenElse, Mutator, PrimExpr, Stmt};
+
+/// Expressions become simpler.
+pub fn simplify() -> Pass {
+    body_pass("Simplify", |func| StmtSimplify { analyzer: analyzer_for(func) }.mutate_stmt(&func.body))
+}
+
+struct StmtSimplify {
+    analyzer: Analyzer,
+}
+
+impl StmtSimplify {
+    /// `stmt` where `condition` holds.
+    fn under(&mut self, condition: &PrimExpr, stmt: &Stmt) -> Stmt {
+        let outer = self.analyzer.clone();
+        self.analyzer.enter_constraint(condition);
+        let new = self.mutate_stmt(stmt);
+        self.analyzer = outer;
+        new.unwrap_or_else(|| stmt.clone())
+    }
+
+    fn simplified(&mut self, expr: &PrimExpr) -> PrimExpr {
+        self.analyzer.simplify(expr)
+    }
+}
+
+impl Mutator for StmtSimplify {
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        let new = self.simplified(expr);
+        (!new.ptr_eq(expr)).then_some(new)
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        match stmt {
+            Stmt::For(node) => {
+                let min = self.simplified(&node.min);
+                let extent = self.simplified(&node.extent);
+                let thread = matches!(node.kind, ForKind::ThreadBinding(_));
+                if !thread && self.analyzer.const_int_bound(&extent).max <= 0 {
+                    return Some(Stmt::nop());
+                }
+                if !thread && extent.is_const(1) {
+                    let body =
+                        DeepSubstitute::stmt(FxHashMap::from_iter([(node.loop_var.id(), min)]), &node.body);
+                    return Some(self.mutate_stmt(&body).unwrap_or(body));
+                }
+                let node = For { min, extent, ..(**node).clone() };
+                enter_loop(&mut self.analyzer, &node);
+                let body = self.mutate_stmt(&node.body).unwrap_or_else(|| node.body.clone());
+                Some(For { body, ..node }.into())
+            }
+            Stmt::IfThenElse(node) => {
+                let condition = self.simplified(&node.condition);
+                match condition.as_int() {
+                    Some(0) => {
+                        let taken = node.else_case.clone().unwrap_or_else(Stmt::nop);
+                        Some(self.mutate_stmt(&taken).unwrap_or(taken))
+                    }
+                    Some(_) => {
+                        Some(self.mutate_stmt(&node.then_case).unwrap_or_else(|| node.then_case.clone()))
+                    }
+                    None => {
+                        let then_case = self.under(&condition, &node.then_case);
+                        let other = !condition.clone();
+                        let else_case = node.else_case.as_ref().map(|stmt| self.under(&other, stmt));
+                        Some(IfThenElse { condition, then_case, else_case, span: node.span.clone() }.into())
+                    }
+                }
+            }
+            Stmt::Bind(node) => {
+                let value = self.simplified(&node.value);
+                if value.as_int().is_some() || value.as_var().is_some() {
+                    self.analyzer.bind_value(&node.var, &value);
+                } else if node.var.dtype().is_integer() {
+                    self.analyzer.bind_bound(&node.var, self.analyzer.const_int_bound(&value));
+                }
+                Some(Bind { var: node.var.clone(), value }.into())
+            }
+            Stmt::BufferStore(_)
+            | Stmt::BlockRealize(_)
+            | Stmt::SeqStmt(_)
+            | Stmt::While(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => self.walk_stmt(stmt),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Turns vectorised loops into vector statements.
+//!
+//! TVM counterpart: `VectorizeLoop`.
+//! Requires: flat buffers. Ensures: no `Vectorized` loop. The loop is cut into pieces of a power of two of lanes, at
+//! most [`VECTOR_BYTES`] of the widest element computed with; of a symbolic extent the rest runs serially. Where a
+//! condition depends on the lane, a test whether it holds for all lanes chooses between vectors and a serial loop. A body
+//! that has no vector form (it stores to one element, allocates, loops a different number of times per lane) becomes
+//! a serial loop.
+
+mod body;
+
+use rustc_hash::FxHashMap;
+
+use self::body::{NoVector, Vectorizer};
+use super::context::{analyzer_for, enter_loop};
+use super::unroll_loop::copy_out;
+use super::util::{DeepSubstitute, body_pass};
+use crate::arith::Analyzer;
+use crate::pass::Pass;
+use crate::tir::{Cast, For, ForKind, Mutator, PrimExpr, Stmt, Visitor, walk_expr, walk_stmt};
+
+/// Vectors are at most this wide.
+pub const VECTOR_BYTES: i64 = 64;
+
+/// At most so many vectors are written one after another, more become a loop.
+const MAX_PIECES: i64 = 8;
+
+/// Vectorised loops become vector statements.
+pub fn vectorize_loop() -> Pass {
+    body_pass("VectorizeLoop", |func| VectorizeLoop { analyzer: analyzer_for(func) }.mutate_stmt(&func.body))
+}
+
+struct VectorizeLoop {
+    analyzer: Analyzer,
+}
+
+impl Mutator for VectorizeLoop {
+    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        if let Stmt::For(node) = stmt {
+            enter_loop(&mut self.analyzer, node);
+        }
+        let walked = self.walk_stmt(stmt);
+        let Stmt::For(node) = walked.as_ref().unwrap_or(stmt) else { return walked };
+        if node.kind != ForKind::Vectorized {
+            return walked;
+        }
+        let serial = For { kind: ForKind::Serial, ..(**node).clone() };
+        Some(self.vectorize(&serial).unwrap_or_else(|NoVector| serial.into()))
+    }
+}
+
+impl VectorizeLoop {
+    fn vectorize(&self, node: &For) -> Result<Stmt, NoVector> {
+        let most = (VECTOR_BYTES / widest_element(&node.body)).max(1);
+        match node.extent.as_int() {
+            Some(extent) => self.pieces(node, most, extent),
+            None => self.strips(node, most),
+        }
+    }
+
+    /// The loop of constant `extent` as vectors of `most` lanes, then fewer.
+    fn pieces(&self, node: &For, most: i64, extent: i64) -> Result<Stmt, NoVector> {
+        let (whole, mut rest) = (extent / most, extent % most);
+        let mut stmts = Vec::new();
+        if whole > 0 {
+            let strip = self.strip_loop(node, most, PrimExpr::int(whole, node.loop_var.dtype()))?;
+            stmts.push(if whole <= MAX_PIECES { copy_out(&strip, whole) } else { strip.into() });
+        }
+        while rest > 0 {
+            let lanes = 1 << rest.ilog2();
+            let base = &node.min + PrimExpr::int(extent - rest, node.loop_var.dtype());
+            stmts.push(self.piece(node, base, lanes)?);
+            rest -= lanes;
+        }
+        Ok(Stmt::seq(stmts))
+    }
+
+    /// The loop of symbolic extent as vectors of `most` lanes and a serial rest.
+    fn strips(&self, node: &For, most: i64) -> Result<Stmt, NoVector> {
+        let whole = node.extent.clone().floordiv(most);
+        let strip = self.strip_loop(node, most, whole.clone())?;
+        let done = whole * most;
+        let rest = For { min: &node.min + &done, extent: &node.extent - done, ..node.clone() };
+        Ok(Stmt::seq([strip.into(), rest.into()]))
+    }
+
+    /// `for strip in 0..count` of pieces of `lanes` lanes.
+    fn strip_loop(&self, node: &For, lanes: i64, count: PrimExpr) -> Result<For, NoVector> {
+        let strip = node.loop_var.renew();
+        let base = &node.min + &strip * lanes;
+        let mut analyzer = self.analyzer.clone();
+        let mut outer = For {
+            loop_var: strip,
+            min: PrimExpr::int(0, node.loop_var.dtype()),
+            extent: count,
+            ..node.clone()
+        };
+        enter_loop(&mut analyzer, &outer);
+        outer.body = VectorizeLoop { analyzer }.piece(node, base, lanes)?;
+        Ok(outer)
+    }
+
+    /// Iterations `base..base + lanes` as one vector.
+    fn piece(&self, node: &For, base: PrimExpr, lanes: i64) -> Result<Stmt, NoVector> {
+        let base = self.analyzer.simplify(&base);
+        if lanes == 1 {
+            return Ok(DeepSubstitute::stmt(FxHashMap::from_iter([(node.loop_var.id(), base)]), &node.body));
+        }
+        Vectorizer::new(&self.analyzer, node.loop_var.clone(), base, lanes as u16).body(&node.body)
+    }
+}
+
+/// Bytes of the widest element that `stmt` computes with; indices do not count.
+fn widest_element(stmt: &Stmt) -> i64 {
+    struct Widest(usize);
+    impl Visitor for Widest {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            match expr {
+                PrimExpr::BufferLoad(load) => self.0 = self.0.max(load.buffer.dtype.bytes()),
+                PrimExpr::Cast(cast) => {
+                    let Cast { dtype, value } = &**cast;
+                    self.0 = self.0.max(dtype.scalar().bytes());
+                    self.visit_expr(value);
+                }
+                _ => walk_expr(self, expr),
+            }
+        }
+
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            match stmt {
+                Stmt::BufferStore(store) => {
+                    self.0 = self.0.max(store.buffer.dtype.bytes());
+                    self.visit_expr(&store.value);
+                }
+                other => walk_stmt(self, other),
+            }
+        }
+    }
+    let mut widest = Widest(1);
+    widest.visit_stmt(stmt);
+    widest.0 as i64
+}
