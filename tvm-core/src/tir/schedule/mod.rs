@@ -1,1 +1,281 @@
-//! Schedules: loop transformations addressed by loop and block.
+//! Schedules: transformations of loops and blocks that keep what the program computes.
+//!
+//! Every primitive checks that it is legal, changes the program or leaves it as it was, and is recorded in a
+//! [`Trace`] that can be replayed on a fresh copy of the program, saved as JSON and printed as Rust.
+//!
+//! TVM counterpart: `tir/schedule`.
+
+mod analysis;
+mod error;
+mod instruction;
+mod primitive;
+mod rewrite;
+mod show;
+mod state;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+use crate::ir::{AttrValue, BlockId, VarId};
+use crate::tir::{PrimFunc, Scope, ThreadTag};
+
+pub use error::ScheduleError;
+pub use instruction::{Instruction, InstructionKind};
+pub use state::{ScheduleState, StmtSRef};
+pub use trace::Trace;
+
+/// A block of the program under schedule. TVM counterpart: `BlockRV`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockRV(BlockId);
+
+/// A loop of the program under schedule. TVM counterpart: `LoopRV`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LoopRV(VarId);
+
+/// A loop or a block.
+pub trait SRef {
+    /// Its name in the schedule state.
+    fn sref(self) -> StmtSRef;
+}
+
+impl SRef for BlockRV {
+    fn sref(self) -> StmtSRef {
+        StmtSRef::Block(self.0)
+    }
+}
+
+impl SRef for LoopRV {
+    fn sref(self) -> StmtSRef {
+        StmtSRef::Loop(self.0)
+    }
+}
+
+/// A program under schedule, and how it came to be so.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    state: ScheduleState,
+    trace: Trace,
+}
+
+type Result<T> = std::result::Result<T, ScheduleError>;
+
+impl Schedule {
+    /// Starts with `func`.
+    ///
+    /// # Errors
+    /// When its body is not the realize of a root block.
+    pub fn new(func: PrimFunc) -> Result<Schedule> {
+        Ok(Schedule { state: ScheduleState::new(func)?, trace: Trace::default() })
+    }
+
+    /// The program as it is now.
+    pub fn func(&self) -> &PrimFunc {
+        self.state.func()
+    }
+
+    /// The program, when scheduling is done.
+    pub fn into_func(self) -> PrimFunc {
+        self.state.func().clone()
+    }
+
+    /// The index of loops and blocks.
+    pub fn state(&self) -> &ScheduleState {
+        &self.state
+    }
+
+    /// What was done so far.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// The loop nest as an outline.
+    pub fn outline(&self) -> String {
+        show::loop_nest(&self.state, &[])
+    }
+
+    /// Runs one instruction on handles, and records it.
+    pub(crate) fn run(&mut self, kind: InstructionKind, inputs: &[StmtSRef]) -> Result<Vec<StmtSRef>> {
+        let outputs = kind.apply(&mut self.state, inputs)?;
+        self.trace.record(kind, inputs, &outputs);
+        Ok(outputs)
+    }
+
+    fn one_block(&mut self, kind: InstructionKind, inputs: &[StmtSRef]) -> Result<BlockRV> {
+        match self.run(kind, inputs)?[..] {
+            [StmtSRef::Block(id)] => Ok(BlockRV(id)),
+            _ => Err(ScheduleError::Trace("a primitive gave something else than one block".into())),
+        }
+    }
+
+    fn loops_of(&mut self, kind: InstructionKind, inputs: &[StmtSRef]) -> Result<Vec<LoopRV>> {
+        let loops = self.run(kind, inputs)?.into_iter();
+        Ok(loops
+            .filter_map(|it| if let StmtSRef::Loop(var) = it { Some(LoopRV(var)) } else { None })
+            .collect())
+    }
+
+    /// The block named `name`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn get_block(&mut self, name: &str) -> Result<BlockRV> {
+        self.one_block(InstructionKind::GetBlock { name: name.into() }, &[])
+    }
+
+    /// Short for [`get_block`](Self::get_block).
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn block(&mut self, name: &str) -> Result<BlockRV> {
+        self.get_block(name)
+    }
+
+    /// The loops around `block` up to the block around it, outermost first.
+    ///
+    /// # Errors
+    /// When the block is gone.
+    pub fn get_loops(&mut self, block: BlockRV) -> Result<Vec<LoopRV>> {
+        self.loops_of(InstructionKind::GetLoops, &[block.sref()])
+    }
+
+    /// The `N` loops around `block`.
+    ///
+    /// # Errors
+    /// When there are more or fewer.
+    pub fn loops<const N: usize>(&mut self, block: BlockRV) -> Result<[LoopRV; N]> {
+        let loops = self.get_loops(block)?;
+        let got = loops.len();
+        loops
+            .try_into()
+            .map_err(|_| ScheduleError::argument("loops", format!("expected {N} loops, the block has {got}")))
+    }
+
+    /// Splits a loop by `factors`, outermost first; one may be `None`, which is inferred.
+    ///
+    /// # Errors
+    /// When a factor is not positive, or more than one is to be inferred.
+    pub fn split<const N: usize>(
+        &mut self,
+        target: LoopRV,
+        factors: [Option<i64>; N],
+    ) -> Result<[LoopRV; N]> {
+        let loops = self.loops_of(InstructionKind::Split { factors: factors.to_vec() }, &[target.sref()])?;
+        loops.try_into().map_err(|_| ScheduleError::argument("split", "a loop was lost"))
+    }
+
+    /// Fuses perfectly nested loops, outermost first.
+    ///
+    /// # Errors
+    /// When they are not perfectly nested.
+    pub fn fuse<const N: usize>(&mut self, loops: [LoopRV; N]) -> Result<LoopRV> {
+        match self.loops_of(InstructionKind::Fuse, &loops.map(SRef::sref))?[..] {
+            [fused] => Ok(fused),
+            _ => Err(ScheduleError::argument("fuse", "a loop was lost")),
+        }
+    }
+
+    /// Puts loops of one chain in this order, outermost first.
+    ///
+    /// # Errors
+    /// When the program would compute something else.
+    pub fn reorder<const N: usize>(&mut self, order: [LoopRV; N]) -> Result<()> {
+        self.run(InstructionKind::Reorder, &order.map(SRef::sref)).map(|_| ())
+    }
+
+    /// Runs the iterations of a loop on the thread pool.
+    ///
+    /// # Errors
+    /// When they depend on each other.
+    pub fn parallel(&mut self, target: LoopRV) -> Result<()> {
+        self.run(InstructionKind::Parallel, &[target.sref()]).map(|_| ())
+    }
+
+    /// Runs the iterations of a loop as lanes of vectors.
+    ///
+    /// # Errors
+    /// When they depend on each other or their number is not a constant.
+    pub fn vectorize(&mut self, target: LoopRV) -> Result<()> {
+        self.run(InstructionKind::Vectorize, &[target.sref()]).map(|_| ())
+    }
+
+    /// Copies the iterations of a loop out.
+    ///
+    /// # Errors
+    /// When the loop is gone.
+    pub fn unroll(&mut self, target: LoopRV) -> Result<()> {
+        self.run(InstructionKind::Unroll, &[target.sref()]).map(|_| ())
+    }
+
+    /// Runs the iterations of a loop on GPU threads.
+    ///
+    /// # Errors
+    /// When they depend on each other.
+    pub fn bind(&mut self, target: LoopRV, tag: ThreadTag) -> Result<()> {
+        self.run(InstructionKind::Bind { tag }, &[target.sref()]).map(|_| ())
+    }
+
+    /// Lets the readers of the `index`-th buffer that `block` reads use a copy in `scope`. Gives the copying block.
+    ///
+    /// # Errors
+    /// When the buffer is written among its readers.
+    pub fn cache_read(&mut self, block: BlockRV, index: usize, scope: Scope) -> Result<BlockRV> {
+        self.one_block(InstructionKind::CacheRead { index, scope }, &[block.sref()])
+    }
+
+    /// Lets `block` write its `index`-th buffer through a copy in `scope`. Gives the block that copies back.
+    ///
+    /// # Errors
+    /// When others write the buffer too.
+    pub fn cache_write(&mut self, block: BlockRV, index: usize, scope: Scope) -> Result<BlockRV> {
+        self.one_block(InstructionKind::CacheWrite { index, scope }, &[block.sref()])
+    }
+
+    /// Moves a producer under a loop around all its consumers.
+    ///
+    /// # Errors
+    /// When the program would compute something else.
+    pub fn compute_at(&mut self, block: BlockRV, target: LoopRV) -> Result<()> {
+        self.run(InstructionKind::ComputeAt, &[block.sref(), target.sref()]).map(|_| ())
+    }
+
+    /// Moves a consumer under a loop around its producer.
+    ///
+    /// # Errors
+    /// When the program would compute something else.
+    pub fn reverse_compute_at(&mut self, block: BlockRV, target: LoopRV) -> Result<()> {
+        self.run(InstructionKind::ReverseComputeAt, &[block.sref(), target.sref()]).map(|_| ())
+    }
+
+    /// Moves the value of a block into the places that read it.
+    ///
+    /// # Errors
+    /// When its value is not one expression, or its inputs change before it is used.
+    pub fn compute_inline(&mut self, block: BlockRV) -> Result<()> {
+        self.run(InstructionKind::ComputeInline, &[block.sref()]).map(|_| ())
+    }
+
+    /// Moves an element-wise consumer into its producer.
+    ///
+    /// # Errors
+    /// When it is not the only reader, or does not read each element once.
+    pub fn reverse_compute_inline(&mut self, block: BlockRV) -> Result<()> {
+        self.run(InstructionKind::ReverseComputeInline, &[block.sref()]).map(|_| ())
+    }
+
+    /// Moves the init of a reduction before a loop. Gives the init block.
+    ///
+    /// # Errors
+    /// When a loop further out drives the reduction.
+    pub fn decompose_reduction(&mut self, block: BlockRV, target: LoopRV) -> Result<BlockRV> {
+        self.one_block(InstructionKind::DecomposeReduction, &[block.sref(), target.sref()])
+    }
+
+    /// Attaches a hint for later passes to a loop or block.
+    ///
+    /// # Errors
+    /// When the target is gone.
+    pub fn annotate(&mut self, target: impl SRef, key: &str, value: impl Into<AttrValue>) -> Result<()> {
+        self.run(InstructionKind::Annotate { key: key.into(), value: value.into() }, &[target.sref()])
+            .map(|_| ())
+    }
+}

@@ -1,0 +1,156 @@
+//! What a block reads and writes, found from its body.
+//!
+//! TVM counterpart: `GetBlockReadWriteRegion`, `BlockReadWriteDetector`.
+
+use crate::arith::{Analyzer, DomMap, IntervalSet};
+use crate::tir::{
+    BinaryOp, Block, Buffer, BufferRegion, PrimExpr, Range, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
+};
+
+/// `block` with `reads` and `writes` found from its init and body. An update in a block with an init does not count as
+/// reading what it updates; buffers of the block itself do not count.
+#[must_use]
+pub fn with_access_regions(block: Block) -> Block {
+    let stmts: Vec<&Stmt> = block.init.iter().chain([&block.body]).collect();
+    let (mut reads, writes) = access_regions(&stmts);
+    if block.init.is_some() {
+        reads.retain(|read| {
+            !writes.iter().any(|write| write.buffer == read.buffer && same_region(read, write))
+        });
+    }
+    let own = |region: &BufferRegion| {
+        block.alloc_buffers.contains(&region.buffer)
+            || block.match_buffers.iter().any(|it| it.buffer == region.buffer)
+    };
+    let outside = |regions: Vec<BufferRegion>| regions.into_iter().filter(|region| !own(region)).collect();
+    Block { reads: outside(reads), writes: outside(writes), ..block }
+}
+
+/// The regions that `stmts` read and write, over all iterations of the loops inside them, in order of first access.
+pub fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
+    let mut detect = Detect::default();
+    stmts.iter().for_each(|stmt| detect.visit_stmt(stmt));
+    let Detect { analyzer, reads, writes, .. } = detect;
+    let finish =
+        |accesses: Vec<Access>| accesses.into_iter().map(|access| access.region(&analyzer)).collect();
+    (finish(reads), finish(writes))
+}
+
+fn same_region(a: &BufferRegion, b: &BufferRegion) -> bool {
+    let mut ranges = a.region.iter().zip(b.region.iter());
+    ranges.all(|(a, b)| crate::arith::same(&a.min, &b.min) && crate::arith::same(&a.extent, &b.extent))
+}
+
+struct Access {
+    buffer: Buffer,
+    dims: Vec<IntervalSet>,
+}
+
+impl Access {
+    fn region(self, analyzer: &Analyzer) -> BufferRegion {
+        let range = |(set, extent): (IntervalSet, &PrimExpr)| match set.to_range(analyzer) {
+            Some(range) if is_plain(&range.min) && is_plain(&range.extent) => range,
+            _ => Range::from_extent(extent.clone()),
+        };
+        let region = self.dims.into_iter().zip(self.buffer.shape.iter()).map(range).collect();
+        BufferRegion { buffer: self.buffer, region }
+    }
+}
+
+/// An end that is no choice between accesses.
+fn is_plain(end: &PrimExpr) -> bool {
+    let choice = |it: &PrimExpr| match it {
+        PrimExpr::Binary(it) => matches!(it.op, BinaryOp::Min | BinaryOp::Max),
+        _ => matches!(it, PrimExpr::BufferLoad(_) | PrimExpr::Select(_)),
+    };
+    !any_expr(end, &mut |it| choice(it))
+}
+
+#[derive(Default)]
+struct Detect {
+    analyzer: Analyzer,
+    /// Loops, axes and names inside.
+    dom: DomMap,
+    reads: Vec<Access>,
+    writes: Vec<Access>,
+    /// Buffers that live inside.
+    local: Vec<Buffer>,
+}
+
+impl Detect {
+    fn access(&mut self, buffer: &Buffer, indices: &[PrimExpr], write: bool) {
+        if self.local.contains(buffer) {
+            return;
+        }
+        let set = |index: &PrimExpr| match index.dtype().is_scalar() {
+            true => self.analyzer.int_set(index, &self.dom),
+            false => IntervalSet::everything(),
+        };
+        let dims: Vec<IntervalSet> = indices.iter().map(set).collect();
+        let accesses = if write { &mut self.writes } else { &mut self.reads };
+        match accesses.iter_mut().find(|access| access.buffer == *buffer) {
+            Some(access) => {
+                access.dims =
+                    access.dims.iter().zip(&dims).map(|(a, b)| a.union(b, &self.analyzer)).collect();
+            }
+            None => accesses.push(Access { buffer: buffer.clone(), dims }),
+        }
+    }
+
+    fn range(&self, range: &Range) -> IntervalSet {
+        let first = self.analyzer.int_set(&range.min, &self.dom);
+        let last = self.analyzer.int_set(&(&range.min + &range.extent - 1), &self.dom);
+        IntervalSet { min: first.min, max: last.max }
+    }
+}
+
+impl Visitor for Detect {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        match expr {
+            PrimExpr::BufferLoad(load) => self.access(&load.buffer, &load.indices, false),
+            PrimExpr::Let(it) => {
+                let set = self.analyzer.int_set(&it.value, &self.dom);
+                self.dom.insert(it.var.id(), set);
+            }
+            _ => {}
+        }
+        walk_expr(self, expr);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::BufferStore(store) => self.access(&store.buffer, &store.indices, true),
+            Stmt::For(it) => {
+                let set = self.range(&Range { min: it.min.clone(), extent: it.extent.clone() });
+                self.dom.insert(it.loop_var.id(), set);
+            }
+            Stmt::BlockRealize(it) => {
+                for (iter, value) in it.block.iter_vars.iter().zip(it.iter_values.iter()) {
+                    let set = self.analyzer.int_set(value, &self.dom);
+                    self.dom.insert(iter.var.id(), set);
+                }
+            }
+            Stmt::Bind(it) => {
+                self.dom.insert(it.var.id(), IntervalSet::everything());
+            }
+            Stmt::AllocBuffer(it) => self.local.push(it.buffer.clone()),
+            _ => {}
+        }
+        walk_stmt(self, stmt);
+    }
+
+    fn visit_block(&mut self, block: &Block) {
+        self.local.extend(block.alloc_buffers.iter().cloned());
+        self.local.extend(block.match_buffers.iter().map(|it| it.buffer.clone()));
+        for source in block.match_buffers.iter().map(|it| &it.source) {
+            let first: Vec<PrimExpr> = source.region.iter().map(|range| range.min.clone()).collect();
+            let last: Vec<PrimExpr> =
+                source.region.iter().map(|range| &range.min + &range.extent - 1).collect();
+            for (indices, write) in [(&first, false), (&last, false), (&first, true), (&last, true)] {
+                self.access(&source.buffer, indices, write);
+            }
+        }
+        block.init.iter().for_each(|init| self.visit_stmt(init));
+        self.visit_stmt(&block.body);
+    }
+}

@@ -1,0 +1,153 @@
+//! Properties of single blocks.
+
+use std::sync::Arc;
+
+use crate::arith::same;
+use crate::ir::Var;
+use crate::tir::schedule::{ScheduleError, ScheduleState};
+use crate::tir::{
+    Binary, BinaryOp, Block, BlockRealize, BufferStore, For, IterKind, PrimExpr, Stmt, any_expr,
+};
+
+/// True when `var` occurs in `expr`.
+pub(in crate::tir::schedule) fn uses_var(expr: &PrimExpr, var: &Var) -> bool {
+    any_expr(expr, &mut |it| it.as_var() == Some(var))
+}
+
+/// The outermost blocks inside `stmt`, in program order.
+pub(in crate::tir::schedule) fn child_blocks(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
+    match stmt {
+        Stmt::BlockRealize(it) => vec![it.clone()],
+        Stmt::For(it) => child_blocks(&it.body),
+        Stmt::While(it) => child_blocks(&it.body),
+        Stmt::SeqStmt(stmts) => stmts.iter().flat_map(child_blocks).collect(),
+        Stmt::IfThenElse(it) => {
+            let mut blocks = child_blocks(&it.then_case);
+            blocks.extend(it.else_case.iter().flat_map(child_blocks));
+            blocks
+        }
+        Stmt::BufferStore(_)
+        | Stmt::Bind(_)
+        | Stmt::AllocBuffer(_)
+        | Stmt::DeclBuffer(_)
+        | Stmt::Evaluate(_)
+        | Stmt::AssertStmt(_) => Vec::new(),
+    }
+}
+
+/// Each loop is the whole body of the one before.
+pub(in crate::tir::schedule) fn check_perfectly_nested(
+    name: &'static str,
+    loops: &[Arc<For>],
+) -> Result<(), ScheduleError> {
+    for (outer, inner) in loops.iter().zip(loops.iter().skip(1)) {
+        if !matches!(&outer.body, Stmt::For(it) if it.loop_var == inner.loop_var) {
+            let (outer, inner) = (outer.loop_var.name(), inner.loop_var.name());
+            return Err(ScheduleError::illegal(
+                name,
+                format!("loop `{inner}` is not the whole body of loop `{outer}`"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The iterations of the block may run in any order: it is complete (all axes spatial, reads nothing that it writes),
+/// or a reduction (spatial and reduction axes, an init or an associative update, the place written does not depend on
+/// the reduction axes).
+pub(in crate::tir::schedule) fn check_reorderable(
+    name: &'static str,
+    state: &ScheduleState,
+    realize: &BlockRealize,
+) -> Result<(), ScheduleError> {
+    let block = &realize.block;
+    let refuse = |why: String| {
+        let sref = crate::tir::schedule::StmtSRef::Block(block.id);
+        Err(ScheduleError::illegal(name, format!("block `{}` {why}", block.name)).show(state, &[sref]))
+    };
+    if let Some(iter) =
+        block.iter_vars.iter().find(|iter| matches!(iter.kind, IterKind::Ordered | IterKind::Opaque))
+    {
+        return refuse(format!(
+            "has the {:?} axis `{}`: its iterations keep their order",
+            iter.kind,
+            iter.var.name()
+        ));
+    }
+    if !block.is_reduction() {
+        let both =
+            block.reads.iter().find(|read| block.writes.iter().any(|write| write.buffer == read.buffer));
+        return match both {
+            Some(region) => refuse(format!("reads and writes buffer `{}`", region.buffer.name)),
+            None => Ok(()),
+        };
+    }
+    if block.init.is_none() && !is_associative_update(block) {
+        return refuse("has a reduction axis but neither an init nor an update like `c = c + x`".into());
+    }
+    let reduce: Vec<&Var> =
+        block.iter_vars.iter().filter(|iter| iter.kind == IterKind::Reduce).map(|iter| &iter.var).collect();
+    let ranges = block.writes.iter().flat_map(|region| region.region.iter());
+    match ranges
+        .flat_map(|range| [&range.min, &range.extent])
+        .find_map(|it| reduce.iter().find(|var| uses_var(it, var)))
+    {
+        Some(var) => refuse(format!("writes to a place that depends on its reduction axis `{}`", var.name())),
+        None => Ok(()),
+    }
+}
+
+/// The body is one store.
+pub(in crate::tir::schedule) fn single_store(block: &Block) -> Option<&BufferStore> {
+    if let Stmt::BufferStore(store) = &block.body { Some(store) } else { None }
+}
+
+fn is_associative_update(block: &Block) -> bool {
+    let Some(store) = single_store(block) else { return false };
+    let PrimExpr::Binary(update) = &store.value else { return false };
+    let Binary { op, a, b } = &**update;
+    let is_target = |expr: &PrimExpr| match expr {
+        PrimExpr::BufferLoad(load) => {
+            load.buffer == store.buffer
+                && load.indices.len() == store.indices.len()
+                && load.indices.iter().zip(store.indices.iter()).all(|(a, b)| same(a, b))
+        }
+        _ => false,
+    };
+    let reads_target = |expr: &PrimExpr| {
+        any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if load.buffer == store.buffer))
+    };
+    matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max)
+        && ((is_target(a) && !reads_target(b)) || (is_target(b) && !reads_target(a)))
+}
+
+/// The axes that `indices` are, one each and none twice; an index of a dimension of extent 1 may be 0 (`None`).
+pub(in crate::tir::schedule) fn distinct_axes(
+    block: &Block,
+    indices: &[PrimExpr],
+    shape: &[PrimExpr],
+) -> Option<Vec<Option<Var>>> {
+    let mut axes: Vec<Option<Var>> = Vec::new();
+    for (index, extent) in indices.iter().zip(shape) {
+        match index.as_var() {
+            Some(var) => {
+                let known = block.iter_vars.iter().any(|iter| iter.var == *var);
+                if !known || axes.iter().flatten().any(|it| it == var) {
+                    return None;
+                }
+                axes.push(Some(var.clone()));
+            }
+            None if index.is_const(0) && extent.is_const(1) => axes.push(None),
+            None => return None,
+        }
+    }
+    Some(axes)
+}
+
+/// The axes of the block that are not in `axes`.
+pub(in crate::tir::schedule) fn trailing_axes<'a>(
+    block: &'a Block,
+    axes: &[Option<Var>],
+) -> Vec<&'a crate::tir::IterVar> {
+    block.iter_vars.iter().filter(|iter| !axes.iter().flatten().any(|var| *var == iter.var)).collect()
+}

@@ -1,0 +1,171 @@
+//! What a block touches in one iteration of a loop, and whether iterations depend on each other.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::arith::{Analyzer, DomMap, IntervalSet};
+use crate::ir::{Var, VarId};
+use crate::tir::schedule::rewrite::{self, bind_loop};
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::{BlockRealize, Buffer, BufferRegion, For, PrimExpr, Range, Stmt, substitute_expr};
+
+/// Blocks seen from one iteration of a loop: the loops inside range over all their values, the others stand still.
+pub(in crate::tir::schedule) struct Iteration {
+    pub(in crate::tir::schedule) analyzer: Analyzer,
+    dom: DomMap,
+    inner: Vec<Arc<For>>,
+}
+
+impl Iteration {
+    /// One iteration of the loop `var` (`None`: of the whole block scope), as far as block `realize` is concerned.
+    pub(in crate::tir::schedule) fn of(
+        state: &ScheduleState,
+        var: Option<VarId>,
+        realize: &BlockRealize,
+    ) -> Result<Iteration, ScheduleError> {
+        let loops = state.loops_above(StmtSRef::Block(realize.block.id));
+        let outer =
+            var.map_or(0, |var| loops.iter().position(|&it| it == var).map_or(loops.len(), |at| at + 1));
+        let mut iteration =
+            Iteration { analyzer: Analyzer::new(), dom: DomMap::default(), inner: Vec::new() };
+        for dim in state.func().symbolic_dims() {
+            iteration.analyzer.bind_dim(&dim);
+        }
+        for (i, &it) in loops.iter().enumerate() {
+            let node = state.get_for(it)?;
+            bind_loop(&mut iteration.analyzer, node);
+            if i >= outer {
+                let range = Range { min: node.min.clone(), extent: node.extent.clone() };
+                let set = iteration.range(&range);
+                iteration.dom.insert(it, set);
+                iteration.inner.push(node.clone());
+            }
+        }
+        Ok(iteration)
+    }
+
+    fn range(&self, range: &Range) -> IntervalSet {
+        let first = self.analyzer.int_set(&range.min, &self.dom);
+        let last = self.analyzer.int_set(&(&range.min + &range.extent - 1), &self.dom);
+        IntervalSet { min: first.min, max: last.max }
+    }
+
+    /// The box of `region` (over the axes of `realize`) that the block touches; `None` where it is not bounded.
+    pub(in crate::tir::schedule) fn touched(
+        &self,
+        realize: &BlockRealize,
+        region: &BufferRegion,
+    ) -> Vec<IntervalSet> {
+        let map: FxHashMap<VarId, PrimExpr> = realize
+            .block
+            .iter_vars
+            .iter()
+            .zip(realize.iter_values.iter())
+            .map(|(iter, value)| (iter.var.id(), value.clone()))
+            .collect();
+        let at_loops = |range: &Range| Range {
+            min: substitute_expr(&range.min, &map),
+            extent: substitute_expr(&range.extent, &map),
+        };
+        region.region.iter().map(|range| self.range(&at_loops(range))).collect()
+    }
+
+    /// True when the box that [`touched`](Self::touched) gives for the binding `values` has as many points as the inner
+    /// loops that drive them have iterations: no point of the box is missed and none is visited twice.
+    pub(in crate::tir::schedule) fn is_exact(&self, values: &[&PrimExpr]) -> bool {
+        let mut used: Vec<VarId> = Vec::new();
+        values.iter().all(|value| {
+            let drivers: Vec<&Arc<For>> =
+                self.inner.iter().filter(|node| super::uses_var(value, &node.loop_var)).collect();
+            let fresh = drivers.iter().all(|node| !used.contains(&node.loop_var.id()));
+            used.extend(drivers.iter().map(|node| node.loop_var.id()));
+            let points = drivers.iter().fold(PrimExpr::index(1), |product, node| product * &node.extent);
+            let set = self.analyzer.int_set(value, &self.dom);
+            let range = set.to_range(&self.analyzer);
+            fresh && range.is_some_and(|range| self.analyzer.can_prove_equal(&range.extent, &points))
+        })
+    }
+}
+
+/// The bindings of the axes in `axes`.
+pub(in crate::tir::schedule) fn bindings_of<'a>(
+    realize: &'a BlockRealize,
+    axes: &[Option<Var>],
+) -> Vec<&'a PrimExpr> {
+    let named = |var: &Var| axes.iter().flatten().any(|it| it == var);
+    let pairs = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
+    pairs.filter(|(iter, _)| named(&iter.var)).map(|(_, value)| value).collect()
+}
+
+/// The iterations of `node` may run side by side as far as what its blocks hand to each other is concerned: every
+/// block uses only what an earlier block of the same iteration has written, and different iterations write different
+/// places, or the buffer is used nowhere else.
+pub(in crate::tir::schedule) fn check_no_carried_dependence(
+    name: &'static str,
+    state: &ScheduleState,
+    node: &For,
+    blocks: &[Arc<BlockRealize>],
+) -> Result<(), ScheduleError> {
+    for (i, writer) in blocks.iter().enumerate() {
+        for write in writer.block.writes.iter() {
+            for (j, other) in blocks.iter().enumerate().filter(|(j, _)| *j != i) {
+                let regions = other.block.reads.iter().chain(other.block.writes.iter());
+                for region in regions.filter(|region| region.buffer == write.buffer) {
+                    // Two writers are looked at once, from the first.
+                    let earlier_writer =
+                        j < i && other.block.writes.iter().any(|it| it.buffer == write.buffer);
+                    let fine =
+                        earlier_writer || (i < j && hands_over(state, node, writer, write, other, region)?);
+                    if !fine {
+                        let message = format!(
+                            "iterations of loop `{}` depend on each other: block `{}` uses elements of `{}` that block `{}` \
+                             writes in another iteration",
+                            node.loop_var.name(),
+                            other.block.name,
+                            write.buffer.name,
+                            writer.block.name
+                        );
+                        return Err(ScheduleError::illegal(name, message));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `region` of `reader` lies in what `writer` writes in the same iteration of `node`.
+fn hands_over(
+    state: &ScheduleState,
+    node: &For,
+    writer: &BlockRealize,
+    write: &BufferRegion,
+    reader: &BlockRealize,
+    region: &BufferRegion,
+) -> Result<bool, ScheduleError> {
+    let var = Some(node.loop_var.id());
+    let (made, used) = (Iteration::of(state, var, writer)?, Iteration::of(state, var, reader)?);
+    let indices: Vec<PrimExpr> = write.region.iter().map(|range| range.min.clone()).collect();
+    let points = write.region.iter().all(|range| range.extent.is_const(1));
+    let Some(axes) = super::distinct_axes(&writer.block, &indices, &write.buffer.shape).filter(|_| points)
+    else {
+        return Ok(false);
+    };
+    let values = bindings_of(writer, &axes);
+    let disjoint =
+        values.iter().any(|value| super::uses_var(value, &node.loop_var)) && made.is_exact(&values);
+    let private = made.is_exact(&values) && is_private(state, node, &write.buffer);
+    let made = made.touched(writer, write);
+    let within = used
+        .touched(reader, region)
+        .iter()
+        .zip(&made)
+        .all(|(used_set, made_set)| used_set.is_subset_of(made_set, &used.analyzer));
+    Ok(within && (disjoint || private))
+}
+
+fn is_private(state: &ScheduleState, node: &For, buffer: &Buffer) -> bool {
+    let inside = rewrite::count_accesses(&Stmt::from(node.clone()), buffer);
+    rewrite::is_intermediate(state, buffer) && inside == rewrite::count_accesses(&state.func().body, buffer)
+}

@@ -1,0 +1,12 @@
+//! What the primitives check: which blocks may be reordered, moved, inlined.
+//!
+//! TVM counterpart: `tir/schedule/analysis`.
+
+mod block;
+mod dependence;
+
+pub(super) use block::{
+    check_perfectly_nested, check_reorderable, child_blocks, distinct_axes, single_store, trailing_axes,
+    uses_var,
+};
+pub(super) use dependence::{Iteration, bindings_of, check_no_carried_dependence};

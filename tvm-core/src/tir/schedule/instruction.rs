@@ -1,0 +1,182 @@
+//! Primitives as data: what a trace records and replays.
+//!
+//! TVM counterpart: `Instruction`, `InstructionKind`.
+
+use serde::{Deserialize, Serialize};
+
+use super::primitive::{
+    annotate::annotate, cache_read::cache_read, cache_write::cache_write, compute_at::compute_at,
+    compute_at::reverse_compute_at, compute_inline::compute_inline, decompose_reduction::decompose_reduction,
+    for_kind::set_kind, fuse::fuse, reorder::reorder, reverse_compute_inline::reverse_compute_inline,
+    split::split,
+};
+use super::{ScheduleError, ScheduleState, StmtSRef};
+use crate::ir::{AttrValue, BlockId, VarId};
+use crate::tir::{ForKind, Scope, ThreadTag};
+
+/// A primitive and its attributes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum InstructionKind {
+    /// The block of a name.
+    GetBlock {
+        /// The name.
+        name: String,
+    },
+    /// The loops around a block.
+    GetLoops,
+    /// Splits a loop.
+    Split {
+        /// Extents of the new loops; `None` is inferred.
+        factors: Vec<Option<i64>>,
+    },
+    /// Fuses loops.
+    Fuse,
+    /// Reorders loops.
+    Reorder,
+    /// Runs a loop on the thread pool.
+    Parallel,
+    /// Runs a loop as vector lanes.
+    Vectorize,
+    /// Copies a loop out.
+    Unroll,
+    /// Runs a loop on GPU threads.
+    Bind {
+        /// Which threads.
+        tag: ThreadTag,
+    },
+    /// Readers use a copy.
+    CacheRead {
+        /// Which of the block's reads.
+        index: usize,
+        /// Where the copy lives.
+        scope: Scope,
+    },
+    /// A writer uses a copy.
+    CacheWrite {
+        /// Which of the block's writes.
+        index: usize,
+        /// Where the copy lives.
+        scope: Scope,
+    },
+    /// Moves a producer under a loop.
+    ComputeAt,
+    /// Moves a consumer under a loop.
+    ReverseComputeAt,
+    /// Inlines a producer.
+    ComputeInline,
+    /// Inlines a consumer.
+    ReverseComputeInline,
+    /// Separates the init of a reduction.
+    DecomposeReduction,
+    /// Attaches a hint.
+    Annotate {
+        /// Its name.
+        key: String,
+        /// Its value.
+        value: AttrValue,
+    },
+}
+
+/// One step of a trace; inputs and outputs are numbers of loops and blocks in order of their first appearance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Instruction {
+    /// What is done.
+    #[serde(flatten)]
+    pub kind: InstructionKind,
+    /// To what.
+    pub inputs: Vec<u32>,
+    /// What came out.
+    pub outputs: Vec<u32>,
+}
+
+impl InstructionKind {
+    /// Name of the method of `Schedule`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            InstructionKind::GetBlock { .. } => "get_block",
+            InstructionKind::GetLoops => "get_loops",
+            InstructionKind::Split { .. } => "split",
+            InstructionKind::Fuse => "fuse",
+            InstructionKind::Reorder => "reorder",
+            InstructionKind::Parallel => "parallel",
+            InstructionKind::Vectorize => "vectorize",
+            InstructionKind::Unroll => "unroll",
+            InstructionKind::Bind { .. } => "bind",
+            InstructionKind::CacheRead { .. } => "cache_read",
+            InstructionKind::CacheWrite { .. } => "cache_write",
+            InstructionKind::ComputeAt => "compute_at",
+            InstructionKind::ReverseComputeAt => "reverse_compute_at",
+            InstructionKind::ComputeInline => "compute_inline",
+            InstructionKind::ReverseComputeInline => "reverse_compute_inline",
+            InstructionKind::DecomposeReduction => "decompose_reduction",
+            InstructionKind::Annotate { .. } => "annotate",
+        }
+    }
+
+    /// Applies the primitive to `state`, which is unchanged when it fails.
+    pub(super) fn apply(
+        &self,
+        state: &mut ScheduleState,
+        inputs: &[StmtSRef],
+    ) -> Result<Vec<StmtSRef>, ScheduleError> {
+        let block = |i: usize| match inputs.get(i) {
+            Some(StmtSRef::Block(id)) => Ok(*id),
+            _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not a block"))),
+        };
+        let a_loop = |i: usize| match inputs.get(i) {
+            Some(StmtSRef::Loop(var)) => Ok(*var),
+            _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not a loop"))),
+        };
+        let all_loops = || (0..inputs.len()).map(a_loop).collect::<Result<Vec<VarId>, _>>();
+        let no_output = |()| Vec::new();
+        let one_block = |id: BlockId| vec![StmtSRef::Block(id)];
+        let loops = |vars: Vec<VarId>| vars.into_iter().map(StmtSRef::Loop).collect();
+        match self {
+            InstructionKind::GetBlock { name } => find_block(state, name).map(one_block),
+            InstructionKind::GetLoops => {
+                let id = block(0)?;
+                state.get_block(id)?;
+                Ok(loops(state.loops_above(StmtSRef::Block(id))))
+            }
+            InstructionKind::Split { factors } => split(state, a_loop(0)?, factors).map(loops),
+            InstructionKind::Fuse => fuse(state, &all_loops()?).map(|var| vec![StmtSRef::Loop(var)]),
+            InstructionKind::Reorder => reorder(state, &all_loops()?).map(no_output),
+            InstructionKind::Parallel => set_kind(state, a_loop(0)?, ForKind::Parallel).map(no_output),
+            InstructionKind::Vectorize => set_kind(state, a_loop(0)?, ForKind::Vectorized).map(no_output),
+            InstructionKind::Unroll => set_kind(state, a_loop(0)?, ForKind::Unrolled).map(no_output),
+            InstructionKind::Bind { tag } => {
+                set_kind(state, a_loop(0)?, ForKind::ThreadBinding(*tag)).map(no_output)
+            }
+            InstructionKind::CacheRead { index, scope } => {
+                cache_read(state, block(0)?, *index, *scope).map(one_block)
+            }
+            InstructionKind::CacheWrite { index, scope } => {
+                cache_write(state, block(0)?, *index, *scope).map(one_block)
+            }
+            InstructionKind::ComputeAt => compute_at(state, block(0)?, a_loop(1)?).map(no_output),
+            InstructionKind::ReverseComputeAt => {
+                reverse_compute_at(state, block(0)?, a_loop(1)?).map(no_output)
+            }
+            InstructionKind::ComputeInline => compute_inline(state, block(0)?).map(no_output),
+            InstructionKind::ReverseComputeInline => reverse_compute_inline(state, block(0)?).map(no_output),
+            InstructionKind::DecomposeReduction => {
+                decompose_reduction(state, block(0)?, a_loop(1)?).map(one_block)
+            }
+            InstructionKind::Annotate { key, value } => {
+                let sref = inputs
+                    .first()
+                    .ok_or_else(|| ScheduleError::argument("annotate", "nothing to annotate"))?;
+                annotate(state, *sref, key, value).map(no_output)
+            }
+        }
+    }
+}
+
+fn find_block(state: &ScheduleState, name: &str) -> Result<BlockId, ScheduleError> {
+    let blocks = state.blocks();
+    blocks.iter().find(|it| &*it.block.name == name).map(|it| it.block.id).ok_or_else(|| {
+        let names: Vec<String> = blocks.iter().map(|it| format!("`{}`", it.block.name)).collect();
+        ScheduleError::UnknownBlock { name: name.into(), blocks: names.join(", ") }
+    })
+}

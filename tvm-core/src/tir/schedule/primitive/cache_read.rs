@@ -1,0 +1,96 @@
+//! `cache_read`: a block, and the other readers in its scope, read a copy of a buffer.
+//!
+//! The copy is a block of its own, placed after the buffer's last writer and before its first reader; `compute_at` moves
+//! it to where it is needed.
+
+use crate::ir::BlockId;
+use crate::tir::schedule::rewrite::{self, insert_in_scope, redirect, top_level_index, unique_block_name};
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::{Block, BlockRealize, Buffer, For, IterKind, IterVar, PrimExpr, Range, Scope, Stmt};
+
+const NAME: &str = "cache_read";
+
+/// Copies the buffer of read region `index` of block `id` to `scope`. Gives the copying block.
+pub(in crate::tir::schedule) fn cache_read(
+    state: &mut ScheduleState,
+    id: BlockId,
+    index: usize,
+    scope: Scope,
+) -> Result<BlockId, ScheduleError> {
+    let realize = state.get_block(id)?.clone();
+    let count = realize.block.reads.len();
+    let Some(region) = realize.block.reads.get(index) else {
+        let message =
+            format!("block `{}` reads {count} buffers, there is no read {index}", realize.block.name);
+        return Err(ScheduleError::argument(NAME, message));
+    };
+    let buffer = region.buffer.clone();
+    let marked = [StmtSRef::Block(id)];
+    let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &marked));
+    let Some(scope_block) = state.scope_block(StmtSRef::Block(id)) else {
+        return Err(ScheduleError::argument(NAME, "the root block has no buffers to cache"));
+    };
+    if rewrite::writers(state, &buffer).iter().any(|it| it.block.id == id) {
+        return refuse(format!("block `{}` writes `{}` itself", realize.block.name, buffer.name));
+    }
+    let position = |it: &BlockRealize| top_level_index(state, scope_block, StmtSRef::Block(it.block.id));
+    let readers = rewrite::readers(state, &buffer);
+    let Some(first_reader) = readers.iter().filter_map(|it| position(it)).min() else {
+        return refuse(format!("no block of this scope reads `{}`", buffer.name));
+    };
+    if let Some(writer) =
+        rewrite::writers(state, &buffer).iter().find(|it| position(it).is_none_or(|at| at >= first_reader))
+    {
+        return refuse(format!(
+            "block `{}` writes `{}` among or after its readers",
+            writer.block.name, buffer.name
+        ));
+    }
+    let copy = buffer.renew(|node| {
+        node.name = format!("{}_{}", buffer.name, scope.name().replace('.', "_")).into();
+        node.scope = scope;
+        node.strides = [].into();
+        node.elem_offset = None;
+    });
+    let name = unique_block_name(state, &copy.name);
+    let (block, nest) = copy_nest(&name, &buffer, &copy, &full(&buffer));
+    let body = insert_in_scope(&state.func().body, scope_block, first_reader, nest, &copy);
+    let inside = readers.iter().filter(|it| position(it).is_some());
+    let body = inside.fold(body, |body, it| redirect(&body, it.block.id, &buffer, &copy));
+    state.replace_body(body)?;
+    Ok(block)
+}
+
+/// `0..extent` of every dimension.
+fn full(buffer: &Buffer) -> Vec<Range> {
+    buffer.shape.iter().cloned().map(Range::from_extent).collect()
+}
+
+/// Loops over `region` around a block that copies `from` to `to`.
+pub(super) fn copy_nest(name: &str, from: &Buffer, to: &Buffer, region: &[Range]) -> (BlockId, Stmt) {
+    let vars = |prefix: &str| -> Vec<crate::ir::Var> {
+        (0..region.len()).map(|i| crate::ir::Var::index(format!("{prefix}{i}"))).collect()
+    };
+    let (loops, axes) = (vars("ax"), vars("v"));
+    let indices: Vec<PrimExpr> = axes.iter().map(PrimExpr::from).collect();
+    let iter_vars: Vec<IterVar> = axes
+        .iter()
+        .zip(region)
+        .map(|(var, range)| IterVar { var: var.clone(), dom: range.clone(), kind: IterKind::Spatial })
+        .collect();
+    let block = Block {
+        iter_vars: iter_vars.into(),
+        ..Block::new(name, Stmt::store(to, indices.clone(), from.load(indices)))
+    };
+    let block = crate::tir::analysis::with_access_regions(block);
+    let id = block.id;
+    let realize = BlockRealize {
+        iter_values: loops.iter().zip(region).map(|(var, range)| &range.min + PrimExpr::from(var)).collect(),
+        predicate: PrimExpr::bool(true),
+        block: block.into(),
+    };
+    let nest = loops.iter().zip(region).rev().fold(Stmt::from(realize), |body, (var, range)| {
+        For::serial(var.clone(), range.extent.clone(), body).into()
+    });
+    (id, nest)
+}

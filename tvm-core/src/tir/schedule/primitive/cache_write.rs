@@ -1,0 +1,78 @@
+//! `cache_write`: a block writes to a buffer of its own, and a new block copies the result to where it went before.
+
+use super::cache_read::copy_nest;
+use crate::ir::BlockId;
+use crate::tir::schedule::rewrite::{self, insert_in_scope, redirect, top_level_index, unique_block_name};
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
+use crate::tir::{BlockRealize, PrimExpr, Range, Scope};
+
+const NAME: &str = "cache_write";
+
+/// Lets write region `index` of block `id` go through a buffer in `scope`. Gives the copying block.
+pub(in crate::tir::schedule) fn cache_write(
+    state: &mut ScheduleState,
+    id: BlockId,
+    index: usize,
+    scope: Scope,
+) -> Result<BlockId, ScheduleError> {
+    let realize = state.get_block(id)?.clone();
+    let block = &realize.block;
+    let Some(region) = block.writes.get(index) else {
+        let message = format!(
+            "block `{}` writes {} buffers, there is no write {index}",
+            block.name,
+            block.writes.len()
+        );
+        return Err(ScheduleError::argument(NAME, message));
+    };
+    let buffer = region.buffer.clone();
+    let marked = [StmtSRef::Block(id)];
+    let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &marked));
+    let Some(scope_block) = state.scope_block(StmtSRef::Block(id)) else {
+        return Err(ScheduleError::argument(NAME, "the root block has no buffers to cache"));
+    };
+    if rewrite::writers(state, &buffer).len() != 1 {
+        return refuse(format!("block `{}` is not the only one that writes `{}`", block.name, buffer.name));
+    }
+    analysis::check_reorderable(NAME, state, &realize).map_err(|err| err.show(state, &marked))?;
+    if block.is_reduction() && block.init.is_none() {
+        return refuse(format!("block `{}` updates values that were there before", block.name));
+    }
+    let indices: Vec<PrimExpr> = region.region.iter().map(|range| range.min.clone()).collect();
+    let points = region.region.iter().all(|range| range.extent.is_const(1));
+    let axes = analysis::distinct_axes(block, &indices, &buffer.shape).filter(|_| points);
+    let Some(axes) = axes else {
+        return refuse(format!(
+            "block `{}` writes to a place that is not one axis in each dimension",
+            block.name
+        ));
+    };
+    let Some(at) = top_level_index(state, scope_block, StmtSRef::Block(id)) else {
+        return refuse(format!("block `{}` is not in a plain sequence", block.name));
+    };
+    let later = |it: &BlockRealize| {
+        top_level_index(state, scope_block, StmtSRef::Block(it.block.id)).is_some_and(|place| place > at)
+    };
+    if let Some(reader) = rewrite::readers(state, &buffer).iter().find(|it| it.block.id != id && !later(it)) {
+        return refuse(format!(
+            "block `{}` reads `{}` before the nest of block `{}` ends",
+            reader.block.name, buffer.name, block.name
+        ));
+    }
+    let dom = |axis: &Option<crate::ir::Var>| {
+        let iter = axis.as_ref().and_then(|var| block.iter_vars.iter().find(|iter| iter.var == *var));
+        iter.map_or_else(|| Range::from_extent(1), |iter| iter.dom.clone())
+    };
+    let written: Vec<Range> = axes.iter().map(dom).collect();
+    let cache = buffer.renew(|node| {
+        node.name = format!("{}_{}", buffer.name, scope.name().replace('.', "_")).into();
+        node.scope = scope;
+        node.strides = [].into();
+        node.elem_offset = None;
+    });
+    let name = unique_block_name(state, &cache.name);
+    let (copy, nest) = copy_nest(&name, &cache, &buffer, &written);
+    let body = redirect(&state.func().body, id, &buffer, &cache);
+    state.replace_body(insert_in_scope(&body, scope_block, at + 1, nest, &cache))?;
+    Ok(copy)
+}

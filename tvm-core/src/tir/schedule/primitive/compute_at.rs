@@ -1,0 +1,340 @@
+//! `compute_at` and `reverse_compute_at`: a block moves under a loop of its consumers, or of its producers.
+//!
+//! The moved block computes, in each iteration of the loop, what the others there need (`compute_at`) or have made
+//! (`reverse_compute_at`), found by interval analysis of their accesses.
+
+use std::sync::Arc;
+
+use crate::arith::{Analyzer, IntervalSet};
+use crate::ir::{BlockId, Var, VarId};
+use crate::tir::schedule::analysis::{self, Iteration};
+use crate::tir::schedule::rewrite::{self, bind_loop, holds, insert_at, remove_block, simplify_bindings};
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::{BlockRealize, Buffer, BufferRegion, For, IterKind, PrimExpr, Range, Stmt};
+
+use super::compute_inline::check_inputs_stay;
+
+/// Moves the producer `id` under the loop `var` around all its consumers.
+pub(in crate::tir::schedule) fn compute_at(
+    state: &mut ScheduleState,
+    id: BlockId,
+    var: VarId,
+) -> Result<(), ScheduleError> {
+    const NAME: &str = "compute_at";
+    let marked = [StmtSRef::Block(id), StmtSRef::Loop(var)];
+    let realize = state.get_block(id)?.clone();
+    let node = state.get_for(var)?.clone();
+    let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &marked));
+    let moved = Moved::new(NAME, state, &realize, var)?;
+    if !rewrite::is_intermediate(state, &moved.buffer) {
+        return refuse(format!(
+            "`{}` is a parameter of the function: all of it must be computed",
+            moved.buffer.name
+        ));
+    }
+    if holds(&Stmt::For(node.clone()), StmtSRef::Block(id)) {
+        return refuse(format!("block `{}` is under the loop already", realize.block.name));
+    }
+    check_inputs_stay(NAME, state, id)?;
+    let consumers = rewrite::readers(state, &moved.buffer);
+    let consumers: Vec<&Arc<BlockRealize>> = consumers.iter().filter(|it| it.block.id != id).collect();
+    if consumers.is_empty() {
+        return refuse(format!("nothing reads `{}`", moved.buffer.name));
+    }
+    let inside = |it: &&Arc<BlockRealize>| {
+        state.ancestors(StmtSRef::Block(it.block.id)).any(|sref| sref == StmtSRef::Loop(var))
+    };
+    if let Some(outside) = consumers.iter().find(|it| !inside(it)) {
+        return refuse(format!(
+            "block `{}` reads `{}` and is not under the loop",
+            outside.block.name, moved.buffer.name
+        ));
+    }
+    let mut needed: Option<Vec<IntervalSet>> = None;
+    for consumer in &consumers {
+        let iteration = Iteration::of(state, Some(var), consumer)?;
+        for region in consumer.block.reads.iter().filter(|region| region.buffer == moved.buffer) {
+            let touched = iteration.touched(consumer, region);
+            needed = Some(match needed {
+                None => touched,
+                Some(old) => old.iter().zip(&touched).map(|(a, b)| a.union(b, &iteration.analyzer)).collect(),
+            });
+        }
+    }
+    let nest = moved.nest(state, &realize, &needed.unwrap_or_default(), true)?;
+    let first = consumers
+        .iter()
+        .map(|it| StmtSRef::Block(it.block.id))
+        .filter_map(|it| position(&node.body, it))
+        .min();
+    finish(state, id, var, nest, |_| first.unwrap_or(0))
+}
+
+/// Moves the consumer `id` under the loop `var` around what it reads.
+pub(in crate::tir::schedule) fn reverse_compute_at(
+    state: &mut ScheduleState,
+    id: BlockId,
+    var: VarId,
+) -> Result<(), ScheduleError> {
+    const NAME: &str = "reverse_compute_at";
+    let marked = [StmtSRef::Block(id), StmtSRef::Loop(var)];
+    let realize = state.get_block(id)?.clone();
+    state.get_for(var)?;
+    let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &marked));
+    let moved = Moved::new(NAME, state, &realize, var)?;
+    let leaves = rewrite::leaf_blocks(state);
+    let at = leaves.iter().position(|it| it.block.id == id).unwrap_or(0);
+    let under = |it: &BlockRealize| {
+        state.ancestors(StmtSRef::Block(it.block.id)).any(|sref| sref == StmtSRef::Loop(var))
+    };
+    if under(&realize) {
+        return refuse(format!("block `{}` is under the loop already", realize.block.name));
+    }
+    let mut made: Option<(BufferRegion, Vec<IntervalSet>)> = None;
+    for (i, other) in leaves.iter().enumerate().filter(|(i, _)| *i != at) {
+        let touches = |regions: &[BufferRegion]| regions.iter().any(|it| it.buffer == moved.buffer);
+        if touches(&other.block.writes) || (i < at && touches(&other.block.reads)) {
+            return refuse(format!("block `{}` uses `{}` before", other.block.name, moved.buffer.name));
+        }
+        for read in realize.block.reads.iter() {
+            let Some(write) = other.block.writes.iter().find(|write| write.buffer == read.buffer) else {
+                continue;
+            };
+            if !under(other) {
+                if position_in_scope(state, var, other.block.id) {
+                    continue;
+                }
+                return refuse(format!(
+                    "block `{}` makes `{}` and does not run before the loop",
+                    other.block.name, read.buffer.name
+                ));
+            }
+            if made.is_some() {
+                return refuse("it reads what several blocks under the loop make".into());
+            }
+            let region = produced(NAME, state, other, write, var)?;
+            made = Some((read.clone(), region));
+        }
+    }
+    let Some((read, region)) = made else {
+        return refuse(format!("no block under the loop makes what block `{}` reads", realize.block.name));
+    };
+    // Each element of the read buffer is used by one point of the axes that index it.
+    let indices: Vec<PrimExpr> = read.region.iter().map(|range| range.min.clone()).collect();
+    let points = read.region.iter().all(|range| range.extent.is_const(1));
+    let axes = analysis::distinct_axes(&realize.block, &indices, &read.buffer.shape).filter(|_| points);
+    let Some(axes) = axes else {
+        return refuse(format!(
+            "block `{}` does not read `{}` at one axis in each dimension",
+            realize.block.name, read.buffer.name
+        ));
+    };
+    let spatial = |var: &Var| {
+        realize.block.iter_vars.iter().any(|iter| iter.var == *var && iter.kind == IterKind::Spatial)
+    };
+    if !axes.iter().flatten().all(spatial) || !rewrite::covers(&realize.block, &axes, &read.buffer) {
+        return refuse(format!(
+            "block `{}` does not read each element of `{}` once",
+            realize.block.name, read.buffer.name
+        ));
+    }
+    let moved = Moved { axes, ..moved };
+    let nest = moved.nest(state, &realize, &region, false)?;
+    finish(state, id, var, nest, |body| if let Stmt::SeqStmt(stmts) = body { stmts.len() } else { 1 })
+}
+
+/// The box of `write` that block `producer` has made, completely, at the end of one iteration of `var`.
+fn produced(
+    name: &'static str,
+    state: &ScheduleState,
+    producer: &BlockRealize,
+    write: &BufferRegion,
+    var: VarId,
+) -> Result<Vec<IntervalSet>, ScheduleError> {
+    let marked = [StmtSRef::Block(producer.block.id), StmtSRef::Loop(var)];
+    let refuse = |why: &str| {
+        let err = ScheduleError::illegal(name, format!("block `{}` {why}", producer.block.name));
+        Err(err.show(state, &marked))
+    };
+    if rewrite::writers(state, &write.buffer).len() != 1 {
+        return refuse("is not the only one that writes what is read");
+    }
+    analysis::check_reorderable(name, state, producer)?;
+    let loops = state.loops_above(StmtSRef::Block(producer.block.id));
+    let at = loops.iter().position(|&it| it == var).unwrap_or(0);
+    for &outer in &loops[..=at] {
+        let outer = state.get_for(outer)?;
+        let axes = producer.block.iter_vars.iter().zip(producer.iter_values.iter());
+        let reduces = |(iter, value): (&crate::tir::IterVar, &PrimExpr)| {
+            iter.kind == IterKind::Reduce && analysis::uses_var(value, &outer.loop_var)
+        };
+        if axes.into_iter().any(reduces) {
+            return refuse("has not finished its reduction at the end of an iteration of the loop");
+        }
+    }
+    let iteration = Iteration::of(state, Some(var), producer)?;
+    let indices: Vec<PrimExpr> = write.region.iter().map(|range| range.min.clone()).collect();
+    let points = write.region.iter().all(|range| range.extent.is_const(1));
+    let axes = analysis::distinct_axes(&producer.block, &indices, &write.buffer.shape).filter(|_| points);
+    let Some(axes) = axes else { return refuse("writes to a place that is not one axis in each dimension") };
+    if !rewrite::covers(&producer.block, &axes, &write.buffer) {
+        return refuse("does not write all of what is read");
+    }
+    if !iteration.is_exact(&analysis::bindings_of(producer, &axes)) {
+        return refuse("does not write one box in each iteration of the loop");
+    }
+    Ok(iteration.touched(producer, write))
+}
+
+/// A block that is moved: it is complete or a reduction and writes one buffer at one axis in each dimension.
+struct Moved {
+    /// The loop it moves to.
+    target: VarId,
+    buffer: Buffer,
+    /// The axis of each dimension of the buffer that decides what is computed.
+    axes: Vec<Option<Var>>,
+}
+
+impl Moved {
+    fn new(
+        name: &'static str,
+        state: &ScheduleState,
+        realize: &BlockRealize,
+        var: VarId,
+    ) -> Result<Moved, ScheduleError> {
+        let block = &realize.block;
+        let marked = [StmtSRef::Block(block.id), StmtSRef::Loop(var)];
+        let refuse = |why: String| {
+            Err(ScheduleError::illegal(name, format!("block `{}` {why}", block.name)).show(state, &marked))
+        };
+        analysis::check_reorderable(name, state, realize)?;
+        if block.is_reduction() && block.init.is_none() {
+            return refuse("updates values that were there before".into());
+        }
+        let scope = |sref| state.scope_block(sref);
+        if scope(StmtSRef::Block(block.id)) != scope(StmtSRef::Loop(var))
+            || state.scope_block(StmtSRef::Block(block.id)).is_none()
+        {
+            return refuse("is in another block than the loop".into());
+        }
+        let [write] = &*block.writes else { return refuse("does not write one buffer".into()) };
+        if rewrite::writers(state, &write.buffer).len() != 1 {
+            return refuse(format!("is not the only one that writes `{}`", write.buffer.name));
+        }
+        let indices: Vec<PrimExpr> = write.region.iter().map(|range| range.min.clone()).collect();
+        let points = write.region.iter().all(|range| range.extent.is_const(1));
+        match analysis::distinct_axes(block, &indices, &write.buffer.shape).filter(|_| points) {
+            Some(axes) => Ok(Moved { target: var, buffer: write.buffer.clone(), axes }),
+            None => refuse("writes to a place that is not one axis in each dimension".into()),
+        }
+    }
+
+    /// Knows the loops around the new place.
+    fn analyzer(&self, state: &ScheduleState) -> Result<Analyzer, ScheduleError> {
+        let mut analyzer = Analyzer::new();
+        state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
+        let sref = StmtSRef::Loop(self.target);
+        for around in state.ancestors(sref).chain([sref]) {
+            if let StmtSRef::Loop(var) = around {
+                bind_loop(&mut analyzer, state.get_for(var)?);
+            }
+        }
+        Ok(analyzer)
+    }
+
+    /// Fresh loops around the block: the axes in `self.axes` run over `region` (clipped to their domains), the others
+    /// over their whole domains.
+    fn nest(
+        &self,
+        state: &ScheduleState,
+        realize: &BlockRealize,
+        region: &[IntervalSet],
+        clip: bool,
+    ) -> Result<Stmt, ScheduleError> {
+        let block = &realize.block;
+        let analyzer = self.analyzer(state)?;
+        let mut loops: Vec<(Var, PrimExpr)> = Vec::new();
+        let mut values: Vec<PrimExpr> = Vec::new();
+        let mut predicate = PrimExpr::bool(true);
+        for (i, iter) in block.iter_vars.iter().enumerate() {
+            let dim = self.axes.iter().position(|axis| axis.as_ref() == Some(&iter.var));
+            let wanted = dim.and_then(|dim| region.get(dim)).and_then(|set| set.to_range(&analyzer));
+            let whole = IntervalSet::from_range(&iter.dom);
+            let range = match wanted {
+                Some(range) if !clip => range,
+                // What is needed may reach over the edge (padding): only what exists is computed.
+                Some(range) if IntervalSet::from_range(&range).is_subset_of(&whole, &analyzer) => range,
+                Some(range) => clipped(&range, &iter.dom),
+                None => iter.dom.clone(),
+            };
+            let var = Var::index(format!("ax{i}"));
+            let value = &range.min + PrimExpr::from(&var);
+            for bound in [
+                value.clone().greater_equal(&iter.dom.min),
+                value.clone().less(&iter.dom.min + &iter.dom.extent),
+            ] {
+                let mut analyzer = analyzer.clone();
+                analyzer.bind_range(&var, &Range::from_extent(range.extent.clone()));
+                if !analyzer.can_prove(&bound) {
+                    predicate = predicate.and(bound);
+                }
+            }
+            loops.push((var, range.extent));
+            values.push(value);
+        }
+        let moved = BlockRealize { iter_values: values.into(), predicate, block: block.clone() };
+        Ok(loops
+            .into_iter()
+            .rev()
+            .fold(moved.into(), |body, (var, extent)| For::serial(var, extent, body).into()))
+    }
+}
+
+/// The part of `range` that starts in `dom`, as long as `range` is at most; the predicate cuts the rest.
+fn clipped(range: &Range, dom: &Range) -> Range {
+    if range.extent.as_int().is_some() {
+        return range.clone();
+    }
+    let min = range.min.clone().max(&dom.min);
+    let end = (&range.min + &range.extent).min(&dom.min + &dom.extent);
+    Range { extent: end - &min, min }
+}
+
+/// Takes the block out of its place and puts `nest` into the body of the loop.
+fn finish(
+    state: &mut ScheduleState,
+    id: BlockId,
+    var: VarId,
+    nest: Stmt,
+    at: impl FnOnce(&Stmt) -> usize,
+) -> Result<(), ScheduleError> {
+    let mut forked = state.clone();
+    forked.replace_body(remove_block(&state.func().body, id))?;
+    let node = forked.get_for(var)?.clone();
+    let nest = {
+        let anchor = StmtSRef::of(&node.body).unwrap_or(StmtSRef::Loop(var));
+        simplify_bindings(&forked, anchor, &nest)
+    };
+    let body = insert_at(&node.body, at(&node.body), nest);
+    forked.replace(StmtSRef::Loop(var), For { body, ..(*node).clone() }.into())?;
+    *state = forked;
+    Ok(())
+}
+
+/// The place of the statement that holds `sref` in the sequence `body`.
+fn position(body: &Stmt, sref: StmtSRef) -> Option<usize> {
+    match body {
+        Stmt::SeqStmt(stmts) => stmts.iter().position(|stmt| holds(stmt, sref)),
+        single => holds(single, sref).then_some(0),
+    }
+}
+
+/// True when block `other` runs completely before the nest of the loop `var` in their scope.
+fn position_in_scope(state: &ScheduleState, var: VarId, other: BlockId) -> bool {
+    let Some(scope) = state.scope_block(StmtSRef::Loop(var)) else { return false };
+    let at = |sref| rewrite::top_level_index(state, scope, sref);
+    match (at(StmtSRef::Block(other)), at(StmtSRef::Loop(var))) {
+        (Some(before), Some(nest)) => before < nest,
+        _ => false,
+    }
+}

@@ -1,0 +1,58 @@
+//! `fuse`: nested loops become one.
+//!
+//! `for i in 0..m { for j in 0..n }` becomes `for i_j_fused in 0..m * n` with `i = i_j_fused / n`, `j = i_j_fused % n`.
+
+use rustc_hash::FxHashMap;
+
+use crate::ir::{Var, VarId};
+use crate::tir::schedule::rewrite::simplify_bindings;
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
+use crate::tir::{For, PrimExpr, substitute_stmt};
+
+const NAME: &str = "fuse";
+
+/// Fuses perfectly nested loops, outermost first.
+pub(in crate::tir::schedule) fn fuse(
+    state: &mut ScheduleState,
+    loops: &[VarId],
+) -> Result<VarId, ScheduleError> {
+    let [first, .., last] = loops else {
+        return loops
+            .first()
+            .copied()
+            .ok_or_else(|| ScheduleError::argument(NAME, "expected at least one loop, got none"));
+    };
+    let nodes = loops.iter().map(|&var| state.get_for(var).cloned()).collect::<Result<Vec<_>, _>>()?;
+    let marked: Vec<StmtSRef> = loops.iter().map(|&var| StmtSRef::Loop(var)).collect();
+    let illegal = |message: String| ScheduleError::illegal(NAME, message).show(state, &marked);
+    analysis::check_perfectly_nested(NAME, &nodes)
+        .map_err(|err| err.help("fuse takes perfectly nested loops, outermost first").show(state, &marked))?;
+    for node in &nodes {
+        let name = node.loop_var.name();
+        if !node.min.is_const(0) {
+            return Err(illegal(format!("loop `{name}` does not start at 0")));
+        }
+        if node.kind != nodes[0].kind || !node.annotations.is_empty() {
+            return Err(illegal(format!("loop `{name}` is annotated or does not run as the first one does")));
+        }
+        if nodes.iter().any(|other| analysis::uses_var(&node.extent, &other.loop_var)) {
+            return Err(illegal(format!("the extent of loop `{name}` depends on another of the loops")));
+        }
+    }
+    let names: Vec<&str> = nodes.iter().map(|node| node.loop_var.name()).collect();
+    let fused = Var::index(format!("{}_fused", names.join("_")));
+    let extent = nodes.iter().fold(PrimExpr::index(1), |product, node| product * &node.extent);
+    let mut map = FxHashMap::default();
+    let mut rest = PrimExpr::from(&fused);
+    for (i, node) in nodes.iter().enumerate().rev() {
+        let value = if i == 0 { rest.clone() } else { rest.clone().floormod(&node.extent) };
+        rest = rest.floordiv(&node.extent);
+        map.insert(node.loop_var.id(), value);
+    }
+    let body = substitute_stmt(&state.get_for(*last)?.body, &map);
+    let new =
+        For { kind: nodes[0].kind, span: nodes[0].span.clone(), ..For::serial(fused.clone(), extent, body) };
+    let sref = StmtSRef::Loop(*first);
+    state.replace(sref, simplify_bindings(state, sref, &new.into()))?;
+    Ok(fused.id())
+}

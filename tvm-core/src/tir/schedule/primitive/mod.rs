@@ -1,0 +1,13 @@
+//! Schedule primitives, one per file: check the arguments, check that the rewrite is legal, rewrite, `replace` once.
+
+pub(super) mod annotate;
+pub(super) mod cache_read;
+pub(super) mod cache_write;
+pub(super) mod compute_at;
+pub(super) mod compute_inline;
+pub(super) mod decompose_reduction;
+pub(super) mod for_kind;
+pub(super) mod fuse;
+pub(super) mod reorder;
+pub(super) mod reverse_compute_inline;
+pub(super) mod split;

@@ -1,0 +1,85 @@
+//! `reorder`: loops of one chain change places.
+//!
+//! Legal where the block inside is complete or a reduction (its iterations may run in any order), the loops from the
+//! outermost to the innermost one are perfectly nested, and no bound depends on a loop that moves inside it.
+
+use std::sync::Arc;
+
+use crate::ir::VarId;
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
+use crate::tir::{For, Stmt};
+
+const NAME: &str = "reorder";
+
+/// Puts `order` in this order, outermost first; loops of the chain that are not named stay where they are.
+pub(in crate::tir::schedule) fn reorder(
+    state: &mut ScheduleState,
+    order: &[VarId],
+) -> Result<(), ScheduleError> {
+    for (i, &var) in order.iter().enumerate() {
+        let node = state.get_for(var)?;
+        if order[..i].contains(&var) {
+            return Err(ScheduleError::argument(
+                NAME,
+                format!("loop `{}` is named twice", node.loop_var.name()),
+            ));
+        }
+    }
+    let marked: Vec<StmtSRef> = order.iter().map(|&var| StmtSRef::Loop(var)).collect();
+    let illegal = |message: String| ScheduleError::illegal(NAME, message).show(state, &marked);
+    let chain =
+        chain(state, order).ok_or_else(|| illegal("the loops are not nested in one another".into()))?;
+    let (Some(top), Some(innermost)) = (chain.first().cloned(), chain.last().cloned()) else { return Ok(()) };
+    analysis::check_perfectly_nested(NAME, &chain).map_err(|err| err.show(state, &marked))?;
+    let blocks = analysis::child_blocks(&innermost.body);
+    if blocks.len() > 1 {
+        return Err(illegal(format!("loop `{}` holds {} blocks", innermost.loop_var.name(), blocks.len())));
+    }
+    for realize in blocks {
+        analysis::check_reorderable(NAME, state, &realize).map_err(|err| err.show(state, &marked))?;
+    }
+    let mut wanted = order.iter();
+    let new_order: Vec<&Arc<For>> = chain
+        .iter()
+        .map(|node| {
+            let moves = order.contains(&node.loop_var.id());
+            let var = if moves { wanted.next().copied() } else { None };
+            chain.iter().find(|it| Some(it.loop_var.id()) == var).unwrap_or(node)
+        })
+        .collect();
+    for (i, node) in new_order.iter().enumerate() {
+        for inner in &new_order[i..] {
+            if analysis::uses_var(&node.extent, &inner.loop_var)
+                || analysis::uses_var(&node.min, &inner.loop_var)
+            {
+                let (outer, inner) = (node.loop_var.name(), inner.loop_var.name());
+                return Err(illegal(format!(
+                    "the bounds of loop `{outer}` depend on loop `{inner}`, which would be inside it"
+                )));
+            }
+        }
+    }
+    let body = innermost.body.clone();
+    let new = new_order.iter().rev().fold(body, |body, node| Stmt::from(For { body, ..(***node).clone() }));
+    state.replace(StmtSRef::Loop(top.loop_var.id()), new)
+}
+
+/// All loops from the outermost to the innermost of `order`.
+fn chain(state: &ScheduleState, order: &[VarId]) -> Option<Vec<Arc<For>>> {
+    let Some(bottom) = order.iter().copied().max_by_key(|&var| state.ancestors(StmtSRef::Loop(var)).count())
+    else {
+        return Some(Vec::new());
+    };
+    let mut chain = vec![bottom];
+    for sref in state.ancestors(StmtSRef::Loop(bottom)) {
+        match sref {
+            StmtSRef::Loop(var) if !order.iter().all(|it| chain.contains(it)) => chain.push(var),
+            StmtSRef::Loop(_) | StmtSRef::Block(_) => break,
+        }
+    }
+    if !order.iter().all(|it| chain.contains(it)) {
+        return None;
+    }
+    chain.reverse();
+    chain.iter().map(|&var| state.get_for(var).ok().cloned()).collect()
+}

@@ -1,0 +1,148 @@
+//! `reverse_compute_inline`: an element-wise consumer moves into the block that produces what it reads.
+//!
+//! Legal where both are complete blocks of one store, the consumer reads the intermediate buffer at one place that is
+//! one axis in each dimension, is its only reader, and covers all of it.
+
+use rustc_hash::FxHashMap;
+
+use super::compute_inline::definition;
+use crate::ir::{BlockId, VarId};
+use crate::tir::analysis::with_access_regions;
+use crate::tir::schedule::rewrite::{self, drop_alloc_everywhere, remove_block, with_block};
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
+use crate::tir::{BufferLoad, BufferStore, Mutator, PrimExpr, Visitor, substitute_expr, walk_expr};
+
+const NAME: &str = "reverse_compute_inline";
+
+/// Inlines the block `id` into its producer.
+pub(in crate::tir::schedule) fn reverse_compute_inline(
+    state: &mut ScheduleState,
+    id: BlockId,
+) -> Result<(), ScheduleError> {
+    let realize = state.get_block(id)?.clone();
+    let block = &realize.block;
+    let marked = [StmtSRef::Block(id)];
+    let refuse = |why: String| {
+        Err(ScheduleError::illegal(NAME, format!("block `{}` {why}", block.name)).show(state, &marked))
+    };
+    analysis::check_reorderable(NAME, state, &realize)?;
+    let Some(store) = analysis::single_store(block) else { return refuse("is more than one store".into()) };
+    if block.is_reduction() || block.init.is_some() {
+        return refuse("is a reduction".into());
+    }
+    let leaves = rewrite::leaf_blocks(state);
+    let producers: Vec<_> = leaves
+        .iter()
+        .filter(|it| it.block.id != id)
+        .filter(|it| {
+            it.block.writes.iter().any(|write| block.reads.iter().any(|read| read.buffer == write.buffer))
+        })
+        .collect();
+    let [producer] = producers[..] else {
+        return refuse(format!("reads what {} blocks produce; one is expected", producers.len()));
+    };
+    let made = definition(NAME, state, producer.block.id)?;
+    let readers =
+        leaves.iter().filter(|it| it.block.reads.iter().any(|read| read.buffer == made.buffer)).count();
+    if readers != 1 {
+        return refuse(format!("is not the only reader of `{}`", made.buffer.name));
+    }
+    let loads = loads_of(&store.value, &made.buffer);
+    let same = |load: &BufferLoad| {
+        load.indices.iter().zip(loads[0].indices.iter()).all(|(a, b)| crate::arith::same(a, b))
+    };
+    if loads.is_empty() || !loads.iter().all(same) {
+        return refuse(format!("does not read `{}` at one place", made.buffer.name));
+    }
+    let axes = analysis::distinct_axes(block, &loads[0].indices, &made.buffer.shape);
+    let covering = axes.filter(|axes| {
+        analysis::trailing_axes(block, axes).is_empty() && rewrite::covers(block, axes, &made.buffer)
+    });
+    let Some(axes) = covering else {
+        return refuse(format!("does not read each element of `{}` once", made.buffer.name));
+    };
+    check_nothing_between(state, producer.block.id, id)?;
+    let Some(source) = analysis::single_store(&producer.block) else {
+        return refuse("has a producer of more than one store".into());
+    };
+    let map: FxHashMap<VarId, PrimExpr> = axes
+        .iter()
+        .zip(source.indices.iter())
+        .filter_map(|(axis, index)| Some((axis.as_ref()?.id(), index.clone())))
+        .collect();
+    let inlined = ReplaceLoad(&made.buffer, source.value.clone()).apply(&substitute_expr(&store.value, &map));
+    let new = BufferStore {
+        buffer: store.buffer.clone(),
+        value: inlined,
+        indices: store.indices.iter().map(|index| substitute_expr(index, &map)).collect(),
+        span: store.span.clone(),
+    };
+    let body = remove_block(&state.func().body, id);
+    let body = with_block(&body, producer.block.id, |block| {
+        with_access_regions(crate::tir::Block { body: new.into(), ..block.clone() })
+    });
+    state.replace_body(drop_alloc_everywhere(&body, &made.buffer))
+}
+
+/// Blocks between the producer and the consumer, and the producer itself, do not touch what the consumer writes, nor
+/// write what it reads.
+fn check_nothing_between(
+    state: &ScheduleState,
+    producer: BlockId,
+    consumer: BlockId,
+) -> Result<(), ScheduleError> {
+    let blocks = rewrite::leaf_blocks(state);
+    let consumer = blocks.iter().position(|it| it.block.id == consumer).unwrap_or(0);
+    let block = &blocks[consumer].block;
+    for (i, other) in blocks.iter().enumerate().filter(|(i, _)| *i != consumer) {
+        let touches = |regions: &[crate::tir::BufferRegion], buffers: &[crate::tir::BufferRegion]| {
+            regions.iter().any(|region| buffers.iter().any(|it| it.buffer == region.buffer))
+        };
+        let is_producer = other.block.id == producer;
+        let after_producer = blocks.iter().take(i).any(|it| it.block.id == producer);
+        let conflict = touches(&other.block.writes, &block.writes)
+            || (i < consumer && touches(&other.block.reads, &block.writes))
+            || (!is_producer && after_producer && touches(&other.block.writes, &block.reads));
+        if conflict {
+            let message =
+                format!("block `{}` uses a buffer that block `{}` uses too", other.block.name, block.name);
+            return Err(ScheduleError::illegal(NAME, message)
+                .show(state, &[StmtSRef::Block(other.block.id), StmtSRef::Block(block.id)]));
+        }
+    }
+    Ok(())
+}
+
+fn loads_of(expr: &PrimExpr, buffer: &crate::tir::Buffer) -> Vec<BufferLoad> {
+    struct Loads<'a>(&'a crate::tir::Buffer, Vec<BufferLoad>);
+    impl Visitor for Loads<'_> {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            if let PrimExpr::BufferLoad(load) = expr
+                && load.buffer == *self.0
+            {
+                self.1.push((**load).clone());
+            }
+            walk_expr(self, expr);
+        }
+    }
+    let mut loads = Loads(buffer, Vec::new());
+    loads.visit_expr(expr);
+    loads.1
+}
+
+struct ReplaceLoad<'a>(&'a crate::tir::Buffer, PrimExpr);
+
+impl ReplaceLoad<'_> {
+    fn apply(&mut self, expr: &PrimExpr) -> PrimExpr {
+        self.mutate_expr(expr).unwrap_or_else(|| expr.clone())
+    }
+}
+
+impl Mutator for ReplaceLoad<'_> {
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        match expr {
+            PrimExpr::BufferLoad(load) if load.buffer == *self.0 => Some(self.1.clone()),
+            _ => self.walk_expr(expr),
+        }
+    }
+}

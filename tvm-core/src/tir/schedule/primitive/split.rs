@@ -1,0 +1,97 @@
+//! `split`: one loop becomes several nested ones.
+//!
+//! `for i in 0..n` with factors `[None, Some(f)]` becomes `for i_0 in 0..ceil(n / f) { for i_1 in 0..f }` and `i` becomes
+//! `i_0 * f + i_1`; where `n` is not known to be a multiple, the blocks inside run only while `i < n`.
+
+use rustc_hash::FxHashMap;
+
+use crate::arith::Analyzer;
+use crate::ir::{Var, VarId};
+use crate::tir::schedule::rewrite::{add_predicate, simplify_bindings};
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::{For, ForKind, PrimExpr, Stmt, substitute_stmt};
+
+const NAME: &str = "split";
+
+/// Splits the loop `var`; at most one factor is inferred. Gives the new loops, outermost first.
+pub(in crate::tir::schedule) fn split(
+    state: &mut ScheduleState,
+    var: VarId,
+    factors: &[Option<i64>],
+) -> Result<Vec<VarId>, ScheduleError> {
+    let node = state.get_for(var)?.clone();
+    let sref = StmtSRef::Loop(var);
+    if !node.min.is_const(0) {
+        return Err(ScheduleError::illegal(NAME, "the loop does not start at 0").show(state, &[sref]));
+    }
+    if matches!(node.kind, ForKind::ThreadBinding(_)) || !node.annotations.is_empty() {
+        let message = "the loop is bound to a thread or annotated already";
+        return Err(ScheduleError::illegal(NAME, message)
+            .help("split first, bind after")
+            .show(state, &[sref]));
+    }
+    let (extents, exact) = extents(&node.extent, factors)?;
+    let vars: Vec<Var> =
+        (0..factors.len()).map(|i| Var::index(format!("{}_{i}", node.loop_var.name()))).collect();
+    let whole = vars
+        .iter()
+        .zip(&extents)
+        .skip(1)
+        .fold(PrimExpr::from(&vars[0]), |index, (var, extent)| index * extent + PrimExpr::from(var));
+    let mut body = substitute_stmt(&node.body, &FxHashMap::from_iter([(var, whole.clone())]));
+    if !exact {
+        body = add_predicate(&body, &whole.less(node.extent.clone()));
+    }
+    let new = vars.iter().zip(&extents).rev().fold(body, |body, (var, extent)| {
+        let kind = node.kind;
+        Stmt::from(For { kind, span: node.span.clone(), ..For::serial(var.clone(), extent.clone(), body) })
+    });
+    state.replace(sref, simplify_bindings(state, sref, &new))?;
+    Ok(vars.iter().map(Var::id).collect())
+}
+
+/// The extents of the new loops, and whether their product is the old extent.
+fn extents(extent: &PrimExpr, factors: &[Option<i64>]) -> Result<(Vec<PrimExpr>, bool), ScheduleError> {
+    if factors.is_empty() {
+        return Err(ScheduleError::argument(NAME, "expected at least one factor, got none"));
+    }
+    if let Some(bad) = factors.iter().flatten().find(|&&factor| factor <= 0) {
+        return Err(ScheduleError::argument(NAME, format!("a factor must be positive, got {bad}")));
+    }
+    let inferred = factors.iter().filter(|factor| factor.is_none()).count();
+    if inferred > 1 {
+        return Err(ScheduleError::argument(
+            NAME,
+            format!("at most one factor can be inferred, got {inferred}"),
+        ));
+    }
+    let product = factors
+        .iter()
+        .flatten()
+        .try_fold(1i64, |a, &b| a.checked_mul(b))
+        .ok_or_else(|| ScheduleError::argument(NAME, "the product of the factors does not fit an i64"))?;
+    let exact = match (inferred, extent.as_int()) {
+        (0, Some(n)) if product < n => {
+            return Err(ScheduleError::argument(
+                NAME,
+                format!("the factors cover {product} of {n} iterations"),
+            ));
+        }
+        (0, Some(n)) => product == n,
+        (0, None) => {
+            let message = "the loop's extent is symbolic: None must stand for one of the factors";
+            return Err(ScheduleError::argument(NAME, message));
+        }
+        _ => Analyzer::new().can_prove_equal(&extent.clone().floormod(product), &PrimExpr::index(0)),
+    };
+    let extents =
+        factors.iter().map(|factor| factor.map_or_else(|| ceil_div(extent, product), PrimExpr::index));
+    Ok((extents.collect(), exact))
+}
+
+fn ceil_div(extent: &PrimExpr, divisor: i64) -> PrimExpr {
+    match extent.as_int() {
+        Some(n) => PrimExpr::index(n.max(0) / divisor + i64::from(n.max(0) % divisor != 0)),
+        None => (extent + (divisor - 1)).floordiv(divisor),
+    }
+}

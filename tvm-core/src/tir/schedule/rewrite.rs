@@ -1,0 +1,270 @@
+//! Rewrites and questions that several primitives share.
+
+use std::sync::Arc;
+
+use super::{ScheduleState, StmtSRef};
+use crate::arith::Analyzer;
+use crate::ir::{BlockId, Var};
+use crate::tir::{
+    Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Range, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
+};
+
+/// The outermost blocks of `stmt` run only where `condition` holds too.
+pub(super) fn add_predicate(stmt: &Stmt, condition: &PrimExpr) -> Stmt {
+    struct Add<'a>(&'a PrimExpr);
+    impl Mutator for Add<'_> {
+        fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+            None
+        }
+        fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+            match stmt {
+                Stmt::BlockRealize(it) => {
+                    let predicate = it.predicate.clone().and(self.0.clone());
+                    Some(BlockRealize { predicate, ..(**it).clone() }.into())
+                }
+                _ => self.walk_stmt(stmt),
+            }
+        }
+    }
+    Add(condition).mutate_stmt(stmt).unwrap_or_else(|| stmt.clone())
+}
+
+/// `new`, which is to stand at `sref`, with the bindings and predicates of its outermost blocks simplified under the
+/// loops around them.
+pub(super) fn simplify_bindings(state: &ScheduleState, sref: StmtSRef, new: &Stmt) -> Stmt {
+    struct Simplify(Analyzer);
+    impl Mutator for Simplify {
+        fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+            Some(self.0.simplify(expr))
+        }
+        fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+            if let Stmt::For(it) = stmt {
+                bind_loop(&mut self.0, it);
+                let body = self.mutate_stmt(&it.body)?;
+                return Some(For { body, ..(**it).clone() }.into());
+            }
+            self.walk_stmt(stmt)
+        }
+        fn mutate_block(&mut self, _: &Arc<Block>) -> Option<Block> {
+            None
+        }
+    }
+    let mut analyzer = Analyzer::new();
+    for ancestor in state.ancestors(sref) {
+        if let StmtSRef::Loop(var) = ancestor
+            && let Ok(node) = state.get_for(var)
+        {
+            bind_loop(&mut analyzer, node);
+        }
+    }
+    Simplify(analyzer).mutate_stmt(new).unwrap_or_else(|| new.clone())
+}
+
+/// Tells `analyzer` the range of a loop.
+pub(super) fn bind_loop(analyzer: &mut Analyzer, node: &For) {
+    analyzer.bind_range(&node.loop_var, &Range { min: node.min.clone(), extent: node.extent.clone() });
+}
+
+/// `body` without the block `id` and without the loops and branches that held nothing else.
+pub(super) fn remove_block(body: &Stmt, id: BlockId) -> Stmt {
+    struct Remove(BlockId);
+    impl Mutator for Remove {
+        fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+            None
+        }
+        fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+            if matches!(stmt, Stmt::BlockRealize(it) if it.block.id == self.0) {
+                return Some(Stmt::nop());
+            }
+            let new = self.walk_stmt(stmt)?;
+            let empty = |stmt: &Stmt| matches!(stmt, Stmt::SeqStmt(stmts) if stmts.is_empty());
+            let vanishes = match &new {
+                Stmt::For(it) => empty(&it.body),
+                Stmt::IfThenElse(it) => empty(&it.then_case) && it.else_case.as_ref().is_none_or(empty),
+                _ => false,
+            };
+            Some(if vanishes { Stmt::nop() } else { new })
+        }
+    }
+    Remove(id).mutate_stmt(body).unwrap_or_else(|| body.clone())
+}
+
+/// `body` with the block `id` changed.
+pub(super) fn with_block(body: &Stmt, id: BlockId, change: impl FnOnce(&Block) -> Block) -> Stmt {
+    struct Change<F>(BlockId, Option<F>);
+    impl<F: FnOnce(&Block) -> Block> Mutator for Change<F> {
+        fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+            None
+        }
+        fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
+            if block.id == self.0 {
+                self.1.take().map(|change| change(block))
+            } else {
+                walk_block_body(self, block)
+            }
+        }
+    }
+    Change(id, Some(change)).mutate_stmt(body).unwrap_or_else(|| body.clone())
+}
+
+/// Rewrites the init and body of `block` and leaves its axes, regions and buffers.
+pub(super) fn walk_block_body<M: Mutator>(mutator: &mut M, block: &Block) -> Option<Block> {
+    let init = block.init.as_ref().and_then(|init| mutator.mutate_stmt(init));
+    let body = mutator.mutate_stmt(&block.body);
+    (init.is_some() || body.is_some()).then(|| Block {
+        init: init.or_else(|| block.init.clone()),
+        body: body.unwrap_or_else(|| block.body.clone()),
+        ..block.clone()
+    })
+}
+
+/// `block` without the allocation of `buffer`; `None` when it has none.
+pub(super) fn drop_alloc(block: &Block, buffer: &Buffer) -> Option<Block> {
+    block.alloc_buffers.contains(buffer).then(|| Block {
+        alloc_buffers: block.alloc_buffers.iter().filter(|it| *it != buffer).cloned().collect(),
+        ..block.clone()
+    })
+}
+
+/// `body` without the allocation of `buffer`.
+pub(super) fn drop_alloc_everywhere(body: &Stmt, buffer: &Buffer) -> Stmt {
+    struct Drop<'a>(&'a Buffer);
+    impl Mutator for Drop<'_> {
+        fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+            None
+        }
+        fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
+            let inner = walk_block_body(self, block);
+            drop_alloc(inner.as_ref().unwrap_or(block), self.0).or(inner)
+        }
+    }
+    Drop(buffer).mutate_stmt(body).unwrap_or_else(|| body.clone())
+}
+
+/// The blocks that hold no other block, in program order.
+pub(super) fn leaf_blocks(state: &ScheduleState) -> Vec<Arc<BlockRealize>> {
+    let blocks = state.blocks();
+    blocks.into_iter().filter(|it| super::analysis::child_blocks(&it.block.body).is_empty()).collect()
+}
+
+/// The leaf blocks that write `buffer`.
+pub(super) fn writers(state: &ScheduleState, buffer: &Buffer) -> Vec<Arc<BlockRealize>> {
+    let writes = |it: &Arc<BlockRealize>| it.block.writes.iter().any(|write| write.buffer == *buffer);
+    leaf_blocks(state).into_iter().filter(writes).collect()
+}
+
+/// The leaf blocks that read `buffer`.
+pub(super) fn readers(state: &ScheduleState, buffer: &Buffer) -> Vec<Arc<BlockRealize>> {
+    let reads = |it: &Arc<BlockRealize>| it.block.reads.iter().any(|read| read.buffer == *buffer);
+    leaf_blocks(state).into_iter().filter(reads).collect()
+}
+
+/// True when some block of the function allocates `buffer`.
+pub(super) fn is_intermediate(state: &ScheduleState, buffer: &Buffer) -> bool {
+    state.blocks().iter().any(|it| it.block.alloc_buffers.contains(buffer))
+}
+
+/// True when the axes of `block` run over all of `buffer`.
+pub(super) fn covers(block: &Block, axes: &[Option<Var>], buffer: &Buffer) -> bool {
+    let analyzer = Analyzer::new();
+    axes.iter().zip(buffer.shape.iter()).all(|(axis, extent)| match axis {
+        None => true,
+        Some(var) => block.iter_vars.iter().find(|iter| iter.var == *var).is_some_and(|iter| {
+            iter.dom.min.is_const(0) && analyzer.can_prove_equal(&iter.dom.extent, extent)
+        }),
+    })
+}
+
+/// True when `expr` holds a `let`.
+pub(super) fn binds_names(expr: &PrimExpr) -> bool {
+    any_expr(expr, &mut |it| matches!(it, PrimExpr::Let(_)))
+}
+
+/// Loads, stores and `match_buffer`s of `buffer` in `body`.
+pub(super) fn count_accesses(body: &Stmt, buffer: &Buffer) -> usize {
+    struct Count<'a>(&'a Buffer, usize);
+    impl Visitor for Count<'_> {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            self.1 += usize::from(matches!(expr, PrimExpr::BufferLoad(load) if load.buffer == *self.0));
+            walk_expr(self, expr);
+        }
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            self.1 += match stmt {
+                Stmt::BufferStore(store) => usize::from(store.buffer == *self.0),
+                Stmt::BlockRealize(it) => {
+                    it.block.match_buffers.iter().filter(|it| it.source.buffer == *self.0).count()
+                }
+                _ => 0,
+            };
+            walk_stmt(self, stmt);
+        }
+    }
+    let mut count = Count(buffer, 0);
+    count.visit_stmt(body);
+    count.1
+}
+
+/// The place, in the sequence that is the body of block `scope`, of the statement that holds `sref`; 0 when the body is
+/// one statement. `None` when `sref` is not inside.
+pub(super) fn top_level_index(state: &ScheduleState, scope: BlockId, sref: StmtSRef) -> Option<usize> {
+    let inside = |stmt: &Stmt| holds(stmt, sref);
+    match &state.get_block(scope).ok()?.block.body {
+        Stmt::SeqStmt(stmts) => stmts.iter().position(inside),
+        single => inside(single).then_some(0),
+    }
+}
+
+/// True when the loop or block `sref` is in `stmt`.
+pub(super) fn holds(stmt: &Stmt, sref: StmtSRef) -> bool {
+    struct Holds(StmtSRef, bool);
+    impl Visitor for Holds {
+        fn visit_expr(&mut self, _: &PrimExpr) {}
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            self.1 |= StmtSRef::of(stmt) == Some(self.0);
+            if !self.1 {
+                walk_stmt(self, stmt);
+            }
+        }
+    }
+    let mut holds = Holds(sref, false);
+    holds.visit_stmt(stmt);
+    holds.1
+}
+
+/// `body` with `stmt` at place `at` of the sequence in block `scope`, which also allocates `buffer`.
+pub(super) fn insert_in_scope(body: &Stmt, scope: BlockId, at: usize, stmt: Stmt, buffer: &Buffer) -> Stmt {
+    with_block(body, scope, |block| {
+        let alloc_buffers = block.alloc_buffers.iter().chain([buffer]).cloned().collect();
+        Block { alloc_buffers, body: insert_at(&block.body, at, stmt), ..block.clone() }
+    })
+}
+
+/// The sequence `body` with `stmt` at place `at`.
+pub(super) fn insert_at(body: &Stmt, at: usize, stmt: Stmt) -> Stmt {
+    let mut stmts = match body {
+        Stmt::SeqStmt(stmts) => stmts.to_vec(),
+        single => vec![single.clone()],
+    };
+    stmts.insert(at.min(stmts.len()), stmt);
+    Stmt::seq(stmts)
+}
+
+/// `body` in which block `id` uses `to` in place of `from`.
+pub(super) fn redirect(body: &Stmt, id: BlockId, from: &Buffer, to: &Buffer) -> Stmt {
+    let mut substitute = crate::tir::Substitute::default();
+    substitute.buffers.insert(from.id, to.clone());
+    with_block(body, id, |block| {
+        let block = Arc::new(block.clone());
+        substitute.mutate_block(&block).unwrap_or_else(|| (*block).clone())
+    })
+}
+
+/// A block name that the function does not have, made from `hint`.
+pub(super) fn unique_block_name(state: &ScheduleState, hint: &str) -> String {
+    let blocks = state.blocks();
+    let taken = |name: &str| blocks.iter().any(|it| &*it.block.name == name);
+    if !taken(hint) {
+        return hint.to_string();
+    }
+    (1..).map(|i| format!("{hint}_{i}")).find(|name| !taken(name)).unwrap_or_default()
+}

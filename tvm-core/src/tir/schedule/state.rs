@@ -1,0 +1,368 @@
+//! The program under schedule and an index of its loops and blocks.
+//!
+//! A loop is named by its variable, a block by its id; both stay valid for as long as the node keeps its id. The one
+//! way to change the program is [`ScheduleState::replace`], which checks everything before it writes.
+//!
+//! TVM counterpart: `ScheduleState`, `StmtSRef`, `Replace` (`tir/schedule/state.cc`).
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::ScheduleError;
+use crate::ir::{BlockId, VarId};
+use crate::tir::{Block, BlockRealize, For, IfThenElse, PrimFunc, Stmt, While};
+
+/// Names a loop or a block of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StmtSRef {
+    /// The loop of this variable.
+    Loop(VarId),
+    /// The block of this id.
+    Block(BlockId),
+}
+
+/// One step from the body of a loop or block towards a statement inside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Seq(u32),
+    Then,
+    Else,
+    WhileBody,
+    Init,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    parent: Option<StmtSRef>,
+    /// From the parent's body (or the function's) to this statement.
+    steps: SmallVec<[Step; 2]>,
+}
+
+type Index = FxHashMap<StmtSRef, Entry>;
+
+/// A program and the index of its loops and blocks; a clone is a fork that shares the tree.
+#[derive(Clone, Debug)]
+pub struct ScheduleState {
+    func: PrimFunc,
+    index: Index,
+}
+
+impl StmtSRef {
+    /// The name of `stmt`, if it is a loop or a block.
+    pub fn of(stmt: &Stmt) -> Option<StmtSRef> {
+        match stmt {
+            Stmt::For(it) => Some(StmtSRef::Loop(it.loop_var.id())),
+            Stmt::BlockRealize(it) => Some(StmtSRef::Block(it.block.id)),
+            Stmt::BufferStore(_)
+            | Stmt::SeqStmt(_)
+            | Stmt::IfThenElse(_)
+            | Stmt::While(_)
+            | Stmt::Bind(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => None,
+        }
+    }
+}
+
+impl ScheduleState {
+    /// Indexes `func`, whose body is the realize of a root block.
+    ///
+    /// # Errors
+    /// When the body is something else, or a loop variable or block occurs twice.
+    pub fn new(func: PrimFunc) -> Result<ScheduleState, ScheduleError> {
+        if !matches!(func.body, Stmt::BlockRealize(_)) {
+            return Err(ScheduleError::NotSchedulable(func.name.to_string()));
+        }
+        let mut index = Index::default();
+        collect(&func.body, None, &mut SmallVec::new(), &mut index)?;
+        Ok(ScheduleState { func, index })
+    }
+
+    /// The program.
+    pub fn func(&self) -> &PrimFunc {
+        &self.func
+    }
+
+    /// The statement of `sref`.
+    ///
+    /// # Errors
+    /// When the program has no such loop or block (any more).
+    pub fn get(&self, sref: StmtSRef) -> Result<&Stmt, ScheduleError> {
+        let mut at = &self.func.body;
+        for step in self.path(sref)? {
+            at = child(at, step).ok_or(ScheduleError::UnknownSRef(sref))?;
+        }
+        Ok(at)
+    }
+
+    /// The loop of `var`.
+    ///
+    /// # Errors
+    /// When the program has no such loop (any more).
+    pub fn get_for(&self, var: VarId) -> Result<&Arc<For>, ScheduleError> {
+        let sref = StmtSRef::Loop(var);
+        if let Stmt::For(it) = self.get(sref)? { Ok(it) } else { Err(ScheduleError::UnknownSRef(sref)) }
+    }
+
+    /// The block `id` under its bindings.
+    ///
+    /// # Errors
+    /// When the program has no such block (any more).
+    pub fn get_block(&self, id: BlockId) -> Result<&Arc<BlockRealize>, ScheduleError> {
+        let sref = StmtSRef::Block(id);
+        if let Stmt::BlockRealize(it) = self.get(sref)? {
+            Ok(it)
+        } else {
+            Err(ScheduleError::UnknownSRef(sref))
+        }
+    }
+
+    /// The loop or block around `sref`; `None` for the root.
+    pub fn parent(&self, sref: StmtSRef) -> Option<StmtSRef> {
+        self.index.get(&sref)?.parent
+    }
+
+    /// What is around `sref`, innermost first.
+    pub fn ancestors(&self, sref: StmtSRef) -> impl Iterator<Item = StmtSRef> {
+        std::iter::successors(self.parent(sref), |&it| self.parent(it))
+    }
+
+    /// The loops between `sref` and the block around it, outermost first.
+    pub fn loops_above(&self, sref: StmtSRef) -> Vec<VarId> {
+        let loops =
+            self.ancestors(sref).map_while(|it| if let StmtSRef::Loop(var) = it { Some(var) } else { None });
+        let mut loops: Vec<VarId> = loops.collect();
+        loops.reverse();
+        loops
+    }
+
+    /// The block around `sref`.
+    pub fn scope_block(&self, sref: StmtSRef) -> Option<BlockId> {
+        self.ancestors(sref).find_map(|it| if let StmtSRef::Block(id) = it { Some(id) } else { None })
+    }
+
+    /// The root block.
+    pub fn root(&self) -> BlockId {
+        match &self.func.body {
+            Stmt::BlockRealize(it) => it.block.id,
+            _ => unreachable!("checked when the state was made"),
+        }
+    }
+
+    /// All blocks, in program order.
+    pub fn blocks(&self) -> Vec<Arc<BlockRealize>> {
+        blocks_in(&self.func.body)
+    }
+
+    /// Puts `new` where the statement of `sref` stands. Nothing is changed when it fails.
+    ///
+    /// # Errors
+    /// When a loop variable or block would occur twice.
+    pub fn replace(&mut self, sref: StmtSRef, new: Stmt) -> Result<(), ScheduleError> {
+        let steps = self.path(sref)?;
+        let mut body = self.func.body.clone();
+        let slot = steps.iter().try_fold(&mut body, |at, step| child_mut(at, *step));
+        *slot.ok_or(ScheduleError::UnknownSRef(sref))? = new;
+        let mut index = Index::default();
+        collect(&body, None, &mut SmallVec::new(), &mut index)?;
+        self.func.body = body;
+        self.index = index;
+        Ok(())
+    }
+
+    /// Replaces the block of `id` by what `change` makes of it.
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace).
+    pub fn change_block(
+        &mut self,
+        id: BlockId,
+        change: impl FnOnce(&mut Block),
+    ) -> Result<(), ScheduleError> {
+        let realize = self.get_block(id)?.clone();
+        let mut block = (*realize.block).clone();
+        change(&mut block);
+        let realize = BlockRealize { block: Arc::new(block), ..(*realize).clone() };
+        self.replace(StmtSRef::Block(id), realize.into())
+    }
+
+    /// Merges sequences in sequences.
+    pub(super) fn flatten(&mut self) -> Result<(), ScheduleError> {
+        struct Flatten;
+        impl crate::tir::Mutator for Flatten {
+            fn mutate_expr(&mut self, _: &crate::tir::PrimExpr) -> Option<crate::tir::PrimExpr> {
+                None
+            }
+            fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+                let new = self.walk_stmt(stmt);
+                match new.as_ref().unwrap_or(stmt) {
+                    Stmt::SeqStmt(stmts) if stmts.iter().any(|it| matches!(it, Stmt::SeqStmt(_))) => {
+                        Some(Stmt::seq(stmts.iter().cloned()))
+                    }
+                    _ => new,
+                }
+            }
+        }
+        match crate::tir::Mutator::mutate_stmt(&mut Flatten, &self.func.body) {
+            Some(body) => self.replace_body(body),
+            None => Ok(()),
+        }
+    }
+
+    /// Replaces the whole body.
+    pub(super) fn replace_body(&mut self, body: Stmt) -> Result<(), ScheduleError> {
+        *self = ScheduleState::new(PrimFunc { body, ..self.func.clone() })?;
+        Ok(())
+    }
+
+    /// True when the index equals one made from scratch. TVM counterpart: `VerifySRefTree`.
+    pub fn verify(&self) -> bool {
+        ScheduleState::new(self.func.clone()).is_ok_and(|fresh| fresh.index == self.index)
+    }
+
+    fn path(&self, sref: StmtSRef) -> Result<Vec<PathStep>, ScheduleError> {
+        let mut parts = Vec::new();
+        let mut at = Some(sref);
+        while let Some(it) = at {
+            let entry = self.index.get(&it).ok_or(ScheduleError::UnknownSRef(sref))?;
+            parts.push(entry.steps.as_slice());
+            at = entry.parent;
+        }
+        let mut path = Vec::new();
+        for (i, steps) in parts.iter().rev().enumerate() {
+            if i > 0 && steps.first() != Some(&Step::Init) {
+                path.push(PathStep::Body);
+            }
+            path.extend(steps.iter().map(|&step| PathStep::Inner(step)));
+        }
+        Ok(path)
+    }
+}
+
+/// A step of a path from the root: into the body of a loop or block, or inside it.
+#[derive(Clone, Copy, Debug)]
+enum PathStep {
+    Body,
+    Inner(Step),
+}
+
+fn child(stmt: &Stmt, step: PathStep) -> Option<&Stmt> {
+    match (step, stmt) {
+        (PathStep::Body, Stmt::For(it)) => Some(&it.body),
+        (PathStep::Body, Stmt::BlockRealize(it)) => Some(&it.block.body),
+        (PathStep::Inner(Step::Init), Stmt::BlockRealize(it)) => it.block.init.as_ref(),
+        (PathStep::Inner(Step::Seq(i)), Stmt::SeqStmt(stmts)) => stmts.get(i as usize),
+        (PathStep::Inner(Step::Then), Stmt::IfThenElse(it)) => Some(&it.then_case),
+        (PathStep::Inner(Step::Else), Stmt::IfThenElse(it)) => it.else_case.as_ref(),
+        (PathStep::Inner(Step::WhileBody), Stmt::While(it)) => Some(&it.body),
+        _ => None,
+    }
+}
+
+fn child_mut(stmt: &mut Stmt, step: PathStep) -> Option<&mut Stmt> {
+    match (step, stmt) {
+        (PathStep::Body, Stmt::For(it)) => Some(&mut Arc::<For>::make_mut(it).body),
+        (PathStep::Body, Stmt::BlockRealize(it)) => Some(&mut block_mut(it).body),
+        (PathStep::Inner(Step::Init), Stmt::BlockRealize(it)) => block_mut(it).init.as_mut(),
+        (PathStep::Inner(Step::Seq(i)), Stmt::SeqStmt(stmts)) => Arc::make_mut(stmts).get_mut(i as usize),
+        (PathStep::Inner(Step::Then), Stmt::IfThenElse(it)) => {
+            Some(&mut Arc::<IfThenElse>::make_mut(it).then_case)
+        }
+        (PathStep::Inner(Step::Else), Stmt::IfThenElse(it)) => {
+            Arc::<IfThenElse>::make_mut(it).else_case.as_mut()
+        }
+        (PathStep::Inner(Step::WhileBody), Stmt::While(it)) => Some(&mut Arc::<While>::make_mut(it).body),
+        _ => None,
+    }
+}
+
+fn block_mut(realize: &mut Arc<BlockRealize>) -> &mut Block {
+    Arc::make_mut(&mut Arc::make_mut(realize).block)
+}
+
+fn collect(
+    stmt: &Stmt,
+    parent: Option<StmtSRef>,
+    steps: &mut SmallVec<[Step; 2]>,
+    index: &mut Index,
+) -> Result<(), ScheduleError> {
+    let mut inside = |stmt: &Stmt, step: Step| {
+        steps.push(step);
+        let res = collect(stmt, parent, steps, index);
+        steps.pop();
+        res
+    };
+    match stmt {
+        Stmt::For(it) => {
+            let me = StmtSRef::Loop(it.loop_var.id());
+            insert(me, parent, steps, index)?;
+            collect(&it.body, Some(me), &mut SmallVec::new(), index)
+        }
+        Stmt::BlockRealize(it) => {
+            let me = StmtSRef::Block(it.block.id);
+            insert(me, parent, steps, index)?;
+            if let Some(init) = &it.block.init {
+                collect(init, Some(me), &mut SmallVec::from_slice(&[Step::Init]), index)?;
+            }
+            collect(&it.block.body, Some(me), &mut SmallVec::new(), index)
+        }
+        Stmt::SeqStmt(stmts) => {
+            stmts.iter().enumerate().try_for_each(|(i, stmt)| inside(stmt, Step::Seq(i as u32)))
+        }
+        Stmt::IfThenElse(it) => {
+            inside(&it.then_case, Step::Then)?;
+            it.else_case.iter().try_for_each(|stmt| inside(stmt, Step::Else))
+        }
+        Stmt::While(it) => inside(&it.body, Step::WhileBody),
+        Stmt::BufferStore(_)
+        | Stmt::Bind(_)
+        | Stmt::AllocBuffer(_)
+        | Stmt::DeclBuffer(_)
+        | Stmt::Evaluate(_)
+        | Stmt::AssertStmt(_) => Ok(()),
+    }
+}
+
+fn insert(
+    sref: StmtSRef,
+    parent: Option<StmtSRef>,
+    steps: &[Step],
+    index: &mut Index,
+) -> Result<(), ScheduleError> {
+    match index.insert(sref, Entry { parent, steps: steps.into() }) {
+        None => Ok(()),
+        Some(_) => Err(ScheduleError::DuplicateId(sref)),
+    }
+}
+
+/// The blocks inside `stmt`, in program order, itself included.
+pub(super) fn blocks_in(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
+    fn walk(stmt: &Stmt, out: &mut Vec<Arc<BlockRealize>>) {
+        match stmt {
+            Stmt::BlockRealize(it) => {
+                out.push(it.clone());
+                walk(&it.block.body, out);
+            }
+            Stmt::For(it) => walk(&it.body, out),
+            Stmt::SeqStmt(stmts) => stmts.iter().for_each(|stmt| walk(stmt, out)),
+            Stmt::IfThenElse(it) => {
+                walk(&it.then_case, out);
+                it.else_case.iter().for_each(|stmt| walk(stmt, out));
+            }
+            Stmt::While(it) => walk(&it.body, out),
+            Stmt::BufferStore(_)
+            | Stmt::Bind(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => {}
+        }
+    }
+    let mut out = Vec::new();
+    walk(stmt, &mut out);
+    out
+}

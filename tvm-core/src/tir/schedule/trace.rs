@@ -1,0 +1,143 @@
+//! A record of what a schedule did.
+//!
+//! TVM counterpart: `Trace`.
+
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::{Instruction, InstructionKind, Schedule, ScheduleError, StmtSRef};
+
+/// The version of the JSON form.
+const VERSION: u32 = 1;
+
+/// What a schedule did, step by step. Prints as the body of a Rust schedule function.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    instructions: Vec<Instruction>,
+    /// The number of each loop and block that has one; later appearances of a name win.
+    numbers: FxHashMap<StmtSRef, u32>,
+    count: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Json {
+    version: u32,
+    instructions: Vec<Instruction>,
+}
+
+impl Trace {
+    /// The steps.
+    pub fn instructions(&self) -> &[Instruction] {
+        &self.instructions
+    }
+
+    pub(super) fn record(&mut self, kind: InstructionKind, inputs: &[StmtSRef], outputs: &[StmtSRef]) {
+        let inputs = inputs.iter().map(|sref| self.number(*sref)).collect();
+        let outputs = outputs
+            .iter()
+            .map(|sref| {
+                let number = self.count;
+                self.count += 1;
+                self.numbers.insert(*sref, number);
+                number
+            })
+            .collect();
+        self.instructions.push(Instruction { kind, inputs, outputs });
+    }
+
+    fn number(&mut self, sref: StmtSRef) -> u32 {
+        // Every handle came out of an instruction of this trace; one from elsewhere was refused by its primitive.
+        *self.numbers.entry(sref).or_insert(u32::MAX)
+    }
+
+    /// Does the same to `schedule`, a fresh one of the same program.
+    ///
+    /// # Errors
+    /// When a step does not fit the program; the schedule then holds the steps before.
+    pub fn apply_to_schedule(&self, schedule: &mut Schedule) -> Result<(), ScheduleError> {
+        let mut handles: FxHashMap<u32, StmtSRef> = FxHashMap::default();
+        for (i, instruction) in self.instructions.iter().enumerate() {
+            let find = |number: &u32| {
+                let name = instruction.kind.name();
+                handles.get(number).copied().ok_or_else(|| {
+                    ScheduleError::Trace(format!("step {i} (`{name}`) uses {number}, which no step made"))
+                })
+            };
+            let inputs = instruction.inputs.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+            let outputs = schedule.run(instruction.kind.clone(), &inputs)?;
+            if outputs.len() != instruction.outputs.len() {
+                let (got, expected) = (outputs.len(), instruction.outputs.len());
+                return Err(ScheduleError::Trace(format!(
+                    "step {i} gave {got} handles, the trace has {expected}"
+                )));
+            }
+            handles.extend(instruction.outputs.iter().copied().zip(outputs));
+        }
+        Ok(())
+    }
+
+    /// The trace as JSON.
+    pub fn to_json(&self) -> String {
+        let json = Json { version: VERSION, instructions: self.instructions.clone() };
+        serde_json::to_string(&json).unwrap_or_default()
+    }
+
+    /// A trace from JSON.
+    ///
+    /// # Errors
+    /// When the text is not a trace of this version.
+    pub fn from_json(text: &str) -> Result<Trace, ScheduleError> {
+        let json: Json = serde_json::from_str(text).map_err(|err| ScheduleError::Trace(err.to_string()))?;
+        if json.version != VERSION {
+            return Err(ScheduleError::Trace(format!("version {}, expected {VERSION}", json.version)));
+        }
+        Ok(Trace { instructions: json.instructions, ..Trace::default() })
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for instruction in &self.instructions {
+            let inputs: Vec<String> = instruction.inputs.iter().map(|it| format!("v{it}")).collect();
+            let outputs: Vec<String> = instruction.outputs.iter().map(|it| format!("v{it}")).collect();
+            let (ins, outs) = (inputs.join(", "), outputs.join(", "));
+            match &instruction.kind {
+                InstructionKind::GetBlock { name } => writeln!(f, "let {outs} = s.block({name:?})?;")?,
+                InstructionKind::GetLoops => writeln!(f, "let [{outs}] = s.loops({ins})?;")?,
+                InstructionKind::Split { factors } => {
+                    writeln!(f, "let [{outs}] = s.split({ins}, {factors:?})?;")?
+                }
+                InstructionKind::Fuse => writeln!(f, "let {outs} = s.fuse([{ins}])?;")?,
+                InstructionKind::Reorder => writeln!(f, "s.reorder([{ins}])?;")?,
+                InstructionKind::Bind { tag } => writeln!(f, "s.bind({ins}, ThreadTag::{tag:?})?;")?,
+                InstructionKind::CacheRead { index, scope }
+                | InstructionKind::CacheWrite { index, scope } => {
+                    writeln!(
+                        f,
+                        "let {outs} = s.{}({ins}, {index}, Scope::{scope:?})?;",
+                        instruction.kind.name()
+                    )?;
+                }
+                InstructionKind::DecomposeReduction => {
+                    writeln!(f, "let {outs} = s.decompose_reduction({ins})?;")?
+                }
+                InstructionKind::Annotate { key, value } => {
+                    writeln!(f, "s.annotate({ins}, {key:?}, {value:?})?;")?
+                }
+                InstructionKind::Parallel
+                | InstructionKind::Vectorize
+                | InstructionKind::Unroll
+                | InstructionKind::ComputeAt
+                | InstructionKind::ReverseComputeAt
+                | InstructionKind::ComputeInline
+                | InstructionKind::ReverseComputeInline => {
+                    writeln!(f, "s.{}({ins})?;", instruction.kind.name())?
+                }
+            }
+        }
+        Ok(())
+    }
+}
