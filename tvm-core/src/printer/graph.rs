@@ -46,6 +46,10 @@ impl Printer {
     }
 
     fn params(&mut self, func: &Function) -> String {
+        let scalars = func.params.iter().filter(|param| matches!(param.ty(), Type::Prim(_)));
+        scalars.for_each(|param| {
+            self.name_index(param);
+        });
         let dims: Vec<Var> = Fields::of(func.into())
             .iter()
             .filter_map(|(_, field)| if let Field::Dim(var) = field { Some((*var).clone()) } else { None })
@@ -55,11 +59,11 @@ impl Printer {
                 self.name_index(dim);
             }
         }
-        let params: Vec<String> = func
-            .params
-            .iter()
-            .map(|param| format!("{}: {}", self.names.define(param), self.ty(param.ty())))
-            .collect();
+        let param = |param: &Var| {
+            let name = if self.names.knows(param) { self.names.var(param) } else { self.names.define(param) };
+            format!("{name}: {}", self.ty(param.ty()))
+        };
+        let params: Vec<String> = func.params.iter().map(param).collect();
         params.join(", ")
     }
 

@@ -65,15 +65,13 @@ pub(super) fn pattern_kind(pattern: &Pattern) -> &'static str {
     }
 }
 
-/// The dimensions that bind in `ty`: variables that are an extent by themselves, function types aside.
+/// The extents of `ty` where dimensions may bind: those of tensors and shapes, in tuples too.
 fn type_extents<'a>(ty: &'a Type, out: &mut SmallVec<[&'a PrimExpr; 8]>) {
     match ty {
         Type::Tensor(it) => out.extend(it.known_shape().unwrap_or_default()),
         Type::Shape(it) => out.extend(it.values.iter().flat_map(|values| values.iter())),
         Type::Tuple(fields) => fields.iter().for_each(|field| type_extents(field, out)),
-        Type::Adt(it) => it.args.iter().for_each(|arg| type_extents(arg, out)),
-        Type::Ref(it) => type_extents(it, out),
-        Type::Prim(_) | Type::Func(_) | Type::Param(_) | Type::Object => {}
+        Type::Prim(_) | Type::Func(_) | Type::Adt(_) | Type::Ref(_) | Type::Param(_) | Type::Object => {}
     }
 }
 
@@ -216,14 +214,18 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Scalars bind first, then dimensions, then the other parameters, as in tensor programs.
     pub(super) fn function(&mut self, func: &'a Function) {
+        let scalar = |param: &&Var| matches!(param.ty(), Type::Prim(_));
         self.scope(|f| {
             f.field("name", Field::Name(&func.name));
             f.field("span", Field::Span(&func.span));
             f.field("attrs", Field::Attrs(&func.attrs));
             f.items("type_params", func.type_params.iter().map(|param| Field::Str(&param.0)));
+            f.items("scalars", func.params.iter().filter(scalar).map(|param| Field::Node(param.into())));
             f.type_dims(func.params.iter().map(Var::ty));
-            f.list("params", &func.params);
+            let param = |param| if scalar(&param) { Field::UseVar(param) } else { Field::Node(param.into()) };
+            f.items("params", func.params.iter().map(param));
             f.node("ret", &func.ret);
             f.field("pure", Field::Int(func.pure.into()));
             f.node("body", &func.body);

@@ -66,16 +66,24 @@ impl Renew {
                 pure: it.pure,
             })),
             Type::Adt(it) => {
-                let args = it.args.iter().map(|arg| self.ty(arg, bind)).collect();
+                let args = it.args.iter().map(|arg| self.ty(arg, false)).collect();
                 Type::Adt(crate::ir::AdtType { name: it.name.clone(), args })
             }
-            Type::Ref(it) => Type::Ref(Arc::new(self.ty(it, bind))),
+            Type::Ref(it) => Type::Ref(Arc::new(self.ty(it, false))),
             Type::Prim(_) | Type::Param(_) | Type::Object => ty.clone(),
         }
     }
 
     fn function(&mut self, func: &Function) -> Function {
-        let params = func.params.iter().map(|param| self.define(param, true)).collect();
+        // Scalars bind first: the types of other parameters may use them.
+        let scalar = |param: &&Var| matches!(param.ty(), Type::Prim(_));
+        func.params.iter().filter(scalar).for_each(|param| {
+            self.define(param, false);
+        });
+        let params = func.params.iter();
+        let params = params
+            .map(|param| if scalar(&param) { self.var(param) } else { self.define(param, true) })
+            .collect();
         Function { params, body: self.body(&func.body), ret: self.ty(&func.ret, false), ..func.clone() }
     }
 
