@@ -40,7 +40,6 @@ pub fn lower_tir() -> Pass {
             tir::simplify(),
             tir::vectorize_loop(),
             tir::unroll_loop(),
-            tir::convert_ssa(),
             tir::simplify(),
             tir::remove_no_op(),
             tir::float_compute_legalize(),

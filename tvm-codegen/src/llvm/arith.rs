@@ -123,11 +123,32 @@ impl<'ctx> Function<'ctx, '_> {
                 let product = float_op!(self, build_float_mul, floor, b);
                 float_op!(self, build_float_sub, a, product)
             }
-            BinaryOp::Min => self.llvm_intrinsic("llvm.minimum", &[a, b])?,
-            BinaryOp::Max => self.llvm_intrinsic("llvm.maximum", &[a, b])?,
+            BinaryOp::Min => self.float_extreme(FloatPredicate::OLT, a, b)?,
+            BinaryOp::Max => self.float_extreme(FloatPredicate::OGT, a, b)?,
             _ => return unsupported(format!("{op:?} on {dtype}")),
         };
         Ok(self.with_fast_math(value))
+    }
+
+    /// `a` where it is NaN or `predicate` holds, else `b`. (`llvm.maximum` is slower, as it orders zeros, and LLVM 19 loses
+    /// NaNs where it narrows it to `f16`.)
+    fn float_extreme(
+        &self,
+        predicate: FloatPredicate,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        // Of a constant it is known whether it is NaN: then this is one instruction.
+        let constant = match b {
+            BasicValueEnum::FloatValue(it) => it.is_const(),
+            BasicValueEnum::VectorValue(it) => it.is_const(),
+            _ => false,
+        };
+        let (a, b) = if constant { (b, a) } else { (a, b) };
+        let first = float_op!(self, build_float_compare, a, b, predicate);
+        let nan = float_op!(self, build_float_compare, a, a, FloatPredicate::UNO);
+        let extreme = self.select(first, a, b)?;
+        self.select(nan, a, extreme)
     }
 
     fn int_binary(

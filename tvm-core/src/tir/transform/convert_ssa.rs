@@ -12,10 +12,11 @@ use crate::tir::{AllocBuffer, Bind, Buffer, DeclBuffer, For, Let, Mutator, Param
 
 /// Renames what is bound more than once.
 pub fn convert_ssa() -> Pass {
-    body_pass("ConvertSSA", convert)
+    body_pass("ConvertSSA", |func| convert(func, &func.body))
 }
 
-fn convert(func: &PrimFunc) -> Option<Stmt> {
+/// `body`, made for `func`, with every binding a variable of its own; `None` when it is so already.
+pub(super) fn convert(func: &PrimFunc, body: &Stmt) -> Option<Stmt> {
     let mut ssa = ConvertSsa::default();
     for param in func.params.iter() {
         match param {
@@ -23,7 +24,7 @@ fn convert(func: &PrimFunc) -> Option<Stmt> {
             Param::In(buffer) | Param::Out(buffer) => drop(ssa.buffers.insert(buffer.id)),
         }
     }
-    ssa.mutate_stmt(&func.body)
+    ssa.mutate_stmt(body)
 }
 
 #[derive(Default)]

@@ -35,10 +35,6 @@ impl LowerIntrin {
     fn floor(&self, op: BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
         let div = op == BinaryOp::FloorDiv;
         let dtype = a.dtype();
-        if dtype.is_float() {
-            let quotient = binary(BinaryOp::Div, a.clone(), b.clone()).unary(Intrinsic::Floor);
-            return if div { quotient } else { a - quotient * b };
-        }
         let divisor = match &b {
             PrimExpr::Broadcast(it) => it.value.as_int(),
             _ => b.as_int(),
@@ -86,7 +82,7 @@ impl Mutator for LowerIntrin {
                 let (non_negative_a, non_negative_b) = (self.non_negative(&it.a), self.non_negative(&it.b));
                 let a = self.mutate_expr(&it.a).unwrap_or_else(|| it.a.clone());
                 let b = self.mutate_expr(&it.b).unwrap_or_else(|| it.b.clone());
-                if non_negative_a && non_negative_b && !a.dtype().is_float() {
+                if non_negative_a && non_negative_b {
                     let op = if it.op == BinaryOp::FloorDiv { BinaryOp::Div } else { BinaryOp::Mod };
                     return Some(binary(op, a, b));
                 }

@@ -2,11 +2,11 @@
 //!
 //! TVM counterpart: `UnrollLoop`.
 //! Ensures: no `Unrolled` loop. Loops marked so of constant extent are copied out, others become serial; with
-//! `unroll_max_steps`, short serial loops of straight-line bodies are copied out as well. Variables may then be bound
-//! twice: run [`convert_ssa`](super::convert_ssa) after.
+//! `unroll_max_steps`, short serial loops of straight-line bodies are copied out as well.
 
 use rustc_hash::FxHashMap;
 
+use super::convert_ssa::convert;
 use super::util::DeepSubstitute;
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_stmt};
@@ -18,7 +18,10 @@ const MAX_COPIES: i64 = 4096;
 pub fn unroll_loop() -> Pass {
     prim_func_pass("UnrollLoop", |func, _, ctx| {
         let mut unroll = UnrollLoop { auto_max_steps: ctx.config.unroll_max_steps };
-        Ok(unroll.mutate_stmt(&func.body).map(|body| PrimFunc { body, ..func.clone() }))
+        Ok(unroll.mutate_stmt(&func.body).map(|body| {
+            let body = convert(func, &body).unwrap_or(body);
+            PrimFunc { body, ..func.clone() }
+        }))
     })
 }
 

@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use self::body::{NoVector, Vectorizer};
 use super::context::{analyzer_for, enter_loop};
+use super::convert_ssa::convert;
 use super::unroll_loop::copy_out;
 use super::util::{DeepSubstitute, body_pass};
 use crate::arith::Analyzer;
@@ -27,7 +28,10 @@ const MAX_PIECES: i64 = 8;
 
 /// Vectorised loops become vector statements.
 pub fn vectorize_loop() -> Pass {
-    body_pass("VectorizeLoop", |func| VectorizeLoop { analyzer: analyzer_for(func) }.mutate_stmt(&func.body))
+    body_pass("VectorizeLoop", |func| {
+        let body = VectorizeLoop { analyzer: analyzer_for(func) }.mutate_stmt(&func.body)?;
+        Some(convert(func, &body).unwrap_or(body))
+    })
 }
 
 struct VectorizeLoop {
