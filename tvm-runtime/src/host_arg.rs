@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::dtype::{DataType, Element};
 use crate::error::RuntimeError;
 use crate::kernel::{DimSig, Kernel, KernelSig, ParamKind, ParamSig};
-use crate::tensor::{Tensor, byte_size, check_values, is_compact};
+use crate::tensor::{ALIGNMENT, Storage, Tensor, byte_size, check_values, is_compact};
 
 /// A tensor on the host that may be read.
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +235,7 @@ pub(crate) unsafe fn with_host_args(
     let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
     let is_out = |i: usize| sig.params[i].kind == ParamKind::Out;
     // Copies of inputs that an output overlaps; filled before any view is made.
-    let mut copies: SmallVec<[Option<Vec<u8>>; 8]> = SmallVec::new();
+    let mut copies: SmallVec<[Option<Storage>; 8]> = SmallVec::new();
     for (i, span) in spans.iter().enumerate() {
         let other = (0..spans.len()).find(|&j| j != i && is_out(j) && overlap(span, &spans[j]));
         copies.push(match other {
@@ -246,7 +246,9 @@ pub(crate) unsafe fn with_host_args(
             Some(_) => {
                 // SAFETY: `check_tensor` found the span to be this tensor's memory.
                 let bytes = unsafe { std::slice::from_raw_parts(data_ptr(&*raw[i].tensor), span.len()) };
-                Some(bytes.to_vec())
+                let mut copy = Storage::alloc(bytes.len(), ALIGNMENT, Device::cpu())?;
+                copy.bytes_mut().expect("fresh host memory").copy_from_slice(bytes);
+                Some(copy)
             }
             None => None,
         });
@@ -276,7 +278,7 @@ pub(crate) unsafe fn with_host_args(
                             let data = std::slice::from_raw_parts_mut(data, len);
                             HostArg::Out(TensorViewMut { data, shape, dtype })
                         }
-                        (_, Some(copy)) => HostArg::In(TensorView { data: copy, shape, dtype }),
+                        (_, Some(copy)) => HostArg::In(TensorView { data: copy.bytes()?, shape, dtype }),
                         (_, None) => {
                             let data = std::slice::from_raw_parts(data, len);
                             HostArg::In(TensorView { data, shape, dtype })

@@ -1,5 +1,27 @@
 //! Runtime of tvm: data types, tensors, modules, virtual machine, artifacts. No compiler in it: this is all that a
 //! deployed model links.
+//!
+//! - [`Tensor`]: shared, dense memory with a shape; to and from `ndarray` and DLPack without copying.
+//! - [`Kernel`] and [`CompiledFn`]: compiled functions on tensors, called by signature or by type; [`Module`] and
+//!   [`Library`]: where they come from. [`abi`] is what their machine code agrees on.
+//! - [`vm`]: whole programs in bytecode, made of calls to kernels; [`artifact`]: such programs as files.
+//! - [`PackedFunc`]: functions of the application that programs call by name.
+//! - [`ThreadPool`]: where parallel loops run.
+//!
+//! ```no_run
+//! use tvm_runtime::vm::{Executable, Vm};
+//! use tvm_runtime::{RuntimeError, Tensor};
+//!
+//! # fn main() -> Result<(), RuntimeError> {
+//! let model = Vm::linked(Executable::load_file("digits.tvm")?)?;
+//! let image = Tensor::from_vec(vec![0.0f32; 64], &[1, 1, 8, 8])?;
+//! let scores = model.invoke("main", &[image.into()])?;
+//! println!("{scores:?}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Nothing here panics on bad input: not on wrong arguments, not on damaged files, not on hostile bytecode.
 
 pub mod abi;
 pub mod artifact;

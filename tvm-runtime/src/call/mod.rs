@@ -160,6 +160,42 @@ pub trait Params {
 }
 
 /// A kernel that is called with types. Cheap to clone, callable from any thread.
+///
+/// ```
+/// use tvm_runtime::{CompiledFn, In, Out, RuntimeError};
+///
+/// fn run(scale: &CompiledFn<(In<f32, 1>, f32, Out<f32, 1>)>) -> Result<[f32; 2], RuntimeError> {
+///     let mut y = [0.0; 2];
+///     scale.call(&[1.0, 2.0], 3.0, &mut y)?;
+///     Ok(y)
+/// }
+/// ```
+///
+/// A wrong element type, rank or kind of argument does not compile:
+/// ```compile_fail,E0277
+/// # use tvm_runtime::{CompiledFn, In, Out};
+/// fn run(scale: &CompiledFn<(In<f32, 1>, f32, Out<f32, 1>)>, x: &[f64], y: &mut [f32]) {
+///     let _ = scale.call(x, 3.0, y);
+/// }
+/// ```
+/// ```compile_fail,E0277
+/// # use tvm_runtime::{CompiledFn, In, Out};
+/// fn run(scale: &CompiledFn<(In<f32, 1>, f32, Out<f32, 1>)>, x: &ndarray::Array2<f32>, y: &mut [f32]) {
+///     let _ = scale.call(x, 3.0, y);
+/// }
+/// ```
+/// ```compile_fail,E0277
+/// # use tvm_runtime::{CompiledFn, In, Out};
+/// fn run(scale: &CompiledFn<(In<f32, 1>, f32, Out<f32, 1>)>, x: &[f32], y: &[f32]) {
+///     let _ = scale.call(x, 3.0, y);
+/// }
+/// ```
+/// ```compile_fail,E0277
+/// # use tvm_runtime::{CompiledFn, In, Out};
+/// fn run(scale: &CompiledFn<(In<f32, 1>, f32, Out<f32, 1>)>, x: &[f32], y: &mut [f32]) {
+///     let _ = scale.call(x, 3_i64, y);
+/// }
+/// ```
 pub struct CompiledFn<Args> {
     kernel: Kernel,
     pool: Option<Arc<dyn ThreadPool>>,

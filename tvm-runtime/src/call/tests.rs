@@ -192,12 +192,13 @@ fn an_input_that_an_output_overlaps_is_copied() {
 #[test]
 fn eight_threads_share_one_function() {
     let f = Scale::new(scale_kernel()).unwrap().with_pool(Arc::new(WorkerPool::new(4)));
+    const ROUNDS: usize = if cfg!(miri) { 3 } else { 200 };
     let runs = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for t in 0..8 {
             let (f, runs) = (&f, &runs);
             scope.spawn(move || {
-                for i in 0..200 {
+                for i in 0..ROUNDS {
                     let n = 1 + (i * 37 + t) % 999;
                     let x = Array1::from_iter((0..n).map(|v| v as f32));
                     let mut y = Array1::zeros(n);
@@ -208,14 +209,14 @@ fn eight_threads_share_one_function() {
             });
         }
     });
-    assert_eq!(runs.into_inner(), 1600);
+    assert_eq!(runs.into_inner(), 8 * ROUNDS);
 }
 
 #[test]
 fn a_call_is_cheap() {
     let f = Scale::new(scale_kernel()).unwrap().with_pool(Arc::new(Sequential));
     let (x, mut y) = (Array1::from_elem(1, 2f32), Array1::zeros(1));
-    let rounds = 20_000;
+    let rounds = if cfg!(miri) { 1 } else { 20_000 };
     let best = (0..10).map(|_| {
         let start = Instant::now();
         for _ in 0..rounds {
@@ -226,5 +227,5 @@ fn a_call_is_cheap() {
     let best = best.min().unwrap();
     eprintln!("{best} ns per call (debug: {})", cfg!(debug_assertions));
     let limit = if cfg!(debug_assertions) { 20_000 } else { 200 };
-    assert!(best <= limit, "{best} ns per call");
+    assert!(best <= limit || cfg!(miri), "{best} ns per call");
 }

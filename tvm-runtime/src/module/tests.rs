@@ -138,7 +138,7 @@ fn an_executable_carries_its_kernels() {
         ..Executable::default()
     };
     let exe = Executable::load(&exe.save().unwrap()).unwrap();
-    let vm = Vm::new(exe.clone(), &exe.link().unwrap()).unwrap();
+    let vm = Vm::linked(exe.clone()).unwrap();
     let x = crate::Tensor::from_slice(&[1f32, 2., 3.], &[3]).unwrap();
     let y = vm.invoke("main", &[x.into()]).unwrap();
     assert_eq!(y.as_tensor().unwrap().as_slice::<f32>().unwrap(), [5., 10., 15.]);
@@ -146,4 +146,27 @@ fn an_executable_carries_its_kernels() {
     assert!(matches!(missing.link(), Err(RuntimeError::NotFound { .. })));
     let junk = Executable { objects: vec![object(b"junk".to_vec())], ..exe };
     assert!(matches!(junk.link(), Err(RuntimeError::Library { .. })));
+}
+
+#[test]
+fn linked_in_kernels() {
+    use crate::abi::{CallContext, KernelArg};
+    unsafe extern "C" fn negate(args: *const KernelArg, _: i32, _: *mut CallContext) -> i32 {
+        // SAFETY: called with the two tensors of `sig`, of one extent.
+        unsafe {
+            let (x, y) = (&*(*args).tensor, &*(*args.add(1)).tensor);
+            for i in 0..*x.shape as usize {
+                *y.data.cast::<f32>().add(i) = -*x.data.cast::<f32>().add(i);
+            }
+        }
+        0
+    }
+    static TABLE: &[KernelEntry] = &[("negate", negate)];
+    // SAFETY: `negate` does what its signature says.
+    let load = |name| unsafe { Module::from_table(&[sig(name)], TABLE) };
+    let kernel = load("negate").unwrap().get("negate").unwrap().clone();
+    let mut y = [0f32; 2];
+    CompiledFn::<(In<f32, 1>, Out<f32, 1>)>::new(kernel).unwrap().call(&[1f32, -2.], &mut y).unwrap();
+    assert_eq!(y, [-1., 2.]);
+    assert_eq!(load("other").unwrap_err().to_string(), "not found: kernel `other`");
 }

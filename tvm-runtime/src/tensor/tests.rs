@@ -19,7 +19,9 @@ fn sizes_that_do_not_fit_are_errors() {
         assert_eq!(byte_size(shape, DataType::F32), bytes, "{shape:?}");
     }
     assert!(matches!(Tensor::zeros(&[i64::MAX], DataType::F32), Err(RuntimeError::BadShape { .. })));
-    assert!(matches!(Tensor::zeros(&[1 << 60], DataType::U8), Err(RuntimeError::OutOfMemory { .. })));
+    if cfg!(not(miri)) {
+        assert!(matches!(Tensor::zeros(&[1 << 60], DataType::U8), Err(RuntimeError::OutOfMemory { .. })));
+    }
     let err = Tensor::from_vec(vec![1f32; 5], &[2, 3]).unwrap_err();
     assert_eq!(err.to_string(), "shape [2, 3] of f32 holds 24 bytes, got 20");
 }

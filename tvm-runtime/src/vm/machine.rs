@@ -87,6 +87,13 @@ impl Vm {
         Ok(Vm { exe, constants, kernels, packed, config, spare: Mutex::default() })
     }
 
+    /// As [`Vm::new`], with the kernels that the executable carries: see [`Executable::link`] for what that trusts.
+    pub fn linked(exe: impl Into<Arc<Executable>>) -> Result<Vm, RuntimeError> {
+        let exe = exe.into();
+        let module = exe.link()?;
+        Vm::new(exe, &module)
+    }
+
     /// The program.
     pub fn executable(&self) -> &Arc<Executable> {
         &self.exe
