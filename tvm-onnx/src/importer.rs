@@ -362,6 +362,22 @@ impl<'m> Importer<'m> {
         Ok(Arg::Var(self.builder.emit("field", value, span)?))
     }
 
+    /// Bytes of a tensor of this shape, when it is one and not too large.
+    pub(crate) fn check_size(&self, extents: &[i64], dtype: DataType) -> Result<usize, OnnxError> {
+        let limit = self.options.max_tensor_bytes;
+        let what = || format!("a tensor of shape {}", show_dims(extents));
+        match byte_size(extents, dtype) {
+            _ if extents.iter().any(|&it| it < 0) => {
+                Err(OnnxError::malformed(format!("{} is not a shape", show_dims(extents))))
+            }
+            Some(bytes) if bytes as u64 <= limit => Ok(bytes),
+            bytes => {
+                let bytes = bytes.map_or(u128::from(u64::MAX), |it| it as u128);
+                Err(OnnxError::TooLarge { what: what(), bytes, limit, place: String::new() })
+            }
+        }
+    }
+
     /// Adds the size of a value of type `ty`, where it is known, to the sum; refuses what is too large.
     fn account(&mut self, ty: &Type) -> Result<(), OnnxError> {
         if let Some(fields) = ty.as_tuple() {
@@ -370,20 +386,11 @@ impl<'m> Importer<'m> {
         let Some((shape, dtype)) = ty.as_tensor().and_then(|ty| Some((ty.const_shape()?, ty.dtype?))) else {
             return Ok(());
         };
-        if shape.iter().any(|&extent| extent < 0) {
-            return Err(OnnxError::malformed(format!("{} is not a shape", show_dims(&shape))));
-        }
-        let bytes = byte_size(&shape, dtype).map_or(u128::MAX >> 1, |it| it as u128);
-        let too_large = |what: String, bytes: u128, limit: u64| {
-            Err(OnnxError::TooLarge { what, bytes, limit, place: String::new() })
-        };
-        if bytes > self.options.max_tensor_bytes.into() {
-            let what = format!("a tensor of shape {}", show_dims(&shape));
-            return too_large(what, bytes, self.options.max_tensor_bytes);
-        }
-        self.total_bytes += bytes;
-        if self.total_bytes > self.options.max_total_bytes.into() {
-            return too_large("the sum of all values".into(), self.total_bytes, self.options.max_total_bytes);
+        self.total_bytes += self.check_size(&shape, dtype)? as u128;
+        let (bytes, limit) = (self.total_bytes, self.options.max_total_bytes);
+        if bytes > limit.into() {
+            let what = "the sum of all values".to_string();
+            return Err(OnnxError::TooLarge { what, bytes, limit, place: String::new() });
         }
         Ok(())
     }

@@ -8,10 +8,12 @@
 
 mod error;
 mod external;
+mod fold;
 mod graph;
 mod importer;
 mod names;
 mod node;
+mod npy;
 mod ops;
 mod options;
 pub mod proto;
@@ -20,6 +22,7 @@ mod value;
 
 pub use error::{OnnxError, UnsupportedItem, UnsupportedReport};
 pub use importer::{import, import_file, import_proto, read_model};
+pub use npy::{read_npy, write_npy};
 pub use ops::supported_ops;
 pub use options::{DimSpec, ImportOptions};
 pub use tensor::{MAX_TENSOR_BYTES, dtype_from_onnx, dtype_to_onnx, read_tensor, write_tensor};

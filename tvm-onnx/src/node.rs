@@ -191,6 +191,12 @@ impl<'a, 'm> Node<'a, 'm> {
         Ok(Some(attr))
     }
 
+    /// Kind of an attribute, when it is given and of a kind that exists.
+    pub(crate) fn attr_type(&self, name: &str) -> Option<AttributeType> {
+        let attr = self.proto.attribute.iter().find(|it| it.name == name)?;
+        AttributeType::try_from(attr.ty).ok()
+    }
+
     /// True when the attribute is given.
     pub(crate) fn has_attr(&self, name: &str) -> bool {
         self.proto.attribute.iter().any(|it| it.name == name)
@@ -270,6 +276,11 @@ impl<'a, 'm> Node<'a, 'm> {
     /// A constant.
     pub(crate) fn constant(&mut self, tensor: Tensor) -> Result<Arg, OnnxError> {
         self.importer.constant(tensor)
+    }
+
+    /// Bytes of a tensor of this shape, when it is one and not too large.
+    pub(crate) fn check_shape(&mut self, extents: &[i64], dtype: DataType) -> Result<usize, OnnxError> {
+        self.importer.check_size(extents, dtype)
     }
 
     /// A constant of rank 0.

@@ -5,7 +5,7 @@ use tvm_core::tir::PrimExpr;
 use tvm_runtime::{DataType, Tensor};
 
 /// Elements of integer tensors that are followed symbolically, at most.
-const MAX_INTS: usize = 4096;
+pub(crate) const MAX_INTS: usize = 4096;
 
 /// A value of the model.
 #[derive(Clone, Debug)]

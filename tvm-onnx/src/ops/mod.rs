@@ -2,11 +2,22 @@
 //!
 //! TVM counterpart: the `OnnxOpConverter` classes of `onnx_frontend.py`.
 
+mod activation;
+mod conv;
 mod elementwise;
+mod index;
+mod matmul;
+mod norm;
+mod pool;
+mod reduce;
+mod shape;
+mod source;
+mod window;
 
 use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
+use tvm_runtime::{DataType, Tensor};
 
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -40,7 +51,18 @@ pub(crate) enum Convert {
 use Convert::{Binary, Unary, Variadic, With};
 
 /// All tables.
-static TABLES: &[&[Row]] = &[elementwise::ROWS];
+static TABLES: &[&[Row]] = &[
+    activation::ROWS,
+    conv::ROWS,
+    elementwise::ROWS,
+    index::ROWS,
+    matmul::ROWS,
+    norm::ROWS,
+    pool::ROWS,
+    reduce::ROWS,
+    shape::ROWS,
+    source::ROWS,
+];
 
 const fn row(name: &'static str, since: i64, convert: Convert) -> Row {
     Row { name, since, convert }
@@ -84,6 +106,9 @@ pub fn supported_ops() -> Vec<(&'static str, Vec<i64>)> {
 
 /// The values of the node's outputs.
 pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    if let Some(ints) = crate::fold::fold(node)? {
+        return Ok(vec![ints.into()]);
+    }
     let Some(row) = find(node.op_type(), node.opset) else { return Err(node.unsupported("no converter")) };
     match row.convert {
         Unary(op) => {
@@ -109,4 +134,36 @@ pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> 
 /// The one output of a node.
 fn one(res: Result<tvm_core::relax::Arg, OnnxError>) -> Result<Vec<Value>, OnnxError> {
     Ok(vec![res?.into()])
+}
+
+/// The one element of a constant as a float; large integers are rounded.
+fn number(tensor: &Tensor) -> Option<f64> {
+    if tensor.len() == 1 { element(tensor, 0) } else { None }
+}
+
+/// Element `i` of a constant as a float; large integers are rounded.
+fn element(tensor: &Tensor, i: usize) -> Option<f64> {
+    macro_rules! pick {
+        ($($dtype:ident $ty:ty, |$it:ident| $expr:expr;)*) => {
+            match tensor.dtype() {
+                $(DataType::$dtype => tensor.as_slice::<$ty>().ok()?.get(i).map(|&$it| $expr),)*
+                _ => None,
+            }
+        };
+    }
+    pick! {
+        F32 f32, |it| it.into();
+        F64 f64, |it| it;
+        F16 half::f16, |it| it.to_f64();
+        BF16 half::bf16, |it| it.to_f64();
+        I8 i8, |it| it.into();
+        I16 i16, |it| it.into();
+        I32 i32, |it| it.into();
+        I64 i64, |it| it as f64;
+        U8 u8, |it| it.into();
+        U16 u16, |it| it.into();
+        U32 u32, |it| it.into();
+        U64 u64, |it| it as f64;
+        BOOL bool, |it| f64::from(u8::from(it));
+    }
 }

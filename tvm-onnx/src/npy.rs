@@ -1,0 +1,140 @@
+//! NumPy's `.npy` files, version 1 to 3, both ways.
+
+use tvm_runtime::{DataType, Tensor, byte_size};
+
+use crate::error::OnnxError;
+use crate::tensor::MAX_TENSOR_BYTES;
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Element types by their code in the file. NumPy has no bfloat16.
+const DESCRS: &[(&str, DataType)] = &[
+    ("<f4", DataType::F32),
+    ("<f8", DataType::F64),
+    ("<f2", DataType::F16),
+    ("|i1", DataType::I8),
+    ("<i2", DataType::I16),
+    ("<i4", DataType::I32),
+    ("<i8", DataType::I64),
+    ("|u1", DataType::U8),
+    ("<u2", DataType::U16),
+    ("<u4", DataType::U32),
+    ("<u8", DataType::U64),
+    ("|b1", DataType::BOOL),
+];
+
+/// Reads the bytes of a `.npy` file.
+///
+/// # Errors
+/// When they are none, or hold what a tensor cannot: another element type, Fortran order.
+pub fn read_npy(bytes: &[u8]) -> Result<Tensor, OnnxError> {
+    let err = |message: &str| OnnxError::Npy(message.to_string());
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| err("it does not start like one"))?;
+    let (version, rest) = rest.split_first_chunk::<2>().ok_or_else(|| err("it is cut short"))?;
+    let (len, rest) = match version[0] {
+        1 => rest.split_first_chunk::<2>().map(|(len, rest)| (u16::from_le_bytes(*len).into(), rest)),
+        2 | 3 => rest.split_first_chunk::<4>().map(|(len, rest)| (u32::from_le_bytes(*len), rest)),
+        _ => return Err(err("its version is unknown")),
+    }
+    .ok_or_else(|| err("it is cut short"))?;
+    let (header, data) = rest.split_at_checked(len as usize).ok_or_else(|| err("it is cut short"))?;
+    let header = std::str::from_utf8(header).map_err(|_| err("its header is not text"))?;
+    let descr = field(header, "descr").and_then(|it| it.split(['\'', '"']).nth(1));
+    let descr = descr.ok_or_else(|| err("its header has no element type"))?;
+    let found = DESCRS.iter().find(|(code, _)| code[1..] == descr[1.min(descr.len())..]);
+    let dtype = match (found, descr.as_bytes().first()) {
+        (Some(&(code, dtype)), Some(order)) if *order != b'>' || code.starts_with('|') => dtype,
+        _ => {
+            return Err(OnnxError::unsupported(format!("element type `{}`", crate::names::show(descr)))
+                .help("supported: little-endian numbers and bool"));
+        }
+    };
+    if field(header, "fortran_order").is_some_and(|it| it.trim_start().starts_with("True")) {
+        return Err(OnnxError::unsupported("Fortran order").help("save numpy.ascontiguousarray(x)"));
+    }
+    let shape = field(header, "shape").and_then(|it| it.split(['(', ')']).nth(1));
+    let shape = shape.ok_or_else(|| err("its header has no shape"))?;
+    let extents = shape.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::parse::<i64>);
+    let shape = extents.collect::<Result<Vec<_>, _>>().map_err(|_| err("its shape is not numbers"))?;
+    let size = byte_size(&shape, dtype).filter(|&it| it as u64 <= MAX_TENSOR_BYTES);
+    let size = size.ok_or_else(|| err("its shape is out of range"))?;
+    let data = data.get(..size).ok_or_else(|| err("it has too little data"))?;
+    Ok(Tensor::from_bytes(data, &shape, dtype)?)
+}
+
+/// What follows `'name':` in the header.
+fn field<'h>(header: &'h str, name: &str) -> Option<&'h str> {
+    let at = header.find(&format!("'{name}'")).or_else(|| header.find(&format!("\"{name}\"")))?;
+    header[at + name.len() + 2..].split_once(':').map(|(_, rest)| rest)
+}
+
+/// The bytes of a `.npy` file; a bfloat16 tensor is written as `f32`.
+///
+/// # Errors
+/// When the tensor is not on the host.
+pub fn write_npy(tensor: &Tensor) -> Result<Vec<u8>, OnnxError> {
+    let widened = (tensor.dtype() == DataType::BF16).then(|| -> Result<Tensor, OnnxError> {
+        let values = tensor.as_slice::<half::bf16>()?.iter().map(|it| it.to_f32()).collect();
+        Ok(Tensor::from_vec(values, tensor.shape())?)
+    });
+    let widened = widened.transpose()?;
+    let tensor = widened.as_ref().unwrap_or(tensor);
+    let descr = DESCRS.iter().find(|(_, dtype)| *dtype == tensor.dtype()).map(|(code, _)| *code);
+    let descr = descr.ok_or_else(|| OnnxError::unsupported(format!("element type {}", tensor.dtype())))?;
+    let shape: String = tensor.shape().iter().map(|it| format!("{it},")).collect();
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
+    let unpadded = MAGIC.len() + 4 + header.len() + 1;
+    header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
+    header.push('\n');
+    let mut bytes = [MAGIC, &[1, 0], &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat();
+    bytes.extend_from_slice(tensor.bytes()?);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_round_trips() {
+        for dtype in DataType::all().filter(|&it| it != DataType::BF16) {
+            for shape in [&[][..], &[0], &[7], &[2, 3]] {
+                let n = byte_size(shape, dtype).unwrap();
+                let bytes: Vec<u8> = (0..n).map(|i| (i % 2) as u8).collect();
+                let tensor = Tensor::from_bytes(&bytes, shape, dtype).unwrap();
+                let file = write_npy(&tensor).unwrap();
+                assert_eq!((file.len() - n) % 64, 0);
+                assert_eq!(read_npy(&file).unwrap(), tensor);
+                for cut in 0..file.len() {
+                    assert!(read_npy(&file[..cut]).is_err(), "{cut}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let tensor = Tensor::from_vec(vec![1f32, 2.0], &[2]).unwrap();
+        let good = String::from_utf8_lossy(&write_npy(&tensor).unwrap()[10..]).into_owned();
+        let file = |header: &str| {
+            let len = (header.len() as u16).to_le_bytes();
+            [MAGIC, &[1, 0], &len, header.as_bytes(), &[0; 8]].concat()
+        };
+        let header = good.split_once('\n').unwrap().0;
+        assert!(read_npy(&file(header)).is_ok());
+        for (from, to) in [
+            ("<f4", ">f4"),
+            ("<f4", "<c8"),
+            ("<f4", ""),
+            ("False", "True"),
+            ("(2,)", "(3,)"),
+            ("(2,)", "(-2,)"),
+            ("(2,)", "(x,)"),
+            ("(2,)", "(9223372036854775807,9)"),
+            ("shape", "shap"),
+            ("descr", "desc"),
+        ] {
+            assert!(read_npy(&file(&header.replace(from, to))).is_err(), "{from} {to}");
+        }
+    }
+}

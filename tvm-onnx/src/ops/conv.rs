@@ -1,0 +1,109 @@
+//! Convolutions.
+
+use tvm_core::ir::Attrs;
+use tvm_core::relax::Arg;
+use tvm_core::tir::PrimExpr;
+
+use super::window::{Window, window};
+use super::{Row, With, one, row};
+use crate::error::OnnxError;
+use crate::node::Node;
+use crate::value::Value;
+
+pub(super) static ROWS: &[Row] = &[row("Conv", 1, With(conv)), row("ConvTranspose", 1, With(conv_transpose))];
+
+fn name(node: &Node<'_, '_>, table: &[&'static str; 3], spatial: usize) -> Result<&'static str, OnnxError> {
+    let unsupported = || node.unsupported(format!("{spatial} spatial axes"));
+    spatial.checked_sub(1).and_then(|i| table.get(i)).copied().ok_or_else(unsupported)
+}
+
+fn groups(node: &Node<'_, '_>) -> Result<i64, OnnxError> {
+    let groups = node.int_or("group", 1)?;
+    if groups < 1 {
+        return Err(node.malformed(format!("attribute `group` is {groups}")));
+    }
+    Ok(groups)
+}
+
+fn attrs(window: &Window, groups: i64) -> Attrs {
+    Attrs::new()
+        .with("strides", window.strides.clone())
+        .with("padding", window.pads.clone())
+        .with("dilation", window.dilations.clone())
+        .with("groups", groups)
+}
+
+fn conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let (x, weight) = (node.arg(0)?, node.arg(1)?);
+    let kernel = node.shape(&weight)?;
+    let shape = node.shape(&x)?;
+    if kernel.len() != shape.len() || shape.len() < 3 {
+        let message = format!("input and weight have ranks {} and {}", shape.len(), kernel.len());
+        return Err(node.malformed(message));
+    }
+    let window = window(node, &shape[2..], Some(&kernel[2..]))?;
+    let op = name(node, &["nn.conv1d", "nn.conv2d", "nn.conv3d"], shape.len() - 2)?;
+    let res = node.op(op, &[x, weight], attrs(&window, groups(node)?))?;
+    biased(node, res, shape.len())
+}
+
+/// Adds the bias, input 2, along axis 1.
+fn biased(node: &mut Node<'_, '_>, x: Arg, rank: usize) -> Result<Vec<Value>, OnnxError> {
+    let Some(bias) = node.opt_arg(2)? else { return Ok(vec![x.into()]) };
+    let [channels] = &node.shape(&bias)?[..] else { return Err(node.malformed("the bias has one axis")) };
+    let mut extents = vec![PrimExpr::index(1); rank];
+    extents[1] = channels.clone();
+    let bias = node.reshape(&bias, &extents)?;
+    one(node.call("add", &[x, bias]))
+}
+
+fn conv_transpose(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let (x, weight) = (node.arg(0)?, node.arg(1)?);
+    let (kernel, shape) = (node.shape(&weight)?, node.shape(&x)?);
+    if kernel.len() != shape.len() || shape.len() < 3 {
+        let message = format!("input and weight have ranks {} and {}", shape.len(), kernel.len());
+        return Err(node.malformed(message));
+    }
+    let n = shape.len() - 2;
+    let mut window = window(node, &shape[2..], Some(&kernel[2..]))?;
+    let mut extra = match node.attr_ints("output_padding")? {
+        Some(extra) if extra.len() == n && extra.iter().all(|it| (0..1 << 20).contains(it)) => extra.to_vec(),
+        Some(_) => return Err(node.malformed(format!("attribute `output_padding` is {n} numbers"))),
+        None => vec![0; n],
+    };
+    let same = matches!(node.str_or("auto_pad", "NOTSET")?, "SAME_UPPER" | "SAME_LOWER");
+    let wanted = node.attr_ints("output_shape")?.map(<[i64]>::to_vec);
+    if wanted.is_some() || same {
+        let wanted = match wanted {
+            Some(wanted) if wanted.len() >= n => {
+                wanted[wanted.len() - n..].iter().map(|&it| Some(it)).collect()
+            }
+            Some(_) => return Err(node.malformed(format!("attribute `output_shape` is {n} numbers"))),
+            None => (0..n)
+                .map(|d| shape[2 + d].as_int().and_then(|it| it.checked_mul(window.strides[d])))
+                .collect::<Vec<_>>(),
+        };
+        for d in 0..n {
+            let (Some(input), Some(wanted)) = (shape[2 + d].as_int(), wanted[d]) else {
+                return Err(node.unsupported("an output shape for inputs of symbolic extent"));
+            };
+            let full = window.strides[d].checked_mul(input - 1).map(|it| it + extra[d] + window.reach(d));
+            let total = full.and_then(|it| it.checked_sub(wanted));
+            let Some(total) = total.filter(|it| it.abs() < 1 << 40) else {
+                return Err(node.malformed("attribute `output_shape` is out of range"));
+            };
+            if total < 0 {
+                extra[d] -= total;
+            }
+            let (total, upper) = (total.max(0), node.str_or("auto_pad", "NOTSET")? == "SAME_UPPER");
+            let small = total / 2;
+            (window.pads[d], window.pads[n + d]) =
+                if upper { (small, total - small) } else { (total - small, small) };
+        }
+    }
+    let table = ["nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"];
+    let op = name(node, &table, n)?;
+    let attrs = attrs(&window, groups(node)?).with("output_padding", extra);
+    let res = node.op(op, &[x, weight], attrs)?;
+    biased(node, res, shape.len())
+}

@@ -1,0 +1,181 @@
+//! Operators that pick elements by position.
+
+use tvm_core::ir::Attrs;
+use tvm_core::relax::Arg;
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
+
+use super::{Row, With, one, row};
+use crate::error::OnnxError;
+use crate::node::Node;
+use crate::value::Value;
+
+pub(super) static ROWS: &[Row] = &[
+    row("Gather", 1, With(gather)),
+    row("GatherElements", 11, With(gather_elements)),
+    row("GatherND", 11, With(gather_nd)),
+    row("OneHot", 9, With(one_hot)),
+    row("ScatterElements", 11, With(scatter_elements)),
+    row("ScatterND", 11, With(scatter_nd)),
+    row("Slice", 1, With(slice)),
+    row("TopK", 11, With(topk)),
+    row("Trilu", 14, With(trilu)),
+    row("Where", 9, With(where_)),
+];
+
+type Results = Result<Vec<Value>, OnnxError>;
+
+/// Indices where negative ones count from the end.
+fn wrapped(node: &mut Node<'_, '_>, indices: Arg, extent: &PrimExpr) -> Result<Arg, OnnxError> {
+    let known = indices.as_const().and_then(crate::value::Ints::from_tensor).and_then(|it| it.as_const());
+    if known.is_some_and(|it| it.iter().all(|&index| index >= 0)) || node.dtype(&indices)?.is_uint() {
+        return Ok(indices);
+    }
+    let dtype = node.dtype(&indices)?;
+    let zero = node.scalar(0.0, dtype)?;
+    let negative = node.call("less", &[indices.clone(), zero])?;
+    let extent = Arg::Prim(extent.clone().cast(dtype));
+    let moved = node.call("add", &[indices.clone(), extent])?;
+    node.call("where", &[negative, moved, indices])
+}
+
+fn gather(node: &mut Node<'_, '_>) -> Results {
+    let (x, indices) = (node.arg(0)?, node.arg(1)?);
+    let shape = node.shape(&x)?;
+    let axis = node.axis(node.int_or("axis", 0)?, shape.len())?;
+    let indices = wrapped(node, indices, &shape[axis])?;
+    one(node.op("take", &[x, indices], Attrs::new().with("axis", axis)))
+}
+
+fn gather_elements(node: &mut Node<'_, '_>) -> Results {
+    let (x, indices) = (node.arg(0)?, node.arg(1)?);
+    let shape = node.shape(&x)?;
+    let axis = node.axis(node.int_or("axis", 0)?, shape.len())?;
+    let indices = wrapped(node, indices, &shape[axis])?;
+    one(node.op("gather_elements", &[x, indices], Attrs::new().with("axis", axis)))
+}
+
+fn gather_nd(node: &mut Node<'_, '_>) -> Results {
+    let (x, indices) = (node.arg(0)?, node.arg(1)?);
+    let batch = node.int_or("batch_dims", 0)?;
+    one(node.op("gather_nd", &[x, indices], Attrs::new().with("batch_dims", batch)))
+}
+
+fn reduction(node: &Node<'_, '_>) -> Result<&'static str, OnnxError> {
+    match node.str_or("reduction", "none")? {
+        "none" => Ok("update"),
+        "add" => Ok("add"),
+        "mul" => Ok("mul"),
+        "max" => Ok("max"),
+        "min" => Ok("min"),
+        other => Err(node.malformed(format!("attribute `reduction` is `{}`", crate::names::show(other)))),
+    }
+}
+
+fn scatter_elements(node: &mut Node<'_, '_>) -> Results {
+    let (x, indices, updates) = (node.arg(0)?, node.arg(1)?, node.arg(2)?);
+    let shape = node.shape(&x)?;
+    let axis = node.axis(node.int_or("axis", 0)?, shape.len())?;
+    let indices = wrapped(node, indices, &shape[axis])?;
+    let attrs = Attrs::new().with("axis", axis).with("reduction", reduction(node)?);
+    one(node.op("scatter_elements", &[x, indices, updates], attrs))
+}
+
+fn scatter_nd(node: &mut Node<'_, '_>) -> Results {
+    let args = [node.arg(0)?, node.arg(1)?, node.arg(2)?];
+    let attrs = Attrs::new().with("reduction", reduction(node)?);
+    one(node.op("scatter_nd", &args, attrs))
+}
+
+fn where_(node: &mut Node<'_, '_>) -> Results {
+    let args = [node.arg(0)?, node.arg(1)?, node.arg(2)?];
+    one(node.call("where", &args))
+}
+
+fn trilu(node: &mut Node<'_, '_>) -> Results {
+    let k = if node.has(1) { node.int(1)? } else { 0 };
+    let op = if node.flag("upper", true)? { "triu" } else { "tril" };
+    let x = node.arg(0)?;
+    one(node.call(op, &[x, Arg::Prim(PrimExpr::index(k))]))
+}
+
+fn one_hot(node: &mut Node<'_, '_>) -> Results {
+    let depth = node.tensor(1)?;
+    let depth = super::number(&depth).filter(|it| (0.0..1e15).contains(it));
+    let depth = depth.ok_or_else(|| node.malformed("the depth is one number"))? as i64;
+    let indices = node.arg(0)?;
+    let values = node.tensor(2)?;
+    let [off, on] = [0, 1].map(|i| super::element(&values, i));
+    let (Some(off), Some(on)) = (off, on) else { return Err(node.malformed("there are two values")) };
+    let rank = node.rank(&indices)?;
+    let axis = node.axis(node.int_or("axis", -1)?, rank + 1)?;
+    let indices = node.cast(&indices, DataType::I64)?;
+    let indices = wrapped(node, indices, &PrimExpr::index(depth))?;
+    let prim = |it: f64| Arg::Prim(PrimExpr::constant(it, values.dtype()));
+    let attrs = Attrs::new().with("depth", depth).with("axis", axis);
+    one(node.op("one_hot", &[indices, prim(on), prim(off)], attrs))
+}
+
+fn topk(node: &mut Node<'_, '_>) -> Results {
+    let k = node.int(1)?;
+    let x = node.arg(0)?;
+    let shape = node.shape(&x)?;
+    let axis = node.axis(node.int_or("axis", -1)?, shape.len())?;
+    if k < 0 || shape[axis].as_int().is_some_and(|extent| k > extent) {
+        return Err(node.malformed(format!("k is {k}, outside of the axis")));
+    }
+    let attrs = Attrs::new()
+        .with("k", k)
+        .with("axis", axis)
+        .with("ret_type", "both")
+        .with("largest", node.flag("largest", true)?)
+        .with("dtype", DataType::I64);
+    let both = node.op("topk", &[x], attrs)?;
+    Ok(vec![node.field(&both, 0)?.into(), node.field(&both, 1)?.into()])
+}
+
+fn slice(node: &mut Node<'_, '_>) -> Results {
+    let dims = |node: &Node<'_, '_>, i: usize, name: &str| {
+        if node.opset >= 10 {
+            return if node.has(i) { node.dims(i).map(Some) } else { Ok(None) };
+        }
+        let ints = node.attr_ints(name)?;
+        Ok(ints.map(|it| it.iter().map(|&it| PrimExpr::index(it)).collect()))
+    };
+    let (starts, ends) = (dims(node, 1, "starts")?, dims(node, 2, "ends")?);
+    let (starts, ends) = (node.required("starts", starts)?, node.required("ends", ends)?);
+    let axes = node.ints_or_attr(3, "axes", 10)?;
+    let steps = if node.opset >= 10 && node.has(4) { Some(node.ints(4)?) } else { None };
+    let x = node.arg(0)?;
+    let rank = node.rank(&x)?;
+    let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let axes = node.axes(&axes, rank)?;
+    let steps = steps.unwrap_or_else(|| vec![1; axes.len()]);
+    if [starts.len(), ends.len(), steps.len()].iter().any(|&n| n != axes.len()) {
+        return Err(node.malformed("starts, ends, axes and steps have different lengths"));
+    }
+    if steps.contains(&0) {
+        return Err(node.malformed("a step is 0"));
+    }
+    one(sliced(node, x, &axes, &starts, &ends, &steps))
+}
+
+/// `x[begin..end by stride]` along `axes`, in NumPy's terms: limits count from the end when negative, and stop at it.
+pub(super) fn sliced(
+    node: &mut Node<'_, '_>,
+    x: Arg,
+    axes: &[i64],
+    begin: &[PrimExpr],
+    end: &[PrimExpr],
+    strides: &[i64],
+) -> Result<Arg, OnnxError> {
+    let list = |it: &[PrimExpr]| Arg::Shape(it.to_vec().into());
+    let strides: Vec<PrimExpr> = strides.iter().map(|&it| PrimExpr::index(it)).collect();
+    let args = [x, list(begin), list(end), list(&strides)];
+    node.op("strided_slice", &args, Attrs::new().with("axes", axes.to_vec()))
+}
+
+/// `x` with the order along `axis` turned round.
+pub(super) fn reversed(node: &mut Node<'_, '_>, x: Arg, axis: usize) -> Result<Arg, OnnxError> {
+    node.op("flip", &[x], Attrs::new().with("axis", axis))
+}

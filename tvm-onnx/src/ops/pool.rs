@@ -1,0 +1,81 @@
+//! Poolings.
+
+use tvm_core::ir::Attrs;
+
+use super::window::{Window, window};
+use super::{Row, With, one, row};
+use crate::error::OnnxError;
+use crate::node::Node;
+use crate::value::Value;
+
+pub(super) static ROWS: &[Row] = &[
+    row("AveragePool", 1, With(average_pool)),
+    row("GlobalAveragePool", 1, With(|node| global(node, "mean"))),
+    row("GlobalMaxPool", 1, With(|node| global(node, "max"))),
+    row("LpPool", 2, With(lp_pool)),
+    row("MaxPool", 1, With(max_pool)),
+];
+
+fn attrs(node: &Node<'_, '_>, window: &Window) -> Result<Attrs, OnnxError> {
+    Ok(Attrs::new()
+        .with("pool_size", window.kernel.clone())
+        .with("strides", window.strides.clone())
+        .with("padding", window.pads.clone())
+        .with("dilation", window.dilations.clone())
+        .with("ceil_mode", node.flag("ceil_mode", false)?))
+}
+
+fn pool(
+    node: &mut Node<'_, '_>,
+    names: [&str; 3],
+    x: &tvm_core::relax::Arg,
+    more: impl FnOnce(Attrs, &Window) -> Attrs,
+) -> Result<tvm_core::relax::Arg, OnnxError> {
+    let shape = node.shape(x)?;
+    let Some(name) = shape.len().checked_sub(3).and_then(|i| names.get(i)) else {
+        return Err(node.unsupported(format!("an input of rank {}", shape.len())));
+    };
+    let window = window(node, &shape[2..], None)?;
+    let attrs = more(attrs(node, &window)?, &window);
+    node.op(name, std::slice::from_ref(x), attrs)
+}
+
+const AVERAGE: [&str; 3] = ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"];
+
+fn max_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    if node.has_output(1) {
+        return Err(node.unsupported("the indices of the largest elements"));
+    }
+    let x = node.arg(0)?;
+    one(pool(node, ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"], &x, |attrs, _| attrs))
+}
+
+fn average_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let include = node.flag("count_include_pad", false)?;
+    let x = node.arg(0)?;
+    one(pool(node, AVERAGE, &x, |attrs, _| attrs.with("count_include_pad", include)))
+}
+
+/// The root of the sum of powers: an average that counts padding, times the size of the window.
+fn lp_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let x = node.arg(0)?;
+    let (dtype, p) = (node.dtype(&x)?, node.int_or("p", 2)?);
+    let exponent = node.scalar(p as f64, dtype)?;
+    let x = node.call("abs", &[x])?;
+    let powers = node.call("power", &[x, exponent])?;
+    let mut elements = 1;
+    let mean = pool(node, AVERAGE, &powers, |attrs, window| {
+        elements = window.kernel.iter().product();
+        attrs.with("count_include_pad", true)
+    })?;
+    let elements = node.scalar(elements as f64, dtype)?;
+    let sum = node.call("multiply", &[mean, elements])?;
+    let root = node.scalar(1.0 / p as f64, dtype)?;
+    one(node.call("power", &[sum, root]))
+}
+
+fn global(node: &mut Node<'_, '_>, op: &str) -> Result<Vec<Value>, OnnxError> {
+    let x = node.arg(0)?;
+    let axes: Vec<i64> = (2..node.rank(&x)? as i64).collect();
+    one(node.op(op, &[x], Attrs::new().with("axis", axes).with("keepdims", true)))
+}
