@@ -5,12 +5,13 @@
 use tvm_core::ir::{BaseFunc, IRModule};
 use tvm_core::pass::PassContext;
 use tvm_core::pipeline;
+use tvm_core::relax::vm::interpreted_kernel;
 use tvm_core::target::{Target, TargetKind};
 use tvm_core::tir::{PrimFunc, kernel_sig};
 use tvm_runtime::abi::kernel_symbol;
 use tvm_runtime::{Kernel, KernelSig, Module};
 
-use crate::{CodegenError, c, interpreter};
+use crate::{CodegenError, c};
 
 /// What [`emit`] gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub fn build(module: &IRModule, target: &Target) -> Result<Module, CodegenError>
     let sigs = signatures(module);
     match target.kind {
         TargetKind::Interpreter | TargetKind::Host => {
-            let kernels = prim_funcs(module).map(|(name, func)| interpreter::kernel(name, func));
+            let kernels = prim_funcs(module).map(|(name, func)| interpreted_kernel(name, func));
             Ok(Module::new(kernels.collect::<Result<Vec<_>, _>>()?)?)
         }
         TargetKind::C => {

@@ -4,11 +4,12 @@
 //! [`emit`] gives source, assembly, objects and shared libraries instead.
 
 pub mod c;
+mod compile_module;
 mod driver;
 mod error;
-mod interpreter;
 #[cfg(feature = "llvm")]
 pub mod llvm;
 
+pub use compile_module::{compile_module, export_module};
 pub use driver::{EmitKind, build, compile, emit, lowered, resolve, signatures};
 pub use error::CodegenError;

@@ -16,7 +16,7 @@ use crate::ir::IRModule;
 use crate::pass::{PassContext, PassError};
 
 pub use codegen::vm_codegen;
-pub use kernels::interpreted_kernels;
+pub use kernels::{interpreted_kernel, interpreted_kernels};
 
 pub use value_type::value_type;
 

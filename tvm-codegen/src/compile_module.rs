@@ -1,0 +1,37 @@
+//! From a module of graph functions to a program that runs, or to an executable that can be saved.
+//!
+//! TVM counterpart: `relax.build`.
+
+use tvm_core::ir::IRModule;
+use tvm_core::relax::vm;
+use tvm_core::target::Target;
+use tvm_runtime::vm::{Executable, KernelObject, ObjectKind, Vm};
+
+use crate::{CodegenError, EmitKind, build, emit, resolve};
+
+/// Compiles graph functions to bytecode and the tensor programs that they call to kernels, ready to run.
+///
+/// # Errors
+/// When a pass refuses the module, or the target cannot run a tensor program.
+pub fn compile_module(module: &IRModule, target: &Target) -> Result<Vm, CodegenError> {
+    let target = &resolve(target);
+    let (programs, mut exe) = vm::compile(module.clone())?;
+    exe.target = target.to_string();
+    Ok(Vm::new(exe, &build(&programs, target)?)?)
+}
+
+/// Compiles as [`compile_module`] does, to an executable that holds its kernels as a shared library: what
+/// [`Executable::save`] writes runs in an application without a compiler.
+///
+/// # Errors
+/// As for [`compile_module`]; the interpreter has no machine code.
+pub fn export_module(module: &IRModule, target: &Target) -> Result<Executable, CodegenError> {
+    let target = &resolve(target);
+    let (programs, mut exe) = vm::compile(module.clone())?;
+    exe.target = target.to_string();
+    if !programs.is_empty() {
+        let bytes = emit(&programs, target, EmitKind::SharedLibrary)?.into();
+        exe.objects.push(KernelObject { name: "kernels".into(), kind: ObjectKind::SharedLibrary, bytes });
+    }
+    Ok(exe)
+}
