@@ -3,6 +3,7 @@
 mod attrs;
 mod error;
 mod id;
+pub mod json;
 mod module;
 mod op;
 mod span;

@@ -23,14 +23,14 @@ pub(super) fn type_kind(ty: &Type) -> &'static str {
 
 pub(super) fn arg_kind(arg: &Arg) -> &'static str {
     match arg {
-        Arg::Var(_) => "VarRef",
+        Arg::Var(_) => "ArgVar",
         Arg::Const(_) => "Constant",
         Arg::Global(_) => "GlobalVar",
         Arg::Tuple(_) => "Tuple",
         Arg::Shape(_) => "ShapeExpr",
         Arg::Prim(_) => "PrimValue",
         Arg::DType(_) => "DataTypeImm",
-        Arg::Str(_) => "StringImm",
+        Arg::Str(_) => "ArgString",
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) fn expr_kind(expr: &Expr) -> &'static str {
         Expr::TupleGetItem(..) => "TupleGetItem",
         Expr::If(_) => "If",
         Expr::Match(_) => "Match",
-        Expr::Function(_) => "Function",
+        Expr::Function(_) => "FunctionExpr",
         Expr::RefCreate(_) => "RefCreate",
         Expr::RefRead(_) => "RefRead",
         Expr::RefWrite(..) => "RefWrite",
@@ -86,6 +86,7 @@ impl<'a> Fields<'a> {
         match ty {
             Type::Prim(dtype) => self.field("dtype", Field::DType(*dtype)),
             Type::Tensor(it) => {
+                self.field("known", Field::Int(it.known_shape().is_some().into()));
                 match &it.shape {
                     TensorShape::Known(shape) => self.list("shape", shape),
                     TensorShape::Rank(ndim) => self.field("ndim", Field::Int(*ndim as i64)),
@@ -99,6 +100,7 @@ impl<'a> Fields<'a> {
                 }
             }
             Type::Shape(it) => {
+                self.field("known", Field::Int(it.values.is_some().into()));
                 if let Some(values) = &it.values {
                     self.list("values", values);
                 }

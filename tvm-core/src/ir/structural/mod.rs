@@ -199,7 +199,7 @@ impl<'a> Fields<'a> {
             Node::Stmt(it) => self.stmt(it),
             Node::Block(it) => self.block(it),
             Node::IterVar(it) => {
-                self.field("kind", Field::Str(it.kind.name()));
+                self.field("kind_of_axis", Field::Str(it.kind.name()));
                 self.node("dom", &it.dom);
                 self.node("var", &it.var);
             }

@@ -89,6 +89,11 @@ fn module(change: impl Fn(&mut Parts, &Var)) -> IRModule {
     module
 }
 
+/// A module with a data type, a match, a tensor program and a tuple.
+pub(crate) fn graph_sample() -> IRModule {
+    module(|_, _| {})
+}
+
 fn extra(parts: &mut Parts, ty: Type, value: Expr) {
     parts.extra.push(bind("e", ty, value).1);
 }

@@ -8,6 +8,8 @@
 
 #[cfg(test)]
 mod graph_tests;
+#[cfg(test)]
+pub(crate) use graph_tests::graph_sample;
 mod scope;
 #[cfg(test)]
 mod tests;
