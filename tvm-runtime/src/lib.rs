@@ -46,7 +46,7 @@ pub use dtype::{DTypeCode, DataType, Element, ParseDataTypeError};
 pub use error::RuntimeError;
 pub use host_arg::{HostArg, TensorView, TensorViewMut};
 pub use kernel::{DimSig, HostFn, Kernel, KernelSig, ParamKind, ParamSig};
-pub use module::{ABI_SYMBOL, KernelEntry, Library, Module};
+pub use module::{ABI_SYMBOL, KernelTable, Library, Module};
 pub use packed::{
     FromValue, IntoPacked, PackedFunc, get_global_func, global_func_names, register_global_func,
     remove_global_func,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use crate::abi::KernelFn;
+use crate::abi::{ABI_VERSION, KernelFn};
 use crate::error::RuntimeError;
 use crate::kernel::{Kernel, KernelSig};
 
@@ -24,8 +24,14 @@ pub struct Module {
     kernels: BTreeMap<String, Kernel>,
 }
 
-/// The entry point of one kernel that is linked into the application.
-pub type KernelEntry = (&'static str, KernelFn);
+/// Kernels that are linked into the application, as a build script lists them.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelTable {
+    /// [`ABI_VERSION`] of the compiler that made them.
+    pub abi_version: u32,
+    /// Names and entry points.
+    pub entries: &'static [(&'static str, KernelFn)],
+}
 
 impl Module {
     /// A module of `kernels`, whose names must differ.
@@ -38,11 +44,16 @@ impl Module {
     /// The kernels with the signatures `sigs` among the entry points of `table`.
     ///
     /// # Safety
-    /// Each entry point is a kernel of this ABI version that does what the signature of the same name says.
-    pub unsafe fn from_table(sigs: &[KernelSig], table: &[KernelEntry]) -> Result<Module, RuntimeError> {
+    /// Each entry point is a kernel of the ABI version that the table says, and does what the signature of the same
+    /// name says.
+    pub unsafe fn from_table(sigs: &[KernelSig], table: &KernelTable) -> Result<Module, RuntimeError> {
+        let (expected, got) = (ABI_VERSION, table.abi_version);
+        if expected != got {
+            return Err(RuntimeError::AbiVersion { name: "linked-in kernels".into(), expected, got });
+        }
         let keep: Arc<dyn Any + Send + Sync> = Arc::new(());
         resolve(sigs, |sig| {
-            let (_, func) = table.iter().find(|(name, _)| *name == sig.name)?;
+            let (_, func) = table.entries.iter().find(|(name, _)| *name == sig.name)?;
             // SAFETY: promised by the caller; the code is part of the application.
             Some(unsafe { Kernel::native(sig.clone(), *func, keep.clone()) })
         })

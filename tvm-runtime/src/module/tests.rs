@@ -161,12 +161,19 @@ fn linked_in_kernels() {
         }
         0
     }
-    static TABLE: &[KernelEntry] = &[("negate", negate)];
+    static TABLE: KernelTable = KernelTable { abi_version: 1, entries: &[("negate", negate)] };
     // SAFETY: `negate` does what its signature says.
-    let load = |name| unsafe { Module::from_table(&[sig(name)], TABLE) };
+    let load = |name| unsafe { Module::from_table(&[sig(name)], &TABLE) };
     let kernel = load("negate").unwrap().get("negate").unwrap().clone();
     let mut y = [0f32; 2];
     CompiledFn::<(In<f32, 1>, Out<f32, 1>)>::new(kernel).unwrap().call(&[1f32, -2.], &mut y).unwrap();
     assert_eq!(y, [-1., 2.]);
+    let old = KernelTable { abi_version: 0, ..TABLE };
+    // SAFETY: as above.
+    let err = unsafe { Module::from_table(&[], &old) }.unwrap_err().to_string();
+    assert_eq!(
+        err,
+        "`linked-in kernels` was compiled for ABI version 0, this runtime has 1; compile it again"
+    );
     assert_eq!(load("other").unwrap_err().to_string(), "not found: kernel `other`");
 }

@@ -214,10 +214,14 @@ unsafe fn import<M: Managed>(managed: NonNull<M>) -> Result<Tensor, RuntimeError
         None if size == 0 => NonNull::dangling(),
         None => return Err(RuntimeError::BadData("a null data pointer")),
     };
+    if size > 0 && !ptr.addr().get().is_multiple_of(dtype.scalar().bytes()) {
+        return Err(RuntimeError::BadData("the memory is not aligned for its element type"));
+    }
     let shape = shape.to_vec();
     let owner: Box<dyn Any + Send + Sync> = Box::new(Imported(managed));
     // SAFETY: the caller promises that the memory stays valid and unwritten until the deleter runs in `owner`'s drop.
     let storage = unsafe { Storage::from_foreign(ptr, size, Device { kind, id: device.id }, false, owner) };
+    // Size and alignment were checked before `owner` took over.
     Tensor::from_storage(storage, 0, &shape, dtype)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! TVM counterpart: `runtime::Tensor` (formerly `NDArray`). A `Tensor` is one pointer wide and cheap to clone; writing
 //! needs the only handle, or makes a copy first. Extents are not negative, their product times the element size fits
-//! in `isize` (it is `byte_len`), and `byte_offset + byte_len <= storage.len()`.
+//! in `isize` (it is `byte_len`), `byte_offset + byte_len <= storage.len()`,
+//! and the first element is aligned for its type.
 #![allow(unsafe_code, reason = "views raw memory as typed slices; each block says why it is sound")]
 
 mod dlpack;
@@ -114,6 +115,10 @@ impl Tensor {
         let got = storage.len().saturating_sub(byte_offset);
         if byte_offset > storage.len() || size > got {
             return Err(RuntimeError::SizeMismatch { shape: shape.to_vec(), dtype, expected: size, got });
+        }
+        let address = storage.as_ptr().addr().wrapping_add(byte_offset);
+        if size > 0 && !address.is_multiple_of(dtype.scalar().bytes()) {
+            return Err(RuntimeError::BadData("the memory is not aligned for its element type"));
         }
         Ok(Tensor(Arc::new(Inner { storage, byte_offset, byte_len: size, shape: shape.into(), dtype })))
     }
