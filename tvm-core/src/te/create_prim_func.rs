@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::region::read_regions;
-use super::tensor::{Body, Stage, Tensor};
+use super::tensor::{Body, Scatter, Stage, Tensor};
 use super::{Reduce, compute};
 use crate::ir::{BufferId, IrError, Span, Var, VarId};
 use crate::tir::{
@@ -77,7 +77,7 @@ impl Builder {
         let declared = |buffer: &Buffer| {
             stage.outputs.contains(buffer) || stage.inputs.iter().any(|it| it.buffer() == buffer)
         };
-        if let Some(region) = read_regions(values(stage)).iter().find(|it| !declared(&it.buffer)) {
+        if let Some(region) = read_regions(&values(stage)).iter().find(|it| !declared(&it.buffer)) {
             let message = format!(
                 "stage `{}` reads tensor `{}`, which it does not declare",
                 stage.name, region.buffer.name
@@ -90,10 +90,14 @@ impl Builder {
     }
 }
 
-fn values(stage: &Stage) -> &[PrimExpr] {
+/// All that a stage evaluates.
+fn values(stage: &Stage) -> Vec<PrimExpr> {
     match &stage.body {
-        Body::Values(values) => values,
-        Body::Reduce(reduce) => &reduce.sources,
+        Body::Values(values) => values.clone(),
+        Body::Reduce(reduce) => [&reduce.sources[..], &reduce.init].concat(),
+        Body::Scatter(scatter) => {
+            [&scatter.indices[..], &[scatter.value.clone(), scatter.init.clone()]].concat()
+        }
     }
 }
 
@@ -104,25 +108,56 @@ fn block(stage: &Stage, names: &mut Names) -> Stmt {
         let stores = stage.outputs.iter().zip(values);
         Stmt::seq(stores.map(|(buffer, value)| Stmt::store(buffer, indices.clone(), value.clone())))
     };
-    let (axes, init, body) = match &stage.body {
-        Body::Values(values) => (stage.axes.clone(), None, store(values)),
+    let (axes, reads, init, body) = match &stage.body {
+        Body::Values(values) => (stage.axes.clone(), read_regions(values), None, store(values)),
+        Body::Scatter(scatter) => return scatter_blocks(stage, scatter, names),
         // Without an element to reduce, the block would never run: the result is the start.
         Body::Reduce(reduce) if reduce.axes.iter().any(|axis| axis.dom.extent.is_const(0)) => {
-            (stage.axes.clone(), None, store(&reduce.init))
+            (stage.axes.clone(), read_regions(&reduce.init), None, store(&reduce.init))
         }
         Body::Reduce(reduce) => {
             let axes = stage.axes.iter().chain(&reduce.axes).cloned().collect();
-            (axes, Some(store(&reduce.init)), update(stage, reduce, &indices, store))
+            let reads = read_regions(&values(stage));
+            (axes, reads, Some(store(&reduce.init)), update(stage, reduce, &indices, store))
         }
     };
     let block = Block {
-        reads: read_regions(values(stage)).into(),
+        reads: reads.into(),
         writes: stage.outputs.iter().map(|buffer| BufferRegion::point(buffer, &indices)).collect(),
         init,
         iter_vars: axes.into(),
         ..Block::new(names.unique(&stage.name), body)
     };
     nest(block)
+}
+
+/// A block that fills the output, and one that changes it.
+fn scatter_blocks(stage: &Stage, scatter: &Scatter, names: &mut Names) -> Stmt {
+    let output = &stage.outputs[0];
+    let indices: Vec<PrimExpr> = stage.axes.iter().map(|axis| PrimExpr::from(&axis.var)).collect();
+    let fill = Block {
+        iter_vars: stage.axes.clone().into(),
+        reads: read_regions(std::slice::from_ref(&scatter.init)).into(),
+        writes: Arc::new([BufferRegion::point(output, &indices)]),
+        ..Block::new(
+            names.unique(&format!("{}_init", stage.name)),
+            Stmt::store(output, indices.clone(), scatter.init.clone()),
+        )
+    };
+    let read = [&scatter.indices[..], std::slice::from_ref(&scatter.value)].concat();
+    let update = Block {
+        iter_vars: scatter.domain.clone().into(),
+        reads: read_regions(&read).into(),
+        writes: read_regions(&[output.load(scatter.indices.clone())])
+            .into_iter()
+            .filter(|region| region.buffer == *output)
+            .collect(),
+        ..Block::new(
+            names.unique(&stage.name),
+            Stmt::store(output, scatter.indices.clone(), scatter.value.clone()),
+        )
+    };
+    Stmt::seq([nest(fill), nest(update)])
 }
 
 /// `output = combine(output, source)`; a tuple is computed whole before any of it is stored.

@@ -37,6 +37,21 @@ pub enum Body {
     Values(Vec<PrimExpr>),
     /// A reduction; one result per output.
     Reduce(Reduce),
+    /// A start, changed element by element.
+    Scatter(Scatter),
+}
+
+/// `init` at every index; then, for every point of `domain` in order, `value` at `indices`.
+#[derive(Clone, Debug)]
+pub struct Scatter {
+    /// The start, over the axes of the stage.
+    pub init: PrimExpr,
+    /// Axes of the updates, run in order.
+    pub domain: Vec<IterVar>,
+    /// Where an update goes, over `domain`; must be inside of the tensor.
+    pub indices: Vec<PrimExpr>,
+    /// What goes there; may read the output.
+    pub value: PrimExpr,
 }
 
 impl Body {
@@ -45,6 +60,7 @@ impl Body {
         let values = match self {
             Body::Values(values) => values,
             Body::Reduce(reduce) => &reduce.combiner.identity,
+            Body::Scatter(scatter) => std::slice::from_ref(&scatter.init),
         };
         values.iter().map(PrimExpr::dtype).collect()
     }
@@ -158,6 +174,26 @@ pub fn scan(
     let output = placeholder(name, shape, dtype);
     let body = body(&indices, &output).into();
     finish(name, axes, body, inputs, vec![output.buffer]).swap_remove(0)
+}
+
+/// The tensor that is `init` at every index, changed in order: for every point of extents `domain`, `update` of the
+/// point and the output gives the indices (inside of the tensor) and the new value of one element.
+pub fn scatter(
+    name: &str,
+    shape: impl Into<Arc<[PrimExpr]>>,
+    domain: &[PrimExpr],
+    inputs: &[&Tensor],
+    init: impl FnOnce(&[PrimExpr]) -> PrimExpr,
+    update: impl FnOnce(&[PrimExpr], &Tensor) -> (Vec<PrimExpr>, PrimExpr),
+) -> Tensor {
+    let shape = shape.into();
+    let vars = |axes: &[IterVar]| -> Vec<PrimExpr> { axes.iter().map(|it| it.var.clone().into()).collect() };
+    let (spatial, domain) = (axes(&shape, |_| IterKind::Spatial), axes(domain, |_| IterKind::Ordered));
+    let init = init(&vars(&spatial));
+    let output = placeholder(name, shape, init.dtype());
+    let (indices, value) = update(&vars(&domain), &output);
+    let body = Body::Scatter(Scatter { init, domain, indices, value });
+    finish(name, spatial, body, inputs, vec![output.buffer]).swap_remove(0)
 }
 
 fn axes(shape: &[PrimExpr], kind: impl Fn(usize) -> IterKind) -> Vec<IterVar> {

@@ -49,3 +49,11 @@ pub fn is_finite(x: PrimExpr) -> PrimExpr {
     let is_nan = PrimExpr::call(Intrinsic::IsNan, [x.clone()], DataType::BOOL);
     !(is_nan.or(is_inf(x)))
 }
+
+/// `log(1 + exp(beta * x)) / beta`, and `x` where `beta * x` is above `threshold`.
+pub fn softplus(x: PrimExpr, beta: f64, threshold: f64) -> PrimExpr {
+    let scaled = &x * float(beta, &x);
+    let soft = scaled.clone().unary(Intrinsic::Exp).unary(Intrinsic::Log1p) / float(beta, &x);
+    let limit = float(threshold, &x);
+    scaled.greater(limit).select(x, soft)
+}

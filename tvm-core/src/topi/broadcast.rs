@@ -1,5 +1,7 @@
 //! Element-wise computations with NumPy broadcasting.
 
+use tvm_runtime::DataType;
+
 use crate::te::{Tensor, compute};
 use crate::tir::PrimExpr;
 
@@ -46,4 +48,14 @@ pub fn broadcast(
         .filter_map(|it| if let Operand::Tensor(tensor) = it { Some(tensor) } else { None })
         .collect();
     compute(name, shape, &inputs, |indices| f(&operands.iter().map(|it| it.at(indices)).collect::<Vec<_>>()))
+}
+
+/// `f` of every element of `x`.
+pub fn map(name: &str, x: &Tensor, f: impl FnOnce(PrimExpr) -> PrimExpr) -> Tensor {
+    compute(name, x.shape(), &[x], |i| f(x.at(i)))
+}
+
+/// `value` as `dtype`; to bool it is "not zero".
+pub fn cast(value: PrimExpr, dtype: DataType) -> PrimExpr {
+    if dtype.is_bool() && !value.dtype().is_bool() { value.not_equal(0) } else { value.cast(dtype) }
 }

@@ -40,7 +40,7 @@ fn broadcasting_follows_numpy() {
         let (xs, ys): (Vec<f32>, Vec<f32>) = (x.to_vec().unwrap(), y.to_vec().unwrap());
         let n = out.iter().product::<i64>() as usize;
         let want: Vec<f32> = (0..n).map(|i| xs[source(i, out, a)] - ys[source(i, out, b)]).collect();
-        let got = call1("subtract", &[x.into(), y.into()], Attrs::new());
+        let got = call1("subtract", [x.into(), y.into()], Attrs::new());
         assert_close(&format!("{a:?} - {b:?}"), &got, out, &want, 0.0);
     }
 }
@@ -73,7 +73,7 @@ fn floats() {
         let want: Vec<f32> =
             pairs.iter().map(|&(a, b)| reference(f64::from(a), f64::from(b)) as f32).collect();
         let n = a.len() as i64;
-        let got = call1(op, &[tensor(&a, &[n]).into(), tensor(&b, &[n]).into()], Attrs::new());
+        let got = call1(op, [tensor(&a, &[n]).into(), tensor(&b, &[n]).into()], Attrs::new());
         assert_close(op, &got, &[n], &want, 1e-5);
     }
 }
@@ -98,7 +98,7 @@ fn integers_never_trap() {
     ];
     let n = a.len() as i64;
     for (op, reference) in cases {
-        let got = call1(op, &[tensor(&a, &[n]).into(), tensor(&b, &[n]).into()], Attrs::new());
+        let got = call1(op, [tensor(&a, &[n]).into(), tensor(&b, &[n]).into()], Attrs::new());
         let want: Vec<i32> = pairs.iter().map(|&(a, b)| reference(a, b)).collect();
         assert_eq!(got.to_vec::<i32>().unwrap(), want, "{op}");
     }
@@ -116,7 +116,7 @@ fn comparisons_and_logic() {
         ("greater_equal", f32::ge),
     ];
     for (op, reference) in cases {
-        let got = call1(op, &[tensor(&a, &[4]).into(), tensor(&b, &[4]).into()], Attrs::new());
+        let got = call1(op, [tensor(&a, &[4]).into(), tensor(&b, &[4]).into()], Attrs::new());
         let want: Vec<bool> = a.iter().zip(&b).map(|(a, b)| reference(a, b)).collect();
         assert_eq!(got.to_vec::<bool>().unwrap(), want, "{op}");
     }
@@ -128,7 +128,7 @@ fn comparisons_and_logic() {
         ("bitwise_or", |a, b| a | b),
     ];
     for (op, reference) in cases {
-        let got = call1(op, &[tensor(&p, &[4]).into(), tensor(&q, &[4]).into()], Attrs::new());
+        let got = call1(op, [tensor(&p, &[4]).into(), tensor(&q, &[4]).into()], Attrs::new());
         let want: Vec<bool> = p.iter().zip(&q).map(|(&a, &b)| reference(a, b)).collect();
         assert_eq!(got.to_vec::<bool>().unwrap(), want, "{op}");
     }
@@ -137,7 +137,7 @@ fn comparisons_and_logic() {
 #[test]
 fn a_scalar_operand_needs_no_tensor() {
     let two = Arg::Prim(PrimExpr::float(2.0, DataType::F32));
-    let got = call1("multiply", &[tensor(&[1.0f32, 2.5], &[2]).into(), two], Attrs::new());
+    let got = call1("multiply", [tensor(&[1.0f32, 2.5], &[2]).into(), two], Attrs::new());
     assert_close("x * 2", &got, &[2], &[2.0, 5.0], 0.0);
 }
 

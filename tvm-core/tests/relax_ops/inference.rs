@@ -26,7 +26,7 @@ fn what_is_unknown_stays_unknown() {
         (of(TensorType::unknown(None)), known(&[n]), "TensorDyn<_>"),
     ];
     for (a, b, want) in cases {
-        assert_eq!(show_type(&infer("add", &[a, b], Attrs::new()).unwrap()), want);
+        assert_eq!(show_type(&infer("add", [a, b], Attrs::new()).unwrap()), want);
     }
 }
 
@@ -65,7 +65,7 @@ fn errors_name_the_operator_and_help() {
         ("expp", vec![], Attrs::new(), "unknown operator `expp`\n  help: did you mean `exp`?"),
     ];
     for (op, args, attrs, want) in cases {
-        let err = infer(op, &args, attrs).expect_err(op);
+        let err = infer(op, args, attrs).expect_err(op);
         assert_eq!(err.to_string(), want);
     }
 }

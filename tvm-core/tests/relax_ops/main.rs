@@ -1,6 +1,14 @@
 //! Every graph operator against plain Rust: type inference, legalisation and the interpreter together.
 
 mod binary;
+mod conv;
+mod create;
+mod index;
 mod inference;
+mod linear_algebra;
+mod manipulate;
+mod norm;
+mod pool;
+mod statistical;
 mod support;
 mod unary;

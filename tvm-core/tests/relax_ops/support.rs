@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use tvm_core::ir::{Attrs, BaseFunc, IRModule, IrError, Op, Span, Type, Var, VarId};
+use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, IrError, Op, Span, Type, Var, VarId};
 use tvm_core::relax::transform::legalize_ops;
 use tvm_core::relax::{Arg, BlockBuilder, Callee, Expr, Function};
 use tvm_core::tir::{PrimExpr, interp};
 use tvm_runtime::{DataType, Element, Tensor, Value};
 
 /// The type that inference gives a call.
-pub(crate) fn infer(op: &str, args: &[Arg], attrs: Attrs) -> Result<Type, IrError> {
+pub(crate) fn infer(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Result<Type, IrError> {
     let mut builder = BlockBuilder::new(IRModule::new());
-    let var = builder.emit_op("y", Op::get(op)?, args.to_vec(), attrs, &Span::none())?;
+    let var = builder.emit_op("y", Op::get(op)?, args.into(), attrs, &Span::none())?;
     Ok(var.ty().clone())
 }
 
@@ -29,20 +29,20 @@ pub(crate) fn tensor<T: Element>(data: &[T], shape: &[i64]) -> Tensor {
 }
 
 /// Results of `op` on constant arguments.
-pub(crate) fn call(op: &str, args: &[Arg], attrs: Attrs) -> Vec<Tensor> {
+pub(crate) fn call(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Vec<Tensor> {
     try_call(op, args, attrs).unwrap_or_else(|err| panic!("{op}: {err}"))
 }
 
 /// The one result of `op` on constant arguments.
-pub(crate) fn call1(op: &str, args: &[Arg], attrs: Attrs) -> Tensor {
+pub(crate) fn call1(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Tensor {
     call(op, args, attrs).swap_remove(0)
 }
 
-pub(crate) fn try_call(op: &str, args: &[Arg], attrs: Attrs) -> Result<Vec<Tensor>, IrError> {
+pub(crate) fn try_call(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Result<Vec<Tensor>, IrError> {
     // Constants become parameters, so that nothing can be folded.
     let mut params = Vec::new();
     let mut values = Vec::new();
-    let args: Vec<Arg> = args.iter().map(|arg| lift(arg, &mut params, &mut values)).collect();
+    let args: Vec<Arg> = args.into().iter().map(|arg| lift(arg, &mut params, &mut values)).collect();
     let mut builder = BlockBuilder::new(IRModule::new());
     let op = Op::get(op)?;
     builder.add_function("main", &params, |builder| {
@@ -200,4 +200,72 @@ impl Rng {
     pub(crate) fn tensor(&mut self, shape: &[i64]) -> Tensor {
         tensor(&self.floats(shape.iter().product::<i64>() as usize), shape)
     }
+}
+
+/// A row-major array of `f32` for the plain Rust side.
+#[derive(Clone)]
+pub(crate) struct Nd {
+    pub(crate) shape: Vec<i64>,
+    pub(crate) data: Vec<f32>,
+}
+
+impl Nd {
+    pub(crate) fn of(tensor: &Tensor) -> Nd {
+        Nd { shape: tensor.shape().to_vec(), data: tensor.to_vec().expect("f32") }
+    }
+
+    pub(crate) fn random(rng: &mut Rng, shape: &[i64]) -> Nd {
+        Nd::of(&rng.tensor(shape))
+    }
+
+    /// The array of extents `shape` whose element at each index is `f` of it.
+    pub(crate) fn build(shape: &[i64], mut f: impl FnMut(&[i64]) -> f32) -> Nd {
+        let data = indices(shape).iter().map(|i| f(i)).collect();
+        Nd { shape: shape.to_vec(), data }
+    }
+
+    pub(crate) fn at(&self, index: &[i64]) -> f32 {
+        assert_eq!(index.len(), self.shape.len());
+        let flat = index.iter().zip(&self.shape).fold(0, |flat, (i, n)| {
+            assert!((0..*n).contains(i), "{index:?} is outside of {:?}", self.shape);
+            flat * n + i
+        });
+        self.data[flat as usize]
+    }
+
+    /// The element, or `outside` when there is none.
+    pub(crate) fn at_or(&self, index: &[i64], outside: f32) -> f32 {
+        let inside = index.iter().zip(&self.shape).all(|(i, n)| (0..*n).contains(i));
+        if inside { self.at(index) } else { outside }
+    }
+
+    pub(crate) fn tensor(&self) -> Tensor {
+        tensor(&self.data, &self.shape)
+    }
+
+    pub(crate) fn arg(&self) -> Arg {
+        self.tensor().into()
+    }
+
+    pub(crate) fn assert_is(&self, what: &str, got: &Tensor) {
+        assert_close(what, got, &self.shape, &self.data, 2e-5);
+    }
+}
+
+/// All indices of a tensor of extents `shape`, row-major.
+pub(crate) fn indices(shape: &[i64]) -> Vec<Vec<i64>> {
+    shape.iter().fold(vec![Vec::new()], |outer, &extent| {
+        let extend = |index: Vec<i64>| {
+            (0..extent).map(move |i| {
+                let mut index = index.clone();
+                index.push(i);
+                index
+            })
+        };
+        outer.into_iter().flat_map(extend).collect()
+    })
+}
+
+pub(crate) fn ints(values: &[i64]) -> AttrValue {
+    values.to_vec().into()
 }

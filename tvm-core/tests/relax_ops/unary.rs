@@ -88,7 +88,7 @@ fn floats() {
         let want: Vec<f32> = data.iter().map(|&x| reference(f64::from(x)) as f32).collect();
         let shape = [data.len() as i64 / 3, 3];
         let data = &data[..(shape[0] * 3) as usize];
-        let got = call1(op, &[tensor(data, &shape).into()], Attrs::new());
+        let got = call1(op, [tensor(data, &shape).into()], Attrs::new());
         assert_close(op, &got, &shape, &want[..data.len()], 1e-5);
     }
 }
@@ -99,11 +99,11 @@ fn predicates_and_empty_tensors() {
     let cases: &[(&str, fn(f32) -> bool)] =
         &[("isnan", f32::is_nan), ("isinf", f32::is_infinite), ("isfinite", f32::is_finite)];
     for (op, reference) in cases {
-        let got = call1(op, &[x.clone()], Attrs::new());
+        let got = call1(op, [x.clone()], Attrs::new());
         assert_eq!(got.to_vec::<bool>().unwrap(), SPECIAL.map(reference).to_vec(), "{op}");
     }
     for shape in [&[0i64, 3][..], &[2, 0]] {
-        assert_eq!(call1("exp", &[tensor::<f32>(&[], shape).into()], Attrs::new()).shape(), shape);
+        assert_eq!(call1("exp", [tensor::<f32>(&[], shape).into()], Attrs::new()).shape(), shape);
     }
 }
 
@@ -121,19 +121,19 @@ fn integers_and_bools() {
         ("nn.relu", |x| x.max(0)),
     ];
     for (op, reference) in cases {
-        let got = call1(op, &[x.clone()], Attrs::new());
+        let got = call1(op, [x.clone()], Attrs::new());
         assert_eq!(got.to_vec::<i32>().unwrap(), data.map(reference).to_vec(), "{op}");
     }
     let bools: Arg = tensor(&[true, false], &[2]).into();
     for op in ["logical_not", "bitwise_not"] {
-        assert_eq!(call1(op, &[bools.clone()], Attrs::new()).to_vec::<bool>().unwrap(), [false, true]);
+        assert_eq!(call1(op, [bools.clone()], Attrs::new()).to_vec::<bool>().unwrap(), [false, true]);
     }
 }
 
 #[test]
 fn clip_limits_and_keeps_nan() {
     let limit = |value: f64| Arg::Prim(PrimExpr::float(value, DataType::F32));
-    let got = call1("clip", &[tensor(&SPECIAL, &[9]).into(), limit(-1.0), limit(0.75)], Attrs::new());
+    let got = call1("clip", [tensor(&SPECIAL, &[9]).into(), limit(-1.0), limit(0.75)], Attrs::new());
     let want = SPECIAL.map(|x| if x.is_nan() { x } else { x.clamp(-1.0, 0.75) });
     assert_close("clip", &got, &[9], &want, 0.0);
 }

@@ -288,3 +288,28 @@ impl<'a> LegalizeContext<'a> {
         Ok(PrimFunc { span: self.span.clone(), ..func })
     }
 }
+
+/// A result of one tensor: `f` of the inputs.
+pub(super) fn single(
+    cx: &LegalizeContext<'_>,
+    f: impl FnOnce(&[te::Tensor]) -> Result<te::Tensor, IrError>,
+) -> Result<PrimFunc, IrError> {
+    let inputs = cx.inputs()?;
+    let out = f(&inputs)?;
+    cx.finish(&inputs, &[out])
+}
+
+/// A tensor type of a shape of which all, the rank or nothing is known.
+pub(super) fn tensor_type(shape: TensorShape, dtype: Option<DataType>) -> Type {
+    Type::Tensor(TensorType { shape, dtype, vdevice: None })
+}
+
+/// A shape of known extents, in normal form.
+pub(super) fn known(dims: Vec<PrimExpr>) -> TensorShape {
+    TensorShape::Known(dims.iter().map(crate::relax::analysis::simplify_dim).collect())
+}
+
+/// The shape of rank `ndim`, or nothing.
+pub(super) fn rank(ndim: Option<usize>) -> TensorShape {
+    ndim.map_or(TensorShape::Unknown, TensorShape::Rank)
+}

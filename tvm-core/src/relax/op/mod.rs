@@ -9,8 +9,17 @@
 mod binary;
 mod check;
 mod context;
+mod create;
+mod datatype;
 mod def;
+mod image;
+mod index;
+mod linear_algebra;
+mod manipulate;
 pub mod memory;
+mod nn;
+mod shape;
+mod statistical;
 mod unary;
 
 pub use check::check_call;
@@ -19,7 +28,25 @@ pub use context::broadcast_dims;
 use crate::ir::OpDef;
 
 /// All built-in tables.
-pub static TABLES: &[&[OpDef]] = &[binary::OPS, memory::OPS, unary::OPS];
+pub static TABLES: &[&[OpDef]] = &[
+    binary::OPS,
+    create::CONSTANTS,
+    create::OPS,
+    datatype::OPS,
+    image::OPS,
+    index::OPS,
+    linear_algebra::OPS,
+    manipulate::OPS,
+    memory::OPS,
+    nn::activation::OPS,
+    nn::conv::OPS,
+    nn::norm::OPS,
+    nn::pad::OPS,
+    nn::pool::OPS,
+    shape::OPS,
+    statistical::OPS,
+    unary::OPS,
+];
 
 /// True for operators whose result is the first argument's data under another shape: lowering gives the same memory
 /// a new shape instead of running a kernel.

@@ -1,0 +1,80 @@
+//! Operators on images.
+//!
+//! TVM counterpart: `src/relax/op/image/resize.cc`.
+
+use super::context::{known, single, tensor_type};
+use super::def::{arg, attr, tensor};
+use crate::ir::{ArgKind, AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
+use crate::topi::{self, Coordinates, Interpolation, Rounding};
+
+pub(super) static OPS: &[OpDef] = &[OpDef {
+    name: "image.resize2d",
+    doc: "images (batch, channel, height, width) of another size; ONNX `Resize`",
+    args: &[tensor("data"), arg("size", ArgKind::Shape)],
+    attrs: &[
+        attr("method", AttrKind::Str),
+        attr("coordinate_transformation_mode", AttrKind::Str),
+        attr("rounding_method", AttrKind::Str),
+        attr("layout", AttrKind::Str),
+    ],
+    infer,
+    legalize: Some(|cx| {
+        let shape = cx.out_shape(0)?;
+        let (method, coordinates) = options(&cx.infer())?;
+        single(cx, |x| Ok(topi::resize(&x[0], shape, method, coordinates)))
+    }),
+    pure: true,
+}];
+
+fn options(ctx: &InferContext<'_>) -> Result<(Interpolation, Coordinates), IrError> {
+    let text = |name: &str, default| ctx.attrs.str(name).unwrap_or(default).to_string();
+    let unknown = |name: &str, choices: &str, got: &str| {
+        Err(ctx.error(format!("attribute `{name}` is {choices}, got `{got}`")))
+    };
+    let rounding = match text("rounding_method", "round_prefer_floor").as_str() {
+        "round_prefer_floor" => Rounding::PreferFloor,
+        "round" | "round_prefer_ceil" => Rounding::PreferCeil,
+        "floor" => Rounding::Floor,
+        "ceil" => Rounding::Ceil,
+        other => {
+            return unknown("rounding_method", "round_prefer_floor, round_prefer_ceil, floor or ceil", other);
+        }
+    };
+    let method = match text("method", "linear").as_str() {
+        "nearest_neighbor" | "nearest" => Interpolation::Nearest(rounding),
+        "linear" => Interpolation::Linear,
+        other => return unknown("method", "nearest_neighbor or linear", other),
+    };
+    let mode = "coordinate_transformation_mode";
+    let coordinates = match text(mode, "half_pixel").as_str() {
+        "half_pixel" => Coordinates::HalfPixel,
+        "pytorch_half_pixel" => Coordinates::PytorchHalfPixel,
+        "align_corners" => Coordinates::AlignCorners,
+        "asymmetric" => Coordinates::Asymmetric,
+        other => {
+            return unknown(mode, "half_pixel, pytorch_half_pixel, align_corners or asymmetric", other);
+        }
+    };
+    Ok((method, coordinates))
+}
+
+fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
+    options(ctx)?;
+    if let Some(layout) = ctx.attrs.str("layout")
+        && layout != "NCHW"
+    {
+        let err = ctx.error(format!("attribute `layout` is `NCHW`, got `{layout}`"));
+        return Err(err.help("bring the tensor to that layout with `permute_dims`"));
+    }
+    let dtype = ctx.tensor(0)?.dtype;
+    if let Some(got) = dtype.filter(|it| !it.is_float() && !it.is_integer()) {
+        return Err(ctx.error(format!("expected number elements, got {got}")));
+    }
+    let (Some(dims), Some(size)) = (ctx.dims(0, 4)?, ctx.shape(1)) else {
+        return Ok(tensor_type(TensorShape::Rank(4), dtype));
+    };
+    if size.len() != 2 {
+        return Err(ctx.error(format!("the size is height and width, got {} values", size.len())));
+    }
+    Ok(tensor_type(known([&dims[..2], size].concat()), dtype))
+}

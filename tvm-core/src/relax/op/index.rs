@@ -1,0 +1,333 @@
+//! Operators that pick or place elements by index.
+//!
+//! Indices given as tensors count from the end when negative and are limited to the axis.
+//!
+//! TVM counterpart: `src/relax/op/tensor/index.cc`, `search.cc`.
+
+use tvm_runtime::DataType;
+
+use super::context::{int_list, known, rank, single, tensor_type};
+use super::def::{arg, attr, tensor};
+use crate::ir::{
+    ArgDef, ArgKind, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
+};
+use crate::relax::analysis::{prove_unequal, show_dims, simplify_dim};
+use crate::tir::{PrimExpr, PrimFunc};
+use crate::topi;
+
+const SCATTER: &[ArgDef] = &[tensor("data"), tensor("indices"), tensor("updates")];
+
+pub(super) static OPS: &[OpDef] = &[
+    OpDef {
+        name: "take",
+        doc: "the elements that indices name along an axis; ONNX `Gather`",
+        args: &[tensor("x"), tensor("indices")],
+        attrs: &[attr("axis", AttrKind::Int)],
+        infer: infer_take,
+        legalize: Some(|cx| {
+            let shape = cx.out_shape(0)?;
+            single(cx, |x| Ok(topi::take(&x[0], &x[1], take_axis(&cx.infer(), x[0].ndim())?, shape)))
+        }),
+        pure: true,
+    },
+    OpDef {
+        name: "gather_elements",
+        doc: "for every index, the element that it names along an axis; ONNX `GatherElements`",
+        args: &[tensor("data"), tensor("indices")],
+        attrs: &[attr("axis", AttrKind::Int)],
+        infer: |cx| {
+            let (data, indices) = (cx.tensor(0)?, indices(cx)?);
+            if let (Some(a), Some(b)) = (data.ndim(), indices.ndim()) {
+                cx.axis(cx.attrs.int("axis").unwrap_or(0), a)?;
+                if a != b {
+                    return Err(cx.error(format!("data and indices have different ranks: {a} and {b}")));
+                }
+            }
+            Ok(tensor_type(indices.shape.clone(), data.dtype))
+        },
+        legalize: Some(|cx| {
+            single(cx, |x| {
+                let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), x[0].ndim())?;
+                Ok(topi::gather_elements(&x[0], &x[1], axis))
+            })
+        }),
+        pure: true,
+    },
+    OpDef {
+        name: "gather_nd",
+        doc: "the slices that the rows of indices name; ONNX `GatherND`",
+        args: &[tensor("data"), tensor("indices")],
+        attrs: &[attr("batch_dims", AttrKind::Int)],
+        infer: infer_gather_nd,
+        legalize: Some(|cx| {
+            let (shape, batch) = (cx.out_shape(0)?, cx.attrs.int("batch_dims").unwrap_or(0) as usize);
+            single(cx, |x| {
+                let depth = x[1].dim(x[1].ndim() - 1).as_int().unwrap_or(0) as usize;
+                Ok(topi::gather_nd(&x[0], &x[1], batch, depth, shape))
+            })
+        }),
+        pure: true,
+    },
+    OpDef {
+        name: "scatter_elements",
+        doc: "data with the elements that indices name along an axis replaced or combined; ONNX `ScatterElements`",
+        args: SCATTER,
+        attrs: &[attr("axis", AttrKind::Int), attr("reduction", AttrKind::Str)],
+        infer: |cx| {
+            let (data, indices, updates) = (cx.tensor(0)?, indices(cx)?, cx.tensor(2)?);
+            reduction(cx)?;
+            if let (Some(a), Some(b)) = (indices.known_shape(), updates.known_shape())
+                && (a.len() != b.len() || a.iter().zip(b).any(|(a, b)| prove_unequal(a, b)))
+            {
+                let (a, b) = (show_dims(a), show_dims(b));
+                return Err(cx.error(format!("indices and updates have different shapes: {a} and {b}")));
+            }
+            if let (Some(a), Some(b)) = (data.ndim(), indices.ndim())
+                && a != b
+            {
+                return Err(cx.error(format!("data and indices have different ranks: {a} and {b}")));
+            }
+            Ok(Type::Tensor(data.clone()))
+        },
+        legalize: Some(|cx| {
+            let combine = reduction(&cx.infer())?;
+            single(cx, |x| {
+                let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), x[0].ndim())?;
+                Ok(topi::scatter_elements(&x[0], &x[1], &x[2], axis, combine))
+            })
+        }),
+        pure: true,
+    },
+    OpDef {
+        name: "scatter_nd",
+        doc: "data with the slices that the rows of indices name replaced or combined; ONNX `ScatterND`",
+        args: SCATTER,
+        attrs: &[attr("reduction", AttrKind::Str)],
+        infer: |cx| {
+            reduction(cx)?;
+            row_length(cx)?;
+            Ok(Type::Tensor(cx.tensor(0)?.clone()))
+        },
+        legalize: Some(|cx| {
+            let (combine, depth) = (reduction(&cx.infer())?, row_length(&cx.infer())?.unwrap_or(0));
+            single(cx, |x| Ok(topi::scatter_nd(&x[0], &x[1], &x[2], depth, combine)))
+        }),
+        pure: true,
+    },
+    OpDef {
+        name: "strided_slice",
+        doc: "x[begin..end; stride] along axes (the first ones when none is named); ONNX `Slice`",
+        args: &[
+            tensor("x"),
+            arg("begin", ArgKind::Shape),
+            arg("end", ArgKind::Shape),
+            arg("strides", ArgKind::Shape),
+        ],
+        attrs: &[attr("axes", AttrKind::Ints)],
+        infer: |cx| {
+            let ty = cx.tensor(0)?;
+            let Some(dims) = ty.known_shape() else { return Ok(tensor_type(rank(ty.ndim()), ty.dtype)) };
+            match slices(cx, dims)? {
+                None => Ok(tensor_type(TensorShape::Rank(dims.len()), ty.dtype)),
+                Some(slices) => {
+                    let extents = slices.into_iter().map(|slice| slice.extent).collect();
+                    Ok(tensor_type(known(extents), ty.dtype))
+                }
+            }
+        },
+        legalize: Some(lower_slice),
+        pure: true,
+    },
+    OpDef {
+        name: "where",
+        doc: "x1 where the condition holds, x2 elsewhere, all broadcast; ONNX `Where`",
+        args: &[tensor("condition"), arg("x1", ArgKind::Any), arg("x2", ArgKind::Any)],
+        attrs: &[],
+        infer: infer_where,
+        legalize: Some(|cx| {
+            let inputs = cx.inputs()?;
+            let out = topi::broadcast("where", cx.out_shape(0)?, &cx.operands(&inputs), |it| {
+                it[0].clone().select(it[1].clone(), it[2].clone())
+            });
+            cx.finish(&inputs, &[out])
+        }),
+        pure: true,
+    },
+];
+
+/// The type of argument 1, which holds indices.
+fn indices<'a>(ctx: &InferContext<'a>) -> Result<&'a crate::ir::TensorType, IrError> {
+    let ty = ctx.tensor(1)?;
+    match ty.dtype {
+        Some(dtype) if !dtype.is_integer() => {
+            Err(ctx.error(format!("indices have integer elements, got {dtype}")))
+        }
+        Some(_) | None => Ok(ty),
+    }
+}
+
+fn take_axis(ctx: &InferContext<'_>, ndim: usize) -> Result<usize, IrError> {
+    match ctx.attrs.int("axis") {
+        Some(axis) => ctx.axis(axis, ndim),
+        None if ndim == 1 => Ok(0),
+        None => Err(ctx.error(format!("attribute `axis` must be given for a tensor of rank {ndim}"))),
+    }
+}
+
+fn infer_take(ctx: &InferContext<'_>) -> Result<Type, IrError> {
+    let (x, indices) = (ctx.tensor(0)?, indices(ctx)?);
+    let axis = x.ndim().map(|ndim| take_axis(ctx, ndim)).transpose()?;
+    let shape = match (x.known_shape(), indices.known_shape(), axis) {
+        (Some(dims), Some(picked), Some(axis)) => {
+            TensorShape::Known([&dims[..axis], picked, &dims[axis + 1..]].concat().into())
+        }
+        _ => rank(x.ndim().zip(indices.ndim()).map(|(a, b)| a - 1 + b)),
+    };
+    Ok(tensor_type(shape, x.dtype))
+}
+
+/// Extent of the last axis of the indices, which must be constant.
+fn row_length(ctx: &InferContext<'_>) -> Result<Option<usize>, IrError> {
+    match indices(ctx)?.known_shape() {
+        None => Ok(None),
+        Some(dims) => {
+            let last = dims.last().and_then(PrimExpr::as_int).and_then(|it| usize::try_from(it).ok());
+            let message = "the last axis of indices has a constant extent";
+            last.map(Some).ok_or_else(|| ctx.error(message))
+        }
+    }
+}
+
+fn infer_gather_nd(ctx: &InferContext<'_>) -> Result<Type, IrError> {
+    let (data, indices) = (ctx.tensor(0)?, indices(ctx)?);
+    let batch = ctx.attrs.int("batch_dims").unwrap_or(0) as usize;
+    let (Some(dims), Some(rows), Some(depth)) = (data.known_shape(), indices.known_shape(), row_length(ctx)?)
+    else {
+        return Ok(tensor_type(TensorShape::Unknown, data.dtype));
+    };
+    if batch + depth > dims.len() || batch >= rows.len() {
+        let message = format!("rows of {depth} indices are too long for data of rank {}", dims.len());
+        return Err(ctx.error(message));
+    }
+    let shape = [&rows[..rows.len() - 1], &dims[batch + depth..]].concat();
+    Ok(tensor_type(TensorShape::Known(shape.into()), data.dtype))
+}
+
+/// How attribute `reduction` combines an element with its update.
+fn reduction(ctx: &InferContext<'_>) -> Result<fn(PrimExpr, PrimExpr) -> PrimExpr, IrError> {
+    match ctx.attrs.str("reduction").unwrap_or("update") {
+        "update" => Ok(|_, update| update),
+        "add" => Ok(|element, update| element + update),
+        "mul" => Ok(|element, update| element * update),
+        "max" => Ok(|element, update| element.max(update)),
+        "min" => Ok(|element, update| element.min(update)),
+        other => {
+            let message = format!("attribute `reduction` is update, add, mul, max or min, got `{other}`");
+            Err(ctx.error(message))
+        }
+    }
+}
+
+/// The slice of one axis: positions `begin + i * stride` for `i` below `extent`.
+struct Slice {
+    begin: PrimExpr,
+    stride: i64,
+    extent: PrimExpr,
+}
+
+/// One slice per axis; `None` when begins, ends or strides are not known.
+fn slices(ctx: &InferContext<'_>, dims: &[PrimExpr]) -> Result<Option<Vec<Slice>>, IrError> {
+    let (Some(begins), Some(ends), Some(strides)) = (ctx.shape(1), ctx.shape(2), ctx.shape(3)) else {
+        return Ok(None);
+    };
+    let axes = match int_list(ctx.attrs, "axes") {
+        Some(given) => given.iter().map(|&axis| ctx.axis(axis, dims.len())).collect::<Result<Vec<_>, _>>()?,
+        None => (0..begins.len()).collect(),
+    };
+    let lengths = [axes.len(), begins.len(), ends.len(), strides.len()];
+    if lengths.iter().any(|&it| it != lengths[0]) || axes.len() > dims.len() {
+        let message = format!("axes, begin, end and strides have {lengths:?} values for {} axes", dims.len());
+        return Err(ctx.error(message));
+    }
+    let whole = |extent: &PrimExpr| Slice { begin: PrimExpr::index(0), stride: 1, extent: extent.clone() };
+    let mut slices: Vec<Slice> = dims.iter().map(whole).collect();
+    for (i, &axis) in axes.iter().enumerate() {
+        let stride = strides[i].as_int().filter(|&it| it != 0);
+        let stride = stride.ok_or_else(|| ctx.error("a stride is a constant other than 0"))?;
+        slices[axis] = slice(&dims[axis], &begins[i], &ends[i], stride);
+    }
+    Ok(Some(slices))
+}
+
+/// NumPy's rules: negative positions count from the end, positions outside are limited. Of a symbolic extent, a
+/// positive begin is taken to be inside.
+fn slice(extent: &PrimExpr, begin: &PrimExpr, end: &PrimExpr, stride: i64) -> Slice {
+    /// Further than any extent: "to the end".
+    const FAR: i64 = i32::MAX as i64;
+    // Positions lie in `low..=high`.
+    let (low, high) = if stride > 0 {
+        (PrimExpr::index(0), extent.clone())
+    } else {
+        (PrimExpr::index(-1), simplify_dim(&(extent - 1i64)))
+    };
+    let position = |value: &PrimExpr, is_begin: bool| match value.as_int() {
+        Some(value) if value >= FAR => high.clone(),
+        Some(value) if value <= -FAR => low.clone(),
+        Some(value) if value < 0 => (extent + value).max(&low),
+        Some(_) if is_begin && stride > 0 && extent.as_int().is_none() => value.clone(),
+        Some(_) => value.clone().min(&high),
+        None => {
+            let counted = value.clone().less(0).select(value + extent, value.clone());
+            counted.max(&low).min(&high)
+        }
+    };
+    let (begin, end) = (simplify_dim(&position(begin, true)), simplify_dim(&position(end, false)));
+    let distance = if stride > 0 { &end - &begin } else { &begin - &end };
+    let count = simplify_dim(&topi::ceil_div(distance, &PrimExpr::index(stride.abs())));
+    // Up to the end of the axis there is something, as the begin is taken to be inside.
+    let to_the_end = stride > 0 && end.ptr_eq(extent) && begin.as_int().is_some();
+    let extent = if to_the_end && count.as_int().is_none() { count } else { count.max(0) };
+    Slice { begin, stride, extent }
+}
+
+fn lower_slice(cx: &LegalizeContext<'_>) -> Result<PrimFunc, IrError> {
+    let shape = cx.out_shape(0)?;
+    single(cx, |x| {
+        let slices = slices(&cx.infer(), x[0].shape())?
+            .ok_or_else(|| cx.infer().error("begin, end and strides are not known"))?;
+        let slices: Vec<(PrimExpr, i64)> = slices.into_iter().map(|it| (it.begin, it.stride)).collect();
+        Ok(topi::strided_slice(&x[0], &slices, shape))
+    })
+}
+
+fn infer_where(ctx: &InferContext<'_>) -> Result<Type, IrError> {
+    let condition = ctx.tensor(0)?;
+    if let Some(dtype) = condition.dtype
+        && dtype != DataType::BOOL
+    {
+        let err = ctx.error(format!("the condition has bool elements, got {dtype}"));
+        return Err(err.help("compare with `not_equal`"));
+    }
+    let mut shapes = vec![condition.shape.clone()];
+    let mut dtypes = Vec::new();
+    for ty in &ctx.types[1..] {
+        match ty {
+            Type::Tensor(ty) => {
+                shapes.push(ty.shape.clone());
+                dtypes.push(ty.dtype);
+            }
+            Type::Prim(dtype) => dtypes.push(Some(*dtype)),
+            _ => return Err(ctx.error("the values are tensors or scalars")),
+        }
+    }
+    let dtype = match dtypes[..] {
+        [Some(a), Some(b)] if a != b => {
+            let err = ctx.error(format!("the values have different element types: {a} and {b}"));
+            return Err(err.help("convert one with `astype`"));
+        }
+        [a, b] => a.and(b),
+        _ => None,
+    };
+    let shape = ctx.broadcast(&shapes.iter().collect::<Vec<_>>())?;
+    Ok(tensor_type(shape, dtype))
+}

@@ -1,0 +1,132 @@
+//! Convolutions over one, two and three spatial axes, and their transposes.
+//!
+//! TVM counterpart: `src/relax/op/nn/convolution.cc`.
+
+use super::window::{Windows, check_layouts, padding, positive};
+use crate::ir::{
+    ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
+};
+use crate::relax::analysis::{prove_unequal, show_dim, simplify_dim};
+use crate::relax::op::context::{known, single, tensor_type};
+use crate::relax::op::def::{attr, tensor};
+use crate::tir::{PrimExpr, PrimFunc};
+use crate::topi::{self, ConvParams};
+
+const ARGS: &[ArgDef] = &[tensor("data"), tensor("weight")];
+const ATTRS: &[AttrDef] = &[
+    attr("strides", AttrKind::Ints),
+    attr("padding", AttrKind::Ints),
+    attr("dilation", AttrKind::Ints),
+    attr("groups", AttrKind::Int),
+    attr("data_layout", AttrKind::Str),
+    attr("kernel_layout", AttrKind::Str),
+    attr("out_layout", AttrKind::Str),
+    attr("out_dtype", AttrKind::DType),
+];
+const TRANSPOSE_ATTRS: &[AttrDef] = &[
+    attr("strides", AttrKind::Ints),
+    attr("padding", AttrKind::Ints),
+    attr("output_padding", AttrKind::Ints),
+    attr("dilation", AttrKind::Ints),
+    attr("groups", AttrKind::Int),
+    attr("data_layout", AttrKind::Str),
+    attr("kernel_layout", AttrKind::Str),
+    attr("out_layout", AttrKind::Str),
+    attr("out_dtype", AttrKind::DType),
+];
+
+macro_rules! convolutions {
+    ($($name:literal $transpose:literal $spatial:literal;)*) => {
+        &[$(
+            OpDef {
+                name: $name,
+                doc: "convolution of data with weight; ONNX `Conv`",
+                args: ARGS,
+                attrs: ATTRS,
+                infer: |cx| infer(cx, $spatial, false),
+                legalize: Some(|cx| lower(cx, $spatial, false)),
+                pure: true,
+            },
+            OpDef {
+                name: $transpose,
+                doc: "transposed convolution, weight is (in, out, spatial…); ONNX `ConvTranspose`",
+                args: ARGS,
+                attrs: TRANSPOSE_ATTRS,
+                infer: |cx| infer(cx, $spatial, true),
+                legalize: Some(|cx| lower(cx, $spatial, true)),
+                pure: true,
+            },
+        )*]
+    };
+}
+
+pub(in crate::relax::op) static OPS: &[OpDef] = convolutions! {
+    "nn.conv1d" "nn.conv1d_transpose" 1;
+    "nn.conv2d" "nn.conv2d_transpose" 2;
+    "nn.conv3d" "nn.conv3d_transpose" 3;
+};
+
+fn params(ctx: &InferContext<'_>, spatial: usize) -> Result<ConvParams, IrError> {
+    let pads = padding(ctx, spatial)?;
+    let groups = ctx.attrs.int("groups").unwrap_or(1);
+    if groups < 1 {
+        return Err(ctx.error(format!("attribute `groups` is positive, got {groups}")));
+    }
+    Ok(ConvParams {
+        strides: positive(ctx, "strides", spatial)?,
+        pad_before: pads.before,
+        pad_after: pads.after,
+        dilation: positive(ctx, "dilation", spatial)?,
+        groups,
+    })
+}
+
+fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type, IrError> {
+    check_layouts(ctx, spatial)?;
+    let params = params(ctx, spatial)?;
+    let dtype = ctx.attrs.dtype("out_dtype").or(ctx.same_dtype()?);
+    let (Some(data), Some(weight)) = (ctx.dims(0, spatial + 2)?, ctx.dims(1, spatial + 2)?) else {
+        return Ok(tensor_type(TensorShape::Rank(spatial + 2), dtype));
+    };
+    let groups = params.groups;
+    let channels = if transpose { &weight[0] } else { &simplify_dim(&(&weight[1] * groups)) };
+    if prove_unequal(&data[1], channels) {
+        let (got, channels) = (show_dim(&data[1]), show_dim(channels));
+        let message =
+            format!("the data has {got} channels, the weight is for {channels} (in {groups} groups)");
+        return Err(ctx.error(message));
+    }
+    let grouped = [&data[1], &weight[0]];
+    if let Some(bad) = grouped.iter().find(|dim| dim.as_int().is_some_and(|it| it % groups != 0)) {
+        return Err(ctx.error(format!("{} channels do not split in {groups} groups", show_dim(bad))));
+    }
+    let out = if transpose { simplify_dim(&(&weight[1] * groups)) } else { weight[0].clone() };
+    let mut dims = vec![data[0].clone(), out];
+    let output_padding = ctx.ints("output_padding", spatial, 0)?;
+    for d in 0..spatial {
+        let (extent, window) = (&data[2 + d], &weight[2 + d]);
+        let (stride, dilation) = (params.strides[d], params.dilation[d]);
+        let pads = (params.pad_before[d], params.pad_after[d]);
+        dims.push(if transpose {
+            let reach = (window - 1i64) * dilation + 1i64;
+            (extent - 1i64) * stride + reach + (output_padding[d] - pads.0 - pads.1)
+        } else {
+            Windows { extent, window, stride, pads, dilation, ceil: false }.count(ctx, 2 + d)?
+        });
+    }
+    let shape = known(dims);
+    if let TensorShape::Known(dims) = &shape
+        && let Some(axis) = dims.iter().position(|dim| dim.as_int().is_some_and(|it| it < 0))
+    {
+        return Err(ctx.error(format!("axis {axis} of the result has extent {}", show_dim(&dims[axis]))));
+    }
+    Ok(tensor_type(shape, dtype))
+}
+
+fn lower(cx: &LegalizeContext<'_>, spatial: usize, transpose: bool) -> Result<PrimFunc, IrError> {
+    let (params, shape, dtype) = (params(&cx.infer(), spatial)?, cx.out_shape(0)?, cx.out_dtype(0)?);
+    let name = cx.op.name.trim_start_matches("nn.");
+    let conv: fn(&str, &_, &_, &ConvParams, &[PrimExpr], _) -> _ =
+        if transpose { topi::conv_transpose } else { topi::conv };
+    single(cx, |x| Ok(conv(name, &x[0], &x[1], &params, shape, dtype)))
+}

@@ -1,0 +1,136 @@
+//! Pooling over one, two and three spatial axes.
+//!
+//! TVM counterpart: `src/relax/op/nn/pooling.cc`.
+
+use super::window::{Windows, check_layouts, padding, positive};
+use crate::ir::{
+    ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
+};
+use crate::relax::op::context::{int_list, known, single, tensor_type};
+use crate::relax::op::def::{attr, required, tensor};
+use crate::tir::{PrimExpr, PrimFunc};
+use crate::topi::{self, PoolParams};
+
+const X: &[ArgDef] = &[tensor("data")];
+const ATTRS: &[AttrDef] = &[
+    required("pool_size", AttrKind::Ints),
+    attr("strides", AttrKind::Ints),
+    attr("padding", AttrKind::Ints),
+    attr("dilation", AttrKind::Ints),
+    attr("ceil_mode", AttrKind::Bool),
+    attr("count_include_pad", AttrKind::Bool),
+    attr("layout", AttrKind::Str),
+    attr("out_layout", AttrKind::Str),
+];
+const ADAPTIVE: &[AttrDef] =
+    &[attr("output_size", AttrKind::Ints), attr("layout", AttrKind::Str), attr("out_layout", AttrKind::Str)];
+
+macro_rules! pools {
+    ($($max:literal $avg:literal $adaptive:literal $spatial:literal;)*) => {
+        &[$(
+            OpDef {
+                name: $max,
+                doc: "largest element of every window; ONNX `MaxPool`",
+                args: X,
+                attrs: ATTRS,
+                infer: |cx| infer(cx, $spatial),
+                legalize: Some(|cx| lower(cx, $spatial, topi::max_pool)),
+                pure: true,
+            },
+            OpDef {
+                name: $avg,
+                doc: "mean of every window, with or without the padding; ONNX `AveragePool`",
+                args: X,
+                attrs: ATTRS,
+                infer: |cx| infer(cx, $spatial),
+                legalize: Some(|cx| lower(cx, $spatial, topi::avg_pool)),
+                pure: true,
+            },
+            OpDef {
+                name: $adaptive,
+                doc: "means of windows that give a shape (the input's when none); ONNX `GlobalAveragePool` for 1",
+                args: X,
+                attrs: ADAPTIVE,
+                infer: |cx| infer_adaptive(cx, $spatial),
+                legalize: Some(|cx| {
+                    let shape = cx.out_shape(0)?;
+                    let name = cx.op.name.trim_start_matches("nn.");
+                    single(cx, |x| Ok(topi::adaptive_avg_pool(name, &x[0], shape)))
+                }),
+                pure: true,
+            },
+        )*]
+    };
+}
+
+pub(in crate::relax::op) static OPS: &[OpDef] = pools! {
+    "nn.max_pool1d" "nn.avg_pool1d" "nn.adaptive_avg_pool1d" 1;
+    "nn.max_pool2d" "nn.avg_pool2d" "nn.adaptive_avg_pool2d" 2;
+    "nn.max_pool3d" "nn.avg_pool3d" "nn.adaptive_avg_pool3d" 3;
+};
+
+fn params(ctx: &InferContext<'_>, spatial: usize) -> Result<PoolParams, IrError> {
+    let pads = padding(ctx, spatial)?;
+    let params = PoolParams {
+        window: positive(ctx, "pool_size", spatial)?,
+        strides: positive(ctx, "strides", spatial)?,
+        pad_before: pads.before,
+        pad_after: pads.after,
+        dilation: positive(ctx, "dilation", spatial)?,
+        count_include_pad: ctx.attrs.bool("count_include_pad").unwrap_or(false),
+    };
+    for d in 0..spatial {
+        let reach = (params.window[d] - 1) * params.dilation[d] + 1;
+        let pad = params.pad_before[d].max(params.pad_after[d]);
+        if pad >= reach {
+            let message = format!("a padding of {pad} holds a whole window of {}", params.window[d]);
+            return Err(ctx.error(message));
+        }
+    }
+    Ok(params)
+}
+
+fn infer(ctx: &InferContext<'_>, spatial: usize) -> Result<Type, IrError> {
+    check_layouts(ctx, spatial)?;
+    let (params, dtype) = (params(ctx, spatial)?, ctx.tensor(0)?.dtype);
+    let Some(data) = ctx.dims(0, spatial + 2)? else {
+        return Ok(tensor_type(TensorShape::Rank(spatial + 2), dtype));
+    };
+    let mut dims = data[..2].to_vec();
+    for d in 0..spatial {
+        let windows = Windows {
+            extent: &data[2 + d],
+            window: &PrimExpr::index(params.window[d]),
+            stride: params.strides[d],
+            pads: (params.pad_before[d], params.pad_after[d]),
+            dilation: params.dilation[d],
+            ceil: ctx.attrs.bool("ceil_mode").unwrap_or(false),
+        };
+        dims.push(windows.count(ctx, 2 + d)?);
+    }
+    Ok(tensor_type(known(dims), dtype))
+}
+
+fn lower(
+    cx: &LegalizeContext<'_>,
+    spatial: usize,
+    pool: fn(&str, &crate::te::Tensor, &PoolParams, &[PrimExpr]) -> crate::te::Tensor,
+) -> Result<PrimFunc, IrError> {
+    let (params, shape) = (params(&cx.infer(), spatial)?, cx.out_shape(0)?);
+    single(cx, |x| Ok(pool(cx.op.name.trim_start_matches("nn."), &x[0], &params, shape)))
+}
+
+fn infer_adaptive(ctx: &InferContext<'_>, spatial: usize) -> Result<Type, IrError> {
+    check_layouts(ctx, spatial)?;
+    let dtype = ctx.tensor(0)?.dtype;
+    let Some(data) = ctx.dims(0, spatial + 2)? else {
+        return Ok(tensor_type(TensorShape::Rank(spatial + 2), dtype));
+    };
+    let mut dims = data.to_vec();
+    if int_list(ctx.attrs, "output_size").is_some() {
+        for (d, size) in positive(ctx, "output_size", spatial)?.into_iter().enumerate() {
+            dims[2 + d] = PrimExpr::index(size);
+        }
+    }
+    Ok(tensor_type(TensorShape::Known(dims.into()), dtype))
+}

@@ -1,0 +1,93 @@
+//! What convolutions and poolings share: attributes per spatial axis and the number of windows.
+
+use crate::ir::{InferContext, IrError};
+use crate::relax::analysis::{show_dim, simplify_dim};
+use crate::relax::op::context::int_list;
+use crate::tir::PrimExpr;
+
+/// Letters of spatial axes in layout names, outermost first.
+const LETTERS: [&str; 3] = ["W", "HW", "DHW"];
+
+/// Padding in front of and behind every spatial axis.
+pub(super) struct Padding {
+    pub(super) before: Vec<i64>,
+    pub(super) after: Vec<i64>,
+}
+
+/// Attribute `padding`: one value for all sides, one per axis for both sides, or all in front and then all behind.
+pub(super) fn padding(ctx: &InferContext<'_>, spatial: usize) -> Result<Padding, IrError> {
+    let given = int_list(ctx.attrs, "padding").unwrap_or_else(|| vec![0]);
+    if given.iter().any(|&it| it < 0) {
+        return Err(ctx.error(format!("attribute `padding` is not negative, got {given:?}")));
+    }
+    let (before, after) = match given.len() {
+        1 => (vec![given[0]; spatial], vec![given[0]; spatial]),
+        n if n == spatial => (given.clone(), given),
+        n if n == 2 * spatial => (given[..spatial].to_vec(), given[spatial..].to_vec()),
+        n => {
+            let message = format!("attribute `padding` is 1, {spatial} or {} integers, got {n}", 2 * spatial);
+            return Err(ctx.error(message));
+        }
+    };
+    Ok(Padding { before, after })
+}
+
+/// A list of positive integers per spatial axis.
+pub(super) fn positive(ctx: &InferContext<'_>, name: &str, spatial: usize) -> Result<Vec<i64>, IrError> {
+    let values = ctx.ints(name, spatial, 1)?;
+    match values.iter().find(|&&it| it < 1) {
+        Some(_) => Err(ctx.error(format!("attribute `{name}` is positive, got {values:?}"))),
+        None => Ok(values),
+    }
+}
+
+/// Checks that layout attributes, where given, are the one that is computed.
+pub(super) fn check_layouts(ctx: &InferContext<'_>, spatial: usize) -> Result<(), IrError> {
+    let letters = LETTERS[spatial - 1];
+    let kernel = if ctx.op.name.ends_with("transpose") { "IO" } else { "OI" };
+    let layouts = [("data_layout", "NC"), ("layout", "NC"), ("out_layout", "NC"), ("kernel_layout", kernel)];
+    for (name, prefix) in layouts {
+        let expected = format!("{prefix}{letters}");
+        if let Some(got) = ctx.attrs.str(name)
+            && !got.is_empty()
+            && got != expected
+        {
+            let err = ctx.error(format!("attribute `{name}` is `{expected}`, got `{got}`"));
+            return Err(err.help("bring the tensor to that layout with `permute_dims`"));
+        }
+    }
+    Ok(())
+}
+
+/// Number of windows along an axis.
+pub(super) struct Windows<'a> {
+    pub(super) extent: &'a PrimExpr,
+    pub(super) window: &'a PrimExpr,
+    pub(super) stride: i64,
+    pub(super) pads: (i64, i64),
+    pub(super) dilation: i64,
+    /// A last window that only partly fits counts, if it starts in front of the padding behind.
+    pub(super) ceil: bool,
+}
+
+impl Windows<'_> {
+    pub(super) fn count(&self, ctx: &InferContext<'_>, axis: usize) -> Result<PrimExpr, IrError> {
+        let (stride, (before, after)) = (self.stride, self.pads);
+        let reach = (self.window - 1i64) * self.dilation + 1i64;
+        let room = simplify_dim(&(self.extent + (before + after) - reach));
+        if room.as_int().is_some_and(|it| it < 0) {
+            let (window, extent) = (show_dim(self.window), show_dim(self.extent));
+            let message = format!(
+                "a window of {window} (dilation {}) does not fit axis {axis} of {extent} (padding {before} and {after})",
+                self.dilation
+            );
+            return Err(ctx.error(message));
+        }
+        if !self.ceil {
+            return Ok(simplify_dim(&(room.floordiv(stride) + 1i64)));
+        }
+        let all = (room + (stride - 1)).floordiv(stride) + 1i64;
+        let starting = (self.extent + (before - 1)).floordiv(stride) + 1i64;
+        Ok(simplify_dim(&all.min(starting)))
+    }
+}

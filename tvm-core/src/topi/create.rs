@@ -1,0 +1,58 @@
+//! Tensors from nothing: constants, ranges, diagonals.
+
+use tvm_runtime::DataType;
+
+use super::Operand;
+use crate::te::{Tensor, compute};
+use crate::tir::PrimExpr;
+
+/// `value` everywhere.
+pub fn full(shape: &[PrimExpr], value: &Operand, dtype: DataType) -> Tensor {
+    super::broadcast("full", shape, std::slice::from_ref(value), |values| {
+        super::cast(values[0].clone(), dtype)
+    })
+}
+
+/// `start + i * step`.
+pub fn arange(extent: &PrimExpr, start: &PrimExpr, step: &PrimExpr, dtype: DataType) -> Tensor {
+    compute("arange", [extent.clone()], &[], |i| {
+        let like = start.dtype();
+        (start + step * i[0].clone().cast(like)).cast(dtype)
+    })
+}
+
+/// 1 where the column is the row plus `k`, else 0.
+pub fn eye(shape: &[PrimExpr], k: i64, dtype: DataType) -> Tensor {
+    let value = |it: f64| super::cast(PrimExpr::constant(it, DataType::I32), dtype);
+    compute("eye", shape, &[], |i| (&i[0] + k).equal(&i[1]).select(value(1.0), value(0.0)))
+}
+
+/// `x` on one side of its `k`-th diagonal (included), 0 on the other.
+pub fn triangle(x: &Tensor, k: i64, upper: bool) -> Tensor {
+    compute(if upper { "triu" } else { "tril" }, x.shape(), &[x], |i| {
+        let (row, column) = (&i[i.len() - 2], &i[i.len() - 1]);
+        let diagonal = row + k;
+        let keep =
+            if upper { column.clone().greater_equal(diagonal) } else { column.clone().less_equal(diagonal) };
+        keep.select(x.at(i), super::cast(PrimExpr::constant(0.0, DataType::I32), x.dtype()))
+    })
+}
+
+/// Along a new axis `axis` of extent `depth`: `on` at the position that the index names (counted from the end when
+/// negative), `off` elsewhere.
+pub fn one_hot(
+    indices: &Tensor,
+    shape: &[PrimExpr],
+    axis: usize,
+    on: &PrimExpr,
+    off: &PrimExpr,
+    dtype: DataType,
+) -> Tensor {
+    compute("one_hot", shape, &[indices], |i| {
+        let mut at = i.to_vec();
+        let position = at.remove(axis);
+        let index = indices.at(at).cast(DataType::I64);
+        let index = index.clone().less(0).select(&index + &shape[axis], index);
+        index.equal(position).select(super::cast(on.clone(), dtype), super::cast(off.clone(), dtype))
+    })
+}

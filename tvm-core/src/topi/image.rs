@@ -1,0 +1,92 @@
+//! Resizing of (batch, channel, height, width) images.
+
+use tvm_runtime::DataType;
+
+use crate::te::{Tensor, compute};
+use crate::tir::{Intrinsic, PrimExpr};
+
+/// How a position in the result maps to one in the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coordinates {
+    /// Pixels have their centre at one half.
+    HalfPixel,
+    /// As `HalfPixel`, but a result of one pixel takes the first.
+    PytorchHalfPixel,
+    /// The corner pixels correspond.
+    AlignCorners,
+    /// The first pixels correspond.
+    Asymmetric,
+}
+
+/// What is between the pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interpolation {
+    /// The nearest pixel.
+    Nearest(Rounding),
+    /// A weighted mean of the four pixels around.
+    Linear,
+}
+
+/// Which pixel is the nearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounding {
+    /// To the nearest, halves down.
+    PreferFloor,
+    /// To the nearest, halves up.
+    PreferCeil,
+    /// Down.
+    Floor,
+    /// Up.
+    Ceil,
+}
+
+/// Position in an axis of `extent` of pixel `index` of an axis of `out` pixels, as f32.
+fn position(index: &PrimExpr, extent: &PrimExpr, out: &PrimExpr, coordinates: Coordinates) -> PrimExpr {
+    let float = |value: f64| PrimExpr::float(value, DataType::F32);
+    let real = |expr: &PrimExpr| expr.clone().cast(DataType::F32);
+    let scale = || real(extent) / real(out);
+    match coordinates {
+        Coordinates::Asymmetric => real(index) * scale(),
+        Coordinates::HalfPixel => (real(index) + float(0.5)) * scale() - float(0.5),
+        Coordinates::PytorchHalfPixel if out.is_const(1) => float(0.0),
+        Coordinates::PytorchHalfPixel => (real(index) + float(0.5)) * scale() - float(0.5),
+        Coordinates::AlignCorners => {
+            let steps = (out - 1i64).max(1);
+            real(index) * (real(&(extent - 1i64)) / real(&steps))
+        }
+    }
+}
+
+/// `x` with the spatial extents of `shape`.
+pub fn resize(x: &Tensor, shape: &[PrimExpr], method: Interpolation, coordinates: Coordinates) -> Tensor {
+    let float = |value: f64| PrimExpr::float(value, DataType::F32);
+    let limited =
+        |index: PrimExpr, axis: usize| index.cast(DataType::I64).max(0).min(&x.shape()[axis] - 1i64);
+    compute("resize", shape, &[x], |i| {
+        let at = |axis: usize| position(&i[axis], &x.shape()[axis], &shape[axis], coordinates);
+        match method {
+            Interpolation::Nearest(rounding) => {
+                let index = |axis: usize| {
+                    let rounded = match rounding {
+                        Rounding::PreferFloor => (at(axis) - float(0.5)).unary(Intrinsic::Ceil),
+                        Rounding::PreferCeil => (at(axis) + float(0.5)).unary(Intrinsic::Floor),
+                        Rounding::Floor => at(axis).unary(Intrinsic::Floor),
+                        Rounding::Ceil => at(axis).unary(Intrinsic::Ceil),
+                    };
+                    limited(rounded, axis)
+                };
+                x.at([i[0].clone(), i[1].clone(), index(2), index(3)])
+            }
+            Interpolation::Linear => {
+                let low = |axis: usize| at(axis).unary(Intrinsic::Floor);
+                let pixel = |dy: f64, dx: f64| {
+                    let (y, z) = (limited(low(2) + float(dy), 2), limited(low(3) + float(dx), 3));
+                    x.at([i[0].clone(), i[1].clone(), y, z]).cast(DataType::F32)
+                };
+                let (wy, wx) = (at(2) - low(2), at(3) - low(3));
+                let row = |dy: f64| pixel(dy, 0.0) * (float(1.0) - &wx) + pixel(dy, 1.0) * &wx;
+                (row(0.0) * (float(1.0) - &wy) + row(1.0) * wy).cast(x.dtype())
+            }
+        }
+    })
+}

@@ -1,0 +1,93 @@
+//! Elements picked by computed or given indices.
+//!
+//! Indices from tensors count from the end when negative and are limited to the axis: no index reads outside.
+
+use tvm_runtime::DataType;
+
+use crate::te::{Tensor, compute, scatter};
+use crate::tir::PrimExpr;
+
+/// An index from a tensor as an index into an axis of `extent`.
+fn inside(index: PrimExpr, extent: &PrimExpr) -> PrimExpr {
+    let index = index.cast(DataType::I64);
+    let index = index.clone().less(0).select(&index + extent, index);
+    index.max(0).min(extent - 1i64)
+}
+
+/// Along `axis`, the elements that `indices` name; the axes of `indices` take the place of `axis`.
+pub fn take(x: &Tensor, indices: &Tensor, axis: usize, shape: &[PrimExpr]) -> Tensor {
+    compute("take", shape, &[x, indices], |i| {
+        let (before, rest) = i.split_at(axis);
+        let (picked, after) = rest.split_at(indices.ndim());
+        let index = inside(indices.at(picked), &x.shape()[axis]);
+        x.at([before, &[index], after].concat())
+    })
+}
+
+/// Along `axis`, for every element of `indices` the element of `x` that it names, at its own other indices.
+pub fn gather_elements(x: &Tensor, indices: &Tensor, axis: usize) -> Tensor {
+    compute("gather_elements", indices.shape(), &[x, indices], |i| {
+        let mut at = i.to_vec();
+        at[axis] = inside(indices.at(i), &x.shape()[axis]);
+        x.at(at)
+    })
+}
+
+/// The slices of `x` that the rows of `indices` (its last axis, of constant extent) name, per batch.
+pub fn gather_nd(x: &Tensor, indices: &Tensor, batch: usize, depth: usize, shape: &[PrimExpr]) -> Tensor {
+    compute("gather_nd", shape, &[x, indices], |i| {
+        let (outer, inner) = i.split_at(indices.ndim() - 1);
+        let index = |k: usize| {
+            let at = [outer, &[PrimExpr::index(k as i64)]].concat();
+            inside(indices.at(at), &x.shape()[batch + k])
+        };
+        let named: Vec<PrimExpr> = (0..depth).map(index).collect();
+        x.at([&outer[..batch], &named, inner].concat())
+    })
+}
+
+/// `x[begin + i * stride]` along some axes: one (begin, stride) per axis of `x`.
+pub fn strided_slice(x: &Tensor, slices: &[(PrimExpr, i64)], shape: &[PrimExpr]) -> Tensor {
+    compute("strided_slice", shape, &[x], |i| {
+        let at = i.iter().zip(slices).map(|(i, (begin, stride))| i * *stride + begin);
+        x.at(at.collect::<Vec<_>>())
+    })
+}
+
+/// `x` with the elements that `indices` name along `axis` combined with `updates` (of the shape of `indices`), in order.
+pub fn scatter_elements(
+    x: &Tensor,
+    indices: &Tensor,
+    updates: &Tensor,
+    axis: usize,
+    combine: fn(PrimExpr, PrimExpr) -> PrimExpr,
+) -> Tensor {
+    let start = |i: &[PrimExpr]| x.at(i);
+    scatter("scatter_elements", x.shape(), indices.shape(), &[x, indices, updates], start, |k, out| {
+        let mut at = k.to_vec();
+        at[axis] = inside(indices.at(k), &x.shape()[axis]);
+        let value = combine(out.at(at.clone()), updates.at(k));
+        (at, value)
+    })
+}
+
+/// `x` with the slices that the rows of `indices` (its last axis, of extent `depth`) name combined with those of
+/// `updates`, in order.
+pub fn scatter_nd(
+    x: &Tensor,
+    indices: &Tensor,
+    updates: &Tensor,
+    depth: usize,
+    combine: fn(PrimExpr, PrimExpr) -> PrimExpr,
+) -> Tensor {
+    let rows = indices.ndim() - 1;
+    let start = |i: &[PrimExpr]| x.at(i);
+    scatter("scatter_nd", x.shape(), updates.shape(), &[x, indices, updates], start, |k, out| {
+        let (row, inner) = k.split_at(rows);
+        let index =
+            |d: usize| inside(indices.at([row, &[PrimExpr::index(d as i64)]].concat()), &x.shape()[d]);
+        let at = (0..depth).map(index).chain(inner.iter().cloned()).collect::<Vec<_>>();
+        let value = combine(out.at(at.clone()), updates.at(k));
+        (at, value)
+    })
+}

@@ -1,0 +1,36 @@
+//! Matrix products.
+
+use tvm_runtime::DataType;
+
+use crate::te::{Tensor, compute, reduce_axis, sum};
+use crate::tir::PrimExpr;
+
+/// NumPy's `matmul`: products of the last two axes, the others broadcast; a tensor of rank 1 is a row on the left and
+/// a column on the right, and that axis is not in the result.
+pub fn matmul(a: &Tensor, b: &Tensor, shape: &[PrimExpr], dtype: DataType) -> Tensor {
+    let (row, column) = (a.ndim() == 1, b.ndim() == 1);
+    let (a_depth, b_depth) = (a.dim(a.ndim() - 1), b.dim(if column { 0 } else { b.ndim() - 2 }));
+    let depth = if a_depth.as_int().is_some() { a_depth } else { b_depth };
+    let k = reduce_axis("k", depth);
+    compute("matmul", shape, &[a, b], |i| {
+        let (batch, mut matrix) = i.split_at(i.len() - usize::from(!row) - usize::from(!column));
+        let mut next = || {
+            let (first, rest) =
+                matrix.split_first().map_or((PrimExpr::index(0), matrix), |(x, y)| (x.clone(), y));
+            matrix = rest;
+            first
+        };
+        let a_inner = if row { vec![k.expr()] } else { vec![next(), k.expr()] };
+        let b_inner = if column { vec![k.expr()] } else { vec![k.expr(), next()] };
+        let element = |x: &Tensor, inner: Vec<PrimExpr>| {
+            let outer = x.ndim() - inner.len();
+            let aligned = batch[batch.len() - outer..].iter().zip(x.shape());
+            let mut at: Vec<PrimExpr> = aligned
+                .map(|(i, extent)| if extent.is_const(1) { PrimExpr::index(0) } else { i.clone() })
+                .collect();
+            at.extend(inner);
+            x.at(at).cast(dtype)
+        };
+        sum(element(a, a_inner) * element(b, b_inner), &[&k])
+    })
+}

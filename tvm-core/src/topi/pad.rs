@@ -1,0 +1,58 @@
+//! Padding.
+
+use super::transform::lazy;
+use crate::te::{Tensor, compute};
+use crate::tir::PrimExpr;
+
+/// What is put around a tensor.
+#[derive(Clone, Debug)]
+pub enum PadMode {
+    /// A value.
+    Constant(PrimExpr),
+    /// The tensor mirrored at its first and last element, which are not repeated.
+    Reflect,
+    /// The first and last element.
+    Replicate,
+    /// The tensor again.
+    Circular,
+}
+
+/// `x` with `before` elements in front of and `after` elements behind every axis; negative counts take elements away.
+pub fn pad(name: &str, x: &Tensor, before: &[i64], after: &[i64], mode: &PadMode) -> Tensor {
+    let shape: Vec<PrimExpr> = (x.shape().iter().zip(before).zip(after))
+        .map(|((extent, before), after)| crate::relax::analysis::simplify_dim(&(extent + (before + after))))
+        .collect();
+    compute(name, shape, &[x], |i| {
+        let mut at = i.to_vec();
+        let mut inside = PrimExpr::bool(true);
+        for (axis, index) in at.iter_mut().enumerate() {
+            if (before[axis], after[axis]) == (0, 0) {
+                continue;
+            }
+            let (extent, shifted) = (&x.shape()[axis], &*index - before[axis]);
+            *index = match mode {
+                PadMode::Constant(_) => {
+                    if before[axis] > 0 {
+                        inside = inside.and(shifted.clone().greater_equal(0));
+                    }
+                    if after[axis] > 0 {
+                        inside = inside.and(shifted.clone().less(extent));
+                    }
+                    shifted
+                }
+                PadMode::Replicate => shifted.max(0).min(extent - 1i64),
+                PadMode::Circular => shifted.floormod(extent),
+                PadMode::Reflect => {
+                    // A period is the tensor forth and back, without its ends the second time.
+                    let period = (extent * 2i64 - 2i64).max(1);
+                    let phase = shifted.floormod(&period);
+                    phase.clone().min(period - phase)
+                }
+            };
+        }
+        match mode {
+            PadMode::Constant(value) => lazy(inside, x.at(at), value.clone()),
+            PadMode::Reflect | PadMode::Replicate | PadMode::Circular => x.at(at),
+        }
+    })
+}

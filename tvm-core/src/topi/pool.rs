@@ -1,0 +1,135 @@
+//! Pooling over any number of spatial axes; data is (batch, channel, spatial…).
+
+use super::transform::lazy;
+use super::{PadMode, ceil_div, pad};
+use crate::te::{ReduceAxis, Tensor, compute, max, min_value, reduce_axis, sum};
+use crate::tir::PrimExpr;
+
+/// Parameters of a pooling, one value per spatial axis.
+#[derive(Clone, Debug)]
+pub struct PoolParams {
+    /// Extents of the window.
+    pub window: Vec<i64>,
+    /// Distance between windows.
+    pub strides: Vec<i64>,
+    /// Padding in front.
+    pub pad_before: Vec<i64>,
+    /// Padding behind.
+    pub pad_after: Vec<i64>,
+    /// Distance between the elements of a window.
+    pub dilation: Vec<i64>,
+    /// Padding counts in averages.
+    pub count_include_pad: bool,
+}
+
+impl PoolParams {
+    fn axes(&self) -> Vec<ReduceAxis> {
+        self.window.iter().enumerate().map(|(d, &extent)| reduce_axis(&format!("k{d}"), extent)).collect()
+    }
+
+    /// `x` with padding, and behind it what windows reach that rounding up the number of windows added.
+    fn padded(&self, x: &Tensor, shape: &[PrimExpr], value: PrimExpr) -> Tensor {
+        let mut after = self.pad_after.clone();
+        for (d, after) in after.iter_mut().enumerate() {
+            if let (Some(out), Some(extent)) = (shape[2 + d].as_int(), x.shape()[2 + d].as_int()) {
+                let reach = (out - 1) * self.strides[d] + (self.window[d] - 1) * self.dilation[d] + 1;
+                *after = (*after).max(reach - extent - self.pad_before[d]);
+            } else if self.strides[d] > 1 {
+                // A window more than fits starts at most a stride before the end.
+                *after += self.strides[d] - 1;
+            }
+        }
+        if self.pad_before.iter().chain(&after).all(|&it| it == 0) {
+            return x.clone();
+        }
+        let zeros = |pads: &[i64]| [&[0, 0], pads].concat();
+        pad("pad_temp", x, &zeros(&self.pad_before), &zeros(&after), &PadMode::Constant(value))
+    }
+
+    fn source(&self, x: &Tensor, i: &[PrimExpr], window: &[ReduceAxis]) -> PrimExpr {
+        let mut at = i[..2].to_vec();
+        at.extend(
+            (0..window.len()).map(|d| &i[2 + d] * self.strides[d] + window[d].expr() * self.dilation[d]),
+        );
+        x.at(at)
+    }
+}
+
+/// Largest element of every window; NaN if there is one.
+pub fn max_pool(name: &str, x: &Tensor, params: &PoolParams, shape: &[PrimExpr]) -> Tensor {
+    let window = params.axes();
+    let x = params.padded(x, shape, min_value(x.dtype()));
+    compute(name, shape, &[&x], |i| max(params.source(&x, i, &window), &window.iter().collect::<Vec<_>>()))
+}
+
+/// Mean of every window.
+pub fn avg_pool(name: &str, x: &Tensor, params: &PoolParams, shape: &[PrimExpr]) -> Tensor {
+    let (window, dtype) = (params.axes(), x.dtype());
+    let padded = params.padded(x, shape, PrimExpr::constant(0.0, dtype));
+    let total = compute("pool_sum", shape, &[&padded], |i| {
+        sum(params.source(&padded, i, &window), &window.iter().collect::<Vec<_>>())
+    });
+    compute(name, shape, &[&total], |i| {
+        let mut count = PrimExpr::index(1);
+        for d in 0..window.len() {
+            // Elements of the window between the limits, in steps of the dilation.
+            let start = &i[2 + d] * params.strides[d] - params.pad_before[d];
+            let step = PrimExpr::index(params.dilation[d]);
+            let extent = x.dim(2 + d);
+            let (first, limit) = if params.count_include_pad {
+                (PrimExpr::index(0), extent + params.pad_after[d])
+            } else {
+                (ceil_div(-start.clone(), &step).max(0), extent)
+            };
+            let last = ceil_div(limit - &start, &step).min(params.window[d]);
+            count = count * (last - first).max(1);
+        }
+        total.at(i) / count.cast(dtype)
+    })
+}
+
+/// Means of windows that divide every spatial axis as evenly as can be.
+pub fn adaptive_avg_pool(name: &str, x: &Tensor, shape: &[PrimExpr]) -> Tensor {
+    let (spatial, dtype) = (x.ndim() - 2, x.dtype());
+    let even = |d: usize| {
+        let (extent, out) = (&x.shape()[2 + d], &shape[2 + d]);
+        match (extent.as_int(), out.as_int()) {
+            (_, Some(1)) => true,
+            (Some(extent), Some(out)) => out > 0 && extent % out == 0,
+            (None, _) | (_, None) => false,
+        }
+    };
+    let size = |d: usize| {
+        let (extent, out) = (x.dim(2 + d), &shape[2 + d]);
+        if even(d) { extent.floordiv(out) } else { ceil_div(extent, out) + 1i64 }
+    };
+    let window: Vec<ReduceAxis> = (0..spatial).map(|d| reduce_axis(&format!("k{d}"), size(d))).collect();
+    let range = |i: &[PrimExpr], d: usize| {
+        let (index, extent, out) = (&i[2 + d], x.dim(2 + d), &shape[2 + d]);
+        if even(d) {
+            let start = index * size(d);
+            return (start.clone(), start + size(d));
+        }
+        ((index * &extent).floordiv(out), ceil_div((index + 1i64) * extent, out))
+    };
+    let total = compute("adaptive_pool_sum", shape, &[x], |i| {
+        let (mut at, mut inside) = (i[..2].to_vec(), PrimExpr::bool(true));
+        for (d, axis) in window.iter().enumerate() {
+            let (start, end) = range(i, d);
+            let index = start + axis.expr();
+            if !even(d) {
+                inside = inside.and(index.clone().less(end));
+            }
+            at.push(index);
+        }
+        let element = lazy(inside, x.at(at), PrimExpr::constant(0.0, dtype));
+        sum(element, &window.iter().collect::<Vec<_>>())
+    });
+    compute(name, shape, &[&total], |i| {
+        let count = (0..spatial).fold(PrimExpr::index(1), |count, d| {
+            let (start, end) = range(i, d);
+            count * if even(d) { size(d) } else { end - start }
+        });
+        total.at(i) / count.cast(dtype)
+    })
+}

@@ -1,0 +1,110 @@
+//! Reductions over some axes.
+
+use tvm_runtime::DataType;
+
+use crate::te::{Combiner, Reduce, ReduceAxis, Tensor, compute, compute_many, reduce, reduce_axis};
+use crate::tir::PrimExpr;
+
+/// Reduced axes and, of the indices of the result, where they go in the input.
+struct Axes<'a> {
+    axes: &'a [usize],
+    keepdims: bool,
+    reduced: Vec<ReduceAxis>,
+}
+
+impl<'a> Axes<'a> {
+    fn new(x: &Tensor, axes: &'a [usize], keepdims: bool) -> Axes<'a> {
+        let reduced =
+            axes.iter().enumerate().map(|(i, &axis)| reduce_axis(&format!("k{i}"), x.dim(axis))).collect();
+        Axes { axes, keepdims, reduced }
+    }
+
+    fn refs(&self) -> Vec<&ReduceAxis> {
+        self.reduced.iter().collect()
+    }
+
+    fn out_shape(&self, x: &Tensor) -> Vec<PrimExpr> {
+        let kept = |axis: usize| match (self.axes.contains(&axis), self.keepdims) {
+            (false, _) => Some(x.dim(axis)),
+            (true, true) => Some(PrimExpr::index(1)),
+            (true, false) => None,
+        };
+        (0..x.ndim()).filter_map(kept).collect()
+    }
+
+    /// Index into `x` of the element at `out` of the result and the reduction variables.
+    fn source(&self, x: &Tensor, out: &[PrimExpr]) -> Vec<PrimExpr> {
+        self.index(x, out, |k| self.reduced[k].expr())
+    }
+
+    /// Index into a tensor like `x`, with `reduced` of the number of the reduced axis at the reduced axes.
+    fn index(&self, x: &Tensor, out: &[PrimExpr], reduced: impl Fn(usize) -> PrimExpr) -> Vec<PrimExpr> {
+        let mut out = out.iter();
+        let mut index = Vec::with_capacity(x.ndim());
+        for axis in 0..x.ndim() {
+            let given = (self.keepdims || !self.axes.contains(&axis)).then(|| out.next()).flatten();
+            index.push(match self.axes.iter().position(|&it| it == axis) {
+                Some(k) => reduced(k),
+                None => given.cloned().unwrap_or_else(|| PrimExpr::index(0)),
+            });
+        }
+        index
+    }
+}
+
+/// `f` of the elements along `axes`, reduced by `make`.
+pub fn reduce_axes(
+    name: &str,
+    x: &Tensor,
+    axes: &[usize],
+    keepdims: bool,
+    f: impl FnOnce(PrimExpr) -> PrimExpr,
+    make: fn(PrimExpr, &[&ReduceAxis]) -> Reduce,
+) -> Tensor {
+    let axes = Axes::new(x, axes, keepdims);
+    compute(name, axes.out_shape(x), &[x], |i| make(f(x.at(axes.source(x, i))), &axes.refs()))
+}
+
+/// Number of elements along `axes`, as `dtype`.
+pub(super) fn count(x: &Tensor, axes: &[usize], dtype: DataType) -> PrimExpr {
+    axes.iter().fold(PrimExpr::index(1), |count, &axis| count * x.dim(axis)).cast(dtype)
+}
+
+/// Sum over `axes` divided by the number of elements.
+pub fn scaled_sum(name: &str, x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
+    let sum = reduce_axes(&format!("{name}_sum"), x, axes, keepdims, |it| it, crate::te::sum);
+    let count = count(x, axes, x.dtype());
+    super::map(name, &sum, |it| it / count)
+}
+
+/// Mean of the squared distance to the mean, over `axes`.
+pub fn variance(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
+    let mean = scaled_sum("mean", x, axes, true);
+    let over = Axes::new(x, axes, keepdims);
+    let sum = compute("squares", over.out_shape(x), &[x, &mean], |i| {
+        let at_mean = over.index(x, i, |_| PrimExpr::index(0));
+        let distance = x.at(over.source(x, i)) - mean.at(at_mean);
+        crate::te::sum(&distance * &distance, &over.refs())
+    });
+    let count = count(x, axes, x.dtype());
+    super::map("variance", &sum, |it| it / count)
+}
+
+/// Index of the largest (or smallest) element over `axes`, counted row-major in them.
+pub fn arg_extreme(
+    name: &str,
+    x: &Tensor,
+    axes: &[usize],
+    keepdims: bool,
+    largest: bool,
+    last: bool,
+) -> Tensor {
+    let axes = Axes::new(x, axes, keepdims);
+    let mut both = compute_many(name, axes.out_shape(x), &[x], |i| {
+        let extents: Vec<PrimExpr> = axes.axes.iter().map(|&axis| x.dim(axis)).collect();
+        let position: Vec<PrimExpr> = axes.reduced.iter().map(ReduceAxis::expr).collect();
+        let sources = vec![super::ravel(&position, &extents), x.at(axes.source(x, i))];
+        reduce(Combiner::arg_extreme(x.dtype(), largest, last), sources, &axes.refs())
+    });
+    both.swap_remove(0)
+}

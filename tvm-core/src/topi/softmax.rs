@@ -1,0 +1,33 @@
+//! Softmax and its logarithm, shifted by the largest element so that nothing overflows.
+
+use super::reduce_axes;
+use crate::te::{Tensor, compute, max, sum};
+use crate::tir::{Intrinsic, PrimExpr};
+
+/// The index of a kept, reduced axis.
+fn at_axis(i: &[PrimExpr], axis: usize) -> Vec<PrimExpr> {
+    let mut at = i.to_vec();
+    at[axis] = PrimExpr::index(0);
+    at
+}
+
+/// `exp(x) / sum(exp(x))` along `axis`.
+pub fn softmax(x: &Tensor, axis: usize) -> Tensor {
+    let largest = reduce_axes("softmax_max", x, &[axis], true, |it| it, max);
+    let exp = compute("softmax_exp", x.shape(), &[x, &largest], |i| {
+        (x.at(i) - largest.at(at_axis(i, axis))).unary(Intrinsic::Exp)
+    });
+    let total = reduce_axes("softmax_sum", &exp, &[axis], true, |it| it, sum);
+    compute("softmax", x.shape(), &[&exp, &total], |i| exp.at(i) / total.at(at_axis(i, axis)))
+}
+
+/// `x - log(sum(exp(x)))` along `axis`.
+pub fn log_softmax(x: &Tensor, axis: usize) -> Tensor {
+    let largest = reduce_axes("log_softmax_max", x, &[axis], true, |it| it, max);
+    let shifted =
+        compute("log_softmax_shift", x.shape(), &[x, &largest], |i| x.at(i) - largest.at(at_axis(i, axis)));
+    let total = reduce_axes("log_softmax_sum", &shifted, &[axis], true, |it| it.unary(Intrinsic::Exp), sum);
+    compute("log_softmax", x.shape(), &[&shifted, &total], |i| {
+        shifted.at(i) - total.at(at_axis(i, axis)).unary(Intrinsic::Log)
+    })
+}

@@ -1,0 +1,112 @@
+//! Elements moved, not changed: permutations, concatenations, repetitions.
+
+use super::{ravel, unravel};
+use crate::te::{Tensor, compute};
+use crate::tir::{Intrinsic, PrimExpr};
+
+/// `condition ? a : b`; only the taken side is evaluated, so that it may be outside of a buffer in the other case.
+pub(super) fn lazy(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr {
+    match condition.as_int() {
+        Some(0) => b,
+        Some(_) => a,
+        None => {
+            let dtype = a.dtype();
+            PrimExpr::call(Intrinsic::IfThenElse, [condition, a, b], dtype)
+        }
+    }
+}
+
+/// Axis `i` of the result is axis `axes[i]` of `x`.
+pub fn permute(x: &Tensor, axes: &[usize]) -> Tensor {
+    let shape: Vec<PrimExpr> = axes.iter().map(|&axis| x.dim(axis)).collect();
+    compute("transpose", shape, &[x], |i| {
+        let mut at = vec![PrimExpr::index(0); axes.len()];
+        axes.iter().zip(i).for_each(|(&axis, index)| at[axis] = index.clone());
+        x.at(at)
+    })
+}
+
+/// The same elements in the same order under another shape.
+pub fn reshape(x: &Tensor, shape: &[PrimExpr]) -> Tensor {
+    compute("reshape", shape, &[x], |i| x.at(unravel(ravel(i, shape), x.shape())))
+}
+
+/// Tensors one after another along `axis`.
+pub fn concat(xs: &[Tensor], axis: usize, shape: &[PrimExpr]) -> Tensor {
+    let inputs: Vec<&Tensor> = xs.iter().collect();
+    compute("concat", shape, &inputs, |i| {
+        // Start of each tensor along the axis.
+        let starts = xs.iter().scan(PrimExpr::index(0), |end, x| {
+            let start = end.clone();
+            *end = &start + x.dim(axis);
+            Some(start)
+        });
+        let parts: Vec<(PrimExpr, &Tensor)> = starts.zip(xs).collect();
+        let element = |(start, x): &(PrimExpr, &Tensor)| {
+            let mut at = i.to_vec();
+            at[axis] = &at[axis] - start;
+            x.at(at)
+        };
+        let mut parts = parts.iter().rev();
+        let last = parts.next().map_or_else(|| PrimExpr::index(0), element);
+        let (mut res, mut next) = (last, xs.len() - 1);
+        for part in parts {
+            let end = &part.0 + xs[next - 1].dim(axis);
+            next -= 1;
+            res = lazy(i[axis].clone().less(end), element(part), res);
+        }
+        res
+    })
+}
+
+/// Tensors of one shape side by side along a new axis `axis`.
+pub fn stack(xs: &[Tensor], axis: usize, shape: &[PrimExpr]) -> Tensor {
+    let inputs: Vec<&Tensor> = xs.iter().collect();
+    compute("stack", shape, &inputs, |i| {
+        let mut at = i.to_vec();
+        let which = at.remove(axis);
+        let mut elements = xs.iter().enumerate().rev().map(|(k, x)| (k, x.at(at.clone())));
+        let last = elements.next().map_or_else(|| PrimExpr::index(0), |(_, it)| it);
+        elements.fold(last, |res, (k, element)| lazy(which.clone().equal(k as i64), element, res))
+    })
+}
+
+/// The parts of `x` along `axis` that start at `starts`, of the given shapes.
+pub fn split(x: &Tensor, axis: usize, starts: &[PrimExpr], shapes: &[&[PrimExpr]]) -> Vec<Tensor> {
+    let part = |(start, shape): (&PrimExpr, &&[PrimExpr])| {
+        compute("split", *shape, &[x], |i| {
+            let mut at = i.to_vec();
+            at[axis] = &at[axis] + start;
+            x.at(at)
+        })
+    };
+    starts.iter().zip(shapes).map(part).collect()
+}
+
+/// `x` repeated as a whole along every axis.
+pub fn tile(x: &Tensor, shape: &[PrimExpr]) -> Tensor {
+    compute("tile", shape, &[x], |i| {
+        let last = &i[i.len() - x.ndim()..];
+        x.at(last.iter().zip(x.shape()).map(|(i, extent)| i.clone().floormod(extent)).collect::<Vec<_>>())
+    })
+}
+
+/// Every element `times` times along `axis`.
+pub fn repeat(x: &Tensor, times: i64, axis: usize, shape: &[PrimExpr]) -> Tensor {
+    compute("repeat", shape, &[x], |i| {
+        let mut at = i.to_vec();
+        at[axis] = at[axis].clone().floordiv(times);
+        x.at(at)
+    })
+}
+
+/// `x` backwards along `axes`.
+pub fn flip(x: &Tensor, axes: &[usize]) -> Tensor {
+    compute("flip", x.shape(), &[x], |i| {
+        let mut at = i.to_vec();
+        for &axis in axes {
+            at[axis] = x.dim(axis) - 1i64 - &at[axis];
+        }
+        x.at(at)
+    })
+}

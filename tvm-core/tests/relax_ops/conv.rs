@@ -1,0 +1,138 @@
+//! Convolutions against their definition, on random shapes and parameters.
+
+use tvm_core::ir::Attrs;
+
+use crate::support::{Nd, Rng, call1, indices, ints, try_call};
+
+struct Case {
+    strides: Vec<i64>,
+    padding: Vec<i64>,
+    dilation: Vec<i64>,
+    groups: i64,
+}
+
+impl Case {
+    fn attrs(&self) -> Attrs {
+        Attrs::new()
+            .with("strides", ints(&self.strides))
+            .with("padding", ints(&self.padding))
+            .with("dilation", ints(&self.dilation))
+            .with("groups", self.groups)
+    }
+}
+
+fn conv(x: &Nd, w: &Nd, case: &Case) -> Nd {
+    let d = x.shape.len() - 2;
+    let per_group = w.shape[0] / case.groups;
+    let mut out = vec![x.shape[0], w.shape[0]];
+    for k in 0..d {
+        let reach = (w.shape[2 + k] - 1) * case.dilation[k] + 1;
+        out.push((x.shape[2 + k] + case.padding[k] + case.padding[d + k] - reach) / case.strides[k] + 1);
+    }
+    Nd::build(&out, |i| {
+        let mut sum = 0.0;
+        for j in indices(&w.shape[1..]) {
+            let mut at = vec![i[0], i[1] / per_group * w.shape[1] + j[0]];
+            at.extend(
+                (0..d).map(|k| i[2 + k] * case.strides[k] + j[1 + k] * case.dilation[k] - case.padding[k]),
+            );
+            let weight: Vec<i64> = [&[i[1]], &j[..]].concat();
+            sum += x.at_or(&at, 0.0) * w.at(&weight);
+        }
+        sum
+    })
+}
+
+/// Every input element adds to the outputs it reaches.
+fn conv_transpose(x: &Nd, w: &Nd, case: &Case, output_padding: &[i64]) -> Nd {
+    let d = x.shape.len() - 2;
+    let mut out = vec![x.shape[0], w.shape[1] * case.groups];
+    for k in 0..d {
+        let reach = (w.shape[2 + k] - 1) * case.dilation[k] + 1;
+        let pads = case.padding[k] + case.padding[d + k];
+        out.push((x.shape[2 + k] - 1) * case.strides[k] + reach + output_padding[k] - pads);
+    }
+    let mut res = Nd::build(&out, |_| 0.0);
+    let group_in = x.shape[1] / case.groups;
+    for i in indices(&x.shape) {
+        for j in indices(&w.shape[1..]) {
+            let mut at = vec![i[0], i[1] / group_in * w.shape[1] + j[0]];
+            at.extend(
+                (0..d).map(|k| i[2 + k] * case.strides[k] + j[1 + k] * case.dilation[k] - case.padding[k]),
+            );
+            if at.iter().zip(&out).all(|(at, n)| (0..*n).contains(at)) {
+                let flat = at.iter().zip(&out).fold(0, |flat, (at, n)| flat * n + at);
+                let weight: Vec<i64> = [&[i[1]], &j[..]].concat();
+                res.data[flat as usize] += x.at(&i) * w.at(&weight);
+            }
+        }
+    }
+    res
+}
+
+#[test]
+fn random_convolutions() {
+    let mut rng = Rng::new(1);
+    for round in 0..60 {
+        let d = 1 + round % 3;
+        let mut pick = |low, high| (0..d).map(|_| rng.int(low, high)).collect::<Vec<i64>>();
+        let (window, strides, dilation) = (pick(1, 4), pick(1, 4), pick(1, 3));
+        let padding = [pick(0, 3), pick(0, 3)].concat();
+        let extra = pick(0, if d == 3 { 2 } else { 6 });
+        let groups = rng.int(1, 4);
+        let (per_in, per_out) = (rng.int(1, 3), rng.int(1, 3));
+        let mut dims = vec![rng.int(0, 3), groups * per_in];
+        dims.extend((0..d).map(|k| (window[k] - 1) * dilation[k] + 1 + extra[k]));
+        let case = Case { strides, padding, dilation, groups };
+        let x = Nd::random(&mut rng, &dims);
+
+        let w = Nd::random(&mut rng, &[&[groups * per_out, per_in], &window[..]].concat());
+        let got = call1(&format!("nn.conv{d}d"), [x.arg(), w.arg()], case.attrs());
+        conv(&x, &w, &case).assert_is(&format!("round {round}"), &got);
+
+        let w = Nd::random(&mut rng, &[&[groups * per_in, per_out], &window[..]].concat());
+        let output_padding: Vec<i64> = case.strides.iter().map(|&stride| stride - 1).collect();
+        let attrs = case.attrs().with("output_padding", ints(&output_padding));
+        if let Ok(got) = try_call(&format!("nn.conv{d}d_transpose"), [x.arg(), w.arg()], attrs) {
+            let want = conv_transpose(&x, &w, &case, &output_padding);
+            want.assert_is(&format!("transposed, round {round}"), &got[0]);
+        }
+    }
+}
+
+#[test]
+fn depthwise_and_one_value_attributes() {
+    let mut rng = Rng::new(2);
+    let (x, w) = (Nd::random(&mut rng, &[1, 6, 5, 5]), Nd::random(&mut rng, &[6, 1, 3, 3]));
+    let case = Case { strides: vec![2, 2], padding: vec![1; 4], dilation: vec![1, 1], groups: 6 };
+    let attrs = Attrs::new().with("strides", 2i64).with("padding", 1i64).with("groups", 6i64);
+    conv(&x, &w, &case).assert_is("depthwise", &call1("nn.conv2d", [x.arg(), w.arg()], attrs));
+}
+
+#[test]
+fn errors() {
+    let mut rng = Rng::new(3);
+    let (x, w) = (Nd::random(&mut rng, &[1, 3, 5, 5]), Nd::random(&mut rng, &[4, 2, 3, 3]));
+    let cases = [
+        (Attrs::new(), "`nn.conv2d`: the data has 3 channels, the weight is for 2 (in 1 groups)"),
+        (Attrs::new().with("padding", -1i64), "`nn.conv2d`: attribute `padding` is not negative, got [-1]"),
+        (
+            Attrs::new().with("strides", ints(&[1, 1, 1])),
+            "`nn.conv2d`: attribute `strides` is 2 integers, got 3: [1, 1, 1]",
+        ),
+        (
+            Attrs::new().with("stride", 2i64),
+            "`nn.conv2d`: there is no attribute `stride`\n  help: did you mean `strides`?",
+        ),
+        (
+            Attrs::new().with("data_layout", "NHWC"),
+            "`nn.conv2d`: attribute `data_layout` is `NCHW`, got `NHWC`\n  help: bring the tensor to that layout with `permute_dims`",
+        ),
+    ];
+    for (attrs, want) in cases {
+        assert_eq!(try_call("nn.conv2d", [x.arg(), w.arg()], attrs).unwrap_err().to_string(), want);
+    }
+    let w = Nd::random(&mut rng, &[4, 3, 7, 3]);
+    let want = "`nn.conv2d`: a window of 7 (dilation 1) does not fit axis 2 of 5 (padding 0 and 0)";
+    assert_eq!(try_call("nn.conv2d", [x.arg(), w.arg()], Attrs::new()).unwrap_err().to_string(), want);
+}
