@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tvm_codegen::{compile_module, export_module};
+use tvm_codegen::{build, compile_module, export_module};
 use tvm_core::ir::{Attrs, BaseFunc, IRModule, Op, Span, TensorType, Type, Var};
 use tvm_core::relax::{Arg, BlockBuilder, Function};
 use tvm_core::target::Target;
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::vm::{Executable, Vm};
-use tvm_runtime::{DataType, Library, Tensor, Value};
+use tvm_runtime::{DataType, Tensor, Value};
 
 /// `main(x: [n, 2], y: [2]) = exp(x + y) * x`
 fn module() -> IRModule {
@@ -76,10 +76,9 @@ fn saved_and_loaded() {
         "compiling is deterministic"
     );
     let exe = Executable::load(&bytes).unwrap();
-    // SAFETY: the library was made from the tensor programs of the module above.
-    #[allow(unsafe_code, reason = "loads the library that was just compiled")]
-    let library = unsafe { Library::from_bytes("kernels", &exe.objects[0].bytes) }.unwrap();
-    let kernels = library.module(&exe.kernels).unwrap();
+    assert_eq!(exe.objects.len(), 1);
+    let (programs, _) = tvm_core::relax::vm::compile(module()).unwrap();
+    let kernels = build(&programs, &Target::c()).unwrap();
     check(&Vm::new(exe, &kernels).unwrap());
 }
 

@@ -176,8 +176,8 @@ pub(crate) fn elements(value: &Value) -> Vec<f32> {
 
 /// The module compiled through the default pipeline, on the interpreter.
 pub(crate) fn vm(module: &IRModule) -> Vm {
-    let (kernels, exe) = compile(module.clone()).unwrap_or_else(|err| panic!("{err}"));
-    Vm::new(exe, &interpreted_kernels(&kernels).unwrap()).unwrap_or_else(|err| panic!("{err}"))
+    let (kernels, exe) = compile(module.clone()).expect("it compiles");
+    Vm::new(exe, &interpreted_kernels(&kernels).expect("kernels are well-formed")).expect("it verifies")
 }
 
 /// Runs a function of a module.

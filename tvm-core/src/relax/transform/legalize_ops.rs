@@ -104,7 +104,8 @@ impl Legalizer {
     }
 
     /// The global variable of `func`, which is added unless an equal program is there.
-    fn share(&mut self, func: PrimFunc) -> GlobalVar {
+    fn share(&mut self, mut func: PrimFunc) -> GlobalVar {
+        func.attrs.set("private", true);
         let hash = structural_hash(&func);
         let same =
             self.made.get(&hash).into_iter().flatten().find(|gv| {
