@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use tvm_runtime::DataType;
 
-use super::linear::{Ranges, range_of};
+use super::bounds::range_of;
+use super::derive::derive_blocks;
 use super::regions::fill_regions;
 use super::{FuncSig, Value};
 use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var};
@@ -63,7 +64,7 @@ struct State {
     /// Open blocks, innermost last.
     blocks: Vec<OpenBlock>,
     /// Open loops and the axes of open blocks.
-    ranges: Ranges,
+    ranges: Vec<(Var, Range)>,
     block_names: Vec<Arc<str>>,
     attrs: Attrs,
     errors: Vec<Diagnostic>,
@@ -400,7 +401,8 @@ impl FuncBuilder {
         }
         let root = state.blocks.pop().unwrap_or_default();
         let body = Stmt::seq(state.frames.pop().unwrap_or_default());
-        let root = fill_regions(Block { span: self.span.clone(), ..Block::root(root.alloc_buffers, body) });
+        let body = derive_blocks(&body, state.block_names);
+        let root = Block { span: self.span.clone(), ..Block::root(root.alloc_buffers, body) };
         let func = PrimFunc::new(self.name, state.params, BlockRealize::opaque(root));
         Ok(PrimFunc { attrs: state.attrs, span: self.span, ..func })
     }

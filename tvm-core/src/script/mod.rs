@@ -3,10 +3,11 @@
 //!
 //! TVM counterpart: `script/ir_builder`.
 
+mod bounds;
 mod builder;
+mod derive;
 mod func;
 mod host;
-mod linear;
 mod regions;
 pub mod shadow;
 mod sig;
@@ -15,6 +16,5 @@ mod value;
 pub use builder::{AxisArg, FuncBuilder, LoopSpec};
 pub use func::PrimFuncDef;
 pub use host::HostConst;
-pub use regions::{access_regions, fill_regions};
 pub use sig::{DimSpec, FuncSig, ParamSpec};
 pub use value::{INDEX, Value};

@@ -1,109 +1,117 @@
-//! What a block reads and writes, computed from its body.
+//! What a block reads and writes, found from its body.
 //!
-//! TVM counterpart: `GetBlockReadWriteRegion`.
+//! TVM counterpart: `GetBlockReadWriteRegion`, `BlockReadWriteDetector`.
 
-use super::linear::{Linear, Ranges, interval, same_exprs};
-use crate::ir::Var;
-use crate::tir::{Block, Buffer, BufferRegion, PrimExpr, Range, Stmt, Visitor, walk_expr, walk_stmt};
+use crate::arith::{Analyzer, DomMap, IntervalSet};
+use crate::tir::{
+    BinaryOp, Block, Buffer, BufferRegion, PrimExpr, Range, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
+};
 
-/// The regions that `stmts` read and write, over all iterations of the loops inside them.
-pub fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
-    let mut collect = Collect::default();
-    stmts.iter().for_each(|stmt| collect.visit_stmt(stmt));
-    let finish = |boxes: Vec<Access>| boxes.into_iter().map(Access::into_region).collect();
-    (finish(collect.reads), finish(collect.writes))
-}
-
-/// `block` with `reads` and `writes` computed from its body. An update in a block with an init does not count as
-/// reading what it updates.
-pub fn fill_regions(mut block: Block) -> Block {
+/// `block` with `reads` and `writes` found from its init and body. An update in a block with an init does not count as
+/// reading what it updates; buffers of the block itself do not count.
+#[must_use]
+pub fn fill_regions(block: Block) -> Block {
     let stmts: Vec<&Stmt> = block.init.iter().chain([&block.body]).collect();
     let (mut reads, writes) = access_regions(&stmts);
     if block.init.is_some() {
-        reads.retain(|read| !writes.iter().any(|write| same_region(read, write)));
+        reads.retain(|read| {
+            !writes.iter().any(|write| write.buffer == read.buffer && same_region(read, write))
+        });
     }
-    let outside = |region: &BufferRegion| !block.alloc_buffers.contains(&region.buffer);
-    (block.reads, block.writes) =
-        (reads.into_iter().filter(outside).collect(), writes.into_iter().filter(outside).collect());
-    block
+    let own = |region: &BufferRegion| {
+        block.alloc_buffers.contains(&region.buffer)
+            || block.match_buffers.iter().any(|it| it.buffer == region.buffer)
+    };
+    let outside = |regions: Vec<BufferRegion>| regions.into_iter().filter(|region| !own(region)).collect();
+    Block { reads: outside(reads), writes: outside(writes), ..block }
+}
+
+/// The regions that `stmts` read and write, over all iterations of the loops inside them, in order of first access.
+pub fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
+    let mut detect = Detect::default();
+    stmts.iter().for_each(|stmt| detect.visit_stmt(stmt));
+    let Detect { analyzer, reads, writes, .. } = detect;
+    let finish =
+        |accesses: Vec<Access>| accesses.into_iter().map(|access| access.region(&analyzer)).collect();
+    (finish(reads), finish(writes))
 }
 
 fn same_region(a: &BufferRegion, b: &BufferRegion) -> bool {
-    let list = |region: &BufferRegion| -> Vec<PrimExpr> {
-        region.region.iter().flat_map(|range| [range.min.clone(), range.extent.clone()]).collect()
-    };
-    a.buffer == b.buffer && same_exprs(&list(a), &list(b))
+    let mut ranges = a.region.iter().zip(b.region.iter());
+    ranges.all(|(a, b)| crate::arith::same(&a.min, &b.min) && crate::arith::same(&a.extent, &b.extent))
 }
 
-/// All accesses to one buffer so far; `None` for a dimension that is accessed as a whole.
 struct Access {
     buffer: Buffer,
-    dims: Vec<Option<(Linear, Linear)>>,
+    dims: Vec<IntervalSet>,
 }
 
 impl Access {
-    fn into_region(self) -> BufferRegion {
-        let range = |(dim, whole): (Option<(Linear, Linear)>, &PrimExpr)| match dim {
-            Some((min, max)) => {
-                let extent = max.plus_const(1).plus(&min, -1).to_expr();
-                Range { min: min.to_expr(), extent }
-            }
-            None => Range::from_extent(whole.clone()),
+    fn region(self, analyzer: &Analyzer) -> BufferRegion {
+        let range = |(set, extent): (IntervalSet, &PrimExpr)| match set.to_range(analyzer) {
+            Some(range) if is_plain(&range.min) && is_plain(&range.extent) => range,
+            _ => Range::from_extent(extent.clone()),
         };
         let region = self.dims.into_iter().zip(self.buffer.shape.iter()).map(range).collect();
         BufferRegion { buffer: self.buffer, region }
     }
 }
 
+/// An end that is no choice between accesses.
+fn is_plain(end: &PrimExpr) -> bool {
+    let choice = |it: &PrimExpr| match it {
+        PrimExpr::Binary(it) => matches!(it.op, BinaryOp::Min | BinaryOp::Max),
+        _ => matches!(it, PrimExpr::BufferLoad(_) | PrimExpr::Select(_)),
+    };
+    !any_expr(end, &mut |it| choice(it))
+}
+
 #[derive(Default)]
-struct Collect {
+struct Detect {
+    analyzer: Analyzer,
+    /// Loops, axes and names inside.
+    dom: DomMap,
     reads: Vec<Access>,
     writes: Vec<Access>,
-    /// Loops and axes inside.
-    inner: Ranges,
-    /// Variables bound to values inside: their accesses are not bounded.
-    bound: Vec<Var>,
     /// Buffers that live inside.
     local: Vec<Buffer>,
 }
 
-impl Collect {
+impl Detect {
     fn access(&mut self, buffer: &Buffer, indices: &[PrimExpr], write: bool) {
         if self.local.contains(buffer) {
             return;
         }
-        let unbounded = |index: &PrimExpr| {
-            crate::tir::any_expr(index, &mut |it| it.as_var().is_some_and(|var| self.bound.contains(var)))
+        let set = |index: &PrimExpr| match index.dtype().is_scalar() {
+            true => self.analyzer.int_set(index, &self.dom),
+            false => IntervalSet::everything(),
         };
-        let dims: Vec<_> = indices
-            .iter()
-            .map(|index| if unbounded(index) { None } else { interval(index, &self.inner) })
-            .collect();
-        let list = if write { &mut self.writes } else { &mut self.reads };
-        match list.iter_mut().find(|access| access.buffer == *buffer) {
+        let dims: Vec<IntervalSet> = indices.iter().map(set).collect();
+        let accesses = if write { &mut self.writes } else { &mut self.reads };
+        match accesses.iter_mut().find(|access| access.buffer == *buffer) {
             Some(access) => {
-                for (old, new) in access.dims.iter_mut().zip(dims) {
-                    *old = hull(old.take(), new);
-                }
+                access.dims =
+                    access.dims.iter().zip(&dims).map(|(a, b)| a.union(b, &self.analyzer)).collect();
             }
-            None => list.push(Access { buffer: buffer.clone(), dims }),
+            None => accesses.push(Access { buffer: buffer.clone(), dims }),
         }
+    }
+
+    fn range(&self, range: &Range) -> IntervalSet {
+        let first = self.analyzer.int_set(&range.min, &self.dom);
+        let last = self.analyzer.int_set(&(&range.min + &range.extent - 1), &self.dom);
+        IntervalSet { min: first.min, max: last.max }
     }
 }
 
-/// The smallest interval around both, when the distances are constants.
-fn hull(a: Option<(Linear, Linear)>, b: Option<(Linear, Linear)>) -> Option<(Linear, Linear)> {
-    let ((a_min, a_max), (b_min, b_max)) = (a?, b?);
-    let min = if a_min.minus(&b_min)? <= 0 { a_min } else { b_min };
-    let max = if a_max.minus(&b_max)? >= 0 { a_max } else { b_max };
-    Some((min, max))
-}
-
-impl Visitor for Collect {
+impl Visitor for Detect {
     fn visit_expr(&mut self, expr: &PrimExpr) {
         match expr {
-            PrimExpr::BufferLoad(it) => self.access(&it.buffer, &it.indices, false),
-            PrimExpr::Let(it) => self.bound.push(it.var.clone()),
+            PrimExpr::BufferLoad(load) => self.access(&load.buffer, &load.indices, false),
+            PrimExpr::Let(it) => {
+                let set = self.analyzer.int_set(&it.value, &self.dom);
+                self.dom.insert(it.var.id(), set);
+            }
             _ => {}
         }
         walk_expr(self, expr);
@@ -111,29 +119,38 @@ impl Visitor for Collect {
 
     fn visit_stmt(&mut self, stmt: &Stmt) {
         match stmt {
-            Stmt::BufferStore(it) => self.access(&it.buffer, &it.indices, true),
-            Stmt::For(it) => self
-                .inner
-                .push((it.loop_var.clone(), Range { min: it.min.clone(), extent: it.extent.clone() })),
-            Stmt::Bind(it) => self.bound.push(it.var.clone()),
+            Stmt::BufferStore(store) => self.access(&store.buffer, &store.indices, true),
+            Stmt::For(it) => {
+                let set = self.range(&Range { min: it.min.clone(), extent: it.extent.clone() });
+                self.dom.insert(it.loop_var.id(), set);
+            }
+            Stmt::BlockRealize(it) => {
+                for (iter, value) in it.block.iter_vars.iter().zip(it.iter_values.iter()) {
+                    let set = self.analyzer.int_set(value, &self.dom);
+                    self.dom.insert(iter.var.id(), set);
+                }
+            }
+            Stmt::Bind(it) => {
+                self.dom.insert(it.var.id(), IntervalSet::everything());
+            }
             Stmt::AllocBuffer(it) => self.local.push(it.buffer.clone()),
-            Stmt::BlockRealize(_)
-            | Stmt::SeqStmt(_)
-            | Stmt::IfThenElse(_)
-            | Stmt::While(_)
-            | Stmt::DeclBuffer(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => {}
+            _ => {}
         }
         walk_stmt(self, stmt);
     }
 
     fn visit_block(&mut self, block: &Block) {
         self.local.extend(block.alloc_buffers.iter().cloned());
-        let axes = block.iter_vars.iter().map(|iter| (iter.var.clone(), iter.dom.clone()));
-        self.inner.extend(axes);
-        // The body is what counts; the block's own regions are computed from it.
-        block.init.iter().for_each(|stmt| self.visit_stmt(stmt));
+        self.local.extend(block.match_buffers.iter().map(|it| it.buffer.clone()));
+        for source in block.match_buffers.iter().map(|it| &it.source) {
+            let first: Vec<PrimExpr> = source.region.iter().map(|range| range.min.clone()).collect();
+            let last: Vec<PrimExpr> =
+                source.region.iter().map(|range| &range.min + &range.extent - 1).collect();
+            for (indices, write) in [(&first, false), (&last, false), (&first, true), (&last, true)] {
+                self.access(&source.buffer, indices, write);
+            }
+        }
+        block.init.iter().for_each(|init| self.visit_stmt(init));
         self.visit_stmt(&block.body);
     }
 }

@@ -1,0 +1,48 @@
+//! The range of an index expression over the ranges of loop variables.
+
+use crate::arith::{Analyzer, DomMap, IntervalSet};
+use crate::ir::Var;
+use crate::tir::{PrimExpr, Range};
+
+/// The values of `expr` while `vars` run over their ranges, outermost first; `None` when not bounded.
+pub(super) fn range_of(expr: &PrimExpr, vars: &[(Var, Range)]) -> Option<Range> {
+    if let Some((_, range)) = vars.iter().find(|(var, _)| expr.as_var() == Some(var))
+        && !depends(&range.min, vars)
+        && !depends(&range.extent, vars)
+    {
+        return Some(range.clone());
+    }
+    let analyzer = Analyzer::new();
+    let mut dom = DomMap::default();
+    for (var, range) in vars {
+        let first = analyzer.int_set(&range.min, &dom);
+        let last = analyzer.int_set(&(&range.min + &range.extent - 1), &dom);
+        dom.insert(var.id(), IntervalSet { min: first.min, max: last.max });
+    }
+    analyzer.int_set(expr, &dom).to_range(&analyzer)
+}
+
+/// True when `expr` uses one of the variables.
+fn depends(expr: &PrimExpr, vars: &[(Var, Range)]) -> bool {
+    crate::tir::any_expr(expr, &mut |it| {
+        it.as_var().is_some_and(|var| vars.iter().any(|(other, _)| other == var))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_tiles() {
+        let (io, ii, n) = (Var::index("io"), Var::index("ii"), Var::index("n"));
+        let tiles = PrimExpr::from(&n).floordiv(32);
+        let vars =
+            vec![(io.clone(), Range::from_extent(tiles.clone())), (ii.clone(), Range::from_extent(32))];
+        let range = range_of(&(&io * 32i64 + &ii), &vars).unwrap();
+        assert!(range.min.is_const(0));
+        assert!(Analyzer::new().can_prove_equal(&range.extent, &(tiles * 32)), "{}", range.extent);
+        let shifted = range_of(&(&ii - 1i64), &vars).unwrap();
+        assert!(shifted.min.is_const(-1) && shifted.extent.is_const(32));
+    }
+}

@@ -1,0 +1,242 @@
+//! Blocks for plain loops: each store becomes a block of its own whose axes are the loops around it.
+//!
+//! An axis is spatial when different iterations write different elements, and a reduction when a store updates what it
+//! reads; else it is opaque, which schedules leave alone. Statements that name values become one block together with
+//! the stores that use them, or are inlined where loops follow. A buffer allocated in a loop belongs to a block around
+//! that iteration. Explicit blocks stay as they are.
+//!
+//! TVM counterpart: none (`ScriptCompleter` fills regions only).
+
+mod classify;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::bounds::range_of;
+use super::regions::fill_regions;
+use crate::ir::{Span, Var};
+use crate::tir::{
+    Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, IterVar, PrimExpr, Range, Stmt, Visitor,
+    any_expr, substitute_stmt, walk_expr, walk_stmt,
+};
+
+/// A loop around a statement.
+#[derive(Clone)]
+struct Loop {
+    var: Var,
+    range: Range,
+}
+
+/// `body` with every plain store in a block; names avoid `taken`.
+pub(super) fn derive_blocks(body: &Stmt, taken: Vec<Arc<str>>) -> Stmt {
+    let mut derive = Derive { loops: vec![], base: 0, locals: vec![], taken, reduced: vec![] };
+    collect_stores(body).iter().filter(|it| classify::update(it).is_some()).for_each(|store| {
+        derive.reduced.push(store.buffer.clone());
+    });
+    derive.stmt(body)
+}
+
+struct Derive {
+    loops: Vec<Loop>,
+    /// Loops before this one belong to a block further out.
+    base: usize,
+    /// Buffers allocated in a loop, with the number of loops around them.
+    locals: Vec<(Buffer, usize)>,
+    taken: Vec<Arc<str>>,
+    /// Buffers that some store accumulates into.
+    reduced: Vec<Buffer>,
+}
+
+impl Derive {
+    fn stmt(&mut self, stmt: &Stmt) -> Stmt {
+        match stmt {
+            Stmt::For(it) => {
+                let range = Range { min: it.min.clone(), extent: it.extent.clone() };
+                self.loops.push(Loop { var: it.loop_var.clone(), range });
+                let body = self.stmt(&it.body);
+                self.loops.pop();
+                For { body, ..(**it).clone() }.into()
+            }
+            Stmt::SeqStmt(stmts) => self.seq(stmts),
+            Stmt::AllocBuffer(_) => self.seq(std::slice::from_ref(stmt)),
+            Stmt::IfThenElse(it) if !is_leaf(stmt) => {
+                let then_case = self.stmt(&it.then_case);
+                let else_case = it.else_case.as_ref().map(|stmt| self.stmt(stmt));
+                IfThenElse { then_case, else_case, ..(**it).clone() }.into()
+            }
+            Stmt::BlockRealize(_) | Stmt::DeclBuffer(_) | Stmt::AssertStmt(_) | Stmt::Bind(_) => stmt.clone(),
+            Stmt::BufferStore(_) | Stmt::IfThenElse(_) | Stmt::While(_) | Stmt::Evaluate(_) => {
+                self.block(stmt, vec![])
+            }
+        }
+    }
+
+    /// Statements in one scope.
+    fn seq(&mut self, stmts: &[Stmt]) -> Stmt {
+        let allocs: Vec<Buffer> = stmts
+            .iter()
+            .filter_map(|stmt| if let Stmt::AllocBuffer(it) = stmt { Some(it.buffer.clone()) } else { None })
+            .collect();
+        if allocs.is_empty() {
+            return self.plain_seq(stmts);
+        }
+        let rest: Vec<Stmt> =
+            stmts.iter().filter(|stmt| !matches!(stmt, Stmt::AllocBuffer(_))).cloned().collect();
+        let depth = self.loops.len();
+        self.locals.extend(allocs.iter().map(|buffer| (buffer.clone(), depth)));
+        // The block around the iteration comes first: what is inside has axes of its own loops only.
+        let name = self.unique(&format!("{}_scope", allocs[0].name));
+        let inner_taken = std::mem::take(&mut self.taken);
+        let mut inner = Derive {
+            loops: self.loops.clone(),
+            base: depth,
+            locals: self.locals.clone(),
+            taken: inner_taken,
+            reduced: self.reduced.clone(),
+        };
+        let body = inner.plain_seq(&rest);
+        self.taken = inner.taken;
+        let span = allocs[0].span.clone();
+        let res = self.realize(name, &body, allocs, &span);
+        self.locals.truncate(self.locals.len() - res.1);
+        res.0
+    }
+
+    /// Statements in one scope, without allocations.
+    fn plain_seq(&mut self, stmts: &[Stmt]) -> Stmt {
+        let Some(first) = stmts.iter().position(|stmt| matches!(stmt, Stmt::Bind(_))) else {
+            return Stmt::seq(stmts.iter().map(|stmt| self.stmt(stmt)).collect::<Vec<_>>());
+        };
+        let before: Vec<Stmt> = stmts[..first].iter().map(|stmt| self.stmt(stmt)).collect();
+        let (Stmt::Bind(bind), rest) = (&stmts[first], &stmts[first + 1..]) else { return Stmt::nop() };
+        let rest_seq = Stmt::seq(rest.iter().cloned());
+        if !is_leaf(&rest_seq) && keeps_value(&bind.value, &rest_seq) {
+            let vars = FxHashMap::from_iter([(bind.var.id(), bind.value.clone())]);
+            let after = match substitute_stmt(&rest_seq, &vars) {
+                Stmt::SeqStmt(stmts) => self.plain_seq(&stmts),
+                stmt => self.plain_seq(&[stmt]),
+            };
+            return Stmt::seq(before.into_iter().chain([after]));
+        }
+        let together = self.block(&Stmt::seq(stmts[first..].iter().cloned()), vec![]);
+        Stmt::seq(before.into_iter().chain([together]))
+    }
+
+    /// `stmt` as one block over the loops around it.
+    fn block(&mut self, stmt: &Stmt, alloc_buffers: Vec<Buffer>) -> Stmt {
+        let stores = collect_stores(stmt);
+        let name = match stores.last() {
+            Some(store) => {
+                let name = &store.buffer.name;
+                let updates = stores.iter().any(|store| classify::update(store).is_some());
+                let init = self.reduced.contains(&store.buffer) && !updates;
+                if init { format!("{name}_init") } else { name.to_string() }
+            }
+            None => "block".to_string(),
+        };
+        let span = stores.first().map(|store| store.span.clone()).unwrap_or_default();
+        let name = self.unique(&name);
+        self.realize(name, stmt, alloc_buffers, &span).0
+    }
+
+    /// A block of `body`, and how many buffers it allocates.
+    fn realize(
+        &mut self,
+        name: Arc<str>,
+        body: &Stmt,
+        alloc_buffers: Vec<Buffer>,
+        span: &Span,
+    ) -> (Stmt, usize) {
+        let loops = &self.loops[self.base..];
+        let kinds = classify::axis_kinds(body, &self.loops, self.base, &self.locals);
+        let all: Vec<(Var, Range)> = self.loops.iter().map(|it| (it.var.clone(), it.range.clone())).collect();
+        let mut vars = FxHashMap::default();
+        let mut iter_vars = Vec::new();
+        let mut iter_values = Vec::new();
+        for (it, kind) in loops.iter().zip(kinds) {
+            let value = PrimExpr::from(&it.var);
+            let dom = range_of(&value, &all).unwrap_or_else(|| it.range.clone());
+            let var = Var::with_span(format!("v{}", it.var.name()), it.var.ty().clone(), span.clone());
+            vars.insert(it.var.id(), PrimExpr::from(&var));
+            iter_vars.push(IterVar { var, dom, kind });
+            iter_values.push(value);
+        }
+        let count = alloc_buffers.len();
+        let block = Block {
+            iter_vars: iter_vars.into(),
+            alloc_buffers: alloc_buffers.into(),
+            span: span.clone(),
+            ..Block::new(name, substitute_stmt(body, &vars))
+        };
+        let block = Arc::new(fill_regions(block));
+        let predicate = PrimExpr::bool(true);
+        (BlockRealize { iter_values: iter_values.into(), predicate, block }.into(), count)
+    }
+
+    fn unique(&mut self, hint: &str) -> Arc<str> {
+        let free = |name: &str| !self.taken.iter().any(|it| &**it == name);
+        let name = if free(hint) {
+            hint.to_string()
+        } else {
+            (1..).map(|i| format!("{hint}_{i}")).find(|name| free(name)).unwrap_or_default()
+        };
+        let name: Arc<str> = name.into();
+        self.taken.push(name.clone());
+        name
+    }
+}
+
+/// True when there is no loop, block or allocation inside.
+fn is_leaf(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::BufferStore(_) | Stmt::Bind(_) | Stmt::Evaluate(_) | Stmt::AssertStmt(_) => true,
+        Stmt::SeqStmt(stmts) => stmts.iter().all(is_leaf),
+        Stmt::IfThenElse(it) => is_leaf(&it.then_case) && it.else_case.iter().all(is_leaf),
+        Stmt::While(_) => true,
+        Stmt::For(_) | Stmt::BlockRealize(_) | Stmt::AllocBuffer(_) | Stmt::DeclBuffer(_) => false,
+    }
+}
+
+/// True when `stmt` writes nothing that `value` reads.
+fn keeps_value(value: &PrimExpr, stmt: &Stmt) -> bool {
+    let written = collect_stores(stmt);
+    !any_expr(
+        value,
+        &mut |it| matches!(it, PrimExpr::BufferLoad(load) if written.iter().any(|store| store.buffer == load.buffer)),
+    )
+}
+
+/// All stores in `stmt`, in order.
+fn collect_stores(stmt: &Stmt) -> Vec<Arc<BufferStore>> {
+    struct Stores(Vec<Arc<BufferStore>>);
+    impl Visitor for Stores {
+        fn visit_expr(&mut self, _: &PrimExpr) {}
+
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            if let Stmt::BufferStore(store) = stmt {
+                self.0.push(store.clone());
+            }
+            walk_stmt(self, stmt);
+        }
+    }
+    let mut stores = Stores(vec![]);
+    stores.visit_stmt(stmt);
+    stores.0
+}
+
+/// Calls `f` on every load in `stmt`.
+fn for_each_load(stmt: &Stmt, f: &mut dyn FnMut(&crate::tir::BufferLoad)) {
+    struct Loads<'a>(&'a mut dyn FnMut(&crate::tir::BufferLoad));
+    impl Visitor for Loads<'_> {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            if let PrimExpr::BufferLoad(load) = expr {
+                (self.0)(load);
+            }
+            walk_expr(self, expr);
+        }
+    }
+    Loads(f).visit_stmt(stmt);
+}
