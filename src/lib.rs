@@ -18,6 +18,9 @@
 //! # }
 //! ```
 
+mod compile;
+
+pub use compile::CompileError;
 pub use tvm_core::{arith, ir, pass, relax, relay, script, target, tir, topi};
 pub use tvm_macros::prim_func;
 pub use tvm_runtime as runtime;
@@ -35,7 +38,9 @@ pub mod prelude {
 /// What expansions of the macros name. Not for direct use.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::compile::{CompileError, compile};
     pub use tvm_core::script::shadow;
+    pub use tvm_core::target::Target;
     pub use tvm_core::{ir, script, tir};
     pub use tvm_runtime as runtime;
 }

@@ -78,6 +78,20 @@ pub(crate) enum LoopKind {
 pub(crate) enum AxisKind {
     Spatial,
     Reduce,
+    Ordered,
+    Opaque,
+}
+
+impl AxisKind {
+    /// Variant of `IterKind`.
+    pub(crate) fn variant(self) -> &'static str {
+        match self {
+            AxisKind::Spatial => "Spatial",
+            AxisKind::Reduce => "Reduce",
+            AxisKind::Ordered => "Ordered",
+            AxisKind::Opaque => "Opaque",
+        }
+    }
 }
 
 pub(crate) struct Axis {
@@ -175,7 +189,7 @@ pub(crate) enum ExprKind {
     Cast(Box<Expr>, Ident),
     /// An intrinsic, by the name of its variant.
     Call(&'static str, Vec<Expr>),
-    /// `max`, `min`.
+    /// A function that is a `BinaryOp`: `max`, `min`, `floordiv`, `floormod`.
     Extremum(&'static str, Box<Expr>, Box<Expr>),
     /// A helper closure.
     Helper(Ident, Vec<Expr>),

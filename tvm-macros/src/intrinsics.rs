@@ -1,12 +1,12 @@
 //! The functions a kernel may call: names as functions and as methods, the intrinsic they stand for, their arity.
 
-/// `Max` and `Min` are no intrinsics but operators.
+/// A function that kernels may call.
 pub(crate) struct Function {
     /// Name as a function.
     pub(crate) name: &'static str,
     /// Names as a method, where they differ.
     pub(crate) methods: &'static [&'static str],
-    /// Variant of `Intrinsic` (or of `BinaryOp` for `Max` and `Min`).
+    /// Variant of `Intrinsic`, or of `BinaryOp` for `Max`, `Min`, `FloorDiv` and `FloorMod`.
     pub(crate) variant: &'static str,
     pub(crate) arity: usize,
     /// Whether the arguments must be floats.
@@ -65,6 +65,8 @@ functions! {
     any "leading_zeros" ["leading_zeros"] Clz 1;
     any "max" ["max"] Max 2;
     any "min" ["min"] Min 2;
+    any "floordiv" [] FloorDiv 2;
+    any "floormod" [] FloorMod 2;
     any "select" [] Select 3;
 }
 

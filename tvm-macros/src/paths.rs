@@ -14,6 +14,11 @@ macro_rules! paths {
     };
 }
 
+/// The root of all paths.
+pub(crate) fn private(span: Span) -> TokenStream {
+    quote_spanned!(span=> ::tvm::__private)
+}
+
 paths! {
     script = script;
     shadow = shadow;

@@ -6,8 +6,8 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::visit_mut::{VisitMut, visit_expr_mut};
-use syn::{Block, Expr, Lit};
+use syn::visit_mut::{VisitMut, visit_expr_mut, visit_local_mut};
+use syn::{BinOp, Block, Expr, Lit, PathArguments, UnOp};
 
 use crate::ast::{ParamKind, PrimFunc};
 use crate::paths;
@@ -60,6 +60,28 @@ struct Rewrite {
 }
 
 impl VisitMut for Rewrite {
+    fn visit_local_mut(&mut self, local: &mut syn::Local) {
+        // A local buffer is written through its name.
+        if let (syn::Pat::Ident(pat), Some(init)) = (&mut local.pat, &local.init)
+            && let Expr::Call(call) = &*init.expr
+            && let Expr::Path(path) = &*call.func
+            && path.path.segments.last().is_some_and(|it| it.ident == "alloc")
+        {
+            pat.mutability.get_or_insert(syn::Token![mut](pat.ident.span()));
+        }
+        if let Some(init) = &mut local.init
+            && let Expr::Call(call) = &mut *init.expr
+            && let Expr::Path(path) = &mut *call.func
+            && let Some(segment) = path.path.segments.last_mut()
+            && segment.ident == "alloc"
+            && let PathArguments::AngleBracketed(args) = &mut segment.arguments
+        {
+            // The rank, which the shape tells.
+            args.args.push(syn::parse_quote!(_));
+        }
+        visit_local_mut(self, local);
+    }
+
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
         if let Expr::ForLoop(it) = expr {
             it.attrs.clear();
@@ -90,5 +112,49 @@ impl VisitMut for Rewrite {
             return;
         }
         visit_expr_mut(self, expr);
+        if self.soft_literals
+            && let Some(call) = call_of_operator(expr)
+        {
+            *expr = call;
+        }
+    }
+}
+
+/// The call that stands for an operator where a literal has to take the type of the other side.
+fn call_of_operator(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Unary(it) if matches!(it.op, UnOp::Neg(_)) => {
+            let (span, value) = (it.op.span(), &it.expr);
+            let shadow = paths::shadow(span);
+            Some(syn::parse_quote_spanned!(span=> #shadow::neg(#value)))
+        }
+        Expr::Binary(it) => {
+            let (span, a, b) = (it.op.span(), &it.left, &it.right);
+            let (name, assigns) = match it.op {
+                BinOp::Add(_) => ("add", false),
+                BinOp::Sub(_) => ("sub", false),
+                BinOp::Mul(_) => ("mul", false),
+                BinOp::Div(_) => ("div", false),
+                BinOp::Rem(_) => ("rem", false),
+                BinOp::Eq(_) => ("eq", false),
+                BinOp::Ne(_) => ("ne", false),
+                BinOp::Lt(_) => ("lt", false),
+                BinOp::Le(_) => ("le", false),
+                BinOp::Gt(_) => ("gt", false),
+                BinOp::Ge(_) => ("ge", false),
+                BinOp::AddAssign(_) => ("add_assign", true),
+                BinOp::SubAssign(_) => ("sub_assign", true),
+                BinOp::MulAssign(_) => ("mul_assign", true),
+                BinOp::DivAssign(_) => ("div_assign", true),
+                _ => return None,
+            };
+            let (shadow, name) = (paths::shadow(span), format_ident!("{name}", span = span));
+            Some(if assigns {
+                syn::parse_quote_spanned!(span=> { let __value = #b; #shadow::#name(&mut #a, __value) })
+            } else {
+                syn::parse_quote_spanned!(span=> #shadow::#name(#a, #b))
+            })
+        }
+        _ => None,
     }
 }

@@ -10,7 +10,7 @@ use crate::tir::{
 /// `block` with `reads` and `writes` found from its init and body. An update in a block with an init does not count as
 /// reading what it updates; buffers of the block itself do not count.
 #[must_use]
-pub fn fill_regions(block: Block) -> Block {
+pub(super) fn fill_regions(block: Block) -> Block {
     let stmts: Vec<&Stmt> = block.init.iter().chain([&block.body]).collect();
     let (mut reads, writes) = access_regions(&stmts);
     if block.init.is_some() {
@@ -27,7 +27,7 @@ pub fn fill_regions(block: Block) -> Block {
 }
 
 /// The regions that `stmts` read and write, over all iterations of the loops inside them, in order of first access.
-pub fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
+fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
     let mut detect = Detect::default();
     stmts.iter().for_each(|stmt| detect.visit_stmt(stmt));
     let Detect { analyzer, reads, writes, .. } = detect;

@@ -159,14 +159,14 @@ impl Value {
         }
     }
 
-    /// `if self { a } else { b }`; an arm that is not taken is evaluated only if that cannot fail.
+    /// `if self { a } else { b }`; only the arm that is taken is evaluated.
     pub fn choose(self, a: Value, b: Value) -> Value {
         let ([a, b], class) = unify([a, b]);
-        let expr = if is_total(&a) && is_total(&b) {
-            self.expr.select(a, b)
-        } else {
-            let dtype = a.dtype();
-            PrimExpr::call(Intrinsic::IfThenElse, [self.expr, a, b], dtype)
+        let dtype = a.dtype();
+        let expr = match self.expr.as_int() {
+            Some(0) => b,
+            Some(_) => a,
+            None => PrimExpr::call(Intrinsic::IfThenElse, [self.expr, a, b], dtype),
         };
         Value { expr, class }
     }
@@ -197,7 +197,11 @@ fn retype(expr: &PrimExpr, dtype: DataType) -> PrimExpr {
     match expr {
         PrimExpr::Binary(it) => binary(it.op, retype(&it.a, dtype), retype(&it.b, dtype)),
         PrimExpr::Call(it) => PrimExpr::Call(Arc::new(Call {
-            args: it.args.iter().map(|arg| retype(arg, dtype)).collect(),
+            args: it
+                .args
+                .iter()
+                .map(|arg| if arg.dtype().is_bool() { arg.clone() } else { retype(arg, dtype) })
+                .collect(),
             dtype,
             ..(**it).clone()
         })),
@@ -218,19 +222,6 @@ fn retype(expr: &PrimExpr, dtype: DataType) -> PrimExpr {
         | PrimExpr::Shuffle(_)
         | PrimExpr::Let(_) => expr.clone().cast(dtype),
     }
-}
-
-/// True when evaluating it cannot fail: it reads no memory and divides no integers.
-fn is_total(expr: &PrimExpr) -> bool {
-    !crate::tir::any_expr(expr, &mut |expr| match expr {
-        PrimExpr::BufferLoad(_) | PrimExpr::Call(_) => true,
-        PrimExpr::Binary(it) => {
-            let divides =
-                matches!(it.op, BinaryOp::Div | BinaryOp::Mod | BinaryOp::FloorDiv | BinaryOp::FloorMod);
-            divides && !it.a.dtype().is_float()
-        }
-        _ => false,
-    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 
 use super::expr::{binary_op, dtype, loc, local, value, values};
 use super::{file, impl_header};
-use crate::ast::{AxisKind, Dim, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
+use crate::ast::{Dim, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
 use crate::paths;
 
 /// `impl matmul { fn __build() -> Result<PrimFunc, IrError> { .. } }`
@@ -110,8 +110,7 @@ fn stmt(stmt: &Stmt) -> TokenStream {
             let (at, body) = (loc(*span), stmts(body));
             let locals = axes.iter().map(|axis| local(&axis.var));
             let axes = axes.iter().map(|axis| {
-                let kind =
-                    format_ident!("{}", if axis.kind == AxisKind::Spatial { "Spatial" } else { "Reduce" });
+                let kind = format_ident!("{}", axis.kind.variant());
                 let (name, value) = (axis.var.to_string(), value(&axis.value));
                 quote!((#tir::IterKind::#kind, #name, #value))
             });

@@ -11,6 +11,7 @@ use crate::paths;
 
 /// The type and what it implements.
 pub(super) fn wrapper(func: &PrimFunc) -> TokenStream {
+    let private = paths::private(Span::call_site());
     let (script, ir, tir, runtime) = (
         paths::script(Span::call_site()),
         paths::ir(Span::call_site()),
@@ -61,6 +62,13 @@ pub(super) fn wrapper(func: &PrimFunc) -> TokenStream {
             /// A module of this one program.
             #vis fn module() -> ::core::result::Result<#ir::IRModule, #ir::IrError> {
                 <Self as #script::PrimFuncDef>::module()
+            }
+
+            /// Compiles the program for `target`.
+            #vis fn compile(
+                target: &#private::Target,
+            ) -> ::core::result::Result<#runtime::CompiledFn<(#(#args,)*)>, #private::CompileError> {
+                #private::compile::<Self>(target)
             }
 
             /// The signature.

@@ -80,6 +80,8 @@ impl Parser<'_> {
             let kind = match kind.as_str() {
                 "S" => AxisKind::Spatial,
                 "R" => AxisKind::Reduce,
+                "O" => AxisKind::Ordered,
+                "Q" => AxisKind::Opaque,
                 other => {
                     self.errors.push(
                         &call.func,

@@ -305,7 +305,7 @@ impl Parser<'_> {
         let mut args = args;
         let mut next = || Box::new(args.remove(0));
         match function.variant {
-            "Max" | "Min" => ExprKind::Extremum(function.variant, next(), next()),
+            "Max" | "Min" | "FloorDiv" | "FloorMod" => ExprKind::Extremum(function.variant, next(), next()),
             "Select" => ExprKind::Select(next(), next(), next()),
             variant => ExprKind::Call(variant, args),
         }

@@ -41,15 +41,22 @@ impl Parser<'_> {
 
     /// Type of the mutable scalar `name` from how `rest` uses it.
     pub(super) fn infer_from_use(&self, name: &Ident, rest: &[Stmt]) -> Option<DType> {
-        let mut find = Evidence { parser: self, name, found: None };
+        let mut find = Evidence { parser: self, name, locals: vec![], found: None };
         rest.iter().for_each(|stmt| find.visit_stmt(stmt));
         find.found
     }
 
-    /// Type that the names, casts and suffixes in `expr` tell.
-    fn evidence(&self, expr: &Expr) -> Option<DType> {
+    /// Type that the names, casts and suffixes in `expr` tell; `locals` are names declared after this place.
+    fn evidence(&self, expr: &Expr, locals: &[(Ident, DType)]) -> Option<DType> {
+        let evidence = |it: &Expr| self.evidence(it, locals);
+        if let Expr::Path(it) = expr
+            && let Some(name) = it.path.get_ident()
+            && let Some((_, dtype)) = locals.iter().rev().find(|(local, _)| local == name)
+        {
+            return Some(dtype.clone());
+        }
         match expr {
-            Expr::Index(it) => self.evidence(&it.expr),
+            Expr::Index(it) => evidence(&it.expr),
             Expr::Path(it) => match self.scopes.lookup(it.path.get_ident()?)? {
                 Name::Value { dtype, .. } => dtype.clone(),
                 Name::Tensor { dtype, .. } | Name::Scalar { dtype } => Some(dtype.clone()),
@@ -68,15 +75,13 @@ impl Parser<'_> {
                 _ => None,
             },
             Expr::Binary(it) if is_comparison(&it.op) => Some(DType(format_ident!("bool"))),
-            Expr::Binary(it) => self.evidence(&it.left).or_else(|| self.evidence(&it.right)),
-            Expr::Unary(it) => self.evidence(&it.expr),
-            Expr::Paren(it) => self.evidence(&it.expr),
-            Expr::MethodCall(it) => {
-                self.evidence(&it.receiver).or_else(|| it.args.iter().find_map(|arg| self.evidence(arg)))
-            }
-            Expr::Call(it) => it.args.iter().find_map(|arg| self.evidence(arg)),
+            Expr::Binary(it) => evidence(&it.left).or_else(|| evidence(&it.right)),
+            Expr::Unary(it) => evidence(&it.expr),
+            Expr::Paren(it) => evidence(&it.expr),
+            Expr::MethodCall(it) => evidence(&it.receiver).or_else(|| it.args.iter().find_map(evidence)),
+            Expr::Call(it) => it.args.iter().find_map(evidence),
             Expr::If(it) => it.then_branch.stmts.iter().find_map(|stmt| match stmt {
-                Stmt::Expr(expr, None) => self.evidence(expr),
+                Stmt::Expr(expr, None) => evidence(expr),
                 _ => None,
             }),
             _ => None,
@@ -92,6 +97,8 @@ fn is_comparison(op: &syn::BinOp) -> bool {
 struct Evidence<'a, 'b> {
     parser: &'a Parser<'b>,
     name: &'a Ident,
+    /// Names that are declared after the scalar.
+    locals: Vec<(Ident, DType)>,
     found: Option<DType>,
 }
 
@@ -116,6 +123,23 @@ impl Evidence<'_, '_> {
 }
 
 impl<'ast> Visit<'ast> for Evidence<'_, '_> {
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        syn::visit::visit_local(self, local);
+        let (pat, ty) = match &local.pat {
+            syn::Pat::Type(it) => (&*it.pat, Some(&*it.ty)),
+            pat => (pat, None),
+        };
+        let written = match ty {
+            Some(syn::Type::Path(path)) => path.path.get_ident().cloned().map(DType),
+            _ => None,
+        };
+        let value = local.init.as_ref().map(|init| &*init.expr);
+        let dtype = written.or_else(|| self.parser.evidence(value?, &self.locals));
+        if let (syn::Pat::Ident(pat), Some(dtype)) = (pat, dtype) {
+            self.locals.push((pat.ident.clone(), dtype));
+        }
+    }
+
     fn visit_expr(&mut self, expr: &'ast Expr) {
         if self.found.is_some() {
             return;
@@ -123,10 +147,13 @@ impl<'ast> Visit<'ast> for Evidence<'_, '_> {
         match expr {
             // An assignment: both sides have one type.
             Expr::Assign(it) if self.contains(&it.right) || self.is_it(&it.left) => {
-                self.found = self.parser.evidence(&it.right).or_else(|| self.parser.evidence(&it.left));
+                let evidence = |it: &Expr| self.parser.evidence(it, &self.locals);
+                self.found = evidence(&it.right).or_else(|| evidence(&it.left));
             }
             Expr::Binary(it) if self.contains(&it.left) || self.contains(&it.right) => {
-                let evidence = |it: &Expr| self.parser.evidence(it).filter(|ty| !is_comparison_type(it, ty));
+                let evidence = |it: &Expr| {
+                    self.parser.evidence(it, &self.locals).filter(|ty| !is_comparison_type(it, ty))
+                };
                 self.found = evidence(&it.right).or_else(|| evidence(&it.left));
             }
             Expr::Index(it) => {

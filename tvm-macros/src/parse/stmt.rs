@@ -149,8 +149,7 @@ impl Parser<'_> {
                 let help = format!("write it: `let mut {name}: f32 = ..`");
                 self.errors.push(&name, format!("the type of `{name}` is not known here"), &help);
             }
-            let dtype = Some(DType(format_ident!("f32")));
-            self.scopes.declare(&name, Name::Value { dtype, kind: ValueKind::Let });
+            self.scopes.declare(&name, Name::Scalar { dtype: DType(format_ident!("f32")) });
             return None;
         };
         self.scopes.declare(&name, Name::Scalar { dtype: dtype.clone() });

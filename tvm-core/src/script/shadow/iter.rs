@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-pub use Axis::{R, S};
+pub use Axis::{O, Q, R, S};
 
 /// An axis of a block and its value.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,10 @@ pub enum Axis {
     S(usize),
     /// Iterations are combined by a reduction, which begins at 0.
     R(usize),
+    /// Iterations run in order.
+    O(usize),
+    /// Nothing is known.
+    Q(usize),
 }
 
 thread_local! {
@@ -36,7 +40,7 @@ pub fn block<const N: usize>(_name: &str, axes: [Axis; N], body: impl FnOnce([us
     let first = axes.iter().all(|axis| !matches!(axis, R(value) if *value != 0));
     let outer = FIRST.replace(first);
     body(axes.map(|axis| match axis {
-        S(value) | R(value) => value,
+        S(value) | R(value) | O(value) | Q(value) => value,
     }));
     FIRST.set(outer);
 }

@@ -5,7 +5,7 @@
 
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Rem, Sub, SubAssign};
 
-use tvm_runtime::Element;
+use tvm_runtime::{Element, Param};
 
 /// A number on its way between types.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,7 @@ pub trait Cast: Copy {
 #[diagnostic::on_unimplemented(message = "a kernel cannot compute with `{Self}`")]
 pub trait Scalar:
     Element
+    + Param
     + Cast
     + Default
     + PartialOrd
@@ -127,6 +128,65 @@ pub fn lit<T: Cast>(value: f64) -> T {
     T::from_number(Number::Float(value))
 }
 
+/// `-x`
+pub fn neg<T: Cast>(x: T) -> T {
+    T::from_number(match x.number() {
+        Number::Int(value) => Number::Int(-value),
+        Number::Float(value) => Number::Float(-value),
+    })
+}
+
+macro_rules! same_type {
+    ($($name:ident: $bound:ident |$a:ident, $b:ident| $value:expr => $res:ty;)*) => {$(
+        /// The operator between two values of one type, so that a literal takes the type of the other side.
+        pub fn $name<T: $bound<T, Output = T>>($a: T, $b: T) -> $res {
+            $value
+        }
+    )*};
+}
+
+same_type! {
+    add: Add |a, b| a + b => T;
+    sub: Sub |a, b| a - b => T;
+    mul: Mul |a, b| a * b => T;
+    div: Div |a, b| a / b => T;
+    rem: Rem |a, b| a % b => T;
+}
+
+macro_rules! comparisons {
+    ($($name:ident: $bound:ident $op:tt;)*) => {$(
+        /// The operator between two values of one type, so that a literal takes the type of the other side.
+        pub fn $name<T: $bound>(a: T, b: T) -> bool {
+            a $op b
+        }
+    )*};
+}
+
+comparisons! {
+    eq: PartialEq ==;
+    ne: PartialEq !=;
+    lt: PartialOrd <;
+    le: PartialOrd <=;
+    gt: PartialOrd >;
+    ge: PartialOrd >=;
+}
+
+macro_rules! assignments {
+    ($($name:ident: $bound:ident $op:tt;)*) => {$(
+        /// The operator between two values of one type, so that a literal takes the type of the other side.
+        pub fn $name<T: $bound<T>>(a: &mut T, b: T) {
+            *a $op b;
+        }
+    )*};
+}
+
+assignments! {
+    add_assign: AddAssign +=;
+    sub_assign: SubAssign -=;
+    mul_assign: MulAssign *=;
+    div_assign: DivAssign /=;
+}
+
 /// `if condition { a } else { b }` with both evaluated.
 pub fn select<T>(condition: bool, a: T, b: T) -> T {
     if condition { a } else { b }
@@ -140,6 +200,41 @@ pub fn max<T: PartialOrd + Copy>(a: T, b: T) -> T {
 /// The smaller; NaN if either is.
 pub fn min<T: PartialOrd + Copy>(a: T, b: T) -> T {
     if a < b || a.partial_cmp(&a).is_none() { a } else { b }
+}
+
+/// Integer division toward minus infinity.
+pub fn floordiv<T: Cast>(a: T, b: T) -> T {
+    integers(a, b, |a, b| (a / b) - i128::from(a % b != 0 && (a < 0) != (b < 0)))
+}
+
+/// Remainder of [`floordiv`].
+pub fn floormod<T: Cast>(a: T, b: T) -> T {
+    integers(a, b, |a, b| ((a % b) + b) % b)
+}
+
+/// Number of ones.
+pub fn count_ones<T: Cast + Element>(x: T) -> u32 {
+    bits(x).count_ones()
+}
+
+/// Number of leading zeros.
+pub fn leading_zeros<T: Cast + Element>(x: T) -> u32 {
+    bits(x).leading_zeros() - (128 - u32::from(T::DTYPE.bits()))
+}
+
+/// The bits of an integer, zeros above.
+fn bits<T: Cast + Element>(x: T) -> u128 {
+    match x.number() {
+        Number::Int(value) => value as u128 & (u128::MAX >> (128 - u32::from(T::DTYPE.bits()))),
+        Number::Float(_) => 0,
+    }
+}
+
+fn integers<T: Cast>(a: T, b: T, f: impl FnOnce(i128, i128) -> i128) -> T {
+    match (a.number(), b.number()) {
+        (Number::Int(a), Number::Int(b)) => T::from_number(Number::Int(f(a, b))),
+        _ => a,
+    }
 }
 
 /// Absolute value.
@@ -305,5 +400,7 @@ mod tests {
         assert_eq!(cast::<u8>(300f32), 255);
         assert_eq!(cast::<half::f16>(2usize).to_f32(), 2.0);
         assert_eq!(round(2.5f32), 2.0);
+        assert_eq!([floordiv(-7i32, 2), floormod(-7, 2), floordiv(7, -2), floormod(7, -2)], [-4, 1, -4, -1]);
+        assert_eq!((count_ones(-1i8), leading_zeros(1u16), leading_zeros(-1i64)), (8, 15, 0));
     }
 }

@@ -9,6 +9,6 @@ mod math;
 mod view;
 
 pub use call::{ScalarArg, arg_error, check_bound, check_extent, extent, reference, scalar};
-pub use iter::{Axis, R, S, block, grid, init};
+pub use iter::{Axis, O, Q, R, S, block, grid, init};
 pub use math::*;
 pub use view::{Local, View, ViewMut, alloc};

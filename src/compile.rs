@@ -1,0 +1,25 @@
+//! From a kernel's definition to a typed function.
+
+use tvm_codegen::CodegenError;
+use tvm_core::ir::IrError;
+use tvm_core::script::PrimFuncDef;
+use tvm_core::target::Target;
+use tvm_runtime::CompiledFn;
+
+/// Why a kernel could not be compiled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The program is malformed.
+    #[error(transparent)]
+    Build(#[from] IrError),
+    /// No code could be generated.
+    #[error(transparent)]
+    Codegen(#[from] CodegenError),
+}
+
+/// Builds and compiles `P` for `target`.
+pub fn compile<P: PrimFuncDef>(target: &Target) -> Result<CompiledFn<P::Args>, CompileError> {
+    let kernel = tvm_codegen::compile(&P::prim_func()?, target)?;
+    Ok(CompiledFn::new(kernel).map_err(CodegenError::from)?)
+}

@@ -1,0 +1,56 @@
+//! Kernels written with `#[prim_func]`: what they build, and that shadow, interpreter and compiled code agree.
+
+mod kernels;
+mod structure;
+mod values;
+
+use tvm::prelude::*;
+use tvm::target::TargetKind;
+
+/// The executors that every kernel runs on beside its shadow.
+fn targets() -> [Target; 1] {
+    [Target::native(TargetKind::Interpreter)]
+}
+
+/// Runs a kernel as plain Rust and compiled, and compares what it writes.
+///
+/// `agree!(kernel(inputs..) -> output, tolerance)`: the output has its initial value.
+#[macro_export]
+macro_rules! agree {
+    ($kernel:ty, ($($arg:expr),*) -> $out:expr, $tolerance:expr) => {{
+        let mut expected = $out.clone();
+        <$kernel>::reference($($arg,)* &mut expected).unwrap();
+        for target in $crate::targets() {
+            let mut got = $out.clone();
+            let f = <$kernel>::compile(&target).unwrap_or_else(|err| panic!("{target}: {err}"));
+            f.call($($arg,)* &mut got).unwrap();
+            for (i, (got, expected)) in got.iter().zip(expected.iter()).enumerate() {
+                let close = $crate::close((*got).into(), (*expected).into(), $tolerance);
+                assert!(close, "{target}: element {i} is {got:?}, expected {expected:?}");
+            }
+        }
+        expected
+    }};
+}
+
+/// Equal up to a relative tolerance; NaN equals NaN.
+fn close(a: f64, b: f64, tolerance: f64) -> bool {
+    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * (1.0 + a.abs().max(b.abs()))
+}
+
+/// Numbers between -1 and 1 that look random.
+fn data(n: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..n).map(next).collect()
+}
+
+/// A matrix of such numbers.
+fn matrix(rows: usize, columns: usize, seed: u64) -> ndarray::Array2<f32> {
+    ndarray::Array2::from_shape_vec((rows, columns), data(rows * columns, seed)).unwrap()
+}
