@@ -30,8 +30,8 @@ impl Kernel {
             let func = self.name().into();
             return Err(RuntimeError::ArgCount { func, expected: params.len(), got: args.len() });
         }
-        let mut tensors: SmallVec<[DLTensor; 12]> = SmallVec::with_capacity(params.len());
-        let mut raw: SmallVec<[KernelArg; 12]> = SmallVec::with_capacity(params.len());
+        let mut tensors: SmallVec<[DLTensor; 12]> = SmallVec::new();
+        let mut raw: SmallVec<[KernelArg; 12]> = SmallVec::new();
         for (param, value) in params.iter().zip(args) {
             raw.push(match (param.kind, value) {
                 (ParamKind::Scalar, value) => {
@@ -70,11 +70,11 @@ impl Kernel {
     }
 
     fn check_access(&self, param: &ParamSig, tensor: &Tensor, writer: u64) -> Result<(), RuntimeError> {
-        let (func, arg): (Arc<str>, Arc<str>) = (self.name().into(), param.name.as_str().into());
         if tensor.device() != Device::cpu() {
             return Err(RuntimeError::NotOnHost { device: tensor.device() });
         }
         if tensor.storage().writer() != writer || !tensor.storage().is_writable() {
+            let (func, arg): (Arc<str>, Arc<str>) = (self.name().into(), param.name.as_str().into());
             let reason = "its memory was not allocated by this run, or was handed out";
             return Err(RuntimeError::ArgReadOnly { func, arg, reason });
         }
