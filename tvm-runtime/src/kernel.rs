@@ -30,6 +30,13 @@ pub enum DimSig {
     Expr(String),
 }
 
+impl DimSig {
+    /// The extent, when it is a constant.
+    pub fn as_const(&self) -> Option<i64> {
+        if let DimSig::Const(extent) = self { Some(*extent) } else { None }
+    }
+}
+
 /// What a parameter is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ParamKind {

@@ -74,6 +74,11 @@ impl Compiler {
         output.status.success().then_some(Compiler { command, version })
     }
 
+    /// The first line of what `--version` prints.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
     fn is_clang(&self) -> bool {
         self.version.contains("clang")
     }
