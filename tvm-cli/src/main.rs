@@ -1,2 +1,63 @@
-//! tvmc
-fn main() {}
+//! `tvmc`: compiles, runs, inspects and tests models from the command line.
+//!
+//! TVM counterpart: `tvmc`.
+#![forbid(unsafe_code)]
+
+mod cmd;
+mod compare;
+mod data;
+mod error;
+mod model;
+mod out;
+mod worker;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::Error;
+
+/// Compiles, runs, inspects and tests models.
+#[derive(Debug, Parser)]
+#[command(name = "tvmc", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs a model once and shows its outputs.
+    Run(cmd::run::Args),
+    /// Compiles a model to an artifact, or emits what a stage of the compiler makes of it.
+    Compile(cmd::compile::Args),
+    /// Shows inputs, outputs and content of a model or artifact.
+    Inspect(cmd::inspect::Args),
+    /// Lists the operators that are supported.
+    Ops(cmd::ops::Args),
+    /// Runs directories in the layout of ONNX backend tests and compares the outputs.
+    OnnxTest(cmd::onnx_test::Args),
+    /// Says what this machine has and what to do about what it lacks.
+    Doctor,
+    /// Serves a test or benchmark harness over standard input and output.
+    Worker(worker::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => cmd::run::run(&args),
+        Command::Compile(args) => cmd::compile::run(&args),
+        Command::Inspect(args) => cmd::inspect::run(&args),
+        Command::Ops(args) => cmd::ops::run(&args),
+        Command::OnnxTest(args) => cmd::onnx_test::run(&args),
+        Command::Doctor => cmd::doctor::run(),
+        Command::Worker(args) => worker::run(&args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(err) => {
+            out::error(&err);
+            ExitCode::from(Error::EXIT)
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `tvmc compile`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use indicatif::ProgressBar;
+use tvm_codegen::{EmitKind, emit};
+use tvm_core::relax::vm;
+
+use crate::error::Error;
+use crate::model::{self, Options};
+use crate::{data, out};
+
+/// Arguments of `tvmc compile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// An ONNX model.
+    model: PathBuf,
+    /// Where to write; what is emitted as text goes to standard output without it.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// What to write in place of an artifact.
+    #[arg(long)]
+    emit: Option<Emit>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What a stage of the compiler makes of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Emit {
+    /// The graph function as imported.
+    Relax,
+    /// The tensor programs and the bytecode that calls them.
+    Tir,
+    /// C source of the kernels.
+    C,
+    /// LLVM IR of the kernels.
+    Llvm,
+    /// Assembly of the kernels.
+    Asm,
+    /// An object file of the kernels.
+    Obj,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let start = Instant::now();
+    let progress = ProgressBar::new_spinner();
+    progress.enable_steady_tick(Duration::from_millis(120));
+    progress.set_message(format!("importing {}", args.model.display()));
+    let module = model::import(&args.model, &args.options.import())?;
+    progress.set_message("compiling");
+    let target = &args.options.target;
+    let bytes = match args.emit {
+        None => {
+            let exe = model::export(&module, target)?;
+            exe.save()?
+        }
+        Some(Emit::Relax) => module.to_string().into_bytes(),
+        Some(Emit::Tir) => {
+            let (programs, exe) = vm::compile(module)?;
+            format!("{programs}\n{}", comment(&exe.to_string())).into_bytes()
+        }
+        Some(kind) => emit(&vm::compile(module)?.0, target, emit_kind(kind))?,
+    };
+    progress.finish_and_clear();
+    let output = match (&args.output, args.emit) {
+        (Some(path), _) => path.clone(),
+        (None, None) => args.model.with_extension("tvm"),
+        (None, Some(Emit::Obj)) => return Err(Error::usage("an object file needs --output")),
+        (None, Some(_)) => {
+            out::raw(&bytes);
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    data::write(&output, &bytes)?;
+    let size = out::bytes(bytes.len() as u64);
+    out::line(format_args!("wrote {} ({size}) in {:.2?}", output.display(), start.elapsed()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn emit_kind(emit: Emit) -> EmitKind {
+    match emit {
+        Emit::Llvm => EmitKind::LlvmIr,
+        Emit::Asm => EmitKind::Asm,
+        Emit::Obj => EmitKind::Object,
+        Emit::C | Emit::Relax | Emit::Tir => EmitKind::C,
+    }
+}
+
+fn comment(text: &str) -> String {
+    text.lines().map(|line| format!("// {line}\n")).collect()
+}

@@ -1,0 +1,88 @@
+//! `tvmc doctor`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tvm_codegen::c::load::Compiler;
+use tvm_codegen::resolve;
+use tvm_core::target::Target;
+
+use crate::error::Error;
+use crate::out::{self, Colour};
+
+pub(crate) fn run() -> Result<ExitCode, Error> {
+    let mut rows = Vec::new();
+    let mut row = |what: &str, found: Result<String, &str>| {
+        let (word, text) = match found {
+            Ok(text) => (out::coloured("yes", Colour::Green), text),
+            Err(help) => (out::coloured("no", Colour::Yellow), help.to_string()),
+        };
+        rows.push(vec![what.to_string(), word, text]);
+    };
+    let compiler = Compiler::host().map(|it| it.version().to_string());
+    row(
+        "C compiler",
+        compiler.map_err(|_| "install gcc or clang, or set CC; kernels are interpreted without"),
+    );
+    let llvm =
+        if cfg!(feature = "llvm") { Ok("compiled in".into()) } else { Err("build with --features llvm") };
+    row("LLVM", llvm);
+    row("CUDA", cuda());
+    let cache = cache_dir().ok_or("set TVM_CACHE_DIR; kernels are compiled anew in every run without");
+    row("kernel cache", cache.map(|it| it.display().to_string()));
+    row("CPU", Ok(cpu()));
+    let threads = tvm_runtime::thread_pool().num_threads();
+    row("threads", Ok(format!("{threads} (TVM_NUM_THREADS changes it)")));
+    let host = resolve(&Target::host());
+    row("default target", Ok(host.to_string()));
+    out::line(format_args!("tvmc {}", env!("CARGO_PKG_VERSION")));
+    out::table(&rows);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The CUDA driver, where the dynamic loader would look for it.
+fn cuda() -> Result<String, &'static str> {
+    if !cfg!(feature = "cuda") {
+        return Err("build with --features cuda");
+    }
+    let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let usual = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/lib/wsl/lib",
+    ];
+    let mut folders = std::env::split_paths(&named).chain(usual.iter().map(PathBuf::from));
+    let found = folders.find_map(|dir| Some(dir.join("libcuda.so.1")).filter(|it| it.exists()));
+    found
+        .map(|it| it.display().to_string())
+        .ok_or("compiled in, but there is no libcuda.so.1: install the driver")
+}
+
+/// Where compiled kernels are kept.
+fn cache_dir() -> Option<PathBuf> {
+    let dir = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    dir("TVM_CACHE_DIR")
+        .or_else(|| dir("XDG_CACHE_HOME").map(|it| it.join("tvm-rs")))
+        .or_else(|| dir("HOME").map(|it| it.join(".cache/tvm-rs")))
+}
+
+/// Architecture and vector width.
+fn cpu() -> String {
+    let bits = Target::host().vector_bits;
+    let mut features: Vec<&str> = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        macro_rules! detect {
+            ($($name:tt),*) => {
+                $(if std::arch::is_x86_feature_detected!($name) { features.push($name); })*
+            };
+        }
+        detect!("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vnni", "avx512bf16");
+    }
+    if features.is_empty() {
+        features.push("baseline");
+    }
+    format!("{}, {bits}-bit vectors, {}", std::env::consts::ARCH, features.join(" "))
+}

@@ -1,0 +1,8 @@
+//! The commands, one file each.
+
+pub(crate) mod compile;
+pub(crate) mod doctor;
+pub(crate) mod inspect;
+pub(crate) mod onnx_test;
+pub(crate) mod ops;
+pub(crate) mod run;

@@ -1,0 +1,60 @@
+//! The one error type of the command line.
+
+use std::path::Path;
+
+use tvm_codegen::CodegenError;
+use tvm_onnx::OnnxError;
+use tvm_runtime::RuntimeError;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A model cannot be imported.
+    #[error(transparent)]
+    Onnx(#[from] OnnxError),
+    /// A model cannot be compiled.
+    #[error(transparent)]
+    Codegen(#[from] CodegenError),
+    /// A pass failed.
+    #[error(transparent)]
+    Pass(#[from] tvm_core::pass::PassError),
+    /// A model cannot be run.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// A file cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The command line, a request or a data set is wrong.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Error {
+    /// Exit status of a failed command.
+    pub(crate) const EXIT: u8 = 2;
+
+    pub(crate) fn usage(message: impl Into<String>) -> Error {
+        Error::Usage(message.into())
+    }
+
+    /// Names the file of an I/O error.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
+        |source| Error::Io { path: path.display().to_string(), source }
+    }
+
+    /// True when the model is well-formed and something it needs is not there.
+    pub(crate) fn is_unsupported(&self) -> bool {
+        match self {
+            Error::Onnx(err) => err.is_unsupported(),
+            Error::Codegen(err) => {
+                matches!(err, CodegenError::NotSupported { .. } | CodegenError::Unsupported { .. })
+            }
+            Error::Pass(_) | Error::Runtime(_) | Error::Io { .. } | Error::Usage(_) => false,
+        }
+    }
+}

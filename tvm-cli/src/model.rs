@@ -1,0 +1,210 @@
+//! Models from files: imported and compiled, or loaded from an artifact.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use tvm_codegen::{build, export_module, resolve};
+use tvm_core::ir::{AttrValue, IRModule};
+use tvm_core::relax::vm;
+use tvm_core::target::Target;
+use tvm_onnx::{DimSpec, ImportOptions};
+use tvm_runtime::vm::{Executable, ValueType, Vm, VmConfig};
+use tvm_runtime::{Tensor, Value};
+
+use crate::error::Error;
+
+/// The function of a model.
+pub(crate) const MAIN: &str = "main";
+
+/// A model ready to run.
+pub(crate) struct Model {
+    /// The program.
+    pub(crate) vm: Vm,
+    /// Names of the inputs in the model.
+    pub(crate) inputs: Vec<String>,
+    /// Names of the outputs in the model.
+    pub(crate) outputs: Vec<String>,
+}
+
+/// How a model is read and compiled.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// What to compile for: host, c, llvm, interpreter, perhaps followed by -cpu=… and the like.
+    #[arg(long, default_value = "host")]
+    pub(crate) target: Target,
+    /// A symbolic dimension: `n=4` makes it a constant, `n=1..64` bounds it.
+    #[arg(long = "dim", value_name = "NAME=N")]
+    pub(crate) dims: Vec<Dim>,
+    /// The shape of an input in place of the model's own: `image=1x3x224x224`.
+    #[arg(long = "shape", value_name = "INPUT=AxBxC")]
+    pub(crate) shapes: Vec<Shape>,
+}
+
+/// What is known of a dimension, on the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Dim {
+    name: String,
+    spec: DimSpec,
+}
+
+/// A shape of an input, on the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    name: String,
+    extents: Vec<i64>,
+}
+
+impl FromStr for Dim {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Dim, String> {
+        let err = || format!("`{text}` is not NAME=NUMBER or NAME=LOW..HIGH");
+        let (name, value) = text.split_once('=').ok_or_else(err)?;
+        let number = |text: &str| text.trim_start_matches('=').parse::<i64>().map_err(|_| err());
+        let spec = match value.split_once("..") {
+            Some((low, high)) => DimSpec::Range(number(low)?, number(high)?),
+            None => DimSpec::Fixed(number(value)?),
+        };
+        Ok(Dim { name: name.to_string(), spec })
+    }
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shape, String> {
+        let err = || format!("`{text}` is not INPUT=AxBxC");
+        let (name, extents) = text.rsplit_once('=').ok_or_else(err)?;
+        let extents = extents.split('x').filter(|it| !it.is_empty()).map(str::parse);
+        let extents: Vec<i64> = extents.collect::<Result<_, _>>().map_err(|_| err())?;
+        if extents.iter().any(|&it| it < 0) {
+            return Err(err());
+        }
+        Ok(Shape { name: name.to_string(), extents })
+    }
+}
+
+impl Options {
+    /// The options for a target, with nothing said about dimensions.
+    pub(crate) fn for_target(target: Target) -> Options {
+        Options { target, dims: Vec::new(), shapes: Vec::new() }
+    }
+
+    /// As the importer takes them.
+    pub(crate) fn import(&self) -> ImportOptions {
+        let mut options = ImportOptions::default();
+        options.dims.extend(self.dims.iter().map(|it| (it.name.clone(), it.spec)));
+        options.shapes.extend(self.shapes.iter().map(|it| (it.name.clone(), it.extents.clone())));
+        options
+    }
+}
+
+/// What a file holds.
+pub(crate) enum Content {
+    /// An artifact.
+    Artifact(Executable),
+    /// Anything else is taken for an ONNX model.
+    Onnx(Vec<u8>),
+}
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> Result<Content, Error> {
+    if path.is_dir() {
+        return Err(Error::usage(format!("{} is a directory, expected a model or artifact", path.display())));
+    }
+    let bytes = fs::read(path).map_err(Error::io(path))?;
+    if tvm_runtime::artifact::inspect(&bytes).is_ok() || path.extension().is_some_and(|it| it == "tvm") {
+        return Ok(Content::Artifact(Executable::load_file(path)?));
+    }
+    Ok(Content::Onnx(bytes))
+}
+
+/// The directory of a file, where external data is.
+pub(crate) fn directory(path: &Path) -> PathBuf {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
+}
+
+/// Imports the ONNX model in a file.
+pub(crate) fn import(path: &Path, options: &ImportOptions) -> Result<IRModule, Error> {
+    match read(path)? {
+        Content::Onnx(bytes) => Ok(tvm_onnx::import(&bytes, Some(&directory(path)), options)?),
+        Content::Artifact(_) => Err(Error::usage(format!("{} is compiled already", path.display()))),
+    }
+}
+
+/// Names of inputs or outputs that the importer left on the function.
+pub(crate) fn names(module: &IRModule, attr: &str) -> Vec<String> {
+    let func = module.global_var(MAIN).and_then(|gv| module.relax_func(gv));
+    let Some(AttrValue::List(names)) = func.and_then(|func| func.attrs.get(attr)) else { return Vec::new() };
+    let name = |it: &AttrValue| if let AttrValue::Str(name) = it { name.to_string() } else { String::new() };
+    names.iter().map(name).collect()
+}
+
+impl Model {
+    /// Compiles a module.
+    pub(crate) fn compile(module: IRModule, target: &Target, config: VmConfig) -> Result<Model, Error> {
+        let target = resolve(target);
+        let (inputs, outputs) = (names(&module, "input_names"), names(&module, "output_names"));
+        let (programs, mut exe) = vm::compile(module)?;
+        exe.target = target.to_string();
+        let vm = Vm::with_config(exe, &build(&programs, &target)?, config)?;
+        Ok(Model { vm, inputs, outputs })
+    }
+
+    /// Loads or compiles what is in a file.
+    pub(crate) fn load(path: &Path, options: &Options) -> Result<Model, Error> {
+        match read(path)? {
+            Content::Onnx(bytes) => {
+                let module = tvm_onnx::import(&bytes, Some(&directory(path)), &options.import())?;
+                Model::compile(module, &options.target, VmConfig::default())
+            }
+            Content::Artifact(exe) => {
+                let (inputs, outputs) = (metadata_names(&exe, "input"), metadata_names(&exe, "output"));
+                let module = exe.link()?;
+                Ok(Model { vm: Vm::new(exe, &module)?, inputs, outputs })
+            }
+        }
+    }
+
+    /// Name and type of each parameter.
+    pub(crate) fn params(&self) -> Result<Vec<(String, ValueType)>, Error> {
+        let main = self.vm.executable().function(MAIN);
+        let main = main.ok_or_else(|| Error::usage("there is no function `main`"))?;
+        let name = |i: usize, own: &str| self.inputs.get(i).cloned().unwrap_or_else(|| own.to_string());
+        Ok(main.params.iter().enumerate().map(|(i, it)| (name(i, &it.name), it.ty.clone())).collect())
+    }
+
+    /// Runs the model; the results are its outputs in order.
+    pub(crate) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        let args: Vec<Value> = inputs.iter().map(Value::from).collect();
+        tensors(self.vm.invoke(MAIN, &args)?)
+    }
+}
+
+/// The tensors of a result.
+pub(crate) fn tensors(result: Value) -> Result<Vec<Tensor>, Error> {
+    match result {
+        Value::Tensor(tensor) => Ok(vec![tensor]),
+        Value::Adt(tuple) => {
+            let field = |it: &Value| Ok(it.try_tensor("an output")?.clone());
+            tuple.fields().iter().map(field).collect()
+        }
+        other => Err(Error::usage(format!("the result is {}, expected tensors", other.kind()))),
+    }
+}
+
+/// Compiles a module to an executable that can be saved; the names of inputs and outputs travel with it.
+pub(crate) fn export(module: &IRModule, target: &Target) -> Result<Executable, Error> {
+    let mut exe = export_module(module, target)?;
+    for (kind, attr) in [("input", "input_names"), ("output", "output_names")] {
+        let pairs = names(module, attr).into_iter().enumerate();
+        exe.metadata.extend(pairs.map(|(i, name)| (format!("{kind}.{i}"), name)));
+    }
+    Ok(exe)
+}
+
+/// Names of inputs or outputs that [`export`] left in an executable.
+pub(crate) fn metadata_names(exe: &Executable, kind: &str) -> Vec<String> {
+    (0..).map_while(|i| exe.metadata(&format!("{kind}.{i}")).map(String::from)).collect()
+}

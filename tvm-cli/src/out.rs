@@ -1,0 +1,67 @@
+//! Writing to the terminal: a closed pipe is no error, colours only where there is a terminal.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+use crate::error::Error;
+
+/// Writes a line to standard output.
+pub(crate) fn line(text: impl fmt::Display) {
+    // Nobody reads on: nothing is left to be done.
+    let _ = writeln!(io::stdout().lock(), "{text}");
+}
+
+/// Writes text or bytes to standard output as they are.
+pub(crate) fn raw(bytes: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+}
+
+/// Writes an error to standard error.
+pub(crate) fn error(err: &Error) {
+    let head = if io::stderr().is_terminal() { "\x1b[1;31merror\x1b[0m" } else { "error" };
+    let _ = writeln!(io::stderr().lock(), "{head}: {err}");
+}
+
+/// Writes a note to standard error.
+pub(crate) fn note(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Colours of words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Colour {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+}
+
+/// `text` in colour, when standard output is a terminal.
+pub(crate) fn coloured(text: &str, colour: Colour) -> String {
+    if io::stdout().is_terminal() { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_string() }
+}
+
+/// Rows of cells in columns as wide as their widest cell.
+pub(crate) fn table(rows: &[Vec<String>]) {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let mut text = String::from(" ");
+        for (cell, width) in row.iter().zip(&widths) {
+            text += &format!(" {cell:<width$} ");
+        }
+        line(text.trim_end());
+    }
+}
+
+/// Bytes for people.
+pub(crate) fn bytes(n: u64) -> String {
+    match n {
+        0..1024 => format!("{n} B"),
+        1024..1_048_576 => format!("{:.1} KiB", n as f64 / 1024.0),
+        _ => format!("{:.1} MiB", n as f64 / 1_048_576.0),
+    }
+}

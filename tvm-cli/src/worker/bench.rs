@@ -1,0 +1,138 @@
+//! The worker of the benchmark harness. Requests, one JSON object per line:
+//!
+//! - `{"op":"load","case":{"onnx":…,"onnx_inputs":[{"name","dtype","shape","file"}…]}}` → `{"ok":true,"load_s":…}`
+//! - `{"op":"run","secs":0.2,"min":2,"max":9999}` → `{"ok":true,"times":[s, …]}`
+//! - `{"op":"out","path":"o.bin"}` → `{"ok":true,"shape":[…]}`, raw little-endian `f32`
+//! - `{"op":"quit"}`
+//!
+//! A failure is answered with `{"ok":false,"err":"…"}`. `BENCH_THREADS` says how many threads a run may use.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value as Json, json};
+use tvm_core::target::Target;
+use tvm_onnx::ImportOptions;
+use tvm_runtime::vm::{VmConfig, Workspace};
+use tvm_runtime::{DataType, Tensor, Value, WorkerPool, set_thread_pool};
+
+use crate::error::Error;
+use crate::model::{self, MAIN, Model};
+use crate::{data, out};
+
+/// A loaded case.
+struct Case {
+    model: Model,
+    args: Vec<Value>,
+    workspace: Workspace,
+    result: Option<Value>,
+}
+
+pub(crate) fn serve(target: &Target) {
+    let threads = std::env::var("BENCH_THREADS").ok().and_then(|it| it.parse().ok()).unwrap_or(1);
+    set_thread_pool(Arc::new(WorkerPool::new(threads)));
+    let mut case: Option<Case> = None;
+    for line in super::requests() {
+        let request: Json = serde_json::from_str(&line).unwrap_or_default();
+        let op = request["op"].as_str().unwrap_or_default();
+        if op == "quit" {
+            return;
+        }
+        let answer = match op {
+            "load" => {
+                case = None;
+                let start = Instant::now();
+                load(target, &request["case"]).map(|loaded| {
+                    case = Some(loaded);
+                    json!({"ok": true, "load_s": start.elapsed().as_secs_f64()})
+                })
+            }
+            "run" => loaded(&mut case).and_then(|case| time(case, &request)),
+            "out" => loaded(&mut case).and_then(|case| output(case, &request)),
+            _ => Err(Error::usage(format!("unknown op `{op}`"))),
+        };
+        out::line(answer.unwrap_or_else(|err| json!({"ok": false, "err": err.to_string()})));
+    }
+}
+
+fn loaded(case: &mut Option<Case>) -> Result<&mut Case, Error> {
+    case.as_mut().ok_or_else(|| Error::usage("nothing is loaded"))
+}
+
+fn load(target: &Target, case: &Json) -> Result<Case, Error> {
+    let path =
+        case["onnx"].as_str().ok_or_else(|| Error::usage("unsupported: the case has no ONNX model"))?;
+    let given = case["onnx_inputs"].as_array().ok_or_else(|| Error::usage("the case has no inputs"))?;
+    let inputs = given.iter().map(input).collect::<Result<Vec<_>, _>>()?;
+    let mut options = ImportOptions::default();
+    for (name, tensor) in &inputs {
+        options = options.shape(name, tensor.shape());
+    }
+    let module = model::import(Path::new(path), &options)?;
+    let model = Model::compile(module, target, VmConfig::default())?;
+    let mut args = Vec::new();
+    for (i, (name, _)) in model.params()?.iter().enumerate() {
+        let found = inputs.iter().find(|(it, _)| it == name).or(inputs.get(i));
+        let (_, tensor) = found.ok_or_else(|| Error::usage(format!("input `{name}` is missing")))?;
+        args.push(Value::from(tensor));
+    }
+    Ok(Case { model, args, workspace: Workspace::default(), result: None })
+}
+
+fn input(spec: &Json) -> Result<(String, Tensor), Error> {
+    let text = |key: &str| {
+        let value = spec[key].as_str();
+        value.ok_or_else(|| Error::usage(format!("an input has no {key}")))
+    };
+    let extents = spec["shape"].as_array().ok_or_else(|| Error::usage("an input has no shape"))?;
+    let shape: Option<Vec<i64>> = extents.iter().map(Json::as_i64).collect();
+    let shape = shape.ok_or_else(|| Error::usage("a shape is not numbers"))?;
+    let dtype: DataType = (spec["dtype"].as_str().unwrap_or("f32").parse())
+        .map_err(|err: tvm_runtime::ParseDataTypeError| Error::usage(err.to_string()))?;
+    let path = Path::new(text("file")?);
+    let bytes = std::fs::read(path).map_err(Error::io(path))?;
+    Ok((spec["name"].as_str().unwrap_or_default().to_string(), Tensor::from_bytes(&bytes, &shape, dtype)?))
+}
+
+impl Case {
+    fn run(&mut self) -> Result<(), Error> {
+        self.result = Some(self.model.vm.invoke_in(&mut self.workspace, MAIN, &self.args)?);
+        Ok(())
+    }
+}
+
+fn time(case: &mut Case, request: &Json) -> Result<Json, Error> {
+    let count = |key: &str| request[key].as_u64().unwrap_or(0).max(1) as usize;
+    let (secs, min, max) = (request["secs"].as_f64().unwrap_or(0.2), count("min"), count("max"));
+    // One call to calibrate; very short calls are timed in groups.
+    let start = Instant::now();
+    case.run()?;
+    let once = start.elapsed().as_secs_f64();
+    let group = if once < 20e-6 { (40e-6 / once.max(20e-9)).ceil() as usize } else { 1 };
+    if once >= secs && min <= 1 {
+        return Ok(json!({"ok": true, "times": [once]}));
+    }
+    let mut times = Vec::new();
+    let begin = Instant::now();
+    while times.len() < min || begin.elapsed().as_secs_f64() < secs && times.len() < max {
+        let start = Instant::now();
+        for _ in 0..group {
+            case.run()?;
+        }
+        times.push(start.elapsed().as_secs_f64() / group as f64);
+    }
+    Ok(json!({"ok": true, "times": times}))
+}
+
+fn output(case: &mut Case, request: &Json) -> Result<Json, Error> {
+    case.run()?;
+    let path = request["path"].as_str().ok_or_else(|| Error::usage("no path is given"))?;
+    let result = case.result.clone().ok_or_else(|| Error::usage("there is no result"))?;
+    let first = model::tensors(result)?.into_iter().next();
+    let tensor = first.ok_or_else(|| Error::usage("there is no output"))?;
+    let values = data::to_f64(&tensor)?;
+    let bytes: Vec<u8> = values.iter().flat_map(|&it| (it as f32).to_le_bytes()).collect();
+    data::write(Path::new(path), &bytes)?;
+    Ok(json!({"ok": true, "shape": tensor.shape()}))
+}
