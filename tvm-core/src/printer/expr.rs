@@ -69,7 +69,6 @@ impl Printer {
                 Class::Index
             }
             PrimExpr::Binary(it) if it.op.is_comparison() || it.op.is_logical() => Class::Number,
-            PrimExpr::Binary(it) if matches!(it.op, BinaryOp::FloorDiv | BinaryOp::FloorMod) => Class::Index,
             PrimExpr::Binary(it) if matches!(it.op, BinaryOp::Div | BinaryOp::Mod) => Class::Number,
             PrimExpr::Binary(it) => self.class_of(&it.a, &it.b),
             PrimExpr::Select(it) => self.class_of(&it.true_value, &it.false_value),
@@ -114,7 +113,7 @@ impl Printer {
             PrimExpr::FloatImm(it) => float(*it),
             PrimExpr::StringImm(it) => (format!("{it:?}"), Prec::Atom),
             PrimExpr::Var(var) => {
-                let text = self.names.var(var);
+                let text = if self.names.knows(var) { self.names.var(var) } else { self.name_index(var) };
                 self.convert(text, scalar_int, self.class(expr), class)
             }
             PrimExpr::Cast(it) => {
@@ -194,17 +193,17 @@ impl Printer {
         let (symbol, prec) = operator(it.op);
         // Which class the operands, and so the result, have.
         let own = match it.op {
-            BinaryOp::FloorDiv | BinaryOp::FloorMod => Class::Index,
             BinaryOp::Div | BinaryOp::Mod | BinaryOp::And | BinaryOp::Or => Class::Number,
             op if op.is_comparison() => self.class_of(&it.a, &it.b),
             _ => class,
         };
-        let rounds_down = matches!(it.op, BinaryOp::FloorDiv | BinaryOp::FloorMod);
+        // An index divides rounding down, a number does not.
+        let index = dtype == DataType::I64 && class == Class::Index;
         let function = match it.op {
             BinaryOp::Min => Some("min"),
             BinaryOp::Max => Some("max"),
-            BinaryOp::FloorDiv if dtype != DataType::I64 => Some("floordiv"),
-            BinaryOp::FloorMod if dtype != DataType::I64 => Some("floormod"),
+            BinaryOp::FloorDiv if !index => Some("floordiv"),
+            BinaryOp::FloorMod if !index => Some("floormod"),
             _ => None,
         };
         let both_literal = is_literal(&it.a) && is_literal(&it.b);
@@ -237,11 +236,8 @@ impl Printer {
             };
             (format!("{a} {symbol} {}", self.expr_in(&it.b, own, right)), prec)
         };
-        let converts =
-            dtype == DataType::I64 && (rounds_down || matches!(it.op, BinaryOp::Div | BinaryOp::Mod));
-        if converts && own != class {
-            let to = if class == Class::Index { "usize" } else { "i64" };
-            return (format!("({text}) as {to}"), Prec::Cast);
+        if index && matches!(it.op, BinaryOp::Div | BinaryOp::Mod) {
+            return (format!("({text}) as usize"), Prec::Cast);
         }
         (text, prec)
     }

@@ -75,6 +75,8 @@ const RESERVED: &[&str] = &[
     "_",
     "S",
     "R",
+    "O",
+    "Q",
     "alloc",
     "block",
     "grid",
@@ -163,6 +165,10 @@ pub(super) fn identifier(hint: &str) -> String {
     if name.chars().all(|c| c == '_') {
         name = "v".to_string();
     }
+    // All upper case would be a constant of the host program.
+    if name.chars().any(char::is_uppercase) && !name.chars().any(char::is_lowercase) {
+        name.make_ascii_lowercase();
+    }
     if RESERVED.contains(&name.as_str()) {
         name.push('_');
     }
@@ -176,9 +182,15 @@ mod tests {
     #[test]
     fn names_are_unique_identifiers() {
         let mut names = Names::default();
-        for (hint, want) in
-            [("i", "i"), ("i", "i_1"), ("for", "for_"), ("0a.b", "v0a_b"), ("", "v"), ("é", "v_1")]
-        {
+        for (hint, want) in [
+            ("i", "i"),
+            ("i", "i_1"),
+            ("for", "for_"),
+            ("0a.b", "v0a_b"),
+            ("", "v"),
+            ("é", "v_1"),
+            ("A", "a"),
+        ] {
             assert_eq!(names.unique(hint), want, "{hint:?}");
         }
         let mark = names.open();

@@ -75,7 +75,7 @@ impl Printer {
             Scope::Global => String::new(),
             scope => format!(" // {}", scope.name()),
         };
-        self.line(format!("let {name} = alloc::<{}>([{shape}]);{scope}", buffer.dtype));
+        self.line(format!("let mut {name} = alloc::<{}>([{shape}]);{scope}", buffer.dtype));
         self.layout(&name, buffer);
     }
 

@@ -18,3 +18,68 @@ fn a_matrix_product() {
         }"##]]
     .assert_eq(&matmul().to_string());
 }
+
+#[test]
+fn indices_and_numbers() {
+    use crate::ir::Var;
+    use crate::tir::{Buffer, PrimExpr, Stmt, binary};
+    use tvm_runtime::DataType;
+    let [i, n] = ["i", "n"].map(|name| PrimExpr::from(Var::index(name)));
+    let x = Buffer::new("X", [n.clone()], DataType::I64);
+    let at = |index: PrimExpr| x.load([index]);
+    use crate::tir::BinaryOp::{Add, Div, FloorDiv, FloorMod, Mul, Sub};
+    let cases = [
+        (i.clone().floordiv(4) * 4i64 + i.clone().floormod(4), "i / 4 * 4 + i % 4"),
+        (i.clone() - (n.clone() - &i), "i - (n - i)"),
+        (binary(FloorDiv, at(i.clone()), 2.into()), "(x[[i]] as usize) / 2"),
+        (binary(Div, at(i.clone()), 2.into()), "(x[[i]] / 2) as usize"),
+        (binary(Add, at(i.clone()), i.clone()), "(x[[i]] as usize) + i"),
+        (binary(Sub, i.clone(), (-2).into()), "i - (-2i64 as usize)"),
+        (binary(Mul, i.clone(), binary(FloorMod, n.clone(), 3.into())), "i * (n % 3)"),
+    ];
+    for (expr, want) in cases {
+        let text = Stmt::store(&x, [expr], PrimExpr::index(0)).to_string();
+        assert_eq!(text, format!("x[[{want}]] = 0;"));
+    }
+    let stored = Stmt::store(&x, [i.clone()], binary(FloorDiv, i, at(n)) + 1i64).to_string();
+    assert_eq!(stored, "x[[i]] = floordiv(i as i64, x[[n]]) + 1;");
+}
+
+#[test]
+fn a_graph_function() {
+    expect![[r##"
+        #[relay::adt]
+        enum List {
+            Cons(Tensor<f32, 4>, Box<List>),
+            Nil,
+        }
+
+        #[prim_func]
+        fn neg(x: &Tensor<f32, n>, out: &mut Tensor<f32, n>) {
+            for i0 in 0..n {
+                block("compute", [S(i0)], |[v0]| {
+                    out[[v0]] = -1.0 * x[[v0]];
+                });
+            }
+        }
+
+        #[relay::func]
+        fn main(x: Tensor<f32, 4>, l: List) -> Tensor<f32, 4> {
+            let z = dataflow(|| {
+                let y = call_tir(neg, (x,), Tensor<f32, 4>);
+                let t = (y, x);
+                let z = t.0;
+                z
+            });
+            let m = match l {
+                List::Cons(h, rest) => {
+                    h
+                }
+                List::Nil => {
+                    z
+                }
+            };
+            m
+        }"##]]
+    .assert_eq(&crate::ir::well_formed::graph_sample().to_string());
+}
