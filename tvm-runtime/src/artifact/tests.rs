@@ -1,3 +1,5 @@
+//! Round trips, and bytes that were damaged in every way.
+
 use super::*;
 use crate::kernel::{DimSig, Kernel, KernelSig, ParamKind, ParamSig};
 use crate::module::Module;
