@@ -33,23 +33,28 @@ pub fn default_build() -> Pass {
 
 /// Brings tensor programs to [the lowered form](crate::tir::transform).
 pub fn lower_tir() -> Pass {
-    Sequential::new(
-        "LowerTIR",
-        vec![
-            tir::lower_init_block(),
-            tir::convert_blocks_to_opaque(),
-            tir::lower_match_buffer(),
-            tir::lower_opaque_block(),
-            tir::flatten_buffer(),
-            tir::simplify(),
-            tir::vectorize_loop(),
-            tir::unroll_loop(),
-            tir::simplify(),
-            tir::remove_no_op(),
-            tir::float_compute_legalize(),
-            tir::lower_intrin(),
-            tir::lower_tvm_builtin(),
-            tir::make_packed_api(),
-        ],
-    )
+    Sequential::new("LowerTIR", lower_tir_passes())
+}
+
+/// The passes of [`lower_tir`], in order.
+pub fn lower_tir_passes() -> Vec<Pass> {
+    vec![
+        tir::lower_init_block(),
+        tir::convert_blocks_to_opaque(),
+        tir::lower_match_buffer(),
+        tir::lower_opaque_block(),
+        tir::simplify(),
+        tir::plan_and_update_buffer_allocation_location(),
+        tir::compact_buffer_allocation(),
+        tir::flatten_buffer(),
+        tir::simplify(),
+        tir::vectorize_loop(),
+        tir::unroll_loop(),
+        tir::simplify(),
+        tir::remove_no_op(),
+        tir::float_compute_legalize(),
+        tir::lower_intrin(),
+        tir::lower_tvm_builtin(),
+        tir::make_packed_api(),
+    ]
 }

@@ -52,6 +52,16 @@ impl Access {
         Ok(Handle { byte: at.byte + byte, ..at })
     }
 
+    /// Where the element would lie, be it there or not: one may point to the start of an empty buffer.
+    pub(super) fn pointer(&self, m: &mut Machine<'_>) -> Result<Handle, Trap> {
+        let mut byte = 0;
+        for (axis, index) in self.indices.iter().enumerate() {
+            byte += index(m)? * m.views[self.view].dims[axis].stride;
+        }
+        let at = m.views[self.view].at;
+        Ok(Handle { byte: at.byte + byte, ..at })
+    }
+
     #[cold]
     fn out_of_bounds(&self, m: &mut Machine<'_>, axis: usize, index: i64, extent: i64) -> Trap {
         let (buffer, span) = (self.buffer.clone(), self.span.clone());

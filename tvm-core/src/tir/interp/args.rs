@@ -86,7 +86,11 @@ impl Program {
     /// Checks `args` and makes them known to `m`.
     pub(super) fn bind<'a>(&self, m: &mut Machine<'a>, args: &'a mut [Value]) -> Result<(), InterpError> {
         let func = || self.name.clone();
-        if let [ParamCode { kind: Kind::Packed, .. }, ..] = self.params.as_slice() {
+        if let [ParamCode { kind: Kind::Packed, .. }, rest @ ..] = self.params.as_slice() {
+            if let [ParamCode { kind: Kind::Scalar { slot, .. }, .. }, ..] = rest {
+                // The number of arguments, as in the kernel ABI.
+                m.slots[*slot] = args.len() as i64;
+            }
             for (i, arg) in args.iter_mut().enumerate() {
                 let packed = match arg {
                     Value::Int(value) => Packed::Int(*value),

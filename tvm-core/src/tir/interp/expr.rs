@@ -110,7 +110,7 @@ impl Compiler {
         Ok(Access { view, indices, dtype: buffer.dtype, buffer: buffer.name.clone(), span })
     }
 
-    /// A handle: a variable or the data of an argument.
+    /// A handle: a variable, the data of an argument or the address of an element.
     pub(super) fn handle(&mut self, expr: &PrimExpr) -> Compiled<HandleFn> {
         match expr {
             PrimExpr::Var(var) if var.dtype().is_handle() => {
@@ -125,6 +125,13 @@ impl Compiler {
                     Packed::Int(_) | Packed::Float(_) => Err(not_packed(m, "a tensor")),
                 }))
             }
+            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::AddressOf) => match &*it.args {
+                [PrimExpr::BufferLoad(load)] => {
+                    let access = self.access(&load.buffer, &load.indices, &load.span)?;
+                    Ok(Box::new(move |m| access.pointer(m)))
+                }
+                _ => Err(self.malformed(format!("{expr:?}"), "it takes the address of an element")),
+            },
             _ => Err(self.malformed(format!("{expr:?}"), "a handle is expected")),
         }
     }

@@ -11,7 +11,7 @@ use super::util::body_pass;
 use crate::arith::Analyzer;
 use crate::ir::Var;
 use crate::pass::Pass;
-use crate::tir::{BinaryOp, IntoOperand, Intrinsic, Let, Mutator, PrimExpr, Stmt, binary};
+use crate::tir::{BinaryOp, IntoOperand, Let, Mutator, PrimExpr, Stmt, binary};
 
 /// Floor division and remainder become truncating ones.
 pub fn lower_intrin() -> Pass {

@@ -17,6 +17,7 @@
 //!    buffers it uses; nested ones are serial.
 //! 5. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.
 
+mod compact_buffer_allocation;
 mod context;
 mod convert_blocks_to_opaque;
 mod convert_ssa;
@@ -28,14 +29,18 @@ mod lower_match_buffer;
 mod lower_opaque_block;
 mod lower_tvm_builtin;
 mod make_packed_api;
+mod plan_and_update_buffer_allocation_location;
 mod remove_no_op;
 mod renew_defs;
 mod simplify;
+#[cfg(test)]
+mod tests;
 mod unroll_loop;
 mod util;
 mod vector;
 mod vectorize_loop;
 
+pub use compact_buffer_allocation::compact_buffer_allocation;
 pub use convert_blocks_to_opaque::convert_blocks_to_opaque;
 pub use convert_ssa::convert_ssa;
 pub use flatten_buffer::flatten_buffer;
@@ -46,6 +51,7 @@ pub use lower_match_buffer::lower_match_buffer;
 pub use lower_opaque_block::lower_opaque_block;
 pub use lower_tvm_builtin::{STACK_BYTES, lower_tvm_builtin};
 pub use make_packed_api::{PACKED_API, make_packed_api};
+pub use plan_and_update_buffer_allocation_location::plan_and_update_buffer_allocation_location;
 pub use remove_no_op::remove_no_op;
 pub(crate) use renew_defs::Renew;
 pub use renew_defs::{renew_defs, renew_stmt};

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::{BufferId, IrError, VarId};
 use crate::pass::{Pass, prim_func_pass};
-use crate::tir::{Buffer, BufferNode, Mutator, PrimExpr, PrimFunc, Stmt};
+use crate::tir::{Buffer, BufferNode, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt};
 
 /// A pass that rewrites bodies; `rewrite` gives `None` for "unchanged".
 pub(super) fn body_pass(
@@ -60,4 +60,27 @@ impl Mutator for DeepSubstitute {
         self.buffers.insert(buffer.id, new.clone());
         new
     }
+}
+
+/// True when `stmt` reads, writes or takes the address of `buffer`.
+pub(super) fn accesses(stmt: &Stmt, buffer: &Buffer) -> bool {
+    struct Find<'a>(&'a Buffer, bool);
+    impl Visitor for Find<'_> {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            self.1 |= matches!(expr, PrimExpr::BufferLoad(load) if load.buffer == *self.0);
+            if !self.1 {
+                walk_expr(self, expr);
+            }
+        }
+
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            self.1 |= matches!(stmt, Stmt::BufferStore(store) if store.buffer == *self.0);
+            if !self.1 {
+                walk_stmt(self, stmt);
+            }
+        }
+    }
+    let mut find = Find(buffer, false);
+    find.visit_stmt(stmt);
+    find.1
 }

@@ -1,0 +1,207 @@
+//! Shrinks buffers to the region that is accessed where they live.
+//!
+//! TVM counterpart: `CompactBufferAllocation`.
+//! Requires: no blocks, allocations where they belong
+//! ([`plan_and_update_buffer_allocation_location`](super::plan_and_update_buffer_allocation_location)). Ensures: an
+//! axis of an allocated buffer of which a constant number of elements is accessed has that extent.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::context::{analyzer_for, enter_loop};
+use super::util::body_pass;
+use crate::arith::{Analyzer, ConstIntBound, DomMap, IntervalSet};
+use crate::ir::{BufferId, VarId};
+use crate::pass::Pass;
+use crate::tir::{
+    AllocBuffer, Buffer, BufferLoad, BufferStore, Callee, Intrinsic, Mutator, PrimExpr, Stmt, Visitor,
+    any_expr, walk_expr, walk_stmt,
+};
+
+/// Allocated buffers shrink.
+pub fn compact_buffer_allocation() -> Pass {
+    body_pass("CompactBufferAllocation", |func| {
+        Compact { analyzer: analyzer_for(func), new: FxHashMap::default() }.mutate_stmt(&func.body)
+    })
+}
+
+struct Compact {
+    analyzer: Analyzer,
+    /// Shrunk buffers, with the index of their first element in the old one.
+    new: FxHashMap<BufferId, (Buffer, Vec<PrimExpr>)>,
+}
+
+impl Compact {
+    /// Shrinks `buffer`, which `stmts` use, if there is something to gain.
+    fn shrink(&mut self, buffer: &Buffer, stmts: &[Stmt]) -> Option<Buffer> {
+        if !buffer.strides.is_empty() || buffer.elem_offset.is_some() {
+            return None;
+        }
+        let mut touched = Touched {
+            buffer,
+            analyzer: self.analyzer.clone(),
+            dom: DomMap::default(),
+            bound: FxHashSet::default(),
+            region: vec![None; buffer.ndim()],
+            opaque: false,
+        };
+        stmts.iter().for_each(|stmt| touched.visit_stmt(stmt));
+        if touched.opaque {
+            return None;
+        }
+        let mut shape = buffer.shape.to_vec();
+        let mut mins = vec![PrimExpr::index(0); buffer.ndim()];
+        for (axis, set) in touched.region.iter().enumerate() {
+            let Some(range) = set.as_ref().and_then(|set| set.to_range(&self.analyzer)) else { continue };
+            let most = self.analyzer.const_int_bound(&range.extent).max;
+            let smaller = buffer.shape[axis].as_int().is_none_or(|extent| most < extent);
+            let fixed = !any_expr(&range.min, &mut |expr| match expr {
+                PrimExpr::Var(var) => touched.bound.contains(&var.id()),
+                PrimExpr::BufferLoad(_) | PrimExpr::Call(_) => true,
+                _ => false,
+            });
+            if smaller && fixed && (1..ConstIntBound::POS_INF).contains(&most) {
+                shape[axis] = PrimExpr::index(most);
+                mins[axis] = range.min;
+            }
+        }
+        if mins.iter().all(|min| min.is_const(0))
+            && shape.iter().zip(buffer.shape.iter()).all(|(a, b)| a.ptr_eq(b))
+        {
+            return None;
+        }
+        let new = buffer.renew(|node| node.shape = shape.into());
+        self.new.insert(buffer.id, (new.clone(), mins));
+        Some(new)
+    }
+
+    fn access(&mut self, buffer: &Buffer, indices: &[PrimExpr]) -> Option<(Buffer, Arc<[PrimExpr]>)> {
+        let indices: Vec<PrimExpr> =
+            indices.iter().map(|index| self.mutate_expr(index).unwrap_or_else(|| index.clone())).collect();
+        let (new, mins) = self.new.get(&buffer.id)?;
+        let shifted =
+            indices.into_iter().zip(mins).map(|(index, min)| self.analyzer.simplify(&(index - min)));
+        Some((new.clone(), shifted.collect()))
+    }
+}
+
+impl Mutator for Compact {
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        if let PrimExpr::BufferLoad(load) = expr
+            && self.new.contains_key(&load.buffer.id)
+        {
+            let (buffer, indices) = self.access(&load.buffer, &load.indices)?;
+            return Some(PrimExpr::BufferLoad(Arc::new(BufferLoad {
+                buffer,
+                indices,
+                span: load.span.clone(),
+            })));
+        }
+        self.walk_expr(expr)
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        match stmt {
+            Stmt::SeqStmt(stmts) => {
+                let mut out = Vec::with_capacity(stmts.len());
+                let mut changed = false;
+                for (at, stmt) in stmts.iter().enumerate() {
+                    let new = match stmt {
+                        Stmt::AllocBuffer(alloc) => self
+                            .shrink(&alloc.buffer, &stmts[at + 1..])
+                            .map(|buffer| AllocBuffer { buffer }.into()),
+                        other => self.mutate_stmt(other),
+                    };
+                    changed |= new.is_some();
+                    out.push(new.unwrap_or_else(|| stmt.clone()));
+                }
+                changed.then(|| Stmt::seq(out))
+            }
+            Stmt::BufferStore(store) if self.new.contains_key(&store.buffer.id) => {
+                let value = self.mutate_expr(&store.value).unwrap_or_else(|| store.value.clone());
+                let (buffer, indices) = self.access(&store.buffer, &store.indices)?;
+                Some(BufferStore { buffer, value, indices, span: store.span.clone() }.into())
+            }
+            Stmt::For(node) => {
+                enter_loop(&mut self.analyzer, node);
+                self.walk_stmt(stmt)
+            }
+            Stmt::BufferStore(_)
+            | Stmt::BlockRealize(_)
+            | Stmt::IfThenElse(_)
+            | Stmt::While(_)
+            | Stmt::Bind(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => self.walk_stmt(stmt),
+        }
+    }
+}
+
+/// The box of a buffer that statements access.
+struct Touched<'a> {
+    buffer: &'a Buffer,
+    analyzer: Analyzer,
+    /// Loops inside.
+    dom: DomMap,
+    /// Variables bound inside.
+    bound: FxHashSet<VarId>,
+    /// Per axis; `None` before the first access.
+    region: Vec<Option<IntervalSet>>,
+    /// Its address escapes.
+    opaque: bool,
+}
+
+impl Touched<'_> {
+    fn touch(&mut self, indices: &[PrimExpr]) {
+        for (axis, index) in indices.iter().enumerate() {
+            let set = self.analyzer.int_set(index, &self.dom);
+            let known = self.region[axis].take();
+            self.region[axis] = Some(match known {
+                Some(known) => known.union(&set, &self.analyzer),
+                None => set,
+            });
+        }
+    }
+}
+
+impl Visitor for Touched<'_> {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        match expr {
+            PrimExpr::BufferLoad(load) if load.buffer == *self.buffer => self.touch(&load.indices),
+            PrimExpr::Call(call) if call.callee == Callee::Intrinsic(Intrinsic::AddressOf) => {
+                self.opaque |=
+                    matches!(&call.args[0], PrimExpr::BufferLoad(load) if load.buffer == *self.buffer);
+            }
+            PrimExpr::Let(it) => drop(self.bound.insert(it.var.id())),
+            _ => {}
+        }
+        walk_expr(self, expr);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::For(node) => {
+                let first = self.analyzer.int_set(&node.min, &self.dom);
+                let last = self.analyzer.int_set(&(&node.min + &node.extent - 1), &self.dom);
+                self.dom.insert(node.loop_var.id(), IntervalSet { min: first.min, max: last.max });
+                self.bound.insert(node.loop_var.id());
+                enter_loop(&mut self.analyzer, node);
+            }
+            Stmt::Bind(node) => drop(self.bound.insert(node.var.id())),
+            Stmt::BufferStore(store) if store.buffer == *self.buffer => self.touch(&store.indices),
+            Stmt::BufferStore(_)
+            | Stmt::BlockRealize(_)
+            | Stmt::SeqStmt(_)
+            | Stmt::IfThenElse(_)
+            | Stmt::While(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => {}
+        }
+        walk_stmt(self, stmt);
+    }
+}

@@ -1,0 +1,237 @@
+//! Whether a statement writes every element of a buffer before it reads it.
+//!
+//! Every read must find a write before it, such that the element read is one that the write stored: the equations
+//! "index written = index read" are solved for the loop variables of the write, and the solution must lie in the ranges of
+//! its loops and satisfy the conditions around it. A write under the condition of a first iteration (`k == 0`, from an
+//! init) counts as made in that iteration.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::arith::Analyzer;
+use crate::ir::{Var, VarId};
+use crate::tir::{
+    Buffer, Callee, For, Intrinsic, PrimExpr, Range, Stmt, Visitor, any_expr, substitute_expr, walk_expr,
+    walk_stmt,
+};
+
+use super::super::context::enter_loop;
+use super::super::util::accesses;
+
+/// True when every read of `buffer` in `stmt` is of something that `stmt` has written before.
+pub(super) fn is_covered(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> bool {
+    let mut coverage = Coverage {
+        buffer,
+        analyzer: analyzer.clone(),
+        loops: Vec::new(),
+        conditions: Vec::new(),
+        writes: Vec::new(),
+        opaque: FxHashSet::default(),
+        covered: true,
+    };
+    coverage.visit_stmt(stmt);
+    coverage.covered
+}
+
+struct Loop {
+    var: Var,
+    range: Range,
+}
+
+struct Write {
+    indices: Vec<PrimExpr>,
+    loops: Vec<(Var, Range)>,
+    conditions: Vec<PrimExpr>,
+}
+
+struct Coverage<'a> {
+    buffer: &'a Buffer,
+    analyzer: Analyzer,
+    loops: Vec<Loop>,
+    conditions: Vec<PrimExpr>,
+    writes: Vec<Write>,
+    /// Variables bound inside to values that nothing is known of.
+    opaque: FxHashSet<VarId>,
+    covered: bool,
+}
+
+fn uses(expr: &PrimExpr, var: &Var) -> bool {
+    any_expr(expr, &mut |expr| expr.as_var() == Some(var))
+}
+
+impl Coverage<'_> {
+    /// True when `expr` is arithmetic on loop variables and what is fixed outside.
+    fn is_known(&self, expr: &PrimExpr) -> bool {
+        !any_expr(expr, &mut |expr| match expr {
+            PrimExpr::Var(var) => self.opaque.contains(&var.id()),
+            PrimExpr::BufferLoad(_) | PrimExpr::Call(_) | PrimExpr::Let(_) => true,
+            _ => false,
+        })
+    }
+
+    fn write(&mut self, indices: &[PrimExpr]) {
+        if indices.iter().chain(&self.conditions).all(|expr| self.is_known(expr)) {
+            self.writes.push(Write {
+                indices: indices.to_vec(),
+                loops: self.loops.iter().map(|it| (it.var.clone(), it.range.clone())).collect(),
+                conditions: self.conditions.clone(),
+            });
+        }
+    }
+
+    fn read(&mut self, indices: &[PrimExpr]) {
+        let known = indices.iter().all(|expr| self.is_known(expr));
+        if !known {
+            self.covered = false;
+            return;
+        }
+        let mut analyzer = self.analyzer.clone();
+        for condition in self.conditions.iter().filter(|condition| self.is_known(condition)) {
+            analyzer.enter_constraint(condition);
+        }
+        self.covered &= self.writes.iter().any(|write| self.covers(&analyzer, write, indices).is_some());
+    }
+
+    /// `Some` when `write` stored the element at `indices` before.
+    fn covers(&self, analyzer: &Analyzer, write: &Write, indices: &[PrimExpr]) -> Option<()> {
+        let common = self.loops.iter().zip(&write.loops).take_while(|(a, (b, _))| a.var == *b).count();
+        let mut solution: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
+        let mut solved: Vec<&(Var, Range)> = Vec::new();
+        for (at, loop_) in write.loops.iter().enumerate() {
+            let (var, range) = loop_;
+            if write.indices.iter().any(|index| uses(index, var)) {
+                if at >= common {
+                    solved.push(loop_);
+                }
+            } else if write.conditions.iter().any(|condition| uses(condition, var)) || at >= common {
+                // The first iteration: there is one where the loop is around the read, else it must be known.
+                if at >= common && !analyzer.can_prove(&range.extent.clone().greater(0)) {
+                    return None;
+                }
+                solution.insert(var.id(), range.min.clone());
+            }
+        }
+        for (written, read) in write.indices.iter().zip(indices) {
+            solve(analyzer, written, read, &solved, &mut solution)?;
+        }
+        let at_solution = |expr: &PrimExpr| substitute_expr(expr, &solution);
+        for (written, read) in write.indices.iter().zip(indices) {
+            analyzer.can_prove_equal(&at_solution(written), read).then_some(())?;
+        }
+        for (var, range) in solved {
+            let value = solution.get(&var.id())?;
+            let (min, extent) = (at_solution(&range.min), at_solution(&range.extent));
+            analyzer.can_prove_less_equal(&min, value).then_some(())?;
+            analyzer.can_prove_less(value, &(min + extent)).then_some(())?;
+        }
+        write.conditions.iter().all(|condition| analyzer.can_prove(&at_solution(condition))).then_some(())
+    }
+}
+
+/// Adds to `solution` what those of `vars` that `written` uses must be for it to equal `read`: `written` must be
+/// `rest + v`, or `rest + c1 * v1 + c2 * v2 + …` that counts through an interval without gaps.
+fn solve(
+    analyzer: &Analyzer,
+    written: &PrimExpr,
+    read: &PrimExpr,
+    vars: &[&(Var, Range)],
+    solution: &mut FxHashMap<VarId, PrimExpr>,
+) -> Option<()> {
+    let used: Vec<&(Var, Range)> = vars
+        .iter()
+        .filter(|(var, _)| uses(written, var) && !solution.contains_key(&var.id()))
+        .copied()
+        .collect();
+    let zero = |except: Option<&Var>| {
+        let value = |var: &Var| PrimExpr::int(i64::from(except == Some(var)), var.dtype());
+        used.iter().map(|(var, _)| (var.id(), value(var))).collect::<FxHashMap<_, _>>()
+    };
+    let rest = analyzer.simplify(&substitute_expr(written, &zero(None)));
+    let mut digits = Vec::new();
+    for (var, range) in &used {
+        let with_one = substitute_expr(written, &zero(Some(var)));
+        let coefficient = analyzer.simplify(&(with_one - &rest)).as_int().filter(|&c| c > 0)?;
+        digits.push((coefficient, var, range));
+    }
+    digits.sort_by_key(|(coefficient, ..)| *coefficient);
+    let offset = analyzer.simplify(&(read.clone() - &rest));
+    if let [(1, var, _)] = &digits[..] {
+        solution.insert(var.id(), offset);
+        return Some(());
+    }
+    let mut expected = 1;
+    for (place, (coefficient, var, range)) in digits.iter().enumerate() {
+        let extent = range.extent.as_int();
+        if *coefficient != expected || !range.min.is_const(0) {
+            return None;
+        }
+        let digit = offset.clone().floordiv(*coefficient);
+        let last = place + 1 == digits.len();
+        let digit = if last { digit } else { digit.floormod(extent?) };
+        solution.insert(var.id(), analyzer.simplify(&digit));
+        if !last {
+            expected = coefficient.checked_mul(extent?)?;
+        }
+    }
+    Some(())
+}
+
+impl Visitor for Coverage<'_> {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        match expr {
+            PrimExpr::BufferLoad(load) if load.buffer == *self.buffer => self.read(&load.indices),
+            PrimExpr::Call(call) if call.callee == Callee::Intrinsic(Intrinsic::AddressOf) => {
+                let hidden = any_expr(
+                    expr,
+                    &mut |expr| matches!(expr, PrimExpr::BufferLoad(load) if load.buffer == *self.buffer),
+                );
+                self.covered &= !hidden;
+            }
+            PrimExpr::Let(it) => drop(self.opaque.insert(it.var.id())),
+            _ => {}
+        }
+        walk_expr(self, expr);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::For(node) => {
+                let For { loop_var, min, extent, .. } = &**node;
+                self.visit_expr(min);
+                self.visit_expr(extent);
+                enter_loop(&mut self.analyzer, node);
+                let range = Range { min: min.clone(), extent: extent.clone() };
+                self.loops.push(Loop { var: loop_var.clone(), range });
+                self.visit_stmt(&node.body);
+                self.loops.pop();
+            }
+            Stmt::IfThenElse(node) => {
+                self.visit_expr(&node.condition);
+                self.conditions.push(node.condition.clone());
+                self.visit_stmt(&node.then_case);
+                self.conditions.pop();
+                if let Some(other) = &node.else_case {
+                    self.conditions.push(!node.condition.clone());
+                    self.visit_stmt(other);
+                    self.conditions.pop();
+                }
+            }
+            Stmt::BufferStore(store) => {
+                walk_stmt(self, stmt);
+                if store.buffer == *self.buffer {
+                    self.write(&store.indices);
+                }
+            }
+            Stmt::While(_) => self.covered &= !accesses(stmt, self.buffer),
+            Stmt::Bind(node) => {
+                self.opaque.insert(node.var.id());
+                walk_stmt(self, stmt);
+            }
+            Stmt::SeqStmt(_)
+            | Stmt::BlockRealize(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => walk_stmt(self, stmt),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Moves allocations into the loops that alone use them.
+//!
+//! TVM counterpart: `PlanAndUpdateBufferAllocationLocation`.
+//! Requires: no blocks. Ensures: a buffer is allocated in the innermost loop body that holds all its accesses and in
+//! which, in every iteration, everything that is read was written before (see [`coverage`]). Memory that threads of a GPU
+//! share stays outside of the loops over them.
+
+mod coverage;
+
+use self::coverage::is_covered;
+use super::context::{analyzer_for, enter_loop};
+use super::util::{accesses, body_pass};
+use crate::arith::Analyzer;
+use crate::pass::Pass;
+use crate::tir::{Buffer, For, ForKind, IfThenElse, Mutator, PrimExpr, Scope, Stmt, ThreadTag};
+
+/// Allocations move inwards.
+pub fn plan_and_update_buffer_allocation_location() -> Pass {
+    body_pass("PlanAndUpdateBufferAllocationLocation", |func| {
+        Plan { analyzer: analyzer_for(func) }.mutate_stmt(&func.body)
+    })
+}
+
+struct Plan {
+    analyzer: Analyzer,
+}
+
+impl Mutator for Plan {
+    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        if let Stmt::For(node) = stmt {
+            enter_loop(&mut self.analyzer, node);
+        }
+        let Stmt::SeqStmt(stmts) = stmt else { return self.walk_stmt(stmt) };
+        let mut stmts = stmts.to_vec();
+        let mut changed = false;
+        let mut at = 0;
+        while at < stmts.len() {
+            if let Stmt::AllocBuffer(alloc) = &stmts[at]
+                && let Some((user, new)) = self.sink(&alloc.buffer, &stmts[at + 1..])
+            {
+                stmts[at + 1 + user] = new;
+                stmts.remove(at);
+                changed = true;
+            } else {
+                at += 1;
+            }
+        }
+        let stmt = if changed { Stmt::seq(stmts) } else { stmt.clone() };
+        let walked = self.walk_stmt(&stmt);
+        if changed { Some(walked.unwrap_or(stmt)) } else { walked }
+    }
+}
+
+impl Plan {
+    /// The one of `stmts` that uses `buffer`, with the allocation moved into it.
+    fn sink(&self, buffer: &Buffer, stmts: &[Stmt]) -> Option<(usize, Stmt)> {
+        let mut users = stmts.iter().enumerate().filter(|(_, stmt)| accesses(stmt, buffer));
+        let (Some((at, user)), None) = (users.next(), users.next()) else { return None };
+        Some((at, descend(&self.analyzer, buffer, user)?))
+    }
+}
+
+/// `stmt` with `buffer` allocated inside of it, if that is right.
+fn descend(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> Option<Stmt> {
+    match stmt {
+        Stmt::For(node) => {
+            if !may_enter(buffer.scope, node.kind) {
+                return None;
+            }
+            let mut analyzer = analyzer.clone();
+            enter_loop(&mut analyzer, node);
+            if !is_covered(&analyzer, buffer, &node.body) {
+                return None;
+            }
+            let body = descend(&analyzer, buffer, &node.body).unwrap_or_else(|| {
+                Stmt::seq([crate::tir::AllocBuffer { buffer: buffer.clone() }.into(), node.body.clone()])
+            });
+            Some(For { body, ..(**node).clone() }.into())
+        }
+        Stmt::SeqStmt(stmts) => {
+            let mut users = stmts.iter().enumerate().filter(|(_, stmt)| accesses(stmt, buffer));
+            let (Some((at, user)), None) = (users.next(), users.next()) else { return None };
+            let mut stmts = stmts.to_vec();
+            stmts[at] = descend(analyzer, buffer, user)?;
+            Some(Stmt::seq(stmts))
+        }
+        Stmt::IfThenElse(node) => {
+            let outside = Stmt::from(crate::tir::Evaluate { value: node.condition.clone() });
+            if accesses(&outside, buffer)
+                || node.else_case.as_ref().is_some_and(|stmt| accesses(stmt, buffer))
+            {
+                return None;
+            }
+            let then_case = descend(analyzer, buffer, &node.then_case)?;
+            Some(IfThenElse { then_case, ..(**node).clone() }.into())
+        }
+        Stmt::BufferStore(_)
+        | Stmt::BlockRealize(_)
+        | Stmt::While(_)
+        | Stmt::Bind(_)
+        | Stmt::AllocBuffer(_)
+        | Stmt::DeclBuffer(_)
+        | Stmt::Evaluate(_)
+        | Stmt::AssertStmt(_) => None,
+    }
+}
+
+/// True when memory of `scope` may be allocated anew in every iteration of a loop of this kind.
+fn may_enter(scope: Scope, kind: ForKind) -> bool {
+    let thread = match kind {
+        ForKind::ThreadBinding(tag) => tag,
+        ForKind::Serial | ForKind::Parallel | ForKind::Unrolled => return true,
+        ForKind::Vectorized => return false,
+    };
+    let block = matches!(thread, ThreadTag::BlockIdxX | ThreadTag::BlockIdxY | ThreadTag::BlockIdxZ);
+    match scope {
+        Scope::Global => false,
+        Scope::Shared | Scope::SharedDyn | Scope::Warp => block,
+        Scope::Local => true,
+    }
+}

@@ -1,0 +1,190 @@
+//! Every lowering pass keeps what programs compute: random schedules of small programs are lowered pass by pass and
+//! interpreted after each.
+
+use tvm_runtime::{DataType, Tensor};
+
+use crate::ir::{IRModule, Var};
+use crate::pass::PassContext;
+use crate::pipeline::lower_tir_passes;
+use crate::te;
+use crate::tir::interp::{self, Value};
+use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
+use crate::tir::{Param, PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_stmt};
+
+const I64: DataType = DataType::I64;
+
+/// `relu(x @ w + b)`.
+fn dense(m: PrimExpr, n: PrimExpr, k: PrimExpr) -> PrimFunc {
+    let x = te::placeholder("x", [m.clone(), k.clone()], I64);
+    let w = te::placeholder("w", [k.clone(), n.clone()], I64);
+    let b = te::placeholder("b", [n.clone()], I64);
+    let r = te::reduce_axis("r", k);
+    let y = te::compute("y", [m.clone(), n.clone()], &[&x, &w], |i: &[PrimExpr]| {
+        te::sum(x.at([i[0].clone(), r.expr()]) * w.at([r.expr(), i[1].clone()]), &[&r])
+    });
+    let z = te::compute("z", [m.clone(), n.clone()], &[&y, &b], |i: &[PrimExpr]| {
+        y.at(i.to_vec()) + b.at([i[1].clone()])
+    });
+    let o = te::compute("o", [m, n], &[&z], |i: &[PrimExpr]| z.at(i.to_vec()).max(0));
+    te::create_prim_func("dense", &[x, w, b], &[o]).unwrap()
+}
+
+/// A padded window sum, then a scaled transpose.
+fn stencil(h: PrimExpr, w: PrimExpr) -> PrimFunc {
+    let x = te::placeholder("x", [h.clone(), w.clone()], I64);
+    let p = te::compute("p", [&h + 2, w.clone()], &[&x], |i: &[PrimExpr]| {
+        let inside = i[0].clone().greater_equal(1).and(i[0].clone().less(&h + 1));
+        let at = x.at([(i[0].clone() - 1).max(0).min(&h - 1), i[1].clone()]);
+        inside.select(at, PrimExpr::index(0))
+    });
+    let r = te::reduce_axis("r", 3);
+    let s = te::compute("s", [h.clone(), w.clone()], &[&p], |i: &[PrimExpr]| {
+        te::sum(p.at([&i[0] + r.expr(), i[1].clone()]), &[&r])
+    });
+    let t = te::compute("t", [w, h.clone()], &[&s], |i: &[PrimExpr]| s.at([i[1].clone(), i[0].clone()]) * 3);
+    te::create_prim_func("stencil", &[x], &[t]).unwrap()
+}
+
+/// Arguments: extents of symbolic dimensions are `dims`, in order.
+fn arguments(func: &PrimFunc, dims: &[i64]) -> Vec<Value> {
+    let symbols = func.symbolic_dims();
+    let extent = |expr: &PrimExpr| match expr.as_var() {
+        Some(var) => dims[symbols.iter().position(|it| it == var).unwrap()],
+        None => expr.as_int().unwrap(),
+    };
+    let value = |(i, param): (usize, &Param)| {
+        let shape: Vec<i64> = param.buffer().unwrap().shape.iter().map(extent).collect();
+        let len: i64 = shape.iter().product();
+        let data = match param {
+            Param::In(_) => (0..len).map(|j| (j * 7 + i as i64 * 13) % 11 - 5).collect(),
+            Param::Out(_) | Param::Scalar(_) => vec![-77; len as usize],
+        };
+        Value::Tensor(Tensor::from_vec(data, &shape).unwrap())
+    };
+    func.params.iter().enumerate().map(value).collect()
+}
+
+fn run(func: &PrimFunc, mut args: Vec<Value>) -> Vec<i64> {
+    interp::run(func, &mut args).unwrap_or_else(|err| panic!("{err}\n{func}"));
+    match args.pop() {
+        Some(Value::Tensor(out)) => out.to_vec().unwrap(),
+        _ => panic!("the last argument is the output"),
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % n.max(1)
+    }
+
+    fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
+        items.get(self.below(items.len())).copied()
+    }
+}
+
+/// Tries one primitive; most are refused now and then.
+fn random_step(s: &mut Schedule, random: &mut Random) -> Result<(), ScheduleError> {
+    let blocks: Vec<String> = s.state().blocks().iter().map(|it| it.block.name.to_string()).collect();
+    let block = s.block(&blocks[random.below(blocks.len())])?;
+    let other = s.block(&blocks[random.below(blocks.len())])?;
+    let (mine, others): (Vec<LoopRV>, Vec<LoopRV>) = (s.get_loops(block)?, s.get_loops(other)?);
+    let (Some(a), Some(b), Some(far)) = (random.pick(&mine), random.pick(&mine), random.pick(&others)) else {
+        return Ok(());
+    };
+    let scope = if random.below(2) == 0 { Scope::Global } else { Scope::Local };
+    let factor = [2, 3, 4, 8][random.below(4)];
+    match random.below(14) {
+        0..=2 => s.split(a, [None, Some(factor)]).map(drop),
+        3 => s.fuse([a, b]).map(drop),
+        4 => s.reorder([a, b]),
+        5 => s.parallel(a),
+        6 | 7 => s.vectorize(mine[mine.len() - 1]),
+        8 => s.unroll(a),
+        9 => s.cache_read(block, random.below(3), scope).map(drop),
+        10 => s.cache_write(block, 0, scope).map(drop),
+        11 => s.compute_at(block, far),
+        12 => s.reverse_compute_at(block, far),
+        _ => s.decompose_reduction(block, a).map(drop),
+    }
+}
+
+#[test]
+fn every_pass_keeps_results() {
+    let mut random = Random(7);
+    let dim = PrimExpr::index;
+    let symbol = |name| PrimExpr::from(Var::index(name));
+    let programs = [
+        (dense(dim(7), dim(9), dim(5)), vec![]),
+        (dense(symbol("m"), symbol("n"), symbol("k")), vec![7, 5, 11]),
+        (stencil(dim(8), dim(6)), vec![]),
+        (stencil(symbol("h"), symbol("w")), vec![9, 7]),
+    ];
+    for (program, dims) in programs {
+        let want = run(&program, arguments(&program, &dims));
+        for _ in 0..60 {
+            let mut s = Schedule::new(program.clone()).unwrap();
+            for _ in 0..random.below(12) {
+                let _ = random_step(&mut s, &mut random);
+            }
+            let scheduled = s.into_func();
+            let mut module = IRModule::from_prim_func(scheduled.clone());
+            for pass in lower_tir_passes() {
+                module = pass
+                    .apply_in(module, &PassContext::default())
+                    .unwrap_or_else(|err| panic!("{err}\n{scheduled}"));
+                let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
+                let got = run(func, arguments(&program, &dims));
+                assert_eq!(got, want, "{}:\n{scheduled}\n{func}", pass.info.name);
+            }
+        }
+    }
+}
+
+/// Constant extents of the allocations in `stmt`, in order.
+fn allocations(stmt: &Stmt) -> Vec<i64> {
+    struct Allocations(Vec<i64>);
+    impl Visitor for Allocations {
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            if let Stmt::AllocBuffer(alloc) = stmt {
+                self.0.push(alloc.buffer.const_shape().map_or(-1, |shape| shape.iter().product()));
+            }
+            walk_stmt(self, stmt);
+        }
+    }
+    let mut found = Allocations(Vec::new());
+    found.visit_stmt(stmt);
+    found.0
+}
+
+#[test]
+fn buffers_shrink_to_the_tile() {
+    let symbol = |name| PrimExpr::from(Var::index(name));
+    for (func, what) in [
+        (dense(PrimExpr::index(64), PrimExpr::index(96), PrimExpr::index(32)), "constant"),
+        (dense(PrimExpr::index(50), PrimExpr::index(77), PrimExpr::index(32)), "ragged"),
+        (dense(symbol("m"), symbol("n"), symbol("k")), "symbolic"),
+    ] {
+        let mut s = Schedule::new(func).unwrap();
+        for name in ["y", "z"] {
+            let block = s.block(name).unwrap();
+            if name == "z" {
+                s.compute_inline(block).unwrap();
+                continue;
+            }
+            let tile = s.cache_write(block, 0, Scope::Local).unwrap();
+            let [i, j, k] = s.loops(block).unwrap();
+            let [io, ii] = s.split(i, [None, Some(6)]).unwrap();
+            let [jo, ji] = s.split(j, [None, Some(32)]).unwrap();
+            s.reorder([io, jo, k, ii, ji]).unwrap();
+            s.reverse_compute_at(tile, jo).unwrap();
+            s.decompose_reduction(block, k).unwrap();
+        }
+        let lowered = crate::pipeline::lower_tir().apply(IRModule::from_prim_func(s.into_func())).unwrap();
+        let func = lowered.prim_func(lowered.functions().next().unwrap().0).unwrap();
+        // What is left besides the tile is the whole of `y`, of which the size may be symbolic.
+        assert!(allocations(&func.body).contains(&(6 * 32)), "{what}: {:?}\n{func}", allocations(&func.body));
+    }
+}
