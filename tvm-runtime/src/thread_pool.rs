@@ -8,7 +8,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::{self, JoinHandle, Thread};
@@ -157,6 +157,8 @@ struct Job {
     next: AtomicUsize,
     done: AtomicUsize,
     caller: Thread,
+    /// The first panic of `body`; the caller goes on with it when the loop has ended.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 // SAFETY: `body` is `Sync`, and used only while the caller waits (see the field).
@@ -174,7 +176,11 @@ impl Job {
             }
             let bound = |chunk: usize| (self.extent as u128 * chunk as u128 / self.chunks as u128) as usize;
             // SAFETY: the claimed chunk is not done yet, so the caller still waits and the closure lives.
-            unsafe { (*self.body)(bound(chunk)..bound(chunk + 1)) };
+            let body = unsafe { &*self.body };
+            let res = catch_unwind(AssertUnwindSafe(|| body(bound(chunk)..bound(chunk + 1))));
+            if let Err(payload) = res {
+                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
+            }
             if self.done.fetch_add(1, Ordering::Release) + 1 == self.chunks {
                 self.caller.unpark();
             }
@@ -254,7 +260,15 @@ impl ThreadPool for WorkerPool {
             >(body)
         };
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let job = Arc::new(Job { body, extent, chunks, next, done, caller: thread::current() });
+        let job = Arc::new(Job {
+            body,
+            extent,
+            chunks,
+            next,
+            done,
+            caller: thread::current(),
+            panic: Mutex::default(),
+        });
         let sleepers = {
             let mut queue = self.shared.lock();
             queue.jobs.push_back(job.clone());
@@ -274,6 +288,10 @@ impl ThreadPool for WorkerPool {
         while !job.is_done() {
             spins += 1;
             if spins < SPINS { std::hint::spin_loop() } else { thread::park() }
+        }
+        let panic = job.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(payload) = panic {
+            resume_unwind(payload);
         }
     }
 }
@@ -395,6 +413,20 @@ mod tests {
             assert!(!in_parallel());
             covers(&pool, 64);
         }
+    }
+
+    #[test]
+    fn a_panic_without_the_guard_reaches_the_caller_after_the_loop() {
+        let pool = WorkerPool::new(3);
+        let ran = AtomicUsize::new(0);
+        let body = |range: Range<usize>| {
+            ran.fetch_add(range.len(), Ordering::Relaxed);
+            assert!(!range.contains(&3), "at 3");
+        };
+        let res = catch_unwind(AssertUnwindSafe(|| pool.parallel_for(50, &body)));
+        assert_eq!(panic_message(&*res.unwrap_err()), "at 3");
+        assert_eq!(ran.into_inner(), 50);
+        covers(&pool, 50);
     }
 
     #[test]

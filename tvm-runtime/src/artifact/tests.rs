@@ -182,6 +182,9 @@ fn mapped_constants_are_not_copied() {
     assert_eq!(tensor.storage().len(), len, "the constant lies in the mapped file");
     let bytes: &'static [u8] = Box::leak(exe.save().unwrap().into_boxed_slice());
     assert_eq!(Executable::load_static(bytes).unwrap(), exe);
+    let empty = dir.path().join("empty.tvm");
+    std::fs::write(&empty, []).unwrap();
+    assert!(matches!(Executable::load_file(&empty), Err(RuntimeError::Artifact(ArtifactError::Magic))));
     assert!(matches!(Executable::load_file(dir.path()), Err(RuntimeError::Io { .. })));
     assert!(matches!(Executable::load_file(dir.path().join("none")), Err(RuntimeError::Io { .. })));
 }

@@ -48,7 +48,7 @@ impl Library {
     pub unsafe fn from_bytes(name: &str, bytes: &[u8]) -> Result<Library, RuntimeError> {
         let err = |err: std::io::Error| RuntimeError::Library { name: name.into(), message: err.to_string() };
         #[cfg(target_os = "linux")]
-        if let Some(file) = memory_file(bytes) {
+        if let Some(file) = memory_file(bytes).filter(|_| Path::new("/proc/self/fd").exists()) {
             use std::os::fd::AsRawFd;
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             // SAFETY: promised by the caller.

@@ -124,10 +124,11 @@ impl Storage {
             path: path.display().to_string(),
             message: err.to_string(),
         };
-        let file = File::open(path).map_err(io)?;
-        if !file.metadata().map_err(io)?.is_file() {
+        // Before it is opened, because opening a pipe waits.
+        if !std::fs::metadata(path).map_err(io)?.is_file() {
             return Err(io(std::io::Error::other("not a regular file")));
         }
+        let file = File::open(path).map_err(io)?;
         // SAFETY: the mapping is private; that nobody changes the file is asked of the caller, as of any program that
         // maps its own files.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
