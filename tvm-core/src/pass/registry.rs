@@ -11,12 +11,19 @@ use crate::{relax, tir};
 
 /// Constructors of the built-in passes.
 static BUILT_IN: &[fn() -> Pass] = &[
+    relax::transform::annotate_tir_op_pattern,
     relax::transform::call_tir_rewrite,
     relax::transform::canonicalize_bindings,
     relax::transform::dead_code_elimination,
+    relax::transform::eliminate_common_subexpr,
+    relax::transform::fold_constant,
+    relax::transform::fuse_ops,
+    relax::transform::fuse_tir,
     relax::transform::kill_after_last_use,
     relax::transform::lambda_lift,
     relax::transform::legalize_ops,
+    relax::transform::rewrite_dataflow_reshape,
+    relax::transform::static_plan_block_memory,
     tir::transform::convert_blocks_to_opaque,
     tir::transform::convert_ssa,
     tir::transform::flatten_buffer,

@@ -23,8 +23,6 @@ pub const KILL: &str = "memory.kill";
 pub const INVOKE_TVM_OP: &str = "vm.invoke_tvm_op";
 /// `vm.alloc_closure`: a function of the module with captured values.
 pub const ALLOC_CLOSURE: &str = "vm.alloc_closure";
-/// `vm.shape_of`: the shape of a tensor.
-pub const SHAPE_OF: &str = "vm.shape_of";
 /// `vm.reshape_tensor`: a view of a tensor under another shape.
 pub const RESHAPE_TENSOR: &str = "vm.reshape_tensor";
 
@@ -95,18 +93,6 @@ pub static OPS: &[OpDef] = &[
         &[arg("func", ArgKind::Any), arg("captured", ArgKind::Any)],
         &[],
         |_| Ok(Type::Object),
-        true,
-    ),
-    op(
-        SHAPE_OF,
-        "the shape of a tensor as a shape value (Relay `vm.shape_of`)",
-        &[arg("tensor", ArgKind::Tensor)],
-        &[],
-        |ctx| {
-            let ty = ctx.types.first().and_then(Type::as_tensor);
-            let values = ty.and_then(TensorType::known_shape).map(Into::into);
-            Ok(Type::Shape(ShapeType { values, ndim: ty.and_then(TensorType::ndim) }))
-        },
         true,
     ),
     op(

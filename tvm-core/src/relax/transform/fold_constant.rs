@@ -1,6 +1,6 @@
 //! `FoldConstant`: calls of tensor programs on constants become constants.
 //!
-//! Requires legalised operators. A result of more than [`MAX_BYTES`] bytes that is also larger than all arguments
+//! Requires legalised operators. A result of more than `MAX_BYTES` bytes that is also larger than all arguments
 //! together is left to run time, as is a program that runs for too long or fails.
 //!
 //! TVM counterpart: `relax.transform.FoldConstant`.
@@ -17,7 +17,7 @@ use crate::tir::interp::Program;
 use crate::tir::{Param, PrimExpr, PrimFunc};
 
 /// Larger results are not folded unless they save memory.
-pub const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 /// Longer programs are left to run time.
 const MAX_STEPS: u64 = 50_000_000;
 

@@ -1,7 +1,8 @@
 //! `KillAfterLastUse`: tensors and storages end their life right after their last use, so that memory is free again.
 //!
 //! Requires copies to be propagated (`CanonicalizeBindings`): another name for a tensor keeps it alive by itself.
-//! Ensures that no value is killed that is returned, and that calls in tail position stay there.
+//! Ensures that no value is killed that is returned, and that calls in tail position stay there; effects are explicit then
+//! ([`FORCE_PURE`]).
 //!
 //! TVM counterpart: `relax.transform.KillAfterLastUse`.
 
@@ -9,17 +10,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{IrError, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
+use crate::relax::analysis::FORCE_PURE;
 use crate::relax::mutator::walk_binding;
 use crate::relax::op::memory;
 use crate::relax::visitor::walk_arg;
-use crate::relax::{Arg, Binding, BindingBlock, Body, Expr, Mutator, Visitor};
+use crate::relax::{Arg, Binding, BindingBlock, Body, Expr, Function, Mutator, Visitor};
 
 /// The pass.
 pub fn kill_after_last_use() -> Pass {
     function_pass("KillAfterLastUse", |func, _, _| {
         let mut kill = Kill { err: None };
         let new = kill.mutate_function(func);
-        kill.err.map_or(Ok(new), Err)
+        let explicit = |func: Function| Function { attrs: func.attrs.clone().with(FORCE_PURE, true), ..func };
+        kill.err.map_or(Ok(new.map(explicit)), Err)
     })
 }
 
@@ -61,24 +64,36 @@ impl Mutator for Kill {
         let mut dying: Vec<Vec<&Var>> = vec![Vec::new(); bindings.len()];
         for binding in &bindings {
             let (id, ty) = (binding.var.id(), binding.var.ty());
-            if !returned.0.contains(&id) && matches!(ty, Type::Tensor(_) | Type::Object | Type::Adt(_)) {
+            if !returned.0.contains(&id) && holds_memory(ty) {
                 dying[last[&id]].push(&binding.var);
             }
         }
-        let mut at = 0;
+        let (mut at, mut changed) = (0, false);
         let mut blocks = Vec::with_capacity(body.blocks.len());
         for block in body.blocks.iter() {
             let mut out: Vec<Binding> = Vec::with_capacity(block.bindings.len());
             for binding in block.bindings.iter() {
-                out.push(walk_binding(self, binding).unwrap_or_else(|| binding.clone()));
+                let new = walk_binding(self, binding);
+                changed |= new.is_some();
+                out.push(new.unwrap_or_else(|| binding.clone()));
                 if !tail.is_some_and(|tail| tail.var == binding.var) {
+                    changed |= !dying[at].is_empty();
                     out.extend(dying[at].iter().filter_map(|var| self.kill(var)));
                 }
                 at += 1;
             }
             blocks.push(BindingBlock { dataflow: block.dataflow, bindings: out.into() });
         }
-        Some(Body { blocks: blocks.into(), ret: body.ret.clone() })
+        changed.then(|| Body { blocks: blocks.into(), ret: body.ret.clone() })
+    }
+}
+
+/// True for values that keep tensors alive.
+fn holds_memory(ty: &Type) -> bool {
+    match ty {
+        Type::Tuple(fields) => !fields.is_empty(),
+        Type::Tensor(_) | Type::Adt(_) | Type::Func(_) | Type::Ref(_) | Type::Param(_) | Type::Object => true,
+        Type::Prim(_) | Type::Shape(_) => false,
     }
 }
 

@@ -62,8 +62,8 @@ struct Lifetime {
     escapes: bool,
 }
 
-/// The call of an operator of the memory table.
-fn memory_op<'a>(expr: &'a Expr, name: &str) -> Option<&'a Call> {
+/// The call of the operator `name`.
+fn call_of<'a>(expr: &'a Expr, name: &str) -> Option<&'a Call> {
     match expr {
         Expr::Call(call) if matches!(&call.callee, Callee::Op(op) if op.name == name) => Some(call),
         _ => None,
@@ -155,16 +155,16 @@ impl Lifetimes {
             | Expr::RefRead(_)
             | Expr::RefWrite(..) => walk_expr(self, expr),
         }
-        if memory_op(expr, memory::ALLOC).is_some() {
+        if call_of(expr, memory::ALLOC).is_some() {
             self.tensors.insert(var, Lifetime { depth, last_use: var, escapes: false });
             return [var].into_iter().collect();
         }
-        if memory_op(expr, memory::INVOKE_TVM_OP).is_some() || memory_op(expr, memory::SHAPE_OF).is_some() {
+        if call_of(expr, memory::INVOKE_TVM_OP).is_some() || call_of(expr, "shape_of").is_some() {
             return Aliases::default();
         }
         match expr {
             Expr::Arg(arg) | Expr::TupleGetItem(arg, _) => self.aliases_of(arg),
-            Expr::Call(call) if memory_op(expr, memory::RESHAPE_TENSOR).is_some() => {
+            Expr::Call(call) if call_of(expr, memory::RESHAPE_TENSOR).is_some() => {
                 self.aliases_of(&Arg::Tuple(call.args.clone()))
             }
             Expr::Call(call) => {
@@ -301,7 +301,7 @@ impl Mutator for Rewrite<'_> {
         let Some(&(storage, first)) = self.plan.places.get(&binding.var.id()) else {
             return walk_binding(self, binding).map(|it| vec![it]);
         };
-        let call = memory_op(&binding.value, memory::ALLOC)?;
+        let call = call_of(&binding.value, memory::ALLOC)?;
         match self.place(binding, call, &self.plan.storages[storage], first) {
             Ok(new) => Some(new),
             Err(err) => {

@@ -1,6 +1,6 @@
 //! Graph functions to bytecode.
 //!
-//! Requires lowered functions: no operator but those of [`memory`], no local function (`LambdaLift`), tensor programs
+//! Requires lowered functions: no operator but those of [`memory`] and those on shapes, no local function (`LambdaLift`), tensor programs
 //! called through `vm.invoke_tvm_op` (`CallTIRRewrite`). Ensures that the executable passes the runtime's verifier.
 //! Every binding gets a register of its own; calls in tail position become tail calls.
 //!
@@ -333,9 +333,17 @@ impl FunctionCodegen<'_, '_> {
                 let captured = self.args(captured)?;
                 Ok(self.code.emit_to(|dst| Instruction::AllocClosure { dst, func, captured }))
             }
-            (memory::SHAPE_OF, [tensor]) => {
+            ("shape_of", [tensor]) => {
                 let src = self.arg(tensor)?;
                 Ok(self.code.emit_to(|dst| Instruction::ShapeOf { dst, src }))
+            }
+            ("shape_to_tensor", [shape]) => {
+                let src = self.arg(shape)?;
+                Ok(self.code.emit_to(|dst| Instruction::ShapeToTensor { dst, src }))
+            }
+            ("tensor_to_shape", [tensor]) => {
+                let src = self.arg(tensor)?;
+                Ok(self.code.emit_to(|dst| Instruction::TensorToShape { dst, src }))
             }
             (memory::RESHAPE_TENSOR, [tensor, shape]) => {
                 let (src, shape) = (self.arg(tensor)?, self.arg(shape)?);
