@@ -7,6 +7,8 @@
 
 mod equal;
 mod graph;
+#[cfg(test)]
+pub(crate) mod graph_sample;
 mod hash;
 #[cfg(test)]
 pub(crate) mod sample;

@@ -2,6 +2,7 @@
 
 use tvm_runtime::DataType;
 
+use super::graph_sample::random_function;
 use super::sample::{Rng, matmul, random_prim_func};
 use super::*;
 use crate::tir::transform::renew_defs;
@@ -165,4 +166,44 @@ fn deep_sums_do_not_overflow_the_stack() {
     let (a, b) = (sum(), sum());
     StructuralEqual::new().map_free_vars().check(&a, &b).unwrap();
     assert_eq!(structural_hash(&a), structural_hash(&b));
+}
+
+/// Replaces the value of the `nth` binding by a string.
+struct EditGraph {
+    nth: usize,
+    seen: usize,
+}
+
+impl crate::relax::Mutator for EditGraph {
+    fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
+        self.seen += 1;
+        if self.seen == self.nth + 1 {
+            let value = relax::Expr::Arg(Arg::Str("edited".into()));
+            return Some(vec![Binding { value, ..binding.clone() }]);
+        }
+        relax::mutator::walk_binding(self, binding).map(|it| vec![it])
+    }
+}
+
+#[test]
+fn graph_functions_too() {
+    let mut edits = 0;
+    for seed in 0..200 {
+        let func = random_function(seed);
+        crate::relax::analysis::well_formed(&func, &IRModule::new())
+            .unwrap_or_else(|err| panic!("{seed}: {err}\n{func}"));
+        let copy = relax::transform::renew_defs(&func);
+        structural_equal(&func, &copy).unwrap();
+        assert_eq!(structural_hash(&func), structural_hash(&copy), "seed {seed}");
+        assert!(copy.params.iter().all(|param| !func.params.contains(param)));
+        let nth = Rng::new(seed).below(12);
+        let Some(edited) = relax::Mutator::mutate_function(&mut EditGraph { nth, seen: 0 }, &copy) else {
+            continue;
+        };
+        let mismatch = structural_equal(&func, &edited).unwrap_err();
+        assert!(mismatch.path.starts_with("body.blocks["), "{mismatch}");
+        assert_ne!(structural_hash(&func), structural_hash(&edited), "seed {seed}");
+        edits += 1;
+    }
+    assert!(edits > 100, "only {edits} functions were edited");
 }
