@@ -148,8 +148,10 @@ impl Vm {
             let (expected, got) = (func.params.len(), args.len());
             return Err(RuntimeError::ArgCount { func: func.name.clone(), expected, got });
         }
-        let res = Run::new(self, workspace, profile).call(index, args);
-        workspace.finish();
+        let run = Run::new(self, workspace, profile);
+        let writer = run.writer;
+        let res = run.call(index, args);
+        workspace.finish(writer);
         res
     }
 

@@ -90,11 +90,12 @@ impl Workspace {
         Ok(storage)
     }
 
-    /// Ends a run: forgets what is left on the stack, and the storages that left with the result.
-    pub(super) fn finish(&mut self) {
+    /// Ends the run `writer`: forgets what is left on the stack, the storages that left with the result, and those
+    /// that this run had no use for, so that the workspace does not grow with changing shapes.
+    pub(super) fn finish(&mut self, writer: u64) {
         self.frames.clear();
         self.regs.clear();
-        self.storages.retain_mut(Storage::is_unique);
+        self.storages.retain_mut(|storage| storage.writer() == writer && storage.is_unique());
         self.count();
     }
 

@@ -102,6 +102,8 @@ fn storages_are_reused_between_calls() {
         vm.invoke_in(&mut workspace, "main", std::slice::from_ref(&x)).unwrap();
         assert_eq!(workspace.bytes(), 400);
     }
+    vm.invoke_in(&mut workspace, "main", &[floats(&[1.; 10])]).unwrap();
+    assert_eq!(workspace.bytes(), 40, "what the last run had no use for is given back");
     let small = VmConfig { max_bytes: 399, ..VmConfig::default() };
     let err =
         Vm::with_config(scale_exe(), &module(), small).unwrap().invoke("main", std::slice::from_ref(&x));
