@@ -86,9 +86,7 @@ impl Analyzer {
 
     /// From here on `condition` holds. To have it for a while only, see [`Analyzer::with_constraint`].
     pub fn enter_constraint(&mut self, condition: &PrimExpr) {
-        let mut facts = std::mem::take(&mut self.facts);
-        facts.assume(self, condition);
-        self.facts = facts;
+        self.facts.assume(condition);
     }
 
     /// `f` of an analyzer that also knows that `condition` holds.
@@ -184,7 +182,7 @@ mod tests {
         assert!(!analyzer.can_prove_less(&flat, &(&n * 8i64 - 1)));
         assert!(analyzer.can_prove_equal(&(&flat * 4i64 - &i * 32i64), &(&j * 4i64)));
         assert!(analyzer.simplify(&(&flat - &i * 8i64)).ptr_eq(&PrimExpr::from(&j)));
-        let tail = (&flat).clone().less(100);
+        let tail = flat.clone().less(100);
         assert!(!analyzer.can_prove_less(&flat, &PrimExpr::index(101)));
         assert!(analyzer.with_constraint(&tail, |it| it.can_prove_less(&flat, &PrimExpr::index(101))));
         assert_eq!(analyzer.modular_set(&(&i * 8i64 + 3)), ModularSet::new(8, 3));

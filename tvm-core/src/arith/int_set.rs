@@ -170,7 +170,7 @@ impl<'a> SetEval<'a> {
 
     /// An expression that is not looked into: itself where it depends on no domain, else its constant bounds.
     fn opaque(&mut self, expr: &PrimExpr) -> IntervalSet {
-        let depends = crate::tir::any_expr(expr, &mut |it| {
+        let depends = super::same::any_node(expr, &mut |it| {
             it.as_var()
                 .is_some_and(|var| self.dom.contains_key(&var.id()) || self.lets.contains_key(&var.id()))
         });
@@ -306,7 +306,7 @@ impl<'a> SetEval<'a> {
 /// The variables of `expr`, each once.
 fn collect_vars(expr: &PrimExpr) -> Vec<crate::ir::Var> {
     let mut vars: Vec<crate::ir::Var> = Vec::new();
-    crate::tir::any_expr(expr, &mut |it| {
+    super::same::any_node(expr, &mut |it| {
         if let Some(var) = it.as_var()
             && !vars.contains(var)
         {

@@ -10,10 +10,13 @@ mod analyzer;
 mod const_int_bound;
 mod int_set;
 mod modular_set;
+mod pattern;
 mod prove;
 mod rewrite_simplify;
 mod same;
 mod sum;
+#[cfg(test)]
+mod tests;
 
 pub use analyzer::Analyzer;
 pub use const_int_bound::ConstIntBound;

@@ -17,6 +17,8 @@ use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr};
 
 /// How many ranges and known conditions one proof may use in a row.
 const DEPTH: u32 = 6;
+/// How many sums one proof may look at.
+const BUDGET: u32 = 64;
 /// Larger sums are only proved by constant bounds.
 const MAX_TERMS: usize = 24;
 
@@ -37,20 +39,20 @@ impl Facts {
     }
 
     /// From here on `condition` holds.
-    pub(super) fn assume(&mut self, analyzer: &Analyzer, condition: &PrimExpr) {
+    pub(super) fn assume(&mut self, condition: &PrimExpr) {
         match condition {
             PrimExpr::Binary(it) if it.op == BinaryOp::And => {
-                self.assume(analyzer, &it.a);
-                self.assume(analyzer, &it.b);
+                self.assume(&it.a);
+                self.assume(&it.b);
                 return;
             }
             PrimExpr::Not(it) => {
                 if let Some(negated) = negate(&it.value) {
-                    return self.assume(analyzer, &negated);
+                    return self.assume(&negated);
                 }
             }
             PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::Likely) => {
-                return self.assume(analyzer, &it.args[0]);
+                return self.assume(&it.args[0]);
             }
             PrimExpr::Binary(it) if it.a.dtype() == DataType::I64 => match it.op {
                 BinaryOp::Lt => self.assume_sum(&it.b, &it.a, 1),
@@ -260,14 +262,16 @@ impl Analyzer {
     }
 
     fn proves_remainders_differ(&self, it: &Binary) -> bool {
-        it.a.dtype() == DataType::I64 && {
-            let set = self.modular_set(&(&it.a - &it.b));
-            set.coeff != 0 && set.base != 0 || set.coeff == 0 && set.base != 0
-        }
+        it.a.dtype() == DataType::I64 && { self.modular_set(&(&it.a - &it.b)).base != 0 }
+    }
+
+    /// `sum >= 0`, of `i64`.
+    pub(super) fn proves_sum_nonneg(&self, sum: &LinearSum) -> bool {
+        self.proves_nonneg(sum, DEPTH, &mut { BUDGET })
     }
 
     /// `large - small >= margin`.
-    fn proves_at_least(&self, large: &PrimExpr, small: &PrimExpr, margin: i64) -> bool {
+    pub(super) fn proves_at_least(&self, large: &PrimExpr, small: &PrimExpr, margin: i64) -> bool {
         if !large.dtype().is_scalar() || !large.dtype().is_integer() {
             return false;
         }
@@ -278,15 +282,16 @@ impl Analyzer {
         }
         let mut sum = LinearSum::of(large, Products::Expand).minus(&LinearSum::of(small, Products::Expand));
         sum.constant = sum.constant.wrapping_sub(margin);
-        self.proves_nonneg(&sum, DEPTH)
+        self.proves_sum_nonneg(&sum)
     }
 
     /// `sum >= 0`.
-    pub(super) fn proves_nonneg(&self, sum: &LinearSum, depth: u32) -> bool {
+    fn proves_nonneg(&self, sum: &LinearSum, depth: u32, budget: &mut u32) -> bool {
         if sum_bound(self, sum).min >= 0 {
             return true;
         }
-        if depth == 0 || sum.terms().count() > MAX_TERMS {
+        *budget = budget.saturating_sub(1);
+        if depth == 0 || *budget == 0 || sum.terms().count() > MAX_TERMS {
             return false;
         }
         let facts = self.facts();
@@ -294,13 +299,13 @@ impl Analyzer {
             let rest = sum.minus(fact);
             rest.terms().count() < sum.terms().count().max(fact.terms().count())
                 && (sum_bound(self, &rest).min >= 0
-                    || facts.sums.len() < 8 && self.proves_nonneg(&rest, depth.min(3) - 1))
+                    || facts.sums.len() < 8 && self.proves_nonneg(&rest, depth.min(3) - 1, budget))
         });
-        by_fact || self.proves_by_range(sum, depth)
+        by_fact || self.proves_by_range(sum, depth, budget)
     }
 
     /// Puts the end of a range in the place of an atom, where the sum is smallest.
-    fn proves_by_range(&self, sum: &LinearSum, depth: u32) -> bool {
+    fn proves_by_range(&self, sum: &LinearSum, depth: u32, budget: &mut u32) -> bool {
         let mut tried: Vec<Key> = Vec::new();
         for (monomial, _) in sum.terms() {
             for atom in monomial.atoms() {
@@ -310,14 +315,21 @@ impl Analyzer {
                 }
                 tried.push(key);
                 let (low, high) = self.symbolic_bounds(atom);
+                let Some((slope, rest)) = sum.split_linear(atom) else { continue };
+                if let Some(worst) = self.worst_quotient(atom, &slope, &rest)
+                    && self.proves_nonneg(&worst, depth - 1, budget)
+                {
+                    return true;
+                }
                 if low.is_none() && high.is_none() {
                     continue;
                 }
-                let Some((slope, rest)) = sum.split_linear(atom) else { continue };
                 let sign = sum_bound(self, &slope);
-                let end = if sign.min >= 0 || low.is_some() && self.proves_nonneg(&slope, depth - 1) {
+                let end = if sign.min >= 0 || low.is_some() && self.proves_nonneg(&slope, depth - 1, budget) {
                     low
-                } else if sign.max <= 0 || high.is_some() && self.proves_nonneg(&slope.negated(), depth - 1) {
+                } else if sign.max <= 0
+                    || high.is_some() && self.proves_nonneg(&slope.negated(), depth - 1, budget)
+                {
                     high
                 } else {
                     continue;
@@ -325,13 +337,46 @@ impl Analyzer {
                 for end in end.iter().flatten() {
                     let mut worst = rest.clone();
                     worst.add(&slope.product(&LinearSum::of(end, Products::Expand)), 1);
-                    if self.proves_nonneg(&worst, depth - 1) {
+                    if self.proves_nonneg(&worst, depth - 1, budget) {
                         return true;
                     }
                 }
             }
         }
         false
+    }
+
+    /// A lower bound of `slope * atom + rest` where `atom` is `f // n`, `n` is positive and divides `slope`:
+    /// `f // n * n` is at most `f` and at least `f - n + 1`.
+    fn worst_quotient(&self, atom: &PrimExpr, slope: &LinearSum, rest: &LinearSum) -> Option<LinearSum> {
+        let PrimExpr::Binary(it) = atom else { return None };
+        if it.op != BinaryOp::FloorDiv || self.const_int_bound(&it.b).min <= 0 {
+            return None;
+        }
+        let by = LinearSum::of(&it.b, Products::Expand);
+        let scale = match by.as_constant() {
+            Some(by) if by > 0 && slope.terms().all(|(_, c)| c % by == 0) && slope.constant % by == 0 => {
+                slope.divided_by(by)
+            }
+            Some(_) => return None,
+            None => {
+                let single = by.constant == 0 && by.terms().count() == 1 && slope.constant == 0;
+                let (monomial, c) = by.terms().next().filter(|_| single)?;
+                let divides = |(it, k): (&Monomial, i64)| it.divide(monomial).is_some() && k % c == 0;
+                slope.terms().all(divides).then(|| slope.divided_by_floor(c, monomial))?
+            }
+        };
+        let sign = sum_bound(self, &scale);
+        let mut dividend = LinearSum::of(&it.a, Products::Expand);
+        if sign.min >= 0 {
+            dividend.add(&by, -1);
+            dividend.constant = dividend.constant.wrapping_add(1);
+        } else if sign.max > 0 {
+            return None;
+        }
+        let mut worst = rest.clone();
+        worst.add(&scale.product(&dividend), 1);
+        Some(worst)
     }
 
     /// Expressions that `atom` is never below, and never above.

@@ -6,8 +6,10 @@ use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use crate::support::with_stack;
-use crate::tir::{Callee, Effect, PrimExpr};
+use crate::tir::{Callee, Effect, PrimExpr, Visitor, walk_expr};
 
 /// True when `a` and `b` are built alike from the same variables and constants, so that they have one value wherever
 /// both are evaluated together. Calls with side effects are equal to nothing.
@@ -129,4 +131,27 @@ pub(super) fn address(expr: &PrimExpr) -> Option<usize> {
         PrimExpr::Let(it) => at(it),
         PrimExpr::Call(it) => at(it),
     }
+}
+
+/// True when `pred` holds for `expr` or an expression inside it; looks at shared nodes once.
+pub(super) fn any_node(expr: &PrimExpr, pred: &mut dyn FnMut(&PrimExpr) -> bool) -> bool {
+    struct Any<'a> {
+        pred: &'a mut dyn FnMut(&PrimExpr) -> bool,
+        seen: FxHashSet<usize>,
+        found: bool,
+    }
+    impl Visitor for Any<'_> {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            if self.found || address(expr).is_some_and(|key| !self.seen.insert(key)) {
+                return;
+            }
+            self.found = (self.pred)(expr);
+            if !self.found {
+                walk_expr(self, expr);
+            }
+        }
+    }
+    let mut any = Any { pred, seen: FxHashSet::default(), found: false };
+    any.visit_expr(expr);
+    any.found
 }

@@ -12,8 +12,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::{SmallVec, smallvec};
 use tvm_runtime::DataType;
 
-use super::same::{Key, address, same};
-use crate::tir::{BinaryOp, PrimExpr, any_expr, wrap_int};
+use super::same::{Key, address, any_node, same};
+use crate::tir::{BinaryOp, PrimExpr, wrap_int};
 
 /// A product of atoms, in any order; empty for 1.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,14 @@ impl Monomial {
         Some(Monomial(rest))
     }
 
-    fn times(&self, other: &Monomial) -> Monomial {
+    /// The product of one atom.
+    pub fn atom(expr: PrimExpr) -> Monomial {
+        Monomial(smallvec![Key(expr)])
+    }
+
+    /// `self * other`
+    #[must_use]
+    pub fn times(&self, other: &Monomial) -> Monomial {
         Monomial(self.0.iter().chain(&other.0).cloned().collect())
     }
 
@@ -172,7 +179,7 @@ impl LinearSum {
         } else if let Some(value) = const_int(expr) {
             self.add_constant(value.wrapping_mul(scale));
         } else {
-            self.add_term(Monomial(smallvec![Key(expr.clone())]), scale);
+            self.add_term(Monomial::atom(expr.clone()), scale);
         }
     }
 
@@ -226,6 +233,23 @@ impl LinearSum {
         LinearSum::zero(self.dtype).minus(self)
     }
 
+    /// `self / divisor`, which divides every term; the constant is rounded down.
+    #[must_use]
+    pub(super) fn divided_by(&self, divisor: i64) -> LinearSum {
+        self.divided_by_floor(divisor, &Monomial::default())
+    }
+
+    /// `self / (divisor * monomial)`, which divides every term; the constant is divided by the number alone and
+    /// rounded down.
+    #[must_use]
+    pub(super) fn divided_by_floor(&self, divisor: i64, monomial: &Monomial) -> LinearSum {
+        let mut res = LinearSum::constant(self.constant.div_euclid(divisor), self.dtype);
+        for (term, c) in self.terms() {
+            res.add_term(term.divide(monomial).unwrap_or_default(), c / divisor);
+        }
+        res
+    }
+
     /// `self * other`, multiplied out within limits.
     #[must_use]
     pub fn product(&self, other: &LinearSum) -> LinearSum {
@@ -240,7 +264,7 @@ impl LinearSum {
         for (monomial, c) in self.terms() {
             let (found, others): (SmallVec<[Key; 2]>, SmallVec<[Key; 2]>) =
                 monomial.0.iter().cloned().partition(|it| same(&it.0, atom));
-            if others.iter().any(|it| any_expr(&it.0, &mut |inner| same(inner, atom))) {
+            if others.iter().any(|it| any_node(&it.0, &mut |inner| same(inner, atom))) {
                 return None;
             }
             match found.len() {
@@ -265,7 +289,7 @@ impl LinearSum {
             // Constants factor out of a single term; a sum is one atom.
             let factor = |sum: &LinearSum| match sum.terms().next() {
                 Some((monomial, c)) if single(sum) => (monomial.clone(), c),
-                _ => (Monomial(smallvec![Key(sum.to_expr())]), 1),
+                _ => (Monomial::atom(sum.to_expr()), 1),
             };
             let ((a, c), (b, d)) = (factor(self), factor(other));
             res.add_term(a.times(&b), c.wrapping_mul(d));

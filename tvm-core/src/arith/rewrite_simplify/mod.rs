@@ -1,27 +1,119 @@
-//! The simplifier: bottom-up; sums to linear form, other operators by rules.
+//! The simplifier: bottom-up; sums in linear form, every other operator by its table of rules.
+//!
+//! Each node is rewritten until no rule applies, a bounded number of times. Nodes that occur more than once are
+//! simplified once.
 //!
 //! TVM counterpart: `RewriteSimplifier`, `CanonicalSimplifier`.
+
+mod add;
+mod canonical;
+mod compare;
+mod div_mod;
+mod float;
+mod floordiv;
+mod floormod;
+mod logic;
+mod min_max;
+mod mul;
+mod select;
+mod sub;
 
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
-use super::Analyzer;
-use super::same::address;
-use super::sum::{LinearSum, Products, is_sum};
+use super::pattern::{Domain, Rule};
+use super::same::{address, same};
+use super::sum::is_sum;
+use super::{Analyzer, ConstIntBound};
 use crate::support::with_stack;
-use crate::tir::{Mutator, PrimExpr};
+use crate::tir::{BinaryOp, Call, Callee, Cast, Intrinsic, Let, Mutator, PrimExpr, binary};
+
+/// How often one node, and what it becomes, is rewritten.
+const MAX_REWRITES: u32 = 24;
+/// How deep known conditions of enclosing selects are stacked.
+const MAX_CONDITIONS: u32 = 8;
+
+/// The rules for expressions with the operator `op` at their head. Those of the second table have operands that
+/// are comparisons.
+fn tables(op: BinaryOp) -> (&'static [Rule], &'static [Rule]) {
+    match op {
+        BinaryOp::Add => (add::ADD, &[]),
+        BinaryOp::Sub => (sub::SUB, &[]),
+        BinaryOp::Mul => (mul::MUL, &[]),
+        BinaryOp::Div => (div_mod::DIV, &[]),
+        BinaryOp::Mod => (div_mod::MOD, &[]),
+        BinaryOp::FloorDiv => (floordiv::FLOORDIV, &[]),
+        BinaryOp::FloorMod => (floormod::FLOORMOD, &[]),
+        BinaryOp::Min => (min_max::MIN, &[]),
+        BinaryOp::Max => (min_max::MAX, &[]),
+        BinaryOp::Eq => (compare::EQ, &[]),
+        BinaryOp::Ne => (compare::NE, &[]),
+        BinaryOp::Lt => (compare::LT, &[]),
+        BinaryOp::Le => (compare::LE, &[]),
+        BinaryOp::Gt => (compare::GT, &[]),
+        BinaryOp::Ge => (compare::GE, &[]),
+        BinaryOp::And => (logic::AND, logic::AND_COMPARE),
+        BinaryOp::Or => (logic::OR, logic::OR_COMPARE),
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => (&[], &[]),
+    }
+}
+
+/// All rules of all tables.
+#[cfg(test)]
+pub(super) fn all_rules() -> impl Iterator<Item = &'static Rule> {
+    use BinaryOp::*;
+    let ops = [Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max, Eq, Ne, Lt, Le, Gt, Ge, And, Or];
+    let of_ops = ops.into_iter().flat_map(|op| tables(op).0.iter().chain(tables(op).1));
+    of_ops.chain(logic::NOT).chain(logic::NOT_BOOL).chain(select::SELECT).chain(select::SELECT_BOOL)
+}
+
+/// What the conditions of rules may ask.
+pub(super) struct Prover<'a>(pub(super) &'a Analyzer);
+
+impl<'a> Prover<'a> {
+    fn bound(&self, expr: &PrimExpr) -> ConstIntBound {
+        self.0.const_int_bound(expr)
+    }
+
+    fn nonneg(&self, expr: &PrimExpr) -> bool {
+        self.bound(expr).min >= 0
+    }
+
+    fn nonpos(&self, expr: &PrimExpr) -> bool {
+        self.bound(expr).max <= 0
+    }
+
+    fn positive(&self, expr: &PrimExpr) -> bool {
+        self.bound(expr).min > 0
+    }
+
+    fn le(&self, a: &PrimExpr, b: &PrimExpr) -> bool {
+        self.0.proves_at_least(b, a, 0)
+    }
+
+    fn is_multiple(&self, expr: &PrimExpr, of: &PrimExpr) -> bool {
+        of.as_int().is_some_and(|of| self.0.modular_set(expr).is_multiple_of(of))
+    }
+}
 
 /// One simplification: what is known, and what shared nodes became.
 pub(super) struct Simplifier<'a> {
     analyzer: Cow<'a, Analyzer>,
     memo: FxHashMap<usize, (PrimExpr, PrimExpr)>,
+    conditions: u32,
+    rewrites: u32,
 }
 
 impl<'a> Simplifier<'a> {
     pub(super) fn new(analyzer: &'a Analyzer) -> Simplifier<'a> {
-        Simplifier { analyzer: Cow::Borrowed(analyzer), memo: FxHashMap::default() }
+        Simplifier {
+            analyzer: Cow::Borrowed(analyzer),
+            memo: FxHashMap::default(),
+            conditions: 0,
+            rewrites: 0,
+        }
     }
 
     /// `expr`, simplified.
@@ -36,29 +128,214 @@ impl<'a> Simplifier<'a> {
     }
 
     fn node(&mut self, expr: &PrimExpr) -> PrimExpr {
-        if let PrimExpr::Var(var) = expr {
-            let value = self.analyzer.info(var).and_then(|info| info.value.clone());
-            return value.unwrap_or_else(|| expr.clone());
+        let res = match expr {
+            PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::StringImm(_) => return expr.clone(),
+            PrimExpr::Var(var) => {
+                let info = self.analyzer.info(var);
+                return info.and_then(|info| info.value.clone()).unwrap_or_else(|| expr.clone());
+            }
+            PrimExpr::Let(it) => return self.let_expr(it),
+            PrimExpr::Select(it) => {
+                let condition = self.simplify(&it.condition);
+                if condition.as_int().is_some() {
+                    return self.simplify(&condition.select(it.true_value.clone(), it.false_value.clone()));
+                }
+                let (a, b) = self.arms(&condition, &it.true_value, &it.false_value);
+                condition.select(a, b)
+            }
+            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::IfThenElse) => {
+                return self.if_then_else(expr, it);
+            }
+            PrimExpr::Binary(it) if it.op == BinaryOp::And => {
+                let a = self.simplify(&it.a);
+                let b = self.under(&a, &it.b);
+                binary(BinaryOp::And, a, b)
+            }
+            _ if is_sum(expr) => self.sum(expr),
+            _ => self.walk_expr(expr).unwrap_or_else(|| expr.clone()),
+        };
+        match self.rewrite(&res) {
+            Some(next) if self.rewrites < MAX_REWRITES => {
+                self.rewrites += 1;
+                let next = self.simplify(&next);
+                self.rewrites -= 1;
+                next
+            }
+            Some(next) => next,
+            None => res,
         }
-        if is_sum(expr) {
-            let sum = LinearSum::with_atoms(expr, Products::Keep, &mut |atom| self.simplify(atom));
-            return sum.to_expr();
-        }
-        let expr = self.walk_expr(expr).unwrap_or_else(|| expr.clone());
-        self.decide(&expr).unwrap_or(expr)
     }
 
-    /// A comparison of constant bounds.
-    fn decide(&self, expr: &PrimExpr) -> Option<PrimExpr> {
-        let PrimExpr::Binary(it) = expr else { return None };
-        if !it.op.is_comparison() || it.a.dtype() != DataType::I64 {
-            return None;
+    /// One rewrite of the node `expr`, whose operands are simplified.
+    fn rewrite(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        let PrimExpr::Binary(it) = expr else { return self.rewrite_other(expr) };
+        let dtype = it.a.dtype();
+        if let (PrimExpr::Broadcast(a), PrimExpr::Broadcast(b)) = (&it.a, &it.b) {
+            return Some(binary(it.op, a.value.clone(), b.value.clone()).broadcast(a.lanes));
         }
-        if self.analyzer.proves(expr) {
-            return Some(PrimExpr::bool(true));
+        if dtype.is_float() {
+            return float::fold(it).or_else(|| self.apply(tables(it.op).0, expr, dtype));
         }
-        let opposite = super::prove::negate(expr)?;
-        self.analyzer.proves(&opposite).then(|| PrimExpr::bool(false))
+        let res = match it.op {
+            BinaryOp::FloorDiv => self.floordiv(it),
+            BinaryOp::FloorMod => self.floormod(it),
+            BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le => self.compare(expr, it),
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::Mul
+            | BinaryOp::Div
+            | BinaryOp::Mod
+            | BinaryOp::Min
+            | BinaryOp::Max
+            | BinaryOp::Gt
+            | BinaryOp::Ge
+            | BinaryOp::And
+            | BinaryOp::Or
+            | BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::Shl
+            | BinaryOp::Shr => None,
+        };
+        let (table, of_comparisons) = tables(it.op);
+        res.or_else(|| self.apply(table, expr, dtype)).or_else(|| {
+            let (PrimExpr::Binary(a), PrimExpr::Binary(b)) = (&it.a, &it.b) else { return None };
+            let dtype = a.a.dtype();
+            let both = a.op.is_comparison() && b.op.is_comparison() && dtype == b.a.dtype();
+            if both { self.apply(of_comparisons, expr, dtype) } else { None }
+        })
+    }
+
+    fn rewrite_other(&self, expr: &PrimExpr) -> Option<PrimExpr> {
+        match expr {
+            PrimExpr::Not(it) => {
+                if let PrimExpr::Broadcast(inner) = &it.value {
+                    return Some((!inner.value.clone()).broadcast(inner.lanes));
+                }
+                let compared = match &it.value {
+                    PrimExpr::Binary(inner) if inner.op.is_comparison() => inner.a.dtype(),
+                    _ => DataType::BOOL,
+                };
+                self.apply(logic::NOT, expr, compared)
+                    .or_else(|| self.apply(logic::NOT_BOOL, expr, DataType::BOOL))
+            }
+            PrimExpr::Select(it) => {
+                let dtype = it.true_value.dtype();
+                if it.condition.dtype().lanes() != dtype.lanes() {
+                    return None;
+                }
+                let of_bools = if dtype.is_bool() { select::SELECT_BOOL } else { &[] };
+                let compared = match &it.condition {
+                    PrimExpr::Binary(inner) if inner.op.is_comparison() => inner.a.dtype(),
+                    _ => dtype,
+                };
+                // Comparing floats says nothing about the order of NaN.
+                let dtype = if compared.is_float() { compared } else { dtype };
+                self.apply(of_bools, expr, dtype).or_else(|| self.apply(select::SELECT, expr, dtype))
+            }
+            PrimExpr::Cast(it) => self.cast(it),
+            PrimExpr::Ramp(it) if it.stride.is_const(0) => Some(it.base.clone().broadcast(it.lanes)),
+            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::Likely) => {
+                it.args[0].as_int().map(|_| it.args[0].clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// The first rule of `table` that applies.
+    fn apply(&self, table: &'static [Rule], expr: &PrimExpr, dtype: DataType) -> Option<PrimExpr> {
+        let allowed = |domain| match domain {
+            Domain::Any => true,
+            Domain::Int => dtype.is_integer() || dtype.is_bool(),
+            Domain::Index => dtype.scalar() == DataType::I64,
+        };
+        let prover = Prover(&self.analyzer);
+        let rules = table.iter().filter(|rule| allowed(rule.domain));
+        rules.filter_map(|rule| (rule.apply)(expr, dtype, &prover)).find(|res| !same(res, expr))
+    }
+
+    /// A cast there and back, where nothing is lost.
+    fn cast(&self, it: &Cast) -> Option<PrimExpr> {
+        let PrimExpr::Cast(inner) = &it.value else { return None };
+        let (from, via) = (inner.value.dtype(), inner.dtype);
+        let kept = from == it.dtype && from.is_integer() && via.is_integer() && {
+            let (low, high) = via.int_range()?;
+            let bound = self.analyzer.const_int_bound(&inner.value);
+            i128::from(bound.min) >= low
+                && i128::from(bound.max) <= high
+                && bound.max < ConstIntBound::POS_INF
+        };
+        kept.then(|| inner.value.clone())
+    }
+
+    fn let_expr(&mut self, it: &Let) -> PrimExpr {
+        let value = self.simplify(&it.value);
+        let simple =
+            value.as_int().is_some() || value.as_var().is_some() || matches!(value, PrimExpr::FloatImm(_));
+        let mut inner = self.inner();
+        let analyzer = inner.analyzer.to_mut();
+        if simple {
+            analyzer.bind_value(&it.var, &value);
+            return inner.simplify(&it.body);
+        }
+        if value.dtype().is_integer() {
+            let (bound, modular) = (analyzer.const_int_bound(&value), analyzer.modular_set(&value));
+            analyzer.bind_bound(&it.var, bound);
+            analyzer.bind_modular(&it.var, modular);
+        }
+        let body = inner.simplify(&it.body);
+        PrimExpr::Let(std::sync::Arc::new(Let { var: it.var.clone(), value, body }))
+    }
+
+    fn if_then_else(&mut self, expr: &PrimExpr, it: &Call) -> PrimExpr {
+        let condition = self.simplify(&it.args[0]);
+        match condition.as_int() {
+            Some(0) => return self.simplify(&it.args[2]),
+            Some(_) => return self.simplify(&it.args[1]),
+            None => {}
+        }
+        let (a, b) = self.arms(&condition, &it.args[1], &it.args[2]);
+        if same(&a, &b) {
+            return a;
+        }
+        let args = [condition, a, b];
+        if args.iter().zip(it.args.iter()).all(|(new, old)| new.ptr_eq(old)) {
+            return expr.clone();
+        }
+        PrimExpr::Call(std::sync::Arc::new(Call { args: args.into(), ..it.clone() }))
+    }
+
+    /// Both arms of a choice, each knowing which way the choice went.
+    fn arms(&mut self, condition: &PrimExpr, a: &PrimExpr, b: &PrimExpr) -> (PrimExpr, PrimExpr) {
+        (self.under(condition, a), self.under(&!condition.clone(), b))
+    }
+
+    /// `expr`, simplified where `condition` holds.
+    fn under(&mut self, condition: &PrimExpr, expr: &PrimExpr) -> PrimExpr {
+        let leaf = !matches!(
+            expr,
+            PrimExpr::Binary(_)
+                | PrimExpr::Select(_)
+                | PrimExpr::Cast(_)
+                | PrimExpr::Not(_)
+                | PrimExpr::Call(_)
+        );
+        if leaf || self.conditions >= MAX_CONDITIONS || !condition.dtype().is_scalar() {
+            return self.simplify(expr);
+        }
+        let mut inner = self.inner();
+        inner.conditions += 1;
+        inner.analyzer.to_mut().enter_constraint(condition);
+        inner.simplify(expr)
+    }
+
+    fn inner(&self) -> Simplifier<'static> {
+        Simplifier {
+            analyzer: Cow::Owned(self.analyzer.as_ref().clone()),
+            memo: FxHashMap::default(),
+            conditions: self.conditions,
+            rewrites: self.rewrites,
+        }
     }
 }
 

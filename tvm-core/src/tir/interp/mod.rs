@@ -6,8 +6,9 @@
 //! halves to even. Loops of all kinds run one iteration after another, vectors lane by lane. Memory that was
 //! allocated and not written holds all-ones bytes (NaN for floats), so that a missing initialisation shows.
 //!
-//! A parameter of type `handle` makes a function *packed*: that variable stands for the whole argument list, which
-//! the `Arg*` intrinsics read. So lowered functions run on the same arguments as the functions they come from.
+//! A first parameter of type `handle` makes a function *packed*: that variable stands for the whole argument list,
+//! which the `Arg*` intrinsics read; an integer after it is the number of arguments, a handle the call context. So
+//! lowered functions run on the same arguments as the functions they come from.
 //!
 //! TVM counterpart: none.
 

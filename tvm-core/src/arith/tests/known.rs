@@ -1,0 +1,161 @@
+//! Simplifications that schedules and lowering rely on.
+
+use tvm_runtime::DataType;
+
+use crate::arith::{Analyzer, ModularSet, same};
+use crate::ir::Var;
+use crate::tir::{PrimExpr, Range};
+
+/// `i < 16`, `j < 8`, `k < 4`, `x < n`, `y < m`, with dimensions `n` and `m`.
+fn setting() -> (Analyzer, [Var; 7]) {
+    let vars = ["i", "j", "k", "x", "y", "n", "m"].map(Var::index);
+    let mut analyzer = Analyzer::new();
+    let [i, j, k, x, y, n, m] = &vars;
+    analyzer.bind_dim(n);
+    analyzer.bind_dim(m);
+    for (var, extent) in
+        [(i, 16.into()), (j, 8.into()), (k, 4.into()), (x, PrimExpr::from(n)), (y, PrimExpr::from(m))]
+    {
+        analyzer.bind_range(var, &Range::from_extent(extent));
+    }
+    (analyzer, vars)
+}
+
+#[test]
+fn index_arithmetic() {
+    let (analyzer, [i, j, k, x, y, n, m]) = setting();
+    let e = |var: &Var| PrimExpr::from(var);
+    let fused = &i * 8i64 + &j;
+    let flat = &x * &m + &y;
+    let deep = (&i * 8i64 + &j) * 4 + &k;
+    let cases: Vec<(PrimExpr, PrimExpr)> = vec![
+        (&i * 4i64 + &i * -4i64 + &j, e(&j)),
+        (fused.clone().floordiv(8), e(&i)),
+        (fused.clone().floormod(8), e(&j)),
+        (fused.clone().floordiv(8) * 8 + fused.clone().floormod(8), fused.clone()),
+        (e(&i).floordiv(4) * 4 + e(&i).floormod(4), e(&i)),
+        (e(&x).floordiv(&n) * &n + e(&x).floormod(&n), e(&x)),
+        (e(&i).floordiv(8) * 8 + e(&i).floordiv(2).floormod(4) * 2 + e(&i).floormod(2), e(&i)),
+        (flat.clone().floordiv(&m), e(&x)),
+        (flat.clone().floormod(&m), e(&y)),
+        (deep.clone().floordiv(32), e(&i)),
+        (deep.clone().floordiv(4).floormod(8), e(&j)),
+        (deep.clone().floormod(32), &j * 4i64 + &k),
+        ((&i * 8i64 + &j + 16).floordiv(8), &i + 2i64),
+        ((&i * 12i64 + 8).floordiv(8), (&i * 3i64 + 2).floordiv(2)),
+        ((&x * &n * 4i64).floordiv(&n * 2i64), &x * 2i64),
+        (e(&i).min(&i + 1i64), e(&i)),
+        (e(&j).max(8), PrimExpr::index(8)),
+        (e(&i).min(16), e(&i)),
+        ((&i * 8i64).min(&j * 8i64), e(&i).min(&j) * 8),
+        (e(&i).floordiv(4).floordiv(2), e(&i).floordiv(8)),
+        (e(&i).floormod(8).floormod(4), e(&i).floormod(4)),
+        (e(&i).floormod(16), e(&i)),
+        ((&n * 4i64).max(e(&n) * 4), &n * 4i64),
+        (e(&i) / 4, e(&i).floordiv(4)),
+        (e(&i) % 4, e(&i).floormod(4)),
+        (&x - e(&x).min(&y), (&x - e(&y)).max(0)),
+        (e(&i).less(3).select(e(&i).min(3), e(&j)), e(&i).less(3).select(e(&i), e(&j))),
+    ];
+    for (expr, want) in cases {
+        let got = analyzer.simplify(&expr);
+        assert!(same(&got, &analyzer.simplify(&want)), "{expr:?}\n=> {got:?}\nnot {want:?}");
+        assert!(analyzer.can_prove_equal(&expr, &want), "{expr:?} == {want:?}");
+    }
+}
+
+#[test]
+fn conditions() {
+    let (analyzer, [i, j, _, x, y, n, m]) = setting();
+    let e = |var: &Var| PrimExpr::from(var);
+    let flat = &x * &m + &y;
+    let ceil = (&n + 31i64).floordiv(32);
+    let truths = vec![
+        e(&i).less(16),
+        (&i * 8i64 + &j).less(128),
+        flat.clone().less(&n * &m),
+        flat.greater_equal(0),
+        e(&x).less(&n),
+        (&x + 1i64).less_equal(&n),
+        e(&n).greater_equal(0),
+        (&i * 4i64 + 1).not_equal(&j * 2i64),
+        e(&x).min(&y).less(&n),
+        (ceil.clone() * 32).greater_equal(&n),
+        (ceil * 32).less(&n + 32i64),
+        e(&i).floormod(3).less(3),
+        (&x).clone().renew_less(&n),
+    ];
+    for truth in truths {
+        assert!(analyzer.can_prove(&truth), "{truth:?} => {:?}", analyzer.simplify(&truth));
+        assert!(!analyzer.can_prove(&!truth.clone()), "!{truth:?}");
+    }
+    for unknown in [e(&i).less(15), (&i * 8i64 + &j).less(127), e(&x).less(&m), e(&n).greater(0)] {
+        assert!(!analyzer.can_prove(&unknown) && !analyzer.can_prove(&!unknown.clone()), "{unknown:?}");
+    }
+}
+
+trait RenewLess {
+    fn renew_less(self, n: &Var) -> PrimExpr;
+}
+
+impl RenewLess for Var {
+    /// `min(self, n) < n + 1`
+    fn renew_less(self, n: &Var) -> PrimExpr {
+        PrimExpr::from(self).min(n).less(n + 1i64)
+    }
+}
+
+#[test]
+fn what_wraps_or_rounds_is_left_alone() {
+    let analyzer = Analyzer::new();
+    let [a, b] = ["a", "b"].map(|name| Var::prim(name, DataType::U8));
+    let wraps = (&a + 1i64).less(&b + 1i64);
+    assert!(matches!(analyzer.simplify(&wraps), PrimExpr::Binary(it) if matches!(it.a, PrimExpr::Binary(_))));
+    let x = Var::prim("x", DataType::F32);
+    let zero = PrimExpr::float(0.0, DataType::F32);
+    for expr in [&x - &x, &x * zero.clone(), &x + zero] {
+        assert!(same(&analyzer.simplify(&expr), &expr), "{expr:?}");
+    }
+    let nan = PrimExpr::from(&x).less(&x).or(PrimExpr::from(&x).greater_equal(&x));
+    assert!(!analyzer.can_prove(&nan));
+    let one = PrimExpr::float(1.0, DataType::F32);
+    assert!(same(&analyzer.simplify(&(&x * one)), &PrimExpr::from(&x)));
+}
+
+#[test]
+fn dims_with_a_remainder() {
+    let mut analyzer = Analyzer::new();
+    let n = Var::index("n");
+    analyzer.bind_dim(&n);
+    analyzer.bind_modular(&n, ModularSet::new(8, 0));
+    assert!(analyzer.can_prove_equal(&(PrimExpr::from(&n).floordiv(8) * 8), &PrimExpr::from(&n)));
+    assert!(analyzer.can_prove_equal(&PrimExpr::from(&n).floormod(8), &PrimExpr::index(0)));
+    let given = (&n + 0i64).floormod(16).equal(0);
+    assert!(analyzer.with_constraint(&given, |it| {
+        it.can_prove_equal(&PrimExpr::from(&n).floormod(16), &PrimExpr::index(0))
+    }));
+}
+
+#[test]
+fn large_sums_are_quick_and_shallow() {
+    let analyzer = Analyzer::new();
+    let vars: Vec<Var> = (0..100).map(|i| Var::index(format!("v{i}"))).collect();
+    let mut sum = PrimExpr::index(0);
+    for k in 0..10_000usize {
+        let term = PrimExpr::from(&vars[k % 100]).floordiv(3) * (k as i64 % 7 - 3);
+        sum = if k % 2 == 0 { sum + term } else { term + sum };
+    }
+    let start = std::time::Instant::now();
+    let simple = analyzer.simplify(&sum);
+    assert!(analyzer.can_prove_equal(&sum, &simple));
+    analyzer.const_int_bound(&sum);
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+    // A graph of 60 shared additions is a tree of 2^60.
+    let mut shared = PrimExpr::from(&vars[0]).floordiv(5);
+    for var in &vars[..60] {
+        shared = (&shared + &shared + var).max(&shared - 1i64);
+    }
+    analyzer.simplify(&shared);
+    analyzer.const_int_bound(&shared);
+    analyzer.modular_set(&shared);
+}
