@@ -15,8 +15,8 @@
 //! # fn main() -> Result<(), RuntimeError> {
 //! let model = Vm::linked(Executable::load_file("digits.tvm")?)?;
 //! let image = Tensor::from_vec(vec![0.0f32; 64], &[1, 1, 8, 8])?;
-//! let scores = model.invoke("main", &[image.into()])?;
-//! println!("{scores:?}");
+//! let scores: Tensor = model.invoke("main", &[image.into()])?.try_into()?;
+//! println!("{:?}", scores.as_slice::<f32>()?);
 //! # Ok(())
 //! # }
 //! ```
@@ -41,7 +41,7 @@ mod value;
 pub mod vm;
 
 pub use call::{Arg, AsInput, AsOutput, CompiledFn, In, Out, Param, Params, Rank};
-pub use device::{Device, DeviceKind, DeviceProperties};
+pub use device::{Device, DeviceKind, DeviceProperties, ParseDeviceError};
 pub use dtype::{DTypeCode, DataType, Element, ParseDataTypeError};
 pub use error::RuntimeError;
 pub use host_arg::{HostArg, TensorView, TensorViewMut};

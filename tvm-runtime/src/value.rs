@@ -301,6 +301,27 @@ from! {
     () => |_it| Value::unit();
 }
 
+macro_rules! try_from {
+    ($($ty:ty: $try_name:ident, |$it:ident| $expr:expr;)*) => {$(
+        impl TryFrom<Value> for $ty {
+            type Error = RuntimeError;
+
+            fn try_from(value: Value) -> Result<$ty, RuntimeError> {
+                value.$try_name("value").map(|$it| $expr)
+            }
+        }
+    )*};
+}
+
+try_from! {
+    i64: try_int, |it| it;
+    f64: try_float, |it| it;
+    Tensor: try_tensor, |it| it.clone();
+    Adt: try_adt, |it| it.clone();
+    Vec<i64>: try_shape, |it| it.to_vec();
+    String: try_str, |it| it.to_string();
+}
+
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Deeper values are shown as `…`.
@@ -361,6 +382,8 @@ mod tests {
     fn kinds_are_named() {
         let err = Value::Int(3).try_tensor("argument 0").unwrap_err();
         assert_eq!(err.to_string(), "argument 0: expected a tensor, got an integer");
+        assert_eq!(Tensor::try_from(Value::from(Tensor::scalar(1i32))).unwrap(), Tensor::scalar(1i32));
+        assert!(i64::try_from(Value::unit()).is_err());
         assert_eq!(Value::from(vec![1, 2]).try_shape("s").unwrap(), [1, 2]);
         assert_eq!(format!("{:?}", Value::tuple([Value::Int(1), Value::from("x")])), "(1, \"x\")");
     }

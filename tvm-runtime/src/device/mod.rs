@@ -6,6 +6,7 @@
 mod cuda;
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +90,26 @@ impl Device {
     }
 }
 
+/// A text that names no device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a device; expected cpu, cuda or cuda:<ordinal>")]
+pub struct ParseDeviceError(pub String);
+
+impl FromStr for Device {
+    type Err = ParseDeviceError;
+
+    fn from_str(s: &str) -> Result<Device, ParseDeviceError> {
+        let err = || ParseDeviceError(s.to_string());
+        let (kind, id) = s.split_once(':').unwrap_or((s, "0"));
+        let id = id.parse().ok().filter(|id| *id >= 0).ok_or_else(err)?;
+        match kind {
+            "cpu" if id == 0 => Ok(Device::cpu()),
+            "cuda" => Ok(Device::cuda(id)),
+            _ => Err(err()),
+        }
+    }
+}
+
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
@@ -108,6 +129,17 @@ mod tests {
         assert!(Device::cpu().exists() && Device::cpu().properties().unwrap().units > 0);
         assert!(!Device { id: 1, ..Device::cpu() }.exists());
         assert!(Device { id: 1, ..Device::cpu() }.properties().is_err());
+    }
+
+    #[test]
+    fn names_round_trip() {
+        for device in [Device::cpu(), Device::cuda(0), Device::cuda(7)] {
+            assert_eq!(device.to_string().parse(), Ok(device));
+        }
+        assert_eq!(("cpu".parse(), "cuda".parse()), (Ok(Device::cpu()), Ok(Device::cuda(0))));
+        for bad in ["", "gpu", "cpu:1", "cuda:", "cuda:-1", "cuda:99999999999"] {
+            assert!(bad.parse::<Device>().is_err(), "{bad}");
+        }
     }
 
     #[test]

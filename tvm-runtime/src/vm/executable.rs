@@ -1,7 +1,7 @@
 //! A compiled program: functions in bytecode, constants, the kernels it needs, and what is known about them.
 //!
 //! TVM counterpart: `relay::vm::Executable`, `relax::VMExecutable`. Plain data: building one checks nothing,
-//! [`verify`](super::verify) and [`Vm::new`](super::Vm::new) do.
+//! [`verify`](fn@super::verify) and [`Vm::new`](super::Vm::new) do.
 
 use std::fmt;
 use std::sync::Arc;
