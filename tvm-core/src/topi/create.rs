@@ -22,13 +22,13 @@ pub fn arange(extent: &PrimExpr, start: &PrimExpr, step: &PrimExpr, dtype: DataT
 }
 
 /// 1 where the column is the row plus `k`, else 0.
-pub fn eye(shape: &[PrimExpr], k: i64, dtype: DataType) -> Tensor {
+pub fn eye(shape: &[PrimExpr], k: &PrimExpr, dtype: DataType) -> Tensor {
     let value = |it: f64| super::cast(PrimExpr::constant(it, DataType::I32), dtype);
     compute("eye", shape, &[], |i| (&i[0] + k).equal(&i[1]).select(value(1.0), value(0.0)))
 }
 
 /// `x` on one side of its `k`-th diagonal (included), 0 on the other.
-pub fn triangle(x: &Tensor, k: i64, upper: bool) -> Tensor {
+pub fn triangle(x: &Tensor, k: &PrimExpr, upper: bool) -> Tensor {
     compute(if upper { "triu" } else { "tril" }, x.shape(), &[x], |i| {
         let (row, column) = (&i[i.len() - 2], &i[i.len() - 1]);
         let diagonal = row + k;

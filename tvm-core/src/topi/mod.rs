@@ -18,6 +18,7 @@ mod pool;
 mod reduction;
 mod scan;
 mod softmax;
+mod sort;
 mod transform;
 
 pub use activation::{gelu, gelu_tanh, is_finite, is_inf, relu, selu, softplus};
@@ -33,6 +34,7 @@ pub use pool::{PoolParams, adaptive_avg_pool, avg_pool, max_pool};
 pub use reduction::{arg_extreme, reduce_axes, scaled_sum, variance};
 pub use scan::cumulative;
 pub use softmax::{log_softmax, softmax};
+pub use sort::sorted_positions;
 pub use transform::{concat, flip, permute, repeat, reshape, split, stack, tile};
 
 use crate::tir::PrimExpr;

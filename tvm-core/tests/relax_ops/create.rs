@@ -16,6 +16,7 @@ fn constants() {
     let x = Nd::random(&mut Rng::new(1), &[2, 3]);
     let filled = |value: f32| Nd::build(&[2, 3], |_| value);
     filled(1.0).assert_is("ones", &call1("ones", [shape(&[2, 3])], dtype(DataType::F32)));
+    filled(0.0).assert_is("zeros", &call1("zeros", [shape(&[2, 3])], dtype(DataType::F32)));
     filled(0.0).assert_is("zeros_like", &call1("zeros_like", [x.arg()], Attrs::new()));
     filled(2.5)
         .assert_is("full", &call1("full", [shape(&[2, 3]), tensor(&[2.5f32], &[]).into()], Attrs::new()));
@@ -45,17 +46,20 @@ fn ranges() {
 fn diagonals() {
     let x = Nd::random(&mut Rng::new(2), &[2, 3, 4]);
     for k in [-1i64, 0, 2] {
-        let attrs = Attrs::new().with("k", k);
+        let diagonal = Arg::Prim(k.into());
         let keep = |upper: bool| {
             Nd::build(&[2, 3, 4], |i| {
                 let kept = if upper { i[2] >= i[1] + k } else { i[2] <= i[1] + k };
                 if kept { x.at(i) } else { 0.0 }
             })
         };
-        keep(false).assert_is("tril", &call1("tril", [x.arg()], attrs.clone()));
-        keep(true).assert_is("triu", &call1("triu", [x.arg()], attrs.clone()));
+        keep(false).assert_is("tril", &call1("tril", [x.arg(), diagonal.clone()], Attrs::new()));
+        keep(true).assert_is("triu", &call1("triu", [x.arg(), diagonal.clone()], Attrs::new()));
         let eye = Nd::build(&[3, 4], |i| if i[1] == i[0] + k { 1.0 } else { 0.0 });
-        eye.assert_is("eye", &call1("eye", [shape(&[3, 4])], attrs.with("dtype", DataType::F32)));
+        eye.assert_is(
+            "eye",
+            &call1("eye", [Arg::Prim(3.into()), Arg::Prim(4.into()), diagonal], dtype(DataType::F32)),
+        );
     }
 }
 

@@ -1,12 +1,12 @@
 //! Type inference: unknown shapes, and what errors say.
 
-use tvm_core::ir::{Attrs, TensorType, Type, Var};
+use tvm_core::ir::{Attrs, OpRegistry, TensorType, Type, Var};
 use tvm_core::relax::Arg;
 use tvm_core::relax::analysis::show_type;
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
-use crate::support::{infer, param};
+use crate::support::{infer, ints, param};
 
 fn of(ty: TensorType) -> Arg {
     Var::new("x", Type::Tensor(ty)).into()
@@ -67,5 +67,118 @@ fn errors_name_the_operator_and_help() {
     for (op, args, attrs, want) in cases {
         let err = infer(op, args, attrs).expect_err(op);
         assert_eq!(err.to_string(), want);
+    }
+}
+
+/// Result types over symbolic dimensions, in the simplest terms.
+#[test]
+fn symbolic_shapes() {
+    let [n, m] = ["n", "m"].map(|name| PrimExpr::from(Var::index(name)));
+    let x = |dims: &[PrimExpr]| -> Arg { param(dims, DataType::F32).into() };
+    let dims = |dims: &[PrimExpr]| Arg::Shape(dims.to_vec().into());
+    let fixed = |values: &[i64]| Arg::Shape(values.iter().map(|&it| it.into()).collect());
+    let one = || PrimExpr::index(1);
+    let none = Attrs::new;
+    let matrix = x(&[n.clone(), m.clone()]);
+    let image = x(&[n.clone(), 3.into(), m.clone(), 32.into()]);
+    let kernel = x(&[8.into(), 3.into(), 3.into(), 3.into()]);
+    let same = none().with("padding", 1i64);
+    let cases: Vec<(&str, Vec<Arg>, Attrs, &str)> = vec![
+        ("matmul", vec![matrix.clone(), x(&[m.clone(), 4.into()])], none(), "Tensor<f32, n, 4>"),
+        ("nn.conv2d", vec![image.clone(), kernel.clone()], same.clone(), "Tensor<f32, n, 8, m, 32>"),
+        (
+            "nn.conv2d",
+            vec![image.clone(), kernel],
+            same.with("strides", 2i64),
+            "Tensor<f32, n, 8, (m - 1) / 2 + 1, 16>",
+        ),
+        (
+            "nn.max_pool2d",
+            vec![image],
+            none().with("pool_size", 2i64).with("strides", 2i64),
+            "Tensor<f32, n, 3, (m - 2) / 2 + 1, 16>",
+        ),
+        ("flatten", vec![matrix.clone()], none(), "Tensor<f32, n * m>"),
+        (
+            "reshape",
+            vec![matrix.clone(), dims(&[m.clone(), PrimExpr::index(-1)])],
+            none(),
+            "Tensor<f32, m, n>",
+        ),
+        ("reshape", vec![x(&[n.clone(), 6.into()]), fixed(&[-1, 2])], none(), "Tensor<f32, n * 3, 2>"),
+        ("permute_dims", vec![matrix.clone()], none(), "Tensor<f32, m, n>"),
+        ("concat", vec![matrix.clone(), x(&[one(), m.clone()])], none(), "Tensor<f32, n + 1, m>"),
+        ("concat", vec![x(&[&n + 1i64]), x(&[&n - 1i64])], none(), "Tensor<f32, n * 2>"),
+        (
+            "split",
+            vec![matrix.clone()],
+            none().with("indices_or_sections", ints(&[2])),
+            "(Tensor<f32, 2, m>, Tensor<f32, n - 2, m>)",
+        ),
+        ("tile", vec![matrix.clone()], none().with("repeats", ints(&[2, 1])), "Tensor<f32, n * 2, m>"),
+        (
+            "strided_slice",
+            vec![matrix.clone(), fixed(&[1]), fixed(&[i64::MAX]), fixed(&[1])],
+            none(),
+            "Tensor<f32, n - 1, m>",
+        ),
+        (
+            "strided_slice",
+            vec![matrix.clone(), fixed(&[0]), fixed(&[-2]), fixed(&[1])],
+            none(),
+            "Tensor<f32, n - 2, m>",
+        ),
+        (
+            "strided_slice",
+            vec![matrix.clone(), fixed(&[0]), fixed(&[5]), fixed(&[1])],
+            none(),
+            "Tensor<f32, max(min(5, n), 0), m>",
+        ),
+        ("sum", vec![matrix.clone()], none().with("axis", 0i64).with("keepdims", true), "Tensor<f32, 1, m>"),
+        ("argmax", vec![matrix.clone()], none().with("axis", 0i64), "Tensor<i64, m>"),
+        (
+            "nn.pad",
+            vec![matrix.clone()],
+            none().with("pad_width", ints(&[1, 2, 0, 0])),
+            "Tensor<f32, n + 3, m>",
+        ),
+        (
+            "take",
+            vec![matrix.clone(), param(&[m.clone()], DataType::I64).into()],
+            none().with("axis", 0i64),
+            "Tensor<f32, m, m>",
+        ),
+        ("zeros", vec![dims(&[n.clone(), 2.into()])], none().with("dtype", DataType::I8), "Tensor<i8, n, 2>"),
+        ("arange", [0.into(), n.clone(), one()].map(Arg::Prim).to_vec(), none(), "Tensor<i64, max(n, 0)>"),
+        ("shape_of", vec![matrix], none(), "Shape[n, m]"),
+    ];
+    for (op, args, attrs, want) in cases {
+        let ty = infer(op, args, attrs).unwrap_or_else(|err| panic!("{op}: {err}"));
+        assert_eq!(show_type(&ty), want, "{op}");
+    }
+}
+
+/// No operator is without a test of its results.
+#[test]
+fn every_operator_is_run() {
+    let sources = [
+        include_str!("binary.rs"),
+        include_str!("conv.rs"),
+        include_str!("create.rs"),
+        include_str!("index.rs"),
+        include_str!("linear_algebra.rs"),
+        include_str!("manipulate.rs"),
+        include_str!("norm.rs"),
+        include_str!("pool.rs"),
+        include_str!("statistical.rs"),
+        include_str!("unary.rs"),
+    ];
+    for op in OpRegistry::all().into_iter().filter(|op| op.legalize.is_some()) {
+        let by_rank =
+            ["1d", "2d", "3d"].iter().fold(op.name.to_string(), |name, it| name.replace(it, "{d}d"));
+        let found = sources.iter().any(|text| {
+            text.contains(&format!("\"{}\"", op.name)) || text.contains(&format!("\"{by_rank}\""))
+        });
+        assert!(found, "operator `{}` has no test", op.name);
     }
 }

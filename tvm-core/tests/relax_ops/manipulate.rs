@@ -96,9 +96,9 @@ fn concat_and_stack() {
 fn split() {
     let x = Nd::random(&mut Rng::new(5), &[2, 7]);
     let cases: [(Attrs, &[i64]); 3] = [
-        (Attrs::new().with("sections", 3i64), &[0, 3, 6, 7]),
-        (Attrs::new().with("indices", ints(&[2, 2, 5])), &[0, 2, 2, 5, 7]),
-        (Attrs::new().with("sections", 1i64), &[0, 7]),
+        (Attrs::new().with("indices_or_sections", 3i64), &[0, 3, 6, 7]),
+        (Attrs::new().with("indices_or_sections", ints(&[2, 2, 5])), &[0, 2, 2, 5, 7]),
+        (Attrs::new().with("indices_or_sections", 1i64), &[0, 7]),
     ];
     for (attrs, cuts) in cases {
         let got = call("split", [x.arg()], attrs.with("axis", 1i64));
@@ -107,9 +107,11 @@ fn split() {
             Nd::build(&[2, cut[1] - cut[0]], |i| x.at(&[i[0], i[1] + cut[0]])).assert_is("split", part);
         }
     }
-    for attrs in
-        [Attrs::new(), Attrs::new().with("indices", ints(&[5, 2])), Attrs::new().with("sections", 0i64)]
-    {
+    for attrs in [
+        Attrs::new(),
+        Attrs::new().with("indices_or_sections", ints(&[5, 2])),
+        Attrs::new().with("indices_or_sections", 0i64),
+    ] {
         assert!(try_call("split", [x.arg()], attrs.with("axis", 1i64)).is_err());
     }
 }

@@ -61,21 +61,29 @@ fn random_pools() {
 #[test]
 fn adaptive() {
     let mut rng = Rng::new(2);
-    for (dims, out) in [([6i64, 9], [1i64, 1]), ([6, 9], [3, 3]), ([7, 5], [3, 2]), ([3, 4], [5, 4])] {
-        let x = Nd::random(&mut rng, &[2, 3, dims[0], dims[1]]);
+    let cases: [(&[i64], &[i64]); 6] = [
+        (&[6, 9], &[1, 1]),
+        (&[6, 9], &[3, 3]),
+        (&[7, 5], &[3, 2]),
+        (&[3, 4], &[5, 4]),
+        (&[7], &[3]),
+        (&[4, 5, 3], &[2, 3, 1]),
+    ];
+    for (dims, out) in cases {
+        let d = dims.len();
+        let x = Nd::random(&mut rng, &[&[2, 3], dims].concat());
         let range = |i: i64, k: usize| i * dims[k] / out[k]..((i + 1) * dims[k] + out[k] - 1) / out[k];
-        let want = Nd::build(&[2, 3, out[0], out[1]], |i| {
-            let (mut sum, mut count) = (0.0, 0);
-            for y in range(i[2], 0) {
-                for z in range(i[3], 1) {
-                    sum += x.at(&[i[0], i[1], y, z]);
-                    count += 1;
-                }
-            }
-            sum / count as f32
+        let want = Nd::build(&[&[2, 3], out].concat(), |i| {
+            let inside: Vec<f32> = indices(dims)
+                .iter()
+                .filter(|at| (0..d).all(|k| range(i[2 + k], k).contains(&at[k])))
+                .map(|at| x.at(&[&i[..2], &at[..]].concat()))
+                .collect();
+            inside.iter().sum::<f32>() / inside.len() as f32
         });
-        let attrs = Attrs::new().with("output_size", ints(&out));
-        want.assert_is(&format!("{dims:?} to {out:?}"), &call1("nn.adaptive_avg_pool2d", [x.arg()], attrs));
+        let attrs = Attrs::new().with("output_size", ints(out));
+        let got = call1(&format!("nn.adaptive_avg_pool{d}d"), [x.arg()], attrs);
+        want.assert_is(&format!("{dims:?} to {out:?}"), &got);
     }
 }
 

@@ -121,3 +121,39 @@ fn running_sums() {
         call1("cumsum", [tensor(&[200u8, 100], &[2]).into()], Attrs::new().with("dtype", DataType::I32));
     assert_eq!(got.to_vec::<i32>().unwrap(), [200, 300]);
 }
+
+#[test]
+fn sorting() {
+    let mut x = Nd::random(&mut Rng::new(3), &[2, 6, 2]);
+    x.data[0] = f32::NAN;
+    x.data[2] = f32::NEG_INFINITY;
+    x.data[4] = x.data[8];
+    // The order along axis 1 of every other index.
+    let order = |a: i64, c: i64, descending: bool| {
+        let key = |k: i64| x.at(&[a, k, c]);
+        let mut order: Vec<i64> = (0..6).collect();
+        order.sort_by(|&p, &q| {
+            let rank = |it: f32| if it.is_nan() { (1, 0.0) } else { (0, it) };
+            let (p, q) = (rank(key(p)), rank(key(q)));
+            let it = p.partial_cmp(&q).expect("no NaN is left");
+            if descending { it.reverse() } else { it }
+        });
+        order
+    };
+    for descending in [false, true] {
+        let attrs = Attrs::new().with("axis", 1i64).with("descending", descending);
+        let at = |i: &[i64]| order(i[0], i[2], descending)[i[1] as usize];
+        let want = Nd::build(&[2, 6, 2], |i| x.at(&[i[0], at(i), i[2]]));
+        want.assert_is("sort", &call1("sort", [x.arg()], attrs.clone()));
+        let got = call1("argsort", [x.arg()], attrs.with("dtype", DataType::I32)).to_vec::<i32>().unwrap();
+        let want: Vec<i32> = indices(&[2, 6, 2]).iter().map(|i| at(i) as i32).collect();
+        assert_eq!(got, want);
+        let attrs = Attrs::new().with("axis", -2i64).with("k", 3i64).with("largest", descending);
+        let got = crate::support::call("topk", [x.arg()], attrs.clone());
+        Nd::build(&[2, 3, 2], |i| x.at(&[i[0], at(i), i[2]])).assert_is("topk", &got[0]);
+        let want: Vec<i64> = indices(&[2, 3, 2]).iter().map(|i| at(i)).collect();
+        assert_eq!(got[1].to_vec::<i64>().unwrap(), want);
+        assert_eq!(call1("topk", [x.arg()], attrs.with("ret_type", "values")).shape(), [2, 3, 2]);
+    }
+    assert!(try_call("topk", [x.arg()], Attrs::new().with("k", 7i64).with("axis", 1i64)).is_err());
+}

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, IrError, Op, Span, Type, Var, VarId};
+use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, IrError, Op, Span, Type, Var, VarId, well_formed};
 use tvm_core::relax::transform::legalize_ops;
 use tvm_core::relax::{Arg, BlockBuilder, Callee, Expr, Function};
 use tvm_core::tir::{PrimExpr, interp};
@@ -38,28 +38,60 @@ pub(crate) fn call1(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Tensor
     call(op, args, attrs).swap_remove(0)
 }
 
+/// Runs the call on tensors of constant shapes and, where inference and legalisation can do with them, of symbolic
+/// shapes: equal extents are one dimension. Both must agree.
 pub(crate) fn try_call(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Result<Vec<Tensor>, IrError> {
+    let args = args.into();
+    let fixed = try_call_with(op, &args, &attrs, &mut PrimExpr::index)?;
+    let mut dims: HashMap<i64, PrimExpr> = HashMap::new();
+    let mut symbolic = |extent: i64| match extent {
+        0 | 1 => PrimExpr::index(extent),
+        _ => dims.entry(extent).or_insert_with(|| Var::index(format!("n{extent}")).into()).clone(),
+    };
+    if let Ok(symbolic) = try_call_with(op, &args, &attrs, &mut symbolic) {
+        assert_eq!(symbolic.len(), fixed.len());
+        for (a, b) in symbolic.iter().zip(&fixed) {
+            assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()), "{op} of a symbolic shape");
+            assert_eq!(a.bytes().expect("host"), b.bytes().expect("host"), "{op} of a symbolic shape");
+        }
+    }
+    Ok(fixed)
+}
+
+fn try_call_with(
+    op: &str,
+    args: &[Arg],
+    attrs: &Attrs,
+    dim: &mut dyn FnMut(i64) -> PrimExpr,
+) -> Result<Vec<Tensor>, IrError> {
     // Constants become parameters, so that nothing can be folded.
     let mut params = Vec::new();
     let mut values = Vec::new();
-    let args: Vec<Arg> = args.into().iter().map(|arg| lift(arg, &mut params, &mut values)).collect();
+    let args: Vec<Arg> = args.iter().map(|arg| lift(arg, dim, &mut params, &mut values)).collect();
     let mut builder = BlockBuilder::new(IRModule::new());
     let op = Op::get(op)?;
     builder.add_function("main", &params, |builder| {
-        Ok(builder.emit_op("y", op, args, attrs, &Span::none())?.into())
+        Ok(builder.emit_op("y", op, args, attrs.clone(), &Span::none())?.into())
     })?;
     run(builder.into_module(), &values)
 }
 
-fn lift(arg: &Arg, params: &mut Vec<Var>, values: &mut Vec<Tensor>) -> Arg {
+fn lift(
+    arg: &Arg,
+    dim: &mut dyn FnMut(i64) -> PrimExpr,
+    params: &mut Vec<Var>,
+    values: &mut Vec<Tensor>,
+) -> Arg {
     match arg {
         Arg::Const(tensor) => {
-            let dims: Vec<PrimExpr> = tensor.shape().iter().map(|&dim| PrimExpr::index(dim)).collect();
+            let dims: Vec<PrimExpr> = tensor.shape().iter().map(|&extent| dim(extent)).collect();
             params.push(param(&dims, tensor.dtype()));
             values.push(tensor.clone());
             Arg::Var(params[params.len() - 1].clone())
         }
-        Arg::Tuple(fields) => Arg::Tuple(fields.iter().map(|field| lift(field, params, values)).collect()),
+        Arg::Tuple(fields) => {
+            Arg::Tuple(fields.iter().map(|field| lift(field, dim, params, values)).collect())
+        }
         _ => arg.clone(),
     }
 }
@@ -67,11 +99,11 @@ fn lift(arg: &Arg, params: &mut Vec<Var>, values: &mut Vec<Tensor>) -> Arg {
 /// Legalises `main` and runs it on `inputs`.
 pub(crate) fn run(module: IRModule, inputs: &[Tensor]) -> Result<Vec<Tensor>, IrError> {
     let module = legalize_ops().apply(module).map_err(|err| IrError(err.diagnostics().to_vec()))?;
+    well_formed(&module).unwrap_or_else(|err| panic!("{err}"));
     let Some(BaseFunc::Relax(main)) = module.lookup("main") else { panic!("no main") };
     let mut machine = Machine { module: &module, values: HashMap::new(), dims: HashMap::new() };
     machine.bind_params(main, inputs);
-    let res = machine.body(main);
-    Ok(res)
+    machine.body(main)
 }
 
 struct Machine<'a> {
@@ -99,26 +131,29 @@ impl Machine<'_> {
         tvm_core::tir::substitute_expr(dim, &vars).as_int().expect("all dimensions are bound")
     }
 
-    fn body(&mut self, func: &Function) -> Vec<Tensor> {
+    fn body(&mut self, func: &Function) -> Result<Vec<Tensor>, IrError> {
         for binding in func.body.bindings() {
             let value = match &binding.value {
                 Expr::Arg(arg) => self.arg(arg),
                 Expr::TupleGetItem(arg, i) => vec![self.arg(arg)[*i].clone()],
                 Expr::Call(call) => match &call.callee {
-                    Callee::Tir(gv) => self.call_tir(gv, &call.args, call.ret.as_ref().expect("a type")),
+                    Callee::Tir(gv) => self.call_tir(gv, &call.args, call.ret.as_ref().expect("a type"))?,
                     Callee::Op(op) if tvm_core::relax::op::is_view(*op) => {
                         let dims =
                             binding.var.ty().as_tensor().and_then(|ty| ty.known_shape()).expect("known");
                         let dims: Vec<i64> = dims.iter().map(|dim| self.dim(dim)).collect();
                         vec![self.arg(&call.args[0])[0].reshape(&dims).expect("the same number of elements")]
                     }
-                    callee => panic!("{callee:?} is not legalised"),
+                    callee => {
+                        let message = format!("{callee:?} is not legalised");
+                        return Err(IrError::new(message, &Span::none()));
+                    }
                 },
                 other => panic!("{other:?}"),
             };
             self.values.insert(binding.var.id(), value);
         }
-        self.arg(&func.body.ret)
+        Ok(self.arg(&func.body.ret))
     }
 
     fn arg(&self, arg: &Arg) -> Vec<Tensor> {
@@ -130,7 +165,12 @@ impl Machine<'_> {
         }
     }
 
-    fn call_tir(&self, gv: &tvm_core::ir::GlobalVar, args: &[Arg], ret: &Type) -> Vec<Tensor> {
+    fn call_tir(
+        &self,
+        gv: &tvm_core::ir::GlobalVar,
+        args: &[Arg],
+        ret: &Type,
+    ) -> Result<Vec<Tensor>, IrError> {
         let func = self.module.prim_func(gv).expect("a tensor program");
         let mut values = Vec::new();
         let mut scalars = Vec::new();
@@ -145,15 +185,16 @@ impl Machine<'_> {
         for ty in outputs {
             let ty = ty.as_tensor().expect("a tensor");
             let dims: Vec<i64> = ty.known_shape().expect("known").iter().map(|dim| self.dim(dim)).collect();
-            values.push(Value::Tensor(Tensor::zeros(&dims, ty.dtype.expect("known")).expect("it fits")));
+            let memory = Tensor::zeros(&dims, ty.dtype.expect("known"));
+            values.push(Value::Tensor(memory.map_err(|err| IrError::new(err.to_string(), &Span::none()))?));
         }
         let count = outputs.len();
         values.extend(scalars);
         interp::run(func, &mut values).unwrap_or_else(|err| panic!("{}: {err}", gv.name()));
-        values[first..first + count]
-            .iter()
+        let outputs = values[first..first + count].iter();
+        Ok(outputs
             .map(|value| if let Value::Tensor(tensor) = value { tensor.clone() } else { panic!("{value:?}") })
-            .collect()
+            .collect())
     }
 }
 

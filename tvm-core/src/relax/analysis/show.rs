@@ -44,22 +44,49 @@ pub fn show_dim(dim: &PrimExpr) -> String {
         PrimExpr::IntImm(it) => it.value.to_string(),
         PrimExpr::Var(var) => var.name().to_string(),
         PrimExpr::Binary(it) => {
-            let side = |expr: &PrimExpr| match expr {
-                PrimExpr::Binary(inner) if inner.op != it.op || it.op != BinaryOp::Add => {
+            let (sign, level) = match written_as(it.op) {
+                Some(found) => found,
+                None => {
+                    let name = format!("{:?}", it.op).to_lowercase();
+                    return format!("{name}({}, {})", show_dim(&it.a), show_dim(&it.b));
+                }
+            };
+            // Parentheses where the reader would group otherwise; the right side of `-` and `/` groups by itself.
+            let side = |expr: &PrimExpr, least: u8| match expr {
+                PrimExpr::Binary(inner) if written_as(inner.op).is_some_and(|(_, level)| level < least) => {
                     format!("({})", show_dim(expr))
                 }
                 _ => show_dim(expr),
             };
-            let sign = match it.op {
-                BinaryOp::Add => "+",
-                BinaryOp::Sub => "-",
-                BinaryOp::Mul => "*",
-                BinaryOp::Div | BinaryOp::FloorDiv => "/",
-                BinaryOp::Mod | BinaryOp::FloorMod => "%",
-                op => return format!("{op:?}({}, {})", show_dim(&it.a), show_dim(&it.b)).to_lowercase(),
-            };
-            format!("{} {sign} {}", side(&it.a), side(&it.b))
+            let right = if it.op == BinaryOp::Add { level } else { level + 1 };
+            format!("{} {sign} {}", side(&it.a, level), side(&it.b, right))
         }
         other => format!("{other:?}"),
+    }
+}
+
+/// Operator sign and precedence; `None` for what is written as a function.
+fn written_as(op: BinaryOp) -> Option<(&'static str, u8)> {
+    match op {
+        BinaryOp::Add => Some(("+", 1)),
+        BinaryOp::Sub => Some(("-", 1)),
+        BinaryOp::Mul => Some(("*", 2)),
+        BinaryOp::Div | BinaryOp::FloorDiv => Some(("/", 2)),
+        BinaryOp::Mod | BinaryOp::FloorMod => Some(("%", 2)),
+        BinaryOp::Min
+        | BinaryOp::Max
+        | BinaryOp::Eq
+        | BinaryOp::Ne
+        | BinaryOp::Lt
+        | BinaryOp::Le
+        | BinaryOp::Gt
+        | BinaryOp::Ge
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::BitAnd
+        | BinaryOp::BitOr
+        | BinaryOp::BitXor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => None,
     }
 }

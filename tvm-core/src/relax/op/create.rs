@@ -14,7 +14,7 @@ use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi::{self, Operand};
 
 const DTYPE: AttrDef = attr("dtype", AttrKind::DType);
-const K: &[AttrDef] = &[attr("k", AttrKind::Int)];
+const TRIANGLE: &[crate::ir::ArgDef] = &[tensor("x"), arg("k", ArgKind::Prim)];
 
 macro_rules! constants {
     ($($name:literal $like:literal $value:literal;)*) => {
@@ -85,17 +85,19 @@ pub(super) static OPS: &[OpDef] = &[
     },
     OpDef {
         name: "eye",
-        doc: "1 on the k-th diagonal of a matrix of a shape, else 0; ONNX `EyeLike`",
-        args: &[arg("shape", ArgKind::Shape)],
-        attrs: &[attr("k", AttrKind::Int), required("dtype", AttrKind::DType)],
-        infer: |cx| match given_shape(cx) {
-            TensorShape::Known(dims) if dims.len() != 2 => {
-                Err(cx.error(format!("expected a shape of 2 extents, got {}", dims.len())))
-            }
-            shape => Ok(tensor_type(shape, cx.attrs.dtype("dtype"))),
+        doc: "n rows and m columns, 1 on the k-th diagonal, else 0; ONNX `EyeLike`",
+        args: &[arg("n", ArgKind::Prim), arg("m", ArgKind::Prim), arg("k", ArgKind::Prim)],
+        attrs: &[required("dtype", AttrKind::DType)],
+        infer: |cx| {
+            let shape = match scalars(cx) {
+                Ok([n, m, _]) => known(vec![n.cast(DataType::I64), m.cast(DataType::I64)]),
+                Err(_) => TensorShape::Rank(2),
+            };
+            Ok(tensor_type(shape, cx.attrs.dtype("dtype")))
         },
         legalize: Some(|cx| {
-            let out = topi::eye(cx.out_shape(0)?, cx.attrs.int("k").unwrap_or(0), cx.out_dtype(0)?);
+            let [_, _, k] = scalars(&cx.infer())?;
+            let out = topi::eye(cx.out_shape(0)?, &k.cast(DataType::I64), cx.out_dtype(0)?);
             cx.finish(&[], &[out])
         }),
         pure: true,
@@ -103,19 +105,19 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef {
         name: "tril",
         doc: "the elements on and under the k-th diagonal, else 0; ONNX `Trilu`",
-        args: &[tensor("x")],
-        attrs: K,
+        args: TRIANGLE,
+        attrs: &[],
         infer: infer_triangle,
-        legalize: Some(|cx| single(cx, |x| Ok(topi::triangle(&x[0], cx.attrs.int("k").unwrap_or(0), false)))),
+        legalize: Some(|cx| lower_triangle(cx, false)),
         pure: true,
     },
     OpDef {
         name: "triu",
         doc: "the elements on and over the k-th diagonal, else 0; ONNX `Trilu`",
-        args: &[tensor("x")],
-        attrs: K,
+        args: TRIANGLE,
+        attrs: &[],
         infer: infer_triangle,
-        legalize: Some(|cx| single(cx, |x| Ok(topi::triangle(&x[0], cx.attrs.int("k").unwrap_or(0), true)))),
+        legalize: Some(|cx| lower_triangle(cx, true)),
         pure: true,
     },
     OpDef {
@@ -221,6 +223,11 @@ fn infer_triangle(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         Some(ndim) if ndim < 2 => Err(ctx.error(format!("expected rank 2 or more, got rank {ndim}"))),
         Some(_) | None => Ok(Type::Tensor(ty.clone())),
     }
+}
+
+fn lower_triangle(cx: &LegalizeContext<'_>, upper: bool) -> Result<PrimFunc, IrError> {
+    let Arg::Prim(k) = &cx.args[1] else { return Err(cx.infer().error("`k` must be a known scalar")) };
+    single(cx, |x| Ok(topi::triangle(&x[0], &k.clone().cast(DataType::I64), upper)))
 }
 
 fn infer_one_hot(ctx: &InferContext<'_>) -> Result<Type, IrError> {

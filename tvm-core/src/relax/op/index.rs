@@ -259,11 +259,13 @@ fn slices(ctx: &InferContext<'_>, dims: &[PrimExpr]) -> Result<Option<Vec<Slice>
     Ok(Some(slices))
 }
 
-/// NumPy's rules: negative positions count from the end, positions outside are limited. Of a symbolic extent, a
-/// positive begin is taken to be inside.
+/// NumPy's rules: negative positions count from the end, positions outside are limited. A symbolic extent is taken to
+/// reach a begin that counts from the front and an end that counts from the back, so that `x[1..]` and `x[..-1]` have
+/// extent `n - 1`; where it does not, the extent is negative and the call fails.
 fn slice(extent: &PrimExpr, begin: &PrimExpr, end: &PrimExpr, stride: i64) -> Slice {
     /// Further than any extent: "to the end".
     const FAR: i64 = i32::MAX as i64;
+    let symbolic = extent.as_int().is_none();
     // Positions lie in `low..=high`.
     let (low, high) = if stride > 0 {
         (PrimExpr::index(0), extent.clone())
@@ -273,8 +275,14 @@ fn slice(extent: &PrimExpr, begin: &PrimExpr, end: &PrimExpr, stride: i64) -> Sl
     let position = |value: &PrimExpr, is_begin: bool| match value.as_int() {
         Some(value) if value >= FAR => high.clone(),
         Some(value) if value <= -FAR => low.clone(),
-        Some(value) if value < 0 => (extent + value).max(&low),
-        Some(_) if is_begin && stride > 0 && extent.as_int().is_none() => value.clone(),
+        Some(at) if stride > 0 && symbolic && (at < 0) != is_begin => {
+            if is_begin {
+                value.clone()
+            } else {
+                extent + at
+            }
+        }
+        Some(at) if at < 0 => (extent + at).max(&low),
         Some(_) => value.clone().min(&high),
         None => {
             let counted = value.clone().less(0).select(value + extent, value.clone());
@@ -284,9 +292,9 @@ fn slice(extent: &PrimExpr, begin: &PrimExpr, end: &PrimExpr, stride: i64) -> Sl
     let (begin, end) = (simplify_dim(&position(begin, true)), simplify_dim(&position(end, false)));
     let distance = if stride > 0 { &end - &begin } else { &begin - &end };
     let count = simplify_dim(&topi::ceil_div(distance, &PrimExpr::index(stride.abs())));
-    // Up to the end of the axis there is something, as the begin is taken to be inside.
-    let to_the_end = stride > 0 && end.ptr_eq(extent) && begin.as_int().is_some();
-    let extent = if to_the_end && count.as_int().is_none() { count } else { count.max(0) };
+    let from_the_back = simplify_dim(&(&end - extent)).as_int().is_some();
+    let inside = stride > 0 && symbolic && begin.as_int().is_some() && from_the_back;
+    let extent = if inside { count } else { count.max(0) };
     Slice { begin, stride, extent }
 }
 

@@ -8,7 +8,7 @@ use super::def::{arg, attr, required, tensor};
 use crate::ir::{
     ArgDef, ArgKind, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType, Type,
 };
-use crate::relax::analysis::{product, prove_unequal, show_dims, simplify_dim};
+use crate::relax::analysis::{product, prove_unequal, show_dim, show_dims, simplify_dim};
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi::{self, Operand};
 
@@ -130,11 +130,7 @@ pub(super) static OPS: &[OpDef] = &[
         name: "split",
         doc: "parts along an axis: a number of equal ones (the last may be smaller) or cut at indices; ONNX `Split`",
         args: X,
-        attrs: &[
-            attr("sections", AttrKind::Int),
-            attr("indices", AttrKind::Ints),
-            attr("axis", AttrKind::Int),
-        ],
+        attrs: &[required("indices_or_sections", AttrKind::Ints), attr("axis", AttrKind::Int)],
         infer: infer_split,
         legalize: Some(lower_split),
         pure: true,
@@ -341,25 +337,23 @@ fn infer_stack(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     Ok(tensor_type(TensorShape::Known(dims.into()), dtype))
 }
 
-/// Where the parts of a split of an axis of `extent` start.
+/// Where the parts of a split of an axis of `extent` start: an integer is the number of parts, a list the cuts.
 fn split_starts(ctx: &InferContext<'_>, extent: &PrimExpr) -> Result<Vec<PrimExpr>, IrError> {
-    match (ctx.attrs.int("sections"), int_list(ctx.attrs, "indices")) {
-        (Some(sections), None) if sections > 0 => {
-            let size = topi::ceil_div(extent.clone(), &PrimExpr::index(sections));
-            Ok((0..sections).map(|i| simplify_dim(&(&size * i)).min(extent)).collect())
+    if let Some(sections) = ctx.attrs.int("indices_or_sections") {
+        if sections < 1 {
+            return Err(ctx.error(format!("the number of parts is positive, got {sections}")));
         }
-        (None, Some(indices)) => {
-            let cuts = [&[0], &indices[..]].concat();
-            let inside = |it: i64| extent.as_int().is_none_or(|extent| it <= extent);
-            if cuts.windows(2).any(|pair| pair[0] > pair[1]) || !cuts.iter().all(|&it| inside(it)) {
-                let extent = crate::relax::analysis::show_dim(extent);
-                let message = format!("the indices {indices:?} do not increase within the extent {extent}");
-                return Err(ctx.error(message));
-            }
-            Ok(cuts.into_iter().map(PrimExpr::index).collect())
-        }
-        _ => Err(ctx.error("expected either `sections`, a positive number of parts, or `indices`, the cuts")),
+        let size = topi::ceil_div(extent.clone(), &PrimExpr::index(sections));
+        return Ok((0..sections).map(|i| simplify_dim(&(&size * i)).min(extent)).collect());
     }
+    let indices = ctx.attrs.ints("indices_or_sections").unwrap_or_default();
+    let cuts = [&[0], &indices[..]].concat();
+    let inside = |it: i64| extent.as_int().is_none_or(|extent| it <= extent);
+    if cuts.windows(2).any(|pair| pair[0] > pair[1]) || !cuts.iter().all(|&it| inside(it)) {
+        let extent = show_dim(extent);
+        return Err(ctx.error(format!("the cuts {indices:?} do not increase within the extent {extent}")));
+    }
+    Ok(cuts.into_iter().map(PrimExpr::index).collect())
 }
 
 fn infer_split(ctx: &InferContext<'_>) -> Result<Type, IrError> {

@@ -19,6 +19,7 @@ mod manipulate;
 pub mod memory;
 mod nn;
 mod shape;
+mod sort;
 mod statistical;
 mod unary;
 
@@ -44,6 +45,7 @@ pub static TABLES: &[&[OpDef]] = &[
     nn::pad::OPS,
     nn::pool::OPS,
     shape::OPS,
+    sort::OPS,
     statistical::OPS,
     unary::OPS,
 ];
