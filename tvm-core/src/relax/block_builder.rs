@@ -80,6 +80,13 @@ impl BlockBuilder {
         self.open.push(binding);
     }
 
+    /// Gives the variable of the last binding another name, if `var` is that variable; nothing else may hold it yet.
+    pub fn rename_last(&mut self, var: &Var, name: &str) -> Option<Var> {
+        let last = self.open.last_mut().filter(|last| last.var == *var)?;
+        last.var = Var::with_span(name, var.ty().clone(), var.span().clone());
+        Some(last.var.clone())
+    }
+
     /// Ends the open block; the next binding starts a new one.
     pub fn end_block(&mut self, dataflow: bool) {
         if !self.open.is_empty() {

@@ -7,6 +7,7 @@ mod bounds;
 mod builder;
 mod derive;
 mod func;
+pub mod graph;
 mod host;
 mod regions;
 pub mod shadow;

@@ -1,0 +1,107 @@
+//! The function being built on this thread, and what went wrong so far.
+
+use std::any::TypeId;
+use std::cell::RefCell;
+use std::panic::Location;
+
+use rustc_hash::FxHashMap;
+
+use super::Value;
+use crate::ir::{Diagnostic, GlobalVar, IRModule, IrError, Span, Type, Var};
+use crate::relax::{Arg, BlockBuilder, Expr};
+use crate::tir::PrimExpr;
+
+/// One module under construction: its builder, the definitions added so far, the problems found.
+#[derive(Default)]
+pub(super) struct Frame {
+    pub(super) builder: BlockBuilder,
+    /// Definitions that have a global variable already, finished or not.
+    pub(super) defs: FxHashMap<TypeId, GlobalVar>,
+    pub(super) problems: Vec<Diagnostic>,
+}
+
+thread_local! {
+    static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `f` with a fresh frame; gives its module, or all problems.
+pub(super) fn with_frame<R>(f: impl FnOnce() -> R) -> Result<(IRModule, R), IrError> {
+    struct Guard;
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            FRAMES.with_borrow_mut(|frames| frames.pop());
+        }
+    }
+    FRAMES.with_borrow_mut(|frames| frames.push(Frame::default()));
+    let guard = Guard;
+    let res = f();
+    let frame = FRAMES.with_borrow_mut(|frames| frames.last_mut().map(std::mem::take)).unwrap_or_default();
+    drop(guard);
+    if frame.problems.is_empty() { Ok((frame.builder.into_module(), res)) } else { Err(IrError(frame.problems)) }
+}
+
+/// Runs `f` on the innermost frame; `None` outside of a definition.
+pub(super) fn frame<R>(f: impl FnOnce(&mut Frame) -> R) -> Option<R> {
+    FRAMES.with_borrow_mut(|frames| frames.last_mut().map(f))
+}
+
+/// The caller's place in the user's source.
+pub(super) fn span_of(location: &Location<'_>) -> Span {
+    Span::rust(location.file(), location.line(), location.column())
+}
+
+/// Records a problem; the value that stands for the failed expression.
+pub(super) fn fail(err: IrError, span: &Span) -> Value {
+    frame(|frame| frame.problems.extend(err.at(span).0));
+    Value::poison()
+}
+
+/// Binds `expr`; a poisoned value when it is ill-typed.
+pub(super) fn emit(expr: Expr, span: &Span) -> Value {
+    match frame(|frame| frame.builder.emit("lv", expr, span)) {
+        Some(Ok(var)) => Value::from_arg(Arg::Var(var)),
+        Some(Err(err)) => fail(err, span),
+        None => Value::poison(),
+    }
+}
+
+/// Type of an argument in the current module.
+pub(super) fn type_of(arg: &Arg) -> Type {
+    frame(|frame| frame.builder.type_of(arg)).unwrap_or(Type::Object)
+}
+
+/// A fresh symbolic dimension.
+pub fn dim(name: &str) -> PrimExpr {
+    PrimExpr::Var(Var::index(name))
+}
+
+/// `let name = value;`: the variable that holds the value gets the name, where it was made just now.
+pub fn named(name: &str, value: impl super::IntoItem) -> Value {
+    let value = super::value::to_value(value);
+    match value.arg().and_then(Arg::as_var) {
+        Some(var) => match frame(|frame| frame.builder.rename_last(var, name)).flatten() {
+            Some(renamed) => Value::from_arg(Arg::Var(renamed)),
+            None => value,
+        },
+        None => value,
+    }
+}
+
+/// The `N` fields of a tuple.
+#[track_caller]
+pub fn untuple<const N: usize>(value: impl super::IntoItem) -> [Value; N] {
+    let span = span_of(Location::caller());
+    let value = super::value::to_value(value);
+    let Some(arg) = value.arg().cloned() else { return std::array::from_fn(|_| Value::poison()) };
+    if let Some(fields) = type_of(&arg).as_tuple()
+        && fields.len() != N
+    {
+        let message = format!("expected a tuple of {N} fields, got {}", fields.len());
+        let poison = fail(IrError::new(message, &span), &span);
+        return std::array::from_fn(|_| poison.clone());
+    }
+    std::array::from_fn(|i| match &arg {
+        Arg::Tuple(fields) => fields.get(i).map_or_else(Value::poison, |field| Value::from_arg(field.clone())),
+        _ => emit(Expr::TupleGetItem(arg.clone(), i), &span),
+    })
+}

@@ -1,0 +1,223 @@
+//! Graph functions: definitions, calls between them, closures.
+
+use std::any::TypeId;
+use std::panic::Location;
+use std::sync::Arc;
+
+use super::control::scope;
+use super::frame::{emit, fail, frame, span_of, with_frame};
+use super::value::Closure;
+use super::{Args, Item, Value};
+use crate::ir::{Attrs, BaseFunc, FuncType, GlobalVar, IRModule, IrError, Span, Type, Var, well_formed};
+use crate::relax::{Arg, Body, Call, Callee, Expr, Function};
+
+/// A graph function written as `#[relax::func]` or `#[relay::func]`: the macro implements this for a type of the
+/// function's name.
+pub trait FuncDef: 'static {
+    /// Its name.
+    const NAME: &'static str;
+
+    /// Declares parameters and result, then builds the body.
+    fn define(definition: &mut Definition) -> Value;
+
+    /// A module of this function and all that it uses.
+    ///
+    /// # Errors
+    /// All that is wrong with them, at the user's lines.
+    fn module() -> Result<IRModule, IrError> {
+        module_of(|| {
+            let span = Span::none();
+            global::<Self>(&span);
+        })
+    }
+}
+
+/// A graph function while it is declared.
+pub struct Definition {
+    name: &'static str,
+    key: Option<TypeId>,
+    params: Vec<Var>,
+    ret: Type,
+    gv: Option<GlobalVar>,
+    span: Span,
+}
+
+impl Definition {
+    /// A parameter.
+    #[track_caller]
+    pub fn param(&mut self, name: &str, ty: Type) -> Value {
+        let var = Var::with_span(name, ty, span_of(Location::caller()));
+        self.params.push(var.clone());
+        Value::from_arg(Arg::Var(var))
+    }
+
+    /// The result type; the function can be called from here on, by itself too.
+    #[track_caller]
+    pub fn begin(&mut self, ret: Type) {
+        self.span = span_of(Location::caller());
+        self.ret = ret;
+        let declared = self.function(Body::value(Arg::Tuple(Arc::new([]))));
+        self.gv = frame(|frame| {
+            let gv = frame.builder.module_mut().add(self.name, BaseFunc::Relax(declared.into()));
+            self.key.map(|key| frame.defs.insert(key, gv.clone()));
+            gv
+        });
+    }
+
+    fn function(&self, body: Body) -> Function {
+        Function {
+            name: self.name.into(),
+            type_params: Arc::new([]),
+            params: self.params.clone().into(),
+            body,
+            ret: self.ret.clone(),
+            pure: true,
+            attrs: Attrs::new(),
+            span: self.span.clone(),
+        }
+    }
+}
+
+/// Builds a function in the current module.
+fn build(name: &'static str, key: Option<TypeId>, define: impl FnOnce(&mut Definition) -> Value) -> Option<GlobalVar> {
+    let mut definition =
+        Definition { name, key, params: Vec::new(), ret: Type::Object, gv: None, span: Span::none() };
+    frame(|frame| frame.builder.begin_scope())?;
+    let value = define(&mut definition);
+    let ret_type = definition.ret.clone();
+    let ret = value.arg_of_type(Some(&ret_type));
+    let body = frame(|frame| frame.builder.end_scope(ret.unwrap_or(Arg::Tuple(Arc::new([])))))?;
+    let gv = definition.gv.clone()?;
+    frame(|frame| frame.builder.module_mut().update(gv.clone(), BaseFunc::Relax(definition.function(body).into())));
+    Some(gv)
+}
+
+/// The global variable of a definition, which is built on first use.
+fn global<D: FuncDef + ?Sized>(span: &Span) -> Option<GlobalVar> {
+    let key = TypeId::of::<D>();
+    match frame(|frame| frame.defs.get(&key).cloned()) {
+        None => {
+            fail(IrError::new(format!("`{}` is used outside of a graph function", D::NAME), span), span);
+            None
+        }
+        Some(Some(gv)) => Some(gv),
+        Some(None) => build(D::NAME, Some(key), D::define),
+    }
+}
+
+/// The module that `build` makes, checked to be well formed.
+///
+/// # Errors
+/// All problems found.
+pub fn module_of(build: impl FnOnce()) -> Result<IRModule, IrError> {
+    let (module, ()) = with_frame(build)?;
+    well_formed(&module)?;
+    Ok(module)
+}
+
+/// A graph function written in place: `relax!(|x: ..| -> .. { .. })`.
+#[derive(Clone, Debug)]
+pub struct GraphFunc {
+    module: Result<IRModule, IrError>,
+}
+
+impl GraphFunc {
+    /// A module of this function, named `main`, and all that it uses.
+    ///
+    /// # Errors
+    /// All that is wrong with them, at the user's lines.
+    pub fn module(&self) -> Result<IRModule, IrError> {
+        self.module.clone()
+    }
+}
+
+/// Builds a graph function written in place.
+pub fn define(body: impl FnOnce(&mut Definition) -> Value) -> GraphFunc {
+    GraphFunc {
+        module: module_of(|| {
+            build("main", None, body);
+        }),
+    }
+}
+
+/// Calls another graph function.
+#[track_caller]
+pub fn call_def<D: FuncDef>(args: Args) -> Value {
+    let span = span_of(Location::caller());
+    let Some(gv) = global::<D>(&span) else { return Value::poison() };
+    let ty = frame(|frame| frame.builder.module().relax_func(&gv).map(|func| func.ty())).flatten();
+    emit_call(Callee::Global(gv), ty.as_ref(), args, &span)
+}
+
+/// Binds a call; closures and numbers among the arguments take the types of the parameters.
+pub(super) fn emit_call(callee: Callee, ty: Option<&FuncType>, args: Args, span: &Span) -> Value {
+    if let Some((name, _)) = args.named.first() {
+        let message = format!("`{name}`: arguments of a function have no names");
+        return fail(IrError::new(message, span).help("give the arguments by position"), span);
+    }
+    if let Some(ty) = ty
+        && ty.params.len() != args.items.len()
+    {
+        let message = format!("expected {} arguments, got {}", ty.params.len(), args.items.len());
+        return fail(IrError::new(message, span), span);
+    }
+    let mut bound = Vec::new();
+    for (i, it) in args.items.into_iter().enumerate() {
+        let expected = ty.and_then(|ty| ty.params.get(i));
+        let Some(arg) = value_of_type(it, expected).arg_of_type(expected) else { return Value::poison() };
+        bound.push(arg);
+    }
+    emit(Call { callee, args: bound.into(), attrs: Attrs::new(), ret: None, span: span.clone() }.into(), span)
+}
+
+/// A number where a tensor or scalar of known element type is asked for takes that type.
+pub(super) fn value_of_type(it: Item, expected: Option<&Type>) -> Value {
+    let dtype = match expected {
+        Some(Type::Tensor(ty)) => ty.dtype,
+        _ => None,
+    };
+    match (it, dtype, expected) {
+        (Item::Int(value), Some(dtype), _) => super::item::scalar(value as f64, dtype),
+        (Item::Float(value), Some(dtype), _) => super::item::scalar(value, dtype),
+        (Item::Int(value), None, Some(Type::Prim(dtype))) => {
+            Value::from_arg(Arg::Prim(crate::tir::PrimExpr::constant(value as f64, *dtype)))
+        }
+        (Item::Float(value), None, Some(Type::Prim(dtype))) => {
+            Value::from_arg(Arg::Prim(crate::tir::PrimExpr::constant(value, *dtype)))
+        }
+        (it, _, _) => super::value::to_value(it),
+    }
+}
+
+/// A closure literal as a local function of type `expected`.
+pub(super) fn close(closure: &Closure, expected: Option<&Type>) -> Option<Arg> {
+    let span = span_of(closure.location);
+    let Some(ty) = expected.and_then(Type::as_func) else {
+        let err = IrError::new("the types of the closure's parameters are not known here", &span)
+            .help("pass it where a parameter of type `fn(..) -> ..` is expected");
+        fail(err, &span);
+        return None;
+    };
+    if ty.params.len() != closure.arity {
+        let message = format!("the closure takes {} arguments, expected {}", closure.arity, ty.params.len());
+        fail(IrError::new(message, &span), &span);
+        return None;
+    }
+    let params: Vec<Var> =
+        ty.params.iter().enumerate().map(|(i, ty)| Var::with_span(format!("p{i}"), ty.clone(), span.clone())).collect();
+    let values: Vec<Value> = params.iter().map(|var| Value::from_arg(Arg::Var(var.clone()))).collect();
+    let body = scope(|| (closure.body)(&values), Some(&ty.ret))?;
+    let func = Function {
+        name: "closure".into(),
+        type_params: Arc::new([]),
+        params: params.into(),
+        body,
+        ret: ty.ret.clone(),
+        pure: true,
+        attrs: Attrs::new(),
+        span: span.clone(),
+    };
+    let value = emit(Expr::Function(Arc::new(func)), &span);
+    let arg = value.arg().cloned()?;
+    Some(arg)
+}

@@ -1,0 +1,162 @@
+//! What can stand as an argument in a graph function: values, numbers, dimensions, types, lists of these.
+
+use tvm_runtime::{DataType, Element, Tensor};
+
+use super::Value;
+use crate::ir::{AttrValue, Var};
+use crate::relax::Arg;
+use crate::tir::PrimExpr;
+
+/// An argument as written.
+#[derive(Clone)]
+pub enum Item {
+    /// A value.
+    Value(Value),
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f64),
+    /// A flag.
+    Bool(bool),
+    /// A symbolic dimension or an expression of them.
+    Dim(PrimExpr),
+    /// A string.
+    Str(String),
+    /// An element type.
+    DType(DataType),
+    /// A list.
+    List(Vec<Item>),
+}
+
+/// The arguments of a call.
+pub struct Args {
+    /// By position.
+    pub items: Vec<Item>,
+    /// By name: `axis = 1`.
+    pub named: Vec<(&'static str, Item)>,
+}
+
+impl Args {
+    /// Arguments by position.
+    pub fn of(items: Vec<Item>) -> Args {
+        Args { items, named: Vec::new() }
+    }
+}
+
+/// Something that can stand as an argument in a graph function.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be used in a graph function",
+    note = "values, numbers, strings, data types, dimensions, constant tensors and arrays of these can"
+)]
+pub trait IntoItem {
+    /// The argument.
+    fn into_item(self) -> Item;
+}
+
+/// `it` as an argument.
+pub fn item(it: impl IntoItem) -> Item {
+    it.into_item()
+}
+
+/// A constant of rank 0.
+pub(super) fn scalar(value: f64, dtype: DataType) -> Value {
+    fn tensor<T: Element>(value: T) -> Value {
+        Value::from_arg(Arg::Const(Tensor::scalar(value)))
+    }
+    match dtype {
+        DataType::F64 => tensor(value),
+        DataType::F16 => tensor(half::f16::from_f64(value)),
+        DataType::BF16 => tensor(half::bf16::from_f64(value)),
+        DataType::I8 => tensor(value as i8),
+        DataType::I16 => tensor(value as i16),
+        DataType::I32 => tensor(value as i32),
+        DataType::I64 => tensor(value as i64),
+        DataType::U8 => tensor(value as u8),
+        DataType::U16 => tensor(value as u16),
+        DataType::U32 => tensor(value as u32),
+        DataType::U64 => tensor(value as u64),
+        DataType::BOOL => tensor(value != 0.0),
+        _ => tensor(value as f32),
+    }
+}
+
+macro_rules! items {
+    ($($ty:ty => |$it:ident| $value:expr;)*) => {
+        $(impl IntoItem for $ty {
+            fn into_item(self) -> Item {
+                let $it = self;
+                $value
+            }
+        })*
+    };
+}
+
+items! {
+    Item => |it| it;
+    Value => |it| Item::Value(it);
+    &Value => |it| Item::Value(it.clone());
+    i32 => |it| Item::Int(it.into());
+    i64 => |it| Item::Int(it);
+    usize => |it| Item::Int(it as i64);
+    f32 => |it| Item::Float(it.into());
+    f64 => |it| Item::Float(it);
+    bool => |it| Item::Bool(it);
+    &str => |it| Item::Str(it.to_string());
+    String => |it| Item::Str(it);
+    DataType => |it| Item::DType(it);
+    PrimExpr => |it| it.as_int().map_or_else(|| Item::Dim(it.clone()), Item::Int);
+    Var => |it| Item::Dim(it.into());
+    Tensor => |it| Item::Value(Value::from_arg(Arg::Const(it)));
+    &Tensor => |it| Item::Value(Value::from_arg(Arg::Const(it.clone())));
+    () => |_it| Item::List(Vec::new());
+}
+
+impl<T: IntoItem> IntoItem for Vec<T> {
+    fn into_item(self) -> Item {
+        Item::List(self.into_iter().map(item).collect())
+    }
+}
+
+impl<T: IntoItem, const N: usize> IntoItem for [T; N] {
+    fn into_item(self) -> Item {
+        Item::List(self.into_iter().map(item).collect())
+    }
+}
+
+impl Item {
+    /// As a dimension.
+    pub(super) fn to_dim(&self) -> Option<PrimExpr> {
+        match self {
+            Item::Int(value) => Some(PrimExpr::index(*value)),
+            Item::Dim(value) => Some(value.clone()),
+            Item::Value(_) | Item::Float(_) | Item::Bool(_) | Item::Str(_) | Item::DType(_) | Item::List(_) => None,
+        }
+    }
+
+    /// As an attribute.
+    pub(super) fn to_attr(&self) -> Option<AttrValue> {
+        Some(match self {
+            Item::Int(value) => AttrValue::Int(*value),
+            Item::Float(value) => AttrValue::Float(*value),
+            Item::Bool(value) => AttrValue::Bool(*value),
+            Item::Str(text) => AttrValue::Str(text.as_str().into()),
+            Item::DType(dtype) => AttrValue::DType(*dtype),
+            Item::List(items) => AttrValue::List(items.iter().map(Item::to_attr).collect::<Option<Vec<_>>>()?.into()),
+            Item::Value(_) | Item::Dim(_) => return None,
+        })
+    }
+
+    /// What it is, for messages.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self {
+            Item::Value(_) => "a tensor",
+            Item::Int(_) => "an integer",
+            Item::Float(_) => "a float",
+            Item::Bool(_) => "a bool",
+            Item::Dim(_) => "a dimension",
+            Item::Str(_) => "a string",
+            Item::DType(_) => "a data type",
+            Item::List(_) => "a list",
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What `relax!`, `relay!` and their attribute forms expand to: the user's body runs as Rust over [`Value`]s, and running
+//! it builds the graph function. Source places come from `#[track_caller]`.
+//!
+//! Errors do not unwind: the first one of an expression is kept in the frame, the value becomes [`Value::poison`] and
+//! what uses it stays silent; [`define`] reports all of them at once.
+//!
+//! TVM counterpart: `script/ir_builder/relax`.
+
+mod adt;
+mod control;
+mod frame;
+mod function;
+mod item;
+pub mod ops;
+mod tensor_program;
+mod value;
+
+pub use adt::{AdtDef, Pat, construct, construct_unit, match_};
+pub use control::{dataflow, if_, match_cast};
+pub use frame::{dim, named, untuple};
+pub use function::{Definition, FuncDef, GraphFunc, call_def, define, module_of};
+pub use item::{Args, IntoItem, Item, item};
+pub use tensor_program::{call_dps_packed, call_packed, call_tir};
+pub use value::{Value, closure, tuple};

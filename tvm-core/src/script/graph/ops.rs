@@ -1,0 +1,156 @@
+//! Calls of operators: arguments by position fill the operator's arguments, then its attributes.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use super::frame::{emit, fail, span_of};
+use super::value::to_value;
+use super::{Args, Item, Value};
+use crate::ir::{ArgKind, AttrKind, AttrValue, Attrs, IrError, Op, Span};
+use crate::relax::{Arg, Call, Callee};
+
+/// Binds a call of the operator `name` (with or without its `nn.` or `image.`).
+pub(super) fn call_op(name: &str, args: Args, span: &Span) -> Value {
+    let found = [String::new(), "nn.".into(), "image.".into()].into_iter().find_map(|prefix| Op::get(&format!("{prefix}{name}")).ok());
+    let Some(op) = found else {
+        return match Op::get(name) {
+            Err(err) => fail(err, span),
+            Ok(_) => Value::poison(),
+        };
+    };
+    match bind_args(op, args) {
+        Ok(Some((args, attrs))) => {
+            emit(Call { callee: Callee::Op(op), args, attrs, ret: None, span: span.clone() }.into(), span)
+        }
+        Ok(None) => Value::poison(),
+        Err(err) => fail(err, span),
+    }
+}
+
+/// The arguments and attributes of a call; `None` when an argument is poisoned.
+fn bind_args(op: Op, args: Args) -> Result<Option<(Arc<[Arg]>, Attrs)>, IrError> {
+    let err = |message: String| IrError::new(format!("`{}`: {message}", op.name), &Span::none());
+    let mut items = args.items.into_iter().peekable();
+    let mut bound: Vec<Option<Arg>> = Vec::new();
+    for def in op.args {
+        let Some(next) = items.peek() else {
+            if matches!(def.kind, ArgKind::Optional | ArgKind::Variadic) {
+                continue;
+            }
+            return Err(err(format!("argument `{}` is missing", def.name)));
+        };
+        let wrong = |expected: &str| err(format!("argument `{}`: expected {expected}, got {}", def.name, next.kind()));
+        match (def.kind, next) {
+            (ArgKind::Optional, Item::Value(_)) | (ArgKind::Any, _) => bound.extend(items.next().map(|it| to_value(it).arg().cloned())),
+            (ArgKind::Optional, _) => {}
+            (ArgKind::Tensor, Item::Value(_) | Item::Float(_) | Item::Int(_) | Item::Bool(_)) => {
+                bound.extend(items.next().map(|it| to_value(it).arg().cloned()));
+            }
+            (ArgKind::Variadic, Item::List(list)) => {
+                bound.push(to_value(Item::List(list.clone())).arg().cloned());
+                items.next();
+            }
+            (ArgKind::Variadic, Item::Value(_)) => {
+                while let Some(Item::Value(value)) = items.peek() {
+                    bound.push(value.arg().cloned());
+                    items.next();
+                }
+            }
+            (ArgKind::Shape, Item::List(list)) => {
+                let dims = list.iter().map(Item::to_dim).collect::<Option<Vec<_>>>().ok_or_else(|| wrong("a list of dimensions"))?;
+                bound.push(Some(Arg::Shape(dims.into())));
+                items.next();
+            }
+            (ArgKind::Shape, Item::Value(value)) => {
+                bound.push(value.arg().cloned());
+                items.next();
+            }
+            (ArgKind::Prim, Item::Float(value)) => {
+                bound.push(Some(Arg::Prim(crate::tir::PrimExpr::float(*value, tvm_runtime::DataType::F32))));
+                items.next();
+            }
+            (ArgKind::Prim, it) => {
+                bound.push(Some(Arg::Prim(it.to_dim().ok_or_else(|| wrong("a number"))?)));
+                items.next();
+            }
+            (ArgKind::Tensor, _) => return Err(wrong("a tensor")),
+            (ArgKind::Variadic, _) => return Err(wrong("a list of tensors")),
+            (ArgKind::Shape, _) => return Err(wrong("a shape like [n, 10]")),
+        }
+    }
+    let mut attrs = Attrs::new();
+    let mut names = op.attrs.iter();
+    for it in items {
+        let Some(def) = names.next() else {
+            return Err(err(format!("too many arguments: it takes {}", op.args.len() + op.attrs.len())));
+        };
+        attrs.set(def.name, attr(def.kind, &it).ok_or_else(|| err(format!("attribute `{}` cannot be {}", def.name, it.kind())))?);
+    }
+    for (name, it) in args.named {
+        let Some(def) = op.attrs.iter().find(|def| def.name == name) else {
+            let names: Vec<&str> = op.attrs.iter().map(|def| def.name).collect();
+            let help = match crate::support::nearest(name, names.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if names.is_empty() => "it has no attributes".into(),
+                None => format!("its attributes are {}", names.join(", ")),
+            };
+            return Err(err(format!("unknown attribute `{name}`")).help(help));
+        };
+        attrs.set(name, attr(def.kind, &it).ok_or_else(|| err(format!("attribute `{name}` cannot be {}", it.kind())))?);
+    }
+    Ok(bound.into_iter().collect::<Option<Vec<_>>>().map(|args| (args.into(), attrs)))
+}
+
+/// The value of an attribute of kind `kind`; one number stands for a list of one.
+fn attr(kind: AttrKind, it: &Item) -> Option<AttrValue> {
+    let value = it.to_attr()?;
+    let is_list = matches!(kind, AttrKind::Ints | AttrKind::Floats | AttrKind::Strs);
+    Some(match (is_list, value) {
+        (true, AttrValue::List(items)) => AttrValue::List(items),
+        (true, single) => AttrValue::List(Arc::new([single])),
+        (false, AttrValue::Int(value)) if kind == AttrKind::Float => AttrValue::Float(value as f64),
+        (false, value) => value,
+    })
+}
+
+macro_rules! ops {
+    ($($name:ident)*) => {
+        $(
+            #[doc = concat!("The operator `", stringify!($name), "`.")]
+            #[track_caller]
+            pub fn $name(args: Args) -> Value {
+                call_op(stringify!($name), args, &span_of(Location::caller()))
+            }
+        )*
+
+        impl Value {
+            $(
+                #[doc = concat!("The operator `", stringify!($name), "` with this as the first argument.")]
+                #[track_caller]
+                pub fn $name(self, mut args: Args) -> Value {
+                    args.items.insert(0, Item::Value(self));
+                    call_op(stringify!($name), args, &span_of(Location::caller()))
+                }
+            )*
+        }
+    };
+}
+
+ops! {
+    abs acos acosh asin asinh atan atanh ceil clip cos cosh erf exp floor isfinite isinf isnan log log1p logical_not
+    negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc bitwise_not
+    add subtract multiply divide floor_divide power maximum minimum equal not_equal less less_equal greater
+    greater_equal logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor
+    matmul sum mean max min prod std variance argmax argmin
+    relu leakyrelu prelu gelu silu softplus softmax log_softmax dropout batch_norm layer_norm rms_norm instance_norm lrn
+    conv1d conv2d max_pool2d avg_pool2d adaptive_avg_pool2d batch_flatten pad
+    reshape flatten expand_dims squeeze permute_dims concat stack split tile repeat flip broadcast_to take
+    gather_elements gather_nd scatter_elements scatter_nd strided_slice astype shape_of
+    full full_like zeros zeros_like ones ones_like arange eye tril triu one_hot resize2d
+}
+
+/// The operator `where`, whose name is a keyword of Rust.
+#[track_caller]
+pub fn select(args: Args) -> Value {
+    call_op("where", args, &span_of(Location::caller()))
+}

@@ -1,0 +1,149 @@
+//! Calls of tensor programs and packed functions from graph functions.
+
+use std::any::TypeId;
+use std::panic::Location;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::frame::{emit, fail, frame, span_of, type_of};
+use super::{Args, IntoItem, Item, Value, item};
+use crate::ir::{Attrs, BaseFunc, GlobalVar, IrError, Span, Type, VarId};
+use crate::relax::{Arg, Call, Callee};
+use crate::script::PrimFuncDef;
+use crate::tir::{Param, PrimExpr, PrimFunc, substitute_expr};
+
+/// `call_tir(kernel, (x, w))`: the outputs get the types that the kernel's signature gives for these inputs.
+#[track_caller]
+pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem) -> Value {
+    let span = span_of(Location::caller());
+    let Some((gv, func)) = program::<P>(&span) else { return Value::poison() };
+    let items = match item(args) {
+        Item::List(items) => items,
+        Item::Value(value) if matches!(value.arg(), Some(Arg::Tuple(_))) => fields(&value),
+        single => vec![single],
+    };
+    match bind(&func, items) {
+        Ok(Some((args, ret))) => {
+            let call = Call { callee: Callee::Tir(gv), args, attrs: Attrs::new(), ret: Some(ret), span: span.clone() };
+            emit(call.into(), &span)
+        }
+        Ok(None) => Value::poison(),
+        Err(err) => fail(err, &span),
+    }
+}
+
+fn fields(value: &Value) -> Vec<Item> {
+    match value.arg() {
+        Some(Arg::Tuple(fields)) => fields.iter().map(|field| Item::Value(Value::from_arg(field.clone()))).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn program<P: PrimFuncDef + 'static>(span: &Span) -> Option<(GlobalVar, Arc<PrimFunc>)> {
+    let key = TypeId::of::<P>();
+    let known = frame(|frame| {
+        let gv = frame.defs.get(&key)?.clone();
+        let func = frame.builder.module().prim_func(&gv)?.clone();
+        Some((gv, func))
+    });
+    if let Some(Some(known)) = known {
+        return Some(known);
+    }
+    match P::prim_func() {
+        Ok(func) => frame(|frame| {
+            let func = Arc::new(func);
+            let gv = frame.builder.module_mut().add(func.name.clone(), BaseFunc::Prim(func.clone()));
+            frame.defs.insert(key, gv.clone());
+            (gv, func)
+        }),
+        Err(err) => {
+            fail(err, span);
+            None
+        }
+    }
+}
+
+/// The arguments of the call and its result type; `None` when an argument is poisoned.
+fn bind(func: &PrimFunc, items: Vec<Item>) -> Result<Option<(Arc<[Arg]>, Type)>, IrError> {
+    let err = |message: String| IrError::new(format!("`{}`: {message}", func.name), &Span::none());
+    let inputs: Vec<&Param> = func.params.iter().filter(|param| !matches!(param, Param::Out(_))).collect();
+    if inputs.len() != items.len() {
+        return Err(err(format!("expected {} arguments, got {}", inputs.len(), items.len())));
+    }
+    let mut dims: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
+    let mut args = Vec::new();
+    for (param, it) in inputs.iter().zip(items) {
+        match param {
+            Param::In(buffer) | Param::Out(buffer) => {
+                let Some(arg) = super::value::to_value(it).arg().cloned() else { return Ok(None) };
+                let ty = type_of(&arg);
+                let Some(tensor) = ty.as_tensor() else {
+                    return Err(err(format!("argument `{}`: expected a tensor, got {ty}", buffer.name)));
+                };
+                if tensor.ndim().is_some_and(|ndim| ndim != buffer.ndim()) || tensor.dtype.is_some_and(|it| it != buffer.dtype) {
+                    let message = format!("argument `{}`: expected {} of rank {}, got {ty}", buffer.name, buffer.dtype, buffer.ndim());
+                    return Err(err(message));
+                }
+                let extents = tensor.known_shape().into_iter().flatten();
+                for (axis, (extent, got)) in buffer.shape.iter().zip(extents).enumerate() {
+                    match extent {
+                        PrimExpr::Var(var) if !dims.contains_key(&var.id()) => {
+                            dims.insert(var.id(), got.clone());
+                        }
+                        _ => {
+                            let expected = substitute_expr(extent, &dims);
+                            let (Some(a), Some(b)) = (expected.as_int(), got.as_int()) else { continue };
+                            if a != b {
+                                return Err(err(format!("argument `{}`: axis {axis} is {b}, expected {a}", buffer.name)));
+                            }
+                        }
+                    }
+                }
+                args.push(arg);
+            }
+            Param::Scalar(var) => {
+                let value = super::function::value_of_type(it, Some(&Type::Prim(var.dtype())));
+                let Some(arg) = value.arg().cloned() else { return Ok(None) };
+                if let Arg::Prim(value) = &arg {
+                    dims.insert(var.id(), value.clone());
+                }
+                args.push(arg);
+            }
+        }
+    }
+    let mut outputs = Vec::new();
+    for buffer in func.outputs() {
+        let shape: Vec<PrimExpr> = buffer.shape.iter().map(|extent| substitute_expr(extent, &dims)).collect();
+        let own = func.symbolic_dims();
+        if let Some(dim) = own.iter().find(|dim| !dims.contains_key(&dim.id()) && shape.iter().any(|it| it.as_var() == Some(dim))) {
+            let message = format!("dimension `{}` of output `{}` is not in the inputs", dim.name(), buffer.name);
+            return Err(err(message).help("pass it as a scalar parameter of the kernel"));
+        }
+        outputs.push(Type::tensor(shape, buffer.dtype));
+    }
+    let ret = if outputs.len() == 1 { outputs.remove(0) } else { Type::Tuple(outputs.into()) };
+    Ok(Some((args.into(), ret)))
+}
+
+/// `call_packed("name", (x, y), Tensor::<f32, n>)`: a registered function that returns its result.
+#[track_caller]
+pub fn call_packed(name: &str, args: impl IntoItem, ret: Type) -> Value {
+    packed(Callee::Packed(name.into()), args, ret, span_of(Location::caller()))
+}
+
+/// `call_dps_packed("name", (x, y), Tensor::<f32, n>)`: a registered function that fills its outputs.
+#[track_caller]
+pub fn call_dps_packed(name: &str, args: impl IntoItem, ret: Type) -> Value {
+    packed(Callee::DpsPacked(name.into()), args, ret, span_of(Location::caller()))
+}
+
+fn packed(callee: Callee, args: impl IntoItem, ret: Type, span: Span) -> Value {
+    let items = match item(args) {
+        Item::List(items) => items,
+        single => vec![single],
+    };
+    let values: Option<Vec<Arg>> = items.into_iter().map(|it| super::value::to_value(it).arg().cloned()).collect();
+    let Some(args) = values else { return Value::poison() };
+    emit(Call { callee, args: args.into(), attrs: Attrs::new(), ret: Some(ret), span: span.clone() }.into(), &span)
+}

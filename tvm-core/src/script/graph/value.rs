@@ -1,0 +1,232 @@
+//! Values of a graph function while it is built, and their operators.
+
+use std::ops;
+use std::panic::Location;
+use std::rc::Rc;
+
+
+use super::frame::{fail, span_of, type_of};
+use super::{Args, IntoItem, Item, item};
+use crate::ir::{IrError, Type};
+use crate::relax::Arg;
+
+/// A value of a graph function.
+#[derive(Clone)]
+pub struct Value(Inner);
+
+#[derive(Clone)]
+enum Inner {
+    Arg(Arg),
+    /// A closure literal: it becomes a function where the types of its parameters are known.
+    Closure(Rc<Closure>),
+    /// What an ill-typed expression gives.
+    Poison,
+}
+
+/// A closure literal of the user.
+pub(super) struct Closure {
+    pub(super) arity: usize,
+    pub(super) body: Box<dyn Fn(&[Value]) -> Value>,
+    pub(super) location: &'static Location<'static>,
+}
+
+impl Value {
+    pub(super) fn from_arg(arg: Arg) -> Value {
+        Value(Inner::Arg(arg))
+    }
+
+    /// The value of an expression that was reported already.
+    pub fn poison() -> Value {
+        Value(Inner::Poison)
+    }
+
+    /// True when an error was reported for it.
+    pub fn is_poison(&self) -> bool {
+        matches!(self.0, Inner::Poison)
+    }
+
+    /// The argument, unless it is a closure or poisoned.
+    pub fn arg(&self) -> Option<&Arg> {
+        if let Inner::Arg(arg) = &self.0 { Some(arg) } else { None }
+    }
+
+    pub(super) fn as_closure(&self) -> Option<&Rc<Closure>> {
+        if let Inner::Closure(closure) = &self.0 { Some(closure) } else { None }
+    }
+
+    /// The value where a parameter of type `expected` is asked for: a closure literal becomes a local function.
+    pub(super) fn arg_of_type(&self, expected: Option<&Type>) -> Option<Arg> {
+        match &self.0 {
+            Inner::Arg(arg) => Some(arg.clone()),
+            Inner::Closure(closure) => super::function::close(closure, expected),
+            Inner::Poison => None,
+        }
+    }
+
+    /// Calls a closure or function parameter.
+    #[track_caller]
+    pub fn call(self, args: Args) -> Value {
+        let span = span_of(Location::caller());
+        match &self.0 {
+            Inner::Poison => Value::poison(),
+            Inner::Closure(closure) if closure.arity == args.items.len() => {
+                let values: Vec<Value> = args.items.into_iter().map(to_value).collect();
+                (closure.body)(&values)
+            }
+            Inner::Closure(closure) => {
+                let message = format!("the closure takes {} arguments, got {}", closure.arity, args.items.len());
+                fail(IrError::new(message, &span), &span)
+            }
+            Inner::Arg(Arg::Var(var)) => match var.ty() {
+                Type::Func(ty) => super::function::emit_call(crate::relax::Callee::Var(var.clone()), Some(ty), args, &span),
+                _ => fail(IrError::new(format!("`{}` is not a function", var.name()), &span), &span),
+            },
+            Inner::Arg(_) => fail(IrError::new("only a function can be called", &span), &span),
+        }
+    }
+
+    /// A field of a tuple.
+    #[track_caller]
+    pub fn field(self, index: usize) -> Value {
+        let span = span_of(Location::caller());
+        match self.arg() {
+            Some(Arg::Tuple(fields)) if index < fields.len() => Value::from_arg(fields[index].clone()),
+            Some(arg) => super::frame::emit(crate::relax::Expr::TupleGetItem(arg.clone(), index), &span),
+            None => Value::poison(),
+        }
+    }
+}
+
+/// A closure literal.
+#[track_caller]
+pub fn closure(arity: usize, body: impl Fn(&[Value]) -> Value + 'static) -> Value {
+    Value(Inner::Closure(Rc::new(Closure { arity, body: Box::new(body), location: Location::caller() })))
+}
+
+/// A tuple.
+pub fn tuple(fields: Vec<Item>) -> Value {
+    let fields: Vec<Value> = fields.into_iter().map(to_value).collect();
+    let args: Option<Vec<Arg>> = fields.iter().map(|field| field.arg().cloned()).collect();
+    args.map_or_else(Value::poison, |args| Value::from_arg(Arg::Tuple(args.into())))
+}
+
+/// Any item as a value; numbers become constants.
+pub(super) fn to_value(it: impl IntoItem) -> Value {
+    match item(it) {
+        Item::Value(value) => value,
+        Item::Int(value) => Value::from_arg(Arg::Const(tvm_runtime::Tensor::scalar(value))),
+        Item::Float(value) => Value::from_arg(Arg::Const(tvm_runtime::Tensor::scalar(value as f32))),
+        Item::Bool(value) => Value::from_arg(Arg::Const(tvm_runtime::Tensor::scalar(value))),
+        Item::Dim(value) => Value::from_arg(Arg::Prim(value)),
+        Item::Str(text) => Value::from_arg(Arg::Str(text.into())),
+        Item::DType(dtype) => Value::from_arg(Arg::DType(dtype)),
+        Item::List(items) => tuple(items),
+    }
+}
+
+/// `a op b` where one side may be a number: it takes the element type of the other.
+#[track_caller]
+fn operator(name: &str, a: Item, b: Item) -> Value {
+    let span = span_of(Location::caller());
+    let dtype = [&a, &b].into_iter().find_map(|it| match it {
+        Item::Value(value) => type_of(value.arg()?).as_tensor()?.dtype,
+        _ => None,
+    });
+    let side = |it: Item| match (it, dtype) {
+        (Item::Int(value), Some(dtype)) => super::item::scalar(value as f64, dtype),
+        (Item::Float(value), Some(dtype)) => super::item::scalar(value, dtype),
+        (other, _) => to_value(other),
+    };
+    let (a, b) = (side(a), side(b));
+    super::ops::call_op(name, Args { items: vec![Item::Value(a), Item::Value(b)], named: Vec::new() }, &span)
+}
+
+macro_rules! operators {
+    ($($tr:ident :: $f:ident = $name:literal;)*) => {
+        $(
+            impl<R: IntoItem> ops::$tr<R> for Value {
+                type Output = Value;
+                #[track_caller]
+                fn $f(self, other: R) -> Value {
+                    operator($name, Item::Value(self), item(other))
+                }
+            }
+
+            impl ops::$tr<Value> for f64 {
+                type Output = Value;
+                #[track_caller]
+                fn $f(self, other: Value) -> Value {
+                    operator($name, Item::Float(self), Item::Value(other))
+                }
+            }
+
+            impl ops::$tr<Value> for i64 {
+                type Output = Value;
+                #[track_caller]
+                fn $f(self, other: Value) -> Value {
+                    operator($name, Item::Int(self), Item::Value(other))
+                }
+            }
+        )*
+    };
+}
+
+operators! {
+    Add::add = "add";
+    Sub::sub = "subtract";
+    Mul::mul = "multiply";
+    Div::div = "divide";
+    Rem::rem = "mod";
+    BitAnd::bitand = "logical_and";
+    BitOr::bitor = "logical_or";
+    BitXor::bitxor = "logical_xor";
+}
+
+macro_rules! comparisons {
+    ($($(#[$doc:meta])* $f:ident = $name:literal;)*) => {
+        $($(#[$doc])*
+        #[track_caller]
+        pub fn $f(a: impl IntoItem, b: impl IntoItem) -> Value {
+            operator($name, item(a), item(b))
+        })*
+    };
+}
+
+/// Comparisons: Rust's operators give a `bool`, these give a value.
+pub mod compare {
+    use super::{IntoItem, Value, item, operator};
+
+    comparisons! {
+        /// `a == b`
+        eq = "equal";
+        /// `a != b`
+        ne = "not_equal";
+        /// `a < b`
+        lt = "less";
+        /// `a <= b`
+        le = "less_equal";
+        /// `a > b`
+        gt = "greater";
+        /// `a >= b`
+        ge = "greater_equal";
+    }
+}
+
+impl ops::Neg for Value {
+    type Output = Value;
+
+    #[track_caller]
+    fn neg(self) -> Value {
+        super::ops::call_op("negative", Args::of(vec![Item::Value(self)]), &span_of(Location::caller()))
+    }
+}
+
+impl ops::Not for Value {
+    type Output = Value;
+
+    #[track_caller]
+    fn not(self) -> Value {
+        super::ops::call_op("logical_not", Args::of(vec![Item::Value(self)]), &span_of(Location::caller()))
+    }
+}
+
