@@ -21,15 +21,27 @@
 mod compile;
 
 pub use compile::CompileError;
-pub use tvm_core::{arith, ir, pass, relax, relay, script, target, tir, topi};
-pub use tvm_macros::prim_func;
+pub use tvm_core::{arith, ir, pass, script, target, tir, topi};
+pub use tvm_macros::{ir_module, prim_func, relax, relay};
 pub use tvm_runtime as runtime;
 pub use tvm_runtime::{CompiledFn, DataType, Device, In, Out, RuntimeError, Tensor};
+
+/// The graph half: operators, passes, lowering; `#[relax::func]`.
+pub mod relax {
+    pub use tvm_core::relax::*;
+    pub use tvm_macros::relax_func as func;
+}
+
+/// The functional surface over graphs: `#[relay::func]`, `#[relay::adt]`.
+pub mod relay {
+    pub use tvm_core::relay::*;
+    pub use tvm_macros::{relay_adt as adt, relay_func as func};
+}
 
 /// What almost every program needs.
 pub mod prelude {
     pub use crate::ir::{IRModule, IrError};
-    pub use crate::prim_func;
+    pub use crate::{ir_module, prim_func, relax, relay};
     pub use crate::runtime::{CompiledFn, DataType, Device, Element, RuntimeError, Tensor};
     pub use crate::target::Target;
     pub use half::{bf16, f16};

@@ -12,6 +12,7 @@ mod dims;
 mod error;
 mod fallback;
 mod generate;
+mod graph;
 mod intrinsics;
 mod parse;
 mod paths;
@@ -27,4 +28,42 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn prim_func(attr: TokenStream, item: TokenStream) -> TokenStream {
     prim_func::expand(attr.into(), item.into()).into()
+}
+
+/// A graph function: `#[relax::func] fn mlp(x: Tensor<f32, n, 784>, ..) -> Tensor<f32, n, 10> { .. }`.
+///
+/// Defines a type of the function's name with `module()`, and lets other graph functions call it by name.
+#[proc_macro_attribute]
+pub fn relax_func(_attr: TokenStream, item: TokenStream) -> TokenStream {
+    graph::attribute(graph::Surface::Relax, item.into()).into()
+}
+
+/// A graph function in the functional surface: recursion, closures, algebraic data types.
+#[proc_macro_attribute]
+pub fn relay_func(_attr: TokenStream, item: TokenStream) -> TokenStream {
+    graph::attribute(graph::Surface::Relay, item.into()).into()
+}
+
+/// A graph function written in place: `relax!(|x: Tensor<f32, n>| -> Tensor<f32, n> { relu(x) })`.
+#[proc_macro]
+pub fn relax(input: TokenStream) -> TokenStream {
+    graph::inline(graph::Surface::Relax, input.into()).into()
+}
+
+/// A graph function in the functional surface, written in place.
+#[proc_macro]
+pub fn relay(input: TokenStream) -> TokenStream {
+    graph::inline(graph::Surface::Relay, input.into()).into()
+}
+
+/// An algebraic data type: `#[relay::adt] enum List { Nil, Cons(Tensor<f32>, Box<List>) }`.
+#[proc_macro_attribute]
+pub fn relay_adt(_attr: TokenStream, item: TokenStream) -> TokenStream {
+    graph::adt(item.into()).into()
+}
+
+/// One module of all kernels, graph functions and types in a Rust module.
+#[proc_macro_attribute]
+pub fn ir_module(_attr: TokenStream, item: TokenStream) -> TokenStream {
+    graph::ir_module(item.into()).into()
 }

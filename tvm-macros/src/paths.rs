@@ -20,6 +20,7 @@ pub(crate) fn private(span: Span) -> TokenStream {
 }
 
 paths! {
+    graph = script::graph;
     script = script;
     shadow = shadow;
     view = shadow::View;

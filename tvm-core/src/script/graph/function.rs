@@ -105,6 +105,11 @@ fn global<D: FuncDef + ?Sized>(span: &Span) -> Option<GlobalVar> {
     }
 }
 
+/// Adds a definition to the current module, with all that it uses.
+pub fn include<D: FuncDef>() {
+    global::<D>(&Span::none());
+}
+
 /// The module that `build` makes, checked to be well formed.
 ///
 /// # Errors

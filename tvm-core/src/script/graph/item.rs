@@ -124,6 +124,11 @@ impl<T: IntoItem, const N: usize> IntoItem for [T; N] {
 }
 
 impl Item {
+    /// As a value: numbers become constants, a list becomes a tuple.
+    pub fn into_value(self) -> Value {
+        super::value::to_value(self)
+    }
+
     /// As a dimension.
     pub(super) fn to_dim(&self) -> Option<PrimExpr> {
         match self {

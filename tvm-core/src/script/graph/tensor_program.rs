@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::frame::{emit, fail, frame, span_of, type_of};
-use super::{Args, IntoItem, Item, Value, item};
+use super::{IntoItem, Item, Value, item};
 use crate::ir::{Attrs, BaseFunc, GlobalVar, IrError, Span, Type, VarId};
 use crate::relax::{Arg, Call, Callee};
 use crate::script::PrimFuncDef;
@@ -38,6 +38,11 @@ fn fields(value: &Value) -> Vec<Item> {
         Some(Arg::Tuple(fields)) => fields.iter().map(|field| Item::Value(Value::from_arg(field.clone()))).collect(),
         _ => Vec::new(),
     }
+}
+
+/// Adds a tensor program to the current module.
+pub fn include_tir<P: PrimFuncDef + 'static>() {
+    program::<P>(&Span::none());
 }
 
 fn program<P: PrimFuncDef + 'static>(span: &Span) -> Option<(GlobalVar, Arc<PrimFunc>)> {

@@ -50,10 +50,6 @@ impl Value {
         if let Inner::Arg(arg) = &self.0 { Some(arg) } else { None }
     }
 
-    pub(super) fn as_closure(&self) -> Option<&Rc<Closure>> {
-        if let Inner::Closure(closure) = &self.0 { Some(closure) } else { None }
-    }
-
     /// The value where a parameter of type `expected` is asked for: a closure literal becomes a local function.
     pub(super) fn arg_of_type(&self, expected: Option<&Type>) -> Option<Arg> {
         match &self.0 {

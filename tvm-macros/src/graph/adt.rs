@@ -1,0 +1,69 @@
+//! `#[relay::adt] enum`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::{Fields, ItemEnum};
+
+use super::ty::{self, Dims, NewDims};
+use crate::error::Errors;
+use crate::paths;
+
+/// The enum with its fields erased (for rustc's exhaustiveness check), and its definition.
+pub(crate) fn adt(item: TokenStream) -> TokenStream {
+    let def = match syn::parse2::<ItemEnum>(item.clone()) {
+        Ok(def) => def,
+        Err(err) => {
+            let err = syn::Error::new(err.span(), "`#[relay::adt]` stands on an enum").to_compile_error();
+            return quote!(#err);
+        }
+    };
+    let mut errors = Errors::default();
+    if let Some(param) = def.generics.params.first() {
+        errors.push(param, "algebraic data types cannot be generic yet", "write the element type out");
+    }
+    let (ir, graph) = (paths::ir(Span::call_site()), paths::graph(Span::call_site()));
+    let mut dims = Dims::default();
+    let (mut variants, mut constructors) = (Vec::new(), Vec::new());
+    for variant in &def.variants {
+        let fields: Vec<&syn::Type> = match &variant.fields {
+            Fields::Unit => Vec::new(),
+            Fields::Unnamed(it) => it.unnamed.iter().map(|field| &field.ty).collect(),
+            Fields::Named(it) => {
+                errors.push(it, "fields of a constructor have no names", "write Cons(Tensor<f32>, Box<List>)");
+                Vec::new()
+            }
+        };
+        let types: Vec<TokenStream> =
+            fields.iter().map(|ty| ty::tokens(ty, &mut dims, NewDims::Bind, &mut errors)).collect();
+        let (name, text) = (&variant.ident, variant.ident.to_string());
+        let erased = fields.iter().map(|_| quote!(()));
+        let docs = variant.attrs.iter().filter(|attr| attr.path().is_ident("doc"));
+        variants.push(if fields.is_empty() { quote!(#(#docs)* #name) } else { quote!(#(#docs)* #name(#(#erased),*)) });
+        constructors.push(quote!(#ir::ConstructorDef { name: #text.into(), fields: ::std::vec![#(#types),*].into() }));
+    }
+    if let Some(dim) = dims.0.first() {
+        errors.push(dim, format!("dimension `{dim}` in a field"), "fields have constant extents, or TensorDyn<f32>");
+    }
+    let (name, vis, text) = (&def.ident, &def.vis, def.ident.to_string());
+    let docs = def.attrs.iter().filter(|attr| attr.path().is_ident("doc"));
+    let constructors = if errors.is_empty() { quote!(#(#constructors),*) } else { quote!() };
+    let errors = errors.to_tokens();
+    quote! {
+        #(#docs)*
+        #[allow(dead_code, missing_docs, reason = "its values live in the virtual machine")]
+        #vis enum #name { #(#variants),* }
+
+        impl #graph::AdtDef for #name {
+            const NAME: &'static str = #text;
+
+            fn type_def() -> #ir::TypeDef {
+                #ir::TypeDef {
+                    name: #text.into(),
+                    params: ::std::vec![].into(),
+                    constructors: ::std::vec![#constructors].into(),
+                }
+            }
+        }
+        #errors
+    }
+}

@@ -1,0 +1,226 @@
+//! What can be told of shapes and element types inside one function, before anything is built.
+//!
+//! Only what is certainly wrong is reported: extents that are different constants, element types that differ. The rest
+//! is checked when the function is built, in the same words.
+
+use std::collections::HashMap;
+
+use quote::ToTokens;
+use syn::{BinOp, Expr, GenericArgument, Lit, Pat, PathArguments, ReturnType, Stmt, Type};
+
+use super::function::GraphParam;
+use crate::error::Errors;
+
+/// A tensor type as far as it is known.
+#[derive(Clone)]
+struct Known {
+    dtype: String,
+    dims: Vec<Dim>,
+}
+
+#[derive(Clone, PartialEq)]
+enum Dim {
+    Const(i64),
+    Name(String),
+    Unknown,
+}
+
+/// Operators whose result has the type of their first argument.
+const SAME: &[&str] = &[
+    "relu", "exp", "log", "sqrt", "tanh", "sigmoid", "softmax", "log_softmax", "gelu", "silu", "erf", "abs", "negative",
+    "sin", "cos", "floor", "ceil", "round", "leakyrelu", "softplus", "dropout", "square", "rsqrt",
+];
+
+/// Checks the body of a function against its parameters and result.
+pub(super) fn function(params: &[GraphParam], ret: &ReturnType, body: &Expr, errors: &mut Errors) {
+    let names = params.iter().filter_map(|param| Some((param.name.to_string(), known(&param.ty)?)));
+    let mut checker = Checker { names: names.collect(), errors };
+    let Some(value) = checker.expr(body) else { return };
+    let ReturnType::Type(_, ty) = ret else { return };
+    let Some(expected) = known(ty) else { return };
+    let place = last_expr(body);
+    if expected.dtype != value.dtype {
+        checker.errors.push(place, format!("the result is {}, expected {}", show(&value), show(&expected)), "use astype");
+    } else if expected.dims.len() != value.dims.len() || expected.dims.iter().zip(&value.dims).any(|(a, b)| differ(a, b)) {
+        let help = "the body and the result type must agree";
+        checker.errors.push(place, format!("the result is {}, expected {}", show(&value), show(&expected)), help);
+    }
+}
+
+fn last_expr(body: &Expr) -> &Expr {
+    match body {
+        Expr::Block(it) => match it.block.stmts.last() {
+            Some(Stmt::Expr(expr, None)) => last_expr(expr),
+            _ => body,
+        },
+        _ => body,
+    }
+}
+
+fn differ(a: &Dim, b: &Dim) -> bool {
+    matches!((a, b), (Dim::Const(a), Dim::Const(b)) if a != b)
+}
+
+fn show(known: &Known) -> String {
+    let dims: Vec<String> = known
+        .dims
+        .iter()
+        .map(|dim| match dim {
+            Dim::Const(value) => value.to_string(),
+            Dim::Name(name) => name.clone(),
+            Dim::Unknown => "?".into(),
+        })
+        .collect();
+    format!("{} [{}]", known.dtype, dims.join(", "))
+}
+
+fn known(ty: &Type) -> Option<Known> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == "Tensor")?;
+    let PathArguments::AngleBracketed(args) = &last.arguments else { return None };
+    let mut args = args.args.iter();
+    let GenericArgument::Type(Type::Path(dtype)) = args.next()? else { return None };
+    let dims = args.map(|arg| match arg {
+        GenericArgument::Type(Type::Path(path)) => path.path.get_ident().map_or(Dim::Unknown, |it| Dim::Name(it.to_string())),
+        GenericArgument::Const(Expr::Lit(lit)) => match &lit.lit {
+            Lit::Int(value) => value.base10_parse().map_or(Dim::Unknown, Dim::Const),
+            _ => Dim::Unknown,
+        },
+        _ => Dim::Unknown,
+    });
+    Some(Known { dtype: dtype.path.get_ident()?.to_string(), dims: dims.collect() })
+}
+
+struct Checker<'a> {
+    names: HashMap<String, Known>,
+    errors: &'a mut Errors,
+}
+
+impl Checker<'_> {
+    /// What is known of the value of `expr`.
+    fn expr(&mut self, expr: &Expr) -> Option<Known> {
+        match expr {
+            Expr::Path(path) => self.names.get(&path.path.get_ident()?.to_string()).cloned(),
+            Expr::Paren(it) => self.expr(&it.expr),
+            Expr::Block(it) => {
+                let outer = self.names.clone();
+                let mut value = None;
+                for stmt in &it.block.stmts {
+                    value = None;
+                    match stmt {
+                        Stmt::Local(local) => {
+                            let init = local.init.as_ref().and_then(|init| self.expr(&init.expr));
+                            if let Pat::Ident(name) = &local.pat {
+                                match init {
+                                    Some(known) => self.names.insert(name.ident.to_string(), known),
+                                    None => self.names.remove(&name.ident.to_string()),
+                                };
+                            }
+                        }
+                        Stmt::Expr(inner, None) => value = self.expr(inner),
+                        Stmt::Expr(inner, Some(_)) => {
+                            self.expr(inner);
+                        }
+                        Stmt::Item(_) | Stmt::Macro(_) => {}
+                    }
+                }
+                self.names = outer;
+                value
+            }
+            Expr::Binary(it) => {
+                let (a, b) = (self.expr(&it.left), self.expr(&it.right));
+                let arithmetic = matches!(it.op, BinOp::Add(_) | BinOp::Sub(_) | BinOp::Mul(_) | BinOp::Div(_));
+                match (a, b) {
+                    (Some(a), Some(b)) if arithmetic => self.broadcast(expr, &a, &b),
+                    (Some(a), None) if arithmetic && matches!(&*it.right, Expr::Lit(_)) => Some(a),
+                    (None, Some(b)) if arithmetic && matches!(&*it.left, Expr::Lit(_)) => Some(b),
+                    _ => None,
+                }
+            }
+            Expr::Unary(it) => self.expr(&it.expr),
+            Expr::MethodCall(it) => {
+                let receiver = self.expr(&it.receiver);
+                let args: Vec<Option<Known>> = it.args.iter().map(|arg| self.expr(arg)).collect();
+                let all: Vec<Option<Known>> = std::iter::once(receiver).chain(args).collect();
+                let second = it.args.first().map(|arg| arg.to_token_stream());
+                self.op(&it.method.to_string(), &all, expr, second)
+            }
+            Expr::Call(it) => {
+                let args: Vec<Option<Known>> = it.args.iter().map(|arg| self.expr(arg)).collect();
+                let Expr::Path(path) = &*it.func else { return None };
+                let second = it.args.iter().nth(1).map(|arg| arg.to_token_stream());
+                self.op(&path.path.get_ident()?.to_string(), &args, expr, second)
+            }
+            Expr::If(it) => {
+                let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: it.then_branch.clone() });
+                self.expr(&it.cond);
+                let value = self.expr(&then);
+                it.else_branch.as_ref().and_then(|(_, otherwise)| self.expr(otherwise));
+                value
+            }
+            _ => None,
+        }
+    }
+
+    fn op(
+        &mut self,
+        name: &str,
+        args: &[Option<Known>],
+        place: &Expr,
+        second: Option<proc_macro2::TokenStream>,
+    ) -> Option<Known> {
+        if SAME.contains(&name) {
+            return args.first()?.clone();
+        }
+        let (Some(Some(a)), Some(Some(b))) = (args.first(), args.get(1)) else { return None };
+        match name {
+            "add" | "subtract" | "multiply" | "divide" | "maximum" | "minimum" => self.broadcast(place, a, b),
+            "matmul" if a.dims.len() >= 2 && b.dims.len() == 2 => {
+                let (inner, rows) = (a.dims.last()?, &b.dims[0]);
+                let second = second.unwrap_or_else(|| place.to_token_stream());
+                if a.dtype != b.dtype {
+                    let message = format!("`matmul` of {} and {}", show(a), show(b));
+                    self.errors.push(&second, message, "both operands have one element type; use astype");
+                    return None;
+                }
+                if differ(inner, rows) {
+                    let message = format!("shape mismatch in `matmul`: the inner extents of {} and {} differ", show(a), show(b));
+                    self.errors.push(&second, message, "the last extent of the left operand is the first of the right one");
+                    return None;
+                }
+                let mut dims = a.dims.clone();
+                *dims.last_mut()? = b.dims[1].clone();
+                Some(Known { dtype: a.dtype.clone(), dims })
+            }
+            _ => None,
+        }
+    }
+
+    fn broadcast(&mut self, place: &Expr, a: &Known, b: &Known) -> Option<Known> {
+        if a.dtype != b.dtype {
+            let message = format!("operands have different element types: {} and {}", show(a), show(b));
+            self.errors.push(place, message, "convert one with astype(x, f32)");
+            return None;
+        }
+        let rank = a.dims.len().max(b.dims.len());
+        let at = |known: &Known, axis: usize| {
+            let missing = rank - known.dims.len();
+            if axis < missing { Dim::Const(1) } else { known.dims[axis - missing].clone() }
+        };
+        let mut dims = Vec::new();
+        for axis in 0..rank {
+            dims.push(match (at(a, axis), at(b, axis)) {
+                (Dim::Const(1), other) | (other, Dim::Const(1)) => other,
+                (x, y) if differ(&x, &y) => {
+                    let message = format!("shapes {} and {} do not broadcast", show(a), show(b));
+                    self.errors.push(place, message, "extents must be equal, or one of them 1");
+                    return None;
+                }
+                (Dim::Const(value), _) | (_, Dim::Const(value)) => Dim::Const(value),
+                (x, y) if x == y => x,
+                _ => Dim::Unknown,
+            });
+        }
+        Some(Known { dtype: a.dtype.clone(), dims })
+    }
+}

@@ -1,0 +1,199 @@
+//! `#[relax::func] fn` and `relax!(|x: ..| -> .. { .. })`.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Expr, ExprClosure, File, FnArg, Item, ItemFn, Pat, ReturnType, Type};
+
+use super::body::Body;
+use super::ty::{self, Dims, NewDims};
+use super::{Surface, check};
+use crate::error::Errors;
+use crate::paths;
+
+/// `#[relax::func]`, `#[relay::func]`.
+pub(crate) fn attribute(surface: Surface, item: TokenStream) -> TokenStream {
+    match syn::parse2::<ItemFn>(item.clone()) {
+        Ok(func) => item_fn(surface, &func),
+        Err(_) => crate::fallback::item(&item),
+    }
+}
+
+/// `relax!( .. )`, `relay!( .. )`: a closure, or several functions.
+pub(crate) fn inline(surface: Surface, input: TokenStream) -> TokenStream {
+    if let Ok(closure) = syn::parse2::<ExprClosure>(input.clone()) {
+        return closure_fn(surface, &closure);
+    }
+    match syn::parse2::<File>(input.clone()) {
+        Ok(file) if !file.items.is_empty() => file
+            .items
+            .iter()
+            .map(|item| match item {
+                Item::Fn(func) => item_fn(surface, func),
+                other => {
+                    let mut errors = Errors::default();
+                    errors.push(other, "only functions can stand here", "write `fn name(x: Tensor<f32, n>) -> ..`");
+                    errors.to_tokens()
+                }
+            })
+            .collect(),
+        _ => {
+            let message = format!("expected a closure: {}!(|x: Tensor<f32, n>| -> Tensor<f32, n> {{ .. }})", surface.name());
+            // rustc reports the syntax error of the body itself; a closure that parses as no closure gets this one.
+            let shadow = &input;
+            match syn::parse2::<Expr>(input.clone()) {
+                Ok(expr) => syn::Error::new_spanned(expr, message).to_compile_error(),
+                Err(_) => quote!({ #shadow }),
+            }
+        }
+    }
+}
+
+/// A parameter: name and type.
+pub(crate) struct GraphParam {
+    pub(crate) name: Ident,
+    pub(crate) ty: Type,
+}
+
+/// What both forms share: declarations and body.
+struct Parts {
+    definition: TokenStream,
+    errors: Errors,
+}
+
+fn parts(surface: Surface, params: Vec<GraphParam>, ret: &ReturnType, body: &Expr, place: Span, mut errors: Errors) -> Parts {
+    let graph = paths::graph(Span::call_site());
+    let mut dims = Dims::default();
+    let types: Vec<TokenStream> =
+        params.iter().map(|param| ty::tokens(&param.ty, &mut dims, NewDims::Bind, &mut errors)).collect();
+    let ret_type = match ret {
+        ReturnType::Default => {
+            let ir = paths::ir(Span::call_site());
+            quote!(#ir::Type::unit())
+        }
+        ReturnType::Type(_, ty) => ty::tokens(ty, &mut dims, NewDims::Refuse, &mut errors),
+    };
+    check::function(&params, ret, body, &mut errors);
+    let mut rewriter = Body::new(surface, &mut errors);
+    params.iter().for_each(|param| rewriter.declare(&param.name));
+    dims.0.iter().for_each(|dim| rewriter.declare(dim));
+    let body = rewriter.expr(body);
+    let names = params.iter().map(|param| &param.name);
+    let declare = names.zip(&types).map(|(name, ty)| {
+        let text = name.to_string();
+        quote_spanned!(name.span()=> let #name = __d.param(#text, #ty);)
+    });
+    let dims = dims.0.iter().map(|dim| {
+        let text = dim.to_string();
+        quote!(let #dim = #graph::dim(#text);)
+    });
+    let begin = quote_spanned!(place=> __d.begin(#ret_type););
+    let definition = quote! {
+        use #graph::ops::*;
+        #(#dims)*
+        #(#declare)*
+        #begin
+        #graph::item(#body).into_value()
+    };
+    Parts { definition, errors }
+}
+
+fn item_fn(surface: Surface, func: &ItemFn) -> TokenStream {
+    let mut errors = Errors::default();
+    if let Some(param) = func.sig.generics.params.first() {
+        let help = "write the element type out; kernels (#[prim_func]) may be generic";
+        errors.push(param, "graph functions cannot be generic yet", help);
+    }
+    let mut params = Vec::new();
+    for input in &func.sig.inputs {
+        match input {
+            FnArg::Typed(it) => match &*it.pat {
+                Pat::Ident(name) => params.push(GraphParam { name: name.ident.clone(), ty: (*it.ty).clone() }),
+                pat => errors.push(pat, "a parameter is a name", "write `x: Tensor<f32, n>`"),
+            },
+            FnArg::Receiver(it) => errors.push(it, "a graph function has no `self`", ""),
+        }
+    }
+    let body = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: (*func.block).clone() });
+    let Parts { definition, errors } = parts(surface, params, &func.sig.output, &body, func.sig.ident.span(), errors);
+    let (name, vis) = (&func.sig.ident, &func.vis);
+    let docs = func.attrs.iter().filter(|attr| attr.path().is_ident("doc"));
+    let text = name.to_string();
+    let (graph, ir) = (paths::graph(Span::call_site()), paths::ir(Span::call_site()));
+    let (definition, errors) = definition_or_errors(definition, &errors);
+    let call = quote_spanned!(name.span()=> #name);
+    quote! {
+        #(#docs)*
+        #[allow(non_camel_case_types, reason = "named like the function")]
+        #vis struct #name {}
+
+        impl #graph::FuncDef for #name {
+            const NAME: &'static str = #text;
+
+            #[allow(unused, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
+            fn define(__d: &mut #graph::Definition) -> #graph::Value {
+                #definition
+            }
+        }
+
+        #[doc(hidden)]
+        #[track_caller]
+        #vis fn #call(args: #graph::Args) -> #graph::Value {
+            #graph::call_def::<#name>(args)
+        }
+
+        impl #name {
+            /// A module of this function and all that it uses.
+            ///
+            /// # Errors
+            /// All that is wrong with them, at the lines where they were written.
+            #vis fn module() -> ::std::result::Result<#ir::IRModule, #ir::IrError> {
+                <Self as #graph::FuncDef>::module()
+            }
+        }
+        #errors
+    }
+}
+
+fn closure_fn(surface: Surface, closure: &ExprClosure) -> TokenStream {
+    let mut errors = Errors::default();
+    let mut params = Vec::new();
+    for input in &closure.inputs {
+        match input {
+            Pat::Type(it) => match &*it.pat {
+                Pat::Ident(name) => params.push(GraphParam { name: name.ident.clone(), ty: (*it.ty).clone() }),
+                pat => errors.push(pat, "a parameter is a name", "write `x: Tensor<f32, n>`"),
+            },
+            other => errors.push(other, "a parameter needs a type", "write `x: Tensor<f32, n>`"),
+        }
+    }
+    if matches!(closure.output, ReturnType::Default) {
+        let help = "write `|x: Tensor<f32, n>| -> Tensor<f32, n> { .. }`";
+        errors.push(&closure.body, "the result type is missing", help);
+    }
+    let place = closure.or1_token.span();
+    let Parts { definition, errors } = parts(surface, params, &closure.output, &closure.body, place, errors);
+    let graph = paths::graph(Span::call_site());
+    let (definition, errors) = definition_or_errors(definition, &errors);
+    quote! {{
+        #[allow(unused, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
+        let __func = #graph::define(|__d: &mut #graph::Definition| -> #graph::Value { #definition });
+        #errors
+        __func
+    }}
+}
+
+/// With errors, the body is for the editor alone: rustc would report the same mistakes in other words.
+fn definition_or_errors(definition: TokenStream, errors: &Errors) -> (TokenStream, TokenStream) {
+    if errors.is_empty() {
+        return (definition, TokenStream::new());
+    }
+    let graph = paths::graph(Span::call_site());
+    let stub = quote! {
+        #[cfg(rust_analyzer)]
+        { #definition }
+        #[cfg(not(rust_analyzer))]
+        { let _ = __d; #graph::Value::poison() }
+    };
+    (stub, errors.to_tokens())
+}

@@ -1,0 +1,35 @@
+//! Graph functions: `relax!`, `relay!`, `#[relax::func]`, `#[relay::func]`, `#[relay::adt]`, `#[ir_module]`.
+//!
+//! The expansion is the user's body as Rust over `script::graph::Value`; running it builds the function, so the body is
+//! shadow and builder at once and its tokens occur in it once. What Rust cannot overload is rewritten: branches and
+//! matches, calls (their arguments become one `Args`), comparisons, closures, uses of local values (cloned).
+
+mod adt;
+mod body;
+mod check;
+mod function;
+mod module;
+mod pattern;
+mod ty;
+
+pub(crate) use adt::adt;
+pub(crate) use function::{attribute, inline};
+pub(crate) use module::ir_module;
+
+/// Which surface is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Surface {
+    /// `relax`: dataflow graphs over tensors.
+    Relax,
+    /// `relay`: functional, with algebraic data types and recursion.
+    Relay,
+}
+
+impl Surface {
+    fn name(self) -> &'static str {
+        match self {
+            Surface::Relax => "relax",
+            Surface::Relay => "relay",
+        }
+    }
+}

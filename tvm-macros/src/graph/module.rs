@@ -1,0 +1,65 @@
+//! `#[ir_module] mod net { .. }`: one module of all functions and types in it.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::{Attribute, Item, ItemMod};
+
+use crate::paths;
+
+/// The module as it is, with a function `module()` that builds an `IRModule` of what is in it.
+pub(crate) fn ir_module(item: TokenStream) -> TokenStream {
+    let module = match syn::parse2::<ItemMod>(item.clone()) {
+        Ok(module) => module,
+        Err(_) => return item,
+    };
+    let Some((_, items)) = &module.content else {
+        return syn::Error::new_spanned(&module, "`#[ir_module]` needs the module's content here").to_compile_error();
+    };
+    let (ir, graph) = (paths::ir(Span::call_site()), paths::graph(Span::call_site()));
+    let includes = items.iter().filter_map(|item| match item {
+        Item::Fn(func) => {
+            let name = &func.sig.ident;
+            match kind(&func.attrs)? {
+                Kind::Kernel => Some(quote!(#graph::include_tir::<#name>();)),
+                Kind::Graph => Some(quote!(#graph::include::<#name>();)),
+            }
+        }
+        Item::Enum(def) if def.attrs.iter().any(|attr| last_segment(attr) == "adt") => {
+            let name = &def.ident;
+            Some(quote!(<#name as #graph::AdtDef>::ty();))
+        }
+        _ => None,
+    });
+    let (attrs, vis, name) = (&module.attrs, &module.vis, &module.ident);
+    quote! {
+        #(#attrs)*
+        #vis mod #name {
+            #(#items)*
+
+            /// One module of all functions and types written here.
+            ///
+            /// # Errors
+            /// All that is wrong with them, at the lines where they were written.
+            pub fn module() -> ::std::result::Result<#ir::IRModule, #ir::IrError> {
+                #graph::module_of(|| { #(#includes)* })
+            }
+        }
+    }
+}
+
+enum Kind {
+    Kernel,
+    Graph,
+}
+
+fn kind(attrs: &[Attribute]) -> Option<Kind> {
+    attrs.iter().find_map(|attr| match last_segment(attr).as_str() {
+        "prim_func" => Some(Kind::Kernel),
+        "func" => Some(Kind::Graph),
+        _ => None,
+    })
+}
+
+fn last_segment(attr: &Attribute) -> String {
+    attr.path().segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default()
+}
