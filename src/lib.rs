@@ -34,16 +34,15 @@ pub mod relax {
 
 /// The functional surface over graphs: `#[relay::func]`, `#[relay::adt]`.
 pub mod relay {
-    pub use tvm_core::relay::*;
     pub use tvm_macros::{relay_adt as adt, relay_func as func};
 }
 
 /// What almost every program needs.
 pub mod prelude {
     pub use crate::ir::{IRModule, IrError};
-    pub use crate::{ir_module, prim_func, relax, relay};
     pub use crate::runtime::{CompiledFn, DataType, Device, Element, RuntimeError, Tensor};
     pub use crate::target::Target;
+    pub use crate::{ir_module, prim_func, relax, relay};
     pub use half::{bf16, f16};
 }
 

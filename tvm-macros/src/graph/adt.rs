@@ -29,7 +29,11 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
             Fields::Unit => Vec::new(),
             Fields::Unnamed(it) => it.unnamed.iter().map(|field| &field.ty).collect(),
             Fields::Named(it) => {
-                errors.push(it, "fields of a constructor have no names", "write Cons(Tensor<f32>, Box<List>)");
+                errors.push(
+                    it,
+                    "fields of a constructor have no names",
+                    "write Cons(Tensor<f32>, Box<List>)",
+                );
                 Vec::new()
             }
         };
@@ -38,11 +42,21 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
         let (name, text) = (&variant.ident, variant.ident.to_string());
         let erased = fields.iter().map(|_| quote!(()));
         let docs = variant.attrs.iter().filter(|attr| attr.path().is_ident("doc"));
-        variants.push(if fields.is_empty() { quote!(#(#docs)* #name) } else { quote!(#(#docs)* #name(#(#erased),*)) });
-        constructors.push(quote!(#ir::ConstructorDef { name: #text.into(), fields: ::std::vec![#(#types),*].into() }));
+        variants.push(if fields.is_empty() {
+            quote!(#(#docs)* #name)
+        } else {
+            quote!(#(#docs)* #name(#(#erased),*))
+        });
+        constructors.push(
+            quote!(#ir::ConstructorDef { name: #text.into(), fields: ::std::vec![#(#types),*].into() }),
+        );
     }
     if let Some(dim) = dims.0.first() {
-        errors.push(dim, format!("dimension `{dim}` in a field"), "fields have constant extents, or TensorDyn<f32>");
+        errors.push(
+            dim,
+            format!("dimension `{dim}` in a field"),
+            "fields have constant extents, or TensorDyn<f32>",
+        );
     }
     let (name, vis, text) = (&def.ident, &def.vis, def.ident.to_string());
     let docs = def.attrs.iter().filter(|attr| attr.path().is_ident("doc"));

@@ -107,21 +107,31 @@ impl<'a> Body<'a> {
                 let value = self.expr(&it.base);
                 match &it.member {
                     syn::Member::Unnamed(index) => quote_spanned!(it.span()=> (#value).field(#index)),
-                    syn::Member::Named(name) => self.refuse(name, "a named field is", "tuples have fields .0, .1, .."),
+                    syn::Member::Named(name) => {
+                        self.refuse(name, "a named field is", "tuples have fields .0, .1, ..")
+                    }
                 }
             }
             Expr::Block(it) => self.block(&it.block),
             Expr::If(it) => self.branch(it),
             Expr::Match(it) => self.match_(it),
             Expr::Closure(it) => self.closure(it),
-            Expr::ForLoop(it) => self.refuse(&it.for_token, "a loop is", "use a #[prim_func], or recursion in relay"),
-            Expr::While(it) => self.refuse(&it.while_token, "a loop is", "use a #[prim_func], or recursion in relay"),
-            Expr::Loop(it) => self.refuse(&it.loop_token, "a loop is", "use a #[prim_func], or recursion in relay"),
+            Expr::ForLoop(it) => {
+                self.refuse(&it.for_token, "a loop is", "use a #[prim_func], or recursion in relay")
+            }
+            Expr::While(it) => {
+                self.refuse(&it.while_token, "a loop is", "use a #[prim_func], or recursion in relay")
+            }
+            Expr::Loop(it) => {
+                self.refuse(&it.loop_token, "a loop is", "use a #[prim_func], or recursion in relay")
+            }
             Expr::Index(_) => self.refuse(expr, "indexing is", "use take, strided_slice or a #[prim_func]"),
             Expr::Assign(_) => self.refuse(expr, "an assignment is", "bind a new name with `let`"),
             Expr::Return(_) => self.refuse(expr, "`return` is", "the last expression is the result"),
             Expr::Cast(_) => self.refuse(expr, "`as` is", "use astype(x, f16)"),
-            Expr::Macro(_) => self.refuse(expr, "a macro call is", "compute constants outside of the graph function"),
+            Expr::Macro(_) => {
+                self.refuse(expr, "a macro call is", "compute constants outside of the graph function")
+            }
             _ => self.refuse(expr, "this expression is", "use operators, calls, let, if, match and closures"),
         }
     }
@@ -269,10 +279,15 @@ impl<'a> Body<'a> {
             return self.refuse(&it.cond, "`if let` is", "use match");
         }
         let Some((_, otherwise)) = &it.else_branch else {
-            return self.refuse(&it.if_token, "an `if` without `else` is", "both arms give the value of the branch");
+            return self.refuse(
+                &it.if_token,
+                "an `if` without `else` is",
+                "both arms give the value of the branch",
+            );
         };
         let cond = self.expr(&it.cond);
-        let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: it.then_branch.clone() });
+        let then =
+            Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: it.then_branch.clone() });
         let (then, otherwise) = (self.arm(&then), self.arm(otherwise));
         quote_spanned!(it.if_token.span()=> #graph::if_(#cond, #then, #otherwise))
     }
@@ -280,13 +295,21 @@ impl<'a> Body<'a> {
     fn match_(&mut self, it: &ExprMatch) -> TokenStream {
         let graph = paths::graph(it.match_token.span());
         if self.surface == Surface::Relax && it.arms.iter().any(|arm| !matches!(arm.pat, Pat::Tuple(_))) {
-            return self.refuse(&it.match_token, "a match on constructors is", "use relay; relax destructures tuples");
+            return self.refuse(
+                &it.match_token,
+                "a match on constructors is",
+                "use relay; relax destructures tuples",
+            );
         }
         let value = self.expr(&it.expr);
         let mut arms = Vec::new();
         for arm in &it.arms {
             if let Some((token, _)) = &arm.guard {
-                self.errors.push(token, "a guard is not supported in a graph function", "branch with `if` in the arm");
+                self.errors.push(
+                    token,
+                    "a guard is not supported in a graph function",
+                    "branch with `if` in the arm",
+                );
             }
             arms.push(self.scoped(|this| {
                 let (pattern, names) = pattern::tokens(&arm.pat, this.errors);
@@ -318,7 +341,8 @@ impl<'a> Body<'a> {
                 other => self.errors.push(other, "a parameter of a closure is a name", ""),
             }
         }
-        let captured: Vec<Ident> = self.locals.iter().filter(|name| mentions(it.body.to_token_stream(), name)).cloned().collect();
+        let captured: Vec<Ident> =
+            self.locals.iter().filter(|name| mentions(it.body.to_token_stream(), name)).cloned().collect();
         let body = self.scoped(|this| {
             names.iter().for_each(|name| this.declare(name));
             this.expr(&it.body)
@@ -372,21 +396,28 @@ impl<'a> Body<'a> {
                                     names.push(name.ident.to_token_stream());
                                 }
                                 Pat::Wild(_) => names.push(quote!(_)),
-                                other => self.errors.push(other, "a tuple is taken apart into names", "write let (a, b) = .."),
+                                other => self.errors.push(
+                                    other,
+                                    "a tuple is taken apart into names",
+                                    "write let (a, b) = ..",
+                                ),
                             }
                         }
                         quote_spanned!(tuple.span()=> let [#(#names),*] = #graph::untuple(#value);)
                     }
                     Pat::Wild(_) => quote!(let _ = #value;),
                     other => {
-                        let help = "write `let h = ..;`; values never change, types are inferred (or match_cast)";
+                        let help =
+                            "write `let h = ..;`; values never change, types are inferred (or match_cast)";
                         self.errors.push(other, "this `let` is not supported in a graph function", help);
                         TokenStream::new()
                     }
                 }
             }
             Stmt::Item(item) => self.refuse(item, "an item is", "define it outside of the graph function"),
-            Stmt::Macro(it) => self.refuse(&it.mac, "a macro call is", "compute constants outside of the graph function"),
+            Stmt::Macro(it) => {
+                self.refuse(&it.mac, "a macro call is", "compute constants outside of the graph function")
+            }
         }
     }
 }
@@ -419,7 +450,8 @@ pub(super) fn constructor(path: &Path) -> Option<(TokenStream, Ident)> {
         return None;
     }
     let ty = path.segments.iter().take(path.segments.len() - 1);
-    is_type(&path.segments[path.segments.len() - 2].ident.to_string()).then(|| (quote!(#(#ty)::*), name.clone()))
+    is_type(&path.segments[path.segments.len() - 2].ident.to_string())
+        .then(|| (quote!(#(#ty)::*), name.clone()))
 }
 
 fn mentions(tokens: TokenStream, name: &Ident) -> bool {

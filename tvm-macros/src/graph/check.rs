@@ -27,8 +27,29 @@ enum Dim {
 
 /// Operators whose result has the type of their first argument.
 const SAME: &[&str] = &[
-    "relu", "exp", "log", "sqrt", "tanh", "sigmoid", "softmax", "log_softmax", "gelu", "silu", "erf", "abs", "negative",
-    "sin", "cos", "floor", "ceil", "round", "leakyrelu", "softplus", "dropout", "square", "rsqrt",
+    "relu",
+    "exp",
+    "log",
+    "sqrt",
+    "tanh",
+    "sigmoid",
+    "softmax",
+    "log_softmax",
+    "gelu",
+    "silu",
+    "erf",
+    "abs",
+    "negative",
+    "sin",
+    "cos",
+    "floor",
+    "ceil",
+    "round",
+    "leakyrelu",
+    "softplus",
+    "dropout",
+    "square",
+    "rsqrt",
 ];
 
 /// Checks the body of a function against its parameters and result.
@@ -40,10 +61,20 @@ pub(super) fn function(params: &[GraphParam], ret: &ReturnType, body: &Expr, err
     let Some(expected) = known(ty) else { return };
     let place = last_expr(body);
     if expected.dtype != value.dtype {
-        checker.errors.push(place, format!("the result is {}, expected {}", show(&value), show(&expected)), "use astype");
-    } else if expected.dims.len() != value.dims.len() || expected.dims.iter().zip(&value.dims).any(|(a, b)| differ(a, b)) {
+        checker.errors.push(
+            place,
+            format!("the result is {}, expected {}", show(&value), show(&expected)),
+            "use astype",
+        );
+    } else if expected.dims.len() != value.dims.len()
+        || expected.dims.iter().zip(&value.dims).any(|(a, b)| differ(a, b))
+    {
         let help = "the body and the result type must agree";
-        checker.errors.push(place, format!("the result is {}, expected {}", show(&value), show(&expected)), help);
+        checker.errors.push(
+            place,
+            format!("the result is {}, expected {}", show(&value), show(&expected)),
+            help,
+        );
     }
 }
 
@@ -81,7 +112,9 @@ fn known(ty: &Type) -> Option<Known> {
     let mut args = args.args.iter();
     let GenericArgument::Type(Type::Path(dtype)) = args.next()? else { return None };
     let dims = args.map(|arg| match arg {
-        GenericArgument::Type(Type::Path(path)) => path.path.get_ident().map_or(Dim::Unknown, |it| Dim::Name(it.to_string())),
+        GenericArgument::Type(Type::Path(path)) => {
+            path.path.get_ident().map_or(Dim::Unknown, |it| Dim::Name(it.to_string()))
+        }
         GenericArgument::Const(Expr::Lit(lit)) => match &lit.lit {
             Lit::Int(value) => value.base10_parse().map_or(Dim::Unknown, Dim::Const),
             _ => Dim::Unknown,
@@ -129,7 +162,8 @@ impl Checker<'_> {
             }
             Expr::Binary(it) => {
                 let (a, b) = (self.expr(&it.left), self.expr(&it.right));
-                let arithmetic = matches!(it.op, BinOp::Add(_) | BinOp::Sub(_) | BinOp::Mul(_) | BinOp::Div(_));
+                let arithmetic =
+                    matches!(it.op, BinOp::Add(_) | BinOp::Sub(_) | BinOp::Mul(_) | BinOp::Div(_));
                 match (a, b) {
                     (Some(a), Some(b)) if arithmetic => self.broadcast(expr, &a, &b),
                     (Some(a), None) if arithmetic && matches!(&*it.right, Expr::Lit(_)) => Some(a),
@@ -152,7 +186,11 @@ impl Checker<'_> {
                 self.op(&path.path.get_ident()?.to_string(), &args, expr, second)
             }
             Expr::If(it) => {
-                let then = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: it.then_branch.clone() });
+                let then = Expr::Block(syn::ExprBlock {
+                    attrs: Vec::new(),
+                    label: None,
+                    block: it.then_branch.clone(),
+                });
                 self.expr(&it.cond);
                 let value = self.expr(&then);
                 it.else_branch.as_ref().and_then(|(_, otherwise)| self.expr(otherwise));
@@ -184,8 +222,16 @@ impl Checker<'_> {
                     return None;
                 }
                 if differ(inner, rows) {
-                    let message = format!("shape mismatch in `matmul`: the inner extents of {} and {} differ", show(a), show(b));
-                    self.errors.push(&second, message, "the last extent of the left operand is the first of the right one");
+                    let message = format!(
+                        "shape mismatch in `matmul`: the inner extents of {} and {} differ",
+                        show(a),
+                        show(b)
+                    );
+                    self.errors.push(
+                        &second,
+                        message,
+                        "the last extent of the left operand is the first of the right one",
+                    );
                     return None;
                 }
                 let mut dims = a.dims.clone();

@@ -32,13 +32,20 @@ pub(crate) fn inline(surface: Surface, input: TokenStream) -> TokenStream {
                 Item::Fn(func) => item_fn(surface, func),
                 other => {
                     let mut errors = Errors::default();
-                    errors.push(other, "only functions can stand here", "write `fn name(x: Tensor<f32, n>) -> ..`");
+                    errors.push(
+                        other,
+                        "only functions can stand here",
+                        "write `fn name(x: Tensor<f32, n>) -> ..`",
+                    );
                     errors.to_tokens()
                 }
             })
             .collect(),
         _ => {
-            let message = format!("expected a closure: {}!(|x: Tensor<f32, n>| -> Tensor<f32, n> {{ .. }})", surface.name());
+            let message = format!(
+                "expected a closure: {}!(|x: Tensor<f32, n>| -> Tensor<f32, n> {{ .. }})",
+                surface.name()
+            );
             // rustc reports the syntax error of the body itself; a closure that parses as no closure gets this one.
             let shadow = &input;
             match syn::parse2::<Expr>(input.clone()) {
@@ -61,7 +68,14 @@ struct Parts {
     errors: Errors,
 }
 
-fn parts(surface: Surface, params: Vec<GraphParam>, ret: &ReturnType, body: &Expr, place: Span, mut errors: Errors) -> Parts {
+fn parts(
+    surface: Surface,
+    params: Vec<GraphParam>,
+    ret: &ReturnType,
+    body: &Expr,
+    place: Span,
+    mut errors: Errors,
+) -> Parts {
     let graph = paths::graph(Span::call_site());
     let mut dims = Dims::default();
     let types: Vec<TokenStream> =
@@ -108,14 +122,17 @@ fn item_fn(surface: Surface, func: &ItemFn) -> TokenStream {
     for input in &func.sig.inputs {
         match input {
             FnArg::Typed(it) => match &*it.pat {
-                Pat::Ident(name) => params.push(GraphParam { name: name.ident.clone(), ty: (*it.ty).clone() }),
+                Pat::Ident(name) => {
+                    params.push(GraphParam { name: name.ident.clone(), ty: (*it.ty).clone() })
+                }
                 pat => errors.push(pat, "a parameter is a name", "write `x: Tensor<f32, n>`"),
             },
             FnArg::Receiver(it) => errors.push(it, "a graph function has no `self`", ""),
         }
     }
     let body = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: (*func.block).clone() });
-    let Parts { definition, errors } = parts(surface, params, &func.sig.output, &body, func.sig.ident.span(), errors);
+    let Parts { definition, errors } =
+        parts(surface, params, &func.sig.output, &body, func.sig.ident.span(), errors);
     let (name, vis) = (&func.sig.ident, &func.vis);
     let docs = func.attrs.iter().filter(|attr| attr.path().is_ident("doc"));
     let text = name.to_string();
@@ -130,7 +147,7 @@ fn item_fn(surface: Surface, func: &ItemFn) -> TokenStream {
         impl #graph::FuncDef for #name {
             const NAME: &'static str = #text;
 
-            #[allow(unused, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
+            #[allow(unused, unexpected_cfgs, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
             fn define(__d: &mut #graph::Definition) -> #graph::Value {
                 #definition
             }
@@ -161,7 +178,9 @@ fn closure_fn(surface: Surface, closure: &ExprClosure) -> TokenStream {
     for input in &closure.inputs {
         match input {
             Pat::Type(it) => match &*it.pat {
-                Pat::Ident(name) => params.push(GraphParam { name: name.ident.clone(), ty: (*it.ty).clone() }),
+                Pat::Ident(name) => {
+                    params.push(GraphParam { name: name.ident.clone(), ty: (*it.ty).clone() })
+                }
                 pat => errors.push(pat, "a parameter is a name", "write `x: Tensor<f32, n>`"),
             },
             other => errors.push(other, "a parameter needs a type", "write `x: Tensor<f32, n>`"),
@@ -176,7 +195,7 @@ fn closure_fn(surface: Surface, closure: &ExprClosure) -> TokenStream {
     let graph = paths::graph(Span::call_site());
     let (definition, errors) = definition_or_errors(definition, &errors);
     quote! {{
-        #[allow(unused, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
+        #[allow(unused, unexpected_cfgs, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
         let __func = #graph::define(|__d: &mut #graph::Definition| -> #graph::Value { #definition });
         #errors
         __func

@@ -13,7 +13,8 @@ pub(crate) fn ir_module(item: TokenStream) -> TokenStream {
         Err(_) => return item,
     };
     let Some((_, items)) = &module.content else {
-        return syn::Error::new_spanned(&module, "`#[ir_module]` needs the module's content here").to_compile_error();
+        return syn::Error::new_spanned(&module, "`#[ir_module]` needs the module's content here")
+            .to_compile_error();
     };
     let (ir, graph) = (paths::ir(Span::call_site()), paths::graph(Span::call_site()));
     let includes = items.iter().filter_map(|item| match item {

@@ -32,7 +32,8 @@ fn walk(pat: &Pat, names: &mut Vec<Ident>, errors: &mut Errors) -> TokenStream {
         }
         Pat::TupleStruct(it) => match constructor(&it.path) {
             Some((adt, name)) => {
-                let fields: Vec<TokenStream> = it.elems.iter().map(|field| walk(field, names, errors)).collect();
+                let fields: Vec<TokenStream> =
+                    it.elems.iter().map(|field| walk(field, names, errors)).collect();
                 let text = name.to_string();
                 quote!(#graph::Pat::Constructor(<#adt as #graph::AdtDef>::NAME, #text, ::std::vec![#(#fields),*]))
             }
@@ -79,7 +80,8 @@ pub(super) fn exhaustive(it: &ExprMatch) -> TokenStream {
 
 /// The pattern with its fields as wildcards; `None` when a field is a pattern of its own.
 fn flatten(pat: &Pat) -> Option<TokenStream> {
-    let plain = |pat: &Pat| matches!(pat, Pat::Wild(_)) || matches!(pat, Pat::Ident(it) if it.subpat.is_none());
+    let plain =
+        |pat: &Pat| matches!(pat, Pat::Wild(_)) || matches!(pat, Pat::Ident(it) if it.subpat.is_none());
     match pat {
         Pat::TupleStruct(it) if it.elems.iter().all(plain) => {
             let path = &it.path;

@@ -41,11 +41,13 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
         Type::Paren(it) => tokens(&it.elem, dims, new, errors),
         Type::Group(it) => tokens(&it.elem, dims, new, errors),
         Type::Tuple(it) => {
-            let fields: Vec<TokenStream> = it.elems.iter().map(|field| tokens(field, dims, new, errors)).collect();
+            let fields: Vec<TokenStream> =
+                it.elems.iter().map(|field| tokens(field, dims, new, errors)).collect();
             quote_spanned!(span=> #ir::Type::Tuple(::std::vec![#(#fields),*].into()))
         }
         Type::BareFn(it) => {
-            let params: Vec<TokenStream> = it.inputs.iter().map(|arg| tokens(&arg.ty, dims, new, errors)).collect();
+            let params: Vec<TokenStream> =
+                it.inputs.iter().map(|arg| tokens(&arg.ty, dims, new, errors)).collect();
             let ret = match &it.output {
                 ReturnType::Default => quote!(#ir::Type::unit()),
                 ReturnType::Type(_, ret) => tokens(ret, dims, new, errors),
@@ -69,7 +71,8 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
             match (name.as_str(), &args[..]) {
                 ("Tensor", [dtype, extents @ ..]) => {
                     let Some(dtype) = dtype_of(dtype, errors) else { return quote!(#ir::Type::Object) };
-                    let extents: Vec<TokenStream> = extents.iter().map(|it| dim(it, dims, new, errors)).collect();
+                    let extents: Vec<TokenStream> =
+                        extents.iter().map(|it| dim(it, dims, new, errors)).collect();
                     quote_spanned!(span=> #ir::Type::tensor(::std::vec![#(#extents),*], #dtype))
                 }
                 ("TensorDyn", [dtype]) => {
@@ -80,7 +83,11 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
                 (_, []) => match dtype(&last.ident) {
                     Some(dtype) => quote_spanned!(span=> #ir::Type::Prim(#dtype)),
                     None if name == "Tensor" || name == "TensorDyn" => {
-                        errors.push(ty, format!("`{name}` needs an element type"), "write Tensor<f32, n, 10>");
+                        errors.push(
+                            ty,
+                            format!("`{name}` needs an element type"),
+                            "write Tensor<f32, n, 10>",
+                        );
                         quote!(#ir::Type::Object)
                     }
                     None => quote_spanned!(span=> <#path as #graph::AdtDef>::ty()),
@@ -123,7 +130,11 @@ fn dim(arg: &GenericArgument, dims: &mut Dims, new: NewDims, errors: &mut Errors
         }
         GenericArgument::Const(expr) => dim_expr(expr, dims, errors),
         _ => {
-            errors.push(arg, "an extent is a name, a number or an expression in braces", "write n, 10 or { n * 2 }");
+            errors.push(
+                arg,
+                "an extent is a name, a number or an expression in braces",
+                "write n, 10 or { n * 2 }",
+            );
             quote!(0i64.into())
         }
     }
@@ -139,7 +150,11 @@ fn dim_name(name: &Ident, dims: &mut Dims, new: NewDims, errors: &mut Errors) ->
             NewDims::Bind => dims.0.push(name.clone()),
             NewDims::Refuse => {
                 let message = format!("dimension `{name}` is not bound by a parameter");
-                errors.push(name, message, "name it in the type of a parameter, or use match_cast in the body");
+                errors.push(
+                    name,
+                    message,
+                    "name it in the type of a parameter, or use match_cast in the body",
+                );
             }
         }
     }
@@ -183,7 +198,11 @@ fn dim_expr(expr: &Expr, dims: &mut Dims, errors: &mut Errors) -> TokenStream {
             }
         }
         _ => {
-            errors.push(expr, "an extent is a name, a number or an expression of these", "write n, 10 or { n * 2 }");
+            errors.push(
+                expr,
+                "an extent is a name, a number or an expression of these",
+                "write n, 10 or { n * 2 }",
+            );
             quote!(#tir::PrimExpr::index(0))
         }
     }

@@ -24,7 +24,8 @@ pub trait AdtDef: 'static {
         let known = frame(|frame| frame.builder.module().type_def(Self::NAME).is_some()).unwrap_or(true);
         if !known {
             // The definition may name the type itself.
-            let placeholder = TypeDef { name: Self::NAME.into(), params: Arc::new([]), constructors: Arc::new([]) };
+            let placeholder =
+                TypeDef { name: Self::NAME.into(), params: Arc::new([]), constructors: Arc::new([]) };
             frame(|frame| frame.builder.module_mut().add_type(Arc::new(placeholder)));
             let def = Arc::new(Self::type_def());
             frame(|frame| frame.builder.module_mut().add_type(def));
@@ -68,7 +69,8 @@ pub fn construct<D: AdtDef>(name: &str, args: Args) -> Value {
     D::ty();
     let Some((constructor, fields)) = find(D::NAME, name, &span) else { return Value::poison() };
     if fields.len() != args.items.len() {
-        let message = format!("`{}::{name}` takes {} arguments, got {}", D::NAME, fields.len(), args.items.len());
+        let message =
+            format!("`{}::{name}` takes {} arguments, got {}", D::NAME, fields.len(), args.items.len());
         return fail(IrError::new(message, &span), &span);
     }
     let mut bound = Vec::new();
@@ -77,7 +79,10 @@ pub fn construct<D: AdtDef>(name: &str, args: Args) -> Value {
         bound.push(arg);
     }
     let callee = Callee::Constructor(constructor);
-    emit(Call { callee, args: bound.into(), attrs: Attrs::new(), ret: None, span: span.clone() }.into(), &span)
+    emit(
+        Call { callee, args: bound.into(), attrs: Attrs::new(), ret: None, span: span.clone() }.into(),
+        &span,
+    )
 }
 
 /// `Type::Name` without fields.
@@ -118,7 +123,8 @@ fn pattern(pat: &Pat, ty: &Type, vars: &mut Vec<Var>, span: &Span) -> Option<Pat
         Pat::Constructor(ty, name, pats) => {
             let (constructor, fields) = find(ty, name, span)?;
             if fields.len() != pats.len() {
-                let message = format!("`{ty}::{name}` has {} fields, the pattern has {}", fields.len(), pats.len());
+                let message =
+                    format!("`{ty}::{name}` has {} fields, the pattern has {}", fields.len(), pats.len());
                 fail(IrError::new(message, span), span);
                 return None;
             }
@@ -127,7 +133,10 @@ fn pattern(pat: &Pat, ty: &Type, vars: &mut Vec<Var>, span: &Span) -> Option<Pat
         Pat::Tuple(pats) => match ty.as_tuple() {
             Some(types) if types.len() == pats.len() => Pattern::Tuple(all(pats, types, vars)?),
             _ => {
-                fail(IrError::new(format!("a pattern of {} fields does not fit the value", pats.len()), span), span);
+                fail(
+                    IrError::new(format!("a pattern of {} fields does not fit the value", pats.len()), span),
+                    span,
+                );
                 return None;
             }
         },

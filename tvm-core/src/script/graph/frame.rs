@@ -37,7 +37,11 @@ pub(super) fn with_frame<R>(f: impl FnOnce() -> R) -> Result<(IRModule, R), IrEr
     let res = f();
     let frame = FRAMES.with_borrow_mut(|frames| frames.last_mut().map(std::mem::take)).unwrap_or_default();
     drop(guard);
-    if frame.problems.is_empty() { Ok((frame.builder.into_module(), res)) } else { Err(IrError(frame.problems)) }
+    if frame.problems.is_empty() {
+        Ok((frame.builder.into_module(), res))
+    } else {
+        Err(IrError(frame.problems))
+    }
 }
 
 /// Runs `f` on the innermost frame; `None` outside of a definition.
@@ -101,7 +105,9 @@ pub fn untuple<const N: usize>(value: impl super::IntoItem) -> [Value; N] {
         return std::array::from_fn(|_| poison.clone());
     }
     std::array::from_fn(|i| match &arg {
-        Arg::Tuple(fields) => fields.get(i).map_or_else(Value::poison, |field| Value::from_arg(field.clone())),
+        Arg::Tuple(fields) => {
+            fields.get(i).map_or_else(Value::poison, |field| Value::from_arg(field.clone()))
+        }
         _ => emit(Expr::TupleGetItem(arg.clone(), i), &span),
     })
 }

@@ -79,7 +79,11 @@ impl Definition {
 }
 
 /// Builds a function in the current module.
-fn build(name: &'static str, key: Option<TypeId>, define: impl FnOnce(&mut Definition) -> Value) -> Option<GlobalVar> {
+fn build(
+    name: &'static str,
+    key: Option<TypeId>,
+    define: impl FnOnce(&mut Definition) -> Value,
+) -> Option<GlobalVar> {
     let mut definition =
         Definition { name, key, params: Vec::new(), ret: Type::Object, gv: None, span: Span::none() };
     frame(|frame| frame.builder.begin_scope())?;
@@ -88,7 +92,9 @@ fn build(name: &'static str, key: Option<TypeId>, define: impl FnOnce(&mut Defin
     let ret = value.arg_of_type(Some(&ret_type));
     let body = frame(|frame| frame.builder.end_scope(ret.unwrap_or(Arg::Tuple(Arc::new([])))))?;
     let gv = definition.gv.clone()?;
-    frame(|frame| frame.builder.module_mut().update(gv.clone(), BaseFunc::Relax(definition.function(body).into())));
+    frame(|frame| {
+        frame.builder.module_mut().update(gv.clone(), BaseFunc::Relax(definition.function(body).into()))
+    });
     Some(gv)
 }
 
@@ -208,8 +214,12 @@ pub(super) fn close(closure: &Closure, expected: Option<&Type>) -> Option<Arg> {
         fail(IrError::new(message, &span), &span);
         return None;
     }
-    let params: Vec<Var> =
-        ty.params.iter().enumerate().map(|(i, ty)| Var::with_span(format!("p{i}"), ty.clone(), span.clone())).collect();
+    let params: Vec<Var> = ty
+        .params
+        .iter()
+        .enumerate()
+        .map(|(i, ty)| Var::with_span(format!("p{i}"), ty.clone(), span.clone()))
+        .collect();
     let values: Vec<Value> = params.iter().map(|var| Value::from_arg(Arg::Var(var.clone()))).collect();
     let body = scope(|| (closure.body)(&values), Some(&ty.ret))?;
     let func = Function {

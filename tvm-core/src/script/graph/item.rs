@@ -134,7 +134,12 @@ impl Item {
         match self {
             Item::Int(value) => Some(PrimExpr::index(*value)),
             Item::Dim(value) => Some(value.clone()),
-            Item::Value(_) | Item::Float(_) | Item::Bool(_) | Item::Str(_) | Item::DType(_) | Item::List(_) => None,
+            Item::Value(_)
+            | Item::Float(_)
+            | Item::Bool(_)
+            | Item::Str(_)
+            | Item::DType(_)
+            | Item::List(_) => None,
         }
     }
 
@@ -146,7 +151,9 @@ impl Item {
             Item::Bool(value) => AttrValue::Bool(*value),
             Item::Str(text) => AttrValue::Str(text.as_str().into()),
             Item::DType(dtype) => AttrValue::DType(*dtype),
-            Item::List(items) => AttrValue::List(items.iter().map(Item::to_attr).collect::<Option<Vec<_>>>()?.into()),
+            Item::List(items) => {
+                AttrValue::List(items.iter().map(Item::to_attr).collect::<Option<Vec<_>>>()?.into())
+            }
             Item::Value(_) | Item::Dim(_) => return None,
         })
     }

@@ -11,7 +11,9 @@ use crate::relax::{Arg, Call, Callee};
 
 /// Binds a call of the operator `name` (with or without its `nn.` or `image.`).
 pub(super) fn call_op(name: &str, args: Args, span: &Span) -> Value {
-    let found = [String::new(), "nn.".into(), "image.".into()].into_iter().find_map(|prefix| Op::get(&format!("{prefix}{name}")).ok());
+    let found = [String::new(), "nn.".into(), "image.".into()]
+        .into_iter()
+        .find_map(|prefix| Op::get(&format!("{prefix}{name}")).ok());
     let Some(op) = found else {
         return match Op::get(name) {
             Err(err) => fail(err, span),
@@ -39,9 +41,13 @@ fn bind_args(op: Op, args: Args) -> Result<Option<(Arc<[Arg]>, Attrs)>, IrError>
             }
             return Err(err(format!("argument `{}` is missing", def.name)));
         };
-        let wrong = |expected: &str| err(format!("argument `{}`: expected {expected}, got {}", def.name, next.kind()));
+        let wrong = |expected: &str| {
+            err(format!("argument `{}`: expected {expected}, got {}", def.name, next.kind()))
+        };
         match (def.kind, next) {
-            (ArgKind::Optional, Item::Value(_)) | (ArgKind::Any, _) => bound.extend(items.next().map(|it| to_value(it).arg().cloned())),
+            (ArgKind::Optional, Item::Value(_)) | (ArgKind::Any, _) => {
+                bound.extend(items.next().map(|it| to_value(it).arg().cloned()))
+            }
             (ArgKind::Optional, _) => {}
             (ArgKind::Tensor, Item::Value(_) | Item::Float(_) | Item::Int(_) | Item::Bool(_)) => {
                 bound.extend(items.next().map(|it| to_value(it).arg().cloned()));
@@ -57,7 +63,11 @@ fn bind_args(op: Op, args: Args) -> Result<Option<(Arc<[Arg]>, Attrs)>, IrError>
                 }
             }
             (ArgKind::Shape, Item::List(list)) => {
-                let dims = list.iter().map(Item::to_dim).collect::<Option<Vec<_>>>().ok_or_else(|| wrong("a list of dimensions"))?;
+                let dims = list
+                    .iter()
+                    .map(Item::to_dim)
+                    .collect::<Option<Vec<_>>>()
+                    .ok_or_else(|| wrong("a list of dimensions"))?;
                 bound.push(Some(Arg::Shape(dims.into())));
                 items.next();
             }
@@ -84,7 +94,11 @@ fn bind_args(op: Op, args: Args) -> Result<Option<(Arc<[Arg]>, Attrs)>, IrError>
         let Some(def) = names.next() else {
             return Err(err(format!("too many arguments: it takes {}", op.args.len() + op.attrs.len())));
         };
-        attrs.set(def.name, attr(def.kind, &it).ok_or_else(|| err(format!("attribute `{}` cannot be {}", def.name, it.kind())))?);
+        attrs.set(
+            def.name,
+            attr(def.kind, &it)
+                .ok_or_else(|| err(format!("attribute `{}` cannot be {}", def.name, it.kind())))?,
+        );
     }
     for (name, it) in args.named {
         let Some(def) = op.attrs.iter().find(|def| def.name == name) else {
@@ -96,7 +110,10 @@ fn bind_args(op: Op, args: Args) -> Result<Option<(Arc<[Arg]>, Attrs)>, IrError>
             };
             return Err(err(format!("unknown attribute `{name}`")).help(help));
         };
-        attrs.set(name, attr(def.kind, &it).ok_or_else(|| err(format!("attribute `{name}` cannot be {}", it.kind())))?);
+        attrs.set(
+            name,
+            attr(def.kind, &it).ok_or_else(|| err(format!("attribute `{name}` cannot be {}", it.kind())))?,
+        );
     }
     Ok(bound.into_iter().collect::<Option<Vec<_>>>().map(|args| (args.into(), attrs)))
 }

@@ -25,7 +25,13 @@ pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem) -> Value {
     };
     match bind(&func, items) {
         Ok(Some((args, ret))) => {
-            let call = Call { callee: Callee::Tir(gv), args, attrs: Attrs::new(), ret: Some(ret), span: span.clone() };
+            let call = Call {
+                callee: Callee::Tir(gv),
+                args,
+                attrs: Attrs::new(),
+                ret: Some(ret),
+                span: span.clone(),
+            };
             emit(call.into(), &span)
         }
         Ok(None) => Value::poison(),
@@ -35,7 +41,9 @@ pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem) -> Value {
 
 fn fields(value: &Value) -> Vec<Item> {
     match value.arg() {
-        Some(Arg::Tuple(fields)) => fields.iter().map(|field| Item::Value(Value::from_arg(field.clone()))).collect(),
+        Some(Arg::Tuple(fields)) => {
+            fields.iter().map(|field| Item::Value(Value::from_arg(field.clone()))).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -86,8 +94,15 @@ fn bind(func: &PrimFunc, items: Vec<Item>) -> Result<Option<(Arc<[Arg]>, Type)>,
                 let Some(tensor) = ty.as_tensor() else {
                     return Err(err(format!("argument `{}`: expected a tensor, got {ty}", buffer.name)));
                 };
-                if tensor.ndim().is_some_and(|ndim| ndim != buffer.ndim()) || tensor.dtype.is_some_and(|it| it != buffer.dtype) {
-                    let message = format!("argument `{}`: expected {} of rank {}, got {ty}", buffer.name, buffer.dtype, buffer.ndim());
+                if tensor.ndim().is_some_and(|ndim| ndim != buffer.ndim())
+                    || tensor.dtype.is_some_and(|it| it != buffer.dtype)
+                {
+                    let message = format!(
+                        "argument `{}`: expected {} of rank {}, got {ty}",
+                        buffer.name,
+                        buffer.dtype,
+                        buffer.ndim()
+                    );
                     return Err(err(message));
                 }
                 let extents = tensor.known_shape().into_iter().flatten();
@@ -100,7 +115,10 @@ fn bind(func: &PrimFunc, items: Vec<Item>) -> Result<Option<(Arc<[Arg]>, Type)>,
                             let expected = substitute_expr(extent, &dims);
                             let (Some(a), Some(b)) = (expected.as_int(), got.as_int()) else { continue };
                             if a != b {
-                                return Err(err(format!("argument `{}`: axis {axis} is {b}, expected {a}", buffer.name)));
+                                return Err(err(format!(
+                                    "argument `{}`: axis {axis} is {b}, expected {a}",
+                                    buffer.name
+                                )));
                             }
                         }
                     }
@@ -121,8 +139,12 @@ fn bind(func: &PrimFunc, items: Vec<Item>) -> Result<Option<(Arc<[Arg]>, Type)>,
     for buffer in func.outputs() {
         let shape: Vec<PrimExpr> = buffer.shape.iter().map(|extent| substitute_expr(extent, &dims)).collect();
         let own = func.symbolic_dims();
-        if let Some(dim) = own.iter().find(|dim| !dims.contains_key(&dim.id()) && shape.iter().any(|it| it.as_var() == Some(dim))) {
-            let message = format!("dimension `{}` of output `{}` is not in the inputs", dim.name(), buffer.name);
+        if let Some(dim) = own
+            .iter()
+            .find(|dim| !dims.contains_key(&dim.id()) && shape.iter().any(|it| it.as_var() == Some(dim)))
+        {
+            let message =
+                format!("dimension `{}` of output `{}` is not in the inputs", dim.name(), buffer.name);
             return Err(err(message).help("pass it as a scalar parameter of the kernel"));
         }
         outputs.push(Type::tensor(shape, buffer.dtype));
@@ -148,7 +170,11 @@ fn packed(callee: Callee, args: impl IntoItem, ret: Type, span: Span) -> Value {
         Item::List(items) => items,
         single => vec![single],
     };
-    let values: Option<Vec<Arg>> = items.into_iter().map(|it| super::value::to_value(it).arg().cloned()).collect();
+    let values: Option<Vec<Arg>> =
+        items.into_iter().map(|it| super::value::to_value(it).arg().cloned()).collect();
     let Some(args) = values else { return Value::poison() };
-    emit(Call { callee, args: args.into(), attrs: Attrs::new(), ret: Some(ret), span: span.clone() }.into(), &span)
+    emit(
+        Call { callee, args: args.into(), attrs: Attrs::new(), ret: Some(ret), span: span.clone() }.into(),
+        &span,
+    )
 }

@@ -4,7 +4,6 @@ use std::ops;
 use std::panic::Location;
 use std::rc::Rc;
 
-
 use super::frame::{fail, span_of, type_of};
 use super::{Args, IntoItem, Item, item};
 use crate::ir::{IrError, Type};
@@ -70,11 +69,14 @@ impl Value {
                 (closure.body)(&values)
             }
             Inner::Closure(closure) => {
-                let message = format!("the closure takes {} arguments, got {}", closure.arity, args.items.len());
+                let message =
+                    format!("the closure takes {} arguments, got {}", closure.arity, args.items.len());
                 fail(IrError::new(message, &span), &span)
             }
             Inner::Arg(Arg::Var(var)) => match var.ty() {
-                Type::Func(ty) => super::function::emit_call(crate::relax::Callee::Var(var.clone()), Some(ty), args, &span),
+                Type::Func(ty) => {
+                    super::function::emit_call(crate::relax::Callee::Var(var.clone()), Some(ty), args, &span)
+                }
                 _ => fail(IrError::new(format!("`{}` is not a function", var.name()), &span), &span),
             },
             Inner::Arg(_) => fail(IrError::new("only a function can be called", &span), &span),
@@ -225,4 +227,3 @@ impl ops::Not for Value {
         super::ops::call_op("logical_not", Args::of(vec![Item::Value(self)]), &span_of(Location::caller()))
     }
 }
-

@@ -1,0 +1,168 @@
+//! Graph functions written with `relax!` and `relay!`: what they build, compiled and run on the virtual machine.
+
+use tvm::ir::IRModule;
+use tvm::prelude::*;
+use tvm::relax::vm;
+use tvm::runtime::{Value, vm::Vm};
+
+fn run(module: IRModule, name: &str, args: &[Value]) -> Value {
+    let (kernels, exe) = vm::compile(module).unwrap_or_else(|err| panic!("{err}"));
+    let kernels = vm::interpreted_kernels(&kernels).unwrap();
+    Vm::new(exe, &kernels).unwrap().invoke(name, args).unwrap_or_else(|err| panic!("{err}"))
+}
+
+fn tensor(data: &[f32], shape: &[i64]) -> Value {
+    Value::Tensor(Tensor::from_slice(data, shape).unwrap())
+}
+
+fn floats(value: &Value) -> Vec<f32> {
+    value.as_tensor().unwrap().to_vec().unwrap()
+}
+
+#[prim_func]
+fn matmul(a: &Tensor<f32, m, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, m, n>) {
+    for [i, j, p] in grid([m, n, k]) {
+        block("C", [S(i), S(j), R(p)], |[vi, vj, vp]| {
+            init(|| c[[vi, vj]] = 0.0);
+            c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
+        });
+    }
+}
+
+#[relax::func]
+fn mlp(
+    x: Tensor<f32, n, 3>,
+    w1: Tensor<f32, 3, 4>,
+    b1: Tensor<f32, 4>,
+    w2: Tensor<f32, 4, 2>,
+) -> Tensor<f32, n, 2> {
+    let h = relu(call_tir(matmul, (x, w1)) + b1);
+    h.matmul(w2) * 2.0
+}
+
+#[relax::func]
+fn twice(
+    x: Tensor<f32, n, 3>,
+    w1: Tensor<f32, 3, 4>,
+    b1: Tensor<f32, 4>,
+    w2: Tensor<f32, 4, 2>,
+) -> Tensor<f32, n, 2> {
+    let (a, b) = (mlp(x, w1, b1, w2), mlp(-x, w1, b1, w2));
+    a - b
+}
+
+#[test]
+fn kernels_operators_and_functions_together() {
+    let x = [1.0, -2.0, 0.5, 0.0, 1.0, 2.0];
+    let w1: Vec<f32> = (0..12).map(|i| i as f32 * 0.25 - 1.0).collect();
+    let (b1, w2): (Vec<f32>, Vec<f32>) =
+        (vec![0.1, -0.2, 0.3, 0.0], (0..8).map(|i| 1.0 - i as f32 * 0.5).collect());
+    let args = [tensor(&x, &[2, 3]), tensor(&w1, &[3, 4]), tensor(&b1, &[4]), tensor(&w2, &[4, 2])];
+    let layer = |sign: f32| -> Vec<f32> {
+        let mut out = vec![0.0; 4];
+        for (row, o) in out.chunks_mut(2).enumerate() {
+            for h in 0..4 {
+                let sum: f32 = (0..3).map(|k| sign * x[row * 3 + k] * w1[k * 4 + h]).sum();
+                o.iter_mut()
+                    .enumerate()
+                    .for_each(|(j, o)| *o += 2.0 * (sum + b1[h]).max(0.0) * w2[h * 2 + j]);
+            }
+        }
+        out
+    };
+    let want: Vec<f32> = layer(1.0).iter().zip(layer(-1.0)).map(|(a, b)| a - b).collect();
+    for (got, want) in floats(&run(twice::module().unwrap(), "twice", &args)).iter().zip(&want) {
+        assert!((got - want).abs() < 1e-5, "{got} {want}");
+    }
+}
+
+#[test]
+fn branches_take_one_arm() {
+    let gate =
+        relax!(|x: Tensor<f32, n>, on: Tensor<bool>| -> Tensor<f32, n> { if on { relu(x) } else { x } });
+    for (on, want) in [(true, [0.0, 2.0]), (false, [-1.0, 2.0])] {
+        let on = Value::Tensor(Tensor::scalar(on));
+        assert_eq!(floats(&run(gate.module().unwrap(), "main", &[tensor(&[-1.0, 2.0], &[2]), on])), want);
+    }
+}
+
+#[relay::adt]
+enum List {
+    Nil,
+    Cons(Tensor<f32>, Box<List>),
+}
+
+#[relay::func]
+fn fold(f: fn(Tensor<f32>, Tensor<f32>) -> Tensor<f32>, acc: Tensor<f32>, l: List) -> Tensor<f32> {
+    match l {
+        List::Nil => acc,
+        List::Cons(h, t) => fold(f, f(acc, h), *t),
+    }
+}
+
+#[test]
+fn recursion_over_a_list_with_a_closure() {
+    let total = relay!(|scale: Tensor<f32>| -> Tensor<f32> {
+        let l = List::Cons(1.0, List::Cons(2.0, List::Cons(4.0, List::Nil)));
+        fold(|a, b| a + b * scale, 0.5, l)
+    });
+    assert_eq!(floats(&run(total.module().unwrap(), "main", &[tensor(&[10.0], &[])])), [70.5]);
+}
+
+#[ir_module]
+mod net {
+    use tvm::prelude::*;
+
+    #[prim_func]
+    pub fn double(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+        for i in 0..n {
+            y[[i]] = x[[i]] * 2.0;
+        }
+    }
+
+    #[relax::func]
+    pub fn quadruple(x: Tensor<f32, n>) -> Tensor<f32, n> {
+        call_tir(double, (call_tir(double, x),))
+    }
+}
+
+#[test]
+fn one_module_of_all_tiers() {
+    let module = net::module().unwrap();
+    assert_eq!(
+        module.functions().map(|(gv, _)| gv.name().to_string()).collect::<Vec<_>>(),
+        ["double", "quadruple"]
+    );
+    assert_eq!(floats(&run(module, "quadruple", &[tensor(&[1.0, -3.0], &[2])])), [4.0, -12.0]);
+}
+
+#[test]
+fn every_operator_function_names_an_operator() {
+    // The functions and methods of `ops` are written out so that rustc can suggest names; each must exist.
+    let source = include_str!("../tvm-core/src/script/graph/ops.rs");
+    let list = source.split("\nops! {").nth(1).unwrap().split('}').next().unwrap();
+    for name in list.split_whitespace() {
+        let found =
+            ["", "nn.", "image."].iter().any(|prefix| tvm::ir::Op::get(&format!("{prefix}{name}")).is_ok());
+        assert!(found, "{name}");
+    }
+}
+
+#[test]
+fn errors_point_at_the_line() {
+    let wrong = relax!(|x: TensorDyn<f32>, w: Tensor<f32, 3, 4>| -> TensorDyn<f32> {
+        let y = softmax(x, axiss = 1);
+        y + call_tir(matmul, (w,))
+    });
+    let err = wrong.module().unwrap_err();
+    let text = err.to_string();
+    assert_eq!(err.0.len(), 2, "{text}");
+    for part in [
+        "unknown attribute `axiss`",
+        "did you mean `axis`?",
+        "`matmul`: expected 2 arguments, got 1",
+        "tests/graph.rs:",
+    ] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+}
