@@ -34,6 +34,7 @@ pub mod relax {
 
 /// The functional surface over graphs: `#[relay::func]`, `#[relay::adt]`.
 pub mod relay {
+    pub use tvm_core::relay::*;
     pub use tvm_macros::{relay_adt as adt, relay_func as func};
 }
 

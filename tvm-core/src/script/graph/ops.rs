@@ -29,8 +29,11 @@ pub(super) fn call_op(name: &str, args: Args, span: &Span) -> Value {
     }
 }
 
+/// Arguments and attributes of a call.
+type Bound = (Arc<[Arg]>, Attrs);
+
 /// The arguments and attributes of a call; `None` when an argument is poisoned.
-fn bind_args(op: Op, args: Args) -> Result<Option<(Arc<[Arg]>, Attrs)>, IrError> {
+fn bind_args(op: Op, args: Args) -> Result<Option<Bound>, IrError> {
     let err = |message: String| IrError::new(format!("`{}`: {message}", op.name), &Span::none());
     let mut items = args.items.into_iter().peekable();
     let mut bound: Vec<Option<Arg>> = Vec::new();
@@ -140,6 +143,7 @@ macro_rules! ops {
             }
         )*
 
+        #[allow(clippy::should_implement_trait, reason = "named like the operators; Rust's traits call them")]
         impl Value {
             $(
                 #[doc = concat!("The operator `", stringify!($name), "` with this as the first argument.")]

@@ -77,8 +77,11 @@ fn program<P: PrimFuncDef + 'static>(span: &Span) -> Option<(GlobalVar, Arc<Prim
     }
 }
 
+/// Arguments of a call and its result type.
+type Bound = (Arc<[Arg]>, Type);
+
 /// The arguments of the call and its result type; `None` when an argument is poisoned.
-fn bind(func: &PrimFunc, items: Vec<Item>) -> Result<Option<(Arc<[Arg]>, Type)>, IrError> {
+fn bind(func: &PrimFunc, items: Vec<Item>) -> Result<Option<Bound>, IrError> {
     let err = |message: String| IrError::new(format!("`{}`: {message}", func.name), &Span::none());
     let inputs: Vec<&Param> = func.params.iter().filter(|param| !matches!(param, Param::Out(_))).collect();
     if inputs.len() != items.len() {

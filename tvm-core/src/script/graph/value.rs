@@ -22,10 +22,13 @@ enum Inner {
     Poison,
 }
 
+/// What a closure computes from its arguments.
+pub(super) type ClosureBody = dyn Fn(&[Value]) -> Value;
+
 /// A closure literal of the user.
 pub(super) struct Closure {
     pub(super) arity: usize,
-    pub(super) body: Box<dyn Fn(&[Value]) -> Value>,
+    pub(super) body: Box<ClosureBody>,
     pub(super) location: &'static Location<'static>,
 }
 
