@@ -31,4 +31,6 @@ pub fn compile(module: IRModule) -> Result<(IRModule, Executable), PassError> {
 }
 
 #[cfg(test)]
+mod model_tests;
+#[cfg(test)]
 mod tests;
