@@ -48,6 +48,13 @@ fn libm_name(intrinsic: Intrinsic) -> Option<&'static str> {
 /// One lane of `intrinsic` applied to `x` of type `dtype`; `None` when it has no such form.
 fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
     let args = x.join(", ");
+    if dtype == DataType::F32
+        && let Intrinsic::Exp | Intrinsic::Log | Intrinsic::Tanh | Intrinsic::Erf | Intrinsic::Sigmoid =
+            intrinsic
+    {
+        // Our own: libm's would keep loops from being vectorised.
+        return Some(format!("tvm_{}_f32({args})", intrinsic.name()));
+    }
     if dtype.is_float() {
         let suffix = if dtype.bits() == 32 { "f" } else { "" };
         return match intrinsic {

@@ -26,7 +26,7 @@ use tvm_runtime::DataType;
 
 use crate::CodegenError;
 
-const PRELUDE: &str = include_str!("prelude.h");
+const PRELUDE: &str = concat!(include_str!("prelude.h"), include_str!("math.h"));
 
 /// What the functions of one translation unit share.
 #[derive(Default)]

@@ -100,6 +100,8 @@ TVM_INLINE uint16_t tvm_cvt_f32_bf16(float x) {
   uint32_t u = tvm_bits_f32_u32(x);
   return x != x ? (uint16_t)(u >> 16 | 0x40) : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
+typedef short tvm_v8hi __attribute__((vector_size(16), aligned(2), may_alias));
+typedef float tvm_v8sf __attribute__((vector_size(32), aligned(4), may_alias));
 #if defined(__F16C__) || defined(__ARM_FP16_FORMAT_IEEE) || defined(__AVX512FP16__)
 #if defined(__ARM_FP16_FORMAT_IEEE)
 typedef __fp16 tvm_half;

@@ -206,7 +206,47 @@ impl Function<'_> {
             return Ok(format!("__builtin_convertvector({value}, {})", self.ty(to)));
         }
         let what = format!("cast_{}_{}", types::short(from), types::short(to));
+        if let Some(helper) = self.short_float_helper(&what, from, to) {
+            return Ok(format!("{helper}({value})"));
+        }
         self.lanewise(&what, to, &[(from, &value)], |x| cast_scalar(from.scalar(), to.scalar(), &x[0]))
+    }
+
+    /// A helper that converts between `f32` and a short float without taking vectors apart, where there is one.
+    fn short_float_helper(&mut self, what: &str, from: DataType, to: DataType) -> Option<String> {
+        let lanes = from.lanes();
+        let (wide, narrow, bits) = (
+            self.ty(DataType::F32.with_lanes(lanes)),
+            self.ty(DataType::U16.with_lanes(lanes)),
+            self.ty(DataType::U32.with_lanes(lanes)),
+        );
+        let helper = format!("tvm_{what}_x{lanes}");
+        let define =
+            |ret: &str, arg: &str, body: &str| format!("TVM_INLINE {ret} {helper}({arg} x) {{\n{body}}}\n");
+        let definition = match (from.scalar(), to.scalar()) {
+            (DataType::BF16, DataType::F32) => define(
+                &wide,
+                &narrow,
+                &format!("  return ({wide})(__builtin_convertvector(x, {bits}) << 16);\n"),
+            ),
+            (DataType::F32, DataType::BF16) => {
+                let body = format!(
+                    "  {bits} u = ({bits})x, nan = ({bits})(x != x);\n  \
+                     u = (((u + 0x7fff + (u >> 16 & 1)) >> 16) & ~nan) | ((u >> 16 | 0x40) & nan);\n  \
+                     return __builtin_convertvector(u, {narrow});\n"
+                );
+                define(&narrow, &wide, &body)
+            }
+            (DataType::F16, DataType::F32) if lanes >= 8 => {
+                define(&wide, &narrow, &f16_pieces(&wide, lanes, true))
+            }
+            (DataType::F32, DataType::F16) if lanes >= 8 => {
+                define(&narrow, &wide, &f16_pieces(&narrow, lanes, false))
+            }
+            _ => return None,
+        };
+        self.unit.helpers.entry(helper.clone()).or_insert(definition);
+        Some(helper)
     }
 
     fn binary_vector(&mut self, it: &Binary) -> Result<String, CodegenError> {
@@ -318,7 +358,7 @@ impl Function<'_> {
         if let PrimExpr::Ramp(ramp) = index {
             let first = self.expr(&ramp.base)?;
             if ramp.stride.is_const(1) {
-                return Ok(format!("(*(const {ty}_u *)({base} + {first}))"));
+                return Ok(format!("(({ty})*(const {ty}_u *)({base} + {first}))"));
             }
             let stride = self.expr(&ramp.stride)?;
             let (at, step) = (self.fresh("at"), self.fresh("step"));
@@ -392,6 +432,22 @@ impl Function<'_> {
         };
         Ok(out)
     }
+}
+
+/// Converts eight lanes at a time where the CPU can, else one by one.
+fn f16_pieces(ret: &str, lanes: u16, to_f32: bool) -> String {
+    let (from, to, scalar, eight) = if to_f32 {
+        ("uint16_t", "float", "tvm_cvt_f16_f32(a[l])", "__builtin_ia32_vcvtph2ps256(*(tvm_v8hi *)(a + l))")
+    } else {
+        ("float", "uint16_t", "tvm_cvt_f32_f16(a[l])", "__builtin_ia32_vcvtps2ph256(*(tvm_v8sf *)(a + l), 0)")
+    };
+    let target = if to_f32 { "tvm_v8sf" } else { "tvm_v8hi" };
+    format!(
+        "  {from} a[{lanes}];\n  {to} y[{lanes}];\n  __builtin_memcpy(a, &x, sizeof a);\n#ifdef __F16C__\n  \
+         for (int l = 0; l < {lanes}; l += 8) *({target} *)(y + l) = {eight};\n#else\n  \
+         for (int l = 0; l < {lanes}; ++l) y[l] = {scalar};\n#endif\n  \
+         {ret} r;\n  __builtin_memcpy(&r, y, sizeof r);\n  return r;\n"
+    )
 }
 
 /// The mask type of `bits` wide lanes.

@@ -3,5 +3,6 @@
 
 mod data;
 mod elementwise;
+mod kernels;
 mod programs;
 mod suite;

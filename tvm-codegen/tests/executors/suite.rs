@@ -4,6 +4,7 @@ use tvm_codegen::{build, compile};
 use tvm_core::ir::{BaseFunc, IRModule, Var};
 use tvm_core::target::Target;
 use tvm_core::tir::IterKind::{Reduce, Spatial};
+use tvm_core::tir::transform::renew_defs;
 use tvm_core::tir::{ForKind, Param, PrimExpr, PrimFunc, Stmt};
 use tvm_runtime::{DataType, Tensor, Value};
 
@@ -32,7 +33,10 @@ pub(crate) fn check(cases: &[Case]) {
     let names: Vec<String> = cases
         .iter()
         .map(|case| {
-            module.add(case.func.name.clone(), BaseFunc::Prim(case.func.clone().into())).name().to_string()
+            module
+                .add(case.func.name.clone(), BaseFunc::Prim(renew_defs(&case.func).into()))
+                .name()
+                .to_string()
         })
         .collect();
     let run = |target: &Target| -> Vec<Vec<Vec<Value>>> {
