@@ -29,3 +29,6 @@ pub use legalize_ops::legalize_ops;
 pub use renew_defs::{renew_body, renew_defs};
 pub use rewrite_dataflow_reshape::rewrite_dataflow_reshape;
 pub use static_plan_block_memory::static_plan_block_memory;
+
+#[cfg(test)]
+mod tests;
