@@ -25,33 +25,15 @@ pub(super) static ROWS: &[Row] = &[
 
 type Results = Result<Vec<Value>, OnnxError>;
 
-/// Indices where negative ones count from the end.
-fn wrapped(node: &mut Node<'_, '_>, indices: Arg, extent: &PrimExpr) -> Result<Arg, OnnxError> {
-    let known = indices.as_const().and_then(crate::value::Ints::from_tensor).and_then(|it| it.as_const());
-    if known.is_some_and(|it| it.iter().all(|&index| index >= 0)) || node.dtype(&indices)?.is_uint() {
-        return Ok(indices);
-    }
-    let dtype = node.dtype(&indices)?;
-    let zero = node.scalar(0.0, dtype)?;
-    let negative = node.call("less", &[indices.clone(), zero])?;
-    let extent = Arg::Prim(extent.clone().cast(dtype));
-    let moved = node.call("add", &[indices.clone(), extent])?;
-    node.call("where", &[negative, moved, indices])
-}
-
 fn gather(node: &mut Node<'_, '_>) -> Results {
     let (x, indices) = (node.arg(0)?, node.arg(1)?);
-    let shape = node.shape(&x)?;
-    let axis = node.axis(node.int_or("axis", 0)?, shape.len())?;
-    let indices = wrapped(node, indices, &shape[axis])?;
+    let axis = node.axis(node.int_or("axis", 0)?, node.rank(&x)?)?;
     one(node.op("take", &[x, indices], Attrs::new().with("axis", axis)))
 }
 
 fn gather_elements(node: &mut Node<'_, '_>) -> Results {
     let (x, indices) = (node.arg(0)?, node.arg(1)?);
-    let shape = node.shape(&x)?;
-    let axis = node.axis(node.int_or("axis", 0)?, shape.len())?;
-    let indices = wrapped(node, indices, &shape[axis])?;
+    let axis = node.axis(node.int_or("axis", 0)?, node.rank(&x)?)?;
     one(node.op("gather_elements", &[x, indices], Attrs::new().with("axis", axis)))
 }
 
@@ -74,9 +56,7 @@ fn reduction(node: &Node<'_, '_>) -> Result<&'static str, OnnxError> {
 
 fn scatter_elements(node: &mut Node<'_, '_>) -> Results {
     let (x, indices, updates) = (node.arg(0)?, node.arg(1)?, node.arg(2)?);
-    let shape = node.shape(&x)?;
-    let axis = node.axis(node.int_or("axis", 0)?, shape.len())?;
-    let indices = wrapped(node, indices, &shape[axis])?;
+    let axis = node.axis(node.int_or("axis", 0)?, node.rank(&x)?)?;
     let attrs = Attrs::new().with("axis", axis).with("reduction", reduction(node)?);
     one(node.op("scatter_elements", &[x, indices, updates], attrs))
 }
@@ -96,7 +76,7 @@ fn trilu(node: &mut Node<'_, '_>) -> Results {
     let k = if node.has(1) { node.int(1)? } else { 0 };
     let op = if node.flag("upper", true)? { "triu" } else { "tril" };
     let x = node.arg(0)?;
-    one(node.call(op, &[x, Arg::Prim(PrimExpr::index(k))]))
+    one(node.op(op, &[x], Attrs::new().with("k", k)))
 }
 
 fn one_hot(node: &mut Node<'_, '_>) -> Results {
@@ -110,7 +90,10 @@ fn one_hot(node: &mut Node<'_, '_>) -> Results {
     let rank = node.rank(&indices)?;
     let axis = node.axis(node.int_or("axis", -1)?, rank + 1)?;
     let indices = node.cast(&indices, DataType::I64)?;
-    let indices = wrapped(node, indices, &PrimExpr::index(depth))?;
+    let (zero, extent) = (node.scalar(0.0, DataType::I64)?, node.scalar(depth as f64, DataType::I64)?);
+    let negative = node.call("less", &[indices.clone(), zero])?;
+    let moved = node.call("add", &[indices.clone(), extent])?;
+    let indices = node.call("where", &[negative, moved, indices])?;
     let prim = |it: f64| Arg::Prim(PrimExpr::constant(it, values.dtype()));
     let attrs = Attrs::new().with("depth", depth).with("axis", axis);
     one(node.op("one_hot", &[indices, prim(on), prim(off)], attrs))

@@ -102,14 +102,21 @@ fn layer_norm(node: &mut Node<'_, '_>) -> Results {
     let (rank, dtype) = (node.rank(&x)?, node.dtype(&x)?);
     let axis = node.axis(node.int_or("axis", -1)?, rank)?;
     let axes: Vec<i64> = (axis as i64..rank as i64).collect();
+    let (scale, bias) = (node.arg(1)?, node.opt_arg(2)?);
+    let same_shape = node.rank(&scale)? == axes.len();
+    if let (true, false, Some(bias)) = (same_shape && dtype == wide(dtype), node.has_output(1), &bias)
+        && node.rank(bias)? == axes.len()
+    {
+        let attrs = Attrs::new().with("axes", axes).with("epsilon", node.float_or("epsilon", 1e-5)?);
+        return one(node.op("nn.layer_norm", &[x, scale, bias.clone()], attrs));
+    }
     let x = node.cast(&x, wide(dtype))?;
     let (mean, centered, variance) = moments(node, &x, &axes, true)?;
     let inverse = inverse_deviation(node, variance, node.float_or("epsilon", 1e-5)?)?;
     let normal = node.call("multiply", &[centered, inverse.clone()])?;
     let mut res = node.cast(&normal, dtype)?;
-    let scale = node.arg(1)?;
     res = node.call("multiply", &[res, scale])?;
-    if let Some(bias) = node.opt_arg(2)? {
+    if let Some(bias) = bias {
         res = node.call("add", &[res, bias])?;
     }
     Ok(vec![res.into(), mean.into(), inverse.into()])

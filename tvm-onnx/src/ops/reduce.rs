@@ -99,20 +99,12 @@ fn log_sum_exp(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
 
 fn arg_reduce(node: &mut Node<'_, '_>, op: &str) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
-    let shape = node.shape(&x)?;
-    let axis = node.axis(node.int_or("axis", 0)?, shape.len())?;
-    let keepdims = node.flag("keepdims", true)?;
-    let attrs = Attrs::new().with("axis", axis).with("keepdims", keepdims);
-    if !node.flag("select_last_index", false)? {
-        return one(node.op(op, &[x], attrs));
-    }
-    let extent = shape[axis].as_int();
-    let extent = extent.ok_or_else(|| node.unsupported("the last index along a symbolic extent"))?;
-    let reversed = super::index::reversed(node, x, axis)?;
-    let index = node.op(op, &[reversed], attrs)?;
-    let dtype = node.dtype(&index)?;
-    let last = node.scalar((extent - 1) as f64, dtype)?;
-    one(node.call("subtract", &[last, index]))
+    let axis = node.axis(node.int_or("axis", 0)?, node.rank(&x)?)?;
+    let attrs = Attrs::new()
+        .with("axis", axis)
+        .with("keepdims", node.flag("keepdims", true)?)
+        .with("select_last_index", node.flag("select_last_index", false)?);
+    one(node.op(op, &[x], attrs))
 }
 
 fn cumsum(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {

@@ -205,7 +205,7 @@ fn split(node: &mut Node<'_, '_>) -> Results {
         end
     });
     let ends: Vec<i64> = ends.collect();
-    let attrs = Attrs::new().with("indices_or_sections", ends).with("axis", axis);
+    let attrs = Attrs::new().with("indices", ends).with("axis", axis);
     let tuple = node.op("split", &[x], attrs)?;
     (0..parts).map(|i| Ok(node.field(&tuple, i)?.into())).collect()
 }

@@ -135,14 +135,15 @@ fn cast_like(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
 fn eye_like(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
-    let [rows, columns] = &shape[..] else { return Err(node.malformed("the input has two axes")) };
+    if shape.len() != 2 {
+        return Err(node.malformed("the input has two axes"));
+    }
     let dtype = match node.attr_int("dtype")? {
         Some(elem) => dtype_from_onnx(elem)?,
         None => node.dtype(&x)?,
     };
-    let prim = |it: &PrimExpr| Arg::Prim(it.clone());
-    let k = Arg::Prim(PrimExpr::index(node.int_or("k", 0)?));
-    one(node.op("eye", &[prim(rows), prim(columns), k], Attrs::new().with("dtype", dtype)))
+    let attrs = Attrs::new().with("k", node.int_or("k", 0)?).with("dtype", dtype);
+    one(node.op("eye", &[Arg::Shape(shape.into())], attrs))
 }
 
 /// A range of constants is a constant; one of symbolic integers is computed.
