@@ -66,7 +66,7 @@ pub fn import_proto(
     options: &ImportOptions,
 ) -> Result<IRModule, OnnxError> {
     let graph = model.graph.as_ref().ok_or_else(|| OnnxError::malformed("there is no graph"))?;
-    let opset = opset(model)?;
+    let opset = opset(model, graph)?;
     if !graph.sparse_initializer.is_empty() {
         return Err(OnnxError::unsupported("sparse initializers"));
     }
@@ -86,10 +86,13 @@ pub fn import_proto(
     importer.run(graph, &order)
 }
 
-/// Version of the standard operator set.
-fn opset(model: &ModelProto) -> Result<i64, OnnxError> {
+/// Version of the standard operator set; a model that does not use it need not say.
+fn opset(model: &ModelProto, graph: &GraphProto) -> Result<i64, OnnxError> {
     let mut standard = model.opset_import.iter().filter(|it| is_standard(&it.domain));
     let Some(set) = standard.next() else {
+        if !graph.node.iter().any(|node| is_standard(&node.domain)) {
+            return Ok(ops::MAX_OPSET);
+        }
         return Err(OnnxError::malformed("the model does not say which operator set it uses"));
     };
     if standard.next().is_some() {

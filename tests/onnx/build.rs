@@ -1,0 +1,159 @@
+//! Small models, made field by field, and running them.
+
+use tvm_codegen::compile_module;
+use tvm_core::target::Target;
+use tvm_onnx::proto::{
+    AttributeProto, AttributeType, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+};
+use tvm_onnx::{ImportOptions, OnnxError, dtype_to_onnx, import_proto};
+use tvm_runtime::vm::Vm;
+use tvm_runtime::{DataType, Tensor, Value};
+
+/// A model of one graph `g` in version `opset` of the operator set.
+pub(crate) fn model(opset: i64, nodes: Vec<NodeProto>) -> ModelProto {
+    let graph = GraphProto { name: "g".into(), node: nodes, ..GraphProto::default() };
+    let set = OperatorSetIdProto { domain: String::new(), version: opset };
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import: vec![set], ..ModelProto::default() }
+}
+
+/// Adds to a model.
+pub(crate) trait Build {
+    /// An `f32` input; a dimension is a number, a name or `?`.
+    fn input(self, name: &str, dims: &str) -> Self;
+    /// An output.
+    fn output(self, name: &str) -> Self;
+    /// An initializer.
+    fn constant(self, name: &str, tensor: &Tensor) -> Self;
+}
+
+impl Build for ModelProto {
+    fn input(mut self, name: &str, dims: &str) -> ModelProto {
+        self.graph.as_mut().unwrap().input.push(info(name, DataType::F32, dims));
+        self
+    }
+
+    fn output(mut self, name: &str) -> ModelProto {
+        let info = ValueInfoProto { name: name.into(), ty: None };
+        self.graph.as_mut().unwrap().output.push(info);
+        self
+    }
+
+    fn constant(mut self, name: &str, tensor: &Tensor) -> ModelProto {
+        self.graph.as_mut().unwrap().initializer.push(tensor_proto(name, tensor));
+        self
+    }
+}
+
+/// Name and type of a value.
+pub(crate) fn info(name: &str, dtype: DataType, dims: &str) -> ValueInfoProto {
+    let dim = |text: &str| match text.parse::<i64>() {
+        Ok(value) => DimensionProto { dim_value: Some(value), dim_param: None },
+        Err(_) if text == "?" => DimensionProto::default(),
+        Err(_) => DimensionProto { dim_value: None, dim_param: Some(text.into()) },
+    };
+    let tensor = TensorTypeProto {
+        elem_type: dtype_to_onnx(dtype).unwrap(),
+        shape: Some(TensorShapeProto { dim: dims.split_whitespace().map(dim).collect() }),
+    };
+    ValueInfoProto {
+        name: name.into(),
+        ty: Some(TypeProto { tensor_type: Some(tensor), ..TypeProto::default() }),
+    }
+}
+
+/// A node; inputs and outputs are separated by blanks, `_` is one that is left out.
+pub(crate) fn node(op: &str, inputs: &str, outputs: &str, attrs: Vec<AttributeProto>) -> NodeProto {
+    let names = |text: &str| {
+        let name = |it: &str| if it == "_" { String::new() } else { it.to_string() };
+        text.split_whitespace().map(name).collect()
+    };
+    NodeProto {
+        op_type: op.into(),
+        name: format!("{op}_{outputs}").replace(' ', "_"),
+        input: names(inputs),
+        output: names(outputs),
+        attribute: attrs,
+        ..NodeProto::default()
+    }
+}
+
+pub(crate) fn int(name: &str, i: i64) -> AttributeProto {
+    AttributeProto { name: name.into(), ty: AttributeType::Int as i32, i, ..AttributeProto::default() }
+}
+
+pub(crate) fn ints(name: &str, ints: &[i64]) -> AttributeProto {
+    let ty = AttributeType::Ints as i32;
+    AttributeProto { name: name.into(), ty, ints: ints.to_vec(), ..AttributeProto::default() }
+}
+
+pub(crate) fn float(name: &str, f: f32) -> AttributeProto {
+    AttributeProto { name: name.into(), ty: AttributeType::Float as i32, f, ..AttributeProto::default() }
+}
+
+pub(crate) fn string(name: &str, s: &'static str) -> AttributeProto {
+    let ty = AttributeType::String as i32;
+    AttributeProto { name: name.into(), ty, s: s.as_bytes().into(), ..AttributeProto::default() }
+}
+
+pub(crate) fn tensor(name: &str, tensor: &Tensor) -> AttributeProto {
+    let (ty, t) = (AttributeType::Tensor as i32, Some(tensor_proto("", tensor)));
+    AttributeProto { name: name.into(), ty, t, ..AttributeProto::default() }
+}
+
+fn tensor_proto(name: &str, tensor: &Tensor) -> TensorProto {
+    TensorProto {
+        dims: tensor.shape().to_vec(),
+        data_type: dtype_to_onnx(tensor.dtype()).unwrap(),
+        name: name.into(),
+        raw_data: tensor.bytes().unwrap().to_vec().into(),
+        ..TensorProto::default()
+    }
+}
+
+/// An `f32` tensor.
+pub(crate) fn floats(values: &[f32], shape: &[i64]) -> Tensor {
+    Tensor::from_slice(values, shape).unwrap()
+}
+
+/// A vector of `i64`.
+pub(crate) fn longs(values: &[i64]) -> Tensor {
+    Tensor::from_slice(values, &[values.len() as i64]).unwrap()
+}
+
+/// The message with which a model is refused.
+pub(crate) fn refusal(model: &ModelProto) -> String {
+    match import_proto(model, None, &ImportOptions::default()) {
+        Ok(module) => panic!("the model was accepted:\n{module}"),
+        Err(err) => err.to_string(),
+    }
+}
+
+/// The model, compiled.
+pub(crate) fn compiled(model: &ModelProto, target: &Target) -> Result<Vm, OnnxError> {
+    let module = import_proto(model, None, &ImportOptions::default())?;
+    Ok(compile_module(&module, target).unwrap())
+}
+
+/// What the model computes.
+pub(crate) fn run(vm: &Vm, inputs: &[Tensor]) -> Vec<Tensor> {
+    let args: Vec<Value> = inputs.iter().map(Value::from).collect();
+    match vm.invoke("main", &args).unwrap() {
+        Value::Tensor(tensor) => vec![tensor],
+        Value::Adt(tuple) => tuple.fields().iter().map(|it| it.as_tensor().unwrap().clone()).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Asserts that two tensors are of one type and nearly equal.
+pub(crate) fn assert_near(got: &Tensor, want: &Tensor, what: &str) {
+    assert_eq!((got.shape(), got.dtype()), (want.shape(), want.dtype()), "{what}");
+    if got.dtype() != DataType::F32 {
+        assert_eq!(got, want, "{what}");
+        return;
+    }
+    let (got, want) = (got.as_slice::<f32>().unwrap(), want.as_slice::<f32>().unwrap());
+    for (i, (a, b)) in got.iter().zip(want).enumerate() {
+        assert!((a - b).abs() <= 1e-5 + 1e-3 * b.abs(), "{what}: element {i} is {a}, expected {b}");
+    }
+}

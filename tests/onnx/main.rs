@@ -1,0 +1,9 @@
+//! The ONNX importer from outside: real models on several targets, small graphs with known results, malformed and
+//! hostile models.
+
+mod build;
+mod errors;
+mod models;
+mod mutate;
+mod operators;
+mod shapes;
