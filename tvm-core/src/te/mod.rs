@@ -18,6 +18,8 @@ mod create_prim_func;
 mod reduce;
 mod region;
 mod tensor;
+#[cfg(test)]
+mod tests;
 
 pub use create_prim_func::create_prim_func;
 pub use reduce::{

@@ -84,7 +84,8 @@ fn integers_never_trap() {
         [-7, -1, 0, 1, 7, 40].iter().flat_map(|&a| [-2, 0, 2, 3, 40].iter().map(move |&b| (a, b))).collect();
     let (a, b): (Vec<i32>, Vec<i32>) = pairs.iter().copied().unzip();
     let floor_div = |a: i32, b: i32| if b == 0 { 0 } else { (f64::from(a) / f64::from(b)).floor() as i32 };
-    let cases: &[(&str, &dyn Fn(i32, i32) -> i32)] = &[
+    type Reference<'a> = &'a dyn Fn(i32, i32) -> i32;
+    let cases: &[(&str, Reference<'_>)] = &[
         ("add", &|a, b| a.wrapping_add(b)),
         ("divide", &|a, b| a.checked_div(b).unwrap_or(0)),
         ("mod", &|a, b| a.checked_rem(b).unwrap_or(0)),
@@ -107,7 +108,8 @@ fn integers_never_trap() {
 #[test]
 fn comparisons_and_logic() {
     let (a, b) = ([1.0f32, 2.0, f32::NAN, 3.0], [1.0f32, 3.0, f32::NAN, 2.0]);
-    let cases: &[(&str, fn(&f32, &f32) -> bool)] = &[
+    type Compare = fn(&f32, &f32) -> bool;
+    let cases: &[(&str, Compare)] = &[
         ("equal", f32::eq),
         ("not_equal", f32::ne),
         ("less", f32::lt),
@@ -121,7 +123,8 @@ fn comparisons_and_logic() {
         assert_eq!(got.to_vec::<bool>().unwrap(), want, "{op}");
     }
     let (p, q) = ([true, true, false, false], [true, false, true, false]);
-    let cases: &[(&str, fn(bool, bool) -> bool)] = &[
+    type Logic = fn(bool, bool) -> bool;
+    let cases: &[(&str, Logic)] = &[
         ("logical_and", |a, b| a & b),
         ("logical_or", |a, b| a | b),
         ("logical_xor", |a, b| a ^ b),

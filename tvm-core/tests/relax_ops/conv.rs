@@ -47,10 +47,10 @@ fn conv(x: &Nd, w: &Nd, case: &Case) -> Nd {
 fn conv_transpose(x: &Nd, w: &Nd, case: &Case, output_padding: &[i64]) -> Nd {
     let d = x.shape.len() - 2;
     let mut out = vec![x.shape[0], w.shape[1] * case.groups];
-    for k in 0..d {
+    for (k, output_padding) in output_padding.iter().enumerate() {
         let reach = (w.shape[2 + k] - 1) * case.dilation[k] + 1;
         let pads = case.padding[k] + case.padding[d + k];
-        out.push((x.shape[2 + k] - 1) * case.strides[k] + reach + output_padding[k] - pads);
+        out.push((x.shape[2 + k] - 1) * case.strides[k] + reach + output_padding - pads);
     }
     let mut res = Nd::build(&out, |_| 0.0);
     let group_in = x.shape[1] / case.groups;

@@ -16,14 +16,14 @@ fn of(ty: TensorType) -> Arg {
 fn what_is_unknown_stays_unknown() {
     let n = PrimExpr::from(Var::index("n"));
     let m = PrimExpr::from(Var::index("m"));
-    let known = |dims: &[PrimExpr]| of(TensorType::new(dims.to_vec(), DataType::F32));
+    let known = |dims: Vec<PrimExpr>| of(TensorType::new(dims, DataType::F32));
     let cases: Vec<(Arg, Arg, &str)> = vec![
-        (known(&[n.clone(), 1.into()]), known(&[m.clone()]), "Tensor<f32, n, m>"),
-        (known(&[&n + 1i64]), known(&[PrimExpr::index(1) + &n]), "Tensor<f32, n + 1>"),
-        (known(&[n.clone()]), known(&[m.clone()]), "Tensor<f32, _>"),
-        (of(TensorType::ranked(3, Some(DataType::F32))), known(&[n.clone()]), "Tensor<f32, _, _, _>"),
-        (of(TensorType::unknown(Some(DataType::F32))), known(&[n.clone()]), "TensorDyn<f32>"),
-        (of(TensorType::unknown(None)), known(&[n]), "TensorDyn<_>"),
+        (known(vec![n.clone(), 1.into()]), known(vec![m.clone()]), "Tensor<f32, n, m>"),
+        (known(vec![&n + 1i64]), known(vec![PrimExpr::index(1) + &n]), "Tensor<f32, n + 1>"),
+        (known(vec![n.clone()]), known(vec![m.clone()]), "Tensor<f32, _>"),
+        (of(TensorType::ranked(3, Some(DataType::F32))), known(vec![n.clone()]), "Tensor<f32, _, _, _>"),
+        (of(TensorType::unknown(Some(DataType::F32))), known(vec![n.clone()]), "TensorDyn<f32>"),
+        (of(TensorType::unknown(None)), known(vec![n]), "TensorDyn<_>"),
     ];
     for (a, b, want) in cases {
         assert_eq!(show_type(&infer("add", [a, b], Attrs::new()).unwrap()), want);
@@ -144,7 +144,7 @@ fn symbolic_shapes() {
         ),
         (
             "take",
-            vec![matrix.clone(), param(&[m.clone()], DataType::I64).into()],
+            vec![matrix.clone(), param(std::slice::from_ref(&m), DataType::I64).into()],
             none().with("axis", 0i64),
             "Tensor<f32, m, m>",
         ),

@@ -91,7 +91,8 @@ fn adaptive() {
 fn resize2d() {
     let x = Nd::random(&mut Rng::new(3), &[1, 2, 3, 4]);
     let (h, w) = (7, 5);
-    let modes: &[(&str, fn(f32, f32, f32) -> f32)] = &[
+    type Position = fn(f32, f32, f32) -> f32;
+    let modes: &[(&str, Position)] = &[
         ("half_pixel", |i, n, m| (i + 0.5) * n / m - 0.5),
         ("asymmetric", |i, n, m| i * n / m),
         ("align_corners", |i, n, m| i * (n - 1.0) / (m - 1.0)),

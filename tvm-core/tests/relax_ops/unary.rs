@@ -96,7 +96,8 @@ fn floats() {
 #[test]
 fn predicates_and_empty_tensors() {
     let x: Arg = tensor(&SPECIAL, &[9]).into();
-    let cases: &[(&str, fn(f32) -> bool)] =
+    type Reference = fn(f32) -> bool;
+    let cases: &[(&str, Reference)] =
         &[("isnan", f32::is_nan), ("isinf", f32::is_infinite), ("isfinite", f32::is_finite)];
     for (op, reference) in cases {
         let got = call1(op, [x.clone()], Attrs::new());
@@ -111,7 +112,8 @@ fn predicates_and_empty_tensors() {
 fn integers_and_bools() {
     let data = [i32::MIN + 1, -7, -1, 0, 1, 7, i32::MAX];
     let x: Arg = tensor(&data, &[7]).into();
-    let cases: &[(&str, fn(i32) -> i32)] = &[
+    type Reference = fn(i32) -> i32;
+    let cases: &[(&str, Reference)] = &[
         ("abs", i32::abs),
         ("negative", |x| -x),
         ("sign", i32::signum),
