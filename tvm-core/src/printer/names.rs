@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{BufferId, Var, VarId};
-use crate::tir::Buffer;
+use crate::tir::{Buffer, Intrinsic};
 
 /// Words that cannot name a variable: Rust's keywords and what the DSL means by a bare name.
 const RESERVED: &[&str] = &[
@@ -81,6 +81,10 @@ const RESERVED: &[&str] = &[
     "block",
     "grid",
     "init",
+    "add",
+    "cast",
+    "floordiv",
+    "floormod",
     "select",
     "max",
     "min",
@@ -169,7 +173,7 @@ pub(super) fn identifier(hint: &str) -> String {
     if name.chars().any(char::is_uppercase) && !name.chars().any(char::is_lowercase) {
         name.make_ascii_lowercase();
     }
-    if RESERVED.contains(&name.as_str()) {
+    if RESERVED.contains(&name.as_str()) || Intrinsic::from_name(&name).is_some() {
         name.push('_');
     }
     name
