@@ -98,7 +98,7 @@ fn tuples_views_and_shapes() {
     let mut builder = BlockBuilder::new(IRModule::new());
     builder
         .add_function("main", std::slice::from_ref(&x), |b| {
-            let attrs = Attrs::new().with("sections", 2i64).with("axis", 1i64);
+            let attrs = Attrs::new().with("indices_or_sections", vec![2i64]).with("axis", 1i64);
             let parts = op(b, "split", &[(&x).into()], attrs)?;
             let mut part = |i| b.emit("part", Expr::TupleGetItem((&parts).into(), i), &Span::none());
             let (first, second) = (part(0)?, part(1)?);

@@ -86,6 +86,20 @@ fn called(module: &IRModule, name: &str) -> Vec<String> {
     func.body.bindings().filter_map(|binding| callee(&binding.value)).collect()
 }
 
+/// Number of blocks, the root aside.
+fn num_blocks(func: &PrimFunc) -> usize {
+    struct Count(usize);
+    impl crate::tir::Visitor for Count {
+        fn visit_block(&mut self, block: &crate::tir::Block) {
+            self.0 += 1;
+            crate::tir::walk_block(self, block);
+        }
+    }
+    let mut count = Count(0);
+    crate::tir::Visitor::visit_stmt(&mut count, &func.body);
+    count.0 - 1
+}
+
 fn same_result(before: &IRModule, after: &IRModule, args: &[Value]) {
     let (want, got) = (run(before, "main", args).unwrap(), run(after, "main", args).unwrap());
     assert_eq!(elements(&got), elements(&want));
@@ -105,6 +119,8 @@ fn layers_become_one_kernel_each_and_equal_ones_are_shared() {
     let func = prim(after.global_var("fused_matmul_bias_relu").unwrap()).unwrap();
     crate::tir::analysis::well_formed(&func).unwrap_or_else(|err| panic!("{err}"));
     assert_eq!(func.params.len(), 4);
+    // The bias is added where the result is computed; the sum of products has memory of its own.
+    assert_eq!(num_blocks(&func), 2);
     for rows in [1, 3] {
         let x = Tensor::from_vec((0..rows * 3).map(|i| i as f32 - 2.0).collect(), &[rows, 3]).unwrap();
         let w = Tensor::from_vec((0..6).map(|i| i as f32 * 0.5 - 1.0).collect(), &[3, 2]).unwrap();

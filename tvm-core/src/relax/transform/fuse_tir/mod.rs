@@ -1,9 +1,11 @@
 //! `FuseTIR`: the tensor programs of each function that `FuseOps` made become one.
 //!
-//! Intermediate results live in buffers of the root block; identities and block names are unique. Ensures that no
-//! function marked `Primitive` is left.
+//! Intermediate results are computed where they are read, or live in buffers of the root block; identities and block
+//! names are unique. Ensures that no function marked `Primitive` is left.
 //!
 //! TVM counterpart: `relax.transform.FuseTIR`.
+
+mod inline;
 
 use std::sync::Arc;
 
@@ -103,6 +105,7 @@ fn merge(gv: &GlobalVar, func: &Function, module: &IRModule) -> Result<PrimFunc,
     }
     let mut allocs: Vec<Buffer> = Vec::new();
     let mut stmts: Vec<Stmt> = Vec::new();
+    let mut intermediates: Vec<Buffer> = Vec::new();
     let mut output = None;
     for binding in func.body.bindings() {
         let out =
@@ -121,16 +124,18 @@ fn merge(gv: &GlobalVar, func: &Function, module: &IRModule) -> Result<PrimFunc,
         if func.body.ret.as_var() == Some(&binding.var) {
             output = Some(out.clone());
         } else {
-            allocs.push(out.clone());
+            intermediates.push(out.clone());
         }
         buffers.insert(binding.var.id(), out);
     }
     params.push(Param::Out(output.ok_or_else(|| malformed("its result is not one of its calls"))?));
     let body = Stmt::seq(stmts);
     let body = tir::Mutator::mutate_stmt(&mut UniqueNames::default(), &body).unwrap_or(body);
+    allocs.extend(intermediates.iter().cloned());
     let root = BlockRealize::opaque(Block::root(allocs, body));
     let attrs = Attrs::new().with("private", true);
-    Ok(PrimFunc { attrs, span: func.span.clone(), ..PrimFunc::new(gv.name(), params, root) })
+    let merged = PrimFunc { attrs, span: func.span.clone(), ..PrimFunc::new(gv.name(), params, root) };
+    Ok(inline::inline_intermediates(merged, &intermediates))
 }
 
 fn buffer_of(var: &Var, names: &mut UniqueNames) -> Option<Buffer> {

@@ -1,0 +1,99 @@
+//! Intermediate results of a fused tensor program that need no memory: each element is used about once.
+//!
+//! TVM counterpart: the inlining that `dlight` and `meta_schedule` rules begin with (`AutoInline`).
+
+use crate::tir::schedule::Schedule;
+use crate::tir::{
+    Block, Buffer, BufferLoad, BufferStore, Callee, Intrinsic, IterVar, PrimExpr, PrimFunc, Stmt, Visitor,
+    any_expr, walk_block, walk_expr, walk_stmt,
+};
+
+/// `func` without those of its `intermediates` that can be computed where they are read.
+pub(super) fn inline_intermediates(func: PrimFunc, intermediates: &[Buffer]) -> PrimFunc {
+    let Ok(mut schedule) = Schedule::new(func.clone()) else { return func };
+    for buffer in intermediates {
+        let mut uses =
+            Uses { buffer, axes: Vec::new(), block: None, writer: None, loads: 0, once: true, cheap: true };
+        uses.visit_stmt(&schedule.func().body);
+        if let Some(writer) = uses.writer.clone()
+            && uses.worth_inlining()
+            && let Ok(block) = schedule.get_block(&writer)
+        {
+            // A refusal leaves the program as it was: the buffer stays.
+            let _ = schedule.compute_inline(block);
+        }
+    }
+    schedule.into_func()
+}
+
+/// How a buffer is written and read.
+struct Uses<'a> {
+    buffer: &'a Buffer,
+    axes: Vec<IterVar>,
+    block: Option<std::sync::Arc<str>>,
+    writer: Option<std::sync::Arc<str>>,
+    loads: usize,
+    /// Every load reads each element at most once.
+    once: bool,
+    /// The value may well be computed twice.
+    cheap: bool,
+}
+
+impl Uses<'_> {
+    fn worth_inlining(&self) -> bool {
+        (self.once && self.loads == 1) || (self.cheap && self.loads <= 2)
+    }
+}
+
+impl Visitor for Uses<'_> {
+    fn visit_block(&mut self, block: &Block) {
+        let outer = (std::mem::replace(&mut self.axes, block.iter_vars.to_vec()), self.block.take());
+        self.block = Some(block.name.clone());
+        walk_block(self, block);
+        (self.axes, self.block) = outer;
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        if let Stmt::BufferStore(store) = stmt {
+            self.store(store);
+        }
+        walk_stmt(self, stmt);
+    }
+
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        if let PrimExpr::BufferLoad(load) = expr {
+            self.load(load);
+        }
+        walk_expr(self, expr);
+    }
+}
+
+impl Uses<'_> {
+    fn store(&mut self, store: &BufferStore) {
+        if store.buffer == *self.buffer {
+            self.writer.clone_from(&self.block);
+            self.cheap &= !any_expr(&store.value, &mut is_expensive);
+        }
+    }
+
+    fn load(&mut self, load: &BufferLoad) {
+        if load.buffer == *self.buffer {
+            self.loads += 1;
+            self.once &= self
+                .axes
+                .iter()
+                .filter(|axis| !axis.dom.extent.is_const(1))
+                .all(|axis| load.indices.iter().any(|index| index.as_var() == Some(&axis.var)));
+        }
+    }
+}
+
+fn is_expensive(expr: &PrimExpr) -> bool {
+    match expr {
+        PrimExpr::Call(call) => !matches!(
+            call.callee,
+            Callee::Intrinsic(Intrinsic::IfThenElse | Intrinsic::Likely | Intrinsic::Abs)
+        ),
+        _ => false,
+    }
+}
