@@ -55,7 +55,7 @@ pub fn build(module: &IRModule, target: &Target) -> Result<Module, CodegenError>
         }
         TargetKind::C => {
             let source = c::source(&lowered(module)?)?;
-            let library = c::load::Compiler::for_target(target)?.load(&source, target, fast_math())?;
+            let library = c::load::Compiler::for_target(target)?.load(&source, target, c_options())?;
             Ok(library.module(&sigs)?)
         }
         TargetKind::Llvm => llvm_build(module, target, &sigs),
@@ -79,7 +79,7 @@ pub fn emit(module: &IRModule, target: &Target, kind: EmitKind) -> Result<Vec<u8
     match target.kind {
         TargetKind::C => {
             let source = c::source(&lowered(module)?)?;
-            c::load::Compiler::for_target(target)?.compile_to_bytes(&source, target, fast_math(), output)
+            c::load::Compiler::for_target(target)?.compile_to_bytes(&source, target, c_options(), output)
         }
         TargetKind::Llvm => llvm_emit(module, target, kind),
         TargetKind::Cuda => Err(no_cuda()),
@@ -100,6 +100,19 @@ pub fn resolve(target: &Target) -> Target {
         other => other,
     };
     target.clone().with_kind(kind)
+}
+
+/// What the user should know about how programs for `target` will run: that there is no compiler, say.
+pub fn warnings(target: &Target) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if target.kind == TargetKind::Host && resolve(target).kind == TargetKind::Interpreter {
+        warnings.push(
+            "no code generator: programs are interpreted, which is hundreds of times slower; install a C compiler (or \
+             set CC), or turn on the feature `llvm`"
+                .to_string(),
+        );
+    }
+    warnings
 }
 
 /// Signatures of the tensor programs of `module`, in order.
@@ -131,6 +144,15 @@ fn prim_funcs(module: &IRModule) -> impl Iterator<Item = (&str, &PrimFunc)> {
 
 fn fast_math() -> bool {
     PassContext::current().config.fast_math
+}
+
+/// Levels 0 and 1 are for quick compilation, 2 (the default) and above for speed.
+fn c_options() -> c::load::Options {
+    let opt_level = match PassContext::current().opt_level {
+        level @ 0..=1 => level,
+        _ => 3,
+    };
+    c::load::Options { opt_level, fast_math: fast_math() }
 }
 
 fn no_cuda() -> CodegenError {

@@ -11,5 +11,5 @@ mod error;
 pub mod llvm;
 
 pub use compile_module::{compile_module, export_module};
-pub use driver::{EmitKind, build, compile, emit, lowered, resolve, signatures};
+pub use driver::{EmitKind, build, compile, emit, lowered, resolve, signatures, warnings};
 pub use error::CodegenError;

@@ -19,7 +19,11 @@ impl Function<'_> {
             with_stack(|| if expr.dtype().is_scalar() { self.scalar(expr) } else { self.vector(expr) });
         self.depth -= 1;
         let text = text?;
-        if self.depth > 0 && self.depth % MAX_DEPTH == 0 && self.lazy == 0 && !expr.dtype().is_handle() {
+        if self.depth > 0
+            && self.depth.is_multiple_of(MAX_DEPTH)
+            && self.lazy == 0
+            && !expr.dtype().is_handle()
+        {
             let ty = self.ty(expr.dtype());
             let name = self.fresh("t");
             self.line(&format!("const {ty} {name} = {text};"));

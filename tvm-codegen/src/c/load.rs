@@ -23,6 +23,21 @@ pub struct Compiler {
     version: String,
 }
 
+/// What the C compiler is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `-O` level.
+    pub opt_level: u8,
+    /// Floats may be reassociated and are assumed to be finite.
+    pub fast_math: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { opt_level: 3, fast_math: false }
+    }
+}
+
 /// What the C compiler makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -83,14 +98,18 @@ impl Compiler {
         self.version.contains("clang")
     }
 
-    fn flags(&self, target: &Target, fast_math: bool, output: Output) -> Vec<String> {
+    fn flags(&self, target: &Target, options: Options, output: Output) -> Vec<String> {
         let mut flags: Vec<String> =
-            ["-x", "c", "-std=gnu11", "-w", "-O3", "-fPIC", "-fvisibility=hidden"].map(String::from).into();
+            ["-x", "c", "-std=gnu11", "-w", "-fPIC", "-fvisibility=hidden"].map(String::from).into();
         flags.extend(
             ["-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"].map(String::from),
         );
-        if fast_math {
-            flags.push("-ffast-math".into());
+        flags.push(format!("-O{}", options.opt_level));
+        if options.fast_math {
+            // Not `-ffast-math`: linked into a library, that changes how the whole process treats subnormals.
+            let relaxed =
+                ["-fassociative-math", "-freciprocal-math", "-ffinite-math-only", "-fno-signed-zeros"];
+            flags.extend(relaxed.map(String::from));
         }
         if self.is_clang() {
             flags.push("-fbracket-depth=100000".into());
@@ -129,14 +148,14 @@ impl Compiler {
         &self,
         source: &str,
         target: &Target,
-        fast_math: bool,
+        options: Options,
         output: Output,
         path: &Path,
     ) -> Result<(), CodegenError> {
         let input = path.with_extension("c");
         write_file(&input, source.as_bytes())?;
         let mut command = self.command();
-        command.args(self.flags(target, fast_math, output)).arg("-o").arg(path).arg(&input).arg("-lm");
+        command.args(self.flags(target, options, output)).arg("-o").arg(path).arg(&input).arg("-lm");
         let result = self.run(command);
         let _ = std::fs::remove_file(&input);
         result
@@ -150,13 +169,13 @@ impl Compiler {
         &self,
         source: &str,
         target: &Target,
-        fast_math: bool,
+        options: Options,
         output: Output,
     ) -> Result<Vec<u8>, CodegenError> {
         let dir = tempfile::tempdir()
             .map_err(|source| CodegenError::Io { path: "temporary directory".into(), source })?;
         let path = dir.path().join("kernels.out");
-        self.compile(source, target, fast_math, output, &path)?;
+        self.compile(source, target, options, output, &path)?;
         std::fs::read(&path).map_err(|source| CodegenError::Io { path: path.display().to_string(), source })
     }
 
@@ -197,28 +216,57 @@ impl Compiler {
     ///
     /// # Errors
     /// When the compiler refuses or the result does not load.
-    pub fn load(&self, source: &str, target: &Target, fast_math: bool) -> Result<Library, CodegenError> {
-        let Some(dir) = cache_dir() else {
-            let bytes = self.compile_to_bytes(source, target, fast_math, Output::SharedLibrary)?;
-            // SAFETY: compiled from our own source, which follows the kernel ABI.
-            return Ok(unsafe { Library::from_bytes("kernels", &bytes)? });
-        };
-        let flags = self.flags(target, fast_math, Output::SharedLibrary).join(" ");
-        let key = hash(&[source, &flags, &self.command.join(" "), &self.version, cpu_id()]);
+    pub fn load(&self, source: &str, target: &Target, options: Options) -> Result<Library, CodegenError> {
+        match cache_dir() {
+            Some(dir) => self.load_cached(&dir, source, target, options),
+            None => {
+                let bytes = self.compile_to_bytes(source, target, options, Output::SharedLibrary)?;
+                // SAFETY: compiled from our own source, which follows the kernel ABI.
+                Ok(unsafe { Library::from_bytes("kernels", &bytes)? })
+            }
+        }
+    }
+
+    fn load_cached(
+        &self,
+        dir: &Path,
+        source: &str,
+        target: &Target,
+        options: Options,
+    ) -> Result<Library, CodegenError> {
+        let flags = self.flags(target, options, Output::SharedLibrary).join(" ");
+        let command = self.command.join(" ");
+        let key = hash(&[source, &flags, &command, &self.version, cpu_id()].map(str::as_bytes));
         let path = dir.join(format!("{key}.so"));
-        // SAFETY: what is in the private cache was compiled from our own source, which follows the kernel ABI.
-        if let Ok(library) =
-            path.metadata().map_err(drop).and_then(|_| unsafe { Library::open(&path) }.map_err(drop))
-        {
-            return Ok(library);
+        if is_sealed(&path) {
+            // SAFETY: a whole entry of the private cache was compiled from our own source, which follows the kernel ABI.
+            let opened = unsafe { Library::open(&path) };
+            if let Ok(library) = opened {
+                return Ok(library);
+            }
         }
         let part = dir.join(format!("{key}.{}.{}.part", std::process::id(), unique()));
-        self.compile(source, target, fast_math, Output::SharedLibrary, &part)?;
-        let renamed = std::fs::rename(&part, &path);
-        renamed.map_err(|source| CodegenError::Io { path: path.display().to_string(), source })?;
+        self.compile(source, target, options, Output::SharedLibrary, &part)?;
+        let sealed = seal(&part).and_then(|()| std::fs::rename(&part, &path));
+        sealed.map_err(|source| CodegenError::Io { path: path.display().to_string(), source })?;
         // SAFETY: as above.
         Ok(unsafe { Library::open(&path)? })
     }
+}
+
+/// Appends a hash of what the file holds; loaders of libraries do not look behind the end.
+fn seal(path: &Path) -> std::io::Result<()> {
+    let mut bytes = std::fs::read(path)?;
+    let seal = hash(&[&bytes]);
+    bytes.extend(seal.as_bytes());
+    std::fs::write(path, bytes)
+}
+
+/// True when the file is there and whole.
+fn is_sealed(path: &Path) -> bool {
+    let Ok(bytes) = std::fs::read(path) else { return false };
+    let Some((content, seal)) = bytes.split_last_chunk::<32>() else { return false };
+    hash(&[content]).as_bytes() == seal
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CodegenError> {
@@ -271,18 +319,56 @@ fn cpu_id() -> &'static str {
 }
 
 /// 128 bits that name `parts`.
-fn hash(parts: &[&str]) -> String {
+fn hash(parts: &[&[u8]]) -> String {
     let mut halves = [rustc_hash::FxHasher::default(), rustc_hash::FxHasher::default()];
     let mut fnv = [0xcbf2_9ce4_8422_2325_u64, 0x9ae1_6a3b_2f90_404f];
     for part in parts {
         for (i, half) in halves.iter_mut().enumerate() {
             half.write_u64(part.len() as u64 ^ fnv[i]);
-            half.write(part.as_bytes());
-            for &byte in part.as_bytes() {
+            half.write(part);
+            for &byte in *part {
                 fnv[i] = (fnv[i] ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3 + 2 * i as u64);
             }
             fnv[i] ^= half.finish();
         }
     }
     format!("{:016x}{:016x}", fnv[0], fnv[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "__attribute__((visibility(\"default\"))) const unsigned tvm_abi_version = 1;";
+
+    #[test]
+    fn the_cache_is_used_and_mends_itself() {
+        let Ok(compiler) = Compiler::host() else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let load = || compiler.load_cached(dir.path(), SOURCE, &Target::c(), Options::default()).unwrap();
+        load();
+        let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().path()).collect();
+        let [entry] = &files[..] else { panic!("one entry: {files:?}") };
+        let whole = std::fs::read(entry).unwrap();
+        for broken in [&whole[..whole.len() / 2], b"", b"not a library"] {
+            std::fs::remove_file(entry).unwrap();
+            std::fs::write(entry, broken).unwrap();
+            load();
+            assert_eq!(std::fs::read(entry).unwrap().len(), whole.len());
+        }
+        let modified = || entry.metadata().unwrap().modified().unwrap();
+        let before = modified();
+        load();
+        assert_eq!(before, modified(), "a whole entry is not made again");
+    }
+
+    #[test]
+    fn refusals_carry_what_the_compiler_says() {
+        let Ok(compiler) = Compiler::host() else { return };
+        let err =
+            compiler.compile_to_bytes("int x = nonsense;", &Target::c(), Options::default(), Output::Object);
+        assert!(err.unwrap_err().to_string().contains("nonsense"));
+        let err = Compiler::for_target(&Target::cross(tvm_core::target::TargetKind::C, "no-such-machine"));
+        assert!(err.unwrap_err().to_string().contains("no-such-machine-gcc"));
+    }
 }

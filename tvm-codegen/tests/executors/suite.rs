@@ -2,6 +2,7 @@
 
 use tvm_codegen::{build, compile};
 use tvm_core::ir::{BaseFunc, IRModule, Var};
+use tvm_core::pass::PassContext;
 use tvm_core::target::Target;
 use tvm_core::tir::IterKind::{Reduce, Spatial};
 use tvm_core::tir::transform::renew_defs;
@@ -29,6 +30,11 @@ pub(crate) struct Case {
 
 /// Compiles the programs as one unit, runs them everywhere and compares all tensors afterwards.
 pub(crate) fn check(cases: &[Case]) {
+    check_at(2, cases);
+}
+
+/// [`check`] with optimisations of this level only: hundreds of functions take the C compiler a while.
+pub(crate) fn check_at(opt_level: u8, cases: &[Case]) {
     let mut module = IRModule::new();
     let names: Vec<String> = cases
         .iter()
@@ -40,7 +46,8 @@ pub(crate) fn check(cases: &[Case]) {
         })
         .collect();
     let run = |target: &Target| -> Vec<Vec<Vec<Value>>> {
-        let built = build(&module, target).unwrap_or_else(|err| panic!("{target}: {err}"));
+        let context = PassContext { opt_level, ..PassContext::default() };
+        let built = context.scope(|| build(&module, target)).unwrap_or_else(|err| panic!("{target}: {err}"));
         let run = |(name, case): (&String, &Case)| {
             let run = |args: &Vec<Value>| {
                 let mut args: Vec<Value> = args.iter().map(copy).collect();
