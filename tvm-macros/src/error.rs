@@ -1,6 +1,6 @@
 //! Errors of one expansion: collected, at the user's tokens, each with what to do instead.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 
 /// More errors than these are not shown.
@@ -15,6 +15,11 @@ impl Errors {
     pub(crate) fn push(&mut self, tokens: &impl ToTokens, message: impl std::fmt::Display, help: &str) {
         let text = if help.is_empty() { message.to_string() } else { format!("{message}\nhelp: {help}") };
         self.add(syn::Error::new_spanned(tokens, text));
+    }
+
+    /// The same at one span.
+    pub(crate) fn push_at(&mut self, span: Span, message: impl std::fmt::Display, help: &str) {
+        self.push(&proc_macro2::Ident::new("_x", span), message, help);
     }
 
     /// An error made elsewhere.
@@ -46,7 +51,7 @@ impl Errors {
 
 /// The candidate nearest to `name`, if one is near enough to be a slip.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = name.len() / 3 + 1;
+    let limit = (name.len() + 1) / 3;
     let near = candidates.into_iter().map(|it| (distance(name, it), it)).filter(|(d, _)| *d <= limit);
     near.min().map(|(_, it)| it)
 }

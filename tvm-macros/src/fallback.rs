@@ -1,11 +1,13 @@
 //! The shadow of an item that does not parse: token by token, without syn. rustc reports the syntax error; this keeps
-//! the item's name and completion inside its body.
+//! the item's name, and completion inside its body.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote;
 
+use crate::paths;
+
 /// What stands for an item that does not parse.
-pub(crate) fn item(item: &TokenStream) -> TokenStream {
+pub(crate) fn item(item: &TokenStream, error: &syn::Error) -> TokenStream {
     let tokens: Vec<TokenTree> = item.clone().into_iter().collect();
     let name = tokens.windows(2).find_map(|pair| match pair {
         [TokenTree::Ident(keyword), TokenTree::Ident(name)] if keyword == "fn" => Some(name.clone()),
@@ -18,12 +20,22 @@ pub(crate) fn item(item: &TokenStream) -> TokenStream {
         .skip_while(|it| !matches!(it, TokenTree::Ident(it) if it == "pub"))
         .cloned()
         .collect();
-    let shadow = lenient(item.clone());
+    let body = lenient(item.clone());
+    let span = proc_macro2::Span::call_site();
+    let (shadow, ir, tir) = (paths::shadow(span), paths::ir(span), paths::tir(span));
+    let shadow = crate::shadow::scope(&quote!(use #shadow::kernel::*; #body), true);
+    let message = format!("the kernel `{name}` does not parse: {error}");
     quote! {
-        #[allow(unused, reason = "keeps the editor working while the kernel does not parse")]
         #shadow
-        #[allow(non_camel_case_types, reason = "named like the kernel")]
+        #[allow(non_camel_case_types, dead_code, reason = "named like the kernel")]
         #vis struct #name {}
+        #[allow(dead_code, reason = "stands for the kernel that does not parse")]
+        impl #name {
+            /// The error.
+            #vis fn prim_func() -> ::core::result::Result<#tir::PrimFunc, #ir::IrError> {
+                Err(#ir::IrError::new(#message, &#ir::Span::none()))
+            }
+        }
     }
 }
 

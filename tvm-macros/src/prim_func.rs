@@ -8,8 +8,9 @@ use crate::{check, fallback, generate, parse};
 
 /// What the attribute `attr` on `item` expands to.
 pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
-    let Ok(func) = syn::parse2::<ItemFn>(item.clone()) else {
-        return fallback::item(&item);
+    let func = match syn::parse2::<ItemFn>(item.clone()) {
+        Ok(func) => func,
+        Err(error) => return fallback::item(&item, &error),
     };
     let mut errors = Errors::default();
     let options = parse::options(attr, &mut errors);

@@ -13,7 +13,7 @@ use crate::ast::{ParamKind, PrimFunc};
 use crate::paths;
 
 /// `impl matmul { fn __shadow(..) { body } }`
-pub(crate) fn shadow(func: &PrimFunc, body: &Block) -> TokenStream {
+pub(crate) fn shadow(func: &PrimFunc, body: &Block, for_editor: bool) -> TokenStream {
     let mut body = body.clone();
     Rewrite { soft_literals: func.soft_literals }.visit_block_mut(&mut body);
     let params = func.params.iter().map(|param| {
@@ -40,18 +40,26 @@ pub(crate) fn shadow(func: &PrimFunc, body: &Block) -> TokenStream {
     let shadow = paths::shadow(proc_macro2::Span::call_site());
     let header = crate::generate::impl_header(func, &quote!(#name));
     let fn_name = format_ident!("__shadow", span = name.span());
-    quote! {
-        #[allow(
-            unused, non_upper_case_globals, clippy::all, clippy::pedantic, clippy::restriction,
-            reason = "the body of the kernel, run as plain Rust"
-        )]
+    let rust = quote! {
+        use #shadow::kernel::*;
         #header {
             #[doc(hidden)]
-            fn #fn_name(#(#params,)* #(#dims: usize),*) {
-                use #shadow::{Math as _, *};
-                #body
-            }
+            fn #fn_name(#(#params,)* #(#dims: usize),*) #body
         }
+    };
+    scope(&rust, for_editor)
+}
+
+/// `items` in a scope of their own; only for editors when the kernel has errors that rustc would report once more.
+pub(crate) fn scope(items: &TokenStream, for_editor: bool) -> TokenStream {
+    let items =
+        if for_editor { quote!(#[cfg(rust_analyzer)] const _: () = { #items };) } else { items.clone() };
+    quote! {
+        #[allow(
+            unused, unexpected_cfgs, non_upper_case_globals, clippy::all, clippy::pedantic, clippy::restriction,
+            reason = "the body of the kernel, run as plain Rust"
+        )]
+        const _: () = { #items };
     }
 }
 
@@ -146,6 +154,7 @@ fn call_of_operator(expr: &Expr) -> Option<Expr> {
                 BinOp::SubAssign(_) => ("sub_assign", true),
                 BinOp::MulAssign(_) => ("mul_assign", true),
                 BinOp::DivAssign(_) => ("div_assign", true),
+                BinOp::RemAssign(_) => ("rem_assign", true),
                 _ => return None,
             };
             let (shadow, name) = (paths::shadow(span), format_ident!("{name}", span = span));

@@ -1,6 +1,7 @@
 //! Checks inside one kernel that need more than one statement.
 
 mod block;
+mod bounds;
 
 use crate::ast::PrimFunc;
 use crate::error::Errors;
@@ -8,4 +9,5 @@ use crate::error::Errors;
 /// Reports what is wrong with a kernel that parsed.
 pub(crate) fn check(func: &PrimFunc, errors: &mut Errors) {
     block::check(func, errors);
+    bounds::check(func, errors);
 }

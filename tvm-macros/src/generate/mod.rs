@@ -16,7 +16,7 @@ use crate::shadow;
 /// The expansion of a kernel.
 pub(crate) fn prim_func(func: &ItemFn, ast: &PrimFunc, errors: &Errors) -> TokenStream {
     let wrapper = wrapper::wrapper(ast);
-    let shadow = shadow::shadow(ast, &func.block);
+    let shadow = shadow::shadow(ast, &func.block, !errors.is_empty());
     if errors.is_empty() {
         let build = builder::builder(ast);
         let run = wrapper::run(ast);
@@ -25,11 +25,7 @@ pub(crate) fn prim_func(func: &ItemFn, ast: &PrimFunc, errors: &Errors) -> Token
     // The shadow is for the editor alone: rustc would report the same mistakes in other words.
     let (build, run) = (builder::stub(ast), wrapper::run_stub(ast));
     let errors = errors.to_tokens();
-    quote! {
-        #[cfg(rust_analyzer)]
-        #shadow
-        #wrapper #build #run #errors
-    }
+    quote!(#shadow #wrapper #build #run #errors)
 }
 
 /// `impl<T: ..> name<T>`, or `impl<T: ..> trait for name<T>`; `head` stands before the type's arguments.

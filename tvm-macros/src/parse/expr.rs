@@ -52,6 +52,7 @@ impl Parser<'_> {
             }
             SynExpr::Binary(it) => {
                 let (a, b) = (self.boxed(&it.left), self.boxed(&it.right));
+                self.same_type(it, &a, &b)?;
                 ExprKind::Binary(it.op, a, b)
             }
             SynExpr::Cast(it) => {
@@ -92,6 +93,19 @@ impl Parser<'_> {
                 return None;
             }
         })
+    }
+
+    /// Reports operands of two types.
+    fn same_type(&mut self, it: &syn::ExprBinary, a: &Expr, b: &Expr) -> Option<()> {
+        let shift = matches!(it.op, syn::BinOp::Shl(_) | syn::BinOp::Shr(_));
+        let (Some(left), Some(right)) = (self.dtype_of(a), self.dtype_of(b)) else { return Some(()) };
+        if shift || left.0 == right.0 {
+            return Some(());
+        }
+        let message = format!("the left side is {}, the right side is {}", left.name(), right.name());
+        let help = format!("convert one of them, as in `{} as {}`", text_of(&it.right), left.name());
+        self.errors.push(it, message, &help);
+        None
     }
 
     fn literal(&mut self, lit: &ExprLit) -> Option<ExprKind> {
@@ -146,6 +160,7 @@ impl Parser<'_> {
                 );
                 None
             }
+            Some(Name::Unknown) => None,
             None if is_host_constant(name, self.generics) => Some(ExprKind::Host(path.path.clone())),
             None => {
                 self.unknown(name);
@@ -202,6 +217,7 @@ impl Parser<'_> {
                 );
                 return None;
             }
+            Some(Name::Unknown) => return None,
             Some(Name::Helper { .. }) => {
                 self.errors.push(
                     base,
@@ -272,6 +288,10 @@ impl Parser<'_> {
 
     fn method_call(&mut self, call: &ExprMethodCall) -> Option<ExprKind> {
         let text = call.method.to_string();
+        let receiver = self.expr(&call.receiver);
+        if matches!(receiver.kind, ExprKind::Error) {
+            return None;
+        }
         if let Some((_, help)) = MISLEADING_METHODS.iter().find(|(name, _)| *name == text) {
             self.errors.push(&call.method, format!("`.{text}()` is not supported in a kernel"), help);
             return None;
@@ -287,7 +307,7 @@ impl Parser<'_> {
             return None;
         };
         self.arity(&call.method, &text, function.arity - 1, call.args.len())?;
-        let args = self.exprs(std::iter::once(&*call.receiver).chain(&call.args));
+        let args = std::iter::once(receiver).chain(self.exprs(&call.args)).collect();
         Some(self.intrinsic(function, args))
     }
 
@@ -342,6 +362,12 @@ impl Parser<'_> {
         }
         self.expr(condition)
     }
+}
+
+/// Source text of an operand.
+fn text_of(expr: &SynExpr) -> String {
+    let text = crate::generate::source_text(&quote::ToTokens::to_token_stream(expr));
+    if matches!(expr, SynExpr::Binary(_)) { format!("({text})") } else { text }
 }
 
 /// `1 dimension`, `2 dimensions`, `2 indices`.

@@ -14,7 +14,7 @@ impl Parser<'_> {
         let of_name = |name: &Ident| match self.scopes.lookup(name)? {
             Name::Value { dtype, .. } => dtype.clone(),
             Name::Tensor { dtype, .. } | Name::Scalar { dtype } => Some(dtype.clone()),
-            Name::Helper { .. } => None,
+            Name::Helper { .. } | Name::Unknown => None,
         };
         let bool = || Some(DType(format_ident!("bool")));
         match &expr.kind {
@@ -60,7 +60,7 @@ impl Parser<'_> {
             Expr::Path(it) => match self.scopes.lookup(it.path.get_ident()?)? {
                 Name::Value { dtype, .. } => dtype.clone(),
                 Name::Tensor { dtype, .. } | Name::Scalar { dtype } => Some(dtype.clone()),
-                Name::Helper { .. } => None,
+                Name::Helper { .. } | Name::Unknown => None,
             },
             Expr::Cast(it) => match &*it.ty {
                 syn::Type::Path(path) => path.path.get_ident().cloned().map(DType),

@@ -13,6 +13,8 @@ pub(super) enum Name {
     Tensor { rank: usize, dtype: DType, written: Written },
     /// A mutable scalar.
     Scalar { dtype: DType },
+    /// Its declaration has an error: nothing more is said about it.
+    Unknown,
     /// A helper closure.
     Helper { arity: usize },
 }

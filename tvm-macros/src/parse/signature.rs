@@ -34,13 +34,22 @@ impl Parser<'_> {
         }
         let mut params: Vec<Param> = Vec::new();
         for input in &sig.inputs {
+            let before = self.errors.len();
             if let Some(param) = self.param(input) {
                 if params.iter().any(|it| it.name == param.name) {
                     let message = format!("the parameter `{}` is declared twice", param.name);
                     self.errors.push(&param.name, message, "give each parameter a name of its own");
                 }
-                self.declare_param(&param);
+                if self.errors.len() > before {
+                    self.scopes.declare(&param.name, Name::Unknown);
+                } else {
+                    self.declare_param(&param);
+                }
                 params.push(param);
+            } else if let FnArg::Typed(input) = input
+                && let Pat::Ident(pat) = &*input.pat
+            {
+                self.scopes.declare(&pat.ident, Name::Unknown);
             }
         }
         self.bound_dims(&params);
@@ -116,7 +125,7 @@ impl Parser<'_> {
                 let (dtype, dims) = self.tensor(ty)?;
                 ParamKind::Tensor { output: false, dtype, dims, span: ty.span() }
             }
-            ty => ParamKind::Scalar { dtype: self.dtype(ty)? },
+            ty => ParamKind::Scalar { dtype: self.dtype(ty).unwrap_or_else(|| placeholder("i64")) },
         };
         Some(Param { name: pat.ident.clone(), kind })
     }
@@ -137,7 +146,7 @@ impl Parser<'_> {
         };
         let mut args = args.args.iter();
         let dtype = match args.next() {
-            Some(GenericArgument::Type(ty)) => self.dtype(ty)?,
+            Some(GenericArgument::Type(ty)) => self.dtype(ty).unwrap_or_else(|| placeholder("f32")),
             _ => {
                 self.errors.push(segment, "the element type comes first", "write `Tensor<f32, m, n>`");
                 return None;
@@ -241,6 +250,11 @@ impl Parser<'_> {
             );
         }
     }
+}
+
+/// Stands for an element type that is none.
+fn placeholder(name: &str) -> DType {
+    DType(Ident::new(name, proc_macro2::Span::call_site()))
 }
 
 fn is_int(expr: &Expr) -> bool {

@@ -250,7 +250,16 @@ impl Parser<'_> {
                 return None;
             }
         };
+        let syn_value = value;
         let value = self.expr(value);
+        if let (Some(Name::Tensor { dtype, .. } | Name::Scalar { dtype }), Some(got)) =
+            (self.scopes.lookup(&buffer), self.dtype_of(&value))
+            && dtype.0 != got.0
+        {
+            let message = format!("`{buffer}` holds {}, but the value is {}", dtype.name(), got.name());
+            let help = format!("convert the value: `.. as {}`", dtype.name());
+            self.errors.push(syn_value, message, &help);
+        }
         Some(Stmt::Store { buffer, indices, op, value, span })
     }
 

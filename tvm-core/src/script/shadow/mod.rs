@@ -6,9 +6,22 @@
 mod call;
 mod iter;
 mod math;
+mod operators;
 mod view;
 
 pub use call::{ScalarArg, arg_error, check_bound, check_extent, extent, reference, scalar};
-pub use iter::{Axis, O, Q, R, S, block, grid, init};
-pub use math::*;
-pub use view::{Local, View, ViewMut, alloc};
+pub use iter::Axis;
+pub use math::{Cast, Math, Number, Scalar, cast, lit};
+pub use operators::*;
+pub use view::{Local, View, ViewMut};
+
+/// The names that a kernel's body sees.
+pub mod kernel {
+    pub use super::iter::{O, Q, R, S, block, grid, init};
+    pub use super::math::{
+        Math as _, abs, acos, acosh, asin, asinh, atan, atan2, atanh, ceil, copysign, cos, cosh, count_ones,
+        erf, exp, exp2, floor, floordiv, floormod, fma, is_inf, is_nan, leading_zeros, log, log1p, log2,
+        log10, max, min, pow, round, rsqrt, select, sigmoid, sin, sinh, sqrt, tan, tanh, trunc,
+    };
+    pub use super::view::alloc;
+}

@@ -1,0 +1,12 @@
+use tvm::prelude::*;
+
+#[prim_func]
+fn rows(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>) {
+    for [i, j] in grid([m, n]) {
+        block("sum", [S(i), R(j)], |[vi, vj]| {
+            y[[vi]] += x[[vi, vj]];
+        });
+    }
+}
+
+fn main() {}

@@ -1,0 +1,18 @@
+use tvm::prelude::*;
+
+const WIDTH: usize = 4;
+
+#[prim_func(dims(n = 1..=64, m % 8 == 0, k <= 16))]
+fn double(x: &Tensor<f32, n>, m_: &Tensor<f32, m, WIDTH, k>, y: &mut Tensor<f32, { n * 2 }>) {
+    for i in 0..n {
+        y[[i]] = x[[i]];
+        y[[i + n]] = x[[i]] + m_[[0, 0, 0]];
+    }
+}
+
+fn main() {
+    let func = double::prim_func().unwrap();
+    assert_eq!(func.symbolic_dims().len(), 3);
+    assert_eq!(func.attrs.int("dim.m.modulus"), Some(8));
+    assert_eq!(func.attrs.int("dim.k.max"), Some(16));
+}

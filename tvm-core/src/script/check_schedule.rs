@@ -1,0 +1,222 @@
+//! The equivalence test of a schedule: the program before and after, on random data of several odd shapes.
+
+use tvm_runtime::{DataType, Element, RuntimeError, Tensor, Value};
+
+use super::PrimFuncDef;
+use crate::ir::VarId;
+use crate::tir::interp::{InterpError, Program};
+use crate::tir::schedule::ScheduleError;
+use crate::tir::transform::renew_defs;
+use crate::tir::{Param, PrimExpr, PrimFunc, substitute_expr};
+use rustc_hash::FxHashMap;
+
+/// Extents that symbolic dimensions take: odd, one, around powers of two.
+const EXTENTS: [i64; 8] = [1, 3, 17, 32, 33, 5, 64, 7];
+
+/// Rounds of a test, and how many statements one run may execute; a round that is too long is left out.
+const ROUNDS: usize = 6;
+const MAX_STEPS: u64 = 4_000_000;
+
+/// Why a scheduled program is not what it should be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// The kernel does not build.
+    #[error(transparent)]
+    Build(#[from] crate::ir::IrError),
+    /// The schedule refused.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// One of the programs failed.
+    #[error("{which} program failed for {dims}: {source}")]
+    Run {
+        /// `the original` or `the scheduled`.
+        which: &'static str,
+        /// The dimensions.
+        dims: String,
+        /// Why.
+        source: Box<InterpError>,
+    },
+    /// Data could not be made.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The programs give different results.
+    #[error("`{output}` differs at element {index} for {dims}: the schedule gives {got}, the kernel {expected}")]
+    Differs {
+        /// Parameter that differs.
+        output: String,
+        /// Position in row-major order.
+        index: usize,
+        /// The dimensions.
+        dims: String,
+        /// What the schedule gives.
+        got: f64,
+        /// What the kernel gives.
+        expected: f64,
+    },
+}
+
+/// Runs `P` as it is and as `schedule` makes it, and compares what they write.
+///
+/// # Errors
+/// When they differ, or one does not run.
+pub fn check_schedule<P: PrimFuncDef>(
+    schedule: impl FnOnce(PrimFunc) -> Result<PrimFunc, ScheduleError>,
+) -> Result<(), CheckError> {
+    let func = P::prim_func()?;
+    let scheduled = schedule(renew_defs(&func))?;
+    check_equivalent(&func, &scheduled)
+}
+
+/// Compares what two programs of one signature write, on random data of several odd shapes.
+///
+/// # Errors
+/// When they differ, or one does not run.
+pub fn check_equivalent(func: &PrimFunc, scheduled: &PrimFunc) -> Result<(), CheckError> {
+    let programs = [("the original", func), ("the scheduled", scheduled)];
+    let failed = |which, dims: &str, source| CheckError::Run { which, dims: dims.into(), source: Box::new(source) };
+    let [original, scheduled] = programs.map(|(which, func)| {
+        Program::compile(func).map_err(|source| failed(which, "any shape", source))
+    });
+    let (original, scheduled) = (original?, scheduled?);
+    let rounds = if func.symbolic_dims().is_empty() { 1 } else { ROUNDS };
+    for round in 0..rounds {
+        let (mut args, dims) = arguments(func, round)?;
+        let mut others = args.clone();
+        match original.run_limited(&mut args, MAX_STEPS) {
+            Err(InterpError::StepLimit) => continue,
+            res => res.map_err(|source| failed("the original", &dims, source))?,
+        }
+        match scheduled.run_limited(&mut others, MAX_STEPS * 4) {
+            Err(InterpError::StepLimit) => continue,
+            res => res.map_err(|source| failed("the scheduled", &dims, source))?,
+        }
+        for (param, (expected, got)) in func.params.iter().zip(args.iter().zip(&others)) {
+            if let (Param::Out(buffer), Value::Tensor(expected), Value::Tensor(got)) = (param, expected, got) {
+                compare(&buffer.name, &dims, &numbers(expected)?, &numbers(got)?, tolerance(buffer.dtype))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn compare(output: &str, dims: &str, expected: &[f64], got: &[f64], tolerance: f64) -> Result<(), CheckError> {
+    for (index, (&expected, &got)) in expected.iter().zip(got).enumerate() {
+        let close = (got - expected).abs() <= tolerance * (1.0 + expected.abs());
+        if !(close || got == expected || got.is_nan() && expected.is_nan()) {
+            let (output, dims) = (output.to_string(), dims.to_string());
+            return Err(CheckError::Differs { output, index, dims, got, expected });
+        }
+    }
+    Ok(())
+}
+
+/// What reordering a sum may change.
+fn tolerance(dtype: DataType) -> f64 {
+    match dtype {
+        DataType::F64 => 1e-9,
+        DataType::F32 => 1e-3,
+        DataType::F16 | DataType::BF16 => 0.1,
+        _ => 0.0,
+    }
+}
+
+/// Random arguments of `func` and the text of its dimensions.
+fn arguments(func: &PrimFunc, round: usize) -> Result<(Vec<Value>, String), CheckError> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(round as u64 + 1) | 1;
+    let mut dims: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
+    let mut text = Vec::new();
+    for (i, var) in func.symbolic_dims().iter().enumerate() {
+        let extent = extent(func, var.name(), EXTENTS[(round + 3 * i) % EXTENTS.len()]);
+        dims.insert(var.id(), PrimExpr::index(extent));
+        text.push(format!("{} = {extent}", var.name()));
+    }
+    let mut args = Vec::new();
+    for param in func.params.iter() {
+        args.push(match param {
+            Param::In(buffer) | Param::Out(buffer) => {
+                let shape = buffer.shape.iter().map(|dim| substitute_expr(dim, &dims).as_int().unwrap_or(1));
+                let shape: Vec<i64> = shape.collect();
+                Value::Tensor(random(&shape, buffer.dtype, &mut state)?)
+            }
+            Param::Scalar(var) if var.dtype().is_float() => Value::Float(uniform(&mut state)),
+            Param::Scalar(_) => Value::Int(1 + (next(&mut state) % 7) as i64),
+        });
+    }
+    let dims = if text.is_empty() { "its fixed shape".to_string() } else { text.join(", ") };
+    Ok((args, dims))
+}
+
+/// `wanted`, or the nearest extent above or below that the program's bounds allow.
+fn extent(func: &PrimFunc, name: &str, wanted: i64) -> i64 {
+    let bound = |what: &str| func.attrs.int(&format!("dim.{name}.{what}"));
+    let (min, max) = (bound("min").unwrap_or(0), bound("max").unwrap_or(i64::MAX));
+    let (modulus, remainder) = (bound("modulus").unwrap_or(1).max(1), bound("remainder").unwrap_or(0));
+    let fits = |it: &i64| (min..=max).contains(it) && it.rem_euclid(modulus) == remainder;
+    let near = (0..=modulus.saturating_add(wanted)).flat_map(|d| [wanted + d, wanted - d]);
+    let clamped = [min, max];
+    near.chain(clamped).find(|it| *it >= 0 && fits(it)).unwrap_or(wanted)
+}
+
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state >> 33
+}
+
+/// Between -1 and 1.
+fn uniform(state: &mut u64) -> f64 {
+    (next(state) % 20_001) as f64 / 10_000.0 - 1.0
+}
+
+/// A tensor of random numbers; small integers where the type is one.
+fn random(shape: &[i64], dtype: DataType, state: &mut u64) -> Result<Tensor, RuntimeError> {
+    let len: i64 = shape.iter().product();
+    let len = len as usize;
+    macro_rules! make {
+        ($($name:ident: $ty:ty = $value:expr;)*) => {
+            match dtype {
+                $(DataType::$name => Tensor::from_vec::<$ty>((0..len).map(|_| $value).collect(), shape),)*
+                _ => Tensor::zeros(shape, dtype),
+            }
+        };
+    }
+    make! {
+        F64: f64 = uniform(state);
+        F32: f32 = uniform(state) as f32;
+        F16: half::f16 = half::f16::from_f64(uniform(state));
+        BF16: half::bf16 = half::bf16::from_f64(uniform(state));
+        I8: i8 = (next(state) % 7) as i8;
+        I16: i16 = (next(state) % 7) as i16;
+        I32: i32 = (next(state) % 7) as i32;
+        I64: i64 = (next(state) % 7) as i64;
+        U8: u8 = (next(state) % 7) as u8;
+        U16: u16 = (next(state) % 7) as u16;
+        U32: u32 = (next(state) % 7) as u32;
+        U64: u64 = next(state) % 7;
+        BOOL: bool = next(state) % 2 == 0;
+    }
+}
+
+/// The elements as numbers.
+fn numbers(tensor: &Tensor) -> Result<Vec<f64>, RuntimeError> {
+    fn all<T: Element + super::shadow::Cast>(tensor: &Tensor) -> Result<Vec<f64>, RuntimeError> {
+        Ok(tensor.as_slice::<T>()?.iter().map(|&it| super::shadow::cast(it)).collect())
+    }
+    match tensor.dtype() {
+        DataType::F64 => all::<f64>(tensor),
+        DataType::F32 => all::<f32>(tensor),
+        DataType::F16 => all::<half::f16>(tensor),
+        DataType::BF16 => all::<half::bf16>(tensor),
+        DataType::I8 => all::<i8>(tensor),
+        DataType::I16 => all::<i16>(tensor),
+        DataType::I32 => all::<i32>(tensor),
+        DataType::I64 => all::<i64>(tensor),
+        DataType::U8 => all::<u8>(tensor),
+        DataType::U16 => all::<u16>(tensor),
+        DataType::U32 => all::<u32>(tensor),
+        DataType::U64 => all::<u64>(tensor),
+        _ => all::<bool>(tensor),
+    }
+}

@@ -1,0 +1,204 @@
+//! The parser on tokens: what it says about mistakes, and that nothing makes it panic.
+
+use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+
+use crate::error::Errors;
+use crate::{check, parse, prim_func, schedule};
+
+/// The messages about a kernel.
+fn messages(attr: &str, source: &str) -> Vec<String> {
+    let func: syn::ItemFn = syn::parse_str(source).unwrap();
+    let mut errors = Errors::default();
+    let options = parse::options(attr.parse().unwrap(), &mut errors);
+    let ast = parse::prim_func(&func, options, &mut errors);
+    if errors.is_empty() {
+        check::check(&ast, &mut errors);
+    }
+    errors.messages()
+}
+
+/// The messages about a kernel of this body.
+fn in_body(body: &str) -> Vec<String> {
+    messages("", &format!("fn f(x: &Tensor<f32, n>, m: &Tensor<i32, n, 4>, s: f32, y: &mut Tensor<f32, n>) {{ {body} }}"))
+}
+
+#[test]
+fn right_bodies() {
+    let bodies = [
+        "for i in 0..n { y[[i]] = x[[i]]; }",
+        "for i in 1..=n { y[[i - 1]] = x[[i - 1]] * s; }",
+        "for [i, j] in grid([n, 4]) { y[[i]] += m[[i, j]] as f32; }",
+        "for i in 0..n { let mut a = 0.0; a += x[[i]]; y[[i]] = a; }",
+        "for i in 0..n { let mut a: f64 = 0.0; a += x[[i]] as f64; y[[i]] = a as f32; }",
+        "let mut k = 0; while k < n { y[[k]] = 1.0; k += 1; }",
+        "let f = |v: f32| v * v; for i in 0..n { y[[i]] = f(x[[i]]); }",
+        "for i in 0..n { y[[i]] = if x[[i]] > 0.0 { x[[i]] } else if i == 0 { 1.0 } else { 0.0 }; }",
+        "for i in 0..n { if i > 0 && x[[i]] > 0.0 { y[[i]] = BIAS; } else { y[[i]] = cfg::BIAS; } }",
+        "for i in 0..8 { if i < 4 { y[[0]] = m[[0, i]] as f32; } }",
+        "{ let n2 = n * 2; for i in 0..n2 { y[[i / 2]] = 0.0; } }",
+    ];
+    for body in bodies {
+        assert_eq!(in_body(body), Vec::<String>::new(), "{body}");
+    }
+}
+
+/// Each mistake gives one message, which begins as told and has a help.
+#[test]
+fn wrong_bodies() {
+    let cases = [
+        ("for i in 0..n { y[[i]] = x[[i, i]]; }", "`x` has 1 dimension, but 2 indices are given"),
+        ("for i in 0..n { y[[i]] = x[i]; }", "tensors are indexed by an array"),
+        ("for i in 0..n { y[[i]] = s[[i]]; }", "`s` is a scalar"),
+        ("for i in 0..n { y[[i]] = x; }", "`x` is a tensor"),
+        ("for i in 0..n { y[[i]] = m[[i, 0]]; }", "`y` holds f32, but the value is i32"),
+        ("for i in 0..n { y[[i]] = x[[i]] * i; }", "the left side is f32, the right side is usize"),
+        ("for i in 0..n { y[[i]] = m[[i, 4]] as f32; }", "this index reaches 4, but axis 1 of `m` has extent 4"),
+        ("for i in 0..n { x[[i]] = 0.0; }", "cannot write to `x`"),
+        ("for i in 0..n { y[[i]] = q; }", "cannot find `q`"),
+        ("for i in 0..n { s = 0.0; }", "cannot assign to `s`"),
+        ("for i in 0..n { y[[i]] = x[[i]].foo(); }", "unknown method `foo`"),
+        ("for i in 0..n { y[[i]] = println(x[[i]]); }", "unknown function `println`"),
+        ("for i in x { y[[0]] = 0.0; }", "a kernel cannot loop over this"),
+        ("for (i, j) in grid([n, n]) { y[[0]] = 0.0; }", "a loop variable is a plain name"),
+        ("for i in grid([n]) { y[[0]] = 0.0; }", "`grid` gives an array of loop variables"),
+        ("loop { y[[0]] = 0.0; }", "`loop` is not supported"),
+        ("for i in 0..n { y[[i]] == 0.0; }", "this has no effect"),
+        ("println!(\"\");", "macros are not supported"),
+        ("fn g() {}", "items are not supported"),
+        ("let (a, b) = (1, 2);", "`let` binds one name"),
+        ("let t = alloc([n]);", "the element type is missing"),
+        ("block(\"b\", [S(0)], |v| { y[[0]] = 0.0; });", "the body of a block takes its axes as an array"),
+        ("block(\"b\", [X(0)], |[v]| { y[[v]] = 0.0; });", "unknown kind of axis `X`"),
+        ("block(name, [S(0)], |[v]| { y[[v]] = 0.0; });", "the name of a block is a string literal"),
+        ("#[vectorize(8)] for i in 0..n { y[[i]] = 0.0; }", "`vectorize` takes no arguments"),
+        ("#[parallel] #[unroll] for i in 0..n { y[[i]] = 0.0; }", "a loop has one kind"),
+    ];
+    for (body, expected) in cases {
+        let got = in_body(body);
+        assert!(got.len() == 1 && got[0].starts_with(expected), "{body}: {got:?}");
+        assert!(got[0].contains("\nhelp: ") || expected.starts_with("macros"), "{body}: {got:?}");
+    }
+}
+
+#[test]
+fn wrong_signatures() {
+    let cases = [
+        ("", "fn f(y: &mut Tensor<f32, { q + 1 }>) {}", "dimension `q` is not bound"),
+        ("", "fn f(y: &mut Tensor<f31, n>) {}", "`f31` is not an element type"),
+        ("", "fn f(y: &mut Tensor<f32, n>, y: f32) {}", "the parameter `y` is declared twice"),
+        ("", "fn f(x: &Tensor<f32, n>) {}", "`f` has no output"),
+        ("", "fn f(y: &mut Vec<f32>) {}", "`Vec<f32>` is not a tensor type"),
+        ("", "async fn f(y: &mut Tensor<f32, n>) {}", "a kernel cannot be `async`"),
+        ("dims(q = 1)", "fn f(y: &mut Tensor<f32, n>) {}", "`q` is not a symbolic dimension"),
+        ("dims(n < m)", "fn f(y: &mut Tensor<f32, n>) {}", "this is not a bound"),
+        ("fast", "fn f(y: &mut Tensor<f32, n>) {}", "unknown argument"),
+    ];
+    for (attr, source, expected) in cases {
+        let got = messages(attr, source);
+        assert!(got.len() == 1 && got[0].starts_with(expected), "{source}: {got:?}");
+    }
+}
+
+#[test]
+fn at_most_ten_errors() {
+    assert_eq!(in_body(&"y[[0]] = q;".repeat(30)).len(), 10);
+}
+
+/// Random tokens.
+struct Tokens(u64);
+
+impl Tokens {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % n
+    }
+
+    fn stream(&mut self, depth: usize) -> TokenStream {
+        let len = self.below(8);
+        (0..len).map(|_| self.token(depth)).collect()
+    }
+
+    fn token(&mut self, depth: usize) -> TokenTree {
+        const WORDS: &[&str] = &[
+            "fn", "for", "in", "let", "mut", "if", "else", "while", "match", "pub", "return", "as", "Tensor", "f32",
+            "usize", "x", "y", "i", "n", "grid", "block", "init", "alloc", "S", "R", "exp", "max", "select", "_",
+        ];
+        const PUNCTUATION: &[char] =
+            &['+', '-', '*', '/', '%', '=', '<', '>', '!', '&', '|', '.', ',', ';', ':', '#', '?'];
+        match self.below(10) {
+            0..4 => Ident::new(WORDS[self.below(WORDS.len())], Span::call_site()).into(),
+            4..7 => {
+                let spacing = if self.below(2) == 0 { Spacing::Joint } else { Spacing::Alone };
+                Punct::new(PUNCTUATION[self.below(PUNCTUATION.len())], spacing).into()
+            }
+            7 => match self.below(3) {
+                0 => Literal::i64_unsuffixed(self.below(300) as i64).into(),
+                1 => Literal::f32_unsuffixed(0.5).into(),
+                _ => Literal::string("C").into(),
+            },
+            _ if depth == 0 => Ident::new("x", Span::call_site()).into(),
+            _ => {
+                const DELIMITERS: [Delimiter; 3] = [Delimiter::Parenthesis, Delimiter::Brace, Delimiter::Bracket];
+                let delimiter = DELIMITERS[self.below(3)];
+                Group::new(delimiter, self.stream(depth - 1)).into()
+            }
+        }
+    }
+}
+
+#[test]
+fn random_tokens_do_not_panic() {
+    let mut tokens = Tokens(0x9e37_79b9_7f4a_7c15);
+    for round in 0..10_000 {
+        let (attr, random) = (tokens.stream(1), tokens.stream(4));
+        let item = match round % 3 {
+            0 => random,
+            1 => quote::quote!(fn f(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) { #random }),
+            _ => quote::quote!(fn f(y: &mut Tensor<f32, n>, #random) { y[[0]] = 0.0; }),
+        };
+        prim_func::expand(attr.clone(), item.clone());
+        schedule::expand(attr, item);
+    }
+}
+
+/// Statements that parse more often than random tokens do.
+#[test]
+fn random_statements_do_not_panic() {
+    const EXPRS: &[&str] = &[
+        "x[[i]]", "1.0", "2", "n", "i + 1", "s", "exp(x[[i]])", "x[[i]].max(0.0)", "if i > 0 { 1.0 } else { s }", "q",
+        "x[[i, i]]", "-s", "!true", "s as f64", "(1, 2)", "|v| v", "alloc::<f32>([n])", "m[[i, 0]]", "C::D", "f(1.0)",
+    ];
+    const STMTS: &[&str] = &[
+        "let a = E;", "let mut b = E;", "y[[E]] = E;", "y[[i]] += E;", "E;", "b = E;", "for i in E..E { B }",
+        "for [i, j] in grid([E, E]) { B }", "if E { B } else { B }", "while E { B }", "block(\"c\", [S(E), R(E)], |[i, j]| { B });",
+        "init(|| y[[i]] = E);", "let f = |v: f32| E;", "{ B }", "#[parallel] for i in 0..n { B }",
+    ];
+    fn statements(tokens: &mut Tokens, depth: usize) -> String {
+        let count = tokens.below(4);
+        let mut res = String::new();
+        for _ in 0..count {
+            let mut text = STMTS[tokens.below(STMTS.len())].to_string();
+            while let Some(at) = text.find('E') {
+                let expr = EXPRS[tokens.below(EXPRS.len())];
+                text.replace_range(at..=at, expr);
+            }
+            while let Some(at) = text.find('B') {
+                let inner = if depth == 0 { String::new() } else { statements(tokens, depth - 1) };
+                text.replace_range(at..=at, &inner);
+            }
+            res += &text;
+        }
+        res
+    }
+    let mut tokens = Tokens(7);
+    for _ in 0..2_000 {
+        let body = statements(&mut tokens, 3);
+        let source =
+            format!("fn f(x: &Tensor<f32, n>, m: &Tensor<i32, n, 4>, s: f32, y: &mut Tensor<f32, n>) {{ {body} }}");
+        let Ok(item) = source.parse::<TokenStream>() else { continue };
+        let out = prim_func::expand(TokenStream::new(), item);
+        assert!(syn::parse2::<syn::File>(out).is_ok(), "{source}");
+    }
+}
