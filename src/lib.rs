@@ -22,7 +22,7 @@ mod compile;
 
 pub use compile::CompileError;
 pub use tvm_core::{arith, ir, pass, script, target, tir, topi};
-pub use tvm_macros::{ir_module, prim_func, relax, relay};
+pub use tvm_macros::{ir_module, prim_func, relax, relay, schedule};
 pub use tvm_runtime as runtime;
 pub use tvm_runtime::{CompiledFn, DataType, Device, In, Out, RuntimeError, Tensor};
 
@@ -43,7 +43,8 @@ pub mod prelude {
     pub use crate::ir::{IRModule, IrError};
     pub use crate::runtime::{CompiledFn, DataType, Device, Element, RuntimeError, Tensor};
     pub use crate::target::Target;
-    pub use crate::{ir_module, prim_func, relax, relay};
+    pub use crate::tir::schedule::{Schedule, ScheduleError};
+    pub use crate::{ir_module, prim_func, relax, relay, schedule};
     pub use half::{bf16, f16};
 }
 

@@ -17,7 +17,10 @@ mod intrinsics;
 mod parse;
 mod paths;
 mod prim_func;
+mod schedule;
 mod shadow;
+#[cfg(test)]
+mod tests;
 
 use proc_macro::TokenStream;
 
@@ -28,6 +31,15 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn prim_func(attr: TokenStream, item: TokenStream) -> TokenStream {
     prim_func::expand(attr.into(), item.into()).into()
+}
+
+/// A schedule of a kernel: `#[schedule(matmul)] fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> { … }`.
+///
+/// Keeps the function, and defines a type of its name with `apply(func)`, `prim_func()`, `module()` and
+/// `compile(&target)`, and a test that the scheduled kernel computes what the kernel does.
+#[proc_macro_attribute]
+pub fn schedule(attr: TokenStream, item: TokenStream) -> TokenStream {
+    schedule::expand(attr.into(), item.into()).into()
 }
 
 /// A graph function: `#[relax::func] fn mlp(x: Tensor<f32, n, 784>, ..) -> Tensor<f32, n, 10> { .. }`.

@@ -124,9 +124,8 @@ fn wrapper(func: &ItemFn, kernel: &Path) -> TokenStream {
         #[test]
         #[allow(unnameable_test_items, reason = "a schedule inside of a function is tested where it is used")]
         fn #test() {
-            if let Err(__error) = #script::check_schedule::<#kernel>(#name::apply) {
-                ::core::panic!("{}", __error);
-            }
+            let __checked = #script::check_schedule::<#kernel>(#name::apply);
+            ::core::assert!(__checked.is_ok(), "{}", __checked.unwrap_err());
         }
     }
 }

@@ -19,7 +19,12 @@ fn messages(attr: &str, source: &str) -> Vec<String> {
 
 /// The messages about a kernel of this body.
 fn in_body(body: &str) -> Vec<String> {
-    messages("", &format!("fn f(x: &Tensor<f32, n>, m: &Tensor<i32, n, 4>, s: f32, y: &mut Tensor<f32, n>) {{ {body} }}"))
+    messages(
+        "",
+        &format!(
+            "fn f(x: &Tensor<f32, n>, m: &Tensor<i32, n, 4>, s: f32, y: &mut Tensor<f32, n>) {{ {body} }}"
+        ),
+    )
 }
 
 #[test]
@@ -52,7 +57,10 @@ fn wrong_bodies() {
         ("for i in 0..n { y[[i]] = x; }", "`x` is a tensor"),
         ("for i in 0..n { y[[i]] = m[[i, 0]]; }", "`y` holds f32, but the value is i32"),
         ("for i in 0..n { y[[i]] = x[[i]] * i; }", "the left side is f32, the right side is usize"),
-        ("for i in 0..n { y[[i]] = m[[i, 4]] as f32; }", "this index reaches 4, but axis 1 of `m` has extent 4"),
+        (
+            "for i in 0..n { y[[i]] = m[[i, 4]] as f32; }",
+            "this index reaches 4, but axis 1 of `m` has extent 4",
+        ),
         ("for i in 0..n { x[[i]] = 0.0; }", "cannot write to `x`"),
         ("for i in 0..n { y[[i]] = q; }", "cannot find `q`"),
         ("for i in 0..n { s = 0.0; }", "cannot assign to `s`"),
@@ -122,8 +130,9 @@ impl Tokens {
 
     fn token(&mut self, depth: usize) -> TokenTree {
         const WORDS: &[&str] = &[
-            "fn", "for", "in", "let", "mut", "if", "else", "while", "match", "pub", "return", "as", "Tensor", "f32",
-            "usize", "x", "y", "i", "n", "grid", "block", "init", "alloc", "S", "R", "exp", "max", "select", "_",
+            "fn", "for", "in", "let", "mut", "if", "else", "while", "match", "pub", "return", "as", "Tensor",
+            "f32", "usize", "x", "y", "i", "n", "grid", "block", "init", "alloc", "S", "R", "exp", "max",
+            "select", "_",
         ];
         const PUNCTUATION: &[char] =
             &['+', '-', '*', '/', '%', '=', '<', '>', '!', '&', '|', '.', ',', ';', ':', '#', '?'];
@@ -140,7 +149,8 @@ impl Tokens {
             },
             _ if depth == 0 => Ident::new("x", Span::call_site()).into(),
             _ => {
-                const DELIMITERS: [Delimiter; 3] = [Delimiter::Parenthesis, Delimiter::Brace, Delimiter::Bracket];
+                const DELIMITERS: [Delimiter; 3] =
+                    [Delimiter::Parenthesis, Delimiter::Brace, Delimiter::Bracket];
                 let delimiter = DELIMITERS[self.below(3)];
                 Group::new(delimiter, self.stream(depth - 1)).into()
             }
@@ -167,13 +177,43 @@ fn random_tokens_do_not_panic() {
 #[test]
 fn random_statements_do_not_panic() {
     const EXPRS: &[&str] = &[
-        "x[[i]]", "1.0", "2", "n", "i + 1", "s", "exp(x[[i]])", "x[[i]].max(0.0)", "if i > 0 { 1.0 } else { s }", "q",
-        "x[[i, i]]", "-s", "!true", "s as f64", "(1, 2)", "|v| v", "alloc::<f32>([n])", "m[[i, 0]]", "C::D", "f(1.0)",
+        "x[[i]]",
+        "1.0",
+        "2",
+        "n",
+        "i + 1",
+        "s",
+        "exp(x[[i]])",
+        "x[[i]].max(0.0)",
+        "if i > 0 { 1.0 } else { s }",
+        "q",
+        "x[[i, i]]",
+        "-s",
+        "!true",
+        "s as f64",
+        "(1, 2)",
+        "|v| v",
+        "alloc::<f32>([n])",
+        "m[[i, 0]]",
+        "C::D",
+        "f(1.0)",
     ];
     const STMTS: &[&str] = &[
-        "let a = E;", "let mut b = E;", "y[[E]] = E;", "y[[i]] += E;", "E;", "b = E;", "for i in E..E { B }",
-        "for [i, j] in grid([E, E]) { B }", "if E { B } else { B }", "while E { B }", "block(\"c\", [S(E), R(E)], |[i, j]| { B });",
-        "init(|| y[[i]] = E);", "let f = |v: f32| E;", "{ B }", "#[parallel] for i in 0..n { B }",
+        "let a = E;",
+        "let mut b = E;",
+        "y[[E]] = E;",
+        "y[[i]] += E;",
+        "E;",
+        "b = E;",
+        "for i in E..E { B }",
+        "for [i, j] in grid([E, E]) { B }",
+        "if E { B } else { B }",
+        "while E { B }",
+        "block(\"c\", [S(E), R(E)], |[i, j]| { B });",
+        "init(|| y[[i]] = E);",
+        "let f = |v: f32| E;",
+        "{ B }",
+        "#[parallel] for i in 0..n { B }",
     ];
     fn statements(tokens: &mut Tokens, depth: usize) -> String {
         let count = tokens.below(4);
@@ -195,8 +235,9 @@ fn random_statements_do_not_panic() {
     let mut tokens = Tokens(7);
     for _ in 0..2_000 {
         let body = statements(&mut tokens, 3);
-        let source =
-            format!("fn f(x: &Tensor<f32, n>, m: &Tensor<i32, n, 4>, s: f32, y: &mut Tensor<f32, n>) {{ {body} }}");
+        let source = format!(
+            "fn f(x: &Tensor<f32, n>, m: &Tensor<i32, n, 4>, s: f32, y: &mut Tensor<f32, n>) {{ {body} }}"
+        );
         let Ok(item) = source.parse::<TokenStream>() else { continue };
         let out = prim_func::expand(TokenStream::new(), item);
         assert!(syn::parse2::<syn::File>(out).is_ok(), "{source}");

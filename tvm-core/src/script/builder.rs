@@ -11,9 +11,9 @@ use tvm_runtime::DataType;
 
 use super::bounds::range_of;
 use super::derive::derive_blocks;
-use super::regions::fill_regions;
 use super::{FuncSig, Value};
 use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var};
+use crate::tir::analysis::with_access_regions;
 use crate::tir::{
     AllocBuffer, BinaryOp, Bind, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind,
     IfThenElse, IterKind, IterVar, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While,
@@ -348,7 +348,7 @@ impl FuncBuilder {
         self.push(BlockRealize {
             iter_values: iter_values.into(),
             predicate: PrimExpr::bool(true),
-            block: Arc::new(fill_regions(block)),
+            block: Arc::new(with_access_regions(block)),
         });
     }
 

@@ -41,7 +41,9 @@ pub enum CheckError {
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
     /// The programs give different results.
-    #[error("`{output}` differs at element {index} for {dims}: the schedule gives {got}, the kernel {expected}")]
+    #[error(
+        "`{output}` differs at element {index} for {dims}: the schedule gives {got}, the kernel {expected}"
+    )]
     Differs {
         /// Parameter that differs.
         output: String,
@@ -74,10 +76,10 @@ pub fn check_schedule<P: PrimFuncDef>(
 /// When they differ, or one does not run.
 pub fn check_equivalent(func: &PrimFunc, scheduled: &PrimFunc) -> Result<(), CheckError> {
     let programs = [("the original", func), ("the scheduled", scheduled)];
-    let failed = |which, dims: &str, source| CheckError::Run { which, dims: dims.into(), source: Box::new(source) };
-    let [original, scheduled] = programs.map(|(which, func)| {
-        Program::compile(func).map_err(|source| failed(which, "any shape", source))
-    });
+    let failed =
+        |which, dims: &str, source| CheckError::Run { which, dims: dims.into(), source: Box::new(source) };
+    let [original, scheduled] = programs
+        .map(|(which, func)| Program::compile(func).map_err(|source| failed(which, "any shape", source)));
     let (original, scheduled) = (original?, scheduled?);
     let rounds = if func.symbolic_dims().is_empty() { 1 } else { ROUNDS };
     for round in 0..rounds {
@@ -92,7 +94,8 @@ pub fn check_equivalent(func: &PrimFunc, scheduled: &PrimFunc) -> Result<(), Che
             res => res.map_err(|source| failed("the scheduled", &dims, source))?,
         }
         for (param, (expected, got)) in func.params.iter().zip(args.iter().zip(&others)) {
-            if let (Param::Out(buffer), Value::Tensor(expected), Value::Tensor(got)) = (param, expected, got) {
+            if let (Param::Out(buffer), Value::Tensor(expected), Value::Tensor(got)) = (param, expected, got)
+            {
                 compare(&buffer.name, &dims, &numbers(expected)?, &numbers(got)?, tolerance(buffer.dtype))?;
             }
         }
@@ -100,7 +103,13 @@ pub fn check_equivalent(func: &PrimFunc, scheduled: &PrimFunc) -> Result<(), Che
     Ok(())
 }
 
-fn compare(output: &str, dims: &str, expected: &[f64], got: &[f64], tolerance: f64) -> Result<(), CheckError> {
+fn compare(
+    output: &str,
+    dims: &str,
+    expected: &[f64],
+    got: &[f64],
+    tolerance: f64,
+) -> Result<(), CheckError> {
     for (index, (&expected, &got)) in expected.iter().zip(got).enumerate() {
         let close = (got - expected).abs() <= tolerance * (1.0 + expected.abs());
         if !(close || got == expected || got.is_nan() && expected.is_nan()) {
@@ -195,7 +204,7 @@ fn random(shape: &[i64], dtype: DataType, state: &mut u64) -> Result<Tensor, Run
         U16: u16 = (next(state) % 7) as u16;
         U32: u32 = (next(state) % 7) as u32;
         U64: u64 = next(state) % 7;
-        BOOL: bool = next(state) % 2 == 0;
+        BOOL: bool = next(state) & 1 == 0;
     }
 }
 

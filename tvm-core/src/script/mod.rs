@@ -5,16 +5,17 @@
 
 mod bounds;
 mod builder;
+mod check_schedule;
 mod derive;
 mod func;
 pub mod graph;
 mod host;
-mod regions;
 pub mod shadow;
 mod sig;
 mod value;
 
 pub use builder::{AxisArg, FuncBuilder, LoopSpec};
+pub use check_schedule::{CheckError, check_equivalent, check_schedule};
 pub use func::PrimFuncDef;
 pub use host::HostConst;
 pub use sig::{DimSpec, FuncSig, ParamSpec};

@@ -15,7 +15,7 @@ use crate::paths;
 pub(crate) fn attribute(surface: Surface, item: TokenStream) -> TokenStream {
     match syn::parse2::<ItemFn>(item.clone()) {
         Ok(func) => item_fn(surface, &func),
-        Err(_) => crate::fallback::item(&item),
+        Err(error) => crate::fallback::item(&item, &error),
     }
 }
 

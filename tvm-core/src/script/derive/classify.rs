@@ -114,7 +114,7 @@ fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool
     let mut reach = Some(0i64);
     for (coefficient, extent, _) in &digits {
         // The digits below must not reach this one's weight.
-        if !reach.is_some_and(|reach| *coefficient > reach) {
+        if reach.is_none_or(|reach| *coefficient <= reach) {
             return false;
         }
         reach = reach.zip(*extent).and_then(|(reach, extent)| {

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::bounds::range_of;
-use super::regions::fill_regions;
 use crate::ir::{Span, Var};
+use crate::tir::analysis::with_access_regions;
 use crate::tir::{
     Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, IterVar, PrimExpr, Range, Stmt, Visitor,
     any_expr, substitute_stmt, walk_expr, walk_stmt,
@@ -171,7 +171,7 @@ impl Derive {
             span: span.clone(),
             ..Block::new(name, substitute_stmt(body, &vars))
         };
-        let block = Arc::new(fill_regions(block));
+        let block = Arc::new(with_access_regions(block));
         let predicate = PrimExpr::bool(true);
         (BlockRealize { iter_values: iter_values.into(), predicate, block }.into(), count)
     }

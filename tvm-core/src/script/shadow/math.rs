@@ -187,7 +187,10 @@ pub fn abs<T: Cast>(x: T) -> T {
 }
 
 macro_rules! math {
-    ($($(#[$doc:meta])* $name:ident($x:ident $(, $y:ident)*) = $value:expr;)*) => {
+    (
+        functions { $($(#[$doc:meta])* $name:ident($x:ident $(, $y:ident)*) = $value:expr;)* }
+        methods { $($(#[$m_doc:meta])* $m_name:ident($m_x:ident $(, $m_y:ident)*) = $m_value:expr;)* }
+    ) => {
         /// A float type with the math functions of kernels.
         #[diagnostic::on_unimplemented(message = "math functions need a float, `{Self}` is none")]
         pub trait Math: Cast {
@@ -197,6 +200,14 @@ macro_rules! math {
                 let $x = to_f64(self);
                 $(let $y = to_f64($y);)*
                 Self::from_number(Number::Float($value))
+            })*
+
+            $($(#[$m_doc])*
+            #[must_use]
+            fn $m_name(self $(, $m_y: Self)*) -> Self {
+                let $m_x = to_f64(self);
+                $(let $m_y = to_f64($m_y);)*
+                Self::from_number(Number::Float($m_value))
             })*
 
             /// True for NaN.
@@ -225,76 +236,80 @@ fn to_f64(value: impl Cast) -> f64 {
 }
 
 math! {
-    /// e to the x.
-    exp(x) = x.exp();
-    /// 2 to the x.
-    exp2(x) = x.exp2();
-    /// Natural logarithm.
-    log(x) = x.ln();
-    /// Natural logarithm, as Rust names it.
-    ln(x) = x.ln();
-    /// Logarithm to base 2.
-    log2(x) = x.log2();
-    /// Logarithm to base 10.
-    log10(x) = x.log10();
-    /// `log(1 + x)`.
-    log1p(x) = x.ln_1p();
-    /// `log(1 + x)`, as Rust names it.
-    ln_1p(x) = x.ln_1p();
-    /// Square root.
-    sqrt(x) = x.sqrt();
-    /// `1 / sqrt(x)`.
-    rsqrt(x) = 1.0 / x.sqrt();
-    /// x to the y.
-    pow(x, y) = x.powf(y);
-    /// x to the y, as Rust names it.
-    powf(x, y) = x.powf(y);
-    /// Sine.
-    sin(x) = x.sin();
-    /// Cosine.
-    cos(x) = x.cos();
-    /// Tangent.
-    tan(x) = x.tan();
-    /// Inverse sine.
-    asin(x) = x.asin();
-    /// Inverse cosine.
-    acos(x) = x.acos();
-    /// Inverse tangent.
-    atan(x) = x.atan();
-    /// Angle of the point (x, y), given as `atan2(y, x)`.
-    atan2(x, y) = x.atan2(y);
-    /// Hyperbolic sine.
-    sinh(x) = x.sinh();
-    /// Hyperbolic cosine.
-    cosh(x) = x.cosh();
-    /// Hyperbolic tangent.
-    tanh(x) = x.tanh();
-    /// Inverse hyperbolic sine.
-    asinh(x) = x.asinh();
-    /// Inverse hyperbolic cosine.
-    acosh(x) = x.acosh();
-    /// Inverse hyperbolic tangent.
-    atanh(x) = x.atanh();
-    /// Error function.
-    erf(x) = erf_f64(x);
-    /// `1 / (1 + exp(-x))`.
-    sigmoid(x) = 1.0 / (1.0 + (-x).exp());
-    /// Largest integer not above x.
-    floor(x) = x.floor();
-    /// Smallest integer not below x.
-    ceil(x) = x.ceil();
-    /// Toward zero.
-    trunc(x) = x.trunc();
-    /// To the nearest integer, halves to even.
-    round(x) = x.round_ties_even();
-    /// To the nearest integer, halves to even, as Rust names it.
-    round_ties_even(x) = x.round_ties_even();
-    /// `a * b + c` with one rounding.
-    fma(a, b, c) = a.mul_add(b, c);
-    /// `a * b + c` with one rounding, as Rust names it.
-    mul_add(a, b, c) = a.mul_add(b, c);
-    /// Magnitude of x, sign of y.
-    copysign(x, y) = x.copysign(y);
+    functions {
+        /// e to the x.
+        exp(x) = x.exp();
+        /// 2 to the x.
+        exp2(x) = x.exp2();
+        /// Natural logarithm.
+        log(x) = x.ln();
+        /// Logarithm to base 2.
+        log2(x) = x.log2();
+        /// Logarithm to base 10.
+        log10(x) = x.log10();
+        /// `log(1 + x)`.
+        log1p(x) = x.ln_1p();
+        /// Square root.
+        sqrt(x) = x.sqrt();
+        /// `1 / sqrt(x)`.
+        rsqrt(x) = 1.0 / x.sqrt();
+        /// x to the y.
+        pow(x, y) = x.powf(y);
+        /// Sine.
+        sin(x) = x.sin();
+        /// Cosine.
+        cos(x) = x.cos();
+        /// Tangent.
+        tan(x) = x.tan();
+        /// Inverse sine.
+        asin(x) = x.asin();
+        /// Inverse cosine.
+        acos(x) = x.acos();
+        /// Inverse tangent.
+        atan(x) = x.atan();
+        /// Angle of the point (x, y), given as `atan2(y, x)`.
+        atan2(x, y) = x.atan2(y);
+        /// Hyperbolic sine.
+        sinh(x) = x.sinh();
+        /// Hyperbolic cosine.
+        cosh(x) = x.cosh();
+        /// Hyperbolic tangent.
+        tanh(x) = x.tanh();
+        /// Inverse hyperbolic sine.
+        asinh(x) = x.asinh();
+        /// Inverse hyperbolic cosine.
+        acosh(x) = x.acosh();
+        /// Inverse hyperbolic tangent.
+        atanh(x) = x.atanh();
+        /// Error function.
+        erf(x) = erf_f64(x);
+        /// `1 / (1 + exp(-x))`.
+        sigmoid(x) = 1.0 / (1.0 + (-x).exp());
+        /// Largest integer not above x.
+        floor(x) = x.floor();
+        /// Smallest integer not below x.
+        ceil(x) = x.ceil();
+        /// Toward zero.
+        trunc(x) = x.trunc();
+        /// To the nearest integer, halves to even.
+        round(x) = x.round_ties_even();
+        /// `a * b + c` with one rounding.
+        fma(a, b, c) = a.mul_add(b, c);
+        /// Magnitude of x, sign of y.
+        copysign(x, y) = x.copysign(y);
+    }
+    methods {
+        /// Natural logarithm, as Rust names it.
+        ln(x) = x.ln();
+        /// `log(1 + x)`, as Rust names it.
+        ln_1p(x) = x.ln_1p();
+        /// x to the y, as Rust names it.
+        powf(x, y) = x.powf(y);
+        /// To the nearest integer, halves to even, as Rust names it.
+        round_ties_even(x) = x.round_ties_even();
+        /// `a * b + c` with one rounding, as Rust names it.
+        mul_add(a, b, c) = a.mul_add(b, c);
+    }
 }
 
 impl Math for f32 {}
