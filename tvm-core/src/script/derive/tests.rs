@@ -129,7 +129,7 @@ fn values_and_local_buffers() {
             fn f(x: &Tensor<f32, n, n>, y: &mut Tensor<f32, n>) {
                 for i in 0..n {
                     block("acc_scope", [S(i)], |[vi]| {
-                        let acc = alloc::<f32>([]); // local
+                        let mut acc = alloc::<f32>([]); // local
                         block("acc_init", [], |[]| {
                             acc[[]] = 0.0;
                         });
