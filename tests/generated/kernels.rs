@@ -1,5 +1,5 @@
 //! Printed tensor programs of the round-trip test; written by `UPDATE_EXPECT=1 cargo test --test roundtrip`.
-#![allow(non_snake_case, unused_parens, clippy::all, reason = "printed code")]
+#![allow(warnings, clippy::all, reason = "printed code")]
 
 use tvm::prelude::*;
 

@@ -16,7 +16,7 @@ use tvm::ir::{Attrs, structural_equal};
 use tvm::tir::{Block, Mutator, PrimFunc};
 
 const HEADER: &str = "//! Printed tensor programs of the round-trip test; written by `UPDATE_EXPECT=1 cargo test --test roundtrip`.
-#![allow(non_snake_case, unused_parens, clippy::all, reason = \"printed code\")]
+#![allow(warnings, clippy::all, reason = \"printed code\")]
 
 use tvm::prelude::*;
 ";

@@ -10,7 +10,7 @@ use super::{Pass, PassError};
 use crate::{relax, tir};
 
 /// Constructors of the built-in passes.
-static BUILT_IN: &[fn() -> Pass] = &[
+pub(super) static BUILT_IN: &[fn() -> Pass] = &[
     relax::transform::annotate_tir_op_pattern,
     relax::transform::call_tir_rewrite,
     relax::transform::canonicalize_bindings,
@@ -24,16 +24,22 @@ static BUILT_IN: &[fn() -> Pass] = &[
     relax::transform::legalize_ops,
     relax::transform::rewrite_dataflow_reshape,
     relax::transform::static_plan_block_memory,
+    tir::transform::compact_buffer_allocation,
     tir::transform::convert_blocks_to_opaque,
     tir::transform::convert_ssa,
     tir::transform::flatten_buffer,
+    tir::transform::float_compute_legalize,
     tir::transform::lower_init_block,
+    tir::transform::lower_intrin,
     tir::transform::lower_match_buffer,
     tir::transform::lower_opaque_block,
     tir::transform::lower_tvm_builtin,
     tir::transform::make_packed_api,
+    tir::transform::plan_and_update_buffer_allocation_location,
     tir::transform::remove_no_op,
+    tir::transform::simplify,
     tir::transform::unroll_loop,
+    tir::transform::vectorize_loop,
 ];
 
 fn registry() -> &'static RwLock<IndexMap<&'static str, Pass>> {
