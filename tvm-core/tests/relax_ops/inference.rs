@@ -1,12 +1,14 @@
 //! Type inference: unknown shapes, and what errors say.
 
-use tvm_core::ir::{Attrs, OpRegistry, TensorType, Type, Var};
+use tvm_core::ir::{
+    ArgKind, AttrKind, AttrValue, Attrs, IRModule, LegalizeContext, OpRegistry, Span, TensorType, Type, Var,
+};
 use tvm_core::relax::Arg;
-use tvm_core::relax::analysis::show_type;
+use tvm_core::relax::analysis::{show_type, type_of_arg};
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
-use crate::support::{infer, ints, param};
+use crate::support::{Rng, infer, ints, param};
 
 fn of(ty: TensorType) -> Arg {
     Var::new("x", Type::Tensor(ty)).into()
@@ -181,4 +183,69 @@ fn every_operator_is_run() {
         });
         assert!(found, "operator `{}` has no test", op.name);
     }
+}
+
+/// Whatever an operator is called with, inference and legalisation answer with a type, a program or an error.
+#[test]
+fn random_calls_do_not_panic() {
+    let mut rng = Rng::new(1);
+    let n = PrimExpr::from(Var::index("n"));
+    let ops = OpRegistry::all();
+    let mut accepted = 0;
+    for _ in 0..20_000 {
+        let op = ops[rng.int(0, ops.len() as i64) as usize];
+        let extent = |rng: &mut Rng| match rng.int(0, 9) {
+            0 => n.clone(),
+            1 => &n + 1i64,
+            other => PrimExpr::index(other - 2),
+        };
+        let any = |rng: &mut Rng| match rng.int(0, 12) {
+            0 => i64::MAX,
+            1 => i64::MIN,
+            _ => rng.int(-3, 6),
+        };
+        let arg = |rng: &mut Rng, kind: ArgKind| -> Arg {
+            let dims: Vec<PrimExpr> = (0..rng.int(0, 5)).map(|_| extent(rng)).collect();
+            let dtypes = [DataType::F32, DataType::I64, DataType::BOOL, DataType::U8];
+            let dtype = dtypes[rng.int(0, 6).min(3) as usize % 4];
+            match (kind, rng.int(0, 12)) {
+                (ArgKind::Shape, 1..) => {
+                    Arg::Shape((0..rng.int(0, 4)).map(|_| PrimExpr::index(any(rng))).collect())
+                }
+                (ArgKind::Prim, 1..) => Arg::Prim(PrimExpr::index(any(rng))),
+                (_, 0) => of(TensorType::unknown(None)),
+                (_, 1) => of(TensorType::ranked(dims.len(), Some(dtype))),
+                _ => of(TensorType::new(dims, dtype)),
+            }
+        };
+        let count = op.args.len() as i64 + i64::from(rng.int(0, 12) == 0);
+        let args: Vec<Arg> = (0..count as usize)
+            .map(|i| arg(&mut rng, op.args.get(i).map_or(ArgKind::Any, |def| def.kind)))
+            .collect();
+        let mut attrs = Attrs::new();
+        for def in op.attrs {
+            let value: AttrValue = match def.kind {
+                _ if rng.int(0, 3) == 0 => continue,
+                AttrKind::Bool => (rng.int(0, 2) == 1).into(),
+                AttrKind::Int => any(&mut rng).into(),
+                AttrKind::Float => 0.5.into(),
+                AttrKind::Str => "constant".into(),
+                AttrKind::DType => DataType::F32.into(),
+                AttrKind::Ints | AttrKind::Floats | AttrKind::Strs => {
+                    (0..rng.int(0, 5)).map(|_| any(&mut rng)).collect::<Vec<i64>>().into()
+                }
+            };
+            attrs.set(def.name, value);
+        }
+        if let Ok(ty) = infer(op.name, args.clone(), attrs.clone()) {
+            let types: Vec<Type> = args.iter().map(|arg| type_of_arg(arg, &IRModule::new())).collect();
+            let span = Span::none();
+            if let Some(legalize) = op.legalize {
+                let cx =
+                    LegalizeContext { op, args: &args, types: &types, attrs: &attrs, out: &ty, span: &span };
+                accepted += i64::from(legalize(&cx).is_ok());
+            }
+        }
+    }
+    assert!(accepted > 1000, "only {accepted} calls were legal");
 }

@@ -82,16 +82,20 @@ fn check_attrs(ctx: &InferContext<'_>, problems: &mut Vec<IrError>) {
     }
 }
 
+/// Integers of attributes are positions, extents and counts: far below this, so that arithmetic on them is safe.
+const LIMIT: i64 = 1 << 31;
+
 fn fits(kind: AttrKind, value: &AttrValue) -> bool {
+    let int = |it: &AttrValue| matches!(it, AttrValue::Int(it) if (-LIMIT..=LIMIT).contains(it));
     let list = |ok: fn(&AttrValue) -> bool| matches!(value, AttrValue::List(it) if it.iter().all(ok));
     match kind {
         AttrKind::Bool => matches!(value, AttrValue::Bool(_) | AttrValue::Int(0 | 1)),
-        AttrKind::Int => matches!(value, AttrValue::Int(_)),
+        AttrKind::Int => int(value),
         AttrKind::Float => matches!(value, AttrValue::Float(_) | AttrValue::Int(_)),
         AttrKind::Str => matches!(value, AttrValue::Str(_)),
         AttrKind::DType => matches!(value, AttrValue::DType(_)),
         // One integer stands for the list of it.
-        AttrKind::Ints => matches!(value, AttrValue::Int(_)) || list(|it| matches!(it, AttrValue::Int(_))),
+        AttrKind::Ints => int(value) || matches!(value, AttrValue::List(it) if it.iter().all(int)),
         AttrKind::Floats => list(|it| matches!(it, AttrValue::Float(_) | AttrValue::Int(_))),
         AttrKind::Strs => list(|it| matches!(it, AttrValue::Str(_))),
     }
@@ -100,11 +104,11 @@ fn fits(kind: AttrKind, value: &AttrValue) -> bool {
 const fn describe(kind: AttrKind) -> &'static str {
     match kind {
         AttrKind::Bool => "a flag",
-        AttrKind::Int => "an integer",
+        AttrKind::Int => "an integer of at most 2^31",
         AttrKind::Float => "a float",
         AttrKind::Str => "a string",
         AttrKind::DType => "a data type",
-        AttrKind::Ints => "a list of integers",
+        AttrKind::Ints => "a list of integers of at most 2^31",
         AttrKind::Floats => "a list of floats",
         AttrKind::Strs => "a list of strings",
     }

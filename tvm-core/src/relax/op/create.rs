@@ -210,7 +210,7 @@ fn infer_arange(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         (_, _, _, Some(step)) => {
             let (from, to) = if step > 0 { (start, end) } else { (end, start) };
             let distance = to.cast(DataType::I64) - from.cast(DataType::I64);
-            topi::ceil_div(distance, &PrimExpr::index(step.abs())).max(0)
+            topi::ceil_div(distance, &PrimExpr::index(step.saturating_abs())).max(0)
         }
         _ => return Ok(tensor_type(TensorShape::Rank(1), dtype)),
     };

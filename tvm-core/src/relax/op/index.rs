@@ -9,7 +9,7 @@ use tvm_runtime::DataType;
 use super::context::{int_list, known, rank, single, tensor_type};
 use super::def::{arg, attr, tensor};
 use crate::ir::{
-    ArgDef, ArgKind, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
+    ArgDef, ArgKind, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType, Type,
 };
 use crate::relax::analysis::{prove_unequal, show_dims, simplify_dim};
 use crate::tir::{PrimExpr, PrimFunc};
@@ -43,6 +43,7 @@ pub(super) static OPS: &[OpDef] = &[
                     return Err(cx.error(format!("data and indices have different ranks: {a} and {b}")));
                 }
             }
+            within(cx, data, indices)?;
             Ok(tensor_type(indices.shape.clone(), data.dtype))
         },
         legalize: Some(|cx| {
@@ -87,6 +88,7 @@ pub(super) static OPS: &[OpDef] = &[
             {
                 return Err(cx.error(format!("data and indices have different ranks: {a} and {b}")));
             }
+            within(cx, data, indices)?;
             Ok(Type::Tensor(data.clone()))
         },
         legalize: Some(|cx| {
@@ -105,8 +107,7 @@ pub(super) static OPS: &[OpDef] = &[
         attrs: &[attr("reduction", AttrKind::Str)],
         infer: |cx| {
             reduction(cx)?;
-            row_length(cx)?;
-            Ok(Type::Tensor(cx.tensor(0)?.clone()))
+            infer_scatter_nd(cx)
         },
         legalize: Some(|cx| {
             let (combine, depth) = (reduction(&cx.infer())?, row_length(&cx.infer())?.unwrap_or(0));
@@ -200,7 +201,8 @@ fn row_length(ctx: &InferContext<'_>) -> Result<Option<usize>, IrError> {
 
 fn infer_gather_nd(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (data, indices) = (ctx.tensor(0)?, indices(ctx)?);
-    let batch = ctx.attrs.int("batch_dims").unwrap_or(0) as usize;
+    let batch = usize::try_from(ctx.attrs.int("batch_dims").unwrap_or(0))
+        .map_err(|_| ctx.error("attribute `batch_dims` is not negative"))?;
     let (Some(dims), Some(rows), Some(depth)) = (data.known_shape(), indices.known_shape(), row_length(ctx)?)
     else {
         return Ok(tensor_type(TensorShape::Unknown, data.dtype));
@@ -209,8 +211,46 @@ fn infer_gather_nd(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         let message = format!("rows of {depth} indices are too long for data of rank {}", dims.len());
         return Err(ctx.error(message));
     }
+    if (0..batch).any(|k| prove_unequal(&dims[k], &rows[k])) {
+        let (dims, rows) = (show_dims(dims), show_dims(rows));
+        return Err(ctx.error(format!("data {dims} and indices {rows} differ in their {batch} batch axes")));
+    }
     let shape = [&rows[..rows.len() - 1], &dims[batch + depth..]].concat();
     Ok(tensor_type(TensorShape::Known(shape.into()), data.dtype))
+}
+
+/// Checks that indices do not reach past data along the axes other than attribute `axis`.
+fn within(ctx: &InferContext<'_>, data: &TensorType, indices: &TensorType) -> Result<(), IrError> {
+    let (Some(dims), Some(given)) = (data.known_shape(), indices.known_shape()) else { return Ok(()) };
+    let axis = ctx.axis(ctx.attrs.int("axis").unwrap_or(0), dims.len())?;
+    let past = |k: &usize| simplify_dim(&(&given[*k] - &dims[*k])).as_int().is_some_and(|it| it > 0);
+    match (0..dims.len()).find(|k| *k != axis && past(k)) {
+        None => Ok(()),
+        Some(k) => {
+            let (given, dims) = (show_dims(given), show_dims(dims));
+            Err(ctx.error(format!("indices of shape {given} reach past axis {k} of data of shape {dims}")))
+        }
+    }
+}
+
+fn infer_scatter_nd(ctx: &InferContext<'_>) -> Result<Type, IrError> {
+    let (data, indices, updates) = (ctx.tensor(0)?, ctx.tensor(1)?, ctx.tensor(2)?);
+    if let (Some(depth), Some(dims), Some(rows)) =
+        (row_length(ctx)?, data.known_shape(), indices.known_shape())
+    {
+        if depth > dims.len() {
+            let message = format!("rows of {depth} indices are too long for data of rank {}", dims.len());
+            return Err(ctx.error(message));
+        }
+        let expected = [&rows[..rows.len() - 1], &dims[depth..]].concat();
+        if let Some(got) = updates.known_shape()
+            && (got.len() != expected.len() || got.iter().zip(&expected).any(|(a, b)| prove_unequal(a, b)))
+        {
+            let (expected, got) = (show_dims(&expected), show_dims(got));
+            return Err(ctx.error(format!("argument `updates` has shape {expected}, got {got}")));
+        }
+    }
+    Ok(Type::Tensor(data.clone()))
 }
 
 /// How attribute `reduction` combines an element with its update.
@@ -252,7 +292,7 @@ fn slices(ctx: &InferContext<'_>, dims: &[PrimExpr]) -> Result<Option<Vec<Slice>
     let whole = |extent: &PrimExpr| Slice { begin: PrimExpr::index(0), stride: 1, extent: extent.clone() };
     let mut slices: Vec<Slice> = dims.iter().map(whole).collect();
     for (i, &axis) in axes.iter().enumerate() {
-        let stride = strides[i].as_int().filter(|&it| it != 0);
+        let stride = strides[i].as_int().filter(|&it| it != 0 && it.unsigned_abs() < 1 << 31);
         let stride = stride.ok_or_else(|| ctx.error("a stride is a constant other than 0"))?;
         slices[axis] = slice(&dims[axis], &begins[i], &ends[i], stride);
     }
