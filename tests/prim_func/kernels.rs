@@ -164,6 +164,7 @@ pub fn gather(x: &Tensor<f32, n>, at: &Tensor<i64, m>, on: &Tensor<bool, m>, y: 
 
 #[prim_func]
 pub fn two_stages(x: &Tensor<f32, n, 8>, y: &mut Tensor<f32, n, 8>) {
+    #[scope("local")]
     let t = alloc::<f32>([n, 8]);
     for [i, j] in grid([n, 8]) {
         t[[i, j]] = x[[i, j]].tanh().abs().max(0.125);

@@ -58,5 +58,6 @@ fn data(n: usize, seed: u64) -> Vec<f32> {
 
 /// A matrix of such numbers.
 fn matrix(rows: usize, columns: usize, seed: u64) -> ndarray::Array2<f32> {
-    ndarray::Array2::from_shape_vec((rows, columns), data(rows * columns, seed)).expect("one number per element")
+    ndarray::Array2::from_shape_vec((rows, columns), data(rows * columns, seed))
+        .expect("one number per element")
 }

@@ -74,6 +74,8 @@ fn every_kernel_is_well_formed() {
     }
     assert_eq!(bounded::prim_func().unwrap().attrs.int("dim.n.max"), Some(64));
     assert_eq!(matmul::module().unwrap().len(), 1);
+    let Stmt::BlockRealize(root) = two_stages::prim_func().unwrap().body else { panic!("a root block") };
+    assert_eq!(root.block.alloc_buffers[0].scope, tvm::tir::Scope::Local);
 }
 
 #[test]

@@ -141,6 +141,7 @@ pub(crate) enum Stmt {
         dtype: DType,
         shape: Vec<Expr>,
         value: Option<Expr>,
+        scope: &'static str,
     },
     If {
         condition: Expr,

@@ -69,6 +69,7 @@ struct Rewrite {
 
 impl VisitMut for Rewrite {
     fn visit_local_mut(&mut self, local: &mut syn::Local) {
+        local.attrs.clear();
         // A local buffer is written through its name.
         if let (syn::Pat::Ident(pat), Some(init)) = (&mut local.pat, &local.init)
             && let Expr::Call(call) = &*init.expr

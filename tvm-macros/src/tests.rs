@@ -75,6 +75,7 @@ fn wrong_bodies() {
         ("fn g() {}", "items are not supported"),
         ("let (a, b) = (1, 2);", "`let` binds one name"),
         ("let t = alloc([n]);", "the element type is missing"),
+        ("#[scope(\"shred\")] let t = alloc::<f32>([n]);", "unknown attribute of a local buffer"),
         ("block(\"b\", [S(0)], |v| { y[[0]] = 0.0; });", "the body of a block takes its axes as an array"),
         ("block(\"b\", [X(0)], |[v]| { y[[v]] = 0.0; });", "unknown kind of axis `X`"),
         ("block(name, [S(0)], |[v]| { y[[v]] = 0.0; });", "the name of a block is a string literal"),

@@ -138,7 +138,8 @@ fn stmt(stmt: &Stmt) -> TokenStream {
             let (name, params, result) = (local(name), params.iter().map(local), value(result));
             quote!(let #name = |#(#params: #script::Value),*| #result;)
         }
-        Stmt::Alloc { name, dtype: ty, shape, value: first } => {
+        Stmt::Alloc { name, dtype: ty, shape, value: first, scope } => {
+            let scope = format_ident!("{scope}");
             let (var, at, text) = (local(name), loc(name.span()), name.to_string());
             let dtype = if ty.0 == "usize" { quote!(#script::INDEX) } else { dtype(&ty.0) };
             match first {
@@ -146,13 +147,13 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                     let first = value(first);
                     quote! {
                         let __first = #first;
-                        let #var = __b.alloc(#at, #text, #dtype, [], #tir::Scope::Local);
+                        let #var = __b.alloc(#at, #text, #dtype, [], #tir::Scope::#scope);
                         __b.store(#at, &#var, [], __first);
                     }
                 }
                 None => {
                     let shape = values(shape);
-                    quote!(let #var = __b.alloc(#at, #text, #dtype, [#(#shape),*], #tir::Scope::Global);)
+                    quote!(let #var = __b.alloc(#at, #text, #dtype, [#(#shape),*], #tir::Scope::#scope);)
                 }
             }
         }

@@ -11,6 +11,18 @@ use super::Parser;
 use super::scope::{Name, ValueKind, Written};
 use crate::ast::{DType, Expr, ExprKind, Stmt};
 
+/// Memory that a local buffer may live in, and the variant of `Scope`.
+const SCOPES: [(&str, &str); 5] = [
+    ("global", "Global"),
+    ("shared", "Shared"),
+    ("shared.dyn", "SharedDyn"),
+    ("local", "Local"),
+    ("warp", "Warp"),
+];
+
+const SCOPE_HELP: &str =
+    "write `#[scope(\"shared\")]`; scopes are global, shared, shared.dyn, local and warp";
+
 impl Parser<'_> {
     /// The statements of `block` in a scope of their own.
     pub(super) fn block(&mut self, block: &Block) -> Vec<Stmt> {
@@ -127,7 +139,10 @@ impl Parser<'_> {
         if let SynExpr::Call(call) = &*init.expr
             && called(call).as_deref() == Some("alloc")
         {
-            return self.alloc(name, call);
+            return self.alloc(name, call, &local.attrs);
+        }
+        if let Some(attr) = local.attrs.iter().find(|attr| !attr.path().is_ident("doc")) {
+            self.errors.push(attr, "attributes are for loops and local buffers", "remove it");
         }
         let mut value = self.expr(&init.expr);
         let mut dtype = match ty {
@@ -153,7 +168,7 @@ impl Parser<'_> {
             return None;
         };
         self.scopes.declare(&name, Name::Scalar { dtype: dtype.clone() });
-        Some(Stmt::Alloc { name, dtype, shape: vec![], value: Some(value) })
+        Some(Stmt::Alloc { name, dtype, shape: vec![], value: Some(value), scope: "Local" })
     }
 
     fn helper(&mut self, name: Ident, closure: &ExprClosure) -> Option<Stmt> {
@@ -182,7 +197,7 @@ impl Parser<'_> {
     }
 
     /// `alloc::<f32>([m, n])`
-    fn alloc(&mut self, name: Ident, call: &ExprCall) -> Option<Stmt> {
+    fn alloc(&mut self, name: Ident, call: &ExprCall, attrs: &[syn::Attribute]) -> Option<Stmt> {
         const HELP: &str = "write `let mut t = alloc::<f32>([m, n]);`";
         let SynExpr::Path(path) = &*call.func else { return None };
         let dtype = match path.path.segments.last().map(|it| &it.arguments) {
@@ -203,9 +218,24 @@ impl Parser<'_> {
             return None;
         };
         let shape: Vec<Expr> = shape.elems.iter().map(|it| self.expr(it)).collect();
+        let scope = self.memory_scope(attrs);
         let tensor = Name::Tensor { rank: shape.len(), dtype: dtype.clone(), written: Written::Yes };
         self.scopes.declare(&name, tensor);
-        Some(Stmt::Alloc { name, dtype, shape, value: None })
+        Some(Stmt::Alloc { name, dtype, shape, value: None, scope })
+    }
+
+    /// `#[scope("shared")]` on a local buffer: the variant of `Scope`.
+    fn memory_scope(&mut self, attrs: &[syn::Attribute]) -> &'static str {
+        let mut res = "Global";
+        for attr in attrs.iter().filter(|attr| !attr.path().is_ident("doc")) {
+            let name = attr.parse_args::<syn::LitStr>().ok().filter(|_| attr.path().is_ident("scope"));
+            let known = name.and_then(|name| SCOPES.iter().find(|(text, _)| *text == name.value()));
+            match known {
+                Some((_, variant)) => res = variant,
+                None => self.errors.push(attr, "unknown attribute of a local buffer", SCOPE_HELP),
+            }
+        }
+        res
     }
 
     fn assign(&mut self, target: &SynExpr, op: Option<BinOp>, value: &SynExpr) -> Option<Stmt> {
