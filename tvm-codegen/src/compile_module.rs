@@ -5,6 +5,7 @@
 use tvm_core::ir::IRModule;
 use tvm_core::relax::vm;
 use tvm_core::target::Target;
+use tvm_runtime::Device;
 use tvm_runtime::vm::{Executable, KernelObject, ObjectKind, Vm};
 
 use crate::{CodegenError, EmitKind, build, emit, resolve};
@@ -15,7 +16,7 @@ use crate::{CodegenError, EmitKind, build, emit, resolve};
 /// When a pass refuses the module, or the target cannot run a tensor program.
 pub fn compile_module(module: &IRModule, target: &Target) -> Result<Vm, CodegenError> {
     let target = &resolve(target);
-    let (programs, mut exe) = vm::compile(module.clone())?;
+    let (programs, mut exe) = vm::compile_for(module.clone(), device(target))?;
     exe.target = target.to_string();
     Ok(Vm::new(exe, &build(&programs, target)?)?)
 }
@@ -27,11 +28,16 @@ pub fn compile_module(module: &IRModule, target: &Target) -> Result<Vm, CodegenE
 /// As for [`compile_module`]; the interpreter has no machine code.
 pub fn export_module(module: &IRModule, target: &Target) -> Result<Executable, CodegenError> {
     let target = &resolve(target);
-    let (programs, mut exe) = vm::compile(module.clone())?;
+    let (programs, mut exe) = vm::compile_for(module.clone(), device(target))?;
     exe.target = target.to_string();
     if !programs.is_empty() {
         let bytes = emit(&programs, target, EmitKind::SharedLibrary)?.into();
         exe.objects.push(KernelObject { name: "kernels".into(), kind: ObjectKind::SharedLibrary, bytes });
     }
     Ok(exe)
+}
+
+/// Where the kernels of `target` run.
+fn device(target: &Target) -> Device {
+    if target.is_gpu() { Device::cuda(0) } else { Device::cpu() }
 }

@@ -1,5 +1,7 @@
 //! Graph functions compiled for each target, run, saved and loaded.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::sync::Arc;
 
 use tvm_codegen::{build, compile_module, export_module};

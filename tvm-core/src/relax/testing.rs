@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tvm_runtime::vm::Vm;
-use tvm_runtime::{DataType, RuntimeError, Tensor, Value};
+use tvm_runtime::{DataType, Device, RuntimeError, Tensor, Value};
 
 use super::vm::{compile, interpreted_kernels, vm_codegen};
 use super::{Arg, Binding, BindingBlock, Body, Call, Callee, Expr, Function};
@@ -187,5 +187,5 @@ pub(crate) fn run(module: &IRModule, name: &str, args: &[Value]) -> Result<Value
 
 /// Bytecode of a lowered module, in readable form.
 pub(crate) fn disassemble(module: &IRModule) -> Result<String, IrError> {
-    Ok(vm_codegen(module)?.1.to_string())
+    Ok(vm_codegen(module, Device::cpu())?.1.to_string())
 }

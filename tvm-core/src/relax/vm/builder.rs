@@ -5,7 +5,7 @@ use std::sync::Arc;
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxHashMap;
 use tvm_runtime::vm::{ConstIdx, Constant, FuncIdx, Instruction, KernelIdx, PackedIdx, Pc, Reg};
-use tvm_runtime::{DataType, Tensor};
+use tvm_runtime::{DataType, Device, Tensor};
 
 use crate::ir::{GlobalVar, IRModule, IrError, Span};
 use crate::relax::Function;
@@ -14,6 +14,8 @@ use crate::tir::PrimFunc;
 /// Tables of the executable.
 pub(super) struct Tables<'a> {
     pub(super) module: &'a IRModule,
+    /// Where kernels run.
+    pub(super) device: Device,
     functions: FxHashMap<GlobalVar, FuncIdx>,
     kernels: IndexMap<GlobalVar, Arc<PrimFunc>>,
     packed: IndexSet<Arc<str>>,
@@ -31,10 +33,11 @@ enum Key {
 }
 
 impl<'a> Tables<'a> {
-    pub(super) fn new(module: &'a IRModule) -> Tables<'a> {
+    pub(super) fn new(module: &'a IRModule, device: Device) -> Tables<'a> {
         let functions = relax_functions(module).enumerate();
         Tables {
             module,
+            device,
             functions: functions.map(|(i, (gv, _))| (gv.clone(), FuncIdx(i as u32))).collect(),
             kernels: IndexMap::new(),
             packed: IndexSet::new(),

@@ -19,12 +19,13 @@ use crate::relax::op::memory;
 use crate::relax::{Arg, Binding, Body, Call, Callee, Constructor, Expr, Function, If};
 use crate::tir::{Param, PrimExpr, kernel_sig};
 
-/// The tensor programs that are to be built, and the program that calls them.
+/// The tensor programs that are to be built, and the program that calls them with tensors on `device`: arguments of
+/// public functions and constants are copied there if they are elsewhere, results stay there.
 ///
 /// # Errors
 /// When a function is not lowered, or a dimension is not bound.
-pub fn vm_codegen(module: &IRModule) -> Result<(IRModule, Executable), IrError> {
-    let mut tables = Tables::new(module);
+pub fn vm_codegen(module: &IRModule, device: Device) -> Result<(IRModule, Executable), IrError> {
+    let mut tables = Tables::new(module, device);
     let mut functions = Vec::new();
     for (gv, func) in relax_functions(module) {
         functions.push(function(&mut tables, gv, func).map_err(|err| err.at(&func.span))?);
@@ -46,6 +47,12 @@ fn function(tables: &mut Tables<'_>, gv: &GlobalVar, func: &Function) -> Result<
         codegen.check(param.ty(), reg, &context, &mut deferred)?;
     }
     codegen.check_deferred(deferred)?;
+    let public = !func.attrs.bool("private").unwrap_or(false);
+    for param in func.params.iter().filter(|param| public && param.ty().as_tensor().is_some()) {
+        let src = codegen.var(param)?;
+        let copy = codegen.on_device(src);
+        codegen.regs.insert(param.id(), copy);
+    }
     codegen.body(&func.body, Dest::Ret)?;
     let params = func.params.iter();
     Ok(VmFunction {
@@ -53,7 +60,7 @@ fn function(tables: &mut Tables<'_>, gv: &GlobalVar, func: &Function) -> Result<
         params: params.map(|it| VmParam { name: it.name().to_string(), ty: value_type(it.ty()) }).collect(),
         ret: value_type(&func.ret),
         num_regs: codegen.code.num_regs,
-        public: !func.attrs.bool("private").unwrap_or(false),
+        public,
         code: codegen.code.instructions,
     })
 }
@@ -173,7 +180,10 @@ impl FunctionCodegen<'_, '_> {
     }
 
     fn if_expr(&mut self, it: &If, dest: Dest) -> Result<(), IrError> {
-        let test = self.arg(&it.cond)?;
+        let mut test = self.arg(&it.cond)?;
+        if !matches!(it.cond, Arg::Prim(_)) {
+            test = self.on_host(test);
+        }
         let otherwise = self.code.unless_true(test);
         self.body(&it.then_branch, dest)?;
         let done = (!matches!(dest, Dest::Ret)).then(|| self.code.goto());
@@ -246,7 +256,11 @@ impl FunctionCodegen<'_, '_> {
             }
             Arg::Shape(values) => return self.shape(values),
             Arg::Prim(value) => return self.scalar(value),
-            Arg::Const(tensor) => self.tables.tensor(tensor),
+            Arg::Const(tensor) => {
+                let index = self.tables.tensor(tensor);
+                let src = self.code.emit_to(|dst| Instruction::LoadConst { dst, index });
+                return Ok(self.on_device(src));
+            }
             Arg::DType(dtype) => self.tables.dtype(*dtype),
             Arg::Str(text) => self.tables.string(text),
         };
@@ -339,10 +353,12 @@ impl FunctionCodegen<'_, '_> {
             }
             ("shape_to_tensor", [shape]) => {
                 let src = self.arg(shape)?;
-                Ok(self.code.emit_to(|dst| Instruction::ShapeToTensor { dst, src }))
+                let tensor = self.code.emit_to(|dst| Instruction::ShapeToTensor { dst, src });
+                Ok(self.on_device(tensor))
             }
             ("tensor_to_shape", [tensor]) => {
                 let src = self.arg(tensor)?;
+                let src = self.on_host(src);
                 Ok(self.code.emit_to(|dst| Instruction::TensorToShape { dst, src }))
             }
             (memory::RESHAPE_TENSOR, [tensor, shape]) => {
@@ -389,8 +405,27 @@ impl FunctionCodegen<'_, '_> {
         Ok(self.code.reg())
     }
 
+    /// The tensor in `src` on the device that kernels run on.
+    fn on_device(&mut self, src: Reg) -> Reg {
+        let device = self.tables.device;
+        if device == Device::cpu() {
+            src
+        } else {
+            self.code.emit_to(|dst| Instruction::DeviceCopy { dst, src, device })
+        }
+    }
+
+    /// The tensor in `src` where the virtual machine can read it.
+    fn on_host(&mut self, src: Reg) -> Reg {
+        let device = Device::cpu();
+        if device == self.tables.device {
+            return src;
+        }
+        self.code.emit_to(|dst| Instruction::DeviceCopy { dst, src, device })
+    }
+
     fn alloc_storage(&mut self, size: IntOperand) -> Reg {
-        let (align, device) = (ALIGNMENT as u32, Device::cpu());
+        let (align, device) = (ALIGNMENT as u32, self.tables.device);
         self.code.emit_to(|dst| Instruction::AllocStorage { dst, size, align, device })
     }
 

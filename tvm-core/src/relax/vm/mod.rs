@@ -5,11 +5,11 @@
 mod builder;
 mod codegen;
 mod kernels;
-
 mod pattern;
 mod shape;
 mod value_type;
 
+use tvm_runtime::Device;
 use tvm_runtime::vm::Executable;
 
 use crate::ir::IRModule;
@@ -17,17 +17,24 @@ use crate::pass::{PassContext, PassError};
 
 pub use codegen::vm_codegen;
 pub use kernels::{interpreted_kernel, interpreted_kernels};
-
 pub use value_type::value_type;
 
-/// Runs the [default pipeline](crate::pipeline::default_build) and [`vm_codegen`]: gives the tensor programs that are
-/// to be built, and the program that calls them.
+/// [`compile_for`] the host.
 ///
 /// # Errors
 /// What a pass or the code generator reports.
 pub fn compile(module: IRModule) -> Result<(IRModule, Executable), PassError> {
+    compile_for(module, Device::cpu())
+}
+
+/// Runs the [default pipeline](crate::pipeline::default_build) and [`vm_codegen`]: gives the tensor programs that are
+/// to be built, and the program that calls them with tensors on `device`.
+///
+/// # Errors
+/// What a pass or the code generator reports.
+pub fn compile_for(module: IRModule, device: Device) -> Result<(IRModule, Executable), PassError> {
     let module = crate::pipeline::default_build().apply_in(module, &PassContext::current())?;
-    vm_codegen(&module).map_err(|err| PassError::ir("VMCodeGen", err))
+    vm_codegen(&module, device).map_err(|err| PassError::ir("VMCodeGen", err))
 }
 
 #[cfg(test)]

@@ -267,3 +267,18 @@ fn what_is_not_lowered_is_an_error_that_says_so() {
     let err = disassemble(&module).unwrap_err().to_string();
     assert!(err.contains("symbolic dimension `n`"), "{err}");
 }
+
+#[test]
+fn tensors_are_moved_to_the_device_of_the_kernels() {
+    let mut module = IRModule::new();
+    let double = add_prim(&mut module, zip("add", vec![index(2)], |a, b| a + b));
+    let ty = fixed(&[2]);
+    let x = Var::new("x", ty.clone());
+    let one = Arg::Const(vector(&[1.0, 2.0]));
+    let (y, binding) = bind("y", ty.clone(), call_tir(&double, &[(&x).into(), one], ty));
+    add(&mut module, function("main", &[&x], vec![binding], y));
+    let text = crate::relax::vm::compile_for(module, tvm_runtime::Device::cuda(0)).unwrap().1.to_string();
+    let copies = text.matches("device_copy").count();
+    assert_eq!(copies, 2, "the argument and the constant: {text}");
+    assert!(text.contains("cuda:0"), "{text}");
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tvm_runtime::vm::{Instruction, IntOperand, Vm};
-use tvm_runtime::{DataType, Tensor, Value};
+use tvm_runtime::{DataType, Device, Tensor, Value};
 
 use super::static_plan_block_memory;
 use crate::ir::{IRModule, Type, Var, structural::sample::Rng};
@@ -18,7 +18,7 @@ fn lower(module: &IRModule, plan: bool) -> Vm {
     let mut passes = vec![call_tir_rewrite()];
     passes.extend(plan.then(static_plan_block_memory));
     let module = Sequential::new("lower", passes).apply(module.clone()).unwrap_or_else(|err| panic!("{err}"));
-    let (kernels, exe) = vm_codegen(&module).unwrap();
+    let (kernels, exe) = vm_codegen(&module, Device::cpu()).unwrap();
     Vm::new(exe, &interpreted_kernels(&kernels).unwrap()).unwrap()
 }
 
