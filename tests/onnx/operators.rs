@@ -208,3 +208,14 @@ fn results_of_other_types() {
     assert_near(&got, &Tensor::from_slice(&[3i32, 3], &[2]).unwrap(), "ConstantOfShape");
     assert_eq!(got.dtype(), DataType::I32);
 }
+
+#[test]
+fn quantised_numbers() {
+    let x = floats(&[-1.0, 0.24, 0.26, 300.0], &[4]);
+    let (scale, zero) = (Tensor::scalar(0.5f32), Tensor::scalar(3u8));
+    let got = eval(13, "QuantizeLinear", "x c0 c1", vec![], &x, &[scale.clone(), zero.clone()]);
+    assert_near(&got, &Tensor::from_slice(&[1u8, 3, 4, 255], &[4]).unwrap(), "QuantizeLinear");
+    let numbers = Tensor::from_slice(&[1u8, 3, 4, 255], &[4]).unwrap();
+    let got = eval(13, "DequantizeLinear", "c0 c1 c2", vec![], &x, &[numbers, scale, zero]);
+    assert_near(&got, &floats(&[-1.0, 0.0, 0.5, 126.0], &[4]), "DequantizeLinear");
+}

@@ -144,7 +144,8 @@ mod tests {
         std::os::unix::fs::symlink(root.path().join("secret.bin"), dir.join("link.bin")).unwrap();
         std::os::unix::fs::symlink(root.path(), dir.join("linkdir")).unwrap();
         let absolute = dir.join("w.bin").display().to_string();
-        let cases: &[(&[(&str, &str)], Result<[f32; 2], &str>)] = &[
+        type Case<'a> = (&'a [(&'a str, &'a str)], Result<[f32; 2], &'a str>);
+        let cases: &[Case<'_>] = &[
             (&[("location", "w.bin")], Ok([1.0, 2.0])),
             (&[("location", "./sub/w.bin"), ("offset", "4"), ("length", "8")], Ok([2.0, 3.0])),
             (&[("location", "w.bin"), ("offset", "8")], Err("outside of a file of 12 bytes")),

@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn orders_and_refusals() {
-        let cases: &[(&[(&str, &str)], Result<&[usize], &str>)] = &[
+        type Nodes = [(&'static str, &'static str)];
+        let cases: &[(&Nodes, Result<&[usize], &str>)] = &[
             (&[("x", "a"), ("a", "y")], Ok(&[0, 1])),
             (&[("a", "y"), ("x", "a")], Ok(&[1, 0])),
             (&[("x", "dead"), ("x", "y")], Ok(&[1])),

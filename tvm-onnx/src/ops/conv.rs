@@ -10,7 +10,11 @@ use crate::error::OnnxError;
 use crate::node::Node;
 use crate::value::Value;
 
-pub(super) static ROWS: &[Row] = &[row("Conv", 1, With(conv)), row("ConvTranspose", 1, With(conv_transpose))];
+pub(super) static ROWS: &[Row] = &[
+    row("Conv", 1, With(conv)),
+    row("ConvInteger", 10, With(conv_integer)),
+    row("ConvTranspose", 1, With(conv_transpose)),
+];
 
 fn name(node: &Node<'_, '_>, table: &[&'static str; 3], spatial: usize) -> Result<&'static str, OnnxError> {
     let unsupported = || node.unsupported(format!("{spatial} spatial axes"));
@@ -35,20 +39,30 @@ fn attrs(window: &Window, groups: i64) -> Attrs {
 
 fn conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let (x, weight) = (node.arg(0)?, node.arg(1)?);
-    let kernel = node.shape(&weight)?;
-    let shape = node.shape(&x)?;
+    let res = convolved(node, x, weight)?;
+    biased(node, res)
+}
+
+/// The product of 8-bit numbers minus their zero points, in `i32`.
+fn conv_integer(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let (x, weight) = (super::quant::shifted(node, 0, 2)?, super::quant::shifted(node, 1, 3)?);
+    one(convolved(node, x, weight))
+}
+
+fn convolved(node: &mut Node<'_, '_>, x: Arg, weight: Arg) -> Result<Arg, OnnxError> {
+    let (kernel, shape) = (node.shape(&weight)?, node.shape(&x)?);
     if kernel.len() != shape.len() || shape.len() < 3 {
         let message = format!("input and weight have ranks {} and {}", shape.len(), kernel.len());
         return Err(node.malformed(message));
     }
     let window = window(node, &shape[2..], Some(&kernel[2..]))?;
     let op = name(node, &["nn.conv1d", "nn.conv2d", "nn.conv3d"], shape.len() - 2)?;
-    let res = node.op(op, &[x, weight], attrs(&window, groups(node)?))?;
-    biased(node, res, shape.len())
+    node.op(op, &[x, weight], attrs(&window, groups(node)?))
 }
 
 /// Adds the bias, input 2, along axis 1.
-fn biased(node: &mut Node<'_, '_>, x: Arg, rank: usize) -> Result<Vec<Value>, OnnxError> {
+fn biased(node: &mut Node<'_, '_>, x: Arg) -> Result<Vec<Value>, OnnxError> {
+    let rank = node.rank(&x)?;
     let Some(bias) = node.opt_arg(2)? else { return Ok(vec![x.into()]) };
     let [channels] = &node.shape(&bias)?[..] else { return Err(node.malformed("the bias has one axis")) };
     let mut extents = vec![PrimExpr::index(1); rank];
@@ -105,5 +119,5 @@ fn conv_transpose(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let op = name(node, &table, n)?;
     let attrs = attrs(&window, groups(node)?).with("output_padding", extra);
     let res = node.op(op, &[x, weight], attrs)?;
-    biased(node, res, shape.len())
+    biased(node, res)
 }

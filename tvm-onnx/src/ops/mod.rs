@@ -5,10 +5,13 @@
 mod activation;
 mod conv;
 mod elementwise;
+mod image;
 mod index;
+mod loss;
 mod matmul;
 mod norm;
 mod pool;
+mod quant;
 mod reduce;
 mod shape;
 mod source;
@@ -55,10 +58,13 @@ static TABLES: &[&[Row]] = &[
     activation::ROWS,
     conv::ROWS,
     elementwise::ROWS,
+    image::ROWS,
     index::ROWS,
+    loss::ROWS,
     matmul::ROWS,
     norm::ROWS,
     pool::ROWS,
+    quant::ROWS,
     reduce::ROWS,
     shape::ROWS,
     source::ROWS,

@@ -12,7 +12,8 @@ use crate::value::Value;
 pub(super) static ROWS: &[Row] = &[
     row("ArgMax", 1, With(|node| arg_reduce(node, "argmax"))),
     row("ArgMin", 1, With(|node| arg_reduce(node, "argmin"))),
-    row("CumSum", 11, With(cumsum)),
+    row("CumProd", 26, With(|node| running(node, "cumprod"))),
+    row("CumSum", 11, With(|node| running(node, "cumsum"))),
     row("ReduceL1", 1, With(|node| reduce(node, 18, |node, x| node.call("abs", &[x]), "sum", keep))),
     row("ReduceL2", 1, With(|node| reduce(node, 18, square, "sum", root))),
     row("ReduceLogSum", 1, With(|node| reduce(node, 18, keep, "sum", |node, x| node.call("log", &[x])))),
@@ -107,13 +108,13 @@ fn arg_reduce(node: &mut Node<'_, '_>, op: &str) -> Result<Vec<Value>, OnnxError
     one(node.op(op, &[x], attrs))
 }
 
-fn cumsum(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+fn running(node: &mut Node<'_, '_>, op: &str) -> Result<Vec<Value>, OnnxError> {
     let axis = node.int(1)?;
     let x = node.arg(0)?;
     let axis = node.axis(axis, node.rank(&x)?)?;
     let (reverse, exclusive) = (node.flag("reverse", false)?, node.flag("exclusive", false)?);
     let x = if reverse { super::index::reversed(node, x, axis)? } else { x };
     let attrs = Attrs::new().with("axis", axis).with("exclusive", exclusive);
-    let res = node.op("cumsum", &[x], attrs)?;
+    let res = node.op(op, &[x], attrs)?;
     one(if reverse { super::index::reversed(node, res, axis) } else { Ok(res) })
 }

@@ -305,7 +305,11 @@ fn space_to_depth(node: &mut Node<'_, '_>) -> Results {
     let (high, wide) = (simplify_dim(&h.floordiv(&b)), simplify_dim(&w.floordiv(&b)));
     let split = [&n, &c, &high, &b, &wide, &b].map(Clone::clone);
     let x = node.reshape(&x, &split)?;
-    let x = node.op("permute_dims", &[x], Attrs::new().with("axes", vec![0i64, 3, 5, 1, 2, 4]))?;
+    let axes = match node.str_or("mode", "DCR")? {
+        "CRD" => vec![0i64, 1, 3, 5, 2, 4],
+        _ => vec![0i64, 3, 5, 1, 2, 4],
+    };
+    let x = node.op("permute_dims", &[x], Attrs::new().with("axes", axes))?;
     one(node.reshape(&x, &[n, simplify_dim(&(c * &b * &b)), high, wide]))
 }
 

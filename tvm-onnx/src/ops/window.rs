@@ -68,8 +68,8 @@ pub(super) fn window(
         "NOTSET" | "" => {}
         "VALID" => window.pads = vec![0; 2 * n],
         mode @ ("SAME_UPPER" | "SAME_LOWER") => {
-            for d in 0..n {
-                let total = same_pads(node, &window, &spatial[d], d)?;
+            for (d, extent) in spatial.iter().enumerate() {
+                let total = same_pads(node, &window, extent, d)?;
                 let (small, large) = (total / 2, total - total / 2);
                 let upper = mode == "SAME_UPPER";
                 (window.pads[d], window.pads[n + d]) = if upper { (small, large) } else { (large, small) };

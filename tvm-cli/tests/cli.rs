@@ -1,0 +1,159 @@
+//! The command line from outside, on the digits model.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn digits() -> String {
+    root().join("examples/data/digits_cnn").display().to_string()
+}
+
+/// Runs `tvmc` with `input` on its standard input.
+fn tvmc_with(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tvmc"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// Standard output of a run that succeeds.
+fn tvmc(args: &[&str]) -> String {
+    let output = tvmc_with(args, "");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Exit status and standard error of a run that fails.
+fn refused(args: &[&str]) -> (i32, String) {
+    let output = tvmc_with(args, "");
+    assert!(!output.status.success(), "{args:?}");
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn onnx_test_counts_and_exits() {
+    let out = tvmc(&["onnx-test", &digits(), "--target", "c"]);
+    assert!(out.ends_with("1 passed, 0 failed\n") && out.contains("digits_cnn ok"), "{out}");
+    let out = tvmc(&["onnx-test", &digits(), "--skip-unsupported"]);
+    assert!(out.ends_with("1 passed, 0 failed, 0 skipped\n"), "{out}");
+    let output = tvmc_with(&["onnx-test", &digits(), "--rtol", "0", "--atol", "0"], "");
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        out.contains("FAIL test_data_set_0: output `probabilities`: ")
+            && out.ends_with("0 passed, 1 failed\n")
+    );
+    let (code, err) = refused(&["onnx-test", &root().join("tvm-cli/src").display().to_string()]);
+    assert!(code == 2 && err.contains("holds no test"), "{err}");
+}
+
+#[test]
+fn an_artifact_gives_what_the_model_gives() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let model = format!("{}/model.onnx", digits());
+    let input = format!("image={}/test_data_set_0/input_0.pb", digits());
+    let out = tvmc(&["compile", &model, "-o", &at("digits.tvm"), "--target", "c"]);
+    assert!(out.starts_with("wrote "), "{out}");
+    for (file, target) in [(&model, "a"), (&at("digits.tvm"), "b")] {
+        let out = tvmc(&["run", file, "--input", &input, "--output-dir", &at(target)]);
+        assert!(out.starts_with("probabilities: Tensor<f32>["), "{out}");
+    }
+    assert_eq!(fs::read(at("a/output_0.npy")).unwrap(), fs::read(at("b/output_0.npy")).unwrap());
+    let out = tvmc(&["inspect", &at("digits.tvm"), "--disassemble"]);
+    for want in ["tvm artifact", "image  Tensor<f32, n, 1, 8, 8>", "-> Tensor<f32, n, 10>", "invoke_kernel"] {
+        assert!(out.contains(want), "expected `{want}` in:\n{out}");
+    }
+    fs::write(at("cut.tvm"), &fs::read(at("digits.tvm")).unwrap()[..1000]).unwrap();
+    assert_eq!(refused(&["run", &at("cut.tvm"), "--fill", "ones"]).0, 2);
+}
+
+#[test]
+fn every_stage_can_be_seen() {
+    let model = format!("{}/model.onnx", digits());
+    for (emit, want) in
+        [("relax", "nn::conv2d(image"), ("tir", "#[prim_func]"), ("c", "void"), ("asm", ".text")]
+    {
+        let out = tvmc(&["compile", &model, "--emit", emit, "--target", "c"]);
+        assert!(out.contains(want), "expected `{want}` in what --emit {emit} gives");
+    }
+    let out = tvmc(&["inspect", &model]);
+    for want in ["opsets ai.onnx 17", "image  Tensor<f32, n, 1, 8, 8>", "Relu                4", "14 nodes"] {
+        assert!(out.contains(want), "expected `{want}` in:\n{out}");
+    }
+    let out = tvmc(&["ops", "softmax"]);
+    assert!(out.contains(" Softmax                  1, 13") && out.contains("nn.softmax"), "{out}");
+    assert!(tvmc(&["doctor"]).contains("default target"));
+}
+
+#[test]
+fn wrong_requests_are_explained() {
+    let model = format!("{}/model.onnx", digits());
+    let cases: [(&[&str], &str); 6] = [
+        (&["run", "nope.onnx"], "nope.onnx"),
+        (&["run", &model], "give --input image=FILE, or --fill"),
+        (&["run", &model, "--input", "x=1"], "the inputs are image"),
+        (&["run", &model, "--fill", "ones", "--dim", "m=2"], "no input has a dimension `m`"),
+        (&["run", &model, "--fill", "ones", "--target", "z80"], "`z80` is not a target"),
+        (&["compile", &model, "--dim", "n"], "NAME=NUMBER"),
+    ];
+    for (args, want) in cases {
+        let (code, err) = refused(args);
+        assert!(code == 2 && err.contains(want), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn the_conformance_worker_answers_every_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().display();
+    let requests = format!("{}\t{out}\nno tab\n{}\t{out}/none\n", digits(), root().display());
+    let output = tvmc_with(&["worker", "conformance", "--target", "c"], &requests);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let answers: Vec<serde_json::Value> = text.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    let status: Vec<&str> = answers.iter().map(|it| it["status"].as_str().unwrap()).collect();
+    assert_eq!(status, ["ok", "error", "error"], "{text}");
+    assert_eq!(answers[2]["phase"], "load");
+    for set in 0..3 {
+        assert_eq!(fs::read_to_string(dir.path().join(format!("{set}/n.json"))).unwrap(), "1");
+        assert!(dir.path().join(format!("{set}/output_0.npy")).is_file());
+    }
+}
+
+#[test]
+fn the_bench_worker_loads_runs_and_gives_outputs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, output) = (dir.path().join("in.bin"), dir.path().join("out.bin"));
+    fs::write(&input, vec![0u8; 2 * 64 * 4]).unwrap();
+    let case = serde_json::json!({
+        "onnx": format!("{}/model.onnx", digits()),
+        "onnx_inputs": [{"name": "image", "dtype": "f32", "shape": [2, 1, 8, 8], "file": input}],
+    });
+    let requests = [
+        serde_json::json!({"op": "run"}),
+        serde_json::json!({"op": "load", "case": case}),
+        serde_json::json!({"op": "run", "secs": 0.01, "min": 2, "max": 5}),
+        serde_json::json!({"op": "out", "path": output}),
+        serde_json::json!({"op": "quit"}),
+    ];
+    let requests: String = requests.iter().map(|it| format!("{it}\n")).collect();
+    let text = String::from_utf8(tvmc_with(&["worker", "bench", "--target", "c"], &requests).stdout).unwrap();
+    let answers: Vec<serde_json::Value> = text.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!((answers.len(), &answers[0]["ok"]), (4, &false.into()), "{text}");
+    assert!(answers[1..].iter().all(|it| it["ok"] == true), "{text}");
+    assert!(answers[2]["times"].as_array().unwrap().len() >= 2, "{text}");
+    assert_eq!(answers[3]["shape"], serde_json::json!([2, 10]));
+    assert_eq!(fs::read(&output).unwrap().len(), 2 * 10 * 4);
+}

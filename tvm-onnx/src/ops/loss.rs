@@ -1,0 +1,77 @@
+//! Losses.
+
+use tvm_core::ir::Attrs;
+use tvm_core::relax::Arg;
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
+
+use super::{Row, With, row};
+use crate::error::OnnxError;
+use crate::node::Node;
+use crate::value::Value;
+
+pub(super) static ROWS: &[Row] = &[
+    row("NegativeLogLikelihoodLoss", 12, With(nll_loss)),
+    row("SoftmaxCrossEntropyLoss", 12, With(softmax_loss)),
+];
+
+fn nll_loss(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let x = node.arg(0)?;
+    Ok(vec![loss(node, &x)?.into()])
+}
+
+/// The loss of the logarithm of the softmax, and that logarithm.
+fn softmax_loss(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let x = node.arg(0)?;
+    let log = node.op("nn.log_softmax", &[x], Attrs::new().with("axis", 1i64))?;
+    Ok(vec![loss(node, &log)?.into(), log.into()])
+}
+
+/// Minus the elements of `x` (batch, class, …) at the classes of input 1 (batch, …), each times the weight of its class;
+/// the class `ignore_index` has weight 0. The mean is over the weights.
+fn loss(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg, OnnxError> {
+    let target = node.arg(1)?;
+    let (dtype, target_dtype) = (node.dtype(x)?, node.dtype(&target)?);
+    let shape = node.shape(&target)?;
+    if shape.is_empty() || node.rank(x)? != shape.len() + 1 {
+        return Err(node.malformed("the target has one axis fewer than the input"));
+    }
+    let mut with_class = shape.clone();
+    with_class.insert(1, PrimExpr::index(1));
+    let index = node.reshape(&target, &with_class)?;
+    let picked = node.op("gather_elements", &[x.clone(), index], Attrs::new().with("axis", 1i64))?;
+    let picked = node.reshape(&picked, &shape)?;
+    let mut weight = match node.opt_arg(2)? {
+        Some(weight) => Some(node.op("take", &[weight, target.clone()], Attrs::new().with("axis", 0i64))?),
+        None => None,
+    };
+    if let Some(ignored) = node.attr_int("ignore_index")? {
+        let ignored = node.scalar(ignored as f64, target_dtype)?;
+        let ignored = node.call("equal", &[target, ignored])?;
+        let (zero, unit) = (node.scalar(0.0, dtype)?, node.scalar(1.0, dtype)?);
+        weight = Some(node.call("where", &[ignored, zero, weight.unwrap_or(unit)])?);
+    }
+    let mut loss = node.call("negative", &[picked])?;
+    if let Some(weight) = &weight {
+        loss = node.call("multiply", &[loss, weight.clone()])?;
+    }
+    match (node.str_or("reduction", "mean")?, weight) {
+        ("none", _) => Ok(loss),
+        ("sum", _) => node.call("sum", &[loss]),
+        ("mean", None) => mean(node, loss, dtype),
+        ("mean", Some(weight)) => {
+            let (sum, weights) = (node.call("sum", &[loss])?, node.call("sum", &[weight])?);
+            node.call("divide", &[sum, weights])
+        }
+        (other, _) => {
+            Err(node.malformed(format!("attribute `reduction` is `{}`", crate::names::show(other))))
+        }
+    }
+}
+
+fn mean(node: &mut Node<'_, '_>, x: Arg, dtype: DataType) -> Result<Arg, OnnxError> {
+    if dtype.is_float() {
+        return node.call("mean", &[x]);
+    }
+    Err(node.unsupported(format!("a mean of {dtype} elements")))
+}

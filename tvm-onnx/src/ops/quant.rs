@@ -1,0 +1,149 @@
+//! Quantised numbers: an integer stands for `(integer - zero point) * scale`.
+
+use tvm_core::relax::Arg;
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
+
+use super::{Row, With, one, row};
+use crate::error::OnnxError;
+use crate::node::Node;
+use crate::tensor::dtype_from_onnx;
+use crate::value::Value;
+
+pub(super) static ROWS: &[Row] = &[
+    row("DequantizeLinear", 10, With(dequantize)),
+    row("DynamicQuantizeLinear", 11, With(dynamic_quantize)),
+    row("QLinearMatMul", 10, With(matmul)),
+    row("QuantizeLinear", 10, With(quantize)),
+];
+
+/// Input `i`, one number or one per element of the axis, as a tensor that broadcasts to `rank` axes.
+fn along(node: &mut Node<'_, '_>, i: usize, rank: usize, axis: i64) -> Result<Option<Arg>, OnnxError> {
+    let Some(x) = node.opt_arg(i)? else { return Ok(None) };
+    match &node.shape(&x)?[..] {
+        [] => Ok(Some(x)),
+        [single] if single.is_const(1) => node.reshape(&x, &[]).map(Some),
+        [extent] => {
+            let axis = node.axis(axis, rank)?;
+            let mut extents = vec![PrimExpr::index(1); rank];
+            extents[axis] = extent.clone();
+            node.reshape(&x, &extents).map(Some)
+        }
+        _ => Err(node.unsupported("scales per block")),
+    }
+}
+
+/// `round(x) + zero` limited to `dtype`.
+fn saturated(node: &mut Node<'_, '_>, x: Arg, zero: Option<Arg>, dtype: DataType) -> Result<Arg, OnnxError> {
+    let Some((low, high)) = dtype.int_range() else {
+        return Err(node.unsupported(format!("quantisation to {dtype}")));
+    };
+    let wide = node.dtype(&x)?;
+    let mut x = node.call("round", &[x])?;
+    if let Some(zero) = zero {
+        let zero = node.cast(&zero, wide)?;
+        x = node.call("add", &[x, zero])?;
+    }
+    let (low, high) = (node.scalar(low as f64, wide)?, node.scalar(high as f64, wide)?);
+    let x = node.call("maximum", &[x, low])?;
+    let x = node.call("minimum", &[x, high])?;
+    node.cast(&x, dtype)
+}
+
+fn no_blocks(node: &Node<'_, '_>) -> Result<(), OnnxError> {
+    if node.int_or("block_size", 0)? != 0 { Err(node.unsupported("scales per block")) } else { Ok(()) }
+}
+
+fn quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    no_blocks(node)?;
+    let x = node.arg(0)?;
+    let (rank, axis) = (node.rank(&x)?, node.int_or("axis", 1)?);
+    let dtype = match (node.opt_arg(2)?, node.attr_int("output_dtype")?) {
+        (Some(zero), _) => node.dtype(&zero)?,
+        (None, Some(elem)) if elem != 0 => dtype_from_onnx(elem)?,
+        (None, _) => DataType::U8,
+    };
+    let scale = along(node, 1, rank, axis)?;
+    let scale = node.required("y_scale", scale)?;
+    let x = node.cast(&x, DataType::F32)?;
+    let scale = node.cast(&scale, DataType::F32)?;
+    let ratio = node.call("divide", &[x, scale])?;
+    let zero = along(node, 2, rank, axis)?;
+    one(saturated(node, ratio, zero, dtype))
+}
+
+fn dequantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    no_blocks(node)?;
+    let x = node.arg(0)?;
+    let (rank, axis) = (node.rank(&x)?, node.int_or("axis", 1)?);
+    let scale = along(node, 1, rank, axis)?;
+    let scale = node.required("x_scale", scale)?;
+    let dtype = match node.attr_int("output_dtype")? {
+        Some(elem) if elem != 0 => dtype_from_onnx(elem)?,
+        _ => node.dtype(&scale)?,
+    };
+    let mut x = node.cast(&x, DataType::I32)?;
+    if let Some(zero) = along(node, 2, rank, axis)? {
+        let zero = node.cast(&zero, DataType::I32)?;
+        x = node.call("subtract", &[x, zero])?;
+    }
+    let (x, scale) = (node.cast(&x, dtype)?, node.cast(&scale, dtype)?);
+    one(node.call("multiply", &[x, scale]))
+}
+
+/// Scale and zero point from the range of the input, which includes 0.
+fn dynamic_quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let x = node.arg(0)?;
+    let dtype = node.dtype(&x)?;
+    let (zero, steps) = (node.scalar(0.0, dtype)?, node.scalar(255.0, dtype)?);
+    let low = node.call("min", std::slice::from_ref(&x))?;
+    let low = node.call("minimum", &[low, zero.clone()])?;
+    let high = node.call("max", std::slice::from_ref(&x))?;
+    let high = node.call("maximum", &[high, zero])?;
+    let range = node.call("subtract", &[high, low.clone()])?;
+    let scale = node.call("divide", &[range, steps])?;
+    let start = node.call("divide", &[low, scale.clone()])?;
+    let start = node.call("negative", &[start])?;
+    let zero_point = saturated(node, start, None, DataType::U8)?;
+    let ratio = node.call("divide", &[x, scale.clone()])?;
+    let res = saturated(node, ratio, Some(zero_point.clone()), DataType::U8)?;
+    Ok(vec![res.into(), scale.into(), zero_point.into()])
+}
+
+/// The product in `i32`, brought to the scale and zero point of the result.
+fn matmul(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let mut factors = Vec::new();
+    let mut scale = node.arg(6)?;
+    scale = node.cast(&scale, DataType::F32)?;
+    let unit = node.scalar(1.0, DataType::F32)?;
+    let mut ratio = node.call("divide", &[unit, scale])?;
+    for (i, axis) in [(0, -2), (3, -1)] {
+        let x = node.arg(i)?;
+        let rank = node.rank(&x)?;
+        let x = node.cast(&x, DataType::I32)?;
+        let scale = along(node, i + 1, rank, axis)?;
+        let scale = node.required("scale", scale)?;
+        let scale = node.cast(&scale, DataType::F32)?;
+        ratio = node.call("multiply", &[ratio, scale])?;
+        let zero = along(node, i + 2, rank, axis)?;
+        let zero = node.required("zero point", zero)?;
+        let zero = node.cast(&zero, DataType::I32)?;
+        factors.push(node.call("subtract", &[x, zero])?);
+    }
+    let product = node.call("matmul", &factors)?;
+    let product = node.cast(&product, DataType::F32)?;
+    let scaled = node.call("multiply", &[product, ratio])?;
+    let zero = node.arg(7)?;
+    let dtype = node.dtype(&zero)?;
+    one(saturated(node, scaled, Some(zero), dtype))
+}
+
+/// Input `i` minus its zero point, input `zero`, in `i32`.
+pub(super) fn shifted(node: &mut Node<'_, '_>, i: usize, zero: usize) -> Result<Arg, OnnxError> {
+    let x = node.arg(i)?;
+    let rank = node.rank(&x)?;
+    let x = node.cast(&x, DataType::I32)?;
+    let Some(zero) = along(node, zero, rank, 0)? else { return Ok(x) };
+    let zero = node.cast(&zero, DataType::I32)?;
+    node.call("subtract", &[x, zero])
+}
