@@ -12,7 +12,7 @@ use tvm_runtime::{DataType, Tensor, Value};
 
 use super::data::Rng;
 use super::programs::{block, buffer, f32, func, loops};
-use super::suite::{Case, check, tensor};
+use super::suite::{Case, check, check_at, tensor};
 
 const F32: DataType = DataType::F32;
 
@@ -278,4 +278,19 @@ fn matched() -> Case {
     let y = Param::Out(y);
     let out = Value::Tensor(Tensor::zeros(&[6, 12], F32).unwrap());
     Case { func: func("matched", vec![y], vec![], body), args: vec![vec![out]], tolerance: 0.0 }
+}
+
+/// A sum of thousands of terms: recursion and the nesting of parentheses are bounded everywhere.
+#[test]
+fn deep_expressions() {
+    let mut rng = Rng(15);
+    let n = symbol("n");
+    let (x, y) = (buffer("x", &[n.clone()], DataType::I32), buffer("y", &[n.clone()], DataType::I32));
+    let body = loops(&[(ForKind::Serial, n)], |i| {
+        let value = x.load([i[0].clone()]);
+        let term = |k: i64| value.clone() * PrimExpr::int(k, DataType::I32);
+        Stmt::store(&y, [i[0].clone()], (1..4000).map(term).fold(value.clone(), |a, b| a + b))
+    });
+    let deep = func("deep", vec![Param::In(x), Param::Out(y)], vec![], body);
+    check_at(1, &[case(deep, &[vec![vec![5], vec![5]]], &mut rng, 0.0)]);
 }

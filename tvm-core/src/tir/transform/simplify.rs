@@ -38,6 +38,10 @@ impl StmtSimplify {
 
 impl Mutator for StmtSimplify {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        if !expr.dtype().is_scalar() {
+            // Vectors are what the pass before made them; what their lanes are made of is simplified.
+            return self.walk_expr(expr);
+        }
         let new = self.simplified(expr);
         (!new.ptr_eq(expr)).then_some(new)
     }

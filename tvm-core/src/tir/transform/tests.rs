@@ -1,10 +1,11 @@
 //! Every lowering pass keeps what programs compute: random schedules of small programs are lowered pass by pass and
 //! interpreted after each.
 
+use expect_test::{Expect, expect};
 use tvm_runtime::{DataType, Tensor};
 
 use crate::ir::{IRModule, Var};
-use crate::pass::PassContext;
+use crate::pass::{Pass, PassContext};
 use crate::pipeline::lower_tir_passes;
 use crate::te;
 use crate::tir::interp::{self, Value};
@@ -186,5 +187,123 @@ fn buffers_shrink_to_the_tile() {
         let func = lowered.prim_func(lowered.functions().next().unwrap().0).unwrap();
         // What is left besides the tile is the whole of `y`, of which the size may be symbolic.
         assert!(allocations(&func.body).contains(&(6 * 32)), "{what}: {:?}\n{func}", allocations(&func.body));
+    }
+}
+
+/// The body of `func` after `passes`, as the printer shows it.
+fn after(func: PrimFunc, passes: Vec<Pass>) -> String {
+    let module = IRModule::from_prim_func(func);
+    let module = passes.iter().try_fold(module, |module, pass| pass.apply(module)).unwrap();
+    let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
+    format!("{}\n", func.to_string().trim_end())
+}
+
+#[test]
+fn passes_do_what_they_say() {
+    let sum = |n: PrimExpr| {
+        let x = te::placeholder("x", [PrimExpr::index(4), n.clone()], I64);
+        let r = te::reduce_axis("r", n);
+        let y = te::compute("y", [PrimExpr::index(4)], &[&x], |i: &[PrimExpr]| {
+            te::sum(x.at([i[0].clone(), r.expr()]), &[&r])
+        });
+        te::create_prim_func("sum", &[x], &[y]).unwrap()
+    };
+    let scale = |vectorize: bool| {
+        let n = PrimExpr::from(Var::index("n"));
+        let x = te::placeholder("x", [n.clone()], I64);
+        let y = te::compute("y", [n], &[&x], |i: &[PrimExpr]| {
+            x.at([i[0].clone()]).floordiv(3) + i[0].clone().floormod(8).floordiv(2)
+        });
+        let mut s = Schedule::new(te::create_prim_func("scale", &[x], &[y]).unwrap()).unwrap();
+        let y = s.block("y").unwrap();
+        let [i] = s.loops(y).unwrap();
+        if vectorize {
+            let [_, lanes] = s.split(i, [None, Some(8)]).unwrap();
+            s.vectorize(lanes).unwrap();
+        }
+        s.into_func()
+    };
+    let opaque =
+        || vec![super::lower_init_block(), super::convert_blocks_to_opaque(), super::lower_opaque_block()];
+    let flat = || [opaque(), vec![super::flatten_buffer(), super::simplify()]].concat();
+    let cases: [(String, Expect); 4] = [
+        (
+            after(sum(PrimExpr::index(6)), opaque()),
+            expect![[r#"
+            #[prim_func]
+            fn sum(x: &Tensor<i64, 4, 6>, y: &mut Tensor<i64, 4>) {
+                for [i0, r] in grid([4, 6]) {
+                    if r == 0 {
+                        y[[i0]] = 0;
+                    }
+                    y[[i0]] += x[[i0, r]];
+                }
+            }
+        "#]],
+        ),
+        (
+            after(scale(true), [flat(), vec![super::vectorize_loop(), super::simplify()]].concat()),
+            expect![[r#"
+                #[prim_func]
+                fn scale(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
+                    let x_1 = decl_buffer::<i64>([n], address_of(x[[0]]));
+                    let y_1 = decl_buffer::<i64>([n], address_of(y[[0]]));
+                    for i0_0 in 0..(n + 7) / 8 {
+                        if i0_0 * 8 < n - 7 {
+                            y_1[[ramp(i0_0 * 8, 1, 8)]] = floordiv(x_1[[ramp(i0_0 * 8, 1, 8)]], broadcast(3, 8)) + floordiv(ramp(0, 1, 8), broadcast(2, 8));
+                        } else {
+                            for i0_1 in 0..8 {
+                                if i0_0 * 8 + i0_1 < n {
+                                    y_1[[i0_0 * 8 + i0_1]] = floordiv(x_1[[i0_0 * 8 + i0_1]], 3) + floordiv(i0_1 as i64, 2);
+                                }
+                            }
+                        }
+                    }
+                }
+            "#]],
+        ),
+        (
+            after(scale(false), [flat(), vec![super::lower_intrin()]].concat()),
+            expect![[r#"
+            #[prim_func]
+            fn scale(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
+                let x_1 = decl_buffer::<i64>([n], address_of(x[[0]]));
+                let y_1 = decl_buffer::<i64>([n], address_of(y[[0]]));
+                for i0 in 0..n {
+                    y_1[[i0]] = { let x_2 = x_1[[i0]]; { let y_2 = 3; { let r = x_2 % (y_2 as i64); x_2 / (y_2 as i64) - select(r < 0, 1, 0) } } } + (i0 as i64) / 2 % 4;
+                }
+            }
+        "#]],
+        ),
+        (
+            after(sum(PrimExpr::from(Var::index("n"))), [flat(), vec![super::make_packed_api()]].concat()),
+            expect![[r#"
+                // tir.packed_api = true
+                #[prim_func]
+                fn sum(args: handle, num_args: i32, ctx: handle) {
+                    assert!(2 == (num_args as i64), status = 1, arg = -1, axis = -1, expected = 2, got = num_args as i64);
+                    assert!(2 == arg_ndim(args, 0), status = 2, arg = 0, axis = -1, expected = 2, got = arg_ndim(args, 0));
+                    assert!(81920 == arg_dtype(args, 0), status = 3, arg = 0, axis = -1, expected = 81920, got = arg_dtype(args, 0));
+                    let n = arg_shape(args, 0, 1);
+                    assert!(1 == arg_is_compact(args, 0), status = 5, arg = 0, axis = -1, expected = 1, got = arg_is_compact(args, 0));
+                    assert!(1 == arg_ndim(args, 1), status = 2, arg = 1, axis = -1, expected = 1, got = arg_ndim(args, 1));
+                    assert!(81920 == arg_dtype(args, 1), status = 3, arg = 1, axis = -1, expected = 81920, got = arg_dtype(args, 1));
+                    assert!(1 == arg_is_compact(args, 1), status = 5, arg = 1, axis = -1, expected = 1, got = arg_is_compact(args, 1));
+                    assert!(4 == arg_shape(args, 0, 0), status = 4, arg = 0, axis = 0, expected = 4, got = arg_shape(args, 0, 0));
+                    assert!(4 == arg_shape(args, 1, 0), status = 4, arg = 1, axis = 0, expected = 4, got = arg_shape(args, 1, 0));
+                    let x = decl_buffer::<i64>([4 * (n as usize)], arg_data(args, 0));
+                    let y = decl_buffer::<i64>([4], arg_data(args, 1));
+                    for [i0, r] in grid([4, n as usize]) {
+                        if r == 0 {
+                            y[[i0]] = 0;
+                        }
+                        y[[i0]] += x[[i0 * (n as usize) + r]];
+                    }
+                }
+            "#]],
+        ),
+    ];
+    for (got, want) in cases {
+        want.assert_eq(&got);
     }
 }
