@@ -327,6 +327,26 @@ impl PrimExpr {
 
     /// Type of the value.
     pub fn dtype(&self) -> DataType {
+        // In a loop down to what has a type of its own: expressions may be thousands of operations deep.
+        let (mut expr, mut compared) = (self, false);
+        loop {
+            expr = match expr {
+                PrimExpr::Not(it) => &it.value,
+                PrimExpr::Binary(it) => {
+                    compared |= it.op.is_comparison();
+                    &it.a
+                }
+                PrimExpr::Select(it) => &it.true_value,
+                PrimExpr::Let(it) => &it.body,
+                _ => break,
+            };
+        }
+        let dtype = expr.own_dtype();
+        if compared { DataType::BOOL.with_lanes(dtype.lanes()) } else { dtype }
+    }
+
+    /// Type of the value, one node at a time.
+    fn own_dtype(&self) -> DataType {
         match self {
             PrimExpr::IntImm(it) => it.dtype,
             PrimExpr::FloatImm(it) => it.dtype,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::ir::{BlockId, BufferId, Var, VarId};
+use crate::support::with_stack;
 use crate::tir::*;
 
 /// `func` with fresh parameters, symbolic dimensions, loops, axes, buffers and blocks.
@@ -108,7 +109,7 @@ impl Renew {
 /// Nodes that have folding constructors are rebuilt as they are, so that the structure stays.
 impl Mutator for Renew {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
-        match expr {
+        with_stack(|| match expr {
             PrimExpr::Var(var) => self.vars.get(&var.id()).map(PrimExpr::from),
             PrimExpr::Let(it) => {
                 let value = self.expr(&it.value);
@@ -150,7 +151,7 @@ impl Mutator for Renew {
             | PrimExpr::BufferLoad(_)
             | PrimExpr::Shuffle(_)
             | PrimExpr::Call(_) => self.walk_expr(expr),
-        }
+        })
     }
 
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
