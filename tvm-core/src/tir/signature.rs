@@ -4,7 +4,8 @@
 
 use tvm_runtime::{DimSig, KernelSig, ParamKind, ParamSig};
 
-use super::{BinaryOp, Buffer, Param, PrimExpr, PrimFunc};
+use super::{Buffer, Param, PrimExpr, PrimFunc};
+use crate::relax::analysis::show_dim;
 
 /// The signature of `func` as a kernel named `name`.
 pub fn kernel_sig(name: &str, func: &PrimFunc) -> KernelSig {
@@ -32,27 +33,6 @@ pub fn dim_sig(dim: &PrimExpr) -> DimSig {
     match (dim.as_int(), dim.as_var()) {
         (Some(value), _) => DimSig::Const(value),
         (None, Some(var)) => DimSig::Var(var.name().to_string()),
-        (None, None) => DimSig::Expr(dim_text(dim)),
-    }
-}
-
-/// An extent as a message shows it.
-pub fn dim_text(dim: &PrimExpr) -> String {
-    match dim {
-        PrimExpr::IntImm(it) => it.value.to_string(),
-        PrimExpr::Var(var) => var.name().to_string(),
-        PrimExpr::Cast(it) => dim_text(&it.value),
-        PrimExpr::Binary(it) => {
-            let (a, b) = (dim_text(&it.a), dim_text(&it.b));
-            match it.op {
-                BinaryOp::Add => format!("({a} + {b})"),
-                BinaryOp::Sub => format!("({a} - {b})"),
-                BinaryOp::Mul => format!("{a} * {b}"),
-                BinaryOp::Div => format!("{a} / {b}"),
-                BinaryOp::Mod => format!("{a} % {b}"),
-                op => format!("{}({a}, {b})", format!("{op:?}").to_lowercase()),
-            }
-        }
-        other => format!("{other:?}"),
+        (None, None) => DimSig::Expr(show_dim(dim)),
     }
 }

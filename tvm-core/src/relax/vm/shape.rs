@@ -6,7 +6,7 @@ use tvm_runtime::vm::{DimCheck, Instruction, IntOpKind, IntOperand, Reg};
 
 use super::codegen::FunctionCodegen;
 use crate::ir::{IrError, Span, Type, Var, VarId};
-use crate::tir::{self, BinaryOp, Callee, Intrinsic, PrimExpr, any_expr};
+use crate::tir::{BinaryOp, Callee, Intrinsic, PrimExpr, any_expr};
 
 /// An extent that can be computed only after later checks have bound its dimensions.
 pub(super) struct Deferred {
@@ -151,7 +151,10 @@ impl FunctionCodegen<'_, '_> {
 
     fn int_inner(&mut self, expr: &PrimExpr) -> Result<IntOperand, IrError> {
         let unsupported = || {
-            let message = format!("`{}` cannot be computed outside a tensor program", tir::dim_text(expr));
+            let message = format!(
+                "`{}` cannot be computed outside a tensor program",
+                crate::relax::analysis::show_dim(expr)
+            );
             Err(IrError::new(message, &Span::none()))
         };
         if !(expr.dtype().is_integer() || expr.dtype().is_bool()) {
