@@ -42,12 +42,13 @@ fn div_to_mul() -> Pass {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let timing = Arc::new(PassTimingInstrument::new());
-    let ctx = PassContext::default().with_instrument(timing.clone());
+    let ctx = PassContext::new().instrument(timing.clone());
     let module = average::module()?;
     println!("before\n{module}");
-    let module = Sequential::new("demo", vec![div_to_mul(), tvm::tir::transform::simplify()]).apply_in(module, &ctx)?;
+    let module = Sequential::new("demo", vec![div_to_mul(), tvm::tir::transform::simplify()])
+        .apply_in(module, &ctx)?;
     println!("after\n{module}");
-    println!("{timing}");
+    println!("{}", timing.table());
     if module.to_string().contains('/') {
         return Err("the division is still there".into());
     }

@@ -62,7 +62,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // SAFETY: the three matrices are N by N, row-major, and do not overlap.
         unsafe {
             gemm::gemm(
-                N, N, N, c.as_mut_ptr(), 1, n, false, a.as_ptr(), 1, n, b.as_ptr(), 1, n, 0.0, 1.0, false, false, false,
+                N,
+                N,
+                N,
+                c.as_mut_ptr(),
+                1,
+                n,
+                false,
+                a.as_ptr(),
+                1,
+                n,
+                b.as_ptr(),
+                1,
+                n,
+                0.0,
+                1.0,
+                false,
+                false,
+                false,
                 gemm::Parallelism::None,
             );
         }

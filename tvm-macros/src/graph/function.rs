@@ -167,6 +167,14 @@ fn item_fn(surface: Surface, func: &ItemFn) -> TokenStream {
             #vis fn module() -> ::std::result::Result<#ir::IRModule, #ir::IrError> {
                 <Self as #graph::FuncDef>::module()
             }
+
+            /// `module` with this function and all that it uses; it may call the functions there with `call_global`.
+            ///
+            /// # Errors
+            /// As [`module`](Self::module).
+            #vis fn extend(module: #ir::IRModule) -> ::std::result::Result<#ir::IRModule, #ir::IrError> {
+                <Self as #graph::FuncDef>::extend(module)
+            }
         }
         #errors
     }

@@ -24,15 +24,16 @@ thread_local! {
     static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `f` with a fresh frame; gives its module, or all problems.
-pub(super) fn with_frame<R>(f: impl FnOnce() -> R) -> Result<(IRModule, R), IrError> {
+/// Runs `f` with a fresh frame over `module`; gives the module as it is then, or all problems.
+pub(super) fn with_frame<R>(module: IRModule, f: impl FnOnce() -> R) -> Result<(IRModule, R), IrError> {
     struct Guard;
     impl Drop for Guard {
         fn drop(&mut self) {
             FRAMES.with_borrow_mut(|frames| frames.pop());
         }
     }
-    FRAMES.with_borrow_mut(|frames| frames.push(Frame::default()));
+    let frame = Frame { builder: BlockBuilder::new(module), ..Frame::default() };
+    FRAMES.with_borrow_mut(|frames| frames.push(frame));
     let guard = Guard;
     let res = f();
     let frame = FRAMES.with_borrow_mut(|frames| frames.last_mut().map(std::mem::take)).unwrap_or_default();

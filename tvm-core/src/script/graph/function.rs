@@ -25,10 +25,15 @@ pub trait FuncDef: 'static {
     /// # Errors
     /// All that is wrong with them, at the user's lines.
     fn module() -> Result<IRModule, IrError> {
-        module_of(|| {
-            let span = Span::none();
-            global::<Self>(&span);
-        })
+        module_of(include::<Self>)
+    }
+
+    /// `module` with this function and all that it uses; it may call the functions there with `call_global`.
+    ///
+    /// # Errors
+    /// As [`module`](Self::module).
+    fn extend(module: IRModule) -> Result<IRModule, IrError> {
+        extended(module, include::<Self>)
     }
 }
 
@@ -112,7 +117,7 @@ fn global<D: FuncDef + ?Sized>(span: &Span) -> Option<GlobalVar> {
 }
 
 /// Adds a definition to the current module, with all that it uses.
-pub fn include<D: FuncDef>() {
+pub fn include<D: FuncDef + ?Sized>() {
     global::<D>(&Span::none());
 }
 
@@ -121,7 +126,11 @@ pub fn include<D: FuncDef>() {
 /// # Errors
 /// All problems found.
 pub fn module_of(build: impl FnOnce()) -> Result<IRModule, IrError> {
-    let (module, ()) = with_frame(build)?;
+    extended(IRModule::new(), build)
+}
+
+fn extended(module: IRModule, build: impl FnOnce()) -> Result<IRModule, IrError> {
+    let (module, ()) = with_frame(module, build)?;
     well_formed(&module)?;
     Ok(module)
 }
@@ -158,6 +167,28 @@ pub fn call_def<D: FuncDef>(args: Args) -> Value {
     let Some(gv) = global::<D>(&span) else { return Value::poison() };
     let ty = frame(|frame| frame.builder.module().relax_func(&gv).map(|func| func.ty())).flatten();
     emit_call(Callee::Global(gv), ty.as_ref(), args, &span)
+}
+
+/// `call_global("name", (x, y))`: calls a graph function of the module that is extended.
+#[track_caller]
+pub fn call_global(args: Args) -> Value {
+    let span = span_of(Location::caller());
+    let mut items = args.items.into_iter();
+    let (Some(Item::Str(name)), Some(inputs), None) = (items.next(), items.next(), items.next()) else {
+        return fail(
+            IrError::new("wrong arguments of `call_global`", &span)
+                .help("write call_global(\"main\", (x, y))"),
+            &span,
+        );
+    };
+    let Some(Some((gv, ty))) = frame(|frame| {
+        let gv = frame.builder.module().global_var(&name)?.clone();
+        let ty = frame.builder.module().relax_func(&gv)?.ty();
+        Some((gv, ty))
+    }) else {
+        return fail(IrError::new(format!("the module has no graph function `{name}`"), &span), &span);
+    };
+    emit_call(Callee::Global(gv), Some(&ty), Args::of(super::tensor_program::list(inputs)), &span)
 }
 
 /// Binds a call; closures and numbers among the arguments take the types of the parameters.

@@ -3,6 +3,8 @@
 use std::panic::Location;
 use std::sync::Arc;
 
+pub use super::function::call_global;
+
 use super::frame::{emit, fail, span_of};
 use super::value::to_value;
 use super::{Args, Item, Value};

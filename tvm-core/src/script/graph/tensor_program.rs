@@ -18,12 +18,7 @@ use crate::tir::{Param, PrimExpr, PrimFunc, substitute_expr};
 pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem) -> Value {
     let span = span_of(Location::caller());
     let Some((gv, func)) = program::<P>(&span) else { return Value::poison() };
-    let items = match item(args) {
-        Item::List(items) => items,
-        Item::Value(value) if matches!(value.arg(), Some(Arg::Tuple(_))) => fields(&value),
-        single => vec![single],
-    };
-    match bind(&func, items) {
+    match bind(&func, list(item(args))) {
         Ok(Some((args, ret))) => {
             let call = Call {
                 callee: Callee::Tir(gv),
@@ -39,12 +34,17 @@ pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem) -> Value {
     }
 }
 
-fn fields(value: &Value) -> Vec<Item> {
-    match value.arg() {
-        Some(Arg::Tuple(fields)) => {
-            fields.iter().map(|field| Item::Value(Value::from_arg(field.clone()))).collect()
-        }
-        _ => Vec::new(),
+/// The arguments `(x, y)`; a single one needs no tuple.
+pub(super) fn list(args: Item) -> Vec<Item> {
+    match args {
+        Item::List(items) => items,
+        Item::Value(value) => match value.arg() {
+            Some(Arg::Tuple(fields)) => {
+                fields.iter().map(|field| Item::Value(Value::from_arg(field.clone()))).collect()
+            }
+            _ => vec![Item::Value(value)],
+        },
+        single => vec![single],
     }
 }
 
@@ -169,12 +169,8 @@ pub fn call_dps_packed(name: &str, args: impl IntoItem, ret: Type) -> Value {
 }
 
 fn packed(callee: Callee, args: impl IntoItem, ret: Type, span: Span) -> Value {
-    let items = match item(args) {
-        Item::List(items) => items,
-        single => vec![single],
-    };
     let values: Option<Vec<Arg>> =
-        items.into_iter().map(|it| super::value::to_value(it).arg().cloned()).collect();
+        list(item(args)).into_iter().map(|it| super::value::to_value(it).arg().cloned()).collect();
     let Some(args) = values else { return Value::poison() };
     emit(
         Call { callee, args: args.into(), attrs: Attrs::new(), ret: Some(ret), span: span.clone() }.into(),
