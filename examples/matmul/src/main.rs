@@ -23,6 +23,7 @@ fn matmul(a: &Tensor<f32, N, N>, b: &Tensor<f32, N, N>, c: &mut Tensor<f32, N, N
 }
 
 /// Columns of `b` are packed in panels; a tile of `c` stays in registers while `k` runs.
+#[schedule(matmul)]
 fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> {
     let c = s.block("C")?;
     let write = s.cache_write(c, 0, Scope::Local)?;
@@ -44,14 +45,11 @@ fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut schedule = Schedule::new(matmul::prim_func()?)?;
-    tiled(&mut schedule)?;
-    println!("{}", schedule.func());
-    let target = Target::llvm();
+    let target = tvm::codegen::resolve(&Target::host());
+    println!("{}", tiled::prim_func()?);
     let start = Instant::now();
-    let kernel = tvm::codegen::compile(schedule.func(), &target)?;
+    let f = tiled::compile(&target)?;
     println!("compiled in {:.0} ms for {target}", start.elapsed().as_secs_f64() * 1e3);
-    let f: CompiledFn<<matmul as tvm::script::PrimFuncDef>::Args> = CompiledFn::new(kernel)?;
     let value = |i: usize| (i * 7919 % 1009) as f32 / 1009.0 - 0.5;
     let a = Array2::from_shape_fn((N, N), |(i, j)| value(i * N + j));
     let b = Array2::from_shape_fn((N, N), |(i, j)| value(i + j * N));
