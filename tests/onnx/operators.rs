@@ -6,6 +6,9 @@ use tvm_runtime::{DataType, Tensor};
 
 use crate::build::{Build, assert_near, compiled, float, floats, int, ints, longs, model, node, run, tensor};
 
+/// Operator, inputs, attributes, constants, result.
+type Case = (&'static str, &'static str, Vec<AttributeProto>, Vec<Tensor>, Tensor);
+
 /// Runs one node on `x` and constants named `c0`, `c1`, …
 fn eval(
     opset: i64,
@@ -67,7 +70,7 @@ fn definitions_that_changed_between_operator_sets() {
 fn attributes_and_defaults() {
     let x = floats(&[-2.0, -0.5, 0.0, 3.0], &[2, 2]);
     let constant = |values: &[f32]| floats(values, &[values.len() as i64]);
-    let cases: Vec<(&str, &str, Vec<AttributeProto>, Vec<Tensor>, Tensor)> = vec![
+    let cases: Vec<Case> = vec![
         ("LeakyRelu", "x", vec![], vec![], floats(&[-0.02, -0.005, 0.0, 3.0], &[2, 2])),
         ("LeakyRelu", "x", vec![float("alpha", 0.5)], vec![], floats(&[-1.0, -0.25, 0.0, 3.0], &[2, 2])),
         ("HardSigmoid", "x", vec![], vec![], floats(&[0.1, 0.4, 0.5, 1.0], &[2, 2])),
@@ -132,7 +135,7 @@ fn windows() {
     let x = floats(&(1..=9).map(|it| it as f32).collect::<Vec<_>>(), &[1, 1, 3, 3]);
     let ones = floats(&[1.0; 4], &[1, 1, 2, 2]);
     let same = string_attr("auto_pad", "SAME_UPPER");
-    let cases: Vec<(&str, &str, Vec<AttributeProto>, Vec<Tensor>, Tensor)> = vec![
+    let cases: Vec<Case> = vec![
         (
             "Conv",
             "x c0 c1",

@@ -110,7 +110,8 @@ fn same_file(a: &Metadata, b: &Metadata) -> bool {
     a.len() == b.len()
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::proto::StringStringEntryProto;
