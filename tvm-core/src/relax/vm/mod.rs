@@ -38,6 +38,4 @@ pub fn compile_for(module: IRModule, device: Device) -> Result<(IRModule, Execut
 }
 
 #[cfg(test)]
-mod model_tests;
-#[cfg(test)]
 mod tests;

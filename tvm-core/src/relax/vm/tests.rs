@@ -1,5 +1,7 @@
 //! Graph functions compiled and run on the virtual machine, kernels interpreted.
 
+mod models;
+
 use std::sync::Arc;
 
 use tvm_runtime::{DataType, Tensor, Value};
