@@ -19,6 +19,7 @@
 //! ```
 
 mod compile;
+mod include_model;
 
 pub use compile::CompileError;
 pub use tvm_codegen as codegen;

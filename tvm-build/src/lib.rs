@@ -1,1 +1,39 @@
-//! tvm-build
+//! `build.rs` helper: a model becomes a static library of its kernels, an artifact with program and weights, and a typed
+//! Rust wrapper. The application links `tvm-runtime` and no compiler.
+//!
+//! ```no_run
+//! // build.rs
+//! fn main() -> Result<(), tvm_build::BuildError> {
+//!     tvm_build::Model::onnx("models/digits.onnx").dim("n", 1..=64).compile()?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! ```ignore
+//! // src/main.rs
+//! tvm_runtime::include_model!("digits"); // or tvm::include_model!
+//! let out = Digits::new()?.run(&images)?;
+//! println!("{:?}", out.probabilities.view());
+//! ```
+//!
+//! Kernels go through C and the `cc` crate, which knows about cross compilers, or with the feature `llvm` through LLVM.
+//! They use the CPU features that Cargo compiles the application with (`-C target-cpu`, `-C target-feature`), unless
+//! [`Model::cpu`] says otherwise.
+//!
+//! TVM counterpart: ahead-of-time compilation (`tvmc compile --executor=aot`), `export_library`.
+#![forbid(unsafe_code)]
+
+mod cargo;
+mod error;
+mod features;
+mod model;
+mod names;
+mod object;
+mod wrapper;
+
+pub use error::BuildError;
+pub use model::{Backend, Compiled, Model};
+pub use tvm_onnx::DimSpec;
+
+#[cfg(test)]
+mod tests;

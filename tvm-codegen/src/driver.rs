@@ -68,20 +68,37 @@ pub fn build(module: &IRModule, target: &Target) -> Result<Module, CodegenError>
 /// # Errors
 /// When a program is malformed or the target cannot express it.
 pub fn emit(module: &IRModule, target: &Target, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
+    emit_lowered(&lowered(module)?, target, kind)
+}
+
+/// Emits `kernels`, which are in the lowered form, under their symbols as one unit of `kind`.
+///
+/// # Errors
+/// When the target cannot express a program.
+pub fn emit_lowered(
+    kernels: &[(String, PrimFunc)],
+    target: &Target,
+    kind: EmitKind,
+) -> Result<Vec<u8>, CodegenError> {
     let target = &resolve(target);
     let output = match kind {
-        EmitKind::C => return Ok(c::source(&lowered(module)?)?.into_bytes()),
-        EmitKind::LlvmIr => return llvm_emit(module, target, kind),
+        EmitKind::C => return Ok(c::source(kernels)?.into_bytes()),
+        EmitKind::LlvmIr => return llvm_emit(kernels, target, kind),
         EmitKind::Asm => c::load::Output::Assembly,
         EmitKind::Object => c::load::Output::Object,
         EmitKind::SharedLibrary => c::load::Output::SharedLibrary,
     };
     match target.kind {
         TargetKind::C => {
+<<<<<<< HEAD
             let source = c::source(&lowered(module)?)?;
             c::load::Compiler::for_target(target)?.compile_to_bytes(&source, target, c_options(), output)
+=======
+            let source = c::source(kernels)?;
+            c::load::Compiler::for_target(target)?.compile_to_bytes(&source, target, fast_math(), output)
+>>>>>>> 1986d2d (Models compiled by a build script: static library, artifact and typed wrapper; an application that links the runtime only)
         }
-        TargetKind::Llvm => llvm_emit(module, target, kind),
+        TargetKind::Llvm => llvm_emit(kernels, target, kind),
         TargetKind::Cuda => Err(no_cuda()),
         TargetKind::Host | TargetKind::Interpreter => Err(CodegenError::Target {
             target: target.to_string(),
@@ -166,18 +183,21 @@ fn llvm_build(module: &IRModule, target: &Target, sigs: &[KernelSig]) -> Result<
 }
 
 #[cfg(feature = "llvm")]
-fn llvm_emit(module: &IRModule, target: &Target, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
+fn llvm_emit(
+    kernels: &[(String, PrimFunc)],
+    target: &Target,
+    kind: EmitKind,
+) -> Result<Vec<u8>, CodegenError> {
     use crate::llvm::{Options, Output, emit};
     let emit = |output| {
-        emit(&lowered(module)?, target, Options { fast_math: fast_math() }, output)
-            .map_err(CodegenError::from)
+        emit(kernels, target, Options { fast_math: fast_math() }, output).map_err(CodegenError::from)
     };
     match kind {
         EmitKind::LlvmIr => emit(Output::Ir),
         EmitKind::Asm => emit(Output::Assembly),
         EmitKind::Object => emit(Output::Object),
         EmitKind::SharedLibrary => c::load::Compiler::for_target(target)?.link(&emit(Output::Object)?),
-        EmitKind::C => Ok(c::source(&lowered(module)?)?.into_bytes()),
+        EmitKind::C => Ok(c::source(kernels)?.into_bytes()),
     }
 }
 
@@ -187,7 +207,7 @@ fn llvm_build(_: &IRModule, _: &Target, _: &[KernelSig]) -> Result<Module, Codeg
 }
 
 #[cfg(not(feature = "llvm"))]
-fn llvm_emit(_: &IRModule, _: &Target, _: EmitKind) -> Result<Vec<u8>, CodegenError> {
+fn llvm_emit(_: &[(String, PrimFunc)], _: &Target, _: EmitKind) -> Result<Vec<u8>, CodegenError> {
     Err(no_llvm())
 }
 

@@ -11,5 +11,7 @@ mod error;
 pub mod llvm;
 
 pub use compile_module::{compile_module, export_module};
-pub use driver::{EmitKind, build, compile, emit, lowered, resolve, signatures, warnings};
+pub use driver::{
+    EmitKind, build, compile, emit, emit_lowered, lowered, resolve, signatures, warnings,
+};
 pub use error::CodegenError;

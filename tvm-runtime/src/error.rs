@@ -76,6 +76,40 @@ pub enum RuntimeError {
         /// The dimension as the signature writes it, unless it is a constant.
         dim: Option<Arc<str>>,
     },
+    /// A symbolic dimension is outside of the bounds that the program was compiled for.
+    #[error(
+        "`{func}`: argument `{arg}`: axis {axis} is {got}, dimension `{dim}` was compiled for {low}..={high}"
+    )]
+    ArgBound {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+        /// Axis concerned.
+        axis: i64,
+        /// The dimension.
+        dim: &'static str,
+        /// Lowest extent.
+        low: i64,
+        /// Highest extent.
+        high: i64,
+        /// Extent got.
+        got: i64,
+    },
+    /// A slice does not have as many elements as the parameter, or the parameter has more than one unknown extent.
+    #[error(
+        "`{func}`: argument `{arg}`: {got} element(s) do not make a {ty}; pass an array or tensor, which has a shape"
+    )]
+    ArgLen {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+        /// Type of the parameter.
+        ty: String,
+        /// Elements got.
+        got: usize,
+    },
     /// A tensor argument is not compact row-major.
     #[error(
         "`{func}`: argument `{arg}`: not contiguous: the stride of axis {axis} is {got}, expected {expected}; pass a row-major copy (ndarray: `.as_standard_layout()`)"

@@ -5,6 +5,7 @@
 //! - [`Kernel`] and [`CompiledFn`]: compiled functions on tensors, called by signature or by type; [`Module`] and
 //!   [`Library`]: where they come from. [`abi`] is what their machine code agrees on.
 //! - [`vm`]: whole programs in bytecode, made of calls to kernels; [`artifact`]: such programs as files.
+//! - [`include_model!`], [`LinkedModel`]: models that a build script compiled into the application.
 //! - [`PackedFunc`]: functions of the application that programs call by name.
 //! - [`ThreadPool`]: where parallel loops run.
 //!
@@ -32,6 +33,7 @@ mod dtype;
 mod error;
 mod host_arg;
 mod kernel;
+mod model;
 mod module;
 mod packed;
 mod status;
@@ -44,9 +46,16 @@ pub use call::{Arg, AsInput, AsOutput, CompiledFn, In, Out, Param, Params, Rank}
 pub use device::{Device, DeviceKind, DeviceProperties, ParseDeviceError};
 pub use dtype::{DTypeCode, DataType, Element, ParseDataTypeError};
 pub use error::RuntimeError;
+#[doc(hidden)]
+pub use half;
 pub use host_arg::{HostArg, TensorView, TensorViewMut};
 pub use kernel::{DimSig, HostFn, Kernel, KernelSig, ParamKind, ParamSig};
-pub use module::{ABI_SYMBOL, KernelTable, Library, Module};
+#[doc(hidden)]
+pub use model::{ModelCall, ModelOutputs, ShapeOf};
+pub use model::{ModelInput, TypedTensor};
+#[doc(hidden)]
+pub use module::Aligned;
+pub use module::{ABI_SYMBOL, DimBound, KernelTable, Library, LinkedModel, Module};
 pub use packed::{
     FromValue, IntoPacked, PackedFunc, get_global_func, global_func_names, register_global_func,
     remove_global_func,

@@ -51,7 +51,8 @@ pub fn source(funcs: &[(String, PrimFunc)]) -> Result<String, CodegenError> {
         function::kernel(&mut unit, symbol, func)?;
     }
     let mut out = String::from(PRELUDE);
-    out.push_str("\n__attribute__((visibility(\"default\"))) const uint32_t tvm_abi_version = ");
+    // Weak, so that several units may be linked into one program.
+    out.push_str("\n__attribute__((weak, visibility(\"default\"))) const uint32_t tvm_abi_version = ");
     let _ = writeln!(out, "{};\n", tvm_runtime::abi::ABI_VERSION);
     for &dtype in &unit.vectors {
         out.push_str(&vector::definition(dtype));

@@ -17,7 +17,7 @@ mod parallel;
 mod stmt;
 
 use inkwell::context::Context;
-use inkwell::module::Module;
+use inkwell::module::{Linkage, Module};
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
 use tvm_core::target::Target;
@@ -92,6 +92,8 @@ fn build<'ctx>(
     let version = module.add_global(context.i32_type(), None, "tvm_abi_version");
     version.set_initializer(&context.i32_type().const_int(u64::from(tvm_runtime::abi::ABI_VERSION), false));
     version.set_constant(true);
+    // Weak, so that several objects may be linked into one program.
+    version.set_linkage(Linkage::WeakODR);
     for (symbol, func) in funcs {
         function::kernel(context, &module, symbol, func, options)?;
     }

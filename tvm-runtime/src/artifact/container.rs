@@ -179,3 +179,13 @@ pub(super) fn sections(bytes: &[u8], check_sums: bool) -> Result<Sections<Range<
     }
     Ok(places)
 }
+
+/// The artifact `bytes` as a compiler with another ABI would have made it.
+#[cfg(test)]
+pub(crate) fn with_abi(mut bytes: Vec<u8>, version: u32) -> Vec<u8> {
+    let head_len = HEADER_LEN + SECTIONS.len() * ENTRY_LEN;
+    bytes[at::ABI..at::ABI + 4].copy_from_slice(&version.to_le_bytes());
+    let sum = header_checksum(&bytes[..head_len]);
+    bytes[at::CHECKSUM..at::CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}

@@ -20,6 +20,8 @@ mod container;
 mod load;
 mod save;
 
+#[cfg(test)]
+pub(crate) use container::with_abi;
 pub use container::{ArtifactInfo, FORMAT_VERSION, SECTIONS, inspect};
 
 /// Why bytes are not a valid artifact.

@@ -6,6 +6,7 @@
 
 mod library;
 mod link;
+mod linked;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::error::RuntimeError;
 use crate::kernel::{Kernel, KernelSig};
 
 pub use library::{ABI_SYMBOL, Library};
+pub use linked::{Aligned, DimBound, LinkedModel};
 
 /// Kernels by name. Cheap to clone per kernel; iteration is in the order of the names.
 #[derive(Clone, Debug, Default)]

@@ -1,0 +1,63 @@
+//! Classifies handwritten digits with a model that the build script compiled. There is no compiler in this program: it
+//! links `tvm-runtime` only, and neither reads nor writes a file but itself, to say how large it is.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "it is an application")]
+
+use std::error::Error;
+use std::time::Instant;
+
+use ndarray::{Array4, ArrayView1, Axis};
+
+tvm_runtime::include_model!("digits");
+
+/// The images that the model was not trained on begin here.
+const HELD_OUT: usize = 1437;
+const RUNS: usize = 20;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (images, labels) = digits(include_bytes!("../../data/digits.bin"))?;
+    let (_, images) = images.view().split_at(Axis(0), HELD_OUT);
+    let labels = &labels[HELD_OUT..];
+    let model = Digits::new()?;
+
+    let out = model.run(images)?;
+    let scores = out.probabilities.view();
+    let right = scores.rows().into_iter().zip(labels).filter(|(row, label)| argmax(row) == **label).count();
+    let accuracy = right as f64 / labels.len() as f64;
+
+    let start = Instant::now();
+    for _ in 0..RUNS {
+        model.run(images)?;
+    }
+    let rate = (RUNS * labels.len()) as f64 / start.elapsed().as_secs_f64();
+
+    println!("model       {} ({})", Digits::TARGET, Digits::BACKEND);
+    println!("accuracy    {accuracy:.4} ({right} of {})", labels.len());
+    println!("speed       {rate:.0} images/s in batches of {}", labels.len());
+    if let Ok(file) = std::env::current_exe().and_then(std::fs::metadata) {
+        println!("binary      {:.1} KiB", file.len() as f64 / 1024.0);
+    }
+    if accuracy < 0.97 {
+        return Err(format!("accuracy is {accuracy:.4}, expected at least 0.97").into());
+    }
+    Ok(())
+}
+
+/// Images (values 0 to 1) and labels in `digits.bin`; `examples/data/README.md` has the layout.
+fn digits(bytes: &[u8]) -> Result<(Array4<f32>, Vec<u8>), Box<dyn Error>> {
+    let word = |at: usize| {
+        let bytes = bytes.get(at..at + 4)?;
+        usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
+    };
+    let (Some(n), Some(height), Some(width)) = (word(4), word(8), word(12)) else {
+        return Err("the data ends early".into());
+    };
+    let (pixels, labels) = bytes[16..].split_at_checked(n * height * width).ok_or("the data ends early")?;
+    let pixels = pixels.iter().map(|&pixel| f32::from(pixel) / 16.0).collect();
+    Ok((Array4::from_shape_vec((n, 1, height, width), pixels)?, labels.to_vec()))
+}
+
+fn argmax(row: &ArrayView1<'_, f32>) -> u8 {
+    let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    best.map_or(0, |(digit, _)| digit as u8)
+}

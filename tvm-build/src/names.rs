@@ -1,0 +1,116 @@
+//! Names of a model as Rust identifiers, files and symbols.
+
+use std::collections::HashSet;
+
+/// Identifiers of one scope.
+#[derive(Default)]
+pub(crate) struct Scope(HashSet<String>);
+
+/// Words that cannot be identifiers.
+const KEYWORDS: &str = " abstract as async await become box break const continue crate do dyn else enum extern false \
+    final fn for gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super \
+    trait true try type typeof unsafe unsized use virtual where while yield _ ";
+
+impl Scope {
+    /// A scope in which `names` are taken.
+    pub(crate) fn with(names: &[&str]) -> Scope {
+        Scope(names.iter().map(|name| name.to_string()).collect())
+    }
+
+    /// An identifier in snake case that looks like `name` and is new in this scope.
+    pub(crate) fn fresh(&mut self, name: &str) -> String {
+        let stem = snake(name);
+        let numbered = (2..).map(|i| format!("{}_{i}", stem.trim_end_matches('_')));
+        let new = std::iter::once(stem.clone()).chain(numbered).find(|it| !self.0.contains(it));
+        let new = new.unwrap_or(stem);
+        self.0.insert(new.clone());
+        new
+    }
+}
+
+/// Snake case, with `_` for everything that cannot be in an identifier.
+fn snake(name: &str) -> String {
+    let mut res = String::new();
+    let mut after_lower = false;
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && after_lower {
+            res.push('_');
+        }
+        after_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+        let c = if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+        if c != '_' || !res.ends_with('_') {
+            res.push(c);
+        }
+    }
+    let mut res = res.trim_end_matches('_').to_string();
+    if res.is_empty() || res.starts_with(|c: char| c.is_ascii_digit()) {
+        res.insert(0, '_');
+    }
+    if KEYWORDS.contains(&format!(" {res} ")) {
+        res.push('_');
+    }
+    res
+}
+
+/// `digits_cnn` → `DigitsCnn`.
+pub(crate) fn camel(name: &str) -> String {
+    let words = name.split('_').filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            let (head, tail) = word.split_at(1);
+            head.to_ascii_uppercase() + tail
+        })
+        .collect()
+}
+
+/// Whether `name` can name a file and, in camel case, a type.
+pub(crate) fn is_model_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// `name` in a line of documentation.
+pub(crate) fn shown(name: &str) -> String {
+    name.escape_debug().to_string().replace('`', "'")
+}
+
+/// A number that names `parts`, the same on every machine (FNV-1a).
+pub(crate) fn hash(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers() {
+        let mut scope = Scope::with(&["self_"]);
+        let cases = [
+            ("image", "image"),
+            ("Image", "image_2"),
+            ("inputIds:0", "input_ids_0"),
+            ("0", "_0"),
+            ("", "_"),
+            ("type", "type_"),
+            ("type_", "type_2"),
+            ("self", "self_2"),
+            ("a\n} fn evil() {", "a_fn_evil"),
+            ("ü", "_"),
+        ];
+        for (name, expected) in cases {
+            let got = scope.fresh(name);
+            if name == "ü" {
+                assert_ne!(got, "_", "taken by the empty name");
+            } else {
+                assert_eq!(got, expected, "{name:?}");
+            }
+        }
+        assert_eq!(camel("digits_cnn2"), "DigitsCnn2");
+        assert_eq!(shown("a`b\n"), "a'b\\n");
+        for (name, ok) in [("digits", true), ("a_1", true), ("1a", false), ("a-b", false), ("", false)] {
+            assert_eq!(is_model_name(name), ok, "{name}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! From lowered kernels to a static library.
+
+use std::path::Path;
+
+use tvm_codegen::c::load::compile_flags;
+use tvm_codegen::{EmitKind, emit_lowered};
+use tvm_core::pass::PassContext;
+use tvm_core::target::{Target, TargetKind};
+use tvm_core::tir::PrimFunc;
+
+use crate::BuildError;
+
+/// Compiles `kernels` to one object and archives it as library `name` in `dir`.
+pub(crate) fn library(
+    model: &str,
+    name: &str,
+    kernels: &[(String, PrimFunc)],
+    target: &Target,
+    dir: &Path,
+) -> Result<(), BuildError> {
+    let triple = target.triple.as_deref().unwrap_or_default();
+    let codegen = |source| BuildError::Codegen { model: model.to_string(), source };
+    let failed = |err: cc::Error| BuildError::Compiler {
+        model: model.to_string(),
+        target: triple.to_string(),
+        message: err.to_string(),
+    };
+    let mut build = cc::Build::new();
+    build.target(triple).host(env!("TVM_BUILD_TARGET")).out_dir(dir);
+    build.cargo_metadata(false).cargo_warnings(false).opt_level(3).debug(false).warnings(false);
+    let write = |extension: &str, bytes: &[u8]| {
+        let path = dir.join(format!("{name}.{extension}"));
+        crate::model::write(&path, bytes).map(|()| path)
+    };
+    if target.kind == TargetKind::Llvm {
+        let object = emit_lowered(kernels, target, EmitKind::Object).map_err(codegen)?;
+        build.object(write("o", &object)?);
+    } else {
+        let source = emit_lowered(kernels, target, EmitKind::C).map_err(codegen)?;
+        let tool = build.try_get_compiler().map_err(failed)?;
+        if tool.is_like_msvc() {
+            return Err(BuildError::Compiler {
+                model: model.to_string(),
+                target: triple.to_string(),
+                message: format!(
+                    "{} does not know the vector extensions of gcc and clang\n  help: set CC to gcc or clang, or turn on the feature `llvm` of tvm-build",
+                    tool.path().display()
+                ),
+            });
+        }
+        let fast_math = PassContext::current().config.fast_math;
+        for flag in compile_flags(target, fast_math, tool.is_like_clang()) {
+            build.flag(flag);
+        }
+        build.file(write("c", &source)?);
+    }
+    build.try_compile(name).map_err(failed)
+}

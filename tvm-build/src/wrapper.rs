@@ -1,0 +1,317 @@
+//! The text of the typed wrapper. Whatever the model, it has fewer than 300 lines, and names from the model stand in it
+//! only as identifiers, escaped literals and escaped documentation.
+
+use std::fmt::Write as _;
+
+use tvm_core::ir::{AttrValue, BaseFunc, IRModule};
+use tvm_core::target::Target;
+use tvm_runtime::abi::{ABI_VERSION, kernel_symbol};
+use tvm_runtime::vm::{Executable, ValueType, VmFunction};
+use tvm_runtime::{DataType, DimSig};
+
+use crate::names::{Scope, camel, shown};
+
+/// Lines that a list may take.
+const MAX_LINES: usize = 40;
+
+/// Names and bounds that a module says of its functions and that bytecode does not have.
+pub(crate) struct Facts {
+    /// The file it comes from.
+    origin: Option<String>,
+    /// By function: names of inputs, names of outputs.
+    functions: Vec<(String, Vec<String>, Vec<String>)>,
+    /// Bounds of dimensions.
+    bounds: Vec<(String, i64, i64)>,
+}
+
+impl Facts {
+    pub(crate) fn of(module: &IRModule, origin: Option<String>) -> Facts {
+        let mut facts = Facts { origin, functions: Vec::new(), bounds: Vec::new() };
+        for (gv, func) in module.functions() {
+            let BaseFunc::Relax(func) = func else { continue };
+            let list = |attr: &str| match func.attrs.get(attr) {
+                Some(AttrValue::List(items)) => items.to_vec(),
+                _ => Vec::new(),
+            };
+            let names = |attr: &str| list(attr).iter().filter_map(text).collect();
+            facts.functions.push((gv.name().to_string(), names("input_names"), names("output_names")));
+            for bound in list("dim_bounds") {
+                if let AttrValue::List(items) = &bound
+                    && let [name, AttrValue::Int(low), AttrValue::Int(high)] = &items[..]
+                    && let Some(name) = text(name)
+                    && !facts.bounds.iter().any(|(other, ..)| *other == name)
+                {
+                    facts.bounds.push((name, *low, *high));
+                }
+            }
+        }
+        facts
+    }
+
+    /// What goes into the artifact, for tools.
+    pub(crate) fn metadata(&self, model: &str) -> Vec<(String, String)> {
+        let mut res = vec![("model".to_string(), model.to_string())];
+        res.extend(self.origin.iter().map(|file| ("source".to_string(), file.clone())));
+        for (_, inputs, outputs) in self.functions.iter().filter(|(name, ..)| name == "main") {
+            for (kind, names) in [("input", inputs), ("output", outputs)] {
+                let pairs = names.iter().enumerate();
+                res.extend(pairs.map(|(i, name)| (format!("{kind}.{i}"), name.clone())));
+            }
+        }
+        res
+    }
+
+    /// The name of an input (`output = false`) or output of `func`.
+    fn name(&self, func: &str, output: bool, index: usize) -> Option<&str> {
+        let (_, inputs, outputs) = self.functions.iter().find(|(name, ..)| name == func)?;
+        let names = if output { outputs } else { inputs };
+        names.get(index).map(String::as_str).filter(|name| !name.is_empty())
+    }
+}
+
+fn text(value: &AttrValue) -> Option<String> {
+    if let AttrValue::Str(text) = value { Some(text.to_string()) } else { None }
+}
+
+/// What the wrapper is made from.
+pub(crate) struct Wrapper<'a> {
+    pub(crate) name: &'a str,
+    /// Prefix of its symbols.
+    pub(crate) unit: &'a str,
+    pub(crate) library: &'a str,
+    pub(crate) target: &'a Target,
+    pub(crate) exe: &'a Executable,
+    pub(crate) facts: &'a Facts,
+}
+
+/// An input or output.
+struct Port<'a> {
+    ident: String,
+    name: String,
+    ty: &'a ValueType,
+}
+
+impl Port<'_> {
+    /// Element type and extents, where all that a static type needs is known.
+    fn tensor(&self) -> Option<(DataType, &[DimSig])> {
+        match self.ty {
+            ValueType::Tensor { dtype: Some(dtype), shape: Some(shape) } if shape.len() <= 6 => {
+                Some((*dtype, shape))
+            }
+            _ => None,
+        }
+    }
+
+    /// The Rust type of the element and the rank.
+    fn generics(&self, rt: &str) -> Option<String> {
+        let (dtype, shape) = self.tensor()?;
+        let path = if matches!(dtype, DataType::F16 | DataType::BF16) {
+            format!("{rt}::half::")
+        } else {
+            String::new()
+        };
+        Some(format!("{path}{dtype}, {}", shape.len()))
+    }
+
+    fn doc(&self) -> String {
+        format!("`{}`: `{}`", shown(&self.name), shown(&self.ty.to_string()))
+    }
+}
+
+impl Wrapper<'_> {
+    /// The wrapper, with the runtime crate at the path `rt`.
+    pub(crate) fn text(&self, rt: &str) -> String {
+        let ty = camel(self.name);
+        let entries: Vec<&VmFunction> = self.exe.functions.iter().filter(|func| func.public).collect();
+        let mut types = String::new();
+        let mut body = String::new();
+        let mut consts = Scope::default();
+        let mut methods = Scope::with(&["new", "with_config", "model"]);
+        self.bounds(&mut body, &mut consts);
+        for func in &entries {
+            self.entry(&mut body, &mut types, &mut consts, &mut methods, func, rt);
+        }
+        let origin = self.facts.origin.as_deref().unwrap_or("a module");
+        let backend = self.target.kind.name();
+        let target = shown(&self.target.to_string());
+        let version = env!("CARGO_PKG_VERSION");
+        let bounds: Vec<String> =
+            self.facts.bounds.iter().map(|(name, low, high)| format!("({name:?}, {low}, {high})")).collect();
+        let kernels = self.exe.kernels.iter();
+        let kernels: Vec<String> = kernels
+            .map(|sig| format!("({:?}, {}_{})", sig.name, self.unit, kernel_symbol(&sig.name)))
+            .collect();
+        format!(
+            "// Made by tvm-build {version}; changes are lost.\n\n\
+             /// The model `{name}`, compiled from `{origin}` for `{target}`.\n\
+             #[derive(Debug)]\n\
+             pub struct {ty}({rt}::LinkedModel);\n\n\
+             #[allow(dead_code, clippy::too_many_arguments, clippy::needless_pass_by_value, reason = \"generated\")]\n\
+             impl {ty} {{\n    \
+             /// The code generator that made the kernels.\n    \
+             pub const BACKEND: &'static str = {backend:?};\n    \
+             /// What the kernels were compiled for.\n    \
+             pub const TARGET: &'static str = {target:?};\n{body}\n    \
+             /// Checks the program and its versions, and makes it ready to run.\n    \
+             ///\n    \
+             /// # Errors\n    \
+             /// When it was compiled for another version of the runtime.\n    \
+             pub fn new() -> Result<{ty}, {rt}::RuntimeError> {{\n        \
+             {ty}::with_config({rt}::vm::VmConfig::default())\n    \
+             }}\n\n    \
+             /// As `new`, with limits or a thread pool.\n    \
+             ///\n    \
+             /// # Errors\n    \
+             /// As for `new`.\n    \
+             pub fn with_config(config: {rt}::vm::VmConfig) -> Result<{ty}, {rt}::RuntimeError> {{\n        \
+             let model = {rt}::__linked_model! {{\n            \
+             artifact: \"{name}.tvm\",\n            \
+             library: {library:?},\n            \
+             abi: {ABI_VERSION},\n            \
+             bounds: &[{bounds}],\n            \
+             config: config,\n            \
+             kernels: [\n{kernels}            ],\n        \
+             }};\n        \
+             Ok({ty}(model?))\n    \
+             }}\n\n    \
+             /// The program behind the methods.\n    \
+             pub fn model(&self) -> &{rt}::LinkedModel {{\n        \
+             &self.0\n    \
+             }}\n\
+             }}\n{types}",
+            name = self.name,
+            origin = shown(origin),
+            library = self.library,
+            bounds = bounds.join(", "),
+            kernels = lines(&kernels, "                "),
+        )
+    }
+
+    fn bounds(&self, out: &mut String, consts: &mut Scope) {
+        let mut items = Vec::new();
+        for (name, low, high) in &self.facts.bounds {
+            let ident = consts.fresh(name).to_uppercase();
+            let doc = format!("Bounds of dimension `{}`.", shown(name));
+            items.push(format!(
+                "#[doc = {doc:?}] pub const {ident}: std::ops::RangeInclusive<i64> = {low}..={high};"
+            ));
+        }
+        out.push_str(&packed(&items, "    ", " "));
+    }
+
+    fn entry(
+        &self,
+        body: &mut String,
+        types: &mut String,
+        consts: &mut Scope,
+        methods: &mut Scope,
+        func: &VmFunction,
+        rt: &str,
+    ) {
+        let own = if &*func.name == "main" { "run" } else { &*func.name };
+        let method = methods.fresh(own);
+        let prefix = if method == "run" { String::new() } else { format!("{method}_") };
+        let output = format!("{}{}Output", camel(self.name), camel(&prefix));
+        let (inputs, outputs) = self.ports(func);
+
+        let shapes = inputs.iter().chain(&outputs).filter_map(|port| {
+            let (_, dims) = port.tensor()?;
+            let ident = consts.fresh(&format!("{prefix}{}_shape", port.ident)).to_uppercase();
+            let extent =
+                |dim: &DimSig| dim.as_const().map_or("None".into(), |extent| format!("Some({extent})"));
+            let extents: Vec<String> = dims.iter().map(extent).collect();
+            let doc = format!("Shape of {}; `None` is symbolic.", port.doc());
+            Some(format!(
+                "#[doc = {doc:?}] pub const {ident}: [Option<i64>; {}] = [{}];",
+                dims.len(),
+                extents.join(", ")
+            ))
+        });
+        body.push_str(&packed(&shapes.collect::<Vec<_>>(), "    ", " "));
+
+        let mut docs = vec![format!("Entry point `{}`.", shown(&func.name)), String::new()];
+        docs.extend(inputs.iter().map(|port| format!("- input {}", port.doc())));
+        docs.extend(outputs.iter().map(|port| format!("- output {}", port.doc())));
+        docs.extend(
+            ["", "# Errors", "When an argument does not fit, naming it, or the program fails."]
+                .map(String::from),
+        );
+        let docs = docs.join("\n");
+        let param = |port: &Port<'_>| match port.generics(rt) {
+            Some(generics) => format!(", {}: impl {rt}::ModelInput<{generics}>", port.ident),
+            None => format!(", {}: impl Into<{rt}::Value>", port.ident),
+        };
+        let pass = |port: &Port<'_>| match port.generics(rt) {
+            Some(generics) => format!(".input::<{generics}>({})?", port.ident),
+            None => format!(".value({})", port.ident),
+        };
+        let take = |port: &Port<'_>| match port.generics(rt) {
+            Some(_) => format!("{}: outputs.typed()?", port.ident),
+            None => format!("{}: outputs.value()?", port.ident),
+        };
+        let field = |port: &Port<'_>| {
+            let ty = match port.generics(rt) {
+                Some(generics) => format!("{rt}::TypedTensor<{generics}>"),
+                None => format!("{rt}::Value"),
+            };
+            format!("#[doc = {:?}] pub {}: {ty},", format!("Output {}.", port.doc()), port.ident)
+        };
+        let params: String = inputs.iter().map(param).collect();
+        let passes: String = inputs.iter().map(pass).collect();
+        let takes: Vec<String> = outputs.iter().map(take).collect();
+        let fields: Vec<String> = outputs.iter().map(field).collect();
+        let _ = write!(
+            body,
+            "\n    #[doc = {docs:?}]\n    \
+             pub fn {method}(&self{params}) -> Result<{output}, {rt}::RuntimeError> {{\n        \
+             let mut outputs = self.0.call({:?})?{passes}.run()?;\n        \
+             Ok({output} {{ {} }})\n    \
+             }}\n",
+            &*func.name,
+            takes.join(", "),
+        );
+        let _ = write!(
+            types,
+            "\n/// What `{method}` of [`{}`] gives.\n\
+             #[derive(Clone, Debug)]\n\
+             #[allow(dead_code, reason = \"generated\")]\n\
+             pub struct {output} {{\n{}}}\n",
+            camel(self.name),
+            packed(&fields, "    ", " "),
+        );
+    }
+
+    fn ports<'f>(&self, func: &'f VmFunction) -> (Vec<Port<'f>>, Vec<Port<'f>>) {
+        let rets: Vec<&ValueType> = match &func.ret {
+            ValueType::Tuple(fields) => fields.iter().collect(),
+            ret => vec![ret],
+        };
+        let given = |output, index| self.facts.name(&func.name, output, index).map(String::from);
+        let mut idents = Scope::with(&["self_", "outputs"]);
+        let input = |(index, param): (usize, &'f tvm_runtime::vm::VmParam)| {
+            let name = given(false, index).unwrap_or_else(|| param.name.clone());
+            Port { ident: idents.fresh(&name), name, ty: &param.ty }
+        };
+        let inputs = func.params.iter().enumerate().map(input).collect();
+        let mut idents = Scope::default();
+        let only = rets.len() == 1;
+        let output = |(index, ty): (usize, &'f ValueType)| {
+            let unnamed = || if only { "output".to_string() } else { format!("output_{index}") };
+            let name = given(true, index).unwrap_or_else(unnamed);
+            Port { ident: idents.fresh(&name), name, ty }
+        };
+        (inputs, rets.into_iter().enumerate().map(output).collect())
+    }
+}
+
+/// `items`, each followed by a comma, on at most [`MAX_LINES`] lines.
+fn lines(items: &[String], indent: &str) -> String {
+    let items: Vec<String> = items.iter().map(|item| format!("{item},")).collect();
+    packed(&items, indent, " ")
+}
+
+/// `items` on at most [`MAX_LINES`] lines.
+fn packed(items: &[String], indent: &str, between: &str) -> String {
+    let per_line = items.len().div_ceil(MAX_LINES).max(1);
+    items.chunks(per_line).map(|chunk| format!("{indent}{}\n", chunk.join(between))).collect()
+}
