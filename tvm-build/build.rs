@@ -1,4 +1,5 @@
 //! Remembers for which machine this crate is compiled: what it compiles for outside of Cargo.
+#![allow(clippy::print_stdout, reason = "Cargo reads directives from the standard output")]
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,5 +1,7 @@
 //! What a build script says to Cargo. Nothing is printed outside of one.
 
+#![allow(clippy::print_stdout, reason = "Cargo reads a build script's directives from its standard output")]
+
 use std::path::Path;
 
 /// Variables that change what the C compiler makes; `{}` is the target with `_` for `-`.

@@ -35,7 +35,7 @@ pub enum BuildError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: OnnxError,
+        source: Box<OnnxError>,
     },
     /// A pass refused the model.
     #[error("cannot compile model `{model}`: {source}")]
@@ -43,7 +43,7 @@ pub enum BuildError {
         /// The model.
         model: String,
         /// Why.
-        source: PassError,
+        source: Box<PassError>,
     },
     /// No code could be generated.
     #[error("cannot generate code for model `{model}`: {source}")]
@@ -51,7 +51,7 @@ pub enum BuildError {
         /// The model.
         model: String,
         /// Why.
-        source: CodegenError,
+        source: Box<CodegenError>,
     },
     /// The C compiler or the archiver failed, or there is none.
     #[error("cannot compile the kernels of model `{model}` for {target}: {message}")]
@@ -69,7 +69,7 @@ pub enum BuildError {
         /// The model.
         model: String,
         /// Why.
-        source: RuntimeError,
+        source: Box<RuntimeError>,
     },
     /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]

@@ -152,13 +152,13 @@ impl Model {
                     let file = path.file_name().map(|it| it.to_string_lossy().into_owned());
                     (module, file)
                 }
-                Err(source) => return Err(BuildError::Import { path, source }),
+                Err(err) => return Err(BuildError::Import { path, source: err.into() }),
             },
         };
         let target = target(self.backend, self.target, self.cpu);
         let facts = Facts::of(&module, origin);
-        let (programs, mut exe) =
-            vm::compile(module).map_err(|source| BuildError::Pass { model: name.clone(), source })?;
+        let (programs, mut exe) = vm::compile(module)
+            .map_err(|err| BuildError::Pass { model: name.clone(), source: err.into() })?;
         exe.target = target.to_string();
         exe.metadata = facts.metadata(&name);
 
@@ -166,8 +166,8 @@ impl Model {
         let variable = |name: &str| std::env::var(name).unwrap_or_default();
         let (package, version) = (variable("CARGO_PKG_NAME"), variable("CARGO_PKG_VERSION"));
         let unit = format!("{name}_{:08x}", names::hash(&[&package, &version, &name]) as u32);
-        let mut kernels =
-            lowered(&programs).map_err(|source| BuildError::Codegen { model: name.clone(), source })?;
+        let mut kernels = lowered(&programs)
+            .map_err(|err| BuildError::Codegen { model: name.clone(), source: err.into() })?;
         for (symbol, _) in &mut kernels {
             *symbol = format!("{unit}_{symbol}");
         }
@@ -176,7 +176,8 @@ impl Model {
         let library = format!("tvm_{unit}");
         object::library(&name, &library, &kernels, &target, &dir)?;
         let artifact = dir.join(format!("{name}.tvm"));
-        let bytes = exe.save().map_err(|source| BuildError::Artifact { model: name.clone(), source })?;
+        let bytes =
+            exe.save().map_err(|err| BuildError::Artifact { model: name.clone(), source: err.into() })?;
         write(&artifact, &bytes)?;
         let wrapper = Wrapper {
             name: &name,

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use tvm_codegen::c::load::compile_flags;
-use tvm_codegen::{EmitKind, emit_lowered};
+use tvm_codegen::c::load::{Options, compile_flags};
+use tvm_codegen::{CodegenError, EmitKind, emit_lowered};
 use tvm_core::pass::PassContext;
 use tvm_core::target::{Target, TargetKind};
 use tvm_core::tir::PrimFunc;
@@ -19,7 +19,7 @@ pub(crate) fn library(
     dir: &Path,
 ) -> Result<(), BuildError> {
     let triple = target.triple.as_deref().unwrap_or_default();
-    let codegen = |source| BuildError::Codegen { model: model.to_string(), source };
+    let codegen = |err: CodegenError| BuildError::Codegen { model: model.to_string(), source: err.into() };
     let failed = |err: cc::Error| BuildError::Compiler {
         model: model.to_string(),
         target: triple.to_string(),
@@ -48,8 +48,8 @@ pub(crate) fn library(
                 ),
             });
         }
-        let fast_math = PassContext::current().config.fast_math;
-        for flag in compile_flags(target, fast_math, tool.is_like_clang()) {
+        let options = Options { opt_level: 3, fast_math: PassContext::current().config.fast_math };
+        for flag in compile_flags(target, options, tool.is_like_clang()) {
             build.flag(flag);
         }
         build.file(write("c", &source)?);

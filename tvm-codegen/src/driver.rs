@@ -90,13 +90,8 @@ pub fn emit_lowered(
     };
     match target.kind {
         TargetKind::C => {
-<<<<<<< HEAD
-            let source = c::source(&lowered(module)?)?;
-            c::load::Compiler::for_target(target)?.compile_to_bytes(&source, target, c_options(), output)
-=======
             let source = c::source(kernels)?;
-            c::load::Compiler::for_target(target)?.compile_to_bytes(&source, target, fast_math(), output)
->>>>>>> 1986d2d (Models compiled by a build script: static library, artifact and typed wrapper; an application that links the runtime only)
+            c::load::Compiler::for_target(target)?.compile_to_bytes(&source, target, c_options(), output)
         }
         TargetKind::Llvm => llvm_emit(kernels, target, kind),
         TargetKind::Cuda => Err(no_cuda()),

@@ -11,7 +11,5 @@ mod error;
 pub mod llvm;
 
 pub use compile_module::{compile_module, export_module};
-pub use driver::{
-    EmitKind, build, compile, emit, emit_lowered, lowered, resolve, signatures, warnings,
-};
+pub use driver::{EmitKind, build, compile, emit, emit_lowered, lowered, resolve, signatures, warnings};
 pub use error::CodegenError;

@@ -98,56 +98,14 @@ impl Compiler {
         self.version.contains("clang")
     }
 
-<<<<<<< HEAD
     fn flags(&self, target: &Target, options: Options, output: Output) -> Vec<String> {
-        let mut flags: Vec<String> =
-            ["-x", "c", "-std=gnu11", "-w", "-fPIC", "-fvisibility=hidden"].map(String::from).into();
-        flags.extend(
-            ["-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"].map(String::from),
-        );
-        flags.push(format!("-O{}", options.opt_level));
-        if options.fast_math {
-            // Not `-ffast-math`: linked into a library, that changes how the whole process treats subnormals.
-            let relaxed =
-                ["-fassociative-math", "-freciprocal-math", "-ffinite-math-only", "-fno-signed-zeros"];
-            flags.extend(relaxed.map(String::from));
-        }
-        if self.is_clang() {
-            flags.push("-fbracket-depth=100000".into());
-        }
-        match (&target.cpu, &target.triple) {
-            (Some(cpu), _) => flags.push(format!("-march={cpu}")),
-            (None, None) if cfg!(any(target_arch = "x86_64", target_arch = "x86")) => {
-                flags.push("-march=native".into())
-            }
-            (None, None) => flags.push("-mcpu=native".into()),
-            (None, Some(_)) => {}
-        }
-        for feature in target.features.iter().flat_map(|features| features.split(',')) {
-            match feature.split_at_checked(1) {
-                Some(("+", name)) => flags.push(format!("-m{name}")),
-                Some(("-", name)) => flags.push(format!("-mno-{name}")),
-                _ => {}
-            }
-        }
-        let wide = (target.triple.is_none() && target.vector_bits >= 512 && cfg!(target_arch = "x86_64"))
-            .then_some("-mprefer-vector-width=512");
-        flags.extend(wide.map(String::from));
-        match output {
-            Output::Object => flags.push("-c".into()),
-            Output::Assembly => flags.push("-S".into()),
-            Output::SharedLibrary => flags.push("-shared".into()),
-        }
-=======
-    fn flags(&self, target: &Target, fast_math: bool, output: Output) -> Vec<String> {
         let mut flags = vec!["-x".to_string(), "c".to_string()];
-        flags.extend(compile_flags(target, fast_math, self.is_clang()));
+        flags.extend(compile_flags(target, options, self.is_clang()));
         flags.push(String::from(match output {
             Output::Object => "-c",
             Output::Assembly => "-S",
             Output::SharedLibrary => "-shared",
         }));
->>>>>>> 1986d2d (Models compiled by a build script: static library, artifact and typed wrapper; an application that links the runtime only)
         flags
     }
 
@@ -265,7 +223,6 @@ impl Compiler {
     }
 }
 
-<<<<<<< HEAD
 /// Appends a hash of what the file holds; loaders of libraries do not look behind the end.
 fn seal(path: &Path) -> std::io::Result<()> {
     let mut bytes = std::fs::read(path)?;
@@ -279,15 +236,19 @@ fn is_sealed(path: &Path) -> bool {
     let Ok(bytes) = std::fs::read(path) else { return false };
     let Some((content, seal)) = bytes.split_last_chunk::<32>() else { return false };
     hash(&[content]).as_bytes() == seal
-=======
+}
+
 /// How the sources that [`source`](fn@super::source) gives are to be compiled, with gcc or `clang`.
-pub fn compile_flags(target: &Target, fast_math: bool, clang: bool) -> Vec<String> {
+pub fn compile_flags(target: &Target, options: Options, clang: bool) -> Vec<String> {
     let mut flags: Vec<String> =
-        ["-std=gnu11", "-w", "-O3", "-fPIC", "-fvisibility=hidden"].map(String::from).into();
+        ["-std=gnu11", "-w", "-fPIC", "-fvisibility=hidden"].map(String::from).into();
     flags
         .extend(["-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"].map(String::from));
-    if fast_math {
-        flags.push("-ffast-math".into());
+    flags.push(format!("-O{}", options.opt_level));
+    if options.fast_math {
+        // Not `-ffast-math`: linked into a library, that changes how the whole process treats subnormals.
+        let relaxed = ["-fassociative-math", "-freciprocal-math", "-ffinite-math-only", "-fno-signed-zeros"];
+        flags.extend(relaxed.map(String::from));
     }
     if clang {
         flags.push("-fbracket-depth=100000".into());
@@ -311,7 +272,6 @@ pub fn compile_flags(target: &Target, fast_math: bool, clang: bool) -> Vec<Strin
         .then_some("-mprefer-vector-width=512");
     flags.extend(wide.map(String::from));
     flags
->>>>>>> 1986d2d (Models compiled by a build script: static library, artifact and typed wrapper; an application that links the runtime only)
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CodegenError> {
