@@ -9,9 +9,12 @@
 mod analyzer;
 mod const_int_bound;
 mod int_set;
+mod iter_map;
+mod linear;
 mod modular_set;
 mod pattern;
 mod prove;
+mod region;
 mod rewrite_simplify;
 mod same;
 mod sum;
@@ -21,6 +24,12 @@ mod tests;
 pub use analyzer::Analyzer;
 pub use const_int_bound::ConstIntBound;
 pub use int_set::{DomMap, IntervalSet};
+pub use iter_map::{
+    IterMapError, IterMapLevel, IterMark, IterSource, IterSplit, IterSum, detect_iter_map,
+    inverse_affine_iter_map, is_affine_binding,
+};
+pub use linear::{LinearEquation, detect_linear_equation};
 pub use modular_set::ModularSet;
+pub use region::{Access, domain_touched, estimate_region_upper_bound};
 pub use same::same;
 pub use sum::{LinearSum, Monomial, Products};

@@ -225,11 +225,6 @@ impl Simplifier<'_> {
         let divisor = Divisor::of(&it.b)?;
         let dividend = LinearSum::of(&it.a, Products::Keep);
         let (_, mut r) = divisor.split(&dividend);
-        if divisor.is_const() {
-            for c in r.terms.values_mut().filter(|c| c.unsigned_abs() > divisor.coeff.unsigned_abs()) {
-                *c %= divisor.coeff;
-            }
-        }
         if let Some(k) = divisor.quotient(&self.analyzer, &r) {
             r.add(&divisor.to_sum(r.dtype), -k);
             return Some(r.to_expr());

@@ -52,7 +52,7 @@ fn check(rule: &Rule, rng: &mut Rng) -> u32 {
     };
     let mut hits = 0;
     for attempt in 0..40_000u64 {
-        if hits == 60 {
+        if hits >= 24 {
             break;
         }
         let dtype = types[attempt as usize % types.len()];

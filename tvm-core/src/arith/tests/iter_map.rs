@@ -1,0 +1,156 @@
+//! Iteration maps against enumeration.
+
+use std::collections::HashSet;
+
+use super::{Rng, Values, eval};
+use crate::arith::{Analyzer, IterMapLevel, detect_iter_map, inverse_affine_iter_map};
+use crate::ir::Var;
+use crate::tir::{PrimExpr, Range};
+
+/// Every iteration of `iters` for which `predicate` holds.
+fn iterations(iters: &[(Var, i64)], predicate: &PrimExpr) -> Vec<Values> {
+    let mut res = vec![Values::default()];
+    for (var, extent) in iters {
+        let with = |values: Values| (0..*extent).map(move |value| (values.clone(), value));
+        let grown = res.into_iter().flat_map(with).map(|(mut values, value)| {
+            values.insert(var.id(), value);
+            values
+        });
+        res = grown.collect();
+    }
+    res.retain(|values| eval(predicate, values) == Some(1));
+    res
+}
+
+fn ranges(iters: &[(Var, i64)]) -> Vec<(Var, Range)> {
+    iters.iter().map(|(var, extent)| (var.clone(), Range::from_extent(*extent))).collect()
+}
+
+/// `detect_iter_map`, its claims checked by running all iterations.
+fn detect(bindings: &[PrimExpr], iters: &[(Var, i64)], predicate: &PrimExpr, level: IterMapLevel) -> bool {
+    let analyzer = Analyzer::new();
+    let Ok(map) = detect_iter_map(bindings, &ranges(iters), predicate, level, &analyzer) else {
+        return false;
+    };
+    let all = iterations(iters, predicate);
+    let mut seen = HashSet::new();
+    let mut columns = vec![HashSet::new(); bindings.len()];
+    for values in &all {
+        let row: Vec<i64> = bindings.iter().map(|binding| eval(binding, values).unwrap()).collect();
+        for ((sum, value), column) in map.iter().zip(&row).zip(&mut columns) {
+            assert_eq!(eval(&sum.to_expr(), values), Some(*value), "{bindings:?}");
+            column.insert(*value);
+        }
+        if level == IterMapLevel::Bijective {
+            let outputs: Vec<PrimExpr> = row.iter().map(|&value| value.into()).collect();
+            for (var, value) in inverse_affine_iter_map(&map, &outputs, &analyzer) {
+                assert_eq!(analyzer.simplify(&value).as_int(), Some(values[&var]), "{bindings:?}");
+            }
+        }
+        seen.insert(row);
+    }
+    // Independent: every combination of values occurs. A bijection: as many as iterations.
+    let combinations: usize = columns.iter().map(HashSet::len).product();
+    assert_eq!(seen.len(), combinations, "{bindings:?} of {iters:?} where {predicate:?}");
+    assert!(level != IterMapLevel::Bijective || seen.len() == all.len(), "{bindings:?}");
+    true
+}
+
+#[test]
+fn splits_and_fusions() {
+    let [i, j, k] = ["i", "j", "k"].map(Var::index);
+    let e = |var: &Var| PrimExpr::from(var);
+    let iters = [(i.clone(), 8), (j.clone(), 6), (k.clone(), 4)];
+    let fused = &i * 6i64 + &j;
+    let (always, both) = (PrimExpr::bool(true), [IterMapLevel::Bijective, IterMapLevel::Surjective]);
+    let cases: Vec<(Vec<PrimExpr>, [bool; 2])> = vec![
+        (vec![e(&i), e(&j), e(&k)], [true, true]),
+        (vec![e(&i), e(&j)], [false, true]),
+        (vec![fused.clone(), e(&k)], [true, true]),
+        (vec![fused.clone().floordiv(4), fused.clone().floormod(4), e(&k)], [true, true]),
+        (
+            vec![fused.clone().floordiv(12), fused.clone().floordiv(3).floormod(4), fused.floormod(3), e(&k)],
+            [true, true],
+        ),
+        (vec![e(&i).floordiv(2), e(&i).floormod(2), e(&j), &k + 3i64], [true, true]),
+        (vec![e(&i).floordiv(4), e(&i).floormod(2), e(&j), e(&k)], [false, true]),
+        (vec![(&i * 4i64 + &k).floordiv(8), e(&j)], [false, true]),
+        (vec![e(&i), e(&i)], [false, false]),
+        (vec![e(&i).floordiv(2), e(&i)], [false, false]),
+        (vec![e(&i).floordiv(2), e(&i).floordiv(4)], [false, false]),
+        (vec![&i + &j], [false, false]),
+        (vec![e(&i).floordiv(3), e(&i).floormod(3)], [false, false]),
+        (vec![e(&i).min(&j)], [false, false]),
+    ];
+    for (bindings, want) in cases {
+        for (level, want) in both.into_iter().zip(want) {
+            assert_eq!(detect(&bindings, &iters, &always, level), want, "{bindings:?} {level:?}");
+        }
+    }
+}
+
+#[test]
+fn predicates_limit_fusions() {
+    let [i, j] = ["i", "j"].map(Var::index);
+    let iters = [(i.clone(), 4), (j.clone(), 8)];
+    let fused = &i * 8i64 + &j;
+    let level = IterMapLevel::Surjective;
+    let e = |var: &Var| PrimExpr::from(var);
+    assert!(detect(&[fused.clone()], &iters, &fused.clone().less(30), level));
+    assert!(detect(&[e(&i), e(&j)], &iters, &e(&i).less(3), level));
+    assert!(!detect(&[e(&i), e(&j)], &iters, &fused.clone().less(30), level));
+    assert!(!detect(&[fused.clone()], &iters, &fused.floormod(3).less(2), level));
+}
+
+#[test]
+fn symbolic_extents() {
+    let [i, j, n, m] = ["i", "j", "n", "m"].map(Var::index);
+    let mut analyzer = Analyzer::new();
+    analyzer.bind_dim(&n);
+    analyzer.bind_dim(&m);
+    let loops = [(i.clone(), Range::from_extent(&n)), (j.clone(), Range::from_extent(&m))];
+    let fused = &i * &m + &j;
+    let always = PrimExpr::bool(true);
+    let level = IterMapLevel::Bijective;
+    assert!(detect_iter_map(&[fused], &loops, &always, level, &analyzer).is_ok());
+    assert!(detect_iter_map(&[&i * &n + &j], &loops, &always, level, &analyzer).is_err());
+    let (outer, inner) = (Var::index("outer"), Var::index("inner"));
+    let loops = [
+        (outer.clone(), Range::from_extent((&n + 31i64).floordiv(32))),
+        (inner.clone(), Range::from_extent(32)),
+    ];
+    let value = &outer * 32i64 + &inner;
+    let tail = value.clone().less(&n);
+    assert!(detect_iter_map(&[value], &loops, &tail, IterMapLevel::Surjective, &analyzer).is_ok());
+}
+
+#[test]
+fn random_maps_never_lie() {
+    let mut rng = Rng(6);
+    let vars = ["i", "j", "k"].map(Var::index);
+    let mut found = 0;
+    for _ in 0..600 {
+        let iters: Vec<(Var, i64)> =
+            vars.iter().map(|var| (var.clone(), rng.pick(&[1, 2, 3, 4, 6, 8]))).collect();
+        let mut bindings = Vec::new();
+        for _ in 0..rng.range(1, 3) {
+            let (a, b) = (rng.pick(&vars), rng.pick(&vars));
+            let by = rng.pick(&[2i64, 3, 4, 6, 8]);
+            let sum = &a * by + &b;
+            bindings.push(match rng.range(0, 5) {
+                0 => sum,
+                1 => sum.floordiv(rng.pick(&[2i64, 3, 4, 6])),
+                2 => sum.floormod(rng.pick(&[2i64, 3, 4, 6])),
+                3 => PrimExpr::from(&a).floordiv(by),
+                4 => PrimExpr::from(&a).floormod(by),
+                _ => PrimExpr::from(&a),
+            });
+        }
+        let limit = PrimExpr::from(&vars[0]) * 4 + &vars[1];
+        let predicate =
+            if rng.range(0, 3) == 0 { limit.less(rng.range(5, 20)) } else { PrimExpr::bool(true) };
+        let level = rng.pick(&[IterMapLevel::Bijective, IterMapLevel::Surjective]);
+        found += u32::from(detect(&bindings, &iters, &predicate, level));
+    }
+    assert!(found > 60, "{found}");
+}
