@@ -96,10 +96,10 @@ fn predicates_limit_fusions() {
     let fused = &i * 8i64 + &j;
     let level = IterMapLevel::Surjective;
     let e = |var: &Var| PrimExpr::from(var);
-    assert!(detect(&[fused.clone()], &iters, &fused.clone().less(30), level));
+    assert!(detect(std::slice::from_ref(&fused), &iters, &fused.clone().less(30), level));
     assert!(detect(&[e(&i), e(&j)], &iters, &e(&i).less(3), level));
     assert!(!detect(&[e(&i), e(&j)], &iters, &fused.clone().less(30), level));
-    assert!(!detect(&[fused.clone()], &iters, &fused.floormod(3).less(2), level));
+    assert!(!detect(std::slice::from_ref(&fused), &iters, &fused.clone().floormod(3).less(2), level));
 }
 
 #[test]

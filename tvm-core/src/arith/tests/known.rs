@@ -83,7 +83,7 @@ fn conditions() {
         (ceil.clone() * 32).greater_equal(&n),
         (ceil * 32).less(&n + 32i64),
         e(&i).floormod(3).less(3),
-        (&x).clone().renew_less(&n),
+        e(&x).min(&n).less(&n + 1i64),
     ];
     for truth in truths {
         assert!(analyzer.can_prove(&truth), "{truth:?} => {:?}", analyzer.simplify(&truth));
@@ -91,17 +91,6 @@ fn conditions() {
     }
     for unknown in [e(&i).less(15), (&i * 8i64 + &j).less(127), e(&x).less(&m), e(&n).greater(0)] {
         assert!(!analyzer.can_prove(&unknown) && !analyzer.can_prove(&!unknown.clone()), "{unknown:?}");
-    }
-}
-
-trait RenewLess {
-    fn renew_less(self, n: &Var) -> PrimExpr;
-}
-
-impl RenewLess for Var {
-    /// `min(self, n) < n + 1`
-    fn renew_less(self, n: &Var) -> PrimExpr {
-        PrimExpr::from(self).min(n).less(n + 1i64)
     }
 }
 
