@@ -114,17 +114,21 @@ fn at_most_ten_errors() {
 }
 
 /// Random tokens.
-struct Tokens(u64);
+pub(crate) struct Tokens(u64);
 
 impl Tokens {
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn new(seed: u64) -> Tokens {
+        Tokens(seed)
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 33) as usize % n
     }
 
-    fn stream(&mut self, depth: usize) -> TokenStream {
+    pub(crate) fn stream(&mut self, depth: usize) -> TokenStream {
         let len = self.below(8);
         (0..len).map(|_| self.token(depth)).collect()
     }

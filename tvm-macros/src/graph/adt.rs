@@ -1,8 +1,8 @@
 //! `#[relay::adt] enum`.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::quote;
-use syn::{Fields, ItemEnum};
+use syn::{Fields, Item, ItemEnum};
 
 use super::ty::{self, Dims, NewDims};
 use crate::error::Errors;
@@ -12,10 +12,7 @@ use crate::paths;
 pub(crate) fn adt(item: TokenStream) -> TokenStream {
     let def = match syn::parse2::<ItemEnum>(item.clone()) {
         Ok(def) => def,
-        Err(err) => {
-            let err = syn::Error::new(err.span(), "`#[relay::adt]` stands on an enum").to_compile_error();
-            return quote!(#err);
-        }
+        Err(_) => return not_an_enum(item),
     };
     let mut errors = Errors::default();
     if let Some(param) = def.generics.params.first() {
@@ -80,4 +77,33 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
         }
         #errors
     }
+}
+
+/// The item as it is, unless rustc would report it as well; the types in its fields mean something in an enum alone.
+fn not_an_enum(item: TokenStream) -> TokenStream {
+    let Ok(other) = syn::parse2::<Item>(item.clone()) else { return item };
+    let mut errors = Errors::default();
+    errors.push_at(
+        keyword(item),
+        "`#[relay::adt]` stands on an enum",
+        "write `enum List { Nil, Cons(Tensor<f32>, Box<List>) }`",
+    );
+    let errors = errors.to_tokens();
+    let name = match other {
+        Item::Struct(it) => Some(it.ident),
+        Item::Union(it) => Some(it.ident),
+        _ => None,
+    };
+    let stub = name.map(|name| adt(quote!(pub enum #name {})));
+    quote!(#stub #errors)
+}
+
+/// The span of the word that says what the item is.
+fn keyword(item: TokenStream) -> Span {
+    let words = ["struct", "union", "fn", "mod", "trait", "type", "impl", "const", "static", "use"];
+    let mut idents = item.into_iter().filter_map(|token| match token {
+        TokenTree::Ident(it) => Some(it),
+        _ => None,
+    });
+    idents.find(|it| words.iter().any(|word| it == word)).map_or_else(Span::call_site, |it| it.span())
 }

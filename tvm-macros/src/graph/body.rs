@@ -156,8 +156,8 @@ impl<'a> Body<'a> {
         }
         match constructor(path) {
             Some((adt, name)) => {
-                let text = name.to_string();
-                quote_spanned!(path.span()=> #graph::construct_unit::<#adt>(#text))
+                let name = constructor_name(path, &name, None);
+                quote_spanned!(path.span()=> #graph::construct_unit::<#adt>(#name))
             }
             None => quote!(#path),
         }
@@ -182,8 +182,8 @@ impl<'a> Body<'a> {
         let args = self.args(call.args.iter(), path.span());
         match constructor(path) {
             Some((adt, name)) => {
-                let text = name.to_string();
-                quote_spanned!(path.span()=> #graph::construct::<#adt>(#text, #args))
+                let name = constructor_name(path, &name, Some(call.args.len()));
+                quote_spanned!(path.span()=> #graph::construct::<#adt>(#name, #args))
             }
             None => quote_spanned!(path.span()=> #path(#args)),
         }
@@ -282,7 +282,7 @@ impl<'a> Body<'a> {
             return self.refuse(
                 &it.if_token,
                 "an `if` without `else` is",
-                "both arms give the value of the branch",
+                "add an `else`: both arms give the value of the branch",
             );
         };
         let cond = self.expr(&it.cond);
@@ -358,7 +358,9 @@ impl<'a> Body<'a> {
     /// `{ let ..; value }`
     fn block(&mut self, block: &Block) -> TokenStream {
         self.scoped(|this| {
-            let stmts: Vec<TokenStream> = block.stmts.iter().map(|stmt| this.stmt(stmt)).collect();
+            let last = block.stmts.len().saturating_sub(1);
+            let stmts = block.stmts.iter().enumerate().map(|(i, stmt)| this.stmt(stmt, i == last));
+            let stmts: Vec<TokenStream> = stmts.collect();
             let unit = match block.stmts.last() {
                 Some(Stmt::Expr(_, None)) => None,
                 _ => Some(quote!(())),
@@ -367,10 +369,10 @@ impl<'a> Body<'a> {
         })
     }
 
-    fn stmt(&mut self, stmt: &Stmt) -> TokenStream {
+    fn stmt(&mut self, stmt: &Stmt, last: bool) -> TokenStream {
         match stmt {
-            Stmt::Expr(expr, None) => self.expr(expr),
-            Stmt::Expr(expr, Some(_)) => {
+            Stmt::Expr(expr, None) if last => self.expr(expr),
+            Stmt::Expr(expr, _) => {
                 let value = self.expr(expr);
                 quote!(let _ = #value;)
             }
@@ -414,9 +416,13 @@ impl<'a> Body<'a> {
                     }
                 }
             }
-            Stmt::Item(item) => self.refuse(item, "an item is", "define it outside of the graph function"),
+            Stmt::Item(item) => {
+                self.refuse(item, "an item is", "define it outside of the graph function");
+                TokenStream::new()
+            }
             Stmt::Macro(it) => {
-                self.refuse(&it.mac, "a macro call is", "compute constants outside of the graph function")
+                self.refuse(&it.mac, "a macro call is", "compute constants outside of the graph function");
+                TokenStream::new()
             }
         }
     }
@@ -452,6 +458,17 @@ pub(super) fn constructor(path: &Path) -> Option<(TokenStream, Ident)> {
     let ty = path.segments.iter().take(path.segments.len() - 1);
     is_type(&path.segments[path.segments.len() - 2].ident.to_string())
         .then(|| (quote!(#(#ty)::*), name.clone()))
+}
+
+/// The name of a constructor as a string, where rustc checks that it exists and takes that many fields: the enum that
+/// `#[relay::adt]` leaves behind has fields of unit type.
+fn constructor_name(path: &Path, name: &Ident, fields: Option<usize>) -> TokenStream {
+    let text = name.to_string();
+    let fields = fields.map(|count| {
+        let units = std::iter::repeat_n(quote!(()), count);
+        quote_spanned!(name.span()=> (#(#units),*))
+    });
+    quote!({ let _ = #path #fields; #text })
 }
 
 fn mentions(tokens: TokenStream, name: &Ident) -> bool {

@@ -64,7 +64,7 @@ pub(super) fn function(params: &[GraphParam], ret: &ReturnType, body: &Expr, err
         checker.errors.push(
             place,
             format!("the result is {}, expected {}", show(&value), show(&expected)),
-            "use astype",
+            &format!("convert it with astype(.., {})", expected.dtype),
         );
     } else if expected.dims.len() != value.dims.len()
         || expected.dims.iter().zip(&value.dims).any(|(a, b)| differ(a, b))
@@ -143,12 +143,7 @@ impl Checker<'_> {
                     match stmt {
                         Stmt::Local(local) => {
                             let init = local.init.as_ref().and_then(|init| self.expr(&init.expr));
-                            if let Pat::Ident(name) = &local.pat {
-                                match init {
-                                    Some(known) => self.names.insert(name.ident.to_string(), known),
-                                    None => self.names.remove(&name.ident.to_string()),
-                                };
-                            }
+                            self.bind(&local.pat, init);
                         }
                         Stmt::Expr(inner, None) => value = self.expr(inner),
                         Stmt::Expr(inner, Some(_)) => {
@@ -197,6 +192,20 @@ impl Checker<'_> {
                 value
             }
             _ => None,
+        }
+    }
+
+    /// The names of `pat` are bound to `value`, or to something unknown.
+    fn bind(&mut self, pat: &Pat, value: Option<Known>) {
+        match (pat, value) {
+            (Pat::Ident(name), Some(known)) => {
+                self.names.insert(name.ident.to_string(), known);
+            }
+            (Pat::Ident(name), None) => {
+                self.names.remove(&name.ident.to_string());
+            }
+            (Pat::Tuple(tuple), _) => tuple.elems.iter().for_each(|field| self.bind(field, None)),
+            _ => {}
         }
     }
 

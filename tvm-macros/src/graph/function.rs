@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Expr, ExprClosure, File, FnArg, Item, ItemFn, Pat, ReturnType, Type};
+use syn::{Expr, ExprClosure, File, FnArg, Item, ItemFn, Pat, ReturnType, Stmt, Type};
 
 use super::body::Body;
 use super::ty::{self, Dims, NewDims};
@@ -15,6 +15,16 @@ use crate::paths;
 pub(crate) fn attribute(surface: Surface, item: TokenStream) -> TokenStream {
     match syn::parse2::<ItemFn>(item.clone()) {
         Ok(func) => item_fn(surface, &func),
+        Err(_) if syn::parse2::<Item>(item.clone()).is_ok() => {
+            let mut errors = Errors::default();
+            let message = format!("`#[{}::func]` stands on a function", surface.name());
+            errors.push_at(
+                Span::call_site(),
+                message,
+                "write `fn f(x: Tensor<f32, n>) -> Tensor<f32, n> { .. }`",
+            );
+            errors.to_tokens()
+        }
         Err(error) => crate::fallback::item(&item, &error),
     }
 }
@@ -42,16 +52,17 @@ pub(crate) fn inline(surface: Surface, input: TokenStream) -> TokenStream {
             })
             .collect(),
         _ => {
-            let message = format!(
-                "expected a closure: {}!(|x: Tensor<f32, n>| -> Tensor<f32, n> {{ .. }})",
-                surface.name()
-            );
-            // rustc reports the syntax error of the body itself; a closure that parses as no closure gets this one.
-            let shadow = &input;
+            let help = format!("write {}!(|x: Tensor<f32, n>| -> Tensor<f32, n> {{ .. }})", surface.name());
+            let mut errors = Errors::default();
+            // rustc reports the syntax error of the body itself; an expression that is no closure gets this one.
             match syn::parse2::<Expr>(input.clone()) {
-                Ok(expr) => syn::Error::new_spanned(expr, message).to_compile_error(),
-                Err(_) => quote!({ #shadow }),
+                Ok(expr) => errors.push(&expr, "a closure is expected", &help),
+                Err(_) if input.is_empty() => {
+                    errors.push_at(Span::call_site(), "a closure is expected", &help)
+                }
+                Err(_) => return quote!({ #input }),
             }
+            errors.to_tokens()
         }
     }
 }
@@ -85,9 +96,15 @@ fn parts(
             let ir = paths::ir(Span::call_site());
             quote!(#ir::Type::unit())
         }
-        ReturnType::Type(_, ty) => ty::tokens(ty, &mut dims, NewDims::Refuse, &mut errors),
+        // What a wrong parameter would have bound is not an error of the result.
+        ReturnType::Type(_, ty) => {
+            let new = if errors.is_empty() { NewDims::Refuse } else { NewDims::Bind };
+            ty::tokens(ty, &mut dims, new, &mut errors)
+        }
     };
-    check::function(&params, ret, body, &mut errors);
+    if errors.is_empty() {
+        check::function(&params, ret, body, &mut errors);
+    }
     let mut rewriter = Body::new(surface, &mut errors);
     params.iter().for_each(|param| rewriter.declare(&param.name));
     dims.0.iter().for_each(|dim| rewriter.declare(dim));
@@ -114,10 +131,6 @@ fn parts(
 
 fn item_fn(surface: Surface, func: &ItemFn) -> TokenStream {
     let mut errors = Errors::default();
-    if let Some(param) = func.sig.generics.params.first() {
-        let help = "write the element type out; kernels (#[prim_func]) may be generic";
-        errors.push(param, "graph functions cannot be generic yet", help);
-    }
     let mut params = Vec::new();
     for input in &func.sig.inputs {
         match input {
@@ -131,8 +144,23 @@ fn item_fn(surface: Surface, func: &ItemFn) -> TokenStream {
         }
     }
     let body = Expr::Block(syn::ExprBlock { attrs: Vec::new(), label: None, block: (*func.block).clone() });
-    let Parts { definition, errors } =
+    if matches!(func.sig.output, ReturnType::Default)
+        && matches!(func.block.stmts.last(), Some(Stmt::Expr(_, None)))
+    {
+        errors.push(
+            &func.sig.ident,
+            "the result type is missing",
+            "write `-> Tensor<f32, n>` after the parameters",
+        );
+    }
+    let Parts { definition, mut errors } =
         parts(surface, params, &func.sig.output, &body, func.sig.ident.span(), errors);
+    if let Some(param) = func.sig.generics.params.first() {
+        // What else is wrong follows from this: the parameter is no element type and no extent.
+        errors = Errors::default();
+        let help = "write the element type out; kernels (#[prim_func]) may be generic";
+        errors.push(param, "graph functions cannot be generic yet", help);
+    }
     let (name, vis) = (&func.sig.ident, &func.vis);
     let docs = func.attrs.iter().filter(|attr| attr.path().is_ident("doc"));
     let text = name.to_string();
@@ -196,7 +224,7 @@ fn closure_fn(surface: Surface, closure: &ExprClosure) -> TokenStream {
     }
     if matches!(closure.output, ReturnType::Default) {
         let help = "write `|x: Tensor<f32, n>| -> Tensor<f32, n> { .. }`";
-        errors.push(&closure.body, "the result type is missing", help);
+        errors.push(&closure.or2_token, "the result type is missing", help);
     }
     let place = closure.or1_token.span();
     let Parts { definition, errors } = parts(surface, params, &closure.output, &closure.body, place, errors);

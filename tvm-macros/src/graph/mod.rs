@@ -10,6 +10,8 @@ mod check;
 mod function;
 mod module;
 mod pattern;
+#[cfg(test)]
+mod tests;
 mod ty;
 
 pub(crate) use adt::adt;

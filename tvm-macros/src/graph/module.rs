@@ -4,17 +4,30 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::{Attribute, Item, ItemMod};
 
+use crate::error::Errors;
 use crate::paths;
 
 /// The module as it is, with a function `module()` that builds an `IRModule` of what is in it.
 pub(crate) fn ir_module(item: TokenStream) -> TokenStream {
     let module = match syn::parse2::<ItemMod>(item.clone()) {
         Ok(module) => module,
-        Err(_) => return item,
+        Err(_) => {
+            let mut errors = Errors::default();
+            if syn::parse2::<Item>(item.clone()).is_ok() {
+                errors.push_at(
+                    Span::call_site(),
+                    "`#[ir_module]` stands on a module",
+                    "write `mod net { .. }`",
+                );
+            }
+            let errors = errors.to_tokens();
+            return quote!(#item #errors);
+        }
     };
     let Some((_, items)) = &module.content else {
-        return syn::Error::new_spanned(&module, "`#[ir_module]` needs the module's content here")
-            .to_compile_error();
+        let mut errors = Errors::default();
+        errors.push(&module, "`#[ir_module]` needs the module's content here", "write `mod net { .. }`");
+        return errors.to_tokens();
     };
     let (ir, graph) = (paths::ir(Span::call_site()), paths::graph(Span::call_site()));
     let includes = items.iter().filter_map(|item| match item {

@@ -68,12 +68,13 @@ pub(super) fn exhaustive(it: &ExprMatch) -> TokenStream {
     let Some((adt, _)) = adt else { return TokenStream::new() };
     let shallow: Option<Vec<TokenStream>> = it.arms.iter().map(|arm| flatten(&arm.pat)).collect();
     let Some(pats) = shallow else { return TokenStream::new() };
-    let value = Ident::new("__value", Span::call_site());
-    let head = quote_spanned!(it.expr.span()=> #value);
+    // rustc suggests a further arm after the last one.
+    let arms = pats.iter().zip(&it.arms).map(|(pat, arm)| quote_spanned!(arm.body.span()=> #pat => {}));
+    let value = Ident::new("__value", Span::call_site().located_at(it.expr.span()));
     quote! {
         #[allow(unused, reason = "asks rustc whether every constructor is there")]
         fn __exhaustive(#value: #adt) {
-            match #head { #(#pats => {})* }
+            match #value { #(#arms)* }
         }
     }
 }

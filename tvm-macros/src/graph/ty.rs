@@ -155,6 +155,7 @@ fn dim_name(name: &Ident, dims: &mut Dims, new: NewDims, errors: &mut Errors) ->
                     message,
                     "name it in the type of a parameter, or use match_cast in the body",
                 );
+                dims.0.push(name.clone());
             }
         }
     }

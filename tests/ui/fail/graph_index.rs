@@ -1,0 +1,8 @@
+use tvm::prelude::*;
+
+#[relax::func]
+fn f(x: Tensor<f32, n>) -> Tensor<f32> {
+    relu(x[[0]])
+}
+
+fn main() {}
