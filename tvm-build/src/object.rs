@@ -38,15 +38,9 @@ pub(crate) fn library(
     } else {
         let source = emit_lowered(kernels, target, EmitKind::C).map_err(codegen)?;
         let tool = build.try_get_compiler().map_err(failed)?;
-        if tool.is_like_msvc() {
-            return Err(BuildError::Compiler {
-                model: model.to_string(),
-                target: triple.to_string(),
-                message: format!(
-                    "{} does not know the vector extensions of gcc and clang\n  help: set CC to gcc or clang, or turn on the feature `llvm` of tvm-build",
-                    tool.path().display()
-                ),
-            });
+        if let Some(message) = unfit(&tool, triple) {
+            let (model, target) = (model.to_string(), triple.to_string());
+            return Err(BuildError::Compiler { model, target, message });
         }
         let options = Options { opt_level: 3, fast_math: PassContext::current().config.fast_math };
         for flag in compile_flags(target, options, tool.is_like_clang()) {
@@ -55,4 +49,30 @@ pub(crate) fn library(
         build.file(write("c", &source)?);
     }
     build.try_compile(name).map_err(failed)
+}
+
+/// Why the C compiler that was found cannot compile for `triple`. The `cc` crate takes the host's own for triples that
+/// it does not know.
+fn unfit(tool: &cc::Tool, triple: &str) -> Option<String> {
+    let path = tool.path().display();
+    if tool.is_like_msvc() {
+        return Some(format!(
+            "{path} does not know the vector extensions of gcc and clang\n  help: set CC to gcc or clang, or turn on the feature `llvm` of tvm-build"
+        ));
+    }
+    if tool.is_like_clang() {
+        return None;
+    }
+    let output = tool.to_command().arg("-dumpmachine").output().ok()?;
+    let machine = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    let variable = triple.replace('-', "_");
+    (!machine.is_empty() && family(&machine) != family(triple)).then(|| {
+        format!("{path} compiles for {machine}\n  help: name a cross compiler by CC_{variable}, or turn on the feature `llvm` of tvm-build")
+    })
+}
+
+/// The family of processors that a triple is for, in as many letters as tell them apart.
+fn family(triple: &str) -> &str {
+    let is_x86 = ["i386", "i486", "i586", "i686", "x86_64"].iter().any(|it| triple.starts_with(it));
+    if is_x86 { "x86" } else { triple.get(..3).unwrap_or(triple) }
 }

@@ -1,1 +1,137 @@
-//! Tests of the whole build.
+//! Tests of what is written and of what is refused. `examples/build_rs_app` compiles, links and runs a wrapper.
+
+use std::path::Path;
+
+use tvm_core::target::Target;
+use tvm_runtime::vm::{Executable, Instruction, Reg, ValueType, VmFunction, VmParam};
+use tvm_runtime::{DataType, DimSig, KernelSig};
+
+use crate::wrapper::{Facts, Wrapper};
+use crate::{BuildError, Model};
+
+fn digits() -> Model {
+    Model::onnx(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/digits_cnn/model.onnx")).name("digits")
+}
+
+fn has_compiler() -> bool {
+    let found = std::process::Command::new("cc").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: no C compiler");
+    }
+    found
+}
+
+#[test]
+fn files_of_a_model() {
+    if !has_compiler() {
+        return;
+    }
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let compile = |dir: &Path| digits().dim("n", 1..=64).out_dir(dir).compile().unwrap();
+    let compiled = compile(dirs[0].path());
+    assert!(std::fs::metadata(&compiled.library).unwrap().len() > 1000);
+    let exe = Executable::load_file(&compiled.artifact).unwrap();
+    assert_eq!((exe.kernels.len(), exe.objects.len()), (compiled.kernels, 0));
+    assert_eq!(exe.metadata("input.0"), Some("image"));
+    assert_eq!(exe.target, compiled.target);
+    let wrapper = std::fs::read_to_string(&compiled.wrapper).unwrap();
+    for expected in [
+        "pub struct Digits(::tvm_runtime::LinkedModel);",
+        "pub const N: std::ops::RangeInclusive<i64> = 1..=64;",
+        "pub const IMAGE_SHAPE: [Option<i64>; 4] = [None, Some(1), Some(8), Some(8)];",
+        "pub fn run(&self, image: impl ::tvm_runtime::ModelInput<f32, 4>) -> Result<DigitsOutput,",
+        "pub probabilities: ::tvm_runtime::TypedTensor<f32, 2>,",
+        "artifact: \"digits.tvm\",",
+    ] {
+        assert!(wrapper.contains(expected), "{expected} is not in\n{wrapper}");
+    }
+    let facade = std::fs::read_to_string(dirs[0].path().join("digits.facade.rs")).unwrap();
+    assert_eq!(facade.replace("::tvm::runtime", "::tvm_runtime"), wrapper);
+    let again = compile(dirs[1].path());
+    for (first, second) in [(&compiled.wrapper, &again.wrapper), (&compiled.artifact, &again.artifact)] {
+        assert!(std::fs::read(first).unwrap() == std::fs::read(second).unwrap(), "two compilations differ");
+    }
+}
+
+#[test]
+fn what_is_refused() {
+    if !has_compiler() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        Model::onnx(path).out_dir(dir.path())
+    };
+    let text = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/digits_cnn/model.onnx"));
+    let mut other = text.unwrap();
+    for (from, to) in [(b"Softmax", b"Softmix"), (b"MaxPool", b"MaxPuul")] {
+        let places: Vec<usize> =
+            other.windows(from.len()).enumerate().filter(|(_, it)| it == from).map(|(at, _)| at).collect();
+        places.iter().for_each(|&at| other[at..at + to.len()].copy_from_slice(to));
+    }
+    let models: Vec<(Model, &[&str])> = vec![
+        (digits().name("no-name"), &["`no-name` cannot name a model", ".name("]),
+        (
+            Model::onnx("nowhere/model.onnx").out_dir(dir.path()),
+            &["cannot import nowhere/model.onnx", "cannot read"],
+        ),
+        (file("empty.onnx", b""), &["cannot import"]),
+        (file("junk.onnx", b"\xff\xff\xff"), &["junk.onnx: not a valid ONNX model"]),
+        (file("other.onnx", &other), &["operator Softmix", "operator MaxPuul", "-->"]),
+        (digits().dim("m", 4).out_dir(dir.path()), &["no input has a dimension `m`; there are [n]"]),
+        (
+            digits().target("mips-none-nowhere").out_dir(dir.path()),
+            &["model `digits` for mips-none-nowhere: ", "cc"],
+        ),
+    ];
+    for (model, expected) in models {
+        let err = model.compile().unwrap_err();
+        let message = err.to_string();
+        assert_eq!(format!("{err:?}"), message, "a build script shows `Debug`");
+        for expected in expected {
+            assert!(message.contains(expected), "{message}\nexpected: {expected}");
+        }
+    }
+    if std::env::var_os("OUT_DIR").is_none() {
+        let err = digits().compile().unwrap_err();
+        assert!(matches!(&err, BuildError::NoOutDir { model } if model == "digits"));
+        assert!(err.to_string().contains("OUT_DIR"), "{err}");
+    }
+}
+
+#[test]
+fn wrappers_are_short_and_hold_no_foreign_code() {
+    let evil = "x`\"\n*/ } fn evil() { \\";
+    let n = 1000;
+    let ty = || ValueType::Tensor {
+        dtype: Some(DataType::F16),
+        shape: Some(vec![DimSig::Var(evil.into()), DimSig::Const(3)]),
+    };
+    let params = (0..n).map(|i| VmParam { name: format!("{evil}{i}"), ty: ty() }).collect();
+    let function = |name: &str, params, ret| VmFunction {
+        name: name.into(),
+        params,
+        ret,
+        num_regs: 1,
+        public: true,
+        code: vec![Instruction::Ret { src: Reg(0) }],
+    };
+    let exe = Executable {
+        functions: vec![
+            function("main", params, ValueType::Tuple((0..n).map(|_| ty()).collect())),
+            function(evil, Vec::new(), ValueType::Object),
+        ],
+        kernels: (0..n).map(|i| KernelSig { name: format!("{evil}{i}"), params: Vec::new() }).collect(),
+        ..Executable::default()
+    };
+    let facts = Facts::of(&tvm_core::ir::IRModule::new(), Some(evil.into()));
+    let (target, library) = (Target::c(), "tvm_big_1");
+    let wrapper = Wrapper { name: "big", unit: "big_1", library, target: &target, exe: &exe, facts: &facts };
+    let text = wrapper.text("::tvm_runtime");
+    assert!(text.lines().count() < 300, "{} lines", text.lines().count());
+    assert!(!text.lines().any(|line| line.trim_start().starts_with("*/ } fn evil")), "{text}");
+    assert!(text.contains("impl ::tvm_runtime::ModelInput<::tvm_runtime::half::f16, 2>"));
+    assert!(text.contains("-> Result<BigXFnEvilOutput, ::tvm_runtime::RuntimeError>"), "{text}");
+}
