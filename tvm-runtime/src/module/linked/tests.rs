@@ -83,6 +83,7 @@ fn arguments_of_every_kind() {
     let tensor = Tensor::from_slice(&values, &[2, 3]).unwrap();
     let transposed = Array2::from_shape_fn((3, 2), |(j, i)| array[[i, j]]);
     let typed = TypedTensor::<f32, 2>::try_from(tensor.clone()).unwrap();
+    let (list, dynamic) = (values.to_vec(), array.clone().into_dyn());
     let expected = values.map(|it| 2. * it);
     for got in [
         run(&array, array.view()),
@@ -90,8 +91,8 @@ fn arguments_of_every_kind() {
         run(&tensor, tensor.clone()),
         run(&typed, typed.clone()),
         run(&values, &values[..]),
-        run(values.to_vec(), &values.to_vec()),
-        run(&array.clone().into_dyn(), &tensor),
+        run(list.clone(), &list),
+        run(&dynamic, &tensor),
     ] {
         assert_eq!(got.unwrap(), expected);
     }
@@ -103,13 +104,13 @@ fn arguments_that_do_not_fit() {
     let tensor = |shape: &[i64], dtype| Tensor::zeros(shape, dtype).unwrap();
     let f32s = |shape: &[i64]| tensor(shape, DataType::F32);
     let cases = [
-        (run(&f32s(&[5, 3]), &good), "argument `a`: axis 0 is 5, dimension `n` was compiled for 2..=4"),
-        (run(&f32s(&[1, 3]), &good), "argument `a`: axis 0 is 1, dimension `n` was compiled for 2..=4"),
-        (run(&f32s(&[2, 4]), &good), "argument `a`: axis 1 is 4, expected 3"),
-        (run(&good, &f32s(&[3, 3])), "argument `b`: axis 0 is 3, expected 2 (= n)"),
-        (run(&good, &f32s(&[6])), "argument `b`: rank is 1, expected 2"),
-        (run(&good, &tensor(&[2, 3], DataType::F64)), "argument `b`: element type is f64, expected f32"),
-        (run(&good, &ArrayD::zeros(vec![2, 3, 1])), "argument `b`: rank is 3, expected 2"),
+        (run(f32s(&[5, 3]), &good), "argument `a`: axis 0 is 5, dimension `n` was compiled for 2..=4"),
+        (run(f32s(&[1, 3]), &good), "argument `a`: axis 0 is 1, dimension `n` was compiled for 2..=4"),
+        (run(f32s(&[2, 4]), &good), "argument `a`: axis 1 is 4, expected 3"),
+        (run(&good, f32s(&[3, 3])), "argument `b`: axis 0 is 3, expected 2 (= n)"),
+        (run(&good, f32s(&[6])), "argument `b`: rank is 1, expected 2"),
+        (run(&good, tensor(&[2, 3], DataType::F64)), "argument `b`: element type is f64, expected f32"),
+        (run(&good, ArrayD::zeros(vec![2, 3, 1])), "argument `b`: rank is 3, expected 2"),
         (run(&[0f32; 7], &good), "argument `a`: 7 element(s) do not make a Tensor<f32, n, 3>"),
         (run(&good, &[0f32; 9]), "argument `b`: 9 element(s) do not make a Tensor<f32, n, 3>"),
     ];
