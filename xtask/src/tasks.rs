@@ -1,6 +1,6 @@
 //! `cargo xtask test | ci | bless`: lists of cargo commands, in the order in which a mistake shows soonest.
 //!
-//! Few feature sets on purpose: each one compiles the workspace again. What depends on the feature `llvm` lives in four
+//! Few feature sets on purpose: each one compiles the workspace again. What depends on the feature `llvm` lives in five
 //! packages; only their tests run a second time with it.
 
 use std::process::Command;
@@ -9,7 +9,8 @@ use crate::setup;
 use crate::step::{Steps, run, workspace_root};
 
 /// The packages that have the feature `llvm`.
-const WITH_LLVM: [&str; 8] = ["-p", "tvm", "-p", "tvm-codegen", "-p", "tvm-build", "-p", "tvm-cli"];
+const WITH_LLVM: [&str; 10] =
+    ["-p", "tvm", "-p", "tvm-codegen", "-p", "tvm-build", "-p", "tvm-cli", "-p", "build_rs_app"];
 
 /// All tests.
 ///
