@@ -16,15 +16,16 @@ use crate::kernel::DimSig;
 use crate::module::{DimBound, LinkedModel};
 use crate::tensor::Tensor;
 use crate::value::Value;
-use crate::vm::{ValueType, VmFunction};
+use crate::vm::{ValueType, Vm, VmFunction};
 
 pub use input::{ModelInput, ShapeOf};
 pub use typed::TypedTensor;
 
-/// A call whose arguments are being given, in the order of the parameters.
-#[doc(hidden)]
+/// A typed call of a graph function: its arguments are given one by one, in the order of the parameters, and checked
+/// against its signature.
 pub struct ModelCall<'a> {
-    model: &'a LinkedModel,
+    vm: &'a Vm,
+    bounds: &'static [DimBound],
     func: &'a VmFunction,
     /// Symbolic dimensions bound by the arguments so far.
     dims: SmallVec<[(&'a str, i64); 4]>,
@@ -32,7 +33,6 @@ pub struct ModelCall<'a> {
 }
 
 /// The results of a call, taken one by one.
-#[doc(hidden)]
 pub struct ModelOutputs {
     func: Arc<str>,
     values: std::vec::IntoIter<Value>,
@@ -42,10 +42,20 @@ impl LinkedModel {
     /// Begins a call of the entry point `name`.
     #[doc(hidden)]
     pub fn call(&self, name: &str) -> Result<ModelCall<'_>, RuntimeError> {
-        let func = self.vm.functions().find(|func| &*func.name == name);
+        self.vm.call(name).map(|call| ModelCall { bounds: self.bounds, ..call })
+    }
+}
+
+impl Vm {
+    /// Begins a typed call of the function `name`: `vm.call("main")?.input::<f32, 2>(&x)?.run()?.typed::<f32, 2>()?`.
+    ///
+    /// # Errors
+    /// When there is no such function.
+    pub fn call(&self, name: &str) -> Result<ModelCall<'_>, RuntimeError> {
+        let func = self.functions().find(|func| &*func.name == name);
         let func =
             func.ok_or_else(|| RuntimeError::NotFound { what: "function", names: vec![name.into()] })?;
-        Ok(ModelCall { model: self, func, dims: SmallVec::new(), args: SmallVec::new() })
+        Ok(ModelCall { vm: self, bounds: &[], func, dims: SmallVec::new(), args: SmallVec::new() })
     }
 }
 
@@ -96,7 +106,7 @@ impl<'a> ModelCall<'a> {
     }
 
     fn bound(&self, name: &str) -> Option<&'static DimBound> {
-        self.model.bounds.iter().find(|(dim, ..)| *dim == name)
+        self.bounds.iter().find(|(dim, ..)| *dim == name)
     }
 
     /// The next argument, of any type.
@@ -108,7 +118,7 @@ impl<'a> ModelCall<'a> {
 
     /// Runs the model.
     pub fn run(self) -> Result<ModelOutputs, RuntimeError> {
-        let value = self.model.vm.invoke(&self.func.name, &self.args)?;
+        let value = self.vm.invoke(&self.func.name, &self.args)?;
         let values = match (&self.func.ret, value) {
             (ValueType::Tuple(_), Value::Adt(tuple)) => tuple.fields().to_vec(),
             (_, value) => vec![value],
