@@ -1,0 +1,55 @@
+//! What a call costs: a typed call of a one-element kernel, one instruction of the virtual machine.
+#![allow(missing_docs, reason = "criterion's macros")]
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use tvm::codegen::compile_module;
+use tvm::prelude::*;
+use tvm::runtime::Value;
+
+#[prim_func]
+fn add_one(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
+    for i in 0..1 {
+        y[[i]] = x[[i]] + 1.0;
+    }
+}
+
+/// A loop of the virtual machine: tail recursion over a list of `LENGTH` elements, about five instructions each.
+const LENGTH: usize = 1000;
+
+#[relay::adt]
+enum List {
+    Nil,
+    Cons(Tensor<f32>, Box<List>),
+}
+
+#[relay::func]
+fn last(x: Tensor<f32>, l: List) -> Tensor<f32> {
+    match l {
+        List::Nil => x,
+        List::Cons(h, t) => last(h, *t),
+    }
+}
+
+fn calls(c: &mut Criterion) {
+    let f = add_one::compile(&Target::host()).expect("the kernel compiles");
+    let (x, mut y) = ([41.0f32], [0.0f32]);
+    c.bench_function("typed call of a one-element kernel", |b| b.iter(|| f.call(&x, &mut y)));
+    assert_eq!(y, [42.0]);
+
+    let vm =
+        compile_module(&last::module().expect("well formed"), &Target::interpreter()).expect("it compiles");
+    let scalar = |value: f32| Value::Tensor(Tensor::scalar(value));
+    let nil = Value::from(tvm::runtime::Adt::new(0, vec![]));
+    let list =
+        (0..LENGTH).fold(nil, |tail, i| tvm::runtime::Adt::new(1, vec![scalar(i as f32), tail]).into());
+    let mut group = c.benchmark_group("virtual machine");
+    group.throughput(criterion::Throughput::Elements(LENGTH as u64));
+    group.bench_function("match, two fields, tail call", |b| {
+        b.iter(|| vm.invoke("last", &[scalar(0.0), list.clone()]));
+    });
+    group.finish();
+    println!("{}", vm.executable());
+}
+
+criterion_group!(benches, calls);
+criterion_main!(benches);
