@@ -60,3 +60,8 @@ pub mod __private {
     pub use tvm_core::{ir, script, tir};
     pub use tvm_runtime as runtime;
 }
+
+/// The examples of the README run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -81,6 +81,9 @@ fn set_up(steps: &mut Steps) -> Result<(), String> {
 fn tests(steps: &mut Steps) -> Result<(), String> {
     steps.cargo("cuda compiles", &[], &["check", "--workspace", "--all-targets", "--features", "cuda"])?;
     steps.cargo("tests", &[], &["test", "--workspace"])?;
+    for example in ["quickstart", "relay_list", "custom_pass"] {
+        steps.cargo(example, &[], &["run", "--quiet", "--example", example])?;
+    }
     steps.cargo("tests, llvm", &[], &llvm_tests())
 }
 

@@ -496,14 +496,23 @@ impl Stmt {
     }
 }
 
-macro_rules! into_stmt {
+macro_rules! statements {
     ($($name:ident)*) => {
         $(impl From<$name> for Stmt {
             fn from(node: $name) -> Stmt {
                 Stmt::$name(Arc::new(node))
             }
         })*
+
+        impl Stmt {
+            $(paste::paste! {
+                #[doc = concat!("The [`", stringify!($name), "`], if it is one.")]
+                pub fn [<as_ $name:snake>](&self) -> Option<&Arc<$name>> {
+                    if let Stmt::$name(node) = self { Some(node) } else { None }
+                }
+            })*
+        }
     };
 }
 
-into_stmt!(BufferStore For BlockRealize IfThenElse While Bind AllocBuffer DeclBuffer Evaluate AssertStmt);
+statements!(BufferStore For BlockRealize IfThenElse While Bind AllocBuffer DeclBuffer Evaluate AssertStmt);

@@ -105,7 +105,7 @@ impl ScheduleState {
     /// When the program has no such loop (any more).
     pub fn get_for(&self, var: VarId) -> Result<&Arc<For>, ScheduleError> {
         let sref = StmtSRef::Loop(var);
-        if let Stmt::For(it) = self.get(sref)? { Ok(it) } else { Err(ScheduleError::UnknownSRef(sref)) }
+        self.get(sref)?.as_for().ok_or(ScheduleError::UnknownSRef(sref))
     }
 
     /// The block `id` under its bindings.
@@ -114,11 +114,7 @@ impl ScheduleState {
     /// When the program has no such block (any more).
     pub fn get_block(&self, id: BlockId) -> Result<&Arc<BlockRealize>, ScheduleError> {
         let sref = StmtSRef::Block(id);
-        if let Stmt::BlockRealize(it) = self.get(sref)? {
-            Ok(it)
-        } else {
-            Err(ScheduleError::UnknownSRef(sref))
-        }
+        self.get(sref)?.as_block_realize().ok_or(ScheduleError::UnknownSRef(sref))
     }
 
     /// The loop or block around `sref`; `None` for the root.

@@ -41,7 +41,7 @@ pub(in crate::tir::schedule) fn check_perfectly_nested(
     loops: &[Arc<For>],
 ) -> Result<(), ScheduleError> {
     for (outer, inner) in loops.iter().zip(loops.iter().skip(1)) {
-        if !matches!(&outer.body, Stmt::For(it) if it.loop_var == inner.loop_var) {
+        if outer.body.as_for().is_none_or(|it| it.loop_var != inner.loop_var) {
             let (outer, inner) = (outer.loop_var.name(), inner.loop_var.name());
             return Err(ScheduleError::illegal(
                 name,
@@ -99,7 +99,7 @@ pub(in crate::tir::schedule) fn check_reorderable(
 
 /// The body is one store.
 pub(in crate::tir::schedule) fn single_store(block: &Block) -> Option<&BufferStore> {
-    if let Stmt::BufferStore(store) = &block.body { Some(store) } else { None }
+    block.body.as_buffer_store().map(|store| &**store)
 }
 
 fn is_associative_update(block: &Block) -> bool {
