@@ -48,7 +48,6 @@ fn calls(c: &mut Criterion) {
         b.iter(|| vm.invoke("last", &[scalar(0.0), list.clone()]));
     });
     group.finish();
-    println!("{}", vm.executable());
 }
 
 criterion_group!(benches, calls);
