@@ -26,5 +26,3 @@ pub use reduce::{
     Combiner, Reduce, ReduceAxis, max, max_value, min, min_value, prod, reduce, reduce_axis, sum,
 };
 pub use tensor::{Body, Scatter, Tensor, compute, compute_many, placeholder, scan, scatter};
-
-pub(crate) use region::same_expr;

@@ -1,5 +1,6 @@
 //! The regions that a stage reads, from the loads of its body.
 
+use crate::arith::same;
 use crate::tir::{BufferRegion, PrimExpr, Range, Visitor, any_expr, walk_expr};
 
 /// Regions read by `values`, one per buffer in order of first use. A dimension that is read at several indices, or at
@@ -23,8 +24,8 @@ pub(super) fn read_regions(values: &[PrimExpr]) -> Vec<BufferRegion> {
                         let union = known.region.iter().zip(&region).zip(load.buffer.shape.iter());
                         known.region = union
                             .map(|((a, b), extent)| {
-                                let same = same_expr(&a.min, &b.min) && same_expr(&a.extent, &b.extent);
-                                if same { a.clone() } else { Range::from_extent(extent.clone()) }
+                                let equal = same(&a.min, &b.min) && same(&a.extent, &b.extent);
+                                if equal { a.clone() } else { Range::from_extent(extent.clone()) }
                             })
                             .collect();
                     }
@@ -40,16 +41,4 @@ pub(super) fn read_regions(values: &[PrimExpr]) -> Vec<BufferRegion> {
     let mut loads = Loads(Vec::new());
     values.iter().for_each(|value| loads.visit_expr(value));
     loads.0
-}
-
-/// True when both are the same index expression, node by node.
-pub(crate) fn same_expr(a: &PrimExpr, b: &PrimExpr) -> bool {
-    a.ptr_eq(b)
-        || match (a, b) {
-            (PrimExpr::Binary(a), PrimExpr::Binary(b)) => {
-                a.op == b.op && same_expr(&a.a, &b.a) && same_expr(&a.b, &b.b)
-            }
-            (PrimExpr::Cast(a), PrimExpr::Cast(b)) => a.dtype == b.dtype && same_expr(&a.value, &b.value),
-            _ => false,
-        }
 }

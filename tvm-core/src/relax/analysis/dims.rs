@@ -3,7 +3,7 @@
 //! An extent is brought to a sum of products of atoms (variables and what has no normal form); two extents are equal
 //! when their difference is zero, unequal when it is another constant.
 
-use crate::te::same_expr;
+use crate::arith::same;
 use crate::tir::{BinaryOp, PrimExpr, binary};
 
 /// A sum of terms: coefficient times atoms.
@@ -51,7 +51,7 @@ impl Poly {
         let divide = |(coeff, atoms): &(i64, Vec<PrimExpr>)| {
             let mut rest = atoms.clone();
             for atom in divided {
-                rest.remove(rest.iter().position(|it| same_expr(it, atom))?);
+                rest.remove(rest.iter().position(|it| same(it, atom))?);
             }
             (coeff % divisor == 0).then(|| (coeff / divisor, rest))
         };
@@ -90,7 +90,7 @@ impl Poly {
 fn same_atoms(a: &[PrimExpr], b: &[PrimExpr]) -> bool {
     let mut rest: Vec<&PrimExpr> = b.iter().collect();
     a.len() == b.len()
-        && a.iter().all(|x| match rest.iter().position(|y| same_expr(x, y)) {
+        && a.iter().all(|x| match rest.iter().position(|y| same(x, y)) {
             Some(i) => {
                 rest.swap_remove(i);
                 true
