@@ -86,6 +86,23 @@ fn branches_take_one_arm() {
     }
 }
 
+#[test]
+fn reductions_over_nothing() {
+    let rows = relax!(|x: Tensor<f32, 3, n>| -> (Tensor<f32, 3>, Tensor<f32, 3>) {
+        (sum(x, axis = 1), max(x, axis = 1))
+    });
+    for target in [Target::interpreter(), Target::c(), Target::host()] {
+        let vm = tvm::codegen::compile_module(&rows.module().unwrap(), &target).unwrap();
+        for (n, total, top) in [(0, 0.0, f32::NEG_INFINITY), (2, 3.0, 1.5)] {
+            let x = tensor(&vec![1.5; 3 * n as usize], &[3, n]);
+            let result = vm.invoke("main", &[x]).unwrap();
+            let Value::Adt(fields) = &result else { panic!("{result:?}") };
+            let got: Vec<Vec<f32>> = fields.fields().iter().map(floats).collect();
+            assert_eq!(got, [[total; 3], [top; 3]], "{target}: {n} columns");
+        }
+    }
+}
+
 #[relay::adt]
 enum List {
     Nil,

@@ -56,19 +56,23 @@ fn compiling_what_is_printed_gives_the_same_programs() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What the source says: attributes are not part of it.
+/// What the source says: attributes and annotations are not part of it, they are printed as comments.
 fn sayable(func: &PrimFunc) -> PrimFunc {
-    PrimFunc { attrs: Attrs::new(), ..func.clone() }
+    let func = with_blocks(func, |block| Block { annotations: Attrs::new(), ..block });
+    PrimFunc { attrs: Attrs::new(), ..func }
 }
 
 fn without_regions(func: &PrimFunc) -> PrimFunc {
-    struct Strip;
-    impl Mutator for Strip {
+    with_blocks(func, |block| Block { reads: [].into(), writes: [].into(), ..block })
+}
+
+fn with_blocks(func: &PrimFunc, change: fn(Block) -> Block) -> PrimFunc {
+    struct Change(fn(Block) -> Block);
+    impl Mutator for Change {
         fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
-            let block = self.walk_block(block).unwrap_or_else(|| (**block).clone());
-            Some(Block { reads: [].into(), writes: [].into(), ..block })
+            Some((self.0)(self.walk_block(block).unwrap_or_else(|| (**block).clone())))
         }
     }
-    let body = Strip.mutate_stmt(&func.body).unwrap_or_else(|| func.body.clone());
+    let body = Change(change).mutate_stmt(&func.body).unwrap_or_else(|| func.body.clone());
     PrimFunc { body, ..func.clone() }
 }

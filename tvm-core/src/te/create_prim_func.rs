@@ -9,10 +9,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::region::read_regions;
 use super::tensor::{Body, Scatter, Stage, Tensor};
 use super::{Reduce, compute};
-use crate::ir::{BufferId, IrError, Span, Var, VarId};
+use crate::ir::{AttrValue, Attrs, BufferId, IrError, Span, Var, VarId};
+use crate::tir::transform::INIT_IF_EMPTY;
 use crate::tir::{
-    Bind, Block, BlockRealize, Buffer, BufferRegion, For, IterVar, Param, PrimExpr, PrimFunc, Stmt, Visitor,
-    substitute_expr, walk_block, walk_expr,
+    Bind, Block, BlockRealize, Buffer, BufferRegion, For, IterKind, IterVar, Param, PrimExpr, PrimFunc, Stmt,
+    Visitor, substitute_expr, walk_block, walk_expr,
 };
 
 /// The tensor program that computes `outputs` from `inputs`: a parameter per input, a parameter per output, then a
@@ -121,7 +122,13 @@ fn block(stage: &Stage, names: &mut Names) -> Stmt {
             (axes, reads, Some(store(&reduce.init)), update(stage, reduce, &indices, store))
         }
     };
+    let mut annotations = Attrs::new();
+    let is_positive = |axis: &IterVar| axis.dom.extent.as_int().is_some_and(|extent| extent > 0);
+    if init.is_some() && !axes.iter().filter(|axis| axis.kind == IterKind::Reduce).all(is_positive) {
+        annotations.set(INIT_IF_EMPTY, AttrValue::Bool(true));
+    }
     let block = Block {
+        annotations,
         reads: reads.into(),
         writes: stage.outputs.iter().map(|buffer| BufferRegion::point(buffer, &indices)).collect(),
         init,

@@ -49,7 +49,8 @@ impl Program {
     pub fn compile(func: &PrimFunc) -> Result<Program, InterpError> {
         let mut compiler = stmt::Compiler::default();
         let params = compiler.params(func)?;
-        let body = compiler.stmt(&func.body)?;
+        let complete = super::transform::init_empty_reductions(func);
+        let body = compiler.stmt(complete.as_ref().unwrap_or(&func.body))?;
         Ok(Program { name: func.name.clone(), params, body, sizes: compiler.sizes })
     }
 

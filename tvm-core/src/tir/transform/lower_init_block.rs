@@ -1,17 +1,22 @@
 //! Turns the init of a block into a guarded statement before its body.
 //!
 //! TVM counterpart: `LowerInitBlock`.
-//! Ensures: no block has an init; it runs in the first iteration of the reduction axes.
+//! Ensures: no block has an init; it runs in the first iteration of the reduction axes, and where there is none, once
+//! if the block asks for it ([`INIT_IF_EMPTY`](super::INIT_IF_EMPTY)).
 
 use std::sync::Arc;
 
+use super::empty_reduction::init_empty_reductions;
 use super::util::body_pass;
 use crate::pass::Pass;
 use crate::tir::{Block, IterKind, Mutator, PrimExpr, Stmt};
 
 /// `init { a }; body` becomes `if first iteration { a }; body`.
 pub fn lower_init_block() -> Pass {
-    body_pass("LowerInitBlock", |func| LowerInitBlock.mutate_stmt(&func.body))
+    body_pass("LowerInitBlock", |func| {
+        let complete = init_empty_reductions(func);
+        LowerInitBlock.mutate_stmt(complete.as_ref().unwrap_or(&func.body)).or(complete)
+    })
 }
 
 struct LowerInitBlock;

@@ -293,11 +293,16 @@ fn passes_do_what_they_say() {
                     assert!(4 == arg_shape(args, 1, 0), status = 4, arg = 1, axis = 0, expected = 4, got = arg_shape(args, 1, 0));
                     let x = decl_buffer::<i64>([4 * (n as usize)], arg_data(args, 0));
                     let y = decl_buffer::<i64>([4], arg_data(args, 1));
-                    for [i0, r] in grid([4, n as usize]) {
-                        if r == 0 {
+                    for i0 in 0..4 {
+                        if n <= 0 {
                             y[[i0]] = 0;
                         }
-                        y[[i0]] += x[[i0 * (n as usize) + r]];
+                        for r in 0..(n as usize) {
+                            if r == 0 {
+                                y[[i0]] = 0;
+                            }
+                            y[[i0]] += x[[i0 * (n as usize) + r]];
+                        }
                     }
                 }
             "#]],
