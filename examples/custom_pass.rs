@@ -2,6 +2,7 @@
 //! built-in ones under instruments.
 //!
 //! `cargo run --example custom_pass`
+#![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! Handwritten digits: a pre-processing kernel written here and an ONNX model, compiled together and called with types.
 //!
 //! `cargo run --release --example quickstart` (with `--features llvm`: through LLVM)
+#![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,6 +1,7 @@
 //! The functional surface: an algebraic data type, a recursive function, a closure that captures a tensor.
 //!
 //! `cargo run --example relay_list`
+#![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
 
 use tvm::codegen::compile_module;
 use tvm::prelude::*;

@@ -5,10 +5,10 @@ use tvm::prelude::*;
 use tvm::tir::Scope;
 
 /// Rows and columns of each matrix.
-pub const N: usize = 1024;
+pub(crate) const N: usize = 1024;
 
 #[prim_func]
-pub fn matmul(a: &Tensor<f32, N, N>, b: &Tensor<f32, N, N>, c: &mut Tensor<f32, N, N>) {
+pub(crate) fn matmul(a: &Tensor<f32, N, N>, b: &Tensor<f32, N, N>, c: &mut Tensor<f32, N, N>) {
     for [i, j, k] in grid([N, N, N]) {
         block("C", [S(i), S(j), R(k)], |[vi, vj, vk]| {
             init(|| c[[vi, vj]] = 0.0);
@@ -19,7 +19,7 @@ pub fn matmul(a: &Tensor<f32, N, N>, b: &Tensor<f32, N, N>, c: &mut Tensor<f32, 
 
 /// Columns of `b` are packed in panels; a tile of `c` stays in registers while `k` runs.
 #[schedule(matmul)]
-pub fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> {
+pub(crate) fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> {
     let c = s.block("C")?;
     let write = s.cache_write(c, 0, Scope::Local)?;
     let [i, j, k] = s.loops(c)?;
@@ -40,12 +40,12 @@ pub fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> {
 }
 
 /// A matrix of values in -0.5..0.5.
-pub fn matrix(seed: usize) -> Array2<f32> {
+pub(crate) fn matrix(seed: usize) -> Array2<f32> {
     Array2::from_shape_fn((N, N), |(i, j)| ((i * N + j) * seed % 1009) as f32 / 1009.0 - 0.5)
 }
 
 /// `c = a b` by the `gemm` crate, on one thread.
-pub fn gemm(a: &Array2<f32>, b: &Array2<f32>, c: &mut Array2<f32>) {
+pub(crate) fn gemm(a: &Array2<f32>, b: &Array2<f32>, c: &mut Array2<f32>) {
     let (n, one) = (N as isize, gemm::Parallelism::None);
     let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
     // SAFETY: the three matrices are N by N, row-major, and do not overlap.
