@@ -1,4 +1,5 @@
 //! Graph functions written with `relax!` and `relay!`: what they build, compiled and run on the virtual machine.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tvm::ir::IRModule;
 use tvm::prelude::*;

@@ -86,11 +86,6 @@ impl FromStr for Shape {
 }
 
 impl Options {
-    /// The options for a target, with nothing said about dimensions.
-    pub(crate) fn for_target(target: Target) -> Options {
-        Options { target, dims: Vec::new(), shapes: Vec::new() }
-    }
-
     /// As the importer takes them.
     pub(crate) fn import(&self) -> ImportOptions {
         let mut options = ImportOptions::default();

@@ -23,11 +23,6 @@ pub(crate) fn error(err: &Error) {
     let _ = writeln!(io::stderr().lock(), "{head}: {err}");
 }
 
-/// Writes a note to standard error.
-pub(crate) fn note(text: impl fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
-}
-
 /// Colours of words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Colour {

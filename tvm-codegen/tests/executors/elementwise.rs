@@ -17,9 +17,12 @@ fn map(
     f: impl FnOnce(&[PrimExpr]) -> PrimExpr,
 ) -> PrimFunc {
     let n = PrimExpr::from(Var::index("n"));
-    let xs: Vec<_> =
-        inputs.iter().enumerate().map(|(i, dtype)| buffer(&format!("x{i}"), &[n.clone()], *dtype)).collect();
-    let y = buffer("y", &[n.clone()], output);
+    let xs: Vec<_> = inputs
+        .iter()
+        .enumerate()
+        .map(|(i, dtype)| buffer(&format!("x{i}"), std::slice::from_ref(&n), *dtype))
+        .collect();
+    let y = buffer("y", std::slice::from_ref(&n), output);
     let body = loops(&[(kind, n)], |i| {
         let values: Vec<PrimExpr> = xs.iter().map(|x| x.load([i[0].clone()])).collect();
         Stmt::store(&y, [i[0].clone()], f(&values))

@@ -174,7 +174,7 @@ fn awkward_accesses() {
         let body = loops(&[(kinds[0], m.clone()), (kinds[1], n.clone())], store);
         func("transpose", vec![Param::In(x.clone()), Param::Out(t.clone())], vec![], body)
     };
-    let index = buffer("index", &[m.clone()], DataType::I32);
+    let index = buffer("index", std::slice::from_ref(&m), DataType::I32);
     let table = buffer("table", &[dim(7), n.clone()], F32);
     let rows = buffer("rows", &[m.clone(), n.clone()], F32);
     let gather = |kinds: [ForKind; 2]| {
@@ -285,7 +285,10 @@ fn matched() -> Case {
 fn deep_expressions() {
     let mut rng = Rng(15);
     let n = symbol("n");
-    let (x, y) = (buffer("x", &[n.clone()], DataType::I32), buffer("y", &[n.clone()], DataType::I32));
+    let (x, y) = (
+        buffer("x", std::slice::from_ref(&n), DataType::I32),
+        buffer("y", std::slice::from_ref(&n), DataType::I32),
+    );
     let body = loops(&[(ForKind::Serial, n)], |i| {
         let value = x.load([i[0].clone()]);
         let term = |k: i64| value.clone() * PrimExpr::int(k, DataType::I32);
