@@ -2,7 +2,6 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use ndarray::{Array1, Array2, ArrayD, IxDyn, array, s};
 
@@ -210,22 +209,4 @@ fn eight_threads_share_one_function() {
         }
     });
     assert_eq!(runs.into_inner(), 8 * ROUNDS);
-}
-
-#[test]
-fn a_call_is_cheap() {
-    let f = Scale::new(scale_kernel()).unwrap().with_pool(Arc::new(Sequential));
-    let (x, mut y) = (Array1::from_elem(1, 2f32), Array1::zeros(1));
-    let rounds = if cfg!(miri) { 1 } else { 20_000 };
-    let best = (0..10).map(|_| {
-        let start = Instant::now();
-        for _ in 0..rounds {
-            f.call(&x, 3., &mut y).unwrap();
-        }
-        start.elapsed().as_nanos() as usize / rounds
-    });
-    let best = best.min().unwrap();
-    eprintln!("{best} ns per call (debug: {})", cfg!(debug_assertions));
-    let limit = if cfg!(debug_assertions) { 20_000 } else { 200 };
-    assert!(best <= limit || cfg!(miri), "{best} ns per call");
 }

@@ -3,7 +3,6 @@
 mod memory;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::Instruction as I;
 use super::*;
@@ -459,7 +458,7 @@ fn cyclic_cells_end() {
 }
 
 #[test]
-fn an_instruction_is_cheap() {
+fn a_loop_counts() {
     // A loop of four instructions: i = i + 1; t = i < n; if t.
     let main = func(
         "main",
@@ -476,13 +475,5 @@ fn an_instruction_is_cheap() {
     );
     let vm = vm(exe(vec![main]));
     let n = 50_000i64;
-    let best = (0..5).map(|_| {
-        let start = Instant::now();
-        assert_eq!(vm.invoke("main", &[n.into()]).unwrap().as_int(), Some(n));
-        start.elapsed().as_nanos() as i64 / (4 * n)
-    });
-    let best = best.min().unwrap();
-    eprintln!("{best} ns per instruction (debug: {})", cfg!(debug_assertions));
-    let limit = if cfg!(debug_assertions) { 5_000 } else { 50 };
-    assert!(best <= limit, "{best} ns per instruction");
+    assert_eq!(vm.invoke("main", &[n.into()]).unwrap().as_int(), Some(n));
 }

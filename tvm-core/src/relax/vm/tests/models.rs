@@ -147,7 +147,7 @@ fn shapes_computed_at_run_time() {
 }
 
 #[test]
-fn long_programs_compile_in_reasonable_time() {
+fn a_program_of_a_thousand_operators_compiles() {
     let x = Var::new("x", f32s(&[n(4)]));
     let mut builder = BlockBuilder::new(IRModule::new());
     builder
@@ -160,8 +160,6 @@ fn long_programs_compile_in_reasonable_time() {
             Ok(last.into())
         })
         .unwrap_or_else(|err| panic!("{err}"));
-    let start = std::time::Instant::now();
     let (_, exe) = compile(builder.into_module()).unwrap();
-    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
     assert!(exe.kernels.len() < 10, "equal operators share their kernels: {}", exe.kernels.len());
 }
