@@ -9,7 +9,7 @@ use super::*;
 use crate::abi::{CallContext, Status};
 use crate::kernel::{DimSig, HostFn};
 use crate::tensor::Tensor;
-use crate::{HostArg, Sequential, WorkerPool};
+use crate::{HostArg, WorkerPool};
 
 fn var(name: &str) -> DimSig {
     DimSig::Var(name.into())
