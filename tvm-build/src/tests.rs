@@ -82,7 +82,7 @@ fn what_is_refused() {
         (file("other.onnx", &other), &["operator Softmix", "operator MaxPuul", "-->"]),
         (digits().dim("m", 4).out_dir(dir.path()), &["no input has a dimension `m`; there are [n]"]),
         (
-            digits().target("mips-none-nowhere").out_dir(dir.path()),
+            digits().backend(crate::Backend::C).target("mips-none-nowhere").out_dir(dir.path()),
             &["model `digits` for mips-none-nowhere: ", "cc"],
         ),
     ];

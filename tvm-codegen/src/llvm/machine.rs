@@ -18,7 +18,10 @@ pub(super) fn create(target: &Target) -> Result<TargetMachine, LlvmError> {
     LlvmTarget::initialize_aarch64(&config);
     let triple =
         target.triple.as_deref().map_or_else(TargetMachine::get_default_triple, TargetTriple::create);
-    let err = |message: String| LlvmError::Target { target: triple.to_string(), message };
+    let err = |message: String| {
+        let target = triple.as_str().to_string_lossy().into_owned();
+        LlvmError::Target { target, message }
+    };
     let native = target.triple.is_none();
     let host_cpu =
         || if native { TargetMachine::get_host_cpu_name().to_string() } else { "generic".to_string() };
