@@ -333,44 +333,24 @@ impl Collect<'_, '_> {
 
 impl Visitor for Collect<'_, '_> {
     fn visit_expr(&mut self, expr: &PrimExpr) {
-        match expr {
-            PrimExpr::Var(var) => {
-                if let Some(known) = self.outer.vars.get(&var.id())
-                    && known.0 != "ctx"
-                {
-                    self.found.vars.insert(var.id(), known.clone());
-                }
-            }
-            PrimExpr::BufferLoad(load) => self.buffer(&load.buffer),
-            PrimExpr::IntImm(_)
-            | PrimExpr::FloatImm(_)
-            | PrimExpr::StringImm(_)
-            | PrimExpr::Cast(_)
-            | PrimExpr::Not(_)
-            | PrimExpr::Binary(_)
-            | PrimExpr::Select(_)
-            | PrimExpr::Ramp(_)
-            | PrimExpr::Broadcast(_)
-            | PrimExpr::Shuffle(_)
-            | PrimExpr::Let(_)
-            | PrimExpr::Call(_) => {}
+        if let PrimExpr::Var(var) = expr
+            && let Some(known) = self.outer.vars.get(&var.id())
+            && known.0 != "ctx"
+        {
+            self.found.vars.insert(var.id(), known.clone());
+        }
+        if let PrimExpr::BufferLoad(load) = expr {
+            self.buffer(&load.buffer);
         }
         walk_expr(self, expr);
     }
 
     fn visit_stmt(&mut self, stmt: &Stmt) {
-        match stmt {
-            Stmt::BufferStore(store) => self.buffer(&store.buffer),
-            Stmt::AllocBuffer(alloc) => alloc.buffer.shape.iter().for_each(|extent| self.visit_expr(extent)),
-            Stmt::For(_)
-            | Stmt::BlockRealize(_)
-            | Stmt::SeqStmt(_)
-            | Stmt::IfThenElse(_)
-            | Stmt::While(_)
-            | Stmt::Bind(_)
-            | Stmt::DeclBuffer(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => {}
+        if let Stmt::BufferStore(store) = stmt {
+            self.buffer(&store.buffer);
+        }
+        if let Stmt::AllocBuffer(alloc) = stmt {
+            alloc.buffer.shape.iter().for_each(|extent| self.visit_expr(extent));
         }
         walk_stmt(self, stmt);
     }

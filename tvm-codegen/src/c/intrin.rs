@@ -8,43 +8,6 @@ use super::function::Function;
 use super::{not_supported, types};
 use crate::CodegenError;
 
-/// Functions of libm that do what the intrinsic says: name for `double`; with `f` behind it for `float`.
-fn libm_name(intrinsic: Intrinsic) -> Option<&'static str> {
-    Some(match intrinsic {
-        Intrinsic::Exp => "exp",
-        Intrinsic::Exp2 => "exp2",
-        Intrinsic::Log => "log",
-        Intrinsic::Log2 => "log2",
-        Intrinsic::Log10 => "log10",
-        Intrinsic::Log1p => "log1p",
-        Intrinsic::Sqrt => "sqrt",
-        Intrinsic::Pow => "pow",
-        Intrinsic::Sin => "sin",
-        Intrinsic::Cos => "cos",
-        Intrinsic::Tan => "tan",
-        Intrinsic::Asin => "asin",
-        Intrinsic::Acos => "acos",
-        Intrinsic::Atan => "atan",
-        Intrinsic::Atan2 => "atan2",
-        Intrinsic::Sinh => "sinh",
-        Intrinsic::Cosh => "cosh",
-        Intrinsic::Tanh => "tanh",
-        Intrinsic::Asinh => "asinh",
-        Intrinsic::Acosh => "acosh",
-        Intrinsic::Atanh => "atanh",
-        Intrinsic::Erf => "erf",
-        Intrinsic::Floor => "floor",
-        Intrinsic::Ceil => "ceil",
-        Intrinsic::Trunc => "trunc",
-        // Under the default rounding mode.
-        Intrinsic::Round => "rint",
-        Intrinsic::Fma => "fma",
-        Intrinsic::Copysign => "copysign",
-        Intrinsic::Abs => "fabs",
-        _ => return None,
-    })
-}
-
 /// One lane of `intrinsic` applied to `x` of type `dtype`; `None` when it has no such form.
 fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
     let args = x.join(", ");
@@ -60,7 +23,7 @@ fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
         return match intrinsic {
             Intrinsic::Rsqrt => Some(format!("(1 / __builtin_sqrt{suffix}({args}))")),
             Intrinsic::Sigmoid => Some(format!("(1 / (1 + __builtin_exp{suffix}(-{args})))")),
-            _ => libm_name(intrinsic).map(|name| format!("__builtin_{name}{suffix}({args})")),
+            _ => intrinsic.libm().map(|name| format!("__builtin_{name}{suffix}({args})")),
         };
     }
     let short = types::short(dtype);

@@ -10,29 +10,25 @@ use super::LlvmError;
 use super::error::unsupported;
 use super::function::{Function, Value};
 
-/// Calls a builder method on two integers or two integer vectors (`int_op`), or floats (`float_op`).
-macro_rules! int_op {
-    ($self:expr, $method:ident, $a:expr, $b:expr $(, $pre:expr)?) => {
+/// Calls a builder method on two scalars (`$scalar`) or two vectors.
+macro_rules! builder_op {
+    ($scalar:ident, $what:literal, $self:expr, $method:ident, $a:expr, $b:expr $(, $pre:expr)?) => {
         match ($a, $b) {
-            (BasicValueEnum::IntValue(a), BasicValueEnum::IntValue(b)) => Value::from($self.builder.$method($($pre,)? a, b, "")?),
+            (BasicValueEnum::$scalar(a), BasicValueEnum::$scalar(b)) => Value::from($self.builder.$method($($pre,)? a, b, "")?),
             (BasicValueEnum::VectorValue(a), BasicValueEnum::VectorValue(b)) => {
                 Value::from($self.builder.$method($($pre,)? a, b, "")?)
             }
-            _ => return unsupported(concat!("operands of ", stringify!($method), " are not integers of one shape")),
+            _ => return unsupported(concat!("operands of ", stringify!($method), " are not ", $what, " of one shape")),
         }
     };
 }
 
+macro_rules! int_op {
+    ($($args:tt)*) => { builder_op!(IntValue, "integers", $($args)*) };
+}
+
 macro_rules! float_op {
-    ($self:expr, $method:ident, $a:expr, $b:expr $(, $pre:expr)?) => {
-        match ($a, $b) {
-            (BasicValueEnum::FloatValue(a), BasicValueEnum::FloatValue(b)) => Value::from($self.builder.$method($($pre,)? a, b, "")?),
-            (BasicValueEnum::VectorValue(a), BasicValueEnum::VectorValue(b)) => {
-                Value::from($self.builder.$method($($pre,)? a, b, "")?)
-            }
-            _ => return unsupported(concat!("operands of ", stringify!($method), " are not floats of one shape")),
-        }
-    };
+    ($($args:tt)*) => { builder_op!(FloatValue, "floats", $($args)*) };
 }
 
 macro_rules! convert {

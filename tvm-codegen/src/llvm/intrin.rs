@@ -37,26 +37,6 @@ fn llvm_name(intrinsic: Intrinsic) -> Option<&'static str> {
     })
 }
 
-/// Functions of libm, called lane by lane: name for `f64`; with `f` behind it for `f32`.
-fn libm_name(intrinsic: Intrinsic) -> Option<&'static str> {
-    Some(match intrinsic {
-        Intrinsic::Log1p => "log1p",
-        Intrinsic::Tan => "tan",
-        Intrinsic::Asin => "asin",
-        Intrinsic::Acos => "acos",
-        Intrinsic::Atan => "atan",
-        Intrinsic::Atan2 => "atan2",
-        Intrinsic::Sinh => "sinh",
-        Intrinsic::Cosh => "cosh",
-        Intrinsic::Tanh => "tanh",
-        Intrinsic::Asinh => "asinh",
-        Intrinsic::Acosh => "acosh",
-        Intrinsic::Atanh => "atanh",
-        Intrinsic::Erf => "erf",
-        _ => return None,
-    })
-}
-
 impl<'ctx> Function<'ctx, '_> {
     pub(super) fn intrinsic(
         &mut self,
@@ -73,9 +53,6 @@ impl<'ctx> Function<'ctx, '_> {
         let values = args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
         if let Some(name) = llvm_name(intrinsic) {
             return self.llvm_intrinsic(name, &values);
-        }
-        if let Some(name) = libm_name(intrinsic) {
-            return self.libm(name, &values, dtype);
         }
         let first = values[0];
         let arg_type = args[0].dtype();
@@ -122,7 +99,10 @@ impl<'ctx> Function<'ctx, '_> {
             | Intrinsic::ArgIsCompact
             | Intrinsic::ArgScalar => self.kernel_arg(intrinsic, args, &values, dtype),
             Intrinsic::StorageSync => unsupported("`storage_sync` in code for a CPU"),
-            _ => unsupported(format!("intrinsic `{}`", intrinsic.name())),
+            _ => match intrinsic.libm() {
+                Some(name) => self.libm(name, &values, dtype),
+                None => unsupported(format!("intrinsic `{}`", intrinsic.name())),
+            },
         }
     }
 
@@ -146,6 +126,7 @@ impl<'ctx> Function<'ctx, '_> {
         self.builder.build_call(function, &args, "")?.try_as_basic_value().left_or_invalid()
     }
 
+    /// A function of libm, called lane by lane.
     fn libm(&mut self, name: &str, args: &[Value<'ctx>], dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
         let symbol = match dtype.scalar() {
             DataType::F64 => name.to_string(),

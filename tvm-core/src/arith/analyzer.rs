@@ -142,6 +142,12 @@ impl Analyzer {
         SetEval::new(self, dom).of(expr)
     }
 
+    /// The same for every value of `range`.
+    pub fn range_set(&self, range: &Range, dom: &DomMap) -> IntervalSet {
+        let (first, last) = (&range.min, &range.min + &range.extent - 1);
+        IntervalSet { min: self.int_set(first, dom).min, max: self.int_set(&last, dom).max }
+    }
+
     pub(super) fn info(&self, var: &Var) -> Option<&VarInfo> {
         self.vars.get(&var.id())
     }

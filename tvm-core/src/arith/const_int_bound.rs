@@ -9,10 +9,10 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::Analyzer;
-use super::same::address;
+use super::same::Memo;
 use crate::ir::VarId;
 use crate::support::with_stack;
-use crate::tir::{Binary, BinaryOp, Call, Callee, Intrinsic, PrimExpr};
+use crate::tir::{Binary, BinaryOp, Call, Callee, Intrinsic, PrimExpr, comparison, logical};
 
 /// `min <= value <= max`; the ends [`ConstIntBound::NEG_INF`] and [`ConstIntBound::POS_INF`] mean unbounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,23 +176,22 @@ fn per_sign(by: ConstIntBound, f: impl Fn(ConstIntBound) -> ConstIntBound) -> Co
 /// One query: bounds of shared nodes are computed once.
 pub(super) struct Bounds<'a> {
     analyzer: &'a Analyzer,
-    memo: FxHashMap<usize, (PrimExpr, ConstIntBound)>,
+    memo: Memo<ConstIntBound>,
     lets: FxHashMap<VarId, ConstIntBound>,
 }
 
 impl<'a> Bounds<'a> {
     pub(super) fn new(analyzer: &'a Analyzer) -> Bounds<'a> {
-        Bounds { analyzer, memo: FxHashMap::default(), lets: FxHashMap::default() }
+        Bounds { analyzer, memo: Memo::default(), lets: FxHashMap::default() }
     }
 
     /// Bounds of `expr` (of every lane).
     pub(super) fn of(&mut self, expr: &PrimExpr) -> ConstIntBound {
-        let Some(key) = address(expr) else { return with_stack(|| self.node(expr)) };
-        if let Some((_, bound)) = self.memo.get(&key) {
-            return *bound;
+        if let Some(bound) = self.memo.get(expr) {
+            return bound;
         }
         let bound = with_stack(|| self.node(expr));
-        self.memo.insert(key, (expr.clone(), bound));
+        self.memo.insert(expr, bound);
         bound
     }
 
@@ -271,14 +270,7 @@ impl<'a> Bounds<'a> {
             BinaryOp::FloorMod => a.floormod(b),
             BinaryOp::Min => ConstIntBound::new(a.min.min(b.min), a.max.min(b.max)),
             BinaryOp::Max => ConstIntBound::new(a.min.max(b.min), a.max.max(b.max)),
-            BinaryOp::Eq
-            | BinaryOp::Ne
-            | BinaryOp::Lt
-            | BinaryOp::Le
-            | BinaryOp::Gt
-            | BinaryOp::Ge
-            | BinaryOp::And
-            | BinaryOp::Or => truth,
+            comparison!() | logical!() => truth,
             BinaryOp::BitAnd => match (a.min >= 0, b.min >= 0) {
                 (true, true) => ConstIntBound::new(0, a.max.min(b.max)),
                 (true, false) => ConstIntBound::new(0, a.max),

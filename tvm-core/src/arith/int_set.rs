@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{Analyzer, ConstIntBound};
 use crate::ir::VarId;
 use crate::support::with_stack;
-use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, Range};
+use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, Range, bitwise, comparison, logical};
 
 /// What variables range over.
 pub type DomMap = FxHashMap<VarId, IntervalSet>;
@@ -241,21 +241,7 @@ impl<'a> SetEval<'a> {
                 Some(divisor) => self.remainder(expr, &a, divisor),
                 None => self.constant(expr),
             },
-            BinaryOp::Div
-            | BinaryOp::Mod
-            | BinaryOp::Eq
-            | BinaryOp::Ne
-            | BinaryOp::Lt
-            | BinaryOp::Le
-            | BinaryOp::Gt
-            | BinaryOp::Ge
-            | BinaryOp::And
-            | BinaryOp::Or
-            | BinaryOp::BitAnd
-            | BinaryOp::BitOr
-            | BinaryOp::BitXor
-            | BinaryOp::Shl
-            | BinaryOp::Shr => self.constant(expr),
+            BinaryOp::Div | BinaryOp::Mod | comparison!() | logical!() | bitwise!() => self.constant(expr),
         }
     }
 

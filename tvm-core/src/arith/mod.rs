@@ -14,7 +14,6 @@ mod linear;
 mod modular_set;
 mod pattern;
 mod prove;
-mod region;
 mod rewrite_simplify;
 mod same;
 mod sum;
@@ -30,6 +29,5 @@ pub use iter_map::{
 };
 pub use linear::{LinearEquation, detect_linear_equation};
 pub use modular_set::ModularSet;
-pub use region::{Access, domain_touched, estimate_region_upper_bound};
 pub use same::same;
 pub use sum::{LinearSum, Monomial, Products};

@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::Analyzer;
-use super::same::address;
+use super::same::Memo;
 use crate::ir::VarId;
 use crate::support::with_stack;
-use crate::tir::{BinaryOp, Callee, Intrinsic, PrimExpr};
+use crate::tir::{BinaryOp, Callee, Intrinsic, PrimExpr, bitwise, comparison, logical};
 
 /// The values `coeff * k + base` for integers `k`: `0 <= base < coeff`, or `coeff` is 0 and `base` the one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,23 +106,22 @@ pub(super) fn gcd(a: i64, b: i64) -> i64 {
 /// One query.
 pub(super) struct Modulars<'a> {
     analyzer: &'a Analyzer,
-    memo: FxHashMap<usize, (PrimExpr, ModularSet)>,
+    memo: Memo<ModularSet>,
     lets: FxHashMap<VarId, ModularSet>,
 }
 
 impl<'a> Modulars<'a> {
     pub(super) fn new(analyzer: &'a Analyzer) -> Modulars<'a> {
-        Modulars { analyzer, memo: FxHashMap::default(), lets: FxHashMap::default() }
+        Modulars { analyzer, memo: Memo::default(), lets: FxHashMap::default() }
     }
 
     /// The set of `expr` (of every lane).
     pub(super) fn of(&mut self, expr: &PrimExpr) -> ModularSet {
-        let Some(key) = address(expr) else { return with_stack(|| self.node(expr)) };
-        if let Some((_, set)) = self.memo.get(&key) {
-            return *set;
+        if let Some(set) = self.memo.get(expr) {
+            return set;
         }
         let set = with_stack(|| self.node(expr));
-        self.memo.insert(key, (expr.clone(), set));
+        self.memo.insert(expr, set);
         set
     }
 
@@ -164,19 +163,9 @@ impl<'a> Modulars<'a> {
                     | BinaryOp::Div
                     | BinaryOp::Mod
                     | BinaryOp::FloorMod
-                    | BinaryOp::Eq
-                    | BinaryOp::Ne
-                    | BinaryOp::Lt
-                    | BinaryOp::Le
-                    | BinaryOp::Gt
-                    | BinaryOp::Ge
-                    | BinaryOp::And
-                    | BinaryOp::Or
-                    | BinaryOp::BitAnd
-                    | BinaryOp::BitOr
-                    | BinaryOp::BitXor
-                    | BinaryOp::Shl
-                    | BinaryOp::Shr => everything,
+                    | comparison!()
+                    | logical!()
+                    | bitwise!() => everything,
                 }
             }
             PrimExpr::Select(it) => self.of(&it.true_value).union(self.of(&it.false_value)),

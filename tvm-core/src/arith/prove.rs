@@ -13,7 +13,7 @@ use super::same::{Key, same};
 use super::sum::{LinearSum, Monomial, Products, const_int};
 use super::{Analyzer, ConstIntBound, ModularSet};
 use crate::support::with_stack;
-use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr};
+use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise, logical};
 
 /// How many ranges and known conditions one proof may use in a row.
 const DEPTH: u32 = 6;
@@ -64,23 +64,7 @@ impl Facts {
                     self.assume_sum(&it.b, &it.a, 0);
                     self.assume_remainder(it);
                 }
-                BinaryOp::Ne
-                | BinaryOp::Add
-                | BinaryOp::Sub
-                | BinaryOp::Mul
-                | BinaryOp::Div
-                | BinaryOp::Mod
-                | BinaryOp::FloorDiv
-                | BinaryOp::FloorMod
-                | BinaryOp::Min
-                | BinaryOp::Max
-                | BinaryOp::And
-                | BinaryOp::Or
-                | BinaryOp::BitAnd
-                | BinaryOp::BitOr
-                | BinaryOp::BitXor
-                | BinaryOp::Shl
-                | BinaryOp::Shr => {}
+                BinaryOp::Ne | arithmetic!() | logical!() | bitwise!() => {}
             },
             PrimExpr::IntImm(_)
             | PrimExpr::FloatImm(_)
@@ -232,20 +216,7 @@ impl Analyzer {
                         || self.proves_at_least(&it.b, &it.a, 1)
                         || self.proves_remainders_differ(it)
                 }
-                BinaryOp::Add
-                | BinaryOp::Sub
-                | BinaryOp::Mul
-                | BinaryOp::Div
-                | BinaryOp::Mod
-                | BinaryOp::FloorDiv
-                | BinaryOp::FloorMod
-                | BinaryOp::Min
-                | BinaryOp::Max
-                | BinaryOp::BitAnd
-                | BinaryOp::BitOr
-                | BinaryOp::BitXor
-                | BinaryOp::Shl
-                | BinaryOp::Shr => false,
+                arithmetic!() | bitwise!() => false,
             },
             PrimExpr::FloatImm(_)
             | PrimExpr::StringImm(_)

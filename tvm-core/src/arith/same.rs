@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::support::with_stack;
 use crate::tir::{Callee, Effect, PrimExpr, Visitor, walk_expr};
@@ -130,6 +130,28 @@ pub(super) fn address(expr: &PrimExpr) -> Option<usize> {
         PrimExpr::Shuffle(it) => at(it),
         PrimExpr::Let(it) => at(it),
         PrimExpr::Call(it) => at(it),
+    }
+}
+
+/// What was found of nodes that may be shared. It keeps them alive, so that no other node takes their address.
+#[derive(Debug)]
+pub(super) struct Memo<T>(FxHashMap<usize, (PrimExpr, T)>);
+
+impl<T> Default for Memo<T> {
+    fn default() -> Memo<T> {
+        Memo(FxHashMap::default())
+    }
+}
+
+impl<T: Clone> Memo<T> {
+    pub(super) fn get(&self, expr: &PrimExpr) -> Option<T> {
+        self.0.get(&address(expr)?).map(|(_, res)| res.clone())
+    }
+
+    pub(super) fn insert(&mut self, expr: &PrimExpr, res: T) {
+        if let Some(key) = address(expr) {
+            self.0.insert(key, (expr.clone(), res));
+        }
     }
 }
 

@@ -69,17 +69,7 @@ impl Var {
 
     /// Data type of a scalar variable; `handle` for anything that is not a scalar.
     pub fn dtype(&self) -> DataType {
-        match self.0.ty {
-            Type::Prim(dtype) => dtype,
-            Type::Tensor(_)
-            | Type::Shape(_)
-            | Type::Tuple(_)
-            | Type::Func(_)
-            | Type::Adt(_)
-            | Type::Ref(_)
-            | Type::Param(_)
-            | Type::Object => DataType::HANDLE,
-        }
+        if let Type::Prim(dtype) = self.0.ty { dtype } else { DataType::HANDLE }
     }
 }
 

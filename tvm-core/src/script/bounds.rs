@@ -1,6 +1,6 @@
 //! The range of an index expression over the ranges of loop variables.
 
-use crate::arith::{Analyzer, DomMap, IntervalSet};
+use crate::arith::{Analyzer, DomMap};
 use crate::ir::Var;
 use crate::tir::{PrimExpr, Range};
 
@@ -15,9 +15,7 @@ pub(super) fn range_of(expr: &PrimExpr, vars: &[(Var, Range)]) -> Option<Range> 
     let analyzer = Analyzer::new();
     let mut dom = DomMap::default();
     for (var, range) in vars {
-        let first = analyzer.int_set(&range.min, &dom);
-        let last = analyzer.int_set(&(&range.min + &range.extent - 1), &dom);
-        dom.insert(var.id(), IntervalSet { min: first.min, max: last.max });
+        dom.insert(var.id(), analyzer.range_set(range, &dom));
     }
     analyzer.int_set(expr, &dom).to_range(&analyzer)
 }

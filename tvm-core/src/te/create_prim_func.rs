@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::region::read_regions;
 use super::tensor::{Body, Scatter, Stage, Tensor};
 use super::{Reduce, compute};
 use crate::ir::{AttrValue, Attrs, BufferId, IrError, Span, Var, VarId};
+use crate::tir::analysis::with_access_regions;
 use crate::tir::transform::INIT_IF_EMPTY;
 use crate::tir::{
-    Bind, Block, BlockRealize, Buffer, BufferRegion, For, IterKind, IterVar, Param, PrimExpr, PrimFunc, Stmt,
-    Visitor, substitute_expr, walk_block, walk_expr,
+    Bind, Block, BlockRealize, Buffer, For, IterKind, IterVar, Param, PrimExpr, PrimFunc, Stmt, Visitor,
+    any_expr, substitute_expr, walk_block, walk_expr,
 };
 
 /// The tensor program that computes `outputs` from `inputs`: a parameter per input, a parameter per output, then a
@@ -78,11 +78,20 @@ impl Builder {
         let declared = |buffer: &Buffer| {
             stage.outputs.contains(buffer) || stage.inputs.iter().any(|it| it.buffer() == buffer)
         };
-        if let Some(region) = read_regions(&values(stage)).iter().find(|it| !declared(&it.buffer)) {
-            let message = format!(
-                "stage `{}` reads tensor `{}`, which it does not declare",
-                stage.name, region.buffer.name
-            );
+        let mut unknown = None;
+        for value in values(stage) {
+            any_expr(&value, &mut |it| {
+                if let PrimExpr::BufferLoad(load) = it
+                    && !declared(&load.buffer)
+                {
+                    unknown.get_or_insert_with(|| load.buffer.clone());
+                }
+                unknown.is_some()
+            });
+        }
+        if let Some(buffer) = unknown {
+            let message =
+                format!("stage `{}` reads tensor `{}`, which it does not declare", stage.name, buffer.name);
             return Err(IrError::new(message, &Span::none()).help("name it among the inputs of `compute`"));
         }
         crate::support::with_stack(|| stage.inputs.iter().try_for_each(|input| self.visit(input)))?;
@@ -109,17 +118,16 @@ fn block(stage: &Stage, names: &mut Names) -> Stmt {
         let stores = stage.outputs.iter().zip(values);
         Stmt::seq(stores.map(|(buffer, value)| Stmt::store(buffer, indices.clone(), value.clone())))
     };
-    let (axes, reads, init, body) = match &stage.body {
-        Body::Values(values) => (stage.axes.clone(), read_regions(values), None, store(values)),
+    let (axes, init, body) = match &stage.body {
+        Body::Values(values) => (stage.axes.clone(), None, store(values)),
         Body::Scatter(scatter) => return scatter_blocks(stage, scatter, names),
         // Without an element to reduce, the block would never run: the result is the start.
         Body::Reduce(reduce) if reduce.axes.iter().any(|axis| axis.dom.extent.is_const(0)) => {
-            (stage.axes.clone(), read_regions(&reduce.init), None, store(&reduce.init))
+            (stage.axes.clone(), None, store(&reduce.init))
         }
         Body::Reduce(reduce) => {
             let axes = stage.axes.iter().chain(&reduce.axes).cloned().collect();
-            let reads = read_regions(&values(stage));
-            (axes, reads, Some(store(&reduce.init)), update(stage, reduce, &indices, store))
+            (axes, Some(store(&reduce.init)), update(stage, reduce, &indices, store))
         }
     };
     let mut annotations = Attrs::new();
@@ -127,15 +135,8 @@ fn block(stage: &Stage, names: &mut Names) -> Stmt {
     if init.is_some() && !axes.iter().filter(|axis| axis.kind == IterKind::Reduce).all(is_positive) {
         annotations.set(INIT_IF_EMPTY, AttrValue::Bool(true));
     }
-    let block = Block {
-        annotations,
-        reads: reads.into(),
-        writes: stage.outputs.iter().map(|buffer| BufferRegion::point(buffer, &indices)).collect(),
-        init,
-        iter_vars: axes.into(),
-        ..Block::new(names.unique(&stage.name), body)
-    };
-    nest(block)
+    let name = names.unique(&stage.name);
+    nest(Block { annotations, init, iter_vars: axes.into(), ..Block::new(name, body) })
 }
 
 /// A block that fills the output, and one that changes it.
@@ -144,21 +145,13 @@ fn scatter_blocks(stage: &Stage, scatter: &Scatter, names: &mut Names) -> Stmt {
     let indices: Vec<PrimExpr> = stage.axes.iter().map(|axis| PrimExpr::from(&axis.var)).collect();
     let fill = Block {
         iter_vars: stage.axes.clone().into(),
-        reads: read_regions(std::slice::from_ref(&scatter.init)).into(),
-        writes: Arc::new([BufferRegion::point(output, &indices)]),
         ..Block::new(
             names.unique(&format!("{}_init", stage.name)),
             Stmt::store(output, indices.clone(), scatter.init.clone()),
         )
     };
-    let read = [&scatter.indices[..], std::slice::from_ref(&scatter.value)].concat();
     let update = Block {
         iter_vars: scatter.domain.clone().into(),
-        reads: read_regions(&read).into(),
-        writes: read_regions(&[output.load(scatter.indices.clone())])
-            .into_iter()
-            .filter(|region| region.buffer == *output)
-            .collect(),
         ..Block::new(
             names.unique(&stage.name),
             Stmt::store(output, scatter.indices.clone(), scatter.value.clone()),
@@ -188,7 +181,7 @@ fn update(stage: &Stage, reduce: &Reduce, indices: &[PrimExpr], store: impl Fn(&
     Stmt::seq(binds.chain([store(&values)]).collect::<Vec<_>>())
 }
 
-/// One serial loop per axis of `block`, around it.
+/// `block`, with the regions that it accesses, and one serial loop per axis around it.
 fn nest(block: Block) -> Stmt {
     let loops: Vec<(Var, PrimExpr)> = (block.iter_vars.iter())
         .map(|axis: &IterVar| {
@@ -199,7 +192,7 @@ fn nest(block: Block) -> Stmt {
     let realize = BlockRealize {
         iter_values: loops.iter().map(|(var, _)| PrimExpr::from(var)).collect(),
         predicate: PrimExpr::bool(true),
-        block: Arc::new(block),
+        block: Arc::new(with_access_regions(block)),
     };
     let innermost = Stmt::from(realize);
     loops.into_iter().rev().fold(innermost, |body, (var, extent)| For::serial(var, extent, body).into())

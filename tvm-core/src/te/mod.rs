@@ -16,7 +16,6 @@
 
 mod create_prim_func;
 mod reduce;
-mod region;
 mod tensor;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tvm_runtime::DataType;
 
-use super::{Buffer, Intrinsic};
+use super::{BinaryOp, Buffer, Intrinsic};
 use crate::ir::{Span, Type, Var};
 
 /// A scalar or vector expression.
@@ -86,56 +86,6 @@ pub struct Binary {
     pub a: PrimExpr,
     /// Right operand.
     pub b: PrimExpr,
-}
-
-/// Binary operations. Integer arithmetic wraps; integer division by zero is undefined and the well-formed program
-/// guards it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum BinaryOp {
-    /// `a + b`
-    Add,
-    /// `a - b`
-    Sub,
-    /// `a * b`
-    Mul,
-    /// Float division, or integer division that truncates toward zero.
-    Div,
-    /// Remainder of `Div` (sign of `a`); for floats, C's `fmod`.
-    Mod,
-    /// Integer division that rounds toward minus infinity.
-    FloorDiv,
-    /// Remainder of `FloorDiv` (sign of `b`).
-    FloorMod,
-    /// The smaller; NaN if either operand is NaN.
-    Min,
-    /// The larger; NaN if either operand is NaN.
-    Max,
-    /// `a == b`
-    Eq,
-    /// `a != b`
-    Ne,
-    /// `a < b`
-    Lt,
-    /// `a <= b`
-    Le,
-    /// `a > b`
-    Gt,
-    /// `a >= b`
-    Ge,
-    /// Logical and of bools; both sides are evaluated.
-    And,
-    /// Logical or of bools; both sides are evaluated.
-    Or,
-    /// Bitwise and.
-    BitAnd,
-    /// Bitwise or.
-    BitOr,
-    /// Bitwise exclusive or.
-    BitXor,
-    /// Left shift.
-    Shl,
-    /// Right shift; arithmetic for signed types.
-    Shr,
 }
 
 /// `condition ? true_value : false_value` with both arms evaluated.
@@ -222,75 +172,6 @@ pub struct Call {
     pub dtype: DataType,
     /// Where it was written.
     pub span: Span,
-}
-
-impl BinaryOp {
-    /// All operations.
-    pub const ALL: [BinaryOp; 22] = [
-        BinaryOp::Add,
-        BinaryOp::Sub,
-        BinaryOp::Mul,
-        BinaryOp::Div,
-        BinaryOp::Mod,
-        BinaryOp::FloorDiv,
-        BinaryOp::FloorMod,
-        BinaryOp::Min,
-        BinaryOp::Max,
-        BinaryOp::Eq,
-        BinaryOp::Ne,
-        BinaryOp::Lt,
-        BinaryOp::Le,
-        BinaryOp::Gt,
-        BinaryOp::Ge,
-        BinaryOp::And,
-        BinaryOp::Or,
-        BinaryOp::BitAnd,
-        BinaryOp::BitOr,
-        BinaryOp::BitXor,
-        BinaryOp::Shl,
-        BinaryOp::Shr,
-    ];
-
-    /// Name of the operation, for example `FloorDiv`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "Add",
-            BinaryOp::Sub => "Sub",
-            BinaryOp::Mul => "Mul",
-            BinaryOp::Div => "Div",
-            BinaryOp::Mod => "Mod",
-            BinaryOp::FloorDiv => "FloorDiv",
-            BinaryOp::FloorMod => "FloorMod",
-            BinaryOp::Min => "Min",
-            BinaryOp::Max => "Max",
-            BinaryOp::Eq => "Eq",
-            BinaryOp::Ne => "Ne",
-            BinaryOp::Lt => "Lt",
-            BinaryOp::Le => "Le",
-            BinaryOp::Gt => "Gt",
-            BinaryOp::Ge => "Ge",
-            BinaryOp::And => "And",
-            BinaryOp::Or => "Or",
-            BinaryOp::BitAnd => "BitAnd",
-            BinaryOp::BitOr => "BitOr",
-            BinaryOp::BitXor => "BitXor",
-            BinaryOp::Shl => "Shl",
-            BinaryOp::Shr => "Shr",
-        }
-    }
-
-    /// True for `==`, `<` and the like: the result is a bool.
-    pub const fn is_comparison(self) -> bool {
-        matches!(
-            self,
-            BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge
-        )
-    }
-
-    /// True for logical and/or.
-    pub const fn is_logical(self) -> bool {
-        matches!(self, BinaryOp::And | BinaryOp::Or)
-    }
 }
 
 impl PrimExpr {

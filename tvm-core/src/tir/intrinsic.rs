@@ -14,7 +14,7 @@ pub enum Effect {
 }
 
 macro_rules! intrinsics {
-    ($($(#[$doc:meta])* $name:ident = $text:literal $arity:literal $effect:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal $arity:literal $effect:ident $(libm $libm:literal)?;)*) => {
         /// A built-in function.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Intrinsic {
@@ -45,73 +45,82 @@ macro_rules! intrinsics {
                     $(Intrinsic::$name => Effect::$effect,)*
                 }
             }
+
+            /// The function of libm that does this to `f64` (under the default rounding mode), with `f` behind
+            /// it to `f32`.
+            pub const fn libm(self) -> Option<&'static str> {
+                $($(if let Intrinsic::$name = self {
+                    return Some($libm);
+                })?)*
+                None
+            }
         }
     };
 }
 
 intrinsics! {
     /// e to the x
-    Exp = "exp" 1 Pure;
+    Exp = "exp" 1 Pure libm "exp";
     /// 2 to the x
-    Exp2 = "exp2" 1 Pure;
+    Exp2 = "exp2" 1 Pure libm "exp2";
     /// Natural logarithm
-    Log = "log" 1 Pure;
+    Log = "log" 1 Pure libm "log";
     /// Logarithm to base 2
-    Log2 = "log2" 1 Pure;
+    Log2 = "log2" 1 Pure libm "log2";
     /// Logarithm to base 10
-    Log10 = "log10" 1 Pure;
+    Log10 = "log10" 1 Pure libm "log10";
     /// `log(1 + x)`
-    Log1p = "log1p" 1 Pure;
+    Log1p = "log1p" 1 Pure libm "log1p";
     /// Square root
-    Sqrt = "sqrt" 1 Pure;
+    Sqrt = "sqrt" 1 Pure libm "sqrt";
     /// `1 / sqrt(x)`
     Rsqrt = "rsqrt" 1 Pure;
     /// x to the y
-    Pow = "pow" 2 Pure;
+    Pow = "pow" 2 Pure libm "pow";
     /// Sine
-    Sin = "sin" 1 Pure;
+    Sin = "sin" 1 Pure libm "sin";
     /// Cosine
-    Cos = "cos" 1 Pure;
+    Cos = "cos" 1 Pure libm "cos";
     /// Tangent
-    Tan = "tan" 1 Pure;
+    Tan = "tan" 1 Pure libm "tan";
     /// Inverse sine
-    Asin = "asin" 1 Pure;
+    Asin = "asin" 1 Pure libm "asin";
     /// Inverse cosine
-    Acos = "acos" 1 Pure;
+    Acos = "acos" 1 Pure libm "acos";
     /// Inverse tangent
-    Atan = "atan" 1 Pure;
+    Atan = "atan" 1 Pure libm "atan";
     /// Angle of the point (x, y), given as `atan2(y, x)`
-    Atan2 = "atan2" 2 Pure;
+    Atan2 = "atan2" 2 Pure libm "atan2";
     /// Hyperbolic sine
-    Sinh = "sinh" 1 Pure;
+    Sinh = "sinh" 1 Pure libm "sinh";
     /// Hyperbolic cosine
-    Cosh = "cosh" 1 Pure;
+    Cosh = "cosh" 1 Pure libm "cosh";
     /// Hyperbolic tangent
-    Tanh = "tanh" 1 Pure;
+    Tanh = "tanh" 1 Pure libm "tanh";
     /// Inverse hyperbolic sine
-    Asinh = "asinh" 1 Pure;
+    Asinh = "asinh" 1 Pure libm "asinh";
     /// Inverse hyperbolic cosine
-    Acosh = "acosh" 1 Pure;
+    Acosh = "acosh" 1 Pure libm "acosh";
     /// Inverse hyperbolic tangent
-    Atanh = "atanh" 1 Pure;
+    Atanh = "atanh" 1 Pure libm "atanh";
     /// Error function
-    Erf = "erf" 1 Pure;
+    Erf = "erf" 1 Pure libm "erf";
     /// `1 / (1 + exp(-x))`
     Sigmoid = "sigmoid" 1 Pure;
     /// Absolute value
-    Abs = "abs" 1 Pure;
+    Abs = "abs" 1 Pure libm "fabs";
     /// Largest integer not above x
-    Floor = "floor" 1 Pure;
+    Floor = "floor" 1 Pure libm "floor";
     /// Smallest integer not below x
-    Ceil = "ceil" 1 Pure;
+    Ceil = "ceil" 1 Pure libm "ceil";
     /// Toward zero
-    Trunc = "trunc" 1 Pure;
+    Trunc = "trunc" 1 Pure libm "trunc";
     /// To the nearest integer, halves to even (ONNX `Round`)
-    Round = "round" 1 Pure;
+    Round = "round" 1 Pure libm "rint";
     /// `a * b + c` with one rounding
-    Fma = "fma" 3 Pure;
+    Fma = "fma" 3 Pure libm "fma";
     /// Magnitude of x, sign of y
-    Copysign = "copysign" 2 Pure;
+    Copysign = "copysign" 2 Pure libm "copysign";
     /// True for NaN
     IsNan = "is_nan" 1 Pure;
     /// True for an infinity

@@ -1,6 +1,7 @@
 //! TensorIR: expressions, statements, blocks, buffers, tensor programs; analyses, passes and schedules over them.
 
 pub mod analysis;
+mod binary_op;
 mod buffer;
 mod expr;
 mod function;
@@ -14,10 +15,12 @@ mod stmt;
 pub mod transform;
 mod visitor;
 
+pub use binary_op::BinaryOp;
+pub(crate) use binary_op::{arithmetic, bitwise, comparison, logical};
 pub use buffer::{Buffer, BufferNode, Scope};
 pub use expr::{
-    Binary, BinaryOp, Broadcast, BufferLoad, Call, Callee, Cast, FloatImm, IntImm, Let, Not, PrimExpr, Ramp,
-    Select, Shuffle,
+    Binary, Broadcast, BufferLoad, Call, Callee, Cast, FloatImm, IntImm, Let, Not, PrimExpr, Ramp, Select,
+    Shuffle,
 };
 pub use function::{Param, PrimFunc};
 pub use intrinsic::{Effect, Intrinsic};

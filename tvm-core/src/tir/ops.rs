@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tvm_runtime::DataType;
 
-use super::expr::{Binary, BinaryOp, Broadcast, Call, Callee, Cast, Not, PrimExpr, Ramp, Select};
+use super::{Binary, BinaryOp, Broadcast, Call, Callee, Cast, Not, PrimExpr, Ramp, Select};
 use super::{Buffer, BufferLoad, Intrinsic};
 use crate::ir::{Span, Var};
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 
 use super::{Buffer, PrimExpr};
 use crate::ir::{Attrs, BlockId, Span, Var};
@@ -427,6 +428,11 @@ impl For {
             span: Span::none(),
         }
     }
+
+    /// The values of the loop variable.
+    pub fn range(&self) -> Range {
+        Range { min: self.min.clone(), extent: self.extent.clone() }
+    }
 }
 
 impl Stmt {
@@ -434,21 +440,30 @@ impl Stmt {
     pub fn seq(stmts: impl IntoIterator<Item = Stmt>) -> Stmt {
         let mut flat = Vec::new();
         for stmt in stmts {
-            match stmt {
-                Stmt::SeqStmt(inner) => flat.extend(inner.iter().cloned()),
-                Stmt::BufferStore(_)
-                | Stmt::For(_)
-                | Stmt::BlockRealize(_)
-                | Stmt::IfThenElse(_)
-                | Stmt::While(_)
-                | Stmt::Bind(_)
-                | Stmt::AllocBuffer(_)
-                | Stmt::DeclBuffer(_)
-                | Stmt::Evaluate(_)
-                | Stmt::AssertStmt(_) => flat.push(stmt),
+            if let Stmt::SeqStmt(inner) = stmt {
+                flat.extend(inner.iter().cloned());
+            } else {
+                flat.push(stmt);
             }
         }
         if flat.len() == 1 { flat.remove(0) } else { Stmt::SeqStmt(flat.into()) }
+    }
+
+    /// The statements directly inside; of a block, its body.
+    pub fn children(&self) -> SmallVec<[&Stmt; 2]> {
+        match self {
+            Stmt::For(it) => smallvec![&it.body],
+            Stmt::While(it) => smallvec![&it.body],
+            Stmt::BlockRealize(it) => smallvec![&it.block.body],
+            Stmt::SeqStmt(stmts) => stmts.iter().collect(),
+            Stmt::IfThenElse(it) => [&it.then_case].into_iter().chain(&it.else_case).collect(),
+            Stmt::BufferStore(_)
+            | Stmt::Bind(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => SmallVec::new(),
+        }
     }
 
     /// True when both are the same node.

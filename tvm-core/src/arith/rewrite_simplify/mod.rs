@@ -20,15 +20,14 @@ mod sub;
 
 use std::borrow::Cow;
 
-use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::pattern::{Domain, Rule};
-use super::same::{address, same};
+use super::same::{Memo, same};
 use super::sum::is_sum;
 use super::{Analyzer, ConstIntBound};
 use crate::support::with_stack;
-use crate::tir::{BinaryOp, Call, Callee, Cast, Intrinsic, Let, Mutator, PrimExpr, binary};
+use crate::tir::{BinaryOp, Call, Callee, Cast, Intrinsic, Let, Mutator, PrimExpr, binary, bitwise, logical};
 
 /// How often one node, and what it becomes, is rewritten.
 const MAX_REWRITES: u32 = 24;
@@ -101,29 +100,23 @@ impl<'a> Prover<'a> {
 /// One simplification: what is known, and what shared nodes became.
 pub(super) struct Simplifier<'a> {
     analyzer: Cow<'a, Analyzer>,
-    memo: FxHashMap<usize, (PrimExpr, PrimExpr)>,
+    memo: Memo<PrimExpr>,
     conditions: u32,
     rewrites: u32,
 }
 
 impl<'a> Simplifier<'a> {
     pub(super) fn new(analyzer: &'a Analyzer) -> Simplifier<'a> {
-        Simplifier {
-            analyzer: Cow::Borrowed(analyzer),
-            memo: FxHashMap::default(),
-            conditions: 0,
-            rewrites: 0,
-        }
+        Simplifier { analyzer: Cow::Borrowed(analyzer), memo: Memo::default(), conditions: 0, rewrites: 0 }
     }
 
     /// `expr`, simplified.
     pub(super) fn simplify(&mut self, expr: &PrimExpr) -> PrimExpr {
-        let Some(key) = address(expr) else { return with_stack(|| self.node(expr)) };
-        if let Some((_, res)) = self.memo.get(&key) {
-            return res.clone();
+        if let Some(res) = self.memo.get(expr) {
+            return res;
         }
         let res = with_stack(|| self.node(expr));
-        self.memo.insert(key, (expr.clone(), res.clone()));
+        self.memo.insert(expr, res.clone());
         res
     }
 
@@ -189,13 +182,8 @@ impl<'a> Simplifier<'a> {
             | BinaryOp::Max
             | BinaryOp::Gt
             | BinaryOp::Ge
-            | BinaryOp::And
-            | BinaryOp::Or
-            | BinaryOp::BitAnd
-            | BinaryOp::BitOr
-            | BinaryOp::BitXor
-            | BinaryOp::Shl
-            | BinaryOp::Shr => None,
+            | logical!()
+            | bitwise!() => None,
         };
         let (table, of_comparisons) = tables(it.op);
         res.or_else(|| self.apply(table, expr, dtype)).or_else(|| {
@@ -332,7 +320,7 @@ impl<'a> Simplifier<'a> {
     fn inner(&self) -> Simplifier<'static> {
         Simplifier {
             analyzer: Cow::Owned(self.analyzer.as_ref().clone()),
-            memo: FxHashMap::default(),
+            memo: Memo::default(),
             conditions: self.conditions,
             rewrites: self.rewrites,
         }

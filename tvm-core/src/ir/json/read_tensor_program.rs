@@ -111,7 +111,7 @@ impl Node<'_> {
                     span: self.span()?,
                 }))
             }
-            _ => match BinaryOp::ALL.into_iter().find(|op| op.name() == kind) {
+            _ => match BinaryOp::ALL.iter().copied().find(|op| op.name() == kind) {
                 Some(op) => PrimExpr::Binary(Binary { op, a: self.child("a")?, b: self.child("b")? }.into()),
                 None => return Ok(None),
             },

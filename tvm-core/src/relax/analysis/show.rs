@@ -1,7 +1,7 @@
 //! Types in error messages, in the words of the surface language.
 
 use crate::ir::{TensorShape, Type};
-use crate::tir::{BinaryOp, PrimExpr};
+use crate::tir::{BinaryOp, PrimExpr, bitwise, comparison, logical};
 
 /// `ty` as the user writes it: `Tensor<f32, n, 128>`.
 pub fn show_type(ty: &Type) -> String {
@@ -73,20 +73,6 @@ fn written_as(op: BinaryOp) -> Option<(&'static str, u8)> {
         BinaryOp::Mul => Some(("*", 2)),
         BinaryOp::Div | BinaryOp::FloorDiv => Some(("/", 2)),
         BinaryOp::Mod | BinaryOp::FloorMod => Some(("%", 2)),
-        BinaryOp::Min
-        | BinaryOp::Max
-        | BinaryOp::Eq
-        | BinaryOp::Ne
-        | BinaryOp::Lt
-        | BinaryOp::Le
-        | BinaryOp::Gt
-        | BinaryOp::Ge
-        | BinaryOp::And
-        | BinaryOp::Or
-        | BinaryOp::BitAnd
-        | BinaryOp::BitOr
-        | BinaryOp::BitXor
-        | BinaryOp::Shl
-        | BinaryOp::Shr => None,
+        BinaryOp::Min | BinaryOp::Max | comparison!() | logical!() | bitwise!() => None,
     }
 }

@@ -31,17 +31,7 @@ impl<'a> InferContext<'a> {
 
     /// The values of shape argument `i`, when known.
     pub fn shape(&self, i: usize) -> Option<&'a [PrimExpr]> {
-        match self.types.get(i)? {
-            Type::Shape(shape) => shape.values.as_deref(),
-            Type::Prim(_)
-            | Type::Tensor(_)
-            | Type::Tuple(_)
-            | Type::Func(_)
-            | Type::Adt(_)
-            | Type::Ref(_)
-            | Type::Param(_)
-            | Type::Object => None,
-        }
+        if let Type::Shape(shape) = self.types.get(i)? { shape.values.as_deref() } else { None }
     }
 
     /// The extents of argument `i`, when it has rank `ndim`; `None` when only part of that is known.
@@ -201,17 +191,8 @@ pub(super) fn int_list(attrs: &Attrs, name: &str) -> Option<Vec<i64>> {
 fn tensors(types: &[Type]) -> Vec<&TensorType> {
     let mut found = Vec::new();
     for ty in types {
-        match ty {
-            Type::Tensor(ty) => found.push(ty),
-            Type::Tuple(fields) => found.extend(fields.iter().filter_map(Type::as_tensor)),
-            Type::Prim(_)
-            | Type::Shape(_)
-            | Type::Func(_)
-            | Type::Adt(_)
-            | Type::Ref(_)
-            | Type::Param(_)
-            | Type::Object => {}
-        }
+        let fields = if let Type::Tuple(fields) = ty { &**fields } else { std::slice::from_ref(ty) };
+        found.extend(fields.iter().filter_map(Type::as_tensor));
     }
     found
 }

@@ -57,19 +57,10 @@ impl Mutator for Canonicalize {
         let new = walk_binding(self, binding);
         let binding = new.as_ref().unwrap_or(binding);
         if let (Expr::Arg(arg), false) = (&binding.value, binding.match_cast) {
-            match arg {
-                Arg::Tuple(fields) => {
-                    self.tuples.insert(binding.var.id(), fields.clone());
-                }
-                Arg::Var(_)
-                | Arg::Const(_)
-                | Arg::Global(_)
-                | Arg::Shape(_)
-                | Arg::Prim(_)
-                | Arg::DType(_)
-                | Arg::Str(_) => {
-                    self.copies.insert(binding.var.id(), arg.clone());
-                }
+            if let Arg::Tuple(fields) = arg {
+                self.tuples.insert(binding.var.id(), fields.clone());
+            } else {
+                self.copies.insert(binding.var.id(), arg.clone());
             }
         }
         new.map(|it| vec![it])

@@ -111,13 +111,5 @@ impl Kill {
 
 /// True for what can be in tail position.
 fn transfers(expr: &Expr) -> bool {
-    match expr {
-        Expr::Call(_) | Expr::If(_) | Expr::Match(_) => true,
-        Expr::Arg(_)
-        | Expr::TupleGetItem(..)
-        | Expr::Function(_)
-        | Expr::RefCreate(_)
-        | Expr::RefRead(_)
-        | Expr::RefWrite(..) => false,
-    }
+    matches!(expr, Expr::Call(_) | Expr::If(_) | Expr::Match(_))
 }

@@ -59,17 +59,10 @@ impl Known {
 
 impl Mutator for Known {
     fn mutate_expr(&mut self, expr: &Expr) -> Option<Expr> {
-        match expr {
-            Expr::Call(call) => self.direct(call).map(Expr::from),
-            Expr::Arg(_)
-            | Expr::TupleGetItem(..)
-            | Expr::If(_)
-            | Expr::Match(_)
-            | Expr::Function(_)
-            | Expr::RefCreate(_)
-            | Expr::RefRead(_)
-            | Expr::RefWrite(..) => walk_expr(self, expr),
+        if let Expr::Call(call) = expr {
+            return self.direct(call).map(Expr::from);
         }
+        walk_expr(self, expr)
     }
 }
 
@@ -95,17 +88,10 @@ impl Mutator for Lift {
     }
 
     fn mutate_expr(&mut self, expr: &Expr) -> Option<Expr> {
-        match expr {
-            Expr::Call(call) => self.known.direct(call).map(Expr::from),
-            Expr::Arg(_)
-            | Expr::TupleGetItem(..)
-            | Expr::If(_)
-            | Expr::Match(_)
-            | Expr::Function(_)
-            | Expr::RefCreate(_)
-            | Expr::RefRead(_)
-            | Expr::RefWrite(..) => walk_expr(self, expr),
+        if let Expr::Call(call) = expr {
+            return self.known.direct(call).map(Expr::from);
         }
+        walk_expr(self, expr)
     }
 }
 

@@ -114,12 +114,7 @@ impl Renew {
             Expr::Call(it) => {
                 let callee = match &it.callee {
                     Callee::Var(var) => Callee::Var(self.var(var)),
-                    Callee::Op(_)
-                    | Callee::Global(_)
-                    | Callee::Tir(_)
-                    | Callee::DpsPacked(_)
-                    | Callee::Packed(_)
-                    | Callee::Constructor(_) => it.callee.clone(),
+                    other => other.clone(),
                 };
                 let ret = it.ret.as_ref().map(|ty| self.ty(ty, false));
                 Call { callee, args: self.args(&it.args), ret, ..(**it).clone() }.into()

@@ -437,17 +437,9 @@ impl FunctionCodegen<'_, '_> {
         call: &Call,
     ) -> Result<Reg, IrError> {
         let dtype = dtype_of(call)?;
-        let fixed = match shape {
-            Arg::Shape(values) => values.iter().map(PrimExpr::as_int).collect::<Option<Box<[i64]>>>(),
-            Arg::Var(_)
-            | Arg::Const(_)
-            | Arg::Global(_)
-            | Arg::Tuple(_)
-            | Arg::Prim(_)
-            | Arg::DType(_)
-            | Arg::Str(_) => None,
-        };
-        if let Some(shape) = fixed {
+        if let Arg::Shape(values) = shape
+            && let Some(shape) = values.iter().map(PrimExpr::as_int).collect::<Option<Box<[i64]>>>()
+        {
             return Ok(self.code.emit_to(|dst| Instruction::AllocTensor {
                 dst,
                 storage,

@@ -132,8 +132,7 @@ fn inner_loops(stmt: &Stmt) -> Vec<(Var, Range)> {
 
         fn visit_stmt(&mut self, stmt: &Stmt) {
             if let Stmt::For(it) = stmt {
-                let range = Range { min: it.min.clone(), extent: it.extent.clone() };
-                self.0.push((it.loop_var.clone(), range));
+                self.0.push((it.loop_var.clone(), it.range()));
             }
             walk_stmt(self, stmt);
         }

@@ -54,8 +54,7 @@ impl Derive {
     fn stmt(&mut self, stmt: &Stmt) -> Stmt {
         match stmt {
             Stmt::For(it) => {
-                let range = Range { min: it.min.clone(), extent: it.extent.clone() };
-                self.loops.push(Loop { var: it.loop_var.clone(), range });
+                self.loops.push(Loop { var: it.loop_var.clone(), range: it.range() });
                 let body = self.stmt(&it.body);
                 self.loops.pop();
                 For { body, ..(**it).clone() }.into()

@@ -96,12 +96,6 @@ impl Detect {
             None => accesses.push(Access { buffer: buffer.clone(), dims }),
         }
     }
-
-    fn range(&self, range: &Range) -> IntervalSet {
-        let first = self.analyzer.int_set(&range.min, &self.dom);
-        let last = self.analyzer.int_set(&(&range.min + &range.extent - 1), &self.dom);
-        IntervalSet { min: first.min, max: last.max }
-    }
 }
 
 impl Visitor for Detect {
@@ -121,7 +115,7 @@ impl Visitor for Detect {
         match stmt {
             Stmt::BufferStore(store) => self.access(&store.buffer, &store.indices, true),
             Stmt::For(it) => {
-                let set = self.range(&Range { min: it.min.clone(), extent: it.extent.clone() });
+                let set = self.analyzer.range_set(&it.range(), &self.dom);
                 self.dom.insert(it.loop_var.id(), set);
             }
             Stmt::BlockRealize(it) => {

@@ -6,7 +6,7 @@ use super::InterpError;
 use super::machine::{FloatFn, IntFn, Machine, Trap};
 use super::math::{self, round_to};
 use crate::ir::Span;
-use crate::tir::{BinaryOp, eval_int, wrap_int};
+use crate::tir::{BinaryOp, bitwise, eval_int, logical, wrap_int};
 
 /// A computation of one value (of one lane, for a vector) that is not a handle.
 pub(super) enum Code {
@@ -146,13 +146,7 @@ pub(super) fn float_binary(op: BinaryOp, dtype: DataType, a: FloatFn, b: FloatFn
         BinaryOp::Ge => Code::Int(f!(|x, y| (x >= y) as i64)),
         BinaryOp::FloorDiv => arith!(|x, y| (x / y).floor()),
         BinaryOp::FloorMod => arith!(|x, y| x - (x / y).floor() * y),
-        BinaryOp::And
-        | BinaryOp::Or
-        | BinaryOp::BitAnd
-        | BinaryOp::BitOr
-        | BinaryOp::BitXor
-        | BinaryOp::Shl
-        | BinaryOp::Shr => return None,
+        logical!() | bitwise!() => return None,
     })
 }
 

@@ -6,7 +6,7 @@ use super::{ScheduleState, StmtSRef};
 use crate::arith::Analyzer;
 use crate::ir::{BlockId, Var};
 use crate::tir::{
-    Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Range, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
+    Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
 
 /// The outermost blocks of `stmt` run only where `condition` holds too.
@@ -62,7 +62,7 @@ pub(super) fn simplify_bindings(state: &ScheduleState, sref: StmtSRef, new: &Stm
 
 /// Tells `analyzer` the range of a loop.
 pub(super) fn bind_loop(analyzer: &mut Analyzer, node: &For) {
-    analyzer.bind_range(&node.loop_var, &Range { min: node.min.clone(), extent: node.extent.clone() });
+    analyzer.bind_range(&node.loop_var, &node.range());
 }
 
 /// `body` without the block `id` and without the loops and branches that held nothing else.

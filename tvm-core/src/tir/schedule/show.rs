@@ -52,20 +52,5 @@ fn outline(stmt: &Stmt, depth: usize, marked: &[StmtSRef], out: &mut String) {
         }
         None => depth,
     };
-    match stmt {
-        Stmt::For(it) => outline(&it.body, inner, marked, out),
-        Stmt::BlockRealize(it) => outline(&it.block.body, inner, marked, out),
-        Stmt::SeqStmt(stmts) => stmts.iter().for_each(|stmt| outline(stmt, inner, marked, out)),
-        Stmt::IfThenElse(it) => {
-            outline(&it.then_case, inner, marked, out);
-            it.else_case.iter().for_each(|stmt| outline(stmt, inner, marked, out));
-        }
-        Stmt::While(it) => outline(&it.body, inner, marked, out),
-        Stmt::BufferStore(_)
-        | Stmt::Bind(_)
-        | Stmt::AllocBuffer(_)
-        | Stmt::DeclBuffer(_)
-        | Stmt::Evaluate(_)
-        | Stmt::AssertStmt(_) => {}
-    }
+    stmt.children().into_iter().for_each(|stmt| outline(stmt, inner, marked, out));
 }

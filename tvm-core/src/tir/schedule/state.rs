@@ -52,19 +52,8 @@ pub struct ScheduleState {
 impl StmtSRef {
     /// The name of `stmt`, if it is a loop or a block.
     pub fn of(stmt: &Stmt) -> Option<StmtSRef> {
-        match stmt {
-            Stmt::For(it) => Some(StmtSRef::Loop(it.loop_var.id())),
-            Stmt::BlockRealize(it) => Some(StmtSRef::Block(it.block.id)),
-            Stmt::BufferStore(_)
-            | Stmt::SeqStmt(_)
-            | Stmt::IfThenElse(_)
-            | Stmt::While(_)
-            | Stmt::Bind(_)
-            | Stmt::AllocBuffer(_)
-            | Stmt::DeclBuffer(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => None,
-        }
+        let of_loop = stmt.as_for().map(|it| StmtSRef::Loop(it.loop_var.id()));
+        of_loop.or_else(|| stmt.as_block_realize().map(|it| StmtSRef::Block(it.block.id)))
     }
 }
 
@@ -338,25 +327,8 @@ fn insert(
 /// The blocks inside `stmt`, in program order, itself included.
 pub(super) fn blocks_in(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
     fn walk(stmt: &Stmt, out: &mut Vec<Arc<BlockRealize>>) {
-        match stmt {
-            Stmt::BlockRealize(it) => {
-                out.push(it.clone());
-                walk(&it.block.body, out);
-            }
-            Stmt::For(it) => walk(&it.body, out),
-            Stmt::SeqStmt(stmts) => stmts.iter().for_each(|stmt| walk(stmt, out)),
-            Stmt::IfThenElse(it) => {
-                walk(&it.then_case, out);
-                it.else_case.iter().for_each(|stmt| walk(stmt, out));
-            }
-            Stmt::While(it) => walk(&it.body, out),
-            Stmt::BufferStore(_)
-            | Stmt::Bind(_)
-            | Stmt::AllocBuffer(_)
-            | Stmt::DeclBuffer(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => {}
-        }
+        out.extend(stmt.as_block_realize().cloned());
+        stmt.children().into_iter().for_each(|stmt| walk(stmt, out));
     }
     let mut out = Vec::new();
     walk(stmt, &mut out);

@@ -184,9 +184,7 @@ impl Visitor for Touched<'_> {
     fn visit_stmt(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::For(node) => {
-                let first = self.analyzer.int_set(&node.min, &self.dom);
-                let last = self.analyzer.int_set(&(&node.min + &node.extent - 1), &self.dom);
-                self.dom.insert(node.loop_var.id(), IntervalSet { min: first.min, max: last.max });
+                self.dom.insert(node.loop_var.id(), self.analyzer.range_set(&node.range(), &self.dom));
                 self.bound.insert(node.loop_var.id());
                 enter_loop(&mut self.analyzer, node);
             }

@@ -1,7 +1,7 @@
 //! What is known at a place in a program: ranges of loops, conditions of branches, dimensions.
 
 use crate::arith::Analyzer;
-use crate::tir::{For, Param, PrimExpr, PrimFunc, Range, Visitor, walk_expr};
+use crate::tir::{For, Param, PrimExpr, PrimFunc, Visitor, walk_expr};
 
 /// An analyzer that knows the dimensions of `func`.
 pub(super) fn analyzer_for(func: &PrimFunc) -> Analyzer {
@@ -25,7 +25,7 @@ pub(super) fn analyzer_for(func: &PrimFunc) -> Analyzer {
 
 /// Makes `analyzer` know the range of `node`'s variable, as it is inside of the loop.
 pub(super) fn enter_loop(analyzer: &mut Analyzer, node: &For) {
-    analyzer.bind_range(&node.loop_var, &Range { min: node.min.clone(), extent: node.extent.clone() });
+    analyzer.bind_range(&node.loop_var, &node.range());
 }
 
 /// True when `expr` is never negative.

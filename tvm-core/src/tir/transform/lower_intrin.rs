@@ -99,21 +99,14 @@ impl Mutator for LowerIntrin {
     }
 
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
-        match stmt {
-            Stmt::For(node) => enter_loop(&mut self.analyzer, node),
-            Stmt::Bind(node) if node.var.dtype().is_integer() && node.var.dtype().is_scalar() => {
-                self.analyzer.bind_bound(&node.var, self.analyzer.const_int_bound(&node.value));
-            }
-            Stmt::BufferStore(_)
-            | Stmt::BlockRealize(_)
-            | Stmt::SeqStmt(_)
-            | Stmt::IfThenElse(_)
-            | Stmt::While(_)
-            | Stmt::Bind(_)
-            | Stmt::AllocBuffer(_)
-            | Stmt::DeclBuffer(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => {}
+        if let Stmt::For(node) = stmt {
+            enter_loop(&mut self.analyzer, node);
+        }
+        if let Stmt::Bind(node) = stmt
+            && node.var.dtype().is_integer()
+            && node.var.dtype().is_scalar()
+        {
+            self.analyzer.bind_bound(&node.var, self.analyzer.const_int_bound(&node.value));
         }
         self.walk_stmt(stmt)
     }

@@ -87,16 +87,9 @@ impl Fuse {
         let Expr::Call(call) = &binding.value else { return None };
         let Callee::Tir(gv) = &call.callee else { return None };
         let func = self.module.prim_func(gv)?;
-        let known = |ty: &Type| match ty {
-            Type::Tensor(ty) => ty.known_shape().is_some() && ty.dtype.is_some(),
-            Type::Prim(_) => true,
-            Type::Shape(_)
-            | Type::Tuple(_)
-            | Type::Func(_)
-            | Type::Adt(_)
-            | Type::Ref(_)
-            | Type::Param(_)
-            | Type::Object => false,
+        let known = |ty: &Type| match ty.as_tensor() {
+            Some(ty) => ty.known_shape().is_some() && ty.dtype.is_some(),
+            None => matches!(ty, Type::Prim(_)),
         };
         let typed = call.ret.iter().all(|ty| matches!(ty, Type::Tensor(_)) && known(ty))
             && call.args.iter().all(|arg| known(&type_of_arg(arg, &self.module)));
@@ -187,17 +180,7 @@ impl Fuse {
 }
 
 fn span_of(binding: &Binding) -> Span {
-    match &binding.value {
-        Expr::Call(call) => call.span.clone(),
-        Expr::Arg(_)
-        | Expr::TupleGetItem(..)
-        | Expr::If(_)
-        | Expr::Match(_)
-        | Expr::Function(_)
-        | Expr::RefCreate(_)
-        | Expr::RefRead(_)
-        | Expr::RefWrite(..) => Span::none(),
-    }
+    if let Expr::Call(call) = &binding.value { call.span.clone() } else { Span::none() }
 }
 
 /// The function that computes `group`, and the arguments that it is called with: the symbolic dimensions that the

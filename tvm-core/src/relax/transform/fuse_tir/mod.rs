@@ -68,15 +68,9 @@ impl Mutator for Calls {
             let ret = Some(binding.var.ty().clone());
             // Tensors first, then scalars.
             let mut args = call.args.to_vec();
-            args.sort_by_key(|arg| match arg {
-                Arg::Prim(_) => true,
-                Arg::Var(var) => matches!(var.ty(), Type::Prim(_)),
-                Arg::Const(_)
-                | Arg::Global(_)
-                | Arg::Tuple(_)
-                | Arg::Shape(_)
-                | Arg::DType(_)
-                | Arg::Str(_) => false,
+            args.sort_by_key(|arg| {
+                matches!(arg, Arg::Prim(_))
+                    || arg.as_var().is_some_and(|var| matches!(var.ty(), Type::Prim(_)))
             });
             let (callee, args) = (Callee::Tir(prim.clone()), args.into());
             let value = Call { callee, args, ret, ..(**call).clone() }.into();
@@ -225,19 +219,8 @@ impl Visitor for Allocations {
     }
 
     fn visit_stmt(&mut self, stmt: &Stmt) {
-        match stmt {
-            Stmt::AllocBuffer(it) => self.0.push(it.buffer.clone()),
-            Stmt::DeclBuffer(it) => self.0.push(it.buffer.clone()),
-            Stmt::BufferStore(_)
-            | Stmt::For(_)
-            | Stmt::BlockRealize(_)
-            | Stmt::SeqStmt(_)
-            | Stmt::IfThenElse(_)
-            | Stmt::While(_)
-            | Stmt::Bind(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => {}
-        }
+        self.0.extend(stmt.as_alloc_buffer().map(|it| it.buffer.clone()));
+        self.0.extend(stmt.as_decl_buffer().map(|it| it.buffer.clone()));
         tir::walk_stmt(self, stmt);
     }
 }

@@ -16,22 +16,9 @@ pub(in crate::tir::schedule) fn uses_var(expr: &PrimExpr, var: &Var) -> bool {
 
 /// The outermost blocks inside `stmt`, in program order.
 pub(in crate::tir::schedule) fn child_blocks(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
-    match stmt {
-        Stmt::BlockRealize(it) => vec![it.clone()],
-        Stmt::For(it) => child_blocks(&it.body),
-        Stmt::While(it) => child_blocks(&it.body),
-        Stmt::SeqStmt(stmts) => stmts.iter().flat_map(child_blocks).collect(),
-        Stmt::IfThenElse(it) => {
-            let mut blocks = child_blocks(&it.then_case);
-            blocks.extend(it.else_case.iter().flat_map(child_blocks));
-            blocks
-        }
-        Stmt::BufferStore(_)
-        | Stmt::Bind(_)
-        | Stmt::AllocBuffer(_)
-        | Stmt::DeclBuffer(_)
-        | Stmt::Evaluate(_)
-        | Stmt::AssertStmt(_) => Vec::new(),
+    match stmt.as_block_realize() {
+        Some(it) => vec![it.clone()],
+        None => stmt.children().into_iter().flat_map(child_blocks).collect(),
     }
 }
 

@@ -36,8 +36,7 @@ impl Iteration {
             let node = state.get_for(it)?;
             bind_loop(&mut iteration.analyzer, node);
             if i >= outer {
-                let range = Range { min: node.min.clone(), extent: node.extent.clone() };
-                let set = iteration.range(&range);
+                let set = iteration.range(&node.range());
                 iteration.dom.insert(it, set);
                 iteration.inner.push(node.clone());
             }
@@ -46,9 +45,7 @@ impl Iteration {
     }
 
     fn range(&self, range: &Range) -> IntervalSet {
-        let first = self.analyzer.int_set(&range.min, &self.dom);
-        let last = self.analyzer.int_set(&(&range.min + &range.extent - 1), &self.dom);
-        IntervalSet { min: first.min, max: last.max }
+        self.analyzer.range_set(range, &self.dom)
     }
 
     /// The box of `region` (over the axes of `realize`) that the block touches; `None` where it is not bounded.

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
 use crate::tir::{
-    Buffer, Callee, For, Intrinsic, PrimExpr, Range, Stmt, Visitor, any_expr, substitute_expr, walk_expr,
+    Buffer, Callee, Intrinsic, PrimExpr, Range, Stmt, Visitor, any_expr, substitute_expr, walk_expr,
     walk_stmt,
 };
 
@@ -195,12 +195,10 @@ impl Visitor for Coverage<'_> {
     fn visit_stmt(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::For(node) => {
-                let For { loop_var, min, extent, .. } = &**node;
-                self.visit_expr(min);
-                self.visit_expr(extent);
+                self.visit_expr(&node.min);
+                self.visit_expr(&node.extent);
                 enter_loop(&mut self.analyzer, node);
-                let range = Range { min: min.clone(), extent: extent.clone() };
-                self.loops.push(Loop { var: loop_var.clone(), range });
+                self.loops.push(Loop { var: node.loop_var.clone(), range: node.range() });
                 self.visit_stmt(&node.body);
                 self.loops.pop();
             }
