@@ -3,7 +3,6 @@
 
 use tvm_runtime::Tensor;
 
-use crate::data::to_f64;
 use crate::error::Error;
 
 /// What differences are allowed.
@@ -21,7 +20,7 @@ pub(crate) fn mismatch(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Res
     if got.dtype() != want.dtype() {
         return Ok(Some(format!("element type is {}, expected {}", got.dtype(), want.dtype())));
     }
-    let (got, want) = (to_f64(got)?, to_f64(want)?);
+    let (got, want) = (got.to_f64s()?, want.to_f64s()?);
     let near = |(got, want): &(&f64, &f64)| {
         got == want
             || got.is_nan() && want.is_nan()

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use half::{bf16, f16};
 use tvm_onnx::{read_npy, read_tensor};
 use tvm_runtime::{DataType, Tensor};
 
@@ -62,58 +61,5 @@ pub(crate) fn filled(fill: Fill, shape: &[i64], dtype: DataType) -> Result<Tenso
         Fill::Random => random().round(),
     };
     let values: Vec<f64> = (0..n).map(value).collect();
-    cast(&values, shape, dtype)
-}
-
-fn cast(values: &[f64], shape: &[i64], dtype: DataType) -> Result<Tensor, Error> {
-    macro_rules! cast {
-        ($($name:ident |$it:ident| $expr:expr;)*) => {
-            match dtype {
-                $(DataType::$name => Tensor::from_vec(values.iter().map(|&$it| $expr).collect(), shape)?,)*
-                _ => return Err(Error::usage(format!("no values of type {dtype} can be made up"))),
-            }
-        };
-    }
-    Ok(cast! {
-        F32 |it| it as f32;
-        F64 |it| it;
-        F16 |it| f16::from_f64(it);
-        BF16 |it| bf16::from_f64(it);
-        I8 |it| it as i8;
-        I16 |it| it as i16;
-        I32 |it| it as i32;
-        I64 |it| it as i64;
-        U8 |it| it as u8;
-        U16 |it| it as u16;
-        U32 |it| it as u32;
-        U64 |it| it as u64;
-        BOOL |it| it != 0.0;
-    })
-}
-
-/// The elements as `f64`; large integers are rounded.
-pub(crate) fn to_f64(tensor: &Tensor) -> Result<Vec<f64>, Error> {
-    macro_rules! all {
-        ($($name:ident $ty:ty, |$it:ident| $expr:expr;)*) => {
-            match tensor.dtype() {
-                $(DataType::$name => tensor.as_slice::<$ty>()?.iter().map(|&$it| $expr).collect(),)*
-                other => return Err(Error::usage(format!("elements of type {other} cannot be compared"))),
-            }
-        };
-    }
-    Ok(all! {
-        F32 f32, |it| it.into();
-        F64 f64, |it| it;
-        F16 f16, |it| it.to_f64();
-        BF16 bf16, |it| it.to_f64();
-        I8 i8, |it| it.into();
-        I16 i16, |it| it.into();
-        I32 i32, |it| it.into();
-        I64 i64, |it| it as f64;
-        U8 u8, |it| it.into();
-        U16 u16, |it| it.into();
-        U32 u32, |it| it.into();
-        U64 u64, |it| it as f64;
-        BOOL bool, |it| f64::from(u8::from(it));
-    })
+    Ok(Tensor::from_f64s(&values, shape, dtype)?)
 }

@@ -1,6 +1,5 @@
 //! A node being converted: its inputs, attributes and the operators it becomes.
 
-use half::{bf16, f16};
 use tvm_core::ir::{Attrs, Span, TensorType, Type};
 use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
@@ -285,22 +284,8 @@ impl<'a, 'm> Node<'a, 'm> {
 
     /// A constant of rank 0.
     pub(crate) fn scalar(&self, value: f64, dtype: DataType) -> Result<Arg, OnnxError> {
-        let tensor = match dtype {
-            DataType::F32 => Tensor::scalar(value as f32),
-            DataType::F64 => Tensor::scalar(value),
-            DataType::F16 => Tensor::scalar(f16::from_f64(value)),
-            DataType::BF16 => Tensor::scalar(bf16::from_f64(value)),
-            DataType::I8 => Tensor::scalar(value as i8),
-            DataType::I16 => Tensor::scalar(value as i16),
-            DataType::I32 => Tensor::scalar(value as i32),
-            DataType::I64 => Tensor::scalar(value as i64),
-            DataType::U8 => Tensor::scalar(value as u8),
-            DataType::U16 => Tensor::scalar(value as u16),
-            DataType::U32 => Tensor::scalar(value as u32),
-            DataType::U64 => Tensor::scalar(value as u64),
-            DataType::BOOL => Tensor::scalar(value != 0.0),
-            _ => return Err(self.unsupported(format!("constants of type {dtype}"))),
-        };
+        let tensor = Tensor::from_f64s(&[value], &[], dtype);
+        let tensor = tensor.map_err(|_| self.unsupported(format!("constants of type {dtype}")))?;
         Ok(Arg::Const(tensor))
     }
 

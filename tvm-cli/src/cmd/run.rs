@@ -110,7 +110,7 @@ fn made_up(fill: Fill, name: &str, ty: &ValueType) -> Result<Tensor, Error> {
 
 /// Type, range and mean of a tensor, and its first elements.
 fn summary(tensor: &Tensor) -> Result<String, Error> {
-    let values = data::to_f64(tensor)?;
+    let values = tensor.to_f64s()?;
     if values.is_empty() {
         return Ok(format!("{tensor:?}"));
     }

@@ -131,7 +131,7 @@ fn output(case: &mut Case, request: &Json) -> Result<Json, Error> {
     let result = case.result.clone().ok_or_else(|| Error::usage("there is no result"))?;
     let first = model::tensors(result)?.into_iter().next();
     let tensor = first.ok_or_else(|| Error::usage("there is no output"))?;
-    let values = data::to_f64(&tensor)?;
+    let values = tensor.to_f64s()?;
     let bytes: Vec<u8> = values.iter().flat_map(|&it| (it as f32).to_le_bytes()).collect();
     data::write(Path::new(path), &bytes)?;
     Ok(json!({"ok": true, "shape": tensor.shape()}))

@@ -207,6 +207,23 @@ impl Arg {
     }
 }
 
+impl Expr {
+    /// The branches and clauses inside.
+    pub fn bodies(&self) -> Vec<&Body> {
+        match self {
+            Expr::If(it) => vec![&it.then_branch, &it.else_branch],
+            Expr::Match(it) => it.clauses.iter().map(|clause| &clause.body).collect(),
+            Expr::Arg(_)
+            | Expr::Call(_)
+            | Expr::TupleGetItem(..)
+            | Expr::Function(_)
+            | Expr::RefCreate(_)
+            | Expr::RefRead(_)
+            | Expr::RefWrite(..) => Vec::new(),
+        }
+    }
+}
+
 impl Body {
     /// A result without bindings.
     pub fn value(ret: Arg) -> Body {

@@ -142,9 +142,7 @@ impl FuncBuilder {
         dtype: DataType,
         shape: [Value; N],
     ) -> Buffer {
-        let buffer = self.buffer(loc, name, dtype, shape, Scope::Global);
-        self.state.borrow_mut().params.push(Param::In(buffer.clone()));
-        buffer
+        self.param(Param::In, self.buffer(loc, name, dtype, shape, Scope::Global))
     }
 
     /// A parameter that is written.
@@ -155,8 +153,11 @@ impl FuncBuilder {
         dtype: DataType,
         shape: [Value; N],
     ) -> Buffer {
-        let buffer = self.buffer(loc, name, dtype, shape, Scope::Global);
-        self.state.borrow_mut().params.push(Param::Out(buffer.clone()));
+        self.param(Param::Out, self.buffer(loc, name, dtype, shape, Scope::Global))
+    }
+
+    fn param(&self, kind: fn(Buffer) -> Param, buffer: Buffer) -> Buffer {
+        self.state.borrow_mut().params.push(kind(buffer.clone()));
         buffer
     }
 

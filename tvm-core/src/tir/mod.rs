@@ -12,6 +12,8 @@ mod ops;
 pub mod schedule;
 mod signature;
 mod stmt;
+#[cfg(test)]
+mod testing;
 pub mod transform;
 mod visitor;
 

@@ -3,7 +3,6 @@
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
-use tvm_runtime::Tensor;
 
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
@@ -43,7 +42,7 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
             let factors = node.attr_floats("scales")?;
             node.required("scales", factors)?.iter().map(|&it| f64::from(it)).collect()
         } else {
-            numbers(&node.tensor(scales)?)
+            super::numbers(&node.tensor(scales)?)
         };
         for (axis, &factor) in pairs(node, &axes, &factors)? {
             let extent = extents[axis] as f64 * factor;
@@ -77,10 +76,6 @@ fn pairs<'a, T>(
         return Err(node.malformed(format!("{} values for {} axes", values.len(), axes.len())));
     }
     Ok(axes.iter().map(|&it| it as usize).zip(values))
-}
-
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    (0..tensor.len()).filter_map(|i| super::element(tensor, i)).collect()
 }
 
 fn attributes(node: &Node<'_, '_>, modern: bool) -> Result<Attrs, OnnxError> {

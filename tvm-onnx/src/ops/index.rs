@@ -85,8 +85,9 @@ fn one_hot(node: &mut Node<'_, '_>) -> Results {
     let depth = depth.ok_or_else(|| node.malformed("the depth is one number"))? as i64;
     let indices = node.arg(0)?;
     let values = node.tensor(2)?;
-    let [off, on] = [0, 1].map(|i| super::element(&values, i));
-    let (Some(off), Some(on)) = (off, on) else { return Err(node.malformed("there are two values")) };
+    let [off, on, ..] = super::numbers(&values)[..] else {
+        return Err(node.malformed("there are two values"));
+    };
     let rank = node.rank(&indices)?;
     let axis = node.axis(node.int_or("axis", -1)?, rank + 1)?;
     let indices = node.cast(&indices, DataType::I64)?;

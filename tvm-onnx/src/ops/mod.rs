@@ -20,7 +20,7 @@ mod window;
 use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
-use tvm_runtime::{DataType, Tensor};
+use tvm_runtime::Tensor;
 
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -144,32 +144,10 @@ fn one(res: Result<tvm_core::relax::Arg, OnnxError>) -> Result<Vec<Value>, OnnxE
 
 /// The one element of a constant as a float; large integers are rounded.
 fn number(tensor: &Tensor) -> Option<f64> {
-    if tensor.len() == 1 { element(tensor, 0) } else { None }
+    if tensor.len() == 1 { numbers(tensor).pop() } else { None }
 }
 
-/// Element `i` of a constant as a float; large integers are rounded.
-fn element(tensor: &Tensor, i: usize) -> Option<f64> {
-    macro_rules! pick {
-        ($($dtype:ident $ty:ty, |$it:ident| $expr:expr;)*) => {
-            match tensor.dtype() {
-                $(DataType::$dtype => tensor.as_slice::<$ty>().ok()?.get(i).map(|&$it| $expr),)*
-                _ => None,
-            }
-        };
-    }
-    pick! {
-        F32 f32, |it| it.into();
-        F64 f64, |it| it;
-        F16 half::f16, |it| it.to_f64();
-        BF16 half::bf16, |it| it.to_f64();
-        I8 i8, |it| it.into();
-        I16 i16, |it| it.into();
-        I32 i32, |it| it.into();
-        I64 i64, |it| it as f64;
-        U8 u8, |it| it.into();
-        U16 u16, |it| it.into();
-        U32 u32, |it| it.into();
-        U64 u64, |it| it as f64;
-        BOOL bool, |it| f64::from(u8::from(it));
-    }
+/// The elements of a constant as floats; none where they are no numbers.
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    tensor.to_f64s().unwrap_or_default()
 }

@@ -8,6 +8,7 @@
 
 mod dlpack;
 mod nd;
+mod numbers;
 mod scalar;
 mod storage;
 

@@ -11,7 +11,7 @@ const TYPES: [DataType; 6] =
 
 #[test]
 fn simplified_expressions_have_the_same_value() {
-    let mut rng = Rng(1);
+    let mut rng = Rng::new(1);
     let (mut checked, mut smaller) = (0, 0);
     for round in 0..6_000 {
         let world = World::new(&mut rng, TYPES[round % TYPES.len()]);
@@ -33,7 +33,7 @@ fn simplified_expressions_have_the_same_value() {
 
 #[test]
 fn simplifying_twice_changes_nothing() {
-    let mut rng = Rng(2);
+    let mut rng = Rng::new(2);
     let (mut stable, mut total) = (0, 0);
     for _ in 0..1_500 {
         let world = World::new(&mut rng, DataType::I64);
@@ -47,7 +47,7 @@ fn simplifying_twice_changes_nothing() {
 
 #[test]
 fn bounds_and_remainders_hold() {
-    let mut rng = Rng(3);
+    let mut rng = Rng::new(3);
     for round in 0..6_000 {
         let world = World::new(&mut rng, TYPES[round % TYPES.len()]);
         let depth = rng.range(1, 4) as u32;
@@ -69,7 +69,7 @@ fn bounds_and_remainders_hold() {
 
 #[test]
 fn proofs_never_lie() {
-    let mut rng = Rng(4);
+    let mut rng = Rng::new(4);
     let (mut proved, mut refuted) = (0, 0);
     for round in 0..6_000 {
         let world = World::new(&mut rng, TYPES[round % TYPES.len()]);
@@ -104,7 +104,7 @@ fn proofs_never_lie() {
 
 #[test]
 fn interval_sets_hold() {
-    let mut rng = Rng(5);
+    let mut rng = Rng::new(5);
     let mut finite = 0;
     for _ in 0..4_000 {
         let world = World::new(&mut rng, DataType::I64);

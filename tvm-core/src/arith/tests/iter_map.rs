@@ -126,30 +126,30 @@ fn symbolic_extents() {
 
 #[test]
 fn random_maps_never_lie() {
-    let mut rng = Rng(6);
+    let mut rng = Rng::new(6);
     let vars = ["i", "j", "k"].map(Var::index);
     let mut found = 0;
     for _ in 0..600 {
         let iters: Vec<(Var, i64)> =
-            vars.iter().map(|var| (var.clone(), rng.pick(&[1, 2, 3, 4, 6, 8]))).collect();
+            vars.iter().map(|var| (var.clone(), *rng.pick(&[1, 2, 3, 4, 6, 8]))).collect();
         let mut bindings = Vec::new();
         for _ in 0..rng.range(1, 3) {
             let (a, b) = (rng.pick(&vars), rng.pick(&vars));
-            let by = rng.pick(&[2i64, 3, 4, 6, 8]);
-            let sum = &a * by + &b;
+            let by = *rng.pick(&[2i64, 3, 4, 6, 8]);
+            let sum = a * by + b;
             bindings.push(match rng.range(0, 5) {
                 0 => sum,
-                1 => sum.floordiv(rng.pick(&[2i64, 3, 4, 6])),
-                2 => sum.floormod(rng.pick(&[2i64, 3, 4, 6])),
-                3 => PrimExpr::from(&a).floordiv(by),
-                4 => PrimExpr::from(&a).floormod(by),
-                _ => PrimExpr::from(&a),
+                1 => sum.floordiv(*rng.pick(&[2i64, 3, 4, 6])),
+                2 => sum.floormod(*rng.pick(&[2i64, 3, 4, 6])),
+                3 => PrimExpr::from(a).floordiv(by),
+                4 => PrimExpr::from(a).floormod(by),
+                _ => PrimExpr::from(a),
             });
         }
         let limit = PrimExpr::from(&vars[0]) * 4 + &vars[1];
         let predicate =
             if rng.range(0, 3) == 0 { limit.less(rng.range(5, 20)) } else { PrimExpr::bool(true) };
-        let level = rng.pick(&[IterMapLevel::Bijective, IterMapLevel::Surjective]);
+        let level = *rng.pick(&[IterMapLevel::Bijective, IterMapLevel::Surjective]);
         found += u32::from(detect(&bindings, &iters, &predicate, level));
     }
     assert!(found > 60, "{found}");

@@ -10,28 +10,8 @@ use tvm_runtime::DataType;
 
 use super::Analyzer;
 use crate::ir::{Var, VarId};
+use crate::support::random::Rng;
 use crate::tir::{BinaryOp, PrimExpr, Range, binary, eval_int, wrap_int};
-
-/// Pseudo-random numbers (SplitMix64).
-pub(super) struct Rng(pub(super) u64);
-
-impl Rng {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number of `low..=high`.
-    pub(super) fn range(&mut self, low: i64, high: i64) -> i64 {
-        low + (self.next() % (high - low + 1) as u64) as i64
-    }
-
-    pub(super) fn pick<T: Clone>(&mut self, items: &[T]) -> T {
-        items[self.range(0, items.len() as i64 - 1) as usize].clone()
-    }
-}
 
 /// Values of variables.
 pub(super) type Values = FxHashMap<VarId, i64>;
@@ -106,7 +86,7 @@ impl World {
 
     fn constant(&self, rng: &mut Rng) -> PrimExpr {
         let small = rng.range(-9, 16);
-        let value = if rng.range(0, 3) == 0 { rng.pick(&[0, 1, 2, 4, 8, 16, 32, 64]) } else { small };
+        let value = if rng.range(0, 3) == 0 { *rng.pick(&[0, 1, 2, 4, 8, 16, 32, 64]) } else { small };
         PrimExpr::int(wrap_int(value.into(), self.dtype()), self.dtype())
     }
 
@@ -119,7 +99,7 @@ impl World {
                 PrimExpr::from(rng.pick(&self.vars))
             };
         }
-        let op = rng.pick(&[
+        let op = *rng.pick(&[
             BinaryOp::Add,
             BinaryOp::Add,
             BinaryOp::Sub,
@@ -151,7 +131,7 @@ impl World {
             1 => self.bool(rng, depth - 1).or(self.bool(rng, depth - 1)),
             2 => !self.bool(rng, depth - 1),
             _ => {
-                let op = rng.pick(&[
+                let op = *rng.pick(&[
                     BinaryOp::Eq,
                     BinaryOp::Ne,
                     BinaryOp::Lt,

@@ -2,8 +2,9 @@
 
 use super::{from_json, to_json};
 use crate::ir::structural::graph_sample::random_graph_module;
-use crate::ir::structural::sample::{Rng, matmul, random_prim_func};
+use crate::ir::structural::sample::{matmul, random_prim_func};
 use crate::ir::{BaseFunc, IRModule, Var, structural_equal};
+use crate::support::random::Rng;
 use crate::tir::{Block, BlockRealize, PrimExpr, PrimFunc, Stmt};
 
 fn modules() -> impl Iterator<Item = IRModule> {

@@ -2,10 +2,10 @@
 
 use tvm_runtime::Tensor;
 
-use super::sample::Rng;
 use crate::ir::{Attrs, BaseFunc, FuncType, IRModule, Span, Type, Var};
 use crate::relax::testing::{bind, f32s, function};
 use crate::relax::*;
+use crate::support::random::Rng;
 use crate::tir::PrimExpr;
 
 /// A module of one random function: tuples, branches, local functions, casts, cells, packed calls.

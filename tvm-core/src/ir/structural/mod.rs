@@ -151,6 +151,14 @@ impl<'a> Fields<'a> {
         self.0.iter()
     }
 
+    /// Where the node was written, if that is known.
+    pub(crate) fn span(&self) -> Option<&'a Span> {
+        self.iter().find_map(|(_, field)| match field {
+            Field::Span(span) if !span.is_none() => Some(*span),
+            _ => None,
+        })
+    }
+
     fn field(&mut self, name: &'static str, field: Field<'a>) {
         self.0.push((Slot { name, index: None }, field));
     }

@@ -3,27 +3,8 @@
 use tvm_runtime::DataType;
 
 use crate::ir::{Attrs, Span, Var};
+use crate::support::random::Rng;
 use crate::tir::*;
-
-/// A small generator of random numbers (xorshift).
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Rng {
-        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % n
-    }
-
-    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.below(items.len())]
-    }
-}
 
 /// `c = a @ b` with symbolic sizes.
 pub(crate) fn matmul() -> PrimFunc {

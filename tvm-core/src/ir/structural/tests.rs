@@ -3,8 +3,9 @@
 use tvm_runtime::DataType;
 
 use super::graph_sample::random_function;
-use super::sample::{Rng, matmul, random_prim_func};
+use super::sample::{matmul, random_prim_func};
 use super::*;
+use crate::support::random::Rng;
 use crate::tir::transform::renew_defs;
 use crate::tir::*;
 

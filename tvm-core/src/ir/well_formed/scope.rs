@@ -32,11 +32,7 @@ impl Scopes {
     fn node(&mut self, node: Node<'_>, outer: &Span, report: &mut Report) {
         with_stack(|| {
             let fields = Fields::of(node);
-            let own = fields.iter().find_map(|(_, field)| match field {
-                Field::Span(span) if !span.is_none() => Some(*span),
-                _ => None,
-            });
-            let span = own.unwrap_or(outer);
+            let span = fields.span().unwrap_or(outer);
             for &(_, field) in fields.iter() {
                 self.field(field, span, report);
             }

@@ -59,11 +59,7 @@ pub(crate) fn check_types(module: &IRModule, report: &mut Report) {
 fn check_nodes(node: Node<'_>, module: &IRModule, outer: &Span, report: &mut Report) {
     with_stack(|| {
         let fields = Fields::of(node);
-        let own = fields.iter().find_map(|(_, field)| match field {
-            Field::Span(span) if !span.is_none() => Some(*span),
-            _ => None,
-        });
-        let span = own.unwrap_or(outer);
+        let span = fields.span().unwrap_or(outer);
         if let Node::Type(Type::Adt(adt)) = node {
             match module.type_def(&adt.name) {
                 None => report.add("W14", format!("the module has no type `{}`", adt.name), span),
@@ -124,19 +120,9 @@ impl Rules<'_> {
     }
 
     fn inside(&mut self, value: &Expr, pure: bool, name: &str) {
-        match value {
-            Expr::If(it) => {
-                self.body(&it.then_branch, pure, name);
-                self.body(&it.else_branch, pure, name);
-            }
-            Expr::Match(it) => it.clauses.iter().for_each(|clause| self.body(&clause.body, pure, name)),
-            Expr::Function(func) => self.function(func),
-            Expr::Arg(_)
-            | Expr::Call(_)
-            | Expr::TupleGetItem(..)
-            | Expr::RefCreate(_)
-            | Expr::RefRead(_)
-            | Expr::RefWrite(..) => {}
+        value.bodies().into_iter().for_each(|body| self.body(body, pure, name));
+        if let Expr::Function(func) = value {
+            self.function(func);
         }
     }
 

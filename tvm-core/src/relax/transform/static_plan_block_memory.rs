@@ -206,20 +206,7 @@ impl Plan<'_> {
         let start = self.storages.len();
         let mut dying: FxHashMap<VarId, Vec<usize>> = FxHashMap::default();
         for binding in body.bindings() {
-            match &binding.value {
-                Expr::If(it) => {
-                    self.body(&it.then_branch, lifetimes);
-                    self.body(&it.else_branch, lifetimes);
-                }
-                Expr::Match(it) => it.clauses.iter().for_each(|clause| self.body(&clause.body, lifetimes)),
-                Expr::Arg(_)
-                | Expr::Call(_)
-                | Expr::TupleGetItem(..)
-                | Expr::Function(_)
-                | Expr::RefCreate(_)
-                | Expr::RefRead(_)
-                | Expr::RefWrite(..) => {}
-            }
+            binding.value.bodies().into_iter().for_each(|body| self.body(body, lifetimes));
             let id = binding.var.id();
             if let Some(lifetime) = lifetimes.tensors.get(&id).filter(|it| !it.escapes)
                 && let Some(size) = self.byte_size(binding.var.ty())

@@ -1,7 +1,6 @@
 //! What can stand as an argument in a graph function: values, numbers, dimensions, types, lists of these.
 
-use num_traits::AsPrimitive;
-use tvm_runtime::{DataType, Element, Tensor};
+use tvm_runtime::{DataType, Tensor};
 
 use super::Value;
 use crate::ir::{AttrValue, Var};
@@ -61,27 +60,7 @@ pub fn item(it: impl IntoItem) -> Item {
 
 /// A constant of rank 0.
 pub(super) fn scalar(value: f64, dtype: DataType) -> Value {
-    fn tensor<T: Element>(value: f64) -> Tensor
-    where
-        f64: AsPrimitive<T>,
-    {
-        Tensor::scalar(value.as_())
-    }
-    let tensor = match dtype {
-        DataType::F64 => tensor::<f64>(value),
-        DataType::F16 => tensor::<half::f16>(value),
-        DataType::BF16 => tensor::<half::bf16>(value),
-        DataType::I8 => tensor::<i8>(value),
-        DataType::I16 => tensor::<i16>(value),
-        DataType::I32 => tensor::<i32>(value),
-        DataType::I64 => tensor::<i64>(value),
-        DataType::U8 => tensor::<u8>(value),
-        DataType::U16 => tensor::<u16>(value),
-        DataType::U32 => tensor::<u32>(value),
-        DataType::U64 => tensor::<u64>(value),
-        DataType::BOOL => Tensor::scalar(value != 0.0),
-        _ => tensor::<f32>(value),
-    };
+    let tensor = Tensor::from_f64s(&[value], &[], dtype).unwrap_or_else(|_| Tensor::scalar(value as f32));
     Value::from_arg(Arg::Const(tensor))
 }
 

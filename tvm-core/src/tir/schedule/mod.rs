@@ -30,7 +30,7 @@ pub struct BlockRV(BlockId);
 
 /// A loop of the program under schedule. TVM counterpart: `LoopRV`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LoopRV(VarId);
+pub struct LoopRV(pub(super) VarId);
 
 /// A loop or a block.
 pub trait SRef {

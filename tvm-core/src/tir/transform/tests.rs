@@ -2,119 +2,19 @@
 //! interpreted after each.
 
 use expect_test::{Expect, expect};
-use tvm_runtime::{DataType, Tensor};
 
 use crate::ir::{IRModule, Var};
 use crate::pass::{Pass, PassContext};
 use crate::pipeline::lower_tir_passes;
+use crate::support::random::Rng;
 use crate::te;
-use crate::tir::interp::{self, Value};
-use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
-use crate::tir::{Param, PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_stmt};
-
-const I64: DataType = DataType::I64;
-
-/// `relu(x @ w + b)`.
-fn dense(m: PrimExpr, n: PrimExpr, k: PrimExpr) -> PrimFunc {
-    let x = te::placeholder("x", [m.clone(), k.clone()], I64);
-    let w = te::placeholder("w", [k.clone(), n.clone()], I64);
-    let b = te::placeholder("b", [n.clone()], I64);
-    let r = te::reduce_axis("r", k);
-    let y = te::compute("y", [m.clone(), n.clone()], &[&x, &w], |i: &[PrimExpr]| {
-        te::sum(x.at([i[0].clone(), r.expr()]) * w.at([r.expr(), i[1].clone()]), &[&r])
-    });
-    let z = te::compute("z", [m.clone(), n.clone()], &[&y, &b], |i: &[PrimExpr]| {
-        y.at(i.to_vec()) + b.at([i[1].clone()])
-    });
-    let o = te::compute("o", [m, n], &[&z], |i: &[PrimExpr]| z.at(i.to_vec()).max(0));
-    te::create_prim_func("dense", &[x, w, b], &[o]).unwrap()
-}
-
-/// A padded window sum, then a scaled transpose.
-fn stencil(h: PrimExpr, w: PrimExpr) -> PrimFunc {
-    let x = te::placeholder("x", [h.clone(), w.clone()], I64);
-    let p = te::compute("p", [&h + 2, w.clone()], &[&x], |i: &[PrimExpr]| {
-        let inside = i[0].clone().greater_equal(1).and(i[0].clone().less(&h + 1));
-        let at = x.at([(i[0].clone() - 1).max(0).min(&h - 1), i[1].clone()]);
-        inside.select(at, PrimExpr::index(0))
-    });
-    let r = te::reduce_axis("r", 3);
-    let s = te::compute("s", [h.clone(), w.clone()], &[&p], |i: &[PrimExpr]| {
-        te::sum(p.at([&i[0] + r.expr(), i[1].clone()]), &[&r])
-    });
-    let t = te::compute("t", [w, h.clone()], &[&s], |i: &[PrimExpr]| s.at([i[1].clone(), i[0].clone()]) * 3);
-    te::create_prim_func("stencil", &[x], &[t]).unwrap()
-}
-
-/// Arguments: extents of symbolic dimensions are `dims`, in order.
-fn arguments(func: &PrimFunc, dims: &[i64]) -> Vec<Value> {
-    let symbols = func.symbolic_dims();
-    let extent = |expr: &PrimExpr| match expr.as_var() {
-        Some(var) => dims[symbols.iter().position(|it| it == var).unwrap()],
-        None => expr.as_int().unwrap(),
-    };
-    let value = |(i, param): (usize, &Param)| {
-        let shape: Vec<i64> = param.buffer().unwrap().shape.iter().map(extent).collect();
-        let len: i64 = shape.iter().product();
-        let data = match param {
-            Param::In(_) => (0..len).map(|j| (j * 7 + i as i64 * 13) % 11 - 5).collect(),
-            Param::Out(_) | Param::Scalar(_) => vec![-77; len as usize],
-        };
-        Value::Tensor(Tensor::from_vec(data, &shape).unwrap())
-    };
-    func.params.iter().enumerate().map(value).collect()
-}
-
-fn run(func: &PrimFunc, mut args: Vec<Value>) -> Vec<i64> {
-    interp::run(func, &mut args).unwrap_or_else(|err| panic!("{err}\n{func}"));
-    match args.pop() {
-        Some(Value::Tensor(out)) => out.to_vec().unwrap(),
-        _ => panic!("the last argument is the output"),
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % n.max(1)
-    }
-
-    fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
-        items.get(self.below(items.len())).copied()
-    }
-}
-
-/// Tries one primitive; most are refused now and then.
-fn random_step(s: &mut Schedule, random: &mut Random) -> Result<(), ScheduleError> {
-    let blocks: Vec<String> = s.state().blocks().iter().map(|it| it.block.name.to_string()).collect();
-    let block = s.block(&blocks[random.below(blocks.len())])?;
-    let other = s.block(&blocks[random.below(blocks.len())])?;
-    let (mine, others): (Vec<LoopRV>, Vec<LoopRV>) = (s.get_loops(block)?, s.get_loops(other)?);
-    let (Some(a), Some(b), Some(far)) = (random.pick(&mine), random.pick(&mine), random.pick(&others)) else {
-        return Ok(());
-    };
-    let scope = if random.below(2) == 0 { Scope::Global } else { Scope::Local };
-    let factor = [2, 3, 4, 8][random.below(4)];
-    match random.below(14) {
-        0..=2 => s.split(a, [None, Some(factor)]).map(drop),
-        3 => s.fuse([a, b]).map(drop),
-        4 => s.reorder([a, b]),
-        5 => s.parallel(a),
-        6 | 7 => s.vectorize(mine[mine.len() - 1]),
-        8 => s.unroll(a),
-        9 => s.cache_read(block, random.below(3), scope).map(drop),
-        10 => s.cache_write(block, 0, scope).map(drop),
-        11 => s.compute_at(block, far),
-        12 => s.reverse_compute_at(block, far),
-        _ => s.decompose_reduction(block, a).map(drop),
-    }
-}
+use crate::tir::schedule::Schedule;
+use crate::tir::testing::{I64, arguments, dense, random_step, run, stencil};
+use crate::tir::{PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_stmt};
 
 #[test]
 fn every_pass_keeps_results() {
-    let mut random = Random(7);
+    let mut rng = Rng::new(7);
     let dim = PrimExpr::index;
     let symbol = |name| PrimExpr::from(Var::index(name));
     let programs = [
@@ -127,8 +27,8 @@ fn every_pass_keeps_results() {
         let want = run(&program, arguments(&program, &dims));
         for _ in 0..60 {
             let mut s = Schedule::new(program.clone()).unwrap();
-            for _ in 0..random.below(12) {
-                let _ = random_step(&mut s, &mut random);
+            for _ in 0..rng.below(12) {
+                let _ = random_step(&mut s, &mut rng);
             }
             let scheduled = s.into_func();
             let mut module = IRModule::from_prim_func(scheduled.clone());

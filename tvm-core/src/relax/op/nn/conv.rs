@@ -13,27 +13,24 @@ use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi::{self, ConvParams};
 
 const ARGS: &[ArgDef] = &[tensor("data"), tensor("weight")];
-const ATTRS: &[AttrDef] = &[
-    attr("strides", AttrKind::Ints),
-    attr("padding", AttrKind::Ints),
-    attr("dilation", AttrKind::Ints),
-    attr("groups", AttrKind::Int),
-    attr("data_layout", AttrKind::Str),
-    attr("kernel_layout", AttrKind::Str),
-    attr("out_layout", AttrKind::Str),
-    attr("out_dtype", AttrKind::DType),
-];
-const TRANSPOSE_ATTRS: &[AttrDef] = &[
-    attr("strides", AttrKind::Ints),
-    attr("padding", AttrKind::Ints),
-    attr("output_padding", AttrKind::Ints),
-    attr("dilation", AttrKind::Ints),
-    attr("groups", AttrKind::Int),
-    attr("data_layout", AttrKind::Str),
-    attr("kernel_layout", AttrKind::Str),
-    attr("out_layout", AttrKind::Str),
-    attr("out_dtype", AttrKind::DType),
-];
+macro_rules! attrs {
+    ($($more:expr)?) => {
+        &[
+            attr("strides", AttrKind::Ints),
+            attr("padding", AttrKind::Ints),
+            $($more,)?
+            attr("dilation", AttrKind::Ints),
+            attr("groups", AttrKind::Int),
+            attr("data_layout", AttrKind::Str),
+            attr("kernel_layout", AttrKind::Str),
+            attr("out_layout", AttrKind::Str),
+            attr("out_dtype", AttrKind::DType),
+        ]
+    };
+}
+
+const ATTRS: &[AttrDef] = attrs!();
+const TRANSPOSE_ATTRS: &[AttrDef] = attrs!(attr("output_padding", AttrKind::Ints));
 
 macro_rules! convolutions {
     ($($name:literal $transpose:literal $spatial:literal;)*) => {

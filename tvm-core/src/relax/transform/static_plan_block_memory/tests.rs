@@ -6,12 +6,13 @@ use tvm_runtime::vm::{Instruction, IntOperand, Vm};
 use tvm_runtime::{DataType, Device, Tensor, Value};
 
 use super::static_plan_block_memory;
-use crate::ir::{IRModule, Type, Var, structural::sample::Rng};
+use crate::ir::{IRModule, Type, Var};
 use crate::pass::Sequential;
 use crate::relax::testing::*;
 use crate::relax::transform::call_tir_rewrite;
 use crate::relax::vm::{interpreted_kernels, vm_codegen};
 use crate::relax::{Arg, Binding, Expr, If};
+use crate::support::random::Rng;
 use crate::tir::PrimExpr;
 
 fn lower(module: &IRModule, plan: bool) -> Vm {

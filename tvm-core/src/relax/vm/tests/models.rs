@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tvm_runtime::vm::Vm;
 use tvm_runtime::{DataType, Tensor, Value};
 
-use crate::ir::structural::sample::Rng;
 use crate::ir::{Attrs, IRModule, IrError, Op, Span, Type, Var};
 use crate::pass::PassContext;
 use crate::relax::testing::{elements, f32s};
 use crate::relax::vm::{compile, interpreted_kernels};
 use crate::relax::{Arg, BlockBuilder, Expr};
+use crate::support::random::Rng;
 use crate::tir::PrimExpr;
 
 fn n(n: i64) -> PrimExpr {

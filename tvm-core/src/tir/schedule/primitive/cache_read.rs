@@ -46,12 +46,7 @@ pub(in crate::tir::schedule) fn cache_read(
             writer.block.name, buffer.name
         ));
     }
-    let copy = buffer.renew(|node| {
-        node.name = format!("{}_{}", buffer.name, scope.name().replace('.', "_")).into();
-        node.scope = scope;
-        node.strides = [].into();
-        node.elem_offset = None;
-    });
+    let copy = in_scope(&buffer, scope);
     let name = unique_block_name(state, &copy.name);
     let (block, nest) = copy_nest(&name, &buffer, &copy, &full(&buffer));
     let body = insert_in_scope(&state.func().body, scope_block, first_reader, nest, &copy);
@@ -59,6 +54,16 @@ pub(in crate::tir::schedule) fn cache_read(
     let body = inside.fold(body, |body, it| redirect(&body, it.block.id, &buffer, &copy));
     state.replace_body(body)?;
     Ok(block)
+}
+
+/// A compact buffer in `scope` for a copy of `buffer`.
+pub(super) fn in_scope(buffer: &Buffer, scope: Scope) -> Buffer {
+    buffer.renew(|node| {
+        node.name = format!("{}_{}", buffer.name, scope.name().replace('.', "_")).into();
+        node.scope = scope;
+        node.strides = [].into();
+        node.elem_offset = None;
+    })
 }
 
 /// `0..extent` of every dimension.

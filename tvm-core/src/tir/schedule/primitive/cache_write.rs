@@ -1,6 +1,6 @@
 //! `cache_write`: a block writes to a buffer of its own, and a new block copies the result to where it went before.
 
-use super::cache_read::copy_nest;
+use super::cache_read::{copy_nest, in_scope};
 use crate::ir::BlockId;
 use crate::tir::schedule::rewrite::{self, insert_in_scope, redirect, top_level_index, unique_block_name};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
@@ -64,12 +64,7 @@ pub(in crate::tir::schedule) fn cache_write(
         iter.map_or_else(|| Range::from_extent(1), |iter| iter.dom.clone())
     };
     let written: Vec<Range> = axes.iter().map(dom).collect();
-    let cache = buffer.renew(|node| {
-        node.name = format!("{}_{}", buffer.name, scope.name().replace('.', "_")).into();
-        node.scope = scope;
-        node.strides = [].into();
-        node.elem_offset = None;
-    });
+    let cache = in_scope(&buffer, scope);
     let name = unique_block_name(state, &cache.name);
     let (copy, nest) = copy_nest(&name, &cache, &buffer, &written);
     let body = redirect(&state.func().body, id, &buffer, &cache);

@@ -1,0 +1,104 @@
+//! What the tests of schedules and of lowering share: small programs of several stages, random schedules of them,
+//! running both on the interpreter.
+
+use tvm_runtime::{DataType, Tensor};
+
+use super::interp::{self, Value};
+use super::schedule::{LoopRV, Schedule, ScheduleError};
+use super::{Param, PrimExpr, PrimFunc, Scope};
+use crate::ir::VarId;
+use crate::support::random::Rng;
+use crate::te;
+
+pub(crate) const I64: DataType = DataType::I64;
+
+/// `relu(x @ w + b)` in three stages.
+pub(crate) fn dense(m: PrimExpr, n: PrimExpr, k: PrimExpr) -> PrimFunc {
+    let x = te::placeholder("x", [m.clone(), k.clone()], I64);
+    let w = te::placeholder("w", [k.clone(), n.clone()], I64);
+    let b = te::placeholder("b", [n.clone()], I64);
+    let r = te::reduce_axis("r", k);
+    let y = te::compute("y", [m.clone(), n.clone()], &[&x, &w], |i: &[PrimExpr]| {
+        te::sum(x.at([i[0].clone(), r.expr()]) * w.at([r.expr(), i[1].clone()]), &[&r])
+    });
+    let z = te::compute("z", [m.clone(), n.clone()], &[&y, &b], |i: &[PrimExpr]| {
+        y.at(i.to_vec()) + b.at([i[1].clone()])
+    });
+    let o = te::compute("o", [m, n], &[&z], |i: &[PrimExpr]| z.at(i.to_vec()).max(0));
+    te::create_prim_func("dense", &[x, w, b], &[o]).unwrap()
+}
+
+/// A padded window sum, then a scaled transpose.
+pub(crate) fn stencil(h: PrimExpr, w: PrimExpr) -> PrimFunc {
+    let x = te::placeholder("x", [h.clone(), w.clone()], I64);
+    let p = te::compute("p", [&h + 2, w.clone()], &[&x], |i: &[PrimExpr]| {
+        let inside = i[0].clone().greater_equal(1).and(i[0].clone().less(&h + 1));
+        let at = x.at([(i[0].clone() - 1).max(0).min(&h - 1), i[1].clone()]);
+        inside.select(at, PrimExpr::index(0))
+    });
+    let r = te::reduce_axis("r", 3);
+    let s = te::compute("s", [h.clone(), w.clone()], &[&p], |i: &[PrimExpr]| {
+        te::sum(p.at([&i[0] + r.expr(), i[1].clone()]), &[&r])
+    });
+    let t = te::compute("t", [w, h.clone()], &[&s], |i: &[PrimExpr]| s.at([i[1].clone(), i[0].clone()]) * 3);
+    te::create_prim_func("stencil", &[x], &[t]).unwrap()
+}
+
+/// Arguments for `func`: extents of symbolic dimensions are `dims`, in order.
+pub(crate) fn arguments(func: &PrimFunc, dims: &[i64]) -> Vec<Value> {
+    let symbols = func.symbolic_dims();
+    let extent = |expr: &PrimExpr| match expr.as_var() {
+        Some(var) => dims[symbols.iter().position(|it| it == var).unwrap()],
+        None => expr.as_int().unwrap(),
+    };
+    let value = |(i, param): (usize, &Param)| {
+        let shape: Vec<i64> = param.buffer().unwrap().shape.iter().map(extent).collect();
+        let len: i64 = shape.iter().product();
+        let data = match param {
+            Param::In(_) => (0..len).map(|j| (j * 7 + i as i64 * 13) % 11 - 5).collect(),
+            Param::Out(_) | Param::Scalar(_) => vec![-77; len as usize],
+        };
+        Value::Tensor(Tensor::from_vec(data, &shape).unwrap())
+    };
+    func.params.iter().enumerate().map(value).collect()
+}
+
+/// The output of `func`.
+pub(crate) fn run(func: &PrimFunc, mut args: Vec<Value>) -> Vec<i64> {
+    interp::run(func, &mut args).unwrap_or_else(|err| panic!("{err}\n{func}"));
+    match args.pop() {
+        Some(Value::Tensor(out)) => out.to_vec().unwrap(),
+        _ => panic!("the last argument is the output"),
+    }
+}
+
+/// Tries one primitive, which is refused now and then: its name, and what became of it.
+pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Result<(), ScheduleError>) {
+    let blocks: Vec<String> = s.state().blocks().iter().map(|it| it.block.name.to_string()).collect();
+    let block = s.block(rng.pick::<String>(&blocks)).unwrap();
+    let other = s.block(rng.pick::<String>(&blocks)).unwrap();
+    let (mine, others) = (s.get_loops(block).unwrap(), s.get_loops(other).unwrap());
+    let any = |rng: &mut Rng, loops: &[LoopRV]| {
+        if loops.is_empty() { LoopRV(VarId::fresh()) } else { *rng.pick(loops) }
+    };
+    let (a, b, far) = (any(rng, &mine), any(rng, &mine), any(rng, &others));
+    let innermost = mine.last().copied().unwrap_or(a);
+    let scope = *rng.pick(&[Scope::Global, Scope::Local]);
+    let factor = *rng.pick(&[2, 3, 4, 5, 8]);
+    match rng.below(17) {
+        0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
+        2 => ("fuse", s.fuse([a, b]).map(drop)),
+        3 => ("reorder", s.reorder([a, b])),
+        4 => ("parallel", s.parallel(a)),
+        5 => ("vectorize", s.vectorize(a)),
+        6 => ("vectorize", s.vectorize(innermost)),
+        7 => ("unroll", s.unroll(a)),
+        8 => ("cache_read", s.cache_read(block, rng.below(3), scope).map(drop)),
+        9 => ("cache_write", s.cache_write(block, 0, scope).map(drop)),
+        10 | 11 => ("compute_at", s.compute_at(block, far)),
+        12 | 13 => ("reverse_compute_at", s.reverse_compute_at(block, far)),
+        14 => ("compute_inline", s.compute_inline(block)),
+        15 => ("reverse_compute_inline", s.reverse_compute_inline(block)),
+        _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
+    }
+}
