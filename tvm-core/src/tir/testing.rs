@@ -65,11 +65,10 @@ pub(crate) fn arguments(func: &PrimFunc, dims: &[i64]) -> Vec<Value> {
 
 /// The output of `func`.
 pub(crate) fn run(func: &PrimFunc, mut args: Vec<Value>) -> Vec<i64> {
-    interp::run(func, &mut args).unwrap_or_else(|err| panic!("{err}\n{func}"));
-    match args.pop() {
-        Some(Value::Tensor(out)) => out.to_vec().unwrap(),
-        _ => panic!("the last argument is the output"),
-    }
+    let res = interp::run(func, &mut args);
+    assert!(res.is_ok(), "{res:?}\n{func}");
+    let Some(Value::Tensor(out)) = args.pop() else { unreachable!("the last argument is the output") };
+    out.to_vec().unwrap()
 }
 
 /// Tries one primitive, which is refused now and then: its name, and what became of it.
