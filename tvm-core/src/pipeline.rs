@@ -56,5 +56,7 @@ pub fn lower_tir_passes() -> Vec<Pass> {
         tir::lower_intrin(),
         tir::lower_tvm_builtin(),
         tir::make_packed_api(),
+        // For the extents that arguments are checked against.
+        tir::lower_intrin(),
     ]
 }

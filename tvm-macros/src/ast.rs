@@ -190,7 +190,8 @@ pub(crate) enum ExprKind {
     Cast(Box<Expr>, Ident),
     /// An intrinsic, by the name of its variant.
     Call(&'static str, Vec<Expr>),
-    /// A function that is a `BinaryOp`: `max`, `min`, `floordiv`, `floormod`.
+    /// A function that is a `BinaryOp`: `max`, `min`, `floordiv`, `floormod`; or a method that is nearly one:
+    /// `MaxOfNumbers`, `MinOfNumbers`.
     Extremum(&'static str, Box<Expr>, Box<Expr>),
     /// A helper closure.
     Helper(Ident, Vec<Expr>),

@@ -82,7 +82,7 @@ impl fmt::Display for DimSig {
 
 impl DimSig {
     /// As a message names it; `None` for a constant.
-    pub(crate) fn label(&self) -> Option<Arc<str>> {
+    pub fn label(&self) -> Option<Arc<str>> {
         match self {
             DimSig::Const(_) => None,
             DimSig::Var(label) | DimSig::Expr(label) => Some(label.as_str().into()),

@@ -131,6 +131,10 @@ impl FuncBuilder {
         scope: Scope,
     ) -> Buffer {
         let shape: Vec<PrimExpr> = shape.into_iter().map(Value::into_index).collect();
+        if let Some(extent) = shape.iter().filter_map(PrimExpr::as_int).find(|it| *it < 0) {
+            let message = format!("an extent of `{name}` is {extent}");
+            self.error(loc, message, "extents are not negative");
+        }
         Buffer::with_scope(name, shape, dtype, scope).renew(|node| node.span = self.span(loc))
     }
 
@@ -249,13 +253,18 @@ impl FuncBuilder {
         (min, end): (Value, Value),
         body: impl FnOnce(Value),
     ) {
+        let dtype = Value::type_of_range(&min, &end);
         let min = min.into_index();
         let end = end.into_index();
         let extent = if min.is_const(0) { end } else { end - &min };
         let loop_var = Var::with_span(name, Type::Prim(DataType::I64), self.span(loc));
         let range = Range { min: min.clone(), extent: extent.clone() };
         self.state.borrow_mut().ranges.push((loop_var.clone(), range));
-        let body = self.scope(|| body(Value::index(&loop_var)));
+        let var = match dtype {
+            Some(dtype) => Value::typed(&loop_var).cast(dtype),
+            None => Value::index(&loop_var),
+        };
+        let body = self.scope(|| body(var));
         self.state.borrow_mut().ranges.pop();
         let LoopSpec { kind, annotations } = spec;
         self.push(For { loop_var, min, extent, kind, annotations, body, span: self.span(loc) });

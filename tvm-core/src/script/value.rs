@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tvm_runtime::DataType;
 
 use crate::ir::Var;
-use crate::tir::{Binary, BinaryOp, Call, Intrinsic, PrimExpr, Select, binary};
+use crate::tir::{Binary, BinaryOp, Call, Intrinsic, PrimExpr, Select, any_expr, binary};
 
 /// Type of an index: `usize` in the shadow.
 pub const INDEX: DataType = DataType::I64;
@@ -81,6 +81,16 @@ impl Value {
         self.into_typed(DataType::I64).cast(DataType::I64)
     }
 
+    /// The type of what a loop over `min..end` counts; `None` for indices.
+    pub(super) fn type_of_range(min: &Value, end: &Value) -> Option<DataType> {
+        let ends = [min, end];
+        if ends.iter().any(|it| it.class == Class::Index) {
+            return None;
+        }
+        let typed = ends.iter().find(|it| it.class == Class::Typed).map(|it| it.dtype());
+        typed.or_else(|| min.expr.as_int().filter(|it| *it < 0).map(|_| DataType::I64))
+    }
+
     /// Its type; for a literal the default one.
     pub fn dtype(&self) -> DataType {
         self.expr.dtype()
@@ -117,6 +127,33 @@ impl Value {
             binary(op, a, b)
         };
         Value { expr, class }
+    }
+
+    /// `self && other`, `self || other`: the other side is evaluated where this one does not decide.
+    pub fn lazy(self, op: BinaryOp, other: Value) -> Value {
+        if is_total(&other.expr) {
+            return self.binary(op, other);
+        }
+        match op {
+            BinaryOp::Or => self.choose(Value::bool(true), other),
+            _ => self.choose(other, Value::bool(false)),
+        }
+    }
+
+    /// `self.max(other)`, `self.min(other)` as Rust's floats have them: of a NaN and a number they give the number.
+    pub fn extremum_of_numbers(self, op: BinaryOp, other: Value) -> Value {
+        let ([a, b], class) = unify([self, other]);
+        if !a.dtype().is_float() {
+            return Value { expr: binary(op, a, b), class };
+        }
+        let takes = if op == BinaryOp::Max { BinaryOp::Gt } else { BinaryOp::Lt };
+        let (a, b) = if is_number(&a) { (b, a) } else { (a, b) };
+        let mut first = binary(takes, a.clone(), b.clone());
+        if !is_number(&b) {
+            let nan = PrimExpr::call(Intrinsic::IsNan, [b.clone()], DataType::BOOL);
+            first = binary(BinaryOp::Or, first, nan);
+        }
+        Value { expr: first.select(a, b), class }
     }
 
     /// `-self`
@@ -176,6 +213,28 @@ impl Value {
         let ([a, b], class) = unify([a, b]);
         Value { expr: self.expr.select(a, b), class }
     }
+}
+
+/// A literal that is not NaN.
+fn is_number(expr: &PrimExpr) -> bool {
+    match expr {
+        PrimExpr::FloatImm(it) => !it.value.is_nan(),
+        PrimExpr::Cast(it) => is_number(&it.value),
+        _ => false,
+    }
+}
+
+/// Whether `expr` has a value wherever it is evaluated: it accesses no element and divides by no variable.
+fn is_total(expr: &PrimExpr) -> bool {
+    !any_expr(expr, &mut |expr| match expr {
+        PrimExpr::BufferLoad(it) => !it.indices.is_empty(),
+        PrimExpr::Binary(it) => {
+            let divides =
+                matches!(it.op, BinaryOp::Div | BinaryOp::Mod | BinaryOp::FloorDiv | BinaryOp::FloorMod);
+            divides && it.a.dtype().is_integer() && it.b.as_int().is_none_or(|it| it == 0)
+        }
+        _ => false,
+    })
 }
 
 /// Gives literals the type of the others.

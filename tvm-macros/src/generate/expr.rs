@@ -62,6 +62,10 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
             let a = value(a);
             quote!(#a.not())
         }
+        ExprKind::Binary(op @ (BinOp::And(_) | BinOp::Or(_)), a, b) => {
+            let (op, a, b) = (binary_op(op), value(a), value(b));
+            quote!(#a.lazy(#tir::BinaryOp::#op, #b))
+        }
         ExprKind::Binary(op, a, b) => {
             let (op, a, b) = (binary_op(op), value(a), value(b));
             quote!(#a.binary(#tir::BinaryOp::#op, #b))
@@ -80,8 +84,13 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
             quote!(#new::call(#tir::Intrinsic::#variant, [#(#args),*]))
         }
         ExprKind::Extremum(op, a, b) => {
-            let (op, a, b) = (format_ident!("{op}"), value(a), value(b));
-            quote!(#a.binary(#tir::BinaryOp::#op, #b))
+            let (method, op) = match op.strip_suffix("OfNumbers") {
+                Some(op) => ("extremum_of_numbers", op),
+                None => ("binary", *op),
+            };
+            let (method, op) = (format_ident!("{method}"), format_ident!("{op}"));
+            let (a, b) = (value(a), value(b));
+            quote!(#a.#method(#tir::BinaryOp::#op, #b))
         }
         ExprKind::Helper(name, args) => {
             let (name, args) = (local(name), values(args));

@@ -82,6 +82,7 @@ pub(crate) fn file(span: Span) -> String {
 pub(crate) fn source_text(tokens: &TokenStream) -> String {
     let mut text = tokens.to_string();
     for (from, to) in [
+        (" :: ", "::"),
         (" < ", "<"),
         (" <", "<"),
         ("< ", "<"),

@@ -191,7 +191,11 @@ fn checks(func: &PrimFunc, raw: &[Ident]) -> TokenStream {
             if let Dim::Expr(expr, _) = dim {
                 let text = expr_text(expr);
                 res.extend(quote! {
-                    #shadow::check_extent(#func_name, #arg, (#axis, #text), #expr, #raw.shape())?;
+                    let __expected = {
+                        use #shadow::kernel::*;
+                        #expr
+                    };
+                    #shadow::check_extent(#func_name, #arg, (#axis, #text), __expected, #raw.shape())?;
                 });
             }
         }

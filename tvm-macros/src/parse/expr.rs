@@ -5,10 +5,14 @@ use syn::{Expr as SynExpr, ExprCall, ExprIf, ExprLit, ExprMethodCall, ExprPath, 
 
 use super::Parser;
 use super::scope::Name;
+use super::stmt::MACRO_HELP;
 use crate::ast::{Expr, ExprKind};
-use crate::dims::is_host_constant;
+use crate::dims::{DTYPES, is_host_constant, is_type_param};
 use crate::error::did_you_mean;
-use crate::intrinsics::{FUNCTIONS, Function, MISLEADING_METHODS, function, method};
+use crate::intrinsics::{FUNCTIONS, Function, MISLEADING_METHODS, function};
+
+const FUNCTION_HELP: &str =
+    "kernels call math functions and helper closures; for another kernel, use a second #[prim_func]";
 
 impl Parser<'_> {
     /// An expression; what it cannot be is reported and becomes [`ExprKind::Error`].
@@ -70,6 +74,14 @@ impl Parser<'_> {
                         return None;
                     }
                 }
+            }
+            SynExpr::Block(_) => {
+                self.errors.push(expr, "a block is no value here", "compute it before, with `let`");
+                return None;
+            }
+            SynExpr::Macro(it) => {
+                self.errors.push(&it.mac.path, "macros are not supported in a kernel", MACRO_HELP);
+                return None;
             }
             SynExpr::Match(_) => {
                 self.errors.push(expr, "`match` is not supported in a kernel", "use `if` and `else`");
@@ -182,6 +194,10 @@ impl Parser<'_> {
 
     /// Buffer and indices of `a[[i, j]]`.
     pub(super) fn access(&mut self, base: &SynExpr, index: &SynExpr) -> Option<(Ident, Vec<Expr>)> {
+        if let SynExpr::MethodCall(_) = base {
+            self.expr(base);
+            return None;
+        }
         let Some(name) = (if let SynExpr::Path(path) = base { path.path.get_ident() } else { None }) else {
             self.errors.push(
                 base,
@@ -191,6 +207,9 @@ impl Parser<'_> {
             return None;
         };
         let what = self.scopes.lookup(name).cloned();
+        if let Some(Name::Unknown) = what {
+            return None;
+        }
         let indices = match index {
             SynExpr::Array(array) => array.elems.iter().collect::<Vec<_>>(),
             other => {
@@ -217,7 +236,6 @@ impl Parser<'_> {
                 );
                 return None;
             }
-            Some(Name::Unknown) => return None,
             Some(Name::Helper { .. }) => {
                 self.errors.push(
                     base,
@@ -226,12 +244,19 @@ impl Parser<'_> {
                 );
                 return None;
             }
-            None => {
+            Some(Name::Unknown) | None => {
                 self.unknown(name);
                 return None;
             }
         }
-        let indices = self.exprs(indices);
+        let syn_indices = indices;
+        let indices = self.exprs(syn_indices.iter().copied());
+        for (index, it) in indices.iter().zip(syn_indices) {
+            if let Some(dtype) = self.dtype_of(index).filter(|dtype| dtype.0 != "usize") {
+                let help = format!("convert it: `{} as usize`", text_of(it));
+                self.errors.push(it, format!("an index is usize, this is {}", dtype.name()), &help);
+            }
+        }
         Some((name.clone(), indices))
     }
 
@@ -246,19 +271,25 @@ impl Parser<'_> {
     }
 
     fn call(&mut self, call: &ExprCall) -> Option<ExprKind> {
-        let name = match &*call.func {
-            SynExpr::Path(path) => path.path.segments.last().map(|it| it.ident.clone()),
+        let path = match &*call.func {
+            SynExpr::Path(path) => Some(&path.path),
             _ => None,
         };
-        let Some(name) = name else {
+        let Some((path, name)) = path.and_then(|it| Some((it, it.segments.last()?.ident.clone()))) else {
             self.errors.push(&call.func, "only functions with a name can be called", "");
             return None;
         };
+        if path.segments.len() > 1 {
+            return self.associated_call(call, path, &name);
+        }
         let text = name.to_string();
         if let Some(Name::Helper { arity }) = self.scopes.lookup(&name) {
             let arity = *arity;
             self.arity(&name, &text, arity, call.args.len())?;
             return Some(ExprKind::Helper(name, self.exprs(&call.args)));
+        }
+        if let Some(Name::Unknown) = self.scopes.lookup(&name) {
+            return None;
         }
         if let Some(function) = function(&text) {
             self.arity(&name, &text, function.arity, call.args.len())?;
@@ -277,38 +308,82 @@ impl Parser<'_> {
             return None;
         }
         let names = FUNCTIONS.iter().map(|it| it.name);
-        let help = did_you_mean(
-            &text,
-            names,
-            "kernels call math functions and helper closures; for another kernel, use a second #[prim_func]",
-        );
+        let help = did_you_mean(&text, names, FUNCTION_HELP);
         self.errors.push(&call.func, format!("unknown function `{text}`"), &help);
         None
     }
 
+    /// `f32::max(a, b)` is `a.max(b)`.
+    fn associated_call(&mut self, call: &ExprCall, path: &syn::Path, name: &Ident) -> Option<ExprKind> {
+        let of: Vec<&Ident> = path.segments.iter().rev().skip(1).map(|it| &it.ident).collect();
+        let is_type =
+            |it: &Ident| DTYPES.contains(&it.to_string().as_str()) || is_type_param(it, self.generics);
+        let known = match of.as_slice() {
+            [ty] => is_type(ty) || *ty == "cmp",
+            [cmp, _] => *cmp == "cmp",
+            _ => false,
+        };
+        let mut args = call.args.iter();
+        match args.next() {
+            Some(receiver) if known => self.method(receiver, name, args),
+            _ => {
+                let text = crate::generate::source_text(&quote::ToTokens::to_token_stream(path));
+                self.errors.push(path, format!("unknown function `{text}`"), FUNCTION_HELP);
+                None
+            }
+        }
+    }
+
     fn method_call(&mut self, call: &ExprMethodCall) -> Option<ExprKind> {
-        let text = call.method.to_string();
-        let receiver = self.expr(&call.receiver);
+        if let SynExpr::Path(it) = &*call.receiver
+            && let Some(name) = it.path.get_ident()
+            && let Some(Name::Tensor { .. }) = self.scopes.lookup(name)
+        {
+            let message = format!("`{name}` is a tensor: it has no methods in a kernel");
+            let help = "its extents are the dimensions in its type; its elements are read as `x[[i, j]]`";
+            self.errors.push(&call.method, message, help);
+            return None;
+        }
+        self.method(&call.receiver, &call.method, call.args.iter())
+    }
+
+    fn method<'a>(
+        &mut self,
+        receiver: &SynExpr,
+        method: &Ident,
+        args: impl ExactSizeIterator<Item = &'a SynExpr>,
+    ) -> Option<ExprKind> {
+        let text = method.to_string();
+        let receiver = self.expr(receiver);
         if matches!(receiver.kind, ExprKind::Error) {
             return None;
         }
         if let Some((_, help)) = MISLEADING_METHODS.iter().find(|(name, _)| *name == text) {
-            self.errors.push(&call.method, format!("`.{text}()` is not supported in a kernel"), help);
+            self.errors.push(method, format!("`.{text}()` is not supported in a kernel"), help);
             return None;
         }
-        let Some(function) = method(&text) else {
+        if let Some(op) = wrapping(&text) {
+            self.arity(method, &text, 1, args.len())?;
+            let other = args.map(|it| self.expr(it)).next()?;
+            return Some(ExprKind::Binary(op, Box::new(receiver), Box::new(other)));
+        }
+        let Some(function) = crate::intrinsics::method(&text) else {
             let names = FUNCTIONS.iter().flat_map(|it| it.methods.iter().copied());
             let help = did_you_mean(
                 &text,
                 names,
                 "kernels call math functions such as `.exp()`, `.sqrt()`, `.max(y)`",
             );
-            self.errors.push(&call.method, format!("unknown method `{text}`"), &help);
+            self.errors.push(method, format!("unknown method `{text}`"), &help);
             return None;
         };
-        self.arity(&call.method, &text, function.arity - 1, call.args.len())?;
-        let args = std::iter::once(receiver).chain(self.exprs(&call.args)).collect();
-        Some(self.intrinsic(function, args))
+        self.arity(method, &text, function.arity - 1, args.len())?;
+        let args = std::iter::once(receiver).chain(self.exprs(args)).collect();
+        Some(match self.intrinsic(function, args) {
+            ExprKind::Extremum("Max", a, b) => ExprKind::Extremum("MaxOfNumbers", a, b),
+            ExprKind::Extremum("Min", a, b) => ExprKind::Extremum("MinOfNumbers", a, b),
+            other => other,
+        })
     }
 
     fn arity(&mut self, name: &Ident, text: &str, expected: usize, got: usize) -> Option<()> {
@@ -362,6 +437,16 @@ impl Parser<'_> {
         }
         self.expr(condition)
     }
+}
+
+/// The operation of `wrapping_add` and the like: integers wrap in kernels.
+fn wrapping(method: &str) -> Option<syn::BinOp> {
+    Some(match method {
+        "wrapping_add" => syn::parse_quote!(+),
+        "wrapping_sub" => syn::parse_quote!(-),
+        "wrapping_mul" => syn::parse_quote!(*),
+        _ => return None,
+    })
 }
 
 /// Source text of an operand.

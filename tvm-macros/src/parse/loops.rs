@@ -6,8 +6,8 @@ use syn::{Attribute, Expr as SynExpr, ExprForLoop, Ident, LitStr, Meta, Pat};
 use super::Parser;
 use super::expr::count;
 use super::scope::{Name, ValueKind};
-use super::stmt::called;
-use crate::ast::{DType, LoopKind, LoopRange, Stmt};
+use super::stmt::{called, pattern_names};
+use crate::ast::{DType, ExprKind, LoopKind, LoopRange, Stmt};
 use crate::error::did_you_mean;
 
 const LOOP_ATTRIBUTES: [&str; 4] = ["parallel", "vectorize", "unroll", "bind"];
@@ -31,12 +31,15 @@ impl Parser<'_> {
             (Pat::Ident(pat), _) => vec![pat.ident.clone()],
             (Pat::Wild(pat), _) => vec![Ident::new("_i", pat.underscore_token.span)],
             (Pat::Slice(pat), _) => self.names(pat),
-            (other, _) => {
-                self.errors.push(
-                    other,
-                    "a loop variable is a plain name",
-                    "write `for i in 0..n` or `for [i, j] in grid([m, n])`",
-                );
+            (other, range) => {
+                if range.is_some() {
+                    self.errors.push(
+                        other,
+                        "a loop variable is a plain name",
+                        "write `for i in 0..n` or `for [i, j] in grid([m, n])`",
+                    );
+                }
+                pattern_names(other).iter().for_each(|name| self.scopes.declare(name, Name::Unknown));
                 vec![]
             }
         };
@@ -60,9 +63,16 @@ impl Parser<'_> {
             }
             _ => {}
         }
+        let counts = match &range {
+            Some(LoopRange::Range { min, end, .. }) => self.dtype_of(min).or_else(|| self.dtype_of(end)),
+            _ => None,
+        };
+        let negative =
+            matches!(&range, Some(LoopRange::Range { min, .. }) if matches!(min.kind, ExprKind::Neg(_)));
+        let default = if negative { "i64" } else { "usize" };
         self.scopes.open();
         for var in &vars {
-            let dtype = Some(DType(Ident::new("usize", var.span())));
+            let dtype = counts.clone().or_else(|| Some(DType(Ident::new(default, var.span()))));
             self.scopes.declare(var, Name::Value { dtype, kind: ValueKind::LoopVar });
         }
         let body = self.block(&it.body);
@@ -115,11 +125,13 @@ impl Parser<'_> {
                 }
             },
             SynExpr::MethodCall(it) => {
-                self.errors.push(
-                    &it.method,
-                    format!("`.{}()` of a range is not supported in a kernel", it.method),
-                    HELP,
-                );
+                let help = match it.method.to_string().as_str() {
+                    "rev" => "count up, and compute the index: `n - 1 - i`",
+                    "step_by" => "loop over the number of steps, and compute the index: `i * 2`",
+                    _ => HELP,
+                };
+                let message = format!("`.{}()` of a range is not supported in a kernel", it.method);
+                self.errors.push(&it.method, message, help);
                 None
             }
             other => {

@@ -1,6 +1,6 @@
 //! Parameters and their dimensions.
 
-use quote::ToTokens;
+use quote::{ToTokens, format_ident};
 use syn::spanned::Spanned;
 use syn::{
     Expr, FnArg, GenericArgument, GenericParam, Ident, Pat, PathArguments, ReturnType, Signature, Type,
@@ -14,6 +14,9 @@ use crate::error::did_you_mean;
 
 const PARAM_HELP: &str =
     "parameters are `x: &Tensor<f32, m, n>`, `y: &mut Tensor<f32, n>` or scalars such as `s: f32`";
+
+/// As many as typed calls take.
+const MAX_PARAMS: usize = 12;
 
 impl Parser<'_> {
     /// Parameters, and the symbolic dimensions in order of first use.
@@ -35,10 +38,18 @@ impl Parser<'_> {
         let mut params: Vec<Param> = Vec::new();
         for input in &sig.inputs {
             let before = self.errors.len();
-            if let Some(param) = self.param(input) {
+            if let Some(mut param) = self.param(input) {
                 if params.iter().any(|it| it.name == param.name) {
                     let message = format!("the parameter `{}` is declared twice", param.name);
                     self.errors.push(&param.name, message, "give each parameter a name of its own");
+                    param.name = format_ident!("__{}", param.name);
+                }
+                if dims.contains(&param.name) {
+                    let message = format!("`{}` is a dimension already", param.name);
+                    let help =
+                        "remove the parameter: dimensions take their value from the shapes of the tensors";
+                    self.errors.push(&param.name, message, help);
+                    param.name = format_ident!("__{}", param.name);
                 }
                 if self.errors.len() > before {
                     self.scopes.declare(&param.name, Name::Unknown);
@@ -53,6 +64,11 @@ impl Parser<'_> {
             }
         }
         self.bound_dims(&params);
+        if let Some(excess) = sig.inputs.iter().nth(MAX_PARAMS) {
+            let message = format!("a kernel has at most {MAX_PARAMS} parameters, this has {}", params.len());
+            self.errors.push(excess, message, "join tensors, or split the kernel");
+            params.truncate(MAX_PARAMS);
+        }
         if !params.iter().any(|it| matches!(it.kind, ParamKind::Tensor { output: true, .. }))
             && self.errors.is_empty()
         {
@@ -62,6 +78,13 @@ impl Parser<'_> {
                 message,
                 "results are written to parameters: add one such as `y: &mut Tensor<f32, n>`",
             );
+        }
+        if params.is_empty() {
+            // Something that has a type: the error was reported.
+            params.push(Param {
+                name: format_ident!("__none"),
+                kind: ParamKind::Scalar { dtype: placeholder("f32") },
+            });
         }
         (params, dims)
     }
@@ -284,6 +307,10 @@ fn collect_dims(ty: &Type, dims: &mut Vec<Ident>) {
             GenericArgument::Const(expr) => {
                 struct Idents<'a>(&'a mut dyn FnMut(&Ident));
                 impl<'ast> syn::visit::Visit<'ast> for Idents<'_> {
+                    fn visit_expr_call(&mut self, it: &'ast syn::ExprCall) {
+                        it.args.iter().for_each(|arg| self.visit_expr(arg));
+                    }
+
                     fn visit_expr_path(&mut self, it: &'ast syn::ExprPath) {
                         it.path.get_ident().into_iter().for_each(&mut *self.0);
                     }

@@ -20,6 +20,8 @@ const SCOPES: [(&str, &str); 5] = [
     ("warp", "Warp"),
 ];
 
+pub(super) const MACRO_HELP: &str = "a kernel only computes: print and assert where it is called";
+
 const SCOPE_HELP: &str =
     "write `#[scope(\"shared\")]`; scopes are global, shared, shared.dyn, local and warp";
 
@@ -41,10 +43,13 @@ impl Parser<'_> {
             SynStmt::Expr(expr, _) => self.expr_stmt(expr),
             SynStmt::Item(item) => {
                 self.errors.push(item, "items are not supported in a kernel", "declare it outside");
+                if let syn::Item::Fn(it) = item {
+                    self.scopes.declare(&it.sig.ident, Name::Unknown);
+                }
                 None
             }
             SynStmt::Macro(it) => {
-                self.errors.push(&it.mac.path, "macros are not supported in a kernel", "");
+                self.errors.push(&it.mac.path, "macros are not supported in a kernel", MACRO_HELP);
                 None
             }
         }
@@ -122,11 +127,14 @@ impl Parser<'_> {
         };
         let Pat::Ident(pat) = pat else {
             self.errors.push(pat, "`let` binds one name", "write one `let` for each");
+            pattern_names(pat).iter().for_each(|name| self.scopes.declare(name, Name::Unknown));
             return None;
         };
         let name = pat.ident.clone();
         let Some(init) = &local.init else {
-            self.errors.push(&name, format!("`{name}` has no value"), "give it one: `let x = 0.0;`");
+            let help = format!("give it one: `let mut {name} = 0.0;`");
+            self.errors.push(&name, format!("`{name}` has no value"), &help);
+            self.scopes.declare(&name, Name::Unknown);
             return None;
         };
         if let Some((_, diverge)) = &init.diverge {
@@ -144,7 +152,19 @@ impl Parser<'_> {
         if let Some(attr) = local.attrs.iter().find(|attr| !attr.path().is_ident("doc")) {
             self.errors.push(attr, "attributes are for loops and local buffers", "remove it");
         }
+        if let SynExpr::Macro(it) = &*init.expr
+            && it.mac.path.is_ident("vec")
+        {
+            let help = format!("write `let mut {name} = alloc::<f32>([n]);`, and `{name}[[i]]`");
+            self.errors.push(&it.mac.path, "a kernel has no `Vec`", &help);
+            self.scopes.declare(&name, Name::Unknown);
+            return None;
+        }
         let mut value = self.expr(&init.expr);
+        if matches!(value.kind, ExprKind::Error) {
+            self.scopes.declare(&name, Name::Unknown);
+            return None;
+        }
         let mut dtype = match ty {
             Some(syn::Type::Path(it)) if it.path.is_ident("usize") => it.path.get_ident().cloned().map(DType),
             Some(ty) => Some(self.dtype(ty)?),
@@ -314,6 +334,19 @@ impl Parser<'_> {
         };
         Some(Stmt::If { condition, then, otherwise, span: it.if_token.span })
     }
+}
+
+/// The names that a pattern binds.
+pub(super) fn pattern_names(pat: &Pat) -> Vec<Ident> {
+    struct Names(Vec<Ident>);
+    impl<'ast> syn::visit::Visit<'ast> for Names {
+        fn visit_pat_ident(&mut self, it: &'ast syn::PatIdent) {
+            self.0.push(it.ident.clone());
+        }
+    }
+    let mut names = Names(vec![]);
+    syn::visit::Visit::visit_pat(&mut names, pat);
+    names.0
 }
 
 /// Name of the function a call calls.

@@ -1,7 +1,8 @@
 //! Numbers of the shadow: what kernels may do with them, as free functions and as methods.
 //!
 //! Methods of `f32` and `f64` that the standard library has are used as they are; [`Math`] adds the others, and all of
-//! them for half precision. `max` and `min` as functions give NaN when either side is NaN, as compiled kernels do.
+//! them for half precision. `max` and `min` as functions give NaN when either side is NaN; as methods they are Rust's,
+//! which give the number.
 
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Rem, Sub, SubAssign};
 
@@ -42,16 +43,16 @@ pub trait Scalar:
     + MulAssign
     + DivAssign
 {
-    /// The larger; NaN if either is.
+    /// The larger, as Rust's floats have it: of a NaN and a number the number.
     #[must_use]
     fn max(self, other: Self) -> Self {
-        if self > other || self.partial_cmp(&self).is_none() { self } else { other }
+        if self > other || other.partial_cmp(&other).is_none() { self } else { other }
     }
 
-    /// The smaller; NaN if either is.
+    /// The smaller, as Rust's floats have it: of a NaN and a number the number.
     #[must_use]
     fn min(self, other: Self) -> Self {
-        if self < other || self.partial_cmp(&self).is_none() { self } else { other }
+        if self < other || other.partial_cmp(&other).is_none() { self } else { other }
     }
 
     /// Absolute value.

@@ -7,7 +7,7 @@ use tvm_runtime::{DataType, Device, RuntimeError, Value};
 use super::machine::{Dim, Handle, IntFn, Machine, Mem, Packed};
 use super::stmt::{Compiler, compact, scalar_kind};
 use super::{InterpError, Program};
-use crate::tir::{Param, PrimFunc, wrap_int};
+use crate::tir::{Param, PrimFunc, dim_sig, wrap_int};
 
 /// One parameter.
 pub(super) struct ParamCode {
@@ -74,8 +74,7 @@ impl Compiler {
                 continue;
             };
             for extent in buffer.shape.iter() {
-                let name = extent.as_var().map(|var| var.name().into());
-                checks.push((self.int(extent)?, name));
+                checks.push((self.int(extent)?, dim_sig(extent).label()));
             }
         }
         Ok(res)
