@@ -43,7 +43,7 @@ fn op_mod(x1: &Tensor<i32, n>, x2: &Tensor<i32, n>, mod_: &mut Tensor<i32, n>) {
 fn op_right_shift(x1: &Tensor<u8, n>, x2: &Tensor<u8, n>, right_shift: &mut Tensor<u8, n>) {
     for i0 in 0..n {
         block("right_shift", [S(i0)], |[v_i0]| {
-            right_shift[[v_i0]] = select(x2[[v_i0]] <= 7 && x2[[v_i0]] >= 0, x1[[v_i0]] >> select(x2[[v_i0]] <= 7 && x2[[v_i0]] >= 0, x2[[v_i0]], 7), 0);
+            right_shift[[v_i0]] = select((x2[[v_i0]] <= 7) & (x2[[v_i0]] >= 0), x1[[v_i0]] >> select((x2[[v_i0]] <= 7) & (x2[[v_i0]] >= 0), x2[[v_i0]], 7), 0);
         });
     }
 }
@@ -52,7 +52,7 @@ fn op_right_shift(x1: &Tensor<u8, n>, x2: &Tensor<u8, n>, right_shift: &mut Tens
 fn op_logical_and(x1: &Tensor<bool, n>, x2: &Tensor<bool, n>, logical_and: &mut Tensor<bool, n>) {
     for i0 in 0..n {
         block("logical_and", [S(i0)], |[v_i0]| {
-            logical_and[[v_i0]] = x1[[v_i0]] && x2[[v_i0]];
+            logical_and[[v_i0]] = x1[[v_i0]] & x2[[v_i0]];
         });
     }
 }
@@ -222,8 +222,8 @@ fn op_argmax(x: &Tensor<f32, n, 8>, argmax_v0: &mut Tensor<i64, n>) {
                 argmax_v0[[v_i0]] = 9223372036854775807;
                 argmax_v1[[v_i0]] = f32::NEG_INFINITY;
             });
-            let v_argmax_v0 = select(argmax_v1[[v_i0]] > x[[v_i0, v_k0]] || argmax_v1[[v_i0]] != argmax_v1[[v_i0]] && !(x[[v_i0, v_k0]] != x[[v_i0, v_k0]]) || (argmax_v1[[v_i0]] == x[[v_i0, v_k0]] || argmax_v1[[v_i0]] != argmax_v1[[v_i0]] && x[[v_i0, v_k0]] != x[[v_i0, v_k0]]) && (argmax_v0[[v_i0]] as usize) < v_k0, argmax_v0[[v_i0]] as usize, v_k0);
-            let v_argmax_v1 = select(argmax_v1[[v_i0]] > x[[v_i0, v_k0]] || argmax_v1[[v_i0]] != argmax_v1[[v_i0]] && !(x[[v_i0, v_k0]] != x[[v_i0, v_k0]]) || (argmax_v1[[v_i0]] == x[[v_i0, v_k0]] || argmax_v1[[v_i0]] != argmax_v1[[v_i0]] && x[[v_i0, v_k0]] != x[[v_i0, v_k0]]) && (argmax_v0[[v_i0]] as usize) < v_k0, argmax_v1[[v_i0]], x[[v_i0, v_k0]]);
+            let v_argmax_v0 = select((argmax_v1[[v_i0]] > x[[v_i0, v_k0]]) | (argmax_v1[[v_i0]] != argmax_v1[[v_i0]]) & !(x[[v_i0, v_k0]] != x[[v_i0, v_k0]]) | ((argmax_v1[[v_i0]] == x[[v_i0, v_k0]]) | (argmax_v1[[v_i0]] != argmax_v1[[v_i0]]) & (x[[v_i0, v_k0]] != x[[v_i0, v_k0]])) & ((argmax_v0[[v_i0]] as usize) < v_k0), argmax_v0[[v_i0]] as usize, v_k0);
+            let v_argmax_v1 = select((argmax_v1[[v_i0]] > x[[v_i0, v_k0]]) | (argmax_v1[[v_i0]] != argmax_v1[[v_i0]]) & !(x[[v_i0, v_k0]] != x[[v_i0, v_k0]]) | ((argmax_v1[[v_i0]] == x[[v_i0, v_k0]]) | (argmax_v1[[v_i0]] != argmax_v1[[v_i0]]) & (x[[v_i0, v_k0]] != x[[v_i0, v_k0]])) & ((argmax_v0[[v_i0]] as usize) < v_k0), argmax_v1[[v_i0]], x[[v_i0, v_k0]]);
             argmax_v0[[v_i0]] = v_argmax_v0 as i64;
             argmax_v1[[v_i0]] = v_argmax_v1;
         });

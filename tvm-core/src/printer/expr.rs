@@ -7,6 +7,7 @@ use tvm_runtime::DataType;
 
 use super::Printer;
 use crate::ir::Var;
+use crate::script::is_total;
 use crate::support::with_stack;
 use crate::tir::*;
 
@@ -190,7 +191,12 @@ impl Printer {
 
     fn binary(&mut self, it: &Binary, class: Class) -> (String, Prec) {
         let dtype = it.a.dtype();
-        let (symbol, prec) = operator(it.op);
+        let (symbol, prec) = match it.op {
+            // Both sides are evaluated; the operators of conditions say so only where it makes no difference.
+            BinaryOp::And if !is_total(&it.b) => operator(BinaryOp::BitAnd),
+            BinaryOp::Or if !is_total(&it.b) => operator(BinaryOp::BitOr),
+            op => operator(op),
+        };
         // Which class the operands, and so the result, have.
         let own = match it.op {
             BinaryOp::Div | BinaryOp::Mod | BinaryOp::And | BinaryOp::Or => Class::Number,

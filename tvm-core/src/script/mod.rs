@@ -19,4 +19,5 @@ pub use check_schedule::{CheckError, check_equivalent, check_schedule};
 pub use func::PrimFuncDef;
 pub use host::HostConst;
 pub use sig::{DimSpec, FuncSig, ParamSpec};
+pub(crate) use value::is_total;
 pub use value::{INDEX, Value};

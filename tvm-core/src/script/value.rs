@@ -225,7 +225,7 @@ fn is_number(expr: &PrimExpr) -> bool {
 }
 
 /// Whether `expr` has a value wherever it is evaluated: it accesses no element and divides by no variable.
-fn is_total(expr: &PrimExpr) -> bool {
+pub(crate) fn is_total(expr: &PrimExpr) -> bool {
     !any_expr(expr, &mut |expr| match expr {
         PrimExpr::BufferLoad(it) => !it.indices.is_empty(),
         PrimExpr::Binary(it) => {
