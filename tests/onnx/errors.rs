@@ -12,7 +12,7 @@ fn all_unsupported_operators_are_listed_at_once() {
     custom.domain = "com.example".into();
     let nodes = vec![
         node("Relux", "x", "a", vec![]),
-        node("LSTM", "a", "b", vec![]),
+        node("SequenceMap", "a", "b", vec![]),
         node("Relux", "b", "c", vec![]),
         custom,
         node("Nope", "x", "dead", vec![]),
@@ -24,7 +24,7 @@ fn all_unsupported_operators_are_listed_at_once() {
     let found: Vec<(&str, usize)> = report.items.iter().map(|it| (&*it.what, it.nodes.len())).collect();
     let want = [
         ("operator Relux of opset 17", 2),
-        ("operator LSTM of opset 17", 1),
+        ("operator SequenceMap of opset 17", 1),
         ("operator Fancy of domain com.example", 1),
     ];
     assert_eq!(found, want);

@@ -2,9 +2,12 @@
 //! hostile models.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod attention;
 mod build;
 mod errors;
 mod models;
 mod mutate;
+mod narrow;
 mod operators;
+mod recurrent;
 mod shapes;

@@ -122,6 +122,10 @@ fn attributes_and_defaults() {
             vec![constant(&[1.0, 2.0])],
             floats(&[3.125, 1.25, 0.25, 6.5], &[2, 2]),
         ),
+        ("EyeLike", "x", vec![int("k", 1)], vec![], floats(&[0.0, 1.0, 0.0, 0.0], &[2, 2])),
+        ("Trilu", "x", vec![int("upper", 0)], vec![], floats(&[-2.0, 0.0, 0.0, 3.0], &[2, 2])),
+        ("Trilu", "x c0", vec![], vec![Tensor::scalar(1i64)], floats(&[0.0, -0.5, 0.0, 0.0], &[2, 2])),
+        ("Split", "x c0", vec![], vec![longs(&[2])], x.clone()),
         ("Identity", "x", vec![], vec![], x.clone()),
         ("Dropout", "x", vec![], vec![], x.clone()),
     ];
@@ -210,6 +214,38 @@ fn results_of_other_types() {
     let got = eval(17, "ConstantOfShape", "c0", vec![tensor("value", &value)], &x, &shape);
     assert_near(&got, &Tensor::from_slice(&[3i32, 3], &[2]).unwrap(), "ConstantOfShape");
     assert_eq!(got.dtype(), DataType::I32);
+}
+
+#[test]
+fn parts() {
+    let x = floats(&[1.0, 2.0, 3.0, 4.0, 5.0], &[5]);
+    let parts = |attrs| {
+        let split = node("Split", "x", "a b", attrs);
+        let model = model(18, vec![split]).input("x", "5").output("a").output("b");
+        run(&compiled(&model, &Target::interpreter()).unwrap(), std::slice::from_ref(&x))
+    };
+    let got = parts(vec![int("num_outputs", 2)]);
+    assert_near(&got[0], &floats(&[1.0, 2.0, 3.0], &[3]), "the larger part");
+    assert_near(&got[1], &floats(&[4.0, 5.0], &[2]), "what is left");
+}
+
+#[test]
+fn sums_of_narrow_floats_are_not_narrow() {
+    // In 16 bits, 2048 + 1 is 2048.
+    let x = floats(&[1.0; 4096], &[1, 4096]);
+    let ones = Tensor::from_vec(vec![half::f16::ONE; 4096], &[4096, 1]).unwrap();
+    for op in ["MatMul", "ReduceSum", "ReduceMean"] {
+        let inputs = if op == "MatMul" { "narrow c0" } else { "narrow" };
+        let nodes = vec![
+            node("Cast", "x", "narrow", vec![int("to", 10)]),
+            node(op, inputs, "sum", vec![]),
+            node("Cast", "sum", "y", vec![int("to", 1)]),
+        ];
+        let model = model(13, nodes).input("x", "1 4096").output("y").constant("c0", &ones);
+        let vm = compiled(&model, &Target::interpreter()).unwrap();
+        let want = if op == "ReduceMean" { 1.0 } else { 4096.0 };
+        assert_near(&run(&vm, std::slice::from_ref(&x))[0], &floats(&[want], &[1, 1]), op);
+    }
 }
 
 #[test]

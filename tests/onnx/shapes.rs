@@ -4,8 +4,9 @@ use tvm_core::ir::{BaseFunc, IRModule};
 use tvm_core::target::Target;
 use tvm_onnx::proto::ModelProto;
 use tvm_onnx::{DimSpec, ImportOptions, import_proto};
+use tvm_runtime::{DataType, Tensor};
 
-use crate::build::{Build, assert_near, compiled, floats, int, ints, longs, model, node, run};
+use crate::build::{Build, assert_near, compiled, floats, info, int, ints, longs, model, node, run};
 
 /// Types of the parameters and the result, as they are printed.
 fn signature(module: &IRModule) -> String {
@@ -101,5 +102,58 @@ fn one_kernel_serves_every_extent() {
         let (a, b) = (mean(0), mean(1));
         let want = floats(&[a, b, 2.0 * a - b], &[3]);
         assert_near(&run(&vm, &[floats(&x, &[n, 2])])[0], &want, &format!("n = {n}"));
+    }
+}
+
+#[test]
+fn shapes_that_are_inputs() {
+    let x = floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+    let flat: Vec<f32> = (1..=6).map(|it| it as f32).collect();
+    let twice = [1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 4.0, 5.0, 6.0];
+    let cases: &[(&str, &[i64], Tensor)] = &[
+        ("Reshape", &[3, 2], floats(&flat, &[3, 2])),
+        ("Reshape", &[-1], floats(&flat, &[6])),
+        ("Reshape", &[0, 1, -1], floats(&flat, &[2, 1, 3])),
+        ("Expand", &[2, 1], x.clone()),
+        ("Expand", &[2, 1, 1], floats(&[flat.clone(), flat.clone()].concat(), &[2, 2, 3])),
+        ("Tile", &[1, 2], floats(&twice, &[2, 6])),
+        ("Trilu", &[1], floats(&[0.0, 2.0, 3.0, 0.0, 0.0, 6.0], &[2, 3])),
+        ("Trilu", &[-1], x.clone()),
+        ("ConstantOfShape", &[1, 2], floats(&[0.0, 0.0], &[1, 2])),
+    ];
+    for (op, shape, want) in cases {
+        let inputs = if *op == "ConstantOfShape" { "s" } else { "x s" };
+        let mut model = model(21, vec![node(op, inputs, "y", vec![])]).input("x", "2 3").output("y");
+        let len = shape.len().to_string();
+        model.graph.as_mut().unwrap().input.push(info("s", DataType::I64, &len));
+        for target in [Target::interpreter(), Target::host()] {
+            let vm = compiled(&model, &target).unwrap();
+            let got = run(&vm, &[x.clone(), longs(shape)]);
+            assert_near(&got[0], want, &format!("{op} {shape:?}"));
+        }
+    }
+    // Both limits of a slice, one of them counted from the end.
+    let slice = node("Slice", "x from to", "y", vec![]);
+    let mut model = model(21, vec![slice]).input("x", "2 3").output("y");
+    for name in ["from", "to"] {
+        model.graph.as_mut().unwrap().input.push(info(name, DataType::I64, "2"));
+    }
+    let vm = compiled(&model, &Target::host()).unwrap();
+    let got = run(&vm, &[x, longs(&[-1, 0]), longs(&[9, 2])]);
+    assert_near(&got[0], &floats(&[4.0, 5.0], &[1, 2]), "Slice");
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused_when_run() {
+    let x = floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+    for (op, shape) in [("Reshape", [4, 2]), ("Reshape", [-2, -3]), ("Tile", [-1, 1]), ("Expand", [1, -1])] {
+        let reshape = node(op, "x s", "y", vec![]);
+        let mut model =
+            model(21, vec![reshape]).input("x", if op == "Expand" { "1" } else { "2 3" }).output("y");
+        model.graph.as_mut().unwrap().input.push(info("s", DataType::I64, "2"));
+        let vm = compiled(&model, &Target::host()).unwrap();
+        let x = if op == "Expand" { floats(&[1.0], &[1]) } else { x.clone() };
+        let args = [x, longs(&shape)].map(|it| tvm_runtime::Value::from(&it));
+        assert!(vm.invoke("main", &args).is_err(), "{op} {shape:?}");
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Model {
     pub(crate) inputs: Vec<String>,
     /// Names of the outputs in the model.
     pub(crate) outputs: Vec<String>,
+    /// Names of the outputs' element types, where the elements are bits of a type that is none of ours.
+    pub(crate) elements: Vec<String>,
 }
 
 /// How a model is read and compiled.
@@ -141,10 +143,11 @@ impl Model {
     pub(crate) fn compile(module: IRModule, target: &Target, config: VmConfig) -> Result<Model, Error> {
         let target = resolve(target);
         let (inputs, outputs) = (names(&module, "input_names"), names(&module, "output_names"));
+        let elements = names(&module, "output_elements");
         let (programs, mut exe) = vm::compile(module)?;
         exe.target = target.to_string();
         let vm = Vm::with_config(exe, &build(&programs, &target)?, config)?;
-        Ok(Model { vm, inputs, outputs })
+        Ok(Model { vm, inputs, outputs, elements })
     }
 
     /// Loads or compiles what is in a file.
@@ -157,7 +160,7 @@ impl Model {
             Content::Artifact(exe) => {
                 let (inputs, outputs) = (metadata_names(&exe, "input"), metadata_names(&exe, "output"));
                 let module = exe.link()?;
-                Ok(Model { vm: Vm::new(exe, &module)?, inputs, outputs })
+                Ok(Model { vm: Vm::new(exe, &module)?, inputs, outputs, elements: Vec::new() })
             }
         }
     }

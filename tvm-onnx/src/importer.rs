@@ -12,7 +12,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use prost::Message;
 use rustc_hash::FxHashMap;
-use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, Op, Span, TensorType, Type, Var};
+use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, Op, ShapeType, Span, TensorType, Type, Var};
+use tvm_core::relax::analysis::erase_to_well_defined;
 use tvm_core::relax::{Arg, BlockBuilder, Function};
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::{DataType, Tensor, byte_size};
@@ -21,11 +22,12 @@ use crate::error::{OnnxError, UnsupportedItem, UnsupportedReport};
 use crate::external::ExternalData;
 use crate::graph::{node_path, order};
 use crate::names::{identifier, show};
+use crate::narrow::Narrow;
 use crate::node::Node;
 use crate::ops;
 use crate::options::{DimSpec, ImportOptions};
 use crate::proto::{GraphProto, ModelProto, ValueInfoProto};
-use crate::tensor::{MAX_RANK, decode_tensor, dtype_from_onnx, show_dims};
+use crate::tensor::{MAX_RANK, decode_tensor, element_from_onnx, show_dims};
 use crate::value::{Ints, Value};
 
 /// Imports a serialised model; external data is looked for below `dir`.
@@ -76,6 +78,7 @@ pub fn import_proto(
     let importer = Importer {
         builder: BlockBuilder::new(IRModule::new()),
         values: FxHashMap::default(),
+        narrow: FxHashMap::default(),
         dims: IndexMap::new(),
         external: dir.map_or_else(ExternalData::none, ExternalData::below),
         options,
@@ -142,6 +145,8 @@ fn check_ops(graph: &GraphProto, graph_name: &str, opset: i64, order: &[usize]) 
 pub(crate) struct Importer<'m> {
     builder: BlockBuilder,
     values: FxHashMap<&'m str, Value>,
+    /// Values of narrow elements.
+    pub(crate) narrow: FxHashMap<&'m str, Narrow>,
     dims: IndexMap<String, Var>,
     pub(crate) external: ExternalData,
     pub(crate) options: &'m ImportOptions,
@@ -157,6 +162,9 @@ impl<'m> Importer<'m> {
             let tensor = decode_tensor(proto, &self.external, self.options.max_tensor_bytes)?;
             self.account(&Type::Tensor(TensorType::fixed(tensor.shape(), tensor.dtype())))?;
             self.values.insert(&proto.name, tensor.into());
+            if let Some(narrow) = Narrow::from_onnx(proto.data_type.into()) {
+                self.narrow.insert(&proto.name, narrow);
+            }
         }
         let params = self.params(graph)?;
         for &index in order {
@@ -164,7 +172,8 @@ impl<'m> Importer<'m> {
             let path = node_path(&self.graph_name, index, proto);
             let mut node = Node::new(&mut self, proto, Span::model(path.as_str()));
             let results = ops::convert(&mut node).map_err(|err| err.at(&path))?;
-            self.bind(proto, results).map_err(|err| err.at(&path))?;
+            let narrow = node.gives;
+            self.bind(proto, results, narrow).map_err(|err| err.at(&path))?;
         }
         let ret = self.outputs(graph)?;
         self.finish(graph, params, ret)
@@ -175,7 +184,10 @@ impl<'m> Importer<'m> {
         for input in graph.input.iter().filter(|it| !self.values.contains_key(&*it.name)).collect::<Vec<_>>()
         {
             let place = format!("input `{}`", show(&input.name));
-            let ty = self.input_type(input).map_err(|err| err.at(&place))?;
+            let (ty, narrow) = self.input_type(input).map_err(|err| err.at(&place))?;
+            if let Some(narrow) = narrow {
+                self.narrow.insert(&input.name, narrow);
+            }
             self.account(&ty).map_err(|err| err.at(&place))?;
             let var = Var::with_span(identifier(&input.name), ty, Span::model(place));
             self.values.insert(&input.name, Value::Arg(Arg::from(&var)));
@@ -191,7 +203,7 @@ impl<'m> Importer<'m> {
         Ok(params)
     }
 
-    fn input_type(&mut self, input: &ValueInfoProto) -> Result<Type, OnnxError> {
+    fn input_type(&mut self, input: &ValueInfoProto) -> Result<(Type, Option<Narrow>), OnnxError> {
         let ty = input.ty.clone().unwrap_or_default();
         let Some(tensor) = ty.tensor_type else {
             let what = match () {
@@ -203,9 +215,9 @@ impl<'m> Importer<'m> {
             };
             return Err(OnnxError::unsupported(format!("{what} as inputs")));
         };
-        let dtype = dtype_from_onnx(tensor.elem_type.into())?;
+        let (dtype, narrow) = element_from_onnx(tensor.elem_type.into())?;
         if let Some(shape) = self.options.shapes.get(&input.name) {
-            return Ok(Type::Tensor(TensorType::fixed(shape, dtype)));
+            return Ok((Type::Tensor(TensorType::fixed(shape, dtype)), narrow));
         }
         let Some(shape) = tensor.shape else {
             return Err(OnnxError::unsupported("inputs of unknown rank").help("give the shape of the input"));
@@ -227,7 +239,7 @@ impl<'m> Importer<'m> {
                 }
             });
         }
-        Ok(Type::tensor(extents, dtype))
+        Ok((Type::tensor(extents, dtype), narrow))
     }
 
     /// The symbolic dimension `name`, or the number it is known to be.
@@ -244,12 +256,20 @@ impl<'m> Importer<'m> {
         }
     }
 
-    fn bind(&mut self, proto: &'m crate::proto::NodeProto, results: Vec<Value>) -> Result<(), OnnxError> {
+    fn bind(
+        &mut self,
+        proto: &'m crate::proto::NodeProto,
+        results: Vec<Value>,
+        narrow: Option<Narrow>,
+    ) -> Result<(), OnnxError> {
         for (i, name) in proto.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             let value = results.get(i).cloned().ok_or_else(|| {
                 OnnxError::unsupported(format!("output {i} of operator {}", show(&proto.op_type)))
             })?;
             self.values.insert(name, value);
+            if let Some(narrow) = narrow {
+                self.narrow.insert(name, narrow);
+            }
         }
         Ok(())
     }
@@ -281,6 +301,12 @@ impl<'m> Importer<'m> {
             .with("num_inputs", params.len())
             .with("input_names", names(&mut given.into_iter()))
             .with("output_names", names(&mut graph.output.iter()));
+        let element =
+            |it: &ValueInfoProto| self.narrow.get(it.name.as_str()).map_or("", |narrow| narrow.name);
+        if graph.output.iter().any(|it| !element(it).is_empty()) {
+            let elements = graph.output.iter().map(|it| AttrValue::from(element(it)));
+            attrs.set("output_elements", AttrValue::List(elements.collect()));
+        }
         let bounds = self.options.dims.iter().filter_map(|(name, spec)| match *spec {
             DimSpec::Fixed(_) => None,
             DimSpec::Range(low, high) => {
@@ -294,7 +320,9 @@ impl<'m> Importer<'m> {
         }
         let mut ret = ret;
         let ret = if ret.len() == 1 { ret.remove(0) } else { Arg::Tuple(ret.into()) };
+        // Dimensions that the function reads when it runs are not known to its caller.
         let ty = self.builder.type_of(&ret);
+        let ty = erase_to_well_defined(&ty, &|id| self.dims.values().any(|dim| dim.id() == id));
         self.builder.end_block(true);
         let body = self.builder.end_scope(ret);
         let func = Function {
@@ -363,6 +391,46 @@ impl<'m> Importer<'m> {
     pub(crate) fn field(&mut self, tuple: &Arg, index: usize, span: &Span) -> Result<Arg, OnnxError> {
         let value = tvm_core::relax::Expr::TupleGetItem(tuple.clone(), index);
         Ok(Arg::Var(self.builder.emit("field", value, span)?))
+    }
+
+    /// The elements of a short integer vector, or of a scalar, as dimensions that are read when the program runs.
+    pub(crate) fn read_dims(&mut self, arg: &Arg, span: &Span) -> Result<Option<Vec<PrimExpr>>, OnnxError> {
+        let ty = self.type_of(arg);
+        let Some((shape, dtype)) = ty.as_tensor().and_then(|ty| Some((ty.const_shape()?, ty.dtype?))) else {
+            return Ok(None);
+        };
+        let len = match shape[..] {
+            [] => 1,
+            [len] => len,
+            _ => return Ok(None),
+        };
+        if !dtype.is_integer() || len > MAX_RANK as i64 {
+            return Ok(None);
+        }
+        let mut arg = arg.clone();
+        if shape.is_empty() {
+            let vector = Arg::Shape([PrimExpr::index(1)].into());
+            arg = self.emit("reshape", &[arg, vector], Attrs::new(), span)?;
+        }
+        if dtype != DataType::I64 {
+            arg = self.emit("astype", &[arg], Attrs::new().with("dtype", DataType::I64), span)?;
+        }
+        // Extents are not negative: what is above 0 and what is below are read apart.
+        let limit = |it: i64| Arg::Prim(PrimExpr::index(it));
+        let above = self.emit("maximum", &[arg.clone(), limit(0)], Attrs::new(), span)?;
+        let below = self.emit("maximum", &[arg, limit(-i64::MAX)], Attrs::new(), span)?;
+        let below = self.emit("negative", &[below], Attrs::new(), span)?;
+        let below = self.emit("maximum", &[below, limit(0)], Attrs::new(), span)?;
+        let both = Arg::Tuple([above, below].into());
+        let both = self.emit("concat", &[both], Attrs::new().with("axis", 0i64), span)?;
+        let shape = self.emit("tensor_to_shape", &[both], Attrs::new(), span)?;
+        let read = |i| PrimExpr::from(&Var::index(format!("read{i}")));
+        let values: Vec<PrimExpr> = (0..2 * len).map(read).collect();
+        let (above, below) = values.split_at(len as usize);
+        let dims = above.iter().zip(below).map(|(above, below)| above - below).collect();
+        let ty = Type::Shape(ShapeType { values: Some(values.clone().into()), ndim: Some(values.len()) });
+        self.builder.emit_match_cast("dims", shape, ty, span);
+        Ok(Some(dims))
     }
 
     /// Bytes of a tensor of this shape, when it is one and not too large.

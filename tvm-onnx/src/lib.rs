@@ -12,6 +12,7 @@ mod fold;
 mod graph;
 mod importer;
 mod names;
+mod narrow;
 mod node;
 mod npy;
 mod ops;

@@ -8,6 +8,7 @@ use tvm_runtime::{DataType, Tensor};
 use crate::error::OnnxError;
 use crate::importer::Importer;
 use crate::names::show;
+use crate::narrow::Narrow;
 use crate::proto::{AttributeProto, AttributeType, NodeProto};
 use crate::tensor::decode_tensor;
 use crate::value::{Ints, Value};
@@ -19,12 +20,14 @@ pub(crate) struct Node<'a, 'm> {
     span: Span,
     /// Version of the standard operator set.
     pub(crate) opset: i64,
+    /// Narrow type of the elements of the outputs, when they have one.
+    pub(crate) gives: Option<Narrow>,
 }
 
 impl<'a, 'm> Node<'a, 'm> {
     pub(crate) fn new(importer: &'a mut Importer<'m>, proto: &'m NodeProto, span: Span) -> Node<'a, 'm> {
         let opset = importer.opset;
-        Node { importer, proto, span, opset }
+        Node { importer, proto, span, opset, gives: None }
     }
 
     /// The operator's name.
@@ -96,11 +99,22 @@ impl<'a, 'm> Node<'a, 'm> {
         self.value(i)?.tensor().ok_or_else(what)
     }
 
-    /// The integers that input `i` is, perhaps symbolic.
-    pub(crate) fn dims(&self, i: usize) -> Result<Vec<PrimExpr>, OnnxError> {
-        let what =
-            || self.unsupported(format!("input {i} whose values are not known when the model is imported"));
-        Ok(self.value(i)?.ints().ok_or_else(what)?.values)
+    /// The integers that input `i` is: numbers, symbolic ones, or dimensions that are read when the model runs.
+    pub(crate) fn dims(&mut self, i: usize) -> Result<Vec<PrimExpr>, OnnxError> {
+        if let Some(ints) = self.value(i)?.ints() {
+            return Ok(ints.values);
+        }
+        let arg = self.arg(i)?;
+        let read = self.importer.read_dims(&arg, &self.span)?;
+        read.ok_or_else(|| self.unsupported(format!("input {i}, which is not a short vector of integers")))
+    }
+
+    /// The one integer that input `i` is, as [`dims`](Self::dims).
+    pub(crate) fn dim(&mut self, i: usize) -> Result<PrimExpr, OnnxError> {
+        match &self.dims(i)?[..] {
+            [value] => Ok(value.clone()),
+            values => Err(self.malformed(format!("input {i} is one integer, got {}", values.len()))),
+        }
     }
 
     /// The integers that input `i` is.
@@ -131,6 +145,16 @@ impl<'a, 'm> Node<'a, 'm> {
     }
 
     // Types.
+
+    /// The narrow type of the elements of input `i`, when it has one.
+    pub(crate) fn narrow(&self, i: usize) -> Option<Narrow> {
+        self.importer.narrow.get(self.proto.input.get(i)?.as_str()).copied()
+    }
+
+    /// Says that the elements of the outputs are of a narrow type.
+    pub(crate) fn gives(&mut self, narrow: Narrow) {
+        self.gives = Some(narrow);
+    }
 
     /// The tensor type of an argument.
     pub(crate) fn type_of(&self, arg: &Arg) -> Result<TensorType, OnnxError> {
@@ -242,12 +266,25 @@ impl<'a, 'm> Node<'a, 'm> {
         Ok(self.attr(name, AttributeType::Floats)?.map(|it| &it.floats[..]))
     }
 
+    /// A list of strings; none when it is not given.
+    pub(crate) fn attr_strings(&self, name: &str) -> Result<Vec<&'m str>, OnnxError> {
+        let Some(attr) = self.attr(name, AttributeType::Strings)? else { return Ok(Vec::new()) };
+        let texts: Option<Vec<&str>> = attr.strings.iter().map(|it| std::str::from_utf8(it).ok()).collect();
+        texts.ok_or_else(|| self.malformed(format!("attribute `{name}` is not text")))
+    }
+
     /// A tensor.
     pub(crate) fn attr_tensor(&self, name: &str) -> Result<Option<Tensor>, OnnxError> {
         let Some(attr) = self.attr(name, AttributeType::Tensor)? else { return Ok(None) };
         let proto =
             attr.t.as_ref().ok_or_else(|| self.malformed(format!("attribute `{name}` has no value")))?;
         decode_tensor(proto, &self.importer.external, self.importer.options.max_tensor_bytes).map(Some)
+    }
+
+    /// The narrow type of the elements of a tensor attribute, when they have one.
+    pub(crate) fn attr_narrow(&self, name: &str) -> Option<Narrow> {
+        let attr = self.proto.attribute.iter().find(|it| it.name == name)?;
+        Narrow::from_onnx(attr.t.as_ref()?.data_type.into())
     }
 
     /// The attribute or an error that names it.

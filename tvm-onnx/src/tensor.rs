@@ -7,6 +7,7 @@ use tvm_runtime::{DataType, Element, Tensor, byte_size};
 use crate::error::OnnxError;
 use crate::external::ExternalData;
 use crate::names::show;
+use crate::narrow::Narrow;
 use crate::proto::{ElemType, TensorProto};
 
 /// Largest tensor that is read when nothing else is said.
@@ -43,6 +44,14 @@ pub fn dtype_from_onnx(elem: i64) -> Result<DataType, OnnxError> {
         OnnxError::unsupported(format!("element type {known:?}"))
             .help("supported: f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool")
     })
+}
+
+/// The type that holds an element of the type that the format numbers `elem`, and that type when it is a narrow one.
+pub(crate) fn element_from_onnx(elem: i64) -> Result<(DataType, Option<Narrow>), OnnxError> {
+    match Narrow::from_onnx(elem) {
+        Some(narrow) => Ok((narrow.storage(), Some(narrow))),
+        None => Ok((dtype_from_onnx(elem)?, None)),
+    }
 }
 
 /// The element type number of `dtype`; `None` for handles and vectors.
@@ -87,7 +96,7 @@ pub(crate) fn decode_tensor(
 }
 
 fn decode(proto: &TensorProto, external: &ExternalData, limit: u64) -> Result<Tensor, OnnxError> {
-    let dtype = dtype_from_onnx(proto.data_type.into())?;
+    let (dtype, narrow) = element_from_onnx(proto.data_type.into())?;
     if proto.segment.is_some() {
         return Err(OnnxError::unsupported("tensors in segments"));
     }
@@ -98,6 +107,9 @@ fn decode(proto: &TensorProto, external: &ExternalData, limit: u64) -> Result<Te
     if size as u64 > limit {
         let what = format!("a tensor of shape {}", show_dims(dims));
         return Err(OnnxError::TooLarge { what, bytes: size as u128, limit, place: String::new() });
+    }
+    if let Some(narrow) = narrow {
+        return decode_narrow(proto, external, narrow, size);
     }
     if proto.data_location == 1 {
         let bytes = external.read(proto, size)?;
@@ -112,6 +124,25 @@ fn decode(proto: &TensorProto, external: &ExternalData, limit: u64) -> Result<Te
         return Ok(Tensor::from_bytes(&proto.raw_data, dims, dtype)?);
     }
     typed_data(proto, dtype, size / dtype.bytes().max(1))
+}
+
+/// A tensor of `n` narrow elements.
+fn decode_narrow(
+    proto: &TensorProto,
+    external: &ExternalData,
+    narrow: Narrow,
+    n: usize,
+) -> Result<Tensor, OnnxError> {
+    if proto.data_location == 1 {
+        let bytes = external.read(proto, n.div_ceil(8 / narrow.bits as usize))?;
+        return narrow.unpack(proto, &bytes, n);
+    }
+    if !proto.raw_data.is_empty() {
+        return narrow.unpack(proto, &proto.raw_data, n);
+    }
+    let byte = |&it: &i32| u8::try_from(it & 0xff).ok();
+    let bytes: Option<Vec<u8>> = proto.int32_data.iter().map(byte).collect();
+    narrow.unpack(proto, &bytes.unwrap_or_default(), n)
 }
 
 /// Axes of a tensor, at most.

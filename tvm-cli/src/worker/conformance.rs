@@ -73,7 +73,7 @@ fn run(args: &Args, dir: &Path, output: &Path, phase: &mut &'static str) -> Resu
         *phase = "run";
         let outputs = model.run(&inputs)?;
         *phase = "save";
-        save(&output.join(i.to_string()), &outputs)?;
+        save(&output.join(i.to_string()), &outputs, &model.elements)?;
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ fn inputs(set: &Path) -> Result<Vec<Tensor>, Error> {
 
 /// Writes `output_<j>.npy`, and their number to `n.json`. What NumPy has no type for is written raw, with the name of
 /// the type beside it.
-fn save(dir: &Path, outputs: &[Tensor]) -> Result<(), Error> {
+fn save(dir: &Path, outputs: &[Tensor], elements: &[String]) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::io(dir))?;
     for (j, tensor) in outputs.iter().enumerate() {
         let path = dir.join(format!("output_{j}.npy"));
@@ -96,6 +96,9 @@ fn save(dir: &Path, outputs: &[Tensor]) -> Result<(), Error> {
             data::write(&dir.join(format!("output_{j}.dtype")), b"bfloat16")?;
         } else {
             data::write(&path, &tvm_onnx::write_npy(tensor)?)?;
+        }
+        if let Some(name) = elements.get(j).filter(|it| !it.is_empty()) {
+            data::write(&dir.join(format!("output_{j}.dtype")), name.as_bytes())?;
         }
     }
     data::write(&dir.join("n.json"), outputs.len().to_string().as_bytes())

@@ -2,6 +2,7 @@
 
 use tvm_runtime::DataType;
 
+use super::reduction::{accumulator, narrowed};
 use super::transform::lazy;
 use super::{PadMode, pad};
 use crate::te::{ReduceAxis, Tensor, compute, reduce_axis, sum};
@@ -46,7 +47,8 @@ pub fn conv(
         x.clone()
     };
     let (channel, window) = (reduce_axis("ci", weight.dim(1)), window_axes(weight));
-    compute(name, shape, &[x, weight], |i| {
+    let wide = accumulator(dtype);
+    let sums = compute(name, shape, &[x, weight], |i| {
         let (batch, out, spatial) = (&i[0], &i[1], &i[2..]);
         let input_channel = if params.groups == 1 {
             channel.expr()
@@ -62,8 +64,9 @@ pub fn conv(
         let kernel: Vec<PrimExpr> =
             [out.clone(), channel.expr()].into_iter().chain(window.iter().map(ReduceAxis::expr)).collect();
         let axes: Vec<&ReduceAxis> = [&channel].into_iter().chain(&window).collect();
-        sum(x.at(at).cast(dtype) * weight.at(kernel).cast(dtype), &axes)
-    })
+        sum(x.at(at).cast(wide) * weight.at(kernel).cast(wide), &axes)
+    });
+    narrowed(sums, dtype)
 }
 
 /// Transposed convolution; weights are (in, out of the group, spatial…). An output element gathers every input element
@@ -78,7 +81,8 @@ pub fn conv_transpose(
 ) -> Tensor {
     let per_group = x.dim(1).floordiv(params.groups);
     let (channel, window) = (reduce_axis("ci", per_group.clone()), window_axes(weight));
-    compute(name, shape, &[x, weight], |i| {
+    let wide = accumulator(dtype);
+    let sums = compute(name, shape, &[x, weight], |i| {
         let (batch, out, spatial) = (&i[0], &i[1], &i[2..]);
         let group = out.clone().floordiv(weight.dim(1));
         let input_channel = group * per_group + channel.expr();
@@ -96,7 +100,8 @@ pub fn conv_transpose(
         let mut kernel = vec![input_channel, out.clone().floormod(weight.dim(1))];
         kernel.extend(window.iter().map(ReduceAxis::expr));
         let axes: Vec<&ReduceAxis> = [&channel].into_iter().chain(&window).collect();
-        let zero = PrimExpr::constant(0.0, dtype);
-        sum(lazy(covered, x.at(at).cast(dtype) * weight.at(kernel).cast(dtype), zero), &axes)
-    })
+        let zero = PrimExpr::constant(0.0, wide);
+        sum(lazy(covered, x.at(at).cast(wide) * weight.at(kernel).cast(wide), zero), &axes)
+    });
+    narrowed(sums, dtype)
 }

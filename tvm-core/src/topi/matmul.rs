@@ -2,6 +2,7 @@
 
 use tvm_runtime::DataType;
 
+use super::reduction::{accumulator, narrowed};
 use crate::te::{Tensor, compute, reduce_axis, sum};
 use crate::tir::PrimExpr;
 
@@ -12,7 +13,8 @@ pub fn matmul(a: &Tensor, b: &Tensor, shape: &[PrimExpr], dtype: DataType) -> Te
     let (a_depth, b_depth) = (a.dim(a.ndim() - 1), b.dim(if column { 0 } else { b.ndim() - 2 }));
     let depth = if a_depth.as_int().is_some() { a_depth } else { b_depth };
     let k = reduce_axis("k", depth);
-    compute("matmul", shape, &[a, b], |i| {
+    let wide = accumulator(dtype);
+    let product = compute("matmul", shape, &[a, b], |i| {
         let (batch, mut matrix) = i.split_at(i.len() - usize::from(!row) - usize::from(!column));
         let mut next = || {
             let (first, rest) =
@@ -29,8 +31,9 @@ pub fn matmul(a: &Tensor, b: &Tensor, shape: &[PrimExpr], dtype: DataType) -> Te
                 .map(|(i, extent)| if extent.is_const(1) { PrimExpr::index(0) } else { i.clone() })
                 .collect();
             at.extend(inner);
-            x.at(at).cast(dtype)
+            x.at(at).cast(wide)
         };
         sum(element(a, a_inner) * element(b, b_inner), &[&k])
-    })
+    });
+    narrowed(product, dtype)
 }

@@ -31,7 +31,7 @@ pub use matmul::matmul;
 pub use norm::{batch_norm, lrn, normalize};
 pub use pad::{PadMode, pad};
 pub use pool::{PoolParams, adaptive_avg_pool, avg_pool, max_pool};
-pub use reduction::{arg_extreme, reduce_axes, scaled_sum, variance};
+pub use reduction::{arg_extreme, reduce_axes, scaled_sum, sum_axes, variance};
 pub use scan::cumulative;
 pub use softmax::{log_softmax, softmax};
 pub use sort::sorted_positions;

@@ -65,6 +65,29 @@ pub fn reduce_axes(
     compute(name, axes.out_shape(x), &[x], |i| make(f(x.at(axes.source(x, i))), &axes.refs()))
 }
 
+/// The type in which elements of `dtype` are added up: 16-bit floats are too narrow for sums.
+pub(super) fn accumulator(dtype: DataType) -> DataType {
+    if dtype.is_float() && dtype.bits() < 32 { DataType::F32 } else { dtype }
+}
+
+/// `x`, computed in [`accumulator`]'s type, as `dtype`.
+pub(super) fn narrowed(x: Tensor, dtype: DataType) -> Tensor {
+    if x.dtype() == dtype { x } else { super::map("narrowed", &x, |it| it.cast(dtype)) }
+}
+
+/// Sum over `axes` of `f` of the elements.
+pub fn sum_axes(
+    name: &str,
+    x: &Tensor,
+    axes: &[usize],
+    keepdims: bool,
+    f: impl FnOnce(PrimExpr) -> PrimExpr,
+) -> Tensor {
+    let wide = accumulator(x.dtype());
+    let sum = reduce_axes(name, x, axes, keepdims, |it| f(it.cast(wide)), crate::te::sum);
+    narrowed(sum, x.dtype())
+}
+
 /// Number of elements along `axes`, as `dtype`.
 pub(super) fn count(x: &Tensor, axes: &[usize], dtype: DataType) -> PrimExpr {
     axes.iter().fold(PrimExpr::index(1), |count, &axis| count * x.dim(axis)).cast(dtype)
@@ -72,7 +95,7 @@ pub(super) fn count(x: &Tensor, axes: &[usize], dtype: DataType) -> PrimExpr {
 
 /// Sum over `axes` divided by the number of elements.
 pub fn scaled_sum(name: &str, x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
-    let sum = reduce_axes(&format!("{name}_sum"), x, axes, keepdims, |it| it, crate::te::sum);
+    let sum = sum_axes(&format!("{name}_sum"), x, axes, keepdims, |it| it);
     let count = count(x, axes, x.dtype());
     super::map(name, &sum, |it| it / count)
 }

@@ -1,7 +1,7 @@
 //! Softmax and its logarithm, shifted by the largest element so that nothing overflows.
 
-use super::reduce_axes;
-use crate::te::{Tensor, compute, max, sum};
+use super::{reduce_axes, sum_axes};
+use crate::te::{Tensor, compute, max};
 use crate::tir::{Intrinsic, PrimExpr};
 
 /// The index of a kept, reduced axis.
@@ -17,7 +17,7 @@ pub fn softmax(x: &Tensor, axis: usize) -> Tensor {
     let exp = compute("softmax_exp", x.shape(), &[x, &largest], |i| {
         (x.at(i) - largest.at(at_axis(i, axis))).unary(Intrinsic::Exp)
     });
-    let total = reduce_axes("softmax_sum", &exp, &[axis], true, |it| it, sum);
+    let total = sum_axes("softmax_sum", &exp, &[axis], true, |it| it);
     compute("softmax", x.shape(), &[&exp, &total], |i| exp.at(i) / total.at(at_axis(i, axis)))
 }
 
@@ -26,7 +26,7 @@ pub fn log_softmax(x: &Tensor, axis: usize) -> Tensor {
     let largest = reduce_axes("log_softmax_max", x, &[axis], true, |it| it, max);
     let shifted =
         compute("log_softmax_shift", x.shape(), &[x, &largest], |i| x.at(i) - largest.at(at_axis(i, axis)));
-    let total = reduce_axes("log_softmax_sum", &shifted, &[axis], true, |it| it.unary(Intrinsic::Exp), sum);
+    let total = sum_axes("log_softmax_sum", &shifted, &[axis], true, |it| it.unary(Intrinsic::Exp));
     compute("log_softmax", x.shape(), &[&shifted, &total], |i| {
         shifted.at(i) - total.at(at_axis(i, axis)).unary(Intrinsic::Log)
     })

@@ -73,10 +73,10 @@ fn where_(node: &mut Node<'_, '_>) -> Results {
 }
 
 fn trilu(node: &mut Node<'_, '_>) -> Results {
-    let k = if node.has(1) { node.int(1)? } else { 0 };
+    let k = if node.has(1) { node.dim(1)? } else { PrimExpr::index(0) };
     let op = if node.flag("upper", true)? { "triu" } else { "tril" };
     let x = node.arg(0)?;
-    one(node.op(op, &[x], Attrs::new().with("k", k)))
+    one(node.call(op, &[x, Arg::Prim(k)]))
 }
 
 fn one_hot(node: &mut Node<'_, '_>) -> Results {
@@ -91,10 +91,6 @@ fn one_hot(node: &mut Node<'_, '_>) -> Results {
     let rank = node.rank(&indices)?;
     let axis = node.axis(node.int_or("axis", -1)?, rank + 1)?;
     let indices = node.cast(&indices, DataType::I64)?;
-    let (zero, extent) = (node.scalar(0.0, DataType::I64)?, node.scalar(depth as f64, DataType::I64)?);
-    let negative = node.call("less", &[indices.clone(), zero])?;
-    let moved = node.call("add", &[indices.clone(), extent])?;
-    let indices = node.call("where", &[negative, moved, indices])?;
     let prim = |it: f64| Arg::Prim(PrimExpr::constant(it, values.dtype()));
     let attrs = Attrs::new().with("depth", depth).with("axis", axis);
     one(node.op("one_hot", &[indices, prim(on), prim(off)], attrs))
@@ -119,7 +115,7 @@ fn topk(node: &mut Node<'_, '_>) -> Results {
 }
 
 fn slice(node: &mut Node<'_, '_>) -> Results {
-    let dims = |node: &Node<'_, '_>, i: usize, name: &str| {
+    let dims = |node: &mut Node<'_, '_>, i: usize, name: &str| {
         if node.opset >= 10 {
             return if node.has(i) { node.dims(i).map(Some) } else { Ok(None) };
         }

@@ -3,16 +3,20 @@
 //! TVM counterpart: the `OnnxOpConverter` classes of `onnx_frontend.py`.
 
 mod activation;
+mod attention;
 mod conv;
 mod elementwise;
 mod image;
 mod index;
 mod loss;
 mod matmul;
+mod narrow;
 mod norm;
 mod pool;
 mod quant;
+mod recurrent;
 mod reduce;
+mod resample;
 mod shape;
 mod source;
 mod window;
@@ -56,6 +60,7 @@ use Convert::{Binary, Unary, Variadic, With};
 /// All tables.
 static TABLES: &[&[Row]] = &[
     activation::ROWS,
+    attention::ROWS,
     conv::ROWS,
     elementwise::ROWS,
     image::ROWS,
@@ -65,6 +70,7 @@ static TABLES: &[&[Row]] = &[
     norm::ROWS,
     pool::ROWS,
     quant::ROWS,
+    recurrent::ROWS,
     reduce::ROWS,
     shape::ROWS,
     source::ROWS,
@@ -110,8 +116,40 @@ pub fn supported_ops() -> Vec<(&'static str, Vec<i64>)> {
     ops
 }
 
+/// Operators that move elements, or leave them where they are, and so take any type of element.
+const MOVES: &[&str] = &[
+    "Concat",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "Identity",
+    "Reshape",
+    "Slice",
+    "Split",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+];
+
+/// Operators that compute with narrow elements.
+const CONVERSIONS: &[&str] = &["Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"];
+
+/// Refuses narrow elements where an operator would take their bits for numbers; gives the type of what is moved.
+fn check_narrow(node: &mut Node<'_, '_>) -> Result<(), OnnxError> {
+    let mut narrow = (0..node.num_inputs()).filter_map(|i| node.narrow(i));
+    let Some(first) = narrow.next() else { return Ok(()) };
+    if MOVES.contains(&node.op_type()) && narrow.all(|it| it == first) && node.narrow(0).is_some() {
+        node.gives(first);
+    } else if !CONVERSIONS.contains(&node.op_type()) {
+        return Err(node.unsupported(format!("elements of type {}", first.name)));
+    }
+    Ok(())
+}
+
 /// The values of the node's outputs.
 pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    check_narrow(node)?;
     if let Some(ints) = crate::fold::fold(node)? {
         return Ok(vec![ints.into()]);
     }

@@ -1,5 +1,6 @@
 //! Quantised numbers: an integer stands for `(integer - zero point) * scale`.
 
+use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
@@ -7,7 +8,7 @@ use tvm_runtime::DataType;
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
-use crate::tensor::dtype_from_onnx;
+use crate::tensor::{dtype_from_onnx, element_from_onnx};
 use crate::value::Value;
 
 pub(super) static ROWS: &[Row] = &[
@@ -17,7 +18,8 @@ pub(super) static ROWS: &[Row] = &[
     row("QuantizeLinear", 10, With(quantize)),
 ];
 
-/// Input `i`, one number or one per element of the axis, as a tensor that broadcasts to `rank` axes.
+/// Input `i`, one number, one per element of the axis or one per block of the axis, as a tensor that broadcasts to `rank`
+/// axes.
 fn along(node: &mut Node<'_, '_>, i: usize, rank: usize, axis: i64) -> Result<Option<Arg>, OnnxError> {
     let Some(x) = node.opt_arg(i)? else { return Ok(None) };
     match &node.shape(&x)?[..] {
@@ -29,15 +31,41 @@ fn along(node: &mut Node<'_, '_>, i: usize, rank: usize, axis: i64) -> Result<Op
             extents[axis] = extent.clone();
             node.reshape(&x, &extents).map(Some)
         }
-        _ => Err(node.unsupported("scales per block")),
+        shape if shape.len() == rank => per_block(node, x, axis).map(Some),
+        shape => Err(node.malformed(format!("input {i} has one axis or {rank}, got {}", shape.len()))),
     }
+}
+
+/// Every element of `x` for `block_size` neighbours along the axis, as far as input 0 goes.
+fn per_block(node: &mut Node<'_, '_>, x: Arg, axis: i64) -> Result<Arg, OnnxError> {
+    let block = node.int_or("block_size", 0)?;
+    let input = node.arg(0)?;
+    let shape = node.shape(&input)?;
+    let axis = node.axis(axis, shape.len())?;
+    if !(1..1 << 31).contains(&block) {
+        return Err(node.malformed(format!("attribute `block_size` is {block}")));
+    }
+    let repeated = node.op("repeat", &[x], Attrs::new().with("repeats", block).with("axis", axis))?;
+    let (begin, end) = ([PrimExpr::index(0)], [shape[axis].clone()]);
+    super::index::sliced(node, repeated, &[axis as i64], &begin, &end, &[1])
 }
 
 /// `round(x) + zero` limited to `dtype`.
 fn saturated(node: &mut Node<'_, '_>, x: Arg, zero: Option<Arg>, dtype: DataType) -> Result<Arg, OnnxError> {
-    let Some((low, high)) = dtype.int_range() else {
-        return Err(node.unsupported(format!("quantisation to {dtype}")));
-    };
+    match dtype.int_range() {
+        Some(range) => limited(node, x, zero, range, dtype),
+        None => Err(node.unsupported(format!("quantisation to {dtype}"))),
+    }
+}
+
+/// `round(x) + zero` limited to a range, as `dtype`.
+fn limited(
+    node: &mut Node<'_, '_>,
+    x: Arg,
+    zero: Option<Arg>,
+    (low, high): (i128, i128),
+    dtype: DataType,
+) -> Result<Arg, OnnxError> {
     let wide = node.dtype(&x)?;
     let mut x = node.call("round", &[x])?;
     if let Some(zero) = zero {
@@ -50,18 +78,13 @@ fn saturated(node: &mut Node<'_, '_>, x: Arg, zero: Option<Arg>, dtype: DataType
     node.cast(&x, dtype)
 }
 
-fn no_blocks(node: &Node<'_, '_>) -> Result<(), OnnxError> {
-    if node.int_or("block_size", 0)? != 0 { Err(node.unsupported("scales per block")) } else { Ok(()) }
-}
-
 fn quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
-    no_blocks(node)?;
     let x = node.arg(0)?;
     let (rank, axis) = (node.rank(&x)?, node.int_or("axis", 1)?);
-    let dtype = match (node.opt_arg(2)?, node.attr_int("output_dtype")?) {
-        (Some(zero), _) => node.dtype(&zero)?,
-        (None, Some(elem)) if elem != 0 => dtype_from_onnx(elem)?,
-        (None, _) => DataType::U8,
+    let (dtype, narrow) = match (node.opt_arg(2)?, node.attr_int("output_dtype")?) {
+        (Some(zero), _) => (node.dtype(&zero)?, node.narrow(2)),
+        (None, Some(elem)) if elem != 0 => element_from_onnx(elem)?,
+        (None, _) => (DataType::U8, None),
     };
     let scale = along(node, 1, rank, axis)?;
     let scale = node.required("y_scale", scale)?;
@@ -69,11 +92,17 @@ fn quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let scale = node.cast(&scale, DataType::F32)?;
     let ratio = node.call("divide", &[x, scale])?;
     let zero = along(node, 2, rank, axis)?;
-    one(saturated(node, ratio, zero, dtype))
+    let Some(narrow) = narrow else { return one(saturated(node, ratio, zero, dtype)) };
+    node.gives(narrow);
+    if let Some(range) = narrow.int_range() {
+        return one(limited(node, ratio, zero, range, dtype));
+    }
+    // The zero point of floats is 0.
+    let how = super::narrow::rounding(node)?;
+    one(super::narrow::narrowed(node, &ratio, narrow, how))
 }
 
 fn dequantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
-    no_blocks(node)?;
     let x = node.arg(0)?;
     let (rank, axis) = (node.rank(&x)?, node.int_or("axis", 1)?);
     let scale = along(node, 1, rank, axis)?;
@@ -82,6 +111,11 @@ fn dequantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
         Some(elem) if elem != 0 => dtype_from_onnx(elem)?,
         _ => node.dtype(&scale)?,
     };
+    if let Some(narrow) = node.narrow(0).filter(|it| it.int_range().is_none()) {
+        let x = super::narrow::widened(node, &x, narrow, dtype)?;
+        let scale = node.cast(&scale, dtype)?;
+        return one(node.call("multiply", &[x, scale]));
+    }
     let mut x = node.cast(&x, DataType::I32)?;
     if let Some(zero) = along(node, 2, rank, axis)? {
         let zero = node.cast(&zero, DataType::I32)?;

@@ -76,6 +76,9 @@ fn reshape(node: &mut Node<'_, '_>) -> Results {
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
     let keep_zero = node.flag("allowzero", false)?;
+    if node.opset >= 5 && node.known(1).is_none() {
+        return one(node.reshape(&x, &extents_when_run(&shape, &target, keep_zero)));
+    }
     let mut extents = Vec::new();
     let mut inferred = None;
     for (i, extent) in target.into_iter().enumerate() {
@@ -106,6 +109,23 @@ fn reshape(node: &mut Node<'_, '_>) -> Results {
         };
     }
     one(node.reshape(&x, &extents))
+}
+
+/// The extents that `target` asks for, where its elements are known only when the model runs: 0 keeps an extent, -1 takes
+/// what the others leave.
+fn extents_when_run(shape: &[PrimExpr], target: &[PrimExpr], keep_zero: bool) -> Vec<PrimExpr> {
+    let kept = |(i, extent): (usize, &PrimExpr)| match shape.get(i) {
+        Some(own) if !keep_zero => extent.clone().equal(0).select(own.clone(), extent.clone()),
+        _ => extent.clone(),
+    };
+    let extents: Vec<PrimExpr> = target.iter().enumerate().map(kept).collect();
+    let inferred = |it: &PrimExpr| it.clone().equal(-1);
+    let others = extents.iter().fold(PrimExpr::index(1), |product, it| {
+        product * inferred(it).select(PrimExpr::index(1), it.clone())
+    });
+    // Without a -1 the quotient is not used, and a divisor of 0 must not stop the program.
+    let rest = product(shape).floordiv(others.clone().equal(0).select(PrimExpr::index(1), others));
+    extents.iter().map(|it| inferred(it).select(rest.clone(), it.clone())).collect()
 }
 
 fn squeeze(node: &mut Node<'_, '_>) -> Results {
@@ -139,6 +159,7 @@ fn unsqueeze(node: &mut Node<'_, '_>) -> Results {
 
 fn expand(node: &mut Node<'_, '_>) -> Results {
     let target = node.dims(1)?;
+    let when_run = node.known(1).is_none();
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
     let rank = shape.len().max(target.len());
@@ -147,7 +168,8 @@ fn expand(node: &mut Node<'_, '_>) -> Results {
     };
     let extent = |i| {
         let (own, wanted) = (from_end(&shape, i), from_end(&target, i));
-        if wanted.is_const(1) { own } else { wanted }
+        // An axis of more than one element keeps its extent, whatever is asked for.
+        if wanted.is_const(1) || when_run && !own.is_const(1) { own } else { wanted }
     };
     let extents: Vec<PrimExpr> = (0..rank).map(extent).collect();
     if extents.iter().any(|it| it.as_int().is_some_and(|it| it < 0)) {
@@ -157,13 +179,31 @@ fn expand(node: &mut Node<'_, '_>) -> Results {
 }
 
 fn tile(node: &mut Node<'_, '_>) -> Results {
-    let repeats = node.ints(1)?;
     let x = node.arg(0)?;
     let rank = node.rank(&x)?;
+    if node.known(1).is_none() {
+        return tile_when_run(node, &x);
+    }
+    let repeats = node.ints(1)?;
     if repeats.len() != rank || repeats.iter().any(|&it| it < 0) {
         return Err(node.malformed(format!("repeats are {rank} numbers that are not negative")));
     }
     one(node.op("tile", &[x], Attrs::new().with("repeats", repeats)))
+}
+
+/// Every axis gets one of the repeats in front of it; both become one axis.
+fn tile_when_run(node: &mut Node<'_, '_>, x: &Arg) -> Results {
+    let (repeats, shape) = (node.dims(1)?, node.shape(x)?);
+    if repeats.len() != shape.len() {
+        return Err(node.malformed(format!("repeats are {} numbers, got {}", shape.len(), repeats.len())));
+    }
+    let pairs = |repeats: &[PrimExpr]| -> Vec<PrimExpr> {
+        repeats.iter().zip(&shape).flat_map(|(repeat, extent)| [repeat.clone(), extent.clone()]).collect()
+    };
+    let split = node.reshape(x, &pairs(&vec![PrimExpr::index(1); shape.len()]))?;
+    let repeated = node.call("broadcast_to", &[split, Arg::Shape(pairs(&repeats).into())])?;
+    let extents: Vec<PrimExpr> = repeats.iter().zip(&shape).map(|(a, b)| simplify_dim(&(a * b))).collect();
+    one(node.reshape(&repeated, &extents))
 }
 
 fn split(node: &mut Node<'_, '_>) -> Results {
@@ -205,7 +245,7 @@ fn split(node: &mut Node<'_, '_>) -> Results {
         end
     });
     let ends: Vec<i64> = ends.collect();
-    let attrs = Attrs::new().with("indices", ends).with("axis", axis);
+    let attrs = Attrs::new().with("indices_or_sections", ends).with("axis", axis);
     let tuple = node.op("split", &[x], attrs)?;
     (0..parts).map(|i| Ok(node.field(&tuple, i)?.into())).collect()
 }

@@ -7,8 +7,9 @@ use tvm_runtime::{DataType, Tensor};
 
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
+use crate::narrow::Narrow;
 use crate::node::Node;
-use crate::tensor::{dtype_from_onnx, show_dims};
+use crate::tensor::dtype_from_onnx;
 use crate::value::{Ints, Value};
 
 pub(super) static ROWS: &[Row] = &[
@@ -83,6 +84,9 @@ fn constant(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     } else {
         return Err(node.unsupported("a constant that is neither a dense tensor nor a number"));
     };
+    if let Some(narrow) = node.attr_narrow("value") {
+        node.gives(narrow);
+    }
     one(node.constant(tensor))
 }
 
@@ -121,29 +125,51 @@ fn size(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
 
 fn cast(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let to = node.attr_int("to")?;
-    let dtype = dtype_from_onnx(node.required("to", to)?)?;
-    let x = node.arg(0)?;
-    one(node.cast(&x, dtype))
+    let to = node.required("to", to)?;
+    match Narrow::from_onnx(to) {
+        Some(narrow) => convert(node, Err(narrow)),
+        None => convert(node, Ok(dtype_from_onnx(to)?)),
+    }
+}
+
+/// Input 0 as elements of a type of ours or of a narrow one.
+fn convert(node: &mut Node<'_, '_>, to: Result<DataType, Narrow>) -> Result<Vec<Value>, OnnxError> {
+    let (mut x, from) = (node.arg(0)?, node.narrow(0));
+    if let (Some(from), Err(to)) = (from, to)
+        && from == to
+    {
+        node.gives(to);
+        return Ok(vec![x.into()]);
+    }
+    if let Some(from) = from {
+        x = super::narrow::widened(node, &x, from, to.unwrap_or(DataType::F32))?;
+    }
+    match to {
+        Ok(dtype) => one(node.cast(&x, dtype)),
+        Err(narrow) => {
+            let how = super::narrow::rounding(node)?;
+            node.gives(narrow);
+            one(super::narrow::narrowed(node, &x, narrow, how))
+        }
+    }
 }
 
 fn cast_like(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
-    let (x, like) = (node.arg(0)?, node.arg(1)?);
-    let dtype = node.dtype(&like)?;
-    one(node.cast(&x, dtype))
+    let like = node.arg(1)?;
+    let to = node.narrow(1).map_or(Ok(node.dtype(&like)?), Err);
+    convert(node, to)
 }
 
 fn eye_like(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
-    if shape.len() != 2 {
-        return Err(node.malformed("the input has two axes"));
-    }
+    let [rows, columns] = &shape[..] else { return Err(node.malformed("the input has two axes")) };
     let dtype = match node.attr_int("dtype")? {
         Some(elem) => dtype_from_onnx(elem)?,
         None => node.dtype(&x)?,
     };
-    let attrs = Attrs::new().with("k", node.int_or("k", 0)?).with("dtype", dtype);
-    one(node.op("eye", &[Arg::Shape(shape.into())], attrs))
+    let args = [rows.clone(), columns.clone(), PrimExpr::index(node.int_or("k", 0)?)].map(Arg::Prim);
+    one(node.op("eye", &args, Attrs::new().with("dtype", dtype)))
 }
 
 /// A range of constants is a constant; one of symbolic integers is computed.
@@ -182,14 +208,25 @@ fn range(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
             return one(node.cast(&arg, dtype));
         }
     }
-    let bound = |node: &Node<'_, '_>, i: usize| match node.dims(i)?[..] {
-        [ref value] => Ok(value.clone()),
-        ref values => {
-            Err(node.malformed(format!("input {i} is a scalar, got {}", show_dims(&[values.len() as i64]))))
-        }
-    };
-    let (start, limit, step) = (bound(node, 0)?, bound(node, 1)?, bound(node, 2)?);
-    let dtype = node.value(0)?.ints().map_or(DataType::I64, |it| it.dtype);
-    let args = [start, limit, step].map(Arg::Prim);
-    one(node.op("arange", &args, Attrs::new().with("dtype", dtype)))
+    let first = node.arg(0)?;
+    let dtype = node.dtype(&first)?;
+    let (start, limit, step) = (node.dim(0)?, node.dim(1)?, node.dim(2)?);
+    if step.as_int().is_some_and(|it| it != 0) {
+        return one(node.op(
+            "arange",
+            &[start, limit, step].map(Arg::Prim),
+            Attrs::new().with("dtype", dtype),
+        ));
+    }
+    // A step of 0 would not end; it gives nothing.
+    let up = step.clone().greater(0);
+    let distance = up.clone().select(&limit - &start, &start - &limit);
+    let size = up.select(step.clone(), PrimExpr::index(0) - &step).max(1);
+    let count =
+        step.clone().equal(0).select(PrimExpr::index(0), (distance + &size - 1i64).floordiv(size)).max(0);
+    let args = [PrimExpr::index(0), count, PrimExpr::index(1)].map(Arg::Prim);
+    let positions = node.op("arange", &args, Attrs::new().with("dtype", DataType::I64))?;
+    let steps = node.call("multiply", &[positions, Arg::Prim(step)])?;
+    let values = node.call("add", &[steps, Arg::Prim(start)])?;
+    one(node.cast(&values, dtype))
 }

@@ -39,7 +39,8 @@ macro_rules! table {
 
 table! {
     "sum" "sum over axes (all when none is named); ONNX `ReduceSum`" REDUCE
-        |cx| infer_reduce(cx, Numbers::Any), |cx| lower_reduce(cx, te::sum);
+        |cx| infer_reduce(cx, Numbers::Any),
+        |cx| lower_with(cx, |x, axes, keepdims| topi::sum_axes("sum", x, axes, keepdims, |it| it));
     "prod" "product over axes; ONNX `ReduceProd`" REDUCE
         |cx| infer_reduce(cx, Numbers::Any), |cx| lower_reduce(cx, te::prod);
     "max" "largest element over axes, NaN if there is one; ONNX `ReduceMax`" REDUCE

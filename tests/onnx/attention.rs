@@ -1,0 +1,104 @@
+//! Attention against the formula, with caches, masks and shared heads.
+
+use tvm_core::target::Target;
+use tvm_onnx::proto::AttributeProto;
+use tvm_runtime::{DataType, Tensor};
+
+use crate::build::{Build, assert_near, compiled, float, floats, info, int, model, node, run};
+
+/// Numbers between -1 and 1 that look random.
+fn numbers(seed: u64, shape: &[i64]) -> Tensor {
+    let mut state = seed;
+    let next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    let values = std::iter::repeat_with(next).take(shape.iter().product::<i64>() as usize).collect();
+    Tensor::from_vec(values, shape).unwrap()
+}
+
+/// One batch of heads: queries (head, position, size), keys and values likewise; `allowed(query, key)`.
+fn reference(q: &Tensor, k: &Tensor, v: &Tensor, allowed: &dyn Fn(usize, usize) -> bool) -> Vec<f32> {
+    let (qs, ks, vs) = (q.shape(), k.shape(), v.shape());
+    let at = |x: &Tensor, h: usize, i: usize, d: usize| {
+        let [_, _, n, size] = x.shape()[..] else { panic!() };
+        f64::from(x.as_slice::<f32>().unwrap()[(h * n as usize + i) * size as usize + d])
+    };
+    let (heads, share) = (qs[1] as usize, (qs[1] / ks[1]) as usize);
+    let mut res = Vec::new();
+    for h in 0..heads {
+        for i in 0..qs[2] as usize {
+            let logit = |j: usize| {
+                let dot: f64 = (0..qs[3] as usize).map(|d| at(q, h, i, d) * at(k, h / share, j, d)).sum();
+                if allowed(i, j) { (dot / (qs[3] as f64).sqrt()).exp() } else { 0.0 }
+            };
+            let weights: Vec<f64> = (0..ks[2] as usize).map(logit).collect();
+            let sum: f64 = weights.iter().sum();
+            for d in 0..vs[3] as usize {
+                let mixed: f64 = weights.iter().enumerate().map(|(j, it)| it * at(v, h / share, j, d)).sum();
+                res.push(if sum == 0.0 { 0.0 } else { (mixed / sum) as f32 });
+            }
+        }
+    }
+    res
+}
+
+fn attention(inputs: &str, attrs: Vec<AttributeProto>, given: &[(&str, &Tensor)]) -> Vec<Tensor> {
+    let mut model = model(24, vec![node("Attention", inputs, "y keys values", attrs)]);
+    for (name, tensor) in given {
+        let dims: Vec<String> = tensor.shape().iter().map(i64::to_string).collect();
+        model.graph.as_mut().unwrap().input.push(info(name, tensor.dtype(), &dims.join(" ")));
+    }
+    let vm = compiled(&model.output("y").output("keys"), &Target::interpreter()).unwrap();
+    run(&vm, &given.iter().map(|(_, it)| (*it).clone()).collect::<Vec<_>>())
+}
+
+#[test]
+fn masks_and_shared_heads() {
+    let (q, k, v) = (numbers(1, &[1, 4, 3, 4]), numbers(2, &[1, 2, 5, 4]), numbers(3, &[1, 2, 5, 2]));
+    let qkv = [("q", &q), ("k", &k), ("v", &v)];
+    let check = |got: &[Tensor], allowed: &dyn Fn(usize, usize) -> bool, what: &str| {
+        assert_near(&got[0], &floats(&reference(&q, &k, &v, allowed), &[1, 4, 3, 2]), what);
+    };
+    check(&attention("q k v", vec![], &qkv), &|_, _| true, "everything");
+    check(&attention("q k v", vec![int("is_causal", 1)], &qkv), &|i, j| j <= i, "causal");
+    // The second query may look at nothing.
+    let mask: Vec<bool> = (0..15).map(|it| it / 5 != 1 && it % 5 != 2).collect();
+    let mask = Tensor::from_slice(&mask, &[3, 5]).unwrap();
+    let got = attention("q k v m", vec![], &[&qkv[..], &[("m", &mask)]].concat());
+    check(&got, &|i, j| i != 1 && j != 2, "mask");
+    let count = Tensor::from_slice(&[4i64], &[1]).unwrap();
+    let got = attention("q k v _ _ _ n", vec![int("is_causal", 1)], &[&qkv[..], &[("n", &count)]].concat());
+    check(&got, &|i, j| j < 4 && j <= i + 1, "count of keys");
+}
+
+#[test]
+fn what_was_seen_before_comes_first() {
+    let (q, k, v) = (numbers(1, &[1, 2, 2, 4]), numbers(2, &[1, 2, 5, 4]), numbers(3, &[1, 2, 5, 4]));
+    // The same keys and values, three of them from an earlier call.
+    let part = |x: &Tensor, from: usize, to: usize| {
+        let all = x.as_slice::<f32>().unwrap();
+        let head = |h: usize| &all[(h * 5 + from) * 4..(h * 5 + to) * 4];
+        floats(&[head(0), head(1)].concat(), &[1, 2, (to - from) as i64, 4])
+    };
+    let (old, new) = ([part(&k, 0, 3), part(&v, 0, 3)], [part(&k, 3, 5), part(&v, 3, 5)]);
+    let given = [("q", &q), ("k", &new[0]), ("v", &new[1]), ("pk", &old[0]), ("pv", &old[1])];
+    let got = attention("q k v _ pk pv", vec![int("is_causal", 1), float("scale", 0.5)], &given);
+    assert_near(&got[0], &floats(&reference(&q, &k, &v, &|i, j| j <= i + 3), &[1, 2, 2, 4]), "result");
+    assert_eq!(got[1], k);
+    assert_eq!(got[0].dtype(), DataType::F32);
+}
+
+#[test]
+fn pairs_turn_by_their_angle() {
+    // A quarter turn at position 1, none at position 0.
+    let x = floats(&[1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0], &[1, 2, 4]);
+    let (cos, sin) = (floats(&[1.0, 1.0, 0.0, 0.0], &[1, 2, 2]), floats(&[0.0, 0.0, 1.0, 1.0], &[1, 2, 2]));
+    for (interleaved, want) in [(0, [-3.0, -4.0, 1.0, 2.0]), (1, [-2.0, 1.0, -4.0, 3.0])] {
+        let attrs = vec![int("num_heads", 1), int("interleaved", interleaved)];
+        let model = model(23, vec![node("RotaryEmbedding", "x cos sin", "y", attrs)]).input("x", "1 2 4");
+        let model = model.output("y").constant("cos", &cos).constant("sin", &sin);
+        let got = run(&compiled(&model, &Target::interpreter()).unwrap(), std::slice::from_ref(&x));
+        assert_near(&got[0], &floats(&[&[1.0, 2.0, 3.0, 4.0], &want[..]].concat(), &[1, 2, 4]), "turned");
+    }
+}

@@ -1,0 +1,319 @@
+//! Attention and what goes with it.
+
+use tvm_core::ir::Attrs;
+use tvm_core::relax::Arg;
+use tvm_core::relax::analysis::{product, simplify_dim};
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
+
+use super::{Row, With, one, row};
+use crate::error::OnnxError;
+use crate::node::Node;
+use crate::tensor::dtype_from_onnx;
+use crate::value::Value;
+
+pub(super) static ROWS: &[Row] =
+    &[row("Attention", 23, With(attention)), row("RotaryEmbedding", 23, With(rotary_embedding))];
+
+type Result<T> = std::result::Result<T, OnnxError>;
+
+/// `x` with its axes in the order `axes`.
+fn permuted(node: &mut Node<'_, '_>, x: Arg, axes: &[i64]) -> Result<Arg> {
+    node.op("permute_dims", &[x], Attrs::new().with("axes", axes.to_vec()))
+}
+
+fn concat(node: &mut Node<'_, '_>, parts: Vec<Arg>, axis: i64) -> Result<Arg> {
+    node.op("concat", &[Arg::Tuple(parts.into())], Attrs::new().with("axis", axis))
+}
+
+/// (batch, position, heads · size) as (batch, position, heads, size).
+fn split_heads(node: &mut Node<'_, '_>, x: &Arg, attr: &str) -> Result<Arg> {
+    let heads = node.attr_int(attr)?;
+    let heads = node.required(attr, heads)?;
+    let [batch, length, hidden] = &node.shape(x)?[..] else {
+        return Err(node.malformed("the inputs have three or four axes"));
+    };
+    if heads < 1 || hidden.as_int().is_some_and(|it| it % heads != 0) {
+        return Err(
+            node.malformed(format!("attribute `{attr}` is {heads}, which does not divide the last axis"))
+        );
+    }
+    let size = simplify_dim(&hidden.clone().floordiv(heads));
+    node.reshape(x, &[batch.clone(), length.clone(), PrimExpr::index(heads), size])
+}
+
+/// Input `i` as (batch, heads, position, size), and whether it came with its heads in one axis.
+fn by_heads(node: &mut Node<'_, '_>, i: usize, attr: &str) -> Result<(Arg, bool)> {
+    let x = node.arg(i)?;
+    match node.rank(&x)? {
+        4 => Ok((x, false)),
+        _ => {
+            let x = split_heads(node, &x, attr)?;
+            Ok((permuted(node, x, &[0, 2, 1, 3])?, true))
+        }
+    }
+}
+
+/// The numbers from 0 to `extent` under the shape `shape`.
+fn positions(node: &mut Node<'_, '_>, extent: &PrimExpr, shape: [PrimExpr; 2]) -> Result<Arg> {
+    let args = [PrimExpr::index(0), extent.clone(), PrimExpr::index(1)].map(Arg::Prim);
+    let range = node.op("arange", &args, Attrs::new().with("dtype", DataType::I64))?;
+    node.reshape(&range, &shape)
+}
+
+/// 0 where `allowed`, minus infinity elsewhere.
+fn penalty(node: &mut Node<'_, '_>, allowed: Arg, dtype: DataType) -> Result<Arg> {
+    let (zero, low) = (node.scalar(0.0, dtype)?, node.scalar(f64::NEG_INFINITY, dtype)?);
+    node.call("where", &[allowed, zero, low])
+}
+
+/// What is added to the products of queries and keys; `None` for nothing.
+struct Bias {
+    sum: Option<Arg>,
+    dtype: DataType,
+}
+
+impl Bias {
+    fn add(&mut self, node: &mut Node<'_, '_>, part: Arg) -> Result<()> {
+        self.sum = Some(match self.sum.take() {
+            Some(sum) => node.call("add", &[sum, part])?,
+            None => part,
+        });
+        Ok(())
+    }
+
+    fn add_where(&mut self, node: &mut Node<'_, '_>, allowed: Arg) -> Result<()> {
+        let part = penalty(node, allowed, self.dtype)?;
+        self.add(node, part)
+    }
+
+    /// Input 3, which says which keys count (bool) or is added; keys past its end do not count.
+    fn add_mask(&mut self, node: &mut Node<'_, '_>, keys: &PrimExpr) -> Result<()> {
+        let Some(mask) = node.opt_arg(3)? else { return Ok(()) };
+        let mut mask = if node.dtype(&mask)?.is_bool() { penalty(node, mask, self.dtype)? } else { mask };
+        let shape = node.shape(&mask)?;
+        let given = shape.last().ok_or_else(|| node.malformed("the mask has at least one axis"))?;
+        let missing = simplify_dim(&(keys - given)).as_int().filter(|&it| it > 0 && !given.is_const(1));
+        if let Some(missing) = missing {
+            let mut widths = vec![0; 2 * shape.len() - 1];
+            widths.push(missing);
+            let attrs = Attrs::new().with("pad_width", widths).with("pad_value", f64::NEG_INFINITY);
+            mask = node.op("nn.pad", &[mask], attrs)?;
+        }
+        self.add(node, mask)
+    }
+
+    /// Keys in relation to queries: `is_causal`, the windows, and input 6, the number of keys per batch that count.
+    fn add_positions(&mut self, node: &mut Node<'_, '_>, queries: &PrimExpr, keys: &PrimExpr) -> Result<()> {
+        let causal = node.flag("is_causal", false)?;
+        let window = [node.int_or("left_window_size", -1)?, node.int_or("right_window_size", -1)?];
+        if let Some(size) = window.iter().find(|&&it| it < -1) {
+            return Err(node.malformed(format!("a window size is {size}")));
+        }
+        let count = match node.opt_arg(6)? {
+            Some(count) => {
+                let count = node.cast(&count, DataType::I64)?;
+                let batch = product(&node.shape(&count)?);
+                let one = PrimExpr::index(1);
+                Some(node.reshape(&count, &[batch, one.clone(), one.clone(), one])?)
+            }
+            None => None,
+        };
+        let key = positions(node, keys, [PrimExpr::index(1), keys.clone()])?;
+        if causal || window != [-1, -1] {
+            // The distance from a key to the query, which stands behind the keys that came before.
+            let query = positions(node, queries, [queries.clone(), PrimExpr::index(1)])?;
+            let offset = match (&count, node.opt_arg(4)?) {
+                (_, Some(past)) => Arg::Prim(node.shape(&past)?[2].clone()),
+                (Some(count), None) => node.call("subtract", &[count.clone(), Arg::Prim(queries.clone())])?,
+                (None, None) => Arg::Prim(PrimExpr::index(0)),
+            };
+            let query = node.call("add", &[query, offset])?;
+            let distance = node.call("subtract", &[query, key.clone()])?;
+            let limit = |it: i64| Arg::Prim(PrimExpr::index(it));
+            if causal {
+                let allowed = node.call("greater_equal", &[distance.clone(), limit(0)])?;
+                self.add_where(node, allowed)?;
+            }
+            if window[0] >= 0 {
+                let allowed = node.call("less_equal", &[distance.clone(), limit(window[0])])?;
+                self.add_where(node, allowed)?;
+            }
+            if window[1] >= 0 {
+                let allowed = node.call("greater_equal", &[distance, limit(-window[1])])?;
+                self.add_where(node, allowed)?;
+            }
+        }
+        if let Some(count) = count {
+            let allowed = node.call("less", &[key, count])?;
+            self.add_where(node, allowed)?;
+        }
+        Ok(())
+    }
+}
+
+/// `x` behind what input `i` remembers of earlier calls.
+fn with_past(node: &mut Node<'_, '_>, i: usize, x: Arg) -> Result<Arg> {
+    match node.opt_arg(i)? {
+        Some(past) => concat(node, vec![past, x], 2),
+        None => Ok(x),
+    }
+}
+
+/// `softmax(scale · Q Kᵀ + bias) V` per head; a query with no key to look at gives 0.
+fn attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
+    let (query, joined) = by_heads(node, 0, "q_num_heads")?;
+    let (key, _) = by_heads(node, 1, "kv_num_heads")?;
+    let (value, _) = by_heads(node, 2, "kv_num_heads")?;
+    let dtype = node.dtype(&query)?;
+    let (key, value) = (with_past(node, 4, key)?, with_past(node, 5, value)?);
+    let present = (key.clone(), value.clone());
+    let (q, k) = (node.shape(&query)?, node.shape(&key)?);
+    if q.len() != 4 || k.len() != 4 || node.rank(&value)? != 4 {
+        return Err(node.malformed("the inputs have three or four axes"));
+    }
+
+    let mut bias = Bias { sum: None, dtype };
+    bias.add_mask(node, &k[2])?;
+    bias.add_positions(node, &q[2], &k[2])?;
+
+    let scale = match (node.attr_float("scale")?, q[3].as_int()) {
+        (Some(scale), _) => scale,
+        (None, Some(size)) => 1.0 / (size as f64).sqrt(),
+        (None, None) => return Err(node.unsupported("heads of symbolic size without `scale`")),
+    };
+    let root = node.scalar(scale.sqrt(), dtype)?;
+    let (key, value) = (shared(node, key, &q[1], &k[1])?, shared(node, value, &q[1], &k[1])?);
+    let query = node.call("multiply", &[query, root.clone()])?;
+    let key = permuted(node, key, &[0, 1, 3, 2])?;
+    let key = node.call("multiply", &[key, root])?;
+    let mut stages = vec![node.call("matmul", &[query, key])?];
+    let mut logits = stages[0].clone();
+    let softcap = node.float_or("softcap", 0.0)?;
+    if softcap > 0.0 {
+        let cap = node.scalar(softcap, dtype)?;
+        let ratio = node.call("divide", &[logits, cap.clone()])?;
+        let bent = node.call("tanh", &[ratio])?;
+        logits = node.call("multiply", &[bent, cap])?;
+    }
+    stages.push(logits.clone());
+    if let Some(bias) = &bias.sum {
+        logits = node.call("add", &[logits, bias.clone()])?;
+    }
+    stages.push(logits.clone());
+
+    let precision = match node.attr_int("softmax_precision")? {
+        Some(elem) => dtype_from_onnx(elem)?,
+        None => dtype,
+    };
+    let logits = node.cast(&logits, precision)?;
+    let weights = node.op("nn.softmax", &[logits], Attrs::new().with("axis", -1i64))?;
+    let mut weights = node.cast(&weights, dtype)?;
+    if let Some(bias) = bias.sum {
+        let largest =
+            node.op("max", &[bias], Attrs::new().with("axis", vec![-1i64]).with("keepdims", true))?;
+        let (low, zero) = (node.scalar(f64::NEG_INFINITY, dtype)?, node.scalar(0.0, dtype)?);
+        let blind = node.call("equal", &[largest, low])?;
+        weights = node.call("where", &[blind, zero, weights])?;
+    }
+    stages.push(weights.clone());
+    let mut res = node.call("matmul", &[weights, value])?;
+    if joined {
+        let shape = node.shape(&res)?;
+        let flat = [shape[0].clone(), shape[2].clone(), simplify_dim(&(&shape[1] * &shape[3]))];
+        res = permuted(node, res, &[0, 2, 1, 3])?;
+        res = node.reshape(&res, &flat)?;
+    }
+    let mode = node.int_or("qk_matmul_output_mode", 0)?;
+    let stage = usize::try_from(mode).ok().and_then(|mode| stages.into_iter().nth(mode));
+    let stage =
+        stage.ok_or_else(|| node.malformed(format!("attribute `qk_matmul_output_mode` is {mode}")))?;
+    Ok(vec![res.into(), present.0.into(), present.1.into(), stage.into()])
+}
+
+/// Keys or values once per head of the queries; a head serves as many neighbouring ones as it must.
+fn shared(node: &mut Node<'_, '_>, x: Arg, queries: &PrimExpr, keys: &PrimExpr) -> Result<Arg> {
+    match (queries.as_int(), keys.as_int()) {
+        (Some(queries), Some(keys)) if queries != keys => {
+            if keys < 1 || queries % keys != 0 {
+                return Err(node.malformed(format!("{queries} heads cannot share {keys}")));
+            }
+            node.op("repeat", &[x], Attrs::new().with("repeats", queries / keys).with("axis", 1i64))
+        }
+        _ => Ok(x),
+    }
+}
+
+/// `x[begin..end by stride]` along the last axis; `end` counts from the front.
+fn part(node: &mut Node<'_, '_>, x: &Arg, begin: i64, end: &PrimExpr, stride: i64) -> Result<Arg> {
+    let axis = node.rank(x)? as i64 - 1;
+    super::index::sliced(
+        node,
+        x.clone(),
+        &[axis],
+        &[PrimExpr::index(begin)],
+        std::slice::from_ref(end),
+        &[stride],
+    )
+}
+
+/// Pairs of elements turned by the angles of their position.
+fn rotary_embedding(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
+    let input = node.arg(0)?;
+    let shape = node.shape(&input)?;
+    // (batch, position, heads, size)
+    let x = match shape.len() {
+        4 => permuted(node, input, &[0, 2, 1, 3])?,
+        _ => split_heads(node, &input, "num_heads")?,
+    };
+    let size = node.shape(&x)?[3].clone();
+    let size = size.as_int().ok_or_else(|| node.unsupported("heads of symbolic size"))?;
+    let turned = match node.int_or("rotary_embedding_dim", 0)? {
+        0 => size,
+        turned => turned,
+    };
+    if !(0..=size).contains(&turned) || turned % 2 != 0 {
+        return Err(node.malformed(format!("{turned} of {size} elements cannot be turned in pairs")));
+    }
+    let mut tables = Vec::new();
+    for i in [1, 2] {
+        let mut table = node.arg(i)?;
+        if let Some(ids) = node.opt_arg(3)? {
+            table = node.op("take", &[table, ids], Attrs::new().with("axis", 0i64))?;
+        }
+        let [batch, length, half] = &node.shape(&table)?[..] else {
+            return Err(node.malformed("the caches have three axes, or two and position ids"));
+        };
+        let extents = [batch.clone(), length.clone(), PrimExpr::index(1), half.clone()];
+        tables.push(node.reshape(&table, &extents)?);
+    }
+    let [cos, sin] = [tables[0].clone(), tables[1].clone()];
+    let interleaved = node.flag("interleaved", false)?;
+    let (end, half) = (PrimExpr::index(turned), PrimExpr::index(turned / 2));
+    let (first, second) = if interleaved {
+        (part(node, &x, 0, &end, 2)?, part(node, &x, 1, &end, 2)?)
+    } else {
+        (part(node, &x, 0, &half, 1)?, part(node, &x, turned / 2, &end, 1)?)
+    };
+    let product = |node: &mut Node<'_, '_>, a: &Arg, b: &Arg| node.call("multiply", &[a.clone(), b.clone()]);
+    let (a, b) = (product(node, &cos, &first)?, product(node, &sin, &second)?);
+    let real = node.call("subtract", &[a, b])?;
+    let (a, b) = (product(node, &sin, &first)?, product(node, &cos, &second)?);
+    let imaginary = node.call("add", &[a, b])?;
+    let mut res = if interleaved {
+        let mut extents = node.shape(&real)?;
+        let mut pairs = extents.clone();
+        pairs[3] = end.clone();
+        extents.push(PrimExpr::index(1));
+        let both = vec![node.reshape(&real, &extents)?, node.reshape(&imaginary, &extents)?];
+        let both = concat(node, both, -1)?;
+        node.reshape(&both, &pairs)?
+    } else {
+        concat(node, vec![real, imaginary], -1)?
+    };
+    if turned < size {
+        let rest = part(node, &x, turned, &PrimExpr::index(size), 1)?;
+        res = concat(node, vec![res, rest], -1)?;
+    }
+    one(if shape.len() == 4 { permuted(node, res, &[0, 2, 1, 3]) } else { node.reshape(&res, &shape) })
+}

@@ -1,0 +1,355 @@
+//! Recurrent layers over a known number of steps, one step after another.
+
+use tvm_core::ir::Attrs;
+use tvm_core::relax::Arg;
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
+
+use super::{Row, With, row};
+use crate::error::OnnxError;
+use crate::node::Node;
+use crate::proto::AttributeType;
+use crate::value::Value;
+
+pub(super) static ROWS: &[Row] = &[
+    row("GRU", 7, With(|node| recurrent(node, Kind::Gru))),
+    row("LSTM", 7, With(|node| recurrent(node, Kind::Lstm))),
+    row("RNN", 7, With(|node| recurrent(node, Kind::Rnn))),
+];
+
+type Result<T> = std::result::Result<T, OnnxError>;
+
+/// Longest sequence: every step is a part of the program.
+const MAX_STEPS: i64 = 256;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Rnn,
+    Gru,
+    Lstm,
+}
+
+impl Kind {
+    fn gates(self) -> i64 {
+        match self {
+            Kind::Rnn => 1,
+            Kind::Gru => 3,
+            Kind::Lstm => 4,
+        }
+    }
+
+    /// The functions of a direction unless others are named.
+    fn activations(self) -> &'static [&'static str] {
+        match self {
+            Kind::Rnn => &["Tanh"],
+            Kind::Gru => &["Sigmoid", "Tanh"],
+            Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+        }
+    }
+}
+
+/// One direction of a layer.
+struct Cell {
+    kind: Kind,
+    hidden: PrimExpr,
+    dtype: DataType,
+    /// Graph operators.
+    activations: Vec<&'static str>,
+    /// Weights of the state, transposed.
+    weights: Arg,
+    /// What is added to the state's part.
+    bias: Option<Arg>,
+    /// Weights of the cell's content in the gates, (3 · hidden).
+    peephole: Option<Arg>,
+    /// Gates are limited to this.
+    clip: Option<f64>,
+    linear_before_reset: bool,
+}
+
+fn add(node: &mut Node<'_, '_>, a: &Arg, b: &Arg) -> Result<Arg> {
+    node.call("add", &[a.clone(), b.clone()])
+}
+
+fn multiply(node: &mut Node<'_, '_>, a: &Arg, b: &Arg) -> Result<Arg> {
+    node.call("multiply", &[a.clone(), b.clone()])
+}
+
+fn permuted(node: &mut Node<'_, '_>, x: Arg, axes: &[i64]) -> Result<Arg> {
+    node.op("permute_dims", &[x], Attrs::new().with("axes", axes.to_vec()))
+}
+
+fn concat(node: &mut Node<'_, '_>, mut parts: Vec<Arg>, axis: i64) -> Result<Arg> {
+    if parts.len() == 1 {
+        return Ok(parts.remove(0));
+    }
+    node.op("concat", &[Arg::Tuple(parts.into())], Attrs::new().with("axis", axis))
+}
+
+/// Direction `d` of input `i`, whose first axis are the directions.
+fn pick(node: &mut Node<'_, '_>, i: usize, d: i64, by_batch: bool) -> Result<Option<Arg>> {
+    let Some(mut x) = node.opt_arg(i)? else { return Ok(None) };
+    if by_batch {
+        x = permuted(node, x, &[1, 0, 2])?;
+    }
+    let shape = node.shape(&x)?;
+    let Some((directions, rest)) = shape.split_first() else {
+        return Err(node.malformed("an input is a scalar"));
+    };
+    if directions.as_int().is_some_and(|it| it <= d) {
+        return Err(node.malformed(format!("input {i} has no direction {d}")));
+    }
+    let x = super::index::sliced(node, x, &[0], &[PrimExpr::index(d)], &[PrimExpr::index(d + 1)], &[1])?;
+    node.reshape(&x, rest).map(Some)
+}
+
+impl Cell {
+    /// Parts `from..to`, each as wide as the state, of the last axis.
+    fn parts(&self, node: &mut Node<'_, '_>, x: &Arg, from: i64, to: i64) -> Result<Arg> {
+        let axis = node.rank(x)? as i64 - 1;
+        let at = |it: i64| [tvm_core::relax::analysis::simplify_dim(&(&self.hidden * it))];
+        super::index::sliced(node, x.clone(), &[axis], &at(from), &at(to), &[1])
+    }
+
+    /// Function `i` of the sum of a gate.
+    fn activated(&self, node: &mut Node<'_, '_>, i: usize, sum: Arg) -> Result<Arg> {
+        let mut sum = sum;
+        if let Some(clip) = self.clip {
+            for (op, limit) in [("minimum", clip), ("maximum", -clip)] {
+                let limit = node.scalar(limit, self.dtype)?;
+                sum = node.call(op, &[sum, limit])?;
+            }
+        }
+        node.call(self.activations[i], &[sum])
+    }
+
+    /// The state's part of the gates `from..to`.
+    fn recur(&self, node: &mut Node<'_, '_>, state: &Arg, from: i64, to: i64) -> Result<Arg> {
+        let weights = if to - from == self.kind.gates() {
+            self.weights.clone()
+        } else {
+            self.parts(node, &self.weights, from, to)?
+        };
+        let product = node.call("matmul", &[state.clone(), weights])?;
+        match &self.bias {
+            Some(bias) => {
+                let bias = self.parts(node, bias, from, to)?;
+                add(node, &product, &bias)
+            }
+            None => Ok(product),
+        }
+    }
+
+    /// The states after a step from those before; `x` is the input's part of the gates.
+    fn step(&self, node: &mut Node<'_, '_>, x: &Arg, [h, c]: [Arg; 2]) -> Result<[Arg; 2]> {
+        match self.kind {
+            Kind::Rnn => {
+                let recurrent = self.recur(node, &h, 0, 1)?;
+                let sum = add(node, x, &recurrent)?;
+                Ok([self.activated(node, 0, sum)?, c])
+            }
+            Kind::Gru => Ok([self.gru(node, x, &h)?, c]),
+            Kind::Lstm => self.lstm(node, x, &h, &c),
+        }
+    }
+
+    fn gru(&self, node: &mut Node<'_, '_>, x: &Arg, h: &Arg) -> Result<Arg> {
+        let (recurrent, input) = (self.recur(node, h, 0, 2)?, self.parts(node, x, 0, 2)?);
+        let gates = add(node, &input, &recurrent)?;
+        let gates = self.activated(node, 0, gates)?;
+        let (update, reset) = (self.parts(node, &gates, 0, 1)?, self.parts(node, &gates, 1, 2)?);
+        let recurrent = if self.linear_before_reset {
+            let recurrent = self.recur(node, h, 2, 3)?;
+            multiply(node, &reset, &recurrent)?
+        } else {
+            let kept = multiply(node, &reset, h)?;
+            self.recur(node, &kept, 2, 3)?
+        };
+        let input = self.parts(node, x, 2, 3)?;
+        let sum = add(node, &input, &recurrent)?;
+        let new = self.activated(node, 1, sum)?;
+        // new + update · (h - new)
+        let change = node.call("subtract", &[h.clone(), new.clone()])?;
+        let change = multiply(node, &update, &change)?;
+        add(node, &new, &change)
+    }
+
+    /// Gates are input, output, forget and content.
+    fn lstm(&self, node: &mut Node<'_, '_>, x: &Arg, h: &Arg, c: &Arg) -> Result<[Arg; 2]> {
+        let recurrent = self.recur(node, h, 0, 4)?;
+        let sums = add(node, x, &recurrent)?;
+        let gate = |node: &mut Node<'_, '_>, i: i64, peephole: i64, c: &Arg, f: usize| {
+            let mut sum = self.parts(node, &sums, i, i + 1)?;
+            if let Some(weights) = self.peephole.as_ref().filter(|_| peephole >= 0) {
+                let weights = self.parts(node, weights, peephole, peephole + 1)?;
+                let seen = multiply(node, &weights, c)?;
+                sum = add(node, &sum, &seen)?;
+            }
+            self.activated(node, f, sum)
+        };
+        let (input, forget, content) =
+            (gate(node, 0, 0, c, 0)?, gate(node, 2, 2, c, 0)?, gate(node, 3, -1, c, 1)?);
+        let (kept, new) = (multiply(node, &forget, c)?, multiply(node, &input, &content)?);
+        let c = add(node, &kept, &new)?;
+        let output = gate(node, 1, 1, &c, 0)?;
+        let shown = node.call(self.activations[2], std::slice::from_ref(&c))?;
+        Ok([multiply(node, &output, &shown)?, c])
+    }
+}
+
+fn activations(node: &Node<'_, '_>, kind: Kind, d: usize) -> Result<Vec<&'static str>> {
+    const KNOWN: [(&str, &str); 4] =
+        [("Sigmoid", "sigmoid"), ("Tanh", "tanh"), ("Relu", "nn.relu"), ("Softplus", "nn.softplus")];
+    if node.has_attr("activation_alpha") || node.has_attr("activation_beta") {
+        return Err(node.unsupported("functions with parameters"));
+    }
+    let defaults = kind.activations();
+    let given = match node.attr_type("activations") {
+        Some(AttributeType::Strings) => node.attr_strings("activations")?,
+        _ => Vec::new(),
+    };
+    let names = match &given[..] {
+        [] => defaults.to_vec(),
+        names => names.iter().copied().skip(d * defaults.len()).take(defaults.len()).collect(),
+    };
+    if names.len() != defaults.len() {
+        return Err(node.malformed(format!("there are {} functions per direction", defaults.len())));
+    }
+    let find = |name: &&str| KNOWN.iter().find(|(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, op)| *op);
+    let found: Option<Vec<_>> = names.iter().map(find).collect();
+    found.ok_or_else(|| {
+        node.unsupported(format!("one of the functions {}", crate::names::show(&names.join(", "))))
+    })
+}
+
+fn recurrent(node: &mut Node<'_, '_>, kind: Kind) -> Result<Vec<Value>> {
+    let by_batch = node.flag("layout", false)?;
+    if node.flag("input_forget", false)? {
+        return Err(node.unsupported("attribute `input_forget`"));
+    }
+    let mut x = node.arg(0)?;
+    if by_batch {
+        x = permuted(node, x, &[1, 0, 2])?;
+    }
+    let [length, batch, _] = &node.shape(&x)?[..] else {
+        return Err(node.malformed("the input has three axes"));
+    };
+    let steps = length.as_int().filter(|it| (1..=MAX_STEPS).contains(it));
+    let steps = steps
+        .ok_or_else(|| node.unsupported(format!("other than 1 to {MAX_STEPS} steps, known beforehand")))?;
+    let directions: &[bool] = match node.str_or("direction", "forward")? {
+        "forward" => &[false],
+        "reverse" => &[true],
+        "bidirectional" => &[false, true],
+        other => {
+            return Err(node.malformed(format!("attribute `direction` is `{}`", crate::names::show(other))));
+        }
+    };
+    let (mut all, mut last) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for (d, &reverse) in directions.iter().enumerate() {
+        let (states, end) = direction(node, kind, &x, d, reverse, (steps, batch), by_batch)?;
+        all.push(concat(node, states, 0)?);
+        for (last, state) in last.iter_mut().zip(end) {
+            let shape = node.shape(&state)?;
+            last.push(node.reshape(&state, &[&[PrimExpr::index(1)], &shape[..]].concat())?);
+        }
+    }
+    let mut res = vec![concat(node, all, 1)?];
+    for states in last {
+        res.push(concat(node, states, 0)?);
+    }
+    if by_batch {
+        res = vec![
+            permuted(node, res[0].clone(), &[2, 0, 1, 3])?,
+            permuted(node, res[1].clone(), &[1, 0, 2])?,
+            permuted(node, res[2].clone(), &[1, 0, 2])?,
+        ];
+    }
+    res.truncate(if kind == Kind::Lstm { 3 } else { 2 });
+    Ok(res.into_iter().map(Value::from).collect())
+}
+
+/// The states after every step, each (1, 1, batch, hidden), and the states at the end.
+fn direction(
+    node: &mut Node<'_, '_>,
+    kind: Kind,
+    x: &Arg,
+    d: usize,
+    reverse: bool,
+    (steps, batch): (i64, &PrimExpr),
+    by_batch: bool,
+) -> Result<(Vec<Arg>, [Arg; 2])> {
+    let at = d as i64;
+    let dtype = node.dtype(x)?;
+    let required = |node: &mut Node<'_, '_>, i: usize| {
+        let weights = pick(node, i, at, false)?;
+        let weights = weights.ok_or_else(|| node.malformed(format!("input {i} is missing")))?;
+        permuted(node, weights, &[1, 0])
+    };
+    let (input_weights, weights) = (required(node, 1)?, required(node, 2)?);
+    let hidden = node.shape(&weights)?[0].clone();
+    let mut cell = Cell {
+        kind,
+        hidden: hidden.clone(),
+        dtype,
+        activations: activations(node, kind, d)?,
+        weights,
+        bias: None,
+        peephole: if kind == Kind::Lstm { pick(node, 7, at, false)? } else { None },
+        clip: node.attr_float("clip")?,
+        linear_before_reset: node.flag("linear_before_reset", false)?,
+    };
+    let mut projected = node.call("matmul", &[x.clone(), input_weights])?;
+    if let Some(bias) = pick(node, 3, at, false)? {
+        let (own, state) = (
+            cell.parts(node, &bias, 0, kind.gates())?,
+            cell.parts(node, &bias, kind.gates(), 2 * kind.gates())?,
+        );
+        projected = add(node, &projected, &own)?;
+        cell.bias = Some(state);
+    }
+    let state_shape = [batch.clone(), hidden.clone()];
+    let zero = node.scalar(0.0, dtype)?;
+    let zeros = Attrs::new().with("dtype", dtype);
+    let zeros = node.op("full", &[Arg::Shape(state_shape.to_vec().into()), zero.clone()], zeros)?;
+    let mut states = [zeros.clone(), zeros];
+    for (i, state) in [5, 6].into_iter().zip(&mut states).take(if kind == Kind::Lstm { 2 } else { 1 }) {
+        if let Some(given) = pick(node, i, at, by_batch)? {
+            *state = given;
+        }
+    }
+    let lengths = match node.opt_arg(4)? {
+        Some(lengths) => {
+            let lengths = node.cast(&lengths, DataType::I64)?;
+            Some(node.reshape(&lengths, &[batch.clone(), PrimExpr::index(1)])?)
+        }
+        None => None,
+    };
+    let mut order: Vec<i64> = (0..steps).collect();
+    if reverse {
+        order.reverse();
+    }
+    let width = node.shape(&projected)?[2].clone();
+    let mut outputs = Vec::new();
+    for t in order {
+        let (begin, end) = ([PrimExpr::index(t)], [PrimExpr::index(t + 1)]);
+        let step = super::index::sliced(node, projected.clone(), &[0], &begin, &end, &[1])?;
+        let step = node.reshape(&step, &[batch.clone(), width.clone()])?;
+        let mut next = cell.step(node, &step, states.clone())?;
+        let mut shown = next[0].clone();
+        if let Some(lengths) = &lengths {
+            // Past its end a sequence shows nothing and keeps its state.
+            let inside = node.call("greater", &[lengths.clone(), Arg::Prim(PrimExpr::index(t))])?;
+            shown = node.call("where", &[inside.clone(), shown, zero.clone()])?;
+            for (next, state) in next.iter_mut().zip(&states) {
+                *next = node.call("where", &[inside.clone(), next.clone(), state.clone()])?;
+            }
+        }
+        states = next;
+        let one = PrimExpr::index(1);
+        outputs.push(node.reshape(&shown, &[one.clone(), one, batch.clone(), hidden.clone()])?);
+    }
+    if reverse {
+        outputs.reverse();
+    }
+    Ok((outputs, states))
+}
