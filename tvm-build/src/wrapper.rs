@@ -214,29 +214,10 @@ impl Wrapper<'_> {
         let output = format!("{}{}Output", camel(self.name), camel(&prefix));
         let (inputs, outputs) = self.ports(func);
 
-        let shapes = inputs.iter().chain(&outputs).filter_map(|port| {
-            let (_, dims) = port.tensor()?;
-            let ident = consts.fresh(&format!("{prefix}{}_shape", port.ident)).to_uppercase();
-            let extent =
-                |dim: &DimSig| dim.as_const().map_or("None".into(), |extent| format!("Some({extent})"));
-            let extents: Vec<String> = dims.iter().map(extent).collect();
-            let doc = format!("Shape of {}; `None` is symbolic.", port.doc());
-            Some(format!(
-                "#[doc = {doc:?}] pub const {ident}: [Option<i64>; {}] = [{}];",
-                dims.len(),
-                extents.join(", ")
-            ))
-        });
-        body.push_str(&packed(&shapes.collect::<Vec<_>>(), "    ", " "));
-
-        let mut docs = vec![format!("Entry point `{}`.", shown(&func.name)), String::new()];
-        docs.extend(inputs.iter().map(|port| format!("- input {}", port.doc())));
-        docs.extend(outputs.iter().map(|port| format!("- output {}", port.doc())));
-        docs.extend(
-            ["", "# Errors", "When an argument does not fit, naming it, or the program fails."]
-                .map(String::from),
-        );
-        let docs = docs.join("\n");
+        let shapes: Vec<String> =
+            inputs.iter().chain(&outputs).filter_map(|port| shape_const(port, &prefix, consts)).collect();
+        body.push_str(&packed(&shapes, "    ", " "));
+        let docs = entry_docs(func, &inputs, &outputs);
         let param = |port: &Port<'_>| match port.generics(rt) {
             Some(generics) => format!(", {}: impl {rt}::ModelInput<{generics}>", port.ident),
             None => format!(", {}: impl Into<{rt}::Value>", port.ident),
@@ -314,4 +295,29 @@ fn lines(items: &[String], indent: &str) -> String {
 fn packed(items: &[String], indent: &str, between: &str) -> String {
     let per_line = items.len().div_ceil(MAX_LINES).max(1);
     items.chunks(per_line).map(|chunk| format!("{indent}{}\n", chunk.join(between))).collect()
+}
+
+/// The constant that holds the shape of `port`, if it is a tensor.
+fn shape_const(port: &Port<'_>, prefix: &str, consts: &mut Scope) -> Option<String> {
+    let (_, dims) = port.tensor()?;
+    let ident = consts.fresh(&format!("{prefix}{}_shape", port.ident)).to_uppercase();
+    let extent = |dim: &DimSig| dim.as_const().map_or("None".into(), |extent| format!("Some({extent})"));
+    let extents: Vec<String> = dims.iter().map(extent).collect();
+    let doc = format!("Shape of {}; `None` is symbolic.", port.doc());
+    Some(format!(
+        "#[doc = {doc:?}] pub const {ident}: [Option<i64>; {}] = [{}];",
+        dims.len(),
+        extents.join(", ")
+    ))
+}
+
+/// The documentation of the method that runs `func`.
+fn entry_docs(func: &VmFunction, inputs: &[Port<'_>], outputs: &[Port<'_>]) -> String {
+    let mut docs = vec![format!("Entry point `{}`.", shown(&func.name)), String::new()];
+    docs.extend(inputs.iter().map(|port| format!("- input {}", port.doc())));
+    docs.extend(outputs.iter().map(|port| format!("- output {}", port.doc())));
+    docs.extend(
+        ["", "# Errors", "When an argument does not fit, naming it, or the program fails."].map(String::from),
+    );
+    docs.join("\n")
 }

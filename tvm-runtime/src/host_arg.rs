@@ -232,27 +232,8 @@ pub(crate) unsafe fn with_host_args(
             ParamKind::In | ParamKind::Out => unsafe { check_tensor(sig, param, arg.tensor, &mut dims)? },
         });
     }
-    let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
-    let is_out = |i: usize| sig.params[i].kind == ParamKind::Out;
-    // Copies of inputs that an output overlaps; filled before any view is made.
-    let mut copies: SmallVec<[Option<Storage>; 8]> = SmallVec::new();
-    for (i, span) in spans.iter().enumerate() {
-        let other = (0..spans.len()).find(|&j| j != i && is_out(j) && overlap(span, &spans[j]));
-        copies.push(match other {
-            Some(j) if is_out(i) => {
-                let name = |i: usize| sig.params[i].name.as_str().into();
-                return Err(RuntimeError::ArgOverlap { func: func(), arg: name(i), other: name(j) });
-            }
-            Some(_) => {
-                // SAFETY: `check_tensor` found the span to be this tensor's memory.
-                let bytes = unsafe { std::slice::from_raw_parts(data_ptr(&*raw[i].tensor), span.len()) };
-                let mut copy = Storage::alloc(bytes.len(), ALIGNMENT, Device::cpu())?;
-                copy.bytes_mut().expect("fresh host memory").copy_from_slice(bytes);
-                Some(copy)
-            }
-            None => None,
-        });
-    }
+    // SAFETY: `check_tensor` found the spans to be the tensors' memory.
+    let copies = unsafe { copy_overlapped(sig, raw, &spans)? };
     let mut args: SmallVec<[HostArg<'_>; 8]> = SmallVec::new();
     for (i, param) in sig.params.iter().enumerate() {
         // SAFETY: the kinds are the signature's (promised), the spans are the tensors' memory (checked), writable
@@ -298,6 +279,42 @@ pub(crate) unsafe fn with_host_args(
         }
     }
     res
+}
+
+/// Copies of the inputs that an output overlaps, made before any view is.
+///
+/// # Safety
+/// `spans` are the memory of the tensors among `raw`, empty for scalars.
+unsafe fn copy_overlapped(
+    sig: &KernelSig,
+    raw: &[KernelArg],
+    spans: &[Range<usize>],
+) -> Result<SmallVec<[Option<Storage>; 8]>, RuntimeError> {
+    let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+    let is_out = |i: usize| sig.params[i].kind == ParamKind::Out;
+    let mut copies: SmallVec<[Option<Storage>; 8]> = SmallVec::new();
+    for (i, span) in spans.iter().enumerate() {
+        let other = (0..spans.len()).find(|&j| j != i && is_out(j) && overlap(span, &spans[j]));
+        copies.push(match other {
+            Some(j) if is_out(i) => {
+                let name = |i: usize| sig.params[i].name.as_str().into();
+                return Err(RuntimeError::ArgOverlap {
+                    func: sig.name.as_str().into(),
+                    arg: name(i),
+                    other: name(j),
+                });
+            }
+            Some(_) => {
+                // SAFETY: the span is this tensor's memory, as the caller promises.
+                let bytes = unsafe { std::slice::from_raw_parts(data_ptr(&*raw[i].tensor), span.len()) };
+                let mut copy = Storage::alloc(bytes.len(), ALIGNMENT, Device::cpu())?;
+                copy.bytes_mut().expect("fresh host memory").copy_from_slice(bytes);
+                Some(copy)
+            }
+            None => None,
+        });
+    }
+    Ok(copies)
 }
 
 /// Address of the first element.

@@ -12,7 +12,7 @@
 
 mod expr;
 mod function;
-mod intrin;
+mod intrinsic;
 pub mod load;
 mod stmt;
 mod types;

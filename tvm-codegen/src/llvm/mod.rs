@@ -9,7 +9,7 @@ mod arith;
 mod error;
 mod expr;
 mod function;
-mod intrin;
+mod intrinsic;
 mod jit;
 mod machine;
 mod memory;

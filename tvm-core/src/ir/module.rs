@@ -99,11 +99,6 @@ impl IRModule {
         self.functions.iter()
     }
 
-    /// All functions in order, to change in place.
-    pub fn functions_mut(&mut self) -> impl Iterator<Item = (&GlobalVar, &mut BaseFunc)> {
-        self.functions.iter_mut()
-    }
-
     /// Number of functions.
     pub fn len(&self) -> usize {
         self.functions.len()

@@ -63,28 +63,40 @@ pub fn prelude_types() -> Vec<TypeDef> {
 pub fn add_prelude(module: IRModule) -> Result<IRModule, IrError> {
     let mut builder = BlockBuilder::new(module);
     prelude_types().into_iter().for_each(|def| builder.module_mut().add_type(Arc::new(def)));
-    let (a, b) = (param("A"), param("B"));
-    let empty = |ty: &Type| constructor("List", "Nil", 0, &[], ty.clone());
+    let map = add_map(&mut builder)?;
+    let foldl = add_foldl(&mut builder)?;
+    add_foldr(&mut builder)?;
+    add_concat(&mut builder)?;
+    add_rev(&mut builder, &foldl)?;
+    add_filter(&mut builder)?;
+    add_tmap(&mut builder, &map)?;
+    Ok(builder.into_module())
+}
 
-    // map(f, l) = match l { Nil => Nil, Cons(h, t) => Cons(f(h), map(f, t)) }
+/// `map(f, l) = match l { Nil => Nil, Cons(h, t) => Cons(f(h), map(f, t)) }`
+fn add_map(builder: &mut BlockBuilder) -> Result<GlobalVar, IrError> {
+    let (a, b) = (param("A"), param("B"));
     let (f, l) = (Var::new("f", func(std::slice::from_ref(&a), b.clone())), Var::new("l", list(a.clone())));
-    let map = define(&mut builder, "map", &["A", "B"], &[&f, &l], list(b.clone()), |builder, map| {
+    define(builder, "map", &["A", "B"], &[&f, &l], list(b.clone()), |builder, map| {
         on_list(
             builder,
             &l,
-            |builder| emit(builder, empty(&list(b.clone()))),
+            |builder| emit(builder, nil(b.clone())),
             |builder, h, t| {
                 let head = emit(builder, call(Callee::Var(f.clone()), &[h.into()]))?;
                 let tail = emit(builder, call(Callee::Global(map.clone()), &[(&f).into(), t.into()]))?;
-                emit(builder, constructor("List", "Cons", 1, &[head, tail], list(b.clone())))
+                emit(builder, cons(head, tail, b.clone()))
             },
         )
-    })?;
+    })
+}
 
-    // foldl(f, acc, l) = match l { Nil => acc, Cons(h, t) => foldl(f, f(acc, h), t) }
+/// `foldl(f, acc, l) = match l { Nil => acc, Cons(h, t) => foldl(f, f(acc, h), t) }`
+fn add_foldl(builder: &mut BlockBuilder) -> Result<GlobalVar, IrError> {
+    let (a, b) = (param("A"), param("B"));
     let (f, acc) = (Var::new("f", func(&[a.clone(), b.clone()], a.clone())), Var::new("acc", a.clone()));
     let l = Var::new("l", list(b.clone()));
-    let foldl = define(&mut builder, "foldl", &["A", "B"], &[&f, &acc, &l], a.clone(), |builder, foldl| {
+    define(builder, "foldl", &["A", "B"], &[&f, &acc, &l], a.clone(), |builder, foldl| {
         on_list(
             builder,
             &l,
@@ -94,12 +106,15 @@ pub fn add_prelude(module: IRModule) -> Result<IRModule, IrError> {
                 emit(builder, call(Callee::Global(foldl.clone()), &[(&f).into(), next, t.into()]))
             },
         )
-    })?;
+    })
+}
 
-    // foldr(f, acc, l) = match l { Nil => acc, Cons(h, t) => f(h, foldr(f, acc, t)) }
+/// `foldr(f, acc, l) = match l { Nil => acc, Cons(h, t) => f(h, foldr(f, acc, t)) }`
+fn add_foldr(builder: &mut BlockBuilder) -> Result<GlobalVar, IrError> {
+    let (a, b) = (param("A"), param("B"));
     let (f, acc) = (Var::new("f", func(&[a.clone(), b.clone()], b.clone())), Var::new("acc", b.clone()));
     let l = Var::new("l", list(a.clone()));
-    define(&mut builder, "foldr", &["A", "B"], &[&f, &acc, &l], b.clone(), |builder, foldr| {
+    define(builder, "foldr", &["A", "B"], &[&f, &acc, &l], b.clone(), |builder, foldr| {
         on_list(
             builder,
             &l,
@@ -110,48 +125,55 @@ pub fn add_prelude(module: IRModule) -> Result<IRModule, IrError> {
                 emit(builder, call(Callee::Var(f.clone()), &[h.into(), rest]))
             },
         )
-    })?;
+    })
+}
 
-    // concat(l, m) = match l { Nil => m, Cons(h, t) => Cons(h, concat(t, m)) }
+/// `concat(l, m) = match l { Nil => m, Cons(h, t) => Cons(h, concat(t, m)) }`
+fn add_concat(builder: &mut BlockBuilder) -> Result<GlobalVar, IrError> {
+    let a = param("A");
     let (l, m) = (Var::new("l", list(a.clone())), Var::new("m", list(a.clone())));
-    define(&mut builder, "concat", &["A"], &[&l, &m], list(a.clone()), |builder, concat| {
+    define(builder, "concat", &["A"], &[&l, &m], list(a.clone()), |builder, concat| {
         on_list(
             builder,
             &l,
             |_| Ok((&m).into()),
             |builder, h, t| {
                 let tail = emit(builder, call(Callee::Global(concat.clone()), &[t.into(), (&m).into()]))?;
-                emit(builder, constructor("List", "Cons", 1, &[h.into(), tail], list(a.clone())))
+                emit(builder, cons(h.into(), tail, a.clone()))
             },
         )
-    })?;
+    })
+}
 
-    // rev(l) = foldl(|acc, x| Cons(x, acc), Nil, l)
+/// `rev(l) = foldl(|acc, x| Cons(x, acc), Nil, l)`
+fn add_rev(builder: &mut BlockBuilder, foldl: &GlobalVar) -> Result<GlobalVar, IrError> {
+    let a = param("A");
     let l = Var::new("l", list(a.clone()));
-    define(&mut builder, "rev", &["A"], &[&l], list(a.clone()), |builder, _| {
+    define(builder, "rev", &["A"], &[&l], list(a.clone()), |builder, _| {
         let (acc, x) = (Var::new("acc", list(a.clone())), Var::new("x", a.clone()));
         let params = [acc.clone(), x.clone()];
         let push = builder.emit_function(
             "push",
             &params,
             list(a.clone()),
-            |builder, _| {
-                emit(builder, constructor("List", "Cons", 1, &[(&x).into(), (&acc).into()], list(a.clone())))
-            },
+            |builder, _| emit(builder, cons((&x).into(), (&acc).into(), a.clone())),
             &Span::none(),
         )?;
-        let nil = emit(builder, empty(&list(a.clone())))?;
+        let nil = emit(builder, nil(a.clone()))?;
         emit(builder, call(Callee::Global(foldl.clone()), &[push.into(), nil, (&l).into()]))
-    })?;
+    })
+}
 
-    // filter(f, l) = match l { Nil => Nil, Cons(h, t) => if f(h) { Cons(h, filter(f, t)) } else { filter(f, t) } }
+/// `filter(f, l) = match l { Nil => Nil, Cons(h, t) => if f(h) { Cons(h, filter(f, t)) } else { filter(f, t) } }`
+fn add_filter(builder: &mut BlockBuilder) -> Result<GlobalVar, IrError> {
+    let a = param("A");
     let keep = Type::tensor(vec![], tvm_runtime::DataType::BOOL);
     let (f, l) = (Var::new("f", func(std::slice::from_ref(&a), keep)), Var::new("l", list(a.clone())));
-    define(&mut builder, "filter", &["A"], &[&f, &l], list(a.clone()), |builder, filter| {
+    define(builder, "filter", &["A"], &[&f, &l], list(a.clone()), |builder, filter| {
         on_list(
             builder,
             &l,
-            |builder| emit(builder, empty(&list(a.clone()))),
+            |builder| emit(builder, nil(a.clone())),
             |builder, h, t| {
                 let cond = emit(builder, call(Callee::Var(f.clone()), &[h.into()]))?;
                 let rest = || call(Callee::Global(filter.clone()), &[(&f).into(), t.into()]);
@@ -160,7 +182,7 @@ pub fn add_prelude(module: IRModule) -> Result<IRModule, IrError> {
                     cond,
                     |builder| {
                         let tail = emit(builder, rest())?;
-                        emit(builder, constructor("List", "Cons", 1, &[h.into(), tail], list(a.clone())))
+                        emit(builder, cons(h.into(), tail, a.clone()))
                     },
                     |builder| emit(builder, rest()),
                     &Span::none(),
@@ -168,11 +190,14 @@ pub fn add_prelude(module: IRModule) -> Result<IRModule, IrError> {
                 Ok(kept.into())
             },
         )
-    })?;
+    })
+}
 
-    // tmap(f, t) = match t { Rose(v, children) => Rose(f(v), map(|c| tmap(f, c), children)) }
+/// `tmap(f, t) = match t { Rose(v, children) => Rose(f(v), map(|c| tmap(f, c), children)) }`
+fn add_tmap(builder: &mut BlockBuilder, map: &GlobalVar) -> Result<GlobalVar, IrError> {
+    let (a, b) = (param("A"), param("B"));
     let (f, t) = (Var::new("f", func(std::slice::from_ref(&a), b.clone())), Var::new("t", tree(a.clone())));
-    define(&mut builder, "tmap", &["A", "B"], &[&f, &t], tree(b.clone()), |builder, tmap| {
+    define(builder, "tmap", &["A", "B"], &[&f, &t], tree(b.clone()), |builder, tmap| {
         let (v, children) = (Var::new("v", a.clone()), Var::new("children", list(tree(a.clone()))));
         let body = builder.scope(|builder| {
             let root = emit(builder, call(Callee::Var(f.clone()), &[(&v).into()]))?;
@@ -191,8 +216,17 @@ pub fn add_prelude(module: IRModule) -> Result<IRModule, IrError> {
         let fields = Arc::new([Pattern::Var(v), Pattern::Var(children)]);
         let rose = Constructor { ty: "Tree".into(), name: "Rose".into(), tag: 0 };
         emit_match(builder, &t, vec![Clause { pattern: Pattern::Constructor(rose, fields), body }])
-    })?;
-    Ok(builder.into_module())
+    })
+}
+
+/// The empty list of `elem`.
+fn nil(elem: Type) -> Expr {
+    constructor("List", "Nil", 0, &[], list(elem))
+}
+
+/// `Cons(head, tail)` of a list of `elem`.
+fn cons(head: Arg, tail: Arg, elem: Type) -> Expr {
+    constructor("List", "Cons", 1, &[head, tail], list(elem))
 }
 
 fn call(callee: Callee, args: &[Arg]) -> Expr {

@@ -64,14 +64,6 @@ pub fn reduce(combiner: Combiner, sources: Vec<PrimExpr>, axes: &[&ReduceAxis]) 
     Reduce { combiner, sources, axes: axes.iter().map(|axis| axis.0.clone()).collect(), init }
 }
 
-impl Reduce {
-    /// Starting from `init`, one value per component.
-    #[must_use]
-    pub fn starting_from(self, init: Vec<PrimExpr>) -> Reduce {
-        Reduce { init, ..self }
-    }
-}
-
 impl Combiner {
     /// A combiner of one component.
     pub fn single(identity: PrimExpr, combine: impl FnOnce(PrimExpr, PrimExpr) -> PrimExpr) -> Combiner {

@@ -71,20 +71,11 @@ impl Mutator for Cse {
 
 /// True for what depends on its arguments alone and costs something.
 fn is_value(expr: &Expr) -> bool {
-    match expr {
-        Expr::Call(call) => match &call.callee {
-            Callee::Op(op) => op.pure,
-            Callee::Tir(_) | Callee::Constructor(_) => true,
-            Callee::Global(_) | Callee::Var(_) | Callee::DpsPacked(_) | Callee::Packed(_) => false,
-        },
-        Expr::TupleGetItem(..) => true,
-        Expr::Arg(_)
-        | Expr::If(_)
-        | Expr::Match(_)
-        | Expr::Function(_)
-        | Expr::RefCreate(_)
-        | Expr::RefRead(_)
-        | Expr::RefWrite(..) => false,
+    let Expr::Call(call) = expr else { return matches!(expr, Expr::TupleGetItem(..)) };
+    match &call.callee {
+        Callee::Op(op) => op.pure,
+        Callee::Tir(_) | Callee::Constructor(_) => true,
+        Callee::Global(_) | Callee::Var(_) | Callee::DpsPacked(_) | Callee::Packed(_) => false,
     }
 }
 

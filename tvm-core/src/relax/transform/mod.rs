@@ -26,7 +26,7 @@ pub use fuse_tir::fuse_tir;
 pub use kill_after_last_use::kill_after_last_use;
 pub use lambda_lift::lambda_lift;
 pub use legalize_ops::legalize_ops;
-pub use renew_defs::{renew_body, renew_defs};
+pub use renew_defs::renew_defs;
 pub use rewrite_dataflow_reshape::rewrite_dataflow_reshape;
 pub use static_plan_block_memory::static_plan_block_memory;
 

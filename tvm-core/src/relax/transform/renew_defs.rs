@@ -18,12 +18,6 @@ pub fn renew_defs(func: &Function) -> Function {
     Renew::default().function(func)
 }
 
-/// `body` with fresh variables.
-#[must_use]
-pub fn renew_body(body: &Body) -> Body {
-    Renew::default().body(body)
-}
-
 /// Graph variables and symbolic dimensions share one table.
 #[derive(Default)]
 struct Renew(Symbols);

@@ -1,7 +1,9 @@
 //! Calls of operators: arguments by position fill the operator's arguments, then its attributes.
 
+use std::iter::Peekable;
 use std::panic::Location;
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 pub use super::function::call_global;
 
@@ -36,8 +38,19 @@ type Bound = (Arc<[Arg]>, Attrs);
 
 /// The arguments and attributes of a call; `None` when an argument is poisoned.
 fn bind_args(op: Op, args: Args) -> Result<Option<Bound>, IrError> {
-    let err = |message: String| IrError::new(format!("`{}`: {message}", op.name), &Span::none());
     let mut items = args.items.into_iter().peekable();
+    let bound = bind_items(op, &mut items)?;
+    let attrs = bind_attrs(op, items, args.named)?;
+    Ok(bound.map(|args| (args.into(), attrs)))
+}
+
+fn wrong_use(op: Op, message: String) -> IrError {
+    IrError::new(format!("`{}`: {message}", op.name), &Span::none())
+}
+
+/// The arguments, taken from the front of `items`; `None` when one is poisoned.
+fn bind_items(op: Op, items: &mut Peekable<IntoIter<Item>>) -> Result<Option<Vec<Arg>>, IrError> {
+    let err = |message| wrong_use(op, message);
     let mut bound: Vec<Option<Arg>> = Vec::new();
     for def in op.args {
         let Some(next) = items.peek() else {
@@ -93,6 +106,16 @@ fn bind_args(op: Op, args: Args) -> Result<Option<Bound>, IrError> {
             (ArgKind::Shape, _) => return Err(wrong("a shape like [n, 10]")),
         }
     }
+    Ok(bound.into_iter().collect())
+}
+
+/// The attributes: `items` by position, then `named`.
+fn bind_attrs(
+    op: Op,
+    items: impl Iterator<Item = Item>,
+    named: Vec<(&'static str, Item)>,
+) -> Result<Attrs, IrError> {
+    let err = |message| wrong_use(op, message);
     let mut attrs = Attrs::new();
     let mut names = op.attrs.iter();
     for it in items {
@@ -105,7 +128,7 @@ fn bind_args(op: Op, args: Args) -> Result<Option<Bound>, IrError> {
                 .ok_or_else(|| err(format!("attribute `{}` cannot be {}", def.name, it.kind())))?,
         );
     }
-    for (name, it) in args.named {
+    for (name, it) in named {
         let Some(def) = op.attrs.iter().find(|def| def.name == name) else {
             let names: Vec<&str> = op.attrs.iter().map(|def| def.name).collect();
             let help = match crate::support::nearest(name, names.iter().copied()) {
@@ -120,7 +143,7 @@ fn bind_args(op: Op, args: Args) -> Result<Option<Bound>, IrError> {
             attr(def.kind, &it).ok_or_else(|| err(format!("attribute `{name}` cannot be {}", it.kind())))?,
         );
     }
-    Ok(bound.into_iter().collect::<Option<Vec<_>>>().map(|args| (args.into(), attrs)))
+    Ok(attrs)
 }
 
 /// The value of an attribute of kind `kind`; one number stands for a list of one.

@@ -27,7 +27,7 @@ pub fn with_access_regions(block: Block) -> Block {
 }
 
 /// The regions that `stmts` read and write, over all iterations of the loops inside them, in order of first access.
-pub fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
+fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
     let mut detect = Detect::default();
     stmts.iter().for_each(|stmt| detect.visit_stmt(stmt));
     let Detect { analyzer, reads, writes, .. } = detect;

@@ -4,7 +4,7 @@ mod access_region;
 mod init_nest;
 mod well_formed;
 
-pub use access_region::{access_regions, with_access_regions};
+pub use access_region::with_access_regions;
 pub(in crate::tir) use init_nest::{drives, init_nest};
 pub(crate) use well_formed::check_rules;
 pub use well_formed::well_formed;

@@ -86,24 +86,7 @@ impl Program {
     pub(super) fn bind<'a>(&self, m: &mut Machine<'a>, args: &'a mut [Value]) -> Result<(), InterpError> {
         let func = || self.name.clone();
         if let [ParamCode { kind: Kind::Packed, .. }, rest @ ..] = self.params.as_slice() {
-            if let [ParamCode { kind: Kind::Scalar { slot, .. }, .. }, ..] = rest {
-                // The number of arguments, as in the kernel ABI.
-                m.slots[*slot] = args.len() as i64;
-            }
-            for (i, arg) in args.iter_mut().enumerate() {
-                let packed = match arg {
-                    Value::Int(value) => Packed::Int(*value),
-                    Value::Float(value) => Packed::Float(*value),
-                    arg => {
-                        let (dtype, shape) = self.tensor(arg, &format!("#{i}").into())?;
-                        let Value::Tensor(tensor) = arg else { continue };
-                        m.mems.push(Mem::Write(tensor.bytes_mut()?));
-                        Packed::Tensor { mem: m.mems.len() - 1, dtype, shape }
-                    }
-                };
-                m.packed.push(packed);
-            }
-            return Ok(());
+            return self.bind_packed(m, rest, args);
         }
         if args.len() != self.params.len() {
             let (expected, got) = (self.params.len(), args.len());
@@ -153,15 +136,50 @@ impl Program {
                 }
             }
         }
-        for (param, shape) in shapes {
-            let Kind::Tensor { checks, .. } = &param.kind else { continue };
-            for (axis, ((check, dim), &got)) in checks.iter().zip(&shape).enumerate() {
-                let expected = check(m).map_err(|_| InterpError::StepLimit)?;
-                if expected != got {
-                    let (func, arg, axis, dim) = (func(), param.name.clone(), axis as i64, dim.clone());
-                    return Err(RuntimeError::ArgExtent { func, arg, axis, expected, got, dim }.into());
-                }
+        shapes.iter().try_for_each(|(param, shape)| self.check_extents(m, param, shape))
+    }
+
+    fn check_extents(
+        &self,
+        m: &mut Machine<'_>,
+        param: &ParamCode,
+        shape: &[i64],
+    ) -> Result<(), InterpError> {
+        let Kind::Tensor { checks, .. } = &param.kind else { return Ok(()) };
+        for (axis, ((check, dim), &got)) in checks.iter().zip(shape).enumerate() {
+            let expected = check(m).map_err(|_| InterpError::StepLimit)?;
+            if expected != got {
+                let (func, arg) = (self.name.clone(), param.name.clone());
+                let (axis, dim) = (axis as i64, dim.clone());
+                return Err(RuntimeError::ArgExtent { func, arg, axis, expected, got, dim }.into());
             }
+        }
+        Ok(())
+    }
+
+    /// The arguments of a packed function, whose other parameters are `rest`.
+    fn bind_packed<'a>(
+        &self,
+        m: &mut Machine<'a>,
+        rest: &[ParamCode],
+        args: &'a mut [Value],
+    ) -> Result<(), InterpError> {
+        if let [ParamCode { kind: Kind::Scalar { slot, .. }, .. }, ..] = rest {
+            // The number of arguments, as in the kernel ABI.
+            m.slots[*slot] = args.len() as i64;
+        }
+        for (i, arg) in args.iter_mut().enumerate() {
+            let packed = match arg {
+                Value::Int(value) => Packed::Int(*value),
+                Value::Float(value) => Packed::Float(*value),
+                arg => {
+                    let (dtype, shape) = self.tensor(arg, &format!("#{i}").into())?;
+                    let Value::Tensor(tensor) = arg else { continue };
+                    m.mems.push(Mem::Write(tensor.bytes_mut()?));
+                    Packed::Tensor { mem: m.mems.len() - 1, dtype, shape }
+                }
+            };
+            m.packed.push(packed);
         }
         Ok(())
     }

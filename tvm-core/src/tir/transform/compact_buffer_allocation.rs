@@ -182,23 +182,18 @@ impl Visitor for Touched<'_> {
     }
 
     fn visit_stmt(&mut self, stmt: &Stmt) {
-        match stmt {
-            Stmt::For(node) => {
-                self.dom.insert(node.loop_var.id(), self.analyzer.range_set(&node.range(), &self.dom));
-                self.bound.insert(node.loop_var.id());
-                enter_loop(&mut self.analyzer, node);
-            }
-            Stmt::Bind(node) => drop(self.bound.insert(node.var.id())),
-            Stmt::BufferStore(store) if store.buffer == *self.buffer => self.touch(&store.indices),
-            Stmt::BufferStore(_)
-            | Stmt::BlockRealize(_)
-            | Stmt::SeqStmt(_)
-            | Stmt::IfThenElse(_)
-            | Stmt::While(_)
-            | Stmt::AllocBuffer(_)
-            | Stmt::DeclBuffer(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => {}
+        if let Stmt::For(node) = stmt {
+            self.dom.insert(node.loop_var.id(), self.analyzer.range_set(&node.range(), &self.dom));
+            self.bound.insert(node.loop_var.id());
+            enter_loop(&mut self.analyzer, node);
+        }
+        if let Stmt::Bind(node) = stmt {
+            self.bound.insert(node.var.id());
+        }
+        if let Stmt::BufferStore(store) = stmt
+            && store.buffer == *self.buffer
+        {
+            self.touch(&store.indices);
         }
         walk_stmt(self, stmt);
     }

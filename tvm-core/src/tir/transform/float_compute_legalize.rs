@@ -120,27 +120,19 @@ impl Mutator for Legalize {
     }
 
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
-        match stmt {
-            Stmt::BufferStore(it) if is_short(it.buffer.dtype) => {
-                let value = back(self.promote(&it.value), it.value.dtype());
-                let indices = self.mutate_exprs(&it.indices).unwrap_or_else(|| it.indices.clone());
-                Some(BufferStore { value, indices, ..(**it).clone() }.into())
-            }
-            Stmt::Bind(it) if is_short(it.var.dtype()) => {
-                let value = self.promote(&it.value);
-                Some(Bind { var: self.define(&it.var), value }.into())
-            }
-            Stmt::BufferStore(_)
-            | Stmt::For(_)
-            | Stmt::BlockRealize(_)
-            | Stmt::SeqStmt(_)
-            | Stmt::IfThenElse(_)
-            | Stmt::While(_)
-            | Stmt::Bind(_)
-            | Stmt::AllocBuffer(_)
-            | Stmt::DeclBuffer(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => self.walk_stmt(stmt),
+        if let Stmt::BufferStore(it) = stmt
+            && is_short(it.buffer.dtype)
+        {
+            let value = back(self.promote(&it.value), it.value.dtype());
+            let indices = self.mutate_exprs(&it.indices).unwrap_or_else(|| it.indices.clone());
+            return Some(BufferStore { value, indices, ..(**it).clone() }.into());
         }
+        if let Stmt::Bind(it) = stmt
+            && is_short(it.var.dtype())
+        {
+            let value = self.promote(&it.value);
+            return Some(Bind { var: self.define(&it.var), value }.into());
+        }
+        self.walk_stmt(stmt)
     }
 }

@@ -19,30 +19,22 @@ struct LowerOpaqueBlock;
 
 impl Mutator for LowerOpaqueBlock {
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
-        match stmt {
-            Stmt::BlockRealize(realize) => {
-                let block = &realize.block;
-                let allocs =
-                    block.alloc_buffers.iter().map(|buffer| AllocBuffer { buffer: buffer.clone() }.into());
-                let body = self.mutate_stmt(&block.body).unwrap_or_else(|| block.body.clone());
-                let body = Stmt::seq(allocs.chain([body]));
-                Some(Stmt::if_then_else(realize.predicate.clone(), body, None))
-            }
-            Stmt::For(node) if node.extent.is_const(1) && !matches!(node.kind, ForKind::ThreadBinding(_)) => {
-                let For { loop_var, min, body, .. } = &**node;
-                let body = self.mutate_stmt(body).unwrap_or_else(|| body.clone());
-                Some(DeepSubstitute::stmt(FxHashMap::from_iter([(loop_var.id(), min.clone())]), &body))
-            }
-            Stmt::BufferStore(_)
-            | Stmt::For(_)
-            | Stmt::SeqStmt(_)
-            | Stmt::IfThenElse(_)
-            | Stmt::While(_)
-            | Stmt::Bind(_)
-            | Stmt::AllocBuffer(_)
-            | Stmt::DeclBuffer(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => self.walk_stmt(stmt),
+        if let Stmt::BlockRealize(realize) = stmt {
+            let block = &realize.block;
+            let allocs =
+                block.alloc_buffers.iter().map(|buffer| AllocBuffer { buffer: buffer.clone() }.into());
+            let body = self.mutate_stmt(&block.body).unwrap_or_else(|| block.body.clone());
+            let body = Stmt::seq(allocs.chain([body]));
+            return Some(Stmt::if_then_else(realize.predicate.clone(), body, None));
         }
+        if let Stmt::For(node) = stmt
+            && node.extent.is_const(1)
+            && !matches!(node.kind, ForKind::ThreadBinding(_))
+        {
+            let For { loop_var, min, body, .. } = &**node;
+            let body = self.mutate_stmt(body).unwrap_or_else(|| body.clone());
+            return Some(DeepSubstitute::stmt(FxHashMap::from_iter([(loop_var.id(), min.clone())]), &body));
+        }
+        self.walk_stmt(stmt)
     }
 }
