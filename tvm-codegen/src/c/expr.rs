@@ -89,22 +89,15 @@ impl Function<'_> {
         if it.op.is_logical() {
             self.lazy -= 1;
         }
-        let constant = it.b.as_int().is_some_and(|b| b != 0 && b != -1);
-        match scalar_binary(it.op, dtype, &a, &b?, constant) {
+        match scalar_binary(it.op, dtype, &a, &b?) {
             Some(text) => Ok(text),
             None => not_supported(format!("{:?} on {dtype}", it.op)),
         }
     }
 }
 
-/// `a op b`; `safe_divisor` says that `b` is neither 0 nor -1.
-pub(super) fn scalar_binary(
-    op: BinaryOp,
-    dtype: DataType,
-    a: &str,
-    b: &str,
-    safe_divisor: bool,
-) -> Option<String> {
+/// `a op b`.
+pub(super) fn scalar_binary(op: BinaryOp, dtype: DataType, a: &str, b: &str) -> Option<String> {
     let short = types::short(dtype);
     let wrap = |text: String| {
         if types::is_narrow(dtype) { format!("(({}){text})", types::scalar(dtype)) } else { text }
@@ -117,10 +110,8 @@ pub(super) fn scalar_binary(
         BinaryOp::Div if dtype.is_float() => infix("/"),
         BinaryOp::Mod if dtype == DataType::F32 => format!("__builtin_fmodf({a}, {b})"),
         BinaryOp::Mod if dtype.is_float() => format!("__builtin_fmod({a}, {b})"),
-        BinaryOp::Div if safe_divisor => wrap(infix("/")),
-        BinaryOp::Mod if safe_divisor => wrap(infix("%")),
-        BinaryOp::Div => format!("tvm_div_{short}({a}, {b})"),
-        BinaryOp::Mod => format!("tvm_mod_{short}({a}, {b})"),
+        BinaryOp::Div => wrap(infix("/")),
+        BinaryOp::Mod => wrap(infix("%")),
         BinaryOp::FloorDiv | BinaryOp::FloorMod => return None,
         BinaryOp::Min => format!("tvm_min_{short}({a}, {b})"),
         BinaryOp::Max => format!("tvm_max_{short}({a}, {b})"),

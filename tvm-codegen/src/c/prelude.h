@@ -55,21 +55,12 @@ static __attribute__((unused)) int64_t tvm_arg_is_compact(const tvm_tensor *t) {
 #define TVM_MINMAX_FLOAT(T, N) \
   TVM_INLINE T tvm_min_##N(T a, T b) { return (a < b) | (a != a) ? a : b; } \
   TVM_INLINE T tvm_max_##N(T a, T b) { return (a > b) | (a != a) ? a : b; }
-/* Division by zero gives 0, the one quotient that overflows wraps: neither traps. */
-#define TVM_DIV_SIGNED(T, N) \
-  TVM_INLINE T tvm_div_##N(T a, T b) { return b == 0 ? 0 : b == -1 ? (T)-a : (T)(a / b); } \
-  TVM_INLINE T tvm_mod_##N(T a, T b) { return b == 0 || b == -1 ? 0 : (T)(a % b); } \
-  TVM_INLINE T tvm_abs_##N(T a) { return a < 0 ? (T)-a : a; }
-#define TVM_DIV_UNSIGNED(T, N) \
-  TVM_INLINE T tvm_div_##N(T a, T b) { return b == 0 ? 0 : (T)(a / b); } \
-  TVM_INLINE T tvm_mod_##N(T a, T b) { return b == 0 ? 0 : (T)(a % b); }
+#define TVM_ABS(T, N) TVM_INLINE T tvm_abs_##N(T a) { return a < 0 ? (T)-a : a; }
 TVM_MINMAX(int8_t, i8) TVM_MINMAX(int16_t, i16) TVM_MINMAX(int32_t, i32) TVM_MINMAX(int64_t, i64)
 TVM_MINMAX(uint8_t, u8) TVM_MINMAX(uint16_t, u16) TVM_MINMAX(uint32_t, u32) TVM_MINMAX(uint64_t, u64)
 TVM_MINMAX(uint8_t, bool)
 TVM_MINMAX_FLOAT(float, f32) TVM_MINMAX_FLOAT(double, f64)
-TVM_DIV_SIGNED(int8_t, i8) TVM_DIV_SIGNED(int16_t, i16) TVM_DIV_SIGNED(int32_t, i32) TVM_DIV_SIGNED(int64_t, i64)
-TVM_DIV_UNSIGNED(uint8_t, u8) TVM_DIV_UNSIGNED(uint16_t, u16)
-TVM_DIV_UNSIGNED(uint32_t, u32) TVM_DIV_UNSIGNED(uint64_t, u64)
+TVM_ABS(int8_t, i8) TVM_ABS(int16_t, i16) TVM_ABS(int32_t, i32) TVM_ABS(int64_t, i64)
 
 /* Float to integer: truncates and saturates, NaN gives 0. `HI` is the first float above the range. */
 #define TVM_CVT(F, FN, T, TN, LO, HI, MIN, MAX) \

@@ -114,7 +114,7 @@ impl Function<'_> {
                     // As masks, true is -1 and comes first.
                     std::mem::swap(&mut a, &mut b);
                 }
-                let Some(text) = scalar_binary(it.op, dtype, &a, &b, false) else {
+                let Some(text) = scalar_binary(it.op, dtype, &a, &b) else {
                     return not_supported(format!("{:?} on {dtype}", it.op));
                 };
                 (text, width)
@@ -257,7 +257,14 @@ impl Function<'_> {
             BinaryOp::Add => infix("+"),
             BinaryOp::Sub => infix("-"),
             BinaryOp::Mul => infix("*"),
-            BinaryOp::Div if dtype.is_float() => infix("/"),
+            BinaryOp::Div => infix("/"),
+            BinaryOp::Mod if dtype.is_integer() => infix("%"),
+            BinaryOp::Mod => {
+                let what = format!("mod_{}", types::short(dtype));
+                self.lanewise(&what, dtype, &[(dtype, &a), (dtype, &b)], |x| {
+                    scalar_binary(it.op, dtype.scalar(), &x[0], &x[1]).unwrap_or_default()
+                })
+            }
             BinaryOp::BitAnd => infix("&"),
             BinaryOp::BitOr => infix("|"),
             BinaryOp::BitXor => infix("^"),
@@ -266,17 +273,6 @@ impl Function<'_> {
             BinaryOp::Min | BinaryOp::Max => {
                 let helper = self.minmax_helper(it.op, dtype);
                 Ok(format!("{helper}({a}, {b})"))
-            }
-            BinaryOp::Div | BinaryOp::Mod => {
-                let constant = matches!(&it.b, PrimExpr::Broadcast(b) if b.value.as_int().is_some_and(|b| b != 0 && b != -1));
-                if constant {
-                    return infix(if it.op == BinaryOp::Div { "/" } else { "%" });
-                }
-                let what = if it.op == BinaryOp::Div { "div" } else { "mod" };
-                let what = format!("{what}_{}", types::short(dtype));
-                self.lanewise(&what, dtype, &[(dtype, &a), (dtype, &b)], |x| {
-                    scalar_binary(it.op, dtype.scalar(), &x[0], &x[1], false).unwrap_or_default()
-                })
             }
             BinaryOp::FloorDiv
             | BinaryOp::FloorMod

@@ -1,12 +1,14 @@
 //! Element-wise programs: every operation on every type, as scalars and as vectors, on awkward values.
 
-use tvm_core::ir::Var;
+use tvm_codegen::build;
+use tvm_core::ir::{BaseFunc, IRModule, Var};
+use tvm_core::tir::transform::renew_defs;
 use tvm_core::tir::{BinaryOp, ForKind, Intrinsic, Param, PrimExpr, PrimFunc, Stmt, binary};
-use tvm_runtime::{DataType, Value};
+use tvm_runtime::{DataType, Tensor, Value};
 
-use super::data::{Rng, random};
+use super::data::{Rng, assert_close, call, random};
 use super::programs::{buffer, func, loops};
-use super::suite::{Case, check, check_at};
+use super::suite::{Case, check, check_at, targets};
 
 /// `y[i] = f(x0[i], x1[i], …)` over `n` elements.
 fn map(
@@ -127,6 +129,44 @@ fn divisions_and_shifts() {
         }
     }
     check_at(1, &cases);
+}
+
+#[test]
+fn what_would_trap_has_a_value() {
+    use BinaryOp::*;
+    let min = i64::from(i32::MIN);
+    let operands = [(7, 0), (min, -1), (-7, 2), (0, 0), (5, -1), (-8, 35), (min, 0)];
+    let table: [(BinaryOp, [i64; 7]); 6] = [
+        (Div, [0, min, -3, 0, -5, 0, 0]),
+        (Mod, [0, 0, -1, 0, 0, -8, 0]),
+        (FloorDiv, [0, min, -4, 0, -5, -1, 0]),
+        (FloorMod, [0, 0, 1, 0, 0, 27, 0]),
+        (Shl, [7, 0, -28, 0, min, -64, min]),
+        (Shr, [7, -1, -2, 0, 0, -1, min]),
+    ];
+    let ints = |values: &[i64]| {
+        let values: Vec<i32> = values.iter().map(|&value| value as i32).collect();
+        Tensor::from_slice(&values, &[values.len() as i64]).unwrap()
+    };
+    let (a, b): (Vec<i64>, Vec<i64>) = operands.into_iter().unzip();
+    let i32 = DataType::I32;
+    let mut module = IRModule::new();
+    for (kind, (op, _)) in KINDS.into_iter().flat_map(|kind| table.iter().map(move |row| (kind, row))) {
+        let name = format!("{op:?}_{kind:?}");
+        let func = map(&name, kind, &[i32, i32], i32, |x| binary(*op, x[0].clone(), x[1].clone()));
+        module.add(name, BaseFunc::Prim(renew_defs(&func).into()));
+    }
+    for target in targets() {
+        let built = build(&module, &target).unwrap();
+        for (kind, (op, want)) in KINDS.into_iter().flat_map(|kind| table.iter().map(move |row| (kind, row)))
+        {
+            let name = format!("{op:?}_{kind:?}");
+            let mut args = [ints(&a), ints(&b), ints(&[1; 7])].map(Value::Tensor);
+            call(built.get(&name).unwrap(), &mut args).unwrap();
+            let Value::Tensor(got) = &args[2] else { unreachable!("the output is a tensor") };
+            assert_close(got, &ints(want), 0.0, &format!("{name} on {target}"));
+        }
+    }
 }
 
 #[test]

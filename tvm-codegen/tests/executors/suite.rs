@@ -13,7 +13,7 @@ use super::data::{Rng, assert_close, call, random};
 use super::programs::{block, buffer, f32, func, loops};
 
 /// The executors that must agree with the interpreter.
-fn targets() -> Vec<Target> {
+pub(crate) fn targets() -> Vec<Target> {
     let mut targets = vec![Target::c()];
     if cfg!(feature = "llvm") {
         targets.push(Target::llvm());

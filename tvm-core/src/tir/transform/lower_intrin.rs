@@ -1,14 +1,18 @@
-//! Expands floor division and remainder into what machines have.
+//! Expands integer division, remainder and shifts into what machines have.
 //!
 //! TVM counterpart: `LowerIntrin`.
 //! Ensures: no `FloorDiv` and `FloorMod`. Of operands that are not negative they are truncating division and remainder,
-//! by a power of two they are a shift and a mask, else the truncated result is corrected.
+//! by a power of two they are a shift and a mask, else the truncated result is corrected. No integer division or
+//! remainder traps: where the divisor may be 0 it is replaced and the result is 0, `MIN / -1` wraps. Shifts move by less
+//! than the width: of other amounts the low bits count.
 
 use std::sync::Arc;
 
+use tvm_runtime::DataType;
+
 use super::context::{analyzer_for, enter_loop, is_non_negative};
 use super::util::body_pass;
-use crate::arith::Analyzer;
+use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::Var;
 use crate::pass::Pass;
 use crate::tir::{BinaryOp, IntoOperand, Let, Mutator, PrimExpr, Stmt, binary};
@@ -31,15 +35,27 @@ impl LowerIntrin {
         }
     }
 
-    /// `a op b`, where `op` is `FloorDiv` or `FloorMod`.
-    fn floor(&self, op: BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
+    /// True when dividing by `expr` neither traps nor overflows.
+    fn safe_divisor(&self, expr: &PrimExpr) -> bool {
+        match expr {
+            PrimExpr::Ramp(it) => self.safe_divisor(&it.base) && self.non_negative(expr),
+            PrimExpr::Broadcast(it) => self.safe_divisor(&it.value),
+            _ => {
+                let bound = self.analyzer.const_int_bound(expr);
+                expr.dtype().is_scalar() && (bound.min >= 1 || expr.dtype().is_int() && bound.max <= -2)
+            }
+        }
+    }
+
+    /// `a op b`, where `op` is `FloorDiv` or `FloorMod`; `safe` as [`LowerIntrin::safe_divisor`] says of `b`.
+    fn floor(&self, op: BinaryOp, a: PrimExpr, b: PrimExpr, safe: bool) -> PrimExpr {
         let div = op == BinaryOp::FloorDiv;
         let dtype = a.dtype();
         let divisor = match &b {
             PrimExpr::Broadcast(it) => it.value.as_int(),
             _ => b.as_int(),
         };
-        let truncating = |a, b| binary(if div { BinaryOp::Div } else { BinaryOp::Mod }, a, b);
+        let truncating = |op, a, b| if safe { binary(op, a, b) } else { total(op, a, b) };
         match divisor {
             Some(n @ 1..) if (n as u64).is_power_of_two() && dtype.is_int() => {
                 let shift = i64::from(n.trailing_zeros()).into_operand(dtype);
@@ -49,7 +65,6 @@ impl LowerIntrin {
                     binary(BinaryOp::BitAnd, a, (n - 1).into_operand(dtype))
                 };
             }
-            _ if self.non_negative(&a) && self.non_negative(&b) => return truncating(a, b),
             _ => {}
         }
         // r is what the truncating remainder is; where its sign differs from the divisor's it is one divisor off.
@@ -64,14 +79,45 @@ impl LowerIntrin {
                 .and(binary(BinaryOp::BitXor, pr.clone(), py.clone()).less(zero())),
         };
         let body = if div {
-            let quotient = binary(BinaryOp::Div, px.clone(), py.clone());
+            let quotient = truncating(BinaryOp::Div, px.clone(), py.clone());
             quotient - off.select(1.into_operand(dtype), zero())
         } else {
             pr + off.select(py.clone(), zero())
         };
-        let let_in = |var, value, body| PrimExpr::Let(Arc::new(Let { var, value, body }));
-        let_in(x, a, let_in(y, b, let_in(r, binary(BinaryOp::Mod, px, py), body)))
+        let_in(x, a, let_in(y, b, let_in(r, truncating(BinaryOp::Mod, px, py), body)))
     }
+}
+
+/// What all lanes of a broadcast are; `expr` itself otherwise.
+fn scalar_of(expr: &PrimExpr) -> &PrimExpr {
+    if let PrimExpr::Broadcast(it) = expr { &it.value } else { expr }
+}
+
+fn is_shift_amount(bound: ConstIntBound, dtype: DataType) -> bool {
+    bound.min >= 0 && bound.max < i64::from(dtype.bits())
+}
+
+fn let_in(var: Var, value: PrimExpr, body: PrimExpr) -> PrimExpr {
+    PrimExpr::Let(Arc::new(Let { var, value, body }))
+}
+
+/// Truncating division or remainder, 0 where `b` is 0; `MIN / -1` wraps.
+fn total(op: BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
+    let dtype = a.dtype();
+    let int = |value: i64| value.into_operand(dtype);
+    let (x, y) = (Var::prim("x", dtype), Var::prim("y", dtype));
+    let (px, py) = (PrimExpr::from(&x), PrimExpr::from(&y));
+    let zero = py.clone().equal(int(0));
+    let minus_one = dtype.is_int().then(|| py.clone().equal(int(-1)));
+    let trapping = minus_one.clone().map_or(zero.clone(), |it| zero.clone().or(it));
+    let result = binary(op, px.clone(), trapping.select(int(1), py));
+    // The remainder by 1, which stands for 0 and -1, is 0.
+    let body = match (op, minus_one) {
+        (BinaryOp::Mod, _) => result,
+        (_, None) => zero.select(int(0), result),
+        (_, Some(minus_one)) => zero.select(int(0), minus_one.select(int(0) - px, result)),
+    };
+    let_in(x, a, let_in(y, b, body))
 }
 
 impl Mutator for LowerIntrin {
@@ -79,14 +125,33 @@ impl Mutator for LowerIntrin {
         match expr {
             PrimExpr::Binary(it) if matches!(it.op, BinaryOp::FloorDiv | BinaryOp::FloorMod) => {
                 // Bounds are those of the operands as they were: their expansions say less.
-                let (non_negative_a, non_negative_b) = (self.non_negative(&it.a), self.non_negative(&it.b));
+                let non_negative = self.non_negative(&it.a) && self.non_negative(&it.b);
+                let safe = self.safe_divisor(&it.b);
                 let a = self.mutate_expr(&it.a).unwrap_or_else(|| it.a.clone());
                 let b = self.mutate_expr(&it.b).unwrap_or_else(|| it.b.clone());
-                if non_negative_a && non_negative_b {
+                if non_negative {
                     let op = if it.op == BinaryOp::FloorDiv { BinaryOp::Div } else { BinaryOp::Mod };
-                    return Some(binary(op, a, b));
+                    return Some(if safe { binary(op, a, b) } else { total(op, a, b) });
                 }
-                Some(self.floor(it.op, a, b))
+                Some(self.floor(it.op, a, b, safe))
+            }
+            PrimExpr::Binary(it)
+                if matches!(it.op, BinaryOp::Div | BinaryOp::Mod)
+                    && it.a.dtype().is_integer()
+                    && !self.safe_divisor(&it.b) =>
+            {
+                let a = self.mutate_expr(&it.a).unwrap_or_else(|| it.a.clone());
+                let b = self.mutate_expr(&it.b).unwrap_or_else(|| it.b.clone());
+                Some(total(it.op, a, b))
+            }
+            PrimExpr::Binary(it)
+                if matches!(it.op, BinaryOp::Shl | BinaryOp::Shr)
+                    && !is_shift_amount(self.analyzer.const_int_bound(scalar_of(&it.b)), it.b.dtype()) =>
+            {
+                let a = self.mutate_expr(&it.a).unwrap_or_else(|| it.a.clone());
+                let b = self.mutate_expr(&it.b).unwrap_or_else(|| it.b.clone());
+                let mask = (i64::from(b.dtype().bits()) - 1).into_operand(b.dtype());
+                Some(binary(it.op, a, binary(BinaryOp::BitAnd, b, mask)))
             }
             PrimExpr::Let(it) => {
                 if it.var.dtype().is_integer() && it.var.dtype().is_scalar() {
