@@ -79,6 +79,15 @@ pub enum Status {
     Assert = 7,
     /// Scratch memory could not be had: `expected` bytes.
     OutOfMemory = 8,
+    /// An access outside axis `axis` of argument `arg` (-1: of a buffer inside the kernel): extent `expected`, index
+    /// `got`.
+    OutOfBounds = 9,
+    /// Axis `axis` of argument `arg` is less than it was compiled for: `expected`, `got`.
+    ExtentMin = 10,
+    /// Axis `axis` of argument `arg` is more than it was compiled for: `expected`, `got`.
+    ExtentMax = 11,
+    /// Axis `axis` of argument `arg` has another remainder than it was compiled for: modulus `expected`, extent `got`.
+    ExtentModulus = 12,
 }
 
 /// What a failing kernel leaves behind.

@@ -77,9 +77,7 @@ pub enum RuntimeError {
         dim: Option<Arc<str>>,
     },
     /// A symbolic dimension is outside of the bounds that the program was compiled for.
-    #[error(
-        "`{func}`: argument `{arg}`: axis {axis} is {got}, dimension `{dim}` was compiled for {low}..={high}"
-    )]
+    #[error("`{func}`: argument `{arg}`: axis {axis} is {got}, {}was compiled for {expected}", dim_prefix(.dim))]
     ArgBound {
         /// Function called.
         func: Arc<str>,
@@ -88,11 +86,9 @@ pub enum RuntimeError {
         /// Axis concerned.
         axis: i64,
         /// The dimension.
-        dim: &'static str,
-        /// Lowest extent.
-        low: i64,
-        /// Highest extent.
-        high: i64,
+        dim: Option<Arc<str>>,
+        /// What it may be, for example `1..=64`.
+        expected: Arc<str>,
         /// Extent got.
         got: i64,
     },
@@ -161,6 +157,21 @@ pub enum RuntimeError {
         func: Arc<str>,
         /// Expected and got.
         detail: String,
+    },
+    /// A kernel would have read or written outside of a buffer. It stopped in front of the access; outputs may be half
+    /// written.
+    #[error("`{func}`: index {index} is outside of axis {axis} of {}, whose extent is {extent}", buffer_note(.buffer))]
+    OutOfBounds {
+        /// Kernel concerned.
+        func: Arc<str>,
+        /// The parameter accessed; `None` for a buffer inside the kernel.
+        buffer: Option<Arc<str>>,
+        /// Axis concerned.
+        axis: i64,
+        /// The index.
+        index: i64,
+        /// The extent of the axis.
+        extent: i64,
     },
     /// An assertion inside a kernel failed.
     #[error("`{func}`: assertion {number} failed")]
@@ -365,6 +376,14 @@ impl RuntimeError {
 
 fn dim_note(dim: &Option<Arc<str>>) -> String {
     dim.as_ref().map(|dim| format!(" (= {dim})")).unwrap_or_default()
+}
+
+fn dim_prefix(dim: &Option<Arc<str>>) -> String {
+    dim.as_ref().map(|dim| format!("dimension `{dim}` ")).unwrap_or_default()
+}
+
+fn buffer_note(buffer: &Option<Arc<str>>) -> String {
+    buffer.as_ref().map_or_else(|| "a buffer of the kernel".into(), |name| format!("`{name}`"))
 }
 
 fn quoted(names: &[String]) -> String {

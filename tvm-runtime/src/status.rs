@@ -17,6 +17,11 @@ pub(crate) fn render(sig: &KernelSig, status: i32, error: &CallError) -> Runtime
         None => format!("#{}", error.arg).into(),
     };
     let (axis, expected, got) = (i64::from(error.axis), error.expected, error.got);
+    let dim = param.and_then(|param| param.shape.get(usize::try_from(axis).ok()?)?.label());
+    let bound = |func, arg, expected: String| {
+        let (dim, expected) = (dim.clone(), expected.into());
+        RuntimeError::ArgBound { func, arg, axis, dim, expected, got }
+    };
     match status {
         s if s == Status::ArgCount as i32 => RuntimeError::ArgCount {
             func,
@@ -32,9 +37,15 @@ pub(crate) fn render(sig: &KernelSig, status: i32, error: &CallError) -> Runtime
                 None => RuntimeError::UnknownStatus { func, status },
             }
         }
-        s if s == Status::Extent as i32 => {
-            let dim = param.and_then(|param| param.shape.get(usize::try_from(axis).ok()?)?.label());
-            RuntimeError::ArgExtent { func, arg, axis, expected, got, dim }
+        s if s == Status::Extent as i32 => RuntimeError::ArgExtent { func, arg, axis, expected, got, dim },
+        s if s == Status::ExtentMin as i32 => bound(func, arg, format!("at least {expected}")),
+        s if s == Status::ExtentMax as i32 => bound(func, arg, format!("at most {expected}")),
+        s if s == Status::ExtentModulus as i32 => {
+            bound(func, arg, format!("another remainder modulo {expected}"))
+        }
+        s if s == Status::OutOfBounds as i32 => {
+            let buffer = param.is_some().then_some(arg);
+            RuntimeError::OutOfBounds { func, buffer, axis, index: got, extent: expected }
         }
         s if s == Status::Strides as i32 => RuntimeError::ArgStrides { func, arg, axis, expected, got },
         s if s == Status::Null as i32 => RuntimeError::ArgNull { func, arg },
@@ -96,6 +107,32 @@ mod tests {
             (4, 9, 1, 8, 5, "`matmul`: argument `#9`: axis 1 is 5, expected 8"),
             (6, 0, -1, 0, 0, "`matmul`: argument `a`: the tensor is null"),
             (7, -1, -1, 2, 0, "`matmul`: assertion 2 failed"),
+            (9, 1, 0, 4, -1, "`matmul`: index -1 is outside of axis 0 of `b`, whose extent is 4"),
+            (
+                9,
+                -1,
+                1,
+                4,
+                4,
+                "`matmul`: index 4 is outside of axis 1 of a buffer of the kernel, whose extent is 4",
+            ),
+            (
+                10,
+                0,
+                1,
+                8,
+                5,
+                "`matmul`: argument `a`: axis 1 is 5, dimension `k` was compiled for at least 8",
+            ),
+            (11, 0, 1, 8, 9, "`matmul`: argument `a`: axis 1 is 9, dimension `k` was compiled for at most 8"),
+            (
+                12,
+                0,
+                1,
+                8,
+                9,
+                "`matmul`: argument `a`: axis 1 is 9, dimension `k` was compiled for another remainder modulo 8",
+            ),
             (8, -1, -1, 64, 0, "out of memory: cannot allocate 64 bytes on cpu:0"),
             (-77, -1, -1, 0, 0, "`matmul`: unknown status -77"),
         ] {

@@ -23,6 +23,8 @@ pub struct PassConfig {
     pub fast_math: bool,
     /// Kernels check the shapes and types of their arguments.
     pub check_args: bool,
+    /// Kernels check the accesses that are not proven to be inside their buffers.
+    pub check_bounds: bool,
     options: FxHashMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
@@ -45,6 +47,7 @@ impl Default for PassConfig {
             unroll_max_steps: 0,
             fast_math: false,
             check_args: true,
+            check_bounds: true,
             options: FxHashMap::default(),
         }
     }

@@ -92,8 +92,9 @@ impl<'a> ModelCall<'a> {
                 if let Some(&(dim, low, high)) = self.bound(name)
                     && !(low..=high).contains(&got)
                 {
-                    let (func, arg) = (func(), arg());
-                    return Err(RuntimeError::ArgBound { func, arg, axis, dim, low, high, got });
+                    let (func, arg, dim) = (func(), arg(), Some(dim.into()));
+                    let expected = format!("{low}..={high}").into();
+                    return Err(RuntimeError::ArgBound { func, arg, axis, dim, expected, got });
                 }
                 self.dims.push((name, got));
             }

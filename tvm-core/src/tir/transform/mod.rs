@@ -15,8 +15,11 @@
 //! 4. Loops are `Serial` or `Parallel` (or `ThreadBinding` in device code); vectorised and unrolled loops are
 //!    expanded. A `Parallel` loop becomes one `ctx->parallel_for`; its body is outlined over the variables and
 //!    buffers it uses; nested ones are serial.
-//! 5. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.
+//! 5. No access is outside its buffer: what is not proven is checked by an `AssertStmt` in front of it. No integer
+//!    division or remainder has a divisor that traps, no shift goes too far.
+//! 6. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.
 
+mod check_bounds;
 mod compact_buffer_allocation;
 mod context;
 mod convert_blocks_to_opaque;
@@ -41,6 +44,7 @@ mod util;
 mod vector;
 mod vectorize_loop;
 
+pub use check_bounds::check_bounds;
 pub use compact_buffer_allocation::compact_buffer_allocation;
 pub use convert_blocks_to_opaque::convert_blocks_to_opaque;
 pub use convert_ssa::convert_ssa;
