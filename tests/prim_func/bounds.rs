@@ -64,6 +64,14 @@ fn reversed(x: &Tensor<f32, n>, y: &mut Tensor<f32, m>) {
     }
 }
 
+/// Written for few, and for whole vectors of 8.
+#[prim_func(dims(n = 8..=64, n % 8 == 0))]
+fn vectors(x: &Tensor<f32, n>, y: &mut Tensor<f32, 64>) {
+    for i in 0..n {
+        y[[i]] = x[[i / 8 * 8]];
+    }
+}
+
 #[prim_func]
 fn flat(x: &Tensor<f32, l>, y: &mut Tensor<f32, m, n>) {
     for [i, j] in grid([m, n]) {
@@ -196,6 +204,21 @@ fn conditions_guard_accesses() {
 }
 
 #[test]
+fn bounds_of_dimensions_are_checked_and_used() {
+    for target in native() {
+        let f = vectors::compile(&target).unwrap();
+        let mut y = Array1::zeros(64);
+        f.call(&Array1::from_vec(data(16, 4)), &mut y).unwrap();
+        for (n, expected) in [(0, "at least 8"), (72, "at most 64"), (12, "another remainder modulo 8")] {
+            let err = f.call(&Array1::zeros(n), &mut y).unwrap_err().to_string();
+            let want =
+                format!("`vectors`: argument `x`: axis 0 is {n}, dimension `n` was compiled for {expected}");
+            assert_eq!(err, want);
+        }
+    }
+}
+
+#[test]
 fn what_is_always_outside_does_not_compile() {
     let error = |res: Result<_, tvm::CompileError>| res.err().map(|err: tvm::CompileError| err.to_string());
     let text = error(too_far::compile(&Target::host()).map(drop)).unwrap();
@@ -226,6 +249,7 @@ fn what_is_proven_is_not_checked() {
         count.0
     };
     for func in [
+        vectors::prim_func(),
         matmul::prim_func(),
         matmul_plain::prim_func(),
         softmax::prim_func(),

@@ -9,11 +9,12 @@ use rustc_hash::FxHashSet;
 use tvm_runtime::DataType;
 use tvm_runtime::abi::{Status, pack_dtype};
 
+use super::context::dim_bounds;
 use crate::ir::{IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    AssertStmt, Bind, Buffer, Callee, DeclBuffer, Failure, Intrinsic, Mutator, Param, PrimExpr, PrimFunc,
-    Stmt, Visitor, walk_expr,
+    AssertStmt, BinaryOp, Bind, Buffer, Callee, DeclBuffer, Failure, Intrinsic, Mutator, Param, PrimExpr,
+    PrimFunc, Stmt, Visitor, walk_expr,
 };
 
 /// The attribute that marks programs in the lowered form.
@@ -107,11 +108,17 @@ impl<'a> Binder<'a> {
             let got = self.arg(Intrinsic::ArgShape, i, Some(axis as i64), DataType::I64);
             match extent.as_var() {
                 Some(var) if !self.bound.contains(&var.id()) && !self.is_scalar_param(var) => {
-                    self.bind(var, got)
+                    self.bind(var, got);
+                    for bound in dim_bounds(self.func, var, BinaryOp::Mod) {
+                        let expected = PrimExpr::index(bound.expected);
+                        let failure = failure(bound.status, i, axis as i64, expected, var.into());
+                        let check = AssertStmt { condition: bound.condition, failure };
+                        self.stmts.extend(self.check.then(|| check.into()));
+                    }
                 }
                 _ => {
-                    let check = self.failure(Status::Extent, i, axis as i64, extent.clone(), got);
-                    self.late.extend(check);
+                    let check = equality(failure(Status::Extent, i, axis as i64, extent.clone(), got));
+                    self.late.extend(self.check.then_some(check));
                 }
             }
         }
@@ -121,8 +128,7 @@ impl<'a> Binder<'a> {
         }
         if self.check {
             let compact = self.arg(Intrinsic::ArgIsCompact, i, None, DataType::I64);
-            let check = self.failure(Status::Strides, i, -1, PrimExpr::index(1), compact);
-            self.stmts.extend(check);
+            self.assert(Status::Strides, i, -1, PrimExpr::index(1), compact);
         }
         Ok(())
     }
@@ -143,23 +149,19 @@ impl<'a> Binder<'a> {
     }
 
     fn assert(&mut self, status: Status, arg: i64, axis: i64, expected: PrimExpr, got: PrimExpr) {
-        let check = self.failure(status, arg, axis, expected, got);
-        self.stmts.extend(check);
+        if self.check {
+            self.stmts.push(equality(failure(status, arg, axis, expected, got)));
+        }
     }
+}
 
-    fn failure(
-        &self,
-        status: Status,
-        arg: i64,
-        axis: i64,
-        expected: PrimExpr,
-        got: PrimExpr,
-    ) -> Option<Stmt> {
-        let (arg, axis) = (arg as i32, axis as i32);
-        let condition = expected.clone().equal(&got);
-        let failure = Failure { status: status as i32, arg, axis, expected, got };
-        self.check.then(|| AssertStmt { condition, failure }.into())
-    }
+fn failure(status: Status, arg: i64, axis: i64, expected: PrimExpr, got: PrimExpr) -> Failure {
+    Failure { status: status as i32, arg: arg as i32, axis: axis as i32, expected, got }
+}
+
+/// Fails unless what is expected is what was got.
+fn equality(failure: Failure) -> Stmt {
+    AssertStmt { condition: failure.expected.clone().equal(&failure.got), failure }.into()
 }
 
 /// The first variable of `expr` that is not in `bound`.
