@@ -159,8 +159,11 @@ impl<'ctx> Function<'ctx, '_> {
             BinaryOp::Add => int_op!(self, build_int_add, a, b),
             BinaryOp::Sub => int_op!(self, build_int_sub, a, b),
             BinaryOp::Mul => int_op!(self, build_int_mul, a, b),
-            BinaryOp::Div | BinaryOp::Mod => self.divide(op, a, b, dtype)?,
-            // `LowerIntrin` expands them.
+            // `LowerIntrin` made sure that no divisor traps, and expanded the floored ones.
+            BinaryOp::Div if signed => int_op!(self, build_int_signed_div, a, b),
+            BinaryOp::Mod if signed => int_op!(self, build_int_signed_rem, a, b),
+            BinaryOp::Div => int_op!(self, build_int_unsigned_div, a, b),
+            BinaryOp::Mod => int_op!(self, build_int_unsigned_rem, a, b),
             BinaryOp::FloorDiv | BinaryOp::FloorMod => return unsupported(format!("{op:?} on {dtype}")),
             BinaryOp::Min => self.llvm_intrinsic(if signed { "llvm.smin" } else { "llvm.umin" }, &[a, b])?,
             BinaryOp::Max => self.llvm_intrinsic(if signed { "llvm.smax" } else { "llvm.umax" }, &[a, b])?,
@@ -180,52 +183,6 @@ impl<'ctx> Function<'ctx, '_> {
             BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => {
                 return self.compare(op, a, b, dtype);
             }
-        })
-    }
-
-    /// `Div` and `Mod` of integers: division by zero gives 0, the one quotient that overflows wraps; neither traps.
-    fn divide(
-        &mut self,
-        op: BinaryOp,
-        a: Value<'ctx>,
-        b: Value<'ctx>,
-        dtype: DataType,
-    ) -> Result<Value<'ctx>, LlvmError> {
-        let (zero, one) = (self.zero(dtype)?, self.int_constant(dtype, 1)?);
-        let by_zero = int_op!(self, build_int_compare, b, zero, IntPredicate::EQ);
-        if !dtype.is_int() {
-            let divisor = self.select(by_zero, one, b)?;
-            let value = match op {
-                BinaryOp::Mod => int_op!(self, build_int_unsigned_rem, a, divisor),
-                _ => int_op!(self, build_int_unsigned_div, a, divisor),
-            };
-            return self.select(by_zero, zero, value);
-        }
-        let minus_one = self.int_constant(dtype, u64::MAX)?;
-        let negates = int_op!(self, build_int_compare, b, minus_one, IntPredicate::EQ);
-        let special = int_op!(self, build_or, by_zero, negates);
-        let divisor = self.select(special, one, b)?;
-        if op == BinaryOp::Mod {
-            return Ok(int_op!(self, build_int_signed_rem, a, divisor));
-        }
-        let quotient = int_op!(self, build_int_signed_div, a, divisor);
-        let negated = int_op!(self, build_int_sub, zero, a);
-        let wrapped = self.select(negates, negated, quotient)?;
-        self.select(by_zero, zero, wrapped)
-    }
-
-    /// `value` in every lane; `u64::MAX` is -1.
-    fn int_constant(&self, dtype: DataType, value: u64) -> Result<Value<'ctx>, LlvmError> {
-        Ok(match self.ty(dtype)? {
-            BasicTypeEnum::IntType(ty) => ty.const_int(value, true).into(),
-            BasicTypeEnum::VectorType(ty) => {
-                let BasicTypeEnum::IntType(element) = ty.get_element_type() else {
-                    return unsupported(format!("an integer of type {dtype}"));
-                };
-                let lanes = vec![element.const_int(value, true); ty.get_size() as usize];
-                inkwell::types::VectorType::const_vector(&lanes).into()
-            }
-            _ => return unsupported(format!("an integer of type {dtype}")),
         })
     }
 

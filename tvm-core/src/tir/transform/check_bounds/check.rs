@@ -123,7 +123,7 @@ impl Check {
 }
 
 /// `a` where `condition` holds, else `b`; the other one is not evaluated.
-pub(super) fn if_then_else(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr {
+fn if_then_else(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr {
     let dtype = a.dtype();
     PrimExpr::call(Intrinsic::IfThenElse, [condition, a, b], dtype)
 }

@@ -12,15 +12,15 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::check::{Axes, Check, Side, if_then_else, mentions, reads};
+use self::check::{Axes, Check, Side, mentions, reads};
 use super::PACKED_API;
 use super::context::{analyzer_for, enter_loop};
 use crate::arith::Analyzer;
 use crate::ir::{IrError, Span, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    BinaryOp, Block, BlockRealize, Buffer, BufferRegion, Call, Callee, For, IfThenElse, Intrinsic, Let,
-    Mutator, PrimExpr, PrimFunc, Range, Stmt, While, any_expr,
+    Block, BlockRealize, Buffer, BufferRegion, Call, Callee, For, IfThenElse, Intrinsic, Let, Mutator,
+    PrimExpr, PrimFunc, Range, Stmt, While, any_expr,
 };
 
 /// Values of more nodes than this are not looked through.
@@ -310,20 +310,6 @@ impl<'a> CheckBounds<'a> {
         })
     }
 
-    /// True when every load in `expr` is inside whatever the path to it.
-    fn is_safe(&self, expr: &PrimExpr) -> bool {
-        !any_expr(expr, &mut |it| {
-            let PrimExpr::BufferLoad(load) = it else { return false };
-            let inside = |(index, extent): (&PrimExpr, &PrimExpr)| {
-                let (index, extent) = (self.resolve(index), self.resolve(extent));
-                index.dtype().is_scalar()
-                    && self.analyzer.can_prove(&index.clone().greater_equal(0))
-                    && self.analyzer.can_prove(&index.less(extent))
-            };
-            !load.indices.iter().zip(load.buffer.shape.iter()).all(inside)
-        })
-    }
-
     /// `expr`, evaluated only where `condition` holds; `checked` is the condition after this pass.
     fn lazily(&mut self, condition: &PrimExpr, checked: &PrimExpr, expr: &PrimExpr) -> PrimExpr {
         self.path.push(self.resolve(checked));
@@ -340,19 +326,6 @@ impl Mutator for CheckBounds<'_> {
                 let new = self.walk_expr(expr);
                 self.access(&it.buffer, &it.indices, &it.span);
                 new
-            }
-            // The right side is evaluated where the left side decides nothing.
-            PrimExpr::Binary(it)
-                if it.op.is_logical() && expr.dtype().is_scalar() && !self.is_safe(&it.b) =>
-            {
-                let a = self.mutate_expr(&it.a).unwrap_or_else(|| it.a.clone());
-                Some(if it.op == BinaryOp::And {
-                    let b = self.lazily(&it.a, &a, &it.b);
-                    if_then_else(a, b, PrimExpr::bool(false))
-                } else {
-                    let b = self.lazily(&!it.a.clone(), &!a.clone(), &it.b);
-                    if_then_else(a, PrimExpr::bool(true), b)
-                })
             }
             PrimExpr::Let(it) => {
                 let value = self.mutate_expr(&it.value);
