@@ -73,6 +73,26 @@ impl IrError {
     }
 }
 
+/// The first error of a traversal whose methods cannot fail.
+#[derive(Default)]
+pub(crate) struct FirstError(Option<IrError>);
+
+impl FirstError {
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The value of `res`; an error is kept.
+    pub(crate) fn keep<T>(&mut self, res: Result<T, IrError>) -> Option<T> {
+        res.map_err(|err| self.0.get_or_insert(err)).ok()
+    }
+
+    /// The result of the traversal: `value`, unless there was an error.
+    pub(crate) fn finish<T>(self, value: T) -> Result<T, IrError> {
+        self.0.map_or(Ok(value), Err)
+    }
+}
+
 impl From<Diagnostic> for IrError {
     fn from(diagnostic: Diagnostic) -> IrError {
         IrError(vec![diagnostic])

@@ -13,6 +13,7 @@ mod var;
 pub(crate) mod well_formed;
 
 pub use attrs::{AttrValue, Attrs};
+pub(crate) use error::FirstError;
 pub use error::{Diagnostic, IrError};
 pub use id::{BlockId, BufferId, GlobalVarId, VarId};
 pub use module::{BaseFunc, ExternFunc, IRModule};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{PassContext, PassError};
-use crate::ir::{BaseFunc, GlobalVar, IRModule, IrError};
+use crate::ir::{BaseFunc, FirstError, GlobalVar, IRModule, IrError};
 use crate::relax::mutator::{Mutator, walk_body};
 use crate::relax::{BindingBlock, Body, Function};
 use crate::tir::{PrimFunc, mutate_slice};
@@ -136,20 +136,17 @@ pub fn dataflow_block_pass(
 ) -> Pass {
     struct Blocks<'a> {
         run: &'a dyn Fn(&BindingBlock) -> Result<Option<BindingBlock>, IrError>,
-        err: Option<IrError>,
+        err: FirstError,
     }
     impl Mutator for Blocks<'_> {
         fn mutate_body(&mut self, body: &Body) -> Option<Body> {
             let walked = walk_body(self, body);
             let body = walked.as_ref().unwrap_or(body);
             let blocks = mutate_slice(&body.blocks, |block| {
-                if !block.dataflow || self.err.is_some() {
+                if !block.dataflow || !self.err.is_none() {
                     return None;
                 }
-                (self.run)(block).unwrap_or_else(|err| {
-                    self.err = Some(err);
-                    None
-                })
+                self.err.keep((self.run)(block))?
             });
             match blocks {
                 Some(blocks) => Some(Body { blocks, ret: body.ret.clone() }),
@@ -158,9 +155,9 @@ pub fn dataflow_block_pass(
         }
     }
     relax_pass(name, PassKind::DataflowBlock, move |func, module, ctx| {
-        let mut blocks = Blocks { run: &|block| run(block, module, ctx), err: None };
+        let mut blocks = Blocks { run: &|block| run(block, module, ctx), err: FirstError::default() };
         let func = blocks.mutate_function(func);
-        blocks.err.map_or(Ok(func), Err)
+        blocks.err.finish(func)
     })
 }
 

@@ -22,8 +22,7 @@ pub fn is_pure(expr: &Expr, module: &IRModule) -> bool {
             },
             Callee::Var(var) => matches!(var.ty(), Type::Func(ty) if ty.pure),
         },
-        Expr::If(it) => is_pure_body(&it.then_branch, module) && is_pure_body(&it.else_branch, module),
-        Expr::Match(it) => it.clauses.iter().all(|clause| is_pure_body(&clause.body, module)),
+        Expr::If(_) | Expr::Match(_) => expr.bodies().into_iter().all(|body| is_pure_body(body, module)),
     }
 }
 

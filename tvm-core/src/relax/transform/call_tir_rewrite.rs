@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use crate::ir::{IrError, TensorType, Type, Var};
+use crate::ir::{FirstError, IrError, TensorType, Type, Var};
 use crate::pass::{Pass, function_pass};
 use crate::relax::analysis::FORCE_PURE;
 use crate::relax::mutator::walk_binding;
@@ -24,17 +24,16 @@ use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
 /// The pass.
 pub fn call_tir_rewrite() -> Pass {
     function_pass("CallTIRRewrite", |func, _, _| {
-        let mut rewrite = Rewrite { err: None };
+        let mut rewrite = Rewrite::default();
         let new = rewrite.mutate_function(func);
-        rewrite
-            .err
-            .map_or(Ok(new), Err)
-            .map(|new| new.map(|func| Function { attrs: func.attrs.clone().with(FORCE_PURE, true), ..func }))
+        let forced = |func: Function| Function { attrs: func.attrs.clone().with(FORCE_PURE, true), ..func };
+        rewrite.err.finish(new.map(forced))
     })
 }
 
+#[derive(Default)]
 struct Rewrite {
-    err: Option<IrError>,
+    err: FirstError,
 }
 
 impl Mutator for Rewrite {
@@ -42,13 +41,7 @@ impl Mutator for Rewrite {
         let Expr::Call(call) = &binding.value else {
             return walk_binding(self, binding).map(|it| vec![it]);
         };
-        match lower(binding, call) {
-            Ok(new) => new,
-            Err(err) => {
-                self.err.get_or_insert(err.at(&call.span));
-                None
-            }
-        }
+        self.err.keep(lower(binding, call).map_err(|err| err.at(&call.span)))?
     }
 }
 

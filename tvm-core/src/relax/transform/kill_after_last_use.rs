@@ -8,7 +8,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ir::{IrError, Type, Var, VarId};
+use crate::ir::{FirstError, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
 use crate::relax::analysis::FORCE_PURE;
 use crate::relax::mutator::walk_binding;
@@ -19,15 +19,16 @@ use crate::relax::{Arg, Binding, BindingBlock, Body, Expr, Function, Mutator, Vi
 /// The pass.
 pub fn kill_after_last_use() -> Pass {
     function_pass("KillAfterLastUse", |func, _, _| {
-        let mut kill = Kill { err: None };
+        let mut kill = Kill::default();
         let new = kill.mutate_function(func);
         let explicit = |func: Function| Function { attrs: func.attrs.clone().with(FORCE_PURE, true), ..func };
-        kill.err.map_or(Ok(new.map(explicit)), Err)
+        kill.err.finish(new.map(explicit))
     })
 }
 
+#[derive(Default)]
 struct Kill {
-    err: Option<IrError>,
+    err: FirstError,
 }
 
 /// Variables used anywhere below.
@@ -99,13 +100,8 @@ fn holds_memory(ty: &Type) -> bool {
 
 impl Kill {
     fn kill(&mut self, var: &Var) -> Option<Binding> {
-        match memory::call(memory::KILL, [Arg::from(var)], Default::default()) {
-            Ok(value) => Some(Binding::new(Var::new("_", Type::unit()), value)),
-            Err(err) => {
-                self.err.get_or_insert(err);
-                None
-            }
-        }
+        let value = self.err.keep(memory::call(memory::KILL, [Arg::from(var)], Default::default()))?;
+        Some(Binding::new(Var::new("_", Type::unit()), value))
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::ir::{BaseFunc, GlobalVar, IRModule, IrError, Type, Var, VarId};
+use crate::ir::{BaseFunc, FirstError, GlobalVar, IRModule, IrError, Type, Var, VarId};
 use crate::pass::{Pass, module_pass};
 use crate::relax::analysis::{bound_dims, captures, type_dims};
 use crate::relax::mutator::{walk_binding, walk_expr, walk_function};
@@ -32,14 +32,15 @@ pub fn lambda_lift() -> Pass {
             .functions()
             .filter_map(|(gv, _)| Some((gv.clone(), module.relax_func(gv)?.clone())))
             .collect();
-        let mut lift = Lift { module, outer: String::new(), known: Known::default(), err: None };
+        let mut lift =
+            Lift { module, outer: String::new(), known: Known::default(), err: FirstError::default() };
         for (gv, func) in functions {
             lift.outer = gv.name().to_string();
             if let Some(new) = walk_function(&mut lift, &func) {
                 lift.module.update(gv, BaseFunc::Relax(Arc::new(new)));
             }
         }
-        lift.err.map_or(Ok(lift.module), Err)
+        lift.err.finish(lift.module)
     })
 }
 
@@ -70,7 +71,7 @@ struct Lift {
     module: IRModule,
     outer: String,
     known: Known,
-    err: Option<IrError>,
+    err: FirstError,
 }
 
 impl Mutator for Lift {
@@ -78,13 +79,9 @@ impl Mutator for Lift {
         let Expr::Function(func) = &binding.value else {
             return walk_binding(self, binding).map(|it| vec![it]);
         };
-        match self.lift(&binding.var, func) {
-            Ok(value) => Some(vec![Binding { value, ..binding.clone() }]),
-            Err(err) => {
-                self.err.get_or_insert(err);
-                None
-            }
-        }
+        let lifted = self.lift(&binding.var, func);
+        let value = self.err.keep(lifted)?;
+        Some(vec![Binding { value, ..binding.clone() }])
     }
 
     fn mutate_expr(&mut self, expr: &Expr) -> Option<Expr> {

@@ -5,7 +5,7 @@
 //!
 //! TVM counterpart: `relax.transform.RewriteDataflowReshape`, Relay's `ManifestReshape`.
 
-use crate::ir::{IrError, Type};
+use crate::ir::{FirstError, Type};
 use crate::pass::{Pass, function_pass};
 use crate::relax::mutator::walk_binding;
 use crate::relax::op::{is_view, memory};
@@ -14,14 +14,15 @@ use crate::relax::{Arg, Binding, Callee, Expr, Mutator};
 /// The pass.
 pub fn rewrite_dataflow_reshape() -> Pass {
     function_pass("RewriteDataflowReshape", |func, _, _| {
-        let mut rewrite = Rewrite { err: None };
+        let mut rewrite = Rewrite::default();
         let new = rewrite.mutate_function(func);
-        rewrite.err.map_or(Ok(new), Err)
+        rewrite.err.finish(new)
     })
 }
 
+#[derive(Default)]
 struct Rewrite {
-    err: Option<IrError>,
+    err: FirstError,
 }
 
 impl Mutator for Rewrite {
@@ -39,12 +40,9 @@ impl Mutator for Rewrite {
             (None, [_, shape]) => shape.clone(),
             _ => return None,
         };
-        match memory::call(memory::RESHAPE_TENSOR, [call.args.first()?.clone(), shape], Default::default()) {
-            Ok(value) => Some(vec![Binding { value, ..binding.clone() }]),
-            Err(err) => {
-                self.err.get_or_insert(err.at(&call.span));
-                None
-            }
-        }
+        let reshaped =
+            memory::call(memory::RESHAPE_TENSOR, [call.args.first()?.clone(), shape], Default::default());
+        let value = self.err.keep(reshaped.map_err(|err| err.at(&call.span)))?;
+        Some(vec![Binding { value, ..binding.clone() }])
     }
 }

@@ -16,7 +16,7 @@
 use indexmap::IndexSet;
 use rustc_hash::FxHashMap;
 
-use crate::ir::{Attrs, IrError, Type, Var, VarId};
+use crate::ir::{Attrs, FirstError, IrError, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
 use crate::relax::analysis::prove_equal;
 use crate::relax::mutator::{walk_binding, walk_function};
@@ -36,9 +36,9 @@ pub fn static_plan_block_memory() -> Pass {
         if plan.places.is_empty() {
             return Ok(None);
         }
-        let mut rewrite = Rewrite { plan, err: None };
+        let mut rewrite = Rewrite { plan, err: FirstError::default() };
         let new = walk_function(&mut rewrite, func);
-        rewrite.err.map_or(Ok(new), Err)
+        rewrite.err.finish(new)
     })
 }
 
@@ -139,9 +139,7 @@ impl Lifetimes {
         match expr {
             Expr::If(it) => {
                 self.visit_arg(&it.cond);
-                let mut aliases = self.body(&it.then_branch);
-                aliases.extend(self.body(&it.else_branch));
-                return aliases;
+                return expr.bodies().into_iter().flat_map(|body| self.body(body)).collect();
             }
             Expr::Match(it) => {
                 self.visit_arg(&it.value);
@@ -280,7 +278,7 @@ impl Plan<'_> {
 
 struct Rewrite<'a> {
     plan: Plan<'a>,
-    err: Option<IrError>,
+    err: FirstError,
 }
 
 impl Mutator for Rewrite<'_> {
@@ -289,13 +287,8 @@ impl Mutator for Rewrite<'_> {
             return walk_binding(self, binding).map(|it| vec![it]);
         };
         let call = call_of(&binding.value, memory::ALLOC)?;
-        match self.place(binding, call, &self.plan.storages[storage], first) {
-            Ok(new) => Some(new),
-            Err(err) => {
-                self.err.get_or_insert(err);
-                None
-            }
-        }
+        let placed = self.place(binding, call, &self.plan.storages[storage], first);
+        self.err.keep(placed)
     }
 }
 
