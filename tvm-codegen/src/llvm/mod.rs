@@ -114,8 +114,8 @@ mod tests {
 
     use tvm_core::ir::{Type, Var};
     use tvm_core::tir::{
-        AllocBuffer, AssertStmt, Bind, Buffer, DeclBuffer, Failure, For, ForKind, Intrinsic, Param, PrimExpr,
-        Scope, Stmt,
+        AllocBuffer, AssertStmt, BinaryOp, Bind, Buffer, DeclBuffer, Failure, For, ForKind, Intrinsic, Param,
+        PrimExpr, Scope, Stmt, binary,
     };
     use tvm_runtime::abi::Status;
     use tvm_runtime::{CompiledFn, DataType, DimSig, In, Kernel, KernelSig, Out, ParamKind, ParamSig};
@@ -158,7 +158,7 @@ mod tests {
             For::serial(j, 4i64, step).into(),
             Stmt::store(&y, [lanes], acc.load([all])),
         ]);
-        let chunks = PrimExpr::from(&n).floordiv(8i64);
+        let chunks = binary(BinaryOp::Div, PrimExpr::from(&n), 8.into());
         let parallel = For { kind: ForKind::Parallel, ..For::serial(i, chunks, body) };
         let fits = PrimExpr::from(&n).equal(shape(1));
         let failure = Failure {
