@@ -5,6 +5,7 @@
 mod attention;
 mod build;
 mod errors;
+mod gather_sums;
 mod models;
 mod mutate;
 mod narrow;

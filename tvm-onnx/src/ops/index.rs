@@ -15,6 +15,7 @@ pub(super) static ROWS: &[Row] = &[
     row("GatherElements", 11, With(gather_elements)),
     row("GatherND", 11, With(gather_nd)),
     row("OneHot", 9, With(one_hot)),
+    row("Scatter", 9, With(scatter_elements)),
     row("ScatterElements", 11, With(scatter_elements)),
     row("ScatterND", 11, With(scatter_nd)),
     row("Slice", 1, With(slice)),

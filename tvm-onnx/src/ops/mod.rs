@@ -5,7 +5,9 @@
 mod activation;
 mod attention;
 mod conv;
+mod einsum;
 mod elementwise;
+mod grid;
 mod image;
 mod index;
 mod loss;
@@ -18,6 +20,7 @@ mod recurrent;
 mod reduce;
 mod resample;
 mod shape;
+mod signal;
 mod source;
 mod window;
 
@@ -62,7 +65,9 @@ static TABLES: &[&[Row]] = &[
     activation::ROWS,
     attention::ROWS,
     conv::ROWS,
+    einsum::ROWS,
     elementwise::ROWS,
+    grid::ROWS,
     image::ROWS,
     index::ROWS,
     loss::ROWS,
@@ -73,6 +78,7 @@ static TABLES: &[&[Row]] = &[
     recurrent::ROWS,
     reduce::ROWS,
     shape::ROWS,
+    signal::ROWS,
     source::ROWS,
 ];
 

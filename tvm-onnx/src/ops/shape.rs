@@ -11,6 +11,7 @@ use crate::node::Node;
 use crate::value::Value;
 
 pub(super) static ROWS: &[Row] = &[
+    row("CenterCropPad", 18, With(center_crop_pad)),
     row("Concat", 1, With(concat)),
     row("DepthToSpace", 1, With(depth_to_space)),
     row("Expand", 8, With(expand)),
@@ -300,6 +301,34 @@ fn pad(node: &mut Node<'_, '_>) -> Results {
         }
     }
     one(node.op("nn.pad", &std::mem::take(&mut args), attrs))
+}
+
+/// The middle of the input, or the input in the middle of zeros.
+fn center_crop_pad(node: &mut Node<'_, '_>) -> Results {
+    let target = node.ints(1)?;
+    let x = node.arg(0)?;
+    let shape = node.shape(&x)?;
+    let axes = match node.attr_ints("axes")? {
+        Some(axes) => node.axes(axes, shape.len())?,
+        None => (0..shape.len() as i64).collect(),
+    };
+    if axes.len() != target.len() || target.iter().any(|it| !(0..1 << 40).contains(it)) {
+        return Err(node.malformed(format!("the shape is {} numbers that are not negative", axes.len())));
+    }
+    let mut widths = vec![0; 2 * shape.len()];
+    for (&axis, &wanted) in axes.iter().zip(&target) {
+        let axis = axis as usize;
+        let extent = shape[axis].as_int().ok_or_else(|| node.unsupported("a symbolic extent"))?;
+        let missing = wanted - extent;
+        // The odd element is behind.
+        (widths[2 * axis], widths[2 * axis + 1]) = (missing / 2, missing - missing / 2);
+    }
+    let x = crop(node, x, &mut widths)?;
+    if widths.iter().all(|&it| it == 0) {
+        return Ok(vec![x.into()]);
+    }
+    let attrs = Attrs::new().with("pad_width", widths).with("pad_value", 0.0);
+    one(node.op("nn.pad", &[x], attrs))
 }
 
 /// Negative padding takes elements away; the widths that are left are not negative.

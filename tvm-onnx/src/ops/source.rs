@@ -13,6 +13,7 @@ use crate::tensor::dtype_from_onnx;
 use crate::value::{Ints, Value};
 
 pub(super) static ROWS: &[Row] = &[
+    row("BitCast", 26, With(bit_cast)),
     row("Cast", 1, With(cast)),
     row("CastLike", 15, With(cast_like)),
     row("Constant", 1, With(constant)),
@@ -152,6 +153,16 @@ fn convert(node: &mut Node<'_, '_>, to: Result<DataType, Narrow>) -> Result<Vec<
             one(super::narrow::narrowed(node, &x, narrow, how))
         }
     }
+}
+
+fn bit_cast(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let to = node.attr_int("to")?;
+    let dtype = dtype_from_onnx(node.required("to", to)?)?;
+    let x = node.arg(0)?;
+    if dtype.is_bool() || node.dtype(&x)?.is_bool() {
+        return Err(node.unsupported("bits of truth values"));
+    }
+    one(node.op("bitcast", &[x], Attrs::new().with("dtype", dtype)))
 }
 
 fn cast_like(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
