@@ -3,6 +3,9 @@
 //! Models are untrusted: every malformed one ends in a typed error, nothing is allocated from a number in the file
 //! before it was checked, and only [`import_file`] and external data touch files.
 //!
+//! Elements of the format's 2-, 4- and 8-bit types travel one per byte, integers as `i8` or `u8`, floats as the `u8` of
+//! their bits; attribute `output_elements` of the function names the types of outputs that are such.
+//!
 //! TVM counterpart: `tvm.relax.frontend.onnx`.
 #![forbid(unsafe_code)]
 
