@@ -13,6 +13,8 @@ pub(crate) struct PrimFunc {
     pub(crate) dims: Vec<Ident>,
     pub(crate) params: Vec<Param>,
     pub(crate) bounds: Vec<Bound>,
+    /// Name in the module and attributes.
+    pub(crate) options: crate::graph::Options,
     pub(crate) body: Vec<Stmt>,
     /// Element types that Rust has no literals for occur: a type parameter or half precision.
     pub(crate) soft_literals: bool,

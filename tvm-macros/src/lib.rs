@@ -45,15 +45,17 @@ pub fn schedule(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// A graph function: `#[relax::func] fn mlp(x: Tensor<f32, n, 784>, ..) -> Tensor<f32, n, 10> { .. }`.
 ///
 /// Defines a type of the function's name with `module()`, and lets other graph functions call it by name.
+/// `#[relax::func(name = "main.0", impure, attrs(opt_level = 3))]`: its name in the module, where that is another one;
+/// that it has effects; attributes.
 #[proc_macro_attribute]
-pub fn relax_func(_attr: TokenStream, item: TokenStream) -> TokenStream {
-    graph::attribute(graph::Surface::Relax, item.into()).into()
+pub fn relax_func(attr: TokenStream, item: TokenStream) -> TokenStream {
+    graph::attribute(graph::Surface::Relax, attr.into(), item.into()).into()
 }
 
 /// A graph function in the functional surface: recursion, closures, algebraic data types.
 #[proc_macro_attribute]
-pub fn relay_func(_attr: TokenStream, item: TokenStream) -> TokenStream {
-    graph::attribute(graph::Surface::Relay, item.into()).into()
+pub fn relay_func(attr: TokenStream, item: TokenStream) -> TokenStream {
+    graph::attribute(graph::Surface::Relay, attr.into(), item.into()).into()
 }
 
 /// A graph function written in place: `relax!(|x: Tensor<f32, n>| -> Tensor<f32, n> { relu(x) })`.
@@ -76,6 +78,6 @@ pub fn relay_adt(_attr: TokenStream, item: TokenStream) -> TokenStream {
 
 /// One module of all kernels, graph functions and types in a Rust module.
 #[proc_macro_attribute]
-pub fn ir_module(_attr: TokenStream, item: TokenStream) -> TokenStream {
-    graph::ir_module(item.into()).into()
+pub fn ir_module(attr: TokenStream, item: TokenStream) -> TokenStream {
+    graph::ir_module(attr.into(), item.into()).into()
 }

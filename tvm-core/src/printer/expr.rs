@@ -20,7 +20,7 @@ pub(super) enum Class {
 
 /// How tightly an operator binds, as in Rust; `as` is below all so that it always gets parentheses inside another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Prec {
+pub(super) enum Prec {
     None,
     Cast,
     Or,
@@ -34,6 +34,24 @@ enum Prec {
     Product,
     Unary,
     Atom,
+}
+
+impl Prec {
+    /// What the right operand of an operator of this precedence must bind like.
+    pub(super) fn tighter(self) -> Prec {
+        match self {
+            Prec::Product => Prec::Unary,
+            Prec::Sum => Prec::Product,
+            Prec::Shift => Prec::Sum,
+            Prec::BitAnd => Prec::Shift,
+            Prec::BitXor => Prec::BitAnd,
+            Prec::BitOr => Prec::BitXor,
+            Prec::Compare => Prec::BitOr,
+            Prec::And => Prec::Compare,
+            Prec::Or => Prec::And,
+            Prec::None | Prec::Cast | Prec::Unary | Prec::Atom => Prec::Atom,
+        }
+    }
 }
 
 impl Printer {
@@ -228,19 +246,7 @@ impl Printer {
             } else {
                 self.expr_in(&it.a, own, left)
             };
-            let right = match prec {
-                Prec::Product => Prec::Unary,
-                Prec::Sum => Prec::Product,
-                Prec::Shift => Prec::Sum,
-                Prec::BitAnd => Prec::Shift,
-                Prec::BitXor => Prec::BitAnd,
-                Prec::BitOr => Prec::BitXor,
-                Prec::Compare => Prec::BitOr,
-                Prec::And => Prec::Compare,
-                Prec::Or => Prec::And,
-                Prec::None | Prec::Cast | Prec::Unary | Prec::Atom => Prec::Atom,
-            };
-            (format!("{a} {symbol} {}", self.expr_in(&it.b, own, right)), prec)
+            (format!("{a} {symbol} {}", self.expr_in(&it.b, own, prec.tighter())), prec)
         };
         if index && matches!(it.op, BinaryOp::Div | BinaryOp::Mod) {
             return (format!("({text}) as usize"), Prec::Cast);
@@ -288,7 +294,7 @@ impl Printer {
     }
 }
 
-fn operator(op: BinaryOp) -> (&'static str, Prec) {
+pub(super) fn operator(op: BinaryOp) -> (&'static str, Prec) {
     match op {
         BinaryOp::Add => ("+", Prec::Sum),
         BinaryOp::Sub => ("-", Prec::Sum),

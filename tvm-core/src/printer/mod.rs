@@ -5,17 +5,23 @@
 //!
 //! TVM counterpart: `src/script/printer`.
 
+mod constant;
 mod expr;
 mod function;
 mod graph;
+mod graph_expr;
+mod module;
 mod names;
+mod scalar;
 mod stmt;
 #[cfg(test)]
 mod tests;
 mod ty;
 
 use std::fmt;
+use std::sync::Arc;
 
+use module::Context;
 use names::Names;
 use rustc_hash::FxHashSet;
 
@@ -31,6 +37,7 @@ struct Printer {
     names: Names,
     /// Variables that hold an index (`usize` where the program runs as Rust), the others of type `i64` hold numbers.
     index_vars: FxHashSet<VarId>,
+    context: Arc<Context>,
 }
 
 impl Printer {
@@ -115,9 +122,27 @@ impl fmt::Display for ExternFunc {
 
 impl fmt::Display for IRModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        print(f, |p| {
-            let items: Vec<String> = p.items(self);
-            p.out = items.join("\n");
-        })
+        let attrs = module::attrs_arg(&self.attrs).map(|attrs| format!("// {attrs}\n"));
+        let items: Vec<String> = attrs.into_iter().chain(Printer::items(self)).collect();
+        f.write_str(items.join("\n").trim_end())
+    }
+}
+
+impl IRModule {
+    /// The module as a Rust module `name`, to which `#[ir_module]` gives a function `module()` that builds it again.
+    ///
+    /// `docs/relax.md` lists what the surface cannot say; that is in comments.
+    pub fn source(&self, name: &str) -> String {
+        let mut printer = Printer::default();
+        let attrs = module::attrs_arg(&self.attrs).map_or(String::new(), |attrs| format!("({attrs})"));
+        printer.line(format!("#[ir_module{attrs}]"));
+        printer.braces(&format!("mod {}", names::identifier(name)), "", |p| {
+            p.line("use tvm::prelude::*;");
+            for item in Printer::items(self) {
+                p.line("");
+                item.lines().for_each(|line| p.line(line));
+            }
+        });
+        printer.out
     }
 }

@@ -19,6 +19,8 @@ const RESERVED: &[&str] = &[
     "else",
     "enum",
     "extern",
+    "bf16",
+    "f16",
     "f32",
     "f64",
     "false",
@@ -90,7 +92,20 @@ const RESERVED: &[&str] = &[
     "min",
     "dataflow",
     "call_tir",
+    "call_packed",
+    "call_dps_packed",
     "match_cast",
+    "shape",
+    "prim",
+    "function",
+    "constant",
+    "call_global",
+    "bind",
+    "call_op",
+    "ref_create",
+    "ref_read",
+    "ref_write",
+    "tuple_get_item",
 ];
 
 /// Names in nested scopes: a name is free again after the scope that used it.
@@ -114,6 +129,11 @@ impl Names {
         for name in self.trail.drain(mark..) {
             self.used.remove(&name);
         }
+    }
+
+    /// Takes these names for the life of the printer.
+    pub(super) fn reserve<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        self.used.extend(names.into_iter().map(str::to_string));
     }
 
     /// A unique name for `var`.
@@ -172,6 +192,10 @@ pub(super) fn identifier(hint: &str) -> String {
     // All upper case would be a constant of the host program.
     if name.chars().any(char::is_uppercase) && !name.chars().any(char::is_lowercase) {
         name.make_ascii_lowercase();
+    }
+    // The expansions of the macros use names with two underscores.
+    while name.starts_with("__") {
+        name.remove(0);
     }
     if RESERVED.contains(&name.as_str()) || Intrinsic::from_name(&name).is_some() {
         name.push('_');

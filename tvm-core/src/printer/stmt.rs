@@ -71,11 +71,10 @@ impl Printer {
     pub(super) fn alloc(&mut self, buffer: &Buffer) {
         let shape = self.indices(&buffer.shape);
         let name = self.names.define_buffer(buffer);
-        let scope = match buffer.scope {
-            Scope::Global => String::new(),
-            scope => format!(" // {}", scope.name()),
-        };
-        self.line(format!("let mut {name} = alloc::<{}>([{shape}]);{scope}", buffer.dtype));
+        if buffer.scope != Scope::Global {
+            self.line(format!("#[scope({:?})]", buffer.scope.name()));
+        }
+        self.line(format!("let mut {name} = alloc::<{}>([{shape}]);", buffer.dtype));
         self.layout(&name, buffer);
     }
 
@@ -241,7 +240,11 @@ fn update(it: &BufferStore) -> Option<(&'static str, &PrimExpr)> {
 pub(super) fn attr(value: &AttrValue) -> String {
     match value {
         AttrValue::Bool(it) => it.to_string(),
+        AttrValue::Int(i64::MIN) => "i64::MIN".to_string(),
         AttrValue::Int(it) => it.to_string(),
+        AttrValue::Float(it) if it.is_nan() => "f64::NAN".to_string(),
+        AttrValue::Float(f64::INFINITY) => "f64::INFINITY".to_string(),
+        AttrValue::Float(f64::NEG_INFINITY) => "f64::NEG_INFINITY".to_string(),
         AttrValue::Float(it) => format!("{it:?}"),
         AttrValue::Str(it) => format!("{it:?}"),
         AttrValue::DType(it) => it.to_string(),

@@ -66,8 +66,8 @@ fn a_graph_function() {
         #[relay::func]
         fn main(x: Tensor<f32, 4>, l: List) -> Tensor<f32, 4> {
             let z = dataflow(|| {
-                let y = call_tir(neg, (x,), Tensor<f32, 4>);
-                let t = (y, x);
+                let y = call_tir(neg, (x,), Tensor::<f32, 4>);
+                let t = bind((y, x));
                 let z = t.0;
                 z
             });

@@ -11,14 +11,20 @@ use crate::ir::{Attrs, BaseFunc, FuncType, GlobalVar, IRModule, IrError, Op, Spa
 #[derive(Debug, Default)]
 pub struct BlockBuilder {
     module: IRModule,
-    scopes: Vec<Vec<BindingBlock>>,
+    scopes: Vec<Scope>,
+}
+
+/// A body under construction: its finished blocks, and the bindings of the block that is open.
+#[derive(Debug, Default)]
+struct Scope {
+    blocks: Vec<BindingBlock>,
     open: Vec<Binding>,
 }
 
 impl BlockBuilder {
     /// A builder over `module`: functions that are called are looked up there.
     pub fn new(module: IRModule) -> BlockBuilder {
-        BlockBuilder { module, scopes: Vec::new(), open: Vec::new() }
+        BlockBuilder { module, scopes: Vec::new() }
     }
 
     /// The module.
@@ -48,7 +54,7 @@ impl BlockBuilder {
     pub fn emit(&mut self, name: &str, value: Expr, span: &Span) -> Result<Var, IrError> {
         let ty = super::analysis::infer_type(&value, &self.module).map_err(|err| err.at(span))?;
         let var = Var::with_span(name, ty, span.clone());
-        self.open.push(Binding::new(var.clone(), value));
+        self.push(Binding::new(var.clone(), value));
         Ok(var)
     }
 
@@ -71,42 +77,43 @@ impl BlockBuilder {
     /// Binds `value` under the type `ty`, to be checked at run time; `ty` may bind new symbolic dimensions.
     pub fn emit_match_cast(&mut self, name: &str, value: Arg, ty: Type, span: &Span) -> Var {
         let var = Var::with_span(name, ty, span.clone());
-        self.open.push(Binding { var: var.clone(), value: Expr::Arg(value), match_cast: true });
+        self.push(Binding { var: var.clone(), value: Expr::Arg(value), match_cast: true });
         var
     }
 
     /// Adds a finished binding as it is; a pass that keeps types uses this.
     pub fn push(&mut self, binding: Binding) {
-        self.open.push(binding);
+        self.current().open.push(binding);
     }
 
-    /// Gives the variable of the last binding another name, if `var` is that variable; nothing else may hold it yet.
-    pub fn rename_last(&mut self, var: &Var, name: &str) -> Option<Var> {
-        let last = self.open.last_mut().filter(|last| last.var == *var)?;
-        last.var = Var::with_span(name, var.ty().clone(), var.span().clone());
+    /// Gives the variable of the last binding another name (and type, if one is given), if `var` is that variable;
+    /// nothing else may hold it yet.
+    pub fn rename_last(&mut self, var: &Var, name: &str, ty: Option<Type>) -> Option<Var> {
+        let last = self.current().open.last_mut().filter(|last| last.var == *var)?;
+        last.var = Var::with_span(name, ty.unwrap_or_else(|| var.ty().clone()), var.span().clone());
         Some(last.var.clone())
     }
 
     /// Ends the open block; the next binding starts a new one.
     pub fn end_block(&mut self, dataflow: bool) {
-        if !self.open.is_empty() {
-            let bindings = std::mem::take(&mut self.open).into();
-            self.current().push(BindingBlock { dataflow, bindings });
+        let scope = self.current();
+        if !scope.open.is_empty() {
+            let bindings = std::mem::take(&mut scope.open).into();
+            scope.blocks.push(BindingBlock { dataflow, bindings });
         }
     }
 
-    /// Opens a nested scope (a branch, a clause, a local function); [`end_scope`](Self::end_scope) closes it.
+    /// Opens a nested scope (a branch, a clause, a local function); [`end_scope`](Self::end_scope) closes it. The open
+    /// block of the scope around it stays open.
     pub fn begin_scope(&mut self) {
-        self.current();
-        self.end_block(false);
-        self.scopes.push(Vec::new());
+        self.scopes.push(Scope::default());
     }
 
     /// Closes the innermost scope with the result `ret`.
     pub fn end_scope(&mut self, ret: Arg) -> Body {
         self.end_block(false);
-        let blocks = self.scopes.pop().unwrap_or_default();
-        Body { blocks: blocks.into(), ret }
+        let scope = self.scopes.pop().unwrap_or_default();
+        Body { blocks: scope.blocks.into(), ret }
     }
 
     /// The bindings that `build` makes, with the result it gives.
@@ -175,7 +182,7 @@ impl BlockBuilder {
             span: span.clone(),
         }));
         super::analysis::infer_type(&func, &self.module).map_err(|err| err.at(span))?;
-        self.open.push(Binding::new(var.clone(), func));
+        self.push(Binding::new(var.clone(), func));
         Ok(var)
     }
 
@@ -203,9 +210,9 @@ impl BlockBuilder {
         Ok(self.module.add(name, BaseFunc::Relax(Arc::new(func))))
     }
 
-    fn current(&mut self) -> &mut Vec<BindingBlock> {
+    fn current(&mut self) -> &mut Scope {
         if self.scopes.is_empty() {
-            self.scopes.push(Vec::new());
+            self.scopes.push(Scope::default());
         }
         let last = self.scopes.len() - 1;
         &mut self.scopes[last]

@@ -18,6 +18,7 @@ pub(super) fn builder(func: &PrimFunc) -> TokenStream {
     });
     let params = func.params.iter().map(param);
     let body = stmts(&func.body);
+    let attrs = func.options.attrs.iter().map(|(name, value)| quote!(__b.attr(#name, #value);));
     let bounds = super::sig::bound_attrs(func);
     let body = quote! {
         let __sig = <Self as #script::PrimFuncDef>::SIG;
@@ -25,6 +26,7 @@ pub(super) fn builder(func: &PrimFunc) -> TokenStream {
         #(#dims)*
         #(#params)*
         #bounds
+        #(#attrs)*
         #body
         __b.finish()
     };

@@ -11,7 +11,7 @@ use crate::paths;
 /// The value of `SIG`.
 pub(super) fn sig(func: &PrimFunc) -> TokenStream {
     let (script, runtime) = (paths::script(Span::call_site()), paths::runtime(Span::call_site()));
-    let name = func.name.to_string();
+    let name = func.options.name.as_ref().map_or_else(|| func.name.to_string(), syn::LitStr::value);
     let params = func.params.iter().map(|param| {
         let name = param.name.to_string();
         let (kind, ty, dims): (_, _, &[Dim]) = match &param.kind {

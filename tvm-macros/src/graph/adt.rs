@@ -2,7 +2,7 @@
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::quote;
-use syn::{Fields, Item, ItemEnum};
+use syn::{Fields, GenericParam, Item, ItemEnum};
 
 use super::ty::{self, Dims, NewDims};
 use crate::error::Errors;
@@ -15,11 +15,14 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
         Err(_) => return not_an_enum(item),
     };
     let mut errors = Errors::default();
-    if let Some(param) = def.generics.params.first() {
-        errors.push(param, "algebraic data types cannot be generic yet", "write the element type out");
-    }
     let (ir, graph) = (paths::ir(Span::call_site()), paths::graph(Span::call_site()));
     let mut dims = Dims::default();
+    for param in &def.generics.params {
+        match param {
+            GenericParam::Type(it) => dims.type_params.push(it.ident.clone()),
+            _ => errors.push(param, "a data type is generic over types only", "write enum List<A> { .. }"),
+        }
+    }
     let (mut variants, mut constructors) = (Vec::new(), Vec::new());
     for variant in &def.variants {
         let fields: Vec<&syn::Type> = match &variant.fields {
@@ -48,7 +51,7 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
             quote!(#ir::ConstructorDef { name: #text.into(), fields: ::std::vec![#(#types),*].into() }),
         );
     }
-    if let Some(dim) = dims.0.first() {
+    if let Some(dim) = dims.names.first() {
         errors.push(
             dim,
             format!("dimension `{dim}` in a field"),
@@ -59,6 +62,7 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
     let docs = def.attrs.iter().filter(|attr| attr.path().is_ident("doc"));
     let constructors = if errors.is_empty() { quote!(#(#constructors),*) } else { quote!() };
     let errors = errors.to_tokens();
+    let params = dims.type_params.iter().map(ToString::to_string);
     quote! {
         #(#docs)*
         #[allow(dead_code, missing_docs, reason = "its values live in the virtual machine")]
@@ -70,7 +74,7 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
             fn type_def() -> #ir::TypeDef {
                 #ir::TypeDef {
                     name: #text.into(),
-                    params: ::std::vec![].into(),
+                    params: ::std::vec![#(#ir::TypeParam(#params.into())),*].into(),
                     constructors: ::std::vec![#constructors].into(),
                 }
             }

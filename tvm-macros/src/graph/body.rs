@@ -5,8 +5,8 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{BinOp, Block, Expr, ExprCall, ExprClosure, ExprIf, ExprMatch, Lit, Pat, Path, Stmt, UnOp};
 
-use super::ty::{self, Dims, NewDims};
-use super::{Surface, pattern};
+use super::ty::{self, Dims};
+use super::{Surface, local, pattern};
 use crate::error::Errors;
 use crate::paths;
 
@@ -14,32 +14,33 @@ use crate::paths;
 pub(super) struct Body<'a> {
     surface: Surface,
     pub(super) errors: &'a mut Errors,
-    locals: Vec<Ident>,
+    /// Values and dimensions in scope, and type parameters.
+    pub(super) names: Dims,
 }
 
 impl<'a> Body<'a> {
     pub(super) fn new(surface: Surface, errors: &'a mut Errors) -> Body<'a> {
-        Body { surface, errors, locals: Vec::new() }
+        Body { surface, errors, names: Dims::default() }
     }
 
     /// `name` is a value or dimension from here on.
     pub(super) fn declare(&mut self, name: &Ident) {
-        self.locals.push(name.clone());
+        self.names.names.push(name.clone());
     }
 
     fn is_local(&self, name: &Ident) -> bool {
-        self.locals.contains(name)
+        self.names.contains(name)
     }
 
     /// Runs `f` with names of its own.
     pub(super) fn scoped<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
-        let depth = self.locals.len();
+        let depth = self.names.names.len();
         let res = f(self);
-        self.locals.truncate(depth);
+        self.names.names.truncate(depth);
         res
     }
 
-    fn refuse(&mut self, tokens: &impl ToTokens, what: &str, help: &str) -> TokenStream {
+    pub(super) fn refuse(&mut self, tokens: &impl ToTokens, what: &str, help: &str) -> TokenStream {
         self.errors.push(tokens, format!("{what} not supported in a graph function"), help);
         let graph = paths::graph(Span::call_site());
         quote!(#graph::Value::poison())
@@ -136,7 +137,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn items<'e>(&mut self, exprs: impl Iterator<Item = &'e Expr>) -> Vec<TokenStream> {
+    pub(super) fn items<'e>(&mut self, exprs: impl Iterator<Item = &'e Expr>) -> Vec<TokenStream> {
         exprs
             .map(|expr| {
                 let graph = paths::graph(expr.span());
@@ -156,8 +157,8 @@ impl<'a> Body<'a> {
         }
         match constructor(path) {
             Some((adt, name)) => {
-                let name = constructor_name(path, &name, None);
-                quote_spanned!(path.span()=> #graph::construct_unit::<#adt>(#name))
+                let (name, ret) = (constructor_name(path, &name, None), self.constructor_args(path));
+                quote_spanned!(path.span()=> #graph::construct_unit::<#adt>(#name, #ret))
             }
             None => quote!(#path),
         }
@@ -170,6 +171,9 @@ impl<'a> Body<'a> {
             return quote_spanned!(call.span()=> (#callee).call(#args));
         };
         let path = &callee.path;
+        if let Some(tokens) = self.constant(path, call) {
+            return tokens;
+        }
         if let Some(name) = path.get_ident() {
             if self.is_local(name) {
                 let args = self.args(call.args.iter(), name.span());
@@ -182,65 +186,12 @@ impl<'a> Body<'a> {
         let args = self.args(call.args.iter(), path.span());
         match constructor(path) {
             Some((adt, name)) => {
-                let name = constructor_name(path, &name, Some(call.args.len()));
-                quote_spanned!(path.span()=> #graph::construct::<#adt>(#name, #args))
+                let (name, ret) =
+                    (constructor_name(path, &name, Some(call.args.len())), self.constructor_args(path));
+                quote_spanned!(path.span()=> #graph::construct::<#adt>(#name, #ret, #args))
             }
             None => quote_spanned!(path.span()=> #path(#args)),
         }
-    }
-
-    /// Calls that are not calls of a function: `call_tir`, `match_cast`, ….
-    fn special(&mut self, name: &Ident, call: &ExprCall) -> Option<TokenStream> {
-        let graph = paths::graph(name.span());
-        let args: Vec<&Expr> = call.args.iter().collect();
-        let text = name.to_string();
-        Some(match (text.as_str(), &args[..]) {
-            ("call_tir", [Expr::Path(kernel), inputs]) => {
-                let inputs = self.expr(inputs);
-                let kernel = &kernel.path;
-                quote_spanned!(name.span()=> #graph::#name::<#kernel>(#inputs))
-            }
-            ("call_packed" | "call_dps_packed", [func, inputs, ret]) => {
-                let (func, inputs, ret) = (self.expr(func), self.expr(inputs), self.type_arg(ret));
-                quote_spanned!(name.span()=> #graph::#name(#func, #inputs, #ret))
-            }
-            ("match_cast", [value, ty]) => {
-                let (value, ty) = (self.expr(value), self.type_arg(ty));
-                quote_spanned!(name.span()=> #graph::#name(#value, #ty))
-            }
-            ("dataflow", [Expr::Closure(body)]) if body.inputs.is_empty() => {
-                let body = self.expr(&body.body);
-                quote_spanned!(name.span()=> #graph::#name(|| #graph::item(#body).into_value()))
-            }
-            ("call_tir" | "call_packed" | "call_dps_packed" | "match_cast" | "dataflow", _) => {
-                let help = match text.as_str() {
-                    "call_tir" => "write call_tir(kernel, (x, w))",
-                    "match_cast" => "write match_cast(x, Tensor::<f32, n>)",
-                    "dataflow" => "write dataflow(|| { .. })",
-                    _ => "write call_packed(\"name\", (x, y), Tensor::<f32, n>)",
-                };
-                self.errors.push(call, format!("wrong arguments of `{text}`"), help);
-                quote!(#graph::Value::poison())
-            }
-            _ => return None,
-        })
-    }
-
-    /// A type among the arguments: `Tensor::<f32, n>`; binds dimensions that are new.
-    fn type_arg(&mut self, expr: &Expr) -> TokenStream {
-        let Expr::Path(path) = expr else {
-            return self.refuse(expr, "this type is", "write Tensor::<f32, n, 10>");
-        };
-        let ty = syn::Type::Path(syn::TypePath { qself: None, path: path.path.clone() });
-        let mut dims = Dims(self.locals.clone());
-        let known = dims.0.len();
-        let tokens = ty::tokens(&ty, &mut dims, NewDims::Bind, self.errors);
-        let graph = paths::graph(expr.span());
-        let new = dims.0[known..].iter().map(|dim| {
-            let text = dim.to_string();
-            quote!(let #dim = #graph::dim(#text);)
-        });
-        quote!({ #(#new)* #tokens })
     }
 
     /// The arguments of a call; `name = value` is a named one.
@@ -329,6 +280,9 @@ impl<'a> Body<'a> {
     }
 
     fn closure(&mut self, it: &ExprClosure) -> TokenStream {
+        if let Some(params) = local::params(it) {
+            return self.local(it, &params, &Ident::new("closure", it.or1_token.span()), &[]);
+        }
         let graph = paths::graph(it.or1_token.span());
         let mut names = Vec::new();
         for input in &it.inputs {
@@ -341,8 +295,13 @@ impl<'a> Body<'a> {
                 other => self.errors.push(other, "a parameter of a closure is a name", ""),
             }
         }
-        let captured: Vec<Ident> =
-            self.locals.iter().filter(|name| mentions(it.body.to_token_stream(), name)).cloned().collect();
+        let captured: Vec<Ident> = self
+            .names
+            .names
+            .iter()
+            .filter(|name| mentions(it.body.to_token_stream(), name))
+            .cloned()
+            .collect();
         let body = self.scoped(|this| {
             names.iter().for_each(|name| this.declare(name));
             this.expr(&it.body)
@@ -381,13 +340,36 @@ impl<'a> Body<'a> {
                     self.errors.push(local, "a `let` needs a value", "");
                     return TokenStream::new();
                 };
+                if let (Pat::Ident(name), Some((func, params))) = (&local.pat, local::function(&init.expr)) {
+                    let value = self.local(func, &params, &name.ident, &local.attrs);
+                    self.declare(&name.ident);
+                    let name = &name.ident;
+                    return quote!(let #name = #value;);
+                }
+                if let Some(attr) = local.attrs.first() {
+                    let help = "attributes stand on local functions: `let f = |x: Tensor<f32>| -> Tensor<f32> { .. };`";
+                    self.errors.push(attr, "an attribute is not supported here", help);
+                }
+                let dims = self.new_dims(&init.expr);
                 let value = self.expr(&init.expr);
                 let graph = paths::graph(local.span());
-                match &local.pat {
+                let binding = match &local.pat {
                     Pat::Ident(name) if name.mutability.is_none() => {
                         let (ident, text) = (&name.ident, name.ident.to_string());
                         self.declare(ident);
-                        quote!(let #ident = #graph::named(#text, #value);)
+                        // Another name for what has one already.
+                        if matches!(&*init.expr, Expr::Path(_)) {
+                            quote!(let #ident = #value;)
+                        } else {
+                            quote!(let #ident = #graph::named(#text, #value);)
+                        }
+                    }
+                    Pat::Type(typed) if matches!(&*typed.pat, Pat::Ident(it) if it.mutability.is_none()) => {
+                        let Pat::Ident(name) = &*typed.pat else { return TokenStream::new() };
+                        let (ident, text) = (&name.ident, name.ident.to_string());
+                        let ty = self.ty(&typed.ty);
+                        self.declare(ident);
+                        quote_spanned!(ident.span()=> let #ident = #graph::typed(#text, #ty, #value);)
                     }
                     Pat::Tuple(tuple) => {
                         let mut names = Vec::new();
@@ -409,12 +391,12 @@ impl<'a> Body<'a> {
                     }
                     Pat::Wild(_) => quote!(let _ = #value;),
                     other => {
-                        let help =
-                            "write `let h = ..;`; values never change, types are inferred (or match_cast)";
+                        let help = "write `let h = ..;`; values never change";
                         self.errors.push(other, "this `let` is not supported in a graph function", help);
                         TokenStream::new()
                     }
-                }
+                };
+                quote!(#dims #binding)
             }
             Stmt::Item(item) => {
                 self.refuse(item, "an item is", "define it outside of the graph function");
@@ -455,7 +437,7 @@ pub(super) fn constructor(path: &Path) -> Option<(TokenStream, Ident)> {
     if path.segments.len() < 2 || !is_type(&text) {
         return None;
     }
-    let ty = path.segments.iter().take(path.segments.len() - 1);
+    let ty = path.segments.iter().take(path.segments.len() - 1).map(|segment| &segment.ident);
     is_type(&path.segments[path.segments.len() - 2].ident.to_string())
         .then(|| (quote!(#(#ty)::*), name.clone()))
 }
@@ -464,6 +446,9 @@ pub(super) fn constructor(path: &Path) -> Option<(TokenStream, Ident)> {
 /// `#[relay::adt]` leaves behind has fields of unit type.
 fn constructor_name(path: &Path, name: &Ident, fields: Option<usize>) -> TokenStream {
     let text = name.to_string();
+    // The enum has no type parameters.
+    let mut path = path.clone();
+    path.segments.iter_mut().for_each(|segment| segment.arguments = syn::PathArguments::None);
     let fields = fields.map(|count| {
         let units = std::iter::repeat_n(quote!(()), count);
         quote_spanned!(name.span()=> (#(#units),*))

@@ -204,6 +204,7 @@ impl Checker<'_> {
             (Pat::Ident(name), None) => {
                 self.names.remove(&name.ident.to_string());
             }
+            (Pat::Type(typed), _) => self.bind(&typed.pat, known(&typed.ty)),
             (Pat::Tuple(tuple), _) => tuple.elems.iter().for_each(|field| self.bind(field, None)),
             _ => {}
         }

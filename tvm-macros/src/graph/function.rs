@@ -2,19 +2,21 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
+use syn::ext::IdentExt as _;
 use syn::spanned::Spanned;
-use syn::{Expr, ExprClosure, File, FnArg, Item, ItemFn, Pat, ReturnType, Stmt, Type};
+use syn::{Expr, ExprClosure, File, FnArg, GenericParam, Item, ItemFn, LitStr, Pat, ReturnType, Stmt, Type};
 
 use super::body::Body;
+use super::options::{self, Options};
 use super::ty::{self, Dims, NewDims};
 use super::{Surface, check};
 use crate::error::Errors;
 use crate::paths;
 
 /// `#[relax::func]`, `#[relay::func]`.
-pub(crate) fn attribute(surface: Surface, item: TokenStream) -> TokenStream {
+pub(crate) fn attribute(surface: Surface, attr: TokenStream, item: TokenStream) -> TokenStream {
     match syn::parse2::<ItemFn>(item.clone()) {
-        Ok(func) => item_fn(surface, &func),
+        Ok(func) => item_fn(surface, attr, &func),
         Err(_) if syn::parse2::<Item>(item.clone()).is_ok() => {
             let mut errors = Errors::default();
             let message = format!("`#[{}::func]` stands on a function", surface.name());
@@ -39,7 +41,7 @@ pub(crate) fn inline(surface: Surface, input: TokenStream) -> TokenStream {
             .items
             .iter()
             .map(|item| match item {
-                Item::Fn(func) => item_fn(surface, func),
+                Item::Fn(func) => item_fn(surface, TokenStream::new(), func),
                 other => {
                     let mut errors = Errors::default();
                     errors.push(
@@ -81,6 +83,8 @@ struct Parts {
 
 fn parts(
     surface: Surface,
+    options: &Options,
+    type_params: Vec<Ident>,
     params: Vec<GraphParam>,
     ret: &ReturnType,
     body: &Expr,
@@ -88,9 +92,7 @@ fn parts(
     mut errors: Errors,
 ) -> Parts {
     let graph = paths::graph(Span::call_site());
-    let mut dims = Dims::default();
-    let types: Vec<TokenStream> =
-        params.iter().map(|param| ty::tokens(&param.ty, &mut dims, NewDims::Bind, &mut errors)).collect();
+    let (declare, mut dims) = declarations(&params, Dims { names: Vec::new(), type_params }, &mut errors);
     let ret_type = match ret {
         ReturnType::Default => {
             let ir = paths::ir(Span::call_site());
@@ -107,30 +109,95 @@ fn parts(
     }
     let mut rewriter = Body::new(surface, &mut errors);
     params.iter().for_each(|param| rewriter.declare(&param.name));
-    dims.0.iter().for_each(|dim| rewriter.declare(dim));
+    rewriter.names.names.extend(dims.names);
+    rewriter.names.type_params = dims.type_params;
     let body = rewriter.expr(body);
-    let names = params.iter().map(|param| &param.name);
-    let declare = names.zip(&types).map(|(name, ty)| {
-        let text = name.to_string();
-        quote_spanned!(name.span()=> let #name = __d.param(#text, #ty);)
-    });
-    let dims = dims.0.iter().map(|dim| {
-        let text = dim.to_string();
-        quote!(let #dim = #graph::dim(#text);)
-    });
     let begin = quote_spanned!(place=> __d.begin(#ret_type););
+    let set = options.set();
     let definition = quote! {
         use #graph::ops::*;
-        #(#dims)*
-        #(#declare)*
+        #set
+        #declare
         #begin
         #graph::item(#body).into_value()
     };
     Parts { definition, errors }
 }
 
-fn item_fn(surface: Surface, func: &ItemFn) -> TokenStream {
+/// The statements that declare dimensions and parameters, and the names that the types of the parameters know then.
+///
+/// Scalars bind first, then dimensions, then the other parameters.
+pub(super) fn declarations(
+    params: &[GraphParam],
+    mut dims: Dims,
+    errors: &mut Errors,
+) -> (TokenStream, Dims) {
+    let graph = paths::graph(Span::call_site());
+    let scalar = |param: &GraphParam| match &param.ty {
+        Type::Path(it) => {
+            it.path.get_ident().filter(|name| !dims.type_params.contains(name)).and_then(ty::dtype)
+        }
+        _ => None,
+    };
+    let scalars: Vec<Option<TokenStream>> = params.iter().map(scalar).collect();
+    let mut res = TokenStream::new();
+    for (param, dtype) in params.iter().zip(&scalars) {
+        if let Some(dtype) = dtype {
+            let (name, text) = (&param.name, param.name.to_string());
+            dims.names.push(name.clone());
+            res.extend(quote_spanned!(name.span()=> let #name = __d.scalar(#text, #dtype);));
+        }
+    }
+    let known = dims.names.len();
+    for param in params {
+        ty::tokens(&param.ty, &mut dims, NewDims::Collect, &mut Errors::default());
+    }
+    for dim in &dims.names[known..] {
+        let text = dim.to_string();
+        res.extend(quote!(let #dim = #graph::dim(#text);));
+    }
+    for (param, dtype) in params.iter().zip(&scalars) {
+        let (name, text) = (&param.name, param.name.to_string());
+        res.extend(if dtype.is_some() {
+            quote!(__d.scalar_param(&#name);)
+        } else {
+            let ty = ty::tokens(&param.ty, &mut dims, NewDims::Bind, errors);
+            quote_spanned!(name.span()=> let #name = __d.param(#text, #ty);)
+        });
+    }
+    (res, dims)
+}
+
+impl Options {
+    /// The statements that set what the attribute says.
+    pub(super) fn set(&self) -> TokenStream {
+        let attrs = self.attrs.iter().map(|(name, value)| quote!(__d.attr(#name, #value);));
+        let impure = self.impure.then(|| quote!(__d.impure();));
+        quote!(#(#attrs)* #impure)
+    }
+}
+
+/// The type parameters; anything else that is generic is an error.
+fn type_params(func: &ItemFn, errors: &mut Errors) -> Vec<Ident> {
+    let mut names = Vec::new();
+    for param in &func.sig.generics.params {
+        match param {
+            GenericParam::Type(it) if it.bounds.is_empty() && it.default.is_none() => {
+                names.push(it.ident.clone())
+            }
+            _ => {
+                let help = "write the element type out; kernels (#[prim_func]) may be generic";
+                errors.push(param, "a graph function is generic over whole types only", help);
+                break;
+            }
+        }
+    }
+    names
+}
+
+fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
     let mut errors = Errors::default();
+    let options = options::options(attr, &["name", "impure", "attrs"], &mut errors);
     let mut params = Vec::new();
     for input in &func.sig.inputs {
         match input {
@@ -153,17 +220,17 @@ fn item_fn(surface: Surface, func: &ItemFn) -> TokenStream {
             "write `-> Tensor<f32, n>` after the parameters",
         );
     }
+    let mut generic = Errors::default();
+    let type_params = type_params(func, &mut generic);
     let Parts { definition, mut errors } =
-        parts(surface, params, &func.sig.output, &body, func.sig.ident.span(), errors);
-    if let Some(param) = func.sig.generics.params.first() {
+        parts(surface, &options, type_params, params, &func.sig.output, &body, func.sig.ident.span(), errors);
+    if !generic.is_empty() {
         // What else is wrong follows from this: the parameter is no element type and no extent.
-        errors = Errors::default();
-        let help = "write the element type out; kernels (#[prim_func]) may be generic";
-        errors.push(param, "graph functions cannot be generic yet", help);
+        errors = generic;
     }
     let (name, vis) = (&func.sig.ident, &func.vis);
     let docs = func.attrs.iter().filter(|attr| attr.path().is_ident("doc"));
-    let text = name.to_string();
+    let text = options.name.as_ref().map_or_else(|| name.unraw().to_string(), LitStr::value);
     let (graph, ir) = (paths::graph(Span::call_site()), paths::ir(Span::call_site()));
     let (definition, errors) = definition_or_errors(definition, &errors);
     let call = quote_spanned!(name.span()=> #name);
@@ -227,7 +294,16 @@ fn closure_fn(surface: Surface, closure: &ExprClosure) -> TokenStream {
         errors.push(&closure.or2_token, "the result type is missing", help);
     }
     let place = closure.or1_token.span();
-    let Parts { definition, errors } = parts(surface, params, &closure.output, &closure.body, place, errors);
+    let Parts { definition, errors } = parts(
+        surface,
+        &Options::default(),
+        Vec::new(),
+        params,
+        &closure.output,
+        &closure.body,
+        place,
+        errors,
+    );
     let graph = paths::graph(Span::call_site());
     let (definition, errors) = definition_or_errors(definition, &errors);
     quote! {{

@@ -7,9 +7,14 @@
 mod adt;
 mod body;
 mod check;
+mod constant;
 mod function;
+mod local;
 mod module;
+mod options;
 mod pattern;
+mod scalar;
+mod special;
 #[cfg(test)]
 mod tests;
 mod ty;
@@ -17,6 +22,7 @@ mod ty;
 pub(crate) use adt::adt;
 pub(crate) use function::{attribute, inline};
 pub(crate) use module::ir_module;
+pub(crate) use options::Options;
 
 /// Which surface is written.
 #[derive(Clone, Copy, PartialEq, Eq)]

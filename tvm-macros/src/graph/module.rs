@@ -4,11 +4,12 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::{Attribute, Item, ItemMod};
 
+use super::options::options;
 use crate::error::Errors;
 use crate::paths;
 
 /// The module as it is, with a function `module()` that builds an `IRModule` of what is in it.
-pub(crate) fn ir_module(item: TokenStream) -> TokenStream {
+pub(crate) fn ir_module(attr: TokenStream, item: TokenStream) -> TokenStream {
     let module = match syn::parse2::<ItemMod>(item.clone()) {
         Ok(module) => module,
         Err(_) => {
@@ -40,12 +41,17 @@ pub(crate) fn ir_module(item: TokenStream) -> TokenStream {
         }
         Item::Enum(def) if def.attrs.iter().any(|attr| last_segment(attr) == "adt") => {
             let name = &def.ident;
-            Some(quote!(<#name as #graph::AdtDef>::ty();))
+            Some(quote!(<#name as #graph::AdtDef>::include();))
         }
         _ => None,
     });
+    let mut errors = Errors::default();
+    let options = options(attr, &["attrs"], &mut errors);
+    let set = options.attrs.iter().map(|(name, value)| quote!(#graph::module_attr(#name, #value);));
+    let errors = errors.to_tokens();
     let (attrs, vis, name) = (&module.attrs, &module.vis, &module.ident);
     quote! {
+        #errors
         #(#attrs)*
         #vis mod #name {
             #(#items)*
@@ -55,7 +61,7 @@ pub(crate) fn ir_module(item: TokenStream) -> TokenStream {
             /// # Errors
             /// All that is wrong with them, at the lines where they were written.
             pub fn module() -> ::std::result::Result<#ir::IRModule, #ir::IrError> {
-                #graph::module_of(|| { #(#includes)* })
+                #graph::module_of(|| { #(#set)* #(#includes)* })
             }
         }
     }

@@ -26,14 +26,14 @@ fn random_tokens_do_not_panic() {
             quote!(fn f(x: Tensor<f32, n>) -> Tensor<f32, n> { #random }),
             quote!(fn f(#random) -> #random { x }),
         ] {
-            attribute(surface, item);
+            attribute(surface, TokenStream::new(), item);
         }
         for item in [quote!(#random), quote!(enum List { #random }), quote!(enum List { Nil, Cons(#random) })]
         {
             adt(item);
         }
         for item in [quote!(#random), quote!(mod net { #random })] {
-            ir_module(item);
+            ir_module(TokenStream::new(), item);
         }
     }
 }
@@ -141,7 +141,7 @@ fn random_bodies_expand_to_rust() {
         let closure: TokenStream = closure.parse().unwrap();
         let out = inline(surface, closure.clone());
         assert!(syn::parse2::<syn::Expr>(out).is_ok(), "{closure}");
-        let out = attribute(surface, func.parse().unwrap());
+        let out = attribute(surface, TokenStream::new(), func.parse().unwrap());
         assert!(syn::parse2::<syn::File>(out).is_ok(), "{func}");
         let list = format!("enum List {{ Nil, Cons({a}, Box<List>), Other {{ x: {b} }} }}");
         assert!(syn::parse2::<syn::File>(adt(list.parse().unwrap())).is_ok(), "{list}");

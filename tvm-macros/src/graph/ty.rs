@@ -3,19 +3,25 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Expr, GenericArgument, Lit, PathArguments, ReturnType, Type};
+use syn::{GenericArgument, PathArguments, ReturnType, Type};
 
+use super::scalar;
 use crate::dims::DTYPES;
 use crate::error::Errors;
 use crate::paths;
 
-/// Symbolic dimensions in order of first use.
+/// Names that mean something in types.
 #[derive(Default)]
-pub(crate) struct Dims(pub(crate) Vec<Ident>);
+pub(crate) struct Dims {
+    /// Symbolic dimensions in order of first use, and scalars.
+    pub(crate) names: Vec<Ident>,
+    /// Type parameters.
+    pub(crate) type_params: Vec<Ident>,
+}
 
 impl Dims {
     pub(crate) fn contains(&self, name: &Ident) -> bool {
-        self.0.contains(name)
+        self.names.contains(name)
     }
 }
 
@@ -26,6 +32,8 @@ pub(crate) enum NewDims {
     Bind,
     /// They are an error: a result names what its parameters bind.
     Refuse,
+    /// They are bound where they stand alone; elsewhere they may be bound later.
+    Collect,
 }
 
 /// The tokens of an `ir::Type`.
@@ -45,22 +53,7 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
                 it.elems.iter().map(|field| tokens(field, dims, new, errors)).collect();
             quote_spanned!(span=> #ir::Type::Tuple(::std::vec![#(#fields),*].into()))
         }
-        Type::BareFn(it) => {
-            let params: Vec<TokenStream> =
-                it.inputs.iter().map(|arg| tokens(&arg.ty, dims, new, errors)).collect();
-            let ret = match &it.output {
-                ReturnType::Default => quote!(#ir::Type::unit()),
-                ReturnType::Type(_, ret) => tokens(ret, dims, new, errors),
-            };
-            quote_spanned! {span=>
-                #ir::Type::Func(::std::sync::Arc::new(#ir::FuncType {
-                    type_params: ::std::vec![].into(),
-                    params: ::std::vec![#(#params),*].into(),
-                    ret: #ret,
-                    pure: true,
-                }))
-            }
-        }
+        Type::BareFn(it) => func(it, true, dims, new, errors),
         Type::Path(path) => {
             let Some(last) = path.path.segments.last() else { return unsupported(errors) };
             let args: Vec<&GenericArgument> = match &last.arguments {
@@ -73,29 +66,98 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
                     let Some(dtype) = dtype_of(dtype, errors) else { return quote!(#ir::Type::Object) };
                     let extents: Vec<TokenStream> =
                         extents.iter().map(|it| dim(it, dims, new, errors)).collect();
-                    quote_spanned!(span=> #ir::Type::tensor(::std::vec![#(#extents),*], #dtype))
+                    quote_spanned!(span=> #ir::Type::Tensor(#ir::TensorType {
+                        shape: #ir::TensorShape::Known(::std::vec![#(#extents),*].into()),
+                        dtype: #dtype,
+                        vdevice: ::std::option::Option::None,
+                    }))
                 }
                 ("TensorDyn", [dtype]) => {
                     let Some(dtype) = dtype_of(dtype, errors) else { return quote!(#ir::Type::Object) };
-                    quote_spanned!(span=> #ir::Type::Tensor(#ir::TensorType::unknown(::std::option::Option::Some(#dtype))))
+                    quote_spanned!(span=> #ir::Type::Tensor(#ir::TensorType::unknown(#dtype)))
                 }
+                ("TensorRank", [dtype, GenericArgument::Const(ndim)]) => {
+                    let Some(dtype) = dtype_of(dtype, errors) else { return quote!(#ir::Type::Object) };
+                    quote_spanned!(span=> #ir::Type::Tensor(#ir::TensorType::ranked(#ndim, #dtype)))
+                }
+                ("Shape", _) if matches!(last.arguments, PathArguments::AngleBracketed(_)) => {
+                    let extents: Vec<TokenStream> =
+                        args.iter().map(|it| dim(it, dims, new, errors)).collect();
+                    let ndim = extents.len();
+                    quote_spanned!(span=> #ir::Type::Shape(#ir::ShapeType {
+                        values: ::std::option::Option::Some(::std::vec![#(#extents),*].into()),
+                        ndim: ::std::option::Option::Some(#ndim),
+                    }))
+                }
+                ("Shape", []) => quote_spanned!(span=> #ir::Type::Shape(#ir::ShapeType {
+                    values: ::std::option::Option::None,
+                    ndim: ::std::option::Option::None,
+                })),
+                ("ShapeRank", [GenericArgument::Const(ndim)]) => {
+                    quote_spanned!(span=> #ir::Type::Shape(#ir::ShapeType {
+                        values: ::std::option::Option::None,
+                        ndim: ::std::option::Option::Some(#ndim),
+                    }))
+                }
+                ("Ref", [GenericArgument::Type(inner)]) => {
+                    let inner = tokens(inner, dims, new, errors);
+                    quote_spanned!(span=> #ir::Type::Ref(::std::sync::Arc::new(#inner)))
+                }
+                ("Impure", [GenericArgument::Type(Type::BareFn(it))]) => func(it, false, dims, new, errors),
+                ("Object", []) => quote_spanned!(span=> #ir::Type::Object),
                 ("Box", [GenericArgument::Type(inner)]) => tokens(inner, dims, new, errors),
-                (_, []) => match dtype(&last.ident) {
-                    Some(dtype) => quote_spanned!(span=> #ir::Type::Prim(#dtype)),
-                    None if name == "Tensor" || name == "TensorDyn" => {
-                        errors.push(
-                            ty,
-                            format!("`{name}` needs an element type"),
-                            "write Tensor<f32, n, 10>",
-                        );
-                        quote!(#ir::Type::Object)
-                    }
-                    None => quote_spanned!(span=> <#path as #graph::AdtDef>::ty()),
-                },
+                (_, []) if dims.type_params.contains(&last.ident) => {
+                    quote_spanned!(span=> #ir::Type::Param(#ir::TypeParam(#name.into())))
+                }
+                (_, []) if dtype(&last.ident).is_some() => {
+                    let dtype = dtype(&last.ident);
+                    quote_spanned!(span=> #ir::Type::Prim(#dtype))
+                }
+                ("Tensor" | "TensorDyn", []) => {
+                    errors.push(ty, format!("`{name}` needs an element type"), "write Tensor<f32, n, 10>");
+                    quote!(#ir::Type::Object)
+                }
+                _ if args.iter().all(|arg| matches!(arg, GenericArgument::Type(_))) => {
+                    let args = type_args(&last.arguments, dims, new, errors).unwrap_or_default();
+                    let mut adt = path.path.clone();
+                    adt.segments.iter_mut().for_each(|it| it.arguments = PathArguments::None);
+                    quote_spanned!(span=> <#adt as #graph::AdtDef>::ty(::std::vec![#(#args),*]))
+                }
                 _ => unsupported(errors),
             }
         }
         _ => unsupported(errors),
+    }
+}
+
+/// The type arguments that are written, if any are.
+pub(super) fn type_args(
+    args: &PathArguments,
+    dims: &mut Dims,
+    new: NewDims,
+    errors: &mut Errors,
+) -> Option<Vec<TokenStream>> {
+    let PathArguments::AngleBracketed(args) = args else { return None };
+    let types =
+        args.args.iter().filter_map(|arg| if let GenericArgument::Type(ty) = arg { Some(ty) } else { None });
+    Some(types.map(|ty| tokens(ty, dims, new, errors)).collect())
+}
+
+/// The tokens of the type of a function.
+fn func(it: &syn::TypeBareFn, pure: bool, dims: &mut Dims, new: NewDims, errors: &mut Errors) -> TokenStream {
+    let ir = paths::ir(it.span());
+    let params: Vec<TokenStream> = it.inputs.iter().map(|arg| tokens(&arg.ty, dims, new, errors)).collect();
+    let ret = match &it.output {
+        ReturnType::Default => quote!(#ir::Type::unit()),
+        ReturnType::Type(_, ret) => tokens(ret, dims, new, errors),
+    };
+    quote_spanned! {it.span()=>
+        #ir::Type::Func(::std::sync::Arc::new(#ir::FuncType {
+            type_params: ::std::vec![].into(),
+            params: ::std::vec![#(#params),*].into(),
+            ret: #ret,
+            pure: #pure,
+        }))
     }
 }
 
@@ -109,9 +171,14 @@ pub(crate) fn dtype(name: &Ident) -> Option<TokenStream> {
     })
 }
 
+/// The tokens of an `Option<DataType>`: `_` is an element type that is not known.
 fn dtype_of(arg: &GenericArgument, errors: &mut Errors) -> Option<TokenStream> {
     let found = match arg {
-        GenericArgument::Type(Type::Path(path)) => path.path.get_ident().and_then(dtype),
+        GenericArgument::Type(Type::Path(path)) => {
+            let found = path.path.get_ident().and_then(dtype);
+            found.map(|dtype| quote!(::std::option::Option::Some(#dtype)))
+        }
+        GenericArgument::Type(Type::Infer(_)) => Some(quote!(::std::option::Option::None)),
         _ => None,
     };
     if found.is_none() {
@@ -123,12 +190,15 @@ fn dtype_of(arg: &GenericArgument, errors: &mut Errors) -> Option<TokenStream> {
 
 /// The tokens of one extent, a `PrimExpr`.
 fn dim(arg: &GenericArgument, dims: &mut Dims, new: NewDims, errors: &mut Errors) -> TokenStream {
+    // A dimension binds where it stands alone.
+    let inside = if new == NewDims::Bind { NewDims::Refuse } else { new };
     match arg {
         GenericArgument::Type(Type::Path(path)) if path.path.get_ident().is_some() => {
             let Some(name) = path.path.get_ident() else { return TokenStream::new() };
-            dim_name(name, dims, new, errors)
+            let alone = if new == NewDims::Collect { NewDims::Bind } else { new };
+            scalar::name(name, dims, alone, errors)
         }
-        GenericArgument::Const(expr) => dim_expr(expr, dims, errors),
+        GenericArgument::Const(expr) => scalar::tokens(expr, dims, inside, errors),
         _ => {
             errors.push(
                 arg,
@@ -140,71 +210,8 @@ fn dim(arg: &GenericArgument, dims: &mut Dims, new: NewDims, errors: &mut Errors
     }
 }
 
-fn dim_name(name: &Ident, dims: &mut Dims, new: NewDims, errors: &mut Errors) -> TokenStream {
-    let (tir, span) = (paths::tir(name.span()), name.span());
-    if is_constant(name) {
-        return quote_spanned!(span=> #tir::PrimExpr::index(#name as i64));
-    }
-    if !dims.contains(name) {
-        match new {
-            NewDims::Bind => dims.0.push(name.clone()),
-            NewDims::Refuse => {
-                let message = format!("dimension `{name}` is not bound by a parameter");
-                errors.push(
-                    name,
-                    message,
-                    "name it in the type of a parameter, or use match_cast in the body",
-                );
-                dims.0.push(name.clone());
-            }
-        }
-    }
-    quote_spanned!(span=> #tir::PrimExpr::clone(&#name))
-}
-
 /// True for names that are constants of the host program.
-fn is_constant(name: &Ident) -> bool {
+pub(super) fn is_constant(name: &Ident) -> bool {
     let text = name.to_string();
     text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase)
-}
-
-fn dim_expr(expr: &Expr, dims: &mut Dims, errors: &mut Errors) -> TokenStream {
-    let tir = paths::tir(expr.span());
-    match expr {
-        Expr::Lit(lit) if matches!(lit.lit, Lit::Int(_)) => quote!(#tir::PrimExpr::index(#lit)),
-        Expr::Path(path) if path.path.get_ident().is_some() => match path.path.get_ident() {
-            Some(name) => dim_name(name, dims, NewDims::Refuse, errors),
-            None => TokenStream::new(),
-        },
-        Expr::Paren(it) => dim_expr(&it.expr, dims, errors),
-        Expr::Block(it) => match &it.block.stmts[..] {
-            [syn::Stmt::Expr(inner, None)] => dim_expr(inner, dims, errors),
-            _ => {
-                errors.push(expr, "an extent is one expression", "write { n * 2 }");
-                quote!(#tir::PrimExpr::index(0))
-            }
-        },
-        Expr::Binary(it) => {
-            let (a, b) = (dim_expr(&it.left, dims, errors), dim_expr(&it.right, dims, errors));
-            match it.op {
-                syn::BinOp::Add(_) => quote!((#a + #b)),
-                syn::BinOp::Sub(_) => quote!((#a - #b)),
-                syn::BinOp::Mul(_) => quote!((#a * #b)),
-                syn::BinOp::Div(_) => quote!(#a.floordiv(#b)),
-                syn::BinOp::Rem(_) => quote!(#a.floormod(#b)),
-                _ => {
-                    errors.push(expr, "extents are made with + - * / %", "");
-                    quote!(#tir::PrimExpr::index(0))
-                }
-            }
-        }
-        _ => {
-            errors.push(
-                expr,
-                "an extent is a name, a number or an expression of these",
-                "write n, 10 or { n * 2 }",
-            );
-            quote!(#tir::PrimExpr::index(0))
-        }
-    }
 }

@@ -48,6 +48,7 @@ pub(crate) fn prim_func(func: &ItemFn, options: Options, errors: &mut Errors) ->
         dims,
         params,
         bounds: options.bounds,
+        options: options.func,
         body,
         soft_literals,
         uses_math,

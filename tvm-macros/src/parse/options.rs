@@ -12,6 +12,8 @@ use crate::error::Errors;
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) bounds: Vec<Bound>,
+    /// Name in the module and attributes.
+    pub(crate) func: crate::graph::Options,
 }
 
 /// Reads the arguments of the attribute.
@@ -32,6 +34,9 @@ pub(crate) fn options(attr: TokenStream, errors: &mut Errors) -> Options {
                     Ok(exprs) => res.bounds.extend(exprs.iter().filter_map(|it| bound(it, errors))),
                     Err(error) => errors.add(error),
                 }
+            }
+            meta if ["name", "attrs"].iter().any(|name| meta.path().is_ident(name)) => {
+                res.func.meta(meta, &["name", "attrs"], errors);
             }
             _ => errors.push(
                 meta.path(),

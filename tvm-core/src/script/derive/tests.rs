@@ -129,7 +129,8 @@ fn values_and_local_buffers() {
             fn f(x: &Tensor<f32, n, n>, y: &mut Tensor<f32, n>) {
                 for i in 0..n {
                     block("acc_scope", [S(i)], |[vi]| {
-                        let mut acc = alloc::<f32>([]); // local
+                        #[scope("local")]
+                        let mut acc = alloc::<f32>([]);
                         block("acc_init", [], |[]| {
                             acc[[]] = 0.0;
                         });

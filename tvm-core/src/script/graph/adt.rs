@@ -9,6 +9,7 @@ use super::function::value_of_type;
 use super::value::to_value;
 use super::{Args, IntoItem, Value};
 use crate::ir::{AdtType, Attrs, IrError, Span, Type, TypeDef, Var};
+use crate::relax::analysis::constructor_fields;
 use crate::relax::{Arg, Call, Callee, Clause, Constructor, Expr, Match, Pattern};
 
 /// A type written as `#[relay::adt] enum`: the macro implements this for it.
@@ -19,8 +20,8 @@ pub trait AdtDef: 'static {
     /// Its constructors, in order.
     fn type_def() -> TypeDef;
 
-    /// The type, whose definition is added to the current module.
-    fn ty() -> Type {
+    /// Adds the definition to the current module.
+    fn include() {
         let known = frame(|frame| frame.builder.module().type_def(Self::NAME).is_some()).unwrap_or(true);
         if !known {
             // The definition may name the type itself.
@@ -30,7 +31,12 @@ pub trait AdtDef: 'static {
             let def = Arc::new(Self::type_def());
             frame(|frame| frame.builder.module_mut().add_type(def));
         }
-        Type::Adt(AdtType { name: Self::NAME.into(), args: Arc::new([]) })
+    }
+
+    /// The type applied to `args`; its definition is added to the current module.
+    fn ty(args: Vec<Type>) -> Type {
+        Self::include();
+        Type::Adt(AdtType { name: Self::NAME.into(), args: args.into() })
     }
 }
 
@@ -62,11 +68,11 @@ fn find(ty: &str, name: &str, span: &Span) -> Option<(Constructor, Arc<[Type]>)>
     }
 }
 
-/// `Type::Name(..)`.
+/// `Type::Name(..)`, `Type::<A>::Name(..)`: `ret` are the arguments of the type, where they are written.
 #[track_caller]
-pub fn construct<D: AdtDef>(name: &str, args: Args) -> Value {
+pub fn construct<D: AdtDef>(name: &str, ret: Option<Vec<Type>>, args: Args) -> Value {
     let span = span_of(Location::caller());
-    D::ty();
+    D::include();
     let Some((constructor, fields)) = find(D::NAME, name, &span) else { return Value::poison() };
     if fields.len() != args.items.len() {
         let message =
@@ -78,17 +84,14 @@ pub fn construct<D: AdtDef>(name: &str, args: Args) -> Value {
         let Some(arg) = value_of_type(it, Some(ty)).arg_of_type(Some(ty)) else { return Value::poison() };
         bound.push(arg);
     }
-    let callee = Callee::Constructor(constructor);
-    emit(
-        Call { callee, args: bound.into(), attrs: Attrs::new(), ret: None, span: span.clone() }.into(),
-        &span,
-    )
+    let (callee, ret) = (Callee::Constructor(constructor), ret.map(D::ty));
+    emit(Call { callee, args: bound.into(), attrs: Attrs::new(), ret, span: span.clone() }.into(), &span)
 }
 
 /// `Type::Name` without fields.
 #[track_caller]
-pub fn construct_unit<D: AdtDef>(name: &str) -> Value {
-    construct::<D>(name, Args::of(Vec::new()))
+pub fn construct_unit<D: AdtDef>(name: &str, ret: Option<Vec<Type>>) -> Value {
+    construct::<D>(name, ret, Args::of(Vec::new()))
 }
 
 /// `match value { pattern => body, .. }`.
@@ -120,11 +123,14 @@ fn pattern(pat: &Pat, ty: &Type, vars: &mut Vec<Var>, span: &Span) -> Option<Pat
             vars.push(var.clone());
             Pattern::Var(var)
         }
-        Pat::Constructor(ty, name, pats) => {
-            let (constructor, fields) = find(ty, name, span)?;
+        Pat::Constructor(adt, name, pats) => {
+            let (constructor, declared) = find(adt, name, span)?;
+            let fields = frame(|frame| constructor_fields(&constructor, ty, frame.builder.module()));
+            // A pattern of another type is reported where the match is bound.
+            let fields = fields.and_then(Result::ok).unwrap_or_else(|| declared.to_vec());
             if fields.len() != pats.len() {
                 let message =
-                    format!("`{ty}::{name}` has {} fields, the pattern has {}", fields.len(), pats.len());
+                    format!("`{adt}::{name}` has {} fields, the pattern has {}", fields.len(), pats.len());
                 fail(IrError::new(message, span), span);
                 return None;
             }

@@ -46,10 +46,13 @@ pub fn match_cast(value: impl IntoItem, ty: Type) -> Value {
     let span = span_of(Location::caller());
     let value = to_value(value);
     match value.arg() {
-        Some(arg) => match frame(|frame| frame.builder.emit_match_cast("lv", arg.clone(), ty, &span)) {
-            Some(var) => Value::from_arg(Arg::Var(var)),
-            None => fail(IrError::new("`match_cast` outside of a graph function", &span), &span),
-        },
+        Some(arg) => {
+            match frame(|frame| frame.builder.emit_match_cast(super::frame::UNNAMED, arg.clone(), ty, &span))
+            {
+                Some(var) => Value::from_arg(Arg::Var(var)),
+                None => fail(IrError::new("`match_cast` outside of a graph function", &span), &span),
+            }
+        }
         None => Value::poison(),
     }
 }

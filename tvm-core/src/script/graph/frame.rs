@@ -63,7 +63,7 @@ pub(super) fn fail(err: IrError, span: &Span) -> Value {
 
 /// Binds `expr`; a poisoned value when it is ill-typed.
 pub(super) fn emit(expr: Expr, span: &Span) -> Value {
-    match frame(|frame| frame.builder.emit("lv", expr, span)) {
+    match frame(|frame| frame.builder.emit(UNNAMED, expr, span)) {
         Some(Ok(var)) => Value::from_arg(Arg::Var(var)),
         Some(Err(err)) => fail(err, span),
         None => Value::poison(),
@@ -80,16 +80,31 @@ pub fn dim(name: &str) -> PrimExpr {
     PrimExpr::Var(Var::index(name))
 }
 
+/// Name of a variable that the source has not named yet.
+pub(super) const UNNAMED: &str = "lv";
+
 /// `let name = value;`: the variable that holds the value gets the name, where it was made just now.
 pub fn named(name: &str, value: impl super::IntoItem) -> Value {
     let value = super::value::to_value(value);
-    match value.arg().and_then(Arg::as_var) {
-        Some(var) => match frame(|frame| frame.builder.rename_last(var, name)).flatten() {
-            Some(renamed) => Value::from_arg(Arg::Var(renamed)),
-            None => value,
-        },
-        None => value,
+    rename(&value, name, None).unwrap_or(value)
+}
+
+/// `let name: ty = value;`: a variable of that type, which the value must have.
+#[track_caller]
+pub fn typed(name: &str, ty: Type, value: impl super::IntoItem) -> Value {
+    let span = span_of(Location::caller());
+    let value = super::value::to_value(value);
+    if let Some(renamed) = rename(&value, name, Some(ty.clone())) {
+        return renamed;
     }
+    let Some(arg) = value.arg().cloned() else { return value };
+    rename(&emit(Expr::Arg(arg), &span), name, Some(ty)).unwrap_or_else(Value::poison)
+}
+
+fn rename(value: &Value, name: &str, ty: Option<Type>) -> Option<Value> {
+    let var = value.arg()?.as_var().filter(|var| var.name() == UNNAMED)?;
+    let renamed = frame(|frame| frame.builder.rename_last(var, name, ty)).flatten()?;
+    Some(Value::from_arg(Arg::Var(renamed)))
 }
 
 /// The `N` fields of a tuple.

@@ -4,12 +4,18 @@ use std::any::TypeId;
 use std::panic::Location;
 use std::sync::Arc;
 
+use tvm_runtime::DataType;
+
 use super::control::scope;
 use super::frame::{emit, fail, frame, span_of, with_frame};
 use super::value::Closure;
 use super::{Args, Item, Value};
-use crate::ir::{Attrs, BaseFunc, FuncType, GlobalVar, IRModule, IrError, Span, Type, Var, well_formed};
-use crate::relax::{Arg, Body, Call, Callee, Expr, Function};
+use crate::ir::{
+    AttrValue, Attrs, BaseFunc, FuncType, GlobalVar, IRModule, IrError, Span, Type, TypeParam, Var,
+    well_formed,
+};
+use crate::relax::analysis::infer_type;
+use crate::relax::{Arg, Binding, Body, Call, Callee, Expr, Function};
 
 /// A graph function written as `#[relax::func]` or `#[relay::func]`: the macro implements this for a type of the
 /// function's name.
@@ -41,13 +47,59 @@ pub trait FuncDef: 'static {
 pub struct Definition {
     name: &'static str,
     key: Option<TypeId>,
+    type_params: Vec<TypeParam>,
     params: Vec<Var>,
     ret: Type,
+    pure: bool,
+    attrs: Attrs,
     gv: Option<GlobalVar>,
+    /// The variable of a local function.
+    var: Option<Var>,
     span: Span,
 }
 
 impl Definition {
+    fn new(name: &'static str, key: Option<TypeId>) -> Definition {
+        Definition {
+            name,
+            key,
+            type_params: Vec::new(),
+            params: Vec::new(),
+            ret: Type::Object,
+            pure: true,
+            attrs: Attrs::new(),
+            gv: None,
+            var: None,
+            span: Span::none(),
+        }
+    }
+
+    /// A type parameter.
+    pub fn type_param(&mut self, name: &str) {
+        self.type_params.push(TypeParam(name.into()));
+    }
+
+    /// Calling the function has a side effect.
+    pub fn impure(&mut self) {
+        self.pure = false;
+    }
+
+    /// An attribute of the function.
+    pub fn attr(&mut self, name: &str, value: impl Into<AttrValue>) {
+        self.attrs.set(name, value);
+    }
+
+    /// A scalar that [`scalar_param`](Self::scalar_param) puts among the parameters: the types of the others may use it.
+    #[track_caller]
+    pub fn scalar(&mut self, name: &str, dtype: DataType) -> Value {
+        Value::from_arg(Arg::Var(Var::with_span(name, Type::Prim(dtype), span_of(Location::caller()))))
+    }
+
+    /// The next parameter is this scalar.
+    pub fn scalar_param(&mut self, scalar: &Value) {
+        self.params.extend(scalar.arg().and_then(Arg::as_var).cloned());
+    }
+
     /// A parameter.
     #[track_caller]
     pub fn param(&mut self, name: &str, ty: Type) -> Value {
@@ -69,15 +121,26 @@ impl Definition {
         });
     }
 
+    /// The same for a local function: the value that stands for it in its own body too.
+    #[track_caller]
+    pub fn begin_local(&mut self, ret: Type) -> Value {
+        self.span = span_of(Location::caller());
+        self.ret = ret;
+        let ty = self.function(Body::value(Arg::Tuple(Arc::new([])))).ty();
+        let var = Var::with_span(self.name, Type::Func(ty.into()), self.span.clone());
+        self.var = Some(var.clone());
+        Value::from_arg(Arg::Var(var))
+    }
+
     fn function(&self, body: Body) -> Function {
         Function {
             name: self.name.into(),
-            type_params: Arc::new([]),
+            type_params: self.type_params.clone().into(),
             params: self.params.clone().into(),
             body,
             ret: self.ret.clone(),
-            pure: true,
-            attrs: Attrs::new(),
+            pure: self.pure,
+            attrs: self.attrs.clone(),
             span: self.span.clone(),
         }
     }
@@ -89,18 +152,51 @@ fn build(
     key: Option<TypeId>,
     define: impl FnOnce(&mut Definition) -> Value,
 ) -> Option<GlobalVar> {
-    let mut definition =
-        Definition { name, key, params: Vec::new(), ret: Type::Object, gv: None, span: Span::none() };
-    frame(|frame| frame.builder.begin_scope())?;
-    let value = define(&mut definition);
-    let ret_type = definition.ret.clone();
-    let ret = value.arg_of_type(Some(&ret_type));
-    let body = frame(|frame| frame.builder.end_scope(ret.unwrap_or(Arg::Tuple(Arc::new([])))))?;
+    let mut definition = Definition::new(name, key);
+    let body = body_of(&mut definition, define)?;
     let gv = definition.gv.clone()?;
     frame(|frame| {
         frame.builder.module_mut().update(gv.clone(), BaseFunc::Relax(definition.function(body).into()))
     });
     Some(gv)
+}
+
+fn body_of(definition: &mut Definition, define: impl FnOnce(&mut Definition) -> Value) -> Option<Body> {
+    frame(|frame| frame.builder.begin_scope())?;
+    let value = define(definition);
+    let ret = value.arg_of_type(Some(&definition.ret));
+    frame(|frame| frame.builder.end_scope(ret.unwrap_or(Arg::Tuple(Arc::new([])))))
+}
+
+/// A local function: a closure whose parameters and result have types. It may call itself.
+#[track_caller]
+pub fn local(name: &'static str, define: impl FnOnce(&mut Definition) -> Value) -> Value {
+    let span = span_of(Location::caller());
+    let mut definition = Definition::new(name, None);
+    let Some(body) = body_of(&mut definition, define) else { return Value::poison() };
+    let Some(var) = definition.var.clone() else { return Value::poison() };
+    let value = Expr::Function(definition.function(body).into());
+    let bound = frame(|frame| {
+        let ty = infer_type(&value, frame.builder.module());
+        ty.map(|_| frame.builder.push(Binding::new(var.clone(), value)))
+    });
+    match bound {
+        Some(Ok(())) => Value::from_arg(Arg::Var(var)),
+        Some(Err(err)) => fail(err, &span),
+        None => Value::poison(),
+    }
+}
+
+/// `function(f)`: a graph function of the module as a value.
+#[track_caller]
+pub fn function<D: FuncDef>() -> Value {
+    let span = span_of(Location::caller());
+    global::<D>(&span).map_or_else(Value::poison, |gv| Value::from_arg(Arg::Global(gv)))
+}
+
+/// Sets an attribute of the current module.
+pub fn module_attr(name: &str, value: impl Into<AttrValue>) {
+    frame(|frame| frame.builder.module_mut().attrs.set(name, value));
 }
 
 /// The global variable of a definition, which is built on first use.

@@ -8,17 +8,23 @@
 
 mod adt;
 mod control;
+mod expr;
 mod frame;
 mod function;
 mod item;
 pub mod ops;
+mod scalar;
 mod tensor_program;
 mod value;
 
 pub use adt::{AdtDef, Pat, construct, construct_unit, match_};
 pub use control::{dataflow, if_, match_cast};
-pub use frame::{dim, named, untuple};
-pub use function::{Definition, FuncDef, GraphFunc, call_def, define, include, module_of};
+pub use expr::constant;
+pub use frame::{dim, named, typed, untuple};
+pub use function::{
+    Definition, FuncDef, GraphFunc, call_def, define, function, include, local, module_attr, module_of,
+};
 pub use item::{Args, IntoItem, Item, item};
+pub use scalar::{ToScalar, prim, scalar, shape};
 pub use tensor_program::{call_dps_packed, call_packed, call_tir, include_tir};
 pub use value::{Value, closure, compare, tuple};

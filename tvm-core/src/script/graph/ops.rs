@@ -5,6 +5,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
+pub use super::expr::{bind, call_op, ref_create, ref_read, ref_write, tuple_get_item};
 pub use super::function::call_global;
 
 use super::frame::{emit, fail, span_of};
@@ -14,11 +15,8 @@ use crate::ir::{ArgKind, AttrKind, AttrValue, Attrs, IrError, Op, Span};
 use crate::relax::{Arg, Call, Callee};
 
 /// Binds a call of the operator `name` (with or without its `nn.` or `image.`).
-pub(super) fn call_op(name: &str, args: Args, span: &Span) -> Value {
-    let found = [String::new(), "nn.".into(), "image.".into()]
-        .into_iter()
-        .find_map(|prefix| Op::get(&format!("{prefix}{name}")).ok());
-    let Some(op) = found else {
+pub(super) fn emit_op(name: &str, args: Args, span: &Span) -> Value {
+    let Some(op) = find(name) else {
         return match Op::get(name) {
             Err(err) => fail(err, span),
             Ok(_) => Value::poison(),
@@ -31,6 +29,22 @@ pub(super) fn call_op(name: &str, args: Args, span: &Span) -> Value {
         Ok(None) => Value::poison(),
         Err(err) => fail(err, span),
     }
+}
+
+/// Families of operators whose functions leave the family's name out.
+const FAMILIES: [&str; 3] = ["", "nn.", "image."];
+
+fn find(name: &str) -> Option<Op> {
+    FAMILIES.iter().find_map(|family| Op::get(&format!("{family}{name}")).ok())
+}
+
+/// The function that calls the operator `op`, if there is one.
+pub(crate) fn function_of(op: Op) -> Option<&'static str> {
+    if op.name == "where" {
+        return Some("select");
+    }
+    let calls = |name: &&&str| op.name.ends_with(**name) && find(name) == Some(op);
+    NAMES.iter().find(calls).copied()
 }
 
 /// Arguments and attributes of a call.
@@ -97,6 +111,10 @@ fn bind_items(op: Op, items: &mut Peekable<IntoIter<Item>>) -> Result<Option<Vec
                 bound.push(Some(Arg::Prim(crate::tir::PrimExpr::float(*value, tvm_runtime::DataType::F32))));
                 items.next();
             }
+            (ArgKind::Prim, Item::Value(value)) if value.is_scalar() => {
+                bound.push(value.arg().cloned());
+                items.next();
+            }
             (ArgKind::Prim, it) => {
                 bound.push(Some(Arg::Prim(it.to_dim().ok_or_else(|| wrong("a number"))?)));
                 items.next();
@@ -160,11 +178,14 @@ fn attr(kind: AttrKind, it: &Item) -> Option<AttrValue> {
 
 macro_rules! ops {
     ($($name:ident)*) => {
+        /// The functions that call an operator.
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+
         $(
             #[doc = concat!("The operator `", stringify!($name), "`.")]
             #[track_caller]
             pub fn $name(args: Args) -> Value {
-                call_op(stringify!($name), args, &span_of(Location::caller()))
+                emit_op(stringify!($name), args, &span_of(Location::caller()))
             }
         )*
 
@@ -175,7 +196,7 @@ macro_rules! ops {
                 #[track_caller]
                 pub fn $name(self, mut args: Args) -> Value {
                     args.items.insert(0, Item::Value(self));
-                    call_op(stringify!($name), args, &span_of(Location::caller()))
+                    emit_op(stringify!($name), args, &span_of(Location::caller()))
                 }
             )*
         }
@@ -198,5 +219,5 @@ ops! {
 /// The operator `where`, whose name is a keyword of Rust.
 #[track_caller]
 pub fn select(args: Args) -> Value {
-    call_op("where", args, &span_of(Location::caller()))
+    emit_op("where", args, &span_of(Location::caller()))
 }

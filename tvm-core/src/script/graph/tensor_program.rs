@@ -13,21 +13,16 @@ use crate::relax::{Arg, Call, Callee};
 use crate::script::PrimFuncDef;
 use crate::tir::{Param, PrimExpr, PrimFunc, substitute_expr};
 
-/// `call_tir(kernel, (x, w))`: the outputs get the types that the kernel's signature gives for these inputs.
+/// `call_tir(kernel, (x, w))`: inputs, then scalars. The outputs get the types that the kernel's signature gives for
+/// these inputs, or those that are written: `call_tir(kernel, (x, w), Tensor::<f32, n>)`.
 #[track_caller]
-pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem) -> Value {
+pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem, ret: Option<Type>) -> Value {
     let span = span_of(Location::caller());
     let Some((gv, func)) = program::<P>(&span) else { return Value::poison() };
-    match bind(&func, list(item(args))) {
+    match bind(&func, list(item(args)), ret) {
         Ok(Some((args, ret))) => {
-            let call = Call {
-                callee: Callee::Tir(gv),
-                args,
-                attrs: Attrs::new(),
-                ret: Some(ret),
-                span: span.clone(),
-            };
-            emit(call.into(), &span)
+            let (callee, attrs, ret) = (Callee::Tir(gv), Attrs::new(), Some(ret));
+            emit(Call { callee, args, attrs, ret, span: span.clone() }.into(), &span)
         }
         Ok(None) => Value::poison(),
         Err(err) => fail(err, &span),
@@ -81,9 +76,13 @@ fn program<P: PrimFuncDef + 'static>(span: &Span) -> Option<(GlobalVar, Arc<Prim
 type Bound = (Arc<[Arg]>, Type);
 
 /// The arguments of the call and its result type; `None` when an argument is poisoned.
-fn bind(func: &PrimFunc, items: Vec<Item>) -> Result<Option<Bound>, IrError> {
+fn bind(func: &PrimFunc, items: Vec<Item>, ret: Option<Type>) -> Result<Option<Bound>, IrError> {
     let err = |message: String| IrError::new(format!("`{}`: {message}", func.name), &Span::none());
-    let inputs: Vec<&Param> = func.params.iter().filter(|param| !matches!(param, Param::Out(_))).collect();
+    let (tensors, scalars) = (
+        func.params.iter().filter(|param| matches!(param, Param::In(_))),
+        func.params.iter().filter(|param| matches!(param, Param::Scalar(_))),
+    );
+    let inputs: Vec<&Param> = tensors.chain(scalars).collect();
     if inputs.len() != items.len() {
         return Err(err(format!("expected {} arguments, got {}", inputs.len(), items.len())));
     }
@@ -138,6 +137,9 @@ fn bind(func: &PrimFunc, items: Vec<Item>) -> Result<Option<Bound>, IrError> {
             }
         }
     }
+    if let Some(ret) = ret {
+        return Ok(Some((args.into(), ret)));
+    }
     let mut outputs = Vec::new();
     for buffer in func.outputs() {
         let shape: Vec<PrimExpr> = buffer.shape.iter().map(|extent| substitute_expr(extent, &dims)).collect();
@@ -156,24 +158,22 @@ fn bind(func: &PrimFunc, items: Vec<Item>) -> Result<Option<Bound>, IrError> {
     Ok(Some((args.into(), ret)))
 }
 
-/// `call_packed("name", (x, y), Tensor::<f32, n>)`: a registered function that returns its result.
+/// `call_packed("name", (x, y), Tensor::<f32, n>)`: a registered function that returns its result, of which nothing is
+/// known when no type is given.
 #[track_caller]
-pub fn call_packed(name: &str, args: impl IntoItem, ret: Type) -> Value {
+pub fn call_packed(name: &str, args: impl IntoItem, ret: Option<Type>) -> Value {
     packed(Callee::Packed(name.into()), args, ret, span_of(Location::caller()))
 }
 
 /// `call_dps_packed("name", (x, y), Tensor::<f32, n>)`: a registered function that fills its outputs.
 #[track_caller]
 pub fn call_dps_packed(name: &str, args: impl IntoItem, ret: Type) -> Value {
-    packed(Callee::DpsPacked(name.into()), args, ret, span_of(Location::caller()))
+    packed(Callee::DpsPacked(name.into()), args, Some(ret), span_of(Location::caller()))
 }
 
-fn packed(callee: Callee, args: impl IntoItem, ret: Type, span: Span) -> Value {
+fn packed(callee: Callee, args: impl IntoItem, ret: Option<Type>, span: Span) -> Value {
     let values: Option<Vec<Arg>> =
         list(item(args)).into_iter().map(|it| super::value::to_value(it).arg().cloned()).collect();
     let Some(args) = values else { return Value::poison() };
-    emit(
-        Call { callee, args: args.into(), attrs: Attrs::new(), ret: Some(ret), span: span.clone() }.into(),
-        &span,
-    )
+    emit(Call { callee, args: args.into(), attrs: Attrs::new(), ret, span: span.clone() }.into(), &span)
 }

@@ -47,6 +47,15 @@ impl Value {
         if let Inner::Arg(arg) = &self.0 { Some(arg) } else { None }
     }
 
+    /// True for a scalar, false for a tensor and everything else.
+    pub(super) fn is_scalar(&self) -> bool {
+        match self.arg() {
+            Some(Arg::Prim(_)) => true,
+            Some(Arg::Var(var)) => matches!(var.ty(), Type::Prim(_)),
+            _ => false,
+        }
+    }
+
     /// The value where a parameter of type `expected` is asked for: a closure literal becomes a local function.
     pub(super) fn arg_of_type(&self, expected: Option<&Type>) -> Option<Arg> {
         match &self.0 {
@@ -134,7 +143,7 @@ fn operator(name: &str, a: Item, b: Item) -> Value {
         (other, _) => to_value(other),
     };
     let (a, b) = (side(a), side(b));
-    super::ops::call_op(name, Args { items: vec![Item::Value(a), Item::Value(b)], named: Vec::new() }, &span)
+    super::ops::emit_op(name, Args { items: vec![Item::Value(a), Item::Value(b)], named: Vec::new() }, &span)
 }
 
 macro_rules! operators {
@@ -213,7 +222,7 @@ impl ops::Neg for Value {
 
     #[track_caller]
     fn neg(self) -> Value {
-        super::ops::call_op("negative", Args::of(vec![Item::Value(self)]), &span_of(Location::caller()))
+        super::ops::emit_op("negative", Args::of(vec![Item::Value(self)]), &span_of(Location::caller()))
     }
 }
 
@@ -222,6 +231,6 @@ impl ops::Not for Value {
 
     #[track_caller]
     fn not(self) -> Value {
-        super::ops::call_op("logical_not", Args::of(vec![Item::Value(self)]), &span_of(Location::caller()))
+        super::ops::emit_op("logical_not", Args::of(vec![Item::Value(self)]), &span_of(Location::caller()))
     }
 }

@@ -1,0 +1,80 @@
+//! Expressions that are no operators: bindings without a computation, fields, cells, operators by name.
+
+use std::panic::Location;
+
+use super::frame::{emit, fail, span_of};
+use super::value::to_value;
+use super::{Args, Item, Value};
+use crate::ir::{IrError, Span};
+use crate::relax::{Arg, Expr};
+
+/// The arguments, when there are `N` of them; reports otherwise.
+fn exact<const N: usize>(name: &str, args: Args, span: &Span) -> Option<[Item; N]> {
+    let (got, named) = (args.items.len(), args.named.len());
+    let items = args.items.try_into().ok().filter(|_| named == 0);
+    if items.is_none() {
+        let message = format!("`{name}` takes {N} arguments by position, got {got} and {named} by name");
+        fail(IrError::new(message, span), span);
+    }
+    items
+}
+
+macro_rules! expressions {
+    ($($(#[$doc:meta])* $name:ident[$($arg:ident),*] => $expr:expr;)*) => {
+        $($(#[$doc])*
+        #[track_caller]
+        pub fn $name(args: Args) -> Value {
+            let span = span_of(Location::caller());
+            let Some([$($arg),*]) = exact(stringify!($name), args, &span) else { return Value::poison() };
+            $(let Some($arg) = to_value($arg).arg().cloned() else { return Value::poison() };)*
+            emit($expr, &span)
+        })*
+    };
+}
+
+expressions! {
+    /// `bind(x)`: a variable of its own for what needs no computation: another variable, a constant, a tuple, a shape.
+    bind[value] => Expr::Arg(value);
+    /// `ref_create(x)`: a mutable cell.
+    ref_create[value] => Expr::RefCreate(value);
+    /// `ref_read(cell)`: what is in a cell.
+    ref_read[cell] => Expr::RefRead(cell);
+    /// `ref_write(cell, x)`: puts `x` into a cell.
+    ref_write[cell, value] => Expr::RefWrite(cell, value);
+}
+
+/// `tuple_get_item((x, y), 0)`: a field, of a tuple that is written out too; `t.0` is the same for a variable.
+#[track_caller]
+pub fn tuple_get_item(args: Args) -> Value {
+    let span = span_of(Location::caller());
+    let Some([tuple, index]) = exact("tuple_get_item", args, &span) else { return Value::poison() };
+    let index = if let Item::Int(index) = index { usize::try_from(index).ok() } else { None };
+    match (to_value(tuple).arg(), index) {
+        (Some(tuple), Some(index)) => emit(Expr::TupleGetItem(tuple.clone(), index), &span),
+        (Some(_), None) => fail(IrError::new("the index of a field is a number", &span), &span),
+        (None, _) => Value::poison(),
+    }
+}
+
+/// `call_op("nn.relu", x)`: an operator by its full name, also one that the program registered.
+#[track_caller]
+pub fn call_op(mut args: Args) -> Value {
+    let span = span_of(Location::caller());
+    if let Some(Item::Str(name)) = args.items.first() {
+        let name = name.clone();
+        args.items.remove(0);
+        return super::ops::emit_op(&name, args, &span);
+    }
+    let err = IrError::new("the first argument of `call_op` is the operator's name", &span);
+    fail(err.help("write call_op(\"nn.relu\", x)"), &span)
+}
+
+/// `constant::<f32, 2>([1.0, 2.0])`: a tensor written out.
+#[track_caller]
+pub fn constant<T: tvm_runtime::Element>(shape: &[i64], data: Vec<T>) -> Value {
+    let span = span_of(Location::caller());
+    match tvm_runtime::Tensor::from_vec(data, shape) {
+        Ok(tensor) => Value::from_arg(Arg::Const(tensor)),
+        Err(err) => fail(IrError::new(format!("constant: {err}"), &span), &span),
+    }
+}

@@ -1,0 +1,176 @@
+//! Calls that are not calls of a function: they take kernels, types, scalars or blocks.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Expr, ExprCall, Path, PathArguments, Type};
+
+use super::body::Body;
+use super::constant;
+use super::scalar;
+use super::ty::{self, Dims, NewDims};
+use crate::paths;
+
+/// The calls, and how each is written.
+const FORMS: &[(&str, &str)] = &[
+    ("call_tir", "call_tir(kernel, (x, w))"),
+    ("call_packed", "call_packed(\"name\", (x, y), Tensor::<f32, n>)"),
+    ("call_dps_packed", "call_dps_packed(\"name\", (x, y), Tensor::<f32, n>)"),
+    ("match_cast", "match_cast(x, Tensor::<f32, n>)"),
+    ("dataflow", "dataflow(|| { .. })"),
+    ("shape", "shape([n, 10])"),
+    ("prim", "prim(n * 2)"),
+    ("function", "function(f)"),
+];
+
+impl Body<'_> {
+    /// The tokens of the call, when it is one of these.
+    pub(super) fn special(&mut self, name: &Ident, call: &ExprCall) -> Option<TokenStream> {
+        let graph = paths::graph(name.span());
+        let args: Vec<&Expr> = call.args.iter().collect();
+        let text = name.to_string();
+        Some(match (text.as_str(), &args[..]) {
+            ("call_tir", [Expr::Path(kernel), inputs, ret @ ..]) if ret.len() < 2 => {
+                let (inputs, ret) = (self.inputs(inputs), self.optional_type(ret));
+                let kernel = &kernel.path;
+                quote_spanned!(name.span()=> #graph::#name::<#kernel>(#inputs, #ret))
+            }
+            ("call_packed", [func, inputs, ret @ ..]) if ret.len() < 2 => {
+                let (func, inputs, ret) = (self.expr(func), self.inputs(inputs), self.optional_type(ret));
+                quote_spanned!(name.span()=> #graph::#name(#func, #inputs, #ret))
+            }
+            ("call_dps_packed", [func, inputs, ret]) => {
+                let (func, inputs, ret) = (self.expr(func), self.inputs(inputs), self.type_arg(ret));
+                quote_spanned!(name.span()=> #graph::#name(#func, #inputs, #ret))
+            }
+            ("match_cast", [value, ty]) => {
+                let value = self.expr(value);
+                self.scoped(|this| {
+                    let (dims, ty) = (this.new_dims(&Expr::Call(call.clone())), this.type_arg(ty));
+                    quote_spanned!(name.span()=> { #dims #graph::#name(#value, #ty) })
+                })
+            }
+            ("dataflow", [Expr::Closure(body)]) if body.inputs.is_empty() => {
+                let body = self.expr(&body.body);
+                quote_spanned!(name.span()=> #graph::#name(|| #graph::item(#body).into_value()))
+            }
+            ("shape", [Expr::Array(values)]) => {
+                let values: Vec<TokenStream> = values.elems.iter().map(|it| self.scalar(it)).collect();
+                quote_spanned!(name.span()=> #graph::#name(::std::vec![#(#values),*]))
+            }
+            ("prim", [value]) => {
+                let value = self.scalar(value);
+                quote_spanned!(name.span()=> #graph::#name(#value))
+            }
+            ("function", [Expr::Path(func)]) => {
+                quote_spanned!(name.span()=> #graph::#name::<#func>())
+            }
+            (text, _) => {
+                let (_, form) = FORMS.iter().find(|(it, _)| *it == text)?;
+                self.errors.push(call, format!("wrong arguments of `{text}`"), &format!("write {form}"));
+                quote!(#graph::Value::poison())
+            }
+        })
+    }
+
+    /// `constant::<f32, 2>([1.0, 2.0])`
+    pub(super) fn constant(&mut self, path: &Path, call: &ExprCall) -> Option<TokenStream> {
+        let [segment] = &path.segments.iter().collect::<Vec<_>>()[..] else { return None };
+        let PathArguments::AngleBracketed(args) = &segment.arguments else { return None };
+        (segment.ident == "constant" && !self.names.contains(&segment.ident))
+            .then(|| constant::tokens(args, call, self.errors))
+    }
+
+    /// The arguments of a kernel or packed function: a list, whose numbers take the types that are asked for.
+    fn inputs(&mut self, inputs: &Expr) -> TokenStream {
+        match inputs {
+            Expr::Tuple(it) => {
+                let graph = paths::graph(it.span());
+                let items = self.items(it.elems.iter());
+                quote!(#graph::Item::List(::std::vec![#(#items),*]))
+            }
+            other => self.expr(other),
+        }
+    }
+
+    fn scalar(&mut self, expr: &Expr) -> TokenStream {
+        scalar::tokens(expr, &mut self.names, NewDims::Refuse, self.errors)
+    }
+
+    /// A type, whose dimensions are in scope.
+    pub(super) fn ty(&mut self, ty: &Type) -> TokenStream {
+        ty::tokens(ty, &mut self.names, NewDims::Refuse, self.errors)
+    }
+
+    fn optional_type(&mut self, ret: &[&Expr]) -> TokenStream {
+        match ret {
+            [ret] => {
+                let ty = self.type_arg(ret);
+                quote!(::std::option::Option::Some(#ty))
+            }
+            _ => quote!(::std::option::Option::None),
+        }
+    }
+
+    /// A type among the arguments.
+    fn type_arg(&mut self, expr: &Expr) -> TokenStream {
+        match type_of(expr) {
+            Some(ty) => self.ty(&ty),
+            None => self.refuse(expr, "this type is", "write Tensor::<f32, n, 10>"),
+        }
+    }
+
+    /// The arguments of the type in `Type::<A>::Name`, when they are written.
+    pub(super) fn constructor_args(&mut self, path: &Path) -> TokenStream {
+        let args = &path.segments[path.segments.len() - 2].arguments;
+        match ty::type_args(args, &mut self.names, NewDims::Refuse, self.errors) {
+            Some(types) => quote!(::std::option::Option::Some(::std::vec![#(#types),*])),
+            None => quote!(::std::option::Option::None),
+        }
+    }
+
+    /// `let m = ..;` for the dimensions that `match_cast(x, Tensor::<f32, m>)` binds. Before its own statement they are
+    /// visible after it; otherwise in the call alone.
+    pub(super) fn new_dims(&mut self, expr: &Expr) -> TokenStream {
+        let Expr::Call(call) = expr else { return TokenStream::new() };
+        let is_cast = matches!(&*call.func, Expr::Path(it) if it.path.is_ident("match_cast"));
+        let Some(ty) = call.args.iter().nth(1).filter(|_| is_cast) else { return TokenStream::new() };
+        let graph = paths::graph(call.span());
+        let new = self.declare_dims(ty).into_iter().map(|dim| {
+            let text = dim.to_string();
+            quote!(let #dim = #graph::dim(#text);)
+        });
+        new.collect()
+    }
+
+    /// Declares the dimensions of a type that are new.
+    fn declare_dims(&mut self, ty: &Expr) -> Vec<Ident> {
+        let known = self.names.names.len();
+        if let Some(ty) = type_of(ty) {
+            ty::tokens(&ty, &mut self.names, NewDims::Collect, &mut crate::error::Errors::default());
+        }
+        self.names.names[known..].to_vec()
+    }
+}
+
+/// The type that stands among expressions: `Tensor::<f32, n>`, `f32`, a tuple of types.
+fn type_of(expr: &Expr) -> Option<Type> {
+    match expr {
+        Expr::Path(it) if it.qself.is_none() => {
+            Some(Type::Path(syn::TypePath { qself: None, path: it.path.clone() }))
+        }
+        Expr::Paren(it) => type_of(&it.expr),
+        Expr::Tuple(it) => {
+            let elems = it.elems.iter().map(type_of).collect::<Option<_>>()?;
+            Some(Type::Tuple(syn::TypeTuple { paren_token: it.paren_token, elems }))
+        }
+        _ => None,
+    }
+}
+
+impl Dims {
+    /// These names and type parameters.
+    pub(super) fn copy(&self) -> Dims {
+        Dims { names: self.names.clone(), type_params: self.type_params.clone() }
+    }
+}
