@@ -104,6 +104,97 @@ fn reductions_over_nothing() {
     }
 }
 
+#[test]
+fn a_number_of_parts_is_not_a_cut() {
+    let parts = relax!(|x: Tensor<f32, 6>| -> Tensor<f32, 2> {
+        let (a, b, c) = split(x, 3);
+        a + b * c
+    });
+    let x = tensor(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[6]);
+    assert_eq!(floats(&run(parts.module().unwrap(), "main", &[x])), [16.0, 26.0]);
+}
+
+/// Its scalar stands before its input.
+#[prim_func]
+fn scaled(s: f32, x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        y[[i]] = x[[i]] * s;
+    }
+}
+
+#[test]
+fn scalars_of_kernels_come_after_inputs() {
+    let triple = relax!(|x: Tensor<f32, n>| -> Tensor<f32, n> { call_tir(scaled, (x, 3.0)) });
+    assert_eq!(floats(&run(triple.module().unwrap(), "main", &[tensor(&[1.0, -2.0], &[2])])), [3.0, -6.0]);
+}
+
+#[test]
+fn a_second_name_for_a_value() {
+    let f = relax!(|x: Tensor<f32, n>| -> Tensor<f32, n> {
+        let a = exp(x);
+        let b = a;
+        let c = (|v| {
+            let w = v;
+            v + w
+        })(-x);
+        a + b + c
+    });
+    assert_eq!(floats(&run(f.module().unwrap(), "main", &[tensor(&[0.0], &[1])])), [2.0]);
+}
+
+#[test]
+fn helpers_inside_a_dataflow_block_leave_it_whole() {
+    let f = relax!(|x: Tensor<f32, 4>, w: Tensor<f32, 3, 4>| -> Tensor<f32, 3, 4> {
+        let y = dataflow(|| {
+            let a = relu(x);
+            let f = |v: Tensor<f32, m, 4>| -> Tensor<f32, m, 4> { v + a };
+            let b = f(w);
+            exp(b)
+        });
+        y
+    });
+    let module = f.module().unwrap();
+    let main = module.relax_func(module.global_var("main").unwrap()).unwrap();
+    let blocks: Vec<(bool, usize)> =
+        main.body.blocks.iter().map(|block| (block.dataflow, block.bindings.len())).collect();
+    assert_eq!(blocks, [(true, 4)]);
+}
+
+#[test]
+fn dimensions_of_a_cast_are_visible_after_it() {
+    let f = relax!(|x: TensorDyn<f32>| -> TensorDyn<f32> {
+        let y = match_cast(x, Tensor::<f32, m, 2>);
+        reshape(y, [m * 2])
+    });
+    let result = run(f.module().unwrap(), "main", &[tensor(&[1.0, 2.0, 3.0, 4.0], &[2, 2])]);
+    assert_eq!(result.as_tensor().unwrap().shape(), [4]);
+}
+
+#[test]
+fn scalar_parameters_are_extents() {
+    let f =
+        relax!(|x: Tensor<f32, { n * 2 }>, y: Tensor<f32, k>, k: i64, z: Tensor<f32, n>| -> Tensor<f32, k> {
+            y + ones(shape([k]), f32)
+        });
+    let args = [tensor(&[0.0; 4], &[4]), tensor(&[1.0, 2.0], &[2]), Value::Int(2), tensor(&[0.0; 2], &[2])];
+    assert_eq!(floats(&run(f.module().unwrap(), "main", &args)), [2.0, 3.0]);
+}
+
+#[relay::func]
+fn compose<A, B>(f: fn(A) -> B, g: fn(B) -> A, x: A) -> A {
+    g(f(x))
+}
+
+#[test]
+fn type_parameters_and_functions_as_values() {
+    let f = relay!(|x: Tensor<f32, 2>| -> Tensor<f32, 2> {
+        let g = |v: Tensor<f32, 2>| -> Tensor<f32, 2> { v + x };
+        let h = |v: Tensor<f32, 2>| -> Tensor<f32, 2> { v * 2.0 };
+        compose(g, h, x)
+    });
+    assert_eq!(floats(&run(f.module().unwrap(), "main", &[tensor(&[1.0, -1.0], &[2])])), [4.0, -4.0]);
+}
+
 #[relay::adt]
 enum List {
     Nil,

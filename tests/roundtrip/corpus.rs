@@ -110,25 +110,33 @@ pub(crate) fn programs() -> Vec<PrimFunc> {
     programs
 }
 
-fn legalized((name, args, attrs): &Case) -> Result<PrimFunc, tvm::ir::IrError> {
+fn legalized(case: &Case) -> Result<PrimFunc, tvm::ir::IrError> {
+    let (op, vars, attrs) = call(case)?;
+    let types: Vec<Type> = vars.iter().map(|var| var.ty().clone()).collect();
+    let args: Vec<Arg> = vars.iter().map(Arg::from).collect();
+    let (attrs, span) = (&attrs, &Span::none());
+    let out = (op.infer)(&InferContext { op, args: &args, types: &types, attrs, span })?;
+    let legalize = op.legalize.ok_or_else(|| tvm::ir::IrError::new("it has no tensor program", span))?;
+    let out = &out;
+    let func = legalize(&LegalizeContext { op, args: &args, types: &types, attrs, out, span })?;
+    Ok(tvm::tir::transform::renew_defs(&func))
+}
+
+/// All calls: operator, variables of its arguments, attributes.
+pub(crate) fn calls() -> impl Iterator<Item = (Op, Vec<Var>, Attrs)> {
+    CASES.iter().map(|case| call(case).unwrap_or_else(|err| panic!("{}: {err}", case.0)))
+}
+
+fn call((name, args, attrs): &Case) -> Result<(Op, Vec<Var>, Attrs), tvm::ir::IrError> {
     let symbols = ["n", "m"].map(Var::index);
     let extent = |&extent: &i64| match extent {
         N => (&symbols[0]).into(),
         M => (&symbols[1]).into(),
         extent => PrimExpr::index(extent),
     };
-    let types: Vec<Type> = args
-        .iter()
-        .map(|(dtype, shape)| Type::tensor(shape.iter().map(extent).collect::<Vec<_>>(), *dtype))
-        .collect();
-    let args: Vec<Arg> = types.iter().map(|ty| Var::new("arg", ty.clone()).into()).collect();
-    let attrs: Attrs = attrs.iter().map(|(name, value)| (name, attr(value))).collect();
-    let (op, span) = (Op::get(name)?, &Span::none());
-    let out = (op.infer)(&InferContext { op, args: &args, types: &types, attrs: &attrs, span })?;
-    let legalize = op.legalize.ok_or_else(|| tvm::ir::IrError::new("it has no tensor program", span))?;
-    let out = &out;
-    let func = legalize(&LegalizeContext { op, args: &args, types: &types, attrs: &attrs, out, span })?;
-    Ok(tvm::tir::transform::renew_defs(&func))
+    let ty = |shape: &[i64], dtype| Type::tensor(shape.iter().map(extent).collect::<Vec<_>>(), dtype);
+    let vars = args.iter().map(|(dtype, shape)| Var::new("arg", ty(shape, *dtype))).collect();
+    Ok((Op::get(name)?, vars, attrs.iter().map(|(name, value)| (name, attr(value))).collect()))
 }
 
 fn attr(value: &Value) -> AttrValue {

@@ -1,9 +1,15 @@
 //! The printer's output is source of the DSL: `tests/generated/kernels.rs` is what the programs of the corpus print as,
-//! and compiling it gives programs structurally equal to them.
+//! `tests/generated/graphs.rs` what its modules print as, and compiling them gives programs and modules structurally
+//! equal to them.
 //!
-//! `UPDATE_EXPECT=1 cargo test --test roundtrip` writes the file.
+//! `UPDATE_EXPECT=1 cargo test --test roundtrip` writes the files.
 
 mod corpus;
+mod digits;
+mod graphs;
+#[path = "../generated/graphs.rs"]
+#[rustfmt::skip]
+mod generated_graphs;
 #[path = "../generated/kernels.rs"]
 #[rustfmt::skip]
 mod generated;
@@ -12,7 +18,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use expect_test::expect_file;
-use tvm::ir::{Attrs, structural_equal};
+use tvm::ir::{Attrs, BaseFunc, IRModule, structural_equal};
+use tvm::prelude::*;
+use tvm::relax::{BindingBlock, Body};
 use tvm::tir::{Block, Mutator, PrimFunc};
 
 const HEADER: &str = "//! Printed tensor programs of the round-trip test; written by `UPDATE_EXPECT=1 cargo test --test roundtrip`.
@@ -56,10 +64,9 @@ fn compiling_what_is_printed_gives_the_same_programs() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What the source says: attributes and annotations are not part of it, they are printed as comments.
+/// What the source says: annotations are not part of it, they are printed as comments.
 fn sayable(func: &PrimFunc) -> PrimFunc {
-    let func = with_blocks(func, |block| Block { annotations: Attrs::new(), ..block });
-    PrimFunc { attrs: Attrs::new(), ..func }
+    with_blocks(func, |block| Block { annotations: Attrs::new(), ..block })
 }
 
 fn without_regions(func: &PrimFunc) -> PrimFunc {
@@ -75,4 +82,93 @@ fn with_blocks(func: &PrimFunc, change: fn(Block) -> Block) -> PrimFunc {
     }
     let body = Change(change).mutate_stmt(&func.body).unwrap_or_else(|| func.body.clone());
     PrimFunc { body, ..func.clone() }
+}
+
+/// Its scalar stands before an input: a call gives inputs first.
+#[prim_func]
+fn axpy(x: &Tensor<f32, n>, a: f32, y: &Tensor<f32, n>, z: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        z[[i]] = a * x[[i]] + y[[i]];
+    }
+}
+
+#[prim_func]
+fn split(x: &Tensor<f32, n>, low: &mut Tensor<f32, n>, high: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        low[[i]] = min(x[[i]], 0.0);
+        high[[i]] = max(x[[i]], 0.0);
+    }
+}
+
+const GRAPHS: &str =
+    "//! Printed modules of the round-trip test; written by `UPDATE_EXPECT=1 cargo test --test roundtrip`.
+#![allow(warnings, clippy::all, reason = \"printed code\")]
+
+use tvm::prelude::*;
+";
+
+#[test]
+fn the_printed_modules_are_up_to_date() {
+    let modules = graphs::modules();
+    let mut text = GRAPHS.to_string();
+    for (name, module) in &modules {
+        let _ = write!(text, "\n{}", module.source(name));
+    }
+    text.push_str("\n/// All modules in order.\npub(crate) fn all() -> Vec<Result<tvm::ir::IRModule, IrError>> {\n    vec![\n");
+    for (name, _) in &modules {
+        let _ = writeln!(text, "        {name}::module(),");
+    }
+    text.push_str("    ]\n}\n");
+    expect_file!["../generated/graphs.rs"].assert_eq(&text);
+}
+
+#[test]
+fn compiling_what_is_printed_gives_the_same_modules() {
+    let (modules, compiled) = (graphs::modules(), generated_graphs::all());
+    assert_eq!(modules.len(), compiled.len());
+    let mut failures = Vec::new();
+    for ((name, module), compiled) in modules.iter().zip(compiled) {
+        match compiled {
+            Err(err) => failures.push(format!("{name}: {err}")),
+            Ok(compiled) => {
+                if let Err(mismatch) = structural_equal(&sayable_module(module), &sayable_module(&compiled)) {
+                    failures.push(format!("{name}: {mismatch}"));
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What the source says of a module: bindings beside each other that are in no dataflow block are in one block, and
+/// regions are derived.
+fn sayable_module(module: &IRModule) -> IRModule {
+    struct OneBlock;
+    impl tvm::relax::Mutator for OneBlock {
+        fn mutate_body(&mut self, body: &Body) -> Option<Body> {
+            let body = tvm::relax::mutator::walk_body(self, body).unwrap_or_else(|| body.clone());
+            let mut blocks: Vec<BindingBlock> = Vec::new();
+            for block in body.blocks.iter().filter(|block| !block.bindings.is_empty()) {
+                match blocks.last_mut() {
+                    Some(last) if !last.dataflow && !block.dataflow => {
+                        last.bindings = last.bindings.iter().chain(block.bindings.iter()).cloned().collect();
+                    }
+                    _ => blocks.push(block.clone()),
+                }
+            }
+            Some(Body { blocks: blocks.into(), ret: body.ret })
+        }
+    }
+    let mut module = module.clone();
+    for (_, func) in module.functions_mut() {
+        let said = match &*func {
+            BaseFunc::Relax(func) => {
+                tvm::relax::Mutator::mutate_function(&mut OneBlock, func).map(|it| BaseFunc::Relax(it.into()))
+            }
+            BaseFunc::Prim(func) => Some(BaseFunc::Prim(without_regions(&sayable(func)).into())),
+            BaseFunc::Extern(_) => None,
+        };
+        *func = said.unwrap_or_else(|| func.clone());
+    }
+    module
 }

@@ -79,6 +79,8 @@ impl Printer {
             .filter(|var| used.contains(&var.id()))
             .collect();
         let names = |names: &[String]| if let [name] = names { name.clone() } else { tuple(names) };
+        // Dimensions that a cast binds are visible after the block.
+        block.bindings.iter().for_each(|binding| self.new_dims(binding.into()));
         let at = self.out.len();
         let mark = self.names.open();
         self.scope(|p| {

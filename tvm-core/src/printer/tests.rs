@@ -83,3 +83,41 @@ fn a_graph_function() {
         }"##]]
     .assert_eq(&crate::ir::well_formed::graph_sample().to_string());
 }
+
+#[test]
+fn what_the_surface_cannot_say_is_in_comments() {
+    use std::sync::Arc;
+
+    use tvm_runtime::{DataType, Device, Tensor};
+
+    use crate::ir::{Attrs, BaseFunc, ExternFunc, IRModule, TensorType, Type, Var};
+    use crate::relax::testing::{bind, function};
+    use crate::relax::{Arg, Expr};
+
+    let mut module = IRModule::new();
+    let symbol = ExternFunc { symbol: "blur".into(), attrs: Attrs::new() };
+    module.add("blur", BaseFunc::Extern(symbol.into()));
+    let ty = TensorType { vdevice: Some(Device::cuda(1)), ..TensorType::fixed(&[2], DataType::F32) };
+    let x = Var::new("x", Type::Tensor(ty));
+    let large = Tensor::zeros(&[4, 8], DataType::F32).unwrap();
+    let large_ty = Type::Tensor(TensorType::fixed(&[4, 8], DataType::F32));
+    let (_, binding) = bind("w", large_ty, Expr::Arg(Arg::Const(large)));
+    let func = function("main", &[&x], vec![binding], x.clone());
+    module.add("main", BaseFunc::Relax(Arc::new(func)));
+    module.attrs.set("kind", "test");
+    expect![[r##"
+        #[ir_module(attrs(kind = "test"))]
+        mod net {
+            use tvm::prelude::*;
+
+            // blur = extern_fn!("blur")
+
+            #[relax::func]
+            fn main(x: Tensor<f32, 2> /* on cuda:1 */) -> Object {
+                let w = bind(constant::<f32, 4, 8>(/* 32 elements */));
+                x
+            }
+        }
+    "##]]
+    .assert_eq(&module.source("net"));
+}

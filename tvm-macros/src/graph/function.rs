@@ -92,6 +92,8 @@ fn parts(
     mut errors: Errors,
 ) -> Parts {
     let graph = paths::graph(Span::call_site());
+    let generic = type_params.iter().map(ToString::to_string);
+    let generic = quote!(#(__d.type_param(#generic);)*);
     let (declare, mut dims) = declarations(&params, Dims { names: Vec::new(), type_params }, &mut errors);
     let ret_type = match ret {
         ReturnType::Default => {
@@ -117,6 +119,7 @@ fn parts(
     let definition = quote! {
         use #graph::ops::*;
         #set
+        #generic
         #declare
         #begin
         #graph::item(#body).into_value()

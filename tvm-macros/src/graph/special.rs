@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Expr, ExprCall, Path, PathArguments, Type};
+use syn::{Expr, ExprCall, Path, PathArguments, Stmt, Type};
 
 use super::body::Body;
 use super::constant;
@@ -30,12 +30,12 @@ impl Body<'_> {
         let args: Vec<&Expr> = call.args.iter().collect();
         let text = name.to_string();
         Some(match (text.as_str(), &args[..]) {
-            ("call_tir", [Expr::Path(kernel), inputs, ret @ ..]) if ret.len() < 2 => {
+            ("call_tir", [Expr::Path(kernel), inputs, ret @ ..]) if self.is_type(ret) => {
                 let (inputs, ret) = (self.inputs(inputs), self.optional_type(ret));
                 let kernel = &kernel.path;
                 quote_spanned!(name.span()=> #graph::#name::<#kernel>(#inputs, #ret))
             }
-            ("call_packed", [func, inputs, ret @ ..]) if ret.len() < 2 => {
+            ("call_packed", [func, inputs, ret @ ..]) if self.is_type(ret) => {
                 let (func, inputs, ret) = (self.expr(func), self.inputs(inputs), self.optional_type(ret));
                 quote_spanned!(name.span()=> #graph::#name(#func, #inputs, #ret))
             }
@@ -102,6 +102,16 @@ impl Body<'_> {
         ty::tokens(ty, &mut self.names, NewDims::Refuse, self.errors)
     }
 
+    /// True for one type or none.
+    fn is_type(&self, ret: &[&Expr]) -> bool {
+        match ret {
+            [] => true,
+            [Expr::Path(it)] => !it.path.get_ident().is_some_and(|name| self.names.contains(name)),
+            [ret] => type_of(ret).is_some(),
+            _ => false,
+        }
+    }
+
     fn optional_type(&mut self, ret: &[&Expr]) -> TokenStream {
         match ret {
             [ret] => {
@@ -129,18 +139,33 @@ impl Body<'_> {
         }
     }
 
-    /// `let m = ..;` for the dimensions that `match_cast(x, Tensor::<f32, m>)` binds. Before its own statement they are
-    /// visible after it; otherwise in the call alone.
+    /// `let m = ..;` for the dimensions that `match_cast(x, Tensor::<f32, m>)` binds, directly or in a dataflow block.
+    /// Before its own statement they are visible after it; otherwise in the call alone.
     pub(super) fn new_dims(&mut self, expr: &Expr) -> TokenStream {
         let Expr::Call(call) = expr else { return TokenStream::new() };
-        let is_cast = matches!(&*call.func, Expr::Path(it) if it.path.is_ident("match_cast"));
-        let Some(ty) = call.args.iter().nth(1).filter(|_| is_cast) else { return TokenStream::new() };
-        let graph = paths::graph(call.span());
-        let new = self.declare_dims(ty).into_iter().map(|dim| {
-            let text = dim.to_string();
-            quote!(let #dim = #graph::dim(#text);)
-        });
-        new.collect()
+        let Expr::Path(callee) = &*call.func else { return TokenStream::new() };
+        let args: Vec<&Expr> = call.args.iter().collect();
+        match &args[..] {
+            [_, ty] if callee.path.is_ident("match_cast") => {
+                let graph = paths::graph(call.span());
+                let new = self.declare_dims(ty).into_iter().map(|dim| {
+                    let text = dim.to_string();
+                    quote!(let #dim = #graph::dim(#text);)
+                });
+                new.collect()
+            }
+            [Expr::Closure(body)] if callee.path.is_ident("dataflow") => match &*body.body {
+                Expr::Block(it) => {
+                    let inits = it.block.stmts.iter().filter_map(|stmt| match stmt {
+                        Stmt::Local(local) => local.init.as_ref(),
+                        _ => None,
+                    });
+                    inits.map(|init| self.new_dims(&init.expr)).collect()
+                }
+                _ => TokenStream::new(),
+            },
+            _ => TokenStream::new(),
+        }
     }
 
     /// Declares the dimensions of a type that are new.

@@ -164,15 +164,14 @@ fn bind_attrs(
     Ok(attrs)
 }
 
-/// The value of an attribute of kind `kind`; one number stands for a list of one.
+/// The value of an attribute of kind `kind`. One string or float is a list of one; one integer stays what it is, some
+/// operators tell it from a list (`split`).
 fn attr(kind: AttrKind, it: &Item) -> Option<AttrValue> {
     let value = it.to_attr()?;
-    let is_list = matches!(kind, AttrKind::Ints | AttrKind::Floats | AttrKind::Strs);
-    Some(match (is_list, value) {
-        (true, AttrValue::List(items)) => AttrValue::List(items),
-        (true, single) => AttrValue::List(Arc::new([single])),
-        (false, AttrValue::Int(value)) if kind == AttrKind::Float => AttrValue::Float(value as f64),
-        (false, value) => value,
+    Some(match (kind, value) {
+        (_, AttrValue::List(items)) => AttrValue::List(items),
+        (AttrKind::Floats | AttrKind::Strs, single) => AttrValue::List(Arc::new([single])),
+        (_, value) => value,
     })
 }
 
