@@ -12,9 +12,12 @@ use tvm::tir::{BinaryOp, PrimExpr, binary};
 
 const F: DataType = DataType::F32;
 
+/// Makes one module.
+type Make = fn() -> Result<IRModule, IrError>;
+
 /// Names and modules.
 pub(crate) fn modules() -> Vec<(&'static str, IRModule)> {
-    let made: Vec<(&'static str, fn() -> Result<IRModule, IrError>)> = vec![
+    let made: Vec<(&'static str, Make)> = vec![
         ("operators", operators),
         ("arguments", arguments),
         ("names", names),
@@ -117,7 +120,7 @@ fn arguments() -> Result<IRModule, IrError> {
             none().with("dtype", DataType::I32),
         )?;
         let fill: Arg = Tensor::scalar(2.5f32).into();
-        op(builder, "f", "full", &[shape(&[ne.clone()]), fill], none().with("dtype", F))?;
+        op(builder, "f", "full", &[shape(std::slice::from_ref(&ne)), fill], none().with("dtype", F))?;
         emit(builder, "sh", Expr::Arg(shape(&[ne.clone(), PrimExpr::index(4)])))?;
         emit(builder, "empty", Expr::Arg(shape(&[])))?;
         emit(builder, "unit", Expr::Arg(Arg::Tuple([].into())))?;
@@ -417,7 +420,9 @@ fn matches() -> Result<IRModule, IrError> {
     let mut builder = BlockBuilder::default();
     let (list, item) = (adt("List", &[]), fixed(&[4]));
     let pair = Type::Tuple([adt("Maybe", &[]), item.clone()].into());
-    builder.module_mut().add_type(Arc::new(def("Maybe", &[("Nothing", &[]), ("Just", &[list.clone()])])));
+    builder
+        .module_mut()
+        .add_type(Arc::new(def("Maybe", &[("Nothing", &[]), ("Just", std::slice::from_ref(&list))])));
     builder.module_mut().add_type(Arc::new(def("List", &[("Nil", &[]), ("Cons", &[pair, list.clone()])])));
     let make = |builder: &mut BlockBuilder, it: Constructor, args: &[Arg]| {
         emit(builder, "it", call(Callee::Constructor(it), args, None))
@@ -481,7 +486,7 @@ fn calls() -> Result<IRModule, IrError> {
     let a = Var::prim("a", F);
     let main = builder.add_function(
         "main",
-        &[x.clone(), a.clone(), Var::new("w", tensor(&[me.clone()]))],
+        &[x.clone(), a.clone(), Var::new("w", tensor(std::slice::from_ref(&me)))],
         |builder| {
             let (xa, ty) = (Arg::from(&x), x.ty().clone());
             // Inputs, then scalars, whatever their order in the program.
@@ -492,9 +497,13 @@ fn calls() -> Result<IRModule, IrError> {
                 y = emit(builder, "y", call(Callee::Tir(axpy.clone()), &args, Some(ty.clone())))?.into();
             }
             let two = Type::Tuple([ty.clone(), ty.clone()].into());
-            emit(builder, "two", call(Callee::Tir(split.clone()), &[xa.clone()], Some(two)))?;
+            emit(builder, "two", call(Callee::Tir(split.clone()), std::slice::from_ref(&xa), Some(two)))?;
             let ret = tensor(&[ne.clone() * 2i64, (ne.clone() + &me).floordiv(2)]);
-            emit(builder, "d", call(Callee::DpsPacked("my.dps".into()), &[xa.clone()], Some(ret)))?;
+            emit(
+                builder,
+                "d",
+                call(Callee::DpsPacked("my.dps".into()), std::slice::from_ref(&xa), Some(ret)),
+            )?;
             emit(builder, "d", call(Callee::DpsPacked("none".into()), &[], Some(ty.clone())))?;
             let nested = [Arg::Tuple([xa.clone(), y.clone()].into()), xa.clone(), Arg::Str("s".into())];
             emit(builder, "p", call(Callee::Packed("my.packed".into()), &nested, Some(Type::Object)))?;

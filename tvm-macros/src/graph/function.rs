@@ -75,6 +75,13 @@ pub(crate) struct GraphParam {
     pub(crate) ty: Type,
 }
 
+/// What only a function with a name has.
+#[derive(Default)]
+struct Head {
+    options: Options,
+    type_params: Vec<Ident>,
+}
+
 /// What both forms share: declarations and body.
 struct Parts {
     definition: TokenStream,
@@ -83,8 +90,7 @@ struct Parts {
 
 fn parts(
     surface: Surface,
-    options: &Options,
-    type_params: Vec<Ident>,
+    head: Head,
     params: Vec<GraphParam>,
     ret: &ReturnType,
     body: &Expr,
@@ -92,6 +98,7 @@ fn parts(
     mut errors: Errors,
 ) -> Parts {
     let graph = paths::graph(Span::call_site());
+    let Head { options, type_params } = head;
     let generic = type_params.iter().map(ToString::to_string);
     let generic = quote!(#(__d.type_param(#generic);)*);
     let (declare, mut dims) = declarations(&params, Dims { names: Vec::new(), type_params }, &mut errors);
@@ -225,15 +232,22 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
     }
     let mut generic = Errors::default();
     let type_params = type_params(func, &mut generic);
-    let Parts { definition, mut errors } =
-        parts(surface, &options, type_params, params, &func.sig.output, &body, func.sig.ident.span(), errors);
+    let text = options.name.as_ref().map_or_else(|| func.sig.ident.unraw().to_string(), LitStr::value);
+    let Parts { definition, mut errors } = parts(
+        surface,
+        Head { options, type_params },
+        params,
+        &func.sig.output,
+        &body,
+        func.sig.ident.span(),
+        errors,
+    );
     if !generic.is_empty() {
         // What else is wrong follows from this: the parameter is no element type and no extent.
         errors = generic;
     }
     let (name, vis) = (&func.sig.ident, &func.vis);
     let docs = func.attrs.iter().filter(|attr| attr.path().is_ident("doc"));
-    let text = options.name.as_ref().map_or_else(|| name.unraw().to_string(), LitStr::value);
     let (graph, ir) = (paths::graph(Span::call_site()), paths::ir(Span::call_site()));
     let (definition, errors) = definition_or_errors(definition, &errors);
     let call = quote_spanned!(name.span()=> #name);
@@ -297,16 +311,8 @@ fn closure_fn(surface: Surface, closure: &ExprClosure) -> TokenStream {
         errors.push(&closure.or2_token, "the result type is missing", help);
     }
     let place = closure.or1_token.span();
-    let Parts { definition, errors } = parts(
-        surface,
-        &Options::default(),
-        Vec::new(),
-        params,
-        &closure.output,
-        &closure.body,
-        place,
-        errors,
-    );
+    let Parts { definition, errors } =
+        parts(surface, Head::default(), params, &closure.output, &closure.body, place, errors);
     let graph = paths::graph(Span::call_site());
     let (definition, errors) = definition_or_errors(definition, &errors);
     quote! {{
