@@ -159,16 +159,19 @@ fn sayable_module(module: &IRModule) -> IRModule {
             Some(Body { blocks: blocks.into(), ret: body.ret })
         }
     }
-    let mut module = module.clone();
-    for (_, func) in module.functions_mut() {
-        let said = match &*func {
+    let mut said = module.clone();
+    for (gv, func) in module.functions() {
+        let func = match func {
             BaseFunc::Relax(func) => {
-                tvm::relax::Mutator::mutate_function(&mut OneBlock, func).map(|it| BaseFunc::Relax(it.into()))
+                let func = tvm::relax::Mutator::mutate_function(&mut OneBlock, func);
+                func.map(|it| BaseFunc::Relax(it.into()))
             }
             BaseFunc::Prim(func) => Some(BaseFunc::Prim(without_regions(&sayable(func)).into())),
             BaseFunc::Extern(_) => None,
         };
-        *func = said.unwrap_or_else(|| func.clone());
+        if let Some(func) = func {
+            said.update(gv.clone(), func);
+        }
     }
-    module
+    said
 }

@@ -42,6 +42,11 @@ impl Value {
         Value(Inner::Poison)
     }
 
+    /// True when an error was reported for it.
+    pub(super) fn is_poison(&self) -> bool {
+        matches!(self.0, Inner::Poison)
+    }
+
     /// The argument, unless it is a closure or poisoned.
     pub fn arg(&self) -> Option<&Arg> {
         if let Inner::Arg(arg) = &self.0 { Some(arg) } else { None }
