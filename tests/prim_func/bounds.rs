@@ -1,5 +1,7 @@
 //! No kernel reads or writes outside its buffers: what is not proven is checked, early, and costs nothing where it is.
 
+use std::error::Error;
+
 use ndarray::{Array1, Array2, array};
 use tvm::ir::{BaseFunc, IRModule};
 use tvm::pass::PassContext;
@@ -98,14 +100,14 @@ fn before_the_first(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
 }
 
 /// `add` with its loop in vectors of 8 and in parallel.
-fn add_vectorized(target: &Target) -> CompiledFn<<add as PrimFuncDef>::Args> {
-    let mut s = Schedule::new(add::prim_func().unwrap()).unwrap();
-    let y = s.block("y").unwrap();
-    let [i] = s.loops(y).unwrap();
-    let [io, ii] = s.split(i, [None, Some(8)]).unwrap();
-    s.parallel(io).unwrap();
-    s.vectorize(ii).unwrap();
-    CompiledFn::new(tvm::codegen::compile(s.func(), target).unwrap()).unwrap()
+fn add_vectorized(target: &Target) -> Result<CompiledFn<<add as PrimFuncDef>::Args>, Box<dyn Error>> {
+    let mut s = Schedule::new(add::prim_func()?)?;
+    let y = s.block("y")?;
+    let [i] = s.loops(y)?;
+    let [io, ii] = s.split(i, [None, Some(8)])?;
+    s.parallel(io)?;
+    s.vectorize(ii)?;
+    Ok(CompiledFn::new(tvm::codegen::compile(s.func(), target)?)?)
 }
 
 /// Index, axis, parameter and extent of the access that was refused.
@@ -132,7 +134,7 @@ fn an_extent_that_does_not_fit_is_found_before_anything_is_written() {
     let (x5, x8) = (Array1::from_vec(data(5, 1)), Array1::from_vec(data(8, 2)));
     for target in native() {
         let f = add::compile(&target).unwrap();
-        let g = add_vectorized(&target);
+        let g = add_vectorized(&target).unwrap();
         for f in [f, g] {
             let mut y = Array1::from_elem(5, 7.0);
             f.call(&x5, &x8, &mut y).unwrap();
