@@ -209,6 +209,29 @@ fn fold(f: fn(Tensor<f32>, Tensor<f32>) -> Tensor<f32>, acc: Tensor<f32>, l: Lis
     }
 }
 
+/// Named like an operator.
+#[relay::func]
+fn sum(l: List) -> Tensor<f32> {
+    match l {
+        List::Nil => 0.0,
+        List::Cons(h, t) => h + sum(*t),
+    }
+}
+
+#[relay::func]
+fn counted(n: Tensor<i64>, l: List) -> List {
+    if n > 0 { counted(n - 1, List::Cons(1.0, l)) } else { l }
+}
+
+#[test]
+fn a_function_named_like_an_operator_calls_itself() {
+    let vm = tvm::codegen::compile_module(&sum::module().unwrap(), &Target::interpreter()).unwrap();
+    let lists = tvm::codegen::compile_module(&counted::module().unwrap(), &Target::interpreter()).unwrap();
+    let nil = Value::Adt(tvm::runtime::Adt::new(0, []));
+    let list = lists.invoke("counted", &[Value::Tensor(Tensor::scalar(3i64)), nil]).unwrap();
+    assert_eq!(floats(&vm.invoke("sum", &[list]).unwrap()), [3.0]);
+}
+
 #[test]
 fn recursion_over_a_list_with_a_closure() {
     let total = relay!(|scale: Tensor<f32>| -> Tensor<f32> {

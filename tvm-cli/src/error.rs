@@ -29,6 +29,14 @@ pub(crate) enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// What a file holds is wrong.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        source: Box<Error>,
+    },
     /// The command line, a request or a data set is wrong.
     #[error("{0}")]
     Usage(String),
@@ -47,6 +55,11 @@ impl Error {
         |source| Error::Io { path: path.display().to_string(), source }
     }
 
+    /// Names the file that an error is about.
+    pub(crate) fn file<E: Into<Error>>(path: &Path) -> impl FnOnce(E) -> Error + '_ {
+        |err| Error::File { path: path.display().to_string(), source: Box::new(err.into()) }
+    }
+
     /// True when the model is well-formed and something it needs is not there.
     pub(crate) fn is_unsupported(&self) -> bool {
         match self {
@@ -54,6 +67,7 @@ impl Error {
             Error::Codegen(err) => {
                 matches!(err, CodegenError::NotSupported { .. } | CodegenError::Unsupported { .. })
             }
+            Error::File { source, .. } => source.is_unsupported(),
             Error::Pass(_) | Error::Runtime(_) | Error::Io { .. } | Error::Usage(_) => false,
         }
     }

@@ -13,6 +13,7 @@ use tvm_runtime::vm::{Executable, ValueType, Vm, VmConfig};
 use tvm_runtime::{Tensor, Value};
 
 use crate::error::Error;
+use crate::out;
 
 /// The function of a model.
 pub(crate) const MAIN: &str = "main";
@@ -112,7 +113,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, Error> {
     }
     let bytes = fs::read(path).map_err(Error::io(path))?;
     if tvm_runtime::artifact::inspect(&bytes).is_ok() || path.extension().is_some_and(|it| it == "tvm") {
-        return Ok(Content::Artifact(Executable::load_file(path)?));
+        return Ok(Content::Artifact(Executable::load_file(path).map_err(Error::file(path))?));
     }
     Ok(Content::Onnx(bytes))
 }
@@ -125,7 +126,9 @@ pub(crate) fn directory(path: &Path) -> PathBuf {
 /// Imports the ONNX model in a file.
 pub(crate) fn import(path: &Path, options: &ImportOptions) -> Result<IRModule, Error> {
     match read(path)? {
-        Content::Onnx(bytes) => Ok(tvm_onnx::import(&bytes, Some(&directory(path)), options)?),
+        Content::Onnx(bytes) => {
+            tvm_onnx::import(&bytes, Some(&directory(path)), options).map_err(Error::file(path))
+        }
         Content::Artifact(_) => Err(Error::usage(format!("{} is compiled already", path.display()))),
     }
 }
@@ -141,6 +144,7 @@ pub(crate) fn names(module: &IRModule, attr: &str) -> Vec<String> {
 impl Model {
     /// Compiles a module.
     pub(crate) fn compile(module: IRModule, target: &Target, config: VmConfig) -> Result<Model, Error> {
+        out::warn_about(target);
         let target = resolve(target);
         let (inputs, outputs) = (names(&module, "input_names"), names(&module, "output_names"));
         let elements = names(&module, "output_elements");
@@ -154,8 +158,13 @@ impl Model {
     pub(crate) fn load(path: &Path, options: &Options) -> Result<Model, Error> {
         match read(path)? {
             Content::Onnx(bytes) => {
-                let module = tvm_onnx::import(&bytes, Some(&directory(path)), &options.import())?;
+                let module = tvm_onnx::import(&bytes, Some(&directory(path)), &options.import())
+                    .map_err(Error::file(path))?;
                 Model::compile(module, &options.target, VmConfig::default())
+            }
+            Content::Artifact(_) if !options.dims.is_empty() || !options.shapes.is_empty() => {
+                let message = "is compiled already: --dim and --shape are for models\n  help: give the inputs with --input";
+                Err(Error::usage(format!("{} {message}", path.display())))
             }
             Content::Artifact(exe) => {
                 let (inputs, outputs) = (metadata_names(&exe, "input"), metadata_names(&exe, "output"));
@@ -194,6 +203,7 @@ pub(crate) fn tensors(result: Value) -> Result<Vec<Tensor>, Error> {
 
 /// Compiles a module to an executable that can be saved; the names of inputs and outputs travel with it.
 pub(crate) fn export(module: &IRModule, target: &Target) -> Result<Executable, Error> {
+    out::warn_about(target);
     let mut exe = export_module(module, target)?;
     for (kind, attr) in [("input", "input_names"), ("output", "output_names")] {
         let pairs = names(module, attr).into_iter().enumerate();

@@ -3,24 +3,43 @@
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
+use tvm_core::target::Target;
+
 use crate::error::Error;
 
 /// Writes a line to standard output.
 pub(crate) fn line(text: impl fmt::Display) {
-    // Nobody reads on: nothing is left to be done.
-    let _ = writeln!(io::stdout().lock(), "{text}");
+    written(writeln!(io::stdout().lock(), "{text}"));
+}
+
+/// Where nobody reads on nothing is left to be done; that output is lost for another reason is an error.
+fn written(result: io::Result<()>) {
+    if let Err(source) = result
+        && source.kind() != io::ErrorKind::BrokenPipe
+    {
+        error(&Error::Io { path: "standard output".to_string(), source });
+        std::process::exit(Error::EXIT.into());
+    }
 }
 
 /// Writes text or bytes to standard output as they are.
 pub(crate) fn raw(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    written(stdout.write_all(bytes).and_then(|()| stdout.flush()));
 }
 
 /// Writes an error to standard error.
 pub(crate) fn error(err: &Error) {
     let head = if io::stderr().is_terminal() { "\x1b[1;31merror\x1b[0m" } else { "error" };
     let _ = writeln!(io::stderr().lock(), "{head}: {err}");
+}
+
+/// Writes to standard error what the user should know about how programs for `target` will run.
+pub(crate) fn warn_about(target: &Target) {
+    let head = if io::stderr().is_terminal() { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
+    for warning in tvm_codegen::warnings(target) {
+        let _ = writeln!(io::stderr().lock(), "{head}: {warning}");
+    }
 }
 
 /// Colours of words.

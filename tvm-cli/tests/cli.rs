@@ -79,7 +79,10 @@ fn an_artifact_gives_what_the_model_gives() {
         assert!(out.contains(want), "expected `{want}` in:\n{out}");
     }
     fs::write(at("cut.tvm"), &fs::read(at("digits.tvm")).unwrap()[..1000]).unwrap();
-    assert_eq!(refused(&["run", &at("cut.tvm"), "--fill", "ones"]).0, 2);
+    let (code, err) = refused(&["run", &at("cut.tvm"), "--fill", "ones"]);
+    assert!(code == 2 && err.contains("cut.tvm: artifact of"), "{err}");
+    let (_, err) = refused(&["run", &artifact, "--fill", "ones", "--dim", "n=3"]);
+    assert!(err.contains("is compiled already: --dim and --shape are for models"), "{err}");
 }
 
 #[test]
@@ -103,17 +106,39 @@ fn every_stage_can_be_seen() {
 #[test]
 fn wrong_requests_are_explained() {
     let model = format!("{}/model.onnx", digits());
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["run", "nope.onnx"], "nope.onnx"),
         (&["run", &model], "give --input image=FILE, or --fill"),
         (&["run", &model, "--input", "x=1"], "the inputs are image"),
         (&["run", &model, "--fill", "ones", "--dim", "m=2"], "no input has a dimension `m`"),
+        (
+            &["run", &model, "--fill", "ones", "--shape", "x=2"],
+            "model.onnx: malformed model: there is no input `x`",
+        ),
+        (&["run", &model, "--fill", "ones", "--repeat", "0"], "0 is not in 1..=4294967295"),
         (&["run", &model, "--fill", "ones", "--target", "z80"], "`z80` is not a target"),
         (&["compile", &model, "--dim", "n"], "NAME=NUMBER"),
     ];
     for (args, want) in cases {
         let (code, err) = refused(args);
         assert!(code == 2 && err.contains(want), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn what_is_lost_or_slow_is_said() {
+    let model = format!("{}/model.onnx", digits());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tvmc"));
+    let command = command.args(["run", &model, "--fill", "ones", "--dim", "n=1"]);
+    let run = command.env("CC", "/nonexistent/cc").output().unwrap();
+    let err = String::from_utf8(run.stderr).unwrap();
+    // With LLVM there is no need of a C compiler.
+    let warned = err.starts_with("warning: no code generator: programs are interpreted");
+    assert!(run.status.success() && (warned || cfg!(feature = "llvm")), "{err}");
+    if let Ok(full) = fs::File::options().write(true).open("/dev/full") {
+        let run = Command::new(env!("CARGO_BIN_EXE_tvmc")).arg("ops").stdout(full).output().unwrap();
+        let err = String::from_utf8(run.stderr).unwrap();
+        assert!(run.status.code() == Some(2) && err.starts_with("error: standard output: "), "{err}");
     }
 }
 

@@ -200,6 +200,12 @@ impl<'m> Importer<'m> {
                 format!("no input has a dimension `{}`; there are [{}]", show(name), names.join(", "));
             return Err(OnnxError::malformed(message));
         }
+        let inputs = || graph.input.iter().map(|it| it.name.as_str());
+        if let Some(name) = self.options.shapes.keys().find(|name| !inputs().any(|it| it == name.as_str())) {
+            let names: Vec<String> = inputs().map(show).collect();
+            let message = format!("there is no input `{}`; there are [{}]", show(name), names.join(", "));
+            return Err(OnnxError::malformed(message));
+        }
         Ok(params)
     }
 

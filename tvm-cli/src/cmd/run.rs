@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     output_dir: Option<PathBuf>,
     /// Runs the model so many times and says how long a run takes.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// Says where the time goes.
     #[arg(long)]
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let inputs = inputs(args, &model)?;
     let mut outputs = Vec::new();
     let mut times: Vec<Duration> = Vec::new();
-    for _ in 0..args.repeat.max(1) {
+    for _ in 0..args.repeat {
         let start = Instant::now();
         outputs = model.run(&inputs)?;
         times.push(start.elapsed());

@@ -16,11 +16,13 @@ pub(super) struct Body<'a> {
     pub(super) errors: &'a mut Errors,
     /// Values and dimensions in scope, and type parameters.
     pub(super) names: Dims,
+    /// The function that the body is of, if it has a name.
+    own: Option<Ident>,
 }
 
 impl<'a> Body<'a> {
-    pub(super) fn new(surface: Surface, errors: &'a mut Errors) -> Body<'a> {
-        Body { surface, errors, names: Dims::default() }
+    pub(super) fn new(surface: Surface, own: Option<Ident>, errors: &'a mut Errors) -> Body<'a> {
+        Body { surface, errors, names: Dims::default(), own }
     }
 
     /// `name` is a value or dimension from here on.
@@ -178,6 +180,11 @@ impl<'a> Body<'a> {
             if self.is_local(name) {
                 let args = self.args(call.args.iter(), name.span());
                 return quote_spanned!(name.span()=> #name.clone().call(#args));
+            }
+            if self.own.as_ref() == Some(name) {
+                // An operator of the same name does not hide the function in itself.
+                let args = self.args(call.args.iter(), name.span());
+                return quote_spanned!(name.span()=> #graph::call_def::<#name>(#args));
             }
             if let Some(tokens) = self.special(name, call) {
                 return tokens;

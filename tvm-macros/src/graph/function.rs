@@ -78,6 +78,7 @@ pub(crate) struct GraphParam {
 /// What only a function with a name has.
 #[derive(Default)]
 struct Head {
+    name: Option<Ident>,
     options: Options,
     type_params: Vec<Ident>,
 }
@@ -98,7 +99,7 @@ fn parts(
     mut errors: Errors,
 ) -> Parts {
     let graph = paths::graph(Span::call_site());
-    let Head { options, type_params } = head;
+    let Head { name: own, options, type_params } = head;
     let generic = type_params.iter().map(ToString::to_string);
     let generic = quote!(#(__d.type_param(#generic);)*);
     let (declare, mut dims) = declarations(&params, Dims { names: Vec::new(), type_params }, &mut errors);
@@ -116,7 +117,7 @@ fn parts(
     if errors.is_empty() {
         check::function(&params, ret, body, &mut errors);
     }
-    let mut rewriter = Body::new(surface, &mut errors);
+    let mut rewriter = Body::new(surface, own, &mut errors);
     params.iter().for_each(|param| rewriter.declare(&param.name));
     rewriter.names.names.extend(dims.names);
     rewriter.names.type_params = dims.type_params;
@@ -235,7 +236,7 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
     let text = options.name.as_ref().map_or_else(|| func.sig.ident.unraw().to_string(), LitStr::value);
     let Parts { definition, mut errors } = parts(
         surface,
-        Head { options, type_params },
+        Head { name: Some(func.sig.ident.clone()), options, type_params },
         params,
         &func.sig.output,
         &body,
