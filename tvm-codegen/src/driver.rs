@@ -46,6 +46,7 @@ pub fn compile(func: &PrimFunc, target: &Target) -> Result<Kernel, CodegenError>
 /// # Errors
 /// When a program is malformed or the target cannot run it.
 pub fn build(module: &IRModule, target: &Target) -> Result<Module, CodegenError> {
+    warnings(target).iter().for_each(|warning| tracing::warn!("{warning}"));
     let target = &resolve(target);
     let sigs = signatures(module);
     match target.kind {
@@ -114,7 +115,8 @@ pub fn resolve(target: &Target) -> Target {
     target.clone().with_kind(kind)
 }
 
-/// What the user should know about how programs for `target` will run: that there is no compiler, say.
+/// What the user should know about how programs for `target` will run: that there is no compiler, say. [`build`] hands
+/// the same to `tracing`.
 pub fn warnings(target: &Target) -> Vec<String> {
     let mut warnings = Vec::new();
     if target.kind == TargetKind::Host && resolve(target).kind == TargetKind::Interpreter {

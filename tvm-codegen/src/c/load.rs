@@ -125,7 +125,7 @@ impl Compiler {
         write_file(&input, source.as_bytes())?;
         let mut command = self.command();
         command.args(self.flags(target, options, output)).arg("-o").arg(path).arg(&input).arg("-lm");
-        let result = self.run(command);
+        let result = self.run(command, path);
         let _ = std::fs::remove_file(&input);
         result
     }
@@ -159,7 +159,7 @@ impl Compiler {
         std::fs::write(&input, object).map_err(|err| io(&input, err))?;
         let mut command = self.command();
         command.arg("-shared").arg("-o").arg(&path).arg(&input).arg("-lm");
-        self.run(command)?;
+        self.run(command, &path)?;
         std::fs::read(&path).map_err(|err| io(&path, err))
     }
 
@@ -170,15 +170,19 @@ impl Compiler {
         command
     }
 
-    fn run(&self, mut command: Command) -> Result<(), CodegenError> {
+    /// Runs `command`, which is to write `path`.
+    fn run(&self, mut command: Command, path: &Path) -> Result<(), CodegenError> {
         let name = self.command.join(" ");
         let output = command.output().map_err(|source| CodegenError::Io { path: name.clone(), source })?;
-        if output.status.success() {
+        let message = if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            stderr.lines().take(20).collect::<Vec<_>>().join("\n")
+        } else if !path.exists() {
+            "it reported success and wrote nothing; is it a C compiler?".into()
+        } else {
             return Ok(());
-        }
-        let message = String::from_utf8_lossy(&output.stderr);
-        let message: Vec<&str> = message.lines().take(20).collect();
-        Err(CodegenError::Compiler { command: name, message: message.join("\n") })
+        };
+        Err(CodegenError::Compiler { command: name, message })
     }
 
     /// Compiles `source` for this machine and loads it, from the cache when it is there.
@@ -373,6 +377,9 @@ mod tests {
         let err =
             compiler.compile_to_bytes("int x = nonsense;", &Target::c(), Options::default(), Output::Object);
         assert!(err.unwrap_err().to_string().contains("nonsense"));
+        let idle = Compiler { command: vec!["true".into()], version: String::new() };
+        let err = idle.compile_to_bytes(SOURCE, &Target::c(), Options::default(), Output::Object);
+        assert!(err.unwrap_err().to_string().contains("wrote nothing"));
         let err = Compiler::for_target(&Target::cross(tvm_core::target::TargetKind::C, "no-such-machine"));
         assert!(err.unwrap_err().to_string().contains("no-such-machine-gcc"));
     }
