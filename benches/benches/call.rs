@@ -16,8 +16,8 @@ fn add_one(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
 /// A loop of the virtual machine: tail recursion over a list of `LENGTH` elements.
 const LENGTH: usize = 1000;
 
-/// Instructions for each: check_tensor, get_tag, if, get_tag, if, two get_field, tail_invoke.
-const INSTRUCTIONS: usize = 8;
+/// Instructions for each: check_tensor, get_tag, if, two get_field, tail_invoke.
+const INSTRUCTIONS: usize = 6;
 
 #[relay::adt]
 enum List {

@@ -73,7 +73,7 @@ fn every_element_is_its_own_nearest() {
             name: "c".into(),
             raw_data: match elem {
                 ElemType::Float4E2m1 => {
-                    (0..8).map(|it| it * 2 | (it * 2 + 1) << 4).collect::<Vec<u8>>().into()
+                    (0..8).map(|it| (it * 2) | ((it * 2 + 1) << 4)).collect::<Vec<u8>>().into()
                 }
                 _ => (0..=255).collect::<Vec<u8>>().into(),
             },

@@ -43,7 +43,7 @@ fn function(tables: &mut Tables<'_>, gv: &GlobalVar, func: &Function) -> Result<
     let regs: Vec<Reg> = func.params.iter().map(|param| codegen.define(param)).collect();
     let mut deferred = Vec::new();
     for (param, reg) in func.params.iter().zip(regs) {
-        let context = format!("`{}`: argument `{}`", gv.name(), param.name());
+        let context = format!("argument `{}`", param.name());
         codegen.check(param.ty(), reg, &context, &mut deferred)?;
     }
     codegen.check_deferred(deferred)?;

@@ -1,4 +1,4 @@
-//! Matches as tests on tags, clause by clause.
+//! Matches as tests on tags, clause by clause; the clause of the only constructor that is left is not tested.
 //!
 //! TVM counterpart: Relay's `CompileMatch`, `CompileTreeNode`.
 
@@ -14,12 +14,25 @@ impl FunctionCodegen<'_, '_> {
         let value = self.arg(&it.value)?;
         let mut done = Vec::new();
         let mut complete = false;
+        // The tag of the value, once it is read, and the tags that clauses so far have taken whatever the fields.
+        let (mut tag, mut taken) = (None, Vec::new());
         for clause in it.clauses.iter() {
             let mut misfits = Vec::new();
             // A name for the whole value is a register of its own, which may be killed on its own.
             if let Pattern::Var(var) = &clause.pattern {
                 let dst = self.define(var);
                 self.code.emit(Instruction::Move { dst, src: value });
+            } else if let Pattern::Constructor(constructor, fields) = &clause.pattern {
+                let last = self.num_constructors(constructor) == Some(taken.len() + 1);
+                if !last || taken.contains(&constructor.tag) {
+                    let get_tag = |dst| Instruction::GetTag { dst, src: value };
+                    let tag = *tag.get_or_insert_with(|| self.code.emit_to(get_tag));
+                    misfits.push(self.code.unless(tag, constructor.tag as i64));
+                }
+                self.fields(fields, value, &mut misfits);
+                if fields.iter().all(|field| self.fits_all(field)) && !taken.contains(&constructor.tag) {
+                    taken.push(constructor.tag);
+                }
             } else {
                 self.pattern(&clause.pattern, value, &mut misfits);
             }
@@ -57,6 +70,17 @@ impl FunctionCodegen<'_, '_> {
                 self.fields(fields, src, misfits);
             }
             Pattern::Tuple(fields) => self.fields(fields, src, misfits),
+        }
+    }
+
+    /// True when every value of its type fits `pattern`.
+    fn fits_all(&self, pattern: &Pattern) -> bool {
+        match pattern {
+            Pattern::Wildcard | Pattern::Var(_) => true,
+            Pattern::Constructor(it, _) if self.num_constructors(it) != Some(1) => false,
+            Pattern::Constructor(_, fields) | Pattern::Tuple(fields) => {
+                fields.iter().all(|field| self.fits_all(field))
+            }
         }
     }
 

@@ -43,7 +43,7 @@ fn call_tir_with_symbolic_shapes() {
     ];
     for (x, y, want) in cases {
         let err = vm.invoke("main", &[x, y]).unwrap_err().to_string();
-        assert!(err.contains(want), "{err}");
+        assert!(err.starts_with(want), "{err}");
     }
 }
 
@@ -191,6 +191,8 @@ fn list(values: impl DoubleEndedIterator<Item = f32>) -> Value {
 #[test]
 fn fold_over_a_list_with_a_closure() {
     let vm = vm(&fold_module());
+    let code = vm.executable().to_string();
+    assert_eq!(code.matches("get_tag").count(), 1, "the second clause needs no test:\n{code}");
     for (n, bias) in [(0, 1.0), (3, 0.5), (10_000, 0.0)] {
         let got = vm.invoke("main", &[list((0..n).map(|i| (i % 7) as f32)), scalar(bias)]).unwrap();
         let want: f32 = (0..n).map(|i| (i % 7) as f32 + bias).sum();
