@@ -81,16 +81,20 @@ fn one_hot() {
 
 #[test]
 fn conversions() {
-    let x: Arg = tensor(&[0.0f32, -1.7, 2.9, 300.0, f32::NAN, f32::INFINITY], &[6]).into();
+    let values = [0.0f32, -1.7, 2.9, 300.0, f32::NAN, f32::INFINITY];
+    let x: Arg = tensor(&values, &[6]).into();
     let got = call1("astype", [x.clone()], dtype(DataType::I32));
     assert_eq!(got.to_vec::<i32>().unwrap(), [0, -1, 2, 300, 0, i32::MAX]);
     let got = call1("astype", [x.clone()], dtype(DataType::U8));
     assert_eq!(got.to_vec::<u8>().unwrap(), [0, 0, 2, 255, 0, 255]);
+    let got = call1("bitcast", [x.clone()], dtype(DataType::U32));
+    assert_eq!(got.to_vec::<u32>().unwrap(), values.map(f32::to_bits));
     let got = call1("astype", [x], dtype(DataType::BOOL));
     assert_eq!(got.to_vec::<bool>().unwrap(), [false, true, true, true, true, true]);
     let got = call1("astype", [tensor(&[true, false], &[2]).into()], dtype(DataType::F32));
     assert_eq!(got.to_vec::<f32>().unwrap(), [1.0, 0.0]);
     assert!(try_call("astype", [tensor(&[1.0f32], &[1]).into()], Attrs::new()).is_err());
+    assert!(try_call("bitcast", [tensor(&[1.0f32], &[1]).into()], dtype(DataType::F64)).is_err());
 }
 
 #[test]

@@ -105,12 +105,15 @@ impl Run<'_> {
         dims: Option<&[DimCheck]>,
         context: &str,
     ) -> Result<(), RuntimeError> {
-        let tensor = self.get(src)?.try_tensor(context)?.clone();
+        let fail = |detail| Err(RuntimeError::ShapeCheck { context: context.into(), detail });
+        let tensor = match self.get(src)? {
+            Value::Tensor(tensor) => tensor.clone(),
+            other => return fail(format!("expected a tensor, got {}", other.kind())),
+        };
         if let Some(dtype) = dtype
             && dtype != tensor.dtype()
         {
-            let detail = format!("element type is {}, expected {dtype}", tensor.dtype());
-            return Err(RuntimeError::ShapeCheck { context: context.into(), detail });
+            return fail(format!("element type is {}, expected {dtype}", tensor.dtype()));
         }
         dims.map_or(Ok(()), |dims| self.check_dims(tensor.shape(), dims, context))
     }

@@ -156,7 +156,7 @@ fn a_kernel_with_a_symbolic_extent() {
         err(&[Tensor::zeros(&[2, 2], DataType::F32).unwrap().into()]),
         "`main`: argument `x`: rank is 2, expected 1"
     );
-    assert_eq!(err(&[Value::Int(1)]), "in `main` at 0: argument `x`: expected a tensor, got an integer");
+    assert_eq!(err(&[Value::Int(1)]), "`main`: argument `x`: expected a tensor, got an integer");
     assert_eq!(vm.invoke("other", &[]).unwrap_err().to_string(), "not found: function `other`");
 }
 
