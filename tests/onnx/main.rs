@@ -4,11 +4,13 @@
 
 mod attention;
 mod build;
+mod einsum;
 mod errors;
-mod gather_sums;
+mod images;
 mod models;
 mod mutate;
 mod narrow;
 mod operators;
 mod recurrent;
 mod shapes;
+mod signals;

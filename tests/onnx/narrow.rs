@@ -1,4 +1,4 @@
-//! Element types narrower than ours: conversions there and back, and what refuses them.
+//! Element types: those narrower than ours, conversions there and back, and what refuses them; bits under another type.
 
 use tvm_core::target::Target;
 use tvm_onnx::proto::{AttributeProto, ElemType, TensorProto};
@@ -132,4 +132,16 @@ fn bits_are_not_taken_for_numbers() {
     let err = refusal(&cast("Add"));
     assert!(err.contains("Add: elements of type float8_e4m3fn"), "{err}");
     assert!(compiled(&cast("Reshape"), &Target::interpreter()).is_ok());
+}
+
+#[test]
+fn bits() {
+    let x = floats(&[1.0, -0.0], &[2]);
+    let model =
+        |to: i64| model(26, vec![node("BitCast", "x", "y", vec![int("to", to)])]).input("x", "2").output("y");
+    for target in [Target::interpreter(), Target::host()] {
+        let got = run(&compiled(&model(6), &target).unwrap(), std::slice::from_ref(&x)).remove(0);
+        assert_eq!(got.to_vec::<i32>().unwrap(), [0x3f80_0000, i32::MIN]);
+    }
+    assert!(refusal(&model(7)).contains("not as large as"));
 }

@@ -60,7 +60,7 @@ impl Body<'_> {
             }
         }
         let ReturnType::Type(_, ret) = &it.output else { return TokenStream::new() };
-        let outer = self.names.copy();
+        let outer = self.names.clone();
         let (declare, dims) = declarations(params, outer, self.errors);
         let new: Vec<Ident> = dims.names[self.names.names.len()..].to_vec();
         let text = name.to_string();

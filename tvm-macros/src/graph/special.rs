@@ -8,7 +8,7 @@ use syn::{Expr, ExprCall, Path, PathArguments, Stmt, Type};
 use super::body::Body;
 use super::constant;
 use super::scalar;
-use super::ty::{self, Dims, NewDims};
+use super::ty::{self, NewDims};
 use crate::paths;
 
 /// The calls, and how each is written.
@@ -190,12 +190,5 @@ fn type_of(expr: &Expr) -> Option<Type> {
             Some(Type::Tuple(syn::TypeTuple { paren_token: it.paren_token, elems }))
         }
         _ => None,
-    }
-}
-
-impl Dims {
-    /// These names and type parameters.
-    pub(super) fn copy(&self) -> Dims {
-        Dims { names: self.names.clone(), type_params: self.type_params.clone() }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::Errors;
 use crate::paths;
 
 /// Names that mean something in types.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Dims {
     /// Symbolic dimensions in order of first use, and scalars.
     pub(crate) names: Vec<Ident>,

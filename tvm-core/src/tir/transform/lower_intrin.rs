@@ -15,9 +15,9 @@ use super::util::body_pass;
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::Var;
 use crate::pass::Pass;
-use crate::tir::{BinaryOp, IntoOperand, Let, Mutator, PrimExpr, Stmt, binary};
+use crate::tir::{Binary, BinaryOp, IntoOperand, Let, Mutator, PrimExpr, Stmt, binary};
 
-/// Floor division and remainder become truncating ones.
+/// Floor division and remainder become truncating ones; no division traps and no shift goes too far.
 pub fn lower_intrin() -> Pass {
     body_pass("LowerIntrin", |func| LowerIntrin { analyzer: analyzer_for(func) }.mutate_stmt(&func.body))
 }
@@ -47,6 +47,11 @@ impl LowerIntrin {
         }
     }
 
+    fn operands(&mut self, it: &Binary) -> (PrimExpr, PrimExpr) {
+        let mut operand = |expr: &PrimExpr| self.mutate_expr(expr).unwrap_or_else(|| expr.clone());
+        (operand(&it.a), operand(&it.b))
+    }
+
     /// `a op b`, where `op` is `FloorDiv` or `FloorMod`; `safe` as [`LowerIntrin::safe_divisor`] says of `b`.
     fn floor(&self, op: BinaryOp, a: PrimExpr, b: PrimExpr, safe: bool) -> PrimExpr {
         let div = op == BinaryOp::FloorDiv;
@@ -56,16 +61,16 @@ impl LowerIntrin {
             _ => b.as_int(),
         };
         let truncating = |op, a, b| if safe { binary(op, a, b) } else { total(op, a, b) };
-        match divisor {
-            Some(n @ 1..) if (n as u64).is_power_of_two() && dtype.is_int() => {
-                let shift = i64::from(n.trailing_zeros()).into_operand(dtype);
-                return if div {
-                    binary(BinaryOp::Shr, a, shift)
-                } else {
-                    binary(BinaryOp::BitAnd, a, (n - 1).into_operand(dtype))
-                };
-            }
-            _ => {}
+        if let Some(n @ 1..) = divisor
+            && (n as u64).is_power_of_two()
+            && dtype.is_int()
+        {
+            let shift = i64::from(n.trailing_zeros()).into_operand(dtype);
+            return if div {
+                binary(BinaryOp::Shr, a, shift)
+            } else {
+                binary(BinaryOp::BitAnd, a, (n - 1).into_operand(dtype))
+            };
         }
         // r is what the truncating remainder is; where its sign differs from the divisor's it is one divisor off.
         let (x, y, r) = (Var::prim("x", dtype), Var::prim("y", dtype), Var::prim("r", dtype));
@@ -127,8 +132,7 @@ impl Mutator for LowerIntrin {
                 // Bounds are those of the operands as they were: their expansions say less.
                 let non_negative = self.non_negative(&it.a) && self.non_negative(&it.b);
                 let safe = self.safe_divisor(&it.b);
-                let a = self.mutate_expr(&it.a).unwrap_or_else(|| it.a.clone());
-                let b = self.mutate_expr(&it.b).unwrap_or_else(|| it.b.clone());
+                let (a, b) = self.operands(it);
                 if non_negative {
                     let op = if it.op == BinaryOp::FloorDiv { BinaryOp::Div } else { BinaryOp::Mod };
                     return Some(if safe { binary(op, a, b) } else { total(op, a, b) });
@@ -140,16 +144,14 @@ impl Mutator for LowerIntrin {
                     && it.a.dtype().is_integer()
                     && !self.safe_divisor(&it.b) =>
             {
-                let a = self.mutate_expr(&it.a).unwrap_or_else(|| it.a.clone());
-                let b = self.mutate_expr(&it.b).unwrap_or_else(|| it.b.clone());
+                let (a, b) = self.operands(it);
                 Some(total(it.op, a, b))
             }
             PrimExpr::Binary(it)
                 if matches!(it.op, BinaryOp::Shl | BinaryOp::Shr)
                     && !is_shift_amount(self.analyzer.const_int_bound(scalar_of(&it.b)), it.b.dtype()) =>
             {
-                let a = self.mutate_expr(&it.a).unwrap_or_else(|| it.a.clone());
-                let b = self.mutate_expr(&it.b).unwrap_or_else(|| it.b.clone());
+                let (a, b) = self.operands(it);
                 let mask = (i64::from(b.dtype().bits()) - 1).into_operand(b.dtype());
                 Some(binary(it.op, a, binary(BinaryOp::BitAnd, b, mask)))
             }

@@ -1,8 +1,9 @@
 //! Keeps every access inside its buffer: an access that is not proven to be is checked when the kernel runs.
 //!
 //! TVM counterpart: `OOBChecker` (an analysis), `InstrumentBoundCheckers`; neither is part of TVM's pipelines.
-//! Requires: block axes that stay in their domains. Ensures: no load or store outside a buffer's shape, without
-//! exception when `PassConfig::check_bounds` is on (the default). A check runs as early as it can: where the index is
+//! Requires: block axes that stay in their domains, extents whose products fit in `i64`: as everywhere in `arith`, index
+//! arithmetic is taken not to overflow. Ensures: no load or store outside a buffer's shape, unless
+//! `PassConfig::check_bounds` is off (it is on by default). A check runs as early as it can: where the index is
 //! linear in the axes around it, once in front of them for their worst values, so that the kernel fails before it has
 //! written anything. An access that is outside whenever the kernel runs is an error of this pass.
 
@@ -14,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::check::{Axes, Check, Side, mentions, reads};
 use super::PACKED_API;
-use super::context::{analyzer_for, enter_loop};
+use super::context::analyzer_for;
 use crate::arith::Analyzer;
 use crate::ir::{IrError, Span, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
@@ -211,10 +212,7 @@ impl<'a> CheckBounds<'a> {
         let (min, extent) = (self.mutate_expr(&it.min), self.mutate_expr(&it.extent));
         let head = std::mem::take(&mut self.pending);
         let range = Range { min: self.resolve(&it.min), extent: self.resolve(&it.extent) };
-        enter_loop(
-            &mut self.analyzer,
-            &For { min: range.min.clone(), extent: range.extent.clone(), ..it.clone() },
-        );
+        self.analyzer.bind_range(&it.loop_var, &range);
         let axes = vec![(it.loop_var.clone(), range)];
         let (body, checks) = self.scope(Some(axes), |pass| pass.mutate_stmt(&it.body));
         let changed = min.is_some() || extent.is_some() || body.is_some();
