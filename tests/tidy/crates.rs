@@ -12,6 +12,7 @@ const GRAPH: &[(&str, &str, &[&str])] = &[
     ("tvm-onnx", "tvm-onnx", &["tvm-core", "tvm-runtime"]),
     ("tvm-build", "tvm-build", &["tvm-codegen", "tvm-core", "tvm-onnx", "tvm-runtime"]),
     ("tvm-cli", "tvm-cli", &["tvm-build", "tvm-codegen", "tvm-core", "tvm-onnx", "tvm-runtime"]),
+    ("tvm-testing", "tvm-testing", &[]),
     ("tvm-benches", "benches", &[]),
     ("xtask", "xtask", &[]),
 ];

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "progress is what this program is for")]
 
 mod doctor;
+mod fuzz;
 mod setup;
 mod step;
 mod tasks;
@@ -17,18 +18,24 @@ cargo xtask COMMAND
   tidy     the invariants of the sources (tests/tidy), in two seconds
   test     setup, then all tests: default features, feature cuda (check only), feature llvm
   ci       everything CI checks: fmt, tidy, the bare façade, clippy, docs, then `test`
-  bless    rewrite expect-test snapshots and trybuild .stderr files from what the tests produce now";
+  bless    rewrite expect-test snapshots and trybuild .stderr files from what the tests produce now
+  fuzz [--seconds N] [--cases N] [--seed N] [TARGET…]
+           random programs against the reference, on the stable toolchain: all targets, or those named; 60 s each
+           unless told otherwise. Without --seed, a fresh one, printed";
 
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
-    let res = match (args.next().as_deref(), args.next()) {
-        (Some("doctor"), None) => doctor::doctor(),
-        (Some("setup"), None) => setup::setup(),
-        (Some("tidy"), None) => tasks::tidy(),
-        (Some("test"), None) => tasks::test(),
-        (Some("ci"), None) => tasks::ci(),
-        (Some("bless"), None) => tasks::bless(),
-        (Some("help" | "--help" | "-h"), None) => {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) =
+        args.split_first().map_or(("", &[][..]), |(command, rest)| (command.as_str(), rest));
+    let res = match (command, rest) {
+        ("fuzz", rest) => fuzz::fuzz(rest),
+        ("doctor", []) => doctor::doctor(),
+        ("setup", []) => setup::setup(),
+        ("tidy", []) => tasks::tidy(),
+        ("test", []) => tasks::test(),
+        ("ci", []) => tasks::ci(),
+        ("bless", []) => tasks::bless(),
+        ("help" | "--help" | "-h", []) => {
             println!("{HELP}");
             Ok(())
         }

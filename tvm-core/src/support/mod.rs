@@ -1,8 +1,5 @@
 //! Small helpers with no compiler knowledge.
 
-#[cfg(test)]
-pub(crate) mod random;
-
 /// The candidate nearest to `name` by edit distance, if any is near enough to be a slip.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = name.len() / 3 + 1;

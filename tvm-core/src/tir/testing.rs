@@ -7,8 +7,8 @@ use super::interp::{self, Value};
 use super::schedule::{LoopRV, Schedule, ScheduleError};
 use super::{Param, PrimExpr, PrimFunc, Scope};
 use crate::ir::VarId;
-use crate::support::random::Rng;
 use crate::te;
+use tvm_testing::Rng;
 
 pub(crate) const I64: DataType = DataType::I64;
 

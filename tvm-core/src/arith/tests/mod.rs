@@ -10,8 +10,8 @@ use tvm_runtime::DataType;
 
 use super::Analyzer;
 use crate::ir::{Var, VarId};
-use crate::support::random::Rng;
 use crate::tir::{BinaryOp, PrimExpr, Range, binary, eval_int, wrap_int};
+use tvm_testing::Rng;
 
 /// Values of variables.
 pub(super) type Values = FxHashMap<VarId, i64>;

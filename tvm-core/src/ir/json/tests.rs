@@ -4,8 +4,8 @@ use super::{from_json, to_json};
 use crate::ir::structural::graph_sample::random_graph_module;
 use crate::ir::structural::sample::{matmul, random_prim_func};
 use crate::ir::{BaseFunc, IRModule, Var, structural_equal};
-use crate::support::random::Rng;
 use crate::tir::{Block, BlockRealize, PrimExpr, PrimFunc, Stmt};
+use tvm_testing::Rng;
 
 fn modules() -> impl Iterator<Item = IRModule> {
     let programs = (0..100).map(random_prim_func).chain([matmul()]).map(IRModule::from_prim_func);

@@ -5,8 +5,8 @@ use tvm_runtime::Tensor;
 use crate::ir::{Attrs, BaseFunc, FuncType, IRModule, Span, Type, Var};
 use crate::relax::testing::{bind, f32s, function};
 use crate::relax::*;
-use crate::support::random::Rng;
 use crate::tir::PrimExpr;
+use tvm_testing::Rng;
 
 /// A module of one random function: tuples, branches, local functions, casts, cells, packed calls.
 pub(crate) fn random_graph_module(seed: u64) -> IRModule {

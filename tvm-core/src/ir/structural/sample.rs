@@ -3,8 +3,8 @@
 use tvm_runtime::DataType;
 
 use crate::ir::{Attrs, Span, Var};
-use crate::support::random::Rng;
 use crate::tir::*;
+use tvm_testing::Rng;
 
 /// `c = a @ b` with symbolic sizes.
 pub(crate) fn matmul() -> PrimFunc {

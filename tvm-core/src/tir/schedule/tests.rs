@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::ir::{structural_equal, structural_hash};
-use crate::support::random::Rng;
 use crate::te;
 use crate::tir::testing::{I64, arguments, dense, random_step, run, stencil};
 use crate::tir::{PrimExpr, analysis::well_formed};
+use tvm_testing::Rng;
 
 fn dim(n: i64) -> PrimExpr {
     PrimExpr::index(n)

@@ -6,11 +6,11 @@ use expect_test::{Expect, expect};
 use crate::ir::{IRModule, Var};
 use crate::pass::{Pass, PassContext};
 use crate::pipeline::lower_tir_passes;
-use crate::support::random::Rng;
 use crate::te;
 use crate::tir::schedule::Schedule;
 use crate::tir::testing::{I64, arguments, dense, random_step, run, stencil};
 use crate::tir::{PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_stmt};
+use tvm_testing::Rng;
 
 #[test]
 fn every_pass_keeps_results() {

@@ -12,8 +12,8 @@ use crate::relax::testing::*;
 use crate::relax::transform::call_tir_rewrite;
 use crate::relax::vm::{interpreted_kernels, vm_codegen};
 use crate::relax::{Arg, Binding, Expr, If};
-use crate::support::random::Rng;
 use crate::tir::PrimExpr;
+use tvm_testing::Rng;
 
 fn lower(module: &IRModule, plan: bool) -> Vm {
     let mut passes = vec![call_tir_rewrite()];

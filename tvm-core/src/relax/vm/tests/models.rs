@@ -10,8 +10,8 @@ use crate::pass::PassContext;
 use crate::relax::testing::{elements, f32s};
 use crate::relax::vm::{compile, interpreted_kernels};
 use crate::relax::{Arg, BlockBuilder, Expr};
-use crate::support::random::Rng;
 use crate::tir::PrimExpr;
+use tvm_testing::Rng;
 
 fn n(n: i64) -> PrimExpr {
     PrimExpr::index(n)

@@ -1,0 +1,57 @@
+//! `cargo xtask fuzz`: the fuzz tests of the workspace in their long form, optimised, one after the other.
+//!
+//! A fuzz test is an ordinary test whose name starts with `fuzz_`. It takes its cases from `tvm_testing::Budget`, so
+//! `cargo test` runs a short form of it, the same each time.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::setup;
+use crate::step::Steps;
+
+/// A target: its name, the arguments of `cargo test` up to the name of the test, the test.
+const TARGETS: &[(&str, &[&str], &str)] = &[];
+
+/// Runs the targets that `args` name, or all.
+///
+/// # Errors
+/// A target or option that does not exist, or the first target that fails.
+pub(crate) fn fuzz(args: &[String]) -> Result<(), String> {
+    let mut options = [("--seconds", None), ("--cases", None), ("--seed", None)];
+    let mut chosen = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if let Some((name, value)) = options.iter_mut().find(|(name, _)| name == arg) {
+            let text = args.next().ok_or_else(|| format!("{name} needs a number"))?;
+            *value = Some(text.parse::<u64>().map_err(|_| format!("{name} needs a number, not `{text}`"))?);
+        } else if let Some(target) = TARGETS.iter().find(|(name, ..)| name == arg) {
+            chosen.push(target);
+        } else {
+            let names: Vec<&str> = TARGETS.iter().map(|(name, ..)| *name).collect();
+            return Err(format!("no fuzz target `{arg}`; there are: {}", names.join(", ")));
+        }
+    }
+    let [(_, seconds), (_, cases), (_, seed)] = options;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |it| it.as_secs());
+    let seed = seed.unwrap_or(now % 1_000_000).to_string();
+    let mut env = vec![("TVM_FUZZ_SEED", seed)];
+    if let Some(cases) = cases {
+        env.push(("TVM_FUZZ_CASES", cases.to_string()));
+    }
+    if let Some(seconds) = seconds.or(if cases.is_none() { Some(60) } else { None }) {
+        env.push(("TVM_FUZZ_SECONDS", seconds.to_string()));
+    }
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    if chosen.is_empty() {
+        chosen.extend(TARGETS);
+    }
+    let mut steps = Steps::new();
+    for (name, package, test) in chosen {
+        let llvm: &[&str] =
+            if package.contains(&"tvm") && setup::llvm().is_some() { &["--features", "llvm"] } else { &[] };
+        let args =
+            [&["test", "--release"][..], package, llvm, &["--", test, "--exact", "--nocapture"]].concat();
+        steps.cargo(name, &env, &args)?;
+    }
+    steps.summary();
+    Ok(())
+}
