@@ -1,19 +1,19 @@
-//! Typed ids for everything that has identity. Ids come from process-wide counters, are compared and hashed by value
+//! Typed ids for everything that has identity. Ids come from process-wide 64-bit counters, which do not wrap, are compared and hashed by value
 //! and never reach any output: printing uses a name supply, structural hashing numbers binders by order.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-            pub struct $name(u32);
+            pub struct $name(u64);
 
             impl $name {
                 /// An id that no other node of this process has.
                 pub fn fresh() -> Self {
-                    static NEXT: AtomicU32 = AtomicU32::new(0);
+                    static NEXT: AtomicU64 = AtomicU64::new(0);
                     Self(NEXT.fetch_add(1, Ordering::Relaxed))
                 }
             }
@@ -30,4 +30,6 @@ ids! {
     BlockId;
     /// Identity of a [`GlobalVar`](super::GlobalVar).
     GlobalVarId;
+    /// Identity of a [`Schedule`](crate::tir::schedule::Schedule).
+    ScheduleId;
 }

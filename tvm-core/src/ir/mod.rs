@@ -15,7 +15,7 @@ pub(crate) mod well_formed;
 pub use attrs::{AttrValue, Attrs};
 pub(crate) use error::FirstError;
 pub use error::{Diagnostic, IrError};
-pub use id::{BlockId, BufferId, GlobalVarId, VarId};
+pub use id::{BlockId, BufferId, GlobalVarId, ScheduleId, VarId};
 pub use module::{BaseFunc, ExternFunc, IRModule};
 pub use op::{
     ArgDef, ArgKind, AttrDef, AttrKind, InferContext, InferFn, LegalizeContext, LegalizeFn, Op, OpDef,

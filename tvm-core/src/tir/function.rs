@@ -82,4 +82,13 @@ impl PrimFunc {
         }
         dims
     }
+
+    /// Variables that have one value in the whole body: scalars, and symbolic dimensions in order of binding.
+    pub fn param_vars(&self) -> Vec<Var> {
+        let scalars = self.params.iter().filter_map(|param| match param {
+            Param::Scalar(var) => Some(var.clone()),
+            Param::In(_) | Param::Out(_) => None,
+        });
+        scalars.chain(self.symbolic_dims()).collect()
+    }
 }

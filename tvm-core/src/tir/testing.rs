@@ -6,7 +6,6 @@ use tvm_runtime::{DataType, Tensor};
 use super::interp::{self, Value};
 use super::schedule::{LoopRV, Schedule, ScheduleError};
 use super::{Param, PrimExpr, PrimFunc, Scope};
-use crate::ir::VarId;
 use crate::te;
 use tvm_testing::Rng;
 
@@ -77,10 +76,10 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let block = s.block(rng.pick::<String>(&blocks)).unwrap();
     let other = s.block(rng.pick::<String>(&blocks)).unwrap();
     let (mine, others) = (s.get_loops(block).unwrap(), s.get_loops(other).unwrap());
-    let any = |rng: &mut Rng, loops: &[LoopRV]| {
-        if loops.is_empty() { LoopRV(VarId::fresh()) } else { *rng.pick(loops) }
+    let any = |rng: &mut Rng, loops: &[LoopRV]| if loops.is_empty() { None } else { Some(*rng.pick(loops)) };
+    let (Some(a), Some(b), Some(far)) = (any(rng, &mine), any(rng, &mine), any(rng, &others)) else {
+        return ("unroll", Err(ScheduleError::Trace("no loops to choose from".into())));
     };
-    let (a, b, far) = (any(rng, &mine), any(rng, &mine), any(rng, &others));
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);

@@ -3,13 +3,14 @@
 use crate::arith::pattern::*;
 use crate::tir::PrimExpr;
 
+// A conjunction is a set of conditions: no rule merges conjuncts that bound different expressions, so that what names one
+// variable only stays apart.
 rules! { [x, y, z, w; c1, c2, c3; p] AND {
     Any and_self: and(x, x) => x;
     Any and_opposite: and(x, not(x)) => false;
     Any and_absorbs_or: and(x, or(x, y)) => x;
     Any and_twice: and(and(x, y), y) => and(x, y);
     Any and_or_opposite: and(x, or(not(x), y)) => and(x, y);
-    Any and_common: and(or(x, y), or(x, z)) => or(x, and(y, z));
 } }
 
 rules! { [x, y, z, w; c1, c2, c3; p] OR {
@@ -37,8 +38,6 @@ rules! { [x, y, z, w; c1, c2, c3; p] AND_COMPARE {
     Int and_greater_consts: and(lt(c1, x), lt(c2, x)) => lt(max(c1, c2), x);
     Int and_greater_equal_consts: and(le(c1, x), le(c2, x)) => le(max(c1, c2), x);
     Int and_less_empty: and(lt(x, c1), le(c2, x)) => false, if c1 <= c2;
-    Int and_less_both: and(lt(x, y), lt(x, z)) => lt(x, min(y, z));
-    Int and_greater_both: and(lt(y, x), lt(z, x)) => lt(max(y, z), x);
 } }
 
 rules! { [x, y, z, w; c1, c2, c3; p] OR_COMPARE {

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::with_access_regions;
+use super::{conjunction, conjuncts, with_access_regions};
 use crate::ir::{BlockId, Span, Var, VarId};
 use crate::tir::{
-    Binary, BinaryOp, Block, BlockRealize, For, IterKind, IterVar, PrimExpr, Stmt, any_expr, substitute_expr,
-    substitute_stmt,
+    Block, BlockRealize, For, IterKind, IterVar, PrimExpr, Stmt, any_expr, substitute_expr, substitute_stmt,
 };
 
 /// True when `node` drives an axis of the block: a reduction axis, or another one.
@@ -18,10 +17,16 @@ pub(in crate::tir) fn drives(realize: &BlockRealize, node: &For, reduce: bool) -
 }
 
 fn uses(expr: &PrimExpr, node: &For) -> bool {
-    any_expr(expr, &mut |it| it.as_var() == Some(&node.loop_var))
+    any_var(expr, &|var| *var == node.loop_var)
 }
 
-/// `init` as a block `name`, in copies of those of `loops` (all that lead to the block) that drive spatial axes.
+fn any_var(expr: &PrimExpr, holds: &dyn Fn(&Var) -> bool) -> bool {
+    any_expr(expr, &mut |it| it.as_var().is_some_and(holds))
+}
+
+/// `init` as a block `name`, in copies of those of `loops` (the innermost ones that lead to the block) that drive
+/// spatial axes. `constants` have one value in the whole function. A condition of the block is left out where it limits
+/// only the reduction: it names loops that are not copied, and constants.
 ///
 /// # Errors
 /// Why there is no such block.
@@ -29,6 +34,7 @@ pub(in crate::tir) fn init_nest(
     realize: &BlockRealize,
     init: &Stmt,
     loops: &[Arc<For>],
+    constants: &[Var],
     name: String,
 ) -> Result<(BlockId, Stmt), String> {
     let block = &realize.block;
@@ -49,15 +55,22 @@ pub(in crate::tir) fn init_nest(
     let axes: Vec<Var> = spatial.iter().map(|(iter, _)| iter.var.renew()).collect();
     let axis_map: FxHashMap<VarId, PrimExpr> =
         spatial.iter().zip(&axes).map(|((iter, _), new)| (iter.var.id(), new.into())).collect();
-    let mut predicate = PrimExpr::bool(true);
-    for conjunct in conjuncts(&realize.predicate) {
-        let dropped = loops.iter().any(|node| !drives(realize, node, false) && uses(&conjunct, node));
-        let kept = copied.iter().any(|(node, _)| uses(&conjunct, node));
-        if dropped && kept {
-            return Err("a condition of the block mixes spatial and reduction loops".into());
+    let is_left_out =
+        |var: &Var| loops.iter().any(|node| node.loop_var == *var) && !loop_map.contains_key(&var.id());
+    for (node, _) in &copied {
+        if [&node.min, &node.extent].into_iter().any(|it| any_var(it, &is_left_out)) {
+            let name = node.loop_var.name();
+            return Err(format!(
+                "the bounds of loop `{name}` depend on a loop that drives only the reduction"
+            ));
         }
-        if !dropped {
-            predicate = predicate.and(substitute_expr(&conjunct, &loop_map));
+    }
+    let mut kept = Vec::new();
+    for conjunct in conjuncts(&realize.predicate) {
+        if !any_var(&conjunct, &is_left_out) {
+            kept.push(substitute_expr(&conjunct, &loop_map));
+        } else if any_var(&conjunct, &|var| !is_left_out(var) && !constants.contains(var)) {
+            return Err("a condition of the block mixes loops of the reduction with others".into());
         }
     }
     let iter_vars: Vec<IterVar> = (spatial.iter().zip(&axes))
@@ -71,7 +84,7 @@ pub(in crate::tir) fn init_nest(
     let id = init_block.id;
     let init_realize = BlockRealize {
         iter_values: spatial.iter().map(|(_, value)| substitute_expr(value, &loop_map)).collect(),
-        predicate,
+        predicate: conjunction(kept),
         block: init_block.into(),
     };
     let nest = copied.iter().rev().fold(Stmt::from(init_realize), |body, (node, new)| {
@@ -89,15 +102,4 @@ pub(in crate::tir) fn init_nest(
         .into()
     });
     Ok((id, nest))
-}
-
-fn conjuncts(expr: &PrimExpr) -> Vec<PrimExpr> {
-    match expr {
-        PrimExpr::Binary(it) if it.op == BinaryOp::And => {
-            let Binary { a, b, .. } = &**it;
-            [conjuncts(a), conjuncts(b)].concat()
-        }
-        _ if expr.is_const(1) => Vec::new(),
-        _ => vec![expr.clone()],
-    }
 }

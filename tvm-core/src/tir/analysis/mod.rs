@@ -1,10 +1,12 @@
 //! Analyses of tensor programs.
 
 mod access_region;
+mod conjuncts;
 mod init_nest;
 mod well_formed;
 
 pub use access_region::with_access_regions;
+pub use conjuncts::{conjunction, conjuncts};
 pub(in crate::tir) use init_nest::{drives, init_nest};
 pub(crate) use well_formed::check_rules;
 pub use well_formed::well_formed;

@@ -14,6 +14,14 @@ pub enum ScheduleError {
         "the schedule has no such loop or block (any more): {0:?}\n  help: look loops and blocks up again after a primitive removed them"
     )]
     UnknownSRef(StmtSRef),
+    /// A handle that another schedule gave.
+    #[error(
+        "`{primitive}`: the loop or block belongs to another schedule\n  help: look it up in this one, with `block` and `loops`"
+    )]
+    ForeignHandle {
+        /// The primitive.
+        primitive: &'static str,
+    },
     /// No block has this name.
     #[error("no block is named `{name}`; the blocks are {blocks}")]
     UnknownBlock {

@@ -2,6 +2,8 @@
 //!
 //! TVM counterpart: `Instruction`, `InstructionKind`.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::primitive::{
@@ -12,7 +14,7 @@ use super::primitive::{
 };
 use super::{ScheduleError, ScheduleState, StmtSRef};
 use crate::ir::{AttrValue, BlockId, VarId};
-use crate::tir::{ForKind, Scope, ThreadTag};
+use crate::tir::{BufferRegion, ForKind, Scope, ThreadTag};
 
 /// A primitive and its attributes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,15 +49,17 @@ pub enum InstructionKind {
     },
     /// Readers use a copy.
     CacheRead {
-        /// Which of the block's reads.
-        index: usize,
+        /// Which of the buffers that the block reads.
+        #[serde(alias = "index")]
+        buffer: BufferArg,
         /// Where the copy lives.
         scope: Scope,
     },
     /// A writer uses a copy.
     CacheWrite {
-        /// Which of the block's writes.
-        index: usize,
+        /// Which of the buffers that the block writes.
+        #[serde(alias = "index")]
+        buffer: BufferArg,
         /// Where the copy lives.
         scope: Scope,
     },
@@ -78,7 +82,71 @@ pub enum InstructionKind {
     },
 }
 
-/// One step of a trace; inputs and outputs are numbers of loops and blocks in order of their first appearance.
+/// A buffer among those that a block reads, or writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum BufferArg {
+    /// By its place, from 0.
+    Index(usize),
+    /// By its name.
+    Name(String),
+}
+
+impl From<usize> for BufferArg {
+    fn from(index: usize) -> BufferArg {
+        BufferArg::Index(index)
+    }
+}
+
+impl From<&str> for BufferArg {
+    fn from(name: &str) -> BufferArg {
+        BufferArg::Name(name.into())
+    }
+}
+
+impl From<String> for BufferArg {
+    fn from(name: String) -> BufferArg {
+        BufferArg::Name(name)
+    }
+}
+
+impl fmt::Display for BufferArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BufferArg::Index(index) => write!(f, "{index}"),
+            BufferArg::Name(name) => write!(f, "{name:?}"),
+        }
+    }
+}
+
+impl BufferArg {
+    /// The region that is meant, of those that block `block` `does` (`"reads"`, `"writes"`).
+    pub(super) fn find<'a>(
+        &self,
+        primitive: &'static str,
+        (block, does): (&str, &str),
+        regions: &'a [BufferRegion],
+    ) -> Result<&'a BufferRegion, ScheduleError> {
+        let found = match self {
+            BufferArg::Index(index) => regions.get(*index),
+            BufferArg::Name(name) => {
+                let mut named = regions.iter().filter(|region| *region.buffer.name == **name);
+                let first = named.next();
+                first.filter(|first| named.all(|it| it.buffer == first.buffer))
+            }
+        };
+        found.ok_or_else(|| {
+            let names: Vec<String> =
+                regions.iter().enumerate().map(|(i, it)| format!("{i}: `{}`", it.buffer.name)).collect();
+            let names = if names.is_empty() { "nothing".into() } else { names.join(", ") };
+            let message =
+                format!("block `{block}` {does} {names}; {self} names none, or more than one, of them");
+            ScheduleError::argument(primitive, message)
+        })
+    }
+}
+
+/// One step of a trace; inputs and outputs are numbers of handles, in the order in which the steps give them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instruction {
     /// What is done.
@@ -148,11 +216,11 @@ impl InstructionKind {
             InstructionKind::Bind { tag } => {
                 set_kind(state, a_loop(0)?, ForKind::ThreadBinding(*tag)).map(no_output)
             }
-            InstructionKind::CacheRead { index, scope } => {
-                cache_read(state, block(0)?, *index, *scope).map(one_block)
+            InstructionKind::CacheRead { buffer, scope } => {
+                cache_read(state, block(0)?, buffer, *scope).map(one_block)
             }
-            InstructionKind::CacheWrite { index, scope } => {
-                cache_write(state, block(0)?, *index, *scope).map(one_block)
+            InstructionKind::CacheWrite { buffer, scope } => {
+                cache_write(state, block(0)?, buffer, *scope).map(one_block)
             }
             InstructionKind::ComputeAt => compute_at(state, block(0)?, a_loop(1)?).map(no_output),
             InstructionKind::ReverseComputeAt => {

@@ -7,6 +7,7 @@
 
 mod analysis;
 mod error;
+mod handle;
 mod instruction;
 mod primitive;
 mod rewrite;
@@ -16,45 +17,30 @@ mod state;
 mod tests;
 mod trace;
 
-use crate::ir::{AttrValue, BlockId, VarId};
+use crate::ir::AttrValue;
 use crate::tir::{PrimFunc, Scope, ThreadTag};
+use handle::Lineage;
 
 pub use error::ScheduleError;
-pub use instruction::{Instruction, InstructionKind};
+pub use handle::{BlockRV, Handle, LoopRV, SRef};
+pub use instruction::{BufferArg, Instruction, InstructionKind};
 pub use state::{ScheduleState, StmtSRef};
 pub use trace::Trace;
 
-/// A block of the program under schedule. TVM counterpart: `BlockRV`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BlockRV(BlockId);
-
-/// A loop of the program under schedule. TVM counterpart: `LoopRV`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LoopRV(pub(super) VarId);
-
-/// A loop or a block.
-pub trait SRef {
-    /// Its name in the schedule state.
-    fn sref(self) -> StmtSRef;
-}
-
-impl SRef for BlockRV {
-    fn sref(self) -> StmtSRef {
-        StmtSRef::Block(self.0)
-    }
-}
-
-impl SRef for LoopRV {
-    fn sref(self) -> StmtSRef {
-        StmtSRef::Loop(self.0)
-    }
-}
-
 /// A program under schedule, and how it came to be so.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Schedule {
     state: ScheduleState,
     trace: Trace,
+    lineage: Lineage,
+}
+
+impl Clone for Schedule {
+    /// A fork: it takes the handles given so far.
+    fn clone(&self) -> Schedule {
+        let lineage = self.lineage.fork(self.trace.count());
+        Schedule { state: self.state.clone(), trace: self.trace.clone(), lineage }
+    }
 }
 
 type Result<T> = std::result::Result<T, ScheduleError>;
@@ -65,7 +51,7 @@ impl Schedule {
     /// # Errors
     /// When its body is not the realize of a root block.
     pub fn new(func: PrimFunc) -> Result<Schedule> {
-        Ok(Schedule { state: ScheduleState::new(func)?, trace: Trace::default() })
+        Ok(Schedule { state: ScheduleState::new(func)?, trace: Trace::default(), lineage: Lineage::new() })
     }
 
     /// The program as it is now.
@@ -94,24 +80,24 @@ impl Schedule {
     }
 
     /// Runs one instruction on handles, and records it.
-    pub(crate) fn run(&mut self, kind: InstructionKind, inputs: &[StmtSRef]) -> Result<Vec<StmtSRef>> {
-        let outputs = kind.apply(&mut self.state, inputs)?;
-        self.trace.record(kind, inputs, &outputs);
-        Ok(outputs)
+    pub(crate) fn run(&mut self, kind: InstructionKind, inputs: &[Handle]) -> Result<Vec<Handle>> {
+        inputs.iter().try_for_each(|&it| self.lineage.check(kind.name(), it))?;
+        let srefs: Vec<StmtSRef> = inputs.iter().map(|it| it.sref()).collect();
+        let outputs = kind.apply(&mut self.state, &srefs)?;
+        let numbers = self.trace.record(kind, inputs, outputs.len());
+        Ok(outputs.into_iter().zip(numbers).map(|(sref, number)| self.lineage.give(sref, number)).collect())
     }
 
-    fn one_block(&mut self, kind: InstructionKind, inputs: &[StmtSRef]) -> Result<BlockRV> {
+    fn one_block(&mut self, kind: InstructionKind, inputs: &[Handle]) -> Result<BlockRV> {
         match self.run(kind, inputs)?[..] {
-            [StmtSRef::Block(id)] => Ok(BlockRV(id)),
-            _ => Err(ScheduleError::Trace("a primitive gave something else than one block".into())),
+            [handle] => handle.block(),
+            _ => None,
         }
+        .ok_or_else(|| ScheduleError::Trace("a primitive gave something else than one block".into()))
     }
 
-    fn loops_of(&mut self, kind: InstructionKind, inputs: &[StmtSRef]) -> Result<Vec<LoopRV>> {
-        let loops = self.run(kind, inputs)?.into_iter();
-        Ok(loops
-            .filter_map(|it| if let StmtSRef::Loop(var) = it { Some(LoopRV(var)) } else { None })
-            .collect())
+    fn loops_of(&mut self, kind: InstructionKind, inputs: &[Handle]) -> Result<Vec<LoopRV>> {
+        Ok(self.run(kind, inputs)?.into_iter().filter_map(Handle::a_loop).collect())
     }
 
     /// The block named `name`.
@@ -135,7 +121,7 @@ impl Schedule {
     /// # Errors
     /// When the block is gone.
     pub fn get_loops(&mut self, block: BlockRV) -> Result<Vec<LoopRV>> {
-        self.loops_of(InstructionKind::GetLoops, &[block.sref()])
+        self.loops_of(InstructionKind::GetLoops, &[block.handle()])
     }
 
     /// The `N` loops around `block`.
@@ -159,7 +145,8 @@ impl Schedule {
         target: LoopRV,
         factors: [Option<i64>; N],
     ) -> Result<[LoopRV; N]> {
-        let loops = self.loops_of(InstructionKind::Split { factors: factors.to_vec() }, &[target.sref()])?;
+        let loops =
+            self.loops_of(InstructionKind::Split { factors: factors.to_vec() }, &[target.handle()])?;
         loops.try_into().map_err(|_| ScheduleError::argument("split", "a loop was lost"))
     }
 
@@ -168,7 +155,7 @@ impl Schedule {
     /// # Errors
     /// When they are not perfectly nested.
     pub fn fuse<const N: usize>(&mut self, loops: [LoopRV; N]) -> Result<LoopRV> {
-        match self.loops_of(InstructionKind::Fuse, &loops.map(SRef::sref))?[..] {
+        match self.loops_of(InstructionKind::Fuse, &loops.map(SRef::handle))?[..] {
             [fused] => Ok(fused),
             _ => Err(ScheduleError::argument("fuse", "a loop was lost")),
         }
@@ -179,7 +166,7 @@ impl Schedule {
     /// # Errors
     /// When the program would compute something else.
     pub fn reorder<const N: usize>(&mut self, order: [LoopRV; N]) -> Result<()> {
-        self.run(InstructionKind::Reorder, &order.map(SRef::sref)).map(|_| ())
+        self.run(InstructionKind::Reorder, &order.map(SRef::handle)).map(|_| ())
     }
 
     /// Runs the iterations of a loop on the thread pool.
@@ -187,7 +174,7 @@ impl Schedule {
     /// # Errors
     /// When they depend on each other.
     pub fn parallel(&mut self, target: LoopRV) -> Result<()> {
-        self.run(InstructionKind::Parallel, &[target.sref()]).map(|_| ())
+        self.run(InstructionKind::Parallel, &[target.handle()]).map(|_| ())
     }
 
     /// Runs the iterations of a loop as lanes of vectors.
@@ -195,7 +182,7 @@ impl Schedule {
     /// # Errors
     /// When they depend on each other or their number is not a constant.
     pub fn vectorize(&mut self, target: LoopRV) -> Result<()> {
-        self.run(InstructionKind::Vectorize, &[target.sref()]).map(|_| ())
+        self.run(InstructionKind::Vectorize, &[target.handle()]).map(|_| ())
     }
 
     /// Copies the iterations of a loop out.
@@ -203,7 +190,7 @@ impl Schedule {
     /// # Errors
     /// When the loop is gone.
     pub fn unroll(&mut self, target: LoopRV) -> Result<()> {
-        self.run(InstructionKind::Unroll, &[target.sref()]).map(|_| ())
+        self.run(InstructionKind::Unroll, &[target.handle()]).map(|_| ())
     }
 
     /// Runs the iterations of a loop on GPU threads.
@@ -211,23 +198,35 @@ impl Schedule {
     /// # Errors
     /// When they depend on each other.
     pub fn bind(&mut self, target: LoopRV, tag: ThreadTag) -> Result<()> {
-        self.run(InstructionKind::Bind { tag }, &[target.sref()]).map(|_| ())
+        self.run(InstructionKind::Bind { tag }, &[target.handle()]).map(|_| ())
     }
 
-    /// Lets the readers of the `index`-th buffer that `block` reads use a copy in `scope`. Gives the copying block.
+    /// Lets `block`, and the other readers in its scope, read a copy of `buffer` in `scope`. The buffer is meant by its
+    /// name, or by its place among what the block reads. Gives the copying block.
     ///
     /// # Errors
     /// When the buffer is written among its readers.
-    pub fn cache_read(&mut self, block: BlockRV, index: usize, scope: Scope) -> Result<BlockRV> {
-        self.one_block(InstructionKind::CacheRead { index, scope }, &[block.sref()])
+    pub fn cache_read(
+        &mut self,
+        block: BlockRV,
+        buffer: impl Into<BufferArg>,
+        scope: Scope,
+    ) -> Result<BlockRV> {
+        self.one_block(InstructionKind::CacheRead { buffer: buffer.into(), scope }, &[block.handle()])
     }
 
-    /// Lets `block` write its `index`-th buffer through a copy in `scope`. Gives the block that copies back.
+    /// Lets `block` write `buffer` through a copy in `scope`. The buffer is meant by its name, or by its place among what
+    /// the block writes. Gives the block that copies back.
     ///
     /// # Errors
     /// When others write the buffer too.
-    pub fn cache_write(&mut self, block: BlockRV, index: usize, scope: Scope) -> Result<BlockRV> {
-        self.one_block(InstructionKind::CacheWrite { index, scope }, &[block.sref()])
+    pub fn cache_write(
+        &mut self,
+        block: BlockRV,
+        buffer: impl Into<BufferArg>,
+        scope: Scope,
+    ) -> Result<BlockRV> {
+        self.one_block(InstructionKind::CacheWrite { buffer: buffer.into(), scope }, &[block.handle()])
     }
 
     /// Moves a producer under a loop around all its consumers.
@@ -235,7 +234,7 @@ impl Schedule {
     /// # Errors
     /// When the program would compute something else.
     pub fn compute_at(&mut self, block: BlockRV, target: LoopRV) -> Result<()> {
-        self.run(InstructionKind::ComputeAt, &[block.sref(), target.sref()]).map(|_| ())
+        self.run(InstructionKind::ComputeAt, &[block.handle(), target.handle()]).map(|_| ())
     }
 
     /// Moves a consumer under a loop around its producer.
@@ -243,7 +242,7 @@ impl Schedule {
     /// # Errors
     /// When the program would compute something else.
     pub fn reverse_compute_at(&mut self, block: BlockRV, target: LoopRV) -> Result<()> {
-        self.run(InstructionKind::ReverseComputeAt, &[block.sref(), target.sref()]).map(|_| ())
+        self.run(InstructionKind::ReverseComputeAt, &[block.handle(), target.handle()]).map(|_| ())
     }
 
     /// Moves the value of a block into the places that read it.
@@ -251,7 +250,7 @@ impl Schedule {
     /// # Errors
     /// When its value is not one expression, or its inputs change before it is used.
     pub fn compute_inline(&mut self, block: BlockRV) -> Result<()> {
-        self.run(InstructionKind::ComputeInline, &[block.sref()]).map(|_| ())
+        self.run(InstructionKind::ComputeInline, &[block.handle()]).map(|_| ())
     }
 
     /// Moves an element-wise consumer into its producer.
@@ -259,7 +258,7 @@ impl Schedule {
     /// # Errors
     /// When it is not the only reader, or does not read each element once.
     pub fn reverse_compute_inline(&mut self, block: BlockRV) -> Result<()> {
-        self.run(InstructionKind::ReverseComputeInline, &[block.sref()]).map(|_| ())
+        self.run(InstructionKind::ReverseComputeInline, &[block.handle()]).map(|_| ())
     }
 
     /// Moves the init of a reduction before a loop. Gives the init block.
@@ -267,7 +266,7 @@ impl Schedule {
     /// # Errors
     /// When a loop further out drives the reduction.
     pub fn decompose_reduction(&mut self, block: BlockRV, target: LoopRV) -> Result<BlockRV> {
-        self.one_block(InstructionKind::DecomposeReduction, &[block.sref(), target.sref()])
+        self.one_block(InstructionKind::DecomposeReduction, &[block.handle(), target.handle()])
     }
 
     /// Attaches a hint for later passes to a loop or block.
@@ -275,7 +274,7 @@ impl Schedule {
     /// # Errors
     /// When the target is gone.
     pub fn annotate(&mut self, target: impl SRef, key: &str, value: impl Into<AttrValue>) -> Result<()> {
-        self.run(InstructionKind::Annotate { key: key.into(), value: value.into() }, &[target.sref()])
+        self.run(InstructionKind::Annotate { key: key.into(), value: value.into() }, &[target.handle()])
             .map(|_| ())
     }
 }

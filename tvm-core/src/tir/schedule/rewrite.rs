@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{ScheduleState, StmtSRef};
 use crate::arith::Analyzer;
 use crate::ir::{BlockId, Var};
+use crate::tir::analysis::{conjunction, conjuncts};
 use crate::tir::{
     Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
@@ -43,10 +44,15 @@ pub(super) fn simplify_bindings(state: &ScheduleState, sref: StmtSRef, new: &Stm
                 let body = self.mutate_stmt(&it.body)?;
                 return Some(For { body, ..(**it).clone() }.into());
             }
+            if let Stmt::BlockRealize(it) = stmt {
+                let simple = |expr: &PrimExpr| self.0.simplify(expr);
+                let iter_values = it.iter_values.iter().map(simple).collect();
+                // One by one: which variables a condition names tells what it limits.
+                let conditions = conjuncts(&it.predicate).iter().map(simple).collect::<Vec<_>>();
+                let predicate = conjunction(conditions.iter().flat_map(conjuncts));
+                return Some(BlockRealize { iter_values, predicate, block: it.block.clone() }.into());
+            }
             self.walk_stmt(stmt)
-        }
-        fn mutate_block(&mut self, _: &Arc<Block>) -> Option<Block> {
-            None
         }
     }
     let mut analyzer = Analyzer::new();

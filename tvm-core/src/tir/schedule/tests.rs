@@ -7,6 +7,9 @@ use crate::tir::testing::{I64, arguments, dense, random_step, run, stencil};
 use crate::tir::{PrimExpr, analysis::well_formed};
 use tvm_testing::Rng;
 
+mod handles;
+mod predicates;
+
 fn dim(n: i64) -> PrimExpr {
     PrimExpr::index(n)
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::{Instruction, InstructionKind, Schedule, ScheduleError, StmtSRef};
+use super::{Handle, Instruction, InstructionKind, Schedule, ScheduleError};
 
 /// The version of the JSON form.
 const VERSION: u32 = 1;
@@ -16,8 +16,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     instructions: Vec<Instruction>,
-    /// The number of each loop and block that has one; later appearances of a name win.
-    numbers: FxHashMap<StmtSRef, u32>,
+    /// Of the handles given so far.
     count: u32,
 }
 
@@ -34,23 +33,18 @@ impl Trace {
         &self.instructions
     }
 
-    pub(super) fn record(&mut self, kind: InstructionKind, inputs: &[StmtSRef], outputs: &[StmtSRef]) {
-        let inputs = inputs.iter().map(|sref| self.number(*sref)).collect();
-        let outputs = outputs
-            .iter()
-            .map(|sref| {
-                let number = self.count;
-                self.count += 1;
-                self.numbers.insert(*sref, number);
-                number
-            })
-            .collect();
-        self.instructions.push(Instruction { kind, inputs, outputs });
+    /// How many handles the steps gave.
+    pub(super) fn count(&self) -> u32 {
+        self.count
     }
 
-    fn number(&mut self, sref: StmtSRef) -> u32 {
-        // Every handle came out of an instruction of this trace; one from elsewhere was refused by its primitive.
-        *self.numbers.entry(sref).or_insert(u32::MAX)
+    /// Adds a step that gave `outputs` handles: their numbers.
+    pub(super) fn record(&mut self, kind: InstructionKind, inputs: &[Handle], outputs: usize) -> Vec<u32> {
+        let numbers: Vec<u32> = (self.count..).take(outputs).collect();
+        self.count += numbers.len() as u32;
+        let inputs = inputs.iter().map(|handle| handle.number()).collect();
+        self.instructions.push(Instruction { kind, inputs, outputs: numbers.clone() });
+        numbers
     }
 
     /// Does the same to `schedule`, a fresh one of the same program.
@@ -58,7 +52,7 @@ impl Trace {
     /// # Errors
     /// When a step does not fit the program; the schedule then holds the steps before.
     pub fn apply_to_schedule(&self, schedule: &mut Schedule) -> Result<(), ScheduleError> {
-        let mut handles: FxHashMap<u32, StmtSRef> = FxHashMap::default();
+        let mut handles: FxHashMap<u32, Handle> = FxHashMap::default();
         for (i, instruction) in self.instructions.iter().enumerate() {
             let find = |number: &u32| {
                 let name = instruction.kind.name();
@@ -113,11 +107,11 @@ impl fmt::Display for Trace {
                 InstructionKind::Fuse => writeln!(f, "let {outs} = s.fuse([{ins}])?;")?,
                 InstructionKind::Reorder => writeln!(f, "s.reorder([{ins}])?;")?,
                 InstructionKind::Bind { tag } => writeln!(f, "s.bind({ins}, ThreadTag::{tag:?})?;")?,
-                InstructionKind::CacheRead { index, scope }
-                | InstructionKind::CacheWrite { index, scope } => {
+                InstructionKind::CacheRead { buffer, scope }
+                | InstructionKind::CacheWrite { buffer, scope } => {
                     writeln!(
                         f,
-                        "let {outs} = s.{}({ins}, {index}, Scope::{scope:?})?;",
+                        "let {outs} = s.{}({ins}, {buffer}, Scope::{scope:?})?;",
                         instruction.kind.name()
                     )?;
                 }

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::context::{analyzer_for, enter_loop};
 use crate::arith::Analyzer;
-use crate::ir::VarId;
+use crate::ir::{Var, VarId};
 use crate::tir::analysis::{drives, init_nest};
 use crate::tir::{BlockRealize, For, Mutator, PrimExpr, PrimFunc, Stmt, any_expr};
 
@@ -20,8 +20,12 @@ pub const INIT_IF_EMPTY: &str = "init_if_empty";
 
 /// The body of `func` with inits for reductions over nothing; `None` when there can be none.
 pub(in crate::tir) fn init_empty_reductions(func: &PrimFunc) -> Option<Stmt> {
-    let mut pass =
-        EmptyReductions { analyzer: analyzer_for(func), loops: Vec::new(), before: FxHashMap::default() };
+    let mut pass = EmptyReductions {
+        analyzer: analyzer_for(func),
+        loops: Vec::new(),
+        before: FxHashMap::default(),
+        constants: func.param_vars(),
+    };
     pass.mutate_stmt(&func.body)
 }
 
@@ -31,6 +35,8 @@ struct EmptyReductions {
     loops: Vec<Arc<For>>,
     /// What stands before a loop.
     before: FxHashMap<VarId, Vec<Stmt>>,
+    /// Variables of the parameters.
+    constants: Vec<Var>,
 }
 
 impl EmptyReductions {
@@ -52,7 +58,8 @@ impl EmptyReductions {
         if inside(&empty) {
             return None;
         }
-        let (_, nest) = init_nest(realize, init, inner, format!("{}_empty", block.name)).ok()?;
+        let (_, nest) =
+            init_nest(realize, init, inner, &self.constants, format!("{}_empty", block.name)).ok()?;
         Some((inner[0].loop_var.id(), Stmt::if_then_else(empty, nest, None)))
     }
 

@@ -5,25 +5,20 @@
 
 use crate::ir::BlockId;
 use crate::tir::schedule::rewrite::{self, insert_in_scope, redirect, top_level_index, unique_block_name};
-use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::schedule::{BufferArg, ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{Block, BlockRealize, Buffer, For, IterKind, IterVar, PrimExpr, Range, Scope, Stmt};
 
 const NAME: &str = "cache_read";
 
-/// Copies the buffer of read region `index` of block `id` to `scope`. Gives the copying block.
+/// Copies the buffer `which` that block `id` reads to `scope`. Gives the copying block.
 pub(in crate::tir::schedule) fn cache_read(
     state: &mut ScheduleState,
     id: BlockId,
-    index: usize,
+    which: &BufferArg,
     scope: Scope,
 ) -> Result<BlockId, ScheduleError> {
     let realize = state.get_block(id)?.clone();
-    let count = realize.block.reads.len();
-    let Some(region) = realize.block.reads.get(index) else {
-        let message =
-            format!("block `{}` reads {count} buffers, there is no read {index}", realize.block.name);
-        return Err(ScheduleError::argument(NAME, message));
-    };
+    let region = which.find(NAME, (&realize.block.name, "reads"), &realize.block.reads)?;
     let buffer = region.buffer.clone();
     let marked = [StmtSRef::Block(id)];
     let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &marked));

@@ -3,28 +3,21 @@
 use super::cache_read::{copy_nest, in_scope};
 use crate::ir::BlockId;
 use crate::tir::schedule::rewrite::{self, insert_in_scope, redirect, top_level_index, unique_block_name};
-use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
+use crate::tir::schedule::{BufferArg, ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::{BlockRealize, PrimExpr, Range, Scope};
 
 const NAME: &str = "cache_write";
 
-/// Lets write region `index` of block `id` go through a buffer in `scope`. Gives the copying block.
+/// Lets what block `id` writes to buffer `which` go through a buffer in `scope`. Gives the copying block.
 pub(in crate::tir::schedule) fn cache_write(
     state: &mut ScheduleState,
     id: BlockId,
-    index: usize,
+    which: &BufferArg,
     scope: Scope,
 ) -> Result<BlockId, ScheduleError> {
     let realize = state.get_block(id)?.clone();
     let block = &realize.block;
-    let Some(region) = block.writes.get(index) else {
-        let message = format!(
-            "block `{}` writes {} buffers, there is no write {index}",
-            block.name,
-            block.writes.len()
-        );
-        return Err(ScheduleError::argument(NAME, message));
-    };
+    let region = which.find(NAME, (&block.name, "writes"), &block.writes)?;
     let buffer = region.buffer.clone();
     let marked = [StmtSRef::Block(id)];
     let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &marked));

@@ -43,7 +43,7 @@ pub(in crate::tir::schedule) fn decompose_reduction(
         return refuse(format!("loop `{}` repeats block `{}`", node.loop_var.name(), block.name));
     }
     let name = unique_block_name(state, &format!("{}_init", block.name));
-    let (init_id, nest) = match init_nest(&realize, init, &nodes[at..], name) {
+    let (init_id, nest) = match init_nest(&realize, init, &nodes[at..], &state.func().param_vars(), name) {
         Ok(it) => it,
         Err(why) => return refuse(why),
     };

@@ -4,12 +4,16 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
 use crate::tir::schedule::rewrite::simplify_bindings;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{For, PrimExpr, substitute_stmt};
+use crate::tir::{Buffer, For, PrimExpr, substitute_stmt};
 
 const NAME: &str = "fuse";
+
+/// The largest product of constant extents beside a symbolic one.
+const MAX_BESIDE_SYMBOLIC: i64 = 1 << 32;
 
 /// Fuses perfectly nested loops, outermost first.
 pub(in crate::tir::schedule) fn fuse(
@@ -39,6 +43,20 @@ pub(in crate::tir::schedule) fn fuse(
             return Err(illegal(format!("the extent of loop `{name}` depends on another of the loops")));
         }
     }
+    let constants = nodes.iter().filter_map(|node| node.extent.as_int());
+    let product = constants.map(|n| n.max(0)).try_fold(1i64, i64::checked_mul);
+    let symbolic: Vec<&PrimExpr> =
+        nodes.iter().map(|node| &node.extent).filter(|extent| extent.as_int().is_none()).collect();
+    let fits = match product {
+        None => false,
+        Some(_) if symbolic.is_empty() => true,
+        Some(n) => n <= MAX_BESIDE_SYMBOLIC && (symbolic.len() == 1 || fit_a_buffer(state, &symbolic)),
+    };
+    if !fits {
+        return Err(illegal("the product of the extents may not fit an i64".into()).help(
+            "fuse fewer loops; extents that multiply to at most the size of one buffer are known to fit",
+        ));
+    }
     let names: Vec<&str> = nodes.iter().map(|node| node.loop_var.name()).collect();
     let fused = Var::index(format!("{}_fused", names.join("_")));
     let extent = nodes.iter().fold(PrimExpr::index(1), |product, node| product * &node.extent);
@@ -55,4 +73,20 @@ pub(in crate::tir::schedule) fn fuse(
     let sref = StmtSRef::Loop(*first);
     state.replace(sref, simplify_bindings(state, sref, &new.into()))?;
     Ok(fused.id())
+}
+
+/// True when the extents are at most those of different dimensions of one buffer, whose size fits an `i64`.
+fn fit_a_buffer(state: &ScheduleState, extents: &[&PrimExpr]) -> bool {
+    let mut analyzer = Analyzer::new();
+    state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
+    let params = state.func().params.iter().filter_map(|param| param.buffer().cloned());
+    let allocated = state.blocks().into_iter().flat_map(|it| it.block.alloc_buffers.to_vec());
+    let holds = |buffer: Buffer| {
+        let mut free: Vec<&PrimExpr> = buffer.shape.iter().collect();
+        extents.iter().all(|extent| {
+            let found = free.iter().position(|dim| analyzer.can_prove_less_equal(extent, dim));
+            found.map(|at| free.swap_remove(at)).is_some()
+        })
+    };
+    params.chain(allocated).any(holds)
 }

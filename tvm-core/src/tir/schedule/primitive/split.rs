@@ -13,6 +13,9 @@ use crate::tir::{For, ForKind, PrimExpr, Stmt, substitute_stmt};
 
 const NAME: &str = "split";
 
+/// The largest product of factors for a symbolic extent.
+const MAX_SYMBOLIC: i64 = 1 << 32;
+
 /// Splits the loop `var`; at most one factor is inferred. Gives the new loops, outermost first.
 pub(in crate::tir::schedule) fn split(
     state: &mut ScheduleState,
@@ -84,8 +87,15 @@ fn extents(extent: &PrimExpr, factors: &[Option<i64>]) -> Result<(Vec<PrimExpr>,
         }
         _ => Analyzer::new().can_prove_equal(&extent.clone().floormod(product), &PrimExpr::index(0)),
     };
-    let extents =
-        factors.iter().map(|factor| factor.map_or_else(|| ceil_div(extent, product), PrimExpr::index));
+    let outer = ceil_div(extent, product);
+    let covered =
+        outer.as_int().map_or_else(|| product <= MAX_SYMBOLIC, |n| n.checked_mul(product).is_some());
+    if inferred == 1 && !covered {
+        let message =
+            format!("the factors multiply to {product}: indices of the new loops may not fit an i64");
+        return Err(ScheduleError::argument(NAME, message));
+    }
+    let extents = factors.iter().map(|factor| factor.map_or_else(|| outer.clone(), PrimExpr::index));
     Ok((extents.collect(), exact))
 }
 

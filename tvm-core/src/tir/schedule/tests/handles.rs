@@ -1,0 +1,54 @@
+//! Handles belong to one schedule; buffers are named.
+
+use super::*;
+use crate::tir::Scope;
+
+#[test]
+fn handles_of_another_schedule_are_refused() {
+    let program = small_dense();
+    let mut a = Schedule::new(program.clone()).unwrap();
+    let mut b = Schedule::new(program).unwrap();
+    let (y, mine) = (a.block("y").unwrap(), b.block("y").unwrap());
+    let before = (b.func().clone(), b.trace().to_json());
+    let foreign =
+        |res: Result<()>| assert!(matches!(res, Err(ScheduleError::ForeignHandle { .. })), "{res:?}");
+    foreign(b.get_loops(y).map(drop));
+    let loops = a.loops::<3>(y).unwrap();
+    foreign(b.split(loops[0], [None, Some(2)]).map(drop));
+    foreign(b.compute_at(mine, loops[1]));
+    foreign(b.annotate(loops[2], "hint", 1i64));
+    structural_equal(&before.0, b.func()).unwrap();
+    assert_eq!(before.1, b.trace().to_json());
+    // A clone knows what was given before it, neither knows what the other gave since.
+    let mut fork = a.clone();
+    let [outer, _] = fork.split(loops[0], [None, Some(2)]).unwrap();
+    foreign(a.parallel(outer));
+    let again = a.loops::<3>(y).unwrap();
+    foreign(fork.parallel(again[1]));
+    a.parallel(again[1]).unwrap();
+    for s in [&a, &fork] {
+        let trace = Trace::from_json(&s.trace().to_json()).unwrap();
+        let mut replayed = Schedule::new(small_dense()).unwrap();
+        trace.apply_to_schedule(&mut replayed).unwrap();
+        structural_equal(s.func(), replayed.func()).unwrap();
+    }
+}
+
+#[test]
+fn caches_take_names() {
+    let mut s = Schedule::new(small_dense()).unwrap();
+    let y = s.block("y").unwrap();
+    let [.., k] = s.loops::<3>(y).unwrap();
+    s.decompose_reduction(y, k).unwrap();
+    s.cache_read(y, "w", Scope::Local).unwrap();
+    s.cache_write(s.clone().block("o").unwrap(), "o", Scope::Local).unwrap_err();
+    let o = s.block("o").unwrap();
+    s.cache_write(o, "o", Scope::Local).unwrap();
+    let text = s.trace().to_string();
+    assert!(text.contains("s.cache_read(v0, \"w\", Scope::Local)"), "{text}");
+    let mut again = Schedule::new(small_dense()).unwrap();
+    Trace::from_json(&s.trace().to_json()).unwrap().apply_to_schedule(&mut again).unwrap();
+    structural_equal(s.func(), again.func()).unwrap();
+    let err = s.cache_read(o, "nope", Scope::Local).unwrap_err().to_string();
+    assert!(err.contains("\"nope\"") && err.contains("0: `z`"), "{err}");
+}

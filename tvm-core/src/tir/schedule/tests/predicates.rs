@@ -1,0 +1,68 @@
+//! Conditions of blocks are sets of conjuncts: a primitive leaves out only what is known to hold.
+
+use super::*;
+use crate::ir::Var;
+use crate::tir::BlockRealize;
+use crate::tir::analysis::conjuncts;
+
+/// Runs `func` as it is and gives the output.
+fn output(func: &PrimFunc) -> Vec<i64> {
+    run(func, arguments(func, &[]))
+}
+
+#[test]
+fn the_init_keeps_conditions_of_outer_loops() {
+    let program = dense(dim(16), dim(16), dim(16));
+    let want = output(&program);
+    let mut s = Schedule::new(program).unwrap();
+    let y = s.block("y").unwrap();
+    let [i, _, k] = s.loops(y).unwrap();
+    let [outer, _] = s.split(k, [None, Some(5)]).unwrap();
+    s.split(i, [Some(3), None]).unwrap();
+    let conditions = conjuncts(&s.state().get_block(y.id()).unwrap().predicate);
+    assert_eq!(conditions.len(), 2, "{conditions:?}");
+    let init = s.decompose_reduction(y, outer).unwrap();
+    let kept = conjuncts(&s.state().get_block(init.id()).unwrap().predicate);
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(output(s.func()), want, "{}", s.func());
+}
+
+#[test]
+fn a_condition_on_rows_and_reduction_together_stays() {
+    let mut s = Schedule::new(dense(dim(16), dim(16), dim(16))).unwrap();
+    let y = s.block("y").unwrap();
+    let [i, _, k] = s.loops(y).unwrap();
+    let var = |it: LoopRV| PrimExpr::from(&s.state().get_for(it.id()).unwrap().loop_var);
+    let predicate = var(i).max(var(k)).less(7);
+    let realize = BlockRealize { predicate, ..(**s.state().get_block(y.id()).unwrap()).clone() };
+    s.state.replace(y.sref(), realize.into()).unwrap();
+    let before = s.func().clone();
+    let err = s.decompose_reduction(y, k).unwrap_err().to_string();
+    assert!(err.contains("mixes loops"), "{err}");
+    structural_equal(&before, s.func()).unwrap();
+}
+
+#[test]
+fn indices_that_may_not_fit_are_refused() {
+    let mut s = Schedule::new(dense(dim(1 << 40), dim(1 << 40), dim(3))).unwrap();
+    let y = s.block("y").unwrap();
+    let [i, j, _] = s.loops(y).unwrap();
+    let err = s.fuse([i, j]).unwrap_err().to_string();
+    assert!(err.contains("may not fit") && err.contains("help:"), "{err}");
+    for (factors, fits) in [
+        ([Some(1 << 40), Some(1 << 40)], false),
+        ([Some(i64::MAX), Some(2)], false),
+        ([None, Some(i64::MAX / 2 + 2)], true),
+    ] {
+        let res = s.clone().split(i, factors);
+        assert_eq!(res.is_ok(), fits, "{factors:?}: {res:?}");
+    }
+    let n = PrimExpr::from(Var::index("n"));
+    let mut s = Schedule::new(dense(n.clone(), n.clone(), n)).unwrap();
+    let y = s.block("y").unwrap();
+    let [i, j, k] = s.loops(y).unwrap();
+    assert!(s.clone().split(i, [None, Some(1 << 40)]).is_err());
+    assert!(s.clone().fuse([i, j]).is_ok());
+    let err = s.fuse([i, j, k]).unwrap_err().to_string();
+    assert!(err.contains("may not fit"), "{err}");
+}
