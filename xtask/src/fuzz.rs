@@ -9,7 +9,8 @@ use crate::setup;
 use crate::step::Steps;
 
 /// A target: its name, the arguments of `cargo test` up to the name of the test, the test.
-const TARGETS: &[(&str, &[&str], &str)] = &[];
+const TARGETS: &[(&str, &[&str], &str)] =
+    &[("schedules", &["-p", "tvm", "--test", "fuzz"], "schedules::fuzz_schedules")];
 
 /// Runs the targets that `args` name, or all.
 ///

@@ -1,0 +1,129 @@
+//! What must hold after every step and at the end of a trace.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tvm::codegen;
+use tvm::ir::{IRModule, structural_equal};
+use tvm::tir::analysis::well_formed;
+use tvm::tir::schedule::{Schedule, ScheduleError, StmtSRef, Trace};
+use tvm::tir::{BlockRealize, ForKind, PrimFunc, Scope};
+
+use crate::case::Case;
+use crate::steps::{Handles, step};
+
+/// How many steps there were.
+#[derive(Default)]
+pub(crate) struct Count {
+    pub(crate) accepted: usize,
+    pub(crate) refused: usize,
+    /// Traces whose program takes too long to run.
+    pub(crate) too_long: usize,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// The step, or the stage.
+    pub(crate) at: String,
+    /// What, with the trace and the program.
+    pub(crate) what: String,
+}
+
+/// Runs the steps of `seeds` on the program of `case`: the program that they make (`None` where it takes too long,
+/// or is one for a GPU), or
+/// what is wrong.
+pub(crate) fn check(case: &Case, seeds: &[u64], count: &mut Count) -> Result<Option<PrimFunc>, Failure> {
+    let checked = catch_unwind(AssertUnwindSafe(|| unguarded(case, seeds, count)));
+    checked.unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|it| (*it).to_string()));
+        Err(Failure { at: "panic".into(), what: text.unwrap_or_default() })
+    })
+}
+
+fn unguarded(case: &Case, seeds: &[u64], count: &mut Count) -> Result<Option<PrimFunc>, Failure> {
+    let mut s = schedule(case)?;
+    let mut handles = Handles::default();
+    for &seed in seeds {
+        let before = s.func().clone();
+        let done = step(&mut s, &mut handles, seed);
+        let fail = |what: String| failure(&s, &done.call, &what);
+        match &done.result {
+            Ok(()) if done.foreign => {
+                let what = format!("`{}` takes a handle of another schedule", done.call);
+                return Err(failure(&s, "handles", &what));
+            }
+            Ok(()) => {
+                count.accepted += 1;
+                well_formed(s.func()).map_err(|err| fail(format!("not well-formed: {err}")))?;
+            }
+            Err(err) => {
+                count.refused += 1;
+                structural_equal(&before, s.func())
+                    .map_err(|it| fail(format!("a refusal changes the program: {it}\n{err}")))?;
+            }
+        }
+        if !s.state().verify() {
+            return Err(fail("the index is wrong".into()));
+        }
+    }
+    let fail = |at: &str, what: String| failure(&s, at, &what);
+    let mut again = schedule(case)?;
+    let replayed = Trace::from_json(&s.trace().to_json()).and_then(|it| it.apply_to_schedule(&mut again));
+    replayed.map_err(|err| fail("replay", err.to_string()))?;
+    structural_equal(s.func(), again.func()).map_err(|it| fail("replay", it.to_string()))?;
+    let _ = s.func().to_string();
+    let lowered = lowered(s.func()).map_err(|it| fail("lowering", it))?;
+    let fits = case.interpret(s.func()).map_err(|it| fail("interpreter", it))?;
+    let fits = fits && case.interpret(&lowered).map_err(|it| fail("interpreter, lowered", it))?;
+    count.too_long += usize::from(!fits);
+    let native = fits && !is_for_gpu(&s);
+    Ok(native.then(|| s.into_func()))
+}
+
+/// Threads and shared memory are in the program.
+fn is_for_gpu(s: &Schedule) -> bool {
+    let shared = |it: &Arc<BlockRealize>| it.block.alloc_buffers.iter().any(|it| it.scope == Scope::Shared);
+    let blocks = s.state().blocks();
+    let bound = |sref: StmtSRef| {
+        s.state()
+            .get(sref)
+            .is_ok_and(|it| it.as_for().is_some_and(|it| matches!(it.kind, ForKind::ThreadBinding(_))))
+    };
+    blocks.iter().any(|it| shared(it) || s.state().ancestors(StmtSRef::Block(it.block.id)).any(bound))
+}
+
+fn schedule(case: &Case) -> Result<Schedule, Failure> {
+    let refused = |err: ScheduleError| Failure { at: "the kernel".into(), what: err.to_string() };
+    Schedule::new(case.func.clone()).map_err(refused)
+}
+
+fn failure(s: &Schedule, at: &str, what: &str) -> Failure {
+    Failure { at: at.into(), what: format!("{what}\nthe trace:\n{}the program:\n{}", s.trace(), s.func()) }
+}
+
+/// `func` in the lowered form.
+fn lowered(func: &PrimFunc) -> Result<PrimFunc, String> {
+    let module = IRModule::from_prim_func(func.clone());
+    let mut lowered = codegen::lowered(&module).map_err(|err| err.to_string())?;
+    lowered.pop().map(|(_, func)| func).ok_or_else(|| "the program is gone".into())
+}
+
+/// The smallest trace found by leaving steps of `seeds` out that still fails, and how.
+pub(crate) fn shrink(case: &Case, seeds: &[u64], failure: Failure) -> (Vec<u64>, Failure) {
+    let (mut seeds, mut failure) = (seeds.to_vec(), failure);
+    let mut at = 0;
+    while at < seeds.len() {
+        let mut fewer = seeds.clone();
+        fewer.remove(at);
+        match check(case, &fewer, &mut Count::default()) {
+            Err(other) => {
+                (seeds, failure) = (fewer, other);
+                at = 0;
+            }
+            Ok(_) => at += 1,
+        }
+    }
+    (seeds, failure)
+}

@@ -1,0 +1,73 @@
+//! Programs from tensor expressions.
+
+use tvm::ir::{IrError, Var};
+use tvm::runtime::DataType;
+use tvm::tir::{Intrinsic, PrimExpr, PrimFunc};
+use tvm_core::te;
+
+const I64: DataType = DataType::I64;
+
+fn symbols<const N: usize>(names: [&str; N]) -> [PrimExpr; N] {
+    names.map(|name| PrimExpr::from(Var::index(name)))
+}
+
+/// `relu(x @ w + b)` of constant extents.
+pub(crate) fn dense() -> Result<PrimFunc, IrError> {
+    dense_of([7, 9, 5].map(PrimExpr::index))
+}
+
+/// `relu(x @ w + b)`.
+pub(crate) fn dense_symbolic() -> Result<PrimFunc, IrError> {
+    dense_of(symbols(["m", "n", "k"]))
+}
+
+fn dense_of([m, n, k]: [PrimExpr; 3]) -> Result<PrimFunc, IrError> {
+    let x = te::placeholder("x", [m.clone(), k.clone()], I64);
+    let w = te::placeholder("w", [k.clone(), n.clone()], I64);
+    let b = te::placeholder("b", [n.clone()], I64);
+    let r = te::reduce_axis("r", k);
+    let y = te::compute("y", [m.clone(), n.clone()], &[&x, &w], |i: &[PrimExpr]| {
+        te::sum(x.at([i[0].clone(), r.expr()]) * w.at([r.expr(), i[1].clone()]), &[&r])
+    });
+    let z = te::compute("z", [m.clone(), n.clone()], &[&y, &b], |i: &[PrimExpr]| {
+        y.at(i.to_vec()) + b.at([i[1].clone()])
+    });
+    let o = te::compute("o", [m, n], &[&z], |i: &[PrimExpr]| z.at(i.to_vec()).max(0));
+    te::create_prim_func("dense", &[x, w, b], &[o])
+}
+
+/// A padded window sum, then a scaled transpose.
+pub(crate) fn window() -> Result<PrimFunc, IrError> {
+    let [h, w] = symbols(["h", "w"]);
+    let x = te::placeholder("x", [h.clone(), w.clone()], I64);
+    let p = te::compute("p", [&h + 2, w.clone()], &[&x], |i: &[PrimExpr]| {
+        let inside = i[0].clone().greater_equal(1).and(i[0].clone().less(&h + 1));
+        let at = x.at([i[0].clone() - 1, i[1].clone()]);
+        PrimExpr::call(Intrinsic::IfThenElse, [inside, at, PrimExpr::index(0)], I64)
+    });
+    let r = te::reduce_axis("r", 3);
+    let s = te::compute("s", [h.clone(), w.clone()], &[&p], |i: &[PrimExpr]| {
+        te::sum(p.at([&i[0] + r.expr(), i[1].clone()]), &[&r])
+    });
+    let t = te::compute("t", [w, h.clone()], &[&s], |i: &[PrimExpr]| s.at([i[1].clone(), i[0].clone()]) * 3);
+    te::create_prim_func("window", &[x], &[t])
+}
+
+/// Row maximum, difference, row sum, product.
+pub(crate) fn rows() -> Result<PrimFunc, IrError> {
+    let [m, n] = symbols(["m", "n"]);
+    let x = te::placeholder("x", [m.clone(), n.clone()], I64);
+    let (r, q) = (te::reduce_axis("r", n.clone()), te::reduce_axis("q", n.clone()));
+    let top = te::compute("top", [m.clone()], &[&x], |i: &[PrimExpr]| {
+        te::max(x.at([i[0].clone(), r.expr()]), &[&r])
+    });
+    let d = te::compute("d", [m.clone(), n.clone()], &[&x, &top], |i: &[PrimExpr]| {
+        x.at(i.to_vec()) - top.at([i[0].clone()])
+    });
+    let total = te::compute("total", [m.clone()], &[&d], |i: &[PrimExpr]| {
+        te::sum(d.at([i[0].clone(), q.expr()]), &[&q])
+    });
+    let o =
+        te::compute("o", [m, n], &[&d, &total], |i: &[PrimExpr]| d.at(i.to_vec()) * total.at([i[0].clone()]));
+    te::create_prim_func("rows", &[x], &[o])
+}

@@ -1,0 +1,51 @@
+//! The programs that the schedules transform.
+
+mod expressions;
+mod indirect;
+mod products;
+mod rows;
+mod structure;
+
+use tvm::ir::IrError;
+use tvm::tir::PrimFunc;
+
+/// A program.
+pub(crate) struct Kernel {
+    pub(crate) name: &'static str,
+    pub(crate) build: fn() -> Result<PrimFunc, IrError>,
+    /// How far results may be off: data are small integers, so sums and products are exact in every order.
+    pub(crate) tolerance: f64,
+}
+
+macro_rules! kernels {
+    ($($module:ident: $($name:ident $(~ $tolerance:literal)?),* ;)*) => {
+        &[$($(Kernel {
+            name: stringify!($name),
+            build: $module::$name::prim_func,
+            tolerance: 0.0 $(+ $tolerance)?,
+        }),*),*]
+    };
+}
+
+/// Written in the DSL.
+const WRITTEN: &[Kernel] = kernels! {
+    products: matmul, matmul16, matmul_transposed, batched, conv, padded, halo, halo9, max_pool, chain;
+    rows: softmax ~ 1e-5, softmax_plain ~ 1e-5, layer_norm ~ 1e-4, both_sums, argmax, total, any_row, scan_rows,
+        prefix_sum, suffix_sums, from_one, columns_outside;
+    indirect: gather, gather_staged, scatter, histogram, csr, ragged, collatz, local_row;
+    structure: if_scalar, if_loop_variable, if_memory, if_other_memory, tiles, odd_bindings, strided, reversed, offset,
+        writers, in_place, shifted_in_place, nested, logic;
+};
+
+/// From tensor expressions.
+const EXPRESSIONS: &[Kernel] = &[
+    Kernel { name: "dense", build: expressions::dense, tolerance: 0.0 },
+    Kernel { name: "dense_symbolic", build: expressions::dense_symbolic, tolerance: 0.0 },
+    Kernel { name: "window", build: expressions::window, tolerance: 0.0 },
+    Kernel { name: "rows", build: expressions::rows, tolerance: 0.0 },
+];
+
+/// All of them.
+pub(crate) fn all() -> impl Iterator<Item = &'static Kernel> {
+    WRITTEN.iter().chain(EXPRESSIONS)
+}

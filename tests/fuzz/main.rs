@@ -1,0 +1,8 @@
+//! Fuzz tests that need the code generators beside the compiler: random schedules, before and after, on every executor.
+
+mod case;
+mod check;
+mod kernels;
+mod native;
+mod schedules;
+mod steps;

@@ -1,0 +1,65 @@
+//! Scheduled programs as machine code, many in one unit.
+
+use tvm::codegen::build;
+use tvm::ir::{BaseFunc, IRModule};
+use tvm::pass::PassContext;
+use tvm::runtime::{HostArg, Kernel, ParamKind, RuntimeError, TensorView, TensorViewMut, Value};
+use tvm::target::Target;
+use tvm::tir::PrimFunc;
+use tvm::tir::transform::renew_defs;
+
+use crate::case::Case;
+
+/// The code generators of this build.
+pub(crate) fn targets() -> Vec<Target> {
+    let mut targets = vec![Target::c()];
+    if cfg!(feature = "llvm") {
+        targets.push(Target::llvm());
+    }
+    targets
+}
+
+/// Compiles the programs for `target` as one unit and compares each with its kernel; the texts say what is wrong with which.
+pub(crate) fn check_batch(target: &Target, batch: &[(&Case, PrimFunc)]) -> Vec<(usize, String)> {
+    let mut module = IRModule::new();
+    let mut names = Vec::new();
+    for (_, func) in batch {
+        let added = module.add(func.name.clone(), BaseFunc::Prim(renew_defs(func).into()));
+        names.push(added.name().to_string());
+    }
+    let context = PassContext { opt_level: 1, ..PassContext::default() };
+    let built = match context.scope(|| build(&module, target)) {
+        Ok(built) => built,
+        // One of them; each alone tells which.
+        Err(_) if batch.len() > 1 => {
+            let alone =
+                |i: usize| check_batch(target, &batch[i..=i]).into_iter().map(move |(_, text)| (i, text));
+            return (0..batch.len()).flat_map(alone).collect();
+        }
+        Err(err) => return vec![(0, format!("does not compile for {target}: {err}"))],
+    };
+    let mut failures = Vec::new();
+    for (i, (name, (case, _))) in names.iter().zip(batch).enumerate() {
+        let kernel = built.get(name).expect("it was compiled");
+        if let Err(text) = case.compare(|args| call(kernel, args).map_err(|err| err.to_string())) {
+            failures.push((i, format!("on {target}, {text}")));
+        }
+    }
+    failures
+}
+
+/// Calls `kernel` on `args`; outputs are written in place.
+fn call(kernel: &Kernel, args: &mut [Value]) -> Result<(), RuntimeError> {
+    let mut shapes = vec![Vec::new(); args.len()];
+    let mut views = Vec::new();
+    for ((arg, param), shape) in args.iter_mut().zip(&kernel.signature().params).zip(&mut shapes) {
+        views.push(match (arg, param.kind) {
+            (Value::Tensor(tensor), ParamKind::In) => HostArg::In(TensorView::of(tensor)?),
+            (Value::Tensor(tensor), _) => HostArg::Out(TensorViewMut::of(tensor, shape)?),
+            (Value::Int(value), _) => HostArg::Int(*value),
+            (Value::Float(value), _) => HostArg::Float(*value),
+            (other, _) => panic!("{other:?} is no argument"),
+        });
+    }
+    kernel.call(&mut views, None)
+}

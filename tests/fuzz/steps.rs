@@ -1,0 +1,132 @@
+//! One random primitive, with good and bad arguments.
+
+use tvm::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use tvm::tir::{Scope, ThreadTag};
+use tvm_testing::Rng;
+
+/// Handles that steps may use beside those of the program as it is.
+#[derive(Clone, Default)]
+pub(crate) struct Handles {
+    /// From earlier steps; they may be gone.
+    old: Vec<LoopRV>,
+    old_blocks: Vec<BlockRV>,
+}
+
+/// What a step did.
+pub(crate) struct Done {
+    /// The call.
+    pub(crate) call: String,
+    pub(crate) result: Result<(), ScheduleError>,
+    /// A handle was none of this schedule: the call must be refused.
+    pub(crate) foreign: bool,
+}
+
+const FACTORS: [i64; 9] = [2, 3, 4, 5, 8, 1, 7, 16, 6];
+const BAD_FACTORS: [i64; 7] = [0, -1, -4, 1 << 20, 1 << 40, i64::MAX, i64::MIN];
+const SCOPES: [Scope; 4] = [Scope::Global, Scope::Local, Scope::Local, Scope::Shared];
+const TAGS: [ThreadTag; 3] = [ThreadTag::BlockIdxX, ThreadTag::ThreadIdxX, ThreadTag::Vthread];
+
+/// Applies the step of `seed` to `s`.
+pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
+    let mut rng = Rng::new(seed);
+    let rng = &mut rng;
+    let names: Vec<String> = s.state().blocks().iter().map(|it| it.block.name.to_string()).collect();
+    // The root is of little interest.
+    let name = |rng: &mut Rng| {
+        if rng.one_in(25) {
+            &names[0]
+        } else {
+            &names[names.len() - 1 - rng.below(names.len().max(2) - 1).min(names.len() - 1)]
+        }
+    };
+    let (first, second) = (name(rng).clone(), name(rng).clone());
+    let lookup = |s: &mut Schedule, name: &str| s.block(name).expect("the name of a block");
+    let foreign = rng.one_in(40);
+    let (mut block, mut loops, mut others);
+    if foreign {
+        let mut other = Schedule::new(s.func().clone()).expect("a program under schedule");
+        block = lookup(&mut other, &first);
+        loops = other.get_loops(block).expect("loops of a block");
+        let consumer = lookup(&mut other, &second);
+        others = other.get_loops(consumer).expect("loops of a block");
+    } else {
+        block = lookup(s, &first);
+        loops = s.get_loops(block).expect("loops of a block");
+        let consumer = lookup(s, &second);
+        others = s.get_loops(consumer).expect("loops of a block");
+        if rng.one_in(20) && !handles.old.is_empty() {
+            loops.push(*rng.pick(&handles.old));
+            others.push(*rng.pick(&handles.old));
+            block = *rng.pick(&handles.old_blocks);
+        }
+        handles.old.extend(&loops);
+        handles.old_blocks.push(block);
+    }
+    let no_loop = loops.is_empty() || others.is_empty();
+    let op = rng.below(if no_loop { 8 } else { 32 });
+    let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
+    let (call, result) = match op {
+        0 => ("compute_inline".to_string(), s.compute_inline(block)),
+        1 => ("reverse_compute_inline".into(), s.reverse_compute_inline(block)),
+        2 | 3 => {
+            let (index, scope) = (rng.below(3), *rng.pick(&SCOPES));
+            (format!("cache_read(_, {index}, {scope:?})"), s.cache_read(block, index, scope).map(drop))
+        }
+        4 | 5 => {
+            let (index, scope) = (rng.below(2), *rng.pick(&SCOPES));
+            (format!("cache_write(_, {index}, {scope:?})"), s.cache_write(block, index, scope).map(drop))
+        }
+        6 => ("annotate".into(), s.annotate(block, "pragma", 3i64)),
+        7 => ("block(\"no such\")".into(), s.block("no such").map(drop)),
+        8..=13 => {
+            let factor = |rng: &mut Rng| match rng.below(16) {
+                0 => Some(*rng.pick(&BAD_FACTORS)),
+                1..8 => Some(*rng.pick(&FACTORS)),
+                _ => None,
+            };
+            let target = pick(rng, &loops);
+            if rng.one_in(4) {
+                let factors = [factor(rng), factor(rng), factor(rng)];
+                (format!("split(_, {factors:?})"), s.split(target, factors).map(drop))
+            } else {
+                let good = Some(*rng.pick(&FACTORS));
+                let factors = match rng.below(3) {
+                    0 => [None, good],
+                    1 => [good, None],
+                    _ => [factor(rng), factor(rng)],
+                };
+                (format!("split(_, {factors:?})"), s.split(target, factors).map(drop))
+            }
+        }
+        14 | 15 => {
+            let at = rng.below(loops.len());
+            let pair = match loops.get(at + 1) {
+                Some(next) if !rng.one_in(5) => [loops[at], *next],
+                _ => [pick(rng, &loops), pick(rng, &loops)],
+            };
+            ("fuse".into(), s.fuse(pair).map(drop))
+        }
+        16..=18 => {
+            let order = [pick(rng, &loops), pick(rng, &loops), pick(rng, &loops)];
+            if rng.one_in(3) {
+                ("reorder of 3".into(), s.reorder(order))
+            } else {
+                ("reorder".into(), s.reorder([order[0], order[1]]))
+            }
+        }
+        19 => ("parallel".into(), s.parallel(pick(rng, &loops))),
+        20 => ("vectorize".into(), s.vectorize(pick(rng, &loops))),
+        21 => ("vectorize".into(), s.vectorize(loops[loops.len() - 1])),
+        22 => ("unroll".into(), s.unroll(pick(rng, &loops))),
+        23 => {
+            let tag = *rng.pick(&TAGS);
+            (format!("bind(_, {tag:?})"), s.bind(pick(rng, &loops), tag))
+        }
+        24 | 25 => ("compute_at".into(), s.compute_at(block, pick(rng, &others))),
+        26 | 27 => ("reverse_compute_at".into(), s.reverse_compute_at(block, pick(rng, &others))),
+        28..=30 => ("decompose_reduction".into(), s.decompose_reduction(block, pick(rng, &loops)).map(drop)),
+        _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
+    };
+    let foreign = foreign && op != 7;
+    Done { call: format!("{call} on `{first}`, `{second}`"), result, foreign }
+}
