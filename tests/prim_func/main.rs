@@ -1,6 +1,7 @@
 //! Kernels written with `#[prim_func]`: what they build, and that shadow, interpreter and compiled code agree.
 
 mod bounds;
+mod checks;
 mod kernels;
 mod rust_semantics;
 mod schedules;

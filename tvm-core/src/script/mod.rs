@@ -12,6 +12,7 @@ pub mod graph;
 mod host;
 pub mod shadow;
 mod sig;
+mod smaller;
 mod value;
 
 pub use builder::{AxisArg, FuncBuilder, LoopSpec};
