@@ -55,6 +55,8 @@ pub(crate) fn random_prim_func(seed: u64) -> PrimFunc {
         small: y.clone(),
         targets: vec![out.clone()],
         blocks: 0,
+        allows_blocks: true,
+        in_head: false,
     };
     let body = gen_.seq(4);
     let params = [Param::In(x), Param::In(y), Param::Scalar(s), Param::Out(out)];
@@ -71,6 +73,10 @@ struct Generator<'a> {
     small: Buffer,
     targets: Vec<Buffer>,
     blocks: usize,
+    /// Blocks may stand here: no condition is between this place and the block around.
+    allows_blocks: bool,
+    /// What is made now stands above blocks: it reads no memory.
+    in_head: bool,
 }
 
 impl Generator<'_> {
@@ -89,7 +95,8 @@ impl Generator<'_> {
         match if depth == 0 { 0 } else { self.rng.below(9) } {
             1 | 2 => {
                 let var = Var::index("i");
-                let extent = if self.rng.below(2) == 0 { PrimExpr::index(8) } else { self.int(1) };
+                let extent =
+                    if self.rng.below(2) == 0 { PrimExpr::index(8) } else { self.head(|it| it.int(1)) };
                 self.ints.push(var.clone());
                 let body = self.seq(depth - 1);
                 self.ints.retain(|it| *it != var);
@@ -104,8 +111,10 @@ impl Generator<'_> {
                 For { kind: *self.rng.pick(&kinds), ..For::serial(var, extent, body) }.into()
             }
             3 => {
+                let allowed = std::mem::replace(&mut self.allows_blocks, false);
                 let else_case = if self.rng.below(2) == 0 { Some(self.seq(depth - 1)) } else { None };
                 let then_case = self.seq(depth - 1);
+                self.allows_blocks = allowed;
                 let condition = self.condition();
                 IfThenElse { condition, then_case, else_case, span: Span::rust("kernels.rs", 7, 5) }.into()
             }
@@ -125,7 +134,7 @@ impl Generator<'_> {
                 self.targets.push(buffer.clone());
                 AllocBuffer { buffer }.into()
             }
-            6 | 7 => self.block(depth),
+            6 | 7 if self.allows_blocks => self.block(depth),
             _ => self.store(),
         }
     }
@@ -141,10 +150,12 @@ impl Generator<'_> {
         let name = format!("b{}", self.blocks);
         let kinds = [IterKind::Spatial, IterKind::Reduce];
         let iter = IterVar { var: Var::index("v"), dom: Range::from_extent(8), kind: *self.rng.pick(&kinds) };
-        let value = self.int(1);
+        let value = self.head(|it| it.int(1));
         self.ints.push(iter.var.clone());
         let init = if iter.kind == IterKind::Reduce { Some(self.store()) } else { None };
+        let allowed = std::mem::replace(&mut self.allows_blocks, true);
         let body = self.seq(depth - 1);
+        self.allows_blocks = allowed;
         self.ints.retain(|it| *it != iter.var);
         let writes = [BufferRegion::full(&self.targets[0])];
         let block = Block {
@@ -154,8 +165,16 @@ impl Generator<'_> {
             annotations: Attrs::new().with("level", self.rng.below(4) as i64),
             ..Block::new(name, body)
         };
-        let predicate = if self.rng.below(3) == 0 { self.condition() } else { PrimExpr::bool(true) };
+        let predicate =
+            if self.rng.below(3) == 0 { self.head(Self::condition) } else { PrimExpr::bool(true) };
         BlockRealize { iter_values: [value].into(), predicate, block: block.into() }.into()
+    }
+
+    fn head<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> T {
+        self.in_head = true;
+        let res = make(self);
+        self.in_head = false;
+        res
     }
 
     fn condition(&mut self) -> PrimExpr {
@@ -171,7 +190,7 @@ impl Generator<'_> {
                 let ops = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::FloorDiv, BinaryOp::Max];
                 binary(*self.rng.pick(&ops), a, b)
             }
-            4 => {
+            4 if !self.in_head => {
                 let index = self.int(0);
                 self.small.load([index]).cast(DataType::I64)
             }

@@ -38,7 +38,9 @@ pub(super) fn axis_kinds(
     base: usize,
     locals: &[(Buffer, usize)],
 ) -> Vec<IterKind> {
-    let stores = collect_stores(stmt);
+    let inner = inner_buffers(stmt);
+    let stores: Vec<_> =
+        collect_stores(stmt).into_iter().filter(|store| !inner.contains(&store.buffer)).collect();
     let mut ranges: Vec<(Var, Range)> =
         loops[base..].iter().map(|it| (it.var.clone(), it.range.clone())).collect();
     ranges.extend(inner_loops(stmt));
@@ -122,6 +124,27 @@ fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool
         });
     }
     digits.iter().any(|(_, _, digit)| *digit == var)
+}
+
+/// Buffers allocated inside `stmt`.
+fn inner_buffers(stmt: &Stmt) -> Vec<Buffer> {
+    struct Allocs(Vec<Buffer>);
+    impl Visitor for Allocs {
+        fn visit_expr(&mut self, _: &PrimExpr) {}
+
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            self.0.extend(stmt.as_alloc_buffer().map(|it| it.buffer.clone()));
+            walk_stmt(self, stmt);
+        }
+
+        fn visit_block(&mut self, block: &crate::tir::Block) {
+            self.0.extend(block.alloc_buffers.iter().cloned());
+            crate::tir::walk_block(self, block);
+        }
+    }
+    let mut allocs = Allocs(vec![]);
+    allocs.visit_stmt(stmt);
+    allocs.0
 }
 
 /// Loops inside `stmt` and the axes of blocks inside, which take the values of loops.

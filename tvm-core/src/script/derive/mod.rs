@@ -1,13 +1,19 @@
 //! Blocks for plain loops: each store becomes a block of its own whose axes are the loops around it.
 //!
+//! The result has only loops, sequences and blocks between a block and the blocks inside it. A condition becomes part of the
+//! predicates of the blocks under it; a condition or loop bound that reads memory stands inside a block that tells of it
+//! (see [`scopes`]).
+//!
 //! An axis is spatial when different iterations write different elements, and a reduction when a store updates what it
 //! reads; else it is opaque, which schedules leave alone. Statements that name values become one block together with
 //! the stores that use them, or are inlined where loops follow. A buffer allocated in a loop belongs to a block around
-//! that iteration. Explicit blocks stay as they are.
+//! that iteration. Explicit blocks stay as they are, apart from conditions, loop
+//! bounds and plain statements beside blocks inside them.
 //!
 //! TVM counterpart: none (`ScriptCompleter` fills regions only).
 
 mod classify;
+mod scopes;
 #[cfg(test)]
 mod tests;
 
@@ -17,10 +23,10 @@ use rustc_hash::FxHashMap;
 
 use super::bounds::range_of;
 use crate::ir::{Span, Var};
-use crate::tir::analysis::with_access_regions;
+use crate::tir::analysis::{holds_blocks, with_access_regions};
 use crate::tir::{
-    Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, IterVar, PrimExpr, Range, Stmt, Visitor,
-    any_expr, substitute_stmt, walk_expr, walk_stmt,
+    Block, BlockRealize, Buffer, BufferStore, For, IterVar, PrimExpr, Range, Stmt, Visitor, any_expr,
+    substitute_stmt, walk_expr, walk_stmt,
 };
 
 /// A loop around a statement.
@@ -32,13 +38,14 @@ struct Loop {
 
 /// `body` with every plain store in a block; names avoid `taken`.
 pub(super) fn derive_blocks(body: &Stmt, taken: Vec<Arc<str>>) -> Stmt {
-    let mut derive = Derive { loops: vec![], base: 0, locals: vec![], taken, reduced: vec![] };
+    let mut derive = Derive { taken, ..Derive::default() };
     collect_stores(body).iter().filter(|it| classify::update(it).is_some()).for_each(|store| {
         derive.reduced.push(store.buffer.clone());
     });
     derive.stmt(body)
 }
 
+#[derive(Default)]
 struct Derive {
     loops: Vec<Loop>,
     /// Loops before this one belong to a block further out.
@@ -48,11 +55,15 @@ struct Derive {
     taken: Vec<Arc<str>>,
     /// Buffers that some store accumulates into.
     reduced: Vec<Buffer>,
+    /// The block around, unless it is the root, tells of the memory that conditions and loop bounds read, except of these
+    /// buffers, which are written or allocated in it.
+    changing: Option<Vec<Buffer>>,
 }
 
 impl Derive {
     fn stmt(&mut self, stmt: &Stmt) -> Stmt {
         match stmt {
+            Stmt::For(it) if self.is_enclosed(stmt, &[&it.min, &it.extent]) => self.enclose(stmt),
             Stmt::For(it) => {
                 self.loops.push(Loop { var: it.loop_var.clone(), range: it.range() });
                 let body = self.stmt(&it.body);
@@ -61,13 +72,14 @@ impl Derive {
             }
             Stmt::SeqStmt(stmts) => self.seq(stmts),
             Stmt::AllocBuffer(_) => self.seq(std::slice::from_ref(stmt)),
-            Stmt::IfThenElse(it) if !is_leaf(stmt) => {
-                let then_case = self.stmt(&it.then_case);
-                let else_case = it.else_case.as_ref().map(|stmt| self.stmt(stmt));
-                IfThenElse { then_case, else_case, ..(**it).clone() }.into()
-            }
-            Stmt::BlockRealize(_) | Stmt::DeclBuffer(_) | Stmt::AssertStmt(_) | Stmt::Bind(_) => stmt.clone(),
-            Stmt::BufferStore(_) | Stmt::IfThenElse(_) | Stmt::While(_) | Stmt::Evaluate(_) => {
+            Stmt::IfThenElse(it) if !is_leaf(stmt) => match self.is_enclosed(stmt, &[&it.condition]) {
+                true => self.enclose(stmt),
+                false => self.branch(it),
+            },
+            Stmt::BlockRealize(it) if holds_blocks(&it.block.body) => self.explicit(it),
+            Stmt::BlockRealize(_) | Stmt::DeclBuffer(_) | Stmt::Bind(_) => stmt.clone(),
+            Stmt::While(_) => self.block(&scopes::without_blocks(stmt), vec![]),
+            Stmt::BufferStore(_) | Stmt::IfThenElse(_) | Stmt::Evaluate(_) | Stmt::AssertStmt(_) => {
                 self.block(stmt, vec![])
             }
         }
@@ -88,16 +100,7 @@ impl Derive {
         self.locals.extend(allocs.iter().map(|buffer| (buffer.clone(), depth)));
         // The block around the iteration comes first: what is inside has axes of its own loops only.
         let name = self.unique(&format!("{}_scope", allocs[0].name));
-        let inner_taken = std::mem::take(&mut self.taken);
-        let mut inner = Derive {
-            loops: self.loops.clone(),
-            base: depth,
-            locals: self.locals.clone(),
-            taken: inner_taken,
-            reduced: self.reduced.clone(),
-        };
-        let body = inner.plain_seq(&rest);
-        self.taken = inner.taken;
+        let body = self.inside(depth, None, |inner| inner.plain_seq(&rest));
         let span = allocs[0].span.clone();
         let res = self.realize(name, &body, allocs, &span);
         self.locals.truncate(self.locals.len() - res.1);
@@ -120,7 +123,10 @@ impl Derive {
             };
             return Stmt::seq(before.into_iter().chain([after]));
         }
-        let together = self.block(&Stmt::seq(stmts[first..].iter().cloned()), vec![]);
+        let together = match holds_blocks(&rest_seq) {
+            true => self.stored(bind, &rest_seq),
+            false => self.block(&Stmt::seq(stmts[first..].iter().cloned()), vec![]),
+        };
         Stmt::seq(before.into_iter().chain([together]))
     }
 
@@ -150,7 +156,7 @@ impl Derive {
         span: &Span,
     ) -> (Stmt, usize) {
         let loops = &self.loops[self.base..];
-        let kinds = classify::axis_kinds(body, &self.loops, self.base, &self.locals);
+        let kinds = classify::axis_kinds(&scopes::without_blocks(body), &self.loops, self.base, &self.locals);
         let all: Vec<(Var, Range)> = self.loops.iter().map(|it| (it.var.clone(), it.range.clone())).collect();
         let mut vars = FxHashMap::default();
         let mut iter_vars = Vec::new();

@@ -1,6 +1,6 @@
 //! Conditions as sets of conjuncts.
 
-use crate::tir::{BinaryOp, PrimExpr};
+use crate::tir::{BinaryOp, BlockRealize, Callee, Effect, For, IfThenElse, PrimExpr, Stmt, any_expr};
 
 /// The conditions that `condition` is the conjunction of; none when it always holds.
 pub fn conjuncts(condition: &PrimExpr) -> Vec<PrimExpr> {
@@ -14,4 +14,48 @@ pub fn conjuncts(condition: &PrimExpr) -> Vec<PrimExpr> {
 /// The condition that all of `conditions` hold.
 pub fn conjunction(conditions: impl IntoIterator<Item = PrimExpr>) -> PrimExpr {
     conditions.into_iter().fold(PrimExpr::bool(true), PrimExpr::and)
+}
+
+/// `stmt`, whose outermost blocks run only where `condition` holds too.
+pub(crate) fn add_predicate(stmt: &Stmt, condition: &PrimExpr) -> Stmt {
+    match stmt {
+        Stmt::BlockRealize(it) => {
+            let predicate = it.predicate.clone().and(condition.clone());
+            BlockRealize { predicate, ..(**it).clone() }.into()
+        }
+        Stmt::For(it) => For { body: add_predicate(&it.body, condition), ..(**it).clone() }.into(),
+        Stmt::SeqStmt(stmts) => {
+            Stmt::SeqStmt(stmts.iter().map(|stmt| add_predicate(stmt, condition)).collect())
+        }
+        Stmt::IfThenElse(it) => {
+            let then_case = add_predicate(&it.then_case, condition);
+            let else_case = it.else_case.as_ref().map(|stmt| add_predicate(stmt, condition));
+            IfThenElse { then_case, else_case, ..(**it).clone() }.into()
+        }
+        Stmt::While(_)
+        | Stmt::BufferStore(_)
+        | Stmt::Bind(_)
+        | Stmt::AllocBuffer(_)
+        | Stmt::DeclBuffer(_)
+        | Stmt::Evaluate(_)
+        | Stmt::AssertStmt(_) => stmt.clone(),
+    }
+}
+
+/// True when the value of `expr` depends on memory, or evaluating it has an effect.
+pub(crate) fn reads_memory(expr: &PrimExpr) -> bool {
+    any_expr(expr, &mut |it| match it {
+        PrimExpr::BufferLoad(_) => true,
+        PrimExpr::Call(call) => match &call.callee {
+            Callee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::Pure,
+            Callee::PureExtern(_) => false,
+            Callee::Extern(_) => true,
+        },
+        _ => false,
+    })
+}
+
+/// True when there is a block in `stmt`.
+pub(crate) fn holds_blocks(stmt: &Stmt) -> bool {
+    matches!(stmt, Stmt::BlockRealize(_)) || stmt.children().into_iter().any(holds_blocks)
 }

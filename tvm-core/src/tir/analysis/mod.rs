@@ -6,6 +6,7 @@ mod init_nest;
 mod well_formed;
 
 pub use access_region::with_access_regions;
+pub(crate) use conjuncts::{add_predicate, holds_blocks, reads_memory};
 pub use conjuncts::{conjunction, conjuncts};
 pub(in crate::tir) use init_nest::{drives, init_nest};
 pub(crate) use well_formed::check_rules;

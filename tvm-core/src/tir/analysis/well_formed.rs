@@ -5,6 +5,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
+use super::holds_blocks;
 use crate::ir::well_formed::{Report, Scopes};
 use crate::ir::{BufferId, IrError, Span};
 use crate::tir::*;
@@ -305,6 +306,7 @@ impl Visitor for Rules<'_> {
                 self.read_only.insert(it.buffer.id, param.clone());
             }
         }
+        self.scope(block, &block.body, None);
         block.reads.iter().for_each(|region| self.region(region));
         for region in block.writes.iter() {
             self.region(region);
@@ -315,6 +317,57 @@ impl Visitor for Rules<'_> {
 }
 
 impl Rules<'_> {
+    /// W9: what stands between `block` and the blocks directly inside it. `under` is what is there besides loops.
+    fn scope(&mut self, block: &Block, stmt: &Stmt, under: Option<&str>) {
+        let name = &block.name;
+        match stmt {
+            Stmt::BlockRealize(it) => {
+                let child = &it.block.name;
+                if let Some(under) = under {
+                    self.fail(
+                        "W9",
+                        format!("{under} stands between block `{name}` and block `{child}` inside it"),
+                    );
+                }
+                it.iter_values.iter().chain([&it.predicate]).for_each(|expr| self.declared(block, expr));
+            }
+            Stmt::For(it) if holds_blocks(&it.body) => {
+                [&it.min, &it.extent].into_iter().for_each(|expr| self.declared(block, expr));
+                self.scope(block, &it.body, under);
+            }
+            Stmt::SeqStmt(stmts) => stmts.iter().for_each(|stmt| self.scope(block, stmt, under)),
+            Stmt::IfThenElse(it) => {
+                let cases = [&it.then_case].into_iter().chain(&it.else_case);
+                cases.for_each(|stmt| self.scope(block, stmt, Some("a condition")));
+            }
+            Stmt::While(it) => self.scope(block, &it.body, Some("a `while` loop")),
+            Stmt::For(_)
+            | Stmt::BufferStore(_)
+            | Stmt::Bind(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => {}
+        }
+    }
+
+    /// W9: `block` tells that it reads what `expr` loads, and does not write it.
+    fn declared(&mut self, block: &Block, expr: &PrimExpr) {
+        any_expr(expr, &mut |it| {
+            if let PrimExpr::BufferLoad(load) = it {
+                let among = |regions: &[BufferRegion]| regions.iter().any(|it| it.buffer == load.buffer);
+                if !among(&block.reads) || among(&block.writes) {
+                    let (name, buffer) = (&block.name, &load.buffer.name);
+                    self.fail(
+                        "W9",
+                        format!("a loop or block directly inside block `{name}` depends on `{buffer}`, which `{name}` does not declare as read only"),
+                    );
+                }
+            }
+            false
+        });
+    }
+
     /// Goes on at `span`, if it is a place; gives the span to go back to.
     fn enter(&mut self, span: &Span) -> Span {
         let outer = self.span.clone();

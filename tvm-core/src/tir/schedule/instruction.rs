@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::analysis::check_scope;
 use super::primitive::{
     annotate::annotate, cache_read::cache_read, cache_write::cache_write, compute_at::compute_at,
     compute_at::reverse_compute_at, compute_inline::compute_inline, decompose_reduction::decompose_reduction,
@@ -182,12 +183,39 @@ impl InstructionKind {
         }
     }
 
+    /// True for primitives that move blocks or values, false for those that change loops; `None` for those that change
+    /// nothing that runs.
+    const fn moves(&self) -> Option<bool> {
+        match self {
+            InstructionKind::GetBlock { .. }
+            | InstructionKind::GetLoops
+            | InstructionKind::Unroll
+            | InstructionKind::Annotate { .. } => None,
+            InstructionKind::Split { .. }
+            | InstructionKind::Fuse
+            | InstructionKind::Reorder
+            | InstructionKind::Parallel
+            | InstructionKind::Vectorize
+            | InstructionKind::Bind { .. }
+            | InstructionKind::DecomposeReduction => Some(false),
+            InstructionKind::CacheRead { .. }
+            | InstructionKind::CacheWrite { .. }
+            | InstructionKind::ComputeAt
+            | InstructionKind::ReverseComputeAt
+            | InstructionKind::ComputeInline
+            | InstructionKind::ReverseComputeInline => Some(true),
+        }
+    }
+
     /// Applies the primitive to `state`, which is unchanged when it fails.
     pub(super) fn apply(
         &self,
         state: &mut ScheduleState,
         inputs: &[StmtSRef],
     ) -> Result<Vec<StmtSRef>, ScheduleError> {
+        if let Some(moves) = self.moves() {
+            inputs.iter().try_for_each(|&it| check_scope(self.name(), state, it, moves))?;
+        }
         let block = |i: usize| match inputs.get(i) {
             Some(StmtSRef::Block(id)) => Ok(*id),
             _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not a block"))),

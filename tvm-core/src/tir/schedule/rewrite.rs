@@ -2,33 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{ScheduleState, StmtSRef};
+use super::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::arith::Analyzer;
 use crate::ir::{BlockId, Var};
 use crate::tir::analysis::{conjunction, conjuncts};
 use crate::tir::{
     Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
-
-/// The outermost blocks of `stmt` run only where `condition` holds too.
-pub(super) fn add_predicate(stmt: &Stmt, condition: &PrimExpr) -> Stmt {
-    struct Add<'a>(&'a PrimExpr);
-    impl Mutator for Add<'_> {
-        fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
-            None
-        }
-        fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
-            match stmt {
-                Stmt::BlockRealize(it) => {
-                    let predicate = it.predicate.clone().and(self.0.clone());
-                    Some(BlockRealize { predicate, ..(**it).clone() }.into())
-                }
-                _ => self.walk_stmt(stmt),
-            }
-        }
-    }
-    Add(condition).mutate_stmt(stmt).unwrap_or_else(|| stmt.clone())
-}
 
 /// `new`, which is to stand at `sref`, with the bindings and predicates of its outermost blocks simplified under the
 /// loops around them.
@@ -147,10 +127,32 @@ pub(super) fn drop_alloc_everywhere(body: &Stmt, buffer: &Buffer) -> Stmt {
     Drop(buffer).mutate_stmt(body).unwrap_or_else(|| body.clone())
 }
 
-/// The blocks that hold no other block, in program order.
+/// The blocks that hold no other block, in program order. A block that does more than its blocks tell is one of them,
+/// and those inside are not.
 pub(super) fn leaf_blocks(state: &ScheduleState) -> Vec<Arc<BlockRealize>> {
-    let blocks = state.blocks();
-    blocks.into_iter().filter(|it| super::analysis::child_blocks(&it.block.body).is_empty()).collect()
+    fn walk(stmt: &Stmt, out: &mut Vec<Arc<BlockRealize>>) {
+        for it in analysis::child_blocks(stmt) {
+            if analysis::is_plain(&it.block) && !analysis::child_blocks(&it.block.body).is_empty() {
+                walk(&it.block.body, out);
+            } else {
+                out.push(it);
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(&state.func().body, &mut out);
+    out
+}
+
+/// The blocks directly inside the block around `sref`, in program order.
+pub(super) fn siblings(
+    state: &ScheduleState,
+    sref: StmtSRef,
+) -> Result<Vec<Arc<BlockRealize>>, ScheduleError> {
+    match state.scope_block(sref) {
+        Some(scope) => Ok(analysis::child_blocks(&state.get_block(scope)?.block.body)),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// The leaf blocks that write `buffer`.
@@ -170,15 +172,22 @@ pub(super) fn is_intermediate(state: &ScheduleState, buffer: &Buffer) -> bool {
     state.blocks().iter().any(|it| it.block.alloc_buffers.contains(buffer))
 }
 
-/// True when the axes of `block` run over all of `buffer`.
-pub(super) fn covers(block: &Block, axes: &[Option<Var>], buffer: &Buffer) -> bool {
+/// True when the block runs for all of `buffer`, of which `axes` are the indices.
+pub(super) fn covers(
+    state: &ScheduleState,
+    realize: &BlockRealize,
+    axes: &[Option<Var>],
+    buffer: &Buffer,
+) -> Result<bool, ScheduleError> {
     let analyzer = Analyzer::new();
-    axes.iter().zip(buffer.shape.iter()).all(|(axis, extent)| match axis {
+    let block = &realize.block;
+    let whole = axes.iter().zip(buffer.shape.iter()).all(|(axis, extent)| match axis {
         None => true,
         Some(var) => block.iter_vars.iter().find(|iter| iter.var == *var).is_some_and(|iter| {
             iter.dom.min.is_const(0) && analyzer.can_prove_equal(&iter.dom.extent, extent)
         }),
-    })
+    });
+    Ok(whole && analysis::covers_domain(state, realize)?)
 }
 
 /// True when `expr` holds a `let`.

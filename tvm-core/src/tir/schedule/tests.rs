@@ -8,6 +8,8 @@ use crate::tir::{PrimExpr, analysis::well_formed};
 use tvm_testing::Rng;
 
 mod handles;
+mod kernels;
+mod legality;
 mod predicates;
 
 fn dim(n: i64) -> PrimExpr {

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::context::{analyzer_for, enter_loop};
 use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
-use crate::tir::analysis::{drives, init_nest};
+use crate::tir::analysis::{add_predicate, drives, init_nest};
 use crate::tir::{BlockRealize, For, Mutator, PrimExpr, PrimFunc, Stmt, any_expr};
 
 /// Annotation of a block whose init runs also when its reduction loops do not.
@@ -60,7 +60,7 @@ impl EmptyReductions {
         }
         let (_, nest) =
             init_nest(realize, init, inner, &self.constants, format!("{}_empty", block.name)).ok()?;
-        Some((inner[0].loop_var.id(), Stmt::if_then_else(empty, nest, None)))
+        Some((inner[0].loop_var.id(), add_predicate(&nest, &empty)))
     }
 
     /// Walks `stmt` as the beginning of new loops.

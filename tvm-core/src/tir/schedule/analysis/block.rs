@@ -40,8 +40,8 @@ pub(in crate::tir::schedule) fn check_perfectly_nested(
 }
 
 /// The iterations of the block may run in any order: it is complete (all axes spatial, reads nothing that it writes),
-/// or a reduction (spatial and reduction axes, an init or an associative update, the place written does not depend on
-/// the reduction axes).
+/// or a reduction (spatial and reduction axes, a commutative update, the place written does not depend on the reduction
+/// axes). Different values of the spatial axes write different elements.
 pub(in crate::tir::schedule) fn check_reorderable(
     name: &'static str,
     state: &ScheduleState,
@@ -61,6 +61,12 @@ pub(in crate::tir::schedule) fn check_reorderable(
             iter.var.name()
         ));
     }
+    if let Some(axis) = super::shared_spatial_axis(block) {
+        let name = axis.name();
+        return refuse(format!(
+            "is not known to write other elements in each iteration of its spatial axis `{name}`"
+        ));
+    }
     if !block.is_reduction() {
         let both =
             block.reads.iter().find(|read| block.writes.iter().any(|write| write.buffer == read.buffer));
@@ -69,8 +75,8 @@ pub(in crate::tir::schedule) fn check_reorderable(
             None => Ok(()),
         };
     }
-    if block.init.is_none() && !is_associative_update(block) {
-        return refuse("has a reduction axis but neither an init nor an update like `c = c + x`".into());
+    if !is_associative_update(block) {
+        return refuse("has a reduction axis and is no update like `c = c + x`: its order counts".into());
     }
     let reduce: Vec<&Var> =
         block.iter_vars.iter().filter(|iter| iter.kind == IterKind::Reduce).map(|iter| &iter.var).collect();
@@ -104,8 +110,18 @@ fn is_associative_update(block: &Block) -> bool {
     let reads_target = |expr: &PrimExpr| {
         any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if load.buffer == store.buffer))
     };
-    matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max)
-        && ((is_target(a) && !reads_target(b)) || (is_target(b) && !reads_target(a)))
+    matches!(
+        op,
+        BinaryOp::Add
+            | BinaryOp::Mul
+            | BinaryOp::Min
+            | BinaryOp::Max
+            | BinaryOp::And
+            | BinaryOp::Or
+            | BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+    ) && ((is_target(a) && !reads_target(b)) || (is_target(b) && !reads_target(a)))
 }
 
 /// The axes that `indices` are, one each and none twice; an index of a dimension of extent 1 may be 0 (`None`).

@@ -141,6 +141,9 @@ fn hands_over(
     reader: &BlockRealize,
     region: &BufferRegion,
 ) -> Result<bool, ScheduleError> {
+    if super::same_iteration(state, node, (writer, write), (reader, region))? {
+        return Ok(true);
+    }
     let var = Some(node.loop_var.id());
     let (made, used) = (Iteration::of(state, var, writer)?, Iteration::of(state, var, reader)?);
     let indices: Vec<PrimExpr> = write.region.iter().map(|range| range.min.clone()).collect();
@@ -162,7 +165,8 @@ fn hands_over(
     Ok(within && (disjoint || private))
 }
 
-fn is_private(state: &ScheduleState, node: &For, buffer: &Buffer) -> bool {
+/// True when `buffer` is an intermediate one that is used nowhere outside of `node`.
+pub(in crate::tir::schedule) fn is_private(state: &ScheduleState, node: &For, buffer: &Buffer) -> bool {
     let inside = rewrite::count_accesses(&Stmt::from(node.clone()), buffer);
     rewrite::is_intermediate(state, buffer) && inside == rewrite::count_accesses(&state.func().body, buffer)
 }

@@ -29,7 +29,9 @@ pub(in crate::tir::schedule) fn cache_read(
         return refuse(format!("block `{}` writes `{}` itself", realize.block.name, buffer.name));
     }
     let position = |it: &BlockRealize| top_level_index(state, scope_block, StmtSRef::Block(it.block.id));
-    let readers = rewrite::readers(state, &buffer);
+    let reads = |it: &BlockRealize| it.block.reads.iter().any(|read| read.buffer == buffer);
+    let readers: Vec<_> =
+        rewrite::siblings(state, StmtSRef::Block(id))?.into_iter().filter(|it| reads(it)).collect();
     let Some(first_reader) = readers.iter().filter_map(|it| position(it)).min() else {
         return refuse(format!("no block of this scope reads `{}`", buffer.name));
     };
@@ -45,8 +47,7 @@ pub(in crate::tir::schedule) fn cache_read(
     let name = unique_block_name(state, &copy.name);
     let (block, nest) = copy_nest(&name, &buffer, &copy, &full(&buffer));
     let body = insert_in_scope(&state.func().body, scope_block, first_reader, nest, &copy);
-    let inside = readers.iter().filter(|it| position(it).is_some());
-    let body = inside.fold(body, |body, it| redirect(&body, it.block.id, &buffer, &copy));
+    let body = readers.iter().fold(body, |body, it| redirect(&body, it.block.id, &buffer, &copy));
     state.replace_body(body)?;
     Ok(block)
 }

@@ -40,6 +40,18 @@ pub(in crate::tir::schedule) fn cache_write(
             block.name
         ));
     };
+    if !analysis::covers_domain(state, &realize)? {
+        return Err(ScheduleError::illegal(
+            NAME,
+            format!(
+                "block `{}` is not known to run for every value of its axes: the copy would write elements of `{}` that \
+                 the block does not",
+                block.name, buffer.name
+            ),
+        )
+        .help("bind each axis to a loop, or to a split or fusion of loops, over its whole range")
+        .show(state, &marked));
+    }
     let Some(at) = top_level_index(state, scope_block, StmtSRef::Block(id)) else {
         return refuse(format!("block `{}` is not in a plain sequence", block.name));
     };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::arith::{Analyzer, IntervalSet};
 use crate::ir::{BlockId, Var, VarId};
+use crate::tir::analysis::drives;
 use crate::tir::schedule::analysis::{self, Iteration};
 use crate::tir::schedule::rewrite::{self, bind_loop, holds, insert_at, remove_block, simplify_bindings};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
@@ -36,10 +37,19 @@ pub(in crate::tir::schedule) fn compute_at(
         return refuse(format!("block `{}` is under the loop already", realize.block.name));
     }
     check_inputs_stay(NAME, state, id)?;
-    let consumers = rewrite::readers(state, &moved.buffer);
-    let consumers: Vec<&Arc<BlockRealize>> = consumers.iter().filter(|it| it.block.id != id).collect();
+    let consumers: Vec<Arc<BlockRealize>> = (rewrite::siblings(state, StmtSRef::Block(id))?.into_iter())
+        .filter(|it| it.block.id != id && it.block.reads.iter().any(|read| read.buffer == moved.buffer))
+        .collect();
     if consumers.is_empty() {
-        return refuse(format!("nothing reads `{}`", moved.buffer.name));
+        return refuse(format!(
+            "nothing beside block `{}` reads `{}`",
+            realize.block.name, moved.buffer.name
+        ));
+    }
+    let scope = state.get_block(state.scope_block(StmtSRef::Block(id)).unwrap_or(id))?;
+    let inside_scope = rewrite::count_accesses(&scope.block.body, &moved.buffer);
+    if inside_scope != rewrite::count_accesses(&state.func().body, &moved.buffer) {
+        return refuse(format!("`{}` is used outside of block `{}`", moved.buffer.name, scope.block.name));
     }
     let inside = |it: &&Arc<BlockRealize>| {
         state.ancestors(StmtSRef::Block(it.block.id)).any(|sref| sref == StmtSRef::Loop(var))
@@ -48,6 +58,12 @@ pub(in crate::tir::schedule) fn compute_at(
         return refuse(format!(
             "block `{}` reads `{}` and is not under the loop",
             outside.block.name, moved.buffer.name
+        ));
+    }
+    if let Some(early) = consumers.iter().find(|it| init_runs_before(state, it, var, &moved.buffer)) {
+        return refuse(format!(
+            "the init of block `{}` reads `{}` and runs before the loop",
+            early.block.name, moved.buffer.name
         ));
     }
     let mut needed: Option<Vec<IntervalSet>> = None;
@@ -82,7 +98,7 @@ pub(in crate::tir::schedule) fn reverse_compute_at(
     state.get_for(var)?;
     let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &marked));
     let moved = Moved::new(NAME, state, &realize, var)?;
-    let leaves = rewrite::leaf_blocks(state);
+    let leaves = rewrite::siblings(state, StmtSRef::Block(id))?;
     let at = leaves.iter().position(|it| it.block.id == id).unwrap_or(0);
     let under = |it: &BlockRealize| {
         state.ancestors(StmtSRef::Block(it.block.id)).any(|sref| sref == StmtSRef::Loop(var))
@@ -132,7 +148,7 @@ pub(in crate::tir::schedule) fn reverse_compute_at(
     let spatial = |var: &Var| {
         realize.block.iter_vars.iter().any(|iter| iter.var == *var && iter.kind == IterKind::Spatial)
     };
-    if !axes.iter().flatten().all(spatial) || !rewrite::covers(&realize.block, &axes, &read.buffer) {
+    if !axes.iter().flatten().all(spatial) || !rewrite::covers(state, &realize, &axes, &read.buffer)? {
         return refuse(format!(
             "block `{}` does not read each element of `{}` once",
             realize.block.name, read.buffer.name
@@ -141,6 +157,16 @@ pub(in crate::tir::schedule) fn reverse_compute_at(
     let moved = Moved { axes, ..moved };
     let nest = moved.nest(state, &realize, &region, false)?;
     finish(state, id, var, nest, |body| if let Stmt::SeqStmt(stmts) = body { stmts.len() } else { 1 })
+}
+
+/// True when the init of block `consumer` reads `buffer` and runs before loop `var`, which drives its reduction or is
+/// inside a loop that does.
+fn init_runs_before(state: &ScheduleState, consumer: &BlockRealize, var: VarId, buffer: &Buffer) -> bool {
+    let Some(init) = &consumer.block.init else { return false };
+    let loops = state.loops_above(StmtSRef::Block(consumer.block.id));
+    let outer = loops.iter().take(loops.iter().position(|&it| it == var).map_or(0, |at| at + 1));
+    let reduces = |var: &VarId| state.get_for(*var).is_ok_and(|node| drives(consumer, node, true));
+    rewrite::count_accesses(init, buffer) > 0 && outer.into_iter().any(reduces)
 }
 
 /// The box of `write` that block `producer` has made, completely, at the end of one iteration of `var`.
@@ -177,7 +203,7 @@ fn produced(
     let points = write.region.iter().all(|range| range.extent.is_const(1));
     let axes = analysis::distinct_axes(&producer.block, &indices, &write.buffer.shape).filter(|_| points);
     let Some(axes) = axes else { return refuse("writes to a place that is not one axis in each dimension") };
-    if !rewrite::covers(&producer.block, &axes, &write.buffer) {
+    if !rewrite::covers(state, producer, &axes, &write.buffer)? {
         return refuse("does not write all of what is read");
     }
     if !iteration.is_exact(&analysis::bindings_of(producer, &axes)) {
@@ -223,6 +249,9 @@ impl Moved {
         }
         let indices: Vec<PrimExpr> = write.region.iter().map(|range| range.min.clone()).collect();
         let points = write.region.iter().all(|range| range.extent.is_const(1));
+        if !analysis::covers_domain(state, realize)? {
+            return refuse("is not known to run for every value of its axes".into());
+        }
         match analysis::distinct_axes(block, &indices, &write.buffer.shape).filter(|_| points) {
             Some(axes) => Ok(Moved { target: var, buffer: write.buffer.clone(), axes }),
             None => refuse("writes to a place that is not one axis in each dimension".into()),

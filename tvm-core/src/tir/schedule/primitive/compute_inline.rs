@@ -9,7 +9,7 @@ use crate::ir::{BlockId, Var, VarId};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::schedule::rewrite::{self, drop_alloc, remove_block};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{Block, Buffer, Mutator, PrimExpr, substitute_expr};
+use crate::tir::{Block, BlockRealize, Buffer, Mutator, PrimExpr, substitute_expr};
 
 const NAME: &str = "compute_inline";
 
@@ -83,7 +83,7 @@ pub(super) fn definition(
     let Some(axes) = analysis::distinct_axes(block, &store.indices, &buffer.shape) else {
         return refuse("writes to a place that is not one axis in each dimension");
     };
-    if !analysis::trailing_axes(block, &axes).is_empty() || !rewrite::covers(block, &axes, buffer) {
+    if !analysis::trailing_axes(block, &axes).is_empty() || !rewrite::covers(state, realize, &axes, buffer)? {
         return refuse(&format!("does not write each element of `{}` once", buffer.name));
     }
     Ok(Definition { buffer: buffer.clone(), axes, value: store.value.clone() })
@@ -96,11 +96,13 @@ pub(super) fn check_inputs_stay(
     id: BlockId,
 ) -> Result<(), ScheduleError> {
     let blocks = rewrite::leaf_blocks(state);
-    let at = blocks
-        .iter()
-        .position(|it| it.block.id == id)
-        .ok_or(ScheduleError::UnknownSRef(StmtSRef::Block(id)))?;
-    let reads = &blocks[at].block.reads;
+    let inside = |it: &BlockRealize| {
+        let sref = StmtSRef::Block(it.block.id);
+        it.block.id == id || state.ancestors(sref).any(|outer| outer == StmtSRef::Block(id))
+    };
+    let at =
+        blocks.iter().rposition(|it| inside(it)).ok_or(ScheduleError::UnknownSRef(StmtSRef::Block(id)))?;
+    let reads = &state.get_block(id)?.block.reads;
     for later in &blocks[at + 1..] {
         if let Some(write) =
             later.block.writes.iter().find(|write| reads.iter().any(|read| read.buffer == write.buffer))

@@ -5,7 +5,7 @@
 use crate::ir::{BlockId, VarId};
 use crate::tir::analysis::{drives, init_nest};
 use crate::tir::schedule::rewrite::unique_block_name;
-use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::{Block, BlockRealize, BufferRegion, For, Stmt};
 
 const NAME: &str = "decompose_reduction";
@@ -41,6 +41,18 @@ pub(in crate::tir::schedule) fn decompose_reduction(
         |node: &&std::sync::Arc<For>| !drives(node, true) && !drives(node, false) && !node.extent.is_const(1);
     if let Some(node) = nodes[at..].iter().find(idle) {
         return refuse(format!("loop `{}` repeats block `{}`", node.loop_var.name(), block.name));
+    }
+    if !analysis::visits_once(state, &realize, &nodes[at..])? {
+        let message = format!(
+            "block `{}` is not known to visit each element once inside the loop: it would be reduced twice after one init",
+            block.name
+        );
+        return Err(ScheduleError::illegal(NAME, message)
+            .help("decompose at a loop further in, inside the loops that compute elements again")
+            .show(state, &marked));
+    }
+    if analysis::reduces_with_outer(state, &realize) {
+        return refuse(format!("a block around block `{}` goes on with its reduction", block.name));
     }
     let name = unique_block_name(state, &format!("{}_init", block.name));
     let (init_id, nest) = match init_nest(&realize, init, &nodes[at..], &state.func().param_vars(), name) {

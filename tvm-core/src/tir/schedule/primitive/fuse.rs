@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 
 use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
+use crate::tir::analysis::drives;
 use crate::tir::schedule::rewrite::simplify_bindings;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{Buffer, For, PrimExpr, substitute_stmt};
+use crate::tir::{BlockRealize, Buffer, For, PrimExpr, substitute_stmt};
 
 const NAME: &str = "fuse";
 
@@ -57,6 +58,9 @@ pub(in crate::tir::schedule) fn fuse(
             "fuse fewer loops; extents that multiply to at most the size of one buffer are known to fit",
         ));
     }
+    for realize in analysis::child_blocks(&nodes[nodes.len() - 1].body) {
+        check_init(&realize, &nodes).map_err(|err| err.show(state, &marked))?;
+    }
     let names: Vec<&str> = nodes.iter().map(|node| node.loop_var.name()).collect();
     let fused = Var::index(format!("{}_fused", names.join("_")));
     let extent = nodes.iter().fold(PrimExpr::index(1), |product, node| product * &node.extent);
@@ -73,6 +77,29 @@ pub(in crate::tir::schedule) fn fuse(
     let sref = StmtSRef::Loop(*first);
     state.replace(sref, simplify_bindings(state, sref, &new.into()))?;
     Ok(fused.id())
+}
+
+/// Where the loops of a reduction have no iteration its init runs all the same. A fused loop keeps that only when all of
+/// its loops drive the reduction alone, or those that do are not empty.
+fn check_init(realize: &BlockRealize, nodes: &[std::sync::Arc<For>]) -> Result<(), ScheduleError> {
+    let reduces = |node: &&std::sync::Arc<For>| drives(realize, node, true);
+    if realize.block.init.is_none()
+        || nodes.iter().all(|node| reduces(&node) && !drives(realize, node, false))
+    {
+        return Ok(());
+    }
+    let analyzer = Analyzer::new();
+    match nodes.iter().filter(reduces).find(|node| analyzer.const_int_bound(&node.extent).min < 1) {
+        None => Ok(()),
+        Some(node) => {
+            let message = format!(
+                "loop `{}` drives the reduction of block `{}` and may be empty: the init would be lost",
+                node.loop_var.name(),
+                realize.block.name
+            );
+            Err(ScheduleError::illegal(NAME, message).help("decompose the reduction first"))
+        }
+    }
 }
 
 /// True when the extents are at most those of different dimensions of one buffer, whose size fits an `i64`.

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use crate::ir::VarId;
+use crate::tir::analysis::drives;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{For, Stmt};
+use crate::tir::{BlockRealize, For, Stmt};
 
 const NAME: &str = "reorder";
 
@@ -35,8 +36,8 @@ pub(in crate::tir::schedule) fn reorder(
     if blocks.len() > 1 {
         return Err(illegal(format!("loop `{}` holds {} blocks", innermost.loop_var.name(), blocks.len())));
     }
-    for realize in blocks {
-        analysis::check_reorderable(NAME, state, &realize).map_err(|err| err.show(state, &marked))?;
+    for realize in &blocks {
+        analysis::check_reorderable(NAME, state, realize).map_err(|err| err.show(state, &marked))?;
     }
     let mut wanted = order.iter();
     let new_order: Vec<&Arc<For>> = chain
@@ -47,6 +48,9 @@ pub(in crate::tir::schedule) fn reorder(
             chain.iter().find(|it| Some(it.loop_var.id()) == var).unwrap_or(node)
         })
         .collect();
+    for realize in &blocks {
+        check_inits(state, realize, &chain, &new_order).map_err(|err| err.show(state, &marked))?;
+    }
     for (i, node) in new_order.iter().enumerate() {
         for inner in &new_order[i..] {
             if analysis::uses_var(&node.extent, &inner.loop_var)
@@ -62,6 +66,38 @@ pub(in crate::tir::schedule) fn reorder(
     let body = innermost.body.clone();
     let new = new_order.iter().rev().fold(body, |body, node| Stmt::from(For { body, ..(***node).clone() }));
     state.replace(StmtSRef::Loop(top.loop_var.id()), new)
+}
+
+/// An init runs before the outermost loop that drives the reduction. Where other loops move across loops that drive it,
+/// each element must be one combination of the loops from there inwards: it is reduced once before and after.
+fn check_inits(
+    state: &ScheduleState,
+    realize: &BlockRealize,
+    old: &[Arc<For>],
+    new: &[&Arc<For>],
+) -> Result<(), ScheduleError> {
+    let reduces = |node: &Arc<For>| drives(realize, node, true);
+    let first = |mut nodes: std::slice::Iter<'_, Arc<For>>| nodes.position(reduces);
+    let moved: Vec<Arc<For>> = new.iter().map(|&node| node.clone()).collect();
+    let (Some(before), Some(after)) = (first(old.iter()), first(moved.iter())) else { return Ok(()) };
+    if realize.block.init.is_none() || old.iter().zip(&moved).all(|(a, b)| a.loop_var == b.loop_var) {
+        return Ok(());
+    }
+    let id = StmtSRef::Block(realize.block.id);
+    let from = before.min(after);
+    let top = old.iter().map(|node| node.loop_var.id()).skip(from).collect::<Vec<_>>();
+    let below = state.loops_above(id).into_iter().skip_while(|var| Some(var) != top.last()).skip(1);
+    let inner = top.iter().copied().chain(below).map(|var| state.get_for(var).cloned());
+    let inner = inner.collect::<Result<Vec<_>, _>>()?;
+    if analysis::visits_once(state, realize, &inner)? {
+        return Ok(());
+    }
+    let message = format!(
+        "block `{}` computes elements more than once: in the new order they would be reduced twice after one init",
+        realize.block.name
+    );
+    Err(ScheduleError::illegal(NAME, message)
+        .help("reorder before `compute_at`, or decompose the reduction first"))
 }
 
 /// All loops from the outermost to the innermost of `order`.

@@ -55,9 +55,15 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
         return refuse(format!("does not read `{}` at one place", made.buffer.name));
     }
     let axes = analysis::distinct_axes(block, &loads[0].indices, &made.buffer.shape);
-    let covering = axes.filter(|axes| {
-        analysis::trailing_axes(block, axes).is_empty() && rewrite::covers(block, axes, &made.buffer)
-    });
+    let covering = match axes {
+        Some(axes)
+            if analysis::trailing_axes(block, &axes).is_empty()
+                && rewrite::covers(state, &realize, &axes, &made.buffer)? =>
+        {
+            Some(axes)
+        }
+        _ => None,
+    };
     let Some(axes) = covering else {
         return refuse(format!("does not read each element of `{}` once", made.buffer.name));
     };

@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 
 use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
-use crate::tir::schedule::rewrite::{add_predicate, simplify_bindings};
+use crate::tir::analysis::add_predicate;
+use crate::tir::schedule::rewrite::simplify_bindings;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{For, ForKind, PrimExpr, Stmt, substitute_stmt};
 

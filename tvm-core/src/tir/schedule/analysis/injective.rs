@@ -1,0 +1,263 @@
+//! Which iterations give which values: whether a block visits a place once, and all of its domain.
+//!
+//! TVM counterpart: `IsAffineBinding`, `IsCompleteBlock`, on top of `DetectIterMap`.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::arith::{Analyzer, ConstIntBound, IterMapLevel, LinearSum, Products, detect_iter_map};
+use crate::ir::{Var, VarId};
+use crate::tir::schedule::rewrite::bind_loop;
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::{
+    BinaryOp, Block, BlockRealize, BufferRegion, For, IterKind, PrimExpr, Range, any_expr, substitute_expr,
+};
+
+/// Knows the dimensions, and the loops around `sref` up to the block around it. Inside loops, dimensions that are factors
+/// of their extents are not 0.
+fn analyzer_at(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, ScheduleError> {
+    let mut analyzer = Analyzer::new();
+    let dims = state.func().symbolic_dims();
+    dims.iter().for_each(|dim| analyzer.bind_dim(dim));
+    let loops = state.loops_above(sref);
+    for &var in &loops {
+        let node = state.get_for(var)?;
+        for dim in factors(&node.extent).into_iter().filter(|it| dims.contains(it)) {
+            analyzer.bind_bound(&dim, ConstIntBound::new(1, ConstIntBound::POS_INF));
+        }
+    }
+    for &var in &loops {
+        bind_loop(&mut analyzer, state.get_for(var)?);
+    }
+    Ok(analyzer)
+}
+
+/// The variables that `extent` is a product of, with other things.
+fn factors(extent: &PrimExpr) -> Vec<Var> {
+    match extent {
+        PrimExpr::Var(var) => vec![var.clone()],
+        PrimExpr::Binary(it) if it.op == BinaryOp::Mul => [factors(&it.a), factors(&it.b)].concat(),
+        _ => vec![],
+    }
+}
+
+/// Those of `iters` whose values follow from the values of `exprs`, where `predicate` holds and all other variables stand
+/// still.
+fn determined(
+    exprs: &[PrimExpr],
+    iters: &[(Var, Range)],
+    predicate: &PrimExpr,
+    analyzer: &Analyzer,
+) -> Vec<VarId> {
+    let mut known: Vec<VarId> =
+        iters.iter().filter(|(_, range)| range.extent.is_const(1)).map(|(var, _)| var.id()).collect();
+    let open = |expr: &PrimExpr, known: &[VarId]| -> Vec<(Var, Range)> {
+        let free = |(var, _): &&(Var, Range)| !known.contains(&var.id()) && super::uses_var(expr, var);
+        iters.iter().filter(free).cloned().collect()
+    };
+    let maps = |exprs: &[PrimExpr], iters: &[(Var, Range)]| {
+        let level = IterMapLevel::Bijective;
+        [predicate, &PrimExpr::bool(true)]
+            .into_iter()
+            .any(|predicate| detect_iter_map(exprs, iters, predicate, level, analyzer).is_ok())
+    };
+    loop {
+        let before = known.len();
+        for expr in exprs {
+            let free = open(expr, &known);
+            let follows = match &free[..] {
+                [] => continue,
+                [(var, _)] => is_linear(expr, var) || maps(std::slice::from_ref(expr), &free),
+                _ => maps(std::slice::from_ref(expr), &free),
+            };
+            if follows {
+                known.extend(free.iter().map(|(var, _)| var.id()));
+            }
+        }
+        if known.len() == before {
+            break;
+        }
+    }
+    let rest: Vec<PrimExpr> = exprs.iter().filter(|it| !open(it, &known).is_empty()).cloned().collect();
+    let used = |(var, _): &&(Var, Range)| {
+        !known.contains(&var.id()) && rest.iter().any(|expr| super::uses_var(expr, var))
+    };
+    let free: Vec<(Var, Range)> = iters.iter().filter(used).cloned().collect();
+    if !free.is_empty() && maps(&rest, &free) {
+        known.extend(free.iter().map(|(var, _)| var.id()));
+    }
+    known
+}
+
+/// `expr` is `c * var + rest` with a constant `c` other than 0 and a rest without `var`.
+fn is_linear(expr: &PrimExpr, var: &Var) -> bool {
+    let mut found = false;
+    for (monomial, scale) in LinearSum::of(expr, Products::Keep).terms() {
+        if monomial.as_atom().and_then(PrimExpr::as_var) == Some(var) {
+            found = scale != 0;
+        } else if monomial.atoms().any(|atom| super::uses_var(atom, var)) {
+            return false;
+        }
+    }
+    found
+}
+
+fn iters(loops: &[Arc<For>]) -> Vec<(Var, Range)> {
+    loops.iter().map(|node| (node.loop_var.clone(), node.range())).collect()
+}
+
+/// Each iteration of `loops`, the innermost ones around the block, gives its axes other values.
+pub(in crate::tir::schedule) fn visits_once(
+    state: &ScheduleState,
+    realize: &BlockRealize,
+    loops: &[Arc<For>],
+) -> Result<bool, ScheduleError> {
+    let analyzer = analyzer_at(state, StmtSRef::Block(realize.block.id))?;
+    let known = determined(&realize.iter_values, &iters(loops), &realize.predicate, &analyzer);
+    Ok(loops.iter().all(|node| known.contains(&node.loop_var.id())))
+}
+
+/// The elements of `region`: one expression for each dimension, over `axes` and the variables that are given too.
+fn places(region: &BufferRegion, axes: &FxHashMap<VarId, PrimExpr>) -> (Vec<PrimExpr>, Vec<(Var, Range)>) {
+    let mut inner = Vec::new();
+    let place = |range: &Range| {
+        let min = substitute_expr(&range.min, axes);
+        if range.extent.is_const(1) {
+            return min;
+        }
+        let var = Var::index("inner");
+        inner.push((var.clone(), Range::from_extent(substitute_expr(&range.extent, axes))));
+        min + PrimExpr::from(var)
+    };
+    let exprs = region.region.iter().map(place).collect();
+    (exprs, inner)
+}
+
+fn bindings(realize: &BlockRealize) -> FxHashMap<VarId, PrimExpr> {
+    let axes = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
+    axes.map(|(iter, value)| (iter.var.id(), value.clone())).collect()
+}
+
+/// The loops from `node` inwards to the block.
+fn loops_from(
+    state: &ScheduleState,
+    node: &For,
+    realize: &BlockRealize,
+) -> Result<Vec<Arc<For>>, ScheduleError> {
+    let loops = state.loops_above(StmtSRef::Block(realize.block.id));
+    let inner = loops.iter().skip_while(|&&var| var != node.loop_var.id());
+    inner.map(|&var| state.get_for(var).cloned()).collect()
+}
+
+/// Different iterations of `node` touch different elements of `region`.
+pub(in crate::tir::schedule) fn touches_apart(
+    state: &ScheduleState,
+    node: &For,
+    realize: &BlockRealize,
+    region: &BufferRegion,
+) -> Result<bool, ScheduleError> {
+    let analyzer = analyzer_at(state, StmtSRef::Block(realize.block.id))?;
+    let (exprs, inner) = places(region, &bindings(realize));
+    let iters = [iters(&loops_from(state, node, realize)?), inner].concat();
+    let known = determined(&exprs, &iters, &realize.predicate, &analyzer);
+    Ok(known.contains(&node.loop_var.id()))
+}
+
+/// An element that is in `a` for one iteration of `node` and in `b` for another one does not exist: some index is the same
+/// in both and tells the iteration.
+pub(in crate::tir::schedule) fn same_iteration(
+    state: &ScheduleState,
+    node: &For,
+    (a, a_region): (&BlockRealize, &BufferRegion),
+    (b, b_region): (&BlockRealize, &BufferRegion),
+) -> Result<bool, ScheduleError> {
+    let analyzer = analyzer_at(state, StmtSRef::Block(a.block.id))?;
+    let is_point = |range: &Range| range.extent.is_const(1);
+    let dims = a_region.region.iter().zip(b_region.region.iter());
+    let points = dims.filter(|(x, y)| is_point(x) && is_point(y));
+    let (a_axes, b_axes) = (bindings(a), bindings(b));
+    let (a_loops, b_loops) = (loops_from(state, node, a)?, loops_from(state, node, b)?);
+    let one_block = a.block.id == b.block.id;
+    let mut shared = Vec::new();
+    for (x, y) in points {
+        let (x_value, y_value) = (substitute_expr(&x.min, &a_axes), substitute_expr(&y.min, &b_axes));
+        if one_block && crate::arith::same(&x.min, &y.min) {
+            shared.push(x_value);
+            continue;
+        }
+        let alone = |expr: &PrimExpr, loops: &[Arc<For>]| {
+            !loops.iter().skip(1).any(|inner| super::uses_var(expr, &inner.loop_var))
+        };
+        if alone(&x_value, &a_loops)
+            && alone(&y_value, &b_loops)
+            && analyzer.can_prove_equal(&x_value, &y_value)
+        {
+            shared.push(x_value);
+        }
+    }
+    let known = determined(&shared, &iters(&a_loops), &PrimExpr::bool(true), &analyzer);
+    Ok(known.contains(&node.loop_var.id()))
+}
+
+/// A spatial axis of `block` in several iterations of which it writes one element.
+pub(in crate::tir::schedule) fn shared_spatial_axis(block: &Block) -> Option<Var> {
+    let spatial: Vec<(Var, Range)> = (block.iter_vars.iter())
+        .filter(|iter| iter.kind == IterKind::Spatial)
+        .map(|iter| (iter.var.clone(), iter.dom.clone()))
+        .collect();
+    block.writes.iter().find_map(|write| {
+        let (exprs, inner) = places(write, &FxHashMap::default());
+        let iters = [spatial.clone(), inner].concat();
+        let known = determined(&exprs, &iters, &PrimExpr::bool(true), &Analyzer::new());
+        spatial.iter().map(|(var, _)| var).find(|var| !known.contains(&var.id())).cloned()
+    })
+}
+
+/// The block runs for every combination of values of its axes' domains.
+pub(in crate::tir::schedule) fn covers_domain(
+    state: &ScheduleState,
+    realize: &BlockRealize,
+) -> Result<bool, ScheduleError> {
+    let sref = StmtSRef::Block(realize.block.id);
+    let analyzer = analyzer_at(state, sref)?;
+    let mut loops = Vec::new();
+    for var in state.loops_above(sref) {
+        let node = state.get_for(var)?;
+        if loops.iter().any(|(outer, _): &(Var, Range)| {
+            [&node.min, &node.extent].into_iter().any(|it| super::uses_var(it, outer))
+        }) {
+            return Ok(false);
+        }
+        loops.push((node.loop_var.clone(), node.range()));
+    }
+    let level = IterMapLevel::Surjective;
+    let Ok(sums) = detect_iter_map(&realize.iter_values, &loops, &realize.predicate, level, &analyzer) else {
+        return Ok(false);
+    };
+    let whole = |(sum, iter): (&crate::arith::IterSum, &crate::tir::IterVar)| {
+        let range = match &sum.args[..] {
+            [] => Range::point(sum.base.clone()),
+            [split] if split.scale.is_const(1) => {
+                Range { min: sum.base.clone(), extent: split.extent.clone() }
+            }
+            _ => return false,
+        };
+        analyzer.can_prove_equal(&range.min, &iter.dom.min)
+            && analyzer.can_prove_equal(&range.extent, &iter.dom.extent)
+    };
+    Ok(sums.iter().zip(realize.block.iter_vars.iter()).all(whole))
+}
+
+/// True when a reduction axis is bound to something that an outer block reduces over too.
+pub(in crate::tir::schedule) fn reduces_with_outer(state: &ScheduleState, realize: &BlockRealize) -> bool {
+    let sref = StmtSRef::Block(realize.block.id);
+    let outer: Vec<Var> = (state.ancestors(sref))
+        .filter_map(|it| if let StmtSRef::Block(id) = it { state.get_block(id).ok() } else { None })
+        .flat_map(|it| it.block.iter_vars.iter().filter(|iter| iter.kind != IterKind::Spatial))
+        .map(|iter| iter.var.clone())
+        .collect();
+    let pairs = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
+    let mut reduced = pairs.filter(|(iter, _)| iter.kind == IterKind::Reduce).map(|(_, value)| value);
+    reduced.any(|value| any_expr(value, &mut |it| it.as_var().is_some_and(|var| outer.contains(var))))
+}

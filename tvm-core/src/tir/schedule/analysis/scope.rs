@@ -1,0 +1,77 @@
+//! What stands in a block beside loops and the blocks inside it.
+//!
+//! Primitives see what blocks declare. A statement beside blocks is not seen, and what loop bounds and predicates load is
+//! seen as a read of the block around only.
+
+use crate::ir::BlockId;
+use crate::tir::analysis::reads_memory;
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::{Block, Stmt};
+
+/// True when the blocks inside `block` tell of all that happens in it: it holds only loops and blocks, whose bounds,
+/// bindings and predicates read no memory.
+pub(in crate::tir::schedule) fn is_plain(block: &Block) -> bool {
+    holds_only_blocks(&block.body) && !heads_read_memory(&block.body)
+}
+
+/// Refuses `sref` where the blocks around it hold something else than loops and blocks; for primitives that move blocks
+/// or values, also where bounds, bindings or predicates there read memory.
+pub(in crate::tir::schedule) fn check_scope(
+    name: &'static str,
+    state: &ScheduleState,
+    sref: StmtSRef,
+    moves: bool,
+) -> Result<(), ScheduleError> {
+    let scopes = state.ancestors(sref).filter_map(|it| match it {
+        StmtSRef::Block(id) => Some(id),
+        StmtSRef::Loop(_) => None,
+    });
+    for scope in scopes.take(if moves { usize::MAX } else { 1 }) {
+        check(name, state, scope, moves).map_err(|err| err.show(state, &[sref]))?;
+    }
+    Ok(())
+}
+
+fn check(
+    name: &'static str,
+    state: &ScheduleState,
+    scope: BlockId,
+    moves: bool,
+) -> Result<(), ScheduleError> {
+    let block = &state.get_block(scope)?.block;
+    if !holds_only_blocks(&block.body) {
+        let message = format!("block `{}` holds statements outside of the blocks in it", block.name);
+        return Err(ScheduleError::illegal(name, message).help("put the statements into blocks"));
+    }
+    if moves && heads_read_memory(&block.body) {
+        let message = format!("loops or conditions in block `{}` read memory", block.name);
+        return Err(
+            ScheduleError::illegal(name, message).help(format!("move block `{}` as a whole", block.name))
+        );
+    }
+    Ok(())
+}
+
+fn holds_only_blocks(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::For(it) => holds_only_blocks(&it.body),
+        Stmt::SeqStmt(stmts) => stmts.iter().all(holds_only_blocks),
+        Stmt::BlockRealize(_) => true,
+        Stmt::IfThenElse(_)
+        | Stmt::While(_)
+        | Stmt::BufferStore(_)
+        | Stmt::Bind(_)
+        | Stmt::AllocBuffer(_)
+        | Stmt::DeclBuffer(_)
+        | Stmt::Evaluate(_)
+        | Stmt::AssertStmt(_) => false,
+    }
+}
+
+fn heads_read_memory(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::For(it) => reads_memory(&it.min) || reads_memory(&it.extent) || heads_read_memory(&it.body),
+        Stmt::BlockRealize(it) => it.iter_values.iter().chain([&it.predicate]).any(reads_memory),
+        _ => stmt.children().into_iter().any(heads_read_memory),
+    }
+}

@@ -1,0 +1,372 @@
+//! Programs whose conditions, bindings or axes do not allow what a primitive does: it is refused, or keeps the results.
+
+use super::kernels::{AT, each, input, kernel, local, output, r, results, s};
+use super::*;
+use crate::script::{FuncBuilder, Value};
+use crate::tir::{BinaryOp, Scope};
+
+type Change = fn(&mut Schedule) -> Result<()>;
+
+/// What `change` makes of `program` gives the same results, or is refused and leaves everything. True when accepted.
+fn keeps(program: &PrimFunc, change: Change) -> bool {
+    let mut sch = Schedule::new(program.clone()).unwrap();
+    let before = sch.clone();
+    match change(&mut sch) {
+        Ok(()) => {
+            well_formed(sch.func()).unwrap_or_else(|err| panic!("{err}\n{}", sch.func()));
+            assert_eq!(results(sch.func()), results(program), "{}", sch.func());
+            true
+        }
+        Err(err) => {
+            assert!(err.to_string().len() > 20, "{err}");
+            assert_eq!(results(before.func()), results(program));
+            false
+        }
+    }
+}
+
+fn add(a: Value, b: Value) -> Value {
+    a.binary(BinaryOp::Add, b)
+}
+
+fn mul(a: &Value, b: i64) -> Value {
+    a.clone().binary(BinaryOp::Mul, Value::int(b))
+}
+
+/// `t[i] = x[i] * 2`, then `if f > 0 { y[i] = t[i] + 1 }`.
+fn conditional(b: &FuncBuilder) {
+    let x = input(b, "x", &[6]);
+    let f = b.scalar(AT, "f", I64);
+    let y = output(b, "y", &[6]);
+    let t = local(b, "t", 6);
+    each(b, "i", 6, |i| b.store(AT, &t, [i.clone()], mul(&b.load(AT, &x, [i]), 2)));
+    let then = || {
+        each(b, "i", 6, |i| b.store(AT, &y, [i.clone()], add(b.load(AT, &t, [i]), Value::int(1))));
+    };
+    b.if_else(AT, f.binary(BinaryOp::Gt, Value::int(0)), then, None);
+}
+
+#[test]
+fn conditions_are_part_of_blocks() {
+    let program = kernel(conditional);
+    let changes: [Change; 4] = [
+        |s| {
+            let (t, y) = (s.block("t")?, s.block("y")?);
+            let [i] = s.loops(t)?;
+            s.reverse_compute_at(y, i)
+        },
+        |s| {
+            let y = s.block("y")?;
+            s.reverse_compute_inline(y)
+        },
+        |s| {
+            let y = s.block("y")?;
+            s.cache_write(y, "y", Scope::Local).map(drop)
+        },
+        |s| {
+            let (t, y) = (s.block("t")?, s.block("y")?);
+            let [i] = s.loops(y)?;
+            s.compute_at(t, i)
+        },
+    ];
+    let accepted = changes.map(|change| keeps(&program, change));
+    assert_eq!(accepted, [false, false, false, true]);
+}
+
+#[test]
+fn conditions_that_read_memory_are_seen() {
+    let program = kernel(|b| {
+        let a = output(b, "a", &[7, 4]);
+        each(b, "i", 6, |i| {
+            let head = b.load(AT, &a, [i.clone(), Value::int(0)]);
+            let then = || {
+                each(b, "j", 4, |j| b.store(AT, &a, [add(i.clone(), Value::int(1)), j], Value::int(0)));
+            };
+            b.if_else(AT, head.binary(BinaryOp::Gt, Value::int(-99)), then, None);
+        });
+    });
+    let change: Change = |s| {
+        let a = s.block("a")?;
+        let loops = s.get_loops(a)?;
+        s.parallel(loops[0])
+    };
+    assert!(!keeps(&program, change));
+    // With an explicit block, which stays: it is in a block that tells of the read.
+    let program = kernel(|b| {
+        let on = input(b, "on", &[6]);
+        let a = output(b, "a", &[6, 4]);
+        each(b, "i", 6, |i| {
+            let then = || {
+                each(b, "j", 4, |j| {
+                    b.block(AT, "B", [s("vi", &i), s("vj", &j)], |[vi, vj]| {
+                        b.store(AT, &a, [vi, vj], Value::int(3));
+                    });
+                });
+            };
+            b.if_else(AT, b.load(AT, &on, [i.clone()]).binary(BinaryOp::Gt, Value::int(0)), then, None);
+        });
+    });
+    let changes: [Change; 3] = [
+        |s| {
+            let b = s.block("reads")?;
+            let [i] = s.loops(b)?;
+            let [outer, _] = s.split(i, [None, Some(4)])?;
+            s.parallel(outer)
+        },
+        |s| {
+            let b = s.block("B")?;
+            let [j] = s.loops(b)?;
+            s.vectorize(j)
+        },
+        |s| {
+            let b = s.block("B")?;
+            s.cache_write(b, "a", Scope::Local).map(drop)
+        },
+    ];
+    assert_eq!(changes.map(|change| keeps(&program, change)), [true, true, false]);
+    // What is written meanwhile is read once.
+    let program = kernel(|b| {
+        let a = output(b, "a", &[6, 4]);
+        each(b, "i", 6, |i| {
+            let then = || {
+                each(b, "j", 4, |j| {
+                    b.block(AT, "B", [s("vi", &i), s("vj", &j)], |[vi, vj]| {
+                        let old = b.load(AT, &a, [vi.clone(), vj.clone()]);
+                        b.store(AT, &a, [vi, vj], add(old, Value::int(100)));
+                    });
+                });
+            };
+            let head = b.load(AT, &a, [i.clone(), Value::int(0)]);
+            b.if_else(AT, head.binary(BinaryOp::Lt, Value::int(0)), then, None);
+        });
+    });
+    assert_eq!(results(&program)[0], [23; 24]);
+}
+
+#[test]
+fn writes_of_part_of_a_buffer_are_not_copied_whole() {
+    let program = kernel(|b| {
+        let x = input(b, "x", &[5]);
+        let y = output(b, "y", &[10]);
+        each(b, "i", 5, |i| {
+            b.block(AT, "B", [s("v", &mul(&i, 2))], |[v]| {
+                let at = v.clone().binary(BinaryOp::FloorDiv, Value::int(2));
+                b.store(AT, &y, [v], b.load(AT, &x, [at]));
+            });
+        });
+    });
+    assert!(!keeps(&program, |s| {
+        let b = s.block("B")?;
+        s.cache_write(b, "y", Scope::Local).map(drop)
+    }));
+    assert!(keeps(&program, |s| {
+        let b = s.block("B")?;
+        let [i] = s.loops(b)?;
+        s.parallel(i)
+    }));
+}
+
+/// `s[i] = Σ x[i + d]`, `y[i] = s[i] + 10 * s[i + 1]`.
+fn halo(b: &FuncBuilder) {
+    let x = input(b, "x", &[9]);
+    let y = output(b, "y", &[6]);
+    let t = local(b, "t", 7);
+    each(b, "i", 7, |i| {
+        each(b, "d", 3, |d| {
+            b.block(AT, "s", [s("vi", &i), r("vd", &d)], |[vi, vd]| {
+                b.init(AT, || b.store(AT, &t, [vi.clone()], Value::int(0)));
+                let at = add(vi.clone(), vd);
+                b.update(AT, &t, [vi], BinaryOp::Add, b.load(AT, &x, [at]));
+            });
+        });
+    });
+    each(b, "i", 6, |i| {
+        let next = mul(&b.load(AT, &t, [add(i.clone(), Value::int(1))]), 10);
+        b.store(AT, &y, [i.clone()], add(b.load(AT, &t, [i]), next));
+    });
+}
+
+#[test]
+fn elements_computed_again_are_reduced_once() {
+    let program = kernel(halo);
+    let changes: [Change; 4] = [
+        |s| {
+            let (p, y) = (s.block("s")?, s.block("y")?);
+            let [i] = s.loops(y)?;
+            s.compute_at(p, i)
+        },
+        |s| {
+            let (p, y) = (s.block("s")?, s.block("y")?);
+            let [i] = s.loops(y)?;
+            s.compute_at(p, i)?;
+            let first = s.get_loops(p)?[0];
+            s.decompose_reduction(p, first).map(drop)
+        },
+        |s| {
+            let (p, y) = (s.block("s")?, s.block("y")?);
+            let [i] = s.loops(y)?;
+            s.compute_at(p, i)?;
+            let second = s.get_loops(p)?[1];
+            s.decompose_reduction(p, second).map(drop)
+        },
+        |s| {
+            let (p, y) = (s.block("s")?, s.block("y")?);
+            let [i] = s.loops(y)?;
+            s.compute_at(p, i)?;
+            let [_, ax, d] = s.loops(p)?;
+            s.reorder([d, ax])
+        },
+    ];
+    assert_eq!(changes.map(|change| keeps(&program, change)), [true, false, true, true]);
+}
+
+#[test]
+fn a_fused_reduction_keeps_its_init() {
+    let program = kernel(halo);
+    let changes: [Change; 2] = [
+        |s| {
+            let p = s.block("s")?;
+            let [i, d] = s.loops(p)?;
+            let f = s.fuse([i, d])?;
+            s.split(f, [None, Some(4)]).map(|[_, _]| ())
+        },
+        |s| {
+            let p = s.block("s")?;
+            let [i, d] = s.loops(p)?;
+            s.reorder([d, i])
+        },
+    ];
+    assert!(changes.map(|change| keeps(&program, change))[1]);
+    let n = PrimExpr::from(crate::ir::Var::index("n"));
+    let mut sch = Schedule::new(dense(dim(3), dim(4), n)).unwrap();
+    let y = sch.block("y").unwrap();
+    let [_, j, k] = sch.loops(y).unwrap();
+    let err = sch.fuse([j, k]).unwrap_err().to_string();
+    assert!(err.contains("may be empty") && err.contains("help:"), "{err}");
+}
+
+#[test]
+fn rows_of_a_scan_are_independent() {
+    let program = kernel(|b| {
+        let x = input(b, "x", &[4, 5]);
+        let y = output(b, "y", &[4, 6]);
+        each(b, "b", 4, |row| {
+            each(b, "i", 5, |i| {
+                let axes = [s("vb", &row), (crate::tir::IterKind::Ordered, "vi", i.clone())];
+                b.block(AT, "scan", axes, |[vb, vi]| {
+                    let sum = add(
+                        b.load(AT, &y, [vb.clone(), vi.clone()]),
+                        b.load(AT, &x, [vb.clone(), vi.clone()]),
+                    );
+                    b.store(AT, &y, [vb, add(vi, Value::int(1))], sum);
+                });
+            });
+        });
+    });
+    assert!(keeps(&program, |s| {
+        let scan = s.block("scan")?;
+        let [b, _] = s.loops(scan)?;
+        s.parallel(b)
+    }));
+    assert!(!keeps(&program, |s| {
+        let scan = s.block("scan")?;
+        let [_, i] = s.loops(scan)?;
+        s.parallel(i)
+    }));
+    assert!(!keeps(&program, |s| {
+        let scan = s.block("scan")?;
+        let [b, i] = s.loops(scan)?;
+        s.reorder([i, b])
+    }));
+}
+
+#[test]
+fn declared_axes_are_not_taken_for_granted() {
+    // The last column wins: `j` is not spatial.
+    let program = kernel(|b| {
+        let x = input(b, "x", &[4, 6]);
+        let y = output(b, "y", &[4]);
+        each(b, "i", 4, |i| {
+            each(b, "j", 6, |j| {
+                b.block(AT, "last", [s("vi", &i), s("vj", &j)], |[vi, vj]| {
+                    b.store(AT, &y, [vi.clone()], b.load(AT, &x, [vi, vj]));
+                });
+            });
+        });
+    });
+    let changes: [Change; 3] = [
+        |s| {
+            let last = s.block("last")?;
+            let [_, j] = s.loops(last)?;
+            let [outer, inner] = s.split(j, [Some(2), None])?;
+            s.reorder([inner, outer])
+        },
+        |s| {
+            let last = s.block("last")?;
+            let [_, j] = s.loops(last)?;
+            s.parallel(j)
+        },
+        |s| {
+            let last = s.block("last")?;
+            let [i, _] = s.loops(last)?;
+            s.parallel(i)
+        },
+    ];
+    assert_eq!(changes.map(|change| keeps(&program, change)), [false, false, true]);
+    // Horner: the update does not commute.
+    let program = kernel(|b| {
+        let x = input(b, "x", &[6]);
+        let y = output(b, "y", &[1]);
+        each(b, "k", 6, |k| {
+            b.block(AT, "horner", [r("vk", &k)], |[vk]| {
+                b.init(AT, || b.store(AT, &y, [Value::int(0)], Value::int(0)));
+                let old = mul(&b.load(AT, &y, [Value::int(0)]), 2);
+                b.store(AT, &y, [Value::int(0)], add(old, b.load(AT, &x, [vk])));
+            });
+        });
+    });
+    assert!(!keeps(&program, |s| {
+        let horner = s.block("horner")?;
+        let [k] = s.loops(horner)?;
+        let [outer, inner] = s.split(k, [Some(2), None])?;
+        s.reorder([inner, outer])
+    }));
+}
+
+#[test]
+fn a_copy_moves_in_front_of_blocks_of_its_own_scope() {
+    // Rows with a sum of their own each: the readers are inside the blocks of the rows.
+    let program = kernel(|b| {
+        let x = input(b, "x", &[4, 6]);
+        let w = input(b, "w", &[4, 6]);
+        let y = output(b, "y", &[4, 6]);
+        each(b, "i", 4, |i| {
+            let sum = b.alloc(AT, "sum", I64, [], Scope::Local);
+            b.store(AT, &sum, [], Value::int(0));
+            each(b, "j", 6, |j| b.update(AT, &sum, [], BinaryOp::Add, b.load(AT, &x, [i.clone(), j])));
+            each(b, "j", 6, |j| {
+                let value = add(b.load(AT, &w, [i.clone(), j.clone()]), b.load(AT, &sum, []));
+                b.store(AT, &y, [i.clone(), j], value);
+            });
+        });
+    });
+    assert!(keeps(&program, |s| {
+        let rows = s.block("sum_scope")?;
+        let [i] = s.loops(rows)?;
+        let copy = s.cache_read(rows, "x", Scope::Local)?;
+        s.compute_at(copy, i)
+    }));
+    assert!(!keeps(&program, |s| {
+        let inner = s.block("y")?;
+        let rows = s.block("sum_scope")?;
+        let copy = s.cache_read(rows, "w", Scope::Local)?;
+        let [j] = s.loops(inner)?;
+        s.compute_at(copy, j)
+    }));
+    assert!(keeps(&program, |s| {
+        let inner = s.block("y")?;
+        let copy = s.cache_read(inner, "w", Scope::Local)?;
+        let [j] = s.loops(inner)?;
+        s.compute_at(copy, j)
+    }));
+}
