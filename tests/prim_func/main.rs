@@ -3,6 +3,7 @@
 mod bounds;
 mod checks;
 mod kernels;
+mod reductions;
 mod rust_semantics;
 mod schedules;
 mod structure;

@@ -39,8 +39,8 @@ pub fn lower_tir() -> Pass {
 /// The passes of [`lower_tir`], in order.
 pub fn lower_tir_passes() -> Vec<Pass> {
     vec![
-        tir::check_bounds(),
         tir::lower_init_block(),
+        tir::check_bounds(),
         tir::convert_blocks_to_opaque(),
         tir::lower_match_buffer(),
         tir::lower_opaque_block(),

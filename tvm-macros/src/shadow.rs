@@ -1,7 +1,10 @@
 //! The shadow: the user's body as an ordinary Rust function over the small runtime of `script::shadow`.
 //!
-//! The user's tokens are kept as they are, with these exceptions: loop attributes go (Rust has none there), and where an
-//! element type has no Rust literals (a type parameter, half precision), float literals and casts become calls.
+//! The user's tokens are kept as they are, with these exceptions: loop attributes go (Rust has none there), the `init`s of
+//! blocks move to where they run, and where an element type has no Rust literals (a type parameter, half precision),
+//! float literals and casts become calls.
+
+mod init;
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -15,6 +18,7 @@ use crate::paths;
 /// `impl matmul { fn __shadow(..) { body } }`
 pub(crate) fn shadow(func: &PrimFunc, body: &Block, for_editor: bool) -> TokenStream {
     let mut body = body.clone();
+    init::place_inits(&mut body);
     Rewrite { soft_literals: func.soft_literals }.visit_block_mut(&mut body);
     let params = func.params.iter().map(|param| {
         let name = &param.name;

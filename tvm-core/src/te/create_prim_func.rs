@@ -8,12 +8,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::tensor::{Body, Scatter, Stage, Tensor};
 use super::{Reduce, compute};
-use crate::ir::{AttrValue, Attrs, BufferId, IrError, Span, Var, VarId};
+use crate::ir::{BufferId, IrError, Span, Var, VarId};
 use crate::tir::analysis::with_access_regions;
-use crate::tir::transform::INIT_IF_EMPTY;
 use crate::tir::{
-    Bind, Block, BlockRealize, Buffer, For, IterKind, IterVar, Param, PrimExpr, PrimFunc, Stmt, Visitor,
-    any_expr, substitute_expr, walk_block, walk_expr,
+    Bind, Block, BlockRealize, Buffer, For, IterVar, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr,
+    substitute_expr, walk_block, walk_expr,
 };
 
 /// The tensor program that computes `outputs` from `inputs`: a parameter per input, a parameter per output, then a
@@ -121,22 +120,13 @@ fn block(stage: &Stage, names: &mut Names) -> Stmt {
     let (axes, init, body) = match &stage.body {
         Body::Values(values) => (stage.axes.clone(), None, store(values)),
         Body::Scatter(scatter) => return scatter_blocks(stage, scatter, names),
-        // Without an element to reduce, the block would never run: the result is the start.
-        Body::Reduce(reduce) if reduce.axes.iter().any(|axis| axis.dom.extent.is_const(0)) => {
-            (stage.axes.clone(), None, store(&reduce.init))
-        }
         Body::Reduce(reduce) => {
             let axes = stage.axes.iter().chain(&reduce.axes).cloned().collect();
             (axes, Some(store(&reduce.init)), update(stage, reduce, &indices, store))
         }
     };
-    let mut annotations = Attrs::new();
-    let is_positive = |axis: &IterVar| axis.dom.extent.as_int().is_some_and(|extent| extent > 0);
-    if init.is_some() && !axes.iter().filter(|axis| axis.kind == IterKind::Reduce).all(is_positive) {
-        annotations.set(INIT_IF_EMPTY, AttrValue::Bool(true));
-    }
     let name = names.unique(&stage.name);
-    nest(Block { annotations, init, iter_vars: axes.into(), ..Block::new(name, body) })
+    nest(Block { init, iter_vars: axes.into(), ..Block::new(name, body) })
 }
 
 /// A block that fills the output, and one that changes it.

@@ -1,7 +1,5 @@
 //! Loops, blocks and their axes.
 
-use std::cell::Cell;
-
 pub use Axis::{O, Q, R, S};
 
 /// An axis of a block and its value.
@@ -9,17 +7,12 @@ pub use Axis::{O, Q, R, S};
 pub enum Axis {
     /// Iterations are independent.
     S(usize),
-    /// Iterations are combined by a reduction, which begins at 0.
+    /// Iterations are combined by a reduction.
     R(usize),
     /// Iterations run in order.
     O(usize),
     /// Nothing is known.
     Q(usize),
-}
-
-thread_local! {
-    /// Whether the reduction axes of the running block are at their beginning.
-    static FIRST: Cell<bool> = const { Cell::new(true) };
 }
 
 /// All index tuples below `extents`, the last axis fastest.
@@ -37,17 +30,12 @@ pub fn grid<const N: usize>(extents: [usize; N]) -> impl Iterator<Item = [usize;
 
 /// Runs `body` with the values of `axes`.
 pub fn block<const N: usize>(_name: &str, axes: [Axis; N], body: impl FnOnce([usize; N])) {
-    let first = axes.iter().all(|axis| !matches!(axis, R(value) if *value != 0));
-    let outer = FIRST.replace(first);
     body(axes.map(|axis| match axis {
         S(value) | R(value) | O(value) | Q(value) => value,
     }));
-    FIRST.set(outer);
 }
 
-/// Runs `body` in the first iteration of the block's reduction axes.
+/// Runs `body`: the macro leaves an init in its block where no loop drives a reduction axis.
 pub fn init(body: impl FnOnce()) {
-    if FIRST.get() {
-        body();
-    }
+    body();
 }

@@ -1,14 +1,40 @@
-//! The init of a reduction as loops of its own.
+//! The init of a reduction as loops of its own: where they stand, and what they are.
+//!
+//! A block's init runs before the outermost loop that drives a reduction axis of it, for every combination that the
+//! loops from there inwards give to its other axes. So it runs once for each result, before the first iteration that
+//! reaches it, and also where there is none.
+//!
+//! A loop *drives* an axis when the value of the axis depends on its variable; through the axes of blocks in between as
+//! well, spatial ones excepted: each value of those has a reduction of its own.
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{conjunction, conjuncts, with_access_regions};
-use crate::ir::{BlockId, Span, Var, VarId};
+use crate::ir::{BufferId, Span, Var, VarId};
+use crate::tir::transform::renew_stmt;
 use crate::tir::{
-    Block, BlockRealize, For, IterKind, IterVar, PrimExpr, Stmt, any_expr, substitute_expr, substitute_stmt,
+    Block, BlockRealize, For, ForKind, IterKind, IterVar, Mutator, PrimExpr, Stmt, Substitute, Visitor,
+    any_expr, substitute_expr, walk_expr, walk_stmt,
 };
+
+/// What may stand between a loop and a block inside of it.
+#[derive(Clone, Debug)]
+pub(in crate::tir) enum Frame {
+    /// A loop.
+    Loop(Arc<For>),
+    /// A block.
+    Block(Arc<BlockRealize>),
+    /// A branch: what holds inside.
+    Condition(PrimExpr),
+    /// A name.
+    Bind(Var, PrimExpr),
+    /// A buffer of its own.
+    Buffer(BufferId),
+    /// A `while`: what is inside runs any number of times.
+    While,
+}
 
 /// True when `node` drives an axis of the block: a reduction axis, or another one.
 pub(in crate::tir) fn drives(realize: &BlockRealize, node: &For, reduce: bool) -> bool {
@@ -17,89 +43,192 @@ pub(in crate::tir) fn drives(realize: &BlockRealize, node: &For, reduce: bool) -
 }
 
 fn uses(expr: &PrimExpr, node: &For) -> bool {
-    any_var(expr, &|var| *var == node.loop_var)
+    any_expr(expr, &mut |it| it.as_var() == Some(&node.loop_var))
 }
 
-fn any_var(expr: &PrimExpr, holds: &dyn Fn(&Var) -> bool) -> bool {
-    any_expr(expr, &mut |it| it.as_var().is_some_and(holds))
-}
-
-/// `init` as a block `name`, in copies of those of `loops` (the innermost ones that lead to the block) that drive
-/// spatial axes. `constants` have one value in the whole function. A condition of the block is left out where it limits
-/// only the reduction: it names loops that are not copied, and constants.
-///
-/// # Errors
-/// Why there is no such block.
-pub(in crate::tir) fn init_nest(
-    realize: &BlockRealize,
-    init: &Stmt,
-    loops: &[Arc<For>],
-    constants: &[Var],
-    name: String,
-) -> Result<(BlockId, Stmt), String> {
-    let block = &realize.block;
-    let copied: Vec<(&For, Var)> = loops
-        .iter()
-        .filter(|node| drives(realize, node, false))
-        .map(|node| (&**node, node.loop_var.renew()))
-        .collect();
-    if let Some((both, _)) = copied.iter().find(|(node, _)| drives(realize, node, true)) {
-        return Err(format!("loop `{}` drives spatial and reduction axes at once", both.loop_var.name()));
+fn vars_of<'a>(exprs: impl IntoIterator<Item = &'a PrimExpr>) -> FxHashSet<VarId> {
+    let mut vars = FxHashSet::default();
+    for expr in exprs {
+        any_expr(expr, &mut |it| {
+            vars.extend(it.as_var().map(Var::id));
+            false
+        });
     }
-    let loop_map: FxHashMap<VarId, PrimExpr> =
-        copied.iter().map(|(node, new)| (node.loop_var.id(), new.into())).collect();
+    vars
+}
+
+/// Variables and buffers that a statement mentions.
+#[derive(Default)]
+struct Mentions {
+    vars: FxHashSet<VarId>,
+    buffers: FxHashSet<BufferId>,
+}
+
+impl Visitor for Mentions {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        match expr {
+            PrimExpr::Var(var) => drop(self.vars.insert(var.id())),
+            PrimExpr::BufferLoad(load) => drop(self.buffers.insert(load.buffer.id)),
+            _ => {}
+        }
+        walk_expr(self, expr);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        if let Stmt::BufferStore(store) = stmt {
+            self.buffers.insert(store.buffer.id);
+        }
+        walk_stmt(self, stmt);
+    }
+}
+
+impl Mentions {
+    fn of(init: &Stmt) -> Mentions {
+        let mut mentions = Mentions::default();
+        mentions.visit_stmt(init);
+        mentions
+    }
+}
+
+/// The frame of `frames` (outermost first, all that lead to the block) that is the outermost loop to drive a reduction
+/// axis; `None` when the init runs directly before each run of the body.
+pub(in crate::tir) fn reduction_loop(frames: &[Frame], realize: &BlockRealize, init: &Stmt) -> Option<usize> {
+    let block = &realize.block;
+    let touched = Mentions::of(init).buffers;
+    if block.alloc_buffers.iter().any(|buffer| touched.contains(&buffer.id)) {
+        return None;
+    }
+    let axes = block.iter_vars.iter().zip(realize.iter_values.iter());
+    let mut reduced = vars_of(axes.filter(|(iter, _)| iter.kind == IterKind::Reduce).map(|(_, value)| value));
+    let mut outermost = None;
+    for (at, frame) in frames.iter().enumerate().rev() {
+        match frame {
+            Frame::Loop(node) if reduced.contains(&node.loop_var.id()) => outermost = Some(at),
+            Frame::Loop(_) | Frame::Condition(_) => {}
+            Frame::Bind(var, value) => {
+                if reduced.contains(&var.id()) {
+                    reduced.extend(vars_of([value]));
+                }
+            }
+            Frame::Buffer(buffer) if touched.contains(buffer) => break,
+            Frame::Buffer(_) => {}
+            Frame::While => break,
+            Frame::Block(outer) => {
+                let own = &outer.block;
+                let matched = own.match_buffers.iter().map(|it| &it.buffer);
+                if own.alloc_buffers.iter().chain(matched).any(|buffer| touched.contains(&buffer.id)) {
+                    break;
+                }
+                for (iter, value) in own.iter_vars.iter().zip(outer.iter_values.iter()) {
+                    if iter.kind != IterKind::Spatial && reduced.contains(&iter.var.id()) {
+                        reduced.extend(vars_of([value]));
+                    }
+                }
+            }
+        }
+    }
+    outermost
+}
+
+/// `init` as a block `name`, in copies of those loops of `frames` (all from the place of the nest to the block) that its
+/// axes, other than those of the reduction, depend on. Conditions hold that speak of nothing else.
+pub(in crate::tir) fn init_nest(realize: &BlockRealize, init: &Stmt, frames: &[Frame], name: String) -> Stmt {
+    let block = &realize.block;
     let spatial: Vec<(&IterVar, &PrimExpr)> = (block.iter_vars.iter())
         .zip(realize.iter_values.iter())
         .filter(|(iter, _)| iter.kind != IterKind::Reduce)
         .collect();
-    let axes: Vec<Var> = spatial.iter().map(|(iter, _)| iter.var.renew()).collect();
-    let axis_map: FxHashMap<VarId, PrimExpr> =
-        spatial.iter().zip(&axes).map(|((iter, _), new)| (iter.var.id(), new.into())).collect();
-    let is_left_out =
-        |var: &Var| loops.iter().any(|node| node.loop_var == *var) && !loop_map.contains_key(&var.id());
-    for (node, _) in &copied {
-        if [&node.min, &node.extent].into_iter().any(|it| any_var(it, &is_left_out)) {
-            let name = node.loop_var.name();
-            return Err(format!(
-                "the bounds of loop `{name}` depend on a loop that drives only the reduction"
-            ));
+    let own: FxHashSet<VarId> = block.iter_vars.iter().map(|iter| iter.var.id()).collect();
+    let mut needed = vars_of(spatial.iter().map(|(_, value)| *value));
+    needed.extend(Mentions::of(init).vars.difference(&own));
+
+    // From the block outwards: which loops are needed, and what names of blocks in between stand for.
+    for frame in frames.iter().rev() {
+        match frame {
+            Frame::Loop(node) if needed.contains(&node.loop_var.id()) => {
+                needed.extend(vars_of([&node.min, &node.extent]));
+            }
+            Frame::Bind(var, value) if needed.contains(&var.id()) => needed.extend(vars_of([value])),
+            Frame::Block(outer) => {
+                let axes = outer.block.iter_vars.iter().zip(outer.iter_values.iter());
+                let used = axes.filter(|(iter, _)| needed.contains(&iter.var.id()));
+                let inside = vars_of(used.map(|(_, value)| value));
+                needed.extend(inside);
+            }
+            Frame::Loop(_) | Frame::Bind(..) | Frame::Condition(_) | Frame::Buffer(_) | Frame::While => {}
         }
     }
-    let mut kept = Vec::new();
-    for conjunct in conjuncts(&realize.predicate) {
-        if !any_var(&conjunct, &is_left_out) {
-            kept.push(substitute_expr(&conjunct, &loop_map));
-        } else if any_var(&conjunct, &|var| !is_left_out(var) && !constants.contains(var)) {
-            return Err("a condition of the block mixes loops of the reduction with others".into());
+
+    // From the place of the nest inwards.
+    let mut names: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
+    let mut left_out: FxHashSet<VarId> = FxHashSet::default();
+    let mut loops: Vec<For> = Vec::new();
+    let mut conditions: Vec<PrimExpr> = Vec::new();
+    for frame in frames {
+        match frame {
+            Frame::Loop(node) if needed.contains(&node.loop_var.id()) => {
+                let bound = |expr: &PrimExpr| substitute_expr(expr, &names);
+                loops.push(For { min: bound(&node.min), extent: bound(&node.extent), ..(**node).clone() });
+            }
+            Frame::Loop(node) => drop(left_out.insert(node.loop_var.id())),
+            Frame::Bind(var, value) => define(&mut names, &mut left_out, var, value),
+            Frame::Condition(condition) => conditions.extend(conjuncts(&substitute_expr(condition, &names))),
+            Frame::Block(outer) => {
+                conditions.extend(conjuncts(&substitute_expr(&outer.predicate, &names)));
+                for (iter, value) in outer.block.iter_vars.iter().zip(outer.iter_values.iter()) {
+                    define(&mut names, &mut left_out, &iter.var, value);
+                }
+            }
+            Frame::Buffer(_) | Frame::While => {}
         }
     }
-    let iter_vars: Vec<IterVar> = (spatial.iter().zip(&axes))
-        .map(|((iter, _), var)| IterVar { var: var.clone(), ..(*iter).clone() })
-        .collect();
+    conditions.extend(conjuncts(&substitute_expr(&realize.predicate, &names)));
+    let values: Vec<PrimExpr> = spatial.iter().map(|(_, value)| substitute_expr(value, &names)).collect();
+    let (kept, dropped): (Vec<_>, Vec<_>) =
+        conditions.into_iter().partition(|it| vars_of([it]).is_disjoint(&left_out));
+    let mut predicate = conjunction(kept);
+    let used = vars_of(&values);
+    if dropped.iter().any(|it| !vars_of([it]).is_disjoint(&used)) {
+        // What is dropped may be what kept the axes in their domains.
+        for ((iter, _), value) in spatial.iter().zip(&values) {
+            let (min, extent) =
+                (substitute_expr(&iter.dom.min, &names), substitute_expr(&iter.dom.extent, &names));
+            predicate =
+                predicate.and(value.clone().greater_equal(&min)).and(value.clone().less(min + extent));
+        }
+    }
+
+    let mentions = Mentions::of(init);
+    let matched = block.match_buffers.iter().filter(|it| mentions.buffers.contains(&it.buffer.id));
     let init_block = with_access_regions(Block {
-        iter_vars: iter_vars.into(),
+        iter_vars: spatial.iter().map(|(iter, _)| (*iter).clone()).collect(),
+        match_buffers: matched.cloned().collect(),
         span: block.span.clone(),
-        ..Block::new(name, substitute_stmt(init, &axis_map))
+        ..Block::new(name, init.clone())
     });
-    let id = init_block.id;
-    let init_realize = BlockRealize {
-        iter_values: spatial.iter().map(|(_, value)| substitute_expr(value, &loop_map)).collect(),
-        predicate: conjunction(kept),
-        block: init_block.into(),
-    };
-    let nest = copied.iter().rev().fold(Stmt::from(init_realize), |body, (node, new)| {
-        let bound = |it: &PrimExpr| substitute_expr(it, &loop_map);
-        let (min, extent) = (bound(&node.min), bound(&node.extent));
-        For {
-            loop_var: new.clone(),
-            min,
-            extent,
-            body,
-            kind: node.kind,
-            annotations: node.annotations.clone(),
-            span: Span::none(),
-        }
-        .into()
+    let init_realize = BlockRealize { iter_values: values.into(), predicate, block: init_block.into() };
+    let mut substitute = Substitute { vars: names, buffers: FxHashMap::default() };
+    let inside = Stmt::from(init_realize);
+    let inside = substitute.mutate_stmt(&inside).unwrap_or(inside);
+    let nest = loops.into_iter().rev().fold(inside, |body, node| {
+        let spatial_only = drives(realize, &node, false) && !drives(realize, &node, true);
+        let kind = if spatial_only { node.kind } else { ForKind::Serial };
+        For { body, kind, span: Span::none(), ..node }.into()
     });
-    Ok((id, nest))
+    renew_stmt(&nest)
+}
+
+/// Records that `var` stands for `value`, where that is known.
+fn define(
+    names: &mut FxHashMap<VarId, PrimExpr>,
+    left_out: &mut FxHashSet<VarId>,
+    var: &Var,
+    value: &PrimExpr,
+) {
+    let value = substitute_expr(value, names);
+    if vars_of([&value]).is_disjoint(left_out) {
+        names.insert(var.id(), value);
+    } else {
+        left_out.insert(var.id());
+    }
 }

@@ -8,6 +8,6 @@ mod well_formed;
 pub use access_region::with_access_regions;
 pub(crate) use conjuncts::{add_predicate, holds_blocks, reads_memory};
 pub use conjuncts::{conjunction, conjuncts};
-pub(in crate::tir) use init_nest::{drives, init_nest};
+pub(in crate::tir) use init_nest::{Frame, drives, init_nest, reduction_loop};
 pub(crate) use well_formed::check_rules;
 pub use well_formed::well_formed;

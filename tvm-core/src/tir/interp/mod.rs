@@ -16,6 +16,7 @@ mod access;
 mod args;
 mod error;
 mod expr;
+mod init;
 mod intrinsic;
 mod machine;
 mod math;
@@ -49,8 +50,7 @@ impl Program {
     pub fn compile(func: &PrimFunc) -> Result<Program, InterpError> {
         let mut compiler = stmt::Compiler::default();
         let params = compiler.params(func)?;
-        let complete = super::transform::init_empty_reductions(func);
-        let body = compiler.stmt(complete.as_ref().unwrap_or(&func.body))?;
+        let body = compiler.stmt(&func.body)?;
         Ok(Program { name: func.name.clone(), params, body, sizes: compiler.sizes })
     }
 

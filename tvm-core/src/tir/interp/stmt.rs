@@ -5,12 +5,11 @@ use smallvec::SmallVec;
 use tvm_runtime::{DataType, byte_size};
 
 use super::InterpError;
+use super::init::Enclosing;
 use super::machine::{Dim, Handle, IntFn, Machine, Mem, Run, Sizes, Trap};
 use crate::ir::{BufferId, Span, Var, VarId};
 use crate::support::with_stack;
-use crate::tir::{
-    AssertStmt, BlockRealize, Buffer, BufferStore, For, IterKind, MatchBufferRegion, PrimExpr, Stmt,
-};
+use crate::tir::{AssertStmt, BlockRealize, Buffer, BufferStore, For, MatchBufferRegion, PrimExpr, Stmt};
 
 type Compiled<T> = Result<T, InterpError>;
 
@@ -21,11 +20,13 @@ const MAX_BYTES: usize = 1 << 36;
 #[derive(Default)]
 pub(super) struct Compiler {
     pub(super) sizes: Sizes,
-    slots: FxHashMap<VarId, usize>,
+    pub(super) slots: FxHashMap<VarId, usize>,
     handles: FxHashMap<VarId, usize>,
-    views: FxHashMap<BufferId, usize>,
+    pub(super) views: FxHashMap<BufferId, usize>,
     /// Place of the statement being compiled.
     pub(super) span: Span,
+    /// What encloses it, outermost first.
+    pub(super) enclosing: Vec<Enclosing>,
 }
 
 impl Compiler {
@@ -100,19 +101,27 @@ impl Compiler {
             Stmt::For(it) => self.for_loop(it),
             Stmt::BlockRealize(it) => self.block(it),
             Stmt::SeqStmt(it) => {
-                let body = it.iter().map(|stmt| self.stmt(stmt)).collect::<Compiled<Box<[Run]>>>()?;
+                let depth = self.enclosing.len();
+                let mut body = Vec::with_capacity(it.len());
+                for stmt in it.iter() {
+                    body.push(self.stmt(stmt)?);
+                    self.after(stmt);
+                }
+                self.enclosing.truncate(depth);
                 Ok(Box::new(move |m| body.iter().try_for_each(|run| run(m))))
             }
             Stmt::IfThenElse(it) => {
                 let condition = self.int(&it.condition)?;
-                let then_case = self.stmt(&it.then_case)?;
-                let Some(else_case) = it.else_case.as_ref().map(|stmt| self.stmt(stmt)).transpose()? else {
+                let then_case = self.inside(Enclosing::If(it.condition.clone()), &it.then_case)?;
+                let other = |stmt| self.inside(Enclosing::If(!it.condition.clone()), stmt);
+                let Some(else_case) = it.else_case.as_ref().map(other).transpose()? else {
                     return Ok(Box::new(move |m| if condition(m)? != 0 { then_case(m) } else { Ok(()) }));
                 };
                 Ok(Box::new(move |m| if condition(m)? != 0 { then_case(m) } else { else_case(m) }))
             }
             Stmt::While(it) => {
-                let (condition, body) = (self.int(&it.condition)?, self.stmt(&it.body)?);
+                let condition = self.int(&it.condition)?;
+                let body = self.inside(Enclosing::While, &it.body)?;
                 Ok(Box::new(move |m| {
                     while condition(m)? != 0 {
                         m.step()?;
@@ -149,6 +158,31 @@ impl Compiler {
         }
     }
 
+    /// `stmt` inside of `enclosing`.
+    fn inside(&mut self, enclosing: Enclosing, stmt: &Stmt) -> Compiled<Run> {
+        self.enclosing.push(enclosing);
+        let run = self.stmt(stmt);
+        self.enclosing.pop();
+        run
+    }
+
+    /// What the statements after `stmt` are inside of.
+    fn after(&mut self, stmt: &Stmt) {
+        self.enclosing.extend(match stmt {
+            Stmt::Bind(it) => Some(Enclosing::Let(it.var.clone(), it.value.clone())),
+            Stmt::AllocBuffer(it) => Some(Enclosing::Alloc(it.buffer.id)),
+            Stmt::DeclBuffer(it) => Some(Enclosing::Alloc(it.buffer.id)),
+            Stmt::BufferStore(_)
+            | Stmt::For(_)
+            | Stmt::BlockRealize(_)
+            | Stmt::SeqStmt(_)
+            | Stmt::IfThenElse(_)
+            | Stmt::While(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => None,
+        });
+    }
+
     fn store(&mut self, it: &BufferStore) -> Compiled<Run> {
         let (value, lanes) = (self.expr(&it.value)?, usize::from(it.value.dtype().lanes()));
         let is_float = matches!(value, super::ops::Code::Float(_));
@@ -163,8 +197,15 @@ impl Compiler {
     fn for_loop(&mut self, it: &For) -> Compiled<Run> {
         let (min, extent) = (self.int(&it.min)?, self.int(&it.extent)?);
         let slot = self.new_slot(&it.loop_var);
+        let enclosing = Enclosing::Loop { var: it.loop_var.clone(), range: it.range(), inits: Vec::new() };
+        self.enclosing.push(enclosing);
         let body = self.stmt(&it.body)?;
+        let inits = match self.enclosing.pop() {
+            Some(Enclosing::Loop { inits, .. }) => inits,
+            _ => Vec::new(),
+        };
         Ok(Box::new(move |m| {
+            inits.iter().try_for_each(|init| init(m))?;
             let (min, extent) = (min(m)?, extent(m)?);
             for i in min..min.saturating_add(extent) {
                 m.step()?;
@@ -208,7 +249,6 @@ impl Compiler {
                 min,
                 extent,
                 slot: self.new_slot(&iter.var),
-                reduce: iter.kind == IterKind::Reduce,
                 name: iter.var.name().into(),
             })
             .collect();
@@ -219,8 +259,8 @@ impl Compiler {
         for it in block.match_buffers.iter() {
             prepare.push(self.match_buffer(it)?);
         }
-        let init = block.init.as_ref().map(|init| self.stmt(init)).transpose()?;
-        let body = self.stmt(&block.body)?;
+        let init = self.init(realize)?;
+        let body = self.inside(Enclosing::Block(realize.clone()), &block.body)?;
         let (name, span) = (block.name.clone(), block.span.clone());
         Ok(Box::new(move |m| {
             let mut values: SmallVec<[i64; 6]> = SmallVec::new();
@@ -230,7 +270,6 @@ impl Compiler {
             if !always && predicate(m)? == 0 {
                 return Ok(());
             }
-            let mut first = true;
             for (axis, &value) in axes.iter().zip(&values) {
                 let min = (axis.min)(m)?;
                 let end = min.saturating_add((axis.extent)(m)?);
@@ -238,13 +277,10 @@ impl Compiler {
                     let (block, axis, span) = (name.clone(), axis.name.clone(), span.clone());
                     return Err(m.fail(InterpError::AxisDomain { block, axis, value, min, end, span }));
                 }
-                first &= !axis.reduce || value == min;
                 m.slots[axis.slot] = value;
             }
             prepare.iter().try_for_each(|run| run(m))?;
-            if first && let Some(init) = &init {
-                init(m)?;
-            }
+            init.iter().try_for_each(|init| init(m))?;
             body(m)
         }))
     }
@@ -309,7 +345,7 @@ impl Compiler {
 
     /// Lays a buffer over a region: the last axes of the region are its axes; variables that are its strides or
     /// offset get the region's.
-    fn match_buffer(&mut self, it: &MatchBufferRegion) -> Compiled<Run> {
+    pub(super) fn match_buffer(&mut self, it: &MatchBufferRegion) -> Compiled<Run> {
         let source = self.view_of(&it.source.buffer)?;
         let mut region = Vec::new();
         for range in it.source.region.iter() {
@@ -361,7 +397,6 @@ struct Axis {
     min: IntFn,
     extent: IntFn,
     slot: usize,
-    reduce: bool,
     name: std::sync::Arc<str>,
 }
 

@@ -1,43 +1,283 @@
-//! Turns the init of a block into a guarded statement before its body.
+//! Turns the inits of blocks into statements of their own.
 //!
-//! TVM counterpart: `LowerInitBlock`.
-//! Ensures: no block has an init; it runs in the first iteration of the reduction axes, and where there is none, once
-//! if the block asks for it ([`INIT_IF_EMPTY`](super::INIT_IF_EMPTY)).
+//! TVM counterpart: `LowerInitBlock` (which guards the init by the first iteration instead).
+//! Ensures: no block has an init. It stands as loops of its own before the outermost loop that drives a reduction axis of
+//! its block ([`init_nest`]), so it runs before the first iteration that reaches a result, and also where there is none;
+//! without such a loop it stands before the body.
 
 use std::sync::Arc;
 
-use super::empty_reduction::init_empty_reductions;
-use super::util::body_pass;
-use crate::pass::Pass;
-use crate::tir::{Block, IterKind, Mutator, PrimExpr, Stmt};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-/// `init { a }; body` becomes `if first iteration { a }; body`.
+use super::util::body_pass;
+use crate::ir::VarId;
+use crate::pass::Pass;
+use crate::tir::analysis::{Frame, init_nest, reduction_loop};
+use crate::tir::{Block, BlockRealize, Mutator, PrimExpr, Stmt, Visitor, walk_block};
+
+/// `for k { block { init { a }; b } }` becomes `a; for k { block { b } }`.
 pub fn lower_init_block() -> Pass {
     body_pass("LowerInitBlock", |func| {
-        let complete = init_empty_reductions(func);
-        LowerInitBlock.mutate_stmt(complete.as_ref().unwrap_or(&func.body)).or(complete)
+        let mut names = Names::default();
+        names.visit_stmt(&func.body);
+        names.has_init.then(|| {
+            let mut pass = LowerInitBlock { names, frames: Vec::new(), before: FxHashMap::default() };
+            pass.mutate_stmt(&func.body)
+        })?
     })
 }
 
-struct LowerInitBlock;
+/// The names of all blocks.
+#[derive(Default)]
+struct Names {
+    taken: FxHashSet<Arc<str>>,
+    has_init: bool,
+}
+
+impl Visitor for Names {
+    fn visit_expr(&mut self, _: &PrimExpr) {}
+
+    fn visit_block(&mut self, block: &Block) {
+        self.taken.insert(block.name.clone());
+        self.has_init |= block.init.is_some();
+        walk_block(self, block);
+    }
+}
+
+impl Names {
+    fn init_of(&mut self, block: &str) -> String {
+        let hint = format!("{block}_init");
+        let others = (1..).map(|i| format!("{hint}_{i}"));
+        let name = std::iter::once(hint.clone()).chain(others).find(|it| !self.taken.contains(it.as_str()));
+        let name = name.unwrap_or(hint);
+        self.taken.insert(name.as_str().into());
+        name
+    }
+}
+
+struct LowerInitBlock {
+    names: Names,
+    /// What encloses the statement at hand, outermost first.
+    frames: Vec<Frame>,
+    /// What stands before a loop.
+    before: FxHashMap<VarId, Vec<Stmt>>,
+}
+
+impl LowerInitBlock {
+    /// `stmt`'s children inside of `frame`.
+    fn inside(&mut self, frame: Frame, stmt: &Stmt) -> Option<Stmt> {
+        let depth = self.frames.len();
+        self.frames.push(frame);
+        let new = self.mutate_stmt(stmt);
+        self.frames.truncate(depth);
+        new
+    }
+
+    fn realize(&mut self, realize: &Arc<BlockRealize>) -> Option<Stmt> {
+        let block = &realize.block;
+        let depth = self.frames.len();
+        let mut new = (**block).clone();
+        if let Some(init) = &block.init {
+            match reduction_loop(&self.frames, realize, init) {
+                Some(at) => {
+                    let name = self.names.init_of(&block.name);
+                    let nest = init_nest(realize, init, &self.frames[at..], name);
+                    if let Frame::Loop(node) = &self.frames[at] {
+                        self.before.entry(node.loop_var.id()).or_default().push(nest);
+                    }
+                }
+                None => new.body = Stmt::seq([init.clone(), new.body]),
+            }
+            new.init = None;
+        }
+        self.frames.push(Frame::Block(realize.clone()));
+        let body = self.mutate_stmt(&new.body);
+        self.frames.truncate(depth);
+        if body.is_none() && block.init.is_none() {
+            return None;
+        }
+        new.body = body.unwrap_or(new.body);
+        Some(BlockRealize { block: new.into(), ..(**realize).clone() }.into())
+    }
+}
 
 impl Mutator for LowerInitBlock {
-    fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
-        let walked = self.walk_block(block);
-        let Some(init) = &walked.as_ref().unwrap_or(block).init else { return walked };
-        let first = block
-            .iter_vars
-            .iter()
-            .filter(|iter| iter.kind == IterKind::Reduce)
-            .map(|iter| PrimExpr::from(&iter.var).equal(&iter.dom.min))
-            .reduce(|a, b| a.and(b));
-        let guarded = match first {
-            Some(first) => Stmt::if_then_else(first, init.clone(), None),
-            None => init.clone(),
-        };
-        let mut block = walked.clone().unwrap_or_else(|| (**block).clone());
-        block.body = Stmt::seq([guarded, block.body]);
-        block.init = None;
-        Some(block)
+    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        match stmt {
+            Stmt::For(node) => {
+                let depth = self.frames.len();
+                self.frames.push(Frame::Loop(node.clone()));
+                let walked = self.walk_stmt(stmt);
+                self.frames.truncate(depth);
+                let Some(inits) = self.before.remove(&node.loop_var.id()) else { return walked };
+                // The init of a block inside of an init.
+                let inits = inits.into_iter().map(|init| self.mutate_stmt(&init).unwrap_or(init));
+                let inits: Vec<Stmt> = inits.collect();
+                Some(Stmt::seq(inits.into_iter().chain([walked.unwrap_or_else(|| stmt.clone())])))
+            }
+            Stmt::BlockRealize(realize) => self.realize(realize),
+            Stmt::SeqStmt(stmts) => {
+                let depth = self.frames.len();
+                let new = crate::tir::mutate_slice(stmts, |stmt| {
+                    let new = self.mutate_stmt(stmt);
+                    match stmt {
+                        Stmt::Bind(it) => self.frames.push(Frame::Bind(it.var.clone(), it.value.clone())),
+                        Stmt::AllocBuffer(it) => self.frames.push(Frame::Buffer(it.buffer.id)),
+                        Stmt::DeclBuffer(it) => self.frames.push(Frame::Buffer(it.buffer.id)),
+                        Stmt::BufferStore(_)
+                        | Stmt::For(_)
+                        | Stmt::BlockRealize(_)
+                        | Stmt::SeqStmt(_)
+                        | Stmt::IfThenElse(_)
+                        | Stmt::While(_)
+                        | Stmt::Evaluate(_)
+                        | Stmt::AssertStmt(_) => {}
+                    }
+                    new
+                });
+                self.frames.truncate(depth);
+                new.map(|stmts| Stmt::seq(stmts.iter().cloned()))
+            }
+            Stmt::IfThenElse(node) => {
+                let then_case = self.inside(Frame::Condition(node.condition.clone()), &node.then_case);
+                let other = Frame::Condition(!node.condition.clone());
+                let else_case = node.else_case.as_ref().and_then(|stmt| self.inside(other, stmt));
+                (then_case.is_some() || else_case.is_some()).then(|| {
+                    let then_case = then_case.unwrap_or_else(|| node.then_case.clone());
+                    let else_case = else_case.or_else(|| node.else_case.clone());
+                    Stmt::if_then_else(node.condition.clone(), then_case, else_case)
+                })
+            }
+            Stmt::While(node) => {
+                let depth = self.frames.len();
+                self.frames.push(Frame::While);
+                let body = self.mutate_stmt(&node.body);
+                self.frames.truncate(depth);
+                body.map(|body| crate::tir::While { body, ..(**node).clone() }.into())
+            }
+            Stmt::BufferStore(_)
+            | Stmt::Bind(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => None,
+        }
+    }
+}
+#[cfg(test)]
+mod tests {
+    use tvm_runtime::{DataType, Tensor};
+
+    use crate::ir::{IRModule, Var};
+    use crate::pass::PassContext;
+    use crate::pipeline::lower_tir_passes;
+    use crate::te::{self, ReduceAxis};
+    use crate::tir::interp::{self, Value};
+    use crate::tir::schedule::{Schedule, ScheduleError};
+    use crate::tir::transform::renew_defs;
+    use crate::tir::{PrimExpr, PrimFunc};
+
+    const F32: DataType = DataType::F32;
+
+    /// Reduces the columns of `[3, n]`.
+    fn rows(reduce: impl Fn(PrimExpr, &ReduceAxis) -> te::Reduce) -> PrimFunc {
+        let n = PrimExpr::from(Var::index("n"));
+        let x = te::placeholder("x", [PrimExpr::index(3), n.clone()], F32);
+        let r = te::reduce_axis("r", n);
+        let y = te::compute("y", [PrimExpr::index(3)], &[&x], |i: &[PrimExpr]| {
+            reduce(x.at([i[0].clone(), r.expr()]), &r)
+        });
+        te::create_prim_func("rows", &[x], &[y]).unwrap()
+    }
+
+    fn run(func: &PrimFunc, n: i64) -> Vec<f32> {
+        let x = (0..3 * n).map(|i| (i % 5) as f32).collect();
+        let mut args = [(x, vec![3, n]), (vec![-77.0; 3], vec![3])]
+            .map(|(data, shape): (Vec<f32>, _)| Value::Tensor(Tensor::from_vec(data, &shape).unwrap()));
+        interp::run(func, &mut args).unwrap_or_else(|err| panic!("{err}\n{func}"));
+        args[1].as_tensor().unwrap().to_vec().unwrap()
+    }
+
+    #[test]
+    fn one_loop_over_rows_and_columns() {
+        let x = te::placeholder("x", [PrimExpr::index(3), PrimExpr::index(3)], F32);
+        let r = te::reduce_axis("r", PrimExpr::index(3));
+        let y = te::compute("y", [PrimExpr::index(3)], &[&x], |i: &[PrimExpr]| {
+            te::sum(x.at([i[0].clone(), r.expr()]), &[&r])
+        });
+        let func = te::create_prim_func("rows", &[x], &[y]).unwrap();
+        let want = run(&func, 3);
+        for factor in [2, 3, 4, 5, 9, 10] {
+            for swap in [false, true] {
+                let mut s = Schedule::new(renew_defs(&func)).unwrap();
+                let y = s.block("y").unwrap();
+                let [i, r] = s.loops(y).unwrap();
+                let both = s.fuse([i, r]).unwrap();
+                let [a, b] = s.split(both, [None, Some(factor)]).unwrap();
+                if swap {
+                    s.reorder([b, a]).unwrap();
+                }
+                let mut module = IRModule::from_prim_func(s.into_func());
+                for pass in lower_tir_passes() {
+                    let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
+                    assert_eq!(run(func, 3), want, "before {}:\n{func}", pass.info.name);
+                    module = pass.apply_in(module, &PassContext::default()).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_reduction_over_nothing_gives_its_start() {
+        type Change = fn(&mut Schedule) -> Result<(), ScheduleError>;
+        let changes: [Change; 5] = [
+            |_| Ok(()),
+            |s| {
+                let y = s.block("y")?;
+                let [_, r] = s.loops(y)?;
+                s.split(r, [None, Some(4)]).map(|[_, _]| ())
+            },
+            |s| {
+                let y = s.block("y")?;
+                let [i, r] = s.loops(y)?;
+                let [outer, inner] = s.split(r, [None, Some(4)])?;
+                s.reorder([outer, i, inner])
+            },
+            |s| {
+                let y = s.block("y")?;
+                let [i, r] = s.loops(y)?;
+                s.reorder([r, i])?;
+                s.vectorize(i)
+            },
+            |s| {
+                let y = s.block("y")?;
+                let [i, r] = s.loops(y)?;
+                s.parallel(i)?;
+                s.decompose_reduction(y, r).map(|_| ())
+            },
+        ];
+        let lowest = f32::NEG_INFINITY;
+        for (func, n, want) in [
+            (rows(|x, r| te::sum(x, &[r])), 0, [0.0; 3]),
+            (rows(|x, r| te::max(x, &[r])), 0, [lowest; 3]),
+            (rows(|x, r| te::sum(x, &[r])), 7, [11.0, 15.0, 14.0]),
+        ] {
+            for change in changes {
+                let mut s = Schedule::new(func.clone()).unwrap();
+                change(&mut s).unwrap();
+                let func = s.into_func();
+                assert_eq!(run(&func, n), want, "{func}");
+                let mut module = IRModule::from_prim_func(func);
+                for pass in lower_tir_passes() {
+                    module = pass.apply_in(module, &PassContext::default()).unwrap();
+                    let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
+                    assert_eq!(run(func, n), want, "{}:\n{func}", pass.info.name);
+                }
+            }
+        }
     }
 }

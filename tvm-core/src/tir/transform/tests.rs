@@ -130,16 +130,16 @@ fn passes_do_what_they_say() {
         (
             after(sum(PrimExpr::index(6)), opaque()),
             expect![[r#"
-            #[prim_func]
-            fn sum(x: &Tensor<i64, 4, 6>, y: &mut Tensor<i64, 4>) {
-                for [i0, r] in grid([4, 6]) {
-                    if r == 0 {
+                #[prim_func]
+                fn sum(x: &Tensor<i64, 4, 6>, y: &mut Tensor<i64, 4>) {
+                    for i0 in 0..4 {
                         y[[i0]] = 0;
+                        for r in 0..6 {
+                            y[[i0]] += x[[i0, r]];
+                        }
                     }
-                    y[[i0]] += x[[i0, r]];
                 }
-            }
-        "#]],
+            "#]],
         ),
         (
             after(scale(true), [flat(), vec![super::vectorize_loop(), super::simplify()]].concat()),
@@ -193,13 +193,8 @@ fn passes_do_what_they_say() {
                     let x = decl_buffer::<i64>([4 * (n as usize)], arg_data(args, 0));
                     let y = decl_buffer::<i64>([4], arg_data(args, 1));
                     for i0 in 0..4 {
-                        if n <= 0 {
-                            y[[i0]] = 0;
-                        }
+                        y[[i0]] = 0;
                         for r in 0..(n as usize) {
-                            if r == 0 {
-                                y[[i0]] = 0;
-                            }
                             y[[i0]] += x[[i0 * (n as usize) + r]];
                         }
                     }

@@ -3,8 +3,9 @@
 //! Legal where every loop that drives a reduction axis is that loop or inside it.
 
 use crate::ir::{BlockId, VarId};
-use crate::tir::analysis::{drives, init_nest};
+use crate::tir::analysis::{Frame, drives, init_nest};
 use crate::tir::schedule::rewrite::unique_block_name;
+use crate::tir::schedule::state::blocks_in;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::{Block, BlockRealize, BufferRegion, For, Stmt};
 
@@ -55,9 +56,10 @@ pub(in crate::tir::schedule) fn decompose_reduction(
         return refuse(format!("a block around block `{}` goes on with its reduction", block.name));
     }
     let name = unique_block_name(state, &format!("{}_init", block.name));
-    let (init_id, nest) = match init_nest(&realize, init, &nodes[at..], &state.func().param_vars(), name) {
-        Ok(it) => it,
-        Err(why) => return refuse(why),
+    let frames: Vec<Frame> = nodes[at..].iter().cloned().map(Frame::Loop).collect();
+    let nest = init_nest(&realize, init, &frames, name);
+    let Some(init_id) = blocks_in(&nest).first().map(|it| it.block.id) else {
+        return refuse(format!("the init of block `{}` is no block", block.name));
     };
     let updated_reads: Vec<BufferRegion> = block.writes.iter().chain(block.reads.iter()).cloned().collect();
     let update = BlockRealize {
