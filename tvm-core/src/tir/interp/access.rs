@@ -10,6 +10,7 @@ use super::InterpError;
 use super::machine::{Handle, IntFn, Machine, Run, Trap};
 use super::math;
 use super::ops::Code;
+use super::strict::Fault;
 use crate::ir::Span;
 
 /// An access of one element at indices that are computed when it runs.
@@ -77,14 +78,43 @@ impl Access {
     #[inline]
     fn read<const N: usize>(&self, m: &mut Machine<'_>) -> Result<[u8; N], Trap> {
         let at = self.address(m)?;
+        if m.watch.is_some() {
+            self.watched(m, at, N, false)?;
+        }
         match m.bytes(at.mem).get(at.byte as usize..).and_then(|bytes| bytes.first_chunk::<N>()) {
             Some(bytes) => Ok(*bytes),
             None => Err(self.out_of_memory(m, at)),
         }
     }
 
+    /// Tells the strict mode of an access.
+    #[cold]
+    fn watched(&self, m: &mut Machine<'_>, at: Handle, len: usize, write: bool) -> Result<(), Trap> {
+        let Some(watch) = &mut m.watch else { return Ok(()) };
+        let Err(fault) = watch.access(at.mem, at.byte, len, write) else { return Ok(()) };
+        m.watch = None;
+        let element = self.indices.iter().map(|index| index(m)).collect::<Result<_, _>>()?;
+        let (buffer, span) = (self.buffer.clone(), self.span.clone());
+        Err(m.fail(match fault {
+            Fault::Uninitialised => InterpError::Uninitialised { buffer, element, span },
+            Fault::Race { at, first, second } => InterpError::Race {
+                buffer,
+                element,
+                kind: at.kind,
+                loop_var: at.name,
+                first,
+                second,
+                loop_span: at.span,
+                span,
+            },
+        }))
+    }
+
     #[inline]
     fn write<const N: usize>(&self, m: &mut Machine<'_>, at: Handle, value: [u8; N]) -> Result<(), Trap> {
+        if m.watch.is_some() {
+            self.watched(m, at, N, true)?;
+        }
         let Some(bytes) = m.bytes_mut(at.mem) else {
             let (buffer, span) = (self.buffer.clone(), self.span.clone());
             return Err(m.fail(InterpError::ReadOnly { buffer, span }));

@@ -39,6 +39,39 @@ pub enum InterpError {
         /// The access.
         span: Span,
     },
+    /// An element was read that nothing had written (strict mode).
+    #[error("`{}` is read before it is written{}", element_text(.buffer, .element), at(.span))]
+    Uninitialised {
+        /// Buffer accessed.
+        buffer: Arc<str>,
+        /// Indices of the element.
+        element: Vec<i64>,
+        /// The access.
+        span: Span,
+    },
+    /// Two iterations of a loop that may run at once access one element, and one of them writes it (strict mode).
+    #[error(
+        "`{}` is accessed by iterations {first} and {second} of the {kind} loop `{loop_var}`{}, and written by one{}",
+        element_text(.buffer, .element), at(.loop_span), at(.span)
+    )]
+    Race {
+        /// Buffer accessed.
+        buffer: Arc<str>,
+        /// Indices of the element.
+        element: Vec<i64>,
+        /// Kind of the loop.
+        kind: &'static str,
+        /// The loop's variable.
+        loop_var: Arc<str>,
+        /// Its value for the earlier access.
+        first: i64,
+        /// Its value for this access.
+        second: i64,
+        /// The loop.
+        loop_span: Span,
+        /// The access.
+        span: Span,
+    },
     /// A buffer that is only read was written to.
     #[error("`{buffer}` is an input and may not be written to{}", at(.span))]
     ReadOnly {
@@ -116,6 +149,11 @@ pub enum InterpError {
         /// Its place.
         span: Span,
     },
+}
+
+fn element_text(buffer: &str, element: &[i64]) -> String {
+    let indices: Vec<String> = element.iter().map(ToString::to_string).collect();
+    format!("{buffer}[[{}]]", indices.join(", "))
 }
 
 fn at(span: &Span) -> String {

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::InterpError;
+use super::strict::Watch;
 
 /// Marks a computation that stopped; the reason is in the machine.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +70,8 @@ pub(super) struct Machine<'a> {
     pub(super) packed: Vec<Packed>,
     /// The lane being computed: vectors are evaluated one lane at a time.
     pub(super) lane: usize,
+    /// What the strict mode knows.
+    pub(super) watch: Option<Box<Watch>>,
     steps: u64,
     error: Option<Box<InterpError>>,
 }
@@ -82,6 +85,7 @@ impl<'a> Machine<'a> {
             mems: (0..sizes.mems).map(|_| Mem::Owned(Vec::new())).collect(),
             packed: Vec::new(),
             lane: 0,
+            watch: None,
             steps,
             error: None,
         }

@@ -4,7 +4,7 @@
 //! variable slots, and may be run many times. Semantics: integers wrap to their type; `f32`, `f16` and `bf16` are
 //! rounded after every operation; minimum and maximum propagate NaN; casts saturate as Rust's `as`; `round` takes
 //! halves to even. Loops of all kinds run one iteration after another, vectors lane by lane. Memory that was
-//! allocated and not written holds all-ones bytes (NaN for floats), so that a missing initialisation shows.
+//! allocated and not written holds zeros; the [strict](Program::strict) mode reports such reads, and races.
 //!
 //! A first parameter of type `handle` makes a function *packed*: that variable stands for the whole argument list,
 //! which the `Arg*` intrinsics read; an integer after it is the number of arguments, a handle the call context. So
@@ -22,11 +22,13 @@ mod machine;
 mod math;
 mod ops;
 mod stmt;
+mod strict;
 #[cfg(test)]
 mod tests;
 
 pub use error::InterpError;
 pub use math::erf;
+pub use strict::Strict;
 pub use tvm_runtime::Value;
 
 use super::PrimFunc;
@@ -61,8 +63,19 @@ impl Program {
 
     /// Runs on `args` and fails after `steps` statements and loop iterations.
     pub fn run_limited(&self, args: &mut [Value], steps: u64) -> Result<(), InterpError> {
+        self.run_on(args, steps, |_| {})
+    }
+
+    /// Runs on `args` after `prepare`.
+    fn run_on(
+        &self,
+        args: &mut [Value],
+        steps: u64,
+        prepare: impl FnOnce(&mut Machine<'_>),
+    ) -> Result<(), InterpError> {
         let mut machine = Machine::new(&self.sizes, steps);
         self.bind(&mut machine, args)?;
+        prepare(&mut machine);
         (self.body)(&mut machine).map_err(|trap| machine.error(trap))
     }
 }

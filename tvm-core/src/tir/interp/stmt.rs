@@ -7,9 +7,12 @@ use tvm_runtime::{DataType, byte_size};
 use super::InterpError;
 use super::init::Enclosing;
 use super::machine::{Dim, Handle, IntFn, Machine, Mem, Run, Sizes, Trap};
+use super::strict::{Concurrent, shuffled};
 use crate::ir::{BufferId, Span, Var, VarId};
 use crate::support::with_stack;
-use crate::tir::{AssertStmt, BlockRealize, Buffer, BufferStore, For, MatchBufferRegion, PrimExpr, Stmt};
+use crate::tir::{
+    AssertStmt, BlockRealize, Buffer, BufferStore, For, ForKind, MatchBufferRegion, PrimExpr, Stmt,
+};
 
 type Compiled<T> = Result<T, InterpError>;
 
@@ -197,6 +200,13 @@ impl Compiler {
     fn for_loop(&mut self, it: &For) -> Compiled<Run> {
         let (min, extent) = (self.int(&it.min)?, self.int(&it.extent)?);
         let slot = self.new_slot(&it.loop_var);
+        let concurrent = match it.kind {
+            ForKind::Parallel | ForKind::Vectorized | ForKind::ThreadBinding(_) => {
+                let (kind, name, span) = (it.kind.name(), it.loop_var.name().into(), it.span.clone());
+                Some(Concurrent { kind, name, span })
+            }
+            ForKind::Serial | ForKind::Unrolled => None,
+        };
         let enclosing = Enclosing::Loop { var: it.loop_var.clone(), range: it.range(), inits: Vec::new() };
         self.enclosing.push(enclosing);
         let body = self.stmt(&it.body)?;
@@ -207,6 +217,15 @@ impl Compiler {
         Ok(Box::new(move |m| {
             inits.iter().try_for_each(|init| init(m))?;
             let (min, extent) = (min(m)?, extent(m)?);
+            if let Some(concurrent) = &concurrent
+                && m.watch.is_some()
+            {
+                return shuffled(m, concurrent, (min, extent), |m, i| {
+                    m.step()?;
+                    m.slots[slot] = i;
+                    body(m)
+                });
+            }
             for i in min..min.saturating_add(extent) {
                 m.step()?;
                 m.slots[slot] = i;
@@ -306,7 +325,10 @@ impl Compiler {
                 Some(size) if size < MAX_BYTES => {
                     let Mem::Owned(memory) = &mut m.mems[mem] else { return Ok(()) };
                     memory.clear();
-                    memory.resize(size, 0xff);
+                    memory.resize(size, 0);
+                    if let Some(watch) = &mut m.watch {
+                        watch.track(mem, size, dtype.scalar().bytes().max(1), false);
+                    }
                     Ok(())
                 }
                 _ => Err(m.fail(InterpError::Allocation { buffer: name.clone(), dtype, shape })),

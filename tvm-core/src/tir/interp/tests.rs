@@ -196,3 +196,76 @@ fn packed_functions_read_their_argument_list() {
     let err = run(&func(2), &mut values).unwrap_err();
     assert_eq!(err.to_string(), "assertion failed: status 2, argument 0, axis -1: expected 2, got 1");
 }
+
+/// A loop of this kind over `n` elements, on `x` and `y` of `n + 1`.
+fn looped(kind: ForKind, body: impl FnOnce(&Buffer, &Buffer, &PrimExpr) -> Stmt) -> PrimFunc {
+    map(9, |x, y| {
+        let i = Var::index("i");
+        let body = body(x, y, &PrimExpr::from(&i));
+        For { kind, span: Span::rust("k.rs", 2, 5), ..For::serial(i, 8, body) }.into()
+    })
+}
+
+fn run_strict(func: &PrimFunc, seed: u64, fresh: bool) -> Result<Vec<f32>, InterpError> {
+    let mut args = [tensor(&[1.0; 9], &[9]), tensor(&[2.0; 9], &[9])];
+    let program = Program::compile(func)?;
+    let strict = program.strict(seed);
+    let strict = if fresh { strict.fresh_outputs() } else { strict };
+    strict.run(&mut args).map(|()| floats(&args[1]))
+}
+
+#[test]
+fn iterations_that_race_are_found_in_any_order() {
+    let kinds = [ForKind::Parallel, ForKind::Vectorized, ForKind::ThreadBinding(ThreadTag::ThreadIdxX)];
+    let zero = || PrimExpr::index(0);
+    for kind in kinds {
+        let sum = looped(kind, |x, y, i| Stmt::store(y, [zero()], y.load([zero()]) + x.load([i.clone()])));
+        let shift = looped(kind, |_, y, i| Stmt::store(y, [i + 1], y.load([i.clone()])));
+        let last = looped(kind, |x, y, i| Stmt::store(y, [zero()], x.load([i.clone()])));
+        let fine = looped(kind, |x, y, i| {
+            let own = Stmt::store(y, [i.clone()], y.load([i.clone()]) + x.load([zero()]));
+            let j = Var::index("j");
+            Stmt::seq([own.clone(), For::serial(j, 3, own).into()])
+        });
+        for seed in 0..20 {
+            for racing in [&sum, &shift, &last] {
+                let err = run_strict(racing, seed, false).unwrap_err();
+                assert!(matches!(err, InterpError::Race { .. }), "{err}");
+            }
+            assert_eq!(run_strict(&fine, seed, false).unwrap()[..8], [6.0; 8]);
+        }
+        let err = run_strict(&last, 0, false).unwrap_err().to_string();
+        assert!(err.starts_with("`y[[0]]` is accessed by iterations "), "{err}");
+        assert!(err.contains(&format!("the {} loop `i` (at k.rs:2:5), and written", kind.name())), "{err}");
+    }
+    // One run of the loop after the other, and serial loops, are in order.
+    let serial = looped(ForKind::Serial, |x, y, i| {
+        let j = Var::index("j");
+        let body = Stmt::store(y, [PrimExpr::from(&j)], y.load([PrimExpr::from(&j)]) + x.load([i.clone()]));
+        For { kind: ForKind::Parallel, ..For::serial(j, 8, body) }.into()
+    });
+    assert_eq!(run_strict(&serial, 3, false).unwrap()[0], 10.0);
+}
+
+#[test]
+fn reads_of_memory_that_was_not_written() {
+    let func = looped(ForKind::Parallel, |x, y, i| {
+        let t = Buffer::new("t", [PrimExpr::index(2)], DataType::F32);
+        let zero = || PrimExpr::index(0);
+        Stmt::seq([
+            AllocBuffer { buffer: t.clone() }.into(),
+            Stmt::if_then_else(i.clone().less(5), Stmt::store(&t, [zero()], x.load([zero()])), None),
+            Stmt::store(y, [i.clone()], t.load([zero()])),
+        ])
+    });
+    assert_eq!(run_map(&func, &[1.0; 9]).unwrap()[..8], [1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(
+        run_strict(&func, 1, false).unwrap_err().to_string(),
+        "`t[[0]]` is read before it is written (at k.rs:2:5)"
+    );
+    let update = looped(ForKind::Parallel, |x, y, i| {
+        Stmt::store(y, [i.clone()], y.load([i.clone()]) + x.load([i.clone()]))
+    });
+    assert_eq!(run_strict(&update, 1, false).unwrap()[0], 3.0);
+    assert!(matches!(run_strict(&update, 1, true), Err(InterpError::Uninitialised { .. })));
+}

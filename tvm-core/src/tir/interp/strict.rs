@@ -1,0 +1,240 @@
+//! The strict mode: the interpreter as an oracle, which reports what compiled code leaves undefined.
+//!
+//! - Parallel, vectorised and thread-bound loops run their iterations in an order drawn from a seed.
+//! - Two iterations of such a loop must not access one element when one of them writes it.
+//! - No element of an allocated buffer is read before it is written; on request, nor of an output.
+//!
+//! Each iteration of a concurrent loop is a node of a tree; two accesses are ordered unless their paths part at a loop.
+//! Iterations run one after another, so one reader per element is enough: one that is ordered with a later reader gives
+//! way to it (as in the SP-bags algorithm of Feng and Leiserson).
+
+use super::machine::{Machine, Mem, Trap};
+use super::{InterpError, Program, Value};
+use crate::ir::Span;
+use std::sync::Arc;
+
+/// A program that is run under observation: [`Program::strict`].
+#[derive(Clone, Copy)]
+pub struct Strict<'p> {
+    program: &'p Program,
+    seed: u64,
+    fresh_outputs: bool,
+}
+
+impl Program {
+    /// The program as its own oracle: iterations of concurrent loops run in an order drawn from `seed`; races between
+    /// them and reads of memory that was not written are errors.
+    pub fn strict(&self, seed: u64) -> Strict<'_> {
+        Strict { program: self, seed, fresh_outputs: false }
+    }
+}
+
+impl Strict<'_> {
+    /// Outputs have no content before the program writes them.
+    #[must_use]
+    pub fn fresh_outputs(self) -> Self {
+        Strict { fresh_outputs: true, ..self }
+    }
+
+    /// Runs on `args`.
+    pub fn run(&self, args: &mut [Value]) -> Result<(), InterpError> {
+        self.run_limited(args, u64::MAX)
+    }
+
+    /// Runs on `args` and fails after `steps` statements and loop iterations.
+    pub fn run_limited(&self, args: &mut [Value], steps: u64) -> Result<(), InterpError> {
+        let units: Vec<usize> = args
+            .iter()
+            .filter_map(|arg| arg.as_tensor().map(|it| it.dtype().scalar().bytes().max(1)))
+            .collect();
+        self.program.run_on(args, steps, |m| {
+            let mut watch = Watch::new(self.seed, m.mems.len());
+            let first = m.mems.len() - units.len().min(m.mems.len());
+            for (mem, &unit) in (first..).zip(&units) {
+                let written = !(self.fresh_outputs && matches!(m.mems[mem], Mem::Write(_)));
+                watch.track(mem, m.bytes(mem).len(), unit, written);
+            }
+            m.watch = Some(Box::new(watch));
+        })
+    }
+}
+
+/// A loop whose iterations run at once.
+#[derive(Clone, Debug)]
+pub(super) struct Concurrent {
+    pub(super) kind: &'static str,
+    pub(super) name: Arc<str>,
+    pub(super) span: Span,
+}
+
+/// Never accessed.
+const NEVER: u32 = u32::MAX;
+/// The program outside of concurrent loops.
+const ROOT: u32 = 0;
+/// Longer loops run backwards instead of shuffled.
+const SHUFFLED: i64 = 1 << 20;
+
+struct Node {
+    parent: u32,
+    depth: u32,
+    /// The loop, or the value of its variable in this iteration.
+    is: Is,
+}
+
+enum Is {
+    Loop(Concurrent),
+    Iteration(i64),
+}
+
+/// The last iterations that accessed an element.
+#[derive(Clone, Copy)]
+struct Cell {
+    written: u32,
+    read: u32,
+}
+
+#[derive(Default)]
+struct Cells {
+    /// Bytes per cell.
+    unit: usize,
+    cells: Vec<Cell>,
+}
+
+/// What is known of the running program.
+pub(super) struct Watch {
+    random: u64,
+    nodes: Vec<Node>,
+    current: u32,
+    mems: Vec<Cells>,
+}
+
+/// What is wrong with an access.
+pub(super) enum Fault {
+    Uninitialised,
+    Race { at: Concurrent, first: i64, second: i64 },
+}
+
+impl Watch {
+    fn new(seed: u64, mems: usize) -> Watch {
+        Watch {
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d,
+            nodes: vec![Node { parent: ROOT, depth: 0, is: Is::Iteration(0) }],
+            current: ROOT,
+            mems: (0..mems).map(|_| Cells::default()).collect(),
+        }
+    }
+
+    /// Memory `mem` is new, and has `bytes` bytes.
+    pub(super) fn track(&mut self, mem: usize, bytes: usize, unit: usize, written: bool) {
+        let cell = Cell { written: if written { ROOT } else { NEVER }, read: NEVER };
+        let cells = &mut self.mems[mem];
+        cells.unit = unit;
+        cells.cells.clear();
+        cells.cells.resize(bytes.div_ceil(unit), cell);
+    }
+
+    fn random(&mut self, below: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        ((self.random >> 11) % below.max(1) as u64) as usize
+    }
+
+    fn push(&mut self, is: Is) -> u32 {
+        let depth = self.nodes[self.current as usize].depth + 1;
+        self.nodes.push(Node { parent: self.current, depth, is });
+        self.current = (self.nodes.len() - 1) as u32;
+        self.current
+    }
+
+    /// The order of the iterations `min..min + extent`.
+    fn order(&mut self, min: i64, extent: i64) -> Vec<i64> {
+        let mut order: Vec<i64> = (min..min.saturating_add(extent)).rev().collect();
+        match self.random(4) {
+            0 => {}
+            1 => order.reverse(),
+            _ if extent > SHUFFLED => {}
+            _ => {
+                for i in (1..order.len()).rev() {
+                    let j = self.random(i + 1);
+                    order.swap(i, j);
+                }
+            }
+        }
+        order
+    }
+
+    /// The loop in whose iterations `a` and `b` lie, if those run at once.
+    fn race(&self, a: u32, b: u32) -> Option<Fault> {
+        if a == NEVER || a == b {
+            return None;
+        }
+        let node = |id: u32| &self.nodes[id as usize];
+        let (mut a, mut b) = (a, b);
+        while node(a).depth > node(b).depth {
+            a = node(a).parent;
+        }
+        while node(b).depth > node(a).depth {
+            b = node(b).parent;
+        }
+        if a == b {
+            return None;
+        }
+        while node(a).parent != node(b).parent {
+            (a, b) = (node(a).parent, node(b).parent);
+        }
+        match (&node(node(a).parent).is, &node(a).is, &node(b).is) {
+            (Is::Loop(at), Is::Iteration(first), Is::Iteration(second)) => {
+                Some(Fault::Race { at: at.clone(), first: *first, second: *second })
+            }
+            _ => None,
+        }
+    }
+
+    /// The current iteration reads (or writes) `len` bytes of memory `mem`.
+    pub(super) fn access(&mut self, mem: usize, byte: i64, len: usize, write: bool) -> Result<(), Fault> {
+        let unit = self.mems[mem].unit.max(1);
+        let first = byte as usize / unit;
+        for at in first..=(byte as usize + len - 1) / unit {
+            let Some(&cell) = self.mems[mem].cells.get(at) else { continue };
+            if !write && cell.written == NEVER {
+                return Err(Fault::Uninitialised);
+            }
+            if let Some(race) = self.race(cell.written, self.current) {
+                return Err(race);
+            }
+            let read = self.race(cell.read, self.current);
+            let new = match (write, read) {
+                (true, Some(race)) => return Err(race),
+                (true, None) => Cell { written: self.current, read: NEVER },
+                (false, Some(_)) => cell,
+                (false, None) => Cell { read: self.current, ..cell },
+            };
+            self.mems[mem].cells[at] = new;
+        }
+        Ok(())
+    }
+}
+
+/// Runs `body` for `min..min + extent` in the order of the watch.
+pub(super) fn shuffled(
+    m: &mut Machine<'_>,
+    at: &Concurrent,
+    (min, extent): (i64, i64),
+    mut body: impl FnMut(&mut Machine<'_>, i64) -> Result<(), Trap>,
+) -> Result<(), Trap> {
+    let Some(watch) = &mut m.watch else { return Ok(()) };
+    let outer = watch.current;
+    let this = watch.push(Is::Loop(at.clone()));
+    for i in watch.order(min, extent) {
+        if let Some(watch) = &mut m.watch {
+            watch.current = this;
+            watch.push(Is::Iteration(i));
+        }
+        body(m, i)?;
+    }
+    if let Some(watch) = &mut m.watch {
+        watch.current = outer;
+    }
+    Ok(())
+}
