@@ -5,11 +5,14 @@
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
-use super::const_int_bound::Bounds;
+use super::bounds::Bounds;
+use super::facts::Facts;
 use super::int_set::{DomMap, IntervalSet, SetEval};
 use super::modular_set::Modulars;
-use super::prove::Facts;
+use super::exact::sum_bound;
 use super::rewrite_simplify::Simplifier;
+use super::same::any_node;
+use super::sum::Products;
 use super::{ConstIntBound, ModularSet};
 use crate::ir::{Var, VarId};
 use crate::tir::{BinaryOp, PrimExpr, Range, binary};
@@ -38,6 +41,20 @@ impl Analyzer {
         Analyzer::default()
     }
 
+    /// Takes every `i64` variable of `exprs` for an index.
+    pub fn of_indices<'a>(exprs: impl IntoIterator<Item = &'a PrimExpr>) -> Analyzer {
+        let mut analyzer = Analyzer::new();
+        for expr in exprs {
+            any_node(expr, &mut |it| {
+                if let Some(var) = it.as_var().filter(|var| var.dtype() == DataType::I64) {
+                    analyzer.bind_index(var);
+                }
+                false
+            });
+        }
+        analyzer
+    }
+
     /// `var` is `value`: simplification puts the value in its place.
     pub fn bind_value(&mut self, var: &Var, value: &PrimExpr) {
         let value = self.simplify(value);
@@ -51,16 +68,31 @@ impl Analyzer {
         if extent.is_const(1) {
             return self.bind_value(var, &min);
         }
-        let max = self.simplify(&(&min + &extent - 1));
-        let (low, high) = (self.const_int_bound(&min), self.const_int_bound(&max));
-        let bound = ConstIntBound::new(low.min, high.max);
-        let range = Some((min, max));
+        let mut last = self.exact_sum(&extent, Products::Keep);
+        // Of no values there is no variable: the extent is positive here.
+        let positive = sum_bound(self, &last).intersect(ConstIntBound::at_least(1));
+        last.add(&self.exact_sum(&min, Products::Keep), 1);
+        last.add_constant(-1);
+        let (low, high) = (self.const_int_bound(&min), sum_bound(self, &last));
+        let steps = positive.add(ConstIntBound::point(-1));
+        let bound = ConstIntBound::new(low.min, low.add(steps).intersect(high).max);
+        // Data may wrap around its end.
+        let (bound, range) = if bound.fits(var.dtype()) {
+            (bound, Some((min, self.simplify(&last.to_expr()))))
+        } else {
+            (ConstIntBound::of_dtype(var.dtype()), None)
+        };
         self.vars.insert(var.id(), VarInfo { bound, modular: ModularSet::EVERYTHING, range, value: None });
     }
 
     /// `var` is a symbolic dimension: an `i64` that is not negative.
     pub fn bind_dim(&mut self, var: &Var) {
         self.bind_bound(var, ConstIntBound::new(0, ConstIntBound::POS_INF));
+    }
+
+    /// `var` is an index: an `i64` that may be negative.
+    pub fn bind_index(&mut self, var: &Var) {
+        self.bind_bound(var, ConstIntBound::INDEX);
     }
 
     /// `var` lies within `bound`, besides what is known of it.
@@ -86,7 +118,7 @@ impl Analyzer {
 
     /// From here on `condition` holds. To have it for a while only, see [`Analyzer::with_constraint`].
     pub fn enter_constraint(&mut self, condition: &PrimExpr) {
-        self.facts.assume(condition);
+        self.assume(condition);
     }
 
     /// `f` of an analyzer that also knows that `condition` holds.
@@ -125,10 +157,10 @@ impl Analyzer {
     /// Constants that `expr` is never below or above.
     pub fn const_int_bound(&self, expr: &PrimExpr) -> ConstIntBound {
         let bound = Bounds::new(self).of(expr);
-        if self.facts.is_empty() || expr.dtype() != DataType::I64 {
+        if self.facts.is_empty() || !expr.dtype().is_integer() || !expr.dtype().is_scalar() {
             return bound;
         }
-        self.facts.sum_bound(self, expr).intersect(bound)
+        self.facts.sum_bound(self, &self.exact_sum(expr, Products::Expand)).intersect(bound)
     }
 
     /// What is known of the remainder of `expr`.
@@ -168,6 +200,10 @@ impl Analyzer {
 
     pub(super) fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    pub(super) fn facts_mut(&mut self) -> &mut Facts {
+        &mut self.facts
     }
 }
 

@@ -7,7 +7,9 @@ use rustc_hash::FxHashMap;
 use super::{Analyzer, ConstIntBound};
 use crate::ir::VarId;
 use crate::support::with_stack;
-use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, Range, bitwise, comparison, logical};
+use crate::tir::{
+    Binary, BinaryOp, Callee, Intrinsic, PrimExpr, Range, bitwise, comparison, logical, wrap_int,
+};
 
 /// What variables range over.
 pub type DomMap = FxHashMap<VarId, IntervalSet>;
@@ -53,9 +55,14 @@ impl IntervalSet {
         }
     }
 
-    /// The set as a range; `None` when it is unbounded.
+    /// The set as a range; `None` when it is unbounded, or may have more values than an extent can say.
     pub fn to_range(&self, analyzer: &Analyzer) -> Option<Range> {
         let (min, max) = (self.min.as_ref()?, self.max.as_ref()?);
+        let bound = |end: &PrimExpr| analyzer.const_int_bound(end);
+        let distance = bound(max).add(bound(min).neg()).add(ConstIntBound::point(1));
+        if !distance.fits(min.dtype()) {
+            return None;
+        }
         Some(Range { min: analyzer.simplify(min), extent: analyzer.simplify(&(max - min + 1)) })
     }
 
@@ -183,24 +190,25 @@ impl<'a> SetEval<'a> {
         let vars = collect_vars(expr);
         for var in &vars {
             if let Some(set) = self.lets.get(&var.id()).or_else(|| self.dom.get(&var.id())) {
-                let low = set
-                    .min
-                    .as_ref()
-                    .map_or(ConstIntBound::NEG_INF, |it| self.analyzer.const_int_bound(it).min);
-                let high = set
-                    .max
-                    .as_ref()
-                    .map_or(ConstIntBound::POS_INF, |it| self.analyzer.const_int_bound(it).max);
-                inner.bind_bound(var, ConstIntBound::new(low, high));
+                inner.bind_bound(var, self.bound_of(set));
             }
         }
         let bound = inner.const_int_bound(expr);
-        let dtype = expr.dtype();
-        let end = |value: i64| {
-            let finite = value != ConstIntBound::NEG_INF && value != ConstIntBound::POS_INF;
-            finite.then(|| PrimExpr::int(value, dtype.scalar()))
+        let dtype = expr.dtype().scalar();
+        let range = ConstIntBound::of_dtype(dtype);
+        // An end of the type says nothing.
+        let end = |value: i128| {
+            (range.min < value && value < range.max).then(|| PrimExpr::int(wrap_int(value, dtype), dtype))
         };
         IntervalSet { min: end(bound.min), max: end(bound.max) }
+    }
+
+    /// Constant bounds of what is in `set`.
+    fn bound_of(&self, set: &IntervalSet) -> ConstIntBound {
+        let bound = |end: &Option<PrimExpr>| {
+            end.as_ref().map_or(ConstIntBound::EVERYTHING, |end| self.analyzer.const_int_bound(end))
+        };
+        ConstIntBound::new(bound(&set.min).min, bound(&set.max).max)
     }
 
     fn binary(&mut self, expr: &PrimExpr, it: &Binary) -> IntervalSet {
@@ -208,8 +216,9 @@ impl<'a> SetEval<'a> {
         if let (Some(x), Some(y)) = (a.as_point(), b.as_point()) {
             return IntervalSet::point(crate::tir::binary(it.op, x.clone(), y.clone()));
         }
-        // Intervals of types that wrap are not kept symbolically.
-        if expr.dtype().scalar() != tvm_runtime::DataType::I64 {
+        // What may overflow has no symbolic ends.
+        let exact = super::bounds::operation(it.op, self.bound_of(&a), self.bound_of(&b), it.a.dtype());
+        if !exact.is_some_and(|bound| bound.fits(it.a.dtype())) {
             return self.constant(expr);
         }
         let zip = |x: &Option<PrimExpr>, y: &Option<PrimExpr>, op| {
@@ -265,7 +274,7 @@ impl<'a> SetEval<'a> {
         let sign = self.analyzer.const_int_bound(by);
         let end =
             |it: &Option<PrimExpr>| it.as_ref().map(|it| crate::tir::binary(op, it.clone(), by.clone()));
-        let least = i64::from(op == BinaryOp::FloorDiv);
+        let least = i128::from(op == BinaryOp::FloorDiv);
         if sign.min >= least {
             IntervalSet { min: end(&set.min), max: end(&set.max) }
         } else if sign.max <= -least {

@@ -369,7 +369,7 @@ impl Detector {
         }
         let mut extent = extent;
         for limit in &mut self.limits {
-            if let Some(distance) = same_sum(&limit.sum)
+            if let Some(distance) = same_sum(&limit.sum).and_then(|it| i64::try_from(it).ok())
                 && unit.is_const(1)
             {
                 extent = self.analyzer.simplify(&extent.min(&limit.bound - distance));

@@ -1,13 +1,18 @@
 //! Arithmetic over symbolic integers: simplification, bounds, proofs, sets, iteration maps.
 //!
-//! [`Analyzer`] is the way in: bind what is known of variables, then ask. Index arithmetic (`i64`) is taken not to
-//! overflow; every other integer type wraps and is treated so; floats are only touched where no bit of any result
-//! changes.
+//! [`Analyzer`] is the way in: bind what is known of variables, then ask. Every answer holds for what execution
+//! computes: integers wrap, a quotient or remainder by 0 is 0. One thing is taken for granted: sums and products of
+//! *index* variables do not overflow, which are those that [`Analyzer::bind_dim`] and [`Analyzer::bind_index`] bind,
+//! those that [`Analyzer::bind_range`] binds to ranges between such, and what a known condition puts between such. All
+//! other integers are data with the limits of their type. Floats are only touched where no bit of any result changes.
 //!
 //! TVM counterpart: `arith/`.
 
 mod analyzer;
+mod bounds;
 mod const_int_bound;
+mod exact;
+mod facts;
 mod int_set;
 mod iter_map;
 mod linear;

@@ -6,10 +6,11 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::Analyzer;
+use super::bounds::Bounds;
 use super::same::Memo;
 use crate::ir::VarId;
 use crate::support::with_stack;
-use crate::tir::{BinaryOp, Callee, Intrinsic, PrimExpr, bitwise, comparison, logical};
+use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, bitwise, comparison, logical};
 
 /// The values `coeff * k + base` for integers `k`: `0 <= base < coeff`, or `coeff` is 0 and `base` the one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +54,24 @@ impl ModularSet {
             && self.base.checked_rem(divisor) == Some(0)
     }
 
+    /// The values `coeff * k + base`; all integers where they have no such set.
+    fn wide(coeff: i128, base: i128) -> ModularSet {
+        let coeff = coeff.abs();
+        let base = if coeff == 0 { base } else { base.rem_euclid(coeff) };
+        match (i64::try_from(coeff), i64::try_from(base)) {
+            (Ok(coeff), Ok(base)) => ModularSet { coeff, base },
+            _ => ModularSet::EVERYTHING,
+        }
+    }
+
+    fn parts(self) -> (i128, i128) {
+        (self.coeff.into(), self.base.into())
+    }
+
     /// The smallest set that has the values of both.
     pub fn union(self, other: ModularSet) -> ModularSet {
-        let Some(distance) = self.base.checked_sub(other.base) else { return ModularSet::EVERYTHING };
-        ModularSet::new(gcd(gcd(self.coeff, other.coeff), distance), self.base)
+        let ((a, x), (b, y)) = (self.parts(), other.parts());
+        ModularSet::wide(gcd(gcd(a, b), x - y), x)
     }
 
     /// Values of both, as far as one set can say: the finer one.
@@ -70,49 +85,46 @@ impl ModularSet {
     }
 
     fn add(self, other: ModularSet) -> ModularSet {
-        match self.base.checked_add(other.base) {
-            Some(base) => ModularSet::new(gcd(self.coeff, other.coeff), base),
-            None => ModularSet::EVERYTHING,
-        }
+        let ((a, x), (b, y)) = (self.parts(), other.parts());
+        ModularSet::wide(gcd(a, b), x + y)
     }
 
     fn neg(self) -> ModularSet {
-        ModularSet::new(self.coeff, self.base.wrapping_neg())
+        ModularSet::wide(self.coeff.into(), -i128::from(self.base))
     }
 
     fn mul(self, other: ModularSet) -> ModularSet {
-        let product = |a: i64, b: i64| a.checked_mul(b);
-        let (pq, pm, qn) = (
-            product(self.coeff, other.coeff),
-            product(self.coeff, other.base),
-            product(other.coeff, self.base),
-        );
-        match (pq, pm, qn, product(self.base, other.base)) {
-            (Some(pq), Some(pm), Some(qn), Some(base)) => ModularSet::new(gcd(pq, gcd(pm, qn)), base),
-            _ => ModularSet::EVERYTHING,
-        }
+        let ((a, x), (b, y)) = (self.parts(), other.parts());
+        ModularSet::wide(gcd(a * b, gcd(a * y, b * x)), x * y)
+    }
+
+    /// The set after wrapping to `bits` bits.
+    fn wrapped(self, bits: u8) -> ModularSet {
+        ModularSet::wide(gcd(self.coeff.into(), 1 << bits.min(62)), self.base.into())
     }
 }
 
 /// Greatest common divisor; not negative.
-pub(super) fn gcd(a: i64, b: i64) -> i64 {
-    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+pub(super) fn gcd(a: i128, b: i128) -> i128 {
+    let (mut a, mut b) = (a.abs(), b.abs());
     while b != 0 {
         (a, b) = (b, a % b);
     }
-    i64::try_from(a).unwrap_or(1)
+    a
 }
 
 /// One query.
 pub(super) struct Modulars<'a> {
     analyzer: &'a Analyzer,
+    bounds: Bounds<'a>,
     memo: Memo<ModularSet>,
     lets: FxHashMap<VarId, ModularSet>,
 }
 
 impl<'a> Modulars<'a> {
     pub(super) fn new(analyzer: &'a Analyzer) -> Modulars<'a> {
-        Modulars { analyzer, memo: Memo::default(), lets: FxHashMap::default() }
+        let (memo, lets) = (Memo::default(), FxHashMap::default());
+        Modulars { analyzer, bounds: Bounds::new(analyzer), memo, lets }
     }
 
     /// The set of `expr` (of every lane).
@@ -127,53 +139,30 @@ impl<'a> Modulars<'a> {
 
     fn node(&mut self, expr: &PrimExpr) -> ModularSet {
         let everything = ModularSet::EVERYTHING;
-        // Sums of other types wrap, which keeps only powers of two; index arithmetic is what matters.
-        let index = expr.dtype().scalar() == DataType::I64;
+        let dtype = expr.dtype();
+        if dtype.is_float() || dtype.scalar() == DataType::U64 {
+            return everything;
+        }
         match expr {
             PrimExpr::IntImm(it) => ModularSet::point(it.value),
             PrimExpr::Var(var) => {
                 self.lets.get(&var.id()).copied().unwrap_or_else(|| self.analyzer.var_modular(var))
             }
-            PrimExpr::Cast(it) if index && it.value.dtype().is_int() => self.of(&it.value),
-            PrimExpr::Binary(it) if index => {
-                let (a, b) = (self.of(&it.a), self.of(&it.b));
-                match it.op {
-                    BinaryOp::Add => a.add(b),
-                    BinaryOp::Sub => a.add(b.neg()),
-                    BinaryOp::Mul => a.mul(b),
-                    BinaryOp::FloorDiv | BinaryOp::Div if b.coeff == 0 && a.is_multiple_of(b.base) => {
-                        ModularSet::new(a.coeff / b.base, a.base / b.base)
-                    }
-                    BinaryOp::FloorMod if b.coeff == 0 && b.base > 0 => {
-                        let coeff = gcd(a.coeff, b.base);
-                        if a.coeff % b.base == 0 {
-                            ModularSet::point(a.base.rem_euclid(b.base))
-                        } else {
-                            ModularSet::new(coeff, a.base)
-                        }
-                    }
-                    BinaryOp::Min | BinaryOp::Max => a.union(b),
-                    BinaryOp::Shl if b.coeff == 0 && (0..62).contains(&b.base) => {
-                        a.mul(ModularSet::point(1 << b.base))
-                    }
-                    BinaryOp::BitAnd if b.coeff == 0 && b.base < 0 && is_power_of_two(b.base) => {
-                        ModularSet::new(-b.base, 0)
-                    }
-                    BinaryOp::FloorDiv
-                    | BinaryOp::Div
-                    | BinaryOp::Mod
-                    | BinaryOp::FloorMod
-                    | comparison!()
-                    | logical!()
-                    | bitwise!() => everything,
-                }
+            PrimExpr::Cast(it) if it.value.dtype().is_integer() && !dtype.is_bool() => {
+                let set = self.of(&it.value);
+                if self.bounds.of(&it.value).fits(dtype) { set } else { set.wrapped(dtype.bits()) }
+            }
+            PrimExpr::Binary(it) => {
+                let set = self.binary(it);
+                let wraps = !self.bounds.unwrapped(it).is_some_and(|bound| bound.fits(dtype));
+                if wraps { set.wrapped(dtype.bits()) } else { set }
             }
             PrimExpr::Select(it) => self.of(&it.true_value).union(self.of(&it.false_value)),
             PrimExpr::Broadcast(it) => self.of(&it.value),
-            PrimExpr::Ramp(it) if index => {
+            PrimExpr::Ramp(it) => {
                 let stride = self.of(&it.stride);
-                let steps = if stride.coeff == 0 { ModularSet::new(stride.base, 0) } else { everything };
-                self.of(&it.base).add(steps)
+                let set = self.of(&it.base).add(ModularSet::new(stride.coeff, 0).union(stride).union(ModularSet::point(0)));
+                set.wrapped(dtype.bits())
             }
             PrimExpr::Let(it) => {
                 let value = self.of(&it.value);
@@ -189,15 +178,40 @@ impl<'a> Modulars<'a> {
             | PrimExpr::StringImm(_)
             | PrimExpr::Cast(_)
             | PrimExpr::Not(_)
-            | PrimExpr::Binary(_)
             | PrimExpr::BufferLoad(_)
-            | PrimExpr::Ramp(_)
             | PrimExpr::Shuffle(_) => everything,
+        }
+    }
+
+    /// The set of `a op b` before it wraps.
+    fn binary(&mut self, it: &Binary) -> ModularSet {
+        let (a, b) = (self.of(&it.a), self.of(&it.b));
+        let by = if b.coeff == 0 { b.base } else { 0 };
+        match it.op {
+            BinaryOp::Add => a.add(b),
+            BinaryOp::Sub => a.add(b.neg()),
+            BinaryOp::Mul => a.mul(b),
+            BinaryOp::FloorDiv | BinaryOp::Div if a.is_multiple_of(by) => {
+                let ((coeff, base), by) = (a.parts(), i128::from(by));
+                ModularSet::wide(coeff / by, base / by)
+            }
+            BinaryOp::FloorMod if by > 0 && a.coeff % by == 0 => ModularSet::point(a.base.rem_euclid(by)),
+            BinaryOp::FloorMod if by > 0 => ModularSet::wide(gcd(a.coeff.into(), by.into()), a.base.into()),
+            BinaryOp::Min | BinaryOp::Max => a.union(b),
+            BinaryOp::Shl if b.coeff == 0 && (0..62).contains(&by) => a.mul(ModularSet::point(1 << by)),
+            BinaryOp::BitAnd if is_power_of_two(by) => ModularSet::new(by, 0),
+            BinaryOp::FloorDiv
+            | BinaryOp::Div
+            | BinaryOp::Mod
+            | BinaryOp::FloorMod
+            | comparison!()
+            | logical!()
+            | bitwise!() => ModularSet::EVERYTHING,
         }
     }
 }
 
 /// True for minus a power of two.
 fn is_power_of_two(value: i64) -> bool {
-    value.unsigned_abs().is_power_of_two() && value != i64::MIN
+    value < 0 && value.unsigned_abs().is_power_of_two() && value != i64::MIN
 }

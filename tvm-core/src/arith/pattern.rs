@@ -13,7 +13,7 @@ use tvm_runtime::DataType;
 use super::rewrite_simplify::Prover;
 use super::same::same;
 use super::sum::const_int;
-use crate::tir::{BinaryOp, PrimExpr, binary};
+use crate::tir::{Binary, BinaryOp, PrimExpr, binary, wide_int};
 
 /// Where a rule holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(super) enum Domain {
     Any,
     /// Integers and bools, arithmetic that wraps included.
     Int,
-    /// The index type `i64`, whose arithmetic does not overflow.
-    Index,
+    /// Signed integers, where no operation that the rule writes overflows: what is true of integers is so here.
+    Exact,
 }
 
 /// A named rewrite.
@@ -53,11 +53,7 @@ impl Env {
 
     /// The constants as the numbers that they are.
     pub(super) fn wide_consts(&self) -> [i128; 3] {
-        let unsigned = self.dtype.scalar() == DataType::U64;
-        self.consts.map(|it| {
-            let value = it.unwrap_or(0);
-            if unsigned { i128::from(value as u64) } else { i128::from(value) }
-        })
+        self.consts.map(|it| wide_int(it.unwrap_or(0), self.dtype))
     }
 
     fn constant(&self, value: i64) -> PrimExpr {
@@ -69,6 +65,11 @@ impl Env {
 pub(super) trait Pattern: Copy {
     fn matches(self, expr: &PrimExpr, env: &mut Env) -> bool;
     fn build(self, env: &Env) -> PrimExpr;
+
+    /// True when no operation of the pattern overflows.
+    fn is_exact(self, _: &Env, _: &Prover<'_>) -> bool {
+        true
+    }
 }
 
 /// An expression; the same one wherever it occurs.
@@ -158,6 +159,14 @@ impl<A: Pattern, B: Pattern> Pattern for PBin<A, B> {
     fn build(self, env: &Env) -> PrimExpr {
         binary(self.0, self.1.build(env), self.2.build(env))
     }
+
+    fn is_exact(self, env: &Env, prover: &Prover<'_>) -> bool {
+        let fits = || {
+            let it = Binary { op: self.0, a: self.1.build(env), b: self.2.build(env) };
+            prover.is_exact(&it)
+        };
+        self.1.is_exact(env, prover) && self.2.is_exact(env, prover) && fits()
+    }
 }
 
 impl<A: Pattern> Pattern for PNot<A> {
@@ -167,6 +176,10 @@ impl<A: Pattern> Pattern for PNot<A> {
 
     fn build(self, env: &Env) -> PrimExpr {
         !self.0.build(env)
+    }
+
+    fn is_exact(self, env: &Env, prover: &Prover<'_>) -> bool {
+        self.0.is_exact(env, prover)
     }
 }
 
@@ -187,6 +200,10 @@ impl<C: Pattern, A: Pattern, B: Pattern> Pattern for PSelect<C, A, B> {
                 PrimExpr::Select(Arc::new(crate::tir::Select { condition, true_value: a, false_value: b }))
             }
         }
+    }
+
+    fn is_exact(self, env: &Env, prover: &Prover<'_>) -> bool {
+        self.0.is_exact(env, prover) && self.1.is_exact(env, prover) && self.2.is_exact(env, prover)
     }
 }
 
@@ -228,11 +245,6 @@ macro_rules! operators {
 }
 
 operators!(PVar; PConst; PBin<A, B>, A, B; PSelect<C, A, B>, C, A, B);
-
-/// True when `value` is an `i64`.
-pub(super) fn fits(value: i128) -> bool {
-    i64::try_from(value).is_ok()
-}
 
 macro_rules! functions {
     ($($name:ident = $op:ident;)*) => {$(
@@ -277,7 +289,7 @@ macro_rules! rules {
                 name: concat!(stringify!($table), "::", stringify!($name)),
                 domain: $crate::arith::pattern::Domain::$domain,
                 apply: |expr, dtype, prover| $crate::arith::pattern::rules!(
-                    @apply $vars expr dtype prover $lhs, $rhs, [true $(&& $cond)?]
+                    @apply $vars expr dtype prover ($crate::arith::pattern::Domain::$domain) $lhs, $rhs, [true $(&& $cond)?]
                 ),
                 lhs: |env| $crate::arith::pattern::rules!(@lhs $vars env $lhs),
             }
@@ -290,7 +302,7 @@ macro_rules! rules {
         Pattern::build($lhs, $env)
     }};
     (@apply [$x:ident, $y:ident, $z:ident, $w:ident; $c1:ident, $c2:ident, $c3:ident; $p:ident]
-        $expr:ident $dtype:ident $prover:ident $lhs:expr, $rhs:expr, [$cond:expr]) => {{
+        $expr:ident $dtype:ident $prover:ident ($domain:expr) $lhs:expr, $rhs:expr, [$cond:expr]) => {{
         let ($x, $y, $z, $w) = (PVar(0), PVar(1), PVar(2), PVar(3));
         let ($c1, $c2, $c3) = (PConst(0), PConst(1), PConst(2));
         let _ = ($x, $y, $z, $w, $c1, $c2, $c3);
@@ -307,6 +319,8 @@ macro_rules! rules {
             let _ = ($x, $y, $z, $w, $c1, $c2, $c3, $p);
             $cond
         };
+        let exact = || Pattern::is_exact($lhs, &env, $prover) && Pattern::is_exact(rhs, &env, $prover);
+        let holds = holds && ($domain != $crate::arith::pattern::Domain::Exact || exact());
         holds.then(|| Pattern::build(rhs, &env))
     }};
 }

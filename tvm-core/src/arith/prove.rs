@@ -1,19 +1,17 @@
-//! Conditions that are known to hold, and proofs of others from them and from the ranges of variables.
+//! Proofs of conditions from others that are known to hold and from the ranges of variables.
 //!
-//! A proof shows that a linear sum over `i64` is not negative: by constant bounds, by a known condition that differs
+//! A proof shows that a linear sum of integers is not negative: by constant bounds, by a known condition that differs
 //! from it by something not negative, or by putting the worst end of a symbolic range in the place of a variable.
 //!
-//! TVM counterpart: `ConstraintContext`, `TransitiveComparisonAnalyzer`, `CanProveGreaterEqual`.
+//! TVM counterpart: `TransitiveComparisonAnalyzer`, `CanProveGreaterEqual`.
 
-use rustc_hash::FxHashMap;
-use tvm_runtime::DataType;
-
-use super::const_int_bound::Bounds;
-use super::same::{Key, same};
+use super::Analyzer;
+use super::exact::sum_bound;
+use super::facts::negate;
+use super::same::{Key, any_node, same};
 use super::sum::{LinearSum, Monomial, Products, const_int};
-use super::{Analyzer, ConstIntBound, ModularSet};
 use crate::support::with_stack;
-use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise, logical};
+use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise};
 
 /// How many ranges and known conditions one proof may use in a row.
 const DEPTH: u32 = 6;
@@ -21,173 +19,6 @@ const DEPTH: u32 = 6;
 const BUDGET: u32 = 64;
 /// Larger sums are only proved by constant bounds.
 const MAX_TERMS: usize = 24;
-
-/// Conditions that hold.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
-    /// Sums that are not negative.
-    sums: Vec<LinearSum>,
-    /// Conditions as written.
-    truths: Vec<PrimExpr>,
-    bounds: FxHashMap<Key, ConstIntBound>,
-    modulars: FxHashMap<Key, ModularSet>,
-}
-
-impl Facts {
-    pub(super) fn is_empty(&self) -> bool {
-        self.truths.is_empty()
-    }
-
-    /// From here on `condition` holds.
-    pub(super) fn assume(&mut self, condition: &PrimExpr) {
-        match condition {
-            PrimExpr::Binary(it) if it.op == BinaryOp::And => {
-                self.assume(&it.a);
-                self.assume(&it.b);
-                return;
-            }
-            PrimExpr::Not(it) => {
-                if let Some(negated) = negate(&it.value) {
-                    return self.assume(&negated);
-                }
-            }
-            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::Likely) => {
-                return self.assume(&it.args[0]);
-            }
-            PrimExpr::Binary(it) if it.a.dtype() == DataType::I64 => match it.op {
-                BinaryOp::Lt => self.assume_sum(&it.b, &it.a, 1),
-                BinaryOp::Le => self.assume_sum(&it.b, &it.a, 0),
-                BinaryOp::Gt => self.assume_sum(&it.a, &it.b, 1),
-                BinaryOp::Ge => self.assume_sum(&it.a, &it.b, 0),
-                BinaryOp::Eq => {
-                    self.assume_sum(&it.a, &it.b, 0);
-                    self.assume_sum(&it.b, &it.a, 0);
-                    self.assume_remainder(it);
-                }
-                BinaryOp::Ne | arithmetic!() | logical!() | bitwise!() => {}
-            },
-            PrimExpr::IntImm(_)
-            | PrimExpr::FloatImm(_)
-            | PrimExpr::StringImm(_)
-            | PrimExpr::Var(_)
-            | PrimExpr::Cast(_)
-            | PrimExpr::Binary(_)
-            | PrimExpr::Select(_)
-            | PrimExpr::BufferLoad(_)
-            | PrimExpr::Ramp(_)
-            | PrimExpr::Broadcast(_)
-            | PrimExpr::Shuffle(_)
-            | PrimExpr::Let(_)
-            | PrimExpr::Call(_) => {}
-        }
-        self.truths.push(condition.clone());
-    }
-
-    /// `large - small - margin >= 0`.
-    fn assume_sum(&mut self, large: &PrimExpr, small: &PrimExpr, margin: i64) {
-        let mut sum = LinearSum::of(large, Products::Expand).minus(&LinearSum::of(small, Products::Expand));
-        sum.constant = sum.constant.wrapping_sub(margin);
-        let single = sum.terms().next().filter(|_| sum.terms().count() == 1);
-        if let Some((monomial, c)) = single
-            && let Some(atom) = monomial.as_atom()
-            && let (Some(c_abs), Some(minus)) = (c.checked_abs(), sum.constant.checked_neg())
-        {
-            // c * atom >= -constant
-            let bound = if c > 0 {
-                ConstIntBound::new(-(-minus).div_euclid(c_abs), ConstIntBound::POS_INF)
-            } else {
-                ConstIntBound::new(ConstIntBound::NEG_INF, sum.constant.div_euclid(c_abs))
-            };
-            let known = self.bounds.entry(Key(atom.clone())).or_insert(ConstIntBound::EVERYTHING);
-            *known = known.intersect(bound);
-        }
-        self.sums.push(sum);
-    }
-
-    /// `floormod(x, c) == r`.
-    fn assume_remainder(&mut self, it: &Binary) {
-        if let (PrimExpr::Binary(rem), Some(base)) = (&it.a, it.b.as_int())
-            && rem.op == BinaryOp::FloorMod
-            && let Some(coeff) = rem.b.as_int().filter(|&coeff| coeff > 0)
-        {
-            let known = self.modulars.entry(Key(rem.a.clone())).or_insert(ModularSet::EVERYTHING);
-            *known = known.intersect(ModularSet::new(coeff, base));
-        }
-    }
-
-    pub(super) fn atom_bound(&self, atom: &PrimExpr, bound: ConstIntBound) -> ConstIntBound {
-        if self.bounds.is_empty() {
-            return bound;
-        }
-        self.bounds.get(&Key(atom.clone())).map_or(bound, |known| known.intersect(bound))
-    }
-
-    pub(super) fn atom_modular(&self, atom: &PrimExpr, set: ModularSet) -> ModularSet {
-        if self.modulars.is_empty() {
-            return set;
-        }
-        self.modulars.get(&Key(atom.clone())).map_or(set, |known| known.intersect(set))
-    }
-
-    /// Bounds of a sum that differs from known ones (or their opposites) by a constant.
-    pub(super) fn sum_bound(&self, analyzer: &Analyzer, expr: &PrimExpr) -> ConstIntBound {
-        let sum = LinearSum::of(expr, Products::Expand);
-        let mut bound = sum_bound(analyzer, &sum);
-        for fact in &self.sums {
-            if let Some(distance) = sum.minus(fact).as_constant() {
-                bound = bound.intersect(ConstIntBound::new(distance, ConstIntBound::POS_INF));
-            }
-            let mut opposite = sum.clone();
-            opposite.add(fact, 1);
-            if let Some(distance) = opposite.as_constant() {
-                bound = bound.intersect(ConstIntBound::new(ConstIntBound::NEG_INF, distance));
-            }
-        }
-        bound
-    }
-}
-
-/// The negation of a comparison, or of a disjunction.
-pub(super) fn negate(condition: &PrimExpr) -> Option<PrimExpr> {
-    match condition {
-        PrimExpr::Not(it) => Some(it.value.clone()),
-        PrimExpr::Binary(it) => {
-            if it.op == BinaryOp::Or {
-                return Some((!it.a.clone()).and(!it.b.clone()));
-            }
-            let op = negated_comparison(it.op)?;
-            // A comparison with NaN and its opposite are both false.
-            (!it.a.dtype().is_float()).then(|| crate::tir::binary(op, it.a.clone(), it.b.clone()))
-        }
-        _ => None,
-    }
-}
-
-/// The comparison that holds when `op` does not (of integers).
-pub(super) fn negated_comparison(op: BinaryOp) -> Option<BinaryOp> {
-    Some(match op {
-        BinaryOp::Lt => BinaryOp::Ge,
-        BinaryOp::Le => BinaryOp::Gt,
-        BinaryOp::Gt => BinaryOp::Le,
-        BinaryOp::Ge => BinaryOp::Lt,
-        BinaryOp::Eq => BinaryOp::Ne,
-        BinaryOp::Ne => BinaryOp::Eq,
-        _ => return None,
-    })
-}
-
-/// Constant bounds of a sum, term by term.
-pub(super) fn sum_bound(analyzer: &Analyzer, sum: &LinearSum) -> ConstIntBound {
-    let mut bounds = Bounds::new(analyzer);
-    sum.terms().fold(ConstIntBound::point(sum.constant), |total, (monomial, c)| {
-        total.add(monomial_bound(&mut bounds, monomial).mul(ConstIntBound::point(c)))
-    })
-}
-
-fn monomial_bound(bounds: &mut Bounds<'_>, monomial: &Monomial) -> ConstIntBound {
-    let product = |a: ConstIntBound, b: &PrimExpr| a.mul(bounds.of(b));
-    monomial.atoms().fold(ConstIntBound::point(1), product)
-}
 
 impl Analyzer {
     /// True only if `condition` always holds: what simplification alone does not show.
@@ -233,27 +64,58 @@ impl Analyzer {
     }
 
     fn proves_remainders_differ(&self, it: &Binary) -> bool {
-        it.a.dtype() == DataType::I64 && { self.modular_set(&(&it.a - &it.b)).base != 0 }
+        it.a.dtype().is_integer() && !self.modular_set(&(&it.a - &it.b)).contains(0)
     }
 
-    /// `sum >= 0`, of `i64`.
+    /// `sum >= 0`, a sum of integers.
     pub(super) fn proves_sum_nonneg(&self, sum: &LinearSum) -> bool {
         self.proves_nonneg(sum, DEPTH, &mut { BUDGET })
     }
 
     /// `large - small >= margin`.
-    pub(super) fn proves_at_least(&self, large: &PrimExpr, small: &PrimExpr, margin: i64) -> bool {
+    pub(super) fn proves_at_least(&self, large: &PrimExpr, small: &PrimExpr, margin: i128) -> bool {
         if !large.dtype().is_scalar() || !large.dtype().is_integer() {
             return false;
         }
-        if large.dtype() != DataType::I64 {
-            // Differences of other types wrap.
-            let (large, small) = (self.const_int_bound(large), self.const_int_bound(small));
-            return small.max < ConstIntBound::POS_INF && large.min.saturating_sub(margin) >= small.max;
-        }
-        let mut sum = LinearSum::of(large, Products::Expand).minus(&LinearSum::of(small, Products::Expand));
-        sum.constant = sum.constant.wrapping_sub(margin);
+        let exact = |expr| self.exact_sum(expr, Products::Expand);
+        let mut sum = exact(large).minus(&exact(small));
+        sum.add_constant(-margin);
         self.proves_sum_nonneg(&sum)
+    }
+
+    /// True only if `expr` is positive wherever `context` has a value: the variables of `context` have values only in
+    /// ranges that are not empty.
+    pub(super) fn proves_positive(&self, expr: &PrimExpr, context: &PrimExpr) -> bool {
+        if self.const_int_bound(expr).min > 0 {
+            return true;
+        }
+        let sum = self.exact_sum(expr, Products::Keep);
+        let positive = |monomial: &Monomial, c: i128| {
+            c > 0 && monomial.atoms().all(|atom| self.is_positive_atom(atom, context))
+        };
+        let mut terms = sum.terms();
+        match (terms.next(), terms.next()) {
+            (Some((monomial, c)), None) => sum.constant >= 0 && positive(monomial, c),
+            _ => false,
+        }
+    }
+
+    /// The same of an atom that is no sum: it is a factor of the extent of a range in `context`.
+    fn is_positive_atom(&self, atom: &PrimExpr, context: &PrimExpr) -> bool {
+        let bound = self.const_int_bound(atom);
+        bound.min > 0
+            || bound.min == 0
+                && any_node(context, &mut |it| {
+                    let Some((min, max)) = it.as_var().and_then(|var| self.info(var)?.range.as_ref()) else {
+                        return false;
+                    };
+                    let exact = |end| self.exact_sum(end, Products::Expand);
+                    let mut extent = exact(max).minus(&exact(min));
+                    extent.add_constant(1);
+                    let mut terms = extent.terms();
+                    let (Some((monomial, _)), None) = (terms.next(), terms.next()) else { return false };
+                    extent.is_known() && extent.constant == 0 && monomial.atoms().any(|it| same(it, atom))
+                })
     }
 
     /// `sum >= 0`.
@@ -262,7 +124,7 @@ impl Analyzer {
             return true;
         }
         *budget = budget.saturating_sub(1);
-        if depth == 0 || *budget == 0 || sum.terms().count() > MAX_TERMS {
+        if depth == 0 || *budget == 0 || !sum.is_known() || sum.terms().count() > MAX_TERMS {
             return false;
         }
         let facts = self.facts();
@@ -307,7 +169,7 @@ impl Analyzer {
                 };
                 for end in end.iter().flatten() {
                     let mut worst = rest.clone();
-                    worst.add(&slope.product(&LinearSum::of(end, Products::Expand)), 1);
+                    worst.add(&slope.product(&self.exact_sum(end, Products::Expand)), 1);
                     if self.proves_nonneg(&worst, depth - 1, budget) {
                         return true;
                     }
@@ -321,10 +183,10 @@ impl Analyzer {
     /// `f // n * n` is at most `f` and at least `f - n + 1`.
     fn worst_quotient(&self, atom: &PrimExpr, slope: &LinearSum, rest: &LinearSum) -> Option<LinearSum> {
         let PrimExpr::Binary(it) = atom else { return None };
-        if it.op != BinaryOp::FloorDiv || self.const_int_bound(&it.b).min <= 0 {
+        if it.op != BinaryOp::FloorDiv || !self.proves_positive(&it.b, &it.a) {
             return None;
         }
-        let by = LinearSum::of(&it.b, Products::Expand);
+        let by = self.exact_sum(&it.b, Products::Expand);
         let scale = match by.as_constant() {
             Some(by) if by > 0 && slope.terms().all(|(_, c)| c % by == 0) && slope.constant % by == 0 => {
                 slope.divided_by(by)
@@ -333,15 +195,15 @@ impl Analyzer {
             None => {
                 let single = by.constant == 0 && by.terms().count() == 1 && slope.constant == 0;
                 let (monomial, c) = by.terms().next().filter(|_| single)?;
-                let divides = |(it, k): (&Monomial, i64)| it.divide(monomial).is_some() && k % c == 0;
+                let divides = |(it, k): (&Monomial, i128)| it.divide(monomial).is_some() && k % c == 0;
                 slope.terms().all(divides).then(|| slope.divided_by_floor(c, monomial))?
             }
         };
         let sign = sum_bound(self, &scale);
-        let mut dividend = LinearSum::of(&it.a, Products::Expand);
+        let mut dividend = self.exact_sum(&it.a, Products::Expand);
         if sign.min >= 0 {
             dividend.add(&by, -1);
-            dividend.constant = dividend.constant.wrapping_add(1);
+            dividend.add_constant(1);
         } else if sign.max > 0 {
             return None;
         }
@@ -360,8 +222,8 @@ impl Analyzer {
             PrimExpr::Binary(it) => match it.op {
                 BinaryOp::Min => (None, Some(vec![it.a.clone(), it.b.clone()])),
                 BinaryOp::Max => (Some(vec![it.a.clone(), it.b.clone()]), None),
-                BinaryOp::FloorMod if const_int(&it.b).is_none() && self.const_int_bound(&it.b).min > 0 => {
-                    (Some(vec![PrimExpr::index(0)]), Some(vec![&it.b - 1i64]))
+                BinaryOp::FloorMod if const_int(&it.b).is_none() && self.proves_positive(&it.b, &it.a) => {
+                    (Some(vec![PrimExpr::int(0, it.b.dtype())]), Some(vec![&it.b - 1i64]))
                 }
                 // x // c is at most x / c: what it is multiplied with decides whether that helps.
                 _ => (None, None),

@@ -1,7 +1,8 @@
 //! Linear sums: integer expressions as `c0 + c1 * m1 + c2 * m2 + …` over monomials.
 //!
 //! A monomial is a product of atoms, which are expressions that are no sum, difference or product themselves. The
-//! rewriting to a sum is exact for every integer type: arithmetic modulo `2^bits` is a ring.
+//! rewriting to a sum is exact for every integer type: arithmetic modulo `2^bits` is a ring. A sum may also be one of the
+//! integers, where nothing wraps: then it says which of two values is larger, and what is left after a division.
 //!
 //! TVM counterpart: `SumExpr` of `CanonicalSimplifier`, `DetectLinearEquation`.
 
@@ -78,15 +79,27 @@ impl Hash for Monomial {
     }
 }
 
-/// A linear sum over monomials. Coefficients are not zero; terms stay in the order in which they first occurred.
+/// A linear sum over monomials. Terms stay in the order in which they first occurred.
 #[derive(Clone, Debug)]
 pub struct LinearSum {
-    /// The terms and their coefficients.
-    pub terms: IndexMap<Monomial, i64, FxBuildHasher>,
+    /// The terms and their coefficients; some may be zero.
+    terms: IndexMap<Monomial, i128, FxBuildHasher>,
     /// What is added to them.
-    pub constant: i64,
+    pub(super) constant: i128,
     /// Type of everything.
-    pub dtype: DataType,
+    pub(super) dtype: DataType,
+    arithmetic: Arithmetic,
+}
+
+/// What the numbers of a sum are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arithmetic {
+    /// Numbers modulo `2^bits`, the ones next to zero.
+    Wrapping,
+    /// Integers.
+    Integers,
+    /// Integers, some of which became too large: nothing is known of the sum.
+    Lost,
 }
 
 /// Products of sums with more terms than this are not multiplied out.
@@ -104,12 +117,38 @@ pub enum Products {
 impl LinearSum {
     /// The sum of nothing.
     pub fn zero(dtype: DataType) -> LinearSum {
-        LinearSum { terms: IndexMap::default(), constant: 0, dtype }
+        LinearSum { terms: IndexMap::default(), constant: 0, dtype, arithmetic: Arithmetic::Wrapping }
     }
 
     /// A constant.
-    pub fn constant(value: i64, dtype: DataType) -> LinearSum {
-        LinearSum { constant: value, ..LinearSum::zero(dtype) }
+    pub fn constant(value: i128, dtype: DataType) -> LinearSum {
+        let mut sum = LinearSum::zero(dtype);
+        sum.add_constant(value);
+        sum
+    }
+
+    /// The atom `expr`, as an integer.
+    pub(super) fn atom(expr: &PrimExpr) -> LinearSum {
+        let mut sum = LinearSum::zero(expr.dtype()).as_integers(0);
+        sum.add_term(Monomial::atom(expr.clone()), 1);
+        sum
+    }
+
+    /// The sum of nothing, of the same kind.
+    pub(super) fn empty(&self) -> LinearSum {
+        LinearSum { terms: IndexMap::default(), constant: 0, dtype: self.dtype, arithmetic: self.arithmetic }
+    }
+
+    /// The same numbers and `constant` more, as a sum of integers.
+    pub(super) fn as_integers(mut self, constant: i128) -> LinearSum {
+        self.arithmetic = Arithmetic::Integers;
+        self.add_constant(constant);
+        self
+    }
+
+    /// False when some number became too large, so that nothing is known of the sum.
+    pub(super) fn is_known(&self) -> bool {
+        self.arithmetic != Arithmetic::Lost
     }
 
     /// The sum that `expr` is.
@@ -126,7 +165,7 @@ impl LinearSum {
         let mut sum = LinearSum::zero(expr.dtype());
         let mut seen: FxHashMap<usize, PrimExpr> = FxHashMap::default();
         // Work still to do, last first: an explicit stack, for sums may be thousands of terms deep.
-        let mut todo: Vec<(PrimExpr, i64)> = vec![(expr.clone(), 1)];
+        let mut todo: Vec<(PrimExpr, i128)> = vec![(expr.clone(), 1)];
         while let Some((expr, scale)) = todo.pop() {
             if scale == 0 {
                 continue;
@@ -140,7 +179,7 @@ impl LinearSum {
                 continue;
             }
             if let Some(value) = const_int(&expr) {
-                sum.add_constant(value.wrapping_mul(scale));
+                sum.add_constant(i128::from(value) * scale);
                 continue;
             }
             match &expr {
@@ -149,13 +188,13 @@ impl LinearSum {
                     todo.push((it.a.clone(), scale));
                 }
                 PrimExpr::Binary(it) if it.op == BinaryOp::Sub => {
-                    todo.push((it.b.clone(), sum.wrap(scale.wrapping_neg())));
+                    todo.push((it.b.clone(), -scale));
                     todo.push((it.a.clone(), scale));
                 }
                 PrimExpr::Binary(it) if it.op == BinaryOp::Mul => {
                     match (const_int(&it.a), const_int(&it.b)) {
-                        (_, Some(c)) => todo.push((it.a.clone(), sum.wrap(scale.wrapping_mul(c)))),
-                        (Some(c), _) => todo.push((it.b.clone(), sum.wrap(scale.wrapping_mul(c)))),
+                        (_, Some(c)) => todo.push((it.a.clone(), sum.reduced(scale * i128::from(c)))),
+                        (Some(c), _) => todo.push((it.b.clone(), sum.reduced(scale * i128::from(c)))),
                         (None, None) => {
                             let a = LinearSum::with_atoms(&it.a, products, rewrite);
                             let b = LinearSum::with_atoms(&it.b, products, rewrite);
@@ -173,40 +212,57 @@ impl LinearSum {
     }
 
     /// Adds an expression that is simplified already.
-    fn add_simple(&mut self, expr: &PrimExpr, scale: i64, products: Products) {
+    fn add_simple(&mut self, expr: &PrimExpr, scale: i128, products: Products) {
         if is_sum(expr) {
             self.add(&LinearSum::of(expr, products), scale);
         } else if let Some(value) = const_int(expr) {
-            self.add_constant(value.wrapping_mul(scale));
+            self.add_constant(i128::from(value) * scale);
         } else {
             self.add_term(Monomial::atom(expr.clone()), scale);
         }
     }
 
-    fn wrap(&self, value: i64) -> i64 {
-        wrap_int(i128::from(value), self.dtype.scalar())
+    /// `value` as a number of this sum; those that wrap stay as near to zero as they can be.
+    fn reduced(&mut self, value: impl Into<Option<i128>>) -> i128 {
+        match (self.arithmetic, value.into()) {
+            (Arithmetic::Wrapping, Some(value)) => {
+                let unused = 128 - u32::from(self.dtype.bits());
+                value << unused >> unused
+            }
+            (Arithmetic::Integers, Some(value)) => value,
+            (_, None) | (Arithmetic::Lost, _) => {
+                self.arithmetic = Arithmetic::Lost;
+                0
+            }
+        }
     }
 
-    fn add_constant(&mut self, value: i64) {
-        self.constant = self.wrap(self.constant.wrapping_add(value));
+    /// Adds a number.
+    pub(super) fn add_constant(&mut self, value: i128) {
+        self.constant = self.reduced(self.constant.checked_add(value));
     }
 
     /// Adds `scale * monomial`.
-    pub fn add_term(&mut self, monomial: Monomial, scale: i64) {
+    pub fn add_term(&mut self, monomial: Monomial, scale: i128) {
         if monomial.0.is_empty() {
             return self.add_constant(scale);
         }
-        let dtype = self.dtype.scalar();
-        let coefficient = self.terms.entry(monomial).or_insert(0);
-        *coefficient = wrap_int(i128::from(coefficient.wrapping_add(scale)), dtype);
+        let known = self.terms.get(&monomial).copied().unwrap_or(0);
+        let coefficient = self.reduced(known.checked_add(scale));
+        self.terms.insert(monomial, coefficient);
     }
 
     /// Adds `scale * other`.
-    pub fn add(&mut self, other: &LinearSum, scale: i64) {
-        for (monomial, coefficient) in &other.terms {
-            self.add_term(monomial.clone(), coefficient.wrapping_mul(scale));
+    pub fn add(&mut self, other: &LinearSum, scale: i128) {
+        if !other.is_known() {
+            self.arithmetic = Arithmetic::Lost;
         }
-        self.add_constant(other.constant.wrapping_mul(scale));
+        for (monomial, coefficient) in &other.terms {
+            let scaled = self.reduced(coefficient.checked_mul(scale));
+            self.add_term(monomial.clone(), scaled);
+        }
+        let scaled = self.reduced(other.constant.checked_mul(scale));
+        self.add_constant(scaled);
     }
 
     /// `self - other`.
@@ -218,32 +274,33 @@ impl LinearSum {
     }
 
     /// The terms whose coefficient is not zero.
-    pub fn terms(&self) -> impl Iterator<Item = (&Monomial, i64)> {
+    pub fn terms(&self) -> impl Iterator<Item = (&Monomial, i128)> {
         self.terms.iter().filter(|&(_, &c)| c != 0).map(|(m, &c)| (m, c))
     }
 
     /// The value, if there is no term.
-    pub fn as_constant(&self) -> Option<i64> {
-        self.terms().next().is_none().then_some(self.constant)
+    pub fn as_constant(&self) -> Option<i128> {
+        (self.is_known() && self.terms().next().is_none()).then_some(self.constant)
     }
 
     /// `-self`.
     #[must_use]
     pub fn negated(&self) -> LinearSum {
-        LinearSum::zero(self.dtype).minus(self)
+        self.empty().minus(self)
     }
 
     /// `self / divisor`, which divides every term; the constant is rounded down.
     #[must_use]
-    pub(super) fn divided_by(&self, divisor: i64) -> LinearSum {
+    pub(super) fn divided_by(&self, divisor: i128) -> LinearSum {
         self.divided_by_floor(divisor, &Monomial::default())
     }
 
     /// `self / (divisor * monomial)`, which divides every term; the constant is divided by the number alone and
     /// rounded down.
     #[must_use]
-    pub(super) fn divided_by_floor(&self, divisor: i64, monomial: &Monomial) -> LinearSum {
-        let mut res = LinearSum::constant(self.constant.div_euclid(divisor), self.dtype);
+    pub(super) fn divided_by_floor(&self, divisor: i128, monomial: &Monomial) -> LinearSum {
+        let mut res = self.empty();
+        res.add_constant(self.constant.div_euclid(divisor));
         for (term, c) in self.terms() {
             res.add_term(term.divide(monomial).unwrap_or_default(), c / divisor);
         }
@@ -259,8 +316,8 @@ impl LinearSum {
     /// `(a, b)` such that `self = a * atom + b` with no `atom` in either; `None` when it occurs in a higher power or
     /// inside another atom.
     pub fn split_linear(&self, atom: &PrimExpr) -> Option<(LinearSum, LinearSum)> {
-        let (mut slope, mut rest) =
-            (LinearSum::zero(self.dtype), LinearSum::constant(self.constant, self.dtype));
+        let (mut slope, mut rest) = (self.empty(), self.empty());
+        rest.add_constant(self.constant);
         for (monomial, c) in self.terms() {
             let (found, others): (SmallVec<[Key; 2]>, SmallVec<[Key; 2]>) =
                 monomial.0.iter().cloned().partition(|it| same(&it.0, atom));
@@ -277,7 +334,10 @@ impl LinearSum {
     }
 
     fn times(&self, other: &LinearSum, products: Products) -> LinearSum {
-        let mut res = LinearSum::zero(self.dtype);
+        let mut res = self.empty();
+        if !other.is_known() {
+            res.arithmetic = Arithmetic::Lost;
+        }
         let (n, k) = (self.terms().count() + 1, other.terms().count() + 1);
         let single = |sum: &LinearSum| sum.constant == 0 && sum.terms().count() == 1;
         let simple = |sum: &LinearSum| sum.as_constant().is_some() || single(sum);
@@ -292,37 +352,41 @@ impl LinearSum {
                 _ => (Monomial::atom(sum.to_expr()), 1),
             };
             let ((a, c), (b, d)) = (factor(self), factor(other));
-            res.add_term(a.times(&b), c.wrapping_mul(d));
+            res.add_product(a.times(&b), c, d);
             return res;
         }
         for (a, c) in self.terms() {
             for (b, d) in other.terms() {
-                res.add_term(a.times(b), c.wrapping_mul(d));
+                res.add_product(a.times(b), c, d);
             }
-            res.add_term(a.clone(), c.wrapping_mul(other.constant));
+            res.add_product(a.clone(), c, other.constant);
         }
         for (b, d) in other.terms() {
-            res.add_term(b.clone(), d.wrapping_mul(self.constant));
+            res.add_product(b.clone(), d, self.constant);
         }
-        res.add_constant(self.constant.wrapping_mul(other.constant));
+        res.add_product(Monomial::default(), self.constant, other.constant);
         res
+    }
+
+    /// Adds `a * b * monomial`.
+    fn add_product(&mut self, monomial: Monomial, a: i128, b: i128) {
+        let scale = self.reduced(a.checked_mul(b));
+        self.add_term(monomial, scale);
     }
 
     /// As an expression: terms that are added before those that are subtracted when the first is not, the constant
     /// last.
     pub fn to_expr(&self) -> PrimExpr {
         let (dtype, lanes) = (self.dtype.scalar(), self.dtype.lanes());
-        let number = |value: i64| PrimExpr::int(value, dtype).broadcast(lanes);
-        let signed = |c: i64| if dtype.is_uint() { as_signed(c, dtype) } else { c };
-        let first = self.terms().position(|(_, c)| signed(c) > 0).unwrap_or(0);
+        let number = |value: i128| PrimExpr::int(wrap_int(value, dtype), dtype).broadcast(lanes);
+        let first = self.terms().position(|(_, c)| c > 0).unwrap_or(0);
         let order = self.terms().skip(first).take(1);
         let rest = self.terms().take(first).chain(self.terms().skip(first + 1));
         let mut res: Option<PrimExpr> = None;
         for (monomial, c) in order.chain(rest) {
             let product = monomial.to_expr(self.dtype);
-            let c = signed(c);
-            let subtract = c < 0 && c != i64::MIN && res.is_some();
-            let c = self.wrap(if subtract { -c } else { c });
+            let subtract = c < 0 && res.is_some();
+            let c = if subtract { -c } else { c };
             let term = if c == 1 { product } else { product * number(c) };
             res = Some(match res {
                 None => term,
@@ -330,10 +394,9 @@ impl LinearSum {
                 Some(sum) => sum + term,
             });
         }
-        let c = signed(self.constant);
         match res {
             None => number(self.constant),
-            Some(sum) if c < 0 && c != i64::MIN => sum - number(self.wrap(-c)),
+            Some(sum) if self.constant < 0 => sum - number(-self.constant),
             Some(sum) => sum + number(self.constant),
         }
     }
@@ -352,13 +415,4 @@ pub(super) fn const_int(expr: &PrimExpr) -> Option<i64> {
 pub(super) fn is_sum(expr: &PrimExpr) -> bool {
     matches!(expr, PrimExpr::Binary(it)
         if matches!(it.op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul) && it.a.dtype().is_integer())
-}
-
-fn as_signed(value: i64, dtype: DataType) -> i64 {
-    match dtype.bits() {
-        8 => i64::from(value as i8),
-        16 => i64::from(value as i16),
-        32 => i64::from(value as i32),
-        _ => value,
-    }
 }

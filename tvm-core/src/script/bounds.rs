@@ -12,7 +12,9 @@ pub(super) fn range_of(expr: &PrimExpr, vars: &[(Var, Range)]) -> Option<Range> 
     {
         return Some(range.clone());
     }
-    let analyzer = Analyzer::new();
+    // What is accessed is inside of its buffer: the index does not overflow.
+    let ends = vars.iter().flat_map(|(_, range)| [&range.min, &range.extent]);
+    let analyzer = Analyzer::of_indices(ends.chain([expr]));
     let mut dom = DomMap::default();
     for (var, range) in vars {
         dom.insert(var.id(), analyzer.range_set(range, &dom));
@@ -39,7 +41,7 @@ mod tests {
             vec![(io.clone(), Range::from_extent(tiles.clone())), (ii.clone(), Range::from_extent(32))];
         let range = range_of(&(&io * 32i64 + &ii), &vars).unwrap();
         assert!(range.min.is_const(0));
-        assert!(Analyzer::new().can_prove_equal(&range.extent, &(tiles * 32)), "{}", range.extent);
+        assert!(Analyzer::of_indices([&tiles]).can_prove_equal(&range.extent, &(tiles * 32)), "{}", range.extent);
         let shifted = range_of(&(&ii - 1i64), &vars).unwrap();
         assert!(shifted.min.is_const(-1) && shifted.extent.is_const(32));
     }

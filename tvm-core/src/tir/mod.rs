@@ -28,7 +28,7 @@ pub use function::{Param, PrimFunc};
 pub use intrinsic::{Effect, Intrinsic};
 pub(crate) use mutator::mutate_slice;
 pub use mutator::{Mutator, Substitute, substitute_expr, substitute_stmt};
-pub use ops::{IntoOperand, binary, eval_int, wrap_int};
+pub use ops::{IntoOperand, binary, eval_int, wide_int, wrap_int};
 pub use signature::{dim_sig, kernel_sig};
 pub use stmt::{
     AllocBuffer, AssertStmt, Bind, Block, BlockRealize, BufferRegion, BufferStore, DeclBuffer, Evaluate,

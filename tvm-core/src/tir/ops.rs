@@ -36,8 +36,7 @@ fn match_lanes(a: PrimExpr, b: PrimExpr) -> (PrimExpr, PrimExpr) {
 
 /// Value of `a op b` on integers of type `dtype`; `None` on division by zero or for operations that have none.
 pub fn eval_int(op: BinaryOp, a: i64, b: i64, dtype: DataType) -> Option<i64> {
-    let unsigned = dtype.is_uint();
-    let (x, y) = if unsigned { (a as u64 as i128, b as u64 as i128) } else { (a as i128, b as i128) };
+    let (x, y) = (wide_int(a, dtype), wide_int(b, dtype));
     let value = match op {
         BinaryOp::Add => x + y,
         BinaryOp::Sub => x - y,
@@ -78,6 +77,11 @@ pub fn eval_int(op: BinaryOp, a: i64, b: i64, dtype: DataType) -> Option<i64> {
         }
     };
     Some(wrap_int(value, if op.is_comparison() { DataType::BOOL } else { dtype }))
+}
+
+/// The number that the constant `value` of type `dtype` is: for `u64`, `value` is its bit pattern.
+pub fn wide_int(value: i64, dtype: DataType) -> i128 {
+    if dtype.is_uint() { i128::from(value as u64) } else { i128::from(value) }
 }
 
 /// `value` reduced to the range of `dtype` (two's complement; bool is `!= 0`); `u64` keeps its bit pattern.

@@ -6,6 +6,6 @@ use crate::tir::PrimExpr;
 rules! { [x, y, z, w; c1, c2, c3; p] ADD {
     Int add_min_max: min(x, y) + max(x, y) => x + y;
     Int add_selects: select(x, y, z) + select(x, w, z) => select(x, y + w, z + z);
-    Index add_min_difference: min(x, y - z) + z => min(x + z, y);
-    Index add_max_difference: max(x, y - z) + z => max(x + z, y);
+    Exact add_min_difference: min(x, y - z) + z => min(x + z, y);
+    Exact add_max_difference: max(x, y - z) + z => max(x + z, y);
 } }

@@ -6,10 +6,10 @@ use crate::tir::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] EQ {
     Int eq_self: eq(x, x) => true;
-    Index eq_floordiv_zero: eq(floordiv(x, c1), 0) => lt(x, c1), if c1 > 0 && p.nonneg(x);
-    Index eq_select_const: eq(select(x, c1, c2), c1) => x, if c1 != c2;
-    Index eq_max_const: eq(max(x, c1), c2) => eq(x, c2), if c1 < c2;
-    Index eq_min_const: eq(min(x, c1), c2) => eq(x, c2), if c1 > c2;
+    Exact eq_floordiv_zero: eq(floordiv(x, c1), 0) => lt(x, c1), if c1 > 0 && p.nonneg(x);
+    Int eq_select_const: eq(select(x, c1, c2), c1) => x, if c1 != c2;
+    Int eq_max_const: eq(max(x, c1), c2) => eq(x, c2), if c1 < c2;
+    Int eq_min_const: eq(min(x, c1), c2) => eq(x, c2), if c1 > c2;
 } }
 
 rules! { [x, y, z, w; c1, c2, c3; p] NE {
@@ -26,9 +26,9 @@ rules! { [x, y, z, w; c1, c2, c3; p] LT {
     Int lt_max_both: lt(max(x, y), z) => and(lt(x, z), lt(y, z));
     Int lt_min_either: lt(min(x, y), z) => or(lt(x, z), lt(y, z));
     Int lt_max_either: lt(x, max(y, z)) => or(lt(x, y), lt(x, z));
-    Index lt_floordiv_left: lt(floordiv(x, c1), c2) => lt(x, c1 * c2), if c1 > 0 && fits(c1 * c2);
-    Index lt_floordiv_right: lt(c2, floordiv(x, c1)) => le(c1 * (c2 + 1), x), if c1 > 0 && fits(c1 * (c2 + 1));
-    Index lt_floordiv_symbolic: lt(floordiv(x, y), z) => lt(x, z * y), if p.positive(y);
+    Exact lt_floordiv_left: lt(floordiv(x, c1), c2) => lt(x, c1 * c2), if c1 > 0;
+    Exact lt_floordiv_right: lt(c2, floordiv(x, c1)) => le(c1 * (c2 + 1), x), if c1 > 0;
+    Exact lt_floordiv_symbolic: lt(floordiv(x, y), z) => lt(x, z * y), if p.positive(y);
 } }
 
 rules! { [x, y, z, w; c1, c2, c3; p] LE {
@@ -41,9 +41,9 @@ rules! { [x, y, z, w; c1, c2, c3; p] LE {
     Int le_max_both: le(max(x, y), z) => and(le(x, z), le(y, z));
     Int le_min_either: le(min(x, y), z) => or(le(x, z), le(y, z));
     Int le_max_either: le(x, max(y, z)) => or(le(x, y), le(x, z));
-    Index le_floordiv_right: le(c2, floordiv(x, c1)) => le(c1 * c2, x), if c1 > 0 && fits(c1 * c2);
-    Index le_floordiv_left: le(floordiv(x, c1), c2) => lt(x, c1 * (c2 + 1)), if c1 > 0 && fits(c1 * (c2 + 1));
-    Index le_floordiv_symbolic: le(z, floordiv(x, y)) => le(z * y, x), if p.positive(y);
+    Exact le_floordiv_right: le(c2, floordiv(x, c1)) => le(c1 * c2, x), if c1 > 0;
+    Exact le_floordiv_left: le(floordiv(x, c1), c2) => lt(x, c1 * (c2 + 1)), if c1 > 0;
+    Exact le_floordiv_symbolic: le(z, floordiv(x, y)) => le(z * y, x), if p.positive(y);
 } }
 
 rules! { [x, y, z, w; c1, c2, c3; p] GT {

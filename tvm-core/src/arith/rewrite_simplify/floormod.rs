@@ -4,10 +4,10 @@ use crate::arith::pattern::*;
 use crate::tir::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] FLOORMOD {
-    Index floormod_self: floormod(x, x) => 0;
-    Index floormod_minus_one: floormod(x, -1) => 0;
-    Index floormod_floormod: floormod(floormod(x, c1), c2) => floormod(x, c2), if c2 > 0 && c1 != 0 && c1 % c2 == 0;
-    Index floormod_floormod_same: floormod(floormod(x, y), y) => floormod(x, y);
-    Index floormod_floormod_symbolic: floormod(floormod(x, y * z), z) => floormod(x, z),
+    Int floormod_self: floormod(x, x) => 0;
+    Exact floormod_minus_one: floormod(x, -1) => 0;
+    Exact floormod_floormod: floormod(floormod(x, c1), c2) => floormod(x, c2), if c2 > 0 && c1 != 0 && c1 % c2 == 0;
+    Int floormod_floormod_same: floormod(floormod(x, y), y) => floormod(x, y);
+    Exact floormod_floormod_symbolic: floormod(floormod(x, y * z), z) => floormod(x, z),
         if p.positive(y) && p.positive(z);
 } }

@@ -22,12 +22,15 @@ use std::borrow::Cow;
 
 use tvm_runtime::DataType;
 
+use super::bounds::Bounds;
 use super::pattern::{Domain, Rule};
 use super::same::{Memo, same};
 use super::sum::is_sum;
 use super::{Analyzer, ConstIntBound};
 use crate::support::with_stack;
-use crate::tir::{BinaryOp, Call, Callee, Cast, Intrinsic, Let, Mutator, PrimExpr, binary, bitwise, logical};
+use crate::tir::{
+    Binary, BinaryOp, Call, Callee, Cast, Intrinsic, Let, Mutator, PrimExpr, binary, bitwise, comparison, logical,
+};
 
 /// How often one node, and what it becomes, is rewritten.
 const MAX_REWRITES: u32 = 24;
@@ -68,12 +71,15 @@ pub(super) fn all_rules() -> impl Iterator<Item = &'static Rule> {
     of_ops.chain(logic::NOT).chain(logic::NOT_BOOL).chain(select::SELECT).chain(select::SELECT_BOOL)
 }
 
-/// What the conditions of rules may ask.
-pub(super) struct Prover<'a>(pub(super) &'a Analyzer);
+/// What the conditions of rules may ask, about an expression that is rewritten.
+pub(super) struct Prover<'a> {
+    pub(super) analyzer: &'a Analyzer,
+    pub(super) expr: &'a PrimExpr,
+}
 
-impl<'a> Prover<'a> {
+impl Prover<'_> {
     fn bound(&self, expr: &PrimExpr) -> ConstIntBound {
-        self.0.const_int_bound(expr)
+        self.analyzer.const_int_bound(expr)
     }
 
     fn nonneg(&self, expr: &PrimExpr) -> bool {
@@ -85,15 +91,31 @@ impl<'a> Prover<'a> {
     }
 
     fn positive(&self, expr: &PrimExpr) -> bool {
-        self.bound(expr).min > 0
+        self.analyzer.proves_positive(expr, self.expr)
+    }
+
+    fn nonzero(&self, expr: &PrimExpr) -> bool {
+        !self.bound(expr).contains(0) || self.positive(expr)
     }
 
     fn le(&self, a: &PrimExpr, b: &PrimExpr) -> bool {
-        self.0.proves_at_least(b, a, 0)
+        self.analyzer.proves_at_least(b, a, 0)
     }
 
     fn is_multiple(&self, expr: &PrimExpr, of: &PrimExpr) -> bool {
-        of.as_int().is_some_and(|of| self.0.modular_set(expr).is_multiple_of(of))
+        of.as_int().is_some_and(|of| self.analyzer.modular_set(expr).is_multiple_of(of))
+    }
+
+    /// True when `it` does not overflow.
+    pub(super) fn is_exact(&self, it: &Binary) -> bool {
+        match it.op {
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::FloorDiv => {
+                let bound = Bounds::new(self.analyzer).unwrapped(it);
+                bound.is_some_and(|bound| bound.fits(it.a.dtype()))
+            }
+            BinaryOp::Mod | BinaryOp::FloorMod | BinaryOp::Min | BinaryOp::Max => true,
+            comparison!() | logical!() | bitwise!() => true,
+        }
     }
 }
 
@@ -235,9 +257,9 @@ impl<'a> Simplifier<'a> {
         let allowed = |domain| match domain {
             Domain::Any => true,
             Domain::Int => dtype.is_integer() || dtype.is_bool(),
-            Domain::Index => dtype.scalar() == DataType::I64,
+            Domain::Exact => dtype.is_int(),
         };
-        let prover = Prover(&self.analyzer);
+        let prover = Prover { analyzer: &self.analyzer, expr };
         let rules = table.iter().filter(|rule| allowed(rule.domain));
         rules.filter_map(|rule| (rule.apply)(expr, dtype, &prover)).find(|res| !same(res, expr))
     }
@@ -247,11 +269,7 @@ impl<'a> Simplifier<'a> {
         let PrimExpr::Cast(inner) = &it.value else { return None };
         let (from, via) = (inner.value.dtype(), inner.dtype);
         let kept = from == it.dtype && from.is_integer() && via.is_integer() && {
-            let (low, high) = via.int_range()?;
-            let bound = self.analyzer.const_int_bound(&inner.value);
-            i128::from(bound.min) >= low
-                && i128::from(bound.max) <= high
-                && bound.max < ConstIntBound::POS_INF
+            self.analyzer.const_int_bound(&inner.value).to_finite().fits(via)
         };
         kept.then(|| inner.value.clone())
     }

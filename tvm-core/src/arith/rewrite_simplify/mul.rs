@@ -5,6 +5,6 @@ use crate::tir::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] MUL {
     Int mul_min_max: min(x, y) * max(x, y) => x * y;
-    Index mul_exact_floordiv: floordiv(x, y) * y => x, if p.is_multiple(x, y);
-    Index mul_select_consts: select(x, c1, c2) * c3 => select(x, c1 * c3, c2 * c3);
+    Exact mul_exact_floordiv: floordiv(x, y) * y => x, if p.is_multiple(x, y);
+    Int mul_select_consts: select(x, c1, c2) * c3 => select(x, c1 * c3, c2 * c3);
 } }

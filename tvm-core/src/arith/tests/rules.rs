@@ -47,7 +47,7 @@ fn well_typed(expr: &PrimExpr) -> bool {
 /// Applies `rule` to random instances of its left side until it was checked often enough; how often it was.
 fn check(rule: &Rule, rng: &mut Rng) -> u32 {
     let types: &[DataType] = match rule.domain {
-        Domain::Index => &[DataType::I64],
+        Domain::Exact => &[DataType::I64, DataType::I32],
         Domain::Any | Domain::Int => &[DataType::I64, DataType::U8, DataType::I32, DataType::U64],
     };
     let mut hits = 0;
@@ -62,7 +62,7 @@ fn check(rule: &Rule, rng: &mut Rng) -> u32 {
         if !well_typed(&lhs) {
             continue;
         }
-        let Some(rhs) = (rule.apply)(&lhs, dtype, &Prover(&world.analyzer)) else { continue };
+        let Some(rhs) = (rule.apply)(&lhs, dtype, &Prover { analyzer: &world.analyzer, expr: &lhs }) else { continue };
         assert_eq!(lhs.dtype(), rhs.dtype(), "{}: {lhs:?} => {rhs:?}", rule.name);
         for _ in 0..6 {
             let values = world.values(rng);

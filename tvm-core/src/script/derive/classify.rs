@@ -102,7 +102,7 @@ fn uses(expr: &PrimExpr, var: &Var) -> bool {
 /// is linear in loop variables that are its digits.
 fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool {
     let sum = LinearSum::of(index, Products::Keep);
-    let mut digits: Vec<(i64, Option<i64>, &Var)> = Vec::new();
+    let mut digits: Vec<(i128, Option<i64>, &Var)> = Vec::new();
     for (monomial, coefficient) in sum.terms() {
         let inside: Vec<&(Var, Range)> =
             ranges.iter().filter(|(other, _)| monomial.atoms().any(|atom| uses(atom, other))).collect();
@@ -113,14 +113,15 @@ fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool
         }
     }
     digits.sort_by_key(|(coefficient, _, _)| *coefficient);
-    let mut reach = Some(0i64);
+    let mut reach = Some(0i128);
     for (coefficient, extent, _) in &digits {
         // The digits below must not reach this one's weight.
         if reach.is_none_or(|reach| *coefficient <= reach) {
             return false;
         }
         reach = reach.zip(*extent).and_then(|(reach, extent)| {
-            coefficient.checked_mul((extent - 1).max(0)).and_then(|it| it.checked_add(reach))
+            let reach = coefficient * i128::from((extent - 1).max(0)) + reach;
+            (reach <= i128::from(i64::MAX)).then_some(reach)
         });
     }
     digits.iter().any(|(_, _, digit)| *digit == var)

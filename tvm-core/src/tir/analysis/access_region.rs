@@ -2,7 +2,11 @@
 //!
 //! TVM counterpart: `GetBlockReadWriteRegion`, `BlockReadWriteDetector`.
 
+use rustc_hash::FxHashSet;
+use tvm_runtime::DataType;
+
 use crate::arith::{Analyzer, DomMap, IntervalSet};
+use crate::ir::VarId;
 use crate::tir::{
     BinaryOp, Block, Buffer, BufferRegion, PrimExpr, Range, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
@@ -28,12 +32,43 @@ pub fn with_access_regions(block: Block) -> Block {
 
 /// The regions that `stmts` read and write, over all iterations of the loops inside them, in order of first access.
 fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
-    let mut detect = Detect::default();
+    let mut detect = Detect { analyzer: index_variables(stmts), ..Detect::default() };
     stmts.iter().for_each(|stmt| detect.visit_stmt(stmt));
     let Detect { analyzer, reads, writes, .. } = detect;
     let finish =
         |accesses: Vec<Access>| accesses.into_iter().map(|access| access.region(&analyzer)).collect();
     (finish(reads), finish(writes))
+}
+
+/// Takes the variables of `stmts` for indices, those excepted that have values of their own: what is accessed is inside of
+/// its buffer, so that its index does not overflow.
+fn index_variables(stmts: &[&Stmt]) -> Analyzer {
+    #[derive(Default)]
+    struct Indices {
+        analyzer: Analyzer,
+        values: FxHashSet<VarId>,
+    }
+    impl Visitor for Indices {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            match expr {
+                PrimExpr::Var(var) if var.dtype() == DataType::I64 && !self.values.contains(&var.id()) => {
+                    self.analyzer.bind_index(var);
+                }
+                PrimExpr::Let(it) => drop(self.values.insert(it.var.id())),
+                _ => {}
+            }
+            walk_expr(self, expr);
+        }
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            if let Stmt::Bind(it) = stmt {
+                self.values.insert(it.var.id());
+            }
+            walk_stmt(self, stmt);
+        }
+    }
+    let mut indices = Indices::default();
+    stmts.iter().for_each(|stmt| indices.visit_stmt(stmt));
+    indices.analyzer
 }
 
 fn same_region(a: &BufferRegion, b: &BufferRegion) -> bool {

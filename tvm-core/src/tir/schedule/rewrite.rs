@@ -36,6 +36,7 @@ pub(super) fn simplify_bindings(state: &ScheduleState, sref: StmtSRef, new: &Stm
         }
     }
     let mut analyzer = Analyzer::new();
+    state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
     for ancestor in state.ancestors(sref) {
         if let StmtSRef::Loop(var) = ancestor
             && let Ok(node) = state.get_for(var)

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::context::{analyzer_for, enter_loop};
 use super::util::body_pass;
-use crate::arith::{Analyzer, ConstIntBound, DomMap, IntervalSet};
+use crate::arith::{Analyzer, DomMap, IntervalSet};
 use crate::ir::{BufferId, VarId};
 use crate::pass::Pass;
 use crate::tir::{
@@ -54,14 +54,15 @@ impl Compact {
         let mut mins = vec![PrimExpr::index(0); buffer.ndim()];
         for (axis, set) in touched.region.iter().enumerate() {
             let Some(range) = set.as_ref().and_then(|set| set.to_range(&self.analyzer)) else { continue };
-            let most = self.analyzer.const_int_bound(&range.extent).max;
+            let bound = self.analyzer.const_int_bound(&range.extent);
+            let Ok(most) = i64::try_from(bound.max) else { continue };
             let smaller = buffer.shape[axis].as_int().is_none_or(|extent| most < extent);
             let fixed = !any_expr(&range.min, &mut |expr| match expr {
                 PrimExpr::Var(var) => touched.bound.contains(&var.id()),
                 PrimExpr::BufferLoad(_) | PrimExpr::Call(_) => true,
                 _ => false,
             });
-            if smaller && fixed && (1..ConstIntBound::POS_INF).contains(&most) {
+            if smaller && fixed && (1..1 << 62).contains(&most) {
                 shape[axis] = PrimExpr::index(most);
                 mins[axis] = range.min;
             }

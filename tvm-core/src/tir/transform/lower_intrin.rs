@@ -99,7 +99,7 @@ fn scalar_of(expr: &PrimExpr) -> &PrimExpr {
 }
 
 fn is_shift_amount(bound: ConstIntBound, dtype: DataType) -> bool {
-    bound.min >= 0 && bound.max < i64::from(dtype.bits())
+    bound.min >= 0 && bound.max < i128::from(dtype.bits())
 }
 
 fn let_in(var: Var, value: PrimExpr, body: PrimExpr) -> PrimExpr {

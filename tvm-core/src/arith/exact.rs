@@ -1,0 +1,53 @@
+//! Exact sums: the linear sum that an expression is as an integer, where overflow is excluded.
+//!
+//! Modulo `2^bits` every expression is its linear sum. Where the bounds of the sum fit the type, the two are the same
+//! integer, whatever partial sums do.
+
+use super::bounds::Bounds;
+use super::sum::{LinearSum, Monomial, Products};
+use super::{Analyzer, ConstIntBound};
+use crate::tir::PrimExpr;
+
+impl Analyzer {
+    /// The sum of integers that `expr` is; `expr` is one atom of it where sums inside may overflow.
+    pub(super) fn exact_sum(&self, expr: &PrimExpr, products: Products) -> LinearSum {
+        self.unwrapped(LinearSum::of(expr, products)).unwrap_or_else(|| LinearSum::atom(expr))
+    }
+
+    /// The integers that the numbers of `sum` are; `None` where they may wrap in more than one way.
+    fn unwrapped(&self, sum: LinearSum) -> Option<LinearSum> {
+        let dtype = sum.dtype;
+        let bound = sum_bound(self, &sum);
+        if bound.fits(dtype) {
+            return Some(sum.as_integers(0));
+        }
+        if !bound.is_finite() {
+            return None;
+        }
+        let range = ConstIntBound::of_dtype(dtype);
+        let turn = 1i128 << dtype.bits();
+        let shift = -(bound.min - range.min).div_euclid(turn) * turn;
+        (bound.max + shift <= range.max).then(|| sum.as_integers(shift))
+    }
+
+    /// The expression that has the value of `sum`, a sum of integers; `None` where it may overflow.
+    pub(super) fn to_exact_expr(&self, sum: &LinearSum) -> Option<PrimExpr> {
+        (sum.is_known() && sum_bound(self, sum).fits(sum.dtype)).then(|| sum.to_expr())
+    }
+}
+
+/// Constant bounds of a sum of integers, term by term.
+pub(super) fn sum_bound(analyzer: &Analyzer, sum: &LinearSum) -> ConstIntBound {
+    if !sum.is_known() {
+        return ConstIntBound::EVERYTHING;
+    }
+    let mut bounds = Bounds::new(analyzer);
+    sum.terms().fold(ConstIntBound::point(sum.constant), |total, (monomial, c)| {
+        total.add(monomial_bound(&mut bounds, monomial).mul(ConstIntBound::point(c)))
+    })
+}
+
+fn monomial_bound(bounds: &mut Bounds<'_>, monomial: &Monomial) -> ConstIntBound {
+    let product = |a: ConstIntBound, b: &PrimExpr| a.mul(bounds.of(b));
+    monomial.atoms().fold(ConstIntBound::point(1), product)
+}
