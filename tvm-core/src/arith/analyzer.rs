@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::bounds::Bounds;
+use super::exact::sum_bound;
 use super::facts::Facts;
 use super::int_set::{DomMap, IntervalSet, SetEval};
 use super::modular_set::Modulars;
-use super::exact::sum_bound;
 use super::rewrite_simplify::Simplifier;
 use super::same::any_node;
 use super::sum::Products;

@@ -240,7 +240,8 @@ fn floordiv(a: i128, b: i128) -> i128 {
 
 /// Bounds of a function that is monotone in each argument: it is extreme at the corners.
 fn corners(a: ConstIntBound, b: ConstIntBound, f: fn(i128, i128) -> i128) -> ConstIntBound {
-    let [p, q, r, s] = [f(a.min, b.min), f(a.min, b.max), f(a.max, b.min), f(a.max, b.max)].map(ConstIntBound::point);
+    let [p, q, r, s] =
+        [f(a.min, b.min), f(a.min, b.max), f(a.max, b.min), f(a.max, b.max)].map(ConstIntBound::point);
     p.union(q).union(r).union(s)
 }
 

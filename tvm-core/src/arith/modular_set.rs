@@ -161,7 +161,9 @@ impl<'a> Modulars<'a> {
             PrimExpr::Broadcast(it) => self.of(&it.value),
             PrimExpr::Ramp(it) => {
                 let stride = self.of(&it.stride);
-                let set = self.of(&it.base).add(ModularSet::new(stride.coeff, 0).union(stride).union(ModularSet::point(0)));
+                let set = self
+                    .of(&it.base)
+                    .add(ModularSet::new(stride.coeff, 0).union(stride).union(ModularSet::point(0)));
                 set.wrapped(dtype.bits())
             }
             PrimExpr::Let(it) => {

@@ -41,7 +41,11 @@ mod tests {
             vec![(io.clone(), Range::from_extent(tiles.clone())), (ii.clone(), Range::from_extent(32))];
         let range = range_of(&(&io * 32i64 + &ii), &vars).unwrap();
         assert!(range.min.is_const(0));
-        assert!(Analyzer::of_indices([&tiles]).can_prove_equal(&range.extent, &(tiles * 32)), "{}", range.extent);
+        assert!(
+            Analyzer::of_indices([&tiles]).can_prove_equal(&range.extent, &(tiles * 32)),
+            "{}",
+            range.extent
+        );
         let shifted = range_of(&(&ii - 1i64), &vars).unwrap();
         assert!(shifted.min.is_const(-1) && shifted.extent.is_const(32));
     }

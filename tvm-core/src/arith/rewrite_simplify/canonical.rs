@@ -5,12 +5,12 @@
 //! TVM counterpart: `CanonicalSimplifier`.
 
 use super::Simplifier;
-use crate::arith::{Analyzer, ConstIntBound};
 use crate::arith::exact::sum_bound;
 use crate::arith::facts::negate;
 use crate::arith::modular_set::gcd;
 use crate::arith::same::same;
 use crate::arith::sum::{LinearSum, Monomial, Products};
+use crate::arith::{Analyzer, ConstIntBound};
 use crate::tir::{Binary, BinaryOp, PrimExpr, binary};
 
 /// Sums with more terms than this are only added up.

@@ -29,7 +29,8 @@ use super::sum::is_sum;
 use super::{Analyzer, ConstIntBound};
 use crate::support::with_stack;
 use crate::tir::{
-    Binary, BinaryOp, Call, Callee, Cast, Intrinsic, Let, Mutator, PrimExpr, binary, bitwise, comparison, logical,
+    Binary, BinaryOp, Call, Callee, Cast, Intrinsic, Let, Mutator, PrimExpr, binary, bitwise, comparison,
+    logical,
 };
 
 /// How often one node, and what it becomes, is rewritten.

@@ -13,7 +13,7 @@ fn iterations(iters: &[(Var, i64)], predicate: &PrimExpr) -> Vec<Values> {
     for (var, extent) in iters {
         let with = |values: Values| (0..*extent).map(move |value| (values.clone(), value));
         let grown = res.into_iter().flat_map(with).map(|(mut values, value)| {
-            values.insert(var.id(), value);
+            values.ints.insert(var.id(), value);
             values
         });
         res = grown.collect();
@@ -44,7 +44,7 @@ fn detect(bindings: &[PrimExpr], iters: &[(Var, i64)], predicate: &PrimExpr, lev
         if level == IterMapLevel::Bijective {
             let outputs: Vec<PrimExpr> = row.iter().map(|&value| value.into()).collect();
             for (var, value) in inverse_affine_iter_map(&map, &outputs, &analyzer) {
-                assert_eq!(analyzer.simplify(&value).as_int(), Some(values[&var]), "{bindings:?}");
+                assert_eq!(analyzer.simplify(&value).as_int(), Some(values.ints[&var]), "{bindings:?}");
             }
         }
         seen.insert(row);

@@ -86,7 +86,8 @@ fn extents(extent: &PrimExpr, factors: &[Option<i64>]) -> Result<(Vec<PrimExpr>,
             let message = "the loop's extent is symbolic: None must stand for one of the factors";
             return Err(ScheduleError::argument(NAME, message));
         }
-        _ => Analyzer::of_indices([extent]).can_prove_equal(&extent.clone().floormod(product), &PrimExpr::index(0)),
+        _ => Analyzer::of_indices([extent])
+            .can_prove_equal(&extent.clone().floormod(product), &PrimExpr::index(0)),
     };
     let outer = ceil_div(extent, product);
     let covered =
