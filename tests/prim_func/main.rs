@@ -6,8 +6,10 @@ mod kernels;
 mod reductions;
 mod rust_semantics;
 mod schedules;
+mod sparse;
 mod structure;
 mod values;
+mod wrapping;
 
 use tvm::prelude::*;
 use tvm::target::TargetKind;

@@ -88,6 +88,11 @@ pub enum Status {
     ExtentMax = 11,
     /// Axis `axis` of argument `arg` has another remainder than it was compiled for: modulus `expected`, extent `got`.
     ExtentModulus = 12,
+    /// The extents of the arguments are so large that index arithmetic may overflow: an index may reach `got`, at most
+    /// `expected` fits.
+    IndexOverflow = 13,
+    /// Axis number `axis` of a block got the value `got`, outside of its domain (which ends before `expected`).
+    AxisDomain = 14,
 }
 
 /// What a failing kernel leaves behind.

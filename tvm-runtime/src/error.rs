@@ -173,6 +173,28 @@ pub enum RuntimeError {
         /// The extent of the axis.
         extent: i64,
     },
+    /// The extents of the arguments are so large that the kernel's index arithmetic may overflow.
+    #[error("`{func}`: the extents are too large: an index may reach {reached}, expected at most {limit}")]
+    IndexOverflow {
+        /// Kernel concerned.
+        func: Arc<str>,
+        /// What an index may reach, `i64::MAX` for more than fits.
+        reached: i64,
+        /// What fits.
+        limit: i64,
+    },
+    /// An axis of a block of a kernel would have got a value outside of its domain.
+    #[error("`{func}`: axis {axis} of a block is {value}, its domain ends before {end}")]
+    AxisDomain {
+        /// Kernel concerned.
+        func: Arc<str>,
+        /// Number of the axis in its block.
+        axis: i64,
+        /// Value bound.
+        value: i64,
+        /// First value after the domain.
+        end: i64,
+    },
     /// An assertion inside a kernel failed.
     #[error("`{func}`: assertion {number} failed")]
     Assert {

@@ -47,6 +47,12 @@ pub(crate) fn render(sig: &KernelSig, status: i32, error: &CallError) -> Runtime
             let buffer = param.is_some().then_some(arg);
             RuntimeError::OutOfBounds { func, buffer, axis, index: got, extent: expected }
         }
+        s if s == Status::IndexOverflow as i32 => {
+            RuntimeError::IndexOverflow { func, reached: got, limit: expected }
+        }
+        s if s == Status::AxisDomain as i32 => {
+            RuntimeError::AxisDomain { func, axis, value: got, end: expected }
+        }
         s if s == Status::Strides as i32 => RuntimeError::ArgStrides { func, arg, axis, expected, got },
         s if s == Status::Null as i32 => RuntimeError::ArgNull { func, arg },
         s if s == Status::Assert as i32 => RuntimeError::Assert { func, number: expected },
@@ -133,6 +139,15 @@ mod tests {
                 9,
                 "`matmul`: argument `a`: axis 1 is 9, dimension `k` was compiled for another remainder modulo 8",
             ),
+            (
+                13,
+                -1,
+                -1,
+                1 << 62,
+                i64::MAX,
+                "`matmul`: the extents are too large: an index may reach 9223372036854775807, expected at most 4611686018427387904",
+            ),
+            (14, -1, 1, 8, 9, "`matmul`: axis 1 of a block is 9, its domain ends before 8"),
             (8, -1, -1, 64, 0, "out of memory: cannot allocate 64 bytes on cpu:0"),
             (-77, -1, -1, 0, 0, "`matmul`: unknown status -77"),
         ] {

@@ -2,9 +2,11 @@
 
 use tvm_runtime::abi::Status;
 
-use crate::arith::Analyzer;
+use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::Var;
-use crate::tir::{BinaryOp, For, Param, PrimExpr, PrimFunc, Visitor, binary, walk_expr};
+use crate::tir::{
+    BinaryOp, Callee, For, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, binary, walk_expr, walk_stmt,
+};
 
 /// A condition on a symbolic dimension that the program was written for (`#[prim_func(dims(n = 1..=64))]`).
 pub(super) struct DimBound {
@@ -46,17 +48,80 @@ pub(super) fn analyzer_for(func: &PrimFunc) -> Analyzer {
     for buffer in func.params.iter().filter_map(Param::buffer) {
         for extent in buffer.shape.iter().filter(|extent| extent.as_var().is_some()) {
             dims.visit_expr(extent);
-            let known =
-                extent.as_var().map(|dim| dim_bounds(func, dim, BinaryOp::FloorMod)).unwrap_or_default();
+            // Nothing checks scalars against them.
+            let dim = extent.as_var().filter(|dim| !is_scalar(func, dim));
+            let known = dim.map(|dim| dim_bounds(func, dim, BinaryOp::FloorMod)).unwrap_or_default();
             known.iter().for_each(|bound| dims.0.enter_constraint(&bound.condition));
         }
     }
     dims.0
 }
 
-/// Makes `analyzer` know the range of `node`'s variable, as it is inside of the loop.
+/// True when `var` is a scalar parameter of `func`.
+pub(super) fn is_scalar(func: &PrimFunc, var: &Var) -> bool {
+    func.params.iter().any(|param| matches!(param, Param::Scalar(scalar) if scalar == var))
+}
+
+/// Makes `analyzer` know the range of `node`'s variable, as it is inside of the loop. Of a range that reads memory the
+/// constant bounds are known: the body may write to what it reads.
 pub(super) fn enter_loop(analyzer: &mut Analyzer, node: &For) {
-    analyzer.bind_range(&node.loop_var, &node.range());
+    let range = node.range();
+    if !reads(&range.min) && !reads(&range.extent) {
+        return analyzer.bind_range(&node.loop_var, &range);
+    }
+    let last = &range.min + &range.extent - 1;
+    let (first, last) = (analyzer.const_int_bound(&range.min), analyzer.const_int_bound(&last));
+    analyzer.bind_bound(&node.loop_var, ConstIntBound::new(first.min, last.max));
+}
+
+/// True when `expr` reads memory.
+pub(super) fn reads(expr: &PrimExpr) -> bool {
+    any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(_)))
+}
+
+/// The conditions that `condition` is the conjunction of.
+pub(super) fn conjuncts(condition: &PrimExpr) -> impl Iterator<Item = PrimExpr> {
+    let (mut todo, mut res) = (vec![condition.clone()], Vec::new());
+    while let Some(condition) = todo.pop() {
+        match &condition {
+            PrimExpr::Binary(it) if it.op == BinaryOp::And => todo.extend([it.b.clone(), it.a.clone()]),
+            _ => res.push(condition),
+        }
+    }
+    res.into_iter()
+}
+
+/// True when `condition` holds in all of `stmt` if it holds in front of it: it reads no memory, or none that `stmt`
+/// may write. A buffer may be another one's view only where blocks match buffers.
+pub(super) fn is_lasting(condition: &PrimExpr, stmt: &Stmt) -> bool {
+    struct Writes<'a> {
+        condition: &'a PrimExpr,
+        found: bool,
+    }
+    impl Visitor for Writes<'_> {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            self.found |= matches!(expr, PrimExpr::Call(call) if matches!(call.callee, Callee::Extern(_)));
+            if !self.found {
+                walk_expr(self, expr);
+            }
+        }
+
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            if let Stmt::BufferStore(store) = stmt {
+                let read =
+                    |it: &PrimExpr| matches!(it, PrimExpr::BufferLoad(load) if load.buffer == store.buffer);
+                self.found |= any_expr(self.condition, &mut |it| read(it));
+            }
+            if !self.found {
+                walk_stmt(self, stmt);
+            }
+        }
+    }
+    let mut writes = Writes { condition, found: false };
+    if reads(condition) {
+        writes.visit_stmt(stmt);
+    }
+    !writes.found
 }
 
 /// True when `expr` is never negative.

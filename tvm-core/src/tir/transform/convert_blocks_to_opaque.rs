@@ -1,13 +1,15 @@
 //! Replaces the axes of blocks by their values.
 //!
 //! TVM counterpart: `ConvertBlocksToOpaque`.
-//! Requires: no inits ([`lower_init_block`](super::lower_init_block)). Ensures: no block has axes.
+//! Requires: no inits ([`lower_init_block`](super::lower_init_block)). Ensures: no block has axes; a value that
+//! reads memory is evaluated once, in front of the body.
 
 use std::sync::Arc;
 
+use super::context::reads;
 use super::util::{DeepSubstitute, body_pass};
 use crate::pass::Pass;
-use crate::tir::{Block, BlockRealize, Buffer, Mutator, PrimExpr, Stmt};
+use crate::tir::{Bind, Block, BlockRealize, Buffer, BufferRegion, Mutator, PrimExpr, Stmt};
 
 /// Blocks lose their axes.
 pub fn convert_blocks_to_opaque() -> Pass {
@@ -31,12 +33,25 @@ impl Mutator for ToOpaque {
         if realize.block.iter_vars.is_empty() {
             return self.walk_stmt(stmt);
         }
+        let mut named = Vec::new();
         for (iter, value) in realize.block.iter_vars.iter().zip(realize.iter_values.iter()) {
             let value = self.mutate_expr(value).unwrap_or_else(|| value.clone());
-            self.0.vars.insert(iter.var.id(), value);
+            if reads(&value) {
+                named.push(Bind { var: iter.var.clone(), value }.into());
+            } else {
+                self.0.vars.insert(iter.var.id(), value);
+            }
         }
         let predicate = self.mutate_expr(&realize.predicate).unwrap_or_else(|| realize.predicate.clone());
-        let block = Arc::new(Block { iter_vars: Arc::new([]), ..(*realize.block).clone() });
+        let mut block = Block { iter_vars: Arc::new([]), ..(*realize.block).clone() };
+        if !named.is_empty() {
+            // What the body writes does not change the axes. The regions, where nothing is named, are not read any more.
+            let whole =
+                |regions: &[BufferRegion]| regions.iter().map(|it| BufferRegion::full(&it.buffer)).collect();
+            (block.reads, block.writes) = (whole(&block.reads), whole(&block.writes));
+            block.body = Stmt::seq(named.into_iter().chain([block.body]));
+        }
+        let block = Arc::new(block);
         let block = self.mutate_block(&block).map_or(block, Arc::new);
         Some(BlockRealize { iter_values: Arc::new([]), predicate, block }.into())
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::check_bounds::elements;
 use super::lower_match_buffer::row_major_strides;
 use super::util::body_pass;
 use super::vector;
@@ -42,14 +43,7 @@ struct FlattenBuffer {
 
 impl FlattenBuffer {
     fn flat(&mut self, buffer: &Buffer) -> Buffer {
-        let extent = match buffer.strides.first() {
-            Some(stride) => stride.clone() * &buffer.shape[0],
-            None => buffer.shape.iter().cloned().reduce(|a, b| a * b).unwrap_or(PrimExpr::index(1)),
-        };
-        let extent = match &buffer.elem_offset {
-            Some(offset) => extent + offset,
-            None => extent,
-        };
+        let extent = elements(buffer);
         let flat = self.flat.entry(buffer.id).or_insert_with(|| {
             buffer.renew(|node| {
                 node.shape = Arc::new([extent]);

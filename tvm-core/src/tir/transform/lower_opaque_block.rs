@@ -4,9 +4,7 @@
 //! Requires: blocks without axes, inits and matched buffers. Ensures: no `BlockRealize`; a block's buffers are
 //! allocated in front of its body, its predicate is an `if`.
 
-use rustc_hash::FxHashMap;
-
-use super::util::{DeepSubstitute, body_pass};
+use super::util::{body_pass, one_iteration};
 use crate::pass::Pass;
 use crate::tir::{AllocBuffer, For, ForKind, Mutator, Stmt};
 
@@ -33,7 +31,7 @@ impl Mutator for LowerOpaqueBlock {
         {
             let For { loop_var, min, body, .. } = &**node;
             let body = self.mutate_stmt(body).unwrap_or_else(|| body.clone());
-            return Some(DeepSubstitute::stmt(FxHashMap::from_iter([(loop_var.id(), min.clone())]), &body));
+            return Some(one_iteration(loop_var, min, &body));
         }
         self.walk_stmt(stmt)
     }

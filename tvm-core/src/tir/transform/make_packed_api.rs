@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use tvm_runtime::DataType;
 use tvm_runtime::abi::{Status, pack_dtype};
 
-use super::context::dim_bounds;
+use super::context::{dim_bounds, is_scalar};
 use crate::ir::{IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
@@ -100,6 +100,11 @@ impl<'a> Binder<'a> {
             return Err(IrError::new(format!("parameter `{}` has strides", buffer.name), &buffer.span)
                 .help("parameters are compact row-major; use `match_buffer` inside for a strided view"));
         }
+        if buffer.elem_offset.as_ref().is_some_and(|offset| offset.as_var().is_none() && !offset.is_const(0))
+        {
+            return Err(IrError::new(format!("parameter `{}` has an offset", buffer.name), &buffer.span)
+                .help("the offset of a parameter is a variable; use `match_buffer` inside for a region"));
+        }
         let rank = self.arg(Intrinsic::ArgNdim, i, None, DataType::I64);
         self.assert(Status::Rank, i, -1, PrimExpr::index(buffer.ndim() as i64), rank);
         let dtype = self.arg(Intrinsic::ArgDType, i, None, DataType::I64);
@@ -107,7 +112,7 @@ impl<'a> Binder<'a> {
         for (axis, extent) in buffer.shape.iter().enumerate() {
             let got = self.arg(Intrinsic::ArgShape, i, Some(axis as i64), DataType::I64);
             match extent.as_var() {
-                Some(var) if !self.bound.contains(&var.id()) && !self.is_scalar_param(var) => {
+                Some(var) if !self.bound.contains(&var.id()) && !is_scalar(self.func, var) => {
                     self.bind(var, got);
                     for bound in dim_bounds(self.func, var, BinaryOp::Mod) {
                         let expected = PrimExpr::index(bound.expected);
@@ -131,10 +136,6 @@ impl<'a> Binder<'a> {
             self.assert(Status::Strides, i, -1, PrimExpr::index(1), compact);
         }
         Ok(())
-    }
-
-    fn is_scalar_param(&self, var: &Var) -> bool {
-        self.func.params.iter().any(|param| matches!(param, Param::Scalar(scalar) if scalar == var))
     }
 
     fn bind(&mut self, var: &Var, value: PrimExpr) {

@@ -4,10 +4,8 @@
 //! Ensures: branches on conditions that are known are gone, and loops of no or one iteration (those bound to GPU
 //! threads excepted); indices are simplified.
 
-use rustc_hash::FxHashMap;
-
-use super::context::{analyzer_for, enter_loop};
-use super::util::{DeepSubstitute, body_pass};
+use super::context::{analyzer_for, conjuncts, enter_loop, is_lasting};
+use super::util::{body_pass, one_iteration};
 use crate::arith::Analyzer;
 use crate::pass::Pass;
 use crate::tir::{Bind, For, ForKind, IfThenElse, Mutator, PrimExpr, Stmt};
@@ -25,7 +23,8 @@ impl StmtSimplify {
     /// `stmt` where `condition` holds.
     fn under(&mut self, condition: &PrimExpr, stmt: &Stmt) -> Stmt {
         let outer = self.analyzer.clone();
-        self.analyzer.enter_constraint(condition);
+        let parts = conjuncts(condition).filter(|part| is_lasting(part, stmt));
+        parts.for_each(|part| self.analyzer.enter_constraint(&part));
         let new = self.mutate_stmt(stmt);
         self.analyzer = outer;
         new.unwrap_or_else(|| stmt.clone())
@@ -56,8 +55,7 @@ impl Mutator for StmtSimplify {
                     return Some(Stmt::nop());
                 }
                 if !thread && extent.is_const(1) {
-                    let body =
-                        DeepSubstitute::stmt(FxHashMap::from_iter([(node.loop_var.id(), min)]), &node.body);
+                    let body = one_iteration(&node.loop_var, &min, &node.body);
                     return Some(self.mutate_stmt(&body).unwrap_or(body));
                 }
                 let node = For { min, extent, ..(**node).clone() };

@@ -2,9 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::ir::{BufferId, IrError, VarId};
+use super::context::reads;
+use crate::ir::{BufferId, IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
-use crate::tir::{Buffer, BufferNode, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt};
+use crate::tir::{
+    Bind, Buffer, BufferNode, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt,
+};
 
 /// A pass that rewrites bodies; `rewrite` gives `None` for "unchanged".
 pub(super) fn body_pass(
@@ -60,6 +63,14 @@ impl Mutator for DeepSubstitute {
         self.buffers.insert(buffer.id, new.clone());
         new
     }
+}
+
+/// `body` where `var` is `value`, which is evaluated once if it reads memory.
+pub(super) fn one_iteration(var: &Var, value: &PrimExpr, body: &Stmt) -> Stmt {
+    if reads(value) {
+        return Stmt::seq([Bind { var: var.clone(), value: value.clone() }.into(), body.clone()]);
+    }
+    DeepSubstitute::stmt(FxHashMap::from_iter([(var.id(), value.clone())]), body)
 }
 
 /// True when `stmt` reads, writes or takes the address of `buffer`.

@@ -1,33 +1,61 @@
-//! One check: an index against one end of its axis, and how it moves out of the loops around it.
+//! One check: an integer against one end of a range, and the statement that makes it.
 
-use rustc_hash::FxHashSet;
 use tvm_runtime::abi::Status;
 
-use crate::arith::{Analyzer, detect_linear_equation, same};
-use crate::ir::{IrError, Span, Var, VarId};
-use crate::tir::{AssertStmt, Buffer, Failure, Intrinsic, PrimExpr, PrimFunc, Range, Stmt, any_expr};
+use super::super::context::reads;
+use super::extents::LIMIT;
+use crate::arith::{Analyzer, same};
+use crate::ir::{IrError, Span, Var};
+use crate::tir::{AssertStmt, Buffer, Failure, Intrinsic, PrimExpr, PrimFunc, Range, Stmt};
 
-/// Variables of a loop or a block and what they run over.
+/// Variables of loops or axes and what they run over.
 pub(super) type Axes = Vec<(Var, Range)>;
 
-/// Which end of an axis.
+/// Which end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Low,
     High,
 }
 
-/// Where all `guards` hold, `index` is on the right side of the end of axis `axis` of `buffer`.
+/// What is checked.
+#[derive(Clone, Debug)]
+pub(super) enum Subject {
+    /// An index of an axis of a buffer.
+    Access(Buffer, usize),
+    /// An extent of a view of a buffer, which is a region of an axis of it.
+    View(Buffer, usize),
+    /// The bytes of a buffer that is allocated.
+    Size(Buffer),
+    /// The value of an axis of a block, counted from the start of its domain.
+    Axis { block: String, axis: String, number: usize, start: PrimExpr },
+}
+
+/// Where all `guards` hold, `index` is on the right side of the end of `0..extent`.
 #[derive(Clone, Debug)]
 pub(super) struct Check {
-    pub(super) buffer: Buffer,
-    pub(super) axis: usize,
+    pub(super) subject: Subject,
     pub(super) side: Side,
     pub(super) index: PrimExpr,
     pub(super) extent: PrimExpr,
     /// In the order in which they are evaluated.
     pub(super) guards: Vec<PrimExpr>,
     pub(super) span: Span,
+}
+
+impl Subject {
+    fn same(&self, other: &Subject) -> bool {
+        match (self, other) {
+            (Subject::Access(a, i), Subject::Access(b, k)) | (Subject::View(a, i), Subject::View(b, k)) => {
+                a == b && i == k
+            }
+            (Subject::Size(a), Subject::Size(b)) => a == b,
+            (Subject::Axis { block: a, number: i, .. }, Subject::Axis { block: b, number: k, .. }) => {
+                a == b && i == k
+            }
+            (Subject::Access(..) | Subject::View(..) | Subject::Size(_) | Subject::Axis { .. }, _) => false,
+        }
+    }
 }
 
 impl Check {
@@ -39,56 +67,23 @@ impl Check {
         }
     }
 
-    /// The check that does in front of `axes` what this one does in all their iterations: no less, and no more because
-    /// the worst iteration is one of them. `None` where that cannot be said.
-    pub(super) fn in_front_of(
-        &self,
-        axes: &Axes,
-        opaque: &FxHashSet<VarId>,
-        analyzer: &Analyzer,
-    ) -> Option<Check> {
-        let mut parts = self.guards.iter().chain([&self.index, &self.extent]);
-        if parts.any(|part| reads(part) || mentions(part, opaque)) {
-            return None;
-        }
-        let mut check = self.clone();
-        for (var, range) in axes.iter().rev() {
-            let of_var = |expr: &PrimExpr| any_expr(expr, &mut |it| it.as_var() == Some(var));
-            if check.guards.iter().chain([&check.extent]).any(of_var) {
-                return None;
-            }
-            if of_var(&check.index) {
-                let line = detect_linear_equation(&check.index, std::slice::from_ref(var), analyzer)?;
-                let slope = &line.coefficients[0];
-                let bound = analyzer.const_int_bound(slope);
-                let rising = match (bound.min >= 0, bound.max <= 0) {
-                    (true, _) => true,
-                    (_, true) => false,
-                    _ => return None,
-                };
-                let last = &range.min + &range.extent - 1;
-                let worst = if rising == (check.side == Side::High) { last } else { range.min.clone() };
-                check.index = analyzer.simplify(&(slope * &worst + &line.base));
-            }
-            let runs = range.extent.clone().greater(0);
-            if !analyzer.can_prove(&runs) && !check.guards.iter().any(|known| same(known, &runs)) {
-                check.guards.push(runs);
-            }
-        }
-        Some(check)
-    }
-
     /// True when both check the same.
     pub(super) fn same(&self, other: &Check) -> bool {
-        (self.side, self.axis, &self.buffer) == (other.side, other.axis, &other.buffer)
+        self.side == other.side
+            && self.subject.same(&other.subject)
             && same(&self.index, &other.index)
+            && same(&self.extent, &other.extent)
             && self.guards.len() == other.guards.len()
             && self.guards.iter().zip(&other.guards).all(|(a, b)| same(a, b))
     }
 
+    /// All that is evaluated.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &PrimExpr> {
+        self.guards.iter().chain([&self.index, &self.extent])
+    }
+
     /// The statement that checks; `func` names the parameters.
     pub(super) fn to_stmt(&self, func: &PrimFunc) -> Stmt {
-        let param = func.params.iter().position(|param| param.buffer() == Some(&self.buffer));
         // What the guards guard is not evaluated without them.
         let guarded = |value: PrimExpr, otherwise: PrimExpr| {
             self.guards
@@ -96,29 +91,71 @@ impl Check {
                 .rev()
                 .fold(value, |value, guard| if_then_else(guard.clone(), value, otherwise.clone()))
         };
-        let got = if reads(&self.index) {
-            guarded(self.index.clone(), PrimExpr::index(0))
-        } else {
-            self.index.clone()
+        let report = |value: &PrimExpr| match reads(value) {
+            true => guarded(value.clone(), PrimExpr::index(0)),
+            false => value.clone(),
         };
-        let failure = Failure {
-            status: Status::OutOfBounds as i32,
-            arg: param.map_or(-1, |param| param as i32),
-            axis: self.axis as i32,
-            expected: self.extent.clone(),
-            got,
+        let param = |buffer: &Buffer| {
+            func.params
+                .iter()
+                .position(|param| param.buffer() == Some(buffer))
+                .map_or(-1, |param| param as i32)
         };
+        let (status, arg, axis, start) = match &self.subject {
+            Subject::Access(buffer, axis) | Subject::View(buffer, axis) => {
+                (Status::OutOfBounds, param(buffer), *axis as i32, None)
+            }
+            Subject::Size(_) => (Status::OutOfMemory, -1, -1, None),
+            Subject::Axis { number, start, .. } => (Status::AxisDomain, -1, *number as i32, Some(start)),
+        };
+        let from_start = |value: PrimExpr| match start {
+            Some(start) if !start.is_const(0) => start + value,
+            _ => value,
+        };
+        let (expected, got) = match &self.subject {
+            Subject::Size(_) => (report(&self.index), PrimExpr::index(LIMIT)),
+            Subject::Access(..) | Subject::View(..) | Subject::Axis { .. } => {
+                (report(&from_start(self.extent.clone())), report(&from_start(self.index.clone())))
+            }
+        };
+        let failure = Failure { status: status as i32, arg, axis, expected, got };
         AssertStmt { condition: guarded(self.condition(), PrimExpr::bool(true)), failure }.into()
     }
 
-    /// The error of an access that is outside in every run.
+    /// The error of something that is outside in every run.
     pub(super) fn error(&self, analyzer: &Analyzer) -> IrError {
-        let (index, buffer) = (analyzer.simplify(&self.index), &self.buffer.name);
-        let message = format!(
-            "this index reaches {index}, but axis {} of `{buffer}` has extent {}",
-            self.axis, self.extent
-        );
-        IrError::new(message, &self.span).help("let the loops end earlier, or guard the access with an `if`")
+        let (index, extent) = (analyzer.simplify(&self.index), &self.extent);
+        match &self.subject {
+            Subject::Access(buffer, axis) => IrError::new(
+                format!(
+                    "this index reaches {index}, but axis {axis} of `{}` has extent {extent}",
+                    buffer.name
+                ),
+                &self.span,
+            )
+            .help("let the loops end earlier, or guard the access with an `if`"),
+            Subject::View(buffer, axis) => IrError::new(
+                format!(
+                    "the extent of axis {axis} of `{}` is {index}, more than its region has",
+                    buffer.name
+                ),
+                &self.span,
+            )
+            .help("give the matched buffer the extents of its region"),
+            Subject::Size(buffer) => {
+                IrError::new(format!("buffer `{}` has {index} bytes", buffer.name), &self.span)
+                    .help("use smaller extents")
+            }
+            Subject::Axis { block, axis, start, .. } => {
+                let value = analyzer.simplify(&(start + &self.index));
+                let end = analyzer.simplify(&(start + extent));
+                IrError::new(
+                    format!("block `{block}`: axis `{axis}` reaches {value}, its domain is {start}..{end}"),
+                    &self.span,
+                )
+                .help("let the loops end earlier, or make the domain larger")
+            }
+        }
     }
 }
 
@@ -126,14 +163,4 @@ impl Check {
 fn if_then_else(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr {
     let dtype = a.dtype();
     PrimExpr::call(Intrinsic::IfThenElse, [condition, a, b], dtype)
-}
-
-/// True when `expr` reads memory.
-pub(super) fn reads(expr: &PrimExpr) -> bool {
-    any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(_)))
-}
-
-/// True when a variable of `vars` occurs in `expr`.
-pub(super) fn mentions(expr: &PrimExpr, vars: &FxHashSet<VarId>) -> bool {
-    any_expr(expr, &mut |it| it.as_var().is_some_and(|var| vars.contains(&var.id())))
 }

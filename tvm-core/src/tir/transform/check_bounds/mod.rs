@@ -1,31 +1,42 @@
 //! Keeps every access inside its buffer: an access that is not proven to be is checked when the kernel runs.
 //!
 //! TVM counterpart: `OOBChecker` (an analysis), `InstrumentBoundCheckers`; neither is part of TVM's pipelines.
-//! Requires: block axes that stay in their domains, extents whose products fit in `i64`: as everywhere in `arith`, index
-//! arithmetic is taken not to overflow. Ensures: no load or store outside a buffer's shape, unless
-//! `PassConfig::check_bounds` is off (it is on by default). A check runs as early as it can: where the index is
-//! linear in the axes around it, once in front of them for their worst values, so that the kernel fails before it has
-//! written anything. An access that is outside whenever the kernel runs is an error of this pass.
+//! Requires: no inits ([`lower_init_block`](super::lower_init_block)), which are relocated statements. Ensures: no load
+//! or store outside a buffer's shape, no axis of a block outside its domain, no buffer whose size does not fit, unless
+//! `PassConfig::check_bounds` is off (it is on by default). Nothing is taken for granted but what an argument check or a
+//! check of this pass makes true: values of axes are checked against their domains, and index arithmetic against `i64`
+//! ([`extents`]). A check runs as early as it can ([`hoist`]), so that the kernel mostly fails before it has written
+//! anything, and fails only for iterations that run. What is outside whenever the kernel runs is an error of this pass.
 
+mod block;
 mod check;
+mod extents;
+mod hoist;
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use tvm_runtime::DataType;
 
-use self::check::{Axes, Check, Side, mentions, reads};
+use self::check::{Check, Side, Subject};
+use self::extents::Extents;
+use self::hoist::{Frame, Known};
 use super::PACKED_API;
-use super::context::analyzer_for;
-use crate::arith::Analyzer;
+use super::context::{analyzer_for, conjuncts, is_lasting, reads};
+use crate::arith::{Analyzer, same};
 use crate::ir::{IrError, Span, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    Block, BlockRealize, Buffer, BufferRegion, Call, Callee, For, IfThenElse, Intrinsic, Let, Mutator,
-    PrimExpr, PrimFunc, Range, Stmt, While, any_expr,
+    Block, Buffer, Call, Callee, For, IfThenElse, Intrinsic, Let, Mutator, PrimExpr, PrimFunc, Range, Stmt,
+    Visitor, While, any_expr, walk_block,
 };
 
 /// Values of more nodes than this are not looked through.
 const VALUE_LIMIT: usize = 64;
+/// Names inside of expressions are looked through up to this many nodes.
+const LET_LIMIT: usize = 4096;
+/// Strides of vectors up to this size do not wrap within one vector.
+const STRIDE_LIMIT: i64 = 1 << 32;
 
 /// Checks accesses that are not proven to be inside their buffers.
 pub fn check_bounds() -> Pass {
@@ -34,34 +45,45 @@ pub fn check_bounds() -> Pass {
             return Ok(None);
         }
         let mut pass = CheckBounds::new(func);
+        let entry = pass.extents.check(func)?;
         let body = pass.mutate_stmt(&func.body);
-        match pass.error {
-            Some(error) => Err(error),
-            None => Ok(body.map(|body| PrimFunc { body, ..func.clone() })),
+        if let Some(error) = pass.error {
+            return Err(error);
         }
+        let body = match entry {
+            Some(check) => Some(Stmt::seq([check, body.unwrap_or_else(|| func.body.clone())])),
+            None => body,
+        };
+        Ok(body.map(|body| PrimFunc { body, ..func.clone() }))
     })
 }
 
 struct CheckBounds<'a> {
     func: &'a PrimFunc,
     analyzer: Analyzer,
+    extents: Extents,
     /// What encloses the statement at hand, outermost first.
     scopes: Vec<Scope>,
     /// Values of names, where they are short and read no memory.
     values: FxHashMap<VarId, PrimExpr>,
-    /// Names of other values.
-    opaque: FxHashSet<VarId>,
+    /// Names of other values, with the number of scopes around them.
+    opaque: FxHashMap<VarId, usize>,
+    /// Values of the axes of the blocks around.
+    axes: FxHashMap<VarId, PrimExpr>,
+    /// Conditions that hold, of integers that may wrap.
+    truths: Vec<PrimExpr>,
     /// Conditions inside the expression at hand under which the access happens.
     path: Vec<PrimExpr>,
     /// Checks directly in front of the statement at hand.
     pending: Vec<Check>,
+    /// True when a block matches buffers: a store may write to more than the buffer that it names.
+    has_views: bool,
     error: Option<IrError>,
 }
 
 /// A loop, a block or a branch, and the checks in front of it.
 struct Scope {
-    /// Empty for a root block; `None` for a branch, whose checks may not run earlier.
-    axes: Option<Axes>,
+    frame: Frame,
     checks: Vec<Check>,
 }
 
@@ -70,58 +92,78 @@ impl<'a> CheckBounds<'a> {
         CheckBounds {
             func,
             analyzer: analyzer_for(func),
+            extents: Extents::new(func),
             scopes: Vec::new(),
             values: FxHashMap::default(),
-            opaque: FxHashSet::default(),
+            opaque: FxHashMap::default(),
+            axes: FxHashMap::default(),
+            truths: Vec::new(),
             path: Vec::new(),
             pending: Vec::new(),
+            has_views: has_views(&func.body),
             error: None,
         }
     }
 
     /// `f` inside of a scope, and the checks that go in front of it.
-    fn scope<R>(&mut self, axes: Option<Axes>, f: impl FnOnce(&mut Self) -> R) -> (R, Vec<Check>) {
-        self.scopes.push(Scope { axes, checks: Vec::new() });
+    fn scope<R>(&mut self, frame: Frame, f: impl FnOnce(&mut Self) -> R) -> (R, Vec<Check>) {
+        self.scopes.push(Scope { frame, checks: Vec::new() });
         let res = f(self);
         let checks = self.scopes.pop().map(|scope| scope.checks).unwrap_or_default();
         (res, checks)
     }
 
-    /// `f` where `condition` holds.
-    fn under<R>(&mut self, condition: &PrimExpr, f: impl FnOnce(&mut Self) -> R) -> R {
-        let outer = self.analyzer.clone();
-        self.analyzer.enter_constraint(&self.resolve(condition));
+    /// `f` where `condition` holds, as far as `lasting` says of its parts that they stay true.
+    fn under<R>(
+        &mut self,
+        condition: &PrimExpr,
+        lasting: impl Fn(&Self, &PrimExpr) -> bool,
+        f: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let (outer, truths) = (self.analyzer.clone(), self.truths.len());
+        let parts: Vec<PrimExpr> = conjuncts(condition).filter(|part| lasting(self, part)).collect();
+        parts.iter().for_each(|part| self.assume(part));
         let res = f(self);
         self.analyzer = outer;
+        self.truths.truncate(truths);
         res
+    }
+
+    /// True when `stmt` does not change whether `condition` holds.
+    fn lasts(&self, condition: &PrimExpr, stmt: &Stmt) -> bool {
+        is_lasting(condition, stmt) && !(self.has_views && reads(condition))
+    }
+
+    /// From here on `condition` holds.
+    fn assume(&mut self, condition: &PrimExpr) {
+        let condition = self.resolve(condition);
+        let of_loops = crate::tir::substitute_expr(&condition, &self.axes);
+        if !of_loops.ptr_eq(&condition) {
+            self.assume_resolved(of_loops);
+        }
+        self.assume_resolved(condition);
+    }
+
+    fn assume_resolved(&mut self, condition: PrimExpr) {
+        if self.extents.is_exact(&condition, &self.analyzer) {
+            self.analyzer.enter_constraint(&condition);
+        } else {
+            self.truths.push(condition);
+        }
     }
 
     /// `expr` with names replaced by their values.
     fn resolve(&self, expr: &PrimExpr) -> PrimExpr {
-        struct Resolve<'a>(&'a FxHashMap<VarId, PrimExpr>);
-        impl Mutator for Resolve<'_> {
-            fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
-                match expr.as_var() {
-                    Some(var) => self.0.get(&var.id()).cloned(),
-                    None => self.walk_expr(expr),
-                }
-            }
-        }
-        Resolve(&self.values).mutate_expr(expr).unwrap_or_else(|| expr.clone())
+        crate::tir::substitute_expr(expr, &self.values)
     }
 
     fn name(&mut self, var: &Var, value: &PrimExpr) {
         let value = self.resolve(value);
-        let mut nodes = 0;
-        let long = any_expr(&value, &mut |_| {
-            nodes += 1;
-            nodes > VALUE_LIMIT
-        });
-        if long || reads(&value) || mentions(&value, &self.opaque) {
+        if reads(&value) || is_longer(&value, VALUE_LIMIT) {
             if value.dtype().is_integer() && value.dtype().is_scalar() {
                 self.analyzer.bind_bound(var, self.analyzer.const_int_bound(&value));
             }
-            self.opaque.insert(var.id());
+            self.opaque.insert(var.id(), self.scopes.len());
         } else {
             self.values.insert(var.id(), value);
         }
@@ -133,9 +175,16 @@ impl<'a> CheckBounds<'a> {
             let index = self.resolve(index);
             match &index {
                 PrimExpr::Ramp(it) => {
-                    self.axis(buffer, axis, &it.base, span);
-                    let last = &it.base + &(&it.stride * (i64::from(it.lanes) - 1));
-                    self.axis(buffer, axis, &last, span);
+                    let lanes = i64::from(it.lanes);
+                    // Between two ends that are inside, every lane is, unless the steps are so large that they wrap.
+                    let plain = it
+                        .stride
+                        .as_int()
+                        .is_some_and(|stride| (-STRIDE_LIMIT..=STRIDE_LIMIT).contains(&stride));
+                    let lanes: Vec<i64> = if plain { vec![0, lanes - 1] } else { (0..lanes).collect() };
+                    for lane in lanes {
+                        self.axis(buffer, axis, &(&it.base + &(&it.stride * lane)), span);
+                    }
                 }
                 PrimExpr::Broadcast(it) => self.axis(buffer, axis, &it.value, span),
                 _ if index.dtype().is_scalar() => self.axis(buffer, axis, &index, span),
@@ -149,30 +198,73 @@ impl<'a> CheckBounds<'a> {
 
     fn axis(&mut self, buffer: &Buffer, axis: usize, index: &PrimExpr, span: &Span) {
         let extent = self.resolve(&buffer.shape[axis]);
+        self.check(Subject::Access(buffer.clone(), axis), index, &extent, span);
+    }
+
+    /// `index` is in `0..extent`.
+    fn check(&mut self, subject: Subject, index: &PrimExpr, extent: &PrimExpr, span: &Span) {
+        self.check_as(subject, index, index, extent, span);
+    }
+
+    /// The same; `value` is what `index` is equal to, for proofs.
+    fn check_as(
+        &mut self,
+        subject: Subject,
+        index: &PrimExpr,
+        value: &PrimExpr,
+        extent: &PrimExpr,
+        span: &Span,
+    ) {
         for side in [Side::Low, Side::High] {
             let check = Check {
-                buffer: buffer.clone(),
-                axis,
+                subject: subject.clone(),
                 side,
                 index: index.clone(),
                 extent: extent.clone(),
                 guards: self.path.clone(),
                 span: span.clone(),
             };
-            if !self.analyzer.can_prove(&check.condition()) {
+            if !self.proves(&Check { index: value.clone(), ..check.clone() }) {
                 self.place(check);
             }
         }
     }
 
+    fn proves(&self, check: &Check) -> bool {
+        let condition = check.condition();
+        if self.truths.iter().any(|truth| same(truth, &condition)) {
+            return true;
+        }
+        let proves = |condition: &PrimExpr| {
+            self.extents.is_exact(condition, &self.analyzer) && self.analyzer.can_prove(condition)
+        };
+        if proves(&condition) {
+            return true;
+        }
+        let of_loops = crate::tir::substitute_expr(&condition, &self.axes);
+        !of_loops.ptr_eq(&condition)
+            && (self.truths.iter().any(|truth| same(truth, &of_loops)) || proves(&of_loops))
+    }
+
     /// Puts `check` as early as it may run.
-    fn place(&mut self, mut check: Check) {
-        let mut level = self.scopes.len();
-        while let Some(axes) = level.checked_sub(1).and_then(|at| self.scopes[at].axes.as_ref())
-            && let Some(outside) = check.in_front_of(axes, &self.opaque, &self.analyzer)
-        {
-            check = outside;
-            level -= 1;
+    fn place(&mut self, check: Check) {
+        let mut todo = vec![(check, self.scopes.len())];
+        while let Some((check, level)) = todo.pop() {
+            let frames: Vec<&Frame> = self.scopes[..level].iter().map(|scope| &scope.frame).collect();
+            let known = Known { analyzer: &self.analyzer, extents: &self.extents, opaque: &self.opaque };
+            match known.outside(&check, &frames) {
+                Some((checks, outer)) => {
+                    todo.extend(checks.into_iter().rev().map(|check| (check, outer)));
+                }
+                None => self.put(check, level),
+            }
+        }
+    }
+
+    /// Puts `check` in front of scope number `level`.
+    fn put(&mut self, check: Check, level: usize) {
+        if level < self.scopes.len() && self.proves(&check) {
+            return;
         }
         if level == 0 && check.guards.is_empty() && self.analyzer.can_prove(&!check.condition()) {
             return self.fail(check.error(&self.analyzer));
@@ -202,19 +294,50 @@ impl<'a> CheckBounds<'a> {
         match stmt {
             Stmt::BufferStore(it) => self.access(&it.buffer, &it.indices, &it.span),
             Stmt::Bind(it) => self.name(&it.var, &it.value),
+            Stmt::AllocBuffer(it) => self.allocation(&it.buffer),
+            Stmt::DeclBuffer(it) => self.fail(
+                IrError::new(
+                    format!("`{}` is declared over memory of unknown size", it.buffer.name),
+                    &it.buffer.span,
+                )
+                .help("match a region of a buffer instead, or switch `check_bounds` off"),
+            ),
             _ => {}
         }
         let checks = std::mem::take(&mut self.pending);
         self.checked(checks, stmt, new)
     }
 
+    /// Makes known what `var` runs over, in `body`; a range that reads memory may be another one later.
+    fn enter_range(&mut self, var: &Var, range: &Range) {
+        let last = &range.min + &range.extent - 1;
+        let ends = [&range.min, &last];
+        let exact = |end: &&PrimExpr| !reads(end) && self.extents.size(end, &self.analyzer).is_some();
+        if ends.iter().all(exact) {
+            self.analyzer.bind_range(var, range);
+        } else {
+            let (first, last) =
+                (self.analyzer.const_int_bound(&range.min), self.analyzer.const_int_bound(&last));
+            self.analyzer.bind_bound(var, crate::arith::ConstIntBound::new(first.min, last.max));
+        }
+    }
+
     fn for_loop(&mut self, it: &For) -> Option<Stmt> {
         let (min, extent) = (self.mutate_expr(&it.min), self.mutate_expr(&it.extent));
         let head = std::mem::take(&mut self.pending);
         let range = Range { min: self.resolve(&it.min), extent: self.resolve(&it.extent) };
-        self.analyzer.bind_range(&it.loop_var, &range);
-        let axes = vec![(it.loop_var.clone(), range)];
-        let (body, checks) = self.scope(Some(axes), |pass| pass.mutate_stmt(&it.body));
+        let runs = range.extent.clone().greater(0);
+        let runs = self.extents.is_exact(&runs, &self.analyzer) && self.analyzer.can_prove(&runs);
+        // An end that wraps is no end.
+        let last = &range.min + &range.extent;
+        let wraps = !runs && self.extents.size(&last, &self.analyzer).is_none();
+        let extent = match &extent {
+            _ if !wraps => extent,
+            extent => Some(extent.as_ref().unwrap_or(&it.extent).clone().max(0)),
+        };
+        self.enter_range(&it.loop_var, &range);
+        let frame = Frame::Loop { var: it.loop_var.clone(), range, runs };
+        let (body, checks) = self.scope(frame, |pass| pass.mutate_stmt(&it.body));
         let changed = min.is_some() || extent.is_some() || body.is_some();
         let new = For {
             min: min.unwrap_or_else(|| it.min.clone()),
@@ -243,7 +366,10 @@ impl<'a> CheckBounds<'a> {
 
     /// A statement that runs where `condition` holds.
     fn arm(&mut self, condition: &PrimExpr, stmt: &Stmt) -> Option<Stmt> {
-        self.scope(None, |pass| pass.under(condition, |pass| pass.mutate_stmt(stmt))).0
+        self.scope(Frame::Branch, |pass| {
+            pass.under(condition, |pass, part| pass.lasts(part, stmt), |pass| pass.mutate_stmt(stmt))
+        })
+        .0
     }
 
     fn while_loop(&mut self, it: &While) -> Option<Stmt> {
@@ -266,55 +392,37 @@ impl<'a> CheckBounds<'a> {
         self.checked(checks, &Stmt::from(it.clone()), changed.then(|| new.into()))
     }
 
-    fn realize(&mut self, it: &BlockRealize) -> Option<Stmt> {
-        let values = self.mutate_exprs(&it.iter_values);
-        let predicate = self.mutate_expr(&it.predicate);
-        let head = std::mem::take(&mut self.pending);
-        let mut axes = Axes::new();
-        for iter in it.block.iter_vars.iter() {
-            let range = Range { min: self.resolve(&iter.dom.min), extent: self.resolve(&iter.dom.extent) };
-            self.analyzer.bind_range(&iter.var, &range);
-            axes.push((iter.var.clone(), range));
-        }
-        let (block, checks) = self.scope(Some(axes), |pass| pass.block(&it.block));
-        let changed = values.is_some() || predicate.is_some() || block.is_some();
-        let new = BlockRealize {
-            iter_values: values.unwrap_or_else(|| it.iter_values.clone()),
-            predicate: predicate.unwrap_or_else(|| it.predicate.clone()),
-            block: block.map_or_else(|| it.block.clone(), Arc::new),
-        };
-        let checks = [head, checks].concat();
-        self.checked(checks, &Stmt::from(it.clone()), changed.then(|| new.into()))
-    }
-
-    fn block(&mut self, block: &Block) -> Option<Block> {
-        for BufferRegion { buffer, region } in block.match_buffers.iter().map(|it| &it.source) {
-            let first: Vec<PrimExpr> = region.iter().map(|range| range.min.clone()).collect();
-            let last: Vec<PrimExpr> = region.iter().map(|range| &range.min + &range.extent - 1).collect();
-            self.access(buffer, &first, &block.span);
-            self.access(buffer, &last, &block.span);
-        }
-        let head = std::mem::take(&mut self.pending);
-        let mut part = |stmt: &Stmt| {
-            let new = self.mutate_stmt(stmt);
-            self.checked(head.clone(), stmt, new)
-        };
-        let init = block.init.as_ref().and_then(&mut part);
-        let body = part(&block.body);
-        (init.is_some() || body.is_some()).then(|| Block {
-            init: init.or_else(|| block.init.clone()),
-            body: body.unwrap_or_else(|| block.body.clone()),
-            ..block.clone()
-        })
-    }
-
     /// `expr`, evaluated only where `condition` holds; `checked` is the condition after this pass.
     fn lazily(&mut self, condition: &PrimExpr, checked: &PrimExpr, expr: &PrimExpr) -> PrimExpr {
         self.path.push(self.resolve(checked));
-        let new = self.under(condition, |pass| pass.mutate_expr(expr));
+        let new = self.under(condition, |_, _| true, |pass| pass.mutate_expr(expr));
         self.path.pop();
         new.unwrap_or_else(|| expr.clone())
     }
+}
+
+fn has_views(stmt: &Stmt) -> bool {
+    struct Find(bool);
+    impl Visitor for Find {
+        fn visit_block(&mut self, block: &Block) {
+            self.0 |= !block.match_buffers.is_empty();
+            walk_block(self, block);
+        }
+
+        fn visit_expr(&mut self, _: &PrimExpr) {}
+    }
+    let mut find = Find(false);
+    find.visit_stmt(stmt);
+    find.0
+}
+
+/// True when `expr` has more than `limit` nodes.
+fn is_longer(expr: &PrimExpr, limit: usize) -> bool {
+    let mut nodes = 0;
+    any_expr(expr, &mut |_| {
+        nodes += 1;
+        nodes > limit
+    })
 }
 
 impl Mutator for CheckBounds<'_> {
@@ -327,7 +435,13 @@ impl Mutator for CheckBounds<'_> {
             }
             PrimExpr::Let(it) => {
                 let value = self.mutate_expr(&it.value);
-                self.name(&it.var, &it.value);
+                // Checks stand in front of the statement, where the name is not bound.
+                let resolved = self.resolve(&it.value);
+                if is_longer(&resolved, LET_LIMIT) {
+                    let message = format!("the value of `{}` is too long to be checked", it.var.name());
+                    self.fail(IrError::new(message, &self.func.span).help("give it a name in a statement"));
+                }
+                self.values.insert(it.var.id(), resolved);
                 let body = self.mutate_expr(&it.body);
                 (value.is_some() || body.is_some()).then(|| {
                     let value = value.unwrap_or_else(|| it.value.clone());
@@ -344,7 +458,11 @@ impl Mutator for CheckBounds<'_> {
                     let same = args.iter().zip(it.args.iter()).all(|(new, old)| new.ptr_eq(old));
                     (!same).then(|| PrimExpr::Call(Arc::new(Call { args: args.into(), ..(**it).clone() })))
                 }
-                (Callee::Intrinsic(Intrinsic::AddressOf), [PrimExpr::BufferLoad(_)]) => None,
+                // The element is not read.
+                (Callee::Intrinsic(Intrinsic::AddressOf), [load @ PrimExpr::BufferLoad(_)]) => {
+                    self.walk_expr(load);
+                    None
+                }
                 _ => self.walk_expr(expr),
             },
             _ => self.walk_expr(expr),
@@ -366,4 +484,28 @@ impl Mutator for CheckBounds<'_> {
             | Stmt::AssertStmt(_) => self.leaf(stmt),
         }
     }
+}
+
+/// The number of elements that `buffer` takes; no access to it is further from its start.
+pub(in crate::tir::transform) fn elements(buffer: &Buffer) -> PrimExpr {
+    let one = PrimExpr::index(1);
+    let elements = if buffer.strides.is_empty() {
+        buffer.shape.iter().cloned().reduce(|a, b| a * b).unwrap_or(one)
+    } else {
+        let last =
+            buffer.strides.iter().zip(buffer.shape.iter()).map(|(stride, extent)| stride * (extent - 1));
+        last.fold(one, |a, b| a + b)
+    };
+    match &buffer.elem_offset {
+        Some(offset) => elements + offset,
+        None => elements,
+    }
+}
+
+/// The number of bytes of `buffer`, as large as it may be: `i64::MAX` when it does not fit.
+fn bytes(buffer: &Buffer) -> PrimExpr {
+    let float = |value: &PrimExpr| value.clone().cast(DataType::F64);
+    let extents = buffer.shape.iter().map(float);
+    let bytes = PrimExpr::float(buffer.dtype.bytes() as f64, DataType::F64);
+    extents.fold(bytes, |a, b| a * b).cast(DataType::I64)
 }

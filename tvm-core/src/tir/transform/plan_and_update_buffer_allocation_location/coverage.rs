@@ -69,7 +69,8 @@ impl Coverage<'_> {
     }
 
     fn write(&mut self, indices: &[PrimExpr]) {
-        if indices.iter().chain(&self.conditions).all(|expr| self.is_known(expr)) {
+        let ranges = self.loops.iter().flat_map(|it| [&it.range.min, &it.range.extent]);
+        if indices.iter().chain(&self.conditions).chain(ranges).all(|expr| self.is_known(expr)) {
             self.writes.push(Write {
                 indices: indices.to_vec(),
                 loops: self.loops.iter().map(|it| (it.var.clone(), it.range.clone())).collect(),

@@ -1,0 +1,73 @@
+//! Index arithmetic on data wraps, index arithmetic on extents is checked to fit: no access leaves its buffer either way.
+
+use ndarray::{Array1, Array2, array};
+use tvm::prelude::*;
+
+use crate::targets;
+
+/// The condition is about what the buffer held before.
+#[prim_func]
+fn stale(at: &mut Tensor<i64, n>, x: &Tensor<f32, m>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        if at[[i]] >= 0 && at[[i]] < m as i64 {
+            at[[i]] = at[[i]] + 1000;
+            y[[i]] = x[[at[[i]] as usize]];
+        }
+    }
+}
+
+#[prim_func]
+fn cube(x: &Tensor<f32, l>, y: &mut Tensor<f32, m, n>) {
+    for [i, j] in grid([m, n]) {
+        y[[i, j]] = x[[i * n * n + j]];
+    }
+}
+
+#[prim_func]
+fn scratch(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>) {
+    let mut t = alloc::<f32>([m, n, n]);
+    for [i, j, k] in grid([m, n, n]) {
+        t[[i, j, k]] = x[[i, j]];
+    }
+    for i in 0..m {
+        y[[i]] = 0.0;
+    }
+}
+
+fn fails(target: &Target, res: Result<(), RuntimeError>) {
+    match res {
+        Err(RuntimeError::OutOfBounds { .. } | RuntimeError::IndexOverflow { .. }) => {}
+        Err(err) if target == &Target::interpreter() => drop(err),
+        other => panic!("{target}: {other:?}"),
+    }
+}
+
+#[test]
+fn conditions_on_memory_end_with_a_write() {
+    let x = array![1.0f32, 2.0];
+    for target in targets() {
+        let f = stale::compile(&target).unwrap();
+        let mut y = Array1::zeros(2);
+        f.call(&mut array![-7i64, 2], &x, &mut y).unwrap();
+        fails(&target, f.call(&mut array![-7i64, 1], &x, &mut y));
+    }
+}
+
+#[test]
+fn extents_whose_products_do_not_fit_are_refused() {
+    let huge = 1usize << 31;
+    for target in targets() {
+        if target == Target::interpreter() {
+            continue;
+        }
+        let f = cube::compile(&target).unwrap();
+        f.call(&Array1::<f32>::zeros(3), &mut Array2::zeros((0, 1000))).unwrap();
+        let mut empty = Array2::<f32>::zeros((0, huge << 8));
+        let err = f.call(&Array1::<f32>::zeros(3), &mut empty).unwrap_err();
+        assert!(matches!(err, RuntimeError::IndexOverflow { .. }), "{err}");
+        let f = scratch::compile(&target).unwrap();
+        let err = f.call(&Array2::<f32>::zeros((0, huge << 1)), &mut Array1::zeros(0)).unwrap_err();
+        assert!(matches!(err, RuntimeError::IndexOverflow { .. }), "{err}");
+        f.call(&Array2::<f32>::zeros((2, 3)), &mut Array1::zeros(2)).unwrap();
+    }
+}

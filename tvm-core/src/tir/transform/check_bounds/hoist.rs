@@ -1,0 +1,196 @@
+//! How a check moves out of the loops and blocks around it, so that it runs once in front of them.
+//!
+//! A check in front of a loop fails exactly when it fails in an iteration of it: it is made for the worst iteration,
+//! which is one that runs, and is guarded by there being one.
+
+use rustc_hash::FxHashMap;
+
+use super::super::context::reads;
+use super::check::{Axes, Check, Side};
+use super::extents::Extents;
+use crate::arith::{Analyzer, ConstIntBound, IterMapLevel, detect_iter_map, detect_linear_equation, same};
+use crate::ir::{Var, VarId};
+use crate::tir::{PrimExpr, Range, any_expr, substitute_expr};
+
+/// What encloses the statement at hand.
+pub(super) enum Frame {
+    /// A loop; whether it is known to have an iteration.
+    Loop { var: Var, range: Range, runs: bool },
+    /// A block: the values of its axes, where it runs, and what the axes run over.
+    Block { values: FxHashMap<VarId, PrimExpr>, predicate: PrimExpr, image: Option<Image> },
+    /// A branch, whose checks may not run earlier.
+    Branch,
+}
+
+/// The values that the axes of a block take independently of each other in the loops directly around it.
+pub(super) struct Image {
+    /// An axis, its values, and whether there is one for sure.
+    pub(super) axes: Vec<(Var, Range, bool)>,
+    /// Number of loops.
+    pub(super) loops: usize,
+}
+
+/// What is known where the check is.
+pub(super) struct Known<'a> {
+    pub(super) analyzer: &'a Analyzer,
+    pub(super) extents: &'a Extents,
+    /// Number of frames around the names of values that a check does not look through.
+    pub(super) opaque: &'a FxHashMap<VarId, usize>,
+}
+
+impl Known<'_> {
+    /// Checks that together do in front of some of the innermost of `frames` what `check` does inside, and the number of
+    /// frames that are still around them. `None` when that cannot be said.
+    pub(super) fn outside(&self, check: &Check, frames: &[&Frame]) -> Option<(Vec<Check>, usize)> {
+        let (frame, outer) = frames.split_last()?;
+        match frame {
+            Frame::Branch => None,
+            Frame::Loop { var, range, runs } => {
+                let res = self.outside_loop(check, var, range, *runs)?;
+                Some((self.visible(res, outer.len())?, outer.len()))
+            }
+            Frame::Block { values, predicate, image } => {
+                if let Some(image) = image
+                    && let Some(res) = self.outside_image(check, image, frames)
+                {
+                    return Some(res);
+                }
+                // The block may write to what the check reads, or allocate it.
+                if check.parts().any(reads) {
+                    return None;
+                }
+                let replace = |expr: &PrimExpr| substitute_expr(expr, values);
+                let mut res = check.clone();
+                res.index = replace(&res.index);
+                res.extent = replace(&res.extent);
+                res.guards = res.guards.iter().map(replace).collect();
+                if !predicate.is_const(1) {
+                    res.guards.insert(0, predicate.clone());
+                }
+                Some((self.visible(vec![res], outer.len())?, outer.len()))
+            }
+        }
+    }
+
+    /// `checks`, if all the names in them are bound outside of frame number `frame`.
+    fn visible(&self, checks: Vec<Check>, frame: usize) -> Option<Vec<Check>> {
+        let hidden = |part: &PrimExpr| {
+            any_expr(part, &mut |it| {
+                it.as_var().and_then(|var| self.opaque.get(&var.id())).is_some_and(|&depth| depth > frame)
+            })
+        };
+        let hides = checks.iter().flat_map(Check::parts).any(hidden);
+        (!hides).then_some(checks)
+    }
+
+    fn outside_loop(&self, check: &Check, var: &Var, range: &Range, runs: bool) -> Option<Vec<Check>> {
+        if check.parts().any(reads) {
+            return None;
+        }
+        let mut checks = self.at_worst(check, var, range)?;
+        for check in &mut checks {
+            guard(check, range, runs);
+        }
+        Some(checks)
+    }
+
+    /// Out of a block and the loops of its image at once.
+    fn outside_image(&self, check: &Check, image: &Image, frames: &[&Frame]) -> Option<(Vec<Check>, usize)> {
+        if check.parts().any(reads) {
+            return None;
+        }
+        let level = frames.len() - 1 - image.loops;
+        let mut checks = vec![check.clone()];
+        for (var, range, runs) in image.axes.iter().rev() {
+            let worst = checks.iter().map(|check| self.at_worst(check, var, range));
+            checks = worst.collect::<Option<Vec<_>>>()?.concat();
+            checks.iter_mut().for_each(|check| guard(check, range, *runs));
+        }
+        for frame in frames[level..].iter().rev() {
+            let Frame::Loop { var, range, runs } = frame else { continue };
+            if checks.iter().flat_map(Check::parts).any(|part| mentions(part, var)) {
+                return None;
+            }
+            checks.iter_mut().for_each(|check| guard(check, range, *runs));
+        }
+        Some((self.visible(checks, level)?, level))
+    }
+
+    /// `check` for the values of `var` for which it fails if it fails for any value of `range`.
+    fn at_worst(&self, check: &Check, var: &Var, range: &Range) -> Option<Vec<Check>> {
+        if check.guards.iter().chain([&check.extent]).any(|part| mentions(part, var)) {
+            return None;
+        }
+        if !mentions(&check.index, var) {
+            return Some(vec![check.clone()]);
+        }
+        let line = detect_linear_equation(&check.index, std::slice::from_ref(var), self.analyzer)?;
+        let slope = &line.coefficients[0];
+        let last = &range.min + &range.extent - 1;
+        let at = |value: &PrimExpr| {
+            let index = self.analyzer.simplify(&(slope * value + &line.base));
+            Check { index, ..check.clone() }
+        };
+        if self.extents.size(&check.index, self.analyzer).is_some() {
+            let bound = self.analyzer.const_int_bound(slope);
+            let rising = match (bound.min >= 0, bound.max <= 0) {
+                (true, _) => true,
+                (_, true) => false,
+                _ => return None,
+            };
+            let worst = if rising == (check.side == Side::High) { last } else { range.min.clone() };
+            return Some(vec![at(&worst)]);
+        }
+        // The index may wrap. It does not between two ends that are inside, when they are less than 2^63 apart.
+        let steps = slope.as_int().is_some_and(|slope| match slope {
+            -1..=1 => true,
+            _ => {
+                let most = self.analyzer.const_int_bound(&range.extent).max;
+                most < ConstIntBound::POS_INF && slope.checked_mul(most).is_some()
+            }
+        });
+        steps.then(|| vec![at(&range.min), at(&last)])
+    }
+}
+
+/// Adds the guard that `range` has a value, unless that is known.
+fn guard(check: &mut Check, range: &Range, runs: bool) {
+    let condition = range.extent.clone().greater(0);
+    if !runs && !check.guards.iter().any(|known| same(known, &condition)) {
+        check.guards.push(condition);
+    }
+}
+
+fn mentions(expr: &PrimExpr, var: &Var) -> bool {
+    any_expr(expr, &mut |it| it.as_var() == Some(var))
+}
+
+/// What the axes of a block run over in `loops`, those directly around it, if they do so independently.
+pub(super) fn image(
+    axes: &[(Var, PrimExpr)],
+    loops: &Axes,
+    predicate: &PrimExpr,
+    analyzer: &Analyzer,
+) -> Option<Image> {
+    let fixed = |(_, range): &(Var, Range)| {
+        [&range.min, &range.extent]
+            .iter()
+            .all(|end| !reads(end) && !loops.iter().any(|(var, _)| mentions(end, var)))
+    };
+    if !loops.iter().all(fixed) {
+        return None;
+    }
+    let values: Vec<PrimExpr> = axes.iter().map(|(_, value)| value.clone()).collect();
+    let map = detect_iter_map(&values, loops, predicate, IterMapLevel::Surjective, analyzer).ok()?;
+    let range = |(axis, sum): (&(Var, PrimExpr), crate::arith::IterSum)| {
+        let extent = match &sum.args[..] {
+            [] => PrimExpr::index(1),
+            [split] if split.scale.is_const(1) => split.extent.clone(),
+            _ => return None,
+        };
+        let runs = analyzer.can_prove(&extent.clone().greater(0));
+        Some((axis.0.clone(), Range { min: sum.base, extent }, runs))
+    };
+    let axes = axes.iter().zip(map).map(range).collect::<Option<Vec<_>>>()?;
+    Some(Image { axes, loops: loops.len() })
+}
