@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::super::context::reads;
 use super::check::{Axes, Check, Side};
-use super::extents::Extents;
+use super::extents::{Extents, LIMIT};
 use crate::arith::{Analyzer, ConstIntBound, IterMapLevel, detect_iter_map, detect_linear_equation, same};
 use crate::ir::{Var, VarId};
 use crate::tir::{PrimExpr, Range, any_expr, substitute_expr};
@@ -145,8 +145,11 @@ impl Known<'_> {
         let steps = slope.as_int().is_some_and(|slope| match slope {
             -1..=1 => true,
             _ => {
-                let most = self.analyzer.const_int_bound(&range.extent).max;
-                most < ConstIntBound::POS_INF && slope.checked_mul(most).is_some()
+                let most = i128::from(self.analyzer.const_int_bound(&range.extent).max);
+                most < i128::from(ConstIntBound::POS_INF)
+                    && i128::from(slope)
+                        .checked_mul(most)
+                        .is_some_and(|steps| steps.abs() < i128::from(LIMIT))
             }
         });
         steps.then(|| vec![at(&range.min), at(&last)])
