@@ -27,6 +27,7 @@ pub use tvm_core::{arith, ir, pass, script, target, tir, topi};
 pub use tvm_macros::{ir_module, prim_func, relax, relay, schedule};
 pub use tvm_onnx as onnx;
 pub use tvm_runtime as runtime;
+pub use tvm_runtime::ndarray;
 pub use tvm_runtime::{CompiledFn, DataType, Device, In, Out, RuntimeError, Tensor};
 
 /// The graph half: operators, passes, lowering; `#[relax::func]`.

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod checks;
+mod floats;
 mod kernels;
 mod reductions;
 mod rust_semantics;

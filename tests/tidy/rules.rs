@@ -23,6 +23,7 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
     ("tvm-runtime/src/context", "per-call state handed to kernels as a raw pointer"),
     ("tvm-runtime/src/thread_pool", "kernels' parallel loops call back through a C function pointer"),
     ("tvm-runtime/src/module", "kernels are looked up in loaded libraries"),
+    ("tvm-cli/src/model", "`tvmc run` runs the machine code of the artifact that its user names"),
     ("tvm-codegen/src/llvm", "the JIT hands out function pointers"),
     ("tvm-codegen/src/c/load", "the compiled library is loaded"),
     ("tvm-codegen/src/cuda", "driver and NVRTC calls"),

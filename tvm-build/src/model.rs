@@ -161,6 +161,9 @@ impl Model {
             .map_err(|err| BuildError::Pass { model: name.clone(), source: err.into() })?;
         exe.target = target.to_string();
         exe.metadata = facts.metadata(&name);
+        let features = tvm_codegen::cpu_features(&target)
+            .map_err(|err| BuildError::Codegen { model: name.clone(), source: err.into() })?;
+        exe.metadata.push(tvm_runtime::cpu_requirements(features.iter().map(String::as_str)));
 
         // Symbols of two models, or of two versions of one package, must not clash.
         let variable = |name: &str| std::env::var(name).unwrap_or_default();

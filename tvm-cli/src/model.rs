@@ -144,7 +144,6 @@ pub(crate) fn names(module: &IRModule, attr: &str) -> Vec<String> {
 impl Model {
     /// Compiles a module.
     pub(crate) fn compile(module: IRModule, target: &Target, config: VmConfig) -> Result<Model, Error> {
-        out::warn_about(target);
         let target = resolve(target);
         let (inputs, outputs) = (names(&module, "input_names"), names(&module, "output_names"));
         let elements = names(&module, "output_elements");
@@ -168,7 +167,9 @@ impl Model {
             }
             Content::Artifact(exe) => {
                 let (inputs, outputs) = (metadata_names(&exe, "input"), metadata_names(&exe, "output"));
-                let module = exe.link()?;
+                // SAFETY: running an artifact is what the user of `tvmc` asks for, as running a program.
+                #[allow(unsafe_code, reason = "see SAFETY")]
+                let module = unsafe { exe.link()? };
                 Ok(Model { vm: Vm::new(exe, &module)?, inputs, outputs, elements: Vec::new() })
             }
         }
@@ -203,7 +204,6 @@ pub(crate) fn tensors(result: Value) -> Result<Vec<Tensor>, Error> {
 
 /// Compiles a module to an executable that can be saved; the names of inputs and outputs travel with it.
 pub(crate) fn export(module: &IRModule, target: &Target) -> Result<Executable, Error> {
-    out::warn_about(target);
     let mut exe = export_module(module, target)?;
     for (kind, attr) in [("input", "input_names"), ("output", "output_names")] {
         let pairs = names(module, attr).into_iter().enumerate();

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
-use tvm_core::target::Target;
-
 use crate::error::Error;
 
 /// Writes a line to standard output.
@@ -32,14 +30,6 @@ pub(crate) fn raw(bytes: &[u8]) {
 pub(crate) fn error(err: &Error) {
     let head = if io::stderr().is_terminal() { "\x1b[1;31merror\x1b[0m" } else { "error" };
     let _ = writeln!(io::stderr().lock(), "{head}: {err}");
-}
-
-/// Writes to standard error what the user should know about how programs for `target` will run.
-pub(crate) fn warn_about(target: &Target) {
-    let head = if io::stderr().is_terminal() { "\x1b[1;33mwarning\x1b[0m" } else { "warning" };
-    for warning in tvm_codegen::warnings(target) {
-        let _ = writeln!(io::stderr().lock(), "{head}: {warning}");
-    }
 }
 
 /// Colours of words.

@@ -67,6 +67,8 @@ fn an_artifact_gives_what_the_model_gives() {
     let input = format!("image={}/test_data_set_0/input_0.pb", digits());
     let out = tvmc(&["compile", &model, "-o", &at("digits.tvm"), "--target", "c"]);
     assert!(out.starts_with("wrote "), "{out}");
+    let portable = tvmc(&["compile", &model, "-o", &at("portable.tvm"), "--target", "c -mcpu=x86-64-v2"]);
+    assert!(!cfg!(target_arch = "x86_64") || portable.ends_with(", for x86-64-v2\n"), "{portable}");
     let artifact = at("digits.tvm");
     for args in [vec!["run", &model, "--target", "c"], vec!["run", &artifact]] {
         let dir = at(if args.len() > 2 { "a" } else { "b" });
@@ -130,9 +132,10 @@ fn what_is_lost_or_slow_is_said() {
     let command = command.args(["run", &model, "--fill", "ones", "--dim", "n=1"]);
     let run = command.env("CC", "/nonexistent/cc").output().unwrap();
     let err = String::from_utf8(run.stderr).unwrap();
-    // With LLVM there is no need of a C compiler.
-    let warned = err.starts_with("warning: no code generator: programs are interpreted");
-    assert!(run.status.success() && (warned || cfg!(feature = "llvm")), "{err}");
+    // With LLVM there is no need of a C compiler; without both nothing is interpreted unless that is asked for.
+    let refused =
+        !run.status.success() && err.starts_with("error: no C compiler: tried /nonexistent/cc\n  help: ");
+    assert!(if cfg!(feature = "llvm") { run.status.success() } else { refused }, "{err}");
     if let Ok(full) = fs::File::options().write(true).open("/dev/full") {
         let run = Command::new(env!("CARGO_BIN_EXE_tvmc")).arg("ops").stdout(full).output().unwrap();
         let err = String::from_utf8(run.stderr).unwrap();

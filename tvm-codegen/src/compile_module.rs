@@ -5,10 +5,10 @@
 use tvm_core::ir::IRModule;
 use tvm_core::relax::vm;
 use tvm_core::target::Target;
-use tvm_runtime::Device;
 use tvm_runtime::vm::{Executable, KernelObject, ObjectKind, Vm};
+use tvm_runtime::{Device, cpu_requirements};
 
-use crate::{CodegenError, EmitKind, build, emit, resolve};
+use crate::{CodegenError, EmitKind, build, cpu_features, emit, resolve};
 
 /// Compiles graph functions to bytecode and the tensor programs that they call to kernels, ready to run.
 ///
@@ -22,7 +22,8 @@ pub fn compile_module(module: &IRModule, target: &Target) -> Result<Vm, CodegenE
 }
 
 /// Compiles as [`compile_module`] does, to an executable that holds its kernels as a shared library: what
-/// [`Executable::save`] writes runs in an application without a compiler.
+/// [`Executable::save`] writes runs in an application without a compiler, on machines that have the CPU features that the
+/// target names ([`Executable::check_cpu`]).
 ///
 /// # Errors
 /// As for [`compile_module`]; the interpreter has no machine code.
@@ -30,6 +31,8 @@ pub fn export_module(module: &IRModule, target: &Target) -> Result<Executable, C
     let target = &resolve(target);
     let (programs, mut exe) = vm::compile_for(module.clone(), device(target))?;
     exe.target = target.to_string();
+    let features = cpu_features(target)?;
+    exe.metadata.push(cpu_requirements(features.iter().map(String::as_str)));
     if !programs.is_empty() {
         let bytes = emit(&programs, target, EmitKind::SharedLibrary)?.into();
         exe.objects.push(KernelObject { name: "kernels".into(), kind: ObjectKind::SharedLibrary, bytes });

@@ -46,15 +46,14 @@ pub fn compile(func: &PrimFunc, target: &Target) -> Result<Kernel, CodegenError>
 /// # Errors
 /// When a program is malformed or the target cannot run it.
 pub fn build(module: &IRModule, target: &Target) -> Result<Module, CodegenError> {
-    warnings(target).iter().for_each(|warning| tracing::warn!("{warning}"));
     let target = &resolve(target);
     let sigs = signatures(module);
     match target.kind {
-        TargetKind::Interpreter | TargetKind::Host => {
+        TargetKind::Interpreter => {
             let kernels = prim_funcs(module).map(|(name, func)| interpreted_kernel(name, func));
             Ok(Module::new(kernels.collect::<Result<Vec<_>, _>>()?)?)
         }
-        TargetKind::C => {
+        TargetKind::C | TargetKind::Host => {
             let source = c::source(&lowered(module)?)?;
             let library = c::load::Compiler::for_target(target)?.load(&source, target, c_options())?;
             Ok(library.module(&sigs)?)
@@ -90,43 +89,28 @@ pub fn emit_lowered(
         EmitKind::SharedLibrary => c::load::Output::SharedLibrary,
     };
     match target.kind {
-        TargetKind::C => {
+        TargetKind::C | TargetKind::Host => {
             let source = c::source(kernels)?;
             c::load::Compiler::for_target(target)?.compile_to_bytes(&source, target, c_options(), output)
         }
         TargetKind::Llvm => llvm_emit(kernels, target, kind),
         TargetKind::Cuda => Err(no_cuda()),
-        TargetKind::Host | TargetKind::Interpreter => Err(CodegenError::Target {
+        TargetKind::Interpreter => Err(CodegenError::Target {
             target: target.to_string(),
             message: "the interpreter has no code to emit".into(),
         }),
     }
 }
 
-/// The target that [`TargetKind::Host`] stands for: LLVM if compiled in, else C if there is a C compiler, else the
-/// interpreter. Other targets stay.
+/// The target that [`TargetKind::Host`] stands for: LLVM if compiled in, else C. Other targets stay. Where there is no C
+/// compiler, compiling for it fails with [`CodegenError::NoCompiler`]: the interpreter runs only what asks for it.
 pub fn resolve(target: &Target) -> Target {
     let kind = match target.kind {
         TargetKind::Host if cfg!(feature = "llvm") => TargetKind::Llvm,
-        TargetKind::Host if c::load::Compiler::host().is_ok() => TargetKind::C,
-        TargetKind::Host => TargetKind::Interpreter,
+        TargetKind::Host => TargetKind::C,
         other => other,
     };
     target.clone().with_kind(kind)
-}
-
-/// What the user should know about how programs for `target` will run: that there is no compiler, say. [`build`] hands
-/// the same to `tracing`.
-pub fn warnings(target: &Target) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if target.kind == TargetKind::Host && resolve(target).kind == TargetKind::Interpreter {
-        warnings.push(
-            "no code generator: programs are interpreted, which is hundreds of times slower; install a C compiler (or \
-             set CC), or turn on the feature `llvm`"
-                .to_string(),
-        );
-    }
-    warnings
 }
 
 /// Signatures of the tensor programs of `module`, in order.
@@ -170,6 +154,10 @@ fn c_options() -> c::load::Options {
 }
 
 fn no_cuda() -> CodegenError {
+    if cfg!(feature = "cuda") {
+        let what = "kernels yet: the feature `cuda` gives devices and memory".to_string();
+        return CodegenError::NotSupported { target: "CUDA", what };
+    }
     CodegenError::Unsupported { target: "cuda", feature: "cuda", help: "" }
 }
 

@@ -29,10 +29,22 @@ pub enum CodegenError {
         help: &'static str,
     },
     /// There is no C compiler.
-    #[error("no C compiler: tried {tried}\n  help: install gcc or clang, or set CC")]
+    #[error(
+        "no C compiler: tried {tried}\n  help: install gcc or clang, set CC, turn on the feature `llvm`, or ask for the interpreter (`Target::interpreter()`), which is hundreds of times slower"
+    )]
     NoCompiler {
         /// Commands tried.
         tried: String,
+    },
+    /// The directory of the kernel cache is not safe to load code from.
+    #[error(
+        "kernel cache: {}: {reason}\n  help: set TVM_CACHE_DIR to a directory that only you can write to", path.display()
+    )]
+    Cache {
+        /// The directory, or one above it.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        reason: String,
     },
     /// The C compiler failed.
     #[error("`{command}` failed: {message}")]

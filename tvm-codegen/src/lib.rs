@@ -5,11 +5,13 @@
 
 pub mod c;
 mod compile_module;
+mod cpu;
 mod driver;
 mod error;
 #[cfg(feature = "llvm")]
 pub mod llvm;
 
 pub use compile_module::{compile_module, export_module};
-pub use driver::{EmitKind, build, compile, emit, emit_lowered, lowered, resolve, signatures, warnings};
+pub use cpu::cpu_features;
+pub use driver::{EmitKind, build, compile, emit, emit_lowered, lowered, resolve, signatures};
 pub use error::CodegenError;

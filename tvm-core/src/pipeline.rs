@@ -39,6 +39,7 @@ pub fn lower_tir() -> Pass {
 /// The passes of [`lower_tir`], in order.
 pub fn lower_tir_passes() -> Vec<Pass> {
     vec![
+        tir::contract_reductions(),
         tir::lower_init_block(),
         tir::check_bounds(),
         tir::convert_blocks_to_opaque(),

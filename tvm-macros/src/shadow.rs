@@ -2,7 +2,7 @@
 //!
 //! The user's tokens are kept as they are, with these exceptions: loop attributes go (Rust has none there), the `init`s of
 //! blocks move to where they run, and where an element type has no Rust literals (a type parameter, half precision),
-//! float literals and casts become calls.
+//! float literals and casts become calls; so do `.max` and `.min`.
 
 mod init;
 
@@ -125,12 +125,30 @@ impl VisitMut for Rewrite {
             return;
         }
         visit_expr_mut(self, expr);
+        if let Some(call) = extremum(expr) {
+            *expr = call;
+        }
         if self.soft_literals
             && let Some(call) = call_of_operator(expr)
         {
             *expr = call;
         }
     }
+}
+
+/// `a.max(b)` and `a.min(b)` as calls: which of two zeros Rust's methods give depends on how they are compiled.
+fn extremum(expr: &Expr) -> Option<Expr> {
+    let Expr::MethodCall(it) = expr else { return None };
+    let name = if it.method == "max" {
+        "max_of_numbers"
+    } else if it.method == "min" {
+        "min_of_numbers"
+    } else {
+        return None;
+    };
+    let (span, a, args) = (it.method.span(), &it.receiver, &it.args);
+    let (shadow, name) = (paths::shadow(span), format_ident!("{name}", span = span));
+    Some(syn::parse_quote_spanned!(span=> #shadow::#name(#a, #args)))
 }
 
 /// The call that stands for an operator where a literal has to take the type of the other side.

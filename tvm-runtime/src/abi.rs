@@ -93,6 +93,8 @@ pub enum Status {
     IndexOverflow = 13,
     /// Axis number `axis` of a block got the value `got`, outside of its domain (which ends before `expected`).
     AxisDomain = 14,
+    /// The runtime itself could not run a parallel loop; it knows why.
+    Runtime = 15,
 }
 
 /// What a failing kernel leaves behind.
@@ -138,17 +140,60 @@ pub struct CallContext {
 }
 
 /// The symbol of the kernel `name`: prefixed, so that a kernel named `exp` does not replace libm's, with everything but
-/// letters, digits and underscores escaped.
+/// letters, digits and underscores escaped. Two names never have one symbol: an underscore that could be read as the start
+/// of an escape is escaped too.
 pub fn kernel_symbol(name: &str) -> String {
     let mut symbol = String::from("tvm_kernel_");
-    for c in name.chars() {
-        if c.is_ascii_alphanumeric() || c == '_' {
+    for (at, c) in name.char_indices() {
+        if c.is_ascii_alphanumeric() || (c == '_' && !starts_escape(&name[at + 1..])) {
             symbol.push(c);
         } else {
             symbol.push_str(&format!("_u{:x}_", c as u32));
         }
     }
     symbol
+}
+
+/// Whether `rest` behind an underscore, once it is escaped itself, could be read as the rest of an escape.
+fn starts_escape(rest: &str) -> bool {
+    let Some(digits) = rest.strip_prefix('u') else { return false };
+    let end = digits.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+    end.len() < digits.len() && end.starts_with(|c: char| !c.is_ascii_alphanumeric())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kernel_symbol;
+
+    #[test]
+    fn symbols_of_different_names_differ() {
+        let names = [
+            "a.b",
+            "a_u2e_b",
+            "a_b",
+            "a_u5f_u2e_b",
+            "a_u5f_b",
+            "a_ub",
+            "a__u2e_b",
+            "a_.b",
+            "é",
+            "_ue9_",
+            "_",
+            "_u",
+            "",
+            "_u2e.",
+            ".u2e_",
+            "._",
+            "_u2e",
+            "_u2eé",
+        ];
+        let symbols: std::collections::BTreeSet<String> =
+            names.iter().map(|name| kernel_symbol(name)).collect();
+        assert_eq!(symbols.len(), names.len(), "{symbols:?}");
+        assert_eq!(kernel_symbol("fused_unsqueeze_1"), "tvm_kernel_fused_unsqueeze_1");
+        let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        assert!(symbols.iter().all(|symbol| symbol.chars().all(legal)));
+    }
 }
 
 /// The entry point of every generated kernel.

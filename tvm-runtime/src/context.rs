@@ -8,11 +8,13 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::abi::{ABI_VERSION, CallContext, CallError, ParallelBody, Status};
+use crate::error::RuntimeError;
 use crate::tensor::ALIGNMENT;
 use crate::thread_pool::{self, ThreadPool, in_parallel};
 
@@ -20,6 +22,8 @@ use crate::thread_pool::{self, ThreadPool, in_parallel};
 struct State<'a> {
     /// The pool for this call; the global one if `None`.
     pool: Option<&'a dyn ThreadPool>,
+    /// Why a parallel loop ended with [`Status::Runtime`].
+    failure: Mutex<Option<RuntimeError>>,
 }
 
 const NO_ERROR: CallError = CallError { status: 0, arg: -1, axis: -1, reserved: 0, expected: 0, got: 0 };
@@ -27,8 +31,11 @@ const NO_ERROR: CallError = CallError { status: 0, arg: -1, axis: -1, reserved: 
 /// Runs `f` with a fresh context.
 #[inline]
 pub(crate) fn with_context<R>(pool: Option<&dyn ThreadPool>, f: impl FnOnce(*mut CallContext) -> R) -> R {
-    let num_threads = pool.map_or_else(thread_pool::default_num_threads, ThreadPool::num_threads);
-    let mut state = State { pool };
+    let num_threads = pool.map_or_else(thread_pool::default_num_threads, |pool| {
+        // A pool that panics here does so again when a loop asks, which reports it.
+        catch_unwind(AssertUnwindSafe(|| pool.num_threads())).unwrap_or(2)
+    });
+    let mut state = State { pool, failure: Mutex::default() };
     let mut ctx = CallContext {
         abi_version: ABI_VERSION,
         num_threads: u32::try_from(num_threads).unwrap_or(u32::MAX).max(1),
@@ -42,6 +49,16 @@ pub(crate) fn with_context<R>(pool: Option<&dyn ThreadPool>, f: impl FnOnce(*mut
     let res = f(&raw mut ctx);
     drop(mark);
     res
+}
+
+/// Why the runtime itself failed during the call that `ctx` was made for.
+///
+/// # Safety
+/// `ctx` is the context that [`with_context`] passes, during that call.
+pub(crate) unsafe fn take_failure(ctx: *mut CallContext) -> Option<RuntimeError> {
+    // SAFETY: `state` points to the state beside the context, which lives as long.
+    let state = unsafe { &*(*ctx).state.cast::<State<'_>>() };
+    state.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// `CallContext::parallel_for`.
@@ -83,7 +100,10 @@ unsafe extern "C" fn parallel_for(
     };
     let status = match outcome {
         Ok(()) => shared.status.load(Ordering::Relaxed),
-        Err(_) => Status::Assert as i32,
+        Err(err) => {
+            *state.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(err);
+            Status::Runtime as i32
+        }
     };
     if status != 0 {
         // SAFETY: the kernel's context, which only this thread uses.

@@ -298,6 +298,15 @@ pub enum RuntimeError {
         /// The panic's message.
         message: String,
     },
+    /// A thread pool did not run each iteration of a parallel loop once. What it asked for beyond that was not run;
+    /// outputs may be half written.
+    #[error("thread pool: of a loop over {extent} iterations it {detail}")]
+    ThreadPool {
+        /// Iterations of the loop.
+        extent: usize,
+        /// What it did.
+        detail: String,
+    },
     /// A global function of that name exists.
     #[error("a global function named `{name}` exists already")]
     DuplicateFunc {
@@ -330,6 +339,17 @@ pub enum RuntimeError {
         /// Version of the object.
         got: u32,
     },
+    /// Machine code for a CPU with more features than this machine has.
+    #[error(
+        "the program was compiled for a CPU with {}, which this machine lacks\n  help: compile it for a portable level, for example with the target `c -cpu=x86-64-v2`", quoted(.missing)
+    )]
+    CpuFeatures {
+        /// The features that this machine lacks.
+        missing: Vec<String>,
+    },
+    /// A closure is called by a virtual machine that did not make it.
+    #[error("a closure of another program: only the virtual machine that made it can call it")]
+    ForeignClosure,
     /// Bytecode that breaks a rule.
     #[error(transparent)]
     Verify(#[from] VerifyError),

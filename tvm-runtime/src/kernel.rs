@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::abi::{KernelArg, KernelFn};
-use crate::context::with_context;
+use crate::abi::{KernelArg, KernelFn, Status};
+use crate::context::{take_failure, with_context};
 use crate::dtype::DataType;
 use crate::error::RuntimeError;
 use crate::host_arg::{HostArg, with_host_args, with_raw_args};
@@ -119,6 +119,24 @@ pub(crate) fn fmt_list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T])
 /// A host function that acts as a kernel: it gets checked views of its arguments, in the order of the signature.
 pub type HostFn = dyn Fn(&mut [HostArg<'_>]) -> Result<(), RuntimeError> + Send + Sync;
 
+/// What runs when a kernel is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// Machine code.
+    Native,
+    /// A function of the host: the reference interpreter, where a program was compiled for it.
+    Host,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backend::Native => "native code",
+            Backend::Host => "interpreter",
+        })
+    }
+}
+
 enum Entry {
     Native { func: KernelFn, keep: Arc<dyn Any + Send + Sync> },
     Host(Box<HostFn>),
@@ -162,6 +180,14 @@ impl Kernel {
         &self.0.sig.name
     }
 
+    /// What runs when it is called.
+    pub fn backend(&self) -> Backend {
+        match self.0.entry {
+            Entry::Native { .. } => Backend::Native,
+            Entry::Host(_) => Backend::Host,
+        }
+    }
+
     /// True if it is machine code.
     pub fn is_native(&self) -> bool {
         matches!(self.0.entry, Entry::Native { .. })
@@ -200,6 +226,12 @@ impl Kernel {
                 let status = unsafe { func(args.as_ptr(), args.len() as i32, ctx) };
                 if status == 0 {
                     return Ok(());
+                }
+                if status == Status::Runtime as i32
+                    // SAFETY: `ctx` is the context of this call.
+                    && let Some(failure) = unsafe { take_failure(ctx) }
+                {
+                    return Err(failure);
                 }
                 // SAFETY: `ctx` is valid during the closure.
                 let error = unsafe { (*ctx).error };

@@ -14,7 +14,8 @@
 //! use tvm_runtime::{RuntimeError, Tensor};
 //!
 //! # fn main() -> Result<(), RuntimeError> {
-//! let model = Vm::linked(Executable::load_file("digits.tvm")?)?;
+//! // SAFETY: we compiled `digits.tvm`, and nobody else can write to it.
+//! let model = unsafe { Vm::linked(Executable::load_file("digits.tvm")?)? };
 //! let image = Tensor::from_vec(vec![0.0f32; 64], &[1, 1, 8, 8])?;
 //! let scores: Tensor = model.invoke("main", &[image.into()])?.try_into()?;
 //! println!("{:?}", scores.as_slice::<f32>()?);
@@ -28,6 +29,7 @@ pub mod abi;
 pub mod artifact;
 mod call;
 mod context;
+mod cpu;
 mod device;
 mod dtype;
 mod error;
@@ -43,19 +45,21 @@ mod value;
 pub mod vm;
 
 pub use call::{Arg, AsInput, AsOutput, CompiledFn, In, Out, Param, Params, Rank};
+pub use cpu::{all_cpu_features, cpu_features, cpu_requirements, least_level, level_features};
 pub use device::{Device, DeviceKind, DeviceProperties, ParseDeviceError};
 pub use dtype::{DTypeCode, DataType, Element, ParseDataTypeError};
 pub use error::RuntimeError;
 #[doc(hidden)]
 pub use half;
 pub use host_arg::{HostArg, TensorView, TensorViewMut};
-pub use kernel::{DimSig, HostFn, Kernel, KernelSig, ParamKind, ParamSig};
+pub use kernel::{Backend, DimSig, HostFn, Kernel, KernelSig, ParamKind, ParamSig};
 #[doc(hidden)]
 pub use model::{ModelCall, ModelOutputs, ShapeOf};
 pub use model::{ModelInput, TypedTensor};
 #[doc(hidden)]
 pub use module::Aligned;
 pub use module::{ABI_SYMBOL, DimBound, KernelTable, Library, LinkedModel, Module};
+pub use ndarray;
 pub use packed::{
     FromValue, IntoPacked, PackedFunc, get_global_func, global_func_names, register_global_func,
     remove_global_func,

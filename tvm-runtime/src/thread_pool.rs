@@ -15,13 +15,18 @@ use std::thread::{self, JoinHandle, Thread};
 
 use crate::error::RuntimeError;
 
+mod claims;
+
+use claims::Claims;
+
 /// Where parallel loops run. Implement it to give the runtime the application's own threads.
 pub trait ThreadPool: Send + Sync {
     /// Threads that may work on one loop, the caller included; at least 1.
     fn num_threads(&self) -> usize;
 
     /// Covers `0..extent` with calls of `body` on disjoint ranges, possibly in other threads, and returns when all
-    /// have returned. `body` does not panic.
+    /// have returned. `body` does not panic. The runtime checks it: what is outside of `0..extent` or asked for again is
+    /// not run, and the loop ends with [`RuntimeError::ThreadPool`], as it does when an iteration is left out.
     fn parallel_for(&self, extent: usize, body: &(dyn Fn(Range<usize>) + Sync));
 }
 
@@ -87,7 +92,8 @@ pub(crate) fn in_parallel() -> bool {
     IN_PARALLEL.get()
 }
 
-/// Runs `body` over `0..extent` on `pool`; a panic in it becomes an error after the loop has ended.
+/// Runs `body` over `0..extent` on `pool`, each iteration at most once whatever the pool does. A panic in `body` or in the
+/// pool, and a pool that leaves iterations out or asks for others, become an error after the loop has ended.
 pub(crate) fn run(
     pool: &dyn ThreadPool,
     extent: usize,
@@ -103,13 +109,26 @@ pub(crate) fn run(
         }
     };
     if extent == 0 {
-    } else if in_parallel() || extent == 1 || pool.num_threads() <= 1 {
+        return Ok(());
+    }
+    let mut kept = Ok(());
+    if in_parallel() || extent == 1 {
         guarded(0..extent);
     } else {
-        pool.parallel_for(extent, &guarded);
+        let claims = Claims::new(extent);
+        let claimed = |range: Range<usize>| claims.claim(range).into_iter().for_each(&guarded);
+        let res = catch_unwind(AssertUnwindSafe(|| {
+            if pool.num_threads() <= 1 { claimed(0..extent) } else { pool.parallel_for(extent, &claimed) }
+        }));
+        kept = match res {
+            Ok(()) => claims.finish(),
+            Err(payload) => {
+                Err(RuntimeError::Panicked { func: "thread pool".into(), message: panic_message(&*payload) })
+            }
+        };
     }
     match panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        None => Ok(()),
+        None => kept,
         Some(message) => Err(RuntimeError::Panicked { func: "parallel loop".into(), message }),
     }
 }
@@ -412,6 +431,82 @@ mod tests {
             assert_eq!(err.to_string(), "`parallel loop` panicked: at 17");
             assert!(!in_parallel());
             covers(&pool, 64);
+        }
+    }
+
+    /// A pool that calls `body` on these ranges, whatever it was asked for.
+    struct Wrong(Vec<Range<usize>>);
+
+    impl ThreadPool for Wrong {
+        fn num_threads(&self) -> usize {
+            2
+        }
+
+        fn parallel_for(&self, _extent: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+            thread::scope(|scope| {
+                for range in &self.0 {
+                    scope.spawn(|| body(range.clone()));
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn no_pool_makes_an_iteration_run_twice_or_out_of_range() {
+        let inverted = Range { start: 8, end: 3 };
+        let cases = [
+            (vec![0..10], true, 10),
+            (vec![5..10, 0..5], true, 10),
+            (vec![0..3, 7..10, 3..7, 4..4], true, 10),
+            (vec![0..11], false, 10),
+            (vec![0..usize::MAX], false, 10),
+            (vec![10..20, 0..10], false, 10),
+            (vec![0..10, 0..10], false, 10),
+            (vec![0..7, 3..10], false, 10),
+            (vec![3..5, 0..10], false, 10),
+            (vec![0..9], false, 9),
+            (vec![], false, 0),
+            (vec![inverted], false, 0),
+        ];
+        for (ranges, good, runs) in cases {
+            let seen: Vec<AtomicUsize> = (0..10).map(|_| AtomicUsize::new(0)).collect();
+            let body = |range: Range<usize>| {
+                range.for_each(|i| {
+                    seen[i].fetch_add(1, Ordering::Relaxed);
+                });
+            };
+            let res = run(&Wrong(ranges.clone()), 10, &body);
+            let counts: Vec<usize> = seen.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+            assert!(counts.iter().all(|&count| count <= 1), "{ranges:?}: {counts:?}");
+            assert_eq!(counts.iter().sum::<usize>(), runs, "{ranges:?}");
+            match res {
+                Ok(()) => assert!(good, "{ranges:?}"),
+                Err(err) => {
+                    assert!(!good && matches!(err, RuntimeError::ThreadPool { .. }), "{ranges:?}: {err}")
+                }
+            }
+        }
+    }
+
+    struct Panics(bool);
+
+    impl ThreadPool for Panics {
+        fn num_threads(&self) -> usize {
+            assert!(self.0, "no threads");
+            2
+        }
+
+        fn parallel_for(&self, _extent: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+            body(0..1);
+            std::panic::panic_any("no loops");
+        }
+    }
+
+    #[test]
+    fn a_pool_that_panics_is_an_error() {
+        for (pool, message) in [(Panics(true), "no loops"), (Panics(false), "no threads")] {
+            let err = run(&pool, 10, &|_| ()).unwrap_err().to_string();
+            assert_eq!(err, format!("`thread pool` panicked: {message}"));
         }
     }
 

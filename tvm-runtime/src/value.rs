@@ -56,6 +56,8 @@ pub struct RefCell(Arc<Slot>);
 
 /// A number and values; dropped without recursion.
 struct Cells {
+    /// Of a closure: the program that its function is part of.
+    program: u64,
     tag: u32,
     fields: Box<[Value]>,
 }
@@ -105,7 +107,7 @@ fn drop_flat(mut pending: Vec<Value>) {
 impl Adt {
     /// Constructor `tag` applied to `fields`.
     pub fn new(tag: u32, fields: impl Into<Box<[Value]>>) -> Adt {
-        Adt(Arc::new(Cells { tag, fields: fields.into() }))
+        Adt(Arc::new(Cells { program: 0, tag, fields: fields.into() }))
     }
 
     /// Which constructor.
@@ -120,9 +122,14 @@ impl Adt {
 }
 
 impl Closure {
-    /// Function number `func` of an executable with `captured` values, which become its first arguments.
-    pub fn new(func: u32, captured: impl Into<Box<[Value]>>) -> Closure {
-        Closure(Arc::new(Cells { tag: func, fields: captured.into() }))
+    /// Function number `func` of the virtual machine `program` with `captured` values, which become its first arguments.
+    pub(crate) fn new(program: u64, func: u32, captured: impl Into<Box<[Value]>>) -> Closure {
+        Closure(Arc::new(Cells { program, tag: func, fields: captured.into() }))
+    }
+
+    /// Number of the virtual machine that made it, and that alone may call it.
+    pub(crate) fn program(&self) -> u64 {
+        self.0.program
     }
 
     /// Index of the function in its executable.
@@ -371,7 +378,7 @@ mod tests {
         let mut cell = Value::Null;
         for i in 0..if cfg!(miri) { 300 } else { 300_000 } {
             list = Value::Adt(Adt::new(1, [Value::Int(i), list]));
-            closure = Value::Closure(Closure::new(0, [closure]));
+            closure = Value::Closure(Closure::new(0, 0, [closure]));
             cell = Value::Ref(RefCell::new(cell));
         }
         assert!(format!("{list:?}").len() < 500);

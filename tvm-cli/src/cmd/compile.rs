@@ -8,6 +8,8 @@ use clap::ValueEnum;
 use indicatif::ProgressBar;
 use tvm_codegen::{EmitKind, emit};
 use tvm_core::relax::vm;
+use tvm_runtime::least_level;
+use tvm_runtime::vm::Executable;
 
 use crate::error::Error;
 use crate::model::{self, Options};
@@ -53,9 +55,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let module = model::import(&args.model, &args.options.import())?;
     progress.set_message("compiling");
     let target = &args.options.target;
+    let mut level = String::new();
     let bytes = match args.emit {
         None => {
             let exe = model::export(&module, target)?;
+            level = cpu_level(&exe);
             exe.save()?
         }
         Some(Emit::Relax) => module.to_string().into_bytes(),
@@ -77,8 +81,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     };
     data::write(&output, &bytes)?;
     let size = out::bytes(bytes.len() as u64);
-    out::line(format_args!("wrote {} ({size}) in {:.2?}", output.display(), start.elapsed()));
+    out::line(format_args!("wrote {} ({size}) in {:.2?}{level}", output.display(), start.elapsed()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Which machines can run an artifact.
+fn cpu_level(exe: &Executable) -> String {
+    let features: Vec<&str> = exe.cpu_features().collect();
+    let level = least_level(features.iter().copied());
+    let beyond = features.iter().filter(|it| least_level([**it]).is_none()).count();
+    match level {
+        _ if features.is_empty() => String::new(),
+        Some(level) => format!(", for {level}"),
+        None => {
+            let base = least_level(features.iter().copied().filter(|it| least_level([*it]).is_some()));
+            let hint = "`--target \"c -cpu=x86-64-v3\"` is portable";
+            format!(", for {} with {beyond} further features; {hint}", base.unwrap_or("this machine"))
+        }
+    }
 }
 
 fn emit_kind(emit: Emit) -> EmitKind {

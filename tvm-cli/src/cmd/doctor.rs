@@ -22,13 +22,18 @@ pub(crate) fn run() -> Result<ExitCode, Error> {
     let compiler = Compiler::host().map(|it| it.version().to_string());
     row(
         "C compiler",
-        compiler.map_err(|_| "install gcc or clang, or set CC; kernels are interpreted without"),
+        compiler.map_err(
+            |_| "install gcc or clang, or set CC; kernels are compiled by it where LLVM is not compiled in",
+        ),
     );
     let llvm =
         if cfg!(feature = "llvm") { Ok("compiled in".into()) } else { Err("build with --features llvm") };
     row("LLVM", llvm);
     row("CUDA", cuda());
-    let cache = cache_dir().ok_or("set TVM_CACHE_DIR; kernels are compiled anew in every run without");
+    let cache = match cache_dir() {
+        Ok(cache) => cache.ok_or("set TVM_CACHE_DIR; kernels are compiled anew in every run without"),
+        Err(_) => Err("others can write to the directory of TVM_CACHE_DIR"),
+    };
     row("kernel cache", cache.map(|it| it.display().to_string()));
     row("CPU", Ok(cpu()));
     let threads = tvm_runtime::thread_pool().num_threads();
@@ -60,27 +65,10 @@ fn cuda() -> Result<String, &'static str> {
         .ok_or("compiled in, but there is no libcuda.so.1: install the driver")
 }
 
-/// Where compiled kernels are kept.
-fn cache_dir() -> Option<PathBuf> {
-    let dir = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    dir("TVM_CACHE_DIR")
-        .or_else(|| dir("XDG_CACHE_HOME").map(|it| it.join("tvm-rs")))
-        .or_else(|| dir("HOME").map(|it| it.join(".cache/tvm-rs")))
-}
-
 /// Architecture and vector width.
 fn cpu() -> String {
     let bits = Target::host().vector_bits;
-    let mut features: Vec<&str> = Vec::new();
-    #[cfg(target_arch = "x86_64")]
-    {
-        macro_rules! detect {
-            ($($name:tt),*) => {
-                $(if std::arch::is_x86_feature_detected!($name) { features.push($name); })*
-            };
-        }
-        detect!("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vnni", "avx512bf16");
-    }
+    let mut features = tvm_runtime::cpu_features();
     if features.is_empty() {
         features.push("baseline");
     }

@@ -201,7 +201,8 @@ impl<'u> Function<'u> {
         write_body: impl FnOnce(&mut Function<'_>) -> Result<(), CodegenError>,
     ) -> Result<String, CodegenError> {
         self.unit.outlined += 1;
-        let name = format!("{}_{suffix}{}", self.symbol, self.unit.outlined);
+        // Unlike any symbol: those start with `tvm_kernel_`.
+        let name = format!("tvm_{suffix}{}_{}", self.unit.outlined, self.symbol);
         let mut params = String::new();
         for (name, dtype) in captures.vars.values() {
             let ty = self.ty(*dtype);

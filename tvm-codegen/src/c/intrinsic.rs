@@ -21,6 +21,7 @@ fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
     if dtype.is_float() {
         let suffix = if dtype.bits() == 32 { "f" } else { "" };
         return match intrinsic {
+            Intrinsic::FMulAdd => Some(format!("tvm_fmuladd_{}({args})", types::short(dtype))),
             Intrinsic::Rsqrt => Some(format!("(1 / __builtin_sqrt{suffix}({args}))")),
             Intrinsic::Sigmoid => Some(format!("(1 / (1 + __builtin_exp{suffix}(-{args})))")),
             _ => intrinsic.libm().map(|name| format!("__builtin_{name}{suffix}({args})")),
@@ -114,6 +115,11 @@ impl Function<'_> {
         let dummies = vec![String::new(); args.len()];
         if lane(intrinsic, scalar, &dummies).is_none() {
             return not_supported(unsupported());
+        }
+        if intrinsic == Intrinsic::FMulAdd {
+            let helper = self.fmuladd_helper(it.dtype);
+            let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
+            return Ok(format!("{helper}({})", texts.join(", ")));
         }
         let args: Vec<(DataType, &str)> = args.iter().map(|(dtype, text)| (*dtype, text.as_str())).collect();
         self.lanewise(&what, it.dtype, &args, |x| lane(intrinsic, scalar, x).unwrap_or_default())

@@ -1,18 +1,15 @@
-//! Runs the C compiler and loads what it made; keeps it in a cache on disk.
-//!
-//! An entry of the cache is a shared library named by a hash of everything it depends on: source, flags, compiler and
-//! CPU. Entries are written under another name and renamed, so a reader sees all or nothing; one that does not load
-//! is made again. The directory is private to the user: `TVM_CACHE_DIR`, `$XDG_CACHE_HOME/tvm-rs`, `~/.cache/tvm-rs`.
+//! Runs the C compiler and loads what it made; keeps it in a cache on disk (`cache`), named by a hash of everything that it
+//! depends on: source, flags, compiler and CPU.
 #![allow(unsafe_code, reason = "loads the library that was just compiled; the block says why it is sound")]
 
-use std::hash::Hasher;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
 use tvm_core::target::Target;
 use tvm_runtime::Library;
 
+use super::cache::{self, Cache};
 use crate::CodegenError;
 
 /// A C compiler.
@@ -130,6 +127,24 @@ impl Compiler {
         result
     }
 
+    /// The macros that are defined when code is compiled for `target`, one `#define` a line.
+    ///
+    /// # Errors
+    /// When the compiler does not know the CPU, with what it says.
+    pub(crate) fn macros(&self, target: &Target) -> Result<String, CodegenError> {
+        let mut command = self.command();
+        let flags = self.flags(target, Options::default(), Output::Object);
+        command.args(flags.iter().filter(|flag| *flag != "-c")).args(["-dM", "-E", "-"]);
+        command.stdin(std::process::Stdio::null());
+        let name = self.command.join(" ");
+        let output = command.output().map_err(|source| CodegenError::Io { path: name.clone(), source })?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let message = String::from_utf8_lossy(&output.stderr).lines().take(5).collect::<Vec<_>>().join("\n");
+        Err(CodegenError::Compiler { command: name, message })
+    }
+
     /// Compiles `source`; the bytes of the file made.
     ///
     /// # Errors
@@ -190,65 +205,57 @@ impl Compiler {
     /// # Errors
     /// When the compiler refuses or the result does not load.
     pub fn load(&self, source: &str, target: &Target, options: Options) -> Result<Library, CodegenError> {
-        match cache_dir() {
-            Some(dir) => self.load_cached(&dir, source, target, options),
-            None => {
-                let bytes = self.compile_to_bytes(source, target, options, Output::SharedLibrary)?;
-                // SAFETY: compiled from our own source, which follows the kernel ABI.
-                Ok(unsafe { Library::from_bytes("kernels", &bytes)? })
-            }
+        match Cache::of_user()? {
+            Some(cache) => self.load_cached(&cache, source, target, options),
+            None => library(&self.compile_to_bytes(source, target, options, Output::SharedLibrary)?),
         }
     }
 
     fn load_cached(
         &self,
-        dir: &Path,
+        cache: &Cache,
         source: &str,
         target: &Target,
         options: Options,
     ) -> Result<Library, CodegenError> {
         let flags = self.flags(target, options, Output::SharedLibrary).join(" ");
         let command = self.command.join(" ");
-        let key = hash(&[source, &flags, &command, &self.version, cpu_id()].map(str::as_bytes));
-        let path = dir.join(format!("{key}.so"));
-        if is_sealed(&path) {
-            // SAFETY: a whole entry of the private cache was compiled from our own source, which follows the kernel ABI.
-            let opened = unsafe { Library::open(&path) };
-            if let Ok(library) = opened {
-                return Ok(library);
-            }
+        let key = cache::key(&[source, &flags, &command, &self.version, cpu_id()].map(str::as_bytes));
+        if let Some(bytes) = cache.get(&key)
+            && let Ok(library) = library(&bytes)
+        {
+            return Ok(library);
         }
-        let part = dir.join(format!("{key}.{}.{}.part", std::process::id(), unique()));
-        self.compile(source, target, options, Output::SharedLibrary, &part)?;
-        let sealed = seal(&part).and_then(|()| std::fs::rename(&part, &path));
-        sealed.map_err(|source| CodegenError::Io { path: path.display().to_string(), source })?;
-        // SAFETY: as above.
-        Ok(unsafe { Library::open(&path)? })
+        let bytes = self.compile_to_bytes(source, target, options, Output::SharedLibrary)?;
+        if let Err(err) = cache.put(&key, &bytes) {
+            tracing::warn!("the kernel cache in {} cannot be written: {err}", cache.dir().display());
+        }
+        library(&bytes)
     }
 }
 
-/// Appends a hash of what the file holds; loaders of libraries do not look behind the end.
-fn seal(path: &Path) -> std::io::Result<()> {
-    let mut bytes = std::fs::read(path)?;
-    let seal = hash(&[&bytes]);
-    bytes.extend(seal.as_bytes());
-    std::fs::write(path, bytes)
+/// Where the user's cache of compiled kernels is; `None` where there is no place for one.
+///
+/// # Errors
+/// When `TVM_CACHE_DIR` names a directory that others can write to.
+pub fn cache_dir() -> Result<Option<std::path::PathBuf>, CodegenError> {
+    Ok(Cache::of_user()?.map(|cache| cache.dir().to_path_buf()))
 }
 
-/// True when the file is there and whole.
-fn is_sealed(path: &Path) -> bool {
-    let Ok(bytes) = std::fs::read(path) else { return false };
-    let Some((content, seal)) = bytes.split_last_chunk::<32>() else { return false };
-    hash(&[content]).as_bytes() == seal
+/// Loads a library that was compiled from a source of ours.
+fn library(bytes: &[u8]) -> Result<Library, CodegenError> {
+    // SAFETY: compiled from our own source, which follows the kernel ABI; what comes from the cache was put there by this
+    // user and was checked.
+    Ok(unsafe { Library::from_bytes("kernels", bytes)? })
 }
 
 /// How the sources that [`source`](fn@super::source) gives are to be compiled, with gcc or `clang`.
 pub fn compile_flags(target: &Target, options: Options, clang: bool) -> Vec<String> {
     let mut flags: Vec<String> =
         ["-std=gnu11", "-w", "-fPIC", "-fvisibility=hidden"].map(String::from).into();
-    flags
-        .extend(["-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"].map(String::from));
+    flags.extend(["-fwrapv", "-fno-math-errno", "-fno-trapping-math"].map(String::from));
     flags.push(format!("-O{}", options.opt_level));
+    flags.push(format!("-ffp-contract={}", if options.fast_math { "fast" } else { "off" }));
     if options.fast_math {
         // Not `-ffast-math`: linked into a library, that changes how the whole process treats subnormals.
         let relaxed = ["-fassociative-math", "-freciprocal-math", "-ffinite-math-only", "-fno-signed-zeros"];
@@ -283,37 +290,6 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CodegenError> {
         .map_err(|source| CodegenError::Io { path: path.display().to_string(), source })
 }
 
-/// A number that no other call in this process gets.
-fn unique() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// The cache directory, made when it is not there; `None` when it cannot be used.
-fn cache_dir() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    let dir = variable("TVM_CACHE_DIR")
-        .or_else(|| variable("XDG_CACHE_HOME").map(|dir| dir.join("tvm-rs")))
-        .or_else(|| variable("HOME").map(|dir| dir.join(".cache").join("tvm-rs")))?;
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(&dir).ok()?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{MetadataExt, PermissionsExt};
-        // Whoever can write here can run code as this user: refuse a directory that others may write to.
-        let metadata = dir.metadata().ok()?;
-        let owned = std::fs::metadata("/proc/self").map_or(true, |me| me.uid() == metadata.uid());
-        if !owned || metadata.permissions().mode() & 0o022 != 0 {
-            return None;
-        }
-    }
-    Some(dir)
-}
-
 /// What `-march=native` depends on.
 fn cpu_id() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();
@@ -327,23 +303,6 @@ fn cpu_id() -> &'static str {
     })
 }
 
-/// 128 bits that name `parts`.
-fn hash(parts: &[&[u8]]) -> String {
-    let mut halves = [rustc_hash::FxHasher::default(), rustc_hash::FxHasher::default()];
-    let mut fnv = [0xcbf2_9ce4_8422_2325_u64, 0x9ae1_6a3b_2f90_404f];
-    for part in parts {
-        for (i, half) in halves.iter_mut().enumerate() {
-            half.write_u64(part.len() as u64 ^ fnv[i]);
-            half.write(part);
-            for &byte in *part {
-                fnv[i] = (fnv[i] ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3 + 2 * i as u64);
-            }
-            fnv[i] ^= half.finish();
-        }
-    }
-    format!("{:016x}{:016x}", fnv[0], fnv[1])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,21 +313,21 @@ mod tests {
     fn the_cache_is_used_and_mends_itself() {
         let Ok(compiler) = Compiler::host() else { return };
         let dir = tempfile::tempdir().unwrap();
-        let load = || compiler.load_cached(dir.path(), SOURCE, &Target::c(), Options::default()).unwrap();
+        let cache = Cache::open(&dir.path().join("cache")).unwrap();
+        let load = || compiler.load_cached(&cache, SOURCE, &Target::c(), Options::default()).unwrap();
         load();
-        let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().path()).collect();
+        let files: Vec<_> = std::fs::read_dir(cache.dir()).unwrap().map(|it| it.unwrap().path()).collect();
         let [entry] = &files[..] else { panic!("one entry: {files:?}") };
         let whole = std::fs::read(entry).unwrap();
         for broken in [&whole[..whole.len() / 2], b"", b"not a library"] {
-            std::fs::remove_file(entry).unwrap();
             std::fs::write(entry, broken).unwrap();
             load();
             assert_eq!(std::fs::read(entry).unwrap().len(), whole.len());
         }
-        let modified = || entry.metadata().unwrap().modified().unwrap();
-        let before = modified();
+        let inode = || std::os::unix::fs::MetadataExt::ino(&entry.metadata().unwrap());
+        let before = inode();
         load();
-        assert_eq!(before, modified(), "a whole entry is not made again");
+        assert_eq!(before, inode(), "a whole entry is not made again");
     }
 
     #[test]

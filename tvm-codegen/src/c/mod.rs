@@ -3,13 +3,14 @@
 //!
 //! Requires the lowered form of `tvm_core::tir::transform`. TVM counterpart: `CodeGenC`, `CodeGenCHost`.
 //!
-//! Signed arithmetic wraps (`-fwrapv`), `a * b + c` may be fused into one rounding (`-ffp-contract=fast`), nothing else
-//! about floats is relaxed unless `fast_math` says so. Outputs of a kernel call must not overlap other arguments: the
+//! Signed arithmetic wraps (`-fwrapv`). Floats are computed in the order of the program and rounded after each operation
+//! (`-ffp-contract=off`), but for what the lowered program marks as `fmuladd`, unless `fast_math` says so. Outputs of a kernel call must not overlap other arguments: the
 //! generated code says `restrict`.
 //!
 //! Files: `function` turns one kernel into C functions, `stmt`, `expr`, `vector`, `intrin` are its parts, `types` names
-//! types, `load` runs the compiler and keeps what it made.
+//! types, `load` runs the compiler and keeps what it made in the `cache`.
 
+mod cache;
 mod expr;
 mod function;
 mod intrinsic;

@@ -24,6 +24,9 @@ struct tvm_ctx {
   tvm_error error;
 };
 
+#ifndef __has_builtin
+#define __has_builtin(x) 0
+#endif
 #define TVM_INLINE static inline __attribute__((always_inline, unused))
 
 static __attribute__((noinline, cold, unused)) int32_t tvm_fail(
@@ -52,10 +55,21 @@ static __attribute__((unused)) int64_t tvm_arg_is_compact(const tvm_tensor *t) {
 #define TVM_MINMAX(T, N) \
   TVM_INLINE T tvm_min_##N(T a, T b) { return a < b ? a : b; } \
   TVM_INLINE T tvm_max_##N(T a, T b) { return a > b ? a : b; }
+/* NaN where either is; the first of equals. */
 #define TVM_MINMAX_FLOAT(T, N) \
-  TVM_INLINE T tvm_min_##N(T a, T b) { return (a < b) | (a != a) ? a : b; } \
-  TVM_INLINE T tvm_max_##N(T a, T b) { return (a > b) | (a != a) ? a : b; }
+  TVM_INLINE T tvm_min_##N(T a, T b) { return (b < a) | (b != b) ? b : a; } \
+  TVM_INLINE T tvm_max_##N(T a, T b) { return (b > a) | (b != b) ? b : a; }
 #define TVM_ABS(T, N) TVM_INLINE T tvm_abs_##N(T a) { return a < 0 ? (T)-a : a; }
+/* `a * b + c` where a reduction allows one rounding instead of two. Nothing else is fused (`-ffp-contract=off`). */
+#if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__aarch64__)
+#define TVM_FAST_FMA 1
+TVM_INLINE float tvm_fmuladd_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+TVM_INLINE double tvm_fmuladd_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+#define TVM_FAST_FMA 0
+TVM_INLINE float tvm_fmuladd_f32(float a, float b, float c) { return a * b + c; }
+TVM_INLINE double tvm_fmuladd_f64(double a, double b, double c) { return a * b + c; }
+#endif
 TVM_MINMAX(int8_t, i8) TVM_MINMAX(int16_t, i16) TVM_MINMAX(int32_t, i32) TVM_MINMAX(int64_t, i64)
 TVM_MINMAX(uint8_t, u8) TVM_MINMAX(uint16_t, u16) TVM_MINMAX(uint32_t, u32) TVM_MINMAX(uint64_t, u64)
 TVM_MINMAX(uint8_t, bool)

@@ -303,12 +303,56 @@ impl Function<'_> {
         let select = self.select_helper(dtype);
         let (what, op) = if op == BinaryOp::Min { ("min", "<") } else { ("max", ">") };
         let helper = format!("tvm_{what}_{dtype}");
-        let nan = if dtype.is_float() { " | (a != a)" } else { "" };
+        let nan = if dtype.is_float() { " | (b != b)" } else { "" };
         self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
             format!(
-                "TVM_INLINE {ty} {helper}({ty} a, {ty} b) {{ return {select}((a {op} b){nan}, a, b); }}\n"
+                "TVM_INLINE {ty} {helper}({ty} a, {ty} b) {{ return {select}((b {op} a){nan}, b, a); }}\n"
             )
         });
+        helper
+    }
+
+    /// `a * b + c` in each lane, fused where the machine has such an instruction: by the compiler's name for it, as
+    /// compilers take loops over the lanes apart.
+    pub(super) fn fmuladd_helper(&mut self, dtype: DataType) -> String {
+        let (ty, lanes) = (self.ty(dtype), dtype.lanes());
+        let scalar = types::scalar(dtype);
+        let (letter, suffix) = if dtype.scalar() == DataType::F64 { ("d", "") } else { ("s", "f") };
+        let helper = format!("tvm_fmuladd_{dtype}");
+        let mut body = format!(
+            "#if __has_builtin(__builtin_elementwise_fma)\n  \
+             return TVM_FAST_FMA ? __builtin_elementwise_fma(a, b, c) : a * b + c;\n"
+        );
+        if dtype.bytes() == 64 {
+            let _ = write!(
+                body,
+                "#elif defined(__AVX512F__) && !defined(__clang__)\n  \
+                 return ({ty})__builtin_ia32_vfmaddp{letter}512_mask(a, b, c, -1, 4);\n"
+            );
+        }
+        let piece = dtype.bytes().min(32);
+        if piece >= 16 {
+            let name = if piece == 32 { "256" } else { "" };
+            let _ = write!(
+                body,
+                "#elif defined(__FMA__)\n  typedef {scalar} piece __attribute__((vector_size({piece})));\n  \
+                 union {{ {ty} all; piece at[{n}]; }} x = {{a}}, y = {{b}}, z = {{c}};\n  \
+                 for (int k = 0; k < {n}; ++k) \
+                 z.at[k] = (piece)__builtin_ia32_vfmaddp{letter}{name}(x.at[k], y.at[k], z.at[k]);\n  \
+                 return z.all;\n",
+                n = dtype.bytes() / piece
+            );
+        }
+        let _ = write!(
+            body,
+            "#elif TVM_FAST_FMA\n  {ty} r;\n  \
+             for (int l = 0; l < {lanes}; ++l) r[l] = __builtin_fma{suffix}(a[l], b[l], c[l]);\n  return r;\n\
+             #else\n  return a * b + c;\n#endif\n"
+        );
+        self.unit
+            .helpers
+            .entry(helper.clone())
+            .or_insert_with(|| format!("TVM_INLINE {ty} {helper}({ty} a, {ty} b, {ty} c) {{\n{body}}}\n"));
         helper
     }
 

@@ -126,7 +126,7 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(self.with_fast_math(value))
     }
 
-    /// `a` where it is NaN or `predicate` holds, else `b`. (`llvm.maximum` is slower, as it orders zeros, and LLVM 19 loses
+    /// `b` where it is NaN or `b predicate a` holds, else `a`: of equals the first. (`llvm.maximum` is slower, as it orders zeros, and LLVM 19 loses
     /// NaNs where it narrows it to `f16`.)
     fn float_extreme(
         &self,
@@ -134,17 +134,10 @@ impl<'ctx> Function<'ctx, '_> {
         a: Value<'ctx>,
         b: Value<'ctx>,
     ) -> Result<Value<'ctx>, LlvmError> {
-        // Of a constant it is known whether it is NaN: then this is one instruction.
-        let constant = match b {
-            BasicValueEnum::FloatValue(it) => it.is_const(),
-            BasicValueEnum::VectorValue(it) => it.is_const(),
-            _ => false,
-        };
-        let (a, b) = if constant { (b, a) } else { (a, b) };
-        let first = float_op!(self, build_float_compare, a, b, predicate);
-        let nan = float_op!(self, build_float_compare, a, a, FloatPredicate::UNO);
-        let extreme = self.select(first, a, b)?;
-        self.select(nan, a, extreme)
+        let takes = float_op!(self, build_float_compare, b, a, predicate);
+        let nan = float_op!(self, build_float_compare, b, b, FloatPredicate::UNO);
+        let extreme = self.select(takes, b, a)?;
+        self.select(nan, b, extreme)
     }
 
     fn int_binary(
@@ -316,16 +309,14 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(self.builder.build_shuffle_vector(one, one.get_type().get_undef(), mask, "")?.into())
     }
 
-    /// Gives a float instruction the flags of the options: contraction into fused multiply-add always, the rest with
-    /// `fast_math`.
+    /// With `fast_math` gives a float instruction all the freedom there is; else it stays as IEEE 754 has it.
     pub(super) fn with_fast_math(&self, value: Value<'ctx>) -> Value<'ctx> {
-        let flags =
-            if self.unit.options.fast_math { FastMathFlags::all() } else { FastMathFlags::AllowContract };
-        if let Some(instruction) = value.as_instruction_value()
+        if self.unit.options.fast_math
+            && let Some(instruction) = value.as_instruction_value()
             && instruction.can_use_fast_math_flags()
         {
             // Cannot fail: just asked.
-            let _ = instruction.set_fast_math_flags(flags);
+            let _ = instruction.set_fast_math_flags(FastMathFlags::all());
         }
         value
     }

@@ -31,6 +31,7 @@ fn llvm_name(intrinsic: Intrinsic) -> Option<&'static str> {
         Intrinsic::Trunc => "llvm.trunc",
         Intrinsic::Round => "llvm.roundeven",
         Intrinsic::Fma => "llvm.fma",
+        Intrinsic::FMulAdd => "llvm.fmuladd",
         Intrinsic::Copysign => "llvm.copysign",
         Intrinsic::PopCount => "llvm.ctpop",
         _ => return None,

@@ -67,15 +67,17 @@ fn elements(tensor: &Tensor) -> Vec<Result<f64, i128>> {
         .collect()
 }
 
-/// Fails unless the elements agree: integers exactly, floats within `tolerance` of their magnitude.
+/// Fails unless the elements agree: integers exactly, floats within `tolerance` of their magnitude, and without one in all
+/// their bits (but any NaN for a NaN).
 pub(crate) fn assert_close(got: &Tensor, want: &Tensor, tolerance: f64, what: &str) {
     assert_eq!(got.shape(), want.shape(), "{what}");
     for (i, (got, want)) in elements(got).into_iter().zip(elements(want)).enumerate() {
         let same = match (got, want) {
             (Ok(got), Ok(want)) => {
-                got == want
+                got.to_bits() == want.to_bits()
+                    || (got == want && tolerance > 0.0)
                     || (got.is_nan() && want.is_nan())
-                    || (got - want).abs() <= tolerance * want.abs().max(1.0)
+                    || (tolerance > 0.0 && (got - want).abs() <= tolerance * want.abs().max(1.0))
             }
             (got, want) => got == want,
         };

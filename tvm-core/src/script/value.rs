@@ -140,14 +140,14 @@ impl Value {
         }
     }
 
-    /// `self.max(other)`, `self.min(other)` as Rust's floats have them: of a NaN and a number they give the number.
+    /// `self.max(other)`, `self.min(other)` as Rust's floats have them: of a NaN and a number they give the number; of
+    /// equals the second.
     pub fn extremum_of_numbers(self, op: BinaryOp, other: Value) -> Value {
         let ([a, b], class) = unify([self, other]);
         if !a.dtype().is_float() {
             return Value { expr: binary(op, a, b), class };
         }
         let takes = if op == BinaryOp::Max { BinaryOp::Gt } else { BinaryOp::Lt };
-        let (a, b) = if is_number(&a) { (b, a) } else { (a, b) };
         let mut first = binary(takes, a.clone(), b.clone());
         if !is_number(&b) {
             let nan = PrimExpr::call(Intrinsic::IsNan, [b.clone()], DataType::BOOL);

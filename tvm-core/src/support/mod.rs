@@ -1,5 +1,9 @@
 //! Small helpers with no compiler knowledge.
 
+mod short_float;
+
+pub use short_float::{to_bf16, to_f16};
+
 /// The candidate nearest to `name` by edit distance, if any is near enough to be a slip.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = name.len() / 3 + 1;

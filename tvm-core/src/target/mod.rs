@@ -1,6 +1,7 @@
 //! What code is generated for: kind of code generator and features of the machine.
 //!
-//! TVM counterpart: `Target`. The text form is `kind [-triple=T] [-cpu=C] [-features=F] [-vector-bits=N]`.
+//! TVM counterpart: `Target`. The text form is `kind [-triple=T] [-cpu=C] [-features=F] [-vector-bits=N]`; `-mcpu`
+//! and `-mtriple`, as TVM writes them, mean the same.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +9,8 @@ use std::str::FromStr;
 /// Which code generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TargetKind {
-    /// The best one for the CPU that is there: LLVM if compiled in, else C if there is a C compiler, else the
-    /// interpreter.
+    /// The best code generator for the CPU that is there: LLVM if compiled in, else C. Never the interpreter, which is
+    /// hundreds of times slower: where there is no C compiler either, compiling is an error.
     Host,
     /// C source, compiled by the system's C compiler.
     C,
@@ -28,7 +29,8 @@ pub struct Target {
     pub kind: TargetKind,
     /// LLVM triple; `None` for this machine.
     pub triple: Option<String>,
-    /// CPU name (`-march` of C, `mcpu` of LLVM); `None` for this machine's own.
+    /// CPU name (`-march` of C, `mcpu` of LLVM), or a level that many CPUs have (`x86-64-v3`); `None` for this machine's
+    /// own, whose code may need what other machines lack.
     pub cpu: Option<String>,
     /// Extra CPU features in LLVM syntax, for example `+avx512f`; `None` for this machine's own.
     pub features: Option<String>,
@@ -79,10 +81,12 @@ impl Target {
         Target { kind, triple: Some(triple.into()), cpu: None, features: None, vector_bits: 128 }
     }
 
-    /// For the CPU `cpu`.
+    /// For the CPU `cpu`, or for all that have a level (`x86-64-v2`, say).
     #[must_use]
     pub fn with_cpu(mut self, cpu: impl Into<String>) -> Target {
-        self.cpu = Some(cpu.into());
+        let cpu = cpu.into();
+        self.vector_bits = level_vector_bits(&cpu).unwrap_or(self.vector_bits);
+        self.cpu = Some(cpu);
         self
     }
 
@@ -107,6 +111,18 @@ impl Target {
     pub const fn lanes(&self, dtype: tvm_runtime::DataType) -> u16 {
         (self.vector_bits / dtype.bits() as u32) as u16
     }
+}
+
+/// Bits of the widest vectors of a level of x86-64.
+fn level_vector_bits(cpu: &str) -> Option<u32> {
+    let features = tvm_runtime::level_features(cpu)?;
+    Some(if features.contains(&"avx512f") {
+        512
+    } else if features.contains(&"avx2") {
+        256
+    } else {
+        128
+    })
 }
 
 /// Bits of this machine's widest vectors.
@@ -148,7 +164,8 @@ impl fmt::Display for Target {
                 write!(f, " -{name}={value}")?;
             }
         }
-        if self.vector_bits != Target::native(self.kind).vector_bits {
+        let usual = self.cpu.as_deref().and_then(level_vector_bits);
+        if self.vector_bits != usual.unwrap_or_else(|| Target::native(self.kind).vector_bits) {
             write!(f, " -vector-bits={}", self.vector_bits)?;
         }
         Ok(())
@@ -171,15 +188,17 @@ impl FromStr for Target {
         let kind = words.next().and_then(|name| TargetKind::ALL.into_iter().find(|it| it.name() == name));
         let kind = kind.ok_or_else(err)?;
         let mut target = Target::native(kind);
+        let mut vector_bits = None;
         for word in words {
             match word.split_once('=').ok_or_else(err)? {
-                ("-triple", value) => target.triple = Some(value.to_string()),
-                ("-cpu", value) => target.cpu = Some(value.to_string()),
+                ("-triple" | "-mtriple", value) => target.triple = Some(value.to_string()),
+                ("-cpu" | "-mcpu", value) => target = target.with_cpu(value),
                 ("-features", value) => target.features = Some(value.to_string()),
-                ("-vector-bits", value) => target.vector_bits = value.parse().map_err(|_| err())?,
+                ("-vector-bits", value) => vector_bits = Some(value.parse().map_err(|_| err())?),
                 _ => return Err(err()),
             }
         }
+        target.vector_bits = vector_bits.unwrap_or(target.vector_bits);
         Ok(target)
     }
 }
@@ -190,11 +209,20 @@ mod tests {
 
     #[test]
     fn targets_round_trip_through_text() {
-        for text in
-            ["host", "c", "cuda", "llvm -triple=aarch64-linux-gnu -cpu=cortex-a72", "c -vector-bits=64"]
-        {
+        let texts = [
+            "host",
+            "c",
+            "cuda",
+            "llvm -triple=aarch64-linux-gnu -cpu=cortex-a72",
+            "c -vector-bits=64",
+            "c -cpu=x86-64-v3",
+            "c -cpu=x86-64-v3 -vector-bits=64",
+        ];
+        for text in texts {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
+        let portable: Target = "llvm -mcpu=x86-64-v2".parse().unwrap();
+        assert_eq!((portable.cpu.as_deref(), portable.vector_bits), (Some("x86-64-v2"), 128));
         for bad in ["", "metal", "c -cpu", "c -size=3", "c -vector-bits=x"] {
             assert!(bad.parse::<Target>().is_err(), "{bad}");
         }

@@ -9,6 +9,7 @@ use tvm_runtime::DataType;
 
 use super::{BinaryOp, Buffer, Intrinsic};
 use crate::ir::{Span, Type, Var};
+use crate::support::{to_bf16, to_f16};
 
 /// A scalar or vector expression.
 #[derive(Clone, Debug)]
@@ -194,8 +195,8 @@ impl PrimExpr {
     pub fn float(value: f64, dtype: DataType) -> PrimExpr {
         let value = match dtype {
             DataType::F32 => f64::from(value as f32),
-            DataType::F16 => half::f16::from_f64(value).to_f64(),
-            DataType::BF16 => half::bf16::from_f64(value).to_f64(),
+            DataType::F16 => to_f16(value).to_f64(),
+            DataType::BF16 => to_bf16(value).to_f64(),
             _ => value,
         };
         PrimExpr::FloatImm(FloatImm { value, dtype })

@@ -119,6 +119,8 @@ intrinsics! {
     Round = "round" 1 Pure libm "rint";
     /// `a * b + c` with one rounding
     Fma = "fma" 3 Pure libm "fma";
+    /// `a * b + c`, with one rounding where the target is faster so, else with two
+    FMulAdd = "fmuladd" 3 Pure;
     /// Magnitude of x, sign of y
     Copysign = "copysign" 2 Pure libm "copysign";
     /// True for NaN

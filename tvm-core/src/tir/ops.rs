@@ -178,7 +178,10 @@ impl PrimExpr {
         }
         match &self {
             PrimExpr::IntImm(it) if dtype.is_float() => {
-                let value = if it.dtype == DataType::U64 { it.value as u64 as f64 } else { it.value as f64 };
+                let unsigned = it.dtype == DataType::U64;
+                let wide = if unsigned { i128::from(it.value as u64) } else { i128::from(it.value) };
+                // To `f32` in one step: by way of `f64` it would be rounded twice.
+                let value = if dtype == DataType::F32 { f64::from(wide as f32) } else { wide as f64 };
                 PrimExpr::float(value, dtype)
             }
             PrimExpr::IntImm(it) if dtype.is_integer() || dtype.is_bool() => {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::abi::{DLTensor, KernelArg};
 use crate::dtype::{DataType, Element};
 use crate::error::RuntimeError;
-use crate::kernel::{Kernel, KernelSig, ParamKind, ParamSig};
+use crate::kernel::{Backend, Kernel, KernelSig, ParamKind, ParamSig};
 use crate::thread_pool::ThreadPool;
 
 pub use arg::{AsInput, AsOutput, Rank};
@@ -226,6 +226,11 @@ impl<Args> CompiledFn<Args> {
     /// The kernel behind it.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
+    }
+
+    /// What runs when it is called.
+    pub fn backend(&self) -> Backend {
+        self.kernel().backend()
     }
 
     /// Its signature.

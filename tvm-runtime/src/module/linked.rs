@@ -37,6 +37,7 @@ impl LinkedModel {
         config: VmConfig,
     ) -> Result<LinkedModel, RuntimeError> {
         let exe = Executable::load_static(artifact)?;
+        exe.check_cpu()?;
         // SAFETY: promised by the caller.
         let module = unsafe { Module::from_table(&exe.kernels, table)? };
         Ok(LinkedModel { vm: Vm::with_config(exe, &module, config)?, bounds })

@@ -138,14 +138,24 @@ fn an_executable_carries_its_kernels() {
         ..Executable::default()
     };
     let exe = Executable::load(&exe.save().unwrap()).unwrap();
-    let vm = Vm::linked(exe.clone()).unwrap();
+    // SAFETY: the library was compiled above, for this signature.
+    let vm = unsafe { Vm::linked(exe.clone()).unwrap() };
+    assert_eq!(vm.backend(), crate::Backend::Native);
     let x = crate::Tensor::from_slice(&[1f32, 2., 3.], &[3]).unwrap();
     let y = vm.invoke("main", &[x.into()]).unwrap();
     assert_eq!(y.as_tensor().unwrap().as_slice::<f32>().unwrap(), [5., 10., 15.]);
     let missing = Executable { kernels: vec![sig("other")], ..exe.clone() };
-    assert!(matches!(missing.link(), Err(RuntimeError::NotFound { .. })));
-    let junk = Executable { objects: vec![object(b"junk".to_vec())], ..exe };
-    assert!(matches!(junk.link(), Err(RuntimeError::Library { .. })));
+    let junk = Executable { objects: vec![object(b"junk".to_vec())], ..exe.clone() };
+    let elsewhere =
+        Executable { metadata: vec![crate::cpu_requirements(["sse2", "warp_drive", "avx1024"])], ..exe };
+    // SAFETY: the same library, or none.
+    unsafe {
+        assert!(matches!(missing.link(), Err(RuntimeError::NotFound { .. })));
+        assert!(matches!(junk.link(), Err(RuntimeError::Library { .. })));
+        let err = elsewhere.link().unwrap_err();
+        assert!(matches!(err, RuntimeError::CpuFeatures { .. }));
+        assert!(err.to_string().contains("`warp_drive`, `avx1024`"), "{err}");
+    }
 }
 
 #[test]

@@ -159,9 +159,10 @@ impl<'a> Run<'a> {
             Instruction::AllocADT { dst, tag, fields } => {
                 (dst, Value::Adt(Adt::new(*tag, self.collect(&[], fields)?.into_vec())))
             }
-            Instruction::AllocClosure { dst, func, captured } => {
-                (dst, Value::Closure(Closure::new(func.0, self.collect(&[], captured)?.into_vec())))
-            }
+            Instruction::AllocClosure { dst, func, captured } => (
+                dst,
+                Value::Closure(Closure::new(self.vm.id, func.0, self.collect(&[], captured)?.into_vec())),
+            ),
             Instruction::GetField { dst, src, index } => (dst, self.field(*src, *index)?),
             Instruction::GetTag { dst, src } => {
                 (dst, Value::Int(i64::from(self.get(*src)?.try_adt("get_tag")?.tag())))
@@ -211,9 +212,10 @@ impl<'a> Run<'a> {
     fn apply(&self, closure: Reg, args: &[Reg]) -> Result<(FuncIdx, Args), RuntimeError> {
         let closure = self.get(closure)?.try_closure("invoke_closure")?;
         let args = self.collect(closure.captured(), args)?;
-        // A closure may come from outside and name anything.
-        let Some(func) = self.vm.exe.functions.get(closure.func() as usize) else {
-            return Err(RuntimeError::BadData("a closure of another program"));
+        // A closure may come from outside: only in its own program does its number name its function.
+        let func = self.vm.exe.functions.get(closure.func() as usize);
+        let Some(func) = func.filter(|_| closure.program() == self.vm.id) else {
+            return Err(RuntimeError::ForeignClosure);
         };
         if func.params.len() != args.len() {
             let (expected, got) = (func.params.len(), args.len());

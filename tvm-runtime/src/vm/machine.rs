@@ -4,6 +4,7 @@
 //! of threads may call it at once; what a run changes is in its [`Workspace`].
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use super::profile::Profile;
 use super::verify::verify;
 use super::workspace::Workspace;
 use crate::error::RuntimeError;
-use crate::kernel::Kernel;
+use crate::kernel::{Backend, Kernel};
 use crate::module::Module;
 use crate::packed::{PackedFunc, get_global_func};
 use crate::thread_pool::ThreadPool;
@@ -48,6 +49,8 @@ impl Default for VmConfig {
 
 /// A program ready to run.
 pub struct Vm {
+    /// Unlike that of any other: closures carry it.
+    pub(super) id: u64,
     pub(super) exe: Arc<Executable>,
     pub(super) constants: Vec<Value>,
     pub(super) kernels: Vec<Kernel>,
@@ -84,14 +87,15 @@ impl Vm {
         }
         let packed = find_all("packed function", exe.packed.iter().map(String::as_str), get_global_func)?;
         let constants = exe.constants.iter().map(Value::from).collect();
-        Ok(Vm { exe, constants, kernels, packed, config, spare: Mutex::default() })
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(Vm { id, exe, constants, kernels, packed, config, spare: Mutex::default() })
     }
 
-    /// As [`Vm::new`], with the kernels that the executable carries: see [`Executable::link`] for what that trusts.
-    pub fn linked(exe: impl Into<Arc<Executable>>) -> Result<Vm, RuntimeError> {
-        let exe = exe.into();
-        let module = exe.link()?;
-        Vm::new(exe, &module)
+    /// What its kernels are: machine code, or functions of the host as soon as one is.
+    pub fn backend(&self) -> Backend {
+        let host = self.kernels.iter().any(|kernel| kernel.backend() == Backend::Host);
+        if host { Backend::Host } else { Backend::Native }
     }
 
     /// The program.

@@ -3,6 +3,7 @@
 use tvm_runtime::{CompiledFn, HostArg, Kernel, RuntimeError};
 
 use crate::script::PrimFuncDef;
+use crate::support::{to_bf16, to_f16};
 
 /// The shadow `run` of `P`, called like the compiled program.
 pub fn reference<P: PrimFuncDef>(
@@ -73,8 +74,8 @@ macro_rules! scalar_args {
 scalar_args! {
     f32: Float |it| *it as f32;
     f64: Float |it| *it;
-    half::f16: Float |it| half::f16::from_f64(*it);
-    half::bf16: Float |it| half::bf16::from_f64(*it);
+    half::f16: Float |it| to_f16(*it);
+    half::bf16: Float |it| to_bf16(*it);
     i8: Int |it| *it as i8;
     i16: Int |it| *it as i16;
     i32: Int |it| *it as i32;

@@ -1,12 +1,14 @@
 //! Numbers of the shadow: what kernels may do with them, as free functions and as methods.
 //!
 //! Methods of `f32` and `f64` that the standard library has are used as they are; [`Math`] adds the others, and all of
-//! them for half precision. `max` and `min` as functions give NaN when either side is NaN; as methods they are Rust's,
-//! which give the number.
+//! them for half precision. `max` and `min` as functions give NaN when either side is NaN, and the first of equals; as
+//! methods they are Rust's, which give the number, and here the second of equals (Rust leaves it open which zero).
 
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Rem, Sub, SubAssign};
 
 use tvm_runtime::{Element, Param};
+
+use crate::support::{to_bf16, to_f16};
 
 /// A number on its way between types.
 #[derive(Clone, Copy, Debug)]
@@ -46,13 +48,13 @@ pub trait Scalar:
     /// The larger, as Rust's floats have it: of a NaN and a number the number.
     #[must_use]
     fn max(self, other: Self) -> Self {
-        if self > other || other.partial_cmp(&other).is_none() { self } else { other }
+        max_of_numbers(self, other)
     }
 
     /// The smaller, as Rust's floats have it: of a NaN and a number the number.
     #[must_use]
     fn min(self, other: Self) -> Self {
-        if self < other || other.partial_cmp(&other).is_none() { self } else { other }
+        min_of_numbers(self, other)
     }
 
     /// Absolute value.
@@ -94,8 +96,8 @@ integers! { i8 i16 i32 i64 u8 u16 u32 u64 usize }
 casts! {
     f32: it => Number::Float(it.into()), |it| it as f32, |it| it as f32;
     f64: it => Number::Float(it), |it| it as f64, |it| it;
-    half::f16: it => Number::Float(it.to_f64()), |it| half::f16::from_f64(it as f64), |it| half::f16::from_f64(it);
-    half::bf16: it => Number::Float(it.to_f64()), |it| half::bf16::from_f64(it as f64), |it| half::bf16::from_f64(it);
+    half::f16: it => Number::Float(it.to_f64()), |it| to_f16(it as f64), |it| to_f16(it);
+    half::bf16: it => Number::Float(it.to_f64()), |it| to_bf16(it as f64), |it| to_bf16(it);
 }
 
 impl Cast for bool {
@@ -134,14 +136,24 @@ pub fn select<T>(condition: bool, a: T, b: T) -> T {
     if condition { a } else { b }
 }
 
-/// The larger; NaN if either is.
+/// The larger; NaN if either is, the first of equals.
 pub fn max<T: PartialOrd + Copy>(a: T, b: T) -> T {
-    if a > b || a.partial_cmp(&a).is_none() { a } else { b }
+    if b > a || b.partial_cmp(&b).is_none() { b } else { a }
 }
 
-/// The smaller; NaN if either is.
+/// The smaller; NaN if either is, the first of equals.
 pub fn min<T: PartialOrd + Copy>(a: T, b: T) -> T {
-    if a < b || a.partial_cmp(&a).is_none() { a } else { b }
+    if b < a || b.partial_cmp(&b).is_none() { b } else { a }
+}
+
+/// What `a.max(b)` is: the larger; of a NaN and a number the number, the second of equals.
+pub fn max_of_numbers<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    if a > b || b.partial_cmp(&b).is_none() { a } else { b }
+}
+
+/// What `a.min(b)` is: the smaller; of a NaN and a number the number, the second of equals.
+pub fn min_of_numbers<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    if a < b || b.partial_cmp(&b).is_none() { a } else { b }
 }
 
 /// Integer division toward minus infinity.
@@ -195,6 +207,25 @@ macro_rules! math {
         /// A float type with the math functions of kernels.
         #[diagnostic::on_unimplemented(message = "math functions need a float, `{Self}` is none")]
         pub trait Math: Cast {
+            /// `self * y + z` with one rounding.
+            #[must_use]
+            fn fma(self, y: Self, z: Self) -> Self {
+                Self::from_number(Number::Float(to_f64(self).mul_add(to_f64(y), to_f64(z))))
+            }
+
+            /// `1 / sqrt(self)`, the root rounded.
+            #[must_use]
+            fn rsqrt(self) -> Self {
+                let root = Self::from_number(Number::Float(to_f64(self).sqrt()));
+                Self::from_number(Number::Float(1.0 / to_f64(root)))
+            }
+
+            /// `self * y + z` with one rounding, as Rust names it.
+            #[must_use]
+            fn mul_add(self, y: Self, z: Self) -> Self {
+                Math::fma(self, y, z)
+            }
+
             $($(#[$doc])*
             #[must_use]
             fn $name(self $(, $y: Self)*) -> Self {
@@ -252,8 +283,6 @@ math! {
         log1p(x) = x.ln_1p();
         /// Square root.
         sqrt(x) = x.sqrt();
-        /// `1 / sqrt(x)`.
-        rsqrt(x) = 1.0 / x.sqrt();
         /// x to the y.
         pow(x, y) = x.powf(y);
         /// Sine.
@@ -294,8 +323,6 @@ math! {
         trunc(x) = x.trunc();
         /// To the nearest integer, halves to even.
         round(x) = x.round_ties_even();
-        /// `a * b + c` with one rounding.
-        fma(a, b, c) = a.mul_add(b, c);
         /// Magnitude of x, sign of y.
         copysign(x, y) = x.copysign(y);
     }
@@ -308,15 +335,27 @@ math! {
         powf(x, y) = x.powf(y);
         /// To the nearest integer, halves to even, as Rust names it.
         round_ties_even(x) = x.round_ties_even();
-        /// `a * b + c` with one rounding, as Rust names it.
-        mul_add(a, b, c) = a.mul_add(b, c);
     }
 }
 
-impl Math for f32 {}
+impl Math for f32 {
+    fn fma(self, y: f32, z: f32) -> f32 {
+        f32::mul_add(self, y, z)
+    }
+}
 impl Math for f64 {}
 impl Math for half::f16 {}
 impl Math for half::bf16 {}
+
+/// `a * b + c` with one rounding.
+pub fn fma<T: Math>(a: T, b: T, c: T) -> T {
+    Math::fma(a, b, c)
+}
+
+/// `1 / sqrt(x)`, the root rounded.
+pub fn rsqrt<T: Math>(x: T) -> T {
+    Math::rsqrt(x)
+}
 
 /// True for NaN.
 pub fn is_nan<T: Math>(x: T) -> bool {

@@ -11,7 +11,7 @@ mod view;
 
 pub use call::{ScalarArg, arg_error, check_bound, check_extent, extent, reference, scalar};
 pub use iter::Axis;
-pub use math::{Cast, Math, Number, Scalar, cast, lit};
+pub use math::{Cast, Math, Number, Scalar, cast, lit, max_of_numbers, min_of_numbers};
 pub use operators::*;
 pub use view::{Local, View, ViewMut};
 

@@ -8,10 +8,10 @@ use tvm_runtime::{DTypeCode, DataType};
 
 use super::InterpError;
 use super::machine::{Handle, IntFn, Machine, Run, Trap};
-use super::math;
 use super::ops::Code;
 use super::strict::Fault;
 use crate::ir::Span;
+use crate::support::{to_bf16, to_f16};
 
 /// An access of one element at indices that are computed when it runs.
 pub(super) struct Access {
@@ -186,8 +186,8 @@ impl Access {
                 _ => store!(value, |x| x),
             },
             Code::Float(value) => match (self.dtype.code(), bits) {
-                (DTypeCode::BFloat, _) => store!(value, |x| math::to_bf16(x)),
-                (_, 16) => store!(value, |x| math::to_f16(x)),
+                (DTypeCode::BFloat, _) => store!(value, |x| to_bf16(x)),
+                (_, 16) => store!(value, |x| to_f16(x)),
                 (_, 32) => store!(value, |x| (x as f32)),
                 _ => store!(value, |x| x),
             },

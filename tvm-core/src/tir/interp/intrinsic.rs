@@ -3,8 +3,9 @@
 use tvm_runtime::{DTypeCode, DataType};
 
 use super::machine::{FloatFn, IntFn, Machine};
-use super::math;
+use super::math::{self, round_to};
 use super::ops::{Code, rounded};
+use crate::support::{to_bf16, to_f16};
 use crate::tir::{Intrinsic, wrap_int};
 
 /// A math intrinsic of one float argument.
@@ -17,7 +18,6 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         Intrinsic::Log10 => f64::log10,
         Intrinsic::Log1p => f64::ln_1p,
         Intrinsic::Sqrt => f64::sqrt,
-        Intrinsic::Rsqrt => |x| 1.0 / x.sqrt(),
         Intrinsic::Sin => f64::sin,
         Intrinsic::Cos => f64::cos,
         Intrinsic::Tan => f64::tan,
@@ -40,7 +40,9 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         Intrinsic::Likely => |x| x,
         Intrinsic::Pow
         | Intrinsic::Atan2
+        | Intrinsic::Rsqrt
         | Intrinsic::Fma
+        | Intrinsic::FMulAdd
         | Intrinsic::Copysign
         | Intrinsic::IsNan
         | Intrinsic::IsInf
@@ -92,6 +94,12 @@ fn float(
         Intrinsic::Pow => binary(x, rest.next()?, f64::powf),
         Intrinsic::Atan2 => binary(x, rest.next()?, f64::atan2),
         Intrinsic::Copysign => binary(x, rest.next()?, f64::copysign),
+        // The root is rounded to the type before the division, as in `1.0 / x.sqrt()`.
+        Intrinsic::Rsqrt => Box::new(move |m| Ok(1.0 / round_to(x(m)?.sqrt(), dtype))),
+        Intrinsic::FMulAdd => {
+            let (y, z) = (rest.next()?, rest.next()?);
+            Box::new(move |m| Ok(round_to(x(m)? * y(m)?, dtype) + z(m)?))
+        }
         Intrinsic::Fma => {
             let (y, z) = (rest.next()?, rest.next()?);
             if dtype == DataType::F32 {
@@ -174,8 +182,8 @@ fn reinterpret(code: Code, from: DataType, to: DataType) -> Code {
         Code::Float(f) => Box::new(move |m| {
             let x = f(m)?;
             Ok(match (from.code(), from.bits()) {
-                (DTypeCode::BFloat, _) => i64::from(math::to_bf16(x).to_bits()),
-                (_, 16) => i64::from(math::to_f16(x).to_bits()),
+                (DTypeCode::BFloat, _) => i64::from(to_bf16(x).to_bits()),
+                (_, 16) => i64::from(to_f16(x).to_bits()),
                 (_, 32) => i64::from((x as f32).to_bits()),
                 _ => x.to_bits() as i64,
             })

@@ -2,8 +2,9 @@
 
 use std::f64::consts::PI;
 
-use half::{bf16, f16};
 use tvm_runtime::{DTypeCode, DataType};
+
+use crate::support::{to_bf16, to_f16};
 
 /// The error function, to a few units in the last place.
 ///
@@ -43,38 +44,14 @@ pub(super) fn round_to(value: f64, dtype: DataType) -> f64 {
     }
 }
 
-/// `value` rounded once (`f16::from_f64` may round twice, by way of `f32`).
-pub(super) fn to_f16(value: f64) -> f16 {
-    f16::from_f32(to_odd(value))
-}
-
-/// See [`to_f16`].
-pub(super) fn to_bf16(value: f64) -> bf16 {
-    bf16::from_f32(to_odd(value))
-}
-
-/// `value` as `f32`, rounded to the neighbour with an odd last bit, so that rounding it again to a narrower type
-/// gives what rounding `value` gives.
-fn to_odd(value: f64) -> f32 {
-    let near = value as f32;
-    let back = f64::from(near);
-    if back == value || value.is_nan() || near.is_infinite() || near.to_bits() & 1 == 1 {
-        near
-    } else if back.abs() > value.abs() {
-        f32::from_bits(near.to_bits() - 1)
-    } else {
-        f32::from_bits(near.to_bits() + 1)
-    }
-}
-
-/// The smaller of `a` and `b`; NaN if either is.
+/// The smaller of `a` and `b`; NaN if either is, `a` if they are equal.
 pub(super) fn min(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }
+    if b < a || b.is_nan() { b } else { a }
 }
 
-/// See [`min`].
+/// The larger of `a` and `b`; NaN if either is, `a` if they are equal.
 pub(super) fn max(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+    if b > a || b.is_nan() { b } else { a }
 }
 
 #[cfg(test)]

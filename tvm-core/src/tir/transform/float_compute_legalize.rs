@@ -1,8 +1,9 @@
 //! Computes `f16` and `bf16` in `f32`.
 //!
 //! TVM counterpart: `BF16ComputeLegalize`, `FP8ComputeLegalize`.
-//! Ensures: values of these types are only loaded, stored, converted to and from `f32` and passed around; results are
-//! rounded when they are stored or converted, not in between.
+//! Ensures: values of these types are only loaded, stored, converted to and from `f32` and passed around. Each operation
+//! rounds its result to its type, as Rust's half precision does: `f32` is wide enough that rounding twice gives what
+//! rounding once does, except for what comes from `f64`, wide integers or a fused multiply-add (`round_once`).
 
 use std::sync::Arc;
 
@@ -12,7 +13,10 @@ use tvm_runtime::DataType;
 use super::util::body_pass;
 use crate::ir::{Var, VarId};
 use crate::pass::Pass;
-use crate::tir::{Bind, BufferStore, Call, Callee, Intrinsic, Let, Mutator, PrimExpr, Shuffle, Stmt};
+use crate::tir::{
+    Binary, BinaryOp, Bind, BufferStore, Call, Callee, IntoOperand, Intrinsic, Let, Mutator, PrimExpr,
+    Shuffle, Stmt, binary,
+};
 
 /// Short floats become `f32` between load and store.
 pub fn float_compute_legalize() -> Pass {
@@ -33,6 +37,84 @@ fn back(expr: PrimExpr, dtype: DataType) -> PrimExpr {
         PrimExpr::Cast(it) if it.value.dtype() == dtype => it.value.clone(),
         _ => expr.cast(dtype),
     }
+}
+
+/// `value`, an `f32`, rounded to `dtype`.
+fn rounded(value: PrimExpr, dtype: DataType) -> PrimExpr {
+    value.cast(dtype).cast(promoted(dtype))
+}
+
+/// True where a conversion by way of `f32` may differ from one by way of `f64`.
+fn rounds_twice(from: DataType, to: DataType) -> bool {
+    let wide_integer = from.is_integer() && from.bits() > 16 && to.scalar() == DataType::BF16;
+    wide_integer || from.scalar() == DataType::F64
+}
+
+/// True where the result of `it`, computed in `f32`, is a value of its type.
+fn is_exact(it: &Binary) -> bool {
+    let unit = |expr: &PrimExpr| match expr {
+        PrimExpr::Broadcast(it) => matches!(&it.value, PrimExpr::FloatImm(it) if it.value.abs() == 1.0),
+        _ => matches!(expr, PrimExpr::FloatImm(it) if it.value.abs() == 1.0),
+    };
+    match it.op {
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Div => false,
+        BinaryOp::Mul => unit(&it.a) || unit(&it.b),
+        BinaryOp::Mod
+        | BinaryOp::FloorDiv
+        | BinaryOp::FloorMod
+        | BinaryOp::Min
+        | BinaryOp::Max
+        | BinaryOp::Eq
+        | BinaryOp::Ne
+        | BinaryOp::Lt
+        | BinaryOp::Le
+        | BinaryOp::Gt
+        | BinaryOp::Ge
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::BitAnd
+        | BinaryOp::BitOr
+        | BinaryOp::BitXor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => true,
+    }
+}
+
+/// False where the result of `intrinsic`, computed in `f32`, is a value of its type.
+fn rounds(intrinsic: Intrinsic) -> bool {
+    !matches!(
+        intrinsic,
+        Intrinsic::Abs
+            | Intrinsic::Floor
+            | Intrinsic::Ceil
+            | Intrinsic::Trunc
+            | Intrinsic::Round
+            | Intrinsic::Copysign
+            | Intrinsic::Likely
+            | Intrinsic::IfThenElse
+            | Intrinsic::Reinterpret
+            | Intrinsic::ArgScalar
+    )
+}
+
+/// The `f64` value `x` as `dtype`, a short type, rounded once: by way of the neighbouring `f32` with an odd last bit.
+fn round_once(x: PrimExpr, dtype: DataType) -> PrimExpr {
+    let lanes = x.dtype().lanes();
+    let (f32, bits) = (DataType::F32.with_lanes(lanes), DataType::U32.with_lanes(lanes));
+    let (wide, near) = (Var::prim("wide", x.dtype()), Var::prim("near", f32));
+    let (w, n) = (PrimExpr::from(&wide), PrimExpr::from(&near));
+    let nearest = w.clone().cast(DataType::F32);
+    let back = n.clone().cast(DataType::F64);
+    let word = PrimExpr::call(Intrinsic::Reinterpret, [n.clone()], bits);
+    let infinity = PrimExpr::float(f64::INFINITY, DataType::F32).broadcast(lanes);
+    let odd = binary(BinaryOp::BitAnd, word.clone(), PrimExpr::int(1, DataType::U32)).equal(1);
+    let stays = back.clone().equal(&w).or(w.clone().not_equal(&w));
+    let stays = stays.or(n.clone().unary(Intrinsic::Abs).equal(infinity)).or(odd);
+    let away = back.unary(Intrinsic::Abs).greater(w.unary(Intrinsic::Abs));
+    let neighbour = away.select(word.clone() - 1, word.clone() + 1);
+    let rounded = PrimExpr::call(Intrinsic::Reinterpret, [stays.select(word, neighbour)], f32).cast(dtype);
+    let body = PrimExpr::Let(Arc::new(Let { var: near, value: nearest, body: rounded }));
+    PrimExpr::Let(Arc::new(Let { var: wide, value: x, body }))
 }
 
 #[derive(Default)]
@@ -79,8 +161,20 @@ impl Legalize {
             })
             .collect();
         let dtype = if keeps_types { it.dtype } else { promoted(it.dtype) };
+        if it.callee == Callee::Intrinsic(Intrinsic::Fma) {
+            let dtype = DataType::F64.with_lanes(dtype.lanes());
+            let args: Arc<[PrimExpr]> = args.into_iter().map(|arg| arg.cast(DataType::F64)).collect();
+            let call = PrimExpr::Call(Arc::new(Call { args, dtype, ..it.clone() }));
+            return Some(round_once(call, it.dtype).cast(promoted(it.dtype)));
+        }
+        if it.callee == Callee::Intrinsic(Intrinsic::Rsqrt) {
+            let root = rounded(args[0].clone().unary(Intrinsic::Sqrt), it.dtype);
+            return Some(rounded(1.into_operand(dtype) / root, it.dtype));
+        }
         let call = PrimExpr::Call(Arc::new(Call { args: args.into(), dtype, ..it.clone() }));
-        Some(call.cast(promoted(it.dtype)))
+        let rounds =
+            matches!(&it.callee, Callee::Intrinsic(intrinsic) if is_short(it.dtype) && rounds(*intrinsic));
+        Some(if rounds { rounded(call, it.dtype) } else { call.cast(promoted(it.dtype)) })
     }
 }
 
@@ -99,6 +193,14 @@ impl Mutator for Legalize {
                     return load;
                 }
                 Some(load.unwrap_or_else(|| expr.clone()).cast(promoted(expr.dtype())))
+            }
+            PrimExpr::Binary(it) if is_short(it.a.dtype()) && !is_exact(it) => {
+                let value = binary(it.op, self.promote(&it.a), self.promote(&it.b));
+                Some(rounded(value, expr.dtype()))
+            }
+            PrimExpr::Cast(it) if is_short(it.dtype) && rounds_twice(it.value.dtype(), it.dtype) => {
+                let value = self.promote(&it.value).cast(DataType::F64);
+                Some(round_once(value, it.dtype).cast(promoted(it.dtype)))
             }
             PrimExpr::Cast(it) if is_short(it.dtype) || is_short(it.value.dtype()) => {
                 let value = self.promote(&it.value);

@@ -22,6 +22,7 @@
 mod check_bounds;
 mod compact_buffer_allocation;
 mod context;
+mod contract_reductions;
 mod convert_blocks_to_opaque;
 mod convert_ssa;
 mod flatten_buffer;
@@ -45,6 +46,7 @@ mod vectorize_loop;
 
 pub use check_bounds::check_bounds;
 pub use compact_buffer_allocation::compact_buffer_allocation;
+pub use contract_reductions::{DECOMPOSED, contract_reductions};
 pub use convert_blocks_to_opaque::convert_blocks_to_opaque;
 pub use convert_ssa::convert_ssa;
 pub use flatten_buffer::flatten_buffer;

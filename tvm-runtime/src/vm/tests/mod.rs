@@ -288,11 +288,36 @@ fn closures_over_lists() {
         .fold(Value::Adt(Adt::new(0, [])), |tail, head| Value::Adt(Adt::new(1, [Value::Int(head), tail])));
     let sum = vm.invoke("main", &[3.into(), list]).unwrap();
     assert_eq!(sum.as_int(), Some(3 * 100_000 * 100_001 / 2));
-    // A closure of another program, and one with a wrong number of arguments.
+    // Closures with a function that there is none of, and with wrong numbers of arguments.
     let nil = || Value::Adt(Adt::new(1, [Value::Int(1), Value::Adt(Adt::new(0, []))]));
-    for closure in [Closure::new(99, []), Closure::new(1, []), Closure::new(0, [])] {
+    for closure in [Closure::new(vm.id, 99, []), Closure::new(vm.id, 1, []), Closure::new(vm.id, 0, [])] {
         assert!(vm.invoke("fold", &[closure.into(), 0.into(), nil()]).is_err());
     }
+}
+
+#[test]
+fn a_closure_of_another_program_is_refused() {
+    let make = func(
+        "make",
+        1,
+        2,
+        vec![I::AllocClosure { dst: r(1), func: FuncIdx(1), captured: regs([0]) }, I::Ret { src: r(1) }],
+    );
+    let call = func(
+        "call",
+        2,
+        3,
+        vec![I::InvokeClosure { dst: r(2), closure: r(0), args: regs([1]) }, I::Ret { src: r(2) }],
+    );
+    let body = |src| func("body", 2, 2, vec![I::Ret { src }]);
+    // Two programs whose functions of the same number differ.
+    let [a, b] = [r(0), r(1)].map(|src| vm(exe(vec![make.clone(), body(src), call.clone()])));
+    let closure = a.invoke("make", &[7.into()]).unwrap();
+    assert_eq!(a.invoke("call", &[closure.clone(), 8.into()]).unwrap().as_int(), Some(7));
+    let RuntimeError::Vm { source, .. } = b.invoke("call", &[closure, 8.into()]).unwrap_err() else {
+        panic!("an error of the machine")
+    };
+    assert!(matches!(*source, RuntimeError::ForeignClosure), "{source}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::tir::analysis::{Frame, drives, init_nest};
 use crate::tir::schedule::rewrite::unique_block_name;
 use crate::tir::schedule::state::blocks_in;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
+use crate::tir::transform::DECOMPOSED;
 use crate::tir::{Block, BlockRealize, BufferRegion, For, Stmt};
 
 const NAME: &str = "decompose_reduction";
@@ -62,8 +63,9 @@ pub(in crate::tir::schedule) fn decompose_reduction(
         return refuse(format!("the init of block `{}` is no block", block.name));
     };
     let updated_reads: Vec<BufferRegion> = block.writes.iter().chain(block.reads.iter()).cloned().collect();
+    let annotations = block.annotations.clone().with(DECOMPOSED, true);
     let update = BlockRealize {
-        block: Block { init: None, reads: updated_reads.into(), ..(**block).clone() }.into(),
+        block: Block { init: None, reads: updated_reads.into(), annotations, ..(**block).clone() }.into(),
         ..(*realize).clone()
     };
     let mut forked = state.clone();

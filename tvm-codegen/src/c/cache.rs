@@ -1,0 +1,336 @@
+//! The cache of compiled kernels on disk.
+//!
+//! An entry is a shared library in a file named by a hash of everything it depends on, sealed with a hash of its name and
+//! content (blake3 both). What is in it runs as code of this user, so nobody else may be able to write it: the directory
+//! belongs to the user and is open to nobody else, no directory above it is a link, is open to everybody, or belongs to
+//! anyone but the user and root. A reader takes the content out of the file before it checks the seal and loads what it
+//! checked, not the file. Writers write under another name and rename. Entries that were not used for a month go, as do
+//! the oldest ones where all take too much space.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use crate::CodegenError;
+
+/// Bytes that all entries may take.
+const MAX_BYTES: u64 = 512 << 20;
+/// Time after which an entry that nobody used goes.
+const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Bytes of a seal.
+const SEAL: usize = blake3::OUT_LEN;
+
+/// A directory of compiled kernels.
+#[derive(Clone, Debug)]
+pub(super) struct Cache {
+    dir: PathBuf,
+}
+
+/// The name of an entry: a hash of `parts`.
+pub(super) fn key(parts: &[&[u8]]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+/// Where the cache is: `TVM_CACHE_DIR`, `$XDG_CACHE_HOME/tvm-rs`, `~/.cache/tvm-rs`; and whether the user said so.
+fn location() -> Option<(PathBuf, bool)> {
+    let variable = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let usual = || {
+        variable("XDG_CACHE_HOME")
+            .map(|dir| dir.join("tvm-rs"))
+            .or_else(|| variable("HOME").map(|dir| dir.join(".cache").join("tvm-rs")))
+    };
+    variable("TVM_CACHE_DIR").map(|dir| (dir, true)).or_else(|| usual().map(|dir| (dir, false)))
+}
+
+impl Cache {
+    /// The user's cache; `None` where there is no place for one.
+    ///
+    /// # Errors
+    /// When `TVM_CACHE_DIR` names a directory that others can write to. (The usual place is not used then.)
+    pub(super) fn of_user() -> Result<Option<Cache>, CodegenError> {
+        let Some((dir, named)) = location() else { return Ok(None) };
+        match Cache::open(&dir) {
+            Ok(cache) => Ok(Some(cache)),
+            Err(err) if named => Err(err),
+            Err(err) => {
+                tracing::warn!("kernels are compiled anew in every run: {err}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// The cache in `dir`, which is made when it is not there.
+    ///
+    /// # Errors
+    /// When someone else can write to it or put another in its place.
+    pub(super) fn open(dir: &Path) -> Result<Cache, CodegenError> {
+        let refuse = |path: &Path, reason: String| CodegenError::Cache { path: path.to_path_buf(), reason };
+        let io = |path: &Path| {
+            let path = path.to_path_buf();
+            move |err: io::Error| CodegenError::Cache { path, reason: err.to_string() }
+        };
+        let dir = std::path::absolute(dir).map_err(io(dir))?;
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        let above: Vec<&Path> = dir.ancestors().skip(1).collect();
+        for path in above.iter().rev() {
+            match fs::symlink_metadata(path) {
+                Ok(metadata) => check_above(&metadata).map_err(|reason| refuse(path, reason))?,
+                // Whatever is missing is made below, for this user alone.
+                Err(err) if err.kind() == io::ErrorKind::NotFound => break,
+                Err(err) => return Err(io(path)(err)),
+            }
+        }
+        builder.create(&dir).map_err(io(&dir))?;
+        let metadata = fs::symlink_metadata(&dir).map_err(io(&dir))?;
+        check_own(&dir, &metadata).map_err(|reason| refuse(&dir, reason))?;
+        Ok(Cache { dir })
+    }
+
+    /// The directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        self.dir.join(format!("{key}.so"))
+    }
+
+    /// The library named `key`, if it is there and whole.
+    pub(super) fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let path = self.path(key);
+        if !fs::symlink_metadata(&path).ok()?.is_file() {
+            return None;
+        }
+        let mut bytes = fs::read(&path).ok()?;
+        let at = bytes.len().checked_sub(SEAL)?;
+        if seal(key, &bytes[..at]).as_bytes() != &bytes[at..] {
+            return None;
+        }
+        bytes.truncate(at);
+        // The time of its last use, for `prune`; an entry that cannot be touched is only made again sooner.
+        let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        Some(bytes)
+    }
+
+    /// Keeps `library` as `key`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn put(&self, key: &str, library: &[u8]) -> io::Result<()> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let unique = NEXT.fetch_add(1, Ordering::Relaxed);
+        let part = self.dir.join(format!("{key}.{}.{unique}.part", std::process::id()));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let written = options.open(&part).and_then(|mut file| {
+            file.write_all(library)?;
+            file.write_all(seal(key, library).as_bytes())
+        });
+        let res = written.and_then(|()| fs::rename(&part, self.path(key)));
+        if res.is_err() {
+            let _ = fs::remove_file(&part);
+        }
+        self.prune(MAX_BYTES, MAX_AGE, &self.path(key));
+        res
+    }
+
+    /// Removes entries older than `max_age`, then the oldest until `max_bytes` are left; never `keep`.
+    fn prune(&self, max_bytes: u64, max_age: Duration, keep: &Path) {
+        let now = SystemTime::now();
+        let Ok(files) = fs::read_dir(&self.dir) else { return };
+        let mut entries = Vec::new();
+        for file in files.flatten() {
+            let path = file.path();
+            let ours = path.extension().is_some_and(|it| it == "so" || it == "part");
+            let Ok(metadata) = file.metadata() else { continue };
+            if !ours || !metadata.is_file() {
+                continue;
+            }
+            let age = metadata.modified().ok().and_then(|it| now.duration_since(it).ok()).unwrap_or_default();
+            entries.push((age, metadata.len(), path));
+        }
+        entries.sort();
+        let mut total = 0u64;
+        for (age, len, path) in entries {
+            total = total.saturating_add(len);
+            // A file that is being written is younger than this.
+            let abandoned =
+                path.extension().is_some_and(|it| it == "part") && age > Duration::from_secs(3600);
+            if path != keep && (age > max_age || total > max_bytes || abandoned) {
+                // Another process may have removed it.
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+/// A hash of an entry's name and content.
+fn seal(key: &str, library: &[u8]) -> blake3::Hash {
+    let key = blake3::derive_key("tvm kernel cache, seal of an entry", key.as_bytes());
+    blake3::keyed_hash(&key, library)
+}
+
+/// Why a directory above the cache is not safe.
+#[cfg(unix)]
+fn check_above(metadata: &Metadata) -> Result<(), String> {
+    use std::os::unix::fs::MetadataExt;
+    const STICKY: u32 = 0o1000;
+    if metadata.is_symlink() {
+        return Err("it is a link".into());
+    }
+    if metadata.mode() & 0o002 != 0 && metadata.mode() & STICKY == 0 {
+        return Err("everybody can write to it".into());
+    }
+    let trusted = metadata.uid() == 0 || user().is_none_or(|user| user == metadata.uid());
+    if trusted { Ok(()) } else { Err(format!("it belongs to user {}", metadata.uid())) }
+}
+
+/// Why the directory of the cache itself is not safe; closes it to others where they can only read.
+#[cfg(unix)]
+fn check_own(dir: &Path, metadata: &Metadata) -> Result<(), String> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    if metadata.is_symlink() {
+        return Err("it is a link".into());
+    }
+    if user().is_some_and(|user| user != metadata.uid()) {
+        return Err(format!("it belongs to user {}", metadata.uid()));
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return Err("others can write to it".into());
+    }
+    if metadata.mode() & 0o077 != 0 {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(|err| err.to_string())?;
+    }
+    Ok(())
+}
+
+/// The user of this process, where the system tells.
+#[cfg(unix)]
+fn user() -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").ok().map(|it| it.uid())
+}
+
+#[cfg(not(unix))]
+fn check_above(metadata: &Metadata) -> Result<(), String> {
+    if metadata.is_symlink() { Err("it is a link".into()) } else { Ok(()) }
+}
+
+#[cfg(not(unix))]
+fn check_own(_dir: &Path, metadata: &Metadata) -> Result<(), String> {
+    check_above(metadata)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    fn chmod(path: &Path, mode: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn directories_that_others_can_write_to_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let refused = |dir: &Path, reason: &str| match Cache::open(dir) {
+            Err(CodegenError::Cache { reason: got, .. }) => assert_eq!(got, reason),
+            other => panic!("{}: {other:?}", dir.display()),
+        };
+        // Made when it is not there, and for nobody else.
+        let cache = Cache::open(&at("a/b")).unwrap();
+        use std::os::unix::fs::MetadataExt;
+        assert_eq!(fs::metadata(cache.dir()).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(at("a")).unwrap().mode() & 0o777, 0o700);
+        // Where others could only read, they no longer can.
+        chmod(&at("a/b"), 0o755);
+        Cache::open(&at("a/b")).unwrap();
+        assert_eq!(fs::metadata(at("a/b")).unwrap().mode() & 0o777, 0o700);
+        for mode in [0o777, 0o770, 0o702, 0o1777] {
+            chmod(&at("a/b"), mode);
+            refused(&at("a/b"), "others can write to it");
+        }
+        chmod(&at("a/b"), 0o700);
+        chmod(&at("a"), 0o777);
+        refused(&at("a/b"), "everybody can write to it");
+        refused(&at("a/new"), "everybody can write to it");
+        chmod(&at("a"), 0o700);
+        std::os::unix::fs::symlink(at("a"), at("link")).unwrap();
+        refused(&at("link/b"), "it is a link");
+        refused(&at("link/new"), "it is a link");
+        std::os::unix::fs::symlink(at("a/b"), at("a/link")).unwrap();
+        refused(&at("a/link"), "it is a link");
+        fs::write(at("file"), "").unwrap();
+        assert!(matches!(Cache::open(&at("file")), Err(CodegenError::Cache { .. })));
+    }
+
+    #[test]
+    fn an_entry_is_what_was_put_under_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&dir.path().join("cache")).unwrap();
+        let [a, b] = [key(&[b"a"]), key(&[b"b"])];
+        assert_ne!(key(&[b"ab", b"c"]), key(&[b"a", b"bc"]));
+        assert_eq!(cache.get(&a), None);
+        cache.put(&a, b"library").unwrap();
+        assert_eq!(cache.get(&a).as_deref(), Some(&b"library"[..]));
+        // Cut, changed, longer, or another entry under this name.
+        let whole = fs::read(cache.path(&a)).unwrap();
+        cache.put(&b, b"another").unwrap();
+        let mut changed = whole.clone();
+        changed[3] ^= 1;
+        let mut longer = whole.clone();
+        longer.push(0);
+        for broken in [&whole[..10], b"", &whole[1..], &changed, &longer, &fs::read(cache.path(&b)).unwrap()]
+        {
+            fs::write(cache.path(&a), broken).unwrap();
+            assert_eq!(cache.get(&a), None);
+        }
+        #[cfg(unix)]
+        {
+            fs::remove_file(cache.path(&a)).unwrap();
+            let elsewhere = dir.path().join("elsewhere");
+            fs::write(&elsewhere, &whole).unwrap();
+            std::os::unix::fs::symlink(&elsewhere, cache.path(&a)).unwrap();
+            assert_eq!(cache.get(&a), None, "a link is no entry");
+        }
+    }
+
+    #[test]
+    fn old_entries_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&dir.path().join("cache")).unwrap();
+        let keys: Vec<String> = (0..6u8).map(|i| key(&[&[i]])).collect();
+        for (i, key) in keys.iter().enumerate() {
+            cache.put(key, &[0; 100]).unwrap();
+            let age = Duration::from_secs(3600 * (i as u64 + 1));
+            let file = OpenOptions::new().write(true).open(cache.path(key)).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        }
+        fs::write(cache.dir().join("README"), "not ours").unwrap();
+        let there = || keys.iter().map(|key| cache.path(key).exists()).collect::<Vec<_>>();
+        cache.prune(u64::MAX, Duration::from_secs(3600 * 5 + 60), Path::new(""));
+        assert_eq!(there(), [true, true, true, true, true, false]);
+        cache.prune(3 * (100 + SEAL as u64), MAX_AGE, &cache.path(&keys[4]));
+        assert_eq!(there(), [true, true, true, false, true, false], "the oldest go, but not what is kept");
+        // A use makes an entry young.
+        cache.get(&keys[2]).unwrap();
+        cache.prune(100 + SEAL as u64, MAX_AGE, Path::new(""));
+        assert_eq!(there(), [false, false, true, false, false, false]);
+        assert!(cache.dir().join("README").exists());
+    }
+}

@@ -1,0 +1,88 @@
+//! Marks where multiplication and addition may be fused: in the updates of reduction blocks.
+//!
+//! Floats keep the order and rounding of the program's text, but what a reduction block (reduce axes and an init) declares
+//! associative. `c = c + a * b` in its body becomes `c = fmuladd(a, b, c)`, which a code generator fuses into one rounding
+//! where the machine is faster so. A block whose init `decompose_reduction` moved out says so by an annotation
+//! ([`DECOMPOSED`]).
+//! Requires: blocks with their inits, before `LowerInitBlock`. TVM has no counterpart: its code generators fuse everywhere.
+
+use std::sync::Arc;
+
+use super::util::body_pass;
+use crate::ir::structural_equal;
+use crate::pass::Pass;
+use crate::tir::{Binary, BinaryOp, Block, BufferStore, Intrinsic, IterKind, Mutator, PrimExpr, Stmt};
+
+/// Annotation of a block whose init stands in a block of its own.
+pub const DECOMPOSED: &str = "decomposed_reduction";
+
+/// Updates of reductions may be fused multiply-adds.
+pub fn contract_reductions() -> Pass {
+    body_pass("ContractReductions", |func| ContractReductions { in_reduction: false }.mutate_stmt(&func.body))
+}
+
+struct ContractReductions {
+    in_reduction: bool,
+}
+
+impl Mutator for ContractReductions {
+    fn mutate_expr(&mut self, _expr: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
+        let reduces = block.iter_vars.iter().any(|axis| axis.kind == IterKind::Reduce);
+        let declared = block.init.is_some() || block.annotations.get(DECOMPOSED).is_some();
+        let outer = std::mem::replace(&mut self.in_reduction, reduces && declared);
+        let res = self.walk_block(block);
+        self.in_reduction = outer;
+        res
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        if let Stmt::BufferStore(it) = stmt
+            && self.in_reduction
+            && it.buffer.dtype.is_float()
+        {
+            return contracted(&it.value, it).map(|value| BufferStore { value, ..(**it).clone() }.into());
+        }
+        self.walk_stmt(stmt)
+    }
+}
+
+/// `value` with the products that are added to the element that `store` writes fused into the sums; `None` where there are
+/// none.
+fn contracted(value: &PrimExpr, store: &BufferStore) -> Option<PrimExpr> {
+    let PrimExpr::Binary(it) = value else { return None };
+    let Binary { op: BinaryOp::Add, a, b } = &**it else { return None };
+    let (sum, term) = if accumulates(a, store) {
+        (a, b)
+    } else if accumulates(b, store) {
+        (b, a)
+    } else {
+        return None;
+    };
+    let inner = contracted(sum, store);
+    let sum = inner.clone().unwrap_or_else(|| sum.clone());
+    match term {
+        PrimExpr::Binary(it) if it.op == BinaryOp::Mul => {
+            let dtype = value.dtype();
+            Some(PrimExpr::call(Intrinsic::FMulAdd, [it.a.clone(), it.b.clone(), sum], dtype))
+        }
+        _ => inner.map(|sum| crate::tir::binary(BinaryOp::Add, sum, term.clone())),
+    }
+}
+
+/// True for the element that `store` writes and for sums with it.
+fn accumulates(expr: &PrimExpr, store: &BufferStore) -> bool {
+    match expr {
+        PrimExpr::BufferLoad(it) => {
+            let same = |(a, b): (&PrimExpr, &PrimExpr)| a.ptr_eq(b) || structural_equal(a, b).is_ok();
+            it.buffer.id == store.buffer.id && it.indices.iter().zip(store.indices.iter()).all(same)
+        }
+        PrimExpr::Binary(it) if it.op == BinaryOp::Add => {
+            accumulates(&it.a, store) || accumulates(&it.b, store)
+        }
+        _ => false,
+    }
+}

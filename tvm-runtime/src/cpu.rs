@@ -1,0 +1,129 @@
+//! Features of CPUs: what compiled code needs, and what this machine has.
+//!
+//! An executable lists the features that its machine code was compiled for in its metadata; before such code is loaded the
+//! list is compared with the machine, as an instruction that it lacks would end the process.
+
+use crate::error::RuntimeError;
+use crate::vm::Executable;
+
+/// Key of the metadata that lists features.
+const KEY: &str = "cpu.features";
+
+macro_rules! x86_features {
+    ($($name:tt)*) => {
+        /// Features of x86 that compilers make use of, as Rust and LLVM name them, in an order in which CPUs got them.
+        const X86: &[&str] = &[$($name),*];
+
+        #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
+        fn has(name: &str) -> bool {
+            match name {
+                $($name => std::arch::is_x86_feature_detected!($name),)*
+                _ => false,
+            }
+        }
+    };
+}
+
+x86_features! {
+    "sse" "sse2" "sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "avx" "f16c" "fma" "bmi1" "bmi2" "lzcnt" "movbe" "avx2" "avx512f"
+    "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512ifma" "avx512vbmi" "avx512vbmi2" "avx512vnni" "avx512bitalg"
+    "avx512vpopcntdq" "avx512bf16" "avx512fp16" "avxvnni" "gfni" "vaes" "vpclmulqdq" "pclmulqdq" "aes" "sha"
+}
+
+#[cfg(target_arch = "aarch64")]
+fn has(name: &str) -> bool {
+    match name {
+        "neon" => std::arch::is_aarch64_feature_detected!("neon"),
+        "fp16" => std::arch::is_aarch64_feature_detected!("fp16"),
+        "dotprod" => std::arch::is_aarch64_feature_detected!("dotprod"),
+        "sve" => std::arch::is_aarch64_feature_detected!("sve"),
+        _ => false,
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64")))]
+fn has(_name: &str) -> bool {
+    false
+}
+
+/// The features that [`Executable::check_cpu`] knows of.
+pub fn all_cpu_features() -> &'static [&'static str] {
+    if cfg!(target_arch = "aarch64") { &["neon", "fp16", "dotprod", "sve"] } else { X86 }
+}
+
+/// The features that this machine has, of those that compilers make use of.
+pub fn cpu_features() -> Vec<&'static str> {
+    all_cpu_features().iter().copied().filter(|name| has(name)).collect()
+}
+
+/// The features of a level of x86-64 (`x86-64`, `x86-64-v2`, `-v3`, `-v4`) in addition to those of the level below.
+const LEVELS: [(&str, &[&str]); 4] = [
+    ("x86-64", &["sse", "sse2"]),
+    ("x86-64-v2", &["sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"]),
+    ("x86-64-v3", &["avx", "f16c", "fma", "bmi1", "bmi2", "lzcnt", "movbe", "avx2"]),
+    ("x86-64-v4", &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
+];
+
+/// The features of a level of x86-64; `None` for any other name.
+pub fn level_features(level: &str) -> Option<Vec<&'static str>> {
+    let at = LEVELS.iter().position(|(name, _)| *name == level)?;
+    Some(LEVELS[..=at].iter().flat_map(|(_, features)| features.iter().copied()).collect())
+}
+
+/// The least level of x86-64 that has all of `features`; `None` where none has.
+pub fn least_level<'a>(features: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
+    let mut least = 0;
+    for feature in features {
+        least = least.max(LEVELS.iter().position(|(_, features)| features.contains(&feature))?);
+    }
+    Some(LEVELS[least].0)
+}
+
+/// Metadata that says that code needs these features.
+pub fn cpu_requirements<'a>(features: impl IntoIterator<Item = &'a str>) -> (String, String) {
+    (KEY.to_string(), features.into_iter().collect::<Vec<_>>().join(","))
+}
+
+impl Executable {
+    /// The CPU features that its machine code was compiled for.
+    pub fn cpu_features(&self) -> impl Iterator<Item = &str> {
+        self.metadata(KEY).unwrap_or_default().split(',').filter(|it| !it.is_empty())
+    }
+
+    /// Whether this machine has the CPU features that its machine code was compiled for.
+    ///
+    /// # Errors
+    /// When it lacks some, which the error names.
+    pub fn check_cpu(&self) -> Result<(), RuntimeError> {
+        let missing: Vec<String> = self.cpu_features().filter(|name| !has(name)).map(String::from).collect();
+        if missing.is_empty() { Ok(()) } else { Err(RuntimeError::CpuFeatures { missing }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_contain_each_other() {
+        assert_eq!(level_features("haswell"), None);
+        for (level, _) in LEVELS {
+            let features = level_features(level).unwrap();
+            assert_eq!(least_level(features.iter().copied()), Some(level));
+            assert!(features.iter().all(|name| X86.contains(name)), "{level}");
+        }
+        assert_eq!(least_level(["sha"]), None);
+        assert_eq!(least_level([]), Some("x86-64"));
+    }
+
+    #[test]
+    fn a_program_for_another_cpu_is_refused_by_name() {
+        let needs = |features: &[&str]| Executable {
+            metadata: vec![cpu_requirements(features.iter().copied())],
+            ..Executable::default()
+        };
+        needs(&cpu_features()).check_cpu().unwrap();
+        let err = needs(&["warp_drive"]).check_cpu().unwrap_err().to_string();
+        assert!(err.contains("`warp_drive`") && err.contains("help:"), "{err}");
+    }
+}
