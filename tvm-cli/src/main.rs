@@ -1,7 +1,7 @@
 //! `tvmc`: compiles, runs, inspects and tests models from the command line.
 //!
 //! TVM counterpart: `tvmc`.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cmd;
 mod compare;

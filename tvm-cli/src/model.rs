@@ -13,7 +13,6 @@ use tvm_runtime::vm::{Executable, ValueType, Vm, VmConfig};
 use tvm_runtime::{Tensor, Value};
 
 use crate::error::Error;
-use crate::out;
 
 /// The function of a model.
 pub(crate) const MAIN: &str = "main";

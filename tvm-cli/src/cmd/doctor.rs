@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tvm_codegen::c::load::Compiler;
+use tvm_codegen::c::load::{Compiler, cache_dir};
 use tvm_codegen::resolve;
 use tvm_core::target::Target;
 
