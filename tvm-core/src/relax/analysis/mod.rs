@@ -1,21 +1,25 @@
 //! Analyses of graph functions.
 
+mod alias;
 mod captures;
 mod dims;
 mod exhaustive;
 mod infer;
 mod infer_call;
 mod infer_match;
+mod last_use;
 mod op_pattern;
 mod purity;
 mod show;
 mod unify;
 mod well_formed;
 
+pub use alias::Aliases;
 pub use captures::{bound_dims, captures, type_dims};
 pub use dims::{product, prove_equal, prove_unequal, simplify_dim};
 pub use infer::{infer_body, infer_type, type_of_arg};
 pub use infer_match::{constructor_fields, pattern_vars};
+pub use last_use::last_uses;
 pub use op_pattern::op_pattern;
 pub use purity::is_pure;
 pub use show::{show_dim, show_dims, show_type};

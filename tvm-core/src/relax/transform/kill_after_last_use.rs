@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{FirstError, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
-use crate::relax::analysis::FORCE_PURE;
+use crate::relax::analysis::{FORCE_PURE, last_uses};
 use crate::relax::mutator::walk_binding;
 use crate::relax::op::memory;
 use crate::relax::visitor::walk_arg;
@@ -19,19 +19,20 @@ use crate::relax::{Arg, Binding, BindingBlock, Body, Expr, Function, Mutator, Vi
 /// The pass.
 pub fn kill_after_last_use() -> Pass {
     function_pass("KillAfterLastUse", |func, _, _| {
-        let mut kill = Kill::default();
+        // The end of a name is not the end of the memory: what else refers to it keeps it.
+        let mut kill = Kill { last_uses: last_uses(func, |_| &[]), err: FirstError::default() };
         let new = kill.mutate_function(func);
         let explicit = |func: Function| Function { attrs: func.attrs.clone().with(FORCE_PURE, true), ..func };
         kill.err.finish(new.map(explicit))
     })
 }
 
-#[derive(Default)]
 struct Kill {
+    last_uses: FxHashMap<VarId, VarId>,
     err: FirstError,
 }
 
-/// Variables used anywhere below.
+/// Variables of a result.
 #[derive(Default)]
 struct Uses(FxHashSet<VarId>);
 
@@ -46,30 +47,19 @@ impl Visitor for Uses {
 
 impl Mutator for Kill {
     fn mutate_body(&mut self, body: &Body) -> Option<Body> {
-        // Last use of each variable that this body binds.
-        let mut last: FxHashMap<VarId, usize> = FxHashMap::default();
         let bindings: Vec<&Binding> = body.bindings().collect();
-        for (at, binding) in bindings.iter().enumerate() {
-            let mut uses = Uses::default();
-            uses.visit_expr(&binding.value);
-            uses.0.into_iter().filter(|id| last.contains_key(id)).collect::<Vec<_>>().into_iter().for_each(
-                |id| {
-                    last.insert(id, at);
-                },
-            );
-            last.insert(binding.var.id(), at);
-        }
         let mut returned = Uses::default();
         returned.visit_arg(&body.ret);
         let tail = bindings.last().filter(|it| body.ret.as_var() == Some(&it.var) && transfers(&it.value));
-        let mut dying: Vec<Vec<&Var>> = vec![Vec::new(); bindings.len()];
+        let mut dying: FxHashMap<VarId, Vec<&Var>> = FxHashMap::default();
         for binding in &bindings {
             let (id, ty) = (binding.var.id(), binding.var.ty());
             if !returned.0.contains(&id) && holds_memory(ty) {
-                dying[last[&id]].push(&binding.var);
+                let last_use = self.last_uses.get(&id).copied().unwrap_or(id);
+                dying.entry(last_use).or_default().push(&binding.var);
             }
         }
-        let (mut at, mut changed) = (0, false);
+        let mut changed = false;
         let mut blocks = Vec::with_capacity(body.blocks.len());
         for block in body.blocks.iter() {
             let mut out: Vec<Binding> = Vec::with_capacity(block.bindings.len());
@@ -77,11 +67,12 @@ impl Mutator for Kill {
                 let new = walk_binding(self, binding);
                 changed |= new.is_some();
                 out.push(new.unwrap_or_else(|| binding.clone()));
-                if !tail.is_some_and(|tail| tail.var == binding.var) {
-                    changed |= !dying[at].is_empty();
-                    out.extend(dying[at].iter().filter_map(|var| self.kill(var)));
+                if !tail.is_some_and(|tail| tail.var == binding.var)
+                    && let Some(dying) = dying.get(&binding.var.id())
+                {
+                    changed = true;
+                    out.extend(dying.iter().filter_map(|var| self.kill(var)));
                 }
-                at += 1;
             }
             blocks.push(BindingBlock { dataflow: block.dataflow, bindings: out.into() });
         }

@@ -1,7 +1,7 @@
 //! `StaticPlanBlockMemory`: tensors that are not alive at the same time share memory.
 //!
-//! Requires explicit allocations (`CallTIRRewrite`). A tensor that may leave the body — as its result, in a closure, a
-//! data type, a cell, an argument of an unknown function — keeps memory of its own. Sizes are compared as constants, or,
+//! Requires explicit allocations (`CallTIRRewrite`). A tensor whose memory [escapes](crate::relax::analysis::Aliases) keeps
+//! memory of its own; the others share it from the last use of any value that may be theirs. Sizes are compared as constants, or,
 //! where they are symbolic, by proof; `tir_var_upper_bound.NAME` among the attributes of a function bounds the
 //! dimension `NAME` and makes such sizes constant. Ensures:
 //!
@@ -13,26 +13,29 @@
 //!
 //! TVM counterpart: `relax.transform.StaticPlanBlockMemory`.
 
-use indexmap::IndexSet;
 use rustc_hash::FxHashMap;
 
 use crate::ir::{Attrs, FirstError, IrError, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
-use crate::relax::analysis::prove_equal;
+use crate::relax::analysis::{Aliases, last_uses, prove_equal};
 use crate::relax::mutator::{walk_binding, walk_function};
 use crate::relax::op::memory;
-use crate::relax::visitor::{walk_arg, walk_expr};
-use crate::relax::{Arg, Binding, Body, Call, Callee, Expr, Function, Mutator, Visitor};
+use crate::relax::{Arg, Binding, Body, Call, Callee, Expr, Mutator};
 use crate::tir::{BinaryOp, PrimExpr};
 
 /// The pass.
 pub fn static_plan_block_memory() -> Pass {
     function_pass("StaticPlanBlockMemory", |func, _, _| {
-        let mut lifetimes = Lifetimes::default();
-        let returned = lifetimes.body(&func.body);
-        lifetimes.escape(returned);
-        let mut plan = Plan { attrs: &func.attrs, storages: Vec::new(), places: FxHashMap::default() };
-        plan.body(&func.body, &lifetimes);
+        let aliases = Aliases::new(func);
+        let last_uses = last_uses(func, |var| aliases.of(var));
+        let mut plan = Plan {
+            attrs: &func.attrs,
+            aliases,
+            last_uses,
+            storages: Vec::new(),
+            places: FxHashMap::default(),
+        };
+        plan.body(&func.body);
         if plan.places.is_empty() {
             return Ok(None);
         }
@@ -42,141 +45,11 @@ pub fn static_plan_block_memory() -> Pass {
     })
 }
 
-/// Tensors whose memory a value may share, by their variables.
-type Aliases = IndexSet<VarId>;
-
-/// How long tensors live: found in one walk, in evaluation order.
-#[derive(Default)]
-struct Lifetimes {
-    tensors: FxHashMap<VarId, Lifetime>,
-    aliases: FxHashMap<VarId, Aliases>,
-    /// The binding under way in each open body.
-    at: Vec<VarId>,
-}
-
-struct Lifetime {
-    /// Nesting of the body that allocates it.
-    depth: usize,
-    /// The binding of that body that uses it last.
-    last_use: VarId,
-    escapes: bool,
-}
-
 /// The call of the operator `name`.
 fn call_of<'a>(expr: &'a Expr, name: &str) -> Option<&'a Call> {
     match expr {
         Expr::Call(call) if matches!(&call.callee, Callee::Op(op) if op.name == name) => Some(call),
         _ => None,
-    }
-}
-
-impl Visitor for Lifetimes {
-    fn visit_arg(&mut self, arg: &Arg) {
-        if let Arg::Var(var) = arg {
-            for tensor in self.aliases.get(&var.id()).into_iter().flatten() {
-                if let Some(lifetime) = self.tensors.get_mut(tensor) {
-                    lifetime.last_use = self.at[lifetime.depth];
-                }
-            }
-        }
-        walk_arg(self, arg);
-    }
-
-    fn visit_function(&mut self, func: &Function) {
-        // A local function runs at another time: nothing that it uses is planned, and it is planned when lifted.
-        let mut inner = Lifetimes { aliases: std::mem::take(&mut self.aliases), ..Lifetimes::default() };
-        let used: Aliases = crate::relax::analysis::captures(func)
-            .iter()
-            .flat_map(|var| inner.aliases.get(&var.id()).into_iter().flatten().copied())
-            .collect();
-        self.aliases = std::mem::take(&mut inner.aliases);
-        self.escape(used);
-    }
-}
-
-impl Lifetimes {
-    fn escape(&mut self, tensors: Aliases) {
-        for tensor in tensors {
-            if let Some(lifetime) = self.tensors.get_mut(&tensor) {
-                lifetime.escapes = true;
-            }
-        }
-    }
-
-    fn aliases_of(&self, arg: &Arg) -> Aliases {
-        match arg {
-            Arg::Var(var) => self.aliases.get(&var.id()).cloned().unwrap_or_default(),
-            Arg::Tuple(fields) => fields.iter().flat_map(|field| self.aliases_of(field)).collect(),
-            Arg::Const(_) | Arg::Global(_) | Arg::Shape(_) | Arg::Prim(_) | Arg::DType(_) | Arg::Str(_) => {
-                Aliases::default()
-            }
-        }
-    }
-
-    /// Walks `body`; what its result may share memory with.
-    fn body(&mut self, body: &Body) -> Aliases {
-        let depth = self.at.len();
-        for binding in body.bindings() {
-            let var = binding.var.id();
-            self.at.truncate(depth);
-            self.at.push(var);
-            let aliases = self.value(&binding.value, var, depth);
-            self.aliases.insert(var, aliases);
-        }
-        self.visit_arg(&body.ret);
-        self.at.truncate(depth);
-        let returned = self.aliases_of(&body.ret);
-        // What the body allocates and returns outlives it; what is from outside is followed there.
-        let (inner, outer) = returned
-            .into_iter()
-            .partition(|tensor| self.tensors.get(tensor).is_some_and(|it| it.depth == depth));
-        self.escape(inner);
-        outer
-    }
-
-    /// What the value of the variable `var` may share memory with.
-    fn value(&mut self, expr: &Expr, var: VarId, depth: usize) -> Aliases {
-        match expr {
-            Expr::If(it) => {
-                self.visit_arg(&it.cond);
-                return expr.bodies().into_iter().flat_map(|body| self.body(body)).collect();
-            }
-            Expr::Match(it) => {
-                self.visit_arg(&it.value);
-                return it.clauses.iter().flat_map(|clause| self.body(&clause.body)).collect();
-            }
-            Expr::Arg(_)
-            | Expr::Call(_)
-            | Expr::TupleGetItem(..)
-            | Expr::Function(_)
-            | Expr::RefCreate(_)
-            | Expr::RefRead(_)
-            | Expr::RefWrite(..) => walk_expr(self, expr),
-        }
-        if call_of(expr, memory::ALLOC).is_some() {
-            self.tensors.insert(var, Lifetime { depth, last_use: var, escapes: false });
-            return [var].into_iter().collect();
-        }
-        if call_of(expr, memory::INVOKE_TVM_OP).is_some() || call_of(expr, "shape_of").is_some() {
-            return Aliases::default();
-        }
-        match expr {
-            Expr::Arg(arg) | Expr::TupleGetItem(arg, _) => self.aliases_of(arg),
-            Expr::Call(call) if call_of(expr, memory::RESHAPE_TENSOR).is_some() => {
-                self.aliases_of(&Arg::Tuple(call.args.clone()))
-            }
-            Expr::Call(call) => {
-                let args = self.aliases_of(&Arg::Tuple(call.args.clone()));
-                self.escape(args);
-                Aliases::default()
-            }
-            Expr::RefCreate(arg) | Expr::RefWrite(_, arg) => {
-                let args = self.aliases_of(arg);
-                self.escape(args);
-                Aliases::default()
-            }
-            Expr::If(_) | Expr::Match(_) | Expr::Function(_) | Expr::RefRead(_) => Aliases::default(),
-        }
     }
 }
 
@@ -190,6 +63,9 @@ struct Storage {
 /// Which tensor lies where.
 struct Plan<'a> {
     attrs: &'a Attrs,
+    aliases: Aliases,
+    /// The binding that uses the memory of an allocation last, under whatever name.
+    last_uses: FxHashMap<VarId, VarId>,
     storages: Vec<Storage>,
     /// Storage of each planned tensor, and whether it is the first there.
     places: FxHashMap<VarId, (usize, bool)>,
@@ -199,19 +75,21 @@ struct Plan<'a> {
 const MATCH_RANGE: i64 = 16;
 
 impl Plan<'_> {
-    fn body(&mut self, body: &Body, lifetimes: &Lifetimes) {
+    fn body(&mut self, body: &Body) {
         // Storages of the outer body are not seen: a branch shares memory within itself only.
         let start = self.storages.len();
         let mut dying: FxHashMap<VarId, Vec<usize>> = FxHashMap::default();
         for binding in body.bindings() {
-            binding.value.bodies().into_iter().for_each(|body| self.body(body, lifetimes));
+            binding.value.bodies().into_iter().for_each(|body| self.body(body));
             let id = binding.var.id();
-            if let Some(lifetime) = lifetimes.tensors.get(&id).filter(|it| !it.escapes)
+            if call_of(&binding.value, memory::ALLOC).is_some()
+                && !self.aliases.escapes(id)
+                && let Some(last_use) = self.last_uses.get(&id).copied()
                 && let Some(size) = self.byte_size(binding.var.ty())
             {
                 let (storage, first) = self.request(size, start);
                 self.places.insert(id, (storage, first));
-                dying.entry(lifetime.last_use).or_default().push(storage);
+                dying.entry(last_use).or_default().push(storage);
             }
             for storage in dying.remove(&id).into_iter().flatten() {
                 self.storages[storage].free = true;

@@ -8,10 +8,11 @@ use tvm_runtime::{DataType, Device, Tensor, Value};
 use super::static_plan_block_memory;
 use crate::ir::{IRModule, Type, Var};
 use crate::pass::Sequential;
+use crate::relax::op::memory;
 use crate::relax::testing::*;
 use crate::relax::transform::call_tir_rewrite;
 use crate::relax::vm::{interpreted_kernels, vm_codegen};
-use crate::relax::{Arg, Binding, Expr, If};
+use crate::relax::{Arg, Binding, Callee, Clause, Expr, If, Match, Pattern};
 use crate::tir::PrimExpr;
 use tvm_testing::Rng;
 
@@ -143,7 +144,8 @@ fn random_binding(
     let recent = &vars[vars.len().saturating_sub(3)..];
     let arg = |rng: &mut Rng| Arg::from(rng.pick(recent));
     let value = match rng.below(8) {
-        0 => Expr::Arg(arg(rng)),
+        0 if rng.below(2) == 0 => Expr::Arg(arg(rng)),
+        0 => first_of(arg(rng), arg(rng)),
         1 => Expr::TupleGetItem(Arg::Tuple(Arc::new([arg(rng), arg(rng)])), 1),
         2 | 3 if depth > 0 => {
             let mut branch = || {
@@ -164,4 +166,105 @@ fn random_binding(
         _ => call_tir(zip, &[arg(rng), arg(rng)], ty.clone()),
     };
     bind("v", ty, value).1
+}
+
+/// `match (a, b) { (p, _) => p }`.
+fn first_of(a: Arg, b: Arg) -> Expr {
+    let p = Var::new("p", fixed(&[5]));
+    let pattern = Pattern::Tuple(Arc::new([Pattern::Var(p.clone()), Pattern::Wildcard]));
+    let clauses = Arc::new([Clause { pattern, body: body(vec![], p) }]);
+    Expr::Match(Arc::new(Match {
+        value: Arg::Tuple(Arc::new([a, b])),
+        clauses,
+        span: crate::ir::Span::none(),
+    }))
+}
+
+/// A function that gives its argument back.
+fn same(module: &mut IRModule) -> crate::ir::GlobalVar {
+    let x = Var::new("x", fixed(&[5]));
+    add(module, function("same", &[&x], vec![], &x))
+}
+
+/// Ways to hold on to the memory of `a` under another name: the bindings, the last of which is the tensor.
+fn holds(module: &mut IRModule, a: &Var, cond: &Var) -> Vec<(&'static str, Vec<Binding>)> {
+    let ty = fixed(&[5]);
+    let tensor = |value: Expr| bind("r", ty.clone(), value).1;
+    let span = crate::ir::Span::none();
+    let pair = Arg::Tuple(Arc::new([a.into(), a.into()]));
+    let (t, tuple) = bind("t", Type::Tuple(Arc::new([ty.clone(), ty.clone()])), Expr::Arg(pair.clone()));
+    let field = |index| tensor(Expr::TupleGetItem((&t).into(), index));
+    let (c, cell) = bind("c", Type::Ref(Arc::new(ty.clone())), Expr::RefCreate(a.into()));
+    let flat = Arg::Shape(Arc::new([PrimExpr::index(5)]));
+    let view = memory::call(memory::RESHAPE_TENSOR, [a.into(), flat], Default::default()).unwrap();
+    let whole = Var::new("whole", t.ty().clone());
+    let arm = vec![bind("q", ty.clone(), Expr::TupleGetItem((&whole).into(), 1)).1];
+    let named = Clause { pattern: Pattern::Var(whole), body: body(arm.clone(), &arm[0].var) };
+    let matched = Match { value: (&t).into(), clauses: Arc::new([named]), span: span.clone() };
+    let branch = If {
+        cond: cond.into(),
+        then_branch: body(vec![], a),
+        else_branch: body(vec![], a),
+        span: span.clone(),
+    };
+    let gv = same(module);
+    let id = Var::new("id", Type::Object);
+    let closure = Binding::new(id.clone(), Expr::Arg(Arg::Global(gv.clone())));
+    let captured = [Arg::Global(gv.clone()), Arg::Tuple(Arc::new([a.into()]))];
+    let thunk = memory::call(memory::ALLOC_CLOSURE, captured, Default::default()).unwrap();
+    let (thunk, make) = bind("thunk", Type::Object, thunk);
+    vec![
+        ("a pattern of a tuple", vec![tensor(first_of(a.into(), a.into()))]),
+        ("a pattern of a whole value", vec![tuple.clone(), tensor(Expr::Match(Arc::new(matched)))]),
+        ("a field", vec![tuple, field(0)]),
+        ("a field at once", vec![tensor(Expr::TupleGetItem(pair, 1))]),
+        ("a cell", vec![cell, tensor(Expr::RefRead((&c).into()))]),
+        ("a view", vec![tensor(view)]),
+        ("a branch", vec![tensor(Expr::If(Arc::new(branch)))]),
+        ("a call", vec![tensor(call(Callee::Global(gv), &[a.into()]))]),
+        ("a closure's argument", vec![closure, tensor(call(Callee::Var(id), &[a.into()]))]),
+        ("a captured value", vec![make, tensor(call(Callee::Var(thunk), &[]))]),
+    ]
+}
+
+#[test]
+fn memory_under_another_name_is_not_taken() {
+    let mut scratch = IRModule::new();
+    let (a, cond) = (Var::new("a", fixed(&[5])), Var::new("cond", Type::tensor(vec![], DataType::BOOL)));
+    let ways: Vec<_> = holds(&mut scratch, &a, &cond).into_iter().map(|(name, _)| name).collect();
+    for (i, way) in ways.iter().enumerate() {
+        // a = x + 1; r = (a, another way); b, c = other results, of which one could lie where `a` does; r + b + c.
+        let mut module = IRModule::new();
+        let n = || vec![PrimExpr::index(5)];
+        let inc = add_prim(&mut module, map("inc", n(), |x| x + PrimExpr::float(1.0, DataType::F32)));
+        let mix = add_prim(&mut module, zip("mix", n(), |a, b| a * 3i64 + b));
+        let ty = fixed(&[5]);
+        let (x, cond) = (Var::new("x", ty.clone()), Var::new("cond", Type::tensor(vec![], DataType::BOOL)));
+        let (a, first) = bind("a", ty.clone(), call_tir(&inc, &[(&x).into()], ty.clone()));
+        let mut bindings = vec![first];
+        bindings.extend(holds(&mut module, &a, &cond).swap_remove(i).1);
+        let r = bindings.last().unwrap().var.clone();
+        let mut last = x.clone();
+        for _ in 0..3 {
+            let (b, binding) =
+                bind("b", ty.clone(), call_tir(&mix, &[(&last).into(), (&x).into()], ty.clone()));
+            bindings.push(binding);
+            last = b;
+        }
+        let (end, binding) = bind("end", ty.clone(), call_tir(&mix, &[r.into(), last.into()], ty));
+        bindings.push(binding);
+        let main = function("main", &[&x, &cond], bindings, end);
+        add(&mut module, crate::relax::Function { pure: false, ..main });
+        let args: [Value; 2] = [vector(&[1.0, -2.0, 0.5, 3.0, 0.0]).into(), Tensor::scalar(true).into()];
+        let want: Vec<f32> = [1.0f32, -2.0, 0.5, 3.0, 0.0].map(|x| 3.0 * (x + 1.0) + 40.0 * x).to_vec();
+        for killed in [false, true] {
+            let mut passes = vec![call_tir_rewrite(), static_plan_block_memory()];
+            passes.extend(killed.then(crate::relax::transform::kill_after_last_use));
+            let lowered =
+                Sequential::new("lower", passes).apply(module.clone()).unwrap_or_else(|err| panic!("{err}"));
+            let (kernels, exe) = vm_codegen(&lowered, Device::cpu()).unwrap();
+            let vm = Vm::new(exe, &interpreted_kernels(&kernels).unwrap()).unwrap();
+            assert_eq!(elements(&vm.invoke("main", &args).unwrap()), want, "{way}, killed: {killed}");
+        }
+    }
 }
