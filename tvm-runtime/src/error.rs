@@ -195,6 +195,16 @@ pub enum RuntimeError {
         /// First value after the domain.
         end: i64,
     },
+    /// A tensor of indices names an element that is not there. Indices from -extent on count from the end.
+    #[error("`{op}`: index {index} is out of range for an axis of extent {extent}")]
+    IndexOutOfRange {
+        /// Operator that takes the indices.
+        op: Arc<str>,
+        /// The index.
+        index: i64,
+        /// The extent of the axis.
+        extent: i64,
+    },
     /// An assertion inside a kernel failed.
     #[error("`{func}`: assertion {number} failed")]
     Assert {

@@ -1,6 +1,7 @@
 //! Elements picked by computed or given indices.
 //!
-//! Indices from tensors count from the end when negative and are limited to the axis: no index reads outside.
+//! Indices from tensors count from the end when negative. Graph functions check them, each once, before such a program
+//! runs; inside of it an index is limited to its axis, which proves the accesses at no cost of its own.
 
 use tvm_runtime::DataType;
 

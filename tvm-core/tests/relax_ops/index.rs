@@ -14,13 +14,20 @@ fn index(data: &[i64], dims: &[i64]) -> Arg {
 #[test]
 fn take() {
     let x = Nd::random(&mut Rng::new(1), &[3, 4, 2]);
-    // Negative indices count from the end, others outside are limited.
-    let (picked, resolved) = ([0, 3, -1, 9, -9, 1], [0i64, 3, 3, 3, 0, 1]);
-    let want = Nd::build(&[3, 2, 3, 2], |i| x.at(&[i[0], resolved[(i[1] * 3 + i[2]) as usize], i[3]]));
-    want.assert_is(
-        "take",
-        &call1("take", [x.arg(), index(&picked, &[2, 3])], Attrs::new().with("axis", 1i64)),
-    );
+    // Negative indices count from the end; others outside are errors, or limited where that is asked for.
+    let cases: [([i64; 6], [i64; 6], &str); 2] = [
+        ([0, 3, -1, 2, -4, 1], [0, 3, 3, 2, 0, 1], "raise"),
+        ([0, 3, -1, 9, -9, 1], [0, 3, 3, 3, 0, 1], "clip"),
+    ];
+    for (picked, resolved, mode) in cases {
+        let want = Nd::build(&[3, 2, 3, 2], |i| x.at(&[i[0], resolved[(i[1] * 3 + i[2]) as usize], i[3]]));
+        let attrs = Attrs::new().with("axis", 1i64).with("mode", mode);
+        want.assert_is("take", &call1("take", [x.arg(), index(&picked, &[2, 3])], attrs));
+    }
+    for outside in [4, -5, 999_999_999, i64::MIN, i64::MAX] {
+        let attrs = Attrs::new().with("axis", 1i64);
+        assert!(try_call("take", [x.arg(), index(&[0, outside], &[2])], attrs).is_err(), "{outside}");
+    }
     let want = Nd::build(&[3, 4], |i| x.at(&[i[0], i[1], 1]));
     want.assert_is("one", &call1("take", [x.arg(), index(&[1], &[])], Attrs::new().with("axis", -1i64)));
     assert!(try_call("take", [x.arg(), index(&[1], &[1])], Attrs::new()).is_err());

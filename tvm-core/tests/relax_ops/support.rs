@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, IrError, Op, Span, Type, Var, VarId, well_formed};
+use tvm_core::relax::op::memory;
 use tvm_core::relax::transform::legalize_ops;
 use tvm_core::relax::{Arg, BlockBuilder, Callee, Expr, Function};
 use tvm_core::tir::{PrimExpr, interp};
@@ -144,6 +145,9 @@ impl Machine<'_> {
                         let dims: Vec<i64> = dims.iter().map(|dim| self.dim(dim)).collect();
                         vec![self.arg(&call.args[0])[0].reshape(&dims).expect("the same number of elements")]
                     }
+                    Callee::Op(op) if op.name == memory::CHECK_INDICES => {
+                        vec![self.check_indices(&call.args)?]
+                    }
                     callee => {
                         let message = format!("{callee:?} is not legalised");
                         return Err(IrError::new(message, &Span::none()));
@@ -163,6 +167,20 @@ impl Machine<'_> {
             Arg::Tuple(fields) => fields.iter().flat_map(|field| self.arg(field)).collect(),
             other => panic!("{other:?} is not a tensor"),
         }
+    }
+
+    /// The indices, if all are inside of the extents that they are for.
+    fn check_indices(&self, args: &[Arg]) -> Result<Tensor, IrError> {
+        let (indices, Arg::Shape(extents)) = (self.arg(&args[0])[0].clone(), &args[1]) else {
+            panic!("{args:?} are not indices and extents")
+        };
+        for (i, index) in indices.to_f64s().expect("host").into_iter().enumerate() {
+            let extent = self.dim(&extents[i % extents.len()]) as f64;
+            if !(-extent..extent).contains(&index) {
+                return Err(IrError::new(format!("index {index} of extent {extent}"), &Span::none()));
+            }
+        }
+        Ok(indices)
     }
 
     fn call_tir(

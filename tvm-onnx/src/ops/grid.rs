@@ -199,7 +199,9 @@ fn grid_sample(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let mut sum: Option<Arg> = None;
     for tap in all {
         let index = node.call("broadcast_to", &[tap.index, each.clone()])?;
-        let picked = node.op("gather_elements", &[flat.clone(), index], Attrs::new().with("axis", 2i64))?;
+        // The taps are limited to the axes already.
+        let attrs = Attrs::new().with("axis", 2i64).with("mode", "clip");
+        let picked = node.op("gather_elements", &[flat.clone(), index], attrs)?;
         let mut part = node.cast(&picked, wide)?;
         if let Some(weight) = tap.weight {
             part = node.call("multiply", &[part, weight])?;

@@ -36,18 +36,31 @@ fn loss(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg, OnnxError> {
     if shape.is_empty() || node.rank(x)? != shape.len() + 1 {
         return Err(node.malformed("the target has one axis fewer than the input"));
     }
+    let ignored = match node.attr_int("ignore_index")? {
+        Some(ignored) => {
+            let ignored = node.scalar(ignored as f64, target_dtype)?;
+            Some(node.call("equal", &[target.clone(), ignored])?)
+        }
+        None => None,
+    };
+    // The ignored class need not be one of the classes.
+    let class = match &ignored {
+        Some(ignored) => {
+            let zero = node.scalar(0.0, target_dtype)?;
+            node.call("where", &[ignored.clone(), zero, target])?
+        }
+        None => target,
+    };
     let mut with_class = shape.clone();
     with_class.insert(1, PrimExpr::index(1));
-    let index = node.reshape(&target, &with_class)?;
+    let index = node.reshape(&class, &with_class)?;
     let picked = node.op("gather_elements", &[x.clone(), index], Attrs::new().with("axis", 1i64))?;
     let picked = node.reshape(&picked, &shape)?;
     let mut weight = match node.opt_arg(2)? {
-        Some(weight) => Some(node.op("take", &[weight, target.clone()], Attrs::new().with("axis", 0i64))?),
+        Some(weight) => Some(node.op("take", &[weight, class], Attrs::new().with("axis", 0i64))?),
         None => None,
     };
-    if let Some(ignored) = node.attr_int("ignore_index")? {
-        let ignored = node.scalar(ignored as f64, target_dtype)?;
-        let ignored = node.call("equal", &[target, ignored])?;
+    if let Some(ignored) = ignored {
         let (zero, unit) = (node.scalar(0.0, dtype)?, node.scalar(1.0, dtype)?);
         weight = Some(node.call("where", &[ignored, zero, weight.unwrap_or(unit)])?);
     }

@@ -39,7 +39,9 @@ pub(super) fn widened(node: &mut Node<'_, '_>, x: &Arg, narrow: Narrow, dtype: D
     }
     let table = node.constant(narrow.values()?)?;
     let index = node.cast(x, DataType::I32)?;
-    let values = node.op("take", &[table, index], Attrs::new().with("axis", 0i64))?;
+    // The table has a value for every element of the type.
+    let attrs = Attrs::new().with("axis", 0i64).with("mode", "clip");
+    let values = node.op("take", &[table, index], attrs)?;
     node.cast(&values, dtype)
 }
 

@@ -42,5 +42,6 @@ enums! {
         33 = RefGet { dst, src },
         34 = RefSet { cell, src },
         35 = Fatal { message },
+        36 = CheckIndices { src, extents, context },
     }
 }

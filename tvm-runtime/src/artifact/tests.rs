@@ -88,6 +88,7 @@ fn zoo() -> Vec<Instruction> {
             dims: [DimCheck::Any, DimCheck::Const(3), DimCheck::Reg(src), DimCheck::Bind(dst)].into(),
             context: "ü".into(),
         },
+        I::CheckIndices { src, extents: dst, context: "`take`".into() },
         I::DeviceCopy { dst, src, device },
         I::KillRegister { reg: dst },
         I::RefNew { dst, src },

@@ -115,6 +115,9 @@ impl fmt::Display for Named<'_> {
             Instruction::CheckShape { src, dims, context } => {
                 write!(f, "{name} {src} is {} // {context}", List(dims))
             }
+            Instruction::CheckIndices { src, extents, context } => {
+                write!(f, "{name} {src} within {extents} // {context}")
+            }
             Instruction::DeviceCopy { dst, src, device } => write!(f, "{dst} = {name} {src} to {device}"),
             Instruction::KillRegister { reg } => write!(f, "{name} {reg}"),
             Instruction::RefSet { cell, src } => write!(f, "{name} {cell} = {src}"),

@@ -246,6 +246,9 @@ pub enum Instruction {
     CheckTensor { src: Reg, dtype: Option<DataType>, dims: Option<Box<[DimCheck]>>, context: Box<str> },
     /// The same for a shape.
     CheckShape { src: Reg, dims: Box<[DimCheck]>, context: Box<str> },
+    /// Checks a tensor of indices: along its last axis the extents in the shape `extents` take turns, and an index `i` of
+    /// the extent `n` is in `-n..n`. `context` names the operator in the error.
+    CheckIndices { src: Reg, extents: Reg, context: Box<str> },
     /// The tensor on `device`: itself if it is there already, else a copy.
     DeviceCopy { dst: Reg, src: Reg, device: Device },
     /// Forgets what a register holds, so that its memory can be reused.
@@ -294,6 +297,7 @@ impl Instruction {
             Instruction::IntOp { op, .. } => op.name(),
             Instruction::CheckTensor { .. } => "check_tensor",
             Instruction::CheckShape { .. } => "check_shape",
+            Instruction::CheckIndices { .. } => "check_indices",
             Instruction::DeviceCopy { .. } => "device_copy",
             Instruction::KillRegister { .. } => "kill_register",
             Instruction::RefNew { .. } => "ref_new",

@@ -180,6 +180,9 @@ impl<'a> Run<'a> {
                 return self.check_tensor(*src, *dtype, dims.as_deref(), context);
             }
             Instruction::CheckShape { src, dims, context } => return self.check_shape(*src, dims, context),
+            Instruction::CheckIndices { src, extents, context } => {
+                return self.check_indices(*src, *extents, context);
+            }
             other => self.shape_step(other)?,
         };
         self.set(*dst, value);

@@ -4,6 +4,7 @@
 
 mod display;
 mod executable;
+mod indices;
 mod instruction;
 mod interp;
 mod lent;

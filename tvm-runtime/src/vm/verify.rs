@@ -270,6 +270,7 @@ impl Checker<'_> {
                 self.regs([src])?;
                 self.dims(dims)
             }
+            Instruction::CheckIndices { src, extents, .. } => self.regs([src, extents]),
             Instruction::Fatal { .. } => Ok(()),
         }
     }
@@ -357,6 +358,8 @@ mod tests {
             ("V3", I::LoadConsti { dst: bad, value: 0 }),
             ("V3", I::MakeShape { dst: ok, dims: [int].into() }),
             ("V3", I::ReshapeTensor { dst: ok, src: ok, shape: bad }),
+            ("V3", I::CheckIndices { src: bad, extents: ok, context: "".into() }),
+            ("V3", I::CheckIndices { src: ok, extents: bad, context: "".into() }),
             ("V9", I::MakeScalar { dst: ok, src: ok, dtype: handle }),
             ("V3", I::IntOp { op: IntOpKind::Add, dst: ok, lhs: int, rhs: good() }),
             ("V3", I::IntOp { op: IntOpKind::Add, dst: ok, lhs: good(), rhs: int }),

@@ -168,7 +168,7 @@ fn effect(call: &Call) -> Effect {
         Callee::Tir(_) => Effect::Fresh,
         Callee::Op(op) => match op.name {
             memory::ALLOC | memory::ALLOC_TENSOR => Effect::Fresh,
-            memory::RESHAPE_TENSOR => Effect::Views,
+            memory::RESHAPE_TENSOR | memory::CHECK_INDICES => Effect::Views,
             memory::INVOKE_TVM_OP | memory::KILL | "shape_of" => Effect::Reads,
             _ if is_view(*op) => Effect::Views,
             _ => Effect::Keeps,

@@ -1,6 +1,8 @@
 //! Operators that pick or place elements by index.
 //!
-//! Indices given as tensors count from the end when negative and are limited to the axis.
+//! Indices given as tensors count from the end when negative; those outside of the axis are errors of the run. They are
+//! checked in front of the tensor program, each once ([`check_indices`]); attribute `mode = "clip"` of `take` and
+//! `gather_elements` limits them to the axis instead, as in TVM.
 //!
 //! TVM counterpart: `src/relax/op/tensor/index.cc`, `search.cc`.
 
@@ -8,10 +10,13 @@ use tvm_runtime::DataType;
 
 use super::context::{int_list, known, rank, single, tensor_type};
 use super::def::{arg, attr, tensor};
+use super::memory;
 use crate::ir::{
-    ArgDef, ArgKind, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType, Type,
+    ArgDef, ArgKind, AttrKind, Attrs, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType,
+    Type,
 };
 use crate::relax::analysis::{prove_unequal, show_dims, simplify_dim};
+use crate::relax::{Arg, Expr};
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi;
 
@@ -22,7 +27,7 @@ pub(super) static OPS: &[OpDef] = &[
         name: "take",
         doc: "the elements that indices name along an axis; ONNX `Gather`",
         args: &[tensor("x"), tensor("indices")],
-        attrs: &[attr("axis", AttrKind::Int)],
+        attrs: &[attr("axis", AttrKind::Int), attr("mode", AttrKind::Str)],
         infer: infer_take,
         legalize: Some(|cx| {
             let shape = cx.out_shape(0)?;
@@ -34,7 +39,7 @@ pub(super) static OPS: &[OpDef] = &[
         name: "gather_elements",
         doc: "for every index, the element that it names along an axis; ONNX `GatherElements`",
         args: &[tensor("data"), tensor("indices")],
-        attrs: &[attr("axis", AttrKind::Int)],
+        attrs: &[attr("axis", AttrKind::Int), attr("mode", AttrKind::Str)],
         infer: |cx| {
             let (data, indices) = (cx.tensor(0)?, indices(cx)?);
             if let (Some(a), Some(b)) = (data.ndim(), indices.ndim()) {
@@ -165,6 +170,50 @@ fn indices<'a>(ctx: &InferContext<'a>) -> Result<&'a crate::ir::TensorType, IrEr
         }
         Some(_) | None => Ok(ty),
     }
+}
+
+/// The indices of the call, argument 1, checked when the program runs; `None` when the operator takes none or all are
+/// constants inside of their axes.
+pub(crate) fn check_indices(ctx: &InferContext<'_>) -> Result<Option<Expr>, IrError> {
+    let clip = match ctx.attrs.str("mode").unwrap_or("raise") {
+        "raise" => false,
+        "clip" => true,
+        other => return Err(ctx.error(format!("attribute `mode` is raise or clip, got `{other}`"))),
+    };
+    if clip
+        || !matches!(
+            ctx.op.name,
+            "take" | "gather_elements" | "gather_nd" | "scatter_elements" | "scatter_nd"
+        )
+    {
+        return Ok(None);
+    }
+    let Some(dims) = ctx.tensor(0)?.known_shape() else { return Ok(None) };
+    let axis = || ctx.axis(ctx.attrs.int("axis").unwrap_or(0), dims.len());
+    let extents = match ctx.op.name {
+        "take" => vec![dims[take_axis(ctx, dims.len())?].clone()],
+        "gather_elements" | "scatter_elements" => vec![dims[axis()?].clone()],
+        _ => {
+            let batch = ctx.attrs.int("batch_dims").unwrap_or(0) as usize;
+            dims.iter().skip(batch).take(row_length(ctx)?.unwrap_or(0)).cloned().collect()
+        }
+    };
+    let indices = &ctx.args[1];
+    if extents.is_empty() || indices.as_const().is_some_and(|it| all_inside(it, &extents)) {
+        return Ok(None);
+    }
+    let attrs = Attrs::new().with("op", ctx.op.name);
+    memory::call(memory::CHECK_INDICES, [indices.clone(), Arg::Shape(extents.into())], attrs).map(Some)
+}
+
+/// True when the constant `indices` are known to be inside of axes of `extents`, which take turns.
+fn all_inside(indices: &tvm_runtime::Tensor, extents: &[PrimExpr]) -> bool {
+    let Ok(values) = indices.to_f64s() else { return false };
+    let inside = |(i, value): (usize, &f64)| {
+        let extent = extents[i % extents.len()].as_int().map(|it| it as f64);
+        extent.is_some_and(|extent| (-extent..extent).contains(value))
+    };
+    values.iter().enumerate().all(inside)
 }
 
 fn take_axis(ctx: &InferContext<'_>, ndim: usize) -> Result<usize, IrError> {

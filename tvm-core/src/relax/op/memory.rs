@@ -26,6 +26,9 @@ pub const ALLOC_CLOSURE: &str = "vm.alloc_closure";
 /// `vm.reshape_tensor`: a view of a tensor under another shape.
 pub const RESHAPE_TENSOR: &str = "vm.reshape_tensor";
 
+/// `vm.check_indices`: a tensor of indices, checked against extents.
+pub const CHECK_INDICES: &str = "vm.check_indices";
+
 const fn arg(name: &'static str, kind: ArgKind) -> ArgDef {
     ArgDef { name, kind }
 }
@@ -93,6 +96,14 @@ pub static OPS: &[OpDef] = &[
         &[arg("func", ArgKind::Any), arg("captured", ArgKind::Any)],
         &[],
         |_| Ok(Type::Object),
+        true,
+    ),
+    op(
+        CHECK_INDICES,
+        "the tensor of indices itself, once every index is inside of the axis that it is for (no counterpart in TVM)",
+        &[arg("indices", ArgKind::Tensor), arg("extents", ArgKind::Shape)],
+        &[attr("op", AttrKind::Str)],
+        |ctx| Ok(ctx.types.first().cloned().unwrap_or(Type::Object)),
         true,
     ),
     op(

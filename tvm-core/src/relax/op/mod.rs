@@ -25,6 +25,7 @@ mod unary;
 
 pub use check::check_call;
 pub use context::broadcast_dims;
+pub(crate) use index::check_indices;
 
 use crate::ir::OpDef;
 

@@ -2,7 +2,8 @@
 //!
 //! *Requires*: well-formed graph functions. *Ensures*: every operator call that has a legalisation and whose shapes
 //! and element types are known is a [`Callee::Tir`] of a tensor program of the module; structurally equal programs
-//! are one. Free symbolic variables of a program become scalar parameters, their values trailing arguments. Calls of
+//! are one. Indices that are not known to be inside of their axis are checked in front of the call, by the virtual machine
+//! (`vm.check_indices`). Free symbolic variables of a program become scalar parameters, their values trailing arguments. Calls of
 //! [view operators](crate::relax::op::is_view) stay: they move no data.
 //!
 //! TVM counterpart: `LegalizeOps` (`src/relax/transform/legalize_ops.cc`).
@@ -17,6 +18,7 @@ use crate::ir::{
 };
 use crate::pass::{Pass, module_pass};
 use crate::relax::analysis::type_of_arg;
+use crate::relax::op::check_indices;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
 use crate::tir::transform::renew_defs;
 use crate::tir::{Param, PrimExpr, PrimFunc};
@@ -86,10 +88,16 @@ impl Legalizer {
             return Ok(None);
         }
         let attrs = &call.attrs;
-        let func =
-            legalize(&LegalizeContext { op, args: &call.args, types: &types, attrs, out, span: &call.span })?;
+        let cx = LegalizeContext { op, args: &call.args, types: &types, attrs, out, span: &call.span };
+        let func = legalize(&cx)?;
+        let mut given = call.args.to_vec();
+        if let Some(check) = check_indices(&cx.infer())? {
+            let checked = Var::with_span("indices", types[1].clone(), call.span.clone());
+            before.push(Binding::new(checked.clone(), check));
+            given[1] = checked.into();
+        }
         let mut args: Vec<Arg> = Vec::new();
-        for (arg, ty) in call.args.iter().zip(&types) {
+        for (arg, ty) in given.iter().zip(&types) {
             flatten(arg, ty, &call.span, &mut args, before);
         }
         args.extend(func.params.iter().filter_map(|param| match param {

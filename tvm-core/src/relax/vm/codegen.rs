@@ -361,6 +361,13 @@ impl FunctionCodegen<'_, '_> {
                 let src = self.on_host(src);
                 Ok(self.code.emit_to(|dst| Instruction::TensorToShape { dst, src }))
             }
+            (memory::CHECK_INDICES, [indices, extents]) => {
+                let (indices, extents) = (self.arg(indices)?, self.arg(extents)?);
+                let context = call.attrs.str("op").unwrap_or_default().into();
+                let src = self.on_host(indices);
+                self.code.emit(Instruction::CheckIndices { src, extents, context });
+                Ok(self.code.emit_to(|dst| Instruction::Move { dst, src: indices }))
+            }
             (memory::RESHAPE_TENSOR, [tensor, shape]) => {
                 let (src, shape) = (self.arg(tensor)?, self.arg(shape)?);
                 Ok(self.code.emit_to(|dst| Instruction::ReshapeTensor { dst, src, shape }))

@@ -1,5 +1,6 @@
 //! Graph functions compiled and run on the virtual machine, kernels interpreted.
 
+mod indices;
 mod models;
 
 use std::sync::Arc;
