@@ -22,6 +22,7 @@ pub use op::{
     OpPattern, OpRegistry,
 };
 pub use span::Span;
+pub(crate) use structural::structural_hash_sampled;
 pub use structural::{Mismatch, StructuralEqual, structural_equal, structural_hash};
 pub use ty::{
     AdtType, ConstructorDef, FuncType, ShapeType, TensorShape, TensorType, Type, TypeDef, TypeParam,

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use rustc_hash::FxHashMap;
 
 use super::{Attrs, GlobalVar, TypeDef};
 use crate::relax;
@@ -34,6 +35,10 @@ pub struct ExternFunc {
 #[derive(Clone, Debug, Default)]
 pub struct IRModule {
     functions: IndexMap<GlobalVar, BaseFunc>,
+    /// Functions by name, in order.
+    names: FxHashMap<Arc<str>, Vec<GlobalVar>>,
+    /// The number that a name made unique from a hint got last.
+    suffixes: FxHashMap<Arc<str>, usize>,
     types: IndexMap<Arc<str>, Arc<TypeDef>>,
     /// Attributes of the module.
     pub attrs: Attrs,
@@ -55,18 +60,45 @@ impl IRModule {
     /// Adds `func` under a name made unique from `hint`.
     pub fn add(&mut self, hint: impl Into<Arc<str>>, func: BaseFunc) -> GlobalVar {
         let gv = GlobalVar::new(self.unique_name(hint.into()));
-        self.functions.insert(gv.clone(), func);
+        self.update(gv.clone(), func);
         gv
     }
 
     /// Sets the function of `gv`, which is declared if it is new.
     pub fn update(&mut self, gv: GlobalVar, func: BaseFunc) {
-        self.functions.insert(gv, func);
+        if self.functions.insert(gv.clone(), func).is_none() {
+            self.names.entry(gv.name().into()).or_default().push(gv);
+        }
     }
 
     /// Removes the function of `gv`; the order of the others stays.
     pub fn remove(&mut self, gv: &GlobalVar) -> Option<BaseFunc> {
-        self.functions.shift_remove(gv)
+        let func = self.functions.shift_remove(gv)?;
+        self.forget(gv);
+        Some(func)
+    }
+
+    /// Removes the functions that `keep` refuses; the order of the others stays.
+    pub fn retain(&mut self, mut keep: impl FnMut(&GlobalVar, &BaseFunc) -> bool) {
+        let mut removed = Vec::new();
+        self.functions.retain(|gv, func| {
+            let keeps = keep(gv, func);
+            if !keeps {
+                removed.push(gv.clone());
+            }
+            keeps
+        });
+        removed.iter().for_each(|gv| self.forget(gv));
+    }
+
+    /// The name of a function that is removed is free again.
+    fn forget(&mut self, gv: &GlobalVar) {
+        if let Some(same) = self.names.get_mut(gv.name()) {
+            same.retain(|it| it != gv);
+            if same.is_empty() {
+                self.names.remove(gv.name());
+            }
+        }
     }
 
     /// The function of `gv`.
@@ -76,7 +108,7 @@ impl IRModule {
 
     /// The global variable named `name`.
     pub fn global_var(&self, name: &str) -> Option<&GlobalVar> {
-        self.functions.keys().find(|gv| gv.name() == name)
+        self.names.get(name)?.first()
     }
 
     /// The function named `name`.
@@ -124,13 +156,15 @@ impl IRModule {
         self.types.values()
     }
 
-    fn unique_name(&self, hint: Arc<str>) -> Arc<str> {
+    fn unique_name(&mut self, hint: Arc<str>) -> Arc<str> {
         if self.global_var(&hint).is_none() {
             return hint;
         }
-        (1..)
-            .map(|i| format!("{hint}_{i}").into())
-            .find(|name: &Arc<str>| self.global_var(name).is_none())
-            .unwrap_or(hint)
+        let last = self.suffixes.get(&hint).copied().unwrap_or(0);
+        let mut numbered = (last + 1..).map(|i| (i, Arc::from(format!("{hint}_{i}"))));
+        let free = numbered.find(|(_, name): &(usize, Arc<str>)| self.global_var(name).is_none());
+        let Some((number, name)) = free else { return hint };
+        self.suffixes.insert(hint, number);
+        name
     }
 }

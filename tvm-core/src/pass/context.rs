@@ -170,6 +170,11 @@ impl PassContext {
         !named(&self.disabled) && (named(&self.required) || pass.info.opt_level <= self.opt_level)
     }
 
+    /// Checks that the passes named in the context exist: built in, registered, or made so far.
+    pub(super) fn check_names(&self) -> Result<(), PassError> {
+        self.required.iter().chain(&self.disabled).try_for_each(|name| super::registry::check_name(name))
+    }
+
     pub(super) fn instrumented(
         &self,
         pass: &Pass,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{PassContext, PassError};
+use super::{PassContext, PassError, registry};
 use crate::ir::{BaseFunc, FirstError, GlobalVar, IRModule, IrError};
 use crate::relax::mutator::{Mutator, walk_body};
 use crate::relax::{BindingBlock, Body, Function};
@@ -44,6 +44,7 @@ pub struct Pass {
     pub info: PassInfo,
     /// What it works on.
     pub kind: PassKind,
+    pub(super) parts: Arc<[Pass]>,
     run: Arc<Run>,
 }
 
@@ -60,7 +61,13 @@ impl Pass {
         kind: PassKind,
         run: impl Fn(IRModule, &PassContext) -> Result<IRModule, PassError> + Send + Sync + 'static,
     ) -> Pass {
-        Pass { info, kind, run: Arc::new(run) }
+        registry::note_name(info.name);
+        Pass { info, kind, parts: Arc::new([]), run: Arc::new(run) }
+    }
+
+    /// The passes of a sequence, in order; nothing of other passes.
+    pub fn parts(&self) -> &[Pass] {
+        &self.parts
     }
 
     /// Also needs the passes `required` to have run.
@@ -88,8 +95,9 @@ impl Pass {
     /// Runs the pass under `ctx`: instruments see it, disabled passes are skipped.
     ///
     /// # Errors
-    /// What the pass reports.
+    /// What the pass reports; a name in `ctx` that no pass has.
     pub fn apply_in(&self, module: IRModule, ctx: &PassContext) -> Result<IRModule, PassError> {
+        ctx.check_names()?;
         ctx.instrumented(self, module, |module| (self.run)(module, ctx))
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::{Pass, PassError};
 use crate::{relax, tir};
@@ -24,6 +24,7 @@ pub(super) static BUILT_IN: &[fn() -> Pass] = &[
     relax::transform::legalize_ops,
     relax::transform::rewrite_dataflow_reshape,
     relax::transform::static_plan_block_memory,
+    tir::transform::check_bounds,
     tir::transform::compact_buffer_allocation,
     tir::transform::convert_blocks_to_opaque,
     tir::transform::convert_ssa,
@@ -68,10 +69,38 @@ pub fn register_pass(pass: Pass) -> Result<(), PassError> {
 /// When there is none; the message names the nearest one.
 pub fn get_pass(name: &str) -> Result<Pass, PassError> {
     let registry = registry().read().unwrap_or_else(PoisonError::into_inner);
-    registry.get(name).cloned().ok_or_else(|| PassError::Unknown {
-        name: name.to_string(),
-        near: crate::support::nearest(name, registry.keys().copied()).map(str::to_string),
-    })
+    registry.get(name).cloned().ok_or_else(|| unknown(name, registry.keys().copied()))
+}
+
+fn unknown<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> PassError {
+    let near = crate::support::nearest(name, names).map(str::to_string);
+    PassError::Unknown { name: name.to_string(), near }
+}
+
+/// Names of the passes that were made so far, registered or not.
+static MADE: RwLock<Option<IndexSet<&'static str>>> = RwLock::new(None);
+
+/// A pass of this name is made.
+pub(super) fn note_name(name: &'static str) {
+    let known = MADE.read().unwrap_or_else(PoisonError::into_inner);
+    if known.as_ref().is_some_and(|names| names.contains(name)) {
+        return;
+    }
+    drop(known);
+    let mut made = MADE.write().unwrap_or_else(PoisonError::into_inner);
+    made.get_or_insert_default().insert(name);
+}
+
+/// Checks that there is a pass named `name`, in the registry or elsewhere.
+pub(super) fn check_name(name: &str) -> Result<(), PassError> {
+    // Making the built-in passes notes their names.
+    let registry = registry().read().unwrap_or_else(PoisonError::into_inner);
+    let made = MADE.read().unwrap_or_else(PoisonError::into_inner);
+    let others = made.iter().flatten().copied();
+    if registry.contains_key(name) || others.clone().any(|it| it == name) {
+        return Ok(());
+    }
+    Err(unknown(name, registry.keys().copied().chain(others)))
 }
 
 /// The names of all passes, in order.

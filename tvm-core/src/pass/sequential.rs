@@ -2,6 +2,8 @@
 //!
 //! TVM counterpart: `transform.Sequential`.
 
+use std::sync::Arc;
+
 use super::{Pass, PassContext, PassError, PassInfo, PassKind, get_pass};
 use crate::ir::IRModule;
 
@@ -15,10 +17,14 @@ impl Sequential {
     #[expect(clippy::new_ret_no_self, reason = "a sequence of passes is a pass")]
     pub fn new(name: &'static str, passes: Vec<Pass>) -> Pass {
         let info = PassInfo { name, opt_level: 0, required: &[] };
-        Pass::new(info, PassKind::Sequential, move |module, ctx| {
-            let mut run = Run { ctx, done: Vec::new() };
-            passes.iter().try_fold(module, |module, pass| run.pass(pass, module))
-        })
+        let parts: Arc<[Pass]> = passes.into();
+        let run = parts.clone();
+        let mut pass = Pass::new(info, PassKind::Sequential, move |module, ctx| {
+            let mut sequence = Run { ctx, done: Vec::new() };
+            run.iter().try_fold(module, |module, pass| sequence.pass(pass, module))
+        });
+        pass.parts = parts;
+        pass
     }
 }
 
@@ -30,13 +36,17 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn pass(&mut self, pass: &Pass, mut module: IRModule) -> Result<IRModule, PassError> {
-        self.done.push(pass.info.name);
         if !self.ctx.enabled(pass) {
             return Ok(module);
         }
+        self.done.push(pass.info.name);
         for required in pass.info.required {
             if !self.done.contains(required) {
-                module = self.pass(&get_pass(required)?, module)?;
+                // What a pass that runs needs runs too, whatever its level.
+                let ctx = self.ctx.clone().require(required);
+                let mut run = Run { ctx: &ctx, done: std::mem::take(&mut self.done) };
+                module = run.pass(&get_pass(required)?, module)?;
+                self.done = run.done;
             }
         }
         pass.apply_in(module, self.ctx)

@@ -73,8 +73,66 @@ fn required_passes_come_from_the_registry() {
     let missing = logs("X", &log).requires(&["test.Bse"]);
     let err = Sequential::new("S", vec![missing]).apply(module()).unwrap_err();
     assert_eq!(err.to_string(), "unknown pass `test.Bse`; did you mean `test.Base`?");
-    let built_in = pass_names().iter().filter(|name| !name.starts_with("test.")).count();
-    assert_eq!(built_in, super::registry::BUILT_IN.len(), "the names of the built-in passes differ");
+}
+
+#[test]
+fn what_a_pass_requires_runs_whatever_its_level() {
+    let log = Log::default();
+    register_pass(logs("level.Deep", &log).opt_level(4)).unwrap();
+    register_pass(logs("level.Base", &log).opt_level(3).requires(&["level.Deep"])).unwrap();
+    let top = || logs("level.Top", &log).requires(&["level.Base"]);
+    let run = |passes: Vec<Pass>, ctx: PassContext| {
+        Sequential::new("S", passes).apply_in(module(), &ctx).unwrap();
+        taken(&log)
+    };
+    let all = ["level.Deep", "level.Base", "level.Top"];
+    assert_eq!(run(vec![top()], PassContext::new()), all);
+    // A pass that was skipped because of its level has not run.
+    assert_eq!(run(vec![get_pass("level.Base").unwrap(), top()], PassContext::new()), all);
+    assert_eq!(run(vec![top()], PassContext::new().disable("level.Base")), ["level.Top"]);
+}
+
+#[test]
+fn names_in_a_context_are_those_of_passes() {
+    let log = Log::default();
+    let run = |ctx: PassContext| logs("names.Mine", &log).apply_in(module(), &ctx);
+    for ctx in [PassContext::new().disable("FuseOp"), PassContext::new().require("FuseOp")] {
+        let err = run(ctx).unwrap_err();
+        assert_eq!(err.to_string(), "unknown pass `FuseOp`; did you mean `FuseOps`?");
+    }
+    assert!(run(PassContext::new().disable("FuseOps").disable("names.Mine")).is_ok());
+    assert!(taken(&log).is_empty());
+}
+
+/// Every pass of the pipelines and every constructor in the sources is in the registry, under a name of its own.
+#[test]
+fn the_registry_has_every_pass() {
+    let names = pass_names();
+    for pipeline in [crate::pipeline::default_build(), crate::pipeline::lower_tir()] {
+        assert!(pipeline.parts().len() > 10, "{pipeline:?} has no parts");
+        for pass in pipeline.parts() {
+            assert!(names.contains(&pass.info.name), "`{}` is not registered", pass.info.name);
+        }
+    }
+    let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut constructors = 0;
+    let mut open = vec![src.join("relax/transform"), src.join("tir/transform")];
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path());
+            } else if entry.path().extension().is_some_and(|it| it == "rs") {
+                let text = std::fs::read_to_string(entry.path()).unwrap();
+                let is_constructor =
+                    |line: &&str| line.starts_with("pub fn ") && line.ends_with("() -> Pass {");
+                constructors += text.lines().filter(is_constructor).count();
+            }
+        }
+    }
+    let built_in = super::registry::BUILT_IN.iter().map(|make| make().info.name);
+    let distinct: std::collections::BTreeSet<&str> = built_in.collect();
+    assert_eq!(distinct.len(), super::registry::BUILT_IN.len(), "two built-in passes have one name");
+    assert_eq!(constructors, distinct.len(), "constructors of passes in the sources, and in the registry");
 }
 
 #[test]

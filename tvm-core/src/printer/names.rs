@@ -114,8 +114,10 @@ pub(super) struct Names {
     vars: FxHashMap<VarId, String>,
     buffers: FxHashMap<BufferId, String>,
     used: FxHashSet<String>,
-    /// Names in order of use, with the length at each scope's beginning.
-    trail: Vec<String>,
+    /// Numbers from which on the search for a free name with a number starts, by the name without.
+    next: FxHashMap<String, usize>,
+    /// Names in order of use, each with its name without a number and the start of the search before it.
+    trail: Vec<(String, String, usize)>,
 }
 
 impl Names {
@@ -126,8 +128,9 @@ impl Names {
 
     /// Ends the scope that began at `mark`.
     pub(super) fn close(&mut self, mark: usize) {
-        for name in self.trail.drain(mark..) {
+        for (name, base, next) in self.trail.drain(mark..).rev() {
             self.used.remove(&name);
+            self.next.insert(base, next);
         }
     }
 
@@ -168,13 +171,15 @@ impl Names {
     /// A name made from `hint` that nothing in an open scope has.
     pub(super) fn unique(&mut self, hint: &str) -> String {
         let base = identifier(hint);
-        let mut name = base.clone();
-        let mut i = 0;
+        let first = self.next.get(&base).copied().unwrap_or(0);
+        let mut next = first;
+        let mut name = if next == 0 { base.clone() } else { format!("{base}_{next}") };
         while !self.used.insert(name.clone()) {
-            i += 1;
-            name = format!("{base}_{i}");
+            next += 1;
+            name = format!("{base}_{next}");
         }
-        self.trail.push(name.clone());
+        self.next.insert(base.clone(), next + 1);
+        self.trail.push((name.clone(), base, first));
         name
     }
 }

@@ -42,21 +42,24 @@ pub fn concat(xs: &[Tensor], axis: usize, shape: &[PrimExpr]) -> Tensor {
             Some(start)
         });
         let parts: Vec<(PrimExpr, &Tensor)> = starts.zip(xs).collect();
-        let element = |(start, x): &(PrimExpr, &Tensor)| {
+        part_at(&parts, i, axis)
+    })
+}
+
+/// The element at `i` of the parts, each with its start along `axis`: found by halves.
+fn part_at(parts: &[(PrimExpr, &Tensor)], i: &[PrimExpr], axis: usize) -> PrimExpr {
+    match parts {
+        [] => PrimExpr::index(0),
+        [(start, x)] => {
             let mut at = i.to_vec();
             at[axis] = &at[axis] - start;
             x.at(at)
-        };
-        let mut parts = parts.iter().rev();
-        let last = parts.next().map_or_else(|| PrimExpr::index(0), element);
-        let (mut res, mut next) = (last, xs.len() - 1);
-        for part in parts {
-            let end = &part.0 + xs[next - 1].dim(axis);
-            next -= 1;
-            res = lazy(i[axis].clone().less(end), element(part), res);
         }
-        res
-    })
+        _ => {
+            let (before, after) = parts.split_at(parts.len() / 2);
+            lazy(i[axis].clone().less(&after[0].0), part_at(before, i, axis), part_at(after, i, axis))
+        }
+    }
 }
 
 /// Tensors of one shape side by side along a new axis `axis`.

@@ -18,6 +18,7 @@ mod tests;
 
 pub use equal::{Mismatch, StructuralEqual, structural_equal};
 pub use hash::structural_hash;
+pub(crate) use hash::structural_hash_sampled;
 use smallvec::SmallVec;
 use tvm_runtime::{DataType, Device, Tensor};
 

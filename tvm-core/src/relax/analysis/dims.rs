@@ -1,7 +1,10 @@
 //! Symbolic extents: normal form, equality, products.
 //!
 //! An extent is brought to a sum of products of atoms (variables and what has no normal form); two extents are equal
-//! when their difference is zero, unequal when it is another constant.
+//! when their difference is zero, unequal when it is another constant. What is neither is taken to be equal where an
+//! operator needs it ([`differ`]), and checked when the program runs ([`assumptions`]).
+
+use std::cell::RefCell;
 
 use crate::arith::same;
 use crate::tir::{BinaryOp, PrimExpr, binary};
@@ -141,6 +144,31 @@ pub fn prove_equal(a: &PrimExpr, b: &PrimExpr) -> bool {
 /// True when `a` and `b` differ whatever their variables are; false also when that is not known.
 pub fn prove_unequal(a: &PrimExpr, b: &PrimExpr) -> bool {
     difference(a, b).is_some_and(|it| it != 0)
+}
+
+thread_local! {
+    static ASSUMED: RefCell<Option<Vec<(PrimExpr, PrimExpr)>>> = const { RefCell::new(None) };
+}
+
+/// [`prove_unequal`] of extents that must be equal: where neither is known, their equality becomes one of the
+/// [`assumptions`] of the inference under way.
+pub fn differ(a: &PrimExpr, b: &PrimExpr) -> bool {
+    match difference(a, b) {
+        Some(difference) => difference != 0,
+        None => {
+            ASSUMED.with_borrow_mut(|assumed| {
+                assumed.iter_mut().for_each(|list| list.push((a.clone(), b.clone())));
+            });
+            false
+        }
+    }
+}
+
+/// What `infer` gives, and the pairs of extents that it takes to be equal without proof.
+pub fn assumptions<R>(infer: impl FnOnce() -> R) -> (R, Vec<(PrimExpr, PrimExpr)>) {
+    let outer = ASSUMED.replace(Some(Vec::new()));
+    let result = infer();
+    (result, ASSUMED.replace(outer).unwrap_or_default())
 }
 
 fn difference(a: &PrimExpr, b: &PrimExpr) -> Option<i64> {

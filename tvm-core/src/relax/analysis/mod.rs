@@ -16,7 +16,7 @@ mod well_formed;
 
 pub use alias::Aliases;
 pub use captures::{bound_dims, captures, type_dims};
-pub use dims::{product, prove_equal, prove_unequal, simplify_dim};
+pub use dims::{assumptions, differ, product, prove_equal, prove_unequal, simplify_dim};
 pub use infer::{infer_body, infer_type, type_of_arg};
 pub use infer_match::{constructor_fields, pattern_vars};
 pub use last_use::last_uses;

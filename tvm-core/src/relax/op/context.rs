@@ -4,7 +4,7 @@ use tvm_runtime::DataType;
 
 use crate::ir::{AttrValue, Attrs, InferContext, IrError, LegalizeContext, TensorShape, TensorType, Type};
 use crate::relax::Arg;
-use crate::relax::analysis::{prove_equal, prove_unequal, show_dim, show_dims, show_type};
+use crate::relax::analysis::{differ, prove_equal, show_dim, show_dims, show_type};
 use crate::te;
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi::Operand;
@@ -134,8 +134,7 @@ impl<'a> InferContext<'a> {
         };
         match (a, b) {
             (TensorShape::Known(x), TensorShape::Known(y)) => match broadcast_dims(x, y) {
-                Ok(Some(dims)) => Ok(TensorShape::Known(dims.into())),
-                Ok(None) => Ok(TensorShape::Rank(x.len().max(y.len()))),
+                Ok(dims) => Ok(TensorShape::Known(dims.into())),
                 Err((p, q)) => Err(self
                     .error(format!(
                         "shapes {} and {} do not broadcast: {} against {}",
@@ -154,11 +153,12 @@ impl<'a> InferContext<'a> {
     }
 }
 
-/// The extents that `a` and `b` broadcast to; `None` when that depends on the values of symbolic dimensions.
+/// The extents that `a` and `b` broadcast to. Symbolic extents that are not known to be equal are taken to be: one of them
+/// may be 1 only where it is the constant.
 ///
 /// # Errors
 /// The two extents that do not fit.
-pub fn broadcast_dims(a: &[PrimExpr], b: &[PrimExpr]) -> Result<Option<Vec<PrimExpr>>, (PrimExpr, PrimExpr)> {
+pub fn broadcast_dims(a: &[PrimExpr], b: &[PrimExpr]) -> Result<Vec<PrimExpr>, (PrimExpr, PrimExpr)> {
     let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
     let (leading, matched) = long.split_at(long.len() - short.len());
     let mut dims = leading.to_vec();
@@ -169,14 +169,14 @@ pub fn broadcast_dims(a: &[PrimExpr], b: &[PrimExpr]) -> Result<Option<Vec<PrimE
             dims.push(y.clone());
         } else if x.as_int().is_some() && y.as_int().is_some() {
             return Err(if a.len() >= b.len() { (x.clone(), y.clone()) } else { (y.clone(), x.clone()) });
-        } else if prove_unequal(x, y) && x.as_int().or(y.as_int()).is_none() {
+        } else if differ(x, y) {
             // `n` and `n + 1` only fit when one of them is 1, which is not what anybody means.
             return Err((x.clone(), y.clone()));
         } else {
-            return Ok(None);
+            dims.push(if y.as_int().is_some() { y.clone() } else { x.clone() });
         }
     }
-    Ok(Some(dims))
+    Ok(dims)
 }
 
 /// The list of integers of attribute `name`; one integer is a list of one.

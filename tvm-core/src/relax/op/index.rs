@@ -15,7 +15,7 @@ use crate::ir::{
     ArgDef, ArgKind, AttrKind, Attrs, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType,
     Type,
 };
-use crate::relax::analysis::{prove_unequal, show_dims, simplify_dim};
+use crate::relax::analysis::{differ, show_dims, simplify_dim};
 use crate::relax::{Arg, Expr};
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi;
@@ -83,7 +83,7 @@ pub(super) static OPS: &[OpDef] = &[
             let (data, indices, updates) = (cx.tensor(0)?, indices(cx)?, cx.tensor(2)?);
             reduction(cx)?;
             if let (Some(a), Some(b)) = (indices.known_shape(), updates.known_shape())
-                && (a.len() != b.len() || a.iter().zip(b).any(|(a, b)| prove_unequal(a, b)))
+                && (a.len() != b.len() || a.iter().zip(b).any(|(a, b)| differ(a, b)))
             {
                 let (a, b) = (show_dims(a), show_dims(b));
                 return Err(cx.error(format!("indices and updates have different shapes: {a} and {b}")));
@@ -260,7 +260,7 @@ fn infer_gather_nd(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         let message = format!("rows of {depth} indices are too long for data of rank {}", dims.len());
         return Err(ctx.error(message));
     }
-    if (0..batch).any(|k| prove_unequal(&dims[k], &rows[k])) {
+    if (0..batch).any(|k| differ(&dims[k], &rows[k])) {
         let (dims, rows) = (show_dims(dims), show_dims(rows));
         return Err(ctx.error(format!("data {dims} and indices {rows} differ in their {batch} batch axes")));
     }
@@ -293,7 +293,7 @@ fn infer_scatter_nd(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         }
         let expected = [&rows[..rows.len() - 1], &dims[depth..]].concat();
         if let Some(got) = updates.known_shape()
-            && (got.len() != expected.len() || got.iter().zip(&expected).any(|(a, b)| prove_unequal(a, b)))
+            && (got.len() != expected.len() || got.iter().zip(&expected).any(|(a, b)| differ(a, b)))
         {
             let (expected, got) = (show_dims(&expected), show_dims(got));
             return Err(ctx.error(format!("argument `updates` has shape {expected}, got {got}")));

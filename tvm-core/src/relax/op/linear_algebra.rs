@@ -5,7 +5,7 @@
 use super::context::{broadcast_dims, rank, single, tensor_type};
 use super::def::{attr, tensor};
 use crate::ir::{AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
-use crate::relax::analysis::{prove_unequal, show_dim, show_dims};
+use crate::relax::analysis::{differ, show_dim, show_dims};
 use crate::tir::PrimExpr;
 use crate::topi;
 
@@ -43,7 +43,7 @@ fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (row, column) = (x.len() == 1, y.len() == 1);
     let (x_batch, y_batch) = (&x[..x.len().saturating_sub(2)], &y[..y.len().saturating_sub(2)]);
     let (x_depth, y_depth) = (&x[x.len() - 1], &y[if column { 0 } else { y.len() - 2 }]);
-    if prove_unequal(x_depth, y_depth) {
+    if differ(x_depth, y_depth) {
         let message = format!(
             "the last axis of `x1` {} has extent {}, the {} of `x2` {} has {}",
             show_dims(x),
@@ -55,11 +55,7 @@ fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         return Err(ctx.error(message));
     }
     let mut dims: Vec<PrimExpr> = match broadcast_dims(x_batch, y_batch) {
-        Ok(Some(dims)) => dims,
-        Ok(None) => {
-            let ndim = x.len().max(y.len()).max(2) - usize::from(row) - usize::from(column);
-            return Ok(tensor_type(TensorShape::Rank(ndim), dtype));
-        }
+        Ok(dims) => dims,
         Err(_) => {
             let message =
                 format!("the leading axes of {} and {} do not broadcast", show_dims(x), show_dims(y));

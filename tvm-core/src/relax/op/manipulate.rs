@@ -8,7 +8,7 @@ use super::def::{arg, attr, required, tensor};
 use crate::ir::{
     ArgDef, ArgKind, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType, Type,
 };
-use crate::relax::analysis::{product, prove_unequal, show_dim, show_dims, simplify_dim};
+use crate::relax::analysis::{differ, product, show_dim, show_dims, simplify_dim};
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi::{self, Operand};
 
@@ -187,7 +187,7 @@ fn infer_broadcast_to(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         let offset = to.len().checked_sub(from.len());
         let fits = offset.is_some_and(|offset| {
             let mut pairs = from.iter().zip(&to[offset..]);
-            pairs.all(|(from, to)| from.is_const(1) || !prove_unequal(from, to))
+            pairs.all(|(from, to)| from.is_const(1) || !differ(from, to))
         });
         if !fits {
             let (from, to) = (show_dims(from), show_dims(to));
@@ -225,7 +225,7 @@ fn infer_reshape(ctx: &InferContext<'_>) -> Result<Type, IrError> {
             (Some(total), Some(others)) if others == 0 || total % others != 0 => return misfit(&target),
             _ => target[axis] = simplify_dim(&total.floordiv(others)),
         }
-    } else if prove_unequal(&total, &product(&target)) {
+    } else if differ(&total, &product(&target)) {
         return misfit(&target);
     }
     Ok(tensor_type(known(target), ty.dtype))
@@ -256,7 +256,7 @@ fn infer_squeeze(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     for (axis, dim) in dims.iter().enumerate() {
         if !(axes.contains(&axis) && (named || dim.is_const(1))) {
             kept.push(dim.clone());
-        } else if prove_unequal(dim, &PrimExpr::index(1)) {
+        } else if differ(dim, &PrimExpr::index(1)) {
             let message = format!("axis {axis} of {} has not extent 1", show_dims(dims));
             return Err(ctx.error(message));
         }
@@ -305,7 +305,7 @@ fn infer_concat(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         for (k, (dim, other)) in dims.iter_mut().zip(shape.iter()).enumerate() {
             if k == axis {
                 *dim = &*dim + other;
-            } else if prove_unequal(dim, other) {
+            } else if differ(dim, other) {
                 let (a, b) = (show_dims(shapes[0]), show_dims(shape));
                 let message =
                     format!("{a} and {b} differ at axis {k}, which is not the axis {axis} of concat");
@@ -325,7 +325,7 @@ fn infer_stack(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         return Ok(tensor_type(rank(first.ndim().map(|it| it + 1)), dtype));
     };
     for other in tensors.iter().filter_map(|ty| ty.known_shape()) {
-        let same = other.len() == dims.len() && other.iter().zip(dims).all(|(a, b)| !prove_unequal(a, b));
+        let same = other.len() == dims.len() && other.iter().zip(dims).all(|(a, b)| !differ(a, b));
         if !same {
             let (a, b) = (show_dims(dims), show_dims(other));
             return Err(ctx.error(format!("the tensors have different shapes: {a} and {b}")));

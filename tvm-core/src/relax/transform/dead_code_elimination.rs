@@ -115,10 +115,7 @@ fn remove_unused_functions(module: &mut IRModule) {
             pending.append(&mut reached.found);
         }
     }
-    let unused = module.functions().map(|(gv, _)| gv.clone()).filter(|gv| !reached.seen.contains(gv));
-    unused.collect::<Vec<_>>().iter().for_each(|gv| {
-        module.remove(gv);
-    });
+    module.retain(|gv, _| reached.seen.contains(gv));
 }
 
 #[derive(Default)]

@@ -6,12 +6,14 @@
 //!
 //! TVM counterpart: `relax.transform.EliminateCommonSubexpr`.
 
-use rustc_hash::FxHashMap;
+use std::hash::{Hash, Hasher};
 
-use crate::ir::{Var, structural_equal, structural_hash};
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::ir::{Var, structural_equal, structural_hash_sampled};
 use crate::pass::{Pass, function_pass};
 use crate::relax::mutator::{walk_arg, walk_binding, walk_body};
-use crate::relax::{Arg, Binding, Body, Callee, Expr, Mutator, Substitute};
+use crate::relax::{Arg, Binding, Body, Callee, Expr, Mutator, Substitute, Visitor};
 
 /// The pass.
 pub fn eliminate_common_subexpr() -> Pass {
@@ -52,7 +54,7 @@ impl Mutator for Cse {
         if binding.match_cast || !is_value(&binding.value) {
             return new.map(|it| vec![it]);
         }
-        let hash = structural_hash(&binding.value);
+        let hash = hash_in_scope(&binding.value);
         let values = self.values.entry(hash).or_default();
         let same = values.iter().find(|(value, var)| {
             structural_equal(value, &binding.value).is_ok()
@@ -67,6 +69,23 @@ impl Mutator for Cse {
         self.added.push(hash);
         new.map(|it| vec![it])
     }
+}
+
+/// A hash of `expr` that tells the variables apart, which its structure does not.
+fn hash_in_scope(expr: &Expr) -> u64 {
+    struct Ids(FxHasher);
+    impl Visitor for Ids {
+        fn visit_arg(&mut self, arg: &Arg) {
+            if let Arg::Var(var) = arg {
+                var.id().hash(&mut self.0);
+            }
+            crate::relax::visitor::walk_arg(self, arg);
+        }
+    }
+    let mut ids = Ids(FxHasher::default());
+    structural_hash_sampled(expr).hash(&mut ids.0);
+    ids.visit_expr(expr);
+    ids.0.finish()
 }
 
 /// True for what depends on its arguments alone and costs something.

@@ -3,7 +3,7 @@
 //! *Requires*: well-formed graph functions. *Ensures*: every operator call that has a legalisation and whose shapes
 //! and element types are known is a [`Callee::Tir`] of a tensor program of the module; structurally equal programs
 //! are one. Indices that are not known to be inside of their axis are checked in front of the call, by the virtual machine
-//! (`vm.check_indices`). Free symbolic variables of a program become scalar parameters, their values trailing arguments. Calls of
+//! (`vm.check_indices`); extents that inference takes to be equal without proof are compared there, by `match_cast`. Free symbolic variables of a program become scalar parameters, their values trailing arguments. Calls of
 //! [view operators](crate::relax::op::is_view) stay: they move no data.
 //!
 //! TVM counterpart: `LegalizeOps` (`src/relax/transform/legalize_ops.cc`).
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::ir::{
-    BaseFunc, GlobalVar, IRModule, IrError, LegalizeContext, Op, Span, TensorType, Type, Var,
+    BaseFunc, GlobalVar, IRModule, IrError, LegalizeContext, Op, ShapeType, Span, TensorType, Type, Var,
     structural_equal, structural_hash,
 };
 use crate::pass::{Pass, module_pass};
-use crate::relax::analysis::type_of_arg;
+use crate::relax::analysis::{assumptions, type_of_arg};
 use crate::relax::op::check_indices;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
 use crate::tir::transform::renew_defs;
@@ -90,6 +90,14 @@ impl Legalizer {
         let attrs = &call.attrs;
         let cx = LegalizeContext { op, args: &call.args, types: &types, attrs, out, span: &call.span };
         let func = legalize(&cx)?;
+        // Extents that inference takes to be equal are compared when the program runs.
+        let (_, assumed) = assumptions(|| (op.infer)(&cx.infer()));
+        for (a, b) in assumed {
+            let ty = Type::Shape(ShapeType { ndim: Some(1), values: Some(Arc::new([b])) });
+            let var = Var::with_span(op.name, ty, call.span.clone());
+            let value = Expr::Arg(Arg::Shape(Arc::new([a])));
+            before.push(Binding { var, value, match_cast: true });
+        }
         let mut given = call.args.to_vec();
         if let Some(check) = check_indices(&cx.infer())? {
             let checked = Var::with_span("indices", types[1].clone(), call.span.clone());

@@ -1,7 +1,9 @@
 //! Graph functions compiled and run on the virtual machine, kernels interpreted.
 
+mod dims;
 mod indices;
 mod models;
+mod scale;
 
 use std::sync::Arc;
 

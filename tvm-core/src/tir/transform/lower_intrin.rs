@@ -8,22 +8,27 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::context::{analyzer_for, enter_loop, is_non_negative};
 use super::util::body_pass;
 use crate::arith::{Analyzer, ConstIntBound};
-use crate::ir::Var;
+use crate::ir::{BufferId, Var};
 use crate::pass::Pass;
-use crate::tir::{Binary, BinaryOp, IntoOperand, Let, Mutator, PrimExpr, Stmt, binary};
+use crate::tir::{AllocBuffer, Binary, BinaryOp, Buffer, IntoOperand, Let, Mutator, PrimExpr, Stmt, binary};
 
 /// Floor division and remainder become truncating ones; no division traps and no shift goes too far.
 pub fn lower_intrin() -> Pass {
-    body_pass("LowerIntrin", |func| LowerIntrin { analyzer: analyzer_for(func) }.mutate_stmt(&func.body))
+    body_pass("LowerIntrin", |func| {
+        LowerIntrin { analyzer: analyzer_for(func), buffers: FxHashMap::default() }.mutate_stmt(&func.body)
+    })
 }
 
 struct LowerIntrin {
     analyzer: Analyzer,
+    /// Buffers of which the extents are expanded.
+    buffers: FxHashMap<BufferId, Buffer>,
 }
 
 impl LowerIntrin {
@@ -175,6 +180,18 @@ impl Mutator for LowerIntrin {
         {
             self.analyzer.bind_bound(&node.var, self.analyzer.const_int_bound(&node.value));
         }
+        if let Stmt::AllocBuffer(node) = stmt
+            && let Some(shape) = self.mutate_exprs(&node.buffer.shape)
+        {
+            // Memory is allocated by these extents.
+            let buffer = node.buffer.renew(|it| it.shape = shape.into());
+            self.buffers.insert(node.buffer.id, buffer.clone());
+            return Some(AllocBuffer { buffer }.into());
+        }
         self.walk_stmt(stmt)
+    }
+
+    fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {
+        self.buffers.get(&buffer.id).cloned()
     }
 }

@@ -6,7 +6,7 @@ use super::window::{Windows, check_layouts, padding, positive};
 use crate::ir::{
     ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
 };
-use crate::relax::analysis::{prove_unequal, show_dim, simplify_dim};
+use crate::relax::analysis::{differ, show_dim, simplify_dim};
 use crate::relax::op::context::{known, single, tensor_type};
 use crate::relax::op::def::{attr, tensor};
 use crate::tir::{PrimExpr, PrimFunc};
@@ -87,7 +87,7 @@ fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type
     };
     let groups = params.groups;
     let channels = if transpose { &weight[0] } else { &simplify_dim(&(&weight[1] * groups)) };
-    if prove_unequal(&data[1], channels) {
+    if differ(&data[1], channels) {
         let (got, channels) = (show_dim(&data[1]), show_dim(channels));
         let message =
             format!("the data has {got} channels, the weight is for {channels} (in {groups} groups)");

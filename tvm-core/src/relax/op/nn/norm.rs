@@ -4,7 +4,7 @@
 //! statistics or a mask: those belong to training.
 
 use crate::ir::{ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, Type};
-use crate::relax::analysis::{prove_unequal, show_dim, show_dims};
+use crate::relax::analysis::{differ, show_dim, show_dims};
 use crate::relax::op::context::{int_list, single};
 use crate::relax::op::def::{attr, required, tensor};
 use crate::te::Tensor;
@@ -108,7 +108,7 @@ fn infer(
     let expected: Vec<PrimExpr> = axes.iter().map(|&axis| dims[axis].clone()).collect();
     for i in 1..ctx.types.len() {
         let Some(got) = ctx.dims(i, expected.len())? else { continue };
-        if let Some(k) = (0..got.len()).find(|&k| prove_unequal(&got[k], &expected[k])) {
+        if let Some(k) = (0..got.len()).find(|&k| differ(&got[k], &expected[k])) {
             let message = format!(
                 "argument `{}` has shape {}, got {}: {} is not {}",
                 ctx.op.args[i].name,

@@ -136,28 +136,31 @@ impl Partition<'_> {
     /// True when `cond` holds for the pattern of every group on the ways from `src` to `sink`, both ends without and
     /// with; its second argument is true for `sink`.
     fn all_between(&self, src: usize, sink: usize, cond: impl Fn(OpPattern, bool) -> bool) -> bool {
-        let path = self.path(src, sink);
+        let Some(path) = self.path(src, sink) else { return false };
         let mut nodes = path.iter().filter(|&&node| node != src);
         nodes.all(|&node| cond(self.pattern[self.root(node)], node == sink))
     }
 
-    /// All nodes on the ways from `src` to its post-dominator `sink`.
-    fn path(&self, src: usize, sink: usize) -> Vec<usize> {
+    /// All nodes on the ways from `src` to its post-dominator `sink`; `None` when they are more than a group may have.
+    fn path(&self, src: usize, sink: usize) -> Option<Vec<usize>> {
         let mut seen: FxHashSet<usize> = [src].into_iter().collect();
         let mut path = vec![src];
         let mut next = 0;
         while let Some(&node) = path.get(next) {
+            if path.len() > self.max_size {
+                return None;
+            }
             next += 1;
             if node != sink {
                 let outputs = self.nodes[node].outputs.iter();
                 path.extend(outputs.map(|(output, _)| *output).filter(|&output| seen.insert(output)));
             }
         }
-        path
+        Some(path)
     }
 
     fn merge(&mut self, src: usize, sink: usize) {
-        let path = self.path(src, sink);
+        let Some(path) = self.path(src, sink) else { return };
         let mut roots: Vec<usize> = path.iter().map(|&node| self.root(node)).collect();
         roots.sort_unstable();
         roots.dedup();

@@ -1,5 +1,8 @@
 //! Intermediate results of a fused tensor program that need no memory: each element is used about once.
 //!
+//! What is read at two places is computed at both, so only a small value is: what it grew from stays in memory, and
+//! programs stay linear in the graphs that they are made of.
+//!
 //! TVM counterpart: the inlining that `dlight` and `meta_schedule` rules begin with (`AutoInline`).
 
 use crate::tir::schedule::Schedule;
@@ -7,6 +10,9 @@ use crate::tir::{
     Block, Buffer, BufferLoad, BufferStore, Callee, Intrinsic, IterVar, PrimExpr, PrimFunc, Stmt, Visitor,
     any_expr, walk_block, walk_expr, walk_stmt,
 };
+
+/// Values of more nodes than this are not computed twice.
+const TWICE_LIMIT: usize = 16;
 
 /// `func` without those of its `intermediates` that can be computed where they are read.
 pub(super) fn inline_intermediates(func: PrimFunc, intermediates: &[Buffer]) -> PrimFunc {
@@ -72,7 +78,11 @@ impl Uses<'_> {
     fn store(&mut self, store: &BufferStore) {
         if store.buffer == *self.buffer {
             self.writer.clone_from(&self.block);
-            self.cheap &= !any_expr(&store.value, &mut is_expensive);
+            let mut nodes = 0;
+            self.cheap &= !any_expr(&store.value, &mut |expr| {
+                nodes += 1;
+                nodes > TWICE_LIMIT || is_expensive(expr)
+            });
         }
     }
 

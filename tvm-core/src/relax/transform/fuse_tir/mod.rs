@@ -25,11 +25,15 @@ use crate::tir::{
 /// The pass.
 pub fn fuse_tir() -> Pass {
     module_pass("FuseTIR", |mut module, _| {
-        let mut fused: IndexMap<GlobalVar, GlobalVar> = IndexMap::new();
-        for (gv, func) in primitive_functions(&module) {
+        let merged = primitive_functions(&module).into_iter().map(|(gv, func)| {
             let prim = merge(&gv, &func, &module).map_err(|err| err.at(&func.span))?;
-            // The tensor program takes over the name of the function.
-            module.remove(&gv);
+            Ok((gv, prim))
+        });
+        let merged: IndexMap<GlobalVar, PrimFunc> = merged.collect::<Result<_, IrError>>()?;
+        // The tensor programs take over the names of the functions.
+        module.retain(|gv, _| !merged.contains_key(gv));
+        let mut fused: IndexMap<GlobalVar, GlobalVar> = IndexMap::new();
+        for (gv, prim) in merged {
             let new = module.add(gv.name(), BaseFunc::Prim(Arc::new(prim)));
             fused.insert(gv, new);
         }
