@@ -298,3 +298,67 @@ fn errors_point_at_the_line() {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
 }
+
+mod names {
+    use super::*;
+
+    /// A function named like an operator, used in its scope and in others that see it.
+    #[relax::func]
+    fn softmax(x: Tensor<f32, n>) -> Tensor<f32, n> {
+        x + 1.0
+    }
+
+    #[relax::func]
+    fn uses_softmax(x: Tensor<f32, n>) -> Tensor<f32, n> {
+        let relu = |v: Tensor<f32, n>| -> Tensor<f32, n> { v * 10.0 };
+        relu(softmax(x))
+    }
+
+    mod nested {
+        use super::*;
+
+        #[relax::func]
+        pub(super) fn through_a_glob(x: Tensor<f32, n>) -> Tensor<f32, n> {
+            softmax(x)
+        }
+    }
+
+    #[test]
+    fn functions_of_the_user_hide_operators() {
+        #[relax::func]
+        fn exp(x: Tensor<f32, n>) -> Tensor<f32, n, 1> {
+            expand_dims(x, 1)
+        }
+        let modules = [
+            ("uses_softmax", uses_softmax::module(), [20.0, 30.0]),
+            ("through_a_glob", nested::through_a_glob::module(), [2.0, 3.0]),
+            ("main", relax!(|x: Tensor<f32, n>| -> Tensor<f32, n> { softmax(x) }).module(), [2.0, 3.0]),
+            // A type of its own, which the operator does not give.
+            ("main", relax!(|x: Tensor<f32, n>| -> Tensor<f32, n, 1> { exp(x) }).module(), [1.0, 2.0]),
+            (
+                "main",
+                relax!(|x: Tensor<f32, n>| -> Tensor<f32, n, 1> {
+                    let tanh = |v: Tensor<f32, n>| -> Tensor<f32, n, 1> { expand_dims(v, 1) };
+                    tanh(x)
+                })
+                .module(),
+                [1.0, 2.0],
+            ),
+        ];
+        for (name, module, expected) in modules {
+            let module = module.unwrap_or_else(|err| panic!("{name}: {err}"));
+            assert_eq!(floats(&run(module, name, &[tensor(&[1.0, 2.0], &[2])])), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_expansion_are_free() {
+        let func = relax!(|__d: Tensor<f32, __n>, __p: Tensor<f32, __n>| -> Tensor<f32, __n> {
+            let __func = __d + __p;
+            let (args, __check) = (__func, __p);
+            args * __check
+        });
+        let x = tensor(&[1.0, 2.0], &[2]);
+        assert_eq!(floats(&run(func.module().unwrap(), "main", &[x.clone(), x])), [2.0, 8.0]);
+    }
+}

@@ -33,7 +33,7 @@ pub(crate) fn item(item: &TokenStream, error: &syn::Error) -> TokenStream {
         impl #name {
             /// The error.
             #vis fn prim_func() -> ::core::result::Result<#tir::PrimFunc, #ir::IrError> {
-                Err(#ir::IrError::new(#message, &#ir::Span::none()))
+                ::core::result::Result::Err(#ir::IrError::new(#message, &#ir::Span::none()))
             }
         }
     }

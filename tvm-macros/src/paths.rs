@@ -1,6 +1,6 @@
 //! Every path that an expansion names. All of them go through `::tvm::__private`, which re-exports what it needs.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 
 macro_rules! paths {
@@ -12,6 +12,11 @@ macro_rules! paths {
             }
         )*
     };
+}
+
+/// A variable of the expansion itself: it neither hides one of the user's nor is hidden by one.
+pub(crate) fn own(name: &str) -> Ident {
+    Ident::new(&format!("__{name}"), Span::mixed_site())
 }
 
 /// The root of all paths.

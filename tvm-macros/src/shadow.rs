@@ -181,8 +181,9 @@ fn call_of_operator(expr: &Expr) -> Option<Expr> {
                 _ => return None,
             };
             let (shadow, name) = (paths::shadow(span), format_ident!("{name}", span = span));
+            let value = paths::own("value");
             Some(if assigns {
-                syn::parse_quote_spanned!(span=> { let __value = #b; #shadow::#name(&mut #a, __value) })
+                syn::parse_quote_spanned!(span=> { let #value = #b; #shadow::#name(&mut #a, #value) })
             } else {
                 syn::parse_quote_spanned!(span=> #shadow::#name(#a, #b))
             })

@@ -67,6 +67,7 @@ fn wrong_bodies() {
         ),
         ("for i in 0..n { x[[i]] = 0.0; }", "cannot write to `x`"),
         ("for i in 0..n { y[[i]] = q; }", "cannot find `q`"),
+        ("let exp = s; for i in 0..n { y[[i]] = exp(x[[i]]); }", "`exp` is a variable here"),
         ("for i in 0..n { s = 0.0; }", "cannot assign to `s`"),
         ("for i in 0..n { y[[i]] = x[[i]].foo(); }", "unknown method `foo`"),
         ("for i in 0..n { y[[i]] = println(x[[i]]); }", "unknown function `println`"),

@@ -11,24 +11,25 @@ use crate::paths;
 /// `impl matmul { fn __build() -> Result<PrimFunc, IrError> { .. } }`
 pub(super) fn builder(func: &PrimFunc) -> TokenStream {
     let (script, at) = (paths::script(Span::call_site()), loc(func.name.span()));
+    let (b, sig) = (paths::own("b"), paths::own("sig"));
     let file = file(func.name.span());
     let dims = func.dims.iter().map(|dim| {
         let (var, at, name) = (local(dim), loc(dim.span()), dim.to_string());
-        quote!(let #var = __b.dim(#at, #name);)
+        quote!(let #var = #b.dim(#at, #name);)
     });
     let params = func.params.iter().map(param);
     let body = stmts(&func.body);
-    let attrs = func.options.attrs.iter().map(|(name, value)| quote!(__b.attr(#name, #value);));
+    let attrs = func.options.attrs.iter().map(|(name, value)| quote!(#b.attr(#name, #value);));
     let bounds = super::sig::bound_attrs(func);
     let body = quote! {
-        let __sig = <Self as #script::PrimFuncDef>::SIG;
-        let __b = #script::FuncBuilder::new(&__sig, #file, #at);
+        let #sig = <Self as #script::PrimFuncDef>::SIG;
+        let #b = #script::FuncBuilder::new(&#sig, #file, #at);
         #(#dims)*
         #(#params)*
         #bounds
         #(#attrs)*
         #body
-        __b.finish()
+        #b.finish()
     };
     in_impl(func, &body)
 }
@@ -37,7 +38,7 @@ pub(super) fn builder(func: &PrimFunc) -> TokenStream {
 pub(super) fn stub(func: &PrimFunc) -> TokenStream {
     let ir = paths::ir(Span::call_site());
     let message = format!("the kernel `{}` does not compile", func.name);
-    in_impl(func, &quote!(Err(#ir::IrError::new(#message, &#ir::Span::none()))))
+    in_impl(func, &quote!(::core::result::Result::Err(#ir::IrError::new(#message, &#ir::Span::none()))))
 }
 
 fn in_impl(func: &PrimFunc, body: &TokenStream) -> TokenStream {
@@ -56,16 +57,17 @@ fn in_impl(func: &PrimFunc, body: &TokenStream) -> TokenStream {
 }
 
 fn param(param: &Param) -> TokenStream {
+    let b = paths::own("b");
     let (var, at, name) = (local(&param.name), loc(param.name.span()), param.name.to_string());
     match &param.kind {
         ParamKind::Tensor { output, dtype: ty, dims, .. } => {
             let method = format_ident!("{}", if *output { "output" } else { "input" });
             let (dtype, dims) = (dtype(&ty.0), dims.iter().map(dim));
-            quote!(let #var = __b.#method(#at, #name, #dtype, [#(#dims),*]);)
+            quote!(let #var = #b.#method(#at, #name, #dtype, [#(#dims),*]);)
         }
         ParamKind::Scalar { dtype: ty } => {
             let dtype = dtype(&ty.0);
-            quote!(let #var = __b.scalar(#at, #name, #dtype);)
+            quote!(let #var = #b.scalar(#at, #name, #dtype);)
         }
     }
 }
@@ -87,6 +89,7 @@ fn stmts(stmts: &[Stmt]) -> TokenStream {
 }
 
 fn stmt(stmt: &Stmt) -> TokenStream {
+    let b = paths::own("b");
     let (script, tir) = (paths::script(Span::call_site()), paths::tir(Span::call_site()));
     match stmt {
         Stmt::For { vars, range, kind, body, span } => {
@@ -100,11 +103,11 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                         end = quote!(#end.binary(#tir::BinaryOp::Add, #script::Value::int(1)));
                     }
                     let range = quote!((#min, #end));
-                    quote!(__b.for_range(#at, #spec, #(#names)*, #range, |#(#locals)*| { #body });)
+                    quote!(#b.for_range(#at, #spec, #(#names)*, #range, |#(#locals)*| { #body });)
                 }
                 LoopRange::Grid(extents) => {
                     let extents = values(extents);
-                    quote!(__b.for_grid(#at, &#spec, [#(#names),*], [#(#extents),*], |[#(#locals),*]| { #body });)
+                    quote!(#b.for_grid(#at, &#spec, [#(#names),*], [#(#extents),*], |[#(#locals),*]| { #body });)
                 }
             }
         }
@@ -116,25 +119,25 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                 let (name, value) = (axis.var.to_string(), value(&axis.value));
                 quote!((#tir::IterKind::#kind, #name, #value))
             });
-            quote!(__b.block(#at, #name, [#(#axes),*], |[#(#locals),*]| { #body });)
+            quote!(#b.block(#at, #name, [#(#axes),*], |[#(#locals),*]| { #body });)
         }
         Stmt::Init { body, span } => {
             let (at, body) = (loc(*span), stmts(body));
-            quote!(__b.init(#at, || { #body });)
+            quote!(#b.init(#at, || { #body });)
         }
         Stmt::Store { buffer, indices, op, value: new, span } => {
             let (buffer, at, indices, new) = (local(buffer), loc(*span), values(indices), value(new));
             match op {
-                None => quote!(__b.store(#at, &#buffer, [#(#indices),*], #new);),
+                None => quote!(#b.store(#at, &#buffer, [#(#indices),*], #new);),
                 Some(op) => {
                     let op = binary_op(op);
-                    quote!(__b.update(#at, &#buffer, [#(#indices),*], #tir::BinaryOp::#op, #new);)
+                    quote!(#b.update(#at, &#buffer, [#(#indices),*], #tir::BinaryOp::#op, #new);)
                 }
             }
         }
         Stmt::Let { name, value: bound } => {
             let (var, at, text, bound) = (local(name), loc(name.span()), name.to_string(), value(bound));
-            quote!(let #var = __b.bind(#at, #text, #bound);)
+            quote!(let #var = #b.bind(#at, #text, #bound);)
         }
         Stmt::Helper { name, params, value: result } => {
             let (name, params, result) = (local(name), params.iter().map(local), value(result));
@@ -146,16 +149,16 @@ fn stmt(stmt: &Stmt) -> TokenStream {
             let dtype = if ty.0 == "usize" { quote!(#script::INDEX) } else { dtype(&ty.0) };
             match first {
                 Some(first) => {
-                    let first = value(first);
+                    let (first, value) = (value(first), paths::own("first"));
                     quote! {
-                        let __first = #first;
-                        let #var = __b.alloc(#at, #text, #dtype, [], #tir::Scope::#scope);
-                        __b.store(#at, &#var, [], __first);
+                        let #value = #first;
+                        let #var = #b.alloc(#at, #text, #dtype, [], #tir::Scope::#scope);
+                        #b.store(#at, &#var, [], #value);
                     }
                 }
                 None => {
                     let shape = values(shape);
-                    quote!(let #var = __b.alloc(#at, #text, #dtype, [#(#shape),*], #tir::Scope::#scope);)
+                    quote!(let #var = #b.alloc(#at, #text, #dtype, [#(#shape),*], #tir::Scope::#scope);)
                 }
             }
         }
@@ -168,11 +171,11 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                 }
                 None => quote!(::core::option::Option::None),
             };
-            quote!(__b.if_else(#at, #condition, || { #then }, #otherwise);)
+            quote!(#b.if_else(#at, #condition, || { #then }, #otherwise);)
         }
         Stmt::While { condition, body, span } => {
             let (at, condition, body) = (loc(*span), value(condition), stmts(body));
-            quote!(__b.while_loop(#at, #condition, || { #body });)
+            quote!(#b.while_loop(#at, #condition, || { #body });)
         }
         Stmt::Scope(body) => {
             let body = stmts(body);

@@ -51,8 +51,8 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
         }
         ExprKind::Host(path) => quote!(#script::HostConst::to_value(#path)),
         ExprKind::Load { buffer, indices } => {
-            let (buffer, loc, indices) = (local(buffer), loc(expr.span), values(indices));
-            quote!(__b.load(#loc, &#buffer, [#(#indices),*]))
+            let (b, buffer, loc, indices) = (paths::own("b"), local(buffer), loc(expr.span), values(indices));
+            quote!(#b.load(#loc, &#buffer, [#(#indices),*]))
         }
         ExprKind::Neg(a) => {
             let a = value(a);

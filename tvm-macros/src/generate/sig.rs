@@ -54,13 +54,14 @@ pub(super) fn expr_text(expr: &syn::Expr) -> String {
 
 /// Attributes for the bounds of dimensions: `dim.n.min`, `dim.n.max`, `dim.n.modulus`, `dim.n.remainder`.
 pub(super) fn bound_attrs(func: &PrimFunc) -> TokenStream {
+    let b = paths::own("b");
     let attrs = func.bounds.iter().map(|bound| {
         let (values, names) = match bound.kind {
             BoundKind::Between(min, max) => ([min, max], ["min", "max"]),
             BoundKind::Modulo(modulus, remainder) => ([modulus, remainder], ["modulus", "remainder"]),
         };
         let names = names.map(|name| format!("dim.{}.{name}", bound.dim));
-        quote!(#(__b.attr(#names, #values);)*)
+        quote!(#(#b.attr(#names, #values);)*)
     });
     attrs.collect()
 }

@@ -98,7 +98,7 @@ pub(super) fn run(func: &PrimFunc) -> TokenStream {
     let shadow = paths::shadow(Span::call_site());
     let runtime = paths::runtime(Span::call_site());
     let func_name = func.name.to_string();
-    let raw: Vec<Ident> = (0..func.params.len()).map(|i| format_ident!("__a{i}")).collect();
+    let raw: Vec<Ident> = (0..func.params.len()).map(|i| paths::own(&format!("a{i}"))).collect();
     let patterns = func.params.iter().zip(&raw).map(|(param, raw)| match &param.kind {
         ParamKind::Tensor { output: true, .. } => quote!(#runtime::HostArg::Out(#raw)),
         ParamKind::Tensor { .. } => quote!(#runtime::HostArg::In(#raw)),
@@ -111,10 +111,10 @@ pub(super) fn run(func: &PrimFunc) -> TokenStream {
         ParamKind::Tensor { .. } => quote!(&#shadow::View::new(#raw)?),
         ParamKind::Scalar { .. } => quote!(#shadow::scalar(#func_name, #raw)?),
     });
-    let dims = &func.dims;
+    let (dims, args) = (&func.dims, paths::own("args"));
     let body = quote! {
-        #shadow::reference::<Self>(|__args| {
-            let [#(#patterns),*] = __args else {
+        #shadow::reference::<Self>(|#args| {
+            let [#(#patterns),*] = #args else {
                 return ::core::result::Result::Err(#shadow::arg_error(#func_name));
             };
             #binds
@@ -139,6 +139,8 @@ fn run_with(func: &PrimFunc, body: &TokenStream) -> TokenStream {
     let own = impl_header(func, &quote!(#name));
     let types = args(func);
     let names: Vec<&Ident> = func.params.iter().map(|param| &param.name).collect();
+    let graph = paths::graph(Span::call_site());
+    let hides = crate::graph::hide(name, &quote!(#graph::KernelCall), &quote!(#graph::KernelCall));
     let header = quote!((#(#names: impl #runtime::Arg<#types>),*) -> ::core::result::Result<(), #runtime::RuntimeError>);
     quote! {
         #[allow(dead_code, clippy::all, clippy::pedantic, clippy::restriction, reason = "not every kernel is run as plain Rust")]
@@ -156,6 +158,7 @@ fn run_with(func: &PrimFunc, body: &TokenStream) -> TokenStream {
                 Self::__reference()?.call(#(#names),*)
             }
         }
+        #hides
         /// Runs the body of the kernel as plain Rust.
         #[allow(dead_code, clippy::all, clippy::pedantic, clippy::restriction, reason = "not every kernel is run as plain Rust")]
         #vis fn #name<#(#generics),*> #header {
@@ -189,13 +192,13 @@ fn checks(func: &PrimFunc, raw: &[Ident]) -> TokenStream {
         let arg = param.name.to_string();
         for (axis, dim) in dims.iter().enumerate() {
             if let Dim::Expr(expr, _) = dim {
-                let text = expr_text(expr);
+                let (text, expected) = (expr_text(expr), paths::own("expected"));
                 res.extend(quote! {
-                    let __expected = {
+                    let #expected = {
                         use #shadow::kernel::*;
                         #expr
                     };
-                    #shadow::check_extent(#func_name, #arg, (#axis, #text), __expected, #raw.shape())?;
+                    #shadow::check_extent(#func_name, #arg, (#axis, #text), #expected, #raw.shape())?;
                 });
             }
         }

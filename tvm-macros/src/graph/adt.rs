@@ -23,6 +23,10 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
             _ => errors.push(param, "a data type is generic over types only", "write enum List<A> { .. }"),
         }
     }
+    if ty::is_reserved(&def.ident) {
+        let message = format!("`{}` is a type of the surface already", def.ident);
+        errors.push(&def.ident, message, "give the data type another name");
+    }
     let (mut variants, mut constructors) = (Vec::new(), Vec::new());
     for variant in &def.variants {
         let fields: Vec<&syn::Type> = match &variant.fields {

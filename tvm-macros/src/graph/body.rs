@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{BinOp, Block, Expr, ExprCall, ExprClosure, ExprIf, ExprMatch, Lit, Pat, Path, Stmt, UnOp};
 
 use super::ty::{self, Dims};
-use super::{Surface, local, pattern};
+use super::{Surface, local, operators, pattern};
 use crate::error::Errors;
 use crate::paths;
 
@@ -189,6 +189,10 @@ impl<'a> Body<'a> {
             if let Some(tokens) = self.special(name, call) {
                 return tokens;
             }
+            if operators::is_operator(name) {
+                let args = self.args(call.args.iter(), name.span());
+                return quote_spanned!(name.span()=> #graph::result(#graph::NamedCall(#args).#name()));
+            }
         }
         let args = self.args(call.args.iter(), path.span());
         match constructor(path) {
@@ -259,7 +263,7 @@ impl<'a> Body<'a> {
                 "use relay; relax destructures tuples",
             );
         }
-        let value = self.expr(&it.expr);
+        let (value, p) = (self.expr(&it.expr), paths::own("p"));
         let mut arms = Vec::new();
         for arm in &it.arms {
             if let Some((token, _)) = &arm.guard {
@@ -273,9 +277,9 @@ impl<'a> Body<'a> {
                 let (pattern, names) = pattern::tokens(&arm.pat, this.errors);
                 names.iter().for_each(|name| this.declare(name));
                 let body = this.expr(&arm.body);
-                let bind = names.iter().enumerate().map(|(i, name)| quote!(let #name = __p[#i].clone();));
+                let bind = names.iter().enumerate().map(|(i, name)| quote!(let #name = #p[#i].clone();));
                 quote! {
-                    (#pattern, ::std::boxed::Box::new(|__p: &[#graph::Value]| {
+                    (#pattern, ::std::boxed::Box::new(|#p: &[#graph::Value]| {
                         #(#bind)*
                         #graph::item(#body).into_value()
                     }) as ::std::boxed::Box<dyn FnOnce(&[#graph::Value]) -> #graph::Value + '_>)
@@ -290,7 +294,7 @@ impl<'a> Body<'a> {
         if let Some(params) = local::params(it) {
             return self.local(it, &params, &Ident::new("closure", it.or1_token.span()), &[]);
         }
-        let graph = paths::graph(it.or1_token.span());
+        let (graph, p) = (paths::graph(it.or1_token.span()), paths::own("p"));
         let mut names = Vec::new();
         for input in &it.inputs {
             match input {
@@ -313,11 +317,11 @@ impl<'a> Body<'a> {
             names.iter().for_each(|name| this.declare(name));
             this.expr(&it.body)
         });
-        let bind = names.iter().enumerate().map(|(i, name)| quote!(let #name = __p[#i].clone();));
+        let bind = names.iter().enumerate().map(|(i, name)| quote!(let #name = #p[#i].clone();));
         let arity = names.len();
         let clones = captured.iter().map(|name| quote!(let #name = #name.clone();));
         quote_spanned! {it.or1_token.span()=>
-            { #(#clones)* #graph::closure(#arity, move |__p: &[#graph::Value]| { #(#bind)* #graph::item(#body).into_value() }) }
+            { #(#clones)* #graph::closure(#arity, move |#p: &[#graph::Value]| { #(#bind)* #graph::item(#body).into_value() }) }
         }
     }
 

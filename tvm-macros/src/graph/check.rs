@@ -2,20 +2,27 @@
 //!
 //! Only what is certainly wrong is reported: extents that are different constants, element types that differ. The rest
 //! is checked when the function is built, in the same words.
+//!
+//! `softmax(x)` is a call of the operator only where the user has no function of that name, which a macro cannot see:
+//! what follows from the meaning of such a name is reported by rustc, under the condition that the name is the operator's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use quote::ToTokens;
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{BinOp, Expr, GenericArgument, Lit, Pat, PathArguments, ReturnType, Stmt, Type};
 
 use super::function::GraphParam;
 use crate::error::Errors;
+use crate::paths;
 
 /// A tensor type as far as it is known.
 #[derive(Clone)]
 struct Known {
     dtype: String,
     dims: Vec<Dim>,
+    /// Names that are taken to be operators.
+    operators: Vec<Ident>,
 }
 
 #[derive(Clone, PartialEq)]
@@ -52,30 +59,25 @@ const SAME: &[&str] = &[
     "rsqrt",
 ];
 
-/// Checks the body of a function against its parameters and result.
-pub(super) fn function(params: &[GraphParam], ret: &ReturnType, body: &Expr, errors: &mut Errors) {
+/// Checks the body of a function against its parameters and result; gives the checks that are left to rustc.
+pub(super) fn function(
+    own: Option<&Ident>,
+    params: &[GraphParam],
+    ret: &ReturnType,
+    body: &Expr,
+    errors: &mut Errors,
+) -> TokenStream {
     let names = params.iter().filter_map(|param| Some((param.name.to_string(), known(&param.ty)?)));
-    let mut checker = Checker { names: names.collect(), errors };
-    let Some(value) = checker.expr(body) else { return };
-    let ReturnType::Type(_, ty) = ret else { return };
-    let Some(expected) = known(ty) else { return };
-    let place = last_expr(body);
-    if expected.dtype != value.dtype {
-        checker.errors.push(
-            place,
-            format!("the result is {}, expected {}", show(&value), show(&expected)),
-            &format!("convert it with astype(.., {})", expected.dtype),
-        );
-    } else if expected.dims.len() != value.dims.len()
-        || expected.dims.iter().zip(&value.dims).any(|(a, b)| differ(a, b))
+    let locals = params.iter().map(|param| &param.name).chain(own).map(ToString::to_string);
+    let mut checker =
+        Checker { names: names.collect(), locals: locals.collect(), errors, conditional: TokenStream::new() };
+    if let Some(value) = checker.expr(body)
+        && let ReturnType::Type(_, ty) = ret
+        && let Some(expected) = known(ty)
     {
-        let help = "the body and the result type must agree";
-        checker.errors.push(
-            place,
-            format!("the result is {}, expected {}", show(&value), show(&expected)),
-            help,
-        );
+        checker.result(last_expr(body), &value, &expected);
     }
+    checker.conditional
 }
 
 fn last_expr(body: &Expr) -> &Expr {
@@ -121,22 +123,49 @@ fn known(ty: &Type) -> Option<Known> {
         },
         _ => Dim::Unknown,
     });
-    Some(Known { dtype: dtype.path.get_ident()?.to_string(), dims: dims.collect() })
+    Some(Known { dtype: dtype.path.get_ident()?.to_string(), dims: dims.collect(), operators: vec![] })
 }
 
 struct Checker<'a> {
     names: HashMap<String, Known>,
+    /// Names that are certainly no operators.
+    locals: HashSet<String>,
     errors: &'a mut Errors,
+    /// Errors under the condition that names are operators.
+    conditional: TokenStream,
 }
 
 impl Checker<'_> {
+    /// Reports a mistake that follows from what is known of some values.
+    fn report(&mut self, place: &impl ToTokens, message: &str, help: &str, of: &[&Known]) {
+        let operators: Vec<&Ident> = of.iter().flat_map(|known| &known.operators).collect();
+        if operators.is_empty() {
+            return self.errors.push(place, message, help);
+        }
+        self.conditional.extend(unless_users(place, message, help, &operators));
+    }
+
+    fn result(&mut self, place: &Expr, value: &Known, expected: &Known) {
+        let help = if expected.dtype != value.dtype {
+            format!("convert it with astype(.., {})", expected.dtype)
+        } else if expected.dims.len() != value.dims.len()
+            || expected.dims.iter().zip(&value.dims).any(|(a, b)| differ(a, b))
+        {
+            "the body and the result type must agree".to_string()
+        } else {
+            return;
+        };
+        let message = format!("the result is {}, expected {}", show(value), show(expected));
+        self.report(place, &message, &help, &[value]);
+    }
+
     /// What is known of the value of `expr`.
     fn expr(&mut self, expr: &Expr) -> Option<Known> {
         match expr {
             Expr::Path(path) => self.names.get(&path.path.get_ident()?.to_string()).cloned(),
             Expr::Paren(it) => self.expr(&it.expr),
             Expr::Block(it) => {
-                let outer = self.names.clone();
+                let outer = (self.names.clone(), self.locals.clone());
                 let mut value = None;
                 for stmt in &it.block.stmts {
                     value = None;
@@ -152,7 +181,7 @@ impl Checker<'_> {
                         Stmt::Item(_) | Stmt::Macro(_) => {}
                     }
                 }
-                self.names = outer;
+                (self.names, self.locals) = outer;
                 value
             }
             Expr::Binary(it) => {
@@ -177,8 +206,10 @@ impl Checker<'_> {
             Expr::Call(it) => {
                 let args: Vec<Option<Known>> = it.args.iter().map(|arg| self.expr(arg)).collect();
                 let Expr::Path(path) = &*it.func else { return None };
+                let name = path.path.get_ident().filter(|name| !self.locals.contains(&name.to_string()))?;
+                let args: Vec<Option<Known>> = args.into_iter().map(|arg| Some(arg?.through(name))).collect();
                 let second = it.args.iter().nth(1).map(|arg| arg.to_token_stream());
-                self.op(&path.path.get_ident()?.to_string(), &args, expr, second)
+                self.op(&name.to_string(), &args, expr, second)
             }
             Expr::If(it) => {
                 let then = Expr::Block(syn::ExprBlock {
@@ -197,6 +228,9 @@ impl Checker<'_> {
 
     /// The names of `pat` are bound to `value`, or to something unknown.
     fn bind(&mut self, pat: &Pat, value: Option<Known>) {
+        if let Pat::Ident(name) = pat {
+            self.locals.insert(name.ident.to_string());
+        }
         match (pat, value) {
             (Pat::Ident(name), Some(known)) => {
                 self.names.insert(name.ident.to_string(), known);
@@ -228,7 +262,12 @@ impl Checker<'_> {
                 let second = second.unwrap_or_else(|| place.to_token_stream());
                 if a.dtype != b.dtype {
                     let message = format!("`matmul` of {} and {}", show(a), show(b));
-                    self.errors.push(&second, message, "both operands have one element type; use astype");
+                    self.report(
+                        &second,
+                        &message,
+                        "both operands have one element type; use astype",
+                        &[a, b],
+                    );
                     return None;
                 }
                 if differ(inner, rows) {
@@ -237,16 +276,13 @@ impl Checker<'_> {
                         show(a),
                         show(b)
                     );
-                    self.errors.push(
-                        &second,
-                        message,
-                        "the last extent of the left operand is the first of the right one",
-                    );
+                    let help = "the last extent of the left operand is the first of the right one";
+                    self.report(&second, &message, help, &[a, b]);
                     return None;
                 }
                 let mut dims = a.dims.clone();
                 *dims.last_mut()? = b.dims[1].clone();
-                Some(Known { dtype: a.dtype.clone(), dims })
+                Some(a.joined(b, dims))
             }
             _ => None,
         }
@@ -255,7 +291,7 @@ impl Checker<'_> {
     fn broadcast(&mut self, place: &Expr, a: &Known, b: &Known) -> Option<Known> {
         if a.dtype != b.dtype {
             let message = format!("operands have different element types: {} and {}", show(a), show(b));
-            self.errors.push(place, message, "convert one with astype(x, f32)");
+            self.report(place, &message, "convert one with astype(x, f32)", &[a, b]);
             return None;
         }
         let rank = a.dims.len().max(b.dims.len());
@@ -269,7 +305,7 @@ impl Checker<'_> {
                 (Dim::Const(1), other) | (other, Dim::Const(1)) => other,
                 (x, y) if differ(&x, &y) => {
                     let message = format!("shapes {} and {} do not broadcast", show(a), show(b));
-                    self.errors.push(place, message, "extents must be equal, or one of them 1");
+                    self.report(place, &message, "extents must be equal, or one of them 1", &[a, b]);
                     return None;
                 }
                 (Dim::Const(value), _) | (_, Dim::Const(value)) => Dim::Const(value),
@@ -277,6 +313,55 @@ impl Checker<'_> {
                 _ => Dim::Unknown,
             });
         }
-        Some(Known { dtype: a.dtype.clone(), dims })
+        Some(a.joined(b, dims))
+    }
+}
+
+impl Known {
+    /// The same, where it is known only if `name` is the operator.
+    fn through(mut self, name: &Ident) -> Known {
+        self.operators.push(name.clone());
+        self
+    }
+
+    /// A value of the extents `dims`, computed from both.
+    fn joined(&self, other: &Known, dims: Vec<Dim>) -> Known {
+        let operators = self.operators.iter().chain(&other.operators).cloned().collect();
+        Known { dtype: self.dtype.clone(), dims, operators }
+    }
+}
+
+/// An error of rustc unless one of `operators` is a function of the user's.
+fn unless_users(place: &impl ToTokens, message: &str, help: &str, operators: &[&Ident]) -> TokenStream {
+    let mut names: Vec<&Ident> = Vec::new();
+    operators.iter().for_each(|name| {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    });
+    let span = place.to_token_stream().into_iter().next().map_or_else(Span::call_site, |token| token.span());
+    let graph = paths::graph(Span::call_site());
+    let escaped = |text: &str| text.replace('{', "{{").replace('}', "}}");
+    let (message, help) = (escaped(message), format!("help: {}", escaped(help)));
+    let results: Vec<Ident> = (0..names.len()).map(|i| format_ident!("R{i}")).collect();
+    // Whose function any of them is.
+    let owner = results
+        .iter()
+        .rev()
+        .fold(quote!(#graph::Operator), |rest, result| quote!(<#result as #graph::Outcome>::Or<#rest>));
+    let names = names.iter().map(|name| Ident::new(&name.to_string(), name.span().located_at(span)));
+    let call = quote_spanned!(span=> __check(#(|args| #graph::NamedCall(args).#names()),*));
+    quote! {
+        {
+            #[diagnostic::on_unimplemented(message = #message, label = #help)]
+            trait IsUsers {}
+            impl IsUsers for #graph::Value {}
+            fn __check<#(#results: #graph::Outcome),*>(#(_: fn(#graph::Args) -> #results),*)
+            where
+                #owner: IsUsers,
+            {
+            }
+            #call;
+        }
     }
 }

@@ -9,7 +9,7 @@ use syn::{Expr, ExprClosure, File, FnArg, GenericParam, Item, ItemFn, LitStr, Pa
 use super::body::Body;
 use super::options::{self, Options};
 use super::ty::{self, Dims, NewDims};
-use super::{Surface, check};
+use super::{Surface, check, operators, special};
 use crate::error::Errors;
 use crate::paths;
 
@@ -98,10 +98,10 @@ fn parts(
     place: Span,
     mut errors: Errors,
 ) -> Parts {
-    let graph = paths::graph(Span::call_site());
     let Head { name: own, options, type_params } = head;
     let generic = type_params.iter().map(ToString::to_string);
-    let generic = quote!(#(__d.type_param(#generic);)*);
+    let d = paths::own("d");
+    let generic = quote!(#(#d.type_param(#generic);)*);
     let (declare, mut dims) = declarations(&params, Dims { names: Vec::new(), type_params }, &mut errors);
     let ret_type = match ret {
         ReturnType::Default => {
@@ -114,22 +114,26 @@ fn parts(
             ty::tokens(ty, &mut dims, new, &mut errors)
         }
     };
+    let mut checks = TokenStream::new();
     if errors.is_empty() {
-        check::function(&params, ret, body, &mut errors);
+        checks = check::function(own.as_ref(), &params, ret, body, &mut errors);
     }
     let mut rewriter = Body::new(surface, own, &mut errors);
     params.iter().for_each(|param| rewriter.declare(&param.name));
     rewriter.names.names.extend(dims.names);
     rewriter.names.type_params = dims.type_params;
     let body = rewriter.expr(body);
-    let begin = quote_spanned!(place=> __d.begin(#ret_type););
+    let begin = quote_spanned!(place=> #d.begin(#ret_type););
     let set = options.set();
+    let graph = paths::graph(Span::call_site());
     let definition = quote! {
+        // Names that are nearly an operator's.
         use #graph::ops::*;
         #set
         #generic
         #declare
         #begin
+        #checks
         #graph::item(#body).into_value()
     };
     Parts { definition, errors }
@@ -143,7 +147,7 @@ pub(super) fn declarations(
     mut dims: Dims,
     errors: &mut Errors,
 ) -> (TokenStream, Dims) {
-    let graph = paths::graph(Span::call_site());
+    let (graph, d) = (paths::graph(Span::call_site()), paths::own("d"));
     let scalar = |param: &GraphParam| match &param.ty {
         Type::Path(it) => {
             it.path.get_ident().filter(|name| !dims.type_params.contains(name)).and_then(ty::dtype)
@@ -156,7 +160,7 @@ pub(super) fn declarations(
         if let Some(dtype) = dtype {
             let (name, text) = (&param.name, param.name.to_string());
             dims.names.push(name.clone());
-            res.extend(quote_spanned!(name.span()=> let #name = __d.scalar(#text, #dtype);));
+            res.extend(quote_spanned!(name.span()=> let #name = #d.scalar(#text, #dtype);));
         }
     }
     let known = dims.names.len();
@@ -170,10 +174,10 @@ pub(super) fn declarations(
     for (param, dtype) in params.iter().zip(&scalars) {
         let (name, text) = (&param.name, param.name.to_string());
         res.extend(if dtype.is_some() {
-            quote!(__d.scalar_param(&#name);)
+            quote!(#d.scalar_param(&#name);)
         } else {
             let ty = ty::tokens(&param.ty, &mut dims, NewDims::Bind, errors);
-            quote_spanned!(name.span()=> let #name = __d.param(#text, #ty);)
+            quote_spanned!(name.span()=> let #name = #d.param(#text, #ty);)
         });
     }
     (res, dims)
@@ -182,8 +186,9 @@ pub(super) fn declarations(
 impl Options {
     /// The statements that set what the attribute says.
     pub(super) fn set(&self) -> TokenStream {
-        let attrs = self.attrs.iter().map(|(name, value)| quote!(__d.attr(#name, #value);));
-        let impure = self.impure.then(|| quote!(__d.impure();));
+        let d = paths::own("d");
+        let attrs = self.attrs.iter().map(|(name, value)| quote!(#d.attr(#name, #value);));
+        let impure = self.impure.then(|| quote!(#d.impure();));
         quote!(#(#attrs)* #impure)
     }
 }
@@ -231,6 +236,19 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
             "write `-> Tensor<f32, n>` after the parameters",
         );
     }
+    if operators::is_operator(&func.sig.ident) && !matches!(func.vis, syn::Visibility::Inherited) {
+        let name = &func.sig.ident;
+        let message = format!("`{name}` is an operator: where the function is imported, its name calls that");
+        let help = format!("write `#[{}::func(name = \"{name}\")] fn my_{name}(..)`", surface.name());
+        errors.push(name, message, &help);
+    }
+    if special::is_form(&func.sig.ident) {
+        let message = format!(
+            "`{}` is a form of the surface: calls of the function would not reach it",
+            func.sig.ident
+        );
+        errors.push(&func.sig.ident, message, "give the function another name");
+    }
     let mut generic = Errors::default();
     let type_params = type_params(func, &mut generic);
     let text = options.name.as_ref().map_or_else(|| func.sig.ident.unraw().to_string(), LitStr::value);
@@ -251,6 +269,9 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
     let docs = func.attrs.iter().filter(|attr| attr.path().is_ident("doc"));
     let (graph, ir) = (paths::graph(Span::call_site()), paths::ir(Span::call_site()));
     let (definition, errors) = definition_or_errors(definition, &errors);
+    let d = paths::own("d");
+    let value = quote!(#graph::Value);
+    let hides = operators::hide(name, &value, &quote!(#graph::call_def::<#name>(self.0)));
     let call = quote_spanned!(name.span()=> #name);
     quote! {
         #(#docs)*
@@ -261,7 +282,7 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
             const NAME: &'static str = #text;
 
             #[allow(unused, unexpected_cfgs, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
-            fn define(__d: &mut #graph::Definition) -> #graph::Value {
+            fn define(#d: &mut #graph::Definition) -> #graph::Value {
                 #definition
             }
         }
@@ -271,6 +292,7 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
         #vis fn #call(args: #graph::Args) -> #graph::Value {
             #graph::call_def::<#name>(args)
         }
+        #hides
 
         impl #name {
             /// A module of this function and all that it uses.
@@ -316,11 +338,12 @@ fn closure_fn(surface: Surface, closure: &ExprClosure) -> TokenStream {
         parts(surface, Head::default(), params, &closure.output, &closure.body, place, errors);
     let graph = paths::graph(Span::call_site());
     let (definition, errors) = definition_or_errors(definition, &errors);
+    let (d, func) = (paths::own("d"), paths::own("func"));
     quote! {{
         #[allow(unused, unexpected_cfgs, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
-        let __func = #graph::define(|__d: &mut #graph::Definition| -> #graph::Value { #definition });
+        let #func = #graph::define(|#d: &mut #graph::Definition| -> #graph::Value { #definition });
         #errors
-        __func
+        #func
     }}
 }
 
@@ -329,12 +352,12 @@ fn definition_or_errors(definition: TokenStream, errors: &Errors) -> (TokenStrea
     if errors.is_empty() {
         return (definition, TokenStream::new());
     }
-    let graph = paths::graph(Span::call_site());
+    let (graph, d) = (paths::graph(Span::call_site()), paths::own("d"));
     let stub = quote! {
         #[cfg(rust_analyzer)]
         { #definition }
         #[cfg(not(rust_analyzer))]
-        { let _ = __d; #graph::Value::poison() }
+        { let _ = #d; #graph::Value::poison() }
     };
     (stub, errors.to_tokens())
 }

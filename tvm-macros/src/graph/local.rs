@@ -41,7 +41,7 @@ impl Body<'_> {
         name: &Ident,
         attrs: &[Attribute],
     ) -> TokenStream {
-        let graph = paths::graph(it.or1_token.span());
+        let (graph, d) = (paths::graph(it.or1_token.span()), paths::own("d"));
         let mut options = options::Options::default();
         for attr in attrs {
             let (path, known) = (attr.path(), ["impure", "attrs"]);
@@ -73,11 +73,11 @@ impl Body<'_> {
             let set = options.set();
             let hidden = params.iter().any(|param| param.name == *name).then(|| quote!(_));
             let own = hidden.unwrap_or_else(|| quote!(#name));
-            let begin = quote_spanned!(name.span()=> let #own = __d.begin_local(#ret););
+            let begin = quote_spanned!(name.span()=> let #own = #d.begin_local(#ret););
             quote!(#set #declare #begin #graph::item(#body).into_value())
         });
         quote_spanned! {it.or1_token.span()=>
-            #graph::local(#text, |__d: &mut #graph::Definition| -> #graph::Value { #body })
+            #graph::local(#text, |#d: &mut #graph::Definition| -> #graph::Value { #body })
         }
     }
 }

@@ -11,6 +11,7 @@ mod constant;
 mod function;
 mod local;
 mod module;
+mod operators;
 mod options;
 mod pattern;
 mod scalar;
@@ -22,6 +23,7 @@ mod ty;
 pub(crate) use adt::adt;
 pub(crate) use function::{attribute, inline};
 pub(crate) use module::ir_module;
+pub(crate) use operators::hide;
 pub(crate) use options::Options;
 
 /// Which surface is written.

@@ -23,6 +23,21 @@ const FORMS: &[(&str, &str)] = &[
     ("function", "function(f)"),
 ];
 
+/// True for the name of one of these: a function of that name could not be called.
+pub(super) fn is_form(name: &Ident) -> bool {
+    const FUNCTIONS: [&str; 8] = [
+        "constant",
+        "bind",
+        "call_op",
+        "call_global",
+        "ref_create",
+        "ref_read",
+        "ref_write",
+        "tuple_get_item",
+    ];
+    FUNCTIONS.iter().any(|it| name == it) || FORMS.iter().any(|(form, _)| name == form)
+}
+
 impl Body<'_> {
     /// The tokens of the call, when it is one of these.
     pub(super) fn special(&mut self, name: &Ident, call: &ExprCall) -> Option<TokenStream> {

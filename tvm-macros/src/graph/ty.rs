@@ -62,6 +62,9 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
             };
             let name = last.ident.to_string();
             match (name.as_str(), &args[..]) {
+                (_, []) if dims.type_params.contains(&last.ident) => {
+                    quote_spanned!(span=> #ir::Type::Param(#ir::TypeParam(#name.into())))
+                }
                 ("Tensor", [dtype, extents @ ..]) => {
                     let Some(dtype) = dtype_of(dtype, errors) else { return quote!(#ir::Type::Object) };
                     let extents: Vec<TokenStream> =
@@ -106,9 +109,6 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
                 ("Impure", [GenericArgument::Type(Type::BareFn(it))]) => func(it, false, dims, new, errors),
                 ("Object", []) => quote_spanned!(span=> #ir::Type::Object),
                 ("Box", [GenericArgument::Type(inner)]) => tokens(inner, dims, new, errors),
-                (_, []) if dims.type_params.contains(&last.ident) => {
-                    quote_spanned!(span=> #ir::Type::Param(#ir::TypeParam(#name.into())))
-                }
                 (_, []) if dtype(&last.ident).is_some() => {
                     let dtype = dtype(&last.ident);
                     quote_spanned!(span=> #ir::Type::Prim(#dtype))
@@ -159,6 +159,13 @@ fn func(it: &syn::TypeBareFn, pure: bool, dims: &mut Dims, new: NewDims, errors:
             pure: #pure,
         }))
     }
+}
+
+/// True for names that types have a meaning for: a data type cannot have them.
+pub(super) fn is_reserved(name: &Ident) -> bool {
+    const TYPES: [&str; 9] =
+        ["Tensor", "TensorDyn", "TensorRank", "Shape", "ShapeRank", "Ref", "Impure", "Object", "Box"];
+    TYPES.iter().any(|it| name == it) || dtype(name).is_some()
 }
 
 /// `DataType::F32` for `f32`.

@@ -288,8 +288,14 @@ impl Parser<'_> {
             self.arity(&name, &text, arity, call.args.len())?;
             return Some(ExprKind::Helper(name, self.exprs(&call.args)));
         }
-        if let Some(Name::Unknown) = self.scopes.lookup(&name) {
-            return None;
+        match self.scopes.lookup(&name) {
+            Some(Name::Unknown) => return None,
+            Some(Name::Value { .. } | Name::Scalar { .. } | Name::Tensor { .. }) => {
+                let message = format!("`{name}` is a variable here, it cannot be called");
+                self.errors.push(&name, message, "give the variable another name");
+                return None;
+            }
+            Some(Name::Helper { .. }) | None => {}
         }
         if let Some(function) = function(&text) {
             self.arity(&name, &text, function.arity, call.args.len())?;

@@ -22,6 +22,10 @@ impl Parser<'_> {
     /// Parameters, and the symbolic dimensions in order of first use.
     pub(super) fn signature(&mut self, sig: &Signature) -> (Vec<Param>, Vec<Ident>) {
         self.modifiers(sig);
+        if DTYPES.contains(&sig.ident.to_string().as_str()) {
+            let message = format!("`{}` is an element type", sig.ident);
+            self.errors.push(&sig.ident, message, "give the kernel another name");
+        }
         let mut dims = Vec::new();
         for input in &sig.inputs {
             if let FnArg::Typed(input) = input {

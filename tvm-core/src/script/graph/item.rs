@@ -29,6 +29,7 @@ pub enum Item {
 }
 
 /// The arguments of a call.
+#[derive(Clone)]
 pub struct Args {
     /// By position.
     pub items: Vec<Item>,

@@ -13,6 +13,7 @@ mod frame;
 mod function;
 mod item;
 pub mod ops;
+mod outcome;
 mod scalar;
 mod tensor_program;
 mod value;
@@ -25,6 +26,7 @@ pub use function::{
     Definition, FuncDef, GraphFunc, call_def, define, function, include, local, module_attr, module_of,
 };
 pub use item::{Args, IntoItem, Item, item};
+pub use outcome::{KernelCall, NamedCall, Operator, Outcome, result};
 pub use scalar::{ToScalar, prim, scalar, shape};
 pub use tensor_program::{call_dps_packed, call_packed, call_tir, include_tir};
 pub use value::{Value, closure, compare, tuple};

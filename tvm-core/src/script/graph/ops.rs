@@ -1,4 +1,6 @@
 //! Calls of operators: arguments by position fill the operator's arguments, then its attributes.
+//!
+//! A call by name goes through [`NamedCall`], where a function of the user's hides the operator of its name.
 
 use std::iter::Peekable;
 use std::panic::Location;
@@ -10,7 +12,7 @@ pub use super::function::call_global;
 
 use super::frame::{emit, fail, span_of};
 use super::value::to_value;
-use super::{Args, Item, Value};
+use super::{Args, Item, NamedCall, Operator, Value};
 use crate::ir::{ArgKind, AttrKind, AttrValue, Attrs, IrError, Op, Span};
 use crate::relax::{Arg, Call, Callee};
 
@@ -188,6 +190,16 @@ macro_rules! ops {
             }
         )*
 
+        impl NamedCall {
+            $(
+                #[doc = concat!("The operator `", stringify!($name), "`.")]
+                #[track_caller]
+                pub fn $name(&self) -> Operator {
+                    Operator::new(emit_op(stringify!($name), self.args(), &span_of(Location::caller())))
+                }
+            )*
+        }
+
         #[allow(clippy::should_implement_trait, reason = "named like the operators; Rust's traits call them")]
         impl Value {
             $(
@@ -213,6 +225,14 @@ ops! {
     reshape flatten expand_dims squeeze permute_dims concat stack split tile repeat flip broadcast_to take
     gather_elements gather_nd scatter_elements scatter_nd strided_slice astype shape_of
     full full_like zeros zeros_like ones ones_like arange eye tril triu one_hot resize2d
+}
+
+impl NamedCall {
+    /// The operator `where`.
+    #[track_caller]
+    pub fn select(&self) -> Operator {
+        Operator::new(emit_op("where", self.args(), &span_of(Location::caller())))
+    }
 }
 
 /// The operator `where`, whose name is a keyword of Rust.
