@@ -362,3 +362,42 @@ mod names {
         assert_eq!(floats(&run(func.module().unwrap(), "main", &[x.clone(), x])), [2.0, 8.0]);
     }
 }
+
+/// Where rustc cannot tell, the literal is refused when the module is built; large ones keep their value.
+#[test]
+fn literals_have_a_value_in_their_type() {
+    let refused = [
+        relax!(|x: TensorDyn<i32>| -> TensorDyn<i32> { x * 1.5 }).module(),
+        relax!(|x: TensorDyn<u8>| -> TensorDyn<u8> { x + 300 }).module(),
+        relax!(|x: TensorDyn<u64>| -> TensorDyn<u64> { -1 + x }).module(),
+        relax!(|x: TensorDyn<bool>| -> TensorDyn<bool> { x & 1 }).module(),
+        relax!(|x: TensorDyn<f16>| -> TensorDyn<f16> { x * 70000.0 }).module(),
+        relax!(|x: TensorDyn<f32>| -> TensorDyn<bool> { x < 16777217 }).module(),
+        relax!(|x: TensorDyn<f32>| -> TensorDyn<f32> { x.softmax(1.5) }).module(),
+        relax!(|x: TensorDyn<f32>| -> TensorDyn<f32> { sum(x, keepdims = 1) }).module(),
+    ];
+    for (i, module) in refused.into_iter().enumerate() {
+        let text = module.unwrap_err().to_string();
+        assert!(text.contains("the literal") || text.contains("cannot be"), "case {i}: {text}");
+    }
+    let large = relax!(|x: Tensor<i64, n>| -> Tensor<i64, n> { x + 9007199254740993 });
+    let x = Value::Tensor(Tensor::from_slice(&[0i64], &[1]).unwrap());
+    let sum = run(large.module().unwrap(), "main", &[x]);
+    assert_eq!(sum.as_tensor().unwrap().to_vec::<i64>().unwrap(), [9007199254740993]);
+}
+
+/// An element type that is a parameter decides which literals there are.
+#[prim_func]
+fn halved<T: Element>(x: &Tensor<T, n>, y: &mut Tensor<T, n>) {
+    for i in 0..n {
+        y[[i]] = x[[i]] * 0.5;
+    }
+}
+
+#[test]
+fn literals_of_generic_kernels() {
+    assert!(halved::<f32>::prim_func().is_ok());
+    let text = halved::<i32>::prim_func().unwrap_err().to_string();
+    assert!(text.contains("the literal 0.5 is no i32"), "{text}");
+    assert!(halved::<i32>::reference(&[2i32], &mut [0i32]).is_err());
+}

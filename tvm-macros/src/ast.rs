@@ -175,7 +175,7 @@ pub(crate) struct Expr {
 #[derive(Clone)]
 pub(crate) enum ExprKind {
     /// A literal without a suffix, or with one.
-    Int(i64, Option<Ident>),
+    Int(i128, Option<Ident>),
     Float(f64, Option<Ident>),
     Bool(bool),
     /// A value: a dimension, loop variable, axis, scalar parameter or `let`.

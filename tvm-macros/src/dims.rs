@@ -18,6 +18,33 @@ pub(crate) fn is_type_param(name: &Ident, generics: &Generics) -> bool {
 pub(crate) const DTYPES: &[&str] =
     &["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"];
 
+/// Least and greatest value of an integer type.
+pub(crate) fn int_limits(name: &str) -> Option<(i128, i128)> {
+    Some(match name {
+        "i8" => (i8::MIN.into(), i8::MAX.into()),
+        "i16" => (i16::MIN.into(), i16::MAX.into()),
+        "i32" => (i32::MIN.into(), i32::MAX.into()),
+        "i64" => (i64::MIN.into(), i64::MAX.into()),
+        "u8" => (0, u8::MAX.into()),
+        "u16" => (0, u16::MAX.into()),
+        "u32" => (0, u32::MAX.into()),
+        "u64" => (0, u64::MAX.into()),
+        "usize" => (0, i64::MAX.into()),
+        _ => return None,
+    })
+}
+
+/// The greatest number of which the nearest value of a float type is finite.
+pub(crate) fn float_limit(name: &str) -> Option<f64> {
+    Some(match name {
+        "f16" => 65519.0,
+        "bf16" => 3.389_531_389_251_535e38,
+        "f32" => 3.402_823_5e38,
+        "f64" => f64::MAX,
+        _ => return None,
+    })
+}
+
 /// True for types that Rust has no literals of.
 pub(crate) fn is_half(name: &str) -> bool {
     matches!(name, "f16" | "bf16")

@@ -44,6 +44,8 @@ fn right_bodies() {
         "for i in 0..n { for d in 0..m[[i, 0]] { y[[i]] = (m[[i, 1]] + d) as f32; } }",
         "for i in 0..n { y[[i]] = f32::max(x[[i]], 0.0); y[[i]] = std::cmp::max(m[[i, 0]], 3) as f32; }",
         "for i in 0..n { y[[i]] = m[[i, 0]].wrapping_mul(7) as f32; }",
+        "for i in 0..n { y[[i]] = (m[[i, 0]] as i64 + -9223372036854775808) as f32; }",
+        "for i in 0..n { y[[i]] = (m[[i, 0]] as u64 ^ 18446744073709551615) as f32; }",
         "{ let n2 = n * 2; for i in 0..n2 { y[[i / 2]] = 0.0; } }",
     ];
     for body in bodies {
@@ -97,6 +99,25 @@ fn wrong_bodies() {
         ("for i in 0..n { y[[i]] = x[[m[[i, 0]]]]; }", "an index is usize, this is i32"),
         ("for i in 0..n { y[[i]] = f32::round(x[[i]]); }", "`.round()` is not supported"),
         ("for i in 0..n { y[[i]] = other::exp(x[[i]]); }", "unknown function `other::exp`"),
+        (
+            "for i in 0..n { y[[i]] = (m[[i, 0]] * 1.5) as f32; }",
+            "the literal `1.5` is a float where i32 is expected",
+        ),
+        ("for i in 0..n { y[[i]] = (m[[i, 0]] as u8 + 300) as f32; }", "the literal `300` is no u8"),
+        ("for i in 0..n { y[[i]] = (m[[i, 0]] as u8 + -1) as f32; }", "the literal `-1` is no u8"),
+        ("for i in 0..n { y[[i]] = max(m[[i, 0]], 2.0) as f32; }", "the literal `2.0` is a float where i32"),
+        ("for i in 0..n { y[[i]] = x[[i]] + 1; }", "the literal `1` is an integer where f32 is expected"),
+        ("for i in 0..n { y[[i]] = 1e40; }", "the literal `1e40` is too large for f32"),
+        (
+            "for i in 0..n { let h: f16 = 70000.0; y[[i]] = h as f32; }",
+            "the literal `70000.0` is too large for f16",
+        ),
+        ("for i in 0..n { let t: u8 = 256; y[[i]] = t as f32; }", "the literal `256` is no u8"),
+        ("for i in 0..n { y[[i]] = -200i8 as f32; }", "the literal `-200` is no i8"),
+        ("for i in 0..n { if m[[i, 0]] < 0.5 { y[[i]] = 0.0; } }", "the literal `0.5` is a float where i32"),
+        ("for i in 0..n { if m[[i, 0]] { y[[i]] = 0.0; } }", "a condition is bool, this is i32"),
+        ("for i in 0..n { if 1 { y[[i]] = 0.0; } }", "the literal `1` is a number where a bool is expected"),
+        ("for i in 0..n { y[[i]] = x[[-1]]; }", "the literal `-1` is no usize"),
         ("#[parallel] #[unroll] for i in 0..n { y[[i]] = 0.0; }", "a loop has one kind"),
     ];
     for (body, expected) in cases {

@@ -11,6 +11,7 @@ use tvm_runtime::DataType;
 
 use super::bounds::range_of;
 use super::derive::derive_blocks;
+use super::literal;
 use super::{FuncSig, Value};
 use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var};
 use crate::tir::analysis::with_access_regions;
@@ -83,6 +84,7 @@ impl FuncBuilder {
     pub fn new(sig: &FuncSig, file: &str, loc: Loc) -> FuncBuilder {
         let root = OpenBlock { depth: 1, ..OpenBlock::default() };
         let state = State { frames: vec![vec![]], blocks: vec![root], ..State::default() };
+        literal::take();
         let (name, file) = (sig.name, Arc::from(file));
         let span = Span::rust(&file, loc.0, loc.1);
         FuncBuilder { name, file, span, state: RefCell::new(state) }
@@ -104,6 +106,13 @@ impl FuncBuilder {
         self.state.borrow_mut().frames.push(vec![]);
         f();
         Stmt::seq(self.state.borrow_mut().frames.pop().unwrap_or_default())
+    }
+
+    /// Records the literals that were converted to a type without their value.
+    fn check_literals(&self, loc: Loc) {
+        for message in literal::take() {
+            self.error(loc, message, "write a literal of the type, or convert the other side with `as`");
+        }
     }
 
     /// Records a mistake.
@@ -212,6 +221,7 @@ impl FuncBuilder {
             let message = format!("`{name}` holds {expected}, but the value stored is {got}");
             self.error(loc, message, "convert the value with `as`");
         }
+        self.check_literals(loc);
         self.push(BufferStore {
             buffer: buffer.clone(),
             value,
@@ -238,6 +248,7 @@ impl FuncBuilder {
         if value.is_atom() {
             return value;
         }
+        self.check_literals(loc);
         let var = Var::with_span(name, Type::Prim(value.dtype()), self.span(loc));
         let named = value.renamed(&var);
         self.push(Bind { var, value: value.into_expr() });
@@ -256,6 +267,7 @@ impl FuncBuilder {
         let dtype = Value::type_of_range(&min, &end);
         let min = min.into_index();
         let end = end.into_index();
+        self.check_literals(loc);
         let extent = if min.is_const(0) { end } else { end - &min };
         let loop_var = Var::with_span(name, Type::Prim(DataType::I64), self.span(loc));
         let range = Range { min: min.clone(), extent: extent.clone() };
@@ -378,6 +390,7 @@ impl FuncBuilder {
         then: impl FnOnce(),
         otherwise: Option<&mut dyn FnMut()>,
     ) {
+        self.check_literals(loc);
         let then_case = self.scope(then);
         let else_case = otherwise.map(|otherwise| self.scope(otherwise));
         let condition = condition.into_expr();
@@ -399,6 +412,7 @@ impl FuncBuilder {
 
     /// `while condition { body }`
     pub fn while_loop(&self, loc: Loc, condition: Value, body: impl FnOnce()) {
+        self.check_literals(loc);
         let body = self.scope(body);
         self.push(While { condition: condition.into_expr(), body, span: self.span(loc) });
     }

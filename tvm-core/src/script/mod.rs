@@ -10,6 +10,7 @@ mod derive;
 mod func;
 pub mod graph;
 mod host;
+mod literal;
 pub mod shadow;
 mod sig;
 mod smaller;

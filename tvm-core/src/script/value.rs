@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tvm_runtime::DataType;
 
+use super::literal::{self, Literal};
 use crate::ir::Var;
 use crate::tir::{Binary, BinaryOp, Call, Intrinsic, PrimExpr, Select, any_expr, binary};
 
@@ -53,7 +54,7 @@ impl Value {
 
     /// An integer literal with a suffix.
     pub fn int_of(value: i64, dtype: DataType) -> Value {
-        Value::int(value).cast(dtype)
+        Value::typed(PrimExpr::int(value, DataType::I64).cast(dtype))
     }
 
     /// An index: a loop variable, axis or extent.
@@ -269,9 +270,15 @@ fn retype(expr: &PrimExpr, dtype: DataType) -> PrimExpr {
             true_value: retype(&it.true_value, dtype),
             false_value: retype(&it.false_value, dtype),
         })),
-        PrimExpr::IntImm(_)
-        | PrimExpr::FloatImm(_)
-        | PrimExpr::StringImm(_)
+        PrimExpr::IntImm(it) => {
+            literal::remember(Literal::Int(it.value), dtype);
+            expr.clone().cast(dtype)
+        }
+        PrimExpr::FloatImm(it) => {
+            literal::remember(Literal::Float(it.value), dtype);
+            expr.clone().cast(dtype)
+        }
+        PrimExpr::StringImm(_)
         | PrimExpr::Var(_)
         | PrimExpr::Cast(_)
         | PrimExpr::Not(_)

@@ -145,7 +145,7 @@ impl Checker<'_> {
     /// First and last value of an index expression.
     fn interval(&self, expr: &Expr) -> Option<(i64, i64)> {
         match &expr.kind {
-            ExprKind::Int(value, _) => Some((*value, *value)),
+            ExprKind::Int(value, _) => i64::try_from(*value).ok().map(|value| (value, value)),
             ExprKind::Var(name) => self.ranges.iter().rev().find(|(it, _)| it == name)?.1,
             ExprKind::Binary(op, a, b) => {
                 let ((a_min, a_max), (b_min, b_max)) = (self.interval(a)?, self.interval(b)?);

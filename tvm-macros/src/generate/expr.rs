@@ -33,10 +33,20 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
     let tir = paths::tir(Span::call_site());
     let new = quote!(#script::Value);
     match &expr.kind {
-        ExprKind::Int(value, None) => quote!(#new::int(#value)),
-        ExprKind::Int(value, Some(suffix)) if suffix == "usize" => quote!(#new::int(#value).cast_index()),
+        ExprKind::Int(value, None) => match i64::try_from(*value) {
+            Ok(value) => quote!(#new::int(#value)),
+            // Only one type has it.
+            Err(_) => {
+                let (value, dtype) = (*value as i64, dtype(&Ident::new("u64", expr.span)));
+                quote!(#new::int_of(#value, #dtype))
+            }
+        },
+        ExprKind::Int(value, Some(suffix)) if suffix == "usize" => {
+            let value = *value as i64;
+            quote!(#new::int(#value).cast_index())
+        }
         ExprKind::Int(value, Some(suffix)) => {
-            let dtype = dtype(suffix);
+            let (value, dtype) = (*value as i64, dtype(suffix));
             quote!(#new::int_of(#value, #dtype))
         }
         ExprKind::Float(value, None) => quote!(#new::float(#value)),

@@ -191,6 +191,10 @@ impl<'a> Body<'a> {
             }
             if operators::is_operator(name) {
                 let args = self.args(call.args.iter(), name.span());
+                // Arguments of a function have no names: such a call is the operator's whatever else has the name.
+                if call.args.iter().any(|arg| matches!(arg, Expr::Assign(_))) {
+                    return quote_spanned!(name.span()=> #graph::ops::#name(#args));
+                }
                 return quote_spanned!(name.span()=> #graph::result(#graph::NamedCall(#args).#name()));
             }
         }

@@ -13,6 +13,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{BinOp, Expr, GenericArgument, Lit, Pat, PathArguments, ReturnType, Stmt, Type};
 
 use super::function::GraphParam;
+use crate::dims::{float_limit, int_limits};
 use crate::error::Errors;
 use crate::paths;
 
@@ -80,6 +81,15 @@ pub(super) fn function(
     checker.conditional
 }
 
+/// A number, or one with a minus.
+fn is_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Lit(_) => true,
+        Expr::Unary(it) => matches!(it.op, syn::UnOp::Neg(_)) && matches!(&*it.expr, Expr::Lit(_)),
+        _ => false,
+    }
+}
+
 fn last_expr(body: &Expr) -> &Expr {
     match body {
         Expr::Block(it) => match it.block.stmts.last() {
@@ -145,6 +155,38 @@ impl Checker<'_> {
         self.conditional.extend(unless_users(place, message, help, &operators));
     }
 
+    /// A literal has the element type of what it meets.
+    fn literal(&mut self, literal: &Expr, other: &Known) {
+        let (negative, lit) = match literal {
+            Expr::Unary(it) => (true, &*it.expr),
+            other => (false, other),
+        };
+        let Expr::Lit(lit) = lit else { return };
+        let dtype = &other.dtype;
+        let (what, help) = match (&lit.lit, int_limits(dtype), float_limit(dtype)) {
+            (Lit::Int(it), Some((min, max)), _) => {
+                let Ok(value) = it.base10_parse::<i128>() else { return };
+                if (min..=max).contains(&if negative { -value } else { value }) {
+                    return;
+                }
+                (format!("is no {dtype}"), format!("{dtype} holds {min}..={max}"))
+            }
+            (Lit::Float(_), Some(_), _) => (
+                format!("is a float where {dtype} is expected"),
+                "write an integer, or convert the tensor with astype(x, f32)".to_string(),
+            ),
+            (Lit::Float(it), None, Some(limit)) if it.base10_parse::<f64>().is_ok_and(|it| it > limit) => {
+                (format!("is too large for {dtype}"), format!("{dtype} holds numbers up to {limit:?}"))
+            }
+            (Lit::Int(_) | Lit::Float(_), ..) if dtype == "bool" => {
+                ("is a number where a bool is expected".to_string(), "write true or false".to_string())
+            }
+            _ => return,
+        };
+        let text = literal.to_token_stream().to_string().replace(' ', "");
+        self.report(literal, &format!("the literal `{text}` {what}"), &help, &[other]);
+    }
+
     fn result(&mut self, place: &Expr, value: &Known, expected: &Known) {
         let help = if expected.dtype != value.dtype {
             format!("convert it with astype(.., {})", expected.dtype)
@@ -190,8 +232,14 @@ impl Checker<'_> {
                     matches!(it.op, BinOp::Add(_) | BinOp::Sub(_) | BinOp::Mul(_) | BinOp::Div(_));
                 match (a, b) {
                     (Some(a), Some(b)) if arithmetic => self.broadcast(expr, &a, &b),
-                    (Some(a), None) if arithmetic && matches!(&*it.right, Expr::Lit(_)) => Some(a),
-                    (None, Some(b)) if arithmetic && matches!(&*it.left, Expr::Lit(_)) => Some(b),
+                    (Some(a), None) if is_literal(&it.right) => {
+                        self.literal(&it.right, &a);
+                        arithmetic.then_some(a)
+                    }
+                    (None, Some(b)) if is_literal(&it.left) => {
+                        self.literal(&it.left, &b);
+                        arithmetic.then_some(b)
+                    }
                     _ => None,
                 }
             }
@@ -207,7 +255,9 @@ impl Checker<'_> {
                 let args: Vec<Option<Known>> = it.args.iter().map(|arg| self.expr(arg)).collect();
                 let Expr::Path(path) = &*it.func else { return None };
                 let name = path.path.get_ident().filter(|name| !self.locals.contains(&name.to_string()))?;
-                let args: Vec<Option<Known>> = args.into_iter().map(|arg| Some(arg?.through(name))).collect();
+                let certain = it.args.iter().any(|arg| matches!(arg, Expr::Assign(_)));
+                let through = |arg: Known| if certain { arg } else { arg.through(name) };
+                let args: Vec<Option<Known>> = args.into_iter().map(|arg| arg.map(through)).collect();
                 let second = it.args.iter().nth(1).map(|arg| arg.to_token_stream());
                 self.op(&name.to_string(), &args, expr, second)
             }

@@ -91,7 +91,9 @@ impl Parser<'_> {
                     return None;
                 }
             };
-            return Some((kind, self.expr(&call.args[0])));
+            let value = self.expr(&call.args[0]);
+            self.expect_index(&value);
+            return Some((kind, value));
         }
         self.errors.push(expr, "this is not an axis", "axes are `S(i)` (spatial) and `R(k)` (reduction)");
         None

@@ -6,7 +6,7 @@ use syn::{Expr as SynExpr, ExprCall, ExprIf, ExprLit, ExprMethodCall, ExprPath, 
 use super::Parser;
 use super::scope::Name;
 use super::stmt::MACRO_HELP;
-use crate::ast::{Expr, ExprKind};
+use crate::ast::{DType, Expr, ExprKind};
 use crate::dims::{DTYPES, is_host_constant, is_type_param};
 use crate::error::did_you_mean;
 use crate::intrinsics::{FUNCTIONS, Function, MISLEADING_METHODS, function};
@@ -44,6 +44,11 @@ impl Parser<'_> {
                 ExprKind::Load { buffer, indices }
             }
             SynExpr::Unary(it) => {
+                if let (UnOp::Neg(_), SynExpr::Lit(lit)) = (&it.op, &*it.expr)
+                    && let Lit::Int(int) = &lit.lit
+                {
+                    return self.negative(int);
+                }
                 let value = self.boxed(&it.expr);
                 match it.op {
                     UnOp::Neg(_) => ExprKind::Neg(value),
@@ -110,6 +115,9 @@ impl Parser<'_> {
     /// Reports operands of two types.
     fn same_type(&mut self, it: &syn::ExprBinary, a: &Expr, b: &Expr) -> Option<()> {
         let shift = matches!(it.op, syn::BinOp::Shl(_) | syn::BinOp::Shr(_));
+        if !shift {
+            self.expect_one_type(&[a, b]);
+        }
         let (Some(left), Some(right)) = (self.dtype_of(a), self.dtype_of(b)) else { return Some(()) };
         if shift || left.0 == right.0 {
             return Some(());
@@ -120,11 +128,31 @@ impl Parser<'_> {
         None
     }
 
+    /// `-literal`: the least value of a type has no positive literal.
+    fn negative(&mut self, lit: &syn::LitInt) -> Option<ExprKind> {
+        let Ok(value) = lit.base10_parse::<u64>() else {
+            self.errors.push(lit, "this integer does not fit 64 bits", "");
+            return None;
+        };
+        let value = -i128::from(value);
+        let suffix = (!lit.suffix().is_empty()).then(|| Ident::new(lit.suffix(), lit.span()));
+        suffix.iter().for_each(|it| self.suffix_fits(value, it.span(), it));
+        if value < i64::MIN.into() {
+            self.errors.push(lit, "this integer does not fit 64 bits", "");
+            return None;
+        }
+        Some(ExprKind::Int(value, suffix))
+    }
+
     fn literal(&mut self, lit: &ExprLit) -> Option<ExprKind> {
         let suffix = |text: &str, span| (!text.is_empty()).then(|| Ident::new(text, span));
         match &lit.lit {
             Lit::Int(it) => match it.base10_parse::<u64>() {
-                Ok(value) => Some(ExprKind::Int(value as i64, suffix(it.suffix(), it.span()))),
+                Ok(value) => {
+                    let suffix = suffix(it.suffix(), it.span());
+                    suffix.iter().for_each(|it| self.suffix_fits(value.into(), it.span(), it));
+                    Some(ExprKind::Int(value.into(), suffix))
+                }
                 Err(_) => {
                     self.errors.push(it, "this integer does not fit 64 bits", "");
                     None
@@ -252,6 +280,7 @@ impl Parser<'_> {
         let syn_indices = indices;
         let indices = self.exprs(syn_indices.iter().copied());
         for (index, it) in indices.iter().zip(syn_indices) {
+            self.expect_index(index);
             if let Some(dtype) = self.dtype_of(index).filter(|dtype| dtype.0 != "usize") {
                 let help = format!("convert it: `{} as usize`", text_of(it));
                 self.errors.push(it, format!("an index is usize, this is {}", dtype.name()), &help);
@@ -403,6 +432,15 @@ impl Parser<'_> {
 
     fn intrinsic(&mut self, function: &'static Function, args: Vec<Expr>) -> ExprKind {
         self.uses_math |= function.math;
+        match function.variant {
+            "Select" => {
+                if let Some(condition) = args.first().filter(|it| self.dtype_of(it).is_none()) {
+                    self.expect(condition, &DType(Ident::new("bool", condition.span)));
+                }
+                self.expect_one_type(&args[1..].iter().collect::<Vec<_>>());
+            }
+            _ => self.expect_one_type(&args.iter().collect::<Vec<_>>()),
+        }
         let mut args = args;
         let mut next = || Box::new(args.remove(0));
         match function.variant {
@@ -432,6 +470,7 @@ impl Parser<'_> {
         };
         let then = self.boxed(&then);
         let otherwise = self.boxed(otherwise);
+        self.expect_one_type(&[&then, &otherwise]);
         Some(ExprKind::If(Box::new(condition), then, otherwise))
     }
 
@@ -441,7 +480,9 @@ impl Parser<'_> {
             self.errors.push(it, "`if let` is not supported in a kernel", "conditions are comparisons");
             return Expr::new(ExprKind::Error, it.span());
         }
-        self.expr(condition)
+        let res = self.expr(condition);
+        self.expect_bool(&res, condition);
+        res
     }
 }
 

@@ -32,6 +32,7 @@ impl Parser<'_> {
             }
             ExprKind::Cast(_, ty) => Some(DType(ty.clone())),
             ExprKind::Call("IsNan" | "IsInf", _) => bool(),
+            ExprKind::Call("PopCount" | "Clz", _) => Some(DType(format_ident!("u32"))),
             ExprKind::Call(_, args) => args.iter().find_map(|arg| self.dtype_of(arg)),
             ExprKind::Extremum(_, a, b) | ExprKind::Select(_, a, b) | ExprKind::If(_, a, b) => {
                 self.dtype_of(a).or_else(|| self.dtype_of(b))
@@ -89,7 +90,7 @@ impl Parser<'_> {
     }
 }
 
-fn is_comparison(op: &syn::BinOp) -> bool {
+pub(super) fn is_comparison(op: &syn::BinOp) -> bool {
     use syn::BinOp::{And, Eq, Ge, Gt, Le, Lt, Ne, Or};
     matches!(op, Eq(_) | Ne(_) | Lt(_) | Le(_) | Gt(_) | Ge(_) | And(_) | Or(_))
 }

@@ -67,8 +67,12 @@ impl Parser<'_> {
             Some(LoopRange::Range { min, end, .. }) => self.dtype_of(min).or_else(|| self.dtype_of(end)),
             _ => None,
         };
-        let negative =
-            matches!(&range, Some(LoopRange::Range { min, .. }) if matches!(min.kind, ExprKind::Neg(_)));
+        let negative = matches!(&range, Some(LoopRange::Range { min, .. }) if matches!(min.kind, ExprKind::Neg(_) | ExprKind::Int(..=-1, None)));
+        match &range {
+            Some(LoopRange::Range { min, end, .. }) => self.expect_one_type(&[min, end]),
+            Some(LoopRange::Grid(extents)) => extents.iter().for_each(|it| self.expect_index(it)),
+            None => {}
+        }
         let default = if negative { "i64" } else { "usize" };
         self.scopes.open();
         for var in &vars {

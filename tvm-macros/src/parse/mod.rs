@@ -3,6 +3,7 @@
 mod blocks;
 mod expr;
 mod infer;
+mod literal;
 mod loops;
 mod options;
 mod scope;

@@ -171,6 +171,9 @@ impl Parser<'_> {
             None => None,
         };
         if let Some(dtype) = &dtype {
+            if self.dtype_of(&value).is_none() {
+                self.expect(&value, dtype);
+            }
             let span = value.span;
             value = Expr::new(ExprKind::Cast(Box::new(value), dtype.0.clone()), span);
         }
@@ -187,6 +190,9 @@ impl Parser<'_> {
             self.scopes.declare(&name, Name::Scalar { dtype: DType(format_ident!("f32")) });
             return None;
         };
+        if self.dtype_of(&value).is_none() {
+            self.expect(&value, &dtype);
+        }
         self.scopes.declare(&name, Name::Scalar { dtype: dtype.clone() });
         Some(Stmt::Alloc { name, dtype, shape: vec![], value: Some(value), scope: "Local" })
     }
@@ -238,6 +244,7 @@ impl Parser<'_> {
             return None;
         };
         let shape: Vec<Expr> = shape.elems.iter().map(|it| self.expr(it)).collect();
+        shape.iter().for_each(|it| self.expect_index(it));
         let scope = self.memory_scope(attrs);
         let tensor = Name::Tensor { rank: shape.len(), dtype: dtype.clone(), written: Written::Yes };
         self.scopes.declare(&name, tensor);
@@ -302,6 +309,14 @@ impl Parser<'_> {
         };
         let syn_value = value;
         let value = self.expr(value);
+        let shift = matches!(op, Some(BinOp::Shl(_) | BinOp::Shr(_)));
+        if let Some(Name::Tensor { dtype, .. } | Name::Scalar { dtype }) =
+            self.scopes.lookup(&buffer).cloned()
+            && self.dtype_of(&value).is_none()
+            && !shift
+        {
+            self.expect(&value, &dtype);
+        }
         if let (Some(Name::Tensor { dtype, .. } | Name::Scalar { dtype }), Some(got)) =
             (self.scopes.lookup(&buffer), self.dtype_of(&value))
             && dtype.0 != got.0

@@ -81,7 +81,11 @@ pub fn construct<D: AdtDef>(name: &str, ret: Option<Vec<Type>>, args: Args) -> V
     }
     let mut bound = Vec::new();
     for (it, ty) in args.items.into_iter().zip(fields.iter()) {
-        let Some(arg) = value_of_type(it, Some(ty)).arg_of_type(Some(ty)) else { return Value::poison() };
+        let value = match value_of_type(it, Some(ty)) {
+            Ok(value) => value,
+            Err(err) => return fail(err, &span),
+        };
+        let Some(arg) = value.arg_of_type(Some(ty)) else { return Value::poison() };
         bound.push(arg);
     }
     let (callee, ret) = (Callee::Constructor(constructor), ret.map(D::ty));

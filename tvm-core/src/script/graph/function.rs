@@ -11,11 +11,12 @@ use super::frame::{emit, fail, frame, span_of, with_frame};
 use super::value::Closure;
 use super::{Args, Item, Value};
 use crate::ir::{
-    AttrValue, Attrs, BaseFunc, FuncType, GlobalVar, IRModule, IrError, Span, Type, TypeParam, Var,
-    well_formed,
+    AttrValue, Attrs, BaseFunc, FuncType, GlobalVar, IRModule, IrError, Span, TensorType, Type, TypeParam,
+    Var, well_formed,
 };
 use crate::relax::analysis::infer_type;
 use crate::relax::{Arg, Binding, Body, Call, Callee, Expr, Function};
+use crate::script::literal::Literal;
 
 /// A graph function written as `#[relax::func]` or `#[relay::func]`: the macro implements this for a type of the
 /// function's name.
@@ -302,28 +303,30 @@ pub(super) fn emit_call(callee: Callee, ty: Option<&FuncType>, args: Args, span:
     let mut bound = Vec::new();
     for (i, it) in args.items.into_iter().enumerate() {
         let expected = ty.and_then(|ty| ty.params.get(i));
-        let Some(arg) = value_of_type(it, expected).arg_of_type(expected) else { return Value::poison() };
+        let value = match value_of_type(it, expected) {
+            Ok(value) => value,
+            Err(err) => return fail(err, span),
+        };
+        let Some(arg) = value.arg_of_type(expected) else { return Value::poison() };
         bound.push(arg);
     }
     emit(Call { callee, args: bound.into(), attrs: Attrs::new(), ret: None, span: span.clone() }.into(), span)
 }
 
 /// A number where a tensor or scalar of known element type is asked for takes that type.
-pub(super) fn value_of_type(it: Item, expected: Option<&Type>) -> Value {
-    let dtype = match expected {
-        Some(Type::Tensor(ty)) => ty.dtype,
-        _ => None,
+pub(super) fn value_of_type(it: Item, expected: Option<&Type>) -> Result<Value, IrError> {
+    let literal = match it {
+        Item::Int(value) => Literal::Int(value),
+        Item::Float(value) => Literal::Float(value),
+        other => return Ok(super::value::to_value(other)),
     };
-    match (it, dtype, expected) {
-        (Item::Int(value), Some(dtype), _) => super::item::scalar(value as f64, dtype),
-        (Item::Float(value), Some(dtype), _) => super::item::scalar(value, dtype),
-        (Item::Int(value), None, Some(Type::Prim(dtype))) => {
-            Value::from_arg(Arg::Prim(crate::tir::PrimExpr::constant(value as f64, *dtype)))
-        }
-        (Item::Float(value), None, Some(Type::Prim(dtype))) => {
-            Value::from_arg(Arg::Prim(crate::tir::PrimExpr::constant(value, *dtype)))
-        }
-        (it, _, _) => super::value::to_value(it),
+    match expected {
+        Some(Type::Tensor(TensorType { dtype: Some(dtype), .. })) => super::item::scalar(literal, *dtype),
+        Some(Type::Prim(dtype)) => super::item::prim(literal, *dtype),
+        _ => Ok(super::value::to_value(match literal {
+            Literal::Int(value) => Item::Int(value),
+            Literal::Float(value) => Item::Float(value),
+        })),
     }
 }
 

@@ -3,8 +3,9 @@
 use tvm_runtime::{DataType, Tensor};
 
 use super::Value;
-use crate::ir::{AttrValue, Var};
+use crate::ir::{AttrValue, IrError, Span, Var};
 use crate::relax::Arg;
+use crate::script::literal::{Literal, misfit};
 use crate::tir::PrimExpr;
 
 /// An argument as written.
@@ -59,10 +60,38 @@ pub fn item(it: impl IntoItem) -> Item {
     it.into_item()
 }
 
-/// A constant of rank 0.
-pub(super) fn scalar(value: f64, dtype: DataType) -> Value {
-    let tensor = Tensor::from_f64s(&[value], &[], dtype).unwrap_or_else(|_| Tensor::scalar(value as f32));
-    Value::from_arg(Arg::Const(tensor))
+/// A literal as a constant of rank 0.
+pub(super) fn scalar(literal: Literal, dtype: DataType) -> Result<Value, IrError> {
+    check(literal, dtype)?;
+    let tensor = match (literal, dtype) {
+        (Literal::Int(value), DataType::I64) => Ok(Tensor::scalar(value)),
+        (Literal::Int(value), DataType::U64) => Ok(Tensor::scalar(value as u64)),
+        (Literal::Int(value), _) => Tensor::from_f64s(&[value as f64], &[], dtype),
+        (Literal::Float(value), _) => Tensor::from_f64s(&[value], &[], dtype),
+    };
+    let tensor = tensor.map_err(|err| IrError::new(err.to_string(), &Span::none()))?;
+    Ok(Value::from_arg(Arg::Const(tensor)))
+}
+
+/// A literal as a scalar.
+pub(super) fn prim(literal: Literal, dtype: DataType) -> Result<Value, IrError> {
+    check(literal, dtype)?;
+    Ok(Value::from_arg(Arg::Prim(match literal {
+        Literal::Int(value) if dtype.is_integer() => PrimExpr::int(value, dtype),
+        Literal::Int(value) => PrimExpr::float(value as f64, dtype),
+        Literal::Float(value) => PrimExpr::float(value, dtype),
+    })))
+}
+
+/// A literal has the type of what it meets; a float is no integer.
+fn check(literal: Literal, dtype: DataType) -> Result<(), IrError> {
+    let message = match literal {
+        Literal::Float(value) if dtype.is_integer() => Some(format!("the literal {value:?} is no {dtype}")),
+        _ => misfit(literal, dtype),
+    };
+    let Some(message) = message else { return Ok(()) };
+    Err(IrError::new(message, &Span::none())
+        .help("write a literal of the type, or convert with astype(x, f32)"))
 }
 
 macro_rules! items {

@@ -169,12 +169,26 @@ fn bind_attrs(
 /// The value of an attribute of kind `kind`. One string or float is a list of one; one integer stays what it is, some
 /// operators tell it from a list (`split`).
 fn attr(kind: AttrKind, it: &Item) -> Option<AttrValue> {
-    let value = it.to_attr()?;
+    let value = it.to_attr().filter(|value| is_of_kind(kind, value))?;
     Some(match (kind, value) {
         (_, AttrValue::List(items)) => AttrValue::List(items),
         (AttrKind::Floats | AttrKind::Strs, single) => AttrValue::List(Arc::new([single])),
         (_, value) => value,
     })
+}
+
+/// Whether an attribute of kind `kind` can have this value; lists may be nested.
+fn is_of_kind(kind: AttrKind, value: &AttrValue) -> bool {
+    match (kind, value) {
+        (_, AttrValue::List(items)) => items.iter().all(|it| is_of_kind(kind, it)),
+        (AttrKind::Bool, value) => matches!(value, AttrValue::Bool(_)),
+        (AttrKind::Int | AttrKind::Ints, value) => matches!(value, AttrValue::Int(_)),
+        (AttrKind::Float | AttrKind::Floats, value) => {
+            matches!(value, AttrValue::Float(_) | AttrValue::Int(_))
+        }
+        (AttrKind::Str | AttrKind::Strs, value) => matches!(value, AttrValue::Str(_)),
+        (AttrKind::DType, value) => matches!(value, AttrValue::DType(_)),
+    }
 }
 
 macro_rules! ops {

@@ -128,7 +128,7 @@ fn bind(func: &PrimFunc, items: Vec<Item>, ret: Option<Type>) -> Result<Option<B
                 args.push(arg);
             }
             Param::Scalar(var) => {
-                let value = super::function::value_of_type(it, Some(&Type::Prim(var.dtype())));
+                let value = super::function::value_of_type(it, Some(&Type::Prim(var.dtype())))?;
                 let Some(arg) = value.arg().cloned() else { return Ok(None) };
                 if let Arg::Prim(value) = &arg {
                     dims.insert(var.id(), value.clone());

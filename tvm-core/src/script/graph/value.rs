@@ -4,10 +4,13 @@ use std::ops;
 use std::panic::Location;
 use std::rc::Rc;
 
+use tvm_runtime::DataType;
+
 use super::frame::{fail, span_of, type_of};
 use super::{Args, IntoItem, Item, item};
-use crate::ir::{IrError, Type};
+use crate::ir::{IrError, Span, Type};
 use crate::relax::Arg;
+use crate::script::literal::Literal;
 
 /// A value of a graph function.
 #[derive(Clone)]
@@ -134,6 +137,10 @@ pub(super) fn to_value(it: impl IntoItem) -> Value {
     }
 }
 
+fn literal(value: Literal, dtype: DataType, span: &Span) -> Value {
+    super::item::scalar(value, dtype).unwrap_or_else(|err| fail(err, span))
+}
+
 /// `a op b` where one side may be a number: it takes the element type of the other.
 #[track_caller]
 fn operator(name: &str, a: Item, b: Item) -> Value {
@@ -143,8 +150,8 @@ fn operator(name: &str, a: Item, b: Item) -> Value {
         _ => None,
     });
     let side = |it: Item| match (it, dtype) {
-        (Item::Int(value), Some(dtype)) => super::item::scalar(value as f64, dtype),
-        (Item::Float(value), Some(dtype)) => super::item::scalar(value, dtype),
+        (Item::Int(value), Some(dtype)) => literal(Literal::Int(value), dtype, &span),
+        (Item::Float(value), Some(dtype)) => literal(Literal::Float(value), dtype, &span),
         (other, _) => to_value(other),
     };
     let (a, b) = (side(a), side(b));

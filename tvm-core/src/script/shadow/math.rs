@@ -127,8 +127,15 @@ pub fn cast<To: Cast>(value: impl Cast) -> To {
 }
 
 /// A float literal in a kernel whose element type is a parameter or of half precision.
+///
+/// # Panics
+/// Where the type has no such value; a call of the kernel reports it as an error.
 pub fn lit<T: Cast>(value: f64) -> T {
-    T::from_number(Number::Float(value))
+    let res = T::from_number(Number::Float(value));
+    if let Number::Int(got) = res.number() {
+        assert!(got as f64 == value, "the literal {value} is no value of the element type");
+    }
+    res
 }
 
 /// `if condition { a } else { b }` with both evaluated.

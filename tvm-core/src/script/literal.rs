@@ -1,0 +1,115 @@
+//! Literals without a suffix take the type of what they meet: whether they have a value there.
+//!
+//! The macros refuse such literals where they know the type; what is left are type parameters and graph functions.
+
+use std::cell::RefCell;
+
+use tvm_runtime::DataType;
+
+/// A number as written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Literal {
+    Int(i64),
+    Float(f64),
+}
+
+/// Why `literal` is no value of type `dtype`, if it is none.
+pub(crate) fn misfit(literal: Literal, dtype: DataType) -> Option<String> {
+    let dtype = dtype.scalar();
+    let range = || {
+        let (min, max) = dtype.int_range()?;
+        Some(format!("{dtype} holds {min}..={max}"))
+    };
+    let why = match literal {
+        _ if dtype.is_bool() => "a bool is `true` or `false`".to_string(),
+        Literal::Int(value) if dtype.is_integer() => {
+            let (min, max) = dtype.int_range()?;
+            if (min..=max).contains(&i128::from(value)) {
+                return None;
+            }
+            range()?
+        }
+        Literal::Float(value) if dtype.is_integer() => {
+            let (min, max) = dtype.int_range()?;
+            let fits = value.fract() == 0.0 && (min as f64..=max as f64).contains(&value);
+            if fits {
+                return None;
+            }
+            range()?
+        }
+        Literal::Int(value) => {
+            let rounded = rounded(value as f64, dtype);
+            // Up to 2^53 an `f64` holds every integer; above, the literal itself must be one that it holds.
+            if rounded as i128 == i128::from(value) {
+                return None;
+            }
+            format!("{dtype} does not hold this integer exactly")
+        }
+        Literal::Float(value) => {
+            if rounded(value, dtype).is_finite() || !value.is_finite() {
+                return None;
+            }
+            format!("it is too large for {dtype}")
+        }
+    };
+    let text = match literal {
+        Literal::Int(value) => value.to_string(),
+        Literal::Float(value) => format!("{value:?}"),
+    };
+    Some(format!("the literal {text} is no {dtype}: {why}"))
+}
+
+fn rounded(value: f64, dtype: DataType) -> f64 {
+    match dtype {
+        DataType::F32 => f64::from(value as f32),
+        DataType::F16 => half::f16::from_f64(value).to_f64(),
+        DataType::BF16 => half::bf16::from_f64(value).to_f64(),
+        _ => value,
+    }
+}
+
+thread_local! {
+    static MISFITS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Remembers that a literal of the kernel under construction was converted to a type that lacks its value.
+pub(super) fn remember(literal: Literal, dtype: DataType) {
+    MISFITS.with_borrow_mut(|all| all.extend(misfit(literal, dtype)));
+}
+
+/// What was remembered since the last call.
+pub(super) fn take() -> Vec<String> {
+    MISFITS.take()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits() {
+        use Literal::{Float, Int};
+        let cases = [
+            (Int(255), DataType::U8, true),
+            (Int(256), DataType::U8, false),
+            (Int(-1), DataType::U64, false),
+            (Int(-128), DataType::I8, true),
+            (Int(i64::MIN), DataType::I64, true),
+            (Int(1), DataType::BOOL, false),
+            (Int(2048), DataType::F16, true),
+            (Int(2049), DataType::F16, false),
+            (Int(16_777_217), DataType::F32, false),
+            (Int(i64::MAX), DataType::F64, false),
+            (Float(1.5), DataType::I32, false),
+            (Float(2.0), DataType::I32, true),
+            (Float(0.1), DataType::BF16, true),
+            (Float(65504.0), DataType::F16, true),
+            (Float(70000.0), DataType::F16, false),
+            (Float(1e39), DataType::F32, false),
+            (Float(f64::INFINITY), DataType::F32, true),
+        ];
+        for (literal, dtype, fits) in cases {
+            assert_eq!(misfit(literal, dtype).is_none(), fits, "{literal:?} {dtype}");
+        }
+    }
+}
