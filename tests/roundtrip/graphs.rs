@@ -546,6 +546,10 @@ fn constants() -> Result<IRModule, IrError> {
     all.push(tensor(&[0.1f32], &[]));
     all.push(tensor::<f32>(&[], &[0, 3]));
     all.push(tensor(&[0.1f64, 1e300, 1e-300, 123456789.0], &[4]));
+    let many: Vec<f64> =
+        (0..100).map(|i| if i == 7 { f64::from_bits(!0) } else { f64::from(i) / 3.0 }).collect();
+    all.push(tensor(&many, &[4, 25]));
+    all.push(tensor(&[true; 17], &[17]));
     all.push(tensor(&[0.1f32, 1e30, 1e-30, 16777216.0, -1.5], &[5]));
     let mut builder = BlockBuilder::default();
     builder.add_function("main", &[], |builder| {

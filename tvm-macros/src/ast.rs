@@ -99,19 +99,26 @@ impl AxisKind {
 pub(crate) struct Axis {
     pub(crate) kind: AxisKind,
     pub(crate) value: Expr,
+    /// `S(v).within(0..n)`: the domain, where it is not the range of the value.
+    pub(crate) dom: Option<(Expr, Expr)>,
     pub(crate) var: Ident,
 }
+
+/// Names and values of attributes.
+pub(crate) type Attrs = Vec<(String, proc_macro2::TokenStream)>;
 
 pub(crate) enum Stmt {
     For {
         vars: Vec<Ident>,
         range: LoopRange,
         kind: LoopKind,
+        attrs: Attrs,
         body: Vec<Stmt>,
         span: Span,
     },
     Block {
         name: LitStr,
+        attrs: Attrs,
         axes: Vec<Axis>,
         body: Vec<Stmt>,
         span: Span,
@@ -130,6 +137,8 @@ pub(crate) enum Stmt {
     Let {
         name: Ident,
         value: Expr,
+        /// `let x = bind(e);`: a variable also where `e` needs none.
+        keep: bool,
     },
     /// `let f = |x| e;`
     Helper {
@@ -144,6 +153,8 @@ pub(crate) enum Stmt {
         shape: Vec<Expr>,
         value: Option<Expr>,
         scope: &'static str,
+        strides: Vec<Expr>,
+        offset: Option<Expr>,
     },
     If {
         condition: Expr,

@@ -38,8 +38,8 @@ pub(crate) fn int_limits(name: &str) -> Option<(i128, i128)> {
 pub(crate) fn float_limit(name: &str) -> Option<f64> {
     Some(match name {
         "f16" => 65519.0,
-        "bf16" => 3.389_531_389_251_535e38,
-        "f32" => 3.402_823_5e38,
+        "bf16" => 3.396_177_529_230_495_7e38,
+        "f32" => 3.402_823_567_797_336_4e38,
         "f64" => f64::MAX,
         _ => return None,
     })

@@ -1,8 +1,8 @@
 //! The shadow: the user's body as an ordinary Rust function over the small runtime of `script::shadow`.
 //!
-//! The user's tokens are kept as they are, with these exceptions: loop attributes go (Rust has none there), the `init`s of
-//! blocks move to where they run, and where an element type has no Rust literals (a type parameter, half precision),
-//! float literals and casts become calls; so do `.max` and `.min`.
+//! The user's tokens are kept as they are, with these exceptions: attributes of statements go (Rust has none there), the
+//! `init`s of blocks move to where they run, and where an element type has no Rust literals (a type parameter, half
+//! precision), float literals and casts become calls; so do `.max` and `.min`.
 
 mod init;
 
@@ -96,8 +96,9 @@ impl VisitMut for Rewrite {
     }
 
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
-        if let Expr::ForLoop(it) = expr {
-            it.attrs.clear();
+        if let Expr::ForLoop(syn::ExprForLoop { attrs, .. }) | Expr::Call(syn::ExprCall { attrs, .. }) = expr
+        {
+            attrs.clear();
         }
         if let Expr::Cast(it) = expr
             && self.soft_literals

@@ -1,4 +1,4 @@
-//! Constants of graph functions: `constant::<f32, 2>([1.0, 2.0])`.
+//! Constants of graph functions: `constant::<f32, 2>([1.0, 2.0])`; large ones as the hexadecimal digits of their bytes.
 
 use half::{bf16, f16};
 use tvm_runtime::{DataType, Element, Tensor};
@@ -6,15 +6,25 @@ use tvm_runtime::{DataType, Element, Tensor};
 /// Most elements of a constant that is printed whole.
 const LIMIT: usize = 16;
 
-/// A small constant as a literal; a large one by its type, which does not compile.
-pub(super) fn constant(tensor: &Tensor) -> String {
-    let elements = values(tensor).filter(|_| tensor.len() <= LIMIT);
-    let elements = match elements {
-        Some(values) => format!("[{}]", values.join(", ")),
-        None => format!("/* {} elements */", tensor.len()),
+/// A small constant as a literal; a large one as its bytes when it is asked for `whole`, else by its type, which does not
+/// compile.
+pub(super) fn constant(tensor: &Tensor, whole: bool) -> String {
+    let elements = if tensor.len() <= LIMIT { values(tensor) } else { None };
+    let elements = match (elements, tensor.bytes()) {
+        (Some(values), _) => format!("[{}]", values.join(", ")),
+        (None, Ok(bytes)) if whole => format!("\"{}\"", hexadecimal(bytes)),
+        (None, _) => format!("/* {} elements */", tensor.len()),
     };
     let shape: String = tensor.shape().iter().map(|extent| format!(", {extent}")).collect();
     format!("constant::<{}{shape}>({elements})", tensor.dtype())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// The elements as Rust writes them; `None` for a tensor that is not in host memory.

@@ -120,7 +120,7 @@ impl Printer {
         if self.class(a) == Class::Index { Class::Index } else { self.class(b) }
     }
 
-    fn expr_in(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> String {
+    pub(super) fn expr_in(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> String {
         let (text, prec) = with_stack(|| self.expr(expr, class));
         if prec < outer { format!("({text})") } else { text }
     }
@@ -128,8 +128,8 @@ impl Printer {
     fn expr(&mut self, expr: &PrimExpr, class: Class) -> (String, Prec) {
         let scalar_int = expr.dtype() == DataType::I64;
         match expr {
-            PrimExpr::IntImm(it) => int(*it, class),
-            PrimExpr::FloatImm(it) => float(*it),
+            PrimExpr::IntImm(it) => self.int(*it, class),
+            PrimExpr::FloatImm(it) => self.float(*it),
             PrimExpr::StringImm(it) => (format!("{it:?}"), Prec::Atom),
             PrimExpr::Var(var) => {
                 let text = if self.names.knows(var) { self.names.var(var) } else { self.name_index(var) };
@@ -137,6 +137,12 @@ impl Printer {
             }
             PrimExpr::Cast(it) => {
                 let from = self.class(&it.value);
+                if let Some(call) = counted_bits(it) {
+                    let arg = self.class(&call.args[0]);
+                    let arg = self.typed_operand(&call.args[0], arg, Prec::None);
+                    let name = if let Callee::Intrinsic(it) = call.callee { it.name() } else { "" };
+                    return (format!("{name}({arg})"), Prec::Atom);
+                }
                 let value = self.typed_operand(&it.value, from, Prec::Unary);
                 let to = if it.dtype == DataType::I64 && class == Class::Index {
                     "usize".to_string()
@@ -195,16 +201,55 @@ impl Printer {
         }
     }
 
-    /// An operand that nothing beside it gives a type to: a literal says its own.
-    fn typed_operand(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> String {
+    /// An operand that nothing beside it gives a type to: its literals say their own.
+    pub(super) fn typed_operand(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> String {
+        let before = std::mem::replace(&mut self.suffixes, untyped(expr));
         let text = self.expr_in(expr, class, outer);
-        if is_literal(expr) && !text.contains("::") && !text.contains(" as ") && !expr.dtype().is_bool() {
-            return match text.strip_suffix(')') {
-                Some(text) => format!("{text}{})", expr.dtype()),
-                None => format!("{text}{}", expr.dtype()),
-            };
-        }
+        self.suffixes = before;
         text
+    }
+
+    fn int(&self, it: IntImm, class: Class) -> (String, Prec) {
+        let dtype = it.dtype;
+        if dtype.is_bool() {
+            return ((it.value != 0).to_string(), Prec::Atom);
+        }
+        let index = class == Class::Index && dtype == DataType::I64;
+        if dtype.is_uint() {
+            let suffix = if self.suffixes { dtype.to_string() } else { String::new() };
+            return (format!("{}{suffix}", it.value as u64), Prec::Atom);
+        }
+        let suffix = match (self.suffixes, index) {
+            (true, true) => "usize".to_string(),
+            (true, false) => dtype.to_string(),
+            (false, _) => String::new(),
+        };
+        match (it.value < 0, index) {
+            (true, true) => (format!("{}i64 as usize", it.value), Prec::Cast),
+            (true, false) => (format!("{}{suffix}", it.value), Prec::Unary),
+            (false, _) => (format!("{}{suffix}", it.value), Prec::Atom),
+        }
+    }
+
+    fn float(&self, it: FloatImm) -> (String, Prec) {
+        let dtype = it.dtype;
+        let text = match it.value {
+            value if value.is_nan() && value.to_bits() != f64::NAN.to_bits() => {
+                format!("{dtype}::from_f64_bits({:#x})", value.to_bits())
+            }
+            value if value.is_nan() => format!("{dtype}::NAN"),
+            f64::INFINITY => format!("{dtype}::INFINITY"),
+            f64::NEG_INFINITY => format!("{dtype}::NEG_INFINITY"),
+            value if dtype == DataType::F32 => format!("{:?}", value as f32),
+            value => format!("{value:?}"),
+        };
+        let prec = if text.starts_with('-') { Prec::Unary } else { Prec::Atom };
+        match dtype {
+            _ if !self.suffixes || text.contains("::") => (text, prec),
+            DataType::F32 | DataType::F64 => (format!("{text}{dtype}"), prec),
+            // Rust has no literals of these.
+            _ => (format!("({text} as {dtype})"), Prec::Atom),
+        }
     }
 
     fn binary(&mut self, it: &Binary, class: Class) -> (String, Prec) {
@@ -230,7 +275,7 @@ impl Printer {
             BinaryOp::FloorMod if !index => Some("floormod"),
             _ => None,
         };
-        let both_literal = is_literal(&it.a) && is_literal(&it.b);
+        let both_literal = untyped(&it.a) && untyped(&it.b);
         let (text, prec) = if let Some(function) = function {
             let a = if both_literal {
                 self.typed_operand(&it.a, own, Prec::None)
@@ -272,7 +317,7 @@ impl Printer {
         if intrinsic == Intrinsic::BitNot && it.args.len() == 1 {
             return (format!("!{}", self.expr_in(&it.args[0], class, Prec::Unary)), Prec::Unary);
         }
-        let all_literal = it.args.iter().all(is_literal);
+        let all_literal = it.args.iter().all(untyped);
         let args: Vec<String> = it
             .args
             .iter()
@@ -288,6 +333,10 @@ impl Printer {
             .collect();
         let name = match intrinsic {
             Intrinsic::Reinterpret | Intrinsic::ArgScalar => format!("{}::<{}>", intrinsic.name(), it.dtype),
+            // The surface converts the count to `u32`.
+            Intrinsic::PopCount | Intrinsic::Clz if it.dtype != DataType::U32 => {
+                format!("tir_{}", intrinsic.name())
+            }
             _ => intrinsic.name().to_string(),
         };
         (format!("{name}({})", args.join(", ")), Prec::Atom)
@@ -323,31 +372,43 @@ fn is_literal(expr: &PrimExpr) -> bool {
     matches!(expr, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_))
 }
 
-fn int(it: IntImm, class: Class) -> (String, Prec) {
-    if it.dtype.is_bool() {
-        return ((it.value != 0).to_string(), Prec::Atom);
-    }
-    if it.dtype.is_uint() {
-        return ((it.value as u64).to_string(), Prec::Atom);
-    }
-    match (it.value < 0, class) {
-        (true, Class::Index) if it.dtype == DataType::I64 => {
-            (format!("{}i64 as usize", it.value), Prec::Cast)
+/// True for what is printed as literals without a suffix alone: it takes the type of what it meets.
+fn untyped(expr: &PrimExpr) -> bool {
+    with_stack(|| match expr {
+        PrimExpr::IntImm(it) => !it.dtype.is_bool() && !(it.dtype.is_uint() && it.value < 0),
+        PrimExpr::FloatImm(it) => it.value.is_finite(),
+        PrimExpr::Binary(it) => {
+            !it.op.is_comparison() && !it.op.is_logical() && untyped(&it.a) && untyped(&it.b)
         }
-        (true, _) => (it.value.to_string(), Prec::Unary),
-        (false, _) => (it.value.to_string(), Prec::Atom),
-    }
+        PrimExpr::Select(it) => untyped(&it.true_value) && untyped(&it.false_value),
+        PrimExpr::Call(it) => match it.callee {
+            Callee::Intrinsic(Intrinsic::IfThenElse) => it.args[1..].iter().all(untyped),
+            Callee::Intrinsic(
+                Intrinsic::IsNan
+                | Intrinsic::IsInf
+                | Intrinsic::PopCount
+                | Intrinsic::Clz
+                | Intrinsic::Reinterpret,
+            ) => false,
+            Callee::Intrinsic(_) => !it.args.is_empty() && it.args.iter().all(untyped),
+            Callee::PureExtern(_) | Callee::Extern(_) => false,
+        },
+        PrimExpr::StringImm(_)
+        | PrimExpr::Var(_)
+        | PrimExpr::Cast(_)
+        | PrimExpr::Not(_)
+        | PrimExpr::BufferLoad(_)
+        | PrimExpr::Ramp(_)
+        | PrimExpr::Broadcast(_)
+        | PrimExpr::Shuffle(_)
+        | PrimExpr::Let(_) => false,
+    })
 }
 
-fn float(it: FloatImm) -> (String, Prec) {
-    let dtype = it.dtype;
-    let text = match it.value {
-        value if value.is_nan() => format!("{dtype}::NAN"),
-        f64::INFINITY => format!("{dtype}::INFINITY"),
-        f64::NEG_INFINITY => format!("{dtype}::NEG_INFINITY"),
-        value if dtype == DataType::F32 => format!("{:?}", value as f32),
-        value => format!("{value:?}"),
-    };
-    let prec = if text.starts_with('-') { Prec::Unary } else { Prec::Atom };
-    (text, prec)
+/// The call whose count the surface gives as `u32`.
+fn counted_bits(it: &Cast) -> Option<&Call> {
+    let PrimExpr::Call(call) = &it.value else { return None };
+    let counts = matches!(call.callee, Callee::Intrinsic(Intrinsic::PopCount | Intrinsic::Clz));
+    (counts && it.dtype == DataType::U32 && call.args.len() == 1 && call.dtype == call.args[0].dtype())
+        .then_some(call)
 }

@@ -1,8 +1,9 @@
 //! Tensor programs.
 
 use super::Printer;
+use super::module::attrs_arg;
 use super::scalar::generic_arg;
-use crate::tir::{Buffer, Param, PrimFunc, Stmt};
+use crate::tir::{Buffer, Param, PrimFunc, Scope, Stmt};
 
 impl Printer {
     pub(super) fn prim_func(&mut self, name: &str, func: &PrimFunc) {
@@ -10,32 +11,40 @@ impl Printer {
             self.name_index(dim);
         });
         let params: Vec<String> = func.params.iter().map(|param| self.param(param)).collect();
-        self.attribute("prim_func", Some(name), true, &func.attrs);
+        let root = root(&func.body);
+        let more = match root {
+            Some(root) => attrs_arg(&root.annotations).map(|attrs| attrs.replacen("attrs", "root", 1)),
+            None => Some("lowered".to_string()),
+        };
+        self.attribute_with("prim_func", Some(name), true, &func.attrs, more);
         let head = format!("fn {}({})", self.context.identifier(name), params.join(", "));
-        self.braces(&head, "", |p| {
-            for buffer in func.params.iter().filter_map(Param::buffer) {
-                let name = p.names.buffer(buffer);
-                p.layout(&name, buffer);
-            }
-            match root(&func.body) {
-                Some(root) => p.block_body(root),
-                None => p.stmt(&func.body),
-            }
+        self.braces(&head, "", |p| match root {
+            Some(root) => p.block_body(root),
+            None => p.stmt(&func.body),
         });
     }
 
     fn param(&mut self, param: &Param) -> String {
         match param {
             Param::In(buffer) => {
-                let ty = self.buffer_type(buffer);
-                format!("{}: &{ty}", self.names.define_buffer(buffer))
+                let (layout, ty) = (self.param_layout(buffer), self.buffer_type(buffer));
+                format!("{layout}{}: &{ty}", self.names.define_buffer(buffer))
             }
             Param::Out(buffer) => {
-                let ty = self.buffer_type(buffer);
-                format!("{}: &mut {ty}", self.names.define_buffer(buffer))
+                let (layout, ty) = (self.param_layout(buffer), self.buffer_type(buffer));
+                format!("{layout}{}: &mut {ty}", self.names.define_buffer(buffer))
             }
             Param::Scalar(var) => format!("{}: {}", self.names.define(var), var.dtype()),
         }
+    }
+
+    /// Attributes that no parameter takes: the surface has compact parameters in main memory.
+    fn param_layout(&mut self, buffer: &Buffer) -> String {
+        let mut layout = self.layout(buffer);
+        if buffer.scope != Scope::Global {
+            layout.push(format!("#[scope({:?})]", buffer.scope.name()));
+        }
+        layout.iter().map(|attr| format!("{attr} ")).collect()
     }
 
     fn buffer_type(&mut self, buffer: &Buffer) -> String {
@@ -50,6 +59,9 @@ impl Printer {
 /// The root block, when the body is the realize of one that nothing is said of.
 fn root(body: &Stmt) -> Option<&crate::tir::Block> {
     let Stmt::BlockRealize(it) = body else { return None };
-    let plain = it.iter_values.is_empty() && it.predicate.is_const(1) && &*it.block.name == "root";
+    let plain = it.iter_values.is_empty()
+        && it.predicate.is_const(1)
+        && &*it.block.name == "root"
+        && it.block.init.is_none();
     plain.then_some(&it.block)
 }

@@ -149,7 +149,7 @@ impl Printer {
             self.attribute("relax::func", None, func.pure, &func.attrs);
         }
         for param in func.type_params.iter() {
-            self.line(format!("// generic over {}", param.0));
+            self.unsayable(&format!("a local function that is generic over {}", param.0));
         }
         let name = self.names.define(var);
         let mark = self.names.open();

@@ -77,8 +77,14 @@ impl Printer {
                 ("call_packed".into(), self.destination(format!("{symbol:?}"), &args, ret))
             }
         };
-        let attrs = if call.attrs.is_empty() { "" } else { " /* with attributes */" };
-        format!("{callee}({}){attrs}", args.join(", "))
+        let text = format!("{callee}({})", args.join(", "));
+        let typed = matches!(call.callee, Callee::Global(_) | Callee::Var(_)) && ret.is_some();
+        // Macros: the surface cannot say these, and has no macros.
+        match (call.attrs.is_empty(), typed) {
+            (true, false) => text,
+            (false, _) => format!("with_attributes!({text})"),
+            (true, true) => format!("with_type!({text})"),
+        }
     }
 
     /// `callee, (args), Type`
@@ -119,7 +125,7 @@ impl Printer {
     pub(super) fn arg(&mut self, arg: &Arg) -> String {
         match arg {
             Arg::Var(var) => self.names.var(var),
-            Arg::Const(tensor) => constant(tensor),
+            Arg::Const(tensor) => constant(tensor, self.whole),
             Arg::Global(gv) => self.global(gv),
             Arg::Tuple(fields) => {
                 let fields: Vec<String> = fields.iter().map(|field| self.arg(field)).collect();

@@ -1,7 +1,6 @@
 //! Prints programs as source of the DSL: compiling the output gives a structurally equal program.
 //!
-//! What the DSL cannot say (lowered forms, explicit regions, vectors) is printed in a form that reads as if it could,
-//! or in a comment. Names are unique in a function and valid identifiers; identities are never printed.
+//! What the DSL cannot say (lowered forms, vectors, match buffers) is printed in a form that does not compile. Names are unique in a function and valid identifiers; identities are never printed.
 //!
 //! TVM counterpart: `src/script/printer`.
 
@@ -25,9 +24,9 @@ use module::Context;
 use names::Names;
 use rustc_hash::FxHashSet;
 
-use crate::ir::{BaseFunc, ExternFunc, IRModule, Type, VarId};
+use crate::ir::{BaseFunc, ExternFunc, IRModule, Type, Var, VarId};
 use crate::relax;
-use crate::tir::{PrimExpr, PrimFunc, Stmt};
+use crate::tir::{PrimExpr, PrimFunc, Range, Stmt};
 
 /// Text under construction.
 #[derive(Debug, Default)]
@@ -38,6 +37,12 @@ struct Printer {
     /// Variables that hold an index (`usize` where the program runs as Rust), the others of type `i64` hold numbers.
     index_vars: FxHashSet<VarId>,
     context: Arc<Context>,
+    /// Open loops and the axes of open blocks, as the builder sees them.
+    ranges: Vec<(Var, Range)>,
+    /// Literals say their type: nothing beside them does.
+    suffixes: bool,
+    /// Constants are printed whole, however large.
+    whole: bool,
 }
 
 impl Printer {
@@ -49,6 +54,11 @@ impl Printer {
             self.out.push_str(text);
         }
         self.out.push('\n');
+    }
+
+    /// What the surface cannot say: source that does not compile stands for it.
+    fn unsayable(&mut self, what: &str) {
+        self.line(format!("compile_error!({what:?});"));
     }
 
     /// `head {`, what `body` prints, and `}` followed by `tail`.
@@ -123,7 +133,7 @@ impl fmt::Display for ExternFunc {
 impl fmt::Display for IRModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let attrs = module::attrs_arg(&self.attrs).map(|attrs| format!("// {attrs}\n"));
-        let items: Vec<String> = attrs.into_iter().chain(Printer::items(self)).collect();
+        let items: Vec<String> = attrs.into_iter().chain(Printer::items(self, false)).collect();
         f.write_str(items.join("\n").trim_end())
     }
 }
@@ -131,14 +141,14 @@ impl fmt::Display for IRModule {
 impl IRModule {
     /// The module as a Rust module `name`, to which `#[ir_module]` gives a function `module()` that builds it again.
     ///
-    /// `docs/relax.md` lists what the surface cannot say; that is in comments.
+    /// What the surface cannot say (`docs/relax.md` lists it) is in a form that does not compile.
     pub fn source(&self, name: &str) -> String {
         let mut printer = Printer::default();
         let attrs = module::attrs_arg(&self.attrs).map_or(String::new(), |attrs| format!("({attrs})"));
         printer.line(format!("#[ir_module{attrs}]"));
         printer.braces(&format!("mod {}", names::identifier(name)), "", |p| {
             p.line("use tvm::prelude::*;");
-            for item in Printer::items(self) {
+            for item in Printer::items(self, true) {
                 p.line("");
                 item.lines().for_each(|line| p.line(line));
             }

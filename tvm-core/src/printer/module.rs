@@ -45,6 +45,18 @@ impl Context {
 impl Printer {
     /// `#[path(name = "a.b", impure, attrs(key = value))]`; the name, where the identifier is another one.
     pub(super) fn attribute(&mut self, path: &str, name: Option<&str>, pure: bool, attrs: &Attrs) {
+        self.attribute_with(path, name, pure, attrs, None);
+    }
+
+    /// The same with one more argument.
+    pub(super) fn attribute_with(
+        &mut self,
+        path: &str,
+        name: Option<&str>,
+        pure: bool,
+        attrs: &Attrs,
+        more: Option<String>,
+    ) {
         let mut args = Vec::new();
         if let Some(name) = name.filter(|name| self.context.identifier(name) != **name) {
             args.push(format!("name = {name:?}"));
@@ -53,15 +65,16 @@ impl Printer {
             args.push("impure".to_string());
         }
         args.extend(attrs_arg(attrs));
+        args.extend(more);
         let args = if args.is_empty() { String::new() } else { format!("({})", args.join(", ")) };
         self.line(format!("#[{path}{args}]"));
     }
 
     /// The items of a module, each with its own names.
-    pub(super) fn items(module: &IRModule) -> Vec<String> {
+    pub(super) fn items(module: &IRModule, whole: bool) -> Vec<String> {
         let context = Arc::new(Context::new(module));
         let item = |body: &dyn Fn(&mut Printer)| {
-            let mut printer = Printer { context: context.clone(), ..Printer::default() };
+            let mut printer = Printer { context: context.clone(), whole, ..Printer::default() };
             body(&mut printer);
             printer.out
         };
@@ -70,7 +83,7 @@ impl Printer {
             item(&|p| match func {
                 BaseFunc::Prim(func) => p.prim_func(gv.name(), func),
                 BaseFunc::Relax(func) => p.function(gv.name(), func),
-                BaseFunc::Extern(func) => p.line(format!("// {} = {func}", gv.name())),
+                BaseFunc::Extern(func) => p.unsayable(&format!("{} = {func}", gv.name())),
             })
         });
         types.chain(functions).collect()

@@ -1,9 +1,11 @@
 //! Statements of tensor programs.
 
 use super::Printer;
-use super::expr::Class;
+use super::expr::{Class, Prec};
+use super::module::attrs_arg;
 use crate::ir::structural::structural_equal;
 use crate::ir::{AttrValue, Attrs};
+use crate::script::{extent_between, range_of};
 use crate::tir::*;
 
 impl Printer {
@@ -14,6 +16,9 @@ impl Printer {
             Stmt::BlockRealize(it) => self.block(it),
             Stmt::SeqStmt(it) => it.iter().for_each(|stmt| self.stmt(stmt)),
             Stmt::IfThenElse(it) => {
+                if it.condition.as_int().is_some() {
+                    self.unsayable("a branch on a constant");
+                }
                 let condition = self.value(&it.condition);
                 match &it.else_case {
                     None => self.braces(&format!("if {condition}"), "", |p| p.stmt(&it.then_case)),
@@ -29,12 +34,15 @@ impl Printer {
                 self.braces(&head, "", |p| p.stmt(&it.body));
             }
             Stmt::Bind(it) => {
-                let class = self.binder_class(&it.value);
-                let value = if class == Class::Index { self.index(&it.value) } else { self.value(&it.value) };
+                let class = self.class(&it.value);
+                let value = self.typed_operand(&it.value, class, Prec::None);
                 let name = match class {
                     Class::Index => self.name_index(&it.var),
                     Class::Number => self.names.define(&it.var),
                 };
+                // What is an atom or literal would not become a variable by itself.
+                let atom = matches!(it.value, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::Var(_));
+                let value = if atom { format!("bind({value})") } else { value };
                 self.line(format!("let {name} = {value};"));
             }
             Stmt::AllocBuffer(it) => self.alloc(&it.buffer),
@@ -70,21 +78,25 @@ impl Printer {
 
     pub(super) fn alloc(&mut self, buffer: &Buffer) {
         let shape = self.indices(&buffer.shape);
+        let layout = self.layout(buffer);
         let name = self.names.define_buffer(buffer);
+        layout.iter().for_each(|attr| self.line(attr));
         if buffer.scope != Scope::Global {
             self.line(format!("#[scope({:?})]", buffer.scope.name()));
         }
         self.line(format!("let mut {name} = alloc::<{}>([{shape}]);", buffer.dtype));
-        self.layout(&name, buffer);
     }
 
-    /// A comment on strides and offset, where they are not the default.
-    pub(super) fn layout(&mut self, name: &str, buffer: &Buffer) {
-        if !buffer.strides.is_empty() || buffer.elem_offset.is_some() {
-            let strides = self.indices(&buffer.strides);
-            let offset = buffer.elem_offset.as_ref().map_or("0".to_string(), |offset| self.index(offset));
-            self.line(format!("// {name}: strides [{strides}], offset {offset}"));
+    /// Attributes for strides and offset, where they are not the default.
+    pub(super) fn layout(&mut self, buffer: &Buffer) -> Vec<String> {
+        let mut res = Vec::new();
+        if !buffer.strides.is_empty() {
+            res.push(format!("#[strides({})]", self.indices(&buffer.strides)));
         }
+        if let Some(offset) = &buffer.elem_offset {
+            res.push(format!("#[offset({})]", self.index(offset)));
+        }
+        res
     }
 
     /// Loops of one kind directly inside each other print as one `grid`.
@@ -107,7 +119,12 @@ impl Printer {
             let extents: Vec<String> = nest.iter().map(|it| self.index(&it.extent)).collect();
             format!("grid([{}])", extents.join(", "))
         };
-        let vars: Vec<String> = nest.iter().map(|it| self.name_index(&it.loop_var)).collect();
+        let count = self.ranges.len();
+        let mut vars = Vec::new();
+        for it in &nest {
+            vars.push(self.loop_variable(it));
+            self.ranges.push((it.loop_var.clone(), it.range()));
+        }
         match outer.kind {
             ForKind::Serial => {}
             ForKind::Parallel => self.line("#[parallel]"),
@@ -115,30 +132,43 @@ impl Printer {
             ForKind::Unrolled => self.line("#[unroll]"),
             ForKind::ThreadBinding(tag) => self.line(format!("#[bind(\"{}\")]", tag.name())),
         }
-        self.annotations(&outer.annotations);
+        self.attrs(&outer.annotations);
         let vars = if vars.len() == 1 { vars[0].clone() } else { format!("[{}]", vars.join(", ")) };
         self.braces(&format!("for {vars} in {range}"), "", |p| p.stmt(&last.body));
+        self.ranges.truncate(count);
         self.names.close(mark);
+    }
+
+    /// Loops that begin below 0 count numbers, the others indices.
+    fn loop_variable(&mut self, it: &For) -> String {
+        if counts_numbers(it) { self.names.define(&it.loop_var) } else { self.name_index(&it.loop_var) }
     }
 
     /// `min..end`
     fn range(&mut self, min: &PrimExpr, extent: &PrimExpr) -> String {
+        let class = if min.as_int().is_some_and(|min| min < 0) { Class::Number } else { Class::Index };
+        let sum = min.clone() + extent;
+        // Of the ends that give this extent, the one without a sum.
         let end = match (min.as_int(), extent) {
             (Some(0), extent) => extent.clone(),
             (_, PrimExpr::Binary(it)) if it.op == BinaryOp::Sub && structural_equal(&it.b, min).is_ok() => {
                 it.a.clone()
             }
-            _ => min.clone() + extent,
+            _ => sum.clone(),
         };
-        let start = self.index(min);
+        let said = |end: &PrimExpr| structural_equal(&extent_between(min, end.clone()), extent).is_ok();
+        let end = if said(&end) { end } else { sum };
+        let start = self.expr_in(min, class, Prec::None);
         let start = if start.contains(' ') { format!("({start})") } else { start };
-        let end = self.index(&end);
-        if end.contains(" as ") { format!("{start}..({end})") } else { format!("{start}..{end}") }
+        let text = self.expr_in(&end, class, Prec::None);
+        let text = if text.contains(" as ") { format!("({text})") } else { text };
+        if said(&end) { format!("{start}..{text}") } else { format!("extent({start}..{text})") }
     }
 
-    fn annotations(&mut self, annotations: &Attrs) {
-        for (name, value) in annotations.iter() {
-            self.line(format!("// {name} = {}", attr(value)));
+    /// `#[attrs(key = value)]`
+    fn attrs(&mut self, attrs: &Attrs) {
+        if let Some(attrs) = attrs_arg(attrs) {
+            self.line(format!("#[{attrs}]"));
         }
     }
 
@@ -155,33 +185,52 @@ impl Printer {
                     IterKind::Ordered => "O",
                     IterKind::Opaque => "Q",
                 };
-                format!("{kind}({})", self.index(value))
+                let text = format!("{kind}({})", self.index(value));
+                let derived = range_of(value, &self.ranges);
+                let same = |a: &Range| {
+                    structural_equal(&a.min, &iter.dom.min).is_ok()
+                        && structural_equal(&a.extent, &iter.dom.extent).is_ok()
+                };
+                if derived.is_some_and(|it| same(&it)) {
+                    return text;
+                }
+                format!("{text}.within({})", self.range(&iter.dom.min, &iter.dom.extent))
             })
             .collect();
-        let predicate = if it.predicate.is_const(1) { None } else { Some(self.value(&it.predicate)) };
-        let mark = self.names.open();
+        if it.predicate.is_const(1) {
+            return self.block_under(block, &axes);
+        }
+        if let Some(0) = it.predicate.as_int() {
+            self.unsayable("a block that never runs");
+        }
+        let condition = self.value(&it.predicate);
+        self.braces(&format!("if {condition}"), "", |p| p.block_under(block, &axes));
+    }
+
+    fn block_under(&mut self, block: &Block, axes: &[String]) {
+        let (mark, count) = (self.names.open(), self.ranges.len());
         let vars: Vec<String> = block.iter_vars.iter().map(|iter| self.name_index(&iter.var)).collect();
+        self.ranges.extend(block.iter_vars.iter().map(|iter| (iter.var.clone(), iter.dom.clone())));
+        self.attrs(&block.annotations);
         let head = format!("block({:?}, [{}], |[{}]|", block.name, axes.join(", "), vars.join(", "));
-        self.braces(&head, ");", |p| {
-            if let Some(predicate) = predicate {
-                p.line(format!("// where {predicate}"));
-            }
-            p.block_body(block);
-        });
+        self.braces(&head, ");", |p| p.block_body(block));
+        self.ranges.truncate(count);
         self.names.close(mark);
     }
 
-    /// Allocations, matches, annotations, init and body.
+    /// Allocations, matches, init and body.
     pub(super) fn block_body(&mut self, block: &Block) {
         block.alloc_buffers.iter().for_each(|buffer| self.alloc(buffer));
         for it in block.match_buffers.iter() {
             let source = self.region(&it.source);
             let shape = self.indices(&it.buffer.shape);
             let name = self.names.define_buffer(&it.buffer);
-            self.line(format!("let {name} = match_buffer::<{}>([{shape}], {source});", it.buffer.dtype));
-            self.layout(&name, &it.buffer);
+            let layout = self.layout(&it.buffer).concat();
+            self.line(format!(
+                "{layout}let {name} = match_buffer::<{}>([{shape}], {source});",
+                it.buffer.dtype
+            ));
         }
-        self.annotations(&block.annotations);
         if let Some(init) = &block.init {
             if let Stmt::BufferStore(store) = init {
                 let line = self.out.len();
@@ -209,6 +258,11 @@ impl Printer {
             .collect();
         format!("{}[[{}]]", self.names.buffer(&region.buffer), ranges.join(", "))
     }
+}
+
+/// True for a loop whose variable is a number rather than an index.
+fn counts_numbers(it: &For) -> bool {
+    it.min.as_int().is_some_and(|min| min < 0)
 }
 
 fn plain(it: &For) -> bool {

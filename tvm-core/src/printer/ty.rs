@@ -31,19 +31,22 @@ impl Printer {
 
     fn tensor_type(&mut self, it: &TensorType) -> String {
         let dtype = it.dtype.map_or("_".to_string(), |dtype| dtype.to_string());
-        let device = it.vdevice.map_or(String::new(), |device| format!(" /* on {device} */"));
+        // No extent: the surface has no devices.
+        let device =
+            it.vdevice.map_or(String::new(), |device| format!(", {{ on!({:?}) }}", device.to_string()));
         match &it.shape {
-            TensorShape::Known(shape) if shape.is_empty() => format!("Tensor<{dtype}>{device}"),
-            TensorShape::Known(shape) => format!("Tensor<{dtype}, {}>{device}", self.graph_extents(shape)),
-            TensorShape::Rank(ndim) => format!("TensorRank<{dtype}, {ndim}>{device}"),
-            TensorShape::Unknown => format!("TensorDyn<{dtype}>{device}"),
+            TensorShape::Known(shape) if shape.is_empty() => format!("Tensor<{dtype}{device}>"),
+            TensorShape::Known(shape) => format!("Tensor<{dtype}, {}{device}>", self.graph_extents(shape)),
+            TensorShape::Rank(ndim) => format!("TensorRank<{dtype}, {ndim}{device}>"),
+            TensorShape::Unknown => format!("TensorDyn<{dtype}{device}>"),
         }
     }
 
     fn func_type(&mut self, it: &FuncType) -> String {
         let params: Vec<String> = it.params.iter().map(|param| self.ty(param)).collect();
-        let generic = if it.type_params.is_empty() { "" } else { " /* generic */" };
-        let text = format!("fn({}) -> {}{generic}", params.join(", "), self.ty(&it.ret));
+        // No type: the surface has no generic ones of functions.
+        let generic: String = it.type_params.iter().map(|param| format!("generic!({}) ", param.0)).collect();
+        let text = format!("{generic}fn({}) -> {}", params.join(", "), self.ty(&it.ret));
         if it.pure { text } else { format!("Impure<{text}>") }
     }
 

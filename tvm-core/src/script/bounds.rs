@@ -1,11 +1,11 @@
 //! The range of an index expression over the ranges of loop variables.
 
 use crate::arith::{Analyzer, DomMap};
-use crate::ir::Var;
-use crate::tir::{PrimExpr, Range};
+use crate::ir::{Var, structural_equal};
+use crate::tir::{BinaryOp, PrimExpr, Range};
 
 /// The values of `expr` while `vars` run over their ranges, outermost first; `None` when not bounded.
-pub(super) fn range_of(expr: &PrimExpr, vars: &[(Var, Range)]) -> Option<Range> {
+pub(crate) fn range_of(expr: &PrimExpr, vars: &[(Var, Range)]) -> Option<Range> {
     if let Some((_, range)) = vars.iter().find(|(var, _)| expr.as_var() == Some(var))
         && !depends(&range.min, vars)
         && !depends(&range.extent, vars)
@@ -20,6 +20,19 @@ pub(super) fn range_of(expr: &PrimExpr, vars: &[(Var, Range)]) -> Option<Range> 
         dom.insert(var.id(), analyzer.range_set(range, &dom));
     }
     analyzer.int_set(expr, &dom).to_range(&analyzer)
+}
+
+/// Number of values in `min..end`.
+pub(crate) fn extent_between(min: &PrimExpr, end: PrimExpr) -> PrimExpr {
+    if min.is_const(0) {
+        return end;
+    }
+    match &end {
+        PrimExpr::Binary(it) if it.op == BinaryOp::Add && structural_equal(&it.a, min).is_ok() => {
+            it.b.clone()
+        }
+        _ => end - min,
+    }
 }
 
 /// True when `expr` uses one of the variables.

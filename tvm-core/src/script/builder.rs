@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tvm_runtime::DataType;
 
-use super::bounds::range_of;
+use super::bounds::{extent_between, range_of};
 use super::derive::derive_blocks;
 use super::literal;
 use super::{FuncSig, Value};
@@ -17,7 +17,7 @@ use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::{
     AllocBuffer, BinaryOp, Bind, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind,
-    IfThenElse, IterKind, IterVar, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While,
+    IfThenElse, IterKind, IterVar, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While, any_expr, binary,
 };
 
 /// Line and column in the user's source.
@@ -46,8 +46,9 @@ impl LoopSpec {
     }
 }
 
-/// An axis of a block: its kind, its name, the value it takes.
-pub type AxisArg = (IterKind, &'static str, Value);
+/// An axis of a block: its kind, its name, the value it takes; begin and end of its domain, where that is not the
+/// range of the value.
+pub type AxisArg = (IterKind, &'static str, Value, Option<(Value, Value)>);
 
 /// Builds one [`PrimFunc`].
 pub struct FuncBuilder {
@@ -75,6 +76,7 @@ struct State {
 struct OpenBlock {
     init: Option<Stmt>,
     alloc_buffers: Vec<Buffer>,
+    annotations: Attrs,
     /// Depth of `frames` at which the block's own statements are.
     depth: usize,
 }
@@ -124,6 +126,13 @@ impl FuncBuilder {
     /// Sets an attribute of the program.
     pub fn attr(&self, name: &str, value: impl Into<AttrValue>) {
         self.state.borrow_mut().attrs.set(name, value);
+    }
+
+    /// Sets an attribute of the open block.
+    pub fn annotate(&self, name: &str, value: impl Into<AttrValue>) {
+        if let Some(block) = self.state.borrow_mut().blocks.last_mut() {
+            block.annotations.set(name, value);
+        }
     }
 
     /// A symbolic dimension; it binds where it first occurs in a parameter's shape.
@@ -191,7 +200,25 @@ impl FuncBuilder {
         shape: [Value; N],
         scope: Scope,
     ) -> Buffer {
-        let buffer = self.buffer(loc, name, dtype, shape, scope);
+        self.alloc_laid_out(loc, name, dtype, shape, scope, vec![], vec![])
+    }
+
+    /// The same with strides and an offset, in elements; none are the compact layout.
+    #[expect(clippy::too_many_arguments, reason = "what a buffer is made of")]
+    pub fn alloc_laid_out<const N: usize>(
+        &self,
+        loc: Loc,
+        name: &'static str,
+        dtype: DataType,
+        shape: [Value; N],
+        scope: Scope,
+        strides: Vec<Value>,
+        offset: Vec<Value>,
+    ) -> Buffer {
+        let buffer = self.buffer(loc, name, dtype, shape, scope).renew(|node| {
+            node.strides = strides.into_iter().map(Value::into_index).collect();
+            node.elem_offset = offset.into_iter().map(Value::into_index).next();
+        });
         let mut state = self.state.borrow_mut();
         let depth = state.frames.len();
         match state.blocks.last_mut() {
@@ -248,6 +275,11 @@ impl FuncBuilder {
         if value.is_atom() {
             return value;
         }
+        self.keep(loc, name, value)
+    }
+
+    /// `let name = bind(value);`: a variable also for what needs no name.
+    pub fn keep(&self, loc: Loc, name: &'static str, value: Value) -> Value {
         self.check_literals(loc);
         let var = Var::with_span(name, Type::Prim(value.dtype()), self.span(loc));
         let named = value.renamed(&var);
@@ -268,7 +300,7 @@ impl FuncBuilder {
         let min = min.into_index();
         let end = end.into_index();
         self.check_literals(loc);
-        let extent = if min.is_const(0) { end } else { end - &min };
+        let extent = extent_between(&min, end);
         let loop_var = Var::with_span(name, Type::Prim(DataType::I64), self.span(loc));
         let range = Range { min: min.clone(), extent: extent.clone() };
         self.state.borrow_mut().ranges.push((loop_var.clone(), range));
@@ -332,9 +364,15 @@ impl FuncBuilder {
         }
         let mut iter_values = Vec::with_capacity(N);
         let mut iter_vars = Vec::with_capacity(N);
-        for (kind, axis, value) in axes {
+        for (kind, axis, value, dom) in axes {
             let value = value.into_index();
-            let range = range_of(&value, &self.state.borrow().ranges);
+            let range = match dom {
+                Some((min, end)) => {
+                    let (min, end) = (min.into_index(), end.into_index());
+                    Some(Range { extent: extent_between(&min, end), min })
+                }
+                None => range_of(&value, &self.state.borrow().ranges),
+            };
             let dom = range.unwrap_or_else(|| {
                 let message = format!("the range of axis `{axis}` of block `{name}` is not known");
                 self.error(loc, message, "bind axes to sums of loop variables times constants");
@@ -364,6 +402,7 @@ impl FuncBuilder {
             iter_vars: iter_vars.into(),
             alloc_buffers: open.alloc_buffers.into(),
             init: open.init,
+            annotations: open.annotations,
             span: self.span(loc),
             ..Block::new(name, body)
         };
@@ -397,7 +436,10 @@ impl FuncBuilder {
         match condition.as_int() {
             Some(0) => self.push_all(else_case),
             Some(_) => self.push_all(Some(then_case)),
-            None => self.push(IfThenElse { condition, then_case, else_case, span: self.span(loc) }),
+            None => match guarded_block(&condition, &then_case) {
+                Some(realize) if else_case.is_none() => self.push(realize),
+                _ => self.push(IfThenElse { condition, then_case, else_case, span: self.span(loc) }),
+            },
         }
     }
 
@@ -426,8 +468,23 @@ impl FuncBuilder {
         let root = state.blocks.pop().unwrap_or_default();
         let body = Stmt::seq(state.frames.pop().unwrap_or_default());
         let body = derive_blocks(&body, state.block_names);
-        let root = Block { span: self.span.clone(), ..Block::root(root.alloc_buffers, body) };
+        let annotations = root.annotations;
+        let root = Block { annotations, span: self.span.clone(), ..Block::root(root.alloc_buffers, body) };
         let func = PrimFunc::new(self.name, state.params, BlockRealize::opaque(root));
         Ok(PrimFunc { attrs: state.attrs, span: self.span, ..func })
     }
+}
+
+/// `if condition { block(..) }` is the block under a predicate, where the condition reads no memory.
+fn guarded_block(condition: &PrimExpr, then_case: &Stmt) -> Option<BlockRealize> {
+    let Stmt::BlockRealize(realize) = then_case else { return None };
+    if any_expr(condition, &mut |it| matches!(it, PrimExpr::BufferLoad(_) | PrimExpr::Call(_))) {
+        return None;
+    }
+    let predicate = if realize.predicate.is_const(1) {
+        condition.clone()
+    } else {
+        binary(BinaryOp::And, condition.clone(), realize.predicate.clone())
+    };
+    Some(BlockRealize { predicate, ..(**realize).clone() })
 }

@@ -16,6 +16,7 @@ mod sig;
 mod smaller;
 mod value;
 
+pub(crate) use bounds::{extent_between, range_of};
 pub use builder::{AxisArg, FuncBuilder, LoopSpec};
 pub use check_schedule::{CheckError, check_equivalent, check_schedule};
 pub use func::PrimFuncDef;

@@ -79,7 +79,7 @@ impl Checker<'_> {
                 self.access(buffer, indices);
                 self.expr(value);
             }
-            Stmt::Let { name, value } => {
+            Stmt::Let { name, value, .. } => {
                 self.expr(value);
                 let range = self.interval(value);
                 self.ranges.push((name.clone(), range));

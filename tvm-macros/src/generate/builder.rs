@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 
 use super::expr::{binary_op, dtype, loc, local, value, values};
 use super::{file, impl_header};
-use crate::ast::{Dim, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
+use crate::ast::{Attrs, Dim, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
 use crate::paths;
 
 /// `impl matmul { fn __build() -> Result<PrimFunc, IrError> { .. } }`
@@ -20,6 +20,7 @@ pub(super) fn builder(func: &PrimFunc) -> TokenStream {
     let params = func.params.iter().map(param);
     let body = stmts(&func.body);
     let attrs = func.options.attrs.iter().map(|(name, value)| quote!(#b.attr(#name, #value);));
+    let root = annotate(&func.options.root);
     let bounds = super::sig::bound_attrs(func);
     let body = quote! {
         let #sig = <Self as #script::PrimFuncDef>::SIG;
@@ -28,6 +29,7 @@ pub(super) fn builder(func: &PrimFunc) -> TokenStream {
         #(#params)*
         #bounds
         #(#attrs)*
+        #root
         #body
         #b.finish()
     };
@@ -92,8 +94,8 @@ fn stmt(stmt: &Stmt) -> TokenStream {
     let b = paths::own("b");
     let (script, tir) = (paths::script(Span::call_site()), paths::tir(Span::call_site()));
     match stmt {
-        Stmt::For { vars, range, kind, body, span } => {
-            let (at, spec, body) = (loc(*span), loop_spec(kind), stmts(body));
+        Stmt::For { vars, range, kind, attrs, body, span } => {
+            let (at, spec, body) = (loc(*span), loop_spec(kind, attrs), stmts(body));
             let names: Vec<String> = vars.iter().map(ToString::to_string).collect();
             let locals: Vec<_> = vars.iter().map(local).collect();
             match range {
@@ -111,15 +113,22 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                 }
             }
         }
-        Stmt::Block { name, axes, body, span } => {
-            let (at, body) = (loc(*span), stmts(body));
+        Stmt::Block { name, attrs, axes, body, span } => {
+            let (at, body, attrs) = (loc(*span), stmts(body), annotate(attrs));
             let locals = axes.iter().map(|axis| local(&axis.var));
             let axes = axes.iter().map(|axis| {
                 let kind = format_ident!("{}", axis.kind.variant());
-                let (name, value) = (axis.var.to_string(), value(&axis.value));
-                quote!((#tir::IterKind::#kind, #name, #value))
+                let (name, bound) = (axis.var.to_string(), value(&axis.value));
+                let dom = match &axis.dom {
+                    Some((min, end)) => {
+                        let (min, end) = (value(min), value(end));
+                        quote!(::core::option::Option::Some((#min, #end)))
+                    }
+                    None => quote!(::core::option::Option::None),
+                };
+                quote!((#tir::IterKind::#kind, #name, #bound, #dom))
             });
-            quote!(#b.block(#at, #name, [#(#axes),*], |[#(#locals),*]| { #body });)
+            quote!(#b.block(#at, #name, [#(#axes),*], |[#(#locals),*]| { #attrs #body });)
         }
         Stmt::Init { body, span } => {
             let (at, body) = (loc(*span), stmts(body));
@@ -135,15 +144,16 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                 }
             }
         }
-        Stmt::Let { name, value: bound } => {
+        Stmt::Let { name, value: bound, keep } => {
             let (var, at, text, bound) = (local(name), loc(name.span()), name.to_string(), value(bound));
-            quote!(let #var = #b.bind(#at, #text, #bound);)
+            let method = format_ident!("{}", if *keep { "keep" } else { "bind" });
+            quote!(let #var = #b.#method(#at, #text, #bound);)
         }
         Stmt::Helper { name, params, value: result } => {
             let (name, params, result) = (local(name), params.iter().map(local), value(result));
             quote!(let #name = |#(#params: #script::Value),*| #result;)
         }
-        Stmt::Alloc { name, dtype: ty, shape, value: first, scope } => {
+        Stmt::Alloc { name, dtype: ty, shape, value: first, scope, strides, offset } => {
             let scope = format_ident!("{scope}");
             let (var, at, text) = (local(name), loc(name.span()), name.to_string());
             let dtype = if ty.0 == "usize" { quote!(#script::INDEX) } else { dtype(&ty.0) };
@@ -158,7 +168,11 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                 }
                 None => {
                     let shape = values(shape);
-                    quote!(let #var = #b.alloc(#at, #text, #dtype, [#(#shape),*], #tir::Scope::#scope);)
+                    let (strides, offset) = (values(strides), offset.iter().map(value));
+                    quote!(let #var = #b.alloc_laid_out(
+                        #at, #text, #dtype, [#(#shape),*], #tir::Scope::#scope,
+                        ::std::vec![#(#strides),*], ::std::vec![#(#offset),*],
+                    );)
                 }
             }
         }
@@ -184,7 +198,13 @@ fn stmt(stmt: &Stmt) -> TokenStream {
     }
 }
 
-fn loop_spec(kind: &LoopKind) -> TokenStream {
+/// Attributes of the open block.
+fn annotate(attrs: &Attrs) -> TokenStream {
+    let b = paths::own("b");
+    attrs.iter().map(|(name, value)| quote!(#b.annotate(#name, #value);)).collect()
+}
+
+fn loop_spec(kind: &LoopKind, attrs: &Attrs) -> TokenStream {
     let (script, tir) = (paths::script(Span::call_site()), paths::tir(Span::call_site()));
     let kind = match kind {
         LoopKind::Serial => quote!(Serial),
@@ -197,7 +217,8 @@ fn loop_spec(kind: &LoopKind) -> TokenStream {
             quote!(ThreadBinding(#tir::ThreadTag::#tag))
         }
     };
-    quote!(#script::LoopSpec::new(#tir::ForKind::#kind))
+    let attrs = attrs.iter().map(|(name, value)| quote!(.with(#name, #value)));
+    quote!(#script::LoopSpec::new(#tir::ForKind::#kind) #(#attrs)*)
 }
 
 fn capitalised(text: &str) -> String {

@@ -20,6 +20,12 @@ pub(super) fn tokens(
 ) -> TokenStream {
     let graph = paths::graph(call.span());
     let found = dtype_and_shape(args).zip(call.args.first());
+    if let (Some(((dtype, shape), Expr::Lit(syn::ExprLit { lit: Lit::Str(digits), .. }))), 1) =
+        (&found, call.args.len())
+    {
+        let dtype = ty::dtype(dtype);
+        return quote!(#graph::constant_bytes(#dtype, &[#(#shape),*], #digits));
+    }
     let (Some(((dtype, shape), Expr::Array(elems))), 1) = (found, call.args.len()) else {
         errors.push(call, "wrong arguments of `constant`", FORM);
         return quote!(#graph::Value::poison());

@@ -24,7 +24,7 @@ pub(crate) use adt::adt;
 pub(crate) use function::{attribute, inline};
 pub(crate) use module::ir_module;
 pub(crate) use operators::hide;
-pub(crate) use options::Options;
+pub(crate) use options::{Options, entries};
 
 /// Which surface is written.
 #[derive(Clone, Copy, PartialEq, Eq)]

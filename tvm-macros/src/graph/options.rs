@@ -19,6 +19,8 @@ pub(crate) struct Options {
     pub(crate) impure: bool,
     /// Names, and values as `ir::AttrValue`s.
     pub(crate) attrs: Vec<(String, TokenStream)>,
+    /// The same of the root block of a kernel.
+    pub(crate) root: Vec<(String, TokenStream)>,
 }
 
 /// Reads the arguments; `known` are those that may be used here.
@@ -41,14 +43,8 @@ impl Options {
                 other => errors.push(other, "a name is a string", "write name = \"main\""),
             },
             (Some("impure"), Meta::Path(_)) => self.impure = true,
-            (Some("attrs"), Meta::List(list)) => {
-                match list.parse_args_with(Punctuated::<Entry, Token![,]>::parse_terminated) {
-                    Ok(entries) => self.attrs.extend(
-                        entries.iter().filter_map(|it| Some((it.key.clone(), value(&it.value, errors)?))),
-                    ),
-                    Err(error) => errors.add(error),
-                }
-            }
+            (Some("attrs"), Meta::List(list)) => self.attrs.extend(entries(list, errors)),
+            (Some("root"), Meta::List(list)) => self.root.extend(entries(list, errors)),
             _ => {
                 let forms: Vec<&str> = known.iter().map(|name| form(name)).collect();
                 let help = match &forms[..] {
@@ -61,8 +57,22 @@ impl Options {
     }
 }
 
+/// The names and values in `attrs(key = value, ..)`.
+pub(crate) fn entries(list: &syn::MetaList, errors: &mut Errors) -> Vec<(String, TokenStream)> {
+    match list.parse_args_with(Punctuated::<Entry, Token![,]>::parse_terminated) {
+        Ok(entries) => {
+            entries.iter().filter_map(|it| Some((it.key.clone(), value(&it.value, errors)?))).collect()
+        }
+        Err(error) => {
+            errors.add(error);
+            Vec::new()
+        }
+    }
+}
+
 fn form(name: &str) -> &str {
     match name {
+        "root" => "root(key = 1)",
         "name" => "name = \"main\"",
         "attrs" => "attrs(opt_level = 3)",
         "dims" => "dims(n = 1..=64, m % 8 == 0)",

@@ -7,7 +7,7 @@ use super::Parser;
 use super::expr::count;
 use super::scope::{Name, ValueKind};
 use super::stmt::called;
-use crate::ast::{Axis, AxisKind, DType, Expr, Stmt};
+use crate::ast::{Attrs, Axis, AxisKind, DType, Expr, LoopRange, Stmt};
 
 const BLOCK_HELP: &str = "write `block(\"name\", [S(i), R(k)], |[vi, vk]| { .. })`";
 
@@ -36,7 +36,9 @@ impl Parser<'_> {
             self.errors.push(body, "the body of a block is a closure over its axes", BLOCK_HELP);
             return None;
         };
-        let values: Vec<Option<(AxisKind, Expr)>> = axes.elems.iter().map(|it| self.axis(it)).collect();
+        let attrs = self.block_attrs(&call.attrs);
+        let values: Vec<Option<(AxisKind, Expr, Option<(Expr, Expr)>)>> =
+            axes.elems.iter().map(|it| self.axis(it)).collect();
         let vars = match closure.inputs.first() {
             Some(Pat::Slice(pat)) if closure.inputs.len() == 1 => self.names(pat),
             _ => {
@@ -66,13 +68,45 @@ impl Parser<'_> {
         let body = self.closure_body(&closure.body);
         self.scopes.close();
         let axes = values.into_iter().zip(vars).filter_map(|(axis, var)| {
-            let (kind, value) = axis?;
-            Some(Axis { kind, value, var })
+            let (kind, value, dom) = axis?;
+            Some(Axis { kind, value, dom, var })
         });
-        Some(Stmt::Block { name, axes: axes.collect(), body, span: call.func.span() })
+        Some(Stmt::Block { name, attrs, axes: axes.collect(), body, span: call.func.span() })
     }
 
-    fn axis(&mut self, expr: &SynExpr) -> Option<(AxisKind, Expr)> {
+    /// `#[attrs(key = value)]` on a block.
+    fn block_attrs(&mut self, attrs: &[syn::Attribute]) -> Attrs {
+        let mut res = Attrs::new();
+        for attr in attrs.iter().filter(|attr| !attr.path().is_ident("doc")) {
+            match &attr.meta {
+                syn::Meta::List(list) if list.path.is_ident("attrs") => {
+                    res.extend(crate::graph::entries(list, self.errors));
+                }
+                _ => self.errors.push(
+                    attr.path(),
+                    "unknown attribute of a block",
+                    "blocks take `#[attrs(key = 1)]`",
+                ),
+            }
+        }
+        res
+    }
+
+    /// `S(i)`, or `S(i).within(0..n)`.
+    fn axis(&mut self, expr: &SynExpr) -> Option<(AxisKind, Expr, Option<(Expr, Expr)>)> {
+        if let SynExpr::MethodCall(it) = expr
+            && it.method == "within"
+        {
+            let dom = match it.args.first() {
+                Some(range @ SynExpr::Range(_)) if it.args.len() == 1 => self.domain(range),
+                _ => None,
+            };
+            if dom.is_none() {
+                self.errors.push(&it.args, "a domain is a range", "write `S(i).within(0..n)`");
+            }
+            let (kind, value, _) = self.axis(&it.receiver)?;
+            return Some((kind, value, Some(dom?)));
+        }
         if let SynExpr::Call(call) = expr
             && let Some(kind) = called(call)
             && call.args.len() == 1
@@ -93,10 +127,18 @@ impl Parser<'_> {
             };
             let value = self.expr(&call.args[0]);
             self.expect_index(&value);
-            return Some((kind, value));
+            return Some((kind, value, None));
         }
         self.errors.push(expr, "this is not an axis", "axes are `S(i)` (spatial) and `R(k)` (reduction)");
         None
+    }
+
+    /// `min..end`
+    fn domain(&mut self, range: &SynExpr) -> Option<(Expr, Expr)> {
+        match self.loop_range(range)? {
+            LoopRange::Range { min, end, inclusive: false } => Some((min, end)),
+            LoopRange::Range { .. } | LoopRange::Grid(_) => None,
+        }
     }
 
     /// The statements of a closure's body.

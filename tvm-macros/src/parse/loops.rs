@@ -7,17 +7,17 @@ use super::Parser;
 use super::expr::count;
 use super::scope::{Name, ValueKind};
 use super::stmt::{called, pattern_names};
-use crate::ast::{DType, ExprKind, LoopKind, LoopRange, Stmt};
+use crate::ast::{Attrs, DType, ExprKind, LoopKind, LoopRange, Stmt};
 use crate::error::did_you_mean;
 
-const LOOP_ATTRIBUTES: [&str; 4] = ["parallel", "vectorize", "unroll", "bind"];
+const LOOP_ATTRIBUTES: [&str; 5] = ["parallel", "vectorize", "unroll", "bind", "attrs"];
 
 const THREADS: [&str; 7] =
     ["blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z", "vthread"];
 
 impl Parser<'_> {
     pub(super) fn for_loop(&mut self, it: &ExprForLoop) -> Option<Stmt> {
-        let kind = self.loop_kind(&it.attrs);
+        let (kind, attrs) = self.loop_kind(&it.attrs);
         let range = self.loop_range(&it.expr);
         let vars = match (&*it.pat, &range) {
             (Pat::Ident(pat), Some(LoopRange::Grid(extents))) => {
@@ -81,7 +81,7 @@ impl Parser<'_> {
         }
         let body = self.block(&it.body);
         self.scopes.close();
-        Some(Stmt::For { vars, range: range?, kind, body, span: it.for_token.span })
+        Some(Stmt::For { vars, range: range?, kind, attrs, body, span: it.for_token.span })
     }
 
     /// Plain names in `[i, j]`.
@@ -100,7 +100,7 @@ impl Parser<'_> {
         res
     }
 
-    fn loop_range(&mut self, expr: &SynExpr) -> Option<LoopRange> {
+    pub(super) fn loop_range(&mut self, expr: &SynExpr) -> Option<LoopRange> {
         const HELP: &str = "loops run over `a..b` or `grid([m, n])`";
         match expr {
             SynExpr::Range(it) => {
@@ -145,11 +145,15 @@ impl Parser<'_> {
         }
     }
 
-    fn loop_kind(&mut self, attrs: &[Attribute]) -> LoopKind {
-        let mut res = LoopKind::Serial;
+    fn loop_kind(&mut self, attrs: &[Attribute]) -> (LoopKind, Attrs) {
+        let (mut res, mut named) = (LoopKind::Serial, Attrs::new());
         for attr in attrs.iter().filter(|attr| !attr.path().is_ident("doc")) {
             let name = attr.path().get_ident().map(Ident::to_string).unwrap_or_default();
             let plain = matches!(attr.meta, Meta::Path(_));
+            if let ("attrs", Meta::List(list)) = (name.as_str(), &attr.meta) {
+                named.extend(crate::graph::entries(list, self.errors));
+                continue;
+            }
             let kind = match name.as_str() {
                 "parallel" if plain => LoopKind::Parallel,
                 "vectorize" if plain => LoopKind::Vectorized,
@@ -193,6 +197,6 @@ impl Parser<'_> {
             }
             res = kind;
         }
-        res
+        (res, named)
     }
 }

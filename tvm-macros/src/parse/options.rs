@@ -35,8 +35,8 @@ pub(crate) fn options(attr: TokenStream, errors: &mut Errors) -> Options {
                     Err(error) => errors.add(error),
                 }
             }
-            meta if ["name", "attrs"].iter().any(|name| meta.path().is_ident(name)) => {
-                res.func.meta(meta, &["name", "attrs"], errors);
+            meta if ["name", "attrs", "root"].iter().any(|name| meta.path().is_ident(name)) => {
+                res.func.meta(meta, &["name", "attrs", "root"], errors);
             }
             _ => errors.push(
                 meta.path(),

@@ -135,6 +135,9 @@ impl Parser<'_> {
             self.errors.push(input, "a kernel has no `self`", PARAM_HELP);
             return None;
         };
+        if let Some(attr) = input.attrs.iter().find(|attr| !attr.path().is_ident("doc")) {
+            self.errors.push(attr, "a parameter has no attributes", "remove it");
+        }
         let Pat::Ident(pat) = &*input.pat else {
             self.errors.push(&input.pat, "a parameter is a plain name", PARAM_HELP);
             return None;

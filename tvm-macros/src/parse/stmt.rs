@@ -1,6 +1,7 @@
 //! Statements of a kernel.
 
 use quote::format_ident;
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
     BinOp, Block, Expr as SynExpr, ExprCall, ExprClosure, ExprIf, Ident, Local, Pat, PathArguments,
@@ -160,7 +161,13 @@ impl Parser<'_> {
             self.scopes.declare(&name, Name::Unknown);
             return None;
         }
-        let mut value = self.expr(&init.expr);
+        let kept = match &*init.expr {
+            SynExpr::Call(call) if called(call).as_deref() == Some("bind") && call.args.len() == 1 => {
+                call.args.first().filter(|_| !self.is_declared("bind"))
+            }
+            _ => None,
+        };
+        let mut value = self.expr(kept.unwrap_or(&init.expr));
         if matches!(value.kind, ExprKind::Error) {
             self.scopes.declare(&name, Name::Unknown);
             return None;
@@ -180,7 +187,7 @@ impl Parser<'_> {
         dtype = dtype.or_else(|| self.dtype_of(&value));
         if pat.mutability.is_none() {
             self.scopes.declare(&name, Name::Value { dtype, kind: ValueKind::Let });
-            return Some(Stmt::Let { name, value });
+            return Some(Stmt::Let { name, value, keep: kept.is_some() });
         }
         let Some(dtype) = dtype.or_else(|| self.infer_from_use(&name, rest)) else {
             if !matches!(value.kind, ExprKind::Error) {
@@ -194,7 +201,15 @@ impl Parser<'_> {
             self.expect(&value, &dtype);
         }
         self.scopes.declare(&name, Name::Scalar { dtype: dtype.clone() });
-        Some(Stmt::Alloc { name, dtype, shape: vec![], value: Some(value), scope: "Local" })
+        Some(Stmt::Alloc {
+            name,
+            dtype,
+            shape: vec![],
+            value: Some(value),
+            scope: "Local",
+            strides: vec![],
+            offset: None,
+        })
     }
 
     fn helper(&mut self, name: Ident, closure: &ExprClosure) -> Option<Stmt> {
@@ -245,24 +260,53 @@ impl Parser<'_> {
         };
         let shape: Vec<Expr> = shape.elems.iter().map(|it| self.expr(it)).collect();
         shape.iter().for_each(|it| self.expect_index(it));
-        let scope = self.memory_scope(attrs);
+        let (scope, strides, offset) = self.memory(attrs);
+        if !strides.is_empty() && strides.len() != shape.len() {
+            let message = format!(
+                "`{name}` has {}, but {} strides",
+                super::expr::count(shape.len(), "dimension"),
+                strides.len()
+            );
+            self.errors.push(&name, message, "give each dimension one stride");
+        }
         let tensor = Name::Tensor { rank: shape.len(), dtype: dtype.clone(), written: Written::Yes };
         self.scopes.declare(&name, tensor);
-        Some(Stmt::Alloc { name, dtype, shape, value: None, scope })
+        Some(Stmt::Alloc { name, dtype, shape, value: None, scope, strides, offset })
     }
 
-    /// `#[scope("shared")]` on a local buffer: the variant of `Scope`.
-    fn memory_scope(&mut self, attrs: &[syn::Attribute]) -> &'static str {
-        let mut res = "Global";
+    /// `#[scope("shared")]`, `#[strides(8, 1)]`, `#[offset(4)]` on a local buffer: the variant of `Scope`, strides, offset.
+    fn memory(&mut self, attrs: &[syn::Attribute]) -> (&'static str, Vec<Expr>, Option<Expr>) {
+        let (mut scope, mut strides, mut offset) = ("Global", Vec::new(), None);
         for attr in attrs.iter().filter(|attr| !attr.path().is_ident("doc")) {
-            let name = attr.parse_args::<syn::LitStr>().ok().filter(|_| attr.path().is_ident("scope"));
-            let known = name.and_then(|name| SCOPES.iter().find(|(text, _)| *text == name.value()));
-            match known {
-                Some((_, variant)) => res = variant,
-                None => self.errors.push(attr, "unknown attribute of a local buffer", SCOPE_HELP),
+            let exprs = |attr: &syn::Attribute| {
+                attr.parse_args_with(Punctuated::<SynExpr, syn::Token![,]>::parse_terminated).ok()
+            };
+            let name = attr.path().get_ident().map(Ident::to_string).unwrap_or_default();
+            let known = match name.as_str() {
+                "scope" => attr.parse_args::<syn::LitStr>().ok().and_then(|name| {
+                    let (_, variant) = SCOPES.iter().find(|(text, _)| *text == name.value())?;
+                    scope = variant;
+                    Some(())
+                }),
+                "strides" => {
+                    exprs(attr).map(|exprs| strides = exprs.iter().map(|it| self.expr(it)).collect())
+                }
+                "offset" => exprs(attr)
+                    .filter(|exprs| exprs.len() == 1)
+                    .map(|exprs| offset = exprs.first().map(|it| self.expr(it))),
+                _ => None,
+            };
+            if known.is_none() {
+                self.errors.push(attr, "unknown attribute of a local buffer", SCOPE_HELP);
             }
         }
-        res
+        strides.iter().chain(&offset).for_each(|it| self.expect_index(it));
+        (scope, strides, offset)
+    }
+
+    /// True when the program declares `name`.
+    pub(super) fn is_declared(&self, name: &str) -> bool {
+        self.scopes.lookup(&format_ident!("{name}")).is_some()
     }
 
     fn assign(&mut self, target: &SynExpr, op: Option<BinOp>, value: &SynExpr) -> Option<Stmt> {

@@ -69,6 +69,24 @@ pub fn call_op(mut args: Args) -> Value {
     fail(err.help("write call_op(\"nn.relu\", x)"), &span)
 }
 
+/// `constant::<f32, 64>("0000803f..")`: a tensor by the hexadecimal digits of its bytes.
+#[track_caller]
+pub fn constant_bytes(dtype: tvm_runtime::DataType, shape: &[i64], digits: &str) -> Value {
+    let span = span_of(Location::caller());
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
+    let made = match bytes {
+        Some(bytes) if digits.len().is_multiple_of(2) => {
+            tvm_runtime::Tensor::from_bytes(&bytes, shape, dtype).map_err(|err| err.to_string())
+        }
+        _ => Err("two hexadecimal digits are expected for each byte".to_string()),
+    };
+    match made {
+        Ok(tensor) => Value::from_arg(Arg::Const(tensor)),
+        Err(err) => fail(IrError::new(format!("constant: {err}"), &span), &span),
+    }
+}
+
 /// `constant::<f32, 2>([1.0, 2.0])`: a tensor written out.
 #[track_caller]
 pub fn constant<T: tvm_runtime::Element>(shape: &[i64], data: Vec<T>) -> Value {

@@ -20,7 +20,7 @@ mod value;
 
 pub use adt::{AdtDef, Pat, construct, construct_unit, match_};
 pub use control::{dataflow, if_, match_cast};
-pub use expr::constant;
+pub use expr::{constant, constant_bytes};
 pub use frame::{dim, named, typed, untuple};
 pub use function::{
     Definition, FuncDef, GraphFunc, call_def, define, function, include, local, module_attr, module_of,

@@ -15,6 +15,19 @@ pub enum Axis {
     Q(usize),
 }
 
+impl Axis {
+    /// The same axis: its domain matters to schedules only.
+    #[must_use]
+    pub fn within(self, _dom: std::ops::Range<usize>) -> Axis {
+        self
+    }
+}
+
+/// The value itself: `let x = bind(e);` makes a variable in the program.
+pub fn bind<T>(value: T) -> T {
+    value
+}
+
 /// All index tuples below `extents`, the last axis fastest.
 pub fn grid<const N: usize>(extents: [usize; N]) -> impl Iterator<Item = [usize; N]> {
     let total: usize = extents.iter().product();

@@ -17,7 +17,7 @@ pub use view::{Local, View, ViewMut};
 
 /// The names that a kernel's body sees.
 pub mod kernel {
-    pub use super::iter::{O, Q, R, S, block, grid, init};
+    pub use super::iter::{O, Q, R, S, bind, block, grid, init};
     pub use super::math::{
         Math as _, abs, acos, acosh, asin, asinh, atan, atan2, atanh, ceil, copysign, cos, cosh, count_ones,
         erf, exp, exp2, floor, floordiv, floormod, fma, is_inf, is_nan, leading_zeros, log, log1p, log2,
