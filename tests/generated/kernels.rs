@@ -178,6 +178,7 @@ fn op_sum(x: &Tensor<f32, n, 8, m>, sum: &mut Tensor<f32, n, 1, m>) {
 #[prim_func]
 fn op_max(x: &Tensor<f32, n, 8>, max_: &mut Tensor<f32>) {
     for [k0, k1] in grid([n, 8]) {
+        #[attrs(init_if_empty = true)]
         block("max", [R(k0), R(k1)], |[v_k0, v_k1]| {
             init(|| max_[[]] = f32::NEG_INFINITY);
             max_[[]] = max(max_[[]], x[[v_k0, v_k1]]);
@@ -188,6 +189,7 @@ fn op_max(x: &Tensor<f32, n, 8>, max_: &mut Tensor<f32>) {
 #[prim_func]
 fn op_prod(x: &Tensor<i32, n, 8>, prod: &mut Tensor<i32, 8>) {
     for [i0, k0] in grid([8, n]) {
+        #[attrs(init_if_empty = true)]
         block("prod", [S(i0), R(k0)], |[v_i0, v_k0]| {
             init(|| prod[[v_i0]] = 1);
             prod[[v_i0]] *= x[[v_k0, v_i0]];
@@ -254,6 +256,7 @@ fn op_nn_softmax(data: &Tensor<f32, n, m>, softmax: &mut Tensor<f32, n, m>) {
     let mut softmax_exp = alloc::<f32>([n, m]);
     let mut softmax_sum = alloc::<f32>([n, 1]);
     for [i0, i1, k0] in grid([n, 1, m]) {
+        #[attrs(init_if_empty = true)]
         block("softmax_max", [S(i0), S(i1), R(k0)], |[v_i0, v_i1, v_k0]| {
             init(|| softmax_max[[v_i0, v_i1]] = f32::NEG_INFINITY);
             softmax_max[[v_i0, v_i1]] = max(softmax_max[[v_i0, v_i1]], data[[v_i0, v_k0]]);
@@ -265,6 +268,7 @@ fn op_nn_softmax(data: &Tensor<f32, n, m>, softmax: &mut Tensor<f32, n, m>) {
         });
     }
     for [i0, i1, k0] in grid([n, 1, m]) {
+        #[attrs(init_if_empty = true)]
         block("softmax_sum", [S(i0), S(i1), R(k0)], |[v_i0, v_i1, v_k0]| {
             init(|| softmax_sum[[v_i0, v_i1]] = 0.0);
             softmax_sum[[v_i0, v_i1]] += softmax_exp[[v_i0, v_k0]];
@@ -584,6 +588,371 @@ fn op_nn_lrn(data: &Tensor<f32, n, 4, 2, 2>, lrn: &mut Tensor<f32, n, 4, 2, 2>) 
     }
 }
 
+#[prim_func]
+fn tiled(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
+    for i_0 in 0..3 {
+        #[attrs("pragma.unroll" = 4)]
+        for i_1 in 0..6 {
+            for [j, p_0, p_1] in grid([n, (k + 4) / 5, 5]) {
+                if i_0 * 6 + i_1 < 16 && p_0 * 5 + p_1 < k {
+                    #[attrs(tile = [3, 5])]
+                    block("C", [S(i_0 * 6 + i_1).within(0..16), S(j), R(p_0 * 5 + p_1).within(0..k)], |[vi, vj, vp]| {
+                        init(|| c[[vi, vj]] = 0.0);
+                        c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[prim_func]
+fn constants_of_kernels(y_i8: &mut Tensor<i8, 64>, y_i32: &mut Tensor<i32, 64>, y_i64: &mut Tensor<i64, 64>, y_u8: &mut Tensor<u8, 64>, y_u32: &mut Tensor<u32, 64>, y_u64: &mut Tensor<u64, 64>, y_bool: &mut Tensor<bool, 64>, y_f32: &mut Tensor<f32, 64>, y_f64: &mut Tensor<f64, 64>, y_f16: &mut Tensor<f16, 64>, y_bf16: &mut Tensor<bf16, 64>) {
+    block("all", [], |[]| {
+        y_i8[[0]] = -128;
+        y_i8[[1]] = -1;
+        y_i8[[2]] = 0;
+        y_i8[[3]] = 127;
+        y_i32[[0]] = -2147483648;
+        y_i32[[1]] = 2147483647;
+        y_i64[[0]] = -9223372036854775808;
+        y_i64[[1]] = -9223372036854775807;
+        y_i64[[2]] = -1;
+        y_i64[[3]] = 9223372036854775807;
+        y_u8[[0]] = 0;
+        y_u8[[1]] = 255;
+        y_u32[[0]] = 4294967295;
+        y_u64[[0]] = 0;
+        y_u64[[1]] = 1;
+        y_u64[[2]] = 9223372036854775807;
+        y_u64[[3]] = 9223372036854775808u64;
+        y_u64[[4]] = 18446744073709551615u64;
+        y_bool[[0]] = false;
+        y_bool[[1]] = true;
+        y_f32[[0]] = 3.4028235e38;
+        y_f32[[1]] = 1.1754944e-38;
+        y_f32[[2]] = 1e-45;
+        y_f32[[3]] = 0.1;
+        y_f32[[4]] = 16777216.0;
+        y_f32[[5]] = f32::NAN;
+        y_f32[[6]] = f32::INFINITY;
+        y_f32[[7]] = f32::NEG_INFINITY;
+        y_f32[[8]] = 0.0;
+        y_f32[[9]] = -0.0;
+        y_f32[[10]] = -1.5;
+        y_f64[[0]] = 1.7976931348623157e308;
+        y_f64[[1]] = 5e-324;
+        y_f64[[2]] = 0.1;
+        y_f64[[3]] = 1e300;
+        y_f64[[4]] = f64::NAN;
+        y_f64[[5]] = f64::INFINITY;
+        y_f64[[6]] = f64::NEG_INFINITY;
+        y_f64[[7]] = 0.0;
+        y_f64[[8]] = -0.0;
+        y_f64[[9]] = -1.5;
+        y_f16[[0]] = 65504.0;
+        y_f16[[1]] = 5.960464477539063e-8;
+        y_f16[[2]] = 0.0999755859375;
+        y_f16[[3]] = f16::NAN;
+        y_f16[[4]] = f16::INFINITY;
+        y_f16[[5]] = f16::NEG_INFINITY;
+        y_f16[[6]] = 0.0;
+        y_f16[[7]] = -0.0;
+        y_f16[[8]] = -1.5;
+        y_bf16[[0]] = 3.3895313892515355e38;
+        y_bf16[[1]] = 9.183549615799121e-41;
+        y_bf16[[2]] = 0.10009765625;
+        y_bf16[[3]] = bf16::NAN;
+        y_bf16[[4]] = bf16::INFINITY;
+        y_bf16[[5]] = bf16::NEG_INFINITY;
+        y_bf16[[6]] = 0.0;
+        y_bf16[[7]] = -0.0;
+        y_bf16[[8]] = -1.5;
+    });
+}
+
+#[prim_func(name = "self", root("root.key" = true))]
+fn self_(x: &Tensor<i64, fn_>, x_1: &mut Tensor<i64, fn_>) {
+    #[strides(16, 1)]
+    #[offset(3)]
+    #[scope("local")]
+    let mut t = alloc::<i64>([4, 8]);
+    #[attrs("a.b" = f64::NEG_INFINITY, text = "a \"b\"\n")]
+    for let_ in 0..fn_ {
+        #[attrs(k = 1)]
+        block("plain", [Q(let_)], |[let__1]| {
+            x_1[[let__1]] = x[[let__1]];
+        });
+    }
+    #[attrs("a.b" = f64::NEG_INFINITY, text = "a \"b\"\n")]
+    for let_ in 0..fn_ {
+        if fn_ > 3 {
+            #[attrs(k = 1)]
+            block("domain", [Q(let_).within(0..fn_ + 7)], |[let__1]| {
+                let a = bind(5i64);
+                let a_1 = x[[let__1]];
+                let move_ = bind(a_1);
+                x_1[[let__1]] = a + a_1 + move_;
+            });
+        }
+    }
+    #[attrs("a.b" = f64::NEG_INFINITY, text = "a \"b\"\n")]
+    for let_ in 2..fn_ {
+        #[attrs(k = 1)]
+        block("begins", [Q(let_)], |[let__1]| {
+            x_1[[let__1]] = x[[let__1 - 2]];
+        });
+    }
+    #[attrs("a.b" = f64::NEG_INFINITY, text = "a \"b\"\n")]
+    for let_ in (fn_ - 1)..fn_ - 1 + 1 {
+        #[attrs(k = 1)]
+        block("symbolic", [Q(let_)], |[let__1]| {
+            x_1[[let__1]] = x[[let__1]];
+        });
+    }
+    #[attrs("a.b" = f64::NEG_INFINITY, text = "a \"b\"\n")]
+    for let_ in -3..2 {
+        #[attrs(k = 1)]
+        block("below", [Q(let_ as usize)], |[let__1]| {
+            x_1[[max(let__1, 0)]] = let__1 as i64;
+        });
+    }
+    #[attrs("a.b" = f64::NEG_INFINITY, text = "a \"b\"\n")]
+    for let_ in 0..fn_ {
+        #[attrs(k = 1)]
+        block("counts", [Q(let_)], |[let__1]| {
+            t[[0, 1]] = count_ones(x[[let__1]]) as i64;
+            x_1[[let__1]] = t[[0, 1]];
+        });
+    }
+}
+
+#[prim_func]
+fn scheduled_0(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
+    #[scope("local")]
+    let mut c_local = alloc::<f32>([16, n]);
+    for [i, j, p] in grid([16, n, k]) {
+        block("C", [S(i), S(j), R(p)], |[vi, vj, vp]| {
+            init(|| c_local[[vi, vj]] = 0.0);
+            c_local[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
+        });
+    }
+    for ax0 in 0..16 {
+        #[unroll]
+        for [ax1_0, ax1_1] in grid([(n + 7) / 8, 8]) {
+            if ax1_0 * 8 + ax1_1 < n {
+                block("c_local", [S(ax0), S(ax1_0 * 8 + ax1_1).within(0..n)], |[v0, v1]| {
+                    c[[v0, v1]] = c_local[[v0, v1]];
+                });
+            }
+        }
+    }
+}
+
+#[prim_func]
+fn scheduled_1(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
+    let mut t = alloc::<i64>([n]);
+    #[attrs(pragma_x = 2)]
+    for i in 0..n {
+        block("T", [S(i)], |[vi]| {
+            t[[vi]] = x[[vi]] * 3;
+        });
+    }
+    #[unroll]
+    for i in 1..n {
+        block("Y", [S(i)], |[vi]| {
+            y[[vi]] = t[[vi]] - t[[vi - 1]];
+        });
+    }
+}
+
+#[prim_func]
+fn scheduled_2(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
+    #[scope("local")]
+    let mut c_local = alloc::<f32>([16, n]);
+    for [i_0, i_1, j, p] in grid([4, 5, n, k]) {
+        if i_0 * 5 + i_1 < 16 {
+            block("C", [S(i_0 * 5 + i_1).within(0..16), S(j), R(p)], |[vi, vj, vp]| {
+                init(|| c_local[[vi, vj]] = 0.0);
+                c_local[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
+            });
+        }
+    }
+    #[parallel]
+    for ax0 in 0..16 {
+        for ax1 in 0..n {
+            block("c_local", [S(ax0), S(ax1)], |[v0, v1]| {
+                c[[v0, v1]] = c_local[[v0, v1]];
+            });
+        }
+    }
+}
+
+#[prim_func]
+fn scheduled_3(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
+    let mut t = alloc::<i64>([n]);
+    for [i_0_0_0, i_0_0_1, i_0_1, i_1] in grid([(((n + 7) / 8 + 7) / 8 + 7) / 8, 8, 8, 8]) {
+        if i_0_0_0 * 512 + i_0_0_1 * 64 + i_0_1 * 8 + i_1 < n && i_0_0_0 * 64 + i_0_0_1 * 8 + i_0_1 < (n + 7) / 8 && i_0_0_0 * 8 + i_0_0_1 < ((n + 7) / 8 + 7) / 8 {
+            block("T", [S(i_0_0_0 * 512 + i_0_0_1 * 64 + i_0_1 * 8 + i_1).within(0..n)], |[vi]| {
+                t[[vi]] = x[[vi]] * 3;
+            });
+        }
+    }
+    for i in 1..n {
+        block("Y", [S(i)], |[vi]| {
+            y[[vi]] = t[[vi]] - t[[vi - 1]];
+        });
+    }
+}
+
+#[prim_func]
+fn scheduled_4(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
+    #[attrs(pragma_x = 8)]
+    for i in 0..16 {
+        for [j, p] in grid([n, k]) {
+            block("C", [S(i), S(j), R(p)], |[vi, vj, vp]| {
+                init(|| c[[vi, vj]] = 0.0);
+                c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
+            });
+        }
+    }
+}
+
+#[prim_func]
+fn scheduled_5(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
+    let mut t = alloc::<i64>([n]);
+    #[scope("local")]
+    let mut y_local = alloc::<i64>([n]);
+    for i in 0..n {
+        block("T", [S(i)], |[vi]| {
+            t[[vi]] = x[[vi]] * 3;
+        });
+    }
+    for i in 1..n {
+        block("Y", [S(i)], |[vi]| {
+            y_local[[vi]] = t[[vi]] - t[[vi - 1]];
+        });
+    }
+    for ax0 in 0..n - 1 {
+        block("y_local", [S(1 + ax0)], |[v0]| {
+            y[[v0]] = y_local[[v0]];
+        });
+    }
+}
+
+#[prim_func]
+fn scheduled_6(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
+    for [i_0, i_1, j, p] in grid([4, 5, n, k]) {
+        if i_0 * 5 + i_1 < 16 {
+            block("C", [S(i_0 * 5 + i_1).within(0..16), S(j), R(p)], |[vi, vj, vp]| {
+                init(|| c[[vi, vj]] = 0.0);
+                c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
+            });
+        }
+    }
+}
+
+#[prim_func]
+fn scheduled_7(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
+    let mut t = alloc::<i64>([n]);
+    #[scope("local")]
+    let mut t_local = alloc::<i64>([n]);
+    for i in 0..n {
+        block("T", [S(i)], |[vi]| {
+            t_local[[vi]] = x[[vi]] * 3;
+        });
+    }
+    #[attrs(pragma_x = 5)]
+    for ax0_0 in 0..(n + 2) / 3 {
+        for ax0_1 in 0..3 {
+            if ax0_0 * 3 + ax0_1 < n {
+                block("t_local", [S(ax0_0 * 3 + ax0_1).within(0..n)], |[v0]| {
+                    t[[v0]] = t_local[[v0]];
+                });
+            }
+        }
+    }
+    for i in 1..n {
+        block("Y", [S(i)], |[vi]| {
+            y[[vi]] = t[[vi]] - t[[vi - 1]];
+        });
+    }
+}
+
+#[prim_func]
+fn scheduled_8(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
+    for i in 0..16 {
+        #[parallel]
+        for j in 0..n {
+            for p_0 in 0..(k + 2) / 3 {
+                #[attrs(pragma_x = 5)]
+                for p_1 in 0..3 {
+                    if p_0 * 3 + p_1 < k {
+                        block("C", [S(i), S(j), R(p_0 * 3 + p_1).within(0..k)], |[vi, vj, vp]| {
+                            init(|| c[[vi, vj]] = 0.0);
+                            c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
+                        });
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[prim_func]
+fn scheduled_9(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
+    let mut t = alloc::<i64>([n]);
+    for i in 0..n {
+        block("T", [S(i)], |[vi]| {
+            t[[vi]] = x[[vi]] * 3;
+        });
+    }
+    #[parallel]
+    for i in 1..n {
+        block("Y", [S(i)], |[vi]| {
+            y[[vi]] = t[[vi]] - t[[vi - 1]];
+        });
+    }
+}
+
+#[prim_func]
+fn scheduled_10(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
+    for [i_0, i_1, j, p_0, p_1] in grid([4, 5, n, (k + 1) / 2, 2]) {
+        if i_0 * 5 + i_1 < 16 && p_0 * 2 + p_1 < k {
+            block("C", [S(i_0 * 5 + i_1).within(0..16), S(j), R(p_0 * 2 + p_1).within(0..k)], |[vi, vj, vp]| {
+                init(|| c[[vi, vj]] = 0.0);
+                c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
+            });
+        }
+    }
+}
+
+#[prim_func]
+fn scheduled_11(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
+    let mut t = alloc::<i64>([n]);
+    #[scope("local")]
+    let mut y_local = alloc::<i64>([n]);
+    for [i_0_0, i_0_1, i_1] in grid([((n + 2) / 3 + 1) / 2, 2, 3]) {
+        if i_0_0 * 6 + i_0_1 * 3 + i_1 < n && i_0_0 * 2 + i_0_1 < (n + 2) / 3 {
+            block("T", [S(i_0_0 * 6 + i_0_1 * 3 + i_1).within(0..n)], |[vi]| {
+                t[[vi]] = x[[vi]] * 3;
+            });
+        }
+    }
+    #[parallel]
+    #[attrs(pragma_x = 5)]
+    for i in 1..n {
+        block("Y", [S(i)], |[vi]| {
+            y_local[[vi]] = t[[vi]] - t[[vi - 1]];
+        });
+    }
+    for ax0 in 0..n - 1 {
+        block("y_local", [S(1 + ax0)], |[v0]| {
+            y[[v0]] = y_local[[v0]];
+        });
+    }
+}
+
 /// All programs in order.
 pub(crate) fn all() -> Vec<Result<tvm::tir::PrimFunc, IrError>> {
     vec![
@@ -636,5 +1005,20 @@ pub(crate) fn all() -> Vec<Result<tvm::tir::PrimFunc, IrError>> {
         op_cumsum::prim_func(),
         op_zeros_like::prim_func(),
         op_nn_lrn::prim_func(),
+        tiled::prim_func(),
+        constants_of_kernels::prim_func(),
+        self_::prim_func(),
+        scheduled_0::prim_func(),
+        scheduled_1::prim_func(),
+        scheduled_2::prim_func(),
+        scheduled_3::prim_func(),
+        scheduled_4::prim_func(),
+        scheduled_5::prim_func(),
+        scheduled_6::prim_func(),
+        scheduled_7::prim_func(),
+        scheduled_8::prim_func(),
+        scheduled_9::prim_func(),
+        scheduled_10::prim_func(),
+        scheduled_11::prim_func(),
     ]
 }

@@ -118,15 +118,11 @@ fn constants() -> PrimFunc {
     let (mut params, mut stmts) = (Vec::new(), Vec::new());
     let mut add = |dtype: DataType, values: Vec<PrimExpr>| {
         let y = Buffer::new(format!("y_{dtype}"), [PrimExpr::index(64)], dtype);
-        // By itself, where a comparison gives it no type, and under a cast.
-        let casts = if dtype.is_bool() { vec![] } else { values.clone() };
-        let casts = casts.into_iter().map(|it| {
-            let wide = if dtype == DataType::F64 { DataType::F32 } else { DataType::F64 };
-            PrimExpr::Cast(Arc::new(tvm::tir::Cast { dtype: wide, value: it })).cast(dtype)
-        });
-        let all: Vec<PrimExpr> = values.into_iter().chain(casts).collect();
         stmts.extend(
-            all.into_iter().enumerate().map(|(i, value)| Stmt::store(&y, [PrimExpr::index(i as i64)], value)),
+            values
+                .into_iter()
+                .enumerate()
+                .map(|(i, value)| Stmt::store(&y, [PrimExpr::index(i as i64)], value)),
         );
         params.push(Param::Out(y));
     };

@@ -105,9 +105,15 @@ impl VisitMut for Rewrite {
         {
             let (span, ty) = (it.span(), it.ty.clone());
             let shadow = paths::shadow(span);
-            if let Expr::Lit(value) = &*it.expr {
-                let value =
-                    if matches!(value.lit, Lit::Int(_)) { quote!(#value as f64) } else { quote!(#value) };
+            let (negative, inner) = match &*it.expr {
+                Expr::Unary(it) if matches!(it.op, UnOp::Neg(_)) => (Some(it.op), &*it.expr),
+                other => (None, other),
+            };
+            if let Expr::Lit(value) = inner {
+                let value = match value.lit {
+                    Lit::Int(_) => quote!(#negative #value as f64),
+                    _ => quote!(#negative #value),
+                };
                 *expr = syn::parse_quote_spanned!(span=> #shadow::cast::<#ty>(#value));
             } else {
                 let mut inner = (*it.expr).clone();
@@ -155,6 +161,8 @@ fn extremum(expr: &Expr) -> Option<Expr> {
 /// The call that stands for an operator where a literal has to take the type of the other side.
 fn call_of_operator(expr: &Expr) -> Option<Expr> {
     match expr {
+        // One literal: the least value of a type has no positive one.
+        Expr::Unary(it) if matches!(&*it.expr, Expr::Lit(lit) if matches!(lit.lit, Lit::Int(_))) => None,
         Expr::Unary(it) if matches!(it.op, UnOp::Neg(_)) => {
             let (span, value) = (it.op.span(), &it.expr);
             let shadow = paths::shadow(span);

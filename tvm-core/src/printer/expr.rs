@@ -216,7 +216,8 @@ impl Printer {
         }
         let index = class == Class::Index && dtype == DataType::I64;
         if dtype.is_uint() {
-            let suffix = if self.suffixes { dtype.to_string() } else { String::new() };
+            // Above the range of `i64` a literal is taken for nothing else.
+            let suffix = if self.suffixes || it.value < 0 { dtype.to_string() } else { String::new() };
             return (format!("{}{suffix}", it.value as u64), Prec::Atom);
         }
         let suffix = match (self.suffixes, index) {
