@@ -85,7 +85,7 @@ fn a_graph_function() {
 }
 
 #[test]
-fn what_the_surface_cannot_say_is_in_comments() {
+fn what_the_surface_cannot_say_does_not_compile() {
     use std::sync::Arc;
 
     use tvm_runtime::{DataType, Device, Tensor};
@@ -110,11 +110,11 @@ fn what_the_surface_cannot_say_is_in_comments() {
         mod net {
             use tvm::prelude::*;
 
-            // blur = extern_fn!("blur")
+            compile_error!("blur = extern_fn!(\"blur\")");
 
             #[relax::func]
-            fn main(x: Tensor<f32, 2> /* on cuda:1 */) -> Object {
-                let w = bind(constant::<f32, 4, 8>(/* 32 elements */));
+            fn main(x: Tensor<f32, 2, { on!("cuda:1") }>) -> Object {
+                let w = bind(constant::<f32, 4, 8>("0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"));
                 x
             }
         }

@@ -46,9 +46,11 @@ impl LoopSpec {
     }
 }
 
-/// An axis of a block: its kind, its name, the value it takes; begin and end of its domain, where that is not the
-/// range of the value.
-pub type AxisArg = (IterKind, &'static str, Value, Option<(Value, Value)>);
+/// An axis of a block: its kind, its name, the value it takes.
+pub type AxisArg = (IterKind, &'static str, Value);
+
+/// Begin and end of the domain of an axis, where that is not the range of its value.
+pub type Domain = Option<(Value, Value)>;
 
 /// Builds one [`PrimFunc`].
 pub struct FuncBuilder {
@@ -357,6 +359,18 @@ impl FuncBuilder {
         axes: [AxisArg; N],
         body: impl FnOnce([Value; N]),
     ) {
+        self.block_within(loc, name, axes, [const { None }; N], body);
+    }
+
+    /// The same, where axes have domains of their own.
+    pub fn block_within<const N: usize>(
+        &self,
+        loc: Loc,
+        name: &str,
+        axes: [AxisArg; N],
+        domains: [Domain; N],
+        body: impl FnOnce([Value; N]),
+    ) {
         let name: Arc<str> = name.into();
         if self.state.borrow().block_names.contains(&name) {
             let message = format!("a block named `{name}` exists already");
@@ -364,7 +378,7 @@ impl FuncBuilder {
         }
         let mut iter_values = Vec::with_capacity(N);
         let mut iter_vars = Vec::with_capacity(N);
-        for (kind, axis, value, dom) in axes {
+        for ((kind, axis, value), dom) in axes.into_iter().zip(domains) {
             let value = value.into_index();
             let range = match dom {
                 Some((min, end)) => {

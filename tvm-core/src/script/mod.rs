@@ -17,7 +17,7 @@ mod smaller;
 mod value;
 
 pub(crate) use bounds::{extent_between, range_of};
-pub use builder::{AxisArg, FuncBuilder, LoopSpec};
+pub use builder::{AxisArg, Domain, FuncBuilder, LoopSpec};
 pub use check_schedule::{CheckError, check_equivalent, check_schedule};
 pub use func::PrimFuncDef;
 pub use host::HostConst;

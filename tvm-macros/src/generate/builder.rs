@@ -116,19 +116,24 @@ fn stmt(stmt: &Stmt) -> TokenStream {
         Stmt::Block { name, attrs, axes, body, span } => {
             let (at, body, attrs) = (loc(*span), stmts(body), annotate(attrs));
             let locals = axes.iter().map(|axis| local(&axis.var));
+            let domains = axes.iter().map(|axis| match &axis.dom {
+                Some((min, end)) => {
+                    let (min, end) = (value(min), value(end));
+                    quote!(::core::option::Option::Some((#min, #end)))
+                }
+                None => quote!(::core::option::Option::None),
+            });
+            let (method, domains) = if axes.iter().any(|axis| axis.dom.is_some()) {
+                (format_ident!("block_within"), quote!([#(#domains),*],))
+            } else {
+                (format_ident!("block"), TokenStream::new())
+            };
             let axes = axes.iter().map(|axis| {
                 let kind = format_ident!("{}", axis.kind.variant());
                 let (name, bound) = (axis.var.to_string(), value(&axis.value));
-                let dom = match &axis.dom {
-                    Some((min, end)) => {
-                        let (min, end) = (value(min), value(end));
-                        quote!(::core::option::Option::Some((#min, #end)))
-                    }
-                    None => quote!(::core::option::Option::None),
-                };
-                quote!((#tir::IterKind::#kind, #name, #bound, #dom))
+                quote!((#tir::IterKind::#kind, #name, #bound))
             });
-            quote!(#b.block(#at, #name, [#(#axes),*], |[#(#locals),*]| { #attrs #body });)
+            quote!(#b.#method(#at, #name, [#(#axes),*], #domains |[#(#locals),*]| { #attrs #body });)
         }
         Stmt::Init { body, span } => {
             let (at, body) = (loc(*span), stmts(body));

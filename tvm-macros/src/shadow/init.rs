@@ -209,6 +209,11 @@ impl Place {
         };
         let mut frame = Vec::new();
         for (axis, var) in axes.elems.iter().zip(vars) {
+            // `S(v).within(0..n)` is the axis `S(v)`.
+            let axis = match axis {
+                Expr::MethodCall(it) if it.method == "within" => &it.receiver,
+                other => other,
+            };
             let Expr::Call(axis) = axis else { return };
             let (Some(kind), Some(value)) = (called(axis), axis.args.first()) else { return };
             frame.push((kind.chars().next().unwrap_or('Q'), var, value.clone()));

@@ -130,7 +130,7 @@ fn passes_do_what_they_say() {
         (
             after(sum(PrimExpr::index(6)), opaque()),
             expect![[r#"
-                #[prim_func]
+                #[prim_func(lowered)]
                 fn sum(x: &Tensor<i64, 4, 6>, y: &mut Tensor<i64, 4>) {
                     for i0 in 0..4 {
                         y[[i0]] = 0;
@@ -144,7 +144,7 @@ fn passes_do_what_they_say() {
         (
             after(scale(true), [flat(), vec![super::vectorize_loop(), super::simplify()]].concat()),
             expect![[r#"
-                #[prim_func]
+                #[prim_func(lowered)]
                 fn scale(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
                     let x_1 = decl_buffer::<i64>([n], address_of(x[[0]]));
                     let y_1 = decl_buffer::<i64>([n], address_of(y[[0]]));
@@ -165,20 +165,20 @@ fn passes_do_what_they_say() {
         (
             after(scale(false), [flat(), vec![super::lower_intrin()]].concat()),
             expect![[r#"
-            #[prim_func]
-            fn scale(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
-                let x_1 = decl_buffer::<i64>([n], address_of(x[[0]]));
-                let y_1 = decl_buffer::<i64>([n], address_of(y[[0]]));
-                for i0 in 0..n {
-                    y_1[[i0]] = { let x_2 = x_1[[i0]]; { let y_2 = 3; { let r = x_2 % (y_2 as i64); x_2 / (y_2 as i64) - select(r < 0, 1, 0) } } } + (i0 as i64) / 2 % 4;
+                #[prim_func(lowered)]
+                fn scale(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
+                    let x_1 = decl_buffer::<i64>([n], address_of(x[[0]]));
+                    let y_1 = decl_buffer::<i64>([n], address_of(y[[0]]));
+                    for i0 in 0..n {
+                        y_1[[i0]] = { let x_2 = x_1[[i0]]; { let y_2 = 3; { let r = x_2 % (y_2 as i64); x_2 / (y_2 as i64) - select(r < 0, 1, 0) } } } + (i0 as i64) / 2 % 4;
+                    }
                 }
-            }
-        "#]],
+            "#]],
         ),
         (
             after(sum(PrimExpr::from(Var::index("n"))), [flat(), vec![super::make_packed_api()]].concat()),
             expect![[r##"
-                #[prim_func(attrs("tir.packed_api" = true))]
+                #[prim_func(attrs("tir.packed_api" = true), lowered)]
                 fn sum(args: handle, num_args: i32, ctx: handle) {
                     assert!(2 == (num_args as i64), status = 1, arg = -1, axis = -1, expected = 2, got = num_args as i64);
                     assert!(2 == arg_ndim(args, 0), status = 2, arg = 0, axis = -1, expected = 2, got = arg_ndim(args, 0));
