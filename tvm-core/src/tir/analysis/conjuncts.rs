@@ -1,11 +1,16 @@
 //! Conditions as sets of conjuncts.
 
+use crate::support::with_stack;
 use crate::tir::{BinaryOp, BlockRealize, Callee, Effect, For, IfThenElse, PrimExpr, Stmt, any_expr};
 
 /// The conditions that `condition` is the conjunction of; none when it always holds.
 pub fn conjuncts(condition: &PrimExpr) -> Vec<PrimExpr> {
     match condition {
-        PrimExpr::Binary(it) if it.op == BinaryOp::And => [conjuncts(&it.a), conjuncts(&it.b)].concat(),
+        PrimExpr::Binary(it) if it.op == BinaryOp::And => {
+            let mut left = with_stack(|| conjuncts(&it.a));
+            left.extend(with_stack(|| conjuncts(&it.b)));
+            left
+        }
         _ if condition.is_const(1) => Vec::new(),
         _ => vec![condition.clone()],
     }
@@ -23,7 +28,9 @@ pub(crate) fn add_predicate(stmt: &Stmt, condition: &PrimExpr) -> Stmt {
             let predicate = it.predicate.clone().and(condition.clone());
             BlockRealize { predicate, ..(**it).clone() }.into()
         }
-        Stmt::For(it) => For { body: add_predicate(&it.body, condition), ..(**it).clone() }.into(),
+        Stmt::For(it) => {
+            For { body: with_stack(|| add_predicate(&it.body, condition)), ..(**it).clone() }.into()
+        }
         Stmt::SeqStmt(stmts) => {
             Stmt::SeqStmt(stmts.iter().map(|stmt| add_predicate(stmt, condition)).collect())
         }
@@ -57,5 +64,5 @@ pub(crate) fn reads_memory(expr: &PrimExpr) -> bool {
 
 /// True when there is a block in `stmt`.
 pub(crate) fn holds_blocks(stmt: &Stmt) -> bool {
-    matches!(stmt, Stmt::BlockRealize(_)) || stmt.children().into_iter().any(holds_blocks)
+    matches!(stmt, Stmt::BlockRealize(_)) || with_stack(|| stmt.children().into_iter().any(holds_blocks))
 }

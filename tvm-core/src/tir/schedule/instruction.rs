@@ -8,9 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use super::analysis::check_scope;
 use super::primitive::{
-    annotate::annotate, cache_read::cache_read, cache_write::cache_write, compute_at::compute_at,
-    compute_at::reverse_compute_at, compute_inline::compute_inline, decompose_reduction::decompose_reduction,
-    for_kind::set_kind, fuse::fuse, reorder::reorder, reverse_compute_inline::reverse_compute_inline,
+    annotate::annotate,
+    cache_read::cache_read,
+    cache_write::cache_write,
+    compute_at::compute_at,
+    compute_at::reverse_compute_at,
+    compute_inline::compute_inline,
+    decompose_reduction::decompose_reduction,
+    for_kind::{misfits, set_kind},
+    fuse::fuse,
+    reorder::reorder,
+    reverse_compute_inline::reverse_compute_inline,
     split::split,
 };
 use super::{ScheduleError, ScheduleState, StmtSRef};
@@ -207,15 +215,27 @@ impl InstructionKind {
         }
     }
 
-    /// Applies the primitive to `state`, which is unchanged when it fails.
+    /// Applies the primitive to `state`, which is unchanged when it fails. Loops that run side by side still may
+    /// afterwards.
     pub(super) fn apply(
         &self,
         state: &mut ScheduleState,
         inputs: &[StmtSRef],
     ) -> Result<Vec<StmtSRef>, ScheduleError> {
-        if let Some(moves) = self.moves() {
-            inputs.iter().try_for_each(|&it| check_scope(self.name(), state, it, moves))?;
+        let Some(moves) = self.moves() else { return self.change(state, inputs) };
+        inputs.iter().try_for_each(|&it| check_scope(self.name(), state, it, moves))?;
+        let mut changed = state.clone();
+        let outputs = self.change(&mut changed, inputs)?;
+        if let Some(misfit) = misfits(self.name(), &changed)?.into_iter().next()
+            && misfits(self.name(), state)?.is_empty()
+        {
+            return Err(misfit);
         }
+        *state = changed;
+        Ok(outputs)
+    }
+
+    fn change(&self, state: &mut ScheduleState, inputs: &[StmtSRef]) -> Result<Vec<StmtSRef>, ScheduleError> {
         let block = |i: usize| match inputs.get(i) {
             Some(StmtSRef::Block(id)) => Ok(*id),
             _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not a block"))),

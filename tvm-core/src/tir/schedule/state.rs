@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::ScheduleError;
 use crate::ir::{BlockId, VarId};
+use crate::support::with_stack;
 use crate::tir::{Block, BlockRealize, For, IfThenElse, PrimFunc, Stmt, While};
 
 /// Names a loop or a block of the program.
@@ -141,6 +142,12 @@ impl ScheduleState {
     /// All blocks, in program order.
     pub fn blocks(&self) -> Vec<Arc<BlockRealize>> {
         blocks_in(&self.func.body)
+    }
+
+    /// The name of the loop of `var` in outlines and messages: that of its variable, with a number where several loops
+    /// have it.
+    pub fn loop_name(&self, var: VarId) -> String {
+        super::show::loop_name(self, var)
     }
 
     /// Puts `new` where the statement of `sref` stands. Nothing is changed when it fails.
@@ -285,7 +292,7 @@ fn collect(
         Stmt::For(it) => {
             let me = StmtSRef::Loop(it.loop_var.id());
             insert(me, parent, steps, index)?;
-            collect(&it.body, Some(me), &mut SmallVec::new(), index)
+            with_stack(|| collect(&it.body, Some(me), &mut SmallVec::new(), index))
         }
         Stmt::BlockRealize(it) => {
             let me = StmtSRef::Block(it.block.id);
@@ -328,7 +335,7 @@ fn insert(
 pub(super) fn blocks_in(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
     fn walk(stmt: &Stmt, out: &mut Vec<Arc<BlockRealize>>) {
         out.extend(stmt.as_block_realize().cloned());
-        stmt.children().into_iter().for_each(|stmt| walk(stmt, out));
+        with_stack(|| stmt.children().into_iter().for_each(|stmt| walk(stmt, out)));
     }
     let mut out = Vec::new();
     walk(stmt, &mut out);

@@ -10,6 +10,7 @@ use tvm_testing::Rng;
 mod handles;
 mod kernels;
 mod legality;
+mod many;
 mod predicates;
 
 fn dim(n: i64) -> PrimExpr {

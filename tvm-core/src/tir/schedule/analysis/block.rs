@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::arith::same;
 use crate::ir::Var;
+use crate::support::with_stack;
 use crate::tir::schedule::{ScheduleError, ScheduleState};
 use crate::tir::{
     Binary, BinaryOp, Block, BlockRealize, BufferStore, For, IterKind, PrimExpr, Stmt, any_expr,
@@ -18,18 +19,19 @@ pub(in crate::tir::schedule) fn uses_var(expr: &PrimExpr, var: &Var) -> bool {
 pub(in crate::tir::schedule) fn child_blocks(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
     match stmt.as_block_realize() {
         Some(it) => vec![it.clone()],
-        None => stmt.children().into_iter().flat_map(child_blocks).collect(),
+        None => with_stack(|| stmt.children().into_iter().flat_map(child_blocks).collect()),
     }
 }
 
 /// Each loop is the whole body of the one before.
 pub(in crate::tir::schedule) fn check_perfectly_nested(
     name: &'static str,
+    state: &ScheduleState,
     loops: &[Arc<For>],
 ) -> Result<(), ScheduleError> {
     for (outer, inner) in loops.iter().zip(loops.iter().skip(1)) {
         if outer.body.as_for().is_none_or(|it| it.loop_var != inner.loop_var) {
-            let (outer, inner) = (outer.loop_var.name(), inner.loop_var.name());
+            let [outer, inner] = [outer, inner].map(|it| state.loop_name(it.loop_var.id()));
             return Err(ScheduleError::illegal(
                 name,
                 format!("loop `{inner}` is not the whole body of loop `{outer}`"),

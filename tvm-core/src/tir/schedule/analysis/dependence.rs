@@ -118,7 +118,7 @@ pub(in crate::tir::schedule) fn check_no_carried_dependence(
                         let message = format!(
                             "iterations of loop `{}` depend on each other: block `{}` uses elements of `{}` that block `{}` \
                              writes in another iteration",
-                            node.loop_var.name(),
+                            state.loop_name(node.loop_var.id()),
                             other.block.name,
                             write.buffer.name,
                             writer.block.name

@@ -4,6 +4,7 @@
 //! seen as a read of the block around only.
 
 use crate::ir::BlockId;
+use crate::support::with_stack;
 use crate::tir::analysis::reads_memory;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{Block, Stmt};
@@ -54,7 +55,7 @@ fn check(
 
 fn holds_only_blocks(stmt: &Stmt) -> bool {
     match stmt {
-        Stmt::For(it) => holds_only_blocks(&it.body),
+        Stmt::For(it) => with_stack(|| holds_only_blocks(&it.body)),
         Stmt::SeqStmt(stmts) => stmts.iter().all(holds_only_blocks),
         Stmt::BlockRealize(_) => true,
         Stmt::IfThenElse(_)
@@ -70,7 +71,9 @@ fn holds_only_blocks(stmt: &Stmt) -> bool {
 
 fn heads_read_memory(stmt: &Stmt) -> bool {
     match stmt {
-        Stmt::For(it) => reads_memory(&it.min) || reads_memory(&it.extent) || heads_read_memory(&it.body),
+        Stmt::For(it) => {
+            reads_memory(&it.min) || reads_memory(&it.extent) || with_stack(|| heads_read_memory(&it.body))
+        }
         Stmt::BlockRealize(it) => it.iter_values.iter().chain([&it.predicate]).any(reads_memory),
         _ => stmt.children().into_iter().any(heads_read_memory),
     }

@@ -5,7 +5,7 @@
 
 use crate::ir::BlockId;
 use crate::tir::schedule::rewrite::{self, insert_in_scope, redirect, top_level_index, unique_block_name};
-use crate::tir::schedule::{BufferArg, ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::schedule::{BufferArg, ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::{Block, BlockRealize, Buffer, For, IterKind, IterVar, PrimExpr, Range, Scope, Stmt};
 
 const NAME: &str = "cache_read";
@@ -43,6 +43,12 @@ pub(in crate::tir::schedule) fn cache_read(
             writer.block.name, buffer.name
         ));
     }
+    if rewrite::is_intermediate(state, &buffer) && !is_written_whole(state, &buffer)? {
+        return refuse(format!(
+            "no block is known to write all of `{}`: the copy would read elements that were never written",
+            buffer.name
+        ));
+    }
     let copy = in_scope(&buffer, scope);
     let name = unique_block_name(state, &copy.name);
     let (block, nest) = copy_nest(&name, &buffer, &copy, &full(&buffer));
@@ -50,6 +56,23 @@ pub(in crate::tir::schedule) fn cache_read(
     let body = readers.iter().fold(body, |body, it| redirect(&body, it.block.id, &buffer, &copy));
     state.replace_body(body)?;
     Ok(block)
+}
+
+/// True when one block writes each element of `buffer`.
+fn is_written_whole(state: &ScheduleState, buffer: &Buffer) -> Result<bool, ScheduleError> {
+    for writer in rewrite::writers(state, buffer) {
+        for write in writer.block.writes.iter().filter(|write| write.buffer == *buffer) {
+            let indices: Vec<PrimExpr> = write.region.iter().map(|range| range.min.clone()).collect();
+            let points = write.region.iter().all(|range| range.extent.is_const(1));
+            let axes = analysis::distinct_axes(&writer.block, &indices, &buffer.shape).filter(|_| points);
+            if let Some(axes) = axes
+                && rewrite::covers(state, &writer, &axes, buffer)?
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// A compact buffer in `scope` for a copy of `buffer`.

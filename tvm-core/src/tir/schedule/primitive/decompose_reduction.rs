@@ -31,7 +31,7 @@ pub(in crate::tir::schedule) fn decompose_reduction(
     let nodes = loops.iter().map(|&it| state.get_for(it).cloned()).collect::<Result<Vec<_>, _>>()?;
     let drives = |node: &For, reduce: bool| drives(&realize, node, reduce);
     if let Some(outer) = nodes[..at].iter().find(|node| drives(node, true)) {
-        let (outer, name) = (outer.loop_var.name(), &block.name);
+        let (outer, name) = (state.loop_name(outer.loop_var.id()), &block.name);
         return Err(ScheduleError::illegal(
             NAME,
             format!("loop `{outer}` outside drives a reduction axis of block `{name}`"),
@@ -42,7 +42,11 @@ pub(in crate::tir::schedule) fn decompose_reduction(
     let idle =
         |node: &&std::sync::Arc<For>| !drives(node, true) && !drives(node, false) && !node.extent.is_const(1);
     if let Some(node) = nodes[at..].iter().find(idle) {
-        return refuse(format!("loop `{}` repeats block `{}`", node.loop_var.name(), block.name));
+        return refuse(format!(
+            "loop `{}` repeats block `{}`",
+            state.loop_name(node.loop_var.id()),
+            block.name
+        ));
     }
     if !analysis::visits_once(state, &realize, &nodes[at..])? {
         let message = format!(

@@ -3,9 +3,13 @@
 //! Running iterations side by side is legal where the loop drives only spatial axes, different iterations write different
 //! elements (or a buffer that only they use), and what is read of what is written stays inside one iteration.
 
+use std::sync::Arc;
+
 use crate::ir::VarId;
+use crate::support::with_stack;
+use crate::tir::analysis::drives;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{BlockRealize, For, ForKind, IterKind};
+use crate::tir::{BlockRealize, For, ForKind, IterKind, Stmt};
 
 /// Sets the kind of the loop `var`.
 pub(in crate::tir::schedule) fn set_kind(
@@ -19,21 +23,49 @@ pub(in crate::tir::schedule) fn set_kind(
         ForKind::Vectorized => "vectorize",
         ForKind::ThreadBinding(_) => "bind",
     };
-    let node = state.get_for(var)?.clone();
+    let node = For { kind, ..(**state.get_for(var)?).clone() };
     let sref = StmtSRef::Loop(var);
-    match kind {
-        ForKind::Serial | ForKind::Unrolled => {}
+    check_kind(name, state, &node).map_err(|err| err.show(state, &[sref]))?;
+    state.replace(sref, node.into())
+}
+
+/// The loops of `state` that may not run as they do.
+pub(in crate::tir::schedule) fn misfits(
+    name: &'static str,
+    state: &ScheduleState,
+) -> Result<Vec<ScheduleError>, ScheduleError> {
+    fn walk(stmt: &Stmt, out: &mut Vec<Arc<For>>) {
+        out.extend(
+            stmt.as_for().filter(|it| !matches!(it.kind, ForKind::Serial | ForKind::Unrolled)).cloned(),
+        );
+        with_stack(|| stmt.children().into_iter().for_each(|stmt| walk(stmt, out)));
+    }
+    let mut loops = Vec::new();
+    walk(&state.func().body, &mut loops);
+    // A loop inside a block that is not made of blocks is none that a schedule made.
+    loops.retain(|node| state.get_for(node.loop_var.id()).is_ok());
+    let errors = loops.iter().filter_map(|node| {
+        let marked = [StmtSRef::Loop(node.loop_var.id())];
+        check_kind(name, state, node).err().map(|err| err.show(state, &marked))
+    });
+    Ok(errors.collect())
+}
+
+/// `node` may run as its kind says.
+fn check_kind(name: &'static str, state: &ScheduleState, node: &For) -> Result<(), ScheduleError> {
+    match node.kind {
+        ForKind::Serial | ForKind::Unrolled => return Ok(()),
         ForKind::Parallel | ForKind::Vectorized | ForKind::ThreadBinding(_) => {
-            check_independent(name, state, &node).map_err(|err| err.show(state, &[sref]))?;
+            check_independent(name, state, node)?;
         }
     }
-    if kind == ForKind::Vectorized && node.extent.as_int().is_none() {
-        let message = format!("the extent of loop `{}` is not a constant", node.loop_var.name());
+    if node.kind == ForKind::Vectorized && node.extent.as_int().is_none() {
+        let loop_name = state.loop_name(node.loop_var.id());
+        let message = format!("the extent of loop `{loop_name}` is not a constant");
         return Err(ScheduleError::illegal(name, message)
-            .help("split it first and vectorize the inner loop of a constant factor")
-            .show(state, &[sref]));
+            .help("split it first and vectorize the inner loop of a constant factor"));
     }
-    state.replace(sref, For { kind, ..(*node).clone() }.into())
+    Ok(())
 }
 
 fn check_independent(name: &'static str, state: &ScheduleState, node: &For) -> Result<(), ScheduleError> {
@@ -43,7 +75,7 @@ fn check_independent(name: &'static str, state: &ScheduleState, node: &For) -> R
             if iter.kind != IterKind::Spatial && analysis::uses_var(value, &node.loop_var) {
                 let message = format!(
                     "loop `{}` drives the {:?} axis `{}` of block `{}`, whose iterations depend on each other",
-                    node.loop_var.name(),
+                    state.loop_name(node.loop_var.id()),
                     iter.kind,
                     iter.var.name(),
                     realize.block.name
@@ -54,8 +86,8 @@ fn check_independent(name: &'static str, state: &ScheduleState, node: &For) -> R
         }
         check_apart(name, state, node, realize)?;
     }
-    if name == "vectorize" && blocks.len() > 1 {
-        let message = format!("loop `{}` holds {} blocks", node.loop_var.name(), blocks.len());
+    if node.kind == ForKind::Vectorized && blocks.len() > 1 {
+        let message = format!("loop `{}` holds {} blocks", state.loop_name(node.loop_var.id()), blocks.len());
         return Err(ScheduleError::illegal(name, message).help("vectorize a loop that holds one block"));
     }
     analysis::check_no_carried_dependence(name, state, node, &blocks)
@@ -68,10 +100,12 @@ fn check_apart(
     node: &For,
     realize: &BlockRealize,
 ) -> Result<(), ScheduleError> {
-    let (block, var) = (&realize.block, node.loop_var.name());
+    let (block, var) = (&realize.block, state.loop_name(node.loop_var.id()));
     for write in block.writes.iter() {
         let buffer = &write.buffer;
-        let own = name != "vectorize" && analysis::is_private(state, node, buffer);
+        let own = node.kind != ForKind::Vectorized
+            && analysis::is_private(state, node, buffer)
+            && !reduces_from(state, node, realize)?;
         if !own && !analysis::touches_apart(state, node, realize, write)? {
             let message = format!(
                 "iterations of loop `{var}` are not known to write different elements of `{}` in block `{}`",
@@ -92,4 +126,16 @@ fn check_apart(
         }
     }
     Ok(())
+}
+
+/// True when `node`, or a loop around it, drives a reduction of the block.
+fn reduces_from(state: &ScheduleState, node: &For, realize: &BlockRealize) -> Result<bool, ScheduleError> {
+    let loops = state.loops_above(StmtSRef::Block(realize.block.id));
+    let at = loops.iter().position(|&var| var == node.loop_var.id()).unwrap_or(0);
+    for &var in loops.iter().take(at + 1) {
+        if drives(realize, state.get_for(var)?, true) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

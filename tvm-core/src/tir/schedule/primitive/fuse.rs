@@ -30,10 +30,10 @@ pub(in crate::tir::schedule) fn fuse(
     let nodes = loops.iter().map(|&var| state.get_for(var).cloned()).collect::<Result<Vec<_>, _>>()?;
     let marked: Vec<StmtSRef> = loops.iter().map(|&var| StmtSRef::Loop(var)).collect();
     let illegal = |message: String| ScheduleError::illegal(NAME, message).show(state, &marked);
-    analysis::check_perfectly_nested(NAME, &nodes)
+    analysis::check_perfectly_nested(NAME, state, &nodes)
         .map_err(|err| err.help("fuse takes perfectly nested loops, outermost first").show(state, &marked))?;
     for node in &nodes {
-        let name = node.loop_var.name();
+        let name = state.loop_name(node.loop_var.id());
         if !node.min.is_const(0) {
             return Err(illegal(format!("loop `{name}` does not start at 0")));
         }
@@ -59,7 +59,7 @@ pub(in crate::tir::schedule) fn fuse(
         ));
     }
     for realize in analysis::child_blocks(&nodes[nodes.len() - 1].body) {
-        check_init(&realize, &nodes).map_err(|err| err.show(state, &marked))?;
+        check_init(state, &realize, &nodes).map_err(|err| err.show(state, &marked))?;
     }
     let names: Vec<&str> = nodes.iter().map(|node| node.loop_var.name()).collect();
     let fused = Var::index(format!("{}_fused", names.join("_")));
@@ -81,7 +81,11 @@ pub(in crate::tir::schedule) fn fuse(
 
 /// Where the loops of a reduction have no iteration its init runs all the same. A fused loop keeps that only when all of
 /// its loops drive the reduction alone, or those that do are not empty.
-fn check_init(realize: &BlockRealize, nodes: &[std::sync::Arc<For>]) -> Result<(), ScheduleError> {
+fn check_init(
+    state: &ScheduleState,
+    realize: &BlockRealize,
+    nodes: &[std::sync::Arc<For>],
+) -> Result<(), ScheduleError> {
     let reduces = |node: &&std::sync::Arc<For>| drives(realize, node, true);
     if realize.block.init.is_none()
         || nodes.iter().all(|node| reduces(&node) && !drives(realize, node, false))
@@ -94,7 +98,7 @@ fn check_init(realize: &BlockRealize, nodes: &[std::sync::Arc<For>]) -> Result<(
         Some(node) => {
             let message = format!(
                 "loop `{}` drives the reduction of block `{}` and may be empty: the init would be lost",
-                node.loop_var.name(),
+                state.loop_name(node.loop_var.id()),
                 realize.block.name
             );
             Err(ScheduleError::illegal(NAME, message).help("decompose the reduction first"))

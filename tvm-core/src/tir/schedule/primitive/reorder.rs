@@ -18,11 +18,11 @@ pub(in crate::tir::schedule) fn reorder(
     order: &[VarId],
 ) -> Result<(), ScheduleError> {
     for (i, &var) in order.iter().enumerate() {
-        let node = state.get_for(var)?;
+        state.get_for(var)?;
         if order[..i].contains(&var) {
             return Err(ScheduleError::argument(
                 NAME,
-                format!("loop `{}` is named twice", node.loop_var.name()),
+                format!("loop `{}` is named twice", state.loop_name(var)),
             ));
         }
     }
@@ -31,10 +31,14 @@ pub(in crate::tir::schedule) fn reorder(
     let chain =
         chain(state, order).ok_or_else(|| illegal("the loops are not nested in one another".into()))?;
     let (Some(top), Some(innermost)) = (chain.first().cloned(), chain.last().cloned()) else { return Ok(()) };
-    analysis::check_perfectly_nested(NAME, &chain).map_err(|err| err.show(state, &marked))?;
+    analysis::check_perfectly_nested(NAME, state, &chain).map_err(|err| err.show(state, &marked))?;
     let blocks = analysis::child_blocks(&innermost.body);
     if blocks.len() > 1 {
-        return Err(illegal(format!("loop `{}` holds {} blocks", innermost.loop_var.name(), blocks.len())));
+        return Err(illegal(format!(
+            "loop `{}` holds {} blocks",
+            state.loop_name(innermost.loop_var.id()),
+            blocks.len()
+        )));
     }
     for realize in &blocks {
         analysis::check_reorderable(NAME, state, realize).map_err(|err| err.show(state, &marked))?;
@@ -56,7 +60,7 @@ pub(in crate::tir::schedule) fn reorder(
             if analysis::uses_var(&node.extent, &inner.loop_var)
                 || analysis::uses_var(&node.min, &inner.loop_var)
             {
-                let (outer, inner) = (node.loop_var.name(), inner.loop_var.name());
+                let [outer, inner] = [*node, *inner].map(|it| state.loop_name(it.loop_var.id()));
                 return Err(illegal(format!(
                     "the bounds of loop `{outer}` depend on loop `{inner}`, which would be inside it"
                 )));

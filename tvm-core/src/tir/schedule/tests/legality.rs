@@ -370,3 +370,33 @@ fn a_copy_moves_in_front_of_blocks_of_its_own_scope() {
         s.compute_at(copy, j)
     }));
 }
+
+#[test]
+fn loops_that_run_side_by_side_stay_independent() {
+    let program = kernel(halo);
+    let mut sch = Schedule::new(program.clone()).unwrap();
+    let (p, y) = (sch.block("s").unwrap(), sch.block("y").unwrap());
+    let [i] = sch.loops(y).unwrap();
+    sch.vectorize(i).unwrap();
+    let before = sch.func().clone();
+    let err = sch.compute_at(p, i).unwrap_err().to_string();
+    assert!(err.contains("`compute_at`") && err.contains("^^^"), "{err}");
+    structural_equal(&before, sch.func()).unwrap();
+    // Nothing is driven by `j`: its iterations write the same elements.
+    let program = kernel(|b| {
+        let x = input(b, "x", &[4]);
+        let y = output(b, "y", &[4]);
+        each(b, "j", 3, |_| {
+            each(b, "i", 4, |i| {
+                b.block(AT, "B", [s("vi", &i)], |[vi]| {
+                    b.store(AT, &y, [vi.clone()], b.load(AT, &x, [vi]));
+                });
+            });
+        });
+    });
+    assert!(!keeps(&program, |s| {
+        let b = s.block("B")?;
+        let [j, _] = s.loops(b)?;
+        s.parallel(j)
+    }));
+}
