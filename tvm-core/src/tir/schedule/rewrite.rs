@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::arith::Analyzer;
-use crate::ir::{BlockId, Var};
+use crate::ir::{BlockId, Var, VarId};
+use crate::support::with_stack;
 use crate::tir::analysis::{conjunction, conjuncts};
 use crate::tir::{
     Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
@@ -13,38 +16,76 @@ use crate::tir::{
 /// `new`, which is to stand at `sref`, with the bindings and predicates of its outermost blocks simplified under the
 /// loops around them.
 pub(super) fn simplify_bindings(state: &ScheduleState, sref: StmtSRef, new: &Stmt) -> Stmt {
-    struct Simplify(Analyzer);
+    struct Simplify {
+        analyzer: Analyzer,
+        /// What the bindings depend on: other loops do not matter.
+        used: FxHashSet<VarId>,
+    }
     impl Mutator for Simplify {
-        fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
-            Some(self.0.simplify(expr))
+        fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+            None
         }
         fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
-            if let Stmt::For(it) = stmt {
-                bind_loop(&mut self.0, it);
-                let body = self.mutate_stmt(&it.body)?;
-                return Some(For { body, ..(**it).clone() }.into());
+            match stmt {
+                Stmt::For(it) => {
+                    if self.used.contains(&it.loop_var.id()) {
+                        bind_loop(&mut self.analyzer, it);
+                    }
+                    let body = with_stack(|| self.mutate_stmt(&it.body))?;
+                    Some(For { body, ..(**it).clone() }.into())
+                }
+                Stmt::BlockRealize(it) => {
+                    let simple = |expr: &PrimExpr| self.analyzer.simplify(expr);
+                    let iter_values = it.iter_values.iter().map(simple).collect();
+                    // One by one: which variables a condition names tells what it limits.
+                    let conditions = conjuncts(&it.predicate).iter().map(simple).collect::<Vec<_>>();
+                    let predicate = conjunction(conditions.iter().flat_map(conjuncts));
+                    Some(BlockRealize { iter_values, predicate, block: it.block.clone() }.into())
+                }
+                _ => self.walk_stmt(stmt),
             }
-            if let Stmt::BlockRealize(it) = stmt {
-                let simple = |expr: &PrimExpr| self.0.simplify(expr);
-                let iter_values = it.iter_values.iter().map(simple).collect();
-                // One by one: which variables a condition names tells what it limits.
-                let conditions = conjuncts(&it.predicate).iter().map(simple).collect::<Vec<_>>();
-                let predicate = conjunction(conditions.iter().flat_map(conjuncts));
-                return Some(BlockRealize { iter_values, predicate, block: it.block.clone() }.into());
-            }
-            self.walk_stmt(stmt)
+        }
+    }
+    let around = state.enclosing_loops(sref).unwrap_or_default();
+    let mut used = binding_vars(new);
+    for node in around.iter().rev() {
+        if used.contains(&node.loop_var.id()) {
+            [&node.min, &node.extent].into_iter().for_each(|it| add_vars(it, &mut used));
         }
     }
     let mut analyzer = Analyzer::new();
     state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
-    for ancestor in state.ancestors(sref) {
-        if let StmtSRef::Loop(var) = ancestor
-            && let Ok(node) = state.get_for(var)
-        {
-            bind_loop(&mut analyzer, node);
-        }
+    for node in around.iter().filter(|node| used.contains(&node.loop_var.id())) {
+        bind_loop(&mut analyzer, node);
     }
-    Simplify(analyzer).mutate_stmt(new).unwrap_or_else(|| new.clone())
+    Simplify { analyzer, used }.mutate_stmt(new).unwrap_or_else(|| new.clone())
+}
+
+/// The variables that the bindings and predicates of the outermost blocks of `stmt`, and the bounds of loops that these
+/// depend on, use.
+fn binding_vars(stmt: &Stmt) -> FxHashSet<VarId> {
+    match stmt {
+        Stmt::BlockRealize(it) => {
+            let mut used = FxHashSet::default();
+            it.iter_values.iter().chain([&it.predicate]).for_each(|expr| add_vars(expr, &mut used));
+            used
+        }
+        Stmt::For(it) => {
+            let mut used = with_stack(|| binding_vars(&it.body));
+            if used.contains(&it.loop_var.id()) {
+                [&it.min, &it.extent].into_iter().for_each(|expr| add_vars(expr, &mut used));
+            }
+            used
+        }
+        _ => stmt.children().into_iter().flat_map(binding_vars).collect(),
+    }
+}
+
+fn add_vars(expr: &PrimExpr, vars: &mut FxHashSet<VarId>) {
+    any_expr(expr, &mut |it| {
+        vars.extend(it.as_var().map(Var::id));
+        false
+    });
 }
 
 /// Tells `analyzer` the range of a loop.

@@ -126,6 +126,22 @@ impl ScheduleState {
         loops
     }
 
+    /// All loops around `sref`, outermost first.
+    ///
+    /// # Errors
+    /// When the program has no such loop or block (any more).
+    pub fn enclosing_loops(&self, sref: StmtSRef) -> Result<Vec<Arc<For>>, ScheduleError> {
+        let mut at = &self.func.body;
+        let mut loops = Vec::new();
+        for step in self.path(sref)? {
+            if let (PathStep::Body, Stmt::For(it)) = (step, at) {
+                loops.push(it.clone());
+            }
+            at = child(at, step).ok_or(ScheduleError::UnknownSRef(sref))?;
+        }
+        Ok(loops)
+    }
+
     /// The block around `sref`.
     pub fn scope_block(&self, sref: StmtSRef) -> Option<BlockId> {
         self.ancestors(sref).find_map(|it| if let StmtSRef::Block(id) = it { Some(id) } else { None })

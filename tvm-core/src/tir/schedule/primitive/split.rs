@@ -41,7 +41,7 @@ pub(in crate::tir::schedule) fn split(
         .iter()
         .zip(&extents)
         .skip(1)
-        .fold(PrimExpr::from(&vars[0]), |index, (var, extent)| index * extent + PrimExpr::from(var));
+        .fold(value(&vars[0], &extents[0]), |index, (var, extent)| index * extent + value(var, extent));
     let mut body = substitute_stmt(&node.body, &FxHashMap::from_iter([(var, whole.clone())]));
     if !exact {
         body = add_predicate(&body, &whole.less(node.extent.clone()));
@@ -52,6 +52,11 @@ pub(in crate::tir::schedule) fn split(
     });
     state.replace(sref, simplify_bindings(state, sref, &new))?;
     Ok(vars.iter().map(Var::id).collect())
+}
+
+/// The value of a loop variable.
+fn value(var: &Var, extent: &PrimExpr) -> PrimExpr {
+    if extent.is_const(1) { PrimExpr::index(0) } else { var.into() }
 }
 
 /// The extents of the new loops, and whether their product is the old extent.
