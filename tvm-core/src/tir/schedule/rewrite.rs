@@ -88,6 +88,25 @@ fn add_vars(expr: &PrimExpr, vars: &mut FxHashSet<VarId>) {
     });
 }
 
+/// Knows the dimensions, and the loops and axes around the block around `sref`, its own axes included.
+pub(super) fn analyzer_outside(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, ScheduleError> {
+    let mut analyzer = Analyzer::new();
+    state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
+    let mut around: Vec<StmtSRef> =
+        state.ancestors(sref).skip_while(|it| matches!(it, StmtSRef::Loop(_))).collect();
+    around.reverse();
+    for outer in around {
+        match outer {
+            StmtSRef::Loop(var) => bind_loop(&mut analyzer, state.get_for(var)?),
+            StmtSRef::Block(id) => {
+                let block = &state.get_block(id)?.block;
+                block.iter_vars.iter().for_each(|iter| analyzer.bind_range(&iter.var, &iter.dom));
+            }
+        }
+    }
+    Ok(analyzer)
+}
+
 /// Tells `analyzer` the range of a loop.
 pub(super) fn bind_loop(analyzer: &mut Analyzer, node: &For) {
     analyzer.bind_range(&node.loop_var, &node.range());
@@ -221,8 +240,9 @@ pub(super) fn covers(
     axes: &[Option<Var>],
     buffer: &Buffer,
 ) -> Result<bool, ScheduleError> {
-    let analyzer = Analyzer::new();
     let block = &realize.block;
+    let extents = block.iter_vars.iter().map(|iter| &iter.dom.extent);
+    let analyzer = Analyzer::of_indices(extents.chain(buffer.shape.iter()));
     let whole = axes.iter().zip(buffer.shape.iter()).all(|(axis, extent)| match axis {
         None => true,
         Some(var) => block.iter_vars.iter().find(|iter| iter.var == *var).is_some_and(|iter| {

@@ -63,7 +63,7 @@ pub(in crate::tir::schedule) fn check_reorderable(
             iter.var.name()
         ));
     }
-    if let Some(axis) = super::shared_spatial_axis(block) {
+    if let Some(axis) = super::shared_spatial_axis(state, block)? {
         let name = axis.name();
         return refuse(format!(
             "is not known to write other elements in each iteration of its spatial axis `{name}`"

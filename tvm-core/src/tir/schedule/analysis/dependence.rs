@@ -27,11 +27,8 @@ impl Iteration {
         let loops = state.loops_above(StmtSRef::Block(realize.block.id));
         let outer =
             var.map_or(0, |var| loops.iter().position(|&it| it == var).map_or(loops.len(), |at| at + 1));
-        let mut iteration =
-            Iteration { analyzer: Analyzer::new(), dom: DomMap::default(), inner: Vec::new() };
-        for dim in state.func().symbolic_dims() {
-            iteration.analyzer.bind_dim(&dim);
-        }
+        let analyzer = rewrite::analyzer_outside(state, StmtSRef::Block(realize.block.id))?;
+        let mut iteration = Iteration { analyzer, dom: DomMap::default(), inner: Vec::new() };
         for (i, &it) in loops.iter().enumerate() {
             let node = state.get_for(it)?;
             bind_loop(&mut iteration.analyzer, node);

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::arith::{Analyzer, ConstIntBound, IterMapLevel, LinearSum, Products, detect_iter_map};
 use crate::ir::{Var, VarId};
-use crate::tir::schedule::rewrite::bind_loop;
+use crate::tir::schedule::rewrite::{self, bind_loop};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{
     BinaryOp, Block, BlockRealize, BufferRegion, For, IterKind, PrimExpr, Range, any_expr, substitute_expr,
@@ -17,9 +17,8 @@ use crate::tir::{
 /// Knows the dimensions, and the loops around `sref` up to the block around it. Inside loops, dimensions that are factors
 /// of their extents are not 0.
 fn analyzer_at(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, ScheduleError> {
-    let mut analyzer = Analyzer::new();
+    let mut analyzer = rewrite::analyzer_outside(state, sref)?;
     let dims = state.func().symbolic_dims();
-    dims.iter().for_each(|dim| analyzer.bind_dim(dim));
     let loops = state.loops_above(sref);
     for &var in &loops {
         let node = state.get_for(var)?;
@@ -201,17 +200,21 @@ pub(in crate::tir::schedule) fn same_iteration(
 }
 
 /// A spatial axis of `block` in several iterations of which it writes one element.
-pub(in crate::tir::schedule) fn shared_spatial_axis(block: &Block) -> Option<Var> {
+pub(in crate::tir::schedule) fn shared_spatial_axis(
+    state: &ScheduleState,
+    block: &Block,
+) -> Result<Option<Var>, ScheduleError> {
+    let analyzer = analyzer_at(state, StmtSRef::Block(block.id))?;
     let spatial: Vec<(Var, Range)> = (block.iter_vars.iter())
         .filter(|iter| iter.kind == IterKind::Spatial)
         .map(|iter| (iter.var.clone(), iter.dom.clone()))
         .collect();
-    block.writes.iter().find_map(|write| {
+    Ok(block.writes.iter().find_map(|write| {
         let (exprs, inner) = places(write, &FxHashMap::default());
         let iters = [spatial.clone(), inner].concat();
-        let known = determined(&exprs, &iters, &PrimExpr::bool(true), &Analyzer::new());
+        let known = determined(&exprs, &iters, &PrimExpr::bool(true), &analyzer);
         spatial.iter().map(|(var, _)| var).find(|var| !known.contains(&var.id())).cloned()
-    })
+    }))
 }
 
 /// The block runs for every combination of values of its axes' domains.

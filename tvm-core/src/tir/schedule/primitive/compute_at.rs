@@ -260,13 +260,10 @@ impl Moved {
 
     /// Knows the loops around the new place.
     fn analyzer(&self, state: &ScheduleState) -> Result<Analyzer, ScheduleError> {
-        let mut analyzer = Analyzer::new();
-        state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
         let sref = StmtSRef::Loop(self.target);
-        for around in state.ancestors(sref).chain([sref]) {
-            if let StmtSRef::Loop(var) = around {
-                bind_loop(&mut analyzer, state.get_for(var)?);
-            }
+        let mut analyzer = rewrite::analyzer_outside(state, sref)?;
+        for var in state.loops_above(sref).into_iter().chain([self.target]) {
+            bind_loop(&mut analyzer, state.get_for(var)?);
         }
         Ok(analyzer)
     }
