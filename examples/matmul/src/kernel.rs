@@ -21,7 +21,7 @@ pub(crate) fn matmul(a: &Tensor<f32, N, N>, b: &Tensor<f32, N, N>, c: &mut Tenso
 #[schedule(matmul)]
 pub(crate) fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> {
     let c = s.block("C")?;
-    let write = s.cache_write(c, 0, Scope::Local)?;
+    let write = s.cache_write(c, "c", Scope::Local)?;
     let [i, j, k] = s.loops(c)?;
     let [i0, i1] = s.split(i, [None, Some(8)])?;
     let [j0, j1] = s.split(j, [None, Some(32)])?;
@@ -33,7 +33,7 @@ pub(crate) fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> {
     s.unroll(i1)?;
     s.vectorize(j1)?;
     s.decompose_reduction(c, k)?;
-    let panel = s.cache_read(c, 2, Scope::Global)?;
+    let panel = s.cache_read(c, "b", Scope::Global)?;
     s.compute_at(panel, j0)?;
     let [_, _, column] = s.loops(panel)?;
     s.vectorize(column)

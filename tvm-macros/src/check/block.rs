@@ -104,7 +104,10 @@ impl<'a> Checker<'a> {
                     let message = format!(
                         "the reduction axis `{at}` chooses the element of `{buffer}` that is written"
                     );
-                    self.errors.push(&at, message, "make it spatial: `S(..)` in place of `R(..)`");
+                    let help = format!(
+                        "leave `{at}` out of the index; an axis each value of which writes elements of its own is `S(..)`"
+                    );
+                    self.errors.push(&at, message, &help);
                     return;
                 }
             }
