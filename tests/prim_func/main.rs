@@ -4,6 +4,7 @@ mod bounds;
 mod checks;
 mod floats;
 mod kernels;
+mod memory;
 mod reductions;
 mod rust_semantics;
 mod schedules;

@@ -24,6 +24,7 @@ pub(super) static BUILT_IN: &[fn() -> Pass] = &[
     relax::transform::legalize_ops,
     relax::transform::rewrite_dataflow_reshape,
     relax::transform::static_plan_block_memory,
+    relax::transform::zero_outputs,
     tir::transform::check_bounds,
     tir::transform::compact_buffer_allocation,
     tir::transform::convert_blocks_to_opaque,
@@ -41,6 +42,7 @@ pub(super) static BUILT_IN: &[fn() -> Pass] = &[
     tir::transform::simplify,
     tir::transform::unroll_loop,
     tir::transform::vectorize_loop,
+    tir::transform::zero_unwritten,
 ];
 
 fn registry() -> &'static RwLock<IndexMap<&'static str, Pass>> {

@@ -12,6 +12,7 @@ use tvm_runtime::DataType;
 use super::bounds::{extent_between, range_of};
 use super::derive::derive_blocks;
 use super::literal;
+use super::unwritten::unwritten_reads;
 use super::{FuncSig, Value};
 use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var};
 use crate::tir::analysis::with_access_regions;
@@ -485,6 +486,10 @@ impl FuncBuilder {
         let annotations = root.annotations;
         let root = Block { annotations, span: self.span.clone(), ..Block::root(root.alloc_buffers, body) };
         let func = PrimFunc::new(self.name, state.params, BlockRealize::opaque(root));
+        let unwritten = unwritten_reads(&func.body);
+        if !unwritten.is_empty() {
+            return Err(IrError(unwritten));
+        }
         Ok(PrimFunc { attrs: state.attrs, span: self.span, ..func })
     }
 }

@@ -14,6 +14,7 @@ mod literal;
 pub mod shadow;
 mod sig;
 mod smaller;
+mod unwritten;
 mod value;
 
 pub(crate) use bounds::{extent_between, range_of};

@@ -14,6 +14,7 @@ mod legalize_ops;
 mod renew_defs;
 mod rewrite_dataflow_reshape;
 mod static_plan_block_memory;
+mod zero_outputs;
 
 pub use annotate_tir_op_pattern::annotate_tir_op_pattern;
 pub use call_tir_rewrite::call_tir_rewrite;
@@ -29,6 +30,7 @@ pub use legalize_ops::legalize_ops;
 pub use renew_defs::renew_defs;
 pub use rewrite_dataflow_reshape::rewrite_dataflow_reshape;
 pub use static_plan_block_memory::static_plan_block_memory;
+pub use zero_outputs::zero_outputs;
 
 #[cfg(test)]
 mod tests;

@@ -7,56 +7,33 @@
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use super::util::body_pass;
+use super::util::{BlockNames, body_pass};
 use crate::ir::VarId;
 use crate::pass::Pass;
 use crate::tir::analysis::{Frame, init_nest, reduction_loop};
-use crate::tir::{Block, BlockRealize, Mutator, PrimExpr, Stmt, Visitor, walk_block};
+use crate::tir::{BlockRealize, Mutator, PrimExpr, Stmt};
 
 /// `for k { block { init { a }; b } }` becomes `a; for k { block { b } }`.
 pub fn lower_init_block() -> Pass {
     body_pass("LowerInitBlock", |func| {
-        let mut names = Names::default();
-        names.visit_stmt(&func.body);
-        names.has_init.then(|| {
+        let names = BlockNames::of(&func.body);
+        has_init(&func.body).then(|| {
             let mut pass = LowerInitBlock { names, frames: Vec::new(), before: FxHashMap::default() };
             pass.mutate_stmt(&func.body)
         })?
     })
 }
 
-/// The names of all blocks.
-#[derive(Default)]
-struct Names {
-    taken: FxHashSet<Arc<str>>,
-    has_init: bool,
-}
-
-impl Visitor for Names {
-    fn visit_expr(&mut self, _: &PrimExpr) {}
-
-    fn visit_block(&mut self, block: &Block) {
-        self.taken.insert(block.name.clone());
-        self.has_init |= block.init.is_some();
-        walk_block(self, block);
-    }
-}
-
-impl Names {
-    fn init_of(&mut self, block: &str) -> String {
-        let hint = format!("{block}_init");
-        let others = (1..).map(|i| format!("{hint}_{i}"));
-        let name = std::iter::once(hint.clone()).chain(others).find(|it| !self.taken.contains(it.as_str()));
-        let name = name.unwrap_or(hint);
-        self.taken.insert(name.as_str().into());
-        name
-    }
+/// True when a block in `stmt` has an init.
+fn has_init(stmt: &Stmt) -> bool {
+    let own = stmt.as_block_realize().is_some_and(|it| it.block.init.is_some());
+    own || stmt.children().into_iter().any(has_init)
 }
 
 struct LowerInitBlock {
-    names: Names,
+    names: BlockNames,
     /// What encloses the statement at hand, outermost first.
     frames: Vec<Frame>,
     /// What stands before a loop.
@@ -80,7 +57,7 @@ impl LowerInitBlock {
         if let Some(init) = &block.init {
             match reduction_loop(&self.frames, realize, init) {
                 Some(at) => {
-                    let name = self.names.init_of(&block.name);
+                    let name = self.names.fresh(&format!("{}_init", block.name));
                     let nest = init_nest(realize, init, &self.frames[at..], name);
                     if let Frame::Loop(node) = &self.frames[at] {
                         self.before.entry(node.loop_var.id()).or_default().push(nest);

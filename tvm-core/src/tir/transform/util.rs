@@ -1,12 +1,15 @@
 //! What several passes share.
 
-use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::context::reads;
 use crate::ir::{BufferId, IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    Bind, Buffer, BufferNode, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt,
+    Bind, Block, Buffer, BufferNode, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_block, walk_expr,
+    walk_stmt,
 };
 
 /// A pass that rewrites bodies; `rewrite` gives `None` for "unchanged".
@@ -94,4 +97,34 @@ pub(super) fn accesses(stmt: &Stmt, buffer: &Buffer) -> bool {
     let mut find = Find(buffer, false);
     find.visit_stmt(stmt);
     find.1
+}
+
+/// The names of the blocks of a program.
+#[derive(Default)]
+pub(super) struct BlockNames(FxHashSet<Arc<str>>);
+
+impl Visitor for BlockNames {
+    fn visit_expr(&mut self, _: &PrimExpr) {}
+
+    fn visit_block(&mut self, block: &Block) {
+        self.0.insert(block.name.clone());
+        walk_block(self, block);
+    }
+}
+
+impl BlockNames {
+    /// The names in `stmt`.
+    pub(super) fn of(stmt: &Stmt) -> BlockNames {
+        let mut names = BlockNames::default();
+        names.visit_stmt(stmt);
+        names
+    }
+
+    /// A name that no block has yet: `hint`, or `hint` with a number.
+    pub(super) fn fresh(&mut self, hint: &str) -> String {
+        let mut names = std::iter::once(hint.to_string()).chain((1..).map(|i| format!("{hint}_{i}")));
+        let name = names.find(|it| !self.0.contains(it.as_str())).unwrap_or_default();
+        self.0.insert(name.as_str().into());
+        name
+    }
 }

@@ -2,13 +2,11 @@
 //!
 //! TVM counterpart: `PlanAndUpdateBufferAllocationLocation`.
 //! Requires: no blocks. Ensures: a buffer is allocated in the innermost loop body that holds all its accesses and in
-//! which, in every iteration, everything that is read was written before (see [`coverage`]). Memory that threads of a GPU
+//! which, in every iteration, everything that is read was written before (see [`coverage`](super::coverage)). Memory that threads of a GPU
 //! share stays outside of the loops over them.
 
-mod coverage;
-
-use self::coverage::is_covered;
 use super::context::{analyzer_for, enter_loop};
+use super::coverage::is_covered;
 use super::util::{accesses, body_pass};
 use crate::arith::Analyzer;
 use crate::pass::Pass;

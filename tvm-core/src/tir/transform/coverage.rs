@@ -5,6 +5,8 @@
 //! its loops and satisfy the conditions around it. A write under the condition of a first iteration (`k == 0`, from an
 //! init) counts as made in that iteration.
 
+use std::cell::Cell;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::arith::Analyzer;
@@ -14,23 +16,39 @@ use crate::tir::{
     walk_stmt,
 };
 
-use super::super::context::enter_loop;
-use super::super::util::accesses;
+use super::context::enter_loop;
 
 /// True when every read of `buffer` in `stmt` is of something that `stmt` has written before.
 pub(super) fn is_covered(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> bool {
-    let mut coverage = Coverage {
-        buffer,
-        analyzer: analyzer.clone(),
-        loops: Vec::new(),
-        conditions: Vec::new(),
-        writes: Vec::new(),
-        opaque: FxHashSet::default(),
-        covered: true,
-    };
+    let mut coverage = Coverage::new(analyzer, buffer);
     coverage.visit_stmt(stmt);
     coverage.covered
 }
+
+/// True when `stmt` writes every element of `buffer`, and before it reads it.
+pub(super) fn writes_all(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> bool {
+    let mut coverage = Coverage::new(analyzer, buffer);
+    coverage.visit_stmt(stmt);
+    coverage.covered && coverage.is_written()
+}
+
+impl<'a> Coverage<'a> {
+    fn new(analyzer: &Analyzer, buffer: &'a Buffer) -> Coverage<'a> {
+        Coverage {
+            buffer,
+            analyzer: analyzer.clone(),
+            loops: Vec::new(),
+            conditions: Vec::new(),
+            writes: Vec::new(),
+            opaque: FxHashSet::default(),
+            covered: true,
+            budget: Cell::new(BUDGET),
+        }
+    }
+}
+
+/// Pairs of a read and a write of one buffer that are looked at: programs of thousands of statements stay cheap.
+const BUDGET: u32 = 4096;
 
 struct Loop {
     var: Var,
@@ -52,6 +70,8 @@ struct Coverage<'a> {
     /// Variables bound inside to values that nothing is known of.
     opaque: FxHashSet<VarId>,
     covered: bool,
+    /// How many more pairs of a read and a write are looked at.
+    budget: Cell<u32>,
 }
 
 fn uses(expr: &PrimExpr, var: &Var) -> bool {
@@ -63,7 +83,12 @@ impl Coverage<'_> {
     fn is_known(&self, expr: &PrimExpr) -> bool {
         !any_expr(expr, &mut |expr| match expr {
             PrimExpr::Var(var) => self.opaque.contains(&var.id()),
-            PrimExpr::BufferLoad(_) | PrimExpr::Call(_) | PrimExpr::Let(_) => true,
+            PrimExpr::BufferLoad(_)
+            | PrimExpr::Call(_)
+            | PrimExpr::Let(_)
+            | PrimExpr::Ramp(_)
+            | PrimExpr::Broadcast(_)
+            | PrimExpr::Shuffle(_) => true,
             _ => false,
         })
     }
@@ -80,16 +105,48 @@ impl Coverage<'_> {
     }
 
     fn read(&mut self, indices: &[PrimExpr]) {
-        let known = indices.iter().all(|expr| self.is_known(expr));
-        if !known {
-            self.covered = false;
+        if !self.covered {
             return;
         }
+        let known = indices.iter().all(|expr| self.is_known(expr));
+        self.covered = known && self.is_written_at(indices) || self.is_written();
+    }
+
+    /// True when the element at `indices` was written.
+    fn is_written_at(&self, indices: &[PrimExpr]) -> bool {
         let mut analyzer = self.analyzer.clone();
         for condition in self.conditions.iter().filter(|condition| self.is_known(condition)) {
             analyzer.enter_constraint(condition);
         }
-        self.covered &= self.writes.iter().any(|write| self.covers(&analyzer, write, indices).is_some());
+        self.find(&analyzer, indices)
+    }
+
+    /// True when one of the writes stored the element at `indices`, as far as the budget allows to tell.
+    fn find(&self, analyzer: &Analyzer, indices: &[PrimExpr]) -> bool {
+        self.writes.iter().rev().any(|write| {
+            let left = self.budget.get();
+            self.budget.set(left.saturating_sub(1));
+            left > 0 && self.covers(analyzer, write, indices).is_some()
+        })
+    }
+
+    /// True when every element was written.
+    fn is_written(&self) -> bool {
+        let mut analyzer = self.analyzer.clone();
+        let any = |extent: &PrimExpr| {
+            let var = Var::index("any");
+            analyzer.bind_range(&var, &Range::from_extent(extent.clone()));
+            PrimExpr::from(var)
+        };
+        let indices: Vec<PrimExpr> = self.buffer.shape.iter().map(any).collect();
+        self.find(&analyzer, &indices)
+    }
+
+    /// Visits `expr`, which is evaluated only where `condition` holds.
+    fn under(&mut self, condition: PrimExpr, expr: &PrimExpr) {
+        self.conditions.push(condition);
+        self.visit_expr(expr);
+        self.conditions.pop();
     }
 
     /// `Some` when `write` stored the element at `indices` before.
@@ -187,6 +244,14 @@ impl Visitor for Coverage<'_> {
                 );
                 self.covered &= !hidden;
             }
+            PrimExpr::Call(call) if call.callee == Callee::Intrinsic(Intrinsic::IfThenElse) => {
+                if let [condition, then, other] = &*call.args {
+                    self.visit_expr(condition);
+                    self.under(condition.clone(), then);
+                    self.under(!condition.clone(), other);
+                    return;
+                }
+            }
             PrimExpr::Let(it) => drop(self.opaque.insert(it.var.id())),
             _ => {}
         }
@@ -220,7 +285,14 @@ impl Visitor for Coverage<'_> {
                     self.write(&store.indices);
                 }
             }
-            Stmt::While(_) => self.covered &= !accesses(stmt, self.buffer),
+            Stmt::While(node) => {
+                // What it writes counts within one iteration only: there may be none.
+                self.visit_expr(&node.condition);
+                let before = self.writes.len();
+                self.visit_stmt(&node.body);
+                self.visit_expr(&node.condition);
+                self.writes.truncate(before);
+            }
             Stmt::Bind(node) => {
                 self.opaque.insert(node.var.id());
                 walk_stmt(self, stmt);
