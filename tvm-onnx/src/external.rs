@@ -2,11 +2,13 @@
 //!
 //! A location is a relative path below the model's directory. Neither the file nor a directory on the way may be a
 //! symbolic link, the file must be a regular one without further hard links, and offset and length must lie inside
-//! it: a model cannot make the importer read anything that was not put beside it.
+//! it: a model cannot make the importer read anything that was not put beside it. On Unix the directory is opened once
+//! and every step on the way is taken from the descriptor before it, so that nothing changes if names change meanwhile.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{Read, Seek, SeekFrom};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
+use std::sync::Arc;
 
 use crate::error::OnnxError;
 use crate::names::show;
@@ -14,7 +16,7 @@ use crate::proto::TensorProto;
 
 /// Where external data may come from.
 #[derive(Clone, Debug)]
-pub(crate) struct ExternalData(Option<PathBuf>);
+pub(crate) struct ExternalData(Option<Arc<Result<Dir, String>>>);
 
 impl ExternalData {
     /// No external data.
@@ -24,7 +26,7 @@ impl ExternalData {
 
     /// Files below `dir`.
     pub(crate) fn below(dir: &Path) -> ExternalData {
-        ExternalData(Some(dir.to_path_buf()))
+        ExternalData(Some(Arc::new(Dir::open(dir))))
     }
 
     /// The `size` bytes of `proto`'s data.
@@ -43,7 +45,7 @@ impl ExternalData {
                 return Err(format!("length is {length}, the shape takes {size} bytes"));
             }
             let dir = self.0.as_deref().ok_or("the model has no directory to read it from")?;
-            read_range(&open(dir, location)?, offset, size)
+            read_range(&open(dir.as_ref().map_err(Clone::clone)?, location)?, offset, size)
         };
         read().map_err(|message| OnnxError::External { tensor: show(&proto.name), message })
     }
@@ -60,35 +62,23 @@ fn read_range(mut file: &File, offset: u64, size: usize) -> Result<Vec<u8>, Stri
     Ok(bytes)
 }
 
-fn open(dir: &Path, location: &str) -> Result<File, String> {
+/// The file at `location`, which is checked to be one that may be read.
+fn open(dir: &Dir, location: &str) -> Result<File, String> {
     let shown = show(location);
     let relative = Path::new(location);
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if location.is_empty() || location.contains(['\0', '\\']) || !relative.components().all(plain) {
         return Err(format!("location `{shown}` is not a path below the model's directory"));
     }
-    let io = |err: std::io::Error| format!("location `{shown}`: {err}");
-    let dir = dir.canonicalize().map_err(io)?;
-    let path: PathBuf = dir.join(relative).components().collect();
-    let parent = path.parent().unwrap_or(&dir);
-    if parent.canonicalize().map_err(io)? != parent || !parent.starts_with(&dir) {
-        return Err(format!("location `{shown}` goes through a symbolic link"));
-    }
-    let before = fs::symlink_metadata(&path).map_err(io)?;
-    check_file(&before).map_err(|why| format!("location `{shown}` {why}"))?;
-    let file = File::open(&path).map_err(io)?;
-    let after = file.metadata().map_err(io)?;
-    check_file(&after).map_err(|why| format!("location `{shown}` {why}"))?;
-    if !same_file(&before, &after) {
-        return Err(format!("location `{shown}` was replaced while it was opened"));
-    }
+    let steps = relative.components().filter(|part| matches!(part, Component::Normal(_)));
+    let steps: Vec<&Path> = steps.map(|part| Path::new(part.as_os_str())).collect();
+    let file = dir.file(&steps).map_err(|why| format!("location `{shown}` {why}"))?;
+    let meta = file.metadata().map_err(|err| format!("location `{shown}`: {err}"))?;
+    check_file(&meta).map_err(|why| format!("location `{shown}` {why}"))?;
     Ok(file)
 }
 
 fn check_file(meta: &Metadata) -> Result<(), &'static str> {
-    if meta.file_type().is_symlink() {
-        return Err("is a symbolic link; put the file itself there");
-    }
     if !meta.is_file() {
         return Err("is not a regular file");
     }
@@ -99,20 +89,77 @@ fn check_file(meta: &Metadata) -> Result<(), &'static str> {
     Ok(())
 }
 
+const IS_LINK: &str = "is a symbolic link; put the file itself there";
+const THROUGH_LINK: &str = "goes through a symbolic link, or through what is no directory";
+
+/// The model's directory: a descriptor of it.
 #[cfg(unix)]
-fn same_file(a: &Metadata, b: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (a.dev(), a.ino()) == (b.dev(), b.ino())
+#[derive(Debug)]
+struct Dir(std::os::fd::OwnedFd);
+
+#[cfg(unix)]
+impl Dir {
+    fn open(dir: &Path) -> Result<Dir, String> {
+        use rustix::fs::{CWD, Mode, OFlags, openat};
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(CWD, dir, flags, Mode::empty()).map(Dir).map_err(|err| format!("the model's directory: {err}"))
+    }
+
+    /// The file at the end of `steps`, taken one after another without following any link.
+    fn file(&self, steps: &[&Path]) -> Result<File, String> {
+        use rustix::fs::{Mode, OFlags, openat};
+        use rustix::io::Errno;
+        let Some((last, way)) = steps.split_last() else { return Err("is not a regular file".into()) };
+        let shared = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut inner: Option<std::os::fd::OwnedFd> = None;
+        for step in way {
+            let next =
+                openat(inner.as_ref().unwrap_or(&self.0), *step, shared | OFlags::DIRECTORY, Mode::empty());
+            inner = Some(next.map_err(|err| match err {
+                Errno::LOOP | Errno::NOTDIR => THROUGH_LINK.to_string(),
+                err => format!("cannot be opened: {}", std::io::Error::from(err)),
+            })?);
+        }
+        // A pipe without a writer must not hold up the import.
+        let file = openat(inner.as_ref().unwrap_or(&self.0), *last, shared | OFlags::NONBLOCK, Mode::empty());
+        file.map(File::from).map_err(|err| match err {
+            Errno::LOOP => IS_LINK.to_string(),
+            err => format!("cannot be opened: {}", std::io::Error::from(err)),
+        })
+    }
 }
 
+/// The model's directory: its path. Names are checked before the file is opened.
 #[cfg(not(unix))]
-fn same_file(a: &Metadata, b: &Metadata) -> bool {
-    a.len() == b.len()
+#[derive(Debug)]
+struct Dir(std::path::PathBuf);
+
+#[cfg(not(unix))]
+impl Dir {
+    fn open(dir: &Path) -> Result<Dir, String> {
+        dir.canonicalize().map(Dir).map_err(|err| format!("the model's directory: {err}"))
+    }
+
+    fn file(&self, steps: &[&Path]) -> Result<File, String> {
+        let mut path = self.0.clone();
+        for (i, step) in steps.iter().enumerate() {
+            path.push(step);
+            let meta = std::fs::symlink_metadata(&path).map_err(|err| format!("cannot be opened: {err}"))?;
+            if meta.file_type().is_symlink() {
+                return Err(if i + 1 == steps.len() { IS_LINK } else { THROUGH_LINK }.to_string());
+            }
+        }
+        File::open(&path).map_err(|err| format!("cannot be opened: {err}"))
+    }
 }
 
 #[cfg(unix)]
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
     use crate::proto::StringStringEntryProto;
     use crate::tensor::{MAX_TENSOR_BYTES, decode_tensor};
@@ -173,5 +220,47 @@ mod tests {
                 (got, _) => panic!("{entries:?}: {got:?}, expected {want:?}"),
             }
         }
+    }
+
+    /// While a directory on the way is swapped for a link and back, whatever is read comes from the directory.
+    #[test]
+    fn a_directory_swapped_for_a_link_leads_nowhere_else() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| -> PathBuf { root.path().join(name) };
+        fs::create_dir_all(at("model/real")).unwrap();
+        fs::create_dir_all(at("outside")).unwrap();
+        let bytes = |value: f32| [value, value].iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<u8>>();
+        fs::write(at("model/real/w.bin"), bytes(1.0)).unwrap();
+        fs::write(at("outside/w.bin"), bytes(666.0)).unwrap();
+        std::os::unix::fs::symlink(at("outside"), at("model/link")).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for name in ["model/real", "model/link"] {
+                        fs::rename(at(name), at("model/sub")).unwrap();
+                        std::thread::yield_now();
+                        fs::rename(at("model/sub"), at(name)).unwrap();
+                    }
+                }
+            });
+            let external = ExternalData::below(&at("model"));
+            let (mut read, mut refused) = (0, 0);
+            for _ in 0..20_000 {
+                match decode_tensor(&proto(&[("location", "sub/w.bin")]), &external, MAX_TENSOR_BYTES) {
+                    Ok(tensor) => {
+                        read += 1;
+                        let got = tensor.to_vec::<f32>().unwrap();
+                        if got != [1.0, 1.0] {
+                            done.store(true, Ordering::Relaxed);
+                            panic!("read {got:?} from outside");
+                        }
+                    }
+                    Err(_) => refused += 1,
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(read > 0 && refused > 0, "{read} read, {refused} refused: nothing was swapped");
+        });
     }
 }

@@ -110,7 +110,7 @@ fn opset(model: &ModelProto, graph: &GraphProto) -> Result<i64, OnnxError> {
 }
 
 /// True for the domain of the standard operators.
-pub(crate) fn is_standard(domain: &str) -> bool {
+pub fn is_standard(domain: &str) -> bool {
     domain.is_empty() || domain == "ai.onnx"
 }
 
@@ -166,6 +166,13 @@ impl<'m> Importer<'m> {
                 self.narrow.insert(&proto.name, narrow);
             }
         }
+        for input in &graph.input {
+            if let Some(Value::Arg(Arg::Const(tensor))) = self.values.get(&*input.name) {
+                let ty = Type::Tensor(TensorType::fixed(tensor.shape(), tensor.dtype()));
+                let place = format!("input `{}`", show(&input.name));
+                self.check_declared(input, &ty).map_err(|err| err.at(&place))?;
+            }
+        }
         let params = self.params(graph)?;
         for &index in order {
             let proto = &graph.node[index];
@@ -175,8 +182,48 @@ impl<'m> Importer<'m> {
             let narrow = node.gives;
             self.bind(proto, results, narrow).map_err(|err| err.at(&path))?;
         }
+        for info in &graph.value_info {
+            if let Some(Value::Arg(arg)) = self.values.get(&*info.name) {
+                let place = format!("value `{}`", show(&info.name));
+                self.check_declared(info, &self.type_of(arg)).map_err(|err| err.at(&place))?;
+            }
+        }
         let ret = self.outputs(graph)?;
         self.finish(graph, params, ret)
+    }
+
+    /// Refuses a declaration that contradicts the type that the value has. What is left open, symbolic or changed by the
+    /// options contradicts nothing.
+    fn check_declared(&self, info: &ValueInfoProto, ty: &Type) -> Result<(), OnnxError> {
+        let declared = info.ty.as_ref().and_then(|it| it.tensor_type.as_ref());
+        let (Some(declared), Some(ty)) = (declared, ty.as_tensor()) else { return Ok(()) };
+        let contradiction = |declared: String, got: String| {
+            let message = format!("it is declared as {declared}, it is {got}");
+            Err(OnnxError::malformed(message))
+        };
+        let element = if declared.elem_type == 0 { None } else { Some(declared.elem_type) };
+        if let (Some(element), Some(dtype)) = (element, ty.dtype) {
+            let (expected, narrow) = element_from_onnx(element.into())?;
+            if expected != dtype || narrow != self.narrow.get(&*info.name).copied() {
+                let got = self.narrow.get(&*info.name).map_or_else(|| dtype.to_string(), |it| it.name.into());
+                let declared = narrow.map_or_else(|| expected.to_string(), |it| it.name.into());
+                return contradiction(format!("elements of {declared}"), got);
+            }
+        }
+        let (Some(shape), Some(ndim)) = (&declared.shape, ty.ndim()) else { return Ok(()) };
+        if shape.dim.len() != ndim {
+            return contradiction(format!("of rank {}", shape.dim.len()), format!("of rank {ndim}"));
+        }
+        let overridden = !self.options.shapes.is_empty() || !self.options.dims.is_empty();
+        for (axis, (dim, extent)) in shape.dim.iter().zip(ty.known_shape().unwrap_or_default()).enumerate() {
+            if let (Some(declared), Some(extent), false) = (dim.dim_value, extent.as_int(), overridden)
+                && declared != extent
+            {
+                let of = |extent: i64| format!("of extent {extent} along axis {axis}");
+                return contradiction(of(declared), of(extent));
+            }
+        }
+        Ok(())
     }
 
     fn params(&mut self, graph: &'m GraphProto) -> Result<Vec<Var>, OnnxError> {
@@ -288,6 +335,7 @@ impl<'m> Importer<'m> {
             })?;
             let place = format!("output `{}`", show(&output.name));
             let arg = self.materialise(value, &Span::model(place.as_str())).map_err(|err| err.at(&place))?;
+            self.check_declared(output, &self.type_of(&arg)).map_err(|err| err.at(&place))?;
             outputs.push(arg);
         }
         if outputs.is_empty() {
@@ -476,5 +524,75 @@ impl<'m> Importer<'m> {
     pub(crate) fn constant(&mut self, tensor: Tensor) -> Result<Arg, OnnxError> {
         self.account(&Type::Tensor(TensorType::fixed(tensor.shape(), tensor.dtype())))?;
         Ok(Arg::Const(tensor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{
+        DimensionProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto,
+        TypeProto,
+    };
+
+    #[test]
+    fn declared_types_may_not_contradict() {
+        let declared = |elem_type: i32, dims: Option<&[i64]>| {
+            let dim = |&extent: &i64| DimensionProto {
+                dim_value: (extent >= 0).then_some(extent),
+                dim_param: (extent < 0).then(|| "n".to_string()),
+            };
+            let shape = dims.map(|dims| TensorShapeProto { dim: dims.iter().map(dim).collect() });
+            TypeProto { tensor_type: Some(TensorTypeProto { elem_type, shape }), ..TypeProto::default() }
+        };
+        let cases = [
+            (declared(1, Some(&[2, 3])), None),
+            (declared(1, Some(&[2, -1])), None),
+            (declared(0, None), None),
+            (declared(7, Some(&[2, 3])), Some("elements of")),
+            (declared(1, Some(&[6])), Some("of rank 1")),
+            (declared(1, Some(&[2, 4])), Some("of extent 4 along axis 1")),
+        ];
+        for (ty, want) in cases {
+            // As the type of the output, of a value on the way, and of an input that an initializer gives.
+            for place in ["y", "v", "c"] {
+                let info = |name: &str| ValueInfoProto {
+                    name: name.into(),
+                    ty: (name == place).then(|| ty.clone()),
+                    ..ValueInfoProto::default()
+                };
+                let node = |input: &str, output: &str| NodeProto {
+                    op_type: "Relu".into(),
+                    input: vec![input.into()],
+                    output: vec![output.into()],
+                    ..NodeProto::default()
+                };
+                let constant = TensorProto {
+                    name: "c".into(),
+                    dims: vec![2, 3],
+                    data_type: 1,
+                    float_data: vec![0.5; 6],
+                    ..TensorProto::default()
+                };
+                let graph = GraphProto {
+                    node: vec![node("c", "v"), node("v", "y")],
+                    initializer: vec![constant],
+                    input: vec![info("c")],
+                    value_info: vec![info("v")],
+                    output: vec![info("y")],
+                    ..GraphProto::default()
+                };
+                let set = OperatorSetIdProto { version: 17, ..OperatorSetIdProto::default() };
+                let model =
+                    ModelProto { graph: Some(graph), opset_import: vec![set], ..ModelProto::default() };
+                let got =
+                    import_proto(&model, None, &ImportOptions::default()).err().map(|err| err.to_string());
+                match (want, got) {
+                    (None, None) => {}
+                    (Some(want), Some(got)) => assert!(got.contains(want), "{place}: {got}"),
+                    (want, got) => panic!("{place}: {got:?}, expected {want:?}"),
+                }
+            }
+        }
     }
 }

@@ -25,7 +25,7 @@ mod tensor;
 mod value;
 
 pub use error::{OnnxError, UnsupportedItem, UnsupportedReport};
-pub use importer::{import, import_file, import_proto, read_model};
+pub use importer::{import, import_file, import_proto, is_standard, read_model};
 pub use npy::{read_npy, write_npy};
 pub use ops::supported_ops;
 pub use options::{DimSpec, ImportOptions};

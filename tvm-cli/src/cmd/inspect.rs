@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use indexmap::IndexMap;
 use tvm_onnx::proto::{GraphProto, ModelProto, TypeProto, ValueInfoProto};
-use tvm_onnx::{dtype_from_onnx, supported_ops};
+use tvm_onnx::{dtype_from_onnx, is_standard, supported_ops};
 use tvm_runtime::vm::Executable;
 
 use crate::error::Error;
@@ -62,7 +62,9 @@ fn onnx(model: &ModelProto) -> Result<(), Error> {
 fn operators(graph: &GraphProto) -> Vec<Vec<String>> {
     let mut counts: IndexMap<(&str, &str), usize> = IndexMap::new();
     for node in &graph.node {
-        *counts.entry((&node.domain, &node.op_type)).or_default() += 1;
+        // The standard operators have two names for their domain.
+        let domain = if is_standard(&node.domain) { "" } else { &node.domain };
+        *counts.entry((domain, &node.op_type)).or_default() += 1;
     }
     counts.sort_by(|a, n, b, m| m.cmp(n).then(a.cmp(b)));
     let supported = supported_ops();
@@ -126,4 +128,26 @@ fn artifact(path: &Path, exe: &Executable, disassemble: bool) -> Result<(), Erro
         out::line(exe);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tvm_onnx::proto::NodeProto;
+
+    use super::*;
+
+    #[test]
+    fn both_names_of_the_standard_domain_are_known() {
+        let node = |domain: &str, op_type: &str| NodeProto {
+            domain: domain.into(),
+            op_type: op_type.into(),
+            ..NodeProto::default()
+        };
+        let nodes =
+            vec![node("", "Relu"), node("ai.onnx", "Relu"), node("ai.onnx", "Nope"), node("a.b", "Relu")];
+        let rows = operators(&GraphProto { node: nodes, ..GraphProto::default() });
+        let shown: Vec<(&str, &str, bool)> =
+            rows.iter().map(|row| (&*row[0], &*row[1], row[2].contains("not supported"))).collect();
+        assert_eq!(shown, [("Relu", "2", false), ("Nope", "1", true), ("a.b::Relu", "1", true)]);
+    }
 }

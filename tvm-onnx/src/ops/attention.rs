@@ -105,7 +105,8 @@ impl Bias {
 
     /// Keys in relation to queries: `is_causal`, the windows, and input 6, the number of keys per batch that count.
     fn add_positions(&mut self, node: &mut Node<'_, '_>, queries: &PrimExpr, keys: &PrimExpr) -> Result<()> {
-        let causal = node.flag("is_causal", false)?;
+        // The standard gives a meaning to 1 alone.
+        let causal = node.int_or("is_causal", 0)? == 1;
         let window = [node.int_or("left_window_size", -1)?, node.int_or("right_window_size", -1)?];
         if let Some(size) = window.iter().find(|&&it| it < -1) {
             return Err(node.malformed(format!("a window size is {size}")));

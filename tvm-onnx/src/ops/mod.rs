@@ -3,6 +3,7 @@
 //! TVM counterpart: the `OnnxOpConverter` classes of `onnx_frontend.py`.
 
 mod activation;
+mod arity;
 mod attention;
 mod conv;
 mod einsum;
@@ -160,6 +161,13 @@ pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> 
         return Ok(vec![ints.into()]);
     }
     let Some(row) = find(node.op_type(), node.opset) else { return Err(node.unsupported("no converter")) };
+    if let Some(most) = arity::max_inputs(row.name, &row.convert)
+        && node.num_inputs() > most
+    {
+        return Err(
+            node.malformed(format!("there are {} inputs, the operator takes {most}", node.num_inputs()))
+        );
+    }
     match row.convert {
         Unary(op) => {
             let x = node.arg(0)?;

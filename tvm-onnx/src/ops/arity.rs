@@ -1,0 +1,195 @@
+//! How many inputs operators take: the most that any version of the definition has.
+
+use super::Convert;
+
+/// Operators of one input that have a converter of their own.
+const ONE: &[&str] = &[
+    "ArgMax",
+    "ArgMin",
+    "AveragePool",
+    "BitCast",
+    "Cast",
+    "Celu",
+    "ConstantOfShape",
+    "DepthToSpace",
+    "DynamicQuantizeLinear",
+    "Elu",
+    "EyeLike",
+    "Flatten",
+    "Gelu",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "HardSigmoid",
+    "HardSwish",
+    "Hardmax",
+    "Identity",
+    "IsInf",
+    "LRN",
+    "LeakyRelu",
+    "LogSoftmax",
+    "LpNormalization",
+    "LpPool",
+    "MaxPool",
+    "MeanVarianceNormalization",
+    "Mish",
+    "Reciprocal",
+    "Selu",
+    "Shape",
+    "Shrink",
+    "Size",
+    "Softmax",
+    "Softplus",
+    "Softsign",
+    "SpaceToDepth",
+    "Swish",
+    "ThresholdedRelu",
+    "Transpose",
+];
+
+/// Operators of two.
+const TWO: &[&str] = &[
+    "BitShift",
+    "CastLike",
+    "CenterCropPad",
+    "CumProd",
+    "CumSum",
+    "Expand",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "GridSample",
+    "MatMul",
+    "Mod",
+    "PRelu",
+    "Pow",
+    "RMSNormalization",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+    "Reshape",
+    "Split",
+    "Squeeze",
+    "TopK",
+    "Trilu",
+    "Unsqueeze",
+    "Upsample",
+];
+
+/// Operators of three.
+const THREE: &[&str] = &[
+    "Clip",
+    "Conv",
+    "ConvTranspose",
+    "DFT",
+    "DequantizeLinear",
+    "Dropout",
+    "Gemm",
+    "GroupNormalization",
+    "InstanceNormalization",
+    "LayerNormalization",
+    "NegativeLogLikelihoodLoss",
+    "OneHot",
+    "QuantizeLinear",
+    "Range",
+    "Scatter",
+    "ScatterElements",
+    "ScatterND",
+    "SoftmaxCrossEntropyLoss",
+    "Tile",
+    "Where",
+];
+
+/// Other numbers; what takes any number is in no table.
+const OTHERS: &[(&str, usize)] = &[
+    ("Attention", 7),
+    ("BatchNormalization", 5),
+    ("Constant", 0),
+    ("ConvInteger", 4),
+    ("GRU", 6),
+    ("LSTM", 8),
+    ("MatMulInteger", 4),
+    ("Pad", 4),
+    ("QLinearMatMul", 8),
+    ("RNN", 6),
+    ("Resize", 4),
+    ("RotaryEmbedding", 4),
+    ("Slice", 5),
+];
+
+/// Operators that take any number of inputs, or are left alone.
+#[cfg(test)]
+const ANY: &[&str] = &["CausalConvWithState", "Concat", "Einsum", "Mean"];
+
+/// The most inputs of the operator `name`, when there is a limit.
+pub(super) fn max_inputs(name: &str, convert: &Convert) -> Option<usize> {
+    match convert {
+        Convert::Unary(_) => Some(1),
+        // Before opset 7 the broadcast axis is an attribute.
+        Convert::Binary(_) => Some(2),
+        Convert::Variadic(_) => None,
+        Convert::With(_) => {
+            let tables = [(TWO, 2), (ONE, 1), (THREE, 3)];
+            let listed = tables.iter().find(|(names, _)| names.contains(&name)).map(|&(_, n)| n);
+            listed.or_else(|| OTHERS.iter().find(|it| it.0 == name).map(|it| it.1))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
+    use crate::{ImportOptions, import_proto};
+
+    /// A graph of one node of four constants and the output `y`.
+    fn refusal(op: &str, inputs: usize) -> Option<String> {
+        let names: Vec<String> = (0..inputs).map(|i| format!("c{i}")).collect();
+        let constant = |name: &String| crate::proto::TensorProto {
+            name: name.clone(),
+            dims: vec![2],
+            data_type: 1,
+            float_data: vec![1.0, 2.0],
+            ..Default::default()
+        };
+        let node = NodeProto {
+            op_type: op.into(),
+            input: names.clone(),
+            output: vec!["y".into()],
+            ..NodeProto::default()
+        };
+        let graph = GraphProto {
+            node: vec![node],
+            initializer: names.iter().map(constant).collect(),
+            output: vec![ValueInfoProto { name: "y".into(), ..ValueInfoProto::default() }],
+            ..GraphProto::default()
+        };
+        let set = OperatorSetIdProto { version: 17, ..OperatorSetIdProto::default() };
+        let model = ModelProto { graph: Some(graph), opset_import: vec![set], ..ModelProto::default() };
+        import_proto(&model, None, &ImportOptions::default()).err().map(|err| err.to_string())
+    }
+
+    #[test]
+    fn surplus_inputs_are_refused() {
+        for (op, most) in [("Relu", 1), ("Add", 2), ("MatMul", 2), ("Where", 3), ("Softmax", 1)] {
+            let refused = refusal(op, most + 1).unwrap_or_default();
+            assert!(refused.contains(&format!("the operator takes {most}")), "{op}: {refused}");
+        }
+        assert_eq!(refusal("Sum", 4), None);
+        assert_eq!(refusal("Add", 2), None);
+    }
+
+    #[test]
+    fn every_operator_has_its_number() {
+        for row in super::super::TABLES.iter().flat_map(|table| table.iter()) {
+            let any = matches!(row.convert, Convert::Variadic(_)) || ANY.contains(&row.name);
+            assert_eq!(max_inputs(row.name, &row.convert).is_none(), any, "{}", row.name);
+        }
+    }
+}
