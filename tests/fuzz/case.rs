@@ -48,7 +48,7 @@ impl Case {
         let run = |(i, extents): (usize, &[i64; 4])| {
             let (args, dims) = arguments(&func, extents, i as u64)?;
             let mut want = args.clone();
-            let res = program.run_limited(&mut want, MAX_STEPS);
+            let res = program.strict(0).run_limited(&mut want, MAX_STEPS);
             res.unwrap_or_else(|err| panic!("{} with {dims}: {err}", kernel.name));
             Some(Run { dims, args, want })
         };
@@ -75,17 +75,21 @@ impl Case {
         Ok(())
     }
 
-    /// [`compare`](Self::compare) with the interpreter running `func`. False when a run takes too many steps: a loop
+    /// [`compare`](Self::compare) with the interpreter running `func`, loops of every kind in a random order, on the
+    /// lookout for races. False when a run takes too many steps: a loop
     /// that is split by a huge factor is still right.
     pub(crate) fn interpret(&self, func: &PrimFunc) -> Result<bool, String> {
         let program = Program::compile(func).map_err(|err| err.to_string())?;
-        let mut too_long = false;
-        let res = self.compare(|args| match program.run_limited(args, MAX_STEPS) {
-            Err(InterpError::StepLimit) => {
-                too_long = true;
-                Err("it takes too many steps".into())
+        let (mut too_long, mut order) = (false, 0);
+        let res = self.compare(|args| {
+            order += 1;
+            match program.strict(order).run_limited(args, MAX_STEPS) {
+                Err(InterpError::StepLimit) => {
+                    too_long = true;
+                    Err("it takes too many steps".into())
+                }
+                res => res.map_err(|err| err.to_string()),
             }
-            res => res.map_err(|err| err.to_string()),
         });
         if too_long { Ok(false) } else { res.map(|()| true) }
     }

@@ -40,6 +40,7 @@ pub fn lower_tir() -> Pass {
 /// The passes of [`lower_tir`], in order.
 pub fn lower_tir_passes() -> Vec<Pass> {
     vec![
+        tir::check_loop_kinds(),
         tir::contract_reductions(),
         tir::lower_init_block(),
         tir::check_bounds(),

@@ -26,6 +26,7 @@ pub(super) static BUILT_IN: &[fn() -> Pass] = &[
     relax::transform::static_plan_block_memory,
     relax::transform::zero_outputs,
     tir::transform::check_bounds,
+    tir::transform::check_loop_kinds,
     tir::transform::compact_buffer_allocation,
     tir::transform::convert_blocks_to_opaque,
     tir::transform::convert_ssa,

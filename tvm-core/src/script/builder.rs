@@ -16,6 +16,7 @@ use super::unwritten::unwritten_reads;
 use super::{FuncSig, Value};
 use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var};
 use crate::tir::analysis::with_access_regions;
+use crate::tir::schedule::check_loop_kinds;
 use crate::tir::{
     AllocBuffer, BinaryOp, Bind, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind,
     IfThenElse, IterKind, IterVar, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While, any_expr, binary,
@@ -490,7 +491,9 @@ impl FuncBuilder {
         if !unwritten.is_empty() {
             return Err(IrError(unwritten));
         }
-        Ok(PrimFunc { attrs: state.attrs, span: self.span, ..func })
+        let func = PrimFunc { attrs: state.attrs, span: self.span, ..func };
+        check_loop_kinds(&func)?;
+        Ok(func)
     }
 }
 

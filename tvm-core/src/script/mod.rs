@@ -20,6 +20,7 @@ mod value;
 pub(crate) use bounds::{extent_between, range_of};
 pub use builder::{AxisArg, Domain, FuncBuilder, LoopSpec};
 pub use check_schedule::{CheckError, check_equivalent, check_schedule};
+pub(crate) use derive::derive_blocks;
 pub use func::PrimFuncDef;
 pub use host::HostConst;
 pub use sig::{DimSpec, FuncSig, ParamSpec};

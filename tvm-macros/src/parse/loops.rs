@@ -81,7 +81,11 @@ impl Parser<'_> {
         }
         let body = self.block(&it.body);
         self.scopes.close();
-        Some(Stmt::For { vars, range: range?, kind, attrs, body, span: it.for_token.span })
+        // What is wrong with the kind of a loop is told at its attribute.
+        let attribute =
+            it.attrs.iter().find(|it| LOOP_ATTRIBUTES.iter().any(|name| it.path().is_ident(name)));
+        let span = attribute.map_or(it.for_token.span, |it| it.pound_token.span);
+        Some(Stmt::For { vars, range: range?, kind, attrs, body, span })
     }
 
     /// Plain names in `[i, j]`.

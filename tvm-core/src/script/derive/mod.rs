@@ -37,7 +37,7 @@ struct Loop {
 }
 
 /// `body` with every plain store in a block; names avoid `taken`.
-pub(super) fn derive_blocks(body: &Stmt, taken: Vec<Arc<str>>) -> Stmt {
+pub(crate) fn derive_blocks(body: &Stmt, taken: Vec<Arc<str>>) -> Stmt {
     let mut derive = Derive { taken, ..Derive::default() };
     collect_stores(body).iter().filter(|it| classify::update(it).is_some()).for_each(|store| {
         derive.reduced.push(store.buffer.clone());

@@ -9,6 +9,7 @@ mod analysis;
 mod error;
 mod handle;
 mod instruction;
+mod loop_kinds;
 mod primitive;
 mod rewrite;
 mod show;
@@ -24,6 +25,7 @@ use handle::Lineage;
 pub use error::ScheduleError;
 pub use handle::{BlockRV, Handle, LoopRV, SRef};
 pub use instruction::{BufferArg, Instruction, InstructionKind};
+pub use loop_kinds::check_loop_kinds;
 pub use state::{ScheduleState, StmtSRef};
 pub use trace::Trace;
 

@@ -20,6 +20,7 @@
 //! 6. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.
 
 mod check_bounds;
+mod check_loop_kinds;
 mod compact_buffer_allocation;
 mod context;
 mod contract_reductions;
@@ -47,6 +48,7 @@ mod vectorize_loop;
 mod zero_unwritten;
 
 pub use check_bounds::check_bounds;
+pub use check_loop_kinds::check_loop_kinds;
 pub use compact_buffer_allocation::compact_buffer_allocation;
 pub use contract_reductions::{DECOMPOSED, contract_reductions};
 pub use convert_blocks_to_opaque::convert_blocks_to_opaque;

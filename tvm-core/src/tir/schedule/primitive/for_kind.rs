@@ -17,12 +17,7 @@ pub(in crate::tir::schedule) fn set_kind(
     var: VarId,
     kind: ForKind,
 ) -> Result<(), ScheduleError> {
-    let name = match kind {
-        ForKind::Serial | ForKind::Unrolled => "unroll",
-        ForKind::Parallel => "parallel",
-        ForKind::Vectorized => "vectorize",
-        ForKind::ThreadBinding(_) => "bind",
-    };
+    let name = primitive_of(kind);
     let node = For { kind, ..(**state.get_for(var)?).clone() };
     let sref = StmtSRef::Loop(var);
     check_kind(name, state, &node).map_err(|err| err.show(state, &[sref]))?;
@@ -68,7 +63,22 @@ fn check_kind(name: &'static str, state: &ScheduleState, node: &For) -> Result<(
     Ok(())
 }
 
-fn check_independent(name: &'static str, state: &ScheduleState, node: &For) -> Result<(), ScheduleError> {
+/// The primitive that makes loops of this kind.
+pub(in crate::tir::schedule) fn primitive_of(kind: ForKind) -> &'static str {
+    match kind {
+        ForKind::Serial | ForKind::Unrolled => "unroll",
+        ForKind::Parallel => "parallel",
+        ForKind::Vectorized => "vectorize",
+        ForKind::ThreadBinding(_) => "bind",
+    }
+}
+
+/// The iterations of `node` may run side by side.
+pub(in crate::tir::schedule) fn check_independent(
+    name: &'static str,
+    state: &ScheduleState,
+    node: &For,
+) -> Result<(), ScheduleError> {
     let blocks = analysis::child_blocks(&node.body);
     for realize in &blocks {
         for (iter, value) in realize.block.iter_vars.iter().zip(realize.iter_values.iter()) {

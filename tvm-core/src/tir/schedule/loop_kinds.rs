@@ -1,0 +1,190 @@
+//! The kinds of loops are legal, whoever set them: what `parallel`, `vectorize` and `bind` demand of a loop holds for
+//! every loop of such a kind, in kernels and in modules that were built or read.
+//!
+//! TVM counterpart: none (kinds that a program is written with are trusted).
+
+use std::sync::Arc;
+
+use super::primitive::for_kind::{check_independent, primitive_of};
+use super::{ScheduleError, ScheduleState, analysis};
+use crate::ir::{Diagnostic, IrError};
+use crate::script::derive_blocks;
+use crate::tir::analysis::with_access_regions;
+use crate::tir::{
+    Block, BlockRealize, Buffer, For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, any_expr,
+    walk_stmt,
+};
+
+/// Checks that the loops of `func` that are parallel, vectorised or bound to threads may be.
+///
+/// # Errors
+/// The loops that may not, each at its place.
+pub fn check_loop_kinds(func: &PrimFunc) -> Result<(), IrError> {
+    let refused = |(node, error): (Arc<For>, ScheduleError)| {
+        let (message, help) = match error {
+            ScheduleError::Illegal { message, help, .. } => (message, help),
+            other => (other.to_string(), None),
+        };
+        let message =
+            format!("loop `{}` cannot be {}: {message}", node.loop_var.name(), adjective(node.kind));
+        let diagnostic = Diagnostic::new(message, &node.span);
+        diagnostic.help(help.unwrap_or_else(|| "leave the loop serial".into()))
+    };
+    let errors: Vec<Diagnostic> = illegal_loops(func).into_iter().map(refused).collect();
+    if errors.is_empty() { Ok(()) } else { Err(IrError(errors)) }
+}
+
+/// What a loop of `kind` is.
+fn adjective(kind: ForKind) -> &'static str {
+    match kind {
+        ForKind::Serial => "serial",
+        ForKind::Unrolled => "unrolled",
+        ForKind::Parallel => "parallel",
+        ForKind::Vectorized => "vectorised",
+        ForKind::ThreadBinding(_) => "bound to threads",
+    }
+}
+
+/// The loops whose kind is not legal, and why.
+fn illegal_loops(func: &PrimFunc) -> Vec<(Arc<For>, ScheduleError)> {
+    let mut loops = Loops::default();
+    loops.visit_stmt(&func.body);
+    if loops.0.is_empty() {
+        return vec![];
+    }
+    // Statements that stand in no block of their own get one, so that their regions are known.
+    let body = match &func.body {
+        Stmt::BlockRealize(_) => func.body.clone(),
+        body => BlockRealize::opaque(Block::root(vec![], body.clone())).into(),
+    };
+    let body = InBlocks.mutate_stmt(&body).unwrap_or(body);
+    let mut loops = Loops::default();
+    loops.visit_stmt(&body);
+    let state = match ScheduleState::new(PrimFunc { body, ..func.clone() }) {
+        Ok(state) => state,
+        Err(error) => return loops.0.into_iter().map(|node| (node, error.clone())).collect(),
+    };
+    let check = |node: Arc<For>| {
+        let name = primitive_of(node.kind);
+        let error = check_heads(name, &node).and_then(|()| check_independent(name, &state, &node)).err()?;
+        Some((node, error))
+    };
+    loops.0.into_iter().filter_map(check).collect()
+}
+
+/// The bounds, bindings and predicates inside `node` read nothing that the blocks inside write.
+fn check_heads(name: &'static str, node: &For) -> Result<(), ScheduleError> {
+    let blocks = analysis::child_blocks(&node.body);
+    let written =
+        |buffer: &Buffer| blocks.iter().any(|it| it.block.writes.iter().any(|it| it.buffer == *buffer));
+    let mut read = None;
+    for_each_head(&node.body, &mut |expr| {
+        any_expr(expr, &mut |it| {
+            if let PrimExpr::BufferLoad(load) = it
+                && written(&load.buffer)
+            {
+                read = Some(load.buffer.name.clone());
+            }
+            false
+        });
+    });
+    let Some(buffer) = read else { return Ok(()) };
+    let message = format!("a loop bound or condition in it reads `{buffer}`, which iterations write");
+    Err(ScheduleError::illegal(name, message))
+}
+
+/// Calls `f` on what is evaluated in `stmt` outside of the blocks in it.
+fn for_each_head(stmt: &Stmt, f: &mut dyn FnMut(&PrimExpr)) {
+    match stmt {
+        Stmt::For(it) => [&it.min, &it.extent].into_iter().for_each(&mut *f),
+        Stmt::BlockRealize(it) => return it.iter_values.iter().chain([&it.predicate]).for_each(f),
+        Stmt::IfThenElse(it) => f(&it.condition),
+        Stmt::While(it) => f(&it.condition),
+        Stmt::BufferStore(_)
+        | Stmt::SeqStmt(_)
+        | Stmt::Bind(_)
+        | Stmt::AllocBuffer(_)
+        | Stmt::DeclBuffer(_)
+        | Stmt::Evaluate(_)
+        | Stmt::AssertStmt(_) => {}
+    }
+    stmt.children().into_iter().for_each(|it| for_each_head(it, f));
+}
+
+/// The loops whose iterations do not run one after the other, outermost first.
+#[derive(Default)]
+struct Loops(Vec<Arc<For>>);
+
+impl Visitor for Loops {
+    fn visit_expr(&mut self, _: &PrimExpr) {}
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        if let Stmt::For(it) = stmt {
+            match it.kind {
+                ForKind::Serial | ForKind::Unrolled => {}
+                ForKind::Parallel | ForKind::Vectorized | ForKind::ThreadBinding(_) => {
+                    self.0.push(it.clone());
+                }
+            }
+        }
+        walk_stmt(self, stmt);
+    }
+}
+
+/// Plain statements in such loops become blocks, and all blocks tell of all that they access.
+struct InBlocks;
+
+impl Mutator for InBlocks {
+    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
+        let mut new = self.walk_block(block).unwrap_or_else(|| (**block).clone());
+        let mut loops = Loops::default();
+        loops.visit_stmt(&new.body);
+        if loops.0.iter().any(|node| has_plain_store(&node.body)) {
+            new.body = derive_blocks(&new.body, vec![]);
+        }
+        Some(with_access_regions(new))
+    }
+}
+
+/// A store stands in `stmt` outside of its blocks.
+fn has_plain_store(stmt: &Stmt) -> bool {
+    match stmt {
+        Stmt::BlockRealize(_) => false,
+        Stmt::BufferStore(_) => true,
+        other => other.children().into_iter().any(has_plain_store),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Var;
+    use crate::tir::Param;
+    use tvm_runtime::DataType;
+
+    /// `for i in 0..n { y[store(i)] = y[load(i)] + 1 }` without a block, the loop of `kind`.
+    fn shifted(kind: ForKind, store: i64, load: i64) -> PrimFunc {
+        let (n, i) = (Var::index("n"), Var::index("i"));
+        let y = Buffer::new("y", [PrimExpr::from(&n)], DataType::I64);
+        let at = |by: i64| [PrimExpr::from(&i) + by];
+        let body = Stmt::store(&y, at(store), y.load(at(load)) + 1);
+        let body = For { kind, ..For::serial(i.clone(), PrimExpr::from(&n) - 1, body) }.into();
+        let body = BlockRealize::opaque(Block::root(vec![], body));
+        PrimFunc::new("f", vec![Param::Out(y)], body)
+    }
+
+    #[test]
+    fn iterations_that_depend_on_each_other_are_refused() {
+        for kind in [ForKind::Parallel, ForKind::Vectorized] {
+            for (store, load, legal) in [(0, 1, false), (1, 0, false), (0, 0, true), (1, 1, true)] {
+                let res = check_loop_kinds(&shifted(kind, store, load));
+                assert_eq!(res.is_ok(), legal, "{kind:?} {store} {load}: {res:?}");
+            }
+        }
+        assert!(check_loop_kinds(&shifted(ForKind::Serial, 0, 1)).is_ok());
+    }
+}
