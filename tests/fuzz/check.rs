@@ -75,8 +75,8 @@ fn unguarded(case: &Case, seeds: &[u64], count: &mut Count) -> Result<Option<Pri
     structural_equal(s.func(), again.func()).map_err(|it| fail("replay", it.to_string()))?;
     let _ = s.func().to_string();
     let lowered = lowered(s.func()).map_err(|it| fail("lowering", it))?;
-    let fits = case.interpret(s.func()).map_err(|it| fail("interpreter", it))?;
-    let fits = fits && case.interpret(&lowered).map_err(|it| fail("interpreter, lowered", it))?;
+    let fits = case.interpret(s.func(), false).map_err(|it| fail("interpreter", it))?;
+    let fits = fits && case.interpret(&lowered, true).map_err(|it| fail("interpreter, lowered", it))?;
     count.too_long += usize::from(!fits);
     let native = fits && !is_for_gpu(&s);
     Ok(native.then(|| s.into_func()))
