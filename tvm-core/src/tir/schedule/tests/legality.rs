@@ -228,7 +228,8 @@ fn a_fused_reduction_keeps_its_init() {
             let p = s.block("s")?;
             let [i, d] = s.loops(p)?;
             let f = s.fuse([i, d])?;
-            s.split(f, [None, Some(4)]).map(|[_, _]| ())
+            let [outer, inner] = s.split(f, [None, Some(4)])?;
+            s.reorder([inner, outer])
         },
         |s| {
             let p = s.block("s")?;
@@ -399,4 +400,32 @@ fn loops_that_run_side_by_side_stay_independent() {
         let [j, _] = s.loops(b)?;
         s.parallel(j)
     }));
+}
+
+#[test]
+fn a_tiled_product_is_legal() {
+    let program = dense(dim(16), dim(24), dim(5));
+    let mut sch = Schedule::new(program.clone()).unwrap();
+    let tiled = |s: &mut Schedule| -> Result<()> {
+        let y = s.block("y")?;
+        let write = s.cache_write(y, "y", Scope::Local)?;
+        let [i, j, k] = s.loops(y)?;
+        let [i0, i1] = s.split(i, [None, Some(4)])?;
+        let [j0, j1] = s.split(j, [None, Some(8)])?;
+        s.reorder([j0, i0, k, i1, j1])?;
+        s.reverse_compute_at(write, i0)?;
+        let [_, _, row, column] = s.loops(write)?;
+        s.unroll(row)?;
+        s.vectorize(column)?;
+        s.unroll(i1)?;
+        s.vectorize(j1)?;
+        s.decompose_reduction(y, k)?;
+        let panel = s.cache_read(y, "w", Scope::Global)?;
+        s.compute_at(panel, j0)?;
+        let [_, _, column] = s.loops(panel)?;
+        s.vectorize(column)?;
+        s.parallel(j0)
+    };
+    tiled(&mut sch).unwrap_or_else(|err| panic!("{err}"));
+    assert_eq!(run(sch.func(), arguments(sch.func(), &[])), run(&program, arguments(&program, &[])));
 }
