@@ -49,12 +49,16 @@ pub(crate) fn try_call(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Res
         0 | 1 => PrimExpr::index(extent),
         _ => dims.entry(extent).or_insert_with(|| Var::index(format!("n{extent}")).into()).clone(),
     };
-    if let Ok(symbolic) = try_call_with(op, &args, &attrs, &mut symbolic) {
-        assert_eq!(symbolic.len(), fixed.len());
-        for (a, b) in symbolic.iter().zip(&fixed) {
-            assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()), "{op} of a symbolic shape");
-            assert_eq!(a.bytes().expect("host"), b.bytes().expect("host"), "{op} of a symbolic shape");
+    match try_call_with(op, &args, &attrs, &mut symbolic) {
+        Ok(symbolic) => {
+            assert_eq!(symbolic.len(), fixed.len());
+            for (a, b) in symbolic.iter().zip(&fixed) {
+                assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()), "{op} of a symbolic shape");
+                assert_eq!(a.bytes().expect("host"), b.bytes().expect("host"), "{op} of a symbolic shape");
+            }
         }
+        #[allow(clippy::print_stdout, reason = "what was not checked is listed")]
+        Err(err) => println!("{op}: not checked with symbolic extents: {err}"),
     }
     Ok(fixed)
 }
