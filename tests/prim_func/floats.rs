@@ -247,3 +247,42 @@ fn only_declared_reductions_are_contracted() {
     s.decompose_reduction(y, k).unwrap();
     assert!(source(&s.into_func()), "nor does a schedule take that away");
 }
+
+#[prim_func]
+fn product(a: &Tensor<f32, 64, 64>, b: &Tensor<f32, 64, 64>, c: &mut Tensor<f32, 64, 64>) {
+    for [i, j, k] in grid([64, 64, 64]) {
+        block("C", [S(i), S(j), R(k)], |[i, j, k]| {
+            init(|| c[[i, j]] = 0.0);
+            c[[i, j]] += a[[i, k]] * b[[k, j]];
+        });
+    }
+}
+
+/// Where the machine fuses, the updates of scheduled reductions are single instructions, and nothing else is.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn scheduled_reductions_are_fused_instructions() {
+    let mut s = Schedule::new(product::prim_func().unwrap()).unwrap();
+    let c = s.block("C").unwrap();
+    let [i, j, k] = s.loops(c).unwrap();
+    let [j0, j1] = s.split(j, [None, Some(8)]).unwrap();
+    s.reorder([i, j0, k, j1]).unwrap();
+    s.vectorize(j1).unwrap();
+    s.decompose_reduction(c, k).unwrap();
+    let fused = |func: &tvm::tir::PrimFunc, target: &str| {
+        let module = tvm::ir::IRModule::from_prim_func(func.clone());
+        let target = target.parse().unwrap();
+        let text = tvm::codegen::emit(&module, &target, tvm::codegen::EmitKind::Asm).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let packed = text.lines().any(|line| line.contains("vfmadd") && line.contains("ps"));
+        (packed, text.contains("vfmadd"))
+    };
+    let product = s.into_func();
+    for kind in ["c"].into_iter().chain(cfg!(feature = "llvm").then_some("llvm")) {
+        assert!(fused(&product, &format!("{kind} -mcpu=x86-64-v3")).0, "{kind}");
+        assert!(!fused(&product, &format!("{kind} -mcpu=x86-64-v2")).1, "{kind}");
+        assert!(fused(&dot::prim_func().unwrap(), &format!("{kind} -mcpu=x86-64-v3")).1, "{kind}");
+        let in_order = dot_in_order::prim_func().unwrap();
+        assert!(!fused(&in_order, &format!("{kind} -mcpu=x86-64-v3")).1, "{kind}");
+    }
+}

@@ -22,7 +22,7 @@ fn targets() -> [Target; 2] {
     [Target::native(TargetKind::Interpreter), Target::host()]
 }
 
-/// What a compiler may change: it contracts products and sums.
+/// What a compiler may change: it contracts the products and sums of declared reductions.
 const CONTRACTION: f64 = 1e-6;
 
 /// Runs a kernel as plain Rust and compiled, and compares what it writes.

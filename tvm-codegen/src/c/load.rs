@@ -253,7 +253,7 @@ fn library(bytes: &[u8]) -> Result<Library, CodegenError> {
 pub fn compile_flags(target: &Target, options: Options, clang: bool) -> Vec<String> {
     let mut flags: Vec<String> =
         ["-std=gnu11", "-w", "-fPIC", "-fvisibility=hidden"].map(String::from).into();
-    flags.extend(["-fwrapv", "-fno-math-errno", "-fno-trapping-math"].map(String::from));
+    flags.extend(["-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-finite-loops"].map(String::from));
     flags.push(format!("-O{}", options.opt_level));
     flags.push(format!("-ffp-contract={}", if options.fast_math { "fast" } else { "off" }));
     if options.fast_math {

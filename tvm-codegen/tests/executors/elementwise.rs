@@ -2,6 +2,7 @@
 
 use tvm_codegen::build;
 use tvm_core::ir::{BaseFunc, IRModule, Var};
+use tvm_core::target::Target;
 use tvm_core::tir::transform::renew_defs;
 use tvm_core::tir::{BinaryOp, ForKind, Intrinsic, Param, PrimExpr, PrimFunc, Stmt, binary};
 use tvm_runtime::{DataType, Tensor, Value};
@@ -239,6 +240,55 @@ fn intrinsics() {
         }
     }
     check(&cases);
+}
+
+/// How far `got` is from `want`, in units in the last place.
+fn ulps(got: f32, want: f32) -> u64 {
+    let ordered = |x: f32| {
+        let bits = i64::from(x.to_bits() as i32);
+        if bits < 0 { i64::from(i32::MIN) - bits } else { bits }
+    };
+    if got.is_nan() && want.is_nan() { 0 } else { ordered(got).abs_diff(ordered(want)) }
+}
+
+#[test]
+fn elementary_functions_are_within_four_units_in_the_last_place() {
+    use Intrinsic::*;
+    let functions = [
+        Exp, Exp2, Log, Log2, Log10, Log1p, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh,
+        Atanh, Erf, Sigmoid,
+    ];
+    let mut rng = Rng(11);
+    let mut x: Vec<f32> = (0..3000).map(|_| rng.float() as f32).collect();
+    x.extend((0..2000).map(|_| (rng.float() * 30.0) as f32));
+    x.extend((0..2000).map(|_| f32::from_bits(rng.next() as u32)));
+    let n = x.len() as i64;
+    let x = Value::Tensor(Tensor::from_slice(&x, &[n]).unwrap());
+    let mut module = IRModule::new();
+    let f32 = DataType::F32;
+    for (kind, it) in KINDS.into_iter().flat_map(|kind| functions.map(|it| (kind, it))) {
+        let name = format!("{}_{kind:?}", it.name());
+        let func = map(&name, kind, &[f32], f32, |x| x[0].clone().unary(it));
+        module.add(name, BaseFunc::Prim(renew_defs(&func).into()));
+    }
+    let run = |built: &tvm_runtime::Module, name: &str| -> Vec<f32> {
+        let mut args = [x.clone(), Value::Tensor(random(&[n], f32, &mut Rng(1), false))];
+        call(built.get(name).unwrap(), &mut args).unwrap();
+        args[1].as_tensor().unwrap().to_vec().unwrap()
+    };
+    // In double precision, rounded.
+    let exact = build(&module, &Target::interpreter()).unwrap();
+    let inputs: Vec<f32> = x.as_tensor().unwrap().to_vec().unwrap();
+    for target in targets() {
+        let built = build(&module, &target).unwrap();
+        for kernel in exact.iter() {
+            let (want, got) = (run(&exact, kernel.name()), run(&built, kernel.name()));
+            for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+                let off = ulps(*got, *want);
+                assert!(off <= 4, "{} of {} on {target}: {got}, not {want}", kernel.name(), inputs[i]);
+            }
+        }
+    }
 }
 
 #[test]

@@ -19,7 +19,8 @@ pub struct PassConfig {
     pub fuse_max_depth: usize,
     /// `UnrollLoop`: loops of at most this many iterations in all are unrolled without being told.
     pub unroll_max_steps: i64,
-    /// Code generation may reassociate floats and assume no NaN.
+    /// Code generation may reassociate and contract floats, multiply by reciprocals, assume that there is no NaN and no
+    /// infinity, and ignore the sign of zero. Off: only reductions that blocks declare may be contracted.
     pub fast_math: bool,
     /// Kernels check the shapes and types of their arguments.
     pub check_args: bool,

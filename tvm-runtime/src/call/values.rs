@@ -4,6 +4,7 @@
 //! bytecode, however it was made, cannot write to constants, to arguments or to results of other runs.
 #![allow(unsafe_code, reason = "builds raw kernel arguments; each block says why it is sound")]
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -11,7 +12,7 @@ use smallvec::SmallVec;
 use crate::abi::{DLTensor, KernelArg};
 use crate::device::Device;
 use crate::error::RuntimeError;
-use crate::kernel::{Kernel, ParamKind, ParamSig};
+use crate::kernel::{Backend, Kernel, ParamKind, ParamSig};
 use crate::tensor::Tensor;
 use crate::thread_pool::ThreadPool;
 use crate::value::Value;
@@ -32,6 +33,7 @@ impl Kernel {
         }
         let mut tensors: SmallVec<[DLTensor; 12]> = SmallVec::new();
         let mut raw: SmallVec<[KernelArg; 12]> = SmallVec::new();
+        let mut spans: SmallVec<[Range<usize>; 12]> = SmallVec::new();
         for (param, value) in params.iter().zip(args) {
             raw.push(match (param.kind, value) {
                 (ParamKind::Scalar, value) => {
@@ -41,11 +43,16 @@ impl Kernel {
                     if kind == ParamKind::Out || tensor.device() != Device::cpu() {
                         self.check_access(param, tensor, writer)?;
                     }
+                    let start = tensor.data_ptr().addr();
+                    spans.push(start..start.wrapping_add(tensor.byte_len()));
                     tensors.push(tensor.to_dltensor());
                     KernelArg { int: 0 }
                 }
                 (_, value) => return Err(self.bad_kind(param, value)),
             });
+        }
+        if self.backend() == Backend::Native {
+            self.check_overlap(&spans)?;
         }
         // Only now, when `tensors` no longer moves.
         let mut described = tensors.iter();
@@ -57,6 +64,24 @@ impl Kernel {
         // SAFETY: the kinds are the signature's; the values outlive the call, and what is written to belongs to this run
         // alone (see the file header).
         unsafe { self.call_raw(&raw, pool) }
+    }
+
+    /// Machine code takes it that what it writes is no other argument: else a check that it made could come to nothing.
+    fn check_overlap(&self, spans: &[Range<usize>]) -> Result<(), RuntimeError> {
+        let params = self.signature().params.iter().filter(|param| param.kind != ParamKind::Scalar);
+        let tensors = params.zip(spans).filter(|(_, span)| !span.is_empty());
+        let tensors: SmallVec<[(&ParamSig, &Range<usize>); 12]> = tensors.collect();
+        for (i, (param, span)) in tensors.iter().enumerate().filter(|(_, (it, _))| it.kind == ParamKind::Out)
+        {
+            let overlaps = |other: &Range<usize>| span.start < other.end && other.start < span.end;
+            let other = tensors.iter().enumerate().find(|(j, (_, other))| *j != i && overlaps(other));
+            if let Some((_, (other, _))) = other {
+                let name = |param: &ParamSig| param.name.as_str().into();
+                let func = self.name().into();
+                return Err(RuntimeError::ArgOverlap { func, arg: name(param), other: name(other) });
+            }
+        }
+        Ok(())
     }
 
     #[cold]

@@ -144,6 +144,18 @@ fn an_executable_carries_its_kernels() {
     let x = crate::Tensor::from_slice(&[1f32, 2., 3.], &[3]).unwrap();
     let y = vm.invoke("main", &[x.into()]).unwrap();
     assert_eq!(y.as_tensor().unwrap().as_slice::<f32>().unwrap(), [5., 10., 15.]);
+    // Bytecode that writes what it reads: the kernel was compiled for two tensors.
+    let mut in_place = exe.clone();
+    let code = &mut in_place.functions[0].code;
+    let call = code.len() - 2;
+    code[call] = Instruction::InvokeKernel { kernel: KernelIdx(0), args: [Reg(2), Reg(2)].into() };
+    // SAFETY: as above.
+    let vm = unsafe { Vm::linked(in_place).unwrap() };
+    let x = crate::Tensor::from_slice(&[1f32, 2., 3.], &[3]).unwrap();
+    let RuntimeError::Vm { source, .. } = vm.invoke("main", &[x.into()]).unwrap_err() else {
+        panic!("an error of the machine")
+    };
+    assert!(matches!(*source, RuntimeError::ArgOverlap { .. }), "{source}");
     let missing = Executable { kernels: vec![sig("other")], ..exe.clone() };
     let junk = Executable { objects: vec![object(b"junk".to_vec())], ..exe.clone() };
     let elsewhere =
