@@ -286,3 +286,38 @@ fn scheduled_reductions_are_fused_instructions() {
         assert!(!fused(&in_order, &format!("{kind} -mcpu=x86-64-v3")).1, "{kind}");
     }
 }
+
+#[prim_func]
+fn wraps(a: &Tensor<i32, n>, b: &Tensor<i32, n>, y: &mut Tensor<i32, 5, n>, z: &mut Tensor<u8, n>) {
+    for i in 0..n {
+        y[[0, i]] = a[[i]] + b[[i]];
+        y[[1, i]] = a[[i]] * b[[i]] - 7;
+        y[[2, i]] = -a[[i]];
+        y[[3, i]] = a[[i]].abs();
+        y[[4, i]] = a[[i]];
+        y[[4, i]] -= b[[i]];
+        let low = a[[i]] as u8;
+        z[[i]] = low * 3 + 200;
+    }
+}
+
+/// Rust's own operators panic in debug builds.
+#[test]
+fn integers_wrap_in_the_shadow_too() {
+    let (a, b) = ([i32::MAX, i32::MIN, 5, -1], [1, -1, i32::MIN, i32::MIN]);
+    let zeros = || (tvm::ndarray::Array2::<i32>::zeros((5, 4)), vec![0u8; 4]);
+    let mut want = zeros();
+    wraps::reference(&a, &b, &mut want.0, &mut want.1).unwrap();
+    for i in 0..4 {
+        let (a, b) = (a[i], b[i]);
+        let column =
+            [a.wrapping_add(b), a.wrapping_mul(b).wrapping_sub(7), a.wrapping_neg(), a.wrapping_abs()];
+        assert_eq!(want.0.column(i).to_vec(), [&column[..], &[a.wrapping_sub(b)]].concat());
+        assert_eq!(want.1[i], (a as u8).wrapping_mul(3).wrapping_add(200));
+    }
+    for target in targets() {
+        let mut got = zeros();
+        wraps::compile(&target).unwrap().call(&a, &b, &mut got.0, &mut got.1).unwrap();
+        assert_eq!(got, want, "{target}");
+    }
+}

@@ -2,12 +2,13 @@
 //!
 //! The user's tokens are kept as they are, with these exceptions: attributes of statements go (Rust has none there), the
 //! `init`s of blocks move to where they run, and where an element type has no Rust literals (a type parameter, half
-//! precision), float literals and casts become calls; so do `.max` and `.min`.
+//! precision), float literals and casts become calls; so do `.max` and `.min`, and operators where there are integers,
+//! which wrap.
 
 mod init;
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::{VisitMut, visit_expr_mut, visit_local_mut};
 use syn::{BinOp, Block, Expr, Lit, PathArguments, UnOp};
@@ -19,7 +20,8 @@ use crate::paths;
 pub(crate) fn shadow(func: &PrimFunc, body: &Block, for_editor: bool) -> TokenStream {
     let mut body = body.clone();
     init::place_inits(&mut body);
-    Rewrite { soft_literals: func.soft_literals }.visit_block_mut(&mut body);
+    let integers = mentions_integers(func, &body);
+    Rewrite { soft_literals: func.soft_literals, integers }.visit_block_mut(&mut body);
     let params = func.params.iter().map(|param| {
         let name = &param.name;
         match &param.kind {
@@ -69,6 +71,30 @@ pub(crate) fn scope(items: &TokenStream, for_editor: bool) -> TokenStream {
 
 struct Rewrite {
     soft_literals: bool,
+    /// Operators are calls: Rust's panic where integers overflow.
+    integers: bool,
+}
+
+/// Whether `func` computes with integers that are no indices.
+fn mentions_integers(func: &PrimFunc, body: &Block) -> bool {
+    const NAMES: [&str; 8] = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"];
+    fn any(tokens: TokenStream) -> bool {
+        tokens.into_iter().any(|token| match token {
+            TokenTree::Group(group) => any(group.stream()),
+            TokenTree::Ident(ident) => NAMES.iter().any(|name| ident == name),
+            TokenTree::Literal(literal) => {
+                let text = literal.to_string();
+                NAMES.iter().any(|name| text.ends_with(name))
+            }
+            TokenTree::Punct(_) => false,
+        })
+    }
+    let in_params = func.params.iter().any(|param| match &param.kind {
+        ParamKind::Tensor { dtype, .. } | ParamKind::Scalar { dtype } => {
+            NAMES.contains(&dtype.name().as_str())
+        }
+    });
+    in_params || any(body.to_token_stream())
 }
 
 impl VisitMut for Rewrite {
@@ -93,6 +119,10 @@ impl VisitMut for Rewrite {
             args.args.push(syn::parse_quote!(_));
         }
         visit_local_mut(self, local);
+    }
+
+    fn visit_item_mut(&mut self, _item: &mut syn::Item) {
+        // Constants have no calls.
     }
 
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
@@ -132,10 +162,10 @@ impl VisitMut for Rewrite {
             return;
         }
         visit_expr_mut(self, expr);
-        if let Some(call) = extremum(expr) {
+        if let Some(call) = method(expr) {
             *expr = call;
         }
-        if self.soft_literals
+        if (self.soft_literals || self.integers && !is_comparison(expr))
             && let Some(call) = call_of_operator(expr)
         {
             *expr = call;
@@ -143,22 +173,29 @@ impl VisitMut for Rewrite {
     }
 }
 
-/// `a.max(b)` and `a.min(b)` as calls: which of two zeros Rust's methods give depends on how they are compiled.
-fn extremum(expr: &Expr) -> Option<Expr> {
+/// A comparison of numbers: those of Rust do what kernels do.
+fn is_comparison(expr: &Expr) -> bool {
+    let Expr::Binary(it) = expr else { return false };
+    matches!(it.op, BinOp::Eq(_) | BinOp::Ne(_) | BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_))
+}
+
+/// Methods as calls: which of two zeros Rust's `a.max(b)` and `a.min(b)` give depends on how they are compiled, and its
+/// `a.abs()` panics where the result of an integer does not fit.
+fn method(expr: &Expr) -> Option<Expr> {
     let Expr::MethodCall(it) = expr else { return None };
-    let name = if it.method == "max" {
-        "max_of_numbers"
-    } else if it.method == "min" {
-        "min_of_numbers"
-    } else {
-        return None;
+    let name = match (it.method.to_string().as_str(), it.args.len()) {
+        ("max", 1) => "max_of_numbers",
+        ("min", 1) => "min_of_numbers",
+        ("abs", 0) => "abs",
+        _ => return None,
     };
     let (span, a, args) = (it.method.span(), &it.receiver, &it.args);
     let (shadow, name) = (paths::shadow(span), format_ident!("{name}", span = span));
-    Some(syn::parse_quote_spanned!(span=> #shadow::#name(#a, #args)))
+    let comma = (!args.is_empty()).then(|| quote!(,));
+    Some(syn::parse_quote_spanned!(span=> #shadow::#name(#a #comma #args)))
 }
 
-/// The call that stands for an operator where a literal has to take the type of the other side.
+/// The call that stands for an operator, where a literal has to take the type of the other side or integers wrap.
 fn call_of_operator(expr: &Expr) -> Option<Expr> {
     match expr {
         // One literal: the least value of a type has no positive one.

@@ -8,6 +8,7 @@ use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Rem, Sub, SubAssi
 
 use tvm_runtime::{Element, Param};
 
+use super::arithmetic::Arithmetic;
 use crate::support::{to_bf16, to_f16};
 
 /// A number on its way between types.
@@ -33,6 +34,7 @@ pub trait Scalar:
     Element
     + Param
     + Cast
+    + Arithmetic
     + Default
     + PartialOrd
     + Add<Output = Self>

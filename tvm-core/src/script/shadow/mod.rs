@@ -3,15 +3,17 @@
 //! Loops and blocks run one after another in program order; an index out of bounds panics, which a call of the shadow
 //! reports as an error.
 
+mod arithmetic;
 mod call;
 mod iter;
 mod math;
 mod operators;
 mod view;
 
+pub use arithmetic::Arithmetic;
 pub use call::{ScalarArg, arg_error, check_bound, check_extent, extent, reference, scalar};
 pub use iter::Axis;
-pub use math::{Cast, Math, Number, Scalar, cast, lit, max_of_numbers, min_of_numbers};
+pub use math::{Cast, Math, Number, Scalar, abs, cast, lit, max_of_numbers, min_of_numbers};
 pub use operators::*;
 pub use view::{Local, View, ViewMut};
 

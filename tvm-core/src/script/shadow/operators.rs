@@ -1,8 +1,7 @@
-//! Operators as functions, for kernels whose element type has no Rust literals: an untyped literal takes the type of the
-//! other side.
+//! Operators as functions, for kernels whose element type has no Rust literals (an untyped literal takes the type of the
+//! other side) and for kernels with integers, which wrap.
 
-use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Rem, RemAssign, Sub, SubAssign};
-
+use super::arithmetic::Arithmetic;
 use super::math::{Cast, Number};
 
 /// `-x`
@@ -13,21 +12,26 @@ pub fn neg<T: Cast>(x: T) -> T {
     })
 }
 
-macro_rules! same_type {
-    ($($name:ident: $bound:ident |$a:ident, $b:ident| $value:expr => $res:ty;)*) => {$(
+macro_rules! operators {
+    ($($name:ident $assign:ident: $method:ident;)*) => {$(
         /// The operator between two values of one type, so that a literal takes the type of the other side.
-        pub fn $name<T: $bound<T, Output = T>>($a: T, $b: T) -> $res {
-            $value
+        pub fn $name<T: Arithmetic>(a: T, b: T) -> T {
+            a.$method(b)
+        }
+
+        /// The assignment of the operator's result.
+        pub fn $assign<T: Arithmetic>(a: &mut T, b: T) {
+            *a = a.$method(b);
         }
     )*};
 }
 
-same_type! {
-    add: Add |a, b| a + b => T;
-    sub: Sub |a, b| a - b => T;
-    mul: Mul |a, b| a * b => T;
-    div: Div |a, b| a / b => T;
-    rem: Rem |a, b| a % b => T;
+operators! {
+    add add_assign: plus;
+    sub sub_assign: minus;
+    mul mul_assign: times;
+    div div_assign: over;
+    rem rem_assign: rest;
 }
 
 macro_rules! comparisons {
@@ -46,21 +50,4 @@ comparisons! {
     le: PartialOrd <=;
     gt: PartialOrd >;
     ge: PartialOrd >=;
-}
-
-macro_rules! assignments {
-    ($($name:ident: $bound:ident $op:tt;)*) => {$(
-        /// The operator between two values of one type, so that a literal takes the type of the other side.
-        pub fn $name<T: $bound<T>>(a: &mut T, b: T) {
-            *a $op b;
-        }
-    )*};
-}
-
-assignments! {
-    add_assign: AddAssign +=;
-    sub_assign: SubAssign -=;
-    mul_assign: MulAssign *=;
-    div_assign: DivAssign /=;
-    rem_assign: RemAssign %=;
 }
