@@ -9,8 +9,11 @@ use crate::setup;
 use crate::step::Steps;
 
 /// A target: its name, the arguments of `cargo test` up to the name of the test, the test.
-const TARGETS: &[(&str, &[&str], &str)] =
-    &[("schedules", &["-p", "tvm", "--test", "fuzz"], "schedules::fuzz_schedules")];
+const TARGETS: &[(&str, &[&str], &str)] = &[
+    ("schedules", &["-p", "tvm", "--test", "fuzz"], "schedules::fuzz_schedules"),
+    ("expressions", &["-p", "tvm-core", "--lib"], "arith::tests::claims::fuzz_expressions"),
+    ("sets", &["-p", "tvm-core", "--lib"], "arith::tests::claims::fuzz_sets"),
+];
 
 /// Runs the targets that `args` name, or all.
 ///

@@ -2,6 +2,8 @@
 //!
 //! TVM counterpart: `arith::Analyzer`, `ConstraintContext`.
 
+use std::cell::{RefCell, RefMut};
+
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
@@ -11,7 +13,7 @@ use super::facts::Facts;
 use super::int_set::{DomMap, IntervalSet, SetEval};
 use super::modular_set::Modulars;
 use super::rewrite_simplify::Simplifier;
-use super::same::any_node;
+use super::same::{Memo, any_node};
 use super::sum::Products;
 use super::{ConstIntBound, ModularSet};
 use crate::ir::{Var, VarId};
@@ -33,6 +35,24 @@ pub(super) struct VarInfo {
 pub struct Analyzer {
     vars: FxHashMap<VarId, VarInfo>,
     facts: Facts,
+    cache: Cache,
+}
+
+/// What follows from what an analyzer knows, of nodes that were asked for. A copy begins without.
+#[derive(Debug, Default)]
+struct Cache(RefCell<Answers>);
+
+/// Answers by node.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    pub(super) bounds: Memo<ConstIntBound>,
+    pub(super) modulars: Memo<ModularSet>,
+}
+
+impl Clone for Cache {
+    fn clone(&self) -> Cache {
+        Cache::default()
+    }
 }
 
 impl Analyzer {
@@ -59,7 +79,7 @@ impl Analyzer {
     pub fn bind_value(&mut self, var: &Var, value: &PrimExpr) {
         let value = self.simplify(value);
         let (bound, modular) = (self.const_int_bound(&value), self.modular_set(&value));
-        self.vars.insert(var.id(), VarInfo { bound, modular, range: None, value: Some(value) });
+        self.learn(var, VarInfo { bound, modular, range: None, value: Some(value) });
     }
 
     /// `var` is in `range`, which is not empty. A range of one value binds the value.
@@ -82,7 +102,7 @@ impl Analyzer {
         } else {
             (ConstIntBound::of_dtype(var.dtype()), None)
         };
-        self.vars.insert(var.id(), VarInfo { bound, modular: ModularSet::EVERYTHING, range, value: None });
+        self.learn(var, VarInfo { bound, modular: ModularSet::EVERYTHING, range, value: None });
     }
 
     /// `var` is a symbolic dimension: an `i64` that is not negative.
@@ -107,7 +127,20 @@ impl Analyzer {
         info.modular = info.modular.intersect(set);
     }
 
+    fn learn(&mut self, var: &Var, info: VarInfo) {
+        self.vars.insert(var.id(), info);
+        self.forget();
+    }
+
+    /// Drops the answers to what was asked before something changed.
+    fn forget(&mut self) {
+        let answers = self.cache.0.get_mut();
+        answers.bounds.clear();
+        answers.modulars.clear();
+    }
+
     fn info_mut(&mut self, var: &Var) -> &mut VarInfo {
+        self.forget();
         self.vars.entry(var.id()).or_insert(VarInfo {
             bound: ConstIntBound::of_dtype(var.dtype()),
             modular: ModularSet::EVERYTHING,
@@ -202,7 +235,13 @@ impl Analyzer {
         &self.facts
     }
 
+    /// The answers that are known. Not to be held while another one is looked for.
+    pub(super) fn cache(&self) -> RefMut<'_, Answers> {
+        self.cache.0.borrow_mut()
+    }
+
     pub(super) fn facts_mut(&mut self) -> &mut Facts {
+        self.forget();
         &mut self.facts
     }
 }

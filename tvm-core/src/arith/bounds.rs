@@ -8,32 +8,30 @@
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
-use super::same::Memo;
 use super::{Analyzer, ConstIntBound};
 use crate::ir::VarId;
 use crate::support::with_stack;
 use crate::tir::{Binary, BinaryOp, Call, Callee, Intrinsic, PrimExpr, comparison, logical, wide_int};
 
-/// One query: bounds of shared nodes are computed once.
+/// One query. Bounds of a node are computed once for all that an analyzer knows.
 pub(super) struct Bounds<'a> {
     analyzer: &'a Analyzer,
-    memo: Memo<ConstIntBound>,
     lets: FxHashMap<VarId, ConstIntBound>,
 }
 
 impl<'a> Bounds<'a> {
     pub(super) fn new(analyzer: &'a Analyzer) -> Bounds<'a> {
-        Bounds { analyzer, memo: Memo::default(), lets: FxHashMap::default() }
+        Bounds { analyzer, lets: FxHashMap::default() }
     }
 
     /// Bounds of `expr` (of every lane).
     pub(super) fn of(&mut self, expr: &PrimExpr) -> ConstIntBound {
-        if let Some(bound) = self.memo.get(expr) {
-            return bound;
-        }
-        let bound = with_stack(|| self.node(expr));
-        self.memo.insert(expr, bound);
-        bound
+        let known = self.analyzer.cache().bounds.get(expr);
+        known.unwrap_or_else(|| {
+            let bound = with_stack(|| self.node(expr));
+            self.analyzer.cache().bounds.insert(expr, bound);
+            bound
+        })
     }
 
     /// As [`operation`] says.

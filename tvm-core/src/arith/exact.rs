@@ -4,9 +4,10 @@
 //! integer, whatever partial sums do.
 
 use super::bounds::Bounds;
+use super::same::any_node;
 use super::sum::{LinearSum, Monomial, Products};
 use super::{Analyzer, ConstIntBound};
-use crate::tir::PrimExpr;
+use crate::tir::{BinaryOp, PrimExpr};
 
 impl Analyzer {
     /// The sum of integers that `expr` is; `expr` is one atom of it where sums inside may overflow.
@@ -28,6 +29,23 @@ impl Analyzer {
         let turn = 1i128 << dtype.bits();
         let shift = -(bound.min - range.min).div_euclid(turn) * turn;
         (bound.max + shift <= range.max).then(|| sum.as_integers(shift))
+    }
+
+    /// True only if no sum, difference or product in `expr` overflows.
+    pub(super) fn is_exact(&self, expr: &PrimExpr) -> bool {
+        let mut bounds = Bounds::new(self);
+        !any_node(expr, &mut |it| match it {
+            PrimExpr::Binary(it) if matches!(it.op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul) => {
+                !bounds.unwrapped(it).is_some_and(|bound| bound.fits(it.a.dtype()))
+            }
+            _ => false,
+        })
+    }
+
+    /// `a * b`; `None` where it may overflow.
+    pub(super) fn exact_product(&self, a: &PrimExpr, b: &PrimExpr) -> Option<PrimExpr> {
+        let product = self.const_int_bound(a).mul(self.const_int_bound(b));
+        product.fits(a.dtype()).then(|| self.simplify(&(a * b)))
     }
 
     /// The expression that has the value of `sum`, a sum of integers; `None` where it may overflow.

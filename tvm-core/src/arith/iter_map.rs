@@ -207,9 +207,16 @@ impl Detector {
                     return fail();
                 }
                 let bound = if it.op == BinaryOp::Lt { it.b.clone() } else { &it.b + 1i64 };
+                if !self.analyzer.is_exact(&bound) || !self.analyzer.is_exact(&it.a) {
+                    return fail();
+                }
                 if let Some(mark) = it.a.as_var().and_then(|var| self.marks.get_mut(&var.id())) {
                     let IterSource::Var(_, min) = &mark.source else { return fail() };
-                    let extent = self.analyzer.simplify(&mark.extent.clone().min(bound - min));
+                    let count = bound - min;
+                    if !self.analyzer.is_exact(&count) {
+                        return fail();
+                    }
+                    let extent = self.analyzer.simplify(&mark.extent.clone().min(count));
                     *mark = Arc::new(IterMark { source: mark.source.clone(), extent });
                     return Ok(());
                 }
@@ -223,7 +230,15 @@ impl Detector {
 
     fn binding(&mut self, expr: &PrimExpr) -> Result<IterSum, IterMapError> {
         // Some maps show only as written, some only when simplified.
-        let sum = self.parse(expr).or_else(|_| self.parse(&self.analyzer.simplify(expr)))?;
+        let exact = |expr: &PrimExpr| match self.analyzer.is_exact(expr) {
+            true => Ok(()),
+            false => Err(IterMapError::NotAffine(expr.clone())),
+        };
+        let simple = self.analyzer.simplify(expr);
+        let (written, simplified) = (exact(expr), exact(&simple));
+        let sum = written
+            .and_then(|()| self.parse(expr))
+            .or_else(|_| simplified.and_then(|()| self.parse(&simple)))?;
         self.fuse(sum).ok_or_else(|| IterMapError::NotAffine(expr.clone()))
     }
 
@@ -313,7 +328,7 @@ impl Detector {
         }
         let one = PrimExpr::index(1);
         let split = if is_div {
-            let lower_factor = self.analyzer.simplify(&(&split.lower_factor * &by));
+            let lower_factor = self.analyzer.exact_product(&split.lower_factor, &by)?;
             IterSplit { lower_factor, extent: self.quotient(&split.extent, &by), scale: one, ..split }
         } else {
             IterSplit { extent: by, ..split }
@@ -338,7 +353,7 @@ impl Detector {
         while let Some(last) = digits.last()
             && !rest.is_empty()
         {
-            let next = &last.scale * &last.extent;
+            let next = self.analyzer.exact_product(&last.scale, &last.extent)?;
             let found = rest.iter().position(|it| self.analyzer.can_prove_equal(&it.scale, &next))?;
             digits.push(rest.swap_remove(found));
         }
@@ -346,7 +361,7 @@ impl Detector {
             digit.scale = self.quotient(&digit.scale, &unit);
         }
         let last = digits.last()?;
-        let extent = self.analyzer.simplify(&(&last.scale * &last.extent));
+        let extent = self.analyzer.exact_product(&last.scale, &last.extent)?;
         let value = digits.iter().map(IterSplit::to_expr).reduce(|a, b| a + b)?;
         let key = LinearSum::of(&self.analyzer.simplify(&value), Products::Expand);
         let mark = self.mark(key, digits, extent, &unit);
@@ -439,7 +454,8 @@ impl Detector {
             if !self.divides(&expected, &split.lower_factor) {
                 return Err(IterMapError::Overlap(mark.name()));
             }
-            expected = self.analyzer.simplify(&(&split.lower_factor * &split.extent));
+            let next = self.analyzer.exact_product(&split.lower_factor, &split.extent);
+            expected = next.ok_or_else(|| IterMapError::Overlap(mark.name()))?;
         }
         let covered =
             level == IterMapLevel::Surjective || self.analyzer.can_prove_equal(&expected, &mark.extent);

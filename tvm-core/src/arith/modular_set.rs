@@ -7,7 +7,6 @@ use tvm_runtime::DataType;
 
 use super::Analyzer;
 use super::bounds::Bounds;
-use super::same::Memo;
 use crate::ir::VarId;
 use crate::support::with_stack;
 use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, bitwise, comparison, logical};
@@ -117,24 +116,22 @@ pub(super) fn gcd(a: i128, b: i128) -> i128 {
 pub(super) struct Modulars<'a> {
     analyzer: &'a Analyzer,
     bounds: Bounds<'a>,
-    memo: Memo<ModularSet>,
     lets: FxHashMap<VarId, ModularSet>,
 }
 
 impl<'a> Modulars<'a> {
     pub(super) fn new(analyzer: &'a Analyzer) -> Modulars<'a> {
-        let (memo, lets) = (Memo::default(), FxHashMap::default());
-        Modulars { analyzer, bounds: Bounds::new(analyzer), memo, lets }
+        Modulars { analyzer, bounds: Bounds::new(analyzer), lets: FxHashMap::default() }
     }
 
     /// The set of `expr` (of every lane).
     pub(super) fn of(&mut self, expr: &PrimExpr) -> ModularSet {
-        if let Some(set) = self.memo.get(expr) {
-            return set;
-        }
-        let set = with_stack(|| self.node(expr));
-        self.memo.insert(expr, set);
-        set
+        let known = self.analyzer.cache().modulars.get(expr);
+        known.unwrap_or_else(|| {
+            let set = with_stack(|| self.node(expr));
+            self.analyzer.cache().modulars.insert(expr, set);
+            set
+        })
     }
 
     fn node(&mut self, expr: &PrimExpr) -> ModularSet {
@@ -200,7 +197,9 @@ impl<'a> Modulars<'a> {
             BinaryOp::FloorMod if by > 0 && a.coeff % by == 0 => ModularSet::point(a.base.rem_euclid(by)),
             BinaryOp::FloorMod if by > 0 => ModularSet::wide(gcd(a.coeff.into(), by.into()), a.base.into()),
             BinaryOp::Min | BinaryOp::Max => a.union(b),
-            BinaryOp::Shl if b.coeff == 0 && (0..62).contains(&by) => a.mul(ModularSet::point(1 << by)),
+            BinaryOp::Shl if b.coeff == 0 && (0..i64::from(it.a.dtype().bits()).min(62)).contains(&by) => {
+                a.mul(ModularSet::point(1 << by))
+            }
             BinaryOp::BitAnd if is_power_of_two(by) => ModularSet::new(by, 0),
             BinaryOp::FloorDiv
             | BinaryOp::Div

@@ -10,6 +10,7 @@ use super::exact::sum_bound;
 use super::facts::negate;
 use super::same::{Key, any_node, same};
 use super::sum::{LinearSum, Monomial, Products, const_int};
+use crate::ir::Var;
 use crate::support::with_stack;
 use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise};
 
@@ -19,6 +20,8 @@ const DEPTH: u32 = 6;
 const BUDGET: u32 = 64;
 /// Larger sums are only proved by constant bounds.
 const MAX_TERMS: usize = 24;
+/// How many nodes of an expression are searched for variables whose ranges are not empty.
+const MAX_CONTEXT: u32 = 256;
 
 impl Analyzer {
     /// True only if `condition` always holds: what simplification alone does not show.
@@ -102,20 +105,28 @@ impl Analyzer {
 
     /// The same of an atom that is no sum: it is a factor of the extent of a range in `context`.
     fn is_positive_atom(&self, atom: &PrimExpr, context: &PrimExpr) -> bool {
-        let bound = self.const_int_bound(atom);
-        bound.min > 0
-            || bound.min == 0
-                && any_node(context, &mut |it| {
-                    let Some((min, max)) = it.as_var().and_then(|var| self.info(var)?.range.as_ref()) else {
-                        return false;
-                    };
-                    let exact = |end| self.exact_sum(end, Products::Expand);
-                    let mut extent = exact(max).minus(&exact(min));
-                    extent.add_constant(1);
-                    let mut terms = extent.terms();
-                    let (Some((monomial, _)), None) = (terms.next(), terms.next()) else { return false };
-                    extent.is_known() && extent.constant == 0 && monomial.atoms().any(|it| same(it, atom))
-                })
+        let min = self.const_int_bound(atom).min;
+        if min != 0 {
+            return min > 0;
+        }
+        let (mut nodes, mut found) = (0, false);
+        any_node(context, &mut |it| {
+            nodes += 1;
+            found = it.as_var().is_some_and(|var| self.is_factor_of_extent(atom, var));
+            found || nodes == MAX_CONTEXT
+        });
+        found
+    }
+
+    /// True when `var` has a range whose extent is a product with the factor `atom`.
+    fn is_factor_of_extent(&self, atom: &PrimExpr, var: &Var) -> bool {
+        let Some((min, max)) = self.info(var).and_then(|info| info.range.as_ref()) else { return false };
+        let exact = |end| self.exact_sum(end, Products::Expand);
+        let mut extent = exact(max).minus(&exact(min));
+        extent.add_constant(1);
+        let mut terms = extent.terms();
+        let (Some((monomial, _)), None) = (terms.next(), terms.next()) else { return false };
+        extent.is_known() && extent.constant == 0 && monomial.atoms().any(|it| same(it, atom))
     }
 
     /// `sum >= 0`.
@@ -148,7 +159,7 @@ impl Analyzer {
                 }
                 tried.push(key);
                 let (low, high) = self.symbolic_bounds(atom);
-                let Some((slope, rest)) = sum.split_linear(atom) else { continue };
+                let Some((slope, rest)) = sum.split_at(atom) else { continue };
                 if let Some(worst) = self.worst_quotient(atom, &slope, &rest)
                     && self.proves_nonneg(&worst, depth - 1, budget)
                 {

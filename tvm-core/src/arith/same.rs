@@ -14,45 +14,86 @@ use crate::tir::{Callee, Effect, PrimExpr, Visitor, walk_expr};
 /// True when `a` and `b` are built alike from the same variables and constants, so that they have one value wherever
 /// both are evaluated together. Calls with side effects are equal to nothing.
 pub fn same(a: &PrimExpr, b: &PrimExpr) -> bool {
-    a.ptr_eq(b) || with_stack(|| same_nodes(a, b))
+    Same { seen: FxHashSet::default(), nodes: u32::MAX }.exprs(a, b)
 }
 
-fn same_all(a: &[PrimExpr], b: &[PrimExpr]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+/// True when a rewrite of `expr` gave `expr` again, which shows in the nodes that it looked at: the deeper ones are then
+/// shared. Two large expressions that share nothing are not compared.
+pub(super) fn unchanged(new: &PrimExpr, expr: &PrimExpr) -> bool {
+    Same { seen: FxHashSet::default(), nodes: REWRITTEN_NODES }.exprs(new, expr)
 }
 
-fn same_nodes(a: &PrimExpr, b: &PrimExpr) -> bool {
-    match (a, b) {
-        (PrimExpr::Cast(a), PrimExpr::Cast(b)) => a.dtype == b.dtype && same(&a.value, &b.value),
-        (PrimExpr::Not(a), PrimExpr::Not(b)) => same(&a.value, &b.value),
-        (PrimExpr::Binary(a), PrimExpr::Binary(b)) => a.op == b.op && same(&a.b, &b.b) && same(&a.a, &b.a),
-        (PrimExpr::Select(a), PrimExpr::Select(b)) => {
-            same(&a.condition, &b.condition)
-                && same(&a.true_value, &b.true_value)
-                && same(&a.false_value, &b.false_value)
+/// How many nodes a rewrite looks at.
+const REWRITTEN_NODES: u32 = 64;
+
+/// One comparison: pairs of nodes that are shared on both sides are compared once.
+struct Same {
+    seen: FxHashSet<(usize, usize)>,
+    /// How many may still be compared.
+    nodes: u32,
+}
+
+impl Same {
+    fn exprs(&mut self, a: &PrimExpr, b: &PrimExpr) -> bool {
+        if a.ptr_eq(b) {
+            return true;
         }
-        (PrimExpr::BufferLoad(a), PrimExpr::BufferLoad(b)) => {
-            a.buffer == b.buffer && same_all(&a.indices, &b.indices)
+        if self.nodes == 0 {
+            return false;
         }
-        (PrimExpr::Ramp(a), PrimExpr::Ramp(b)) => {
-            a.lanes == b.lanes && same(&a.base, &b.base) && same(&a.stride, &b.stride)
+        self.nodes -= 1;
+        let pair = shared(a).zip(shared(b));
+        if pair.is_some_and(|pair| self.seen.contains(&pair)) {
+            return true;
         }
-        (PrimExpr::Broadcast(a), PrimExpr::Broadcast(b)) => a.lanes == b.lanes && same(&a.value, &b.value),
-        (PrimExpr::Shuffle(a), PrimExpr::Shuffle(b)) => {
-            a.indices == b.indices && same_all(&a.vectors, &b.vectors)
+        let res = with_stack(|| self.nodes(a, b));
+        if let Some(pair) = pair.filter(|_| res) {
+            self.seen.insert(pair);
         }
-        (PrimExpr::Let(a), PrimExpr::Let(b)) => {
-            a.var == b.var && same(&a.value, &b.value) && same(&a.body, &b.body)
+        res
+    }
+
+    fn all(&mut self, a: &[PrimExpr], b: &[PrimExpr]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.exprs(a, b))
+    }
+
+    fn nodes(&mut self, a: &PrimExpr, b: &PrimExpr) -> bool {
+        match (a, b) {
+            (PrimExpr::Cast(a), PrimExpr::Cast(b)) => a.dtype == b.dtype && self.exprs(&a.value, &b.value),
+            (PrimExpr::Not(a), PrimExpr::Not(b)) => self.exprs(&a.value, &b.value),
+            (PrimExpr::Binary(a), PrimExpr::Binary(b)) => {
+                a.op == b.op && self.exprs(&a.b, &b.b) && self.exprs(&a.a, &b.a)
+            }
+            (PrimExpr::Select(a), PrimExpr::Select(b)) => {
+                self.exprs(&a.condition, &b.condition)
+                    && self.exprs(&a.true_value, &b.true_value)
+                    && self.exprs(&a.false_value, &b.false_value)
+            }
+            (PrimExpr::BufferLoad(a), PrimExpr::BufferLoad(b)) => {
+                a.buffer == b.buffer && self.all(&a.indices, &b.indices)
+            }
+            (PrimExpr::Ramp(a), PrimExpr::Ramp(b)) => {
+                a.lanes == b.lanes && self.exprs(&a.base, &b.base) && self.exprs(&a.stride, &b.stride)
+            }
+            (PrimExpr::Broadcast(a), PrimExpr::Broadcast(b)) => {
+                a.lanes == b.lanes && self.exprs(&a.value, &b.value)
+            }
+            (PrimExpr::Shuffle(a), PrimExpr::Shuffle(b)) => {
+                a.indices == b.indices && self.all(&a.vectors, &b.vectors)
+            }
+            (PrimExpr::Let(a), PrimExpr::Let(b)) => {
+                a.var == b.var && self.exprs(&a.value, &b.value) && self.exprs(&a.body, &b.body)
+            }
+            (PrimExpr::Call(a), PrimExpr::Call(b)) => {
+                let pure = match a.callee {
+                    Callee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::UpdateState,
+                    Callee::PureExtern(_) => true,
+                    Callee::Extern(_) => false,
+                };
+                pure && a.callee == b.callee && a.dtype == b.dtype && self.all(&a.args, &b.args)
+            }
+            _ => a.ptr_eq(b),
         }
-        (PrimExpr::Call(a), PrimExpr::Call(b)) => {
-            let pure = match a.callee {
-                Callee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::UpdateState,
-                Callee::PureExtern(_) => true,
-                Callee::Extern(_) => false,
-            };
-            pure && a.callee == b.callee && a.dtype == b.dtype && same_all(&a.args, &b.args)
-        }
-        _ => a.ptr_eq(b),
     }
 }
 
@@ -70,17 +111,21 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash_expr(&self.0, 4, state);
+        hash_expr(&self.0, &mut { HASHED_NODES }, state);
     }
 }
 
-/// Hashes `expr` down to `depth`: shared deep expressions stay cheap.
-fn hash_expr<H: Hasher>(expr: &PrimExpr, depth: u32, state: &mut H) {
+/// How many nodes of an expression its hash looks at.
+const HASHED_NODES: u32 = 32;
+
+/// Hashes the first nodes of `expr`: deep expressions, and those with shared nodes, stay cheap.
+fn hash_expr<H: Hasher>(expr: &PrimExpr, nodes: &mut u32, state: &mut H) {
     discriminant(expr).hash(state);
-    if depth == 0 {
+    if *nodes == 0 {
         return;
     }
-    let mut go = |expr: &PrimExpr| hash_expr(expr, depth - 1, state);
+    *nodes -= 1;
+    let mut go = |expr: &PrimExpr| hash_expr(expr, nodes, state);
     match expr {
         PrimExpr::IntImm(it) => it.hash(state),
         PrimExpr::FloatImm(it) => it.value.to_bits().hash(state),
@@ -113,10 +158,20 @@ fn hash_expr<H: Hasher>(expr: &PrimExpr, depth: u32, state: &mut H) {
     }
 }
 
-/// The address of a node that may be shared, as a key of tables that keep the node alive.
+/// The address of a node, as a key of tables that keep the node alive; `None` for leaves.
 pub(super) fn address(expr: &PrimExpr) -> Option<usize> {
-    fn at<T: ?Sized>(node: &Arc<T>) -> Option<usize> {
-        (Arc::strong_count(node) > 1).then(|| Arc::as_ptr(node).cast::<()>() as usize)
+    node(expr).map(|(address, _)| address)
+}
+
+/// The same of a node that has more than one owner.
+pub(super) fn shared(expr: &PrimExpr) -> Option<usize> {
+    node(expr).filter(|(_, owners)| *owners > 1).map(|(address, _)| address)
+}
+
+/// Address and number of owners.
+fn node(expr: &PrimExpr) -> Option<(usize, usize)> {
+    fn at<T: ?Sized>(node: &Arc<T>) -> Option<(usize, usize)> {
+        Some((Arc::as_ptr(node).cast::<()>() as usize, Arc::strong_count(node)))
     }
     match expr {
         PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::StringImm(_) | PrimExpr::Var(_) => None,
@@ -133,7 +188,7 @@ pub(super) fn address(expr: &PrimExpr) -> Option<usize> {
     }
 }
 
-/// What was found of nodes that may be shared. It keeps them alive, so that no other node takes their address.
+/// What was found of nodes. It keeps them alive, so that no other node takes their address.
 #[derive(Debug)]
 pub(super) struct Memo<T>(FxHashMap<usize, (PrimExpr, T)>);
 
@@ -153,6 +208,10 @@ impl<T: Clone> Memo<T> {
             self.0.insert(key, (expr.clone(), res));
         }
     }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// True when `pred` holds for `expr` or an expression inside it; looks at shared nodes once.
@@ -164,7 +223,7 @@ pub(super) fn any_node(expr: &PrimExpr, pred: &mut dyn FnMut(&PrimExpr) -> bool)
     }
     impl Visitor for Any<'_> {
         fn visit_expr(&mut self, expr: &PrimExpr) {
-            if self.found || address(expr).is_some_and(|key| !self.seen.insert(key)) {
+            if self.found || shared(expr).is_some_and(|key| !self.seen.insert(key)) {
                 return;
             }
             self.found = (self.pred)(expr);

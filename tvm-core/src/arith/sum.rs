@@ -13,7 +13,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::{SmallVec, smallvec};
 use tvm_runtime::DataType;
 
-use super::same::{Key, address, any_node, same};
+use super::same::{Key, any_node, same, shared};
 use crate::tir::{BinaryOp, PrimExpr, wrap_int};
 
 /// A product of atoms, in any order; empty for 1.
@@ -171,7 +171,7 @@ impl LinearSum {
                 continue;
             }
             if is_sum(&expr)
-                && let Some(key) = address(&expr)
+                && let Some(key) = shared(&expr)
                 && seen.insert(key, expr.clone()).is_some()
             {
                 let again = rewrite(&expr);
@@ -316,14 +316,19 @@ impl LinearSum {
     /// `(a, b)` such that `self = a * atom + b` with no `atom` in either; `None` when it occurs in a higher power or
     /// inside another atom.
     pub fn split_linear(&self, atom: &PrimExpr) -> Option<(LinearSum, LinearSum)> {
+        let inside = |it: &PrimExpr| !same(it, atom) && any_node(it, &mut |inner| same(inner, atom));
+        let hidden = self.terms().any(|(monomial, _)| monomial.atoms().any(inside));
+        if hidden { None } else { self.split_at(atom) }
+    }
+
+    /// `(a, b)` such that `self = a * atom + b`, where `atom` may occur inside of other atoms; `None` when it occurs in a
+    /// higher power.
+    pub(super) fn split_at(&self, atom: &PrimExpr) -> Option<(LinearSum, LinearSum)> {
         let (mut slope, mut rest) = (self.empty(), self.empty());
         rest.add_constant(self.constant);
         for (monomial, c) in self.terms() {
             let (found, others): (SmallVec<[Key; 2]>, SmallVec<[Key; 2]>) =
                 monomial.0.iter().cloned().partition(|it| same(&it.0, atom));
-            if others.iter().any(|it| any_node(&it.0, &mut |inner| same(inner, atom))) {
-                return None;
-            }
             match found.len() {
                 0 => rest.add_term(monomial.clone(), c),
                 1 => slope.add_term(Monomial(others), c),

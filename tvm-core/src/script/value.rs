@@ -263,7 +263,8 @@ fn retype(expr: &PrimExpr, dtype: DataType) -> PrimExpr {
                 .map(|arg| if arg.dtype().is_bool() { arg.clone() } else { retype(arg, dtype) })
                 .collect(),
             dtype,
-            ..(**it).clone()
+            callee: it.callee.clone(),
+            span: it.span.clone(),
         })),
         PrimExpr::Select(it) => PrimExpr::Select(Arc::new(Select {
             condition: it.condition.clone(),

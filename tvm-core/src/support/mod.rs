@@ -27,7 +27,22 @@ fn edit_distance(a: &str, b: &str) -> usize {
 
 /// Runs `f`, with more stack when little is left: recursion over deep programs goes through this.
 pub fn with_stack<R>(f: impl FnOnce() -> R) -> R {
+    #[cfg(test)]
+    STEPS.with(|steps| steps.set(steps.get() + 1));
     stacker::maybe_grow(64 * 1024, 2 * 1024 * 1024, f)
+}
+
+#[cfg(test)]
+thread_local! {
+    static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How many steps of recursion `f` takes: work that tests count, where times are noisy.
+#[cfg(test)]
+pub(crate) fn steps_of(f: impl FnOnce()) -> u64 {
+    let before = STEPS.get();
+    f();
+    STEPS.get() - before
 }
 
 #[cfg(test)]

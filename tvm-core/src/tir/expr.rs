@@ -9,7 +9,7 @@ use tvm_runtime::DataType;
 
 use super::{BinaryOp, Buffer, Intrinsic};
 use crate::ir::{Span, Type, Var};
-use crate::support::{to_bf16, to_f16};
+use crate::support::{to_bf16, to_f16, with_stack};
 
 /// A scalar or vector expression.
 #[derive(Clone, Debug)]
@@ -175,6 +175,23 @@ pub struct Call {
     pub span: Span,
 }
 
+impl Call {
+    /// The same call of other arguments.
+    #[must_use]
+    pub fn with_args(&self, args: impl Into<Arc<[PrimExpr]>>) -> Call {
+        let Call { callee, dtype, span, .. } = self;
+        Call { callee: callee.clone(), args: args.into(), dtype: *dtype, span: span.clone() }
+    }
+}
+
+impl BufferLoad {
+    /// The same access at other indices.
+    #[must_use]
+    pub fn with_indices(&self, indices: impl Into<Arc<[PrimExpr]>>) -> BufferLoad {
+        BufferLoad { buffer: self.buffer.clone(), indices: indices.into(), span: self.span.clone() }
+    }
+}
+
 impl PrimExpr {
     /// An integer (or bool) constant of type `dtype`.
     pub const fn int(value: i64, dtype: DataType) -> PrimExpr {
@@ -209,22 +226,14 @@ impl PrimExpr {
 
     /// Type of the value.
     pub fn dtype(&self) -> DataType {
-        // In a loop down to what has a type of its own: expressions may be thousands of operations deep.
-        let (mut expr, mut compared) = (self, false);
+        // Down to what has a type of its own, on both sides of operations by turns: expressions may be thousands of
+        // operations deep, mostly on one side.
+        let (mut here, mut there) = (Descent::of(self), Descent::of(self));
         loop {
-            expr = match expr {
-                PrimExpr::Not(it) => &it.value,
-                PrimExpr::Binary(it) => {
-                    compared |= it.op.is_comparison();
-                    &it.a
-                }
-                PrimExpr::Select(it) => &it.true_value,
-                PrimExpr::Let(it) => &it.body,
-                _ => break,
-            };
+            if let Some(dtype) = here.step(|it| &it.a).or_else(|| there.step(|it| &it.b)) {
+                return dtype;
+            }
         }
-        let dtype = expr.own_dtype();
-        if compared { DataType::BOOL.with_lanes(dtype.lanes()) } else { dtype }
     }
 
     /// Type of the value, one node at a time.
@@ -300,6 +309,46 @@ impl PrimExpr {
     }
 }
 
+/// A way down to what has a type of its own.
+struct Descent<'a> {
+    at: &'a PrimExpr,
+    /// A comparison was passed.
+    compared: bool,
+}
+
+impl<'a> Descent<'a> {
+    fn of(at: &'a PrimExpr) -> Descent<'a> {
+        Descent { at, compared: false }
+    }
+
+    /// The type, if it is reached; else one step further, to the operand that `side` picks.
+    fn step(&mut self, side: impl FnOnce(&'a Binary) -> &'a PrimExpr) -> Option<DataType> {
+        self.at = match self.at {
+            PrimExpr::Not(it) => &it.value,
+            PrimExpr::Binary(it) => {
+                self.compared |= it.op.is_comparison();
+                side(it)
+            }
+            PrimExpr::Select(it) => &it.true_value,
+            PrimExpr::Let(it) => &it.body,
+            PrimExpr::IntImm(_)
+            | PrimExpr::FloatImm(_)
+            | PrimExpr::StringImm(_)
+            | PrimExpr::Var(_)
+            | PrimExpr::Cast(_)
+            | PrimExpr::BufferLoad(_)
+            | PrimExpr::Ramp(_)
+            | PrimExpr::Broadcast(_)
+            | PrimExpr::Shuffle(_)
+            | PrimExpr::Call(_) => {
+                let dtype = self.at.own_dtype();
+                return Some(if self.compared { DataType::BOOL.with_lanes(dtype.lanes()) } else { dtype });
+            }
+        };
+        None
+    }
+}
+
 impl From<Var> for PrimExpr {
     fn from(var: Var) -> PrimExpr {
         PrimExpr::Var(var)
@@ -316,4 +365,40 @@ impl From<i64> for PrimExpr {
     fn from(value: i64) -> PrimExpr {
         PrimExpr::index(value)
     }
+}
+
+/// Drops an operand with more stack when little is left: expressions may be many thousands of operations deep.
+fn drop_operand(operand: &mut PrimExpr) {
+    if !matches!(operand, PrimExpr::IntImm(_) | PrimExpr::Var(_)) {
+        let operand = std::mem::replace(operand, PrimExpr::index(0));
+        with_stack(|| drop(operand));
+    }
+}
+
+fn drop_operands(operands: &mut Arc<[PrimExpr]>) {
+    Arc::get_mut(operands).into_iter().flatten().for_each(drop_operand);
+}
+
+macro_rules! drop_deep {
+    ($($node:ident: $($operand:ident)*, $($operands:ident)?;)*) => {$(
+        impl Drop for $node {
+            fn drop(&mut self) {
+                $(drop_operand(&mut self.$operand);)*
+                $(drop_operands(&mut self.$operands);)?
+            }
+        }
+    )*};
+}
+
+drop_deep! {
+    Cast: value,;
+    Not: value,;
+    Binary: a b,;
+    Select: condition true_value false_value,;
+    BufferLoad:, indices;
+    Ramp: base stride,;
+    Broadcast: value,;
+    Shuffle:, vectors;
+    Let: value body,;
+    Call:, args;
 }

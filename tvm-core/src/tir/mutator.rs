@@ -167,7 +167,7 @@ fn walk_expr_inner<M: Mutator + ?Sized>(m: &mut M, expr: &PrimExpr) -> Option<Pr
         }
         PrimExpr::Call(it) => {
             let args = m.mutate_exprs(&it.args)?;
-            PrimExpr::Call(Arc::new(Call { args, ..(**it).clone() }))
+            PrimExpr::Call(Arc::new(it.with_args(args)))
         }
     })
 }

@@ -8,7 +8,7 @@ use super::Simplifier;
 use crate::arith::exact::sum_bound;
 use crate::arith::facts::negate;
 use crate::arith::modular_set::gcd;
-use crate::arith::same::same;
+use crate::arith::same::unchanged;
 use crate::arith::sum::{LinearSum, Monomial, Products};
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::tir::{Binary, BinaryOp, PrimExpr, binary};
@@ -121,7 +121,7 @@ impl Simplifier<'_> {
         let sum = LinearSum::with_atoms(expr, Products::Keep, &mut |atom| self.simplify(atom));
         let sum = self.recombine(sum);
         let res = sum.to_expr();
-        if same(&res, expr) { expr.clone() } else { res }
+        if unchanged(&res, expr) { expr.clone() } else { res }
     }
 
     /// Puts quotients and remainders together that belong together, while that makes the sum shorter.
@@ -229,7 +229,7 @@ impl Simplifier<'_> {
         };
         let rest = binary(BinaryOp::FloorDiv, self.analyzer.to_exact_expr(&below)?, by);
         let res = if whole { rest } else { q.to_expr() + rest };
-        (!same(&res, &binary(BinaryOp::FloorDiv, it.a.clone(), it.b.clone()))).then_some(res)
+        (!unchanged(&res, &binary(BinaryOp::FloorDiv, it.a.clone(), it.b.clone()))).then_some(res)
     }
 
     /// The terms of the dividend that are multiples of the divisor do not matter.
@@ -264,7 +264,7 @@ impl Simplifier<'_> {
             }
             None => binary(BinaryOp::FloorMod, self.analyzer.to_exact_expr(&r)?, it.b.clone()),
         };
-        (!same(&res, &binary(BinaryOp::FloorMod, it.a.clone(), it.b.clone()))).then_some(res)
+        (!unchanged(&res, &binary(BinaryOp::FloorMod, it.a.clone(), it.b.clone()))).then_some(res)
     }
 
     /// A comparison: decided, or what both sides have in common removed.
@@ -321,6 +321,6 @@ impl Simplifier<'_> {
         }
         let side = |sum: &LinearSum| self.analyzer.to_exact_expr(sum);
         let res = binary(it.op, side(&a)?, side(&b)?);
-        (!same(&res, expr)).then_some(res)
+        (!unchanged(&res, expr)).then_some(res)
     }
 }

@@ -24,7 +24,7 @@ use tvm_runtime::DataType;
 
 use super::bounds::Bounds;
 use super::pattern::{Domain, Rule};
-use super::same::{Memo, same};
+use super::same::{Memo, same, unchanged};
 use super::sum::is_sum;
 use super::{Analyzer, ConstIntBound};
 use crate::support::with_stack;
@@ -140,6 +140,8 @@ impl<'a> Simplifier<'a> {
         }
         let res = with_stack(|| self.node(expr));
         self.memo.insert(expr, res.clone());
+        // What comes out is simple: it is not gone through again when it is part of something that is rewritten.
+        self.memo.insert(&res, res.clone());
         res
     }
 
@@ -262,7 +264,7 @@ impl<'a> Simplifier<'a> {
         };
         let prover = Prover { analyzer: &self.analyzer, expr };
         let rules = table.iter().filter(|rule| allowed(rule.domain));
-        rules.filter_map(|rule| (rule.apply)(expr, dtype, &prover)).find(|res| !same(res, expr))
+        rules.filter_map(|rule| (rule.apply)(expr, dtype, &prover)).find(|res| !unchanged(res, expr))
     }
 
     /// A cast there and back, where nothing is lost.
@@ -279,18 +281,18 @@ impl<'a> Simplifier<'a> {
         let value = self.simplify(&it.value);
         let simple =
             value.as_int().is_some() || value.as_var().is_some() || matches!(value, PrimExpr::FloatImm(_));
-        let mut inner = self.inner();
-        let analyzer = inner.analyzer.to_mut();
+        // The name is bound once: what is known of it does no harm outside.
+        let analyzer = self.analyzer.to_mut();
         if simple {
             analyzer.bind_value(&it.var, &value);
-            return inner.simplify(&it.body);
+            return self.simplify(&it.body);
         }
         if value.dtype().is_integer() {
             let (bound, modular) = (analyzer.const_int_bound(&value), analyzer.modular_set(&value));
             analyzer.bind_bound(&it.var, bound);
             analyzer.bind_modular(&it.var, modular);
         }
-        let body = inner.simplify(&it.body);
+        let body = self.simplify(&it.body);
         PrimExpr::Let(std::sync::Arc::new(Let { var: it.var.clone(), value, body }))
     }
 
@@ -309,7 +311,7 @@ impl<'a> Simplifier<'a> {
         if args.iter().zip(it.args.iter()).all(|(new, old)| new.ptr_eq(old)) {
             return expr.clone();
         }
-        PrimExpr::Call(std::sync::Arc::new(Call { args: args.into(), ..it.clone() }))
+        PrimExpr::Call(std::sync::Arc::new(it.with_args(args)))
     }
 
     /// Both arms of a choice, each knowing which way the choice went.

@@ -1,6 +1,7 @@
 //! Random expressions, their values, and what everything here claims about them.
 
 mod claims;
+mod deep;
 mod iter_map;
 mod known;
 mod reference;

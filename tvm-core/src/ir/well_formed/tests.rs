@@ -87,7 +87,7 @@ fn corruptions_are_refused() {
         (
             "unbound variable",
             "W1",
-            &|e| load(e, |it| BufferLoad { indices: vec![Var::index("q").into(); 2].into(), ..it.clone() }),
+            &|e| load(e, |it| it.with_indices([Var::index("q").into(), Var::index("q").into()])),
             keep_stmt,
         ),
         ("loop variable outside its loop", "W1", keep_expr, &|s| {
@@ -106,21 +106,16 @@ fn corruptions_are_refused() {
         (
             "float index",
             "W3",
-            &|e| {
-                load(e, |it| BufferLoad {
-                    indices: vec![PrimExpr::float(1.0, DataType::F32); 2].into(),
-                    ..it.clone()
-                })
-            },
+            &|e| load(e, |it| it.with_indices(vec![PrimExpr::float(1.0, DataType::F32); 2])),
             keep_stmt,
         ),
         (
             "i32 index",
             "W3",
             &|e| {
-                load(e, |it| BufferLoad {
-                    indices: it.indices.iter().map(|i| i.clone().cast(DataType::I32)).collect(),
-                    ..it.clone()
+                load(e, |it| {
+                    let narrow = it.indices.iter().map(|i| i.clone().cast(DataType::I32));
+                    it.with_indices(narrow.collect::<Vec<_>>())
                 })
             },
             keep_stmt,
@@ -141,12 +136,7 @@ fn corruptions_are_refused() {
             keep_stmt,
         ),
         ("constant out of range", "W3", &|e| e.as_var().map(|_| PrimExpr::int(300, DataType::I8)), keep_stmt),
-        (
-            "rank of a load",
-            "W4",
-            &|e| load(e, |it| BufferLoad { indices: it.indices[..1].into(), ..it.clone() }),
-            keep_stmt,
-        ),
+        ("rank of a load", "W4", &|e| load(e, |it| it.with_indices(&it.indices[..1])), keep_stmt),
         ("rank of a store", "W4", keep_expr, &|s| {
             store(s, |it| BufferStore { indices: it.indices[1..].into(), ..it.clone() })
         }),
@@ -159,7 +149,13 @@ fn corruptions_are_refused() {
         (
             "unknown buffer",
             "W6",
-            &|e| load(e, |it| BufferLoad { buffer: it.buffer.renew(|_| {}), ..it.clone() }),
+            &|e| {
+                load(e, |it| BufferLoad {
+                    buffer: it.buffer.renew(|_| {}),
+                    indices: it.indices.clone(),
+                    span: it.span.clone(),
+                })
+            },
             keep_stmt,
         ),
         ("write to an input", "W7", keep_expr, &|s| store(s, &input)),

@@ -164,14 +164,24 @@ impl Legalize {
         if it.callee == Callee::Intrinsic(Intrinsic::Fma) {
             let dtype = DataType::F64.with_lanes(dtype.lanes());
             let args: Arc<[PrimExpr]> = args.into_iter().map(|arg| arg.cast(DataType::F64)).collect();
-            let call = PrimExpr::Call(Arc::new(Call { args, dtype, ..it.clone() }));
+            let call = PrimExpr::Call(Arc::new(Call {
+                dtype,
+                callee: it.callee.clone(),
+                args,
+                span: it.span.clone(),
+            }));
             return Some(round_once(call, it.dtype).cast(promoted(it.dtype)));
         }
         if it.callee == Callee::Intrinsic(Intrinsic::Rsqrt) {
             let root = rounded(args[0].clone().unary(Intrinsic::Sqrt), it.dtype);
             return Some(rounded(1.into_operand(dtype) / root, it.dtype));
         }
-        let call = PrimExpr::Call(Arc::new(Call { args: args.into(), dtype, ..it.clone() }));
+        let call = PrimExpr::Call(Arc::new(Call {
+            dtype,
+            callee: it.callee.clone(),
+            args: args.into(),
+            span: it.span.clone(),
+        }));
         let rounds =
             matches!(&it.callee, Callee::Intrinsic(intrinsic) if is_short(it.dtype) && rounds(*intrinsic));
         Some(if rounds { rounded(call, it.dtype) } else { call.cast(promoted(it.dtype)) })

@@ -27,7 +27,7 @@ use crate::arith::{Analyzer, same};
 use crate::ir::{IrError, Span, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    Block, Buffer, Call, Callee, For, IfThenElse, Intrinsic, Let, Mutator, PrimExpr, PrimFunc, Range, Stmt,
+    Block, Buffer, Callee, For, IfThenElse, Intrinsic, Let, Mutator, PrimExpr, PrimFunc, Range, Stmt,
     Visitor, While, any_expr, walk_block,
 };
 
@@ -456,7 +456,7 @@ impl Mutator for CheckBounds<'_> {
                     let b = self.lazily(&!condition.clone(), &!new.clone(), b);
                     let args = [new, a, b];
                     let same = args.iter().zip(it.args.iter()).all(|(new, old)| new.ptr_eq(old));
-                    (!same).then(|| PrimExpr::Call(Arc::new(Call { args: args.into(), ..(**it).clone() })))
+                    (!same).then(|| PrimExpr::Call(Arc::new(it.with_args(args))))
                 }
                 // The element is not read.
                 (Callee::Intrinsic(Intrinsic::AddressOf), [load @ PrimExpr::BufferLoad(_)]) => {

@@ -282,10 +282,10 @@ impl<'a> Vectorizer<'a> {
         let Some(index) = self.expr(index)? else { return Ok(None) };
         if let PrimExpr::Broadcast(same) = &index {
             let indices: Arc<[PrimExpr]> = Arc::new([same.value.clone()]);
-            let load = PrimExpr::BufferLoad(Arc::new(BufferLoad { indices, ..it.clone() }));
+            let load = PrimExpr::BufferLoad(Arc::new(it.with_indices(indices)));
             return Ok(Some(load.broadcast(self.lanes)));
         }
-        Ok(Some(PrimExpr::BufferLoad(Arc::new(BufferLoad { indices: Arc::new([index]), ..it.clone() }))))
+        Ok(Some(PrimExpr::BufferLoad(Arc::new(it.with_indices([index])))))
     }
 
     fn let_in(&mut self, it: &Let) -> Lanes {
@@ -330,7 +330,8 @@ impl<'a> Vectorizer<'a> {
         Ok(Some(PrimExpr::Call(Arc::new(Call {
             args,
             dtype: it.dtype.with_lanes(self.lanes),
-            ..it.clone()
+            callee: it.callee.clone(),
+            span: it.span.clone(),
         }))))
     }
 
@@ -348,7 +349,8 @@ impl<'a> Vectorizer<'a> {
         Ok(Some(PrimExpr::Call(Arc::new(Call {
             args: args.into(),
             dtype: it.dtype.with_lanes(self.lanes),
-            ..it.clone()
+            callee: it.callee.clone(),
+            span: it.span.clone(),
         }))))
     }
 }
