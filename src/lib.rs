@@ -65,4 +65,8 @@ pub mod __private {
 /// The examples of the README run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/tir.md")]
+#[doc = include_str!("../docs/relax.md")]
+#[doc = include_str!("../docs/vm.md")]
+#[doc = include_str!("../docs/build_rs.md")]
 struct Readme;

@@ -11,6 +11,7 @@ mod rust_semantics;
 mod schedules;
 mod sparse;
 mod structure;
+mod tables;
 mod values;
 mod wrapping;
 

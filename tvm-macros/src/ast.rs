@@ -193,6 +193,8 @@ pub(crate) enum ExprKind {
     Var(Ident),
     /// A constant of the host program.
     Host(Path),
+    /// `TABLE[i][j]`: an element of a constant array of the host program.
+    HostLoad(Path, Vec<Expr>),
     Load {
         buffer: Ident,
         indices: Vec<Expr>,
@@ -231,9 +233,10 @@ impl Expr {
             | ExprKind::Var(_)
             | ExprKind::Host(_)
             | ExprKind::Error => {}
-            ExprKind::Load { indices: args, .. } | ExprKind::Call(_, args) | ExprKind::Helper(_, args) => {
-                args.iter().for_each(|arg| arg.walk(f))
-            }
+            ExprKind::HostLoad(_, args)
+            | ExprKind::Load { indices: args, .. }
+            | ExprKind::Call(_, args)
+            | ExprKind::Helper(_, args) => args.iter().for_each(|arg| arg.walk(f)),
             ExprKind::Neg(a) | ExprKind::Not(a) | ExprKind::Cast(a, _) => a.walk(f),
             ExprKind::Binary(_, a, b) | ExprKind::Extremum(_, a, b) => {
                 a.walk(f);

@@ -62,7 +62,7 @@ pub(crate) fn scope(items: &TokenStream, for_editor: bool) -> TokenStream {
         if for_editor { quote!(#[cfg(rust_analyzer)] const _: () = { #items };) } else { items.clone() };
     quote! {
         #[allow(
-            unused, unexpected_cfgs, non_upper_case_globals, clippy::all, clippy::pedantic, clippy::restriction,
+            unused, unexpected_cfgs, non_upper_case_globals, unstable_name_collisions, clippy::all, clippy::pedantic, clippy::restriction,
             reason = "the body of the kernel, run as plain Rust"
         )]
         const _: () = { #items };

@@ -11,7 +11,9 @@ use tvm_runtime::DataType;
 
 use super::bounds::{extent_between, range_of};
 use super::derive::derive_blocks;
+use super::host::HostArray;
 use super::literal;
+use super::table::Table;
 use super::unwritten::unwritten_reads;
 use super::{FuncSig, Value};
 use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var};
@@ -73,6 +75,7 @@ struct State {
     ranges: Vec<(Var, Range)>,
     block_names: Vec<Arc<str>>,
     attrs: Attrs,
+    tables: Vec<Table>,
     errors: Vec<Diagnostic>,
 }
 
@@ -242,6 +245,41 @@ impl FuncBuilder {
             indices: indices.into_iter().map(Value::into_index).collect(),
             span: self.span(loc),
         })))
+    }
+
+    /// `TABLE[i][j]`: an element of a constant array of the host program.
+    pub fn table<A: HostArray, const N: usize>(
+        &self,
+        loc: Loc,
+        name: &'static str,
+        array: &A,
+        indices: [Value; N],
+    ) -> Value {
+        let rank = A::extents().len();
+        let known = self.state.borrow().tables.iter().any(|it| it.name == name);
+        if !known {
+            match Table::new(name, array, &self.span(loc)) {
+                Some(table) => self.state.borrow_mut().tables.push(table),
+                None => self.error(loc, format!("`{name}` has no elements"), "give it some"),
+            }
+        }
+        if rank != N {
+            let message = format!("`{name}` has {rank} dimensions, but is read with {N} indices");
+            self.error(loc, message, "kernels read single elements, as in `TABLE[i][j]`");
+            return Value::int(0);
+        }
+        let found = self
+            .state
+            .borrow()
+            .tables
+            .iter()
+            .find(|it| it.name == name)
+            .map(|it| (it.buffer.clone(), it.index));
+        match found {
+            Some((buffer, true)) => Value::index(self.load(loc, &buffer, indices).into_expr()),
+            Some((buffer, false)) => self.load(loc, &buffer, indices),
+            None => Value::int(0),
+        }
     }
 
     /// `buffer[indices] = value`
@@ -481,9 +519,19 @@ impl FuncBuilder {
         if !state.errors.is_empty() {
             return Err(IrError(state.errors));
         }
-        let root = state.blocks.pop().unwrap_or_default();
-        let body = Stmt::seq(state.frames.pop().unwrap_or_default());
-        let body = derive_blocks(&body, state.block_names);
+        let mut root = state.blocks.pop().unwrap_or_default();
+        let mut stmts = Vec::new();
+        for table in &state.tables {
+            let mut names = std::iter::once(format!("{}_fill", table.name))
+                .chain((1..).map(|i| format!("{}_fill_{i}", table.name)));
+            let free = |name: &String| !state.block_names.iter().any(|it| **it == **name);
+            let name: Arc<str> = names.find(free).unwrap_or_default().into();
+            state.block_names.push(name.clone());
+            root.alloc_buffers.push(table.buffer.clone());
+            stmts.push(table.fill(name));
+        }
+        stmts.extend(state.frames.pop().unwrap_or_default());
+        let body = derive_blocks(&Stmt::seq(stmts), state.block_names);
         let annotations = root.annotations;
         let root = Block { annotations, span: self.span.clone(), ..Block::root(root.alloc_buffers, body) };
         let func = PrimFunc::new(self.name, state.params, BlockRealize::opaque(root));

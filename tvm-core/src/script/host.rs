@@ -22,6 +22,35 @@ impl HostConst for usize {
     }
 }
 
+/// A constant array of the host program, of any number of dimensions.
+pub trait HostArray {
+    /// Its extents.
+    fn extents() -> Vec<i64>;
+
+    /// Its elements, the last axis fastest.
+    fn elements(&self) -> Vec<Value>;
+}
+
+impl<T: HostConst> HostArray for T {
+    fn extents() -> Vec<i64> {
+        Vec::new()
+    }
+
+    fn elements(&self) -> Vec<Value> {
+        vec![self.to_value()]
+    }
+}
+
+impl<T: HostArray, const N: usize> HostArray for [T; N] {
+    fn extents() -> Vec<i64> {
+        [N as i64].into_iter().chain(T::extents()).collect()
+    }
+
+    fn elements(&self) -> Vec<Value> {
+        self.iter().flat_map(HostArray::elements).collect()
+    }
+}
+
 macro_rules! captured {
     ($($ty:ty)*) => {$(
         impl HostConst for $ty {

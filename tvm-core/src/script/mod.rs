@@ -14,6 +14,7 @@ mod literal;
 pub mod shadow;
 mod sig;
 mod smaller;
+mod table;
 mod unwritten;
 mod value;
 
@@ -22,7 +23,7 @@ pub use builder::{AxisArg, Domain, FuncBuilder, LoopSpec};
 pub use check_schedule::{CheckError, check_equivalent, check_schedule};
 pub(crate) use derive::derive_blocks;
 pub use func::PrimFuncDef;
-pub use host::HostConst;
+pub use host::{HostArray, HostConst};
 pub use sig::{DimSpec, FuncSig, ParamSpec};
 pub(crate) use value::is_total;
 pub use value::{INDEX, Value};

@@ -97,6 +97,11 @@ impl Value {
         self.expr.dtype()
     }
 
+    /// True for an index: `usize` in the shadow.
+    pub(super) fn is_index(&self) -> bool {
+        self.class == Class::Index
+    }
+
     /// True for literals, constants and variables: what needs no name.
     pub(super) fn is_atom(&self) -> bool {
         let atom = matches!(self.expr, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::Var(_));

@@ -113,7 +113,9 @@ impl Checker<'_> {
                 self.expr(a);
                 self.expr(b);
             }
-            ExprKind::Call(_, args) | ExprKind::Helper(_, args) => args.iter().for_each(|it| self.expr(it)),
+            ExprKind::HostLoad(_, args) | ExprKind::Call(_, args) | ExprKind::Helper(_, args) => {
+                args.iter().for_each(|it| self.expr(it))
+            }
             ExprKind::Select(a, b, c) => {
                 self.expr(a);
                 self.expr(b);

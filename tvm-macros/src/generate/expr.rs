@@ -60,6 +60,11 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
             quote!(#name.clone())
         }
         ExprKind::Host(path) => quote!(#script::HostConst::to_value(#path)),
+        ExprKind::HostLoad(path, indices) => {
+            let (b, loc, indices) = (paths::own("b"), loc(expr.span), values(indices));
+            let name = path.segments.iter().map(|it| it.ident.to_string()).collect::<Vec<_>>().join("_");
+            quote!(#b.table(#loc, #name, &#path, [#(#indices),*]))
+        }
         ExprKind::Load { buffer, indices } => {
             let (b, buffer, loc, indices) = (paths::own("b"), local(buffer), loc(expr.span), values(indices));
             quote!(#b.load(#loc, &#buffer, [#(#indices),*]))

@@ -444,11 +444,13 @@ fn literal(lit: &Lit) -> TokenStream {
     }
 }
 
-/// Type and name of a constructor `Type::Name`; names all in capitals are constants.
+/// Type and name of a constructor `Type::Name`; names all in capitals are constants, unless they are one letter.
 pub(super) fn constructor(path: &Path) -> Option<(TokenStream, Ident)> {
     let name = &path.segments.last()?.ident;
     let text = name.to_string();
-    let is_type = |text: &str| text.starts_with(char::is_uppercase) && text.contains(char::is_lowercase);
+    let is_type = |text: &str| {
+        text.starts_with(char::is_uppercase) && (text.len() == 1 || text.contains(char::is_lowercase))
+    };
     if path.segments.len() < 2 || !is_type(&text) {
         return None;
     }

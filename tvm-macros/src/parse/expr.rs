@@ -40,6 +40,9 @@ impl Parser<'_> {
             SynExpr::Group(it) => self.expr(&it.expr).kind,
             SynExpr::Path(it) => return self.path(it),
             SynExpr::Index(it) => {
+                if let Some((path, indices)) = self.host_array(it) {
+                    return self.host_load(path, &indices);
+                }
                 let (buffer, indices) = self.access(&it.expr, &it.index)?;
                 ExprKind::Load { buffer, indices }
             }
@@ -220,6 +223,47 @@ impl Parser<'_> {
         self.errors.push(name, format!("cannot find `{name}` in this kernel"), &help);
     }
 
+    /// Path and indices of `TABLE[i][j]`.
+    fn host_array<'a>(&self, it: &'a syn::ExprIndex) -> Option<(&'a syn::Path, Vec<&'a SynExpr>)> {
+        let (mut indices, mut base) = (vec![&*it.index], &*it.expr);
+        while let SynExpr::Index(inner) = base {
+            indices.push(&inner.index);
+            base = &inner.expr;
+        }
+        indices.reverse();
+        let SynExpr::Path(path) = base else { return None };
+        let host = match path.path.get_ident() {
+            Some(name) => self.scopes.lookup(name).is_none() && is_host_constant(name, self.generics),
+            None => true,
+        };
+        host.then_some((&path.path, indices))
+    }
+
+    fn host_load(&mut self, path: &syn::Path, indices: &[&SynExpr]) -> Option<ExprKind> {
+        let name = crate::generate::source_text(&quote::ToTokens::to_token_stream(path));
+        if let [SynExpr::Array(array)] = indices {
+            let plain: Vec<String> = array
+                .elems
+                .iter()
+                .map(|it| {
+                    format!("[{}]", crate::generate::source_text(&quote::ToTokens::to_token_stream(it)))
+                })
+                .collect();
+            let message = format!("`{name}` is an array of Rust, not a tensor");
+            self.errors.push(array, message, &format!("write `{name}{}`", plain.concat()));
+            return None;
+        }
+        let parsed = self.exprs(indices.iter().copied());
+        for (index, it) in parsed.iter().zip(indices) {
+            self.expect_index(index);
+            if let Some(dtype) = self.dtype_of(index).filter(|dtype| dtype.0 != "usize") {
+                let help = format!("convert it: `{} as usize`", text_of(it));
+                self.errors.push(it, format!("an index is usize, this is {}", dtype.name()), &help);
+            }
+        }
+        Some(ExprKind::HostLoad(path.clone(), parsed))
+    }
+
     /// Buffer and indices of `a[[i, j]]`.
     pub(super) fn access(&mut self, base: &SynExpr, index: &SynExpr) -> Option<(Ident, Vec<Expr>)> {
         if let SynExpr::MethodCall(_) = base {
@@ -241,8 +285,15 @@ impl Parser<'_> {
         let indices = match index {
             SynExpr::Array(array) => array.elems.iter().collect::<Vec<_>>(),
             other => {
-                let text = crate::generate::source_text(&quote::ToTokens::to_token_stream(other));
-                let text = text.trim_matches(['(', ')']);
+                let text = match other {
+                    SynExpr::Tuple(it) => {
+                        crate::generate::source_text(&quote::ToTokens::to_token_stream(&it.elems))
+                    }
+                    SynExpr::Paren(it) => {
+                        crate::generate::source_text(&quote::ToTokens::to_token_stream(&it.expr))
+                    }
+                    other => crate::generate::source_text(&quote::ToTokens::to_token_stream(other)),
+                };
                 let help = format!("write `{name}[[{text}]]`: indices stand in an array");
                 self.errors.push(other, "tensors are indexed by an array", &help);
                 return None;

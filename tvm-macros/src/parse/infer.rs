@@ -21,7 +21,7 @@ impl Parser<'_> {
             ExprKind::Int(_, suffix) | ExprKind::Float(_, suffix) => suffix.clone().map(DType),
             ExprKind::Bool(_) => bool(),
             ExprKind::Var(name) | ExprKind::Load { buffer: name, .. } => of_name(name),
-            ExprKind::Host(_) | ExprKind::Helper(..) | ExprKind::Error => None,
+            ExprKind::HostLoad(..) | ExprKind::Host(_) | ExprKind::Helper(..) | ExprKind::Error => None,
             ExprKind::Neg(a) | ExprKind::Not(a) => self.dtype_of(a),
             ExprKind::Binary(op, a, b) => {
                 if is_comparison(op) {

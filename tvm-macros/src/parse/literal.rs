@@ -33,6 +33,7 @@ impl Parser<'_> {
             | ExprKind::Bool(_)
             | ExprKind::Var(_)
             | ExprKind::Host(_)
+            | ExprKind::HostLoad(..)
             | ExprKind::Load { .. }
             | ExprKind::Not(_)
             | ExprKind::Binary(..)

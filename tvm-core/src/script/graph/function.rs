@@ -297,7 +297,12 @@ pub(super) fn emit_call(callee: Callee, ty: Option<&FuncType>, args: Args, span:
     if let Some(ty) = ty
         && ty.params.len() != args.items.len()
     {
-        let message = format!("expected {} arguments, got {}", ty.params.len(), args.items.len());
+        let name = match &callee {
+            Callee::Global(gv) => format!("`{}`: ", gv.name()),
+            Callee::Var(var) => format!("`{}`: ", var.name()),
+            _ => String::new(),
+        };
+        let message = format!("{name}expected {} arguments, got {}", ty.params.len(), args.items.len());
         return fail(IrError::new(message, span), span);
     }
     let mut bound = Vec::new();
