@@ -34,7 +34,11 @@ pub fn default_build() -> Pass {
 
 /// Brings tensor programs to [the lowered form](crate::tir::transform).
 pub fn lower_tir() -> Pass {
-    Sequential::new("LowerTIR", lower_tir_passes())
+    let mut passes = lower_tir_passes();
+    if cfg!(debug_assertions) {
+        passes.push(tir::verify_lowered());
+    }
+    Sequential::new("LowerTIR", passes)
 }
 
 /// The passes of [`lower_tir`], in order.

@@ -3,11 +3,15 @@
 mod access_region;
 mod conjuncts;
 mod init_nest;
+mod lowered;
+#[cfg(test)]
+mod tests;
 mod well_formed;
 
 pub use access_region::with_access_regions;
 pub(crate) use conjuncts::{add_predicate, holds_blocks, reads_memory};
 pub use conjuncts::{conjunction, conjuncts};
 pub(in crate::tir) use init_nest::{Frame, drives, init_nest, reduction_loop};
+pub use lowered::lowered_form;
 pub(crate) use well_formed::check_rules;
 pub use well_formed::well_formed;

@@ -74,6 +74,14 @@ impl Rules<'_> {
             self.index(&format!("shape of buffer `{name}`"), expr);
             self.visit_expr(expr);
         }
+        for expr in buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset) {
+            if expr.as_int().is_some_and(|value| value < 0) {
+                self.fail("W15", format!("buffer `{name}` has a negative extent, stride or offset"));
+            }
+            if any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(_))) {
+                self.fail("W15", format!("an extent, stride or offset of buffer `{name}` reads memory"));
+            }
+        }
         let (strides, ndim) = (buffer.strides.len(), buffer.ndim());
         if strides != 0 && strides != ndim {
             self.fail("W4", format!("buffer `{name}` has {ndim} dimensions and {strides} strides"));
@@ -102,6 +110,33 @@ impl Rules<'_> {
         }
         for range in region.region.iter() {
             self.range(&format!("region of buffer `{name}`"), range);
+        }
+    }
+
+    /// `buffer` may name `source`: its last ranges, of as many elements of its type.
+    fn view(&mut self, buffer: &Buffer, source: &BufferRegion) {
+        let (name, of) = (&buffer.name, &source.buffer);
+        if (buffer.dtype, buffer.scope) != (of.dtype, of.scope) {
+            let (dtype, scope) = (of.dtype, of.scope.name());
+            self.fail(
+                "W15",
+                format!("`{name}` names a region of `{}`, which is {dtype} in {scope}", of.name),
+            );
+        }
+        let Some(hidden) = source.region.len().checked_sub(buffer.ndim()) else {
+            let (got, most) = (buffer.ndim(), source.region.len());
+            return self.fail("W15", format!("`{name}` has {got} dimensions, its region has {most}"));
+        };
+        let ones = source.region[..hidden].iter().map(|range| (&range.extent, 1));
+        let extents = source.region[hidden..].iter().zip(buffer.shape.iter());
+        let extents = extents.filter_map(|(range, extent)| Some((&range.extent, extent.as_int()?)));
+        for (got, want) in ones.chain(extents).filter_map(|(got, want)| Some((got.as_int()?, want))) {
+            if got != want {
+                self.fail(
+                    "W15",
+                    format!("an extent of the region that `{name}` names is {got}, expected {want}"),
+                );
+            }
         }
     }
 
@@ -137,7 +172,12 @@ impl Rules<'_> {
             && it.args.len() != intrinsic.arity()
         {
             let (name, want, got) = (intrinsic.name(), intrinsic.arity(), it.args.len());
-            self.fail("W3", format!("`{name}` takes {want} arguments, got {got}"));
+            return self.fail("W3", format!("`{name}` takes {want} arguments, got {got}"));
+        }
+        if it.callee == Callee::Intrinsic(Intrinsic::IfThenElse) {
+            let lanes = it.args[0].dtype().lanes();
+            self.expect("condition of `if_then_else`", &it.args[0], DataType::BOOL.with_lanes(lanes));
+            it.args[1..].iter().for_each(|arm| self.expect("arm of `if_then_else`", arm, it.dtype));
         }
     }
 
@@ -302,6 +342,7 @@ impl Visitor for Rules<'_> {
         for it in block.match_buffers.iter() {
             self.buffer(&it.buffer);
             self.region(&it.source);
+            self.view(&it.buffer, &it.source);
             if let Some(param) = self.read_only.get(&it.source.buffer.id) {
                 self.read_only.insert(it.buffer.id, param.clone());
             }

@@ -4,6 +4,7 @@ use tvm_runtime::abi::Status;
 
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::Var;
+pub(super) use crate::tir::analysis::{conjuncts, reads_memory as reads};
 use crate::tir::{
     BinaryOp, Callee, For, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, binary, walk_expr, walk_stmt,
 };
@@ -72,23 +73,6 @@ pub(super) fn enter_loop(analyzer: &mut Analyzer, node: &For) {
     let last = &range.min + &range.extent - 1;
     let (first, last) = (analyzer.const_int_bound(&range.min), analyzer.const_int_bound(&last));
     analyzer.bind_bound(&node.loop_var, ConstIntBound::new(first.min, last.max));
-}
-
-/// True when `expr` reads memory.
-pub(super) fn reads(expr: &PrimExpr) -> bool {
-    any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(_)))
-}
-
-/// The conditions that `condition` is the conjunction of.
-pub(super) fn conjuncts(condition: &PrimExpr) -> impl Iterator<Item = PrimExpr> {
-    let (mut todo, mut res) = (vec![condition.clone()], Vec::new());
-    while let Some(condition) = todo.pop() {
-        match &condition {
-            PrimExpr::Binary(it) if it.op == BinaryOp::And => todo.extend([it.b.clone(), it.a.clone()]),
-            _ => res.push(condition),
-        }
-    }
-    res.into_iter()
 }
 
 /// True when `condition` holds in all of `stmt` if it holds in front of it: it reads no memory, or none that `stmt`

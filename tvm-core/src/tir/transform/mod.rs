@@ -45,6 +45,7 @@ mod unroll_loop;
 mod util;
 mod vector;
 mod vectorize_loop;
+mod verify_lowered;
 mod zero_unwritten;
 
 pub use check_bounds::check_bounds;
@@ -68,4 +69,5 @@ pub use renew_defs::{renew_defs, renew_stmt};
 pub use simplify::simplify;
 pub use unroll_loop::unroll_loop;
 pub use vectorize_loop::{VECTOR_BYTES, vectorize_loop};
+pub use verify_lowered::verify_lowered;
 pub use zero_unwritten::{zero_outputs, zero_unwritten};

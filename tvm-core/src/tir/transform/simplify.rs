@@ -23,7 +23,7 @@ impl StmtSimplify {
     /// `stmt` where `condition` holds.
     fn under(&mut self, condition: &PrimExpr, stmt: &Stmt) -> Stmt {
         let outer = self.analyzer.clone();
-        let parts = conjuncts(condition).filter(|part| is_lasting(part, stmt));
+        let parts = conjuncts(condition).into_iter().filter(|part| is_lasting(part, stmt));
         parts.for_each(|part| self.analyzer.enter_constraint(&part));
         let new = self.mutate_stmt(stmt);
         self.analyzer = outer;

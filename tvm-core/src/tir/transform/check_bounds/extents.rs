@@ -191,7 +191,8 @@ impl Extents {
         let magnitude = |bound: ConstIntBound| {
             let infinite = bound.min == ConstIntBound::NEG_INF || bound.max == ConstIntBound::POS_INF;
             let size = (bound.min as f64).abs().max((bound.max as f64).abs());
-            if infinite { TWO_TO_63 } else { size }
+            // What is less than an index variable is no larger.
+            if infinite { LIMIT as f64 } else { size }
         };
         let leaf = |index: bool| {
             let size = magnitude(analyzer.const_int_bound(expr));

@@ -12,6 +12,8 @@ mod block;
 mod check;
 mod extents;
 mod hoist;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -121,7 +123,8 @@ impl<'a> CheckBounds<'a> {
         f: impl FnOnce(&mut Self) -> R,
     ) -> R {
         let (outer, truths) = (self.analyzer.clone(), self.truths.len());
-        let parts: Vec<PrimExpr> = conjuncts(condition).filter(|part| lasting(self, part)).collect();
+        let parts: Vec<PrimExpr> =
+            conjuncts(condition).into_iter().filter(|part| lasting(self, part)).collect();
         parts.iter().for_each(|part| self.assume(part));
         let res = f(self);
         self.analyzer = outer;
