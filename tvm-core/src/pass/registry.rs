@@ -28,6 +28,7 @@ pub(super) static BUILT_IN: &[fn() -> Pass] = &[
     tir::transform::check_bounds,
     tir::transform::check_loop_kinds,
     tir::transform::compact_buffer_allocation,
+    tir::transform::contract_reductions,
     tir::transform::convert_blocks_to_opaque,
     tir::transform::convert_ssa,
     tir::transform::flatten_buffer,

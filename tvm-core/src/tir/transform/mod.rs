@@ -29,6 +29,8 @@ mod convert_ssa;
 mod coverage;
 mod flatten_buffer;
 mod float_compute_legalize;
+#[cfg(test)]
+mod fuzz;
 mod lower_init_block;
 mod lower_intrin;
 mod lower_match_buffer;
