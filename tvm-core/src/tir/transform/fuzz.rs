@@ -196,7 +196,7 @@ impl Case {
         let mut args: Vec<Value> =
             std::iter::once(y).chain(self.extents.iter().map(|it| Value::Int(*it))).collect();
         let res = Program::compile(func).and_then(|it| it.strict(1).run(&mut args));
-        res.unwrap_or_else(|err| panic!("{err}\n{func}"));
+        assert!(res.is_ok(), "{res:?}\n{func}");
         args[0].as_tensor().unwrap().to_vec().unwrap()
     }
 }
