@@ -19,7 +19,11 @@ TVM_INLINE float tvm_exp_f32(float x) {
   float y = p * tvm_bits_i32_f32((half + 127) << 23) * tvm_bits_i32_f32((i - half + 127) << 23);
   return x != x ? x : y;
 }
-TVM_INLINE float tvm_sigmoid_f32(float x) { return 1.0f / (1.0f + tvm_exp_f32(-x)); }
+/* Of -|x|: the exponential does not overflow, and small results keep their digits. */
+TVM_INLINE float tvm_sigmoid_f32(float x) {
+  float e = tvm_exp_f32(x < 0.0f ? x : -x);
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
 TVM_INLINE float tvm_log_f32(float x) {
   int32_t small = x < 1.17549435e-38f;
   int32_t i = tvm_bits_f32_i32(small ? x * 8388608.0f : x);

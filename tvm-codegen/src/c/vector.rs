@@ -319,9 +319,9 @@ impl Function<'_> {
         let scalar = types::scalar(dtype);
         let (letter, suffix) = if dtype.scalar() == DataType::F64 { ("d", "") } else { ("s", "f") };
         let helper = format!("tvm_fmuladd_{dtype}");
-        let mut body = format!(
+        let mut body = String::from(
             "#if __has_builtin(__builtin_elementwise_fma)\n  \
-             return TVM_FAST_FMA ? __builtin_elementwise_fma(a, b, c) : a * b + c;\n"
+             return TVM_FAST_FMA ? __builtin_elementwise_fma(a, b, c) : a * b + c;\n",
         );
         if dtype.bytes() == 64 {
             let _ = write!(

@@ -65,11 +65,15 @@ impl<'ctx> Function<'ctx, '_> {
             }
             Intrinsic::Sigmoid => {
                 let one = self.expr(&PrimExpr::float(1.0, dtype.scalar()).broadcast(dtype.lanes()))?;
-                let zero = self.expr(&PrimExpr::float(-0.0, dtype.scalar()).broadcast(dtype.lanes()))?;
-                let negative = self.binary(BinaryOp::Sub, zero, first, dtype)?;
-                let exp = self.llvm_intrinsic("llvm.exp", &[negative])?;
+                let zero = self.expr(&PrimExpr::float(0.0, dtype.scalar()).broadcast(dtype.lanes()))?;
+                // Of -|x|: the exponential does not overflow, and small results keep their digits.
+                let size = self.llvm_intrinsic("llvm.fabs", &[first])?;
+                let size = self.binary(BinaryOp::Sub, zero, size, dtype)?;
+                let exp = self.llvm_intrinsic("llvm.exp", &[size])?;
                 let sum = self.binary(BinaryOp::Add, one, exp, dtype)?;
-                self.binary(BinaryOp::Div, one, sum, dtype)
+                let negative = self.binary(BinaryOp::Lt, first, zero, dtype)?;
+                let over = self.select(negative, exp, one)?;
+                self.binary(BinaryOp::Div, over, sum, dtype)
             }
             Intrinsic::Abs if dtype.is_float() => self.llvm_intrinsic("llvm.fabs", &[first]),
             Intrinsic::Abs if dtype.is_int() => {

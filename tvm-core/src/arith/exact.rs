@@ -20,7 +20,7 @@ impl Analyzer {
         let dtype = sum.dtype;
         let bound = sum_bound(self, &sum);
         if bound.fits(dtype) {
-            return Some(sum.as_integers(0));
+            return Some(sum.into_integers(0));
         }
         if !bound.is_finite() {
             return None;
@@ -28,7 +28,7 @@ impl Analyzer {
         let range = ConstIntBound::of_dtype(dtype);
         let turn = 1i128 << dtype.bits();
         let shift = -(bound.min - range.min).div_euclid(turn) * turn;
-        (bound.max + shift <= range.max).then(|| sum.as_integers(shift))
+        (bound.max + shift <= range.max).then(|| sum.into_integers(shift))
     }
 
     /// True only if no sum, difference or product in `expr` overflows.

@@ -129,7 +129,7 @@ impl LinearSum {
 
     /// The atom `expr`, as an integer.
     pub(super) fn atom(expr: &PrimExpr) -> LinearSum {
-        let mut sum = LinearSum::zero(expr.dtype()).as_integers(0);
+        let mut sum = LinearSum::zero(expr.dtype()).into_integers(0);
         sum.add_term(Monomial::atom(expr.clone()), 1);
         sum
     }
@@ -140,7 +140,7 @@ impl LinearSum {
     }
 
     /// The same numbers and `constant` more, as a sum of integers.
-    pub(super) fn as_integers(mut self, constant: i128) -> LinearSum {
+    pub(super) fn into_integers(mut self, constant: i128) -> LinearSum {
         self.arithmetic = Arithmetic::Integers;
         self.add_constant(constant);
         self

@@ -376,7 +376,7 @@ fn is_literal(expr: &PrimExpr) -> bool {
 /// True for what is printed as literals without a suffix alone: it takes the type of what it meets.
 fn untyped(expr: &PrimExpr) -> bool {
     with_stack(|| match expr {
-        PrimExpr::IntImm(it) => !it.dtype.is_bool() && !(it.dtype.is_uint() && it.value < 0),
+        PrimExpr::IntImm(it) => !it.dtype.is_bool() && (!it.dtype.is_uint() || it.value >= 0),
         PrimExpr::FloatImm(it) => it.value.is_finite(),
         PrimExpr::Binary(it) => {
             !it.op.is_comparison() && !it.op.is_logical() && untyped(&it.a) && untyped(&it.b)

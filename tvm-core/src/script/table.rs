@@ -43,6 +43,6 @@ impl Table {
             Stmt::store(&self.buffer, at, value.clone())
         });
         let block = Block { span: self.buffer.span.clone(), ..Block::new(name, Stmt::seq(stores)) };
-        BlockRealize::opaque(with_access_regions(block)).into()
+        BlockRealize::opaque(with_access_regions(block))
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, IrError, Op, Span, Type, Var, VarId, well_formed};
+use tvm_core::ir::{
+    AttrValue, Attrs, BaseFunc, IRModule, IrError, Op, ShapeType, Span, Type, Var, VarId, well_formed,
+};
 use tvm_core::relax::op::memory;
 use tvm_core::relax::transform::legalize_ops;
 use tvm_core::relax::{Arg, BlockBuilder, Callee, Expr, Function};
@@ -139,6 +141,10 @@ impl Machine<'_> {
     fn body(&mut self, func: &Function) -> Result<Vec<Tensor>, IrError> {
         for binding in func.body.bindings() {
             let value = match &binding.value {
+                Expr::Arg(Arg::Shape(extents)) if binding.match_cast => {
+                    self.check_extents(extents, binding.var.ty())?;
+                    continue;
+                }
                 Expr::Arg(arg) => self.arg(arg),
                 Expr::TupleGetItem(arg, i) => vec![self.arg(arg)[*i].clone()],
                 Expr::Call(call) => match &call.callee {
@@ -171,6 +177,23 @@ impl Machine<'_> {
             Arg::Tuple(fields) => fields.iter().flat_map(|field| self.arg(field)).collect(),
             other => panic!("{other:?} is not a tensor"),
         }
+    }
+
+    /// An error unless `extents` are those of the shape type `ty`.
+    fn check_extents(&self, extents: &[PrimExpr], ty: &Type) -> Result<(), IrError> {
+        let Type::Shape(ShapeType { values: Some(expected), .. }) = ty else {
+            panic!("{ty:?} has no extents")
+        };
+        for (got, expected) in extents.iter().zip(expected.iter()) {
+            let (got, expected) = (self.dim(got), self.dim(expected));
+            if got != expected {
+                return Err(IrError::new(
+                    format!("expected the extent {expected}, got {got}"),
+                    &Span::none(),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The indices, if all are inside of the extents that they are for.

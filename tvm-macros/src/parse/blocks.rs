@@ -11,6 +11,9 @@ use crate::ast::{Attrs, Axis, AxisKind, DType, Expr, LoopRange, Stmt};
 
 const BLOCK_HELP: &str = "write `block(\"name\", [S(i), R(k)], |[vi, vk]| { .. })`";
 
+/// Kind, value and, where it is written out, domain (first and end) of an axis.
+type AxisParts = (AxisKind, Expr, Option<(Expr, Expr)>);
+
 impl Parser<'_> {
     /// `block("C", [S(i), R(k)], |[vi, vk]| { .. })`
     pub(super) fn block_stmt(&mut self, call: &ExprCall) -> Option<Stmt> {
@@ -37,8 +40,7 @@ impl Parser<'_> {
             return None;
         };
         let attrs = self.block_attrs(&call.attrs);
-        let values: Vec<Option<(AxisKind, Expr, Option<(Expr, Expr)>)>> =
-            axes.elems.iter().map(|it| self.axis(it)).collect();
+        let values: Vec<Option<AxisParts>> = axes.elems.iter().map(|it| self.axis(it)).collect();
         let vars = match closure.inputs.first() {
             Some(Pat::Slice(pat)) if closure.inputs.len() == 1 => self.names(pat),
             _ => {
@@ -93,7 +95,7 @@ impl Parser<'_> {
     }
 
     /// `S(i)`, or `S(i).within(0..n)`.
-    fn axis(&mut self, expr: &SynExpr) -> Option<(AxisKind, Expr, Option<(Expr, Expr)>)> {
+    fn axis(&mut self, expr: &SynExpr) -> Option<AxisParts> {
         if let SynExpr::MethodCall(it) = expr
             && it.method == "within"
         {

@@ -30,7 +30,7 @@ enum Frame {
     /// A block: kind, variable and value of each axis.
     Block(Vec<(char, Option<Ident>, Expr)>),
     If(Expr),
-    Let(Ident, Stmt, Expr),
+    Let(Ident, Box<Stmt>, Expr),
     /// A local buffer.
     Alloc(Ident),
     While,
@@ -240,7 +240,7 @@ impl Place {
             match local(stmt) {
                 Some(Frame::Let(name, stmt, value)) if mentions(&used, &name) => {
                     used.extend(names(&value));
-                    own.insert(0, stmt);
+                    own.insert(0, *stmt);
                 }
                 Some(Frame::Alloc(name)) if mentions(&used, &name) => return,
                 _ => {}
@@ -392,5 +392,5 @@ fn local(stmt: &Stmt) -> Option<Frame> {
     if is_buffer || pat.mutability.is_some() {
         return Some(Frame::Alloc(pat.ident.clone()));
     }
-    Some(Frame::Let(pat.ident.clone(), stmt.clone(), (*init.expr).clone()))
+    Some(Frame::Let(pat.ident.clone(), Box::new(stmt.clone()), (*init.expr).clone()))
 }

@@ -52,7 +52,7 @@ impl Claims {
             let touched = &state.claimed[first..last];
             let start = touched.first().map_or(range.start, |it| it.start.min(range.start));
             let end = touched.last().map_or(end, |it| it.end.max(end));
-            state.claimed.splice(first..last, [start..end]);
+            state.claimed.splice(first..last, std::iter::once(start..end));
         }
         free
     }

@@ -55,7 +55,7 @@ fn illegal_loops(func: &PrimFunc) -> Vec<(Arc<For>, ScheduleError)> {
     // Statements that stand in no block of their own get one, so that their regions are known.
     let body = match &func.body {
         Stmt::BlockRealize(_) => func.body.clone(),
-        body => BlockRealize::opaque(Block::root(vec![], body.clone())).into(),
+        body => BlockRealize::opaque(Block::root(vec![], body.clone())),
     };
     let body = InBlocks.mutate_stmt(&body).unwrap_or(body);
     let mut loops = Loops::default();

@@ -184,7 +184,7 @@ impl Mutator for LowerIntrin {
             && let Some(shape) = self.mutate_exprs(&node.buffer.shape)
         {
             // Memory is allocated by these extents.
-            let buffer = node.buffer.renew(|it| it.shape = shape.into());
+            let buffer = node.buffer.renew(|it| it.shape = shape);
             self.buffers.insert(node.buffer.id, buffer.clone());
             return Some(AllocBuffer { buffer }.into());
         }

@@ -64,6 +64,7 @@ pub use lower_match_buffer::lower_match_buffer;
 pub use lower_opaque_block::lower_opaque_block;
 pub use lower_tvm_builtin::{STACK_BYTES, lower_tvm_builtin};
 pub use make_packed_api::{PACKED_API, make_packed_api};
+pub(in crate::tir) use plan_and_update_buffer_allocation_location::may_enter;
 pub use plan_and_update_buffer_allocation_location::plan_and_update_buffer_allocation_location;
 pub use remove_no_op::remove_no_op;
 pub(crate) use renew_defs::Renew;

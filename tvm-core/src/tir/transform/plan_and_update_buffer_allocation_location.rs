@@ -108,7 +108,7 @@ fn descend(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> Option<Stmt> {
 }
 
 /// True when memory of `scope` may be allocated anew in every iteration of a loop of this kind.
-fn may_enter(scope: Scope, kind: ForKind) -> bool {
+pub(in crate::tir) fn may_enter(scope: Scope, kind: ForKind) -> bool {
     let thread = match kind {
         ForKind::ThreadBinding(tag) => tag,
         ForKind::Serial | ForKind::Parallel | ForKind::Unrolled => return true,

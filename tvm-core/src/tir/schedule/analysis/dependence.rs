@@ -8,6 +8,7 @@ use crate::arith::{Analyzer, DomMap, IntervalSet};
 use crate::ir::{Var, VarId};
 use crate::tir::schedule::rewrite::{self, bind_loop};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::transform::may_enter;
 use crate::tir::{BlockRealize, Buffer, BufferRegion, For, PrimExpr, Range, Stmt, substitute_expr};
 
 /// Blocks seen from one iteration of a loop: the loops inside range over all their values, the others stand still.
@@ -162,8 +163,12 @@ fn hands_over(
     Ok(within && (disjoint || private))
 }
 
-/// True when `buffer` is an intermediate one that is used nowhere outside of `node`.
+/// True when `buffer` is an intermediate one that is used nowhere outside of `node`, of which lowering may give each
+/// iteration its own.
 pub(in crate::tir::schedule) fn is_private(state: &ScheduleState, node: &For, buffer: &Buffer) -> bool {
+    if !may_enter(buffer.scope, node.kind) {
+        return false;
+    }
     let inside = rewrite::count_accesses(&Stmt::from(node.clone()), buffer);
     rewrite::is_intermediate(state, buffer) && inside == rewrite::count_accesses(&state.func().body, buffer)
 }

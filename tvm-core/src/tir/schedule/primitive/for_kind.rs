@@ -113,9 +113,7 @@ fn check_apart(
     let (block, var) = (&realize.block, state.loop_name(node.loop_var.id()));
     for write in block.writes.iter() {
         let buffer = &write.buffer;
-        let own = node.kind != ForKind::Vectorized
-            && analysis::is_private(state, node, buffer)
-            && !reduces_from(state, node, realize)?;
+        let own = analysis::is_private(state, node, buffer) && !reduces_from(state, node, realize)?;
         if !own && !analysis::touches_apart(state, node, realize, write)? {
             let message = format!(
                 "iterations of loop `{var}` are not known to write different elements of `{}` in block `{}`",

@@ -145,8 +145,8 @@ impl Known<'_> {
         let steps = slope.as_int().is_some_and(|slope| match slope {
             -1..=1 => true,
             _ => {
-                let most = i128::from(self.analyzer.const_int_bound(&range.extent).max);
-                most < i128::from(ConstIntBound::POS_INF)
+                let most = self.analyzer.const_int_bound(&range.extent).max;
+                most < ConstIntBound::POS_INF
                     && i128::from(slope)
                         .checked_mul(most)
                         .is_some_and(|steps| steps.abs() < i128::from(LIMIT))
