@@ -178,7 +178,6 @@ fn op_sum(x: &Tensor<f32, n, 8, m>, sum: &mut Tensor<f32, n, 1, m>) {
 #[prim_func]
 fn op_max(x: &Tensor<f32, n, 8>, max_: &mut Tensor<f32>) {
     for [k0, k1] in grid([n, 8]) {
-        #[attrs(init_if_empty = true)]
         block("max", [R(k0), R(k1)], |[v_k0, v_k1]| {
             init(|| max_[[]] = f32::NEG_INFINITY);
             max_[[]] = max(max_[[]], x[[v_k0, v_k1]]);
@@ -189,7 +188,6 @@ fn op_max(x: &Tensor<f32, n, 8>, max_: &mut Tensor<f32>) {
 #[prim_func]
 fn op_prod(x: &Tensor<i32, n, 8>, prod: &mut Tensor<i32, 8>) {
     for [i0, k0] in grid([8, n]) {
-        #[attrs(init_if_empty = true)]
         block("prod", [S(i0), R(k0)], |[v_i0, v_k0]| {
             init(|| prod[[v_i0]] = 1);
             prod[[v_i0]] *= x[[v_k0, v_i0]];
@@ -256,7 +254,6 @@ fn op_nn_softmax(data: &Tensor<f32, n, m>, softmax: &mut Tensor<f32, n, m>) {
     let mut softmax_exp = alloc::<f32>([n, m]);
     let mut softmax_sum = alloc::<f32>([n, 1]);
     for [i0, i1, k0] in grid([n, 1, m]) {
-        #[attrs(init_if_empty = true)]
         block("softmax_max", [S(i0), S(i1), R(k0)], |[v_i0, v_i1, v_k0]| {
             init(|| softmax_max[[v_i0, v_i1]] = f32::NEG_INFINITY);
             softmax_max[[v_i0, v_i1]] = max(softmax_max[[v_i0, v_i1]], data[[v_i0, v_k0]]);
@@ -268,7 +265,6 @@ fn op_nn_softmax(data: &Tensor<f32, n, m>, softmax: &mut Tensor<f32, n, m>) {
         });
     }
     for [i0, i1, k0] in grid([n, 1, m]) {
-        #[attrs(init_if_empty = true)]
         block("softmax_sum", [S(i0), S(i1), R(k0)], |[v_i0, v_i1, v_k0]| {
             init(|| softmax_sum[[v_i0, v_i1]] = 0.0);
             softmax_sum[[v_i0, v_i1]] += softmax_exp[[v_i0, v_k0]];

@@ -136,7 +136,7 @@ fn constants() -> PrimFunc {
     func(
         "constants_of_kernels",
         params,
-        Block::root(vec![], BlockRealize::opaque((*block("all", vec![], Stmt::seq(stmts))).clone()).into()),
+        Block::root(vec![], BlockRealize::opaque((*block("all", vec![], Stmt::seq(stmts))).clone())),
     )
 }
 

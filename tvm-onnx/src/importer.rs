@@ -559,7 +559,6 @@ mod tests {
                 let info = |name: &str| ValueInfoProto {
                     name: name.into(),
                     ty: (name == place).then(|| ty.clone()),
-                    ..ValueInfoProto::default()
                 };
                 let node = |input: &str, output: &str| NodeProto {
                     op_type: "Relu".into(),

@@ -161,6 +161,14 @@ fn starts_escape(rest: &str) -> bool {
     end.len() < digits.len() && end.starts_with(|c: char| !c.is_ascii_alphanumeric())
 }
 
+/// The entry point of every generated kernel.
+pub type KernelFn = unsafe extern "C" fn(args: *const KernelArg, n_args: i32, ctx: *mut CallContext) -> i32;
+
+/// `code | bits << 8 | lanes << 16`, as the kernels compare it: the little-endian word of `DLDataType`.
+pub const fn pack_dtype(dtype: DataType) -> i64 {
+    dtype.code() as i64 | (dtype.bits() as i64) << 8 | (dtype.lanes() as i64) << 16
+}
+
 #[cfg(test)]
 mod tests {
     use super::kernel_symbol;
@@ -194,12 +202,4 @@ mod tests {
         let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
         assert!(symbols.iter().all(|symbol| symbol.chars().all(legal)));
     }
-}
-
-/// The entry point of every generated kernel.
-pub type KernelFn = unsafe extern "C" fn(args: *const KernelArg, n_args: i32, ctx: *mut CallContext) -> i32;
-
-/// `code | bits << 8 | lanes << 16`, as the kernels compare it: the little-endian word of `DLDataType`.
-pub const fn pack_dtype(dtype: DataType) -> i64 {
-    dtype.code() as i64 | (dtype.bits() as i64) << 8 | (dtype.lanes() as i64) << 16
 }

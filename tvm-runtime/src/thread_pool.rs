@@ -454,19 +454,20 @@ mod tests {
     #[test]
     fn no_pool_makes_an_iteration_run_twice_or_out_of_range() {
         let inverted = Range { start: 8, end: 3 };
+        let one = |range: Range<usize>| Vec::from([range]);
         let cases = [
-            (vec![0..10], true, 10),
+            (one(0..10), true, 10),
             (vec![5..10, 0..5], true, 10),
             (vec![0..3, 7..10, 3..7, 4..4], true, 10),
-            (vec![0..11], false, 10),
-            (vec![0..usize::MAX], false, 10),
+            (one(0..11), false, 10),
+            (one(0..usize::MAX), false, 10),
             (vec![10..20, 0..10], false, 10),
             (vec![0..10, 0..10], false, 10),
             (vec![0..7, 3..10], false, 10),
             (vec![3..5, 0..10], false, 10),
-            (vec![0..9], false, 9),
+            (one(0..9), false, 9),
             (vec![], false, 0),
-            (vec![inverted], false, 0),
+            (one(inverted), false, 0),
         ];
         for (ranges, good, runs) in cases {
             let seen: Vec<AtomicUsize> = (0..10).map(|_| AtomicUsize::new(0)).collect();

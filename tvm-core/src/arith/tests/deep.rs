@@ -7,8 +7,11 @@ use crate::ir::{Var, structural_equal, structural_hash};
 use crate::support::steps_of;
 use crate::tir::{BinaryOp, PrimExpr, Range, binary};
 
+/// One level more around an expression: of the variable and the number of the level.
+type Nest = fn(PrimExpr, &PrimExpr, i64) -> PrimExpr;
+
 /// Ways to nest.
-const NESTS: [(&str, fn(PrimExpr, &PrimExpr, i64) -> PrimExpr); 9] = [
+const NESTS: [(&str, Nest); 9] = [
     ("sum", |e, x, _| e + x),
     ("sum on the right", |e, x, _| x + e),
     ("quotient", |e, x, k| (e + x).floordiv(2 + k % 3)),
@@ -20,12 +23,7 @@ const NESTS: [(&str, fn(PrimExpr, &PrimExpr, i64) -> PrimExpr); 9] = [
     ("cast", |e, _, k| e.cast(if k % 2 == 0 { DataType::I32 } else { DataType::I64 })),
 ];
 
-fn nested(
-    depth: i64,
-    x: &PrimExpr,
-    nest: fn(PrimExpr, &PrimExpr, i64) -> PrimExpr,
-    start: PrimExpr,
-) -> PrimExpr {
+fn nested(depth: i64, x: &PrimExpr, nest: Nest, start: PrimExpr) -> PrimExpr {
     (0..depth).fold(start, |e, k| nest(e, x, k))
 }
 
