@@ -164,6 +164,8 @@ fn blocks_of_values() {
         assert_eq!(y, array![6.0, 60.0]);
         refused(&target, f.call(&array![0i64, 1, 4], &val, &mut y));
         refused(&target, f.call(&array![-1i64, 1, 3], &val, &mut y));
+        // Four times this is 0 again.
+        refused(&target, f.call(&array![(1i64 << 62) - 1, (1 << 62) + 1, (1 << 62) + 1], &val, &mut y));
     }
 }
 

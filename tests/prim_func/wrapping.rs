@@ -5,6 +5,34 @@ use tvm::prelude::*;
 
 use crate::targets;
 
+#[prim_func]
+fn eighths(idx: &Tensor<i64, k>, x: &Tensor<f32, n>, y: &mut Tensor<f32, k>) {
+    for i in 0..k {
+        y[[i]] = 0.0;
+        let at = idx[[i]];
+        if at >= 0 && at * 8 < n as i64 {
+            y[[i]] = x[[(at * 8) as usize]];
+        }
+    }
+}
+
+#[prim_func]
+fn strided(by: i64, x: &Tensor<f32, n>, y: &mut Tensor<f32, m>) {
+    for i in 0..m {
+        y[[i]] = x[[(i as i64 * by) as usize]];
+    }
+}
+
+#[prim_func]
+fn guarded(by: i64, x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        y[[i]] = 0.0;
+        if by > 0 && i as i64 + by < n as i64 {
+            y[[i]] = x[[(i as i64 + by) as usize]];
+        }
+    }
+}
+
 /// The condition is about what the buffer held before.
 #[prim_func]
 fn stale(at: &mut Tensor<i64, n>, x: &Tensor<f32, m>, y: &mut Tensor<f32, n>) {
@@ -39,6 +67,37 @@ fn fails(target: &Target, res: Result<(), RuntimeError>) {
         Err(RuntimeError::OutOfBounds { .. } | RuntimeError::IndexOverflow { .. }) => {}
         Err(err) if target == &Target::interpreter() => drop(err),
         other => panic!("{target}: {other:?}"),
+    }
+}
+
+#[test]
+fn data_may_wrap() {
+    let x = Array1::from_iter((0..24).map(|i| i as f32));
+    for target in targets() {
+        let f = eighths::compile(&target).unwrap();
+        let mut y = Array1::zeros(3);
+        f.call(&array![0i64, 2, 5], &x, &mut y).unwrap();
+        assert_eq!(y, array![0.0, 16.0, 0.0]);
+        for at in [(1i64 << 60) + (1 << 59), (1 << 60) + 1, i64::MAX, i64::MAX / 8 + 1] {
+            // Eight times this is negative.
+            if at.wrapping_mul(8) < 0 {
+                fails(&target, f.call(&array![0i64, at, 5], &x, &mut y));
+            }
+        }
+        let f = strided::compile(&target).unwrap();
+        let mut y = Array1::zeros(3);
+        f.call(8i64, &x, &mut y).unwrap();
+        assert_eq!(y, array![0.0, 8.0, 16.0]);
+        // In bounds at both ends, outside in between.
+        for by in [12i64, -1, i64::MAX, i64::MIN, 1 << 62, (1 << 62) + 1] {
+            fails(&target, f.call(by, &x, &mut Array1::zeros(3)));
+            fails(&target, f.call(by, &x, &mut Array1::zeros(5)));
+        }
+        let f = guarded::compile(&target).unwrap();
+        let mut y = Array1::zeros(24);
+        f.call(20i64, &x, &mut y).unwrap();
+        assert_eq!(y[3], 23.0);
+        fails(&target, f.call(i64::MAX - 3, &x, &mut y));
     }
 }
 

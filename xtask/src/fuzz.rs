@@ -15,6 +15,7 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ("sets", &["-p", "tvm-core", "--lib"], "arith::tests::claims::fuzz_sets"),
     ("check_bounds", &["-p", "tvm-core", "--lib"], "tir::transform::check_bounds::tests::fuzz_check_bounds"),
     ("verifier", &["-p", "tvm-core", "--lib"], "tir::analysis::tests::fuzz_verifier"),
+    ("reductions", &["-p", "tvm-core", "--lib"], "tir::transform::fuzz::fuzz_reductions"),
 ];
 
 /// Runs the targets that `args` name, or all.
