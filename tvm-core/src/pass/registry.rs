@@ -44,6 +44,7 @@ pub(super) static BUILT_IN: &[fn() -> Pass] = &[
     tir::transform::simplify,
     tir::transform::unroll_loop,
     tir::transform::vectorize_loop,
+    tir::transform::verify_lowered,
     tir::transform::zero_unwritten,
 ];
 
