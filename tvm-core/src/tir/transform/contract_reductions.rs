@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use super::util::body_pass;
-use crate::ir::structural_equal;
+use crate::arith::same;
 use crate::pass::Pass;
 use crate::tir::{Binary, BinaryOp, Block, BufferStore, Intrinsic, IterKind, Mutator, PrimExpr, Stmt};
 
@@ -77,8 +77,8 @@ fn contracted(value: &PrimExpr, store: &BufferStore) -> Option<PrimExpr> {
 fn accumulates(expr: &PrimExpr, store: &BufferStore) -> bool {
     match expr {
         PrimExpr::BufferLoad(it) => {
-            let same = |(a, b): (&PrimExpr, &PrimExpr)| a.ptr_eq(b) || structural_equal(a, b).is_ok();
-            it.buffer.id == store.buffer.id && it.indices.iter().zip(store.indices.iter()).all(same)
+            it.buffer.id == store.buffer.id
+                && it.indices.iter().zip(store.indices.iter()).all(|(a, b)| same(a, b))
         }
         PrimExpr::Binary(it) if it.op == BinaryOp::Add => {
             accumulates(&it.a, store) || accumulates(&it.b, store)
