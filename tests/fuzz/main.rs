@@ -2,6 +2,7 @@
 
 mod case;
 mod check;
+mod graphs;
 mod kernels;
 mod native;
 mod schedules;

@@ -38,6 +38,11 @@ pub fn interpreted_kernel(name: &str, func: &PrimFunc) -> Result<Kernel, Runtime
 fn to_value(arg: &HostArg<'_>) -> Result<Value, RuntimeError> {
     Ok(match arg {
         HostArg::In(view) => Value::Tensor(Tensor::from_bytes(view.bytes(), view.shape(), view.dtype())?),
+        HostArg::Out(view) if view.dtype().is_bool() => {
+            // Memory that was used before and is not written yet holds any bytes.
+            let bytes: Vec<u8> = view.bytes().iter().map(|&it| u8::from(it != 0)).collect();
+            Value::Tensor(Tensor::from_bytes(&bytes, view.shape(), view.dtype())?)
+        }
         HostArg::Out(view) => Value::Tensor(Tensor::from_bytes(view.bytes(), view.shape(), view.dtype())?),
         HostArg::Int(value) => Value::Int(*value),
         HostArg::Float(value) => Value::Float(*value),

@@ -1,0 +1,235 @@
+//! A graph function under construction: the values in scope, what is known of them, and how steps are chosen.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tvm::DataType;
+use tvm::ir::{Attrs, IrError, Op, Span, TensorType, Type, Var, VarId};
+use tvm::relax::analysis::{assumptions, simplify_dim};
+use tvm::relax::{Arg, BlockBuilder, Body, Call, Callee, Expr};
+use tvm::tir::{Mutator, PrimExpr, Substitute};
+use tvm_testing::Rng;
+
+/// Largest number of elements of a value.
+const MOST: i64 = 600;
+
+pub(super) type Made<T> = Result<T, IrError>;
+
+/// A tensor in scope.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) var: Var,
+    /// No element is larger: of an integer type that wraps, infinity.
+    pub(super) most: f64,
+    /// The elements are integers, or bool, whatever the order of operations: their bits may be compared.
+    pub(super) exact: bool,
+}
+
+impl Item {
+    pub(super) fn ty(&self) -> &TensorType {
+        self.var.ty().as_tensor().expect("items are tensors")
+    }
+
+    pub(super) fn dims(&self) -> &[PrimExpr] {
+        self.ty().known_shape().expect("the shapes of items are known")
+    }
+
+    pub(super) fn dtype(&self) -> DataType {
+        self.ty().dtype.expect("the element types of items are known")
+    }
+
+    pub(super) fn ndim(&self) -> usize {
+        self.dims().len()
+    }
+
+    pub(super) fn arg(&self) -> Arg {
+        Arg::from(&self.var)
+    }
+}
+
+/// How far a step may go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mode {
+    /// Only values whose bits every executor must agree on, but for those that [`Item::exact`] tells of.
+    pub(super) exact: bool,
+}
+
+pub(super) struct Graph<'a> {
+    pub(super) rng: &'a mut Rng,
+    pub(super) builder: BlockBuilder,
+    pub(super) mode: Mode,
+    /// Tensors in scope.
+    pub(super) items: Vec<Item>,
+    /// Dimensions in scope.
+    pub(super) dims: Vec<Var>,
+    /// What a dimension may be at most.
+    pub(super) limits: HashMap<VarId, i64>,
+    /// Control flow may be nested so deep from here.
+    pub(super) depth: usize,
+    /// Cells may be used: the function is not declared pure.
+    pub(super) impure: bool,
+    /// Steps that inference refused, and that were made.
+    pub(super) refused: usize,
+    pub(super) made: usize,
+    /// What was made, by name.
+    pub(super) names: Vec<&'static str>,
+}
+
+impl Graph<'_> {
+    pub(super) fn emit(&mut self, value: Expr) -> Made<Var> {
+        self.builder.emit("v", value, &Span::none())
+    }
+
+    pub(super) fn call(&mut self, callee: Callee, args: Vec<Arg>, ret: Option<Type>) -> Made<Var> {
+        let call = Call { callee, args: args.into(), attrs: Attrs::new(), ret, span: Span::none() };
+        self.emit(call.into())
+    }
+
+    /// A call of the operator `name`. Those that need extents to be equal that may differ are mostly refused: most
+    /// programs are to run to their end.
+    pub(super) fn op(&mut self, name: &'static str, args: Vec<Arg>, attrs: Attrs) -> Made<Var> {
+        let daring = self.rng.one_in(12);
+        let types: Vec<Type> = args.iter().map(|arg| self.builder.type_of(arg)).collect();
+        let op = Op::get(name)?;
+        let span = Span::none();
+        let cx = tvm::ir::InferContext { op, args: &args, types: &types, attrs: &attrs, span: &span };
+        tvm::relax::op::check_call(&cx)?;
+        let (ty, assumed) = assumptions(|| (op.infer)(&cx));
+        let ty = ty?;
+        if !assumed.is_empty() && !daring {
+            return Err(refused("extents that may differ"));
+        }
+        if !self.fits(&ty) {
+            return Err(refused("too large"));
+        }
+        self.names.push(name);
+        self.builder.emit_op("v", op, args, attrs, &span)
+    }
+
+    /// The variable as a tensor in scope; of a shape that is not known, once it was asked for.
+    pub(super) fn item(&mut self, var: Var, most: f64, exact: bool) -> Made<Item> {
+        let Some(ty) = var.ty().as_tensor() else { return Err(refused("no tensor")) };
+        let (Some(_), Some(dtype)) = (ty.known_shape(), ty.dtype) else { return Err(refused("no shape")) };
+        // The integers up to here are values of the type, sums of a few of them too.
+        let largest = match dtype {
+            DataType::F16 => 1024.0,
+            DataType::F32 => f64::from(1 << 22),
+            _ => f64::INFINITY,
+        };
+        if self.mode.exact && exact && most > largest {
+            return Err(refused("its values would be rounded"));
+        }
+        Ok(Item { var, most: if dtype.is_integer() { f64::INFINITY } else { most }, exact })
+    }
+
+    /// Every tensor inside is small whatever the dimensions are.
+    fn fits(&self, ty: &Type) -> bool {
+        match ty {
+            Type::Tensor(ty) => ty.known_shape().is_none_or(|dims| self.count(dims) <= MOST),
+            Type::Tuple(fields) => fields.iter().all(|field| self.fits(field)),
+            Type::Prim(_)
+            | Type::Shape(_)
+            | Type::Func(_)
+            | Type::Adt(_)
+            | Type::Ref(_)
+            | Type::Param(_)
+            | Type::Object => true,
+        }
+    }
+
+    /// Number of elements at most.
+    pub(super) fn count(&self, dims: &[PrimExpr]) -> i64 {
+        let limits = self.limits.iter().map(|(&id, &limit)| (id, PrimExpr::index(limit))).collect();
+        let mut largest = Substitute { vars: limits, ..Substitute::default() };
+        let extent = |dim: &PrimExpr, largest: &mut Substitute| {
+            let dim = largest.mutate_expr(dim).unwrap_or_else(|| dim.clone());
+            tvm::arith::Analyzer::new().simplify(&simplify_dim(&dim)).as_int().unwrap_or(6)
+        };
+        dims.iter().fold(1, |count: i64, dim| count.saturating_mul(extent(dim, &mut largest).max(1)))
+    }
+
+    /// A tensor in scope that `fits`; mostly a recent one, so that others die.
+    pub(super) fn pick(&mut self, fits: impl Fn(&Item) -> bool) -> Made<Item> {
+        let found: Vec<&Item> = self.items.iter().filter(|it| fits(it)).collect();
+        if found.is_empty() {
+            return Err(refused("no such value"));
+        }
+        let from = if self.rng.one_in(3) { 0 } else { found.len().saturating_sub(4) };
+        Ok((*self.rng.pick(&found[from..])).clone())
+    }
+
+    /// A tensor on which operators that jump may work: one whose bits are certain.
+    pub(super) fn certain(&mut self, fits: impl Fn(&Item) -> bool) -> Made<Item> {
+        let exact = self.mode.exact;
+        self.pick(|it| (it.exact || !exact) && fits(it))
+    }
+
+    /// `item` with no element beyond 8.
+    pub(super) fn small(&mut self, item: Item) -> Made<Item> {
+        if !self.mode.exact || item.most <= 8.0 || item.dtype().is_bool() {
+            return Ok(item);
+        }
+        let dtype = item.dtype();
+        let low = if dtype.is_uint() { 0.0 } else { -8.0 };
+        let limits = [low, 8.0].map(|it| Arg::Prim(PrimExpr::constant(it, dtype)));
+        let [low, high] = limits;
+        let var = self.op("clip", vec![item.arg(), low, high], Attrs::new())?;
+        Ok(Item { var, most: 8.0, exact: item.exact })
+    }
+
+    /// One more value, if one of the steps tried is well-typed.
+    pub(super) fn grow(&mut self) {
+        for _ in 0..20 {
+            match self.step() {
+                Ok(item) => {
+                    self.made += 1;
+                    self.items.push(item);
+                    return;
+                }
+                Err(_) => self.refused += 1,
+            }
+        }
+    }
+
+    fn step(&mut self) -> Made<Item> {
+        if self.depth > 0 && self.rng.one_in(4) {
+            self.depth -= 1;
+            let item = self.control();
+            self.depth += 1;
+            return item;
+        }
+        self.operator()
+    }
+
+    /// A body of up to `steps` values, which ends with what `finish` makes; what it made is out of scope again.
+    pub(super) fn scope<R>(
+        &mut self,
+        steps: usize,
+        finish: impl FnOnce(&mut Self) -> Made<(Arg, R)>,
+    ) -> Made<(Body, R)> {
+        let (items, dims) = (self.items.len(), self.dims.len());
+        self.builder.begin_scope();
+        for _ in 0..self.rng.below(steps + 1) {
+            self.grow();
+        }
+        let finished = finish(self);
+        self.items.truncate(items);
+        self.dims.truncate(dims);
+        match finished {
+            Ok((ret, more)) => Ok((self.builder.end_scope(ret), more)),
+            Err(err) => {
+                self.builder.end_scope(Arg::Tuple(Arc::new([])));
+                Err(err)
+            }
+        }
+    }
+}
+
+pub(super) fn refused(why: &str) -> IrError {
+    IrError::new(why, &Span::none())
+}
+
+/// The same extents, in every run.
+pub(super) fn same_dims(a: &[PrimExpr], b: &[PrimExpr]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| tvm::relax::analysis::prove_equal(a, b))
+}

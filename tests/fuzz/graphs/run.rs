@@ -1,0 +1,116 @@
+//! Programs run before and after passes.
+
+use tvm::DataType;
+use tvm::Device;
+use tvm::ir::IRModule;
+use tvm::pass::{Pass, PassContext, PassInstrument, Sequential, VerifyEach};
+use tvm::pipeline::default_build;
+use tvm::relax::vm::{interpreted_kernels, vm_codegen};
+use tvm::runtime::vm::Vm;
+use tvm::runtime::{Tensor, Value};
+
+use super::program::{Program, SIZES};
+
+/// Passes that no program runs without.
+const NEEDED: [&str; 4] = ["LambdaLift", "LegalizeOps", "RewriteDataflowReshape", "CallTIRRewrite"];
+
+/// The default pipeline without the passes that it can do without and `keep` does not name.
+pub(super) fn passes(keep: impl FnMut(&str) -> bool) -> Pass {
+    let build = default_build();
+    let mut keep = keep;
+    let parts = build.parts().iter().filter(|pass| NEEDED.contains(&pass.info.name) || keep(pass.info.name));
+    Sequential::new("some", parts.cloned().collect())
+}
+
+/// Names of the passes that a program can do without.
+pub(super) fn optional() -> Vec<&'static str> {
+    let build = default_build();
+    let mut names: Vec<&str> =
+        build.parts().iter().map(|pass| pass.info.name).filter(|name| !NEEDED.contains(name)).collect();
+    names.dedup();
+    names
+}
+
+/// A context in which the module is checked after every pass.
+pub(super) fn context(level: u8) -> PassContext {
+    let verify: std::sync::Arc<dyn PassInstrument> = std::sync::Arc::new(VerifyEach);
+    PassContext::new().opt_level(level).without_instruments().instrument(verify)
+}
+
+/// The module after `pass` with interpreted kernels.
+pub(super) fn interpreted(module: &IRModule, pass: &Pass, level: u8) -> Result<Vm, String> {
+    let lowered = context(level).scope(|| pass.apply(module.clone())).map_err(|err| err.to_string())?;
+    let (kernels, exe) = vm_codegen(&lowered, Device::cpu()).map_err(|err| err.to_string())?;
+    let kernels = interpreted_kernels(&kernels).map_err(|err| err.to_string())?;
+    Vm::new(exe, &kernels).map_err(|err| err.to_string())
+}
+
+/// The results at every size; the text of the error where a run fails.
+pub(super) fn results(program: &Program, vm: &Vm) -> Vec<Result<Vec<Tensor>, String>> {
+    let run = |(i, sizes): (usize, &[i64; 2])| {
+        let got = vm.invoke("main", &program.arguments(*sizes, i as u64)).map_err(|err| err.to_string())?;
+        let fields = got.as_adt().ok_or("no tuple")?.fields();
+        fields.iter().map(|field| field.as_tensor().cloned().ok_or_else(|| "no tensor".to_string())).collect()
+    };
+    SIZES.iter().enumerate().map(run).collect()
+}
+
+/// How results may differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Same {
+    /// In no bit.
+    Bits,
+    /// By rounding, where they are not certain.
+    Rounding,
+}
+
+/// What is different between `got` and `want`. A run that fails may go on where what fails is not needed, and a result
+/// of a failing run is never compared.
+pub(super) fn difference(
+    program: &Program,
+    got: &[Result<Vec<Tensor>, String>],
+    want: &[Result<Vec<Tensor>, String>],
+    same: Same,
+) -> Option<String> {
+    for ((sizes, got), want) in SIZES.iter().zip(got).zip(want) {
+        let Ok(want) = want else { continue };
+        let got = match got {
+            Ok(got) => got,
+            Err(err) => return Some(format!("at {sizes:?} it fails: {err}")),
+        };
+        for (i, ((got, want), &exact)) in got.iter().zip(want).zip(&program.exact).enumerate() {
+            let bits = same == Same::Bits || exact;
+            if got.shape() != want.shape() || got.dtype() != want.dtype() {
+                let show = |it: &Tensor| format!("{} {:?}", it.dtype(), it.shape());
+                return Some(format!("at {sizes:?} result {i} is {}, not {}", show(got), show(want)));
+            }
+            if !equal(got, want, bits) {
+                let show = |it: &Tensor| format!("{:?}", it.to_f64s());
+                return Some(format!("at {sizes:?} result {i} is {}, not {}", show(got), show(want)));
+            }
+        }
+    }
+    None
+}
+
+fn equal(got: &Tensor, want: &Tensor, bits: bool) -> bool {
+    if got.bytes().ok() == want.bytes().ok() {
+        return true;
+    }
+    let (Ok(got_values), Ok(want_values)) = (got.to_f64s(), want.to_f64s()) else { return false };
+    let slack = if got.dtype() == DataType::F16 { 2e-2 } else { 1e-4 };
+    got_values.iter().zip(&want_values).all(|(a, b)| {
+        let same = a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+        // The zeros are one number to `max` and `min`.
+        same || (!bits && (a - b).abs() <= slack * (1.0 + b.abs())) || (bits && a == b && *a == 0.0)
+    })
+}
+
+/// The value as text, for messages.
+pub(super) fn arguments_text(program: &Program, at: usize) -> String {
+    let show = |value: &Value| match value.as_tensor() {
+        Some(it) => format!("{} {:?} {:?}", it.dtype(), it.shape(), it.to_f64s()),
+        None => "?".into(),
+    };
+    program.arguments(SIZES[at], at as u64).iter().map(show).collect::<Vec<_>>().join("\n")
+}
