@@ -11,6 +11,8 @@ use crate::step::Steps;
 /// A target: its name, the arguments of `cargo test` up to the name of the test, the test.
 const TARGETS: &[(&str, &[&str], &str)] = &[
     ("schedules", &["-p", "tvm", "--test", "fuzz"], "schedules::fuzz_schedules"),
+    ("graphs", &["-p", "tvm", "--test", "fuzz"], "graphs::fuzz_graphs"),
+    ("compiled_graphs", &["-p", "tvm", "--test", "fuzz"], "graphs::fuzz_compiled_graphs"),
     ("expressions", &["-p", "tvm-core", "--lib"], "arith::tests::claims::fuzz_expressions"),
     ("sets", &["-p", "tvm-core", "--lib"], "arith::tests::claims::fuzz_sets"),
     ("check_bounds", &["-p", "tvm-core", "--lib"], "tir::transform::check_bounds::tests::fuzz_check_bounds"),

@@ -12,13 +12,18 @@ mod run;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tvm::ir::well_formed;
+use tvm::codegen::compile_module;
+use tvm::ir::{IRModule, well_formed};
 use tvm::pipeline::default_build;
 use tvm::runtime::Tensor;
 use tvm_testing::{Budget, Rng};
 
+use crate::native::targets;
 use program::Program;
-use run::{Same, difference, interpreted, optional, passes, results};
+use run::{Same, context, difference, interpreted, optional, passes, results};
+
+/// Programs in one unit for the compilers.
+const BATCH: usize = 16;
 
 /// What a run of many programs saw.
 #[derive(Default)]
@@ -33,26 +38,42 @@ struct Count {
 
 type Results = Vec<Result<Vec<Tensor>, String>>;
 
+impl Count {
+    fn add(&mut self, program: &Program, runs: &Results) {
+        self.programs += 1;
+        self.steps += program.made;
+        self.refused += program.refused;
+        program.names.iter().for_each(|name| *self.names.entry(name).or_default() += 1);
+        self.runs += runs.len();
+        self.failing += runs.iter().filter(|it| it.is_err()).count();
+    }
+
+    fn report(&self, target: &str) {
+        let Count { programs, steps, refused, runs, failing, names } = self;
+        println!(
+            "{target}: {programs} programs of {steps} steps ({refused} refused), {runs} runs, {failing} of which fail \
+             without optimisation, {} operators: {names:?}",
+            names.len()
+        );
+        assert!(failing * 3 < *runs, "most programs run to their end");
+    }
+}
+
 /// The program of `seed`, well-formed, and its results without optimisation.
-fn reference(seed: u64, exact: bool, count: &mut Count) -> Result<(Program, Results), String> {
-    let program = Program::new(&mut Rng::new(seed), exact);
-    count.programs += 1;
-    count.steps += program.made;
-    count.refused += program.refused;
-    program.names.iter().for_each(|name| *count.names.entry(name).or_default() += 1);
+fn reference(seed: u64, exact: bool) -> Result<(Program, Results), String> {
+    let program = Program::new(&mut Rng::new(seed), exact, IRModule::new());
     let fail = |what: String| format!("seed {seed}: {what}\n{}", program.module);
     well_formed(&program.module).map_err(|err| fail(format!("not well-formed: {err}")))?;
     let plain = interpreted(&program.module, &passes(|_| false), 2)
         .map_err(|err| fail(format!("it does not compile without optimisation: {err}")))?;
     let want = results(&program, &plain);
-    count.runs += want.len();
-    count.failing += want.iter().filter(|it| it.is_err()).count();
     Ok((program, want))
 }
 
 /// Compares the program of `seed` with itself after passes: each by itself, several, all, at every level.
 fn check(seed: u64, count: &mut Count) -> Result<(), String> {
-    let (program, want) = reference(seed, false, count)?;
+    let (program, want) = reference(seed, false)?;
+    count.add(&program, &want);
     let mut rng = Rng::new(seed ^ 0x5eed);
     let names = optional();
     let mut variants = Vec::new();
@@ -89,32 +110,77 @@ fn check(seed: u64, count: &mut Count) -> Result<(), String> {
     Ok(())
 }
 
-fn guarded(seed: u64, check: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+fn guarded(seeds: &[u64], check: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
         let text = text.or_else(|| payload.downcast_ref::<&str>().map(|it| (*it).to_string()));
-        Err(format!("seed {seed}: panic: {}", text.unwrap_or_default()))
+        Err(format!("seeds {seeds:?}: panic: {}", text.unwrap_or_default()))
     })
+}
+
+/// Compares the programs of `seeds`, compiled as one module, with themselves interpreted without optimisation.
+fn check_compiled(seeds: &[u64], count: &mut Count) -> Result<(), String> {
+    let mut programs: Vec<(Program, Results)> = Vec::new();
+    let mut module = IRModule::new();
+    for &seed in seeds {
+        let (alone, want) = reference(seed, true)?;
+        count.add(&alone, &want);
+        let program = Program::new(&mut Rng::new(seed), true, module);
+        module = program.module.clone();
+        programs.push((program, want));
+    }
+    for target in targets() {
+        let vm = match context(3).scope(|| compile_module(&module, &target)) {
+            Ok(vm) => vm,
+            Err(err) => {
+                return Err(format!("seeds {seeds:?}: it does not compile for {target}: {err}\n{module}"));
+            }
+        };
+        for ((program, want), seed) in programs.iter().zip(seeds) {
+            if let Some(what) = difference(program, &results(program, &vm), want, Same::Rounding) {
+                let alone = Program::new(&mut Rng::new(*seed), true, IRModule::new());
+                return Err(format!("seed {seed}, compiled for {target}: {what}\n{}", alone.module));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What went wrong in one of the cases; all of it under `TVM_FUZZ_GOES_ON`, else the first.
+fn run<C>(cases: impl Iterator<Item = C>, mut check: impl FnMut(C) -> Result<(), String>) -> Vec<String> {
+    let go_on = std::env::var("TVM_FUZZ_GOES_ON").is_ok();
+    let mut failures = Vec::new();
+    for case in cases {
+        failures.extend(check(case).err());
+        if !go_on && !failures.is_empty() {
+            break;
+        }
+    }
+    failures
 }
 
 #[test]
 fn fuzz_graphs() {
-    let go_on = std::env::var("TVM_FUZZ_GOES_ON").is_ok();
     let mut count = Count::default();
-    let mut failures = Vec::new();
-    for seed in Budget::new("graphs", 40) {
-        if let Err(text) = guarded(seed, || check(seed, &mut count)) {
-            failures.push(text);
-            if !go_on {
-                break;
-            }
-        }
-    }
-    let Count { programs, steps, refused, runs, failing, names } = count;
-    println!(
-        "graphs: {programs} programs, {steps} steps, {refused} refused, {runs} runs, {failing} of them fail"
-    );
-    println!("{names:?}");
+    let failures = run(Budget::new("graphs", 16), |seed| guarded(&[seed], || check(seed, &mut count)));
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n\n"));
-    assert!(failing * 3 < runs, "most programs run to their end");
+    count.report("graphs");
+}
+
+#[test]
+fn fuzz_compiled_graphs() {
+    let mut count = Count::default();
+    let mut seeds = Budget::new("compiled_graphs", BATCH as u64);
+    let batches = std::iter::from_fn(|| {
+        let batch: Vec<u64> = seeds.by_ref().take(BATCH).collect();
+        (!batch.is_empty()).then_some(batch)
+    });
+    let failures = run(batches, |seeds| {
+        let together = guarded(&seeds, || check_compiled(&seeds, &mut count));
+        // Each alone tells which.
+        let alone = |seed: &u64| guarded(&[*seed], || check_compiled(&[*seed], &mut Count::default()));
+        together.or_else(|text| seeds.iter().try_for_each(alone).and(Err(text)))
+    });
+    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n\n"));
+    count.report("compiled graphs");
 }

@@ -20,6 +20,8 @@ pub(super) const SIZES: [[i64; 2]; 4] = [[3, 2], [0, 1], [1, 5], [5, 3]];
 
 pub(super) struct Program {
     pub(super) module: IRModule,
+    /// The name of its main function.
+    pub(super) name: String,
     /// Of each result, whether its bits may be compared.
     pub(super) exact: Vec<bool>,
     /// Extents of the parameters: of each a constant, or which of [`SIZES`]; element types.
@@ -36,11 +38,10 @@ enum Extent {
 }
 
 impl Program {
-    /// The program of `rng`, of values that executors agree on if `exact`.
-    pub(super) fn new(rng: &mut Rng, exact: bool) -> Program {
+    /// The program of `rng`, of values that executors agree on if `exact`, beside what is in `module`.
+    pub(super) fn new(rng: &mut Rng, exact: bool, mut module: IRModule) -> Program {
         let sizes = ["n", "m"].map(Var::index);
         let limits = HashMap::from([(sizes[0].id(), 5), (sizes[1].id(), 5)]);
-        let mut module = IRModule::new();
         types().into_iter().for_each(|def| module.add_type(Arc::new(def)));
         let impure = rng.one_in(3);
         let steps = rng.range(3, 16);
@@ -95,8 +96,9 @@ impl Program {
             params.push(params[at].clone());
             vars.push(var);
         }
-        module.add("main", BaseFunc::Relax(Arc::new(function("main", vars, body, ret, !impure))));
-        Program { module, exact, params, made, refused, names }
+        let main = BaseFunc::Relax(Arc::new(function("main", vars, body, ret, !impure)));
+        let name = module.add("main", main).name().to_string();
+        Program { module, name, exact, params, made, refused, names }
     }
 
     /// Arguments of `main` where the dimensions are `sizes`.

@@ -6,8 +6,8 @@ use tvm::ir::IRModule;
 use tvm::pass::{Pass, PassContext, PassInstrument, Sequential, VerifyEach};
 use tvm::pipeline::default_build;
 use tvm::relax::vm::{interpreted_kernels, vm_codegen};
+use tvm::runtime::Tensor;
 use tvm::runtime::vm::Vm;
-use tvm::runtime::{Tensor, Value};
 
 use super::program::{Program, SIZES};
 
@@ -48,7 +48,8 @@ pub(super) fn interpreted(module: &IRModule, pass: &Pass, level: u8) -> Result<V
 /// The results at every size; the text of the error where a run fails.
 pub(super) fn results(program: &Program, vm: &Vm) -> Vec<Result<Vec<Tensor>, String>> {
     let run = |(i, sizes): (usize, &[i64; 2])| {
-        let got = vm.invoke("main", &program.arguments(*sizes, i as u64)).map_err(|err| err.to_string())?;
+        let got =
+            vm.invoke(&program.name, &program.arguments(*sizes, i as u64)).map_err(|err| err.to_string())?;
         let fields = got.as_adt().ok_or("no tuple")?.fields();
         fields.iter().map(|field| field.as_tensor().cloned().ok_or_else(|| "no tensor".to_string())).collect()
     };
@@ -104,13 +105,4 @@ fn equal(got: &Tensor, want: &Tensor, bits: bool) -> bool {
         // The zeros are one number to `max` and `min`.
         same || (!bits && (a - b).abs() <= slack * (1.0 + b.abs())) || (bits && a == b && *a == 0.0)
     })
-}
-
-/// The value as text, for messages.
-pub(super) fn arguments_text(program: &Program, at: usize) -> String {
-    let show = |value: &Value| match value.as_tensor() {
-        Some(it) => format!("{} {:?} {:?}", it.dtype(), it.shape(), it.to_f64s()),
-        None => "?".into(),
-    };
-    program.arguments(SIZES[at], at as u64).iter().map(show).collect::<Vec<_>>().join("\n")
 }

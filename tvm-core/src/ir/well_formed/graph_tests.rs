@@ -110,6 +110,9 @@ fn corruptions_are_refused() {
         ("extent of another type", "W3", |p, _| {
             p.param_type = Some(f32s(&[PrimExpr::int(4, DataType::I32)]))
         }),
+        ("scalar out of range", "W3", |p, _| {
+            extra(p, Type::Prim(DataType::I8), Expr::Arg(Arg::Prim(PrimExpr::int(300, DataType::I8))));
+        }),
         ("unknown function", "W9", |p, _| p.callee = Some(GlobalVar::new("nge"))),
         ("number of arguments", "W9", |p, x| p.tir_args = vec![x.into(), x.into()]),
         ("argument type", "W9", |p, _| p.tir_args = vec![Arg::Prim(PrimExpr::index(1))]),

@@ -12,6 +12,7 @@ use crate::ir::well_formed::{Report, Scopes};
 use crate::ir::{IRModule, IrError, Span, Type};
 use crate::relax::{Arg, Binding, Body, Expr, Function};
 use crate::support::with_stack;
+use crate::tir::analysis::check_expr;
 
 /// Attribute of a function that counts as pure whatever is in it: lowering to memory has made effects explicit. The
 /// rules of effects (W12, W13) do not apply to it. TVM counterpart: `relax.force_pure`.
@@ -60,6 +61,9 @@ fn check_nodes(node: Node<'_>, module: &IRModule, outer: &Span, report: &mut Rep
     with_stack(|| {
         let fields = Fields::of(node);
         let span = fields.span().unwrap_or(outer);
+        if let Node::Expr(expr) = node {
+            return check_expr(expr, span, report);
+        }
         if let Node::Type(Type::Adt(adt)) = node {
             match module.type_def(&adt.name) {
                 None => report.add("W14", format!("the module has no type `{}`", adt.name), span),

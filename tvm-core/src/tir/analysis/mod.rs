@@ -13,5 +13,5 @@ pub(crate) use conjuncts::{add_predicate, holds_blocks, reads_memory};
 pub use conjuncts::{conjunction, conjuncts};
 pub(in crate::tir) use init_nest::{Frame, drives, init_nest, reduction_loop};
 pub use lowered::lowered_form;
-pub(crate) use well_formed::check_rules;
 pub use well_formed::well_formed;
+pub(crate) use well_formed::{check_expr, check_rules};

@@ -22,12 +22,7 @@ pub fn well_formed(func: &PrimFunc) -> Result<(), IrError> {
 }
 
 pub(crate) fn check_rules(func: &PrimFunc, report: &mut Report) {
-    let mut rules = Rules {
-        report,
-        span: func.span.clone(),
-        blocks: FxHashSet::default(),
-        read_only: FxHashMap::default(),
-    };
+    let mut rules = Rules::new(&func.span, report);
     for param in func.params.iter() {
         if let Some(buffer) = param.buffer() {
             rules.buffer(buffer);
@@ -39,6 +34,11 @@ pub(crate) fn check_rules(func: &PrimFunc, report: &mut Report) {
     rules.visit_stmt(&func.body);
 }
 
+/// The rules of an expression outside of tensor programs: an extent or scalar of a graph.
+pub(crate) fn check_expr(expr: &PrimExpr, span: &Span, report: &mut Report) {
+    Rules::new(span, report).visit_expr(expr);
+}
+
 struct Rules<'a> {
     report: &'a mut Report,
     span: Span,
@@ -47,7 +47,12 @@ struct Rules<'a> {
     read_only: FxHashMap<BufferId, Buffer>,
 }
 
-impl Rules<'_> {
+impl<'a> Rules<'a> {
+    fn new(span: &Span, report: &'a mut Report) -> Rules<'a> {
+        let (blocks, read_only) = (FxHashSet::default(), FxHashMap::default());
+        Rules { report, span: span.clone(), blocks, read_only }
+    }
+
     fn fail(&mut self, rule: &str, message: String) {
         self.report.add(rule, message, &self.span);
     }
