@@ -1,5 +1,6 @@
 //! Kernels written with `#[prim_func]`: what they build, and that shadow, interpreter and compiled code agree.
 
+mod accepted;
 mod attributes;
 mod bounds;
 mod checks;

@@ -387,7 +387,11 @@ impl Detector {
             if let Some(distance) = same_sum(&limit.sum).and_then(|it| i64::try_from(it).ok())
                 && unit.is_const(1)
             {
-                extent = self.analyzer.simplify(&extent.min(&limit.bound - distance));
+                let limited = &limit.bound - distance;
+                extent = match self.analyzer.can_prove_less_equal(&limited, &extent) {
+                    true => self.analyzer.simplify(&limited),
+                    false => self.analyzer.simplify(&extent.min(limited)),
+                };
                 limit.used = true;
             }
         }

@@ -9,6 +9,7 @@ use crate::arith::Analyzer;
 use crate::ir::{BlockId, Var, VarId};
 use crate::support::with_stack;
 use crate::tir::analysis::{conjunction, conjuncts};
+use crate::tir::transform::analyzer_for;
 use crate::tir::{
     Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
@@ -53,8 +54,7 @@ pub(super) fn simplify_bindings(state: &ScheduleState, sref: StmtSRef, new: &Stm
             [&node.min, &node.extent].into_iter().for_each(|it| add_vars(it, &mut used));
         }
     }
-    let mut analyzer = Analyzer::new();
-    state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
+    let mut analyzer = dims_analyzer(state);
     for node in around.iter().filter(|node| used.contains(&node.loop_var.id())) {
         bind_loop(&mut analyzer, node);
     }
@@ -88,10 +88,16 @@ fn add_vars(expr: &PrimExpr, vars: &mut FxHashSet<VarId>) {
     });
 }
 
+/// Knows the dimensions, and what the program says of them.
+fn dims_analyzer(state: &ScheduleState) -> Analyzer {
+    let mut analyzer = analyzer_for(state.func());
+    state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
+    analyzer
+}
+
 /// Knows the dimensions, and the loops and axes around the block around `sref`, its own axes included.
 pub(super) fn analyzer_outside(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, ScheduleError> {
-    let mut analyzer = Analyzer::new();
-    state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
+    let mut analyzer = dims_analyzer(state);
     let mut around: Vec<StmtSRef> =
         state.ancestors(sref).skip_while(|it| matches!(it, StmtSRef::Loop(_))).collect();
     around.reverse();

@@ -35,7 +35,7 @@ pub(super) fn dim_bounds(func: &PrimFunc, dim: &Var, modulo: BinaryOp) -> Vec<Di
 }
 
 /// An analyzer that knows the dimensions of `func`.
-pub(super) fn analyzer_for(func: &PrimFunc) -> Analyzer {
+pub(in crate::tir) fn analyzer_for(func: &PrimFunc) -> Analyzer {
     struct Dims(Analyzer);
     impl Visitor for Dims {
         fn visit_expr(&mut self, expr: &PrimExpr) {

@@ -53,6 +53,7 @@ mod zero_unwritten;
 pub use check_bounds::check_bounds;
 pub use check_loop_kinds::check_loop_kinds;
 pub use compact_buffer_allocation::compact_buffer_allocation;
+pub(in crate::tir) use context::analyzer_for;
 pub use contract_reductions::{DECOMPOSED, contract_reductions};
 pub use convert_blocks_to_opaque::convert_blocks_to_opaque;
 pub use convert_ssa::convert_ssa;

@@ -155,11 +155,13 @@ fn hands_over(
         values.iter().any(|value| super::uses_var(value, &node.loop_var)) && made.is_exact(&values);
     let private = made.is_exact(&values) && is_private(state, node, &write.buffer);
     let made = made.touched(writer, write);
-    let within = used
-        .touched(reader, region)
-        .iter()
-        .zip(&made)
-        .all(|(used_set, made_set)| used_set.is_subset_of(made_set, &used.analyzer));
+    // No access leaves its buffer: what was made along a whole dimension holds all that is used of it.
+    let within = used.touched(reader, region).iter().zip(&made).zip(write.buffer.shape.iter()).all(
+        |((used_set, made_set), extent)| {
+            let whole = IntervalSet::new(PrimExpr::index(0), extent.clone() - 1);
+            [used_set, &whole].into_iter().any(|set| set.is_subset_of(made_set, &used.analyzer))
+        },
+    );
     Ok(within && (disjoint || private))
 }
 

@@ -14,17 +14,13 @@ use crate::tir::{
     BinaryOp, Block, BlockRealize, BufferRegion, For, IterKind, PrimExpr, Range, any_expr, substitute_expr,
 };
 
-/// Knows the dimensions, and the loops around `sref` up to the block around it. Inside loops, dimensions that are factors
-/// of their extents are not 0.
+/// Knows the dimensions, and the loops around `sref` up to the block around it, each of which has an iteration.
 fn analyzer_at(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, ScheduleError> {
     let mut analyzer = rewrite::analyzer_outside(state, sref)?;
     let dims = state.func().symbolic_dims();
     let loops = state.loops_above(sref);
     for &var in &loops {
-        let node = state.get_for(var)?;
-        for dim in factors(&node.extent).into_iter().filter(|it| dims.contains(it)) {
-            analyzer.bind_bound(&dim, ConstIntBound::new(1, ConstIntBound::POS_INF));
-        }
+        raise(&mut analyzer, &dims, &state.get_for(var)?.extent, 1);
     }
     for &var in &loops {
         bind_loop(&mut analyzer, state.get_for(var)?);
@@ -32,12 +28,34 @@ fn analyzer_at(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, Schedu
     Ok(analyzer)
 }
 
-/// The variables that `extent` is a product of, with other things.
-fn factors(extent: &PrimExpr) -> Vec<Var> {
-    match extent {
-        PrimExpr::Var(var) => vec![var.clone()],
-        PrimExpr::Binary(it) if it.op == BinaryOp::Mul => [factors(&it.a), factors(&it.b)].concat(),
-        _ => vec![],
+/// Tells `analyzer` what follows for `dims` when `expr`, an extent or part of one, is at least `min`.
+fn raise(analyzer: &mut Analyzer, dims: &[Var], expr: &PrimExpr, min: i64) {
+    match expr {
+        PrimExpr::Var(var) if dims.contains(var) => {
+            analyzer.bind_bound(var, ConstIntBound::new(min.into(), ConstIntBound::POS_INF));
+        }
+        PrimExpr::Binary(it) => match (it.op, it.b.as_int()) {
+            (BinaryOp::Add | BinaryOp::Sub, Some(b)) => {
+                let sum = if it.op == BinaryOp::Add { min.checked_sub(b) } else { min.checked_add(b) };
+                if let Some(min) = sum {
+                    raise(analyzer, dims, &it.a, min);
+                }
+            }
+            (BinaryOp::FloorDiv, Some(b)) if b > 0 => {
+                if let Some(min) = min.checked_mul(b) {
+                    raise(analyzer, dims, &it.a, min);
+                }
+            }
+            // Neither factor is 0, nor negative if both cannot be.
+            (BinaryOp::Mul, _) if min >= 1 => {
+                let parts = [&it.a, &it.b];
+                if parts.iter().all(|part| analyzer.const_int_bound(part).min >= 0) {
+                    parts.into_iter().for_each(|part| raise(analyzer, dims, part, 1));
+                }
+            }
+            _ => {}
+        },
+        _ => {}
     }
 }
 
@@ -51,6 +69,7 @@ fn determined(
 ) -> Vec<VarId> {
     let mut known: Vec<VarId> =
         iters.iter().filter(|(_, range)| range.extent.is_const(1)).map(|(var, _)| var.id()).collect();
+    let exprs = &[exprs, &divided(exprs)].concat()[..];
     let open = |expr: &PrimExpr, known: &[VarId]| -> Vec<(Var, Range)> {
         let free = |(var, _): &&(Var, Range)| !known.contains(&var.id()) && super::uses_var(expr, var);
         iters.iter().filter(free).cloned().collect()
@@ -87,6 +106,21 @@ fn determined(
         known.extend(free.iter().map(|(var, _)| var.id()));
     }
     known
+}
+
+/// What both the quotient and the remainder by one divisor are in `exprs`: they tell its value.
+fn divided(exprs: &[PrimExpr]) -> Vec<PrimExpr> {
+    let parts = |wanted: BinaryOp| {
+        exprs.iter().filter_map(move |expr| match expr {
+            PrimExpr::Binary(it) if it.op == wanted => Some(it),
+            _ => None,
+        })
+    };
+    let same = |a: &PrimExpr, b: &PrimExpr| crate::arith::same(a, b);
+    let both = |div: &&std::sync::Arc<crate::tir::Binary>| {
+        parts(BinaryOp::FloorMod).any(|rem| same(&rem.a, &div.a) && same(&rem.b, &div.b))
+    };
+    parts(BinaryOp::FloorDiv).filter(both).map(|div| div.a.clone()).collect()
 }
 
 /// `expr` is `c * var + rest` with a constant `c` other than 0 and a rest without `var`.
@@ -149,18 +183,66 @@ fn loops_from(
     inner.map(|&var| state.get_for(var).cloned()).collect()
 }
 
-/// Different iterations of `node` touch different elements of `region`.
+/// Different iterations of `node` touch different elements of `region`, whatever the loops inside it do.
 pub(in crate::tir::schedule) fn touches_apart(
     state: &ScheduleState,
     node: &For,
     realize: &BlockRealize,
     region: &BufferRegion,
 ) -> Result<bool, ScheduleError> {
+    apart_under(state, node, node, realize, region)
+}
+
+/// [`touches_apart`], whatever `top`, a loop around `node`, and the loops inside it do.
+fn apart_under(
+    state: &ScheduleState,
+    top: &For,
+    node: &For,
+    realize: &BlockRealize,
+    region: &BufferRegion,
+) -> Result<bool, ScheduleError> {
     let analyzer = analyzer_at(state, StmtSRef::Block(realize.block.id))?;
     let (exprs, inner) = places(region, &bindings(realize));
-    let iters = [iters(&loops_from(state, node, realize)?), inner].concat();
+    let iters = [iters(&loops_from(state, top, realize)?), inner].concat();
     let known = determined(&exprs, &iters, &realize.predicate, &analyzer);
     Ok(known.contains(&node.loop_var.id()))
+}
+
+/// `node` drives spatial axes only, and no two iterations of the loops from `top` inwards that differ in it touch one
+/// element, if one of them writes it: `node` may stand anywhere between those loops.
+pub(in crate::tir::schedule) fn is_independent(
+    state: &ScheduleState,
+    top: &For,
+    node: &For,
+    realize: &BlockRealize,
+) -> Result<bool, ScheduleError> {
+    let analyzer = analyzer_at(state, StmtSRef::Block(realize.block.id))?;
+    let (axes, iters) = (bindings(realize), iters(&loops_from(state, top, realize)?));
+    let mut pairs = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
+    if pairs.any(|(iter, value)| iter.kind != IterKind::Spatial && super::uses_var(value, &node.loop_var)) {
+        return Ok(false);
+    }
+    for write in realize.block.writes.iter() {
+        if !apart_under(state, top, node, realize, write)? {
+            return Ok(false);
+        }
+        for read in realize.block.reads.iter().filter(|read| read.buffer == write.buffer) {
+            let shared = shared_indices(write, read, &axes);
+            let known = determined(&shared, &iters, &PrimExpr::bool(true), &analyzer);
+            if !known.contains(&node.loop_var.id()) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The indices that are the same in `a` and `b`, both regions of one block, over the loops.
+fn shared_indices(a: &BufferRegion, b: &BufferRegion, axes: &FxHashMap<VarId, PrimExpr>) -> Vec<PrimExpr> {
+    let is_point = |range: &Range| range.extent.is_const(1);
+    let dims = a.region.iter().zip(b.region.iter());
+    let same = dims.filter(|(x, y)| is_point(x) && is_point(y) && crate::arith::same(&x.min, &y.min));
+    same.map(|(x, _)| substitute_expr(&x.min, axes)).collect()
 }
 
 /// An element that is in `a` for one iteration of `node` and in `b` for another one does not exist: some index is the same

@@ -13,6 +13,7 @@ pub(super) use block::{
 };
 pub(super) use dependence::{Iteration, bindings_of, check_no_carried_dependence, is_private};
 pub(super) use injective::{
-    covers_domain, reduces_with_outer, same_iteration, shared_spatial_axis, touches_apart, visits_once,
+    covers_domain, is_independent, reduces_with_outer, same_iteration, shared_spatial_axis, touches_apart,
+    visits_once,
 };
 pub(super) use scope::{check_scope, is_plain};

@@ -2,18 +2,20 @@
 //!
 //! `for i in 0..m { for j in 0..n }` becomes `for i_j_fused in 0..m * n` with `i = i_j_fused / n`, `j = i_j_fused % n`.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
-use crate::arith::Analyzer;
+use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::{Var, VarId};
 use crate::tir::analysis::drives;
-use crate::tir::schedule::rewrite::simplify_bindings;
+use crate::tir::schedule::rewrite::{self, simplify_bindings};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{BlockRealize, Buffer, For, PrimExpr, substitute_stmt};
+use crate::tir::{BlockRealize, For, PrimExpr, substitute_stmt};
 
 const NAME: &str = "fuse";
 
-/// The largest product of constant extents beside a symbolic one.
+/// The largest product of extents beside dimensions.
 const MAX_BESIDE_SYMBOLIC: i64 = 1 << 32;
 
 /// Fuses perfectly nested loops, outermost first.
@@ -44,20 +46,7 @@ pub(in crate::tir::schedule) fn fuse(
             return Err(illegal(format!("the extent of loop `{name}` depends on another of the loops")));
         }
     }
-    let constants = nodes.iter().filter_map(|node| node.extent.as_int());
-    let product = constants.map(|n| n.max(0)).try_fold(1i64, i64::checked_mul);
-    let symbolic: Vec<&PrimExpr> =
-        nodes.iter().map(|node| &node.extent).filter(|extent| extent.as_int().is_none()).collect();
-    let fits = match product {
-        None => false,
-        Some(_) if symbolic.is_empty() => true,
-        Some(n) => n <= MAX_BESIDE_SYMBOLIC && (symbolic.len() == 1 || fit_a_buffer(state, &symbolic)),
-    };
-    if !fits {
-        return Err(illegal("the product of the extents may not fit an i64".into()).help(
-            "fuse fewer loops; extents that multiply to at most the size of one buffer are known to fit",
-        ));
-    }
+    check_extents(state, &nodes).map_err(|err| err.show(state, &marked))?;
     for realize in analysis::child_blocks(&nodes[nodes.len() - 1].body) {
         check_init(state, &realize, &nodes).map_err(|err| err.show(state, &marked))?;
     }
@@ -79,14 +68,51 @@ pub(in crate::tir::schedule) fn fuse(
     Ok(fused.id())
 }
 
+/// The product of the extents is the number of iterations: not more than one of them can be negative, and the product
+/// fits. That of dimensions is checked when the kernel is called.
+fn check_extents(state: &ScheduleState, nodes: &[Arc<For>]) -> Result<(), ScheduleError> {
+    let mut analyzer = rewrite::analyzer_outside(state, StmtSRef::Loop(nodes[0].loop_var.id()))?;
+    let around = state.enclosing_loops(StmtSRef::Loop(nodes[0].loop_var.id()))?;
+    around.iter().for_each(|node| rewrite::bind_loop(&mut analyzer, node));
+    let bounds: Vec<ConstIntBound> =
+        nodes.iter().map(|node| analyzer.const_int_bound(&node.extent)).collect();
+    let mut negative = nodes.iter().zip(&bounds).filter(|(_, bound)| bound.min < 0).map(|(node, _)| node);
+    if let (Some(a), Some(b)) = (negative.next(), negative.next()) {
+        let [a, b] = [a, b].map(|it| state.loop_name(it.loop_var.id()));
+        let message =
+            format!("the extents of loops `{a}` and `{b}` may both be negative: their product would not be");
+        return Err(ScheduleError::illegal(NAME, message)
+            .help("say which dimensions the kernel is for, as in `#[prim_func(dims(n = 4..))]`"));
+    }
+    let is_dim = |bound: &&ConstIntBound| bound.max == ConstIntBound::POS_INF;
+    let of_dims = bounds.iter().any(|it| is_dim(&it));
+    let limit = if of_dims { MAX_BESIDE_SYMBOLIC } else { i64::MAX };
+    let mut others: Vec<i128> = bounds.iter().filter(|it| !is_dim(it)).map(|it| it.max.max(0)).collect();
+    others.sort_unstable();
+    let fits = |sizes: &[i128], limit: i64| {
+        sizes
+            .iter()
+            .try_fold(1i128, |product, size| product.checked_mul(*size))
+            .is_some_and(|it| it <= limit.into())
+    };
+    // Beside constants one extent may be any number: a program of 2^63 iterations does not end.
+    let one_unknown = !of_dims && nodes.iter().filter(|node| node.extent.as_int().is_none()).count() == 1;
+    if fits(&others, limit) || one_unknown && fits(&others[..others.len() - 1], MAX_BESIDE_SYMBOLIC) {
+        return Ok(());
+    }
+    let message = "the product of the extents may not fit an i64";
+    Err(ScheduleError::illegal(NAME, message)
+        .help("fuse fewer loops, or loops of extents that are dimensions"))
+}
+
 /// Where the loops of a reduction have no iteration its init runs all the same. A fused loop keeps that only when all of
 /// its loops drive the reduction alone, or those that do are not empty.
 fn check_init(
     state: &ScheduleState,
     realize: &BlockRealize,
-    nodes: &[std::sync::Arc<For>],
+    nodes: &[Arc<For>],
 ) -> Result<(), ScheduleError> {
-    let reduces = |node: &&std::sync::Arc<For>| drives(realize, node, true);
+    let reduces = |node: &&Arc<For>| drives(realize, node, true);
     if realize.block.init.is_none()
         || nodes.iter().all(|node| reduces(&node) && !drives(realize, node, false))
     {
@@ -104,20 +130,4 @@ fn check_init(
             Err(ScheduleError::illegal(NAME, message).help("decompose the reduction first"))
         }
     }
-}
-
-/// True when the extents are at most those of different dimensions of one buffer, whose size fits an `i64`.
-fn fit_a_buffer(state: &ScheduleState, extents: &[&PrimExpr]) -> bool {
-    let mut analyzer = Analyzer::new();
-    state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
-    let params = state.func().params.iter().filter_map(|param| param.buffer().cloned());
-    let allocated = state.blocks().into_iter().flat_map(|it| it.block.alloc_buffers.to_vec());
-    let holds = |buffer: Buffer| {
-        let mut free: Vec<&PrimExpr> = buffer.shape.iter().collect();
-        extents.iter().all(|extent| {
-            let found = free.iter().position(|dim| analyzer.can_prove_less_equal(extent, dim));
-            found.map(|at| free.swap_remove(at)).is_some()
-        })
-    };
-    params.chain(allocated).any(holds)
 }

@@ -1,7 +1,8 @@
 //! `reorder`: loops of one chain change places.
 //!
-//! Legal where the block inside is complete or a reduction (its iterations may run in any order), the loops from the
-//! outermost to the innermost one are perfectly nested, and no bound depends on a loop that moves inside it.
+//! Legal where the block inside is complete or a reduction (its iterations may run in any order), or of two loops that
+//! pass each other one is independent; the loops from the outermost to the innermost one are perfectly nested, and no bound
+//! depends on a loop that moves inside it.
 
 use std::sync::Arc;
 
@@ -40,9 +41,6 @@ pub(in crate::tir::schedule) fn reorder(
             blocks.len()
         )));
     }
-    for realize in &blocks {
-        analysis::check_reorderable(NAME, state, realize).map_err(|err| err.show(state, &marked))?;
-    }
     let mut wanted = order.iter();
     let new_order: Vec<&Arc<For>> = chain
         .iter()
@@ -53,6 +51,11 @@ pub(in crate::tir::schedule) fn reorder(
         })
         .collect();
     for realize in &blocks {
+        if let Err(err) = analysis::check_reorderable(NAME, state, realize)
+            && !keeps_order(state, realize, &chain, &new_order)?
+        {
+            return Err(err.show(state, &marked));
+        }
         check_inits(state, realize, &chain, &new_order).map_err(|err| err.show(state, &marked))?;
     }
     for (i, node) in new_order.iter().enumerate() {
@@ -70,6 +73,23 @@ pub(in crate::tir::schedule) fn reorder(
     let body = innermost.body.clone();
     let new = new_order.iter().rev().fold(body, |body, node| Stmt::from(For { body, ..(***node).clone() }));
     state.replace(StmtSRef::Loop(top.loop_var.id()), new)
+}
+
+/// Of two loops that pass each other, one is independent of all that happens in the chain.
+fn keeps_order(
+    state: &ScheduleState,
+    realize: &BlockRealize,
+    old: &[Arc<For>],
+    new: &[&Arc<For>],
+) -> Result<bool, ScheduleError> {
+    let at = |node: &Arc<For>| new.iter().position(|it| it.loop_var == node.loop_var);
+    let mut bound = Vec::new();
+    for node in old {
+        if !analysis::is_independent(state, &old[0], node, realize)? {
+            bound.push(at(node));
+        }
+    }
+    Ok(bound.is_sorted())
 }
 
 /// An init runs before the outermost loop that drives the reduction. Where other loops move across loops that drive it,

@@ -62,6 +62,6 @@ fn indices_that_may_not_fit_are_refused() {
     let [i, j, k] = s.loops(y).unwrap();
     assert!(s.clone().split(i, [None, Some(1 << 40)]).is_err());
     assert!(s.clone().fuse([i, j]).is_ok());
-    let err = s.fuse([i, j, k]).unwrap_err().to_string();
-    assert!(err.contains("may not fit"), "{err}");
+    // What dimensions multiply to is checked when the kernel is called.
+    assert!(s.fuse([i, j, k]).is_ok());
 }
