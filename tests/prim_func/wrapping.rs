@@ -124,9 +124,11 @@ fn extents_whose_products_do_not_fit_are_refused() {
         let mut empty = Array2::<f32>::zeros((0, huge << 8));
         let err = f.call(&Array1::<f32>::zeros(3), &mut empty).unwrap_err();
         assert!(matches!(err, RuntimeError::IndexOverflow { .. }), "{err}");
+        assert!(err.to_string().contains("wrapping.rs:"), "{err}");
         let f = scratch::compile(&target).unwrap();
         let err = f.call(&Array2::<f32>::zeros((0, huge << 1)), &mut Array1::zeros(0)).unwrap_err();
         assert!(matches!(err, RuntimeError::IndexOverflow { .. }), "{err}");
+        assert!(err.to_string().contains("wrapping.rs:"), "{err}");
         f.call(&Array2::<f32>::zeros((2, 3)), &mut Array1::zeros(2)).unwrap();
     }
 }

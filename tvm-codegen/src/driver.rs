@@ -55,7 +55,9 @@ pub fn build(module: &IRModule, target: &Target) -> Result<Module, CodegenError>
         }
         TargetKind::C | TargetKind::Host => {
             let source = c::source(&lowered(module)?)?;
-            let library = c::load::Compiler::for_target(target)?.load(&source, target, c_options())?;
+            let compiler = c::load::Compiler::for_target(target)?;
+            // SAFETY: the source is that of programs that were lowered here.
+            let library = unsafe { compiler.load(&source, target, c_options()) }?;
             Ok(library.module(&sigs)?)
         }
         TargetKind::Llvm => llvm_build(module, target, &sigs),
@@ -164,7 +166,8 @@ fn no_cuda() -> CodegenError {
 #[cfg(feature = "llvm")]
 fn llvm_build(module: &IRModule, target: &Target, sigs: &[KernelSig]) -> Result<Module, CodegenError> {
     let options = crate::llvm::Options { fast_math: fast_math() };
-    Ok(crate::llvm::jit(&lowered(module)?, target, options)?.module(sigs)?)
+    // SAFETY: the programs were lowered here, the signatures are theirs.
+    Ok(unsafe { crate::llvm::jit(&lowered(module)?, target, options) }?.module(sigs)?)
 }
 
 #[cfg(feature = "llvm")]

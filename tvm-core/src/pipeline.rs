@@ -24,7 +24,7 @@ pub fn default_build() -> Pass {
             relax::fuse_ops(),
             relax::fuse_tir(),
             relax::rewrite_dataflow_reshape(),
-            relax::zero_outputs(),
+            relax::zero_outputs().mandatory(),
             relax::call_tir_rewrite(),
             relax::static_plan_block_memory(),
             relax::kill_after_last_use(),
@@ -38,34 +38,35 @@ pub fn lower_tir() -> Pass {
     if cfg!(debug_assertions) {
         passes.push(tir::verify_lowered());
     }
-    Sequential::new("LowerTIR", passes)
+    Sequential::new("LowerTIR", passes).mandatory()
 }
 
 /// The passes of [`lower_tir`], in order.
 pub fn lower_tir_passes() -> Vec<Pass> {
     vec![
-        tir::check_loop_kinds(),
+        tir::verify_source().mandatory(),
+        tir::check_loop_kinds().mandatory(),
         tir::contract_reductions(),
-        tir::lower_init_block(),
-        tir::check_bounds(),
-        tir::convert_blocks_to_opaque(),
-        tir::lower_match_buffer(),
-        tir::lower_opaque_block(),
+        tir::lower_init_block().mandatory(),
+        tir::check_bounds().mandatory(),
+        tir::convert_blocks_to_opaque().mandatory(),
+        tir::lower_match_buffer().mandatory(),
+        tir::lower_opaque_block().mandatory(),
         tir::simplify(),
-        tir::zero_unwritten(),
+        tir::zero_unwritten().mandatory(),
         tir::plan_and_update_buffer_allocation_location(),
         tir::compact_buffer_allocation(),
-        tir::flatten_buffer(),
+        tir::flatten_buffer().mandatory(),
         tir::simplify(),
-        tir::vectorize_loop(),
-        tir::unroll_loop(),
+        tir::vectorize_loop().mandatory(),
+        tir::unroll_loop().mandatory(),
         tir::simplify(),
         tir::remove_no_op(),
-        tir::float_compute_legalize(),
-        tir::lower_intrin(),
-        tir::lower_tvm_builtin(),
-        tir::make_packed_api(),
+        tir::float_compute_legalize().mandatory(),
+        tir::lower_intrin().mandatory(),
+        tir::lower_tvm_builtin().mandatory(),
+        tir::make_packed_api().mandatory(),
         // For the extents that arguments are checked against.
-        tir::lower_intrin(),
+        tir::lower_intrin().mandatory(),
     ]
 }

@@ -6,12 +6,12 @@
 //!
 //! TVM counterpart: `TVMFFIAny` arguments and the `TVMBackend*` C functions.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 use crate::dtype::DataType;
 
 /// Version of everything in this file; an object compiled for another one is refused.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// DLPack's `DLDevice`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +91,10 @@ pub enum Status {
     /// The extents of the arguments are so large that index arithmetic may overflow: an index may reach `got`, at most
     /// `expected` fits.
     IndexOverflow = 13,
-    /// Axis number `axis` of a block got the value `got`, outside of its domain (which ends before `expected`).
+    /// Axis number `axis` of a block (`what` names both) got the value `got`, outside of its domain (which ends before `expected`).
     AxisDomain = 14,
+    /// Axis `axis` of a buffer inside the kernel (`what`) would have the extent `got`, which is negative.
+    NegativeExtent = 16,
     /// The runtime itself could not run a parallel loop; it knows why.
     Runtime = 15,
 }
@@ -113,6 +115,11 @@ pub struct CallError {
     pub expected: i64,
     /// See [`Status`].
     pub got: i64,
+    /// What the error is about (`axis `i` of block `B``), as UTF-8 text that lives as long as the kernel; null when there is
+    /// nothing to say.
+    pub what: *const c_char,
+    /// Where that was written (`src/a.rs:12:5`), likewise.
+    pub place: *const c_char,
 }
 
 /// Body of a parallel loop: runs iterations `begin..end`; non-zero is a [`Status`].

@@ -26,7 +26,16 @@ struct State<'a> {
     failure: Mutex<Option<RuntimeError>>,
 }
 
-const NO_ERROR: CallError = CallError { status: 0, arg: -1, axis: -1, reserved: 0, expected: 0, got: 0 };
+const NO_ERROR: CallError = CallError {
+    status: 0,
+    arg: -1,
+    axis: -1,
+    reserved: 0,
+    expected: 0,
+    got: 0,
+    what: std::ptr::null(),
+    place: std::ptr::null(),
+};
 
 /// Runs `f` with a fresh context.
 #[inline]

@@ -160,11 +160,11 @@ pub enum RuntimeError {
     },
     /// A kernel would have read or written outside of a buffer. It stopped in front of the access; outputs may be half
     /// written.
-    #[error("`{func}`: index {index} is outside of axis {axis} of {}, whose extent is {extent}", buffer_note(.buffer))]
+    #[error("`{func}`: index {index} is outside of axis {axis} of {}, whose extent is {extent}{}", buffer_note(.buffer), at(.place))]
     OutOfBounds {
         /// Kernel concerned.
         func: Arc<str>,
-        /// The parameter accessed; `None` for a buffer inside the kernel.
+        /// The parameter or the buffer inside the kernel that is accessed, where it is known.
         buffer: Option<Arc<str>>,
         /// Axis concerned.
         axis: i64,
@@ -172,9 +172,25 @@ pub enum RuntimeError {
         index: i64,
         /// The extent of the axis.
         extent: i64,
+        /// Where the access was written, where that is known.
+        place: Option<Arc<str>>,
+    },
+    /// A buffer inside a kernel would have got a negative extent.
+    #[error("`{func}`: axis {axis} of {} would have extent {extent}{}", buffer_note(.buffer), at(.place))]
+    NegativeExtent {
+        /// Kernel concerned.
+        func: Arc<str>,
+        /// The buffer, where it is known.
+        buffer: Option<Arc<str>>,
+        /// Axis concerned.
+        axis: i64,
+        /// The extent.
+        extent: i64,
+        /// Where the buffer was written, where that is known.
+        place: Option<Arc<str>>,
     },
     /// The extents of the arguments are so large that the kernel's index arithmetic may overflow.
-    #[error("`{func}`: the extents are too large: an index may reach {reached}, expected at most {limit}")]
+    #[error("`{func}`: the extents are too large: an index may reach {reached}, expected at most {limit}{}", at(.place))]
     IndexOverflow {
         /// Kernel concerned.
         func: Arc<str>,
@@ -182,18 +198,22 @@ pub enum RuntimeError {
         reached: i64,
         /// What fits.
         limit: i64,
+        /// Where the kernel was written, where that is known.
+        place: Option<Arc<str>>,
     },
     /// An axis of a block of a kernel would have got a value outside of its domain.
-    #[error("`{func}`: axis {axis} of a block is {value}, its domain ends before {end}")]
+    #[error("`{func}`: {axis} is {value}, its domain ends before {end}{}", at(.place))]
     AxisDomain {
         /// Kernel concerned.
         func: Arc<str>,
-        /// Number of the axis in its block.
-        axis: i64,
+        /// The axis and its block, as text: `axis `i` of block `B``.
+        axis: Arc<str>,
         /// Value bound.
         value: i64,
         /// First value after the domain.
         end: i64,
+        /// Where the block was written, where that is known.
+        place: Option<Arc<str>>,
     },
     /// A tensor of indices names an element that is not there. Indices from -extent on count from the end.
     #[error("`{op}`: index {index} is out of range for an axis of extent {extent}")]
@@ -432,6 +452,10 @@ fn dim_note(dim: &Option<Arc<str>>) -> String {
 
 fn dim_prefix(dim: &Option<Arc<str>>) -> String {
     dim.as_ref().map(|dim| format!("dimension `{dim}` ")).unwrap_or_default()
+}
+
+fn at(place: &Option<Arc<str>>) -> String {
+    place.as_ref().map_or_else(String::new, |place| format!(" (at {place})"))
 }
 
 fn buffer_note(buffer: &Option<Arc<str>>) -> String {

@@ -235,7 +235,9 @@ impl Kernel {
                 }
                 // SAFETY: `ctx` is valid during the closure.
                 let error = unsafe { (*ctx).error };
-                Err(status::render(&self.0.sig, status, &error))
+                // SAFETY: `native` promised a kernel of this ABI: its texts live as long as it does.
+                let [what, place] = [error.what, error.place].map(|text| unsafe { text_at(text) });
+                Err(status::render(&self.0.sig, status, &error, what, place))
             }),
             Entry::Host(func) => {
                 // SAFETY: the caller promises valid arguments of the signature's kinds.
@@ -252,4 +254,15 @@ impl fmt::Debug for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", if self.is_native() { "native" } else { "host" }, self.0.sig)
     }
+}
+/// The text at `ptr`, if there is one.
+///
+/// # Safety
+/// `ptr` is null or points at a text that ends with a zero byte.
+unsafe fn text_at(ptr: *const std::ffi::c_char) -> Option<Arc<str>> {
+    if ptr.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    Some(unsafe { std::ffi::CStr::from_ptr(ptr) }.to_string_lossy().into())
 }

@@ -41,6 +41,7 @@ mod packed;
 mod status;
 mod tensor;
 mod thread_pool;
+mod trust;
 mod value;
 pub mod vm;
 
@@ -68,4 +69,5 @@ pub use tensor::{
     ALIGNMENT, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, Shape, Storage, Tensor, byte_size,
 };
 pub use thread_pool::{Sequential, ThreadPool, WorkerPool, parallel_for, set_thread_pool, thread_pool};
+pub use trust::Trust;
 pub use value::{Adt, Closure, RefCell, Value};

@@ -9,7 +9,13 @@ use crate::error::RuntimeError;
 use crate::kernel::KernelSig;
 
 /// The error that `error` describes; `status` is what the kernel returned. Both may hold any value.
-pub(crate) fn render(sig: &KernelSig, status: i32, error: &CallError) -> RuntimeError {
+pub(crate) fn render(
+    sig: &KernelSig,
+    status: i32,
+    error: &CallError,
+    what: Option<Arc<str>>,
+    place: Option<Arc<str>>,
+) -> RuntimeError {
     let func: Arc<str> = sig.name.as_str().into();
     let param = usize::try_from(error.arg).ok().and_then(|arg| sig.params.get(arg));
     let arg: Arc<str> = match param {
@@ -44,14 +50,18 @@ pub(crate) fn render(sig: &KernelSig, status: i32, error: &CallError) -> Runtime
             bound(func, arg, format!("another remainder modulo {expected}"))
         }
         s if s == Status::OutOfBounds as i32 => {
-            let buffer = param.is_some().then_some(arg);
-            RuntimeError::OutOfBounds { func, buffer, axis, index: got, extent: expected }
+            let buffer = if param.is_some() { Some(arg) } else { what };
+            RuntimeError::OutOfBounds { func, buffer, axis, index: got, extent: expected, place }
         }
         s if s == Status::IndexOverflow as i32 => {
-            RuntimeError::IndexOverflow { func, reached: got, limit: expected }
+            RuntimeError::IndexOverflow { func, reached: got, limit: expected, place }
         }
         s if s == Status::AxisDomain as i32 => {
-            RuntimeError::AxisDomain { func, axis, value: got, end: expected }
+            let axis = what.unwrap_or_else(|| format!("axis {axis} of a block").into());
+            RuntimeError::AxisDomain { func, axis, value: got, end: expected, place }
+        }
+        s if s == Status::NegativeExtent as i32 => {
+            RuntimeError::NegativeExtent { func, buffer: what, axis, extent: got, place }
         }
         s if s == Status::Strides as i32 => RuntimeError::ArgStrides { func, arg, axis, expected, got },
         s if s == Status::Null as i32 => RuntimeError::ArgNull { func, arg },
@@ -93,6 +103,16 @@ mod tests {
             sig.to_string(),
             "fn matmul(a: &Tensor<f32, m, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 8, { n * 2 }>, s: f32)"
         );
+        let error = |status, arg, axis, expected, got| CallError {
+            status,
+            arg,
+            axis,
+            reserved: 0,
+            expected,
+            got,
+            what: std::ptr::null(),
+            place: std::ptr::null(),
+        };
         let f64_code = pack_dtype(DataType::F64);
         let f32_code = pack_dtype(DataType::F32);
         for (status, arg, axis, expected, got, message) in [
@@ -151,8 +171,27 @@ mod tests {
             (8, -1, -1, 64, 0, "out of memory: cannot allocate 64 bytes on cpu:0"),
             (-77, -1, -1, 0, 0, "`matmul`: unknown status -77"),
         ] {
-            let error = CallError { status, arg, axis, reserved: 0, expected, got };
-            assert_eq!(render(&sig, status, &error).to_string(), message);
+            let error = error(status, arg, axis, expected, got);
+            assert_eq!(render(&sig, status, &error, None, None).to_string(), message);
+        }
+        for (status, arg, what, message) in [
+            (9, -1, "t", "`matmul`: index 4 is outside of axis 1 of `t`, whose extent is 8 (at a.rs:3:5)"),
+            (9, 0, "t", "`matmul`: index 4 is outside of axis 1 of `a`, whose extent is 8 (at a.rs:3:5)"),
+            (
+                13,
+                -1,
+                "",
+                "`matmul`: the extents are too large: an index may reach 4, expected at most 8 (at a.rs:3:5)",
+            ),
+            (
+                14,
+                -1,
+                "axis `i` of block `B`",
+                "`matmul`: axis `i` of block `B` is 4, its domain ends before 8 (at a.rs:3:5)",
+            ),
+        ] {
+            let (error, place) = (error(status, arg, 1, 8, 4), Some("a.rs:3:5".into()));
+            assert_eq!(render(&sig, status, &error, Some(what.into()), place).to_string(), message);
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! An entry is a shared library in a file named by a hash of everything it depends on, sealed with a hash of its name and
 //! content (blake3 both). What is in it runs as code of this user, so nobody else may be able to write it: the directory
-//! belongs to the user and is open to nobody else, no directory above it is a link, is open to everybody, or belongs to
-//! anyone but the user and root. A reader takes the content out of the file before it checks the seal and loads what it
+//! belongs to the user and is open to nobody else, no directory above it is a link, lets a group or
+//! everybody replace what is in it, or belongs to anyone but the user and root. A reader takes the content out of the file before it checks the seal and loads what it
 //! checked, not the file. Writers write under another name and rename. Entries that were not used for a month go, as do
 //! the oldest ones where all take too much space.
 
@@ -186,15 +186,28 @@ fn seal(key: &str, library: &[u8]) -> blake3::Hash {
 #[cfg(unix)]
 fn check_above(metadata: &Metadata) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
-    const STICKY: u32 = 0o1000;
     if metadata.is_symlink() {
         return Err("it is a link".into());
     }
-    if metadata.mode() & 0o002 != 0 && metadata.mode() & STICKY == 0 {
-        return Err("everybody can write to it".into());
+    if let Some(who) = writers(metadata.mode(), metadata.uid(), metadata.gid()) {
+        return Err(format!("{who} can write to it"));
     }
     let trusted = metadata.uid() == 0 || user().is_none_or(|user| user == metadata.uid());
     if trusted { Ok(()) } else { Err(format!("it belongs to user {}", metadata.uid())) }
+}
+
+/// Who beside the owner may replace what is in a directory, by its mode, owner and group. In a sticky one that is nobody; a
+/// group with the number of the owner is the owner's own.
+#[cfg(unix)]
+fn writers(mode: u32, owner: u32, group: u32) -> Option<&'static str> {
+    const STICKY: u32 = 0o1000;
+    if mode & STICKY != 0 {
+        return None;
+    }
+    if mode & 0o002 != 0 {
+        return Some("everybody");
+    }
+    (mode & 0o020 != 0 && owner != group).then_some("its group")
 }
 
 /// Why the directory of the cache itself is not safe; closes it to others where they can only read.
@@ -277,6 +290,32 @@ mod tests {
         refused(&at("a/link"), "it is a link");
         fs::write(at("file"), "").unwrap();
         assert!(matches!(Cache::open(&at("file")), Err(CodegenError::Cache { .. })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn groups_that_can_write_are_not_trusted() {
+        for (mode, owner, group, who) in [
+            (0o755, 7, 100, None),
+            (0o775, 7, 100, Some("its group")),
+            (0o775, 0, 50, Some("its group")),
+            // The group of one user.
+            (0o775, 7, 7, None),
+            (0o777, 7, 7, Some("everybody")),
+            (0o1777, 0, 0, None),
+            (0o1775, 0, 50, None),
+        ] {
+            assert_eq!(writers(mode, owner, group), who, "{mode:o} {owner}:{group}");
+        }
+        let root = tempfile::tempdir().unwrap();
+        let above = root.path().join("above");
+        Cache::open(&above.join("cache")).unwrap();
+        // Only root may give a directory to any group.
+        if std::os::unix::fs::chown(&above, None, Some(12_345)).is_ok() {
+            chmod(&above, 0o770);
+            let err = Cache::open(&above.join("cache")).unwrap_err().to_string();
+            assert!(err.contains("above: its group can write to it\n  help: "), "{err}");
+        }
     }
 
     #[test]

@@ -202,9 +202,18 @@ impl Compiler {
 
     /// Compiles `source` for this machine and loads it, from the cache when it is there.
     ///
+    /// # Safety
+    /// `source` is what [`source`](fn@super::source) gave for programs from the pipeline
+    /// [`lower_tir`](tvm_core::pipeline::lower_tir): it runs in this process. Its kernels get the signatures of those programs.
+    ///
     /// # Errors
     /// When the compiler refuses or the result does not load.
-    pub fn load(&self, source: &str, target: &Target, options: Options) -> Result<Library, CodegenError> {
+    pub unsafe fn load(
+        &self,
+        source: &str,
+        target: &Target,
+        options: Options,
+    ) -> Result<Library, CodegenError> {
         match Cache::of_user()? {
             Some(cache) => self.load_cached(&cache, source, target, options),
             None => library(&self.compile_to_bytes(source, target, options, Output::SharedLibrary)?),

@@ -12,7 +12,11 @@ typedef struct {
   uint64_t byte_offset;
 } tvm_tensor;
 typedef union { const tvm_tensor *tensor; int64_t i; double f; void *handle; } tvm_arg;
-typedef struct { int32_t status, arg, axis, reserved; int64_t expected, got; } tvm_error;
+typedef struct {
+  int32_t status, arg, axis, reserved;
+  int64_t expected, got;
+  const char *what, *place;
+} tvm_error;
 typedef struct tvm_ctx tvm_ctx;
 typedef int32_t (*tvm_body)(tvm_ctx *, int64_t, int64_t, void *);
 struct tvm_ctx {
@@ -30,8 +34,9 @@ struct tvm_ctx {
 #define TVM_INLINE static inline __attribute__((always_inline, unused))
 
 static __attribute__((noinline, cold, unused)) int32_t tvm_fail(
-    tvm_ctx *ctx, int32_t status, int32_t arg, int32_t axis, int64_t expected, int64_t got) {
-  ctx->error = (tvm_error){status, arg, axis, 0, expected, got};
+    tvm_ctx *ctx, int32_t status, int32_t arg, int32_t axis, int64_t expected, int64_t got, const char *what,
+    const char *place) {
+  ctx->error = (tvm_error){status, arg, axis, 0, expected, got, what, place};
   return status;
 }
 static __attribute__((noinline, malloc, unused)) void *tvm_alloc(tvm_ctx *ctx, int64_t bytes) {

@@ -115,7 +115,7 @@ impl Function<'_> {
                 let name = self.define_buffer(buffer);
                 self.line(&format!("{ty} *restrict {name} = tvm_alloc(ctx, {bytes});"));
                 let status = Status::OutOfMemory as i32;
-                self.line(&format!("if (!{name}) return tvm_fail(ctx, {status}, -1, -1, {bytes}, 0);"));
+                self.line(&format!("if (!{name}) return tvm_fail(ctx, {status}, -1, -1, {bytes}, 0, 0, 0);"));
                 self.line(&format!("{name} = __builtin_assume_aligned({name}, 64);"));
                 self.scratch.push(name);
             }
@@ -144,7 +144,10 @@ impl Function<'_> {
         let expected = self.expr(&it.failure.expected)?;
         let got = self.expr(&it.failure.got)?;
         let (status, arg, axis) = (it.failure.status, it.failure.arg, it.failure.axis);
-        self.line(&format!("return tvm_fail(ctx, {status}, {arg}, {axis}, {expected}, {got});"));
+        let [what, place] = [&it.failure.what, &it.failure.place].map(|text| text_literal(text));
+        self.line(&format!(
+            "return tvm_fail(ctx, {status}, {arg}, {axis}, {expected}, {got}, {what}, {place});"
+        ));
         self.close();
         Ok(())
     }
@@ -162,4 +165,24 @@ impl Function<'_> {
         self.line(&format!("{name}[{at}] = {value};"));
         Ok(())
     }
+}
+
+/// A C string of these bytes up to the first zero; a null pointer where there is none.
+pub(super) fn text_literal(text: &str) -> String {
+    let text = text.split('\0').next().unwrap_or_default();
+    if text.is_empty() {
+        return "0".into();
+    }
+    let mut out = String::from("\"");
+    for byte in text.bytes() {
+        match byte {
+            // No trigraphs.
+            b'"' | b'\\' | b'?' => out.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => out.push(char::from(byte)),
+            // Three octal digits end by themselves.
+            _ => out.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    out.push('"');
+    out
 }

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use inkwell::IntPredicate;
 use inkwell::types::{BasicType, BasicTypeEnum};
 use inkwell::values::{BasicValue, BasicValueEnum, PointerValue};
-use tvm_core::tir::{Buffer, PrimExpr, Ramp, Scope};
+use tvm_core::tir::{Buffer, Failure, PrimExpr, Ramp, Scope};
 use tvm_runtime::abi::{CallContext, Status};
 use tvm_runtime::{DTypeCode, DataType};
 
@@ -240,7 +240,9 @@ impl<'ctx> Function<'ctx, '_> {
         let call = self.builder.build_indirect_call(ty, alloc, &[self.ctx.into(), bytes.into()], name)?;
         let pointer = call.try_as_basic_value().left_or_invalid()?.into_pointer_value();
         let missing = self.builder.build_is_null(pointer, "")?;
-        self.fail_if(missing, Status::OutOfMemory as i32, -1, -1, bytes, self.const_i64(0).into())?;
+        let zero = PrimExpr::index(0);
+        let failure = Failure::new(Status::OutOfMemory as i32, -1, -1, zero.clone(), zero);
+        self.fail_if(missing, &failure, [bytes, self.const_i64(0).into()])?;
         self.scratch.push(pointer);
         Ok(pointer)
     }

@@ -71,9 +71,17 @@ pub fn emit(
 
 /// Generates machine code for the kernels `funcs` in this process.
 ///
+/// # Safety
+/// `funcs` come from the pipeline [`lower_tir`](tvm_core::pipeline::lower_tir), which makes their accesses safe; their kernels
+/// get the signatures of the programs that were lowered.
+///
 /// # Errors
 /// When a program is not in the lowered form or the target is not this machine.
-pub fn jit(funcs: &[(String, PrimFunc)], target: &Target, options: Options) -> Result<JitLibrary, LlvmError> {
+pub unsafe fn jit(
+    funcs: &[(String, PrimFunc)],
+    target: &Target,
+    options: Options,
+) -> Result<JitLibrary, LlvmError> {
     JitLibrary::new(|context| {
         let machine = machine::create(target)?;
         build(context, funcs, &machine, options)
@@ -161,13 +169,7 @@ mod tests {
         let chunks = binary(BinaryOp::Div, PrimExpr::from(&n), 8.into());
         let parallel = For { kind: ForKind::Parallel, ..For::serial(i, chunks, body) };
         let fits = PrimExpr::from(&n).equal(shape(1));
-        let failure = Failure {
-            status: Status::Extent as i32,
-            arg: 1,
-            axis: 0,
-            expected: PrimExpr::from(&n),
-            got: shape(1),
-        };
+        let failure = Failure::new(Status::Extent as i32, 1, 0, PrimExpr::from(&n), shape(1));
         let body = Stmt::seq([
             Bind { var: n.clone(), value: shape(0) }.into(),
             AssertStmt { condition: fits, failure }.into(),
@@ -183,7 +185,9 @@ mod tests {
 
     fn compiled() -> CompiledFn<(In<f32, 1>, Out<f32, 1>)> {
         let library =
-            Arc::new(jit(&[("scan".into(), lowered())], &Target::llvm(), Options::default()).unwrap());
+            // SAFETY: the program below is written in the lowered form.
+            unsafe { jit(&[("scan".into(), lowered())], &Target::llvm(), Options::default()) };
+        let library = Arc::new(library.unwrap());
         let param = |name: &str, kind| ParamSig {
             name: name.into(),
             kind,

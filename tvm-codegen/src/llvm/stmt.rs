@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 use tvm_core::support::with_stack;
-use tvm_core::tir::{For, ForKind, Stmt};
+use tvm_core::tir::{Failure, For, ForKind, Stmt};
 use tvm_runtime::abi::{CallContext, CallError};
 
 use super::LlvmError;
@@ -93,7 +93,7 @@ impl<'ctx> Function<'ctx, '_> {
                 let condition = self.expr(&it.condition)?.into_int_value();
                 let failed = self.builder.build_not(condition, "")?;
                 let (expected, got) = (self.expr(&it.failure.expected)?, self.expr(&it.failure.got)?);
-                self.fail_if(failed, it.failure.status, it.failure.arg, it.failure.axis, expected, got)
+                self.fail_if(failed, &it.failure, [expected, got])
             }
             Stmt::BlockRealize(it) => unsupported(format!("block `{}` after lowering", it.block.name)),
         })
@@ -103,11 +103,8 @@ impl<'ctx> Function<'ctx, '_> {
     pub(super) fn fail_if(
         &mut self,
         failed: IntValue<'ctx>,
-        status: i32,
-        arg: i32,
-        axis: i32,
-        expected: Value<'ctx>,
-        got: Value<'ctx>,
+        failure: &Failure,
+        [expected, got]: [Value<'ctx>; 2],
     ) -> Result<(), LlvmError> {
         let (fail, go_on) = (self.block("fail"), self.block("ok"));
         self.builder.build_conditional_branch(failed, fail, go_on)?;
@@ -115,13 +112,22 @@ impl<'ctx> Function<'ctx, '_> {
         let error = offset_of!(CallContext, error);
         let i32_type = self.context().i32_type();
         let int = |value: i32| i32_type.const_int(value as u64, true);
-        self.set_field(self.ctx, error + offset_of!(CallError, status), int(status))?;
-        self.set_field(self.ctx, error + offset_of!(CallError, arg), int(arg))?;
-        self.set_field(self.ctx, error + offset_of!(CallError, axis), int(axis))?;
+        self.set_field(self.ctx, error + offset_of!(CallError, status), int(failure.status))?;
+        self.set_field(self.ctx, error + offset_of!(CallError, arg), int(failure.arg))?;
+        self.set_field(self.ctx, error + offset_of!(CallError, axis), int(failure.axis))?;
         self.set_field(self.ctx, error + offset_of!(CallError, expected), expected)?;
         self.set_field(self.ctx, error + offset_of!(CallError, got), got)?;
+        for (offset, text) in
+            [(offset_of!(CallError, what), &failure.what), (offset_of!(CallError, place), &failure.place)]
+        {
+            let text = text.split('\0').next().unwrap_or_default();
+            if !text.is_empty() {
+                let text = self.builder.build_global_string_ptr(text, "text")?;
+                self.set_field(self.ctx, error + offset, text.as_pointer_value())?;
+            }
+        }
         self.free_scratch(0)?;
-        self.builder.build_return(Some(&int(status)))?;
+        self.builder.build_return(Some(&int(failure.status)))?;
         self.builder.position_at_end(go_on);
         Ok(())
     }

@@ -36,6 +36,11 @@ impl Span {
         self.0.is_none()
     }
 
+    /// The place as text; empty when there is no source.
+    pub fn text(&self) -> Arc<str> {
+        if self.is_none() { "".into() } else { self.to_string().into() }
+    }
+
     /// File, line and column when the node came from Rust source.
     pub fn location(&self) -> Option<(&str, u32, u32)> {
         match self.0.as_deref() {

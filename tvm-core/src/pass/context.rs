@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tvm_runtime::Trust;
 
 use super::{Pass, PassError, PassInstrument, VerifyEach};
 use crate::ir::IRModule;
@@ -22,10 +23,8 @@ pub struct PassConfig {
     /// Code generation may reassociate and contract floats, multiply by reciprocals, assume that there is no NaN and no
     /// infinity, and ignore the sign of zero. Off: only reductions that blocks declare may be contracted.
     pub fast_math: bool,
-    /// Kernels check the shapes and types of their arguments.
-    pub check_args: bool,
-    /// Kernels check the accesses that are not proven to be inside their buffers.
-    pub check_bounds: bool,
+    /// What the caller vouches for; nothing by default: kernels check arguments and accesses, and call no C function.
+    pub trust: Trust,
     options: FxHashMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
@@ -47,8 +46,7 @@ impl Default for PassConfig {
             fuse_max_depth: 256,
             unroll_max_steps: 0,
             fast_math: false,
-            check_args: true,
-            check_bounds: true,
+            trust: Trust::none(),
             options: FxHashMap::default(),
         }
     }
@@ -165,10 +163,11 @@ impl PassContext {
         f()
     }
 
-    /// True when the pass is to run.
+    /// True when the pass is to run. A mandatory pass always is: one that is disabled fails when it is applied.
     pub fn enabled(&self, pass: &Pass) -> bool {
         let named = |names: &[String]| names.iter().any(|name| name == pass.info.name);
-        !named(&self.disabled) && (named(&self.required) || pass.info.opt_level <= self.opt_level)
+        pass.is_mandatory()
+            || !named(&self.disabled) && (named(&self.required) || pass.info.opt_level <= self.opt_level)
     }
 
     /// Checks that the passes named in the context exist: built in, registered, or made so far.
@@ -182,7 +181,11 @@ impl PassContext {
         module: IRModule,
         run: impl FnOnce(IRModule) -> Result<IRModule, PassError>,
     ) -> Result<IRModule, PassError> {
-        if !self.enabled(pass) || !self.instruments.iter().all(|it| it.should_run(pass, &module)) {
+        if pass.is_mandatory() {
+            if self.disabled.iter().any(|name| name == pass.info.name) {
+                return Err(PassError::Mandatory(pass.info.name.to_string()));
+            }
+        } else if !self.enabled(pass) || !self.instruments.iter().all(|it| it.should_run(pass, &module)) {
             return Ok(module);
         }
         self.instruments.iter().try_for_each(|it| it.before(pass, &module))?;

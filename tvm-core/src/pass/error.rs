@@ -25,6 +25,9 @@ pub enum PassError {
     /// A pass of this name is registered already.
     #[error("pass `{0}` is registered already")]
     Duplicate(String),
+    /// What comes after the pass relies on it.
+    #[error("pass `{0}` cannot be disabled: what runs after it relies on it")]
+    Mandatory(String),
     /// A pass broke an invariant that holds before it.
     #[error("pass `{pass}` broke the module: {source}")]
     Verify {
@@ -45,7 +48,7 @@ impl PassError {
     pub fn diagnostics(&self) -> &[Diagnostic] {
         match self {
             PassError::Ir { source, .. } | PassError::Verify { source, .. } => &source.0,
-            PassError::Unknown { .. } | PassError::Duplicate(_) => &[],
+            PassError::Unknown { .. } | PassError::Duplicate(_) | PassError::Mandatory(_) => &[],
         }
     }
 }

@@ -18,7 +18,7 @@ pub trait PassInstrument: Send + Sync {
     /// The context is left.
     fn exit(&self, _ctx: &PassContext) {}
 
-    /// Whether `pass` is to run; all instruments must agree.
+    /// Whether `pass` is to run; all instruments must agree. Mandatory passes run without being asked for.
     fn should_run(&self, _pass: &Pass, _module: &IRModule) -> bool {
         true
     }

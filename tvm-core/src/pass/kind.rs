@@ -45,6 +45,7 @@ pub struct Pass {
     /// What it works on.
     pub kind: PassKind,
     pub(super) parts: Arc<[Pass]>,
+    mandatory: bool,
     run: Arc<Run>,
 }
 
@@ -62,7 +63,7 @@ impl Pass {
         run: impl Fn(IRModule, &PassContext) -> Result<IRModule, PassError> + Send + Sync + 'static,
     ) -> Pass {
         registry::note_name(info.name);
-        Pass { info, kind, parts: Arc::new([]), run: Arc::new(run) }
+        Pass { info, kind, parts: Arc::new([]), mandatory: false, run: Arc::new(run) }
     }
 
     /// The passes of a sequence, in order; nothing of other passes.
@@ -75,6 +76,18 @@ impl Pass {
     pub fn requires(mut self, required: &'static [&'static str]) -> Pass {
         self.info.required = required;
         self
+    }
+
+    /// Runs in every context: what comes after it relies on it for safety or meaning.
+    #[must_use]
+    pub fn mandatory(mut self) -> Pass {
+        self.mandatory = true;
+        self
+    }
+
+    /// Whether no context leaves it out.
+    pub fn is_mandatory(&self) -> bool {
+        self.mandatory
     }
 
     /// Runs only at this level or above (default 0).

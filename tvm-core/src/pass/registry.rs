@@ -45,6 +45,7 @@ pub(super) static BUILT_IN: &[fn() -> Pass] = &[
     tir::transform::unroll_loop,
     tir::transform::vectorize_loop,
     tir::transform::verify_lowered,
+    tir::transform::verify_source,
     tir::transform::zero_unwritten,
 ];
 

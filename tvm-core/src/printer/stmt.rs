@@ -57,7 +57,7 @@ impl Printer {
                 self.line(format!("{value};"));
             }
             Stmt::AssertStmt(it) => {
-                let Failure { status, arg, axis, expected, got } = &it.failure;
+                let Failure { status, arg, axis, expected, got, what: _, place: _ } = &it.failure;
                 let [condition, expected, got] =
                     [&it.condition, expected, got].map(|expr| self.any_expr(expr));
                 self.line(format!(

@@ -4,9 +4,12 @@
 //! The builder is shared by reference with the closures that build nested statements; a mistake is recorded where it
 //! was made and reported by [`FuncBuilder::finish`].
 
+mod alloc;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::bounds::{extent_between, range_of};
@@ -16,12 +19,12 @@ use super::literal;
 use super::table::Table;
 use super::unwritten::unwritten_reads;
 use super::{FuncSig, Value};
-use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var};
+use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var, VarId};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::schedule::check_loop_kinds;
 use crate::tir::{
-    AllocBuffer, BinaryOp, Bind, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind,
-    IfThenElse, IterKind, IterVar, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While, any_expr, binary,
+    BinaryOp, Bind, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, IfThenElse, IterKind,
+    IterVar, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While, any_expr, binary,
 };
 
 /// Line and column in the user's source.
@@ -74,6 +77,8 @@ struct State {
     /// Open loops and the axes of open blocks.
     ranges: Vec<(Var, Range)>,
     block_names: Vec<Arc<str>>,
+    /// Values of the names of `let`s.
+    lets: FxHashMap<VarId, PrimExpr>,
     attrs: Attrs,
     tables: Vec<Table>,
     errors: Vec<Diagnostic>,
@@ -197,47 +202,6 @@ impl FuncBuilder {
         Value::typed(var)
     }
 
-    /// A buffer that lives to the end of the scope: of the block (or function) when it is made directly in it, else of
-    /// the loop's iteration.
-    pub fn alloc<const N: usize>(
-        &self,
-        loc: Loc,
-        name: &'static str,
-        dtype: DataType,
-        shape: [Value; N],
-        scope: Scope,
-    ) -> Buffer {
-        self.alloc_laid_out(loc, name, dtype, shape, scope, vec![], vec![])
-    }
-
-    /// The same with strides and an offset, in elements; none are the compact layout.
-    #[expect(clippy::too_many_arguments, reason = "what a buffer is made of")]
-    pub fn alloc_laid_out<const N: usize>(
-        &self,
-        loc: Loc,
-        name: &'static str,
-        dtype: DataType,
-        shape: [Value; N],
-        scope: Scope,
-        strides: Vec<Value>,
-        offset: Vec<Value>,
-    ) -> Buffer {
-        let buffer = self.buffer(loc, name, dtype, shape, scope).renew(|node| {
-            node.strides = strides.into_iter().map(Value::into_index).collect();
-            node.elem_offset = offset.into_iter().map(Value::into_index).next();
-        });
-        let mut state = self.state.borrow_mut();
-        let depth = state.frames.len();
-        match state.blocks.last_mut() {
-            Some(block) if block.depth == depth => block.alloc_buffers.push(buffer.clone()),
-            _ => {
-                drop(state);
-                self.push(AllocBuffer { buffer: buffer.clone() });
-            }
-        }
-        buffer
-    }
-
     /// `buffer[indices]`
     pub fn load<const N: usize>(&self, loc: Loc, buffer: &Buffer, indices: [Value; N]) -> Value {
         Value::typed(PrimExpr::BufferLoad(Arc::new(BufferLoad {
@@ -325,7 +289,9 @@ impl FuncBuilder {
         self.check_literals(loc);
         let var = Var::with_span(name, Type::Prim(value.dtype()), self.span(loc));
         let named = value.renamed(&var);
-        self.push(Bind { var, value: value.into_expr() });
+        let value = value.into_expr();
+        self.state.borrow_mut().lets.insert(var.id(), value.clone());
+        self.push(Bind { var, value });
         named
     }
 

@@ -345,6 +345,18 @@ pub struct Failure {
     pub expected: PrimExpr,
     /// An `i64`: what was found.
     pub got: PrimExpr,
+    /// What it is about, as text for the message; may be empty.
+    pub what: Arc<str>,
+    /// Where that was written, as text for the message; may be empty.
+    pub place: Arc<str>,
+}
+
+impl Failure {
+    /// A failure without texts; `arg` and `axis` are -1 where it is about none.
+    pub fn new(status: i32, arg: i32, axis: i32, expected: PrimExpr, got: PrimExpr) -> Failure {
+        let none: Arc<str> = "".into();
+        Failure { status, arg, axis, expected, got, what: none.clone(), place: none }
+    }
 }
 
 impl Range {

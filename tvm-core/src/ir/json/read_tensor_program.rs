@@ -168,6 +168,8 @@ impl Node<'_> {
                     axis: self.int("axis")?,
                     expected: self.child("expected")?,
                     got: self.child("got")?,
+                    what: self.str("what")?.into(),
+                    place: self.str("place")?.into(),
                 },
             }
             .into(),

@@ -160,6 +160,8 @@ impl<'a> Fields<'a> {
                 self.field("axis", Field::Int(it.failure.axis.into()));
                 self.node("expected", &it.failure.expected);
                 self.node("got", &it.failure.got);
+                self.field("what", Field::Name(&it.failure.what));
+                self.field("place", Field::Name(&it.failure.place));
             }
         }
     }

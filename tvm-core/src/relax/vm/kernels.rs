@@ -2,7 +2,7 @@
 
 use tvm_runtime::{HostArg, Kernel, Module, RuntimeError, Tensor, Value};
 
-use crate::ir::IRModule;
+use crate::ir::{IRModule, Span};
 use crate::tir::interp::{InterpError, Program};
 use crate::tir::{PrimFunc, kernel_sig};
 
@@ -22,10 +22,11 @@ pub fn interpreted_kernels(module: &IRModule) -> Result<Module, RuntimeError> {
 /// # Errors
 /// When it is malformed.
 pub fn interpreted_kernel(name: &str, func: &PrimFunc) -> Result<Kernel, RuntimeError> {
-    let program = Program::compile(func).map_err(runtime_error)?;
+    let program = Program::compile(func).map_err(|err| runtime_error(name, err))?;
+    let called: std::sync::Arc<str> = name.into();
     Ok(Kernel::host(kernel_sig(name, func), move |args| {
         let mut values = args.iter().map(to_value).collect::<Result<Vec<_>, _>>()?;
-        program.run(&mut values).map_err(runtime_error)?;
+        program.run(&mut values).map_err(|err| runtime_error(&called, err))?;
         for (arg, value) in args.iter_mut().zip(&values) {
             if let (HostArg::Out(view), Value::Tensor(tensor)) = (arg, value) {
                 view.bytes_mut().copy_from_slice(tensor.bytes()?);
@@ -49,9 +50,35 @@ fn to_value(arg: &HostArg<'_>) -> Result<Value, RuntimeError> {
     })
 }
 
-fn runtime_error(err: InterpError) -> RuntimeError {
+fn runtime_error(func: &str, err: InterpError) -> RuntimeError {
+    let place = |span: &Span| Some(span.text()).filter(|text| !text.is_empty());
     match err {
         InterpError::Runtime(err) => err,
+        InterpError::OutOfBounds { buffer, axis, index, extent, span } => RuntimeError::OutOfBounds {
+            func: func.into(),
+            buffer: Some(buffer),
+            axis: axis as i64,
+            index,
+            extent,
+            place: place(&span),
+        },
+        InterpError::AxisDomain { block, axis, value, min: _, end, span } => RuntimeError::AxisDomain {
+            func: func.into(),
+            axis: format!("axis `{axis}` of block `{block}`").into(),
+            value,
+            end,
+            place: place(&span),
+        },
+        InterpError::Allocation { buffer, dtype: _, shape } if shape.iter().any(|&it| it < 0) => {
+            let axis = shape.iter().position(|&it| it < 0).unwrap_or_default();
+            RuntimeError::NegativeExtent {
+                func: func.into(),
+                buffer: Some(buffer),
+                axis: axis as i64,
+                extent: shape[axis],
+                place: None,
+            }
+        }
         other => RuntimeError::Other(other.to_string()),
     }
 }

@@ -128,7 +128,7 @@ fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool
 }
 
 /// Buffers allocated inside `stmt`.
-fn inner_buffers(stmt: &Stmt) -> Vec<Buffer> {
+pub(super) fn inner_buffers(stmt: &Stmt) -> Vec<Buffer> {
     struct Allocs(Vec<Buffer>);
     impl Visitor for Allocs {
         fn visit_expr(&mut self, _: &PrimExpr) {}

@@ -7,7 +7,7 @@
 //! An axis is spatial when different iterations write different elements, and a reduction when a store updates what it
 //! reads; else it is opaque, which schedules leave alone. Statements that name values become one block together with
 //! the stores that use them, or are inlined where loops follow. A buffer allocated in a loop belongs to a block around
-//! that iteration. Explicit blocks stay as they are, apart from conditions, loop
+//! that iteration; where its extents name a value that reads memory, that value and all behind it are one block. Explicit blocks stay as they are, apart from conditions, loop
 //! bounds and plain statements beside blocks inside them.
 //!
 //! TVM counterpart: none (`ScriptCompleter` fills regions only).
@@ -87,15 +87,21 @@ impl Derive {
 
     /// Statements in one scope.
     fn seq(&mut self, stmts: &[Stmt]) -> Stmt {
-        let allocs: Vec<Buffer> = stmts
-            .iter()
-            .filter_map(|stmt| if let Stmt::AllocBuffer(it) = stmt { Some(it.buffer.clone()) } else { None })
-            .collect();
+        // An allocation whose layout names a value stays behind it.
+        let hoisted = |stmt: &&Stmt| match stmt {
+            Stmt::AllocBuffer(it) => !stmts.iter().any(|stmt| match stmt {
+                Stmt::Bind(bind) => scopes::layout_uses(&it.buffer, &bind.var),
+                _ => false,
+            }),
+            _ => false,
+        };
+        let (allocs, rest): (Vec<&Stmt>, Vec<&Stmt>) = stmts.iter().partition(hoisted);
+        let allocs: Vec<Buffer> =
+            allocs.into_iter().filter_map(|stmt| Some(stmt.as_alloc_buffer()?.buffer.clone())).collect();
         if allocs.is_empty() {
             return self.plain_seq(stmts);
         }
-        let rest: Vec<Stmt> =
-            stmts.iter().filter(|stmt| !matches!(stmt, Stmt::AllocBuffer(_))).cloned().collect();
+        let rest: Vec<Stmt> = rest.into_iter().cloned().collect();
         let depth = self.loops.len();
         self.locals.extend(allocs.iter().map(|buffer| (buffer.clone(), depth)));
         // The block around the iteration comes first: what is inside has axes of its own loops only.
@@ -115,6 +121,10 @@ impl Derive {
         let before: Vec<Stmt> = stmts[..first].iter().map(|stmt| self.stmt(stmt)).collect();
         let (Stmt::Bind(bind), rest) = (&stmts[first], &stmts[first + 1..]) else { return Stmt::nop() };
         let rest_seq = Stmt::seq(rest.iter().cloned());
+        if scopes::sizes_a_buffer(&bind.var, &rest_seq) {
+            let together = scopes::without_blocks(&Stmt::seq(stmts[first..].iter().cloned()));
+            return Stmt::seq(before.into_iter().chain([self.block(&together, vec![])]));
+        }
         if !is_leaf(&rest_seq) && keeps_value(&bind.value, &rest_seq) {
             let vars = FxHashMap::from_iter([(bind.var.id(), bind.value.clone())]);
             let after = match substitute_stmt(&rest_seq, &vars) {

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
+use super::classify::inner_buffers;
 use super::{Derive, collect_stores};
+use crate::ir::Var;
 use crate::tir::analysis::{add_predicate, holds_blocks, reads_memory};
 use crate::tir::{
     AllocBuffer, Bind, Block, BlockRealize, Buffer, For, IfThenElse, Mutator, PrimExpr, Scope, Stmt,
@@ -120,6 +122,17 @@ fn stored(name: &str, value: &PrimExpr) -> (Buffer, Vec<Stmt>) {
     let alloc = AllocBuffer { buffer: buffer.clone() }.into();
     let store = Stmt::store(&buffer, [], value.clone());
     (buffer, vec![alloc, store])
+}
+
+/// True when the layout of `buffer` names `var`.
+pub(super) fn layout_uses(buffer: &Buffer, var: &Var) -> bool {
+    let mut parts = buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset);
+    parts.any(|part| any_expr(part, &mut |it| it.as_var() == Some(var)))
+}
+
+/// True when a buffer that is allocated in `stmt` has `var` in its layout.
+pub(super) fn sizes_a_buffer(var: &Var, stmt: &Stmt) -> bool {
+    inner_buffers(stmt).iter().any(|buffer| layout_uses(buffer, var))
 }
 
 fn written_in(stmt: &Stmt) -> Vec<Buffer> {

@@ -177,7 +177,7 @@ fn packed_functions_read_their_argument_list() {
     let rank = |want: i64| {
         Stmt::from(AssertStmt {
             condition: ndim.clone().equal(want),
-            failure: Failure { status: 2, arg: 0, axis: -1, expected: want.into(), got: ndim.clone() },
+            failure: Failure::new(2, 0, -1, want.into(), ndim.clone()),
         })
     };
     let body = |want| {

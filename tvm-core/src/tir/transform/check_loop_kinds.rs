@@ -5,14 +5,11 @@
 
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::schedule;
-use crate::tir::transform::PACKED_API;
 
 /// Fails where iterations that run side by side depend on each other.
 pub fn check_loop_kinds() -> Pass {
     prim_func_pass("CheckLoopKinds", |func, _, _| {
-        if func.attrs.bool(PACKED_API) != Some(true) {
-            schedule::check_loop_kinds(func)?;
-        }
+        schedule::check_loop_kinds(func)?;
         Ok(None)
     })
 }

@@ -2,8 +2,9 @@
 //!
 //! TVM counterpart: `MakePackedAPI`, `ArgBinder`.
 //! Requires: flat buffers. Ensures: points 1 and 2 of [the lowered form](super). A dimension is bound where it first
-//! is an extent by itself; extents that are expressions, and later uses, are checked after all are bound.
-//! Parameters must be compact row-major. Without `check_args` everything is bound and nothing checked.
+//! is an extent by itself, scalars before all; extents that are expressions, and later uses, are checked after all are
+//! bound. Parameters must be compact row-major; their offsets are 0. Where the caller vouches for the arguments
+//! (`Trust::unchecked_args`) everything is bound and nothing checked.
 
 use rustc_hash::FxHashSet;
 use tvm_runtime::DataType;
@@ -17,16 +18,10 @@ use crate::tir::{
     PrimFunc, Stmt, Visitor, walk_expr,
 };
 
-/// The attribute that marks programs in the lowered form.
-pub const PACKED_API: &str = "tir.packed_api";
-
 /// Parameters become `args`, `num_args`, `ctx`.
 pub fn make_packed_api() -> Pass {
     prim_func_pass("MakePackedAPI", |func, _, ctx| {
-        if func.attrs.bool(PACKED_API) == Some(true) {
-            return Ok(None);
-        }
-        Binder::new(func, ctx.config.check_args).run().map(Some)
+        Binder::new(func, ctx.config.trust.checks_args()).run().map(Some)
     })
 }
 
@@ -59,12 +54,19 @@ impl<'a> Binder<'a> {
         let got = PrimExpr::from(&self.num_args).cast(DataType::I64);
         self.assert(Status::ArgCount, -1, -1, PrimExpr::index(count), got);
         for (i, param) in self.func.params.iter().enumerate() {
-            match param {
-                Param::In(buffer) | Param::Out(buffer) => self.tensor(i as i64, buffer)?,
-                Param::Scalar(var) => {
-                    let value = self.arg(Intrinsic::ArgScalar, i as i64, None, var.dtype());
-                    self.bind(var, value);
-                }
+            if let Param::Scalar(var) = param {
+                let value = self.arg(Intrinsic::ArgScalar, i as i64, None, var.dtype());
+                self.bind(var, value);
+            }
+        }
+        for (i, param) in self.func.params.iter().enumerate() {
+            if let Some(buffer) = param.buffer() {
+                self.tensor(i as i64, buffer)?;
+            }
+        }
+        for (i, param) in self.func.params.iter().enumerate() {
+            if let Some(offset) = param.buffer().and_then(|it| it.elem_offset.as_ref()?.as_var()) {
+                self.offset(i as i64, offset);
             }
         }
         for (param, extent) in self
@@ -91,8 +93,7 @@ impl<'a> Binder<'a> {
         self.stmts.push(body);
         let ctx = Var::prim("ctx", DataType::HANDLE);
         let params = [self.args, self.num_args, ctx].map(Param::Scalar);
-        let attrs = self.func.attrs.clone().with(PACKED_API, true);
-        Ok(PrimFunc { params: params.into(), body: Stmt::seq(self.stmts), attrs, ..self.func.clone() })
+        Ok(PrimFunc { params: params.into(), body: Stmt::seq(self.stmts), ..self.func.clone() })
     }
 
     fn tensor(&mut self, i: i64, buffer: &Buffer) -> Result<(), IrError> {
@@ -127,15 +128,23 @@ impl<'a> Binder<'a> {
                 }
             }
         }
-        if let Some(offset) = buffer.elem_offset.as_ref().and_then(PrimExpr::as_var) {
-            // `arg_data` points at the first element.
-            self.bind(offset, PrimExpr::int(0, offset.dtype()));
-        }
         if self.check {
             let compact = self.arg(Intrinsic::ArgIsCompact, i, None, DataType::I64);
             self.assert(Status::Strides, i, -1, PrimExpr::index(1), compact);
         }
         Ok(())
+    }
+
+    /// The offset of argument `i`, whose `arg_data` points at its first element, is 0: also where it is something else's.
+    fn offset(&mut self, i: i64, offset: &Var) {
+        let zero = PrimExpr::int(0, offset.dtype());
+        if self.bound.contains(&offset.id()) {
+            // Accesses rely on it: this is no fact about the argument.
+            let check = failure(Status::Strides, i, -1, zero, offset.into());
+            self.late.push(equality(check));
+        } else {
+            self.bind(offset, zero);
+        }
     }
 
     fn bind(&mut self, var: &Var, value: PrimExpr) {
@@ -157,7 +166,7 @@ impl<'a> Binder<'a> {
 }
 
 fn failure(status: Status, arg: i64, axis: i64, expected: PrimExpr, got: PrimExpr) -> Failure {
-    Failure { status: status as i32, arg: arg as i32, axis: axis as i32, expected, got }
+    Failure::new(status as i32, arg as i32, axis as i32, expected, got)
 }
 
 /// Fails unless what is expected is what was got.

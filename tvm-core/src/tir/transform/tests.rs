@@ -178,7 +178,7 @@ fn passes_do_what_they_say() {
         (
             after(sum(PrimExpr::from(Var::index("n"))), [flat(), vec![super::make_packed_api()]].concat()),
             expect![[r##"
-                #[prim_func(attrs("tir.packed_api" = true), lowered)]
+                #[prim_func(lowered)]
                 fn sum(args: handle, num_args: i32, ctx: handle) {
                     assert!(2 == (num_args as i64), status = 1, arg = -1, axis = -1, expected = 2, got = num_args as i64);
                     assert!(2 == arg_ndim(args, 0), status = 2, arg = 0, axis = -1, expected = 2, got = arg_ndim(args, 0));

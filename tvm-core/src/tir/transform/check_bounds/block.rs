@@ -172,6 +172,9 @@ impl CheckBounds<'_> {
             return self.fail(IrError::new(message, &buffer.span).help("give the extent a name first"));
         }
         let shape: Vec<PrimExpr> = buffer.shape.iter().map(|extent| self.resolve(extent)).collect();
+        for (axis, extent) in shape.iter().enumerate() {
+            self.not_negative(Subject::Extent(buffer.clone(), axis), extent, &buffer.span);
+        }
         if shape.iter().any(|extent| !self.extents.is_index(extent)) {
             let limit = PrimExpr::index(super::extents::LIMIT);
             let sized = buffer.renew(|node| node.shape = shape.into());

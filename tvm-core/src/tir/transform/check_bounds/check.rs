@@ -25,6 +25,8 @@ pub(super) enum Subject {
     Access(Buffer, usize),
     /// An extent of a view of a buffer, which is a region of an axis of it.
     View(Buffer, usize),
+    /// An extent of a buffer that is allocated.
+    Extent(Buffer, usize),
     /// The bytes of a buffer that is allocated.
     Size(Buffer),
     /// The value of an axis of a block, counted from the start of its domain.
@@ -46,14 +48,21 @@ pub(super) struct Check {
 impl Subject {
     fn same(&self, other: &Subject) -> bool {
         match (self, other) {
-            (Subject::Access(a, i), Subject::Access(b, k)) | (Subject::View(a, i), Subject::View(b, k)) => {
-                a == b && i == k
-            }
+            (Subject::Access(a, i), Subject::Access(b, k))
+            | (Subject::View(a, i), Subject::View(b, k))
+            | (Subject::Extent(a, i), Subject::Extent(b, k)) => a == b && i == k,
             (Subject::Size(a), Subject::Size(b)) => a == b,
             (Subject::Axis { block: a, number: i, .. }, Subject::Axis { block: b, number: k, .. }) => {
                 a == b && i == k
             }
-            (Subject::Access(..) | Subject::View(..) | Subject::Size(_) | Subject::Axis { .. }, _) => false,
+            (
+                Subject::Access(..)
+                | Subject::View(..)
+                | Subject::Extent(..)
+                | Subject::Size(_)
+                | Subject::Axis { .. },
+                _,
+            ) => false,
         }
     }
 }
@@ -105,6 +114,7 @@ impl Check {
             Subject::Access(buffer, axis) | Subject::View(buffer, axis) => {
                 (Status::OutOfBounds, param(buffer), *axis as i32, None)
             }
+            Subject::Extent(_, axis) => (Status::NegativeExtent, -1, *axis as i32, None),
             Subject::Size(_) => (Status::OutOfMemory, -1, -1, None),
             Subject::Axis { number, start, .. } => (Status::AxisDomain, -1, *number as i32, Some(start)),
         };
@@ -114,11 +124,20 @@ impl Check {
         };
         let (expected, got) = match &self.subject {
             Subject::Size(_) => (report(&self.index), PrimExpr::index(LIMIT)),
+            Subject::Extent(..) => (PrimExpr::index(0), report(&self.index)),
             Subject::Access(..) | Subject::View(..) | Subject::Axis { .. } => {
                 (report(&from_start(self.extent.clone())), report(&from_start(self.index.clone())))
             }
         };
-        let failure = Failure { status: status as i32, arg, axis, expected, got };
+        let what = match &self.subject {
+            Subject::Access(buffer, _)
+            | Subject::View(buffer, _)
+            | Subject::Extent(buffer, _)
+            | Subject::Size(buffer) => buffer.name.clone(),
+            Subject::Axis { block, axis, .. } => format!("axis `{axis}` of block `{block}`").into(),
+        };
+        let span = if self.span.is_none() { &func.span } else { &self.span };
+        let failure = Failure { status: status as i32, arg, axis, expected, got, what, place: span.text() };
         AssertStmt { condition: guarded(self.condition(), PrimExpr::bool(true)), failure }.into()
     }
 
@@ -142,6 +161,11 @@ impl Check {
                 &self.span,
             )
             .help("give the matched buffer the extents of its region"),
+            Subject::Extent(buffer, axis) => IrError::new(
+                format!("the extent of axis {axis} of buffer `{}` is {index}", buffer.name),
+                &self.span,
+            )
+            .help("use extents that are not negative"),
             Subject::Size(buffer) => {
                 IrError::new(format!("buffer `{}` has {index} bytes", buffer.name), &self.span)
                     .help("use smaller extents")

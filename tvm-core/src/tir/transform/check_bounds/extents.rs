@@ -145,6 +145,8 @@ impl Extents {
             axis: -1,
             expected: PrimExpr::index(LIMIT),
             got: sum.clone().cast(DataType::I64),
+            what: "".into(),
+            place: func.span.text(),
         };
         Ok(Some(AssertStmt { condition: sum.less_equal(float(LIMIT as f64)), failure }.into()))
     }

@@ -3,7 +3,7 @@
 //! TVM counterpart: `OOBChecker` (an analysis), `InstrumentBoundCheckers`; neither is part of TVM's pipelines.
 //! Requires: no inits ([`lower_init_block`](super::lower_init_block)), which are relocated statements. Ensures: no load
 //! or store outside a buffer's shape, no axis of a block outside its domain, no buffer whose size does not fit, unless
-//! `PassConfig::check_bounds` is off (it is on by default). Nothing is taken for granted but what an argument check or a
+//! the caller vouches for that (`Trust::unchecked_bounds`). Nothing is taken for granted but what an argument check or a
 //! check of this pass makes true: values of axes are checked against their domains, and index arithmetic against `i64`
 //! ([`extents`]). A check runs as early as it can ([`hoist`]), so that the kernel mostly fails before it has written
 //! anything, and fails only for iterations that run. What is outside whenever the kernel runs is an error of this pass.
@@ -23,7 +23,6 @@ use tvm_runtime::DataType;
 use self::check::{Check, Side, Subject};
 use self::extents::Extents;
 use self::hoist::{Frame, Known};
-use super::PACKED_API;
 use super::context::{analyzer_for, conjuncts, is_lasting, reads};
 use crate::arith::{Analyzer, same};
 use crate::ir::{IrError, Span, Var, VarId};
@@ -43,7 +42,7 @@ const STRIDE_LIMIT: i64 = 1 << 32;
 /// Checks accesses that are not proven to be inside their buffers.
 pub fn check_bounds() -> Pass {
     prim_func_pass("CheckBounds", |func, _, ctx| {
-        if !ctx.config.check_bounds || func.attrs.bool(PACKED_API) == Some(true) {
+        if !ctx.config.trust.checks_bounds() {
             return Ok(None);
         }
         let mut pass = CheckBounds::new(func);
@@ -193,7 +192,7 @@ impl<'a> CheckBounds<'a> {
                 _ if index.dtype().is_scalar() => self.axis(buffer, axis, &index, span),
                 _ => self.fail(
                     IrError::new(format!("an access to `{}` at any vector of indices", buffer.name), span)
-                        .help("index with a ramp or a broadcast, or switch `check_bounds` off"),
+                        .help("index with a ramp or a broadcast"),
                 ),
             }
         }
@@ -230,6 +229,16 @@ impl<'a> CheckBounds<'a> {
             if !self.proves(&Check { index: value.clone(), ..check.clone() }) {
                 self.place(check);
             }
+        }
+    }
+
+    /// `extent` is not negative.
+    fn not_negative(&mut self, subject: Subject, extent: &PrimExpr, span: &Span) {
+        let (index, guards) = (extent.clone(), self.path.clone());
+        let extent = PrimExpr::index(i64::MAX);
+        let check = Check { subject, side: Side::Low, index, extent, guards, span: span.clone() };
+        if !self.proves(&check) {
+            self.place(check);
         }
     }
 
@@ -303,7 +312,7 @@ impl<'a> CheckBounds<'a> {
                     format!("`{}` is declared over memory of unknown size", it.buffer.name),
                     &it.buffer.span,
                 )
-                .help("match a region of a buffer instead, or switch `check_bounds` off"),
+                .help("match a region of a buffer instead"),
             ),
             _ => {}
         }

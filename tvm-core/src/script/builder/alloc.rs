@@ -1,0 +1,89 @@
+//! Buffers that kernels allocate.
+
+use tvm_runtime::DataType;
+
+use super::{FuncBuilder, Loc};
+use crate::ir::{Type, Var};
+use crate::script::Value;
+use crate::tir::analysis::reads_memory;
+use crate::tir::{AllocBuffer, Bind, Buffer, PrimExpr, Scope, any_expr, substitute_expr};
+
+/// Names in extents are replaced by their values up to this many nodes.
+const EXTENT_LIMIT: usize = 256;
+
+impl FuncBuilder {
+    /// A buffer that lives to the end of the scope: of the block (or function) when it is made directly in it, else of
+    /// the loop's iteration. Where its extents depend on what memory holds, it lives from here on.
+    pub fn alloc<const N: usize>(
+        &self,
+        loc: Loc,
+        name: &'static str,
+        dtype: DataType,
+        shape: [Value; N],
+        scope: Scope,
+    ) -> Buffer {
+        self.alloc_laid_out(loc, name, dtype, shape, scope, vec![], vec![])
+    }
+
+    /// The same with strides and an offset, in elements; none are the compact layout.
+    #[expect(clippy::too_many_arguments, reason = "what a buffer is made of")]
+    pub fn alloc_laid_out<const N: usize>(
+        &self,
+        loc: Loc,
+        name: &'static str,
+        dtype: DataType,
+        shape: [Value; N],
+        scope: Scope,
+        strides: Vec<Value>,
+        offset: Vec<Value>,
+    ) -> Buffer {
+        let shape = shape.map(|extent| self.settled(loc, name, extent));
+        let strides: Vec<Value> = strides.into_iter().map(|it| self.settled(loc, name, it)).collect();
+        let offset = offset.into_iter().map(|it| self.settled(loc, name, it)).next();
+        let buffer = self.buffer(loc, name, dtype, shape, scope).renew(|node| {
+            node.strides = strides.into_iter().map(Value::into_index).collect();
+            node.elem_offset = offset.map(Value::into_index);
+        });
+        let mut state = self.state.borrow_mut();
+        let depth = state.frames.len();
+        let mut parts = buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset);
+        let named = |it: &PrimExpr| it.as_var().is_some_and(|var| state.lets.contains_key(&var.id()));
+        let of_data = parts.any(|part| any_expr(part, &mut |it| named(it)));
+        match state.blocks.last_mut() {
+            Some(block) if block.depth == depth && !of_data => block.alloc_buffers.push(buffer.clone()),
+            _ => {
+                drop(state);
+                self.push(AllocBuffer { buffer: buffer.clone() });
+            }
+        }
+        buffer
+    }
+
+    /// A part of the layout of the buffer `name`, with names replaced by their values unless they come from memory. What
+    /// reads memory itself gets a name: layouts read none.
+    fn settled(&self, loc: Loc, name: &str, part: Value) -> Value {
+        let mut part = part.into_index();
+        let mut lets = self.state.borrow().lets.clone();
+        lets.retain(|_, value| !reads_memory(value));
+        while !is_long(&part)
+            && any_expr(&part, &mut |it| it.as_var().is_some_and(|var| lets.contains_key(&var.id())))
+        {
+            part = substitute_expr(&part, &lets);
+        }
+        if !reads_memory(&part) {
+            return Value::index(part);
+        }
+        let var = Var::with_span(format!("{name}_extent"), Type::Prim(DataType::I64), self.span(loc));
+        self.state.borrow_mut().lets.insert(var.id(), part.clone());
+        self.push(Bind { var: var.clone(), value: part });
+        Value::index(&var)
+    }
+}
+
+fn is_long(expr: &PrimExpr) -> bool {
+    let mut nodes = 0;
+    any_expr(expr, &mut |_| {
+        nodes += 1;
+        nodes > EXTENT_LIMIT
+    })
+}

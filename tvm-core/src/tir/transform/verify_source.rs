@@ -1,0 +1,222 @@
+//! What may be lowered: well-formed programs that contain nothing of the lowered form and call no C function unasked.
+//!
+//! TVM counterpart: none.
+//! Requires: nothing; programs may come from anywhere. Ensures: every rule of well-formedness, no handles among the
+//! parameters, no `arg_*` intrinsics, no declared buffers, calls of only those C functions that the caller vouches for
+//! (`Trust::extern_function`). So what later passes take for granted is not what a program says of itself.
+
+use tvm_runtime::{DataType, Trust};
+
+use crate::ir::{BaseFunc, IrError, Span, well_formed};
+use crate::pass::{Pass, module_pass};
+use crate::tir::{Call, Callee, Intrinsic, Param, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt};
+
+/// Refuses programs that are malformed, lowered, or not safe by themselves.
+pub fn verify_source() -> Pass {
+    module_pass("VerifySource", |module, ctx| {
+        well_formed(&module)?;
+        for (_, func) in module.functions() {
+            if let BaseFunc::Prim(func) = func {
+                check(func, &ctx.config.trust).map_err(|err| err.at(&func.span))?;
+            }
+        }
+        Ok(module)
+    })
+}
+
+fn check(func: &PrimFunc, trust: &Trust) -> Result<(), IrError> {
+    let name = &func.name;
+    for param in func.params.iter() {
+        if let Param::Scalar(var) = param
+            && var.dtype().scalar() == DataType::HANDLE
+        {
+            let message = format!("parameter `{}` of `{name}` is a handle", var.name());
+            let help = "compile the program that it was made from, if it is lowered; else pass a tensor";
+            return Err(IrError::new(message, &func.span).help(help));
+        }
+    }
+    let mut source = Source { func, trust, error: None };
+    source.visit_stmt(&func.body);
+    source.error.map_or(Ok(()), Err)
+}
+
+struct Source<'a> {
+    func: &'a PrimFunc,
+    trust: &'a Trust,
+    error: Option<IrError>,
+}
+
+impl Source<'_> {
+    fn call(&mut self, it: &Call) {
+        let name = &self.func.name;
+        let (message, help) = match &it.callee {
+            Callee::Intrinsic(
+                intrinsic @ (Intrinsic::ArgData
+                | Intrinsic::ArgNdim
+                | Intrinsic::ArgDType
+                | Intrinsic::ArgShape
+                | Intrinsic::ArgIsCompact
+                | Intrinsic::ArgScalar),
+            ) => (
+                format!("`{name}` calls `{}`, which only lowered programs do", intrinsic.name()),
+                "use the parameters and their extents",
+            ),
+            Callee::PureExtern(symbol) | Callee::Extern(symbol) if !self.trust.allows(symbol) => (
+                format!("`{name}` calls the C function `{symbol}`, for which nobody vouches"),
+                "name it in `PassConfig::trust` (`Trust::extern_function`), which is unsafe",
+            ),
+            Callee::PureExtern(_) | Callee::Extern(_) | Callee::Intrinsic(_) => return,
+        };
+        let span: &Span = if it.span.is_none() { &self.func.span } else { &it.span };
+        self.error.get_or_insert_with(|| IrError::new(message, span).help(help));
+    }
+}
+
+impl Visitor for Source<'_> {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        if let PrimExpr::Call(it) = expr {
+            self.call(it);
+        }
+        walk_expr(self, expr);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        if let Stmt::DeclBuffer(it) = stmt {
+            let message = format!("`{}` is declared over memory of unknown size", it.buffer.name);
+            let error = IrError::new(message, &it.buffer.span).help("match a region of a buffer instead");
+            self.error.get_or_insert(error);
+        }
+        walk_stmt(self, stmt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Attrs, IRModule, Var};
+    use crate::pass::PassContext;
+    use crate::pipeline::lower_tir;
+    use crate::tir::interp::{InterpError, Program, Value};
+    use crate::tir::testing::dense;
+    use crate::tir::{Block, BlockRealize, Buffer, DeclBuffer, For};
+
+    const F32: DataType = DataType::F32;
+
+    fn lower(func: &PrimFunc) -> Result<PrimFunc, String> {
+        let module =
+            lower_tir().apply(IRModule::from_prim_func(func.clone())).map_err(|err| err.to_string())?;
+        Ok((**module.prim_func(module.functions().next().unwrap().0).unwrap()).clone())
+    }
+
+    fn program(params: Vec<Param>, body: Stmt) -> PrimFunc {
+        PrimFunc::new("f", params, BlockRealize::opaque(Block::root(vec![], body)))
+    }
+
+    /// `for i in 0..8 { y[i] = 1 }` with `y: [n]`.
+    fn too_far() -> PrimFunc {
+        let y = Buffer::new("y", [PrimExpr::from(Var::index("n"))], F32);
+        let i = Var::index("i");
+        let store = Stmt::store(&y, [PrimExpr::from(&i)], PrimExpr::float(1.0, F32));
+        program(vec![Param::Out(y)], For::serial(i, 8, store).into())
+    }
+
+    #[test]
+    fn no_attribute_switches_a_check_off() {
+        let run = |func: &PrimFunc| {
+            let mut args = [Value::Tensor(tvm_runtime::Tensor::from_slice(&[0f32; 4], &[4]).unwrap())];
+            Program::compile(func).unwrap().run(&mut args)
+        };
+        let names = ["tir.packed_api", "packed_api", "lowered", "tir.noalias", "noalias", "tir.is_host_func"];
+        let attrs = names.iter().fold(Attrs::new(), |attrs, name| attrs.with(*name, true));
+        let attrs = attrs.with("dim.n.min", 8i64).with("calling_conv", 1i64);
+        for attrs in [Attrs::new(), attrs] {
+            let func = PrimFunc { attrs, ..too_far() };
+            let text = crate::ir::json::to_json(&IRModule::from_prim_func(func)).unwrap();
+            let module = crate::ir::json::from_json(&text).unwrap();
+            let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
+            let err = run(&lower(func).unwrap()).unwrap_err();
+            assert!(matches!(err, InterpError::Assert { .. }), "{err}");
+        }
+    }
+
+    #[test]
+    fn lowered_programs_are_not_lowered_again() {
+        let lowered = lower(&dense(PrimExpr::index(4), PrimExpr::index(4), PrimExpr::index(4))).unwrap();
+        let err = lower(&lowered).unwrap_err();
+        assert!(err.contains("parameter `args` of `dense` is a handle"), "{err}");
+        let y = Buffer::new("y", [PrimExpr::index(4)], F32);
+        let z = Buffer::new("z", [PrimExpr::index(1 << 30)], F32);
+        let data = PrimExpr::call(Intrinsic::AddressOf, [y.load([PrimExpr::index(0)])], DataType::HANDLE);
+        let declared = Stmt::seq([
+            DeclBuffer { buffer: z.clone(), data }.into(),
+            Stmt::store(&z, [PrimExpr::index(1 << 20)], PrimExpr::float(1.0, F32)),
+        ]);
+        let err = lower(&program(vec![Param::Out(y.clone())], declared)).unwrap_err();
+        assert!(err.contains("`z` is declared over memory of unknown size"), "{err}");
+        let extent = PrimExpr::call(
+            Intrinsic::ArgShape,
+            [PrimExpr::int(64, DataType::HANDLE), 0.into(), 7.into()],
+            DataType::I64,
+        );
+        let store = Stmt::store(&y, [PrimExpr::index(0)], extent.cast(F32));
+        assert!(lower(&program(vec![Param::Out(y)], store)).is_err());
+    }
+
+    #[test]
+    fn c_functions_are_called_only_where_the_caller_vouches_for_them() {
+        let y = Buffer::new("y", [PrimExpr::index(4)], F32);
+        let value = PrimExpr::Call(std::sync::Arc::new(Call {
+            callee: Callee::Extern("system".into()),
+            args: [PrimExpr::index(0)].into(),
+            dtype: F32,
+            span: Span::none(),
+        }));
+        let store = Stmt::store(&y, [PrimExpr::index(0)], value);
+        let err = lower(&program(vec![Param::Out(y)], store)).unwrap_err();
+        for part in ["calls the C function `system`, for which nobody vouches", "Trust::extern_function"] {
+            assert!(err.contains(part), "{err}");
+        }
+    }
+
+    #[test]
+    fn checks_cannot_be_disabled() {
+        for name in
+            ["CheckBounds", "VerifySource", "CheckLoopKinds", "LowerTIR", "MakePackedAPI", "ZeroUnwritten"]
+        {
+            let lowered = PassContext::new().disable(name).scope(|| lower(&too_far()));
+            let err = lowered.unwrap_err();
+            assert!(err.contains(&format!("pass `{name}` cannot be disabled")), "{err}");
+        }
+        PassContext::new().disable("Simplify").scope(|| lower(&too_far())).unwrap();
+    }
+
+    #[test]
+    fn malformed_programs_are_refused_without_instruments() {
+        let (x, y) =
+            (Buffer::new("x", [PrimExpr::index(4)], F32), Buffer::new("y", [PrimExpr::index(4)], F32));
+        let store = Stmt::store(&x, [PrimExpr::index(0)], PrimExpr::float(1.0, F32));
+        let func = program(vec![Param::In(x), Param::Out(y)], store);
+        let err = PassContext::new().without_instruments().scope(|| lower(&func)).unwrap_err();
+        assert!(err.contains("W7"), "{err}");
+    }
+
+    /// The offset of a parameter that is also a scalar or an extent would move its accesses.
+    #[test]
+    fn offsets_of_parameters_are_zero() {
+        let at = |var: &Var, scalar: bool| {
+            let offset = PrimExpr::from(var);
+            let y = Buffer::new("y", [if scalar { PrimExpr::index(4) } else { offset.clone() }], F32);
+            let y = y.renew(|node| node.elem_offset = Some(offset));
+            let store = Stmt::store(&y, [PrimExpr::index(0)], PrimExpr::float(1.0, F32));
+            let scalar = scalar.then(|| Param::Scalar(var.clone()));
+            program([Param::Out(y)].into_iter().chain(scalar).collect(), store)
+        };
+        let n = Var::index("n");
+        for (func, scalar) in [(at(&n, true), Some(1)), (at(&n, true), Some(0)), (at(&n, false), None)] {
+            let mut args = vec![Value::Tensor(tvm_runtime::Tensor::from_slice(&[0f32; 4], &[4]).unwrap())];
+            args.extend(scalar.map(Value::Int));
+            let res = Program::compile(&lower(&func).unwrap()).unwrap().run(&mut args);
+            assert_eq!(res.is_ok(), scalar == Some(0), "{res:?}");
+        }
+    }
+}
