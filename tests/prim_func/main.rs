@@ -6,6 +6,7 @@ mod bounds;
 mod checks;
 mod floats;
 mod kernels;
+mod literals;
 mod memory;
 mod places;
 mod reductions;

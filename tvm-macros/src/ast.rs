@@ -188,6 +188,9 @@ pub(crate) enum ExprKind {
     /// A literal without a suffix, or with one.
     Int(i128, Option<Ident>),
     Float(f64, Option<Ident>),
+    /// A float literal whose nearest `f64` rounds to narrower types in another way than it does itself: that one, and one
+    /// that rounds as the literal does.
+    FloatNear(f64, f64, Option<Ident>),
     Bool(bool),
     /// A value: a dimension, loop variable, axis, scalar parameter or `let`.
     Var(Ident),
@@ -229,6 +232,7 @@ impl Expr {
         match &self.kind {
             ExprKind::Int(..)
             | ExprKind::Float(..)
+            | ExprKind::FloatNear(..)
             | ExprKind::Bool(_)
             | ExprKind::Var(_)
             | ExprKind::Host(_)

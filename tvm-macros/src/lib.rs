@@ -17,6 +17,7 @@ mod intrinsics;
 mod parse;
 mod paths;
 mod prim_func;
+mod rounding;
 mod schedule;
 mod shadow;
 #[cfg(test)]

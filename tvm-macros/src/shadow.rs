@@ -15,6 +15,7 @@ use syn::{BinOp, Block, Expr, Lit, PathArguments, UnOp};
 
 use crate::ast::{ParamKind, PrimFunc};
 use crate::paths;
+use crate::rounding::rounded_to_odd;
 
 /// `impl matmul { fn __shadow(..) { body } }`
 pub(crate) fn shadow(func: &PrimFunc, body: &Block, for_editor: bool) -> TokenStream {
@@ -158,7 +159,11 @@ impl VisitMut for Rewrite {
             && value.suffix().is_empty()
         {
             let shadow = paths::shadow(value.span());
-            *expr = syn::parse_quote_spanned!(value.span()=> #shadow::lit(#value));
+            let nearest = value.base10_parse().unwrap_or(0.0);
+            *expr = match rounded_to_odd(value.base10_digits(), nearest) {
+                None => syn::parse_quote_spanned!(value.span()=> #shadow::lit(#value)),
+                Some(odd) => syn::parse_quote_spanned!(value.span()=> #shadow::lit_near(#value, #odd)),
+            };
             return;
         }
         visit_expr_mut(self, expr);

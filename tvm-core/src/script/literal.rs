@@ -3,8 +3,11 @@
 //! The macros refuse such literals where they know the type; what is left are type parameters and graph functions.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use tvm_runtime::DataType;
+
+use crate::tir::{Cast, PrimExpr};
 
 /// A number as written.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +60,26 @@ pub(crate) fn misfit(literal: Literal, dtype: DataType) -> Option<String> {
         Literal::Float(value) => format!("{value:?}"),
     };
     Some(format!("the literal {text} is no {dtype}: {why}"))
+}
+
+/// A literal that is known by `odd`, the number beside its nearest `f64`: a conversion to the type it has.
+pub(super) fn near(odd: f64) -> PrimExpr {
+    let value = PrimExpr::float(odd, DataType::F64);
+    PrimExpr::Cast(Arc::new(Cast { value, dtype: DataType::F64 }))
+}
+
+/// The literal `expr`, made by [`near`], as `dtype`.
+pub(super) fn near_as(expr: &PrimExpr, dtype: DataType) -> Option<PrimExpr> {
+    let PrimExpr::Cast(it) = expr else { return None };
+    let (PrimExpr::FloatImm(odd), DataType::F64) = (&it.value, it.dtype) else { return None };
+    if dtype == DataType::F64 {
+        // Of the two neighbours, the one with zeros at its end.
+        let bits = odd.value.to_bits();
+        let nearest = if bits & 2 == 0 { bits - 1 } else { bits + 1 };
+        return Some(PrimExpr::float(f64::from_bits(nearest), dtype));
+    }
+    remember(Literal::Float(odd.value), dtype);
+    Some(it.value.clone().cast(dtype))
 }
 
 fn rounded(value: f64, dtype: DataType) -> f64 {

@@ -42,6 +42,12 @@ impl Value {
         Value { expr: PrimExpr::float(value, DataType::F64), class: Class::Literal }
     }
 
+    /// A float literal without a suffix whose nearest `f64` is halfway between two values of a narrower type; `odd` is the
+    /// number beside it that rounds as the literal does.
+    pub fn float_near(odd: f64) -> Value {
+        Value { expr: literal::near(odd), class: Class::Literal }
+    }
+
     /// A bool literal.
     pub fn bool(value: bool) -> Value {
         Value::typed(PrimExpr::bool(value))
@@ -69,7 +75,7 @@ impl Value {
 
     /// The expression; a literal has its default type (`i64`, `f64`).
     pub fn into_expr(self) -> PrimExpr {
-        self.expr
+        self.into_own_type()
     }
 
     /// The expression, a literal as `dtype`.
@@ -254,7 +260,12 @@ fn unify<const N: usize>(values: [Value; N]) -> ([PrimExpr; N], Class) {
         None => Class::Literal,
     };
     let dtype = fixed.or(float).or(values.first()).map_or(DataType::I64, Value::dtype);
-    (values.map(|value| value.into_typed(dtype)), class)
+    let typed = |value: Value| match class {
+        // What it becomes is open.
+        Class::Literal if value.dtype() == dtype => value.expr,
+        Class::Literal | Class::Index | Class::Typed => value.into_typed(dtype),
+    };
+    (values.map(typed), class)
 }
 
 /// A literal expression as `dtype`.
@@ -284,9 +295,9 @@ fn retype(expr: &PrimExpr, dtype: DataType) -> PrimExpr {
             literal::remember(Literal::Float(it.value), dtype);
             expr.clone().cast(dtype)
         }
+        PrimExpr::Cast(_) => literal::near_as(expr, dtype).unwrap_or_else(|| expr.clone().cast(dtype)),
         PrimExpr::StringImm(_)
         | PrimExpr::Var(_)
-        | PrimExpr::Cast(_)
         | PrimExpr::Not(_)
         | PrimExpr::BufferLoad(_)
         | PrimExpr::Ramp(_)

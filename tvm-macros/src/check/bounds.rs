@@ -124,6 +124,7 @@ impl Checker<'_> {
             ExprKind::If(condition, _, _) => self.expr(condition),
             ExprKind::Int(..)
             | ExprKind::Float(..)
+            | ExprKind::FloatNear(..)
             | ExprKind::Bool(_)
             | ExprKind::Var(_)
             | ExprKind::Host(_)

@@ -54,6 +54,12 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
             let dtype = dtype(suffix);
             quote!(#new::constant(#value, #dtype))
         }
+        ExprKind::FloatNear(_, odd, None) => quote!(#new::float_near(#odd)),
+        ExprKind::FloatNear(nearest, odd, Some(suffix)) => {
+            let value = if suffix == "f64" { nearest } else { odd };
+            let dtype = dtype(suffix);
+            quote!(#new::constant(#value, #dtype))
+        }
         ExprKind::Bool(value) => quote!(#new::bool(#value)),
         ExprKind::Var(name) => {
             let name = local(name);

@@ -8,6 +8,7 @@ use syn::{BinOp, Expr, Lit, Path, UnOp};
 use super::ty::{self, Dims, NewDims, is_constant};
 use crate::error::Errors;
 use crate::paths;
+use crate::rounding::rounded_to_odd;
 
 const HELP: &str = "write n, 10 or { n * 2 }";
 
@@ -115,7 +116,9 @@ fn literal(lit: &Lit) -> Option<TokenStream> {
         Lit::Int(it) => dtype(it.suffix()).map(|dtype| quote!(#tir::PrimExpr::int(#it as i64, #dtype))),
         Lit::Float(it) => {
             let dtype = dtype(if it.suffix().is_empty() { "f32" } else { it.suffix() })?;
-            let value: f64 = it.base10_parse().ok()?;
+            let nearest: f64 = it.base10_parse().ok()?;
+            let odd = rounded_to_odd(it.base10_digits(), nearest).filter(|_| it.suffix() != "f64");
+            let value = odd.unwrap_or(nearest);
             Some(quote!(#tir::PrimExpr::float(#value, #dtype)))
         }
         _ => None,

@@ -10,6 +10,7 @@ use crate::ast::{DType, Expr, ExprKind};
 use crate::dims::{DTYPES, is_host_constant, is_type_param};
 use crate::error::did_you_mean;
 use crate::intrinsics::{FUNCTIONS, Function, MISLEADING_METHODS, function};
+use crate::rounding::rounded_to_odd;
 
 const FUNCTION_HELP: &str =
     "kernels call math functions and helper closures; for another kernel, use a second #[prim_func]";
@@ -162,7 +163,13 @@ impl Parser<'_> {
                 }
             },
             Lit::Float(it) => match it.base10_parse::<f64>() {
-                Ok(value) => Some(ExprKind::Float(value, suffix(it.suffix(), it.span()))),
+                Ok(value) => {
+                    let suffix = suffix(it.suffix(), it.span());
+                    Some(match rounded_to_odd(it.base10_digits(), value) {
+                        None => ExprKind::Float(value, suffix),
+                        Some(odd) => ExprKind::FloatNear(value, odd, suffix),
+                    })
+                }
                 Err(_) => {
                     self.errors.push(it, "this is not a float", "");
                     None

@@ -18,7 +18,9 @@ impl Parser<'_> {
         };
         let bool = || Some(DType(format_ident!("bool")));
         match &expr.kind {
-            ExprKind::Int(_, suffix) | ExprKind::Float(_, suffix) => suffix.clone().map(DType),
+            ExprKind::Int(_, suffix) | ExprKind::Float(_, suffix) | ExprKind::FloatNear(_, _, suffix) => {
+                suffix.clone().map(DType)
+            }
             ExprKind::Bool(_) => bool(),
             ExprKind::Var(name) | ExprKind::Load { buffer: name, .. } => of_name(name),
             ExprKind::HostLoad(..) | ExprKind::Host(_) | ExprKind::Helper(..) | ExprKind::Error => None,

@@ -11,7 +11,9 @@ impl Parser<'_> {
     pub(super) fn expect(&mut self, expr: &Expr, dtype: &DType) {
         match &expr.kind {
             ExprKind::Int(value, None) => self.int_fits(*value, expr, dtype),
-            ExprKind::Float(value, None) => self.float_fits(*value, expr, dtype),
+            ExprKind::Float(value, None) | ExprKind::FloatNear(value, _, None) => {
+                self.float_fits(*value, expr, dtype)
+            }
             ExprKind::Neg(it) => match &it.kind {
                 ExprKind::Int(value, None) => self.int_fits(-*value, expr, dtype),
                 _ => self.expect(it, dtype),
@@ -30,6 +32,7 @@ impl Parser<'_> {
             ExprKind::Call(_, args) => args.iter().for_each(|arg| self.expect(arg, dtype)),
             ExprKind::Int(..)
             | ExprKind::Float(..)
+            | ExprKind::FloatNear(..)
             | ExprKind::Bool(_)
             | ExprKind::Var(_)
             | ExprKind::Host(_)

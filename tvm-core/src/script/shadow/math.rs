@@ -140,6 +140,16 @@ pub fn lit<T: Cast>(value: f64) -> T {
     res
 }
 
+/// The same of a literal whose nearest `f64` rounds to narrower types in another way than the literal; `odd` rounds as it does.
+pub fn lit_near<T: Cast>(nearest: f64, odd: f64) -> T {
+    let res: T = lit(odd);
+    match res.number() {
+        // An `f64` holds the other one as it stands.
+        Number::Float(got) if got == odd => T::from_number(Number::Float(nearest)),
+        Number::Float(_) | Number::Int(_) => res,
+    }
+}
+
 /// `if condition { a } else { b }` with both evaluated.
 pub fn select<T>(condition: bool, a: T, b: T) -> T {
     if condition { a } else { b }
