@@ -48,6 +48,7 @@ pub mod prelude {
     pub use crate::runtime::{CompiledFn, DataType, Device, Element, RuntimeError, Tensor};
     pub use crate::target::Target;
     pub use crate::tir::schedule::{Schedule, ScheduleError};
+    pub use crate::tir::{Scope, ThreadTag};
     pub use crate::{ir_module, prim_func, relax, relay, schedule};
     pub use half::{bf16, f16};
 }

@@ -3,7 +3,6 @@
 use ndarray::Array2;
 use tvm::prelude::*;
 use tvm::script::{CheckError, check_schedule};
-use tvm::tir::Scope;
 
 use crate::targets;
 

@@ -2,7 +2,6 @@
 
 use ndarray::Array2;
 use tvm::prelude::*;
-use tvm::tir::Scope;
 
 /// Rows and columns of each matrix.
 pub(crate) const N: usize = 1024;

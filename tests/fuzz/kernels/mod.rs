@@ -34,7 +34,7 @@ const WRITTEN: &[Kernel] = kernels! {
         prefix_sum, suffix_sums, from_one, columns_outside;
     indirect: gather, gather_staged, scatter, histogram, csr, ragged, collatz, local_row;
     structure: if_scalar, if_loop_variable, if_memory, if_other_memory, tiles, odd_bindings, strided, reversed, offset,
-        writers, in_place, shifted_in_place, nested, logic;
+        writers, in_place, shifted_in_place, nested, logic, stencil, transpose;
 };
 
 /// From tensor expressions.

@@ -183,3 +183,20 @@ pub fn logic(x: &Tensor<bool, n>, y: &Tensor<bool, n>, z: &mut Tensor<bool, n>) 
         z[[i]] = t[[i]] || (x[[i]] && i % 2 == 0);
     }
 }
+
+/// Both extents of the loops may be negative.
+#[prim_func]
+pub fn stencil(x: &Tensor<i64, n, m>, y: &mut Tensor<i64, n, m>) {
+    for [i, j] in grid([n - 2, m - 3]) {
+        block("y", [S(i + 1), S(j + 1)], |[vi, vj]| {
+            y[[vi, vj]] = x[[vi - 1, vj]] + x[[vi + 1, vj + 1]];
+        });
+    }
+}
+
+#[prim_func]
+pub fn transpose(x: &Tensor<i64, n, m>, y: &mut Tensor<i64, m, n>) {
+    for [i, j] in grid([n, m]) {
+        y[[j, i]] = x[[i, j]];
+    }
+}

@@ -278,6 +278,9 @@ fn fuzz_check_bounds() {
             counts[3] += 1;
         }
     }
-    let [ran, failed, ..] = counts;
-    assert!(ran > 100 && failed > 100, "{counts:?}");
+    let [ran, failed, _, all] = counts;
+    assert!(
+        ran * 8 > all && failed * 8 > all,
+        "few of {all} runs end in a result, or few in an error: {counts:?}"
+    );
 }
