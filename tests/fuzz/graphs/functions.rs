@@ -45,8 +45,9 @@ impl Graph<'_> {
         let mark = self.items.len();
         let impure = std::mem::replace(&mut self.impure, false);
         self.items.push(param.clone());
+        let dims = self.dims.clone();
         let body = self.scope(4, |graph| {
-            let found = graph.pick(|_| true)?;
+            let found = graph.pick(|it| it.is_over(&dims))?;
             Ok((found.arg(), found))
         });
         self.items.truncate(mark);
@@ -153,9 +154,9 @@ impl Graph<'_> {
         let (params, dims) = self.params(&args)?;
         let (body, item) = self.closed(|graph| {
             graph.items.clone_from(&params);
-            graph.dims = dims;
+            graph.dims.clone_from(&dims);
             graph.scope(5, |graph| {
-                let found = graph.pick(|_| true)?;
+                let found = graph.pick(|it| it.is_over(&dims))?;
                 Ok((found.arg(), found))
             })
         })?;

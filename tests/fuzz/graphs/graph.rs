@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tvm::DataType;
 use tvm::ir::{Attrs, IrError, Op, Span, TensorType, Type, Var, VarId};
-use tvm::relax::analysis::{assumptions, simplify_dim};
+use tvm::relax::analysis::{assumptions, simplify_dim, type_dims};
 use tvm::relax::{Arg, BlockBuilder, Body, Call, Callee, Expr};
 use tvm::tir::{Mutator, PrimExpr, Substitute};
 use tvm_testing::Rng;
@@ -40,6 +40,11 @@ impl Item {
 
     pub(super) fn ndim(&self) -> usize {
         self.dims().len()
+    }
+
+    /// The extents have no dimensions but `dims`.
+    pub(super) fn is_over(&self, dims: &[Var]) -> bool {
+        type_dims(self.var.ty()).iter().all(|it| dims.contains(it))
     }
 
     pub(super) fn arg(&self) -> Arg {

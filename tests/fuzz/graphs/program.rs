@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tvm::DataType;
 use tvm::ir::{BaseFunc, IRModule, TensorType, Type, Var};
+use tvm::relax::analysis::erase_to_well_defined;
 use tvm::relax::{Arg, BlockBuilder};
 use tvm::runtime::{Tensor, Value};
 use tvm::tir::PrimExpr;
@@ -83,7 +84,9 @@ impl Program {
         let (args, types) =
             results.iter().fold((Vec::new(), Vec::new()), |(mut args, mut types), item: &Item| {
                 args.push(item.arg());
-                types.push(item.var.ty().clone());
+                types.push(erase_to_well_defined(item.var.ty(), &|it| {
+                    sizes.iter().any(|size| size.id() == it)
+                }));
                 (args, types)
             });
         let ret = Type::Tuple(types.into());

@@ -41,28 +41,38 @@ pub(crate) fn call1(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Tensor
     call(op, args, attrs).swap_remove(0)
 }
 
-/// Runs the call on tensors of constant shapes and, where inference and legalisation can do with them, of symbolic
-/// shapes: equal extents are one dimension. Both must agree.
+/// As [`call1`], of a call that cannot have symbolic extents: there it fails with a message that contains `why`.
+pub(crate) fn call1_fixed(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs, why: &str) -> Tensor {
+    let args = args.into();
+    let got = try_call_with(op, &args, &attrs, &mut PrimExpr::index);
+    match try_call_with(op, &args, &attrs, &mut symbolic()) {
+        Ok(_) => panic!("{op}: works with symbolic extents, expected `{why}`"),
+        Err(err) => assert!(err.to_string().contains(why), "{op} with symbolic extents: {err}"),
+    }
+    got.unwrap_or_else(|err| panic!("{op}: {err}")).swap_remove(0)
+}
+
+/// Runs the call on tensors of constant shapes and of symbolic shapes: equal extents are one dimension. Both must agree.
 pub(crate) fn try_call(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Result<Vec<Tensor>, IrError> {
     let args = args.into();
     let fixed = try_call_with(op, &args, &attrs, &mut PrimExpr::index)?;
-    let mut dims: HashMap<i64, PrimExpr> = HashMap::new();
-    let mut symbolic = |extent: i64| match extent {
-        0 | 1 => PrimExpr::index(extent),
-        _ => dims.entry(extent).or_insert_with(|| Var::index(format!("n{extent}")).into()).clone(),
-    };
-    match try_call_with(op, &args, &attrs, &mut symbolic) {
-        Ok(symbolic) => {
-            assert_eq!(symbolic.len(), fixed.len());
-            for (a, b) in symbolic.iter().zip(&fixed) {
-                assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()), "{op} of a symbolic shape");
-                assert_eq!(a.bytes().expect("host"), b.bytes().expect("host"), "{op} of a symbolic shape");
-            }
-        }
-        #[allow(clippy::print_stdout, reason = "what was not checked is listed")]
-        Err(err) => println!("{op}: not checked with symbolic extents: {err}"),
+    let symbolic = try_call_with(op, &args, &attrs, &mut symbolic())
+        .unwrap_or_else(|err| panic!("{op} with symbolic extents: {err}"));
+    assert_eq!(symbolic.len(), fixed.len());
+    for (a, b) in symbolic.iter().zip(&fixed) {
+        assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()), "{op} of a symbolic shape");
+        assert_eq!(a.bytes().expect("host"), b.bytes().expect("host"), "{op} of a symbolic shape");
     }
     Ok(fixed)
+}
+
+/// A dimension for every extent but 0 and 1.
+fn symbolic() -> impl FnMut(i64) -> PrimExpr {
+    let mut dims: HashMap<i64, PrimExpr> = HashMap::new();
+    move |extent| match extent {
+        0 | 1 => PrimExpr::index(extent),
+        _ => dims.entry(extent).or_insert_with(|| Var::index(format!("n{extent}")).into()).clone(),
+    }
 }
 
 fn try_call_with(
