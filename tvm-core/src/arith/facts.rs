@@ -117,7 +117,16 @@ impl Analyzer {
                 self.assume_at_least(&it.b, &it.a, 0);
                 self.assume_remainder(it);
             }
-            BinaryOp::Ne | arithmetic!() | logical!() | bitwise!() => {}
+            BinaryOp::Ne => {
+                // What is not below and not equal is above.
+                let (a, b) = (self.const_int_bound(&it.a), self.const_int_bound(&it.b));
+                if a.min >= b.max {
+                    self.assume_at_least(&it.a, &it.b, 1);
+                } else if b.min >= a.max {
+                    self.assume_at_least(&it.b, &it.a, 1);
+                }
+            }
+            arithmetic!() | logical!() | bitwise!() => {}
         }
     }
 

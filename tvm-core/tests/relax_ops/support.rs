@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 
 use tvm_core::ir::{
-    AttrValue, Attrs, BaseFunc, IRModule, IrError, Op, ShapeType, Span, Type, Var, VarId, well_formed,
+    AttrValue, Attrs, BaseFunc, IRModule, IrError, Op, ShapeType, Span, Type, Var, VarId, structural_equal,
+    well_formed,
 };
+use tvm_core::pipeline::lower_tir_passes;
 use tvm_core::relax::op::memory;
 use tvm_core::relax::transform::legalize_ops;
 use tvm_core::relax::{Arg, BlockBuilder, Callee, Expr, Function};
-use tvm_core::tir::{PrimExpr, interp};
+use tvm_core::tir::transform::zero_outputs;
+use tvm_core::tir::{PrimExpr, Stmt, interp};
 use tvm_runtime::{DataType, Element, Tensor, Value};
 
 /// The type that inference gives a call.
@@ -117,10 +120,34 @@ fn lift(
 pub(crate) fn run(module: IRModule, inputs: &[Tensor]) -> Result<Vec<Tensor>, IrError> {
     let module = legalize_ops().apply(module).map_err(|err| IrError(err.diagnostics().to_vec()))?;
     well_formed(&module).unwrap_or_else(|err| panic!("{err}"));
+    no_needless_zeros(&module);
     let Some(BaseFunc::Relax(main)) = module.lookup("main") else { panic!("no main") };
     let mut machine = Machine { module: &module, values: HashMap::new(), dims: HashMap::new() };
     machine.bind_params(main, inputs);
     machine.body(main)
+}
+
+/// Kernels of operators write all of their results and scratch memory before they read it, and the compiler sees it: it
+/// fills none of it with zeros.
+fn no_needless_zeros(module: &IRModule) {
+    let kernels = module.functions().filter_map(|(gv, _)| module.prim_func(gv));
+    for func in kernels {
+        assert!(zero_outputs(func).is_none(), "the results are zeroed first:\n{func}");
+        // Scratch memory of an operator is allocated at the root.
+        if matches!(&func.body, Stmt::BlockRealize(root) if root.block.alloc_buffers.is_empty()) {
+            continue;
+        }
+        let mut lowered = IRModule::from_prim_func((**func).clone());
+        for pass in lower_tir_passes() {
+            let before = lowered.clone();
+            lowered = pass.apply(lowered).unwrap_or_else(|err| panic!("{err}"));
+            if pass.info.name == "ZeroUnwritten" {
+                structural_equal(&before, &lowered)
+                    .unwrap_or_else(|_| panic!("scratch memory is zeroed first:\n{func}"));
+                break;
+            }
+        }
+    }
 }
 
 struct Machine<'a> {

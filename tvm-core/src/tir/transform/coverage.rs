@@ -3,7 +3,8 @@
 //! Every read must find a write before it, such that the element read is one that the write stored: the equations
 //! "index written = index read" are solved for the loop variables of the write, and the solution must lie in the ranges of
 //! its loops and satisfy the conditions around it. A write under the condition of a first iteration (`k == 0`, from an
-//! init) counts as made in that iteration.
+//! init) counts as made in that iteration. A store that reads its own buffer (a scan) finds there what it wrote in earlier
+//! iterations of a serial loop. A buffer without elements is covered.
 
 use std::cell::Cell;
 
@@ -12,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
 use crate::tir::{
-    Buffer, Callee, Intrinsic, PrimExpr, Range, Stmt, Visitor, any_expr, substitute_expr, walk_expr,
+    Buffer, Callee, ForKind, Intrinsic, PrimExpr, Range, Stmt, Visitor, any_expr, substitute_expr, walk_expr,
     walk_stmt,
 };
 
@@ -22,14 +23,19 @@ use super::context::enter_loop;
 pub(super) fn is_covered(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> bool {
     let mut coverage = Coverage::new(analyzer, buffer);
     coverage.visit_stmt(stmt);
-    coverage.covered
+    coverage.covered || is_empty(analyzer, buffer)
 }
 
 /// True when `stmt` writes every element of `buffer`, and before it reads it.
 pub(super) fn writes_all(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> bool {
     let mut coverage = Coverage::new(analyzer, buffer);
     coverage.visit_stmt(stmt);
-    coverage.covered && coverage.is_written()
+    coverage.covered && coverage.is_written() || is_empty(analyzer, buffer)
+}
+
+fn is_empty(analyzer: &Analyzer, buffer: &Buffer) -> bool {
+    let none = PrimExpr::index(0);
+    buffer.shape.iter().any(|extent| analyzer.can_prove_less_equal(extent, &none))
 }
 
 impl<'a> Coverage<'a> {
@@ -40,6 +46,8 @@ impl<'a> Coverage<'a> {
             loops: Vec::new(),
             conditions: Vec::new(),
             writes: Vec::new(),
+            under_way: None,
+            uncertain: false,
             opaque: FxHashSet::default(),
             covered: true,
             budget: Cell::new(BUDGET),
@@ -53,6 +61,8 @@ const BUDGET: u32 = 4096;
 struct Loop {
     var: Var,
     range: Range,
+    /// Its iterations run one after the other.
+    in_order: bool,
 }
 
 struct Write {
@@ -67,6 +77,10 @@ struct Coverage<'a> {
     loops: Vec<Loop>,
     conditions: Vec<PrimExpr>,
     writes: Vec<Write>,
+    /// The store whose operands are visited, where it is made in every iteration of the loops around it.
+    under_way: Option<Write>,
+    /// Inside of a `while`, of which there may be no iteration.
+    uncertain: bool,
     /// Variables bound inside to values that nothing is known of.
     opaque: FxHashSet<VarId>,
     covered: bool,
@@ -93,15 +107,15 @@ impl Coverage<'_> {
         })
     }
 
-    fn write(&mut self, indices: &[PrimExpr]) {
+    /// A store at `indices` here, if something is known of where that is.
+    fn write(&self, indices: &[PrimExpr]) -> Option<Write> {
         let ranges = self.loops.iter().flat_map(|it| [&it.range.min, &it.range.extent]);
-        if indices.iter().chain(&self.conditions).chain(ranges).all(|expr| self.is_known(expr)) {
-            self.writes.push(Write {
-                indices: indices.to_vec(),
-                loops: self.loops.iter().map(|it| (it.var.clone(), it.range.clone())).collect(),
-                conditions: self.conditions.clone(),
-            });
-        }
+        let known = indices.iter().chain(&self.conditions).chain(ranges).all(|expr| self.is_known(expr));
+        known.then(|| Write {
+            indices: indices.to_vec(),
+            loops: self.loops.iter().map(|it| (it.var.clone(), it.range.clone())).collect(),
+            conditions: self.conditions.clone(),
+        })
     }
 
     fn read(&mut self, indices: &[PrimExpr]) {
@@ -118,7 +132,20 @@ impl Coverage<'_> {
         for condition in self.conditions.iter().filter(|condition| self.is_known(condition)) {
             analyzer.enter_constraint(condition);
         }
-        self.find(&analyzer, indices)
+        self.find(&analyzer, indices) || self.was_written_earlier(&analyzer, indices)
+    }
+
+    /// True when the store under way stored the element at `indices` in an earlier iteration of a loop around it.
+    fn was_written_earlier(&self, analyzer: &Analyzer, indices: &[PrimExpr]) -> bool {
+        let Some(write) = &self.under_way else { return false };
+        (0..self.loops.len()).any(|at| {
+            self.loops[at].in_order && {
+                let solution = self.covers_from(analyzer, write, indices, at);
+                let var = &self.loops[at].var;
+                let iteration = solution.and_then(|mut it| it.remove(&var.id()));
+                iteration.is_some_and(|it| analyzer.can_prove_less(&it, &var.into()))
+            }
+        })
     }
 
     /// True when one of the writes stored the element at `indices`, as far as the budget allows to tell.
@@ -152,6 +179,18 @@ impl Coverage<'_> {
     /// `Some` when `write` stored the element at `indices` before.
     fn covers(&self, analyzer: &Analyzer, write: &Write, indices: &[PrimExpr]) -> Option<()> {
         let common = self.loops.iter().zip(&write.loops).take_while(|(a, (b, _))| a.var == *b).count();
+        self.covers_from(analyzer, write, indices, common).map(drop)
+    }
+
+    /// The iterations of the loops from `common` on in which `write` stores the element at `indices`; the loops before are
+    /// in the same iteration as the read.
+    fn covers_from(
+        &self,
+        analyzer: &Analyzer,
+        write: &Write,
+        indices: &[PrimExpr],
+        common: usize,
+    ) -> Option<FxHashMap<VarId, PrimExpr>> {
         let mut solution: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
         let mut solved: Vec<&(Var, Range)> = Vec::new();
         for (at, loop_) in write.loops.iter().enumerate() {
@@ -181,7 +220,8 @@ impl Coverage<'_> {
             analyzer.can_prove_less_equal(&min, value).then_some(())?;
             analyzer.can_prove_less(value, &(min + extent)).then_some(())?;
         }
-        write.conditions.iter().all(|condition| analyzer.can_prove(&at_solution(condition))).then_some(())
+        let holds = write.conditions.iter().all(|condition| analyzer.can_prove(&at_solution(condition)));
+        holds.then_some(solution)
     }
 }
 
@@ -264,7 +304,8 @@ impl Visitor for Coverage<'_> {
                 self.visit_expr(&node.min);
                 self.visit_expr(&node.extent);
                 enter_loop(&mut self.analyzer, node);
-                self.loops.push(Loop { var: node.loop_var.clone(), range: node.range() });
+                let in_order = matches!(node.kind, ForKind::Serial | ForKind::Unrolled);
+                self.loops.push(Loop { var: node.loop_var.clone(), range: node.range(), in_order });
                 self.visit_stmt(&node.body);
                 self.loops.pop();
             }
@@ -280,16 +321,21 @@ impl Visitor for Coverage<'_> {
                 }
             }
             Stmt::BufferStore(store) => {
-                walk_stmt(self, stmt);
-                if store.buffer == *self.buffer {
-                    self.write(&store.indices);
+                if store.buffer != *self.buffer {
+                    return walk_stmt(self, stmt);
                 }
+                self.under_way = if self.uncertain { None } else { self.write(&store.indices) };
+                walk_stmt(self, stmt);
+                let made = self.under_way.take().or_else(|| self.write(&store.indices));
+                self.writes.extend(made);
             }
             Stmt::While(node) => {
                 // What it writes counts within one iteration only: there may be none.
                 self.visit_expr(&node.condition);
                 let before = self.writes.len();
+                let outer = std::mem::replace(&mut self.uncertain, true);
                 self.visit_stmt(&node.body);
+                self.uncertain = outer;
                 self.visit_expr(&node.condition);
                 self.writes.truncate(before);
             }

@@ -165,9 +165,9 @@ mod tests {
     use crate::ir::structural_equal;
     use crate::pipeline::lower_tir_passes;
     use crate::te;
-    use crate::tir::AllocBuffer;
     use crate::tir::interp::{InterpError, Program, Value};
     use crate::tir::testing::{dense, stencil};
+    use crate::tir::{AllocBuffer, ForKind, Intrinsic};
 
     const F32: DataType = DataType::F32;
 
@@ -272,6 +272,45 @@ mod tests {
             assert!(zero_outputs(&func).is_none(), "{func}");
         }
         let x = te::placeholder("x", [n()], F32);
+        let y = te::compute("y", x.shape(), &[&x], |i: &[PrimExpr]| x.at(i.to_vec()));
+        assert!(zero_outputs(&te::create_prim_func("copy", &[x], &[y]).unwrap()).is_none());
+    }
+    #[test]
+    fn a_scan_reads_what_it_has_written() {
+        // y[i] = if i == 0 { x[0] } else { y[i + step] + x[i] }
+        let scan = |step: i64, kind: ForKind, around: fn(Stmt) -> Stmt| {
+            let n = [PrimExpr::from(Var::index("n"))];
+            let (x, y) = (Buffer::new("x", n.clone(), F32), Buffer::new("y", n.clone(), F32));
+            let i = Var::index("i");
+            let at = || PrimExpr::from(&i);
+            let sum = y.load([at() + step]) + x.load([at()]);
+            let args = [at().equal(0), x.load([at()]), sum];
+            let store = Stmt::store(&y, [at()], PrimExpr::call(Intrinsic::IfThenElse, args, F32));
+            let [extent] = n;
+            let nest = For { kind, ..For::serial(i.clone(), extent, around(store)) };
+            let root = BlockRealize::opaque(Block::root(vec![], nest.into()));
+            PrimFunc::new("f", [Param::In(x), Param::Out(y)], root)
+        };
+        let sum = scan(-1, ForKind::Serial, |store| store);
+        assert!(zero_outputs(&sum).is_none(), "{sum}");
+        assert_eq!(run(&sum, true).unwrap(), [1.0, 3.0, 6.0, 10.0]);
+        let once = |store: Stmt| {
+            Stmt::While(
+                crate::tir::While { condition: PrimExpr::bool(true), body: store, span: Default::default() }
+                    .into(),
+            )
+        };
+        let later = scan(1, ForKind::Serial, |store| store);
+        let together = scan(-1, ForKind::Parallel, |store| store);
+        for func in [later, together, scan(-1, ForKind::Serial, once)] {
+            assert!(zero_outputs(&func).is_some(), "{func}");
+        }
+    }
+
+    #[test]
+    fn what_is_empty_is_covered() {
+        let shape = || [PrimExpr::from(Var::index("n")), PrimExpr::index(0)];
+        let x = te::placeholder("x", shape(), F32);
         let y = te::compute("y", x.shape(), &[&x], |i: &[PrimExpr]| x.at(i.to_vec()));
         assert!(zero_outputs(&te::create_prim_func("copy", &[x], &[y]).unwrap()).is_none());
     }
