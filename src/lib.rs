@@ -24,7 +24,7 @@ mod include_model;
 pub use compile::CompileError;
 pub use tvm_codegen as codegen;
 pub use tvm_core::{arith, ir, pass, pipeline, script, target, tir, topi};
-pub use tvm_macros::{ir_module, prim_func, relax, relay, schedule};
+pub use tvm_macros::{ir_module, prim_func, prim_helper, relax, relay, schedule};
 pub use tvm_onnx as onnx;
 pub use tvm_runtime as runtime;
 pub use tvm_runtime::ndarray;
@@ -49,7 +49,7 @@ pub mod prelude {
     pub use crate::target::Target;
     pub use crate::tir::schedule::{Schedule, ScheduleError};
     pub use crate::tir::{Scope, ThreadTag};
-    pub use crate::{ir_module, prim_func, relax, relay, schedule};
+    pub use crate::{ir_module, prim_func, prim_helper, relax, relay, schedule};
     pub use half::{bf16, f16};
 }
 

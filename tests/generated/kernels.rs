@@ -724,6 +724,54 @@ fn self_(x: &Tensor<i64, fn_>, x_1: &mut Tensor<i64, fn_>) {
 }
 
 #[prim_func]
+fn with_helpers(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        block("y", [S(i)], |[vi]| {
+            let last = (n - 1 - vi) / 2 + (n - 1 - vi) % 2;
+            y[[vi]] = { let t = bind(tanh({ let t = bind(tanh(exp(x[[vi]]))); if t > 0.5 { 0.5 + (t - 0.5) * (t - 0.5) } else { t * t } } + 1.0)); if t > 0.5 { 0.5 + (t - 0.5) * (t - 0.5) } else { t * t } } * { let w = bind(2.0f32); w * w } + x[[last]];
+        });
+    }
+}
+
+#[prim_func]
+fn with_calls(x: &Tensor<i64, n>, times: &Tensor<i64, 1>, y: &mut Tensor<i64, n>) {
+    let mut t = alloc::<i64>([n]);
+    for i in 0..n {
+        block("t", [S(i)], |[vi]| {
+            t[[vi]] = 0;
+        });
+    }
+    block("reads", [], |[]| {
+        for _i in 0..(times[[0]] as usize) {
+            block("t_scope", [Q(_i)], |[v_i]| {
+                let mut t_1 = alloc::<i64>([n]);
+                let mut t_2 = alloc::<i64>([n]);
+                for i in 0..n {
+                    block("T", [S(i)], |[vi]| {
+                        t_1[[vi]] = t[[vi]] * 3;
+                    });
+                }
+                for i in 1..n {
+                    block("Y", [S(i)], |[vi]| {
+                        y[[vi]] = t_1[[vi]] - t_1[[vi - 1]];
+                    });
+                }
+                for i in 0..n {
+                    block("T_1", [S(i)], |[vi]| {
+                        t_2[[vi]] = x[[vi]] * 3;
+                    });
+                }
+                for i in 1..n {
+                    block("Y_1", [S(i)], |[vi]| {
+                        t[[vi]] = t_2[[vi]] - t_2[[vi - 1]];
+                    });
+                }
+            });
+        }
+    });
+}
+
+#[prim_func]
 fn scheduled_0(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
     #[scope("local")]
     let mut c_local = alloc::<f32>([16, n]);
@@ -1004,6 +1052,8 @@ pub(crate) fn all() -> Vec<Result<tvm::tir::PrimFunc, IrError>> {
         tiled::prim_func(),
         constants_of_kernels::prim_func(),
         self_::prim_func(),
+        with_helpers::prim_func(),
+        with_calls::prim_func(),
         scheduled_0::prim_func(),
         scheduled_1::prim_func(),
         scheduled_2::prim_func(),

@@ -3,6 +3,7 @@
 mod accepted;
 mod attributes;
 mod bounds;
+mod calls;
 mod checks;
 mod floats;
 mod kernels;

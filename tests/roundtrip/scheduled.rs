@@ -38,9 +38,50 @@ fn blur(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     }
 }
 
+#[prim_helper]
+fn squashed(x: f32) -> f32 {
+    let t = tanh(x);
+    if t > 0.5 {
+        let over = t - 0.5;
+        0.5 + over * over
+    } else {
+        t * t
+    }
+}
+
+/// Expressions with names in them.
+#[prim_func]
+fn with_helpers(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        let last = {
+            let j = n - 1 - i;
+            j / 2 + j % 2
+        };
+        y[[i]] = squashed(squashed(exp(x[[i]])) + 1.0) * {
+            let w = bind(2.0f32);
+            w * w
+        } + x[[last]];
+    }
+}
+
+/// Blocks of other kernels.
+#[prim_func]
+fn with_calls(x: &Tensor<i64, n>, times: &Tensor<i64, 1>, y: &mut Tensor<i64, n>) {
+    let mut t = alloc::<i64>([n]);
+    for i in 0..n {
+        t[[i]] = 0;
+    }
+    for _ in 0..times[[0]] as usize {
+        blur(&t, y);
+        blur(x, &mut t);
+    }
+}
+
 /// The programs, each under a name of its own.
 pub(crate) fn programs() -> Vec<PrimFunc> {
     let mut res = vec![tiled(), constants(), shapes_of_statements()];
+    let calls = [with_helpers::prim_func(), with_calls::prim_func()];
+    res.extend(calls.into_iter().map(|func| func.unwrap_or_else(|err| panic!("{err}"))));
     for seed in 0..12 {
         let func = if seed % 2 == 0 { product::prim_func() } else { blur::prim_func() };
         let func = random(func.unwrap_or_else(|err| panic!("{err}")), &mut Rng::new(seed));

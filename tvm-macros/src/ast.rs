@@ -52,8 +52,11 @@ pub(crate) struct DType(pub(crate) Ident);
 
 impl DType {
     pub(crate) fn name(&self) -> String {
-        self.0.to_string()
+        self.0.to_string().trim_start_matches(DType::PARAM).to_string()
     }
+
+    /// Before the name of a type parameter of a helper: the type is that of an argument.
+    pub(crate) const PARAM: &str = "__dtype_";
 }
 
 /// An extent.
@@ -168,6 +171,39 @@ pub(crate) enum Stmt {
         span: Span,
     },
     Scope(Vec<Stmt>),
+    /// `matmul(a, b, &mut c);`: another kernel.
+    Call {
+        path: Path,
+        args: Vec<CallArg>,
+        span: Span,
+    },
+}
+
+/// What a kernel is called with.
+pub(crate) enum CallArg {
+    Tensor(Ident),
+    Value(Expr),
+}
+
+/// `let name = value;` or `let name = |params| value;` in a block that is a value.
+#[derive(Clone)]
+pub(crate) struct BlockLet {
+    pub(crate) name: Ident,
+    /// Of a helper closure.
+    pub(crate) params: Option<Vec<Ident>>,
+    pub(crate) value: Expr,
+    /// `let x = bind(e);`: a variable also where `e` needs none.
+    pub(crate) keep: bool,
+}
+
+/// A `#[prim_helper]`: a function of scalars, expanded where it is called.
+pub(crate) struct Helper {
+    pub(crate) generics: Generics,
+    /// Names and types, `usize` for indices.
+    pub(crate) params: Vec<(Ident, DType)>,
+    pub(crate) ret: DType,
+    pub(crate) value: Expr,
+    pub(crate) uses_math: bool,
 }
 
 pub(crate) enum LoopRange {
@@ -213,6 +249,10 @@ pub(crate) enum ExprKind {
     Extremum(&'static str, Box<Expr>, Box<Expr>),
     /// A helper closure.
     Helper(Ident, Vec<Expr>),
+    /// A `#[prim_helper]`.
+    Inline(Path, Vec<Expr>),
+    /// `{ let t = x * x; t + 1.0 }`, and the type of the last expression where it is known.
+    Block(Vec<BlockLet>, Box<Expr>, Option<DType>),
     /// `select(c, a, b)`
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
     /// `if c { a } else { b }`
@@ -240,7 +280,12 @@ impl Expr {
             ExprKind::HostLoad(_, args)
             | ExprKind::Load { indices: args, .. }
             | ExprKind::Call(_, args)
-            | ExprKind::Helper(_, args) => args.iter().for_each(|arg| arg.walk(f)),
+            | ExprKind::Helper(_, args)
+            | ExprKind::Inline(_, args) => args.iter().for_each(|arg| arg.walk(f)),
+            ExprKind::Block(lets, value, _) => {
+                lets.iter().for_each(|it| it.value.walk(f));
+                value.walk(f);
+            }
             ExprKind::Neg(a) | ExprKind::Not(a) | ExprKind::Cast(a, _) => a.walk(f),
             ExprKind::Binary(_, a, b) | ExprKind::Extremum(_, a, b) => {
                 a.walk(f);

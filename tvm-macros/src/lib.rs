@@ -17,6 +17,7 @@ mod intrinsics;
 mod parse;
 mod paths;
 mod prim_func;
+mod prim_helper;
 mod rounding;
 mod schedule;
 mod shadow;
@@ -32,6 +33,15 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn prim_func(attr: TokenStream, item: TokenStream) -> TokenStream {
     prim_func::expand(attr.into(), item.into()).into()
+}
+
+/// An inline helper of kernels: `#[prim_helper] fn relu(x: f32) -> f32 { if x > 0.0 { x } else { 0.0 } }`.
+///
+/// Parameters and result are scalars or indices (`usize`). Kernels and other helpers call it by name, and have its
+/// expression in the place of the call, each argument evaluated once; so has Rust, where it is a function.
+#[proc_macro_attribute]
+pub fn prim_helper(attr: TokenStream, item: TokenStream) -> TokenStream {
+    prim_helper::expand(&attr.into(), item.into()).into()
 }
 
 /// A schedule of a kernel: `#[schedule(matmul)] fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> { … }`.

@@ -11,9 +11,10 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::{VisitMut, visit_expr_mut, visit_local_mut};
-use syn::{BinOp, Block, Expr, Lit, PathArguments, UnOp};
+use syn::{BinOp, Block, Expr, Generics, Ident, Lit, PathArguments, UnOp};
 
-use crate::ast::{ParamKind, PrimFunc};
+use crate::ast::{DType, Helper, ParamKind, PrimFunc};
+use crate::dims::{DTYPES, is_half, is_type_param};
 use crate::paths;
 use crate::rounding::rounded_to_odd;
 
@@ -21,8 +22,19 @@ use crate::rounding::rounded_to_odd;
 pub(crate) fn shadow(func: &PrimFunc, body: &Block, for_editor: bool) -> TokenStream {
     let mut body = body.clone();
     init::place_inits(&mut body);
-    let integers = mentions_integers(func, &body);
-    Rewrite { soft_literals: func.soft_literals, integers }.visit_block_mut(&mut body);
+    let types = func.params.iter().map(|param| match &param.kind {
+        ParamKind::Tensor { dtype, .. } | ParamKind::Scalar { dtype } => dtype,
+    });
+    let integers = mentions_integers(types, &body);
+    let tensors = func.params.iter().filter_map(|param| match &param.kind {
+        ParamKind::Tensor { output, .. } => {
+            Some((param.name.clone(), if *output { Local::Output } else { Local::Input }))
+        }
+        ParamKind::Scalar { .. } => None,
+    });
+    let locals = tensors.collect();
+    let generics = &func.generics;
+    Rewrite { soft_literals: func.soft_literals, integers, generics, locals }.visit_block_mut(&mut body);
     let params = func.params.iter().map(|param| {
         let name = &param.name;
         match &param.kind {
@@ -70,14 +82,101 @@ pub(crate) fn scope(items: &TokenStream, for_editor: bool) -> TokenStream {
     }
 }
 
-struct Rewrite {
+/// The body of an inline helper.
+pub(crate) fn helper(helper: &Helper, body: &Block) -> Block {
+    let mut body = body.clone();
+    let types = || helper.params.iter().map(|(_, dtype)| dtype).chain([&helper.ret]);
+    let integers = mentions_integers(types(), &body);
+    let generics = &helper.generics;
+    let soft = |dtype: &DType| {
+        is_half(&dtype.name()) || is_type_param(&Ident::new(&dtype.name(), dtype.0.span()), generics)
+    };
+    let soft_literals = types().any(soft);
+    Rewrite { soft_literals, integers, generics, locals: vec![] }.visit_block_mut(&mut body);
+    body
+}
+
+/// What a name in a body is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Local {
+    Input,
+    Output,
+    Buffer,
+    Other,
+}
+
+struct Rewrite<'a> {
     soft_literals: bool,
     /// Operators are calls: Rust's panic where integers overflow.
     integers: bool,
+    generics: &'a Generics,
+    /// Tensors that are parameters and what `let` declares, innermost last.
+    locals: Vec<(Ident, Local)>,
 }
 
-/// Whether `func` computes with integers that are no indices.
-fn mentions_integers(func: &PrimFunc, body: &Block) -> bool {
+impl Rewrite<'_> {
+    fn local(&self, name: &Ident) -> Option<Local> {
+        self.locals.iter().rev().find(|(it, _)| it == name).map(|(_, it)| *it)
+    }
+
+    /// Calls of kernels and helpers: the function is hidden in the type of its name.
+    fn call(&self, call: &mut syn::ExprCall) {
+        let Expr::Path(func) = &*call.func else { return };
+        if !self.is_called(&func.path) {
+            return;
+        }
+        let is_kernel = call.args.iter().any(|arg| self.tensor(arg).is_some());
+        for arg in &mut call.args {
+            let Some((name, local)) = self.tensor(arg) else { continue };
+            let (name, span) = (name.clone(), arg.span());
+            let mutability = if let Expr::Reference(it) = &*arg { Some(it.mutability) } else { None };
+            *arg = match (local, mutability) {
+                (Local::Output, Some(mutability)) => syn::parse_quote_spanned!(span=> &#mutability *#name),
+                (Local::Input | Local::Output, _) => syn::parse_quote_spanned!(span=> #name),
+                (Local::Buffer | Local::Other, _) => continue,
+            };
+        }
+        let mut path = func.path.clone();
+        let span = path.span();
+        let run = format_ident!("__run", span = span);
+        let args = match path.segments.last_mut() {
+            Some(last) if !is_kernel => std::mem::take(&mut last.arguments),
+            _ => PathArguments::None,
+        };
+        *call.func = syn::parse_quote_spanned!(span=> <#path>::#run #args);
+    }
+
+    /// True for a path that is neither a function of kernels nor a closure.
+    fn is_called(&self, path: &syn::Path) -> bool {
+        const STATEMENTS: [&str; 9] = ["block", "init", "grid", "alloc", "bind", "S", "R", "O", "Q"];
+        if let [one] = path.segments.iter().collect::<Vec<_>>().as_slice() {
+            let text = one.ident.to_string();
+            let known =
+                || STATEMENTS.contains(&text.as_str()) || crate::intrinsics::function(&text).is_some();
+            return self.local(&one.ident).is_none() && !known();
+        }
+        let of = path.segments.iter().rev().nth(1).map(|it| &it.ident);
+        !of.is_some_and(|it| {
+            it == "cmp" || DTYPES.contains(&it.to_string().as_str()) || is_type_param(it, self.generics)
+        })
+    }
+
+    /// The tensor that an argument names.
+    fn tensor<'e>(&self, arg: &'e Expr) -> Option<(&'e Ident, Local)> {
+        match arg {
+            Expr::Path(it) => {
+                let name = it.path.get_ident()?;
+                Some((name, self.local(name).filter(|it| *it != Local::Other)?))
+            }
+            Expr::Reference(it) => self.tensor(&it.expr),
+            Expr::Paren(it) => self.tensor(&it.expr),
+            _ => None,
+        }
+    }
+}
+
+/// Whether `body`, or a parameter of one of `types`, computes with integers that are no indices.
+fn mentions_integers<'a>(mut types: impl Iterator<Item = &'a DType>, body: &Block) -> bool {
     const NAMES: [&str; 8] = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"];
     fn any(tokens: TokenStream) -> bool {
         tokens.into_iter().any(|token| match token {
@@ -90,22 +189,29 @@ fn mentions_integers(func: &PrimFunc, body: &Block) -> bool {
             TokenTree::Punct(_) => false,
         })
     }
-    let in_params = func.params.iter().any(|param| match &param.kind {
-        ParamKind::Tensor { dtype, .. } | ParamKind::Scalar { dtype } => {
-            NAMES.contains(&dtype.name().as_str())
-        }
-    });
-    in_params || any(body.to_token_stream())
+    types.any(|dtype| NAMES.contains(&dtype.name().as_str())) || any(body.to_token_stream())
 }
 
-impl VisitMut for Rewrite {
+impl VisitMut for Rewrite<'_> {
+    fn visit_block_mut(&mut self, block: &mut Block) {
+        let outer = self.locals.len();
+        for stmt in &mut block.stmts {
+            self.visit_stmt_mut(stmt);
+            let syn::Stmt::Local(local) = stmt else { continue };
+            let pat = if let syn::Pat::Type(it) = &local.pat { &*it.pat } else { &local.pat };
+            if let syn::Pat::Ident(pat) = pat {
+                let what = if allocates(local).is_some() { Local::Buffer } else { Local::Other };
+                self.locals.push((pat.ident.clone(), what));
+            }
+        }
+        self.locals.truncate(outer);
+    }
+
     fn visit_local_mut(&mut self, local: &mut syn::Local) {
         local.attrs.clear();
         // A local buffer is written through its name.
-        if let (syn::Pat::Ident(pat), Some(init)) = (&mut local.pat, &local.init)
-            && let Expr::Call(call) = &*init.expr
-            && let Expr::Path(path) = &*call.func
-            && path.path.segments.last().is_some_and(|it| it.ident == "alloc")
+        if allocates(local).is_some()
+            && let syn::Pat::Ident(pat) = &mut local.pat
         {
             pat.mutability.get_or_insert(syn::Token![mut](pat.ident.span()));
         }
@@ -167,6 +273,9 @@ impl VisitMut for Rewrite {
             return;
         }
         visit_expr_mut(self, expr);
+        if let Expr::Call(it) = expr {
+            self.call(it);
+        }
         if let Some(call) = method(expr) {
             *expr = call;
         }
@@ -176,6 +285,13 @@ impl VisitMut for Rewrite {
             *expr = call;
         }
     }
+}
+
+/// `let t = alloc::<f32>([n]);`
+fn allocates(local: &syn::Local) -> Option<()> {
+    let Expr::Call(call) = &*local.init.as_ref()?.expr else { return None };
+    let Expr::Path(path) = &*call.func else { return None };
+    (path.path.segments.last()?.ident == "alloc").then_some(())
 }
 
 /// A comparison of numbers: those of Rust do what kernels do.

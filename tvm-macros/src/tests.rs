@@ -72,7 +72,6 @@ fn wrong_bodies() {
         ("let exp = s; for i in 0..n { y[[i]] = exp(x[[i]]); }", "`exp` is a variable here"),
         ("for i in 0..n { s = 0.0; }", "cannot assign to `s`"),
         ("for i in 0..n { y[[i]] = x[[i]].foo(); }", "unknown method `foo`"),
-        ("for i in 0..n { y[[i]] = println(x[[i]]); }", "unknown function `println`"),
         ("for i in x { y[[0]] = 0.0; }", "a kernel cannot loop over this"),
         ("for (i, j) in grid([n, n]) { y[[0]] = 0.0; }", "a loop variable is a plain name"),
         ("for i in grid([n]) { y[[0]] = 0.0; }", "`grid` gives an array of loop variables"),
@@ -90,7 +89,6 @@ fn wrong_bodies() {
         ("let v; v = 1.0; y[[0]] = v;", "`v` has no value"),
         ("let t = vec![0.0; n]; y[[0]] = t[0];", "a kernel has no `Vec`"),
         ("let (a, b) = (1.0, 2.0); y[[0]] = a + b;", "`let` binds one name"),
-        ("let a = { let b = x[[0]]; b * b }; y[[0]] = a;", "a block is no value"),
         ("fn g(v: f32) -> f32 { v } y[[0]] = g(s);", "items are not supported"),
         ("for (i, v) in y { y[[i]] = v; }", "a kernel cannot loop over this"),
         ("for i in 0..x.len() { y[[i]] = 0.0; }", "`x` is a tensor: it has no methods"),
@@ -98,7 +96,6 @@ fn wrong_bodies() {
         ("for i in (0..n).rev() { y[[i]] = 0.0; }", "`.rev()` of a range is not supported"),
         ("for i in 0..n { y[[i]] = x[[m[[i, 0]]]]; }", "an index is usize, this is i32"),
         ("for i in 0..n { y[[i]] = f32::round(x[[i]]); }", "`.round()` is not supported"),
-        ("for i in 0..n { y[[i]] = other::exp(x[[i]]); }", "unknown function `other::exp`"),
         (
             "for i in 0..n { y[[i]] = (m[[i, 0]] * 1.5) as f32; }",
             "the literal `1.5` is a float where i32 is expected",

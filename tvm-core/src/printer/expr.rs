@@ -178,7 +178,7 @@ impl Printer {
             }
             PrimExpr::Let(it) => {
                 let class_of_value = self.binder_class(&it.value);
-                let value = self.expr_in(&it.value, class_of_value, Prec::None);
+                let value = self.typed_operand(&it.value, class_of_value, Prec::None);
                 let mark = self.names.open();
                 if class_of_value == Class::Index {
                     self.index_vars.insert(it.var.id());
@@ -186,7 +186,7 @@ impl Printer {
                 let name = self.names.define(&it.var);
                 let body = self.expr_in(&it.body, class, Prec::None);
                 self.names.close(mark);
-                (format!("{{ let {name} = {value}; {body} }}"), Prec::Atom)
+                (format!("{{ let {name} = bind({value}); {body} }}"), Prec::Atom)
             }
             PrimExpr::Call(it) => self.call(it, class),
         }

@@ -13,13 +13,15 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::bounds::{extent_between, range_of};
+use super::call::name_inlined;
 use super::derive::derive_blocks;
 use super::host::HostArray;
 use super::literal;
+use super::names::BlockNames;
 use super::table::Table;
 use super::unwritten::unwritten_reads;
 use super::{FuncSig, Value};
-use crate::ir::{AttrValue, Attrs, Diagnostic, IrError, Span, Type, Var, VarId};
+use crate::ir::{AttrValue, Attrs, BlockId, Diagnostic, IrError, Span, Type, Var, VarId};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::schedule::check_loop_kinds;
 use crate::tir::{
@@ -61,27 +63,29 @@ pub type Domain = Option<(Value, Value)>;
 
 /// Builds one [`PrimFunc`].
 pub struct FuncBuilder {
-    name: &'static str,
+    pub(super) name: &'static str,
     file: Arc<str>,
     span: Span,
-    state: RefCell<State>,
+    pub(super) state: RefCell<State>,
 }
 
 #[derive(Default)]
-struct State {
-    params: Vec<Param>,
+pub(super) struct State {
+    pub(super) params: Vec<Param>,
     /// Statements of the open scopes, innermost last.
     frames: Vec<Vec<Stmt>>,
     /// Open blocks, innermost last.
     blocks: Vec<OpenBlock>,
     /// Open loops and the axes of open blocks.
     ranges: Vec<(Var, Range)>,
-    block_names: Vec<Arc<str>>,
+    block_names: BlockNames,
+    /// Blocks of kernels that are called.
+    pub(super) inlined: Vec<BlockId>,
     /// Values of the names of `let`s.
     lets: FxHashMap<VarId, PrimExpr>,
-    attrs: Attrs,
+    pub(super) attrs: Attrs,
     tables: Vec<Table>,
-    errors: Vec<Diagnostic>,
+    pub(super) errors: Vec<Diagnostic>,
 }
 
 #[derive(Default)]
@@ -123,14 +127,14 @@ impl FuncBuilder {
     }
 
     /// Records the literals that were converted to a type without their value.
-    fn check_literals(&self, loc: Loc) {
+    pub(super) fn check_literals(&self, loc: Loc) {
         for message in literal::take() {
             self.error(loc, message, "write a literal of the type, or convert the other side with `as`");
         }
     }
 
     /// Records a mistake.
-    fn error(&self, loc: Loc, message: impl Into<String>, help: &str) {
+    pub(super) fn error(&self, loc: Loc, message: impl Into<String>, help: &str) {
         let diagnostic = Diagnostic::new(message, &self.span(loc)).help(help);
         self.state.borrow_mut().errors.push(diagnostic);
     }
@@ -220,25 +224,20 @@ impl FuncBuilder {
         indices: [Value; N],
     ) -> Value {
         let rank = A::extents().len();
-        let known = self.state.borrow().tables.iter().any(|it| it.name == name);
-        if !known {
+        let known = self.state.borrow().tables.iter().position(|it| it.holds(name, array));
+        let at = known.unwrap_or_else(|| {
             match Table::new(name, array, &self.span(loc)) {
                 Some(table) => self.state.borrow_mut().tables.push(table),
                 None => self.error(loc, format!("`{name}` has no elements"), "give it some"),
             }
-        }
+            self.state.borrow().tables.len().saturating_sub(1)
+        });
         if rank != N {
             let message = format!("`{name}` has {rank} dimensions, but is read with {N} indices");
             self.error(loc, message, "kernels read single elements, as in `TABLE[i][j]`");
             return Value::int(0);
         }
-        let found = self
-            .state
-            .borrow()
-            .tables
-            .iter()
-            .find(|it| it.name == name)
-            .map(|it| (it.buffer.clone(), it.index));
+        let found = self.state.borrow().tables.get(at).map(|it| (it.buffer.clone(), it.index));
         match found {
             Some((buffer, true)) => Value::index(self.load(loc, &buffer, indices).into_expr()),
             Some((buffer, false)) => self.load(loc, &buffer, indices),
@@ -277,7 +276,7 @@ impl FuncBuilder {
     }
 
     /// `let name = value;`
-    pub fn bind(&self, loc: Loc, name: &'static str, value: Value) -> Value {
+    pub fn bind(&self, loc: Loc, name: &str, value: Value) -> Value {
         if value.is_atom() {
             return value;
         }
@@ -285,7 +284,7 @@ impl FuncBuilder {
     }
 
     /// `let name = bind(value);`: a variable also for what needs no name.
-    pub fn keep(&self, loc: Loc, name: &'static str, value: Value) -> Value {
+    pub fn keep(&self, loc: Loc, name: &str, value: Value) -> Value {
         self.check_literals(loc);
         let var = Var::with_span(name, Type::Prim(value.dtype()), self.span(loc));
         let named = value.renamed(&var);
@@ -378,7 +377,7 @@ impl FuncBuilder {
         body: impl FnOnce([Value; N]),
     ) {
         let name: Arc<str> = name.into();
-        if self.state.borrow().block_names.contains(&name) {
+        if !self.state.borrow_mut().block_names.take(&name) {
             let message = format!("a block named `{name}` exists already");
             self.error(loc, message, "give each block of a function a name of its own");
         }
@@ -405,7 +404,6 @@ impl FuncBuilder {
         let vars = std::array::from_fn(|i| Value::index(&iter_vars[i].var));
         let outer = {
             let mut state = self.state.borrow_mut();
-            state.block_names.push(name.clone());
             let depth = state.frames.len() + 1;
             state.blocks.push(OpenBlock { depth, ..OpenBlock::default() });
             let outer = state.ranges.len();
@@ -464,7 +462,7 @@ impl FuncBuilder {
     }
 
     /// Adds the statements of `stmt` to the open scope.
-    fn push_all(&self, stmt: Option<Stmt>) {
+    pub(super) fn push_all(&self, stmt: Option<Stmt>) {
         match stmt {
             Some(Stmt::SeqStmt(stmts)) => stmts.iter().for_each(|stmt| self.push(stmt.clone())),
             Some(stmt) => self.push(stmt),
@@ -479,8 +477,8 @@ impl FuncBuilder {
         self.push(While { condition: condition.into_expr(), body, span: self.span(loc) });
     }
 
-    /// The program, or what is wrong with it.
-    pub fn finish(self) -> Result<PrimFunc, IrError> {
+    /// The statements as written, in a root block, and the names of the blocks.
+    pub(super) fn raw(self) -> Result<(PrimFunc, BlockNames), IrError> {
         let mut state = self.state.into_inner();
         if !state.errors.is_empty() {
             return Err(IrError(state.errors));
@@ -488,24 +486,29 @@ impl FuncBuilder {
         let mut root = state.blocks.pop().unwrap_or_default();
         let mut stmts = Vec::new();
         for table in &state.tables {
-            let mut names = std::iter::once(format!("{}_fill", table.name))
-                .chain((1..).map(|i| format!("{}_fill_{i}", table.name)));
-            let free = |name: &String| !state.block_names.iter().any(|it| **it == **name);
-            let name: Arc<str> = names.find(free).unwrap_or_default().into();
-            state.block_names.push(name.clone());
+            let name = state.block_names.unique(&format!("{}_fill", table.name));
             root.alloc_buffers.push(table.buffer.clone());
             stmts.push(table.fill(name));
         }
         stmts.extend(state.frames.pop().unwrap_or_default());
-        let body = derive_blocks(&Stmt::seq(stmts), state.block_names);
+        let body = name_inlined(Stmt::seq(stmts), &state.inlined, &mut state.block_names);
         let annotations = root.annotations;
         let root = Block { annotations, span: self.span.clone(), ..Block::root(root.alloc_buffers, body) };
         let func = PrimFunc::new(self.name, state.params, BlockRealize::opaque(root));
+        Ok((PrimFunc { attrs: state.attrs, span: self.span, ..func }, state.block_names))
+    }
+
+    /// The program, or what is wrong with it.
+    pub fn finish(self) -> Result<PrimFunc, IrError> {
+        let (mut func, names) = self.raw()?;
+        if let Stmt::BlockRealize(realize) = &func.body {
+            let body = derive_blocks(&realize.block.body, names);
+            func.body = BlockRealize::opaque(Block { body, ..(*realize.block).clone() });
+        }
         let unwritten = unwritten_reads(&func.body);
         if !unwritten.is_empty() {
             return Err(IrError(unwritten));
         }
-        let func = PrimFunc { attrs: state.attrs, span: self.span, ..func };
         check_loop_kinds(&func)?;
         Ok(func)
     }

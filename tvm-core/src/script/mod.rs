@@ -5,12 +5,15 @@
 
 mod bounds;
 mod builder;
+mod call;
 mod check_schedule;
 mod derive;
 mod func;
 pub mod graph;
+mod helper;
 mod host;
 mod literal;
+mod names;
 pub mod shadow;
 mod sig;
 mod smaller;
@@ -20,10 +23,12 @@ mod value;
 
 pub(crate) use bounds::{extent_between, range_of};
 pub use builder::{AxisArg, Domain, FuncBuilder, LoopSpec};
+pub use call::CallArg;
 pub use check_schedule::{CheckError, check_equivalent, check_schedule};
 pub(crate) use derive::derive_blocks;
 pub use func::PrimFuncDef;
 pub use host::{HostArray, HostConst};
+pub(crate) use names::BlockNames;
 pub use sig::{DimSpec, FuncSig, ParamSpec};
 pub(crate) use value::is_total;
 pub use value::{INDEX, Value};

@@ -11,6 +11,8 @@ use crate::tir::{Block, BlockRealize, Buffer, PrimExpr, Scope, Stmt};
 /// One array that the kernel reads.
 pub(super) struct Table {
     pub(super) name: &'static str,
+    /// Where the array lies.
+    address: usize,
     pub(super) buffer: Buffer,
     /// Its elements are indices.
     pub(super) index: bool,
@@ -26,7 +28,20 @@ impl Table {
         let shape: Vec<PrimExpr> = A::extents().into_iter().map(PrimExpr::index).collect();
         let buffer = Buffer::with_scope(name, shape, values.first()?.dtype(), Scope::Global);
         let buffer = buffer.renew(|node| node.span = span.clone());
-        Some(Table { name, buffer, index, values })
+        Some(Table { name, address: std::ptr::from_ref(array).addr(), buffer, index, values })
+    }
+
+    /// True when it is that of `array`, called `name` where it is read; a constant may lie at several places, and two
+    /// modules may have arrays of one name.
+    pub(super) fn holds<A: HostArray>(&self, name: &str, array: &A) -> bool {
+        let same = |elements: &[PrimExpr]| {
+            elements.len() == self.values.len()
+                && elements.iter().zip(&self.values).all(|(a, b)| same_constant(a, b))
+        };
+        let values = || array.elements().into_iter().map(Value::into_expr).collect::<Vec<_>>();
+        self.name == name
+            && self.buffer.shape.iter().filter_map(PrimExpr::as_int).eq(A::extents())
+            && (self.address == std::ptr::from_ref(array).addr() || same(&values()))
     }
 
     /// The block `name` that fills the buffer.
@@ -45,4 +60,14 @@ impl Table {
         let block = Block { span: self.buffer.span.clone(), ..Block::new(name, Stmt::seq(stores)) };
         BlockRealize::opaque(with_access_regions(block))
     }
+}
+
+/// The same bits of the same type.
+fn same_constant(a: &PrimExpr, b: &PrimExpr) -> bool {
+    a.dtype() == b.dtype()
+        && match (a, b) {
+            (PrimExpr::IntImm(a), PrimExpr::IntImm(b)) => a.value == b.value,
+            (PrimExpr::FloatImm(a), PrimExpr::FloatImm(b)) => a.value.to_bits() == b.value.to_bits(),
+            _ => false,
+        }
 }

@@ -78,6 +78,15 @@ impl Value {
         self.into_own_type()
     }
 
+    pub(super) fn expr(&self) -> &PrimExpr {
+        &self.expr
+    }
+
+    /// With another expression of the same type.
+    pub(super) fn map(self, f: impl FnOnce(PrimExpr) -> PrimExpr) -> Value {
+        Value { expr: f(self.expr), class: self.class }
+    }
+
     /// The expression, a literal as `dtype`.
     pub fn into_typed(self, dtype: DataType) -> PrimExpr {
         if self.class == Class::Literal { retype(&self.expr, dtype) } else { self.expr }
@@ -106,6 +115,10 @@ impl Value {
     /// True for an index: `usize` in the shadow.
     pub(super) fn is_index(&self) -> bool {
         self.class == Class::Index
+    }
+
+    pub(super) fn is_literal(&self) -> bool {
+        self.class == Class::Literal
     }
 
     /// True for literals, constants and variables: what needs no name.

@@ -2,11 +2,11 @@
 
 use syn::{Ident, LitStr};
 
-use crate::ast::{Axis, AxisKind, Expr, ExprKind, PrimFunc, Stmt};
+use crate::ast::{Axis, AxisKind, CallArg, Expr, ExprKind, PrimFunc, Stmt};
 use crate::error::Errors;
 
 pub(super) fn check(func: &PrimFunc, errors: &mut Errors) {
-    let mut checker = Checker { errors, names: vec![], initialised: vec![], blocks: vec![] };
+    let mut checker = Checker { errors, names: vec![], initialised: vec![], blocks: vec![], in_init: false };
     checker.stmts(&func.body);
 }
 
@@ -17,6 +17,7 @@ struct Checker<'a> {
     initialised: Vec<Ident>,
     /// Axes of the open blocks, and what their `init`s write.
     blocks: Vec<OpenBlock<'a>>,
+    in_init: bool,
 }
 
 struct OpenBlock<'a> {
@@ -38,7 +39,9 @@ impl<'a> Checker<'a> {
             }
             Stmt::Init { body, .. } => {
                 self.init_place(stmt);
+                let outer = std::mem::replace(&mut self.in_init, true);
                 self.stmts(body);
+                self.in_init = outer;
             }
             Stmt::Block { name, axes, body, .. } => {
                 self.name(name);
@@ -56,6 +59,16 @@ impl<'a> Checker<'a> {
                 }
             }
             Stmt::Alloc { name, value: Some(_), .. } => self.initialised.push(name.clone()),
+            Stmt::Call { args, span, .. } => {
+                if self.in_init {
+                    let help = "initialise by stores, or call the kernel before the block";
+                    self.errors.push_at(*span, "an `init` calls no kernel", help);
+                }
+                self.initialised.extend(args.iter().filter_map(|arg| match arg {
+                    CallArg::Tensor(name) => Some(name.clone()),
+                    CallArg::Value(_) => None,
+                }));
+            }
             Stmt::Alloc { .. } | Stmt::Let { .. } | Stmt::Helper { .. } => {}
         }
     }

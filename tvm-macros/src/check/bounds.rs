@@ -2,7 +2,7 @@
 
 use syn::Ident;
 
-use crate::ast::{Dim, Expr, ExprKind, LoopRange, ParamKind, PrimFunc, Stmt};
+use crate::ast::{CallArg, Dim, Expr, ExprKind, LoopRange, ParamKind, PrimFunc, Stmt};
 use crate::error::Errors;
 
 pub(super) fn check(func: &PrimFunc, errors: &mut Errors) {
@@ -90,6 +90,10 @@ impl Checker<'_> {
                 let shape = shape.iter().map(extent).collect();
                 self.tensors.push((name.clone(), shape));
             }
+            Stmt::Call { args, .. } => args.iter().for_each(|arg| match arg {
+                CallArg::Tensor(_) => {}
+                CallArg::Value(value) => self.expr(value),
+            }),
             // What a condition guards may be in bounds.
             Stmt::If { .. } | Stmt::While { .. } | Stmt::Helper { .. } => {}
         }
@@ -113,9 +117,10 @@ impl Checker<'_> {
                 self.expr(a);
                 self.expr(b);
             }
-            ExprKind::HostLoad(_, args) | ExprKind::Call(_, args) | ExprKind::Helper(_, args) => {
-                args.iter().for_each(|it| self.expr(it))
-            }
+            ExprKind::HostLoad(_, args)
+            | ExprKind::Call(_, args)
+            | ExprKind::Helper(_, args)
+            | ExprKind::Inline(_, args) => args.iter().for_each(|it| self.expr(it)),
             ExprKind::Select(a, b, c) => {
                 self.expr(a);
                 self.expr(b);
@@ -128,6 +133,7 @@ impl Checker<'_> {
             | ExprKind::Bool(_)
             | ExprKind::Var(_)
             | ExprKind::Host(_)
+            | ExprKind::Block(..)
             | ExprKind::Error => {}
         }
     }

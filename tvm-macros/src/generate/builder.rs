@@ -1,11 +1,11 @@
 //! The function that builds the program: one builder call per statement.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 
 use super::expr::{binary_op, dtype, loc, local, value, values};
-use super::{file, impl_header};
-use crate::ast::{Attrs, Dim, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
+use super::{file, impl_header, source_text};
+use crate::ast::{Attrs, CallArg, Dim, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
 use crate::paths;
 
 /// `impl matmul { fn __build() -> Result<PrimFunc, IrError> { .. } }`
@@ -31,27 +31,27 @@ pub(super) fn builder(func: &PrimFunc) -> TokenStream {
         #(#attrs)*
         #root
         #body
-        #b.finish()
+        #b
     };
     in_impl(func, &body)
 }
 
 /// The same for a kernel that has errors.
 pub(super) fn stub(func: &PrimFunc) -> TokenStream {
-    let ir = paths::ir(Span::call_site());
+    let script = paths::script(Span::call_site());
     let message = format!("the kernel `{}` does not compile", func.name);
-    in_impl(func, &quote!(::core::result::Result::Err(#ir::IrError::new(#message, &#ir::Span::none()))))
+    in_impl(func, &quote!(#script::FuncBuilder::failed(#message)))
 }
 
 fn in_impl(func: &PrimFunc, body: &TokenStream) -> TokenStream {
-    let (ir, tir) = (paths::ir(Span::call_site()), paths::tir(Span::call_site()));
+    let script = paths::script(Span::call_site());
     let name = &func.name;
-    let header = impl_header(func, &quote!(#name));
+    let (header, vis) = (impl_header(func, &quote!(#name)), &func.vis);
     quote! {
         #[allow(unused, clippy::all, clippy::pedantic, clippy::restriction, reason = "builder calls for the kernel")]
         #header {
             #[doc(hidden)]
-            fn __build() -> ::core::result::Result<#tir::PrimFunc, #ir::IrError> {
+            #vis fn __emit() -> #script::FuncBuilder {
                 #body
             }
         }
@@ -155,8 +155,8 @@ fn stmt(stmt: &Stmt) -> TokenStream {
             quote!(let #var = #b.#method(#at, #text, #bound);)
         }
         Stmt::Helper { name, params, value: result } => {
-            let (name, params, result) = (local(name), params.iter().map(local), value(result));
-            quote!(let #name = |#(#params: #script::Value),*| #result;)
+            let (name, helper) = (local(name), super::expr::helper(params, result));
+            quote!(let #name = #helper;)
         }
         Stmt::Alloc { name, dtype: ty, shape, value: first, scope, strides, offset } => {
             let scope = format_ident!("{scope}");
@@ -196,10 +196,31 @@ fn stmt(stmt: &Stmt) -> TokenStream {
             let (at, condition, body) = (loc(*span), value(condition), stmts(body));
             quote!(#b.while_loop(#at, #condition, || { #body });)
         }
+        Stmt::Call { path, args, span } => call(path, args, *span),
         Stmt::Scope(body) => {
             let body = stmts(body);
             quote!({ #body })
         }
+    }
+}
+
+/// The statements of another kernel.
+fn call(path: &syn::Path, args: &[CallArg], span: Span) -> TokenStream {
+    let (b, script) = (paths::own("b"), paths::script(Span::call_site()));
+    let (at, name, values) = (loc(span), source_text(&path.to_token_stream()), paths::own("args"));
+    let args = args.iter().map(|arg| match arg {
+        CallArg::Tensor(name) => {
+            let buffer = local(name);
+            quote!(#script::CallArg::Buffer(#buffer.clone()))
+        }
+        CallArg::Value(arg) => {
+            let arg = value(arg);
+            quote!(#script::CallArg::Value(#arg))
+        }
+    });
+    quote! {
+        let #values = ::std::vec![#(#args),*];
+        #b.call::<#path>(#at, #name, <#path>::__emit, #values);
     }
 }
 

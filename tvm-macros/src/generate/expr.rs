@@ -5,11 +5,11 @@ use quote::{format_ident, quote};
 use syn::BinOp;
 
 use super::location;
-use crate::ast::{Expr, ExprKind};
+use crate::ast::{DType, Expr, ExprKind};
 use crate::paths;
 
 /// The local variable of the builder function that stands for the user's `name`.
-pub(super) fn local(name: &Ident) -> Ident {
+pub(crate) fn local(name: &Ident) -> Ident {
     let text = name.to_string();
     format_ident!("__v_{}", text.trim_start_matches("r#"), span = Span::mixed_site())
 }
@@ -22,6 +22,9 @@ pub(super) fn loc(span: Span) -> TokenStream {
 
 /// The `DataType` of an element type.
 pub(crate) fn dtype(name: &Ident) -> TokenStream {
+    if name.to_string().starts_with(DType::PARAM) {
+        return quote!(#name);
+    }
     let runtime = paths::runtime(Span::call_site());
     let name = Ident::new(&name.to_string(), name.span().resolved_at(Span::call_site()));
     quote!(<#name as #runtime::Element>::DTYPE)
@@ -117,6 +120,25 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
             let (name, args) = (local(name), values(args));
             quote!(#name(#(#args),*))
         }
+        ExprKind::Inline(path, args) => {
+            let (b, args, at) = (paths::own("b"), values(args), loc(expr.span));
+            let path = without_args(path);
+            quote!(<#path>::__value(&#b, #at, &[#(#args),*]))
+        }
+        ExprKind::Block(lets, result, _) => lets.iter().rev().fold(value(result), |rest, it| {
+            let (name, bound) = (local(&it.name), value(&it.value));
+            match &it.params {
+                Some(params) => {
+                    let helper = helper(params, &it.value);
+                    quote!({ let #name = #helper; #rest })
+                }
+                None => {
+                    let text = it.name.to_string();
+                    let method = format_ident!("{}", if it.keep { "named_in" } else { "let_in" });
+                    quote!(#bound.#method(#text, |#name: #new| #rest))
+                }
+            }
+        }),
         ExprKind::Select(c, a, b) => {
             let (c, a, b) = (value(c), value(a), value(b));
             quote!(#c.select(#a, #b))
@@ -127,6 +149,30 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
         }
         ExprKind::Error => quote!(#new::int(0)),
     }
+}
+
+/// The closure of a helper; each argument is evaluated once.
+pub(super) fn helper(params: &[Ident], result: &Expr) -> TokenStream {
+    let script = paths::script(Span::call_site());
+    let locals = params.iter().map(local);
+    let body = bound(params, result);
+    quote!(|#(#locals: #script::Value),*| #body)
+}
+
+/// The value of `result`, in which each of `params` stands for one evaluation of the local variable of its name.
+pub(crate) fn bound(params: &[Ident], result: &Expr) -> TokenStream {
+    let script = paths::script(Span::call_site());
+    params.iter().rev().fold(value(result), |rest, name| {
+        let (local, text) = (local(name), name.to_string());
+        quote!(#local.let_in(#text, |#local: #script::Value| #rest))
+    })
+}
+
+/// `path` without the generic arguments of its last segment.
+pub(crate) fn without_args(path: &syn::Path) -> syn::Path {
+    let mut path = path.clone();
+    path.segments.iter_mut().last().into_iter().for_each(|it| it.arguments = syn::PathArguments::None);
+    path
 }
 
 pub(super) fn values(exprs: &[Expr]) -> Vec<TokenStream> {

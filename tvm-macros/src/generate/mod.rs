@@ -13,6 +13,8 @@ use crate::ast::PrimFunc;
 use crate::error::Errors;
 use crate::shadow;
 
+pub(crate) use expr::{bound, dtype, local, without_args};
+
 /// The expansion of a kernel.
 pub(crate) fn prim_func(func: &ItemFn, ast: &PrimFunc, errors: &Errors) -> TokenStream {
     let wrapper = wrapper::wrapper(ast);

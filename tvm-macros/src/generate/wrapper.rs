@@ -49,14 +49,14 @@ pub(super) fn wrapper(func: &PrimFunc) -> TokenStream {
             type Args = (#(#args,)*);
             const SIG: #script::FuncSig = #sig;
             fn prim_func() -> ::core::result::Result<#tir::PrimFunc, #ir::IrError> {
-                Self::__build()
+                Self::__emit().finish()
             }
         }
         #[allow(dead_code, reason = "not every kernel is used in every way")]
         #own {
             /// Builds the program.
             #vis fn prim_func() -> ::core::result::Result<#tir::PrimFunc, #ir::IrError> {
-                Self::__build()
+                Self::__emit().finish()
             }
 
             /// A module of this one program.
@@ -123,16 +123,62 @@ pub(super) fn run(func: &PrimFunc) -> TokenStream {
             ::core::result::Result::Ok(())
         })
     };
-    run_with(func, &body)
+    run_with(func, &body, &called(func))
+}
+
+/// The body of `__run`: the shadow of a kernel that is called by another one.
+fn called(func: &PrimFunc) -> TokenStream {
+    let shadow = paths::shadow(Span::call_site());
+    let runtime = paths::runtime(Span::call_site());
+    let func_name = func.name.to_string();
+    let names: Vec<Ident> = func.params.iter().map(|param| param.name.clone()).collect();
+    let views = func.params.iter().filter_map(|param| {
+        let name = &param.name;
+        match &param.kind {
+            ParamKind::Tensor { output: true, .. } => {
+                Some(quote!(let #name = &mut #shadow::AsViewMut::as_view_mut(#name);))
+            }
+            ParamKind::Tensor { .. } => Some(quote!(let #name = &#shadow::AsView::as_view(#name);)),
+            ParamKind::Scalar { .. } => None,
+        }
+    });
+    let extents = func.params.iter().filter_map(|param| {
+        let ParamKind::Tensor { dims, .. } = &param.kind else { return None };
+        let (name, text) = (&param.name, param.name.to_string());
+        let checks = dims.iter().enumerate().map(|(axis, dim)| {
+            let (expected, text_of_dim) = match dim {
+                Dim::Var(dim) => (quote!(#dim), dim.to_string()),
+                Dim::Host(expr) => (quote!(((#expr) as usize)), expr_text(expr)),
+                Dim::Expr(..) => return quote!(),
+            };
+            quote!(#shadow::check_extent(#func_name, #text, (#axis, #text_of_dim), #expected, #name.shape().as_ref())?;)
+        });
+        Some(quote!(#(#checks)*))
+    });
+    let (binds, checks, dims) = (binds(func, &names), checks(func, &names), &func.dims);
+    let checked = paths::own("checked");
+    quote! {
+        let __guard = #shadow::enter::<Self>(#func_name);
+        #(#views)*
+        #binds
+        let #checked = || -> ::core::result::Result<(), #runtime::RuntimeError> {
+            #(#extents)*
+            #checks
+            ::core::result::Result::Ok(())
+        };
+        #shadow::expect(#checked());
+        Self::__shadow(#(#names,)* #(#dims),*)
+    }
 }
 
 /// The same for a kernel that has errors.
 pub(super) fn run_stub(func: &PrimFunc) -> TokenStream {
     let (shadow, func_name) = (paths::shadow(Span::call_site()), func.name.to_string());
-    run_with(func, &quote!(::core::result::Result::Err(#shadow::arg_error(#func_name))))
+    run_with(func, &quote!(::core::result::Result::Err(#shadow::arg_error(#func_name))), &quote!())
 }
 
-fn run_with(func: &PrimFunc, body: &TokenStream) -> TokenStream {
+fn run_with(func: &PrimFunc, body: &TokenStream, called: &TokenStream) -> TokenStream {
+    let shadow = paths::shadow(Span::call_site());
     let runtime = paths::runtime(Span::call_site());
     let (name, vis) = (&func.name, &func.vis);
     let (generics, generic_args) = (generics(func), generic_args(func));
@@ -141,9 +187,26 @@ fn run_with(func: &PrimFunc, body: &TokenStream) -> TokenStream {
     let names: Vec<&Ident> = func.params.iter().map(|param| &param.name).collect();
     let graph = paths::graph(Span::call_site());
     let hides = crate::graph::hide(name, &quote!(#graph::KernelCall), &quote!(#graph::KernelCall));
+    let views = func.params.iter().map(|param| {
+        let name = &param.name;
+        match &param.kind {
+            ParamKind::Tensor { output: true, dtype, dims, .. } => {
+                let (dtype, rank) = (&dtype.0, dims.len());
+                quote!(#name: &mut impl #shadow::AsViewMut<#dtype, #rank>)
+            }
+            ParamKind::Tensor { dtype, dims, .. } => {
+                let (dtype, rank) = (&dtype.0, dims.len());
+                quote!(#name: &impl #shadow::AsView<#dtype, #rank>)
+            }
+            ParamKind::Scalar { dtype } => {
+                let dtype = &dtype.0;
+                quote!(#name: #dtype)
+            }
+        }
+    });
     let header = quote!((#(#names: impl #runtime::Arg<#types>),*) -> ::core::result::Result<(), #runtime::RuntimeError>);
     quote! {
-        #[allow(dead_code, clippy::all, clippy::pedantic, clippy::restriction, reason = "not every kernel is run as plain Rust")]
+        #[allow(unused, clippy::all, clippy::pedantic, clippy::restriction, reason = "not every kernel is run as plain Rust")]
         #own {
             #[doc(hidden)]
             fn __reference() -> ::core::result::Result<
@@ -151,6 +214,12 @@ fn run_with(func: &PrimFunc, body: &TokenStream) -> TokenStream {
                 #runtime::RuntimeError,
             > {
                 #body
+            }
+
+            #[doc(hidden)]
+            #[track_caller]
+            #vis fn __run(#(#views),*) {
+                #called
             }
 
             /// Runs the body as plain Rust; takes the arguments of a compiled call.
@@ -178,7 +247,7 @@ fn binds(func: &PrimFunc, raw: &[Ident]) -> TokenStream {
             }
             ParamKind::Scalar { .. } => None,
         })?;
-        Some(quote!(let #dim = #shadow::extent(#arg.shape(), #axis);))
+        Some(quote!(let #dim = #shadow::extent(#arg.shape().as_ref(), #axis);))
     });
     binds.collect()
 }
@@ -198,7 +267,7 @@ fn checks(func: &PrimFunc, raw: &[Ident]) -> TokenStream {
                         use #shadow::kernel::*;
                         #expr
                     };
-                    #shadow::check_extent(#func_name, #arg, (#axis, #text), #expected, #raw.shape())?;
+                    #shadow::check_extent(#func_name, #arg, (#axis, #text), #expected, #raw.shape().as_ref())?;
                 });
             }
         }

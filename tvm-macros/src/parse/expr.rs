@@ -12,9 +12,6 @@ use crate::error::did_you_mean;
 use crate::intrinsics::{FUNCTIONS, Function, MISLEADING_METHODS, function};
 use crate::rounding::rounded_to_odd;
 
-const FUNCTION_HELP: &str =
-    "kernels call math functions and helper closures; for another kernel, use a second #[prim_func]";
-
 impl Parser<'_> {
     /// An expression; what it cannot be is reported and becomes [`ExprKind::Error`].
     pub(super) fn expr(&mut self, expr: &SynExpr) -> Expr {
@@ -75,17 +72,9 @@ impl Parser<'_> {
             SynExpr::Call(it) => return self.call(it),
             SynExpr::MethodCall(it) => return self.method_call(it),
             SynExpr::If(it) => return self.if_expr(it),
-            SynExpr::Block(it) if it.label.is_none() && it.block.stmts.len() == 1 => {
-                match it.block.stmts.as_slice() {
-                    [syn::Stmt::Expr(inner, None)] => self.expr(inner).kind,
-                    _ => {
-                        self.errors.push(expr, "a block is no value here", "compute it before, with `let`");
-                        return None;
-                    }
-                }
-            }
+            SynExpr::Block(it) if it.label.is_none() => return self.block_value(&it.block).map(|it| it.kind),
             SynExpr::Block(_) => {
-                self.errors.push(expr, "a block is no value here", "compute it before, with `let`");
+                self.errors.push(expr, "kernels have no labels", "remove it");
                 return None;
             }
             SynExpr::Macro(it) => {
@@ -400,10 +389,7 @@ impl Parser<'_> {
             self.errors.push(&call.func, message, "");
             return None;
         }
-        let names = FUNCTIONS.iter().map(|it| it.name);
-        let help = did_you_mean(&text, names, FUNCTION_HELP);
-        self.errors.push(&call.func, format!("unknown function `{text}`"), &help);
-        None
+        self.inline_call(call, path)
     }
 
     /// `f32::max(a, b)` is `a.max(b)`.
@@ -419,11 +405,7 @@ impl Parser<'_> {
         let mut args = call.args.iter();
         match args.next() {
             Some(receiver) if known => self.method(receiver, name, args),
-            _ => {
-                let text = crate::generate::source_text(&quote::ToTokens::to_token_stream(path));
-                self.errors.push(path, format!("unknown function `{text}`"), FUNCTION_HELP);
-                None
-            }
+            _ => self.inline_call(call, path),
         }
     }
 
@@ -479,7 +461,7 @@ impl Parser<'_> {
         })
     }
 
-    fn arity(&mut self, name: &Ident, text: &str, expected: usize, got: usize) -> Option<()> {
+    pub(super) fn arity(&mut self, name: &Ident, text: &str, expected: usize, got: usize) -> Option<()> {
         if expected == got {
             return Some(());
         }
@@ -510,23 +492,11 @@ impl Parser<'_> {
 
     fn if_expr(&mut self, it: &ExprIf) -> Option<ExprKind> {
         let condition = self.condition(&it.cond);
-        let tail = |block: &syn::Block| match block.stmts.as_slice() {
-            [syn::Stmt::Expr(value, None)] => Some(value.clone()),
-            _ => None,
-        };
-        let Some(then) = tail(&it.then_branch) else {
-            self.errors.push(
-                &it.then_branch,
-                "an arm of an `if` value is one expression",
-                "compute it before, with `let`, or assign in both arms",
-            );
-            return None;
-        };
         let Some((_, otherwise)) = &it.else_branch else {
             self.errors.push(it, "an `if` that is a value needs an `else`", "add `else { .. }`");
             return None;
         };
-        let then = self.boxed(&then);
+        let then = Box::new(self.block_value(&it.then_branch)?);
         let otherwise = self.boxed(otherwise);
         self.expect_one_type(&[&then, &otherwise]);
         Some(ExprKind::If(Box::new(condition), then, otherwise))

@@ -23,7 +23,12 @@ impl Parser<'_> {
             }
             ExprKind::Bool(_) => bool(),
             ExprKind::Var(name) | ExprKind::Load { buffer: name, .. } => of_name(name),
-            ExprKind::HostLoad(..) | ExprKind::Host(_) | ExprKind::Helper(..) | ExprKind::Error => None,
+            ExprKind::HostLoad(..)
+            | ExprKind::Host(_)
+            | ExprKind::Helper(..)
+            | ExprKind::Inline(..)
+            | ExprKind::Error => None,
+            ExprKind::Block(_, _, dtype) => dtype.clone(),
             ExprKind::Neg(a) | ExprKind::Not(a) => self.dtype_of(a),
             ExprKind::Binary(op, a, b) => {
                 if is_comparison(op) {

@@ -28,6 +28,7 @@ impl Parser<'_> {
                 self.expect(a, dtype);
                 self.expect(b, dtype);
             }
+            ExprKind::Block(_, value, None) => self.expect(value, dtype),
             ExprKind::Call("IsNan" | "IsInf" | "PopCount" | "Clz", _) => {}
             ExprKind::Call(_, args) => args.iter().for_each(|arg| self.expect(arg, dtype)),
             ExprKind::Int(..)
@@ -42,6 +43,8 @@ impl Parser<'_> {
             | ExprKind::Binary(..)
             | ExprKind::Cast(..)
             | ExprKind::Helper(..)
+            | ExprKind::Inline(..)
+            | ExprKind::Block(..)
             | ExprKind::Error => {}
         }
     }

@@ -1,6 +1,7 @@
 //! From Rust syntax to [`crate::ast`]: names are resolved, what a kernel cannot say is reported.
 
 mod blocks;
+mod calls;
 mod expr;
 mod infer;
 mod literal;
@@ -10,11 +11,12 @@ mod scope;
 mod signature;
 mod stmt;
 
-use syn::{Generics, ItemFn};
+use syn::{Generics, Ident, ItemFn};
 
 use crate::ast::PrimFunc;
 use crate::error::Errors;
 
+pub(crate) use calls::prim_helper;
 pub(crate) use options::{Options, options};
 use scope::Scopes;
 
@@ -22,6 +24,9 @@ use scope::Scopes;
 struct Parser<'a> {
     errors: &'a mut Errors,
     generics: &'a Generics,
+    /// The function itself.
+    name: Ident,
+    is_helper: bool,
     scopes: Scopes,
     uses_math: bool,
 }
@@ -29,7 +34,14 @@ struct Parser<'a> {
 /// The kernel that `func` says; what is wrong with it goes to `errors`.
 pub(crate) fn prim_func(func: &ItemFn, options: Options, errors: &mut Errors) -> PrimFunc {
     let generics = &func.sig.generics;
-    let mut parser = Parser { errors, generics, scopes: Scopes::new(), uses_math: false };
+    let mut parser = Parser {
+        errors,
+        generics,
+        name: func.sig.ident.clone(),
+        is_helper: false,
+        scopes: Scopes::new(),
+        uses_math: false,
+    };
     let (params, dims) = parser.signature(&func.sig);
     parser.bounds(&options, &dims);
     parser.scopes.open();
@@ -77,7 +89,7 @@ fn uses_dtype(
             Stmt::If { then, otherwise, .. } => {
                 in_body(then, pred) || otherwise.as_ref().is_some_and(|it| in_body(it, pred))
             }
-            Stmt::Store { .. } | Stmt::Let { .. } | Stmt::Helper { .. } => false,
+            Stmt::Store { .. } | Stmt::Let { .. } | Stmt::Helper { .. } | Stmt::Call { .. } => false,
         })
     }
     in_params || in_body(body, pred)

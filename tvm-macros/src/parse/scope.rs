@@ -45,7 +45,10 @@ impl ValueKind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     Input,
-    Yes,
+    /// A parameter that is an output.
+    Output,
+    /// A local buffer.
+    Local,
 }
 
 /// The open scopes, innermost last.

@@ -98,6 +98,11 @@ impl Parser<'_> {
         if let ReturnType::Type(_, ty) = &sig.output {
             self.errors.push(ty, "a kernel returns nothing", "write the result to a `&mut Tensor` parameter");
         }
+        self.plain_function(sig);
+    }
+
+    /// Functions of kernels are plain ones.
+    pub(super) fn plain_function(&mut self, sig: &Signature) {
         let odd: [(Option<&dyn ToTokens>, &str); 4] = [
             (sig.asyncness.as_ref().map(|it| it as _), "async"),
             (sig.constness.as_ref().map(|it| it as _), "const"),
@@ -123,7 +128,7 @@ impl Parser<'_> {
             ParamKind::Tensor { output, dtype, dims, .. } => Name::Tensor {
                 rank: dims.len(),
                 dtype: dtype.clone(),
-                written: if *output { Written::Yes } else { Written::Input },
+                written: if *output { Written::Output } else { Written::Input },
             },
             ParamKind::Scalar { dtype } => Name::Value { dtype: Some(dtype.clone()), kind: ValueKind::Param },
         };
@@ -233,6 +238,9 @@ impl Parser<'_> {
             return None;
         };
         let text = name.to_string();
+        if is_type_param(name, self.generics) && self.is_helper {
+            return Some(DType(format_ident!("{}{name}", DType::PARAM)));
+        }
         if DTYPES.contains(&text.as_str()) || is_type_param(name, self.generics) {
             return Some(DType(name.clone()));
         }

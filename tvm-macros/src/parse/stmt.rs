@@ -73,11 +73,7 @@ impl Parser<'_> {
             SynExpr::Call(it) => match called(it).as_deref() {
                 Some("block") => self.block_stmt(it),
                 Some("init") => self.init(it),
-                _ => {
-                    let before = self.errors.len();
-                    self.expr(expr);
-                    if self.errors.len() == before { self.no_effect(expr) } else { None }
-                }
+                _ => self.call_stmt(it),
             },
             SynExpr::Loop(it) => {
                 self.errors.push(
@@ -115,13 +111,13 @@ impl Parser<'_> {
         }
     }
 
-    fn no_effect(&mut self, expr: &SynExpr) -> Option<Stmt> {
+    pub(super) fn no_effect(&mut self, expr: &SynExpr) -> Option<Stmt> {
         self.errors.push(expr, "this has no effect", "store it: `c[[i]] = ..;`");
         None
     }
 
     /// `let x = e;`, `let mut x = e;`, `let mut t = alloc::<f32>([n]);`, `let f = |x| e;`
-    fn local(&mut self, local: &Local, rest: &[SynStmt]) -> Option<Stmt> {
+    pub(super) fn local(&mut self, local: &Local, rest: &[SynStmt]) -> Option<Stmt> {
         let (pat, ty) = match &local.pat {
             Pat::Type(it) => (&*it.pat, Some(&*it.ty)),
             pat => (pat, None),
@@ -269,7 +265,7 @@ impl Parser<'_> {
             );
             self.errors.push(&name, message, "give each dimension one stride");
         }
-        let tensor = Name::Tensor { rank: shape.len(), dtype: dtype.clone(), written: Written::Yes };
+        let tensor = Name::Tensor { rank: shape.len(), dtype: dtype.clone(), written: Written::Local };
         self.scopes.declare(&name, tensor);
         Some(Stmt::Alloc { name, dtype, shape, value: None, scope, strides, offset })
     }

@@ -44,6 +44,12 @@ impl FuncBuilder {
             node.strides = strides.into_iter().map(Value::into_index).collect();
             node.elem_offset = offset.map(Value::into_index);
         });
+        self.declare(&buffer);
+        buffer
+    }
+
+    /// Allocates `buffer` in the open scope.
+    pub(in crate::script) fn declare(&self, buffer: &Buffer) {
         let mut state = self.state.borrow_mut();
         let depth = state.frames.len();
         let mut parts = buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset);
@@ -56,7 +62,6 @@ impl FuncBuilder {
                 self.push(AllocBuffer { buffer: buffer.clone() });
             }
         }
-        buffer
     }
 
     /// A part of the layout of the buffer `name`, with names replaced by their values unless they come from memory. What

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::bounds::range_of;
+use super::names::BlockNames;
 use crate::ir::{Span, Var};
 use crate::tir::analysis::{holds_blocks, with_access_regions};
 use crate::tir::{
@@ -37,7 +38,7 @@ struct Loop {
 }
 
 /// `body` with every plain store in a block; names avoid `taken`.
-pub(crate) fn derive_blocks(body: &Stmt, taken: Vec<Arc<str>>) -> Stmt {
+pub(crate) fn derive_blocks(body: &Stmt, taken: BlockNames) -> Stmt {
     let mut derive = Derive { taken, ..Derive::default() };
     collect_stores(body).iter().filter(|it| classify::update(it).is_some()).for_each(|store| {
         derive.reduced.push(store.buffer.clone());
@@ -52,7 +53,7 @@ struct Derive {
     base: usize,
     /// Buffers allocated in a loop, with the number of loops around them.
     locals: Vec<(Buffer, usize)>,
-    taken: Vec<Arc<str>>,
+    taken: BlockNames,
     /// Buffers that some store accumulates into.
     reduced: Vec<Buffer>,
     /// The block around, unless it is the root, tells of the memory that conditions and loop bounds read, except of these
@@ -192,15 +193,7 @@ impl Derive {
     }
 
     fn unique(&mut self, hint: &str) -> Arc<str> {
-        let free = |name: &str| !self.taken.iter().any(|it| &**it == name);
-        let name = if free(hint) {
-            hint.to_string()
-        } else {
-            (1..).map(|i| format!("{hint}_{i}")).find(|name| free(name)).unwrap_or_default()
-        };
-        let name: Arc<str> = name.into();
-        self.taken.push(name.clone());
-        name
+        self.taken.unique(hint)
     }
 }
 

@@ -1,5 +1,8 @@
 //! A shadow as a typed function: the arguments of a compiled call, its checks and its errors.
 
+use std::any::type_name;
+use std::cell::RefCell;
+
 use tvm_runtime::{CompiledFn, HostArg, Kernel, RuntimeError};
 
 use crate::script::PrimFuncDef;
@@ -10,6 +13,38 @@ pub fn reference<P: PrimFuncDef>(
     run: impl Fn(&mut [HostArg<'_>]) -> Result<(), RuntimeError> + Send + Sync + 'static,
 ) -> Result<CompiledFn<P::Args>, RuntimeError> {
     CompiledFn::new(Kernel::host(P::SIG.to_kernel_sig(), run))
+}
+
+thread_local! {
+    /// Kernels that others have called and that still run.
+    static RUNNING: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A kernel that runs because another one calls it.
+#[derive(Debug)]
+pub struct Running(());
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// Begins a call of the kernel `name`, of type `P`, by another one; a kernel that calls itself panics.
+#[track_caller]
+pub fn enter<P>(name: &str) -> Running {
+    let key = type_name::<P>();
+    assert!(!RUNNING.with_borrow(|running| running.contains(&key)), "the kernel `{name}` calls itself");
+    RUNNING.with_borrow_mut(|running| running.push(key));
+    Running(())
+}
+
+/// Panics with what is wrong with the arguments of a call; the call of the outermost kernel reports it.
+#[track_caller]
+pub fn expect(checked: Result<(), RuntimeError>) {
+    if let Err(error) = checked {
+        panic!("{error}");
+    }
 }
 
 /// For arguments of other kinds than the signature's, which a call has ruled out.

@@ -86,5 +86,56 @@ macro_rules! writable {
     )*};
 }
 
+/// What a kernel may read when another one calls it: a tensor of its element type and rank.
+#[diagnostic::on_unimplemented(
+    message = "the kernel takes a tensor of {T} with {N} dimensions here",
+    label = "a tensor of another type or rank"
+)]
+pub trait AsView<T, const N: usize> {
+    /// The tensor.
+    fn as_view(&self) -> View<'_, T, N>;
+}
+
+/// What a kernel may write when another one calls it.
+#[diagnostic::on_unimplemented(
+    message = "the kernel writes a tensor of {T} with {N} dimensions here",
+    label = "no tensor of this type and rank that may be written"
+)]
+pub trait AsViewMut<T, const N: usize> {
+    /// The tensor.
+    fn as_view_mut(&mut self) -> ViewMut<'_, T, N>;
+}
+
+macro_rules! viewed {
+    ($($ty:ty)*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<T, const N: usize> AsView<T, N> for $ty {
+            fn as_view(&self) -> View<'_, T, N> {
+                View { data: &self.data[..], shape: self.shape }
+            }
+        }
+
+        impl<T, const N: usize> $ty {
+            /// The extents.
+            pub fn shape(&self) -> [i64; N] {
+                self.shape.map(|extent| extent as i64)
+            }
+        }
+    )*};
+}
+
+macro_rules! viewed_mut {
+    ($($ty:ty)*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<T, const N: usize> AsViewMut<T, N> for $ty {
+            fn as_view_mut(&mut self) -> ViewMut<'_, T, N> {
+                ViewMut { data: &mut self.data[..], shape: self.shape }
+            }
+        }
+    )*};
+}
+
+viewed! { View<'_, T, N> ViewMut<'_, T, N> Local<T, N> }
+viewed_mut! { ViewMut<'_, T, N> Local<T, N> }
 readable! { View<'_, T, N> ViewMut<'_, T, N> Local<T, N> }
 writable! { ViewMut<'_, T, N> Local<T, N> }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::primitive::for_kind::{check_independent, primitive_of};
 use super::{ScheduleError, ScheduleState, analysis};
 use crate::ir::{Diagnostic, IrError};
-use crate::script::derive_blocks;
+use crate::script::{BlockNames, derive_blocks};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::{
     Block, BlockRealize, Buffer, For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, any_expr,
@@ -144,7 +144,7 @@ impl Mutator for InBlocks {
         let mut loops = Loops::default();
         loops.visit_stmt(&new.body);
         if loops.0.iter().any(|node| has_plain_store(&node.body)) {
-            new.body = derive_blocks(&new.body, vec![]);
+            new.body = derive_blocks(&new.body, BlockNames::default());
         }
         Some(with_access_regions(new))
     }

@@ -31,6 +31,7 @@ mod flatten_buffer;
 mod float_compute_legalize;
 #[cfg(test)]
 mod fuzz;
+mod inline_call;
 mod lower_init_block;
 mod lower_intrin;
 mod lower_match_buffer;
@@ -60,6 +61,7 @@ pub use convert_blocks_to_opaque::convert_blocks_to_opaque;
 pub use convert_ssa::convert_ssa;
 pub use flatten_buffer::flatten_buffer;
 pub use float_compute_legalize::float_compute_legalize;
+pub(crate) use inline_call::{bind_buffer, inline_body, misfit_of_call};
 pub use lower_init_block::lower_init_block;
 pub use lower_intrin::lower_intrin;
 pub use lower_match_buffer::lower_match_buffer;

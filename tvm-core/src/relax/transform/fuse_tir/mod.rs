@@ -16,11 +16,8 @@ use crate::ir::{Attrs, BaseFunc, GlobalVar, IRModule, IrError, Type, Var, VarId}
 use crate::pass::{Pass, module_pass};
 use crate::relax::mutator::walk_binding;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
-use crate::tir::transform::renew_defs;
-use crate::tir::{
-    self, Block, BlockRealize, Buffer, Param, PrimExpr, PrimFunc, Stmt, Substitute, Visitor, substitute_expr,
-    walk_block,
-};
+use crate::tir::transform::{bind_buffer, inline_body, renew_defs};
+use crate::tir::{self, Block, BlockRealize, Buffer, Param, PrimExpr, PrimFunc, Stmt, Substitute};
 
 /// The pass.
 pub fn fuse_tir() -> Pass {
@@ -178,55 +175,7 @@ fn inline(
             }
         }
     }
-    // Buffers allocated inside have shapes of the callee's dimensions.
-    let mut local = Allocations::default();
-    local.visit_stmt(&callee.body);
-    for buffer in local.0 {
-        let exprs = |exprs: &[PrimExpr]| exprs.iter().map(|it| substitute_expr(it, &map.vars)).collect();
-        let new = buffer.renew(|node| {
-            node.shape = exprs(&buffer.shape);
-            node.strides = exprs(&buffer.strides);
-        });
-        map.buffers.insert(buffer.id, new);
-    }
-    let body = tir::Mutator::mutate_stmt(&mut map, &callee.body).unwrap_or_else(|| callee.body.clone());
-    if let Stmt::BlockRealize(realize) = &body
-        && realize.block.iter_vars.is_empty()
-        && realize.block.match_buffers.is_empty()
-        && realize.block.init.is_none()
-        && realize.predicate.is_const(1)
-    {
-        return Ok((realize.block.alloc_buffers.to_vec(), realize.block.body.clone()));
-    }
-    Ok((Vec::new(), body))
-}
-
-/// `param` stands for `arg`: so do its dimensions.
-fn bind_buffer(param: &Buffer, arg: &Buffer, map: &mut Substitute) {
-    for (extent, value) in param.shape.iter().zip(arg.shape.iter()) {
-        if let Some(var) = extent.as_var() {
-            map.vars.entry(var.id()).or_insert_with(|| value.clone());
-        }
-    }
-    map.buffers.insert(param.id, arg.clone());
-}
-
-/// Buffers that are allocated or declared inside.
-#[derive(Default)]
-struct Allocations(Vec<Buffer>);
-
-impl Visitor for Allocations {
-    fn visit_block(&mut self, block: &Block) {
-        self.0.extend(block.alloc_buffers.iter().cloned());
-        self.0.extend(block.match_buffers.iter().map(|it| it.buffer.clone()));
-        walk_block(self, block);
-    }
-
-    fn visit_stmt(&mut self, stmt: &Stmt) {
-        self.0.extend(stmt.as_alloc_buffer().map(|it| it.buffer.clone()));
-        self.0.extend(stmt.as_decl_buffer().map(|it| it.buffer.clone()));
-        tir::walk_stmt(self, stmt);
-    }
+    Ok(inline_body(&callee, map))
 }
 
 /// Gives each block, or each buffer, a name of its own.

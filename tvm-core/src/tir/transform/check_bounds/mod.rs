@@ -17,7 +17,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
 use self::check::{Check, Side, Subject};
@@ -67,6 +67,8 @@ struct CheckBounds<'a> {
     scopes: Vec<Scope>,
     /// Values of names, where they are short and read no memory.
     values: FxHashMap<VarId, PrimExpr>,
+    /// Names in expressions of which the values are too long for a check.
+    long: FxHashSet<VarId>,
     /// Names of other values, with the number of scopes around them.
     opaque: FxHashMap<VarId, usize>,
     /// Values of the axes of the blocks around.
@@ -96,6 +98,7 @@ impl<'a> CheckBounds<'a> {
             extents: Extents::new(func),
             scopes: Vec::new(),
             values: FxHashMap::default(),
+            long: FxHashSet::default(),
             opaque: FxHashMap::default(),
             axes: FxHashMap::default(),
             truths: Vec::new(),
@@ -155,6 +158,10 @@ impl<'a> CheckBounds<'a> {
     }
 
     /// `expr` with names replaced by their values.
+    fn is_long(&self, expr: &PrimExpr) -> bool {
+        expr.as_var().is_some_and(|var| self.long.contains(&var.id()))
+    }
+
     fn resolve(&self, expr: &PrimExpr) -> PrimExpr {
         crate::tir::substitute_expr(expr, &self.values)
     }
@@ -428,6 +435,32 @@ fn has_views(stmt: &Stmt) -> bool {
     find.0
 }
 
+/// True when an index in `expr`, or a condition around an access, depends on `var`.
+fn decides_access(expr: &PrimExpr, var: &Var) -> bool {
+    let mentions = |expr: &PrimExpr, vars: &[Var]| {
+        any_expr(expr, &mut |it| it.as_var().is_some_and(|var| vars.contains(var)))
+    };
+    let accesses = |expr: &PrimExpr| {
+        any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if !load.indices.is_empty()))
+    };
+    // Names of values that depend on it come before what uses them.
+    let mut vars = vec![var.clone()];
+    any_expr(expr, &mut |it| match it {
+        PrimExpr::Let(it) => {
+            if mentions(&it.value, &vars) {
+                vars.push(it.var.clone());
+            }
+            false
+        }
+        PrimExpr::BufferLoad(load) => load.indices.iter().any(|index| mentions(index, &vars)),
+        PrimExpr::Call(call) if call.callee == Callee::Intrinsic(Intrinsic::IfThenElse) => {
+            call.args.first().is_some_and(|condition| mentions(condition, &vars))
+                && call.args.iter().any(accesses)
+        }
+        _ => false,
+    })
+}
+
 /// True when `expr` has more than `limit` nodes.
 fn is_longer(expr: &PrimExpr, limit: usize) -> bool {
     let mut nodes = 0;
@@ -449,11 +482,15 @@ impl Mutator for CheckBounds<'_> {
                 let value = self.mutate_expr(&it.value);
                 // Checks stand in front of the statement, where the name is not bound.
                 let resolved = self.resolve(&it.value);
-                if is_longer(&resolved, LET_LIMIT) {
+                let long = is_longer(&resolved, LET_LIMIT) || any_expr(&resolved, &mut |it| self.is_long(it));
+                if long && decides_access(&it.body, &it.var) {
                     let message = format!("the value of `{}` is too long to be checked", it.var.name());
                     self.fail(IrError::new(message, &self.func.span).help("give it a name in a statement"));
                 }
-                self.values.insert(it.var.id(), resolved);
+                match long {
+                    true => drop(self.long.insert(it.var.id())),
+                    false => drop(self.values.insert(it.var.id(), resolved)),
+                }
                 let body = self.mutate_expr(&it.body);
                 (value.is_some() || body.is_some()).then(|| {
                     let value = value.unwrap_or_else(|| it.value.clone());

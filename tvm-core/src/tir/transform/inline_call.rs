@@ -1,0 +1,111 @@
+//! The body of a tensor program on the buffers and scalars of a call.
+//!
+//! TVM counterpart: the substitution in `relax.transform.FuseTIR`.
+
+use crate::arith::Analyzer;
+use crate::tir::{
+    BinaryOp, Block, Buffer, Mutator, Param, PrimExpr, PrimFunc, Stmt, Substitute, Visitor, any_expr,
+    substitute_expr, walk_block, walk_stmt,
+};
+
+use super::context::{analyzer_for, dim_bounds};
+
+/// `param` stands for `arg`: so do its dimensions.
+pub(crate) fn bind_buffer(param: &Buffer, arg: &Buffer, map: &mut Substitute) {
+    for (extent, value) in param.shape.iter().zip(arg.shape.iter()) {
+        if let Some(var) = extent.as_var() {
+            map.vars.entry(var.id()).or_insert_with(|| value.clone());
+        }
+    }
+    map.buffers.insert(param.id, arg.clone());
+}
+
+/// The body of `callee` with what `map` puts in place of its parameters, and the buffers of its root block.
+pub(crate) fn inline_body(callee: &PrimFunc, mut map: Substitute) -> (Vec<Buffer>, Stmt) {
+    // Buffers allocated inside have shapes of the callee's dimensions.
+    let mut local = Allocations::default();
+    local.visit_stmt(&callee.body);
+    for buffer in local.0 {
+        let exprs = |exprs: &[PrimExpr]| exprs.iter().map(|it| substitute_expr(it, &map.vars)).collect();
+        let new = buffer.renew(|node| {
+            node.shape = exprs(&buffer.shape);
+            node.strides = exprs(&buffer.strides);
+            node.elem_offset = buffer.elem_offset.as_ref().map(|it| substitute_expr(it, &map.vars));
+        });
+        map.buffers.insert(buffer.id, new);
+    }
+    let body = map.mutate_stmt(&callee.body).unwrap_or_else(|| callee.body.clone());
+    if let Stmt::BlockRealize(realize) = &body
+        && realize.block.iter_vars.is_empty()
+        && realize.block.match_buffers.is_empty()
+        && realize.block.init.is_none()
+        && realize.predicate.is_const(1)
+    {
+        return (realize.block.alloc_buffers.to_vec(), realize.block.body.clone());
+    }
+    (Vec::new(), body)
+}
+
+/// What does not fit where `caller` calls `callee` and `map` says what the parameters stand for: an extent that is not
+/// shown to be the one that is expected, a dimension that may be out of its bounds.
+pub(crate) fn misfit_of_call(caller: &PrimFunc, callee: &PrimFunc, map: &Substitute) -> Option<String> {
+    let analyzer = known_extents(caller, map);
+    for param in callee.params.iter().filter_map(Param::buffer) {
+        let Some(arg) = map.buffers.get(&param.id) else { continue };
+        for (axis, (extent, got)) in param.shape.iter().zip(arg.shape.iter()).enumerate() {
+            let expected = substitute_expr(extent, &map.vars);
+            if !analyzer.can_prove_equal(&expected, got) {
+                return Some(format!(
+                    "axis {axis} of `{}` has extent {got} where `{}` expects {expected} for `{}`",
+                    arg.name, callee.name, param.name
+                ));
+            }
+        }
+    }
+    for dim in callee.symbolic_dims() {
+        for bound in dim_bounds(callee, &dim, BinaryOp::FloorMod) {
+            let condition = substitute_expr(&bound.condition, &map.vars);
+            if !analyzer.can_prove(&condition) {
+                let value = map.vars.get(&dim.id()).cloned().unwrap_or_else(|| PrimExpr::from(&dim));
+                return Some(format!(
+                    "`{}` is written for {}, which is not known of {value}",
+                    callee.name, bound.condition
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// What `caller` says of its dimensions; other variables in the extents of arguments are indices.
+fn known_extents(caller: &PrimFunc, map: &Substitute) -> Analyzer {
+    let mut analyzer = analyzer_for(caller);
+    let dims = caller.symbolic_dims();
+    for extent in map.buffers.values().flat_map(|buffer| buffer.shape.iter()) {
+        any_expr(extent, &mut |it| {
+            if let Some(var) = it.as_var().filter(|var| !dims.contains(var)) {
+                analyzer.bind_index(var);
+            }
+            false
+        });
+    }
+    analyzer
+}
+
+/// Buffers that are allocated or declared inside.
+#[derive(Default)]
+struct Allocations(Vec<Buffer>);
+
+impl Visitor for Allocations {
+    fn visit_block(&mut self, block: &Block) {
+        self.0.extend(block.alloc_buffers.iter().cloned());
+        self.0.extend(block.match_buffers.iter().map(|it| it.buffer.clone()));
+        walk_block(self, block);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        self.0.extend(stmt.as_alloc_buffer().map(|it| it.buffer.clone()));
+        self.0.extend(stmt.as_decl_buffer().map(|it| it.buffer.clone()));
+        walk_stmt(self, stmt);
+    }
+}
