@@ -42,9 +42,8 @@ pub fn enter<P>(name: &str) -> Running {
 /// Panics with what is wrong with the arguments of a call; the call of the outermost kernel reports it.
 #[track_caller]
 pub fn expect(checked: Result<(), RuntimeError>) {
-    if let Err(error) = checked {
-        panic!("{error}");
-    }
+    let error = checked.err().map(|error| error.to_string());
+    assert!(error.is_none(), "{}", error.unwrap_or_default());
 }
 
 /// For arguments of other kinds than the signature's, which a call has ruled out.
