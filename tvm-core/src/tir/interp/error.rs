@@ -51,8 +51,8 @@ pub enum InterpError {
     },
     /// Two iterations of a loop that may run at once access one element, and one of them writes it (strict mode).
     #[error(
-        "`{}` is accessed by iterations {first} and {second} of the {kind} loop `{loop_var}`{}, and written by one{}",
-        element_text(.buffer, .element), at(.loop_span), at(.span)
+        "`{}` is accessed by iterations {first} and {second} of the {kind} loop `{loop_var}`{}, and written by one{}{}",
+        element_text(.buffer, .element), at(.loop_span), barrier_text(.kind), at(.span)
     )]
     Race {
         /// Buffer accessed.
@@ -70,6 +70,14 @@ pub enum InterpError {
         /// The loop.
         loop_span: Span,
         /// The access.
+        span: Span,
+    },
+    /// Threads that wait for each other go different ways around the barrier.
+    #[error("{what} around a barrier is not the same in all threads{}", at(.span))]
+    Divergence {
+        /// What differs.
+        what: &'static str,
+        /// Where it is.
         span: Span,
     },
     /// A buffer that is only read was written to.
@@ -154,6 +162,10 @@ pub enum InterpError {
 fn element_text(buffer: &str, element: &[i64]) -> String {
     let indices: Vec<String> = element.iter().map(ToString::to_string).collect();
     format!("{buffer}[[{}]]", indices.join(", "))
+}
+
+fn barrier_text(kind: &str) -> &'static str {
+    if kind.starts_with("threadIdx") { ", without a barrier between" } else { "" }
 }
 
 fn at(span: &Span) -> String {

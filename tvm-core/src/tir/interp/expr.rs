@@ -219,7 +219,16 @@ impl Compiler {
             return Err(self.malformed(intrinsic.name(), "it has another number of arguments"));
         }
         match intrinsic {
-            Intrinsic::StorageSync => Ok(Code::Int(Box::new(|_| Ok(0)))),
+            Intrinsic::StorageSync => {
+                // Between loops over threads; those inside of one are taken apart at their barriers.
+                let barrier = super::simt::is_barrier(&PrimExpr::Call(std::sync::Arc::new(it.clone())));
+                Ok(Code::Int(Box::new(move |m| {
+                    if let Some(watch) = m.watch.as_mut().filter(|_| barrier) {
+                        watch.barrier();
+                    }
+                    Ok(0)
+                })))
+            }
             Intrinsic::IfThenElse => {
                 let condition = self.int(&it.args[0])?;
                 match (self.expr(&it.args[1])?, self.expr(&it.args[2])?) {

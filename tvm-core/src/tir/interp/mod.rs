@@ -21,6 +21,9 @@ mod intrinsic;
 mod machine;
 mod math;
 mod ops;
+mod simt;
+#[cfg(test)]
+mod simt_tests;
 mod stmt;
 mod strict;
 #[cfg(test)]

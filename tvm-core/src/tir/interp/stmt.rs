@@ -7,6 +7,7 @@ use tvm_runtime::{DataType, byte_size};
 use super::InterpError;
 use super::init::Enclosing;
 use super::machine::{Dim, Handle, IntFn, Machine, Mem, Run, Sizes, Trap};
+use super::simt;
 use super::strict::{Concurrent, shuffled};
 use crate::ir::{BufferId, Span, Var, VarId};
 use crate::support::with_stack;
@@ -170,7 +171,7 @@ impl Compiler {
     }
 
     /// What the statements after `stmt` are inside of.
-    fn after(&mut self, stmt: &Stmt) {
+    pub(super) fn after(&mut self, stmt: &Stmt) {
         self.enclosing.extend(match stmt {
             Stmt::Bind(it) => Some(Enclosing::Let(it.var.clone(), it.value.clone())),
             Stmt::AllocBuffer(it) => Some(Enclosing::Alloc(it.buffer.id)),
@@ -198,15 +199,16 @@ impl Compiler {
     }
 
     fn for_loop(&mut self, it: &For) -> Compiled<Run> {
+        let (concurrent, thread) = match it.kind {
+            ForKind::ThreadBinding(tag) if simt::is_thread(tag) && simt::has_barrier(&it.body) => {
+                return self.threads(it);
+            }
+            ForKind::ThreadBinding(tag) => (Some(Concurrent::of(it)), Some(tag)),
+            ForKind::Parallel | ForKind::Vectorized => (Some(Concurrent::of(it)), None),
+            ForKind::Serial | ForKind::Unrolled => (None, None),
+        };
         let (min, extent) = (self.int(&it.min)?, self.int(&it.extent)?);
         let slot = self.new_slot(&it.loop_var);
-        let concurrent = match it.kind {
-            ForKind::Parallel | ForKind::Vectorized | ForKind::ThreadBinding(_) => {
-                let (kind, name, span) = (it.kind.name(), it.loop_var.name().into(), it.span.clone());
-                Some(Concurrent { kind, name, span })
-            }
-            ForKind::Serial | ForKind::Unrolled => None,
-        };
         let enclosing = Enclosing::Loop { var: it.loop_var.clone(), range: it.range(), inits: Vec::new() };
         self.enclosing.push(enclosing);
         let body = self.stmt(&it.body)?;
@@ -220,7 +222,7 @@ impl Compiler {
             if let Some(concurrent) = &concurrent
                 && m.watch.is_some()
             {
-                return shuffled(m, concurrent, (min, extent), |m, i| {
+                return shuffled(m, concurrent, thread, (min, extent), |m, i| {
                     m.step()?;
                     m.slots[slot] = i;
                     body(m)
@@ -250,6 +252,29 @@ impl Compiler {
 
     fn block(&mut self, realize: &BlockRealize) -> Compiled<Run> {
         let block = &realize.block;
+        let enter = self.enter_block(realize)?;
+        let mut prepare = Vec::new();
+        for buffer in block.alloc_buffers.iter() {
+            prepare.push(self.alloc(buffer)?);
+        }
+        for it in block.match_buffers.iter() {
+            prepare.push(self.match_buffer(it)?);
+        }
+        let init = self.init(realize)?;
+        let body = self.inside(Enclosing::Block(realize.clone()), &block.body)?;
+        Ok(Box::new(move |m| {
+            if enter(m)? == 0 {
+                return Ok(());
+            }
+            prepare.iter().try_for_each(|run| run(m))?;
+            init.iter().try_for_each(|init| init(m))?;
+            body(m)
+        }))
+    }
+
+    /// Gives the axes of a block their values; 0 where it does not run.
+    pub(super) fn enter_block(&mut self, realize: &BlockRealize) -> Compiled<super::machine::IntFn> {
+        let block = &realize.block;
         if block.iter_vars.len() != realize.iter_values.len() {
             return Err(self.malformed(format!("block `{}`", block.name), "it needs one value per axis"));
         }
@@ -271,15 +296,6 @@ impl Compiler {
                 name: iter.var.name().into(),
             })
             .collect();
-        let mut prepare = Vec::new();
-        for buffer in block.alloc_buffers.iter() {
-            prepare.push(self.alloc(buffer)?);
-        }
-        for it in block.match_buffers.iter() {
-            prepare.push(self.match_buffer(it)?);
-        }
-        let init = self.init(realize)?;
-        let body = self.inside(Enclosing::Block(realize.clone()), &block.body)?;
         let (name, span) = (block.name.clone(), block.span.clone());
         Ok(Box::new(move |m| {
             let mut values: SmallVec<[i64; 6]> = SmallVec::new();
@@ -287,7 +303,7 @@ impl Compiler {
                 values.push((axis.value)(m)?);
             }
             if !always && predicate(m)? == 0 {
-                return Ok(());
+                return Ok(0);
             }
             for (axis, &value) in axes.iter().zip(&values) {
                 let min = (axis.min)(m)?;
@@ -298,14 +314,12 @@ impl Compiler {
                 }
                 m.slots[axis.slot] = value;
             }
-            prepare.iter().try_for_each(|run| run(m))?;
-            init.iter().try_for_each(|init| init(m))?;
-            body(m)
+            Ok(1)
         }))
     }
 
     /// Gives `buffer` memory of its own.
-    fn alloc(&mut self, buffer: &Buffer) -> Compiled<Run> {
+    pub(super) fn alloc(&mut self, buffer: &Buffer) -> Compiled<Run> {
         let mem = self.sizes.mems;
         self.sizes.mems += 1;
         let (name, dtype) = (buffer.name.clone(), buffer.dtype);

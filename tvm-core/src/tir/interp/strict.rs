@@ -4,13 +4,20 @@
 //! - Two iterations of such a loop must not access one element when one of them writes it.
 //! - No element of an allocated buffer is read before it is written; on request, nor of an output.
 //!
+//! - Loops bound to one thread index inside of another loop over threads are of the same threads. Until a barrier
+//!   (`storage_sync`) nothing orders what one of them does with what another one does; a barrier orders all.
+//!
 //! Each iteration of a concurrent loop is a node of a tree; two accesses are ordered unless their paths part at a loop.
-//! Iterations run one after another, so one reader per element is enough: one that is ordered with a later reader gives
-//! way to it (as in the SP-bags algorithm of Feng and Leiserson).
+//! Loops of the same threads share their nodes up to a barrier. Of the readers of an element two are known that are not
+//! ordered, so that a later writer is ordered with all or with not all of them; one that is ordered with a later reader
+//! gives way to it (as in the SP-bags algorithm of Feng and Leiserson).
+
+use rustc_hash::FxHashMap;
 
 use super::machine::{Machine, Mem, Trap};
 use super::{InterpError, Program, Value};
 use crate::ir::Span;
+use crate::tir::{For, ThreadTag};
 use std::sync::Arc;
 
 /// A program that is run under observation: [`Program::strict`].
@@ -67,6 +74,12 @@ pub(super) struct Concurrent {
     pub(super) span: Span,
 }
 
+impl Concurrent {
+    pub(super) fn of(it: &For) -> Concurrent {
+        Concurrent { kind: it.kind.name(), name: it.loop_var.name().into(), span: it.span.clone() }
+    }
+}
+
 /// Never accessed.
 const NEVER: u32 = u32::MAX;
 /// The program outside of concurrent loops.
@@ -91,6 +104,8 @@ enum Is {
 struct Cell {
     written: u32,
     read: u32,
+    /// A reader that is not ordered with `read`.
+    also: u32,
 }
 
 #[derive(Default)]
@@ -106,6 +121,12 @@ pub(super) struct Watch {
     nodes: Vec<Node>,
     current: u32,
     mems: Vec<Cells>,
+    /// Loops over threads around.
+    threads: usize,
+    /// The nodes of loops over threads since the last barrier, by what is around them.
+    loops: FxHashMap<(u32, ThreadTag), u32>,
+    /// The nodes of their iterations.
+    iterations: FxHashMap<(u32, i64), u32>,
 }
 
 /// What is wrong with an access.
@@ -121,12 +142,80 @@ impl Watch {
             nodes: vec![Node { parent: ROOT, depth: 0, is: Is::Iteration(0) }],
             current: ROOT,
             mems: (0..mems).map(|_| Cells::default()).collect(),
+            threads: 0,
+            loops: FxHashMap::default(),
+            iterations: FxHashMap::default(),
         }
+    }
+
+    pub(super) fn current(&self) -> u32 {
+        self.current
+    }
+
+    /// Goes on in the iteration `node`.
+    pub(super) fn go_on(&mut self, node: u32) {
+        self.current = node;
+    }
+
+    /// Enters a loop over threads; an outermost one starts threads of its own. Gives what `leave` takes.
+    pub(super) fn launch(&mut self) -> usize {
+        if self.threads == 0 {
+            self.barrier();
+        }
+        self.threads += 1;
+        self.threads - 1
+    }
+
+    /// Leaves a loop over threads, for the iteration around it.
+    pub(super) fn leave(&mut self, launch: usize, outer: u32) {
+        (self.threads, self.current) = (launch, outer);
+    }
+
+    /// What threads did before is in front of what they do from here on.
+    pub(super) fn barrier(&mut self) {
+        self.loops.clear();
+        self.iterations.clear();
+    }
+
+    /// The node of thread `i` of the loop `at` inside of the iteration `outer`.
+    pub(super) fn thread(&mut self, outer: u32, at: &Concurrent, tag: ThreadTag, i: i64) -> u32 {
+        let this = self.thread_loop(outer, at, tag);
+        self.iteration(this, i)
+    }
+
+    fn thread_loop(&mut self, outer: u32, at: &Concurrent, tag: ThreadTag) -> u32 {
+        match self.loops.get(&(outer, tag)) {
+            Some(&known) => known,
+            None => {
+                self.current = outer;
+                let new = self.push(Is::Loop(at.clone()));
+                self.loops.insert((outer, tag), new);
+                new
+            }
+        }
+    }
+
+    fn iteration(&mut self, this: u32, i: i64) -> u32 {
+        match self.iterations.get(&(this, i)) {
+            Some(&known) => known,
+            None => {
+                self.current = this;
+                let new = self.push(Is::Iteration(i));
+                self.iterations.insert((this, i), new);
+                new
+            }
+        }
+    }
+
+    /// Memory `mem` became the last one.
+    pub(super) fn moved(&mut self, mem: usize) {
+        let cells = std::mem::take(&mut self.mems[mem]);
+        self.mems.push(cells);
     }
 
     /// Memory `mem` is new, and has `bytes` bytes.
     pub(super) fn track(&mut self, mem: usize, bytes: usize, unit: usize, written: bool) {
-        let cell = Cell { written: if written { ROOT } else { NEVER }, read: NEVER };
+        let cell = Cell { written: if written { ROOT } else { NEVER }, read: NEVER, also: NEVER };
         let cells = &mut self.mems[mem];
         cells.unit = unit;
         cells.cells.clear();
@@ -148,7 +237,7 @@ impl Watch {
     }
 
     /// The order of the iterations `min..min + extent`.
-    fn order(&mut self, min: i64, extent: i64) -> Vec<i64> {
+    pub(super) fn order(&mut self, min: i64, extent: i64) -> Vec<i64> {
         let mut order: Vec<i64> = (min..min.saturating_add(extent)).rev().collect();
         match self.random(4) {
             0 => {}
@@ -203,12 +292,13 @@ impl Watch {
             if let Some(race) = self.race(cell.written, self.current) {
                 return Err(race);
             }
-            let read = self.race(cell.read, self.current);
-            let new = match (write, read) {
-                (true, Some(race)) => return Err(race),
-                (true, None) => Cell { written: self.current, read: NEVER },
-                (false, Some(_)) => cell,
-                (false, None) => Cell { read: self.current, ..cell },
+            let (read, also) = (self.race(cell.read, self.current), self.race(cell.also, self.current));
+            let new = match (write, read, also) {
+                (true, Some(race), _) | (true, None, Some(race)) => return Err(race),
+                (true, None, None) => Cell { written: self.current, read: NEVER, also: NEVER },
+                (false, Some(_), Some(_)) => cell,
+                (false, Some(_), None) => Cell { also: self.current, ..cell },
+                (false, None, _) => Cell { read: self.current, ..cell },
             };
             self.mems[mem].cells[at] = new;
         }
@@ -220,21 +310,32 @@ impl Watch {
 pub(super) fn shuffled(
     m: &mut Machine<'_>,
     at: &Concurrent,
+    thread: Option<ThreadTag>,
     (min, extent): (i64, i64),
     mut body: impl FnMut(&mut Machine<'_>, i64) -> Result<(), Trap>,
 ) -> Result<(), Trap> {
     let Some(watch) = &mut m.watch else { return Ok(()) };
     let outer = watch.current;
-    let this = watch.push(Is::Loop(at.clone()));
+    let launch = thread.map(|_| watch.launch());
+    let this = match thread {
+        Some(tag) => watch.thread_loop(outer, at, tag),
+        None => watch.push(Is::Loop(at.clone())),
+    };
     for i in watch.order(min, extent) {
         if let Some(watch) = &mut m.watch {
             watch.current = this;
-            watch.push(Is::Iteration(i));
+            match thread {
+                Some(_) => watch.current = watch.iteration(this, i),
+                None => drop(watch.push(Is::Iteration(i))),
+            }
         }
         body(m, i)?;
     }
     if let Some(watch) = &mut m.watch {
-        watch.current = outer;
+        match launch {
+            Some(launch) => watch.leave(launch, outer),
+            None => watch.current = outer,
+        }
     }
     Ok(())
 }
