@@ -22,8 +22,6 @@ mod machine;
 mod math;
 mod ops;
 mod simt;
-#[cfg(test)]
-mod simt_tests;
 mod stmt;
 mod strict;
 #[cfg(test)]

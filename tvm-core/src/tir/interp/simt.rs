@@ -5,6 +5,9 @@
 //! variables and local buffers; shared buffers are those of all. Loops and branches around a barrier must go the same way
 //! in all threads.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use super::InterpError;

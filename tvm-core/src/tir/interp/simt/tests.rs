@@ -2,8 +2,8 @@
 
 use tvm_runtime::{DataType, Tensor};
 
-use super::{InterpError, Program, Value};
 use crate::ir::{Span, Var};
+use crate::tir::interp::{InterpError, Program, Value};
 use crate::tir::*;
 
 const F32: DataType = DataType::F32;
