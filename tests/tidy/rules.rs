@@ -157,6 +157,10 @@ pub(crate) fn test_attributes(file: &SourceFile) -> Vec<String> {
     let code = file.code();
     let mut res = lines_with(file, &code, "#[ignore", "a test either runs or goes");
     res.extend(lines_with(file, &code, "#[should_panic", "test the error value instead"));
+    let silent = "a test that cannot check fails";
+    for print in ["println!(\"skip", "eprintln!(\"skip"] {
+        res.extend(lines_with(file, &file.text, print, silent));
+    }
     res
 }
 
@@ -228,6 +232,7 @@ fn rules_find_bad_samples() {
         ("io in runtime", library_code, "tvm-runtime/src/a.rs", "use std::fs;", 0),
         ("ignored", test_attributes, "tests/a.rs", "#[test]\n#[ignore]\nfn f() {}", 1),
         ("should panic", test_attributes, "tests/a.rs", "#[should_panic(expected = \"x\")]", 1),
+        ("skipped", test_attributes, "tests/a.rs", "fn f() { eprintln!(\"skipped: x\"); }", 1),
         ("machine path", machine_paths, "README.md", &root, 1),
         ("relative path", machine_paths, "README.md", "docs/home/x and ./work/x", 0),
     ];
