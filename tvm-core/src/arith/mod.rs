@@ -34,5 +34,6 @@ pub use iter_map::{
 };
 pub use linear::{LinearEquation, detect_linear_equation};
 pub use modular_set::ModularSet;
+pub(crate) use same::Memo;
 pub use same::same;
 pub use sum::{LinearSum, Monomial, Products};

@@ -190,7 +190,7 @@ fn node(expr: &PrimExpr) -> Option<(usize, usize)> {
 
 /// What was found of nodes. It keeps them alive, so that no other node takes their address.
 #[derive(Debug)]
-pub(super) struct Memo<T>(FxHashMap<usize, (PrimExpr, T)>);
+pub(crate) struct Memo<T>(FxHashMap<usize, (PrimExpr, T)>);
 
 impl<T> Default for Memo<T> {
     fn default() -> Memo<T> {
@@ -199,11 +199,11 @@ impl<T> Default for Memo<T> {
 }
 
 impl<T: Clone> Memo<T> {
-    pub(super) fn get(&self, expr: &PrimExpr) -> Option<T> {
+    pub(crate) fn get(&self, expr: &PrimExpr) -> Option<T> {
         self.0.get(&address(expr)?).map(|(_, res)| res.clone())
     }
 
-    pub(super) fn insert(&mut self, expr: &PrimExpr, res: T) {
+    pub(crate) fn insert(&mut self, expr: &PrimExpr, res: T) {
         if let Some(key) = address(expr) {
             self.0.insert(key, (expr.clone(), res));
         }

@@ -6,6 +6,7 @@
 use tvm_runtime::DataType;
 
 use super::Printer;
+use super::text::{Text, text};
 use crate::ir::Var;
 use crate::script::is_total;
 use crate::support::with_stack;
@@ -57,8 +58,12 @@ impl Prec {
 impl Printer {
     /// `expr` in the class that it has by itself.
     pub(super) fn any_expr(&mut self, expr: &PrimExpr) -> String {
+        self.any_text(expr).into()
+    }
+
+    fn any_text(&mut self, expr: &PrimExpr) -> Text {
         let class = self.class(expr);
-        self.expr_in(expr, class, Prec::None)
+        self.text_in(expr, class, Prec::None)
     }
 
     /// `expr` where an index is wanted.
@@ -73,7 +78,11 @@ impl Printer {
 
     /// `exprs` as indices, separated by commas.
     pub(super) fn indices(&mut self, exprs: &[PrimExpr]) -> String {
-        exprs.iter().map(|expr| self.index(expr)).collect::<Vec<_>>().join(", ")
+        self.index_texts(exprs).into()
+    }
+
+    fn index_texts(&mut self, exprs: &[PrimExpr]) -> Text {
+        Text::list(exprs.iter().map(|expr| self.text_in(expr, Class::Index, Prec::None)), ", ")
     }
 
     pub(super) fn name_index(&mut self, var: &Var) -> String {
@@ -121,16 +130,20 @@ impl Printer {
     }
 
     pub(super) fn expr_in(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> String {
-        let (text, prec) = with_stack(|| self.expr(expr, class));
-        if prec < outer { format!("({text})") } else { text }
+        self.text_in(expr, class, outer).into()
     }
 
-    fn expr(&mut self, expr: &PrimExpr, class: Class) -> (String, Prec) {
+    fn text_in(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> Text {
+        let (text, prec) = with_stack(|| self.expr(expr, class));
+        text.parenthesized(prec < outer)
+    }
+
+    fn expr(&mut self, expr: &PrimExpr, class: Class) -> (Text, Prec) {
         let scalar_int = expr.dtype() == DataType::I64;
         match expr {
             PrimExpr::IntImm(it) => self.int(*it, class),
             PrimExpr::FloatImm(it) => self.float(*it),
-            PrimExpr::StringImm(it) => (format!("{it:?}"), Prec::Atom),
+            PrimExpr::StringImm(it) => (format!("{it:?}").into(), Prec::Atom),
             PrimExpr::Var(var) => {
                 let text = if self.names.knows(var) { self.names.var(var) } else { self.name_index(var) };
                 self.convert(text, scalar_int, self.class(expr), class)
@@ -139,86 +152,92 @@ impl Printer {
                 let from = self.class(&it.value);
                 if let Some(call) = counted_bits(it) {
                     let arg = self.class(&call.args[0]);
-                    let arg = self.typed_operand(&call.args[0], arg, Prec::None);
+                    let arg = self.typed_text(&call.args[0], arg, Prec::None);
                     let name = if let Callee::Intrinsic(it) = call.callee { it.name() } else { "" };
-                    return (format!("{name}({arg})"), Prec::Atom);
+                    return (text![name, "(", arg, ")"], Prec::Atom);
                 }
-                let value = self.typed_operand(&it.value, from, Prec::Unary);
+                let value = self.typed_text(&it.value, from, Prec::Unary);
                 let to = if it.dtype == DataType::I64 && class == Class::Index {
                     "usize".to_string()
                 } else {
                     it.dtype.to_string()
                 };
-                (format!("{value} as {to}"), Prec::Cast)
+                (text![value, format!(" as {to}")], Prec::Cast)
             }
             PrimExpr::Not(it) => {
-                (format!("!{}", self.expr_in(&it.value, Class::Number, Prec::Unary)), Prec::Unary)
+                (text!["!", self.text_in(&it.value, Class::Number, Prec::Unary)], Prec::Unary)
             }
             PrimExpr::Binary(it) => self.binary(it, class),
             PrimExpr::Select(it) => {
-                let condition = self.value(&it.condition);
-                let arms = [&it.true_value, &it.false_value].map(|arm| self.expr_in(arm, class, Prec::None));
-                (format!("select({condition}, {})", arms.join(", ")), Prec::Atom)
+                let condition = self.text_in(&it.condition, Class::Number, Prec::None);
+                let [a, b] =
+                    [&it.true_value, &it.false_value].map(|arm| self.text_in(arm, class, Prec::None));
+                (text!["select(", condition, ", ", a, ", ", b, ")"], Prec::Atom)
             }
             PrimExpr::BufferLoad(it) => {
-                let text = format!("{}[[{}]]", self.names.buffer(&it.buffer), self.indices(&it.indices));
+                let text = text![self.names.buffer(&it.buffer), "[[", self.index_texts(&it.indices), "]]"];
                 self.convert(text, scalar_int, Class::Number, class)
             }
             PrimExpr::Ramp(it) => {
-                let [base, stride] = [&it.base, &it.stride].map(|expr| self.expr_in(expr, class, Prec::None));
-                (format!("ramp({base}, {stride}, {})", it.lanes), Prec::Atom)
+                let [base, stride] = [&it.base, &it.stride].map(|expr| self.text_in(expr, class, Prec::None));
+                (text!["ramp(", base, ", ", stride, format!(", {})", it.lanes)], Prec::Atom)
             }
             PrimExpr::Broadcast(it) => {
-                let value = self.expr_in(&it.value, class, Prec::None);
-                (format!("broadcast({value}, {})", it.lanes), Prec::Atom)
+                let value = self.text_in(&it.value, class, Prec::None);
+                (text!["broadcast(", value, format!(", {})", it.lanes)], Prec::Atom)
             }
             PrimExpr::Shuffle(it) => {
-                let vectors: Vec<String> = it.vectors.iter().map(|expr| self.any_expr(expr)).collect();
-                (format!("shuffle([{}], {:?})", vectors.join(", "), it.indices), Prec::Atom)
+                let vectors = Text::list(it.vectors.iter().map(|expr| self.any_text(expr)), ", ");
+                (text!["shuffle([", vectors, format!("], {:?})", it.indices)], Prec::Atom)
             }
             PrimExpr::Let(it) => {
                 let class_of_value = self.binder_class(&it.value);
-                let value = self.typed_operand(&it.value, class_of_value, Prec::None);
+                let value = self.typed_text(&it.value, class_of_value, Prec::None);
                 let mark = self.names.open();
                 if class_of_value == Class::Index {
                     self.index_vars.insert(it.var.id());
                 }
                 let name = self.names.define(&it.var);
-                let body = self.expr_in(&it.body, class, Prec::None);
+                let body = self.text_in(&it.body, class, Prec::None);
                 self.names.close(mark);
-                (format!("{{ let {name} = bind({value}); {body} }}"), Prec::Atom)
+                (text![format!("{{ let {name} = bind("), value, "); ", body, " }"], Prec::Atom)
             }
             PrimExpr::Call(it) => self.call(it, class),
         }
     }
 
     /// Converts text of an `i64` from the class that it has to the one that is wanted.
-    fn convert(&self, text: String, is_i64: bool, has: Class, wants: Class) -> (String, Prec) {
+    fn convert(&self, text: impl Into<Text>, is_i64: bool, has: Class, wants: Class) -> (Text, Prec) {
         match (has, wants) {
-            (Class::Index, Class::Number) if is_i64 => (format!("{text} as i64"), Prec::Cast),
-            (Class::Number, Class::Index) if is_i64 => (format!("{text} as usize"), Prec::Cast),
-            _ => (text, Prec::Atom),
+            (Class::Index, Class::Number) if is_i64 => (text![text.into(), " as i64"], Prec::Cast),
+            (Class::Number, Class::Index) if is_i64 => (text![text.into(), " as usize"], Prec::Cast),
+            _ => (text.into(), Prec::Atom),
         }
     }
 
     /// An operand that nothing beside it gives a type to: its literals say their own.
     pub(super) fn typed_operand(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> String {
-        let before = std::mem::replace(&mut self.suffixes, untyped(expr));
-        let text = self.expr_in(expr, class, outer);
+        self.typed_text(expr, class, outer).into()
+    }
+
+    fn typed_text(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> Text {
+        let untyped = self.untyped(expr);
+        let before = std::mem::replace(&mut self.suffixes, untyped);
+        let text = self.text_in(expr, class, outer);
         self.suffixes = before;
         text
     }
 
-    fn int(&self, it: IntImm, class: Class) -> (String, Prec) {
+    fn int(&self, it: IntImm, class: Class) -> (Text, Prec) {
         let dtype = it.dtype;
         if dtype.is_bool() {
-            return ((it.value != 0).to_string(), Prec::Atom);
+            return ((it.value != 0).to_string().into(), Prec::Atom);
         }
         let index = class == Class::Index && dtype == DataType::I64;
         if dtype.is_uint() {
             // Above the range of `i64` a literal is taken for nothing else.
             let suffix = if self.suffixes || it.value < 0 { dtype.to_string() } else { String::new() };
-            return (format!("{}{suffix}", it.value as u64), Prec::Atom);
+            return (format!("{}{suffix}", it.value as u64).into(), Prec::Atom);
         }
         let suffix = match (self.suffixes, index) {
             (true, true) => "usize".to_string(),
@@ -226,13 +245,13 @@ impl Printer {
             (false, _) => String::new(),
         };
         match (it.value < 0, index) {
-            (true, true) => (format!("{}i64 as usize", it.value), Prec::Cast),
-            (true, false) => (format!("{}{suffix}", it.value), Prec::Unary),
-            (false, _) => (format!("{}{suffix}", it.value), Prec::Atom),
+            (true, true) => (format!("{}i64 as usize", it.value).into(), Prec::Cast),
+            (true, false) => (format!("{}{suffix}", it.value).into(), Prec::Unary),
+            (false, _) => (format!("{}{suffix}", it.value).into(), Prec::Atom),
         }
     }
 
-    fn float(&self, it: FloatImm) -> (String, Prec) {
+    fn float(&self, it: FloatImm) -> (Text, Prec) {
         let dtype = it.dtype;
         let text = match it.value {
             value if value.is_nan() && value.to_bits() != f64::NAN.to_bits() => {
@@ -246,14 +265,14 @@ impl Printer {
         };
         let prec = if text.starts_with('-') { Prec::Unary } else { Prec::Atom };
         match dtype {
-            _ if !self.suffixes || text.contains("::") => (text, prec),
-            DataType::F32 | DataType::F64 => (format!("{text}{dtype}"), prec),
+            _ if !self.suffixes || text.contains("::") => (text.into(), prec),
+            DataType::F32 | DataType::F64 => (format!("{text}{dtype}").into(), prec),
             // Rust has no literals of these.
-            _ => (format!("({text} as {dtype})"), Prec::Atom),
+            _ => (format!("({text} as {dtype})").into(), Prec::Atom),
         }
     }
 
-    fn binary(&mut self, it: &Binary, class: Class) -> (String, Prec) {
+    fn binary(&mut self, it: &Binary, class: Class) -> (Text, Prec) {
         let dtype = it.a.dtype();
         let (symbol, prec) = match it.op {
             // Both sides are evaluated; the operators of conditions say so only where it makes no difference.
@@ -276,59 +295,59 @@ impl Printer {
             BinaryOp::FloorMod if !index => Some("floormod"),
             _ => None,
         };
-        let both_literal = untyped(&it.a) && untyped(&it.b);
-        let (text, prec) = if let Some(function) = function {
-            let a = if both_literal {
-                self.typed_operand(&it.a, own, Prec::None)
-            } else {
-                self.expr_in(&it.a, own, Prec::None)
-            };
-            (format!("{function}({a}, {})", self.expr_in(&it.b, own, Prec::None)), Prec::Atom)
-        } else {
-            // Comparisons do not chain; the others associate to the left.
-            let left = if it.op.is_comparison() { Prec::BitOr } else { prec };
-            let a = if both_literal {
-                self.typed_operand(&it.a, own, left)
-            } else {
-                self.expr_in(&it.a, own, left)
-            };
-            (format!("{a} {symbol} {}", self.expr_in(&it.b, own, prec.tighter())), prec)
+        let both_literal = self.untyped(&it.a) && self.untyped(&it.b);
+        // Comparisons do not chain; the others associate to the left.
+        let left = match function {
+            Some(_) => Prec::None,
+            None if it.op.is_comparison() => Prec::BitOr,
+            None => prec,
+        };
+        let right = if function.is_some() { Prec::None } else { prec.tighter() };
+        let a = match both_literal {
+            true => self.typed_text(&it.a, own, left),
+            false => self.text_in(&it.a, own, left),
+        };
+        let b = self.text_in(&it.b, own, right);
+        let (text, prec) = match function {
+            Some(function) => (text![function, "(", a, ", ", b, ")"], Prec::Atom),
+            None => (text![a, " ", symbol, " ", b], prec),
         };
         if index && matches!(it.op, BinaryOp::Div | BinaryOp::Mod) {
-            return (format!("({text}) as usize"), Prec::Cast);
+            return (text!["(", text, ") as usize"], Prec::Cast);
         }
         (text, prec)
     }
 
-    fn call(&mut self, it: &Call, class: Class) -> (String, Prec) {
+    fn call(&mut self, it: &Call, class: Class) -> (Text, Prec) {
         let intrinsic = match &it.callee {
             Callee::Intrinsic(intrinsic) => *intrinsic,
             Callee::PureExtern(symbol) | Callee::Extern(symbol) => {
-                let mut args = vec![format!("{symbol:?}")];
-                args.extend(it.args.iter().map(|arg| self.any_expr(arg)));
+                let mut args = vec![Text::from(format!("{symbol:?}"))];
+                args.extend(it.args.iter().map(|arg| self.any_text(arg)));
                 let pure = if let Callee::PureExtern(_) = it.callee { "pure_" } else { "" };
-                return (format!("call_{pure}extern::<{}>({})", it.dtype, args.join(", ")), Prec::Atom);
+                let head = format!("call_{pure}extern::<{}>(", it.dtype);
+                return (text![head, Text::list(args, ", "), ")"], Prec::Atom);
             }
         };
         if intrinsic == Intrinsic::IfThenElse && it.args.len() == 3 {
-            let condition = self.value(&it.args[0]);
-            let arms = [&it.args[1], &it.args[2]].map(|arm| self.expr_in(arm, class, Prec::None));
-            return (format!("if {condition} {{ {} }} else {{ {} }}", arms[0], arms[1]), Prec::None);
+            let condition = self.text_in(&it.args[0], Class::Number, Prec::None);
+            let [a, b] = [&it.args[1], &it.args[2]].map(|arm| self.text_in(arm, class, Prec::None));
+            return (text!["if ", condition, " { ", a, " } else { ", b, " }"], Prec::None);
         }
         if intrinsic == Intrinsic::BitNot && it.args.len() == 1 {
-            return (format!("!{}", self.expr_in(&it.args[0], class, Prec::Unary)), Prec::Unary);
+            return (text!["!", self.text_in(&it.args[0], class, Prec::Unary)], Prec::Unary);
         }
-        let all_literal = it.args.iter().all(untyped);
-        let args: Vec<String> = it
+        let all_literal = it.args.iter().all(|arg| self.untyped(arg));
+        let args: Vec<Text> = it
             .args
             .iter()
             .enumerate()
             .map(|(i, arg)| {
                 let class = if arg.dtype() == DataType::I64 { self.class(arg) } else { Class::Number };
                 if all_literal && i == 0 {
-                    self.typed_operand(arg, class, Prec::None)
+                    self.typed_text(arg, class, Prec::None)
                 } else {
-                    self.expr_in(arg, class, Prec::None)
+                    self.text_in(arg, class, Prec::None)
                 }
             })
             .collect();
@@ -340,7 +359,45 @@ impl Printer {
             }
             _ => intrinsic.name().to_string(),
         };
-        (format!("{name}({})", args.join(", ")), Prec::Atom)
+        (text![name, "(", Text::list(args, ", "), ")"], Prec::Atom)
+    }
+
+    /// True for what is printed as literals without a suffix alone: it takes the type of what it meets.
+    fn untyped(&mut self, expr: &PrimExpr) -> bool {
+        if let Some(known) = self.untyped.get(expr) {
+            return known;
+        }
+        let untyped = with_stack(|| match expr {
+            PrimExpr::IntImm(it) => !it.dtype.is_bool() && (!it.dtype.is_uint() || it.value >= 0),
+            PrimExpr::FloatImm(it) => it.value.is_finite(),
+            PrimExpr::Binary(it) => {
+                !it.op.is_comparison() && !it.op.is_logical() && self.untyped(&it.a) && self.untyped(&it.b)
+            }
+            PrimExpr::Select(it) => self.untyped(&it.true_value) && self.untyped(&it.false_value),
+            PrimExpr::Call(it) => match it.callee {
+                Callee::Intrinsic(Intrinsic::IfThenElse) => it.args[1..].iter().all(|it| self.untyped(it)),
+                Callee::Intrinsic(
+                    Intrinsic::IsNan
+                    | Intrinsic::IsInf
+                    | Intrinsic::PopCount
+                    | Intrinsic::Clz
+                    | Intrinsic::Reinterpret,
+                ) => false,
+                Callee::Intrinsic(_) => !it.args.is_empty() && it.args.iter().all(|it| self.untyped(it)),
+                Callee::PureExtern(_) | Callee::Extern(_) => false,
+            },
+            PrimExpr::StringImm(_)
+            | PrimExpr::Var(_)
+            | PrimExpr::Cast(_)
+            | PrimExpr::Not(_)
+            | PrimExpr::BufferLoad(_)
+            | PrimExpr::Ramp(_)
+            | PrimExpr::Broadcast(_)
+            | PrimExpr::Shuffle(_)
+            | PrimExpr::Let(_) => false,
+        });
+        self.untyped.insert(expr, untyped);
+        untyped
     }
 }
 
@@ -371,39 +428,6 @@ pub(super) fn operator(op: BinaryOp) -> (&'static str, Prec) {
 
 fn is_literal(expr: &PrimExpr) -> bool {
     matches!(expr, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_))
-}
-
-/// True for what is printed as literals without a suffix alone: it takes the type of what it meets.
-fn untyped(expr: &PrimExpr) -> bool {
-    with_stack(|| match expr {
-        PrimExpr::IntImm(it) => !it.dtype.is_bool() && (!it.dtype.is_uint() || it.value >= 0),
-        PrimExpr::FloatImm(it) => it.value.is_finite(),
-        PrimExpr::Binary(it) => {
-            !it.op.is_comparison() && !it.op.is_logical() && untyped(&it.a) && untyped(&it.b)
-        }
-        PrimExpr::Select(it) => untyped(&it.true_value) && untyped(&it.false_value),
-        PrimExpr::Call(it) => match it.callee {
-            Callee::Intrinsic(Intrinsic::IfThenElse) => it.args[1..].iter().all(untyped),
-            Callee::Intrinsic(
-                Intrinsic::IsNan
-                | Intrinsic::IsInf
-                | Intrinsic::PopCount
-                | Intrinsic::Clz
-                | Intrinsic::Reinterpret,
-            ) => false,
-            Callee::Intrinsic(_) => !it.args.is_empty() && it.args.iter().all(untyped),
-            Callee::PureExtern(_) | Callee::Extern(_) => false,
-        },
-        PrimExpr::StringImm(_)
-        | PrimExpr::Var(_)
-        | PrimExpr::Cast(_)
-        | PrimExpr::Not(_)
-        | PrimExpr::BufferLoad(_)
-        | PrimExpr::Ramp(_)
-        | PrimExpr::Broadcast(_)
-        | PrimExpr::Shuffle(_)
-        | PrimExpr::Let(_) => false,
-    })
 }
 
 /// The call whose count the surface gives as `u32`.

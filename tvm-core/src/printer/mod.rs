@@ -15,6 +15,7 @@ mod scalar;
 mod stmt;
 #[cfg(test)]
 mod tests;
+mod text;
 mod ty;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use module::Context;
 use names::Names;
 use rustc_hash::FxHashSet;
 
+use crate::arith::Memo;
 use crate::ir::{BaseFunc, ExternFunc, IRModule, Type, Var, VarId};
 use crate::relax;
 use crate::tir::{PrimExpr, PrimFunc, Range, Stmt};
@@ -41,6 +43,8 @@ struct Printer {
     ranges: Vec<(Var, Range)>,
     /// Literals say their type: nothing beside them does.
     suffixes: bool,
+    /// Of expressions: printed as literals without a suffix alone.
+    untyped: Memo<bool>,
     /// Constants are printed whole, however large.
     whole: bool,
 }

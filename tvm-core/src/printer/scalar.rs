@@ -6,12 +6,17 @@ use tvm_runtime::DataType;
 
 use super::Printer;
 use super::expr::{Prec, operator};
+use super::text::{Text, text};
 use crate::support::with_stack;
 use crate::tir::{BinaryOp, FloatImm, IntImm, PrimExpr};
 
 impl Printer {
     /// One scalar expression.
     pub(super) fn scalar(&mut self, expr: &PrimExpr) -> String {
+        self.scalar_text(expr).into()
+    }
+
+    fn scalar_text(&mut self, expr: &PrimExpr) -> Text {
         self.scalar_with_prec(expr).0
     }
 
@@ -25,18 +30,19 @@ impl Printer {
         extents.iter().map(|extent| generic_arg(self.scalar(extent))).collect::<Vec<_>>().join(", ")
     }
 
-    fn scalar_with_prec(&mut self, expr: &PrimExpr) -> (String, Prec) {
+    fn scalar_with_prec(&mut self, expr: &PrimExpr) -> (Text, Prec) {
         with_stack(|| match expr {
             PrimExpr::IntImm(it) => int(*it),
             PrimExpr::FloatImm(it) => float(*it),
-            PrimExpr::Var(var) => (self.names.var(var), Prec::Atom),
+            PrimExpr::Var(var) => (self.names.var(var).into(), Prec::Atom),
             PrimExpr::Cast(it) => {
-                (format!("({} as {})", self.scalar_in(&it.value, Prec::Unary), it.dtype), Prec::Atom)
+                let value = self.scalar_in(&it.value, Prec::Unary);
+                (text!["(", value, format!(" as {})", it.dtype)], Prec::Atom)
             }
-            PrimExpr::Not(it) => (format!("!{}", self.scalar_in(&it.value, Prec::Unary)), Prec::Unary),
+            PrimExpr::Not(it) => (text!["!", self.scalar_in(&it.value, Prec::Unary)], Prec::Unary),
             PrimExpr::Select(it) => {
-                let parts = [&it.condition, &it.true_value, &it.false_value].map(|it| self.scalar(it));
-                (format!("select({})", parts.join(", ")), Prec::Atom)
+                let parts = [&it.condition, &it.true_value, &it.false_value].map(|it| self.scalar_text(it));
+                (text!["select(", Text::list(parts, ", "), ")"], Prec::Atom)
             }
             PrimExpr::Binary(it) => {
                 let function = match it.op {
@@ -50,10 +56,11 @@ impl Printer {
                         let left = if it.op.is_comparison() { prec.tighter() } else { prec };
                         let a = self.scalar_in(&it.a, left);
                         let b = self.scalar_in(&it.b, prec.tighter());
-                        return (format!("{a} {symbol} {b}"), prec);
+                        return (text![a, " ", symbol, " ", b], prec);
                     }
                 };
-                (format!("{function}({}, {})", self.scalar(&it.a), self.scalar(&it.b)), Prec::Atom)
+                let [a, b] = [&it.a, &it.b].map(|it| self.scalar_text(it));
+                (text![function, "(", a, ", ", b, ")"], Prec::Atom)
             }
             PrimExpr::StringImm(_)
             | PrimExpr::BufferLoad(_)
@@ -61,13 +68,13 @@ impl Printer {
             | PrimExpr::Broadcast(_)
             | PrimExpr::Shuffle(_)
             | PrimExpr::Let(_)
-            | PrimExpr::Call(_) => (self.any_expr(expr), Prec::None),
+            | PrimExpr::Call(_) => (self.any_expr(expr).into(), Prec::None),
         })
     }
 
-    fn scalar_in(&mut self, expr: &PrimExpr, outer: Prec) -> String {
+    fn scalar_in(&mut self, expr: &PrimExpr, outer: Prec) -> Text {
         let (text, prec) = self.scalar_with_prec(expr);
-        if prec < outer { format!("({text})") } else { text }
+        text.parenthesized(prec < outer)
     }
 }
 
@@ -77,22 +84,23 @@ pub(super) fn generic_arg(text: String) -> String {
     if simple { text } else { format!("{{ {text} }}") }
 }
 
-fn int(it: IntImm) -> (String, Prec) {
+fn int(it: IntImm) -> (Text, Prec) {
     let dtype = it.dtype;
     if dtype.is_bool() {
-        return ((it.value != 0).to_string(), Prec::Atom);
+        return ((it.value != 0).to_string().into(), Prec::Atom);
     }
     let suffix = if dtype == DataType::I64 { String::new() } else { dtype.to_string() };
     let least = dtype.int_range().is_some_and(|(least, _)| i128::from(it.value) == least);
-    match it.value {
+    let (text, prec) = match it.value {
         _ if dtype.is_uint() => (format!("{}{suffix}", it.value as u64), Prec::Atom),
         _ if least => (format!("{dtype}::MIN"), Prec::Atom),
         value if value < 0 => (format!("{value}{suffix}"), Prec::Unary),
         value => (format!("{value}{suffix}"), Prec::Atom),
-    }
+    };
+    (text.into(), prec)
 }
 
-fn float(it: FloatImm) -> (String, Prec) {
+fn float(it: FloatImm) -> (Text, Prec) {
     let dtype = it.dtype;
     let text = match it.value {
         value if value.is_nan() => format!("{dtype}::NAN"),
@@ -103,5 +111,5 @@ fn float(it: FloatImm) -> (String, Prec) {
         value => format!("{:?}{dtype}", value as f32),
     };
     let prec = if text.starts_with('-') { Prec::Unary } else { Prec::Atom };
-    (text, prec)
+    (text.into(), prec)
 }

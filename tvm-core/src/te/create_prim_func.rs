@@ -11,7 +11,7 @@ use super::{Reduce, compute};
 use crate::ir::{BufferId, IrError, Span, Var, VarId};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::{
-    Bind, Block, BlockRealize, Buffer, For, IterVar, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr,
+    Bind, Block, BlockRealize, For, IterVar, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr,
     substitute_expr, walk_block, walk_expr,
 };
 
@@ -25,15 +25,17 @@ use crate::tir::{
 /// When a stage reads a tensor that is neither an input nor one of the tensors it declares.
 pub fn create_prim_func(name: &str, inputs: &[Tensor], outputs: &[Tensor]) -> Result<PrimFunc, IrError> {
     let mut results: Vec<Tensor> = Vec::new();
+    let mut is_output: FxHashSet<BufferId> = FxHashSet::default();
     for output in outputs {
         // An output has memory of its own: what is an input or another output already is copied.
-        let taken = results.iter().any(|it| it.buffer() == output.buffer());
+        let taken = !is_output.insert(output.buffer().id);
         results.push(if output.stage().is_none() || taken {
             compute("copy", output.shape(), &[output], |i| output.at(i))
         } else {
             output.clone()
         });
     }
+    is_output.extend(results.iter().map(|it| it.buffer().id));
     let mut builder = Builder {
         inputs: inputs.iter().map(|it| it.buffer().id).collect(),
         stages: Vec::new(),
@@ -41,12 +43,11 @@ pub fn create_prim_func(name: &str, inputs: &[Tensor], outputs: &[Tensor]) -> Re
     };
     results.iter().try_for_each(|output| builder.visit(output))?;
 
-    let is_output = |buffer: &Buffer| results.iter().any(|it| it.buffer() == buffer);
     let mut names = Names::default();
     names.unique("root");
     let blocks: Vec<Stmt> = builder.stages.iter().map(|stage| block(stage, &mut names)).collect();
     let between = builder.stages.iter().flat_map(|stage| &stage.outputs);
-    let alloc = between.filter(|buffer| !is_output(buffer)).cloned().collect();
+    let alloc = between.filter(|buffer| !is_output.contains(&buffer.id)).cloned().collect();
     let root = Block::root(alloc, Stmt::seq(blocks));
 
     let mut params: Vec<Param> = inputs.iter().map(|it| Param::In(it.buffer().clone())).collect();
@@ -74,14 +75,13 @@ impl Builder {
         if !self.seen.insert(stage.outputs[0].id) {
             return Ok(());
         }
-        let declared = |buffer: &Buffer| {
-            stage.outputs.contains(buffer) || stage.inputs.iter().any(|it| it.buffer() == buffer)
-        };
+        let inputs = stage.inputs.iter().map(Tensor::buffer);
+        let declared: FxHashSet<BufferId> = stage.outputs.iter().chain(inputs).map(|it| it.id).collect();
         let mut unknown = None;
         for value in values(stage) {
             any_expr(&value, &mut |it| {
                 if let PrimExpr::BufferLoad(load) = it
-                    && !declared(&load.buffer)
+                    && !declared.contains(&load.buffer.id)
                 {
                     unknown.get_or_insert_with(|| load.buffer.clone());
                 }

@@ -30,6 +30,17 @@ pub(crate) struct Stage {
     pub(crate) outputs: Vec<Buffer>,
 }
 
+impl Drop for Stage {
+    /// One after the other, not one inside another: the stages may form a long chain.
+    fn drop(&mut self) {
+        let mut rest = std::mem::take(&mut self.inputs);
+        while let Some(tensor) = rest.pop() {
+            let stage = tensor.stage.and_then(Arc::into_inner);
+            rest.extend(stage.into_iter().flat_map(|mut stage| std::mem::take(&mut stage.inputs)));
+        }
+    }
+}
+
 /// What the elements of a stage's outputs are: one value per output, or a reduction.
 #[derive(Clone, Debug)]
 pub enum Body {

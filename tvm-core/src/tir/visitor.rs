@@ -2,6 +2,8 @@
 //!
 //! TVM counterpart: `ExprVisitor`, `StmtExprVisitor`.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::*;
 use crate::support::with_stack;
 
@@ -107,19 +109,27 @@ pub fn walk_block<V: Visitor + ?Sized>(v: &mut V, block: &Block) {
 
 /// True when `pred` holds for `expr` or an expression inside it.
 pub fn any_expr(expr: &PrimExpr, pred: &mut dyn FnMut(&PrimExpr) -> bool) -> bool {
-    struct Any<'a> {
-        pred: &'a mut dyn FnMut(&PrimExpr) -> bool,
-        found: bool,
-    }
-    impl Visitor for Any<'_> {
-        fn visit_expr(&mut self, expr: &PrimExpr) {
-            self.found = self.found || (self.pred)(expr);
-            if !self.found {
-                walk_expr(self, expr);
-            }
+    let mut open: SmallVec<[&PrimExpr; 16]> = smallvec![expr];
+    while let Some(expr) = open.pop() {
+        if pred(expr) {
+            return true;
         }
+        let first = open.len();
+        match expr {
+            PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::StringImm(_) | PrimExpr::Var(_) => {}
+            PrimExpr::Cast(it) => open.push(&it.value),
+            PrimExpr::Not(it) => open.push(&it.value),
+            PrimExpr::Binary(it) => open.extend([&it.a, &it.b]),
+            PrimExpr::Select(it) => open.extend([&it.condition, &it.true_value, &it.false_value]),
+            PrimExpr::BufferLoad(it) => open.extend(it.indices.iter()),
+            PrimExpr::Ramp(it) => open.extend([&it.base, &it.stride]),
+            PrimExpr::Broadcast(it) => open.push(&it.value),
+            PrimExpr::Shuffle(it) => open.extend(it.vectors.iter()),
+            PrimExpr::Let(it) => open.extend([&it.value, &it.body]),
+            PrimExpr::Call(it) => open.extend(it.args.iter()),
+        }
+        // From left to right.
+        open[first..].reverse();
     }
-    let mut any = Any { pred, found: false };
-    any.visit_expr(expr);
-    any.found
+    false
 }

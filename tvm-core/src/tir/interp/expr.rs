@@ -4,6 +4,7 @@ use tvm_runtime::DataType;
 
 use super::InterpError;
 use super::access::{Access, each_lane};
+use super::deep::with_room;
 use super::machine::{FloatFn, HandleFn, IntFn, Machine, Packed, Trap};
 use super::ops::{self, Code};
 use super::stmt::Compiler;
@@ -16,7 +17,13 @@ type Compiled<T> = Result<T, InterpError>;
 impl Compiler {
     /// An expression of any type but handle.
     pub(super) fn expr(&mut self, expr: &PrimExpr) -> Compiled<Code> {
-        with_stack(|| self.expr_inner(expr))
+        self.depth += 1;
+        let code = with_stack(|| self.expr_inner(expr));
+        self.depth -= 1;
+        Ok(match code? {
+            Code::Int(compute) => Code::Int(with_room(self.depth, compute)),
+            Code::Float(compute) => Code::Float(with_room(self.depth, compute)),
+        })
     }
 
     fn expr_inner(&mut self, expr: &PrimExpr) -> Compiled<Code> {

@@ -14,6 +14,7 @@
 
 mod access;
 mod args;
+mod deep;
 mod error;
 mod expr;
 mod init;

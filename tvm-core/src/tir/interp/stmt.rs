@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use tvm_runtime::{DataType, byte_size};
 
 use super::InterpError;
+use super::deep::with_room;
 use super::init::Enclosing;
 use super::machine::{Dim, Handle, IntFn, Machine, Mem, Run, Sizes, Trap};
 use super::simt;
@@ -31,6 +32,8 @@ pub(super) struct Compiler {
     pub(super) span: Span,
     /// What encloses it, outermost first.
     pub(super) enclosing: Vec<Enclosing>,
+    /// How many statements and expressions enclose it.
+    pub(super) depth: u32,
 }
 
 impl Compiler {
@@ -94,9 +97,11 @@ impl Compiler {
         if !span.is_none() {
             self.span = span.clone();
         }
+        self.depth += 1;
         let res = with_stack(|| self.stmt_inner(stmt));
+        self.depth -= 1;
         self.span = outer;
-        res
+        res.map(|run| with_room(self.depth, run))
     }
 
     fn stmt_inner(&mut self, stmt: &Stmt) -> Compiled<Run> {

@@ -15,7 +15,7 @@ use super::primitive::{
     compute_at::reverse_compute_at,
     compute_inline::compute_inline,
     decompose_reduction::decompose_reduction,
-    for_kind::{misfits, set_kind},
+    for_kind::{misfit, set_kind},
     fuse::fuse,
     reorder::reorder,
     reverse_compute_inline::reverse_compute_inline,
@@ -224,15 +224,19 @@ impl InstructionKind {
     ) -> Result<Vec<StmtSRef>, ScheduleError> {
         let Some(moves) = self.moves() else { return self.change(state, inputs) };
         inputs.iter().try_for_each(|&it| check_scope(self.name(), state, it, moves))?;
-        let mut changed = state.clone();
-        let outputs = self.change(&mut changed, inputs)?;
-        if let Some(misfit) = misfits(self.name(), &changed)?.into_iter().next()
-            && misfits(self.name(), state)?.is_empty()
-        {
-            return Err(misfit);
+        if !moves && state.side_by_side().is_empty() {
+            return self.change(state, inputs);
         }
-        *state = changed;
-        Ok(outputs)
+        let before = state.clone();
+        let outputs =
+            self.change(state, inputs).and_then(|outputs| match misfit(self.name(), state, Some(&before))? {
+                Some(misfit_now) if misfit(self.name(), &before, None)?.is_none() => Err(misfit_now),
+                _ => Ok(outputs),
+            });
+        if outputs.is_err() {
+            *state = before;
+        }
+        outputs
     }
 
     fn change(&self, state: &mut ScheduleState, inputs: &[StmtSRef]) -> Result<Vec<StmtSRef>, ScheduleError> {

@@ -81,7 +81,7 @@ fn binding_vars(stmt: &Stmt) -> FxHashSet<VarId> {
     }
 }
 
-fn add_vars(expr: &PrimExpr, vars: &mut FxHashSet<VarId>) {
+pub(super) fn add_vars(expr: &PrimExpr, vars: &mut FxHashSet<VarId>) {
     any_expr(expr, &mut |it| {
         vars.extend(it.as_var().map(Var::id));
         false
@@ -89,7 +89,7 @@ fn add_vars(expr: &PrimExpr, vars: &mut FxHashSet<VarId>) {
 }
 
 /// Knows the dimensions, and what the program says of them.
-fn dims_analyzer(state: &ScheduleState) -> Analyzer {
+pub(super) fn dims_analyzer(state: &ScheduleState) -> Analyzer {
     let mut analyzer = analyzer_for(state.func());
     state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
     analyzer

@@ -5,15 +5,19 @@
 //!
 //! TVM counterpart: `ScheduleState`, `StmtSRef`, `Replace` (`tir/schedule/state.cc`).
 
+mod loops;
+
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::ScheduleError;
-use crate::ir::{BlockId, VarId};
+use crate::ir::{AttrValue, BlockId, VarId};
 use crate::support::with_stack;
-use crate::tir::{Block, BlockRealize, For, IfThenElse, PrimFunc, Stmt, While};
+use crate::tir::{Block, BlockRealize, For, ForKind, IfThenElse, PrimFunc, Stmt, While};
+
+pub(super) use loops::LoopChange;
 
 /// Names a loop or a block of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,6 +52,18 @@ type Index = FxHashMap<StmtSRef, Entry>;
 pub struct ScheduleState {
     func: PrimFunc,
     index: Index,
+    /// The loops whose iterations do not run one after the other.
+    side_by_side: FxHashSet<VarId>,
+    /// Of blocks that were asked: at least the variables that the block, its bindings and its predicate name.
+    mentions: FxHashMap<BlockId, FxHashSet<VarId>>,
+}
+
+/// The iterations of a loop of `kind` do not run one after the other.
+fn runs_side_by_side(kind: ForKind) -> bool {
+    match kind {
+        ForKind::Serial | ForKind::Unrolled => false,
+        ForKind::Parallel | ForKind::Vectorized | ForKind::ThreadBinding(_) => true,
+    }
 }
 
 impl StmtSRef {
@@ -67,9 +83,15 @@ impl ScheduleState {
         if !matches!(func.body, Stmt::BlockRealize(_)) {
             return Err(ScheduleError::NotSchedulable(func.name.to_string()));
         }
-        let mut index = Index::default();
-        collect(&func.body, None, &mut SmallVec::new(), &mut index)?;
-        Ok(ScheduleState { func, index })
+        let mut state = ScheduleState {
+            func,
+            index: Index::default(),
+            side_by_side: FxHashSet::default(),
+            mentions: FxHashMap::default(),
+        };
+        let body = state.func.body.clone();
+        state.collect(&body, None, &mut SmallVec::new())?;
+        Ok(state)
     }
 
     /// The program.
@@ -175,27 +197,26 @@ impl ScheduleState {
         let mut body = self.func.body.clone();
         let slot = steps.iter().try_fold(&mut body, |at, step| child_mut(at, *step));
         *slot.ok_or(ScheduleError::UnknownSRef(sref))? = new;
-        let mut index = Index::default();
-        collect(&body, None, &mut SmallVec::new(), &mut index)?;
-        self.func.body = body;
-        self.index = index;
-        Ok(())
+        self.replace_body(body)
     }
 
-    /// Replaces the block of `id` by what `change` makes of it.
+    /// Sets the annotations of the block `id`.
     ///
     /// # Errors
-    /// As [`replace`](Self::replace).
-    pub fn change_block(
+    /// When the program has no such block (any more).
+    pub(super) fn annotate_block(
         &mut self,
         id: BlockId,
-        change: impl FnOnce(&mut Block),
+        key: &str,
+        value: AttrValue,
     ) -> Result<(), ScheduleError> {
-        let realize = self.get_block(id)?.clone();
-        let mut block = (*realize.block).clone();
-        change(&mut block);
-        let realize = BlockRealize { block: Arc::new(block), ..(*realize).clone() };
-        self.replace(StmtSRef::Block(id), realize.into())
+        let sref = StmtSRef::Block(id);
+        let Some(Stmt::BlockRealize(realize)) = self.slot(sref)? else {
+            return Err(ScheduleError::UnknownSRef(sref));
+        };
+        let block = block_mut(realize);
+        block.annotations = std::mem::take(&mut block.annotations).with(key, value);
+        Ok(())
     }
 
     /// Merges sequences in sequences.
@@ -229,7 +250,19 @@ impl ScheduleState {
 
     /// True when the index equals one made from scratch. TVM counterpart: `VerifySRefTree`.
     pub fn verify(&self) -> bool {
-        ScheduleState::new(self.func.clone()).is_ok_and(|fresh| fresh.index == self.index)
+        ScheduleState::new(self.func.clone())
+            .is_ok_and(|fresh| fresh.index == self.index && fresh.side_by_side == self.side_by_side)
+    }
+
+    /// The loops whose iterations do not run one after the other.
+    pub(super) fn side_by_side(&self) -> &FxHashSet<VarId> {
+        &self.side_by_side
+    }
+
+    /// The statement of `sref`, to change it where it stands.
+    fn slot(&mut self, sref: StmtSRef) -> Result<Option<&mut Stmt>, ScheduleError> {
+        let path = self.path(sref)?;
+        Ok(path.into_iter().try_fold(&mut self.func.body, child_mut))
     }
 
     fn path(&self, sref: StmtSRef) -> Result<Vec<PathStep>, ScheduleError> {
@@ -292,58 +325,62 @@ fn block_mut(realize: &mut Arc<BlockRealize>) -> &mut Block {
     Arc::make_mut(&mut Arc::make_mut(realize).block)
 }
 
-fn collect(
-    stmt: &Stmt,
-    parent: Option<StmtSRef>,
-    steps: &mut SmallVec<[Step; 2]>,
-    index: &mut Index,
-) -> Result<(), ScheduleError> {
-    let mut inside = |stmt: &Stmt, step: Step| {
-        steps.push(step);
-        let res = collect(stmt, parent, steps, index);
-        steps.pop();
-        res
-    };
-    match stmt {
-        Stmt::For(it) => {
-            let me = StmtSRef::Loop(it.loop_var.id());
-            insert(me, parent, steps, index)?;
-            with_stack(|| collect(&it.body, Some(me), &mut SmallVec::new(), index))
-        }
-        Stmt::BlockRealize(it) => {
-            let me = StmtSRef::Block(it.block.id);
-            insert(me, parent, steps, index)?;
-            if let Some(init) = &it.block.init {
-                collect(init, Some(me), &mut SmallVec::from_slice(&[Step::Init]), index)?;
+impl ScheduleState {
+    /// Puts what is in `stmt` into the index.
+    fn collect(
+        &mut self,
+        stmt: &Stmt,
+        parent: Option<StmtSRef>,
+        steps: &mut SmallVec<[Step; 2]>,
+    ) -> Result<(), ScheduleError> {
+        let mut inside = |stmt: &Stmt, step: Step| {
+            steps.push(step);
+            let res = self.collect(stmt, parent, steps);
+            steps.pop();
+            res
+        };
+        match stmt {
+            Stmt::For(it) => {
+                let me = StmtSRef::Loop(it.loop_var.id());
+                self.insert(me, parent, steps)?;
+                self.side_by_side.extend(runs_side_by_side(it.kind).then_some(it.loop_var.id()));
+                with_stack(|| self.collect(&it.body, Some(me), &mut SmallVec::new()))
             }
-            collect(&it.block.body, Some(me), &mut SmallVec::new(), index)
+            Stmt::BlockRealize(it) => {
+                let me = StmtSRef::Block(it.block.id);
+                self.insert(me, parent, steps)?;
+                if let Some(init) = &it.block.init {
+                    self.collect(init, Some(me), &mut SmallVec::from_slice(&[Step::Init]))?;
+                }
+                self.collect(&it.block.body, Some(me), &mut SmallVec::new())
+            }
+            Stmt::SeqStmt(stmts) => {
+                stmts.iter().enumerate().try_for_each(|(i, stmt)| inside(stmt, Step::Seq(i as u32)))
+            }
+            Stmt::IfThenElse(it) => {
+                inside(&it.then_case, Step::Then)?;
+                it.else_case.iter().try_for_each(|stmt| inside(stmt, Step::Else))
+            }
+            Stmt::While(it) => inside(&it.body, Step::WhileBody),
+            Stmt::BufferStore(_)
+            | Stmt::Bind(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => Ok(()),
         }
-        Stmt::SeqStmt(stmts) => {
-            stmts.iter().enumerate().try_for_each(|(i, stmt)| inside(stmt, Step::Seq(i as u32)))
-        }
-        Stmt::IfThenElse(it) => {
-            inside(&it.then_case, Step::Then)?;
-            it.else_case.iter().try_for_each(|stmt| inside(stmt, Step::Else))
-        }
-        Stmt::While(it) => inside(&it.body, Step::WhileBody),
-        Stmt::BufferStore(_)
-        | Stmt::Bind(_)
-        | Stmt::AllocBuffer(_)
-        | Stmt::DeclBuffer(_)
-        | Stmt::Evaluate(_)
-        | Stmt::AssertStmt(_) => Ok(()),
     }
-}
 
-fn insert(
-    sref: StmtSRef,
-    parent: Option<StmtSRef>,
-    steps: &[Step],
-    index: &mut Index,
-) -> Result<(), ScheduleError> {
-    match index.insert(sref, Entry { parent, steps: steps.into() }) {
-        None => Ok(()),
-        Some(_) => Err(ScheduleError::DuplicateId(sref)),
+    fn insert(
+        &mut self,
+        sref: StmtSRef,
+        parent: Option<StmtSRef>,
+        steps: &[Step],
+    ) -> Result<(), ScheduleError> {
+        match self.index.insert(sref, Entry { parent, steps: steps.into() }) {
+            None => Ok(()),
+            Some(_) => Err(ScheduleError::DuplicateId(sref)),
+        }
     }
 }
 

@@ -17,10 +17,18 @@ pub(in crate::tir::schedule) fn uses_var(expr: &PrimExpr, var: &Var) -> bool {
 
 /// The outermost blocks inside `stmt`, in program order.
 pub(in crate::tir::schedule) fn child_blocks(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
-    match stmt.as_block_realize() {
-        Some(it) => vec![it.clone()],
-        None => with_stack(|| stmt.children().into_iter().flat_map(child_blocks).collect()),
+    fn walk(mut stmt: &Stmt, out: &mut Vec<Arc<BlockRealize>>) {
+        while let Stmt::For(it) = stmt {
+            stmt = &it.body;
+        }
+        match stmt {
+            Stmt::BlockRealize(it) => out.push(it.clone()),
+            other => with_stack(|| other.children().into_iter().for_each(|stmt| walk(stmt, out))),
+        }
     }
+    let mut out = Vec::new();
+    walk(stmt, &mut out);
+    out
 }
 
 /// Each loop is the whole body of the one before.

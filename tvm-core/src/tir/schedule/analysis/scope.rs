@@ -7,7 +7,7 @@ use crate::ir::BlockId;
 use crate::support::with_stack;
 use crate::tir::analysis::reads_memory;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
-use crate::tir::{Block, Stmt};
+use crate::tir::{Block, For, Stmt};
 
 /// True when the blocks inside `block` tell of all that happens in it: it holds only loops and blocks, whose bounds,
 /// bindings and predicates read no memory.
@@ -54,9 +54,9 @@ fn check(
 }
 
 fn holds_only_blocks(stmt: &Stmt) -> bool {
-    match stmt {
-        Stmt::For(it) => with_stack(|| holds_only_blocks(&it.body)),
-        Stmt::SeqStmt(stmts) => stmts.iter().all(holds_only_blocks),
+    match skip_loops(stmt, |_| ()) {
+        Stmt::For(_) => false,
+        Stmt::SeqStmt(stmts) => stmts.iter().all(|it| with_stack(|| holds_only_blocks(it))),
         Stmt::BlockRealize(_) => true,
         Stmt::IfThenElse(_)
         | Stmt::While(_)
@@ -70,11 +70,20 @@ fn holds_only_blocks(stmt: &Stmt) -> bool {
 }
 
 fn heads_read_memory(stmt: &Stmt) -> bool {
-    match stmt {
-        Stmt::For(it) => {
-            reads_memory(&it.min) || reads_memory(&it.extent) || with_stack(|| heads_read_memory(&it.body))
+    let mut bounds = false;
+    let inside = skip_loops(stmt, |it| bounds |= reads_memory(&it.min) || reads_memory(&it.extent));
+    bounds
+        || match inside {
+            Stmt::BlockRealize(it) => it.iter_values.iter().chain([&it.predicate]).any(reads_memory),
+            other => with_stack(|| other.children().into_iter().any(heads_read_memory)),
         }
-        Stmt::BlockRealize(it) => it.iter_values.iter().chain([&it.predicate]).any(reads_memory),
-        _ => stmt.children().into_iter().any(heads_read_memory),
+}
+
+/// What is in the loops that `stmt` begins with, each of which `f` sees.
+fn skip_loops(mut stmt: &Stmt, mut f: impl FnMut(&For)) -> &Stmt {
+    while let Stmt::For(it) = stmt {
+        f(it);
+        stmt = &it.body;
     }
+    stmt
 }

@@ -2,7 +2,6 @@
 
 use crate::ir::AttrValue;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
-use crate::tir::{For, Stmt};
 
 /// Sets the annotation `key` of `sref`.
 pub(in crate::tir::schedule) fn annotate(
@@ -11,15 +10,10 @@ pub(in crate::tir::schedule) fn annotate(
     key: &str,
     value: &AttrValue,
 ) -> Result<(), ScheduleError> {
-    match state.get(sref)?.clone() {
-        Stmt::For(node) => {
-            let annotations = node.annotations.clone().with(key, value.clone());
-            state.replace(sref, For { annotations, ..(*node).clone() }.into())
-        }
-        Stmt::BlockRealize(realize) => {
-            let annotations = realize.block.annotations.clone().with(key, value.clone());
-            state.change_block(realize.block.id, |block| block.annotations = annotations)
-        }
-        _ => Err(ScheduleError::UnknownSRef(sref)),
+    match sref {
+        StmtSRef::Loop(var) => state.change_head(var, |node| {
+            node.annotations = std::mem::take(&mut node.annotations).with(key, value.clone());
+        }),
+        StmtSRef::Block(id) => state.annotate_block(id, key, value.clone()),
     }
 }

@@ -6,10 +6,9 @@
 use std::sync::Arc;
 
 use crate::ir::VarId;
-use crate::support::with_stack;
 use crate::tir::analysis::drives;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{BlockRealize, For, ForKind, IterKind, Stmt};
+use crate::tir::{BlockRealize, For, ForKind, IterKind};
 
 /// Sets the kind of the loop `var`.
 pub(in crate::tir::schedule) fn set_kind(
@@ -19,31 +18,28 @@ pub(in crate::tir::schedule) fn set_kind(
 ) -> Result<(), ScheduleError> {
     let name = primitive_of(kind);
     let node = For { kind, ..(**state.get_for(var)?).clone() };
-    let sref = StmtSRef::Loop(var);
-    check_kind(name, state, &node).map_err(|err| err.show(state, &[sref]))?;
-    state.replace(sref, node.into())
+    check_kind(name, state, &node).map_err(|err| err.show(state, &[StmtSRef::Loop(var)]))?;
+    drop(node);
+    state.change_head(var, |node| node.kind = kind)
 }
 
-/// The loops of `state` that may not run as they do.
-pub(in crate::tir::schedule) fn misfits(
+/// Why a loop of `state` may not run as it does, if there is such a loop. Loops that are the same in `before` are not
+/// looked at: whether iterations depend on each other is a question of what is inside.
+pub(in crate::tir::schedule) fn misfit(
     name: &'static str,
     state: &ScheduleState,
-) -> Result<Vec<ScheduleError>, ScheduleError> {
-    fn walk(stmt: &Stmt, out: &mut Vec<Arc<For>>) {
-        out.extend(
-            stmt.as_for().filter(|it| !matches!(it.kind, ForKind::Serial | ForKind::Unrolled)).cloned(),
-        );
-        with_stack(|| stmt.children().into_iter().for_each(|stmt| walk(stmt, out)));
+    before: Option<&ScheduleState>,
+) -> Result<Option<ScheduleError>, ScheduleError> {
+    let mut loops: Vec<VarId> = state.side_by_side().iter().copied().collect();
+    loops.sort_unstable();
+    for var in loops {
+        let node = state.get_for(var)?;
+        let same = before.and_then(|it| it.get_for(var).ok()).is_some_and(|old| Arc::ptr_eq(old, node));
+        if !same && let Err(err) = check_kind(name, state, node) {
+            return Ok(Some(err.show(state, &[StmtSRef::Loop(var)])));
+        }
     }
-    let mut loops = Vec::new();
-    walk(&state.func().body, &mut loops);
-    // A loop inside a block that is not made of blocks is none that a schedule made.
-    loops.retain(|node| state.get_for(node.loop_var.id()).is_ok());
-    let errors = loops.iter().filter_map(|node| {
-        let marked = [StmtSRef::Loop(node.loop_var.id())];
-        check_kind(name, state, node).err().map(|err| err.show(state, &marked))
-    });
-    Ok(errors.collect())
+    Ok(None)
 }
 
 /// `node` may run as its kind says.

@@ -9,9 +9,10 @@ use rustc_hash::FxHashMap;
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::{Var, VarId};
 use crate::tir::analysis::drives;
-use crate::tir::schedule::rewrite::{self, simplify_bindings};
+use crate::tir::schedule::rewrite;
+use crate::tir::schedule::state::LoopChange;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{BlockRealize, For, PrimExpr, substitute_stmt};
+use crate::tir::{BlockRealize, For, PrimExpr, Stmt};
 
 const NAME: &str = "fuse";
 
@@ -23,7 +24,7 @@ pub(in crate::tir::schedule) fn fuse(
     state: &mut ScheduleState,
     loops: &[VarId],
 ) -> Result<VarId, ScheduleError> {
-    let [first, .., last] = loops else {
+    let [_, _, ..] = loops else {
         return loops
             .first()
             .copied()
@@ -35,15 +36,18 @@ pub(in crate::tir::schedule) fn fuse(
     analysis::check_perfectly_nested(NAME, state, &nodes)
         .map_err(|err| err.help("fuse takes perfectly nested loops, outermost first").show(state, &marked))?;
     for node in &nodes {
-        let name = state.loop_name(node.loop_var.id());
+        let name = || state.loop_name(node.loop_var.id());
         if !node.min.is_const(0) {
-            return Err(illegal(format!("loop `{name}` does not start at 0")));
+            return Err(illegal(format!("loop `{}` does not start at 0", name())));
         }
         if node.kind != nodes[0].kind || !node.annotations.is_empty() {
-            return Err(illegal(format!("loop `{name}` is annotated or does not run as the first one does")));
+            return Err(illegal(format!(
+                "loop `{}` is annotated or does not run as the first one does",
+                name()
+            )));
         }
         if nodes.iter().any(|other| analysis::uses_var(&node.extent, &other.loop_var)) {
-            return Err(illegal(format!("the extent of loop `{name}` depends on another of the loops")));
+            return Err(illegal(format!("the extent of loop `{}` depends on another of the loops", name())));
         }
     }
     check_extents(state, &nodes).map_err(|err| err.show(state, &marked))?;
@@ -60,11 +64,10 @@ pub(in crate::tir::schedule) fn fuse(
         rest = rest.floordiv(&node.extent);
         map.insert(node.loop_var.id(), value);
     }
-    let body = substitute_stmt(&state.get_for(*last)?.body, &map);
-    let new =
-        For { kind: nodes[0].kind, span: nodes[0].span.clone(), ..For::serial(fused.clone(), extent, body) };
-    let sref = StmtSRef::Loop(*first);
-    state.replace(sref, simplify_bindings(state, sref, &new.into()))?;
+    let (kind, span) = (nodes[0].kind, nodes[0].span.clone());
+    let new = vec![For { kind, span, ..For::serial(fused.clone(), extent, Stmt::nop()) }];
+    drop(nodes);
+    state.change_loops(LoopChange { old: loops.to_vec(), new, vars: map, condition: None })?;
     Ok(fused.id())
 }
 

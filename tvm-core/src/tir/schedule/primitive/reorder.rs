@@ -6,8 +6,11 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::ir::VarId;
 use crate::tir::analysis::drives;
+use crate::tir::schedule::state::LoopChange;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::{BlockRealize, For, Stmt};
 
@@ -31,7 +34,7 @@ pub(in crate::tir::schedule) fn reorder(
     let illegal = |message: String| ScheduleError::illegal(NAME, message).show(state, &marked);
     let chain =
         chain(state, order).ok_or_else(|| illegal("the loops are not nested in one another".into()))?;
-    let (Some(top), Some(innermost)) = (chain.first().cloned(), chain.last().cloned()) else { return Ok(()) };
+    let Some(innermost) = chain.last().cloned() else { return Ok(()) };
     analysis::check_perfectly_nested(NAME, state, &chain).map_err(|err| err.show(state, &marked))?;
     let blocks = analysis::child_blocks(&innermost.body);
     if blocks.len() > 1 {
@@ -70,9 +73,10 @@ pub(in crate::tir::schedule) fn reorder(
             }
         }
     }
-    let body = innermost.body.clone();
-    let new = new_order.iter().rev().fold(body, |body, node| Stmt::from(For { body, ..(***node).clone() }));
-    state.replace(StmtSRef::Loop(top.loop_var.id()), new)
+    let new = new_order.iter().map(|node| For { body: Stmt::nop(), ..(***node).clone() }).collect();
+    let old = chain.iter().map(|node| node.loop_var.id()).collect();
+    drop((chain, blocks, innermost));
+    state.change_loops(LoopChange { old, new, vars: FxHashMap::default(), condition: None })
 }
 
 /// Of two loops that pass each other, one is independent of all that happens in the chain.

@@ -7,10 +7,9 @@ use rustc_hash::FxHashMap;
 
 use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
-use crate::tir::analysis::add_predicate;
-use crate::tir::schedule::rewrite::simplify_bindings;
+use crate::tir::schedule::state::LoopChange;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
-use crate::tir::{For, ForKind, PrimExpr, Stmt, substitute_stmt};
+use crate::tir::{For, ForKind, PrimExpr, Stmt};
 
 const NAME: &str = "split";
 
@@ -23,7 +22,7 @@ pub(in crate::tir::schedule) fn split(
     var: VarId,
     factors: &[Option<i64>],
 ) -> Result<Vec<VarId>, ScheduleError> {
-    let node = state.get_for(var)?.clone();
+    let node = state.get_for(var)?;
     let sref = StmtSRef::Loop(var);
     if !node.min.is_const(0) {
         return Err(ScheduleError::illegal(NAME, "the loop does not start at 0").show(state, &[sref]));
@@ -42,15 +41,16 @@ pub(in crate::tir::schedule) fn split(
         .zip(&extents)
         .skip(1)
         .fold(value(&vars[0], &extents[0]), |index, (var, extent)| index * extent + value(var, extent));
-    let mut body = substitute_stmt(&node.body, &FxHashMap::from_iter([(var, whole.clone())]));
-    if !exact {
-        body = add_predicate(&body, &whole.less(node.extent.clone()));
-    }
-    let new = vars.iter().zip(&extents).rev().fold(body, |body, (var, extent)| {
-        let kind = node.kind;
-        Stmt::from(For { kind, span: node.span.clone(), ..For::serial(var.clone(), extent.clone(), body) })
+    let condition = (!exact).then(|| whole.clone().less(node.extent.clone()));
+    let (kind, span) = (node.kind, node.span.clone());
+    let heads = vars.iter().zip(extents);
+    let new = heads.map(|(var, extent)| For {
+        kind,
+        span: span.clone(),
+        ..For::serial(var.clone(), extent, Stmt::nop())
     });
-    state.replace(sref, simplify_bindings(state, sref, &new))?;
+    let (new, vars_of) = (new.collect(), FxHashMap::from_iter([(var, whole)]));
+    state.change_loops(LoopChange { old: vec![var], new, vars: vars_of, condition })?;
     Ok(vars.iter().map(Var::id).collect())
 }
 

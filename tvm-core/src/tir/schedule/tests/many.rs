@@ -1,27 +1,98 @@
-//! Many primitives on one loop.
+//! Many primitives on one loop, and on many blocks.
 
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::ir::Var;
 
 /// Time of `count` splits, each of the outer loop that the last one gave.
-fn split_many(count: usize) -> Duration {
-    let mut s = Schedule::new(dense(dim(1 << 20), dim(4), dim(4))).unwrap();
+fn split_many(program: PrimFunc, count: usize, factor: impl Fn(usize) -> i64) -> (Duration, Schedule) {
+    let mut s = Schedule::new(program).unwrap();
     let y = s.block("y").unwrap();
     let [mut outer, ..] = s.loops::<3>(y).unwrap();
     let start = Instant::now();
     for i in 0..count {
-        let factor = if i % 100 == 0 { 2 } else { 1 };
-        [outer, _] = s.split(outer, [None, Some(factor)]).unwrap();
+        [outer, _] = s.split(outer, [None, Some(factor(i))]).unwrap();
     }
-    start.elapsed()
+    (start.elapsed(), s)
 }
 
 #[test]
 fn splits_of_one_loop_do_not_explode() {
-    let (some, many) = (split_many(200), split_many(800));
-    println!("200 splits: {some:?}, 800 splits: {many:?}");
-    assert!(many < some * 60 + Duration::from_secs(1), "{some:?} for 200 splits, {many:?} for 800");
+    let n = PrimExpr::from(Var::index("n"));
+    type Factor = fn(usize) -> i64;
+    let cases: [(&str, usize, PrimExpr, Factor); 4] = [
+        ("mostly by 1", 2_000, dim(1 << 20), |i| if i % 100 == 0 { 2 } else { 1 }),
+        ("by 2", 2_000, dim(1 << 20), |_| 2),
+        ("not dividing", 2_000, dim(1_000_003), |i| 2 + (i % 2) as i64),
+        ("symbolic", 500, n, |i| if i % 200 == 0 { 3 } else { 1 }),
+    ];
+    for (name, count, extent, factor) in cases {
+        let (time, s) = split_many(dense(extent, dim(4), dim(4)), count, factor);
+        println!("{count} splits, {name}: {time:?}");
+        assert!(s.state().verify(), "{name}");
+        // Where a split looks at the whole program, this takes minutes.
+        assert!(time < Duration::from_secs(60), "{name}: {time:?}");
+    }
+}
+
+/// `count` element-wise stages one after the other.
+fn stages(count: usize) -> PrimFunc {
+    let x = te::placeholder("x", [dim(8), dim(6)], I64);
+    let y = (0..count).fold(x.clone(), |y, i| {
+        te::compute(&format!("y{i}"), y.shape().to_vec(), &[&y], |at| y.at(at.to_vec()) + i as i64)
+    });
+    te::create_prim_func("stages", &[x], &[y]).unwrap()
+}
+
+#[test]
+fn primitives_on_many_blocks_do_not_explode() {
+    let count = 200;
+    let program = stages(count);
+    let want = run(&program, arguments(&program, &[]));
+    type Step = fn(&mut Schedule, BlockRV);
+    let steps: [(&str, Step); 8] = [
+        ("split", |s, block| {
+            let [i, _] = s.loops(block).unwrap();
+            s.split(i, [None, Some(3)]).unwrap();
+        }),
+        ("fuse", |s, block| {
+            let loops = s.loops::<2>(block).unwrap();
+            s.fuse(loops).unwrap();
+        }),
+        ("reorder", |s, block| {
+            let [i, j] = s.loops(block).unwrap();
+            s.reorder([j, i]).unwrap();
+        }),
+        ("parallel", |s, block| {
+            let [i, _] = s.loops(block).unwrap();
+            s.parallel(i).unwrap();
+        }),
+        ("vectorize", |s, block| {
+            let [_, j] = s.loops(block).unwrap();
+            s.vectorize(j).unwrap();
+        }),
+        ("unroll", |s, block| {
+            let [i, _] = s.loops(block).unwrap();
+            s.unroll(i).unwrap();
+        }),
+        ("annotate", |s, block| s.annotate(block, "key", true).unwrap()),
+        ("compute_inline", |s, block| {
+            // The last one writes the output.
+            let _ = s.compute_inline(block);
+        }),
+    ];
+    for (name, step) in steps {
+        let mut s = Schedule::new(program.clone()).unwrap();
+        let start = Instant::now();
+        for i in 0..count {
+            let block = s.block(&format!("y{i}")).unwrap();
+            step(&mut s, block);
+        }
+        println!("{name} on {count} blocks: {:?}", start.elapsed());
+        assert!(s.state().verify(), "{name}");
+        assert_eq!(run(s.func(), arguments(s.func(), &[])), want, "{name}");
+    }
 }
 
 #[test]
