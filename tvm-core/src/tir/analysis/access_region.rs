@@ -5,6 +5,7 @@
 use rustc_hash::FxHashSet;
 use tvm_runtime::DataType;
 
+use super::reads_memory;
 use crate::arith::{Analyzer, DomMap, IntervalSet};
 use crate::ir::VarId;
 use crate::tir::{
@@ -117,7 +118,8 @@ impl Detect {
         if self.local.contains(buffer) {
             return;
         }
-        let set = |index: &PrimExpr| match index.dtype().is_scalar() {
+        // What memory gives may be anything.
+        let set = |index: &PrimExpr| match index.dtype().is_scalar() && !reads_memory(index) {
             true => self.analyzer.int_set(index, &self.dom),
             false => IntervalSet::everything(),
         };
