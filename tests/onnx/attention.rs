@@ -4,7 +4,7 @@ use tvm_core::target::Target;
 use tvm_onnx::proto::AttributeProto;
 use tvm_runtime::{DataType, Tensor};
 
-use crate::build::{Build, assert_near, compiled, float, floats, info, int, model, node, run};
+use crate::build::{Build, assert_near, compiled, float, floats, info, int, model, node, run, targets};
 
 /// Numbers between -1 and 1 that look random.
 fn numbers(seed: u64, shape: &[i64]) -> Tensor {
@@ -62,6 +62,11 @@ fn masks_and_shared_heads() {
     };
     check(&attention("q k v", vec![], &qkv), &|_, _| true, "everything");
     check(&attention("q k v", vec![int("is_causal", 1)], &qkv), &|i, j| j <= i, "causal");
+    // Only 1 means anything.
+    for other in [-1, 0, 2, i64::MAX] {
+        let got = attention("q k v", vec![int("is_causal", other)], &qkv);
+        check(&got, &|_, _| true, &format!("is_causal = {other}"));
+    }
     // The second query may look at nothing.
     let mask: Vec<bool> = (0..15).map(|it| it / 5 != 1 && it % 5 != 2).collect();
     let mask = Tensor::from_slice(&mask, &[3, 5]).unwrap();
@@ -70,6 +75,24 @@ fn masks_and_shared_heads() {
     let count = Tensor::from_slice(&[4i64], &[1]).unwrap();
     let got = attention("q k v _ _ _ n", vec![int("is_causal", 1)], &[&qkv[..], &[("n", &count)]].concat());
     check(&got, &|i, j| j < 4 && j <= i + 1, "count of keys");
+}
+
+#[test]
+fn keys_and_values_are_as_many() {
+    let mut model = model(24, vec![node("Attention", "q k v", "y", vec![])]).output("y");
+    for (name, dims) in [("q", "1 2 s 4"), ("k", "1 2 n 4"), ("v", "1 2 m 4")] {
+        model.graph.as_mut().unwrap().input.push(info(name, DataType::F32, dims));
+    }
+    for target in targets() {
+        let vm = compiled(&model, &target).unwrap();
+        let args = |n, m| [numbers(1, &[1, 2, 3, 4]), numbers(2, &[1, 2, n, 4]), numbers(3, &[1, 2, m, 4])];
+        let fit = args(5, 5);
+        let want = floats(&reference(&fit[0], &fit[1], &fit[2], &|_, _| true), &[1, 2, 3, 4]);
+        assert_near(&run(&vm, &fit)[0], &want, &target.to_string());
+        let misfit = args(5, 6).map(|it| tvm_runtime::Value::from(&it));
+        let err = vm.invoke("main", &misfit).unwrap_err().to_string();
+        assert!(err.contains("match_cast"), "{target}: {err}");
+    }
 }
 
 #[test]

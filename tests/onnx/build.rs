@@ -135,6 +135,12 @@ pub(crate) fn compiled(model: &ModelProto, target: &Target) -> Result<Vm, OnnxEr
     Ok(compile_module(&module, target).unwrap())
 }
 
+/// Every executor of this build.
+pub(crate) fn targets() -> Vec<Target> {
+    let llvm = cfg!(feature = "llvm").then(Target::llvm);
+    [Target::interpreter(), Target::c()].into_iter().chain(llvm).collect()
+}
+
 /// What the model computes.
 pub(crate) fn run(vm: &Vm, inputs: &[Tensor]) -> Vec<Tensor> {
     let args: Vec<Value> = inputs.iter().map(Value::from).collect();

@@ -4,7 +4,9 @@ use tvm_core::target::Target;
 use tvm_onnx::proto::{AttributeProto, ModelProto};
 use tvm_runtime::{DataType, Tensor};
 
-use crate::build::{Build, assert_near, compiled, float, floats, int, ints, longs, model, node, run, tensor};
+use crate::build::{
+    Build, assert_near, compiled, float, floats, info, int, ints, longs, model, node, run, targets, tensor,
+};
 
 /// Operator, inputs, attributes, constants, result.
 type Case = (&'static str, &'static str, Vec<AttributeProto>, Vec<Tensor>, Tensor);
@@ -257,4 +259,39 @@ fn quantised_numbers() {
     let numbers = Tensor::from_slice(&[1u8, 3, 4, 255], &[4]).unwrap();
     let got = eval(13, "DequantizeLinear", "c0 c1 c2", vec![], &x, &[numbers, scale, zero]);
     assert_near(&got, &floats(&[-1.0, 0.0, 0.5, 126.0], &[4]), "DequantizeLinear");
+}
+
+#[test]
+fn integers_wrap_at_their_limits() {
+    let nodes = vec![
+        node("Sub", "x b", "d", vec![]),
+        node("Less", "d limit", "y", vec![]),
+        node("Add", "x one", "n", vec![]),
+        node("Greater", "n x", "z", vec![]),
+    ];
+    let mut model = (model(17, nodes).output("y").output("z"))
+        .constant("b", &longs(&[-4]))
+        .constant("limit", &longs(&[16]))
+        .constant("one", &longs(&[1]));
+    model.graph.as_mut().unwrap().input.push(info("x", DataType::I64, "n"));
+    let x = [
+        i64::MIN,
+        i64::MIN + 3,
+        i64::MIN + 4,
+        -5,
+        11,
+        12,
+        13,
+        i64::MAX - 5,
+        i64::MAX - 4,
+        i64::MAX - 3,
+        i64::MAX,
+    ];
+    let less: Vec<bool> = x.iter().map(|it| it.wrapping_sub(-4) < 16).collect();
+    let greater: Vec<bool> = x.iter().map(|it| it.wrapping_add(1) > *it).collect();
+    for target in targets() {
+        let got = run(&compiled(&model, &target).unwrap(), &[longs(&x)]);
+        assert_eq!(got[0].to_vec::<bool>().unwrap(), less, "{target}");
+        assert_eq!(got[1].to_vec::<bool>().unwrap(), greater, "{target}");
+    }
 }

@@ -6,7 +6,7 @@ use tvm_onnx::proto::ModelProto;
 use tvm_onnx::{DimSpec, ImportOptions, import_proto};
 use tvm_runtime::{DataType, Tensor};
 
-use crate::build::{Build, assert_near, compiled, floats, info, int, ints, longs, model, node, run};
+use crate::build::{Build, assert_near, compiled, floats, info, int, ints, longs, model, node, run, targets};
 
 /// Types of the parameters and the result, as they are printed.
 fn signature(module: &IRModule) -> String {
@@ -155,5 +155,43 @@ fn shapes_that_do_not_fit_are_refused_when_run() {
         let x = if op == "Expand" { floats(&[1.0], &[1]) } else { x.clone() };
         let args = [x, longs(&shape)].map(|it| tvm_runtime::Value::from(&it));
         assert!(vm.invoke("main", &args).is_err(), "{op} {shape:?}");
+    }
+}
+
+/// Convolutions and pools, then the columns one by one through a matrix: `width` is a number or a name.
+fn recognition(width: &str) -> ModelProto {
+    let numbers = |len: i64, shape: &[i64]| {
+        let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 19) as f32 - 9.0) / 16.0).collect();
+        floats(&values, shape)
+    };
+    let (pads, two) = (|| ints("pads", &[1, 1, 1, 1]), || ints("kernel_shape", &[2, 2]));
+    let nodes = vec![
+        node("Conv", "x k1", "a", vec![pads()]),
+        node("Relu", "a", "b", vec![]),
+        node("MaxPool", "b", "c", vec![two(), ints("strides", &[2, 2])]),
+        node("Conv", "c k2", "d", vec![pads(), ints("strides", &[2, 1])]),
+        node("AveragePool", "d", "e", vec![two(), ints("strides", &[1, 2]), ints("pads", &[0, 0, 0, 1])]),
+        node("Reshape", "e shape", "f", vec![]),
+        node("Transpose", "f", "g", vec![ints("perm", &[0, 2, 1])]),
+        node("MatMul", "g w", "h", vec![]),
+        node("Softmax", "h", "y", vec![int("axis", -1)]),
+    ];
+    (model(17, nodes).input("x", &format!("1 1 8 {width}")).output("y"))
+        .constant("k1", &numbers(27, &[3, 1, 3, 3]))
+        .constant("k2", &numbers(108, &[4, 3, 3, 3]))
+        .constant("shape", &longs(&[0, 4, -1]))
+        .constant("w", &numbers(20, &[4, 5]))
+}
+
+#[test]
+fn a_recognition_model_takes_any_width() {
+    for target in targets() {
+        let any = compiled(&recognition("width"), &target).unwrap();
+        for width in [4i64, 7, 10, 33] {
+            let values: Vec<f32> = (0..8 * width).map(|i| ((i * 29 % 23) as f32 - 11.0) / 8.0).collect();
+            let x = [floats(&values, &[1, 1, 8, width])];
+            let fixed = compiled(&recognition(&width.to_string()), &Target::interpreter()).unwrap();
+            assert_near(&run(&any, &x)[0], &run(&fixed, &x)[0], &format!("width {width} on {target}"));
+        }
     }
 }

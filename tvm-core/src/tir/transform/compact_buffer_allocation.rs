@@ -3,7 +3,7 @@
 //! TVM counterpart: `CompactBufferAllocation`.
 //! Requires: no blocks, allocations where they belong
 //! ([`plan_and_update_buffer_allocation_location`](super::plan_and_update_buffer_allocation_location)). Ensures: an
-//! axis of an allocated buffer of which a constant number of elements is accessed has that extent.
+//! axis of an allocated buffer of which at most a constant number of elements is accessed has that extent.
 
 use std::sync::Arc;
 
@@ -18,6 +18,10 @@ use crate::tir::{
     AllocBuffer, Buffer, BufferLoad, BufferStore, Callee, Intrinsic, Mutator, PrimExpr, Stmt, Visitor,
     any_expr, walk_expr, walk_stmt,
 };
+
+/// A symbolic extent becomes a constant below this one: a larger bound comes from the width of an index, and says nothing of
+/// the memory that is needed.
+const LARGEST: i64 = 1 << 16;
 
 /// Allocated buffers shrink.
 pub fn compact_buffer_allocation() -> Pass {
@@ -56,7 +60,7 @@ impl Compact {
             let Some(range) = set.as_ref().and_then(|set| set.to_range(&self.analyzer)) else { continue };
             let bound = self.analyzer.const_int_bound(&range.extent);
             let Ok(most) = i64::try_from(bound.max) else { continue };
-            let smaller = buffer.shape[axis].as_int().is_none_or(|extent| most < extent);
+            let smaller = most < buffer.shape[axis].as_int().unwrap_or(LARGEST);
             let fixed = !any_expr(&range.min, &mut |expr| match expr {
                 PrimExpr::Var(var) => touched.bound.contains(&var.id()),
                 PrimExpr::BufferLoad(_) | PrimExpr::Call(_) => true,

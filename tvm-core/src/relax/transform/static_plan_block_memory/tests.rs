@@ -6,13 +6,13 @@ use tvm_runtime::vm::{Instruction, IntOperand, Vm};
 use tvm_runtime::{DataType, Device, Tensor, Value};
 
 use super::static_plan_block_memory;
-use crate::ir::{IRModule, Type, Var};
+use crate::ir::{AdtType, BaseFunc, ConstructorDef, IRModule, Type, TypeDef, Var};
 use crate::pass::Sequential;
 use crate::relax::op::memory;
 use crate::relax::testing::*;
 use crate::relax::transform::call_tir_rewrite;
 use crate::relax::vm::{interpreted_kernels, vm_codegen};
-use crate::relax::{Arg, Binding, Callee, Clause, Expr, If, Match, Pattern};
+use crate::relax::{Arg, Binding, Callee, Clause, Constructor, Expr, Function, If, Match, Pattern};
 use crate::tir::PrimExpr;
 use tvm_testing::Rng;
 
@@ -186,6 +186,35 @@ fn same(module: &mut IRModule) -> crate::ir::GlobalVar {
     add(module, function("same", &[&x], vec![], &x))
 }
 
+/// `enum Boxed { First(Tensor), Rest(Boxed) }`.
+fn boxes(module: &mut IRModule) -> (Type, [Constructor; 2]) {
+    let boxed = Type::Adt(AdtType { name: "Boxed".into(), args: Arc::new([]) });
+    let def = |name: &str, field: Type| ConstructorDef { name: name.into(), fields: Arc::new([field]) };
+    let constructors = Arc::new([def("First", fixed(&[5])), def("Rest", boxed.clone())]);
+    module.add_type(Arc::new(TypeDef { name: "Boxed".into(), params: Arc::new([]), constructors }));
+    let constructor = |name: &str, tag| Constructor { ty: "Boxed".into(), name: name.into(), tag };
+    (boxed, [constructor("First", 0), constructor("Rest", 1)])
+}
+
+/// `again(x, n) = if n > 0 { again(x, n - 1) } else { x }`.
+fn recursive(module: &mut IRModule) -> crate::ir::GlobalVar {
+    let (x, n) = (Var::new("x", fixed(&[5])), Var::index("n"));
+    let whole =
+        |bindings, ret: &Var| Function { ret: fixed(&[5]), ..function("again", &[&x, &n], bindings, ret) };
+    let gv = add(module, whole(vec![], &x));
+    let less = Arg::Prim(PrimExpr::from(&n) - 1i64);
+    let (next, recurse) = bind("next", fixed(&[5]), call(Callee::Global(gv.clone()), &[(&x).into(), less]));
+    let branch = If {
+        cond: Arg::Prim(PrimExpr::from(&n).greater(0)),
+        then_branch: body(vec![recurse], next),
+        else_branch: body(vec![], &x),
+        span: crate::ir::Span::none(),
+    };
+    let (r, choose) = bind("r", fixed(&[5]), Expr::If(Arc::new(branch)));
+    module.update(gv.clone(), BaseFunc::Relax(Arc::new(whole(vec![choose], &r))));
+    gv
+}
+
 /// Ways to hold on to the memory of `a` under another name: the bindings, the last of which is the tensor.
 fn holds(module: &mut IRModule, a: &Var, cond: &Var) -> Vec<(&'static str, Vec<Binding>)> {
     let ty = fixed(&[5]);
@@ -213,7 +242,32 @@ fn holds(module: &mut IRModule, a: &Var, cond: &Var) -> Vec<(&'static str, Vec<B
     let captured = [Arg::Global(gv.clone()), Arg::Tuple(Arc::new([a.into()]))];
     let thunk = memory::call(memory::ALLOC_CLOSURE, captured, Default::default()).unwrap();
     let (thunk, make) = bind("thunk", Type::Object, thunk);
+    let (boxed, [first, rest]) = boxes(module);
+    let unbox = Clause {
+        pattern: Pattern::Constructor(first.clone(), Arc::new([Pattern::Var(Var::new("p", ty.clone()))])),
+        body: body(vec![], a),
+    };
+    let (p, inner) = (Var::new("p", ty.clone()), Var::new("inner", boxed.clone()));
+    let again = Clause {
+        pattern: Pattern::Constructor(rest.clone(), Arc::new([Pattern::Var(inner.clone())])),
+        body: {
+            let one = Clause {
+                pattern: Pattern::Constructor(first.clone(), Arc::new([Pattern::Var(p.clone())])),
+                body: body(vec![], &p),
+            };
+            let other = Clause { pattern: Pattern::Wildcard, body: body(vec![], a) };
+            let deep = Match { value: inner.into(), clauses: Arc::new([one, other]), span: span.clone() };
+            let (deep, binding) = bind("deep", ty.clone(), Expr::Match(Arc::new(deep)));
+            body(vec![binding], deep)
+        },
+    };
+    let (one, make_one) = bind("one", boxed.clone(), call(Callee::Constructor(first), &[a.into()]));
+    let (two, make_two) = bind("two", boxed, call(Callee::Constructor(rest), &[one.into()]));
+    let unboxed = Match { value: two.into(), clauses: Arc::new([unbox, again]), span: span.clone() };
+    let recursive = recursive(module);
     vec![
+        ("fields of a data type", vec![make_one, make_two, tensor(Expr::Match(Arc::new(unboxed)))]),
+        ("a recursive call", vec![tensor(call(Callee::Global(recursive), &[a.into(), Arg::Prim(3.into())]))]),
         ("a pattern of a tuple", vec![tensor(first_of(a.into(), a.into()))]),
         ("a pattern of a whole value", vec![tuple.clone(), tensor(Expr::Match(Arc::new(matched)))]),
         ("a field", vec![tuple, field(0)]),
