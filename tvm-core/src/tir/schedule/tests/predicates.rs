@@ -59,9 +59,8 @@ fn indices_that_may_not_fit_are_refused() {
     let n = PrimExpr::from(Var::index("n"));
     let mut s = Schedule::new(dense(n.clone(), n.clone(), n)).unwrap();
     let y = s.block("y").unwrap();
-    let [i, j, k] = s.loops(y).unwrap();
+    let [i, j, _] = s.loops(y).unwrap();
     assert!(s.clone().split(i, [None, Some(1 << 40)]).is_err());
-    assert!(s.clone().fuse([i, j]).is_ok());
     // What dimensions multiply to is checked when the kernel is called.
-    assert!(s.fuse([i, j, k]).is_ok());
+    assert!(s.fuse([i, j]).is_ok());
 }
