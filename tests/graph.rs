@@ -323,6 +323,93 @@ mod names {
         }
     }
 
+    /// Functions that are imported by name, under another name, through a re-export.
+    mod imported {
+        use super::softmax;
+        use super::uses_softmax as sigmoid;
+        use tvm::prelude::*;
+
+        mod renamed {
+            pub(super) use super::super::nested::through_a_glob as tanh;
+        }
+        use renamed::*;
+
+        #[relax::func]
+        pub(super) fn by_name(x: Tensor<f32, n>) -> Tensor<f32, n> {
+            softmax(relu(x))
+        }
+
+        #[relax::func]
+        pub(super) fn by_another_name(x: Tensor<f32, n>) -> Tensor<f32, n> {
+            sigmoid(x) + tanh(x)
+        }
+
+        /// Parameters and closures come first.
+        #[relax::func]
+        pub(super) fn parameters(softmax: Tensor<f32, n>) -> Tensor<f32, n> {
+            let sigmoid = |v| v + softmax;
+            sigmoid(softmax) + softmax.exp().log()
+        }
+    }
+
+    /// What is no graph function hides no operator, but a kernel that is imported is an error.
+    mod others {
+        #[expect(unused_imports, reason = "a name of an operator")]
+        use std::cmp::max;
+
+        use tvm::prelude::*;
+
+        mod kernels {
+            use tvm::prelude::*;
+
+            #[prim_func]
+            pub(crate) fn relu(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+                for i in 0..n {
+                    y[[i]] = x[[i]];
+                }
+            }
+
+            #[prim_func]
+            pub(crate) fn copied(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+                for i in 0..n {
+                    block("y", [S(i)], |[vi]| {
+                        y[[vi]] = x[[vi]];
+                    });
+                }
+            }
+        }
+        use kernels::{copied, relu};
+
+        #[schedule(copied)]
+        fn split(s: &mut Schedule) -> Result<(), ScheduleError> {
+            let y = s.block("y")?;
+            let [i] = s.loops(y)?;
+            s.parallel(i)
+        }
+
+        #[prim_helper]
+        fn gelu(x: f32) -> f32 {
+            x
+        }
+
+        #[relax::func]
+        pub(super) fn operators(x: Tensor<f32, 2>) -> Tensor<f32, 2> {
+            let (a, b) = split(x, 2);
+            concat([a, b], 0) + max(gelu(x) * 0.0)
+        }
+
+        #[relax::func]
+        pub(super) fn kernel(x: Tensor<f32, n>) -> Tensor<f32, n> {
+            relu(x)
+        }
+    }
+
+    #[test]
+    fn imported_kernels_are_errors() {
+        let err = others::kernel::module().unwrap_err().to_string();
+        assert!(err.contains("`relu` is a kernel") && err.contains("call_tir(relu, (x, y))"), "{err}");
+    }
+
     #[test]
     fn functions_of_the_user_hide_operators() {
         #[relax::func]
@@ -333,6 +420,10 @@ mod names {
             ("uses_softmax", uses_softmax::module(), [20.0, 30.0]),
             ("through_a_glob", nested::through_a_glob::module(), [2.0, 3.0]),
             ("main", relax!(|x: Tensor<f32, n>| -> Tensor<f32, n> { softmax(x) }).module(), [2.0, 3.0]),
+            ("by_name", imported::by_name::module(), [2.0, 3.0]),
+            ("by_another_name", imported::by_another_name::module(), [22.0, 33.0]),
+            ("parameters", imported::parameters::module(), [3.0, 6.0]),
+            ("operators", others::operators::module(), [1.0, 2.0]),
             // A type of its own, which the operator does not give.
             ("main", relax!(|x: Tensor<f32, n>| -> Tensor<f32, n, 1> { exp(x) }).module(), [1.0, 2.0]),
             (

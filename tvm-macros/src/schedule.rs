@@ -113,6 +113,7 @@ fn wrapper(func: &ItemFn, kernel: &Path) -> TokenStream {
         #[automatically_derived]
         impl #script::PrimFuncDef for #name {
             type Args = <#kernel as #script::PrimFuncDef>::Args;
+            const IS_KERNEL: bool = false;
             const SIG: #script::FuncSig = <#kernel as #script::PrimFuncDef>::SIG;
             fn prim_func() -> ::core::result::Result<#tir::PrimFunc, #ir::IrError> {
                 let func = <#kernel as #script::PrimFuncDef>::prim_func()?;

@@ -11,6 +11,9 @@ pub trait PrimFuncDef {
     /// The parameters of a typed call.
     type Args: Params;
 
+    /// Whether it is a kernel itself, and not a schedule of one.
+    const IS_KERNEL: bool = true;
+
     /// Its signature.
     const SIG: FuncSig;
 

@@ -18,11 +18,13 @@ pub(super) struct Body<'a> {
     pub(super) names: Dims,
     /// The function that the body is of, if it has a name.
     own: Option<Ident>,
+    /// Names of operators that are called, unless they are functions of the user's.
+    pub(super) operators: Vec<Ident>,
 }
 
 impl<'a> Body<'a> {
     pub(super) fn new(surface: Surface, own: Option<Ident>, errors: &'a mut Errors) -> Body<'a> {
-        Body { surface, errors, names: Dims::default(), own }
+        Body { surface, errors, names: Dims::default(), own, operators: Vec::new() }
     }
 
     /// `name` is a value or dimension from here on.
@@ -195,7 +197,11 @@ impl<'a> Body<'a> {
                 if call.args.iter().any(|arg| matches!(arg, Expr::Assign(_))) {
                     return quote_spanned!(name.span()=> #graph::ops::#name(#args));
                 }
-                return quote_spanned!(name.span()=> #graph::result(#graph::NamedCall(#args).#name()));
+                if !self.operators.contains(name) {
+                    self.operators.push(name.clone());
+                }
+                let call = operators::call(name, &args);
+                return quote_spanned!(name.span()=> #graph::result(#call));
             }
         }
         let args = self.args(call.args.iter(), path.span());

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::{BinOp, Expr, GenericArgument, Lit, Pat, PathArguments, ReturnType, Stmt, Type};
 
 use super::function::GraphParam;
@@ -392,26 +392,11 @@ fn unless_users(place: &impl ToTokens, message: &str, help: &str, operators: &[&
     let span = place.to_token_stream().into_iter().next().map_or_else(Span::call_site, |token| token.span());
     let graph = paths::graph(Span::call_site());
     let escaped = |text: &str| text.replace('{', "{{").replace('}', "}}");
-    let (message, help) = (escaped(message), format!("help: {}", escaped(help)));
-    let results: Vec<Ident> = (0..names.len()).map(|i| format_ident!("R{i}")).collect();
-    // Whose function any of them is.
-    let owner = results
-        .iter()
-        .rev()
-        .fold(quote!(#graph::Operator), |rest, result| quote!(<#result as #graph::Outcome>::Or<#rest>));
-    let names = names.iter().map(|name| Ident::new(&name.to_string(), name.span().located_at(span)));
-    let call = quote_spanned!(span=> __check(#(|args| #graph::NamedCall(args).#names()),*));
-    quote! {
-        {
-            #[diagnostic::on_unimplemented(message = #message, label = #help)]
-            trait IsUsers {}
-            impl IsUsers for #graph::Value {}
-            fn __check<#(#results: #graph::Outcome),*>(#(_: fn(#graph::Args) -> #results),*)
-            where
-                #owner: IsUsers,
-            {
-            }
-            #call;
-        }
-    }
+    let message = format!("{}\nhelp: {}", escaped(message), escaped(help));
+    let calls = names.iter().map(|name| {
+        let name = Ident::new(&name.to_string(), name.span().located_at(span));
+        let call = super::operators::call(&name, &quote!(args));
+        quote!(#graph::is_users(&|args: #graph::Args| #call))
+    });
+    quote_spanned!(span=> const _: () = ::core::assert!(#(#calls)||*, #message);)
 }

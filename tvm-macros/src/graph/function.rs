@@ -123,12 +123,14 @@ fn parts(
     rewriter.names.names.extend(dims.names);
     rewriter.names.type_params = dims.type_params;
     let body = rewriter.expr(body);
+    let names = operators::names(&rewriter.operators);
     let begin = quote_spanned!(place=> #d.begin(#ret_type););
     let set = options.set();
     let graph = paths::graph(Span::call_site());
     let definition = quote! {
         // Names that are nearly an operator's.
         use #graph::ops::*;
+        #names
         #set
         #generic
         #declare

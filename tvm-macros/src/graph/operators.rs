@@ -1,7 +1,7 @@
 //! The operators that are called by name, and functions of the user's that have such a name.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 
 use crate::paths;
 
@@ -145,11 +145,47 @@ pub(crate) fn hide(name: &Ident, ty: &TokenStream, value: &TokenStream) -> Token
             fn #name(self) -> #ty;
         }
         #[allow(clippy::all, reason = "hides the operator of the same name")]
-        impl #hides for #graph::NamedCall {
+        impl<F> #hides for #graph::NamedCall<F> {
             #[track_caller]
             fn #name(self) -> #ty {
                 #value
             }
+        }
+    }
+}
+
+/// `NamedCall(args, what the module calls so)`
+pub(super) fn call(name: &Ident, args: &TokenStream) -> TokenStream {
+    let (graph, function) = (paths::graph(name.span()), function_of(name));
+    quote_spanned!(name.span()=> #graph::NamedCall(#args, __names::#function).#name())
+}
+
+fn function_of(name: &Ident) -> Ident {
+    format_ident!("__call_{name}", span = Span::call_site())
+}
+
+/// The module that finds what `names`, which are operators', are where the function stands: what the module around has of
+/// the name, imported or not, comes before the operators.
+pub(super) fn names(names: &[Ident]) -> TokenStream {
+    if names.is_empty() {
+        return TokenStream::new();
+    }
+    let graph = paths::graph(Span::call_site());
+    let functions = names.iter().map(|name| {
+        let (function, op) =
+            (function_of(name), if name == "select" { "where".into() } else { name.to_string() });
+        quote! {
+            pub(super) fn #function(args: #graph::Args, at: #graph::At) -> impl #graph::Outcome {
+                use super::*;
+                (&#graph::Named::<#name>::new()).call(#op, args, at)
+            }
+        }
+    });
+    quote! {
+        mod __names {
+            use #graph::names::*;
+            use #graph::{CallsFunction as _, CallsKernel as _, CallsOperator as _};
+            #(#functions)*
         }
     }
 }

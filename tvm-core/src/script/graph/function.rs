@@ -260,10 +260,14 @@ pub fn define(body: impl FnOnce(&mut Definition) -> Value) -> GraphFunc {
 /// Calls another graph function.
 #[track_caller]
 pub fn call_def<D: FuncDef>(args: Args) -> Value {
-    let span = span_of(Location::caller());
-    let Some(gv) = global::<D>(&span) else { return Value::poison() };
+    call_def_at::<D>(args, &span_of(Location::caller()))
+}
+
+/// The same, written at `span`.
+pub(super) fn call_def_at<D: FuncDef>(args: Args, span: &Span) -> Value {
+    let Some(gv) = global::<D>(span) else { return Value::poison() };
     let ty = frame(|frame| frame.builder.module().relax_func(&gv).map(|func| func.ty())).flatten();
-    emit_call(Callee::Global(gv), ty.as_ref(), args, &span)
+    emit_call(Callee::Global(gv), ty.as_ref(), args, span)
 }
 
 /// `call_global("name", (x, y))`: calls a graph function of the module that is extended.

@@ -26,7 +26,11 @@ pub use function::{
     Definition, FuncDef, GraphFunc, call_def, define, function, include, local, module_attr, module_of,
 };
 pub use item::{Args, IntoItem, Item, item};
-pub use outcome::{KernelCall, NamedCall, Operator, Outcome, result};
+pub use ops::names;
+pub use outcome::{
+    At, CallsFunction, CallsKernel, CallsOperator, KernelCall, Named, NamedCall, Operator, Outcome, is_users,
+    result,
+};
 pub use scalar::{ToScalar, prim, scalar, shape};
 pub use tensor_program::{call_dps_packed, call_packed, call_tir, include_tir};
 pub use value::{Value, closure, compare, tuple};

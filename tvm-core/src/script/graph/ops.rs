@@ -12,7 +12,7 @@ pub use super::function::call_global;
 
 use super::frame::{emit, fail, span_of};
 use super::value::to_value;
-use super::{Args, Item, NamedCall, Operator, Value};
+use super::{Args, At, Item, NamedCall, Outcome, Value};
 use crate::ir::{ArgKind, AttrKind, AttrValue, Attrs, IrError, Op, Span};
 use crate::relax::{Arg, Call, Callee};
 
@@ -204,14 +204,25 @@ macro_rules! ops {
             }
         )*
 
-        impl NamedCall {
+        impl<F: Fn(Args, At) -> R, R: Outcome> NamedCall<F> {
             $(
-                #[doc = concat!("The operator `", stringify!($name), "`.")]
+                #[doc = concat!("What `", stringify!($name), "` is in the module.")]
                 #[track_caller]
-                pub fn $name(&self) -> Operator {
-                    Operator::new(emit_op(stringify!($name), self.args(), &span_of(Location::caller())))
+                pub fn $name(&self) -> R {
+                    self.call(Location::caller())
                 }
             )*
+        }
+
+        /// Types named like the operators: what their names stand for where the module has nothing of the name.
+        #[allow(non_camel_case_types, reason = "named like the operators")]
+        pub mod names {
+            $(
+                #[doc = concat!("The operator `", stringify!($name), "`.")]
+                pub struct $name {}
+            )*
+            /// The operator `where`.
+            pub struct select {}
         }
 
         #[allow(clippy::should_implement_trait, reason = "named like the operators; Rust's traits call them")]
@@ -241,11 +252,11 @@ ops! {
     full full_like zeros zeros_like ones ones_like arange eye tril triu one_hot resize2d
 }
 
-impl NamedCall {
-    /// The operator `where`.
+impl<F: Fn(Args, At) -> R, R: Outcome> NamedCall<F> {
+    /// What `select`, the operator `where`, is in the module.
     #[track_caller]
-    pub fn select(&self) -> Operator {
-        Operator::new(emit_op("where", self.args(), &span_of(Location::caller())))
+    pub fn select(&self) -> R {
+        self.call(Location::caller())
     }
 }
 
