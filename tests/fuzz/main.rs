@@ -6,5 +6,6 @@ mod check;
 mod graphs;
 mod kernels;
 mod native;
+mod roundtrip;
 mod schedules;
 mod steps;

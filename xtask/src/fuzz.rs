@@ -13,6 +13,7 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ("schedules", &["-p", "tvm", "--test", "fuzz"], "schedules::fuzz_schedules"),
     ("graphs", &["-p", "tvm", "--test", "fuzz"], "graphs::fuzz_graphs"),
     ("compiled_graphs", &["-p", "tvm", "--test", "fuzz"], "graphs::fuzz_compiled_graphs"),
+    ("roundtrip", &["-p", "tvm", "--test", "fuzz"], "roundtrip::fuzz_roundtrip"),
     ("expressions", &["-p", "tvm-core", "--lib"], "arith::tests::claims::fuzz_expressions"),
     ("sets", &["-p", "tvm-core", "--lib"], "arith::tests::claims::fuzz_sets"),
     ("check_bounds", &["-p", "tvm-core", "--lib"], "tir::transform::check_bounds::tests::fuzz_check_bounds"),

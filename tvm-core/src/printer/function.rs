@@ -2,6 +2,7 @@
 
 use super::Printer;
 use super::module::attrs_arg;
+use super::sayable::refusal;
 use super::scalar::generic_arg;
 use crate::tir::{Buffer, Param, PrimFunc, Scope, Stmt};
 
@@ -18,9 +19,15 @@ impl Printer {
         };
         self.attribute_with("prim_func", Some(name), true, &func.attrs, more);
         let head = format!("fn {}({})", self.context.identifier(name), params.join(", "));
-        self.braces(&head, "", |p| match root {
-            Some(root) => p.block_body(root),
-            None => p.stmt(&func.body),
+        let silent = refusal(func).filter(|it| it.silent);
+        self.braces(&head, "", |p| {
+            if let Some(refusal) = silent {
+                p.unsayable(&refusal.what);
+            }
+            match root {
+                Some(root) => p.block_body(root),
+                None => p.stmt(&func.body),
+            }
         });
     }
 
@@ -57,7 +64,7 @@ impl Printer {
 }
 
 /// The root block, when the body is the realize of one that nothing is said of.
-fn root(body: &Stmt) -> Option<&crate::tir::Block> {
+pub(super) fn root(body: &Stmt) -> Option<&crate::tir::Block> {
     let Stmt::BlockRealize(it) = body else { return None };
     let plain = it.iter_values.is_empty()
         && it.predicate.is_const(1)

@@ -1,6 +1,7 @@
 //! Prints programs as source of the DSL: compiling the output gives a structurally equal program.
 //!
-//! What the DSL cannot say (lowered forms, vectors, match buffers) is printed in a form that does not compile. Names are unique in a function and valid identifiers; identities are never printed.
+//! What the DSL cannot say (lowered forms, vectors, match buffers) is printed in a form that does not compile, and so is what
+//! would compile to something else ([`sayable`]). Names are unique in a function and valid identifiers; identities are never printed.
 //!
 //! TVM counterpart: `src/script/printer`.
 
@@ -11,6 +12,7 @@ mod graph;
 mod graph_expr;
 mod module;
 mod names;
+mod sayable;
 mod scalar;
 mod stmt;
 #[cfg(test)]
@@ -26,7 +28,7 @@ use names::Names;
 use rustc_hash::FxHashSet;
 
 use crate::arith::Memo;
-use crate::ir::{BaseFunc, ExternFunc, IRModule, Type, Var, VarId};
+use crate::ir::{BaseFunc, ExternFunc, IRModule, IrError, Type, Var, VarId};
 use crate::relax;
 use crate::tir::{PrimExpr, PrimFunc, Range, Stmt};
 
@@ -103,6 +105,19 @@ impl fmt::Display for Stmt {
 impl fmt::Display for PrimFunc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         print(f, |p| p.prim_func(&self.name, self))
+    }
+}
+
+impl PrimFunc {
+    /// The program as source of the DSL, which compiles to it.
+    ///
+    /// # Errors
+    /// When it contains what has no source, such as vectors, matched buffers and lowered forms.
+    pub fn source(&self) -> Result<String, IrError> {
+        match sayable::refusal(self) {
+            Some(refusal) => Err(refusal.error(self)),
+            None => Ok(self.to_string()),
+        }
     }
 }
 

@@ -151,8 +151,8 @@ impl Generator<'_> {
         let kinds = [IterKind::Spatial, IterKind::Reduce];
         let iter = IterVar { var: Var::index("v"), dom: Range::from_extent(8), kind: *self.rng.pick(&kinds) };
         let value = self.head(|it| it.int(1));
-        self.ints.push(iter.var.clone());
         let init = if iter.kind == IterKind::Reduce { Some(self.store()) } else { None };
+        self.ints.push(iter.var.clone());
         let allowed = std::mem::replace(&mut self.allows_blocks, true);
         let body = self.seq(depth - 1);
         self.allows_blocks = allowed;

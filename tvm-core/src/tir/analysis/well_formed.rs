@@ -352,6 +352,12 @@ impl Visitor for Rules<'_> {
                 self.read_only.insert(it.buffer.id, param.clone());
             }
         }
+        if let Some(axis) = init_axis(block) {
+            self.fail(
+                "W16",
+                format!("the init of block `{name}` depends on its reduce axis `{}`", axis.name()),
+            );
+        }
         self.scope(block, &block.body, None);
         block.reads.iter().for_each(|region| self.region(region));
         for region in block.writes.iter() {
@@ -422,4 +428,42 @@ impl Rules<'_> {
         }
         outer
     }
+}
+
+/// A reduce axis that the init of `block` depends on, also through what its matched buffers name.
+fn init_axis(block: &Block) -> Option<crate::ir::Var> {
+    #[derive(Default)]
+    struct Uses {
+        vars: FxHashSet<crate::ir::VarId>,
+        buffers: FxHashSet<BufferId>,
+    }
+    impl Visitor for Uses {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            match expr {
+                PrimExpr::Var(var) => drop(self.vars.insert(var.id())),
+                PrimExpr::BufferLoad(load) => drop(self.buffers.insert(load.buffer.id)),
+                _ => {}
+            }
+            walk_expr(self, expr);
+        }
+
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            if let Stmt::BufferStore(store) = stmt {
+                self.buffers.insert(store.buffer.id);
+            }
+            walk_stmt(self, stmt);
+        }
+    }
+    let mut uses = Uses::default();
+    uses.visit_stmt(block.init.as_ref()?);
+    // A matched buffer may name one that was matched before it.
+    for matched in block.match_buffers.iter().rev() {
+        if uses.buffers.contains(&matched.buffer.id) {
+            uses.buffers.insert(matched.source.buffer.id);
+            let bounds = matched.source.region.iter().flat_map(|range| [&range.min, &range.extent]);
+            bounds.for_each(|bound| uses.visit_expr(bound));
+        }
+    }
+    let mut reduce = block.iter_vars.iter().filter(|iter| iter.kind == IterKind::Reduce);
+    reduce.find(|iter| uses.vars.contains(&iter.var.id())).map(|iter| iter.var.clone())
 }

@@ -147,6 +147,8 @@ impl Mutator for LowerInitBlock {
 }
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tvm_runtime::{DataType, Tensor};
 
     use crate::ir::{IRModule, Var};
@@ -156,7 +158,10 @@ mod tests {
     use crate::tir::interp::{self, Value};
     use crate::tir::schedule::{Schedule, ScheduleError};
     use crate::tir::transform::renew_defs;
-    use crate::tir::{PrimExpr, PrimFunc};
+    use crate::tir::{
+        Block, BlockRealize, Buffer, BufferRegion, For, IterKind, IterVar, MatchBufferRegion, Param,
+        PrimExpr, PrimFunc, Range, Stmt,
+    };
 
     const F32: DataType = DataType::F32;
 
@@ -255,6 +260,60 @@ mod tests {
                     assert_eq!(run(func, n), want, "{}:\n{func}", pass.info.name);
                 }
             }
+        }
+    }
+
+    /// `y[i] = sum over k of x[i, k]` through a view of `y` at `place(i, k)`, whose init stores to `at(k)` of it.
+    fn through_a_view(
+        place: fn(&PrimExpr, &PrimExpr) -> PrimExpr,
+        at: fn(&PrimExpr) -> PrimExpr,
+    ) -> PrimFunc {
+        let x = Buffer::new("x", [PrimExpr::index(3), PrimExpr::index(3)], F32);
+        let (y, view) =
+            (Buffer::new("y", [PrimExpr::index(3)], F32), Buffer::new("v", [PrimExpr::index(1)], F32));
+        let [i, k, vi, vk] = ["i", "k", "vi", "vk"].map(Var::index);
+        let [i_, k_, vi_, vk_] = [&i, &k, &vi, &vk].map(PrimExpr::from);
+        let zero = || [PrimExpr::index(0)];
+        let axis = |var, kind| IterVar { var, dom: Range::from_extent(3), kind };
+        let region = [Range { min: place(&vi_, &vk_), extent: 1.into() }].into();
+        let sum = view.load(zero()) + x.load([vi_, vk_.clone()]);
+        let block = Block {
+            iter_vars: [axis(vi, IterKind::Spatial), axis(vk, IterKind::Reduce)].into(),
+            init: Some(Stmt::store(&view, [at(&vk_)], PrimExpr::float(0.0, F32))),
+            match_buffers: [MatchBufferRegion {
+                buffer: view.clone(),
+                source: BufferRegion { buffer: y.clone(), region },
+            }]
+            .into(),
+            ..Block::new("y", Stmt::store(&view, zero(), sum))
+        };
+        let realize = BlockRealize {
+            iter_values: [i_, k_].into(),
+            predicate: PrimExpr::bool(true),
+            block: Arc::new(crate::tir::analysis::with_access_regions(block)),
+        };
+        let nest = For::serial(i, 3, For::serial(k, 3, realize.into()).into()).into();
+        let root = BlockRealize::opaque(Block::root(vec![], nest));
+        PrimFunc::new("rows", [Param::In(x), Param::Out(y)], root)
+    }
+
+    #[test]
+    fn an_init_stores_where_no_reduce_axis_matters() {
+        let zero = |_: &PrimExpr| PrimExpr::index(0);
+        let func = through_a_view(|i, _| i.clone(), zero);
+        crate::tir::analysis::well_formed(&func).unwrap();
+        let want = [3.0, 7.0, 6.0];
+        assert_eq!(run(&func, 3), want);
+        let mut module = IRModule::from_prim_func(func);
+        for pass in lower_tir_passes() {
+            module = pass.apply_in(module, &PassContext::default()).unwrap();
+            let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
+            assert_eq!(run(func, 3), want, "{}:\n{func}", pass.info.name);
+        }
+        for func in [through_a_view(|_, k| k.clone(), zero), through_a_view(|i, _| i.clone(), |k| k.clone())]
+        {
+            let err = crate::tir::analysis::well_formed(&func).unwrap_err().to_string();
+            assert!(err.contains("W16: the init of block `y` depends on its reduce axis `vk`"), "{err}");
         }
     }
 }

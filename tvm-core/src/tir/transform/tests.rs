@@ -170,7 +170,7 @@ fn passes_do_what_they_say() {
                     let x_1 = decl_buffer::<i64>([n], address_of(x[[0]]));
                     let y_1 = decl_buffer::<i64>([n], address_of(y[[0]]));
                     for i0 in 0..n {
-                        y_1[[i0]] = { let x_2 = x_1[[i0]]; { let y_2 = 3; { let r = x_2 % (y_2 as i64); x_2 / (y_2 as i64) - select(r < 0, 1, 0) } } } + (i0 as i64) / 2 % 4;
+                        y_1[[i0]] = { let x_2 = bind(x_1[[i0]]); { let y_2 = bind(3usize); { let r = bind(x_2 % (y_2 as i64)); x_2 / (y_2 as i64) - select(r < 0, 1, 0) } } } + (i0 as i64) / 2 % 4;
                     }
                 }
             "#]],
