@@ -81,10 +81,13 @@ fn compile(programs: &[(u64, PrimFunc, String)]) {
     let mut main = format!("#![allow(warnings, reason = \"printed code\")]\n{MAIN}");
     let mut all = String::new();
     for (i, (_, func, source)) in programs.iter().enumerate() {
-        let _ = write!(main, "\nmod p{i} {{\nuse tvm::prelude::*;\n{source}\n}}\n");
+        let name = &func.name;
+        let get =
+            format!("pub(crate) fn get() -> Result<tvm::tir::PrimFunc, IrError> {{ {name}::prim_func() }}");
+        let _ = write!(main, "\nmod p{i} {{\nuse tvm::prelude::*;\n{get}\n{source}\n}}\n");
         let json = to_json(&IRModule::from_prim_func(func.clone())).expect("JSON");
         std::fs::write(dir.join(format!("src/p{i}.json")), json).expect("a file");
-        let _ = writeln!(all, "(p{i}::{}::prim_func(), include_str!(\"p{i}.json\")),", func.name);
+        let _ = writeln!(all, "(p{i}::get(), include_str!(\"p{i}.json\")),");
     }
     let _ =
         write!(main, "\nfn all() -> Vec<(Result<PrimFunc, IrError>, &'static str)> {{\nvec![{all}]\n}}\n");
