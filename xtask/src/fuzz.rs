@@ -16,6 +16,7 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ("roundtrip", &["-p", "tvm", "--test", "fuzz"], "roundtrip::fuzz_roundtrip"),
     ("expressions", &["-p", "tvm-core", "--lib"], "arith::tests::claims::fuzz_expressions"),
     ("sets", &["-p", "tvm-core", "--lib"], "arith::tests::claims::fuzz_sets"),
+    ("iter_map", &["-p", "tvm-core", "--lib"], "arith::tests::iter_map::fuzz_iter_map"),
     ("check_bounds", &["-p", "tvm-core", "--lib"], "tir::transform::check_bounds::tests::fuzz_check_bounds"),
     ("verifier", &["-p", "tvm-core", "--lib"], "tir::analysis::tests::fuzz_verifier"),
     ("reductions", &["-p", "tvm-core", "--lib"], "tir::transform::fuzz::fuzz_reductions"),

@@ -236,9 +236,12 @@ impl Detector {
         };
         let simple = self.analyzer.simplify(expr);
         let (written, simplified) = (exact(expr), exact(&simple));
-        let sum = written
-            .and_then(|()| self.parse(expr))
-            .or_else(|_| simplified.and_then(|()| self.parse(&simple)))?;
+        let used: Vec<bool> = self.limits.iter().map(|limit| limit.used).collect();
+        let sum = written.and_then(|()| self.parse(expr)).or_else(|_| {
+            // What the attempt that fails has made of the predicate does not count.
+            self.limits.iter_mut().zip(used).for_each(|(limit, used)| limit.used = used);
+            simplified.and_then(|()| self.parse(&simple))
+        })?;
         self.fuse(sum).ok_or_else(|| IterMapError::NotAffine(expr.clone()))
     }
 
