@@ -24,7 +24,44 @@ mod shadow;
 #[cfg(test)]
 mod tests;
 
-use proc_macro::TokenStream;
+use proc_macro::{TokenStream, TokenTree};
+
+/// Stack of one expansion: what is written in 2,000 levels, or as a sum of 20,000 terms, has room.
+const STACK: usize = 1 << 28;
+
+/// Groups inside of each other.
+const MAX_DEPTH: usize = 2_000;
+
+/// Runs an expansion of `inputs` with enough stack.
+fn expansion(inputs: &[&TokenStream], expand: impl FnOnce() -> proc_macro2::TokenStream) -> TokenStream {
+    for input in inputs {
+        if let Some(token) = too_deep(input) {
+            let message = format!(
+                "this is nested more than {MAX_DEPTH} levels deep\nhelp: name parts of it with `let`"
+            );
+            return syn::Error::new(token.span().into(), message).into_compile_error().into();
+        }
+    }
+    stacker::grow(STACK, || expand().into())
+}
+
+/// A token with more than [`MAX_DEPTH`] groups around it.
+fn too_deep(input: &TokenStream) -> Option<TokenTree> {
+    let mut open = vec![input.clone().into_iter()];
+    while let Some(tokens) = open.last_mut() {
+        match tokens.next() {
+            Some(TokenTree::Group(group)) => {
+                open.push(group.stream().into_iter());
+                if open.len() > MAX_DEPTH {
+                    return Some(TokenTree::Group(group));
+                }
+            }
+            Some(TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_)) => {}
+            None => drop(open.pop()),
+        }
+    }
+    None
+}
 
 /// A tensor program: `#[prim_func] fn scale(x: &Tensor<f32, n>, s: f32, y: &mut Tensor<f32, n>) { … }`.
 ///
@@ -32,7 +69,7 @@ use proc_macro::TokenStream;
 /// `reference(..)`, and a function of that name, which runs the body as plain Rust.
 #[proc_macro_attribute]
 pub fn prim_func(attr: TokenStream, item: TokenStream) -> TokenStream {
-    prim_func::expand(attr.into(), item.into()).into()
+    expansion(&[&attr, &item], || prim_func::expand(attr.clone().into(), item.clone().into()))
 }
 
 /// An inline helper of kernels: `#[prim_helper] fn relu(x: f32) -> f32 { if x > 0.0 { x } else { 0.0 } }`.
@@ -41,7 +78,7 @@ pub fn prim_func(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// expression in the place of the call, each argument evaluated once; so has Rust, where it is a function.
 #[proc_macro_attribute]
 pub fn prim_helper(attr: TokenStream, item: TokenStream) -> TokenStream {
-    prim_helper::expand(&attr.into(), item.into()).into()
+    expansion(&[&attr, &item], || prim_helper::expand(&attr.clone().into(), item.clone().into()))
 }
 
 /// A schedule of a kernel: `#[schedule(matmul)] fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> { … }`.
@@ -50,7 +87,7 @@ pub fn prim_helper(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// `compile(&target)`, and a test that the scheduled kernel computes what the kernel does.
 #[proc_macro_attribute]
 pub fn schedule(attr: TokenStream, item: TokenStream) -> TokenStream {
-    schedule::expand(attr.into(), item.into()).into()
+    expansion(&[&attr, &item], || schedule::expand(attr.clone().into(), item.clone().into()))
 }
 
 /// A graph function: `#[relax::func] fn mlp(x: Tensor<f32, n, 784>, ..) -> Tensor<f32, n, 10> { .. }`.
@@ -60,35 +97,39 @@ pub fn schedule(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// that it has effects; attributes.
 #[proc_macro_attribute]
 pub fn relax_func(attr: TokenStream, item: TokenStream) -> TokenStream {
-    graph::attribute(graph::Surface::Relax, attr.into(), item.into()).into()
+    expansion(&[&attr, &item], || {
+        graph::attribute(graph::Surface::Relax, attr.clone().into(), item.clone().into())
+    })
 }
 
 /// A graph function in the functional surface: recursion, closures, algebraic data types.
 #[proc_macro_attribute]
 pub fn relay_func(attr: TokenStream, item: TokenStream) -> TokenStream {
-    graph::attribute(graph::Surface::Relay, attr.into(), item.into()).into()
+    expansion(&[&attr, &item], || {
+        graph::attribute(graph::Surface::Relay, attr.clone().into(), item.clone().into())
+    })
 }
 
 /// A graph function written in place: `relax!(|x: Tensor<f32, n>| -> Tensor<f32, n> { relu(x) })`.
 #[proc_macro]
 pub fn relax(input: TokenStream) -> TokenStream {
-    graph::inline(graph::Surface::Relax, input.into()).into()
+    expansion(&[&input], || graph::inline(graph::Surface::Relax, input.clone().into()))
 }
 
 /// A graph function in the functional surface, written in place.
 #[proc_macro]
 pub fn relay(input: TokenStream) -> TokenStream {
-    graph::inline(graph::Surface::Relay, input.into()).into()
+    expansion(&[&input], || graph::inline(graph::Surface::Relay, input.clone().into()))
 }
 
 /// An algebraic data type: `#[relay::adt] enum List { Nil, Cons(Tensor<f32>, Box<List>) }`.
 #[proc_macro_attribute]
 pub fn relay_adt(_attr: TokenStream, item: TokenStream) -> TokenStream {
-    graph::adt(item.into()).into()
+    expansion(&[&item], || graph::adt(item.clone().into()))
 }
 
 /// One module of all kernels, graph functions and types in a Rust module.
 #[proc_macro_attribute]
 pub fn ir_module(attr: TokenStream, item: TokenStream) -> TokenStream {
-    graph::ir_module(attr.into(), item.into()).into()
+    expansion(&[&attr, &item], || graph::ir_module(attr.clone().into(), item.clone().into()))
 }

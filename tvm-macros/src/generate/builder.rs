@@ -48,7 +48,7 @@ fn in_impl(func: &PrimFunc, body: &TokenStream) -> TokenStream {
     let name = &func.name;
     let (header, vis) = (impl_header(func, &quote!(#name)), &func.vis);
     quote! {
-        #[allow(unused, clippy::all, clippy::pedantic, clippy::restriction, reason = "builder calls for the kernel")]
+        #[allow(unused, trivial_casts, clippy::all, clippy::pedantic, clippy::restriction, reason = "builder calls for the kernel")]
         #header {
             #[doc(hidden)]
             #vis fn __emit() -> #script::FuncBuilder {
@@ -105,16 +105,20 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                         end = quote!(#end.binary(#tir::BinaryOp::Add, #script::Value::int(1)));
                     }
                     let range = quote!((#min, #end));
-                    quote!(#b.for_range(#at, #spec, #(#names)*, #range, |#(#locals)*| { #body });)
+                    let body = closure(&quote!(#(#locals)*), &quote!(#script::Value), &body);
+                    quote!(#b.for_range(#at, #spec, #(#names)*, #range, #body);)
                 }
                 LoopRange::Grid(extents) => {
                     let extents = values(extents);
-                    quote!(#b.for_grid(#at, &#spec, [#(#names),*], [#(#extents),*], |[#(#locals),*]| { #body });)
+                    let count = names.len();
+                    let body = closure(&quote!([#(#locals),*]), &quote!([#script::Value; #count]), &body);
+                    quote!(#b.for_grid(#at, &#spec, [#(#names),*], [#(#extents),*], #body);)
                 }
             }
         }
         Stmt::Block { name, attrs, axes, body, span } => {
             let (at, body, attrs) = (loc(*span), stmts(body), annotate(attrs));
+            let count = axes.len();
             let locals = axes.iter().map(|axis| local(&axis.var));
             let domains = axes.iter().map(|axis| match &axis.dom {
                 Some((min, end)) => {
@@ -133,11 +137,14 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                 let (name, bound) = (axis.var.to_string(), value(&axis.value));
                 quote!((#tir::IterKind::#kind, #name, #bound))
             });
-            quote!(#b.#method(#at, #name, [#(#axes),*], #domains |[#(#locals),*]| { #attrs #body });)
+            let body =
+                closure(&quote!([#(#locals),*]), &quote!([#script::Value; #count]), &quote!(#attrs #body));
+            quote!(#b.#method(#at, #name, [#(#axes),*], #domains #body);)
         }
         Stmt::Init { body, span } => {
             let (at, body) = (loc(*span), stmts(body));
-            quote!(#b.init(#at, || { #body });)
+            let body = closure(&quote!(), &quote!(), &body);
+            quote!(#b.init(#at, #body);)
         }
         Stmt::Store { buffer, indices, op, value: new, span } => {
             let (buffer, at, indices, new) = (local(buffer), loc(*span), values(indices), value(new));
@@ -190,11 +197,13 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                 }
                 None => quote!(::core::option::Option::None),
             };
-            quote!(#b.if_else(#at, #condition, || { #then }, #otherwise);)
+            let then = closure(&quote!(), &quote!(), &then);
+            quote!(#b.if_else(#at, #condition, #then, #otherwise);)
         }
         Stmt::While { condition, body, span } => {
             let (at, condition, body) = (loc(*span), value(condition), stmts(body));
-            quote!(#b.while_loop(#at, #condition, || { #body });)
+            let body = closure(&quote!(), &quote!(), &body);
+            quote!(#b.while_loop(#at, #condition, #body);)
         }
         Stmt::Call { path, args, span } => call(path, args, *span),
         Stmt::Scope(body) => {
@@ -202,6 +211,12 @@ fn stmt(stmt: &Stmt) -> TokenStream {
             quote!({ #body })
         }
     }
+}
+
+/// `|param| { body }` as a function object, so that what is nested deeply instantiates nothing that nests.
+fn closure(param: &TokenStream, ty: &TokenStream, body: &TokenStream) -> TokenStream {
+    let typed = (!ty.is_empty()).then(|| quote!(#param: #ty));
+    quote!((&mut |#typed| { #body }) as &mut dyn ::core::ops::FnMut(#ty))
 }
 
 /// The statements of another kernel.

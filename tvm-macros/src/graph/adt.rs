@@ -52,7 +52,7 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
             quote!(#(#docs)* #name(#(#erased),*))
         });
         constructors.push(
-            quote!(#ir::ConstructorDef { name: #text.into(), fields: ::std::vec![#(#types),*].into() }),
+            quote!(#ir::ConstructorDef { name: #text.into(), fields: ::std::vec::Vec::from([#(#types),*]).into() }),
         );
     }
     if let Some(dim) = dims.names.first() {
@@ -78,8 +78,8 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
             fn type_def() -> #ir::TypeDef {
                 #ir::TypeDef {
                     name: #text.into(),
-                    params: ::std::vec![#(#ir::TypeParam(#params.into())),*].into(),
-                    constructors: ::std::vec![#constructors].into(),
+                    params: ::std::vec::Vec::from([#(#ir::TypeParam(#params.into())),*]).into(),
+                    constructors: ::std::vec::Vec::from([#constructors]).into(),
                 }
             }
         }

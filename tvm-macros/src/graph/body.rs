@@ -102,11 +102,11 @@ impl<'a> Body<'a> {
             }
             Expr::Tuple(it) => {
                 let fields = self.items(it.elems.iter());
-                quote!(#graph::tuple(::std::vec![#(#fields),*]))
+                quote!(#graph::tuple(::std::vec::Vec::from([#(#fields),*])))
             }
             Expr::Array(it) => {
                 let items = self.items(it.elems.iter());
-                quote!(#graph::Item::List(::std::vec![#(#items),*]))
+                quote!(#graph::Item::List(::std::vec::Vec::from([#(#items),*])))
             }
             Expr::Field(it) => {
                 let value = self.expr(&it.base);
@@ -235,7 +235,7 @@ impl<'a> Body<'a> {
                 }
             }
         }
-        quote!(#graph::Args { items: ::std::vec![#(#items),*], named: ::std::vec![#(#named),*] })
+        quote!(#graph::Args { items: ::std::vec::Vec::from([#(#items),*]), named: ::std::vec::Vec::from([#(#named),*]) })
     }
 
     /// A closure that gives the value of `expr`, for an arm.
@@ -297,7 +297,7 @@ impl<'a> Body<'a> {
             }));
         }
         let exhaustive = pattern::exhaustive(it);
-        quote_spanned!(it.match_token.span()=> { #exhaustive #graph::match_(#value, ::std::vec![#(#arms),*]) })
+        quote_spanned!(it.match_token.span()=> { #exhaustive #graph::match_(#value, ::std::vec::Vec::from([#(#arms),*])) })
     }
 
     fn closure(&mut self, it: &ExprClosure) -> TokenStream {

@@ -31,7 +31,7 @@ pub(super) fn tokens(
         return quote!(#graph::Value::poison());
     };
     let elems: Vec<TokenStream> = elems.elems.iter().map(|it| element(it, &dtype)).collect();
-    quote!(#graph::constant::<#dtype>(&[#(#shape),*], ::std::vec![#(#elems),*]))
+    quote!(#graph::constant::<#dtype>(&[#(#shape),*], ::std::vec::Vec::from([#(#elems),*])))
 }
 
 /// Element type and extents.

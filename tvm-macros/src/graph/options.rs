@@ -119,7 +119,7 @@ fn value(expr: &Expr, errors: &mut Errors) -> Option<TokenStream> {
         Expr::Array(it) => {
             let items: Option<Vec<TokenStream>> = it.elems.iter().map(|it| value(it, errors)).collect();
             let items = items?;
-            Some(quote!(#ir::AttrValue::List(::std::vec![#(#items),*].into())))
+            Some(quote!(#ir::AttrValue::List(::std::vec::Vec::from([#(#items),*]).into())))
         }
         Expr::Path(it) => match it.path.get_ident() {
             Some(name) => ty::dtype(name).map(|dtype| quote!(#ir::AttrValue::DType(#dtype))),

@@ -28,21 +28,21 @@ fn walk(pat: &Pat, names: &mut Vec<Ident>, errors: &mut Errors) -> TokenStream {
         Pat::Paren(it) => walk(&it.pat, names, errors),
         Pat::Tuple(it) => {
             let fields: Vec<TokenStream> = it.elems.iter().map(|field| walk(field, names, errors)).collect();
-            quote!(#graph::Pat::Tuple(::std::vec![#(#fields),*]))
+            quote!(#graph::Pat::Tuple(::std::vec::Vec::from([#(#fields),*])))
         }
         Pat::TupleStruct(it) => match constructor(&it.path) {
             Some((adt, name)) => {
                 let fields: Vec<TokenStream> =
                     it.elems.iter().map(|field| walk(field, names, errors)).collect();
                 let text = name.to_string();
-                quote!(#graph::Pat::Constructor(<#adt as #graph::AdtDef>::NAME, #text, ::std::vec![#(#fields),*]))
+                quote!(#graph::Pat::Constructor(<#adt as #graph::AdtDef>::NAME, #text, ::std::vec::Vec::from([#(#fields),*])))
             }
             None => unsupported(pat, errors),
         },
         Pat::Path(it) => match constructor(&it.path) {
             Some((adt, name)) => {
                 let text = name.to_string();
-                quote!(#graph::Pat::Constructor(<#adt as #graph::AdtDef>::NAME, #text, ::std::vec![]))
+                quote!(#graph::Pat::Constructor(<#adt as #graph::AdtDef>::NAME, #text, ::std::vec::Vec::from([])))
             }
             None => unsupported(pat, errors),
         },

@@ -71,7 +71,7 @@ impl Body<'_> {
             }
             ("shape", [Expr::Array(values)]) => {
                 let values: Vec<TokenStream> = values.elems.iter().map(|it| self.scalar(it)).collect();
-                quote_spanned!(name.span()=> #graph::#name(::std::vec![#(#values),*]))
+                quote_spanned!(name.span()=> #graph::#name(::std::vec::Vec::from([#(#values),*])))
             }
             ("prim", [value]) => {
                 let value = self.scalar(value);
@@ -102,7 +102,7 @@ impl Body<'_> {
             Expr::Tuple(it) => {
                 let graph = paths::graph(it.span());
                 let items = self.items(it.elems.iter());
-                quote!(#graph::Item::List(::std::vec![#(#items),*]))
+                quote!(#graph::Item::List(::std::vec::Vec::from([#(#items),*])))
             }
             other => self.expr(other),
         }
@@ -149,7 +149,7 @@ impl Body<'_> {
     pub(super) fn constructor_args(&mut self, path: &Path) -> TokenStream {
         let args = &path.segments[path.segments.len() - 2].arguments;
         match ty::type_args(args, &mut self.names, NewDims::Refuse, self.errors) {
-            Some(types) => quote!(::std::option::Option::Some(::std::vec![#(#types),*])),
+            Some(types) => quote!(::std::option::Option::Some(::std::vec::Vec::from([#(#types),*]))),
             None => quote!(::std::option::Option::None),
         }
     }

@@ -51,7 +51,7 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
         Type::Tuple(it) => {
             let fields: Vec<TokenStream> =
                 it.elems.iter().map(|field| tokens(field, dims, new, errors)).collect();
-            quote_spanned!(span=> #ir::Type::Tuple(::std::vec![#(#fields),*].into()))
+            quote_spanned!(span=> #ir::Type::Tuple(::std::vec::Vec::from([#(#fields),*]).into()))
         }
         Type::BareFn(it) => func(it, true, dims, new, errors),
         Type::Path(path) => {
@@ -70,7 +70,7 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
                     let extents: Vec<TokenStream> =
                         extents.iter().map(|it| dim(it, dims, new, errors)).collect();
                     quote_spanned!(span=> #ir::Type::Tensor(#ir::TensorType {
-                        shape: #ir::TensorShape::Known(::std::vec![#(#extents),*].into()),
+                        shape: #ir::TensorShape::Known(::std::vec::Vec::from([#(#extents),*]).into()),
                         dtype: #dtype,
                         vdevice: ::std::option::Option::None,
                     }))
@@ -88,7 +88,7 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
                         args.iter().map(|it| dim(it, dims, new, errors)).collect();
                     let ndim = extents.len();
                     quote_spanned!(span=> #ir::Type::Shape(#ir::ShapeType {
-                        values: ::std::option::Option::Some(::std::vec![#(#extents),*].into()),
+                        values: ::std::option::Option::Some(::std::vec::Vec::from([#(#extents),*]).into()),
                         ndim: ::std::option::Option::Some(#ndim),
                     }))
                 }
@@ -121,7 +121,7 @@ pub(crate) fn tokens(ty: &Type, dims: &mut Dims, new: NewDims, errors: &mut Erro
                     let args = type_args(&last.arguments, dims, new, errors).unwrap_or_default();
                     let mut adt = path.path.clone();
                     adt.segments.iter_mut().for_each(|it| it.arguments = PathArguments::None);
-                    quote_spanned!(span=> <#adt as #graph::AdtDef>::ty(::std::vec![#(#args),*]))
+                    quote_spanned!(span=> <#adt as #graph::AdtDef>::ty(::std::vec::Vec::from([#(#args),*])))
                 }
                 _ => unsupported(errors),
             }
@@ -153,8 +153,8 @@ fn func(it: &syn::TypeBareFn, pure: bool, dims: &mut Dims, new: NewDims, errors:
     };
     quote_spanned! {it.span()=>
         #ir::Type::Func(::std::sync::Arc::new(#ir::FuncType {
-            type_params: ::std::vec![].into(),
-            params: ::std::vec![#(#params),*].into(),
+            type_params: ::std::vec::Vec::from([]).into(),
+            params: ::std::vec::Vec::from([#(#params),*]).into(),
             ret: #ret,
             pure: #pure,
         }))

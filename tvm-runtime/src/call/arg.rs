@@ -32,6 +32,7 @@ pub trait AsOutput<T, const RANK: usize> {
     fn describe(&mut self, slot: &mut TensorSlot<RANK>) -> Result<(), ArgError>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<A: AsInput<T, RANK>, T: Element, const RANK: usize> Arg<In<T, RANK>> for A {
     #[inline]
     fn describe(&mut self, slot: &mut TensorSlot<RANK>) -> Result<(), ArgError> {
@@ -39,6 +40,7 @@ impl<A: AsInput<T, RANK>, T: Element, const RANK: usize> Arg<In<T, RANK>> for A 
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<A: AsOutput<T, RANK>, T: Element, const RANK: usize> Arg<Out<T, RANK>> for A {
     #[inline]
     fn describe(&mut self, slot: &mut TensorSlot<RANK>) -> Result<(), ArgError> {

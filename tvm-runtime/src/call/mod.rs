@@ -131,6 +131,7 @@ macro_rules! scalar_params {
             }
         }
 
+        #[diagnostic::do_not_recommend]
         impl Arg<$ty> for $ty {
             #[inline]
             fn describe(&mut self, slot: &mut KernelArg) -> Result<(), ArgError> {
