@@ -8,6 +8,7 @@ mod tests;
 
 use rustc_hash::FxHashMap;
 
+use crate::arith::Memo;
 use crate::ir::{IrError, Span, VarId};
 use crate::support::with_stack;
 use crate::tir::analysis::{holds_blocks, reads_memory};
@@ -34,7 +35,12 @@ pub(super) fn refusal(func: &PrimFunc) -> Option<Refusal> {
         let what = "it is in the lowered form, or its root block is no plain one".to_string();
         return Some(Refusal { what, silent: false, span: func.span.clone() });
     };
-    let mut check = Sayable { found: Vec::new(), span: func.span.clone(), lets: FxHashMap::default() };
+    let mut check = Sayable {
+        found: Vec::new(),
+        span: func.span.clone(),
+        lets: FxHashMap::default(),
+        seen: Memo::default(),
+    };
     for param in func.params.iter() {
         match param {
             Param::In(buffer) | Param::Out(buffer) => check.param(buffer),
@@ -52,6 +58,8 @@ struct Sayable {
     span: Span,
     /// Values of the names in scope.
     lets: FxHashMap<VarId, PrimExpr>,
+    /// Expressions that were looked at.
+    seen: Memo<()>,
 }
 
 impl Sayable {
@@ -249,6 +257,10 @@ impl Visitor for Sayable {
     }
 
     fn visit_expr(&mut self, expr: &PrimExpr) {
+        if self.seen.get(expr).is_some() {
+            return;
+        }
+        self.seen.insert(expr, ());
         match expr {
             PrimExpr::Binary(it) => {
                 self.folded(expr, &binary(it.op, it.a.clone(), it.b.clone()));

@@ -127,7 +127,7 @@ mod tests {
             Program::compile(func).unwrap().run(&mut args)
         };
         let names = ["tir.packed_api", "packed_api", "lowered", "tir.noalias", "noalias", "tir.is_host_func"];
-        let attrs = names.iter().fold(Attrs::new(), |attrs, name| attrs.with(*name, true));
+        let attrs = names.iter().fold(Attrs::new(), |attrs, name| attrs.with(name, true));
         let attrs = attrs.with("dim.n.min", 8i64).with("calling_conv", 1i64);
         for attrs in [Attrs::new(), attrs] {
             let func = PrimFunc { attrs, ..too_far() };

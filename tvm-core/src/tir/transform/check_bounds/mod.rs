@@ -541,8 +541,10 @@ pub(in crate::tir::transform) fn elements(buffer: &Buffer) -> PrimExpr {
     let elements = if buffer.strides.is_empty() {
         buffer.shape.iter().cloned().reduce(|a, b| a * b).unwrap_or(one)
     } else {
+        // Without elements it is one all the same: a size is not negative.
+        let steps = |extent: &PrimExpr| extent.clone().max(1) - 1;
         let last =
-            buffer.strides.iter().zip(buffer.shape.iter()).map(|(stride, extent)| stride * (extent - 1));
+            buffer.strides.iter().zip(buffer.shape.iter()).map(|(stride, extent)| stride * steps(extent));
         last.fold(one, |a, b| a + b)
     };
     match &buffer.elem_offset {
