@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod data;
+mod deep;
 mod elementwise;
 mod kernels;
 mod programs;
