@@ -2,12 +2,13 @@
 //!
 //! TVM counterpart: `GetBlockReadWriteRegion`, `BlockReadWriteDetector`.
 
-use rustc_hash::FxHashSet;
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 use tvm_runtime::DataType;
 
 use super::reads_memory;
 use crate::arith::{Analyzer, DomMap, IntervalSet};
-use crate::ir::VarId;
+use crate::ir::{BufferId, VarId};
 use crate::tir::{
     BinaryOp, Block, Buffer, BufferRegion, PrimExpr, Range, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
@@ -36,8 +37,9 @@ fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
     let mut detect = Detect { analyzer: index_variables(stmts), ..Detect::default() };
     stmts.iter().for_each(|stmt| detect.visit_stmt(stmt));
     let Detect { analyzer, reads, writes, .. } = detect;
-    let finish =
-        |accesses: Vec<Access>| accesses.into_iter().map(|access| access.region(&analyzer)).collect();
+    let finish = |accesses: IndexMap<BufferId, Access, FxBuildHasher>| {
+        accesses.into_values().map(|access| access.region(&analyzer)).collect()
+    };
     (finish(reads), finish(writes))
 }
 
@@ -107,15 +109,15 @@ struct Detect {
     analyzer: Analyzer,
     /// Loops, axes and names inside.
     dom: DomMap,
-    reads: Vec<Access>,
-    writes: Vec<Access>,
+    reads: IndexMap<BufferId, Access, FxBuildHasher>,
+    writes: IndexMap<BufferId, Access, FxBuildHasher>,
     /// Buffers that live inside.
-    local: Vec<Buffer>,
+    local: FxHashSet<BufferId>,
 }
 
 impl Detect {
     fn access(&mut self, buffer: &Buffer, indices: &[PrimExpr], write: bool) {
-        if self.local.contains(buffer) {
+        if self.local.contains(&buffer.id) {
             return;
         }
         // What memory gives may be anything.
@@ -125,12 +127,12 @@ impl Detect {
         };
         let dims: Vec<IntervalSet> = indices.iter().map(set).collect();
         let accesses = if write { &mut self.writes } else { &mut self.reads };
-        match accesses.iter_mut().find(|access| access.buffer == *buffer) {
+        match accesses.get_mut(&buffer.id) {
             Some(access) => {
                 access.dims =
                     access.dims.iter().zip(&dims).map(|(a, b)| a.union(b, &self.analyzer)).collect();
             }
-            None => accesses.push(Access { buffer: buffer.clone(), dims }),
+            None => drop(accesses.insert(buffer.id, Access { buffer: buffer.clone(), dims })),
         }
     }
 }
@@ -164,15 +166,15 @@ impl Visitor for Detect {
             Stmt::Bind(it) => {
                 self.dom.insert(it.var.id(), IntervalSet::everything());
             }
-            Stmt::AllocBuffer(it) => self.local.push(it.buffer.clone()),
+            Stmt::AllocBuffer(it) => drop(self.local.insert(it.buffer.id)),
             _ => {}
         }
         walk_stmt(self, stmt);
     }
 
     fn visit_block(&mut self, block: &Block) {
-        self.local.extend(block.alloc_buffers.iter().cloned());
-        self.local.extend(block.match_buffers.iter().map(|it| it.buffer.clone()));
+        self.local.extend(block.alloc_buffers.iter().map(|it| it.id));
+        self.local.extend(block.match_buffers.iter().map(|it| it.buffer.id));
         for source in block.match_buffers.iter().map(|it| &it.source) {
             let first: Vec<PrimExpr> = source.region.iter().map(|range| range.min.clone()).collect();
             let last: Vec<PrimExpr> =
