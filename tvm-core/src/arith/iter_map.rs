@@ -322,7 +322,8 @@ impl Detector {
             };
             return Some(IterSum { args, base });
         }
-        if !self.divides(&split.scale, &it.b) {
+        // What counts down has other digits.
+        if self.analyzer.const_int_bound(&split.scale).min < 0 || !self.divides(&split.scale, &it.b) {
             return None;
         }
         let by = self.quotient(&it.b, &split.scale);

@@ -84,6 +84,7 @@ fn splits_and_fusions() {
         (vec![&i + &j], [false, false]),
         (vec![e(&i).floordiv(3), e(&i).floormod(3)], [false, false]),
         (vec![e(&i).min(&j)], [false, false]),
+        (vec![(&i * -1i64).floordiv(2), (&i * -1i64).floormod(2)], [false, false]),
     ];
     for (bindings, want) in cases {
         for (level, want) in both.into_iter().zip(want) {
