@@ -93,7 +93,8 @@ fn create_prim_func(n: usize) -> Box<dyn FnMut()> {
     let x = te::placeholder("x", [PrimExpr::index(4)], DataType::F32);
     let stage = |t: te::Tensor| te::compute("t", t.shape().to_vec(), &[&t], |i| t.at(i) + 1);
     let y = (0..n).fold(x.clone(), |t, _| stage(t));
-    Box::new(move || drop(te::create_prim_func("f", &[x.clone()], &[y.clone()]).expect("a program")))
+    let (inputs, outputs) = ([x], [y]);
+    Box::new(move || drop(te::create_prim_func("f", &inputs, &outputs).expect("a program")))
 }
 
 fn common_subexpressions(n: usize) -> Box<dyn FnMut()> {
