@@ -277,3 +277,21 @@ fn fused_extents_that_do_not_fit() {
         assert_eq!(y, [30.0]);
     }
 }
+
+#[prim_func]
+fn double(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        y[[i]] = x[[i]] * 2.0;
+    }
+}
+
+/// Factors far beyond the extent: quotients are known to be small.
+#[test]
+fn large_factors_compile() {
+    let mut s = Schedule::new(double::prim_func().unwrap()).unwrap();
+    let y = s.block("y").unwrap();
+    let [i] = s.loops(y).unwrap();
+    let [_, middle, inner] = s.split(i, [Some(6), Some(1 << 20), None]).unwrap();
+    s.fuse([middle, inner]).unwrap();
+    tvm::codegen::lowered(&IRModule::from_prim_func(s.into_func())).unwrap_or_else(|err| panic!("{err}"));
+}

@@ -248,7 +248,7 @@ fn each(
     mut f: impl FnMut(&mut Machine<'_>) -> Result<(), Trap>,
 ) -> Result<(), Trap> {
     let order: Vec<i64> = match &mut m.watch {
-        Some(watch) => watch.order(0, all.len() as i64),
+        Some(watch) => watch.order(0, all.len() as i64).collect(),
         None => (0..all.len() as i64).collect(),
     };
     order.into_iter().try_for_each(|i| all[i as usize].run(m, &mut f))

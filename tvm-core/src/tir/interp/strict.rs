@@ -237,20 +237,22 @@ impl Watch {
     }
 
     /// The order of the iterations `min..min + extent`.
-    pub(super) fn order(&mut self, min: i64, extent: i64) -> Vec<i64> {
-        let mut order: Vec<i64> = (min..min.saturating_add(extent)).rev().collect();
-        match self.random(4) {
-            0 => {}
-            1 => order.reverse(),
-            _ if extent > SHUFFLED => {}
-            _ => {
-                for i in (1..order.len()).rev() {
-                    let j = self.random(i + 1);
-                    order.swap(i, j);
-                }
+    pub(super) fn order(&mut self, min: i64, extent: i64) -> impl Iterator<Item = i64> + use<> {
+        let end = min.saturating_add(extent.max(0));
+        let draw = self.random(4);
+        let mut shuffled = Vec::new();
+        if draw > 1 && extent <= SHUFFLED {
+            shuffled.extend(min..end);
+            for i in (1..shuffled.len()).rev() {
+                let j = self.random(i + 1);
+                shuffled.swap(i, j);
             }
         }
-        order
+        (min..end).enumerate().map(move |(k, i)| match shuffled.get(k) {
+            Some(&i) => i,
+            None if draw == 1 => i,
+            None => end - 1 - (i - min),
+        })
     }
 
     /// The loop in whose iterations `a` and `b` lie, if those run at once.

@@ -248,6 +248,19 @@ fn iterations_that_race_are_found_in_any_order() {
 }
 
 #[test]
+fn loops_that_run_at_once_may_have_any_number_of_iterations() {
+    let y = Buffer::new("y", [PrimExpr::index(1)], DataType::F32);
+    let body = Stmt::Evaluate(PrimExpr::index(0));
+    let body = For { kind: ForKind::Parallel, ..For::serial(Var::index("i"), 1i64 << 62, body) };
+    let func = PrimFunc::new("endless", vec![Param::Out(y)], body.into());
+    let program = Program::compile(&func).unwrap();
+    for seed in 0..8 {
+        let res = program.strict(seed).run_limited(&mut [tensor(&[0.0], &[1])], 1000);
+        assert!(matches!(res, Err(InterpError::StepLimit)), "{res:?}");
+    }
+}
+
+#[test]
 fn reads_of_memory_that_was_not_written() {
     let func = looped(ForKind::Parallel, |x, y, i| {
         let t = Buffer::new("t", [PrimExpr::index(2)], DataType::F32);

@@ -41,6 +41,11 @@ impl Magnitude {
         Magnitude(BTreeMap::from([(vec![], value)]))
     }
 
+    fn scaled(mut self, by: f64) -> Magnitude {
+        self.0.values_mut().for_each(|c| *c *= by);
+        self
+    }
+
     fn plus(mut self, other: &Magnitude) -> Magnitude {
         other.0.iter().for_each(|(product, c)| *self.0.entry(product.clone()).or_default() += c);
         self
@@ -257,7 +262,14 @@ impl Extents {
         }
         self.largest.raise(&a);
         self.largest.raise(&b);
-        matches!(it.op, arithmetic!()).then(|| a.or(&b))
+        match it.op {
+            BinaryOp::FloorDiv | BinaryOp::Div => Some(match it.b.as_int() {
+                Some(by) if by > 1 => a.scaled(1.0 / by as f64).plus(&Magnitude::constant(1.0)),
+                _ => a,
+            }),
+            BinaryOp::FloorMod | BinaryOp::Mod => Some(b),
+            op => matches!(op, arithmetic!()).then(|| a.or(&b)),
+        }
     }
 
     fn count(&mut self, expr: &PrimExpr) -> Option<Magnitude> {
