@@ -6,6 +6,7 @@ mod bounds;
 mod calls;
 mod checks;
 mod floats;
+mod inlining;
 mod kernels;
 mod literals;
 mod memory;

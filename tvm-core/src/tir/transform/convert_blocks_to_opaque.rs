@@ -13,7 +13,12 @@ use crate::tir::{Bind, Block, BlockRealize, Buffer, BufferRegion, Mutator, PrimE
 
 /// Blocks lose their axes.
 pub fn convert_blocks_to_opaque() -> Pass {
-    body_pass("ConvertBlocksToOpaque", |func| ToOpaque::default().mutate_stmt(&func.body))
+    body_pass("ConvertBlocksToOpaque", |func| without_axes(&func.body))
+}
+
+/// `body` with the values of the axes of blocks in their place; `None` when there are no axes.
+pub(super) fn without_axes(body: &Stmt) -> Option<Stmt> {
+    ToOpaque::default().mutate_stmt(body)
 }
 
 #[derive(Default)]

@@ -13,17 +13,52 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
 use crate::tir::{
-    Buffer, Callee, ForKind, Intrinsic, PrimExpr, Range, Stmt, Visitor, any_expr, substitute_expr, walk_expr,
-    walk_stmt,
+    Buffer, Callee, ForKind, Intrinsic, PrimExpr, PrimFunc, Range, Stmt, Visitor, any_expr, substitute_expr,
+    walk_expr, walk_stmt,
 };
 
-use super::context::enter_loop;
+use super::context::{analyzer_for, enter_loop};
+use super::convert_blocks_to_opaque::without_axes;
+use super::lower_init_block::without_inits;
+use super::lower_opaque_block::without_blocks;
 
 /// True when every read of `buffer` in `stmt` is of something that `stmt` has written before.
 pub(super) fn is_covered(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> bool {
     let mut coverage = Coverage::new(analyzer, buffer);
     coverage.visit_stmt(stmt);
     coverage.covered || is_empty(analyzer, buffer)
+}
+
+/// True when in every iteration of the loop `var` of `func` all that is read of `buffer` was written before, as far as lowering
+/// will see it: such a buffer may live inside the loop.
+pub(in crate::tir) fn is_covered_in(func: &PrimFunc, var: VarId, buffer: &Buffer) -> bool {
+    let steps = [without_inits, without_axes, without_blocks];
+    let body = steps.iter().fold(func.body.clone(), |body, step| step(&body).unwrap_or(body));
+    let mut find = Find { var, buffer, analyzer: analyzer_for(func), covered: false };
+    find.visit_stmt(&body);
+    find.covered
+}
+
+/// Looks for a loop.
+struct Find<'a> {
+    var: VarId,
+    buffer: &'a Buffer,
+    analyzer: Analyzer,
+    covered: bool,
+}
+
+impl Visitor for Find<'_> {
+    fn visit_expr(&mut self, _: &PrimExpr) {}
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        let Stmt::For(node) = stmt else { return walk_stmt(self, stmt) };
+        enter_loop(&mut self.analyzer, node);
+        if node.loop_var.id() == self.var {
+            self.covered = is_covered(&self.analyzer, self.buffer, &node.body);
+        } else {
+            walk_stmt(self, stmt);
+        }
+    }
 }
 
 /// True when `stmt` writes every element of `buffer`, and before it reads it.
@@ -128,11 +163,17 @@ impl Coverage<'_> {
 
     /// True when the element at `indices` was written.
     fn is_written_at(&self, indices: &[PrimExpr]) -> bool {
+        let analyzer = self.here();
+        self.find(&analyzer, indices) || self.was_written_earlier(&analyzer, indices)
+    }
+
+    /// Knows the conditions here.
+    fn here(&self) -> Analyzer {
         let mut analyzer = self.analyzer.clone();
         for condition in self.conditions.iter().filter(|condition| self.is_known(condition)) {
             analyzer.enter_constraint(condition);
         }
-        self.find(&analyzer, indices) || self.was_written_earlier(&analyzer, indices)
+        analyzer
     }
 
     /// True when the store under way stored the element at `indices` in an earlier iteration of a loop around it.
@@ -159,7 +200,7 @@ impl Coverage<'_> {
 
     /// True when every element was written.
     fn is_written(&self) -> bool {
-        let mut analyzer = self.analyzer.clone();
+        let mut analyzer = self.here();
         let any = |extent: &PrimExpr| {
             let var = Var::index("any");
             analyzer.bind_range(&var, &Range::from_extent(extent.clone()));

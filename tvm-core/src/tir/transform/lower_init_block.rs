@@ -17,13 +17,16 @@ use crate::tir::{BlockRealize, Mutator, PrimExpr, Stmt};
 
 /// `for k { block { init { a }; b } }` becomes `a; for k { block { b } }`.
 pub fn lower_init_block() -> Pass {
-    body_pass("LowerInitBlock", |func| {
-        let names = BlockNames::of(&func.body);
-        has_init(&func.body).then(|| {
-            let mut pass = LowerInitBlock { names, frames: Vec::new(), before: FxHashMap::default() };
-            pass.mutate_stmt(&func.body)
-        })?
-    })
+    body_pass("LowerInitBlock", |func| without_inits(&func.body))
+}
+
+/// `body` with the inits as statements of their own; `None` when there is none.
+pub(super) fn without_inits(body: &Stmt) -> Option<Stmt> {
+    let names = BlockNames::of(body);
+    has_init(body).then(|| {
+        let mut pass = LowerInitBlock { names, frames: Vec::new(), before: FxHashMap::default() };
+        pass.mutate_stmt(body)
+    })?
 }
 
 /// True when a block in `stmt` has an init.

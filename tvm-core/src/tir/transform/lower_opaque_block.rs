@@ -10,7 +10,12 @@ use crate::tir::{AllocBuffer, For, ForKind, Mutator, Stmt};
 
 /// Blocks become their bodies.
 pub fn lower_opaque_block() -> Pass {
-    body_pass("LowerOpaqueBlock", |func| LowerOpaqueBlock.mutate_stmt(&func.body))
+    body_pass("LowerOpaqueBlock", |func| without_blocks(&func.body))
+}
+
+/// `body` without blocks, none of which has axes; `None` when nothing changes.
+pub(super) fn without_blocks(body: &Stmt) -> Option<Stmt> {
+    LowerOpaqueBlock.mutate_stmt(body)
 }
 
 struct LowerOpaqueBlock;

@@ -59,6 +59,7 @@ pub(in crate::tir) use context::analyzer_for;
 pub use contract_reductions::{DECOMPOSED, contract_reductions};
 pub use convert_blocks_to_opaque::convert_blocks_to_opaque;
 pub use convert_ssa::convert_ssa;
+pub(in crate::tir) use coverage::is_covered_in;
 pub use flatten_buffer::flatten_buffer;
 pub use float_compute_legalize::float_compute_legalize;
 pub(crate) use inline_call::{bind_buffer, inline_body, misfit_of_call};

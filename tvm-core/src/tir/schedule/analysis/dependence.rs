@@ -8,7 +8,7 @@ use crate::arith::{Analyzer, DomMap, IntervalSet};
 use crate::ir::{Var, VarId};
 use crate::tir::schedule::rewrite::{self, bind_loop};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
-use crate::tir::transform::may_enter;
+use crate::tir::transform::{is_covered_in, may_enter};
 use crate::tir::{BlockRealize, Buffer, BufferRegion, For, PrimExpr, Range, Stmt, substitute_expr};
 
 /// Blocks seen from one iteration of a loop: the loops inside range over all their values, the others stand still.
@@ -165,12 +165,17 @@ fn hands_over(
     Ok(within && (disjoint || private))
 }
 
-/// True when `buffer` is an intermediate one that is used nowhere outside of `node`, of which lowering may give each
-/// iteration its own.
+/// True when `buffer` is an intermediate one that is used nowhere outside of `node`, and of which each iteration reads only
+/// what it wrote itself: lowering gives each its own.
 pub(in crate::tir::schedule) fn is_private(state: &ScheduleState, node: &For, buffer: &Buffer) -> bool {
     if !may_enter(buffer.scope, node.kind) {
         return false;
     }
+    let blocks = state.blocks();
+    let Some(owner) = blocks.iter().find(|it| it.block.alloc_buffers.contains(buffer)) else { return false };
+    // Inside of the loop, or of one iteration, there is one for each.
+    let own = node.extent.is_const(1) || rewrite::holds(&node.body, StmtSRef::Block(owner.block.id));
     let inside = rewrite::count_accesses(&Stmt::from(node.clone()), buffer);
-    rewrite::is_intermediate(state, buffer) && inside == rewrite::count_accesses(&state.func().body, buffer)
+    inside == rewrite::count_accesses(&state.func().body, buffer)
+        && (own || is_covered_in(state.func(), node.loop_var.id(), buffer))
 }

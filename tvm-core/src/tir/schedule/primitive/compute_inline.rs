@@ -9,7 +9,7 @@ use crate::ir::{BlockId, Var, VarId};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::schedule::rewrite::{self, drop_alloc, remove_block};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{Block, BlockRealize, Buffer, Mutator, PrimExpr, substitute_expr};
+use crate::tir::{Block, BlockRealize, Buffer, BufferRegion, Mutator, PrimExpr, substitute_expr};
 
 const NAME: &str = "compute_inline";
 
@@ -21,6 +21,14 @@ pub(in crate::tir::schedule) fn compute_inline(
     let definition = definition(NAME, state, id)?;
     check_inputs_stay(NAME, state, id)?;
     let buffer = definition.buffer.clone();
+    let scope = state.scope_block(StmtSRef::Block(id));
+    let in_scope = |it: &std::sync::Arc<BlockRealize>| {
+        state.ancestors(StmtSRef::Block(it.block.id)).any(|outer| Some(outer) == scope.map(StmtSRef::Block))
+    };
+    if let Some(reader) = rewrite::readers(state, &buffer).into_iter().find(|it| !in_scope(it)) {
+        let message = format!("`{}` is read by block `{}`, in another scope", buffer.name, reader.block.name);
+        return Err(ScheduleError::illegal(NAME, message).show(state, &[StmtSRef::Block(id)]));
+    }
     let body = remove_block(&state.func().body, id);
     let mut inline = Inline(definition);
     let body = inline.mutate_stmt(&body).unwrap_or(body);
@@ -89,31 +97,66 @@ pub(super) fn definition(
     Ok(Definition { buffer: buffer.clone(), axes, value: store.value.clone() })
 }
 
-/// Nothing that block `id` reads is written after it.
+/// Nothing that block `id` reads is written after it: not by a later block, and not in a later iteration of a loop around
+/// it.
 pub(super) fn check_inputs_stay(
     name: &'static str,
     state: &ScheduleState,
     id: BlockId,
 ) -> Result<(), ScheduleError> {
     let blocks = rewrite::leaf_blocks(state);
-    let inside = |it: &BlockRealize| {
+    let is_inside = |it: &BlockRealize| {
         let sref = StmtSRef::Block(it.block.id);
         it.block.id == id || state.ancestors(sref).any(|outer| outer == StmtSRef::Block(id))
     };
     let at =
-        blocks.iter().rposition(|it| inside(it)).ok_or(ScheduleError::UnknownSRef(StmtSRef::Block(id)))?;
-    let reads = &state.get_block(id)?.block.reads;
-    for later in &blocks[at + 1..] {
-        if let Some(write) =
-            later.block.writes.iter().find(|write| reads.iter().any(|read| read.buffer == write.buffer))
-        {
-            let message =
-                format!("buffer `{}` is written again by block `{}`", write.buffer.name, later.block.name);
-            return Err(ScheduleError::illegal(name, message)
-                .show(state, &[StmtSRef::Block(id), StmtSRef::Block(later.block.id)]));
+        blocks.iter().rposition(|it| is_inside(it)).ok_or(ScheduleError::UnknownSRef(StmtSRef::Block(id)))?;
+    let realize = state.get_block(id)?;
+    for (i, other) in blocks.iter().enumerate().filter(|(_, it)| !is_inside(it)) {
+        for write in other.block.writes.iter() {
+            for read in realize.block.reads.iter().filter(|read| read.buffer == write.buffer) {
+                if i > at || is_written_again(state, realize, read, other, write)? {
+                    let message = format!(
+                        "buffer `{}` is written again by block `{}`",
+                        write.buffer.name, other.block.name
+                    );
+                    return Err(ScheduleError::illegal(name, message)
+                        .show(state, &[StmtSRef::Block(id), StmtSRef::Block(other.block.id)]));
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// An iteration of a loop around both blocks may write what `realize` read in an earlier one, and what `realize` makes is
+/// not used up in the iteration that made it.
+fn is_written_again(
+    state: &ScheduleState,
+    realize: &BlockRealize,
+    read: &BufferRegion,
+    other: &BlockRealize,
+    write: &BufferRegion,
+) -> Result<bool, ScheduleError> {
+    for var in state.loops_above(StmtSRef::Block(realize.block.id)) {
+        let node = state.get_for(var)?;
+        let holds = |it: &BlockRealize| rewrite::holds(&node.body, StmtSRef::Block(it.block.id));
+        if !holds(other) || analysis::same_iteration(state, node, (other, write), (realize, read))? {
+            continue;
+        }
+        for made in realize.block.writes.iter() {
+            for reader in rewrite::readers(state, &made.buffer) {
+                for used in reader.block.reads.iter().filter(|it| it.buffer == made.buffer) {
+                    if !holds(&reader)
+                        || !analysis::same_iteration(state, node, (realize, made), (&reader, used))?
+                    {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+    Ok(false)
 }
 
 struct Inline(Definition);

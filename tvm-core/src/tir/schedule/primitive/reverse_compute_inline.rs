@@ -1,7 +1,7 @@
 //! `reverse_compute_inline`: an element-wise consumer moves into the block that produces what it reads.
 //!
 //! Legal where both are complete blocks of one store, the consumer reads the intermediate buffer at one place that is
-//! one axis in each dimension, is its only reader, and covers all of it.
+//! one axis in each dimension, is its only reader, covers all of it, and stands in the scope of the producer.
 
 use rustc_hash::FxHashMap;
 
@@ -41,6 +41,10 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
     let [producer] = producers[..] else {
         return refuse(format!("reads what {} blocks produce; one is expected", producers.len()));
     };
+    let scope = |id: BlockId| state.scope_block(StmtSRef::Block(id));
+    if scope(id) != scope(producer.block.id) {
+        return refuse(format!("is in another scope than block `{}`", producer.block.name));
+    }
     let made = definition(NAME, state, producer.block.id)?;
     let readers =
         leaves.iter().filter(|it| it.block.reads.iter().any(|read| read.buffer == made.buffer)).count();
@@ -91,13 +95,20 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
 }
 
 /// Blocks between the producer and the consumer, and the producer itself, do not touch what the consumer writes, nor
-/// write what it reads.
+/// write what it reads. Neither do blocks that run again, in a loop around the producer, before the consumer does.
 fn check_nothing_between(
     state: &ScheduleState,
     producer: BlockId,
     consumer: BlockId,
 ) -> Result<(), ScheduleError> {
     let blocks = rewrite::leaf_blocks(state);
+    let mut around = Vec::new();
+    for var in state.loops_above(StmtSRef::Block(producer)) {
+        let node = state.get_for(var)?;
+        if !rewrite::holds(&node.body, StmtSRef::Block(consumer)) {
+            around.push(node.clone());
+        }
+    }
     let consumer = blocks.iter().position(|it| it.block.id == consumer).unwrap_or(0);
     let block = &blocks[consumer].block;
     for (i, other) in blocks.iter().enumerate().filter(|(i, _)| *i != consumer) {
@@ -106,9 +117,10 @@ fn check_nothing_between(
         };
         let is_producer = other.block.id == producer;
         let after_producer = blocks.iter().take(i).any(|it| it.block.id == producer);
+        let again = || around.iter().any(|it| rewrite::holds(&it.body, StmtSRef::Block(other.block.id)));
         let conflict = touches(&other.block.writes, &block.writes)
             || (i < consumer && touches(&other.block.reads, &block.writes))
-            || (!is_producer && after_producer && touches(&other.block.writes, &block.reads));
+            || (!is_producer && touches(&other.block.writes, &block.reads) && (after_producer || again()));
         if conflict {
             let message =
                 format!("block `{}` uses a buffer that block `{}` uses too", other.block.name, block.name);
