@@ -250,7 +250,7 @@ fn iterations_that_race_are_found_in_any_order() {
 #[test]
 fn loops_that_run_at_once_may_have_any_number_of_iterations() {
     let y = Buffer::new("y", [PrimExpr::index(1)], DataType::F32);
-    let body = Stmt::Evaluate(PrimExpr::index(0));
+    let body = Evaluate { value: PrimExpr::index(0) }.into();
     let body = For { kind: ForKind::Parallel, ..For::serial(Var::index("i"), 1i64 << 62, body) };
     let func = PrimFunc::new("endless", vec![Param::Out(y)], body.into());
     let program = Program::compile(&func).unwrap();

@@ -239,7 +239,7 @@ fn run(func: &PrimFunc, args: &[Value]) -> Result<Vec<Vec<i64>>, InterpError> {
 #[test]
 fn fuzz_check_bounds() {
     let mut counts = [0u64; 4];
-    for seed in Budget::new("check_bounds", 200) {
+    for seed in Budget::new("check_bounds", 40) {
         let func = Generator::new(seed).func();
         well_formed(&func).unwrap_or_else(|err| panic!("{seed}: {err}\n{func}"));
         let mut rng = Rng::new(seed + 1);
