@@ -78,10 +78,7 @@ fn sparse(c: &mut Criterion) {
     group.bench_function("tvm", |b| b.iter(|| f.call(&ptr, &val, &mut y)));
     let mut rust = || {
         for i in 0..ROWS {
-            want[i] = 0.0;
-            for e in ptr[i] as usize..ptr[i + 1] as usize {
-                want[i] += val[e];
-            }
+            want[i] = val[ptr[i] as usize..ptr[i + 1] as usize].iter().fold(0.0, |sum, it| sum + it);
         }
     };
     group.bench_function("rust", |b| b.iter(&mut rust));
