@@ -1,7 +1,7 @@
 //! Prints programs as source of the DSL: compiling the output gives a structurally equal program.
 //!
 //! What the DSL cannot say (lowered forms, vectors, match buffers) is printed in a form that does not compile, and so is what
-//! would compile to something else ([`sayable`]). Names are unique in a function and valid identifiers; identities are never printed.
+//! would compile to something else (see `sayable`). Names are unique in a function and valid identifiers; identities are never printed.
 //!
 //! TVM counterpart: `src/script/printer`.
 
