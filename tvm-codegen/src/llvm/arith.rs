@@ -311,13 +311,24 @@ impl<'ctx> Function<'ctx, '_> {
 
     /// With `fast_math` gives a float instruction all the freedom there is; else it stays as IEEE 754 has it.
     pub(super) fn with_fast_math(&self, value: Value<'ctx>) -> Value<'ctx> {
-        if self.unit.options.fast_math
-            && let Some(instruction) = value.as_instruction_value()
-            && instruction.can_use_fast_math_flags()
-        {
-            // Cannot fail: just asked.
-            let _ = instruction.set_fast_math_flags(FastMathFlags::all());
-        }
-        value
+        if self.unit.options.fast_math { with_flags(value, FastMathFlags::all()) } else { value }
     }
+
+    /// Allows LLVM to fuse a product with the sum that it is part of, both of which have this flag.
+    pub(super) fn with_contraction(&self, value: Value<'ctx>) -> Value<'ctx> {
+        match self.unit.options.fast_math {
+            true => value,
+            false => with_flags(value, FastMathFlags::AllowContract),
+        }
+    }
+}
+
+fn with_flags(value: Value<'_>, flags: FastMathFlags) -> Value<'_> {
+    if let Some(instruction) = value.as_instruction_value()
+        && instruction.can_use_fast_math_flags()
+    {
+        // Cannot fail: just asked.
+        let _ = instruction.set_fast_math_flags(flags);
+    }
+    value
 }

@@ -31,7 +31,6 @@ fn llvm_name(intrinsic: Intrinsic) -> Option<&'static str> {
         Intrinsic::Trunc => "llvm.trunc",
         Intrinsic::Round => "llvm.roundeven",
         Intrinsic::Fma => "llvm.fma",
-        Intrinsic::FMulAdd => "llvm.fmuladd",
         Intrinsic::Copysign => "llvm.copysign",
         Intrinsic::PopCount => "llvm.ctpop",
         _ => return None,
@@ -58,6 +57,13 @@ impl<'ctx> Function<'ctx, '_> {
         let first = values[0];
         let arg_type = args[0].dtype();
         match intrinsic {
+            // Not `llvm.fmuladd`, which is always fused: in a chain of sums LLVM may find the parts faster.
+            Intrinsic::FMulAdd => {
+                let product = self.binary(BinaryOp::Mul, first, values[1], dtype)?;
+                let product = self.with_contraction(product);
+                let sum = self.binary(BinaryOp::Add, product, values[2], dtype)?;
+                Ok(self.with_contraction(sum))
+            }
             Intrinsic::Rsqrt => {
                 let root = self.llvm_intrinsic("llvm.sqrt", &[first])?;
                 let one = self.expr(&PrimExpr::float(1.0, dtype.scalar()).broadcast(dtype.lanes()))?;
