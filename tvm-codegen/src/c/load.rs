@@ -316,7 +316,7 @@ fn cpu_id() -> &'static str {
 mod tests {
     use super::*;
 
-    fn host() -> Compiler {
+    fn host() -> &'static Compiler {
         Compiler::host().expect("a C compiler: install clang or gcc")
     }
 
@@ -351,7 +351,7 @@ mod tests {
             compiler.compile_to_bytes("int x = nonsense;", &Target::c(), Options::default(), Output::Object);
         assert!(err.unwrap_err().to_string().contains("nonsense"));
         let idle = Compiler { command: vec!["true".into()], version: String::new() };
-        let err = idle.compile_to_bytes(SOURCE, &Target::c(), Options::default(), Output::Object);
+        let err = idle.compile_to_bytes("", &Target::c(), Options::default(), Output::Object);
         assert!(err.unwrap_err().to_string().contains("wrote nothing"));
         let err = Compiler::for_target(&Target::cross(tvm_core::target::TargetKind::C, "no-such-machine"));
         assert!(err.unwrap_err().to_string().contains("no-such-machine-gcc"));
