@@ -59,9 +59,9 @@ fn vars_of<'a>(exprs: impl IntoIterator<Item = &'a PrimExpr>) -> FxHashSet<VarId
 
 /// Variables and buffers that a statement mentions.
 #[derive(Default)]
-struct Mentions {
-    vars: FxHashSet<VarId>,
-    buffers: FxHashSet<BufferId>,
+pub(super) struct Mentions {
+    pub(super) vars: FxHashSet<VarId>,
+    pub(super) buffers: FxHashSet<BufferId>,
 }
 
 impl Visitor for Mentions {

@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
 use super::holds_blocks;
+use super::init_nest::Mentions;
 use crate::ir::well_formed::{Report, Scopes};
 use crate::ir::{BufferId, IrError, Span};
 use crate::tir::*;
@@ -432,29 +433,7 @@ impl Rules<'_> {
 
 /// A reduce axis that the init of `block` depends on, also through what its matched buffers name.
 fn init_axis(block: &Block) -> Option<crate::ir::Var> {
-    #[derive(Default)]
-    struct Uses {
-        vars: FxHashSet<crate::ir::VarId>,
-        buffers: FxHashSet<BufferId>,
-    }
-    impl Visitor for Uses {
-        fn visit_expr(&mut self, expr: &PrimExpr) {
-            match expr {
-                PrimExpr::Var(var) => drop(self.vars.insert(var.id())),
-                PrimExpr::BufferLoad(load) => drop(self.buffers.insert(load.buffer.id)),
-                _ => {}
-            }
-            walk_expr(self, expr);
-        }
-
-        fn visit_stmt(&mut self, stmt: &Stmt) {
-            if let Stmt::BufferStore(store) = stmt {
-                self.buffers.insert(store.buffer.id);
-            }
-            walk_stmt(self, stmt);
-        }
-    }
-    let mut uses = Uses::default();
+    let mut uses = Mentions::default();
     uses.visit_stmt(block.init.as_ref()?);
     // A matched buffer may name one that was matched before it.
     for matched in block.match_buffers.iter().rev() {
