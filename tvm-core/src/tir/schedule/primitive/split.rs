@@ -5,16 +5,19 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::arith::Analyzer;
+use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::{Var, VarId};
 use crate::tir::schedule::state::LoopChange;
-use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
-use crate::tir::{For, ForKind, PrimExpr, Stmt};
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis, rewrite};
+use crate::tir::{For, ForKind, PrimExpr, Range, Stmt, substitute_expr};
 
 const NAME: &str = "split";
 
 /// The largest product of factors for a symbolic extent.
 const MAX_SYMBOLIC: i64 = 1 << 32;
+
+/// The largest index where every dimension is 1.
+const MAX_INDEX: i128 = 1 << 56;
 
 /// Splits the loop `var`; at most one factor is inferred. Gives the new loops, outermost first.
 pub(in crate::tir::schedule) fn split(
@@ -41,6 +44,10 @@ pub(in crate::tir::schedule) fn split(
         .zip(&extents)
         .skip(1)
         .fold(value(&vars[0], &extents[0]), |index, (var, extent)| index * extent + value(var, extent));
+    if !exact {
+        let bounds = vars.iter().zip(&extents).map(|(var, extent)| (var, Range::from_extent(extent.clone())));
+        check_indices(state, &node, bounds, &whole)?;
+    }
     let condition = (!exact).then(|| whole.clone().less(node.extent.clone()));
     let (kind, span) = (node.kind, node.span.clone());
     let heads = vars.iter().zip(extents);
@@ -52,6 +59,42 @@ pub(in crate::tir::schedule) fn split(
     let (new, vars_of) = (new.collect(), FxHashMap::from_iter([(var, whole)]));
     state.change_loops(LoopChange { old: vec![var], new, vars: vars_of, condition })?;
     Ok(vars.iter().map(Var::id).collect())
+}
+
+/// Iterations beyond the extent make indices larger than the program's own: they fit an `i64` all the same, apart from
+/// what dimensions add, which is checked when the kernel is called.
+fn check_indices<'a>(
+    state: &ScheduleState,
+    node: &For,
+    bounds: impl Iterator<Item = (&'a Var, Range)>,
+    whole: &PrimExpr,
+) -> Result<(), ScheduleError> {
+    let mut smallest = Analyzer::new();
+    let dims = state.func().symbolic_dims();
+    dims.iter().for_each(|dim| smallest.bind_bound(dim, ConstIntBound::new(0, 1)));
+    bounds.for_each(|(var, range)| smallest.bind_range(var, &range));
+    let vars = FxHashMap::from_iter([(node.loop_var.id(), whole.clone())]);
+    for realize in analysis::child_blocks(&node.body) {
+        let block = StmtSRef::Block(realize.block.id);
+        let mut analyzer = smallest.clone();
+        for outer in state.enclosing_loops(block)?.iter().filter(|it| it.loop_var != node.loop_var) {
+            rewrite::bind_loop(&mut analyzer, outer);
+        }
+        for value in realize.iter_values.iter() {
+            let bound = analyzer.const_int_bound(&substitute_expr(value, &vars));
+            let too_large = |size: i128| size != ConstIntBound::POS_INF && size > MAX_INDEX;
+            if too_large(bound.max) || bound.min != ConstIntBound::NEG_INF && too_large(-bound.min) {
+                let message = format!(
+                    "with these factors an index of block `{}` may not fit an i64",
+                    realize.block.name
+                );
+                return Err(ScheduleError::illegal(NAME, message)
+                    .help("use factors whose product is near the extent of the loop")
+                    .show(state, &[StmtSRef::Loop(node.loop_var.id()), block]));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The value of a loop variable.

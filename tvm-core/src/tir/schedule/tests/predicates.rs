@@ -42,6 +42,26 @@ fn the_init_leaves_out_a_condition_on_rows_and_reduction_together() {
 }
 
 #[test]
+fn factors_that_cover_far_too_much_are_refused() {
+    let m = PrimExpr::from(Var::index("m"));
+    let program = || Schedule::new(dense(m.clone(), dim(8), dim(3))).unwrap();
+    // The rest of a symbolic loop multiplies what the first loop counts.
+    let mut s = program();
+    let y = s.block("y").unwrap();
+    let [i, _, _] = s.loops(y).unwrap();
+    let [outer, _] = s.split(i, [Some(8), None]).unwrap();
+    let err = s.split(outer, [Some(1 << 40), Some(3), Some(1 << 20)]).unwrap_err().to_string();
+    assert!(err.contains("with these factors an index of block `y` may not fit an i64"), "{err}");
+    // So do the factors of earlier splits.
+    let mut s = program();
+    let y = s.block("y").unwrap();
+    let [_, mut j, _] = s.loops(y).unwrap();
+    let steps =
+        (0..8).take_while(|_| s.split(j, [Some(2), Some(1 << 12)]).map(|[j0, _]| j = j0).is_ok()).count();
+    assert_eq!(steps, 4, "{}", s.func());
+}
+
+#[test]
 fn indices_that_may_not_fit_are_refused() {
     let mut s = Schedule::new(dense(dim(1 << 40), dim(1 << 40), dim(3))).unwrap();
     let y = s.block("y").unwrap();
@@ -51,7 +71,8 @@ fn indices_that_may_not_fit_are_refused() {
     for (factors, fits) in [
         ([Some(1 << 40), Some(1 << 40)], false),
         ([Some(i64::MAX), Some(2)], false),
-        ([None, Some(i64::MAX / 2 + 2)], true),
+        ([None, Some(i64::MAX / 2 + 2)], false),
+        ([None, Some((1 << 40) + 1)], true),
     ] {
         let res = s.clone().split(i, factors);
         assert_eq!(res.is_ok(), fits, "{factors:?}: {res:?}");
