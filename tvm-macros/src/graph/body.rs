@@ -20,11 +20,20 @@ pub(super) struct Body<'a> {
     own: Option<Ident>,
     /// Names of operators that are called, unless they are functions of the user's.
     pub(super) operators: Vec<Ident>,
+    /// Assertions on calls.
+    pub(super) checks: TokenStream,
 }
 
 impl<'a> Body<'a> {
     pub(super) fn new(surface: Surface, own: Option<Ident>, errors: &'a mut Errors) -> Body<'a> {
-        Body { surface, errors, names: Dims::default(), own, operators: Vec::new() }
+        Body {
+            surface,
+            errors,
+            names: Dims::default(),
+            own,
+            operators: Vec::new(),
+            checks: TokenStream::new(),
+        }
     }
 
     /// `name` is a value or dimension from here on.
@@ -32,7 +41,7 @@ impl<'a> Body<'a> {
         self.names.names.push(name.clone());
     }
 
-    fn is_local(&self, name: &Ident) -> bool {
+    pub(super) fn is_local(&self, name: &Ident) -> bool {
         self.names.contains(name)
     }
 
@@ -63,6 +72,7 @@ impl<'a> Body<'a> {
             Expr::MethodCall(it) => {
                 let receiver = self.expr(&it.receiver);
                 let (method, args) = (&it.method, self.args(it.args.iter(), it.method.span()));
+                self.check_operator(method, Some(&it.receiver), it.args.iter());
                 quote_spanned!(it.method.span()=> (#receiver).#method(#args))
             }
             Expr::Binary(it) => {
@@ -185,8 +195,10 @@ impl<'a> Body<'a> {
             }
             if self.own.as_ref() == Some(name) {
                 // An operator of the same name does not hide the function in itself.
+                let callee = quote_spanned!(name.span()=> #graph::call_def::<#name>);
+                self.check_named(&name.to_string(), name, &quote!(#callee(args)), call.args.iter());
                 let args = self.args(call.args.iter(), name.span());
-                return quote_spanned!(name.span()=> #graph::call_def::<#name>(#args));
+                return quote_spanned!(name.span()=> #graph::result(#callee(#args)));
             }
             if let Some(tokens) = self.special(name, call) {
                 return tokens;
@@ -195,11 +207,14 @@ impl<'a> Body<'a> {
                 let args = self.args(call.args.iter(), name.span());
                 // Arguments of a function have no names: such a call is the operator's whatever else has the name.
                 if call.args.iter().any(|arg| matches!(arg, Expr::Assign(_))) {
+                    self.check_operator(name, None, call.args.iter());
                     return quote_spanned!(name.span()=> #graph::ops::#name(#args));
                 }
                 if !self.operators.contains(name) {
                     self.operators.push(name.clone());
                 }
+                let named = operators::call(name, &quote!(args));
+                self.check_named(&name.to_string(), name, &named, call.args.iter());
                 let call = operators::call(name, &args);
                 return quote_spanned!(name.span()=> #graph::result(#call));
             }
@@ -211,7 +226,12 @@ impl<'a> Body<'a> {
                     (constructor_name(path, &name, Some(call.args.len())), self.constructor_args(path));
                 quote_spanned!(path.span()=> #graph::construct::<#adt>(#name, #ret, #args))
             }
-            None => quote_spanned!(path.span()=> #path(#args)),
+            None => {
+                let name = path.segments.last().map(|it| it.ident.to_string()).unwrap_or_default();
+                let callee = quote_spanned!(path.span()=> #path);
+                self.check_named(&name, path, &quote!(#callee(args)), call.args.iter());
+                quote_spanned!(path.span()=> #graph::result(#callee(#args)))
+            }
         }
     }
 

@@ -19,46 +19,19 @@ use crate::paths;
 
 /// A tensor type as far as it is known.
 #[derive(Clone)]
-struct Known {
-    dtype: String,
-    dims: Vec<Dim>,
+pub(super) struct Known {
+    pub(super) dtype: String,
+    pub(super) dims: Vec<Dim>,
     /// Names that are taken to be operators.
     operators: Vec<Ident>,
 }
 
 #[derive(Clone, PartialEq)]
-enum Dim {
+pub(super) enum Dim {
     Const(i64),
     Name(String),
     Unknown,
 }
-
-/// Operators whose result has the type of their first argument.
-const SAME: &[&str] = &[
-    "relu",
-    "exp",
-    "log",
-    "sqrt",
-    "tanh",
-    "sigmoid",
-    "softmax",
-    "log_softmax",
-    "gelu",
-    "silu",
-    "erf",
-    "abs",
-    "negative",
-    "sin",
-    "cos",
-    "floor",
-    "ceil",
-    "round",
-    "leakyrelu",
-    "softplus",
-    "dropout",
-    "square",
-    "rsqrt",
-];
 
 /// Checks the body of a function against its parameters and result; gives the checks that are left to rustc.
 pub(super) fn function(
@@ -100,11 +73,11 @@ fn last_expr(body: &Expr) -> &Expr {
     }
 }
 
-fn differ(a: &Dim, b: &Dim) -> bool {
+pub(super) fn differ(a: &Dim, b: &Dim) -> bool {
     matches!((a, b), (Dim::Const(a), Dim::Const(b)) if a != b)
 }
 
-fn show(known: &Known) -> String {
+pub(super) fn show(known: &Known) -> String {
     let dims: Vec<String> = known
         .dims
         .iter()
@@ -136,7 +109,7 @@ fn known(ty: &Type) -> Option<Known> {
     Some(Known { dtype: dtype.path.get_ident()?.to_string(), dims: dims.collect(), operators: vec![] })
 }
 
-struct Checker<'a> {
+pub(super) struct Checker<'a> {
     names: HashMap<String, Known>,
     /// Names that are certainly no operators.
     locals: HashSet<String>,
@@ -147,7 +120,7 @@ struct Checker<'a> {
 
 impl Checker<'_> {
     /// Reports a mistake that follows from what is known of some values.
-    fn report(&mut self, place: &impl ToTokens, message: &str, help: &str, of: &[&Known]) {
+    pub(super) fn report(&mut self, place: &impl ToTokens, message: &str, help: &str, of: &[&Known]) {
         let operators: Vec<&Ident> = of.iter().flat_map(|known| &known.operators).collect();
         if operators.is_empty() {
             return self.errors.push(place, message, help);
@@ -202,7 +175,7 @@ impl Checker<'_> {
     }
 
     /// What is known of the value of `expr`.
-    fn expr(&mut self, expr: &Expr) -> Option<Known> {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Option<Known> {
         match expr {
             Expr::Path(path) => self.names.get(&path.path.get_ident()?.to_string()).cloned(),
             Expr::Paren(it) => self.expr(&it.expr),
@@ -230,36 +203,45 @@ impl Checker<'_> {
                 let (a, b) = (self.expr(&it.left), self.expr(&it.right));
                 let arithmetic =
                     matches!(it.op, BinOp::Add(_) | BinOp::Sub(_) | BinOp::Mul(_) | BinOp::Div(_));
-                match (a, b) {
-                    (Some(a), Some(b)) if arithmetic => self.broadcast(expr, &a, &b),
+                let compares = matches!(
+                    it.op,
+                    BinOp::Eq(_) | BinOp::Ne(_) | BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_)
+                );
+                let value = match (a, b) {
+                    (Some(a), Some(b)) if arithmetic || compares => self.broadcast(expr, &a, &b)?,
                     (Some(a), None) if is_literal(&it.right) => {
                         self.literal(&it.right, &a);
-                        arithmetic.then_some(a)
+                        a
                     }
                     (None, Some(b)) if is_literal(&it.left) => {
                         self.literal(&it.left, &b);
-                        arithmetic.then_some(b)
+                        b
                     }
+                    _ => return None,
+                };
+                match (arithmetic, compares) {
+                    (true, _) => Some(value),
+                    (_, true) => Some(value.of("bool")),
                     _ => None,
                 }
             }
             Expr::Unary(it) => self.expr(&it.expr),
             Expr::MethodCall(it) => {
-                let receiver = self.expr(&it.receiver);
-                let args: Vec<Option<Known>> = it.args.iter().map(|arg| self.expr(arg)).collect();
-                let all: Vec<Option<Known>> = std::iter::once(receiver).chain(args).collect();
-                let second = it.args.first().map(|arg| arg.to_token_stream());
-                self.op(&it.method.to_string(), &all, expr, second)
+                let args: Vec<&Expr> = std::iter::once(&*it.receiver).chain(&it.args).collect();
+                let call = self.operator_call(expr, &args, None);
+                self.operator(&it.method.to_string(), &call)
             }
             Expr::Call(it) => {
-                let args: Vec<Option<Known>> = it.args.iter().map(|arg| self.expr(arg)).collect();
-                let Expr::Path(path) = &*it.func else { return None };
-                let name = path.path.get_ident().filter(|name| !self.locals.contains(&name.to_string()))?;
-                let certain = it.args.iter().any(|arg| matches!(arg, Expr::Assign(_)));
-                let through = |arg: Known| if certain { arg } else { arg.through(name) };
-                let args: Vec<Option<Known>> = args.into_iter().map(|arg| arg.map(through)).collect();
-                let second = it.args.iter().nth(1).map(|arg| arg.to_token_stream());
-                self.op(&name.to_string(), &args, expr, second)
+                let args: Vec<&Expr> = it.args.iter().collect();
+                let name = match &*it.func {
+                    Expr::Path(path) => path.path.get_ident(),
+                    _ => None,
+                };
+                // Named arguments are only the operator's.
+                let certain = args.iter().any(|arg| matches!(arg, Expr::Assign(_)));
+                let call = self.operator_call(expr, &args, name.filter(|_| !certain));
+                let name = name?.to_string();
+                if self.locals.contains(&name) { None } else { self.operator(&name, &call) }
             }
             Expr::If(it) => {
                 let then = Expr::Block(syn::ExprBlock {
@@ -267,13 +249,70 @@ impl Checker<'_> {
                     label: None,
                     block: it.then_branch.clone(),
                 });
-                self.expr(&it.cond);
-                let value = self.expr(&then);
-                it.else_branch.as_ref().and_then(|(_, otherwise)| self.expr(otherwise));
-                value
+                if let Some(cond) = self.expr(&it.cond) {
+                    self.condition(&it.cond, &cond);
+                }
+                let arms = [self.expr(&then), it.else_branch.as_ref().and_then(|(_, it)| self.expr(it))];
+                let places = [&then, it.else_branch.as_ref().map_or(&then, |(_, it)| &**it)];
+                self.arms("if", places.into_iter().map(last_expr).zip(arms))
+            }
+            Expr::Match(it) => {
+                self.expr(&it.expr);
+                let arms: Vec<(&Expr, Option<Known>)> = it
+                    .arms
+                    .iter()
+                    .map(|arm| {
+                        let outer = (self.names.clone(), self.locals.clone());
+                        self.bind(&arm.pat, None);
+                        let value = self.expr(&arm.body);
+                        (self.names, self.locals) = outer;
+                        (last_expr(&arm.body), value)
+                    })
+                    .collect();
+                self.arms("match", arms.into_iter())
             }
             _ => None,
         }
+    }
+
+    /// A condition is one bool.
+    fn condition(&mut self, place: &Expr, cond: &Known) {
+        let help = if cond.dtype != "bool" {
+            "compare it: `sum(x) > 0.0`"
+        } else if !cond.dims.is_empty() {
+            "reduce it to one bool first; `select(cond, a, b)` chooses for each element"
+        } else {
+            return;
+        };
+        let message = format!("a condition is Tensor<bool> or bool, got {}", show(cond));
+        self.report(place, &message, help, &[cond]);
+    }
+
+    /// The arms of a branch give values of one element type, of any shape; gives what is known of the result.
+    fn arms<'e>(
+        &mut self,
+        what: &str,
+        arms: impl Iterator<Item = (&'e Expr, Option<Known>)>,
+    ) -> Option<Known> {
+        let arms: Vec<(&Expr, Option<Known>)> = arms.collect();
+        let (_, first) = arms.iter().find(|(_, value)| value.is_some())?;
+        let mut res = first.clone()?;
+        for (place, value) in arms.iter().filter_map(|(place, value)| Some((place, value.as_ref()?))) {
+            if value.dtype != res.dtype {
+                let (a, b) = (show(&res), show(value));
+                let message = format!("the arms of `{what}` have different types: {a} and {b}");
+                let help = "all arms give a value of one element type and structure";
+                self.report(place, &message, help, &[&res, value]);
+                return None;
+            }
+            if value.dims.len() != res.dims.len() {
+                return None;
+            }
+            let same = |(a, b): (&Dim, &Dim)| if a == b { a.clone() } else { Dim::Unknown };
+            let dims = res.dims.iter().zip(&value.dims).map(same).collect();
+            res = res.joined(value, dims);
+        }
+        arms.iter().all(|(_, value)| value.is_some()).then_some(res)
     }
 
     /// The names of `pat` are bound to `value`, or to something unknown.
@@ -290,55 +329,14 @@ impl Checker<'_> {
             }
             (Pat::Type(typed), _) => self.bind(&typed.pat, known(&typed.ty)),
             (Pat::Tuple(tuple), _) => tuple.elems.iter().for_each(|field| self.bind(field, None)),
+            (Pat::TupleStruct(it), _) => it.elems.iter().for_each(|field| self.bind(field, None)),
+            (Pat::Or(it), _) => it.cases.iter().for_each(|case| self.bind(case, None)),
+            (Pat::Paren(it), value) => self.bind(&it.pat, value),
             _ => {}
         }
     }
 
-    fn op(
-        &mut self,
-        name: &str,
-        args: &[Option<Known>],
-        place: &Expr,
-        second: Option<proc_macro2::TokenStream>,
-    ) -> Option<Known> {
-        if SAME.contains(&name) {
-            return args.first()?.clone();
-        }
-        let (Some(Some(a)), Some(Some(b))) = (args.first(), args.get(1)) else { return None };
-        match name {
-            "add" | "subtract" | "multiply" | "divide" | "maximum" | "minimum" => self.broadcast(place, a, b),
-            "matmul" if a.dims.len() >= 2 && b.dims.len() == 2 => {
-                let (inner, rows) = (a.dims.last()?, &b.dims[0]);
-                let second = second.unwrap_or_else(|| place.to_token_stream());
-                if a.dtype != b.dtype {
-                    let message = format!("`matmul` of {} and {}", show(a), show(b));
-                    self.report(
-                        &second,
-                        &message,
-                        "both operands have one element type; use astype",
-                        &[a, b],
-                    );
-                    return None;
-                }
-                if differ(inner, rows) {
-                    let message = format!(
-                        "shape mismatch in `matmul`: the inner extents of {} and {} differ",
-                        show(a),
-                        show(b)
-                    );
-                    let help = "the last extent of the left operand is the first of the right one";
-                    self.report(&second, &message, help, &[a, b]);
-                    return None;
-                }
-                let mut dims = a.dims.clone();
-                *dims.last_mut()? = b.dims[1].clone();
-                Some(a.joined(b, dims))
-            }
-            _ => None,
-        }
-    }
-
-    fn broadcast(&mut self, place: &Expr, a: &Known, b: &Known) -> Option<Known> {
+    pub(super) fn broadcast(&mut self, place: &Expr, a: &Known, b: &Known) -> Option<Known> {
         if a.dtype != b.dtype {
             let message = format!("operands have different element types: {} and {}", show(a), show(b));
             self.report(place, &message, "convert one with astype(x, f32)", &[a, b]);
@@ -369,13 +367,23 @@ impl Checker<'_> {
 
 impl Known {
     /// The same, where it is known only if `name` is the operator.
-    fn through(mut self, name: &Ident) -> Known {
+    pub(super) fn through(mut self, name: &Ident) -> Known {
         self.operators.push(name.clone());
         self
     }
 
+    /// The same with elements of type `dtype`.
+    pub(super) fn of(self, dtype: &str) -> Known {
+        Known { dtype: dtype.into(), ..self }
+    }
+
+    /// The same with the extents `dims`.
+    pub(super) fn with(&self, dims: Vec<Dim>) -> Known {
+        Known { dims, ..self.clone() }
+    }
+
     /// A value of the extents `dims`, computed from both.
-    fn joined(&self, other: &Known, dims: Vec<Dim>) -> Known {
+    pub(super) fn joined(&self, other: &Known, dims: Vec<Dim>) -> Known {
         let operators = self.operators.iter().chain(&other.operators).cloned().collect();
         Known { dtype: self.dtype.clone(), dims, operators }
     }

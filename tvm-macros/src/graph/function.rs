@@ -124,6 +124,7 @@ fn parts(
     rewriter.names.type_params = dims.type_params;
     let body = rewriter.expr(body);
     let names = operators::names(&rewriter.operators);
+    checks.extend(rewriter.checks);
     let begin = quote_spanned!(place=> #d.begin(#ret_type););
     let set = options.set();
     let graph = paths::graph(Span::call_site());
@@ -254,6 +255,7 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
     let mut generic = Errors::default();
     let type_params = type_params(func, &mut generic);
     let text = options.name.as_ref().map_or_else(|| func.sig.ident.unraw().to_string(), LitStr::value);
+    let arity = params.len();
     let Parts { definition, mut errors } = parts(
         surface,
         Head { name: Some(func.sig.ident.clone()), options, type_params },
@@ -272,7 +274,7 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
     let (graph, ir) = (paths::graph(Span::call_site()), paths::ir(Span::call_site()));
     let (definition, errors) = definition_or_errors(definition, &errors);
     let d = paths::own("d");
-    let value = quote!(#graph::Value);
+    let value = quote!(#graph::CallOf<#name>);
     let hides = operators::hide(name, &value, &quote!(#graph::call_def::<#name>(self.0)));
     let call = quote_spanned!(name.span()=> #name);
     quote! {
@@ -282,6 +284,7 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
 
         impl #graph::FuncDef for #name {
             const NAME: &'static str = #text;
+            const ARITY: usize = #arity;
 
             #[allow(unused, unexpected_cfgs, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
             fn define(#d: &mut #graph::Definition) -> #graph::Value {
@@ -291,7 +294,7 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
 
         #[doc(hidden)]
         #[track_caller]
-        #vis fn #call(args: #graph::Args) -> #graph::Value {
+        #vis fn #call(args: #graph::Args) -> #graph::CallOf<#name> {
             #graph::call_def::<#name>(args)
         }
         #hides

@@ -14,7 +14,9 @@ mod module;
 mod operators;
 mod options;
 mod pattern;
+mod rules;
 mod scalar;
+mod signature;
 mod special;
 #[cfg(test)]
 mod tests;

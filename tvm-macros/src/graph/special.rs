@@ -46,8 +46,9 @@ impl Body<'_> {
         let text = name.to_string();
         Some(match (text.as_str(), &args[..]) {
             ("call_tir", [Expr::Path(kernel), inputs, ret @ ..]) if self.is_type(ret) => {
-                let (inputs, ret) = (self.inputs(inputs), self.optional_type(ret));
                 let kernel = &kernel.path;
+                self.check_call_tir(kernel, inputs);
+                let (inputs, ret) = (self.inputs(inputs), self.optional_type(ret));
                 quote_spanned!(name.span()=> #graph::#name::<#kernel>(#inputs, #ret))
             }
             ("call_packed", [func, inputs, ret @ ..]) if self.is_type(ret) => {

@@ -1,6 +1,7 @@
 //! Graph functions: definitions, calls between them, closures.
 
 use std::any::TypeId;
+use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tvm_runtime::DataType;
 use super::control::scope;
 use super::frame::{emit, fail, frame, span_of, with_frame};
 use super::value::Closure;
-use super::{Args, Item, Value};
+use super::{Args, IntoItem, Item, Value};
 use crate::ir::{
     AttrValue, Attrs, BaseFunc, FuncType, GlobalVar, IRModule, IrError, Span, TensorType, Type, TypeParam,
     Var, well_formed,
@@ -23,6 +24,8 @@ use crate::script::literal::Literal;
 pub trait FuncDef: 'static {
     /// Its name.
     const NAME: &'static str;
+    /// How many parameters it has.
+    const ARITY: usize;
 
     /// Declares parameters and result, then builds the body.
     fn define(definition: &mut Definition) -> Value;
@@ -257,17 +260,28 @@ pub fn define(body: impl FnOnce(&mut Definition) -> Value) -> GraphFunc {
     }
 }
 
+/// The value of a call of the graph function `D`.
+pub struct CallOf<D>(Value, PhantomData<D>);
+
+impl<D> IntoItem for CallOf<D> {
+    fn into_item(self) -> Item {
+        Item::Value(self.0)
+    }
+}
+
 /// Calls another graph function.
 #[track_caller]
-pub fn call_def<D: FuncDef>(args: Args) -> Value {
-    call_def_at::<D>(args, &span_of(Location::caller()))
+pub fn call_def<D: FuncDef>(args: Args) -> CallOf<D> {
+    call_def_at(args, &span_of(Location::caller()))
 }
 
 /// The same, written at `span`.
-pub(super) fn call_def_at<D: FuncDef>(args: Args, span: &Span) -> Value {
-    let Some(gv) = global::<D>(span) else { return Value::poison() };
-    let ty = frame(|frame| frame.builder.module().relax_func(&gv).map(|func| func.ty())).flatten();
-    emit_call(Callee::Global(gv), ty.as_ref(), args, span)
+pub(super) fn call_def_at<D: FuncDef>(args: Args, span: &Span) -> CallOf<D> {
+    let value = global::<D>(span).map_or_else(Value::poison, |gv| {
+        let ty = frame(|frame| frame.builder.module().relax_func(&gv).map(|func| func.ty())).flatten();
+        emit_call(Callee::Global(gv), ty.as_ref(), args, span)
+    });
+    CallOf(value, PhantomData)
 }
 
 /// `call_global("name", (x, y))`: calls a graph function of the module that is extended.

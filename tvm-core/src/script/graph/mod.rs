@@ -15,6 +15,7 @@ mod item;
 pub mod ops;
 mod outcome;
 mod scalar;
+mod signature;
 mod tensor_program;
 mod value;
 
@@ -23,14 +24,16 @@ pub use control::{dataflow, if_, match_cast};
 pub use expr::{constant, constant_bytes};
 pub use frame::{dim, named, typed, untuple};
 pub use function::{
-    Definition, FuncDef, GraphFunc, call_def, define, function, include, local, module_attr, module_of,
+    CallOf, Definition, FuncDef, GraphFunc, call_def, define, function, include, local, module_attr,
+    module_of,
 };
 pub use item::{Args, IntoItem, Item, item};
 pub use ops::names;
 pub use outcome::{
-    At, CallsFunction, CallsKernel, CallsOperator, KernelCall, Named, NamedCall, Operator, Outcome, is_users,
-    result,
+    At, CallResult, CallsFunction, CallsKernel, CallsOperator, KernelCall, Named, NamedCall, Operator,
+    Outcome, is_users, result,
 };
 pub use scalar::{ToScalar, prim, scalar, shape};
+pub use signature::{Text, Written, misuse, wrong_call, wrong_call_tir};
 pub use tensor_program::{call_dps_packed, call_packed, call_tir, include_tir};
 pub use value::{Value, closure, compare, tuple};

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 
 use super::frame::{fail, span_of};
-use super::function::call_def_at;
+use super::function::{CallOf, call_def_at};
 use super::ops::emit_op;
 use super::{Args, FuncDef, IntoItem, Item, Value};
 use crate::ir::IrError;
@@ -49,12 +49,16 @@ impl<T> Named<T> {
 
 /// Names of functions of the user's. `(&Named::<T>::new()).call(..)` takes the first of these three traits that fits.
 pub trait CallsFunction {
+    /// What the call gives.
+    type Call: Outcome;
     /// Calls the function.
-    fn call(&self, name: &str, args: Args, at: At) -> Value;
+    fn call(&self, name: &str, args: Args, at: At) -> Self::Call;
 }
 
 impl<D: FuncDef> CallsFunction for Named<D> {
-    fn call(&self, _: &str, args: Args, at: At) -> Value {
+    type Call = CallOf<D>;
+
+    fn call(&self, _: &str, args: Args, at: At) -> CallOf<D> {
         call_def_at::<D>(args, &span_of(at))
     }
 }
@@ -97,24 +101,42 @@ pub struct Operator(Value);
 /// What the call of a kernel by its name gives: nothing that a graph function can use.
 pub struct KernelCall;
 
+/// What a call by a name gives: it tells what has the name.
+pub trait CallResult {
+    /// Whether it is a function or kernel of the user's.
+    const IS_USERS: bool;
+    /// How many parameters the function has, where that is known.
+    const ARITY: Option<usize> = None;
+}
+
+impl<D: FuncDef> CallResult for CallOf<D> {
+    const IS_USERS: bool = true;
+    const ARITY: Option<usize> = Some(D::ARITY);
+}
+
+impl CallResult for Value {
+    const IS_USERS: bool = true;
+}
+
+impl CallResult for KernelCall {
+    const IS_USERS: bool = true;
+}
+
+impl CallResult for Operator {
+    const IS_USERS: bool = false;
+}
+
 /// What a function gives that a graph function calls.
 #[diagnostic::on_unimplemented(
     message = "a kernel is not called by its name alone",
     label = "the name of a kernel in scope",
     note = "call the kernel with `call_tir(kernel, (x, y))`; an operator of the same name with `x.name(y)`"
 )]
-pub trait Outcome: IntoItem {
-    /// Whether it is what a function of the user's gives.
-    const IS_USERS: bool;
-}
+pub trait Outcome: CallResult + IntoItem {}
 
-impl Outcome for Value {
-    const IS_USERS: bool = true;
-}
-
-impl Outcome for Operator {
-    const IS_USERS: bool = false;
-}
+impl<D: FuncDef> Outcome for CallOf<D> {}
+impl Outcome for Value {}
+impl Outcome for Operator {}
 
 impl IntoItem for Operator {
     fn into_item(self) -> Item {
@@ -123,7 +145,7 @@ impl IntoItem for Operator {
 }
 
 /// True when `call` calls a function of the user's.
-pub const fn is_users<R: Outcome>(_: &impl Fn(Args) -> R) -> bool {
+pub const fn is_users<R: CallResult>(_: &impl Fn(Args) -> R) -> bool {
     R::IS_USERS
 }
 
