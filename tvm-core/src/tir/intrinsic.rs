@@ -2,6 +2,10 @@
 //!
 //! TVM counterpart: `tir/builtin.h`, `tir/op.h` (`tir.exp`, …).
 
+use tvm_runtime::DataType;
+
+use super::PrimExpr;
+
 /// Effect of calling an intrinsic. TVM counterpart: `CallEffectKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -13,8 +17,85 @@ pub enum Effect {
     UpdateState,
 }
 
+/// What the arguments and the result of an intrinsic may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operands {
+    /// One float type.
+    Floats,
+    /// One type of numbers.
+    Numbers,
+    /// One type of integers or bools.
+    Bits,
+    /// A float, of which the result is a bool.
+    Test,
+    /// One that has as many bits as the result.
+    SameSize,
+    /// A bool and two values of the result's type.
+    Choice,
+    /// A bool, as the result.
+    Condition,
+    /// An element of a buffer; the result is its handle.
+    Element,
+    /// The arguments of a packed call, then integers.
+    Packed,
+    /// The name of a memory scope.
+    Scope,
+}
+
+impl Operands {
+    /// What the arguments of a call are expected to be, unless they are it.
+    pub fn misfit(self, args: &[PrimExpr], result: DataType) -> Option<&'static str> {
+        let types = || args.iter().map(PrimExpr::dtype);
+        let all = |fits: fn(DataType) -> bool| fits(result) && types().all(|dtype| dtype == result);
+        let bools = DataType::BOOL.with_lanes(result.lanes());
+        let number = |dtype: DataType| dtype.is_float() || dtype.is_integer();
+        let (fits, expected) = match self {
+            Operands::Floats => (all(|it| it.is_float()), "floats of the type of the result"),
+            Operands::Numbers => {
+                (all(|it| it.is_float() || it.is_integer()), "a number of the type of the result")
+            }
+            Operands::Bits => {
+                (all(|it| it.is_integer() || it.is_bool()), "an integer of the type of the result")
+            }
+            Operands::Test => (
+                result == bools && types().all(|it| it.is_float() && it.lanes() == result.lanes()),
+                "a float, and gives a bool",
+            ),
+            Operands::SameSize => (
+                types().all(|it| {
+                    number(it) && number(result) && it.bits() == result.bits() && it.lanes() == result.lanes()
+                }),
+                "a number of the size of the result",
+            ),
+            Operands::Choice => (
+                types().skip(1).all(|it| it == result)
+                    && types()
+                        .next()
+                        .is_some_and(|it| it.is_bool() && [1, result.lanes()].contains(&it.lanes())),
+                "a bool and two values of the type of the result",
+            ),
+            Operands::Condition => {
+                (result == bools && types().all(|it| it == bools), "a bool, and gives one")
+            }
+            Operands::Element => (
+                result == DataType::HANDLE && args.iter().all(|it| matches!(it, PrimExpr::BufferLoad(_))),
+                "an element of a buffer, and gives a handle",
+            ),
+            Operands::Packed => (
+                types().next() == Some(DataType::HANDLE)
+                    && types().skip(1).all(|it| it.is_integer() && it.lanes() == 1),
+                "the arguments of a packed call and integers",
+            ),
+            Operands::Scope => {
+                (args.iter().all(|it| matches!(it, PrimExpr::StringImm(_))), "the name of a memory scope")
+            }
+        };
+        (!fits).then_some(expected)
+    }
+}
+
 macro_rules! intrinsics {
-    ($($(#[$doc:meta])* $name:ident = $text:literal $arity:literal $effect:ident $(libm $libm:literal)?;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal $arity:literal $operands:ident $effect:ident $(libm $libm:literal)?;)*) => {
         /// A built-in function.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Intrinsic {
@@ -39,6 +120,13 @@ macro_rules! intrinsics {
                 }
             }
 
+            /// Types of the arguments and the result.
+            pub const fn operands(self) -> Operands {
+                match self {
+                    $(Intrinsic::$name => Operands::$operands,)*
+                }
+            }
+
             /// Effect of a call.
             pub const fn effect(self) -> Effect {
                 match self {
@@ -60,101 +148,101 @@ macro_rules! intrinsics {
 
 intrinsics! {
     /// e to the x
-    Exp = "exp" 1 Pure libm "exp";
+    Exp = "exp" 1 Floats Pure libm "exp";
     /// 2 to the x
-    Exp2 = "exp2" 1 Pure libm "exp2";
+    Exp2 = "exp2" 1 Floats Pure libm "exp2";
     /// Natural logarithm
-    Log = "log" 1 Pure libm "log";
+    Log = "log" 1 Floats Pure libm "log";
     /// Logarithm to base 2
-    Log2 = "log2" 1 Pure libm "log2";
+    Log2 = "log2" 1 Floats Pure libm "log2";
     /// Logarithm to base 10
-    Log10 = "log10" 1 Pure libm "log10";
+    Log10 = "log10" 1 Floats Pure libm "log10";
     /// `log(1 + x)`
-    Log1p = "log1p" 1 Pure libm "log1p";
+    Log1p = "log1p" 1 Floats Pure libm "log1p";
     /// Square root
-    Sqrt = "sqrt" 1 Pure libm "sqrt";
+    Sqrt = "sqrt" 1 Floats Pure libm "sqrt";
     /// `1 / sqrt(x)`
-    Rsqrt = "rsqrt" 1 Pure;
+    Rsqrt = "rsqrt" 1 Floats Pure;
     /// x to the y
-    Pow = "pow" 2 Pure libm "pow";
+    Pow = "pow" 2 Floats Pure libm "pow";
     /// Sine
-    Sin = "sin" 1 Pure libm "sin";
+    Sin = "sin" 1 Floats Pure libm "sin";
     /// Cosine
-    Cos = "cos" 1 Pure libm "cos";
+    Cos = "cos" 1 Floats Pure libm "cos";
     /// Tangent
-    Tan = "tan" 1 Pure libm "tan";
+    Tan = "tan" 1 Floats Pure libm "tan";
     /// Inverse sine
-    Asin = "asin" 1 Pure libm "asin";
+    Asin = "asin" 1 Floats Pure libm "asin";
     /// Inverse cosine
-    Acos = "acos" 1 Pure libm "acos";
+    Acos = "acos" 1 Floats Pure libm "acos";
     /// Inverse tangent
-    Atan = "atan" 1 Pure libm "atan";
+    Atan = "atan" 1 Floats Pure libm "atan";
     /// Angle of the point (x, y), given as `atan2(y, x)`
-    Atan2 = "atan2" 2 Pure libm "atan2";
+    Atan2 = "atan2" 2 Floats Pure libm "atan2";
     /// Hyperbolic sine
-    Sinh = "sinh" 1 Pure libm "sinh";
+    Sinh = "sinh" 1 Floats Pure libm "sinh";
     /// Hyperbolic cosine
-    Cosh = "cosh" 1 Pure libm "cosh";
+    Cosh = "cosh" 1 Floats Pure libm "cosh";
     /// Hyperbolic tangent
-    Tanh = "tanh" 1 Pure libm "tanh";
+    Tanh = "tanh" 1 Floats Pure libm "tanh";
     /// Inverse hyperbolic sine
-    Asinh = "asinh" 1 Pure libm "asinh";
+    Asinh = "asinh" 1 Floats Pure libm "asinh";
     /// Inverse hyperbolic cosine
-    Acosh = "acosh" 1 Pure libm "acosh";
+    Acosh = "acosh" 1 Floats Pure libm "acosh";
     /// Inverse hyperbolic tangent
-    Atanh = "atanh" 1 Pure libm "atanh";
+    Atanh = "atanh" 1 Floats Pure libm "atanh";
     /// Error function
-    Erf = "erf" 1 Pure libm "erf";
+    Erf = "erf" 1 Floats Pure libm "erf";
     /// `1 / (1 + exp(-x))`
-    Sigmoid = "sigmoid" 1 Pure;
+    Sigmoid = "sigmoid" 1 Floats Pure;
     /// Absolute value
-    Abs = "abs" 1 Pure libm "fabs";
+    Abs = "abs" 1 Numbers Pure libm "fabs";
     /// Largest integer not above x
-    Floor = "floor" 1 Pure libm "floor";
+    Floor = "floor" 1 Floats Pure libm "floor";
     /// Smallest integer not below x
-    Ceil = "ceil" 1 Pure libm "ceil";
+    Ceil = "ceil" 1 Floats Pure libm "ceil";
     /// Toward zero
-    Trunc = "trunc" 1 Pure libm "trunc";
+    Trunc = "trunc" 1 Floats Pure libm "trunc";
     /// To the nearest integer, halves to even (ONNX `Round`)
-    Round = "round" 1 Pure libm "rint";
+    Round = "round" 1 Floats Pure libm "rint";
     /// `a * b + c` with one rounding
-    Fma = "fma" 3 Pure libm "fma";
+    Fma = "fma" 3 Floats Pure libm "fma";
     /// `a * b + c`, with one rounding where the target is faster so, else with two
-    FMulAdd = "fmuladd" 3 Pure;
+    FMulAdd = "fmuladd" 3 Floats Pure;
     /// Magnitude of x, sign of y
-    Copysign = "copysign" 2 Pure libm "copysign";
+    Copysign = "copysign" 2 Floats Pure libm "copysign";
     /// True for NaN
-    IsNan = "is_nan" 1 Pure;
+    IsNan = "is_nan" 1 Test Pure;
     /// True for an infinity
-    IsInf = "is_inf" 1 Pure;
+    IsInf = "is_inf" 1 Test Pure;
     /// Number of ones
-    PopCount = "count_ones" 1 Pure;
+    PopCount = "count_ones" 1 Bits Pure;
     /// Number of leading zeros
-    Clz = "leading_zeros" 1 Pure;
+    Clz = "leading_zeros" 1 Bits Pure;
     /// Bitwise complement
-    BitNot = "bit_not" 1 Pure;
+    BitNot = "bit_not" 1 Bits Pure;
     /// The bits of the argument as the result type
-    Reinterpret = "reinterpret" 1 Pure;
+    Reinterpret = "reinterpret" 1 SameSize Pure;
     /// `if c { a } else { b }`, only the taken arm is evaluated
-    IfThenElse = "if_then_else" 3 Pure;
+    IfThenElse = "if_then_else" 3 Choice Pure;
     /// The condition is usually true; its value
-    Likely = "likely" 1 Pure;
+    Likely = "likely" 1 Condition Pure;
     /// Handle of an element: (buffer load)
-    AddressOf = "address_of" 1 Pure;
+    AddressOf = "address_of" 1 Element Pure;
     /// Handle of the `i`-th argument of a packed call: (args, i) gives the tensor's first element
-    ArgData = "arg_data" 2 ReadState;
+    ArgData = "arg_data" 2 Packed ReadState;
     /// Rank of the `i`-th argument: (args, i)
-    ArgNdim = "arg_ndim" 2 ReadState;
+    ArgNdim = "arg_ndim" 2 Packed ReadState;
     /// Packed data type of the `i`-th argument: (args, i)
-    ArgDType = "arg_dtype" 2 ReadState;
+    ArgDType = "arg_dtype" 2 Packed ReadState;
     /// Extent of axis `k` of the `i`-th argument: (args, i, k)
-    ArgShape = "arg_shape" 3 ReadState;
+    ArgShape = "arg_shape" 3 Packed ReadState;
     /// 1 when the `i`-th argument is compact row-major: (args, i)
-    ArgIsCompact = "arg_is_compact" 2 ReadState;
+    ArgIsCompact = "arg_is_compact" 2 Packed ReadState;
     /// Value of the `i`-th argument, a scalar of the result type: (args, i)
-    ArgScalar = "arg_scalar" 2 ReadState;
+    ArgScalar = "arg_scalar" 2 Packed ReadState;
     /// Waits for all threads of the block: (scope)
-    StorageSync = "storage_sync" 1 UpdateState;
+    StorageSync = "storage_sync" 1 Scope UpdateState;
 }
 
 impl Intrinsic {

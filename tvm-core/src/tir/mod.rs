@@ -25,7 +25,7 @@ pub use expr::{
     Shuffle,
 };
 pub use function::{Param, PrimFunc};
-pub use intrinsic::{Effect, Intrinsic};
+pub use intrinsic::{Effect, Intrinsic, Operands};
 pub(crate) use mutator::mutate_slice;
 pub use mutator::{Mutator, Substitute, substitute_expr, substitute_stmt};
 pub use ops::{IntoOperand, binary, eval_int, wide_int, wrap_int};

@@ -135,6 +135,21 @@ fn corruptions_are_refused() {
             },
             keep_stmt,
         ),
+        (
+            "argument of an intrinsic",
+            "W3",
+            &|e| {
+                load(e, |it| it.clone())
+                    .map(|e| PrimExpr::call(Intrinsic::Exp, [e.cast(DataType::F64)], DataType::F32))
+            },
+            keep_stmt,
+        ),
+        (
+            "bits of another size",
+            "W3",
+            &|e| load(e, |it| it.clone()).map(|e| PrimExpr::call(Intrinsic::Reinterpret, [e], DataType::I64)),
+            keep_stmt,
+        ),
         ("constant out of range", "W3", &|e| e.as_var().map(|_| PrimExpr::int(300, DataType::I8)), keep_stmt),
         ("rank of a load", "W4", &|e| load(e, |it| it.with_indices(&it.indices[..1])), keep_stmt),
         ("rank of a store", "W4", keep_expr, &|s| {

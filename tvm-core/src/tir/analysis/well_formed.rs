@@ -174,16 +174,15 @@ impl<'a> Rules<'a> {
     }
 
     fn call(&mut self, it: &Call) {
-        if let Callee::Intrinsic(intrinsic) = it.callee
-            && it.args.len() != intrinsic.arity()
-        {
-            let (name, want, got) = (intrinsic.name(), intrinsic.arity(), it.args.len());
+        let Callee::Intrinsic(intrinsic) = it.callee else { return };
+        let (name, want, got) = (intrinsic.name(), intrinsic.arity(), it.args.len());
+        if want != got {
             return self.fail("W3", format!("`{name}` takes {want} arguments, got {got}"));
         }
-        if it.callee == Callee::Intrinsic(Intrinsic::IfThenElse) {
-            let lanes = it.args[0].dtype().lanes();
-            self.expect("condition of `if_then_else`", &it.args[0], DataType::BOOL.with_lanes(lanes));
-            it.args[1..].iter().for_each(|arm| self.expect("arm of `if_then_else`", arm, it.dtype));
+        if let Some(expected) = intrinsic.operands().misfit(&it.args, it.dtype) {
+            let types: Vec<String> = it.args.iter().map(|arg| arg.dtype().to_string()).collect();
+            let types = types.join(", ");
+            self.fail("W3", format!("`{name}` takes {expected}, got ({types}) for {}", it.dtype));
         }
     }
 
