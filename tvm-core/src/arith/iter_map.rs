@@ -114,9 +114,6 @@ pub fn detect_iter_map(
     }
     detector.limit(predicate)?;
     let sums = bindings.iter().map(|binding| detector.binding(binding)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(limit) = detector.limits.iter().find(|limit| !limit.used) {
-        return Err(IterMapError::Predicate(limit.condition.clone()));
-    }
     detector.check(&sums, level)?;
     Ok(sums)
 }
@@ -177,7 +174,8 @@ struct Limit {
     /// The sum is less.
     bound: PrimExpr,
     condition: PrimExpr,
-    used: bool,
+    /// The fusions that it limits.
+    marks: Vec<Arc<IterMark>>,
 }
 
 struct Detector {
@@ -221,7 +219,7 @@ impl Detector {
                     return Ok(());
                 }
                 let sum = LinearSum::of(&it.a, Products::Expand);
-                self.limits.push(Limit { sum, bound, condition: simple.clone(), used: false });
+                self.limits.push(Limit { sum, bound, condition: simple.clone(), marks: Vec::new() });
                 Ok(())
             }
             _ => fail(),
@@ -236,12 +234,9 @@ impl Detector {
         };
         let simple = self.analyzer.simplify(expr);
         let (written, simplified) = (exact(expr), exact(&simple));
-        let used: Vec<bool> = self.limits.iter().map(|limit| limit.used).collect();
-        let sum = written.and_then(|()| self.parse(expr)).or_else(|_| {
-            // What the attempt that fails has made of the predicate does not count.
-            self.limits.iter_mut().zip(used).for_each(|(limit, used)| limit.used = used);
-            simplified.and_then(|()| self.parse(&simple))
-        })?;
+        let sum = written
+            .and_then(|()| self.parse(expr))
+            .or_else(|_| simplified.and_then(|()| self.parse(&simple)))?;
         self.fuse(sum).ok_or_else(|| IterMapError::NotAffine(expr.clone()))
     }
 
@@ -387,7 +382,8 @@ impl Detector {
             return mark.clone();
         }
         let mut extent = extent;
-        for limit in &mut self.limits {
+        let mut limits = Vec::new();
+        for (i, limit) in self.limits.iter().enumerate() {
             if let Some(distance) = same_sum(&limit.sum).and_then(|it| i64::try_from(it).ok())
                 && unit.is_const(1)
             {
@@ -396,16 +392,18 @@ impl Detector {
                     true => self.analyzer.simplify(&limited),
                     false => self.analyzer.simplify(&extent.min(limited)),
                 };
-                limit.used = true;
+                limits.push(i);
             }
         }
         let sum = IterSum { args: digits, base: PrimExpr::index(0) };
         let mark = Arc::new(IterMark { source: IterSource::Fused(Arc::new(sum)), extent });
+        limits.into_iter().for_each(|i| self.limits[i].marks.push(mark.clone()));
         self.fused.push((key, mark.clone()));
         mark
     }
 
-    /// No digit of a source is used twice; all are, for a bijection.
+    /// No digit of a source is used twice; all are, for a bijection. Each limit is that of a fusion that is used: the
+    /// loops of one that is not are free of it.
     fn check(&self, sums: &[IterSum], level: IterMapLevel) -> Result<(), IterMapError> {
         let mut uses: Vec<(Arc<IterMark>, Vec<IterSplit>)> = Vec::new();
         let mut todo: Vec<IterSplit> = sums.iter().flat_map(|sum| sum.args.iter().cloned()).collect();
@@ -419,6 +417,10 @@ impl Detector {
                     uses.push((split.mark.clone(), vec![split]));
                 }
             }
+        }
+        let is_used = |mark: &Arc<IterMark>| uses.iter().any(|(used, _)| used.is(mark));
+        if let Some(limit) = self.limits.iter().find(|limit| !limit.marks.iter().any(is_used)) {
+            return Err(IterMapError::Predicate(limit.condition.clone()));
         }
         for (mark, splits) in &uses {
             self.check_digits(mark, splits.clone(), level)?;

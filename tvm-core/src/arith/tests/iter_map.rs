@@ -104,6 +104,9 @@ fn predicates_limit_fusions() {
     assert!(detect(&[e(&i), e(&j)], &iters, &e(&i).less(3), level));
     assert!(!detect(&[e(&i), e(&j)], &iters, &fused.clone().less(30), level));
     assert!(!detect(std::slice::from_ref(&fused), &iters, &fused.clone().floormod(3).less(2), level));
+    // What a limited fusion is divided by leaves nothing of it: the limit holds of the loops all the same.
+    let zero = fused.clone().floordiv(30);
+    assert!(!detect(&[zero, e(&i), e(&j)], &iters, &fused.clone().less(30), level));
     // Fifteen halves of 29 values, the last of which is a single one: as written no split, simplified without the limit.
     let iters = [(i, 4), (j, 30)];
     let fused = &iters[0].0 * 30i64 + &iters[1].0;

@@ -93,6 +93,9 @@ fn corruptions_are_refused() {
         ("loop variable outside its loop", "W1", keep_expr, &|s| {
             for_(s, |it| For { extent: (&it.loop_var).into(), ..it.clone() })
         }),
+        ("end of a loop that does not fit", "W3", keep_expr, &|s| {
+            for_(s, |it| For { min: i64::MAX.into(), extent: 1.into(), ..it.clone() })
+        }),
         ("loop variable bound twice", "W2", keep_expr, &|s| {
             for_(s, |it| For { body: it.clone().into(), ..it.clone() })
         }),

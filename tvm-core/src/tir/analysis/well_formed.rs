@@ -290,6 +290,12 @@ impl Visitor for Rules<'_> {
                 {
                     self.index(&format!("{what} of loop `{}`", it.loop_var.name()), expr);
                 }
+                if let (Some(min), Some(extent)) = (it.min.as_int(), it.extent.as_int())
+                    && min.checked_add(extent).is_none()
+                {
+                    let message = format!("the end of loop `{}` does not fit an i64", it.loop_var.name());
+                    self.fail("W3", message);
+                }
             }
             Stmt::BlockRealize(it) => {
                 self.enter(&it.block.span);

@@ -117,7 +117,12 @@ impl Generator {
         match self.rng.below(if loads { 7 } else { 4 }) {
             0 => Range::from_extent(self.rng.range(0, 4)),
             1 | 2 => Range::from_extent(self.rng.pick(&self.dims.clone())),
-            3 => Range { min: self.int(1, false), extent: PrimExpr::index(self.rng.range(0, 3)) },
+            3 => {
+                let min = self.int(1, false);
+                // A constant end fits (W3).
+                let min = min.as_int().map_or(min, |at| at.min(i64::MAX - 3).into());
+                Range { min, extent: PrimExpr::index(self.rng.range(0, 3)) }
+            }
             4 => Range::from_extent(self.table_at()),
             5 => Range { min: self.table_at(), extent: PrimExpr::index(1) },
             _ => {
