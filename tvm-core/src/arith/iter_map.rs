@@ -174,7 +174,7 @@ struct Limit {
     /// The sum is less.
     bound: PrimExpr,
     condition: PrimExpr,
-    /// The fusions that it limits.
+    /// The loop or fusions that it limits.
     marks: Vec<Arc<IterMark>>,
 }
 
@@ -208,18 +208,19 @@ impl Detector {
                 if !self.analyzer.is_exact(&bound) || !self.analyzer.is_exact(&it.a) {
                     return fail();
                 }
+                let mut marks = Vec::new();
                 if let Some(mark) = it.a.as_var().and_then(|var| self.marks.get_mut(&var.id())) {
                     let IterSource::Var(_, min) = &mark.source else { return fail() };
-                    let count = bound - min;
+                    let count = &bound - min;
                     if !self.analyzer.is_exact(&count) {
                         return fail();
                     }
                     let extent = self.analyzer.simplify(&mark.extent.clone().min(count));
                     *mark = Arc::new(IterMark { source: mark.source.clone(), extent });
-                    return Ok(());
+                    marks.push(mark.clone());
                 }
                 let sum = LinearSum::of(&it.a, Products::Expand);
-                self.limits.push(Limit { sum, bound, condition: simple.clone(), marks: Vec::new() });
+                self.limits.push(Limit { sum, bound, condition: simple.clone(), marks });
                 Ok(())
             }
             _ => fail(),
@@ -402,8 +403,8 @@ impl Detector {
         mark
     }
 
-    /// No digit of a source is used twice; all are, for a bijection. Each limit is that of a fusion that is used: the
-    /// loops of one that is not are free of it.
+    /// No digit of a source is used twice; all are, for a bijection. Each limit is that of a loop or fusion that is
+    /// used: it tells nothing of the extents of others, but whether there is an iteration.
     fn check(&self, sums: &[IterSum], level: IterMapLevel) -> Result<(), IterMapError> {
         let mut uses: Vec<(Arc<IterMark>, Vec<IterSplit>)> = Vec::new();
         let mut todo: Vec<IterSplit> = sums.iter().flat_map(|sum| sum.args.iter().cloned()).collect();

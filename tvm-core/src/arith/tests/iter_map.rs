@@ -51,6 +51,18 @@ fn detect(bindings: &[PrimExpr], iters: &[(Var, i64)], predicate: &PrimExpr, lev
         }
         seen.insert(row);
     }
+    // Each expression takes as many values as its extent says, unless a loop is empty.
+    let runs = iters.iter().all(|(_, extent)| *extent > 0);
+    for (sum, column) in map.iter().zip(&columns) {
+        let extent = sum.args.first().map_or(Some(1), |split| split.extent.as_int());
+        if let Some(extent) = extent.filter(|_| runs) {
+            assert_eq!(
+                column.len() as i64,
+                extent.max(0),
+                "{bindings:?} of {iters:?} where {predicate}: {map:?}"
+            );
+        }
+    }
     // Independent: every combination of values occurs. A bijection: as many as iterations.
     let combinations: usize = columns.iter().map(HashSet::len).product();
     let shown: Vec<String> = bindings.iter().map(ToString::to_string).collect();
@@ -107,6 +119,9 @@ fn predicates_limit_fusions() {
     // What a limited fusion is divided by leaves nothing of it: the limit holds of the loops all the same.
     let zero = fused.clone().floordiv(30);
     assert!(!detect(&[zero, e(&i), e(&j)], &iters, &fused.clone().less(30), level));
+    // Nothing tells that there is an iteration.
+    assert!(!detect(&[e(&i)], &iters, &e(&j).less(0), level));
+    assert!(!detect(&[], &iters, &e(&j).less(3), level));
     // Fifteen halves of 29 values, the last of which is a single one: as written no split, simplified without the limit.
     let iters = [(i, 4), (j, 30)];
     let fused = &iters[0].0 * 30i64 + &iters[1].0;
