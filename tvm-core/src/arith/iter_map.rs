@@ -424,7 +424,13 @@ impl Detector {
             return Err(IterMapError::Predicate(limit.condition.clone()));
         }
         for (mark, splits) in &uses {
-            self.check_digits(mark, splits.clone(), level)?;
+            let covered = self.check_digits(mark, splits.clone(), level)?;
+            // Some digits alone do not tell that a limit leaves nothing.
+            let empty = || self.analyzer.const_int_bound(&mark.extent).min < 1;
+            let limit = self.limits.iter().find(|limit| limit.marks.iter().any(|it| it.is(mark)));
+            if let Some(limit) = limit.filter(|_| !covered && empty()) {
+                return Err(IterMapError::Predicate(limit.condition.clone()));
+            }
         }
         if level == IterMapLevel::Bijective {
             let unused = self.marks.values().filter(|mark| !mark.extent.is_const(1));
@@ -438,12 +444,13 @@ impl Detector {
         Ok(())
     }
 
+    /// Gives whether the digits `splits` are all of `mark`.
     fn check_digits(
         &self,
         mark: &IterMark,
         mut splits: Vec<IterSplit>,
         level: IterMapLevel,
-    ) -> Result<(), IterMapError> {
+    ) -> Result<bool, IterMapError> {
         let mut expected = PrimExpr::index(1);
         while !splits.is_empty() {
             let exact =
@@ -468,9 +475,10 @@ impl Detector {
             let next = self.analyzer.exact_product(&split.lower_factor, &split.extent);
             expected = next.ok_or_else(|| IterMapError::Overlap(mark.name()))?;
         }
-        let covered =
-            level == IterMapLevel::Surjective || self.analyzer.can_prove_equal(&expected, &mark.extent);
-        if covered { Ok(()) } else { Err(IterMapError::NotCovered(mark.name())) }
+        match self.analyzer.can_prove_equal(&expected, &mark.extent) {
+            false if level == IterMapLevel::Bijective => Err(IterMapError::NotCovered(mark.name())),
+            covered => Ok(covered),
+        }
     }
 }
 

@@ -88,6 +88,18 @@ pub enum InterpError {
         /// The access.
         span: Span,
     },
+    /// The end of a loop does not fit an `i64`.
+    #[error("the range of loop `{loop_var}`, {extent} iterations from {min}, does not fit an i64{}", at(.span))]
+    LoopRange {
+        /// Variable of the loop.
+        loop_var: Arc<str>,
+        /// Its first value.
+        min: i64,
+        /// Number of iterations.
+        extent: i64,
+        /// The loop.
+        span: Span,
+    },
     /// An integer was divided by zero.
     #[error("integer division by zero{}", at(.span))]
     DivisionByZero {

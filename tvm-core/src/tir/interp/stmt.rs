@@ -1,5 +1,7 @@
 //! Statements to closures, and the tables that turn variables and buffers into slots.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tvm_runtime::{DataType, byte_size};
@@ -214,6 +216,7 @@ impl Compiler {
         };
         let (min, extent) = (self.int(&it.min)?, self.int(&it.extent)?);
         let slot = self.new_slot(&it.loop_var);
+        let (loop_var, span): (Arc<str>, Span) = (it.loop_var.name().into(), it.span.clone());
         let enclosing = Enclosing::Loop { var: it.loop_var.clone(), range: it.range(), inits: Vec::new() };
         self.enclosing.push(enclosing);
         let body = self.stmt(&it.body)?;
@@ -223,7 +226,11 @@ impl Compiler {
         };
         Ok(Box::new(move |m| {
             inits.iter().try_for_each(|init| init(m))?;
-            let (min, extent) = (min(m)?, extent(m)?);
+            let (min, extent) = (min(m)?, extent(m)?.max(0));
+            let Some(end) = min.checked_add(extent) else {
+                let (loop_var, span) = (loop_var.clone(), span.clone());
+                return Err(m.fail(InterpError::LoopRange { loop_var, min, extent, span }));
+            };
             if let Some(concurrent) = &concurrent
                 && m.watch.is_some()
             {
@@ -233,7 +240,7 @@ impl Compiler {
                     body(m)
                 });
             }
-            for i in min..min.saturating_add(extent) {
+            for i in min..end {
                 m.step()?;
                 m.slots[slot] = i;
                 body(m)?;
