@@ -470,6 +470,31 @@ fn literals_have_a_value_in_their_type() {
     assert_eq!(sum.as_tensor().unwrap().to_vec::<i64>().unwrap(), [9007199254740993]);
 }
 
+/// Dimensions in the type of a local function inside of another one are those around both.
+#[test]
+fn local_functions_in_local_functions() {
+    let nested = relax!(|x: Tensor<f32, n>, y: Tensor<f32, 2>, on: Tensor<bool>| -> Tensor<f32, n> {
+        let f = |a: Tensor<f32, 2>| -> Tensor<f32, n> {
+            let g_1 = |b: Tensor<f32, 2>| -> Tensor<f32, n> { ones([n], f32) };
+            if on {
+                let g = |b: Tensor<f32, 2>| -> Tensor<f32, n> { x + b.sum() };
+                let h = g(a);
+                h * g_1(a)
+            } else {
+                x
+            }
+        };
+        let z = f(y);
+        x + z
+    });
+    let module = nested.module().unwrap();
+    for (on, want) in [(true, [7.0, 9.0]), (false, [2.0, 4.0])] {
+        let on = Value::Tensor(Tensor::from_slice(&[on], &[]).unwrap());
+        let args = [tensor(&[1.0, 2.0], &[2]), tensor(&[2.0, 3.0], &[2]), on];
+        assert_eq!(floats(&run(module.clone(), "main", &args)), want);
+    }
+}
+
 /// An element type that is a parameter decides which literals there are.
 #[prim_func]
 fn halved<T: Element>(x: &Tensor<T, n>, y: &mut Tensor<T, n>) {

@@ -18,6 +18,7 @@ mod sized;
 mod sparse;
 mod structure;
 mod tables;
+mod threads;
 mod values;
 mod wrapping;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{Arg, Binding, BindingBlock, Body, Call, Callee, Clause, Expr, Function, If, Match, Pattern};
-use crate::ir::{AdtType, ShapeType, TensorShape, TensorType, Type, Var, VarId};
+use crate::ir::{AdtType, FuncType, ShapeType, TensorShape, TensorType, Type, Var, VarId};
 use crate::support::with_stack;
 use crate::tir::{self, PrimExpr, mutate_slice};
 
@@ -77,8 +77,17 @@ pub fn walk_type<M: Mutator + ?Sized>(m: &mut M, ty: &Type) -> Option<Type> {
             args: mutate_slice(&it.args, |arg| m.mutate_type(arg))?,
         }),
         Type::Ref(inner) => Type::Ref(Arc::new(m.mutate_type(inner)?)),
-        // The dimensions of a function type are its own.
-        Type::Func(_) | Type::Prim(_) | Type::Param(_) | Type::Object => return None,
+        Type::Func(it) => {
+            // Dimensions are those around the type, or its own, which no rewriter knows.
+            let (params, ret) = (mutate_slice(&it.params, |ty| m.mutate_type(ty)), m.mutate_type(&it.ret));
+            if params.is_none() && ret.is_none() {
+                return None;
+            }
+            let (params, ret) =
+                (params.unwrap_or_else(|| it.params.clone()), ret.unwrap_or_else(|| it.ret.clone()));
+            Type::Func(Arc::new(FuncType { params, ret, ..(**it).clone() }))
+        }
+        Type::Prim(_) | Type::Param(_) | Type::Object => return None,
     })
 }
 

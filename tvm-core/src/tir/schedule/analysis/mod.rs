@@ -6,6 +6,7 @@ mod block;
 mod dependence;
 mod injective;
 mod scope;
+mod threads;
 
 pub(super) use block::{
     check_perfectly_nested, check_reorderable, child_blocks, distinct_axes, single_store, trailing_axes,
@@ -17,3 +18,4 @@ pub(super) use injective::{
     visits_once,
 };
 pub(super) use scope::{check_scope, is_plain};
+pub(super) use threads::check_same_threads;

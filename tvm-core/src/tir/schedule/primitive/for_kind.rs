@@ -39,7 +39,7 @@ pub(in crate::tir::schedule) fn misfit(
             return Ok(Some(err.show(state, &[StmtSRef::Loop(var)])));
         }
     }
-    Ok(None)
+    Ok(analysis::check_same_threads(name, state).err())
 }
 
 /// `node` may run as its kind says.
