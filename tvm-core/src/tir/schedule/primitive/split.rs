@@ -46,7 +46,7 @@ pub(in crate::tir::schedule) fn split(
         .fold(value(&vars[0], &extents[0]), |index, (var, extent)| index * extent + value(var, extent));
     if !exact {
         let bounds = vars.iter().zip(&extents).map(|(var, extent)| (var, Range::from_extent(extent.clone())));
-        check_indices(state, &node, bounds, &whole)?;
+        check_indices(state, node, bounds, &whole)?;
     }
     let condition = (!exact).then(|| whole.clone().less(node.extent.clone()));
     let (kind, span) = (node.kind, node.span.clone());
