@@ -6,6 +6,8 @@
 //! `softmax(x)` is a call of the operator only where the user has no function of that name, which a macro cannot see:
 //! what follows from the meaning of such a name is reported by rustc, under the condition that the name is the operator's.
 
+mod operators;
+
 use std::collections::{HashMap, HashSet};
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -19,15 +21,15 @@ use crate::paths;
 
 /// A tensor type as far as it is known.
 #[derive(Clone)]
-pub(super) struct Known {
-    pub(super) dtype: String,
-    pub(super) dims: Vec<Dim>,
+struct Known {
+    dtype: String,
+    dims: Vec<Dim>,
     /// Names that are taken to be operators.
     operators: Vec<Ident>,
 }
 
 #[derive(Clone, PartialEq)]
-pub(super) enum Dim {
+enum Dim {
     Const(i64),
     Name(String),
     Unknown,
@@ -73,11 +75,11 @@ fn last_expr(body: &Expr) -> &Expr {
     }
 }
 
-pub(super) fn differ(a: &Dim, b: &Dim) -> bool {
+fn differ(a: &Dim, b: &Dim) -> bool {
     matches!((a, b), (Dim::Const(a), Dim::Const(b)) if a != b)
 }
 
-pub(super) fn show(known: &Known) -> String {
+fn show(known: &Known) -> String {
     let dims: Vec<String> = known
         .dims
         .iter()
@@ -109,7 +111,7 @@ fn known(ty: &Type) -> Option<Known> {
     Some(Known { dtype: dtype.path.get_ident()?.to_string(), dims: dims.collect(), operators: vec![] })
 }
 
-pub(super) struct Checker<'a> {
+struct Checker<'a> {
     names: HashMap<String, Known>,
     /// Names that are certainly no operators.
     locals: HashSet<String>,
@@ -120,7 +122,7 @@ pub(super) struct Checker<'a> {
 
 impl Checker<'_> {
     /// Reports a mistake that follows from what is known of some values.
-    pub(super) fn report(&mut self, place: &impl ToTokens, message: &str, help: &str, of: &[&Known]) {
+    fn report(&mut self, place: &impl ToTokens, message: &str, help: &str, of: &[&Known]) {
         let operators: Vec<&Ident> = of.iter().flat_map(|known| &known.operators).collect();
         if operators.is_empty() {
             return self.errors.push(place, message, help);
@@ -175,7 +177,7 @@ impl Checker<'_> {
     }
 
     /// What is known of the value of `expr`.
-    pub(super) fn expr(&mut self, expr: &Expr) -> Option<Known> {
+    fn expr(&mut self, expr: &Expr) -> Option<Known> {
         match expr {
             Expr::Path(path) => self.names.get(&path.path.get_ident()?.to_string()).cloned(),
             Expr::Paren(it) => self.expr(&it.expr),
@@ -336,7 +338,7 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn broadcast(&mut self, place: &Expr, a: &Known, b: &Known) -> Option<Known> {
+    fn broadcast(&mut self, place: &Expr, a: &Known, b: &Known) -> Option<Known> {
         if a.dtype != b.dtype {
             let message = format!("operands have different element types: {} and {}", show(a), show(b));
             self.report(place, &message, "convert one with astype(x, f32)", &[a, b]);
@@ -367,23 +369,23 @@ impl Checker<'_> {
 
 impl Known {
     /// The same, where it is known only if `name` is the operator.
-    pub(super) fn through(mut self, name: &Ident) -> Known {
+    fn through(mut self, name: &Ident) -> Known {
         self.operators.push(name.clone());
         self
     }
 
     /// The same with elements of type `dtype`.
-    pub(super) fn of(self, dtype: &str) -> Known {
+    fn of(self, dtype: &str) -> Known {
         Known { dtype: dtype.into(), ..self }
     }
 
     /// The same with the extents `dims`.
-    pub(super) fn with(&self, dims: Vec<Dim>) -> Known {
+    fn with(&self, dims: Vec<Dim>) -> Known {
         Known { dims, ..self.clone() }
     }
 
     /// A value of the extents `dims`, computed from both.
-    pub(super) fn joined(&self, other: &Known, dims: Vec<Dim>) -> Known {
+    fn joined(&self, other: &Known, dims: Vec<Dim>) -> Known {
         let operators = self.operators.iter().chain(&other.operators).cloned().collect();
         Known { dtype: self.dtype.clone(), dims, operators }
     }

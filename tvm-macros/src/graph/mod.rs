@@ -7,6 +7,7 @@
 mod adt;
 mod body;
 mod check;
+mod check_call;
 mod constant;
 mod function;
 mod local;
@@ -14,9 +15,7 @@ mod module;
 mod operators;
 mod options;
 mod pattern;
-mod rules;
 mod scalar;
-mod signature;
 mod special;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@
 //! TVM counterpart: `script/ir_builder/relax`.
 
 mod adt;
+mod check_call;
 mod control;
 mod expr;
 mod frame;
@@ -15,11 +16,11 @@ mod item;
 pub mod ops;
 mod outcome;
 mod scalar;
-mod signature;
 mod tensor_program;
 mod value;
 
 pub use adt::{AdtDef, Pat, construct, construct_unit, match_};
+pub use check_call::{Text, Written, misuse, wrong_call, wrong_call_tir};
 pub use control::{dataflow, if_, match_cast};
 pub use expr::{constant, constant_bytes};
 pub use frame::{dim, named, typed, untuple};
@@ -34,6 +35,5 @@ pub use outcome::{
     Outcome, is_users, result,
 };
 pub use scalar::{ToScalar, prim, scalar, shape};
-pub use signature::{Text, Written, misuse, wrong_call, wrong_call_tir};
 pub use tensor_program::{call_dps_packed, call_packed, call_tir, include_tir};
 pub use value::{Value, closure, compare, tuple};

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
+use super::injective::bindings;
 use crate::arith::{Analyzer, DomMap, IntervalSet};
 use crate::ir::{Var, VarId};
 use crate::tir::schedule::rewrite::{self, bind_loop};
@@ -52,13 +51,7 @@ impl Iteration {
         realize: &BlockRealize,
         region: &BufferRegion,
     ) -> Vec<IntervalSet> {
-        let map: FxHashMap<VarId, PrimExpr> = realize
-            .block
-            .iter_vars
-            .iter()
-            .zip(realize.iter_values.iter())
-            .map(|(iter, value)| (iter.var.id(), value.clone()))
-            .collect();
+        let map = bindings(realize);
         let at_loops = |range: &Range| Range {
             min: substitute_expr(&range.min, &map),
             extent: substitute_expr(&range.extent, &map),

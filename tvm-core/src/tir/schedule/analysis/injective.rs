@@ -167,7 +167,8 @@ fn places(region: &BufferRegion, axes: &FxHashMap<VarId, PrimExpr>) -> (Vec<Prim
     (exprs, inner)
 }
 
-fn bindings(realize: &BlockRealize) -> FxHashMap<VarId, PrimExpr> {
+/// What the axes of a block are over the loops around it.
+pub(super) fn bindings(realize: &BlockRealize) -> FxHashMap<VarId, PrimExpr> {
     let axes = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
     axes.map(|(iter, value)| (iter.var.id(), value.clone())).collect()
 }

@@ -1,13 +1,18 @@
 //! Loops that are bound to one thread index inside of another loop over threads are run by the same threads, which do not
 //! wait for each other between them.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 
-use super::{child_blocks, uses_var};
+use super::child_blocks;
+use super::injective::bindings;
 use crate::arith::{Analyzer, detect_linear_equation};
 use crate::ir::{Var, VarId};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
-use crate::tir::{BlockRealize, Buffer, BufferRegion, For, ForKind, PrimExpr, ThreadTag, substitute_expr};
+use crate::tir::{
+    BlockRealize, Buffer, BufferRegion, For, ForKind, PrimExpr, Range, ThreadTag, any_expr, substitute_expr,
+};
 
 /// What one such loop writes, no other thread touches in another one: there is an index that is the thread's alone.
 pub(in crate::tir::schedule) fn check_same_threads(
@@ -50,7 +55,7 @@ fn check_pair(name: &'static str, state: &ScheduleState, a: &For, b: &For) -> Re
             let both = blocks
                 .iter()
                 .all(|(_, blocks)| blocks.iter().any(|it| accesses(it, buffer).next().is_some()));
-            if both && !is_apart(&blocks.each_ref().map(|(node, blocks)| (*node, &blocks[..])), buffer) {
+            if both && !is_apart(state, &blocks, buffer) {
                 let [a, b] = [a, b].map(|it| state.loop_name(it.loop_var.id()));
                 let message = format!(
                     "loops `{a}` and `{b}` are run by the same threads, which do not wait for each other: one may \
@@ -70,64 +75,42 @@ fn accesses<'a>(realize: &'a BlockRealize, buffer: &'a Buffer) -> impl Iterator<
     realize.block.reads.iter().chain(realize.block.writes.iter()).filter(move |it| it.buffer == *buffer)
 }
 
-/// One index of all accesses is the same line of the thread's number.
-fn is_apart<'a>(sides: &[(&'a For, &'a [std::sync::Arc<BlockRealize>]); 2], buffer: &Buffer) -> bool {
-    let thread = Var::index("thread");
-    let analyzer = Analyzer::new();
+/// One index of all accesses is the same line over the number of the thread, which no loop inside moves.
+fn is_apart(state: &ScheduleState, sides: &[(&For, Vec<Arc<BlockRealize>>); 2], buffer: &Buffer) -> bool {
+    let (thread, analyzer) = (Var::index("thread"), Analyzer::new());
     (0..buffer.ndim()).any(|axis| {
-        let mut line: Option<PrimExpr> = None;
-        sides.iter().all(|(node, blocks)| {
-            blocks.iter().all(|realize| {
-                accesses(realize, buffer).all(|region| {
-                    let Some(index) = index_of(realize, region, axis, node, &thread) else { return false };
-                    let index = analyzer.simplify(&index);
-                    let inner = inner_loops(&node.body);
-                    if inner.iter().any(|var| uses_var(&index, var))
-                        || !is_injective(&index, &thread, &analyzer)
-                    {
-                        return false;
-                    }
-                    analyzer.can_prove_equal(line.get_or_insert_with(|| index.clone()), &index)
-                })
-            })
-        })
+        let mut indices = Vec::new();
+        for (node, blocks) in sides {
+            for realize in blocks {
+                for region in accesses(realize, buffer) {
+                    let range = region.region.get(axis);
+                    let index = range.and_then(|range| thread_index(state, node, realize, range, &thread));
+                    let Some(index) = index else { return false };
+                    indices.push(analyzer.simplify(&index));
+                }
+            }
+        }
+        let moves = |index: &PrimExpr| {
+            detect_linear_equation(index, std::slice::from_ref(&thread), &analyzer)
+                .is_some_and(|line| line.coefficients[0].as_int().is_some_and(|slope| slope != 0))
+        };
+        indices.first().is_some_and(moves)
+            && indices.windows(2).all(|pair| analyzer.can_prove_equal(&pair[0], &pair[1]))
     })
 }
 
-/// The index of `region` at `axis`, over the number of the thread in place of the loop `node`.
-fn index_of(
-    realize: &BlockRealize,
-    region: &BufferRegion,
-    axis: usize,
+/// The one index in `range` over `thread` in place of the loop `node`; `None` where there are more, or loops in `node` move it.
+fn thread_index(
+    state: &ScheduleState,
     node: &For,
+    realize: &BlockRealize,
+    range: &Range,
     thread: &Var,
 ) -> Option<PrimExpr> {
-    let range = region.region.get(axis).filter(|range| range.extent.is_const(1))?;
-    let axes = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
-    let values: FxHashMap<VarId, PrimExpr> =
-        axes.map(|(iter, value)| (iter.var.id(), value.clone())).collect();
-    let at_loops = substitute_expr(&range.min, &values);
-    Some(substitute_expr(&at_loops, &FxHashMap::from_iter([(node.loop_var.id(), thread.into())])))
-}
-
-/// A line over the thread's number that is not flat.
-fn is_injective(index: &PrimExpr, thread: &Var, analyzer: &Analyzer) -> bool {
-    detect_linear_equation(index, std::slice::from_ref(thread), analyzer)
-        .is_some_and(|line| line.coefficients[0].as_int().is_some_and(|it| it != 0))
-}
-
-/// The variables of the loops in `stmt` outside of blocks.
-fn inner_loops(stmt: &crate::tir::Stmt) -> Vec<Var> {
-    use crate::tir::Stmt;
-    let mut vars = Vec::new();
-    let mut todo = vec![stmt.clone()];
-    while let Some(stmt) = todo.pop() {
-        match &stmt {
-            Stmt::BlockRealize(_) => continue,
-            Stmt::For(it) => vars.push(it.loop_var.clone()),
-            _ => {}
-        }
-        todo.extend(stmt.children().into_iter().cloned());
-    }
-    vars
+    let at_loops = substitute_expr(range.extent.is_const(1).then_some(&range.min)?, &bindings(realize));
+    let loops = state.loops_above(StmtSRef::Block(realize.block.id));
+    let mut inner = loops.iter().skip_while(|var| **var != node.loop_var.id()).skip(1);
+    let moved = inner.any(|var| any_expr(&at_loops, &mut |it| it.as_var().is_some_and(|it| it.id() == *var)));
+    let threads = FxHashMap::from_iter([(node.loop_var.id(), thread.into())]);
+    (!moved).then(|| substitute_expr(&at_loops, &threads))
 }

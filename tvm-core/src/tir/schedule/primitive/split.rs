@@ -16,7 +16,7 @@ const NAME: &str = "split";
 /// The largest product of factors for a symbolic extent.
 const MAX_SYMBOLIC: i64 = 1 << 32;
 
-/// The largest index where every dimension is 1.
+/// No index may be larger where all dimensions are 1. The call allows 2^62; the rest is for what rounding up adds.
 const MAX_INDEX: i128 = 1 << 56;
 
 /// Splits the loop `var`; at most one factor is inferred. Gives the new loops, outermost first.

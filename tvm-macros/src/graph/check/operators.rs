@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 use syn::{Expr, Lit, UnOp};
 
-use super::check::{Checker, Dim, Known, differ, show};
+use super::{Checker, Dim, Known, differ, show};
 
 /// Operators whose result has the type of their first argument.
 const SAME: &[&str] = &[
@@ -42,7 +42,7 @@ const RANKS: &[(&str, usize, &str)] = &[
     ("adaptive_avg_pool2d", 4, "[batch, channels, height, width]"),
 ];
 
-/// Operators with an attribute `axis` of the first argument; its position behind the arguments.
+/// Operators with an attribute `axis` that names axes of the first argument; its position where it is given without name.
 const AXIS: &[(&str, usize)] = &[
     ("softmax", 1),
     ("log_softmax", 1),

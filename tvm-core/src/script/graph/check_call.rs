@@ -1,4 +1,4 @@
-//! What rustc tells of a call when it checks a graph function: the macros put [`misuse`] and [`wrong_call`] into `const`
+//! What rustc tells of a call when it checks a graph function: the macros put [`misuse`], [`wrong_call`] and [`wrong_call_tir`] into `const`
 //! assertions, which read the tables of the operators.
 //!
 //! Only what is certainly wrong is an error here; building the function checks the rest.
