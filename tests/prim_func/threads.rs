@@ -2,6 +2,7 @@
 
 use tvm::prelude::*;
 use tvm::script::check_schedule;
+use tvm::tir::PrimFunc;
 use tvm::tir::schedule::{LoopRV, ScheduleError};
 
 #[prim_func]
@@ -75,4 +76,135 @@ fn what_another_thread_wrote_is_not_read_without_a_barrier() {
         Ok(s.into_func())
     })
     .unwrap();
+}
+
+/// Each step writes over what the steps before wrote, one element further.
+#[prim_func]
+fn steps(y: &mut Tensor<f32, m, n>) {
+    for i in 0..m {
+        block("row", [S(i)], |[vi]| {
+            for k in 0..4 {
+                for j in 0..n - 3 {
+                    block("y", [O(k), S(j)], |[vk, vj]| y[[vi, vj + vk]] = vk as f32);
+                }
+            }
+        });
+    }
+}
+
+/// The same with a place for each step.
+#[prim_func]
+fn columns(y: &mut Tensor<f32, m, n, 4>) {
+    for i in 0..m {
+        block("row", [S(i)], |[vi]| {
+            for k in 0..4 {
+                for j in 0..n {
+                    block("y", [O(k), S(j)], |[vk, vj]| y[[vi, vj, vk]] = vk as f32);
+                }
+            }
+        });
+    }
+}
+
+/// The same in one dimension.
+#[prim_func]
+fn flat(y: &mut Tensor<f32, m, n>) {
+    for i in 0..m {
+        block("row", [S(i)], |[vi]| {
+            for k in 0..4 {
+                for j in 0..n / 4 {
+                    block("y", [O(k), S(j)], |[vk, vj]| y[[vi, vj * 4 + vk]] = vk as f32);
+                }
+            }
+        });
+    }
+}
+
+/// Binds the rows, and in them the loop of the elements, which each step runs.
+fn bind_steps(func: PrimFunc, row_first: bool) -> Result<PrimFunc, ScheduleError> {
+    let mut s = Schedule::new(func)?;
+    let y = s.block("y")?;
+    let [_, j] = s.loops(y)?;
+    let row = loop_of(&mut s, "row")?;
+    let mut binds = [(row, ThreadTag::BlockIdxX), (j, ThreadTag::ThreadIdxX)];
+    if !row_first {
+        binds.reverse();
+    }
+    for (it, tag) in binds {
+        s.bind(it, tag)?;
+    }
+    Ok(s.into_func())
+}
+
+#[test]
+fn threads_do_not_wait_between_the_steps_of_a_loop_in_their_kernel() {
+    for row_first in [true, false] {
+        let text = bind_steps(steps::prim_func().unwrap(), row_first).unwrap_err().to_string();
+        for part in ["threads run loop `j` several times", "`y`", "help:"] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        check_schedule::<columns>(|func| bind_steps(func, row_first)).unwrap();
+        check_schedule::<flat>(|func| bind_steps(func, row_first)).unwrap();
+    }
+    // Each step is a kernel of its own where only the elements are bound.
+    check_schedule::<steps>(|func| {
+        let mut s = Schedule::new(func)?;
+        let y = s.block("y")?;
+        let [_, j] = s.loops(y)?;
+        s.bind(j, ThreadTag::ThreadIdxX)?;
+        Ok(s.into_func())
+    })
+    .unwrap();
+}
+
+#[prim_func]
+fn turned_by_attributes(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m, n>, t: &mut Tensor<f32, m, n>) {
+    #[bind("blockIdx.x")]
+    for i in 0..m {
+        #[bind("threadIdx.x")]
+        for j in 0..n {
+            t[[i, j]] = x[[i, j]] + 1.0;
+        }
+        #[bind("threadIdx.x")]
+        for j in 0..n {
+            y[[i, j]] = t[[i, n - 1 - j]];
+        }
+    }
+}
+
+#[prim_func]
+fn steps_by_attributes(y: &mut Tensor<f32, m, n>) {
+    #[bind("blockIdx.x")]
+    for i in 0..m {
+        for k in 0..4 {
+            #[bind("threadIdx.x")]
+            for j in 0..n - 3 {
+                block("y", [S(i), O(k), S(j)], |[vi, vk, vj]| y[[vi, vj + vk]] = vk as f32);
+            }
+        }
+    }
+}
+
+#[prim_func]
+fn straight_by_attributes(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m, n>, t: &mut Tensor<f32, m, n>) {
+    #[bind("blockIdx.x")]
+    for i in 0..m {
+        #[bind("threadIdx.x")]
+        for j in 0..n {
+            t[[i, j]] = x[[i, j]] + 1.0;
+        }
+        #[bind("threadIdx.x")]
+        for j in 0..n {
+            y[[i, j]] = t[[i, j]];
+        }
+    }
+}
+
+#[test]
+fn the_same_holds_for_attributes() {
+    let two = turned_by_attributes::prim_func().unwrap_err().to_string();
+    assert!(two.contains("are run by the same threads") && two.contains("`t`"), "{two}");
+    let steps = steps_by_attributes::prim_func().unwrap_err().to_string();
+    assert!(steps.contains("several times") && steps.contains("`y`"), "{steps}");
+    straight_by_attributes::prim_func().unwrap();
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::analysis::check_same_threads;
 use super::primitive::for_kind::{check_independent, primitive_of};
 use super::{ScheduleError, ScheduleState, analysis};
 use crate::ir::{Diagnostic, IrError};
@@ -66,8 +67,9 @@ fn illegal_loops(func: &PrimFunc) -> Vec<(Arc<For>, ScheduleError)> {
     };
     let check = |node: Arc<For>| {
         let name = primitive_of(node.kind);
-        let error = check_heads(name, &node).and_then(|()| check_independent(name, &state, &node)).err()?;
-        Some((node, error))
+        let res = check_heads(name, &node).and_then(|()| check_independent(name, &state, &node));
+        let res = res.and_then(|()| check_same_threads(name, &state, node.loop_var.id()));
+        Some((node, res.err()?))
     };
     loops.0.into_iter().filter_map(check).collect()
 }

@@ -1,116 +1,213 @@
 //! Loops that are bound to one thread index inside of another loop over threads are run by the same threads, which do not
-//! wait for each other between them.
-
-use std::sync::Arc;
+//! wait for each other between two such loops, nor between the iterations of a serial loop around one.
 
 use rustc_hash::FxHashMap;
 
-use super::child_blocks;
 use super::injective::bindings;
-use crate::arith::{Analyzer, detect_linear_equation};
+use super::{child_blocks, is_private};
+use crate::arith::{Analyzer, DomMap, IntervalSet, detect_linear_equation};
 use crate::ir::{Var, VarId};
+use crate::tir::schedule::rewrite::dims_analyzer;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{
-    BlockRealize, Buffer, BufferRegion, For, ForKind, PrimExpr, Range, ThreadTag, any_expr, substitute_expr,
+    BlockRealize, Buffer, BufferRegion, Callee, For, ForKind, Intrinsic, PrimExpr, Range, Stmt, ThreadTag,
+    Visitor, any_expr, substitute_expr,
 };
 
-/// What one such loop writes, no other thread touches in another one: there is an index that is the thread's alone.
+/// What one thread writes in the loop `a` or in another loop over the same threads, no other thread touches. Each pair of
+/// loops is looked at from one of them.
 pub(in crate::tir::schedule) fn check_same_threads(
     name: &'static str,
     state: &ScheduleState,
+    a: VarId,
 ) -> Result<(), ScheduleError> {
-    let mut loops: Vec<(VarId, ThreadTag)> = Vec::new();
-    for &var in state.side_by_side() {
-        if let ForKind::ThreadBinding(tag) = state.get_for(var)?.kind {
-            loops.push((var, tag));
-        }
-    }
-    loops.sort_unstable_by_key(|(var, _)| *var);
-    for (i, &(a, tag)) in loops.iter().enumerate() {
-        for &(b, _) in loops[i + 1..].iter().filter(|(_, other)| *other == tag) {
-            if in_one_kernel(state, a, b, &loops) {
-                check_pair(name, state, state.get_for(a)?, state.get_for(b)?)?;
-            }
+    let Some(tag) = thread_tag(state, a) else { return Ok(()) };
+    let same = |&b: &VarId| a <= b && thread_tag(state, b) == Some(tag);
+    let mut others: Vec<VarId> = state.side_by_side().iter().copied().filter(same).collect();
+    others.sort_unstable();
+    for b in others {
+        if let Some(pair) = Pair::of(state, a, b)? {
+            pair.check(name)?;
         }
     }
     Ok(())
 }
 
-/// The loops `a` and `b` stand beside each other in a loop over threads.
-fn in_one_kernel(state: &ScheduleState, a: VarId, b: VarId, threads: &[(VarId, ThreadTag)]) -> bool {
-    let around = |var: VarId| -> Vec<StmtSRef> { state.ancestors(StmtSRef::Loop(var)).collect() };
-    let (over_a, over_b) = (around(a), around(b));
-    let beside = !over_a.contains(&StmtSRef::Loop(b)) && !over_b.contains(&StmtSRef::Loop(a));
-    beside
-        && threads
-            .iter()
-            .map(|(var, _)| StmtSRef::Loop(*var))
-            .any(|it| over_a.contains(&it) && over_b.contains(&it))
+fn thread_tag(state: &ScheduleState, var: VarId) -> Option<ThreadTag> {
+    match state.get_for(var).ok()?.kind {
+        ForKind::ThreadBinding(tag) => Some(tag),
+        ForKind::Serial | ForKind::Unrolled | ForKind::Parallel | ForKind::Vectorized => None,
+    }
 }
 
-fn check_pair(name: &'static str, state: &ScheduleState, a: &For, b: &For) -> Result<(), ScheduleError> {
-    let blocks = [a, b].map(|node| (node, child_blocks(&node.body)));
-    for (node, written) in &blocks {
-        for buffer in written.iter().flat_map(|it| it.block.writes.iter()).map(|it| &it.buffer) {
-            let both = blocks
-                .iter()
-                .all(|(_, blocks)| blocks.iter().any(|it| accesses(it, buffer).next().is_some()));
-            if both && !is_apart(state, &blocks, buffer) {
-                let [a, b] = [a, b].map(|it| state.loop_name(it.loop_var.id()));
-                let message = format!(
-                    "loops `{a}` and `{b}` are run by the same threads, which do not wait for each other: one may \
-                     touch elements of `{}` that another one writes",
-                    buffer.name
-                );
-                return Err(ScheduleError::illegal(name, message)
-                    .help("compute what is shared in the loop that uses it (`compute_at`), or in a kernel of its own")
-                    .show(state, &[StmtSRef::Loop(node.loop_var.id())]));
+/// The loops around `sref`, outermost first.
+fn loops_around(state: &ScheduleState, sref: StmtSRef) -> Vec<VarId> {
+    let loop_of = |it| if let StmtSRef::Loop(var) = it { Some(var) } else { None };
+    let mut loops: Vec<VarId> = state.ancestors(sref).filter_map(loop_of).collect();
+    loops.reverse();
+    loops
+}
+
+/// Two loops beside each other in one kernel, or twice the one that a kernel runs several times.
+struct Pair<'a> {
+    state: &'a ScheduleState,
+    sides: [&'a For; 2],
+    /// What takes the place of loop variables: the number of the thread for those of the pair, and one variable for both
+    /// sides where loops around them are over the same threads.
+    threads: FxHashMap<VarId, PrimExpr>,
+    thread: Var,
+    /// The loops outside of the kernel.
+    outside: Vec<VarId>,
+    analyzer: Analyzer,
+}
+
+/// What a thread touches of one dimension: `slope * thread + rest`.
+struct Line {
+    slope: i64,
+    rest: IntervalSet,
+}
+
+impl<'a> Pair<'a> {
+    fn of(state: &'a ScheduleState, a: VarId, b: VarId) -> Result<Option<Pair<'a>>, ScheduleError> {
+        let [over_a, over_b] = [a, b].map(|var| loops_around(state, StmtSRef::Loop(var)));
+        let shared = over_a.iter().zip(&over_b).take_while(|(a, b)| a == b).count();
+        let tag = |var: &VarId| thread_tag(state, *var);
+        let Some(kernel) = over_a[..shared].iter().position(|it| tag(it).is_some()) else { return Ok(None) };
+        let runs_once = || over_a[kernel..].iter().all(|it| tag(it).is_some());
+        if over_a.contains(&b) || over_b.contains(&a) || (a == b && runs_once()) {
+            return Ok(None);
+        }
+        let sides = [state.get_for(a)?.as_ref(), state.get_for(b)?.as_ref()];
+        let thread = Var::index("thread");
+        let mut threads = FxHashMap::from_iter([(a, PrimExpr::from(&thread)), (b, PrimExpr::from(&thread))]);
+        for of_a in &over_a[kernel..] {
+            let same = over_b[kernel..].iter().find(|it| tag(it).is_some() && tag(it) == tag(of_a));
+            if let Some(of_b) = same {
+                let var = PrimExpr::from(&state.get_for(*of_a)?.loop_var);
+                threads.extend([(*of_a, var.clone()), (*of_b, var)]);
             }
         }
+        let outside = over_a[..kernel].to_vec();
+        Ok(Some(Pair { state, sides, threads, thread, outside, analyzer: dims_analyzer(state) }))
     }
-    Ok(())
-}
 
-fn accesses<'a>(realize: &'a BlockRealize, buffer: &'a Buffer) -> impl Iterator<Item = &'a BufferRegion> {
-    realize.block.reads.iter().chain(realize.block.writes.iter()).filter(move |it| it.buffer == *buffer)
-}
-
-/// One index of all accesses is the same line over the number of the thread, which no loop inside moves.
-fn is_apart(state: &ScheduleState, sides: &[(&For, Vec<Arc<BlockRealize>>); 2], buffer: &Buffer) -> bool {
-    let (thread, analyzer) = (Var::index("thread"), Analyzer::new());
-    (0..buffer.ndim()).any(|axis| {
-        let mut indices = Vec::new();
-        for (node, blocks) in sides {
-            for realize in blocks {
-                for region in accesses(realize, buffer) {
-                    let range = region.region.get(axis);
-                    let index = range.and_then(|range| thread_index(state, node, realize, range, &thread));
-                    let Some(index) = index else { return false };
-                    indices.push(analyzer.simplify(&index));
+    fn check(&self, name: &'static str) -> Result<(), ScheduleError> {
+        let [blocks_a, blocks_b] = self.sides.map(|node| child_blocks(&node.body));
+        for (a, b) in blocks_a.iter().flat_map(|a| blocks_b.iter().map(move |b| (a, b))) {
+            for (region_a, writes_a) in accesses(a) {
+                let buffer = &region_a.buffer;
+                for (region_b, writes_b) in accesses(b).filter(|(it, _)| it.buffer == *buffer) {
+                    let private = || self.sides.iter().all(|node| is_private(self.state, node, buffer));
+                    if (writes_a || writes_b)
+                        && !self.are_apart((a, region_a), (b, region_b))?
+                        && !private()
+                        && !waits(&self.state.func().body)
+                    {
+                        return Err(self.refused(name, buffer));
+                    }
                 }
             }
         }
-        let moves = |index: &PrimExpr| {
-            detect_linear_equation(index, std::slice::from_ref(&thread), &analyzer)
-                .is_some_and(|line| line.coefficients[0].as_int().is_some_and(|slope| slope != 0))
+        Ok(())
+    }
+
+    fn refused(&self, name: &'static str, buffer: &Buffer) -> ScheduleError {
+        let [a, b] = self.sides.map(|node| self.state.loop_name(node.loop_var.id()));
+        let who = if a == b {
+            format!("threads run loop `{a}` several times, and do not wait for each other")
+        } else {
+            format!("loops `{a}` and `{b}` are run by the same threads, which do not wait for each other")
         };
-        indices.first().is_some_and(moves)
-            && indices.windows(2).all(|pair| analyzer.can_prove_equal(&pair[0], &pair[1]))
-    })
+        let message = format!("{who}: one may touch elements of `{}` that another one writes", buffer.name);
+        ScheduleError::illegal(name, message)
+            .help("compute what is shared in the loop that uses it (`compute_at`), or in a kernel of its own")
+            .show(self.state, &self.sides.map(|node| StmtSRef::Loop(node.loop_var.id())))
+    }
+
+    /// Different threads touch different elements: in one dimension, their lines are as steep, and further from each other
+    /// than the rests are wide.
+    fn are_apart(
+        &self,
+        (a, region_a): (&BlockRealize, &BufferRegion),
+        (b, region_b): (&BlockRealize, &BufferRegion),
+    ) -> Result<bool, ScheduleError> {
+        for (range_a, range_b) in region_a.region.iter().zip(region_b.region.iter()) {
+            let lines = (self.line(a, range_a)?, self.line(b, range_b)?);
+            let (Some(a), Some(b)) = lines else { continue };
+            let narrow = |max: &Option<PrimExpr>, min: &Option<PrimExpr>| match (max, min) {
+                (Some(max), Some(min)) => {
+                    self.analyzer.can_prove_less(&(max - min), &PrimExpr::index(a.slope.saturating_abs()))
+                }
+                _ => false,
+            };
+            if a.slope == b.slope && narrow(&a.rest.max, &b.rest.min) && narrow(&b.rest.max, &a.rest.min) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The line of `range`, which is over the axes of `realize`.
+    fn line(&self, realize: &BlockRealize, range: &Range) -> Result<Option<Line>, ScheduleError> {
+        let sref = StmtSRef::Block(realize.block.id);
+        let mut values = self.threads.clone();
+        let mut blocks: Vec<StmtSRef> = self.state.ancestors(sref).collect();
+        blocks.reverse();
+        for outer in blocks.into_iter().chain([sref]) {
+            if let StmtSRef::Block(id) = outer {
+                let axes = bindings(self.state.get_block(id)?);
+                let axes = axes.into_iter().map(|(axis, value)| (axis, substitute_expr(&value, &values)));
+                let axes: Vec<_> = axes.collect();
+                values.extend(axes);
+            }
+        }
+        let at_loops = |range: &Range| Range {
+            min: substitute_expr(&range.min, &values),
+            extent: substitute_expr(&range.extent, &values),
+        };
+        let mut dom = DomMap::default();
+        for var in loops_around(self.state, sref) {
+            if !self.outside.contains(&var) && !self.threads.contains_key(&var) {
+                let range = at_loops(&self.state.get_for(var)?.range());
+                dom.insert(var, self.analyzer.range_set(&range, &dom));
+            }
+        }
+        let Range { min, extent } = at_loops(range);
+        let Some(line) = detect_linear_equation(&min, std::slice::from_ref(&self.thread), &self.analyzer)
+        else {
+            return Ok(None);
+        };
+        let rest = self.analyzer.range_set(&Range { min: line.base, extent }, &dom);
+        let ends = [&rest.min, &rest.max];
+        let fixed = ends.into_iter().flatten().all(|end| {
+            !any_expr(end, &mut |it| {
+                matches!(it, PrimExpr::BufferLoad(_)) || it.as_var() == Some(&self.thread)
+            })
+        });
+        let slope = line.coefficients[0].as_int().filter(|slope| *slope != 0 && fixed);
+        Ok(slope.map(|slope| Line { slope, rest }))
+    }
 }
 
-/// The one index in `range` over `thread` in place of the loop `node`; `None` where there are more, or loops in `node` move it.
-fn thread_index(
-    state: &ScheduleState,
-    node: &For,
-    realize: &BlockRealize,
-    range: &Range,
-    thread: &Var,
-) -> Option<PrimExpr> {
-    let at_loops = substitute_expr(range.extent.is_const(1).then_some(&range.min)?, &bindings(realize));
-    let loops = state.loops_above(StmtSRef::Block(realize.block.id));
-    let mut inner = loops.iter().skip_while(|var| **var != node.loop_var.id()).skip(1);
-    let moved = inner.any(|var| any_expr(&at_loops, &mut |it| it.as_var().is_some_and(|it| it.id() == *var)));
-    let threads = FxHashMap::from_iter([(node.loop_var.id(), thread.into())]);
-    (!moved).then(|| substitute_expr(&at_loops, &threads))
+/// There are barriers in `stmt`. Only modules that were built or read have such; that they stand where they must is not
+/// checked.
+fn waits(stmt: &Stmt) -> bool {
+    struct Barriers(bool);
+    impl Visitor for Barriers {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            self.0 |= any_expr(expr, &mut |it| match it {
+                PrimExpr::Call(call) => call.callee == Callee::Intrinsic(Intrinsic::StorageSync),
+                _ => false,
+            });
+        }
+    }
+    let mut barriers = Barriers(false);
+    barriers.visit_stmt(stmt);
+    barriers.0
+}
+
+/// What `realize` reads and writes; true for the latter.
+fn accesses(realize: &BlockRealize) -> impl Iterator<Item = (&BufferRegion, bool)> {
+    let reads = realize.block.reads.iter().map(|it| (it, false));
+    reads.chain(realize.block.writes.iter().map(|it| (it, true)))
 }

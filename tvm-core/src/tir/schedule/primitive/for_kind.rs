@@ -32,14 +32,14 @@ pub(in crate::tir::schedule) fn misfit(
 ) -> Result<Option<ScheduleError>, ScheduleError> {
     let mut loops: Vec<VarId> = state.side_by_side().iter().copied().collect();
     loops.sort_unstable();
-    for var in loops {
+    for &var in &loops {
         let node = state.get_for(var)?;
         let same = before.and_then(|it| it.get_for(var).ok()).is_some_and(|old| Arc::ptr_eq(old, node));
         if !same && let Err(err) = check_kind(name, state, node) {
             return Ok(Some(err.show(state, &[StmtSRef::Loop(var)])));
         }
     }
-    Ok(analysis::check_same_threads(name, state).err())
+    Ok(loops.into_iter().find_map(|var| analysis::check_same_threads(name, state, var).err()))
 }
 
 /// `node` may run as its kind says.
