@@ -1,6 +1,6 @@
 //! The tensor programs: what operators become, with symbolic and constant extents.
 
-use tvm::ir::{AttrValue, Attrs, InferContext, LegalizeContext, Op, Span, Type, Var};
+use tvm::ir::{AttrValue, Attrs, InferContext, Legalize, LegalizeContext, Op, Span, Type, Var};
 use tvm::relax::Arg;
 use tvm::runtime::DataType;
 use tvm::tir::{PrimExpr, PrimFunc};
@@ -116,9 +116,11 @@ fn legalized(case: &Case) -> Result<PrimFunc, tvm::ir::IrError> {
     let args: Vec<Arg> = vars.iter().map(Arg::from).collect();
     let (attrs, span) = (&attrs, &Span::none());
     let out = (op.infer)(&InferContext { op, args: &args, types: &types, attrs, span })?;
-    let legalize = op.legalize.ok_or_else(|| tvm::ir::IrError::new("it has no tensor program", span))?;
+    let Some(Legalize::TensorProgram(lower)) = op.legalize else {
+        return Err(tvm::ir::IrError::new("it has no tensor program", span));
+    };
     let out = &out;
-    let func = legalize(&LegalizeContext { op, args: &args, types: &types, attrs, out, span })?;
+    let func = lower(&LegalizeContext { op, args: &args, types: &types, attrs, out, span })?;
     Ok(tvm::tir::transform::renew_defs(&func))
 }
 

@@ -18,8 +18,8 @@ pub use error::{Diagnostic, IrError};
 pub use id::{BlockId, BufferId, GlobalVarId, ScheduleId, VarId};
 pub use module::{BaseFunc, ExternFunc, IRModule};
 pub use op::{
-    ArgDef, ArgKind, AttrDef, AttrKind, InferContext, InferFn, LegalizeContext, LegalizeFn, Op, OpDef,
-    OpPattern, OpRegistry,
+    ArgDef, ArgKind, AttrDef, AttrKind, GraphFn, IndexExtentsFn, InferContext, InferFn, Legalize,
+    LegalizeContext, MemoryEffect, Op, OpDef, OpPattern, OpRegistry, TensorProgramFn,
 };
 pub use span::Span;
 pub(crate) use structural::structural_hash_sampled;

@@ -8,38 +8,157 @@ use std::sync::{OnceLock, RwLock};
 use rustc_hash::FxHashMap;
 
 use super::{Attrs, IrError, Span, Type};
-use crate::relax::Arg;
-use crate::tir::PrimFunc;
+use crate::relax::{Arg, BlockBuilder, Expr};
+use crate::tir::{PrimExpr, PrimFunc};
 
-/// Definition of one operator.
-#[derive(Debug)]
+/// Definition of one operator: [`OpDef::new`] takes what every operator has, the methods after it add the rest.
+///
+/// ```
+/// use tvm_core::ir::{OpDef, OpRegistry, Type};
+/// use tvm_core::relax::op::def::tensor;
+///
+/// /// `x` itself; as an operator of one's own it is registered once, by name.
+/// static SAME: OpDef = OpDef::new("my.same", "x itself", |cx| Ok(Type::Tensor(cx.tensor(0)?.clone())))
+///     .args(&[tensor("x")])
+///     .graph(|cx, _| Ok(Some(cx.args[0].clone().into())));
+///
+/// let op = OpRegistry::register(&SAME)?;
+/// assert_eq!(op.args[0].name, "x");
+/// # Ok::<(), tvm_core::ir::IrError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct OpDef {
     /// Full name, for example `add` or `nn.conv2d`.
     pub name: &'static str,
     /// One line on what it computes, with the ONNX or TVM name it follows.
     pub doc: &'static str,
-    /// Arguments in order; a variadic one comes last.
-    pub args: &'static [ArgDef],
-    /// Attributes.
-    pub attrs: &'static [AttrDef],
     /// Result type from argument types and attributes.
     pub infer: InferFn,
-    /// Tensor program that computes it: one `In` per tensor argument in order, then one `Out` per result tensor.
-    /// Symbolic dimensions of the argument types may be used as they are: the caller renews them. `None` for
-    /// operators that the graph itself lowers (calls, shapes, memory).
-    pub legalize: Option<LegalizeFn>,
-    /// True when it has no side effect.
+    /// Arguments in order; a variadic one comes last. Default: none.
+    pub args: &'static [ArgDef],
+    /// Attributes. Default: none.
+    pub attrs: &'static [AttrDef],
+    /// How `LegalizeOps` lowers a call. Default: not at all; the virtual machine runs it (shapes, memory).
+    pub legalize: Option<Legalize>,
+    /// What a call does with the memory of its arguments. Default: [`MemoryEffect::Keeps`].
+    pub memory: MemoryEffect,
+    /// Extents that the indices in argument 1 must stay inside of. Default: there are no indices.
+    pub index_extents: Option<IndexExtentsFn>,
+    /// Name of the function that calls it in graph functions, where that is not its own name (without its family).
+    pub function: Option<&'static str>,
+    /// False when it has a side effect. Default: true.
     pub pure: bool,
 }
 
 /// Result type of a call, from the types of its arguments and its attributes.
 pub type InferFn = fn(&InferContext<'_>) -> Result<Type, IrError>;
 
-/// Tensor program that computes a call.
-pub type LegalizeFn = fn(&LegalizeContext<'_>) -> Result<PrimFunc, IrError>;
+/// The tensor program of a call: one `In` per tensor argument in order, then one `Out` per result tensor. Symbolic
+/// dimensions of the argument types may be used as they are: the caller renews them. It is called only when the shapes
+/// and element types of all tensors are known.
+pub type TensorProgramFn = fn(&LegalizeContext<'_>) -> Result<PrimFunc, IrError>;
+
+/// The graph of a call: emits bindings and gives the value of the call, which has the inferred type or a less precise one.
+/// Operators in it are legalised in turn. `None` leaves the call as it is, for example while a shape is unknown.
+pub type GraphFn = fn(&LegalizeContext<'_>, &mut BlockBuilder) -> Result<Option<Expr>, IrError>;
+
+/// One extent for each column of the indices; `None` when they are not checked.
+pub type IndexExtentsFn = fn(&InferContext<'_>) -> Result<Option<Vec<PrimExpr>>, IrError>;
+
+/// How calls of an operator are lowered.
+///
+/// TVM counterpart: `FLegalize`.
+#[derive(Clone, Copy, Debug)]
+pub enum Legalize {
+    /// To a call of one tensor program.
+    TensorProgram(TensorProgramFn),
+    /// To a graph of other calls: operators, functions, packed functions.
+    Graph(GraphFn),
+}
+
+/// What a call does with the memory of its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryEffect {
+    /// The result is new memory.
+    Fresh,
+    /// The result has no memory of an argument, and no argument is kept.
+    Reads,
+    /// The result is the first argument's data under another shape, and no argument is kept: lowering gives the same memory
+    /// a new shape instead of running a kernel.
+    Reshapes,
+    /// The result may be an argument itself, and no argument is kept.
+    Forwards,
+    /// Nothing is known.
+    Keeps,
+}
+
+impl OpDef {
+    /// An operator without arguments.
+    pub const fn new(name: &'static str, doc: &'static str, infer: InferFn) -> OpDef {
+        OpDef {
+            name,
+            doc,
+            infer,
+            args: &[],
+            attrs: &[],
+            legalize: None,
+            memory: MemoryEffect::Keeps,
+            index_extents: None,
+            function: None,
+            pure: true,
+        }
+    }
+
+    /// Sets the arguments.
+    pub const fn args(self, args: &'static [ArgDef]) -> OpDef {
+        OpDef { args, ..self }
+    }
+
+    /// Sets the attributes.
+    pub const fn attrs(self, attrs: &'static [AttrDef]) -> OpDef {
+        OpDef { attrs, ..self }
+    }
+
+    /// Calls become calls of a tensor program.
+    pub const fn tensor_program(self, lower: TensorProgramFn) -> OpDef {
+        OpDef { legalize: Some(Legalize::TensorProgram(lower)), ..self }
+    }
+
+    /// Calls become graphs of other calls.
+    pub const fn graph(self, lower: GraphFn) -> OpDef {
+        OpDef { legalize: Some(Legalize::Graph(lower)), ..self }
+    }
+
+    /// Sets what a call does with the memory of its arguments.
+    pub const fn memory(self, memory: MemoryEffect) -> OpDef {
+        OpDef { memory, ..self }
+    }
+
+    /// Argument 1 holds indices, which calls check.
+    pub const fn index_extents(self, index_extents: IndexExtentsFn) -> OpDef {
+        OpDef { index_extents: Some(index_extents), ..self }
+    }
+
+    /// Graph functions call it by another name.
+    pub const fn function(self, name: &'static str) -> OpDef {
+        OpDef { function: Some(name), ..self }
+    }
+
+    /// It has a side effect: calls are neither removed nor merged.
+    pub const fn impure(self) -> OpDef {
+        OpDef { pure: false, ..self }
+    }
+
+    /// True when lowering gives the memory of the first argument a new shape instead of running a kernel.
+    pub const fn is_view(&self) -> bool {
+        matches!((self.memory, self.legalize), (MemoryEffect::Reshapes, Some(_)))
+    }
+}
 
 /// One argument of an operator.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ArgDef {
     /// Its name.
     pub name: &'static str,
@@ -66,6 +185,7 @@ pub enum ArgKind {
 
 /// One attribute of an operator.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct AttrDef {
     /// Its name.
     pub name: &'static str,

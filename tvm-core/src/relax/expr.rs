@@ -273,6 +273,12 @@ impl From<Tensor> for Arg {
     }
 }
 
+impl From<Arg> for Expr {
+    fn from(it: Arg) -> Expr {
+        Expr::Arg(it)
+    }
+}
+
 impl From<Call> for Expr {
     fn from(call: Call) -> Expr {
         Expr::Call(Arc::new(call))

@@ -1,7 +1,8 @@
 //! Type inference: unknown shapes, and what errors say.
 
 use tvm_core::ir::{
-    ArgKind, AttrKind, AttrValue, Attrs, IRModule, LegalizeContext, OpRegistry, Span, TensorType, Type, Var,
+    ArgKind, AttrKind, AttrValue, Attrs, IRModule, Legalize, LegalizeContext, OpRegistry, Span, TensorType,
+    Type, Var,
 };
 use tvm_core::relax::Arg;
 use tvm_core::relax::analysis::{show_type, type_of_arg};
@@ -241,10 +242,10 @@ fn random_calls_do_not_panic() {
         if let Ok(ty) = infer(op.name, args.clone(), attrs.clone()) {
             let types: Vec<Type> = args.iter().map(|arg| type_of_arg(arg, &IRModule::new())).collect();
             let span = Span::none();
-            if let Some(legalize) = op.legalize {
+            if let Some(Legalize::TensorProgram(lower)) = op.legalize {
                 let cx =
                     LegalizeContext { op, args: &args, types: &types, attrs: &attrs, out: &ty, span: &span };
-                accepted += i64::from(legalize(&cx).is_ok());
+                accepted += i64::from(lower(&cx).is_ok());
             }
         }
     }

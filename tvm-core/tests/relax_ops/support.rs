@@ -186,7 +186,7 @@ impl Machine<'_> {
                 Expr::TupleGetItem(arg, i) => vec![self.arg(arg)[*i].clone()],
                 Expr::Call(call) => match &call.callee {
                     Callee::Tir(gv) => self.call_tir(gv, &call.args, call.ret.as_ref().expect("a type"))?,
-                    Callee::Op(op) if tvm_core::relax::op::is_view(*op) => {
+                    Callee::Op(op) if op.is_view() => {
                         let dims =
                             binding.var.ty().as_tensor().and_then(|ty| ty.known_shape()).expect("known");
                         let dims: Vec<i64> = dims.iter().map(|dim| self.dim(dim)).collect();

@@ -172,8 +172,7 @@ pub(super) fn names(names: &[Ident]) -> TokenStream {
     }
     let graph = paths::graph(Span::call_site());
     let functions = names.iter().map(|name| {
-        let (function, op) =
-            (function_of(name), if name == "select" { "where".into() } else { name.to_string() });
+        let (function, op) = (function_of(name), name.to_string());
         quote! {
             pub(super) fn #function(args: #graph::Args, at: #graph::At) -> impl #graph::Outcome {
                 use super::*;
@@ -198,7 +197,7 @@ mod tests {
     fn the_names_are_those_of_the_functions() {
         let source = include_str!("../../../tvm-core/src/script/graph/ops.rs");
         let table = source.split("\nops! {").nth(1).and_then(|it| it.split('}').next()).unwrap();
-        let mut names: Vec<&str> = table.split_whitespace().chain(["select"]).collect();
+        let mut names: Vec<&str> = table.split_whitespace().collect();
         names.sort_unstable();
         assert_eq!(NAMES, names);
     }

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ir::{Var, VarId};
-use crate::relax::op::{is_view, memory};
+use crate::ir::{MemoryEffect, Var, VarId};
 use crate::relax::{Arg, Body, Call, Callee, Expr, Function, Pattern};
 use crate::support::with_stack;
 
@@ -25,18 +24,6 @@ pub struct Aliases {
     escaped: FxHashSet<VarId>,
     /// Nesting of the body that makes the memory.
     depth: FxHashMap<VarId, usize>,
-}
-
-/// What a call does with the memory of its arguments.
-enum Effect {
-    /// The result is new memory.
-    Fresh,
-    /// The result has no memory of an argument, and no argument is kept.
-    Reads,
-    /// The result may be an argument's memory, and no argument is kept.
-    Views,
-    /// Anything.
-    Keeps,
 }
 
 impl Aliases {
@@ -114,13 +101,13 @@ impl Aliases {
         match expr {
             Expr::Arg(arg) | Expr::TupleGetItem(arg, _) => self.of_arg(arg),
             Expr::Call(call) => match effect(call) {
-                Effect::Fresh => {
+                MemoryEffect::Fresh => {
                     self.depth.insert(var.id(), depth);
                     Arc::new([var.id()])
                 }
-                Effect::Reads => none(),
-                Effect::Views => self.of_args(&call.args),
-                Effect::Keeps => {
+                MemoryEffect::Reads => none(),
+                MemoryEffect::Reshapes | MemoryEffect::Forwards => self.of_args(&call.args),
+                MemoryEffect::Keeps => {
                     let kept = self.of_args(&call.args);
                     self.escape(&kept);
                     none()
@@ -163,21 +150,15 @@ impl Aliases {
     }
 }
 
-fn effect(call: &Call) -> Effect {
+fn effect(call: &Call) -> MemoryEffect {
     match &call.callee {
-        Callee::Tir(_) => Effect::Fresh,
-        Callee::Op(op) => match op.name {
-            memory::ALLOC | memory::ALLOC_TENSOR => Effect::Fresh,
-            memory::RESHAPE_TENSOR | memory::CHECK_INDICES => Effect::Views,
-            memory::INVOKE_TVM_OP | memory::KILL | "shape_of" => Effect::Reads,
-            _ if is_view(*op) => Effect::Views,
-            _ => Effect::Keeps,
-        },
+        Callee::Tir(_) => MemoryEffect::Fresh,
+        Callee::Op(op) => op.memory,
         // A function may return an argument, a packed function may also keep it.
         Callee::Global(_)
         | Callee::Var(_)
         | Callee::DpsPacked(_)
         | Callee::Packed(_)
-        | Callee::Constructor(_) => Effect::Keeps,
+        | Callee::Constructor(_) => MemoryEffect::Keeps,
     }
 }

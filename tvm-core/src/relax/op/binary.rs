@@ -37,15 +37,11 @@ enum Gives {
 
 macro_rules! table {
     ($($name:literal $doc:literal $takes:ident $gives:ident |$a:ident, $b:ident| $body:expr;)*) => {
-        pub(super) static OPS: &[OpDef] = &[$(OpDef {
-            name: $name,
-            doc: $doc,
-            args: ARGS,
-            attrs: &[],
-            infer: |cx| infer(cx, Takes::$takes, Gives::$gives),
-            legalize: Some(|cx| lower(cx, |$a, $b| $body)),
-            pure: true,
-        }),*];
+        pub(super) static OPS: &[OpDef] = &[$(
+            OpDef::new($name, $doc, |cx| infer(cx, Takes::$takes, Gives::$gives))
+                .args(ARGS)
+                .tensor_program(|cx| lower(cx, |$a, $b| $body))
+        ),*];
     };
 }
 

@@ -19,24 +19,14 @@ const TRIANGLE: &[crate::ir::ArgDef] = &[tensor("x"), arg("k", ArgKind::Prim)];
 macro_rules! constants {
     ($($name:literal $like:literal $value:literal;)*) => {
         &[$(
-            OpDef {
-                name: $name,
-                doc: concat!($value, " everywhere"),
-                args: &[arg("shape", ArgKind::Shape)],
-                attrs: &[required("dtype", AttrKind::DType)],
-                infer: |cx| Ok(tensor_type(given_shape(cx), cx.attrs.dtype("dtype"))),
-                legalize: Some(|cx| constant(cx, $value)),
-                pure: true,
-            },
-            OpDef {
-                name: $like,
-                doc: concat!($value, " everywhere, in the shape of x"),
-                args: &[tensor("x")],
-                attrs: &[DTYPE],
-                infer: infer_like,
-                legalize: Some(|cx| constant(cx, $value)),
-                pure: true,
-            },
+            OpDef::new($name, concat!($value, " everywhere"), |cx| Ok(tensor_type(given_shape(cx), cx.attrs.dtype("dtype"))))
+                .args(&[arg("shape", ArgKind::Shape)])
+                .attrs(&[required("dtype", AttrKind::DType)])
+                .tensor_program(|cx| constant(cx, $value)),
+            OpDef::new($like, concat!($value, " everywhere, in the shape of x"), infer_like)
+                .args(&[tensor("x")])
+                .attrs(&[DTYPE])
+                .tensor_program(|cx| constant(cx, $value)),
         )*]
     };
 }
@@ -47,95 +37,64 @@ pub(super) static CONSTANTS: &[OpDef] = constants! {
 };
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef {
-        name: "full",
-        doc: "one value everywhere; ONNX `ConstantOfShape`",
-        args: &[arg("shape", ArgKind::Shape), arg("fill_value", ArgKind::Any)],
-        attrs: &[DTYPE],
-        infer: |cx| Ok(tensor_type(given_shape(cx), cx.attrs.dtype("dtype").or(fill_dtype(cx)?))),
-        legalize: Some(lower_full),
-        pure: true,
-    },
-    OpDef {
-        name: "full_like",
-        doc: "one value everywhere, in the shape of x",
-        args: &[tensor("x"), arg("fill_value", ArgKind::Any)],
-        attrs: &[DTYPE],
-        infer: |cx| {
-            fill_dtype(cx)?;
-            infer_like(cx)
-        },
-        legalize: Some(lower_full),
-        pure: true,
-    },
-    OpDef {
-        name: "arange",
-        doc: "start, start + step, … before end; ONNX `Range`",
-        args: &[arg("start", ArgKind::Prim), arg("end", ArgKind::Prim), arg("step", ArgKind::Prim)],
-        attrs: &[DTYPE],
-        infer: infer_arange,
-        legalize: Some(|cx| {
+    OpDef::new("full", "one value everywhere; ONNX `ConstantOfShape`", |cx| {
+        Ok(tensor_type(given_shape(cx), cx.attrs.dtype("dtype").or(fill_dtype(cx)?)))
+    })
+    .args(&[arg("shape", ArgKind::Shape), arg("fill_value", ArgKind::Any)])
+    .attrs(&[DTYPE])
+    .tensor_program(lower_full),
+    OpDef::new("full_like", "one value everywhere, in the shape of x", |cx| {
+        fill_dtype(cx)?;
+        infer_like(cx)
+    })
+    .args(&[tensor("x"), arg("fill_value", ArgKind::Any)])
+    .attrs(&[DTYPE])
+    .tensor_program(lower_full),
+    OpDef::new("arange", "start, start + step, … before end; ONNX `Range`", infer_arange)
+        .args(&[arg("start", ArgKind::Prim), arg("end", ArgKind::Prim), arg("step", ArgKind::Prim)])
+        .attrs(&[DTYPE])
+        .tensor_program(|cx| {
             let (shape, dtype) = (cx.out_shape(0)?, cx.out_dtype(0)?);
             let [start, _, step] = scalars(&cx.infer())?;
             let like = if dtype.is_float() { start.dtype() } else { DataType::I64 };
             let out = topi::arange(&shape[0], &start.cast(like), &step.cast(like), dtype);
             cx.finish(&[], &[out])
         }),
-        pure: true,
-    },
-    OpDef {
-        name: "eye",
-        doc: "n rows and m columns, 1 on the k-th diagonal, else 0; ONNX `EyeLike`",
-        args: &[arg("n", ArgKind::Prim), arg("m", ArgKind::Prim), arg("k", ArgKind::Prim)],
-        attrs: &[required("dtype", AttrKind::DType)],
-        infer: |cx| {
-            let shape = match scalars(cx) {
-                Ok([n, m, _]) => known(vec![n.cast(DataType::I64), m.cast(DataType::I64)]),
-                Err(_) => TensorShape::Rank(2),
-            };
-            Ok(tensor_type(shape, cx.attrs.dtype("dtype")))
-        },
-        legalize: Some(|cx| {
-            let [_, _, k] = scalars(&cx.infer())?;
-            let out = topi::eye(cx.out_shape(0)?, &k.cast(DataType::I64), cx.out_dtype(0)?);
-            cx.finish(&[], &[out])
-        }),
-        pure: true,
-    },
-    OpDef {
-        name: "tril",
-        doc: "the elements on and under the k-th diagonal, else 0; ONNX `Trilu`",
-        args: TRIANGLE,
-        attrs: &[],
-        infer: infer_triangle,
-        legalize: Some(|cx| lower_triangle(cx, false)),
-        pure: true,
-    },
-    OpDef {
-        name: "triu",
-        doc: "the elements on and over the k-th diagonal, else 0; ONNX `Trilu`",
-        args: TRIANGLE,
-        attrs: &[],
-        infer: infer_triangle,
-        legalize: Some(|cx| lower_triangle(cx, true)),
-        pure: true,
-    },
-    OpDef {
-        name: "one_hot",
-        doc: "along a new axis, one value at the given index and another elsewhere; ONNX `OneHot`",
-        args: &[tensor("indices"), arg("on_value", ArgKind::Prim), arg("off_value", ArgKind::Prim)],
-        attrs: &[required("depth", AttrKind::Int), attr("axis", AttrKind::Int)],
-        infer: infer_one_hot,
-        legalize: Some(|cx| {
-            let (Arg::Prim(on), Arg::Prim(off)) = (&cx.args[1], &cx.args[2]) else {
-                return Err(cx.infer().error("the values must be known scalars"));
-            };
-            let (shape, dtype) = (cx.out_shape(0)?, cx.out_dtype(0)?);
-            let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(-1), shape.len())?;
-            single(cx, |x| Ok(topi::one_hot(&x[0], shape, axis, on, off, dtype)))
-        }),
-        pure: true,
-    },
+    OpDef::new("eye", "n rows and m columns, 1 on the k-th diagonal, else 0; ONNX `EyeLike`", |cx| {
+        let shape = match scalars(cx) {
+            Ok([n, m, _]) => known(vec![n.cast(DataType::I64), m.cast(DataType::I64)]),
+            Err(_) => TensorShape::Rank(2),
+        };
+        Ok(tensor_type(shape, cx.attrs.dtype("dtype")))
+    })
+    .args(&[arg("n", ArgKind::Prim), arg("m", ArgKind::Prim), arg("k", ArgKind::Prim)])
+    .attrs(&[required("dtype", AttrKind::DType)])
+    .tensor_program(|cx| {
+        let [_, _, k] = scalars(&cx.infer())?;
+        let out = topi::eye(cx.out_shape(0)?, &k.cast(DataType::I64), cx.out_dtype(0)?);
+        cx.finish(&[], &[out])
+    }),
+    OpDef::new("tril", "the elements on and under the k-th diagonal, else 0; ONNX `Trilu`", infer_triangle)
+        .args(TRIANGLE)
+        .tensor_program(|cx| lower_triangle(cx, false)),
+    OpDef::new("triu", "the elements on and over the k-th diagonal, else 0; ONNX `Trilu`", infer_triangle)
+        .args(TRIANGLE)
+        .tensor_program(|cx| lower_triangle(cx, true)),
+    OpDef::new(
+        "one_hot",
+        "along a new axis, one value at the given index and another elsewhere; ONNX `OneHot`",
+        infer_one_hot,
+    )
+    .args(&[tensor("indices"), arg("on_value", ArgKind::Prim), arg("off_value", ArgKind::Prim)])
+    .attrs(&[required("depth", AttrKind::Int), attr("axis", AttrKind::Int)])
+    .tensor_program(|cx| {
+        let (Arg::Prim(on), Arg::Prim(off)) = (&cx.args[1], &cx.args[2]) else {
+            return Err(cx.infer().error("the values must be known scalars"));
+        };
+        let (shape, dtype) = (cx.out_shape(0)?, cx.out_dtype(0)?);
+        let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(-1), shape.len())?;
+        single(cx, |x| Ok(topi::one_hot(&x[0], shape, axis, on, off, dtype)))
+    }),
 ];
 
 /// The shape that argument 0 gives.

@@ -7,24 +7,23 @@ use super::def::{arg, attr, tensor};
 use crate::ir::{ArgKind, AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
 use crate::topi::{self, Coordinates, Interpolation, Rounding};
 
-pub(super) static OPS: &[OpDef] = &[OpDef {
-    name: "image.resize2d",
-    doc: "images (batch, channel, height, width) of another size; ONNX `Resize`",
-    args: &[tensor("data"), arg("size", ArgKind::Shape)],
-    attrs: &[
-        attr("method", AttrKind::Str),
-        attr("coordinate_transformation_mode", AttrKind::Str),
-        attr("rounding_method", AttrKind::Str),
-        attr("layout", AttrKind::Str),
-    ],
+pub(super) static OPS: &[OpDef] = &[OpDef::new(
+    "image.resize2d",
+    "images (batch, channel, height, width) of another size; ONNX `Resize`",
     infer,
-    legalize: Some(|cx| {
-        let shape = cx.out_shape(0)?;
-        let (method, coordinates) = options(&cx.infer())?;
-        single(cx, |x| Ok(topi::resize(&x[0], shape, method, coordinates)))
-    }),
-    pure: true,
-}];
+)
+.args(&[tensor("data"), arg("size", ArgKind::Shape)])
+.attrs(&[
+    attr("method", AttrKind::Str),
+    attr("coordinate_transformation_mode", AttrKind::Str),
+    attr("rounding_method", AttrKind::Str),
+    attr("layout", AttrKind::Str),
+])
+.tensor_program(|cx| {
+    let shape = cx.out_shape(0)?;
+    let (method, coordinates) = options(&cx.infer())?;
+    single(cx, |x| Ok(topi::resize(&x[0], shape, method, coordinates)))
+})];
 
 fn options(ctx: &InferContext<'_>) -> Result<(Interpolation, Coordinates), IrError> {
     let text = |name: &str, default| ctx.attrs.str(name).unwrap_or(default).to_string();

@@ -23,24 +23,18 @@ use crate::topi;
 const SCATTER: &[ArgDef] = &[tensor("data"), tensor("indices"), tensor("updates")];
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef {
-        name: "take",
-        doc: "the elements that indices name along an axis; ONNX `Gather`",
-        args: &[tensor("x"), tensor("indices")],
-        attrs: &[attr("axis", AttrKind::Int), attr("mode", AttrKind::Str)],
-        infer: infer_take,
-        legalize: Some(|cx| {
+    OpDef::new("take", "the elements that indices name along an axis; ONNX `Gather`", infer_take)
+        .args(&[tensor("x"), tensor("indices")])
+        .attrs(&[attr("axis", AttrKind::Int), attr("mode", AttrKind::Str)])
+        .index_extents(take_extents)
+        .tensor_program(|cx| {
             let shape = cx.out_shape(0)?;
             single(cx, |x| Ok(topi::take(&x[0], &x[1], take_axis(&cx.infer(), x[0].ndim())?, shape)))
         }),
-        pure: true,
-    },
-    OpDef {
-        name: "gather_elements",
-        doc: "for every index, the element that it names along an axis; ONNX `GatherElements`",
-        args: &[tensor("data"), tensor("indices")],
-        attrs: &[attr("axis", AttrKind::Int), attr("mode", AttrKind::Str)],
-        infer: |cx| {
+    OpDef::new(
+        "gather_elements",
+        "for every index, the element that it names along an axis; ONNX `GatherElements`",
+        |cx| {
             let (data, indices) = (cx.tensor(0)?, indices(cx)?);
             if let (Some(a), Some(b)) = (data.ndim(), indices.ndim()) {
                 cx.axis(cx.attrs.int("axis").unwrap_or(0), a)?;
@@ -51,35 +45,31 @@ pub(super) static OPS: &[OpDef] = &[
             within(cx, data, indices)?;
             Ok(tensor_type(indices.shape.clone(), data.dtype))
         },
-        legalize: Some(|cx| {
-            single(cx, |x| {
-                let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), x[0].ndim())?;
-                Ok(topi::gather_elements(&x[0], &x[1], axis))
-            })
-        }),
-        pure: true,
-    },
-    OpDef {
-        name: "gather_nd",
-        doc: "the slices that the rows of indices name; ONNX `GatherND`",
-        args: &[tensor("data"), tensor("indices")],
-        attrs: &[attr("batch_dims", AttrKind::Int)],
-        infer: infer_gather_nd,
-        legalize: Some(|cx| {
+    )
+    .args(&[tensor("data"), tensor("indices")])
+    .attrs(&[attr("axis", AttrKind::Int), attr("mode", AttrKind::Str)])
+    .index_extents(axis_extents)
+    .tensor_program(|cx| {
+        single(cx, |x| {
+            let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), x[0].ndim())?;
+            Ok(topi::gather_elements(&x[0], &x[1], axis))
+        })
+    }),
+    OpDef::new("gather_nd", "the slices that the rows of indices name; ONNX `GatherND`", infer_gather_nd)
+        .args(&[tensor("data"), tensor("indices")])
+        .attrs(&[attr("batch_dims", AttrKind::Int)])
+        .index_extents(row_extents)
+        .tensor_program(|cx| {
             let (shape, batch) = (cx.out_shape(0)?, cx.attrs.int("batch_dims").unwrap_or(0) as usize);
             single(cx, |x| {
                 let depth = x[1].dim(x[1].ndim() - 1).as_int().unwrap_or(0) as usize;
                 Ok(topi::gather_nd(&x[0], &x[1], batch, depth, shape))
             })
         }),
-        pure: true,
-    },
-    OpDef {
-        name: "scatter_elements",
-        doc: "data with the elements that indices name along an axis replaced or combined; ONNX `ScatterElements`",
-        args: SCATTER,
-        attrs: &[attr("axis", AttrKind::Int), attr("reduction", AttrKind::Str)],
-        infer: |cx| {
+    OpDef::new(
+        "scatter_elements",
+        "data with the elements that indices name along an axis replaced or combined; ONNX `ScatterElements`",
+        |cx| {
             let (data, indices, updates) = (cx.tensor(0)?, indices(cx)?, cx.tensor(2)?);
             reduction(cx)?;
             if let (Some(a), Some(b)) = (indices.known_shape(), updates.known_shape())
@@ -96,41 +86,36 @@ pub(super) static OPS: &[OpDef] = &[
             within(cx, data, indices)?;
             Ok(Type::Tensor(data.clone()))
         },
-        legalize: Some(|cx| {
-            let combine = reduction(&cx.infer())?;
-            single(cx, |x| {
-                let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), x[0].ndim())?;
-                Ok(topi::scatter_elements(&x[0], &x[1], &x[2], axis, combine))
-            })
-        }),
-        pure: true,
-    },
-    OpDef {
-        name: "scatter_nd",
-        doc: "data with the slices that the rows of indices name replaced or combined; ONNX `ScatterND`",
-        args: SCATTER,
-        attrs: &[attr("reduction", AttrKind::Str)],
-        infer: |cx| {
+    )
+    .args(SCATTER)
+    .attrs(&[attr("axis", AttrKind::Int), attr("reduction", AttrKind::Str)])
+    .index_extents(axis_extents)
+    .tensor_program(|cx| {
+        let combine = reduction(&cx.infer())?;
+        single(cx, |x| {
+            let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), x[0].ndim())?;
+            Ok(topi::scatter_elements(&x[0], &x[1], &x[2], axis, combine))
+        })
+    }),
+    OpDef::new(
+        "scatter_nd",
+        "data with the slices that the rows of indices name replaced or combined; ONNX `ScatterND`",
+        |cx| {
             reduction(cx)?;
             infer_scatter_nd(cx)
         },
-        legalize: Some(|cx| {
-            let (combine, depth) = (reduction(&cx.infer())?, row_length(&cx.infer())?.unwrap_or(0));
-            single(cx, |x| Ok(topi::scatter_nd(&x[0], &x[1], &x[2], depth, combine)))
-        }),
-        pure: true,
-    },
-    OpDef {
-        name: "strided_slice",
-        doc: "x[begin..end; stride] along axes (the first ones when none is named); ONNX `Slice`",
-        args: &[
-            tensor("x"),
-            arg("begin", ArgKind::Shape),
-            arg("end", ArgKind::Shape),
-            arg("strides", ArgKind::Shape),
-        ],
-        attrs: &[attr("axes", AttrKind::Ints)],
-        infer: |cx| {
+    )
+    .args(SCATTER)
+    .attrs(&[attr("reduction", AttrKind::Str)])
+    .index_extents(row_extents)
+    .tensor_program(|cx| {
+        let (combine, depth) = (reduction(&cx.infer())?, row_length(&cx.infer())?.unwrap_or(0));
+        single(cx, |x| Ok(topi::scatter_nd(&x[0], &x[1], &x[2], depth, combine)))
+    }),
+    OpDef::new(
+        "strided_slice",
+        "x[begin..end; stride] along axes (the first ones when none is named); ONNX `Slice`",
+        |cx| {
             let ty = cx.tensor(0)?;
             let Some(dims) = ty.known_shape() else { return Ok(tensor_type(rank(ty.ndim()), ty.dtype)) };
             match slices(cx, dims)? {
@@ -141,24 +126,29 @@ pub(super) static OPS: &[OpDef] = &[
                 }
             }
         },
-        legalize: Some(lower_slice),
-        pure: true,
-    },
-    OpDef {
-        name: "where",
-        doc: "x1 where the condition holds, x2 elsewhere, all broadcast; ONNX `Where`",
-        args: &[tensor("condition"), arg("x1", ArgKind::Any), arg("x2", ArgKind::Any)],
-        attrs: &[],
-        infer: infer_where,
-        legalize: Some(|cx| {
-            let inputs = cx.inputs()?;
-            let out = topi::broadcast("where", cx.out_shape(0)?, &cx.operands(&inputs), |it| {
-                it[0].clone().select(it[1].clone(), it[2].clone())
-            });
-            cx.finish(&inputs, &[out])
-        }),
-        pure: true,
-    },
+    )
+    .args(&[
+        tensor("x"),
+        arg("begin", ArgKind::Shape),
+        arg("end", ArgKind::Shape),
+        arg("strides", ArgKind::Shape),
+    ])
+    .attrs(&[attr("axes", AttrKind::Ints)])
+    .tensor_program(lower_slice),
+    OpDef::new(
+        "where",
+        "x1 where the condition holds, x2 elsewhere, all broadcast; ONNX `Where`",
+        infer_where,
+    )
+    .function("select")
+    .args(&[tensor("condition"), arg("x1", ArgKind::Any), arg("x2", ArgKind::Any)])
+    .tensor_program(|cx| {
+        let inputs = cx.inputs()?;
+        let out = topi::broadcast("where", cx.out_shape(0)?, &cx.operands(&inputs), |it| {
+            it[0].clone().select(it[1].clone(), it[2].clone())
+        });
+        cx.finish(&inputs, &[out])
+    }),
 ];
 
 /// The type of argument 1, which holds indices.
@@ -180,30 +170,33 @@ pub(crate) fn check_indices(ctx: &InferContext<'_>) -> Result<Option<Expr>, IrEr
         "clip" => true,
         other => return Err(ctx.error(format!("attribute `mode` is raise or clip, got `{other}`"))),
     };
-    if clip
-        || !matches!(
-            ctx.op.name,
-            "take" | "gather_elements" | "gather_nd" | "scatter_elements" | "scatter_nd"
-        )
-    {
-        return Ok(None);
-    }
-    let Some(dims) = ctx.tensor(0)?.known_shape() else { return Ok(None) };
-    let axis = || ctx.axis(ctx.attrs.int("axis").unwrap_or(0), dims.len());
-    let extents = match ctx.op.name {
-        "take" => vec![dims[take_axis(ctx, dims.len())?].clone()],
-        "gather_elements" | "scatter_elements" => vec![dims[axis()?].clone()],
-        _ => {
-            let batch = ctx.attrs.int("batch_dims").unwrap_or(0) as usize;
-            dims.iter().skip(batch).take(row_length(ctx)?.unwrap_or(0)).cloned().collect()
-        }
-    };
+    let Some(index_extents) = ctx.op.index_extents.filter(|_| !clip) else { return Ok(None) };
+    let Some(extents) = index_extents(ctx)? else { return Ok(None) };
     let indices = &ctx.args[1];
     if extents.is_empty() || indices.as_const().is_some_and(|it| all_inside(it, &extents)) {
         return Ok(None);
     }
     let attrs = Attrs::new().with("op", ctx.op.name);
     memory::call(memory::CHECK_INDICES, [indices.clone(), Arg::Shape(extents.into())], attrs).map(Some)
+}
+
+/// The extent of the axis that `take` picks from.
+fn take_extents(ctx: &InferContext<'_>) -> Result<Option<Vec<PrimExpr>>, IrError> {
+    let Some(dims) = ctx.tensor(0)?.known_shape() else { return Ok(None) };
+    Ok(Some(vec![dims[take_axis(ctx, dims.len())?].clone()]))
+}
+
+/// The extent of attribute `axis`, 0 where it is not given.
+fn axis_extents(ctx: &InferContext<'_>) -> Result<Option<Vec<PrimExpr>>, IrError> {
+    let Some(dims) = ctx.tensor(0)?.known_shape() else { return Ok(None) };
+    Ok(Some(vec![dims[ctx.axis(ctx.attrs.int("axis").unwrap_or(0), dims.len())?].clone()]))
+}
+
+/// The extents of the axes behind the batch that a row of indices names.
+fn row_extents(ctx: &InferContext<'_>) -> Result<Option<Vec<PrimExpr>>, IrError> {
+    let Some(dims) = ctx.tensor(0)?.known_shape() else { return Ok(None) };
+    let batch = ctx.attrs.int("batch_dims").unwrap_or(0) as usize;
+    Ok(Some(dims.iter().skip(batch).take(row_length(ctx)?.unwrap_or(0)).cloned().collect()))
 }
 
 /// True when the constant `indices` are known to be inside of axes of `extents`, which take turns.

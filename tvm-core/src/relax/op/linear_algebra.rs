@@ -9,18 +9,17 @@ use crate::relax::analysis::{differ, show_dim, show_dims};
 use crate::tir::PrimExpr;
 use crate::topi;
 
-pub(super) static OPS: &[OpDef] = &[OpDef {
-    name: "matmul",
-    doc: "product of the last two axes, the others broadcast, rank 1 as a row or column; ONNX `MatMul`",
-    args: &[tensor("x1"), tensor("x2")],
-    attrs: &[attr("out_dtype", AttrKind::DType)],
+pub(super) static OPS: &[OpDef] = &[OpDef::new(
+    "matmul",
+    "product of the last two axes, the others broadcast, rank 1 as a row or column; ONNX `MatMul`",
     infer,
-    legalize: Some(|cx| {
-        let (shape, dtype) = (cx.out_shape(0)?, cx.out_dtype(0)?);
-        single(cx, |x| Ok(topi::matmul(&x[0], &x[1], shape, dtype)))
-    }),
-    pure: true,
-}];
+)
+.args(&[tensor("x1"), tensor("x2")])
+.attrs(&[attr("out_dtype", AttrKind::DType)])
+.tensor_program(|cx| {
+    let (shape, dtype) = (cx.out_shape(0)?, cx.out_dtype(0)?);
+    single(cx, |x| Ok(topi::matmul(&x[0], &x[1], shape, dtype)))
+})];
 
 fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (a, b) = (ctx.tensor(0)?, ctx.tensor(1)?);

@@ -6,7 +6,8 @@ use super::context::{int_list, known, rank, single, tensor_type};
 use super::create::shape_argument;
 use super::def::{arg, attr, required, tensor};
 use crate::ir::{
-    ArgDef, ArgKind, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType, Type,
+    ArgDef, ArgKind, AttrKind, InferContext, IrError, LegalizeContext, MemoryEffect, OpDef, TensorShape,
+    TensorType, Type,
 };
 use crate::relax::analysis::{differ, product, show_dim, show_dims, simplify_dim};
 use crate::tir::{PrimExpr, PrimFunc};
@@ -15,164 +16,118 @@ use crate::topi::{self, Operand};
 const X: &[ArgDef] = &[tensor("x")];
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef {
-        name: "broadcast_to",
-        doc: "x broadcast to a shape; ONNX `Expand`",
-        args: &[tensor("x"), arg("shape", ArgKind::Shape)],
-        attrs: &[],
-        infer: infer_broadcast_to,
-        legalize: Some(|cx| {
+    OpDef::new("broadcast_to", "x broadcast to a shape; ONNX `Expand`", infer_broadcast_to)
+        .args(&[tensor("x"), arg("shape", ArgKind::Shape)])
+        .tensor_program(|cx| {
             let shape = cx.out_shape(0)?;
             single(cx, |x| {
                 Ok(topi::broadcast("broadcast_to", shape, &[Operand::from(&x[0])], |it| it[0].clone()))
             })
         }),
-        pure: true,
-    },
-    OpDef {
-        name: "reshape",
-        doc: "the same elements in the same order under a shape, one extent of which may be -1; ONNX `Reshape`",
-        args: &[tensor("x"), arg("shape", ArgKind::Shape)],
-        attrs: &[],
-        infer: infer_reshape,
-        legalize: Some(lower_reshape),
-        pure: true,
-    },
-    OpDef {
-        name: "flatten",
-        doc: "all axes as one",
-        args: X,
-        attrs: &[],
-        infer: |cx| {
-            let ty = cx.tensor(0)?;
-            let shape = match ty.known_shape() {
-                Some(dims) => known(vec![product(dims)]),
-                None => TensorShape::Rank(1),
-            };
-            Ok(tensor_type(shape, ty.dtype))
-        },
-        legalize: Some(lower_reshape),
-        pure: true,
-    },
-    OpDef {
-        name: "nn.batch_flatten",
-        doc: "all axes but the first as one; ONNX `Flatten` of axis 1",
-        args: X,
-        attrs: &[],
-        infer: |cx| {
-            let ty = cx.tensor(0)?;
-            let shape = match ty.known_shape() {
-                Some([]) => return Err(cx.error("expected rank 1 or more, got rank 0")),
-                Some([first, rest @ ..]) => known(vec![first.clone(), product(rest)]),
-                None => TensorShape::Rank(2),
-            };
-            Ok(tensor_type(shape, ty.dtype))
-        },
-        legalize: Some(lower_reshape),
-        pure: true,
-    },
-    OpDef {
-        name: "expand_dims",
-        doc: "new axes of extent 1 at positions of the result; ONNX `Unsqueeze`",
-        args: X,
-        attrs: &[required("axis", AttrKind::Ints)],
-        infer: infer_expand_dims,
-        legalize: Some(lower_reshape),
-        pure: true,
-    },
-    OpDef {
-        name: "squeeze",
-        doc: "without axes of extent 1 (all of them when none is named); ONNX `Squeeze`",
-        args: X,
-        attrs: &[attr("axis", AttrKind::Ints)],
-        infer: infer_squeeze,
-        legalize: Some(lower_reshape),
-        pure: true,
-    },
-    OpDef {
-        name: "permute_dims",
-        doc: "axes in another order (reversed when none is given); ONNX `Transpose`",
-        args: X,
-        attrs: &[attr("axes", AttrKind::Ints)],
-        infer: infer_permute,
-        legalize: Some(|cx| {
-            single(cx, |x| Ok(topi::permute(&x[0], &permutation(&cx.infer(), x[0].ndim())?)))
-        }),
-        pure: true,
-    },
-    OpDef {
-        name: "concat",
-        doc: "tensors one after another along an axis; ONNX `Concat`",
-        args: &[arg("tensors", ArgKind::Variadic)],
-        attrs: &[attr("axis", AttrKind::Int)],
-        infer: infer_concat,
-        legalize: Some(|cx| {
+    OpDef::new(
+        "reshape",
+        "the elements in their order under a shape, one extent of which may be -1; ONNX `Reshape`",
+        infer_reshape,
+    )
+    .args(&[tensor("x"), arg("shape", ArgKind::Shape)])
+    .memory(MemoryEffect::Reshapes)
+    .tensor_program(lower_reshape),
+    OpDef::new("flatten", "all axes as one", |cx| {
+        let ty = cx.tensor(0)?;
+        let shape = match ty.known_shape() {
+            Some(dims) => known(vec![product(dims)]),
+            None => TensorShape::Rank(1),
+        };
+        Ok(tensor_type(shape, ty.dtype))
+    })
+    .args(X)
+    .memory(MemoryEffect::Reshapes)
+    .tensor_program(lower_reshape),
+    OpDef::new("nn.batch_flatten", "all axes but the first as one; ONNX `Flatten` of axis 1", |cx| {
+        let ty = cx.tensor(0)?;
+        let shape = match ty.known_shape() {
+            Some([]) => return Err(cx.error("expected rank 1 or more, got rank 0")),
+            Some([first, rest @ ..]) => known(vec![first.clone(), product(rest)]),
+            None => TensorShape::Rank(2),
+        };
+        Ok(tensor_type(shape, ty.dtype))
+    })
+    .args(X)
+    .memory(MemoryEffect::Reshapes)
+    .tensor_program(lower_reshape),
+    OpDef::new(
+        "expand_dims",
+        "new axes of extent 1 at positions of the result; ONNX `Unsqueeze`",
+        infer_expand_dims,
+    )
+    .args(X)
+    .attrs(&[required("axis", AttrKind::Ints)])
+    .memory(MemoryEffect::Reshapes)
+    .tensor_program(lower_reshape),
+    OpDef::new(
+        "squeeze",
+        "without axes of extent 1 (all of them when none is named); ONNX `Squeeze`",
+        infer_squeeze,
+    )
+    .args(X)
+    .attrs(&[attr("axis", AttrKind::Ints)])
+    .memory(MemoryEffect::Reshapes)
+    .tensor_program(lower_reshape),
+    OpDef::new(
+        "permute_dims",
+        "axes in another order (reversed when none is given); ONNX `Transpose`",
+        infer_permute,
+    )
+    .args(X)
+    .attrs(&[attr("axes", AttrKind::Ints)])
+    .tensor_program(|cx| single(cx, |x| Ok(topi::permute(&x[0], &permutation(&cx.infer(), x[0].ndim())?)))),
+    OpDef::new("concat", "tensors one after another along an axis; ONNX `Concat`", infer_concat)
+        .args(&[arg("tensors", ArgKind::Variadic)])
+        .attrs(&[attr("axis", AttrKind::Int)])
+        .tensor_program(|cx| {
             let shape = cx.out_shape(0)?;
             let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), shape.len())?;
             single(cx, |xs| Ok(topi::concat(xs, axis, shape)))
         }),
-        pure: true,
-    },
-    OpDef {
-        name: "stack",
-        doc: "tensors of one shape side by side along a new axis",
-        args: &[arg("tensors", ArgKind::Variadic)],
-        attrs: &[attr("axis", AttrKind::Int)],
-        infer: infer_stack,
-        legalize: Some(|cx| {
+    OpDef::new("stack", "tensors of one shape side by side along a new axis", infer_stack)
+        .args(&[arg("tensors", ArgKind::Variadic)])
+        .attrs(&[attr("axis", AttrKind::Int)])
+        .tensor_program(|cx| {
             let shape = cx.out_shape(0)?;
             let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), shape.len())?;
             single(cx, |xs| Ok(topi::stack(xs, axis, shape)))
         }),
-        pure: true,
-    },
-    OpDef {
-        name: "split",
-        doc: "parts along an axis: a number of equal ones (the last may be smaller) or cut at indices; ONNX `Split`",
-        args: X,
-        attrs: &[required("indices_or_sections", AttrKind::Ints), attr("axis", AttrKind::Int)],
-        infer: infer_split,
-        legalize: Some(lower_split),
-        pure: true,
-    },
-    OpDef {
-        name: "tile",
-        doc: "x repeated as a whole along every axis; ONNX `Tile`",
-        args: X,
-        attrs: &[required("repeats", AttrKind::Ints)],
-        infer: infer_tile,
-        legalize: Some(|cx| {
+    OpDef::new(
+        "split",
+        "parts along an axis: a number (the last may be smaller) or cut at indices; ONNX `Split`",
+        infer_split,
+    )
+    .args(X)
+    .attrs(&[required("indices_or_sections", AttrKind::Ints), attr("axis", AttrKind::Int)])
+    .tensor_program(lower_split),
+    OpDef::new("tile", "x repeated as a whole along every axis; ONNX `Tile`", infer_tile)
+        .args(X)
+        .attrs(&[required("repeats", AttrKind::Ints)])
+        .tensor_program(|cx| {
             let shape = cx.out_shape(0)?;
             single(cx, |x| Ok(topi::tile(&x[0], shape)))
         }),
-        pure: true,
-    },
-    OpDef {
-        name: "repeat",
-        doc: "every element repeated along an axis",
-        args: X,
-        attrs: &[required("repeats", AttrKind::Int), required("axis", AttrKind::Int)],
-        infer: infer_repeat,
-        legalize: Some(|cx| {
+    OpDef::new("repeat", "every element repeated along an axis", infer_repeat)
+        .args(X)
+        .attrs(&[required("repeats", AttrKind::Int), required("axis", AttrKind::Int)])
+        .tensor_program(|cx| {
             let (shape, times) = (cx.out_shape(0)?, cx.attrs.int("repeats").unwrap_or(1));
             let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), shape.len())?;
             single(cx, |x| Ok(topi::repeat(&x[0], times, axis, shape)))
         }),
-        pure: true,
-    },
-    OpDef {
-        name: "flip",
-        doc: "backwards along axes (all of them when none is named)",
-        args: X,
-        attrs: &[attr("axis", AttrKind::Ints)],
-        infer: |cx| {
-            let ty = cx.tensor(0)?;
-            ty.ndim().map(|ndim| cx.axes("axis", ndim)).transpose()?;
-            Ok(Type::Tensor(ty.clone()))
-        },
-        legalize: Some(|cx| single(cx, |x| Ok(topi::flip(&x[0], &cx.infer().axes("axis", x[0].ndim())?)))),
-        pure: true,
-    },
+    OpDef::new("flip", "backwards along axes (all of them when none is named)", |cx| {
+        let ty = cx.tensor(0)?;
+        ty.ndim().map(|ndim| cx.axes("axis", ndim)).transpose()?;
+        Ok(Type::Tensor(ty.clone()))
+    })
+    .args(X)
+    .attrs(&[attr("axis", AttrKind::Ints)])
+    .tensor_program(|cx| single(cx, |x| Ok(topi::flip(&x[0], &cx.infer().axes("axis", x[0].ndim())?)))),
 ];
 
 fn lower_reshape(cx: &LegalizeContext<'_>) -> Result<PrimFunc, IrError> {

@@ -5,8 +5,9 @@
 
 use tvm_runtime::DataType;
 
+use super::def::{arg, required, tensor};
 use crate::ir::{
-    ArgDef, ArgKind, AttrDef, AttrKind, Attrs, InferContext, IrError, Op, OpDef, ShapeType, TensorShape,
+    ArgKind, AttrKind, Attrs, InferContext, IrError, MemoryEffect, Op, OpDef, ShapeType, TensorShape,
     TensorType, Type,
 };
 use crate::relax::{Arg, Call, Callee, Expr};
@@ -29,96 +30,69 @@ pub const RESHAPE_TENSOR: &str = "vm.reshape_tensor";
 /// `vm.check_indices`: a tensor of indices, checked against extents.
 pub const CHECK_INDICES: &str = "vm.check_indices";
 
-const fn arg(name: &'static str, kind: ArgKind) -> ArgDef {
-    ArgDef { name, kind }
-}
-
-const fn attr(name: &'static str, kind: AttrKind) -> AttrDef {
-    AttrDef { name, kind, required: true }
-}
-
-const fn op(
-    name: &'static str,
-    doc: &'static str,
-    args: &'static [ArgDef],
-    attrs: &'static [AttrDef],
-    infer: fn(&InferContext<'_>) -> Result<Type, IrError>,
-    pure: bool,
-) -> OpDef {
-    OpDef { name, doc, args, attrs, infer, legalize: None, pure }
-}
-
 /// The table.
 pub static OPS: &[OpDef] = &[
-    op(
+    OpDef::new(
         ALLOC,
         "a tensor of a shape and element type in memory of its own (Relax `builtin.alloc_tensor`)",
-        &[arg("shape", ArgKind::Shape)],
-        &[attr("dtype", AttrKind::DType)],
         |ctx| tensor_of(ctx, 0),
-        false,
-    ),
-    op(
-        ALLOC_STORAGE,
-        "a block of memory of some bytes (Relay `memory.alloc_storage`)",
-        &[arg("size", ArgKind::Prim)],
-        &[],
-        |_| Ok(Type::Object),
-        false,
-    ),
-    op(
+    )
+    .args(&[arg("shape", ArgKind::Shape)])
+    .attrs(&[required("dtype", AttrKind::DType)])
+    .memory(MemoryEffect::Fresh)
+    .impure(),
+    OpDef::new(ALLOC_STORAGE, "a block of memory of some bytes (Relay `memory.alloc_storage`)", |_| {
+        Ok(Type::Object)
+    })
+    .args(&[arg("size", ArgKind::Prim)])
+    .impure(),
+    OpDef::new(
         ALLOC_TENSOR,
         "a tensor inside a block of memory, some bytes from its start (Relay `memory.alloc_tensor`)",
-        &[arg("storage", ArgKind::Any), arg("offset", ArgKind::Prim), arg("shape", ArgKind::Shape)],
-        &[attr("dtype", AttrKind::DType)],
         |ctx| tensor_of(ctx, 2),
-        false,
-    ),
-    op(
-        KILL,
-        "the value is not used any more (Relay `memory.kill`)",
-        &[arg("value", ArgKind::Any)],
-        &[],
-        |_| Ok(Type::unit()),
-        false,
-    ),
-    op(
+    )
+    .args(&[arg("storage", ArgKind::Any), arg("offset", ArgKind::Prim), arg("shape", ArgKind::Shape)])
+    .attrs(&[required("dtype", AttrKind::DType)])
+    .memory(MemoryEffect::Fresh)
+    .impure(),
+    OpDef::new(KILL, "the value is not used any more (Relay `memory.kill`)", |_| Ok(Type::unit()))
+        .args(&[arg("value", ArgKind::Any)])
+        .memory(MemoryEffect::Reads)
+        .impure(),
+    OpDef::new(
         INVOKE_TVM_OP,
-        "runs a tensor program: the function, a tuple of inputs and scalars, a tuple of outputs (Relay `vm.invoke_tvm_op`)",
-        &[arg("func", ArgKind::Any), arg("inputs", ArgKind::Any), arg("outputs", ArgKind::Any)],
-        &[],
+        "runs a tensor program: function, tuple of inputs and scalars, tuple of outputs (Relay `vm.invoke_tvm_op`)",
         |_| Ok(Type::unit()),
-        false,
-    ),
-    op(
+    )
+    .args(&[arg("func", ArgKind::Any), arg("inputs", ArgKind::Any), arg("outputs", ArgKind::Any)])
+    .memory(MemoryEffect::Reads)
+    .impure(),
+    OpDef::new(
         ALLOC_CLOSURE,
         "a closure: a function of the module and the values of its first parameters (Relay `AllocClosure`)",
-        &[arg("func", ArgKind::Any), arg("captured", ArgKind::Any)],
-        &[],
         |_| Ok(Type::Object),
-        true,
-    ),
-    op(
+    )
+    .args(&[arg("func", ArgKind::Any), arg("captured", ArgKind::Any)]),
+    OpDef::new(
         CHECK_INDICES,
-        "the tensor of indices itself, once every index is inside of the axis that it is for (no counterpart in TVM)",
-        &[arg("indices", ArgKind::Tensor), arg("extents", ArgKind::Shape)],
-        &[attr("op", AttrKind::Str)],
+        "the tensor of indices itself, once every index is inside of the axis that it is for (not in TVM)",
         |ctx| Ok(ctx.types.first().cloned().unwrap_or(Type::Object)),
-        true,
-    ),
-    op(
+    )
+    .args(&[tensor("indices"), arg("extents", ArgKind::Shape)])
+    .attrs(&[required("op", AttrKind::Str)])
+    .memory(MemoryEffect::Forwards),
+    OpDef::new(
         RESHAPE_TENSOR,
         "the same elements under another shape, without a copy (Relay `vm.reshape_tensor`)",
-        &[arg("tensor", ArgKind::Tensor), arg("shape", ArgKind::Shape)],
-        &[],
         |ctx| {
             let mut ty =
                 ctx.types.first().and_then(Type::as_tensor).cloned().unwrap_or(TensorType::unknown(None));
             ty.shape = shape_of_arg(ctx, 1);
             Ok(Type::Tensor(ty))
         },
-        true,
-    ),
+    )
+    .args(&[tensor("tensor"), arg("shape", ArgKind::Shape)])
+    .memory(MemoryEffect::Reshapes),
 ];
 
 fn shape_of_arg(ctx: &InferContext<'_>, index: usize) -> TensorShape {

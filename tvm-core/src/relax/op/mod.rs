@@ -1,8 +1,9 @@
 //! Operators, one file per family: tables of [`OpDef`]s with type inference and legalisation.
 //!
 //! Names follow TVM's relax operators. A definition's `infer` runs after [`check_call`], so it sees the right number
-//! of arguments of the right kinds and only known attributes of the right kinds. Its `legalize` runs when every
+//! of arguments of the right kinds and only known attributes of the right kinds. Its tensor program is built when every
 //! tensor involved has a known symbolic shape and element type; the computation itself lives in [`crate::topi`].
+//! [`OpRegistry`](crate::ir::OpRegistry) adds operators of other crates.
 //!
 //! TVM counterpart: `src/relax/op`.
 
@@ -11,7 +12,7 @@ mod check;
 mod context;
 mod create;
 mod datatype;
-mod def;
+pub mod def;
 mod image;
 mod index;
 mod linear_algebra;
@@ -50,9 +51,3 @@ pub static TABLES: &[&[OpDef]] = &[
     statistical::OPS,
     unary::OPS,
 ];
-
-/// True for operators whose result is the first argument's data under another shape: lowering gives the same memory
-/// a new shape instead of running a kernel.
-pub fn is_view(op: crate::ir::Op) -> bool {
-    matches!(op.name, "reshape" | "flatten" | "expand_dims" | "squeeze")
-}

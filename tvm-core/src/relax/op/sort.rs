@@ -18,48 +18,37 @@ const AXIS: AttrDef = attr("axis", AttrKind::Int);
 const DESCENDING: AttrDef = attr("descending", AttrKind::Bool);
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef {
-        name: "sort",
-        doc: "the elements in order along an axis",
-        args: X,
-        attrs: &[AXIS, DESCENDING],
-        infer: |cx| {
-            axis(cx)?;
-            Ok(Type::Tensor(cx.tensor(0)?.clone()))
-        },
-        legalize: Some(|cx| lower(cx, cx.attrs.bool("descending").unwrap_or(false), true, false)),
-        pure: true,
-    },
-    OpDef {
-        name: "argsort",
-        doc: "positions of the elements in order along an axis",
-        args: X,
-        attrs: &[AXIS, DESCENDING, attr("dtype", AttrKind::DType)],
-        infer: |cx| {
-            axis(cx)?;
-            Ok(tensor_type(cx.tensor(0)?.shape.clone(), Some(index_dtype(cx))))
-        },
-        legalize: Some(|cx| lower(cx, cx.attrs.bool("descending").unwrap_or(false), false, true)),
-        pure: true,
-    },
-    OpDef {
-        name: "topk",
-        doc: "the first k elements in order along an axis and their positions; ONNX `TopK`",
-        args: X,
-        attrs: &[
-            required("k", AttrKind::Int),
-            AXIS,
-            attr("ret_type", AttrKind::Str),
-            attr("largest", AttrKind::Bool),
-            attr("dtype", AttrKind::DType),
-        ],
-        infer: infer_topk,
-        legalize: Some(|cx| {
-            let (values, indices) = wanted(&cx.infer())?;
-            lower(cx, cx.attrs.bool("largest").unwrap_or(true), values, indices)
-        }),
-        pure: true,
-    },
+    OpDef::new("sort", "the elements in order along an axis", |cx| {
+        axis(cx)?;
+        Ok(Type::Tensor(cx.tensor(0)?.clone()))
+    })
+    .args(X)
+    .attrs(&[AXIS, DESCENDING])
+    .tensor_program(|cx| lower(cx, cx.attrs.bool("descending").unwrap_or(false), true, false)),
+    OpDef::new("argsort", "positions of the elements in order along an axis", |cx| {
+        axis(cx)?;
+        Ok(tensor_type(cx.tensor(0)?.shape.clone(), Some(index_dtype(cx))))
+    })
+    .args(X)
+    .attrs(&[AXIS, DESCENDING, attr("dtype", AttrKind::DType)])
+    .tensor_program(|cx| lower(cx, cx.attrs.bool("descending").unwrap_or(false), false, true)),
+    OpDef::new(
+        "topk",
+        "the first k elements in order along an axis and their positions; ONNX `TopK`",
+        infer_topk,
+    )
+    .args(X)
+    .attrs(&[
+        required("k", AttrKind::Int),
+        AXIS,
+        attr("ret_type", AttrKind::Str),
+        attr("largest", AttrKind::Bool),
+        attr("dtype", AttrKind::DType),
+    ])
+    .tensor_program(|cx| {
+        let (values, indices) = wanted(&cx.infer())?;
+        lower(cx, cx.attrs.bool("largest").unwrap_or(true), values, indices)
+    }),
 ];
 
 fn axis(ctx: &InferContext<'_>) -> Result<Option<usize>, IrError> {

@@ -25,15 +25,12 @@ const CUMULATIVE: &[AttrDef] =
 
 macro_rules! table {
     ($($name:literal $doc:literal $attrs:ident |$infer:ident| $ty:expr, |$cx:ident| $lower:expr;)*) => {
-        pub(super) static OPS: &[OpDef] = &[$(OpDef {
-            name: $name,
-            doc: $doc,
-            args: X,
-            attrs: $attrs,
-            infer: |$infer| $ty,
-            legalize: Some(|$cx| $lower),
-            pure: true,
-        }),*];
+        pub(super) static OPS: &[OpDef] = &[$(
+            OpDef::new($name, $doc, |$infer| $ty)
+                .args(X)
+                .attrs($attrs)
+                .tensor_program(|$cx| $lower)
+        ),*];
     };
 }
 

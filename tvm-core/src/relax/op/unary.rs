@@ -24,24 +24,10 @@ pub(super) enum Kind {
 macro_rules! table {
     ($($name:literal $doc:literal $kind:ident |$x:ident| $body:expr;)*) => {
         pub(super) static OPS: &[OpDef] = &[
-            $(OpDef {
-                name: $name,
-                doc: $doc,
-                args: ARGS,
-                attrs: &[],
-                infer: |cx| infer(cx, Kind::$kind),
-                legalize: Some(|cx| lower(cx, |$x| $body)),
-                pure: true,
-            },)*
-            OpDef {
-                name: "clip",
-                doc: "x limited to min..=max; ONNX `Clip`",
-                args: &[tensor("x"), arg("min", ArgKind::Prim), arg("max", ArgKind::Prim)],
-                attrs: &[],
-                infer: |cx| infer(cx, Kind::Number),
-                legalize: Some(lower_clip),
-                pure: true,
-            },
+            $(OpDef::new($name, $doc, |cx| infer(cx, Kind::$kind)).args(ARGS).tensor_program(|cx| lower(cx, |$x| $body)),)*
+            OpDef::new("clip", "x limited to min..=max; ONNX `Clip`", |cx| infer(cx, Kind::Number))
+                .args(&[tensor("x"), arg("min", ArgKind::Prim), arg("max", ArgKind::Prim)])
+                .tensor_program(lower_clip),
         ];
     };
 }

@@ -8,10 +8,9 @@
 use rustc_hash::FxHashMap;
 use tvm_runtime::{Tensor, Value};
 
-use crate::ir::{IRModule, Type, VarId};
+use crate::ir::{IRModule, MemoryEffect, Type, VarId};
 use crate::pass::{Pass, function_pass};
 use crate::relax::mutator::{walk_arg, walk_binding};
-use crate::relax::op::memory;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, Mutator};
 use crate::tir::interp::Program;
 use crate::tir::{Param, PrimExpr, PrimFunc};
@@ -84,7 +83,7 @@ impl Fold<'_> {
             Callee::Op(op) => {
                 // Views of constants: operators that change the shape only.
                 let tensor = call.args.first()?.as_const()?;
-                let view = crate::relax::op::is_view(*op) || op.name == memory::RESHAPE_TENSOR;
+                let view = op.memory == MemoryEffect::Reshapes;
                 let shape = ty.as_tensor()?.const_shape().filter(|_| view)?;
                 tensor.reshape(&shape).ok().map(Arg::Const)
             }

@@ -1,10 +1,14 @@
-//! Operators become calls of tensor programs.
+//! `LegalizeOps`: calls of operators become calls of tensor programs, or graphs of other calls.
 //!
-//! *Requires*: well-formed graph functions. *Ensures*: every operator call that has a legalisation and whose shapes
-//! and element types are known is a [`Callee::Tir`] of a tensor program of the module; structurally equal programs
-//! are one. Indices that are not known to be inside of their axis are checked in front of the call, by the virtual machine
-//! (`vm.check_indices`); extents that inference takes to be equal without proof are compared there, by `match_cast`. Free symbolic variables of a program become scalar parameters, their values trailing arguments. Calls of
-//! [view operators](crate::relax::op::is_view) stay: they move no data.
+//! *Requires*: well-formed graph functions. *Ensures*: an operator call is lowered as its definition says
+//! ([`Legalize`]). Calls with a tensor program become a [`Callee::Tir`] of a program of the module, where the shapes and
+//! element types of all tensors are known; structurally equal programs are one. Calls with a graph are replaced by its
+//! bindings, in which operators are legalised in turn; a graph that gives a less precise type than inference promised is
+//! checked by `match_cast`. [View operators](crate::ir::OpDef::is_view) stay: they move no data.
+//!
+//! Indices that are not known to be inside of their axis are checked in front of a tensor program, by the virtual machine
+//! (`vm.check_indices`). Extents that inference takes to be equal without proof are compared there, by `match_cast`. Free
+//! symbolic variables of a program become scalar parameters, their values trailing arguments.
 //!
 //! TVM counterpart: `LegalizeOps` (`src/relax/transform/legalize_ops.cc`).
 
@@ -13,17 +17,20 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::ir::{
-    BaseFunc, GlobalVar, IRModule, IrError, LegalizeContext, Op, ShapeType, Span, TensorType, Type, Var,
-    structural_equal, structural_hash,
+    BaseFunc, GlobalVar, GraphFn, IRModule, IrError, Legalize, LegalizeContext, Op, ShapeType, Span,
+    TensorType, Type, Var, structural_equal, structural_hash,
 };
 use crate::pass::{Pass, module_pass};
-use crate::relax::analysis::{assumptions, type_of_arg};
+use crate::relax::analysis::{Unifier, assumptions, infer_type, show_type, type_of_arg};
 use crate::relax::op::check_indices;
-use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
+use crate::relax::{Arg, Binding, BlockBuilder, Call, Callee, Expr, Function, Mutator};
 use crate::tir::transform::renew_defs;
 use crate::tir::{Param, PrimExpr, PrimFunc};
 
-/// The pass `LegalizeOps`.
+/// Graphs of operators in each other; deeper ones do not end.
+const MAX_NESTING: usize = 100;
+
+/// The pass.
 pub fn legalize_ops() -> Pass {
     module_pass("LegalizeOps", |module, _| {
         let funcs: Vec<(GlobalVar, Arc<Function>)> = (module.functions())
@@ -32,7 +39,7 @@ pub fn legalize_ops() -> Pass {
                 BaseFunc::Prim(_) | BaseFunc::Extern(_) => None,
             })
             .collect();
-        let mut legalizer = Legalizer { module, made: FxHashMap::default(), error: None };
+        let mut legalizer = Legalizer { module, made: FxHashMap::default(), nesting: 0, error: None };
         for (gv, func) in funcs {
             if let Some(func) = legalizer.mutate_function(&func) {
                 legalizer.module.update(gv, BaseFunc::Relax(Arc::new(func)));
@@ -49,6 +56,8 @@ struct Legalizer {
     module: IRModule,
     /// Programs added so far, by structural hash.
     made: FxHashMap<u64, Vec<GlobalVar>>,
+    /// Graphs of operators in graphs of operators.
+    nesting: usize,
     error: Option<IrError>,
 }
 
@@ -82,41 +91,102 @@ impl Legalizer {
         out: &Type,
         before: &mut Vec<Binding>,
     ) -> Result<Option<Expr>, IrError> {
-        let types: Vec<Type> = call.args.iter().map(|arg| type_of_arg(arg, &self.module)).collect();
         let Some(legalize) = op.legalize else { return Ok(None) };
-        if crate::relax::op::is_view(op) || !types.iter().all(is_known) || !is_known(out) {
-            return Ok(None);
-        }
+        let types: Vec<Type> = call.args.iter().map(|arg| type_of_arg(arg, &self.module)).collect();
         let attrs = &call.attrs;
         let cx = LegalizeContext { op, args: &call.args, types: &types, attrs, out, span: &call.span };
-        let func = legalize(&cx)?;
+        match legalize {
+            Legalize::Graph(lower) => self.graph(&cx, lower, before),
+            Legalize::TensorProgram(lower) => {
+                if op.is_view() || !types.iter().all(is_known) || !is_known(out) {
+                    return Ok(None);
+                }
+                let func = lower(&cx)?;
+                self.call_program(&cx, func, before).map(Some)
+            }
+        }
+    }
+
+    /// The value of the graph that `lower` builds; its bindings go to `before`.
+    fn graph(
+        &mut self,
+        cx: &LegalizeContext<'_>,
+        lower: GraphFn,
+        before: &mut Vec<Binding>,
+    ) -> Result<Option<Expr>, IrError> {
+        if self.nesting == MAX_NESTING {
+            return Err(cx
+                .infer()
+                .error(format!("{MAX_NESTING} graphs of operators are in each other"))
+                .help("the graph of an operator must not contain the operator, nor one whose graph does"));
+        }
+        let mut builder = BlockBuilder::new(std::mem::take(&mut self.module));
+        builder.begin_scope();
+        let value = lower(cx, &mut builder);
+        let body = builder.end_scope(Arg::Tuple(Arc::new([])));
+        self.module = builder.into_module();
+        let Some(value) = value? else { return Ok(None) };
+        let got = infer_type(&value, &self.module)?;
+        if let Err(why) = Unifier::fixed(cx.out).unify(cx.out, &got) {
+            let (got, out) = (show_type(&got), show_type(cx.out));
+            let message = format!("its graph gives {got}, type inference says {out}: {}", why.0);
+            return Err(cx.infer().error(message));
+        }
+        let result = Var::with_span(cx.op.name, got, cx.span.clone());
+        let last = Binding::new(result.clone(), value);
+        self.nesting += 1;
+        for binding in body.blocks.iter().flat_map(|block| block.bindings.iter()).chain([&last]) {
+            match self.mutate_binding(binding) {
+                Some(legal) => before.extend(legal),
+                None => before.push(binding.clone()),
+            }
+        }
+        self.nesting -= 1;
+        if let Some(err) = self.error.take() {
+            return Err(err);
+        }
+        if structural_equal(result.ty(), cx.out).is_err() {
+            let cast = Var::with_span(cx.op.name, cx.out.clone(), cx.span.clone());
+            before.push(Binding { var: cast.clone(), value: Expr::Arg(result.into()), match_cast: true });
+            return Ok(Some(Expr::Arg(cast.into())));
+        }
+        Ok(Some(Expr::Arg(result.into())))
+    }
+
+    /// The call of `func`, which computes the call of `cx`.
+    fn call_program(
+        &mut self,
+        cx: &LegalizeContext<'_>,
+        func: PrimFunc,
+        before: &mut Vec<Binding>,
+    ) -> Result<Expr, IrError> {
+        let op = cx.op;
         // Extents that inference takes to be equal are compared when the program runs.
         let (_, assumed) = assumptions(|| (op.infer)(&cx.infer()));
         for (a, b) in assumed {
             let ty = Type::Shape(ShapeType { ndim: Some(1), values: Some(Arc::new([b])) });
-            let var = Var::with_span(op.name, ty, call.span.clone());
+            let var = Var::with_span(op.name, ty, cx.span.clone());
             let value = Expr::Arg(Arg::Shape(Arc::new([a])));
             before.push(Binding { var, value, match_cast: true });
         }
-        let mut given = call.args.to_vec();
+        let mut given = cx.args.to_vec();
         if let Some(check) = check_indices(&cx.infer())? {
-            let checked = Var::with_span("indices", types[1].clone(), call.span.clone());
+            let checked = Var::with_span("indices", cx.types[1].clone(), cx.span.clone());
             before.push(Binding::new(checked.clone(), check));
             given[1] = checked.into();
         }
         let mut args: Vec<Arg> = Vec::new();
-        for (arg, ty) in given.iter().zip(&types) {
-            flatten(arg, ty, &call.span, &mut args, before);
+        for (arg, ty) in given.iter().zip(cx.types) {
+            flatten(arg, ty, cx.span, &mut args, before);
         }
         args.extend(func.params.iter().filter_map(|param| match param {
             Param::Scalar(var) => Some(Arg::Prim(PrimExpr::from(var))),
             Param::In(_) | Param::Out(_) => None,
         }));
         let callee = Callee::Tir(self.share(renew_defs(&func)));
-        let ret = Some(out.clone());
-        let call =
-            Call { callee, args: args.into(), attrs: Default::default(), ret, span: call.span.clone() };
-        Ok(Some(call.into()))
+        let ret = Some(cx.out.clone());
+        let call = Call { callee, args: args.into(), attrs: Default::default(), ret, span: cx.span.clone() };
+        Ok(call.into())
     }
 
     /// The global variable of `func`, which is added unless an equal program is there.

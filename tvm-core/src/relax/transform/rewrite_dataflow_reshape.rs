@@ -1,6 +1,6 @@
 //! `RewriteDataflowReshape`: operators that only change a shape become views.
 //!
-//! Ensures that no [view operator](crate::relax::op::is_view) of known shape is left: `y = reshape(x, …)` becomes
+//! Ensures that no [view operator](crate::ir::OpDef::is_view) of known shape is left: `y = reshape(x, …)` becomes
 //! `y = vm.reshape_tensor(x, shape)`.
 //!
 //! TVM counterpart: `relax.transform.RewriteDataflowReshape`, Relay's `ManifestReshape`.
@@ -8,7 +8,7 @@
 use crate::ir::{FirstError, Type};
 use crate::pass::{Pass, function_pass};
 use crate::relax::mutator::walk_binding;
-use crate::relax::op::{is_view, memory};
+use crate::relax::op::memory;
 use crate::relax::{Arg, Binding, Callee, Expr, Mutator};
 
 /// The pass.
@@ -32,7 +32,7 @@ impl Mutator for Rewrite {
         };
         let Callee::Op(op) = call.callee else { return None };
         let Type::Tensor(ty) = binding.var.ty() else { return None };
-        if !is_view(op) {
+        if !op.is_view() {
             return None;
         }
         let shape = match (ty.known_shape(), &*call.args) {

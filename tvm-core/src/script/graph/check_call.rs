@@ -156,13 +156,17 @@ const fn wrong_count(name: &str, expected: usize, got: usize) -> Text {
 
 /// The operator that the function `name` calls.
 const fn find(name: &str) -> Option<&'static OpDef> {
-    let name = if same("select", name) { "where" } else { name };
     let mut table = 0;
     while table < TABLES.len() {
         let mut row = 0;
         while row < TABLES[table].len() {
-            if same(bare(TABLES[table][row].name), name) {
-                return Some(&TABLES[table][row]);
+            let op = &TABLES[table][row];
+            let function = match op.function {
+                Some(function) => function,
+                None => bare(op.name),
+            };
+            if same(function, name) {
+                return Some(op);
             }
             row += 1;
         }

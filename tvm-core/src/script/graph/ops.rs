@@ -14,6 +14,7 @@ use super::frame::{emit, fail, span_of};
 use super::value::to_value;
 use super::{Args, At, Item, NamedCall, Outcome, Value};
 use crate::ir::{ArgKind, AttrKind, AttrValue, Attrs, IrError, Op, Span};
+use crate::relax::op::TABLES;
 use crate::relax::{Arg, Call, Callee};
 
 /// Binds a call of the operator `name` (with or without its `nn.` or `image.`).
@@ -37,15 +38,15 @@ pub(super) fn emit_op(name: &str, args: Args, span: &Span) -> Value {
 const FAMILIES: [&str; 3] = ["", "nn.", "image."];
 
 fn find(name: &str) -> Option<Op> {
-    FAMILIES.iter().find_map(|family| Op::get(&format!("{family}{name}")).ok())
+    let renamed = || TABLES.iter().flat_map(|table| table.iter()).find(|op| op.function == Some(name));
+    let full = || FAMILIES.iter().find_map(|family| Op::get(&format!("{family}{name}")).ok());
+    full().or_else(|| Op::get(renamed()?.name).ok())
 }
 
 /// The function that calls the operator `op`, if there is one.
 pub(crate) fn function_of(op: Op) -> Option<&'static str> {
-    if op.name == "where" {
-        return Some("select");
-    }
-    let calls = |name: &&&str| op.name.ends_with(**name) && find(name) == Some(op);
+    let name = op.function.unwrap_or(op.name);
+    let calls = |function: &&&str| name.ends_with(**function) && find(function) == Some(op);
     NAMES.iter().find(calls).copied()
 }
 
@@ -221,8 +222,6 @@ macro_rules! ops {
                 #[doc = concat!("The operator `", stringify!($name), "`.")]
                 pub struct $name {}
             )*
-            /// The operator `where`.
-            pub struct select {}
         }
 
         #[allow(clippy::should_implement_trait, reason = "named like the operators; Rust's traits call them")]
@@ -249,19 +248,5 @@ ops! {
     conv1d conv2d max_pool2d avg_pool2d adaptive_avg_pool2d batch_flatten pad
     reshape flatten expand_dims squeeze permute_dims concat stack split tile repeat flip broadcast_to take
     gather_elements gather_nd scatter_elements scatter_nd strided_slice astype shape_of
-    full full_like zeros zeros_like ones ones_like arange eye tril triu one_hot resize2d
-}
-
-impl<F: Fn(Args, At) -> R, R: Outcome> NamedCall<F> {
-    /// What `select`, the operator `where`, is in the module.
-    #[track_caller]
-    pub fn select(&self) -> R {
-        self.call(Location::caller())
-    }
-}
-
-/// The operator `where`, whose name is a keyword of Rust.
-#[track_caller]
-pub fn select(args: Args) -> Value {
-    emit_op("where", args, &span_of(Location::caller()))
+    full full_like zeros zeros_like ones ones_like arange eye tril triu one_hot resize2d select
 }

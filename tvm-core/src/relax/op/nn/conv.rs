@@ -35,24 +35,14 @@ const TRANSPOSE_ATTRS: &[AttrDef] = attrs!(attr("output_padding", AttrKind::Ints
 macro_rules! convolutions {
     ($($name:literal $transpose:literal $spatial:literal;)*) => {
         &[$(
-            OpDef {
-                name: $name,
-                doc: "convolution of data with weight; ONNX `Conv`",
-                args: ARGS,
-                attrs: ATTRS,
-                infer: |cx| infer(cx, $spatial, false),
-                legalize: Some(|cx| lower(cx, $spatial, false)),
-                pure: true,
-            },
-            OpDef {
-                name: $transpose,
-                doc: "transposed convolution, weight is (in, out, spatial…); ONNX `ConvTranspose`",
-                args: ARGS,
-                attrs: TRANSPOSE_ATTRS,
-                infer: |cx| infer(cx, $spatial, true),
-                legalize: Some(|cx| lower(cx, $spatial, true)),
-                pure: true,
-            },
+            OpDef::new($name, "convolution of data with weight; ONNX `Conv`", |cx| infer(cx, $spatial, false))
+                .args(ARGS)
+                .attrs(ATTRS)
+                .tensor_program(|cx| lower(cx, $spatial, false)),
+            OpDef::new($transpose, "transposed convolution, weight is (in, out, spatial…); ONNX `ConvTranspose`", |cx| infer(cx, $spatial, true))
+                .args(ARGS)
+                .attrs(TRANSPOSE_ATTRS)
+                .tensor_program(|cx| lower(cx, $spatial, true)),
         )*]
     };
 }

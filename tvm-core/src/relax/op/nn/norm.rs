@@ -15,80 +15,71 @@ const EPSILON: AttrDef = attr("epsilon", AttrKind::Float);
 const AFFINE: &[ArgDef] = &[tensor("data"), tensor("gamma"), tensor("beta")];
 
 pub(in crate::relax::op) static OPS: &[OpDef] = &[
-    OpDef {
-        name: "nn.batch_norm",
-        doc: "(data - mean) / sqrt(var + epsilon) * gamma + beta per channel; ONNX `BatchNormalization`",
-        args: &[tensor("data"), tensor("gamma"), tensor("beta"), tensor("moving_mean"), tensor("moving_var")],
-        attrs: &[attr("axis", AttrKind::Int), EPSILON],
-        infer: |cx| infer(cx, |ndim| Ok(vec![cx.axis(cx.attrs.int("axis").unwrap_or(1), ndim)?])),
-        legalize: Some(|cx| {
-            let epsilon = cx.infer().float("epsilon", 1e-5);
-            single(cx, |x| {
-                let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(1), x[0].ndim())?;
-                Ok(topi::batch_norm(&x[0], [&x[1], &x[2], &x[3], &x[4]], axis, epsilon))
-            })
-        }),
-        pure: true,
-    },
-    OpDef {
-        name: "nn.layer_norm",
-        doc: "normalised over axes, times gamma plus beta of those axes; ONNX `LayerNormalization`",
-        args: AFFINE,
-        attrs: &[required("axes", AttrKind::Ints), EPSILON],
-        infer: |cx| infer(cx, |ndim| cx.axes("axes", ndim)),
-        legalize: Some(|cx| lower_over_axes(cx, true)),
-        pure: true,
-    },
-    OpDef {
-        name: "nn.rms_norm",
-        doc: "divided by the root mean square over axes, times the weight; ONNX `RMSNormalization`",
-        args: &[tensor("data"), tensor("weight")],
-        attrs: &[required("axes", AttrKind::Ints), EPSILON],
-        infer: |cx| infer(cx, |ndim| cx.axes("axes", ndim)),
-        legalize: Some(|cx| lower_over_axes(cx, false)),
-        pure: true,
-    },
-    OpDef {
-        name: "nn.instance_norm",
-        doc: "normalised over axes, times gamma plus beta per channel; ONNX `InstanceNormalization`",
-        args: AFFINE,
-        attrs: &[required("axes", AttrKind::Ints), attr("channel_axis", AttrKind::Int), EPSILON],
-        infer: |cx| {
+    OpDef::new(
+        "nn.batch_norm",
+        "(data - mean) / sqrt(var + epsilon) * gamma + beta per channel; ONNX `BatchNormalization`",
+        |cx| infer(cx, |ndim| Ok(vec![cx.axis(cx.attrs.int("axis").unwrap_or(1), ndim)?])),
+    )
+    .args(&[tensor("data"), tensor("gamma"), tensor("beta"), tensor("moving_mean"), tensor("moving_var")])
+    .attrs(&[attr("axis", AttrKind::Int), EPSILON])
+    .tensor_program(|cx| {
+        let epsilon = cx.infer().float("epsilon", 1e-5);
+        single(cx, |x| {
+            let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(1), x[0].ndim())?;
+            Ok(topi::batch_norm(&x[0], [&x[1], &x[2], &x[3], &x[4]], axis, epsilon))
+        })
+    }),
+    OpDef::new(
+        "nn.layer_norm",
+        "normalised over axes, times gamma plus beta of those axes; ONNX `LayerNormalization`",
+        |cx| infer(cx, |ndim| cx.axes("axes", ndim)),
+    )
+    .args(AFFINE)
+    .attrs(&[required("axes", AttrKind::Ints), EPSILON])
+    .tensor_program(|cx| lower_over_axes(cx, true)),
+    OpDef::new(
+        "nn.rms_norm",
+        "divided by the root mean square over axes, times the weight; ONNX `RMSNormalization`",
+        |cx| infer(cx, |ndim| cx.axes("axes", ndim)),
+    )
+    .args(&[tensor("data"), tensor("weight")])
+    .attrs(&[required("axes", AttrKind::Ints), EPSILON])
+    .tensor_program(|cx| lower_over_axes(cx, false)),
+    OpDef::new(
+        "nn.instance_norm",
+        "normalised over axes, times gamma plus beta per channel; ONNX `InstanceNormalization`",
+        |cx| {
             infer(cx, |ndim| {
                 cx.axes("axes", ndim)?;
                 Ok(vec![cx.axis(cx.attrs.int("channel_axis").unwrap_or(1), ndim)?])
             })
         },
-        legalize: Some(lower_instance_norm),
-        pure: true,
-    },
-    OpDef {
-        name: "nn.lrn",
-        doc: "divided by a power of the squares of neighbouring channels; ONNX `LRN`",
-        args: &[tensor("data")],
-        attrs: &[
-            required("size", AttrKind::Int),
-            attr("axis", AttrKind::Int),
-            attr("alpha", AttrKind::Float),
-            attr("beta", AttrKind::Float),
-            attr("bias", AttrKind::Float),
-        ],
-        infer: |cx| {
-            if cx.attrs.int("size").is_some_and(|size| size < 1) {
-                return Err(cx.error("attribute `size` is positive"));
-            }
-            infer(cx, |ndim| Ok(vec![cx.axis(cx.attrs.int("axis").unwrap_or(1), ndim)?]))
-        },
-        legalize: Some(|cx| {
-            let (ctx, size) = (cx.infer(), cx.attrs.int("size").unwrap_or(5));
-            let (alpha, beta) = (ctx.float("alpha", 1e-4), ctx.float("beta", 0.75));
-            single(cx, |x| {
-                let axis = ctx.axis(cx.attrs.int("axis").unwrap_or(1), x[0].ndim())?;
-                Ok(topi::lrn(&x[0], size, axis, alpha, beta, ctx.float("bias", 1.0)))
-            })
-        }),
-        pure: true,
-    },
+    )
+    .args(AFFINE)
+    .attrs(&[required("axes", AttrKind::Ints), attr("channel_axis", AttrKind::Int), EPSILON])
+    .tensor_program(lower_instance_norm),
+    OpDef::new("nn.lrn", "divided by a power of the squares of neighbouring channels; ONNX `LRN`", |cx| {
+        if cx.attrs.int("size").is_some_and(|size| size < 1) {
+            return Err(cx.error("attribute `size` is positive"));
+        }
+        infer(cx, |ndim| Ok(vec![cx.axis(cx.attrs.int("axis").unwrap_or(1), ndim)?]))
+    })
+    .args(&[tensor("data")])
+    .attrs(&[
+        required("size", AttrKind::Int),
+        attr("axis", AttrKind::Int),
+        attr("alpha", AttrKind::Float),
+        attr("beta", AttrKind::Float),
+        attr("bias", AttrKind::Float),
+    ])
+    .tensor_program(|cx| {
+        let (ctx, size) = (cx.infer(), cx.attrs.int("size").unwrap_or(5));
+        let (alpha, beta) = (ctx.float("alpha", 1e-4), ctx.float("beta", 0.75));
+        single(cx, |x| {
+            let axis = ctx.axis(cx.attrs.int("axis").unwrap_or(1), x[0].ndim())?;
+            Ok(topi::lrn(&x[0], size, axis, alpha, beta, ctx.float("bias", 1.0)))
+        })
+    }),
 ];
 
 /// The result is like the data; the other arguments have the extents of the axes that `axes` gives.

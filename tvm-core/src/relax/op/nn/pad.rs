@@ -9,26 +9,25 @@ use crate::relax::op::def::{attr, required, tensor};
 use crate::tir::PrimExpr;
 use crate::topi::{self, PadMode};
 
-pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef {
-    name: "nn.pad",
-    doc: "elements around data: `pad_width` is (before, after) axis by axis; ONNX `Pad`",
-    args: &[tensor("data")],
-    attrs: &[
-        required("pad_width", AttrKind::Ints),
-        attr("pad_mode", AttrKind::Str),
-        attr("pad_value", AttrKind::Float),
-    ],
+pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
+    "nn.pad",
+    "elements around data: `pad_width` is (before, after) axis by axis; ONNX `Pad`",
     infer,
-    legalize: Some(|cx| {
-        let ctx = cx.infer();
-        let mode = mode(&ctx)?;
-        single(cx, |x| {
-            let (before, after) = widths(&ctx, x[0].ndim())?;
-            Ok(topi::pad("pad", &x[0], &before, &after, &mode))
-        })
-    }),
-    pure: true,
-}];
+)
+.args(&[tensor("data")])
+.attrs(&[
+    required("pad_width", AttrKind::Ints),
+    attr("pad_mode", AttrKind::Str),
+    attr("pad_value", AttrKind::Float),
+])
+.tensor_program(|cx| {
+    let ctx = cx.infer();
+    let mode = mode(&ctx)?;
+    single(cx, |x| {
+        let (before, after) = widths(&ctx, x[0].ndim())?;
+        Ok(topi::pad("pad", &x[0], &before, &after, &mode))
+    })
+})];
 
 fn widths(ctx: &InferContext<'_>, ndim: usize) -> Result<(Vec<i64>, Vec<i64>), IrError> {
     let given = int_list(ctx.attrs, "pad_width").unwrap_or_default();

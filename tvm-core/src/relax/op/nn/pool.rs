@@ -28,37 +28,22 @@ const ADAPTIVE: &[AttrDef] =
 macro_rules! pools {
     ($($max:literal $avg:literal $adaptive:literal $spatial:literal;)*) => {
         &[$(
-            OpDef {
-                name: $max,
-                doc: "largest element of every window; ONNX `MaxPool`",
-                args: X,
-                attrs: ATTRS,
-                infer: |cx| infer(cx, $spatial),
-                legalize: Some(|cx| lower(cx, $spatial, topi::max_pool)),
-                pure: true,
-            },
-            OpDef {
-                name: $avg,
-                doc: "mean of every window, with or without the padding; ONNX `AveragePool`",
-                args: X,
-                attrs: ATTRS,
-                infer: |cx| infer(cx, $spatial),
-                legalize: Some(|cx| lower(cx, $spatial, topi::avg_pool)),
-                pure: true,
-            },
-            OpDef {
-                name: $adaptive,
-                doc: "means of windows that give a shape (the input's when none); ONNX `GlobalAveragePool` for 1",
-                args: X,
-                attrs: ADAPTIVE,
-                infer: |cx| infer_adaptive(cx, $spatial),
-                legalize: Some(|cx| {
+            OpDef::new($max, "largest element of every window; ONNX `MaxPool`", |cx| infer(cx, $spatial))
+                .args(X)
+                .attrs(ATTRS)
+                .tensor_program(|cx| lower(cx, $spatial, topi::max_pool)),
+            OpDef::new($avg, "mean of every window, with or without the padding; ONNX `AveragePool`", |cx| infer(cx, $spatial))
+                .args(X)
+                .attrs(ATTRS)
+                .tensor_program(|cx| lower(cx, $spatial, topi::avg_pool)),
+            OpDef::new($adaptive, "means of windows that give a shape (the input's when none); ONNX `GlobalAveragePool` for 1", |cx| infer_adaptive(cx, $spatial))
+                .args(X)
+                .attrs(ADAPTIVE)
+                .tensor_program(|cx| {
                     let shape = cx.out_shape(0)?;
                     let name = cx.op.name.trim_start_matches("nn.");
                     single(cx, |x| Ok(topi::adaptive_avg_pool(name, &x[0], shape)))
                 }),
-                pure: true,
-            },
         )*]
     };
 }
