@@ -1,4 +1,4 @@
-//! Graph operators are rows of static tables gathered in one registry; users add their own explicitly.
+//! Graph operators: rows of static tables, collected in one registry; users register their own explicitly.
 //!
 //! TVM counterpart: `Op`, `OpAttrMap` (`FInferType`, `FLegalize`, `FPurity`, `TOpPattern`).
 
@@ -18,41 +18,41 @@ pub struct OpDef {
     pub name: &'static str,
     /// One line on what it computes, with the ONNX or TVM name it follows.
     pub doc: &'static str,
-    /// Arguments in order; a variadic one comes last.
+    /// Arguments in order; a variadic argument comes last.
     pub args: &'static [ArgDef],
     /// Attributes.
     pub attrs: &'static [AttrDef],
-    /// Result type from argument types and attributes.
+    /// Computes the result type from the argument types and attributes.
     pub infer: InferFn,
-    /// Tensor program that computes it: one `In` per tensor argument in order, then one `Out` per result tensor.
-    /// Symbolic dimensions of the argument types may be used as they are: the caller renews them. `None` for
-    /// operators that the graph itself lowers (calls, shapes, memory).
+    /// Builds the tensor program that computes it: one `In` per tensor argument in order, then one `Out` per result
+    /// tensor. The program may use the symbolic dimensions of the argument types directly: the caller renews them.
+    /// `None` for operators that graph passes lower (calls, shapes, memory).
     pub legalize: Option<LegalizeFn>,
-    /// True when it has no side effect.
+    /// True when the operator has no side effect.
     pub pure: bool,
 }
 
-/// Result type of a call, from the types of its arguments and its attributes.
+/// Computes the result type of a call from the types of its arguments and from its attributes.
 pub type InferFn = fn(&InferContext<'_>) -> Result<Type, IrError>;
 
-/// Tensor program that computes a call.
+/// Builds the tensor program that computes a call.
 pub type LegalizeFn = fn(&LegalizeContext<'_>) -> Result<PrimFunc, IrError>;
 
 /// One argument of an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgDef {
-    /// Its name.
+    /// Name of the argument.
     pub name: &'static str,
-    /// What it may be.
+    /// Kind of value that it accepts.
     pub kind: ArgKind,
 }
 
-/// What an argument may be.
+/// Kinds of value that an argument accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
     /// A tensor.
     Tensor,
-    /// A tensor that may be left out, only at the end.
+    /// A tensor that a call may omit; only after the other arguments.
     Optional,
     /// Any number of tensors (given one by one or as one tuple).
     Variadic,
@@ -67,11 +67,11 @@ pub enum ArgKind {
 /// One attribute of an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct AttrDef {
-    /// Its name.
+    /// Name of the attribute.
     pub name: &'static str,
-    /// What it may be.
+    /// Kind of value that it accepts.
     pub kind: AttrKind,
-    /// True when a call must give it.
+    /// True when every call must set it.
     pub required: bool,
 }
 
@@ -96,7 +96,7 @@ pub enum AttrKind {
     Strs,
 }
 
-/// How a tensor program may be fused with its neighbours, from easy to impossible.
+/// How a tensor program may be fused with its neighbours, from the least to the most restricted.
 ///
 /// TVM counterpart: `OpPatternKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,7 +105,7 @@ pub enum OpPattern {
     ElemWise,
     /// Inputs are broadcast.
     Broadcast,
-    /// Each output element comes from one place of the input (transpose, slice).
+    /// Each output element comes from one input element (transpose, slice).
     Injective,
     /// A reduction.
     CommReduce,
@@ -113,11 +113,11 @@ pub enum OpPattern {
     OutEWiseFusable,
     /// A tuple.
     Tuple,
-    /// Nothing is known; it is left alone.
+    /// Nothing is known; never fused.
     Opaque,
 }
 
-/// What type inference sees of a call.
+/// The call whose type is inferred: input of an [`InferFn`].
 #[derive(Clone, Copy, Debug)]
 pub struct InferContext<'a> {
     /// The operator.
@@ -132,7 +132,7 @@ pub struct InferContext<'a> {
     pub span: &'a Span,
 }
 
-/// What legalisation sees of a call.
+/// The call that is legalised: input of a [`LegalizeFn`].
 #[derive(Clone, Copy, Debug)]
 pub struct LegalizeContext<'a> {
     /// The operator.
@@ -153,7 +153,7 @@ pub struct LegalizeContext<'a> {
 #[derive(Clone, Copy)]
 pub struct Op(&'static OpDef);
 
-/// All operators: the built-in tables and what the user added.
+/// All operators: those of the built-in tables and those that the user registered.
 #[derive(Debug)]
 pub struct OpRegistry(FxHashMap<&'static str, &'static OpDef>);
 
@@ -166,7 +166,7 @@ fn registry() -> &'static RwLock<OpRegistry> {
 }
 
 impl OpRegistry {
-    /// Adds an operator.
+    /// Registers an operator.
     ///
     /// # Errors
     /// When an operator of that name exists.
