@@ -1,6 +1,6 @@
 //! The compiler of tvm: IR, passes, arithmetic, schedules, operators, interpreter, lowering to the virtual machine.
 //!
-//! Links no LLVM and no CUDA, performs no I/O.
+//! This crate links neither LLVM nor CUDA and performs no I/O.
 #![forbid(unsafe_code)]
 
 pub mod arith;

@@ -6,7 +6,7 @@ use crate::pass::{Pass, Sequential};
 use crate::relax::transform as relax;
 use crate::tir::transform as tir;
 
-/// Brings graph functions down to what [`vm_codegen`](crate::relax::vm::vm_codegen) takes.
+/// Lowers graph functions to the form that [`vm_codegen`](crate::relax::vm::vm_codegen) accepts.
 pub fn default_build() -> Pass {
     Sequential::new(
         "default_build",
@@ -32,7 +32,7 @@ pub fn default_build() -> Pass {
     )
 }
 
-/// Brings tensor programs to [the lowered form](crate::tir::transform).
+/// Lowers tensor programs to [the lowered form](crate::tir::transform).
 pub fn lower_tir() -> Pass {
     let mut passes = lower_tir_passes();
     if cfg!(debug_assertions) {
@@ -66,7 +66,7 @@ pub fn lower_tir_passes() -> Vec<Pass> {
         tir::lower_intrin().mandatory(),
         tir::lower_tvm_builtin().mandatory(),
         tir::make_packed_api().mandatory(),
-        // For the extents that arguments are checked against.
+        // For the extents with which `make_packed_api` compares the arguments.
         tir::lower_intrin().mandatory(),
     ]
 }

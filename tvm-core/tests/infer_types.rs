@@ -1,4 +1,4 @@
-//! Type inference of calls, closures, branches, matches and cells; what the errors say.
+//! Type inference of calls, closures, branches, matches and cells, and its error messages.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn shown(res: Result<Type, IrError>) -> String {
     }
 }
 
-/// A function whose body gives its last parameter where the types allow that.
+/// Declares a function whose body returns its last parameter.
 fn declare(module: &mut IRModule, name: &str, type_params: &[&str], params: &[Type], ret: Type) -> Callee {
     let params: Arc<[Var]> = params.iter().map(|ty| var("p", ty.clone())).collect();
     let func = Function {
@@ -83,7 +83,7 @@ fn calls_bind_symbolic_dimensions() {
             fixed(&[4]),
             "argument 0 of `f` is Tensor<f32, n, m>, got Tensor<i32, 3, 4>: expected element type f32, got i32",
         ),
-        // What is known only at run time is checked there.
+        // What is known only at run time is checked at run time.
         (Type::Tensor(TensorType::ranked(2, None)), fixed(&[4]), "Tensor<f32, _, _>"),
         (Type::Object, Type::Object, "Tensor<f32, _, _>"),
     ];
@@ -177,7 +177,7 @@ fn dimensions_do_not_leave_their_scope() {
     let res =
         builder.emit_if("r", (&cond).into(), |b| cast(b, m.clone()), |b| cast(b, m.clone()), &Span::none());
     assert_eq!(show_type(res.unwrap().ty()), "Tensor<f32, _>");
-    // `n` is known from outside: y is used before.
+    // `n` is known from outside, because `y` is used before the cast.
     let outer = |builder: &mut BlockBuilder| {
         builder.emit_op("t", Op::get("exp")?, [Arg::from(&y)], Attrs::new(), &Span::none())?;
         cast(builder, n.clone())
@@ -193,7 +193,7 @@ fn closures_recursion_and_cells() {
     let (n, m) = (sym("n"), sym("m"));
     let outer = var("outer", dims(std::slice::from_ref(&n)));
     let p = var("p", dims(std::slice::from_ref(&m)));
-    // Gives a value of the outer dimension, whatever it is called with; calls itself.
+    // Returns a value of the outer dimension, whatever it is called with; calls itself.
     let body = |builder: &mut BlockBuilder, this: &Var| {
         builder.emit("again", call(Callee::Var(this.clone()), &[&p], None), &none)?;
         Ok(Arg::from(&outer))

@@ -1,4 +1,4 @@
-//! A kernel after parsing: names are resolved, every node has the span it was written at.
+//! Syntax tree of a kernel after parsing: names are resolved, and every node has its source span.
 
 use proc_macro2::Span;
 use syn::{BinOp, Expr as SynExpr, Generics, Ident, LitStr, Path, Visibility};
@@ -16,9 +16,9 @@ pub(crate) struct PrimFunc {
     /// Name in the module and attributes.
     pub(crate) options: crate::graph::Options,
     pub(crate) body: Vec<Stmt>,
-    /// Element types that Rust has no literals for occur: a type parameter or half precision.
+    /// True when element types occur for which Rust has no literals: a type parameter or half precision.
     pub(crate) soft_literals: bool,
-    /// A math function is called.
+    /// True when a math function is called.
     pub(crate) uses_math: bool,
 }
 
@@ -55,7 +55,7 @@ impl DType {
         self.0.to_string().trim_start_matches(DType::PARAM).to_string()
     }
 
-    /// Before the name of a type parameter of a helper: the type is that of an argument.
+    /// Prefix of the name of a helper's type parameter, whose type is that of an argument.
     pub(crate) const PARAM: &str = "__dtype_";
 }
 
@@ -102,7 +102,7 @@ impl AxisKind {
 pub(crate) struct Axis {
     pub(crate) kind: AxisKind,
     pub(crate) value: Expr,
-    /// `S(v).within(0..n)`: the domain, where it is not the range of the value.
+    /// `S(v).within(0..n)`: the domain; `None` if it is the range of the value.
     pub(crate) dom: Option<(Expr, Expr)>,
     pub(crate) var: Ident,
 }
@@ -140,7 +140,7 @@ pub(crate) enum Stmt {
     Let {
         name: Ident,
         value: Expr,
-        /// `let x = bind(e);`: a variable also where `e` needs none.
+        /// `let x = bind(e);`: creates a variable even if `e` needs none.
         keep: bool,
     },
     /// `let f = |x| e;`
@@ -149,7 +149,7 @@ pub(crate) enum Stmt {
         params: Vec<Ident>,
         value: Expr,
     },
-    /// A local buffer, or a mutable scalar as one without dimensions.
+    /// A local buffer; a mutable scalar is one without dimensions.
     Alloc {
         name: Ident,
         dtype: DType,
@@ -171,7 +171,7 @@ pub(crate) enum Stmt {
         span: Span,
     },
     Scope(Vec<Stmt>),
-    /// `matmul(a, b, &mut c);`: another kernel.
+    /// `matmul(a, b, &mut c);`: a call of another kernel.
     Call {
         path: Path,
         args: Vec<CallArg>,
@@ -179,7 +179,7 @@ pub(crate) enum Stmt {
     },
 }
 
-/// What a kernel is called with.
+/// An argument of a call of a kernel.
 pub(crate) enum CallArg {
     Tensor(Ident),
     Value(Expr),
@@ -189,10 +189,10 @@ pub(crate) enum CallArg {
 #[derive(Clone)]
 pub(crate) struct BlockLet {
     pub(crate) name: Ident,
-    /// Of a helper closure.
+    /// Parameters of a helper closure; `None` for a value.
     pub(crate) params: Option<Vec<Ident>>,
     pub(crate) value: Expr,
-    /// `let x = bind(e);`: a variable also where `e` needs none.
+    /// `let x = bind(e);`: creates a variable even if `e` needs none.
     pub(crate) keep: bool,
 }
 
@@ -224,8 +224,8 @@ pub(crate) enum ExprKind {
     /// A literal without a suffix, or with one.
     Int(i128, Option<Ident>),
     Float(f64, Option<Ident>),
-    /// A float literal whose nearest `f64` rounds to narrower types in another way than it does itself: that one, and one
-    /// that rounds as the literal does.
+    /// A float literal whose nearest `f64` rounds to narrower types differently from the literal itself: that `f64`, and one
+    /// that rounds like the literal.
     FloatNear(f64, f64, Option<Ident>),
     Bool(bool),
     /// A value: a dimension, loop variable, axis, scalar parameter or `let`.
@@ -244,12 +244,12 @@ pub(crate) enum ExprKind {
     Cast(Box<Expr>, Ident),
     /// An intrinsic, by the name of its variant.
     Call(&'static str, Vec<Expr>),
-    /// A function that is a `BinaryOp`: `max`, `min`, `floordiv`, `floormod`; or a method that is nearly one:
-    /// `MaxOfNumbers`, `MinOfNumbers`.
+    /// A function that is a `BinaryOp`: `max`, `min`, `floordiv`, `floormod`; or a method that differs from one only for NaN
+    /// and equal values: `MaxOfNumbers`, `MinOfNumbers`.
     Extremum(&'static str, Box<Expr>, Box<Expr>),
-    /// A helper closure.
+    /// A call of a helper closure.
     Helper(Ident, Vec<Expr>),
-    /// A `#[prim_helper]`.
+    /// A call of a `#[prim_helper]`.
     Inline(Path, Vec<Expr>),
     /// `{ let t = x * x; t + 1.0 }`, and the type of the last expression where it is known.
     Block(Vec<BlockLet>, Box<Expr>, Option<DType>),
@@ -257,7 +257,7 @@ pub(crate) enum ExprKind {
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
     /// `if c { a } else { b }`
     If(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// What could not be parsed; an error was reported.
+    /// An expression that could not be parsed; an error was reported.
     Error,
 }
 
@@ -266,7 +266,7 @@ impl Expr {
         Expr { kind, span }
     }
 
-    /// Calls `f` on it and everything inside.
+    /// Calls `f` on this expression and all expressions inside.
     pub(crate) fn walk(&self, f: &mut dyn FnMut(&Expr)) {
         f(self);
         match &self.kind {

@@ -1,4 +1,4 @@
-//! Which identifiers are symbolic dimensions and which are constants of the host program.
+//! Classification of identifiers: constants of the host program, type parameters, element types; others are dimensions.
 
 use syn::{GenericParam, Generics, Ident};
 
@@ -14,7 +14,7 @@ pub(crate) fn is_type_param(name: &Ident, generics: &Generics) -> bool {
     generics.params.iter().any(|it| matches!(it, GenericParam::Type(it) if it.ident == *name))
 }
 
-/// The element types Rust has a name for.
+/// The element types for which Rust has a name.
 pub(crate) const DTYPES: &[&str] =
     &["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"];
 
@@ -34,7 +34,7 @@ pub(crate) fn int_limits(name: &str) -> Option<(i128, i128)> {
     })
 }
 
-/// The greatest number of which the nearest value of a float type is finite.
+/// The greatest number that a float type rounds to a finite value.
 pub(crate) fn float_limit(name: &str) -> Option<f64> {
     Some(match name {
         "f16" => 65519.0,
@@ -45,7 +45,7 @@ pub(crate) fn float_limit(name: &str) -> Option<f64> {
     })
 }
 
-/// True for types that Rust has no literals of.
+/// True for types for which Rust has no literals.
 pub(crate) fn is_half(name: &str) -> bool {
     matches!(name, "f16" | "bf16")
 }

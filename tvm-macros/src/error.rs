@@ -1,9 +1,9 @@
-//! Errors of one expansion: collected, at the user's tokens, each with what to do instead.
+//! Errors of one macro expansion, collected: each stands at the user's tokens and says what to do instead.
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 
-/// More errors than these are not shown.
+/// Maximum number of errors that are shown.
 const MAX_ERRORS: usize = 10;
 
 /// The errors of one expansion.
@@ -11,18 +11,18 @@ const MAX_ERRORS: usize = 10;
 pub(crate) struct Errors(Vec<syn::Error>);
 
 impl Errors {
-    /// `message` at `tokens`, with what to do instead.
+    /// Adds `message` at `tokens`; `help` says what to do instead.
     pub(crate) fn push(&mut self, tokens: &impl ToTokens, message: impl std::fmt::Display, help: &str) {
         let text = if help.is_empty() { message.to_string() } else { format!("{message}\nhelp: {help}") };
         self.add(syn::Error::new_spanned(tokens, text));
     }
 
-    /// The same at one span.
+    /// [`push`](Self::push) at a span.
     pub(crate) fn push_at(&mut self, span: Span, message: impl std::fmt::Display, help: &str) {
         self.push(&proc_macro2::Ident::new("_x", span), message, help);
     }
 
-    /// An error made elsewhere.
+    /// Adds an error made elsewhere.
     pub(crate) fn add(&mut self, error: syn::Error) {
         if self.0.len() < MAX_ERRORS {
             self.0.push(error);
@@ -37,7 +37,7 @@ impl Errors {
         self.0.is_empty()
     }
 
-    /// `compile_error!` calls.
+    /// The errors as `compile_error!` calls.
     pub(crate) fn to_tokens(&self) -> TokenStream {
         self.0.iter().map(syn::Error::to_compile_error).collect()
     }
@@ -49,7 +49,7 @@ impl Errors {
     }
 }
 
-/// The candidate nearest to `name`, if one is near enough to be a slip.
+/// The candidate nearest to `name`, if one is near enough for `name` to be a typo.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (name.len() + 1) / 3;
     let near = candidates.into_iter().map(|it| (distance(name, it), it)).filter(|(d, _)| *d <= limit);

@@ -1,12 +1,12 @@
-//! The shadow of an item that does not parse: token by token, without syn. rustc reports the syntax error; this keeps
-//! the item's name, and completion inside its body.
+//! The shadow of an item that does not parse, made token by token, without syn. rustc reports the syntax error; this
+//! shadow keeps the item's name defined and completion working inside its body.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::quote;
 
 use crate::paths;
 
-/// What stands for an item that does not parse.
+/// The expansion of an item that does not parse.
 pub(crate) fn item(item: &TokenStream, error: &syn::Error) -> TokenStream {
     let tokens: Vec<TokenTree> = item.clone().into_iter().collect();
     let name = tokens.windows(2).find_map(|pair| match pair {
@@ -39,7 +39,7 @@ pub(crate) fn item(item: &TokenStream, error: &syn::Error) -> TokenStream {
     }
 }
 
-/// `Tensor<T, d1, d2>` becomes a view of rank 2, and attributes go; works on code that does not parse.
+/// Replaces `Tensor<T, d1, d2>` with a view of rank 2 and removes attributes; works on code that does not parse.
 fn lenient(tokens: TokenStream) -> TokenStream {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut out: Vec<TokenTree> = Vec::new();
@@ -76,7 +76,7 @@ fn is_punct(token: Option<&TokenTree>, char: char) -> bool {
     matches!(token, Some(TokenTree::Punct(it)) if it.as_char() == char)
 }
 
-/// Element type and rank of `Tensor<..>`, and where it ends; `start` is after the `<`.
+/// Element type and rank of `Tensor<..>`, and the index of the token after it; `start` is after the `<`.
 fn tensor_args(tokens: &[TokenTree], start: usize) -> (TokenStream, usize, usize) {
     let (mut i, mut depth, mut rank) = (start, 1, 0);
     let mut dtype = TokenStream::new();

@@ -1,10 +1,10 @@
-//! The functions a kernel may call: names as functions and as methods, the intrinsic they stand for, their arity.
+//! The functions that a kernel may call: their names as functions and as methods, their intrinsics and their arity.
 
 /// A function that kernels may call.
 pub(crate) struct Function {
     /// Name as a function.
     pub(crate) name: &'static str,
-    /// Names as a method, where they differ.
+    /// Names as a method; none if it is only a function.
     pub(crate) methods: &'static [&'static str],
     /// Variant of `Intrinsic`, or of `BinaryOp` for `Max`, `Min`, `FloorDiv` and `FloorMod`.
     pub(crate) variant: &'static str,
@@ -70,7 +70,7 @@ functions! {
     any "select" [] Select 3;
 }
 
-/// Methods of Rust's floats that mean something else than the intrinsic of a similar name.
+/// Methods of Rust's numbers that kernels do not have or that differ from the intrinsic of a similar name, with advice.
 pub(crate) const MISLEADING_METHODS: &[(&str, &str)] = &[
     ("log", "write `.ln()` for the natural logarithm"),
     ("round", "kernels round halves to even: write `.round_ties_even()`"),

@@ -26,10 +26,10 @@ mod tests;
 
 use proc_macro::{TokenStream, TokenTree};
 
-/// Stack of one expansion: what is written in 2,000 levels, or as a sum of 20,000 terms, has room.
+/// Stack of one expansion, in bytes: enough for 2,000 nested levels, or a sum of 20,000 terms.
 const STACK: usize = 1 << 28;
 
-/// Groups inside of each other.
+/// Maximum nesting depth of token groups.
 const MAX_DEPTH: usize = 2_000;
 
 /// Runs an expansion of `inputs` with enough stack.
@@ -45,7 +45,7 @@ fn expansion(inputs: &[&TokenStream], expand: impl FnOnce() -> proc_macro2::Toke
     stacker::grow(STACK, || expand().into())
 }
 
-/// A token with more than [`MAX_DEPTH`] groups around it.
+/// A group that is nested more than [`MAX_DEPTH`] levels deep, if there is one.
 fn too_deep(input: &TokenStream) -> Option<TokenTree> {
     let mut open = vec![input.clone().into_iter()];
     while let Some(tokens) = open.last_mut() {
@@ -74,8 +74,8 @@ pub fn prim_func(attr: TokenStream, item: TokenStream) -> TokenStream {
 
 /// An inline helper of kernels: `#[prim_helper] fn relu(x: f32) -> f32 { if x > 0.0 { x } else { 0.0 } }`.
 ///
-/// Parameters and result are scalars or indices (`usize`). Kernels and other helpers call it by name, and have its
-/// expression in the place of the call, each argument evaluated once; so has Rust, where it is a function.
+/// Parameters and result are scalars or indices (`usize`). Kernels and other helpers call it by name; its expression
+/// replaces the call, with each argument evaluated once. In Rust it is a function.
 #[proc_macro_attribute]
 pub fn prim_helper(attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&attr, &item], || prim_helper::expand(&attr.clone().into(), item.clone().into()))
@@ -84,7 +84,7 @@ pub fn prim_helper(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// A schedule of a kernel: `#[schedule(matmul)] fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> { … }`.
 ///
 /// Keeps the function, and defines a type of its name with `apply(func)`, `prim_func()`, `module()` and
-/// `compile(&target)`, and a test that the scheduled kernel computes what the kernel does.
+/// `compile(&target)`, and a test that the scheduled kernel computes the same as the kernel.
 #[proc_macro_attribute]
 pub fn schedule(attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&attr, &item], || schedule::expand(attr.clone().into(), item.clone().into()))
@@ -93,8 +93,8 @@ pub fn schedule(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// A graph function: `#[relax::func] fn mlp(x: Tensor<f32, n, 784>, ..) -> Tensor<f32, n, 10> { .. }`.
 ///
 /// Defines a type of the function's name with `module()`, and lets other graph functions call it by name.
-/// `#[relax::func(name = "main.0", impure, attrs(opt_level = 3))]`: its name in the module, where that is another one;
-/// that it has effects; attributes.
+/// Options are `#[relax::func(name = "main.0", impure, attrs(opt_level = 3))]`: `name` is its name in the module, if that
+/// differs; `impure` declares that it has side effects; `attrs` sets attributes.
 #[proc_macro_attribute]
 pub fn relax_func(attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&attr, &item], || {

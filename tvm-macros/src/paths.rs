@@ -1,4 +1,4 @@
-//! Every path that an expansion names. All of them go through `::tvm::__private`, which re-exports what it needs.
+//! Every path that an expansion names. All of them go through `::tvm::__private`, which re-exports what they need.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
@@ -6,7 +6,7 @@ use quote::quote_spanned;
 macro_rules! paths {
     ($($name:ident = $($path:ident)::+;)*) => {
         $(
-            /// The path, its tokens at `span`.
+            /// The path, with its tokens at `span`.
             pub(crate) fn $name(span: Span) -> TokenStream {
                 quote_spanned!(span=> ::tvm::__private::$($path)::+)
             }

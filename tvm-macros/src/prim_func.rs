@@ -6,7 +6,7 @@ use syn::ItemFn;
 use crate::error::Errors;
 use crate::{check, fallback, generate, parse};
 
-/// What the attribute `attr` on `item` expands to.
+/// The expansion of `item` with the arguments `attr` of the attribute.
 pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     let func = match syn::parse2::<ItemFn>(item.clone()) {
         Ok(func) => func,

@@ -1,7 +1,8 @@
 //! `#[prim_helper]`: a function of scalars that kernels expand where they call it.
 //!
-//! The expansion is the function as plain Rust, and a type of its name that makes its value in a kernel. The constant
-//! `__HELPERS_DO_NOT_CALL_THEMSELVES` counts what an expansion holds: a helper that calls itself through others has none, which rustc reports.
+//! The expansion is the function as plain Rust, and a type of its name that builds its value in a kernel. The constant
+//! `__HELPERS_DO_NOT_CALL_THEMSELVES` is the number of nodes of an expansion. It has no value for a helper that calls
+//! itself through others, which rustc reports.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -11,7 +12,7 @@ use crate::ast::{BlockLet, DType, Expr, ExprKind, Helper};
 use crate::error::Errors;
 use crate::{generate, parse, paths, shadow};
 
-/// What the attribute on `item` expands to.
+/// The expansion of `item` with the arguments `attr` of the attribute.
 pub(crate) fn expand(attr: &TokenStream, item: TokenStream) -> TokenStream {
     let func = match syn::parse2::<ItemFn>(item.clone()) {
         Ok(func) => func,
@@ -69,7 +70,7 @@ fn plain(func: &ItemFn, helper: &Helper, ok: bool) -> TokenStream {
         })
         .collect();
     if !ok && (helper.params.len() != sig.inputs.len() || matches!(sig.output, syn::ReturnType::Default)) {
-        // Callers see something that may be called.
+        // A stub, so that callers have a function to call.
         let (args, types): (Vec<Ident>, Vec<Ident>) =
             (0..sig.inputs.len()).map(|i| (format_ident!("a{i}"), format_ident!("A{i}"))).unzip();
         let header = quote!(<#(#types),*>(#(#args: #types),*) -> f32);
@@ -104,7 +105,7 @@ fn plain(func: &ItemFn, helper: &Helper, ok: bool) -> TokenStream {
     }
 }
 
-/// The function that makes the value of a call.
+/// The function that builds the value of a call.
 fn value(helper: &Helper, ok: bool) -> TokenStream {
     let script = paths::script(Span::call_site());
     let (b, at, args) = (paths::own("b"), paths::own("at"), paths::own("args"));
@@ -150,7 +151,7 @@ fn value_type(dtype: &DType) -> TokenStream {
     quote!(::core::option::Option::Some(#dtype))
 }
 
-/// How many nodes the expansion of `expr` has.
+/// Tokens for the number of nodes in the expansion of `expr`.
 fn nodes(expr: &Expr, name: &Ident) -> TokenStream {
     let (mut own, mut calls) = (0usize, Vec::new());
     expr.walk(&mut |it| {

@@ -1,16 +1,16 @@
-//! Decimal literals whose nearest `f64` is halfway between two values of a narrower type: rounding that again would be wrong.
+//! Decimal literals whose nearest `f64` is halfway between two values of a narrower type: rounding it again would be wrong.
 //!
-//! The number next to it that is *rounded to odd* (of the two around the decimal, the one whose last bit is 1) tells on which
-//! side the decimal is; it rounds to every narrower type as the decimal does.
+//! The neighbouring `f64` that is *rounded to odd* (of the two around the decimal, the one whose last bit is 1) shows on
+//! which side the decimal lies, so it rounds to every narrower type as the decimal does.
 
 use std::cmp::Ordering;
 
-/// Halfway points of narrower types have at most 25 significant bits: the others of an `f64` are 0.
+/// Halfway points of narrower types have at most 25 significant bits: the other bits of their `f64` are 0.
 const LOW_BITS: u64 = (1 << 27) - 1;
-/// Significant digits that an `f64` has at most.
+/// Maximum number of significant decimal digits of an `f64`.
 const DIGITS: usize = 767;
 
-/// The `f64` that rounds to narrower types as the decimal `text` does, where `nearest`, which it is parsed to, does not.
+/// The `f64` that rounds to narrower types as the decimal `text` does, if `nearest`, the `f64` nearest to it, may not.
 pub(crate) fn rounded_to_odd(text: &str, nearest: f64) -> Option<f64> {
     let bits = nearest.to_bits();
     if bits & LOW_BITS != 0 || !nearest.is_finite() || nearest == 0.0 {
@@ -24,7 +24,7 @@ pub(crate) fn rounded_to_odd(text: &str, nearest: f64) -> Option<f64> {
     }
 }
 
-/// Digits without zeros around them, and the power of ten in front of the first.
+/// The digits without leading and trailing zeros, and the exponent: the value is 0.digits times ten to its power.
 fn normal(text: &str) -> Option<(String, i64)> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse().ok()?),
@@ -37,7 +37,7 @@ fn normal(text: &str) -> Option<(String, i64)> {
     Some((digits.trim_matches('0').to_string(), point))
 }
 
-/// Which of two positive decimals is larger.
+/// Compares two positive decimals.
 fn compare(a: &(String, i64), b: &(String, i64)) -> Ordering {
     a.1.cmp(&b.1).then_with(|| a.0.cmp(&b.0))
 }

@@ -1,4 +1,4 @@
-//! `#[schedule(kernel)]`: a checked Rust function that transforms a kernel, and a test that it keeps what it computes.
+//! `#[schedule(kernel)]`: a checked Rust function that transforms a kernel, and a test that it preserves the results.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -9,7 +9,7 @@ use crate::paths;
 
 const HELP: &str = "write `#[schedule(kernel)] fn name(s: &mut Schedule) -> Result<(), ScheduleError>`";
 
-/// What the attribute `attr` on `item` expands to.
+/// The expansion of `item` with the arguments `attr` of the attribute.
 pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     let Ok(func) = syn::parse2::<ItemFn>(item.clone()) else {
         return item;
@@ -65,7 +65,7 @@ fn check_signature(func: &ItemFn, errors: &mut Errors) {
     }
 }
 
-/// The type of the schedule's name, and the test.
+/// The type named like the schedule, and the test.
 fn wrapper(func: &ItemFn, kernel: &Path) -> TokenStream {
     let span = Span::call_site();
     let (private, script, ir) = (paths::private(span), paths::script(span), paths::ir(span));

@@ -1,9 +1,9 @@
 //! The shadow: the user's body as an ordinary Rust function over the small runtime of `script::shadow`.
 //!
-//! The user's tokens are kept as they are, with these exceptions: attributes of statements go (Rust has none there), the
-//! `init`s of blocks move to where they run, and where an element type has no Rust literals (a type parameter, half
-//! precision), float literals and casts become calls; so do `.max` and `.min`, and operators where there are integers,
-//! which wrap.
+//! The user's tokens are kept as they are, with these exceptions. Attributes of statements are removed (Rust allows none
+//! there), the `init`s of blocks move to where they run, and calls of kernels and helpers become calls of their `__run`.
+//! If an element type has no Rust literals (a type parameter, half precision), float literals, casts and operators become
+//! calls. `.max`, `.min` and `.abs` always become calls, and so do operators if there are integers, which wrap.
 
 mod init;
 
@@ -69,7 +69,7 @@ pub(crate) fn shadow(func: &PrimFunc, body: &Block, for_editor: bool) -> TokenSt
     scope(&rust, for_editor)
 }
 
-/// `items` in a scope of their own; only for editors when the kernel has errors that rustc would report once more.
+/// `items` in a scope of their own; `for_editor` hides them from rustc, which would report the errors of a kernel twice.
 pub(crate) fn scope(items: &TokenStream, for_editor: bool) -> TokenStream {
     let items =
         if for_editor { quote!(#[cfg(rust_analyzer)] const _: () = { #items };) } else { items.clone() };
@@ -96,7 +96,7 @@ pub(crate) fn helper(helper: &Helper, body: &Block) -> Block {
     body
 }
 
-/// What a name in a body is.
+/// What a name in a body stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Local {
     Input,
@@ -107,10 +107,10 @@ enum Local {
 
 struct Rewrite<'a> {
     soft_literals: bool,
-    /// Operators are calls: Rust's panic where integers overflow.
+    /// True if operators become calls, because Rust's panic when integers overflow.
     integers: bool,
     generics: &'a Generics,
-    /// Tensors that are parameters and what `let` declares, innermost last.
+    /// Tensor parameters and the names that `let` declares, innermost last.
     locals: Vec<(Ident, Local)>,
 }
 
@@ -119,7 +119,7 @@ impl Rewrite<'_> {
         self.locals.iter().rev().find(|(it, _)| it == name).map(|(_, it)| *it)
     }
 
-    /// Calls of kernels and helpers: the function is hidden in the type of its name.
+    /// Rewrites calls of kernels and helpers: the function to call is hidden in the type of the same name.
     fn call(&self, call: &mut syn::ExprCall) {
         let Expr::Path(func) = &*call.func else { return };
         if !self.is_called(&func.path) {
@@ -146,7 +146,7 @@ impl Rewrite<'_> {
         *call.func = syn::parse_quote_spanned!(span=> <#path>::#run #args);
     }
 
-    /// True for a path that is neither a function of kernels nor a closure.
+    /// True for the path of a kernel or helper: it is neither a built-in function of kernels nor a local name.
     fn is_called(&self, path: &syn::Path) -> bool {
         const STATEMENTS: [&str; 9] = ["block", "init", "grid", "alloc", "bind", "S", "R", "O", "Q"];
         if let [one] = path.segments.iter().collect::<Vec<_>>().as_slice() {
@@ -175,7 +175,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// Whether `body`, or a parameter of one of `types`, computes with integers that are no indices.
+/// Whether one of `types`, or the text of `body`, mentions integer types other than `usize`.
 fn mentions_integers<'a>(mut types: impl Iterator<Item = &'a DType>, body: &Block) -> bool {
     const NAMES: [&str; 8] = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"];
     fn any(tokens: TokenStream) -> bool {
@@ -209,7 +209,7 @@ impl VisitMut for Rewrite<'_> {
 
     fn visit_local_mut(&mut self, local: &mut syn::Local) {
         local.attrs.clear();
-        // A local buffer is written through its name.
+        // A local buffer is written through its name, so it must be `mut`.
         if allocates(local).is_some()
             && let syn::Pat::Ident(pat) = &mut local.pat
         {
@@ -222,14 +222,14 @@ impl VisitMut for Rewrite<'_> {
             && segment.ident == "alloc"
             && let PathArguments::AngleBracketed(args) = &mut segment.arguments
         {
-            // The rank, which the shape tells.
+            // The rank, which rustc infers from the shape.
             args.args.push(syn::parse_quote!(_));
         }
         visit_local_mut(self, local);
     }
 
     fn visit_item_mut(&mut self, _item: &mut syn::Item) {
-        // Constants have no calls.
+        // Items are not rewritten: constants contain no calls.
     }
 
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
@@ -294,14 +294,14 @@ fn allocates(local: &syn::Local) -> Option<()> {
     (path.path.segments.last()?.ident == "alloc").then_some(())
 }
 
-/// A comparison of numbers: those of Rust do what kernels do.
+/// True for a comparison of numbers, which means the same in Rust as in kernels.
 fn is_comparison(expr: &Expr) -> bool {
     let Expr::Binary(it) = expr else { return false };
     matches!(it.op, BinOp::Eq(_) | BinOp::Ne(_) | BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_))
 }
 
-/// Methods as calls: which of two zeros Rust's `a.max(b)` and `a.min(b)` give depends on how they are compiled, and its
-/// `a.abs()` panics where the result of an integer does not fit.
+/// Replaces methods with calls: which of two zeros Rust's `a.max(b)` and `a.min(b)` return depends on how they are
+/// compiled, and its `a.abs()` panics on integer overflow.
 fn method(expr: &Expr) -> Option<Expr> {
     let Expr::MethodCall(it) = expr else { return None };
     let name = match (it.method.to_string().as_str(), it.args.len()) {
@@ -316,10 +316,10 @@ fn method(expr: &Expr) -> Option<Expr> {
     Some(syn::parse_quote_spanned!(span=> #shadow::#name(#a #comma #args)))
 }
 
-/// The call that stands for an operator, where a literal has to take the type of the other side or integers wrap.
+/// The call that replaces an operator, so that a literal takes the type of the other side and integers wrap.
 fn call_of_operator(expr: &Expr) -> Option<Expr> {
     match expr {
-        // One literal: the least value of a type has no positive one.
+        // A negative literal stays one literal: the least value of a type has no positive literal.
         Expr::Unary(it) if matches!(&*it.expr, Expr::Lit(lit) if matches!(lit.lit, Lit::Int(_))) => None,
         Expr::Unary(it) if matches!(it.op, UnOp::Neg(_)) => {
             let (span, value) = (it.op.span(), &it.expr);

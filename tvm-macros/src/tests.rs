@@ -1,11 +1,11 @@
-//! The parser on tokens: what it says about mistakes, and that nothing makes it panic.
+//! Tests of the parser on tokens: its error messages, and that no input makes it panic.
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
 use crate::error::Errors;
 use crate::{check, parse, prim_func, schedule};
 
-/// The messages about a kernel.
+/// The error messages about a kernel.
 fn messages(attr: &str, source: &str) -> Vec<String> {
     let func: syn::ItemFn = syn::parse_str(source).unwrap();
     let mut errors = Errors::default();
@@ -17,7 +17,7 @@ fn messages(attr: &str, source: &str) -> Vec<String> {
     errors.messages()
 }
 
-/// The messages about a kernel of this body.
+/// The error messages about a kernel with this body.
 fn in_body(body: &str) -> Vec<String> {
     messages(
         "",
@@ -53,7 +53,7 @@ fn right_bodies() {
     }
 }
 
-/// Each mistake gives one message, which begins as told and has a help.
+/// Each mistake causes one message, which begins with the given text and has a help.
 #[test]
 fn wrong_bodies() {
     let cases = [
@@ -221,7 +221,7 @@ fn random_tokens_do_not_panic() {
     }
 }
 
-/// Statements that parse more often than random tokens do.
+/// Random statements, which parse more often than random tokens do.
 #[test]
 fn random_statements_do_not_panic() {
     const EXPRS: &[&str] = &[

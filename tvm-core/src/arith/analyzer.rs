@@ -1,4 +1,4 @@
-//! The facade: what is known of variables and conditions, and the questions one may ask.
+//! The facade of `arith`: records what is known about variables and conditions, and answers queries.
 //!
 //! TVM counterpart: `arith::Analyzer`, `ConstraintContext`.
 
@@ -19,7 +19,7 @@ use super::{ConstIntBound, ModularSet};
 use crate::ir::{Var, VarId};
 use crate::tir::{BinaryOp, PrimExpr, Range, binary};
 
-/// What is known of one variable.
+/// What is known about one variable.
 #[derive(Clone, Debug)]
 pub(super) struct VarInfo {
     pub(super) bound: ConstIntBound,
@@ -30,7 +30,7 @@ pub(super) struct VarInfo {
     pub(super) value: Option<PrimExpr>,
 }
 
-/// Knows variables and conditions; simplifies and proves with them.
+/// Records facts about variables and conditions; simplifies and proves with them.
 #[derive(Clone, Debug, Default)]
 pub struct Analyzer {
     vars: FxHashMap<VarId, VarInfo>,
@@ -38,11 +38,11 @@ pub struct Analyzer {
     cache: Cache,
 }
 
-/// What follows from what an analyzer knows, of nodes that were asked for. A copy begins without.
+/// Results for nodes that were queried; valid until the analyzer learns something. A clone starts empty.
 #[derive(Debug, Default)]
 struct Cache(RefCell<Answers>);
 
-/// Answers by node.
+/// Results by node.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) bounds: Memo<ConstIntBound>,
@@ -56,12 +56,12 @@ impl Clone for Cache {
 }
 
 impl Analyzer {
-    /// Knows nothing.
+    /// An analyzer that knows nothing.
     pub fn new() -> Analyzer {
         Analyzer::default()
     }
 
-    /// Takes every `i64` variable of `exprs` for an index.
+    /// An analyzer that treats every `i64` variable of `exprs` as an index.
     pub fn of_indices<'a>(exprs: impl IntoIterator<Item = &'a PrimExpr>) -> Analyzer {
         let mut analyzer = Analyzer::new();
         for expr in exprs {
@@ -75,28 +75,28 @@ impl Analyzer {
         analyzer
     }
 
-    /// `var` is `value`: simplification puts the value in its place.
+    /// Binds `var` to `value`: simplification replaces the variable with the value.
     pub fn bind_value(&mut self, var: &Var, value: &PrimExpr) {
         let value = self.simplify(value);
         let (bound, modular) = (self.const_int_bound(&value), self.modular_set(&value));
         self.learn(var, VarInfo { bound, modular, range: None, value: Some(value) });
     }
 
-    /// `var` is in `range`, which is not empty. A range of one value binds the value.
+    /// Binds `var` to `range`, which is not empty. A range of one value binds the value.
     pub fn bind_range(&mut self, var: &Var, range: &Range) {
         let (min, extent) = (self.simplify(&range.min), self.simplify(&range.extent));
         if extent.is_const(1) {
             return self.bind_value(var, &min);
         }
         let mut last = self.exact_sum(&extent, Products::Keep);
-        // Of no values there is no variable: the extent is positive here.
+        // A variable of an empty range has no value: the extent is positive here.
         let positive = sum_bound(self, &last).intersect(ConstIntBound::at_least(1));
         last.add(&self.exact_sum(&min, Products::Keep), 1);
         last.add_constant(-1);
         let (low, high) = (self.const_int_bound(&min), sum_bound(self, &last));
         let steps = positive.add(ConstIntBound::point(-1));
         let bound = ConstIntBound::new(low.min, low.add(steps).intersect(high).max);
-        // Data may wrap around its end.
+        // Data may wrap around at the limits of its type.
         let (bound, range) = if bound.fits(var.dtype()) {
             (bound, Some((min, self.simplify(&last.to_expr()))))
         } else {
@@ -105,23 +105,23 @@ impl Analyzer {
         self.learn(var, VarInfo { bound, modular: ModularSet::EVERYTHING, range, value: None });
     }
 
-    /// `var` is a symbolic dimension: an `i64` that is not negative.
+    /// Declares `var` a symbolic dimension: an `i64` that is not negative.
     pub fn bind_dim(&mut self, var: &Var) {
         self.bind_bound(var, ConstIntBound::new(0, ConstIntBound::POS_INF));
     }
 
-    /// `var` is an index: an `i64` that may be negative.
+    /// Declares `var` an index: an `i64` that may be negative.
     pub fn bind_index(&mut self, var: &Var) {
         self.bind_bound(var, ConstIntBound::INDEX);
     }
 
-    /// `var` lies within `bound`, besides what is known of it.
+    /// Adds the fact that `var` lies within `bound`.
     pub fn bind_bound(&mut self, var: &Var, bound: ConstIntBound) {
         let info = self.info_mut(var);
         info.bound = info.bound.intersect(bound);
     }
 
-    /// `var` lies in `set`, besides what is known of it.
+    /// Adds the fact that `var` lies in `set`.
     pub fn bind_modular(&mut self, var: &Var, set: ModularSet) {
         let info = self.info_mut(var);
         info.modular = info.modular.intersect(set);
@@ -132,7 +132,7 @@ impl Analyzer {
         self.forget();
     }
 
-    /// Drops the answers to what was asked before something changed.
+    /// Drops the cached results; called when something changes.
     fn forget(&mut self) {
         let answers = self.cache.0.get_mut();
         answers.bounds.clear();
@@ -149,12 +149,12 @@ impl Analyzer {
         })
     }
 
-    /// From here on `condition` holds. To have it for a while only, see [`Analyzer::with_constraint`].
+    /// Assumes `condition` from here on. To assume it only for a while, see [`Analyzer::with_constraint`].
     pub fn enter_constraint(&mut self, condition: &PrimExpr) {
         self.assume(condition);
     }
 
-    /// `f` of an analyzer that also knows that `condition` holds.
+    /// The result of `f` for an analyzer that also knows that `condition` holds.
     pub fn with_constraint<R>(&self, condition: &PrimExpr, f: impl FnOnce(&Analyzer) -> R) -> R {
         let mut inner = self.clone();
         inner.enter_constraint(condition);
@@ -166,7 +166,7 @@ impl Analyzer {
         Simplifier::new(self).simplify(expr)
     }
 
-    /// True only if `condition` always holds; false when it does not or that could not be shown.
+    /// True only if `condition` always holds; false when it does not, or when this cannot be shown.
     pub fn can_prove(&self, condition: &PrimExpr) -> bool {
         self.simplify(condition).is_const(1) || self.proves(condition)
     }
@@ -187,7 +187,7 @@ impl Analyzer {
         self.can_prove(&binary(BinaryOp::Le, a.clone(), b.clone()))
     }
 
-    /// Constants that `expr` is never below or above.
+    /// Constant bounds of `expr`, both inclusive.
     pub fn const_int_bound(&self, expr: &PrimExpr) -> ConstIntBound {
         let bound = Bounds::new(self).of(expr);
         if self.facts.is_empty() || !expr.dtype().is_integer() || !expr.dtype().is_scalar() {
@@ -196,18 +196,18 @@ impl Analyzer {
         self.facts.sum_bound(self, &self.exact_sum(expr, Products::Expand)).intersect(bound)
     }
 
-    /// What is known of the remainder of `expr`.
+    /// What is known about the remainder of `expr` by constants.
     pub fn modular_set(&self, expr: &PrimExpr) -> ModularSet {
         Modulars::new(self).of(expr)
     }
 
-    /// An interval that has every value of `expr` when the variables of `dom` take any value of their sets. Other
+    /// An interval that contains every value of `expr` when the variables of `dom` take any value of their sets. Other
     /// variables stay symbolic.
     pub fn int_set(&self, expr: &PrimExpr, dom: &DomMap) -> IntervalSet {
         SetEval::new(self, dom).of(expr)
     }
 
-    /// The same for every value of `range`.
+    /// Like [`int_set`](Self::int_set), for every value of `range`.
     pub fn range_set(&self, range: &Range, dom: &DomMap) -> IntervalSet {
         let (first, last) = (&range.min, &range.min + &range.extent - 1);
         IntervalSet { min: self.int_set(first, dom).min, max: self.int_set(&last, dom).max }
@@ -235,7 +235,7 @@ impl Analyzer {
         &self.facts
     }
 
-    /// The answers that are known. Not to be held while another one is looked for.
+    /// The cached results. The borrow must end before another result is computed.
     pub(super) fn cache(&self) -> RefMut<'_, Answers> {
         self.cache.0.borrow_mut()
     }

@@ -1,6 +1,6 @@
 //! Constant bounds of expressions.
 //!
-//! What may overflow is bounded by its type alone. Sums and products of index variables do not overflow, see
+//! A value that may overflow is bounded by its type alone. Sums and products of index variables do not overflow, see
 //! [`ConstIntBound`].
 //!
 //! TVM counterpart: `ConstIntBoundAnalyzer`.
@@ -13,7 +13,7 @@ use crate::ir::VarId;
 use crate::support::with_stack;
 use crate::tir::{Binary, BinaryOp, Call, Callee, Intrinsic, PrimExpr, comparison, logical, wide_int};
 
-/// One query. Bounds of a node are computed once for all that an analyzer knows.
+/// One query. The bounds of a node are cached until the analyzer learns something.
 pub(super) struct Bounds<'a> {
     analyzer: &'a Analyzer,
     lets: FxHashMap<VarId, ConstIntBound>,
@@ -24,7 +24,7 @@ impl<'a> Bounds<'a> {
         Bounds { analyzer, lets: FxHashMap::default() }
     }
 
-    /// Bounds of `expr` (of every lane).
+    /// Bounds of `expr`; of a vector, bounds of every lane.
     pub(super) fn of(&mut self, expr: &PrimExpr) -> ConstIntBound {
         let known = self.analyzer.cache().bounds.get(expr);
         known.unwrap_or_else(|| {
@@ -34,7 +34,7 @@ impl<'a> Bounds<'a> {
         })
     }
 
-    /// As [`operation`] says.
+    /// Bounds of the result of `it` before it wraps, as computed by [`operation`].
     pub(super) fn unwrapped(&mut self, it: &Binary) -> Option<ConstIntBound> {
         let (a, b) = (self.of(&it.a), self.of(&it.b));
         operation(it.op, a, b, it.a.dtype())
@@ -96,8 +96,8 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// Bounds of the number that `a op b` is before it wraps, of operands of type `dtype`; `None` where the operation says
-/// nothing.
+/// Bounds of the result of `a op b` before it wraps, for operands of type `dtype`; `None` where nothing is known about
+/// the result.
 pub(super) fn operation(
     op: BinaryOp,
     a: ConstIntBound,

@@ -1,6 +1,6 @@
 //! Constant bounds of integers, and arithmetic on them.
 //!
-//! Bounds are numbers as integers have them: those of `u64` go up to `2^64 - 1`.
+//! Bounds are mathematical integers: those of `u64` go up to `2^64 - 1`.
 //!
 //! TVM counterpart: `ConstIntBound`.
 
@@ -8,9 +8,10 @@ use tvm_runtime::DataType;
 
 /// `min <= value <= max`.
 ///
-/// The ends [`ConstIntBound::NEG_INF`] and [`ConstIntBound::POS_INF`] belong to *index* variables: symbolic
-/// dimensions, and what counts up to them. They stand for a number of the size of an index, whose sums and products are
-/// taken not to overflow `i64`. The ends of data are finite: those of its type, where nothing more is known.
+/// The ends [`ConstIntBound::NEG_INF`] and [`ConstIntBound::POS_INF`] belong to *index* variables: symbolic dimensions,
+/// and variables that count up to them. They stand for a number of the magnitude of an index; sums and products of such
+/// numbers are assumed not to overflow `i64`. The ends of data are finite: the limits of its type, if nothing more is
+/// known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConstIntBound {
     /// Smallest value.
@@ -22,11 +23,11 @@ pub struct ConstIntBound {
 const NEG_INF: i128 = ConstIntBound::NEG_INF;
 const POS_INF: i128 = ConstIntBound::POS_INF;
 
-/// An end that says nothing. No type has numbers as large.
+/// An unknown end. No type has numbers this large.
 const UNKNOWN: i128 = 1 << 100;
-/// An index is less; a number up to this is added to an index without overflow.
+/// Indices are less than this; adding a number up to this to an index does not overflow.
 const INDEX_LIMIT: i128 = 1 << 62;
-/// A number up to this is multiplied with an index without overflow.
+/// Multiplying an index by a number up to this does not overflow.
 const FACTOR_LIMIT: i128 = 1 << 31;
 
 impl ConstIntBound {
@@ -34,9 +35,9 @@ impl ConstIntBound {
     pub const NEG_INF: i128 = -(1 << 120);
     /// The upper end of an index that may be any positive number.
     pub const POS_INF: i128 = 1 << 120;
-    /// Nothing is known.
+    /// The bound of a value about which nothing is known.
     pub const EVERYTHING: ConstIntBound = ConstIntBound { min: -UNKNOWN, max: UNKNOWN };
-    /// An index.
+    /// The bound of an index.
     pub const INDEX: ConstIntBound = ConstIntBound { min: NEG_INF, max: POS_INF };
 
     /// `min..=max`.
@@ -59,7 +60,7 @@ impl ConstIntBound {
         ConstIntBound { min: -UNKNOWN, max }
     }
 
-    /// All values of `dtype`; everything for what is no integer.
+    /// All values of `dtype`; [`EVERYTHING`](Self::EVERYTHING) if it is neither an integer nor a bool.
     pub fn of_dtype(dtype: DataType) -> ConstIntBound {
         if dtype.is_bool() {
             return ConstIntBound::new(0, 1);
@@ -75,17 +76,17 @@ impl ConstIntBound {
         (self.min == self.max).then_some(self.min)
     }
 
-    /// True when both ends are numbers.
+    /// True when both ends are known numbers.
     pub fn is_finite(self) -> bool {
         is_finite(self.min) && is_finite(self.max)
     }
 
-    /// The smallest bound that holds for values of either.
+    /// The smallest bound that holds for the values of both bounds.
     pub fn union(self, other: ConstIntBound) -> ConstIntBound {
         ConstIntBound::new(-loose(-self.min, -other.min), loose(self.max, other.max))
     }
 
-    /// Holds for values of both.
+    /// A bound that holds for every value that satisfies both bounds.
     pub fn intersect(self, other: ConstIntBound) -> ConstIntBound {
         ConstIntBound::new(-tight(-self.min, -other.min), tight(self.max, other.max))
     }
@@ -95,14 +96,14 @@ impl ConstIntBound {
         (self.min..=self.max).contains(&value.into())
     }
 
-    /// True when every value is one of `dtype`: an index is one of `i64`.
+    /// True when every value within the bound is a value of `dtype`; an index is a value of `i64`.
     pub fn fits(self, dtype: DataType) -> bool {
         let ConstIntBound { min, max } = ConstIntBound::of_dtype(dtype);
         let index = dtype.scalar() == DataType::I64;
         (self.min >= min || index && self.min == NEG_INF) && (self.max <= max || index && self.max == POS_INF)
     }
 
-    /// Of an index: the numbers that `i64` has.
+    /// Replaces the ends of an index by the limits of `i64`.
     pub(super) fn to_finite(self) -> ConstIntBound {
         let all = ConstIntBound::of_dtype(DataType::I64);
         let min = if self.min == NEG_INF { all.min } else { self.min };
@@ -122,17 +123,17 @@ impl ConstIntBound {
         corners(self, other, mul)
     }
 
-    /// The smaller of two values.
+    /// Bounds of the smaller of two values.
     pub(super) fn lesser(self, other: ConstIntBound) -> ConstIntBound {
         ConstIntBound::new(-loose(-self.min, -other.min), tight(self.max, other.max))
     }
 
-    /// The larger of two values.
+    /// Bounds of the larger of two values.
     pub(super) fn larger(self, other: ConstIntBound) -> ConstIntBound {
         ConstIntBound::new(-tight(-self.min, -other.min), loose(self.max, other.max))
     }
 
-    /// Of `value / by` rounded down, and 0 where `by` is 0; so are the next three.
+    /// Bounds of `value / by` rounded down. The result is 0 where `by` is 0, here and in the next three functions.
     pub(super) fn floordiv(self, by: ConstIntBound) -> ConstIntBound {
         per_sign(by, |by| corners(self, by, floordiv))
     }
@@ -165,7 +166,7 @@ impl ConstIntBound {
     }
 }
 
-/// The upper end of what is less.
+/// The upper end of the numbers less than a number whose upper end is `end`.
 fn below(end: i128) -> i128 {
     if is_finite(end) { end - 1 } else { end }
 }
@@ -174,7 +175,7 @@ fn is_finite(value: i128) -> bool {
     value.abs() < UNKNOWN
 }
 
-/// The upper end of what has one of two.
+/// The upper end of numbers that have at least one of the two upper ends.
 fn loose(a: i128, b: i128) -> i128 {
     match (a, b) {
         (POS_INF, POS_INF) => POS_INF,
@@ -184,7 +185,7 @@ fn loose(a: i128, b: i128) -> i128 {
     }
 }
 
-/// The upper end of what has both of two.
+/// The upper end of numbers that have both upper ends.
 fn tight(a: i128, b: i128) -> i128 {
     match (a, b) {
         (POS_INF, it) | (it, POS_INF) => {
@@ -238,14 +239,14 @@ fn floordiv(a: i128, b: i128) -> i128 {
     }
 }
 
-/// Bounds of a function that is monotone in each argument: it is extreme at the corners.
+/// Bounds of a function that is monotone in each argument: its extremes are at the corners.
 fn corners(a: ConstIntBound, b: ConstIntBound, f: fn(i128, i128) -> i128) -> ConstIntBound {
     let [p, q, r, s] =
         [f(a.min, b.min), f(a.min, b.max), f(a.max, b.min), f(a.max, b.max)].map(ConstIntBound::point);
     p.union(q).union(r).union(s)
 }
 
-/// `f` for the negative and the positive divisors of `by`, and 0 for the divisor 0.
+/// The union of `f` for the negative divisors of `by`, `f` for the positive ones, and 0 for the divisor 0.
 fn per_sign(by: ConstIntBound, f: impl Fn(ConstIntBound) -> ConstIntBound) -> ConstIntBound {
     let negative = (by.min < 0).then(|| f(ConstIntBound::new(by.min, by.max.min(-1))));
     let positive = (by.max > 0).then(|| f(ConstIntBound::new(by.min.max(1), by.max)));

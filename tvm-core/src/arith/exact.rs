@@ -1,7 +1,7 @@
-//! Exact sums: the linear sum that an expression is as an integer, where overflow is excluded.
+//! Exact sums: the linear sum that equals an expression as an integer, where overflow is excluded.
 //!
-//! Modulo `2^bits` every expression is its linear sum. Where the bounds of the sum fit the type, the two are the same
-//! integer, whatever partial sums do.
+//! Modulo `2^bits`, every expression equals its linear sum. If the bounds of the sum fit the type, the two are the same
+//! integer, even if partial sums overflow.
 
 use super::bounds::Bounds;
 use super::same::any_node;
@@ -10,12 +10,13 @@ use super::{Analyzer, ConstIntBound};
 use crate::tir::{BinaryOp, PrimExpr};
 
 impl Analyzer {
-    /// The sum of integers that `expr` is; `expr` is one atom of it where sums inside may overflow.
+    /// The sum of integers that equals `expr`. Where sums inside may overflow, the result is `expr` as one atom.
     pub(super) fn exact_sum(&self, expr: &PrimExpr, products: Products) -> LinearSum {
         self.unwrapped(LinearSum::of(expr, products)).unwrap_or_else(|| LinearSum::atom(expr))
     }
 
-    /// The integers that the numbers of `sum` are; `None` where they may wrap in more than one way.
+    /// The sum of integers that equals `sum`, which is modulo `2^bits`; `None` where values of `sum` may wrap by
+    /// different multiples of `2^bits`.
     fn unwrapped(&self, sum: LinearSum) -> Option<LinearSum> {
         let dtype = sum.dtype;
         let bound = sum_bound(self, &sum);
@@ -48,7 +49,7 @@ impl Analyzer {
         product.fits(a.dtype()).then(|| self.simplify(&(a * b)))
     }
 
-    /// The expression that has the value of `sum`, a sum of integers; `None` where it may overflow.
+    /// An expression with the value of `sum`, a sum of integers; `None` where it may overflow.
     pub(super) fn to_exact_expr(&self, sum: &LinearSum) -> Option<PrimExpr> {
         (sum.is_known() && sum_bound(self, sum).fits(sum.dtype)).then(|| sum.to_expr())
     }

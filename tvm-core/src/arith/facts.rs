@@ -10,15 +10,15 @@ use super::sum::{LinearSum, Products};
 use super::{Analyzer, ConstIntBound, ModularSet};
 use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise, logical};
 
-/// More conditions are not looked at.
+/// Maximum number of conditions; further ones are ignored.
 const MAX_FACTS: usize = 64;
-/// Of longer sums, known to be not negative, no bounds of single terms are derived.
+/// Maximum number of terms of a non-negative sum from which bounds of its terms are derived.
 const MAX_BOUNDED: usize = 8;
 
-/// Conditions that hold.
+/// The conditions that an analyzer assumes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// Sums of integers that are not negative.
+    /// Sums of integers that are known not to be negative.
     pub(super) sums: Vec<LinearSum>,
     /// Conditions as written.
     pub(super) truths: Vec<PrimExpr>,
@@ -45,7 +45,7 @@ impl Facts {
         self.modulars.get(&Key(atom.clone())).map_or(set, |known| known.intersect(set))
     }
 
-    /// Bounds of a sum of integers that differs from known ones (or their opposites) by a constant.
+    /// Bounds of a sum of integers, using known sums that differ from it or from its negation by a constant.
     pub(super) fn sum_bound(&self, analyzer: &Analyzer, sum: &LinearSum) -> ConstIntBound {
         let mut bound = sum_bound(analyzer, sum);
         for fact in &self.sums {
@@ -63,7 +63,7 @@ impl Facts {
 }
 
 impl Analyzer {
-    /// From here on `condition` holds.
+    /// Assumes `condition` from here on.
     pub(super) fn assume(&mut self, condition: &PrimExpr) {
         let mut todo = vec![condition.clone()];
         while let Some(condition) = todo.pop() {
@@ -118,7 +118,7 @@ impl Analyzer {
                 self.assume_remainder(it);
             }
             BinaryOp::Ne => {
-                // What is not below and not equal is above.
+                // A value that is not less and not equal is greater.
                 let (a, b) = (self.const_int_bound(&it.a), self.const_int_bound(&it.b));
                 if a.min >= b.max {
                     self.assume_at_least(&it.a, &it.b, 1);
@@ -130,7 +130,7 @@ impl Analyzer {
         }
     }
 
-    /// `large - small >= margin`.
+    /// Assumes `large - small >= margin`.
     fn assume_at_least(&mut self, large: &PrimExpr, small: &PrimExpr, margin: i128) {
         let exact = |expr| self.exact_sum(expr, Products::Expand);
         let mut sum = exact(large).minus(&exact(small));
@@ -159,7 +159,7 @@ impl Analyzer {
         }
     }
 
-    /// `floormod(x, c) == r`.
+    /// Assumes `it`, if it has the form `floormod(x, c) == r`.
     fn assume_remainder(&mut self, it: &Binary) {
         if let (PrimExpr::Binary(rem), Some(base)) = (&it.a, it.b.as_int())
             && rem.op == BinaryOp::FloorMod
@@ -172,7 +172,7 @@ impl Analyzer {
     }
 }
 
-/// The negation of a comparison, or of a disjunction.
+/// The negation of a comparison, a disjunction or a negation; `None` for other conditions.
 pub(super) fn negate(condition: &PrimExpr) -> Option<PrimExpr> {
     match condition {
         PrimExpr::Not(it) => Some(it.value.clone()),

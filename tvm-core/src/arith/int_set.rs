@@ -11,10 +11,10 @@ use crate::tir::{
     Binary, BinaryOp, Callee, Intrinsic, PrimExpr, Range, bitwise, comparison, logical, wrap_int,
 };
 
-/// What variables range over.
+/// The sets that variables range over.
 pub type DomMap = FxHashMap<VarId, IntervalSet>;
 
-/// The integers from `min` to `max`, both included; `None` means unbounded. The interval may turn out empty.
+/// The integers from `min` to `max`, both included; `None` means unbounded. The interval may be empty.
 #[derive(Clone, Debug)]
 pub struct IntervalSet {
     /// Smallest value.
@@ -47,7 +47,7 @@ impl IntervalSet {
         IntervalSet::new(range.min.clone(), &range.min + &range.extent - 1)
     }
 
-    /// The value, if the set has one value by form.
+    /// The value, if both ends are the same expression.
     pub fn as_point(&self) -> Option<&PrimExpr> {
         match (&self.min, &self.max) {
             (Some(min), Some(max)) if super::same(min, max) => Some(min),
@@ -55,7 +55,7 @@ impl IntervalSet {
         }
     }
 
-    /// The set as a range; `None` when it is unbounded, or may have more values than an extent can say.
+    /// The set as a range; `None` when it is unbounded, or may have more values than an extent can express.
     pub fn to_range(&self, analyzer: &Analyzer) -> Option<Range> {
         let (min, max) = (self.min.as_ref()?, self.max.as_ref()?);
         let bound = |end: &PrimExpr| analyzer.const_int_bound(end);
@@ -66,7 +66,7 @@ impl IntervalSet {
         Some(Range { min: analyzer.simplify(min), extent: analyzer.simplify(&(max - min + 1)) })
     }
 
-    /// The smallest interval around both.
+    /// The smallest interval that contains both.
     #[must_use]
     pub fn union(&self, other: &IntervalSet, analyzer: &Analyzer) -> IntervalSet {
         let end = |a: &Option<PrimExpr>, b: &Option<PrimExpr>, op| match (a, b) {
@@ -79,7 +79,7 @@ impl IntervalSet {
         }
     }
 
-    /// What is in both.
+    /// The values that are in both.
     #[must_use]
     pub fn intersect(&self, other: &IntervalSet, analyzer: &Analyzer) -> IntervalSet {
         let end = |a: &Option<PrimExpr>, b: &Option<PrimExpr>, op| match (a, b) {
@@ -104,7 +104,7 @@ impl IntervalSet {
     }
 }
 
-/// The smaller or larger (`op` is `Min` or `Max`), decided where that can be proved.
+/// The smaller or the larger of `a` and `b` (`op` is `Min` or `Max`), chosen where the order can be proved.
 fn extreme(analyzer: &Analyzer, op: BinaryOp, a: &PrimExpr, b: &PrimExpr) -> PrimExpr {
     let (small, large) = if op == BinaryOp::Min { (a, b) } else { (b, a) };
     if analyzer.can_prove_less_equal(a, b) {
@@ -116,7 +116,7 @@ fn extreme(analyzer: &Analyzer, op: BinaryOp, a: &PrimExpr, b: &PrimExpr) -> Pri
     analyzer.simplify(&crate::tir::binary(op, a.clone(), b.clone()))
 }
 
-/// One evaluation.
+/// One evaluation of an expression over `dom`.
 pub(super) struct SetEval<'a> {
     analyzer: &'a Analyzer,
     dom: &'a DomMap,
@@ -128,7 +128,7 @@ impl<'a> SetEval<'a> {
         SetEval { analyzer, dom, lets: DomMap::default() }
     }
 
-    /// An interval with every value of `expr`, its ends simplified.
+    /// An interval that contains every value of `expr`; its ends are simplified.
     pub(super) fn of(&mut self, expr: &PrimExpr) -> IntervalSet {
         let expr = self.analyzer.simplify(expr);
         let set = self.eval(&expr);
@@ -175,7 +175,8 @@ impl<'a> SetEval<'a> {
         })
     }
 
-    /// An expression that is not looked into: itself where it depends on no domain, else its constant bounds.
+    /// The set of an expression whose parts are not evaluated: the expression itself where it depends on no domain,
+    /// else its constant bounds.
     fn opaque(&mut self, expr: &PrimExpr) -> IntervalSet {
         let depends = super::same::any_node(expr, &mut |it| {
             it.as_var()
@@ -184,7 +185,7 @@ impl<'a> SetEval<'a> {
         if depends { self.constant(expr) } else { IntervalSet::point(expr.clone()) }
     }
 
-    /// The interval of constant bounds, of variables over their domains too.
+    /// The interval between the constant bounds of `expr`, whose variables are bounded by their domains too.
     fn constant(&self, expr: &PrimExpr) -> IntervalSet {
         let mut inner = self.analyzer.clone();
         let vars = collect_vars(expr);
@@ -196,14 +197,14 @@ impl<'a> SetEval<'a> {
         let bound = inner.const_int_bound(expr);
         let dtype = expr.dtype().scalar();
         let range = ConstIntBound::of_dtype(dtype);
-        // An end of the type says nothing.
+        // A limit of the type carries no information.
         let end = |value: i128| {
             (range.min < value && value < range.max).then(|| PrimExpr::int(wrap_int(value, dtype), dtype))
         };
         IntervalSet { min: end(bound.min), max: end(bound.max) }
     }
 
-    /// Constant bounds of what is in `set`.
+    /// Constant bounds of the values in `set`.
     fn bound_of(&self, set: &IntervalSet) -> ConstIntBound {
         let bound = |end: &Option<PrimExpr>| {
             end.as_ref().map_or(ConstIntBound::EVERYTHING, |end| self.analyzer.const_int_bound(end))
@@ -216,7 +217,7 @@ impl<'a> SetEval<'a> {
         if let (Some(x), Some(y)) = (a.as_point(), b.as_point()) {
             return IntervalSet::point(crate::tir::binary(it.op, x.clone(), y.clone()));
         }
-        // What may overflow has no symbolic ends.
+        // An operation that may overflow has no symbolic ends.
         let exact = super::bounds::operation(it.op, self.bound_of(&a), self.bound_of(&b), it.a.dtype());
         if !exact.is_some_and(|bound| bound.fits(it.a.dtype())) {
             return self.constant(expr);
@@ -254,7 +255,8 @@ impl<'a> SetEval<'a> {
         }
     }
 
-    /// One end of a minimum or maximum; an unbounded side decides nothing unless `both` must be bounded.
+    /// One end of a minimum or maximum. If one side is unbounded, the other one is the end, unless `both` must be
+    /// bounded.
     fn end_of(
         &self,
         op: BinaryOp,
@@ -269,7 +271,7 @@ impl<'a> SetEval<'a> {
         }
     }
 
-    /// `set op by`, where `op` is monotone for a `by` of known sign.
+    /// `set op by`; `op` is monotone in `set` when the sign of `by` is known.
     fn scaled(&self, expr: &PrimExpr, op: BinaryOp, set: &IntervalSet, by: &PrimExpr) -> IntervalSet {
         let sign = self.analyzer.const_int_bound(by);
         let end =

@@ -1,7 +1,7 @@
-//! Iteration maps: expressions of loop variables as splits and fusions of them.
+//! Iteration maps: expressions over loop variables as splits and fusions of loops.
 //!
 //! A *split* is `source // lower_factor % extent * scale`; a *sum* adds splits; a sum whose splits fit together like
-//! the digits of a number is *fused* to one source. Expressions are an iteration map when each is one split, and no
+//! the digits of a number is *fused* into one source. Expressions are an iteration map when each is one split, and no
 //! two use the same digits.
 //!
 //! TVM counterpart: `DetectIterMap`, `InverseAffineIterMap` (`iter_affine_map.cc`).
@@ -17,34 +17,34 @@ use super::sum::{LinearSum, Products};
 use crate::ir::{Var, VarId};
 use crate::tir::{Binary, BinaryOp, BlockRealize, Callee, Intrinsic, PrimExpr, Range, binary};
 
-/// What splits are taken of: a loop variable counted from 0, or a fusion.
+/// The source of splits: a loop variable counted from 0, or a fusion.
 #[derive(Clone, Debug)]
 pub enum IterSource {
     /// `var - min`
     Var(Var, PrimExpr),
-    /// A sum whose splits fit together; its base is not part of it.
+    /// A sum whose splits fit together, without its base.
     Fused(Arc<IterSum>),
 }
 
 /// A source and the number of its values.
 #[derive(Clone, Debug)]
 pub struct IterMark {
-    /// What it is.
+    /// The loop variable or fusion.
     pub source: IterSource,
-    /// Number of values, from 0.
+    /// Number of values; they count from 0.
     pub extent: PrimExpr,
 }
 
 /// `mark // lower_factor % extent * scale`
 #[derive(Clone, Debug)]
 pub struct IterSplit {
-    /// What is split.
+    /// The mark that is split.
     pub mark: Arc<IterMark>,
-    /// Size of the digits below.
+    /// Number of values of the digits below.
     pub lower_factor: PrimExpr,
     /// Number of values.
     pub extent: PrimExpr,
-    /// Factor.
+    /// Factor that the digit is multiplied with.
     pub scale: PrimExpr,
 }
 
@@ -53,20 +53,20 @@ pub struct IterSplit {
 pub struct IterSum {
     /// The splits.
     pub args: Vec<IterSplit>,
-    /// What is added: free of loop variables.
+    /// The part without loop variables.
     pub base: PrimExpr,
 }
 
 /// How much of the loops the expressions must use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IterMapLevel {
-    /// Every iteration gives other values: loops are used up.
+    /// Different iterations give different values: the loops are used up.
     Bijective,
-    /// Values are independent of each other; parts of loops may be unused.
+    /// The expressions are independent of each other; parts of loops may be unused.
     Surjective,
 }
 
-/// Why expressions are no iteration map.
+/// Why expressions are not an iteration map.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IterMapError {
@@ -79,13 +79,13 @@ pub enum IterMapError {
     /// Part of a loop is not used.
     #[error("values of loop `{0}` are not used up")]
     NotCovered(String),
-    /// The predicate restricts something that is no loop or fusion of the map.
+    /// The predicate restricts something that is not a loop or fusion of the map.
     #[error("the predicate `{0:?}` restricts no loop or fusion of loops")]
     Predicate(PrimExpr),
 }
 
-/// Expresses `bindings` as an iteration map of `iters`, of those iterations for which `predicate` holds: a
-/// conjunction of `sum < bound`. Each result has one split.
+/// Expresses `bindings` as an iteration map of `iters`, restricted to the iterations for which `predicate`, a
+/// conjunction of `sum < bound`, holds. Each result has at most one split.
 pub fn detect_iter_map(
     bindings: &[PrimExpr],
     iters: &[(Var, Range)],
@@ -124,7 +124,7 @@ pub fn is_affine_binding(realize: &BlockRealize, loops: &[(Var, Range)], analyze
     detect_iter_map(&realize.iter_values, loops, &realize.predicate, level, analyzer).is_ok()
 }
 
-/// The loop variables that give the map's expressions the values `outputs`; unused digits are 0.
+/// The values of the loop variables for which the map's expressions have the values `outputs`; unused digits are 0.
 pub fn inverse_affine_iter_map(
     map: &[IterSum],
     outputs: &[PrimExpr],
@@ -142,7 +142,7 @@ pub fn inverse_affine_iter_map(
     res
 }
 
-/// Adds to the sources of `sum` what makes it `value`.
+/// Adds to the values of the sources of `sum` the digits that make the sum equal `value`.
 fn spread(
     sum: &IterSum,
     value: PrimExpr,
@@ -168,10 +168,10 @@ fn spread(
     }
 }
 
-/// A bound of a sum, from the predicate.
+/// An upper bound of a sum, from the predicate.
 struct Limit {
     sum: LinearSum,
-    /// The sum is less.
+    /// The sum is less than this.
     bound: PrimExpr,
     condition: PrimExpr,
     /// The loop or fusions that it limits.
@@ -182,7 +182,7 @@ struct Detector {
     vars: Vec<Var>,
     marks: FxHashMap<VarId, Arc<IterMark>>,
     limits: Vec<Limit>,
-    /// Fusions, so that equal ones are one.
+    /// The fusions so far, so that equal ones share a mark.
     fused: Vec<(LinearSum, Arc<IterMark>)>,
     analyzer: Analyzer,
 }
@@ -228,7 +228,7 @@ impl Detector {
     }
 
     fn binding(&mut self, expr: &PrimExpr) -> Result<IterSum, IterMapError> {
-        // Some maps show only as written, some only when simplified.
+        // Some maps are recognised only in the expression as written, some only in the simplified one.
         let exact = |expr: &PrimExpr| match self.analyzer.is_exact(expr) {
             true => Ok(()),
             false => Err(IterMapError::NotAffine(expr.clone())),
@@ -295,7 +295,7 @@ impl Detector {
         self.analyzer.simplify(&number.clone().floordiv(divisor))
     }
 
-    /// A quotient or remainder of a sum: the sum is fused to one split, and that is split again.
+    /// The quotient or remainder of a sum: the sum is fused into one split, which is then split again.
     fn divide(&mut self, it: &Binary) -> Option<IterSum> {
         if mentions(&it.b, &self.vars) || self.analyzer.const_int_bound(&it.b).min < 1 {
             return None;
@@ -318,7 +318,7 @@ impl Detector {
             };
             return Some(IterSum { args, base });
         }
-        // What counts down has other digits.
+        // A split that counts down has other digits.
         if self.analyzer.const_int_bound(&split.scale).min < 0 || !self.divides(&split.scale, &it.b) {
             return None;
         }
@@ -337,13 +337,13 @@ impl Detector {
         Some(IterSum { args, base })
     }
 
-    /// `sum` with one split at most: several that fit together become a split of their fusion.
+    /// `sum` with at most one split: several splits that fit together become a split of their fusion.
     fn fuse(&mut self, mut sum: IterSum) -> Option<IterSum> {
         if sum.args.len() <= 1 {
             return Some(sum);
         }
         let mut rest = std::mem::take(&mut sum.args);
-        // The lowest digit has scale 1, or the smallest number.
+        // The lowest digit has scale 1, or else the smallest positive constant.
         let start = rest.iter().position(|it| it.scale.is_const(1)).or_else(|| {
             let consts = rest.iter().enumerate().filter_map(|(k, it)| Some((it.scale.as_int()?, k)));
             consts.filter(|&(scale, _)| scale > 0).min().map(|(_, k)| k)
@@ -370,7 +370,8 @@ impl Detector {
         Some(sum)
     }
 
-    /// The fusion `digits`; the one made before, if it was; its extent limited by the predicate.
+    /// The mark of the fusion of `digits`, with its extent limited by the predicate. If an equal fusion exists, its
+    /// mark is returned.
     fn mark(
         &mut self,
         key: LinearSum,
@@ -403,8 +404,9 @@ impl Detector {
         mark
     }
 
-    /// No digit of a source is used twice; all are, for a bijection. Each limit is that of a loop or fusion that is
-    /// used: it tells nothing of the extents of others, but whether there is an iteration.
+    /// Checks that no digit of a source is used twice, and for a bijection that all are used. Each limit must be on a
+    /// loop or fusion that is used: a limit on others does not affect the extents, but decides whether there is an
+    /// iteration.
     fn check(&self, sums: &[IterSum], level: IterMapLevel) -> Result<(), IterMapError> {
         let mut uses: Vec<(Arc<IterMark>, Vec<IterSplit>)> = Vec::new();
         let mut todo: Vec<IterSplit> = sums.iter().flat_map(|sum| sum.args.iter().cloned()).collect();
@@ -425,7 +427,7 @@ impl Detector {
         }
         for (mark, splits) in &uses {
             let covered = self.check_digits(mark, splits.clone(), level)?;
-            // Some digits alone do not tell that a limit leaves nothing.
+            // If only some digits are used, the results do not show that a limit leaves no iteration.
             let empty = || self.analyzer.const_int_bound(&mark.extent).min < 1;
             let limit = self.limits.iter().find(|limit| limit.marks.iter().any(|it| it.is(mark)));
             if let Some(limit) = limit.filter(|_| !covered && empty()) {
@@ -435,7 +437,7 @@ impl Detector {
         if level == IterMapLevel::Bijective {
             let unused = self.marks.values().filter(|mark| !mark.extent.is_const(1));
             let unused = unused.filter(|mark| !uses.iter().any(|(used, _)| used.is(mark)));
-            // The first in order of the loops, for one message.
+            // The first in the order of the loops, so that the message is always the same.
             let names: Vec<String> = unused.map(|mark| mark.name()).collect();
             if let Some(var) = self.vars.iter().find(|var| names.iter().any(|name| name == var.name())) {
                 return Err(IterMapError::NotCovered(var.name().to_string()));
@@ -444,7 +446,7 @@ impl Detector {
         Ok(())
     }
 
-    /// Gives whether the digits `splits` are all of `mark`.
+    /// Checks that the digits `splits` of `mark` do not overlap; returns whether they are all of its digits.
     fn check_digits(
         &self,
         mark: &IterMark,
@@ -459,7 +461,7 @@ impl Detector {
             let found = match (exact, level) {
                 (Some(found), _) => found,
                 (None, IterMapLevel::Surjective) => {
-                    // The lowest of those above: the others are multiples of it.
+                    // The lowest split above the gap: the lower factors of the others are multiples of its own.
                     let lowest = |&k: &usize| {
                         splits.iter().all(|it| self.divides(&splits[k].lower_factor, &it.lower_factor))
                     };
@@ -500,7 +502,7 @@ impl IterMark {
         }
     }
 
-    /// The value.
+    /// The value as an expression.
     pub fn to_expr(&self) -> PrimExpr {
         match &self.source {
             IterSource::Var(var, min) => var - min,
@@ -510,7 +512,7 @@ impl IterMark {
 }
 
 impl IterSplit {
-    /// The value.
+    /// The value as an expression.
     pub fn to_expr(&self) -> PrimExpr {
         let value = self.mark.to_expr().floordiv(&self.lower_factor);
         let whole = self.lower_factor.is_const(1) && same(&self.extent, &self.mark.extent);
@@ -519,7 +521,7 @@ impl IterSplit {
 }
 
 impl IterSum {
-    /// The value.
+    /// The value as an expression.
     pub fn to_expr(&self) -> PrimExpr {
         self.args.iter().fold(self.base.clone(), |sum, split| sum + split.to_expr())
     }

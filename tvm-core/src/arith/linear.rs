@@ -13,11 +13,11 @@ use crate::tir::PrimExpr;
 pub struct LinearEquation {
     /// One coefficient per variable.
     pub coefficients: Vec<PrimExpr>,
-    /// What is added.
+    /// The part without these variables.
     pub base: PrimExpr,
 }
 
-/// `expr` as a linear equation of `vars`; `None` when it is none, or no integer.
+/// `expr` as a linear equation in `vars`; `None` when it is not linear in them, or not an integer.
 pub fn detect_linear_equation(expr: &PrimExpr, vars: &[Var], analyzer: &Analyzer) -> Option<LinearEquation> {
     if !expr.dtype().is_integer() {
         return None;

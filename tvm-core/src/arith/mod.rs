@@ -1,10 +1,11 @@
 //! Arithmetic over symbolic integers: simplification, bounds, proofs, sets, iteration maps.
 //!
-//! [`Analyzer`] is the way in: bind what is known of variables, then ask. Every answer holds for what execution
-//! computes: integers wrap, a quotient or remainder by 0 is 0. One thing is taken for granted: sums and products of
-//! *index* variables do not overflow, which are those that [`Analyzer::bind_dim`] and [`Analyzer::bind_index`] bind,
-//! those that [`Analyzer::bind_range`] binds to ranges between such, and what a known condition puts between such. All
-//! other integers are data with the limits of their type. Floats are only touched where no bit of any result changes.
+//! [`Analyzer`] is the entry point: bind what is known about variables, then query. Every answer holds for what
+//! execution computes: integers wrap, and a quotient or remainder by 0 is 0. There is one assumption: sums and products
+//! of *index* variables do not overflow. Index variables are those that [`Analyzer::bind_dim`] and
+//! [`Analyzer::bind_index`] bind, those that [`Analyzer::bind_range`] binds to ranges between indices, and those that a
+//! known condition bounds by indices. All other integers are data with the limits of their type. Floats are rewritten
+//! only where no bit of any result changes.
 //!
 //! TVM counterpart: `arith/`.
 

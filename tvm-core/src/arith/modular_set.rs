@@ -1,4 +1,4 @@
-//! Modular sets: what is known of an integer's remainder.
+//! Modular sets: what is known about the remainder of an integer.
 //!
 //! TVM counterpart: `ModularSetAnalyzer`.
 
@@ -11,7 +11,7 @@ use crate::ir::VarId;
 use crate::support::with_stack;
 use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, bitwise, comparison, logical};
 
-/// The values `coeff * k + base` for integers `k`: `0 <= base < coeff`, or `coeff` is 0 and `base` the one value.
+/// The values `coeff * k + base` for integers `k`: `0 <= base < coeff`, or `coeff` is 0 and `base` is the only value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModularSet {
     /// Distance between values; not negative.
@@ -53,7 +53,7 @@ impl ModularSet {
             && self.base.checked_rem(divisor) == Some(0)
     }
 
-    /// The values `coeff * k + base`; all integers where they have no such set.
+    /// The values `coeff * k + base`; all integers if the normalised parameters do not fit an `i64`.
     fn wide(coeff: i128, base: i128) -> ModularSet {
         let coeff = coeff.abs();
         let base = if coeff == 0 { base } else { base.rem_euclid(coeff) };
@@ -67,13 +67,13 @@ impl ModularSet {
         (self.coeff.into(), self.base.into())
     }
 
-    /// The smallest set that has the values of both.
+    /// The smallest set that contains the values of both.
     pub fn union(self, other: ModularSet) -> ModularSet {
         let ((a, x), (b, y)) = (self.parts(), other.parts());
         ModularSet::wide(gcd(gcd(a, b), x - y), x)
     }
 
-    /// Values of both, as far as one set can say: the finer one.
+    /// The finer of the two sets; it contains all values that are in both.
     pub fn intersect(self, other: ModularSet) -> ModularSet {
         match (self.coeff, other.coeff) {
             (0, _) => self,
@@ -124,7 +124,7 @@ impl<'a> Modulars<'a> {
         Modulars { analyzer, bounds: Bounds::new(analyzer), lets: FxHashMap::default() }
     }
 
-    /// The set of `expr` (of every lane).
+    /// The set of `expr`; of a vector, the set of every lane.
     pub(super) fn of(&mut self, expr: &PrimExpr) -> ModularSet {
         let known = self.analyzer.cache().modulars.get(expr);
         known.unwrap_or_else(|| {
@@ -212,7 +212,7 @@ impl<'a> Modulars<'a> {
     }
 }
 
-/// True for minus a power of two.
+/// True when `-value` is a power of two.
 fn is_power_of_two(value: i64) -> bool {
     value < 0 && value.unsigned_abs().is_power_of_two() && value != i64::MIN
 }

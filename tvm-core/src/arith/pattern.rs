@@ -1,7 +1,7 @@
 //! Patterns of expressions, and tables of named rewrite rules written with them.
 //!
-//! A pattern both matches an expression, binding its variables, and builds one from what they are bound to.
-//! Commutative operations match in both orders.
+//! A pattern both matches an expression, which binds the pattern's variables, and builds an expression from the values
+//! that these are bound to. Commutative operations match in both orders.
 //!
 //! TVM counterpart: `pattern_match.h`.
 
@@ -15,14 +15,14 @@ use super::same::same;
 use super::sum::const_int;
 use crate::tir::{Binary, BinaryOp, PrimExpr, binary, wide_int};
 
-/// Where a rule holds.
+/// The types for which a rule holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Domain {
     /// Every type.
     Any,
-    /// Integers and bools, arithmetic that wraps included.
+    /// Integers and bools, including arithmetic that wraps.
     Int,
-    /// Signed integers, where no operation that the rule writes overflows: what is true of integers is so here.
+    /// Signed integers, where no operation in the rule overflows: what is true of mathematical integers holds there.
     Exact,
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Rule {
     pub(super) name: &'static str,
     pub(super) domain: Domain,
     pub(super) apply: fn(&PrimExpr, DataType, &Prover<'_>) -> Option<PrimExpr>,
-    /// The left side, built.
+    /// Builds the left side.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests make expressions with it"))]
     pub(super) lhs: fn(&Env) -> PrimExpr,
 }
 
-/// What the variables of a pattern are bound to.
+/// The values that the variables of a pattern are bound to.
 #[derive(Clone, Debug)]
 pub(super) struct Env {
     pub(super) exprs: [Option<PrimExpr>; 4],
@@ -51,7 +51,7 @@ impl Env {
         Env { exprs: [const { None }; 4], consts: [None; 3], dtype }
     }
 
-    /// The constants as the numbers that they are.
+    /// The constants as mathematical integers.
     pub(super) fn wide_consts(&self) -> [i128; 3] {
         self.consts.map(|it| wide_int(it.unwrap_or(0), self.dtype))
     }
@@ -61,7 +61,7 @@ impl Env {
     }
 }
 
-/// A pattern.
+/// A pattern, which matches and builds expressions.
 pub(super) trait Pattern: Copy {
     fn matches(self, expr: &PrimExpr, env: &mut Env) -> bool;
     fn build(self, env: &Env) -> PrimExpr;
@@ -72,11 +72,11 @@ pub(super) trait Pattern: Copy {
     }
 }
 
-/// An expression; the same one wherever it occurs.
+/// An expression variable; all its occurrences match the same expression.
 #[derive(Clone, Copy)]
 pub(super) struct PVar(pub(super) usize);
 
-/// An integer constant; the same one wherever it occurs.
+/// An integer constant variable; all its occurrences match the same constant.
 #[derive(Clone, Copy)]
 pub(super) struct PConst(pub(super) usize);
 

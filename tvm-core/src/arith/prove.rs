@@ -1,7 +1,7 @@
-//! Proofs of conditions from others that are known to hold and from the ranges of variables.
+//! Proofs of conditions from known conditions and from the ranges of variables.
 //!
-//! A proof shows that a linear sum of integers is not negative: by constant bounds, by a known condition that differs
-//! from it by something not negative, or by putting the worst end of a symbolic range in the place of a variable.
+//! A proof shows that a linear sum of integers is not negative: by constant bounds, by a known non-negative sum that
+//! differs from it by something not negative, or by replacing a variable with the worst end of its symbolic range.
 //!
 //! TVM counterpart: `TransitiveComparisonAnalyzer`, `CanProveGreaterEqual`.
 
@@ -14,17 +14,17 @@ use crate::ir::Var;
 use crate::support::with_stack;
 use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise};
 
-/// How many ranges and known conditions one proof may use in a row.
+/// Maximum number of ranges and known conditions that a proof uses in a row.
 const DEPTH: u32 = 6;
-/// How many sums one proof may look at.
+/// Maximum number of sums that a proof examines.
 const BUDGET: u32 = 64;
-/// Larger sums are only proved by constant bounds.
+/// Maximum number of terms; larger sums are only proved by constant bounds.
 const MAX_TERMS: usize = 24;
-/// How many nodes of an expression are searched for variables whose ranges are not empty.
+/// Maximum number of nodes of an expression that are searched for variables, whose ranges are not empty.
 const MAX_CONTEXT: u32 = 256;
 
 impl Analyzer {
-    /// True only if `condition` always holds: what simplification alone does not show.
+    /// True only if `condition` always holds. Meant for conditions that simplification alone does not prove.
     pub(super) fn proves(&self, condition: &PrimExpr) -> bool {
         if self.facts().truths.iter().any(|truth| same(truth, condition)) {
             return true;
@@ -70,12 +70,12 @@ impl Analyzer {
         it.a.dtype().is_integer() && !self.modular_set(&(&it.a - &it.b)).contains(0)
     }
 
-    /// `sum >= 0`, a sum of integers.
+    /// True only if `sum >= 0`, for a sum of integers.
     pub(super) fn proves_sum_nonneg(&self, sum: &LinearSum) -> bool {
         self.proves_nonneg(sum, DEPTH, &mut { BUDGET })
     }
 
-    /// `large - small >= margin`.
+    /// True only if `large - small >= margin`.
     pub(super) fn proves_at_least(&self, large: &PrimExpr, small: &PrimExpr, margin: i128) -> bool {
         if !large.dtype().is_scalar() || !large.dtype().is_integer() {
             return false;
@@ -86,8 +86,8 @@ impl Analyzer {
         self.proves_sum_nonneg(&sum)
     }
 
-    /// True only if `expr` is positive wherever `context` has a value: the variables of `context` have values only in
-    /// ranges that are not empty.
+    /// True only if `expr` is positive wherever `context` has a value: there, the variables of `context` have ranges
+    /// that are not empty.
     pub(super) fn proves_positive(&self, expr: &PrimExpr, context: &PrimExpr) -> bool {
         if self.const_int_bound(expr).min > 0 {
             return true;
@@ -103,7 +103,8 @@ impl Analyzer {
         }
     }
 
-    /// The same of an atom that is no sum: it is a factor of the extent of a range in `context`.
+    /// Like [`proves_positive`](Self::proves_positive), for an atom that is not a sum: it is bounded by a positive
+    /// constant, or is a factor of the extent of a range in `context`.
     fn is_positive_atom(&self, atom: &PrimExpr, context: &PrimExpr) -> bool {
         let min = self.const_int_bound(atom).min;
         if min != 0 {
@@ -129,7 +130,7 @@ impl Analyzer {
         extent.is_known() && extent.constant == 0 && monomial.atoms().any(|it| same(it, atom))
     }
 
-    /// `sum >= 0`.
+    /// True only if `sum >= 0`; uses at most `depth` steps in a row, and as many sums as `budget` allows.
     fn proves_nonneg(&self, sum: &LinearSum, depth: u32, budget: &mut u32) -> bool {
         if sum_bound(self, sum).min >= 0 {
             return true;
@@ -148,7 +149,7 @@ impl Analyzer {
         by_fact || self.proves_by_range(sum, depth, budget)
     }
 
-    /// Puts the end of a range in the place of an atom, where the sum is smallest.
+    /// Replaces an atom with the end of its range for which the sum is smallest.
     fn proves_by_range(&self, sum: &LinearSum, depth: u32, budget: &mut u32) -> bool {
         let mut tried: Vec<Key> = Vec::new();
         for (monomial, _) in sum.terms() {
@@ -190,8 +191,8 @@ impl Analyzer {
         false
     }
 
-    /// A lower bound of `slope * atom + rest` where `atom` is `f // n`, `n` is positive and divides `slope`:
-    /// `f // n * n` is at most `f` and at least `f - n + 1`.
+    /// A lower bound of `slope * atom + rest`, where `atom` is `f // n`, and `n` is positive and divides `slope`.
+    /// It holds because `f // n * n` is at most `f` and at least `f - n + 1`.
     fn worst_quotient(&self, atom: &PrimExpr, slope: &LinearSum, rest: &LinearSum) -> Option<LinearSum> {
         let PrimExpr::Binary(it) = atom else { return None };
         if it.op != BinaryOp::FloorDiv || !self.proves_positive(&it.b, &it.a) {
@@ -223,7 +224,7 @@ impl Analyzer {
         Some(worst)
     }
 
-    /// Expressions that `atom` is never below, and never above.
+    /// Lower bounds of `atom`, and upper bounds: `atom` is never below, or above, any of them.
     fn symbolic_bounds(&self, atom: &PrimExpr) -> (Option<Vec<PrimExpr>>, Option<Vec<PrimExpr>>) {
         match atom {
             PrimExpr::Var(var) => match self.info(var).and_then(|info| info.range.as_ref()) {
@@ -236,7 +237,7 @@ impl Analyzer {
                 BinaryOp::FloorMod if const_int(&it.b).is_none() && self.proves_positive(&it.b, &it.a) => {
                     (Some(vec![PrimExpr::int(0, it.b.dtype())]), Some(vec![&it.b - 1i64]))
                 }
-                // x // c is at most x / c: what it is multiplied with decides whether that helps.
+                // `x // c` is at most `x / c`: whether that helps depends on the factor it is multiplied with.
                 _ => (None, None),
             },
             _ => (None, None),

@@ -1,4 +1,4 @@
-//! Syntactic equality and hashing of expressions: what two occurrences of a value in one expression have in common.
+//! Syntactic equality and hashing of expressions, to recognise occurrences of the same value.
 //!
 //! TVM counterpart: `ExprDeepEqual`, `StructuralHash`.
 
@@ -11,25 +11,25 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::support::with_stack;
 use crate::tir::{Callee, Effect, PrimExpr, Visitor, walk_expr};
 
-/// True when `a` and `b` are built alike from the same variables and constants, so that they have one value wherever
-/// both are evaluated together. Calls with side effects are equal to nothing.
+/// True when `a` and `b` have the same structure over the same variables and constants, so that they have one value
+/// wherever both are evaluated together. Different calls with side effects are never equal.
 pub fn same(a: &PrimExpr, b: &PrimExpr) -> bool {
     Same { seen: FxHashSet::default(), nodes: u32::MAX }.exprs(a, b)
 }
 
-/// True when a rewrite of `expr` gave `expr` again, which shows in the nodes that it looked at: the deeper ones are then
-/// shared. Two large expressions that share nothing are not compared.
+/// True when a rewrite of `expr` returned `expr` again. This shows in the nodes that the rewrite examined: the deeper
+/// ones are then shared. Two large expressions that share nothing are not compared in full.
 pub(super) fn unchanged(new: &PrimExpr, expr: &PrimExpr) -> bool {
     Same { seen: FxHashSet::default(), nodes: REWRITTEN_NODES }.exprs(new, expr)
 }
 
-/// How many nodes a rewrite looks at.
+/// How many nodes a rewrite examines.
 const REWRITTEN_NODES: u32 = 64;
 
-/// One comparison: pairs of nodes that are shared on both sides are compared once.
+/// One comparison. A pair of nodes that are both shared is compared once.
 struct Same {
     seen: FxHashSet<(usize, usize)>,
-    /// How many may still be compared.
+    /// How many nodes may still be compared.
     nodes: u32,
 }
 
@@ -97,7 +97,7 @@ impl Same {
     }
 }
 
-/// An expression as a key of a map: equal as [`same`] says.
+/// An expression as the key of a map; equality is that of [`same`].
 #[derive(Clone, Debug)]
 pub(super) struct Key(pub(super) PrimExpr);
 
@@ -115,10 +115,10 @@ impl Hash for Key {
     }
 }
 
-/// How many nodes of an expression its hash looks at.
+/// How many nodes of an expression its hash covers.
 const HASHED_NODES: u32 = 32;
 
-/// Hashes the first nodes of `expr`: deep expressions, and those with shared nodes, stay cheap.
+/// Hashes the first nodes of `expr`, so that deep expressions, and those with shared nodes, stay cheap.
 fn hash_expr<H: Hasher>(expr: &PrimExpr, nodes: &mut u32, state: &mut H) {
     discriminant(expr).hash(state);
     if *nodes == 0 {
@@ -163,12 +163,12 @@ pub(super) fn address(expr: &PrimExpr) -> Option<usize> {
     node(expr).map(|(address, _)| address)
 }
 
-/// The same of a node that has more than one owner.
+/// Like [`address`], for a node that has more than one owner; `None` for others.
 pub(super) fn shared(expr: &PrimExpr) -> Option<usize> {
     node(expr).filter(|(_, owners)| *owners > 1).map(|(address, _)| address)
 }
 
-/// Address and number of owners.
+/// Address and number of owners of a node; `None` for leaves.
 fn node(expr: &PrimExpr) -> Option<(usize, usize)> {
     fn at<T: ?Sized>(node: &Arc<T>) -> Option<(usize, usize)> {
         Some((Arc::as_ptr(node).cast::<()>() as usize, Arc::strong_count(node)))
@@ -188,7 +188,7 @@ fn node(expr: &PrimExpr) -> Option<(usize, usize)> {
     }
 }
 
-/// What was found of nodes. It keeps them alive, so that no other node takes their address.
+/// Results by node. The table keeps the nodes alive, so that no other node gets their address.
 #[derive(Debug)]
 pub(crate) struct Memo<T>(FxHashMap<usize, (PrimExpr, T)>);
 
@@ -214,7 +214,7 @@ impl<T: Clone> Memo<T> {
     }
 }
 
-/// True when `pred` holds for `expr` or an expression inside it; looks at shared nodes once.
+/// True when `pred` holds for `expr` or an expression inside it; visits shared nodes once.
 pub(super) fn any_node(expr: &PrimExpr, pred: &mut dyn FnMut(&PrimExpr) -> bool) -> bool {
     struct Any<'a> {
         pred: &'a mut dyn FnMut(&PrimExpr) -> bool,

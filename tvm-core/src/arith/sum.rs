@@ -1,8 +1,9 @@
 //! Linear sums: integer expressions as `c0 + c1 * m1 + c2 * m2 + …` over monomials.
 //!
-//! A monomial is a product of atoms, which are expressions that are no sum, difference or product themselves. The
-//! rewriting to a sum is exact for every integer type: arithmetic modulo `2^bits` is a ring. A sum may also be one of the
-//! integers, where nothing wraps: then it says which of two values is larger, and what is left after a division.
+//! A monomial is a product of atoms. An atom is an expression that is not itself a sum, difference or product. The
+//! rewriting to a sum is exact for every integer type, because arithmetic modulo `2^bits` is a ring. A sum may also be
+//! a sum of integers, where nothing wraps: then it shows which of two values is larger, and what remains after a
+//! division.
 //!
 //! TVM counterpart: `SumExpr` of `CanonicalSimplifier`, `DetectLinearEquation`.
 
@@ -21,7 +22,7 @@ use crate::tir::{BinaryOp, PrimExpr, wrap_int};
 pub struct Monomial(SmallVec<[Key; 2]>);
 
 impl Monomial {
-    /// The one atom, if there is only one.
+    /// The atom, if there is only one.
     pub fn as_atom(&self) -> Option<&PrimExpr> {
         if let [atom] = self.0.as_slice() { Some(&atom.0) } else { None }
     }
@@ -36,7 +37,7 @@ impl Monomial {
         self.0.len()
     }
 
-    /// `self / divisor`, if every atom of `divisor` is one of `self`.
+    /// `self / divisor`, if `self` has every atom of `divisor`.
     pub fn divide(&self, divisor: &Monomial) -> Option<Monomial> {
         let mut rest = self.0.clone();
         for atom in &divisor.0 {
@@ -45,7 +46,7 @@ impl Monomial {
         Some(Monomial(rest))
     }
 
-    /// The product of one atom.
+    /// The monomial with the one atom `expr`.
     pub fn atom(expr: PrimExpr) -> Monomial {
         Monomial(smallvec![Key(expr)])
     }
@@ -56,7 +57,7 @@ impl Monomial {
         Monomial(self.0.iter().chain(&other.0).cloned().collect())
     }
 
-    /// The product.
+    /// The product as an expression.
     pub fn to_expr(&self, dtype: DataType) -> PrimExpr {
         let product = self.atoms().cloned().reduce(|a, b| a * b);
         product.unwrap_or_else(|| PrimExpr::int(1, dtype))
@@ -84,38 +85,38 @@ impl Hash for Monomial {
 pub struct LinearSum {
     /// The terms and their coefficients; some may be zero.
     terms: IndexMap<Monomial, i128, FxBuildHasher>,
-    /// What is added to them.
+    /// The number that is added to the terms.
     pub(super) constant: i128,
-    /// Type of everything.
+    /// Type of the terms and of the sum.
     pub(super) dtype: DataType,
     arithmetic: Arithmetic,
 }
 
-/// What the numbers of a sum are.
+/// The kind of numbers that a sum has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arithmetic {
-    /// Numbers modulo `2^bits`, the ones next to zero.
+    /// Numbers modulo `2^bits`, each represented by the value nearest to zero.
     Wrapping,
     /// Integers.
     Integers,
-    /// Integers, some of which became too large: nothing is known of the sum.
+    /// Integers, some of which became too large: nothing is known about the sum.
     Lost,
 }
 
 /// Products of sums with more terms than this are not multiplied out.
 const EXPAND_LIMIT: usize = 64;
 
-/// What products of sums become.
+/// How products of sums are represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Products {
-    /// Atoms, unless one side is a constant.
+    /// As products of atoms, unless one side is a constant.
     Keep,
     /// Multiplied out, within limits.
     Expand,
 }
 
 impl LinearSum {
-    /// The sum of nothing.
+    /// The empty sum.
     pub fn zero(dtype: DataType) -> LinearSum {
         LinearSum { terms: IndexMap::default(), constant: 0, dtype, arithmetic: Arithmetic::Wrapping }
     }
@@ -134,29 +135,29 @@ impl LinearSum {
         sum
     }
 
-    /// The sum of nothing, of the same kind.
+    /// The empty sum, of the same kind.
     pub(super) fn empty(&self) -> LinearSum {
         LinearSum { terms: IndexMap::default(), constant: 0, dtype: self.dtype, arithmetic: self.arithmetic }
     }
 
-    /// The same numbers and `constant` more, as a sum of integers.
+    /// The sum of integers with the same numbers, plus `constant`.
     pub(super) fn into_integers(mut self, constant: i128) -> LinearSum {
         self.arithmetic = Arithmetic::Integers;
         self.add_constant(constant);
         self
     }
 
-    /// False when some number became too large, so that nothing is known of the sum.
+    /// False when some number became too large, so that nothing is known about the sum.
     pub(super) fn is_known(&self) -> bool {
         self.arithmetic != Arithmetic::Lost
     }
 
-    /// The sum that `expr` is.
+    /// `expr` as a sum.
     pub fn of(expr: &PrimExpr, products: Products) -> LinearSum {
         LinearSum::with_atoms(expr, products, &mut |atom| atom.clone())
     }
 
-    /// The sum that `expr` is, with every atom, and every sum that occurs twice, rewritten by `rewrite` first.
+    /// `expr` as a sum, with every atom, and every sum that occurs twice, rewritten by `rewrite` first.
     pub(super) fn with_atoms(
         expr: &PrimExpr,
         products: Products,
@@ -164,7 +165,7 @@ impl LinearSum {
     ) -> LinearSum {
         let mut sum = LinearSum::zero(expr.dtype());
         let mut seen: FxHashMap<usize, PrimExpr> = FxHashMap::default();
-        // Work still to do, last first: an explicit stack, for sums may be thousands of terms deep.
+        // The remaining work, last first, as an explicit stack: sums may be thousands of terms deep.
         let mut todo: Vec<(PrimExpr, i128)> = vec![(expr.clone(), 1)];
         while let Some((expr, scale)) = todo.pop() {
             if scale == 0 {
@@ -211,7 +212,7 @@ impl LinearSum {
         sum
     }
 
-    /// Adds an expression that is simplified already.
+    /// Adds `scale * expr`, where `expr` is simplified already.
     fn add_simple(&mut self, expr: &PrimExpr, scale: i128, products: Products) {
         if is_sum(expr) {
             self.add(&LinearSum::of(expr, products), scale);
@@ -222,7 +223,7 @@ impl LinearSum {
         }
     }
 
-    /// `value` as a number of this sum; those that wrap stay as near to zero as they can be.
+    /// `value` as a number of this sum; a number that wraps is reduced to the value nearest to zero.
     fn reduced(&mut self, value: impl Into<Option<i128>>) -> i128 {
         match (self.arithmetic, value.into()) {
             (Arithmetic::Wrapping, Some(value)) => {
@@ -237,7 +238,7 @@ impl LinearSum {
         }
     }
 
-    /// Adds a number.
+    /// Adds a number to the constant.
     pub(super) fn add_constant(&mut self, value: i128) {
         self.constant = self.reduced(self.constant.checked_add(value));
     }
@@ -289,14 +290,14 @@ impl LinearSum {
         self.empty().minus(self)
     }
 
-    /// `self / divisor`, which divides every term; the constant is rounded down.
+    /// `self / divisor`, where `divisor` divides every term; the quotient of the constant is rounded down.
     #[must_use]
     pub(super) fn divided_by(&self, divisor: i128) -> LinearSum {
         self.divided_by_floor(divisor, &Monomial::default())
     }
 
-    /// `self / (divisor * monomial)`, which divides every term; the constant is divided by the number alone and
-    /// rounded down.
+    /// `self / (divisor * monomial)`, where the divisor divides every term. The constant is divided by the number
+    /// alone, and rounded down.
     #[must_use]
     pub(super) fn divided_by_floor(&self, divisor: i128, monomial: &Monomial) -> LinearSum {
         let mut res = self.empty();
@@ -313,15 +314,15 @@ impl LinearSum {
         self.times(other, Products::Expand)
     }
 
-    /// `(a, b)` such that `self = a * atom + b` with no `atom` in either; `None` when it occurs in a higher power or
-    /// inside another atom.
+    /// `(a, b)` such that `self = a * atom + b`, with no `atom` in either; `None` when `atom` occurs in a higher power
+    /// or inside another atom.
     pub fn split_linear(&self, atom: &PrimExpr) -> Option<(LinearSum, LinearSum)> {
         let inside = |it: &PrimExpr| !same(it, atom) && any_node(it, &mut |inner| same(inner, atom));
         let hidden = self.terms().any(|(monomial, _)| monomial.atoms().any(inside));
         if hidden { None } else { self.split_at(atom) }
     }
 
-    /// `(a, b)` such that `self = a * atom + b`, where `atom` may occur inside of other atoms; `None` when it occurs in a
+    /// `(a, b)` such that `self = a * atom + b`, where `atom` may occur inside other atoms; `None` when it occurs in a
     /// higher power.
     pub(super) fn split_at(&self, atom: &PrimExpr) -> Option<(LinearSum, LinearSum)> {
         let (mut slope, mut rest) = (self.empty(), self.empty());
@@ -351,7 +352,7 @@ impl LinearSum {
             || other.as_constant().is_some()
             || simple(self) && simple(other);
         if !expand {
-            // Constants factor out of a single term; a sum is one atom.
+            // A constant factor of a single term is separated from it; a sum becomes one atom.
             let factor = |sum: &LinearSum| match sum.terms().next() {
                 Some((monomial, c)) if single(sum) => (monomial.clone(), c),
                 _ => (Monomial::atom(sum.to_expr()), 1),
@@ -379,8 +380,8 @@ impl LinearSum {
         self.add_term(monomial, scale);
     }
 
-    /// As an expression: terms that are added before those that are subtracted when the first is not, the constant
-    /// last.
+    /// The sum as an expression. The first term with a positive coefficient comes first, then the other terms in order,
+    /// then the constant.
     pub fn to_expr(&self) -> PrimExpr {
         let (dtype, lanes) = (self.dtype.scalar(), self.dtype.lanes());
         let number = |value: i128| PrimExpr::int(wrap_int(value, dtype), dtype).broadcast(lanes);
@@ -407,7 +408,7 @@ impl LinearSum {
     }
 }
 
-/// The value of an integer constant, or of a vector of equal ones.
+/// The value of an integer constant, or of a vector of equal constants.
 pub(super) fn const_int(expr: &PrimExpr) -> Option<i64> {
     match expr {
         PrimExpr::IntImm(it) => Some(it.value),

@@ -35,7 +35,7 @@ impl Attrs {
         Attrs(None)
     }
 
-    /// With `name` set to `value`.
+    /// These attributes with `name` set to `value`.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<AttrValue>) -> Attrs {
         self.set(name, value);
@@ -47,7 +47,7 @@ impl Attrs {
         Arc::make_mut(self.0.get_or_insert_default()).insert(name.into(), value.into());
     }
 
-    /// Removes `name`.
+    /// Removes `name`; returns its value, if it was set.
     pub fn remove(&mut self, name: &str) -> Option<AttrValue> {
         let map = self.0.as_mut()?;
         let value = map.contains_key(name).then(|| Arc::make_mut(map).remove(name))?;
@@ -72,7 +72,7 @@ impl Attrs {
         self.get(name)?.as_float()
     }
 
-    /// The value of `name` as a flag.
+    /// The value of `name` as a flag (an integer other than 0 is true).
     pub fn bool(&self, name: &str) -> Option<bool> {
         self.int(name).map(|it| it != 0)
     }
@@ -123,7 +123,7 @@ impl<N: AsRef<str>, V: Into<AttrValue>> FromIterator<(N, V)> for Attrs {
 }
 
 impl AttrValue {
-    /// As an integer (a bool counts as 0 or 1).
+    /// The value as an integer (a bool counts as 0 or 1).
     pub fn as_int(&self) -> Option<i64> {
         match self {
             AttrValue::Int(it) => Some(*it),
@@ -132,7 +132,7 @@ impl AttrValue {
         }
     }
 
-    /// As a float (an integer is converted).
+    /// The value as a float (an integer is converted).
     pub fn as_float(&self) -> Option<f64> {
         match self {
             AttrValue::Float(it) => Some(*it),

@@ -9,7 +9,7 @@ use super::Span;
 pub struct Diagnostic {
     /// What is wrong, in the user's terms: expected and got.
     pub message: String,
-    /// Where.
+    /// The place in the source.
     pub span: Span,
     /// What to do instead.
     pub help: Option<String>,
@@ -21,7 +21,7 @@ impl Diagnostic {
         Diagnostic { message: message.into(), span: span.clone(), help: None }
     }
 
-    /// With what to do instead.
+    /// Sets the help text: what to do instead.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
@@ -47,12 +47,12 @@ impl fmt::Display for Diagnostic {
 pub struct IrError(pub Vec<Diagnostic>);
 
 impl IrError {
-    /// An error of one diagnostic.
+    /// An error with one diagnostic.
     pub fn new(message: impl Into<String>, span: &Span) -> IrError {
         IrError(vec![Diagnostic::new(message, span)])
     }
 
-    /// The last diagnostic gets this help.
+    /// Sets the help text of the last diagnostic.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> IrError {
         if let Some(last) = self.0.last_mut() {
@@ -61,7 +61,7 @@ impl IrError {
         self
     }
 
-    /// Diagnostics without a place get `span`.
+    /// Sets `span` on every diagnostic without a place.
     #[must_use]
     pub fn at(mut self, span: &Span) -> IrError {
         for diagnostic in &mut self.0 {
@@ -73,7 +73,7 @@ impl IrError {
     }
 }
 
-/// The first error of a traversal whose methods cannot fail.
+/// Stores the first error of a traversal whose methods cannot return one.
 #[derive(Default)]
 pub(crate) struct FirstError(Option<IrError>);
 
@@ -82,7 +82,7 @@ impl FirstError {
         self.0.is_none()
     }
 
-    /// The value of `res`; an error is kept.
+    /// The value of `res`; an error is stored, unless there is an earlier one.
     pub(crate) fn keep<T>(&mut self, res: Result<T, IrError>) -> Option<T> {
         res.map_err(|err| self.0.get_or_insert(err)).ok()
     }

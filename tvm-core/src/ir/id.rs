@@ -1,5 +1,6 @@
-//! Typed ids for everything that has identity. Ids come from process-wide 64-bit counters, which do not wrap, are compared and hashed by value
-//! and never reach any output: printing uses a name supply, structural hashing numbers binders by order.
+//! Typed ids for everything that has identity. They come from process-wide 64-bit counters, too wide to overflow in
+//! practice, and are compared and hashed by value. Ids never reach any output: printing assigns unique names, and
+//! structural hashing numbers binders in order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +23,7 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Identity of a [`Var`](super::Var); also names the loop that binds it.
+    /// Identity of a [`Var`](super::Var); also identifies the loop that binds it.
     VarId;
     /// Identity of a [`Buffer`](crate::tir::Buffer).
     BufferId;

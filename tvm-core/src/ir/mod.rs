@@ -1,4 +1,4 @@
-//! What tensor programs and graph functions share: ids, spans, variables, types, attributes, operators, the module.
+//! IR shared by tensor programs and graph functions: ids, spans, variables, types, attributes, operators, the module.
 
 mod attrs;
 mod error;

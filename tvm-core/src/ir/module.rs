@@ -18,11 +18,11 @@ pub enum BaseFunc {
     Prim(Arc<PrimFunc>),
     /// A graph function.
     Relax(Arc<relax::Function>),
-    /// A function that lives elsewhere, called by symbol.
+    /// A function defined outside the module, called by symbol.
     Extern(Arc<ExternFunc>),
 }
 
-/// A function that lives elsewhere: a C symbol or a registered packed function.
+/// A function defined outside the module: a C symbol or a registered packed function.
 #[derive(Clone, Debug)]
 pub struct ExternFunc {
     /// Symbol or registered name.
@@ -31,13 +31,13 @@ pub struct ExternFunc {
     pub attrs: Attrs,
 }
 
-/// Functions, type definitions and attributes; insertion order is kept and is the order of all output.
+/// Functions, type definitions and attributes, in insertion order, which is also the order of all output.
 #[derive(Clone, Debug, Default)]
 pub struct IRModule {
     functions: IndexMap<GlobalVar, BaseFunc>,
-    /// Functions by name, in order.
+    /// Global variables by name; those of the same name in insertion order.
     names: FxHashMap<Arc<str>, Vec<GlobalVar>>,
-    /// The number that a name made unique from a hint got last.
+    /// By name hint, the last number appended to make a name unique.
     suffixes: FxHashMap<Arc<str>, usize>,
     types: IndexMap<Arc<str>, Arc<TypeDef>>,
     /// Attributes of the module.
@@ -50,7 +50,7 @@ impl IRModule {
         IRModule::default()
     }
 
-    /// A module of one tensor program, under the program's own name.
+    /// A module with one tensor program, under the program's own name.
     pub fn from_prim_func(func: PrimFunc) -> IRModule {
         let mut module = IRModule::new();
         module.add(func.name.clone(), BaseFunc::Prim(Arc::new(func)));
@@ -64,21 +64,21 @@ impl IRModule {
         gv
     }
 
-    /// Sets the function of `gv`, which is declared if it is new.
+    /// Sets the function of `gv`; adds `gv` if the module does not have it.
     pub fn update(&mut self, gv: GlobalVar, func: BaseFunc) {
         if self.functions.insert(gv.clone(), func).is_none() {
             self.names.entry(gv.name().into()).or_default().push(gv);
         }
     }
 
-    /// Removes the function of `gv`; the order of the others stays.
+    /// Removes the function of `gv`; the others keep their order.
     pub fn remove(&mut self, gv: &GlobalVar) -> Option<BaseFunc> {
         let func = self.functions.shift_remove(gv)?;
         self.forget(gv);
         Some(func)
     }
 
-    /// Removes the functions that `keep` refuses; the order of the others stays.
+    /// Removes the functions for which `keep` returns false; the others keep their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&GlobalVar, &BaseFunc) -> bool) {
         let mut removed = Vec::new();
         self.functions.retain(|gv, func| {
@@ -91,7 +91,7 @@ impl IRModule {
         removed.iter().for_each(|gv| self.forget(gv));
     }
 
-    /// The name of a function that is removed is free again.
+    /// Frees the name of a removed function.
     fn forget(&mut self, gv: &GlobalVar) {
         if let Some(same) = self.names.get_mut(gv.name()) {
             same.retain(|it| it != gv);

@@ -1,4 +1,4 @@
-//! Graph operators are rows of static tables gathered in one registry; users add their own explicitly.
+//! Graph operators: rows of static tables, collected in one registry; users register their own explicitly.
 //!
 //! TVM counterpart: `Op`, `OpAttrMap` (`FInferType`, `FLegalize`, `FPurity`, `TOpPattern`).
 
@@ -51,7 +51,7 @@ pub struct OpDef {
     pub pure: bool,
 }
 
-/// Result type of a call, from the types of its arguments and its attributes.
+/// Computes the result type of a call from the types of its arguments and from its attributes.
 pub type InferFn = fn(&InferContext<'_>) -> Result<Type, IrError>;
 
 /// The tensor program of a call: one `In` per tensor argument in order, then one `Out` per result tensor. Symbolic
@@ -82,14 +82,14 @@ pub enum Legalize {
 pub enum MemoryEffect {
     /// The result is new memory.
     Fresh,
-    /// The result has no memory of an argument, and no argument is kept.
+    /// The result shares no memory with an argument, and no argument is kept.
     Reads,
     /// The result is the first argument's data under another shape, and no argument is kept: lowering gives the same memory
     /// a new shape instead of running a kernel.
     Reshapes,
     /// The result may be an argument itself, and no argument is kept.
     Forwards,
-    /// Nothing is known.
+    /// The call may keep or return its arguments.
     Keeps,
 }
 
@@ -160,18 +160,18 @@ impl OpDef {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ArgDef {
-    /// Its name.
+    /// Name of the argument.
     pub name: &'static str,
-    /// What it may be.
+    /// Kind of value that it accepts.
     pub kind: ArgKind,
 }
 
-/// What an argument may be.
+/// Kinds of value that an argument accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
     /// A tensor.
     Tensor,
-    /// A tensor that may be left out, only at the end.
+    /// A tensor that a call may omit; only after the other arguments.
     Optional,
     /// Any number of tensors (given one by one or as one tuple).
     Variadic,
@@ -187,11 +187,11 @@ pub enum ArgKind {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AttrDef {
-    /// Its name.
+    /// Name of the attribute.
     pub name: &'static str,
-    /// What it may be.
+    /// Kind of value that it accepts.
     pub kind: AttrKind,
-    /// True when a call must give it.
+    /// True when every call must set it.
     pub required: bool,
 }
 
@@ -216,7 +216,7 @@ pub enum AttrKind {
     Strs,
 }
 
-/// How a tensor program may be fused with its neighbours, from easy to impossible.
+/// How a tensor program may be fused with its neighbours, from the least to the most restricted.
 ///
 /// TVM counterpart: `OpPatternKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -225,7 +225,7 @@ pub enum OpPattern {
     ElemWise,
     /// Inputs are broadcast.
     Broadcast,
-    /// Each output element comes from one place of the input (transpose, slice).
+    /// Each output element comes from one input element (transpose, slice).
     Injective,
     /// A reduction.
     CommReduce,
@@ -233,11 +233,11 @@ pub enum OpPattern {
     OutEWiseFusable,
     /// A tuple.
     Tuple,
-    /// Nothing is known; it is left alone.
+    /// Nothing is known; never fused.
     Opaque,
 }
 
-/// What type inference sees of a call.
+/// The call whose type is inferred: input of an [`InferFn`].
 #[derive(Clone, Copy, Debug)]
 pub struct InferContext<'a> {
     /// The operator.
@@ -252,7 +252,7 @@ pub struct InferContext<'a> {
     pub span: &'a Span,
 }
 
-/// What legalisation sees of a call.
+/// The call that is legalised: input of a [`LegalizeFn`].
 #[derive(Clone, Copy, Debug)]
 pub struct LegalizeContext<'a> {
     /// The operator.
@@ -273,7 +273,7 @@ pub struct LegalizeContext<'a> {
 #[derive(Clone, Copy)]
 pub struct Op(&'static OpDef);
 
-/// All operators: the built-in tables and what the user added.
+/// All operators: those of the built-in tables and those that the user registered.
 #[derive(Debug)]
 pub struct OpRegistry(FxHashMap<&'static str, &'static OpDef>);
 
@@ -286,7 +286,7 @@ fn registry() -> &'static RwLock<OpRegistry> {
 }
 
 impl OpRegistry {
-    /// Adds an operator.
+    /// Registers an operator.
     ///
     /// # Errors
     /// When an operator of that name exists.

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Source of a node; empty when it was made by the compiler itself.
+/// Source of a node; empty when the compiler itself created the node.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Span(Option<Arc<Place>>);
 
@@ -16,7 +16,7 @@ enum Place {
 }
 
 impl Span {
-    /// No source: made by the compiler.
+    /// No source: the node was created by the compiler.
     pub const fn none() -> Span {
         Span(None)
     }

@@ -31,10 +31,10 @@ pub enum Type {
     Object,
 }
 
-/// A tensor: what is known of its shape, element type and place.
+/// Type of a tensor: what is known about its shape, element type and device.
 #[derive(Clone, Debug)]
 pub struct TensorType {
-    /// What is known of the shape.
+    /// What is known about the shape.
     pub shape: TensorShape,
     /// Element type; `None` when unknown.
     pub dtype: Option<DataType>,
@@ -42,7 +42,7 @@ pub struct TensorType {
     pub vdevice: Option<Device>,
 }
 
-/// What is known of a tensor's shape.
+/// What is known about a tensor's shape.
 #[derive(Clone, Debug)]
 pub enum TensorShape {
     /// Every extent is an `i64` expression over symbolic dimensions.
@@ -91,7 +91,7 @@ pub struct TypeParam(pub Arc<str>);
 /// Definition of an algebraic data type.
 #[derive(Clone, Debug)]
 pub struct TypeDef {
-    /// Its name, unique in the module.
+    /// Name, unique in the module.
     pub name: Arc<str>,
     /// Type parameters.
     pub params: Arc<[TypeParam]>,
@@ -102,7 +102,7 @@ pub struct TypeDef {
 /// One constructor of a [`TypeDef`].
 #[derive(Clone, Debug)]
 pub struct ConstructorDef {
-    /// Its name, unique in the type.
+    /// Name, unique in the type.
     pub name: Arc<str>,
     /// Types of its fields.
     pub fields: Arc<[Type]>,
@@ -119,7 +119,7 @@ impl TensorType {
         TensorType::new(shape.iter().map(|&n| PrimExpr::index(n)).collect::<Vec<_>>(), dtype)
     }
 
-    /// A tensor of which only the rank and perhaps the element type are known.
+    /// A tensor of known rank and unknown extents.
     pub fn ranked(ndim: usize, dtype: Option<DataType>) -> TensorType {
         TensorType { shape: TensorShape::Rank(ndim), dtype, vdevice: None }
     }

@@ -10,7 +10,7 @@ use tvm_runtime::DataType;
 
 use super::{GlobalVarId, Span, Type, VarId};
 
-/// A local variable: identity is its id, the name is a hint for printing.
+/// A local variable, identified by its id; its name is a hint for printing.
 #[derive(Clone)]
 pub struct Var(Arc<VarNode>);
 
@@ -93,7 +93,7 @@ impl fmt::Debug for Var {
     }
 }
 
-/// The name of a function of a module: identity is its id; the name is unique inside one module.
+/// A reference to a function of a module, identified by its id; its name is unique within one module.
 #[derive(Clone)]
 pub struct GlobalVar(Arc<(GlobalVarId, Arc<str>)>);
 

@@ -1,4 +1,4 @@
-//! What a compilation is told: level, required and disabled passes, typed options, instruments.
+//! Settings of a compilation: level, required and disabled passes, typed options, instruments.
 //!
 //! TVM counterpart: `PassContext`.
 
@@ -16,25 +16,25 @@ use crate::ir::IRModule;
 /// Typed options of the passes, with their defaults.
 #[derive(Clone, Debug)]
 pub struct PassConfig {
-    /// `FuseOps`: most operators in one fused function.
+    /// `FuseOps`: maximum number of operators in one fused function.
     pub fuse_max_depth: usize,
-    /// `UnrollLoop`: loops of at most this many iterations in all are unrolled without being told.
+    /// `UnrollLoop`: maximum number of statements to which an unmarked serial loop without inner loops is unrolled.
     pub unroll_max_steps: i64,
     /// Code generation may reassociate and contract floats, multiply by reciprocals, assume that there is no NaN and no
-    /// infinity, and ignore the sign of zero. Off: only reductions that blocks declare may be contracted.
+    /// infinity, and ignore the sign of zero. When off, only the reductions of reduction blocks may be contracted.
     pub fast_math: bool,
-    /// What the caller vouches for; nothing by default: kernels check arguments and accesses, and call no C function.
+    /// Promises of the caller; none by default: kernels check arguments and accesses, and call no C function.
     pub trust: Trust,
     options: FxHashMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
 impl PassConfig {
-    /// Sets the options of a pass of the user's own: one value per type.
+    /// Sets the options of a user-defined pass: one value per type.
     pub fn set_option<T: Any + Send + Sync>(&mut self, options: T) {
         self.options.insert(TypeId::of::<T>(), Arc::new(options));
     }
 
-    /// The options of that type.
+    /// The options of type `T`, if set.
     pub fn option<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.options.get(&TypeId::of::<T>())?.downcast_ref()
     }
@@ -52,7 +52,7 @@ impl Default for PassConfig {
     }
 }
 
-/// What a compilation is told.
+/// Settings of a compilation.
 #[derive(Clone)]
 pub struct PassContext {
     /// Passes of a higher level are skipped; 2 by default.
@@ -61,9 +61,9 @@ pub struct PassContext {
     pub required: Vec<String>,
     /// Names of passes that do not run.
     pub disabled: Vec<String>,
-    /// Options.
+    /// Typed options of the passes.
     pub config: PassConfig,
-    /// What watches the passes, in order; [`VerifyEach`] by default where debug assertions are.
+    /// Instruments of the passes, in order; by default [`VerifyEach`] if debug assertions are enabled, else none.
     pub instruments: Vec<Arc<dyn PassInstrument>>,
 }
 
@@ -101,42 +101,42 @@ impl PassContext {
         PassContext::default()
     }
 
-    /// Passes of a higher level are skipped.
+    /// Sets the level: passes of a higher level are skipped.
     #[must_use]
     pub fn opt_level(mut self, opt_level: u8) -> PassContext {
         self.opt_level = opt_level;
         self
     }
 
-    /// The pass `name` runs whatever its level.
+    /// Makes the pass `name` run whatever its level.
     #[must_use]
     pub fn require(mut self, name: &str) -> PassContext {
         self.required.push(name.to_string());
         self
     }
 
-    /// The pass `name` does not run.
+    /// Disables the pass `name`.
     #[must_use]
     pub fn disable(mut self, name: &str) -> PassContext {
         self.disabled.push(name.to_string());
         self
     }
 
-    /// With options changed.
+    /// Changes options of the passes.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut PassConfig)) -> PassContext {
         change(&mut self.config);
         self
     }
 
-    /// Also watched by `instrument`; keep a clone of the `Arc` to read it afterwards.
+    /// Adds `instrument`; keep a clone of the `Arc` to read its results afterwards.
     #[must_use]
     pub fn instrument(mut self, instrument: Arc<dyn PassInstrument>) -> PassContext {
         self.instruments.push(instrument);
         self
     }
 
-    /// Without any instrument, [`VerifyEach`] included.
+    /// Removes all instruments, including [`VerifyEach`].
     #[must_use]
     pub fn without_instruments(mut self) -> PassContext {
         self.instruments.clear();
@@ -163,14 +163,14 @@ impl PassContext {
         f()
     }
 
-    /// True when the pass is to run. A mandatory pass always is: one that is disabled fails when it is applied.
+    /// True when the pass should run. Mandatory passes are always enabled: applying one that is disabled is an error.
     pub fn enabled(&self, pass: &Pass) -> bool {
         let named = |names: &[String]| names.iter().any(|name| name == pass.info.name);
         pass.is_mandatory()
             || !named(&self.disabled) && (named(&self.required) || pass.info.opt_level <= self.opt_level)
     }
 
-    /// Checks that the passes named in the context exist: built in, registered, or made so far.
+    /// Checks that the passes named in the context exist: built in, registered, or constructed so far.
     pub(super) fn check_names(&self) -> Result<(), PassError> {
         self.required.iter().chain(&self.disabled).try_for_each(|name| super::registry::check_name(name))
     }

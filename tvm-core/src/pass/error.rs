@@ -6,7 +6,7 @@ use crate::ir::{Diagnostic, IrError};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassError {
-    /// The program is malformed or uses something that is not supported.
+    /// The program is malformed or uses an unsupported feature.
     #[error("pass `{pass}`: {source}")]
     Ir {
         /// The pass.
@@ -19,27 +19,27 @@ pub enum PassError {
     Unknown {
         /// The name.
         name: String,
-        /// A registered name like it.
+        /// The most similar known name, if one is similar enough.
         near: Option<String>,
     },
     /// A pass of this name is registered already.
     #[error("pass `{0}` is registered already")]
     Duplicate(String),
-    /// What comes after the pass relies on it.
+    /// The context disables a mandatory pass, on which later passes rely.
     #[error("pass `{0}` cannot be disabled: what runs after it relies on it")]
     Mandatory(String),
-    /// A pass broke an invariant that holds before it.
+    /// A pass violated an invariant that held before it.
     #[error("pass `{pass}` broke the module: {source}")]
     Verify {
         /// The pass.
         pass: String,
-        /// What is broken.
+        /// The violations.
         source: IrError,
     },
 }
 
 impl PassError {
-    /// The pass `pass` met a malformed or unsupported program.
+    /// An error of the pass `pass`: the program is malformed or unsupported.
     pub fn ir(pass: &str, source: impl Into<IrError>) -> PassError {
         PassError::Ir { pass: pass.to_string(), source: source.into() }
     }

@@ -1,4 +1,4 @@
-//! What watches passes run, and the built-in instruments.
+//! Instruments, which observe passes as they run, and the built-in ones.
 //!
 //! TVM counterpart: `ir/instrument.h`, `tvm.ir.instrument`.
 
@@ -10,37 +10,37 @@ use std::time::{Duration, Instant};
 use super::{Pass, PassContext, PassError, PassKind};
 use crate::ir::{IRModule, well_formed};
 
-/// Watches the passes that run under a [`PassContext`]; one instrument may serve several threads.
+/// Observes the passes that run under a [`PassContext`]; one instrument may serve several threads.
 pub trait PassInstrument: Send + Sync {
-    /// The context becomes the current one of a thread.
+    /// Called when the context becomes the current one of a thread.
     fn enter(&self, _ctx: &PassContext) {}
 
-    /// The context is left.
+    /// Called when the context stops being the current one of a thread.
     fn exit(&self, _ctx: &PassContext) {}
 
-    /// Whether `pass` is to run; all instruments must agree. Mandatory passes run without being asked for.
+    /// Whether `pass` should run; all instruments must agree. Not queried for mandatory passes, which always run.
     fn should_run(&self, _pass: &Pass, _module: &IRModule) -> bool {
         true
     }
 
-    /// Before `pass` runs on `module`.
+    /// Called before `pass` runs on `module`.
     ///
     /// # Errors
-    /// Stops the compilation.
+    /// An error stops the compilation.
     fn before(&self, _pass: &Pass, _module: &IRModule) -> Result<(), PassError> {
         Ok(())
     }
 
-    /// After `pass` gave `module`.
+    /// Called after `pass` returned `module`.
     ///
     /// # Errors
-    /// Stops the compilation.
+    /// An error stops the compilation.
     fn after(&self, _pass: &Pass, _module: &IRModule) -> Result<(), PassError> {
         Ok(())
     }
 }
 
-/// Checks the module after every pass; on by default where debug assertions are.
+/// Checks before and after every pass that the module is well-formed; on by default if debug assertions are enabled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VerifyEach;
 
@@ -61,7 +61,7 @@ impl PassInstrument for VerifyEach {
     }
 }
 
-/// How long each pass took, nested ones under the sequence that ran them.
+/// Measures how long each pass takes; passes of a sequence are nested under it.
 #[derive(Debug, Default)]
 pub struct PassTimingInstrument(Mutex<Timings>);
 
@@ -77,14 +77,14 @@ struct Timings {
 pub struct PassTiming {
     /// Name of the pass.
     pub name: &'static str,
-    /// How many sequences it is nested in.
+    /// Number of sequences that the pass is nested in.
     pub depth: usize,
-    /// Time it took; zero when it failed.
+    /// Time that the pass took; zero when it failed.
     pub duration: Duration,
 }
 
 impl PassTimingInstrument {
-    /// Nothing measured yet.
+    /// An instrument without measurements.
     pub fn new() -> PassTimingInstrument {
         PassTimingInstrument::default()
     }
@@ -128,7 +128,7 @@ impl PassInstrument for PassTimingInstrument {
         if let Some(at) = found {
             let (_, row, start) = timings.running[at];
             timings.rows[row].duration = start.elapsed();
-            // What failed inside has no end of its own.
+            // Also drops passes nested in this one that failed: `after` was not called for them.
             timings.running.retain(|&(other, it, _)| other != thread || it < row);
         }
         Ok(())
@@ -141,10 +141,10 @@ impl PassInstrument for PassTimingInstrument {
     }
 }
 
-/// Where printed modules go: (title, text). The compiler itself does no output.
+/// Receives printed modules: (title, text). The compiler itself does no output.
 pub type Sink = dyn Fn(&str, &str) + Send + Sync;
 
-/// Prints the module before or after passes, or both, into a sink.
+/// Prints the module to a sink, before or after passes, or both.
 pub struct PrintIR {
     before: bool,
     after: bool,
@@ -158,22 +158,22 @@ impl PrintIR {
         PrintIR { before, after, only: None, count: Mutex::new(0), sink: Box::new(sink) }
     }
 
-    /// The module before every pass, titled `before NAME`.
+    /// Prints the module before every pass, titled `before NAME`.
     pub fn before_all(sink: impl Fn(&str, &str) + Send + Sync + 'static) -> PrintIR {
         PrintIR::new(true, false, sink)
     }
 
-    /// The module after every pass, titled `after NAME`.
+    /// Prints the module after every pass, titled `after NAME`.
     pub fn after_all(sink: impl Fn(&str, &str) + Send + Sync + 'static) -> PrintIR {
         PrintIR::new(false, true, sink)
     }
 
-    /// The module before and after every pass, titled `007_NAME.before` and `008_NAME.after`: names for files.
+    /// Prints the module before and after every pass, titled `007_NAME.before` and `008_NAME.after`, as file names.
     pub fn dump(sink: impl Fn(&str, &str) + Send + Sync + 'static) -> PrintIR {
         PrintIR::new(true, true, sink)
     }
 
-    /// Only for the passes of these names.
+    /// Prints only for the passes of these names.
     #[must_use]
     pub fn only(mut self, names: &[&str]) -> PrintIR {
         self.only = Some(names.iter().map(|name| name.to_string()).collect());

@@ -1,4 +1,4 @@
-//! What a pass is, and passes made from closures over one kind of function.
+//! The type of passes, and constructors of passes from closures over one kind of function.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::relax::mutator::{Mutator, walk_body};
 use crate::relax::{BindingBlock, Body, Function};
 use crate::tir::{PrimFunc, mutate_slice};
 
-/// What is known of a pass.
+/// Name, level and requirements of a pass.
 #[derive(Clone, Debug)]
 pub struct PassInfo {
     /// Name, as in TVM, for example `FuseOps`.
     pub name: &'static str,
     /// Runs when the context's level is at least this.
     pub opt_level: u8,
-    /// Names of passes that must have run.
+    /// Names of passes that must run before it.
     pub required: &'static [&'static str],
 }
 
@@ -40,7 +40,7 @@ type Run = dyn Fn(IRModule, &PassContext) -> Result<IRModule, PassError> + Send 
 /// A pass: module in, module out.
 #[derive(Clone)]
 pub struct Pass {
-    /// What is known of it.
+    /// Name, level and requirements.
     pub info: PassInfo,
     /// What it works on.
     pub kind: PassKind,
@@ -56,7 +56,7 @@ impl fmt::Debug for Pass {
 }
 
 impl Pass {
-    /// A pass of these parts.
+    /// A pass that calls `run`.
     pub fn new(
         info: PassInfo,
         kind: PassKind,
@@ -66,31 +66,31 @@ impl Pass {
         Pass { info, kind, parts: Arc::new([]), mandatory: false, run: Arc::new(run) }
     }
 
-    /// The passes of a sequence, in order; nothing of other passes.
+    /// The passes of a sequence, in order; empty for other passes.
     pub fn parts(&self) -> &[Pass] {
         &self.parts
     }
 
-    /// Also needs the passes `required` to have run.
+    /// Sets the passes that must run before this one.
     #[must_use]
     pub fn requires(mut self, required: &'static [&'static str]) -> Pass {
         self.info.required = required;
         self
     }
 
-    /// Runs in every context: what comes after it relies on it for safety or meaning.
+    /// Makes the pass run in every context: later passes rely on it for safety or correctness.
     #[must_use]
     pub fn mandatory(mut self) -> Pass {
         self.mandatory = true;
         self
     }
 
-    /// Whether no context leaves it out.
+    /// Whether the pass runs in every context.
     pub fn is_mandatory(&self) -> bool {
         self.mandatory
     }
 
-    /// Runs only at this level or above (default 0).
+    /// Makes the pass run only at this level or above (default 0).
     #[must_use]
     pub fn opt_level(mut self, opt_level: u8) -> Pass {
         self.info.opt_level = opt_level;
@@ -100,15 +100,15 @@ impl Pass {
     /// Runs the pass under the current [`PassContext`].
     ///
     /// # Errors
-    /// What the pass reports.
+    /// The error of the pass, as for [`Pass::apply_in`].
     pub fn apply(&self, module: IRModule) -> Result<IRModule, PassError> {
         self.apply_in(module, &PassContext::current())
     }
 
-    /// Runs the pass under `ctx`: instruments see it, disabled passes are skipped.
+    /// Runs the pass under `ctx`, observed by its instruments; a disabled pass returns the module unchanged.
     ///
     /// # Errors
-    /// What the pass reports; a name in `ctx` that no pass has.
+    /// The error of the pass; a name in `ctx` that no pass has; a mandatory pass that `ctx` disables.
     pub fn apply_in(&self, module: IRModule, ctx: &PassContext) -> Result<IRModule, PassError> {
         ctx.check_names()?;
         ctx.instrumented(self, module, |module| (self.run)(module, ctx))
@@ -125,7 +125,7 @@ pub fn module_pass(
     })
 }
 
-/// A pass over tensor programs; `run` gives `None` for "unchanged".
+/// A pass over tensor programs; `run` returns `None` for "unchanged".
 pub fn prim_func_pass(
     name: &'static str,
     run: impl Fn(&PrimFunc, &IRModule, &PassContext) -> Result<Option<PrimFunc>, IrError> + Send + Sync + 'static,
@@ -139,7 +139,7 @@ pub fn prim_func_pass(
     })
 }
 
-/// A pass over graph functions; `run` gives `None` for "unchanged".
+/// A pass over graph functions; `run` returns `None` for "unchanged".
 pub fn function_pass(
     name: &'static str,
     run: impl Fn(&Function, &IRModule, &PassContext) -> Result<Option<Function>, IrError> + Send + Sync + 'static,
@@ -147,7 +147,7 @@ pub fn function_pass(
     relax_pass(name, PassKind::Function, run)
 }
 
-/// A pass over dataflow blocks, those of branches and local functions too; `run` gives `None` for "unchanged".
+/// A pass over dataflow blocks, including those of branches and local functions; `run` returns `None` for "unchanged".
 pub fn dataflow_block_pass(
     name: &'static str,
     run: impl Fn(&BindingBlock, &IRModule, &PassContext) -> Result<Option<BindingBlock>, IrError>
@@ -196,7 +196,7 @@ fn relax_pass(
     })
 }
 
-/// All functions see the module as it was before the pass.
+/// A pass that calls `run` for every function; all calls see the module as it was before the pass.
 fn per_function(
     name: &'static str,
     kind: PassKind,

@@ -1,4 +1,4 @@
-//! Pass infrastructure: a pass takes a module by value and gives one back.
+//! Pass infrastructure: a pass takes a module by value and returns one.
 //!
 //! TVM counterpart: `ir/transform.h`.
 

@@ -1,4 +1,4 @@
-//! Passes by name: the built-in ones and what the user registers.
+//! Passes by name: the built-in ones and those that the user registers.
 //!
 //! TVM counterpart: the `relax.transform.*` and `tir.transform.*` global functions.
 
@@ -56,10 +56,10 @@ fn registry() -> &'static RwLock<IndexMap<&'static str, Pass>> {
     })
 }
 
-/// Makes `pass` known by its name.
+/// Registers `pass` under its name.
 ///
 /// # Errors
-/// When a pass of that name is known.
+/// When a pass of that name is registered already.
 pub fn register_pass(pass: Pass) -> Result<(), PassError> {
     let mut registry = registry().write().unwrap_or_else(PoisonError::into_inner);
     if registry.contains_key(pass.info.name) {
@@ -83,10 +83,10 @@ fn unknown<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> PassError {
     PassError::Unknown { name: name.to_string(), near }
 }
 
-/// Names of the passes that were made so far, registered or not.
+/// Names of the passes constructed so far, registered or not.
 static MADE: RwLock<Option<IndexSet<&'static str>>> = RwLock::new(None);
 
-/// A pass of this name is made.
+/// Records the name of a pass that is being constructed.
 pub(super) fn note_name(name: &'static str) {
     let known = MADE.read().unwrap_or_else(PoisonError::into_inner);
     if known.as_ref().is_some_and(|names| names.contains(name)) {
@@ -99,7 +99,7 @@ pub(super) fn note_name(name: &'static str) {
 
 /// Checks that there is a pass named `name`, in the registry or elsewhere.
 pub(super) fn check_name(name: &str) -> Result<(), PassError> {
-    // Making the built-in passes notes their names.
+    // The first call constructs the built-in passes, which records their names.
     let registry = registry().read().unwrap_or_else(PoisonError::into_inner);
     let made = MADE.read().unwrap_or_else(PoisonError::into_inner);
     let others = made.iter().flatten().copied();
@@ -109,7 +109,7 @@ pub(super) fn check_name(name: &str) -> Result<(), PassError> {
     Err(unknown(name, registry.keys().copied().chain(others)))
 }
 
-/// The names of all passes, in order.
+/// The names of all registered passes, sorted.
 pub fn pass_names() -> Vec<&'static str> {
     let mut names: Vec<_> =
         registry().read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect();

@@ -1,4 +1,4 @@
-//! Passes one after another.
+//! Sequences of passes.
 //!
 //! TVM counterpart: `transform.Sequential`.
 
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use super::{Pass, PassContext, PassError, PassInfo, PassKind, get_pass};
 use crate::ir::IRModule;
 
-/// Passes one after another.
+/// Constructor of passes that run other passes in order.
 #[derive(Debug)]
 pub struct Sequential;
 
 impl Sequential {
-    /// One pass that runs `passes` in order. What a pass requires and has not run in this sequence is taken from the
-    /// registry and runs before it.
+    /// One pass that runs `passes` in order. A pass that one of them requires and that has not run in this sequence is
+    /// taken from the registry and runs first.
     #[expect(clippy::new_ret_no_self, reason = "a sequence of passes is a pass")]
     pub fn new(name: &'static str, passes: Vec<Pass>) -> Pass {
         let info = PassInfo { name, opt_level: 0, required: &[] };
@@ -30,7 +30,7 @@ impl Sequential {
 
 struct Run<'a> {
     ctx: &'a PassContext,
-    /// Names of the passes that ran, and of those whose requirements are being met.
+    /// Names of the passes that ran, and of those whose requirements are running.
     done: Vec<&'static str>,
 }
 
@@ -42,7 +42,7 @@ impl Run<'_> {
         self.done.push(pass.info.name);
         for required in pass.info.required {
             if !self.done.contains(required) {
-                // What a pass that runs needs runs too, whatever its level.
+                // A required pass runs whatever its level.
                 let ctx = self.ctx.clone().require(required);
                 let mut run = Run { ctx: &ctx, done: std::mem::take(&mut self.done) };
                 module = run.pass(&get_pass(required)?, module)?;

@@ -1,4 +1,4 @@
-//! The rules of running passes: order, levels, requirements, instruments, errors.
+//! Tests of how passes run: order, levels, requirements, instruments, errors.
 
 use std::sync::{Arc, Mutex};
 
@@ -104,7 +104,7 @@ fn names_in_a_context_are_those_of_passes() {
     assert!(taken(&log).is_empty());
 }
 
-/// Every pass of the pipelines and every constructor in the sources is in the registry, under a name of its own.
+/// The registry has every pass of the pipelines and every pass constructor in the sources, each under its own name.
 #[test]
 fn the_registry_has_every_pass() {
     let names = pass_names();

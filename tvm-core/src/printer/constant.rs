@@ -1,13 +1,14 @@
-//! Constants of graph functions: `constant::<f32, 2>([1.0, 2.0])`; large ones as the hexadecimal digits of their bytes.
+//! Printing constants of graph functions: `constant::<f32, 2>([1.0, 2.0])`; large ones as the hexadecimal digits of
+//! their bytes.
 
 use half::{bf16, f16};
 use tvm_runtime::{DataType, Element, Tensor};
 
-/// Most elements of a constant that is printed whole.
+/// Maximum number of elements of a constant that is printed as a list of literals.
 const LIMIT: usize = 16;
 
-/// A small constant as a literal; a large one as its bytes when it is asked for `whole`, else by its type, which does not
-/// compile.
+/// A small constant as a literal. A large one as its bytes if `whole`; otherwise as its type and element count, a form
+/// that does not compile.
 pub(super) fn constant(tensor: &Tensor, whole: bool) -> String {
     let elements = if tensor.len() <= LIMIT { values(tensor) } else { None };
     let elements = match (elements, tensor.bytes()) {
@@ -27,7 +28,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// The elements as Rust writes them; `None` for a tensor that is not in host memory.
+/// The elements as Rust literals; `None` for a tensor that is not in host memory or whose type has none.
 fn values(tensor: &Tensor) -> Option<Vec<String>> {
     fn list<T: Element>(tensor: &Tensor, show: impl Fn(T) -> String) -> Option<Vec<String>> {
         Some(tensor.as_slice::<T>().ok()?.iter().map(|it| show(*it)).collect())
@@ -64,7 +65,7 @@ fn values(tensor: &Tensor) -> Option<Vec<String>> {
     }
 }
 
-/// The shortest text that reads back as the same number; `f32` holds every number of half precision.
+/// The shortest text that reads back as the same number; `f32` represents every half-precision number.
 fn shown(value: f64, dtype: DataType) -> String {
     if dtype == DataType::F64 { format!("{value:?}") } else { format!("{:?}", value as f32) }
 }

@@ -1,7 +1,7 @@
-//! Expressions of tensor programs, with as few parentheses as Rust needs.
+//! Printing expressions of tensor programs, with as few parentheses as Rust needs.
 //!
-//! In the DSL an index is a `usize`: its division rounds down, and it is converted where a number of type `i64` is
-//! wanted (and back). Each `i64` expression is printed for the class that its place wants.
+//! In the DSL an index is a `usize`: its division rounds down, and conversions to and from numbers of type `i64` are
+//! explicit. Each `i64` expression is printed as an index or as a number, whichever its context expects.
 
 use tvm_runtime::DataType;
 
@@ -12,14 +12,14 @@ use crate::script::is_total;
 use crate::support::with_stack;
 use crate::tir::*;
 
-/// What the place of an expression wants of an `i64`.
+/// The form in which a context expects an `i64` expression: an index (`usize`) or a number (`i64`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Index,
     Number,
 }
 
-/// How tightly an operator binds, as in Rust; `as` is below all so that it always gets parentheses inside another one.
+/// Precedence of operators, as in Rust, except that `as` is the lowest: inside another operator it gets parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Prec {
     None,
@@ -38,7 +38,7 @@ pub(super) enum Prec {
 }
 
 impl Prec {
-    /// What the right operand of an operator of this precedence must bind like.
+    /// The precedence that the right operand of an operator of this precedence needs at least.
     pub(super) fn tighter(self) -> Prec {
         match self {
             Prec::Product => Prec::Unary,
@@ -56,7 +56,7 @@ impl Prec {
 }
 
 impl Printer {
-    /// `expr` in the class that it has by itself.
+    /// `expr` in its own class (see `class`).
     pub(super) fn any_expr(&mut self, expr: &PrimExpr) -> String {
         self.any_text(expr).into()
     }
@@ -66,12 +66,12 @@ impl Printer {
         self.text_in(expr, class, Prec::None)
     }
 
-    /// `expr` where an index is wanted.
+    /// `expr` in a context that expects an index.
     pub(super) fn index(&mut self, expr: &PrimExpr) -> String {
         self.expr_in(expr, Class::Index, Prec::None)
     }
 
-    /// `expr` where a value of its type is wanted.
+    /// `expr` in a context that expects a value of its type.
     pub(super) fn value(&mut self, expr: &PrimExpr) -> String {
         self.expr_in(expr, Class::Number, Prec::None)
     }
@@ -90,7 +90,8 @@ impl Printer {
         self.names.define(var)
     }
 
-    /// Index, when index variables or their division are in it; calls and loads hide theirs.
+    /// `Index` when the value is computed from index variables (free variables count as such), `Number` otherwise.
+    /// Variables inside loads, most calls, casts, truncating divisions, comparisons and logical operators do not count.
     pub(super) fn class(&self, expr: &PrimExpr) -> Class {
         with_stack(|| match expr {
             PrimExpr::Var(var) if self.index_vars.contains(&var.id()) || !self.names.knows(var) => {
@@ -206,7 +207,7 @@ impl Printer {
         }
     }
 
-    /// Converts text of an `i64` from the class that it has to the one that is wanted.
+    /// Converts the text of an `i64` expression from the class `has` to the class `wants`.
     fn convert(&self, text: impl Into<Text>, is_i64: bool, has: Class, wants: Class) -> (Text, Prec) {
         match (has, wants) {
             (Class::Index, Class::Number) if is_i64 => (text![text.into(), " as i64"], Prec::Cast),
@@ -215,7 +216,7 @@ impl Printer {
         }
     }
 
-    /// An operand that nothing beside it gives a type to: its literals say their own.
+    /// An operand whose type Rust cannot infer from the context: if it has only literals, they get type suffixes.
     pub(super) fn typed_operand(&mut self, expr: &PrimExpr, class: Class, outer: Prec) -> String {
         self.typed_text(expr, class, outer).into()
     }
@@ -235,7 +236,7 @@ impl Printer {
         }
         let index = class == Class::Index && dtype == DataType::I64;
         if dtype.is_uint() {
-            // Above the range of `i64` a literal is taken for nothing else.
+            // A literal above the range of `i64` always needs its suffix.
             let suffix = if self.suffixes || it.value < 0 { dtype.to_string() } else { String::new() };
             return (format!("{}{suffix}", it.value as u64).into(), Prec::Atom);
         }
@@ -267,7 +268,7 @@ impl Printer {
         match dtype {
             _ if !self.suffixes || text.contains("::") => (text.into(), prec),
             DataType::F32 | DataType::F64 => (format!("{text}{dtype}").into(), prec),
-            // Rust has no literals of these.
+            // Rust has no literals of the other float types.
             _ => (format!("({text} as {dtype})").into(), Prec::Atom),
         }
     }
@@ -275,18 +276,18 @@ impl Printer {
     fn binary(&mut self, it: &Binary, class: Class) -> (Text, Prec) {
         let dtype = it.a.dtype();
         let (symbol, prec) = match it.op {
-            // Both sides are evaluated; the operators of conditions say so only where it makes no difference.
+            // The IR evaluates both sides; `&&` and `||` short-circuit and print only where this makes no difference.
             BinaryOp::And if !is_total(&it.b) => operator(BinaryOp::BitAnd),
             BinaryOp::Or if !is_total(&it.b) => operator(BinaryOp::BitOr),
             op => operator(op),
         };
-        // Which class the operands, and so the result, have.
+        // The class in which the operands are printed.
         let own = match it.op {
             BinaryOp::Div | BinaryOp::Mod | BinaryOp::And | BinaryOp::Or => Class::Number,
             op if op.is_comparison() => self.class_of(&it.a, &it.b),
             _ => class,
         };
-        // An index divides rounding down, a number does not.
+        // Division of indices rounds down, division of numbers truncates.
         let index = dtype == DataType::I64 && class == Class::Index;
         let function = match it.op {
             BinaryOp::Min => Some("min"),
@@ -353,7 +354,7 @@ impl Printer {
             .collect();
         let name = match intrinsic {
             Intrinsic::Reinterpret | Intrinsic::ArgScalar => format!("{}::<{}>", intrinsic.name(), it.dtype),
-            // The surface converts the count to `u32`.
+            // In the DSL these return `u32`; their `tir_` forms keep the type of the operand.
             Intrinsic::PopCount | Intrinsic::Clz if it.dtype != DataType::U32 => {
                 format!("tir_{}", intrinsic.name())
             }
@@ -362,7 +363,7 @@ impl Printer {
         (text![name, "(", Text::list(args, ", "), ")"], Prec::Atom)
     }
 
-    /// True for what is printed as literals without a suffix alone: it takes the type of what it meets.
+    /// True when `expr` prints as literals without suffixes only, whose type Rust infers from the context.
     fn untyped(&mut self, expr: &PrimExpr) -> bool {
         if let Some(known) = self.untyped.get(expr) {
             return known;
@@ -430,7 +431,7 @@ fn is_literal(expr: &PrimExpr) -> bool {
     matches!(expr, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_))
 }
 
-/// The call whose count the surface gives as `u32`.
+/// The call of a bit count that is cast to `u32`, as the DSL function of that name does.
 fn counted_bits(it: &Cast) -> Option<&Call> {
     let PrimExpr::Call(call) = &it.value else { return None };
     let counts = matches!(call.callee, Callee::Intrinsic(Intrinsic::PopCount | Intrinsic::Clz));

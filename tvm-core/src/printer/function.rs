@@ -1,4 +1,4 @@
-//! Tensor programs.
+//! Printing tensor programs.
 
 use super::Printer;
 use super::module::attrs_arg;
@@ -45,7 +45,8 @@ impl Printer {
         }
     }
 
-    /// Attributes that no parameter takes: the surface has compact parameters in main memory.
+    /// Layout and scope of a parameter, if not the default, as attributes that the DSL rejects: it has only compact
+    /// parameters in main memory.
     fn param_layout(&mut self, buffer: &Buffer) -> String {
         let mut layout = self.layout(buffer);
         if buffer.scope != Scope::Global {
@@ -63,7 +64,7 @@ impl Printer {
     }
 }
 
-/// The root block, when the body is the realize of one that nothing is said of.
+/// The root block, when `body` realizes a plain one: named `root`, without axes, predicate or init.
 pub(super) fn root(body: &Stmt) -> Option<&crate::tir::Block> {
     let Stmt::BlockRealize(it) = body else { return None };
     let plain = it.iter_values.is_empty()

@@ -1,4 +1,4 @@
-//! Graph functions: signatures, bodies, bindings, patterns.
+//! Printing graph functions: signatures, bodies, bindings, patterns.
 
 use rustc_hash::FxHashSet;
 
@@ -41,7 +41,7 @@ impl Printer {
         params.join(", ")
     }
 
-    /// Names the dimensions that bind at `node`.
+    /// Names the dimensions that `node` binds.
     fn new_dims(&mut self, node: Node<'_>) {
         for (_, field) in Fields::of(node).iter() {
             if let Field::Dim(dim) = field
@@ -52,7 +52,7 @@ impl Printer {
         }
     }
 
-    /// Bindings and the result, in the scope that is open.
+    /// Prints the bindings and the result, in the current scope.
     fn body(&mut self, body: &Body) {
         crate::support::with_stack(|| {
             for (i, block) in body.blocks.iter().enumerate() {
@@ -79,7 +79,7 @@ impl Printer {
             .filter(|var| used.contains(&var.id()))
             .collect();
         let names = |names: &[String]| if let [name] = names { name.clone() } else { tuple(names) };
-        // Dimensions that a cast binds are visible after the block.
+        // Dimensions that a `match_cast` binds are visible after the block.
         block.bindings.iter().for_each(|binding| self.new_dims(binding.into()));
         let at = self.out.len();
         let mark = self.names.open();
@@ -134,7 +134,7 @@ impl Printer {
         }
     }
 
-    /// `: T`, where the type of the variable is not the one that its value has by itself.
+    /// `: T` when the type of the variable differs from the inferred type of its value.
     fn annotation(&mut self, binding: &Binding) -> String {
         let ty = binding.var.ty();
         match infer_type(&binding.value, &self.context.module) {
@@ -159,7 +159,7 @@ impl Printer {
         self.names.close(mark);
     }
 
-    /// `let var = head { body };`, where the variable gets its name after the body.
+    /// `let var = head { body };`; the variable is named after the body is printed.
     fn nested(&mut self, binding: &Binding, head: &str, body: impl FnOnce(&mut Printer)) {
         let at = self.out.len();
         body(self);
@@ -208,7 +208,7 @@ fn collect_uses(node: Node<'_>, out: &mut FxHashSet<VarId>) {
     }
 }
 
-/// True when the function uses what belongs to the functional surface: data types, matches, cells, type parameters.
+/// True when the function uses features of the `relay` DSL: data types, matches, cells, type parameters.
 fn is_relay(node: Node<'_>) -> bool {
     match node {
         Node::Type(Type::Adt(_) | Type::Ref(_) | Type::Param(_))

@@ -1,4 +1,4 @@
-//! Graph expressions: calls and arguments.
+//! Printing graph expressions: calls and arguments.
 
 use super::Printer;
 use super::constant::constant;
@@ -10,7 +10,7 @@ use crate::relax::*;
 use crate::script::graph::ops;
 use crate::tir::PrimExpr;
 
-/// Operators that the surface writes between their operands.
+/// Operators with infix syntax in the DSL.
 const INFIX: &[(&str, &str)] = &[
     ("add", "+"),
     ("subtract", "-"),
@@ -38,7 +38,7 @@ impl Printer {
             Expr::RefCreate(value) => format!("ref_create({})", self.arg(value)),
             Expr::RefRead(cell) => format!("ref_read({})", self.arg(cell)),
             Expr::RefWrite(cell, value) => format!("ref_write({}, {})", self.arg(cell), self.arg(value)),
-            // Only bindings hold these, and they print them.
+            // These occur only as values of bindings, and `binding` prints them.
             Expr::If(_) | Expr::Match(_) | Expr::Function(_) => Node::from(expr).kind().to_string(),
         }
     }
@@ -79,7 +79,7 @@ impl Printer {
         };
         let text = format!("{callee}({})", args.join(", "));
         let typed = matches!(call.callee, Callee::Global(_) | Callee::Var(_)) && ret.is_some();
-        // Macros: the surface cannot say these, and has no macros.
+        // The DSL cannot express these: print macro calls, which do not compile because it has no macros.
         match (call.attrs.is_empty(), typed) {
             (true, false) => text,
             (false, _) => format!("with_attributes!({text})"),
@@ -147,7 +147,7 @@ impl Printer {
     }
 }
 
-/// True for what a number without a suffix means where a scalar is asked for.
+/// True when `value` as a literal without suffix, in place of a scalar argument, reads back as the same value.
 fn is_plain(value: &PrimExpr) -> bool {
     match value {
         PrimExpr::IntImm(it) => it.dtype == tvm_runtime::DataType::I64 && it.value != i64::MIN,

@@ -1,7 +1,8 @@
 //! Prints programs as source of the DSL: compiling the output gives a structurally equal program.
 //!
-//! What the DSL cannot say (lowered forms, vectors, match buffers) is printed in a form that does not compile, and so is what
-//! would compile to something else (see `sayable`). Names are unique in a function and valid identifiers; identities are never printed.
+//! Constructs that the DSL cannot express (lowered forms, vectors, match buffers) are printed in a form that does not
+//! compile, and so are those whose text would compile to another program (see `sayable`). Names are unique in a function
+//! and valid identifiers; identities are never printed.
 //!
 //! TVM counterpart: `src/script/printer`.
 
@@ -38,21 +39,21 @@ struct Printer {
     out: String,
     indent: usize,
     names: Names,
-    /// Variables that hold an index (`usize` where the program runs as Rust), the others of type `i64` hold numbers.
+    /// Variables that hold an index (`usize` when the program runs as Rust); other `i64` variables hold numbers.
     index_vars: FxHashSet<VarId>,
     context: Arc<Context>,
-    /// Open loops and the axes of open blocks, as the builder sees them.
+    /// Ranges of the enclosing loops and block axes, as the builder of the DSL sees them.
     ranges: Vec<(Var, Range)>,
-    /// Literals say their type: nothing beside them does.
+    /// True when literals need a type suffix because Rust cannot infer their type from the context.
     suffixes: bool,
-    /// Of expressions: printed as literals without a suffix alone.
+    /// Results of the method `untyped`, by expression.
     untyped: Memo<bool>,
-    /// Constants are printed whole, however large.
+    /// True when constants are printed whole, however large.
     whole: bool,
 }
 
 impl Printer {
-    /// One line.
+    /// Prints one indented line.
     fn line(&mut self, text: impl AsRef<str>) {
         let text = text.as_ref();
         if !text.is_empty() {
@@ -62,19 +63,19 @@ impl Printer {
         self.out.push('\n');
     }
 
-    /// What the surface cannot say: source that does not compile stands for it.
+    /// Prints a `compile_error!` in place of `what`, which the DSL cannot express.
     fn unsayable(&mut self, what: &str) {
         self.line(format!("compile_error!({what:?});"));
     }
 
-    /// `head {`, what `body` prints, and `}` followed by `tail`.
+    /// Prints `head {`, then `body` in a scope, then `}` followed by `tail`.
     fn braces(&mut self, head: &str, tail: &str, body: impl FnOnce(&mut Printer)) {
         self.line(format!("{head} {{"));
         self.scope(body);
         self.line(format!("}}{tail}"));
     }
 
-    /// What `body` prints, indented, in a scope of names.
+    /// Prints `body` indented, in a new scope of names.
     fn scope(&mut self, body: impl FnOnce(&mut Printer)) {
         let mark = self.names.open();
         self.indent += 1;
@@ -109,10 +110,10 @@ impl fmt::Display for PrimFunc {
 }
 
 impl PrimFunc {
-    /// The program as source of the DSL, which compiles to it.
+    /// The program as source of the DSL, which compiles back to it.
     ///
     /// # Errors
-    /// When it contains what has no source, such as vectors, matched buffers and lowered forms.
+    /// When it contains a construct without source form, such as vectors, matched buffers and lowered forms.
     pub fn source(&self) -> Result<String, IrError> {
         match sayable::refusal(self) {
             Some(refusal) => Err(refusal.error(self)),
@@ -158,9 +159,9 @@ impl fmt::Display for IRModule {
 }
 
 impl IRModule {
-    /// The module as a Rust module `name`, to which `#[ir_module]` gives a function `module()` that builds it again.
+    /// The module as a Rust module `name`; its attribute `#[ir_module]` adds a function `module()` that rebuilds the module.
     ///
-    /// What the surface cannot say (`docs/relax.md` lists it) is in a form that does not compile.
+    /// Constructs that the DSL cannot express (`docs/relax.md` lists them) are printed in a form that does not compile.
     pub fn source(&self, name: &str) -> String {
         let mut printer = Printer::default();
         let attrs = module::attrs_arg(&self.attrs).map_or(String::new(), |attrs| format!("({attrs})"));

@@ -1,4 +1,4 @@
-//! Modules: their items, data types, the attributes that the surface's macros take.
+//! Printing modules: their items, data types, and the attributes that the DSL's macros accept.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::stmt::attr;
 use crate::ir::{Attrs, BaseFunc, IRModule, Type, TypeDef};
 use crate::script::graph::ops;
 
-/// The module that is printed, and the identifiers that stand for the names in it.
+/// The module that is printed, and the identifiers chosen for the names of its functions.
 #[derive(Debug, Default)]
 pub(super) struct Context {
     pub(super) module: IRModule,
@@ -43,12 +43,12 @@ impl Context {
 }
 
 impl Printer {
-    /// `#[path(name = "a.b", impure, attrs(key = value))]`; the name, where the identifier is another one.
+    /// `#[path(name = "a.b", impure, attrs(key = value))]`; `name` only when the identifier differs from it.
     pub(super) fn attribute(&mut self, path: &str, name: Option<&str>, pure: bool, attrs: &Attrs) {
         self.attribute_with(path, name, pure, attrs, None);
     }
 
-    /// The same with one more argument.
+    /// As `attribute`, with one more argument.
     pub(super) fn attribute_with(
         &mut self,
         path: &str,
@@ -70,7 +70,7 @@ impl Printer {
         self.line(format!("#[{path}{args}]"));
     }
 
-    /// The items of a module, each with its own names.
+    /// The items of a module, each printed with its own scope of names.
     pub(super) fn items(module: &IRModule, whole: bool) -> Vec<String> {
         let context = Arc::new(Context::new(module));
         let item = |body: &dyn Fn(&mut Printer)| {

@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::ir::{BufferId, Var, VarId};
 use crate::tir::{Buffer, Intrinsic};
 
-/// Words that cannot name a variable: Rust's keywords and what the DSL means by a bare name.
+/// Words that cannot name a variable: Rust's keywords and the names that have a meaning in the DSL.
 const RESERVED: &[&str] = &[
     "as",
     "async",
@@ -108,20 +108,20 @@ const RESERVED: &[&str] = &[
     "tuple_get_item",
 ];
 
-/// Names in nested scopes: a name is free again after the scope that used it.
+/// Names in nested scopes: a name is free again after the scope that defined it.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     vars: FxHashMap<VarId, String>,
     buffers: FxHashMap<BufferId, String>,
     used: FxHashSet<String>,
-    /// Numbers from which on the search for a free name with a number starts, by the name without.
+    /// By base name (without number), the number at which the search for a free name starts.
     next: FxHashMap<String, usize>,
-    /// Names in order of use, each with its name without a number and the start of the search before it.
+    /// Names in order of definition, each with its base name and the value of `next` before it.
     trail: Vec<(String, String, usize)>,
 }
 
 impl Names {
-    /// The state to return to when the scope that begins here ends.
+    /// Begins a scope; returns the mark that `close` needs to end it.
     pub(super) fn open(&self) -> usize {
         self.trail.len()
     }
@@ -134,7 +134,7 @@ impl Names {
         }
     }
 
-    /// Takes these names for the life of the printer.
+    /// Reserves these names for the lifetime of the printer.
     pub(super) fn reserve<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
         self.used.extend(names.into_iter().map(str::to_string));
     }
@@ -153,12 +153,12 @@ impl Names {
         name
     }
 
-    /// The name of `var`; a free variable gets one.
+    /// The name of `var`; a free variable gets one on first use.
     pub(super) fn var(&mut self, var: &Var) -> String {
         self.vars.get(&var.id()).cloned().unwrap_or_else(|| self.define(var))
     }
 
-    /// The name of `buffer`; a free buffer gets one.
+    /// The name of `buffer`; a free buffer gets one on first use.
     pub(super) fn buffer(&mut self, buffer: &Buffer) -> String {
         self.buffers.get(&buffer.id).cloned().unwrap_or_else(|| self.define_buffer(buffer))
     }
@@ -168,7 +168,7 @@ impl Names {
         self.vars.contains_key(&var.id())
     }
 
-    /// A name made from `hint` that nothing in an open scope has.
+    /// A name made from `hint` that is not used in any open scope.
     pub(super) fn unique(&mut self, hint: &str) -> String {
         let base = identifier(hint);
         let first = self.next.get(&base).copied().unwrap_or(0);
@@ -194,7 +194,7 @@ pub(super) fn identifier(hint: &str) -> String {
     if name.chars().all(|c| c == '_') {
         name = "v".to_string();
     }
-    // All upper case would be a constant of the host program.
+    // An all-uppercase name would refer to a constant of the host program.
     if name.chars().any(char::is_uppercase) && !name.chars().any(char::is_lowercase) {
         name.make_ascii_lowercase();
     }

@@ -1,7 +1,7 @@
-//! What the DSL cannot say of a tensor program, and what it would say in another way.
+//! Finds constructs of tensor programs that the DSL cannot express, and those whose text would compile to another program.
 //!
-//! Most of the former prints in a form that no macro takes. The latter would compile to another program: such a program is
-//! printed with a `compile_error!` in front.
+//! Most of the former print in a form that no macro accepts. The latter are "silent": the printer puts a
+//! `compile_error!` at the start of such a program.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use crate::support::with_stack;
 use crate::tir::analysis::{holds_blocks, reads_memory};
 use crate::tir::*;
 
-/// Why `func` has no source: what it contains, and whether its text would compile to another program.
+/// Why a program has no source: the construct, and whether the text would compile to another program (`silent`).
 pub(super) struct Refusal {
     pub(super) what: String,
     pub(super) silent: bool,
@@ -29,7 +29,7 @@ impl Refusal {
     }
 }
 
-/// The first thing in `func` that has no source; one that would be taken for something else goes first.
+/// The first construct in `func` that has no source; the first silent one, if there is any.
 pub(super) fn refusal(func: &PrimFunc) -> Option<Refusal> {
     let Some(root) = super::function::root(&func.body) else {
         let what = "it is in the lowered form, or its root block is no plain one".to_string();
@@ -56,9 +56,9 @@ pub(super) fn refusal(func: &PrimFunc) -> Option<Refusal> {
 struct Sayable {
     found: Vec<Refusal>,
     span: Span,
-    /// Values of the names in scope.
+    /// Values of the variables bound so far.
     lets: FxHashMap<VarId, PrimExpr>,
-    /// Expressions that were looked at.
+    /// Expressions already visited.
     seen: Memo<()>,
 }
 
@@ -81,7 +81,7 @@ impl Sayable {
         buffer.shape.iter().for_each(|extent| self.visit_expr(extent));
     }
 
-    /// Extents of a local buffer: the names of values that come from no memory are replaced when it is compiled.
+    /// Checks a local buffer. Compiling its extents replaces a variable by its value, unless the value reads memory.
     fn alloc(&mut self, buffer: &Buffer) {
         self.dtype(buffer.dtype);
         for part in buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset) {
@@ -107,7 +107,7 @@ impl Sayable {
         }
     }
 
-    /// What is directly inside of a block that holds blocks.
+    /// Checks the statements directly inside a block that contains blocks.
     fn scope(&mut self, stmt: &Stmt, root: bool) {
         with_stack(|| match stmt {
             Stmt::SeqStmt(stmts) => {
@@ -163,7 +163,7 @@ impl Sayable {
         if holds_blocks(&it.block.body) {
             return self.scope(&it.block.body, false);
         }
-        // An allocation directly in the block belongs to the block, unless its size is read in it.
+        // Compiling moves an allocation directly in the block to the block's buffers, unless its size is bound in the block.
         let own = match &it.block.body {
             Stmt::SeqStmt(stmts) => stmts.to_vec(),
             stmt => vec![stmt.clone()],
@@ -183,7 +183,7 @@ impl Sayable {
         self.leaf(&it.block.body);
     }
 
-    /// Statements without blocks.
+    /// Checks a statement that contains no blocks.
     fn leaf(&mut self, stmt: &Stmt) {
         match stmt {
             Stmt::SeqStmt(stmts) if stmts.len() == 1 => self.refuse("a sequence of one statement", true),
@@ -225,7 +225,7 @@ impl Sayable {
         self.span = outer;
     }
 
-    /// Goes on at `span`, if it is a place; gives the span to go back to.
+    /// Makes `span` the current place, unless it is empty; returns the previous place.
     fn enter(&mut self, span: &Span) -> Span {
         let outer = self.span.clone();
         if !span.is_none() {
@@ -234,7 +234,7 @@ impl Sayable {
         outer
     }
 
-    /// `expr` is what its parts make when they are written down.
+    /// Checks that `expr` equals `written`, the expression to which its text compiles.
     fn folded(&mut self, expr: &PrimExpr, written: &PrimExpr) {
         let same = match (expr, written) {
             (PrimExpr::Binary(a), PrimExpr::Binary(b)) => {

@@ -1,4 +1,4 @@
-//! Scalar expressions of graph functions: extents, elements of shapes, `prim(..)`.
+//! Printing scalar expressions of graph functions: extents, elements of shapes, `prim(..)`.
 //!
 //! Here a number without a suffix is an `i64`, and division rounds down.
 
@@ -20,7 +20,7 @@ impl Printer {
         self.scalar_with_prec(expr).0
     }
 
-    /// Several, separated by commas.
+    /// Several scalar expressions, separated by commas.
     pub(super) fn scalars(&mut self, exprs: &[PrimExpr]) -> String {
         exprs.iter().map(|expr| self.scalar(expr)).collect::<Vec<_>>().join(", ")
     }
@@ -78,7 +78,7 @@ impl Printer {
     }
 }
 
-/// A name or number as it is, an expression in braces.
+/// A name or number unchanged; any other expression in braces.
 pub(super) fn generic_arg(text: String) -> String {
     let simple = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if simple { text } else { format!("{{ {text} }}") }

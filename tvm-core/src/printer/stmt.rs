@@ -1,4 +1,4 @@
-//! Statements of tensor programs.
+//! Printing statements of tensor programs.
 
 use super::Printer;
 use super::expr::{Class, Prec};
@@ -40,7 +40,7 @@ impl Printer {
                     Class::Index => self.name_index(&it.var),
                     Class::Number => self.names.define(&it.var),
                 };
-                // What is an atom or literal would not become a variable by itself.
+                // Without `bind`, a variable or literal on the right would not create a new variable of the program.
                 let atom = matches!(it.value, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::Var(_));
                 let value = if atom { format!("bind({value})") } else { value };
                 self.line(format!("let {name} = {value};"));
@@ -87,7 +87,7 @@ impl Printer {
         self.line(format!("let mut {name} = alloc::<{}>([{shape}]);", buffer.dtype));
     }
 
-    /// Attributes for strides and offset, where they are not the default.
+    /// Attributes for strides and offset, if they are not the default.
     pub(super) fn layout(&mut self, buffer: &Buffer) -> Vec<String> {
         let mut res = Vec::new();
         if !buffer.strides.is_empty() {
@@ -99,7 +99,7 @@ impl Printer {
         res
     }
 
-    /// Loops of one kind directly inside each other print as one `grid`.
+    /// Perfectly nested loops of one kind print as one `grid`, if they are plain and no extent depends on an outer loop.
     fn loops(&mut self, outer: &For) {
         let mut nest = vec![outer];
         let mut last = outer;
@@ -139,7 +139,7 @@ impl Printer {
         self.names.close(mark);
     }
 
-    /// Loops that begin below 0 count numbers, the others indices.
+    /// The variable of a loop that starts below 0 is a number, that of any other loop an index.
     fn loop_variable(&mut self, it: &For) -> String {
         if counts_numbers(it) { self.names.define(&it.loop_var) } else { self.name_index(&it.loop_var) }
     }
@@ -148,7 +148,7 @@ impl Printer {
     fn range(&mut self, min: &PrimExpr, extent: &PrimExpr) -> String {
         let class = if min.as_int().is_some_and(|min| min < 0) { Class::Number } else { Class::Index };
         let sum = min.clone() + extent;
-        // Of the ends that give this extent, the one without a sum.
+        // Prefer an end that is not a sum, if it gives the same extent.
         let end = match (min.as_int(), extent) {
             (Some(0), extent) => extent.clone(),
             (_, PrimExpr::Binary(it)) if it.op == BinaryOp::Sub && structural_equal(&it.b, min).is_ok() => {
@@ -218,7 +218,7 @@ impl Printer {
         self.names.close(mark);
     }
 
-    /// Allocations, matches, init and body.
+    /// Prints allocations, matched buffers, init and body.
     pub(super) fn block_body(&mut self, block: &Block) {
         block.alloc_buffers.iter().for_each(|buffer| self.alloc(buffer));
         for it in block.match_buffers.iter() {
@@ -273,7 +273,7 @@ fn mentions(expr: &PrimExpr, var: &crate::ir::Var) -> bool {
     any_expr(expr, &mut |it| it.as_var() == Some(var))
 }
 
-/// `buffer[indices] op= value`, when the value reads the element that is stored.
+/// Operator and operand of `buffer[indices] op= operand`, when the store updates its element in this way.
 fn update(it: &BufferStore) -> Option<(&'static str, &PrimExpr)> {
     let PrimExpr::Binary(value) = &it.value else { return None };
     let PrimExpr::BufferLoad(old) = &value.a else { return None };

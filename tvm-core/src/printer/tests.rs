@@ -1,4 +1,4 @@
-//! Printed programs.
+//! Tests of printed programs.
 
 use expect_test::expect;
 

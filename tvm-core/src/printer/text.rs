@@ -1,5 +1,5 @@
-//! Text of expressions under construction: long pieces are joined without copying them, so that printing a deep
-//! expression takes time in its size.
+//! Text of expressions under construction: long pieces are joined without copying them, so that the time to print a
+//! deep expression is not quadratic in its size.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 pub(super) struct Text(VecDeque<Cow<'static, str>>);
 
 impl Text {
-    /// `parts` one after the other. The longest one takes in the others.
+    /// Concatenates `parts`, by adding the others to the longest one.
     pub(super) fn join(parts: impl IntoIterator<Item = Text>) -> Text {
         let mut parts: Vec<Text> = parts.into_iter().collect();
         let longest = (0..parts.len()).max_by_key(|&i| parts[i].0.len());
@@ -30,13 +30,13 @@ impl Text {
         Text::join(first.chain(parts.flat_map(|part| [separator.into(), part])))
     }
 
-    /// In parentheses where `wanted`.
+    /// Adds parentheses if `wanted`.
     pub(super) fn parenthesized(self, wanted: bool) -> Text {
         if wanted { text!["(", self, ")"] } else { self }
     }
 }
 
-/// The parts, each a text or convertible to one, one after the other.
+/// Concatenates the parts, each a `Text` or convertible to one.
 macro_rules! text {
     ($($part:expr),+ $(,)?) => { $crate::printer::text::Text::join([$($crate::printer::text::Text::from($part)),+]) };
 }

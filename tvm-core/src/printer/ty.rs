@@ -1,4 +1,4 @@
-//! Types.
+//! Printing types.
 
 use super::Printer;
 use crate::ir::{FuncType, TensorShape, TensorType, Type};
@@ -31,7 +31,7 @@ impl Printer {
 
     fn tensor_type(&mut self, it: &TensorType) -> String {
         let dtype = it.dtype.map_or("_".to_string(), |dtype| dtype.to_string());
-        // No extent: the surface has no devices.
+        // `on!` is not a valid extent, so it does not compile: the DSL cannot express devices.
         let device =
             it.vdevice.map_or(String::new(), |device| format!(", {{ on!({:?}) }}", device.to_string()));
         match &it.shape {
@@ -44,13 +44,13 @@ impl Printer {
 
     fn func_type(&mut self, it: &FuncType) -> String {
         let params: Vec<String> = it.params.iter().map(|param| self.ty(param)).collect();
-        // No type: the surface has no generic ones of functions.
+        // `generic!` is not a valid type, so it does not compile: the DSL has no generic function types.
         let generic: String = it.type_params.iter().map(|param| format!("generic!({}) ", param.0)).collect();
         let text = format!("{generic}fn({}) -> {}", params.join(", "), self.ty(&it.ret));
         if it.pure { text } else { format!("Impure<{text}>") }
     }
 
-    /// A type among expressions: `Tensor::<f32, n>`.
+    /// A type in an expression position: `Tensor::<f32, n>`.
     pub(super) fn type_arg(&mut self, ty: &Type) -> String {
         match ty {
             Type::Tuple(fields) => {
@@ -70,7 +70,7 @@ impl Printer {
     }
 }
 
-/// What a tuple of these is written as.
+/// A tuple with these fields as Rust source.
 pub(super) fn tuple(fields: &[String]) -> String {
     if let [field] = fields { format!("({field},)") } else { format!("({})", fields.join(", ")) }
 }

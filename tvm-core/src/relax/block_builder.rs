@@ -1,4 +1,4 @@
-//! Builds graph functions: the only place that creates bindings; it infers the type of each.
+//! Builder of graph functions: it creates bindings and infers the type of each.
 //!
 //! TVM counterpart: `relax::BlockBuilder`.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Arg, Binding, BindingBlock, Body, Call, Callee, Expr, Function, If};
 use crate::ir::{Attrs, BaseFunc, FuncType, GlobalVar, IRModule, IrError, Op, Span, Type, Var};
 
-/// Collects bindings, in nested scopes, beside the module they belong to.
+/// Collects bindings in nested scopes; owns the module that they belong to.
 #[derive(Debug, Default)]
 pub struct BlockBuilder {
     module: IRModule,
@@ -22,7 +22,7 @@ struct Scope {
 }
 
 impl BlockBuilder {
-    /// A builder over `module`: functions that are called are looked up there.
+    /// A builder over `module`: the callees of calls are looked up there.
     pub fn new(module: IRModule) -> BlockBuilder {
         BlockBuilder { module, scopes: Vec::new() }
     }
@@ -37,7 +37,7 @@ impl BlockBuilder {
         &mut self.module
     }
 
-    /// The module, when building is done.
+    /// Ends building and returns the module.
     pub fn into_module(self) -> IRModule {
         self.module
     }
@@ -81,13 +81,13 @@ impl BlockBuilder {
         var
     }
 
-    /// Adds a finished binding as it is; a pass that keeps types uses this.
+    /// Adds a finished binding unchanged, without type inference; for passes that keep types.
     pub fn push(&mut self, binding: Binding) {
         self.current().open.push(binding);
     }
 
-    /// Gives the variable of the last binding another name (and type, if one is given), if `var` is that variable;
-    /// nothing else may hold it yet.
+    /// If `var` is the variable of the last binding, replaces it with a variable called `name` (of type `ty`, if given) and
+    /// returns that; nothing else may use `var` yet.
     pub fn rename_last(&mut self, var: &Var, name: &str, ty: Option<Type>) -> Option<Var> {
         let last = self.current().open.last_mut().filter(|last| last.var == *var)?;
         last.var = Var::with_span(name, ty.unwrap_or_else(|| var.ty().clone()), var.span().clone());
@@ -116,7 +116,7 @@ impl BlockBuilder {
         Body { blocks: scope.blocks.into(), ret }
     }
 
-    /// The bindings that `build` makes, with the result it gives.
+    /// Runs `build` in a nested scope: the body has the bindings that it makes and the result that it returns.
     ///
     /// # Errors
     /// What `build` reports.
@@ -151,10 +151,10 @@ impl BlockBuilder {
         self.emit(name, Expr::If(Arc::new(branch)), span)
     }
 
-    /// Binds a local function of the given signature; `body` gets its variable, to call itself.
+    /// Binds a local function of the given signature; `body` receives the function's variable, for recursive calls.
     ///
     /// # Errors
-    /// When the body does not give `ret`, or what it reports.
+    /// When the result of the body is not of type `ret`, or what `body` reports.
     pub fn emit_function(
         &mut self,
         name: &str,

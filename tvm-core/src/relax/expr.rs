@@ -1,4 +1,4 @@
-//! Graph expressions, in A-normal form by type: the arguments of an operation are [`Arg`]s, never expressions.
+//! Graph expressions. Their types enforce A-normal form: the arguments of an operation are [`Arg`]s, never expressions.
 //!
 //! TVM counterpart: `relax/expr.h`; Relay's `Match`, `Constructor`, `RefCreate`, … .
 
@@ -9,7 +9,7 @@ use tvm_runtime::{DataType, Tensor};
 use crate::ir::{Attrs, GlobalVar, Op, Span, Type, Var};
 use crate::tir::PrimExpr;
 
-/// What an operation takes: something that needs no computation.
+/// An argument of an operation: a value that needs no computation.
 #[derive(Clone, Debug)]
 pub enum Arg {
     /// A variable in scope.
@@ -53,7 +53,7 @@ pub enum Expr {
     RefWrite(Arg, Arg),
 }
 
-/// What a call calls.
+/// The callee of a call.
 #[derive(Clone, Debug)]
 pub enum Callee {
     /// An operator.
@@ -104,20 +104,20 @@ pub struct Call {
 pub struct If {
     /// A rank-0 bool tensor or a bool scalar.
     pub cond: Arg,
-    /// Runs where it is true.
+    /// Runs when the condition is true.
     pub then_branch: Body,
-    /// Runs where it is false.
+    /// Runs when the condition is false.
     pub else_branch: Body,
     /// Where it was written.
     pub span: Span,
 }
 
-/// A match; the first clause whose pattern fits runs.
+/// A match; the first clause whose pattern matches runs.
 #[derive(Clone, Debug)]
 pub struct Match {
-    /// What is matched.
+    /// The value that is matched.
     pub value: Arg,
-    /// Patterns and results.
+    /// The clauses, in the order in which they are tried.
     pub clauses: Arc<[Clause]>,
     /// Where it was written.
     pub span: Span,
@@ -126,22 +126,22 @@ pub struct Match {
 /// One arm of a match.
 #[derive(Clone, Debug)]
 pub struct Clause {
-    /// When it runs.
+    /// The pattern of the values for which it runs.
     pub pattern: Pattern,
-    /// The result; sees the pattern's variables.
+    /// What it computes; the pattern's variables are in scope.
     pub body: Body,
 }
 
-/// A pattern; may be nested.
+/// A pattern; it may be nested.
 #[derive(Clone, Debug)]
 pub enum Pattern {
-    /// Fits anything.
+    /// Matches any value.
     Wildcard,
-    /// Fits anything and names it.
+    /// Matches any value and binds it to the variable.
     Var(Var),
-    /// Fits values of one constructor.
+    /// Matches values of one constructor whose fields match.
     Constructor(Constructor, Arc<[Pattern]>),
-    /// Fits a tuple.
+    /// Matches a tuple whose fields match.
     Tuple(Arc<[Pattern]>),
 }
 
@@ -154,12 +154,12 @@ pub struct Body {
     pub ret: Arg,
 }
 
-/// Bindings one after another.
+/// Consecutive bindings of a body.
 #[derive(Clone, Debug)]
 pub struct BindingBlock {
     /// True when all bindings are pure and without control flow (`dataflow`).
     pub dataflow: bool,
-    /// The bindings.
+    /// The bindings, in order.
     pub bindings: Arc<[Binding]>,
 }
 
@@ -168,7 +168,7 @@ pub struct BindingBlock {
 pub struct Binding {
     /// The variable; its type is the type of the value.
     pub var: Var,
-    /// What is computed.
+    /// The expression that is computed.
     pub value: Expr,
     /// True for `match_cast(value, type of var)`: checked at run time, binds the new symbolic dimensions of the type.
     pub match_cast: bool,
@@ -177,7 +177,7 @@ pub struct Binding {
 /// A graph function, global or local.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Name hint.
+    /// Name, as a hint for printing and errors.
     pub name: Arc<str>,
     /// Type parameters of a polymorphic function.
     pub type_params: Arc<[crate::ir::TypeParam]>,
@@ -208,7 +208,7 @@ impl Arg {
 }
 
 impl Expr {
-    /// The branches and clauses inside.
+    /// The bodies of the arms of a branch or match; none for other expressions.
     pub fn bodies(&self) -> Vec<&Body> {
         match self {
             Expr::If(it) => vec![&it.then_branch, &it.else_branch],
@@ -225,7 +225,7 @@ impl Expr {
 }
 
 impl Body {
-    /// A result without bindings.
+    /// A body without bindings.
     pub fn value(ret: Arg) -> Body {
         Body { blocks: Arc::new([]), ret }
     }

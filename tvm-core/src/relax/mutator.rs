@@ -1,7 +1,7 @@
 //! Rewriting traversal of graph functions: every method returns `None` for "unchanged".
 //!
-//! TVM counterpart: `relax::ExprMutator`. A binding becomes any number of bindings; whoever renames a variable where it
-//! is defined remembers it and renames its uses, which come later ([`Substitute`] does).
+//! TVM counterpart: `relax::ExprMutator`. A binding may become any number of bindings. A mutator that renames a variable
+//! where it is defined must also rename its uses, which come later ([`Substitute`] does so).
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub trait Mutator {
         walk_expr(self, expr)
     }
 
-    /// Rewrites a binding: none, one or several take its place.
+    /// Rewrites a binding: none, one or several bindings replace it.
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         walk_binding(self, binding).map(|it| vec![it])
     }
@@ -78,7 +78,7 @@ pub fn walk_type<M: Mutator + ?Sized>(m: &mut M, ty: &Type) -> Option<Type> {
         }),
         Type::Ref(inner) => Type::Ref(Arc::new(m.mutate_type(inner)?)),
         Type::Func(it) => {
-            // Dimensions are those around the type, or its own, which no rewriter knows.
+            // The dimensions are either in scope around the type, or its own, and then no mutator maps them.
             let (params, ret) = (mutate_slice(&it.params, |ty| m.mutate_type(ty)), m.mutate_type(&it.ret));
             if params.is_none() && ret.is_none() {
                 return None;
@@ -115,7 +115,7 @@ pub fn walk_call<M: Mutator + ?Sized>(m: &mut M, call: &Call) -> Option<Call> {
     let callee = callee.and_then(|arg| match arg {
         Arg::Var(var) => Some(Callee::Var(var)),
         Arg::Global(gv) => Some(Callee::Global(gv)),
-        // Nothing else can be called; the call stays and is ill-typed as before.
+        // Nothing else can be called, so the callee stays as it was.
         Arg::Const(_) | Arg::Tuple(_) | Arg::Shape(_) | Arg::Prim(_) | Arg::DType(_) | Arg::Str(_) => None,
     });
     let args = m.mutate_args(&call.args);
@@ -207,7 +207,7 @@ pub fn walk_binding<M: Mutator + ?Sized>(m: &mut M, binding: &Binding) -> Option
     })
 }
 
-/// Rewrites the bindings and the result of a body; blocks that become empty vanish.
+/// Rewrites the bindings and the result of a body; blocks that become empty are removed.
 pub fn walk_body<M: Mutator + ?Sized>(m: &mut M, body: &Body) -> Option<Body> {
     with_stack(|| {
         let mut changed = false;
@@ -252,11 +252,11 @@ pub fn walk_function<M: Mutator + ?Sized>(m: &mut M, func: &Function) -> Option<
 /// a fresh one of the new type.
 #[derive(Debug, Default)]
 pub struct Substitute {
-    /// What variables become.
+    /// The arguments that replace variables.
     pub args: FxHashMap<VarId, Arg>,
-    /// What symbolic dimensions become.
+    /// The expressions that replace symbolic dimensions.
     pub prims: tir::Substitute,
-    /// True to replace every variable that is defined by a fresh one.
+    /// True to replace every variable, where it is defined, with a fresh one.
     pub renew: bool,
 }
 

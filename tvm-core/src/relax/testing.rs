@@ -1,4 +1,5 @@
-//! What the tests of graph passes share: small tensor programs, graph functions, running both on the interpreter.
+//! Helpers of the tests of graph passes: they build small tensor programs and graph functions, and run both on the
+//! interpreter.
 
 use std::sync::Arc;
 

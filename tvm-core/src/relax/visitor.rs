@@ -1,6 +1,6 @@
-//! Reading traversal of graph functions.
+//! Read-only traversal of graph functions.
 //!
-//! TVM counterpart: `relax::ExprVisitor`. Every hook sees what lies below it only if it calls the matching `walk_*`.
+//! TVM counterpart: `relax::ExprVisitor`. The children of a node are visited only if its method calls the matching `walk_*`.
 
 use super::{Arg, Binding, Body, Call, Callee, Expr, Function, Pattern};
 use crate::ir::{Type, Var};
@@ -9,45 +9,45 @@ use crate::tir::PrimExpr;
 
 /// Visits every node in evaluation order.
 pub trait Visitor {
-    /// A variable is defined: a parameter, the left side of a binding, a variable of a pattern.
+    /// Visits a variable where it is defined: a parameter, the left side of a binding, a variable of a pattern.
     fn visit_var_def(&mut self, var: &Var) {
         self.visit_type(var.ty());
     }
 
-    /// A scalar expression: in a shape, an argument or a type.
+    /// Visits a scalar expression: in a shape, an argument or a type.
     fn visit_prim(&mut self, _expr: &PrimExpr) {}
 
-    /// A type.
+    /// Visits a type.
     fn visit_type(&mut self, ty: &Type) {
         walk_type(self, ty);
     }
 
-    /// An argument. The callee of [`Callee::Var`] and [`Callee::Global`] counts as one.
+    /// Visits an argument. The callee of [`Callee::Var`] and [`Callee::Global`] counts as one.
     fn visit_arg(&mut self, arg: &Arg) {
         walk_arg(self, arg);
     }
 
-    /// A call.
+    /// Visits a call.
     fn visit_call(&mut self, call: &Call) {
         walk_call(self, call);
     }
 
-    /// The right side of a binding.
+    /// Visits the right side of a binding.
     fn visit_expr(&mut self, expr: &Expr) {
         walk_expr(self, expr);
     }
 
-    /// A binding: its value, then its variable.
+    /// Visits a binding: its value, then its variable.
     fn visit_binding(&mut self, binding: &Binding) {
         walk_binding(self, binding);
     }
 
-    /// Bindings and a result.
+    /// Visits bindings and a result.
     fn visit_body(&mut self, body: &Body) {
         walk_body(self, body);
     }
 
-    /// A global or local function.
+    /// Visits a global or local function.
     fn visit_function(&mut self, func: &Function) {
         walk_function(self, func);
     }

@@ -4,7 +4,7 @@ use crate::arith::{Analyzer, DomMap};
 use crate::ir::{Var, structural_equal};
 use crate::tir::{BinaryOp, PrimExpr, Range};
 
-/// The values of `expr` while `vars` run over their ranges, outermost first; `None` when not bounded.
+/// The range of `expr` while `vars` run over their ranges, outermost first; `None` when it is not bounded.
 pub(crate) fn range_of(expr: &PrimExpr, vars: &[(Var, Range)]) -> Option<Range> {
     if let Some((_, range)) = vars.iter().find(|(var, _)| expr.as_var() == Some(var))
         && !depends(&range.min, vars)
@@ -12,7 +12,7 @@ pub(crate) fn range_of(expr: &PrimExpr, vars: &[(Var, Range)]) -> Option<Range> 
     {
         return Some(range.clone());
     }
-    // What is accessed is inside of its buffer: the index does not overflow.
+    // Accesses are inside their buffers, so the index does not overflow.
     let ends = vars.iter().flat_map(|(_, range)| [&range.min, &range.extent]);
     let analyzer = Analyzer::of_indices(ends.chain([expr]));
     let mut dom = DomMap::default();

@@ -1,8 +1,8 @@
-//! Builds a tensor program statement by statement: frames for loops, branches and blocks, regions and the root block
-//! are filled in.
+//! Builder of tensor programs, statement by statement: loops, branches and blocks open frames; the builder adds access
+//! regions and the root block.
 //!
-//! The builder is shared by reference with the closures that build nested statements; a mistake is recorded where it
-//! was made and reported by [`FuncBuilder::finish`].
+//! The builder is shared by reference with the closures that build nested statements. It records errors with their
+//! places; [`FuncBuilder::finish`] reports them.
 
 mod alloc;
 
@@ -35,19 +35,19 @@ type Loc = (u32, u32);
 /// How a loop runs.
 #[derive(Clone, Debug, Default)]
 pub struct LoopSpec {
-    /// Its kind.
+    /// Kind of the loop, such as serial or parallel.
     pub kind: ForKind,
     /// Hints for later passes.
     pub annotations: Attrs,
 }
 
 impl LoopSpec {
-    /// A loop of this kind.
+    /// A loop of this kind, without hints.
     pub fn new(kind: ForKind) -> LoopSpec {
         LoopSpec { kind, annotations: Attrs::new() }
     }
 
-    /// With a hint.
+    /// Adds the hint `name`.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<AttrValue>) -> LoopSpec {
         self.annotations.set(name, value);
@@ -55,10 +55,10 @@ impl LoopSpec {
     }
 }
 
-/// An axis of a block: its kind, its name, the value it takes.
+/// An axis of a block: its kind, its name and the value that it takes.
 pub type AxisArg = (IterKind, &'static str, Value);
 
-/// Begin and end of the domain of an axis, where that is not the range of its value.
+/// Begin and end of the domain of an axis; `None` if the domain is the range of its value.
 pub type Domain = Option<(Value, Value)>;
 
 /// Builds one [`PrimFunc`].
@@ -76,12 +76,12 @@ pub(super) struct State {
     frames: Vec<Vec<Stmt>>,
     /// Open blocks, innermost last.
     blocks: Vec<OpenBlock>,
-    /// Open loops and the axes of open blocks.
+    /// Ranges of open loops and of the axes of open blocks.
     ranges: Vec<(Var, Range)>,
     block_names: BlockNames,
-    /// Blocks of kernels that are called.
+    /// Blocks that come from called kernels.
     pub(super) inlined: Vec<BlockId>,
-    /// Values of the names of `let`s.
+    /// Values of `let` variables.
     lets: FxHashMap<VarId, PrimExpr>,
     pub(super) attrs: Attrs,
     tables: Vec<Table>,
@@ -126,14 +126,14 @@ impl FuncBuilder {
         Stmt::seq(self.state.borrow_mut().frames.pop().unwrap_or_default())
     }
 
-    /// Records the literals that were converted to a type without their value.
+    /// Records an error for each literal that was converted to a type that does not have its value.
     pub(super) fn check_literals(&self, loc: Loc) {
         for message in literal::take() {
             self.error(loc, message, "write a literal of the type, or convert the other side with `as`");
         }
     }
 
-    /// Records a mistake.
+    /// Records an error.
     pub(super) fn error(&self, loc: Loc, message: impl Into<String>, help: &str) {
         let diagnostic = Diagnostic::new(message, &self.span(loc)).help(help);
         self.state.borrow_mut().errors.push(diagnostic);
@@ -172,7 +172,7 @@ impl FuncBuilder {
         Buffer::with_scope(name, shape, dtype, scope).renew(|node| node.span = self.span(loc))
     }
 
-    /// A parameter that is read.
+    /// Adds an input parameter.
     pub fn input<const N: usize>(
         &self,
         loc: Loc,
@@ -183,7 +183,7 @@ impl FuncBuilder {
         self.param(Param::In, self.buffer(loc, name, dtype, shape, Scope::Global))
     }
 
-    /// A parameter that is written.
+    /// Adds an output parameter.
     pub fn output<const N: usize>(
         &self,
         loc: Loc,
@@ -199,7 +199,7 @@ impl FuncBuilder {
         buffer
     }
 
-    /// A scalar parameter.
+    /// Adds a scalar parameter.
     pub fn scalar(&self, loc: Loc, name: &'static str, dtype: DataType) -> Value {
         let var = Var::with_span(name, Type::Prim(dtype), self.span(loc));
         self.state.borrow_mut().params.push(Param::Scalar(var.clone()));
@@ -283,7 +283,7 @@ impl FuncBuilder {
         self.keep(loc, name, value)
     }
 
-    /// `let name = bind(value);`: a variable also for what needs no name.
+    /// `let name = bind(value);`: creates a variable even if the value is an atom.
     pub fn keep(&self, loc: Loc, name: &str, value: Value) -> Value {
         self.check_literals(loc);
         let var = Var::with_span(name, Type::Prim(value.dtype()), self.span(loc));
@@ -367,7 +367,7 @@ impl FuncBuilder {
         self.block_within(loc, name, axes, [const { None }; N], body);
     }
 
-    /// The same, where axes have domains of their own.
+    /// [`block`](Self::block) with explicit domains for some axes.
     pub fn block_within<const N: usize>(
         &self,
         loc: Loc,
@@ -477,7 +477,7 @@ impl FuncBuilder {
         self.push(While { condition: condition.into_expr(), body, span: self.span(loc) });
     }
 
-    /// The statements as written, in a root block, and the names of the blocks.
+    /// The program with its statements as written, in a root block, and the names of its blocks.
     pub(super) fn raw(self) -> Result<(PrimFunc, BlockNames), IrError> {
         let mut state = self.state.into_inner();
         if !state.errors.is_empty() {
@@ -498,7 +498,7 @@ impl FuncBuilder {
         Ok((PrimFunc { attrs: state.attrs, span: self.span, ..func }, state.block_names))
     }
 
-    /// The program, or what is wrong with it.
+    /// Ends building: derives the blocks of plain loops, and returns the program or its errors.
     pub fn finish(self) -> Result<PrimFunc, IrError> {
         let (mut func, names) = self.raw()?;
         if let Stmt::BlockRealize(realize) = &func.body {
@@ -514,7 +514,7 @@ impl FuncBuilder {
     }
 }
 
-/// `if condition { block(..) }` is the block under a predicate, where the condition reads no memory.
+/// Makes `if condition { block(..) }` a block under a predicate, if the condition reads no memory and calls nothing.
 fn guarded_block(condition: &PrimExpr, then_case: &Stmt) -> Option<BlockRealize> {
     let Stmt::BlockRealize(realize) = then_case else { return None };
     if any_expr(condition, &mut |it| matches!(it, PrimExpr::BufferLoad(_) | PrimExpr::Call(_))) {

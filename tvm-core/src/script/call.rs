@@ -1,7 +1,7 @@
-//! Kernels called by kernels: the statements of the callee stand in the place of the call, on the caller's buffers.
+//! Kernels called by kernels: the statements of the callee, on the caller's buffers, replace the call.
 //!
-//! The blocks of the callee become blocks of the caller; where a name is taken, a number follows it. Attributes of the callee
-//! do not carry over.
+//! The blocks of the callee become blocks of the caller; a number is appended to a name that is taken. Attributes of the
+//! callee do not carry over.
 
 use std::any::type_name;
 use std::cell::RefCell;
@@ -13,15 +13,15 @@ use crate::ir::{BlockId, IrError};
 use crate::tir::transform::{bind_buffer, inline_body, misfit_of_call};
 use crate::tir::{Block, Buffer, Mutator, Param, PrimExpr, PrimFunc, Stmt, Substitute, Visitor, walk_block};
 
-/// As many blocks may a kernel have that its calls bring in: calls that double double the blocks.
+/// Maximum number of blocks that calls may add to a kernel: nested calls can grow it exponentially.
 const MAX_INLINED: usize = 10_000;
 
 thread_local! {
-    /// Kernels whose statements are being made for a call: type and name.
+    /// Type and name of the kernels that are being built for a call, outermost first.
     static OPEN: RefCell<Vec<(&'static str, &'static str)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a kernel is called with.
+/// An argument of a call of a kernel.
 #[derive(Clone, Debug)]
 pub enum CallArg {
     /// A tensor.
@@ -31,7 +31,7 @@ pub enum CallArg {
 }
 
 impl FuncBuilder {
-    /// `callee(args)`, where `P` is the type that the callee defines and `build` makes its statements.
+    /// `callee(args)`, where `P` is the type that the callee defines and `build` builds its statements.
     pub fn call<P>(
         &self,
         loc: (u32, u32),
@@ -63,14 +63,14 @@ impl FuncBuilder {
         }
     }
 
-    /// A builder of a kernel that is not one: what it would build is the error `message`.
+    /// A builder that stands for an invalid kernel: building it reports the error `message`.
     pub fn failed(message: &str) -> FuncBuilder {
         let builder = FuncBuilder::new(&FuncSig { name: "", params: &[] }, "", (0, 0));
         builder.error((0, 0), message, "");
         builder
     }
 
-    /// Adds the statements of `callee`.
+    /// Adds the statements of `callee` to the open scope.
     fn inline(&self, loc: (u32, u32), callee: &PrimFunc, args: Vec<CallArg>) -> Result<(), String> {
         let name = &callee.name;
         if args.len() != callee.params.len() {
@@ -144,7 +144,7 @@ impl FuncBuilder {
         self.state.borrow().params.iter().any(|it| matches!(it, Param::In(input) if input == buffer))
     }
 
-    /// What is written is no other parameter.
+    /// Checks that no buffer is passed both for an output and for another parameter.
     fn check_aliases(&self, callee: &PrimFunc, map: &Substitute) -> Result<(), String> {
         let arg = |param: &Param| map.buffers.get(&param.buffer()?.id).cloned();
         for (i, param) in callee.params.iter().enumerate() {
@@ -174,7 +174,7 @@ impl Visitor for Blocks {
     }
 }
 
-/// `body` with names of their own for the blocks `inlined`.
+/// `body` with unique names for the blocks `inlined`.
 pub(super) fn name_inlined(body: Stmt, inlined: &[BlockId], names: &mut BlockNames) -> Stmt {
     struct Rename<'a>(rustc_hash::FxHashSet<BlockId>, &'a mut BlockNames);
     impl Mutator for Rename<'_> {

@@ -1,4 +1,4 @@
-//! The equivalence test of a schedule: the program before and after, on random data of several odd shapes.
+//! The equivalence test of a schedule: runs the program before and after on random data of several odd shapes.
 
 use tvm_runtime::{DataType, RuntimeError, Tensor, Value};
 
@@ -14,23 +14,23 @@ use rustc_hash::FxHashMap;
 /// Extents that symbolic dimensions take: odd, one, around powers of two.
 const EXTENTS: [i64; 8] = [1, 3, 17, 32, 33, 5, 64, 7];
 
-/// Rounds of a test: all extents 0, all 1, then [`EXTENTS`] in turns.
+/// Rounds of a test: all extents 0, all 1, then [`EXTENTS`] in turn.
 const ROUNDS: usize = 8;
 
-/// How many statements one run may execute; one that is too long runs on smaller extents.
+/// Maximum number of statements that one run may execute; a run that exceeds it is repeated with smaller extents.
 const MAX_STEPS: u64 = 1_000_000;
 
 /// How often extents are halved before a program counts as too long.
 const MAX_SHIFT: u32 = 10;
 
-/// Why a scheduled program is not what it should be.
+/// Why the check of a schedule failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckError {
     /// The kernel does not build.
     #[error(transparent)]
     Build(#[from] crate::ir::IrError),
-    /// The schedule refused.
+    /// The schedule returned an error.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
     /// One of the programs failed.
@@ -38,48 +38,48 @@ pub enum CheckError {
     Run {
         /// `the original` or `the scheduled`.
         which: &'static str,
-        /// The dimensions.
+        /// Values of the symbolic dimensions, as text.
         dims: String,
-        /// Why.
+        /// Error of the interpreter.
         source: Box<InterpError>,
     },
-    /// No run was short enough, or the kernel refuses what was tried: nothing is known of the schedule.
+    /// No run was short enough, or the kernel refused all arguments that were tried: nothing is known about the schedule.
     #[error(
         "`{func}` could not be checked: {why}\n  help: test the schedule on a kernel of smaller extents, with \
          `check_equivalent`"
     )]
     NotChecked {
-        /// The kernel.
+        /// Name of the kernel.
         func: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Data could not be made.
+    /// Test data could not be created.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The programs give different results.
+    /// The programs compute different results.
     #[error(
         "`{output}` differs at element {index} for {dims}: the schedule gives {got}, the kernel {expected}"
     )]
     Differs {
-        /// Parameter that differs.
+        /// Name of the output parameter that differs.
         output: String,
         /// Position in row-major order.
         index: usize,
-        /// The dimensions.
+        /// Values of the symbolic dimensions, as text.
         dims: String,
-        /// What the schedule gives.
+        /// Element that the scheduled program computes.
         got: f64,
-        /// What the kernel gives.
+        /// Element that the kernel computes.
         expected: f64,
     },
 }
 
-/// Runs `P` as it is and as `schedule` makes it, and compares what they write. A kernel whose constant extents make it
-/// too long to interpret is checked with smaller ones in their place.
+/// Runs `P` as written and as scheduled by `schedule`, and compares the outputs. A kernel whose constant extents make it
+/// too long to interpret is checked with smaller extents instead.
 ///
 /// # Errors
-/// When they differ, one does not run, or no run is short enough.
+/// When the outputs differ, a program does not run, or no run is short enough.
 pub fn check_schedule<P: PrimFuncDef>(
     schedule: impl Fn(PrimFunc) -> Result<PrimFunc, ScheduleError>,
 ) -> Result<(), CheckError> {
@@ -90,7 +90,7 @@ pub fn check_schedule<P: PrimFuncDef>(
         if !matches!(res, Err(CheckError::NotChecked { .. })) {
             break;
         }
-        // The schedule may refuse other extents, and the smaller program may be none that runs.
+        // The schedule may refuse the smaller extents, and the smaller program may fail when it runs.
         if let Some(func) = smaller(&func, shift)
             && let Ok(scheduled) = schedule(renew_defs(&func))
         {
@@ -105,10 +105,11 @@ pub fn check_schedule<P: PrimFuncDef>(
 
 const ORIGINAL: &str = "the original";
 
-/// Compares what two programs of one signature write, on random data of several odd shapes, and of none and one element.
+/// Compares the outputs of two programs with the same signature, on random data of several odd shapes, with zero elements
+/// and with one element.
 ///
 /// # Errors
-/// When they differ, one does not run, or no run is short enough.
+/// When the outputs differ, a program does not run, or no run is short enough.
 pub fn check_equivalent(func: &PrimFunc, scheduled: &PrimFunc) -> Result<(), CheckError> {
     let failed =
         |which, dims: &str, source| CheckError::Run { which, dims: dims.into(), source: Box::new(source) };
@@ -168,7 +169,7 @@ fn compare(
     Ok(())
 }
 
-/// What reordering a sum may change.
+/// Tolerance for the rounding errors of a reordered sum.
 fn tolerance(dtype: DataType) -> f64 {
     match dtype {
         DataType::F64 => 1e-9,
@@ -178,7 +179,7 @@ fn tolerance(dtype: DataType) -> f64 {
     }
 }
 
-/// Random arguments of `func`, extents halved `shift` times, and the text of its dimensions.
+/// Random arguments of `func`, with extents halved `shift` times, and the values of its dimensions as text.
 fn arguments(func: &PrimFunc, round: usize, shift: u32) -> Result<(Vec<Value>, String), CheckError> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(round as u64 + 1) | 1;
     let mut dims: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
@@ -226,12 +227,12 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Between -1 and 1.
+/// A random number between -1 and 1.
 fn uniform(state: &mut u64) -> f64 {
     (next(state) % 20_001) as f64 / 10_000.0 - 1.0
 }
 
-/// A tensor of random numbers; small integers where the type is one.
+/// A tensor of random numbers; small integers if the type is an integer type.
 fn random(shape: &[i64], dtype: DataType, state: &mut u64) -> Result<Tensor, RuntimeError> {
     let len: i64 = shape.iter().product();
     let number = |_| match dtype {

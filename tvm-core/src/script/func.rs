@@ -1,4 +1,4 @@
-//! The type that a `#[prim_func]` defines.
+//! The trait of the types that `#[prim_func]` defines.
 
 use tvm_runtime::Params;
 
@@ -8,13 +8,13 @@ use crate::tir::PrimFunc;
 
 /// A tensor program written as `#[prim_func]`: the macro implements this for a type of the function's name.
 pub trait PrimFuncDef {
-    /// The parameters of a typed call.
+    /// Parameter types of a typed call.
     type Args: Params;
 
-    /// Whether it is a kernel itself, and not a schedule of one.
+    /// True for a kernel, false for a schedule of one.
     const IS_KERNEL: bool = true;
 
-    /// Its signature.
+    /// Name and parameters of the program.
     const SIG: FuncSig;
 
     /// Builds the program.

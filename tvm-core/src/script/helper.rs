@@ -9,12 +9,12 @@ use super::value::{Value, is_total};
 use crate::ir::Var;
 use crate::tir::{Callee, Intrinsic, Let, PrimExpr, Visitor, any_expr, substitute_expr, walk_expr};
 
-/// Expressions of as many nodes, none of them a call, take the place of their name, as often as it occurs.
+/// An expression of at most this many nodes, none of them a call, replaces its name at every use.
 const SMALL: usize = 8;
 
 impl Value {
-    /// `{ let name = self; body }`: one evaluation, whatever `body` does with it. Where that makes no difference, a value
-    /// that is small or used once takes the place of its name.
+    /// `{ let name = self; body }`: evaluates `self` once, however often `body` uses it. Where the result is the same, a
+    /// value that is small or used once replaces its name.
     pub fn let_in(self, name: &str, body: impl FnOnce(Value) -> Value) -> Value {
         if self.is_atom() {
             return body(self);
@@ -32,7 +32,7 @@ impl Value {
         res.map(|body| PrimExpr::Let(Arc::new(Let { var, value, body })))
     }
 
-    /// `{ let name = bind(self); body }`: a variable also for what needs none.
+    /// `{ let name = bind(self); body }`: creates a variable even if none is needed.
     pub fn named_in(self, name: &str, body: impl FnOnce(Value) -> Value) -> Value {
         let var = Var::prim(name, self.dtype());
         let res = body(self.renamed(&var));
@@ -46,7 +46,7 @@ impl Value {
         typed.map_or(DataType::F32, Value::dtype)
     }
 
-    /// The value as `dtype`, an index for `None`: a parameter or result of a helper, which has this type.
+    /// The value of a parameter or result of a helper as its declared type `dtype`; `None` stands for an index.
     pub fn as_type(self, dtype: Option<DataType>) -> Value {
         match dtype {
             Some(dtype) => Value::typed(self.into_typed(dtype)),
@@ -55,7 +55,7 @@ impl Value {
     }
 }
 
-/// True when `expr` has no value without one of `var`.
+/// True when evaluating `expr` always evaluates `var`.
 fn always_evaluates(expr: &PrimExpr, var: &Var) -> bool {
     struct Find<'a>(&'a Var, bool);
     impl Visitor for Find<'_> {

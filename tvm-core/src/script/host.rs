@@ -24,10 +24,10 @@ impl HostConst for usize {
 
 /// A constant array of the host program, of any number of dimensions.
 pub trait HostArray {
-    /// Its extents.
+    /// Extents of the array; none for a single constant.
     fn extents() -> Vec<i64>;
 
-    /// Its elements, the last axis fastest.
+    /// Elements of the array, the last axis fastest.
     fn elements(&self) -> Vec<Value>;
 }
 

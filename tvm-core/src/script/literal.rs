@@ -1,6 +1,6 @@
-//! Literals without a suffix take the type of what they meet: whether they have a value there.
+//! Literals without a suffix take the type of the other operand: checks that this type has their value.
 //!
-//! The macros refuse such literals where they know the type; what is left are type parameters and graph functions.
+//! The macros refuse unfit literals where they know the type; type parameters and graph functions are checked here.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) enum Literal {
     Float(f64),
 }
 
-/// Why `literal` is no value of type `dtype`, if it is none.
+/// Why `literal` is not a value of type `dtype`; `None` if it is one.
 pub(crate) fn misfit(literal: Literal, dtype: DataType) -> Option<String> {
     let dtype = dtype.scalar();
     let range = || {
@@ -62,7 +62,7 @@ pub(crate) fn misfit(literal: Literal, dtype: DataType) -> Option<String> {
     Some(format!("the literal {text} is no {dtype}: {why}"))
 }
 
-/// A literal that is known by `odd`, the number beside its nearest `f64`: a conversion to the type it has.
+/// A float literal that is represented by `odd`, a neighbour of its nearest `f64`: encoded as a conversion to `f64`.
 pub(super) fn near(odd: f64) -> PrimExpr {
     let value = PrimExpr::float(odd, DataType::F64);
     PrimExpr::Cast(Arc::new(Cast { value, dtype: DataType::F64 }))
@@ -73,7 +73,7 @@ pub(super) fn near_as(expr: &PrimExpr, dtype: DataType) -> Option<PrimExpr> {
     let PrimExpr::Cast(it) = expr else { return None };
     let (PrimExpr::FloatImm(odd), DataType::F64) = (&it.value, it.dtype) else { return None };
     if dtype == DataType::F64 {
-        // Of the two neighbours, the one with zeros at its end.
+        // The nearest `f64` is the neighbour of `odd` whose last two bits are zero.
         let bits = odd.value.to_bits();
         let nearest = if bits & 2 == 0 { bits - 1 } else { bits + 1 };
         return Some(PrimExpr::float(f64::from_bits(nearest), dtype));
@@ -100,7 +100,7 @@ pub(super) fn remember(literal: Literal, dtype: DataType) {
     MISFITS.with_borrow_mut(|all| all.extend(misfit(literal, dtype)));
 }
 
-/// What was remembered since the last call.
+/// The messages that were remembered since the last call.
 pub(super) fn take() -> Vec<String> {
     MISFITS.take()
 }

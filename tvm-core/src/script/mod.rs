@@ -1,5 +1,5 @@
-//! What the macros expand to: builders of tensor programs and graph functions, and the runtime of the shadow (the same
-//! body as plain Rust).
+//! The code that the macros expand to: builders of tensor programs and graph functions, and the runtime of the shadow
+//! (the same body as plain Rust).
 //!
 //! TVM counterpart: `script/ir_builder`.
 

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 #[derive(Debug, Default)]
 pub(crate) struct BlockNames {
     taken: FxHashSet<Arc<str>>,
-    /// The number that the next block of a name gets.
+    /// For each name, the number that the next block with this hint gets.
     next: FxHashMap<Arc<str>, usize>,
 }
 
@@ -18,7 +18,7 @@ impl BlockNames {
         self.taken.insert(name.clone())
     }
 
-    /// Takes a name like `hint`: itself, or with a number.
+    /// Takes `hint`, with a number appended if it is taken already; returns the name.
     pub(super) fn unique(&mut self, hint: &str) -> Arc<str> {
         let mut name: Arc<str> = hint.into();
         if self.take(&name) {

@@ -1,22 +1,22 @@
-//! Signatures of `#[prim_func]`s as constants, so that other items can check against them while they are compiled.
+//! Signatures of `#[prim_func]`s as constants, so that other items can check against them at compile time.
 
 use tvm_runtime::{DataType, DimSig, KernelSig, ParamKind, ParamSig};
 
 /// The signature of a tensor program.
 #[derive(Clone, Copy, Debug)]
 pub struct FuncSig {
-    /// Its name.
+    /// Name of the program in the module.
     pub name: &'static str,
-    /// Its parameters in order.
+    /// Parameters in order.
     pub params: &'static [ParamSpec],
 }
 
 /// One parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamSpec {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// What it is for.
+    /// Input, output or scalar.
     pub kind: ParamKind,
     /// Element type, or type of the scalar.
     pub dtype: DataType,
@@ -36,7 +36,7 @@ pub enum DimSpec {
 }
 
 impl FuncSig {
-    /// The signature as the runtime has it.
+    /// The signature in the form that the runtime uses.
     pub fn to_kernel_sig(&self) -> KernelSig {
         let dim = |dim: &DimSpec| match dim {
             DimSpec::Const(value) => DimSig::Const(*value),
@@ -52,7 +52,7 @@ impl FuncSig {
         KernelSig { name: self.name.to_string(), params: params.collect() }
     }
 
-    /// Number of parameters that are written.
+    /// Number of output parameters.
     pub const fn num_outputs(&self) -> usize {
         let (mut i, mut res) = (0, 0);
         while i < self.params.len() {

@@ -1,4 +1,4 @@
-//! A smaller version of a program: what an equivalence test runs where the program itself takes too long.
+//! A smaller version of a program, for equivalence tests where the program itself takes too long.
 
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
@@ -6,11 +6,12 @@ use tvm_runtime::DataType;
 use crate::ir::BufferId;
 use crate::tir::{Buffer, Mutator, Param, PrimExpr, PrimFunc, Stmt, Visitor, walk_stmt};
 
-/// Extents below this are part of what the program is.
+/// Extents up to this are kept, as part of what the program computes.
 const SMALL: i64 = 16;
 
-/// `func` with its large constant extents divided by `1 << shift`; `None` when there is none to divide. It is a program
-/// like `func`, not a case of it: a constant that equals an extent is taken for that extent everywhere.
+/// `func` with its large constant extents divided by `1 << shift`, but not below half of `SMALL`; `None` when there is none
+/// to divide. The result is a program like `func`, not an instance of it: every constant that equals an extent is replaced
+/// like that extent.
 pub(super) fn smaller(func: &PrimFunc, shift: u32) -> Option<PrimFunc> {
     let mut extents = Extents(FxHashMap::default(), shift);
     func.params
@@ -29,7 +30,7 @@ pub(super) fn smaller(func: &PrimFunc, shift: u32) -> Option<PrimFunc> {
     Some(PrimFunc { params, body, ..func.clone() })
 }
 
-/// Large constant extents and what they become.
+/// Large constant extents with what replaces them, and the shift.
 struct Extents(FxHashMap<i64, i64>, u32);
 
 impl Extents {

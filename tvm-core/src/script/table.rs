@@ -11,10 +11,10 @@ use crate::tir::{Block, BlockRealize, Buffer, PrimExpr, Scope, Stmt};
 /// One array that the kernel reads.
 pub(super) struct Table {
     pub(super) name: &'static str,
-    /// Where the array lies.
+    /// Address of the array.
     address: usize,
     pub(super) buffer: Buffer,
-    /// Its elements are indices.
+    /// True when its elements are indices.
     pub(super) index: bool,
     values: Vec<PrimExpr>,
 }
@@ -31,8 +31,8 @@ impl Table {
         Some(Table { name, address: std::ptr::from_ref(array).addr(), buffer, index, values })
     }
 
-    /// True when it is that of `array`, called `name` where it is read; a constant may lie at several places, and two
-    /// modules may have arrays of one name.
+    /// True when this is the table of `array`, which is read under the name `name`. Neither address nor name suffices: a
+    /// constant may lie at several addresses, and two modules may have arrays of the same name.
     pub(super) fn holds<A: HostArray>(&self, name: &str, array: &A) -> bool {
         let same = |elements: &[PrimExpr]| {
             elements.len() == self.values.len()
@@ -62,7 +62,7 @@ impl Table {
     }
 }
 
-/// The same bits of the same type.
+/// True when both constants have the same type and the same bits.
 fn same_constant(a: &PrimExpr, b: &PrimExpr) -> bool {
     a.dtype() == b.dtype()
         && match (a, b) {

@@ -1,4 +1,4 @@
-//! Local buffers that are read and that nothing writes: a mistake wherever it stands.
+//! Check for local buffers that are read but never written, which is always an error.
 
 use rustc_hash::FxHashMap;
 
@@ -7,7 +7,7 @@ use crate::tir::{
     Block, Buffer, Callee, Intrinsic, PrimExpr, Stmt, Visitor, walk_block, walk_expr, walk_stmt,
 };
 
-/// What is wrong with the local buffers of `body`.
+/// An error for each local buffer of `body` that is read but never written.
 pub(super) fn unwritten_reads(body: &Stmt) -> Vec<Diagnostic> {
     let mut uses = Uses::default();
     uses.visit_stmt(body);
@@ -27,7 +27,7 @@ struct Uses {
     local: Vec<Buffer>,
     /// Where a buffer is first read.
     reads: FxHashMap<BufferId, Span>,
-    /// Buffers that are written, or may be through another name.
+    /// Buffers that are written, or may be written through an alias.
     written: rustc_hash::FxHashSet<BufferId>,
 }
 

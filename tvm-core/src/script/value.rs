@@ -1,7 +1,7 @@
-//! Values of a kernel while it is built: expressions with what Rust's literals and `usize` add to their type.
+//! Values of a kernel under construction: expressions that are untyped literals, indices (`usize`) or of a fixed type.
 //!
-//! Types were checked by the Rust compiler in the shadow; here an untyped literal takes the type of the other side, and
-//! arithmetic on indices (`usize` in the shadow, `i64` here) rounds down, which is the same on what `usize` can hold.
+//! The Rust compiler has checked the types in the shadow. Here an untyped literal takes the type of the other operand, and
+//! division of indices (`usize` in the shadow, `i64` here) rounds down, which is the same for all values of a `usize`.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Value {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Made of literals without a suffix: takes the type of what it meets.
+    /// Made of literals without a suffix: takes the type of the other operand.
     Literal,
     /// `usize` in the shadow, `i64` here.
     Index,
@@ -43,7 +43,7 @@ impl Value {
     }
 
     /// A float literal without a suffix whose nearest `f64` is halfway between two values of a narrower type; `odd` is the
-    /// number beside it that rounds as the literal does.
+    /// neighbouring `f64` that rounds like the literal.
     pub fn float_near(odd: f64) -> Value {
         Value { expr: literal::near(odd), class: Class::Literal }
     }
@@ -82,7 +82,7 @@ impl Value {
         &self.expr
     }
 
-    /// With another expression of the same type.
+    /// Replaces the expression with another one of the same type.
     pub(super) fn map(self, f: impl FnOnce(PrimExpr) -> PrimExpr) -> Value {
         Value { expr: f(self.expr), class: self.class }
     }
@@ -97,7 +97,7 @@ impl Value {
         self.into_typed(DataType::I64).cast(DataType::I64)
     }
 
-    /// The type of what a loop over `min..end` counts; `None` for indices.
+    /// The type of the variable of a loop over `min..end`; `None` for an index.
     pub(super) fn type_of_range(min: &Value, end: &Value) -> Option<DataType> {
         let ends = [min, end];
         if ends.iter().any(|it| it.class == Class::Index) {
@@ -121,13 +121,13 @@ impl Value {
         self.class == Class::Literal
     }
 
-    /// True for literals, constants and variables: what needs no name.
+    /// True for literals, constants and variables, which need no name.
     pub(super) fn is_atom(&self) -> bool {
         let atom = matches!(self.expr, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::Var(_));
         atom || self.class == Class::Literal
     }
 
-    /// `var` in its place.
+    /// `var`, with the class of this value.
     pub(super) fn renamed(&self, var: &Var) -> Value {
         Value { expr: var.into(), class: self.class }
     }
@@ -146,7 +146,7 @@ impl Value {
         };
         let class = if op.is_comparison() || op.is_logical() { Class::Typed } else { class };
         let expr = if class == Class::Literal && a.dtype().is_float() {
-            // Not folded: the literals are rounded to their type first.
+            // Not folded, because the literals must be rounded to their type first.
             PrimExpr::Binary(Arc::new(Binary { op, a, b }))
         } else {
             binary(op, a, b)
@@ -154,7 +154,7 @@ impl Value {
         Value { expr, class }
     }
 
-    /// `self && other`, `self || other`: the other side is evaluated where this one does not decide.
+    /// `self && other`, `self || other`: `other` is evaluated only if `self` does not decide the result.
     pub fn lazy(self, op: BinaryOp, other: Value) -> Value {
         if is_total(&other.expr) {
             return self.binary(op, other);
@@ -165,8 +165,8 @@ impl Value {
         }
     }
 
-    /// `self.max(other)`, `self.min(other)` as Rust's floats have them: of a NaN and a number they give the number; of
-    /// equals the second.
+    /// `self.max(other)`, `self.min(other)` as for Rust's floats: of a NaN and a number, the number; of two equal values,
+    /// the second.
     pub fn extremum_of_numbers(self, op: BinaryOp, other: Value) -> Value {
         let ([a, b], class) = unify([self, other]);
         if !a.dtype().is_float() {
@@ -240,7 +240,7 @@ impl Value {
     }
 }
 
-/// A literal that is not NaN.
+/// True for a literal that is not NaN.
 fn is_number(expr: &PrimExpr) -> bool {
     match expr {
         PrimExpr::FloatImm(it) => !it.value.is_nan(),
@@ -249,7 +249,8 @@ fn is_number(expr: &PrimExpr) -> bool {
     }
 }
 
-/// Whether `expr` has a value wherever it is evaluated: it accesses no element and divides by no variable.
+/// True when the evaluation of `expr` cannot fail: it loads no element by index, and divides integers only by constants
+/// other than 0.
 pub(crate) fn is_total(expr: &PrimExpr) -> bool {
     !any_expr(expr, &mut |expr| match expr {
         PrimExpr::BufferLoad(it) => !it.indices.is_empty(),
@@ -274,7 +275,7 @@ fn unify<const N: usize>(values: [Value; N]) -> ([PrimExpr; N], Class) {
     };
     let dtype = fixed.or(float).or(values.first()).map_or(DataType::I64, Value::dtype);
     let typed = |value: Value| match class {
-        // What it becomes is open.
+        // Its final type is not known yet.
         Class::Literal if value.dtype() == dtype => value.expr,
         Class::Literal | Class::Index | Class::Typed => value.into_typed(dtype),
     };

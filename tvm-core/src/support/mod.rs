@@ -4,7 +4,7 @@ mod short_float;
 
 pub use short_float::{to_bf16, to_f16};
 
-/// The candidate nearest to `name` by edit distance, if any is near enough to be a slip.
+/// The candidate nearest to `name` by edit distance, if it is near enough for `name` to be a typo of it.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = name.len() / 3 + 1;
     candidates.map(|it| (edit_distance(name, it), it)).filter(|&(d, _)| d <= limit).min().map(|(_, it)| it)
@@ -25,7 +25,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Runs `f`, with more stack when little is left: recursion over deep programs goes through this.
+/// Runs `f`, on a new stack segment if little stack is left; recursion over deep programs goes through this function.
 pub fn with_stack<R>(f: impl FnOnce() -> R) -> R {
     #[cfg(test)]
     STEPS.with(|steps| steps.set(steps.get() + 1));
@@ -37,7 +37,7 @@ thread_local! {
     static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// How many steps of recursion `f` takes: work that tests count, where times are noisy.
+/// Number of calls of [`with_stack`] in `f`: a measure of work for tests, because times are noisy.
 #[cfg(test)]
 pub(crate) fn steps_of(f: impl FnOnce()) -> u64 {
     let before = STEPS.get();

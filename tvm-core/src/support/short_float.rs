@@ -1,4 +1,4 @@
-//! Rounding to half precision: once, whatever the CPU (`f16::from_f64` may round twice, by way of `f32`).
+//! Rounding to half precision in one step on every CPU (`f16::from_f64` may round twice, through `f32`).
 
 use half::{bf16, f16};
 
@@ -12,8 +12,8 @@ pub fn to_bf16(value: f64) -> bf16 {
     bf16::from_f32(to_odd(value))
 }
 
-/// `value` as `f32`, rounded to the neighbour with an odd last bit, so that rounding it again to a narrower type
-/// gives what rounding `value` gives.
+/// `value` as `f32`, rounded to the neighbour with an odd last bit, so that rounding the result to a narrower type
+/// equals rounding `value` to that type.
 fn to_odd(value: f64) -> f32 {
     let near = value as f32;
     let back = f64::from(near);
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn rounding_happens_once() {
-        // Just above the middle of 1 and the next f16; as f32 it is the middle, which would go to 1.
+        // Slightly above the midpoint of 1 and the next f16; as f32 it is the midpoint, which would round to 1.
         let above = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         assert_eq!(to_f16(above).to_f64(), 1.0 + 2f64.powi(-10));
         assert_eq!(to_f16(-above).to_f64(), -1.0 - 2f64.powi(-10));

@@ -1,4 +1,4 @@
-//! What code is generated for: kind of code generator and features of the machine.
+//! Compilation targets: the code generator and the features of the machine.
 //!
 //! TVM counterpart: `Target`. The text form is `kind [-triple=T] [-cpu=C] [-features=F] [-vector-bits=N]`; `-mcpu`
 //! and `-mtriple`, as TVM writes them, mean the same.
@@ -6,11 +6,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Which code generator.
+/// A code generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TargetKind {
-    /// The best code generator for the CPU that is there: LLVM if compiled in, else C. Never the interpreter, which is
-    /// hundreds of times slower: where there is no C compiler either, compiling is an error.
+    /// The best available code generator for the CPU: LLVM if compiled in, else C. Never the interpreter, which is
+    /// hundreds of times slower: if there is no C compiler either, compiling is an error.
     Host,
     /// C source, compiled by the system's C compiler.
     C,
@@ -18,19 +18,19 @@ pub enum TargetKind {
     Llvm,
     /// CUDA C (feature `cuda`).
     Cuda,
-    /// The reference interpreter: no code at all.
+    /// The reference interpreter, which generates no code.
     Interpreter,
 }
 
-/// What code is generated for.
+/// A compilation target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// Code generator.
     pub kind: TargetKind,
     /// LLVM triple; `None` for this machine.
     pub triple: Option<String>,
-    /// CPU name (`-march` of C, `mcpu` of LLVM), or a level that many CPUs have (`x86-64-v3`); `None` for this machine's
-    /// own, whose code may need what other machines lack.
+    /// CPU name (`-march` of C, `mcpu` of LLVM), or a feature level that many CPUs share (`x86-64-v3`); `None` for this
+    /// machine's own CPU: the code may then need features that other machines lack.
     pub cpu: Option<String>,
     /// Extra CPU features in LLVM syntax, for example `+avx512f`; `None` for this machine's own.
     pub features: Option<String>,
@@ -45,23 +45,23 @@ impl Default for Target {
 }
 
 impl Target {
-    /// This machine, through the code generator `kind`.
+    /// This machine, with the code generator `kind`.
     pub fn native(kind: TargetKind) -> Target {
         let vector_bits = if matches!(kind, TargetKind::Cuda) { 128 } else { host_vector_bits() };
         Target { kind, triple: None, cpu: None, features: None, vector_bits }
     }
 
-    /// This machine's CPU, through the best code generator there is.
+    /// This machine's CPU, with the best available code generator.
     pub fn host() -> Target {
         Target::native(TargetKind::Host)
     }
 
-    /// This machine, through C.
+    /// This machine, with the C code generator.
     pub fn c() -> Target {
         Target::native(TargetKind::C)
     }
 
-    /// This machine, through LLVM.
+    /// This machine, with the LLVM code generator.
     pub fn llvm() -> Target {
         Target::native(TargetKind::Llvm)
     }
@@ -71,17 +71,17 @@ impl Target {
         Target::native(TargetKind::Interpreter)
     }
 
-    /// The first GPU, through CUDA.
+    /// The first GPU, with the CUDA code generator.
     pub fn cuda() -> Target {
         Target::native(TargetKind::Cuda)
     }
 
-    /// The machine that `triple` names, through the code generator `kind`; the CPU is the triple's baseline.
+    /// The machine that `triple` names, with the code generator `kind`; the CPU is the triple's baseline.
     pub fn cross(kind: TargetKind, triple: impl Into<String>) -> Target {
         Target { kind, triple: Some(triple.into()), cpu: None, features: None, vector_bits: 128 }
     }
 
-    /// For the CPU `cpu`, or for all that have a level (`x86-64-v2`, say).
+    /// Sets the CPU, or a feature level (`x86-64-v2`, say), which also sets the vector width.
     #[must_use]
     pub fn with_cpu(mut self, cpu: impl Into<String>) -> Target {
         let cpu = cpu.into();
@@ -90,14 +90,14 @@ impl Target {
         self
     }
 
-    /// Through the code generator `kind`.
+    /// Sets the code generator.
     #[must_use]
     pub fn with_kind(mut self, kind: TargetKind) -> Target {
         self.kind = kind;
         self
     }
 
-    /// True when the code runs on this machine's own CPU, whatever that is.
+    /// True when the code is for this machine's own CPU: neither a triple nor a CPU is set.
     pub const fn is_native(&self) -> bool {
         self.triple.is_none() && self.cpu.is_none()
     }
@@ -113,7 +113,7 @@ impl Target {
     }
 }
 
-/// Bits of the widest vectors of a level of x86-64.
+/// Width in bits of the widest vectors of an x86-64 feature level; `None` when `cpu` is not a level.
 fn level_vector_bits(cpu: &str) -> Option<u32> {
     let features = tvm_runtime::level_features(cpu)?;
     Some(if features.contains(&"avx512f") {
@@ -125,7 +125,7 @@ fn level_vector_bits(cpu: &str) -> Option<u32> {
     })
 }
 
-/// Bits of this machine's widest vectors.
+/// Width in bits of this machine's widest vectors; 128 where it is not detected.
 fn host_vector_bits() -> u32 {
     #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
     {

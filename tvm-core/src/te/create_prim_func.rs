@@ -1,4 +1,4 @@
-//! From a graph of stages to a tensor program: one block per stage under a root block that allocates what is between.
+//! Turns a graph of stages into a tensor program: one block per stage, in a root block that allocates intermediates.
 //!
 //! TVM counterpart: `src/te/operation/create_primfunc.cc`.
 
@@ -27,7 +27,7 @@ pub fn create_prim_func(name: &str, inputs: &[Tensor], outputs: &[Tensor]) -> Re
     let mut results: Vec<Tensor> = Vec::new();
     let mut is_output: FxHashSet<BufferId> = FxHashSet::default();
     for output in outputs {
-        // An output has memory of its own: what is an input or another output already is copied.
+        // An output has memory of its own: a tensor that is already an input or another output is copied.
         let taken = !is_output.insert(output.buffer().id);
         results.push(if output.stage().is_none() || taken {
             compute("copy", output.shape(), &[output], |i| output.at(i))
@@ -56,7 +56,7 @@ pub fn create_prim_func(name: &str, inputs: &[Tensor], outputs: &[Tensor]) -> Re
     Ok(PrimFunc::new(name, params, BlockRealize::opaque(root)))
 }
 
-/// Puts the stages in order, inputs first.
+/// Puts the stages in order: each comes after the stages that it reads.
 struct Builder {
     inputs: FxHashSet<BufferId>,
     stages: Vec<Arc<Stage>>,
@@ -99,7 +99,7 @@ impl Builder {
     }
 }
 
-/// All that a stage evaluates.
+/// All expressions that a stage evaluates.
 fn values(stage: &Stage) -> Vec<PrimExpr> {
     match &stage.body {
         Body::Values(values) => values.clone(),
@@ -129,7 +129,7 @@ fn block(stage: &Stage, names: &mut Names) -> Stmt {
     nest(Block { init, iter_vars: axes.into(), ..Block::new(name, body) })
 }
 
-/// A block that fills the output, and one that changes it.
+/// A block that initialises the output, and one that applies the updates.
 fn scatter_blocks(stage: &Stage, scatter: &Scatter, names: &mut Names) -> Stmt {
     let output = &stage.outputs[0];
     let indices: Vec<PrimExpr> = stage.axes.iter().map(|axis| PrimExpr::from(&axis.var)).collect();
@@ -150,7 +150,7 @@ fn scatter_blocks(stage: &Stage, scatter: &Scatter, names: &mut Names) -> Stmt {
     Stmt::seq([nest(fill), nest(update)])
 }
 
-/// `output = combine(output, source)`; a tuple is computed whole before any of it is stored.
+/// `output = combine(output, source)`; all components of a tuple are computed before any is stored.
 fn update(stage: &Stage, reduce: &Reduce, indices: &[PrimExpr], store: impl Fn(&[PrimExpr]) -> Stmt) -> Stmt {
     let combiner = &reduce.combiner;
     let mut vars: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
@@ -171,7 +171,7 @@ fn update(stage: &Stage, reduce: &Reduce, indices: &[PrimExpr], store: impl Fn(&
     Stmt::seq(binds.chain([store(&values)]).collect::<Vec<_>>())
 }
 
-/// `block`, with the regions that it accesses, and one serial loop per axis around it.
+/// `block`, with the regions that it accesses, inside one serial loop per axis.
 fn nest(block: Block) -> Stmt {
     let loops: Vec<(Var, PrimExpr)> = (block.iter_vars.iter())
         .map(|axis: &IterVar| {
@@ -188,7 +188,7 @@ fn nest(block: Block) -> Stmt {
     loops.into_iter().rev().fold(innermost, |body, (var, extent)| For::serial(var, extent, body).into())
 }
 
-/// Variables that nothing binds, in order of first use.
+/// The variables that nothing binds, in order of first use.
 fn free_vars(params: &[Param], root: &Block) -> Vec<Var> {
     struct Free {
         bound: FxHashSet<VarId>,
@@ -232,7 +232,7 @@ fn free_vars(params: &[Param], root: &Block) -> Vec<Var> {
     free.free
 }
 
-/// Block names that are unique in one function.
+/// Makes block names unique in one function.
 #[derive(Default)]
 struct Names(FxHashMap<Arc<str>, usize>);
 

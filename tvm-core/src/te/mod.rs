@@ -1,4 +1,4 @@
-//! The tensor expression language: tensors defined by what each element is, turned into tensor programs.
+//! The tensor expression language: tensors are defined by the value of each element, and turned into tensor programs.
 //!
 //! ```
 //! use tvm_core::te;

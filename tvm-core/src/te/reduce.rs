@@ -12,11 +12,11 @@ use crate::tir::{IterKind, IterVar, PrimExpr, Range};
 pub struct Combiner {
     /// The value so far, one variable per component.
     pub lhs: Vec<Var>,
-    /// The next value.
+    /// The next value, one variable per component.
     pub rhs: Vec<Var>,
     /// The combined value, over `lhs` and `rhs`.
     pub result: Vec<PrimExpr>,
-    /// The value that leaves the other side as it is.
+    /// The neutral value, one per component: combined with another value, it gives that value.
     pub identity: Vec<PrimExpr>,
 }
 
@@ -25,7 +25,7 @@ pub struct Combiner {
 pub struct Reduce {
     /// How values are combined.
     pub combiner: Combiner,
-    /// What is combined, one value per component.
+    /// The values to combine, one per component.
     pub sources: Vec<PrimExpr>,
     /// Reduced axes.
     pub axes: Vec<IterVar>,
@@ -38,18 +38,18 @@ pub struct Reduce {
 pub struct ReduceAxis(IterVar);
 
 impl ReduceAxis {
-    /// Its variable, as an index.
+    /// The variable of the axis, as an index.
     pub fn expr(&self) -> PrimExpr {
         self.0.var.clone().into()
     }
 
-    /// Its extent.
+    /// Extent of the axis.
     pub fn extent(&self) -> &PrimExpr {
         &self.0.dom.extent
     }
 }
 
-/// The axis `0..extent`.
+/// The reduction axis `0..extent`.
 pub fn reduce_axis(name: &str, extent: impl Into<PrimExpr>) -> ReduceAxis {
     ReduceAxis(IterVar {
         var: Var::index(format!("v_{name}")),
@@ -91,7 +91,7 @@ impl Combiner {
         Combiner::single(PrimExpr::constant(0.0, dtype), |x, y| x + y)
     }
 
-    /// Product.
+    /// Product of values of type `dtype`.
     pub fn prod(dtype: DataType) -> Combiner {
         Combiner::single(PrimExpr::constant(1.0, dtype), |x, y| x * y)
     }

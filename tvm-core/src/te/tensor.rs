@@ -20,7 +20,7 @@ pub struct Tensor {
     stage: Option<Arc<Stage>>,
 }
 
-/// One computation: its axes, what it reads, what each element of its outputs is.
+/// One computation: its axes, the tensors that it reads, and the value of each element of its outputs.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) name: Arc<str>,
@@ -31,7 +31,7 @@ pub(crate) struct Stage {
 }
 
 impl Drop for Stage {
-    /// One after the other, not one inside another: the stages may form a long chain.
+    /// Drops the inputs iteratively, not recursively: stages may form a long chain.
     fn drop(&mut self) {
         let mut rest = std::mem::take(&mut self.inputs);
         while let Some(tensor) = rest.pop() {
@@ -41,27 +41,27 @@ impl Drop for Stage {
     }
 }
 
-/// What the elements of a stage's outputs are: one value per output, or a reduction.
+/// How a stage computes the elements of its outputs.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// One value per output.
     Values(Vec<PrimExpr>),
     /// A reduction; one result per output.
     Reduce(Reduce),
-    /// A start, changed element by element.
+    /// An initial value, then updates of single elements.
     Scatter(Scatter),
 }
 
-/// `init` at every index; then, for every point of `domain` in order, `value` at `indices`.
+/// `init` at every index; then, for every point of `domain` in order, `value` is stored at `indices`.
 #[derive(Clone, Debug)]
 pub struct Scatter {
-    /// The start, over the axes of the stage.
+    /// The initial value, over the axes of the stage.
     pub init: PrimExpr,
     /// Axes of the updates, run in order.
     pub domain: Vec<IterVar>,
-    /// Where an update goes, over `domain`; must be inside of the tensor.
+    /// The element that an update changes, over `domain`; must be inside the tensor.
     pub indices: Vec<PrimExpr>,
-    /// What goes there; may read the output.
+    /// The new value of that element; may read the output.
     pub value: PrimExpr,
 }
 
@@ -96,17 +96,17 @@ impl From<Reduce> for Body {
 }
 
 impl Tensor {
-    /// The buffer that holds it.
+    /// The buffer that holds the elements.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
     }
 
-    /// Its extents.
+    /// Extents, one per dimension.
     pub fn shape(&self) -> &[PrimExpr] {
         &self.buffer.shape
     }
 
-    /// One extent.
+    /// The extent of dimension `axis`.
     pub fn dim(&self, axis: usize) -> PrimExpr {
         self.buffer.shape[axis].clone()
     }
@@ -131,13 +131,13 @@ impl Tensor {
     }
 }
 
-/// An input.
+/// An input tensor.
 pub fn placeholder(name: &str, shape: impl Into<Arc<[PrimExpr]>>, dtype: DataType) -> Tensor {
     Tensor { buffer: Buffer::new(name, shape, dtype), stage: None }
 }
 
-/// The tensor of extents `shape` whose element at each index is `body` of that index; `inputs` are the tensors that
-/// `body` reads.
+/// The tensor of extents `shape` with the element `body(index)` at each index; `inputs` are the tensors that `body`
+/// reads.
 pub fn compute<B: Into<Body>>(
     name: &str,
     shape: impl Into<Arc<[PrimExpr]>>,
@@ -147,7 +147,7 @@ pub fn compute<B: Into<Body>>(
     compute_many(name, shape, inputs, body).swap_remove(0)
 }
 
-/// Several tensors of one shape computed together, one per value of `body` (at least one).
+/// Several tensors of one shape that are computed together, one per value that `body` returns (at least one).
 pub fn compute_many<B: Into<Body>>(
     name: &str,
     shape: impl Into<Arc<[PrimExpr]>>,
@@ -168,8 +168,8 @@ pub fn compute_many<B: Into<Body>>(
     finish(name, axes, body, inputs, outputs)
 }
 
-/// The tensor whose elements along `axis` depend on the one before: `body` of the index and of the output, which it
-/// may read at smaller positions of `axis`.
+/// The tensor whose elements along `axis` depend on those before: `body` computes an element from its index and the
+/// output, which it may read at smaller positions of `axis`.
 pub fn scan(
     name: &str,
     shape: impl Into<Arc<[PrimExpr]>>,
@@ -187,8 +187,8 @@ pub fn scan(
     finish(name, axes, body, inputs, vec![output.buffer]).swap_remove(0)
 }
 
-/// The tensor that is `init` at every index, changed in order: for every point of extents `domain`, `update` of the
-/// point and the output gives the indices (inside of the tensor) and the new value of one element.
+/// The tensor that is `init` at every index and is then updated. For every point of extents `domain`, in order,
+/// `update` computes from the point and the output the indices (inside the tensor) and the new value of one element.
 pub fn scatter(
     name: &str,
     shape: impl Into<Arc<[PrimExpr]>>,

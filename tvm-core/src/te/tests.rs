@@ -1,4 +1,4 @@
-//! The form of the programs that stages become, and what is refused.
+//! Tests of the programs that stages become, and of the errors.
 
 use tvm_runtime::{DataType, Tensor, Value};
 
@@ -11,7 +11,7 @@ fn placeholder_of(name: &str, shape: &[i64]) -> super::Tensor {
     placeholder(name, shape.iter().map(|&n| n.into()).collect::<Vec<PrimExpr>>(), DataType::F32)
 }
 
-/// Name, kinds of the axes, number of buffers read and written, and whether there is an init, of every block.
+/// For every block: name, kinds of the axes, number of buffers read and written, and whether there is an init.
 fn blocks(func: &PrimFunc) -> Vec<(String, String, usize, usize, bool)> {
     struct Blocks(Vec<(String, String, usize, usize, bool)>);
     impl Visitor for Blocks {

@@ -2,8 +2,8 @@
 
 macro_rules! binary_ops {
     ($($(#[$doc:meta])* $name:ident)*) => {
-        /// Binary operations. Integer arithmetic wraps; integer division by zero is undefined and the well-formed
-        /// program guards it.
+        /// Binary operations. Integer arithmetic wraps; integer division by zero has no defined result, so programs must
+        /// guard against it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum BinaryOp {
             $($(#[$doc])* $name,)*
@@ -70,9 +70,9 @@ binary_ops! {
     Shr
 }
 
-// Patterns of groups of operations: with them an exhaustive match says a group in one word.
+// Patterns that name groups of operations, for exhaustive matches.
 
-/// Operations on numbers that give a number of the same type, the bitwise ones excepted.
+/// Operations on numbers whose result is a number of the same type, except the bitwise ones.
 macro_rules! arithmetic {
     () => {
         BinaryOp::Add
@@ -94,7 +94,7 @@ macro_rules! comparison {
     };
 }
 
-/// And, or of bools.
+/// Logical and, or.
 macro_rules! logical {
     () => {
         BinaryOp::And | BinaryOp::Or

@@ -12,11 +12,11 @@ use tvm_runtime::DataType;
 use super::PrimExpr;
 use crate::ir::{BufferId, Span};
 
-/// A buffer: identity is its id.
+/// A buffer, identified by its id.
 #[derive(Clone)]
 pub struct Buffer(Arc<BufferNode>);
 
-/// What a buffer is.
+/// The parts of a buffer.
 #[derive(Clone)]
 pub struct BufferNode {
     /// Identity.
@@ -31,7 +31,7 @@ pub struct BufferNode {
     pub strides: Arc<[PrimExpr]>,
     /// Offset of element 0 in elements; `None` means 0.
     pub elem_offset: Option<PrimExpr>,
-    /// Where it lives.
+    /// Memory that the buffer lives in.
     pub scope: Scope,
     /// Where it was declared.
     pub span: Span,
@@ -45,7 +45,7 @@ pub enum Scope {
     Global,
     /// Memory of one GPU thread block.
     Shared,
-    /// The same with its size fixed at launch.
+    /// Memory of one GPU thread block, with its size set at kernel launch.
     SharedDyn,
     /// Registers or stack of one thread.
     Local,
@@ -103,7 +103,7 @@ impl Buffer {
         Buffer(Arc::new(node))
     }
 
-    /// A buffer with a fresh identity, changed by `change`.
+    /// A copy of the buffer with a fresh identity, modified by `change`.
     pub fn renew(&self, change: impl FnOnce(&mut BufferNode)) -> Buffer {
         let mut node = (*self.0).clone();
         node.id = BufferId::fresh();

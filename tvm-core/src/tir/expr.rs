@@ -1,6 +1,6 @@
 //! Expressions of tensor programs: scalars and vectors.
 //!
-//! TVM counterpart: `PrimExpr` and its nodes (`tir/expr.h`). There is no `PartialEq`: say [`PrimExpr::ptr_eq`],
+//! TVM counterpart: `PrimExpr` and its nodes (`tir/expr.h`). There is no `PartialEq`: use [`PrimExpr::ptr_eq`],
 //! `structural_equal` or `can_prove_equal`.
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub enum PrimExpr {
     Broadcast(Arc<Broadcast>),
     /// Lanes picked from the concatenation of vectors.
     Shuffle(Arc<Shuffle>),
-    /// `value` under a name in `body`.
+    /// An expression in which a variable is bound to a value.
     Let(Arc<Let>),
     /// An intrinsic or extern function.
     Call(Arc<Call>),
@@ -67,14 +67,14 @@ pub struct FloatImm {
 pub struct Cast {
     /// Target type; same lanes as `value`.
     pub dtype: DataType,
-    /// What is converted.
+    /// The value to convert.
     pub value: PrimExpr,
 }
 
 /// Logical negation of a bool.
 #[derive(Clone, Debug)]
 pub struct Not {
-    /// What is negated.
+    /// The value to negate.
     pub value: PrimExpr,
 }
 
@@ -96,7 +96,7 @@ pub struct Select {
     pub condition: PrimExpr,
     /// Taken where the condition holds.
     pub true_value: PrimExpr,
-    /// Taken elsewhere.
+    /// Taken where it does not hold.
     pub false_value: PrimExpr,
 }
 
@@ -145,7 +145,7 @@ pub struct Shuffle {
 pub struct Let {
     /// Bound in `body`.
     pub var: Var,
-    /// Its value.
+    /// Value of the variable.
     pub value: PrimExpr,
     /// The result.
     pub body: PrimExpr,
@@ -176,7 +176,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// The same call of other arguments.
+    /// The same call with other arguments.
     #[must_use]
     pub fn with_args(&self, args: impl Into<Arc<[PrimExpr]>>) -> Call {
         let Call { callee, dtype, span, .. } = self;
@@ -219,15 +219,15 @@ impl PrimExpr {
         PrimExpr::FloatImm(FloatImm { value, dtype })
     }
 
-    /// The constant `value` as type `dtype`, which is any scalar type but a handle.
+    /// The constant `value` of type `dtype`, which may be any scalar type except a handle.
     pub fn constant(value: f64, dtype: DataType) -> PrimExpr {
         if dtype.is_float() { PrimExpr::float(value, dtype) } else { PrimExpr::int(value as i64, dtype) }
     }
 
     /// Type of the value.
     pub fn dtype(&self) -> DataType {
-        // Down to what has a type of its own, on both sides of operations by turns: expressions may be thousands of
-        // operations deep, mostly on one side.
+        // Descend to a node that stores its type, in turns along the left and the right side of operations: expressions
+        // may be thousands of operations deep, mostly on one side.
         let (mut here, mut there) = (Descent::of(self), Descent::of(self));
         loop {
             if let Some(dtype) = here.step(|it| &it.a).or_else(|| there.step(|it| &it.b)) {
@@ -236,7 +236,7 @@ impl PrimExpr {
         }
     }
 
-    /// Type of the value, one node at a time.
+    /// Type of the value, from this node and the types of its operands.
     fn own_dtype(&self) -> DataType {
         match self {
             PrimExpr::IntImm(it) => it.dtype,
@@ -309,10 +309,10 @@ impl PrimExpr {
     }
 }
 
-/// A way down to what has a type of its own.
+/// A descent to a node that stores its type.
 struct Descent<'a> {
     at: &'a PrimExpr,
-    /// A comparison was passed.
+    /// True after passing a comparison.
     compared: bool,
 }
 
@@ -321,7 +321,7 @@ impl<'a> Descent<'a> {
         Descent { at, compared: false }
     }
 
-    /// The type, if it is reached; else one step further, to the operand that `side` picks.
+    /// The type, if the current node stores it; otherwise moves to an operand (of a binary one, as `side` picks).
     fn step(&mut self, side: impl FnOnce(&'a Binary) -> &'a PrimExpr) -> Option<DataType> {
         self.at = match self.at {
             PrimExpr::Not(it) => &it.value,
@@ -367,7 +367,7 @@ impl From<i64> for PrimExpr {
     }
 }
 
-/// Drops an operand with more stack when little is left: expressions may be many thousands of operations deep.
+/// Drops an operand, on a new stack segment if little stack is left: expressions may be thousands of operations deep.
 fn drop_operand(operand: &mut PrimExpr) {
     if !matches!(operand, PrimExpr::IntImm(_) | PrimExpr::Var(_)) {
         let operand = std::mem::replace(operand, PrimExpr::index(0));

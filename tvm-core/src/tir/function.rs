@@ -14,7 +14,7 @@ pub struct PrimFunc {
     pub name: Arc<str>,
     /// Parameters; variables in the shapes of buffers bind on first use, in order.
     pub params: Arc<[Param]>,
-    /// The body. Before lowering it is the realize of a root block.
+    /// The body. Before lowering, it is the `BlockRealize` of a root block.
     pub body: Stmt,
     /// Attributes.
     pub attrs: Attrs,
@@ -52,7 +52,7 @@ impl Param {
 }
 
 impl PrimFunc {
-    /// A tensor program of these parts.
+    /// A tensor program with these parts, without attributes and span.
     pub fn new(name: impl Into<Arc<str>>, params: impl Into<Arc<[Param]>>, body: Stmt) -> PrimFunc {
         PrimFunc { name: name.into(), params: params.into(), body, attrs: Attrs::new(), span: Span::none() }
     }
@@ -69,7 +69,8 @@ impl PrimFunc {
             .filter_map(|param| if let Param::Out(buffer) = param { Some(buffer) } else { None })
     }
 
-    /// Symbolic dimensions in order of binding: variables that are an extent of a parameter by themselves.
+    /// Symbolic dimensions in order of binding: variables, other than scalar parameters, that are a whole extent of a
+    /// parameter.
     pub fn symbolic_dims(&self) -> Vec<Var> {
         let mut dims: Vec<Var> = Vec::new();
         for extent in self.params.iter().filter_map(Param::buffer).flat_map(|buffer| buffer.shape.iter()) {

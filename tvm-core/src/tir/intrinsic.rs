@@ -17,33 +17,33 @@ pub enum Effect {
     UpdateState,
 }
 
-/// What the arguments and the result of an intrinsic may be.
+/// Constraint on the types of the arguments and the result of an intrinsic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operands {
-    /// One float type.
+    /// All have one float type.
     Floats,
-    /// One type of numbers.
+    /// All have one type of numbers.
     Numbers,
-    /// One type of integers or bools.
+    /// All have one type of integers or bools.
     Bits,
-    /// A float, of which the result is a bool.
+    /// The argument is a float, the result a bool.
     Test,
-    /// One that has as many bits as the result.
+    /// The argument has as many bits as the result.
     SameSize,
-    /// A bool and two values of the result's type.
+    /// The arguments are a bool and two values of the result's type.
     Choice,
-    /// A bool, as the result.
+    /// The argument and the result are bools.
     Condition,
-    /// An element of a buffer; the result is its handle.
+    /// The argument is an element of a buffer; the result is its handle.
     Element,
-    /// The arguments of a packed call, then integers.
+    /// The arguments are the argument list of a packed call, then integers.
     Packed,
-    /// The name of a memory scope.
+    /// The argument is the name of a memory scope.
     Scope,
 }
 
 impl Operands {
-    /// What the arguments of a call are expected to be, unless they are it.
+    /// Checks the types of a call; returns a description of the expected arguments if they do not fit.
     pub fn misfit(self, args: &[PrimExpr], result: DataType) -> Option<&'static str> {
         let types = || args.iter().map(PrimExpr::dtype);
         let all = |fits: fn(DataType) -> bool| fits(result) && types().all(|dtype| dtype == result);
@@ -134,8 +134,8 @@ macro_rules! intrinsics {
                 }
             }
 
-            /// The function of libm that does this to `f64` (under the default rounding mode), with `f` behind
-            /// it to `f32`.
+            /// The libm function that computes this for `f64` (under the default rounding mode); with the suffix
+            /// `f`, for `f32`.
             pub const fn libm(self) -> Option<&'static str> {
                 $($(if let Intrinsic::$name = self {
                     return Some($libm);
@@ -201,13 +201,13 @@ intrinsics! {
     Floor = "floor" 1 Floats Pure libm "floor";
     /// Smallest integer not below x
     Ceil = "ceil" 1 Floats Pure libm "ceil";
-    /// Toward zero
+    /// Rounded toward zero
     Trunc = "trunc" 1 Floats Pure libm "trunc";
-    /// To the nearest integer, halves to even (ONNX `Round`)
+    /// Rounded to the nearest integer, halves to even (ONNX `Round`)
     Round = "round" 1 Floats Pure libm "rint";
     /// `a * b + c` with one rounding
     Fma = "fma" 3 Floats Pure libm "fma";
-    /// `a * b + c`, with one rounding where the target is faster so, else with two
+    /// `a * b + c`, with one rounding where that is faster on the target, else with two
     FMulAdd = "fmuladd" 3 Floats Pure;
     /// Magnitude of x, sign of y
     Copysign = "copysign" 2 Floats Pure libm "copysign";
@@ -225,11 +225,11 @@ intrinsics! {
     Reinterpret = "reinterpret" 1 SameSize Pure;
     /// `if c { a } else { b }`, only the taken arm is evaluated
     IfThenElse = "if_then_else" 3 Choice Pure;
-    /// The condition is usually true; its value
+    /// The condition itself, marked as usually true
     Likely = "likely" 1 Condition Pure;
     /// Handle of an element: (buffer load)
     AddressOf = "address_of" 1 Element Pure;
-    /// Handle of the `i`-th argument of a packed call: (args, i) gives the tensor's first element
+    /// Handle of the first element of the `i`-th argument of a packed call, a tensor: (args, i)
     ArgData = "arg_data" 2 Packed ReadState;
     /// Rank of the `i`-th argument: (args, i)
     ArgNdim = "arg_ndim" 2 Packed ReadState;

@@ -245,9 +245,9 @@ fn walk_stmt_inner<M: Mutator + ?Sized>(m: &mut M, stmt: &Stmt) -> Option<Stmt> 
 /// Replaces variables by expressions and buffers by buffers (the shapes of unreplaced buffers stay as they are).
 #[derive(Debug, Default)]
 pub struct Substitute {
-    /// What variables become.
+    /// Replacements of variables.
     pub vars: FxHashMap<VarId, PrimExpr>,
-    /// What buffers become.
+    /// Replacements of buffers.
     pub buffers: FxHashMap<BufferId, Buffer>,
 }
 

@@ -1,6 +1,6 @@
-//! Building expressions: operators and named constructors, folding constants and trivial identities on the way.
+//! Builds expressions: operators and named constructors, which fold constants and trivial identities.
 //!
-//! Operands of one operation have one type; integer constants given as Rust `i64` take the type of the other side,
+//! The operands of an operation have one type; integer constants given as Rust `i64` take the type of the other side,
 //! and a scalar beside a vector is broadcast. Mixing types is a bug of the caller that `well_formed` reports.
 //!
 //! TVM counterpart: `tir/op.h`, `const_fold.h`.
@@ -14,7 +14,7 @@ use super::{Binary, BinaryOp, Broadcast, Call, Callee, Cast, Not, PrimExpr, Ramp
 use super::{Buffer, BufferLoad, Intrinsic};
 use crate::ir::{Span, Var};
 
-/// `a op b`, folded when both sides are constants or one is neutral.
+/// `a op b`, folded when both sides are integer constants, or one is neutral or determines the result.
 pub fn binary(op: BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
     let (a, b) = match_lanes(a, b);
     if let Some(folded) = fold_binary(op, &a, &b) {
@@ -34,7 +34,7 @@ fn match_lanes(a: PrimExpr, b: PrimExpr) -> (PrimExpr, PrimExpr) {
     }
 }
 
-/// Value of `a op b` on integers of type `dtype`; `None` on division by zero or for operations that have none.
+/// Value of `a op b` on integers of type `dtype`; `None` for division by zero and for invalid shift amounts.
 pub fn eval_int(op: BinaryOp, a: i64, b: i64, dtype: DataType) -> Option<i64> {
     let (x, y) = (wide_int(a, dtype), wide_int(b, dtype));
     let value = match op {
@@ -79,7 +79,7 @@ pub fn eval_int(op: BinaryOp, a: i64, b: i64, dtype: DataType) -> Option<i64> {
     Some(wrap_int(value, if op.is_comparison() { DataType::BOOL } else { dtype }))
 }
 
-/// The number that the constant `value` of type `dtype` is: for `u64`, `value` is its bit pattern.
+/// The number that the constant `value` of type `dtype` represents: for `u64`, `value` is its bit pattern.
 pub fn wide_int(value: i64, dtype: DataType) -> i128 {
     if dtype.is_uint() { i128::from(value as u64) } else { i128::from(value) }
 }
@@ -170,7 +170,7 @@ methods! {
 }
 
 impl PrimExpr {
-    /// Conversion to `dtype` (scalar element type or with the same lanes); no node when it is that type already.
+    /// Conversion to `dtype` (a scalar type, or one with the same lanes); no node if the value has that type already.
     pub fn cast(self, dtype: DataType) -> PrimExpr {
         let dtype = dtype.scalar().with_lanes(self.dtype().lanes());
         if self.dtype() == dtype {
@@ -180,7 +180,7 @@ impl PrimExpr {
             PrimExpr::IntImm(it) if dtype.is_float() => {
                 let unsigned = it.dtype == DataType::U64;
                 let wide = if unsigned { i128::from(it.value as u64) } else { i128::from(it.value) };
-                // To `f32` in one step: by way of `f64` it would be rounded twice.
+                // Convert to `f32` in one step: through `f64` the value would be rounded twice.
                 let value = if dtype == DataType::F32 { f64::from(wide as f32) } else { wide as f64 };
                 PrimExpr::float(value, dtype)
             }
@@ -241,7 +241,7 @@ impl Buffer {
 
 /// The right operand of an expression operator: an expression, a variable, or an integer that takes the left type.
 pub trait IntoOperand {
-    /// The operand beside an expression of type `dtype`.
+    /// The operand, for a left operand of type `dtype`.
     fn into_operand(self, dtype: DataType) -> PrimExpr;
 }
 

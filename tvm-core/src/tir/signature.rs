@@ -1,4 +1,4 @@
-//! The signature of a tensor program as a kernel: what a code generator, the virtual machine and the runtime agree on.
+//! The signature of a tensor program as a kernel, on which code generators, the virtual machine and the runtime agree.
 //!
 //! TVM counterpart: none (there the packed calling convention carries no signature).
 
@@ -28,7 +28,7 @@ pub fn kernel_sig(name: &str, func: &PrimFunc) -> KernelSig {
     KernelSig { name: name.to_string(), params: params.collect() }
 }
 
-/// An extent in a signature.
+/// The extent `dim` as it appears in a signature.
 pub fn dim_sig(dim: &PrimExpr) -> DimSig {
     match (dim.as_int(), dim.as_var()) {
         (Some(value), _) => DimSig::Const(value),

@@ -19,9 +19,9 @@ pub enum Stmt {
     BufferStore(Arc<BufferStore>),
     /// A loop.
     For(Arc<For>),
-    /// A block under its bindings.
+    /// A block with values for its axes.
     BlockRealize(Arc<BlockRealize>),
-    /// One after another; never nested, may be empty.
+    /// Statements in order; never nested, may be empty.
     SeqStmt(Arc<[Stmt]>),
     /// A branch.
     IfThenElse(Arc<IfThenElse>),
@@ -44,7 +44,7 @@ pub enum Stmt {
 pub struct BufferStore {
     /// The buffer.
     pub buffer: Buffer,
-    /// What is stored; its type is the buffer's, with the lanes of the last index.
+    /// The value to store; its type is the buffer's, with the lanes of the last index.
     pub value: PrimExpr,
     /// One `i64` index per dimension; the last may be a vector.
     pub indices: Arc<[PrimExpr]>,
@@ -55,11 +55,11 @@ pub struct BufferStore {
 /// `for loop_var in min..min + extent`.
 #[derive(Clone, Debug)]
 pub struct For {
-    /// The loop: its variable is its identity.
+    /// The loop variable, which also identifies the loop.
     pub loop_var: Var,
     /// First value.
     pub min: PrimExpr,
-    /// Number of iterations; none when it is not positive.
+    /// Number of iterations; no iteration when it is not positive.
     pub extent: PrimExpr,
     /// How the iterations run.
     pub kind: ForKind,
@@ -81,7 +81,7 @@ pub enum ForKind {
     Parallel,
     /// As lanes of vectors.
     Vectorized,
-    /// Copied out.
+    /// Replaced by copies of the body.
     Unrolled,
     /// On the threads of a GPU.
     ThreadBinding(ThreadTag),
@@ -177,19 +177,18 @@ impl ThreadTag {
     }
 }
 
-/// A block under its bindings: `iter_values` give the block's axes their values, the block runs where `predicate`
-/// holds.
+/// A block with values for its axes: binds the axes to `iter_values` and runs the block if `predicate` holds.
 #[derive(Clone, Debug)]
 pub struct BlockRealize {
     /// One value per axis of the block.
     pub iter_values: Arc<[PrimExpr]>,
-    /// Runs where this holds.
+    /// The block runs only if this holds.
     pub predicate: PrimExpr,
     /// The block.
     pub block: Arc<Block>,
 }
 
-/// The unit of scheduling: a computation over its own axes, with what it reads and writes.
+/// The unit of scheduling: a computation over its own axes, with the regions that it reads and writes.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Identity.
@@ -204,7 +203,7 @@ pub struct Block {
     pub writes: Arc<[BufferRegion]>,
     /// Buffers that live as long as one run of the block.
     pub alloc_buffers: Arc<[Buffer]>,
-    /// Buffers that name a region of another one.
+    /// Buffers that are views of regions of other buffers.
     pub match_buffers: Arc<[MatchBufferRegion]>,
     /// Hints for later passes.
     pub annotations: Attrs,
@@ -219,11 +218,11 @@ pub struct Block {
 /// An axis of a block.
 #[derive(Clone, Debug)]
 pub struct IterVar {
-    /// Its variable.
+    /// Variable of the axis.
     pub var: Var,
-    /// Its domain.
+    /// Domain: the values that the axis may have.
     pub dom: Range,
-    /// What kind of axis it is.
+    /// Kind of the axis.
     pub kind: IterKind,
 }
 
@@ -249,7 +248,7 @@ pub struct Range {
     pub extent: PrimExpr,
 }
 
-/// A box of a buffer.
+/// A rectangular region of a buffer.
 #[derive(Clone, Debug)]
 pub struct BufferRegion {
     /// The buffer.
@@ -258,12 +257,12 @@ pub struct BufferRegion {
     pub region: Arc<[Range]>,
 }
 
-/// `buffer` names the region `source`.
+/// Makes `buffer` a view of the region `source`.
 #[derive(Clone, Debug)]
 pub struct MatchBufferRegion {
-    /// The name.
+    /// The view.
     pub buffer: Buffer,
-    /// What it names.
+    /// The region that it shows.
     pub source: BufferRegion,
 }
 
@@ -272,9 +271,9 @@ pub struct MatchBufferRegion {
 pub struct IfThenElse {
     /// A bool.
     pub condition: PrimExpr,
-    /// Runs where it holds.
+    /// Runs if the condition holds.
     pub then_case: Stmt,
-    /// Runs elsewhere.
+    /// Runs if it does not hold.
     pub else_case: Option<Stmt>,
     /// Where it was written.
     pub span: Span,
@@ -294,7 +293,7 @@ pub struct While {
 /// `let var = value` for the rest of the sequence.
 #[derive(Clone, Debug)]
 pub struct Bind {
-    /// The name.
+    /// The variable.
     pub var: Var,
     /// The value.
     pub value: PrimExpr,
@@ -328,7 +327,7 @@ pub struct Evaluate {
 pub struct AssertStmt {
     /// A bool.
     pub condition: PrimExpr,
-    /// What is reported.
+    /// The failure that is reported.
     pub failure: Failure,
 }
 
@@ -345,14 +344,14 @@ pub struct Failure {
     pub expected: PrimExpr,
     /// An `i64`: what was found.
     pub got: PrimExpr,
-    /// What it is about, as text for the message; may be empty.
+    /// Subject of the failure, as text for the message; may be empty.
     pub what: Arc<str>,
-    /// Where that was written, as text for the message; may be empty.
+    /// Where the subject was written, as text for the message; may be empty.
     pub place: Arc<str>,
 }
 
 impl Failure {
-    /// A failure without texts; `arg` and `axis` are -1 where it is about none.
+    /// A failure without texts; `arg` and `axis` are -1 if it concerns none.
     pub fn new(status: i32, arg: i32, axis: i32, expected: PrimExpr, got: PrimExpr) -> Failure {
         let none: Arc<str> = "".into();
         Failure { status, arg, axis, expected, got, what: none.clone(), place: none }
@@ -365,7 +364,7 @@ impl Range {
         Range { min: PrimExpr::index(0), extent: extent.into() }
     }
 
-    /// The one value `point`.
+    /// The range that contains only `point`.
     pub fn point(point: PrimExpr) -> Range {
         let extent = PrimExpr::int(1, point.dtype());
         Range { min: point, extent }
@@ -388,7 +387,7 @@ impl BufferRegion {
 }
 
 impl Block {
-    /// A block of this name with nothing in it.
+    /// A block with this name and body, and without axes, regions, buffers and init.
     pub fn new(name: impl Into<Arc<str>>, body: Stmt) -> Block {
         Block {
             id: BlockId::fresh(),
@@ -417,7 +416,7 @@ impl Block {
 }
 
 impl BlockRealize {
-    /// A block of no axes.
+    /// A block without axes, with a predicate that always holds.
     pub fn opaque(block: Block) -> Stmt {
         Stmt::BlockRealize(Arc::new(BlockRealize {
             iter_values: Arc::new([]),
@@ -448,7 +447,7 @@ impl For {
 }
 
 impl Stmt {
-    /// One after another: nested sequences are flattened, a sequence of one is that one.
+    /// `stmts` in order: nested sequences are flattened, and a single statement is not wrapped.
     pub fn seq(stmts: impl IntoIterator<Item = Stmt>) -> Stmt {
         let mut flat = Vec::new();
         for stmt in stmts {
@@ -461,7 +460,7 @@ impl Stmt {
         if flat.len() == 1 { flat.remove(0) } else { Stmt::SeqStmt(flat.into()) }
     }
 
-    /// The statements directly inside; of a block, its body.
+    /// The statements directly inside; for a block, its body only.
     pub fn children(&self) -> SmallVec<[&Stmt; 2]> {
         match self {
             Stmt::For(it) => smallvec![&it.body],
@@ -511,7 +510,7 @@ impl Stmt {
         }))
     }
 
-    /// `if condition { then_case } else { else_case }`; the one arm when the condition is constant.
+    /// `if condition { then_case } else { else_case }`; only the arm that is taken when the condition is constant.
     pub fn if_then_else(condition: PrimExpr, then_case: Stmt, else_case: Option<Stmt>) -> Stmt {
         match condition.as_int() {
             Some(0) => else_case.unwrap_or_else(Stmt::nop),

@@ -1,4 +1,4 @@
-//! What the tests of schedules and of lowering share: small programs of several stages, random schedules of them,
+//! Helpers for the tests of schedules and of lowering: small programs of several stages, random schedules of them, and
 //! running both on the interpreter.
 
 use tvm_runtime::{DataType, Tensor};
@@ -43,7 +43,7 @@ pub(crate) fn stencil(h: PrimExpr, w: PrimExpr) -> PrimFunc {
     te::create_prim_func("stencil", &[x], &[t]).unwrap()
 }
 
-/// Arguments for `func`: extents of symbolic dimensions are `dims`, in order.
+/// Arguments for `func`; `dims` are the extents of its symbolic dimensions, in order.
 pub(crate) fn arguments(func: &PrimFunc, dims: &[i64]) -> Vec<Value> {
     let symbols = func.symbolic_dims();
     let extent = |expr: &PrimExpr| match expr.as_var() {
@@ -70,7 +70,7 @@ pub(crate) fn run(func: &PrimFunc, mut args: Vec<Value>) -> Vec<i64> {
     out.to_vec().unwrap()
 }
 
-/// Tries one primitive, which is refused now and then: its name, and what became of it.
+/// Tries one random schedule primitive, which may be rejected; returns its name and result.
 pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Result<(), ScheduleError>) {
     let blocks: Vec<String> = s.state().blocks().iter().map(|it| it.block.name.to_string()).collect();
     let block = s.block(rng.pick::<String>(&blocks)).unwrap();

@@ -1,4 +1,4 @@
-//! Reading traversal of tensor programs.
+//! Read-only traversal of tensor programs.
 //!
 //! TVM counterpart: `ExprVisitor`, `StmtExprVisitor`.
 
@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use super::*;
 use crate::support::with_stack;
 
-/// Visits every node; override a method and call the matching `walk_*` to go on below.
+/// Visits every node; override a method and call the matching `walk_*` to continue with the children.
 pub trait Visitor {
     /// Visits an expression.
     fn visit_expr(&mut self, expr: &PrimExpr) {
@@ -128,7 +128,7 @@ pub fn any_expr(expr: &PrimExpr, pred: &mut dyn FnMut(&PrimExpr) -> bool) -> boo
             PrimExpr::Let(it) => open.extend([&it.value, &it.body]),
             PrimExpr::Call(it) => open.extend(it.args.iter()),
         }
-        // From left to right.
+        // Visit the children from left to right.
         open[first..].reverse();
     }
     false

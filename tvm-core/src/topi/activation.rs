@@ -1,4 +1,4 @@
-//! Scalar functions that are more than one intrinsic.
+//! Scalar functions that are built from intrinsics and operators.
 
 use crate::tir::{Intrinsic, PrimExpr};
 use tvm_runtime::DataType;
@@ -33,7 +33,7 @@ pub fn selu(x: PrimExpr) -> PrimExpr {
     x.clone().greater(0).select(x.clone(), negative) * float(scale, &x)
 }
 
-/// True for an infinity; integers have none.
+/// True if `x` is infinite; always false for integers.
 pub fn is_inf(x: PrimExpr) -> PrimExpr {
     if !x.dtype().is_float() {
         return PrimExpr::bool(false);
@@ -41,7 +41,7 @@ pub fn is_inf(x: PrimExpr) -> PrimExpr {
     PrimExpr::call(Intrinsic::IsInf, [x], DataType::BOOL)
 }
 
-/// True for what is neither infinite nor NaN.
+/// True if `x` is neither infinite nor NaN.
 pub fn is_finite(x: PrimExpr) -> PrimExpr {
     if !x.dtype().is_float() {
         return PrimExpr::bool(true);

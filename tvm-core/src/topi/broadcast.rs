@@ -15,13 +15,13 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// The element that goes into the result at `indices`.
+    /// The element of the operand that the result at `indices` uses.
     pub fn at(&self, indices: &[PrimExpr]) -> PrimExpr {
         match self {
             Operand::Scalar(value) => value.clone(),
             Operand::Tensor(tensor) => {
                 let last = &indices[indices.len() - tensor.ndim()..];
-                // A broadcast axis has one element; an axis whose result has one element too may be indexed.
+                // An axis of one element has index 0: it is broadcast, or the result has one element there too.
                 let index = |(extent, index): (&PrimExpr, &PrimExpr)| {
                     if extent.is_const(1) { PrimExpr::index(0) } else { index.clone() }
                 };
@@ -37,7 +37,7 @@ impl From<&Tensor> for Operand {
     }
 }
 
-/// `f` of the operands' elements, at every element of the result of extents `shape`.
+/// The tensor of extents `shape` whose elements are `f` of the operands' elements.
 pub fn broadcast(
     name: &str,
     shape: &[PrimExpr],
@@ -50,12 +50,12 @@ pub fn broadcast(
     compute(name, shape, &inputs, |indices| f(&operands.iter().map(|it| it.at(indices)).collect::<Vec<_>>()))
 }
 
-/// `f` of every element of `x`.
+/// `f` applied to every element of `x`.
 pub fn map(name: &str, x: &Tensor, f: impl FnOnce(PrimExpr) -> PrimExpr) -> Tensor {
     compute(name, x.shape(), &[x], |i| f(x.at(i)))
 }
 
-/// `value` as `dtype`; to bool it is "not zero".
+/// `value` cast to `dtype`; a cast to bool is true for values other than 0.
 pub fn cast(value: PrimExpr, dtype: DataType) -> PrimExpr {
     if dtype.is_bool() && !value.dtype().is_bool() { value.not_equal(0) } else { value.cast(dtype) }
 }

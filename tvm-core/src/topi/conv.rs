@@ -1,4 +1,4 @@
-//! Convolutions over any number of spatial axes; data is (batch, channel, spatial…), weights are (out, in, spatial…).
+//! Convolutions over one to three spatial axes; data is (batch, channel, spatial…), weights are (out, in, spatial…).
 
 use tvm_runtime::DataType;
 
@@ -11,15 +11,15 @@ use crate::tir::PrimExpr;
 /// Parameters of a convolution, one value per spatial axis.
 #[derive(Clone, Debug)]
 pub struct ConvParams {
-    /// Distance between windows.
+    /// Distance between neighbouring windows, in elements.
     pub strides: Vec<i64>,
-    /// Padding in front.
+    /// Number of padding elements before the data.
     pub pad_before: Vec<i64>,
-    /// Padding behind.
+    /// Number of padding elements after the data.
     pub pad_after: Vec<i64>,
-    /// Distance between the elements of a window.
+    /// Distance between neighbouring elements of a window.
     pub dilation: Vec<i64>,
-    /// The channels are split in this many groups that do not mix.
+    /// Number of groups that the channels are split into; groups do not mix.
     pub groups: i64,
 }
 
@@ -29,7 +29,7 @@ fn window_axes(weight: &Tensor) -> Vec<ReduceAxis> {
 }
 
 /// Convolution: a padding stage when there is padding, then one block with spatial axes (batch, out channel, spatial…)
-/// and reduction axes (in channel of the group, window…).
+/// and reduction axes (in channel within the group, window…).
 pub fn conv(
     name: &str,
     x: &Tensor,
@@ -69,8 +69,8 @@ pub fn conv(
     narrowed(sums, dtype)
 }
 
-/// Transposed convolution; weights are (in, out of the group, spatial…). An output element gathers every input element
-/// whose window covers it.
+/// Transposed convolution; weights are (in, out within the group, spatial…). An output element gathers every input
+/// element whose window covers it.
 pub fn conv_transpose(
     name: &str,
     x: &Tensor,

@@ -1,4 +1,4 @@
-//! Tensors from nothing: constants, ranges, diagonals.
+//! Creation of tensors: constants, ranges, diagonals.
 
 use tvm_runtime::DataType;
 
@@ -6,14 +6,14 @@ use super::Operand;
 use crate::te::{Tensor, compute};
 use crate::tir::PrimExpr;
 
-/// `value` everywhere.
+/// A tensor that is `value` everywhere, cast to `dtype`.
 pub fn full(shape: &[PrimExpr], value: &Operand, dtype: DataType) -> Tensor {
     super::broadcast("full", shape, std::slice::from_ref(value), |values| {
         super::cast(values[0].clone(), dtype)
     })
 }
 
-/// `start + i * step`.
+/// The vector of `start + i * step`, for `i` from 0 below `extent`.
 pub fn arange(extent: &PrimExpr, start: &PrimExpr, step: &PrimExpr, dtype: DataType) -> Tensor {
     compute("arange", [extent.clone()], &[], |i| {
         let like = start.dtype();
@@ -21,13 +21,13 @@ pub fn arange(extent: &PrimExpr, start: &PrimExpr, step: &PrimExpr, dtype: DataT
     })
 }
 
-/// 1 where the column is the row plus `k`, else 0.
+/// The matrix that is 1 where the column is the row plus `k`, else 0.
 pub fn eye(shape: &[PrimExpr], k: &PrimExpr, dtype: DataType) -> Tensor {
     let value = |it: f64| super::cast(PrimExpr::constant(it, DataType::I32), dtype);
     compute("eye", shape, &[], |i| (&i[0] + k).equal(&i[1]).select(value(1.0), value(0.0)))
 }
 
-/// `x` on one side of its `k`-th diagonal (included), 0 on the other.
+/// `x` above (`upper`) or below its `k`-th diagonal, which is included; 0 on the other side.
 pub fn triangle(x: &Tensor, k: &PrimExpr, upper: bool) -> Tensor {
     compute(if upper { "triu" } else { "tril" }, x.shape(), &[x], |i| {
         let (row, column) = (&i[i.len() - 2], &i[i.len() - 1]);
@@ -38,8 +38,8 @@ pub fn triangle(x: &Tensor, k: &PrimExpr, upper: bool) -> Tensor {
     })
 }
 
-/// Along a new axis `axis` of extent `depth`: `on` at the position that the index names (counted from the end when
-/// negative), `off` elsewhere.
+/// Along a new axis `axis`: `on` at the position that the index gives (counted from the end when negative), `off`
+/// elsewhere.
 pub fn one_hot(
     indices: &Tensor,
     shape: &[PrimExpr],

@@ -5,20 +5,20 @@ use tvm_runtime::DataType;
 use crate::te::{Tensor, compute};
 use crate::tir::{Intrinsic, PrimExpr};
 
-/// How a position in the result maps to one in the image.
+/// How a position in the result maps to a position in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordinates {
-    /// Pixels have their centre at one half.
+    /// Pixel centres are halfway between integer positions.
     HalfPixel,
-    /// As `HalfPixel`, but a result of one pixel takes the first.
+    /// As `HalfPixel`, but a result of one pixel takes the first pixel of the image.
     PytorchHalfPixel,
-    /// The corner pixels correspond.
+    /// The corner pixels of result and image coincide.
     AlignCorners,
-    /// The first pixels correspond.
+    /// The first pixels of result and image coincide.
     Asymmetric,
 }
 
-/// What is between the pixels.
+/// How values between the pixels are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
     /// The nearest pixel.
@@ -27,7 +27,7 @@ pub enum Interpolation {
     Linear,
 }
 
-/// Which pixel is the nearest.
+/// How a position is rounded to a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
     /// To the nearest, halves down.
@@ -40,7 +40,7 @@ pub enum Rounding {
     Ceil,
 }
 
-/// Position in an axis of `extent` of pixel `index` of an axis of `out` pixels, as f32.
+/// The position in an axis of `extent` pixels of pixel `index` of a result axis of `out` pixels, as f32.
 fn position(index: &PrimExpr, extent: &PrimExpr, out: &PrimExpr, coordinates: Coordinates) -> PrimExpr {
     let float = |value: f64| PrimExpr::float(value, DataType::F32);
     let real = |expr: &PrimExpr| expr.clone().cast(DataType::F32);
@@ -57,7 +57,7 @@ fn position(index: &PrimExpr, extent: &PrimExpr, out: &PrimExpr, coordinates: Co
     }
 }
 
-/// `x` with the spatial extents of `shape`.
+/// `x` resized to the spatial extents of `shape`.
 pub fn resize(x: &Tensor, shape: &[PrimExpr], method: Interpolation, coordinates: Coordinates) -> Tensor {
     let float = |value: f64| PrimExpr::float(value, DataType::F32);
     let limited =

@@ -1,21 +1,21 @@
-//! Elements picked by computed or given indices.
+//! Selection and update of elements by computed or given indices.
 //!
 //! Indices from tensors count from the end when negative. Graph functions check them, each once, before such a program
-//! runs; inside of it an index is limited to its axis, which proves the accesses at no cost of its own.
+//! runs. Inside the program an index is clamped to its axis, which proves the accesses at no cost of its own.
 
 use tvm_runtime::DataType;
 
 use crate::te::{Tensor, compute, scatter};
 use crate::tir::PrimExpr;
 
-/// An index from a tensor as an index into an axis of `extent`.
+/// `index`, an element of an index tensor, as an index into an axis of `extent`.
 fn inside(index: PrimExpr, extent: &PrimExpr) -> PrimExpr {
     let index = index.cast(DataType::I64);
     let index = index.clone().less(0).select(&index + extent, index);
     index.max(0).min(extent - 1i64)
 }
 
-/// Along `axis`, the elements that `indices` name; the axes of `indices` take the place of `axis`.
+/// The elements of `x` that `indices` selects along `axis`; the axes of `indices` replace `axis`.
 pub fn take(x: &Tensor, indices: &Tensor, axis: usize, shape: &[PrimExpr]) -> Tensor {
     compute("take", shape, &[x, indices], |i| {
         let (before, rest) = i.split_at(axis);
@@ -25,7 +25,8 @@ pub fn take(x: &Tensor, indices: &Tensor, axis: usize, shape: &[PrimExpr]) -> Te
     })
 }
 
-/// Along `axis`, for every element of `indices` the element of `x` that it names, at its own other indices.
+/// For every element of `indices`, the element of `x` at this position along `axis` and the same position on other
+/// axes.
 pub fn gather_elements(x: &Tensor, indices: &Tensor, axis: usize) -> Tensor {
     compute("gather_elements", indices.shape(), &[x, indices], |i| {
         let mut at = i.to_vec();
@@ -34,7 +35,8 @@ pub fn gather_elements(x: &Tensor, indices: &Tensor, axis: usize) -> Tensor {
     })
 }
 
-/// The slices of `x` that the rows of `indices` (its last axis, of constant extent) name, per batch.
+/// The slices of `x` that the rows of `indices` (along its last axis, of constant extent `depth`) select in each batch;
+/// the first `batch` axes are those of the batch.
 pub fn gather_nd(x: &Tensor, indices: &Tensor, batch: usize, depth: usize, shape: &[PrimExpr]) -> Tensor {
     compute("gather_nd", shape, &[x, indices], |i| {
         let (outer, inner) = i.split_at(indices.ndim() - 1);
@@ -47,7 +49,7 @@ pub fn gather_nd(x: &Tensor, indices: &Tensor, batch: usize, depth: usize, shape
     })
 }
 
-/// `x[begin + i * stride]` along some axes: one (begin, stride) per axis of `x`.
+/// `x[begin + i * stride]`: `slices` has one (begin, stride) per axis of `x`.
 pub fn strided_slice(x: &Tensor, slices: &[(PrimExpr, i64)], shape: &[PrimExpr]) -> Tensor {
     compute("strided_slice", shape, &[x], |i| {
         let at = i.iter().zip(slices).map(|(i, (begin, stride))| i * *stride + begin);
@@ -55,7 +57,8 @@ pub fn strided_slice(x: &Tensor, slices: &[(PrimExpr, i64)], shape: &[PrimExpr])
     })
 }
 
-/// `x` with the elements that `indices` name along `axis` combined with `updates` (of the shape of `indices`), in order.
+/// `x`, with the elements that `indices` selects along `axis` combined with `updates` (of the shape of `indices`), in
+/// order.
 pub fn scatter_elements(
     x: &Tensor,
     indices: &Tensor,
@@ -72,8 +75,8 @@ pub fn scatter_elements(
     })
 }
 
-/// `x` with the slices that the rows of `indices` (its last axis, of extent `depth`) name combined with those of
-/// `updates`, in order.
+/// `x`, with the slices that the rows of `indices` (along its last axis, of extent `depth`) select combined with those
+/// of `updates`, in order.
 pub fn scatter_nd(
     x: &Tensor,
     indices: &Tensor,

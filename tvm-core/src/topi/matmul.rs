@@ -6,8 +6,8 @@ use super::reduction::{accumulator, narrowed};
 use crate::te::{Tensor, compute, reduce_axis, sum};
 use crate::tir::PrimExpr;
 
-/// NumPy's `matmul`: products of the last two axes, the others broadcast; a tensor of rank 1 is a row on the left and
-/// a column on the right, and that axis is not in the result.
+/// NumPy's `matmul`: products over the last two axes; the other axes broadcast. A tensor of rank 1 is a row on the left
+/// and a column on the right, and the axis added for that is not in the result.
 pub fn matmul(a: &Tensor, b: &Tensor, shape: &[PrimExpr], dtype: DataType) -> Tensor {
     let (row, column) = (a.ndim() == 1, b.ndim() == 1);
     let (a_depth, b_depth) = (a.dim(a.ndim() - 1), b.dim(if column { 0 } else { b.ndim() - 2 }));

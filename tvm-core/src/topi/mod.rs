@@ -1,7 +1,7 @@
 //! The computations behind graph operators, as tensor expressions; one file per family.
 //!
-//! Everything here takes and gives [`te::Tensor`](crate::te::Tensor)s of known symbolic shapes; what the shapes and
-//! types must be is checked by the operators in [`crate::relax::op`].
+//! Everything here takes and returns [`te::Tensor`](crate::te::Tensor)s of known symbolic shapes. The operators in
+//! [`crate::relax::op`] check shapes and types.
 //!
 //! TVM counterpart: `tvm::topi`.
 

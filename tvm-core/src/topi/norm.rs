@@ -4,7 +4,7 @@ use super::{Operand, broadcast, scaled_sum, variance};
 use crate::te::{Tensor, compute, reduce_axis, sum};
 use crate::tir::{Intrinsic, PrimExpr};
 
-/// `tensor` of rank 1 at the index of `axis`.
+/// The element of `tensor`, which has rank 1, at the index of `axis`.
 fn along(tensor: &Tensor, i: &[PrimExpr], axis: usize) -> PrimExpr {
     tensor.at([i[axis].clone()])
 }
@@ -18,8 +18,8 @@ pub fn batch_norm(x: &Tensor, [gamma, beta, mean, var]: [&Tensor; 4], axis: usiz
     })
 }
 
-/// `(x - mean) / sqrt(variance + epsilon)` with mean and variance over `axes`, then `scale` of the result and its
-/// index. With `center` false the mean is taken as 0 (root mean square normalisation).
+/// `(x - mean) / sqrt(variance + epsilon)` with mean and variance over `axes`, then `scale` applied to the result and
+/// its index. With `center` false the mean is taken as 0 (root mean square normalisation).
 pub fn normalize(
     name: &str,
     x: &Tensor,

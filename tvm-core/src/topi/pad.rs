@@ -1,23 +1,24 @@
-//! Padding.
+//! Padding of tensors.
 
 use super::transform::lazy;
 use crate::te::{Tensor, compute};
 use crate::tir::PrimExpr;
 
-/// What is put around a tensor.
+/// The values that pad a tensor.
 #[derive(Clone, Debug)]
 pub enum PadMode {
-    /// A value.
+    /// A constant value.
     Constant(PrimExpr),
     /// The tensor mirrored at its first and last element, which are not repeated.
     Reflect,
-    /// The first and last element.
+    /// The first or last element, repeated.
     Replicate,
-    /// The tensor again.
+    /// The whole tensor, repeated.
     Circular,
 }
 
-/// `x` with `before` elements in front of and `after` elements behind every axis; negative counts take elements away.
+/// `x` with `before` elements added at the start and `after` elements at the end of each axis; negative counts remove
+/// elements.
 pub fn pad(name: &str, x: &Tensor, before: &[i64], after: &[i64], mode: &PadMode) -> Tensor {
     let shape: Vec<PrimExpr> = (x.shape().iter().zip(before).zip(after))
         .map(|((extent, before), after)| crate::relax::analysis::simplify_dim(&(extent + (before + after))))
@@ -43,7 +44,7 @@ pub fn pad(name: &str, x: &Tensor, before: &[i64], after: &[i64], mode: &PadMode
                 PadMode::Replicate => shifted.max(0).min(extent - 1i64),
                 PadMode::Circular => shifted.floormod(extent),
                 PadMode::Reflect => {
-                    // A period is the tensor forth and back, without its ends the second time.
+                    // One period is the tensor forwards, then backwards without its first and last element.
                     let period = (extent * 2i64 - 2i64).max(1);
                     let phase = shifted.floormod(&period);
                     phase.clone().min(period - phase)

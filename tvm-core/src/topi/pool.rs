@@ -10,15 +10,15 @@ use crate::tir::PrimExpr;
 pub struct PoolParams {
     /// Extents of the window.
     pub window: Vec<i64>,
-    /// Distance between windows.
+    /// Distance between neighbouring windows, in elements.
     pub strides: Vec<i64>,
-    /// Padding in front.
+    /// Number of padding elements before the data.
     pub pad_before: Vec<i64>,
-    /// Padding behind.
+    /// Number of padding elements after the data.
     pub pad_after: Vec<i64>,
-    /// Distance between the elements of a window.
+    /// Distance between neighbouring elements of a window.
     pub dilation: Vec<i64>,
-    /// Padding counts in averages.
+    /// True when averages count padding elements.
     pub count_include_pad: bool,
 }
 
@@ -27,7 +27,7 @@ impl PoolParams {
         self.window.iter().enumerate().map(|(d, &extent)| reduce_axis(&format!("k{d}"), extent)).collect()
     }
 
-    /// `x` with padding, and behind it what windows reach that rounding up the number of windows added.
+    /// `x` with padding, extended at the end for the windows that rounding up the number of windows adds.
     fn padded(&self, x: &Tensor, shape: &[PrimExpr], value: PrimExpr) -> Tensor {
         let mut after = self.pad_after.clone();
         for (d, after) in after.iter_mut().enumerate() {
@@ -35,7 +35,7 @@ impl PoolParams {
                 let reach = (out - 1) * self.strides[d] + (self.window[d] - 1) * self.dilation[d] + 1;
                 *after = (*after).max(reach - extent - self.pad_before[d]);
             } else if self.strides[d] > 1 {
-                // A window more than fits starts at most a stride before the end.
+                // The one window that does not fit reaches at most a stride minus 1 beyond the end.
                 *after += self.strides[d] - 1;
             }
         }
@@ -55,7 +55,7 @@ impl PoolParams {
     }
 }
 
-/// Largest element of every window; NaN if there is one.
+/// Largest element of every window; NaN if the window contains NaN.
 pub fn max_pool(name: &str, x: &Tensor, params: &PoolParams, shape: &[PrimExpr]) -> Tensor {
     let window = params.axes();
     let x = params.padded(x, shape, min_value(x.dtype()));
@@ -72,7 +72,7 @@ pub fn avg_pool(name: &str, x: &Tensor, params: &PoolParams, shape: &[PrimExpr])
     compute(name, shape, &[&total], |i| {
         let mut count = PrimExpr::index(1);
         for d in 0..window.len() {
-            // Elements of the window between the limits, in steps of the dilation.
+            // Number of elements of the window between the limits, in steps of the dilation.
             let start = &i[2 + d] * params.strides[d] - params.pad_before[d];
             let step = PrimExpr::index(params.dilation[d]);
             let extent = x.dim(2 + d);
@@ -88,7 +88,7 @@ pub fn avg_pool(name: &str, x: &Tensor, params: &PoolParams, shape: &[PrimExpr])
     })
 }
 
-/// Means of windows that divide every spatial axis as evenly as can be.
+/// Means of windows that divide every spatial axis as evenly as possible.
 pub fn adaptive_avg_pool(name: &str, x: &Tensor, shape: &[PrimExpr]) -> Tensor {
     let (spatial, dtype) = (x.ndim() - 2, x.dtype());
     let even = |d: usize| {

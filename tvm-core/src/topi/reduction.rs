@@ -5,7 +5,7 @@ use tvm_runtime::DataType;
 use crate::te::{Combiner, Reduce, ReduceAxis, Tensor, compute, compute_many, reduce, reduce_axis};
 use crate::tir::PrimExpr;
 
-/// Reduced axes and, of the indices of the result, where they go in the input.
+/// The reduced axes, and how indices of the result map to indices of the input.
 struct Axes<'a> {
     axes: &'a [usize],
     keepdims: bool,
@@ -32,12 +32,12 @@ impl<'a> Axes<'a> {
         (0..x.ndim()).filter_map(kept).collect()
     }
 
-    /// Index into `x` of the element at `out` of the result and the reduction variables.
+    /// The index into `x`, from the index `out` into the result and the reduction variables.
     fn source(&self, x: &Tensor, out: &[PrimExpr]) -> Vec<PrimExpr> {
         self.index(x, out, |k| self.reduced[k].expr())
     }
 
-    /// Index into a tensor like `x`, with `reduced` of the number of the reduced axis at the reduced axes.
+    /// The index into a tensor like `x`: `reduced(k)` on the `k`-th reduced axis, the index of `out` on the others.
     fn index(&self, x: &Tensor, out: &[PrimExpr], reduced: impl Fn(usize) -> PrimExpr) -> Vec<PrimExpr> {
         let mut out = out.iter();
         let mut index = Vec::with_capacity(x.ndim());
@@ -52,7 +52,7 @@ impl<'a> Axes<'a> {
     }
 }
 
-/// `f` of the elements along `axes`, reduced by `make`.
+/// `f` of the elements, reduced by `make` along `axes`.
 pub fn reduce_axes(
     name: &str,
     x: &Tensor,
@@ -70,7 +70,7 @@ pub(super) fn accumulator(dtype: DataType) -> DataType {
     if dtype.is_float() && dtype.bits() < 32 { DataType::F32 } else { dtype }
 }
 
-/// `x`, computed in [`accumulator`]'s type, as `dtype`.
+/// `x`, computed in the type of [`accumulator`], cast to `dtype`.
 pub(super) fn narrowed(x: Tensor, dtype: DataType) -> Tensor {
     if x.dtype() == dtype { x } else { super::map("narrowed", &x, |it| it.cast(dtype)) }
 }
@@ -93,7 +93,7 @@ pub(super) fn count(x: &Tensor, axes: &[usize], dtype: DataType) -> PrimExpr {
     axes.iter().fold(PrimExpr::index(1), |count, &axis| count * x.dim(axis)).cast(dtype)
 }
 
-/// Sum over `axes` divided by the number of elements.
+/// Mean over `axes`: the sum divided by the number of elements.
 pub fn scaled_sum(name: &str, x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
     let sum = sum_axes(&format!("{name}_sum"), x, axes, keepdims, |it| it);
     let count = count(x, axes, x.dtype());
@@ -113,7 +113,7 @@ pub fn variance(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
     super::map("variance", &sum, |it| it / count)
 }
 
-/// Index of the largest (or smallest) element over `axes`, counted row-major in them.
+/// Position of the largest (or smallest) element over `axes`, in row-major order of these axes.
 pub fn arg_extreme(
     name: &str,
     x: &Tensor,

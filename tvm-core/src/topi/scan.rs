@@ -3,8 +3,8 @@
 use crate::te::{Tensor, scan};
 use crate::tir::PrimExpr;
 
-/// Every element combined with all before it along `axis`; `exclusive` leaves the element itself out, starting from
-/// `identity`.
+/// Every element combined with all elements before it along `axis`; `exclusive` leaves out the element itself and
+/// starts from `identity`.
 pub fn cumulative(
     name: &str,
     x: &Tensor,

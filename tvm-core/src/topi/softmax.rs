@@ -4,7 +4,7 @@ use super::{reduce_axes, sum_axes};
 use crate::te::{Tensor, compute, max};
 use crate::tir::{Intrinsic, PrimExpr};
 
-/// The index of a kept, reduced axis.
+/// `i` with the index 0 on `axis`, which is reduced but kept.
 fn at_axis(i: &[PrimExpr], axis: usize) -> Vec<PrimExpr> {
     let mut at = i.to_vec();
     at[axis] = PrimExpr::index(0);

@@ -1,4 +1,4 @@
-//! Order along an axis, by counting for every element how many come before it.
+//! Sorting along an axis, by counting for every element how many elements come before it.
 //!
 //! The order is total: NaN is larger than every number, equal elements keep their order. The work is quadratic in the
 //! extent of the axis and every result element is independent of the others.
@@ -25,7 +25,7 @@ fn ranks(x: &Tensor, axis: usize, descending: bool) -> Tensor {
     })
 }
 
-/// Positions of the elements along `axis` in order: as many as `shape` holds.
+/// The positions of the elements along `axis` in sorted order; as many as `shape` holds.
 pub fn sorted_positions(x: &Tensor, axis: usize, descending: bool, shape: &[PrimExpr]) -> Tensor {
     let ranks = ranks(x, axis, descending);
     let from = reduce_axis("from", x.dim(axis));

@@ -1,10 +1,10 @@
-//! Elements moved, not changed: permutations, concatenations, repetitions.
+//! Rearrangements of elements without change: permutations, concatenations, repetitions.
 
 use super::{ravel, unravel};
 use crate::te::{Tensor, compute};
 use crate::tir::{Intrinsic, PrimExpr};
 
-/// `condition ? a : b`; only the taken side is evaluated, so that it may be outside of a buffer in the other case.
+/// `condition ? a : b`. Only the selected side is evaluated: the other one may be outside of its buffer.
 pub(super) fn lazy(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr {
     match condition.as_int() {
         Some(0) => b,
@@ -16,7 +16,7 @@ pub(super) fn lazy(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr {
     }
 }
 
-/// Axis `i` of the result is axis `axes[i]` of `x`.
+/// `x` with permuted axes: axis `i` of the result is axis `axes[i]` of `x`.
 pub fn permute(x: &Tensor, axes: &[usize]) -> Tensor {
     let shape: Vec<PrimExpr> = axes.iter().map(|&axis| x.dim(axis)).collect();
     compute("transpose", shape, &[x], |i| {
@@ -31,7 +31,7 @@ pub fn reshape(x: &Tensor, shape: &[PrimExpr]) -> Tensor {
     compute("reshape", shape, &[x], |i| x.at(unravel(ravel(i, shape), x.shape())))
 }
 
-/// Tensors one after another along `axis`.
+/// Concatenates tensors along `axis`.
 pub fn concat(xs: &[Tensor], axis: usize, shape: &[PrimExpr]) -> Tensor {
     let inputs: Vec<&Tensor> = xs.iter().collect();
     compute("concat", shape, &inputs, |i| {
@@ -46,7 +46,8 @@ pub fn concat(xs: &[Tensor], axis: usize, shape: &[PrimExpr]) -> Tensor {
     })
 }
 
-/// The element at `i` of the parts, each with its start along `axis`: found by halves.
+/// The element at `i` of the concatenated parts, which are given with their start along `axis`; bisects to find the
+/// part.
 fn part_at(parts: &[(PrimExpr, &Tensor)], i: &[PrimExpr], axis: usize) -> PrimExpr {
     match parts {
         [] => PrimExpr::index(0),
@@ -62,7 +63,7 @@ fn part_at(parts: &[(PrimExpr, &Tensor)], i: &[PrimExpr], axis: usize) -> PrimEx
     }
 }
 
-/// Tensors of one shape side by side along a new axis `axis`.
+/// Stacks tensors of one shape along a new axis `axis`.
 pub fn stack(xs: &[Tensor], axis: usize, shape: &[PrimExpr]) -> Tensor {
     let inputs: Vec<&Tensor> = xs.iter().collect();
     compute("stack", shape, &inputs, |i| {
@@ -94,7 +95,7 @@ pub fn tile(x: &Tensor, shape: &[PrimExpr]) -> Tensor {
     })
 }
 
-/// Every element `times` times along `axis`.
+/// `x` with every element repeated `times` times along `axis`.
 pub fn repeat(x: &Tensor, times: i64, axis: usize, shape: &[PrimExpr]) -> Tensor {
     compute("repeat", shape, &[x], |i| {
         let mut at = i.to_vec();
@@ -103,7 +104,7 @@ pub fn repeat(x: &Tensor, times: i64, axis: usize, shape: &[PrimExpr]) -> Tensor
     })
 }
 
-/// `x` backwards along `axes`.
+/// `x` reversed along `axes`.
 pub fn flip(x: &Tensor, axes: &[usize]) -> Tensor {
     compute("flip", x.shape(), &[x], |i| {
         let mut at = i.to_vec();

@@ -1,4 +1,4 @@
-//! Graph functions of 100,000 bindings: checked, printed, saved, compared, rewritten; those that stay, run.
+//! Graph functions of 100,000 bindings: checked, printed, saved, compared; aliases are built and run, operators rewritten.
 
 use tvm_core::ir::{Attrs, IRModule, Op, Span, Type, Var, json, structural_equal, structural_hash};
 use tvm_core::pass::PassContext;
@@ -12,7 +12,7 @@ use tvm_runtime::{DataType, Device, Tensor};
 
 const SIZE: usize = 100_000;
 
-/// `main(x)`, whose body is `SIZE` times `step`.
+/// `main(x)`, whose body applies `step` `SIZE` times.
 fn module(step: impl Fn(&mut BlockBuilder, &Var, &Var) -> Var) -> IRModule {
     let x = Var::new("x", Type::tensor(vec![PrimExpr::index(2)], DataType::F32));
     let mut builder = BlockBuilder::new(IRModule::new());

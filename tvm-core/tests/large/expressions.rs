@@ -51,7 +51,7 @@ fn run(func: &PrimFunc) -> Vec<f32> {
     out.to_vec().unwrap()
 }
 
-/// All but lowering; gives the module.
+/// Does all checks but lowering; returns the module.
 fn check(make: fn() -> PrimFunc, want: [f32; 4]) -> IRModule {
     let (a, b) = (make(), make());
     well_formed(&a).unwrap();

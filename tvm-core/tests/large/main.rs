@@ -1,5 +1,5 @@
-//! Programs that are large. What took time in the square of their size would take hours here, and what needed stack for
-//! each level would overflow it.
+//! Large programs. Work of quadratic time would take hours here, and recursion that needs stack for each level would
+//! overflow it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bodies;

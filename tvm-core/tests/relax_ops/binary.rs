@@ -8,7 +8,7 @@ use tvm_runtime::{DataType, Tensor};
 
 use crate::support::{Rng, assert_close, call1, param, run, tensor};
 
-/// Index into a tensor of extents `shape` that broadcasts to `out`.
+/// Position in a tensor of extents `shape`, broadcast to `out`, of the element at the position `flat` of the result.
 fn source(flat: usize, out: &[i64], shape: &[i64]) -> usize {
     let (mut rest, mut stride, mut at) = (flat, 1, 0);
     for axis in (0..out.len()).rev() {
@@ -144,7 +144,7 @@ fn a_scalar_operand_needs_no_tensor() {
     assert_close("x * 2", &got, &[2], &[2.0, 5.0], 0.0);
 }
 
-/// `x + y * s` over symbolic extents; equal programs are shared, a free dimension becomes an argument.
+/// `x + y + y` over symbolic extents; equal programs are shared, a free dimension becomes an argument.
 #[test]
 fn symbolic_shapes_and_sharing() {
     let n = PrimExpr::from(Var::index("n"));

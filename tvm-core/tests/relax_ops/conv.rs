@@ -43,7 +43,7 @@ fn conv(x: &Nd, w: &Nd, case: &Case) -> Nd {
     })
 }
 
-/// Every input element adds to the outputs it reaches.
+/// Transposed convolution: every input element adds to the outputs that it reaches.
 fn conv_transpose(x: &Nd, w: &Nd, case: &Case, output_padding: &[i64]) -> Nd {
     let d = x.shape.len() - 2;
     let mut out = vec![x.shape[0], w.shape[1] * case.groups];

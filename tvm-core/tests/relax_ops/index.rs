@@ -14,7 +14,7 @@ fn index(data: &[i64], dims: &[i64]) -> Arg {
 #[test]
 fn take() {
     let x = Nd::random(&mut Rng::new(1), &[3, 4, 2]);
-    // Negative indices count from the end; others outside are errors, or limited where that is asked for.
+    // Negative indices count from the end; other indices out of bounds are errors, or clipped with `mode = "clip"`.
     let cases: [([i64; 6], [i64; 6], &str); 2] = [
         ([0, 3, -1, 2, -4, 1], [0, 3, 3, 2, 0, 1], "raise"),
         ([0, 3, -1, 9, -9, 1], [0, 3, 3, 3, 0, 1], "clip"),
@@ -109,8 +109,8 @@ fn positions(n: i64, begin: i64, end: i64, stride: i64) -> Vec<i64> {
     found
 }
 
-/// True where a symbolic extent is taken to reach begin and end, and does not: a begin that counts from the front behind
-/// an end that counts from the back.
+/// True when a symbolic extent is assumed to reach begin and end, but does not: the begin counts from the front and lies
+/// behind the end, which counts from the back.
 fn falls_short(extent: i64, begin: i64, end: i64, stride: i64) -> bool {
     let far = i64::from(i32::MAX);
     let from_the_front = begin >= 0 && begin < far || begin <= -far;

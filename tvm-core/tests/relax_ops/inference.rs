@@ -1,4 +1,4 @@
-//! Type inference: unknown shapes, and what errors say.
+//! Type inference: unknown shapes, and error messages.
 
 use tvm_core::ir::{
     ArgKind, AttrKind, AttrValue, Attrs, IRModule, Legalize, LegalizeContext, OpRegistry, Span, TensorType,
@@ -74,7 +74,7 @@ fn errors_name_the_operator_and_help() {
     }
 }
 
-/// Result types over symbolic dimensions, in the simplest terms.
+/// Result types over symbolic dimensions, in their simplest form.
 #[test]
 fn symbolic_shapes() {
     let [n, m] = ["n", "m"].map(|name| PrimExpr::from(Var::index(name)));
@@ -162,7 +162,7 @@ fn symbolic_shapes() {
     }
 }
 
-/// No operator is without a test of its results.
+/// Every operator has a test of its results.
 #[test]
 fn every_operator_is_run() {
     let sources = [
@@ -187,7 +187,7 @@ fn every_operator_is_run() {
     }
 }
 
-/// Whatever an operator is called with, inference and legalisation answer with a type, a program or an error.
+/// Whatever an operator is called with, inference and legalisation return a type, a program or an error.
 #[test]
 fn random_calls_do_not_panic() {
     let mut rng = Rng::new(1);

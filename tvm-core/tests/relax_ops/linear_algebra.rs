@@ -6,7 +6,7 @@ use tvm_runtime::DataType;
 
 use crate::support::{Nd, Rng, call1, infer, param, tensor, try_call};
 
-/// By the definition: rank 1 gets an axis, batches broadcast.
+/// The product by its definition: an operand of rank 1 gets an axis, batches broadcast.
 fn reference(a: &Nd, b: &Nd) -> Nd {
     let (row, column) = (a.shape.len() == 1, b.shape.len() == 1);
     let mut x = a.clone();

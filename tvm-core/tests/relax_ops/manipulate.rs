@@ -57,7 +57,7 @@ fn shapes_without_moving() {
     }
 }
 
-/// Views are copied by their tensor program just as they are viewed.
+/// The tensor program of a view operator copies the elements in the order in which the view has them.
 #[test]
 fn a_reshape_kernel_keeps_the_order() {
     let x = Nd::random(&mut Rng::new(3), &[2, 3, 4]);

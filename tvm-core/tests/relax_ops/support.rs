@@ -14,7 +14,7 @@ use tvm_core::tir::transform::zero_outputs;
 use tvm_core::tir::{PrimExpr, Stmt, interp};
 use tvm_runtime::{DataType, Element, Tensor, Value};
 
-/// The type that inference gives a call.
+/// The inferred type of a call.
 pub(crate) fn infer(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Result<Type, IrError> {
     let mut builder = BlockBuilder::new(IRModule::new());
     let var = builder.emit_op("y", Op::get(op)?, args.into(), attrs, &Span::none())?;
@@ -44,7 +44,7 @@ pub(crate) fn call1(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Tensor
     call(op, args, attrs).swap_remove(0)
 }
 
-/// As [`call1`], of a call that cannot have symbolic extents: there it fails with a message that contains `why`.
+/// [`call1`] for a call that does not support symbolic extents: with them, it fails with a message that contains `why`.
 pub(crate) fn call1_fixed(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs, why: &str) -> Tensor {
     let args = args.into();
     let got = try_call_with(op, &args, &attrs, &mut PrimExpr::index);
@@ -55,7 +55,8 @@ pub(crate) fn call1_fixed(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs, why
     got.unwrap_or_else(|err| panic!("{op}: {err}")).swap_remove(0)
 }
 
-/// Runs the call on tensors of constant shapes and of symbolic shapes: equal extents are one dimension. Both must agree.
+/// Runs the call on tensors of constant shapes and of symbolic shapes, where equal extents are one dimension. Both must
+/// agree.
 pub(crate) fn try_call(op: &str, args: impl Into<Vec<Arg>>, attrs: Attrs) -> Result<Vec<Tensor>, IrError> {
     let args = args.into();
     let fixed = try_call_with(op, &args, &attrs, &mut PrimExpr::index)?;
@@ -127,8 +128,8 @@ pub(crate) fn run(module: IRModule, inputs: &[Tensor]) -> Result<Vec<Tensor>, Ir
     machine.body(main)
 }
 
-/// Kernels of operators write all of their results and scratch memory before they read it, and the compiler sees it: it
-/// fills none of it with zeros.
+/// Checks that kernels of operators write all of their results and scratch memory before they read it, and that the
+/// compiler proves it: it fills none of it with zeros.
 fn no_needless_zeros(module: &IRModule) {
     let kernels = module.functions().filter_map(|(gv, _)| module.prim_func(gv));
     for func in kernels {
@@ -216,7 +217,7 @@ impl Machine<'_> {
         }
     }
 
-    /// An error unless `extents` are those of the shape type `ty`.
+    /// Returns an error unless `extents` are those of the shape type `ty`.
     fn check_extents(&self, extents: &[PrimExpr], ty: &Type) -> Result<(), IrError> {
         let Type::Shape(ShapeType { values: Some(expected), .. }) = ty else {
             panic!("{ty:?} has no extents")
@@ -233,7 +234,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The indices, if all are inside of the extents that they are for.
+    /// The indices, which may count from the end, if all are within their extents.
     fn check_indices(&self, args: &[Arg]) -> Result<Tensor, IrError> {
         let (indices, Arg::Shape(extents)) = (self.arg(&args[0])[0].clone(), &args[1]) else {
             panic!("{args:?} are not indices and extents")
@@ -280,7 +281,7 @@ impl Machine<'_> {
     }
 }
 
-/// Bit-equal or within `tolerance` relative to 1 and the expected value; NaN equals NaN.
+/// Equal, or within `tolerance` relative to the larger of 1 and the expected value; NaN equals NaN.
 pub(crate) fn assert_close(what: &str, got: &Tensor, shape: &[i64], want: &[f32], tolerance: f32) {
     assert_eq!(got.shape(), shape, "{what}: shape");
     let got: Vec<f32> = got.to_vec().expect("f32");
@@ -306,12 +307,12 @@ impl Rng {
         self.0
     }
 
-    /// In `-range..range`.
+    /// A number in `-range..range`.
     pub(crate) fn float(&mut self, range: f32) -> f32 {
         ((self.next() >> 40) as f32 / (1u64 << 24) as f32 * 2.0 - 1.0) * range
     }
 
-    /// In `low..high`.
+    /// A number in `low..high`.
     pub(crate) fn int(&mut self, low: i64, high: i64) -> i64 {
         low + (self.next() >> 33) as i64 % (high - low)
     }
@@ -341,7 +342,7 @@ impl Nd {
         Nd::of(&rng.tensor(shape))
     }
 
-    /// The array of extents `shape` whose element at each index is `f` of it.
+    /// The array of extents `shape` whose element at each index is `f` of that index.
     pub(crate) fn build(shape: &[i64], mut f: impl FnMut(&[i64]) -> f32) -> Nd {
         let data = indices(shape).iter().map(|i| f(i)).collect();
         Nd { shape: shape.to_vec(), data }

@@ -1,4 +1,4 @@
-//! Blocks: unique names, reduction axes used as what they are, accumulators that are initialised.
+//! Checks of blocks: names are unique, reduction axes do not index what is written, accumulators are initialised.
 
 use syn::{Ident, LitStr};
 
@@ -15,7 +15,7 @@ struct Checker<'a> {
     names: Vec<LitStr>,
     /// Buffers that a plain store has written so far.
     initialised: Vec<Ident>,
-    /// Axes of the open blocks, and what their `init`s write.
+    /// Axes of the open blocks, and whether they have an `init`.
     blocks: Vec<OpenBlock<'a>>,
     in_init: bool,
 }
@@ -85,7 +85,7 @@ impl<'a> Checker<'a> {
         self.names.push(name.clone());
     }
 
-    /// `init` stands in a block with a reduction axis.
+    /// Checks that `init` stands in a block with a reduction axis.
     fn init_place(&mut self, init: &Stmt) {
         let Stmt::Init { span, .. } = init else { return };
         let at = Ident::new("init", *span);
@@ -100,7 +100,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A reduction axis does not choose what is written.
+    /// Checks that no reduction axis indexes the element that is written.
     fn reduction_index(&mut self, buffer: &Ident, indices: &[Expr]) {
         let Some(block) = self.blocks.last() else { return };
         for axis in block.axes.iter().filter(|axis| axis.kind == AxisKind::Reduce) {
@@ -127,7 +127,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What a reduction accumulates into has a first value.
+    /// Checks that the buffer that a reduction accumulates into has an initial value.
     fn accumulates(&mut self, buffer: &Ident, compound: bool) {
         let Some(block) = self.blocks.last() else { return };
         let reduces = block.axes.iter().find(|axis| axis.kind == AxisKind::Reduce);

@@ -1,4 +1,4 @@
-//! Indices that leave a constant extent for certain: loops and axes of constant range, outside of any branch.
+//! Check for indices that certainly exceed a constant extent: in loops and axes of constant range, outside of any branch.
 
 use syn::Ident;
 
@@ -94,12 +94,12 @@ impl Checker<'_> {
                 CallArg::Tensor(_) => {}
                 CallArg::Value(value) => self.expr(value),
             }),
-            // What a condition guards may be in bounds.
+            // Accesses under a condition may be in bounds.
             Stmt::If { .. } | Stmt::While { .. } | Stmt::Helper { .. } => {}
         }
     }
 
-    /// The loads that are evaluated whatever any condition says.
+    /// Checks the loads that are evaluated whatever any condition is.
     fn expr(&mut self, expr: &Expr) {
         match &expr.kind {
             ExprKind::Load { buffer, indices } => {

@@ -6,7 +6,7 @@ mod bounds;
 use crate::ast::PrimFunc;
 use crate::error::Errors;
 
-/// Reports what is wrong with a kernel that parsed.
+/// Reports the errors in a kernel that parsed.
 pub(crate) fn check(func: &PrimFunc, errors: &mut Errors) {
     block::check(func, errors);
     bounds::check(func, errors);

@@ -8,7 +8,7 @@ use super::{file, impl_header, source_text};
 use crate::ast::{Attrs, CallArg, Dim, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
 use crate::paths;
 
-/// `impl matmul { fn __build() -> Result<PrimFunc, IrError> { .. } }`
+/// `impl matmul { fn __emit() -> FuncBuilder { .. } }`
 pub(super) fn builder(func: &PrimFunc) -> TokenStream {
     let (script, at) = (paths::script(Span::call_site()), loc(func.name.span()));
     let (b, sig) = (paths::own("b"), paths::own("sig"));
@@ -36,7 +36,7 @@ pub(super) fn builder(func: &PrimFunc) -> TokenStream {
     in_impl(func, &body)
 }
 
-/// The same for a kernel that has errors.
+/// [`builder`] for a kernel that has errors: building it reports that it does not compile.
 pub(super) fn stub(func: &PrimFunc) -> TokenStream {
     let script = paths::script(Span::call_site());
     let message = format!("the kernel `{}` does not compile", func.name);
@@ -213,13 +213,13 @@ fn stmt(stmt: &Stmt) -> TokenStream {
     }
 }
 
-/// `|param| { body }` as a function object, so that what is nested deeply instantiates nothing that nests.
+/// `|param| { body }` as a trait object, so that deeply nested bodies do not instantiate nested generics.
 fn closure(param: &TokenStream, ty: &TokenStream, body: &TokenStream) -> TokenStream {
     let typed = (!ty.is_empty()).then(|| quote!(#param: #ty));
     quote!((&mut |#typed| { #body }) as &mut dyn ::core::ops::FnMut(#ty))
 }
 
-/// The statements of another kernel.
+/// The builder call that adds the statements of another kernel.
 fn call(path: &syn::Path, args: &[CallArg], span: Span) -> TokenStream {
     let (b, script) = (paths::own("b"), paths::script(Span::call_site()));
     let (at, name, values) = (loc(span), source_text(&path.to_token_stream()), paths::own("args"));
@@ -239,7 +239,7 @@ fn call(path: &syn::Path, args: &[CallArg], span: Span) -> TokenStream {
     }
 }
 
-/// Attributes of the open block.
+/// Builder calls that set attributes of the open block.
 fn annotate(attrs: &Attrs) -> TokenStream {
     let b = paths::own("b");
     attrs.iter().map(|(name, value)| quote!(#b.annotate(#name, #value);)).collect()

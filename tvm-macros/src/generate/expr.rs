@@ -38,7 +38,7 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
     match &expr.kind {
         ExprKind::Int(value, None) => match i64::try_from(*value) {
             Ok(value) => quote!(#new::int(#value)),
-            // Only one type has it.
+            // Only `u64` has this value.
             Err(_) => {
                 let (value, dtype) = (*value as i64, dtype(&Ident::new("u64", expr.span)));
                 quote!(#new::int_of(#value, #dtype))
@@ -159,7 +159,7 @@ pub(super) fn helper(params: &[Ident], result: &Expr) -> TokenStream {
     quote!(|#(#locals: #script::Value),*| #body)
 }
 
-/// The value of `result`, in which each of `params` stands for one evaluation of the local variable of its name.
+/// The value of `result`, in which each of `params` is the local variable of its name, evaluated once.
 pub(crate) fn bound(params: &[Ident], result: &Expr) -> TokenStream {
     let script = paths::script(Span::call_site());
     params.iter().rev().fold(value(result), |rest, name| {
@@ -179,7 +179,7 @@ pub(super) fn values(exprs: &[Expr]) -> Vec<TokenStream> {
     exprs.iter().map(value).collect()
 }
 
-/// The variant of `BinaryOp`.
+/// The name of the variant of `BinaryOp`.
 pub(super) fn binary_op(op: &BinOp) -> Ident {
     let name = match op {
         BinOp::Add(_) | BinOp::AddAssign(_) => "Add",

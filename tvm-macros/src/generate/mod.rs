@@ -1,4 +1,4 @@
-//! From [`crate::ast`] to tokens: shadow first, then builder calls, typed wrapper and signature.
+//! Code generation from [`crate::ast`] to tokens: the shadow, the typed wrapper with the signature, the builder calls.
 
 mod builder;
 mod expr;
@@ -24,7 +24,7 @@ pub(crate) fn prim_func(func: &ItemFn, ast: &PrimFunc, errors: &Errors) -> Token
         let run = wrapper::run(ast);
         return quote!(#shadow #wrapper #build #run);
     }
-    // The shadow is for the editor alone: rustc would report the same mistakes in other words.
+    // The shadow is for the editor alone: rustc would report the same errors in other words.
     let (build, run) = (builder::stub(ast), wrapper::run_stub(ast));
     let errors = errors.to_tokens();
     quote!(#shadow #wrapper #build #run #errors)
@@ -37,7 +37,7 @@ pub(crate) fn impl_header(func: &PrimFunc, head: &TokenStream) -> TokenStream {
     quote!(impl<#(#generics),*> #head<#(#args),*>)
 }
 
-/// The generic parameters, type parameters with what a kernel needs of them.
+/// The generic parameters; type parameters get the bounds that a kernel needs.
 pub(crate) fn generics(func: &PrimFunc) -> Vec<TokenStream> {
     let shadow = crate::paths::shadow(Span::call_site());
     let math = if func.uses_math { quote!(+ #shadow::Math) } else { quote!() };
@@ -75,12 +75,12 @@ pub(crate) fn location(span: Span) -> (u32, u32) {
     }
 }
 
-/// File of `span`.
+/// File of `span`; empty outside of the compiler.
 pub(crate) fn file(span: Span) -> String {
     if proc_macro::is_available() { span.unwrap().file() } else { String::new() }
 }
 
-/// Tokens as a programmer writes them.
+/// The text of `tokens`, spaced as programmers write it.
 pub(crate) fn source_text(tokens: &TokenStream) -> String {
     let mut text = tokens.to_string();
     for (from, to) in [

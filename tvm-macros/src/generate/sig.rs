@@ -1,4 +1,4 @@
-//! The constant signature.
+//! The constant signature of a kernel.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};

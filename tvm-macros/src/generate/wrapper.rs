@@ -1,4 +1,4 @@
-//! The type of the kernel's name, its typed entry points, and the function that runs the shadow.
+//! The type named like the kernel, its typed entry points, and the function that runs the shadow.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -9,7 +9,7 @@ use super::{generic_args, generics, impl_header, source_text};
 use crate::ast::{BoundKind, Dim, ParamKind, PrimFunc};
 use crate::paths;
 
-/// The type and what it implements.
+/// The type and its `impl`s.
 pub(super) fn wrapper(func: &PrimFunc) -> TokenStream {
     let private = paths::private(Span::call_site());
     let (script, ir, tir, runtime) = (
@@ -71,7 +71,7 @@ pub(super) fn wrapper(func: &PrimFunc) -> TokenStream {
                 #private::compile::<Self>(target)
             }
 
-            /// The signature.
+            /// The signature, in the form that the runtime uses.
             #vis fn signature() -> #runtime::KernelSig {
                 <Self as #script::PrimFuncDef>::SIG.to_kernel_sig()
             }
@@ -79,7 +79,7 @@ pub(super) fn wrapper(func: &PrimFunc) -> TokenStream {
     }
 }
 
-/// The types of a typed call.
+/// The types of the arguments of a typed call.
 fn args(func: &PrimFunc) -> Vec<TokenStream> {
     let runtime = paths::runtime(Span::call_site());
     let types = func.params.iter().map(|param| match &param.kind {
@@ -126,7 +126,7 @@ pub(super) fn run(func: &PrimFunc) -> TokenStream {
     run_with(func, &body, &called(func))
 }
 
-/// The body of `__run`: the shadow of a kernel that is called by another one.
+/// The body of `__run`, which runs the shadow of a kernel that another kernel calls.
 fn called(func: &PrimFunc) -> TokenStream {
     let shadow = paths::shadow(Span::call_site());
     let runtime = paths::runtime(Span::call_site());
@@ -171,7 +171,7 @@ fn called(func: &PrimFunc) -> TokenStream {
     }
 }
 
-/// The same for a kernel that has errors.
+/// [`run`] for a kernel that has errors: calls of it return an error.
 pub(super) fn run_stub(func: &PrimFunc) -> TokenStream {
     let (shadow, func_name) = (paths::shadow(Span::call_site()), func.name.to_string());
     run_with(func, &quote!(::core::result::Result::Err(#shadow::arg_error(#func_name))), &quote!())
@@ -236,7 +236,7 @@ fn run_with(func: &PrimFunc, body: &TokenStream, called: &TokenStream) -> TokenS
     }
 }
 
-/// `let n = ..;` for each symbolic dimension, from where it stands alone.
+/// `let n = ..;` for each symbolic dimension, from the first extent that is the dimension alone.
 fn binds(func: &PrimFunc, raw: &[Ident]) -> TokenStream {
     let shadow = paths::shadow(Span::call_site());
     let binds = func.dims.iter().filter_map(|dim| {
@@ -252,7 +252,7 @@ fn binds(func: &PrimFunc, raw: &[Ident]) -> TokenStream {
     binds.collect()
 }
 
-/// Extents that are expressions, and the bounds of dimensions.
+/// Checks of extents that are expressions, and of the bounds of dimensions.
 fn checks(func: &PrimFunc, raw: &[Ident]) -> TokenStream {
     let (shadow, func_name) = (paths::shadow(Span::call_site()), func.name.to_string());
     let mut res = TokenStream::new();

@@ -1,4 +1,4 @@
-//! `#[relay::adt] enum`.
+//! Expansion of `#[relay::adt] enum`.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::quote;
@@ -87,7 +87,8 @@ pub(crate) fn adt(item: TokenStream) -> TokenStream {
     }
 }
 
-/// The item as it is, unless rustc would report it as well; the types in its fields mean something in an enum alone.
+/// The expansion of an item that is not an enum. If the item does not parse, it is left to rustc, which reports it. If it
+/// parses, its field types mean something in an enum alone: an error, and an empty enum for a struct or union, replace it.
 fn not_an_enum(item: TokenStream) -> TokenStream {
     let Ok(other) = syn::parse2::<Item>(item.clone()) else { return item };
     let mut errors = Errors::default();
@@ -106,7 +107,7 @@ fn not_an_enum(item: TokenStream) -> TokenStream {
     quote!(#stub #errors)
 }
 
-/// The span of the word that says what the item is.
+/// The span of the keyword of the item, such as `struct` or `fn`.
 fn keyword(item: TokenStream) -> Span {
     let words = ["struct", "union", "fn", "mod", "trait", "type", "impl", "const", "static", "use"];
     let mut idents = item.into_iter().filter_map(|token| match token {

@@ -1,4 +1,4 @@
-//! The user's body, rewritten where Rust's own meaning is not what a graph needs.
+//! Rewrites the user's body where its meaning in Rust is not what a graph needs.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
@@ -16,11 +16,11 @@ pub(super) struct Body<'a> {
     pub(super) errors: &'a mut Errors,
     /// Values and dimensions in scope, and type parameters.
     pub(super) names: Dims,
-    /// The function that the body is of, if it has a name.
+    /// Name of the function whose body this is, if it has one.
     own: Option<Ident>,
-    /// Names of operators that are called, unless they are functions of the user's.
+    /// Names that are called, each of an operator unless the user has a function of that name.
     pub(super) operators: Vec<Ident>,
-    /// Assertions on calls.
+    /// Assertions that check calls.
     pub(super) checks: TokenStream,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// `name` is a value or dimension from here on.
+    /// Declares `name` as a value or dimension from here on.
     pub(super) fn declare(&mut self, name: &Ident) {
         self.names.names.push(name.clone());
     }
@@ -45,7 +45,7 @@ impl<'a> Body<'a> {
         self.names.contains(name)
     }
 
-    /// Runs `f` with names of its own.
+    /// Runs `f`; the names that it declares are in scope only inside.
     pub(super) fn scoped<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         let depth = self.names.names.len();
         let res = f(self);
@@ -194,7 +194,7 @@ impl<'a> Body<'a> {
                 return quote_spanned!(name.span()=> #name.clone().call(#args));
             }
             if self.own.as_ref() == Some(name) {
-                // An operator of the same name does not hide the function in itself.
+                // Inside the function, its name stands for it even if an operator has the same name.
                 let callee = quote_spanned!(name.span()=> #graph::call_def::<#name>);
                 self.check_named(&name.to_string(), name, &quote!(#callee(args)), call.args.iter());
                 let args = self.args(call.args.iter(), name.span());
@@ -205,7 +205,7 @@ impl<'a> Body<'a> {
             }
             if operators::is_operator(name) {
                 let args = self.args(call.args.iter(), name.span());
-                // Arguments of a function have no names: such a call is the operator's whatever else has the name.
+                // Only operators have named arguments: such a call is the operator's, whatever else has the name.
                 if call.args.iter().any(|arg| matches!(arg, Expr::Assign(_))) {
                     self.check_operator(name, None, call.args.iter());
                     return quote_spanned!(name.span()=> #graph::ops::#name(#args));
@@ -258,7 +258,7 @@ impl<'a> Body<'a> {
         quote!(#graph::Args { items: ::std::vec::Vec::from([#(#items),*]), named: ::std::vec::Vec::from([#(#named),*]) })
     }
 
-    /// A closure that gives the value of `expr`, for an arm.
+    /// A closure that returns the value of `expr`, for an arm.
     fn arm(&mut self, expr: &Expr) -> TokenStream {
         let graph = paths::graph(expr.span());
         let value = self.scoped(|this| this.expr(expr));
@@ -398,7 +398,7 @@ impl<'a> Body<'a> {
                     Pat::Ident(name) if name.mutability.is_none() => {
                         let (ident, text) = (&name.ident, name.ident.to_string());
                         self.declare(ident);
-                        // Another name for what has one already.
+                        // Another name for a value that has one already.
                         if matches!(&*init.expr, Expr::Path(_)) {
                             quote!(let #ident = #value;)
                         } else {
@@ -485,8 +485,8 @@ pub(super) fn constructor(path: &Path) -> Option<(TokenStream, Ident)> {
         .then(|| (quote!(#(#ty)::*), name.clone()))
 }
 
-/// The name of a constructor as a string, where rustc checks that it exists and takes that many fields: the enum that
-/// `#[relay::adt]` leaves behind has fields of unit type.
+/// The name of a constructor as a string, in a block in which rustc checks that the constructor exists and takes that many
+/// fields: the enum that `#[relay::adt]` emits has fields of unit type.
 fn constructor_name(path: &Path, name: &Ident, fields: Option<usize>) -> TokenStream {
     let text = name.to_string();
     // The enum has no type parameters.

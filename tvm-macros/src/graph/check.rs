@@ -1,10 +1,10 @@
-//! What can be told of shapes and element types inside one function, before anything is built.
+//! Checks of shapes and element types inside one function, before anything is built.
 //!
-//! Only what is certainly wrong is reported: extents that are different constants, element types that differ. The rest
-//! is checked when the function is built, in the same words.
+//! Only certain errors are reported: extents that are different constants, element types that differ. The rest is
+//! checked when the function is built, with the same messages.
 //!
-//! `softmax(x)` is a call of the operator only where the user has no function of that name, which a macro cannot see:
-//! what follows from the meaning of such a name is reported by rustc, under the condition that the name is the operator's.
+//! `softmax(x)` calls the operator only if the user has no function of that name, which a macro cannot see. An error that
+//! depends on such a name becomes an assertion, so that rustc reports it only if the name is the operator's.
 
 mod operators;
 
@@ -24,7 +24,7 @@ use crate::paths;
 struct Known {
     dtype: String,
     dims: Vec<Dim>,
-    /// Names that are taken to be operators.
+    /// Names that are assumed to be operators.
     operators: Vec<Ident>,
 }
 
@@ -35,7 +35,7 @@ enum Dim {
     Unknown,
 }
 
-/// Checks the body of a function against its parameters and result; gives the checks that are left to rustc.
+/// Checks the body of a function against its parameters and result; returns the checks that are left to rustc.
 pub(super) fn function(
     own: Option<&Ident>,
     params: &[GraphParam],
@@ -56,7 +56,7 @@ pub(super) fn function(
     checker.conditional
 }
 
-/// A number, or one with a minus.
+/// True for a literal, or one with a minus.
 fn is_literal(expr: &Expr) -> bool {
     match expr {
         Expr::Lit(_) => true,
@@ -113,15 +113,15 @@ fn known(ty: &Type) -> Option<Known> {
 
 struct Checker<'a> {
     names: HashMap<String, Known>,
-    /// Names that are certainly no operators.
+    /// Names that are certainly not operators.
     locals: HashSet<String>,
     errors: &'a mut Errors,
-    /// Errors under the condition that names are operators.
+    /// Assertions that report errors on condition that names are operators.
     conditional: TokenStream,
 }
 
 impl Checker<'_> {
-    /// Reports a mistake that follows from what is known of some values.
+    /// Reports an error that follows from what is known of the values `of`.
     fn report(&mut self, place: &impl ToTokens, message: &str, help: &str, of: &[&Known]) {
         let operators: Vec<&Ident> = of.iter().flat_map(|known| &known.operators).collect();
         if operators.is_empty() {
@@ -130,7 +130,7 @@ impl Checker<'_> {
         self.conditional.extend(unless_users(place, message, help, &operators));
     }
 
-    /// A literal has the element type of what it meets.
+    /// Checks that the element type of the other operand has the value of a literal.
     fn literal(&mut self, literal: &Expr, other: &Known) {
         let (negative, lit) = match literal {
             Expr::Unary(it) => (true, &*it.expr),
@@ -239,7 +239,7 @@ impl Checker<'_> {
                     Expr::Path(path) => path.path.get_ident(),
                     _ => None,
                 };
-                // Named arguments are only the operator's.
+                // Only operators have named arguments.
                 let certain = args.iter().any(|arg| matches!(arg, Expr::Assign(_)));
                 let call = self.operator_call(expr, &args, name.filter(|_| !certain));
                 let name = name?.to_string();
@@ -277,7 +277,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A condition is one bool.
+    /// Checks that a condition is a single bool.
     fn condition(&mut self, place: &Expr, cond: &Known) {
         let help = if cond.dtype != "bool" {
             "compare it: `sum(x) > 0.0`"
@@ -290,7 +290,7 @@ impl Checker<'_> {
         self.report(place, &message, help, &[cond]);
     }
 
-    /// The arms of a branch give values of one element type, of any shape; gives what is known of the result.
+    /// Checks that the arms of a branch have one element type, with any shapes; returns what is known of the result.
     fn arms<'e>(
         &mut self,
         what: &str,
@@ -317,7 +317,7 @@ impl Checker<'_> {
         arms.iter().all(|(_, value)| value.is_some()).then_some(res)
     }
 
-    /// The names of `pat` are bound to `value`, or to something unknown.
+    /// Binds the names of `pat` to `value`, or to something unknown.
     fn bind(&mut self, pat: &Pat, value: Option<Known>) {
         if let Pat::Ident(name) = pat {
             self.locals.insert(name.ident.to_string());
@@ -368,30 +368,30 @@ impl Checker<'_> {
 }
 
 impl Known {
-    /// The same, where it is known only if `name` is the operator.
+    /// This type, if it is known only on condition that `name` is the operator.
     fn through(mut self, name: &Ident) -> Known {
         self.operators.push(name.clone());
         self
     }
 
-    /// The same with elements of type `dtype`.
+    /// This type with elements of type `dtype`.
     fn of(self, dtype: &str) -> Known {
         Known { dtype: dtype.into(), ..self }
     }
 
-    /// The same with the extents `dims`.
+    /// This type with the extents `dims`.
     fn with(&self, dims: Vec<Dim>) -> Known {
         Known { dims, ..self.clone() }
     }
 
-    /// A value of the extents `dims`, computed from both.
+    /// The type of a value with the extents `dims` that is computed from both.
     fn joined(&self, other: &Known, dims: Vec<Dim>) -> Known {
         let operators = self.operators.iter().chain(&other.operators).cloned().collect();
         Known { dtype: self.dtype.clone(), dims, operators }
     }
 }
 
-/// An error of rustc unless one of `operators` is a function of the user's.
+/// An assertion that makes rustc report the error unless one of `operators` is a user's function.
 fn unless_users(place: &impl ToTokens, message: &str, help: &str, operators: &[&Ident]) -> TokenStream {
     let mut names: Vec<&Ident> = Vec::new();
     operators.iter().for_each(|name| {

@@ -1,5 +1,5 @@
-//! Checks of the calls in a graph function that rustc makes: `const` assertions over `script::graph::misuse` and
-//! `wrong_call`, which know the operators and what the names in scope are.
+//! Checks of calls in a graph function that rustc evaluates: `const` assertions over `script::graph::misuse` and
+//! `wrong_call`, which know the operators and what the names in scope stand for.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -10,7 +10,7 @@ use super::ty;
 use crate::paths;
 
 impl Body<'_> {
-    /// Checks `name(args..)`, which `call`, a call with `args`, stands for.
+    /// Checks the call `name(args..)`; `call` is its expansion, with the arguments in a variable `args`.
     pub(super) fn check_named<'e>(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Constants that are written out: `constant::<f32, 2, 2>([1.0, 2.0, 3.0, 4.0])`, extents as in `Tensor<f32, 2, 2>`.
+//! Constant tensors: `constant::<f32, 2, 2>([1.0, 2.0, 3.0, 4.0])`, with extents as in `Tensor<f32, 2, 2>`.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -51,7 +51,7 @@ fn dtype_and_shape(args: &AngleBracketedGenericArguments) -> Option<(Ident, Vec<
     Some((dtype.clone(), shape.collect::<Option<_>>()?))
 }
 
-/// An element: a number gets the suffix of its type, anything else (`f32::NAN`) is Rust as it stands.
+/// An element: a number gets the suffix of its type; anything else (`f32::NAN`) is left as it is.
 fn element(expr: &Expr, dtype: &Ident) -> TokenStream {
     match expr {
         Expr::Lit(it) => match &it.lit {

@@ -1,4 +1,4 @@
-//! `#[relax::func] fn` and `relax!(|x: ..| -> .. { .. })`.
+//! Expansion of `#[relax::func] fn` and `relax!(|x: ..| -> .. { .. })`.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -56,7 +56,7 @@ pub(crate) fn inline(surface: Surface, input: TokenStream) -> TokenStream {
         _ => {
             let help = format!("write {}!(|x: Tensor<f32, n>| -> Tensor<f32, n> {{ .. }})", surface.name());
             let mut errors = Errors::default();
-            // rustc reports the syntax error of the body itself; an expression that is no closure gets this one.
+            // rustc reports a syntax error in the body itself; an expression that is not a closure gets this error.
             match syn::parse2::<Expr>(input.clone()) {
                 Ok(expr) => errors.push(&expr, "a closure is expected", &help),
                 Err(_) if input.is_empty() => {
@@ -75,7 +75,7 @@ pub(crate) struct GraphParam {
     pub(crate) ty: Type,
 }
 
-/// What only a function with a name has.
+/// The parts that only a function with a name has.
 #[derive(Default)]
 struct Head {
     name: Option<Ident>,
@@ -83,7 +83,7 @@ struct Head {
     type_params: Vec<Ident>,
 }
 
-/// What both forms share: declarations and body.
+/// The expansion that both forms share, declarations and body, and its errors.
 struct Parts {
     definition: TokenStream,
     errors: Errors,
@@ -108,7 +108,7 @@ fn parts(
             let ir = paths::ir(Span::call_site());
             quote!(#ir::Type::unit())
         }
-        // What a wrong parameter would have bound is not an error of the result.
+        // A dimension that a wrong parameter would have bound is not reported as an error of the result.
         ReturnType::Type(_, ty) => {
             let new = if errors.is_empty() { NewDims::Refuse } else { NewDims::Bind };
             ty::tokens(ty, &mut dims, new, &mut errors)
@@ -129,7 +129,7 @@ fn parts(
     let set = options.set();
     let graph = paths::graph(Span::call_site());
     let definition = quote! {
-        // Names that are nearly an operator's.
+        // `bind`, `call_op` and the like, and the operators, so that rustc suggests similar names.
         use #graph::ops::*;
         #names
         #set
@@ -142,7 +142,7 @@ fn parts(
     Parts { definition, errors }
 }
 
-/// The statements that declare dimensions and parameters, and the names that the types of the parameters know then.
+/// The statements that declare dimensions and parameters, and the names that types may use after them.
 ///
 /// Scalars bind first, then dimensions, then the other parameters.
 pub(super) fn declarations(
@@ -187,7 +187,7 @@ pub(super) fn declarations(
 }
 
 impl Options {
-    /// The statements that set what the attribute says.
+    /// The statements that set the options of the attribute.
     pub(super) fn set(&self) -> TokenStream {
         let d = paths::own("d");
         let attrs = self.attrs.iter().map(|(name, value)| quote!(#d.attr(#name, #value);));
@@ -266,7 +266,7 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
         errors,
     );
     if !generic.is_empty() {
-        // What else is wrong follows from this: the parameter is no element type and no extent.
+        // The other errors follow from this one: the parameter is neither an element type nor an extent.
         errors = generic;
     }
     let (name, vis) = (&func.sig.ident, &func.vis);
@@ -303,7 +303,7 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
             /// A module of this function and all that it uses.
             ///
             /// # Errors
-            /// All that is wrong with them, at the lines where they were written.
+            /// All errors in them, with their places in the source.
             #vis fn module() -> ::std::result::Result<#ir::IRModule, #ir::IrError> {
                 <Self as #graph::FuncDef>::module()
             }
@@ -352,7 +352,7 @@ fn closure_fn(surface: Surface, closure: &ExprClosure) -> TokenStream {
     }}
 }
 
-/// With errors, the body is for the editor alone: rustc would report the same mistakes in other words.
+/// If there are errors, the body is for the editor alone: rustc would report the same errors in other words.
 fn definition_or_errors(definition: TokenStream, errors: &Errors) -> (TokenStream, TokenStream) {
     if errors.is_empty() {
         return (definition, TokenStream::new());

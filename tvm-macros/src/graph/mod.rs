@@ -1,8 +1,8 @@
 //! Graph functions: `relax!`, `relay!`, `#[relax::func]`, `#[relay::func]`, `#[relay::adt]`, `#[ir_module]`.
 //!
-//! The expansion is the user's body as Rust over `script::graph::Value`; running it builds the function, so the body is
-//! shadow and builder at once and its tokens occur in it once. What Rust cannot overload is rewritten: branches and
-//! matches, calls (their arguments become one `Args`), comparisons, closures, uses of local values (cloned).
+//! The expansion is the user's body as Rust over `script::graph::Value`; running it builds the function. So the body is
+//! both shadow and builder, and the user's tokens occur in the expansion once. What Rust cannot overload is rewritten:
+//! branches and matches, calls (their arguments become one `Args`), comparisons, closures, uses of local values (cloned).
 
 mod adt;
 mod body;
@@ -27,7 +27,7 @@ pub(crate) use module::ir_module;
 pub(crate) use operators::hide;
 pub(crate) use options::{Options, entries};
 
-/// Which surface is written.
+/// The surface in which a function is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Surface {
     /// `relax`: dataflow graphs over tensors.

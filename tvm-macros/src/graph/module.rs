@@ -8,7 +8,7 @@ use super::options::options;
 use crate::error::Errors;
 use crate::paths;
 
-/// The module as it is, with a function `module()` that builds an `IRModule` of what is in it.
+/// The module unchanged, with a function `module()` that builds an `IRModule` of its functions and types.
 pub(crate) fn ir_module(attr: TokenStream, item: TokenStream) -> TokenStream {
     let module = match syn::parse2::<ItemMod>(item.clone()) {
         Ok(module) => module,
@@ -59,7 +59,7 @@ pub(crate) fn ir_module(attr: TokenStream, item: TokenStream) -> TokenStream {
             /// One module of all functions and types written here.
             ///
             /// # Errors
-            /// All that is wrong with them, at the lines where they were written.
+            /// All errors in them, with their places in the source.
             pub fn module() -> ::std::result::Result<#ir::IRModule, #ir::IrError> {
                 #graph::module_of(|| { #(#set)* #(#includes)* })
             }

@@ -1,4 +1,4 @@
-//! The operators that are called by name, and functions of the user's that have such a name.
+//! The operators that are called by name, and users' functions that have such a name.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -126,12 +126,12 @@ const NAMES: &[&str] = &[
     "zeros_like",
 ];
 
-/// True when `name(..)` calls an operator where no function of the user's is called so.
+/// True when `name(..)` calls an operator unless the user has a function of that name.
 pub(super) fn is_operator(name: &Ident) -> bool {
     NAMES.iter().any(|it| name == it)
 }
 
-/// The items that let `value`, of type `ty`, hide the operator `name`; nothing where there is no such operator.
+/// The items that let `value`, of type `ty`, hide the operator `name`; none if there is no such operator.
 pub(crate) fn hide(name: &Ident, ty: &TokenStream, value: &TokenStream) -> TokenStream {
     if !is_operator(name) {
         return TokenStream::new();
@@ -154,7 +154,7 @@ pub(crate) fn hide(name: &Ident, ty: &TokenStream, value: &TokenStream) -> Token
     }
 }
 
-/// `NamedCall(args, what the module calls so)`
+/// `NamedCall(args, __names::__call_name).name()`
 pub(super) fn call(name: &Ident, args: &TokenStream) -> TokenStream {
     let (graph, function) = (paths::graph(name.span()), function_of(name));
     quote_spanned!(name.span()=> #graph::NamedCall(#args, __names::#function).#name())
@@ -164,8 +164,8 @@ fn function_of(name: &Ident) -> Ident {
     format_ident!("__call_{name}", span = Span::call_site())
 }
 
-/// The module that finds what `names`, which are operators', are where the function stands: what the module around has of
-/// the name, imported or not, comes before the operators.
+/// The module `__names`, which resolves `names`, all names of operators, where the function stands: an item of that name
+/// in the enclosing module, imported or not, takes precedence over the operator.
 pub(super) fn names(names: &[Ident]) -> TokenStream {
     if names.is_empty() {
         return TokenStream::new();

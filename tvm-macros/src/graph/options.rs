@@ -10,20 +10,20 @@ use super::ty;
 use crate::error::Errors;
 use crate::paths;
 
-/// What an attribute says.
+/// The arguments of an attribute.
 #[derive(Default)]
 pub(crate) struct Options {
-    /// The name in the module, where it is not the function's.
+    /// The name in the module, if it is not the function's.
     pub(crate) name: Option<LitStr>,
-    /// Calling the function has a side effect.
+    /// True when calling the function has a side effect.
     pub(crate) impure: bool,
-    /// Names, and values as `ir::AttrValue`s.
+    /// Names of attributes, and the tokens of their values as `ir::AttrValue`s.
     pub(crate) attrs: Vec<(String, TokenStream)>,
-    /// The same of the root block of a kernel.
+    /// The same for the attributes of the root block of a kernel.
     pub(crate) root: Vec<(String, TokenStream)>,
 }
 
-/// Reads the arguments; `known` are those that may be used here.
+/// Reads the arguments; `known` are the names of those that are allowed here.
 pub(crate) fn options(attr: TokenStream, known: &[&str], errors: &mut Errors) -> Options {
     let mut res = Options::default();
     match Punctuated::<Meta, Token![,]>::parse_terminated.parse2(attr) {
@@ -80,7 +80,7 @@ fn form(name: &str) -> &str {
     }
 }
 
-/// `key = value`; a key that is no identifier is a string.
+/// `key = value`; a key that is not an identifier is written as a string.
 struct Entry {
     key: String,
     value: Expr,

@@ -57,8 +57,8 @@ fn unsupported(pat: &Pat, errors: &mut Errors) -> TokenStream {
     quote!(#graph::Pat::Wild)
 }
 
-/// A Rust match of the same patterns, so that rustc reports what is missing. The type that `#[relay::adt]` leaves behind
-/// has the same constructors.
+/// A Rust match of the same patterns, so that rustc reports which patterns are missing. The enum that `#[relay::adt]`
+/// emits has the same constructors.
 pub(super) fn exhaustive(it: &ExprMatch) -> TokenStream {
     let adt = it.arms.iter().find_map(|arm| match &arm.pat {
         Pat::TupleStruct(it) => constructor(&it.path),
@@ -79,7 +79,7 @@ pub(super) fn exhaustive(it: &ExprMatch) -> TokenStream {
     }
 }
 
-/// The pattern with its fields as wildcards; `None` when a field is a pattern of its own.
+/// The pattern with its fields as wildcards; `None` when a field is neither a name nor a wildcard.
 fn flatten(pat: &Pat) -> Option<TokenStream> {
     let plain =
         |pat: &Pat| matches!(pat, Pat::Wild(_)) || matches!(pat, Pat::Ident(it) if it.subpat.is_none());

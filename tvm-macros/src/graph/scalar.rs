@@ -12,7 +12,7 @@ use crate::rounding::rounded_to_odd;
 
 const HELP: &str = "write n, 10 or { n * 2 }";
 
-/// The tokens of a `PrimExpr`. Names that are not bound yet are met as `new` says.
+/// The tokens of a `PrimExpr`. `new` determines how names that are not bound yet are treated.
 pub(super) fn tokens(expr: &Expr, dims: &mut Dims, new: NewDims, errors: &mut Errors) -> TokenStream {
     let tir = paths::tir(expr.span());
     let found = match expr {
@@ -68,7 +68,7 @@ pub(super) fn tokens(expr: &Expr, dims: &mut Dims, new: NewDims, errors: &mut Er
     })
 }
 
-/// Operators; division rounds down.
+/// The `BinaryOp` of an operator; division rounds down.
 fn operator(op: &BinOp) -> Option<&'static str> {
     Some(match op {
         BinOp::Add(_) => "Add",
@@ -93,7 +93,7 @@ fn operator(op: &BinOp) -> Option<&'static str> {
     })
 }
 
-/// Functions of two arguments; `div` and `rem` round toward zero.
+/// The `BinaryOp` of a function of two arguments; `div` and `rem` round toward zero.
 fn function(name: &str) -> Option<&'static str> {
     Some(match name {
         "min" => "Min",
@@ -104,7 +104,7 @@ fn function(name: &str) -> Option<&'static str> {
     })
 }
 
-/// A number without a suffix is an extent (`i64`), or `f32`.
+/// A literal; without a suffix, an integer is an extent (`i64`) and a float is `f32`.
 fn literal(lit: &Lit) -> Option<TokenStream> {
     let tir = paths::tir(lit.span());
     let dtype = |suffix: &str| ty::dtype(&Ident::new(suffix, lit.span()));

@@ -1,4 +1,4 @@
-//! Calls that are not calls of a function: they take kernels, types, scalars or blocks.
+//! Special forms: calls that are not calls of a function, because they take kernels, types, scalars or blocks.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
@@ -11,7 +11,7 @@ use super::scalar;
 use super::ty::{self, NewDims};
 use crate::paths;
 
-/// The calls, and how each is written.
+/// The special forms, and how each is written.
 const FORMS: &[(&str, &str)] = &[
     ("call_tir", "call_tir(kernel, (x, w))"),
     ("call_packed", "call_packed(\"name\", (x, y), Tensor::<f32, n>)"),
@@ -23,7 +23,7 @@ const FORMS: &[(&str, &str)] = &[
     ("function", "function(f)"),
 ];
 
-/// True for the name of one of these: a function of that name could not be called.
+/// True for the name of a special form or built-in function: a user's function of that name could not be called.
 pub(super) fn is_form(name: &Ident) -> bool {
     const FUNCTIONS: [&str; 8] = [
         "constant",
@@ -39,7 +39,7 @@ pub(super) fn is_form(name: &Ident) -> bool {
 }
 
 impl Body<'_> {
-    /// The tokens of the call, when it is one of these.
+    /// The tokens of the call, if it is a special form.
     pub(super) fn special(&mut self, name: &Ident, call: &ExprCall) -> Option<TokenStream> {
         let graph = paths::graph(name.span());
         let args: Vec<&Expr> = call.args.iter().collect();
@@ -97,7 +97,7 @@ impl Body<'_> {
             .then(|| constant::tokens(args, call, self.errors))
     }
 
-    /// The arguments of a kernel or packed function: a list, whose numbers take the types that are asked for.
+    /// The arguments of a kernel or packed function: a list, whose numbers take the expected types.
     fn inputs(&mut self, inputs: &Expr) -> TokenStream {
         match inputs {
             Expr::Tuple(it) => {
@@ -113,7 +113,7 @@ impl Body<'_> {
         scalar::tokens(expr, &mut self.names, NewDims::Refuse, self.errors)
     }
 
-    /// A type, whose dimensions are in scope.
+    /// A type, whose dimensions must be in scope.
     pub(super) fn ty(&mut self, ty: &Type) -> TokenStream {
         ty::tokens(ty, &mut self.names, NewDims::Refuse, self.errors)
     }
@@ -146,7 +146,7 @@ impl Body<'_> {
         }
     }
 
-    /// The arguments of the type in `Type::<A>::Name`, when they are written.
+    /// The arguments of the type in `Type::<A>::Name`, if they are written.
     pub(super) fn constructor_args(&mut self, path: &Path) -> TokenStream {
         let args = &path.segments[path.segments.len() - 2].arguments;
         match ty::type_args(args, &mut self.names, NewDims::Refuse, self.errors) {
@@ -155,8 +155,8 @@ impl Body<'_> {
         }
     }
 
-    /// `let m = ..;` for the dimensions that `match_cast(x, Tensor::<f32, m>)` binds, directly or in a dataflow block.
-    /// Before its own statement they are visible after it; otherwise in the call alone.
+    /// `let m = ..;` for the dimensions that `match_cast(x, Tensor::<f32, m>)` binds, directly or in a dataflow block. If
+    /// the `let`s stand before the statement, the dimensions are visible after it; otherwise in the call alone.
     pub(super) fn new_dims(&mut self, expr: &Expr) -> TokenStream {
         let Expr::Call(call) = expr else { return TokenStream::new() };
         let Expr::Path(callee) = &*call.func else { return TokenStream::new() };
@@ -194,7 +194,7 @@ impl Body<'_> {
     }
 }
 
-/// The type that stands among expressions: `Tensor::<f32, n>`, `f32`, a tuple of types.
+/// A type that is written as an expression: `Tensor::<f32, n>`, `f32`, a tuple of types.
 fn type_of(expr: &Expr) -> Option<Type> {
     match expr {
         Expr::Path(it) if it.qself.is_none() => {

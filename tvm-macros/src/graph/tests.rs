@@ -1,4 +1,5 @@
-//! The macros of graph functions on tokens: nothing makes them panic, and what parses expands to Rust that parses.
+//! Tests of the graph function macros on tokens: no input makes them panic, and input that parses expands to Rust that
+//! parses.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -38,7 +39,7 @@ fn random_tokens_do_not_panic() {
     }
 }
 
-/// Bodies that parse more often than random tokens do.
+/// Random bodies, which parse more often than random tokens do.
 #[test]
 fn random_bodies_expand_to_rust() {
     const EXPRS: &[&str] = &[

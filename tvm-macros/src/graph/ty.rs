@@ -1,4 +1,4 @@
-//! Types of graph functions: what they say, and the tokens that build them.
+//! Types of graph functions: how they are read, and the tokens that build them.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
@@ -10,7 +10,7 @@ use crate::dims::DTYPES;
 use crate::error::Errors;
 use crate::paths;
 
-/// Names that mean something in types.
+/// Names that have a meaning in types.
 #[derive(Clone, Default)]
 pub(crate) struct Dims {
     /// Symbolic dimensions in order of first use, and scalars.
@@ -25,12 +25,12 @@ impl Dims {
     }
 }
 
-/// How new dimension names are met.
+/// How new dimension names are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewDims {
     /// They are bound here.
     Bind,
-    /// They are an error: a result names what its parameters bind.
+    /// They are an error: a result may use only the dimensions that parameters bind.
     Refuse,
     /// They are bound where they stand alone; elsewhere they may be bound later.
     Collect,
@@ -161,7 +161,7 @@ fn func(it: &syn::TypeBareFn, pure: bool, dims: &mut Dims, new: NewDims, errors:
     }
 }
 
-/// True for names that types have a meaning for: a data type cannot have them.
+/// True for names that have a meaning in types; a data type cannot have them.
 pub(super) fn is_reserved(name: &Ident) -> bool {
     const TYPES: [&str; 9] =
         ["Tensor", "TensorDyn", "TensorRank", "Shape", "ShapeRank", "Ref", "Impure", "Object", "Box"];
@@ -178,7 +178,7 @@ pub(crate) fn dtype(name: &Ident) -> Option<TokenStream> {
     })
 }
 
-/// The tokens of an `Option<DataType>`: `_` is an element type that is not known.
+/// The tokens of an `Option<DataType>`: `_` is an unknown element type.
 fn dtype_of(arg: &GenericArgument, errors: &mut Errors) -> Option<TokenStream> {
     let found = match arg {
         GenericArgument::Type(Type::Path(path)) => {
@@ -197,7 +197,7 @@ fn dtype_of(arg: &GenericArgument, errors: &mut Errors) -> Option<TokenStream> {
 
 /// The tokens of one extent, a `PrimExpr`.
 fn dim(arg: &GenericArgument, dims: &mut Dims, new: NewDims, errors: &mut Errors) -> TokenStream {
-    // A dimension binds where it stands alone.
+    // A dimension binds only where it stands alone.
     let inside = if new == NewDims::Bind { NewDims::Refuse } else { new };
     match arg {
         GenericArgument::Type(Type::Path(path)) if path.path.get_ident().is_some() => {

@@ -11,7 +11,7 @@ use crate::ast::{Attrs, Axis, AxisKind, DType, Expr, LoopRange, Stmt};
 
 const BLOCK_HELP: &str = "write `block(\"name\", [S(i), R(k)], |[vi, vk]| { .. })`";
 
-/// Kind, value and, where it is written out, domain (first and end) of an axis.
+/// Kind and value of an axis, and its domain (first and end) if that is written.
 type AxisParts = (AxisKind, Expr, Option<(Expr, Expr)>);
 
 impl Parser<'_> {

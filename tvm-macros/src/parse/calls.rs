@@ -13,7 +13,7 @@ use crate::intrinsics::{FUNCTIONS, function};
 const BLOCK_HELP: &str = "write `{ let t = x * x; t + 1.0 }`";
 
 impl Parser<'_> {
-    /// `f(x, y);`: another kernel.
+    /// `f(x, y);`: a call of another kernel.
     pub(super) fn call_stmt(&mut self, call: &ExprCall) -> Option<Stmt> {
         let path = match &*call.func {
             SynExpr::Path(it) if it.qself.is_none() => &it.path,
@@ -87,7 +87,7 @@ impl Parser<'_> {
         Some(CallArg::Value(self.expr(arg)))
     }
 
-    /// `f(x)`: an inline helper; rustc says whether there is one.
+    /// `f(x)`: a call of an inline helper; rustc reports it if there is none.
     pub(super) fn inline_call(&mut self, call: &ExprCall, path: &syn::Path) -> Option<ExprKind> {
         if let Some(name) = path.get_ident()
             && let Some(meant) = slip_of_function(&name.to_string())
@@ -180,7 +180,7 @@ fn tensor_name(arg: &SynExpr) -> Option<(&Ident, Option<bool>)> {
 
 const HELPER_HELP: &str = "a helper has scalars and a result: `fn square(x: f32) -> f32 { x * x }`";
 
-/// The helper that `func` says; what is wrong with it goes to `errors`.
+/// Parses the helper `func`; its errors go to `errors`.
 pub(crate) fn prim_helper(func: &ItemFn, errors: &mut Errors) -> Helper {
     let (generics, name) = (&func.sig.generics, func.sig.ident.clone());
     let mut parser =

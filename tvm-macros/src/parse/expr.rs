@@ -13,7 +13,7 @@ use crate::intrinsics::{FUNCTIONS, Function, MISLEADING_METHODS, function};
 use crate::rounding::rounded_to_odd;
 
 impl Parser<'_> {
-    /// An expression; what it cannot be is reported and becomes [`ExprKind::Error`].
+    /// Parses an expression; an unsupported one is reported and becomes [`ExprKind::Error`].
     pub(super) fn expr(&mut self, expr: &SynExpr) -> Expr {
         let span = match expr {
             SynExpr::Binary(it) => it.op.span(),
@@ -105,7 +105,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Reports operands of two types.
+    /// Reports operands of different types.
     fn same_type(&mut self, it: &syn::ExprBinary, a: &Expr, b: &Expr) -> Option<()> {
         let shift = matches!(it.op, syn::BinOp::Shl(_) | syn::BinOp::Shr(_));
         if !shift {
@@ -121,7 +121,7 @@ impl Parser<'_> {
         None
     }
 
-    /// `-literal`: the least value of a type has no positive literal.
+    /// `-literal`, read as one literal: the least value of a type has no positive literal.
     fn negative(&mut self, lit: &syn::LitInt) -> Option<ExprKind> {
         let Ok(value) = lit.base10_parse::<u64>() else {
             self.errors.push(lit, "this integer does not fit 64 bits", "");
@@ -514,7 +514,7 @@ impl Parser<'_> {
     }
 }
 
-/// The operation of `wrapping_add` and the like: integers wrap in kernels.
+/// The operator for `wrapping_add` and the like: integers wrap in kernels.
 fn wrapping(method: &str) -> Option<syn::BinOp> {
     Some(match method {
         "wrapping_add" => syn::parse_quote!(+),

@@ -1,4 +1,4 @@
-//! The element type of expressions, as far as names tell: what a mutable scalar holds when its type is not written.
+//! Inference of the element types of expressions from the names in them, also for mutable scalars without a written type.
 
 use quote::format_ident;
 use syn::visit::Visit;
@@ -9,7 +9,7 @@ use super::scope::Name;
 use crate::ast::{DType, ExprKind};
 
 impl Parser<'_> {
-    /// Type of a parsed expression; `None` when it is made of literals only.
+    /// Type of a parsed expression; `None` when it is not known, as for literals.
     pub(super) fn dtype_of(&self, expr: &crate::ast::Expr) -> Option<DType> {
         let of_name = |name: &Ident| match self.scopes.lookup(name)? {
             Name::Value { dtype, .. } => dtype.clone(),
@@ -47,14 +47,14 @@ impl Parser<'_> {
         }
     }
 
-    /// Type of the mutable scalar `name` from how `rest` uses it.
+    /// Type of the mutable scalar `name`, inferred from how the statements `rest` use it.
     pub(super) fn infer_from_use(&self, name: &Ident, rest: &[Stmt]) -> Option<DType> {
         let mut find = Evidence { parser: self, name, locals: vec![], found: None };
         rest.iter().for_each(|stmt| find.visit_stmt(stmt));
         find.found
     }
 
-    /// Type that the names, casts and suffixes in `expr` tell; `locals` are names declared after this place.
+    /// Type of `expr` according to the names, casts and suffixes in it; `locals` are names declared after this place.
     fn evidence(&self, expr: &Expr, locals: &[(Ident, DType)]) -> Option<DType> {
         let evidence = |it: &Expr| self.evidence(it, locals);
         if let Expr::Path(it) = expr
@@ -115,7 +115,7 @@ impl Evidence<'_, '_> {
         matches!(expr, Expr::Path(it) if it.path.is_ident(self.name))
     }
 
-    /// Whether the scalar occurs in `expr` outside of other calls and loads.
+    /// Whether the scalar occurs in `expr` as an operand or argument, and not only inside of a load.
     fn contains(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Binary(it) => self.contains(&it.left) || self.contains(&it.right),

@@ -1,4 +1,4 @@
-//! Literals without a suffix: the type that they take, and whether they have a value in it.
+//! Literals without a suffix: the type that they take, and whether that type has their value.
 
 use syn::{Expr as SynExpr, Ident};
 
@@ -7,7 +7,7 @@ use crate::ast::{DType, Expr, ExprKind};
 use crate::dims::{float_limit, int_limits};
 
 impl Parser<'_> {
-    /// Reports the literals in `expr` that are no values of type `dtype`.
+    /// Reports the literals in `expr` that are not values of type `dtype`.
     pub(super) fn expect(&mut self, expr: &Expr, dtype: &DType) {
         match &expr.kind {
             ExprKind::Int(value, None) => self.int_fits(*value, expr, dtype),
@@ -49,7 +49,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The same of several operands that have one type: that of the first of which it is known.
+    /// [`expect`](Self::expect) for several operands of one type: that of the first operand whose type is known.
     pub(super) fn expect_one_type(&mut self, operands: &[&Expr]) {
         let Some(dtype) = operands.iter().find_map(|it| self.dtype_of(it)) else { return };
         for it in operands {
@@ -59,14 +59,14 @@ impl Parser<'_> {
         }
     }
 
-    /// Reports a value that is no index.
+    /// Reports literals that are not indices.
     pub(super) fn expect_index(&mut self, expr: &Expr) {
         if self.dtype_of(expr).is_none() {
             self.expect(expr, &DType(Ident::new("usize", expr.span)));
         }
     }
 
-    /// Reports a condition that is no bool.
+    /// Reports a condition that is not a bool.
     pub(super) fn expect_bool(&mut self, expr: &Expr, syn: &SynExpr) {
         match self.dtype_of(expr) {
             Some(dtype) if int_limits(&dtype.name()).is_some() || float_limit(&dtype.name()).is_some() => {
@@ -121,7 +121,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reports a literal with a suffix that has no value in its type.
+    /// Reports a literal with a suffix whose type does not have its value.
     pub(super) fn suffix_fits(&mut self, value: i128, span: proc_macro2::Span, suffix: &Ident) {
         let expr = Expr::new(ExprKind::Int(value, None), span);
         if int_limits(&suffix.to_string()).is_some() {

@@ -1,4 +1,4 @@
-//! Loops: what they run over and how.
+//! Loops: their ranges, variables, kinds and attributes.
 
 use quote::format_ident;
 use syn::{Attribute, Expr as SynExpr, ExprForLoop, Ident, LitStr, Meta, Pat};
@@ -81,7 +81,7 @@ impl Parser<'_> {
         }
         let body = self.block(&it.body);
         self.scopes.close();
-        // What is wrong with the kind of a loop is told at its attribute.
+        // Errors about the kind of a loop are reported at its attribute.
         let attribute =
             it.attrs.iter().find(|it| LOOP_ATTRIBUTES.iter().any(|name| it.path().is_ident(name)));
         let span = attribute.map_or(it.for_token.span, |it| it.pound_token.span);

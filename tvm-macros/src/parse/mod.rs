@@ -1,4 +1,4 @@
-//! From Rust syntax to [`crate::ast`]: names are resolved, what a kernel cannot say is reported.
+//! Parser from Rust syntax to [`crate::ast`]: resolves names and reports what kernels do not support.
 
 mod blocks;
 mod calls;
@@ -24,14 +24,14 @@ use scope::Scopes;
 struct Parser<'a> {
     errors: &'a mut Errors,
     generics: &'a Generics,
-    /// The function itself.
+    /// Name of the function itself.
     name: Ident,
     is_helper: bool,
     scopes: Scopes,
     uses_math: bool,
 }
 
-/// The kernel that `func` says; what is wrong with it goes to `errors`.
+/// Parses the kernel `func`; its errors go to `errors`.
 pub(crate) fn prim_func(func: &ItemFn, options: Options, errors: &mut Errors) -> PrimFunc {
     let generics = &func.sig.generics;
     let mut parser = Parser {
@@ -45,7 +45,7 @@ pub(crate) fn prim_func(func: &ItemFn, options: Options, errors: &mut Errors) ->
     let (params, dims) = parser.signature(&func.sig);
     parser.bounds(&options, &dims);
     parser.scopes.open();
-    // The last expression of a function that returns something is another misunderstanding of the same kind.
+    // A result type is an error already; the last expression of the body would be reported for the same reason.
     let returns = matches!(func.sig.output, syn::ReturnType::Type(..));
     let body = if returns { vec![] } else { parser.block(&func.block) };
     let uses_math = parser.uses_math;

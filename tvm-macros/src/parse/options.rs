@@ -8,7 +8,7 @@ use super::Parser;
 use crate::ast::{Bound, BoundKind};
 use crate::error::Errors;
 
-/// What the attribute says.
+/// The arguments of the attribute.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) bounds: Vec<Bound>,

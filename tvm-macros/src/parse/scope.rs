@@ -13,7 +13,7 @@ pub(super) enum Name {
     Tensor { rank: usize, dtype: DType, written: Written },
     /// A mutable scalar.
     Scalar { dtype: DType },
-    /// Its declaration has an error: nothing more is said about it.
+    /// Its declaration has an error: its uses report no further errors.
     Unknown,
     /// A helper closure.
     Helper { arity: usize },

@@ -15,7 +15,7 @@ use crate::error::did_you_mean;
 const PARAM_HELP: &str =
     "parameters are `x: &Tensor<f32, m, n>`, `y: &mut Tensor<f32, n>` or scalars such as `s: f32`";
 
-/// As many as typed calls take.
+/// Maximum number of parameters, which is that of typed calls.
 const MAX_PARAMS: usize = 12;
 
 impl Parser<'_> {
@@ -84,7 +84,7 @@ impl Parser<'_> {
             );
         }
         if params.is_empty() {
-            // Something that has a type: the error was reported.
+            // A placeholder, so that there is a parameter type; the error was reported.
             params.push(Param {
                 name: format_ident!("__none"),
                 kind: ParamKind::Scalar { dtype: placeholder("f32") },
@@ -93,7 +93,7 @@ impl Parser<'_> {
         (params, dims)
     }
 
-    /// What may not stand before or after the parameters.
+    /// Reports what may not stand before or after the parameters.
     fn modifiers(&mut self, sig: &Signature) {
         if let ReturnType::Type(_, ty) = &sig.output {
             self.errors.push(ty, "a kernel returns nothing", "write the result to a `&mut Tensor` parameter");
@@ -101,7 +101,7 @@ impl Parser<'_> {
         self.plain_function(sig);
     }
 
-    /// Functions of kernels are plain ones.
+    /// Reports a function that is not plain: `async`, `const`, `unsafe`, `extern`, or with lifetime parameters.
     pub(super) fn plain_function(&mut self, sig: &Signature) {
         let odd: [(Option<&dyn ToTokens>, &str); 4] = [
             (sig.asyncness.as_ref().map(|it| it as _), "async"),
@@ -256,7 +256,7 @@ impl Parser<'_> {
         None
     }
 
-    /// Every dimension must be the extent of some parameter by itself.
+    /// Reports dimensions that are not by themselves the extent of some parameter.
     fn bound_dims(&mut self, params: &[Param]) {
         let all = || {
             params.iter().flat_map(|param| match &param.kind {
@@ -290,7 +290,7 @@ impl Parser<'_> {
     }
 }
 
-/// Stands for an element type that is none.
+/// A placeholder for an invalid element type.
 fn placeholder(name: &str) -> DType {
     DType(Ident::new(name, proc_macro2::Span::call_site()))
 }

@@ -12,7 +12,7 @@ use super::Parser;
 use super::scope::{Name, ValueKind, Written};
 use crate::ast::{DType, Expr, ExprKind, Stmt};
 
-/// Memory that a local buffer may live in, and the variant of `Scope`.
+/// Names of the memory scopes of local buffers, and the variants of `Scope`.
 const SCOPES: [(&str, &str); 5] = [
     ("global", "Global"),
     ("shared", "Shared"),
@@ -300,7 +300,7 @@ impl Parser<'_> {
         (scope, strides, offset)
     }
 
-    /// True when the program declares `name`.
+    /// True when the kernel declares `name`.
     pub(super) fn is_declared(&self, name: &str) -> bool {
         self.scopes.lookup(&format_ident!("{name}")).is_some()
     }
@@ -368,7 +368,7 @@ impl Parser<'_> {
         Some(Stmt::Store { buffer, indices, op, value, span })
     }
 
-    /// Inputs are not written.
+    /// Reports a write to an input.
     fn check_written(&mut self, name: &Ident) {
         if let Some(Name::Tensor { written: Written::Input, .. }) = self.scopes.lookup(name) {
             let help = format!("declare it as an output: `{name}: &mut Tensor<..>`");
@@ -404,7 +404,7 @@ pub(super) fn pattern_names(pat: &Pat) -> Vec<Ident> {
     names.0
 }
 
-/// Name of the function a call calls.
+/// Name of the function that `call` calls.
 pub(super) fn called(call: &ExprCall) -> Option<String> {
     match &*call.func {
         SynExpr::Path(path) if path.path.segments.len() == 1 => Some(path.path.segments[0].ident.to_string()),

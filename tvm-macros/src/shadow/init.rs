@@ -1,8 +1,8 @@
-//! The `init`s of blocks, moved to where they run: in front of the outermost loop that a reduction axis depends on, in
-//! copies of the loops that the other axes depend on. Without such a loop an `init` stays where it is written.
+//! Moves the `init`s of blocks to where they run: in front of the outermost loop that a reduction axis depends on, in
+//! copies of the loops that the other axes depend on. Without such a loop, an `init` stays where it is written.
 //!
-//! What an axis depends on is found by name, through the axes of the blocks in between; spatial ones excepted, each value
-//! of which has a reduction of its own.
+//! The loops that an axis depends on are found by name, through the axes of the blocks in between. Spatial axes are
+//! excepted, because each value of a spatial axis has a reduction of its own.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(super) fn place_inits(block: &mut Block) {
     Place::default().block(block);
 }
 
-/// What encloses the statement at hand.
+/// A construct that encloses the current statement, or a `let` before it.
 enum Frame {
     /// A loop, and the inits in front of it.
     Loop {
@@ -31,7 +31,7 @@ enum Frame {
     Block(Vec<(char, Option<Ident>, Expr)>),
     If(Expr),
     Let(Ident, Box<Stmt>, Expr),
-    /// A local buffer.
+    /// A local buffer or mutable scalar.
     Alloc(Ident),
     While,
 }
@@ -71,7 +71,7 @@ fn called(call: &ExprCall) -> Option<String> {
     }
 }
 
-/// True when an `init` is inside.
+/// True when `block` contains an `init`.
 fn has_init(block: &Block) -> bool {
     struct Find(bool);
     impl<'a> Visit<'a> for Find {
@@ -85,7 +85,7 @@ fn has_init(block: &Block) -> bool {
     find.0
 }
 
-/// The parts of a condition that all must hold and may be evaluated on their own.
+/// The conjuncts of a condition that may be evaluated on their own.
 fn parts(condition: &Expr) -> Vec<Expr> {
     match condition {
         Expr::Paren(it) => parts(&it.expr),
@@ -151,7 +151,7 @@ impl Place {
         self.frames.truncate(depth);
     }
 
-    /// What goes in front of the statement `expr`.
+    /// Moves the `init`s in the statement `expr`; returns the statements that go in front of it.
     fn expr(&mut self, expr: &mut Expr) -> Vec<Stmt> {
         match expr {
             Expr::ForLoop(it) if has_init(&it.body) => {
@@ -171,7 +171,7 @@ impl Place {
                 self.inside(Frame::If(condition.clone()), &mut it.then_branch);
                 if let Some((_, other)) = &mut it.else_branch {
                     self.frames.push(Frame::If(parse_quote_spanned!(condition.span()=> !(#condition))));
-                    // What is in front of a loop stays inside of the branch.
+                    // Statements in front of a loop stay inside of the branch.
                     if let Expr::Block(it) = &mut **other {
                         self.block(&mut it.block);
                     } else {
@@ -223,7 +223,7 @@ impl Place {
         self.inside(Frame::Block(frame), &mut body.block);
     }
 
-    /// Moves the `init` of a block of these axes in front of the loop where it runs.
+    /// Moves the `init` of a block with these axes in front of the loop where it runs.
     fn take_init(&mut self, axes: &[(char, Option<Ident>, Expr)], body: &mut Block) {
         let found = body.stmts.iter().position(
             |stmt| matches!(stmt, Stmt::Expr(Expr::Call(call), _) if called(call).as_deref() == Some("init")),
@@ -234,7 +234,7 @@ impl Place {
         let init = (*init.body).clone();
         let mut used = names(&init);
         let Some(start) = self.start(axes, &used) else { return };
-        // Names that the block defines before the init.
+        // The `let`s before the init, in the same block, whose names it uses.
         let mut own: Vec<Stmt> = Vec::new();
         for stmt in body.stmts[..at].iter().rev() {
             match local(stmt) {
@@ -253,7 +253,7 @@ impl Place {
         }
     }
 
-    /// The outermost loop that a reduction axis depends on.
+    /// The index of the outermost loop that a reduction axis depends on.
     fn start(&self, axes: &[(char, Option<Ident>, Expr)], touched: &Names) -> Option<usize> {
         let mut reduced = Names::new();
         axes.iter().filter(|axis| axis.0 == 'R').for_each(|axis| reduced.extend(names(&axis.2)));
@@ -281,7 +281,7 @@ impl Place {
         start
     }
 
-    /// `init` in the loops from `start` on that the names in `used`, and the axes other than those of the reduction,
+    /// `init` inside copies of the loops from `start` on that the names in `used` and the axes other than reduction axes
     /// depend on.
     fn nest(
         &self,
@@ -299,7 +299,7 @@ impl Place {
         let kept: Vec<_> = axes.iter().filter(|axis| axis.0 != 'R').collect();
         kept.iter().for_each(|axis| used.extend(names(&axis.2)));
         let chain = &self.frames[start..];
-        // From the block outwards: which frames are needed.
+        // Finds the frames that are needed, from the block outwards.
         let mut needed = vec![false; chain.len()];
         for (frame, needed) in chain.iter().zip(&mut needed).rev() {
             match frame {
@@ -335,7 +335,7 @@ impl Place {
     }
 }
 
-/// `inside` in those frames of `chain` that are needed; nothing is known of the names in `skipped`.
+/// `inside` wrapped in those frames of `chain` that are needed; the names in `skipped` are not defined there.
 fn wrap(chain: &[Frame], needed: &[bool], mut skipped: Names, inside: TokenStream) -> TokenStream {
     let ([frame, chain @ ..], [is_needed, needed @ ..]) = (chain, needed) else { return inside };
     match frame {
@@ -374,13 +374,13 @@ fn wrap(chain: &[Frame], needed: &[bool], mut skipped: Names, inside: TokenStrea
     }
 }
 
-/// `vars` take `values` at once.
+/// Binds all `vars` to `values` simultaneously.
 fn bind(vars: &[Ident], values: &[&Expr]) -> TokenStream {
     let types = vars.iter().map(|_| quote!(usize));
     quote!(let (#(#vars,)*): (#(#types,)*) = (#(#values,)*);)
 }
 
-/// What a `let` is to the statements after it.
+/// The frame that a `let` is for the statements after it.
 fn local(stmt: &Stmt) -> Option<Frame> {
     let Stmt::Local(local) = stmt else { return None };
     let pat = match &local.pat {

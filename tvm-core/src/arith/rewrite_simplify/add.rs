@@ -1,4 +1,4 @@
-//! Rules of addition, for what the linear form does not see: it cancels and collects terms by itself.
+//! Rules of addition that the linear form does not cover: it cancels and collects terms by itself.
 
 use crate::arith::pattern::*;
 use crate::tir::PrimExpr;

@@ -1,4 +1,4 @@
-//! What linear form decides: sums, division of sums, comparison of sums.
+//! Simplification by linear form: sums, divisions of sums, comparisons of sums.
 //!
 //! `(i * 8 + j) // 8` is `i` where `0 <= j < 8`; `f // n * n + f % n` is `f`; `4 * i + 4 * j < 10` is `i + j < 3`.
 //!
@@ -13,17 +13,17 @@ use crate::arith::sum::{LinearSum, Monomial, Products};
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::tir::{Binary, BinaryOp, PrimExpr, binary};
 
-/// Sums with more terms than this are only added up.
+/// The terms of longer sums are collected, but not recombined.
 const MAX_RECOMBINED: usize = 64;
 
-/// `coeff * monomial`, what sums of integers are divided by.
+/// `coeff * monomial`: a divisor of sums of integers.
 struct Divisor {
     coeff: i128,
     monomial: Monomial,
 }
 
 impl Divisor {
-    /// `expr` as a divisor; one that is a sum of several terms counts as an atom. `None` for zero and less.
+    /// `expr` as a divisor. A sum of several terms counts as one atom. `None` for a constant that is not positive.
     fn of(analyzer: &Analyzer, expr: &PrimExpr) -> Option<Divisor> {
         let sum = analyzer.exact_sum(expr, Products::Keep);
         if let Some(coeff) = sum.as_constant() {
@@ -42,7 +42,7 @@ impl Divisor {
         self.monomial.degree() == 0
     }
 
-    /// As a sum of the kind of `like`.
+    /// The divisor as a sum of the same kind as `like`.
     fn to_sum(&self, like: &LinearSum) -> LinearSum {
         let mut sum = like.empty();
         sum.add_term(self.monomial.clone(), self.coeff);
@@ -81,8 +81,8 @@ impl Divisor {
         (analyzer.proves_sum_nonneg(r) && analyzer.proves_sum_nonneg(&room)).then_some(0)
     }
 
-    /// What divides both this and every term of `r`: a number, and atoms when `r` has no constant. The number need
-    /// not divide the constant of `r`, unless this may be negative. Atoms are positive in `context`.
+    /// A common divisor of this divisor and every term of `r`: a number, and atoms when `r` has no constant. The number
+    /// need not divide the constant of `r`, unless this divisor may be negative. The atoms are positive in `context`.
     fn common(&self, analyzer: &Analyzer, r: &LinearSum, context: &PrimExpr) -> Option<Divisor> {
         let positive = sum_bound(analyzer, &self.to_sum(r)).min > 0;
         let constant = if positive { 0 } else { r.constant };
@@ -100,14 +100,14 @@ impl Divisor {
         (coeff > 1 || monomial.degree() > 0).then_some(Divisor { coeff, monomial })
     }
 
-    /// `self / by`, which divides it.
+    /// `self / by`, where `by` divides `self`.
     fn over(&self, by: &Divisor, like: &LinearSum) -> PrimExpr {
         let rest = self.monomial.divide(&by.monomial).unwrap_or_default();
         Divisor { coeff: self.coeff / by.coeff, monomial: rest }.to_sum(like).to_expr()
     }
 }
 
-/// A sum that is zero; an atom of interest has the coefficient `-factor` in it.
+/// A sum whose value is zero, in which an atom of interest has the coefficient `-factor`.
 struct Zero {
     sum: LinearSum,
     factor: i128,
@@ -116,7 +116,7 @@ struct Zero {
 }
 
 impl Simplifier<'_> {
-    /// A sum: its terms simplified, collected and put together again.
+    /// Simplifies a sum: simplifies its terms, collects them and puts them together again.
     pub(super) fn sum(&mut self, expr: &PrimExpr) -> PrimExpr {
         let sum = LinearSum::with_atoms(expr, Products::Keep, &mut |atom| self.simplify(atom));
         let sum = self.recombine(sum);
@@ -124,7 +124,7 @@ impl Simplifier<'_> {
         if unchanged(&res, expr) { expr.clone() } else { res }
     }
 
-    /// Puts quotients and remainders together that belong together, while that makes the sum shorter.
+    /// Combines quotients and remainders that belong together, as long as that makes the sum shorter.
     fn recombine(&mut self, mut sum: LinearSum) -> LinearSum {
         if sum.terms().count() > MAX_RECOMBINED {
             return sum;
@@ -160,7 +160,7 @@ impl Simplifier<'_> {
         None
     }
 
-    /// Sums that are zero and in which the remainder `atom` occurs.
+    /// Sums whose value is zero and in which the remainder `atom` occurs.
     fn zeros(&mut self, atom: &PrimExpr, it: &Binary) -> Vec<Zero> {
         let linear = |expr: &PrimExpr| LinearSum::of(expr, Products::Keep);
         let mut res = Vec::new();
@@ -196,7 +196,7 @@ impl Simplifier<'_> {
         !self.analyzer.const_int_bound(expr).contains(0) || self.analyzer.proves_positive(expr, context)
     }
 
-    /// `f - f // n * n`, where `f` is a multiple of the number `n`.
+    /// The zero sum `f - f // n * n`, if `f` is a multiple of the constant `n`.
     fn exact(&self, atom: &PrimExpr, it: &Binary) -> Option<Zero> {
         let by = it.b.as_int().filter(|&by| by > 1)?;
         let multiple = self.analyzer.modular_set(&it.a).is_multiple_of(by);
@@ -207,7 +207,7 @@ impl Simplifier<'_> {
         })
     }
 
-    /// The terms of the dividend that are multiples of the divisor leave the division.
+    /// Moves the terms of the dividend that are multiples of the divisor out of the division.
     pub(super) fn floordiv(&mut self, it: &Binary) -> Option<PrimExpr> {
         if !it.a.dtype().is_int() {
             return None;
@@ -232,7 +232,7 @@ impl Simplifier<'_> {
         (!unchanged(&res, &binary(BinaryOp::FloorDiv, it.a.clone(), it.b.clone()))).then_some(res)
     }
 
-    /// The terms of the dividend that are multiples of the divisor do not matter.
+    /// Drops the terms of the dividend that are multiples of the divisor.
     pub(super) fn floormod(&mut self, it: &Binary) -> Option<PrimExpr> {
         if !it.a.dtype().is_int() {
             return None;
@@ -267,7 +267,7 @@ impl Simplifier<'_> {
         (!unchanged(&res, &binary(BinaryOp::FloorMod, it.a.clone(), it.b.clone()))).then_some(res)
     }
 
-    /// A comparison: decided, or what both sides have in common removed.
+    /// Decides a comparison, or removes what both sides have in common.
     pub(super) fn compare(&self, expr: &PrimExpr, it: &Binary) -> Option<PrimExpr> {
         let dtype = it.a.dtype();
         if !dtype.is_integer() {

@@ -1,5 +1,5 @@
-//! Rules of comparisons. Sums on the two sides are brought together in linear form, see `canonical.rs`; `>` and `>=`
-//! are written `<` and `<=`.
+//! Rules of comparisons. The linear form combines the sums on the two sides, see `canonical.rs`; `>` and `>=` become
+//! `<` and `<=`.
 
 use crate::arith::pattern::*;
 use crate::tir::PrimExpr;

@@ -1,4 +1,5 @@
-//! Rules of truncating division and its remainder: where nothing is negative they are the flooring ones.
+//! Rules of truncating division and its remainder: if nothing is negative, they equal flooring division and its
+//! remainder.
 
 use crate::arith::pattern::*;
 use crate::tir::PrimExpr;

@@ -1,10 +1,10 @@
-//! What may be done with floats without changing any bit of a result.
+//! Rewrites of floats that change no bit of any result.
 
 use tvm_runtime::DataType;
 
 use crate::tir::{Binary, BinaryOp, PrimExpr};
 
-/// Constants folded, and operations with neutral elements dropped.
+/// Folds constants, and drops operations with neutral elements.
 pub(super) fn fold(it: &Binary) -> Option<PrimExpr> {
     let dtype = it.a.dtype();
     let constant = |expr: &PrimExpr| match expr {
@@ -31,7 +31,7 @@ pub(super) fn fold(it: &Binary) -> Option<PrimExpr> {
         }
         _ => {}
     }
-    // Through f64 the results of these two types are rounded right.
+    // For these two types, computing in f64 and rounding gives the correctly rounded result.
     let (a, b) = (a?, b?);
     if !matches!(dtype.scalar(), DataType::F32 | DataType::F64) {
         return None;

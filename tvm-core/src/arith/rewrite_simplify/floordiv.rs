@@ -1,4 +1,4 @@
-//! Rules of flooring division. Sums are divided by their linear form, see `canonical.rs`.
+//! Rules of flooring division. Sums are divided in linear form, see `canonical.rs`.
 
 use crate::arith::pattern::*;
 use crate::tir::PrimExpr;

@@ -1,4 +1,4 @@
-//! Rules of the remainder of flooring division. Sums are reduced in their linear form, see `canonical.rs`.
+//! Rules of the remainder of flooring division. Sums are reduced in linear form, see `canonical.rs`.
 
 use crate::arith::pattern::*;
 use crate::tir::PrimExpr;

@@ -3,8 +3,8 @@
 use crate::arith::pattern::*;
 use crate::tir::PrimExpr;
 
-// A conjunction is a set of conditions: no rule merges conjuncts that bound different expressions, so that what names one
-// variable only stays apart.
+// A conjunction is a set of conditions: no rule merges conjuncts that bound different expressions, so that conditions
+// on one variable only stay separate.
 rules! { [x, y, z, w; c1, c2, c3; p] AND {
     Any and_self: and(x, x) => x;
     Any and_opposite: and(x, not(x)) => false;
@@ -22,7 +22,7 @@ rules! { [x, y, z, w; c1, c2, c3; p] OR {
     Any or_common: or(and(x, y), and(x, z)) => and(x, or(y, z));
 } }
 
-// Operands here are comparisons of integers: the type is that of what they compare.
+// The operands of these rules are comparisons of integers; the type of a rule is the type of the compared values.
 rules! { [x, y, z, w; c1, c2, c3; p] AND_COMPARE {
     Int and_less_opposite: and(lt(x, y), lt(y, x)) => false;
     Int and_less_not_less: and(lt(x, y), le(y, x)) => false;

@@ -1,4 +1,4 @@
-//! The simplifier: bottom-up; sums in linear form, every other operator by its table of rules.
+//! The simplifier. It works bottom-up: sums by linear form, every other operator by its table of rules.
 //!
 //! Each node is rewritten until no rule applies, a bounded number of times. Nodes that occur more than once are
 //! simplified once.
@@ -33,12 +33,12 @@ use crate::tir::{
     logical,
 };
 
-/// How often one node, and what it becomes, is rewritten.
+/// Maximum number of successive rewrites of one node and its results.
 const MAX_REWRITES: u32 = 24;
-/// How deep known conditions of enclosing selects are stacked.
+/// Maximum number of nested conditions, of selects and conjunctions, that are assumed together.
 const MAX_CONDITIONS: u32 = 8;
 
-/// The rules for expressions with the operator `op` at their head. Those of the second table have operands that
+/// The rules for expressions with the operator `op` at their head. The rules of the second table are for operands that
 /// are comparisons.
 fn tables(op: BinaryOp) -> (&'static [Rule], &'static [Rule]) {
     match op {
@@ -72,7 +72,7 @@ pub(super) fn all_rules() -> impl Iterator<Item = &'static Rule> {
     of_ops.chain(logic::NOT).chain(logic::NOT_BOOL).chain(select::SELECT).chain(select::SELECT_BOOL)
 }
 
-/// What the conditions of rules may ask, about an expression that is rewritten.
+/// The queries that conditions of rules may make, for an expression that is rewritten.
 pub(super) struct Prover<'a> {
     pub(super) analyzer: &'a Analyzer,
     pub(super) expr: &'a PrimExpr,
@@ -120,7 +120,7 @@ impl Prover<'_> {
     }
 }
 
-/// One simplification: what is known, and what shared nodes became.
+/// One simplification: what is known, and the results for nodes.
 pub(super) struct Simplifier<'a> {
     analyzer: Cow<'a, Analyzer>,
     memo: Memo<PrimExpr>,
@@ -140,7 +140,7 @@ impl<'a> Simplifier<'a> {
         }
         let res = with_stack(|| self.node(expr));
         self.memo.insert(expr, res.clone());
-        // What comes out is simple: it is not gone through again when it is part of something that is rewritten.
+        // The result is simple: it is not traversed again when it is part of an expression that is rewritten.
         self.memo.insert(&res, res.clone());
         res
     }
@@ -242,7 +242,7 @@ impl<'a> Simplifier<'a> {
                     PrimExpr::Binary(inner) if inner.op.is_comparison() => inner.a.dtype(),
                     _ => dtype,
                 };
-                // Comparing floats says nothing about the order of NaN.
+                // Comparisons of floats do not order NaN: only rules for every type apply then.
                 let dtype = if compared.is_float() { compared } else { dtype };
                 self.apply(of_bools, expr, dtype).or_else(|| self.apply(select::SELECT, expr, dtype))
             }
@@ -255,7 +255,7 @@ impl<'a> Simplifier<'a> {
         }
     }
 
-    /// The first rule of `table` that applies.
+    /// The result of the first rule of `table` that changes `expr`.
     fn apply(&self, table: &'static [Rule], expr: &PrimExpr, dtype: DataType) -> Option<PrimExpr> {
         let allowed = |domain| match domain {
             Domain::Any => true,
@@ -267,7 +267,7 @@ impl<'a> Simplifier<'a> {
         rules.filter_map(|rule| (rule.apply)(expr, dtype, &prover)).find(|res| !unchanged(res, expr))
     }
 
-    /// A cast there and back, where nothing is lost.
+    /// Removes a cast to another type and back, if no value is lost.
     fn cast(&self, it: &Cast) -> Option<PrimExpr> {
         let PrimExpr::Cast(inner) = &it.value else { return None };
         let (from, via) = (inner.value.dtype(), inner.dtype);
@@ -281,7 +281,7 @@ impl<'a> Simplifier<'a> {
         let value = self.simplify(&it.value);
         let simple =
             value.as_int().is_some() || value.as_var().is_some() || matches!(value, PrimExpr::FloatImm(_));
-        // The name is bound once: what is known of it does no harm outside.
+        // The name is bound only once: facts about it are harmless outside of the `let`.
         let analyzer = self.analyzer.to_mut();
         if simple {
             analyzer.bind_value(&it.var, &value);
@@ -314,12 +314,12 @@ impl<'a> Simplifier<'a> {
         PrimExpr::Call(std::sync::Arc::new(it.with_args(args)))
     }
 
-    /// Both arms of a choice, each knowing which way the choice went.
+    /// Simplifies both arms of a choice, each under the condition that selects it.
     fn arms(&mut self, condition: &PrimExpr, a: &PrimExpr, b: &PrimExpr) -> (PrimExpr, PrimExpr) {
         (self.under(condition, a), self.under(&!condition.clone(), b))
     }
 
-    /// `expr`, simplified where `condition` holds.
+    /// Simplifies `expr`, where `condition` holds.
     fn under(&mut self, condition: &PrimExpr, expr: &PrimExpr) -> PrimExpr {
         let leaf = !matches!(
             expr,

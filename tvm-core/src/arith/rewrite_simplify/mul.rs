@@ -1,4 +1,4 @@
-//! Rules of multiplication, for what the linear form does not see: it multiplies constants by itself.
+//! Rules of multiplication that the linear form does not cover: it multiplies constants by itself.
 
 use crate::arith::pattern::*;
 use crate::tir::PrimExpr;

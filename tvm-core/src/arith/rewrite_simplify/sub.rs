@@ -1,4 +1,4 @@
-//! Rules of subtraction, for what the linear form does not see: it cancels and collects terms by itself.
+//! Rules of subtraction that the linear form does not cover: it cancels and collects terms by itself.
 
 use crate::arith::pattern::*;
 use crate::tir::PrimExpr;

@@ -1,4 +1,4 @@
-//! What is claimed of random expressions, against their values.
+//! Checks what the analyzer claims about random expressions against their values.
 
 use tvm_testing::{Budget, Rng};
 
@@ -10,7 +10,7 @@ use crate::tir::PrimExpr;
 /// Points per expression.
 const POINTS: usize = 24;
 
-/// What an analyzer says of one expression.
+/// What an analyzer claims about one expression.
 struct Claims {
     expr: PrimExpr,
     simple: PrimExpr,
@@ -35,13 +35,13 @@ impl Claims {
         }
     }
 
-    /// Checks everything at one point; 1 if it was.
+    /// Checks all claims at one point; returns 1, or 0 if the expression has no value there.
     fn check(&self, values: &Values, given: &str) -> u64 {
         let Claims { expr, simple, bound, set, .. } = self;
         let Some(want) = eval(expr, values) else { return 0 };
         let number = as_number(want.into(), expr.dtype());
         let place = || format!("of {expr}\n{given} at {values:?}");
-        // Where index arithmetic does not overflow as written it may do so as simplified, and come out right.
+        // The simplified expression may overflow in index arithmetic where the original does not, and still be right.
         if let Some(got) = eval(simple, values) {
             assert_eq!(got, want, "{simple} {}", place());
         }
@@ -89,7 +89,7 @@ fn fuzz_sets() {
         let world = World::any(&mut rng);
         let depth = rng.range(1, 3) as u32;
         let expr = world.int(&mut rng, depth);
-        // The first two variables take any value between two numbers around the others, which stay symbolic.
+        // The first two variables range between two ends, constants or the third variable. The others stay symbolic.
         let mut dom = DomMap::default();
         for var in &world.vars[..2] {
             let ends = [0, 1].map(|_| {

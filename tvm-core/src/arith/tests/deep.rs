@@ -1,4 +1,4 @@
-//! Expressions that are large: deep, wide, or with many shared nodes.
+//! Large expressions: deep, wide, or with many shared nodes.
 
 use tvm_runtime::DataType;
 
@@ -7,10 +7,10 @@ use crate::ir::{Var, structural_equal, structural_hash};
 use crate::support::steps_of;
 use crate::tir::{BinaryOp, PrimExpr, Range, binary};
 
-/// One level more around an expression: of the variable and the number of the level.
+/// Adds one level around an expression, from a variable and the number of the level.
 type Nest = fn(PrimExpr, &PrimExpr, i64) -> PrimExpr;
 
-/// Ways to nest.
+/// Ways to nest, by name.
 const NESTS: [(&str, Nest); 9] = [
     ("sum", |e, x, _| e + x),
     ("sum on the right", |e, x, _| x + e),
@@ -51,7 +51,7 @@ fn work_is_linear_in_the_depth() {
             })
         };
         let (short, long) = (work(200), work(800));
-        // Four times as deep; quadratic would be 16.
+        // The depth is 4 times as large: quadratic work would be 16 times as much.
         assert!(long < 5 * short, "{name}: {short} steps, {long} steps");
     }
 }
@@ -75,7 +75,7 @@ fn very_deep_expressions_do_not_overflow_the_stack() {
 #[test]
 fn shared_nodes_are_looked_at_once() {
     let (analyzer, x) = setting();
-    // A graph of 60 shared additions is a tree of 2^60.
+    // As a tree, this graph of 60 levels of shared nodes would have more than 2^60 nodes.
     let build = || (0..60).fold(x.clone(), |e, k| binary(BinaryOp::Max, &e + &e, &e - k));
     let (a, b) = (build(), build());
     assert!(same(&a, &b));

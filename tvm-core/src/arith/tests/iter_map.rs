@@ -1,4 +1,4 @@
-//! Iteration maps against enumeration.
+//! Checks of iteration maps against enumeration of all iterations.
 
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ fn ranges(iters: &[(Var, i64)]) -> Vec<(Var, Range)> {
     iters.iter().map(|(var, extent)| (var.clone(), Range::from_extent(*extent))).collect()
 }
 
-/// `detect_iter_map`, its claims checked by running all iterations.
+/// Runs `detect_iter_map`, and checks its claims by running all iterations. True when a map is detected.
 fn detect(bindings: &[PrimExpr], iters: &[(Var, i64)], predicate: &PrimExpr, level: IterMapLevel) -> bool {
     let analyzer = Analyzer::new();
     let Ok(map) = detect_iter_map(bindings, &ranges(iters), predicate, level, &analyzer) else {
@@ -51,14 +51,14 @@ fn detect(bindings: &[PrimExpr], iters: &[(Var, i64)], predicate: &PrimExpr, lev
         }
         seen.insert(row);
     }
-    // There are as many combinations as the extents say, unless a loop is empty.
+    // The number of combinations is the product of the extents, unless a loop is empty.
     let extents = map.iter().map(|sum| sum.args.first().map_or(Some(1), |split| split.extent.as_int()));
     if let Some(product) = extents.map(|it| Some(it?.max(0))).product::<Option<i64>>()
         && iters.iter().all(|(_, extent)| *extent > 0)
     {
         assert_eq!(seen.len() as i64, product, "{bindings:?} of {iters:?} where {predicate}: {map:?}");
     }
-    // Independent: every combination of values occurs. A bijection: as many as iterations.
+    // Values are independent: every combination occurs. In a bijection, there are as many combinations as iterations.
     let combinations: usize = columns.iter().map(HashSet::len).product();
     let shown: Vec<String> = bindings.iter().map(ToString::to_string).collect();
     assert_eq!(seen.len(), combinations, "{shown:?} of {iters:?} where {predicate}: {map:?}");
@@ -111,14 +111,15 @@ fn predicates_limit_fusions() {
     assert!(detect(&[e(&i), e(&j)], &iters, &e(&i).less(3), level));
     assert!(!detect(&[e(&i), e(&j)], &iters, &fused.clone().less(30), level));
     assert!(!detect(std::slice::from_ref(&fused), &iters, &fused.clone().floormod(3).less(2), level));
-    // What a limited fusion is divided by leaves nothing of it: the limit holds of the loops all the same.
+    // The quotient of the limited fusion is 0 and uses no digit of it, but the limit still holds for the loops.
     let zero = fused.clone().floordiv(30);
     assert!(!detect(&[zero, e(&i), e(&j)], &iters, &fused.clone().less(30), level));
-    // Nothing tells that there is an iteration.
+    // Nothing shows that there is an iteration.
     assert!(!detect(&[e(&i)], &iters, &e(&j).less(0), level));
     assert!(!detect(&[], &iters, &e(&j).less(3), level));
     assert!(!detect(&[e(&j).floormod(4)], &iters, &e(&j).less(0), level));
-    // Fifteen halves of 29 values, the last of which is a single one: as written no split, simplified without the limit.
+    // 29 values have 15 halves, the last of which has one value only. As written, this is not a split; the simplified
+    // form does not use the limit.
     let iters = [(i, 4), (j, 30)];
     let fused = &iters[0].0 * 30i64 + &iters[1].0;
     let halves = [fused.clone().floormod(2), fused.clone().floordiv(2)];
@@ -147,7 +148,7 @@ fn symbolic_extents() {
     assert!(detect_iter_map(&[value], &loops, &tail, IterMapLevel::Surjective, &analyzer).is_ok());
 }
 
-/// A split or fusion of the loops, or what looks like one.
+/// A random split or fusion of the loops, or an expression that looks like one.
 fn binding(rng: &mut Rng, vars: &[Var], depth: u32) -> PrimExpr {
     if depth == 0 {
         return rng.pick(vars).into();
@@ -164,7 +165,7 @@ fn binding(rng: &mut Rng, vars: &[Var], depth: u32) -> PrimExpr {
     }
 }
 
-/// Detected maps are the expressions that they are of, their values are independent, and a bijection has an inverse.
+/// A detected map equals its expressions, its values are independent, and a bijection has an inverse.
 #[test]
 fn fuzz_iter_map() {
     let (mut tried, mut found) = (0, 0);

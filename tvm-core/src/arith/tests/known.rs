@@ -137,7 +137,7 @@ fn large_sums_are_quick_and_shallow() {
     let simple = analyzer.simplify(&sum);
     assert!(analyzer.can_prove_equal(&sum, &simple));
     analyzer.const_int_bound(&sum);
-    // A graph of 60 shared additions is a tree of 2^60.
+    // As a tree, this graph of 60 shared additions would have 2^60 nodes.
     let mut shared = PrimExpr::from(&vars[0]).floordiv(5);
     for var in &vars[..60] {
         shared = (&shared + &shared + var).max(&shared - 1i64);

@@ -1,4 +1,4 @@
-//! Random expressions, their values, and what everything here claims about them.
+//! Tests on random expressions: their values, and what the library claims about them.
 
 mod claims;
 mod deep;

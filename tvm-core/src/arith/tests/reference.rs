@@ -1,4 +1,4 @@
-//! The values of expressions as docs/tir.md defines them, computed without anything of the library's folding.
+//! The values of expressions as docs/tir.md defines them, computed without the library's constant folding.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
@@ -6,7 +6,7 @@ use tvm_runtime::DataType;
 use crate::ir::VarId;
 use crate::tir::{BinaryOp, Callee, Intrinsic, PrimExpr};
 
-/// Values of variables, and which of them are indices and which are data with wide limits.
+/// Values of variables; also, which variables are indices, and which are data with wide limits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
     pub(super) ints: FxHashMap<VarId, i64>,
@@ -17,19 +17,19 @@ pub(super) struct Values {
 /// Factors up to this belong to index arithmetic.
 const SMALL: i128 = 1 << 31;
 
-/// A value and what it is made of.
+/// A value, and the kinds of operands that it is computed from.
 #[derive(Clone, Copy)]
 struct Value {
-    /// As a number of its type.
+    /// The value as a number of its type.
     number: i128,
-    /// An index variable is in it.
+    /// True when it depends on an index variable.
     index: bool,
-    /// Wide data or a large constant is in it.
+    /// True when it depends on wide data or a large constant.
     wide: bool,
 }
 
 /// The value of an integer or bool expression, as the bits of an `i64`; `None` where index arithmetic overflows, which
-/// is taken not to happen.
+/// is assumed not to happen.
 pub(super) fn eval(expr: &PrimExpr, values: &Values) -> Option<i64> {
     value(expr, values).map(|it| it.number as i64)
 }
@@ -108,14 +108,14 @@ pub(super) fn as_number(value: i128, dtype: DataType) -> i128 {
     if !dtype.is_uint() && low >> (bits - 1) == 1 { low - (1 << bits) } else { low }
 }
 
-/// The number that `a op b` is before it wraps.
+/// The result of `a op b` before it wraps.
 fn operation(op: BinaryOp, a: i128, b: i128, dtype: DataType) -> i128 {
     let amount = (b & i128::from(dtype.bits() - 1)) as u32;
     let truth = i128::from;
     match op {
         BinaryOp::Add => a + b,
         BinaryOp::Sub => a - b,
-        // The low bits are right where the product of two u64 does not fit.
+        // The low bits are right even if the product of two u64 does not fit.
         BinaryOp::Mul => a.wrapping_mul(b),
         BinaryOp::Div | BinaryOp::Mod | BinaryOp::FloorDiv | BinaryOp::FloorMod if b == 0 => 0,
         BinaryOp::Div => a / b,

@@ -1,4 +1,4 @@
-//! Every rule of every table, applied to instances of its left side.
+//! Tests of every rule of every table on instances of its left side.
 
 use tvm_runtime::DataType;
 
@@ -7,7 +7,8 @@ use crate::arith::pattern::{Domain, Env, Rule};
 use crate::arith::rewrite_simplify::{Prover, all_rules};
 use crate::tir::{PrimExpr, wrap_int};
 
-/// Random bindings of a pattern's variables: a number in the places of numbers, a truth in the places of truths.
+/// Random bindings of a pattern's variables: conditions for those that the bits of `bools` select, numbers for the
+/// others.
 fn env(rng: &mut Rng, world: &World, dtype: DataType, bools: u64) -> Env {
     let mut env = Env::new(dtype);
     for (k, slot) in env.exprs.iter_mut().enumerate() {
@@ -28,7 +29,7 @@ fn env(rng: &mut Rng, world: &World, dtype: DataType, bools: u64) -> Env {
     env
 }
 
-/// True when the operands of every operation have one type.
+/// True when the operands of every operation have one type, which the operation takes.
 fn well_typed(expr: &PrimExpr) -> bool {
     !crate::tir::any_expr(expr, &mut |it| match it {
         PrimExpr::Binary(it) => {
@@ -44,7 +45,8 @@ fn well_typed(expr: &PrimExpr) -> bool {
     })
 }
 
-/// Applies `rule` to random instances of its left side until it was checked often enough; how often it was.
+/// Applies `rule` to random instances of its left side until it is checked often enough; returns how often it was
+/// checked.
 fn check(rule: &Rule, rng: &mut Rng) -> u32 {
     let types: &[DataType] = match rule.domain {
         Domain::Exact => &[DataType::I64, DataType::I32],

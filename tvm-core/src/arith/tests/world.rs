@@ -1,4 +1,4 @@
-//! Variables of every kind, what an analyzer knows of them, values that fit, and expressions over them.
+//! Random settings: variables of every kind, what an analyzer knows about them, fitting values, expressions over them.
 
 use tvm_runtime::DataType;
 
@@ -8,25 +8,25 @@ use crate::arith::{Analyzer, ConstIntBound, ModularSet};
 use crate::ir::Var;
 use crate::tir::{BinaryOp, Intrinsic, Let, PrimExpr, Range, binary, wrap_int};
 
-/// What a variable may be.
+/// The kind of a variable.
 #[derive(Clone, Debug)]
 enum Kind {
-    /// `low..=high`, of those with the remainder.
+    /// Values in `low..=high` that are congruent to `remainder` modulo `modulus`.
     Data { low: i128, high: i128, modulus: i128, remainder: i128 },
     /// A dimension.
     Dim,
     /// An index that may be negative.
     Index,
-    /// From a number up to it and an earlier dimension.
+    /// Values that start at a constant and are as many as an earlier dimension (given by its position).
     Within(i64, usize),
 }
 
 pub(super) struct World {
     pub(super) analyzer: Analyzer,
     pub(super) dtype: DataType,
-    /// Of type `dtype`.
+    /// The variables of type `dtype`.
     pub(super) vars: Vec<Var>,
-    /// Data of another type, to cast.
+    /// A data variable of another type, to be cast.
     other: Var,
     pub(super) bools: Vec<Var>,
     kinds: Vec<Kind>,
@@ -43,7 +43,7 @@ const TYPES: [DataType; 8] = [
     DataType::U64,
 ];
 
-/// A number of `low..=high`: often near an end or near zero.
+/// A number in `low..=high`, often near an end or near zero.
 fn between(rng: &mut Rng, low: i128, high: i128) -> i128 {
     let span = (high - low + 1) as u128;
     let near = |it: i128| it.clamp(low, high);
@@ -76,13 +76,13 @@ fn any_number(rng: &mut Rng, dtype: DataType) -> i128 {
 }
 
 impl World {
-    /// Four variables of any type, of any kinds.
+    /// A world with four variables of a random type, each of a random kind.
     pub(super) fn any(rng: &mut Rng) -> World {
         let dtype = if rng.one_in(2) { DataType::I64 } else { *rng.pick(&TYPES) };
         World::new(rng, dtype)
     }
 
-    /// Four variables of type `dtype`, of any kinds.
+    /// A world with four variables of type `dtype`, each of a random kind.
     pub(super) fn new(rng: &mut Rng, dtype: DataType) -> World {
         let mut analyzer = Analyzer::new();
         let names = ["a", "b", "c", "d"];
@@ -105,7 +105,7 @@ impl World {
         World { analyzer, dtype, vars, other, bools, kinds }
     }
 
-    /// Values of all variables.
+    /// Random values of all variables.
     pub(super) fn values(&self, rng: &mut Rng) -> Values {
         let mut values = Values::default();
         for (var, kind) in self.vars.iter().zip(&self.kinds) {
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// A random number of the world's type.
+    /// A random expression of the world's type.
     pub(super) fn int(&self, rng: &mut Rng, depth: u32) -> PrimExpr {
         if depth == 0 || rng.one_in(8) {
             return self.leaf(rng);
@@ -190,7 +190,7 @@ impl World {
         binary(op, a, b)
     }
 
-    /// A random truth.
+    /// A random condition.
     pub(super) fn bool(&self, rng: &mut Rng, depth: u32) -> PrimExpr {
         if depth == 0 {
             return PrimExpr::from(rng.pick(&self.bools));
@@ -200,7 +200,7 @@ impl World {
             1 => self.bool(rng, depth - 1).or(self.bool(rng, depth - 1)),
             2 => !self.bool(rng, depth - 1),
             3 => {
-                // A remainder that is known.
+                // A condition on a remainder.
                 let rest = self.constant(rng);
                 let modulo = self.int(rng, depth - 1).floormod(self.constant(rng));
                 modulo.equal(rest)

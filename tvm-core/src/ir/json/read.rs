@@ -1,4 +1,4 @@
-//! Reading: the table of nodes, one after another.
+//! Reading: builds the nodes of the table one after another.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::tir::{Block, Buffer, BufferRegion, IterVar, MatchBufferRegion, Param,
 /// The module that `text` describes, with fresh identities.
 ///
 /// # Errors
-/// When the text is malformed, of another version, or describes a module that is not well-formed.
+/// When the text is malformed, has another format version, or describes a module that is not well-formed.
 pub fn from_json(text: &str) -> Result<IRModule, IrError> {
     let value: Value = serde_json::from_str(text).map_err(|err| error(format!("not JSON: {err}")))?;
     let top = Fields::new(&value, "the top")?;
@@ -84,7 +84,7 @@ macro_rules! built {
     };
 }
 
-/// What a field may refer to.
+/// A type of node that a field may refer to.
 pub(super) trait FromBuilt: Sized {
     const WHAT: &'static str;
 
@@ -115,7 +115,7 @@ built! {
     Pattern(Pattern);
 }
 
-/// The table so far.
+/// The nodes read so far, and the functions of the module by name.
 #[derive(Default)]
 pub(super) struct Reader {
     nodes: Vec<Entry>,
@@ -169,7 +169,7 @@ impl Reader {
     }
 }
 
-/// Numbers in a field that may be places of children.
+/// The numbers in a field that may be table indices of children.
 fn children(value: &Value) -> Vec<usize> {
     let place = |value: &Value| value.as_u64().and_then(|it| usize::try_from(it).ok());
     match value {
@@ -180,7 +180,7 @@ fn children(value: &Value) -> Vec<usize> {
     }
 }
 
-/// A node that is being read, beside the table.
+/// A node that is being read, with access to the nodes before it.
 pub(super) struct Node<'a> {
     reader: &'a Reader,
     fields: Fields<'a>,
@@ -200,12 +200,12 @@ impl Node<'_> {
         self.here(self.reader.at(self.fields.value(name)?, name))
     }
 
-    /// The same, when the field is there.
+    /// As `child`; `None` when the field is missing.
     pub(super) fn option<T: FromBuilt + Clone>(&self, name: &str) -> Result<Option<T>, IrError> {
         if self.fields.map.contains_key(name) { self.child(name).map(Some) } else { Ok(None) }
     }
 
-    /// The nodes that the field refers to; none when it is missing.
+    /// The nodes that the field refers to; an empty list when it is missing.
     pub(super) fn list<T: FromBuilt + Clone>(&self, name: &str) -> Result<Arc<[T]>, IrError> {
         self.items(name)?.iter().map(|item| self.here(self.reader.at(item, name))).collect()
     }
@@ -244,7 +244,7 @@ impl Node<'_> {
         float(self.str(name)?).ok_or_else(|| self.error(format!("`{name}` is no float")))
     }
 
-    /// A number of lanes: few enough that those of a vector of vectors can be counted.
+    /// A number of lanes, at most 128, so that the lane count of a vector of vectors does not overflow.
     pub(super) fn lanes(&self, name: &str) -> Result<u16, IrError> {
         let lanes = self.int::<u16>(name)?;
         if lanes <= 128 { Ok(lanes) } else { Err(self.error(format!("`{name}` is over 128"))) }

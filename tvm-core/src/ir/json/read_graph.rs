@@ -10,7 +10,7 @@ use crate::ir::{
 use crate::relax::*;
 
 impl Node<'_> {
-    /// The node of this kind, if it is a type or one of a graph function.
+    /// Builds the node, if `kind` is a type or a node of graph functions.
     pub(super) fn graph(&self, kind: &str) -> Result<Option<Built>, IrError> {
         if let Some(ty) = self.ty(kind)? {
             return Ok(Some(ty.into()));

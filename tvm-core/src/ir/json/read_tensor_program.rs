@@ -7,7 +7,7 @@ use crate::ir::{BaseFunc, BlockId, BufferId, IrError, Var};
 use crate::tir::*;
 
 impl Node<'_> {
-    /// The node of this kind, if it is one of a tensor program.
+    /// Builds the node, if `kind` is a node of tensor programs.
     pub(super) fn tensor_program(&self, kind: &str) -> Result<Option<Built>, IrError> {
         if let Some(expr) = self.expr(kind)? {
             return Ok(Some(expr.into()));

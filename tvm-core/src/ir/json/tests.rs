@@ -1,4 +1,4 @@
-//! Round trips, and hostile text.
+//! Tests of round trips and of malformed text.
 
 use super::{from_json, to_json};
 use crate::ir::structural::graph_sample::random_graph_module;
@@ -88,7 +88,7 @@ fn mutated_text_is_an_error_or_a_valid_module() {
                     bytes.remove(at);
                 }
                 2 => {
-                    // Another digit: refers to another node, of another kind perhaps.
+                    // Change a digit: the field may then refer to another node, perhaps of another kind.
                     if let Some(digit) = bytes[at..].iter().position(u8::is_ascii_digit) {
                         bytes[at + digit] = b'0' + rng.below(10) as u8;
                     }

@@ -1,4 +1,4 @@
-//! Writing.
+//! Writing a module as JSON.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::support::with_stack;
 /// `module` as JSON.
 ///
 /// # Errors
-/// When a variable or buffer is used that is not bound, or a constant is not in host memory.
+/// When the module uses an unbound variable or buffer, or has a constant that is not in host memory.
 pub fn to_json(module: &IRModule) -> Result<String, IrError> {
     let mut writer = Writer::default();
     let types = module.type_defs().map(|def| writer.node((&**def).into())).collect::<Result<Vec<_>, _>>()?;
@@ -39,7 +39,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes the node after what it refers to; gives its place.
+    /// Appends the node to the table, after the nodes that it refers to; returns its index.
     fn node(&mut self, node: Node<'_>) -> Result<usize, IrError> {
         with_stack(|| {
             let mut out = Map::new();

@@ -1,7 +1,7 @@
-//! Structural equality up to the names and identities of what is bound (alpha-equivalence).
+//! Structural equality up to the names and identities of bound variables, buffers and blocks (alpha-equivalence).
 //!
-//! Variables and buffers correspond by the place where they bind, blocks by position, functions of a module by name.
-//! Name hints, identities and spans do not count; constants are compared by their bits.
+//! Variables and buffers correspond when they are bound at the same place, blocks by position, functions of a module by
+//! name. Name hints, identities and spans are ignored; constants are compared by their bits.
 //!
 //! TVM counterpart: `StructuralEqual`, `GetFirstStructuralMismatch`.
 
@@ -19,7 +19,7 @@ use crate::tir::Buffer;
 /// The first place where two structures differ.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Mismatch {
-    /// Where, for example `functions.matmul.body.block(C).body.value.a`.
+    /// Path to the difference, for example `functions.matmul.body.block(C).body.value.a`.
     pub path: String,
     /// What the left side has there.
     pub left: String,
@@ -34,7 +34,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Compares two nodes; free variables and buffers are equal when they are the same.
+/// Compares two nodes; free variables and buffers are equal when they have the same identity.
 ///
 /// # Errors
 /// The first difference.
@@ -42,7 +42,7 @@ pub fn structural_equal<'a>(a: impl Into<Node<'a>>, b: impl Into<Node<'a>>) -> R
     StructuralEqual::new().check(a, b)
 }
 
-/// A comparison with options; what corresponds to what is kept from one `check` to the next.
+/// A comparison with options; the correspondences found by one `check` remain in effect for the next.
 #[derive(Debug, Default)]
 pub struct StructuralEqual {
     map_free_vars: bool,
@@ -51,12 +51,12 @@ pub struct StructuralEqual {
 }
 
 impl StructuralEqual {
-    /// Free variables and buffers are equal when they are the same.
+    /// A comparison in which free variables and buffers are equal when they have the same identity.
     pub fn new() -> StructuralEqual {
         StructuralEqual::default()
     }
 
-    /// Free variables and buffers correspond by their first use.
+    /// Makes free variables and buffers correspond by their first use.
     #[must_use]
     pub fn map_free_vars(mut self) -> StructuralEqual {
         self.map_free_vars = true;
@@ -199,7 +199,7 @@ impl StructuralEqual {
     }
 }
 
-/// A difference, with the path from the inside out.
+/// A difference, with the segments of its path from the inside out.
 #[derive(Debug)]
 struct Found {
     path: Vec<String>,
@@ -227,15 +227,15 @@ impl Found {
     }
 }
 
-/// Which identity on the left stands for which on the right, in nested scopes.
+/// Correspondence between identities on the left and on the right, in nested scopes.
 #[derive(Debug)]
 struct Bijection<K> {
     forward: FxHashMap<K, K>,
     backward: FxHashMap<K, K>,
-    /// What was bound, with what it hid.
+    /// The pairs bound so far, each key followed by the entry that it shadowed.
     trail: Vec<(K, Option<K>, K, Option<K>)>,
     scopes: Vec<usize>,
-    /// True while everything stands for itself.
+    /// True while every identity corresponds to itself.
     identity: bool,
 }
 
@@ -274,14 +274,14 @@ impl<K: Copy + Eq + Hash> Bijection<K> {
         self.identity &= a == b;
     }
 
-    /// Binds for the whole comparison, beyond the open scopes.
+    /// Binds a pair for the whole comparison, beyond the open scopes.
     fn define_free(&mut self, a: K, b: K) {
         self.forward.insert(a, b);
         self.backward.insert(b, a);
         self.identity &= a == b;
     }
 
-    /// Whether both stand for each other; `None` when neither is bound.
+    /// Whether `a` and `b` correspond to each other; `None` when neither is bound.
     fn matches(&self, a: K, b: K) -> Option<bool> {
         match (self.forward.get(&a), self.backward.get(&b)) {
             (None, None) => None,
@@ -324,7 +324,7 @@ fn values_equal(a: &AttrValue, b: &AttrValue) -> bool {
     }
 }
 
-/// By bytes; tensors that the host cannot read are equal when they are the same memory.
+/// Compares by bytes; tensors that the host cannot read are equal when they share the same memory.
 fn tensors_equal(a: &Tensor, b: &Tensor) -> bool {
     a.dtype() == b.dtype()
         && a.shape() == b.shape()

@@ -65,7 +65,7 @@ pub(super) fn pattern_kind(pattern: &Pattern) -> &'static str {
     }
 }
 
-/// The extents of `ty` where dimensions may bind: those of tensors and shapes, in tuples too.
+/// Collects the extents of `ty` that may bind dimensions: those of tensors and shapes, also inside tuples.
 fn type_extents<'a>(ty: &'a Type, out: &mut SmallVec<[&'a PrimExpr; 8]>) {
     match ty {
         Type::Tensor(it) => out.extend(it.known_shape().unwrap_or_default()),
@@ -188,7 +188,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A local function may call itself: its variable binds before it.
+    /// The variable of a local function is bound before the function, which may call itself.
     pub(super) fn binding(&mut self, binding: &'a Binding) {
         self.field("match_cast", Field::Int(binding.match_cast.into()));
         let recursive = matches!(binding.value, Expr::Function(_));

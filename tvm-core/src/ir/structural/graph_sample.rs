@@ -8,14 +8,14 @@ use crate::relax::*;
 use crate::tir::PrimExpr;
 use tvm_testing::Rng;
 
-/// A module of one random function: tuples, branches, local functions, casts, cells, packed calls.
+/// A module with one random function: tuples, branches, local functions, casts, cells, packed calls.
 pub(crate) fn random_graph_module(seed: u64) -> IRModule {
     let mut module = IRModule::new();
     module.add("main", BaseFunc::Relax(random_function(seed).into()));
     module
 }
 
-/// A random function of tensors of one symbolic extent.
+/// A random function over tensors that share one symbolic extent.
 pub(crate) fn random_function(seed: u64) -> Function {
     let n = Var::index("n");
     let ty = f32s(&[(&n).into()]);

@@ -1,8 +1,8 @@
 //! Structural hash: equal structures have equal hashes. The value depends on the structure alone, not on the process
 //! or the machine, so it may be stored.
 //!
-//! Binders are numbered by order; free variables and buffers count by order of first use, whatever they are, so that
-//! the hash agrees with both kinds of comparison.
+//! Binders are numbered in order; free variables and buffers are numbered by first use, whatever their identity, so
+//! that the hash agrees with equality both with and without `map_free_vars`.
 //!
 //! TVM counterpart: `StructuralHash`.
 
@@ -21,15 +21,15 @@ pub fn structural_hash<'a>(node: impl Into<Node<'a>>) -> u64 {
     hasher.state.finish()
 }
 
-/// As [`structural_hash`], of a few of the bytes of each tensor: for tables in which equality decides, where constants may
-/// be large.
+/// As [`structural_hash`], but reads only the first and last bytes of large tensors: for hash tables whose keys, compared
+/// by structural equality, may contain large constants.
 pub(crate) fn structural_hash_sampled<'a>(node: impl Into<Node<'a>>) -> u64 {
     let mut hasher = StructuralHasher { sampled: true, ..StructuralHasher::default() };
     hasher.node(node.into());
     hasher.state.finish()
 }
 
-/// Bytes of a tensor that count in a sampled hash, at its start and at its end.
+/// Number of bytes that a sampled hash reads at the start of a tensor, and again at its end.
 const SAMPLE: usize = 256;
 
 #[derive(Default)]
@@ -140,7 +140,7 @@ impl StructuralHasher {
     }
 }
 
-/// Numbers of identities, in nested scopes.
+/// Assigns numbers to identities, in nested scopes.
 struct Numbering<K> {
     numbers: FxHashMap<K, u64>,
     trail: Vec<(K, Option<u64>)>,
@@ -176,7 +176,7 @@ impl<K: Copy + Eq + Hash> Numbering<K> {
         self.bound
     }
 
-    /// The number of `key`; when it has none it is bound, or free, from now on.
+    /// The number of `key`; a key without one becomes bound if `binds`, free otherwise.
     fn number(&mut self, key: K, binds: bool) -> u64 {
         match self.numbers.get(&key) {
             Some(&number) => number,
@@ -190,7 +190,7 @@ impl<K: Copy + Eq + Hash> Numbering<K> {
     }
 }
 
-/// A 64-bit mix of words; the same on every machine.
+/// A 64-bit hash state that mixes words; the result is the same on every platform.
 struct State(u64);
 
 impl Default for State {

@@ -1,7 +1,7 @@
-//! One description of every node — its kind and its fields in order, with what binds and where scopes begin and end —
-//! from which structural equality, structural hashing, the JSON form and the scope rules of `well_formed` follow.
+//! One description of every node: its kind and its ordered fields, with binders and scopes. Structural equality,
+//! structural hashing, the JSON form and the scope rules of `well_formed` are all derived from it.
 //!
-//! Order matters: a binder comes before what it is visible in.
+//! The order of fields matters: a binder comes before the fields in which it is visible.
 //!
 //! TVM counterpart: `SEqualReduce`, `SHashReduce`, `VisitAttrs`.
 
@@ -93,11 +93,11 @@ impl<'a> From<&'a BaseFunc> for Node<'a> {
 /// One field of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Field<'a> {
-    /// A scope begins: what is bound from here on is visible up to the matching `Close`.
+    /// A scope begins: later binders are visible up to the matching `Close`.
     Open,
     /// The innermost scope ends.
     Close,
-    /// A list of so many fields of this name follows.
+    /// A list begins: this many fields of the same name follow.
     Len(usize),
     /// A name hint: not part of the structure.
     Name(&'a str),
@@ -116,7 +116,7 @@ pub(crate) enum Field<'a> {
     Global(&'a GlobalVar),
     /// Binds a variable.
     DefVar(&'a Var),
-    /// Binds a symbolic dimension unless it is bound already.
+    /// Binds a symbolic dimension, unless it is bound already.
     Dim(&'a Var),
     /// A variable bound before, or a free one.
     UseVar(&'a Var),
@@ -140,8 +140,8 @@ pub(crate) struct Slot {
 pub(crate) struct Fields<'a>(pub(crate) SmallVec<[(Slot, Field<'a>); 8]>);
 
 impl<'a> Fields<'a> {
-    /// The fields of `node`. A module has its attributes only: its functions and types go by name, and each
-    /// consumer picks the order.
+    /// The fields of `node`; for a module, only its attributes: its functions and types are identified by name, and
+    /// each consumer chooses their order.
     pub(crate) fn of(node: Node<'a>) -> Fields<'a> {
         let mut fields = Fields::default();
         fields.collect(node);
@@ -199,7 +199,7 @@ impl<'a> Fields<'a> {
         self.field("", Field::Close);
     }
 
-    /// The variables that are an extent (stride, offset) by themselves: there they bind.
+    /// Adds the extents (strides, offsets) that are plain variables: such an occurrence binds the variable.
     fn dims(&mut self, exprs: impl Iterator<Item = &'a PrimExpr>) {
         self.items("dims", exprs.filter_map(PrimExpr::as_var).map(Field::Dim));
     }
@@ -279,7 +279,7 @@ fn buffer_extents(buffer: &Buffer) -> impl Iterator<Item = &PrimExpr> {
 }
 
 impl Node<'_> {
-    /// What kind of node it is; nodes of different kinds differ.
+    /// Name of the node's kind; nodes of different kinds are never equal.
     pub fn kind(self) -> &'static str {
         match self {
             Node::Expr(it) => tensor_program::expr_kind(it),

@@ -73,9 +73,9 @@ struct Generator<'a> {
     small: Buffer,
     targets: Vec<Buffer>,
     blocks: usize,
-    /// Blocks may stand here: no condition is between this place and the block around.
+    /// True when blocks are allowed here: no condition lies between here and the enclosing block.
     allows_blocks: bool,
-    /// What is made now stands above blocks: it reads no memory.
+    /// True while generating an expression that blocks may depend on (extent, axis value, predicate): it reads no memory.
     in_head: bool,
 }
 

@@ -193,7 +193,7 @@ impl<'a> Fields<'a> {
         self.field("id", Field::DefBuffer(buffer));
     }
 
-    /// Scalars bind first, then dimensions, then buffers: a shape may use what a later parameter binds.
+    /// Scalars bind first, then dimensions, then buffers: a shape may use names that a later parameter binds.
     pub(super) fn prim_func(&mut self, func: &'a PrimFunc) {
         self.scope(|f| {
             f.field("name", Field::Name(&func.name));

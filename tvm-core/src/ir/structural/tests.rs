@@ -1,4 +1,4 @@
-//! Equality and hashing over random programs and their edits.
+//! Tests of equality and hashing on random programs and on edits of them.
 
 use tvm_runtime::DataType;
 
@@ -32,7 +32,7 @@ impl Mutator for Edit {
                 _ => PrimExpr::float(77.0, DataType::F64),
             });
         }
-        // Children only, without folding away what was edited.
+        // Visit the children without folding, which could remove the edit.
         self.walk_expr(expr)
     }
 

@@ -1,4 +1,4 @@
-//! A valid graph module passes; corruptions of it are refused with the number of the rule.
+//! Tests: a valid graph module passes; each corruption of it is rejected with the number of the violated rule.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn constructor(name: &str, tag: usize) -> Constructor {
     Constructor { ty: "List".into(), name: name.into(), tag }
 }
 
-/// What a corruption may change before the module is built.
+/// The parts of the module that a corruption may change before the module is built.
 struct Parts {
     tir_args: Vec<Arg>,
     tir_type: Type,

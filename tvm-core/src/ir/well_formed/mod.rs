@@ -1,8 +1,9 @@
-//! Is a module well-formed? Every pass may rely on the rules and must keep them; after `Ok` a pass or code generator
-//! may refuse a program but not panic on it.
+//! Checks whether a module is well-formed. Every pass may rely on the rules and must preserve them; on a well-formed
+//! program, a pass or code generator may return an error but must not panic.
 //!
-//! The rules are numbered; `docs/tir.md` and `docs/relax.md` state them. Those of scopes (W1, W2, W6) are here, those
-//! of tensor programs in `tir/analysis/well_formed.rs`, those of graph functions in `relax/analysis/well_formed.rs`.
+//! The rules are numbered; `docs/tir.md` and `docs/relax.md` state them. The scope rules (W1, W2, W6) are checked here,
+//! those of tensor programs in `tir/analysis/well_formed.rs`, those of graph functions in
+//! `relax/analysis/well_formed.rs`.
 //!
 //! TVM counterpart: `VerifyWellFormed`, `WellFormed`.
 
@@ -21,7 +22,7 @@ use super::{BaseFunc, Diagnostic, IRModule, IrError, Span};
 /// Checks every rule on every function.
 ///
 /// # Errors
-/// What is wrong, with the numbers of the rules; at most a few diagnostics.
+/// The violations, each with the number of its rule; at most 10 diagnostics.
 pub fn well_formed(module: &IRModule) -> Result<(), IrError> {
     let mut report = Report::default();
     let mut scopes = Scopes::default();
@@ -40,14 +41,14 @@ pub fn well_formed(module: &IRModule) -> Result<(), IrError> {
     report.finish()
 }
 
-/// Collects the first few broken rules.
+/// Collects the first violations.
 #[derive(Debug, Default)]
 pub(crate) struct Report(Vec<Diagnostic>);
 
 impl Report {
     const LIMIT: usize = 10;
 
-    /// `rule` is broken at `span`.
+    /// Reports a violation of `rule` at `span`.
     pub(crate) fn add(&mut self, rule: &str, message: impl AsRef<str>, span: &Span) {
         if self.0.len() < Report::LIMIT {
             self.0.push(Diagnostic::new(format!("{rule}: {}", message.as_ref()), span));

@@ -1,4 +1,4 @@
-//! Rules W1, W2 and W6: what is used is bound before, in an open scope; nothing is bound twice.
+//! Rules W1, W2 and W6: every variable and buffer is bound before its use, in an open scope; nothing is bound twice.
 
 use rustc_hash::FxHashSet;
 
@@ -7,7 +7,7 @@ use crate::ir::structural::{Field, Fields, Node};
 use crate::ir::{BlockId, BufferId, Span, VarId};
 use crate::support::with_stack;
 
-/// What is bound so far, and what is visible.
+/// Everything bound so far (`defined`), and the variables and buffers visible now.
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
     defined: (FxHashSet<VarId>, FxHashSet<BufferId>, FxHashSet<BlockId>),
@@ -24,7 +24,7 @@ enum Bound {
 }
 
 impl Scopes {
-    /// Checks one closed node.
+    /// Checks one node, which must have no free variables or buffers.
     pub(crate) fn check(&mut self, node: Node<'_>, report: &mut Report) {
         self.node(node, &Span::none(), report);
     }

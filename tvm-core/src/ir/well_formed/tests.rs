@@ -1,4 +1,4 @@
-//! Valid programs pass; seeded corruptions are refused with the number of the rule.
+//! Tests: valid programs pass; each seeded corruption is rejected with the number of the violated rule.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn valid_programs_pass() {
     }
 }
 
-/// Applies the first rewrite that fits.
+/// Applies a rewrite once, to the first node that it matches.
 struct Corrupt<'a> {
     expr: &'a dyn Fn(&PrimExpr) -> Option<PrimExpr>,
     stmt: &'a dyn Fn(&Stmt) -> Option<Stmt>,

@@ -1,4 +1,4 @@
-//! What has no source is refused, and prints as text that does not compile.
+//! Tests: programs without source form are rejected, and print as text that does not compile.
 
 use tvm_runtime::DataType;
 
@@ -16,7 +16,7 @@ fn block(body: Stmt) -> Stmt {
     BlockRealize::opaque(Block::new("B", body))
 }
 
-/// A program of one block, made of `x` and `y`.
+/// A program with input `x`, output `y` and the given body.
 fn of(body: impl FnOnce(&Buffer, &Buffer) -> Stmt) -> PrimFunc {
     let buffer = |name| Buffer::new(name, [PrimExpr::index(8)], F32);
     let (x, y) = (buffer("x"), buffer("y"));

@@ -1,9 +1,10 @@
-//! Which values may share memory, and which memory may be reached in ways that cannot be followed.
+//! Alias analysis: which values may share memory, and which memory escapes the analysis.
 //!
-//! Memory is named by the variable that it is made for: an allocation, the result of a `call_tir`. A value may share
-//! the memory of everything that it is a view of, a field of, a tuple or an arm's result of, or that a pattern takes it
-//! out of. Memory *escapes* where its uses are not uses of such values: in a data type, a cell, a closure, an argument of
-//! a function that may keep or return it, or as a result of the body that makes it.
+//! Memory is identified by the variable that it is created for: an allocation, the result of a `call_tir`. A value may
+//! share memory with whatever it is a view or a field of, with the fields that it is a tuple of, with the results of the
+//! arms that compute it, and with the value that a pattern takes it from. Memory *escapes* where the analysis loses track
+//! of it: when it is stored in a data type or a cell, captured by a closure, passed to a function that may keep or return
+//! it, or returned by the body that creates it.
 //!
 //! TVM counterpart: `AliasAnalyzer` of `DataflowUseInplaceCalls`.
 
@@ -19,16 +20,16 @@ use crate::support::with_stack;
 /// The memory that values of one function may share.
 #[derive(Default)]
 pub struct Aliases {
-    /// Memory of each variable that has any; variables that share all of it share the list.
+    /// Memory that each variable may share, if any; variables with the same memory share the list.
     memory: FxHashMap<VarId, Arc<[VarId]>>,
     escaped: FxHashSet<VarId>,
-    /// Nesting of the body that makes the memory.
+    /// Nesting depth of the body that creates the memory.
     depth: FxHashMap<VarId, usize>,
 }
 
 impl Aliases {
-    /// The analysis of `func`. What it takes from outside and what its local functions make is not told apart: only
-    /// memory that its own body makes has a name.
+    /// Analyses `func`. Only memory that its own body creates is tracked, not what comes from outside and not what its
+    /// local functions create.
     pub fn new(func: &Function) -> Aliases {
         let mut aliases = Aliases::default();
         let returned = aliases.body(&func.body, 0);
@@ -41,7 +42,7 @@ impl Aliases {
         self.memory.get(&var).map_or(&[], |it| it)
     }
 
-    /// True when `memory` may be reached in ways that are not followed.
+    /// True when `memory` may be reached in ways that the analysis does not track.
     pub fn escapes(&self, memory: VarId) -> bool {
         self.escaped.contains(&memory)
     }
@@ -73,7 +74,7 @@ impl Aliases {
         self.of_args(std::slice::from_ref(arg))
     }
 
-    /// Follows `body`; the memory of enclosing bodies that its result may share.
+    /// Analyses `body`; returns the memory of enclosing bodies that its result may share.
     fn body(&mut self, body: &Body, depth: usize) -> Arc<[VarId]> {
         with_stack(|| {
             for binding in body.bindings() {
@@ -95,7 +96,7 @@ impl Aliases {
         all.into_iter().collect()
     }
 
-    /// The memory that the value of `var` may share.
+    /// Analyses `expr`, the value of `var`; returns the memory that it may share.
     fn value(&mut self, expr: &Expr, var: &Var, depth: usize) -> Arc<[VarId]> {
         let none = || Arc::new([]) as Arc<[VarId]>;
         match expr {
@@ -120,7 +121,7 @@ impl Aliases {
                 self.bodies(it.clauses.iter().map(|clause| &clause.body), depth + 1)
             }
             Expr::Function(func) => {
-                // It runs at another time.
+                // It may run later, so what it captures escapes.
                 for var in super::captures(func) {
                     let kept = self.of_arg(&Arg::Var(var));
                     self.escape(&kept);

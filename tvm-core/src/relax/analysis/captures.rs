@@ -1,4 +1,4 @@
-//! Variables that a function or body uses and does not define.
+//! Free variables of a function: those that it uses but does not define.
 //!
 //! TVM counterpart: `relax.analysis.free_vars`, `free_symbolic_vars`.
 
@@ -18,14 +18,14 @@ pub fn captures(func: &Function) -> Vec<Var> {
     free.free.into_iter().collect()
 }
 
-/// The symbolic dimensions in `ty`, in order.
+/// The symbolic dimensions in `ty`, in order of first use.
 pub fn type_dims(ty: &Type) -> Vec<Var> {
     let mut free = FreeVars::default();
     free.visit_type(ty);
     free.free.into_iter().collect()
 }
 
-/// The symbolic dimensions that a value of type `ty` binds: extents that are a variable by themselves.
+/// Calls `bind` for the symbolic dimensions that a value of type `ty` binds: the extents that are a single variable.
 pub fn bound_dims(ty: &Type, bind: &mut dyn FnMut(&Var)) {
     let mut bare = |dims: &[PrimExpr]| dims.iter().filter_map(PrimExpr::as_var).for_each(&mut *bind);
     match ty {

@@ -1,15 +1,16 @@
 //! Symbolic extents: normal form, equality, products.
 //!
-//! An extent is brought to a sum of products of atoms (variables and what has no normal form); two extents are equal
-//! when their difference is zero, unequal when it is another constant. What is neither is taken to be equal where an
-//! operator needs it ([`differ`]), and checked when the program runs ([`assumptions`]).
+//! The normal form of an extent is a sum of products of atoms; an atom is a variable or an expression without a normal
+//! form. Two extents are equal when their difference is zero, and unequal when it is another constant. Where neither is
+//! proved but an operator needs equal extents, inference assumes that they are equal ([`differ`]), and the program checks
+//! this at run time ([`assumptions`]).
 
 use std::cell::RefCell;
 
 use crate::arith::same;
 use crate::tir::{BinaryOp, PrimExpr, binary};
 
-/// A sum of terms: coefficient times atoms.
+/// A sum of terms; a term is a coefficient times the product of its atoms.
 #[derive(Clone, Debug, Default)]
 struct Poly(Vec<(i64, Vec<PrimExpr>)>);
 
@@ -22,7 +23,7 @@ impl Poly {
         Poly(vec![(1, vec![expr])])
     }
 
-    /// Like terms together, none with coefficient 0.
+    /// Merges like terms and drops those with coefficient 0.
     fn normal(self) -> Poly {
         let mut terms: Vec<(i64, Vec<PrimExpr>)> = Vec::new();
         for (coeff, atoms) in self.0 {
@@ -48,7 +49,7 @@ impl Poly {
         Poly(terms).normal()
     }
 
-    /// The quotient, when every term is a multiple of the one term of `other`.
+    /// The quotient, when `other` has one term and every term of `self` is a multiple of it.
     fn divided_by(&self, other: &Poly) -> Option<Poly> {
         let [(divisor, divided)] = &other.0[..] else { return None };
         let divide = |(coeff, atoms): &(i64, Vec<PrimExpr>)| {
@@ -136,12 +137,12 @@ pub fn simplify_dim(extent: &PrimExpr) -> PrimExpr {
     }
 }
 
-/// True when `a` and `b` are equal whatever their variables are; false also when that is not known.
+/// True when `a` and `b` are proved equal for all values of their variables; false also when that is not known.
 pub fn prove_equal(a: &PrimExpr, b: &PrimExpr) -> bool {
     difference(a, b) == Some(0)
 }
 
-/// True when `a` and `b` differ whatever their variables are; false also when that is not known.
+/// True when `a` and `b` are proved to differ for all values of their variables; false also when that is not known.
 pub fn prove_unequal(a: &PrimExpr, b: &PrimExpr) -> bool {
     difference(a, b).is_some_and(|it| it != 0)
 }
@@ -150,8 +151,8 @@ thread_local! {
     static ASSUMED: RefCell<Option<Vec<(PrimExpr, PrimExpr)>>> = const { RefCell::new(None) };
 }
 
-/// [`prove_unequal`] of extents that must be equal: where neither is known, their equality becomes one of the
-/// [`assumptions`] of the inference under way.
+/// [`prove_unequal`] for extents that an operator requires to be equal: if neither equality nor inequality is proved,
+/// their equality becomes one of the [`assumptions`] of the inference under way.
 pub fn differ(a: &PrimExpr, b: &PrimExpr) -> bool {
     match difference(a, b) {
         Some(difference) => difference != 0,
@@ -164,7 +165,7 @@ pub fn differ(a: &PrimExpr, b: &PrimExpr) -> bool {
     }
 }
 
-/// What `infer` gives, and the pairs of extents that it takes to be equal without proof.
+/// The result of `infer`, and the pairs of extents that it assumed to be equal without proof.
 pub fn assumptions<R>(infer: impl FnOnce() -> R) -> (R, Vec<(PrimExpr, PrimExpr)>) {
     let outer = ASSUMED.replace(Some(Vec::new()));
     let result = infer();

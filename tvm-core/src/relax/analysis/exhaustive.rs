@@ -1,7 +1,7 @@
-//! Which values no clause of a match covers.
+//! Exhaustiveness of matches: finds the values that no clause covers.
 //!
 //! The usual matrix algorithm (Maranget, "Warnings for pattern matching"): rows are clauses, columns are the parts of
-//! the value still to be looked at; the witnesses are the shortest patterns that fit no row.
+//! the value that are still to be examined; the witnesses are the shortest patterns that match no row.
 //!
 //! TVM counterpart: `src/relay/analysis/match_exhaustion.cc`.
 
@@ -9,7 +9,7 @@ use super::infer_match::constructor_fields;
 use crate::ir::{IRModule, Type, TypeDef};
 use crate::relax::{Constructor, Match, Pattern};
 
-/// Most witnesses that are reported.
+/// Maximum number of witnesses that are reported.
 const LIMIT: usize = 8;
 
 /// Patterns, as the user writes them, that `it` does not cover for a value of type `ty`.
@@ -19,13 +19,13 @@ pub(super) fn missing_patterns(it: &Match, ty: &Type, module: &IRModule) -> Vec<
     witnesses.into_iter().take(LIMIT).map(|mut witness| witness.swap_remove(0)).collect()
 }
 
-/// What a column is split into.
+/// One case of the split of a column: a constructor with its type, or a tuple of this many fields.
 enum Head<'a> {
     Constructor(Constructor, &'a TypeDef),
     Tuple(usize),
 }
 
-/// Witnesses, one pattern text per column, that fit no row.
+/// Witnesses that match no row; each is one pattern text per column.
 fn missing(rows: &[Vec<&Pattern>], types: &[Type], module: &IRModule) -> Vec<Vec<String>> {
     let Some((first, others)) = types.split_first() else {
         return if rows.is_empty() { vec![Vec::new()] } else { Vec::new() };
@@ -66,7 +66,7 @@ fn missing(rows: &[Vec<&Pattern>], types: &[Type], module: &IRModule) -> Vec<Vec
     found
 }
 
-/// Every form that a value of the first column can have, given that some row looks at it.
+/// Every form that a value of the first column can have; some row must have a constructor or tuple pattern there.
 fn heads<'a>(rows: &[Vec<&Pattern>], module: &'a IRModule) -> Vec<Head<'a>> {
     for row in rows {
         match row[0] {
@@ -87,7 +87,8 @@ fn heads<'a>(rows: &[Vec<&Pattern>], module: &'a IRModule) -> Vec<Head<'a>> {
     Vec::new()
 }
 
-/// The row for values of form `head`: its parts in place of the first column; `None` when the row does not fit.
+/// The row specialised to values of form `head`: the patterns of their parts replace the first column. `None` when the
+/// row does not match such values.
 fn specialise<'p>(row: &[&'p Pattern], head: &Head<'_>, arity: usize) -> Option<Vec<&'p Pattern>> {
     let parts: Vec<&Pattern> = match (row[0], head) {
         (Pattern::Wildcard | Pattern::Var(_), _) => vec![&Pattern::Wildcard; arity],

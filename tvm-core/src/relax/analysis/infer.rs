@@ -1,7 +1,7 @@
 //! Type inference of arguments and expressions.
 //!
 //! An expression's type follows from the types of the variables in it: a binding carries the type of its value, so
-//! inference looks at one expression at a time. Bodies (arms, clauses, local functions) are typed by their result.
+//! inference looks at one expression at a time. The type of a body (arm, clause, local function) is that of its result.
 //!
 //! TVM counterpart: `InferType`, `GetStructInfo`.
 

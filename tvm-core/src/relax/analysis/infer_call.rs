@@ -54,7 +54,7 @@ fn unknown_function(name: &str, module: &IRModule) -> IrError {
     }
 }
 
-/// The declared result of a call that allocates its outputs.
+/// The declared result type of a call that allocates its outputs.
 fn declared(call: &Call, name: &str) -> Result<Type, IrError> {
     let ret = call.ret.clone().ok_or_else(|| {
         error(format!("the call of `{name}` must say the type of its result: its memory is allocated first"))
@@ -69,7 +69,7 @@ fn check_count(name: &str, expected: usize, got: usize) -> Result<(), IrError> {
     Err(error(format!("`{name}` takes {expected} arguments, got {got}")))
 }
 
-/// A call of a function of type `func`: its dimensions and type parameters bind to the arguments.
+/// Result type of a call of a function of type `func`: its dimensions and type parameters bind to the arguments.
 fn call_func(name: &str, func: &FuncType, types: &[Type]) -> Result<Type, IrError> {
     check_count(name, func.params.len(), types.len())?;
     let mut unifier = Unifier::default();
@@ -79,7 +79,7 @@ fn call_func(name: &str, func: &FuncType, types: &[Type]) -> Result<Type, IrErro
             error(format!("argument {i} of `{name}` is {param}, got {arg}: {}", why.0))
         })?;
     }
-    // What no parameter mentions belongs to the surroundings of a local function.
+    // Dimensions that no parameter mentions come from the scope around a local function.
     let mut outer: FxHashSet<VarId> = FxHashSet::default();
     outer.extend(type_dims(&func.ret).iter().map(Var::id));
     for param in func.params.iter() {
@@ -90,7 +90,8 @@ fn call_func(name: &str, func: &FuncType, types: &[Type]) -> Result<Type, IrErro
     Ok(unifier.apply_closed(&func.ret, &outer))
 }
 
-/// A call of a tensor program: inputs, then scalars; the results have the types of its output buffers.
+/// Result type of a call of a tensor program: the arguments are its inputs, then its scalars; the results have the types
+/// of its output buffers.
 fn call_tir(func: &PrimFunc, name: &str, types: &[Type], ret: Option<&Type>) -> Result<Type, IrError> {
     let scalars: Vec<_> = func.params.iter().filter(|param| matches!(param, Param::Scalar(_))).collect();
     let inputs: Vec<_> = func.inputs().collect();
@@ -138,7 +139,8 @@ fn call_tir(func: &PrimFunc, name: &str, types: &[Type], ret: Option<&Type>) -> 
     Ok(if results.len() == 1 { results.swap_remove(0) } else { Type::Tuple(results.into()) })
 }
 
-/// A value of an algebraic data type; type parameters that the fields leave open come from `ret` or stay unknown.
+/// Type of a value of an algebraic data type; type parameters that the fields do not determine come from `ret` or stay
+/// unknown.
 fn call_constructor(
     constructor: &Constructor,
     types: &[Type],

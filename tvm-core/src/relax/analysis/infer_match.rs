@@ -1,4 +1,5 @@
-//! Type inference of matches: patterns against the matched type, clauses joined, exhaustiveness.
+//! Type inference of matches: checks patterns against the type of the value and that they are exhaustive, and joins the
+//! types of the clauses.
 //!
 //! TVM counterpart: Relay's `InferType` of `Match`, `match_exhaustion`.
 
@@ -17,7 +18,7 @@ pub(super) fn infer_match(it: &Match, module: &IRModule) -> Result<Type, IrError
     let mut res: Option<Type> = None;
     for clause in it.clauses.iter() {
         check_pattern(&clause.pattern, &value, module)?;
-        // Dimensions that a pattern names do not leave the clause.
+        // Dimensions that a pattern introduces do not leave the clause.
         let mut own = rustc_hash::FxHashSet::default();
         pattern_vars(&clause.pattern, &mut |var| own.extend(type_dims(var.ty()).iter().map(Var::id)));
         let mut outer = rustc_hash::FxHashSet::default();

@@ -1,4 +1,4 @@
-//! The binding after which something is not used any more.
+//! Last uses: the binding after which a variable is no longer used.
 //!
 //! TVM counterpart: the collectors of `KillAfterLastUse` and of `StaticPlanBlockMemory`.
 
@@ -9,8 +9,8 @@ use crate::relax::visitor::walk_arg;
 use crate::relax::{Arg, Body, Function, Visitor};
 use crate::support::with_stack;
 
-/// For every variable that a body of `func` binds, the binding of the same body that uses it last (or makes it).
-/// A use of a variable counts as one of every variable that `stands_for` names.
+/// Maps every variable that a body of `func` binds to the last binding of the same body that uses it, or to its own
+/// binding if none does. A use of a variable counts as a use of every variable that `stands_for` returns for it.
 pub fn last_uses<'a>(func: &Function, stands_for: impl Fn(VarId) -> &'a [VarId]) -> FxHashMap<VarId, VarId> {
     let mut uses =
         LastUses { stands_for, at: Vec::new(), depth: FxHashMap::default(), last: FxHashMap::default() };
@@ -20,9 +20,9 @@ pub fn last_uses<'a>(func: &Function, stands_for: impl Fn(VarId) -> &'a [VarId])
 
 struct LastUses<F> {
     stands_for: F,
-    /// The binding under way in each open body.
+    /// The binding being visited in each open body.
     at: Vec<VarId>,
-    /// Nesting of the body that binds a variable.
+    /// Nesting depth of the body that binds a variable.
     depth: FxHashMap<VarId, usize>,
     last: FxHashMap<VarId, VarId>,
 }

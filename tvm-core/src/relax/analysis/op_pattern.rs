@@ -1,4 +1,4 @@
-//! How a tensor program may be fused with its neighbours, read off its blocks.
+//! Fusion pattern of a tensor program: how it may be fused with its neighbours, derived from its blocks.
 //!
 //! TVM counterpart: `AnalyzeOpPatternKind`.
 
@@ -8,8 +8,8 @@ use crate::tir::{
     any_expr, walk_block, walk_expr, walk_stmt,
 };
 
-/// The pattern of `func`: the most complex of its blocks; element-wise work after a reduction makes it
-/// [`OpPattern::OutEWiseFusable`] (softmax). What is not understood is [`OpPattern::Opaque`].
+/// The pattern of `func`: the most complex pattern among its blocks. Element-wise work after a reduction makes it
+/// [`OpPattern::OutEWiseFusable`] (softmax). A program that the analysis does not understand is [`OpPattern::Opaque`].
 pub fn op_pattern(func: &PrimFunc) -> OpPattern {
     let mut detect = Detect { pattern: OpPattern::ElemWise, blocks: 0 };
     if func.outputs().count() != 1 {
@@ -93,7 +93,7 @@ fn block_pattern(block: &Block) -> OpPattern {
     }
 }
 
-/// The axes that index the store, which must be distinct; constants index extents of 1.
+/// The axes that index the store; `None` unless they are distinct and every other index is 0 into an extent of 1.
 fn store_axes(store: &BufferStore) -> Option<Vec<VarId>> {
     let mut axes = Vec::new();
     for (index, extent) in store.indices.iter().zip(store.buffer.shape.iter()) {
@@ -129,7 +129,7 @@ fn load_pattern(load: &BufferLoad, store: &BufferStore, axes: &[VarId]) -> OpPat
     if foreign { OpPattern::Opaque } else { OpPattern::Injective }
 }
 
-/// True for a symbolic dimension: not an axis of the block, since those all index the store.
+/// True when `var` is a symbolic dimension of the loaded buffer, and so no axis of the block: those all index the store.
 fn is_dim(var: &crate::ir::Var, load: &BufferLoad) -> bool {
     load.buffer.shape.iter().any(|extent| any_expr(extent, &mut |it| it.as_var() == Some(var)))
 }

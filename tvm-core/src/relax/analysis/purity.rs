@@ -1,4 +1,4 @@
-//! Whether an expression may be left out when nobody uses its result.
+//! Purity: whether an expression may be removed when its result is unused.
 //!
 //! TVM counterpart: `relax.analysis.contains_impure_call`.
 

@@ -1,4 +1,4 @@
-//! Types in error messages, in the words of the surface language.
+//! Types and extents in error messages, in the syntax of the surface language.
 
 use crate::ir::{TensorShape, Type};
 use crate::tir::{BinaryOp, PrimExpr, bitwise, comparison, logical};
@@ -51,7 +51,7 @@ pub fn show_dim(dim: &PrimExpr) -> String {
                     return format!("{name}({}, {})", show_dim(&it.a), show_dim(&it.b));
                 }
             };
-            // Parentheses where the reader would group otherwise; the right side of `-` and `/` groups by itself.
+            // Parentheses where precedence needs them; at equal precedence, on the right side of any operator but `+`.
             let side = |expr: &PrimExpr, least: u8| match expr {
                 PrimExpr::Binary(inner) if written_as(inner.op).is_some_and(|(_, level)| level < least) => {
                     format!("({})", show_dim(expr))
@@ -65,7 +65,7 @@ pub fn show_dim(dim: &PrimExpr) -> String {
     }
 }
 
-/// Operator sign and precedence; `None` for what is written as a function.
+/// Operator sign and precedence; `None` for an operator that is written as a function.
 fn written_as(op: BinaryOp) -> Option<(&'static str, u8)> {
     match op {
         BinaryOp::Add => Some(("+", 1)),

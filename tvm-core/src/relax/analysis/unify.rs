@@ -1,5 +1,5 @@
-//! Matching argument types against parameter types: symbolic dimensions and type parameters of the callee bind on
-//! first use, later uses are checked. What is not known (a rank only, an unknown element type) is left to run time.
+//! Unification of parameter types with argument types: symbolic dimensions and type parameters of the callee bind on
+//! first use; later uses are checked. What is unknown (extents of a known rank, an element type) is left to run time.
 //!
 //! TVM counterpart: `DeriveCallRetStructInfo`, `StructInfoLCA`, `EraseToWellDefined`; Relay's `TypeSolver`.
 
@@ -12,19 +12,19 @@ use super::show::{show_dim, show_type};
 use crate::ir::{AdtType, FuncType, ShapeType, TensorShape, TensorType, Type, TypeParam, VarId};
 use crate::tir::{PrimExpr, Visitor, substitute_expr, walk_expr};
 
-/// What symbolic dimensions and type parameters of a callee stand for.
+/// Bindings of the symbolic dimensions and type parameters of a callee.
 #[derive(Clone, Debug, Default)]
 pub struct Unifier {
     dims: FxHashMap<VarId, PrimExpr>,
     types: FxHashMap<TypeParam, Type>,
 }
 
-/// Why two types do not fit, innermost reason last.
+/// Why two types do not unify, innermost reason last.
 #[derive(Clone, Debug)]
 pub struct Mismatch(pub String);
 
 impl Unifier {
-    /// Binds nothing in `ty`: its dimensions stand for themselves.
+    /// A unifier that binds nothing in `ty`: its dimensions and type parameters stand for themselves.
     pub fn fixed(ty: &Type) -> Unifier {
         let mut vars = FxHashMap::default();
         let mut dim = |dim: &PrimExpr| {
@@ -41,12 +41,13 @@ impl Unifier {
         Unifier { dims: vars, types }
     }
 
-    /// `param` stands for `ty` unless it is bound.
+    /// Binds `param` to `ty` unless it is bound already.
     pub fn default_type(&mut self, param: &TypeParam, ty: Type) {
         self.types.entry(param.clone()).or_insert(ty);
     }
 
-    /// Checks that a value of type `arg` may go where `param` is expected; binds what `param` leaves open.
+    /// Checks that a value of type `arg` may be passed where `param` is expected; binds the dimensions and type parameters
+    /// of `param` that are not bound yet.
     ///
     /// # Errors
     /// When no value of type `arg` fits.
@@ -157,7 +158,7 @@ impl Unifier {
         if param.pure && !arg.pure {
             return Err(Mismatch("expected a pure function, got one with side effects".to_string()));
         }
-        // A polymorphic argument is used at the types that the parameter asks for.
+        // A polymorphic argument is instantiated at the types that the parameter requires.
         let mut instance = Unifier::default();
         for (expected, got) in param.params.iter().zip(arg.params.iter()) {
             if arg.type_params.is_empty() {
@@ -174,7 +175,7 @@ impl Unifier {
         if self.dims.is_empty() { dim.clone() } else { simplify_dim(&substitute_expr(dim, &self.dims)) }
     }
 
-    /// `ty` with what is bound replaced.
+    /// `ty` with bound dimensions and type parameters replaced.
     pub fn apply(&self, ty: &Type) -> Type {
         if self.dims.is_empty() && self.types.is_empty() {
             return ty.clone();
@@ -184,7 +185,7 @@ impl Unifier {
         })
     }
 
-    /// `ty` with what is bound replaced and what is not bound forgotten; `keep` are variables to leave.
+    /// [`apply`](Self::apply), then erases shapes that use variables other than those in `keep` and in bound extents.
     pub fn apply_closed(&self, ty: &Type, keep: &FxHashSet<VarId>) -> Type {
         let mut known = keep.clone();
         for dim in self.dims.values() {
@@ -194,7 +195,7 @@ impl Unifier {
     }
 }
 
-/// Rebuilds a type: every extent through `dim` (`None` forgets it), every type parameter through `param`.
+/// Rebuilds a type: maps every extent by `dim` (`None` erases its shape) and every type parameter by `param`.
 fn map_type(
     ty: &Type,
     dim: &mut dyn FnMut(&PrimExpr) -> Option<PrimExpr>,
@@ -232,7 +233,7 @@ fn map_type(
     }
 }
 
-/// `ty` without the extents that use a variable for which `defined` does not hold.
+/// `ty` without the shapes that use a variable for which `defined` does not hold; their rank stays.
 pub fn erase_to_well_defined(ty: &Type, defined: &dyn Fn(VarId) -> bool) -> Type {
     // The dimensions of a function type are its own.
     if let Type::Func(_) = ty {
@@ -298,7 +299,7 @@ pub fn join(a: &Type, b: &Type) -> Result<Type, Mismatch> {
         (Type::Tuple(x), Type::Tuple(y)) if x.len() == y.len() => Ok(Type::Tuple(joined(x, y)?)),
         (Type::Adt(x), Type::Adt(y)) if x.name == y.name && x.args.len() == y.args.len() => {
             let args = x.args.iter().zip(y.args.iter()).map(|(x, y)| match (x, y) {
-                // An argument that nothing determined, as in an empty list, takes the other side's.
+                // A type argument that nothing determined, as in an empty list, is taken from the other side.
                 (Type::Object, known) | (known, Type::Object) => Ok(known.clone()),
                 _ => join(x, y),
             });

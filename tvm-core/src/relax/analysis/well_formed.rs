@@ -1,4 +1,4 @@
-//! Well-formedness of graph functions: rules W9 to W14 (`docs/relax.md`), beside the scope rules.
+//! Well-formedness of graph functions: rules W9 to W14 (`docs/relax.md`), in addition to the scope rules.
 //!
 //! TVM counterpart: `relax.analysis.well_formed`.
 
@@ -14,14 +14,14 @@ use crate::relax::{Arg, Binding, Body, Expr, Function};
 use crate::support::with_stack;
 use crate::tir::analysis::check_expr;
 
-/// Attribute of a function that counts as pure whatever is in it: lowering to memory has made effects explicit. The
-/// rules of effects (W12, W13) do not apply to it. TVM counterpart: `relax.force_pure`.
+/// Attribute of a function that counts as pure whatever it contains, because lowering to memory has made effects
+/// explicit. The effect rules (W12, W13) do not apply to it. TVM counterpart: `relax.force_pure`.
 pub const FORCE_PURE: &str = "relax.force_pure";
 
 /// Checks one graph function of `module`.
 ///
 /// # Errors
-/// What is wrong, with the numbers of the rules.
+/// The violations, each with the number of its rule.
 pub fn well_formed(func: &Function, module: &IRModule) -> Result<(), IrError> {
     let mut report = Report::default();
     Scopes::default().check(func.into(), &mut report);
@@ -29,14 +29,14 @@ pub fn well_formed(func: &Function, module: &IRModule) -> Result<(), IrError> {
     report.finish()
 }
 
-/// The rules of one function.
+/// Checks the rules of one function, without the scope rules.
 pub(crate) fn check_rules(func: &Function, module: &IRModule, report: &mut Report) {
     check_nodes(func.into(), module, &func.span, report);
     let effects = func.attrs.bool(FORCE_PURE) != Some(true);
     Rules { module, report, effects }.function(func);
 }
 
-/// The rules of type definitions.
+/// Checks the rules of type definitions.
 pub(crate) fn check_types(module: &IRModule, report: &mut Report) {
     let none = Span::none();
     for def in module.type_defs() {
@@ -56,7 +56,7 @@ pub(crate) fn check_types(module: &IRModule, report: &mut Report) {
     }
 }
 
-/// What every node must satisfy by itself: functions and types that it names exist, extents are `i64`.
+/// Checks what every node must satisfy by itself: the functions and types that it names exist, and extents are `i64`.
 fn check_nodes(node: Node<'_>, module: &IRModule, outer: &Span, report: &mut Report) {
     with_stack(|| {
         let fields = Fields::of(node);
@@ -95,7 +95,7 @@ fn check_nodes(node: Node<'_>, module: &IRModule, outer: &Span, report: &mut Rep
 struct Rules<'a> {
     module: &'a IRModule,
     report: &'a mut Report,
-    /// Whether the rules of effects apply.
+    /// Whether the effect rules (W12, W13) apply.
     effects: bool,
 }
 
@@ -110,7 +110,7 @@ impl Rules<'_> {
         self.body(&func.body, func.pure, &func.name);
     }
 
-    /// `pure`: nothing in it may have an effect; `name` is the function's.
+    /// Checks a body of the function `name`; if `pure`, nothing in it may have a side effect.
     fn body(&mut self, body: &Body, pure: bool, name: &str) {
         with_stack(|| {
             for block in body.blocks.iter() {
@@ -159,7 +159,7 @@ impl Rules<'_> {
         if dataflow && branches {
             self.report.add("W12", "a dataflow block has no control flow", binding.var.span());
         }
-        // The arms of a branch are looked at by themselves.
+        // The arms of a branch are checked by themselves.
         if branches || !self.effects || is_pure(&binding.value, self.module) {
             return;
         }

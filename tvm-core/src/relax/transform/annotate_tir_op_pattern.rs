@@ -1,6 +1,6 @@
-//! `AnnotateTIROpPattern`: stores how each tensor program may be fused in its attribute `op_pattern`.
+//! `AnnotateTIROpPattern`: stores the fusion pattern of each tensor program in its attribute `op_pattern`.
 //!
-//! A program that has the attribute keeps it.
+//! A program that already has the attribute keeps it.
 //!
 //! TVM counterpart: `relax.transform.AnnotateTIROpPattern`.
 
@@ -30,7 +30,7 @@ pub fn annotate_tir_op_pattern() -> Pass {
     })
 }
 
-/// The pattern that the attribute says; nothing is known without it.
+/// The pattern that the attribute names; [`OpPattern::Opaque`] without the attribute.
 pub(super) fn annotated_pattern(func: &PrimFunc) -> OpPattern {
     let name = func.attrs.str("op_pattern");
     ALL.into_iter().find(|it| name == Some(&format!("{it:?}"))).unwrap_or(OpPattern::Opaque)

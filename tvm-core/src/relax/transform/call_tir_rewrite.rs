@@ -1,4 +1,4 @@
-//! `CallTIRRewrite`: gives the results of `call_tir` and `call_dps_packed` memory.
+//! `CallTIRRewrite`: allocates memory for the results of `call_tir` and `call_dps_packed`.
 //!
 //! Requires known result shapes. Ensures that no `call_tir` is left; the function counts as pure from then on, whatever
 //! it writes ([`FORCE_PURE`]):
@@ -84,7 +84,7 @@ fn lower(binding: &Binding, call: &Call) -> Result<Option<Vec<Binding>>, IrError
     };
     let outputs: Arc<[Arg]> = results.iter().map(|it| Arg::from(&it.var)).collect();
     if let Callee::DpsPacked(name) = &call.callee {
-        // What the function returns is the result: tensors are values, and it may return other ones.
+        // The result is what the function returns: it may return other tensors than those allocated for it.
         let memory: Vec<Binding> =
             results.into_iter().map(|it| Binding { var: it.var.renew(), ..it }).collect();
         let args = call.args.iter().cloned().chain(memory.iter().map(|it| Arg::from(&it.var))).collect();

@@ -1,7 +1,8 @@
 //! `CanonicalizeBindings`: copy propagation.
 //!
-//! Ensures that a variable bound to another variable, a constant, a shape or a scalar is not used any more, and that a
-//! field of a tuple that was just made is its value. The bindings themselves are left to `DeadCodeElimination`.
+//! Ensures that a variable bound to another variable, a constant, a shape or a scalar is no longer used, and that
+//! taking a field of a tuple that the function itself builds is replaced by that field. The bindings themselves are left
+//! to `DeadCodeElimination`.
 //!
 //! TVM counterpart: `relax.transform.CanonicalizeBindings`.
 

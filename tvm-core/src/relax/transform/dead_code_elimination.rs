@@ -1,7 +1,7 @@
-//! `DeadCodeElimination`: bindings that nobody uses and that have no side effect go, then private functions that
-//! nobody calls.
+//! `DeadCodeElimination`: removes unused bindings that have no side effect, then private functions that no other
+//! function reaches.
 //!
-//! A function is private when its attribute `private` says so; all others can be called from outside and stay.
+//! A function is private when its attribute `private` is true; all others can be called from outside and stay.
 //!
 //! TVM counterpart: `relax.transform.DeadCodeElimination`.
 
@@ -35,13 +35,13 @@ pub fn dead_code_elimination() -> Pass {
 }
 
 fn eliminate(func: &Function, module: &IRModule) -> Option<Function> {
-    // Uses are counted in one walk over what is alive, from the end to the start of each body.
+    // One walk over the live bindings, from the end to the start of each body, collects the uses.
     let mut live = Live { module, used: FxHashSet::default() };
     live.body(&func.body);
     walk_function(&mut Sweep { used: live.used, module }, func)
 }
 
-/// Collects what is used by what is alive.
+/// Collects the variables that live bindings use.
 struct Live<'a> {
     module: &'a IRModule,
     used: FxHashSet<VarId>,

@@ -1,4 +1,4 @@
-//! `EliminateCommonSubexpr`: what was computed before is not computed again.
+//! `EliminateCommonSubexpr`: replaces a repeated computation with the result of the first.
 //!
 //! Ensures that two pure bindings of one body, or of a body and one inside it, never have structurally equal values:
 //! the second becomes an alias of the first (`CanonicalizeBindings` and `DeadCodeElimination` remove it). Calls of
@@ -71,7 +71,7 @@ impl Mutator for Cse {
     }
 }
 
-/// A hash of `expr` that tells the variables apart, which its structure does not.
+/// A hash of `expr` that distinguishes its free variables, which the structural hash does not.
 fn hash_in_scope(expr: &Expr) -> u64 {
     struct Ids(FxHasher);
     impl Visitor for Ids {
@@ -88,7 +88,7 @@ fn hash_in_scope(expr: &Expr) -> u64 {
     ids.0.finish()
 }
 
-/// True for what depends on its arguments alone and costs something.
+/// True for expressions that depend on their arguments alone and cost something.
 fn is_value(expr: &Expr) -> bool {
     let Expr::Call(call) = expr else { return matches!(expr, Expr::TupleGetItem(..)) };
     match &call.callee {
@@ -122,7 +122,7 @@ mod tests {
         let twice = |x: &Var| bind("t", ty.clone(), call_tir(&sum, &[x.into(), x.into()], ty.clone()));
         let (a, first) = twice(&x);
         let (b, second) = twice(&x);
-        // In the branches: `a` again, which is known, and `a + a`, which is known in neither branch from the other.
+        // Each branch computes `a` again, which is known there, and `a + a`, which neither branch knows from the other.
         let branch = || {
             let (p, outer) = twice(&x);
             let (q, inner) = twice(&p);

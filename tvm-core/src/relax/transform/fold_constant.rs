@@ -1,4 +1,4 @@
-//! `FoldConstant`: calls of tensor programs on constants become constants.
+//! `FoldConstant`: evaluates calls of tensor programs on constants, and replaces them with the results.
 //!
 //! Requires legalised operators. A result of more than `MAX_BYTES` bytes that is also larger than all arguments
 //! together is left to run time, as is a program that runs for too long or fails.

@@ -1,8 +1,8 @@
-//! `KillAfterLastUse`: tensors and storages end their life right after their last use, so that memory is free again.
+//! `KillAfterLastUse`: kills tensors and storages right after their last use, so that their memory is freed.
 //!
-//! Requires copies to be propagated (`CanonicalizeBindings`): another name for a tensor keeps it alive by itself.
-//! Ensures that no value is killed that is returned, and that calls in tail position stay there; effects are explicit then
-//! ([`FORCE_PURE`]).
+//! Requires copy propagation (`CanonicalizeBindings`): each alias of a tensor keeps it alive on its own. Ensures that
+//! no returned value is killed, and that calls in tail position stay there. Marks the function with [`FORCE_PURE`],
+//! because its effects are explicit from then on.
 //!
 //! TVM counterpart: `relax.transform.KillAfterLastUse`.
 
@@ -19,7 +19,7 @@ use crate::relax::{Arg, Binding, BindingBlock, Body, Expr, Function, Mutator, Vi
 /// The pass.
 pub fn kill_after_last_use() -> Pass {
     function_pass("KillAfterLastUse", |func, _, _| {
-        // The end of a name is not the end of the memory: what else refers to it keeps it.
+        // Killing a variable does not free memory that others still refer to.
         let mut kill = Kill { last_uses: last_uses(func, |_| &[]), err: FirstError::default() };
         let new = kill.mutate_function(func);
         let explicit = |func: Function| Function { attrs: func.attrs.clone().with(FORCE_PURE, true), ..func };
@@ -32,7 +32,7 @@ struct Kill {
     err: FirstError,
 }
 
-/// Variables of a result.
+/// Collects the variables in the result of a body.
 #[derive(Default)]
 struct Uses(FxHashSet<VarId>);
 
@@ -96,7 +96,7 @@ impl Kill {
     }
 }
 
-/// True for what can be in tail position.
+/// True for expressions that can be in tail position.
 fn transfers(expr: &Expr) -> bool {
     matches!(expr, Expr::Call(_) | Expr::If(_) | Expr::Match(_))
 }

@@ -1,5 +1,5 @@
-//! `LambdaLift`: local functions become private functions of the module; what they capture comes first among their
-//! parameters.
+//! `LambdaLift`: local functions become private functions of the module; the variables that they capture become their
+//! first parameters.
 //!
 //! Ensures that no local function is left:
 //!
@@ -9,7 +9,7 @@
 //! f = vm.alloc_closure(main_f, (x,));  y = main_f(x, b)      with  fn main_f(x, a) { a + x }
 //! ```
 //!
-//! Calls of a function that is known are direct; a local function may call itself.
+//! A call of a closure whose function is known becomes a direct call. A local function may call itself.
 //!
 //! TVM counterpart: `relax.transform.LambdaLift`, Relay's `LambdaLift`.
 
@@ -44,12 +44,12 @@ pub fn lambda_lift() -> Pass {
     })
 }
 
-/// Variables that hold a closure of a known function, with what it captured.
+/// Variables that hold a closure of a known function, with the captured arguments.
 #[derive(Default)]
 struct Known(FxHashMap<VarId, (GlobalVar, Arc<[Arg]>)>);
 
 impl Known {
-    /// The direct call that a call of a known closure amounts to.
+    /// The direct call that is equivalent to a call of a known closure.
     fn direct(&self, call: &Call) -> Option<Call> {
         let Callee::Var(var) = &call.callee else { return None };
         let (gv, captured) = self.0.get(&var.id())?;
@@ -93,7 +93,7 @@ impl Mutator for Lift {
 }
 
 impl Lift {
-    /// Moves `func`, which is bound to `var`, to the module; the value that takes its place.
+    /// Moves `func`, which is bound to `var`, to the module; returns the value that replaces it.
     fn lift(&mut self, var: &Var, func: &Arc<Function>) -> Result<Expr, IrError> {
         let func = walk_function(self, func).unwrap_or_else(|| (**func).clone());
         let captured = captured(var, &func);
@@ -130,7 +130,8 @@ fn is_dim(var: &Var) -> bool {
     matches!(var.ty(), Type::Prim(_))
 }
 
-/// What `func` captures: the dimensions that neither its parameters nor captured variables bind, then those variables.
+/// What `func` captures: first the dimensions that neither its parameters nor captured variables bind, then those
+/// variables.
 fn captured(var: &Var, func: &Function) -> Vec<Var> {
     let (mut dims, mut vars): (Vec<Var>, Vec<Var>) =
         captures(func).into_iter().filter(|it| it != var).partition(is_dim);
@@ -146,7 +147,7 @@ fn captured(var: &Var, func: &Function) -> Vec<Var> {
     dims
 }
 
-/// A function that uses itself as a value makes the closure of itself first.
+/// If the function uses itself as a value, binds a closure of itself at the start of its body.
 fn self_reference(
     var: &Var,
     gv: &GlobalVar,
@@ -166,7 +167,8 @@ fn self_reference(
     Ok(Function { body: Body { blocks, ret: func.body.ret.clone() }, ..func })
 }
 
-/// `func` with parameters for what it captured; variables and dimensions that it shared with the outside are renewed.
+/// `func` with parameters for what it captured; the variables and dimensions that it shared with the enclosing function get
+/// fresh identities.
 fn close(captured: &[Var], func: &Function) -> Function {
     let mut substitute = Substitute::default();
     let mut renew = |dim: &Var| {

@@ -1,4 +1,4 @@
-//! Fresh identities for everything a graph function binds: what a copy needs.
+//! Fresh identities for everything that a graph function binds, as a copy needs them.
 //!
 //! The result is structurally equal to the input; variables bound outside stay.
 //!

@@ -1,9 +1,9 @@
 //! `StaticPlanBlockMemory`: tensors that are not alive at the same time share memory.
 //!
 //! Requires explicit allocations (`CallTIRRewrite`). A tensor whose memory [escapes](crate::relax::analysis::Aliases) keeps
-//! memory of its own; the others share it from the last use of any value that may be theirs. Sizes are compared as constants, or,
-//! where they are symbolic, by proof; `tir_var_upper_bound.NAME` among the attributes of a function bounds the
-//! dimension `NAME` and makes such sizes constant. Ensures:
+//! memory of its own. The memory of any other tensor is reused after the last use of every value that may share it. Sizes
+//! are compared as constants, or, where they are symbolic, by proof. The function attribute `tir_var_upper_bound.NAME`
+//! bounds the dimension `NAME` and makes such sizes constant. Ensures:
 //!
 //! ```text
 //! y = builtin.alloc_tensor(shape[4])
@@ -45,7 +45,7 @@ pub fn static_plan_block_memory() -> Pass {
     })
 }
 
-/// The call of the operator `name`.
+/// The call in `expr`, if it calls the operator `name`.
 fn call_of<'a>(expr: &'a Expr, name: &str) -> Option<&'a Call> {
     match expr {
         Expr::Call(call) if matches!(&call.callee, Callee::Op(op) if op.name == name) => Some(call),
@@ -60,23 +60,23 @@ struct Storage {
     free: bool,
 }
 
-/// Which tensor lies where.
+/// The assignment of tensors to storages.
 struct Plan<'a> {
     attrs: &'a Attrs,
     aliases: Aliases,
-    /// The binding that uses the memory of an allocation last, under whatever name.
+    /// For each allocation, the binding that uses its memory last, through whatever alias.
     last_uses: FxHashMap<VarId, VarId>,
     storages: Vec<Storage>,
     /// Storage of each planned tensor, and whether it is the first there.
     places: FxHashMap<VarId, (usize, bool)>,
 }
 
-/// A constant storage serves requests that are at most so many times smaller, or larger.
+/// A storage of constant size serves requests that are at most this many times smaller or larger.
 const MATCH_RANGE: i64 = 16;
 
 impl Plan<'_> {
     fn body(&mut self, body: &Body) {
-        // Storages of the outer body are not seen: a branch shares memory within itself only.
+        // Storages of the outer body are not reused: a branch shares memory within itself only.
         let start = self.storages.len();
         let mut dying: FxHashMap<VarId, Vec<usize>> = FxHashMap::default();
         for binding in body.bindings() {
@@ -95,11 +95,11 @@ impl Plan<'_> {
                 self.storages[storage].free = true;
             }
         }
-        // Whoever comes after this body does not see its storages.
+        // Code after this body does not reuse its storages.
         self.storages[start..].iter_mut().for_each(|it| it.free = false);
     }
 
-    /// A storage among those from `start` on, and whether it is new.
+    /// Reserves a storage of `size` bytes, a free one from `start` on or a new one; returns its index and whether it is new.
     fn request(&mut self, size: PrimExpr, start: usize) -> (usize, bool) {
         let free = self.storages.iter().enumerate().skip(start).filter(|(_, it)| it.free);
         let found = match size.as_int() {
@@ -107,7 +107,7 @@ impl Plan<'_> {
                 let constant = free.filter_map(|(i, it)| Some((i, it.size.as_int()?)));
                 let near =
                     constant.filter(|(_, have)| have / MATCH_RANGE <= bytes && bytes / MATCH_RANGE <= *have);
-                // The smallest that fits, or the largest, which grows.
+                // The smallest that is large enough, else the largest, which grows.
                 near.min_by_key(|&(_, have)| if have >= bytes { (0, have) } else { (1, -have) })
                     .map(|(i, _)| i)
             }

@@ -1,4 +1,4 @@
-//! What single passes do: before, expected, and the same result on the virtual machine.
+//! Tests of single passes: the module before, the expected module, and equal results on the virtual machine.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn with_main(module: &IRModule, func: Function) -> IRModule {
     module
 }
 
-/// The tuple of one type and no fields.
+/// Binds `value`, whose type is the empty tuple, to `_`.
 fn unit(value: Expr) -> Binding {
     bind("_", Type::unit(), value).1
 }
@@ -68,7 +68,7 @@ fn canonicalize_bindings_follows_copies_and_tuples() {
         with_main(&module, function("main", &[&x, &y], vec![copy, tuple, field, sum, alias], ret))
     };
     check(canonicalize_bindings(), &build(false), &build(true));
-    // What is left over is dead.
+    // The bindings that nothing uses any more are dead.
     let (c, sum) = bind("c", ty.clone(), call_tir(&gv, &[(&x).into(), (&y).into()], ty.clone()));
     let small = with_main(&module, function("main", &[&x, &y], vec![sum], c));
     check(dead_code_elimination(), &build(true), &small);

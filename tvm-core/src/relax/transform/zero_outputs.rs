@@ -1,8 +1,8 @@
-//! `ZeroOutputs`: tensor programs that are called with new memory for their results define all of it.
+//! `ZeroOutputs`: makes tensor programs that are called with new memory for their results define all of that memory.
 //!
-//! The memory of a result may hold anything: the planner uses it again and again. A program that is not proven to write
-//! every element of its outputs, and to read none before, zeroes them first. A result's element that nothing computes is
-//! 0, then, in every executor.
+//! The memory of a result may hold anything, because the memory planner reuses it. A program that is not proved to write
+//! every element of its outputs, and to read none before that, zeroes them first. So a result's element that nothing
+//! computes is 0 in every executor.
 //!
 //! TVM counterpart: none; there such elements are undefined.
 
@@ -32,7 +32,7 @@ pub fn zero_outputs() -> Pass {
     })
 }
 
-/// Tensor programs that are called.
+/// Collects the tensor programs that are called.
 #[derive(Default)]
 struct Called(IndexSet<GlobalVar>);
 

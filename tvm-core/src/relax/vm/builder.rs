@@ -1,4 +1,4 @@
-//! Tables of an executable and instructions of a function while they grow.
+//! The tables of an executable and the instructions of a function, under construction.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) struct Tables<'a> {
     interned: FxHashMap<Key, ConstIdx>,
 }
 
-/// What makes two constants the same.
+/// Key of an interned constant: constants with equal keys are one.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Tensor(usize, Box<[i64]>, DataType),
@@ -87,13 +87,13 @@ impl<'a> Tables<'a> {
         })
     }
 
-    /// Constants, kernels in order of their numbers, and names of packed functions.
+    /// The constants, kernels and names of packed functions, each in the order of its indices.
     pub(super) fn finish(self) -> (Vec<Constant>, IndexMap<GlobalVar, Arc<PrimFunc>>, Vec<String>) {
         (self.constants, self.kernels, self.packed.iter().map(ToString::to_string).collect())
     }
 }
 
-/// The graph functions of a module, in the order of their numbers.
+/// The graph functions of a module, in the order of their indices.
 pub(super) fn relax_functions(module: &IRModule) -> impl Iterator<Item = (&GlobalVar, &Arc<Function>)> {
     module.functions().filter_map(|(gv, _)| Some((gv, module.relax_func(gv)?)))
 }
@@ -112,7 +112,7 @@ impl Code {
         Reg(self.num_regs - 1)
     }
 
-    /// Adds an instruction and gives its place.
+    /// Adds an instruction and returns its index.
     pub(super) fn emit(&mut self, instruction: Instruction) -> usize {
         self.instructions.push(instruction);
         self.instructions.len() - 1
@@ -125,29 +125,29 @@ impl Code {
         dst
     }
 
-    /// Where the next instruction will be.
+    /// The address of the next instruction.
     pub(super) fn here(&self) -> Pc {
         Pc(self.instructions.len() as u32)
     }
 
-    /// Jumps; [`land`](Self::land) says where to.
+    /// Emits a jump, whose target [`land`](Self::land) sets; returns its index.
     pub(super) fn goto(&mut self) -> usize {
         self.emit(Instruction::Goto { target: Pc(u32::MAX) })
     }
 
-    /// Goes on when `test` equals `target`, else jumps; [`land`](Self::land) says where to.
+    /// Emits a jump that is taken unless `test` equals `target`; [`land`](Self::land) sets where to. Returns its index.
     pub(super) fn unless(&mut self, test: Reg, target: i64) -> usize {
         let on_eq = Pc(self.here().0 + 1);
         self.emit(Instruction::If { test, target, on_eq, on_ne: Pc(u32::MAX) })
     }
 
-    /// Goes on when `test` is true, else jumps; [`land`](Self::land) says where to.
+    /// Emits a jump that is taken unless `test` is true; [`land`](Self::land) sets where to. Returns its index.
     pub(super) fn unless_true(&mut self, test: Reg) -> usize {
         let on_ne = Pc(self.here().0 + 1);
         self.emit(Instruction::If { test, target: 0, on_eq: Pc(u32::MAX), on_ne })
     }
 
-    /// The jump at `from` leads to the next instruction.
+    /// Makes the next instruction the target of the jump at `from`.
     pub(super) fn land(&mut self, from: usize) {
         let here = self.here();
         match self.instructions.get_mut(from) {

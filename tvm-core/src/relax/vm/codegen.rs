@@ -1,8 +1,8 @@
-//! Graph functions to bytecode.
+//! Code generation from graph functions to bytecode.
 //!
-//! Requires lowered functions: no operator but those of [`memory`] and those on shapes, no local function (`LambdaLift`), tensor programs
-//! called through `vm.invoke_tvm_op` (`CallTIRRewrite`). Ensures that the executable passes the runtime's verifier.
-//! Every binding gets a register of its own; calls in tail position become tail calls.
+//! Requires lowered functions: no operators but those of [`memory`] and those on shapes, no local functions
+//! (`LambdaLift`), and tensor programs called through `vm.invoke_tvm_op` (`CallTIRRewrite`). Ensures that the executable
+//! passes the runtime's verifier. Every binding gets a register of its own; calls in tail position become tail calls.
 //!
 //! TVM counterpart: `VMCodeGen`, Relay's `VMFunctionCompiler`.
 
@@ -19,8 +19,9 @@ use crate::relax::op::memory;
 use crate::relax::{Arg, Binding, Body, Call, Callee, Constructor, Expr, Function, If};
 use crate::tir::{Param, PrimExpr, kernel_sig};
 
-/// The tensor programs that are to be built, and the program that calls them with tensors on `device`: arguments of
-/// public functions and constants are copied there if they are elsewhere, results stay there.
+/// Compiles the graph functions of `module`: returns the tensor programs that are still to be built, and the executable
+/// that calls them with tensors on `device`. Arguments of public functions and constants are copied there if they are
+/// elsewhere; results stay there.
 ///
 /// # Errors
 /// When a function is not lowered, or a dimension is not bound.
@@ -74,16 +75,16 @@ pub(super) enum Dest {
     Reg(Reg),
 }
 
-/// One function while its code grows.
+/// Code generator of one function.
 pub(super) struct FunctionCodegen<'a, 'm> {
     pub(super) tables: &'a mut Tables<'m>,
     pub(super) code: Code,
-    /// Where variables and symbolic dimensions are.
+    /// Registers of variables and symbolic dimensions.
     pub(super) regs: FxHashMap<VarId, Reg>,
 }
 
 impl FunctionCodegen<'_, '_> {
-    /// A register for `var`.
+    /// Assigns a fresh register to `var`.
     pub(super) fn define(&mut self, var: &Var) -> Reg {
         let reg = self.code.reg();
         self.regs.insert(var.id(), reg);
@@ -103,7 +104,7 @@ impl FunctionCodegen<'_, '_> {
         self.tables.module.type_def(&constructor.ty).map(|def| def.constructors.len())
     }
 
-    /// Computes `body` and hands its result to `dest`.
+    /// Emits code that computes `body` and delivers its result to `dest`.
     pub(super) fn body(&mut self, body: &Body, dest: Dest) -> Result<(), IrError> {
         crate::support::with_stack(|| {
             let mut bindings = body.bindings().peekable();
@@ -139,7 +140,7 @@ impl FunctionCodegen<'_, '_> {
         });
     }
 
-    /// Computes `expr` as the result of a body.
+    /// Emits code that computes `expr` as the result of a body.
     fn expr_to(&mut self, expr: &Expr, dest: Dest) -> Result<(), IrError> {
         match (expr, dest) {
             (Expr::If(it), _) => return self.if_expr(it, dest),
@@ -193,7 +194,7 @@ impl FunctionCodegen<'_, '_> {
         Ok(())
     }
 
-    /// A register of its own that holds `expr`.
+    /// Computes `expr` into a register of its own.
     fn expr(&mut self, expr: &Expr) -> Result<Reg, IrError> {
         Ok(match expr {
             Expr::Arg(arg) => {
@@ -304,7 +305,7 @@ impl FunctionCodegen<'_, '_> {
         }
     }
 
-    /// Calls a packed function; what it returns is checked against the type that the call declares.
+    /// Calls a packed function; its result is checked against the type that the call declares.
     fn packed(&mut self, name: &Arc<str>, call: &Call) -> Result<Reg, IrError> {
         let func = self.tables.packed(name);
         let args = self.args(&call.args)?;
@@ -408,11 +409,11 @@ impl FunctionCodegen<'_, '_> {
             .collect();
         let args: Regs = order.into_iter().map(|arg| self.arg(arg)).collect::<Result<_, _>>()?;
         self.code.emit(Instruction::InvokeKernel { kernel, args });
-        // The result is the empty tuple, which nobody reads; a register is there if someone does.
+        // The result is the empty tuple, which nothing reads; its variable still needs a register.
         Ok(self.code.reg())
     }
 
-    /// The tensor in `src` on the device that kernels run on.
+    /// A register that holds the tensor in `src` on the device that kernels run on.
     fn on_device(&mut self, src: Reg) -> Reg {
         let device = self.tables.device;
         if device == Device::cpu() {
@@ -422,7 +423,7 @@ impl FunctionCodegen<'_, '_> {
         }
     }
 
-    /// The tensor in `src` where the virtual machine can read it.
+    /// A register that holds the tensor in `src` where the virtual machine can read it.
     fn on_host(&mut self, src: Reg) -> Reg {
         let device = Device::cpu();
         if device == self.tables.device {
@@ -459,7 +460,7 @@ impl FunctionCodegen<'_, '_> {
         Ok(self.code.emit_to(|dst| Instruction::AllocTensorReg { dst, storage, offset, dtype, shape }))
     }
 
-    /// Bytes of a tensor of the given shape.
+    /// Size in bytes of a tensor of the given shape; `elem` is the size of an element.
     fn byte_size(&mut self, shape: &Arg, elem: i64) -> Result<IntOperand, IrError> {
         let Arg::Shape(values) = shape else {
             let message = "the shape of a tensor that is allocated must be known";

@@ -1,4 +1,4 @@
-//! Kernels that the reference interpreter runs: a program can be executed without code generation.
+//! Kernels that the reference interpreter runs, so that a program can be executed without code generation.
 
 use tvm_runtime::{HostArg, Kernel, Module, RuntimeError, Tensor, Value};
 
@@ -6,8 +6,8 @@ use crate::ir::{IRModule, Span};
 use crate::tir::interp::{InterpError, Program};
 use crate::tir::{PrimFunc, kernel_sig};
 
-/// A kernel for each tensor program of `module`, run by the [interpreter](crate::tir::interp). The twin of a code
-/// generator's `build`.
+/// A kernel for each tensor program of `module`, run by the [interpreter](crate::tir::interp). The counterpart of a
+/// code generator's `build`.
 ///
 /// # Errors
 /// When a tensor program is malformed.
@@ -40,7 +40,7 @@ fn to_value(arg: &HostArg<'_>) -> Result<Value, RuntimeError> {
     Ok(match arg {
         HostArg::In(view) => Value::Tensor(Tensor::from_bytes(view.bytes(), view.shape(), view.dtype())?),
         HostArg::Out(view) if view.dtype().is_bool() => {
-            // Memory that was used before and is not written yet holds any bytes.
+            // Reused memory that is not written yet holds any bytes, but a bool is 0 or 1.
             let bytes: Vec<u8> = view.bytes().iter().map(|&it| u8::from(it != 0)).collect();
             Value::Tensor(Tensor::from_bytes(&bytes, view.shape(), view.dtype())?)
         }

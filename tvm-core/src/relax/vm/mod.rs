@@ -27,8 +27,8 @@ pub fn compile(module: IRModule) -> Result<(IRModule, Executable), PassError> {
     compile_for(module, Device::cpu())
 }
 
-/// Runs the [default pipeline](crate::pipeline::default_build) and [`vm_codegen`]: gives the tensor programs that are
-/// to be built, and the program that calls them with tensors on `device`.
+/// Runs the [default pipeline](crate::pipeline::default_build) and [`vm_codegen`]: returns the tensor programs that are
+/// still to be built, and the executable that calls them with tensors on `device`.
 ///
 /// # Errors
 /// What a pass or the code generator reports.

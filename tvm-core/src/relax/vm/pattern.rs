@@ -1,4 +1,4 @@
-//! Matches as tests on tags, clause by clause; the clause of the only constructor that is left is not tested.
+//! Matches compiled to tests of tags, clause by clause; when only one constructor is left, its tag is not tested.
 //!
 //! TVM counterpart: Relay's `CompileMatch`, `CompileTreeNode`.
 
@@ -9,16 +9,16 @@ use crate::ir::IrError;
 use crate::relax::{Match, Pattern};
 
 impl FunctionCodegen<'_, '_> {
-    /// Runs the first clause that fits; a value that none fits ends the run.
+    /// Emits code that runs the first clause that matches; a value that no clause matches ends the run with an error.
     pub(super) fn match_expr(&mut self, it: &Match, dest: Dest) -> Result<(), IrError> {
         let value = self.arg(&it.value)?;
         let mut done = Vec::new();
         let mut complete = false;
-        // The tag of the value, once it is read, and the tags that clauses so far have taken whatever the fields.
+        // The tag of the value, once it is read, and the tags that clauses so far match whatever the fields are.
         let (mut tag, mut taken) = (None, Vec::new());
         for clause in it.clauses.iter() {
             let mut misfits = Vec::new();
-            // A name for the whole value is a register of its own, which may be killed on its own.
+            // A variable for the whole value gets a register of its own, because it may be killed on its own.
             if let Pattern::Var(var) = &clause.pattern {
                 let dst = self.define(var);
                 self.code.emit(Instruction::Move { dst, src: value });
@@ -55,7 +55,8 @@ impl FunctionCodegen<'_, '_> {
         Ok(())
     }
 
-    /// Tests whether the value in `src` fits `pattern`, and names its parts; jumps of `misfits` are taken if not.
+    /// Emits tests of whether the value in `src` matches `pattern`, and binds the pattern's variables. Adds to `misfits` the
+    /// jumps that are taken if the value does not match.
     fn pattern(&mut self, pattern: &Pattern, src: Reg, misfits: &mut Vec<usize>) {
         match pattern {
             Pattern::Wildcard => {}
@@ -73,7 +74,7 @@ impl FunctionCodegen<'_, '_> {
         }
     }
 
-    /// True when every value of its type fits `pattern`.
+    /// True when `pattern` matches every value of its type.
     fn fits_all(&self, pattern: &Pattern) -> bool {
         match pattern {
             Pattern::Wildcard | Pattern::Var(_) => true,

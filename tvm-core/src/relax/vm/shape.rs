@@ -1,4 +1,4 @@
-//! Symbolic shapes as instructions: checks that bind dimensions, and arithmetic on them.
+//! Code generation for symbolic shapes: checks that bind dimensions, and arithmetic on dimensions.
 //!
 //! TVM counterpart: `VMShapeLower`, `ComputePrimValue`.
 
@@ -8,7 +8,7 @@ use super::codegen::FunctionCodegen;
 use crate::ir::{IrError, Span, Type, Var, VarId};
 use crate::tir::{BinaryOp, Callee, Intrinsic, PrimExpr, any_expr};
 
-/// An extent that can be computed only after later checks have bound its dimensions.
+/// The check of an extent that can be computed only after later checks have bound its dimensions.
 pub(super) struct Deferred {
     src: Reg,
     ndim: usize,
@@ -19,7 +19,7 @@ pub(super) struct Deferred {
 }
 
 impl FunctionCodegen<'_, '_> {
-    /// Checks that the value in `src` has the type `ty` and binds the dimensions that are new in it. Extents that use
+    /// Emits checks that the value in `src` has the type `ty`, and binds the dimensions that are new in it. Extents that use
     /// dimensions which are not bound yet are left to [`check_deferred`](Self::check_deferred).
     pub(super) fn check(
         &mut self,
@@ -101,7 +101,7 @@ impl FunctionCodegen<'_, '_> {
         Ok(checks.into())
     }
 
-    /// Checks the extents that had to wait.
+    /// Emits the checks of the deferred extents.
     pub(super) fn check_deferred(&mut self, deferred: Vec<Deferred>) -> Result<(), IrError> {
         for it in deferred {
             let check = match self.int(&it.extent)? {
@@ -144,7 +144,7 @@ impl FunctionCodegen<'_, '_> {
         }
     }
 
-    /// The integer (or bool) `expr`.
+    /// An operand that holds the integer (or bool) `expr`.
     pub(super) fn int(&mut self, expr: &PrimExpr) -> Result<IntOperand, IrError> {
         crate::support::with_stack(|| self.int_inner(expr))
     }

@@ -1,11 +1,11 @@
-//! Types of parameters and results as the runtime knows them.
+//! Runtime types of parameters and results.
 
 use tvm_runtime::vm::ValueType;
 
 use crate::ir::Type;
 use crate::tir::dim_sig;
 
-/// A type as callers and tools see it.
+/// The runtime type of `ty`, which callers and tools see.
 pub fn value_type(ty: &Type) -> ValueType {
     match ty {
         Type::Prim(dtype) if dtype.is_float() => ValueType::Float,

@@ -8,12 +8,12 @@ use crate::script::Value;
 use crate::tir::analysis::reads_memory;
 use crate::tir::{AllocBuffer, Bind, Buffer, PrimExpr, Scope, any_expr, substitute_expr};
 
-/// Names in extents are replaced by their values up to this many nodes.
+/// Names in layouts are replaced by their values up to this many expression nodes.
 const EXTENT_LIMIT: usize = 256;
 
 impl FuncBuilder {
-    /// A buffer that lives to the end of the scope: of the block (or function) when it is made directly in it, else of
-    /// the loop's iteration. Where its extents depend on what memory holds, it lives from here on.
+    /// Allocates a buffer that lives to the end of its scope: the block (or function) if it is allocated directly in it,
+    /// else the iteration of the loop. If its extents depend on values read from memory, its life starts here.
     pub fn alloc<const N: usize>(
         &self,
         loc: Loc,
@@ -25,7 +25,7 @@ impl FuncBuilder {
         self.alloc_laid_out(loc, name, dtype, shape, scope, vec![], vec![])
     }
 
-    /// The same with strides and an offset, in elements; none are the compact layout.
+    /// [`alloc`](Self::alloc) with strides and an offset, in elements; the layout is compact if both are empty.
     #[expect(clippy::too_many_arguments, reason = "what a buffer is made of")]
     pub fn alloc_laid_out<const N: usize>(
         &self,
@@ -64,8 +64,8 @@ impl FuncBuilder {
         }
     }
 
-    /// A part of the layout of the buffer `name`, with names replaced by their values unless they come from memory. What
-    /// reads memory itself gets a name: layouts read none.
+    /// `part` of the layout of the buffer `name`, with names replaced by their values unless these read memory. If the part
+    /// itself reads memory, it is bound to a new variable, because layouts must not read memory.
     fn settled(&self, loc: Loc, name: &str, part: Value) -> Value {
         let mut part = part.into_index();
         let mut lets = self.state.borrow().lets.clone();

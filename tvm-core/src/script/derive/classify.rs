@@ -1,4 +1,4 @@
-//! Which kind of axis a loop is for a statement.
+//! Classification of the loops around a statement as spatial, reduction or opaque axes of its block.
 
 use super::{Loop, collect_stores, for_each_load};
 use crate::arith::{LinearSum, Products, same};
@@ -61,7 +61,7 @@ pub(super) fn axis_kinds(
         .collect()
 }
 
-/// The kind of the loop over `var` as far as `store` goes.
+/// The kind of the loop over `var`, judged by `store` alone.
 fn kind_for(stmt: &Stmt, store: &BufferStore, var: &Var, ranges: &[(Var, Range)]) -> IterKind {
     let own = store.indices.iter().position(|index| is_injective_in(index, var, ranges));
     let Some(axis) = own else {
@@ -71,7 +71,7 @@ fn kind_for(stmt: &Stmt, store: &BufferStore, var: &Var, ranges: &[(Var, Range)]
             _ => IterKind::Opaque,
         };
     };
-    // Whatever else of the buffer is read must be of the same iteration.
+    // All other accesses to the buffer must be to elements of the same iteration.
     let mut ok = true;
     for_each_load(stmt, &mut |load| {
         if load.buffer == store.buffer {
@@ -86,7 +86,7 @@ fn kind_for(stmt: &Stmt, store: &BufferStore, var: &Var, ranges: &[(Var, Range)]
     if ok { IterKind::Spatial } else { IterKind::Opaque }
 }
 
-/// Whether an element of the buffer that is updated is read besides the update itself.
+/// Whether `stmt` reads or writes the updated buffer besides the update itself.
 fn reads_elsewhere(stmt: &Stmt, store: &BufferStore) -> bool {
     let mut loads = 0;
     for_each_load(stmt, &mut |load| loads += usize::from(load.buffer == store.buffer));
@@ -99,7 +99,7 @@ fn uses(expr: &PrimExpr, var: &Var) -> bool {
 }
 
 /// True when different values of `var` give different values of `index`, whatever the other loop variables are: `index`
-/// is linear in loop variables that are its digits.
+/// is linear, and the loop variables are its digits as in a positional number system.
 fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool {
     let sum = LinearSum::of(index, Products::Keep);
     let mut digits: Vec<(i128, Option<i64>, &Var)> = Vec::new();
@@ -115,7 +115,7 @@ fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool
     digits.sort_by_key(|(coefficient, _, _)| *coefficient);
     let mut reach = Some(0i128);
     for (coefficient, extent, _) in &digits {
-        // The digits below must not reach this one's weight.
+        // The lower digits together must not reach the weight of this one.
         if reach.is_none_or(|reach| *coefficient <= reach) {
             return false;
         }

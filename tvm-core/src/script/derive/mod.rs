@@ -1,14 +1,15 @@
-//! Blocks for plain loops: each store becomes a block of its own whose axes are the loops around it.
+//! Derivation of blocks for plain loops: each store becomes a block of its own whose axes are the loops around it.
 //!
-//! The result has only loops, sequences and blocks between a block and the blocks inside it. A condition becomes part of the
-//! predicates of the blocks under it; a condition or loop bound that reads memory stands inside a block that tells of it
-//! (see [`scopes`]).
+//! The result has only loops, sequences and blocks between a block and the blocks inside it. A condition becomes part of
+//! the predicates of the blocks under it. A condition or loop bound that reads memory is enclosed in a block whose regions
+//! include that read (see [`scopes`]).
 //!
-//! An axis is spatial when different iterations write different elements, and a reduction when a store updates what it
-//! reads; else it is opaque, which schedules leave alone. Statements that name values become one block together with
-//! the stores that use them, or are inlined where loops follow. A buffer allocated in a loop belongs to a block around
-//! that iteration; where its extents name a value that reads memory, that value and all behind it are one block. Explicit blocks stay as they are, apart from conditions, loop
-//! bounds and plain statements beside blocks inside them.
+//! An axis is spatial when different iterations write different elements, and a reduction when a store updates the
+//! element that it reads; else it is opaque, and schedules leave it alone. A `let` becomes one block together with the
+//! stores that use it, or is inlined if loops follow. A buffer allocated in a loop belongs to a block around that
+//! iteration; if its extents name a value that reads memory, the `let` of that value and all statements after it become one
+//! block. Explicit blocks stay as they are, except for conditions, loop bounds and plain statements beside the blocks
+//! inside them.
 //!
 //! TVM counterpart: none (`ScriptCompleter` fills regions only).
 
@@ -37,7 +38,7 @@ struct Loop {
     range: Range,
 }
 
-/// `body` with every plain store in a block; names avoid `taken`.
+/// `body` with every plain store in a block; the names of the new blocks avoid `taken`.
 pub(crate) fn derive_blocks(body: &Stmt, taken: BlockNames) -> Stmt {
     let mut derive = Derive { taken, ..Derive::default() };
     collect_stores(body).iter().filter(|it| classify::update(it).is_some()).for_each(|store| {
@@ -49,15 +50,15 @@ pub(crate) fn derive_blocks(body: &Stmt, taken: BlockNames) -> Stmt {
 #[derive(Default)]
 struct Derive {
     loops: Vec<Loop>,
-    /// Loops before this one belong to a block further out.
+    /// The loops before this index belong to an enclosing block.
     base: usize,
     /// Buffers allocated in a loop, with the number of loops around them.
     locals: Vec<(Buffer, usize)>,
     taken: BlockNames,
     /// Buffers that some store accumulates into.
     reduced: Vec<Buffer>,
-    /// The block around, unless it is the root, tells of the memory that conditions and loop bounds read, except of these
-    /// buffers, which are written or allocated in it.
+    /// Buffers that the enclosing block writes or allocates; its regions include what conditions and loop bounds read of all
+    /// other buffers. `None` where no enclosing block includes such reads, as in the root block.
     changing: Option<Vec<Buffer>>,
 }
 
@@ -86,9 +87,9 @@ impl Derive {
         }
     }
 
-    /// Statements in one scope.
+    /// The statements of one scope.
     fn seq(&mut self, stmts: &[Stmt]) -> Stmt {
-        // An allocation whose layout names a value stays behind it.
+        // An allocation whose layout uses a `let` variable stays after the `let`.
         let hoisted = |stmt: &&Stmt| match stmt {
             Stmt::AllocBuffer(it) => !stmts.iter().any(|stmt| match stmt {
                 Stmt::Bind(bind) => scopes::layout_uses(&it.buffer, &bind.var),
@@ -105,7 +106,7 @@ impl Derive {
         let rest: Vec<Stmt> = rest.into_iter().cloned().collect();
         let depth = self.loops.len();
         self.locals.extend(allocs.iter().map(|buffer| (buffer.clone(), depth)));
-        // The block around the iteration comes first: what is inside has axes of its own loops only.
+        // The block around the iteration takes its name first; blocks inside it have axes for their own loops only.
         let name = self.unique(&format!("{}_scope", allocs[0].name));
         let body = self.inside(depth, None, |inner| inner.plain_seq(&rest));
         let span = allocs[0].span.clone();
@@ -114,7 +115,7 @@ impl Derive {
         res.0
     }
 
-    /// Statements in one scope, without allocations.
+    /// The statements of one scope without allocations.
     fn plain_seq(&mut self, stmts: &[Stmt]) -> Stmt {
         let Some(first) = stmts.iter().position(|stmt| matches!(stmt, Stmt::Bind(_))) else {
             return Stmt::seq(stmts.iter().map(|stmt| self.stmt(stmt)).collect::<Vec<_>>());
@@ -197,7 +198,7 @@ impl Derive {
     }
 }
 
-/// True when there is no loop, block or allocation inside.
+/// True when there is no `for` loop, block or allocation inside; a `while` loop counts as a leaf, whatever it contains.
 fn is_leaf(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::BufferStore(_) | Stmt::Bind(_) | Stmt::Evaluate(_) | Stmt::AssertStmt(_) => true,

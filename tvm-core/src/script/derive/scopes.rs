@@ -1,8 +1,8 @@
-//! Conditions, loop bounds and names above blocks.
+//! Conditions, loop bounds and `let`s above blocks.
 //!
-//! A condition that reads no memory goes into the predicates of the blocks under it. What reads memory is enclosed in a
-//! block that tells of it; what is written meanwhile is read once, into a buffer of one element. Where no explicit block is
-//! inside, all of it is one block.
+//! A condition that reads no memory goes into the predicates of the blocks under it. A statement whose condition or bounds
+//! read memory is enclosed in a block whose regions include that read; if the statement also writes that memory, the value
+//! is read once, into a buffer of one element. If no explicit block is inside, the whole statement becomes one block.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::tir::{
 };
 
 impl Derive {
-    /// True when `heads`, the condition or bounds of `stmt`, read memory of which no block around tells, or that `stmt`
-    /// alone is there to use.
+    /// True when `heads`, the condition or bounds of `stmt`, read memory, and either the regions of no enclosing block
+    /// include that read or `stmt` holds no explicit block.
     pub(super) fn is_enclosed(&self, stmt: &Stmt, heads: &[&PrimExpr]) -> bool {
         let reads = |it: &&&PrimExpr| reads_memory(it);
         let told = |changing: &Vec<Buffer>| !heads.iter().any(|it| uses_any(it, changing));
         heads.iter().any(|it| reads(&it)) && !(holds_blocks(stmt) && self.changing.as_ref().is_some_and(told))
     }
 
-    /// A condition above blocks.
+    /// Moves a condition above blocks into their predicates.
     pub(super) fn branch(&mut self, it: &IfThenElse) -> Stmt {
         let then_case = add_predicate(&self.stmt(&it.then_case), &it.condition);
         let otherwise = !it.condition.clone();
@@ -32,7 +32,7 @@ impl Derive {
         Stmt::seq([then_case].into_iter().chain(else_case))
     }
 
-    /// A loop or condition that reads memory, inside a block that tells of it.
+    /// Encloses a loop or condition that reads memory in a block whose regions include that read.
     pub(super) fn enclose(&mut self, stmt: &Stmt) -> Stmt {
         if !holds_blocks(stmt) {
             return self.block(stmt, vec![]);
@@ -73,7 +73,7 @@ impl Derive {
         self.seq(&before)
     }
 
-    /// The rest of a sequence with explicit blocks, in which a name stands for a value that changes later.
+    /// `rest`, a sequence with explicit blocks after a `let` whose value changes later: the value is stored in a buffer.
     pub(super) fn stored(&mut self, bind: &Bind, rest: &Stmt) -> Stmt {
         let (buffer, mut stmts) = stored(bind.var.name(), &bind.value);
         let vars = [(bind.var.id(), buffer.load([]))].into_iter().collect();
@@ -95,7 +95,7 @@ impl Derive {
         BlockRealize { block: block.into(), ..(**it).clone() }.into()
     }
 
-    /// Runs `f` for what is inside a block around everything from loop `base` on.
+    /// Runs `f` in the state for the inside of a block around everything from loop `base` on.
     pub(super) fn inside(
         &mut self,
         base: usize,
@@ -124,13 +124,13 @@ fn stored(name: &str, value: &PrimExpr) -> (Buffer, Vec<Stmt>) {
     (buffer, vec![alloc, store])
 }
 
-/// True when the layout of `buffer` names `var`.
+/// True when the layout of `buffer` uses `var`.
 pub(super) fn layout_uses(buffer: &Buffer, var: &Var) -> bool {
     let mut parts = buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset);
     parts.any(|part| any_expr(part, &mut |it| it.as_var() == Some(var)))
 }
 
-/// True when a buffer that is allocated in `stmt` has `var` in its layout.
+/// True when the layout of a buffer allocated in `stmt` uses `var`.
 pub(super) fn sizes_a_buffer(var: &Var, stmt: &Stmt) -> bool {
     inner_buffers(stmt).iter().any(|buffer| layout_uses(buffer, var))
 }
@@ -143,7 +143,7 @@ fn uses_any(expr: &PrimExpr, buffers: &[Buffer]) -> bool {
     any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if buffers.contains(&load.buffer)))
 }
 
-/// `stmt` with the bodies of its blocks in their places; blocks with an init or matched buffers stay.
+/// `stmt` with its blocks replaced by their bodies; blocks with an init or matched buffers stay.
 pub(super) fn without_blocks(stmt: &Stmt) -> Stmt {
     struct Unblock;
     impl Mutator for Unblock {

@@ -14,10 +14,10 @@ use crate::relax::{Arg, Call, Callee, Clause, Constructor, Expr, Match, Pattern}
 
 /// A type written as `#[relay::adt] enum`: the macro implements this for it.
 pub trait AdtDef: 'static {
-    /// Its name.
+    /// Name of the type in the module.
     const NAME: &'static str;
 
-    /// Its constructors, in order.
+    /// The definition, with the constructors in order.
     fn type_def() -> TypeDef;
 
     /// Adds the definition to the current module.
@@ -52,7 +52,7 @@ pub enum Pat {
     Tuple(Vec<Pat>),
 }
 
-/// The body of an arm: gets the pattern's variables from left to right.
+/// An arm: its pattern, and its body, which receives the pattern's variables from left to right.
 type Arm<'a> = (Pat, Box<dyn FnOnce(&[Value]) -> Value + 'a>);
 
 fn find(ty: &str, name: &str, span: &Span) -> Option<(Constructor, Arc<[Type]>)> {
@@ -68,7 +68,7 @@ fn find(ty: &str, name: &str, span: &Span) -> Option<(Constructor, Arc<[Type]>)>
     }
 }
 
-/// `Type::Name(..)`, `Type::<A>::Name(..)`: `ret` are the arguments of the type, where they are written.
+/// `Type::Name(..)`, `Type::<A>::Name(..)`: `ret` holds the type arguments, if they are written.
 #[track_caller]
 pub fn construct<D: AdtDef>(name: &str, ret: Option<Vec<Type>>, args: Args) -> Value {
     let span = span_of(Location::caller());
@@ -130,7 +130,7 @@ fn pattern(pat: &Pat, ty: &Type, vars: &mut Vec<Var>, span: &Span) -> Option<Pat
         Pat::Constructor(adt, name, pats) => {
             let (constructor, declared) = find(adt, name, span)?;
             let fields = frame(|frame| constructor_fields(&constructor, ty, frame.builder.module()));
-            // A pattern of another type is reported where the match is bound.
+            // A pattern of another type is reported when the match is bound.
             let fields = fields.and_then(Result::ok).unwrap_or_else(|| declared.to_vec());
             if fields.len() != pats.len() {
                 let message =

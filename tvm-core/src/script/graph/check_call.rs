@@ -1,5 +1,5 @@
-//! What rustc tells of a call when it checks a graph function: the macros put [`misuse`], [`wrong_call`] and [`wrong_call_tir`] into `const`
-//! assertions, which read the tables of the operators.
+//! Compile-time checks of calls in graph functions: the macros put [`misuse`], [`wrong_call`] and [`wrong_call_tir`] into
+//! `const` assertions, which read the tables of the operators.
 //!
 //! Only what is certainly wrong is an error here; building the function checks the rest.
 
@@ -10,7 +10,7 @@ use crate::ir::{ArgKind, AttrKind, OpDef};
 use crate::relax::op::TABLES;
 use crate::script::PrimFuncDef;
 
-/// What kind of argument an expression is, as far as the text tells.
+/// Kind of an argument expression, as far as its syntax shows it.
 #[derive(Clone, Copy)]
 pub enum Written {
     /// Anything: a name, a call.
@@ -29,7 +29,7 @@ pub enum Written {
     List(&'static [Written]),
 }
 
-/// A message that is put together while rustc checks the program.
+/// An error message that is assembled at compile time.
 pub struct Text {
     bytes: [u8; 512],
     len: usize,
@@ -40,7 +40,7 @@ impl Text {
         Text { bytes: [0; 512], len: 0 }
     }
 
-    /// The text with `part` behind it; what does not fit is left out.
+    /// Appends `part`, or leaves it out if it does not fit.
     const fn then(mut self, part: &str) -> Text {
         let part = part.as_bytes();
         if self.len + part.len() <= self.bytes.len() {
@@ -59,7 +59,7 @@ impl Text {
         if value < 10 { self.then(digit) } else { self.number(value / 10).then(digit) }
     }
 
-    /// The text, empty where nothing is wrong.
+    /// The message, empty if nothing is wrong.
     pub const fn of(wrong: &Option<Text>) -> &str {
         match wrong {
             Some(text) => text.as_str(),
@@ -75,12 +75,12 @@ impl Text {
     }
 }
 
-/// What is wrong with `name(items.., named..)`, where `name` is the function of an operator.
+/// The error in the call `name(items.., named..)`, if any, where `name` is the function of an operator.
 pub const fn misuse(name: &str, items: &[Written], named: &[(&str, Written)]) -> Option<Text> {
     let Some(op) = find(name) else { return None };
     let start = Text::new().then("`").then(op.name).then("`: ");
     let (args, attrs) = (op.args, op.attrs);
-    // Arguments that may be left out, or repeated, make positions uncertain.
+    // Optional and variadic arguments make positions uncertain.
     let mut needed = 0;
     while needed < args.len() && !matches!(args[needed].kind, ArgKind::Optional | ArgKind::Variadic) {
         if needed >= items.len() {
@@ -126,7 +126,8 @@ pub const fn misuse(name: &str, items: &[Written], named: &[(&str, Written)]) ->
     None
 }
 
-/// What is wrong with `name(items..)`, where `call` calls what has the name: a function of the user's or an operator.
+/// The error in the call `name(items..)`, if any. The result type of the closure, which makes the call, shows whether the
+/// name is that of a user's function or of an operator.
 pub const fn wrong_call<R: CallResult>(
     name: &str,
     _: &impl Fn(Args) -> R,
@@ -139,7 +140,7 @@ pub const fn wrong_call<R: CallResult>(
     }
 }
 
-/// What is wrong with `call_tir` of the kernel `P` with `got` arguments: its inputs and scalars.
+/// The error in a `call_tir` of the kernel `P` with `got` arguments, if any: it takes its inputs and scalars.
 pub const fn wrong_call_tir<P: PrimFuncDef>(got: usize) -> Option<Text> {
     let (params, mut expected, mut i) = (P::SIG.params, 0, 0);
     while i < params.len() {
@@ -175,7 +176,7 @@ const fn find(name: &str) -> Option<&'static OpDef> {
     None
 }
 
-/// The name without the family that functions leave out.
+/// The name without the operator family, which the names of functions leave out.
 const fn bare(name: &str) -> &str {
     match name.as_bytes() {
         [b'n', b'n', b'.', ..] => name.split_at(3).1,

@@ -1,4 +1,5 @@
-//! Expressions that are no operators: bindings without a computation, fields, cells, operators by name.
+//! Expressions that are not operator functions: bindings without a computation, tuple fields, cells, operators by name,
+//! constants.
 
 use std::panic::Location;
 
@@ -8,7 +9,7 @@ use super::{Args, Item, Value};
 use crate::ir::{IrError, Span};
 use crate::relax::{Arg, Expr};
 
-/// The arguments, when there are `N` of them; reports otherwise.
+/// The arguments, if there are `N` of them, all by position; otherwise reports an error.
 fn exact<const N: usize>(name: &str, args: Args, span: &Span) -> Option<[Item; N]> {
     let (got, named) = (args.items.len(), args.named.len());
     let items = args.items.try_into().ok().filter(|_| named == 0);
@@ -33,17 +34,17 @@ macro_rules! expressions {
 }
 
 expressions! {
-    /// `bind(x)`: a variable of its own for what needs no computation: another variable, a constant, a tuple, a shape.
+    /// `bind(x)`: binds what needs no computation to a variable of its own: another variable, a constant, a tuple, a shape.
     bind[value] => Expr::Arg(value);
-    /// `ref_create(x)`: a mutable cell.
+    /// `ref_create(x)`: a mutable cell that holds `x`.
     ref_create[value] => Expr::RefCreate(value);
-    /// `ref_read(cell)`: what is in a cell.
+    /// `ref_read(cell)`: the content of a cell.
     ref_read[cell] => Expr::RefRead(cell);
-    /// `ref_write(cell, x)`: puts `x` into a cell.
+    /// `ref_write(cell, x)`: stores `x` in a cell.
     ref_write[cell, value] => Expr::RefWrite(cell, value);
 }
 
-/// `tuple_get_item((x, y), 0)`: a field, of a tuple that is written out too; `t.0` is the same for a variable.
+/// `tuple_get_item((x, y), 0)`: a field of a tuple, which may be a tuple expression; for a variable, `t.0` is the same.
 #[track_caller]
 pub fn tuple_get_item(args: Args) -> Value {
     let span = span_of(Location::caller());
@@ -56,7 +57,7 @@ pub fn tuple_get_item(args: Args) -> Value {
     }
 }
 
-/// `call_op("nn.relu", x)`: an operator by its full name, also one that the program registered.
+/// `call_op("nn.relu", x)`: calls an operator by its full name; the program may have registered the operator itself.
 #[track_caller]
 pub fn call_op(mut args: Args) -> Value {
     let span = span_of(Location::caller());
@@ -69,7 +70,7 @@ pub fn call_op(mut args: Args) -> Value {
     fail(err.help("write call_op(\"nn.relu\", x)"), &span)
 }
 
-/// `constant::<f32, 64>("0000803f..")`: a tensor by the hexadecimal digits of its bytes.
+/// `constant::<f32, 64>("0000803f..")`: a tensor, given as the hexadecimal digits of its bytes.
 #[track_caller]
 pub fn constant_bytes(dtype: tvm_runtime::DataType, shape: &[i64], digits: &str) -> Value {
     let span = span_of(Location::caller());
@@ -87,7 +88,7 @@ pub fn constant_bytes(dtype: tvm_runtime::DataType, shape: &[i64], digits: &str)
     }
 }
 
-/// `constant::<f32, 2>([1.0, 2.0])`: a tensor written out.
+/// `constant::<f32, 2>([1.0, 2.0])`: a tensor, given as its elements.
 #[track_caller]
 pub fn constant<T: tvm_runtime::Element>(shape: &[i64], data: Vec<T>) -> Value {
     let span = span_of(Location::caller());

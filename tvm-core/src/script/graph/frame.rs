@@ -1,4 +1,4 @@
-//! The function being built on this thread, and what went wrong so far.
+//! The module being built on this thread, and the errors found so far.
 
 use std::any::TypeId;
 use std::cell::RefCell;
@@ -24,7 +24,7 @@ thread_local! {
     static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `f` with a fresh frame over `module`; gives the module as it is then, or all problems.
+/// Runs `f` with a fresh frame over `module`; returns the resulting module, or all problems.
 pub(super) fn with_frame<R>(module: IRModule, f: impl FnOnce() -> R) -> Result<(IRModule, R), IrError> {
     struct Guard;
     impl Drop for Guard {
@@ -55,7 +55,7 @@ pub(super) fn span_of(location: &Location<'_>) -> Span {
     Span::rust(location.file(), location.line(), location.column())
 }
 
-/// Records a problem; the value that stands for the failed expression.
+/// Records a problem; returns the poisoned value that stands for the failed expression.
 pub(super) fn fail(err: IrError, span: &Span) -> Value {
     frame(|frame| frame.problems.extend(err.at(span).0));
     Value::poison()
@@ -83,7 +83,7 @@ pub fn dim(name: &str) -> PrimExpr {
 /// Name of a variable that the source has not named yet.
 pub(super) const UNNAMED: &str = "lv";
 
-/// `let name = value;`: the variable that holds the value gets the name, where it was made just now.
+/// `let name = value;`: gives the name to the variable that holds the value, if that is the last one bound and unnamed.
 pub fn named(name: &str, value: impl super::IntoItem) -> Value {
     let value = super::value::to_value(value);
     rename(&value, name, None).unwrap_or(value)

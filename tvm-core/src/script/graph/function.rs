@@ -22,9 +22,9 @@ use crate::script::literal::Literal;
 /// A graph function written as `#[relax::func]` or `#[relay::func]`: the macro implements this for a type of the
 /// function's name.
 pub trait FuncDef: 'static {
-    /// Its name.
+    /// Name of the function in the module.
     const NAME: &'static str;
-    /// How many parameters it has.
+    /// Number of parameters.
     const ARITY: usize;
 
     /// Declares parameters and result, then builds the body.
@@ -33,7 +33,7 @@ pub trait FuncDef: 'static {
     /// A module of this function and all that it uses.
     ///
     /// # Errors
-    /// All that is wrong with them, at the user's lines.
+    /// All errors in them, with their places in the user's source.
     fn module() -> Result<IRModule, IrError> {
         module_of(include::<Self>)
     }
@@ -47,7 +47,7 @@ pub trait FuncDef: 'static {
     }
 }
 
-/// A graph function while it is declared.
+/// A graph function under construction.
 pub struct Definition {
     name: &'static str,
     key: Option<TypeId>,
@@ -78,33 +78,34 @@ impl Definition {
         }
     }
 
-    /// A type parameter.
+    /// Adds a type parameter.
     pub fn type_param(&mut self, name: &str) {
         self.type_params.push(TypeParam(name.into()));
     }
 
-    /// Calling the function has a side effect.
+    /// Declares that calling the function has a side effect.
     pub fn impure(&mut self) {
         self.pure = false;
     }
 
-    /// An attribute of the function.
+    /// Sets an attribute of the function.
     pub fn attr(&mut self, name: &str, value: impl Into<AttrValue>) {
         self.attrs.set(name, value);
     }
 
-    /// A scalar that [`scalar_param`](Self::scalar_param) puts among the parameters: the types of the others may use it.
+    /// Creates a scalar, which [`scalar_param`](Self::scalar_param) adds to the parameters; the types of other parameters
+    /// may use it.
     #[track_caller]
     pub fn scalar(&mut self, name: &str, dtype: DataType) -> Value {
         Value::from_arg(Arg::Var(Var::with_span(name, Type::Prim(dtype), span_of(Location::caller()))))
     }
 
-    /// The next parameter is this scalar.
+    /// Adds `scalar` as the next parameter.
     pub fn scalar_param(&mut self, scalar: &Value) {
         self.params.extend(scalar.arg().and_then(Arg::as_var).cloned());
     }
 
-    /// A parameter.
+    /// Adds a parameter.
     #[track_caller]
     pub fn param(&mut self, name: &str, ty: Type) -> Value {
         let var = Var::with_span(name, ty, span_of(Location::caller()));
@@ -112,7 +113,7 @@ impl Definition {
         Value::from_arg(Arg::Var(var))
     }
 
-    /// The result type; the function can be called from here on, by itself too.
+    /// Sets the result type; from here on, the function can be called, also by itself.
     #[track_caller]
     pub fn begin(&mut self, ret: Type) {
         self.span = span_of(Location::caller());
@@ -125,7 +126,7 @@ impl Definition {
         });
     }
 
-    /// The same for a local function: the value that stands for it in its own body too.
+    /// [`begin`](Self::begin) for a local function; returns the value that stands for the function, also in its own body.
     #[track_caller]
     pub fn begin_local(&mut self, ret: Type) -> Value {
         self.span = span_of(Location::caller());
@@ -172,7 +173,7 @@ fn body_of(definition: &mut Definition, define: impl FnOnce(&mut Definition) -> 
     frame(|frame| frame.builder.end_scope(ret.unwrap_or(Arg::Tuple(Arc::new([])))))
 }
 
-/// A local function: a closure whose parameters and result have types. It may call itself.
+/// A local function: a closure whose parameter and result types are declared. It may call itself.
 #[track_caller]
 pub fn local(name: &'static str, define: impl FnOnce(&mut Definition) -> Value) -> Value {
     let span = span_of(Location::caller());
@@ -221,7 +222,7 @@ pub fn include<D: FuncDef + ?Sized>() {
     global::<D>(&Span::none());
 }
 
-/// The module that `build` makes, checked to be well formed.
+/// The module that `build` makes, which is checked to be well formed.
 ///
 /// # Errors
 /// All problems found.
@@ -245,7 +246,7 @@ impl GraphFunc {
     /// A module of this function, named `main`, and all that it uses.
     ///
     /// # Errors
-    /// All that is wrong with them, at the user's lines.
+    /// All errors in them, with their places in the user's source.
     pub fn module(&self) -> Result<IRModule, IrError> {
         self.module.clone()
     }
@@ -275,7 +276,7 @@ pub fn call_def<D: FuncDef>(args: Args) -> CallOf<D> {
     call_def_at(args, &span_of(Location::caller()))
 }
 
-/// The same, written at `span`.
+/// [`call_def`] for a call that is written at `span`.
 pub(super) fn call_def_at<D: FuncDef>(args: Args, span: &Span) -> CallOf<D> {
     let value = global::<D>(span).map_or_else(Value::poison, |gv| {
         let ty = frame(|frame| frame.builder.module().relax_func(&gv).map(|func| func.ty())).flatten();
@@ -284,7 +285,7 @@ pub(super) fn call_def_at<D: FuncDef>(args: Args, span: &Span) -> CallOf<D> {
     CallOf(value, PhantomData)
 }
 
-/// `call_global("name", (x, y))`: calls a graph function of the module that is extended.
+/// `call_global("name", (x, y))`: calls a graph function of the module that is being extended.
 #[track_caller]
 pub fn call_global(args: Args) -> Value {
     let span = span_of(Location::caller());
@@ -336,7 +337,7 @@ pub(super) fn emit_call(callee: Callee, ty: Option<&FuncType>, args: Args, span:
     emit(Call { callee, args: bound.into(), attrs: Attrs::new(), ret: None, span: span.clone() }.into(), span)
 }
 
-/// A number where a tensor or scalar of known element type is asked for takes that type.
+/// The value of an argument; a number takes the element type of the expected tensor or scalar, if that is known.
 pub(super) fn value_of_type(it: Item, expected: Option<&Type>) -> Result<Value, IrError> {
     let literal = match it {
         Item::Int(value) => Literal::Int(value),

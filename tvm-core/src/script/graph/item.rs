@@ -1,4 +1,4 @@
-//! What can stand as an argument in a graph function: values, numbers, dimensions, types, lists of these.
+//! Arguments in graph functions: values, numbers, dimensions, types, lists of these.
 
 use tvm_runtime::{DataType, Tensor};
 
@@ -83,7 +83,7 @@ pub(super) fn prim(literal: Literal, dtype: DataType) -> Result<Value, IrError> 
     })))
 }
 
-/// A literal has the type of what it meets; a float is no integer.
+/// Checks that a literal can take the type `dtype`: a float literal cannot be an integer, and the type must have its value.
 fn check(literal: Literal, dtype: DataType) -> Result<(), IrError> {
     let message = match literal {
         Literal::Float(value) if dtype.is_integer() => Some(format!("the literal {value:?} is no {dtype}")),
@@ -172,7 +172,7 @@ impl Item {
         })
     }
 
-    /// What it is, for messages.
+    /// The kind of argument, for messages.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Item::Value(_) => "a tensor",

@@ -1,8 +1,8 @@
-//! What `relax!`, `relay!` and their attribute forms expand to: the user's body runs as Rust over [`Value`]s, and running
-//! it builds the graph function. Source places come from `#[track_caller]`.
+//! The code that `relax!`, `relay!` and their attribute forms expand to: the user's body runs as Rust over [`Value`]s, and
+//! running it builds the graph function. Source places come from `#[track_caller]`.
 //!
-//! Errors do not unwind: the first one of an expression is kept in the frame, the value becomes [`Value::poison`] and
-//! what uses it stays silent; [`define`] reports all of them at once.
+//! Errors do not unwind: the frame records the first error of an expression, and the value of the expression becomes
+//! [`Value::poison`], whose uses report no further errors. [`define`] reports all errors at once.
 //!
 //! TVM counterpart: `script/ir_builder/relax`.
 

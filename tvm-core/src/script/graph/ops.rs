@@ -1,6 +1,6 @@
 //! Calls of operators: arguments by position fill the operator's arguments, then its attributes.
 //!
-//! A call by name goes through [`NamedCall`], where a function of the user's hides the operator of its name.
+//! A call by name goes through [`NamedCall`], where a user's function hides the operator of the same name.
 
 use std::iter::Peekable;
 use std::panic::Location;
@@ -34,7 +34,7 @@ pub(super) fn emit_op(name: &str, args: Args, span: &Span) -> Value {
     }
 }
 
-/// Families of operators whose functions leave the family's name out.
+/// Operator families, whose names the functions of their operators leave out.
 const FAMILIES: [&str; 3] = ["", "nn.", "image."];
 
 fn find(name: &str) -> Option<Op> {
@@ -167,8 +167,8 @@ fn bind_attrs(
     Ok(attrs)
 }
 
-/// The value of an attribute of kind `kind`. One string or float is a list of one; one integer stays what it is, some
-/// operators tell it from a list (`split`).
+/// The value of an attribute of kind `kind`. A single string or float becomes a list of one; a single integer stays an
+/// integer, because some operators distinguish it from a list (`split`).
 fn attr(kind: AttrKind, it: &Item) -> Option<AttrValue> {
     let value = it.to_attr().filter(|value| is_of_kind(kind, value))?;
     Some(match (kind, value) {
@@ -194,7 +194,7 @@ fn is_of_kind(kind: AttrKind, value: &AttrValue) -> bool {
 
 macro_rules! ops {
     ($($name:ident)*) => {
-        /// The functions that call an operator.
+        /// Names of the functions that call an operator.
         pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
 
         $(
@@ -215,7 +215,7 @@ macro_rules! ops {
             )*
         }
 
-        /// Types named like the operators: what their names stand for where the module has nothing of the name.
+        /// Types named like the operators: a name resolves to its type here if the module has nothing of that name.
         #[allow(non_camel_case_types, reason = "named like the operators")]
         pub mod names {
             $(

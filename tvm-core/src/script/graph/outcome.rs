@@ -1,10 +1,10 @@
-//! Calls by a name that an operator has: a function of the user's comes before the operator.
+//! Resolution of calls by a name that an operator has: a user's function takes precedence over the operator.
 //!
-//! A macro does not see what else is in scope, so rustc decides. `softmax(x)` expands to a method call on a
-//! [`NamedCall`]. A function of the user's called `softmax` that is defined in the same scope comes with a trait whose
-//! method takes the call by value, which Rust prefers. Else the own method `softmax(&self)` runs the second part of the call,
-//! which looks for a type of that name in the module, where imports count: it is a function's, or one of [`names`](super::names).
-//! The type of the result tells which it was.
+//! A macro does not see what else is in scope, so rustc's method resolution decides. `softmax(x)` expands to a method call
+//! on a [`NamedCall`]. A user's function `softmax` in the same scope comes with a trait whose method takes the call by
+//! value, which Rust prefers. Otherwise the inherent method `softmax(&self)` runs the second field of the call, which looks
+//! for a type of that name in the module, including imports: the type of a function, or one of [`names`](super::names).
+//! The type of the result shows which one was called.
 
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -19,7 +19,7 @@ use crate::script::PrimFuncDef;
 /// Where a call was written.
 pub type At = &'static Location<'static>;
 
-/// The arguments of a call by name, and what it calls unless a function in scope takes it.
+/// The arguments of a call by name, and the closure that makes the call unless a function in scope takes it.
 pub struct NamedCall<F>(pub Args, pub F);
 
 impl<F: Fn(Args, At) -> R, R: Outcome> NamedCall<F> {
@@ -47,9 +47,9 @@ impl<T> Named<T> {
     }
 }
 
-/// Names of functions of the user's. `(&Named::<T>::new()).call(..)` takes the first of these three traits that fits.
+/// Names of users' functions. `(&Named::<T>::new()).call(..)` resolves to the first of these three traits that applies.
 pub trait CallsFunction {
-    /// What the call gives.
+    /// Result of the call.
     type Call: Outcome;
     /// Calls the function.
     fn call(&self, name: &str, args: Args, at: At) -> Self::Call;
@@ -63,9 +63,9 @@ impl<D: FuncDef> CallsFunction for Named<D> {
     }
 }
 
-/// Names of kernels: an error, unless it is a schedule that has the name.
+/// Names of kernels: a call is an error, except that the name of a schedule does not hide the operator.
 pub trait CallsKernel {
-    /// The error.
+    /// Reports the error, or calls the operator `name` if `Self` names a schedule.
     fn call(&self, name: &str, args: Args, at: At) -> Operator;
 }
 
@@ -98,14 +98,14 @@ impl<T> CallsOperator for Named<T> {
 /// The result of an operator.
 pub struct Operator(Value);
 
-/// What the call of a kernel by its name gives: nothing that a graph function can use.
+/// The result of calling a kernel by its name, which a graph function cannot use.
 pub struct KernelCall;
 
-/// What a call by a name gives: it tells what has the name.
+/// The result type of a call by name, which shows what the name stands for.
 pub trait CallResult {
-    /// Whether it is a function or kernel of the user's.
+    /// Whether the name is that of a user's function or kernel.
     const IS_USERS: bool;
-    /// How many parameters the function has, where that is known.
+    /// Number of parameters of the function, if it is known.
     const ARITY: Option<usize> = None;
 }
 
@@ -126,7 +126,7 @@ impl CallResult for Operator {
     const IS_USERS: bool = false;
 }
 
-/// What a function gives that a graph function calls.
+/// The result of a function that a graph function can call.
 #[diagnostic::on_unimplemented(
     message = "a kernel is not called by its name alone",
     label = "the name of a kernel in scope",
@@ -144,12 +144,12 @@ impl IntoItem for Operator {
     }
 }
 
-/// True when `call` calls a function of the user's.
+/// True when the closure calls a user's function or kernel.
 pub const fn is_users<R: CallResult>(_: &impl Fn(Args) -> R) -> bool {
     R::IS_USERS
 }
 
-/// The value that a call of a function or operator gives.
+/// The value of a call of a function or operator.
 pub fn result(of: impl Outcome) -> Value {
     super::value::to_value(of)
 }

@@ -8,7 +8,7 @@ use crate::ir::{IrError, Type};
 use crate::relax::Arg;
 use crate::tir::PrimExpr;
 
-/// A name that stands in a scalar expression: a dimension, or a value that is a scalar.
+/// What a name in a scalar expression may stand for: a dimension, or a value that is a scalar.
 pub trait ToScalar {
     /// The expression.
     #[track_caller]

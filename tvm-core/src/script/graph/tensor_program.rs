@@ -13,8 +13,8 @@ use crate::relax::{Arg, Call, Callee};
 use crate::script::PrimFuncDef;
 use crate::tir::{Param, PrimExpr, PrimFunc, substitute_expr};
 
-/// `call_tir(kernel, (x, w))`: inputs, then scalars. The outputs get the types that the kernel's signature gives for
-/// these inputs, or those that are written: `call_tir(kernel, (x, w), Tensor::<f32, n>)`.
+/// `call_tir(kernel, (x, w))`: inputs, then scalars. The types of the outputs follow from the kernel's signature and these
+/// inputs, unless they are written: `call_tir(kernel, (x, w), Tensor::<f32, n>)`.
 #[track_caller]
 pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem, ret: Option<Type>) -> Value {
     let span = span_of(Location::caller());
@@ -158,14 +158,14 @@ fn bind(func: &PrimFunc, items: Vec<Item>, ret: Option<Type>) -> Result<Option<B
     Ok(Some((args.into(), ret)))
 }
 
-/// `call_packed("name", (x, y), Tensor::<f32, n>)`: a registered function that returns its result, of which nothing is
-/// known when no type is given.
+/// `call_packed("name", (x, y), Tensor::<f32, n>)`: calls a registered function that returns its result; without a type,
+/// nothing is known about the result.
 #[track_caller]
 pub fn call_packed(name: &str, args: impl IntoItem, ret: Option<Type>) -> Value {
     packed(Callee::Packed(name.into()), args, ret, span_of(Location::caller()))
 }
 
-/// `call_dps_packed("name", (x, y), Tensor::<f32, n>)`: a registered function that fills its outputs.
+/// `call_dps_packed("name", (x, y), Tensor::<f32, n>)`: calls a registered function that fills its outputs.
 #[track_caller]
 pub fn call_dps_packed(name: &str, args: impl IntoItem, ret: Type) -> Value {
     packed(Callee::DpsPacked(name.into()), args, Some(ret), span_of(Location::caller()))

@@ -1,4 +1,4 @@
-//! Values of a graph function while it is built, and their operators.
+//! Values of a graph function under construction, and their operators.
 
 use std::ops;
 use std::panic::Location;
@@ -21,11 +21,11 @@ enum Inner {
     Arg(Arg),
     /// A closure literal: it becomes a function where the types of its parameters are known.
     Closure(Rc<Closure>),
-    /// What an ill-typed expression gives.
+    /// The value of an ill-typed expression.
     Poison,
 }
 
-/// What a closure computes from its arguments.
+/// The body of a closure: computes the result from the arguments.
 pub(super) type ClosureBody = dyn Fn(&[Value]) -> Value;
 
 /// A closure literal of the user.
@@ -64,7 +64,7 @@ impl Value {
         }
     }
 
-    /// The value where a parameter of type `expected` is asked for: a closure literal becomes a local function.
+    /// The value as an argument for a parameter of type `expected`: a closure literal becomes a local function.
     pub(super) fn arg_of_type(&self, expected: Option<&Type>) -> Option<Arg> {
         match &self.0 {
             Inner::Arg(arg) => Some(arg.clone()),
@@ -141,7 +141,7 @@ fn literal(value: Literal, dtype: DataType, span: &Span) -> Value {
     super::item::scalar(value, dtype).unwrap_or_else(|err| fail(err, span))
 }
 
-/// `a op b` where one side may be a number: it takes the element type of the other.
+/// `a op b`, where one side may be a number, which takes the element type of the other side.
 #[track_caller]
 fn operator(name: &str, a: Item, b: Item) -> Value {
     let span = span_of(Location::caller());
@@ -209,7 +209,7 @@ macro_rules! comparisons {
     };
 }
 
-/// Comparisons: Rust's operators give a `bool`, these give a value.
+/// Comparisons that return a value; Rust's operators can return only a `bool`.
 pub mod compare {
     use super::{IntoItem, Value, item, operator};
 

@@ -1,5 +1,5 @@
 //! Arithmetic of kernels: integers wrap, in debug builds too, where Rust's operators panic. Indices (`usize`) keep Rust's
-//! operators: one that leaves its range is a mistake.
+//! operators, because an index that overflows is an error.
 
 use half::{bf16, f16};
 

@@ -1,4 +1,4 @@
-//! A shadow as a typed function: the arguments of a compiled call, its checks and its errors.
+//! Calls of a shadow as a typed function, with the arguments, checks and errors of a compiled call.
 
 use std::any::type_name;
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use tvm_runtime::{CompiledFn, HostArg, Kernel, RuntimeError};
 use crate::script::PrimFuncDef;
 use crate::support::{to_bf16, to_f16};
 
-/// The shadow `run` of `P`, called like the compiled program.
+/// The shadow `run` of `P` as a function that is called like the compiled program.
 pub fn reference<P: PrimFuncDef>(
     run: impl Fn(&mut [HostArg<'_>]) -> Result<(), RuntimeError> + Send + Sync + 'static,
 ) -> Result<CompiledFn<P::Args>, RuntimeError> {
@@ -16,11 +16,11 @@ pub fn reference<P: PrimFuncDef>(
 }
 
 thread_local! {
-    /// Kernels that others have called and that still run.
+    /// Kernels that other kernels have called and that are still running.
     static RUNNING: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A kernel that runs because another one calls it.
+/// A running kernel that another one has called; dropping it ends the call.
 #[derive(Debug)]
 pub struct Running(());
 
@@ -39,14 +39,14 @@ pub fn enter<P>(name: &str) -> Running {
     Running(())
 }
 
-/// Panics with what is wrong with the arguments of a call; the call of the outermost kernel reports it.
+/// Panics with the error in the arguments of a call, if any; the call of the outermost kernel reports it.
 #[track_caller]
 pub fn expect(checked: Result<(), RuntimeError>) {
     let error = checked.err().map(|error| error.to_string());
     assert!(error.is_none(), "{}", error.unwrap_or_default());
 }
 
-/// For arguments of other kinds than the signature's, which a call has ruled out.
+/// The error for arguments of other kinds than the signature's; the checks of a call have ruled it out.
 pub fn arg_error(func: &str) -> RuntimeError {
     RuntimeError::Signature { func: func.into(), detail: "arguments of other kinds".into() }
 }
@@ -91,7 +91,7 @@ pub fn check_bound(
 
 /// A Rust scalar type of a kernel's parameter.
 pub trait ScalarArg: Sized {
-    /// The value that the call carries.
+    /// The value of the argument; `None` if it is of another kind.
     fn from_arg(arg: &HostArg<'_>) -> Option<Self>;
 }
 

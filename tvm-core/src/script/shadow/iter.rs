@@ -11,7 +11,7 @@ pub enum Axis {
     R(usize),
     /// Iterations run in order.
     O(usize),
-    /// Nothing is known.
+    /// Nothing is known about the iterations.
     Q(usize),
 }
 
@@ -23,7 +23,7 @@ impl Axis {
     }
 }
 
-/// The value itself: `let x = bind(e);` makes a variable in the program.
+/// Returns the value; in the program, `let x = bind(e);` creates a variable.
 pub fn bind<T>(value: T) -> T {
     value
 }

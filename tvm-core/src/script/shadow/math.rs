@@ -1,8 +1,9 @@
-//! Numbers of the shadow: what kernels may do with them, as free functions and as methods.
+//! Numeric operations of the shadow, as free functions and as methods.
 //!
 //! Methods of `f32` and `f64` that the standard library has are used as they are; [`Math`] adds the others, and all of
-//! them for half precision. `max` and `min` as functions give NaN when either side is NaN, and the first of equals; as
-//! methods they are Rust's, which give the number, and here the second of equals (Rust leaves it open which zero).
+//! them for half precision. The functions `max` and `min` return NaN when either side is NaN, and the first of two equal
+//! values. The methods `max` and `min` are Rust's: of a NaN and a number they return the number, and of two equal values
+//! here the second (Rust does not specify which zero).
 
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Rem, Sub, SubAssign};
 
@@ -11,7 +12,7 @@ use tvm_runtime::{Element, Param};
 use super::arithmetic::Arithmetic;
 use crate::support::{to_bf16, to_f16};
 
-/// A number on its way between types.
+/// A number during a conversion between types.
 #[derive(Clone, Copy, Debug)]
 pub enum Number {
     /// Of an integer type or bool.
@@ -47,13 +48,13 @@ pub trait Scalar:
     + MulAssign
     + DivAssign
 {
-    /// The larger, as Rust's floats have it: of a NaN and a number the number.
+    /// The larger, as for Rust's floats: of a NaN and a number, the number.
     #[must_use]
     fn max(self, other: Self) -> Self {
         max_of_numbers(self, other)
     }
 
-    /// The smaller, as Rust's floats have it: of a NaN and a number the number.
+    /// The smaller, as for Rust's floats: of a NaN and a number, the number.
     #[must_use]
     fn min(self, other: Self) -> Self {
         min_of_numbers(self, other)
@@ -131,7 +132,7 @@ pub fn cast<To: Cast>(value: impl Cast) -> To {
 /// A float literal in a kernel whose element type is a parameter or of half precision.
 ///
 /// # Panics
-/// Where the type has no such value; a call of the kernel reports it as an error.
+/// If the type does not have this value; a call of the kernel reports it as an error.
 pub fn lit<T: Cast>(value: f64) -> T {
     let res = T::from_number(Number::Float(value));
     if let Number::Int(got) = res.number() {
@@ -140,11 +141,12 @@ pub fn lit<T: Cast>(value: f64) -> T {
     res
 }
 
-/// The same of a literal whose nearest `f64` rounds to narrower types in another way than the literal; `odd` rounds as it does.
+/// [`lit`] for a literal whose nearest `f64` rounds to narrower types differently from the literal itself; `odd` rounds
+/// like the literal.
 pub fn lit_near<T: Cast>(nearest: f64, odd: f64) -> T {
     let res: T = lit(odd);
     match res.number() {
-        // An `f64` holds the other one as it stands.
+        // An `f64` holds `odd` exactly, so here the value is `nearest`.
         Number::Float(got) if got == odd => T::from_number(Number::Float(nearest)),
         Number::Float(_) | Number::Int(_) => res,
     }
@@ -155,22 +157,22 @@ pub fn select<T>(condition: bool, a: T, b: T) -> T {
     if condition { a } else { b }
 }
 
-/// The larger; NaN if either is, the first of equals.
+/// The larger; NaN if either is NaN; the first of two equal values.
 pub fn max<T: PartialOrd + Copy>(a: T, b: T) -> T {
     if b > a || b.partial_cmp(&b).is_none() { b } else { a }
 }
 
-/// The smaller; NaN if either is, the first of equals.
+/// The smaller; NaN if either is NaN; the first of two equal values.
 pub fn min<T: PartialOrd + Copy>(a: T, b: T) -> T {
     if b < a || b.partial_cmp(&b).is_none() { b } else { a }
 }
 
-/// What `a.max(b)` is: the larger; of a NaN and a number the number, the second of equals.
+/// `a.max(b)`: the larger; of a NaN and a number, the number; the second of two equal values.
 pub fn max_of_numbers<T: PartialOrd + Copy>(a: T, b: T) -> T {
     if a > b || b.partial_cmp(&b).is_none() { a } else { b }
 }
 
-/// What `a.min(b)` is: the smaller; of a NaN and a number the number, the second of equals.
+/// `a.min(b)`: the smaller; of a NaN and a number, the number; the second of two equal values.
 pub fn min_of_numbers<T: PartialOrd + Copy>(a: T, b: T) -> T {
     if a < b || b.partial_cmp(&b).is_none() { a } else { b }
 }
@@ -185,17 +187,17 @@ pub fn floormod<T: Cast>(a: T, b: T) -> T {
     integers(a, b, |a, b| ((a % b) + b) % b)
 }
 
-/// Number of ones.
+/// Number of one bits.
 pub fn count_ones<T: Cast + Element>(x: T) -> u32 {
     bits(x).count_ones()
 }
 
-/// Number of leading zeros.
+/// Number of leading zero bits.
 pub fn leading_zeros<T: Cast + Element>(x: T) -> u32 {
     bits(x).leading_zeros() - (128 - u32::from(T::DTYPE.bits()))
 }
 
-/// The bits of an integer, zeros above.
+/// The bits of an integer, extended with zeros.
 fn bits<T: Cast + Element>(x: T) -> u128 {
     match x.number() {
         Number::Int(value) => value as u128 & (u128::MAX >> (128 - u32::from(T::DTYPE.bits()))),
@@ -232,7 +234,7 @@ macro_rules! math {
                 Self::from_number(Number::Float(to_f64(self).mul_add(to_f64(y), to_f64(z))))
             }
 
-            /// `1 / sqrt(self)`, the root rounded.
+            /// `1 / sqrt(self)`; the root is rounded before the division.
             #[must_use]
             fn rsqrt(self) -> Self {
                 let root = Self::from_number(Number::Float(to_f64(self).sqrt()));
@@ -338,9 +340,9 @@ math! {
         floor(x) = x.floor();
         /// Smallest integer not below x.
         ceil(x) = x.ceil();
-        /// Toward zero.
+        /// Rounds toward zero.
         trunc(x) = x.trunc();
-        /// To the nearest integer, halves to even.
+        /// Rounds to the nearest integer, halves to even.
         round(x) = x.round_ties_even();
         /// Magnitude of x, sign of y.
         copysign(x, y) = x.copysign(y);
@@ -352,7 +354,7 @@ math! {
         ln_1p(x) = x.ln_1p();
         /// x to the y, as Rust names it.
         powf(x, y) = x.powf(y);
-        /// To the nearest integer, halves to even, as Rust names it.
+        /// Rounds to the nearest integer, halves to even, as Rust names it.
         round_ties_even(x) = x.round_ties_even();
     }
 }
@@ -371,7 +373,7 @@ pub fn fma<T: Math>(a: T, b: T, c: T) -> T {
     Math::fma(a, b, c)
 }
 
-/// `1 / sqrt(x)`, the root rounded.
+/// `1 / sqrt(x)`; the root is rounded before the division.
 pub fn rsqrt<T: Math>(x: T) -> T {
     Math::rsqrt(x)
 }

@@ -17,7 +17,7 @@ pub use math::{Cast, Math, Number, Scalar, abs, cast, lit, lit_near, max_of_numb
 pub use operators::*;
 pub use view::{AsView, AsViewMut, Local, View, ViewMut};
 
-/// The names that a kernel's body sees.
+/// The names that are in scope in a kernel's body.
 pub mod kernel {
     pub use super::iter::{O, Q, R, S, bind, block, grid, init};
     pub use super::math::{

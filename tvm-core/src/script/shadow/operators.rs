@@ -19,7 +19,7 @@ macro_rules! operators {
             a.$method(b)
         }
 
-        /// The assignment of the operator's result.
+        /// The compound assignment of the operator.
         pub fn $assign<T: Arithmetic>(a: &mut T, b: T) {
             *a = a.$method(b);
         }

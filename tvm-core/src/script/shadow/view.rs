@@ -4,14 +4,14 @@ use std::ops::{Index, IndexMut};
 
 use tvm_runtime::{Element, RuntimeError, TensorView, TensorViewMut};
 
-/// An input.
+/// An input tensor.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T, const N: usize> {
     data: &'a [T],
     shape: [usize; N],
 }
 
-/// An output.
+/// An output tensor.
 #[derive(Debug)]
 pub struct ViewMut<'a, T, const N: usize> {
     data: &'a mut [T],
@@ -86,23 +86,23 @@ macro_rules! writable {
     )*};
 }
 
-/// What a kernel may read when another one calls it: a tensor of its element type and rank.
+/// A tensor that a kernel may pass to another kernel as an input of this element type and rank.
 #[diagnostic::on_unimplemented(
     message = "the kernel takes a tensor of {T} with {N} dimensions here",
     label = "a tensor of another type or rank"
 )]
 pub trait AsView<T, const N: usize> {
-    /// The tensor.
+    /// A view of the tensor.
     fn as_view(&self) -> View<'_, T, N>;
 }
 
-/// What a kernel may write when another one calls it.
+/// A tensor that a kernel may pass to another kernel as an output of this element type and rank.
 #[diagnostic::on_unimplemented(
     message = "the kernel writes a tensor of {T} with {N} dimensions here",
     label = "no tensor of this type and rank that may be written"
 )]
 pub trait AsViewMut<T, const N: usize> {
-    /// The tensor.
+    /// A view of the tensor.
     fn as_view_mut(&mut self) -> ViewMut<'_, T, N>;
 }
 

@@ -1,4 +1,4 @@
-//! What a block reads and writes, found from its body.
+//! Finds the regions that a block reads and writes from its init and body.
 //!
 //! TVM counterpart: `GetBlockReadWriteRegion`, `BlockReadWriteDetector`.
 
@@ -13,8 +13,8 @@ use crate::tir::{
     BinaryOp, Block, Buffer, BufferRegion, PrimExpr, Range, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
 
-/// `block` with `reads` and `writes` found from its init and body. An update in a block with an init does not count as
-/// reading what it updates; buffers of the block itself do not count.
+/// `block` with `reads` and `writes` derived from its init and body. In a block with an init, an update does not count
+/// as a read of what it updates. Buffers of the block itself do not count.
 #[must_use]
 pub fn with_access_regions(block: Block) -> Block {
     let stmts: Vec<&Stmt> = block.init.iter().chain([&block.body]).collect();
@@ -43,8 +43,8 @@ fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
     (finish(reads), finish(writes))
 }
 
-/// Takes the variables of `stmts` for indices, those excepted that have values of their own: what is accessed is inside of
-/// its buffer, so that its index does not overflow.
+/// Treats the `i64` variables of `stmts` as indices, except those that a `let` or a `Bind` gives a value: an accessed
+/// element is inside its buffer, so its index does not overflow.
 fn index_variables(stmts: &[&Stmt]) -> Analyzer {
     #[derive(Default)]
     struct Indices {
@@ -95,7 +95,7 @@ impl Access {
     }
 }
 
-/// An end that is no choice between accesses.
+/// True when `end` does not choose between accesses: it contains no minimum, maximum, select or load.
 fn is_plain(end: &PrimExpr) -> bool {
     let choice = |it: &PrimExpr| match it {
         PrimExpr::Binary(it) => matches!(it.op, BinaryOp::Min | BinaryOp::Max),
@@ -107,11 +107,11 @@ fn is_plain(end: &PrimExpr) -> bool {
 #[derive(Default)]
 struct Detect {
     analyzer: Analyzer,
-    /// Loops, axes and names inside.
+    /// Value sets of the loop variables, axes and names inside.
     dom: DomMap,
     reads: IndexMap<BufferId, Access, FxBuildHasher>,
     writes: IndexMap<BufferId, Access, FxBuildHasher>,
-    /// Buffers that live inside.
+    /// Buffers that are allocated or matched inside; accesses to them do not count.
     local: FxHashSet<BufferId>,
 }
 
@@ -120,7 +120,7 @@ impl Detect {
         if self.local.contains(&buffer.id) {
             return;
         }
-        // What memory gives may be anything.
+        // An index that reads memory may have any value.
         let set = |index: &PrimExpr| match index.dtype().is_scalar() && !reads_memory(index) {
             true => self.analyzer.int_set(index, &self.dom),
             false => IntervalSet::everything(),

@@ -3,7 +3,7 @@
 use crate::support::with_stack;
 use crate::tir::{BinaryOp, BlockRealize, Callee, Effect, For, IfThenElse, PrimExpr, Stmt, any_expr};
 
-/// The conditions that `condition` is the conjunction of; none when it always holds.
+/// The conditions whose conjunction is `condition`; none when it always holds.
 pub fn conjuncts(condition: &PrimExpr) -> Vec<PrimExpr> {
     match condition {
         PrimExpr::Binary(it) if it.op == BinaryOp::And => {
@@ -62,7 +62,7 @@ pub(crate) fn reads_memory(expr: &PrimExpr) -> bool {
     })
 }
 
-/// True when there is a block in `stmt`.
+/// True when `stmt` contains a block.
 pub(crate) fn holds_blocks(stmt: &Stmt) -> bool {
     matches!(stmt, Stmt::BlockRealize(_)) || with_stack(|| stmt.children().into_iter().any(holds_blocks))
 }

@@ -1,11 +1,11 @@
-//! The init of a reduction as loops of its own: where they stand, and what they are.
+//! The init of a reduction as a loop nest of its own: where it is placed, and what it contains.
 //!
-//! A block's init runs before the outermost loop that drives a reduction axis of it, for every combination that the
-//! loops from there inwards give to its other axes. So it runs once for each result, before the first iteration that
-//! reaches it, and also where there is none.
+//! The init of a block runs before the outermost loop that drives a reduction axis of the block, for every combination
+//! of values that the loops from there inwards give to its other axes. So it runs once for each result, before the
+//! first iteration that reaches the result, and also if no iteration does.
 //!
-//! A loop *drives* an axis when the value of the axis depends on its variable; through the axes of blocks in between as
-//! well, spatial ones excepted: each value of those has a reduction of its own.
+//! A loop *drives* an axis when the value of the axis depends on its variable, directly or through the axes of blocks
+//! in between. Spatial axes of such blocks do not count: each of their values has a reduction of its own.
 
 use std::sync::Arc;
 
@@ -19,24 +19,24 @@ use crate::tir::{
     any_expr, substitute_expr, walk_expr, walk_stmt,
 };
 
-/// What may stand between a loop and a block inside of it.
+/// A construct that may stand between a loop and a block inside it.
 #[derive(Clone, Debug)]
 pub(in crate::tir) enum Frame {
     /// A loop.
     Loop(Arc<For>),
     /// A block.
     Block(Arc<BlockRealize>),
-    /// A branch: what holds inside.
+    /// A branch, with the condition that holds inside.
     Condition(PrimExpr),
-    /// A name.
+    /// A variable, with the value it is bound to.
     Bind(Var, PrimExpr),
-    /// A buffer of its own.
+    /// A buffer that is allocated or declared.
     Buffer(BufferId),
-    /// A `while`: what is inside runs any number of times.
+    /// A `while`: its body runs any number of times.
     While,
 }
 
-/// True when `node` drives an axis of the block: a reduction axis, or another one.
+/// True when `node` drives a reduction axis of the block (`reduce`), or an axis of another kind (not `reduce`).
 pub(in crate::tir) fn drives(realize: &BlockRealize, node: &For, reduce: bool) -> bool {
     let axes = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
     axes.filter(|(iter, _)| (iter.kind == IterKind::Reduce) == reduce).any(|(_, value)| uses(value, node))
@@ -90,8 +90,8 @@ impl Mentions {
     }
 }
 
-/// The frame of `frames` (outermost first, all that lead to the block) that is the outermost loop to drive a reduction
-/// axis; `None` when the init runs directly before each run of the body.
+/// The position in `frames` (all frames that lead to the block, outermost first) of the outermost loop that drives a
+/// reduction axis; `None` when the init runs directly before each run of the body.
 pub(in crate::tir) fn reduction_loop(frames: &[Frame], realize: &BlockRealize, init: &Stmt) -> Option<usize> {
     let block = &realize.block;
     let touched = Mentions::of(init).buffers;
@@ -130,8 +130,9 @@ pub(in crate::tir) fn reduction_loop(frames: &[Frame], realize: &BlockRealize, i
     outermost
 }
 
-/// `init` as a block `name`, in copies of those loops of `frames` (all from the place of the nest to the block) that its
-/// axes, other than those of the reduction, depend on. Conditions hold that speak of nothing else.
+/// `init` as a block named `name`, with the axes of the block except the reduction axes. It is inside copies of those
+/// loops of `frames` (all from the place of the nest to the block) that `init` or these axes depend on. Conditions that
+/// depend on no other loop are kept.
 pub(in crate::tir) fn init_nest(realize: &BlockRealize, init: &Stmt, frames: &[Frame], name: String) -> Stmt {
     let block = &realize.block;
     let spatial: Vec<(&IterVar, &PrimExpr)> = (block.iter_vars.iter())
@@ -142,7 +143,7 @@ pub(in crate::tir) fn init_nest(realize: &BlockRealize, init: &Stmt, frames: &[F
     let mut needed = vars_of(spatial.iter().map(|(_, value)| *value));
     needed.extend(Mentions::of(init).vars.difference(&own));
 
-    // From the block outwards: which loops are needed, and what names of blocks in between stand for.
+    // From the block outwards: the loops that are needed, also through the names and axes in between.
     for frame in frames.iter().rev() {
         match frame {
             Frame::Loop(node) if needed.contains(&node.loop_var.id()) => {
@@ -159,7 +160,7 @@ pub(in crate::tir) fn init_nest(realize: &BlockRealize, init: &Stmt, frames: &[F
         }
     }
 
-    // From the place of the nest inwards.
+    // From the place of the nest inwards: the loops, the values of names and axes, and the conditions.
     let mut names: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
     let mut left_out: FxHashSet<VarId> = FxHashSet::default();
     let mut loops: Vec<For> = Vec::new();
@@ -189,7 +190,7 @@ pub(in crate::tir) fn init_nest(realize: &BlockRealize, init: &Stmt, frames: &[F
     let mut predicate = conjunction(kept);
     let used = vars_of(&values);
     if dropped.iter().any(|it| !vars_of([it]).is_disjoint(&used)) {
-        // What is dropped may be what kept the axes in their domains.
+        // A dropped condition may be the one that kept the axes in their domains.
         for ((iter, _), value) in spatial.iter().zip(&values) {
             let (min, extent) =
                 (substitute_expr(&iter.dom.min, &names), substitute_expr(&iter.dom.extent, &names));
@@ -218,7 +219,7 @@ pub(in crate::tir) fn init_nest(realize: &BlockRealize, init: &Stmt, frames: &[F
     renew_stmt(&nest)
 }
 
-/// Records that `var` stands for `value`, where that is known.
+/// Records that `var` has the value `value`, unless the value depends on a loop that is left out.
 fn define(
     names: &mut FxHashMap<VarId, PrimExpr>,
     left_out: &mut FxHashSet<VarId>,

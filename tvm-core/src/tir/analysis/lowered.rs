@@ -1,4 +1,5 @@
-//! Is a program in [the lowered form](crate::tir::transform)? What code generators rely on, beside well-formedness.
+//! Checks that a program is in [the lowered form](crate::tir::transform): what code generators rely on, beside
+//! well-formedness.
 //!
 //! TVM counterpart: none.
 
@@ -8,7 +9,7 @@ use crate::ir::well_formed::Report;
 use crate::ir::{IrError, Span};
 use crate::tir::{Buffer, ForKind, Param, PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_expr, walk_stmt};
 
-/// Checks the points of the lowered form that the program's shape shows.
+/// Checks those points of the lowered form that show in the structure of the program.
 ///
 /// # Errors
 /// What is wrong, with the number of the point (`L1` to `L4`).

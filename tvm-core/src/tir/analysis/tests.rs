@@ -1,5 +1,5 @@
-//! Seeded corruptions of valid programs: almost all are refused by the rules or by lowering, the others run without
-//! leaving their memory. No valid program is refused.
+//! Seeded corruptions of valid programs: the rules, lowering or run-time checks refuse almost all, the others run
+//! without leaving their memory. No valid program is refused.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::tir::schedule::Schedule;
 use crate::tir::testing::{arguments, dense, random_step, stencil};
 use crate::tir::*;
 
-/// Rewrites the node number `at` of those that a corruption fits.
+/// Rewrites node number `at` of the nodes that the corruption `kind` fits.
 struct Corrupt<'a> {
     kind: usize,
     rng: &'a mut Rng,
@@ -173,7 +173,7 @@ impl Mutator for Corrupt<'_> {
     }
 }
 
-/// A valid program and the dimensions to run it with; none where it is not run.
+/// A valid program and the dimensions to run it with; `None` if it is not run.
 fn valid(rng: &mut Rng, seed: u64) -> (PrimFunc, Option<Vec<i64>>) {
     let dim = PrimExpr::index;
     let symbol = |name| PrimExpr::from(Var::index(name));

@@ -1,4 +1,4 @@
-//! Well-formedness of tensor programs: rules W3 to W8 (`docs/tir.md`), beside the scope rules.
+//! Well-formedness of tensor programs: rules W3 to W5, W7 to W9, W15 and W16 (`docs/tir.md`), beside the scope rules.
 //!
 //! TVM counterpart: `VerifyWellFormed`.
 
@@ -14,7 +14,7 @@ use crate::tir::*;
 /// Checks one tensor program.
 ///
 /// # Errors
-/// What is wrong, with the numbers of the rules.
+/// Lists what is wrong, with the numbers of the violated rules.
 pub fn well_formed(func: &PrimFunc) -> Result<(), IrError> {
     let mut report = Report::default();
     Scopes::default().check(func.into(), &mut report);
@@ -35,7 +35,7 @@ pub(crate) fn check_rules(func: &PrimFunc, report: &mut Report) {
     rules.visit_stmt(&func.body);
 }
 
-/// The rules of an expression outside of tensor programs: an extent or scalar of a graph.
+/// Checks the rules for an expression outside of tensor programs: an extent or scalar of a graph.
 pub(crate) fn check_expr(expr: &PrimExpr, span: &Span, report: &mut Report) {
     Rules::new(span, report).visit_expr(expr);
 }
@@ -44,7 +44,7 @@ struct Rules<'a> {
     report: &'a mut Report,
     span: Span,
     blocks: FxHashSet<std::sync::Arc<str>>,
-    /// Buffers that must not be written, with the parameter they name.
+    /// The parameters that must not be written, by the buffers that name them or regions of them.
     read_only: FxHashMap<BufferId, Buffer>,
 }
 
@@ -119,7 +119,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// `buffer` may name `source`: its last ranges, of as many elements of its type.
+    /// W15: checks that `buffer` may name the region `source`. It has the same type and scope, and its dimensions have
+    /// the extents of the last ranges of the region; the ranges before these have extent 1.
     fn view(&mut self, buffer: &Buffer, source: &BufferRegion) {
         let (name, of) = (&buffer.name, &source.buffer);
         if (buffer.dtype, buffer.scope) != (of.dtype, of.scope) {
@@ -375,7 +376,8 @@ impl Visitor for Rules<'_> {
 }
 
 impl Rules<'_> {
-    /// W9: what stands between `block` and the blocks directly inside it. `under` is what is there besides loops.
+    /// W9: checks the statements between `block` and the blocks directly inside it. `under` describes the innermost of
+    /// them that is not a loop or sequence.
     fn scope(&mut self, block: &Block, stmt: &Stmt, under: Option<&str>) {
         let name = &block.name;
         match stmt {
@@ -409,7 +411,7 @@ impl Rules<'_> {
         }
     }
 
-    /// W9: `block` tells that it reads what `expr` loads, and does not write it.
+    /// W9: checks that `block` declares that it reads the buffers that `expr` loads, and does not write them.
     fn declared(&mut self, block: &Block, expr: &PrimExpr) {
         any_expr(expr, &mut |it| {
             if let PrimExpr::BufferLoad(load) = it {
@@ -426,7 +428,7 @@ impl Rules<'_> {
         });
     }
 
-    /// Goes on at `span`, if it is a place; gives the span to go back to.
+    /// Makes `span` the current span if it is a place; returns the previous span.
     fn enter(&mut self, span: &Span) -> Span {
         let outer = self.span.clone();
         if !span.is_none() {
@@ -436,11 +438,11 @@ impl Rules<'_> {
     }
 }
 
-/// A reduce axis that the init of `block` depends on, also through what its matched buffers name.
+/// A reduction axis that the init of `block` depends on, also through the regions of its matched buffers.
 fn init_axis(block: &Block) -> Option<crate::ir::Var> {
     let mut uses = Mentions::default();
     uses.visit_stmt(block.init.as_ref()?);
-    // A matched buffer may name one that was matched before it.
+    // A matched buffer may name a region of one that was matched before it.
     for matched in block.match_buffers.iter().rev() {
         if uses.buffers.contains(&matched.buffer.id) {
             uses.buffers.insert(matched.source.buffer.id);

@@ -13,7 +13,7 @@ use super::strict::Fault;
 use crate::ir::Span;
 use crate::support::{to_bf16, to_f16};
 
-/// An access of one element at indices that are computed when it runs.
+/// An access to one element; its indices are computed at run time.
 pub(super) struct Access {
     pub(super) view: usize,
     pub(super) indices: Box<[IntFn]>,
@@ -23,7 +23,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// Where the element (its current lane, for a buffer of vectors) lies.
+    /// Address of the element (of its current lane, for a buffer of vectors).
     #[inline]
     fn address(&self, m: &mut Machine<'_>) -> Result<Handle, Trap> {
         let lanes = usize::from(self.dtype.lanes());
@@ -53,7 +53,7 @@ impl Access {
         Ok(Handle { byte: at.byte + byte, ..at })
     }
 
-    /// Where the element would lie, be it there or not: one may point to the start of an empty buffer.
+    /// Address of the element, without a bounds check: a pointer to the start of an empty buffer is valid.
     pub(super) fn pointer(&self, m: &mut Machine<'_>) -> Result<Handle, Trap> {
         let mut byte = 0;
         for (axis, index) in self.indices.iter().enumerate() {
@@ -87,7 +87,7 @@ impl Access {
         }
     }
 
-    /// Tells the strict mode of an access.
+    /// Reports an access to the strict mode.
     #[cold]
     fn watched(&self, m: &mut Machine<'_>, at: Handle, len: usize, write: bool) -> Result<(), Trap> {
         let Some(watch) = &mut m.watch else { return Ok(()) };
@@ -195,7 +195,7 @@ impl Access {
     }
 }
 
-/// `f` for every lane.
+/// Calls `f` for every lane.
 pub(super) fn each_lane<T>(
     m: &mut Machine<'_>,
     lanes: usize,

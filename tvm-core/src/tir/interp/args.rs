@@ -1,4 +1,4 @@
-//! Arguments: checks them against the parameters, binds scalars and symbolic dimensions, lends the tensors' memory.
+//! Arguments: checks them against the parameters, binds scalars and symbolic dimensions, borrows the tensors' memory.
 
 use std::sync::Arc;
 
@@ -26,16 +26,16 @@ enum Kind {
         view: usize,
         write: bool,
         dtype: DataType,
-        /// Slots of variables that get the extent.
+        /// Per axis, the slot and name of the variable that the extent binds, if any.
         binds: Vec<Option<(usize, Arc<str>)>>,
-        /// What the extents must be, once all variables are bound.
+        /// Per axis, the expected extent (computed once all variables are bound) and its label for messages.
         checks: Vec<(IntFn, Option<Arc<str>>)>,
     },
 }
 
 impl Compiler {
-    /// The parameters of `func`, in two rounds: extents that are a variable bind it where it occurs first, then all
-    /// extents are compiled.
+    /// Compiles the parameters of `func` in two rounds: first, each extent that is a variable binds it at its first
+    /// occurrence; then all extents are compiled.
     pub(super) fn params(&mut self, func: &PrimFunc) -> Result<Vec<ParamCode>, InterpError> {
         self.span = func.span.clone();
         let mut res = Vec::new();
@@ -82,7 +82,7 @@ impl Compiler {
 }
 
 impl Program {
-    /// Checks `args` and makes them known to `m`.
+    /// Checks `args` and stores them in `m`.
     pub(super) fn bind<'a>(&self, m: &mut Machine<'a>, args: &'a mut [Value]) -> Result<(), InterpError> {
         let func = || self.name.clone();
         if let [ParamCode { kind: Kind::Packed, .. }, rest @ ..] = self.params.as_slice() {
@@ -157,7 +157,7 @@ impl Program {
         Ok(())
     }
 
-    /// The arguments of a packed function, whose other parameters are `rest`.
+    /// Stores the arguments of a packed function; `rest` are the parameters after the argument list.
     fn bind_packed<'a>(
         &self,
         m: &mut Machine<'a>,
@@ -184,7 +184,7 @@ impl Program {
         Ok(())
     }
 
-    /// Element type and shape of a tensor on the host.
+    /// Element type and shape of `arg`, which must be a tensor on the host.
     fn tensor(&self, arg: &Value, name: &Arc<str>) -> Result<(DataType, Vec<i64>), InterpError> {
         match arg {
             Value::Tensor(tensor) if tensor.device() == Device::cpu() => {

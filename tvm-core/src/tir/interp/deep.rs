@@ -1,14 +1,15 @@
-//! Programs of any depth: every few levels a computation runs, and is dropped, with more stack when little is left.
+//! Programs of any depth: every few levels, a computation runs (and is dropped) on a new stack segment if little stack
+//! is left.
 
 use super::machine::{Machine, Trap};
 use crate::support::with_stack;
 
-/// How many levels are run on the stack that is there.
+/// Number of levels between two checks of the remaining stack.
 const LEVELS: u32 = 16;
 
 type Compute<T> = Box<dyn Fn(&mut Machine<'_>) -> Result<T, Trap> + Send + Sync>;
 
-/// A computation with others inside. Empty only while it is dropped.
+/// A computation that contains others; empty only while it is dropped.
 struct Deep<T>(Option<Compute<T>>);
 
 impl<T> Deep<T> {
@@ -24,7 +25,7 @@ impl<T> Drop for Deep<T> {
     }
 }
 
-/// `compute`, which is `depth` levels inside the program, such that it finds enough stack.
+/// `compute`, at `depth` levels inside the program, wrapped so that it always has enough stack.
 pub(super) fn with_room<T: 'static>(depth: u32, compute: Compute<T>) -> Compute<T> {
     if !depth.is_multiple_of(LEVELS) {
         return compute;

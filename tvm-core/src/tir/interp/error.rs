@@ -1,4 +1,4 @@
-//! What stops the interpreter.
+//! Errors of the interpreter.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::ir::Span;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterpError {
-    /// An argument does not fit its parameter, or memory could not be had.
+    /// An argument does not fit its parameter, or memory could not be allocated.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
     /// A buffer was accessed outside its extents.
@@ -18,13 +18,13 @@ pub enum InterpError {
     OutOfBounds {
         /// Buffer accessed.
         buffer: Arc<str>,
-        /// Axis concerned.
+        /// Axis of the index.
         axis: usize,
-        /// The index.
+        /// Value of the index.
         index: i64,
         /// Extent of the axis.
         extent: i64,
-        /// The access.
+        /// Place of the access.
         span: Span,
     },
     /// A buffer declared over other memory was accessed outside of that memory.
@@ -36,20 +36,20 @@ pub enum InterpError {
         byte: i64,
         /// Size of the memory.
         len: usize,
-        /// The access.
+        /// Place of the access.
         span: Span,
     },
-    /// An element was read that nothing had written (strict mode).
+    /// An element was read before it was written (strict mode).
     #[error("`{}` is read before it is written{}", element_text(.buffer, .element), at(.span))]
     Uninitialised {
         /// Buffer accessed.
         buffer: Arc<str>,
         /// Indices of the element.
         element: Vec<i64>,
-        /// The access.
+        /// Place of the access.
         span: Span,
     },
-    /// Two iterations of a loop that may run at once access one element, and one of them writes it (strict mode).
+    /// Two iterations of a concurrent loop access the same element, and one of them writes it (strict mode).
     #[error(
         "`{}` is accessed by iterations {first} and {second} of the {kind} loop `{loop_var}`{}, and written by one{}{}",
         element_text(.buffer, .element), at(.loop_span), barrier_text(.kind), at(.span)
@@ -63,47 +63,47 @@ pub enum InterpError {
         kind: &'static str,
         /// The loop's variable.
         loop_var: Arc<str>,
-        /// Its value for the earlier access.
+        /// Value of the loop variable for the earlier access.
         first: i64,
-        /// Its value for this access.
+        /// Value of the loop variable for this access.
         second: i64,
-        /// The loop.
+        /// Place of the loop.
         loop_span: Span,
-        /// The access.
+        /// Place of the access.
         span: Span,
     },
-    /// Threads that wait for each other go different ways around the barrier.
+    /// Threads that wait for each other take different paths around a barrier.
     #[error("{what} around a barrier is not the same in all threads{}", at(.span))]
     Divergence {
-        /// What differs.
+        /// The value that differs between threads, for example `a condition`.
         what: &'static str,
-        /// Where it is.
+        /// Place of the statement around the barrier.
         span: Span,
     },
-    /// A buffer that is only read was written to.
+    /// The program writes to an input.
     #[error("`{buffer}` is an input and may not be written to{}", at(.span))]
     ReadOnly {
         /// Buffer accessed.
         buffer: Arc<str>,
-        /// The access.
+        /// Place of the access.
         span: Span,
     },
     /// The end of a loop does not fit an `i64`.
     #[error("the range of loop `{loop_var}`, {extent} iterations from {min}, does not fit an i64{}", at(.span))]
     LoopRange {
-        /// Variable of the loop.
+        /// Name of the loop variable.
         loop_var: Arc<str>,
         /// Its first value.
         min: i64,
         /// Number of iterations.
         extent: i64,
-        /// The loop.
+        /// Place of the loop.
         span: Span,
     },
     /// An integer was divided by zero.
     #[error("integer division by zero{}", at(.span))]
     DivisionByZero {
-        /// The statement.
+        /// Place of the statement.
         span: Span,
     },
     /// A shift by a negative number of bits, or by as many as the type has.
@@ -113,10 +113,10 @@ pub enum InterpError {
         dtype: DataType,
         /// Number of bits.
         amount: i64,
-        /// The statement.
+        /// Place of the statement.
         span: Span,
     },
-    /// A block's axis got a value outside its domain.
+    /// The value of a block axis is outside its domain.
     #[error("block `{block}`: axis `{axis}` is {value}, expected {min}..{end}{}", at(.span))]
     AxisDomain {
         /// The block.
@@ -159,14 +159,14 @@ pub enum InterpError {
     /// The step limit was reached.
     #[error("the program did not finish within its step limit")]
     StepLimit,
-    /// The program is not well formed, or uses something that only a target has.
+    /// The program is not well-formed, or uses a feature that exists only on a target.
     #[error("cannot interpret {what}: {why}{}", at(.span))]
     Malformed {
         /// The construct.
         what: String,
         /// What is wrong.
         why: &'static str,
-        /// Its place.
+        /// Place of the construct.
         span: Span,
     },
 }

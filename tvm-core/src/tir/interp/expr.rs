@@ -1,4 +1,4 @@
-//! Expressions to closures. A vector expression becomes the computation of its current lane, `Machine::lane`.
+//! Compiles expressions to closures. The closure of a vector expression computes the current lane, `Machine::lane`.
 
 use tvm_runtime::DataType;
 
@@ -15,7 +15,7 @@ use crate::{ir::Span, tir::Let};
 type Compiled<T> = Result<T, InterpError>;
 
 impl Compiler {
-    /// An expression of any type but handle.
+    /// Compiles an expression of any type except handle.
     pub(super) fn expr(&mut self, expr: &PrimExpr) -> Compiled<Code> {
         self.depth += 1;
         let code = with_stack(|| self.expr_inner(expr));
@@ -98,7 +98,7 @@ impl Compiler {
         })
     }
 
-    /// An integer or bool expression.
+    /// Compiles an integer or bool expression.
     pub(super) fn int(&mut self, expr: &PrimExpr) -> Compiled<IntFn> {
         match self.expr(expr)? {
             Code::Int(f) => Ok(f),
@@ -106,7 +106,7 @@ impl Compiler {
         }
     }
 
-    /// An access of `buffer[indices]`.
+    /// Compiles an access to `buffer[indices]`.
     pub(super) fn access(&mut self, buffer: &Buffer, indices: &[PrimExpr], span: &Span) -> Compiled<Access> {
         let view = self.view_of(buffer)?;
         if indices.len() != buffer.ndim() {
@@ -117,7 +117,7 @@ impl Compiler {
         Ok(Access { view, indices, dtype: buffer.dtype, buffer: buffer.name.clone(), span })
     }
 
-    /// A handle: a variable, the data of an argument or the address of an element.
+    /// Compiles a handle: a variable, the data of an argument or the address of an element.
     pub(super) fn handle(&mut self, expr: &PrimExpr) -> Compiled<HandleFn> {
         match expr {
             PrimExpr::Var(var) if var.dtype().is_handle() => {
@@ -154,7 +154,7 @@ impl Compiler {
         Ok(after(bind, self.expr(&it.body)?))
     }
 
-    /// Computes `value` (all its lanes) into a new slot of `var`.
+    /// Compiles the binding of `value` (all its lanes) to a new slot of `var`.
     pub(super) fn bind_var(
         &mut self,
         var: &crate::ir::Var,
@@ -227,7 +227,7 @@ impl Compiler {
         }
         match intrinsic {
             Intrinsic::StorageSync => {
-                // Between loops over threads; those inside of one are taken apart at their barriers.
+                // A barrier between loops over threads; `simt` handles those inside such loops.
                 let barrier = super::simt::is_barrier(&PrimExpr::Call(std::sync::Arc::new(it.clone())));
                 Ok(Code::Int(Box::new(move |m| {
                     if let Some(watch) = m.watch.as_mut().filter(|_| barrier) {
@@ -316,7 +316,7 @@ fn read_slot(slot: usize, dtype: DataType) -> Code {
     }
 }
 
-/// `body` after `first`.
+/// Runs `first`, then `body`.
 fn after(first: impl Fn(&mut Machine<'_>) -> Result<(), Trap> + Send + Sync + 'static, body: Code) -> Code {
     match body {
         Code::Int(body) => Code::Int(Box::new(move |m| first(m).and_then(|()| body(m)))),

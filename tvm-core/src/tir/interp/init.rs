@@ -1,7 +1,7 @@
-//! When the init of a block runs: where the outermost loop that its reduction depends on is reached, before the first
-//! iteration, for all values that its other axes take in that loop; else in front of the body.
+//! Inits of blocks. An init runs when the outermost loop that its reduction depends on is reached, before the first
+//! iteration, for all values that its other axes take in that loop. Without such a loop it runs before the body.
 //!
-//! The interpreter defines this by itself, from slots: it shares nothing with the lowering.
+//! The interpreter implements this rule itself, on variable slots: it shares no code with the lowering.
 
 use rustc_hash::FxHashSet;
 
@@ -13,7 +13,7 @@ use crate::tir::{
     BinaryOp, BlockRealize, IterKind, PrimExpr, Range, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
 
-/// What encloses the statement that is compiled.
+/// A construct around the statement that is compiled.
 pub(super) enum Enclosing {
     Loop {
         var: Var,
@@ -28,7 +28,7 @@ pub(super) enum Enclosing {
     While,
 }
 
-/// What a statement depends on: variables, and buffers.
+/// The variables and buffers that a statement uses.
 #[derive(Default)]
 struct Uses {
     vars: FxHashSet<VarId>,
@@ -69,7 +69,7 @@ fn axes(realize: &BlockRealize) -> impl Iterator<Item = (&Var, IterKind, &PrimEx
     iters.map(|(iter, value)| (&iter.var, iter.kind, value, &iter.dom))
 }
 
-/// The parts of a condition that all must hold.
+/// Collects the conjuncts of a condition.
 fn parts<'a>(condition: &'a PrimExpr, out: &mut Vec<&'a PrimExpr>) {
     match condition {
         PrimExpr::Binary(it) if it.op == BinaryOp::And => {
@@ -81,7 +81,7 @@ fn parts<'a>(condition: &'a PrimExpr, out: &mut Vec<&'a PrimExpr>) {
 }
 
 impl Compiler {
-    /// The position among the enclosing statements of the loop in front of which the init runs.
+    /// Index, in `enclosing`, of the loop before which the init runs; `None` if it runs before the body.
     fn start_of_reduction(&self, realize: &BlockRealize, touched: &FxHashSet<BufferId>) -> Option<usize> {
         let owns = |realize: &BlockRealize| {
             let block = &realize.block;
@@ -115,7 +115,7 @@ impl Compiler {
         start
     }
 
-    /// The init of `realize` for a run directly in front of its body; `None` where it runs in front of a loop instead.
+    /// The init of `realize`, to run directly before its body; `None` if there is none or it runs before a loop instead.
     pub(super) fn init(&mut self, realize: &BlockRealize) -> Result<Option<Run>, InterpError> {
         let Some(init) = &realize.block.init else { return Ok(None) };
         let mut uses = Uses::default();
@@ -145,7 +145,7 @@ impl Compiler {
                 | Enclosing::While => {}
             }
         }
-        // The body has matched buffers of its own.
+        // The init gets its own slots and views of matched buffers: restore those of the body afterwards.
         let outer = matches_any(init, realize).then(|| (self.slots.clone(), self.views.clone()));
         let run = self.init_of(&chain, &uses, Uses::default(), realize, init);
         if let Some((slots, views)) = outer {
@@ -158,7 +158,8 @@ impl Compiler {
         Ok(None)
     }
 
-    /// `init` under what `chain` says of the variables in `uses`; nothing is known of those in `skipped`.
+    /// Compiles `init` inside the constructs of `chain` that define the variables in `uses`; those in `skipped` have no
+    /// value here.
     fn init_of(
         &mut self,
         chain: &[Enclosing],
@@ -251,7 +252,7 @@ impl Compiler {
         }
     }
 
-    /// The parts of `condition` that depend on nothing that is `skipped`.
+    /// Compiles the conjuncts of `condition` that use no variable in `skipped`.
     fn condition(
         &mut self,
         condition: &PrimExpr,

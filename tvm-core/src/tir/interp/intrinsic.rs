@@ -62,8 +62,8 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
     })
 }
 
-/// A pure intrinsic on `args`, which have the (scalar) type `from`; the result has type `to`. `None` where the type
-/// has no such intrinsic.
+/// A pure intrinsic on `args`, which have the (scalar) type `from`; the result has type `to`. `None` if the
+/// intrinsic does not exist for that type.
 pub(super) fn pure(intrinsic: Intrinsic, args: Vec<Code>, from: DataType, to: DataType) -> Option<Code> {
     if intrinsic == Intrinsic::Reinterpret {
         return Some(reinterpret(args.into_iter().next()?, from, to));
@@ -155,7 +155,7 @@ fn int(
     }))
 }
 
-/// `base` to the power `exponent`, wrapping; a negative exponent truncates toward zero, and 0 to it is 0.
+/// `base` to the power `exponent`, wrapping. For a negative exponent the result truncates toward zero; base 0 gives 0.
 fn int_pow(mut base: i64, mut exponent: i64) -> i64 {
     if exponent < 0 {
         return match base {

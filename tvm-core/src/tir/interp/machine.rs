@@ -35,7 +35,7 @@ pub(super) struct Dim {
     pub(super) stride: i64,
 }
 
-/// Where a buffer lies at the moment.
+/// Current address and layout of a buffer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub(super) at: Handle,
@@ -50,7 +50,7 @@ pub(super) enum Packed {
     Float(f64),
 }
 
-/// How much of everything a program needs.
+/// Numbers of slots, handles, views and memories that a program needs.
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
     pub(super) slots: usize,
@@ -70,7 +70,7 @@ pub(super) struct Machine<'a> {
     pub(super) packed: Vec<Packed>,
     /// The lane being computed: vectors are evaluated one lane at a time.
     pub(super) lane: usize,
-    /// What the strict mode knows.
+    /// State of the strict mode, if enabled.
     pub(super) watch: Option<Box<Watch>>,
     steps: u64,
     error: Option<Box<InterpError>>,
@@ -119,7 +119,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The bytes for writing; `None` when they are an input.
+    /// The bytes for writing; `None` if the memory is an input.
     #[inline]
     pub(super) fn bytes_mut(&mut self, mem: usize) -> Option<&mut [u8]> {
         match &mut self.mems[mem] {

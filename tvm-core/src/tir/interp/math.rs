@@ -8,8 +8,8 @@ use crate::support::{to_bf16, to_f16};
 
 /// The error function, to a few units in the last place.
 ///
-/// Abramowitz and Stegun, *Handbook of Mathematical Functions*: the series 7.1.6, whose terms are all positive, below
-/// 2; the continued fraction 7.1.14 of the complement above, where the complement is small.
+/// Abramowitz and Stegun, *Handbook of Mathematical Functions*: below 2 the series 7.1.6, whose terms are all
+/// positive; from 2 on the continued fraction 7.1.14 of the complement, which is small there.
 pub fn erf(x: f64) -> f64 {
     let a = x.abs();
     if x.is_nan() || a < 1e-150 {

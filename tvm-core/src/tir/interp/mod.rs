@@ -1,14 +1,15 @@
 //! The reference interpreter: runs any well-formed tensor program, scheduled or lowered, on host tensors.
 //!
-//! It is the oracle of the tests and the folder of constants. A [`Program`] is compiled once, to closures over dense
-//! variable slots, and may be run many times. Semantics: integers wrap to their type; `f32`, `f16` and `bf16` are
-//! rounded after every operation; minimum and maximum propagate NaN; casts saturate as Rust's `as`; `round` takes
-//! halves to even. Loops of all kinds run one iteration after another, vectors lane by lane. Memory that was
-//! allocated and not written holds zeros; the [strict](Program::strict) mode reports such reads, and races.
+//! It is the oracle of the tests and evaluates constants for folding. A [`Program`] is compiled once, to closures over
+//! dense variable slots, and may be run many times. Semantics: integers wrap to their type; `f32`, `f16` and `bf16`
+//! are rounded after every operation; minimum and maximum propagate NaN; casts saturate as Rust's `as`; `round` rounds
+//! halves to even. Loops of all kinds run one iteration after another (thread loops with barriers: part by part),
+//! vectors lane by lane. Allocated memory holds zeros until it is written; the [strict](Program::strict) mode reports
+//! reads of unwritten memory, and races.
 //!
-//! A first parameter of type `handle` makes a function *packed*: that variable stands for the whole argument list,
-//! which the `Arg*` intrinsics read; an integer after it is the number of arguments, a handle the call context. So
-//! lowered functions run on the same arguments as the functions they come from.
+//! A first parameter of type `handle` makes a function *packed*: that variable represents the whole argument list,
+//! which the `Arg*` intrinsics read. An integer parameter after it is the number of arguments, a handle is the call
+//! context. Lowered functions therefore run on the same arguments as the functions they were lowered from.
 //!
 //! TVM counterpart: none.
 
@@ -68,7 +69,7 @@ impl Program {
         self.run_on(args, steps, |_| {})
     }
 
-    /// Runs on `args` after `prepare`.
+    /// Runs on `args`, after `prepare` has changed the machine.
     fn run_on(
         &self,
         args: &mut [Value],

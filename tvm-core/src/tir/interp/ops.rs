@@ -26,7 +26,7 @@ pub(super) fn int_binary(op: BinaryOp, dtype: DataType, a: IntFn, b: IntFn, span
             })
         };
     }
-    // Results of these wrap to 64 bits, which is right for i64 and then narrowed for other types.
+    // Additions, subtractions and products wrap to 64 bits; for types other than i64 they are then narrowed.
     let wide: Option<IntFn> = match op {
         BinaryOp::Add => return narrow(f!(|x, y| x.wrapping_add(y)), dtype),
         BinaryOp::Sub => return narrow(f!(|x, y| x.wrapping_sub(y)), dtype),
@@ -108,8 +108,8 @@ pub(super) fn rounded(f: FloatFn, dtype: DataType) -> FloatFn {
     }
 }
 
-/// `a op b` on floats of type `dtype` (scalar). In `f64`, then rounded: for these operations the same as rounding
-/// the exact result. `None` where floats have no such operation.
+/// `a op b` on floats of type `dtype` (scalar), computed in `f64` and then rounded, which for these operations equals
+/// rounding the exact result. `None` if floats have no such operation.
 pub(super) fn float_binary(op: BinaryOp, dtype: DataType, a: FloatFn, b: FloatFn) -> Option<Code> {
     macro_rules! f {
         (|$x:ident, $y:ident| $e:expr) => {
@@ -120,7 +120,7 @@ pub(super) fn float_binary(op: BinaryOp, dtype: DataType, a: FloatFn, b: FloatFn
             })
         };
     }
-    // The usual type gets closures of its own.
+    // `f32`, the most common type, gets its own closures.
     macro_rules! arith {
         (|$x:ident, $y:ident| $e:expr) => {
             if dtype == DataType::F32 {

@@ -1,9 +1,9 @@
-//! Threads of a GPU block that wait for each other: loops bound to threads with barriers inside.
+//! Executes thread-bound loops that contain barriers, as the threads of one GPU block.
 //!
-//! Such a loop cannot run one iteration after the other. Its body is taken apart down to the barriers; what is between two
-//! of them runs for one thread after the other, in the order of the strict mode if that watches. Each thread has its own
-//! variables and local buffers; shared buffers are those of all. Loops and branches around a barrier must go the same way
-//! in all threads.
+//! Such a loop cannot run one iteration after another. Its body is split at the barriers; each part between two barriers
+//! runs for one thread after another, in the order that the strict mode chooses, if enabled. Each thread has its own
+//! variables and local buffers; all threads share the shared buffers. Loops and branches around a barrier must take the
+//! same path in all threads.
 
 #[cfg(test)]
 mod tests;
@@ -22,13 +22,13 @@ use crate::tir::{
 
 type Compiled<T> = Result<T, InterpError>;
 
-/// A statement for all threads.
+/// A statement that all threads of a block execute.
 pub(super) enum Simt {
-    /// Without a barrier: for one thread after the other.
+    /// A statement without barriers, which runs for one thread after another.
     Each(Run),
     Barrier,
     Seq(Vec<Simt>),
-    /// A loop, over more threads or of all threads together.
+    /// A loop around a barrier: over threads if `threads` is set, otherwise executed by all threads together.
     Loop {
         inits: Vec<Run>,
         min: IntFn,
@@ -44,7 +44,7 @@ pub(super) enum Simt {
         span: Span,
     },
     Block {
-        /// Takes the values of the axes; 0 where the predicate does not hold.
+        /// Sets the axes to their values; returns 0 if the predicate does not hold.
         enter: IntFn,
         allocs: Vec<Alloc>,
         prepare: Vec<Run>,
@@ -54,7 +54,7 @@ pub(super) enum Simt {
     Alloc(Alloc),
 }
 
-/// An allocation, in memory that one thread after the other takes.
+/// An allocation; each thread in turn takes over the memory that `run` allocates as number `mem`.
 pub(super) struct Alloc {
     run: Run,
     mem: usize,
@@ -62,22 +62,22 @@ pub(super) struct Alloc {
     shared: bool,
 }
 
-/// What a thread has of its own.
+/// State of one thread.
 #[derive(Clone)]
 struct Thread {
     slots: Vec<i64>,
     handles: Vec<Handle>,
     views: Vec<View>,
-    /// The loops that it is an iteration of, with the values of their variables.
+    /// The loops over threads around it, with the values of their variables.
     path: Vec<(Arc<Concurrent>, ThreadTag, i64)>,
-    /// Where the strict mode is in it.
+    /// Its current node in the strict mode.
     node: u32,
 }
 
-/// True for the intrinsic's call that all threads of a block wait at.
+/// True for a call of the barrier intrinsic at which all threads of a block wait.
 pub(super) fn is_barrier(expr: &PrimExpr) -> bool {
     let PrimExpr::Call(call) = expr else { return false };
-    // Barriers of a warp are of less than a block.
+    // A warp barrier covers less than a block.
     call.callee == Callee::Intrinsic(Intrinsic::StorageSync)
         && !matches!(&*call.args, [PrimExpr::StringImm(scope)] if &**scope == "warp")
 }
@@ -98,7 +98,7 @@ pub(super) fn has_barrier(stmt: &Stmt) -> bool {
     find.0
 }
 
-/// True for the threads of one block.
+/// True when `tag` numbers threads of one block.
 pub(super) fn is_thread(tag: ThreadTag) -> bool {
     match tag {
         ThreadTag::ThreadIdxX | ThreadTag::ThreadIdxY | ThreadTag::ThreadIdxZ | ThreadTag::Vthread => true,
@@ -107,7 +107,7 @@ pub(super) fn is_thread(tag: ThreadTag) -> bool {
 }
 
 impl Compiler {
-    /// A loop over threads that wait for each other.
+    /// Compiles a loop over threads with barriers inside.
     pub(super) fn threads(&mut self, it: &For) -> Compiled<Run> {
         let nest = self.simt_loop(it)?;
         Ok(Box::new(move |m| {
@@ -224,7 +224,7 @@ impl Compiler {
 }
 
 impl Thread {
-    /// `f` as this thread.
+    /// Runs `f` as this thread.
     fn run<R>(&mut self, m: &mut Machine<'_>, f: impl FnOnce(&mut Machine<'_>) -> R) -> R {
         let mut swap = |m: &mut Machine<'_>| {
             std::mem::swap(&mut m.slots, &mut self.slots);
@@ -241,7 +241,7 @@ impl Thread {
     }
 }
 
-/// `f` as each thread, in the order of the watch.
+/// Runs `f` as each thread, in the order that the strict mode chooses.
 fn each(
     m: &mut Machine<'_>,
     all: &mut [Thread],
@@ -254,7 +254,7 @@ fn each(
     order.into_iter().try_for_each(|i| all[i as usize].run(m, &mut f))
 }
 
-/// The value that `f` has in every thread.
+/// The value of `f`, which must be the same in all threads.
 fn agreed(
     m: &mut Machine<'_>,
     all: &mut [Thread],
@@ -282,7 +282,7 @@ impl Alloc {
                 return Ok(());
             }
             (self.run)(m)?;
-            // The next thread allocates another.
+            // Move the memory away: the next thread allocates its own.
             let own = m.mems.len();
             let memory = std::mem::replace(&mut m.mems[self.mem], Mem::Owned(Vec::new()));
             m.mems.push(memory);
@@ -297,7 +297,7 @@ impl Alloc {
 }
 
 impl Simt {
-    /// Runs as `all` threads; `base` is where the strict mode was in front of the outermost loop.
+    /// Runs as the threads `all`; `base` is the node of the strict mode around the outermost loop over threads.
     fn run(&self, m: &mut Machine<'_>, all: &mut Vec<Thread>, base: u32) -> Result<(), Trap> {
         match self {
             Simt::Each(run) => each(m, all, |m| run(m)),

@@ -1,4 +1,4 @@
-//! Statements to closures, and the tables that turn variables and buffers into slots.
+//! Compiles statements to closures, and assigns slots to variables and buffers.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::tir::{
 
 type Compiled<T> = Result<T, InterpError>;
 
-/// Larger allocations are refused.
+/// Limit of an allocation in bytes; those that reach it are rejected.
 const MAX_BYTES: usize = 1 << 36;
 
-/// Turns a function into closures: every variable and buffer gets a slot.
+/// Compiles a function to closures: every variable and buffer gets a slot.
 #[derive(Default)]
 pub(super) struct Compiler {
     pub(super) sizes: Sizes,
@@ -32,14 +32,14 @@ pub(super) struct Compiler {
     pub(super) views: FxHashMap<BufferId, usize>,
     /// Place of the statement being compiled.
     pub(super) span: Span,
-    /// What encloses it, outermost first.
+    /// The constructs around that statement, outermost first.
     pub(super) enclosing: Vec<Enclosing>,
-    /// How many statements and expressions enclose it.
+    /// Number of statements and expressions around it.
     pub(super) depth: u32,
 }
 
 impl Compiler {
-    /// A slot for `var`, or one per lane.
+    /// The first of the new slots for `var`: one slot per lane.
     pub(super) fn new_slot(&mut self, var: &Var) -> usize {
         let slot = self.sizes.slots;
         self.sizes.slots += usize::from(var.dtype().lanes());
@@ -80,7 +80,7 @@ impl Compiler {
         view.ok_or_else(|| self.malformed(format!("buffer `{}`", buffer.name), "it is not declared here"))
     }
 
-    /// A statement.
+    /// Compiles a statement.
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Compiled<Run> {
         let span = match stmt {
             Stmt::BufferStore(it) => &it.span,
@@ -169,7 +169,7 @@ impl Compiler {
         }
     }
 
-    /// `stmt` inside of `enclosing`.
+    /// Compiles `stmt` inside `enclosing`.
     fn inside(&mut self, enclosing: Enclosing, stmt: &Stmt) -> Compiled<Run> {
         self.enclosing.push(enclosing);
         let run = self.stmt(stmt);
@@ -177,7 +177,7 @@ impl Compiler {
         run
     }
 
-    /// What the statements after `stmt` are inside of.
+    /// Records that the statements after `stmt` are in the scope of its binding or allocation, if it is one.
     pub(super) fn after(&mut self, stmt: &Stmt) {
         self.enclosing.extend(match stmt {
             Stmt::Bind(it) => Some(Enclosing::Let(it.var.clone(), it.value.clone())),
@@ -284,7 +284,7 @@ impl Compiler {
         }))
     }
 
-    /// Gives the axes of a block their values; 0 where it does not run.
+    /// Compiles the code that sets the axes of a block to their values; it returns 0 if the block does not run.
     pub(super) fn enter_block(&mut self, realize: &BlockRealize) -> Compiled<super::machine::IntFn> {
         let block = &realize.block;
         if block.iter_vars.len() != realize.iter_values.len() {
@@ -330,7 +330,7 @@ impl Compiler {
         }))
     }
 
-    /// Gives `buffer` memory of its own.
+    /// Compiles the allocation of `buffer`, with its own memory.
     pub(super) fn alloc(&mut self, buffer: &Buffer) -> Compiled<Run> {
         let mem = self.sizes.mems;
         self.sizes.mems += 1;
@@ -341,7 +341,7 @@ impl Compiler {
             m.step()?;
             place(m)?;
             let shape: Vec<i64> = m.views[view].dims.iter().map(|dim| dim.extent).collect();
-            // The last element's end, which for a strided buffer is beyond its number of elements.
+            // End of the last element in bytes; with strides it may exceed the size of the elements.
             let end = m.views[view].dims.iter().try_fold(dtype.bytes() as i64, |end, dim| {
                 dim.extent.checked_sub(1)?.checked_mul(dim.stride)?.checked_add(end)
             });
@@ -362,7 +362,7 @@ impl Compiler {
         }))
     }
 
-    /// Lays `buffer` over the memory at `data`.
+    /// Compiles the declaration of `buffer` over the memory at `data`.
     fn declare(
         &mut self,
         buffer: &Buffer,
@@ -391,8 +391,8 @@ impl Compiler {
         }))
     }
 
-    /// Lays a buffer over a region: the last axes of the region are its axes; variables that are its strides or
-    /// offset get the region's.
+    /// Compiles the match of a buffer to a region: the last axes of the region become its axes; unbound variables that
+    /// are its extents, strides or offset get the values of the region.
     pub(super) fn match_buffer(&mut self, it: &MatchBufferRegion) -> Compiled<Run> {
         let source = self.view_of(&it.source.buffer)?;
         let mut region = Vec::new();
@@ -448,7 +448,7 @@ struct Axis {
     name: std::sync::Arc<str>,
 }
 
-/// Gives `dims` the strides of a compact row-major buffer.
+/// Sets the strides of `dims` to those of a compact row-major buffer.
 pub(super) fn compact(dims: &mut [Dim], bytes: i64) {
     let mut stride = bytes;
     for dim in dims.iter_mut().rev() {

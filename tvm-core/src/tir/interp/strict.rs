@@ -1,16 +1,16 @@
-//! The strict mode: the interpreter as an oracle, which reports what compiled code leaves undefined.
+//! The strict mode: the interpreter as an oracle that reports behaviour which compiled code leaves undefined.
 //!
 //! - Parallel, vectorised and thread-bound loops run their iterations in an order drawn from a seed.
-//! - Two iterations of such a loop must not access one element when one of them writes it.
-//! - No element of an allocated buffer is read before it is written; on request, nor of an output.
+//! - Two iterations of such a loop must not access the same element if one of them writes it.
+//! - The program must not read an element of an allocated buffer before writing it; on request, nor of an output.
 //!
-//! - Loops bound to one thread index inside of another loop over threads are of the same threads. Until a barrier
-//!   (`storage_sync`) nothing orders what one of them does with what another one does; a barrier orders all.
+//! - Loops bound to the same thread index inside another loop over threads run on the same threads. Accesses of
+//!   different threads are unordered until a barrier (`storage_sync`), which orders all of them.
 //!
-//! Each iteration of a concurrent loop is a node of a tree; two accesses are ordered unless their paths part at a loop.
-//! Loops of the same threads share their nodes up to a barrier. Of the readers of an element two are known that are not
-//! ordered, so that a later writer is ordered with all or with not all of them; one that is ordered with a later reader
-//! gives way to it (as in the SP-bags algorithm of Feng and Leiserson).
+//! Each iteration of a concurrent loop is a node of a tree; two accesses are ordered unless their paths diverge at a loop.
+//! Loops over the same threads share their nodes until a barrier. For each element, up to two readers are kept that are
+//! not ordered with each other: a later writer that races with any reader races with one of them. A kept reader that is
+//! ordered with a later reader is replaced by it (as in the SP-bags algorithm of Feng and Leiserson).
 
 use rustc_hash::FxHashMap;
 
@@ -20,7 +20,7 @@ use crate::ir::Span;
 use crate::tir::{For, ThreadTag};
 use std::sync::Arc;
 
-/// A program that is run under observation: [`Program::strict`].
+/// A program that runs in strict mode; made by [`Program::strict`].
 #[derive(Clone, Copy)]
 pub struct Strict<'p> {
     program: &'p Program,
@@ -29,15 +29,15 @@ pub struct Strict<'p> {
 }
 
 impl Program {
-    /// The program as its own oracle: iterations of concurrent loops run in an order drawn from `seed`; races between
-    /// them and reads of memory that was not written are errors.
+    /// The program in strict mode: iterations of concurrent loops run in an order drawn from `seed`; races between them
+    /// and reads of unwritten memory are errors.
     pub fn strict(&self, seed: u64) -> Strict<'_> {
         Strict { program: self, seed, fresh_outputs: false }
     }
 }
 
 impl Strict<'_> {
-    /// Outputs have no content before the program writes them.
+    /// Treats outputs as uninitialised until the program writes them.
     #[must_use]
     pub fn fresh_outputs(self) -> Self {
         Strict { fresh_outputs: true, ..self }
@@ -66,7 +66,7 @@ impl Strict<'_> {
     }
 }
 
-/// A loop whose iterations run at once.
+/// A loop whose iterations may run concurrently.
 #[derive(Clone, Debug)]
 pub(super) struct Concurrent {
     pub(super) kind: &'static str,
@@ -80,11 +80,11 @@ impl Concurrent {
     }
 }
 
-/// Never accessed.
+/// Stands for "never accessed" in place of a node.
 const NEVER: u32 = u32::MAX;
-/// The program outside of concurrent loops.
+/// The node of the program outside concurrent loops.
 const ROOT: u32 = 0;
-/// Longer loops run backwards instead of shuffled.
+/// Maximum number of iterations that are shuffled; longer loops run backwards instead.
 const SHUFFLED: i64 = 1 << 20;
 
 struct Node {
@@ -99,7 +99,7 @@ enum Is {
     Iteration(i64),
 }
 
-/// The last iterations that accessed an element.
+/// The nodes of the last iterations that accessed an element.
 #[derive(Clone, Copy)]
 struct Cell {
     written: u32,
@@ -115,21 +115,21 @@ struct Cells {
     cells: Vec<Cell>,
 }
 
-/// What is known of the running program.
+/// State of the strict mode for a running program.
 pub(super) struct Watch {
     random: u64,
     nodes: Vec<Node>,
     current: u32,
     mems: Vec<Cells>,
-    /// Loops over threads around.
+    /// Number of enclosing loops over threads.
     threads: usize,
-    /// The nodes of loops over threads since the last barrier, by what is around them.
+    /// The nodes of loops over threads since the last barrier, by enclosing node and thread index.
     loops: FxHashMap<(u32, ThreadTag), u32>,
-    /// The nodes of their iterations.
+    /// The nodes of their iterations, by loop node and value of the loop variable.
     iterations: FxHashMap<(u32, i64), u32>,
 }
 
-/// What is wrong with an access.
+/// The error of an access.
 pub(super) enum Fault {
     Uninitialised,
     Race { at: Concurrent, first: i64, second: i64 },
@@ -152,12 +152,12 @@ impl Watch {
         self.current
     }
 
-    /// Goes on in the iteration `node`.
+    /// Continues in the iteration `node`.
     pub(super) fn go_on(&mut self, node: u32) {
         self.current = node;
     }
 
-    /// Enters a loop over threads; an outermost one starts threads of its own. Gives what `leave` takes.
+    /// Enters a loop over threads; an outermost one starts new threads. Returns the argument `launch` of `leave`.
     pub(super) fn launch(&mut self) -> usize {
         if self.threads == 0 {
             self.barrier();
@@ -166,18 +166,18 @@ impl Watch {
         self.threads - 1
     }
 
-    /// Leaves a loop over threads, for the iteration around it.
+    /// Leaves a loop over threads and continues in `outer`, the iteration around it.
     pub(super) fn leave(&mut self, launch: usize, outer: u32) {
         (self.threads, self.current) = (launch, outer);
     }
 
-    /// What threads did before is in front of what they do from here on.
+    /// Orders all earlier accesses of threads before all later ones.
     pub(super) fn barrier(&mut self) {
         self.loops.clear();
         self.iterations.clear();
     }
 
-    /// The node of thread `i` of the loop `at` inside of the iteration `outer`.
+    /// The node of thread `i` of the loop `at` inside the iteration `outer`.
     pub(super) fn thread(&mut self, outer: u32, at: &Concurrent, tag: ThreadTag, i: i64) -> u32 {
         let this = self.thread_loop(outer, at, tag);
         self.iteration(this, i)
@@ -207,13 +207,13 @@ impl Watch {
         }
     }
 
-    /// Memory `mem` became the last one.
+    /// Records that memory `mem` moved to the end of the list of memories.
     pub(super) fn moved(&mut self, mem: usize) {
         let cells = std::mem::take(&mut self.mems[mem]);
         self.mems.push(cells);
     }
 
-    /// Memory `mem` is new, and has `bytes` bytes.
+    /// Starts tracking memory `mem`, which is new and has `bytes` bytes, in cells of `unit` bytes.
     pub(super) fn track(&mut self, mem: usize, bytes: usize, unit: usize, written: bool) {
         let cell = Cell { written: if written { ROOT } else { NEVER }, read: NEVER, also: NEVER };
         let cells = &mut self.mems[mem];
@@ -236,7 +236,7 @@ impl Watch {
         self.current
     }
 
-    /// The order of the iterations `min..min + extent`.
+    /// Draws an order of the iterations `min..min + extent`.
     pub(super) fn order(&mut self, min: i64, extent: i64) -> impl Iterator<Item = i64> + use<> {
         let end = min.saturating_add(extent.max(0));
         let draw = self.random(4);
@@ -255,7 +255,7 @@ impl Watch {
         })
     }
 
-    /// The loop in whose iterations `a` and `b` lie, if those run at once.
+    /// The race between accesses in the nodes `a` and `b`, if they are in concurrent iterations of a loop.
     fn race(&self, a: u32, b: u32) -> Option<Fault> {
         if a == NEVER || a == b {
             return None;
@@ -282,7 +282,7 @@ impl Watch {
         }
     }
 
-    /// The current iteration reads (or writes) `len` bytes of memory `mem`.
+    /// Records that the current iteration reads (or writes) `len` bytes of memory `mem`.
     pub(super) fn access(&mut self, mem: usize, byte: i64, len: usize, write: bool) -> Result<(), Fault> {
         let unit = self.mems[mem].unit.max(1);
         let first = byte as usize / unit;
@@ -308,7 +308,7 @@ impl Watch {
     }
 }
 
-/// Runs `body` for `min..min + extent` in the order of the watch.
+/// Runs `body` for `min..min + extent` in the order that the strict mode draws.
 pub(super) fn shuffled(
     m: &mut Machine<'_>,
     at: &Concurrent,

@@ -1,4 +1,4 @@
-//! Programs of every kind of statement, against plain Rust.
+//! Tests of programs with every kind of statement, against results of plain Rust.
 
 use std::sync::Arc;
 
@@ -197,7 +197,7 @@ fn packed_functions_read_their_argument_list() {
     assert_eq!(err.to_string(), "assertion failed: status 2, argument 0, axis -1: expected 2, got 1");
 }
 
-/// A loop of this kind over `n` elements, on `x` and `y` of `n + 1`.
+/// A loop of this kind with 8 iterations, over `x` and `y` with 9 elements.
 fn looped(kind: ForKind, body: impl FnOnce(&Buffer, &Buffer, &PrimExpr) -> Stmt) -> PrimFunc {
     map(9, |x, y| {
         let i = Var::index("i");
@@ -238,7 +238,7 @@ fn iterations_that_race_are_found_in_any_order() {
         assert!(err.starts_with("`y[[0]]` is accessed by iterations "), "{err}");
         assert!(err.contains(&format!("the {} loop `i` (at k.rs:2:5), and written", kind.name())), "{err}");
     }
-    // One run of the loop after the other, and serial loops, are in order.
+    // Serial loops, and successive runs of one parallel loop, are ordered.
     let serial = looped(ForKind::Serial, |x, y, i| {
         let j = Var::index("j");
         let body = Stmt::store(y, [PrimExpr::from(&j)], y.load([PrimExpr::from(&j)]) + x.load([i.clone()]));

@@ -1,56 +1,56 @@
-//! Why a schedule primitive refused.
+//! Errors of schedule primitives.
 
 use super::StmtSRef;
 
-/// Why a schedule primitive refused. The program is as it was.
+/// Why a schedule primitive refused. The program is unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
     /// The body of the function is not the realize of a root block.
     #[error("`{0}` cannot be scheduled: its body is not a root block\n  help: schedule before lowering")]
     NotSchedulable(String),
-    /// A handle names nothing in the program (any more).
+    /// The loop or block of a handle is not (or no longer) in the program.
     #[error(
         "the schedule has no such loop or block (any more): {0:?}\n  help: look loops and blocks up again after a primitive removed them"
     )]
     UnknownSRef(StmtSRef),
-    /// A handle that another schedule gave.
+    /// A handle comes from another schedule.
     #[error(
         "`{primitive}`: the loop or block belongs to another schedule\n  help: look it up in this one, with `block` and `loops`"
     )]
     ForeignHandle {
-        /// The primitive.
+        /// Name of the primitive.
         primitive: &'static str,
     },
     /// No block has this name.
     #[error("no block is named `{name}`; the blocks are {blocks}")]
     UnknownBlock {
-        /// The name.
+        /// Name that was looked up.
         name: String,
-        /// The names there are.
+        /// Names of the existing blocks, comma-separated.
         blocks: String,
     },
     /// A loop variable or block would occur twice.
     #[error("a loop or block would occur twice: {0:?}")]
     DuplicateId(StmtSRef),
-    /// An argument is unusable whatever the program.
+    /// An argument is invalid for every program.
     #[error("`{primitive}`: {message}")]
     BadArgument {
-        /// The primitive.
+        /// Name of the primitive.
         primitive: &'static str,
-        /// What is wrong: expected and got.
+        /// What is wrong: the expected and the actual argument.
         message: String,
     },
     /// The transformation would change what the program computes.
     #[error("`{primitive}` is not legal here: {message}{}{nest}", help_line(.help))]
     Illegal {
-        /// The primitive.
+        /// Name of the primitive.
         primitive: &'static str,
-        /// Why.
+        /// Why the transformation is not legal.
         message: String,
-        /// Where or how it would be legal.
+        /// Where or how the transformation would be legal.
         help: Option<String>,
-        /// The loop nest with the place marked.
+        /// Outline of the loop nest, with the loops and blocks in question marked.
         nest: String,
     },
     /// A trace does not fit the program.
@@ -81,7 +81,8 @@ impl ScheduleError {
         }
     }
 
-    /// With the loop nest of `func` printed, `marked` underlined.
+    /// Adds an outline of the loop nest of `state`, with `marked` underlined, to an [`Illegal`](Self::Illegal) without
+    /// one.
     #[must_use]
     pub(super) fn show(self, state: &super::ScheduleState, marked: &[StmtSRef]) -> ScheduleError {
         match self {

@@ -1,18 +1,18 @@
-//! Handles of loops and blocks: what the primitives take and give.
+//! Handles of loops and blocks: arguments and results of the primitives.
 //!
-//! A handle knows the schedule that gave it and the step that did. A clone of a schedule takes what the schedule gave
-//! before it was cloned; what either gives later is no handle of the other.
+//! A handle records the schedule that returned it and its number in the trace. A clone of a schedule accepts the
+//! handles that the schedule returned before it was cloned; what either returns later, the other does not accept.
 //!
 //! TVM counterpart: `LoopRV`, `BlockRV`.
 
 use super::{ScheduleError, StmtSRef};
 use crate::ir::{BlockId, ScheduleId, VarId};
 
-/// Who gave a handle.
+/// The schedule that returned a handle, and the number of the handle there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Origin {
     schedule: ScheduleId,
-    /// The number in the trace.
+    /// Number of the handle in the trace.
     number: u32,
 }
 
@@ -30,10 +30,10 @@ pub struct Handle(StmtSRef, Origin);
 
 /// A loop or a block.
 pub trait SRef: Copy {
-    /// The handle of either kind.
+    /// This loop or block as a handle of either kind.
     fn handle(self) -> Handle;
 
-    /// Its name in the schedule state.
+    /// Key of this loop or block in the schedule state.
     fn sref(self) -> StmtSRef {
         self.handle().0
     }
@@ -58,12 +58,12 @@ impl SRef for Handle {
 }
 
 impl Handle {
-    /// The number in the trace of the schedule that gave it.
+    /// Number of the handle in the trace of the schedule that returned it.
     pub(super) fn number(self) -> u32 {
         self.1.number
     }
 
-    /// As a block.
+    /// The handle as a block; `None` if it is a loop.
     pub(super) fn block(self) -> Option<BlockRV> {
         match self.0 {
             StmtSRef::Block(id) => Some(BlockRV(id, self.1)),
@@ -71,7 +71,7 @@ impl Handle {
         }
     }
 
-    /// As a loop.
+    /// The handle as a loop; `None` if it is a block.
     pub(super) fn a_loop(self) -> Option<LoopRV> {
         match self.0 {
             StmtSRef::Loop(var) => Some(LoopRV(var, self.1)),
@@ -80,27 +80,27 @@ impl Handle {
     }
 }
 
-/// Whose handles a schedule takes: its own, and those that the schedules it is a clone of gave before.
+/// The schedules whose handles a schedule accepts: itself, and those it was cloned from, up to the time of the clone.
 #[derive(Debug)]
 pub(super) struct Lineage {
     me: ScheduleId,
-    /// How many handles each of the others had given.
+    /// How many handles each of the other schedules had returned when it was cloned.
     before: Vec<(ScheduleId, u32)>,
 }
 
 impl Lineage {
-    /// Takes its own only.
+    /// The lineage of a schedule that accepts only its own handles.
     pub(super) fn new() -> Lineage {
         Lineage { me: ScheduleId::fresh(), before: Vec::new() }
     }
 
-    /// For a clone made after `count` handles.
+    /// The lineage of a clone that is made after `count` handles were returned.
     pub(super) fn fork(&self, count: u32) -> Lineage {
         let before = self.before.iter().copied().chain([(self.me, count)]).collect();
         Lineage { me: ScheduleId::fresh(), before }
     }
 
-    /// The handle of `sref`, number `number` of the trace.
+    /// The handle of `sref` with number `number` in the trace.
     pub(super) fn give(&self, sref: StmtSRef, number: u32) -> Handle {
         Handle(sref, Origin { schedule: self.me, number })
     }

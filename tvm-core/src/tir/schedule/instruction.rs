@@ -1,4 +1,4 @@
-//! Primitives as data: what a trace records and replays.
+//! Primitives as data: the instructions that a trace records and replays.
 //!
 //! TVM counterpart: `Instruction`, `InstructionKind`.
 
@@ -29,12 +29,12 @@ use crate::tir::{BufferRegion, ForKind, Scope, ThreadTag};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum InstructionKind {
-    /// The block of a name.
+    /// Looks up a block by name.
     GetBlock {
-        /// The name.
+        /// Name of the block.
         name: String,
     },
-    /// The loops around a block.
+    /// Looks up the loops around a block.
     GetLoops,
     /// Splits a loop.
     Split {
@@ -49,24 +49,24 @@ pub enum InstructionKind {
     Parallel,
     /// Runs a loop as vector lanes.
     Vectorize,
-    /// Copies a loop out.
+    /// Repeats the body of a loop once per iteration.
     Unroll,
     /// Runs a loop on GPU threads.
     Bind {
-        /// Which threads.
+        /// The thread index that the loop variable becomes.
         tag: ThreadTag,
     },
-    /// Readers use a copy.
+    /// Makes a block and the other readers of a buffer read a copy of it.
     CacheRead {
-        /// Which of the buffers that the block reads.
+        /// The buffer to copy, one of those that the block reads.
         #[serde(alias = "index")]
         buffer: BufferArg,
         /// Where the copy lives.
         scope: Scope,
     },
-    /// A writer uses a copy.
+    /// Makes a block write a copy of a buffer; a new block copies it back.
     CacheWrite {
-        /// Which of the buffers that the block writes.
+        /// The buffer to copy, one of those that the block writes.
         #[serde(alias = "index")]
         buffer: BufferArg,
         /// Where the copy lives.
@@ -84,18 +84,18 @@ pub enum InstructionKind {
     DecomposeReduction,
     /// Attaches a hint.
     Annotate {
-        /// Its name.
+        /// Name of the hint.
         key: String,
-        /// Its value.
+        /// Value of the hint.
         value: AttrValue,
     },
 }
 
-/// A buffer among those that a block reads, or writes.
+/// Selects one of the buffers that a block reads or writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum BufferArg {
-    /// By its place, from 0.
+    /// By its position, from 0.
     Index(usize),
     /// By its name.
     Name(String),
@@ -129,7 +129,8 @@ impl fmt::Display for BufferArg {
 }
 
 impl BufferArg {
-    /// The region that is meant, of those that block `block` `does` (`"reads"`, `"writes"`).
+    /// The one of `regions` that this argument selects. `block` (a name) and `does` (`"reads"` or `"writes"`) describe
+    /// the regions in the error message.
     pub(super) fn find<'a>(
         &self,
         primitive: &'static str,
@@ -155,15 +156,15 @@ impl BufferArg {
     }
 }
 
-/// One step of a trace; inputs and outputs are numbers of handles, in the order in which the steps give them.
+/// One step of a trace. Inputs and outputs are numbers of handles, counted in the order in which the steps return them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instruction {
-    /// What is done.
+    /// The primitive and its attributes.
     #[serde(flatten)]
     pub kind: InstructionKind,
-    /// To what.
+    /// Numbers of the handles that the primitive is applied to.
     pub inputs: Vec<u32>,
-    /// What came out.
+    /// Numbers of the handles that it returned.
     pub outputs: Vec<u32>,
 }
 
@@ -191,8 +192,8 @@ impl InstructionKind {
         }
     }
 
-    /// True for primitives that move blocks or values, false for those that change loops; `None` for those that change
-    /// nothing that runs.
+    /// True for primitives that move blocks or values, false for those that change loops, `None` for those that change
+    /// nothing at run time.
     const fn moves(&self) -> Option<bool> {
         match self {
             InstructionKind::GetBlock { .. }
@@ -215,8 +216,8 @@ impl InstructionKind {
         }
     }
 
-    /// Applies the primitive to `state`, which is unchanged when it fails. Loops that run side by side still may
-    /// afterwards.
+    /// Applies the primitive to `state`, which is unchanged when it fails. It fails if loops that could run side by
+    /// side before no longer could afterwards.
     pub(super) fn apply(
         &self,
         state: &mut ScheduleState,

@@ -1,7 +1,7 @@
-//! The kinds of loops are legal, whoever set them: what `parallel`, `vectorize` and `bind` demand of a loop holds for
-//! every loop of such a kind, in kernels and in modules that were built or read.
+//! Checks that the kinds of loops are legal, whoever set them. Every parallel, vectorised or thread-bound loop must
+//! meet the conditions of `parallel`, `vectorize` or `bind`, in kernels and in modules that were built or read.
 //!
-//! TVM counterpart: none (kinds that a program is written with are trusted).
+//! TVM counterpart: none (TVM trusts the kinds that a program is written with).
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::tir::{
     walk_stmt,
 };
 
-/// Checks that the loops of `func` that are parallel, vectorised or bound to threads may be.
+/// Checks that the parallel, vectorised and thread-bound loops of `func` may have their kind.
 ///
 /// # Errors
-/// The loops that may not, each at its place.
+/// One diagnostic per loop that may not, at the place of the loop.
 pub fn check_loop_kinds(func: &PrimFunc) -> Result<(), IrError> {
     let refused = |(node, error): (Arc<For>, ScheduleError)| {
         let (message, help) = match error {
@@ -35,7 +35,7 @@ pub fn check_loop_kinds(func: &PrimFunc) -> Result<(), IrError> {
     if errors.is_empty() { Ok(()) } else { Err(IrError(errors)) }
 }
 
-/// What a loop of `kind` is.
+/// The adjective for a loop of `kind` in messages.
 fn adjective(kind: ForKind) -> &'static str {
     match kind {
         ForKind::Serial => "serial",
@@ -46,14 +46,14 @@ fn adjective(kind: ForKind) -> &'static str {
     }
 }
 
-/// The loops whose kind is not legal, and why.
+/// The loops whose kind is not legal, each with the reason.
 fn illegal_loops(func: &PrimFunc) -> Vec<(Arc<For>, ScheduleError)> {
     let mut loops = Loops::default();
     loops.visit_stmt(&func.body);
     if loops.0.is_empty() {
         return vec![];
     }
-    // Statements that stand in no block of their own get one, so that their regions are known.
+    // Statements outside of blocks get a block of their own, so that their regions are known.
     let body = match &func.body {
         Stmt::BlockRealize(_) => func.body.clone(),
         body => BlockRealize::opaque(Block::root(vec![], body.clone())),
@@ -74,7 +74,7 @@ fn illegal_loops(func: &PrimFunc) -> Vec<(Arc<For>, ScheduleError)> {
     loops.0.into_iter().filter_map(check).collect()
 }
 
-/// The bounds, bindings and predicates inside `node` read nothing that the blocks inside write.
+/// Checks that the bounds, bindings and predicates inside `node` read no buffer that the blocks inside write.
 fn check_heads(name: &'static str, node: &For) -> Result<(), ScheduleError> {
     let blocks = analysis::child_blocks(&node.body);
     let written =
@@ -95,7 +95,7 @@ fn check_heads(name: &'static str, node: &For) -> Result<(), ScheduleError> {
     Err(ScheduleError::illegal(name, message))
 }
 
-/// Calls `f` on what is evaluated in `stmt` outside of the blocks in it.
+/// Calls `f` on the loop bounds, conditions, block bindings and predicates in `stmt`, but not inside its blocks.
 fn for_each_head(stmt: &Stmt, f: &mut dyn FnMut(&PrimExpr)) {
     match stmt {
         Stmt::For(it) => [&it.min, &it.extent].into_iter().for_each(&mut *f),
@@ -113,7 +113,7 @@ fn for_each_head(stmt: &Stmt, f: &mut dyn FnMut(&PrimExpr)) {
     stmt.children().into_iter().for_each(|it| for_each_head(it, f));
 }
 
-/// The loops whose iterations do not run one after the other, outermost first.
+/// Collects the loops whose iterations do not run one after the other, outermost first.
 #[derive(Default)]
 struct Loops(Vec<Arc<For>>);
 
@@ -133,7 +133,7 @@ impl Visitor for Loops {
     }
 }
 
-/// Plain statements in such loops become blocks, and all blocks tell of all that they access.
+/// Turns plain statements in such loops into blocks, and makes all blocks declare everything that they access.
 struct InBlocks;
 
 impl Mutator for InBlocks {
@@ -152,7 +152,7 @@ impl Mutator for InBlocks {
     }
 }
 
-/// A store stands in `stmt` outside of its blocks.
+/// True when `stmt` contains a store outside of its blocks.
 fn has_plain_store(stmt: &Stmt) -> bool {
     match stmt {
         Stmt::BlockRealize(_) => false,
@@ -168,7 +168,7 @@ mod tests {
     use crate::tir::Param;
     use tvm_runtime::DataType;
 
-    /// `for i in 0..n { y[store(i)] = y[load(i)] + 1 }` without a block, the loop of `kind`.
+    /// `for i in 0..n - 1 { y[i + store] = y[i + load] + 1 }` without a block; the loop has the kind `kind`.
     fn shifted(kind: ForKind, store: i64, load: i64) -> PrimFunc {
         let (n, i) = (Var::index("n"), Var::index("i"));
         let y = Buffer::new("y", [PrimExpr::from(&n)], DataType::I64);

@@ -1,7 +1,7 @@
-//! Schedules: transformations of loops and blocks that keep what the program computes.
+//! Schedules: transformations of loops and blocks that preserve what the program computes.
 //!
-//! Every primitive checks that it is legal, changes the program or leaves it as it was, and is recorded in a
-//! [`Trace`] that can be replayed on a fresh copy of the program, saved as JSON and printed as Rust.
+//! Every primitive checks that it is legal, and leaves the program unchanged if it is not. Primitives that succeed are
+//! recorded in a [`Trace`] that can be replayed on a fresh copy of the program, saved as JSON and printed as Rust.
 //!
 //! TVM counterpart: `tir/schedule`.
 
@@ -29,7 +29,7 @@ pub use loop_kinds::check_loop_kinds;
 pub use state::{ScheduleState, StmtSRef};
 pub use trace::Trace;
 
-/// A program under schedule, and how it came to be so.
+/// A program under schedule, with the trace of the primitives applied to it.
 #[derive(Debug)]
 pub struct Schedule {
     state: ScheduleState,
@@ -38,7 +38,7 @@ pub struct Schedule {
 }
 
 impl Clone for Schedule {
-    /// A fork: it takes the handles given so far.
+    /// Forks the schedule: the clone accepts the handles returned so far.
     fn clone(&self) -> Schedule {
         let lineage = self.lineage.fork(self.trace.count());
         Schedule { state: self.state.clone(), trace: self.trace.clone(), lineage }
@@ -48,7 +48,7 @@ impl Clone for Schedule {
 type Result<T> = std::result::Result<T, ScheduleError>;
 
 impl Schedule {
-    /// Starts with `func`.
+    /// Starts a schedule of `func`.
     ///
     /// # Errors
     /// When its body is not the realize of a root block.
@@ -61,17 +61,17 @@ impl Schedule {
         self.state.func()
     }
 
-    /// The program, when scheduling is done.
+    /// Ends the schedule and returns the program.
     pub fn into_func(self) -> PrimFunc {
         self.state.func().clone()
     }
 
-    /// The index of loops and blocks.
+    /// The program with its index of loops and blocks.
     pub fn state(&self) -> &ScheduleState {
         &self.state
     }
 
-    /// What was done so far.
+    /// The instructions applied so far.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
@@ -105,7 +105,7 @@ impl Schedule {
     /// The block named `name`.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no block has this name.
     pub fn get_block(&mut self, name: &str) -> Result<BlockRV> {
         self.one_block(InstructionKind::GetBlock { name: name.into() }, &[])
     }
@@ -113,7 +113,7 @@ impl Schedule {
     /// Short for [`get_block`](Self::get_block).
     ///
     /// # Errors
-    /// When there is none.
+    /// When no block has this name.
     pub fn block(&mut self, name: &str) -> Result<BlockRV> {
         self.get_block(name)
     }
@@ -129,7 +129,7 @@ impl Schedule {
     /// The `N` loops around `block`.
     ///
     /// # Errors
-    /// When there are more or fewer.
+    /// When the number of loops is not `N`.
     pub fn loops<const N: usize>(&mut self, block: BlockRV) -> Result<[LoopRV; N]> {
         let loops = self.get_loops(block)?;
         let got = loops.len();
@@ -138,7 +138,7 @@ impl Schedule {
             .map_err(|_| ScheduleError::argument("loops", format!("expected {N} loops, the block has {got}")))
     }
 
-    /// Splits a loop by `factors`, outermost first; one may be `None`, which is inferred.
+    /// Splits a loop into loops of the extents `factors`, outermost first. One factor may be `None`: it is inferred.
     ///
     /// # Errors
     /// When a factor is not positive, or more than one is to be inferred.
@@ -163,7 +163,7 @@ impl Schedule {
         }
     }
 
-    /// Puts loops of one chain in this order, outermost first.
+    /// Puts loops of one nest into the order `order`, outermost first.
     ///
     /// # Errors
     /// When the program would compute something else.
@@ -187,7 +187,7 @@ impl Schedule {
         self.run(InstructionKind::Vectorize, &[target.handle()]).map(|_| ())
     }
 
-    /// Copies the iterations of a loop out.
+    /// Unrolls a loop: its body is repeated once per iteration.
     ///
     /// # Errors
     /// When the loop is gone.
@@ -203,11 +203,11 @@ impl Schedule {
         self.run(InstructionKind::Bind { tag }, &[target.handle()]).map(|_| ())
     }
 
-    /// Lets `block`, and the other readers in its scope, read a copy of `buffer` in `scope`. The buffer is meant by its
-    /// name, or by its place among what the block reads. Gives the copying block.
+    /// Makes `block`, and the other readers in its scope, read a copy of `buffer` in `scope`. `buffer` is a name, or a
+    /// position among the buffers that the block reads. Returns the copying block.
     ///
     /// # Errors
-    /// When the buffer is written among its readers.
+    /// When the buffer is written among or after its readers.
     pub fn cache_read(
         &mut self,
         block: BlockRV,
@@ -217,11 +217,11 @@ impl Schedule {
         self.one_block(InstructionKind::CacheRead { buffer: buffer.into(), scope }, &[block.handle()])
     }
 
-    /// Lets `block` write `buffer` through a copy in `scope`. The buffer is meant by its name, or by its place among what
-    /// the block writes. Gives the block that copies back.
+    /// Makes `block` write `buffer` through a copy in `scope`. `buffer` is a name, or a position among the buffers that
+    /// the block writes. Returns the block that copies back.
     ///
     /// # Errors
-    /// When others write the buffer too.
+    /// When other blocks write the buffer too.
     pub fn cache_write(
         &mut self,
         block: BlockRV,
@@ -247,7 +247,7 @@ impl Schedule {
         self.run(InstructionKind::ReverseComputeAt, &[block.handle(), target.handle()]).map(|_| ())
     }
 
-    /// Moves the value of a block into the places that read it.
+    /// Inlines a block: its value replaces the loads that read it.
     ///
     /// # Errors
     /// When its value is not one expression, or its inputs change before it is used.
@@ -263,10 +263,10 @@ impl Schedule {
         self.run(InstructionKind::ReverseComputeInline, &[block.handle()]).map(|_| ())
     }
 
-    /// Moves the init of a reduction before a loop. Gives the init block.
+    /// Moves the init of a reduction before a loop. Returns the init block.
     ///
     /// # Errors
-    /// When a loop further out drives the reduction.
+    /// When a loop around `target` drives the reduction.
     pub fn decompose_reduction(&mut self, block: BlockRV, target: LoopRV) -> Result<BlockRV> {
         self.one_block(InstructionKind::DecomposeReduction, &[block.handle(), target.handle()])
     }

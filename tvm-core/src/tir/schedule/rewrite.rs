@@ -1,4 +1,4 @@
-//! Rewrites and questions that several primitives share.
+//! Rewrites and queries that several primitives share.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::tir::{
     Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
 
-/// `new`, which is to stand at `sref`, with the bindings and predicates of its outermost blocks simplified under the
-/// loops around them.
+/// Simplifies the bindings and predicates of the outermost blocks of `new`, which is to replace the statement at
+/// `sref`, under the loops around them.
 pub(super) fn simplify_bindings(state: &ScheduleState, sref: StmtSRef, new: &Stmt) -> Stmt {
     struct Simplify {
         analyzer: Analyzer,
-        /// What the bindings depend on: other loops do not matter.
+        /// The variables that the bindings depend on; other loops do not matter.
         used: FxHashSet<VarId>,
     }
     impl Mutator for Simplify {
@@ -38,7 +38,7 @@ pub(super) fn simplify_bindings(state: &ScheduleState, sref: StmtSRef, new: &Stm
                 Stmt::BlockRealize(it) => {
                     let simple = |expr: &PrimExpr| self.analyzer.simplify(expr);
                     let iter_values = it.iter_values.iter().map(simple).collect();
-                    // One by one: which variables a condition names tells what it limits.
+                    // Conjuncts are simplified one by one: the variables of a condition show what it restricts.
                     let conditions = conjuncts(&it.predicate).iter().map(simple).collect::<Vec<_>>();
                     let predicate = conjunction(conditions.iter().flat_map(conjuncts));
                     Some(BlockRealize { iter_values, predicate, block: it.block.clone() }.into())
@@ -61,8 +61,8 @@ pub(super) fn simplify_bindings(state: &ScheduleState, sref: StmtSRef, new: &Stm
     Simplify { analyzer, used }.mutate_stmt(new).unwrap_or_else(|| new.clone())
 }
 
-/// The variables that the bindings and predicates of the outermost blocks of `stmt`, and the bounds of loops that these
-/// depend on, use.
+/// The variables in the bindings and predicates of the outermost blocks of `stmt`, and in the bounds of the loops that
+/// these depend on.
 fn binding_vars(stmt: &Stmt) -> FxHashSet<VarId> {
     match stmt {
         Stmt::BlockRealize(it) => {
@@ -88,14 +88,15 @@ pub(super) fn add_vars(expr: &PrimExpr, vars: &mut FxHashSet<VarId>) {
     });
 }
 
-/// Knows the dimensions, and what the program says of them.
+/// An analyzer that knows the dimensions and what the program states about them.
 pub(super) fn dims_analyzer(state: &ScheduleState) -> Analyzer {
     let mut analyzer = analyzer_for(state.func());
     state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
     analyzer
 }
 
-/// Knows the dimensions, and the loops and axes around the block around `sref`, its own axes included.
+/// An analyzer that knows the dimensions, the axes of the block around `sref`, and the loops and axes around that
+/// block.
 pub(super) fn analyzer_outside(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, ScheduleError> {
     let mut analyzer = dims_analyzer(state);
     let mut around: Vec<StmtSRef> =
@@ -113,7 +114,7 @@ pub(super) fn analyzer_outside(state: &ScheduleState, sref: StmtSRef) -> Result<
     Ok(analyzer)
 }
 
-/// Tells `analyzer` the range of a loop.
+/// Binds the variable of the loop `node` to its range in `analyzer`.
 pub(super) fn bind_loop(analyzer: &mut Analyzer, node: &For) {
     analyzer.bind_range(&node.loop_var, &node.range());
 }
@@ -142,7 +143,7 @@ pub(super) fn remove_block(body: &Stmt, id: BlockId) -> Stmt {
     Remove(id).mutate_stmt(body).unwrap_or_else(|| body.clone())
 }
 
-/// `body` with the block `id` changed.
+/// `body` with `change` applied to the block `id`.
 pub(super) fn with_block(body: &Stmt, id: BlockId, change: impl FnOnce(&Block) -> Block) -> Stmt {
     struct Change<F>(BlockId, Option<F>);
     impl<F: FnOnce(&Block) -> Block> Mutator for Change<F> {
@@ -160,7 +161,7 @@ pub(super) fn with_block(body: &Stmt, id: BlockId, change: impl FnOnce(&Block) -
     Change(id, Some(change)).mutate_stmt(body).unwrap_or_else(|| body.clone())
 }
 
-/// Rewrites the init and body of `block` and leaves its axes, regions and buffers.
+/// Rewrites the init and body of `block`; leaves its axes, regions and buffers unchanged.
 pub(super) fn walk_block_body<M: Mutator>(mutator: &mut M, block: &Block) -> Option<Block> {
     let init = block.init.as_ref().and_then(|init| mutator.mutate_stmt(init));
     let body = mutator.mutate_stmt(&block.body);
@@ -171,7 +172,7 @@ pub(super) fn walk_block_body<M: Mutator>(mutator: &mut M, block: &Block) -> Opt
     })
 }
 
-/// `block` without the allocation of `buffer`; `None` when it has none.
+/// `block` without the allocation of `buffer`; `None` when it does not allocate it.
 pub(super) fn drop_alloc(block: &Block, buffer: &Buffer) -> Option<Block> {
     block.alloc_buffers.contains(buffer).then(|| Block {
         alloc_buffers: block.alloc_buffers.iter().filter(|it| *it != buffer).cloned().collect(),
@@ -194,8 +195,8 @@ pub(super) fn drop_alloc_everywhere(body: &Stmt, buffer: &Buffer) -> Stmt {
     Drop(buffer).mutate_stmt(body).unwrap_or_else(|| body.clone())
 }
 
-/// The blocks that hold no other block, in program order. A block that does more than its blocks tell is one of them,
-/// and those inside are not.
+/// The blocks that hold no other block, in program order. A block that does more than its nested blocks declare counts
+/// as a leaf; its nested blocks do not.
 pub(super) fn leaf_blocks(state: &ScheduleState) -> Vec<Arc<BlockRealize>> {
     fn walk(stmt: &Stmt, out: &mut Vec<Arc<BlockRealize>>) {
         for it in analysis::child_blocks(stmt) {
@@ -239,7 +240,7 @@ pub(super) fn is_intermediate(state: &ScheduleState, buffer: &Buffer) -> bool {
     state.blocks().iter().any(|it| it.block.alloc_buffers.contains(buffer))
 }
 
-/// True when the block runs for all of `buffer`, of which `axes` are the indices.
+/// True when the block is known to run for every element of `buffer`, which it indexes by `axes`.
 pub(super) fn covers(
     state: &ScheduleState,
     realize: &BlockRealize,
@@ -263,7 +264,7 @@ pub(super) fn binds_names(expr: &PrimExpr) -> bool {
     any_expr(expr, &mut |it| matches!(it, PrimExpr::Let(_)))
 }
 
-/// Loads, stores and `match_buffer`s of `buffer` in `body`.
+/// Number of loads, stores and `match_buffer`s of `buffer` in `body`.
 pub(super) fn count_accesses(body: &Stmt, buffer: &Buffer) -> usize {
     struct Count<'a>(&'a Buffer, usize);
     impl Visitor for Count<'_> {
@@ -287,8 +288,8 @@ pub(super) fn count_accesses(body: &Stmt, buffer: &Buffer) -> usize {
     count.1
 }
 
-/// The place, in the sequence that is the body of block `scope`, of the statement that holds `sref`; 0 when the body is
-/// one statement. `None` when `sref` is not inside.
+/// The position of the statement that holds `sref` in the sequence that is the body of block `scope`; 0 when the body
+/// is one statement. `None` when `sref` is not inside.
 pub(super) fn top_level_index(state: &ScheduleState, scope: BlockId, sref: StmtSRef) -> Option<usize> {
     let inside = |stmt: &Stmt| holds(stmt, sref);
     match &state.get_block(scope).ok()?.block.body {
@@ -314,7 +315,7 @@ pub(super) fn holds(stmt: &Stmt, sref: StmtSRef) -> bool {
     holds.1
 }
 
-/// `body` with `stmt` at place `at` of the sequence in block `scope`, which also allocates `buffer`.
+/// `body` with `stmt` inserted at position `at` of the sequence in block `scope`, which also allocates `buffer`.
 pub(super) fn insert_in_scope(body: &Stmt, scope: BlockId, at: usize, stmt: Stmt, buffer: &Buffer) -> Stmt {
     with_block(body, scope, |block| {
         let alloc_buffers = block.alloc_buffers.iter().chain([buffer]).cloned().collect();
@@ -322,7 +323,7 @@ pub(super) fn insert_in_scope(body: &Stmt, scope: BlockId, at: usize, stmt: Stmt
     })
 }
 
-/// The sequence `body` with `stmt` at place `at`.
+/// The sequence `body` with `stmt` inserted at position `at`.
 pub(super) fn insert_at(body: &Stmt, at: usize, stmt: Stmt) -> Stmt {
     let mut stmts = match body {
         Stmt::SeqStmt(stmts) => stmts.to_vec(),
@@ -332,7 +333,7 @@ pub(super) fn insert_at(body: &Stmt, at: usize, stmt: Stmt) -> Stmt {
     Stmt::seq(stmts)
 }
 
-/// `body` in which block `id` uses `to` in place of `from`.
+/// `body`, with `from` replaced by `to` in block `id`.
 pub(super) fn redirect(body: &Stmt, id: BlockId, from: &Buffer, to: &Buffer) -> Stmt {
     let mut substitute = crate::tir::Substitute::default();
     substitute.buffers.insert(from.id, to.clone());
@@ -342,7 +343,7 @@ pub(super) fn redirect(body: &Stmt, id: BlockId, from: &Buffer, to: &Buffer) -> 
     })
 }
 
-/// A block name that the function does not have, made from `hint`.
+/// A block name that is not used in the function, derived from `hint`.
 pub(super) fn unique_block_name(state: &ScheduleState, hint: &str) -> String {
     let blocks = state.blocks();
     let taken = |name: &str| blocks.iter().any(|it| &*it.block.name == name);

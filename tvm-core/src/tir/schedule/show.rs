@@ -1,6 +1,6 @@
 //! The loop nest of a program as an outline, with loops or blocks underlined.
 //!
-//! Loops of one name are told apart: the second one is `i#2`.
+//! Loops with the same name are numbered: the second `i` is `i#2`.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::ir::VarId;
 use crate::support::with_stack;
 use crate::tir::{For, ForKind, Stmt};
 
-/// The loops and blocks of the program, one a line; those in `marked` are underlined.
+/// The loops and blocks of the program, one per line; those in `marked` are underlined.
 pub(super) fn loop_nest(state: &ScheduleState, marked: &[StmtSRef]) -> String {
     let mut outline = Outline { names: names(state), marked, out: String::new() };
     outline.stmt(&state.func().body, 1);
@@ -23,7 +23,7 @@ pub(super) fn loop_name(state: &ScheduleState, var: VarId) -> String {
     names(state).remove(&var).unwrap_or_default()
 }
 
-/// Names of all loops, unique.
+/// Unique names of all loops.
 fn names(state: &ScheduleState) -> FxHashMap<VarId, String> {
     fn walk(stmt: &Stmt, counts: &mut FxHashMap<String, usize>, names: &mut FxHashMap<VarId, String>) {
         if let Stmt::For(it) = stmt {

@@ -1,7 +1,8 @@
 //! The program under schedule and an index of its loops and blocks.
 //!
-//! A loop is named by its variable, a block by its id; both stay valid for as long as the node keeps its id. The one
-//! way to change the program is [`ScheduleState::replace`], which checks everything before it writes.
+//! A loop is identified by its variable, a block by its id; both stay valid for as long as the node keeps its id.
+//! Outside of the primitives, the only way to change the program is [`ScheduleState::replace`], which checks everything
+//! before it writes.
 //!
 //! TVM counterpart: `ScheduleState`, `StmtSRef`, `Replace` (`tir/schedule/state.cc`).
 
@@ -19,7 +20,7 @@ use crate::tir::{Block, BlockRealize, For, ForKind, IfThenElse, PrimFunc, Stmt, 
 
 pub(super) use loops::LoopChange;
 
-/// Names a loop or a block of the program.
+/// Identifies a loop or a block of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StmtSRef {
     /// The loop of this variable.
@@ -41,24 +42,25 @@ enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     parent: Option<StmtSRef>,
-    /// From the parent's body (or the function's) to this statement.
+    /// Path from the body of the parent (or of the function) to this statement.
     steps: SmallVec<[Step; 2]>,
 }
 
 type Index = FxHashMap<StmtSRef, Entry>;
 
-/// A program and the index of its loops and blocks; a clone is a fork that shares the tree.
+/// A program and the index of its loops and blocks. A clone shares the statement tree.
 #[derive(Clone, Debug)]
 pub struct ScheduleState {
     func: PrimFunc,
     index: Index,
     /// The loops whose iterations do not run one after the other.
     side_by_side: FxHashSet<VarId>,
-    /// Of blocks that were asked: at least the variables that the block, its bindings and its predicate name.
+    /// For blocks that were queried: a superset of the variables that occur in the block, its bindings and its
+    /// predicate.
     mentions: FxHashMap<BlockId, FxHashSet<VarId>>,
 }
 
-/// The iterations of a loop of `kind` do not run one after the other.
+/// True when the iterations of a loop of `kind` do not run one after the other.
 fn runs_side_by_side(kind: ForKind) -> bool {
     match kind {
         ForKind::Serial | ForKind::Unrolled => false,
@@ -67,7 +69,7 @@ fn runs_side_by_side(kind: ForKind) -> bool {
 }
 
 impl StmtSRef {
-    /// The name of `stmt`, if it is a loop or a block.
+    /// The reference to `stmt`, if it is a loop or a block.
     pub fn of(stmt: &Stmt) -> Option<StmtSRef> {
         let of_loop = stmt.as_for().map(|it| StmtSRef::Loop(it.loop_var.id()));
         of_loop.or_else(|| stmt.as_block_realize().map(|it| StmtSRef::Block(it.block.id)))
@@ -75,7 +77,7 @@ impl StmtSRef {
 }
 
 impl ScheduleState {
-    /// Indexes `func`, whose body is the realize of a root block.
+    /// Indexes `func`, whose body must be the realize of a root block.
     ///
     /// # Errors
     /// When the body is something else, or a loop variable or block occurs twice.
@@ -120,7 +122,7 @@ impl ScheduleState {
         self.get(sref)?.as_for().ok_or(ScheduleError::UnknownSRef(sref))
     }
 
-    /// The block `id` under its bindings.
+    /// The block `id` with its bindings.
     ///
     /// # Errors
     /// When the program has no such block (any more).
@@ -134,7 +136,7 @@ impl ScheduleState {
         self.index.get(&sref)?.parent
     }
 
-    /// What is around `sref`, innermost first.
+    /// The loops and blocks around `sref`, innermost first.
     pub fn ancestors(&self, sref: StmtSRef) -> impl Iterator<Item = StmtSRef> {
         std::iter::successors(self.parent(sref), |&it| self.parent(it))
     }
@@ -164,7 +166,7 @@ impl ScheduleState {
         Ok(loops)
     }
 
-    /// The block around `sref`.
+    /// The innermost block around `sref`.
     pub fn scope_block(&self, sref: StmtSRef) -> Option<BlockId> {
         self.ancestors(sref).find_map(|it| if let StmtSRef::Block(id) = it { Some(id) } else { None })
     }
@@ -182,13 +184,13 @@ impl ScheduleState {
         blocks_in(&self.func.body)
     }
 
-    /// The name of the loop of `var` in outlines and messages: that of its variable, with a number where several loops
-    /// have it.
+    /// The name of the loop of `var` in outlines and messages: the name of its variable, with a number if several loops
+    /// have the same name.
     pub fn loop_name(&self, var: VarId) -> String {
         super::show::loop_name(self, var)
     }
 
-    /// Puts `new` where the statement of `sref` stands. Nothing is changed when it fails.
+    /// Replaces the statement of `sref` with `new`. On failure, nothing is changed.
     ///
     /// # Errors
     /// When a loop variable or block would occur twice.
@@ -200,7 +202,7 @@ impl ScheduleState {
         self.replace_body(body)
     }
 
-    /// Sets the annotations of the block `id`.
+    /// Sets the annotation `key` of the block `id`.
     ///
     /// # Errors
     /// When the program has no such block (any more).
@@ -219,7 +221,7 @@ impl ScheduleState {
         Ok(())
     }
 
-    /// Merges sequences in sequences.
+    /// Merges nested sequences into the sequences around them.
     pub(super) fn flatten(&mut self) -> Result<(), ScheduleError> {
         struct Flatten;
         impl crate::tir::Mutator for Flatten {
@@ -248,7 +250,7 @@ impl ScheduleState {
         Ok(())
     }
 
-    /// True when the index equals one made from scratch. TVM counterpart: `VerifySRefTree`.
+    /// True when the index equals one that is built from scratch. TVM counterpart: `VerifySRefTree`.
     pub fn verify(&self) -> bool {
         ScheduleState::new(self.func.clone())
             .is_ok_and(|fresh| fresh.index == self.index && fresh.side_by_side == self.side_by_side)
@@ -259,7 +261,7 @@ impl ScheduleState {
         &self.side_by_side
     }
 
-    /// The statement of `sref`, to change it where it stands.
+    /// The statement of `sref`, to be changed in place.
     fn slot(&mut self, sref: StmtSRef) -> Result<Option<&mut Stmt>, ScheduleError> {
         let path = self.path(sref)?;
         Ok(path.into_iter().try_fold(&mut self.func.body, child_mut))
@@ -326,7 +328,7 @@ fn block_mut(realize: &mut Arc<BlockRealize>) -> &mut Block {
 }
 
 impl ScheduleState {
-    /// Puts what is in `stmt` into the index.
+    /// Adds the loops and blocks in `stmt` to the index.
     fn collect(
         &mut self,
         stmt: &Stmt,
@@ -384,7 +386,7 @@ impl ScheduleState {
     }
 }
 
-/// The blocks inside `stmt`, in program order, itself included.
+/// The blocks in `stmt`, including `stmt` itself, in program order.
 pub(super) fn blocks_in(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
     fn walk(stmt: &Stmt, out: &mut Vec<Arc<BlockRealize>>) {
         out.extend(stmt.as_block_realize().cloned());

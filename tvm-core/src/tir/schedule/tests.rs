@@ -1,4 +1,4 @@
-//! Random schedules of small programs: every accepted primitive keeps the results, every refused one keeps the program.
+//! Random schedules of small programs: accepted primitives keep the results, refused ones leave the program unchanged.
 
 use super::*;
 use crate::ir::{structural_equal, structural_hash};

@@ -1,4 +1,4 @@
-//! A record of what a schedule did.
+//! The record of the primitives that a schedule applied.
 //!
 //! TVM counterpart: `Trace`.
 
@@ -12,11 +12,11 @@ use super::{Handle, Instruction, InstructionKind, Schedule, ScheduleError};
 /// The version of the JSON form.
 const VERSION: u32 = 1;
 
-/// What a schedule did, step by step. Prints as the body of a Rust schedule function.
+/// The primitives that a schedule applied, step by step. Prints as the body of a Rust schedule function.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     instructions: Vec<Instruction>,
-    /// Of the handles given so far.
+    /// Number of handles returned so far.
     count: u32,
 }
 
@@ -28,17 +28,17 @@ struct Json {
 }
 
 impl Trace {
-    /// The steps.
+    /// The steps, in order.
     pub fn instructions(&self) -> &[Instruction] {
         &self.instructions
     }
 
-    /// How many handles the steps gave.
+    /// How many handles the steps returned.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Adds a step that gave `outputs` handles: their numbers.
+    /// Adds a step that returned `outputs` handles; returns the numbers of these handles.
     pub(super) fn record(&mut self, kind: InstructionKind, inputs: &[Handle], outputs: usize) -> Vec<u32> {
         let numbers: Vec<u32> = (self.count..).take(outputs).collect();
         self.count += numbers.len() as u32;
@@ -47,10 +47,10 @@ impl Trace {
         numbers
     }
 
-    /// Does the same to `schedule`, a fresh one of the same program.
+    /// Replays the steps on `schedule`, a fresh schedule of the same program.
     ///
     /// # Errors
-    /// When a step does not fit the program; the schedule then holds the steps before.
+    /// When a step does not fit the program; the steps before it then remain applied to `schedule`.
     pub fn apply_to_schedule(&self, schedule: &mut Schedule) -> Result<(), ScheduleError> {
         let mut handles: FxHashMap<u32, Handle> = FxHashMap::default();
         for (i, instruction) in self.instructions.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! Nothing racy reaches a code generator: loops that are parallel, vectorised or bound to threads may be.
+//! Rejects parallel, vectorised and thread-bound loops whose iterations depend on each other.
 //!
 //! TVM counterpart: none.
-//! Requires: programs that are not lowered. Ensures: nothing is changed.
+//! Requires: programs before lowering. Ensures: no loop that races reaches a code generator; programs are unchanged.
 
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::schedule;
 
-/// Fails where iterations that run side by side depend on each other.
+/// Fails if iterations that run concurrently depend on each other.
 pub fn check_loop_kinds() -> Pass {
     prim_func_pass("CheckLoopKinds", |func, _, _| {
         schedule::check_loop_kinds(func)?;

@@ -1,9 +1,9 @@
-//! Shrinks buffers to the region that is accessed where they live.
+//! Shrinks allocated buffers to the region that is accessed during their lifetime.
 //!
 //! TVM counterpart: `CompactBufferAllocation`.
 //! Requires: no blocks, allocations where they belong
-//! ([`plan_and_update_buffer_allocation_location`](super::plan_and_update_buffer_allocation_location)). Ensures: an
-//! axis of an allocated buffer of which at most a constant number of elements is accessed has that extent.
+//! ([`plan_and_update_buffer_allocation_location`](super::plan_and_update_buffer_allocation_location)). Ensures: if at
+//! most a constant number of elements is accessed along an axis of an allocated buffer, the axis has that extent.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::tir::{
     any_expr, walk_expr, walk_stmt,
 };
 
-/// A symbolic extent becomes a constant below this one: a larger bound comes from the width of an index, and says nothing of
-/// the memory that is needed.
+/// A symbolic extent is replaced only by a constant below this limit: a larger bound comes from the width of an index
+/// type, not from the memory that is needed.
 const LARGEST: i64 = 1 << 16;
 
-/// Allocated buffers shrink.
+/// Shrinks allocated buffers.
 pub fn compact_buffer_allocation() -> Pass {
     body_pass("CompactBufferAllocation", |func| {
         Compact { analyzer: analyzer_for(func), new: FxHashMap::default() }.mutate_stmt(&func.body)
@@ -32,7 +32,7 @@ pub fn compact_buffer_allocation() -> Pass {
 
 struct Compact {
     analyzer: Analyzer,
-    /// Shrunk buffers, with the index of their first element in the old one.
+    /// By old buffer, the shrunk buffer and the index of its first element in the old one.
     new: FxHashMap<BufferId, (Buffer, Vec<PrimExpr>)>,
 }
 
@@ -145,17 +145,17 @@ impl Mutator for Compact {
     }
 }
 
-/// The box of a buffer that statements access.
+/// The bounding box of the accesses of statements to a buffer.
 struct Touched<'a> {
     buffer: &'a Buffer,
     analyzer: Analyzer,
-    /// Loops inside.
+    /// Ranges of the loops inside.
     dom: DomMap,
     /// Variables bound inside.
     bound: FxHashSet<VarId>,
     /// Per axis; `None` before the first access.
     region: Vec<Option<IntervalSet>>,
-    /// Its address escapes.
+    /// True when the address of the buffer escapes.
     opaque: bool,
 }
 

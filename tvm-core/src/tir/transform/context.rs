@@ -1,4 +1,4 @@
-//! What is known at a place in a program: ranges of loops, conditions of branches, dimensions.
+//! Facts known at a place in a program: ranges of loops, conditions of branches, dimensions.
 
 use tvm_runtime::abi::Status;
 
@@ -12,13 +12,13 @@ use crate::tir::{
 /// A condition on a symbolic dimension that the program was written for (`#[prim_func(dims(n = 1..=64))]`).
 pub(super) struct DimBound {
     pub(super) condition: PrimExpr,
-    /// What is reported where it does not hold: the status, and its `expected`.
+    /// Reported when the condition does not hold: the status, and its `expected`.
     pub(super) status: Status,
     pub(super) expected: i64,
 }
 
 /// The conditions on `dim` that `func` states in its attributes `dim.NAME.min`, `.max`, `.modulus` and `.remainder`;
-/// `modulo` is `FloorMod` or `Mod`, which are the same here.
+/// `modulo` is `FloorMod` or `Mod`, which are equivalent here.
 pub(super) fn dim_bounds(func: &PrimFunc, dim: &Var, modulo: BinaryOp) -> Vec<DimBound> {
     let attr = |what: &str| func.attrs.int(&format!("dim.{}.{what}", dim.name()));
     let value = PrimExpr::from(dim);
@@ -49,7 +49,7 @@ pub(in crate::tir) fn analyzer_for(func: &PrimFunc) -> Analyzer {
     for buffer in func.params.iter().filter_map(Param::buffer) {
         for extent in buffer.shape.iter().filter(|extent| extent.as_var().is_some()) {
             dims.visit_expr(extent);
-            // Nothing checks scalars against them.
+            // Scalar parameters are not checked against their bounds at run time, so these are not assumed.
             let dim = extent.as_var().filter(|dim| !is_scalar(func, dim));
             let known = dim.map(|dim| dim_bounds(func, dim, BinaryOp::FloorMod)).unwrap_or_default();
             known.iter().for_each(|bound| dims.0.enter_constraint(&bound.condition));
@@ -63,8 +63,8 @@ pub(super) fn is_scalar(func: &PrimFunc, var: &Var) -> bool {
     func.params.iter().any(|param| matches!(param, Param::Scalar(scalar) if scalar == var))
 }
 
-/// Makes `analyzer` know the range of `node`'s variable, as it is inside of the loop. Of a range that reads memory the
-/// constant bounds are known: the body may write to what it reads.
+/// Records in `analyzer` the range of `node`'s variable, as it is inside the loop; only the constant bounds of a range
+/// that reads memory, because the body may write to that memory.
 pub(super) fn enter_loop(analyzer: &mut Analyzer, node: &For) {
     let range = node.range();
     if !reads(&range.min) && !reads(&range.extent) {
@@ -75,8 +75,8 @@ pub(super) fn enter_loop(analyzer: &mut Analyzer, node: &For) {
     analyzer.bind_bound(&node.loop_var, ConstIntBound::new(first.min, last.max));
 }
 
-/// True when `condition` holds in all of `stmt` if it holds in front of it: it reads no memory, or none that `stmt`
-/// may write. A buffer may be another one's view only where blocks match buffers.
+/// True when `condition` holds throughout `stmt` if it holds before it: it reads no memory, or none that `stmt` may
+/// write. Different buffers are taken to be different memory, which is not so for matched buffers.
 pub(super) fn is_lasting(condition: &PrimExpr, stmt: &Stmt) -> bool {
     struct Writes<'a> {
         condition: &'a PrimExpr,

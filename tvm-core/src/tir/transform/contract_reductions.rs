@@ -1,9 +1,9 @@
 //! Marks where multiplication and addition may be fused: in the updates of reduction blocks.
 //!
-//! Floats keep the order and rounding of the program's text, but what a reduction block (reduce axes and an init) declares
-//! associative. `c = c + a * b` in its body becomes `c = fmuladd(a, b, c)`, which a code generator fuses into one rounding
-//! where the machine is faster so. A block whose init `decompose_reduction` moved out says so by an annotation
-//! ([`DECOMPOSED`]).
+//! Float operations keep the order and rounding of the source program, except in the update of a reduction block (a block
+//! with reduce axes and an init), which declares it associative. `c = c + a * b` in its body becomes
+//! `c = fmuladd(a, b, c)`, which a code generator fuses into one rounding where that is faster. A block whose init was
+//! moved out by `decompose_reduction` has the annotation [`DECOMPOSED`].
 //! Requires: blocks with their inits, before `LowerInitBlock`. TVM has no counterpart: its code generators fuse everywhere.
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::arith::same;
 use crate::pass::Pass;
 use crate::tir::{Binary, BinaryOp, Block, BufferStore, Intrinsic, IterKind, Mutator, PrimExpr, Stmt};
 
-/// Annotation of a block whose init stands in a block of its own.
+/// Annotation of a block whose init is in a separate block.
 pub const DECOMPOSED: &str = "decomposed_reduction";
 
-/// Updates of reductions may be fused multiply-adds.
+/// Allows fused multiply-adds in the updates of reductions.
 pub fn contract_reductions() -> Pass {
     body_pass("ContractReductions", |func| ContractReductions { in_reduction: false }.mutate_stmt(&func.body))
 }
@@ -50,8 +50,8 @@ impl Mutator for ContractReductions {
     }
 }
 
-/// `value` with the products that are added to the element that `store` writes fused into the sums; `None` where there are
-/// none.
+/// `value` with the products that are added to the element that `store` writes fused into the sums; `None` if there are
+/// no such products.
 fn contracted(value: &PrimExpr, store: &BufferStore) -> Option<PrimExpr> {
     let PrimExpr::Binary(it) = value else { return None };
     let Binary { op: BinaryOp::Add, a, b } = &**it else { return None };
@@ -73,7 +73,7 @@ fn contracted(value: &PrimExpr, store: &BufferStore) -> Option<PrimExpr> {
     }
 }
 
-/// True for the element that `store` writes and for sums with it.
+/// True when `expr` is the element that `store` writes, or a sum that contains it.
 fn accumulates(expr: &PrimExpr, store: &BufferStore) -> bool {
     match expr {
         PrimExpr::BufferLoad(it) => {

@@ -2,7 +2,7 @@
 //!
 //! TVM counterpart: `ConvertBlocksToOpaque`.
 //! Requires: no inits ([`lower_init_block`](super::lower_init_block)). Ensures: no block has axes; a value that
-//! reads memory is evaluated once, in front of the body.
+//! reads memory is evaluated once, before the body.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::util::{DeepSubstitute, body_pass};
 use crate::pass::Pass;
 use crate::tir::{Bind, Block, BlockRealize, Buffer, BufferRegion, Mutator, PrimExpr, Stmt};
 
-/// Blocks lose their axes.
+/// Removes the axes of blocks.
 pub fn convert_blocks_to_opaque() -> Pass {
     body_pass("ConvertBlocksToOpaque", |func| without_axes(&func.body))
 }
 
-/// `body` with the values of the axes of blocks in their place; `None` when there are no axes.
+/// `body` with the axes of blocks replaced by their values; `None` when there are no axes.
 pub(super) fn without_axes(body: &Stmt) -> Option<Stmt> {
     ToOpaque::default().mutate_stmt(body)
 }
@@ -50,7 +50,8 @@ impl Mutator for ToOpaque {
         let predicate = self.mutate_expr(&realize.predicate).unwrap_or_else(|| realize.predicate.clone());
         let mut block = Block { iter_vars: Arc::new([]), ..(*realize.block).clone() };
         if !named.is_empty() {
-            // What the body writes does not change the axes. The regions, where nothing is named, are not read any more.
+            // Evaluated once: writes of the body do not change the axes. Access regions cannot use these variables, and no
+            // later pass reads them: they become whole buffers.
             let whole =
                 |regions: &[BufferRegion]| regions.iter().map(|it| BufferRegion::full(&it.buffer)).collect();
             (block.reads, block.writes) = (whole(&block.reads), whole(&block.writes));

@@ -1,4 +1,4 @@
-//! Gives every binding a variable of its own.
+//! Gives every binding its own variable.
 //!
 //! TVM counterpart: `ConvertSSA`.
 //! Ensures: no variable is bound twice, no buffer allocated or declared twice.
@@ -10,12 +10,12 @@ use crate::ir::{BufferId, Var, VarId};
 use crate::pass::Pass;
 use crate::tir::{AllocBuffer, Bind, Buffer, DeclBuffer, For, Let, Mutator, Param, PrimExpr, PrimFunc, Stmt};
 
-/// Renames what is bound more than once.
+/// Renames variables and buffers that are bound more than once.
 pub fn convert_ssa() -> Pass {
     body_pass("ConvertSSA", |func| convert(func, &func.body))
 }
 
-/// `body`, made for `func`, with every binding a variable of its own; `None` when it is so already.
+/// `body`, a body for `func`, with a separate variable for every binding; `None` when that holds already.
 pub(super) fn convert(func: &PrimFunc, body: &Stmt) -> Option<Stmt> {
     let mut ssa = ConvertSsa::default();
     for param in func.params.iter() {
@@ -36,7 +36,7 @@ struct ConvertSsa {
 }
 
 impl ConvertSsa {
-    /// The variable that stands for `var` from here on, if not itself.
+    /// The variable that replaces `var` from here on; `None` when `var` stays.
     fn define(&mut self, var: &Var) -> Option<Var> {
         if self.vars.insert(var.id()) {
             return None;

@@ -1,10 +1,10 @@
-//! Whether a statement writes every element of a buffer before it reads it.
+//! Checks whether a statement writes every element of a buffer before it reads it.
 //!
-//! Every read must find a write before it, such that the element read is one that the write stored: the equations
-//! "index written = index read" are solved for the loop variables of the write, and the solution must lie in the ranges of
-//! its loops and satisfy the conditions around it. A write under the condition of a first iteration (`k == 0`, from an
-//! init) counts as made in that iteration. A store that reads its own buffer (a scan) finds there what it wrote in earlier
-//! iterations of a serial loop. A buffer without elements is covered.
+//! For every read there must be an earlier write that stored the element: the analysis solves the equations "index
+//! written = index read" for the loop variables of the write. The solution must lie in the ranges of the loops around the
+//! write and satisfy the conditions around it. A write that is conditional on a first iteration (`k == 0`, from an init)
+//! counts as executed in that iteration. A store that reads its own buffer (a scan) reads the elements that it wrote in
+//! earlier iterations of a serial loop. A buffer with zero elements is covered.
 
 use std::cell::Cell;
 
@@ -22,15 +22,15 @@ use super::convert_blocks_to_opaque::without_axes;
 use super::lower_init_block::without_inits;
 use super::lower_opaque_block::without_blocks;
 
-/// True when every read of `buffer` in `stmt` is of something that `stmt` has written before.
+/// True when `stmt` writes each element of `buffer` that it reads before reading it.
 pub(super) fn is_covered(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> bool {
     let mut coverage = Coverage::new(analyzer, buffer);
     coverage.visit_stmt(stmt);
     coverage.covered || is_empty(analyzer, buffer)
 }
 
-/// True when in every iteration of the loop `var` of `func` all that is read of `buffer` was written before, as far as lowering
-/// will see it: such a buffer may live inside the loop.
+/// True when every iteration of the loop `var` of `func` writes each element of `buffer` that it reads before reading it,
+/// as far as lowering will be able to prove: such a buffer may be allocated inside the loop.
 pub(in crate::tir) fn is_covered_in(func: &PrimFunc, var: VarId, buffer: &Buffer) -> bool {
     let steps = [without_inits, without_axes, without_blocks];
     let body = steps.iter().fold(func.body.clone(), |body, step| step(&body).unwrap_or(body));
@@ -39,7 +39,7 @@ pub(in crate::tir) fn is_covered_in(func: &PrimFunc, var: VarId, buffer: &Buffer
     find.covered
 }
 
-/// Looks for a loop.
+/// Finds the loop `var` and checks its body.
 struct Find<'a> {
     var: VarId,
     buffer: &'a Buffer,
@@ -61,7 +61,7 @@ impl Visitor for Find<'_> {
     }
 }
 
-/// True when `stmt` writes every element of `buffer`, and before it reads it.
+/// True when `stmt` writes every element of `buffer`, and does so before reading it.
 pub(super) fn writes_all(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> bool {
     let mut coverage = Coverage::new(analyzer, buffer);
     coverage.visit_stmt(stmt);
@@ -90,13 +90,14 @@ impl<'a> Coverage<'a> {
     }
 }
 
-/// Pairs of a read and a write of one buffer that are looked at: programs of thousands of statements stay cheap.
+/// Maximum number of pairs of a read and a write that are compared, so that programs of thousands of statements stay
+/// cheap.
 const BUDGET: u32 = 4096;
 
 struct Loop {
     var: Var,
     range: Range,
-    /// Its iterations run one after the other.
+    /// True when its iterations run one after another.
     in_order: bool,
 }
 
@@ -112,14 +113,14 @@ struct Coverage<'a> {
     loops: Vec<Loop>,
     conditions: Vec<PrimExpr>,
     writes: Vec<Write>,
-    /// The store whose operands are visited, where it is made in every iteration of the loops around it.
+    /// The store whose operands are being visited; `None` inside a `while` or if its place is unknown.
     under_way: Option<Write>,
-    /// Inside of a `while`, of which there may be no iteration.
+    /// True inside a `while`, which may have no iteration.
     uncertain: bool,
-    /// Variables bound inside to values that nothing is known of.
+    /// Variables bound inside, whose values are unknown.
     opaque: FxHashSet<VarId>,
     covered: bool,
-    /// How many more pairs of a read and a write are looked at.
+    /// Number of pairs of a read and a write that may still be compared.
     budget: Cell<u32>,
 }
 
@@ -128,7 +129,7 @@ fn uses(expr: &PrimExpr, var: &Var) -> bool {
 }
 
 impl Coverage<'_> {
-    /// True when `expr` is arithmetic on loop variables and what is fixed outside.
+    /// True when `expr` is arithmetic on loop variables and on variables bound outside.
     fn is_known(&self, expr: &PrimExpr) -> bool {
         !any_expr(expr, &mut |expr| match expr {
             PrimExpr::Var(var) => self.opaque.contains(&var.id()),
@@ -142,7 +143,7 @@ impl Coverage<'_> {
         })
     }
 
-    /// A store at `indices` here, if something is known of where that is.
+    /// A store at `indices` here; `None` if its place is not known arithmetic (see `is_known`).
     fn write(&self, indices: &[PrimExpr]) -> Option<Write> {
         let ranges = self.loops.iter().flat_map(|it| [&it.range.min, &it.range.extent]);
         let known = indices.iter().chain(&self.conditions).chain(ranges).all(|expr| self.is_known(expr));
@@ -167,7 +168,7 @@ impl Coverage<'_> {
         self.find(&analyzer, indices) || self.was_written_earlier(&analyzer, indices)
     }
 
-    /// Knows the conditions here.
+    /// An analyzer that knows the conditions here.
     fn here(&self) -> Analyzer {
         let mut analyzer = self.analyzer.clone();
         for condition in self.conditions.iter().filter(|condition| self.is_known(condition)) {
@@ -176,7 +177,7 @@ impl Coverage<'_> {
         analyzer
     }
 
-    /// True when the store under way stored the element at `indices` in an earlier iteration of a loop around it.
+    /// True when the store being visited stored the element at `indices` in an earlier iteration of a loop around it.
     fn was_written_earlier(&self, analyzer: &Analyzer, indices: &[PrimExpr]) -> bool {
         let Some(write) = &self.under_way else { return false };
         (0..self.loops.len()).any(|at| {
@@ -189,7 +190,7 @@ impl Coverage<'_> {
         })
     }
 
-    /// True when one of the writes stored the element at `indices`, as far as the budget allows to tell.
+    /// True when one of the writes is found, within the budget, to have stored the element at `indices`.
     fn find(&self, analyzer: &Analyzer, indices: &[PrimExpr]) -> bool {
         self.writes.iter().rev().any(|write| {
             let left = self.budget.get();
@@ -223,8 +224,8 @@ impl Coverage<'_> {
         self.covers_from(analyzer, write, indices, common).map(drop)
     }
 
-    /// The iterations of the loops from `common` on in which `write` stores the element at `indices`; the loops before are
-    /// in the same iteration as the read.
+    /// The iteration of the loops from number `common` on in which `write` stores the element at `indices`; the loops
+    /// before are in the same iteration as the read.
     fn covers_from(
         &self,
         analyzer: &Analyzer,
@@ -241,7 +242,7 @@ impl Coverage<'_> {
                     solved.push(loop_);
                 }
             } else if write.conditions.iter().any(|condition| uses(condition, var)) || at >= common {
-                // The first iteration: there is one where the loop is around the read, else it must be known.
+                // Take the first iteration: it exists if the loop is also around the read, else that must be proven.
                 if at >= common && !analyzer.can_prove(&range.extent.clone().greater(0)) {
                     return None;
                 }
@@ -266,8 +267,8 @@ impl Coverage<'_> {
     }
 }
 
-/// Adds to `solution` what those of `vars` that `written` uses must be for it to equal `read`: `written` must be
-/// `rest + v`, or `rest + c1 * v1 + c2 * v2 + …` that counts through an interval without gaps.
+/// Solves `written = read` for those of `vars` that `written` uses, and adds their values to `solution`. `written` must
+/// be `rest + v`, or `rest + c1 * v1 + c2 * v2 + …` that enumerates an interval without gaps.
 fn solve(
     analyzer: &Analyzer,
     written: &PrimExpr,
@@ -371,7 +372,7 @@ impl Visitor for Coverage<'_> {
                 self.writes.extend(made);
             }
             Stmt::While(node) => {
-                // What it writes counts within one iteration only: there may be none.
+                // Its writes count only within one iteration: there may be no iteration.
                 self.visit_expr(&node.condition);
                 let before = self.writes.len();
                 let outer = std::mem::replace(&mut self.uncertain, true);

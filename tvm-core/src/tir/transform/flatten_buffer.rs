@@ -1,4 +1,4 @@
-//! Turns every buffer into a one-dimensional one.
+//! Makes every buffer one-dimensional.
 //!
 //! TVM counterpart: `FlattenBuffer`.
 //! Requires: no blocks. Ensures: every access in the body has one index, into a buffer without strides and offset; a
@@ -18,7 +18,7 @@ use crate::tir::{
     Buffer, BufferLoad, BufferStore, DeclBuffer, Intrinsic, Mutator, Param, PrimExpr, PrimFunc, Stmt,
 };
 
-/// Buffers become one-dimensional.
+/// Makes buffers one-dimensional.
 pub fn flatten_buffer() -> Pass {
     body_pass("FlattenBuffer", flatten)
 }

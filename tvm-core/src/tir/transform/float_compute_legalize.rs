@@ -2,8 +2,8 @@
 //!
 //! TVM counterpart: `BF16ComputeLegalize`, `FP8ComputeLegalize`.
 //! Ensures: values of these types are only loaded, stored, converted to and from `f32` and passed around. Each operation
-//! rounds its result to its type, as Rust's half precision does: `f32` is wide enough that rounding twice gives what
-//! rounding once does, except for what comes from `f64`, wide integers or a fused multiply-add (`round_once`).
+//! rounds its result to its type, as Rust's half-precision types do: `f32` is wide enough that rounding twice equals
+//! rounding once, except for results from `f64`, wide integers or a fused multiply-add (`round_once`).
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::tir::{
     Shuffle, Stmt, binary,
 };
 
-/// Short floats become `f32` between load and store.
+/// Computes `f16` and `bf16` values in `f32` between load and store.
 pub fn float_compute_legalize() -> Pass {
     body_pass("FloatComputeLegalize", |func| Legalize::default().mutate_stmt(&func.body))
 }
@@ -31,7 +31,7 @@ fn promoted(dtype: DataType) -> DataType {
     if is_short(dtype) { DataType::F32.with_lanes(dtype.lanes()) } else { dtype }
 }
 
-/// `expr`, which may have been promoted, as `dtype` again.
+/// Converts `expr`, which may have been promoted, back to `dtype`.
 fn back(expr: PrimExpr, dtype: DataType) -> PrimExpr {
     match &expr {
         PrimExpr::Cast(it) if it.value.dtype() == dtype => it.value.clone(),
@@ -44,13 +44,13 @@ fn rounded(value: PrimExpr, dtype: DataType) -> PrimExpr {
     value.cast(dtype).cast(promoted(dtype))
 }
 
-/// True where a conversion by way of `f32` may differ from one by way of `f64`.
+/// True when a conversion through `f32` may differ from one through `f64`.
 fn rounds_twice(from: DataType, to: DataType) -> bool {
     let wide_integer = from.is_integer() && from.bits() > 16 && to.scalar() == DataType::BF16;
     wide_integer || from.scalar() == DataType::F64
 }
 
-/// True where the result of `it`, computed in `f32`, is a value of its type.
+/// True when the result of `it`, computed in `f32`, needs no rounding to its type.
 fn is_exact(it: &Binary) -> bool {
     let unit = |expr: &PrimExpr| match expr {
         PrimExpr::Broadcast(it) => matches!(&it.value, PrimExpr::FloatImm(it) if it.value.abs() == 1.0),
@@ -80,7 +80,7 @@ fn is_exact(it: &Binary) -> bool {
     }
 }
 
-/// False where the result of `intrinsic`, computed in `f32`, is a value of its type.
+/// False when the result of `intrinsic`, computed in `f32`, needs no rounding to its type.
 fn rounds(intrinsic: Intrinsic) -> bool {
     !matches!(
         intrinsic,
@@ -97,7 +97,7 @@ fn rounds(intrinsic: Intrinsic) -> bool {
     )
 }
 
-/// The `f64` value `x` as `dtype`, a short type, rounded once: by way of the neighbouring `f32` with an odd last bit.
+/// The `f64` value `x` as `dtype`, a short type, rounded once: through the neighbouring `f32` with an odd last bit.
 fn round_once(x: PrimExpr, dtype: DataType) -> PrimExpr {
     let lanes = x.dtype().lanes();
     let (f32, bits) = (DataType::F32.with_lanes(lanes), DataType::U32.with_lanes(lanes));
@@ -214,7 +214,7 @@ impl Mutator for Legalize {
             }
             PrimExpr::Cast(it) if is_short(it.dtype) || is_short(it.value.dtype()) => {
                 let value = self.promote(&it.value);
-                // To a short type and back: that is where it is rounded.
+                // Converting to a short type and back rounds the value.
                 Some(back(value, it.dtype).cast(promoted(it.dtype)))
             }
             PrimExpr::Let(it) if is_short(it.var.dtype()) => {

@@ -1,5 +1,5 @@
-//! Random reductions: loops in any order, triangular, fused, empty, under conditions, in nested blocks. The interpreter
-//! gives what the definition says, and goes on to give it after every pass of lowering.
+//! Fuzz test of reductions: loops in any order, triangular, fused, empty, under conditions, in nested blocks. The
+//! interpreter computes what the definition says, before lowering and after every pass of it.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ use crate::tir::{
     Block, BlockRealize, Buffer, For, ForKind, IterKind, IterVar, Param, PrimExpr, PrimFunc, Range, Stmt,
 };
 
-/// More than any value of a loop.
+/// Greater than any value of a loop variable.
 const BASE: i64 = 20;
 /// Extent of the output, and of every domain.
 const SIZE: i64 = BASE * BASE;
 const OLD: i64 = -1_000_000;
 const INIT: i64 = 5;
 
-/// A loop of a random program, over `values` of the loops outside of it.
+/// A loop of a random program; its range may depend on the loops outside it.
 #[derive(Clone)]
 struct Loop {
     var: Var,
     reduce: bool,
-    /// The loop outside whose variable is the first value, and the one that is added to the extent.
+    /// The outer loop whose variable is the first value, and the one whose variable modulo 2 is added to the extent.
     from: Option<usize>,
     plus: Option<usize>,
-    /// The extent is this scalar parameter.
+    /// Number of its extent in `Case::extents`.
     extent: usize,
 }
 
@@ -39,11 +39,11 @@ struct Case {
     extents: Vec<i64>,
     /// Extents that are parameters; the others are constants.
     symbolic: Vec<bool>,
-    /// Loops whose sum is limited.
+    /// Two loops and the limit of the sum of their variables.
     condition: Option<(usize, usize, i64)>,
-    /// The first loop drives both axes: its quotient and its remainder by this.
+    /// If set, the first loop drives both axes: with its quotient and its remainder by this number.
     fused: Option<i64>,
-    /// Loops of the outer block.
+    /// Number of loops of the outer block; 0 if there is none.
     outer: usize,
 }
 
@@ -71,7 +71,8 @@ impl Case {
         Case { loops, extents, symbolic, condition, fused, outer }
     }
 
-    /// The value of the spatial and of the reduction axis, from those of the loops: spatial loops are its digits.
+    /// The values of the spatial and the reduction axis, from the values of the loops: spatial loops are digits in base
+    /// `BASE`, reduction loops are added.
     fn axes<T: Clone>(
         &self,
         of: &[T],
@@ -97,7 +98,7 @@ impl Case {
         axes
     }
 
-    /// The sum of each element that an iteration reaches, from the definition.
+    /// The expected sum of each element that an iteration reaches, by the definition.
     fn sums(&self) -> BTreeMap<i64, i64> {
         fn go(case: &Case, values: &mut Vec<i64>, sums: &mut BTreeMap<i64, i64>) {
             let Some(it) = case.loops.get(values.len()) else {
@@ -135,7 +136,7 @@ impl Case {
             let block = with_access_regions(block).into();
             Stmt::from(BlockRealize { iter_values: values.into(), predicate, block })
         };
-        // Loops of the outer block reach the inner one through its axes.
+        // The inner block uses the loops of the outer block through the axes of the latter.
         let outer: Vec<IterVar> = self.loops[..self.outer]
             .iter()
             .enumerate()

@@ -1,4 +1,4 @@
-//! The body of a tensor program on the buffers and scalars of a call.
+//! Inlines the body of a tensor program, on the buffers and scalars of a call.
 //!
 //! TVM counterpart: the substitution in `relax.transform.FuseTIR`.
 
@@ -10,7 +10,7 @@ use crate::tir::{
 
 use super::context::{analyzer_for, dim_bounds};
 
-/// `param` stands for `arg`: so do its dimensions.
+/// Maps `param` to `arg`, and the dimensions of `param` to the extents of `arg`.
 pub(crate) fn bind_buffer(param: &Buffer, arg: &Buffer, map: &mut Substitute) {
     for (extent, value) in param.shape.iter().zip(arg.shape.iter()) {
         if let Some(var) = extent.as_var() {
@@ -20,9 +20,9 @@ pub(crate) fn bind_buffer(param: &Buffer, arg: &Buffer, map: &mut Substitute) {
     map.buffers.insert(param.id, arg.clone());
 }
 
-/// The body of `callee` with what `map` puts in place of its parameters, and the buffers of its root block.
+/// The buffers of the root block of `callee`, and its body, with the parameters replaced by `map`.
 pub(crate) fn inline_body(callee: &PrimFunc, mut map: Substitute) -> (Vec<Buffer>, Stmt) {
-    // Buffers allocated inside have shapes of the callee's dimensions.
+    // The shapes of buffers allocated inside use the callee's dimensions.
     let mut local = Allocations::default();
     local.visit_stmt(&callee.body);
     for buffer in local.0 {
@@ -46,8 +46,8 @@ pub(crate) fn inline_body(callee: &PrimFunc, mut map: Substitute) -> (Vec<Buffer
     (Vec::new(), body)
 }
 
-/// What does not fit where `caller` calls `callee` and `map` says what the parameters stand for: an extent that is not
-/// shown to be the one that is expected, a dimension that may be out of its bounds.
+/// Describes why a call of `callee` in `caller` does not fit, with the arguments in `map`: an extent that is not proven to
+/// be the expected one, or a dimension that may be out of its bounds. `None` when the call fits.
 pub(crate) fn misfit_of_call(caller: &PrimFunc, callee: &PrimFunc, map: &Substitute) -> Option<String> {
     let analyzer = known_extents(caller, map);
     for param in callee.params.iter().filter_map(Param::buffer) {
@@ -77,7 +77,7 @@ pub(crate) fn misfit_of_call(caller: &PrimFunc, callee: &PrimFunc, map: &Substit
     None
 }
 
-/// What `caller` says of its dimensions; other variables in the extents of arguments are indices.
+/// An analyzer for the dimensions of `caller`; other variables in the extents of arguments are indices.
 fn known_extents(caller: &PrimFunc, map: &Substitute) -> Analyzer {
     let mut analyzer = analyzer_for(caller);
     let dims = caller.symbolic_dims();

@@ -1,9 +1,9 @@
-//! Turns the inits of blocks into statements of their own.
+//! Turns the inits of blocks into separate statements.
 //!
 //! TVM counterpart: `LowerInitBlock` (which guards the init by the first iteration instead).
-//! Ensures: no block has an init. It stands as loops of its own before the outermost loop that drives a reduction axis of
-//! its block ([`init_nest`]), so it runs before the first iteration that reaches a result, and also where there is none;
-//! without such a loop it stands before the body.
+//! Ensures: no block has an init. The init becomes a separate loop nest ([`init_nest`]) before the outermost loop that
+//! drives a reduction axis of its block, so it runs before the first iteration that reaches a result, and also if there
+//! is no iteration. Without such a loop the init is placed before the body.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub fn lower_init_block() -> Pass {
     body_pass("LowerInitBlock", |func| without_inits(&func.body))
 }
 
-/// `body` with the inits as statements of their own; `None` when there is none.
+/// `body` with the inits as separate statements; `None` when there is no init.
 pub(super) fn without_inits(body: &Stmt) -> Option<Stmt> {
     let names = BlockNames::of(body);
     has_init(body).then(|| {
@@ -37,14 +37,14 @@ fn has_init(stmt: &Stmt) -> bool {
 
 struct LowerInitBlock {
     names: BlockNames,
-    /// What encloses the statement at hand, outermost first.
+    /// The constructs around the current statement, outermost first.
     frames: Vec<Frame>,
-    /// What stands before a loop.
+    /// Statements to insert before a loop, by its variable.
     before: FxHashMap<VarId, Vec<Stmt>>,
 }
 
 impl LowerInitBlock {
-    /// `stmt`'s children inside of `frame`.
+    /// Rewrites `stmt` inside `frame`.
     fn inside(&mut self, frame: Frame, stmt: &Stmt) -> Option<Stmt> {
         let depth = self.frames.len();
         self.frames.push(frame);
@@ -94,7 +94,7 @@ impl Mutator for LowerInitBlock {
                 let walked = self.walk_stmt(stmt);
                 self.frames.truncate(depth);
                 let Some(inits) = self.before.remove(&node.loop_var.id()) else { return walked };
-                // The init of a block inside of an init.
+                // An init may contain blocks with inits.
                 let inits = inits.into_iter().map(|init| self.mutate_stmt(&init).unwrap_or(init));
                 let inits: Vec<Stmt> = inits.collect();
                 Some(Stmt::seq(inits.into_iter().chain([walked.unwrap_or_else(|| stmt.clone())])))
@@ -168,7 +168,7 @@ mod tests {
 
     const F32: DataType = DataType::F32;
 
-    /// Reduces the columns of `[3, n]`.
+    /// Reduces an input of shape `[3, n]` over its columns.
     fn rows(reduce: impl Fn(PrimExpr, &ReduceAxis) -> te::Reduce) -> PrimFunc {
         let n = PrimExpr::from(Var::index("n"));
         let x = te::placeholder("x", [PrimExpr::index(3), n.clone()], F32);
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// `y[i] = sum over k of x[i, k]` through a view of `y` at `place(i, k)`, whose init stores to `at(k)` of it.
+    /// `y[i] = sum over k of x[i, k]` through a view of `y` at `place(i, k)`; the init stores to its element `at(k)`.
     fn through_a_view(
         place: fn(&PrimExpr, &PrimExpr) -> PrimExpr,
         at: fn(&PrimExpr) -> PrimExpr,

@@ -1,10 +1,10 @@
-//! Expands integer division, remainder and shifts into what machines have.
+//! Expands integer division, remainder and shifts into operations that machines have.
 //!
 //! TVM counterpart: `LowerIntrin`.
-//! Ensures: no `FloorDiv` and `FloorMod`. Of operands that are not negative they are truncating division and remainder,
-//! by a power of two they are a shift and a mask, else the truncated result is corrected. No integer division or
-//! remainder traps: where the divisor may be 0 it is replaced and the result is 0, `MIN / -1` wraps. Shifts move by less
-//! than the width: of other amounts the low bits count.
+//! Ensures: no `FloorDiv` and `FloorMod`. With non-negative operands they become truncating division and remainder; with
+//! a power of two as divisor, a shift and a mask; otherwise the truncated result is corrected. No integer division or
+//! remainder traps: a divisor that may be 0 is replaced, and the result for 0 is 0; `MIN / -1` wraps. Shift amounts are
+//! less than the width: only the low bits of other amounts count.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::ir::{BufferId, Var};
 use crate::pass::Pass;
 use crate::tir::{AllocBuffer, Binary, BinaryOp, Buffer, IntoOperand, Let, Mutator, PrimExpr, Stmt, binary};
 
-/// Floor division and remainder become truncating ones; no division traps and no shift goes too far.
+/// Makes floor division and remainder truncating; no division traps and no shift amount reaches the width.
 pub fn lower_intrin() -> Pass {
     body_pass("LowerIntrin", |func| {
         LowerIntrin { analyzer: analyzer_for(func), buffers: FxHashMap::default() }.mutate_stmt(&func.body)
@@ -27,7 +27,7 @@ pub fn lower_intrin() -> Pass {
 
 struct LowerIntrin {
     analyzer: Analyzer,
-    /// Buffers of which the extents are expanded.
+    /// Buffers whose extents were expanded, by the old buffer.
     buffers: FxHashMap<BufferId, Buffer>,
 }
 
@@ -57,7 +57,7 @@ impl LowerIntrin {
         (operand(&it.a), operand(&it.b))
     }
 
-    /// `a op b`, where `op` is `FloorDiv` or `FloorMod`; `safe` as [`LowerIntrin::safe_divisor`] says of `b`.
+    /// `a op b`, where `op` is `FloorDiv` or `FloorMod`; `safe` is [`LowerIntrin::safe_divisor`] of `b`.
     fn floor(&self, op: BinaryOp, a: PrimExpr, b: PrimExpr, safe: bool) -> PrimExpr {
         let div = op == BinaryOp::FloorDiv;
         let dtype = a.dtype();
@@ -77,7 +77,7 @@ impl LowerIntrin {
                 binary(BinaryOp::BitAnd, a, (n - 1).into_operand(dtype))
             };
         }
-        // r is what the truncating remainder is; where its sign differs from the divisor's it is one divisor off.
+        // `r` is the truncating remainder; if its sign differs from the divisor's, it is off by one divisor.
         let (x, y, r) = (Var::prim("x", dtype), Var::prim("y", dtype), Var::prim("r", dtype));
         let (px, py, pr) = (PrimExpr::from(&x), PrimExpr::from(&y), PrimExpr::from(&r));
         let zero = || 0.into_operand(dtype);
@@ -98,7 +98,7 @@ impl LowerIntrin {
     }
 }
 
-/// What all lanes of a broadcast are; `expr` itself otherwise.
+/// The value of all lanes of a broadcast; `expr` itself otherwise.
 fn scalar_of(expr: &PrimExpr) -> &PrimExpr {
     if let PrimExpr::Broadcast(it) = expr { &it.value } else { expr }
 }
@@ -121,7 +121,7 @@ fn total(op: BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
     let minus_one = dtype.is_int().then(|| py.clone().equal(int(-1)));
     let trapping = minus_one.clone().map_or(zero.clone(), |it| zero.clone().or(it));
     let result = binary(op, px.clone(), trapping.select(int(1), py));
-    // The remainder by 1, which stands for 0 and -1, is 0.
+    // The divisor 1 replaces 0 and -1; the remainder by 1 is 0.
     let body = match (op, minus_one) {
         (BinaryOp::Mod, _) => result,
         (_, None) => zero.select(int(0), result),
@@ -134,7 +134,7 @@ impl Mutator for LowerIntrin {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         match expr {
             PrimExpr::Binary(it) if matches!(it.op, BinaryOp::FloorDiv | BinaryOp::FloorMod) => {
-                // Bounds are those of the operands as they were: their expansions say less.
+                // Take the bounds of the original operands: those of their expansions are weaker.
                 let non_negative = self.non_negative(&it.a) && self.non_negative(&it.b);
                 let safe = self.safe_divisor(&it.b);
                 let (a, b) = self.operands(it);
@@ -183,7 +183,7 @@ impl Mutator for LowerIntrin {
         if let Stmt::AllocBuffer(node) = stmt
             && let Some(shape) = self.mutate_exprs(&node.buffer.shape)
         {
-            // Memory is allocated by these extents.
+            // These extents give the size of the allocation.
             let buffer = node.buffer.renew(|it| it.shape = shape);
             self.buffers.insert(node.buffer.id, buffer.clone());
             return Some(AllocBuffer { buffer }.into());

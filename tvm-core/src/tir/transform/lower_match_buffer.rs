@@ -1,8 +1,8 @@
-//! Replaces matched buffers by the regions they name.
+//! Replaces matched buffers by the regions that they match.
 //!
 //! TVM counterpart: `LowerMatchBuffer`.
-//! Ensures: no block matches buffers; variables in the shape, strides and offset of a matched buffer became what they
-//! stand for.
+//! Ensures: no block matches buffers; variables in the shape, strides and offset of a matched buffer are replaced by
+//! their values.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub fn lower_match_buffer() -> Pass {
     body_pass("LowerMatchBuffer", |func| LowerMatchBuffer::default().mutate_stmt(&func.body))
 }
 
-/// What a matched buffer stands for: a buffer and the index of its first element.
+/// Source of a matched buffer: a buffer, and the index in it of the first element.
 type Source = (Buffer, Vec<PrimExpr>);
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl LowerMatchBuffer {
         }
     }
 
-    /// Enters `buffer`, which names `region`.
+    /// Records the source of `buffer`, which matches `region`.
     fn enter(&mut self, buffer: &Buffer, region: &BufferRegion) {
         let region = self.mutate_region(region).unwrap_or_else(|| region.clone());
         let mins: Vec<PrimExpr> = region.region.iter().map(|range| range.min.clone()).collect();
@@ -115,7 +115,7 @@ impl Mutator for LowerMatchBuffer {
         if block.match_buffers.is_empty() {
             return self.walk_block(block);
         }
-        // The regions may name matched buffers; nothing reads them any more.
+        // The access regions may refer to matched buffers; no later pass reads them.
         let block = Block {
             match_buffers: Arc::new([]),
             reads: Arc::new([]),

@@ -2,13 +2,13 @@
 //!
 //! TVM counterpart: `LowerOpaqueBlock`.
 //! Requires: blocks without axes, inits and matched buffers. Ensures: no `BlockRealize`; a block's buffers are
-//! allocated in front of its body, its predicate is an `if`.
+//! allocated before its body, and its predicate is an `if`.
 
 use super::util::{body_pass, one_iteration};
 use crate::pass::Pass;
 use crate::tir::{AllocBuffer, For, ForKind, Mutator, Stmt};
 
-/// Blocks become their bodies.
+/// Replaces blocks by their bodies.
 pub fn lower_opaque_block() -> Pass {
     body_pass("LowerOpaqueBlock", |func| without_blocks(&func.body))
 }

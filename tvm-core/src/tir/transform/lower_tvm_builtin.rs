@@ -1,8 +1,8 @@
 //! Decides where buffers live: on the stack or in scratch memory of the call.
 //!
 //! TVM counterpart: the allocations of `LowerTVMBuiltin`.
-//! Requires: flat buffers. Ensures: an `AllocBuffer` is `Local` with a constant extent, all of them together at most
-//! [`STACK_BYTES`] in one program, or `Global`. GPU scopes stay.
+//! Requires: flat buffers. Ensures: an `AllocBuffer` is `Global`, or `Local` with a constant extent; the `Local` ones of
+//! a program take at most [`STACK_BYTES`] together. GPU scopes stay.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::ir::BufferId;
 use crate::pass::Pass;
 use crate::tir::{AllocBuffer, Buffer, Mutator, PrimExpr, Scope, Stmt};
 
-/// What the buffers of one program may take of the stack.
+/// Maximum number of bytes that the buffers of one program take on the stack.
 pub const STACK_BYTES: i64 = 64 * 1024;
 
-/// Small buffers go on the stack.
+/// Places small buffers on the stack.
 pub fn lower_tvm_builtin() -> Pass {
     body_pass("LowerTVMBuiltin", |func| {
         Place { left: STACK_BYTES, new: FxHashMap::default() }.mutate_stmt(&func.body)

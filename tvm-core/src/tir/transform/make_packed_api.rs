@@ -1,10 +1,10 @@
 //! Gives a program the parameters of the kernel ABI and checks the arguments.
 //!
 //! TVM counterpart: `MakePackedAPI`, `ArgBinder`.
-//! Requires: flat buffers. Ensures: points 1 and 2 of [the lowered form](super). A dimension is bound where it first
-//! is an extent by itself, scalars before all; extents that are expressions, and later uses, are checked after all are
-//! bound. Parameters must be compact row-major; their offsets are 0. Where the caller vouches for the arguments
-//! (`Trust::unchecked_args`) everything is bound and nothing checked.
+//! Requires: flat buffers. Ensures: points 1 and 2 of [the lowered form](super). Scalars are bound first; a dimension is
+//! bound at its first occurrence as a whole extent; extents that are expressions, and later occurrences, are checked
+//! after all are bound. Parameters must be compact row-major; their offsets are 0. If the caller promises valid
+//! arguments (`Trust::unchecked_args`), everything is bound and the arguments are not checked.
 
 use rustc_hash::FxHashSet;
 use tvm_runtime::DataType;
@@ -18,7 +18,7 @@ use crate::tir::{
     PrimFunc, Stmt, Visitor, walk_expr,
 };
 
-/// Parameters become `args`, `num_args`, `ctx`.
+/// Replaces the parameters by `args`, `num_args`, `ctx`.
 pub fn make_packed_api() -> Pass {
     prim_func_pass("MakePackedAPI", |func, _, ctx| {
         Binder::new(func, ctx.config.trust.checks_args()).run().map(Some)
@@ -32,7 +32,7 @@ struct Binder<'a> {
     num_args: Var,
     bound: FxHashSet<VarId>,
     stmts: Vec<Stmt>,
-    /// Checks that need every dimension.
+    /// Checks that need all dimensions to be bound.
     late: Vec<Stmt>,
 }
 
@@ -135,11 +135,12 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    /// The offset of argument `i`, whose `arg_data` points at its first element, is 0: also where it is something else's.
+    /// Binds the offset of argument `i` to 0, because `arg_data` points to its first element; if `offset` is bound to
+    /// another value already, checks that it is 0.
     fn offset(&mut self, i: i64, offset: &Var) {
         let zero = PrimExpr::int(0, offset.dtype());
         if self.bound.contains(&offset.id()) {
-            // Accesses rely on it: this is no fact about the argument.
+            // Checked also for trusted arguments: accesses rely on it, and it is not a property of the argument.
             let check = failure(Status::Strides, i, -1, zero, offset.into());
             self.late.push(equality(check));
         } else {
@@ -169,7 +170,7 @@ fn failure(status: Status, arg: i64, axis: i64, expected: PrimExpr, got: PrimExp
     Failure::new(status as i32, arg as i32, axis as i32, expected, got)
 }
 
-/// Fails unless what is expected is what was got.
+/// An assertion that fails unless `expected` and `got` are equal.
 fn equality(failure: Failure) -> Stmt {
     AssertStmt { condition: failure.expected.clone().equal(&failure.got), failure }.into()
 }
@@ -190,7 +191,7 @@ fn first_unbound(expr: &PrimExpr, bound: &FxHashSet<VarId>) -> Option<Var> {
     find.1
 }
 
-/// `address_of` the first element of a parameter becomes `arg_data`.
+/// Replaces `address_of` the first element of a parameter by `arg_data`.
 struct Handles<'a> {
     func: &'a PrimFunc,
     args: &'a Var,

@@ -1,5 +1,5 @@
-//! Passes over tensor programs, one per file; [`lower_tir`](crate::pipeline::lower_tir) brings a program to the form that code
-//! generators take.
+//! Passes over tensor programs, one per file; [`lower_tir`](crate::pipeline::lower_tir) lowers a program to the form that
+//! code generators accept.
 //!
 //! # The lowered form
 //! What every code generator (C, LLVM, CUDA host code) may rely on:
@@ -15,8 +15,8 @@
 //! 4. Loops are `Serial` or `Parallel` (or `ThreadBinding` in device code); vectorised and unrolled loops are
 //!    expanded. A `Parallel` loop becomes one `ctx->parallel_for`; its body is outlined over the variables and
 //!    buffers it uses; nested ones are serial.
-//! 5. No access is outside its buffer: what is not proven is checked by an `AssertStmt` in front of it. No integer
-//!    division or remainder has a divisor that traps, no shift goes too far.
+//! 5. No access is outside its buffer: an access that is not proven to be in bounds is checked by an `AssertStmt` before
+//!    it. No integer division or remainder has a divisor that traps; no shift amount reaches the width of its type.
 //! 6. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.
 
 mod check_bounds;

@@ -1,9 +1,9 @@
-//! Moves allocations into the loops that alone use them.
+//! Moves each allocation into the loop that contains all uses of the buffer.
 //!
 //! TVM counterpart: `PlanAndUpdateBufferAllocationLocation`.
-//! Requires: no blocks. Ensures: a buffer is allocated in the innermost loop body that holds all its accesses and in
-//! which, in every iteration, everything that is read was written before (see [`coverage`](super::coverage)). Memory that threads of a GPU
-//! share stays outside of the loops over them.
+//! Requires: no blocks. Ensures: a buffer is allocated in the innermost loop body that contains all its accesses and in
+//! which every iteration writes each element before reading it (see [`coverage`](super::coverage)). Memory that GPU
+//! threads share stays outside the loops over these threads.
 
 use super::context::{analyzer_for, enter_loop};
 use super::coverage::is_covered;
@@ -12,7 +12,7 @@ use crate::arith::Analyzer;
 use crate::pass::Pass;
 use crate::tir::{Buffer, For, ForKind, IfThenElse, Mutator, PrimExpr, Scope, Stmt, ThreadTag};
 
-/// Allocations move inwards.
+/// Moves allocations inwards.
 pub fn plan_and_update_buffer_allocation_location() -> Pass {
     body_pass("PlanAndUpdateBufferAllocationLocation", |func| {
         Plan { analyzer: analyzer_for(func) }.mutate_stmt(&func.body)
@@ -54,7 +54,7 @@ impl Mutator for Plan {
 }
 
 impl Plan {
-    /// The one of `stmts` that uses `buffer`, with the allocation moved into it.
+    /// The only one of `stmts` that uses `buffer`: its index, and the statement with the allocation moved into it.
     fn sink(&self, buffer: &Buffer, stmts: &[Stmt]) -> Option<(usize, Stmt)> {
         let mut users = stmts.iter().enumerate().filter(|(_, stmt)| accesses(stmt, buffer));
         let (Some((at, user)), None) = (users.next(), users.next()) else { return None };
@@ -62,7 +62,7 @@ impl Plan {
     }
 }
 
-/// `stmt` with `buffer` allocated inside of it, if that is right.
+/// `stmt` with `buffer` allocated inside it; `None` if that is not possible.
 fn descend(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> Option<Stmt> {
     match stmt {
         Stmt::For(node) => {

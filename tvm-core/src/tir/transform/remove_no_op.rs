@@ -13,7 +13,7 @@ use crate::tir::{
     Callee, Effect, IfThenElse, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
 
-/// Statements without effect go.
+/// Removes statements without effect.
 pub fn remove_no_op() -> Pass {
     body_pass("RemoveNoOp", |func| {
         let mut used = Used::default();
@@ -49,7 +49,7 @@ fn is_nop(stmt: &Stmt) -> bool {
     matches!(stmt, Stmt::SeqStmt(stmts) if stmts.is_empty())
 }
 
-/// True when evaluating `expr` changes nothing.
+/// True when evaluating `expr` has no side effect.
 pub(super) fn is_pure(expr: &PrimExpr) -> bool {
     !any_expr(expr, &mut |expr| match expr {
         PrimExpr::Call(call) => match &call.callee {

@@ -1,6 +1,7 @@
-//! Fresh identities for everything a program binds: what a copy needs, since identities are unique in a module.
+//! Gives fresh identities to everything that a program binds. A copy of a program needs them, because identities are
+//! unique in a module.
 //!
-//! Nothing else changes: the result is structurally equal to the input, free variables and buffers stay.
+//! Nothing else changes: the result is structurally equal to the input, and free variables and buffers stay.
 //!
 //! TVM counterpart: `tir::RenewDefs`.
 
@@ -37,7 +38,7 @@ pub fn renew_stmt(stmt: &Stmt) -> Stmt {
     Renew::default().mutate_stmt(stmt).unwrap_or_else(|| stmt.clone())
 }
 
-/// Old identities and what replaces them.
+/// Replacements of old identities.
 #[derive(Debug, Default)]
 pub(crate) struct Renew {
     vars: FxHashMap<VarId, Var>,
@@ -45,23 +46,23 @@ pub(crate) struct Renew {
 }
 
 impl Renew {
-    /// A fresh variable in place of `var`.
+    /// Replaces `var` by a fresh variable, which is returned.
     pub(crate) fn define(&mut self, var: &Var) -> Var {
         self.define_as(var, var.renew())
     }
 
-    /// `new` in place of `var`.
+    /// Replaces `var` by `new`, which is returned.
     pub(crate) fn define_as(&mut self, var: &Var, new: Var) -> Var {
         self.vars.insert(var.id(), new.clone());
         new
     }
 
-    /// What replaces `var`.
+    /// The replacement of `var`.
     pub(crate) fn var(&self, var: &Var) -> Option<&Var> {
         self.vars.get(&var.id())
     }
 
-    /// Variables of `expr` that have no replacement yet get a fresh one: the place where dimensions bind.
+    /// Gives a fresh replacement to the variables of `expr` that have none yet; for expressions that bind dimensions.
     pub(crate) fn define_dims(&mut self, expr: &PrimExpr) {
         any_expr(expr, &mut |expr| {
             if let PrimExpr::Var(var) = expr
@@ -106,7 +107,7 @@ impl Renew {
     }
 }
 
-/// Nodes that have folding constructors are rebuilt as they are, so that the structure stays.
+/// Rebuilds nodes without their folding constructors, so that the structure stays the same.
 impl Mutator for Renew {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         with_stack(|| match expr {

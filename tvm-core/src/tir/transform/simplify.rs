@@ -1,8 +1,8 @@
-//! Simplifies expressions with what is known around them, and statements that turn out trivial.
+//! Simplifies expressions, using the facts known at their place, and statements that become trivial.
 //!
 //! TVM counterpart: `tir.Simplify` (`StmtSimplify`).
-//! Ensures: branches on conditions that are known are gone, and loops of no or one iteration (those bound to GPU
-//! threads excepted); indices are simplified.
+//! Ensures: no branch on a condition of known value, no loop with zero iterations or with one iteration (except those
+//! bound to GPU threads); indices are simplified.
 
 use super::context::{analyzer_for, conjuncts, enter_loop, is_lasting};
 use super::util::{body_pass, one_iteration};
@@ -10,7 +10,7 @@ use crate::arith::Analyzer;
 use crate::pass::Pass;
 use crate::tir::{Bind, For, ForKind, IfThenElse, Mutator, PrimExpr, Stmt};
 
-/// Expressions become simpler.
+/// Simplifies expressions and trivial statements.
 pub fn simplify() -> Pass {
     body_pass("Simplify", |func| StmtSimplify { analyzer: analyzer_for(func) }.mutate_stmt(&func.body))
 }
@@ -20,7 +20,7 @@ struct StmtSimplify {
 }
 
 impl StmtSimplify {
-    /// `stmt` where `condition` holds.
+    /// Simplifies `stmt`, which runs only where `condition` holds.
     fn under(&mut self, condition: &PrimExpr, stmt: &Stmt) -> Stmt {
         let outer = self.analyzer.clone();
         let parts = conjuncts(condition).into_iter().filter(|part| is_lasting(part, stmt));
@@ -38,7 +38,7 @@ impl StmtSimplify {
 impl Mutator for StmtSimplify {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         if !expr.dtype().is_scalar() {
-            // Vectors are what the pass before made them; what their lanes are made of is simplified.
+            // Vectors keep the form that earlier passes gave them; only their scalar parts are simplified.
             return self.walk_expr(expr);
         }
         let new = self.simplified(expr);

@@ -1,5 +1,5 @@
-//! Every lowering pass keeps what programs compute: random schedules of small programs are lowered pass by pass and
-//! interpreted after each.
+//! Tests that every lowering pass preserves what programs compute: random schedules of small programs are lowered pass
+//! by pass and interpreted after each.
 
 use expect_test::{Expect, expect};
 
@@ -85,12 +85,12 @@ fn buffers_shrink_to_the_tile() {
         }
         let lowered = crate::pipeline::lower_tir().apply(IRModule::from_prim_func(s.into_func())).unwrap();
         let func = lowered.prim_func(lowered.functions().next().unwrap().0).unwrap();
-        // What is left besides the tile is the whole of `y`, of which the size may be symbolic.
+        // Besides the tile, only the whole of `y` is allocated, whose size may be symbolic.
         assert!(allocations(&func.body).contains(&(6 * 32)), "{what}: {:?}\n{func}", allocations(&func.body));
     }
 }
 
-/// The body of `func` after `passes`, as the printer shows it.
+/// The text of `func` after `passes`, as the printer shows it.
 fn after(func: PrimFunc, passes: Vec<Pass>) -> String {
     let module = IRModule::from_prim_func(func);
     let module = passes.iter().try_fold(module, |module, pass| pass.apply(module)).unwrap();

@@ -1,8 +1,8 @@
-//! Copies out the bodies of unrolled loops.
+//! Replaces unrolled loops by copies of their bodies.
 //!
 //! TVM counterpart: `UnrollLoop`.
-//! Ensures: no `Unrolled` loop. Loops marked so of constant extent are copied out, others become serial; with
-//! `unroll_max_steps`, short serial loops of straight-line bodies are copied out as well.
+//! Ensures: no `Unrolled` loop. Loops marked so become copies of their bodies if their extent is constant and not too
+//! large, otherwise serial. With `unroll_max_steps`, short serial loops without inner loops are unrolled as well.
 
 use rustc_hash::FxHashMap;
 
@@ -11,10 +11,10 @@ use super::util::DeepSubstitute;
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_stmt};
 
-/// More copies than this of the statements of one loop are not made.
+/// Maximum number of statements to which a loop marked `Unrolled` is unrolled.
 const MAX_COPIES: i64 = 4096;
 
-/// Unrolled loops are copied out.
+/// Replaces unrolled loops by copies of their bodies.
 pub fn unroll_loop() -> Pass {
     prim_func_pass("UnrollLoop", |func, _, ctx| {
         let mut unroll = UnrollLoop { auto_max_steps: ctx.config.unroll_max_steps };
@@ -68,7 +68,7 @@ fn has_loop(stmt: &Stmt) -> bool {
     find.0
 }
 
-/// Number of leaf statements in `stmt`.
+/// Number of statements in `stmt`, not counting sequences.
 fn count(stmt: &Stmt) -> i64 {
     struct Count(i64);
     impl Visitor for Count {

@@ -1,4 +1,4 @@
-//! What several passes share.
+//! Helpers shared by several passes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::tir::{
     walk_stmt,
 };
 
-/// A pass that rewrites bodies; `rewrite` gives `None` for "unchanged".
+/// A pass that rewrites bodies; `rewrite` returns `None` for "unchanged".
 pub(super) fn body_pass(
     name: &'static str,
     rewrite: impl Fn(&PrimFunc) -> Option<Stmt> + Send + Sync + 'static,
@@ -68,7 +68,7 @@ impl Mutator for DeepSubstitute {
     }
 }
 
-/// `body` where `var` is `value`, which is evaluated once if it reads memory.
+/// `body` with `var` replaced by `value`; if `value` reads memory, `var` is bound to it instead (evaluated once).
 pub(super) fn one_iteration(var: &Var, value: &PrimExpr, body: &Stmt) -> Stmt {
     if reads(value) {
         return Stmt::seq([Bind { var: var.clone(), value: value.clone() }.into(), body.clone()]);

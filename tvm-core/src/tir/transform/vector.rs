@@ -1,4 +1,4 @@
-//! Arithmetic on ramps that keeps them ramps.
+//! Vector arithmetic that keeps ramps in ramp form.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
-//! What may be lowered: well-formed programs that contain nothing of the lowered form and call no C function unasked.
+//! Checks that programs may be lowered: they are well-formed, contain no construct of the lowered form, and call no C
+//! function without permission.
 //!
 //! TVM counterpart: none.
 //! Requires: nothing; programs may come from anywhere. Ensures: every rule of well-formedness, no handles among the
-//! parameters, no `arg_*` intrinsics, no declared buffers, calls of only those C functions that the caller vouches for
-//! (`Trust::extern_function`). So what later passes take for granted is not what a program says of itself.
+//! parameters, no `arg_*` intrinsics, no declared buffers, calls only of C functions that the caller permits
+//! (`Trust::extern_function`). Later passes therefore do not rely on claims that a program makes about itself.
 
 use tvm_runtime::{DataType, Trust};
 
@@ -11,7 +12,7 @@ use crate::ir::{BaseFunc, IrError, Span, well_formed};
 use crate::pass::{Pass, module_pass};
 use crate::tir::{Call, Callee, Intrinsic, Param, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt};
 
-/// Refuses programs that are malformed, lowered, or not safe by themselves.
+/// Rejects programs that are malformed, lowered, or not safe by themselves.
 pub fn verify_source() -> Pass {
     module_pass("VerifySource", |module, ctx| {
         well_formed(&module)?;

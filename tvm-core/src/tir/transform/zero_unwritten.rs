@@ -1,9 +1,9 @@
-//! Gives memory that may be read before it is written a content: zeros.
+//! Fills memory that may be read before it is written with zeros.
 //!
 //! TVM counterpart: none; there such reads are undefined.
-//! Requires: no blocks. Ensures: every element of an allocated buffer that is read was written before, by the program or by
-//! a loop nest of zeros in front of it. No nest is made where all reads are proven to be of what was written
-//! ([`is_covered`](super::coverage::is_covered)).
+//! Requires: no blocks. Ensures: every element of an allocated buffer (except in memory that GPU threads share) is written
+//! before it is read, by the program or by a loop nest that stores zeros first. No nest is added if all elements are
+//! proven to be written before they are read ([`is_covered`](super::coverage::is_covered)).
 
 use super::context::{analyzer_for, enter_loop};
 use super::coverage::{is_covered, writes_all};
@@ -17,7 +17,7 @@ use crate::tir::{
     Stmt,
 };
 
-/// Allocations that are not proven to be written before they are read are zeroed.
+/// Fills allocations with zeros, unless they are proven to be written before they are read.
 pub fn zero_unwritten() -> Pass {
     body_pass("ZeroUnwritten", |func| ZeroUnwritten { analyzer: analyzer_for(func) }.mutate_stmt(&func.body))
 }
@@ -27,11 +27,11 @@ struct ZeroUnwritten {
 }
 
 impl ZeroUnwritten {
-    /// What goes between the allocation of `buffer` and `rest`, which uses it.
+    /// The statement that fills `buffer` with zeros before `rest`, which uses it; `None` if not needed.
     fn zeros(&self, buffer: &Buffer, rest: &Stmt) -> Option<Stmt> {
         let own = match buffer.scope {
             Scope::Global | Scope::Local => true,
-            // Threads fill it together.
+            // Threads fill such a buffer together.
             Scope::Shared | Scope::SharedDyn | Scope::Warp => false,
         };
         if !own || is_covered(&self.analyzer, buffer, rest) {
@@ -91,7 +91,7 @@ impl Mutator for ZeroUnwritten {
     }
 }
 
-/// Loops over `buffer` around what `store` makes of the indices of an element and a zero.
+/// Loops over `buffer` around the statement that `store` makes from the indices of an element and a zero.
 fn fill(buffer: &Buffer, store: impl FnOnce(Vec<PrimExpr>, PrimExpr) -> Stmt) -> Stmt {
     let vars: Vec<Var> = (0..buffer.ndim()).map(|axis| Var::index(format!("z{axis}"))).collect();
     let zero = PrimExpr::constant(0.0, buffer.dtype.scalar());
@@ -101,9 +101,8 @@ fn fill(buffer: &Buffer, store: impl FnOnce(Vec<PrimExpr>, PrimExpr) -> Stmt) ->
     loops.rev().fold(body, |body, (var, extent)| For::serial(var, extent.clone(), body).into())
 }
 
-/// `func` such that it writes every element of its outputs, and reads none before: those for which this is not proven
-/// are zeroed first. `None` when that holds as it is.
-/// `None` also where `func` does not lower: that is for the lowering to report.
+/// `func`, changed so that it writes every element of its outputs, and before reading it: outputs for which this is not
+/// proven are zeroed first. `None` when this holds already, and when `func` does not lower: lowering reports that.
 pub fn zero_outputs(func: &PrimFunc) -> Option<PrimFunc> {
     let mut module = IRModule::from_prim_func(func.clone());
     let passes = [
@@ -175,7 +174,7 @@ mod tests {
         Value::Tensor(Tensor::from_slice(data, &[data.len() as i64]).unwrap())
     }
 
-    /// Runs a program of one input and one output, strictly or not.
+    /// Runs a program of one input and one output, in strict mode or not.
     fn run(func: &PrimFunc, strict: bool) -> Result<Vec<f32>, InterpError> {
         let mut args = [value(&[1.0, 2.0, 3.0, 4.0]), value(&[-7.0; 4])];
         let program = Program::compile(func)?;
@@ -199,7 +198,7 @@ mod tests {
         PrimFunc::new("scratch", [Param::In(x), Param::Out(y)], root)
     }
 
-    /// Runs `func` after every pass; after `ZeroUnwritten` also strictly. Gives whether that pass did something.
+    /// Runs `func` after every pass, from `ZeroUnwritten` on in strict mode. Returns whether that pass changed it.
     fn check(func: PrimFunc, want: &[f32]) -> bool {
         let mut module = IRModule::from_prim_func(func);
         let (mut zeroed, mut strict) = (false, false);
@@ -243,7 +242,7 @@ mod tests {
                 let j = Var::index("j");
                 let at = || [PrimExpr::from(&j)];
                 let store = For::serial(j.clone(), 2, Stmt::store(t, at(), x.load([i.clone()])));
-                // Nothing is known of which element is read.
+                // The index of the element that is read is unknown.
                 let read = t.load([x.load([i.clone()]).cast(DataType::I64).floormod(2)]);
                 Stmt::seq([store.into(), Stmt::store(y, [i.clone()], read)])
             });

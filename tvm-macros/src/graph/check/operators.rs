@@ -1,4 +1,4 @@
-//! What operators make of types that are known, and which mistakes in ranks, axes and extents that shows.
+//! Result types of operators on arguments of known types, and the errors in ranks, axes and extents that they show.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
@@ -33,7 +33,7 @@ const SAME: &[&str] = &[
     "rsqrt",
 ];
 
-/// Operators over images and signals: the rank of their data (and weight).
+/// Operators over images and signals: the rank and the layout of their data (and the rank of the weight).
 const RANKS: &[(&str, usize, &str)] = &[
     ("conv1d", 3, "[batch, channels, width]"),
     ("conv2d", 4, "[batch, channels, height, width]"),
@@ -42,7 +42,7 @@ const RANKS: &[(&str, usize, &str)] = &[
     ("adaptive_avg_pool2d", 4, "[batch, channels, height, width]"),
 ];
 
-/// Operators with an attribute `axis` that names axes of the first argument; its position where it is given without name.
+/// Operators with an attribute `axis` that names axes of the first argument; its position when it is given without name.
 const AXIS: &[(&str, usize)] = &[
     ("softmax", 1),
     ("log_softmax", 1),
@@ -73,7 +73,7 @@ pub(super) struct OperatorCall<'e> {
 }
 
 impl<'e> OperatorCall<'e> {
-    /// The attribute `name`, which is at `position` among the arguments if it has no name there.
+    /// The attribute `name`: the named argument if there is one, else the argument at `position`.
     fn attr(&self, name: &str, position: usize) -> Option<&'e Expr> {
         let named = self.named.iter().find(|(it, _)| it == name).map(|(_, value)| *value);
         named.or_else(|| self.args.get(position).copied())
@@ -81,7 +81,7 @@ impl<'e> OperatorCall<'e> {
 }
 
 impl Checker<'_> {
-    /// The call; `name` is not certain to be the operator.
+    /// The call; `name` is given if it is not certain to be the operator's.
     pub(super) fn operator_call<'e>(
         &mut self,
         place: &'e Expr,
@@ -105,7 +105,7 @@ impl Checker<'_> {
         call
     }
 
-    /// What is known of the result of the operator `name`.
+    /// Checks a call of the operator `name`; returns what is known of the result.
     pub(super) fn operator(&mut self, name: &str, call: &OperatorCall<'_>) -> Option<Known> {
         let first = call.known.first()?.as_ref();
         if SAME.contains(&name) && !AXIS.iter().any(|(it, _)| *it == name) {
@@ -237,7 +237,7 @@ impl Checker<'_> {
         Some(x.with(kept.collect()).of(dtype))
     }
 
-    /// The axes that `axis` names, if they can be read; each is one of `x`.
+    /// The axes that `axis` names, if they are literals; checks that each is an axis of `x`.
     fn axes(&mut self, name: &str, x: &Known, axis: &Expr) -> Option<Vec<usize>> {
         let rank = x.dims.len() as i64;
         let mut axes = Vec::new();
@@ -276,7 +276,7 @@ impl Checker<'_> {
     }
 }
 
-/// The integers of a literal or of a list of them.
+/// The integers in a literal or a list of literals.
 fn integers(expr: &Expr) -> Option<Vec<i64>> {
     match expr {
         Expr::Array(list) => list.elems.iter().map(integer).collect(),

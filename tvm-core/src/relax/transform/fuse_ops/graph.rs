@@ -1,4 +1,4 @@
-//! Which groups of a dataflow graph are computed together: the post-dominator tree, and groups that grow along it.
+//! Partition of a dataflow graph into groups to fuse: the post-dominator tree, and groups that grow along it.
 //!
 //! TVM counterpart: `relay/analysis/graph_partitioner.h` (`IndexedForwardGraph`, `DominatorTree`, `GraphPartitioner`).
 
@@ -6,10 +6,10 @@ use rustc_hash::FxHashSet;
 
 use crate::ir::OpPattern;
 
-/// A node: producers have smaller numbers than their consumers.
+/// A node; producers come before their consumers.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// How its operation may be fused.
+    /// Fusion pattern of its operation.
     pub(super) pattern: OpPattern,
     /// True when something outside the graph uses it.
     pub(super) external: bool,
@@ -22,7 +22,7 @@ pub(super) struct Node {
 struct Dom {
     parent: Option<usize>,
     depth: usize,
-    /// The most complex use on the way to the parent.
+    /// The most complex use on the paths to the parent.
     pattern: OpPattern,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Partition<'a> {
     max_size: usize,
 }
 
-/// The group of each node, as the number of one of its nodes. No group has more than `max_size` nodes.
+/// The group of each node, identified by the index of one of its nodes. No group has more than `max_size` nodes.
 pub(super) fn partition(nodes: &[Node], max_size: usize) -> Vec<usize> {
     let tree = post_dominators(nodes);
     let mut partition = Partition {
@@ -87,7 +87,7 @@ pub(super) fn partition(nodes: &[Node], max_size: usize) -> Vec<usize> {
         size: vec![1; nodes.len()],
         max_size,
     };
-    // Heavy operations take their element-wise followers first, then injective chains grow.
+    // Heavy operations are fused with their element-wise consumers first; then injective chains grow.
     for phase in 0..2 {
         for (i, dom) in tree.iter().enumerate() {
             if let Some(sink) = dom.parent {
@@ -112,13 +112,13 @@ impl Partition<'_> {
         }
         let injective = |pattern, _| pattern <= OpPattern::Injective;
         let fits = match self.pattern[self.root(src)] {
-            // A convolution: all that follows is element-wise.
+            // A heavy operation, such as a convolution: only if all that follows is element-wise.
             OpPattern::OutEWiseFusable => {
                 phase == 0
                     && edge == OpPattern::ElemWise
                     && self.all_between(src, sink, |pattern, _| pattern <= OpPattern::Broadcast)
             }
-            // Element-wise work goes into what consumes it, a reduction or a convolution's group included.
+            // Element-wise work is fused into its consumer, be it a reduction or a convolution's group.
             OpPattern::ElemWise | OpPattern::Broadcast => {
                 edge <= OpPattern::CommReduce
                     && self.all_between(src, sink, |pattern, last| {
@@ -133,15 +133,15 @@ impl Partition<'_> {
         }
     }
 
-    /// True when `cond` holds for the pattern of every group on the ways from `src` to `sink`, both ends without and
-    /// with; its second argument is true for `sink`.
+    /// True when `cond` holds for the pattern of the group of every node on the paths from `src` (excluded) to `sink`
+    /// (included); the second argument of `cond` is true for `sink`.
     fn all_between(&self, src: usize, sink: usize, cond: impl Fn(OpPattern, bool) -> bool) -> bool {
         let Some(path) = self.path(src, sink) else { return false };
         let mut nodes = path.iter().filter(|&&node| node != src);
         nodes.all(|&node| cond(self.pattern[self.root(node)], node == sink))
     }
 
-    /// All nodes on the ways from `src` to its post-dominator `sink`; `None` when they are more than a group may have.
+    /// All nodes on the paths from `src` to its post-dominator `sink`; `None` when there are more than a group may have.
     fn path(&self, src: usize, sink: usize) -> Option<Vec<usize>> {
         let mut seen: FxHashSet<usize> = [src].into_iter().collect();
         let mut path = vec![src];
@@ -171,7 +171,7 @@ impl Partition<'_> {
         for root in roots.into_iter().filter(|&root| root != target) {
             self.parent[root] = target;
             self.size[target] += self.size[root];
-            // A group has at most one heavy operation, which makes its pattern.
+            // A group has at most one heavy operation, which determines its pattern.
             if self.pattern[root] == OpPattern::OutEWiseFusable {
                 self.pattern[target] = OpPattern::OutEWiseFusable;
             }

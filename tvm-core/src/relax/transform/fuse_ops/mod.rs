@@ -1,6 +1,6 @@
 //! `FuseOps`: groups calls of tensor programs that can be computed together into private functions marked `Primitive`.
 //!
-//! Requires patterns (`AnnotateTIROpPattern`). Ensures that equal groups become one function:
+//! Requires fusion patterns (`AnnotateTIROpPattern`). Ensures that equal groups become one function:
 //!
 //! ```text
 //! a = call_tir(matmul, (x, w));  b = call_tir(relu, (a,))
@@ -68,7 +68,7 @@ impl Mutator for Fuse {
     }
 }
 
-/// Variables used below.
+/// Collects the variables that an expression uses.
 #[derive(Default)]
 struct Uses(IndexSet<VarId>);
 
@@ -122,7 +122,7 @@ impl Fuse {
         for (i, &group) in groups.iter().enumerate() {
             members.entry(group).or_default().push(i);
         }
-        // What takes the place of each binding that is part of a group: the call at the last one, nothing at others.
+        // What replaces each binding of a group: the call replaces the last one; the others are removed.
         let mut replaced: FxHashMap<usize, Option<Binding>> = FxHashMap::default();
         for members in members.values().filter(|members| members.len() > 1) {
             let escapes = |&i: &usize| {
@@ -183,8 +183,8 @@ fn span_of(binding: &Binding) -> Span {
     if let Expr::Call(call) = &binding.value { call.span.clone() } else { Span::none() }
 }
 
-/// The function that computes `group`, and the arguments that it is called with: the symbolic dimensions that the
-/// tensors do not bind, scalars, tensors from outside.
+/// The function that computes `group`, and its arguments: first the symbolic dimensions that the tensors do not bind, then
+/// scalars, then tensors from outside.
 fn group_function(group: &[&Binding], module: &IRModule) -> (Function, Vec<Arg>) {
     let result = &group[group.len() - 1].var;
     let inside: IndexSet<VarId> = group.iter().map(|binding| binding.var.id()).collect();
@@ -244,14 +244,14 @@ fn group_function(group: &[&Binding], module: &IRModule) -> (Function, Vec<Arg>)
         attrs: Attrs::new().with("Primitive", true).with("private", true),
         span: Span::none(),
     };
-    // Dimensions that only occur inside larger extents are passed by themselves.
+    // Dimensions that occur only inside larger extents are passed as separate arguments.
     let mut free: Vec<Var> = captures(&func);
     func.params.iter().for_each(|param| bound_dims(param.ty(), &mut |dim| free.retain(|it| it != dim)));
     args.splice(0..0, free.iter().map(|dim| Arg::Prim(PrimExpr::Var(dim.clone()))));
     (renewed(&func, free), args)
 }
 
-/// `func` with parameters for `dims`, and everything that it binds renewed.
+/// `func` with parameters for `dims` in front, and fresh identities for everything that it binds.
 fn renewed(func: &Function, dims: Vec<Var>) -> Function {
     let mut renew = Substitute { renew: true, ..Substitute::default() };
     let mut fresh = |dim: &Var| {

@@ -1,4 +1,4 @@
-//! Fusion: what is grouped, and that the fused program computes the same.
+//! Tests of fusion: which calls are grouped, and that the fused program computes the same.
 
 use tvm_runtime::{DataType, Tensor, Value};
 

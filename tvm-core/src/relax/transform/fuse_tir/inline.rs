@@ -1,7 +1,7 @@
-//! Intermediate results of a fused tensor program that need no memory: each element is used about once.
+//! Inlining of the intermediate results of a fused tensor program: those whose elements are used about once need no memory.
 //!
-//! What is read at two places is computed at both, so only a small value is: what it grew from stays in memory, and
-//! programs stay linear in the graphs that they are made of.
+//! A value that is read at two places would be computed at both, so only small values are inlined there. A value that has
+//! grown beyond the limit stays in memory, so the size of a program is linear in the graph that it comes from.
 //!
 //! TVM counterpart: the inlining that `dlight` and `meta_schedule` rules begin with (`AutoInline`).
 
@@ -11,7 +11,7 @@ use crate::tir::{
     any_expr, walk_block, walk_expr, walk_stmt,
 };
 
-/// Values of more nodes than this are not computed twice.
+/// Values of more expression nodes than this are not computed twice.
 const TWICE_LIMIT: usize = 16;
 
 /// `func` without those of its `intermediates` that can be computed where they are read.
@@ -25,7 +25,7 @@ pub(super) fn inline_intermediates(func: PrimFunc, intermediates: &[Buffer]) -> 
             && uses.worth_inlining()
             && let Ok(block) = schedule.get_block(&writer)
         {
-            // A refusal leaves the program as it was: the buffer stays.
+            // If the schedule refuses, the program is unchanged and the buffer stays.
             let _ = schedule.compute_inline(block);
         }
     }
@@ -41,7 +41,7 @@ struct Uses<'a> {
     loads: usize,
     /// Every load reads each element at most once.
     once: bool,
-    /// The value may well be computed twice.
+    /// The value is cheap enough to be computed twice.
     cheap: bool,
 }
 

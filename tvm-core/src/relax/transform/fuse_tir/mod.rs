@@ -1,7 +1,7 @@
-//! `FuseTIR`: the tensor programs of each function that `FuseOps` made become one.
+//! `FuseTIR`: merges the tensor programs that each function made by `FuseOps` calls into one.
 //!
-//! Intermediate results are computed where they are read, or live in buffers of the root block; identities and block
-//! names are unique. Ensures that no function marked `Primitive` is left.
+//! Intermediate results are computed where they are read, or live in buffers that the root block allocates. Variable
+//! identities and block names are unique. Ensures that no function marked `Primitive` is left.
 //!
 //! TVM counterpart: `relax.transform.FuseTIR`.
 
@@ -55,7 +55,7 @@ fn primitive_functions(module: &IRModule) -> Vec<(GlobalVar, Arc<Function>)> {
     functions.filter(|(_, func)| func.attrs.bool("Primitive") == Some(true)).collect()
 }
 
-/// Calls of fused functions become `call_tir`.
+/// Replaces calls of fused functions with `call_tir`.
 struct Calls {
     fused: IndexMap<GlobalVar, GlobalVar>,
 }
@@ -81,7 +81,7 @@ impl Mutator for Calls {
     }
 }
 
-/// One tensor program for the whole function.
+/// Merges the tensor programs that `func` calls into one.
 fn merge(gv: &GlobalVar, func: &Function, module: &IRModule) -> Result<PrimFunc, IrError> {
     let malformed = |what: &str| IrError::new(format!("fused function `{}`: {what}", gv.name()), &func.span);
     let mut buffers: FxHashMap<VarId, Buffer> = FxHashMap::default();
@@ -178,7 +178,7 @@ fn inline(
     Ok(inline_body(&callee, map))
 }
 
-/// Gives each block, or each buffer, a name of its own.
+/// Gives each block, or each buffer, a unique name.
 #[derive(Default)]
 struct UniqueNames(FxHashSet<Arc<str>>);
 

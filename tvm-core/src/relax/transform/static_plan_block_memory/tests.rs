@@ -1,4 +1,4 @@
-//! Memory planning: what is shared, and that sharing does not change results.
+//! Tests of memory planning: which memory is shared, and that sharing does not change results.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn lower(module: &IRModule, plan: bool) -> Vm {
     Vm::new(exe, &interpreted_kernels(&kernels).unwrap()).unwrap()
 }
 
-/// Sizes of the storages that `main` allocates; -1 where they are computed.
+/// Sizes of the storages that `main` allocates; -1 for sizes computed at run time.
 fn storages(vm: &Vm) -> Vec<i64> {
     let code = &vm.executable().function("main").unwrap().code;
     let size = |it: &Instruction| match it {
@@ -180,7 +180,7 @@ fn first_of(a: Arg, b: Arg) -> Expr {
     }))
 }
 
-/// A function that gives its argument back.
+/// A function that returns its argument.
 fn same(module: &mut IRModule) -> crate::ir::GlobalVar {
     let x = Var::new("x", fixed(&[5]));
     add(module, function("same", &[&x], vec![], &x))
@@ -215,7 +215,7 @@ fn recursive(module: &mut IRModule) -> crate::ir::GlobalVar {
     gv
 }
 
-/// Ways to hold on to the memory of `a` under another name: the bindings, the last of which is the tensor.
+/// Ways to refer to the memory of `a` under another name: for each, bindings of which the last one binds the tensor.
 fn holds(module: &mut IRModule, a: &Var, cond: &Var) -> Vec<(&'static str, Vec<Binding>)> {
     let ty = fixed(&[5]);
     let tensor = |value: Expr| bind("r", ty.clone(), value).1;

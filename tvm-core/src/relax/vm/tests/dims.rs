@@ -1,4 +1,4 @@
-//! Extents that are not known to be equal: operators take them to be, and the run checks it.
+//! Extents that are not known to be equal: operators assume that they are, and the program checks it at run time.
 
 use tvm_runtime::{DataType, Tensor, Value};
 
@@ -6,7 +6,8 @@ use crate::ir::{AttrValue, Attrs, IRModule, Op, Span, Type, Var};
 use crate::relax::testing::*;
 use crate::relax::{Arg, BlockBuilder};
 
-/// Shapes of the arguments by letters and digits (after a letter for the element type), attributes, and whether the arguments are one tuple.
+/// Shapes of the arguments, one letter or digit per extent (after a letter for the element type), attributes, and whether
+/// the arguments form one tuple.
 struct Case {
     op: &'static str,
     shapes: &'static [&'static str],
@@ -18,7 +19,7 @@ const fn case(op: &'static str, shapes: &'static [&'static str]) -> Case {
     Case { op, shapes, attrs: &[], tuple: false }
 }
 
-/// Every one is right where all dimensions are 3, and wrong where `n` is 3 and `m` is 4.
+/// Every case is valid where all dimensions are 3, and invalid where `n` is 3 and `m` is 4.
 const CASES: &[Case] = &[
     case("add", &["n", "m"]),
     case("add", &["n", "3"]),
@@ -34,7 +35,7 @@ const CASES: &[Case] = &[
     Case { op: "scatter_elements", shapes: &["5", "in", "m"], attrs: &[("axis", 0)], tuple: false },
 ];
 
-/// Without the letter that says the element type: `i` is i64, `b` is bool.
+/// The extents in `shape`, without the letter for the element type: `i` is i64, `b` is bool.
 fn extents(shape: &str) -> impl Iterator<Item = char> {
     shape.trim_start_matches(['i', 'b']).chars()
 }

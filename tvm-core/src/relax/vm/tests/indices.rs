@@ -1,4 +1,4 @@
-//! Indices outside of their axes: errors that name operator, index and extent, whatever computes the indices.
+//! Out-of-bounds indices: errors name the operator, the index and the extent, whatever computes the indices.
 
 use tvm_runtime::{DataType, RuntimeError, Tensor, Value};
 
@@ -17,7 +17,7 @@ fn ints(data: &[i64], shape: &[i64], dtype: DataType) -> Value {
     Tensor::from_f64s(&data, shape, dtype).unwrap().into()
 }
 
-/// What ended a run.
+/// The error that ended a run.
 fn cause(result: Result<Value, RuntimeError>) -> RuntimeError {
     match result {
         Err(RuntimeError::Vm { source, .. }) => *source,

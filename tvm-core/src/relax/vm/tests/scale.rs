@@ -1,4 +1,4 @@
-//! Large graphs: work that grows with the graph and not faster, and no stack that it could run out of.
+//! Large graphs: work grows no faster than the graph, and deep graphs do not overflow the stack.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Programs of threads, with the barriers that they need and without.
+//! Tests of programs with threads, with and without the barriers that they need.
 
 use tvm_runtime::{DataType, Tensor};
 
@@ -42,8 +42,8 @@ fn y(args: &[Value]) -> Vec<f32> {
     args[1].as_tensor().unwrap().to_vec().unwrap()
 }
 
-/// `right` gives `want` in every order, and is no race; each of `wrong` is one, or reads what nobody has written yet. Gives
-/// how often it was a race.
+/// Checks that `right` computes `want` in every order without a race, and that each of `wrong` races or reads unwritten
+/// memory. Returns, for each of `wrong`, the number of runs that reported a race.
 fn check(right: &PrimFunc, want: &[f32], wrong: &[PrimFunc]) -> Vec<usize> {
     let mut plain = args();
     Program::compile(right).unwrap().run(&mut plain).unwrap();
@@ -64,7 +64,7 @@ fn check(right: &PrimFunc, want: &[f32], wrong: &[PrimFunc]) -> Vec<usize> {
                     *races += 1;
                     assert!(err.to_string().contains("without a barrier between"), "{err}");
                 }
-                // The other thread has not come so far.
+                // The other thread has not reached its store yet.
                 InterpError::Uninitialised { .. } => {}
                 err => panic!("{err}\n{wrong}"),
             }
@@ -94,7 +94,7 @@ fn threads_wait_inside_of_their_loop() {
     check(&kernel(true), &reversed(), &[kernel(false)]);
 }
 
-/// What stands in front of a barrier may be in a loop of its own over the same threads.
+/// The statements before and after a barrier may be in separate loops over the same threads.
 #[test]
 fn loops_of_one_index_are_the_same_threads() {
     let kernel = |sync: bool| {
@@ -108,7 +108,7 @@ fn loops_of_one_index_are_the_same_threads() {
         })
     };
     assert_eq!(check(&kernel(true), &reversed(), &[kernel(false)]), [12]);
-    // Without a loop around, they are two kernels, one after the other.
+    // Without a loop around them, they are two kernels that run in order.
     let two = program(|x, y, sh| {
         let [t, u] = ["tx", "tx"].map(Var::index);
         let at = |v: &Var| PrimExpr::from(v);
@@ -143,7 +143,7 @@ fn a_tree_needs_a_barrier_at_every_level() {
     assert!(races[0] > 0, "{races:?}");
 }
 
-/// A buffer that is filled again must have been read by all.
+/// All threads must have read a buffer before it is filled again.
 #[test]
 fn a_buffer_is_filled_again_after_a_barrier() {
     let kernel = |read: bool| {
@@ -186,7 +186,7 @@ fn threads_of_two_indices_and_buffers_of_each() {
     check(&kernel(true), &want, &[kernel(false)]);
 }
 
-/// Three threads read, the first of them writes then: it is not ordered with the others.
+/// Three threads read an element, then the first of them writes it: the write is not ordered with the other reads.
 #[test]
 fn all_readers_are_known() {
     let wrong = program(|_, y, sh| {

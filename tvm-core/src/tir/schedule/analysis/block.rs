@@ -31,7 +31,7 @@ pub(in crate::tir::schedule) fn child_blocks(stmt: &Stmt) -> Vec<Arc<BlockRealiz
     out
 }
 
-/// Each loop is the whole body of the one before.
+/// Checks that each loop is the whole body of the loop before it.
 pub(in crate::tir::schedule) fn check_perfectly_nested(
     name: &'static str,
     state: &ScheduleState,
@@ -49,9 +49,9 @@ pub(in crate::tir::schedule) fn check_perfectly_nested(
     Ok(())
 }
 
-/// The iterations of the block may run in any order: it is complete (all axes spatial, reads nothing that it writes),
-/// or a reduction (spatial and reduction axes, a commutative update, the place written does not depend on the reduction
-/// axes). Different values of the spatial axes write different elements.
+/// Checks that the iterations of the block may run in any order. The block is complete (all axes are spatial, and it
+/// reads no buffer that it writes), or a reduction (spatial and reduction axes, a commutative update, and the written
+/// element does not depend on the reduction axes). Different values of the spatial axes write different elements.
 pub(in crate::tir::schedule) fn check_reorderable(
     name: &'static str,
     state: &ScheduleState,
@@ -100,7 +100,7 @@ pub(in crate::tir::schedule) fn check_reorderable(
     }
 }
 
-/// The body is one store.
+/// The store that is the whole body of `block`, if the body is one store.
 pub(in crate::tir::schedule) fn single_store(block: &Block) -> Option<&BufferStore> {
     block.body.as_buffer_store().map(|store| &**store)
 }
@@ -134,7 +134,8 @@ fn is_associative_update(block: &Block) -> bool {
     ) && ((is_target(a) && !reads_target(b)) || (is_target(b) && !reads_target(a)))
 }
 
-/// The axes that `indices` are, one each and none twice; an index of a dimension of extent 1 may be 0 (`None`).
+/// The block axis that each of `indices` is, if all of them are axes and no axis occurs twice. An index 0 of a
+/// dimension of extent 1 gives `None` for that dimension.
 pub(in crate::tir::schedule) fn distinct_axes(
     block: &Block,
     indices: &[PrimExpr],

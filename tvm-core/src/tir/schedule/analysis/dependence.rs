@@ -1,4 +1,4 @@
-//! What a block touches in one iteration of a loop, and whether iterations depend on each other.
+//! Buffer regions that a block touches in one iteration of a loop, and dependences between iterations.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::transform::{is_covered_in, may_enter};
 use crate::tir::{BlockRealize, Buffer, BufferRegion, For, PrimExpr, Range, Stmt, substitute_expr};
 
-/// Blocks seen from one iteration of a loop: the loops inside range over all their values, the others stand still.
+/// One iteration of a loop, for a block inside it: the loop and the loops around it are fixed, the loops inside it
+/// range over all their values.
 pub(in crate::tir::schedule) struct Iteration {
     pub(in crate::tir::schedule) analyzer: Analyzer,
     dom: DomMap,
@@ -18,7 +19,7 @@ pub(in crate::tir::schedule) struct Iteration {
 }
 
 impl Iteration {
-    /// One iteration of the loop `var` (`None`: of the whole block scope), as far as block `realize` is concerned.
+    /// One iteration of the loop `var`, for block `realize`; `None` stands for one run of the whole block scope.
     pub(in crate::tir::schedule) fn of(
         state: &ScheduleState,
         var: Option<VarId>,
@@ -45,7 +46,8 @@ impl Iteration {
         self.analyzer.range_set(range, &self.dom)
     }
 
-    /// The box of `region` (over the axes of `realize`) that the block touches; `None` where it is not bounded.
+    /// The box that the block touches of `region`, whose ranges are over the axes of `realize`: one interval per
+    /// dimension, with `None` for an end that is not bounded.
     pub(in crate::tir::schedule) fn touched(
         &self,
         realize: &BlockRealize,
@@ -59,8 +61,8 @@ impl Iteration {
         region.region.iter().map(|range| self.range(&at_loops(range))).collect()
     }
 
-    /// True when the box that [`touched`](Self::touched) gives for the binding `values` has as many points as the inner
-    /// loops that drive them have iterations: no point of the box is missed and none is visited twice.
+    /// True when the box that [`touched`](Self::touched) gives for the bindings `values` has as many points as the
+    /// inner loops that drive them have iterations: the iterations visit each point of the box exactly once.
     pub(in crate::tir::schedule) fn is_exact(&self, values: &[&PrimExpr]) -> bool {
         let mut used: Vec<VarId> = Vec::new();
         values.iter().all(|value| {
@@ -86,9 +88,9 @@ pub(in crate::tir::schedule) fn bindings_of<'a>(
     pairs.filter(|(iter, _)| named(&iter.var)).map(|(_, value)| value).collect()
 }
 
-/// The iterations of `node` may run side by side as far as what its blocks hand to each other is concerned: every
-/// block uses only what an earlier block of the same iteration has written, and different iterations write different
-/// places, or the buffer is used nowhere else.
+/// Checks that no block under `node` uses elements that another block writes in another iteration, so that these blocks
+/// allow the iterations to run side by side. Every block uses only elements that an earlier block of the same iteration
+/// has written, and different iterations write different elements, or the buffer is used nowhere else.
 pub(in crate::tir::schedule) fn check_no_carried_dependence(
     name: &'static str,
     state: &ScheduleState,
@@ -100,7 +102,7 @@ pub(in crate::tir::schedule) fn check_no_carried_dependence(
             for (j, other) in blocks.iter().enumerate().filter(|(j, _)| *j != i) {
                 let regions = other.block.reads.iter().chain(other.block.writes.iter());
                 for region in regions.filter(|region| region.buffer == write.buffer) {
-                    // Two writers are looked at once, from the first.
+                    // A pair of writers is checked once, from the first of them.
                     let earlier_writer =
                         j < i && other.block.writes.iter().any(|it| it.buffer == write.buffer);
                     let fine =
@@ -123,7 +125,7 @@ pub(in crate::tir::schedule) fn check_no_carried_dependence(
     Ok(())
 }
 
-/// `region` of `reader` lies in what `writer` writes in the same iteration of `node`.
+/// True when `reader` uses no element of `region` that `writer` writes in another iteration of `node`.
 fn hands_over(
     state: &ScheduleState,
     node: &For,
@@ -148,7 +150,7 @@ fn hands_over(
         values.iter().any(|value| super::uses_var(value, &node.loop_var)) && made.is_exact(&values);
     let private = made.is_exact(&values) && is_private(state, node, &write.buffer);
     let made = made.touched(writer, write);
-    // No access leaves its buffer: what was made along a whole dimension holds all that is used of it.
+    // No access leaves its buffer: a writer that covers a whole dimension covers all that the reader uses of it.
     let within = used.touched(reader, region).iter().zip(&made).zip(write.buffer.shape.iter()).all(
         |((used_set, made_set), extent)| {
             let whole = IntervalSet::new(PrimExpr::index(0), extent.clone() - 1);
@@ -158,15 +160,16 @@ fn hands_over(
     Ok(within && (disjoint || private))
 }
 
-/// True when `buffer` is an intermediate one that is used nowhere outside of `node`, and of which each iteration reads only
-/// what it wrote itself: lowering gives each its own.
+/// True when `buffer` is an intermediate buffer that is used only inside `node`, and each iteration reads only what it
+/// wrote itself: lowering gives each iteration its own buffer.
 pub(in crate::tir::schedule) fn is_private(state: &ScheduleState, node: &For, buffer: &Buffer) -> bool {
     if !may_enter(buffer.scope, node.kind) {
         return false;
     }
     let blocks = state.blocks();
     let Some(owner) = blocks.iter().find(|it| it.block.alloc_buffers.contains(buffer)) else { return false };
-    // Inside of the loop, or of one iteration, there is one for each.
+    // A buffer that is allocated inside the loop exists once per iteration; so does any buffer if there is one
+    // iteration.
     let own = node.extent.is_const(1) || rewrite::holds(&node.body, StmtSRef::Block(owner.block.id));
     let inside = rewrite::count_accesses(&Stmt::from(node.clone()), buffer);
     inside == rewrite::count_accesses(&state.func().body, buffer)

@@ -1,4 +1,4 @@
-//! Which iterations give which values: whether a block visits a place once, and all of its domain.
+//! Injectivity and coverage: whether a block visits each element once, and whether it visits its whole domain.
 //!
 //! TVM counterpart: `IsAffineBinding`, `IsCompleteBlock`, on top of `DetectIterMap`.
 
@@ -14,7 +14,8 @@ use crate::tir::{
     BinaryOp, Block, BlockRealize, BufferRegion, For, IterKind, PrimExpr, Range, any_expr, substitute_expr,
 };
 
-/// Knows the dimensions, and the loops around `sref` up to the block around it, each of which has an iteration.
+/// An analyzer that knows the dimensions, and the loops around `sref` up to the block around it. It assumes that each
+/// of these loops has an iteration.
 fn analyzer_at(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, ScheduleError> {
     let mut analyzer = rewrite::analyzer_outside(state, sref)?;
     let dims = state.func().symbolic_dims();
@@ -28,7 +29,7 @@ fn analyzer_at(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, Schedu
     Ok(analyzer)
 }
 
-/// Tells `analyzer` what follows for `dims` when `expr`, an extent or part of one, is at least `min`.
+/// Derives bounds of `dims` from `expr >= min`, where `expr` is an extent or part of one, and binds them in `analyzer`.
 fn raise(analyzer: &mut Analyzer, dims: &[Var], expr: &PrimExpr, min: i64) {
     match expr {
         PrimExpr::Var(var) if dims.contains(var) => {
@@ -46,7 +47,7 @@ fn raise(analyzer: &mut Analyzer, dims: &[Var], expr: &PrimExpr, min: i64) {
                     raise(analyzer, dims, &it.a, min);
                 }
             }
-            // Neither factor is 0, nor negative if both cannot be.
+            // The product is positive, so neither factor is 0. If both are known not to be negative, both are positive.
             (BinaryOp::Mul, _) if min >= 1 => {
                 let parts = [&it.a, &it.b];
                 if parts.iter().all(|part| analyzer.const_int_bound(part).min >= 0) {
@@ -59,8 +60,8 @@ fn raise(analyzer: &mut Analyzer, dims: &[Var], expr: &PrimExpr, min: i64) {
     }
 }
 
-/// Those of `iters` whose values follow from the values of `exprs`, where `predicate` holds and all other variables stand
-/// still.
+/// The variables of `iters` whose values follow from the values of `exprs`, where `predicate` holds and all other
+/// variables are fixed.
 fn determined(
     exprs: &[PrimExpr],
     iters: &[(Var, Range)],
@@ -108,7 +109,8 @@ fn determined(
     known
 }
 
-/// What both the quotient and the remainder by one divisor are in `exprs`: they tell its value.
+/// The dividends whose quotient and remainder by the same divisor are both in `exprs`: these two determine the
+/// dividend.
 fn divided(exprs: &[PrimExpr]) -> Vec<PrimExpr> {
     let parts = |wanted: BinaryOp| {
         exprs.iter().filter_map(move |expr| match expr {
@@ -123,7 +125,7 @@ fn divided(exprs: &[PrimExpr]) -> Vec<PrimExpr> {
     parts(BinaryOp::FloorDiv).filter(both).map(|div| div.a.clone()).collect()
 }
 
-/// `expr` is `c * var + rest` with a constant `c` other than 0 and a rest without `var`.
+/// True when `expr` is `c * var + rest`, with a constant `c` other than 0 and a `rest` without `var`.
 fn is_linear(expr: &PrimExpr, var: &Var) -> bool {
     let mut found = false;
     for (monomial, scale) in LinearSum::of(expr, Products::Keep).terms() {
@@ -140,7 +142,7 @@ fn iters(loops: &[Arc<For>]) -> Vec<(Var, Range)> {
     loops.iter().map(|node| (node.loop_var.clone(), node.range())).collect()
 }
 
-/// Each iteration of `loops`, the innermost ones around the block, gives its axes other values.
+/// True when different iterations of `loops`, the innermost loops around the block, give its axes different values.
 pub(in crate::tir::schedule) fn visits_once(
     state: &ScheduleState,
     realize: &BlockRealize,
@@ -151,7 +153,8 @@ pub(in crate::tir::schedule) fn visits_once(
     Ok(loops.iter().all(|node| known.contains(&node.loop_var.id())))
 }
 
-/// The elements of `region`: one expression for each dimension, over `axes` and the variables that are given too.
+/// The indices of the elements of `region` over `axes`, one expression per dimension. Each range of more than one
+/// element gets a fresh variable; the second result lists these variables with their ranges.
 fn places(region: &BufferRegion, axes: &FxHashMap<VarId, PrimExpr>) -> (Vec<PrimExpr>, Vec<(Var, Range)>) {
     let mut inner = Vec::new();
     let place = |range: &Range| {
@@ -167,13 +170,13 @@ fn places(region: &BufferRegion, axes: &FxHashMap<VarId, PrimExpr>) -> (Vec<Prim
     (exprs, inner)
 }
 
-/// What the axes of a block are over the loops around it.
+/// Maps the axes of a block to their values over the loops around it.
 pub(super) fn bindings(realize: &BlockRealize) -> FxHashMap<VarId, PrimExpr> {
     let axes = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
     axes.map(|(iter, value)| (iter.var.id(), value.clone())).collect()
 }
 
-/// The loops from `node` inwards to the block.
+/// The loops from `node`, inclusive, inwards to the block.
 fn loops_from(
     state: &ScheduleState,
     node: &For,
@@ -184,7 +187,8 @@ fn loops_from(
     inner.map(|&var| state.get_for(var).cloned()).collect()
 }
 
-/// Different iterations of `node` touch different elements of `region`, whatever the loops inside it do.
+/// True when different iterations of `node` touch different elements of `region`, whatever the iterations of the loops
+/// inside.
 pub(in crate::tir::schedule) fn touches_apart(
     state: &ScheduleState,
     node: &For,
@@ -194,7 +198,8 @@ pub(in crate::tir::schedule) fn touches_apart(
     apart_under(state, node, node, realize, region)
 }
 
-/// [`touches_apart`], whatever `top`, a loop around `node`, and the loops inside it do.
+/// Like [`touches_apart`], and also whatever the iterations of `top`, a loop around `node`, and of the loops inside
+/// `top`.
 fn apart_under(
     state: &ScheduleState,
     top: &For,
@@ -209,8 +214,8 @@ fn apart_under(
     Ok(known.contains(&node.loop_var.id()))
 }
 
-/// `node` drives spatial axes only, and no two iterations of the loops from `top` inwards that differ in it touch one
-/// element, if one of them writes it: `node` may stand anywhere between those loops.
+/// True when `node` may stand anywhere among the loops from `top` inwards: it drives spatial axes only, and two
+/// iterations of these loops with different values of `node` never access the same element, unless both only read it.
 pub(in crate::tir::schedule) fn is_independent(
     state: &ScheduleState,
     top: &For,
@@ -238,7 +243,7 @@ pub(in crate::tir::schedule) fn is_independent(
     Ok(true)
 }
 
-/// The indices that are the same in `a` and `b`, both regions of one block, over the loops.
+/// The indices that are the same in `a` and `b`, two regions of one block, as expressions over the loops.
 fn shared_indices(a: &BufferRegion, b: &BufferRegion, axes: &FxHashMap<VarId, PrimExpr>) -> Vec<PrimExpr> {
     let is_point = |range: &Range| range.extent.is_const(1);
     let dims = a.region.iter().zip(b.region.iter());
@@ -246,8 +251,8 @@ fn shared_indices(a: &BufferRegion, b: &BufferRegion, axes: &FxHashMap<VarId, Pr
     same.map(|(x, _)| substitute_expr(&x.min, axes)).collect()
 }
 
-/// An element that is in `a` for one iteration of `node` and in `b` for another one does not exist: some index is the same
-/// in both and tells the iteration.
+/// True when no element is in `a` for one iteration of `node` and in `b` for another one: some indices are the same in
+/// both and determine the iteration.
 pub(in crate::tir::schedule) fn same_iteration(
     state: &ScheduleState,
     node: &For,
@@ -282,7 +287,7 @@ pub(in crate::tir::schedule) fn same_iteration(
     Ok(known.contains(&node.loop_var.id()))
 }
 
-/// A spatial axis of `block` in several iterations of which it writes one element.
+/// A spatial axis of `block` whose iterations are not known to write different elements.
 pub(in crate::tir::schedule) fn shared_spatial_axis(
     state: &ScheduleState,
     block: &Block,
@@ -300,7 +305,7 @@ pub(in crate::tir::schedule) fn shared_spatial_axis(
     }))
 }
 
-/// The block runs for every combination of values of its axes' domains.
+/// True when the block is known to run for every combination of values in the domains of its axes.
 pub(in crate::tir::schedule) fn covers_domain(
     state: &ScheduleState,
     realize: &BlockRealize,
@@ -335,7 +340,7 @@ pub(in crate::tir::schedule) fn covers_domain(
     Ok(sums.iter().zip(realize.block.iter_vars.iter()).all(whole))
 }
 
-/// True when a reduction axis is bound to something that an outer block reduces over too.
+/// True when the binding of a reduction axis uses an axis of an outer block that is not spatial.
 pub(in crate::tir::schedule) fn reduces_with_outer(state: &ScheduleState, realize: &BlockRealize) -> bool {
     let sref = StmtSRef::Block(realize.block.id);
     let outer: Vec<Var> = (state.ancestors(sref))

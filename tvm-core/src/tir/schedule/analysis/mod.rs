@@ -1,4 +1,4 @@
-//! What the primitives check: which blocks may be reordered, moved, inlined.
+//! Legality checks of the primitives: which blocks may be reordered, moved, inlined.
 //!
 //! TVM counterpart: `tir/schedule/analysis`.
 

@@ -1,7 +1,7 @@
-//! What stands in a block beside loops and the blocks inside it.
+//! Checks of the statements in a block beside loops and nested blocks.
 //!
-//! Primitives see what blocks declare. A statement beside blocks is not seen, and what loop bounds and predicates load is
-//! seen as a read of the block around only.
+//! Primitives rely on the accesses that blocks declare. They do not see a statement outside of nested blocks, and they
+//! see loads in loop bounds and predicates only as reads of the block around them.
 
 use crate::ir::BlockId;
 use crate::support::with_stack;
@@ -9,14 +9,15 @@ use crate::tir::analysis::reads_memory;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{Block, For, Stmt};
 
-/// True when the blocks inside `block` tell of all that happens in it: it holds only loops and blocks, whose bounds,
-/// bindings and predicates read no memory.
+/// True when the blocks inside `block` declare everything that happens in it: it holds only loops and blocks, whose
+/// bounds, bindings and predicates read no memory.
 pub(in crate::tir::schedule) fn is_plain(block: &Block) -> bool {
     holds_only_blocks(&block.body) && !heads_read_memory(&block.body)
 }
 
-/// Refuses `sref` where the blocks around it hold something else than loops and blocks; for primitives that move blocks
-/// or values, also where bounds, bindings or predicates there read memory.
+/// Refuses `sref` if the block around it holds anything but loops and blocks. With `moves`, for primitives that move
+/// blocks or values, this holds for all blocks around `sref`, and bounds, bindings and predicates there must read no
+/// memory.
 pub(in crate::tir::schedule) fn check_scope(
     name: &'static str,
     state: &ScheduleState,
@@ -79,7 +80,7 @@ fn heads_read_memory(stmt: &Stmt) -> bool {
         }
 }
 
-/// What is in the loops that `stmt` begins with, each of which `f` sees.
+/// The statement inside the loops that `stmt` starts with; calls `f` on each of these loops.
 fn skip_loops(mut stmt: &Stmt, mut f: impl FnMut(&For)) -> &Stmt {
     while let Stmt::For(it) = stmt {
         f(it);

@@ -1,5 +1,5 @@
-//! Loops that are bound to one thread index inside of another loop over threads are run by the same threads, which do not
-//! wait for each other between two such loops, nor between the iterations of a serial loop around one.
+//! Loops that are bound to the same thread index inside another loop over threads. The same threads run all of them,
+//! and do not wait for each other between two such loops, nor between the iterations of a serial loop around one.
 
 use rustc_hash::FxHashMap;
 
@@ -14,8 +14,8 @@ use crate::tir::{
     Visitor, any_expr, substitute_expr,
 };
 
-/// What one thread writes in the loop `a` or in another loop over the same threads, no other thread touches. Each pair of
-/// loops is looked at from one of them.
+/// Checks the loop `a` against the loops over the same threads: no two threads access the same element, unless both
+/// only read it. Each pair of loops is checked from one of them.
 pub(in crate::tir::schedule) fn check_same_threads(
     name: &'static str,
     state: &ScheduleState,
@@ -48,12 +48,12 @@ fn loops_around(state: &ScheduleState, sref: StmtSRef) -> Vec<VarId> {
     loops
 }
 
-/// Two loops beside each other in one kernel, or twice the one that a kernel runs several times.
+/// Two loops of one kernel, neither inside the other; or the same loop twice, if the kernel runs it several times.
 struct Pair<'a> {
     state: &'a ScheduleState,
     sides: [&'a For; 2],
-    /// What takes the place of loop variables: the number of the thread for those of the pair, and one variable for both
-    /// sides where loops around them are over the same threads.
+    /// Substitutions for loop variables: `thread` for the two loops of the pair, and one variable for both sides where
+    /// loops around them are over the same threads.
     threads: FxHashMap<VarId, PrimExpr>,
     thread: Var,
     /// The loops outside of the kernel.
@@ -61,7 +61,7 @@ struct Pair<'a> {
     analyzer: Analyzer,
 }
 
-/// What a thread touches of one dimension: `slope * thread + rest`.
+/// The indices that a thread touches in one dimension: `slope * thread + rest`.
 struct Line {
     slope: i64,
     rest: IntervalSet,
@@ -124,8 +124,8 @@ impl<'a> Pair<'a> {
             .show(self.state, &self.sides.map(|node| StmtSRef::Loop(node.loop_var.id())))
     }
 
-    /// Different threads touch different elements: in one dimension, their lines are as steep, and further from each other
-    /// than the rests are wide.
+    /// True when different threads touch different elements: in some dimension their lines have the same slope, and any
+    /// two values of their rests differ by less than the absolute slope.
     fn are_apart(
         &self,
         (a, region_a): (&BlockRealize, &BufferRegion),
@@ -147,7 +147,8 @@ impl<'a> Pair<'a> {
         Ok(false)
     }
 
-    /// The line of `range`, which is over the axes of `realize`.
+    /// The line of `range`, whose ends are over the axes of `realize`; `None` if its start does not depend linearly on
+    /// the thread.
     fn line(&self, realize: &BlockRealize, range: &Range) -> Result<Option<Line>, ScheduleError> {
         let sref = StmtSRef::Block(realize.block.id);
         let mut values = self.threads.clone();
@@ -189,8 +190,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// There are barriers in `stmt`. Only modules that were built or read have such; that they stand where they must is not
-/// checked.
+/// True when `stmt` contains barriers. Only modules that were built or read contain any; whether the barriers stand
+/// where they must is not checked.
 fn waits(stmt: &Stmt) -> bool {
     struct Barriers(bool);
     impl Visitor for Barriers {
@@ -206,7 +207,7 @@ fn waits(stmt: &Stmt) -> bool {
     barriers.0
 }
 
-/// What `realize` reads and writes; true for the latter.
+/// The regions that `realize` reads and writes; the flag is true for writes.
 fn accesses(realize: &BlockRealize) -> impl Iterator<Item = (&BufferRegion, bool)> {
     let reads = realize.block.reads.iter().map(|it| (it, false));
     reads.chain(realize.block.writes.iter().map(|it| (it, true)))

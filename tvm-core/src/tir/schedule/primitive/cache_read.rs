@@ -10,7 +10,7 @@ use crate::tir::{Block, BlockRealize, Buffer, For, IterKind, IterVar, PrimExpr, 
 
 const NAME: &str = "cache_read";
 
-/// Copies the buffer `which` that block `id` reads to `scope`. Gives the copying block.
+/// Copies the buffer `which`, one of those that block `id` reads, to `scope`. Returns the copying block.
 pub(in crate::tir::schedule) fn cache_read(
     state: &mut ScheduleState,
     id: BlockId,
@@ -58,7 +58,7 @@ pub(in crate::tir::schedule) fn cache_read(
     Ok(block)
 }
 
-/// True when one block writes each element of `buffer`.
+/// True when some block is known to write every element of `buffer`.
 fn is_written_whole(state: &ScheduleState, buffer: &Buffer) -> Result<bool, ScheduleError> {
     for writer in rewrite::writers(state, buffer) {
         for write in writer.block.writes.iter().filter(|write| write.buffer == *buffer) {
@@ -85,7 +85,7 @@ pub(super) fn in_scope(buffer: &Buffer, scope: Scope) -> Buffer {
     })
 }
 
-/// `0..extent` of every dimension.
+/// The range `0..extent` for every dimension.
 fn full(buffer: &Buffer) -> Vec<Range> {
     buffer.shape.iter().cloned().map(Range::from_extent).collect()
 }

@@ -1,4 +1,4 @@
-//! `cache_write`: a block writes to a buffer of its own, and a new block copies the result to where it went before.
+//! `cache_write`: a block writes to a new buffer, and a new block copies the result to the original buffer.
 
 use super::cache_read::{copy_nest, in_scope};
 use crate::ir::BlockId;
@@ -8,7 +8,7 @@ use crate::tir::{BlockRealize, PrimExpr, Range, Scope};
 
 const NAME: &str = "cache_write";
 
-/// Lets what block `id` writes to buffer `which` go through a buffer in `scope`. Gives the copying block.
+/// Makes block `id` write buffer `which` through a new buffer in `scope`. Returns the copying block.
 pub(in crate::tir::schedule) fn cache_write(
     state: &mut ScheduleState,
     id: BlockId,

@@ -1,7 +1,7 @@
 //! `compute_at` and `reverse_compute_at`: a block moves under a loop of its consumers, or of its producers.
 //!
-//! The moved block computes, in each iteration of the loop, what the others there need (`compute_at`) or have made
-//! (`reverse_compute_at`), found by interval analysis of their accesses.
+//! In each iteration of the loop, the moved block computes what its consumers there need (`compute_at`), or consumes
+//! what its producers there have made (`reverse_compute_at`). Interval analysis of their accesses finds this region.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ pub(in crate::tir::schedule) fn compute_at(
     finish(state, id, var, nest, |_| first.unwrap_or(0))
 }
 
-/// Moves the consumer `id` under the loop `var` around what it reads.
+/// Moves the consumer `id` under the loop `var` around its producer.
 pub(in crate::tir::schedule) fn reverse_compute_at(
     state: &mut ScheduleState,
     id: BlockId,
@@ -135,7 +135,7 @@ pub(in crate::tir::schedule) fn reverse_compute_at(
     let Some((read, region)) = made else {
         return refuse(format!("no block under the loop makes what block `{}` reads", realize.block.name));
     };
-    // Each element of the read buffer is used by one point of the axes that index it.
+    // Each element of the read buffer is used for exactly one combination of values of the axes that index it.
     let indices: Vec<PrimExpr> = read.region.iter().map(|range| range.min.clone()).collect();
     let points = read.region.iter().all(|range| range.extent.is_const(1));
     let axes = analysis::distinct_axes(&realize.block, &indices, &read.buffer.shape).filter(|_| points);
@@ -169,7 +169,7 @@ fn init_runs_before(state: &ScheduleState, consumer: &BlockRealize, var: VarId, 
     rewrite::count_accesses(init, buffer) > 0 && outer.into_iter().any(reduces)
 }
 
-/// The box of `write` that block `producer` has made, completely, at the end of one iteration of `var`.
+/// The box of `write` that block `producer` has completely computed at the end of one iteration of `var`.
 fn produced(
     name: &'static str,
     state: &ScheduleState,
@@ -212,12 +212,13 @@ fn produced(
     Ok(iteration.touched(producer, write))
 }
 
-/// A block that is moved: it is complete or a reduction and writes one buffer at one axis in each dimension.
+/// A block to be moved. It is complete or a reduction, and writes one buffer, indexed by one axis in each dimension.
 struct Moved {
-    /// The loop it moves to.
+    /// The loop under which the block moves.
     target: VarId,
     buffer: Buffer,
-    /// The axis of each dimension of the buffer that decides what is computed.
+    /// For each dimension of the buffer that decides what is computed (the written one for `compute_at`, the read one
+    /// for `reverse_compute_at`), the axis that indexes it.
     axes: Vec<Option<Var>>,
 }
 
@@ -258,7 +259,7 @@ impl Moved {
         }
     }
 
-    /// Knows the loops around the new place.
+    /// An analyzer that knows the loops around the new place.
     fn analyzer(&self, state: &ScheduleState) -> Result<Analyzer, ScheduleError> {
         let sref = StmtSRef::Loop(self.target);
         let mut analyzer = rewrite::analyzer_outside(state, sref)?;
@@ -268,8 +269,8 @@ impl Moved {
         Ok(analyzer)
     }
 
-    /// Fresh loops around the block: the axes in `self.axes` run over `region` (clipped to their domains), the others
-    /// over their whole domains.
+    /// Fresh loops around the block: the axes in `self.axes` run over `region` (with `clip`, clipped to their domains),
+    /// the others over their whole domains.
     fn nest(
         &self,
         state: &ScheduleState,
@@ -288,7 +289,7 @@ impl Moved {
             let whole = IntervalSet::from_range(&iter.dom);
             let range = match wanted {
                 Some(range) if !clip => range,
-                // What is needed may reach over the edge (padding): only what exists is computed.
+                // The needed region may extend beyond the domain (padding): only the part inside is computed.
                 Some(range) if IntervalSet::from_range(&range).is_subset_of(&whole, &analyzer) => range,
                 Some(range) => clipped(&range, &iter.dom),
                 None => iter.dom.clone(),
@@ -316,7 +317,8 @@ impl Moved {
     }
 }
 
-/// The part of `range` that starts in `dom`, as long as `range` is at most; the predicate cuts the rest.
+/// The intersection of `range` and `dom`. A range of constant extent is returned unchanged: the predicate cuts the
+/// rest.
 fn clipped(range: &Range, dom: &Range) -> Range {
     if range.extent.as_int().is_some() {
         return range.clone();
@@ -326,7 +328,7 @@ fn clipped(range: &Range, dom: &Range) -> Range {
     Range { extent: end - &min, min }
 }
 
-/// Takes the block out of its place and puts `nest` into the body of the loop.
+/// Removes the block from its place and inserts `nest` into the body of the loop `var`.
 fn finish(
     state: &mut ScheduleState,
     id: BlockId,
@@ -347,7 +349,7 @@ fn finish(
     Ok(())
 }
 
-/// The place of the statement that holds `sref` in the sequence `body`.
+/// The position in the sequence `body` of the statement that holds `sref`.
 fn position(body: &Stmt, sref: StmtSRef) -> Option<usize> {
     match body {
         Stmt::SeqStmt(stmts) => stmts.iter().position(|stmt| holds(stmt, sref)),

@@ -1,7 +1,7 @@
-//! `compute_inline`: a block's value moves into the places that read it; the block and its buffer vanish.
+//! `compute_inline`: the value of a block replaces the loads of its buffer; the block and the buffer are removed.
 //!
-//! Legal for a complete block that is one store to a whole intermediate buffer, each element once, where nothing that it
-//! reads is written later.
+//! Legal for a complete block that consists of one store, writes each element of an intermediate buffer once, and reads
+//! nothing that is written later.
 
 use rustc_hash::FxHashMap;
 
@@ -40,10 +40,10 @@ pub(in crate::tir::schedule) fn compute_inline(
     state.replace_body(body)
 }
 
-/// A buffer every element of which is one expression over its indices.
+/// A buffer, with the expression over its indices that gives each element.
 pub(super) struct Definition {
     pub(super) buffer: Buffer,
-    /// The axis of each dimension.
+    /// The axis that indexes each dimension.
     axes: Vec<Option<Var>>,
     value: PrimExpr,
 }
@@ -58,7 +58,8 @@ impl Definition {
     }
 }
 
-/// What block `id` computes, when it is complete, the only writer of an intermediate buffer, and writes all of it.
+/// The definition of the buffer that block `id` computes. The block must be complete, be the only writer of an
+/// intermediate buffer, and write all of it.
 pub(super) fn definition(
     name: &'static str,
     state: &ScheduleState,
@@ -97,8 +98,8 @@ pub(super) fn definition(
     Ok(Definition { buffer: buffer.clone(), axes, value: store.value.clone() })
 }
 
-/// Nothing that block `id` reads is written after it: not by a later block, and not in a later iteration of a loop around
-/// it.
+/// Checks that nothing that block `id` reads is written after it: neither by a later block, nor in a later iteration of
+/// a loop around it.
 pub(super) fn check_inputs_stay(
     name: &'static str,
     state: &ScheduleState,
@@ -129,8 +130,8 @@ pub(super) fn check_inputs_stay(
     Ok(())
 }
 
-/// An iteration of a loop around both blocks may write what `realize` read in an earlier one, and what `realize` makes is
-/// not used up in the iteration that made it.
+/// True when, in some loop around both blocks, `other` may overwrite in one iteration what `realize` read in an earlier
+/// one, and the result of `realize` may be used outside of the iteration that computed it.
 fn is_written_again(
     state: &ScheduleState,
     realize: &BlockRealize,

@@ -12,7 +12,7 @@ use crate::tir::{Block, BlockRealize, BufferRegion, For, Stmt};
 
 const NAME: &str = "decompose_reduction";
 
-/// Moves the init of block `id` before the loop `var`. Gives the init block.
+/// Moves the init of block `id` before the loop `var`. Returns the init block.
 pub(in crate::tir::schedule) fn decompose_reduction(
     state: &mut ScheduleState,
     id: BlockId,

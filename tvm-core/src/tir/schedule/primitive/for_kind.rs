@@ -1,7 +1,7 @@
 //! `parallel`, `vectorize`, `unroll`, `bind`: how the iterations of a loop run.
 //!
-//! Running iterations side by side is legal where the loop drives only spatial axes, different iterations write different
-//! elements (or a buffer that only they use), and what is read of what is written stays inside one iteration.
+//! Running iterations side by side is legal if the loop drives only spatial axes, different iterations write different
+//! elements (or a buffer that only they use), and no iteration reads an element that another one writes.
 
 use std::sync::Arc;
 
@@ -23,8 +23,9 @@ pub(in crate::tir::schedule) fn set_kind(
     state.change_head(var, |node| node.kind = kind)
 }
 
-/// Why a loop of `state` may not run as it does, if there is such a loop. Loops that are the same in `before` are not
-/// looked at: whether iterations depend on each other is a question of what is inside.
+/// The reason why some loop of `state` may not run with its kind, if there is one. Loops that are the same in `before`
+/// are not checked again: whether iterations depend on each other is decided by the loop's body. Loops over the same
+/// threads are always checked.
 pub(in crate::tir::schedule) fn misfit(
     name: &'static str,
     state: &ScheduleState,
@@ -42,7 +43,7 @@ pub(in crate::tir::schedule) fn misfit(
     Ok(loops.into_iter().find_map(|var| analysis::check_same_threads(name, state, var).err()))
 }
 
-/// `node` may run as its kind says.
+/// Checks that `node` may run as its kind says.
 fn check_kind(name: &'static str, state: &ScheduleState, node: &For) -> Result<(), ScheduleError> {
     match node.kind {
         ForKind::Serial | ForKind::Unrolled => return Ok(()),
@@ -69,7 +70,7 @@ pub(in crate::tir::schedule) fn primitive_of(kind: ForKind) -> &'static str {
     }
 }
 
-/// The iterations of `node` may run side by side.
+/// Checks that the iterations of `node` may run side by side.
 pub(in crate::tir::schedule) fn check_independent(
     name: &'static str,
     state: &ScheduleState,
@@ -99,7 +100,8 @@ pub(in crate::tir::schedule) fn check_independent(
     analysis::check_no_carried_dependence(name, state, node, &blocks)
 }
 
-/// Different iterations of `node` write different elements, and `realize` reads none that another iteration writes.
+/// Checks that different iterations of `node` write different elements, and that `realize` reads none that another
+/// iteration writes.
 fn check_apart(
     name: &'static str,
     state: &ScheduleState,

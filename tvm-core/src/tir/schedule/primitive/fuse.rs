@@ -16,7 +16,7 @@ use crate::tir::{BlockRealize, For, PrimExpr, Stmt};
 
 const NAME: &str = "fuse";
 
-/// The largest product of extents beside dimensions.
+/// The largest product of extents next to a dimension, or next to another extent that is not known.
 const MAX_BESIDE_SYMBOLIC: i64 = 1 << 32;
 
 /// Fuses perfectly nested loops, outermost first.
@@ -71,8 +71,8 @@ pub(in crate::tir::schedule) fn fuse(
     Ok(fused.id())
 }
 
-/// The product of the extents is the number of iterations: not more than one of them can be negative, and the product
-/// fits. That of dimensions is checked when the kernel is called.
+/// Checks that the product of the extents is the number of iterations: at most one extent can be negative, and the
+/// product fits an `i64`. Products of dimensions are checked when the kernel is called.
 fn check_extents(state: &ScheduleState, nodes: &[Arc<For>]) -> Result<(), ScheduleError> {
     let mut analyzer = rewrite::analyzer_outside(state, StmtSRef::Loop(nodes[0].loop_var.id()))?;
     let around = state.enclosing_loops(StmtSRef::Loop(nodes[0].loop_var.id()))?;
@@ -98,7 +98,7 @@ fn check_extents(state: &ScheduleState, nodes: &[Arc<For>]) -> Result<(), Schedu
             .try_fold(1i128, |product, size| product.checked_mul(*size))
             .is_some_and(|it| it <= limit.into())
     };
-    // Beside constants one extent may be any number: a program of 2^63 iterations does not end.
+    // Next to constants, one extent may have any value: a program of 2^63 iterations would not end anyway.
     let one_unknown = !of_dims && nodes.iter().filter(|node| node.extent.as_int().is_none()).count() == 1;
     if fits(&others, limit) || one_unknown && fits(&others[..others.len() - 1], MAX_BESIDE_SYMBOLIC) {
         return Ok(());
@@ -108,8 +108,9 @@ fn check_extents(state: &ScheduleState, nodes: &[Arc<For>]) -> Result<(), Schedu
         .help("fuse fewer loops, or loops of extents that are dimensions"))
 }
 
-/// Where the loops of a reduction have no iteration its init runs all the same. A fused loop keeps that only when all of
-/// its loops drive the reduction alone, or those that do are not empty.
+/// Checks that fusion keeps the init of a reduction. The init runs even if the loops of the reduction have no
+/// iteration. A fused loop keeps that only if all of its loops drive reduction axes only, or those that drive reduction
+/// axes are not empty.
 fn check_init(
     state: &ScheduleState,
     realize: &BlockRealize,

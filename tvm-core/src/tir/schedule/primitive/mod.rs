@@ -1,4 +1,5 @@
-//! Schedule primitives, one per file: check the arguments, check that the rewrite is legal, rewrite, `replace` once.
+//! Schedule primitives, one per file. Each checks its arguments and that the rewrite is legal, rewrites, and replaces
+//! the program once.
 
 pub(super) mod annotate;
 pub(super) mod cache_read;

@@ -1,8 +1,8 @@
-//! `reorder`: loops of one chain change places.
+//! `reorder`: changes the order of loops in one chain.
 //!
-//! Legal where the block inside is complete or a reduction (its iterations may run in any order), or of two loops that
-//! pass each other one is independent; the loops from the outermost to the innermost one are perfectly nested, and no bound
-//! depends on a loop that moves inside it.
+//! Legal if the loops from the outermost to the innermost one are perfectly nested, and no bound depends on a loop that
+//! moves inside it. In addition, the block inside is complete or a reduction (its iterations may run in any order), or
+//! of every two loops that pass each other one is independent.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::tir::{BlockRealize, For, Stmt};
 
 const NAME: &str = "reorder";
 
-/// Puts `order` in this order, outermost first; loops of the chain that are not named stay where they are.
+/// Puts the loops `order` into this order, outermost first; loops of the chain that are not named stay where they are.
 pub(in crate::tir::schedule) fn reorder(
     state: &mut ScheduleState,
     order: &[VarId],
@@ -79,7 +79,7 @@ pub(in crate::tir::schedule) fn reorder(
     state.change_loops(LoopChange { old, new, vars: FxHashMap::default(), condition: None })
 }
 
-/// Of two loops that pass each other, one is independent of all that happens in the chain.
+/// True when, of every two loops that pass each other, one is independent of all that happens in the chain.
 fn keeps_order(
     state: &ScheduleState,
     realize: &BlockRealize,
@@ -96,8 +96,9 @@ fn keeps_order(
     Ok(bound.is_sorted())
 }
 
-/// An init runs before the outermost loop that drives the reduction. Where other loops move across loops that drive it,
-/// each element must be one combination of the loops from there inwards: it is reduced once before and after.
+/// Checks that each element is still reduced once after its init. An init runs before the outermost loop that drives
+/// the reduction. If loops move, different iterations of the loops from there inwards must give the block's axes
+/// different values.
 fn check_inits(
     state: &ScheduleState,
     realize: &BlockRealize,

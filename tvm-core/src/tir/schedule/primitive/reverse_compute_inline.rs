@@ -1,7 +1,8 @@
 //! `reverse_compute_inline`: an element-wise consumer moves into the block that produces what it reads.
 //!
-//! Legal where both are complete blocks of one store, the consumer reads the intermediate buffer at one place that is
-//! one axis in each dimension, is its only reader, covers all of it, and stands in the scope of the producer.
+//! Legal if both are complete blocks of one store, and the consumer reads the intermediate buffer with one tuple of
+//! indices, one axis in each dimension. The consumer must be the only reader, cover the whole buffer, and stand in the
+//! producer's scope.
 
 use rustc_hash::FxHashMap;
 
@@ -94,8 +95,9 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
     state.replace_body(drop_alloc_everywhere(&body, &made.buffer))
 }
 
-/// Blocks between the producer and the consumer, and the producer itself, do not touch what the consumer writes, nor
-/// write what it reads. Neither do blocks that run again, in a loop around the producer, before the consumer does.
+/// Checks that moving the consumer to the producer changes no value. No other block writes what the consumer writes,
+/// and no earlier block reads it. No block after the producer writes what the consumer reads, nor does a block that
+/// runs again, in a loop around the producer, before the consumer does.
 fn check_nothing_between(
     state: &ScheduleState,
     producer: BlockId,

@@ -1,7 +1,7 @@
 //! `split`: one loop becomes several nested ones.
 //!
-//! `for i in 0..n` with factors `[None, Some(f)]` becomes `for i_0 in 0..ceil(n / f) { for i_1 in 0..f }` and `i` becomes
-//! `i_0 * f + i_1`; where `n` is not known to be a multiple, the blocks inside run only while `i < n`.
+//! `for i in 0..n` with factors `[None, Some(f)]` becomes `for i_0 in 0..ceil(n / f) { for i_1 in 0..f }` and `i`
+//! becomes `i_0 * f + i_1`. If `n` is not known to be a multiple of `f`, the blocks inside run only while `i < n`.
 
 use rustc_hash::FxHashMap;
 
@@ -16,10 +16,10 @@ const NAME: &str = "split";
 /// The largest product of factors for a symbolic extent.
 const MAX_SYMBOLIC: i64 = 1 << 32;
 
-/// No index may be larger where all dimensions are 1. The call allows 2^62; the rest is for what rounding up adds.
+/// The largest index allowed when all dimensions are 1. A call allows 2^62; the margin is for what rounding up adds.
 const MAX_INDEX: i128 = 1 << 56;
 
-/// Splits the loop `var`; at most one factor is inferred. Gives the new loops, outermost first.
+/// Splits the loop `var`; at most one factor is inferred. Returns the new loops, outermost first.
 pub(in crate::tir::schedule) fn split(
     state: &mut ScheduleState,
     var: VarId,
@@ -61,8 +61,8 @@ pub(in crate::tir::schedule) fn split(
     Ok(vars.iter().map(Var::id).collect())
 }
 
-/// Iterations beyond the extent make indices larger than the program's own: they fit an `i64` all the same, apart from
-/// what dimensions add, which is checked when the kernel is called.
+/// Checks that indices fit an `i64`, although iterations beyond the extent make them larger than the program's own.
+/// What dimensions add to them is checked when the kernel is called.
 fn check_indices<'a>(
     state: &ScheduleState,
     node: &For,
@@ -97,7 +97,7 @@ fn check_indices<'a>(
     Ok(())
 }
 
-/// The value of a loop variable.
+/// The value of a new loop variable: 0 if the loop has one iteration.
 fn value(var: &Var, extent: &PrimExpr) -> PrimExpr {
     if extent.is_const(1) { PrimExpr::index(0) } else { var.into() }
 }

@@ -1,5 +1,5 @@
-//! Changing loops in place: what is above and beside them is not copied, what is inside is visited once, and the index
-//! is corrected where it changes.
+//! In-place changes of loops: statements around and beside them are not copied, those inside are visited once, and the
+//! index is updated only where it changes.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::tir::schedule::ScheduleError;
 use crate::tir::schedule::rewrite::{add_vars, dims_analyzer};
 use crate::tir::{BlockRealize, For, Mutator, PrimExpr, Range, Stmt, Substitute, Visitor};
 
-/// What becomes of a chain of loops.
+/// The replacement of a chain of loops.
 pub(in crate::tir::schedule) struct LoopChange {
-    /// The loops, outermost first, each but the first the whole body of the one before.
+    /// The old loops, outermost first; each but the first is the whole body of the loop before it.
     pub(in crate::tir::schedule) old: Vec<VarId>,
-    /// The loops in their place, at least one, outermost first; their bodies are ignored.
+    /// The new loops, outermost first; at least one. Their bodies are ignored.
     pub(in crate::tir::schedule) new: Vec<For>,
-    /// What the variables of the old loops become inside.
+    /// The expressions that replace the variables of the old loops inside.
     pub(in crate::tir::schedule) vars: FxHashMap<VarId, PrimExpr>,
-    /// The blocks inside run only where this holds too.
+    /// A further condition under which the blocks inside run.
     pub(in crate::tir::schedule) condition: Option<PrimExpr>,
 }
 
@@ -31,7 +31,7 @@ pub(in crate::tir::schedule) struct LoopChange {
 type Bounds<'a> = (&'a Var, &'a PrimExpr, &'a PrimExpr);
 
 impl ScheduleState {
-    /// Changes a chain of loops; the bindings and predicates inside that this touches are simplified.
+    /// Replaces a chain of loops; simplifies the bindings and predicates inside that this affects.
     ///
     /// # Errors
     /// When the loops are not in the program, or not nested like this. Nothing is changed then.
@@ -93,7 +93,7 @@ impl ScheduleState {
         Ok(())
     }
 
-    /// Changes the head of the loop of `var`: kind, annotations.
+    /// Changes the kind or the annotations of the loop of `var`.
     ///
     /// # Errors
     /// When the program has no such loop (any more).
@@ -115,7 +115,7 @@ impl ScheduleState {
     }
 }
 
-/// The variables that `it` names.
+/// The variables that occur in `it`.
 fn mentions_of(it: &BlockRealize) -> FxHashSet<VarId> {
     struct Names(FxHashSet<VarId>);
     impl Visitor for Names {
@@ -129,7 +129,7 @@ fn mentions_of(it: &BlockRealize) -> FxHashSet<VarId> {
     names.0
 }
 
-/// The loops and blocks of `stmt` that are in no other loop or block of it.
+/// Calls `f` on the loops and blocks of `stmt` that are in no other loop or block of it.
 fn children(stmt: &Stmt, f: &mut dyn FnMut(StmtSRef)) {
     match StmtSRef::of(stmt) {
         Some(sref) => f(sref),
@@ -137,11 +137,11 @@ fn children(stmt: &Stmt, f: &mut dyn FnMut(StmtSRef)) {
     }
 }
 
-/// Carries a change to what is inside of the loops.
+/// Applies a change to the statements inside the changed loops.
 struct Inside<'a> {
     substitute: Substitute,
     condition: Option<PrimExpr>,
-    /// Knows the dimensions.
+    /// An analyzer that knows the dimensions.
     dims: Analyzer,
     mentions: &'a mut FxHashMap<BlockId, FxHashSet<VarId>>,
     /// The loops around, outermost first.
@@ -206,7 +206,7 @@ impl<'a> Inside<'a> {
     fn replace_vars(&mut self, it: &mut BlockRealize, names: &mut FxHashSet<VarId>) {
         if let Some(block) = self.substitute.mutate_block(&it.block) {
             it.block = Arc::new(block);
-            // Blocks inside name other variables now.
+            // The blocks inside have other variables now.
             self.mentions.clear();
         }
         self.substitute.vars.values().chain(&self.condition).for_each(|expr| add_vars(expr, names));
@@ -230,7 +230,7 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// Knows the dimensions, and of the loops around those that `exprs` depend on.
+    /// An analyzer that knows the dimensions, and those of the loops around that `exprs` depend on.
     fn analyzer<'b>(&self, exprs: impl Iterator<Item = &'b PrimExpr>) -> Analyzer {
         let mut used: FxHashSet<VarId> = FxHashSet::default();
         exprs.for_each(|expr| add_vars(expr, &mut used));

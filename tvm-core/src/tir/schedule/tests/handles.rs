@@ -1,4 +1,4 @@
-//! Handles belong to one schedule; buffers are named.
+//! Handles are valid in one schedule only; buffers can be selected by name.
 
 use super::*;
 use crate::tir::Scope;
@@ -19,7 +19,7 @@ fn handles_of_another_schedule_are_refused() {
     foreign(b.annotate(loops[2], "hint", 1i64));
     structural_equal(&before.0, b.func()).unwrap();
     assert_eq!(before.1, b.trace().to_json());
-    // A clone knows what was given before it, neither knows what the other gave since.
+    // A clone accepts handles that were returned before it was made; neither accepts what the other returned since.
     let mut fork = a.clone();
     let [outer, _] = fork.split(loops[0], [None, Some(2)]).unwrap();
     foreign(a.parallel(outer));

@@ -1,4 +1,4 @@
-//! Kernels with conditions, halos, scans and odd bindings, built as the DSL builds them, and what runs them.
+//! Helpers that build kernels as the DSL does (conditions, halos, scans, unusual bindings), and run them.
 
 use tvm_runtime::{DataType, ParamKind, Tensor};
 
@@ -53,7 +53,7 @@ pub(super) fn r(name: &'static str, value: &Value) -> (IterKind, &'static str, V
     (IterKind::Reduce, name, value.clone())
 }
 
-/// What `func` writes, for several values of its scalars; outputs start as -77.
+/// The outputs of `func`, for several values of its scalars. Output elements start as -77.
 pub(super) fn results(func: &PrimFunc) -> Vec<Vec<i64>> {
     let run = |scalar: i64| {
         let value = |(i, param): (usize, &Param)| match param {

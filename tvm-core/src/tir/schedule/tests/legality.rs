@@ -1,4 +1,4 @@
-//! Programs whose conditions, bindings or axes do not allow what a primitive does: it is refused, or keeps the results.
+//! Programs whose conditions, bindings or axes may make a primitive illegal: it is refused, or keeps the results.
 
 use super::kernels::{AT, each, input, kernel, local, output, r, results, s};
 use super::*;
@@ -7,7 +7,7 @@ use crate::tir::{BinaryOp, Scope};
 
 type Change = fn(&mut Schedule) -> Result<()>;
 
-/// What `change` makes of `program` gives the same results, or is refused and leaves everything. True when accepted.
+/// Checks that `change` keeps the results of `program`, or is refused and changes nothing. True when it is accepted.
 fn keeps(program: &PrimFunc, change: Change) -> bool {
     let mut sch = Schedule::new(program.clone()).unwrap();
     let before = sch.clone();
@@ -91,7 +91,7 @@ fn conditions_that_read_memory_are_seen() {
         s.parallel(loops[0])
     };
     assert!(!keeps(&program, change));
-    // With an explicit block, which stays: it is in a block that tells of the read.
+    // An explicit block is kept, and is placed inside a block that declares the read.
     let program = kernel(|b| {
         let on = input(b, "on", &[6]);
         let a = output(b, "a", &[6, 4]);
@@ -124,7 +124,7 @@ fn conditions_that_read_memory_are_seen() {
         },
     ];
     assert_eq!(changes.map(|change| keeps(&program, change)), [true, true, false]);
-    // What is written meanwhile is read once.
+    // The condition is read once for each `i`, although the blocks write what it reads.
     let program = kernel(|b| {
         let a = output(b, "a", &[6, 4]);
         each(b, "i", 6, |i| {
@@ -343,7 +343,7 @@ fn declared_axes_are_not_taken_for_granted() {
 
 #[test]
 fn a_copy_moves_in_front_of_blocks_of_its_own_scope() {
-    // Rows with a sum of their own each: the readers are inside the blocks of the rows.
+    // Each row has a sum of its own: the readers are inside the blocks of the rows.
     let program = kernel(|b| {
         let x = input(b, "x", &[4, 6]);
         let w = input(b, "w", &[4, 6]);
@@ -390,7 +390,7 @@ fn loops_that_run_side_by_side_stay_independent() {
     let err = sch.compute_at(p, i).unwrap_err().to_string();
     assert!(err.contains("`compute_at`") && err.contains("^^^"), "{err}");
     structural_equal(&before, sch.func()).unwrap();
-    // Nothing is driven by `j`: its iterations write the same elements.
+    // `j` drives no axis: its iterations write the same elements.
     let program = kernel(|b| {
         let x = input(b, "x", &[4]);
         let y = output(b, "y", &[4]);

@@ -1,11 +1,11 @@
-//! Many primitives on one loop, and on many blocks.
+//! Many primitives on one loop, and primitives on many blocks.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::ir::Var;
 
-/// Time of `count` splits, each of the outer loop that the last one gave.
+/// Applies `count` splits, each to the outer loop that the one before returned; returns the time they take.
 fn split_many(program: PrimFunc, count: usize, factor: impl Fn(usize) -> i64) -> (Duration, Schedule) {
     let mut s = Schedule::new(program).unwrap();
     let y = s.block("y").unwrap();
@@ -31,7 +31,7 @@ fn splits_of_one_loop_do_not_explode() {
         let (time, s) = split_many(dense(extent, dim(4), dim(4)), count, factor);
         println!("{count} splits, {name}: {time:?}");
         assert!(s.state().verify(), "{name}");
-        // Where a split looks at the whole program, this takes minutes.
+        // If every split visited the whole program, this would take minutes.
         assert!(time < Duration::from_secs(60), "{name}: {time:?}");
     }
 }
@@ -78,7 +78,7 @@ fn primitives_on_many_blocks_do_not_explode() {
         }),
         ("annotate", |s, block| s.annotate(block, "key", true).unwrap()),
         ("compute_inline", |s, block| {
-            // The last one writes the output.
+            // The last block writes the output: inlining it is refused.
             let _ = s.compute_inline(block);
         }),
     ];

@@ -1,11 +1,11 @@
-//! Conditions of blocks are sets of conjuncts: a primitive leaves out only what is known to hold.
+//! Predicates of blocks are sets of conjuncts: a primitive drops only conjuncts that are known to hold.
 
 use super::*;
 use crate::ir::Var;
 use crate::tir::BlockRealize;
 use crate::tir::analysis::conjuncts;
 
-/// Runs `func` as it is and gives the output.
+/// Runs `func` and returns its output.
 fn output(func: &PrimFunc) -> Vec<i64> {
     run(func, arguments(func, &[]))
 }
@@ -45,14 +45,15 @@ fn the_init_leaves_out_a_condition_on_rows_and_reduction_together() {
 fn factors_that_cover_far_too_much_are_refused() {
     let m = PrimExpr::from(Var::index("m"));
     let program = || Schedule::new(dense(m.clone(), dim(8), dim(3))).unwrap();
-    // The rest of a symbolic loop multiplies what the first loop counts.
+    // The symbolic extent of the inner loop multiplies the index of the outer one.
     let mut s = program();
     let y = s.block("y").unwrap();
     let [i, _, _] = s.loops(y).unwrap();
     let [outer, _] = s.split(i, [Some(8), None]).unwrap();
     let err = s.split(outer, [Some(1 << 40), Some(3), Some(1 << 20)]).unwrap_err().to_string();
     assert!(err.contains("with these factors an index of block `y` may not fit an i64"), "{err}");
-    // So do the factors of earlier splits: each multiplies the index by 2^12, to 2^49 by four and to 2^61 by five.
+    // So do the factors of earlier splits: each multiplies the index by 2^12, to 2^49 after four and to 2^61 after
+    // five.
     let mut s = program();
     let y = s.block("y").unwrap();
     let [_, mut j, _] = s.loops(y).unwrap();
@@ -82,6 +83,6 @@ fn indices_that_may_not_fit_are_refused() {
     let y = s.block("y").unwrap();
     let [i, j, _] = s.loops(y).unwrap();
     assert!(s.clone().split(i, [None, Some(1 << 40)]).is_err());
-    // What dimensions multiply to is checked when the kernel is called.
+    // The product of dimensions is checked when the kernel is called.
     assert!(s.fuse([i, j]).is_ok());
 }

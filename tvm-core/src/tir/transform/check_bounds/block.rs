@@ -1,4 +1,4 @@
-//! Blocks: the values of their axes, the views and buffers they declare.
+//! Checks of blocks: the values of their axes, and the views and buffers that they declare.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl CheckBounds<'_> {
         self.checked(checks, &Stmt::from(it.clone()), changed.then(|| new.into()))
     }
 
-    /// What the axes of the block stand for, and run over in the loops directly around it.
+    /// The frame of a block: the values of its axes, and the ranges that they cover in the loops directly around it.
     fn block_frame(&self, it: &BlockRealize) -> Frame {
         let values: Vec<(Var, PrimExpr)> = it
             .block
@@ -60,7 +60,7 @@ impl CheckBounds<'_> {
         Frame::Block { values, predicate, image }
     }
 
-    /// Checks that the axes of the block are in their domains, and makes known that they are.
+    /// Checks that the axes of the block are in their domains, and records these as known ranges.
     fn axes(&mut self, it: &BlockRealize) {
         let block = &it.block;
         for (number, (iter, value)) in block.iter_vars.iter().zip(it.iter_values.iter()).enumerate() {
@@ -86,7 +86,7 @@ impl CheckBounds<'_> {
     fn block(&mut self, block: &Block) -> Option<Block> {
         block.alloc_buffers.iter().for_each(|buffer| self.allocation(buffer));
         block.match_buffers.iter().for_each(|matched| self.view(matched, &block.span));
-        // In front of the init and of the body, whichever runs.
+        // Insert the checks before the init and before the body: either may run.
         let head = std::mem::take(&mut self.pending);
         let mut part = |stmt: &Stmt| {
             let new = self.mutate_stmt(stmt);
@@ -101,7 +101,7 @@ impl CheckBounds<'_> {
         })
     }
 
-    /// The region that `matched` names is inside of its source, and its extents are those of the region.
+    /// Checks that the region of `matched` is inside its source, and that its extents do not exceed those of the region.
     fn view(&mut self, matched: &MatchBufferRegion, span: &Span) {
         let MatchBufferRegion { buffer, source: BufferRegion { buffer: source, region } } = matched;
         let Some(hidden) = region.len().checked_sub(buffer.ndim()) else {
@@ -138,7 +138,7 @@ impl CheckBounds<'_> {
         }
     }
 
-    /// True when `var` is known to stand for something.
+    /// True when `var` is bound already.
     fn is_bound(&self, var: &Var) -> bool {
         let id = var.id();
         let loops = self.scopes.iter().any(|scope| match &scope.frame {
@@ -156,7 +156,7 @@ impl CheckBounds<'_> {
             || self.func.params.iter().any(param)
     }
 
-    /// The size of `buffer` fits, and nothing in it is in front of its start.
+    /// Checks that the size of `buffer` fits, and that no element lies before its start.
     pub(super) fn allocation(&mut self, buffer: &Buffer) {
         for part in buffer.strides.iter().chain(&buffer.elem_offset) {
             let part = self.resolve(part);

@@ -1,4 +1,4 @@
-//! One check: an integer against one end of a range, and the statement that makes it.
+//! One check: compares an integer with one end of a range; and the assertion that performs it.
 
 use tvm_runtime::abi::Status;
 
@@ -8,32 +8,32 @@ use crate::arith::{Analyzer, same};
 use crate::ir::{IrError, Span, Var};
 use crate::tir::{AssertStmt, Buffer, Failure, Intrinsic, PrimExpr, PrimFunc, Range, Stmt};
 
-/// Variables of loops or axes and what they run over.
+/// Variables of loops or axes, with their ranges.
 pub(super) type Axes = Vec<(Var, Range)>;
 
-/// Which end of a range.
+/// An end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Low,
     High,
 }
 
-/// What is checked.
+/// The quantity that a check tests.
 #[derive(Clone, Debug)]
 pub(super) enum Subject {
-    /// An index of an axis of a buffer.
+    /// An index into an axis of a buffer.
     Access(Buffer, usize),
-    /// An extent of a view of a buffer, which is a region of an axis of it.
+    /// An extent of a view, which matches a region of this axis of the buffer.
     View(Buffer, usize),
-    /// An extent of a buffer that is allocated.
+    /// An extent of an allocated buffer.
     Extent(Buffer, usize),
-    /// The bytes of a buffer that is allocated.
+    /// The size of an allocated buffer in bytes.
     Size(Buffer),
     /// The value of an axis of a block, counted from the start of its domain.
     Axis { block: String, axis: String, number: usize, start: PrimExpr },
 }
 
-/// Where all `guards` hold, `index` is on the right side of the end of `0..extent`.
+/// If all `guards` hold, `index` must not be beyond the end `side` of `0..extent`.
 #[derive(Clone, Debug)]
 pub(super) struct Check {
     pub(super) subject: Subject,
@@ -68,7 +68,7 @@ impl Subject {
 }
 
 impl Check {
-    /// What is to hold.
+    /// The condition that must hold.
     pub(super) fn condition(&self) -> PrimExpr {
         match self.side {
             Side::Low => self.index.clone().greater_equal(0),
@@ -76,7 +76,7 @@ impl Check {
         }
     }
 
-    /// True when both check the same.
+    /// True when both checks are equal, up to their spans.
     pub(super) fn same(&self, other: &Check) -> bool {
         self.side == other.side
             && self.subject.same(&other.subject)
@@ -86,14 +86,14 @@ impl Check {
             && self.guards.iter().zip(&other.guards).all(|(a, b)| same(a, b))
     }
 
-    /// All that is evaluated.
+    /// All expressions that the check evaluates.
     pub(super) fn parts(&self) -> impl Iterator<Item = &PrimExpr> {
         self.guards.iter().chain([&self.index, &self.extent])
     }
 
-    /// The statement that checks; `func` names the parameters.
+    /// The assertion that performs the check; it reports a buffer that is a parameter of `func` by position.
     pub(super) fn to_stmt(&self, func: &PrimFunc) -> Stmt {
-        // What the guards guard is not evaluated without them.
+        // A guarded expression must not be evaluated if a guard does not hold.
         let guarded = |value: PrimExpr, otherwise: PrimExpr| {
             self.guards
                 .iter()
@@ -141,7 +141,7 @@ impl Check {
         AssertStmt { condition: guarded(self.condition(), PrimExpr::bool(true)), failure }.into()
     }
 
-    /// The error of something that is outside in every run.
+    /// The compile-time error of a check that fails in every run.
     pub(super) fn error(&self, analyzer: &Analyzer) -> IrError {
         let (index, extent) = (analyzer.simplify(&self.index), &self.extent);
         match &self.subject {
@@ -183,7 +183,7 @@ impl Check {
     }
 }
 
-/// `a` where `condition` holds, else `b`; the other one is not evaluated.
+/// `a` if `condition` holds, else `b`; the other one is not evaluated.
 fn if_then_else(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr {
     let dtype = a.dtype();
     PrimExpr::call(Intrinsic::IfThenElse, [condition, a, b], dtype)

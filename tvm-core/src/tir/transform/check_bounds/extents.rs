@@ -1,10 +1,11 @@
-//! Index arithmetic: which integers it is made of, how large they get, and the check that they fit.
+//! Index arithmetic: which integers it consists of, how large they get, and the check that they fit.
 //!
-//! Proofs take sums and products of *index variables* not to overflow `i64`: dimensions, and loop variables and axes
-//! that run over ranges of such. This is made true when the kernel is called: of every expression of index variables in
-//! the program, and of the size of every buffer, a polynomial of the dimensions is known that its magnitude does not
-//! exceed, and the largest of these is compared with [`LIMIT`] before anything else. Everything else is *data* (scalars,
-//! elements of tensors, casts, calls, large constants), whose arithmetic may wrap: see [`Extents::size`].
+//! Proofs assume that sums and products of *index variables* do not overflow `i64`. Index variables are dimensions, and
+//! loop variables and axes whose ranges consist of index variables. A check at the start of the kernel establishes the
+//! assumption: for every expression of index variables in the program, and for the size of every buffer, a polynomial of
+//! the dimensions bounds the magnitude; the kernel compares the largest of these with [`LIMIT`] before anything else.
+//! All other integers are *data* (scalars, elements of tensors, casts, calls, large constants), whose arithmetic may
+//! wrap: see [`Extents::size`].
 
 use std::collections::BTreeMap;
 
@@ -22,17 +23,17 @@ use crate::tir::{
     walk_stmt,
 };
 
-/// No index is larger: sums of two still fit.
+/// Maximum magnitude of an index: the sum of two smaller ones fits in `i64`.
 pub(super) const LIMIT: i64 = 1 << 62;
-/// Larger constants are data (those of hash functions, say).
+/// Maximum magnitude of an index constant; larger constants are data (those of hash functions, say).
 const LARGEST_CONSTANT: u64 = 1 << 40;
-/// Polynomials of more products are taken to be too large.
+/// Maximum number of terms in the product of two polynomials; a longer one is taken to be infinite.
 const LARGEST_PRODUCT: usize = 4096;
-/// Values of `i64` are less.
+/// 2^63: every value of `i64` is less.
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// A polynomial of dimensions without negative factors, by the numbers of the dimensions in each product: a bound of a
-/// magnitude.
+/// A bound of a magnitude: a polynomial of the dimensions with non-negative coefficients, which are stored by the sorted
+/// numbers of the dimensions in each product.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Magnitude(BTreeMap<Vec<usize>, f64>);
 
@@ -66,7 +67,7 @@ impl Magnitude {
         res
     }
 
-    /// Raises `self` to what is no less than both.
+    /// Raises `self` to an upper bound of both.
     fn raise(&mut self, other: &Magnitude) {
         for (product, &c) in &other.0 {
             let known = self.0.entry(product.clone()).or_default();
@@ -74,7 +75,7 @@ impl Magnitude {
         }
     }
 
-    /// The products that are not part of another one, with factors for all those.
+    /// The products that divide no other product, each with the sum of its coefficient and those of its divisors.
     fn maximal(&self) -> impl Iterator<Item = (&Vec<usize>, f64)> {
         let part_of = |part: &[usize], whole: &[usize]| {
             let mut rest = whole.iter();
@@ -98,7 +99,7 @@ impl Magnitude {
 pub(super) struct Extents {
     dims: Vec<Var>,
     known: FxHashMap<VarId, Magnitude>,
-    /// No less than any index, nor the bytes of any buffer.
+    /// Upper bound of all indices and of the bytes of all buffers.
     largest: Magnitude,
 }
 
@@ -125,7 +126,7 @@ impl Extents {
         extents
     }
 
-    /// The check in front of the kernel; `None` where the dimensions do not matter.
+    /// The check at the start of the kernel; `None` if the bound does not depend on dimensions.
     pub(super) fn check(&self, func: &PrimFunc) -> Result<Option<Stmt>, IrError> {
         let too_large = |c: &f64| *c > LIMIT as f64;
         if self.largest.0.values().any(too_large) {
@@ -136,7 +137,7 @@ impl Extents {
             return Ok(None);
         }
         let float = |value| PrimExpr::float(value, DataType::F64);
-        // Factors of a product count where others are 0.
+        // At least 1: a product must bound its divisors also when another factor is 0.
         let dim = |dim: &usize| PrimExpr::from(&self.dims[*dim]).max(1).cast(DataType::F64);
         let product = |(dims, c): (&Vec<usize>, f64)| match dims.iter().map(dim).reduce(|a, b| a * b) {
             Some(product) if c == 1.0 => product,
@@ -156,7 +157,7 @@ impl Extents {
         Ok(Some(AssertStmt { condition: sum.less_equal(float(LIMIT as f64)), failure }.into()))
     }
 
-    /// True when `expr` is made of index variables alone.
+    /// True when `expr` consists of index variables and index constants only.
     pub(super) fn is_index(&self, expr: &PrimExpr) -> bool {
         let data = |it: &PrimExpr| match it {
             PrimExpr::Var(var) => !self.known.contains_key(&var.id()),
@@ -167,12 +168,12 @@ impl Extents {
         !any_expr(expr, &mut |it| data(it))
     }
 
-    /// What the magnitude of `expr` does not exceed, when no operation on the way to it can wrap.
+    /// An upper bound of the magnitude of `expr`; `None` if an operation in it may wrap.
     pub(super) fn size(&self, expr: &PrimExpr, analyzer: &Analyzer) -> Option<f64> {
         self.bounded(expr, analyzer).map(|(size, _)| size)
     }
 
-    /// True when no integer on the way to the value of the condition can wrap.
+    /// True when no integer operation in the condition can wrap.
     pub(super) fn is_exact(&self, condition: &PrimExpr, analyzer: &Analyzer) -> bool {
         with_stack(|| match condition {
             PrimExpr::Not(it) => self.is_exact(&it.value, analyzer),
@@ -193,12 +194,12 @@ impl Extents {
         })
     }
 
-    /// The size, and whether it is of index variables alone.
+    /// As `size`; also whether `expr` consists of index variables and index constants only.
     fn bounded(&self, expr: &PrimExpr, analyzer: &Analyzer) -> Option<(f64, bool)> {
         let magnitude = |bound: ConstIntBound| {
             let infinite = bound.min == ConstIntBound::NEG_INF || bound.max == ConstIntBound::POS_INF;
             let size = (bound.min as f64).abs().max((bound.max as f64).abs());
-            // What is less than an index variable is no larger.
+            // An infinite bound is one in terms of index variables, which do not exceed the limit.
             if infinite { LIMIT as f64 } else { size }
         };
         let leaf = |index: bool| {
@@ -221,7 +222,7 @@ impl Extents {
                     comparison!() | logical!() | bitwise!() => return Some(leaf(false)),
                 };
                 if index {
-                    // What is checked in front of the kernel.
+                    // The check at the start of the kernel bounds it.
                     return Some((size.min(LIMIT as f64), true));
                 }
                 (size < TWO_TO_63 || !is_ring(it.op)).then_some((size.min(TWO_TO_63), false))
@@ -230,7 +231,7 @@ impl Extents {
         })
     }
 
-    /// The magnitude of `expr`, if it is made of index variables; what it is made of is counted otherwise.
+    /// The magnitude of `expr`, if it consists of index variables; otherwise counts those parts of `expr` that do.
     fn scan(&mut self, expr: &PrimExpr) -> Option<Magnitude> {
         with_stack(|| match expr {
             PrimExpr::IntImm(it) if it.dtype == DataType::I64 => {
@@ -278,7 +279,7 @@ impl Extents {
         Some(magnitude)
     }
 
-    /// `var` runs over `range`.
+    /// Records that `var` runs over `range`.
     fn bind(&mut self, var: &Var, range: &Range) {
         if let (Some(min), Some(extent)) = (self.count(&range.min), self.count(&range.extent)) {
             let end = min.plus(&extent);
@@ -345,7 +346,7 @@ impl Visitor for Extents {
     }
 }
 
-/// The operations that may wrap (beside `MIN / -1`).
+/// True for the operations that may wrap (apart from `MIN / -1`).
 fn is_ring(op: BinaryOp) -> bool {
     matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul)
 }

@@ -1,7 +1,7 @@
-//! How a check moves out of the loops and blocks around it, so that it runs once in front of them.
+//! Hoists checks out of the loops and blocks around them, so that a check runs once, before them.
 //!
-//! A check in front of a loop fails exactly when it fails in an iteration of it: it is made for the worst iteration,
-//! which is one that runs, and is guarded by there being one.
+//! A check hoisted out of a loop tests the worst iteration of the loop, under the guard that the loop has an iteration.
+//! It therefore fails exactly when the check would fail in some iteration.
 
 use rustc_hash::FxHashMap;
 
@@ -12,35 +12,35 @@ use crate::arith::{Analyzer, ConstIntBound, IterMapLevel, detect_iter_map, detec
 use crate::ir::{Var, VarId};
 use crate::tir::{PrimExpr, Range, any_expr, substitute_expr};
 
-/// What encloses the statement at hand.
+/// A construct around the current statement.
 pub(super) enum Frame {
-    /// A loop; whether it is known to have an iteration.
+    /// A loop; `runs` if it is known to have an iteration.
     Loop { var: Var, range: Range, runs: bool },
-    /// A block: the values of its axes, where it runs, and what the axes run over.
+    /// A block: the values of its axes, its predicate, and the ranges that its axes cover.
     Block { values: FxHashMap<VarId, PrimExpr>, predicate: PrimExpr, image: Option<Image> },
     /// A branch, whose checks may not run earlier.
     Branch,
 }
 
-/// The values that the axes of a block take independently of each other in the loops directly around it.
+/// The ranges that the axes of a block cover, independently of each other, in the loops directly around it.
 pub(super) struct Image {
-    /// An axis, its values, and whether there is one for sure.
+    /// Each axis with its range, and whether the range is known not to be empty.
     pub(super) axes: Vec<(Var, Range, bool)>,
-    /// Number of loops.
+    /// Number of these loops.
     pub(super) loops: usize,
 }
 
-/// What is known where the check is.
+/// The facts known at the place of a check.
 pub(super) struct Known<'a> {
     pub(super) analyzer: &'a Analyzer,
     pub(super) extents: &'a Extents,
-    /// Number of frames around the names of values that a check does not look through.
+    /// Variables whose values are not substituted in checks, with the number of frames around their bindings.
     pub(super) opaque: &'a FxHashMap<VarId, usize>,
 }
 
 impl Known<'_> {
-    /// Checks that together do in front of some of the innermost of `frames` what `check` does inside, and the number of
-    /// frames that are still around them. `None` when that cannot be said.
+    /// Hoists `check` out of the innermost of `frames`, or of several: returns checks that fail exactly when `check` fails
+    /// in some iteration, and the number of frames still around them. `None` when `check` cannot be hoisted.
     pub(super) fn outside(&self, check: &Check, frames: &[&Frame]) -> Option<(Vec<Check>, usize)> {
         let (frame, outer) = frames.split_last()?;
         match frame {
@@ -72,7 +72,7 @@ impl Known<'_> {
         }
     }
 
-    /// `checks`, if all the names in them are bound outside of frame number `frame`.
+    /// `checks`, if all variables in them are bound outside frame number `frame`.
     fn visible(&self, checks: Vec<Check>, frame: usize) -> Option<Vec<Check>> {
         let hidden = |part: &PrimExpr| {
             any_expr(part, &mut |it| {
@@ -94,7 +94,7 @@ impl Known<'_> {
         Some(checks)
     }
 
-    /// Out of a block and the loops of its image at once.
+    /// Hoists `check` out of a block and the loops of its image at once.
     fn outside_image(&self, check: &Check, image: &Image, frames: &[&Frame]) -> Option<(Vec<Check>, usize)> {
         if check.parts().any(reads) {
             return None;
@@ -116,7 +116,7 @@ impl Known<'_> {
         Some((self.visible(checks, level)?, level))
     }
 
-    /// `check` for the values of `var` for which it fails if it fails for any value of `range`.
+    /// `check` at the worst values of `var`: one of these checks fails if `check` fails for any value in `range`.
     fn at_worst(&self, check: &Check, var: &Var, range: &Range) -> Option<Vec<Check>> {
         if check.guards.iter().chain([&check.extent]).any(|part| mentions(part, var)) {
             return None;
@@ -141,7 +141,7 @@ impl Known<'_> {
             let worst = if rising == (check.side == Side::High) { last } else { range.min.clone() };
             return Some(vec![at(&worst)]);
         }
-        // The index may wrap. It does not between two ends that are inside, when they are less than 2^63 apart.
+        // The index may wrap. It does not between two ends that are in bounds and less than 2^63 apart (2^62 is tested).
         let steps = slope.as_int().is_some_and(|slope| match slope {
             -1..=1 => true,
             _ => {
@@ -156,7 +156,7 @@ impl Known<'_> {
     }
 }
 
-/// Adds the guard that `range` has a value, unless that is known.
+/// Adds the guard that `range` is not empty, unless that is known.
 fn guard(check: &mut Check, range: &Range, runs: bool) {
     let condition = range.extent.clone().greater(0);
     if !runs && !check.guards.iter().any(|known| same(known, &condition)) {
@@ -168,7 +168,7 @@ fn mentions(expr: &PrimExpr, var: &Var) -> bool {
     any_expr(expr, &mut |it| it.as_var() == Some(var))
 }
 
-/// What the axes of a block run over in `loops`, those directly around it, if they do so independently.
+/// The ranges that the axes of a block cover in `loops`, those directly around it; `None` unless they are independent.
 pub(super) fn image(
     axes: &[(Var, PrimExpr)],
     loops: &Axes,

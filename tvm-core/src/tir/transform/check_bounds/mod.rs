@@ -1,12 +1,12 @@
-//! Keeps every access inside its buffer: an access that is not proven to be is checked when the kernel runs.
+//! Keeps every access inside its buffer: the kernel checks each access that is not proven to be in bounds.
 //!
 //! TVM counterpart: `OOBChecker` (an analysis), `InstrumentBoundCheckers`; neither is part of TVM's pipelines.
 //! Requires: no inits ([`lower_init_block`](super::lower_init_block)), which are relocated statements. Ensures: no load
 //! or store outside a buffer's shape, no axis of a block outside its domain, no buffer whose size does not fit, unless
-//! the caller vouches for that (`Trust::unchecked_bounds`). Nothing is taken for granted but what an argument check or a
-//! check of this pass makes true: values of axes are checked against their domains, and index arithmetic against `i64`
-//! ([`extents`]). A check runs as early as it can ([`hoist`]), so that the kernel mostly fails before it has written
-//! anything, and fails only for iterations that run. What is outside whenever the kernel runs is an error of this pass.
+//! the caller promises this (`Trust::unchecked_bounds`). Proofs rely only on argument checks and on checks of this pass:
+//! values of axes are checked against their domains, and index arithmetic against `i64` ([`extents`]). A check runs as
+//! early as possible ([`hoist`]): the kernel usually fails before it writes anything, and fails only for iterations that
+//! run. An access that is out of bounds in every run is an error of this pass.
 
 mod block;
 mod check;
@@ -32,11 +32,11 @@ use crate::tir::{
     Visitor, While, any_expr, walk_block,
 };
 
-/// Values of more nodes than this are not looked through.
+/// Maximum number of nodes of a bound value that is substituted in checks.
 const VALUE_LIMIT: usize = 64;
-/// Names inside of expressions are looked through up to this many nodes.
+/// Maximum number of nodes of the value of a `Let` that is substituted in checks.
 const LET_LIMIT: usize = 4096;
-/// Strides of vectors up to this size do not wrap within one vector.
+/// Maximum magnitude of a vector stride for which an index is known not to wrap within one vector.
 const STRIDE_LIMIT: i64 = 1 << 32;
 
 /// Checks accesses that are not proven to be inside their buffers.
@@ -63,28 +63,28 @@ struct CheckBounds<'a> {
     func: &'a PrimFunc,
     analyzer: Analyzer,
     extents: Extents,
-    /// What encloses the statement at hand, outermost first.
+    /// The scopes around the current statement, outermost first.
     scopes: Vec<Scope>,
-    /// Values of names, where they are short and read no memory.
+    /// Values of variables that are substituted in checks: of `Bind`s only short ones that read no memory.
     values: FxHashMap<VarId, PrimExpr>,
-    /// Names in expressions of which the values are too long for a check.
+    /// Variables of `Let`s whose values are too long for a check.
     long: FxHashSet<VarId>,
-    /// Names of other values, with the number of scopes around them.
+    /// Variables bound to other values, with the number of scopes around their bindings.
     opaque: FxHashMap<VarId, usize>,
-    /// Values of the axes of the blocks around.
+    /// Values of the axes of the enclosing blocks.
     axes: FxHashMap<VarId, PrimExpr>,
-    /// Conditions that hold, of integers that may wrap.
+    /// Conditions that hold here and whose integers may wrap, so that the analyzer cannot use them.
     truths: Vec<PrimExpr>,
-    /// Conditions inside the expression at hand under which the access happens.
+    /// Conditions inside the current expression under which the access happens.
     path: Vec<PrimExpr>,
-    /// Checks directly in front of the statement at hand.
+    /// Checks to insert directly before the current statement.
     pending: Vec<Check>,
-    /// True when a block matches buffers: a store may write to more than the buffer that it names.
+    /// True when a block matches buffers: a store may then change other buffers than the one that it names.
     has_views: bool,
     error: Option<IrError>,
 }
 
-/// A loop, a block or a branch, and the checks in front of it.
+/// A loop, a block or a branch, and the checks to insert before it.
 struct Scope {
     frame: Frame,
     checks: Vec<Check>,
@@ -109,7 +109,7 @@ impl<'a> CheckBounds<'a> {
         }
     }
 
-    /// `f` inside of a scope, and the checks that go in front of it.
+    /// Calls `f` inside a scope; returns its result and the checks to insert before the scope.
     fn scope<R>(&mut self, frame: Frame, f: impl FnOnce(&mut Self) -> R) -> (R, Vec<Check>) {
         self.scopes.push(Scope { frame, checks: Vec::new() });
         let res = f(self);
@@ -117,7 +117,7 @@ impl<'a> CheckBounds<'a> {
         (res, checks)
     }
 
-    /// `f` where `condition` holds, as far as `lasting` says of its parts that they stay true.
+    /// Calls `f` under those conjuncts of `condition` that, by `lasting`, stay true.
     fn under<R>(
         &mut self,
         condition: &PrimExpr,
@@ -139,7 +139,7 @@ impl<'a> CheckBounds<'a> {
         is_lasting(condition, stmt) && !(self.has_views && reads(condition))
     }
 
-    /// From here on `condition` holds.
+    /// Records that `condition` holds from here on.
     fn assume(&mut self, condition: &PrimExpr) {
         let condition = self.resolve(condition);
         let of_loops = crate::tir::substitute_expr(&condition, &self.axes);
@@ -157,11 +157,12 @@ impl<'a> CheckBounds<'a> {
         }
     }
 
-    /// `expr` with names replaced by their values.
+    /// True when `expr` is a variable of a `Let` whose value is too long for a check.
     fn is_long(&self, expr: &PrimExpr) -> bool {
         expr.as_var().is_some_and(|var| self.long.contains(&var.id()))
     }
 
+    /// `expr` with bound variables replaced by their values.
     fn resolve(&self, expr: &PrimExpr) -> PrimExpr {
         crate::tir::substitute_expr(expr, &self.values)
     }
@@ -178,14 +179,14 @@ impl<'a> CheckBounds<'a> {
         }
     }
 
-    /// An access to the element of `buffer` at `indices`.
+    /// Checks an access to the element of `buffer` at `indices`.
     fn access(&mut self, buffer: &Buffer, indices: &[PrimExpr], span: &Span) {
         for (axis, index) in indices.iter().enumerate() {
             let index = self.resolve(index);
             match &index {
                 PrimExpr::Ramp(it) => {
                     let lanes = i64::from(it.lanes);
-                    // Between two ends that are inside, every lane is, unless the steps are so large that they wrap.
+                    // If both end lanes are in bounds, every lane is, unless the stride is so large that the index wraps.
                     let plain = it
                         .stride
                         .as_int()
@@ -210,12 +211,12 @@ impl<'a> CheckBounds<'a> {
         self.check(Subject::Access(buffer.clone(), axis), index, &extent, span);
     }
 
-    /// `index` is in `0..extent`.
+    /// Checks that `index` is in `0..extent`.
     fn check(&mut self, subject: Subject, index: &PrimExpr, extent: &PrimExpr, span: &Span) {
         self.check_as(subject, index, index, extent, span);
     }
 
-    /// The same; `value` is what `index` is equal to, for proofs.
+    /// As `check`; proofs use `value`, which is equal to `index`.
     fn check_as(
         &mut self,
         subject: Subject,
@@ -239,7 +240,7 @@ impl<'a> CheckBounds<'a> {
         }
     }
 
-    /// `extent` is not negative.
+    /// Checks that `extent` is not negative.
     fn not_negative(&mut self, subject: Subject, extent: &PrimExpr, span: &Span) {
         let (index, guards) = (extent.clone(), self.path.clone());
         let extent = PrimExpr::index(i64::MAX);
@@ -265,7 +266,7 @@ impl<'a> CheckBounds<'a> {
             && (self.truths.iter().any(|truth| same(truth, &of_loops)) || proves(&of_loops))
     }
 
-    /// Puts `check` as early as it may run.
+    /// Hoists `check` as far as possible and inserts it there.
     fn place(&mut self, check: Check) {
         let mut todo = vec![(check, self.scopes.len())];
         while let Some((check, level)) = todo.pop() {
@@ -280,7 +281,7 @@ impl<'a> CheckBounds<'a> {
         }
     }
 
-    /// Puts `check` in front of scope number `level`.
+    /// Inserts `check` before scope number `level`, unless it is proven there; an error if it always fails.
     fn put(&mut self, check: Check, level: usize) {
         if level < self.scopes.len() && self.proves(&check) {
             return;
@@ -298,7 +299,7 @@ impl<'a> CheckBounds<'a> {
         self.error.get_or_insert(error);
     }
 
-    /// `checks`, then `stmt`; `None` when there is nothing to check and it is unchanged.
+    /// `checks`, then `new` or the unchanged `stmt`; `None` when there is nothing to check and `stmt` is unchanged.
     fn checked(&self, checks: Vec<Check>, stmt: &Stmt, new: Option<Stmt>) -> Option<Stmt> {
         if checks.is_empty() {
             return new;
@@ -307,7 +308,7 @@ impl<'a> CheckBounds<'a> {
         Some(Stmt::seq(asserts.chain([new.unwrap_or_else(|| stmt.clone())])))
     }
 
-    /// A statement without statements inside.
+    /// Rewrites a statement without nested statements.
     fn leaf(&mut self, stmt: &Stmt) -> Option<Stmt> {
         let new = self.walk_stmt(stmt);
         match stmt {
@@ -327,7 +328,7 @@ impl<'a> CheckBounds<'a> {
         self.checked(checks, stmt, new)
     }
 
-    /// Makes known what `var` runs over, in `body`; a range that reads memory may be another one later.
+    /// Records the range of `var`; only its constant bounds if the range may wrap or reads memory, which may change.
     fn enter_range(&mut self, var: &Var, range: &Range) {
         let last = &range.min + &range.extent - 1;
         let ends = [&range.min, &last];
@@ -347,7 +348,7 @@ impl<'a> CheckBounds<'a> {
         let range = Range { min: self.resolve(&it.min), extent: self.resolve(&it.extent) };
         let runs = range.extent.clone().greater(0);
         let runs = self.extents.is_exact(&runs, &self.analyzer) && self.analyzer.can_prove(&runs);
-        // An end that wraps is no end.
+        // If the end may wrap, clamp the extent: a negative one means no iteration.
         let last = &range.min + &range.extent;
         let wraps = !runs && self.extents.size(&last, &self.analyzer).is_none();
         let extent = match &extent {
@@ -383,7 +384,7 @@ impl<'a> CheckBounds<'a> {
         self.checked(head, &Stmt::from(it.clone()), changed.then(|| new.into()))
     }
 
-    /// A statement that runs where `condition` holds.
+    /// Rewrites a statement that runs only where `condition` holds.
     fn arm(&mut self, condition: &PrimExpr, stmt: &Stmt) -> Option<Stmt> {
         self.scope(Frame::Branch, |pass| {
             pass.under(condition, |pass, part| pass.lasts(part, stmt), |pass| pass.mutate_stmt(stmt))
@@ -411,7 +412,7 @@ impl<'a> CheckBounds<'a> {
         self.checked(checks, &Stmt::from(it.clone()), changed.then(|| new.into()))
     }
 
-    /// `expr`, evaluated only where `condition` holds; `checked` is the condition after this pass.
+    /// Rewrites `expr`, evaluated only where `condition` holds; `checked` is the condition after this pass.
     fn lazily(&mut self, condition: &PrimExpr, checked: &PrimExpr, expr: &PrimExpr) -> PrimExpr {
         self.path.push(self.resolve(checked));
         let new = self.under(condition, |_, _| true, |pass| pass.mutate_expr(expr));
@@ -443,7 +444,7 @@ fn decides_access(expr: &PrimExpr, var: &Var) -> bool {
     let accesses = |expr: &PrimExpr| {
         any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if !load.indices.is_empty()))
     };
-    // Names of values that depend on it come before what uses them.
+    // Variables that depend on `var` are bound before their uses.
     let mut vars = vec![var.clone()];
     any_expr(expr, &mut |it| match it {
         PrimExpr::Let(it) => {
@@ -480,7 +481,7 @@ impl Mutator for CheckBounds<'_> {
             }
             PrimExpr::Let(it) => {
                 let value = self.mutate_expr(&it.value);
-                // Checks stand in front of the statement, where the name is not bound.
+                // Checks are inserted before the statement, where the variable is not bound.
                 let resolved = self.resolve(&it.value);
                 let long = is_longer(&resolved, LET_LIMIT) || any_expr(&resolved, &mut |it| self.is_long(it));
                 if long && decides_access(&it.body, &it.var) {
@@ -507,7 +508,7 @@ impl Mutator for CheckBounds<'_> {
                     let same = args.iter().zip(it.args.iter()).all(|(new, old)| new.ptr_eq(old));
                     (!same).then(|| PrimExpr::Call(Arc::new(it.with_args(args))))
                 }
-                // The element is not read.
+                // `address_of` does not read the element.
                 (Callee::Intrinsic(Intrinsic::AddressOf), [load @ PrimExpr::BufferLoad(_)]) => {
                     self.walk_expr(load);
                     None
@@ -535,13 +536,13 @@ impl Mutator for CheckBounds<'_> {
     }
 }
 
-/// The number of elements that `buffer` takes; no access to it is further from its start.
+/// The number of elements that `buffer` occupies: every access to it is nearer to its start.
 pub(in crate::tir::transform) fn elements(buffer: &Buffer) -> PrimExpr {
     let one = PrimExpr::index(1);
     let elements = if buffer.strides.is_empty() {
         buffer.shape.iter().cloned().reduce(|a, b| a * b).unwrap_or(one)
     } else {
-        // Without elements it is one all the same: a size is not negative.
+        // A buffer with zero elements counts as one with one element: a size is not negative.
         let steps = |extent: &PrimExpr| extent.clone().max(1) - 1;
         let last =
             buffer.strides.iter().zip(buffer.shape.iter()).map(|(stride, extent)| stride * steps(extent));
@@ -553,7 +554,7 @@ pub(in crate::tir::transform) fn elements(buffer: &Buffer) -> PrimExpr {
     }
 }
 
-/// The number of bytes of `buffer`, as large as it may be: `i64::MAX` when it does not fit.
+/// The number of bytes of `buffer`, saturating: `i64::MAX` when it does not fit.
 fn bytes(buffer: &Buffer) -> PrimExpr {
     let float = |value: &PrimExpr| value.clone().cast(DataType::F64);
     let extents = buffer.shape.iter().map(float);

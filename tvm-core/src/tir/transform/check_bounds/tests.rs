@@ -1,6 +1,6 @@
-//! Random programs that leave their buffers now and then, lowered and interpreted: where the program as written runs,
-//! the lowered one gives the same; where it leaves a buffer or a domain, the lowered one ends with an error of its own;
-//! no access of the lowered one is outside of its memory.
+//! Fuzz test: lowers and interprets random programs that sometimes leave their buffers. If the original program runs,
+//! the lowered one computes the same; if it leaves a buffer or a domain, the lowered one returns an error of its own; no
+//! access of the lowered one is outside its memory.
 
 use tvm_runtime::{DataType, Tensor};
 use tvm_testing::{Budget, Rng};
@@ -16,7 +16,7 @@ const STEPS: u64 = 20_000;
 
 struct Generator {
     rng: Rng,
-    /// Dimensions, loops, axes and names in scope.
+    /// Dimensions, loop variables, axes and bound variables in scope.
     vars: Vec<Var>,
     dims: Vec<Var>,
     /// A table of indices, a matrix, the result.
@@ -53,7 +53,7 @@ impl Generator {
         }
     }
 
-    /// An integer; `loads`: of memory too.
+    /// A random integer; it may load from memory if `loads` is set.
     fn int(&mut self, depth: u32, loads: bool) -> PrimExpr {
         if depth == 0 || self.rng.one_in(3) {
             return match self.rng.below(4) {
@@ -119,7 +119,7 @@ impl Generator {
             1 | 2 => Range::from_extent(self.rng.pick(&self.dims.clone())),
             3 => {
                 let min = self.int(1, false);
-                // Ends fit an i64: those that do not may be refused.
+                // Keep ends within i64: a program with a larger one may be rejected.
                 let large =
                     any_expr(&min, &mut |it| it.as_int().is_some_and(|it| it.unsigned_abs() > 1 << 40));
                 let min = if large { PrimExpr::index(0) } else { min };
@@ -135,7 +135,7 @@ impl Generator {
         }
     }
 
-    /// Statements inside of a block.
+    /// Random statements inside a block.
     fn body(&mut self, depth: u32) -> Stmt {
         let (vars, locals) = (self.vars.len(), self.locals.len());
         let mut stmts = Vec::new();
@@ -178,7 +178,7 @@ impl Generator {
         Stmt::seq(stmts)
     }
 
-    /// Loops around a block.
+    /// Random loops around a block.
     fn nest(&mut self) -> Stmt {
         let vars = self.vars.len();
         let loops: Vec<(Var, Range)> = (0..self.rng.below(3))

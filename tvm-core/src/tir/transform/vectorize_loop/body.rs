@@ -1,4 +1,4 @@
-//! One piece of a vectorised loop: every expression that depends on the loop variable becomes a vector.
+//! Vectorises one piece of a loop: every expression that depends on the loop variable becomes a vector.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::tir::{
 /// The body has no vector form.
 pub(super) struct NoVector;
 
-/// `None`: the same for all lanes, as it was.
+/// The vector form of an expression; `None` if it is the same for all lanes and stays unchanged.
 type Lanes = Result<Option<PrimExpr>, NoVector>;
 
 pub(super) struct Vectorizer<'a> {
@@ -28,7 +28,7 @@ pub(super) struct Vectorizer<'a> {
     lanes: u16,
     /// Vectors of variables that differ between lanes.
     vectors: FxHashMap<VarId, Var>,
-    /// Conditions under which the statement being made is right.
+    /// Conditions under which the vector statement being built is valid.
     guards: Vec<PrimExpr>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Vectorizer<'a> {
         Vectorizer { analyzer, var, base, lanes, vectors: FxHashMap::default(), guards: Vec::new() }
     }
 
-    /// The statements of all lanes.
+    /// The vector form of `stmt`, for all lanes.
     pub(super) fn body(&mut self, stmt: &Stmt) -> Result<Stmt, NoVector> {
         with_stack(|| self.stmt(stmt))
     }
@@ -89,7 +89,7 @@ impl<'a> Vectorizer<'a> {
         }
     }
 
-    /// What `vectorize` makes of `stmt`, under a test of the guards that it leaves behind.
+    /// The vector form of `stmt` that `vectorize` builds, under a test of the guards that it adds; else lane by lane.
     fn guarded(
         &mut self,
         stmt: &Stmt,
@@ -111,7 +111,7 @@ impl<'a> Vectorizer<'a> {
         }
     }
 
-    /// `stmt` in a serial loop over the lanes; right only when it writes different elements in different lanes.
+    /// `stmt` in a serial loop over the lanes; valid only when it writes different elements in different lanes.
     fn lane_by_lane(&mut self, stmt: &Stmt) -> Result<Stmt, NoVector> {
         if !self.is_lane_wise(stmt) {
             return Err(NoVector);
@@ -122,7 +122,7 @@ impl<'a> Vectorizer<'a> {
         Ok(For::serial(lane, PrimExpr::int(i64::from(self.lanes), self.var.dtype()), body).into())
     }
 
-    /// True when `stmt` is made of stores to elements that depend on the lane and uses no variable that is a vector here.
+    /// True when `stmt` consists of stores to elements that depend on the lane and uses no variable that is a vector here.
     fn is_lane_wise(&self, stmt: &Stmt) -> bool {
         let plain = |expr: &PrimExpr| {
             !any_expr(expr, &mut |expr| expr.as_var().is_some_and(|var| self.vectors.contains_key(&var.id())))
@@ -175,8 +175,8 @@ impl<'a> Vectorizer<'a> {
         }
     }
 
-    /// Requires that `condition` holds in all lanes: it does when it holds in the first and the last, as what it compares
-    /// is linear in the lane.
+    /// Adds guards that make `condition` hold in all lanes: a comparison of expressions that are linear in the lane holds
+    /// in all lanes if it holds in the first and the last.
     fn guard(&mut self, condition: &PrimExpr) -> Result<(), NoVector> {
         match condition {
             PrimExpr::Binary(it) if it.op == BinaryOp::And => {
@@ -206,7 +206,7 @@ impl<'a> Vectorizer<'a> {
         }
     }
 
-    /// A vector, whatever it is.
+    /// The value as a vector: `lanes`, or `scalar` if there are none, broadcast if it is a scalar.
     fn all_lanes(&self, lanes: Option<PrimExpr>, scalar: &PrimExpr) -> PrimExpr {
         let value = lanes.unwrap_or_else(|| scalar.clone());
         if value.dtype().is_scalar() { value.broadcast(self.lanes) } else { value }
@@ -257,7 +257,7 @@ impl<'a> Vectorizer<'a> {
             (BinaryOp::Sub, _) => vector::sub(a, b),
             (BinaryOp::Mul, _) => vector::mul(a, b),
             (BinaryOp::FloorDiv | BinaryOp::FloorMod, PrimExpr::Ramp(ramp)) => {
-                // When no lane crosses a multiple of the divisor, the quotient is one for all.
+                // When no lane crosses a multiple of the divisor, the quotient is the same for all lanes.
                 let Some(divisor @ 1..) = b.as_int() else { return binary(it.op, a, b) };
                 let (base, stride) = (&ramp.base, &ramp.stride);
                 let span = stride.clone() * i64::from(ramp.lanes - 1);

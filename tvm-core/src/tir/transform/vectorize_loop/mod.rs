@@ -1,11 +1,11 @@
 //! Turns vectorised loops into vector statements.
 //!
 //! TVM counterpart: `VectorizeLoop`.
-//! Requires: flat buffers. Ensures: no `Vectorized` loop. The loop is cut into pieces of a power of two of lanes, at
-//! most [`VECTOR_BYTES`] of the widest element computed with; of a symbolic extent the rest runs serially. Where a
-//! condition depends on the lane, a test whether it holds for all lanes chooses between vectors and a serial loop. A body
-//! that has no vector form (it stores to one element, allocates, loops a different number of times per lane) becomes
-//! a serial loop.
+//! Requires: flat buffers. Ensures: no `Vectorized` loop. The loop is split into pieces whose number of lanes is a power
+//! of two, at most [`VECTOR_BYTES`] of the widest element in the computation; for a symbolic extent the remainder runs
+//! serially. If a condition depends on the lane, a test whether it holds for all lanes chooses between vectors and a
+//! serial loop. A loop whose body has no vector form (it stores to one element, allocates, loops a different number of
+//! times per lane) becomes serial.
 
 mod body;
 
@@ -20,13 +20,13 @@ use crate::arith::Analyzer;
 use crate::pass::Pass;
 use crate::tir::{Cast, For, ForKind, Mutator, PrimExpr, Stmt, Visitor, walk_expr, walk_stmt};
 
-/// Vectors are at most this wide.
+/// Maximum width of a vector in bytes.
 pub const VECTOR_BYTES: i64 = 64;
 
-/// At most so many vectors are written one after another, more become a loop.
+/// Maximum number of vectors of full width that are unrolled; more become a loop.
 const MAX_PIECES: i64 = 8;
 
-/// Vectorised loops become vector statements.
+/// Turns vectorised loops into vector statements.
 pub fn vectorize_loop() -> Pass {
     body_pass("VectorizeLoop", |func| {
         let body = VectorizeLoop { analyzer: analyzer_for(func) }.mutate_stmt(&func.body)?;
@@ -83,7 +83,7 @@ impl VectorizeLoop {
         Ok(Stmt::seq(stmts))
     }
 
-    /// The loop of symbolic extent as vectors of `most` lanes and a serial rest.
+    /// The loop of symbolic extent as vectors of `most` lanes and a serial remainder.
     fn strips(&self, node: &For, most: i64) -> Result<Stmt, NoVector> {
         let whole = node.extent.clone().floordiv(most);
         let strip = self.strip_loop(node, most, whole.clone())?;
@@ -92,7 +92,7 @@ impl VectorizeLoop {
         Ok(Stmt::seq([strip.into(), rest.into()]))
     }
 
-    /// `for strip in 0..count` of pieces of `lanes` lanes.
+    /// `for strip in 0..count` over pieces of `lanes` lanes.
     fn strip_loop(&self, node: &For, lanes: i64, count: PrimExpr) -> Result<For, NoVector> {
         let strip = node.loop_var.renew();
         let base = &node.min + &strip * lanes;
