@@ -1,5 +1,5 @@
-//! A pass of one's own is a closure: this one replaces division by a constant with multiplication, and runs beside the
-//! built-in ones under instruments.
+//! A user-defined pass is a closure. This one replaces division by a constant with multiplication; it runs next to the
+//! built-in passes, under instruments.
 //!
 //! `cargo run --example custom_pass`
 #![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
@@ -17,7 +17,7 @@ fn average(x: &Tensor<f32, n>, y: &Tensor<f32, n>, z: &mut Tensor<f32, n>) {
     }
 }
 
-/// `x / c` becomes `x * (1 / c)` where `c` is a power of two: the result is the same to the last bit.
+/// Replaces `x / c` by `x * (1 / c)` if `c` is a power of two: all bits of the result are the same.
 struct DivToMul;
 
 impl Mutator for DivToMul {

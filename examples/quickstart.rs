@@ -1,6 +1,6 @@
 //! Handwritten digits: a pre-processing kernel written here and an ONNX model, compiled together and called with types.
 //!
-//! `cargo run --release --example quickstart` (with `--features llvm`: through LLVM)
+//! `cargo run --release --example quickstart` (add `--features llvm` to compile through LLVM)
 #![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
 
 use std::path::Path;
@@ -10,10 +10,10 @@ use ndarray::{Array3, ArrayView3, Axis};
 use tvm::codegen::{compile_module, resolve};
 use tvm::prelude::*;
 
-/// The model was trained on the images before these.
+/// Number of images at the end of the data set that were not used for training.
 const HELD_OUT: usize = 360;
 
-/// Pixels from 0..=16 to 0..=1, with a channel axis.
+/// Scales pixels from 0..=16 to 0..=1 and adds a channel axis.
 #[prim_func]
 fn normalize(pixels: &Tensor<u8, n, 8, 8>, image: &mut Tensor<f32, n, 1, 8, 8>) {
     for [b, i, j] in grid([n, 8, 8]) {
@@ -21,7 +21,7 @@ fn normalize(pixels: &Tensor<u8, n, 8, 8>, image: &mut Tensor<f32, n, 1, 8, 8>) 
     }
 }
 
-/// `main` is the imported model.
+/// Normalises the images and calls `main`, the imported model.
 #[relax::func]
 fn classify(pixels: Tensor<u8, n, 8, 8>) -> Tensor<f32, n, 10> {
     call_global("main", (call_tir(normalize, pixels),))
@@ -73,7 +73,7 @@ fn best(row: &ndarray::ArrayView1<'_, f32>) -> u8 {
     largest.map_or(0, |(i, _)| i as u8)
 }
 
-/// Images and labels; the layout is in `examples/data/README.md`.
+/// Reads images and labels; `examples/data/README.md` describes the layout.
 fn load_digits(path: &Path) -> Result<(Array3<u8>, Vec<u8>), Box<dyn std::error::Error>> {
     let bytes = std::fs::read(path)?;
     let word = |i: usize| {

@@ -1,4 +1,4 @@
-//! The functional surface: an algebraic data type, a recursive function, a closure that captures a tensor.
+//! The functional surface syntax: an algebraic data type, a recursive function, and a closure that captures a tensor.
 //!
 //! `cargo run --example relay_list`
 #![allow(clippy::print_stdout, reason = "an example talks to the terminal")]

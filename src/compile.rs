@@ -1,4 +1,4 @@
-//! From a kernel's definition to a typed function.
+//! Compilation of a kernel's definition to a typed function.
 
 use tvm_codegen::CodegenError;
 use tvm_core::ir::IrError;

@@ -1,7 +1,7 @@
-//! Models that the build script compiled, in applications that depend on this crate instead of `tvm-runtime`.
+//! Models compiled by a build script, for applications that depend on this crate instead of `tvm-runtime`.
 
-/// The typed wrapper of a model that the build script compiled with `tvm_build::Model`: a struct named after the model,
-/// with one method per entry point.
+/// Includes the typed wrapper of a model that the build script compiled with `tvm_build::Model`: a struct that is named
+/// after the model, with one method per entry point.
 ///
 /// ```ignore
 /// tvm::include_model!("digits");

@@ -1,4 +1,5 @@
-//! A tensor compiler embedded in Rust: kernels and models written inline, compiled to native code, called with types.
+//! A tensor compiler embedded in Rust: kernels and models are written inline, compiled to native code, and called with
+//! types.
 //!
 //! ```
 //! use tvm::prelude::*;
@@ -30,19 +31,19 @@ pub use tvm_runtime as runtime;
 pub use tvm_runtime::ndarray;
 pub use tvm_runtime::{CompiledFn, DataType, Device, In, Out, RuntimeError, Tensor};
 
-/// The graph half: operators, passes, lowering; `#[relax::func]`.
+/// Graph functions: operators, passes, lowering; `#[relax::func]`.
 pub mod relax {
     pub use tvm_core::relax::*;
     pub use tvm_macros::relax_func as func;
 }
 
-/// The functional surface over graphs: `#[relay::func]`, `#[relay::adt]`.
+/// The functional surface syntax of graphs: `#[relay::func]`, `#[relay::adt]`.
 pub mod relay {
     pub use tvm_core::relay::*;
     pub use tvm_macros::{relay_adt as adt, relay_func as func};
 }
 
-/// What almost every program needs.
+/// Items that almost every program needs.
 pub mod prelude {
     pub use crate::ir::{IRModule, IrError};
     pub use crate::runtime::{CompiledFn, DataType, Device, Element, RuntimeError, Tensor};
@@ -53,7 +54,7 @@ pub mod prelude {
     pub use half::{bf16, f16};
 }
 
-/// What expansions of the macros name. Not for direct use.
+/// Items that macro expansions refer to. Not for direct use.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::compile::{CompileError, compile};

@@ -1,4 +1,4 @@
-//! Graph functions written with `relax!` and `relay!`: what they build, compiled and run on the virtual machine.
+//! Graph functions written with `relax!` and `relay!`: the IR that they build, and runs on the virtual machine.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tvm::ir::IRModule;
@@ -114,7 +114,7 @@ fn a_number_of_parts_is_not_a_cut() {
     assert_eq!(floats(&run(parts.module().unwrap(), "main", &[x])), [16.0, 26.0]);
 }
 
-/// Its scalar stands before its input.
+/// A kernel with a scalar parameter before its input.
 #[prim_func]
 fn scaled(s: f32, x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -209,7 +209,7 @@ fn fold(f: fn(Tensor<f32>, Tensor<f32>) -> Tensor<f32>, acc: Tensor<f32>, l: Lis
     }
 }
 
-/// Named like an operator.
+/// A function with the name of an operator.
 #[relay::func]
 fn sum(l: List) -> Tensor<f32> {
     match l {
@@ -297,7 +297,7 @@ fn errors_point_at_the_line() {
 mod names {
     use super::*;
 
-    /// A function named like an operator, used in its scope and in others that see it.
+    /// A function with the name of an operator, used in its own scope and in other scopes that see it.
     #[relax::func]
     fn softmax(x: Tensor<f32, n>) -> Tensor<f32, n> {
         x + 1.0
@@ -318,7 +318,7 @@ mod names {
         }
     }
 
-    /// Functions that are imported by name, under another name, through a re-export.
+    /// Functions that are imported by name, under another name, and through a re-export.
     mod imported {
         use super::softmax;
         use super::uses_softmax as sigmoid;
@@ -339,7 +339,7 @@ mod names {
             sigmoid(x) + tanh(x)
         }
 
-        /// Parameters and closures come first.
+        /// Parameters and closures take precedence.
         #[relax::func]
         pub(super) fn parameters(softmax: Tensor<f32, n>) -> Tensor<f32, n> {
             let sigmoid = |v| v + softmax;
@@ -347,7 +347,7 @@ mod names {
         }
     }
 
-    /// What is no graph function hides no operator, but a kernel that is imported is an error.
+    /// Items that are not graph functions hide no operator, but an imported kernel is an error.
     mod others {
         #[expect(unused_imports, reason = "a name of an operator")]
         use std::cmp::max;
@@ -419,7 +419,7 @@ mod names {
             ("by_another_name", imported::by_another_name::module(), [22.0, 33.0]),
             ("parameters", imported::parameters::module(), [3.0, 6.0]),
             ("operators", others::operators::module(), [1.0, 2.0]),
-            // A type of its own, which the operator does not give.
+            // A declared type that differs from the type that the operator returns.
             ("main", relax!(|x: Tensor<f32, n>| -> Tensor<f32, n, 1> { exp(x) }).module(), [1.0, 2.0]),
             (
                 "main",
@@ -449,7 +449,7 @@ mod names {
     }
 }
 
-/// Where rustc cannot tell, the literal is refused when the module is built; large ones keep their value.
+/// If rustc cannot check a literal, building the module refuses it; large literals keep their value.
 #[test]
 fn literals_have_a_value_in_their_type() {
     let refused = [
@@ -470,7 +470,7 @@ fn literals_have_a_value_in_their_type() {
     assert_eq!(sum.as_tensor().unwrap().to_vec::<i64>().unwrap(), [9007199254740993]);
 }
 
-/// Dimensions in the type of a local function inside of another one are those around both.
+/// A local function inside another one refers to dimensions of the enclosing scopes.
 #[test]
 fn local_functions_in_local_functions() {
     let nested = relax!(|x: Tensor<f32, n>, y: Tensor<f32, 2>, on: Tensor<bool>| -> Tensor<f32, n> {
@@ -495,7 +495,7 @@ fn local_functions_in_local_functions() {
     }
 }
 
-/// An element type that is a parameter decides which literals there are.
+/// The valid literals depend on the element type, which is a type parameter.
 #[prim_func]
 fn halved<T: Element>(x: &Tensor<T, n>, y: &mut Tensor<T, n>) {
     for i in 0..n {

@@ -1,4 +1,4 @@
-//! Remembers for which machine this crate is compiled: what it compiles for outside of Cargo.
+//! Records the target triple of this crate, which is the default target outside of Cargo build scripts.
 #![allow(clippy::print_stdout, reason = "Cargo reads directives from the standard output")]
 
 fn main() {

@@ -1,4 +1,4 @@
-//! A program with arguments and what it makes of them.
+//! A program with arguments, and the results that it computes from them.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use tvm_testing::Rng;
 
 use crate::kernels::Kernel;
 
-/// Far more than any program here needs by itself.
+/// Step limit, far above the number of steps that any program here needs.
 const MAX_STEPS: u64 = 300_000;
 
 /// A program and its runs.
@@ -20,14 +20,14 @@ pub(crate) struct Case {
     pub(crate) runs: Vec<Run>,
 }
 
-/// Arguments, and the same after the program ran.
+/// Arguments before and after a run of the program.
 pub(crate) struct Run {
     pub(crate) dims: String,
     pub(crate) args: Vec<Value>,
     pub(crate) want: Vec<Value>,
 }
 
-/// Extents of symbolic dimensions, in order: nothing, one, odd ones, powers of two, nothing along one of them.
+/// Extents of symbolic dimensions, in order: empty, one, odd extents, powers of two, one empty dimension.
 const EXTENTS: [[i64; 4]; 8] = [
     [0, 0, 0, 0],
     [1, 1, 1, 1],
@@ -40,7 +40,7 @@ const EXTENTS: [[i64; 4]; 8] = [
 ];
 
 impl Case {
-    /// `kernel` on its arguments.
+    /// Runs `kernel` on its arguments.
     pub(crate) fn new(kernel: &'static Kernel) -> Case {
         let func = (kernel.build)().unwrap_or_else(|err| panic!("{}: {err}", kernel.name));
         let program = Program::compile(&func).unwrap_or_else(|err| panic!("{}: {err}", kernel.name));
@@ -56,7 +56,8 @@ impl Case {
         Case { kernel, func, runs }
     }
 
-    /// Compares what `program` makes of the arguments with what the kernel makes of them; the text says what differs.
+    /// Compares the results of `program` with those of the kernel, on the same arguments; the error describes the
+    /// difference.
     pub(crate) fn compare(
         &self,
         mut program: impl FnMut(&mut [Value]) -> Result<(), String>,
@@ -75,8 +76,8 @@ impl Case {
         Ok(())
     }
 
-    /// [`compare`](Self::compare) with the interpreter running `func`, loops of every kind in a random order, on the
-    /// lookout for races. False when a run takes too many steps: a loop that is split by a huge factor is still right.
+    /// As [`compare`](Self::compare), with the interpreter running `func`. It runs loops in a random order and detects
+    /// races. The result is false if a run takes too many steps: a loop that is split by a huge factor is still correct.
     pub(crate) fn interpret(&self, func: &PrimFunc, lowered: bool) -> Result<bool, String> {
         let program = Program::compile(func).map_err(|err| err.to_string())?;
         let (mut too_long, mut order) = (false, 0);
@@ -84,7 +85,8 @@ impl Case {
             order += 1;
             let mut fresh = args.to_vec();
             let res = match program.strict(order).run_limited(&mut fresh, MAX_STEPS) {
-                // Lowering may give each iteration a copy of what only the program uses: the lowered form is to show it.
+                // Lowering may give each iteration a copy of an internal buffer, so only the lowered form must be free
+                // of races.
                 Err(InterpError::Race { buffer, .. }) if !lowered && self.is_internal(&buffer) => {
                     fresh = args.to_vec();
                     program.run_limited(&mut fresh, MAX_STEPS)
@@ -98,13 +100,13 @@ impl Case {
         if too_long { Ok(false) } else { res.map(|()| true) }
     }
 
-    /// No parameter has this name.
+    /// True if no parameter has this name.
     fn is_internal(&self, buffer: &str) -> bool {
         !self.func.params.iter().any(|it| it.name() == buffer)
     }
 }
 
-/// The first element that differs.
+/// Describes the first element that differs.
 fn difference(got: &Tensor, want: &Tensor, tolerance: f64) -> Option<String> {
     let numbers = |it: &Tensor| it.to_f64s().expect("a tensor of numbers");
     if got.bytes().ok() == want.bytes().ok() {
@@ -119,7 +121,7 @@ fn difference(got: &Tensor, want: &Tensor, tolerance: f64) -> Option<String> {
     None
 }
 
-/// Arguments for these extents; `None` where there are none, because an index has nothing to point to.
+/// Arguments for these extents; `None` if there are none, because an index has no element to refer to.
 fn arguments(func: &PrimFunc, extents: &[i64; 4], seed: u64) -> Option<(Vec<Value>, String)> {
     let mut rng = Rng::new(seed + 77);
     let dims = func.symbolic_dims();

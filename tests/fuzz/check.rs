@@ -1,4 +1,4 @@
-//! What must hold after every step and at the end of a trace.
+//! Checks after every step, and at the end of a trace.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use tvm::tir::{BlockRealize, ForKind, PrimFunc, Scope};
 use crate::case::Case;
 use crate::steps::{Handles, step};
 
-/// How many steps there were.
+/// Counts of steps.
 #[derive(Default)]
 pub(crate) struct Count {
     pub(crate) accepted: usize,
     pub(crate) refused: usize,
-    /// Traces whose program takes too long to run.
+    /// Number of traces whose program takes too long to run.
     pub(crate) too_long: usize,
 }
 
-/// What is wrong.
+/// A failed check.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// The step, or the stage.
+    /// Name of the step or stage that failed.
     pub(crate) at: String,
-    /// What, with the trace and the program.
+    /// Description, with the trace and the program.
     pub(crate) what: String,
 }
 
-/// Runs the steps of `seeds` on the program of `case`: the program that they make (`None` where it takes too long,
-/// or is one for a GPU), or
-/// what is wrong.
+/// Runs the steps of `seeds` on the program of `case`. Returns the resulting
+/// program (`None` if it takes too long or is for a GPU), or the failed
+/// check.
 pub(crate) fn check(case: &Case, seeds: &[u64], count: &mut Count) -> Result<Option<PrimFunc>, Failure> {
     let checked = catch_unwind(AssertUnwindSafe(|| unguarded(case, seeds, count)));
     checked.unwrap_or_else(|payload| {
@@ -82,7 +82,7 @@ fn unguarded(case: &Case, seeds: &[u64], count: &mut Count) -> Result<Option<Pri
     Ok(native.then(|| s.into_func()))
 }
 
-/// Threads and shared memory are in the program.
+/// True if the program has threads and shared memory.
 fn is_for_gpu(s: &Schedule) -> bool {
     let shared = |it: &Arc<BlockRealize>| it.block.alloc_buffers.iter().any(|it| it.scope == Scope::Shared);
     let blocks = s.state().blocks();
@@ -103,14 +103,15 @@ fn failure(s: &Schedule, at: &str, what: &str) -> Failure {
     Failure { at: at.into(), what: format!("{what}\nthe trace:\n{}the program:\n{}", s.trace(), s.func()) }
 }
 
-/// `func` in the lowered form.
+/// Lowers `func`.
 fn lowered(func: &PrimFunc) -> Result<PrimFunc, String> {
     let module = IRModule::from_prim_func(func.clone());
     let mut lowered = codegen::lowered(&module).map_err(|err| err.to_string())?;
     lowered.pop().map(|(_, func)| func).ok_or_else(|| "the program is gone".into())
 }
 
-/// The smallest trace found by leaving steps of `seeds` out that still fails, and how.
+/// Shrinks a failing trace by leaving out steps of `seeds`; returns the smallest trace found that still fails, with its
+/// failure.
 pub(crate) fn shrink(case: &Case, seeds: &[u64], failure: Failure) -> (Vec<u64>, Failure) {
     let (mut seeds, mut failure) = (seeds.to_vec(), failure);
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! Fuzz tests that need the code generators beside the compiler: random schedules and random graphs, before and after, on
-//! every executor.
+//! Fuzz tests that need the code generators in addition to the compiler: random schedules and random graphs, compared
+//! before and after transformation on every executor.
 
 mod case;
 mod check;

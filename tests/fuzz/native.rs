@@ -1,4 +1,4 @@
-//! Scheduled programs as machine code, many in one unit.
+//! Runs scheduled programs as machine code, many in one unit.
 
 use tvm::codegen::build;
 use tvm::ir::{BaseFunc, IRModule};
@@ -19,7 +19,8 @@ pub(crate) fn targets() -> Vec<Target> {
     targets
 }
 
-/// Compiles the programs for `target` as one unit and compares each with its kernel; the texts say what is wrong with which.
+/// Compiles the programs for `target` as one unit and compares each with its kernel; returns the index and the
+/// description of each failure.
 pub(crate) fn check_batch(target: &Target, batch: &[(&Case, PrimFunc)]) -> Vec<(usize, String)> {
     let mut module = IRModule::new();
     let mut names = Vec::new();
@@ -30,7 +31,7 @@ pub(crate) fn check_batch(target: &Target, batch: &[(&Case, PrimFunc)]) -> Vec<(
     let context = PassContext { opt_level: 1, ..PassContext::default() };
     let built = match context.scope(|| build(&module, target)) {
         Ok(built) => built,
-        // One of them; each alone tells which.
+        // One of them fails to compile; compile each alone to find it.
         Err(_) if batch.len() > 1 => {
             let alone =
                 |i: usize| check_batch(target, &batch[i..=i]).into_iter().map(move |(_, text)| (i, text));

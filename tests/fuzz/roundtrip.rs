@@ -1,7 +1,7 @@
-//! Printed schedules compile to the programs that were printed.
+//! Checks that printed schedules compile to the programs that were printed.
 //!
-//! What the DSL cannot say must be refused by `PrimFunc::source`. The long form compiles what is printed, many programs in
-//! one crate; the short form prints only (the compiled corpus of the test `roundtrip` is its counterpart).
+//! `PrimFunc::source` must refuse a program that the DSL cannot express. The long form compiles what is printed, many
+//! programs in one crate; the short form only prints (the test `roundtrip` compiles a fixed corpus).
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,10 +16,10 @@ use tvm_testing::{Budget, Rng};
 use crate::kernels;
 use crate::steps::{Handles, step};
 
-/// Programs in one crate.
+/// Number of programs in one crate.
 const BATCH: usize = 120;
 
-/// Compares what was compiled with what was printed; regions are derived when source is compiled.
+/// Program that compares compiled with printed programs; regions are ignored, because compiling source derives them.
 const MAIN: &str = r##"
 use std::sync::Arc;
 use tvm::ir::{BaseFunc, IRModule, IrError, json, structural_equal};
@@ -57,7 +57,7 @@ fn main() {
 }
 "##;
 
-/// A program that some schedule makes of some kernel.
+/// Applies a random schedule to a random kernel.
 fn scheduled(seed: u64, kernels: &[&'static kernels::Kernel]) -> PrimFunc {
     let mut rng = Rng::new(seed);
     let func = (rng.pick(kernels).build)().unwrap_or_else(|err| panic!("{err}"));
@@ -69,7 +69,7 @@ fn scheduled(seed: u64, kernels: &[&'static kernels::Kernel]) -> PrimFunc {
     s.into_func()
 }
 
-/// Compiles `programs`, each with the seed that made it, and runs the comparison.
+/// Compiles `programs`, each with its seed, and runs the comparison.
 fn compile(programs: &[(u64, PrimFunc, String)]) {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("roundtrip");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -135,7 +135,7 @@ fn fuzz_roundtrip() {
         "roundtrip: {said} programs have source, {compiled} of them compiled, {} refused",
         refused.len()
     );
-    // Of what schedules make, this alone has no words: an `if` over memory is a block of its own.
+    // The only result of schedules without a form in source: an `if` over memory is always a separate block.
     let known = |it: &&String| it.contains("the predicate of block `") && it.contains("which reads memory");
     let unknown: Vec<&String> = refused.iter().filter(|it| !known(it)).collect();
     assert!(unknown.is_empty(), "schedules make what has no source: {unknown:#?}");

@@ -1,4 +1,5 @@
-//! Random schedules of many programs: what is accepted computes the same, what is refused changes nothing.
+//! Random schedules of many programs: accepted primitives must not change results, and refused ones must not change the
+//! program.
 //!
 //! `TVM_FUZZ_KERNEL` limits a run to the kernels whose name contains it; `TVM_FUZZ_GOES_ON` collects failures instead of
 //! stopping at the first.
@@ -12,7 +13,7 @@ use crate::check::{Count, check, shrink};
 use crate::kernels;
 use crate::native::{check_batch, targets};
 
-/// Programs in one unit for the compilers, and how many traces go by between two that are compiled.
+/// Number of programs that are compiled as one unit, and number of traces per compiled one.
 const BATCH: usize = 48;
 const EVERY: u64 = 8;
 
@@ -21,7 +22,7 @@ fn fuzz_schedules() {
     let wanted = std::env::var("TVM_FUZZ_KERNEL").unwrap_or_default();
     let go_on = std::env::var("TVM_FUZZ_GOES_ON").is_ok();
     let cases: Vec<Case> = kernels::all().filter(|it| it.name.contains(&wanted)).map(Case::new).collect();
-    // By kernel and place: the first one found, and how many.
+    // By kernel and place: the first failure, and the number of failures.
     let mut failures: BTreeMap<String, (String, usize)> = BTreeMap::new();
     let (mut traces, mut compiled, mut total) = (0u64, 0, Count::default());
     let mut batch = Vec::new();

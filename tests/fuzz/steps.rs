@@ -1,23 +1,23 @@
-//! One random primitive, with good and bad arguments.
+//! Random schedule primitives, with valid and invalid arguments.
 
 use tvm::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
 use tvm::tir::{Scope, ThreadTag};
 use tvm_testing::Rng;
 
-/// Handles that steps may use beside those of the program as it is.
+/// Handles that steps may use in addition to those of the current program.
 #[derive(Clone, Default)]
 pub(crate) struct Handles {
-    /// From earlier steps; they may be gone.
+    /// Handles from earlier steps; they may be invalid by now.
     old: Vec<LoopRV>,
     old_blocks: Vec<BlockRV>,
 }
 
-/// What a step did.
+/// Outcome of a step.
 pub(crate) struct Done {
-    /// The call.
+    /// Text of the call.
     pub(crate) call: String,
     pub(crate) result: Result<(), ScheduleError>,
-    /// A handle was none of this schedule: the call must be refused.
+    /// True if a handle belongs to another schedule; the call must then be refused.
     pub(crate) foreign: bool,
 }
 
@@ -26,12 +26,12 @@ const BAD_FACTORS: [i64; 7] = [0, -1, -4, 1 << 20, 1 << 40, i64::MAX, i64::MIN];
 const SCOPES: [Scope; 4] = [Scope::Global, Scope::Local, Scope::Local, Scope::Shared];
 const TAGS: [ThreadTag; 3] = [ThreadTag::BlockIdxX, ThreadTag::ThreadIdxX, ThreadTag::Vthread];
 
-/// Applies the step of `seed` to `s`.
+/// Applies the step that `seed` determines to `s`.
 pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
     let mut rng = Rng::new(seed);
     let rng = &mut rng;
     let names: Vec<String> = s.state().blocks().iter().map(|it| it.block.name.to_string()).collect();
-    // The root is of little interest.
+    // Pick the root block rarely.
     let name = |rng: &mut Rng| {
         if rng.one_in(25) {
             &names[0]

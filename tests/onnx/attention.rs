@@ -1,4 +1,4 @@
-//! Attention against the formula, with caches, masks and shared heads.
+//! Attention compared with its formula, with caches, masks and shared heads.
 
 use tvm_core::target::Target;
 use tvm_onnx::proto::AttributeProto;
@@ -6,7 +6,7 @@ use tvm_runtime::{DataType, Tensor};
 
 use crate::build::{Build, assert_near, compiled, float, floats, info, int, model, node, run, targets};
 
-/// Numbers between -1 and 1 that look random.
+/// Pseudo-random numbers between -1 and 1.
 fn numbers(seed: u64, shape: &[i64]) -> Tensor {
     let mut state = seed;
     let next = || {
@@ -17,7 +17,7 @@ fn numbers(seed: u64, shape: &[i64]) -> Tensor {
     Tensor::from_vec(values, shape).unwrap()
 }
 
-/// One batch of heads: queries (head, position, size), keys and values likewise; `allowed(query, key)`.
+/// Reference for one batch: queries, keys and values are (head, position, size); `allowed(query, key)` is the mask.
 fn reference(q: &Tensor, k: &Tensor, v: &Tensor, allowed: &dyn Fn(usize, usize) -> bool) -> Vec<f32> {
     let (qs, ks, vs) = (q.shape(), k.shape(), v.shape());
     let at = |x: &Tensor, h: usize, i: usize, d: usize| {
@@ -62,12 +62,12 @@ fn masks_and_shared_heads() {
     };
     check(&attention("q k v", vec![], &qkv), &|_, _| true, "everything");
     check(&attention("q k v", vec![int("is_causal", 1)], &qkv), &|i, j| j <= i, "causal");
-    // Only 1 means anything.
+    // Only the value 1 has a meaning.
     for other in [-1, 0, 2, i64::MAX] {
         let got = attention("q k v", vec![int("is_causal", other)], &qkv);
         check(&got, &|_, _| true, &format!("is_causal = {other}"));
     }
-    // The second query may look at nothing.
+    // The second query may attend to no key.
     let mask: Vec<bool> = (0..15).map(|it| it / 5 != 1 && it % 5 != 2).collect();
     let mask = Tensor::from_slice(&mask, &[3, 5]).unwrap();
     let got = attention("q k v m", vec![], &[&qkv[..], &[("m", &mask)]].concat());
@@ -114,7 +114,7 @@ fn what_was_seen_before_comes_first() {
 
 #[test]
 fn pairs_turn_by_their_angle() {
-    // A quarter turn at position 1, none at position 0.
+    // A rotation by a quarter turn at position 1, and none at position 0.
     let x = floats(&[1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0], &[1, 2, 4]);
     let (cos, sin) = (floats(&[1.0, 1.0, 0.0, 0.0], &[1, 2, 2]), floats(&[0.0, 0.0, 1.0, 1.0], &[1, 2, 2]));
     for (interleaved, want) in [(0, [-3.0, -4.0, 1.0, 2.0]), (1, [-2.0, 1.0, -4.0, 3.0])] {

@@ -1,4 +1,4 @@
-//! Small models, made field by field, and running them.
+//! Construction of small models, field by field, and running of models.
 
 use tvm_codegen::compile_module;
 use tvm_core::target::Target;
@@ -10,20 +10,20 @@ use tvm_onnx::{ImportOptions, OnnxError, dtype_to_onnx, import_proto};
 use tvm_runtime::vm::Vm;
 use tvm_runtime::{DataType, Tensor, Value};
 
-/// A model of one graph `g` in version `opset` of the operator set.
+/// A model with one graph `g` in version `opset` of the operator set.
 pub(crate) fn model(opset: i64, nodes: Vec<NodeProto>) -> ModelProto {
     let graph = GraphProto { name: "g".into(), node: nodes, ..GraphProto::default() };
     let set = OperatorSetIdProto { domain: String::new(), version: opset };
     ModelProto { ir_version: 8, graph: Some(graph), opset_import: vec![set], ..ModelProto::default() }
 }
 
-/// Adds to a model.
+/// Methods that add to a model.
 pub(crate) trait Build {
-    /// An `f32` input; a dimension is a number, a name or `?`.
+    /// Adds an `f32` input; a dimension is a number, a name or `?`.
     fn input(self, name: &str, dims: &str) -> Self;
-    /// An output.
+    /// Adds an output.
     fn output(self, name: &str) -> Self;
-    /// An initializer.
+    /// Adds an initializer.
     fn constant(self, name: &str, tensor: &Tensor) -> Self;
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn info(name: &str, dtype: DataType, dims: &str) -> ValueInfoProto {
     }
 }
 
-/// A node; inputs and outputs are separated by blanks, `_` is one that is left out.
+/// A node. Inputs and outputs are separated by blanks; `_` marks an omitted one.
 pub(crate) fn node(op: &str, inputs: &str, outputs: &str, attrs: Vec<AttributeProto>) -> NodeProto {
     let names = |text: &str| {
         let name = |it: &str| if it == "_" { String::new() } else { it.to_string() };
@@ -121,7 +121,7 @@ pub(crate) fn longs(values: &[i64]) -> Tensor {
     Tensor::from_slice(values, &[values.len() as i64]).unwrap()
 }
 
-/// The message with which a model is refused.
+/// The error message for a model that must be refused.
 pub(crate) fn refusal(model: &ModelProto) -> String {
     match import_proto(model, None, &ImportOptions::default()) {
         Ok(module) => panic!("the model was accepted:\n{module}"),
@@ -129,19 +129,19 @@ pub(crate) fn refusal(model: &ModelProto) -> String {
     }
 }
 
-/// The model, compiled.
+/// Compiles the model.
 pub(crate) fn compiled(model: &ModelProto, target: &Target) -> Result<Vm, OnnxError> {
     let module = import_proto(model, None, &ImportOptions::default())?;
     Ok(compile_module(&module, target).unwrap())
 }
 
-/// Every executor of this build.
+/// All executors of this build.
 pub(crate) fn targets() -> Vec<Target> {
     let llvm = cfg!(feature = "llvm").then(Target::llvm);
     [Target::interpreter(), Target::c()].into_iter().chain(llvm).collect()
 }
 
-/// What the model computes.
+/// Runs the model and returns its outputs.
 pub(crate) fn run(vm: &Vm, inputs: &[Tensor]) -> Vec<Tensor> {
     let args: Vec<Value> = inputs.iter().map(Value::from).collect();
     match vm.invoke("main", &args).unwrap() {
@@ -151,7 +151,7 @@ pub(crate) fn run(vm: &Vm, inputs: &[Tensor]) -> Vec<Tensor> {
     }
 }
 
-/// Asserts that two tensors are of one type and nearly equal.
+/// Asserts that two tensors have the same type and nearly equal elements.
 pub(crate) fn assert_near(got: &Tensor, want: &Tensor, what: &str) {
     assert_eq!((got.shape(), got.dtype()), (want.shape(), want.dtype()), "{what}");
     if got.dtype() != DataType::F32 {

@@ -1,4 +1,4 @@
-//! `Einsum`: sums of products by index.
+//! The operator `Einsum`: sums of products, specified by index labels.
 
 use tvm_core::target::Target;
 use tvm_runtime::Tensor;

@@ -1,4 +1,4 @@
-//! Models that are refused, and what the refusal says.
+//! Tests of refused models and of the error messages.
 
 use tvm_onnx::proto::{ModelProto, NodeProto, Segment, TensorProto};
 use tvm_onnx::{ImportOptions, OnnxError, import, import_proto};
@@ -32,7 +32,7 @@ fn all_unsupported_operators_are_listed_at_once() {
     assert_eq!(report.items[0].help.as_deref(), Some("there is an operator Relu"));
 }
 
-/// One node on input `x: 2 3`, with output `y`.
+/// A model with one node on the input `x: 2 3`, with the output `y`.
 fn single(opset: i64, op: &str, inputs: &str, attrs: Vec<tvm_onnx::proto::AttributeProto>) -> ModelProto {
     model(opset, vec![node(op, inputs, "y", attrs)]).input("x", "2 3").output("y")
 }

@@ -1,4 +1,4 @@
-//! Images: sampled at positions, resized, cropped.
+//! Operators on images: sampling at positions, resizing, cropping.
 
 use tvm_core::target::Target;
 use tvm_runtime::Tensor;
@@ -8,7 +8,7 @@ use crate::build::{Build, assert_near, compiled, float, floats, int, model, node
 #[test]
 fn samples() {
     let x = floats(&[1.0, 2.0, 3.0, 4.0], &[1, 1, 2, 2]);
-    // The middle, a corner of the image, half a pixel outside of it, two images to the right.
+    // The middle, a corner of the image, a point half a pixel outside, a point two image widths to the right.
     let grid = floats(&[0.0, 0.0, -0.5, -0.5, -1.5, -0.5, 4.5, 0.5], &[1, 1, 4, 2]);
     let sampled = |mode, padding| {
         let attrs = vec![string("mode", mode), string("padding_mode", padding)];
@@ -47,7 +47,7 @@ fn images_of_other_sizes() {
     assert_near(&got, &floats(&[1.625, 3.375], &[1, 2]), "antialias");
     let got = resized(vec![string("mode", "cubic"), float("cubic_coeff_a", -0.5)], 0.5);
     assert_near(&got, &floats(&[1.4375, 3.5625], &[1, 2]), "cubic");
-    // Not a whole number of elements: 4 · 0.6.
+    // 4 · 0.6 is not a whole number of elements.
     assert_near(&resized(vec![], 0.6), &floats(&[1.0, 3.0], &[1, 2]), "nearest");
 }
 

@@ -1,5 +1,5 @@
-//! The ONNX importer from outside: real models on several targets, small graphs with known results, malformed and
-//! hostile models.
+//! Tests of the ONNX importer through its public API: real models on several targets, small graphs with known results,
+//! malformed and hostile models.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod attention;

@@ -1,4 +1,4 @@
-//! Real models: the digits classifier with its data sets, and two light models of the onnx package.
+//! Tests with real models: the digits classifier with its data sets, and two light models of the onnx package.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ fn digits_on_the_interpreter() {
     assert_near(&run(&vm, &[input])[0], &want, "first image");
 }
 
-/// The light models want `i / n` as element `i` of `n`.
+/// Runs a light model, whose expected output assumes `i / n` as element `i` of `n` of the input.
 fn light(name: &str) {
     let module =
         import_file(path(&format!("tests/data/light/{name}/model.onnx")), &ImportOptions::default()).unwrap();

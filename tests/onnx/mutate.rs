@@ -1,8 +1,8 @@
-//! Random damage: whatever happens to the bytes of a model, importing it ends in a module or an error.
+//! Random damage: importing a model with damaged bytes must end in a module or an error.
 
 use tvm_onnx::{ImportOptions, import};
 
-/// A plain generator: the same damage in every run.
+/// A small random generator with the same damage in every run.
 struct Random(u64);
 
 impl Random {

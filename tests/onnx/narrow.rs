@@ -1,4 +1,4 @@
-//! Element types: those narrower than ours, conversions there and back, and what refuses them; bits under another type.
+//! Narrow element types: conversions in both directions, operators that refuse them, and reinterpretation of bits.
 
 use tvm_core::target::Target;
 use tvm_onnx::proto::{AttributeProto, ElemType, TensorProto};
@@ -6,7 +6,7 @@ use tvm_runtime::Tensor;
 
 use crate::build::{Build, assert_near, compiled, floats, int, longs, model, node, refusal, run};
 
-/// `x` converted to the type `elem` and back.
+/// Converts `x` to the type `elem` and back.
 fn there_and_back(elem: ElemType, more: Vec<AttributeProto>, values: &[f32]) -> Vec<f32> {
     let len = values.len().to_string();
     let there = node("Cast", "x", "n", [vec![int("to", elem as i64)], more].concat());
@@ -53,7 +53,7 @@ fn conversions() {
         let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
         assert!(got.iter().zip(want).all(same), "{elem:?}: {got:?}");
     }
-    // Exponents are rounded up, integers keep their low bits.
+    // Exponents are rounded up; integers keep their low bits.
     assert_eq!(there_and_back(ElemType::Float8E8m0, vec![], &[1.0, 1.1, 0.25]), [1.0, 2.0, 0.25]);
     assert_eq!(
         there_and_back(ElemType::Int4, vec![], &[7.0, 8.0, -8.0, -9.0, 3.7]),
@@ -62,7 +62,7 @@ fn conversions() {
     assert_eq!(there_and_back(ElemType::Uint2, vec![], &[3.0, 4.0, -1.0]), [3.0, 0.0, 3.0]);
 }
 
-/// Every value of an 8-bit float is itself after a conversion.
+/// Every value of an 8-bit float is unchanged by a conversion to `f32` and back.
 #[test]
 fn every_element_is_its_own_nearest() {
     for elem in [ElemType::Float8E4m3fn, ElemType::Float8E5m2, ElemType::Float8E5m2fnuz, ElemType::Float4E2m1]

@@ -1,4 +1,4 @@
-//! Operators with results worked out by hand, above all where versions of the operator set differ.
+//! Operators with results computed by hand, mainly where versions of the operator set differ.
 
 use tvm_core::target::Target;
 use tvm_onnx::proto::{AttributeProto, ModelProto};
@@ -8,7 +8,7 @@ use crate::build::{
     Build, assert_near, compiled, float, floats, info, int, ints, longs, model, node, run, targets, tensor,
 };
 
-/// Operator, inputs, attributes, constants, result.
+/// Operator, inputs, attributes, constants, expected result.
 type Case = (&'static str, &'static str, Vec<AttributeProto>, Vec<Tensor>, Tensor);
 
 /// Runs one node on `x` and constants named `c0`, `c1`, …
@@ -37,12 +37,12 @@ fn definitions_that_changed_between_operator_sets() {
         let sum: f64 = values.iter().map(|it| it.exp()).sum();
         values.iter().map(|it| (it.exp() / sum) as f32).collect::<Vec<f32>>()
     };
-    // Before 13, over all axes from the first on; since, over the last one.
+    // Before opset 13, softmax is over all axes from the first on; from then on, over the last axis.
     let all = softmax(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let rows = [softmax(&[1.0, 2.0, 3.0]), softmax(&[4.0, 5.0, 6.0])].concat();
     assert_near(&eval(9, "Softmax", "x", vec![], &x, &[]), &floats(&all, &[1, 2, 3]), "Softmax 9");
     assert_near(&eval(13, "Softmax", "x", vec![], &x, &[]), &floats(&rows, &[1, 2, 3]), "Softmax 13");
-    // Axes were attributes and became inputs.
+    // The axes were an attribute before they became an input.
     let sums = floats(&[6.0, 15.0], &[1, 2]);
     let attrs = || vec![ints("axes", &[2]), int("keepdims", 0)];
     assert_near(&eval(11, "ReduceSum", "x", attrs(), &x, &[]), &sums, "ReduceSum 11");
@@ -56,7 +56,7 @@ fn definitions_that_changed_between_operator_sets() {
     assert_near(&eval(6, "Clip", "x", limits, &x, &[]), &clipped, "Clip 6");
     let limits = [Tensor::scalar(2f32), Tensor::scalar(5f32)];
     assert_near(&eval(13, "Clip", "x c0 c1", vec![], &x, &limits), &clipped, "Clip 13");
-    // Before 7, an `axis` says where a short operand goes.
+    // Before opset 7, the attribute `axis` gives the position of a shorter operand.
     let column = floats(&[10.0, 20.0], &[2]);
     let attrs = vec![int("axis", 1), int("broadcast", 1)];
     let sum = floats(&[11.0, 12.0, 13.0, 24.0, 25.0, 26.0], &[1, 2, 3]);
@@ -233,7 +233,7 @@ fn parts() {
 
 #[test]
 fn sums_of_narrow_floats_are_not_narrow() {
-    // In 16 bits, 2048 + 1 is 2048.
+    // In `f16`, 2048 + 1 is 2048.
     let x = floats(&[1.0; 4096], &[1, 4096]);
     let ones = Tensor::from_vec(vec![half::f16::ONE; 4096], &[4096, 1]).unwrap();
     for op in ["MatMul", "ReduceSum", "ReduceMean"] {

@@ -1,4 +1,4 @@
-//! Recurrent layers of one unit against their formulas.
+//! Recurrent layers of one unit, compared with their formulas.
 
 use tvm_core::target::Target;
 use tvm_onnx::proto::AttributeProto;
@@ -12,7 +12,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// The layer on the sequence `X`, a batch of two that differ in sign.
+/// Runs the layer on the sequence `X`, as a batch of two sequences that differ in sign.
 fn layer(op: &str, inputs: &str, attrs: Vec<AttributeProto>, constants: &[(&str, Tensor)]) -> Vec<Tensor> {
     let outputs = if op == "LSTM" { "y h c" } else { "y h" };
     let attrs = [vec![int("hidden_size", 1)], attrs].concat();
@@ -25,7 +25,7 @@ fn layer(op: &str, inputs: &str, attrs: Vec<AttributeProto>, constants: &[(&str,
     run(&compiled(&model, &Target::interpreter()).unwrap(), &[floats(&x, &[3, 2, 1])])
 }
 
-/// Both sequences, from what a step makes of an input and the states.
+/// Expected outputs of both sequences; `step` computes the new states from an input and the old states.
 fn states(order: &[usize], step: &dyn Fn(f64, [f64; 2]) -> [f64; 2]) -> Tensor {
     let mut res = [0f32; 6];
     for (batch, sign) in [1.0, -1.0].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Symbolic shapes: names shared between inputs, what callers say about dimensions, shape arithmetic at import.
+//! Symbolic shapes: names shared between inputs, dimensions set by the caller, shape arithmetic at import.
 
 use tvm_core::ir::{BaseFunc, IRModule};
 use tvm_core::target::Target;
@@ -8,7 +8,7 @@ use tvm_runtime::{DataType, Tensor};
 
 use crate::build::{Build, assert_near, compiled, floats, info, int, ints, longs, model, node, run, targets};
 
-/// Types of the parameters and the result, as they are printed.
+/// Types of the parameters and of the result, as text.
 fn signature(module: &IRModule) -> String {
     let Some(BaseFunc::Relax(func)) = module.lookup("main") else { panic!("there is no main") };
     let params: Vec<String> = func.params.iter().map(|it| it.ty().to_string()).collect();
@@ -40,7 +40,7 @@ fn dimensions_of_one_name_are_one_variable() {
     assert_eq!(imported(&relu, &options.shape("x", &[5, 2])), "(Tensor<f32, 5, 2>) -> Tensor<f32, 5, 2>");
 }
 
-/// `reshape(x, [shape(x)[0], shape(x)[1] * 3])`, as exporters write it.
+/// `reshape(x, [shape(x)[0], shape(x)[1] * 3])`, in the form that exporters produce.
 fn flattening() -> ModelProto {
     let nodes = vec![
         node("Shape", "x", "s", vec![]),
@@ -132,7 +132,7 @@ fn shapes_that_are_inputs() {
             assert_near(&got[0], want, &format!("{op} {shape:?}"));
         }
     }
-    // Both limits of a slice, one of them counted from the end.
+    // Both limits of a slice; one of them counts from the end.
     let slice = node("Slice", "x from to", "y", vec![]);
     let mut model = model(21, vec![slice]).input("x", "2 3").output("y");
     for name in ["from", "to"] {
@@ -158,7 +158,7 @@ fn shapes_that_do_not_fit_are_refused_when_run() {
     }
 }
 
-/// Convolutions and pools, then the columns one by one through a matrix: `width` is a number or a name.
+/// Convolutions and pools, then a product of each column with a matrix. `width` is a number or a name.
 fn recognition(width: &str) -> ModelProto {
     let numbers = |len: i64, shape: &[i64]| {
         let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 19) as f32 - 9.0) / 16.0).collect();

@@ -1,4 +1,4 @@
-//! Signals: Fourier transforms, causal convolution.
+//! Operators on signals: Fourier transforms, causal convolution.
 
 use tvm_core::target::Target;
 use tvm_runtime::Tensor;
@@ -13,7 +13,7 @@ fn transforms_of_signals() {
         let model = model(19, vec![node("DFT", inputs, "y", attrs)]).input("x", &dims.join(" ")).output("y");
         run(&compiled(&model, &Target::interpreter()).unwrap(), std::slice::from_ref(x)).remove(0)
     };
-    // Sums of the signal times 1, -i, -1, i to the power of the moment.
+    // Sums of the signal times powers of -i: 1, -i, -1, i.
     let all = [2.0, 0.0, 1.0, -3.0, 0.0, 0.0, 1.0, 3.0];
     let whole = run_dft("x", vec![], &x);
     assert_near(&whole, &floats(&all, &[1, 4, 2]), "DFT");

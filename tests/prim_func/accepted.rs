@@ -1,4 +1,4 @@
-//! Schedules as people write them are accepted, and compute the same on symbolic shapes.
+//! Schedules as users write them are accepted, and compute the same on symbolic shapes.
 
 use ndarray::Array2;
 use tvm::prelude::*;
@@ -63,7 +63,7 @@ fn transpose(x: &Tensor<f32, n, m>, y: &mut Tensor<f32, m, n>) {
     }
 }
 
-/// The order of one row counts.
+/// The result depends on the order of the elements in a row.
 #[prim_func]
 fn argmax(x: &Tensor<f32, n, m>, at: &mut Tensor<i64, n>, v: &mut Tensor<f32, n>) {
     for [i, j] in grid([n, m]) {
@@ -80,7 +80,7 @@ fn argmax(x: &Tensor<f32, n, m>, at: &mut Tensor<i64, n>, v: &mut Tensor<f32, n>
     }
 }
 
-/// Only the inner elements, of which there may be none.
+/// Writes only the inner elements; there may be none.
 #[prim_func]
 fn inner(x: &Tensor<f32, n, m>, y: &mut Tensor<f32, n, m>) {
     for [i, j] in grid([n - 4, m - 4]) {
@@ -99,7 +99,7 @@ fn inner_of_some(x: &Tensor<f32, n, m>, y: &mut Tensor<f32, n, m>) {
     }
 }
 
-/// What `change` makes of the kernel is equivalent to it.
+/// Asserts that `change` is accepted and that the scheduled kernel is equivalent.
 macro_rules! accepted {
     ($kernel:ident, |$s:ident| $change:expr) => {
         if let Err(err) = checked!($kernel, |$s| $change) {
@@ -229,7 +229,7 @@ fn rows_pass_a_loop_that_keeps_its_order() {
     assert!(matches!(err, Err(CheckError::Schedule(_))), "{err:?}");
 }
 
-/// The product of two negative extents is none of iterations.
+/// Two loops with negative extents run zero times, but the product of their extents is positive.
 #[test]
 fn extents_that_may_be_negative() {
     let err = checked!(inner, |s| {
@@ -264,7 +264,7 @@ fn one_loop(s: &mut Schedule) -> Result<(), ScheduleError> {
     s.fuse([i, j, k]).map(drop)
 }
 
-/// That the product of dimensions fits is checked by the call.
+/// The call checks that the product of dimensions fits.
 #[test]
 fn fused_extents_that_do_not_fit() {
     let empty = || Array2::<f32>::zeros((1 << 33, 0));
@@ -285,7 +285,7 @@ fn double(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Factors far beyond the extent: quotients are known to be small.
+/// Factors far beyond the extent: the analysis must know that quotients are small.
 #[test]
 fn large_factors_compile() {
     let mut s = Schedule::new(double::prim_func().unwrap()).unwrap();

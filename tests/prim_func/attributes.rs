@@ -1,4 +1,4 @@
-//! Attributes of loops are checked like the primitives of schedules: what would race does not build.
+//! Attributes of loops are checked like schedule primitives: a kernel that would race does not build.
 
 use tvm::prelude::*;
 

@@ -1,4 +1,4 @@
-//! No kernel reads or writes outside its buffers: what is not proven is checked, early, and costs nothing where it is.
+//! No kernel accesses memory outside its buffers: unproven accesses are checked early, proven ones cost nothing.
 
 use std::error::Error;
 
@@ -13,7 +13,7 @@ use tvm::tir::{PrimFunc, Stmt, Visitor, walk_stmt};
 use crate::kernels::{conv, matmul, matmul_plain, softmax};
 use crate::{data, targets};
 
-/// The extents of the operands have names of their own.
+/// The extents of the operands have different names.
 #[prim_func]
 fn add(x: &Tensor<f32, n>, w: &Tensor<f32, k>, y: &mut Tensor<f32, m>) {
     for i in 0..m {
@@ -67,7 +67,7 @@ fn reversed(x: &Tensor<f32, n>, y: &mut Tensor<f32, m>) {
     }
 }
 
-/// Written for few, and for whole vectors of 8.
+/// Restricted to extents from 8 to 64 that are multiples of 8.
 #[prim_func(dims(n = 8..=64, n % 8 == 0))]
 fn vectors(x: &Tensor<f32, n>, y: &mut Tensor<f32, 64>) {
     for i in 0..n {
@@ -82,7 +82,7 @@ fn flat(x: &Tensor<f32, l>, y: &mut Tensor<f32, m, n>) {
     }
 }
 
-// The macro sees their names only.
+// The macro sees only their names.
 const AHEAD: usize = 1;
 const BEHIND: usize = 5;
 
@@ -100,7 +100,7 @@ fn before_the_first(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// `add` with its loop in vectors of 8 and in parallel.
+/// `add`, with its loop split into vectors of 8 and a parallel outer loop.
 fn add_vectorized(target: &Target) -> Result<CompiledFn<<add as PrimFuncDef>::Args>, Box<dyn Error>> {
     let mut s = Schedule::new(add::prim_func()?)?;
     let y = s.block("y")?;
@@ -111,7 +111,7 @@ fn add_vectorized(target: &Target) -> Result<CompiledFn<<add as PrimFuncDef>::Ar
     Ok(CompiledFn::new(tvm::codegen::compile(s.func(), target)?)?)
 }
 
-/// Index, axis, parameter and extent of the access that was refused.
+/// Index, axis, parameter and extent of the refused access.
 fn refused(res: Result<(), RuntimeError>) -> (i64, i64, Option<String>, i64) {
     match res {
         Err(RuntimeError::OutOfBounds { buffer, axis, index, extent, .. }) => {
@@ -121,7 +121,7 @@ fn refused(res: Result<(), RuntimeError>) -> (i64, i64, Option<String>, i64) {
     }
 }
 
-/// The targets whose kernels are compiled code.
+/// The targets that compile kernels to machine code.
 fn native() -> impl Iterator<Item = Target> {
     targets().into_iter().filter(|target| target != &Target::interpreter())
 }
@@ -267,7 +267,7 @@ fn what_is_proven_is_not_checked() {
     }
     assert_eq!(checks(add::prim_func().unwrap()), 2);
     assert_eq!(checks(gather::prim_func().unwrap()), 2);
-    // SAFETY: nothing is run.
+    // SAFETY: no kernel is run.
     let trust = unsafe { tvm::runtime::Trust::none().unchecked_bounds() };
     let context = PassContext::new().configure(|config| config.trust = trust);
     assert_eq!(context.scope(|| checks(add::prim_func().unwrap())), 0);

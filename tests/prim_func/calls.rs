@@ -1,4 +1,4 @@
-//! Kernels that call kernels and inline helpers.
+//! Kernels that call other kernels and inline helpers.
 
 use tvm::prelude::*;
 
@@ -24,7 +24,7 @@ fn add_bias(x: &Tensor<f32, m, n>, b: &Tensor<f32, n>, y: &mut Tensor<f32, m, n>
     }
 }
 
-/// Two dense layers: blocks of one name, buffers in between.
+/// Two dense layers: both have blocks of the same name, with buffers in between.
 #[prim_func]
 fn two_layers(
     x: &Tensor<f32, m, k>,
@@ -99,7 +99,7 @@ fn shift(s: f32, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Calls in loops and under conditions that read memory, with scalars that do.
+/// Calls in loops and under conditions that read memory, with scalar arguments that read memory.
 #[prim_func]
 fn in_control_flow(x: &Tensor<f32, n>, times: &Tensor<i32, 1>, y: &mut Tensor<f32, n>) {
     scale(&x, x[[0]] + 1.0, &mut y);
@@ -245,7 +245,7 @@ use tvm::prim_helper;
 
 const TABLE: [f32; 2] = [1.0, 2.0];
 
-/// Arrays of one name in two modules are two arrays.
+/// Constant arrays of the same name in two modules are distinct.
 #[prim_func]
 fn tables_of_one_name(y: &mut Tensor<f32, n>, z: &mut Tensor<f32, n>) {
     tables::fill(z);
@@ -280,7 +280,7 @@ fn recursion_is_an_error() {
     assert!(err.contains("calls.rs:"), "{err}");
     let err = pong::reference(&[1f32], &mut [0f32]).unwrap_err().to_string();
     assert!(err.contains("calls itself"), "{err}");
-    // The refusal leaves nothing behind.
+    // The refusal leaves no state behind.
     assert!(two_layers::prim_func().is_ok());
 }
 
@@ -333,7 +333,7 @@ fn extents_fit_or_are_errors() {
     assert!(err.contains("64"), "{err}");
 }
 
-/// The result of a helper is evaluated once, however often the next one uses it.
+/// The result of a helper is evaluated once, even if the next helper uses it several times.
 #[prim_func]
 fn deep(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     for i in 0..n {

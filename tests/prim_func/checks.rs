@@ -1,4 +1,4 @@
-//! The test that comes with a schedule finds what is wrong, whatever the extents of the kernel.
+//! The test that comes with a schedule finds errors, whatever the extents of the kernel.
 
 use tvm::prelude::*;
 use tvm::script::{CheckError, check_equivalent, check_schedule};
@@ -6,7 +6,7 @@ use tvm::tir::PrimFunc;
 
 const N: usize = 1024;
 
-/// More steps than an interpreter takes in a test.
+/// A kernel with more steps than the interpreter can run in a test.
 #[prim_func]
 fn large(a: &Tensor<f32, N, N>, b: &Tensor<f32, N, N>, c: &mut Tensor<f32, N, N>) {
     for [i, j, k] in grid([N, N, N]) {
@@ -17,7 +17,7 @@ fn large(a: &Tensor<f32, N, N>, b: &Tensor<f32, N, N>, c: &mut Tensor<f32, N, N>
     }
 }
 
-/// A scaled copy of as many elements as there are.
+/// A copy with an offset of 1; the first element is written even if `n` is 0.
 #[prim_func]
 fn elements(x: &Tensor<i64, n>, y: &mut Tensor<i64, { n + 1 }>) {
     y[[0]] = 1;
@@ -26,7 +26,7 @@ fn elements(x: &Tensor<i64, n>, y: &mut Tensor<i64, { n + 1 }>) {
     }
 }
 
-/// The same where there is an element.
+/// As `elements`, but the first element is written only if `n` is not 0.
 #[prim_func]
 fn elements_but_none(x: &Tensor<i64, n>, y: &mut Tensor<i64, { n + 1 }>) {
     for i in 0..n {
@@ -58,7 +58,7 @@ fn nothing_checked_is_an_error() {
     let func = large::prim_func().unwrap();
     let err = check_equivalent(&func, &func).unwrap_err();
     assert!(matches!(err, CheckError::NotChecked { .. }), "{err}");
-    // A schedule that takes these extents only.
+    // A schedule that accepts only these extents.
     let only = |func: PrimFunc| {
         let mut s = Schedule::new(func)?;
         if s.func().params[0].buffer().is_some_and(|it| !it.shape[0].is_const(N as i64)) {

@@ -1,4 +1,5 @@
-//! Floats: what no reduction block declares associative has the same bits as plain Rust, the interpreter, C and LLVM.
+//! Floats: operations that no reduction block declares associative have the same bits in plain Rust, the interpreter, C
+//! and LLVM.
 
 use half::{bf16, f16};
 use tvm::prelude::*;
@@ -60,7 +61,7 @@ fn narrow(a: &Tensor<f64, n>, k: &Tensor<i64, n>, h: &mut Tensor<f16, 2, n>, b: 
     }
 }
 
-/// A sum in the order of the text: nothing declares it a reduction.
+/// A sum in the order of the source text: it is not declared a reduction.
 #[prim_func]
 fn dot_in_order(a: &Tensor<f32, n>, b: &Tensor<f32, n>, y: &mut Tensor<f32, 1>) {
     let mut sum = 0.0f32;
@@ -70,7 +71,7 @@ fn dot_in_order(a: &Tensor<f32, n>, b: &Tensor<f32, n>, y: &mut Tensor<f32, 1>) 
     y[[0]] = sum;
 }
 
-/// The same declared as a reduction.
+/// The same sum, declared a reduction.
 #[prim_func]
 fn dot(a: &Tensor<f32, n>, b: &Tensor<f32, n>, y: &mut Tensor<f32, 1>) {
     for [i, k] in grid([1, n]) {
@@ -87,7 +88,7 @@ fn targets() -> Vec<Target> {
     kinds.into_iter().map(Target::native).collect()
 }
 
-/// Values that break naive code, and random ones of all magnitudes.
+/// Values that often break naive code, and random values of all magnitudes.
 fn values(seed: u64, len: usize) -> Vec<f64> {
     const SPECIAL: [f64; 14] = [
         f64::NAN,
@@ -114,7 +115,7 @@ fn values(seed: u64, len: usize) -> Vec<f64> {
     (0..len).map(|_| value()).collect()
 }
 
-/// Bits of a number; one and the same for all NaNs.
+/// The bits of a number; all NaNs have the same ones.
 trait Bits: Copy {
     fn bits(self) -> u64;
 }
@@ -140,7 +141,7 @@ fn assert_bits<T: Bits + std::fmt::Debug>(got: &[T], want: &[T], what: &str) {
 
 #[test]
 fn a_float_loop_takes_the_same_decisions_everywhere() {
-    // Around c = -i the orbit stays bounded only if each product is rounded.
+    // Around c = -i, the orbit stays bounded only if each product is rounded.
     let cx: Vec<f32> = (0..200).map(|i| i as f32 * 1e-8 - 1e-6).chain([0.0, -0.75, 0.3]).collect();
     let cy: Vec<f32> = cx.iter().map(|x| -1.0 - x / 3.0).collect();
     let mut want = vec![0i32; cx.len()];
@@ -194,7 +195,7 @@ fn methods_and_casts_have_the_same_bits_everywhere() {
 
 #[test]
 fn half_precision_is_rounded_once() {
-    // Just above the middle of two short floats; as `f32` the middle itself.
+    // Slightly above the middle between two short floats; rounded to `f32`, exactly the middle.
     let mut a: Vec<f64> = [11, 8].map(|bits| 1.0 + 2f64.powi(-bits) + 2f64.powi(-40)).into();
     a.extend(values(5, 198));
     let mut rng = tvm_testing::Rng::new(6);
@@ -258,7 +259,8 @@ fn product(a: &Tensor<f32, 64, 64>, b: &Tensor<f32, 64, 64>, c: &mut Tensor<f32,
     }
 }
 
-/// Where the machine fuses, the updates of scheduled reductions are single instructions, and nothing else is.
+/// On machines with fused instructions, the updates of scheduled reductions are single instructions, and no other
+/// operation is fused.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn scheduled_reductions_are_fused_instructions() {
@@ -301,7 +303,7 @@ fn wraps(a: &Tensor<i32, n>, b: &Tensor<i32, n>, y: &mut Tensor<i32, 5, n>, z: &
     }
 }
 
-/// Rust's own operators panic in debug builds.
+/// Rust's own operators panic on overflow in debug builds.
 #[test]
 fn integers_wrap_in_the_shadow_too() {
     let (a, b) = ([i32::MAX, i32::MIN, 5, -1], [1, -1, i32::MIN, i32::MIN]);

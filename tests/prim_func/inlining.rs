@@ -1,4 +1,4 @@
-//! Values that move away from where they were computed: what they are made of must still be there.
+//! Tests of inlining: the operands of a value must still be available at the place that the value moves to.
 
 use tvm::prelude::*;
 use tvm::script::{CheckError, check_schedule};
@@ -40,7 +40,7 @@ fn gather_staged(x: &Tensor<i32, n>, y: &mut Tensor<i32, m, n>) {
     }
 }
 
-/// Of the running sum, only the last value is left behind the loop.
+/// After the loop, only the last value of a running sum is available.
 #[test]
 fn a_running_sum_stays_in_its_loop() {
     for inlined in [true, false] {
@@ -76,7 +76,7 @@ fn a_copy_inside_of_a_block_is_not_made_outside() {
     assert!(err.to_string().contains("is in another scope than block"), "{err}");
 }
 
-/// Iterations that are left out by a predicate neither write nor read what each has for itself.
+/// Iterations that a predicate excludes neither write nor read their private memory.
 #[test]
 fn memory_of_one_iteration() {
     check_schedule::<gather_staged>(|func| {

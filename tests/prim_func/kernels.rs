@@ -1,4 +1,4 @@
-//! The kernels.
+//! The kernels that the tests use.
 
 use tvm::prelude::*;
 

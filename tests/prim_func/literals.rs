@@ -1,4 +1,4 @@
-//! Float literals are rounded once, to the type that they take.
+//! Float literals are rounded once, to the type in which they are used.
 
 use half::f16;
 use ndarray::{Array1, array};
@@ -6,7 +6,7 @@ use tvm::prelude::*;
 
 use crate::targets;
 
-/// Literals a little above, at and a little below the middle between two `f32`.
+/// Literals slightly above, at, and slightly below the middle between two `f32` values.
 #[prim_func]
 fn beside_the_middle(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 8>) {
     y[[0]] = x[[0]] * 1.000000059604644775390625001;

@@ -1,4 +1,4 @@
-//! Kernels written with `#[prim_func]`: what they build, and that shadow, interpreter and compiled code agree.
+//! Kernels written with `#[prim_func]`: the IR that they build, and agreement of shadow, interpreter and compiled code.
 
 mod accepted;
 mod attributes;
@@ -25,17 +25,17 @@ mod wrapping;
 use tvm::prelude::*;
 use tvm::target::TargetKind;
 
-/// The executors that every kernel runs on beside its shadow.
+/// The executors that every kernel runs on in addition to its shadow.
 fn targets() -> [Target; 2] {
     [Target::native(TargetKind::Interpreter), Target::host()]
 }
 
-/// What a compiler may change: it contracts the products and sums of declared reductions.
+/// Tolerance for contraction: a compiler may fuse the products and sums of declared reductions.
 const CONTRACTION: f64 = 1e-6;
 
-/// Runs a kernel as plain Rust and compiled, and compares what it writes.
+/// Runs a kernel as plain Rust and compiled, and compares the outputs.
 ///
-/// `agree!(kernel(inputs..) -> output, tolerance)`: the output has its initial value.
+/// `agree!(kernel(inputs..) -> output, tolerance)`: `output` is an expression for the initial value of the output.
 #[macro_export]
 macro_rules! agree {
     ($kernel:ty, ($($arg:expr),*) -> $out:expr, $tolerance:expr) => {{
@@ -61,7 +61,7 @@ fn close(a: f64, b: f64, tolerance: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * (1.0 + a.abs().max(b.abs()))
 }
 
-/// Numbers between -1 and 1 that look random.
+/// Pseudo-random numbers between -1 and 1.
 fn data(n: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = |_| {
@@ -73,7 +73,7 @@ fn data(n: usize, seed: u64) -> Vec<f32> {
     (0..n).map(next).collect()
 }
 
-/// A matrix of such numbers.
+/// A matrix of pseudo-random numbers between -1 and 1.
 fn matrix(rows: usize, columns: usize, seed: u64) -> ndarray::Array2<f32> {
     ndarray::Array2::from_shape_vec((rows, columns), data(rows * columns, seed))
         .expect("one number per element")

@@ -1,11 +1,11 @@
-//! Local buffers: what was not written reads as zero, in every executor and in every iteration.
+//! Local buffers: elements that were not written read as zero, in every executor and in every iteration.
 
 use ndarray::Array1;
 use tvm::prelude::*;
 
 use crate::{agree, data};
 
-/// Every second element of the scratch is written, and all of it read.
+/// Writes every second element of the scratch buffer, and reads all of it.
 #[prim_func]
 fn half_written(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     let mut t = alloc::<f32>([n]);
@@ -17,7 +17,7 @@ fn half_written(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// A scratch of each iteration, written under a condition.
+/// Each iteration has a scratch buffer, which is written under a condition.
 #[prim_func]
 fn of_each_iteration(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     for i in 0..n {

@@ -1,4 +1,4 @@
-//! Errors of kernels that run say what they are about and where it was written, whatever runs them.
+//! Run-time errors of kernels name their subject and the place where it was written, on every executor.
 
 use ndarray::Array1;
 use tvm::prelude::*;

@@ -1,4 +1,4 @@
-//! Reductions: the init runs before the first iteration that reaches a result, and where there is none.
+//! Reductions: the init runs before the first iteration that contributes to a result, and also if there is no iteration.
 
 use ndarray::{Array1, Array2};
 use tvm::prelude::*;
@@ -15,7 +15,7 @@ fn row_sums(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// The loop of the reduction is outside.
+/// The reduction loop is outside.
 #[prim_func]
 fn row_sums_outer(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>) {
     for j in 0..k {
@@ -28,7 +28,7 @@ fn row_sums_outer(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Rows from the diagonal on.
+/// Sums of rows, from the diagonal on.
 #[prim_func]
 fn upper(x: &Tensor<f32, n, n>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -41,7 +41,7 @@ fn upper(x: &Tensor<f32, n, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Rows up to the diagonal: the first has no element.
+/// Sums of rows up to the diagonal: the first row is empty.
 #[prim_func]
 fn below(x: &Tensor<f32, n, n>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -66,7 +66,7 @@ fn from_one(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Counts down, every second element.
+/// Visits every second element, in descending order.
 #[prim_func]
 fn odd_reversed(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -79,7 +79,7 @@ fn odd_reversed(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Two loops of the reduction, one of them outside; a bias to start with.
+/// Two reduction loops, one of them outside; the sum starts with a bias.
 #[prim_func]
 fn two(x: &Tensor<f32, n, k, l>, bias: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     for a in 0..k {
@@ -94,7 +94,7 @@ fn two(x: &Tensor<f32, n, k, l>, bias: &Tensor<f32, n>, y: &mut Tensor<f32, n>) 
     }
 }
 
-/// One loop counts through rows and columns.
+/// One loop enumerates rows and columns.
 #[prim_func]
 fn fused(x: &Tensor<f32, 3, 4>, y: &mut Tensor<f32, 3>) {
     for f in 0..12 {
@@ -105,7 +105,7 @@ fn fused(x: &Tensor<f32, 3, 4>, y: &mut Tensor<f32, 3>) {
     }
 }
 
-/// A condition that rows and columns share: no column fulfils it for the last row.
+/// A condition on both row and column; no column satisfies it for the last row.
 #[prim_func]
 fn masked(x: &Tensor<f32, n, n>, y: &mut Tensor<f32, n>) {
     for [i, j] in grid([n, n]) {
@@ -118,7 +118,7 @@ fn masked(x: &Tensor<f32, n, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// A reduction that goes on in the next run of the block around.
+/// A reduction that continues in the next run of the enclosing block.
 #[prim_func]
 fn nested(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -135,7 +135,7 @@ fn nested(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Two results at once; the columns are outside.
+/// Two results at once; the loop over columns is outside.
 #[prim_func]
 fn arg_max(x: &Tensor<f32, n, k>, at: &mut Tensor<i64, n>, top: &mut Tensor<f32, n>) {
     for j in 0..k {
@@ -154,7 +154,7 @@ fn arg_max(x: &Tensor<f32, n, k>, at: &mut Tensor<i64, n>, top: &mut Tensor<f32,
     }
 }
 
-/// A reduction of one element, without a loop, and the result of another one in the same loop.
+/// A reduction of one element, without a loop, next to another reduction in the same loop.
 #[prim_func]
 fn without_loop(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>, z: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -171,7 +171,7 @@ fn without_loop(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>, z: &mut Tensor<f3
     }
 }
 
-/// Names that hide others.
+/// Names that shadow others.
 #[prim_func]
 fn shadowed(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>) {
     let start = 1.5;
@@ -187,7 +187,7 @@ fn shadowed(x: &Tensor<f32, n, k>, y: &mut Tensor<f32, n>) {
 
 const SHAPES: [(usize, usize); 9] = [(0, 0), (0, 3), (3, 0), (1, 1), (1, 4), (4, 1), (3, 7), (5, 2), (2, 9)];
 
-/// What a reduction from `start` over those columns of a row gives that `keep` takes.
+/// Expected result: the sum, from `start` on, over those columns of each row for which `keep` is true.
 fn expect(x: &Array2<f32>, start: f32, keep: impl Fn(usize, usize) -> bool) -> Array1<f32> {
     let row = |i: usize| (0..x.ncols()).filter(|&j| keep(i, j)).fold(start, |sum, j| sum + x[[i, j]]);
     (0..x.nrows()).map(row).collect()

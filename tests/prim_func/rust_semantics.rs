@@ -1,4 +1,5 @@
-//! Kernels do what their text does in Rust: what is guarded is not evaluated, methods are Rust's, expressions are extents.
+//! Kernels behave as their text does in Rust: guarded expressions are not evaluated, methods are Rust's, extents may be
+//! expressions.
 
 use ndarray::{Array1, Array2, array};
 use tvm::prelude::*;
@@ -43,7 +44,7 @@ fn quotients(x: &Tensor<i32, n>, d: &Tensor<i32, n>, q: &mut Tensor<i32, n>, r: 
     }
 }
 
-/// Rust panics and the interpreter reports; machine code goes on.
+/// Rust panics and the interpreter reports an error; machine code continues.
 #[test]
 fn compiled_division_does_not_trap() {
     let (x, d) = (array![7, i32::MIN, -7], array![0, -1, 2]);

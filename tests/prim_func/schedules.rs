@@ -1,4 +1,4 @@
-//! Schedules of the kernels; each brings a test of its own.
+//! Schedules of the kernels; each generates a test of its own.
 
 use tvm::prelude::*;
 
@@ -58,7 +58,7 @@ fn scheduled_kernels_run() {
     assert!(tiled::prim_func().unwrap().to_string().contains("#[parallel]"));
 }
 
-/// A schedule that names no block of the kernel.
+/// A schedule that names a block that the kernel does not have.
 #[test]
 fn a_block_that_does_not_exist() {
     let err = tvm::script::check_schedule::<matmul>(|func| {
@@ -69,7 +69,7 @@ fn a_block_that_does_not_exist() {
     assert_eq!(err.unwrap_err().to_string(), "no block is named `D`; the blocks are `root`, `C`");
 }
 
-/// A change of the program that is none of a schedule.
+/// A transformation that is not equivalent.
 #[test]
 fn a_difference_is_found() {
     let err = tvm::script::check_schedule::<scale>(|_| Ok(twice::prim_func().unwrap()));

@@ -48,7 +48,7 @@ fn twice_named(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// The name is outside of the loop that allocates, and goes through another one.
+/// The extent is named outside the loop that allocates, and derived from another name.
 #[prim_func]
 fn outside(len: &Tensor<i64, 1>, x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     let k = len[[0]] as usize;
@@ -82,7 +82,7 @@ fn in_a_block(len: &Tensor<i64, m>, x: &Tensor<f32, n>, y: &mut Tensor<f32, m>) 
     }
 }
 
-/// Two negative extents have a product that is not.
+/// Two negative extents have a positive product.
 #[prim_func]
 fn product(len: &Tensor<i64, 2>, y: &mut Tensor<f32, 1>) {
     let mut t = alloc::<f32>([len[[0]] as usize, len[[1]] as usize]);
@@ -133,7 +133,7 @@ fn negative_extents_are_errors() {
         f.call(&array![2i64, 3], &mut Array1::zeros(1)).unwrap();
         let err = f.call(&array![-2i64, -3], &mut Array1::zeros(1)).unwrap_err();
         assert!(matches!(err, RuntimeError::NegativeExtent { extent: -2, .. }), "{target}: {err}");
-        // More than there is memory for.
+        // More than the available memory.
         for huge in [1i64 << 50, i64::MAX] {
             assert!(f.call(&array![huge, huge], &mut Array1::zeros(1)).is_err(), "{target}");
         }

@@ -1,5 +1,5 @@
-//! Kernels whose loops, indices and buffers have extents from data: they run, checked, on valid data (with empty rows and
-//! with nothing at all), and end with an error on other data.
+//! Kernels with data-dependent loops, indices and buffer extents. On valid data (also with empty rows and with no data)
+//! they run with checks; on invalid data they end with an error.
 
 use ndarray::{Array1, Array2, array};
 use tvm::prelude::*;
@@ -42,7 +42,7 @@ fn ragged(len: &Tensor<i64, n>, x: &Tensor<f32, n, w>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Blocks of four values.
+/// Blocks of four values each.
 #[prim_func]
 fn blocks(ptr: &Tensor<i64, p>, val: &Tensor<f32, nnz>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -70,7 +70,7 @@ fn prefix(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Loops that run zero times, in front of an access that would be outside.
+/// Loops that run zero times, before an access that would be out of bounds.
 #[prim_func]
 fn diagonal(x: &Tensor<f32, m>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -93,7 +93,7 @@ fn outside(res: Result<(), RuntimeError>) -> i64 {
     }
 }
 
-/// The interpreter tells of an access in its own words.
+/// Asserts that the call fails. The interpreter reports the access with an error of another kind.
 fn refused(target: &Target, res: Result<(), RuntimeError>) {
     assert!(res.is_err(), "{target}: {res:?}");
     if target != &Target::interpreter() {
@@ -109,7 +109,7 @@ fn segments() {
         let mut y = Array1::from_elem(3, 7.0);
         f.call(&array![0i64, 2, 2, 3], &val, &mut y).unwrap();
         assert_eq!(y, array![3.0, 0.0, 4.0]);
-        // Empty segments may begin anywhere, and everything may be empty.
+        // Empty segments may begin at any index, and all inputs may be empty.
         f.call(&array![100i64, 100, 100, 3], &val, &mut y).unwrap();
         f.call(&array![0i64, 0, 0, 0], &Array1::zeros(0), &mut y).unwrap();
         assert_eq!(y, array![0.0, 0.0, 0.0]);
@@ -117,7 +117,7 @@ fn segments() {
         for bad in [[-1i64, 2, 2, 3], [0, 2, 2, 4], [0, 2, i64::MAX, 3], [0, 2, -5, 3]] {
             refused(&target, f.call(&Array1::from_vec(bad.to_vec()), &val, &mut y));
         }
-        // From the least integer on: the number of iterations does not fit.
+        // From the least integer on, the number of iterations does not fit.
         let _ = f.call(&array![i64::MIN + 1, 6, 6, 3], &val, &mut y);
         let _ = f.call(&array![i64::MIN, i64::MAX, 6, 3], &val, &mut y);
         refused(&target, f.call(&array![0i64, 2, 2], &val, &mut y));
@@ -164,7 +164,7 @@ fn blocks_of_values() {
         assert_eq!(y, array![6.0, 60.0]);
         refused(&target, f.call(&array![0i64, 1, 4], &val, &mut y));
         refused(&target, f.call(&array![-1i64, 1, 3], &val, &mut y));
-        // Four times this is 0 again.
+        // Four times this value wraps to 0.
         refused(&target, f.call(&array![(1i64 << 62) - 1, (1 << 62) + 1, (1 << 62) + 1], &val, &mut y));
     }
 }

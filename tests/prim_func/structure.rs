@@ -1,4 +1,4 @@
-//! What kernels build.
+//! The IR that kernels build.
 
 use tvm::ir::{Var, structural_equal};
 use tvm::prelude::*;
@@ -8,7 +8,7 @@ use tvm::tir::{
 
 use crate::kernels::*;
 
-/// `matmul`, by hand.
+/// `matmul`, built by hand.
 fn matmul_by_hand() -> PrimFunc {
     let [m, n, k] = ["m", "n", "k"].map(Var::index);
     let dims = |a: &Var, b: &Var| [PrimExpr::from(a), PrimExpr::from(b)];

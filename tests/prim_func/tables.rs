@@ -1,4 +1,4 @@
-//! Constant arrays of the host program in kernels.
+//! Constant arrays of the host program, used in kernels.
 
 use tvm::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Loops that are bound to one thread index inside of a loop over threads: their threads do not wait for each other.
+//! Loops bound to the same thread index inside a loop over threads: their threads are not synchronised.
 
 use tvm::prelude::*;
 use tvm::script::check_schedule;
@@ -41,7 +41,7 @@ fn loop_of(s: &mut Schedule, block: &str) -> Result<LoopRV, ScheduleError> {
     Ok(it)
 }
 
-/// Binds rows to one index and both loops inside to another, in the order of `blocks`.
+/// Binds the row loop to one index and both loops inside to another, in the order of `blocks`.
 fn bind(s: &mut Schedule, blocks: [&str; 3]) -> Result<(), ScheduleError> {
     for block in blocks {
         let tag = if block == "row" { ThreadTag::BlockIdxX } else { ThreadTag::ThreadIdxX };
@@ -66,7 +66,7 @@ fn what_another_thread_wrote_is_not_read_without_a_barrier() {
         })
         .unwrap();
     }
-    // Kernels of their own are launched one after the other.
+    // Loops that are separate kernels are launched one after the other.
     check_schedule::<turned>(|func| {
         let mut s = Schedule::new(func)?;
         for block in ["t", "y"] {
@@ -78,7 +78,7 @@ fn what_another_thread_wrote_is_not_read_without_a_barrier() {
     .unwrap();
 }
 
-/// Each step writes over what the steps before wrote, one element further.
+/// Each step overwrites what the previous steps wrote, shifted by one element.
 #[prim_func]
 fn steps(y: &mut Tensor<f32, m, n>) {
     for i in 0..m {
@@ -92,7 +92,7 @@ fn steps(y: &mut Tensor<f32, m, n>) {
     }
 }
 
-/// The same with a place for each step.
+/// As `steps`, with a separate place for each step.
 #[prim_func]
 fn columns(y: &mut Tensor<f32, m, n, 4>) {
     for i in 0..m {
@@ -106,7 +106,7 @@ fn columns(y: &mut Tensor<f32, m, n, 4>) {
     }
 }
 
-/// The same in one dimension.
+/// As `columns`, in one dimension.
 #[prim_func]
 fn flat(y: &mut Tensor<f32, m, n>) {
     for i in 0..m {
@@ -120,7 +120,7 @@ fn flat(y: &mut Tensor<f32, m, n>) {
     }
 }
 
-/// Binds the rows, and in them the loop of the elements, which each step runs.
+/// Binds the rows, and inside them the loop over elements, which every step runs.
 fn bind_steps(func: PrimFunc, row_first: bool) -> Result<PrimFunc, ScheduleError> {
     let mut s = Schedule::new(func)?;
     let y = s.block("y")?;
@@ -146,7 +146,7 @@ fn threads_do_not_wait_between_the_steps_of_a_loop_in_their_kernel() {
         check_schedule::<columns>(|func| bind_steps(func, row_first)).unwrap();
         check_schedule::<flat>(|func| bind_steps(func, row_first)).unwrap();
     }
-    // Each step is a kernel of its own where only the elements are bound.
+    // If only the elements are bound, each step is a kernel of its own.
     check_schedule::<steps>(|func| {
         let mut s = Schedule::new(func)?;
         let y = s.block("y")?;

@@ -1,4 +1,4 @@
-//! What kernels compute.
+//! Results that kernels compute.
 
 use ndarray::{Array0, Array1, Array2, array};
 use tvm::prelude::*;

@@ -1,4 +1,4 @@
-//! Index arithmetic on data wraps, index arithmetic on extents is checked to fit: no access leaves its buffer either way.
+//! Index arithmetic on data wraps, that on extents is checked to fit: in both cases, no access leaves its buffer.
 
 use ndarray::{Array1, Array2, array};
 use tvm::prelude::*;
@@ -33,7 +33,7 @@ fn guarded(by: i64, x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// The condition is about what the buffer held before.
+/// The condition tests the value that the buffer held before the update.
 #[prim_func]
 fn stale(at: &mut Tensor<i64, n>, x: &Tensor<f32, m>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -79,7 +79,7 @@ fn data_may_wrap() {
         f.call(&array![0i64, 2, 5], &x, &mut y).unwrap();
         assert_eq!(y, array![0.0, 16.0, 0.0]);
         for at in [(1i64 << 60) + (1 << 59), (1 << 60) + 1, i64::MAX, i64::MAX / 8 + 1] {
-            // Eight times this is negative.
+            // Eight times this value is negative.
             if at.wrapping_mul(8) < 0 {
                 fails(&target, f.call(&array![0i64, at, 5], &x, &mut y));
             }
@@ -88,7 +88,7 @@ fn data_may_wrap() {
         let mut y = Array1::zeros(3);
         f.call(8i64, &x, &mut y).unwrap();
         assert_eq!(y, array![0.0, 8.0, 16.0]);
-        // In bounds at both ends, outside in between.
+        // In bounds at both ends, out of bounds in between.
         for by in [12i64, -1, i64::MAX, i64::MIN, 1 << 62, (1 << 62) + 1] {
             fails(&target, f.call(by, &x, &mut Array1::zeros(3)));
             fails(&target, f.call(by, &x, &mut Array1::zeros(5)));

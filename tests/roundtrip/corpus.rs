@@ -1,4 +1,4 @@
-//! The tensor programs: what operators become, with symbolic and constant extents.
+//! The corpus of tensor programs: legalised operators, with symbolic and constant extents.
 
 use tvm::ir::{AttrValue, Attrs, InferContext, Legalize, LegalizeContext, Op, Span, Type, Var};
 use tvm::relax::Arg;
@@ -9,13 +9,13 @@ const F: DataType = DataType::F32;
 const I: DataType = DataType::I64;
 const B: DataType = DataType::BOOL;
 
-/// An extent: `N` and `M` are symbolic.
+/// Extents: `N` and `M` stand for symbolic dimensions.
 const N: i64 = -1;
 const M: i64 = -2;
 
 type Case = (&'static str, &'static [(DataType, &'static [i64])], &'static [(&'static str, Value)]);
 
-/// An attribute.
+/// Value of an attribute.
 enum Value {
     Int(i64),
     Float(f64),
@@ -96,7 +96,7 @@ const CASES: &[Case] = &[
     ("nn.lrn", &[(F, &[N, 4, 2, 2])], &[("size", Int(3))]),
 ];
 
-/// The programs, each under a name of its own.
+/// The programs, with unique names.
 pub(crate) fn programs() -> Vec<PrimFunc> {
     let mut programs: Vec<PrimFunc> = Vec::new();
     for case in CASES {
@@ -124,7 +124,7 @@ fn legalized(case: &Case) -> Result<PrimFunc, tvm::ir::IrError> {
     Ok(tvm::tir::transform::renew_defs(&func))
 }
 
-/// All calls: operator, variables of its arguments, attributes.
+/// All calls: operator, variables for its arguments, attributes.
 pub(crate) fn calls() -> impl Iterator<Item = (Op, Vec<Var>, Attrs)> {
     CASES.iter().map(|case| call(case).unwrap_or_else(|err| panic!("{}: {err}", case.0)))
 }

@@ -1,11 +1,11 @@
-//! The digits model as the importer makes it and as passes leave it, its constants made parameters.
+//! The digits model as imported and after passes, with its large constants replaced by parameters.
 
 use tvm::ir::{BaseFunc, IRModule, Type, Var};
 use tvm::onnx::{ImportOptions, import_file};
 use tvm::relax::{Arg, Function, Mutator, analysis, transform};
 use tvm::runtime::Tensor;
 
-/// What a constant may have and still be printed whole.
+/// Maximum number of elements of a constant that is printed in full.
 const SMALL: usize = 16;
 
 struct Extract(Vec<Var>);

@@ -1,4 +1,4 @@
-//! The modules: graph functions of every kind, made without the surface.
+//! The corpus of modules: graph functions of every kind, built without the surface syntax.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use tvm::tir::{BinaryOp, PrimExpr, binary};
 
 const F: DataType = DataType::F32;
 
-/// Makes one module.
+/// Builds one module.
 type Make = fn() -> Result<IRModule, IrError>;
 
-/// Names and modules.
+/// The modules with their names.
 pub(crate) fn modules() -> Vec<(&'static str, IRModule)> {
     let made: Vec<(&'static str, Make)> = vec![
         ("operators", operators),
@@ -70,7 +70,7 @@ fn unary(builder: &mut BlockBuilder, name: &str, x: &Var) -> Result<Var, IrError
     op(builder, "lv", name, &[x.into()], Attrs::new())
 }
 
-/// Changes the function of `gv`.
+/// Replaces the function of `gv` by a modified one.
 fn change(builder: &mut BlockBuilder, gv: &GlobalVar, f: impl FnOnce(&mut Function)) {
     let Some(func) = builder.module().relax_func(gv).cloned() else { return };
     let mut func = (*func).clone();
@@ -78,7 +78,7 @@ fn change(builder: &mut BlockBuilder, gv: &GlobalVar, f: impl FnOnce(&mut Functi
     builder.module_mut().update(gv.clone(), BaseFunc::Relax(func.into()));
 }
 
-/// A function per call of the kernels' corpus: operators with attributes of every kind.
+/// One function per call of the kernel corpus: operators with attributes of every kind.
 fn operators() -> Result<IRModule, IrError> {
     let mut builder = BlockBuilder::default();
     for (op, vars, attrs) in super::corpus::calls() {
@@ -92,7 +92,7 @@ fn operators() -> Result<IRModule, IrError> {
     Ok(builder.into_module())
 }
 
-/// Arguments that are no variables: scalars, shapes, dimensions and expressions of them.
+/// Arguments that are not variables: scalars, shapes, dimensions and expressions of dimensions.
 fn arguments() -> Result<IRModule, IrError> {
     let mut builder = BlockBuilder::default();
     let [n, m] = ["n", "m"].map(Var::index);
@@ -164,10 +164,10 @@ fn arguments() -> Result<IRModule, IrError> {
     Ok(builder.into_module())
 }
 
-/// Names of variables that mean something else in Rust or on the surface.
+/// Variable names that have another meaning in Rust or in the surface syntax.
 const HINTS: &[&str] = &["type", "f32", "dataflow", "constant", "call_tir", "_", "é", "x y", "N", "main_0"];
 
-/// Functions of such names.
+/// Functions with such names.
 fn names() -> Result<IRModule, IrError> {
     let mut builder = BlockBuilder::default();
     let mut last: Option<GlobalVar> = None;
@@ -198,7 +198,7 @@ fn names() -> Result<IRModule, IrError> {
     Ok(builder.into_module())
 }
 
-/// Types that know less, casts to types that know more.
+/// Types with unknown parts, and casts to more specific types.
 fn casts() -> Result<IRModule, IrError> {
     let mut builder = BlockBuilder::default();
     let unknown = |dtype| Type::Tensor(TensorType::unknown(dtype));
@@ -213,7 +213,7 @@ fn casts() -> Result<IRModule, IrError> {
             vdevice: None,
         }),
     );
-    // The first use of the dimension is inside an expression.
+    // The dimension is first used inside an expression.
     let w = Var::new("w", tensor(&[PrimExpr::from(&n) * 2i64, (&n).into()]));
     let shapes = [
         ShapeType { values: None, ndim: None },
@@ -243,13 +243,13 @@ fn casts() -> Result<IRModule, IrError> {
         );
         builder.emit_match_cast("i", (&o).into(), Type::Prim(DataType::I32), &span);
         emit(builder, "sh", call(Callee::Op(Op::get("shape_of")?), &[(&y).into()], None))?;
-        // A variable that says less than its value.
+        // A variable whose type is less specific than that of its value.
         let weak = Var::new("weak", unknown(Some(F)));
         let value = call(Callee::Op(Op::get("nn.relu")?), &[(&b).into()], None);
         builder.push(tvm::relax::Binding::new(weak.clone(), value));
         Ok(weak.into())
     })?;
-    // Casts are checked at run time.
+    // Casts are checked at run time, so the function is not pure.
     change(&mut builder, &gv, |func| func.pure = false);
     Ok(builder.into_module())
 }
@@ -265,10 +265,10 @@ fn dataflow() -> Result<IRModule, IrError> {
         let b = unary(builder, "tanh", &a)?;
         let c = unary(builder, "sqrt", &b)?;
         builder.end_block(true);
-        // Nothing leaves this one.
+        // No value of this block is used outside.
         unary(builder, "floor", &a)?;
         builder.end_block(true);
-        // A local function in a block that stays one.
+        // A local function in a block that remains a dataflow block.
         let p = Var::new("p", x.ty().clone());
         let f = builder.emit_function(
             "f",
@@ -292,7 +292,7 @@ fn dataflow() -> Result<IRModule, IrError> {
         )?;
         let sum = op(builder, "sum", "add", &[(&branch).into(), (&d).into()], Attrs::new())?;
         builder.end_block(false);
-        // A cast in a block: its dimension is visible after it.
+        // A cast in a block: its dimension is visible after the block.
         let k = Var::index("k");
         let cast = builder.emit_match_cast("cast", (&sum).into(), tensor(&[(&k).into()]), &Span::none());
         unary(builder, "exp", &cast)?;
@@ -303,7 +303,7 @@ fn dataflow() -> Result<IRModule, IrError> {
     Ok(builder.into_module())
 }
 
-/// Branches, nested and with scalar conditions.
+/// Nested branches, and branches with scalar conditions.
 fn control() -> Result<IRModule, IrError> {
     let mut builder = BlockBuilder::default();
     let n = Var::index("n");
@@ -373,7 +373,7 @@ fn functions() -> Result<IRModule, IrError> {
             &span,
         )?;
         emit(builder, "r", call(Callee::Var(captures), &[(&x).into()], None))?;
-        // A parameter of the function's own name.
+        // A parameter with the name of its function.
         let same = Var::new("same", fixed(&[4]));
         let body = builder.scope(|builder| Ok(unary(builder, "tanh", &same)?.into()))?;
         let local = Function {
@@ -415,7 +415,7 @@ fn constructor(ty: &str, name: &str, tag: usize) -> Constructor {
     Constructor { ty: ty.into(), name: name.into(), tag }
 }
 
-/// Data types, recursive ones too; patterns in patterns, wildcards, tuples.
+/// Data types, also recursive ones; nested patterns, wildcards, tuples.
 fn matches() -> Result<IRModule, IrError> {
     let mut builder = BlockBuilder::default();
     let (list, item) = (adt("List", &[]), fixed(&[4]));
@@ -471,7 +471,7 @@ fn cells() -> Result<IRModule, IrError> {
     Ok(builder.into_module())
 }
 
-/// Tensor programs, packed functions, functions that call each other.
+/// Tensor programs, packed functions, mutually recursive functions.
 fn calls() -> Result<IRModule, IrError> {
     let mut module = IRModule::new();
     let kernel = |module: &mut IRModule, func: Result<tvm::tir::PrimFunc, IrError>, name: &str| {
@@ -489,7 +489,7 @@ fn calls() -> Result<IRModule, IrError> {
         &[x.clone(), a.clone(), Var::new("w", tensor(std::slice::from_ref(&me)))],
         |builder| {
             let (xa, ty) = (Arg::from(&x), x.ty().clone());
-            // Inputs, then scalars, whatever their order in the program.
+            // Inputs come first, then scalars, whatever their order in the program.
             let values = [Arg::from(&a), Arg::Prim(PrimExpr::float(0.5, F)), Arg::Prim((&a).into())];
             let mut y = xa.clone();
             for value in values {

@@ -1,8 +1,8 @@
-//! The printer's output is source of the DSL: `tests/generated/kernels.rs` is what the programs of the corpus print as,
-//! `tests/generated/graphs.rs` what its modules print as, and compiling them gives programs and modules structurally
-//! equal to them.
+//! The printer's output is source of the DSL. `tests/generated/kernels.rs` contains the printed programs of the corpus,
+//! `tests/generated/graphs.rs` the printed modules. Compiling these files yields programs and modules that are
+//! structurally equal to the corpus.
 //!
-//! `UPDATE_EXPECT=1 cargo test --test roundtrip` writes the files.
+//! `UPDATE_EXPECT=1 cargo test --test roundtrip` rewrites the files.
 
 mod corpus;
 mod digits;
@@ -55,7 +55,7 @@ fn compiling_what_is_printed_gives_the_same_programs() {
         let compiled = compiled.unwrap_or_else(|err| panic!("{}: {err}", program.name));
         let mut equal = structural_equal(program, &compiled);
         if equal.as_ref().is_err_and(|it| it.path.contains(".reads[") || it.path.contains(".writes[")) {
-            // Regions are derived when the source is compiled; another derivation may write them differently.
+            // Compiling the source derives the regions; the derived ones may be written differently.
             equal = structural_equal(&without_regions(program), &without_regions(&compiled));
         }
         if let Err(mismatch) = equal {
@@ -84,7 +84,7 @@ fn with_blocks(func: &PrimFunc, change: fn(Block) -> Block) -> PrimFunc {
     PrimFunc { body, ..func.clone() }
 }
 
-/// Its scalar stands before an input: a call gives inputs first.
+/// A kernel with a scalar before an input: a call passes inputs first.
 #[prim_func]
 fn axpy(x: &Tensor<f32, n>, a: f32, y: &Tensor<f32, n>, z: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -140,7 +140,7 @@ fn compiling_what_is_printed_gives_the_same_modules() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What the source says of a module: bindings beside each other that are in no dataflow block are in one block, and
+/// Normalises a module to what the source expresses: consecutive bindings outside dataflow blocks form one block, and
 /// regions are derived.
 fn sayable_module(module: &IRModule) -> IRModule {
     struct OneBlock;

@@ -1,5 +1,5 @@
-//! Programs that have been scheduled, and programs of what a schedule does not make: predicates, domains, annotations,
-//! layouts, constants of every type.
+//! Scheduled programs, and programs that no schedule produces: predicates, domains, annotations, layouts, constants of
+//! every type.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn squashed(x: f32) -> f32 {
     }
 }
 
-/// Expressions with names in them.
+/// Expressions that bind names.
 #[prim_func]
 fn with_helpers(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -64,7 +64,7 @@ fn with_helpers(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Blocks of other kernels.
+/// Blocks that come from other kernels.
 #[prim_func]
 fn with_calls(x: &Tensor<i64, n>, times: &Tensor<i64, 1>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
@@ -77,7 +77,7 @@ fn with_calls(x: &Tensor<i64, n>, times: &Tensor<i64, 1>, y: &mut Tensor<i64, n>
     }
 }
 
-/// The programs, each under a name of its own.
+/// The programs, with unique names.
 pub(crate) fn programs() -> Vec<PrimFunc> {
     let mut res = vec![tiled(), constants(), shapes_of_statements()];
     let calls = [with_helpers::prim_func(), with_calls::prim_func()];
@@ -99,7 +99,7 @@ fn random(func: PrimFunc, rng: &mut Rng) -> PrimFunc {
         let Some(&innermost) = loops.last() else { continue };
         let (a, b): (LoopRV, LoopRV) = (*rng.pick(&loops), *rng.pick(&loops));
         let factor = *rng.pick(&[2, 3, 5, 8]);
-        // What is refused changes nothing.
+        // A refused primitive changes nothing.
         let _ = match rng.below(11) {
             0..=2 => s.split(a, [None, Some(factor)]).map(drop),
             3 => s.fuse([a, b]).map(drop),
@@ -115,7 +115,7 @@ fn random(func: PrimFunc, rng: &mut Rng) -> PrimFunc {
     s.into_func()
 }
 
-/// Factors that do not divide, annotations.
+/// Split factors that do not divide the extent, and annotations.
 fn tiled() -> PrimFunc {
     let tile = || -> Result<PrimFunc, Box<dyn std::error::Error>> {
         let mut s = Schedule::new(product::prim_func()?)?;
@@ -181,8 +181,8 @@ fn constants() -> PrimFunc {
     )
 }
 
-/// Names that collide or are words of Rust, loops that begin anywhere, domains, predicates, layouts, annotations, variables
-/// without need.
+/// Names that collide or are Rust keywords, loops with arbitrary start, domains, predicates, layouts, annotations, and
+/// unnecessary variables.
 fn shapes_of_statements() -> PrimFunc {
     let n = Var::index("fn");
     let x = Buffer::new("x", [PrimExpr::from(&n)], DataType::I64);

@@ -1,8 +1,8 @@
-//! Which of our crates may depend on which: read from the `Cargo.toml` files.
+//! Allowed dependencies between the crates of the workspace, checked against the `Cargo.toml` files.
 
 use crate::source;
 
-/// Crate, folder, the crates of ours that it may link (tests may use more).
+/// Crate, folder, and the crates of the workspace that it may link (tests may use more).
 const GRAPH: &[(&str, &str, &[&str])] = &[
     ("tvm", "", &["tvm-macros", "tvm-core", "tvm-codegen", "tvm-runtime", "tvm-onnx"]),
     ("tvm-macros", "tvm-macros", &[]),
@@ -17,7 +17,7 @@ const GRAPH: &[(&str, &str, &[&str])] = &[
     ("xtask", "xtask", &[]),
 ];
 
-/// Members that are not in the graph, and edges that it does not have.
+/// Members that are missing in the graph, and dependencies that the graph does not allow.
 pub(crate) fn findings() -> Vec<String> {
     let manifest = |dir: &str| {
         let path = source::root().join(dir).join("Cargo.toml");
@@ -42,7 +42,7 @@ fn members(manifest: &str) -> Vec<String> {
     names.map(|name| name.trim().trim_matches('"').to_string()).filter(|name| !name.is_empty()).collect()
 }
 
-/// Dependencies of `krate` on crates of ours that are not in `may`. Development dependencies are free.
+/// Dependencies of `krate` on crates of the workspace that are not in `may`. Development dependencies are not restricted.
 fn bad_edges(krate: &str, manifest: &str, may: &[&str]) -> Vec<String> {
     let ours = |name: &str| GRAPH.iter().any(|(krate, _, _)| *krate == name);
     let mut res = vec![];

@@ -1,7 +1,7 @@
-//! The invariants of ARCHITECTURE.md that a compiler does not check, as plain tests over the sources.
+//! The invariants of ARCHITECTURE.md that the compiler does not check, as plain tests over the sources.
 //!
-//! Each rule is a function from a path and a text to what is wrong with it, so that it is also tried on bad samples; the
-//! exceptions stand in one table per rule, each with its reason.
+//! Each rule is a function from a path and a text to its findings, so that it can also be tested on bad samples. The
+//! exceptions are in one table per rule, each with its reason.
 
 mod crates;
 mod rules;
@@ -9,7 +9,7 @@ mod source;
 
 use source::SourceFile;
 
-/// Fails with one line per finding.
+/// Fails if there are findings, and prints one per line.
 fn report(findings: Vec<String>) {
     assert!(findings.is_empty(), "{} finding(s):\n  {}", findings.len(), findings.join("\n  "));
 }

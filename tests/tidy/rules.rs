@@ -1,8 +1,8 @@
-//! The rules about single files, with their tables of exceptions.
+//! The rules for single files, with their tables of exceptions.
 
 use crate::source::{self, SourceFile, has_word};
 
-/// Longest file, in lines, tests included.
+/// Maximum length of a file in lines, tests included.
 const MAX_LINES: usize = 600;
 
 /// Files that may be longer: path, reason.
@@ -11,7 +11,7 @@ const LONG_FILES: &[(&str, &str)] = &[
     ("tests/generated/kernels.rs", "printed by the round-trip test"),
 ];
 
-/// Where `unsafe` may stand: path prefix, reason.
+/// Files that may contain `unsafe`: path prefix, reason.
 const UNSAFE_PLACES: &[(&str, &str)] = &[
     ("tvm-runtime/src/tensor", "tensors own raw, aligned memory and hand out typed views of it"),
     ("tvm-runtime/src/device", "allocation and copies on a device"),
@@ -35,17 +35,17 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
     ("fuzz/", "fuzz targets are C entry points"),
 ];
 
-/// Crates that only some modules may name: crate, path prefixes.
+/// Crates that only some modules may refer to: crate, path prefixes.
 const CONFINED: &[(&str, &[&str])] = &[
     ("inkwell", &["tvm-codegen/src/llvm"]),
     ("llvm_sys", &["tvm-codegen/src/llvm"]),
     ("cudarc", &["tvm-runtime/src/device/cuda", "tvm-codegen/src/cuda"]),
 ];
 
-/// Crates whose `lib.rs` forbids unsafe code altogether.
+/// Crates whose `lib.rs` must forbid unsafe code.
 const FORBID_UNSAFE: [&str; 3] = ["tvm-core", "tvm-macros", "tvm-onnx"];
 
-/// What a library does not contain outside its tests: word, what to do instead.
+/// Words that libraries must not contain outside their tests: word, alternative.
 const NOT_IN_LIBRARIES: &[(&str, &str)] = &[
     ("print!", "return the text"),
     ("println!", "return the text"),
@@ -57,16 +57,16 @@ const NOT_IN_LIBRARIES: &[(&str, &str)] = &[
     ("panic!", "return an error"),
 ];
 
-/// Libraries that print all the same: path prefix, reason.
+/// Libraries that may print nevertheless: path prefix, reason.
 const PRINTING_PLACES: &[(&str, &str)] = &[
     ("tvm-build/src", "Cargo reads a build script's directives from its standard output"),
     ("tvm-testing/src", "a fuzz run says what it did"),
 ];
 
-/// What tvm-core does not reach for: it performs no file, process or network I/O.
+/// Modules that tvm-core must not use, because it performs no file, process or network I/O.
 const NOT_IN_CORE: [&str; 3] = ["std::fs", "std::process", "std::net"];
 
-/// Roots of absolute paths that exist on somebody's machine only.
+/// Roots of absolute paths that exist only on particular machines.
 const MACHINE_ROOTS: [&str; 4] = ["home", "root", "work", "Users"];
 
 /// Sources of trybuild cases: their line numbers are part of the expected errors, and some are not valid Rust.
@@ -101,7 +101,7 @@ pub(crate) fn length(file: &SourceFile) -> Vec<String> {
     vec![format!("{}: {n} lines, at most {MAX_LINES}: split it by concept", file.path)]
 }
 
-/// Exceptions to `length` that are no longer needed.
+/// Entries of `LONG_FILES` that are no longer needed.
 pub(crate) fn stale_exceptions() -> Vec<String> {
     let files = source::files(&["rs"]);
     let long = |path: &str| files.iter().any(|f| f.path == path && f.text.lines().count() > MAX_LINES);
@@ -116,7 +116,7 @@ pub(crate) fn unsafe_code(file: &SourceFile) -> Vec<String> {
     lines_with(file, &file.code(), "unsafe", "`unsafe` outside its places")
 }
 
-/// Crates that should forbid unsafe code in their `lib.rs` and do not.
+/// Crates that must forbid unsafe code in their `lib.rs` and do not.
 pub(crate) fn missing_forbids() -> Vec<String> {
     let forbids = |krate: &str| {
         let lib = std::fs::read_to_string(source::root().join(krate).join("src/lib.rs")).unwrap_or_default();
@@ -186,13 +186,13 @@ fn lines_with(file: &SourceFile, code: &str, word: &str, why: &str) -> Vec<Strin
     found.map(|(i, _)| file.at(i, &format!("`{word}`: {why}"))).collect()
 }
 
-/// Whether `word`, which does not start in the middle of an identifier, occurs in `line`.
+/// Whether `word` occurs in `line` outside of a longer identifier.
 fn contains_macro(line: &str, word: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(i, _)| !line[..i].chars().next_back().is_some_and(inside))
 }
 
-/// Every rule finds what it is there for, and only that.
+/// Every rule reports its bad samples, and only those.
 #[test]
 fn rules_find_bad_samples() {
     type Rule = fn(&SourceFile) -> Vec<String>;

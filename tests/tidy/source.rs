@@ -1,13 +1,13 @@
-//! The files of the workspace, and Rust text without its comments and literals.
+//! The files of the workspace, and the removal of comments and literals from Rust text.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// A file of the workspace.
 pub(crate) struct SourceFile {
-    /// Relative to the workspace root, with `/`.
+    /// Path relative to the workspace root, with `/` as separator.
     pub(crate) path: String,
-    /// The whole text.
+    /// Content of the file.
     pub(crate) text: String,
 }
 
@@ -16,12 +16,12 @@ impl SourceFile {
         Self { path: path.to_string(), text: text.to_string() }
     }
 
-    /// The text with comments and the insides of literals blanked out; lines stay where they are.
+    /// The text with comments and the contents of literals replaced by spaces; line numbers are unchanged.
     pub(crate) fn code(&self) -> String {
         code_only(&self.text)
     }
 
-    /// `code` up to the tests at the end of the file; empty for a file that is all tests.
+    /// As `code`, without the test module at the end of the file; empty for a file of tests.
     pub(crate) fn code_without_tests(&self) -> String {
         if self.path.split('/').any(|part| matches!(part, "tests" | "benches" | "examples" | "tests.rs")) {
             return String::new();
@@ -31,7 +31,7 @@ impl SourceFile {
         code[..end].to_string()
     }
 
-    /// `path:line: what`.
+    /// Formats a finding as `path:line: what`.
     pub(crate) fn at(&self, line: usize, what: &str) -> String {
         format!("{}:{}: {what}", self.path, line + 1)
     }
@@ -42,8 +42,8 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files with one of the extensions, in path order. Version control and build output, which Cargo marks by a
-/// `CACHEDIR.TAG`, are left out.
+/// All files with one of the extensions, sorted by path. Version control and build output, which Cargo marks with a
+/// `CACHEDIR.TAG`, are skipped.
 pub(crate) fn files(extensions: &[&str]) -> Vec<SourceFile> {
     let mut res = Vec::new();
     walk(&root(), "", extensions, &mut res).expect("the sources can be read");
@@ -75,7 +75,7 @@ pub(crate) fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Rust text with comments and the insides of string and character literals replaced by spaces.
+/// Replaces comments and the contents of string and character literals by spaces.
 pub(crate) fn code_only(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut res = String::with_capacity(text.len());
@@ -127,7 +127,7 @@ fn string_end(chars: &[char], start: usize) -> usize {
     (i + 1).min(chars.len())
 }
 
-/// The number of `#` when a raw string starts at `i`.
+/// The number of `#` if a raw string starts at `i`.
 fn raw_string_hashes(chars: &[char], i: usize) -> Option<usize> {
     let in_identifier =
         i > 0 && (chars[i - 1].is_alphanumeric() && chars[i - 1] != 'b' || chars[i - 1] == '_');
@@ -147,7 +147,7 @@ fn raw_string_end(chars: &[char], start: usize) -> usize {
     chars.len()
 }
 
-/// The end of a character literal, or `start` for a lifetime.
+/// The end of the character literal at `start`, or `start` if it is a lifetime.
 fn char_end(chars: &[char], start: usize) -> usize {
     if chars.get(start + 1) == Some(&'\\') {
         let close = chars[start + 3..].iter().position(|c| *c == '\'');

@@ -1,14 +1,14 @@
-//! What a build script says to Cargo. Nothing is printed outside of one.
+//! Directives from a build script to Cargo. Outside of build scripts, nothing is printed.
 
 #![allow(clippy::print_stdout, reason = "Cargo reads a build script's directives from its standard output")]
 
 use std::path::Path;
 
-/// Variables that change what the C compiler makes; `{}` is the target with `_` for `-`.
+/// Environment variables that affect the C compiler; `{}` stands for the target with `_` for `-`.
 const VARIABLES: [&str; 8] =
     ["CC", "CC_{}", "TARGET_CC", "HOST_CC", "CFLAGS", "CFLAGS_{}", "TARGET_CFLAGS", "CRATE_CC_NO_DEFAULTS"];
 
-/// True in a build script.
+/// True if this process is a build script.
 fn in_build_script() -> bool {
     ["OUT_DIR", "CARGO_MANIFEST_DIR", "TARGET"].iter().all(|name| std::env::var_os(name).is_some())
 }
@@ -19,12 +19,12 @@ fn say(directive: &str, value: impl std::fmt::Display) {
     }
 }
 
-/// Run the build script again when `path` changes.
+/// Tells Cargo to run the build script again when `path` changes.
 pub(crate) fn rerun_if_changed(path: &Path) {
     say("rerun-if-changed", path.display());
 }
 
-/// Where the library is, and that the C compiler may be named by variables.
+/// Tells Cargo where the library is, and which environment variables select the C compiler.
 pub(crate) fn library(dir: &Path, triple: &str) {
     say("rustc-link-search", format_args!("native={}", dir.display()));
     for name in VARIABLES {
@@ -32,7 +32,7 @@ pub(crate) fn library(dir: &Path, triple: &str) {
     }
 }
 
-/// Shows an error, line by line, because a directive ends with its line.
+/// Reports an error to Cargo, line by line, because a directive ends with its line.
 pub(crate) fn error(message: &str) {
     message.lines().for_each(|line| say("error", line));
 }

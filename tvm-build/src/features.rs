@@ -1,8 +1,9 @@
-//! From what Cargo says about the target to what the code generators take.
+//! Conversion of Cargo's description of the target to the options of the code generators.
 
 use tvm_core::target::{Target, TargetKind};
 
-/// x86 features whose name in gcc and LLVM is not rustc's; an empty name is one that they do not switch.
+/// x86 features that gcc and LLVM name differently from rustc. An empty name marks a feature that they cannot switch on
+/// or off.
 const RENAMED: &[(&str, &str)] = &[
     ("bmi1", "bmi"),
     ("cmpxchg16b", "cx16"),
@@ -13,7 +14,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("x87", ""),
 ];
 
-/// Arm features (in rustc's words) that gcc takes after `-march=armv8-a+`.
+/// Arm features (rustc's names) with the names that gcc accepts after `-march=armv8-a+`.
 const ARM: &[(&str, &str)] = &[
     ("bf16", "bf16"),
     ("dotprod", "dotprod"),
@@ -24,7 +25,7 @@ const ARM: &[(&str, &str)] = &[
     ("sve2", "sve2"),
 ];
 
-/// The target for `triple` with the CPU features that Cargo lists (`CARGO_CFG_TARGET_FEATURE`), or for `cpu`.
+/// The target for `triple`, with the CPU features that Cargo lists (`CARGO_CFG_TARGET_FEATURE`), or for `cpu`.
 pub(crate) fn target(kind: TargetKind, triple: &str, features: &str, cpu: Option<&str>) -> Target {
     let mut target = Target::cross(kind, triple);
     let features: Vec<&str> = features.split(',').filter(|it| !it.is_empty()).collect();

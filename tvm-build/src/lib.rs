@@ -1,5 +1,5 @@
-//! `build.rs` helper: a model becomes a static library of its kernels, an artifact with program and weights, and a typed
-//! Rust wrapper. The application links `tvm-runtime` and no compiler.
+//! `build.rs` helper: compiles a model to a static library of its kernels, an artifact with program and weights, and a
+//! typed Rust wrapper. The application links `tvm-runtime` and no compiler.
 //!
 //! ```no_run
 //! // build.rs
@@ -16,9 +16,9 @@
 //! println!("{:?}", out.probabilities.view());
 //! ```
 //!
-//! Kernels go through C and the `cc` crate, which knows about cross compilers, or with the feature `llvm` through LLVM.
-//! They use the CPU features that Cargo compiles the application with (`-C target-cpu`, `-C target-feature`), unless
-//! [`Model::cpu`] says otherwise.
+//! Kernels are compiled through C and the `cc` crate, which finds cross compilers, or through LLVM with the feature
+//! `llvm`. They use the CPU features that Cargo compiles the application with (`-C target-cpu`, `-C target-feature`),
+//! unless [`Model::cpu`] names another CPU.
 //!
 //! TVM counterpart: ahead-of-time compilation (`tvmc compile --executor=aot`), `export_library`.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What is compiled, for what, and to where.
+//! The model to compile, its target, and its output files.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use tvm_onnx::{DimSpec, ImportOptions, import_file};
 use crate::wrapper::{Facts, Wrapper};
 use crate::{BuildError, cargo, features, names, object};
 
-/// Which code generator makes the kernels.
+/// Code generator for the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// C, compiled by the C compiler that the `cc` crate finds.
@@ -37,19 +37,19 @@ pub struct Model {
     out_dir: Option<PathBuf>,
 }
 
-/// What was written.
+/// Files that were written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Compiled {
-    /// The wrapper, for `include!`; the paths in it begin with `tvm_runtime`.
+    /// The wrapper, for `include!`; its paths begin with `tvm_runtime`.
     pub wrapper: PathBuf,
-    /// Bytecode and constants.
+    /// The artifact: bytecode and constants.
     pub artifact: PathBuf,
-    /// The static library of the kernels.
+    /// The static library that contains the kernels.
     pub library: PathBuf,
     /// Number of kernels.
     pub kernels: usize,
-    /// What the kernels were compiled for.
+    /// The target that the kernels were compiled for.
     pub target: String,
 }
 
@@ -66,67 +66,67 @@ impl Model {
         }
     }
 
-    /// The ONNX model in the file at `path`, relative to the package. It is named after the file.
+    /// Selects the ONNX model in the file at `path`, relative to the package. The model is named after the file.
     pub fn onnx(path: impl Into<PathBuf>) -> Model {
         let path = path.into();
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         Model::new(Source::Onnx(path), name)
     }
 
-    /// A module that was built or imported otherwise; its graph functions are the entry points.
+    /// Selects a module that was built or imported in another way; its graph functions are the entry points.
     pub fn module(name: impl Into<String>, module: IRModule) -> Model {
         Model::new(Source::Module(Box::new(module)), name.into())
     }
 
-    /// The name of the files and, in camel case, of the wrapper.
+    /// Sets the name of the files and, in camel case, of the wrapper.
     pub fn name(mut self, name: impl Into<String>) -> Model {
         self.name = name.into();
         self
     }
 
-    /// What is known of a symbolic dimension: a number, or bounds, which each call checks.
+    /// Fixes a symbolic dimension to a number, or bounds it; each call checks the bounds.
     pub fn dim(mut self, name: &str, spec: impl Into<DimSpec>) -> Model {
         self.options = self.options.dim(name, spec.into());
         self
     }
 
-    /// The shape of an input in place of the model's own.
+    /// Sets the shape of an input; it replaces the one in the model.
     pub fn shape(mut self, input: &str, shape: &[i64]) -> Model {
         self.options = self.options.shape(input, shape);
         self
     }
 
-    /// The code generator; otherwise LLVM with the feature `llvm`, else C.
+    /// Selects the code generator. The default is LLVM with the feature `llvm`, otherwise C.
     pub fn backend(mut self, backend: Backend) -> Model {
         self.backend = backend;
         self
     }
 
-    /// The triple of the machine that runs the model; otherwise Cargo's `TARGET`, else this machine.
+    /// Sets the triple of the machine that will run the model. The default is Cargo's `TARGET`, otherwise this machine.
     pub fn target(mut self, triple: impl Into<String>) -> Model {
         self.target = Some(triple.into());
         self
     }
 
-    /// The CPU to compile for, as the code generator names it, or `native`; otherwise the features that Cargo compiles
-    /// the application with.
+    /// Sets the CPU to compile for: a name that the code generator knows, or `native`. The default is the set of
+    /// features that Cargo compiles the application with.
     pub fn cpu(mut self, cpu: impl Into<String>) -> Model {
         self.cpu = Some(cpu.into());
         self
     }
 
-    /// Where to write; otherwise Cargo's `OUT_DIR`.
+    /// Sets the output directory. The default is Cargo's `OUT_DIR`.
     pub fn out_dir(mut self, path: impl Into<PathBuf>) -> Model {
         self.out_dir = Some(path.into());
         self
     }
 
-    /// Compiles the model and writes its files. In a build script, tells Cargo what it depends on and where the library
-    /// is; errors are shown as errors of the package, so `?` is all there is to do.
+    /// Compiles the model and writes its files. In a build script, it tells Cargo which files the model depends on and
+    /// where the library is, and reports errors as errors of the package, so `?` is enough.
     ///
     /// # Errors
-    /// When there is nowhere to write to, the file is not a model, it uses what is not supported (all of that is listed),
-    /// or no code can be generated.
+    /// When there is no output directory, the file is not a model, the model uses unsupported features (all of them are
+    /// listed), or no code can be generated.
     pub fn compile(self) -> Result<Compiled, BuildError> {
         let res = self.run();
         if let Err(err) = &res {
@@ -165,7 +165,7 @@ impl Model {
             .map_err(|err| BuildError::Codegen { model: name.clone(), source: err.into() })?;
         exe.metadata.push(tvm_runtime::cpu_requirements(features.iter().map(String::as_str)));
 
-        // Symbols of two models, or of two versions of one package, must not clash.
+        // Symbols of two models, or of two versions of a package, must not clash.
         let variable = |name: &str| std::env::var(name).unwrap_or_default();
         let (package, version) = (variable("CARGO_PKG_NAME"), variable("CARGO_PKG_VERSION"));
         let unit = format!("{name}_{:08x}", names::hash(&[&package, &version, &name]) as u32);
@@ -204,14 +204,14 @@ impl Model {
     }
 }
 
-/// What to compile for: as told, else as Cargo says, else this machine's baseline.
+/// The target: the given one, else Cargo's, else the baseline of this machine.
 fn target(backend: Backend, triple: Option<String>, cpu: Option<String>) -> Target {
     let kind = match backend {
         Backend::C => TargetKind::C,
         Backend::Llvm => TargetKind::Llvm,
     };
     let cargo = std::env::var("TARGET").ok();
-    // Cargo's features are those of Cargo's target.
+    // Cargo's list of features describes Cargo's target only.
     let same = triple.is_none() || triple == cargo;
     let features = std::env::var("CARGO_CFG_TARGET_FEATURE").ok().filter(|_| same).unwrap_or_default();
     let triple = triple.or(cargo).unwrap_or_else(|| env!("TVM_BUILD_TARGET").to_string());

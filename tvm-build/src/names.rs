@@ -1,8 +1,8 @@
-//! Names of a model as Rust identifiers, files and symbols.
+//! Conversion of a model's names to Rust identifiers, file names and symbols.
 
 use std::collections::HashSet;
 
-/// Identifiers of one scope.
+/// The identifiers that are taken in one scope.
 #[derive(Default)]
 pub(crate) struct Scope(HashSet<String>);
 
@@ -12,12 +12,12 @@ const KEYWORDS: &str = " abstract as async await become box break const continue
     trait true try type typeof unsafe unsized use virtual where while yield _ ";
 
 impl Scope {
-    /// A scope in which `names` are taken.
+    /// A scope in which `names` are already taken.
     pub(crate) fn with(names: &[&str]) -> Scope {
         Scope(names.iter().map(|name| name.to_string()).collect())
     }
 
-    /// An identifier in snake case that looks like `name` and is new in this scope.
+    /// A new identifier in this scope: `name` in snake case, with a number if necessary.
     pub(crate) fn fresh(&mut self, name: &str) -> String {
         let stem = snake(name);
         let numbered = (2..).map(|i| format!("{}_{i}", stem.trim_end_matches('_')));
@@ -28,7 +28,7 @@ impl Scope {
     }
 }
 
-/// Snake case, with `_` for everything that cannot be in an identifier.
+/// Converts to snake case, with `_` for all characters that an identifier cannot contain.
 fn snake(name: &str) -> String {
     let mut res = String::new();
     let mut after_lower = false;
@@ -52,7 +52,7 @@ fn snake(name: &str) -> String {
     res
 }
 
-/// `digits_cnn` → `DigitsCnn`.
+/// Converts to camel case: `digits_cnn` → `DigitsCnn`.
 pub(crate) fn camel(name: &str) -> String {
     let words = name.split('_').filter(|word| !word.is_empty());
     words
@@ -63,18 +63,18 @@ pub(crate) fn camel(name: &str) -> String {
         .collect()
 }
 
-/// Whether `name` can name a file and, in camel case, a type.
+/// Whether `name` is valid as a file name and, in camel case, as a type name.
 pub(crate) fn is_model_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// `name` in a line of documentation.
+/// Escapes `name` for a line of documentation.
 pub(crate) fn shown(name: &str) -> String {
     name.escape_debug().to_string().replace('`', "'")
 }
 
-/// A number that names `parts`, the same on every machine (FNV-1a).
+/// Hash of `parts` (FNV-1a), the same on every machine.
 pub(crate) fn hash(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

@@ -1,4 +1,4 @@
-//! From lowered kernels to a static library.
+//! Compilation of lowered kernels to a static library.
 
 use std::path::Path;
 
@@ -51,8 +51,8 @@ pub(crate) fn library(
     build.try_compile(name).map_err(failed)
 }
 
-/// Why the C compiler that was found cannot compile for `triple`. The `cc` crate takes the host's own for triples that
-/// it does not know.
+/// The reason why the C compiler that was found cannot compile for `triple`; `None` if it can. For unknown triples, the
+/// `cc` crate falls back to the compiler of the host.
 fn unfit(tool: &cc::Tool, triple: &str) -> Option<String> {
     let path = tool.path().display();
     if tool.is_like_msvc() {
@@ -71,7 +71,7 @@ fn unfit(tool: &cc::Tool, triple: &str) -> Option<String> {
     })
 }
 
-/// The family of processors that a triple is for, in as many letters as tell them apart.
+/// The processor family of a triple: the shortest prefix that distinguishes families.
 fn family(triple: &str) -> &str {
     let is_x86 = ["i386", "i486", "i586", "i686", "x86_64"].iter().any(|it| triple.starts_with(it));
     if is_x86 { "x86" } else { triple.get(..3).unwrap_or(triple) }

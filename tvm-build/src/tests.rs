@@ -1,4 +1,4 @@
-//! Tests of what is written and of what is refused. `examples/build_rs_app` compiles, links and runs a wrapper.
+//! Tests of the written files and of rejected input. `examples/build_rs_app` compiles, links and runs a wrapper.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The text of the typed wrapper. Whatever the model, it has fewer than 300 lines, and names from the model stand in it
-//! only as identifiers, escaped literals and escaped documentation.
+//! The text of the typed wrapper. It has fewer than 300 lines for every model. Names from the model appear in it only
+//! as identifiers, escaped literals and escaped documentation.
 
 use std::fmt::Write as _;
 
@@ -11,16 +11,16 @@ use tvm_runtime::{DataType, DimSig};
 
 use crate::names::{Scope, camel, shown};
 
-/// Lines that a list may take.
+/// Maximum number of lines of a list.
 const MAX_LINES: usize = 40;
 
-/// Names and bounds that a module says of its functions and that bytecode does not have.
+/// Names and bounds from a module that its bytecode does not contain.
 pub(crate) struct Facts {
-    /// The file it comes from.
+    /// The file that the module was imported from.
     origin: Option<String>,
-    /// By function: names of inputs, names of outputs.
+    /// Name of each function, names of its inputs, names of its outputs.
     functions: Vec<(String, Vec<String>, Vec<String>)>,
-    /// Bounds of dimensions.
+    /// Bounds of dimensions: name, minimum, maximum.
     bounds: Vec<(String, i64, i64)>,
 }
 
@@ -48,7 +48,7 @@ impl Facts {
         facts
     }
 
-    /// What goes into the artifact, for tools.
+    /// Metadata entries for the artifact, for use by tools.
     pub(crate) fn metadata(&self, model: &str) -> Vec<(String, String)> {
         let mut res = vec![("model".to_string(), model.to_string())];
         res.extend(self.origin.iter().map(|file| ("source".to_string(), file.clone())));
@@ -61,7 +61,7 @@ impl Facts {
         res
     }
 
-    /// The name of an input (`output = false`) or output of `func`.
+    /// The name of input (`output = false`) or output number `index` of `func`, if it has one.
     fn name(&self, func: &str, output: bool, index: usize) -> Option<&str> {
         let (_, inputs, outputs) = self.functions.iter().find(|(name, ..)| name == func)?;
         let names = if output { outputs } else { inputs };
@@ -73,10 +73,10 @@ fn text(value: &AttrValue) -> Option<String> {
     if let AttrValue::Str(text) = value { Some(text.to_string()) } else { None }
 }
 
-/// What the wrapper is made from.
+/// Inputs of the generation of a wrapper.
 pub(crate) struct Wrapper<'a> {
     pub(crate) name: &'a str,
-    /// Prefix of its symbols.
+    /// Prefix of the kernel symbols.
     pub(crate) unit: &'a str,
     pub(crate) library: &'a str,
     pub(crate) target: &'a Target,
@@ -84,7 +84,7 @@ pub(crate) struct Wrapper<'a> {
     pub(crate) facts: &'a Facts,
 }
 
-/// An input or output.
+/// An input or output of an entry point.
 struct Port<'a> {
     ident: String,
     name: String,
@@ -92,7 +92,7 @@ struct Port<'a> {
 }
 
 impl Port<'_> {
-    /// Element type and extents, where all that a static type needs is known.
+    /// Element type and extents, if everything that a static type needs is known.
     fn tensor(&self) -> Option<(DataType, &[DimSig])> {
         match self.ty {
             ValueType::Tensor { dtype: Some(dtype), shape: Some(shape) } if shape.len() <= 6 => {
@@ -102,7 +102,7 @@ impl Port<'_> {
         }
     }
 
-    /// The Rust type of the element and the rank.
+    /// The generic arguments of the Rust type: element type and rank.
     fn generics(&self, rt: &str) -> Option<String> {
         let (dtype, shape) = self.tensor()?;
         let path = if matches!(dtype, DataType::F16 | DataType::BF16) {
@@ -119,7 +119,7 @@ impl Port<'_> {
 }
 
 impl Wrapper<'_> {
-    /// The wrapper, with the runtime crate at the path `rt`.
+    /// Generates the wrapper; `rt` is the path of the runtime crate.
     pub(crate) fn text(&self, rt: &str) -> String {
         let ty = camel(self.name);
         let entries: Vec<&VmFunction> = self.exe.functions.iter().filter(|func| func.public).collect();
@@ -285,19 +285,19 @@ impl Wrapper<'_> {
     }
 }
 
-/// `items`, each followed by a comma, on at most [`MAX_LINES`] lines.
+/// Formats `items`, each followed by a comma, on at most [`MAX_LINES`] lines.
 fn lines(items: &[String], indent: &str) -> String {
     let items: Vec<String> = items.iter().map(|item| format!("{item},")).collect();
     packed(&items, indent, " ")
 }
 
-/// `items` on at most [`MAX_LINES`] lines.
+/// Formats `items` on at most [`MAX_LINES`] lines.
 fn packed(items: &[String], indent: &str, between: &str) -> String {
     let per_line = items.len().div_ceil(MAX_LINES).max(1);
     items.chunks(per_line).map(|chunk| format!("{indent}{}\n", chunk.join(between))).collect()
 }
 
-/// The constant that holds the shape of `port`, if it is a tensor.
+/// Declares the constant with the shape of `port`, if it is a tensor.
 fn shape_const(port: &Port<'_>, prefix: &str, consts: &mut Scope) -> Option<String> {
     let (_, dims) = port.tensor()?;
     let ident = consts.fresh(&format!("{prefix}{}_shape", port.ident)).to_uppercase();
@@ -311,7 +311,7 @@ fn shape_const(port: &Port<'_>, prefix: &str, consts: &mut Scope) -> Option<Stri
     ))
 }
 
-/// The documentation of the method that runs `func`.
+/// Documentation of the method that runs `func`.
 fn entry_docs(func: &VmFunction, inputs: &[Port<'_>], outputs: &[Port<'_>]) -> String {
     let mut docs = vec![format!("Entry point `{}`.", shown(&func.name)), String::new()];
     docs.extend(inputs.iter().map(|port| format!("- input {}", port.doc())));

@@ -1,18 +1,18 @@
-//! Comparing a result with what was expected, by the rule of ONNX's own test runner: shape and element type are equal,
-//! and `|got - want| <= atol + rtol * |want|`; infinities and NaN only equal themselves.
+//! Comparison of results with expected values, by the rule of ONNX's own test runner: shape and element type must be
+//! equal, and `|got - want| <= atol + rtol * |want|`. Infinities and NaN are equal only to themselves.
 
 use tvm_runtime::Tensor;
 
 use crate::error::Error;
 
-/// What differences are allowed.
+/// Allowed differences.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
     pub(crate) rtol: f64,
     pub(crate) atol: f64,
 }
 
-/// Why `got` is not `want`, if it is not.
+/// Describes the difference between `got` and `want`; `None` if they agree.
 pub(crate) fn mismatch(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Result<Option<String>, Error> {
     if got.shape() != want.shape() {
         return Ok(Some(format!("shape is {:?}, expected {:?}", got.shape(), want.shape())));

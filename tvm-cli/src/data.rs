@@ -1,4 +1,4 @@
-//! Tensors in files, and tensors made up.
+//! Tensors read from files, and generated tensors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tvm_runtime::{DataType, Tensor};
 
 use crate::error::Error;
 
-/// What a made-up input holds.
+/// Content of a generated input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Fill {
     /// 0 everywhere.
@@ -43,7 +43,7 @@ pub(crate) fn numbered(dir: &Path, stem: &str) -> Vec<PathBuf> {
     (0..).map_while(file).collect()
 }
 
-/// A tensor of this shape, filled.
+/// Generates a tensor of this shape.
 pub(crate) fn filled(fill: Fill, shape: &[i64], dtype: DataType) -> Result<Tensor, Error> {
     let n = Tensor::zeros(shape, dtype)?.len();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;

@@ -1,4 +1,4 @@
-//! The one error type of the command line.
+//! The error type of the command line.
 
 use std::path::Path;
 
@@ -24,20 +24,20 @@ pub(crate) enum Error {
     /// A file cannot be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// What a file holds is wrong.
+    /// The content of a file is invalid.
     #[error("{path}: {source}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error in the content.
         source: Box<Error>,
     },
-    /// The command line, a request or a data set is wrong.
+    /// The command line, a request or a data set is invalid.
     #[error("{0}")]
     Usage(String),
 }
@@ -50,17 +50,17 @@ impl Error {
         Error::Usage(message.into())
     }
 
-    /// Names the file of an I/O error.
+    /// Adds the path of the file to an I/O error.
     pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
         |source| Error::Io { path: path.display().to_string(), source }
     }
 
-    /// Names the file that an error is about.
+    /// Adds the path of the file to an error about its content.
     pub(crate) fn file<E: Into<Error>>(path: &Path) -> impl FnOnce(E) -> Error + '_ {
         |err| Error::File { path: path.display().to_string(), source: Box::new(err.into()) }
     }
 
-    /// True when the model is well-formed and something it needs is not there.
+    /// True if the model is well-formed but uses an unsupported feature.
     pub(crate) fn is_unsupported(&self) -> bool {
         match self {
             Error::Onnx(err) => err.is_unsupported(),

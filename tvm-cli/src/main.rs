@@ -29,15 +29,15 @@ struct Cli {
 enum Command {
     /// Runs a model once and shows its outputs.
     Run(cmd::run::Args),
-    /// Compiles a model to an artifact, or emits what a stage of the compiler makes of it.
+    /// Compiles a model to an artifact, or prints the output of an earlier stage of the compiler.
     Compile(cmd::compile::Args),
     /// Shows inputs, outputs and content of a model or artifact.
     Inspect(cmd::inspect::Args),
-    /// Lists the operators that are supported.
+    /// Lists the supported operators.
     Ops(cmd::ops::Args),
-    /// Runs directories in the layout of ONNX backend tests and compares the outputs.
+    /// Runs tests in the layout of ONNX backend tests and compares the outputs.
     OnnxTest(cmd::onnx_test::Args),
-    /// Says what this machine has and what to do about what it lacks.
+    /// Reports what this machine has, and how to install what is missing.
     Doctor,
     /// Serves a test or benchmark harness over standard input and output.
     Worker(worker::Args),

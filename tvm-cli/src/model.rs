@@ -14,43 +14,43 @@ use tvm_runtime::{Tensor, Value};
 
 use crate::error::Error;
 
-/// The function of a model.
+/// Name of a model's entry point.
 pub(crate) const MAIN: &str = "main";
 
-/// A model ready to run.
+/// A model that is ready to run.
 pub(crate) struct Model {
-    /// The program.
+    /// The virtual machine with the program.
     pub(crate) vm: Vm,
     /// Names of the inputs in the model.
     pub(crate) inputs: Vec<String>,
     /// Names of the outputs in the model.
     pub(crate) outputs: Vec<String>,
-    /// Names of the outputs' element types, where the elements are bits of a type that is none of ours.
+    /// Element type of each output whose elements are the bits of a type that tvm does not have; empty for the others.
     pub(crate) elements: Vec<String>,
 }
 
-/// How a model is read and compiled.
+/// Options for reading and compiling a model.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// What to compile for: host, c, llvm, interpreter, perhaps followed by -cpu=… and the like.
+    /// Target to compile for: host, c, llvm or interpreter, optionally followed by options such as -cpu=….
     #[arg(long, default_value = "host")]
     pub(crate) target: Target,
     /// A symbolic dimension: `n=4` makes it a constant, `n=1..64` bounds it.
     #[arg(long = "dim", value_name = "NAME=N")]
     pub(crate) dims: Vec<Dim>,
-    /// The shape of an input in place of the model's own: `image=1x3x224x224`.
+    /// Replaces the shape of an input: `image=1x3x224x224`.
     #[arg(long = "shape", value_name = "INPUT=AxBxC")]
     pub(crate) shapes: Vec<Shape>,
 }
 
-/// What is known of a dimension, on the command line.
+/// A dimension given on the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Dim {
     name: String,
     spec: DimSpec,
 }
 
-/// A shape of an input, on the command line.
+/// The shape of an input, given on the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     name: String,
@@ -88,7 +88,7 @@ impl FromStr for Shape {
 }
 
 impl Options {
-    /// As the importer takes them.
+    /// Converts to the options of the importer.
     pub(crate) fn import(&self) -> ImportOptions {
         let mut options = ImportOptions::default();
         options.dims.extend(self.dims.iter().map(|it| (it.name.clone(), it.spec)));
@@ -97,15 +97,15 @@ impl Options {
     }
 }
 
-/// What a file holds.
+/// Content of a file.
 pub(crate) enum Content {
-    /// An artifact.
+    /// A compiled artifact.
     Artifact(Executable),
-    /// Anything else is taken for an ONNX model.
+    /// Bytes of an ONNX model: everything that is not an artifact is taken for one.
     Onnx(Vec<u8>),
 }
 
-/// Reads a file.
+/// Reads the model or artifact in a file.
 pub(crate) fn read(path: &Path) -> Result<Content, Error> {
     if path.is_dir() {
         return Err(Error::usage(format!("{} is a directory, expected a model or artifact", path.display())));
@@ -117,7 +117,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, Error> {
     Ok(Content::Onnx(bytes))
 }
 
-/// The directory of a file, where external data is.
+/// The directory of a file, which is searched for external data.
 pub(crate) fn directory(path: &Path) -> PathBuf {
     path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
 }
@@ -132,7 +132,7 @@ pub(crate) fn import(path: &Path, options: &ImportOptions) -> Result<IRModule, E
     }
 }
 
-/// Names of inputs or outputs that the importer left on the function.
+/// Names of inputs or outputs that the importer recorded as an attribute of the function.
 pub(crate) fn names(module: &IRModule, attr: &str) -> Vec<String> {
     let func = module.global_var(MAIN).and_then(|gv| module.relax_func(gv));
     let Some(AttrValue::List(names)) = func.and_then(|func| func.attrs.get(attr)) else { return Vec::new() };
@@ -141,7 +141,7 @@ pub(crate) fn names(module: &IRModule, attr: &str) -> Vec<String> {
 }
 
 impl Model {
-    /// Compiles a module.
+    /// Compiles a module for `target`.
     pub(crate) fn compile(module: IRModule, target: &Target, config: VmConfig) -> Result<Model, Error> {
         let target = resolve(target);
         let (inputs, outputs) = (names(&module, "input_names"), names(&module, "output_names"));
@@ -152,7 +152,7 @@ impl Model {
         Ok(Model { vm, inputs, outputs, elements })
     }
 
-    /// Loads or compiles what is in a file.
+    /// Loads the artifact in a file, or compiles the model in it.
     pub(crate) fn load(path: &Path, options: &Options) -> Result<Model, Error> {
         match read(path)? {
             Content::Onnx(bytes) => {
@@ -166,7 +166,7 @@ impl Model {
             }
             Content::Artifact(exe) => {
                 let (inputs, outputs) = (metadata_names(&exe, "input"), metadata_names(&exe, "output"));
-                // SAFETY: running an artifact is what the user of `tvmc` asks for, as running a program.
+                // SAFETY: the user of `tvmc` asks to run this artifact, as one runs a program.
                 #[allow(unsafe_code, reason = "see SAFETY")]
                 let module = unsafe { exe.link()? };
                 Ok(Model { vm: Vm::new(exe, &module)?, inputs, outputs, elements: Vec::new() })
@@ -182,14 +182,14 @@ impl Model {
         Ok(main.params.iter().enumerate().map(|(i, it)| (name(i, &it.name), it.ty.clone())).collect())
     }
 
-    /// Runs the model; the results are its outputs in order.
+    /// Runs the model; returns its outputs in order.
     pub(crate) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         let args: Vec<Value> = inputs.iter().map(Value::from).collect();
         tensors(self.vm.invoke(MAIN, &args)?)
     }
 }
 
-/// The tensors of a result.
+/// The tensors in a result.
 pub(crate) fn tensors(result: Value) -> Result<Vec<Tensor>, Error> {
     match result {
         Value::Tensor(tensor) => Ok(vec![tensor]),
@@ -201,7 +201,7 @@ pub(crate) fn tensors(result: Value) -> Result<Vec<Tensor>, Error> {
     }
 }
 
-/// Compiles a module to an executable that can be saved; the names of inputs and outputs travel with it.
+/// Compiles a module to an executable that can be saved; its metadata records the names of inputs and outputs.
 pub(crate) fn export(module: &IRModule, target: &Target) -> Result<Executable, Error> {
     let mut exe = export_module(module, target)?;
     for (kind, attr) in [("input", "input_names"), ("output", "output_names")] {
@@ -211,7 +211,7 @@ pub(crate) fn export(module: &IRModule, target: &Target) -> Result<Executable, E
     Ok(exe)
 }
 
-/// Names of inputs or outputs that [`export`] left in an executable.
+/// Names of inputs or outputs that [`export`] recorded in an executable.
 pub(crate) fn metadata_names(exe: &Executable, kind: &str) -> Vec<String> {
     (0..).map_while(|i| exe.metadata(&format!("{kind}.{i}")).map(String::from)).collect()
 }

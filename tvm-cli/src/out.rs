@@ -1,4 +1,4 @@
-//! Writing to the terminal: a closed pipe is no error, colours only where there is a terminal.
+//! Output to the terminal. A closed pipe is not an error; colours are used only on a terminal.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -10,7 +10,8 @@ pub(crate) fn line(text: impl fmt::Display) {
     written(writeln!(io::stdout().lock(), "{text}"));
 }
 
-/// Where nobody reads on nothing is left to be done; that output is lost for another reason is an error.
+/// Handles the result of a write. A closed pipe is ignored, because nobody reads the output; any other failure ends the
+/// process with an error.
 fn written(result: io::Result<()>) {
     if let Err(source) = result
         && source.kind() != io::ErrorKind::BrokenPipe
@@ -20,7 +21,7 @@ fn written(result: io::Result<()>) {
     }
 }
 
-/// Writes text or bytes to standard output as they are.
+/// Writes bytes to standard output unchanged.
 pub(crate) fn raw(bytes: &[u8]) {
     let mut stdout = io::stdout().lock();
     written(stdout.write_all(bytes).and_then(|()| stdout.flush()));
@@ -32,7 +33,7 @@ pub(crate) fn error(err: &Error) {
     let _ = writeln!(io::stderr().lock(), "{head}: {err}");
 }
 
-/// Colours of words.
+/// Text colours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Colour {
     Red = 31,
@@ -40,12 +41,12 @@ pub(crate) enum Colour {
     Yellow = 33,
 }
 
-/// `text` in colour, when standard output is a terminal.
+/// Returns `text` in colour if standard output is a terminal, else unchanged.
 pub(crate) fn coloured(text: &str, colour: Colour) -> String {
     if io::stdout().is_terminal() { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_string() }
 }
 
-/// Rows of cells in columns as wide as their widest cell.
+/// Prints rows of cells; each column is as wide as its widest cell.
 pub(crate) fn table(rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -61,7 +62,7 @@ pub(crate) fn table(rows: &[Vec<String>]) {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes for reading.
 pub(crate) fn bytes(n: u64) -> String {
     match n {
         0..1024 => format!("{n} B"),

@@ -1,4 +1,4 @@
-//! The command line from outside, on the digits model.
+//! Tests of the command line as a process, on the digits model.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::fs;
@@ -14,7 +14,7 @@ fn digits() -> String {
     root().join("examples/data/digits_cnn").display().to_string()
 }
 
-/// Runs `tvmc` with `input` on its standard input.
+/// Runs `tvmc` with `input` as its standard input.
 fn tvmc_with(args: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tvmc"))
         .args(args)
@@ -27,7 +27,7 @@ fn tvmc_with(args: &[&str], input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Standard output of a run that succeeds.
+/// Returns the standard output of a run that must succeed.
 fn tvmc(args: &[&str]) -> String {
     let output = tvmc_with(args, "");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -35,7 +35,7 @@ fn tvmc(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Exit status and standard error of a run that fails.
+/// Returns exit status and standard error of a run that must fail.
 fn refused(args: &[&str]) -> (i32, String) {
     let output = tvmc_with(args, "");
     assert!(!output.status.success(), "{args:?}");
@@ -132,7 +132,7 @@ fn what_is_lost_or_slow_is_said() {
     let command = command.args(["run", &model, "--fill", "ones", "--dim", "n=1"]);
     let run = command.env("CC", "/nonexistent/cc").output().unwrap();
     let err = String::from_utf8(run.stderr).unwrap();
-    // With LLVM there is no need of a C compiler; without both nothing is interpreted unless that is asked for.
+    // With LLVM no C compiler is needed. Without LLVM and a C compiler, nothing is interpreted unless the user asks for it.
     let refused =
         !run.status.success() && err.starts_with("error: no C compiler: tried /nonexistent/cc\n  help: ");
     assert!(if cfg!(feature = "llvm") { run.status.success() } else { refused }, "{err}");

@@ -1,4 +1,4 @@
-//! From a module of graph functions to a program that runs, or to an executable that can be saved.
+//! Compilation of a module of graph functions to a program that is ready to run, or to an executable that can be saved.
 //!
 //! TVM counterpart: `relax.build`.
 
@@ -10,10 +10,10 @@ use tvm_runtime::{Device, cpu_requirements};
 
 use crate::{CodegenError, EmitKind, build, cpu_features, emit, resolve};
 
-/// Compiles graph functions to bytecode and the tensor programs that they call to kernels, ready to run.
+/// Compiles graph functions to bytecode, and the tensor programs that they call to kernels. The result is ready to run.
 ///
 /// # Errors
-/// When a pass refuses the module, or the target cannot run a tensor program.
+/// When a pass fails on the module, or the target cannot run a tensor program.
 pub fn compile_module(module: &IRModule, target: &Target) -> Result<Vm, CodegenError> {
     let target = &resolve(target);
     let (programs, mut exe) = vm::compile_for(module.clone(), device(target))?;
@@ -21,12 +21,12 @@ pub fn compile_module(module: &IRModule, target: &Target) -> Result<Vm, CodegenE
     Ok(Vm::new(exe, &build(&programs, target)?)?)
 }
 
-/// Compiles as [`compile_module`] does, to an executable that holds its kernels as a shared library: what
-/// [`Executable::save`] writes runs in an application without a compiler, on machines that have the CPU features that the
+/// Compiles like [`compile_module`], but to an executable that contains its kernels as a shared library. The bytes that
+/// [`Executable::save`] returns run in an application without a compiler, on machines with the CPU features that the
 /// target names ([`Executable::check_cpu`]).
 ///
 /// # Errors
-/// As for [`compile_module`]; the interpreter has no machine code.
+/// As for [`compile_module`], and for the interpreter, which has no machine code.
 pub fn export_module(module: &IRModule, target: &Target) -> Result<Executable, CodegenError> {
     let target = &resolve(target);
     let (programs, mut exe) = vm::compile_for(module.clone(), device(target))?;
@@ -40,7 +40,7 @@ pub fn export_module(module: &IRModule, target: &Target) -> Result<Executable, C
     Ok(exe)
 }
 
-/// Where the kernels of `target` run.
+/// Device on which the kernels of `target` run.
 fn device(target: &Target) -> Device {
     if target.is_gpu() { Device::cuda(0) } else { Device::cpu() }
 }

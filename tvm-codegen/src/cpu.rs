@@ -1,4 +1,4 @@
-//! Which CPU features the code for a target may use.
+//! The CPU features that code for a target may use.
 
 use tvm_core::target::{Target, TargetKind};
 use tvm_runtime::level_features;
@@ -6,11 +6,11 @@ use tvm_runtime::level_features;
 use crate::c::load::Compiler;
 use crate::{CodegenError, resolve};
 
-/// The features of the CPU that code for `target` may use, as [`tvm_runtime::cpu_features`] names them: those of this
-/// machine, of the level that the target names, else what the C compiler says of the CPU.
+/// The CPU features that code for `target` may use, with the names of [`tvm_runtime::cpu_features`]. They are those of
+/// this machine, or of the CPU level that the target names; for other CPUs, the C compiler is queried.
 ///
 /// # Errors
-/// When only a C compiler knows the CPU, and there is none or it does not know it either.
+/// When only a C compiler can know the CPU, and there is none or it does not know the CPU either.
 pub fn cpu_features(target: &Target) -> Result<Vec<String>, CodegenError> {
     let target = &resolve(target);
     let base = match (&target.cpu, &target.triple) {
@@ -18,7 +18,7 @@ pub fn cpu_features(target: &Target) -> Result<Vec<String>, CodegenError> {
         (None, None) => Some(tvm_runtime::cpu_features()),
         (Some(cpu), _) => level_features(cpu),
         (None, Some(triple)) if triple.starts_with("x86_64") => level_features("x86-64"),
-        // The baseline of the triple: whoever can run the application has it.
+        // The baseline of the triple: every machine that can run the application has it.
         (None, Some(_)) => Some(Vec::new()),
     };
     let mut features: Vec<String> = match base {
@@ -34,12 +34,12 @@ pub fn cpu_features(target: &Target) -> Result<Vec<String>, CodegenError> {
             _ => {}
         }
     }
-    // Only those that loading can check: the others are no instructions that compilers choose.
+    // Keep only features that loading can check. Compilers choose no instructions of the others.
     features.retain(|it| tvm_runtime::all_cpu_features().contains(&it.as_str()));
     Ok(features)
 }
 
-/// The name that loading knows the feature `name` of a compiler by.
+/// Converts a compiler's name of a feature to the name that loading uses.
 fn own_name(name: &str) -> &str {
     match name {
         "bmi" => "bmi1",
@@ -48,7 +48,7 @@ fn own_name(name: &str) -> &str {
     }
 }
 
-/// Features by the macros that a C compiler defines for a CPU.
+/// Derives the features from the macros that a C compiler defines for a CPU.
 fn of_macros(macros: &str) -> Vec<String> {
     let defined: Vec<&str> = macros.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
     let defines = |name: &str| {

@@ -1,4 +1,4 @@
-//! From tensor programs to kernels: lowers, picks a code generator, loads what it made.
+//! Compilation of tensor programs to kernels: lowers, selects a code generator, and loads the result.
 //!
 //! TVM counterpart: `tvm.compile`, `driver/build_module.py`.
 
@@ -13,10 +13,10 @@ use tvm_runtime::{Kernel, KernelSig, Module};
 
 use crate::{CodegenError, c};
 
-/// What [`emit`] gives.
+/// Output format of [`emit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmitKind {
-    /// The C source.
+    /// C source.
     C,
     /// LLVM IR as text.
     LlvmIr,
@@ -31,7 +31,7 @@ pub enum EmitKind {
 /// Compiles one tensor program.
 ///
 /// # Errors
-/// When it is malformed or the target cannot run it.
+/// When the program is malformed or the target cannot run it.
 pub fn compile(func: &PrimFunc, target: &Target) -> Result<Kernel, CodegenError> {
     let module = IRModule::from_prim_func(func.clone());
     let built = build(&module, target)?;
@@ -56,7 +56,7 @@ pub fn build(module: &IRModule, target: &Target) -> Result<Module, CodegenError>
         TargetKind::C | TargetKind::Host => {
             let source = c::source(&lowered(module)?)?;
             let compiler = c::load::Compiler::for_target(target)?;
-            // SAFETY: the source is that of programs that were lowered here.
+            // SAFETY: the source was generated from programs that were lowered here.
             let library = unsafe { compiler.load(&source, target, c_options()) }?;
             Ok(library.module(&sigs)?)
         }
@@ -73,7 +73,7 @@ pub fn emit(module: &IRModule, target: &Target, kind: EmitKind) -> Result<Vec<u8
     emit_lowered(&lowered(module)?, target, kind)
 }
 
-/// Emits `kernels`, which are in the lowered form, under their symbols as one unit of `kind`.
+/// Emits `kernels`, which must be in the lowered form, under their symbols as one unit of `kind`.
 ///
 /// # Errors
 /// When the target cannot express a program.
@@ -104,8 +104,8 @@ pub fn emit_lowered(
     }
 }
 
-/// The target that [`TargetKind::Host`] stands for: LLVM if compiled in, else C. Other targets stay. Where there is no C
-/// compiler, compiling for it fails with [`CodegenError::NoCompiler`]: the interpreter runs only what asks for it.
+/// Resolves [`TargetKind::Host`]: to LLVM if it is compiled in, otherwise to C. Other targets are unchanged. Without a C
+/// compiler, compilation fails with [`CodegenError::NoCompiler`]: the interpreter is used only for targets that name it.
 pub fn resolve(target: &Target) -> Target {
     let kind = match target.kind {
         TargetKind::Host if cfg!(feature = "llvm") => TargetKind::Llvm,
@@ -120,7 +120,7 @@ pub fn signatures(module: &IRModule) -> Vec<KernelSig> {
     prim_funcs(module).map(|(name, func)| kernel_sig(name, func)).collect()
 }
 
-/// The tensor programs of `module` in the lowered form, under their symbols.
+/// Lowers the tensor programs of `module`; returns them with their symbols.
 ///
 /// # Errors
 /// When a program is malformed.
@@ -146,7 +146,7 @@ fn fast_math() -> bool {
     PassContext::current().config.fast_math
 }
 
-/// Levels 0 and 1 are for quick compilation, 2 (the default) and above for speed.
+/// Levels 0 and 1 are for quick compilation; 2 (the default) and higher are for speed.
 fn c_options() -> c::load::Options {
     let opt_level = match PassContext::current().opt_level {
         level @ 0..=1 => level,
@@ -166,7 +166,7 @@ fn no_cuda() -> CodegenError {
 #[cfg(feature = "llvm")]
 fn llvm_build(module: &IRModule, target: &Target, sigs: &[KernelSig]) -> Result<Module, CodegenError> {
     let options = crate::llvm::Options { fast_math: fast_math() };
-    // SAFETY: the programs were lowered here, the signatures are theirs.
+    // SAFETY: the programs were lowered here, and the signatures are theirs.
     Ok(unsafe { crate::llvm::jit(&lowered(module)?, target, options) }?.module(sigs)?)
 }
 

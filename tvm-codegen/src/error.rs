@@ -1,4 +1,4 @@
-//! Why code generation failed.
+//! Errors of code generation.
 
 use tvm_core::pass::PassError;
 use tvm_runtime::RuntimeError;
@@ -10,30 +10,30 @@ pub enum CodegenError {
     /// A lowering pass failed.
     #[error(transparent)]
     Pass(#[from] PassError),
-    /// The program uses something that this code generator has no code for.
+    /// The program uses a construct that this code generator does not support.
     #[error("the {target} code generator does not support {what}")]
     NotSupported {
-        /// Code generator.
+        /// Name of the code generator.
         target: &'static str,
-        /// What it met.
+        /// The unsupported construct.
         what: String,
     },
-    /// The code generator is not compiled in.
+    /// The code generator is not part of this build.
     #[error("this build has no {target} code generator\n  help: turn on the feature `{feature}`{help}")]
     Unsupported {
-        /// Code generator.
+        /// Name of the code generator.
         target: &'static str,
-        /// Cargo feature that has it.
+        /// Cargo feature that provides it.
         feature: &'static str,
-        /// What else to do.
+        /// Further help text; may be empty.
         help: &'static str,
     },
-    /// There is no C compiler.
+    /// No C compiler was found.
     #[error(
         "no C compiler: tried {tried}\n  help: install gcc or clang, set CC, turn on the feature `llvm`, or ask for the interpreter (`Target::interpreter()`), which is hundreds of times slower"
     )]
     NoCompiler {
-        /// Commands tried.
+        /// The commands that were tried.
         tried: String,
     },
     /// The directory of the kernel cache is not safe to load code from.
@@ -41,39 +41,39 @@ pub enum CodegenError {
         "kernel cache: {}: {reason}\n  help: set TVM_CACHE_DIR to a directory that only you can write to", path.display()
     )]
     Cache {
-        /// The directory, or one above it.
+        /// The directory of the cache, or one above it.
         path: std::path::PathBuf,
-        /// What is wrong with it.
+        /// Why the directory is not safe.
         reason: String,
     },
     /// The C compiler failed.
     #[error("`{command}` failed: {message}")]
     Compiler {
-        /// The command.
+        /// The command that failed.
         command: String,
-        /// Its output.
+        /// Output of the command.
         message: String,
     },
-    /// The target cannot do this.
+    /// The target cannot run or express the program.
     #[error("target `{target}`: {message}")]
     Target {
-        /// The target.
+        /// Text of the target.
         target: String,
-        /// What it cannot do.
+        /// Why it cannot.
         message: String,
     },
     /// A file could not be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: String,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The generated code could not be loaded.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// LLVM refused.
+    /// LLVM reported an error.
     #[cfg(feature = "llvm")]
     #[error(transparent)]
     Llvm(#[from] crate::llvm::LlvmError),

@@ -1,7 +1,7 @@
-//! Code generation: tensor programs to kernels, through C, LLVM or CUDA, or interpreted.
+//! Code generation: compiles tensor programs to kernels through C or LLVM, or prepares them for the interpreter.
 //!
 //! [`build`] and [`compile`] lower programs, generate code for a [`Target`](tvm_core::target::Target) and load it;
-//! [`emit`] gives source, assembly, objects and shared libraries instead.
+//! [`emit`] returns source, assembly, objects or shared libraries instead.
 
 pub mod c;
 mod compile_module;

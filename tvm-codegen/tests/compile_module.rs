@@ -1,4 +1,4 @@
-//! Graph functions compiled for each target, run, saved and loaded.
+//! Tests of graph functions that are compiled for each target, run, saved and loaded.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

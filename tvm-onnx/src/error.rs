@@ -1,4 +1,4 @@
-//! Why a model cannot be imported.
+//! Errors of the importer.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ pub enum OnnxError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The bytes are not the protobuf message that was expected.
     #[error("not a valid {what}: {source}")]
     Decode {
-        /// What was expected.
+        /// Kind of message expected.
         what: &'static str,
-        /// Why.
+        /// Error of the decoder.
         source: prost::DecodeError,
     },
     /// The bytes are not a `.npy` file that can be read.
@@ -32,43 +32,43 @@ pub enum OnnxError {
     /// The model contradicts itself or the format.
     #[error("malformed model: {message}{}", at(.place))]
     Malformed {
-        /// What is wrong.
+        /// Description of the contradiction.
         message: String,
         /// Node or value concerned; may be empty.
         place: String,
     },
-    /// The model is well-formed and uses what is not supported.
+    /// The model is well-formed but uses unsupported features.
     #[error("{0}")]
     Unsupported(UnsupportedReport),
-    /// Something is larger than [`ImportOptions`](crate::ImportOptions) allow.
+    /// A tensor, or all tensors together, are larger than [`ImportOptions`](crate::ImportOptions) allow.
     #[error("{what} has {bytes} bytes, the limit is {limit}{}", at(.place))]
     TooLarge {
         /// What is too large.
         what: String,
-        /// Its size.
+        /// Its size in bytes.
         bytes: u128,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
         /// Node or value concerned; may be empty.
         place: String,
     },
-    /// Data in another file cannot be read, or must not be.
+    /// Data in another file cannot be read, or must not be read.
     #[error("external data of tensor `{tensor}`: {message}")]
     External {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// What is wrong.
+        /// Description of the problem.
         message: String,
     },
     /// The graph is ill-typed; the diagnostics name the node.
     #[error(transparent)]
     Ir(#[from] IrError),
-    /// A tensor cannot be made.
+    /// A tensor cannot be created.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
 }
 
-/// All that a model uses and that is not supported.
+/// All unsupported features that a model uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnsupportedReport {
     /// One entry per operator or feature.
@@ -78,15 +78,15 @@ pub struct UnsupportedReport {
 /// One unsupported operator or feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedItem {
-    /// What it is.
+    /// The operator or feature.
     pub what: String,
     /// Paths of the nodes that use it.
     pub nodes: Vec<String>,
-    /// What to do instead.
+    /// Help text: what to do instead.
     pub help: Option<String>,
 }
 
-/// Nodes shown per item of a report.
+/// Maximum number of nodes that are shown per item of a report.
 const SHOWN_NODES: usize = 5;
 
 fn at(place: &str) -> String {
@@ -103,7 +103,7 @@ impl OnnxError {
         OnnxError::Unsupported(UnsupportedReport { items: vec![item] })
     }
 
-    /// With what to do instead, where the error has a place for it.
+    /// Sets the help text, if the error has a place for it.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> OnnxError {
         if let OnnxError::Unsupported(report) = &mut self
@@ -114,7 +114,7 @@ impl OnnxError {
         self
     }
 
-    /// With the node concerned, unless the error names one already.
+    /// Sets the node concerned, unless the error already names one.
     #[must_use]
     pub(crate) fn at(mut self, path: &str) -> OnnxError {
         match &mut self {
@@ -131,7 +131,7 @@ impl OnnxError {
         self
     }
 
-    /// True when the model is well-formed as far as was looked, and uses what is not supported.
+    /// True if the model is well-formed, as far as it was checked, and uses unsupported features.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, OnnxError::Unsupported(_))
     }

@@ -1,9 +1,9 @@
-//! Tensor data in files beside the model: the only place of the importer that reads files.
+//! Tensor data in files next to the model: the only part of the importer that reads data files.
 //!
-//! A location is a relative path below the model's directory. Neither the file nor a directory on the way may be a
-//! symbolic link, the file must be a regular one without further hard links, and offset and length must lie inside
-//! it: a model cannot make the importer read anything that was not put beside it. On Unix the directory is opened once
-//! and every step on the way is taken from the descriptor before it, so that nothing changes if names change meanwhile.
+//! A location is a relative path below the model's directory. Neither the file nor a directory on the path may be a symbolic
+//! link; the file must be a regular file without further hard links; offset and length must lie inside it. So a model cannot
+//! make the importer read anything that was not put next to it. On Unix, the directory is opened once, and every step of the
+//! path is opened relative to the descriptor of the previous step, so renaming during the import has no effect.
 
 use std::fs::{File, Metadata};
 use std::io::{Read, Seek, SeekFrom};
@@ -14,22 +14,22 @@ use crate::error::OnnxError;
 use crate::names::show;
 use crate::proto::TensorProto;
 
-/// Where external data may come from.
+/// Source of external data.
 #[derive(Clone, Debug)]
 pub(crate) struct ExternalData(Option<Arc<Result<Dir, String>>>);
 
 impl ExternalData {
-    /// No external data.
+    /// External data is not allowed.
     pub(crate) fn none() -> ExternalData {
         ExternalData(None)
     }
 
-    /// Files below `dir`.
+    /// External data is read from files below `dir`.
     pub(crate) fn below(dir: &Path) -> ExternalData {
         ExternalData(Some(Arc::new(Dir::open(dir))))
     }
 
-    /// The `size` bytes of `proto`'s data.
+    /// Reads the `size` bytes of the data of `proto`.
     pub(crate) fn read(&self, proto: &TensorProto, size: usize) -> Result<Vec<u8>, OnnxError> {
         let read = || {
             let value = |key: &str| proto.external_data.iter().find(|it| it.key == key).map(|it| &*it.value);
@@ -62,7 +62,7 @@ fn read_range(mut file: &File, offset: u64, size: usize) -> Result<Vec<u8>, Stri
     Ok(bytes)
 }
 
-/// The file at `location`, which is checked to be one that may be read.
+/// Opens the file at `location`, after checking that it may be read.
 fn open(dir: &Dir, location: &str) -> Result<File, String> {
     let shown = show(location);
     let relative = Path::new(location);
@@ -92,7 +92,7 @@ fn check_file(meta: &Metadata) -> Result<(), &'static str> {
 const IS_LINK: &str = "is a symbolic link; put the file itself there";
 const THROUGH_LINK: &str = "goes through a symbolic link, or through what is no directory";
 
-/// The model's directory: a descriptor of it.
+/// The model's directory, as a descriptor.
 #[cfg(unix)]
 #[derive(Debug)]
 struct Dir(std::os::fd::OwnedFd);
@@ -105,7 +105,7 @@ impl Dir {
         openat(CWD, dir, flags, Mode::empty()).map(Dir).map_err(|err| format!("the model's directory: {err}"))
     }
 
-    /// The file at the end of `steps`, taken one after another without following any link.
+    /// Opens the file at the end of the path `steps`, step by step, without following links.
     fn file(&self, steps: &[&Path]) -> Result<File, String> {
         use rustix::fs::{Mode, OFlags, openat};
         use rustix::io::Errno;
@@ -120,7 +120,7 @@ impl Dir {
                 err => format!("cannot be opened: {}", std::io::Error::from(err)),
             })?);
         }
-        // A pipe without a writer must not hold up the import.
+        // Opening a pipe without a writer must not block the import.
         let file = openat(inner.as_ref().unwrap_or(&self.0), *last, shared | OFlags::NONBLOCK, Mode::empty());
         file.map(File::from).map_err(|err| match err {
             Errno::LOOP => IS_LINK.to_string(),
@@ -129,7 +129,7 @@ impl Dir {
     }
 }
 
-/// The model's directory: its path. Names are checked before the file is opened.
+/// The model's directory, as a path. Names are checked before the file is opened.
 #[cfg(not(unix))]
 #[derive(Debug)]
 struct Dir(std::path::PathBuf);
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// While a directory on the way is swapped for a link and back, whatever is read comes from the directory.
+    /// While a directory on the path is replaced by a link and back, only data from the real directory is read.
     #[test]
     fn a_directory_swapped_for_a_link_leads_nowhere_else() {
         let root = tempfile::tempdir().unwrap();

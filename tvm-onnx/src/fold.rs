@@ -1,7 +1,7 @@
-//! Shape arithmetic at import: what a model computes from shapes (`Shape`, `Gather`, `Concat`, `Mul`, …) is computed on
-//! symbolic expressions, so that the `Reshape` at its end has a shape in terms of the inputs' dimensions.
+//! Constant folding of shape arithmetic at import. Computations on shapes (`Shape`, `Gather`, `Concat`, `Mul`, …) are
+//! evaluated on symbolic expressions, so that the shape of a final `Reshape` is expressed in the dimensions of the inputs.
 //!
-//! An operator is folded when all its inputs are small integer tensors that are known, be it symbolically.
+//! An operator is folded if all its inputs are small integer tensors whose elements are known, at least symbolically.
 
 use tvm_core::relax::analysis::{prove_equal, prove_unequal, simplify_dim};
 use tvm_core::tir::PrimExpr;
@@ -13,7 +13,7 @@ use crate::proto::AttributeType;
 use crate::tensor::dtype_from_onnx;
 use crate::value::{Ints, MAX_INTS};
 
-/// The result, when it can be computed here; `None` leaves the node to its converter.
+/// The result, if it can be folded; `None` leaves the node to its converter.
 pub(crate) fn fold(node: &Node<'_, '_>) -> Result<Option<Ints>, OnnxError> {
     if !FOLDED.contains(&node.op_type()) {
         return Ok(None);
@@ -81,7 +81,7 @@ fn map(x: &Ints, f: impl Fn(&PrimExpr) -> Option<PrimExpr>) -> Option<Ints> {
     Some(Ints { dims: x.dims.clone(), values, dtype: x.dtype })
 }
 
-/// Extents of two operands' result, when one has one element or both have the same extents.
+/// Extents of the result of two operands, if one of them has one element or both have the same extents.
 fn joined<'a>(a: &'a Ints, b: &'a Ints) -> Option<&'a [i64]> {
     match () {
         () if a.dims == b.dims => Some(&a.dims),
@@ -107,7 +107,7 @@ fn binary(op: &str, a: &Ints, b: &Ints) -> Option<Ints> {
             "Sub" => Some(x - y),
             "Mul" => Some(x * y),
             "Div" if y.as_int().is_none_or(|it| it != 0) => Some(x / y),
-            // The remainder has the sign of the divisor; without fmod.
+            // The remainder has the sign of the divisor, because `fmod` is not set.
             "Mod" if y.as_int().is_some_and(|it| it > 0) => Some(x.clone().floormod(y)),
             "Min" => Some(x.clone().min(y)),
             "Max" => Some(x.clone().max(y)),
@@ -191,7 +191,7 @@ fn slice(node: &Node<'_, '_>, data: &Ints) -> Result<Option<Ints>, OnnxError> {
     Ok(Some(Ints { dims: vec![values.len() as i64], values, dtype: data.dtype }))
 }
 
-/// The indices that a slice of an axis of `n` elements takes; `None` for step 0.
+/// The indices that a slice of an axis of `n` elements selects; `None` for step 0.
 fn slice_range(start: i64, end: i64, step: i64, n: i64) -> Option<impl Iterator<Item = i64>> {
     let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
     let limit = |at: i64| if at < 0 { at.saturating_add(n) } else { at }.clamp(low, high);
@@ -204,7 +204,7 @@ fn slice_range(start: i64, end: i64, step: i64, n: i64) -> Option<impl Iterator<
     Some((0..count as i64).map(move |i| start + i * step))
 }
 
-/// The same elements under other extents.
+/// The same elements with other extents.
 fn redim(node: &Node<'_, '_>, data: &Ints) -> Result<Option<Ints>, OnnxError> {
     let n = data.values.len() as i64;
     let dims = match node.op_type() {
@@ -233,7 +233,7 @@ fn cast(node: &Node<'_, '_>, data: Ints) -> Result<Option<Ints>, OnnxError> {
     Ok((whole(dtype) && whole(data.dtype)).then_some(Ints { dtype, ..data }))
 }
 
-/// A reduction of a whole vector.
+/// Reduces a whole vector.
 fn reduce(
     node: &Node<'_, '_>,
     data: &Ints,

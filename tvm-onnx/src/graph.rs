@@ -1,4 +1,5 @@
-//! The graph as a whole: every value is made once, every use has its maker, and there is an order to work in.
+//! Order and consistency of the graph: every value is defined once, every used value is defined, and the nodes can be
+//! ordered.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -6,14 +7,14 @@ use crate::error::OnnxError;
 use crate::names::show;
 use crate::proto::{GraphProto, NodeProto};
 
-/// `graph/name (Op)`, with the node's number where it has no name.
+/// Path of a node: `graph/name (Op)`, with the number of the node if it has no name.
 pub(crate) fn node_path(graph: &str, index: usize, node: &NodeProto) -> String {
     let name = if node.name.is_empty() { format!("#{index}") } else { show(&node.name) };
     format!("{graph}/{name} ({})", show(&node.op_type))
 }
 
-/// The nodes that the outputs need, in an order in which each comes after those it uses; the model's own order where
-/// that is one already.
+/// The nodes that the outputs need, ordered so that each node comes after the nodes it uses. If the order of the model
+/// is already such an order, it is kept.
 pub(crate) fn order(graph: &GraphProto, graph_name: &str) -> Result<Vec<usize>, OnnxError> {
     let makers = makers(graph, graph_name)?;
     let given: FxHashSet<&str> = (graph.input.iter().map(|it| &*it.name))
@@ -57,7 +58,7 @@ fn makers<'g>(graph: &'g GraphProto, graph_name: &str) -> Result<FxHashMap<&'g s
     Ok(makers)
 }
 
-/// For each node, the nodes whose values it uses.
+/// For each node, the nodes whose results it uses.
 fn uses(
     graph: &GraphProto,
     graph_name: &str,

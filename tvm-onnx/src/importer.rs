@@ -1,8 +1,8 @@
-//! From a model to a module with one graph function, `main`.
+//! Conversion of a model to a module with one graph function, `main`.
 //!
-//! Requires nothing of the bytes. Ensures: the function is well-typed; its parameters are the graph's inputs that no
-//! initializer gives; dimensions of one name are one symbolic variable; each node made from a node of the model carries
-//! its path; nothing larger than the options allow was taken.
+//! Requires nothing of the input bytes. Ensures: the function is well-typed; its parameters are the graph's inputs that
+//! have no initializer; dimensions of the same name are one symbolic variable; each node made from a node of the model
+//! carries that node's path; nothing larger than the options allow was accepted.
 //!
 //! TVM counterpart: `tvm.relax.frontend.onnx.from_onnx`.
 
@@ -30,11 +30,11 @@ use crate::proto::{GraphProto, ModelProto, ValueInfoProto};
 use crate::tensor::{MAX_RANK, decode_tensor, element_from_onnx, show_dims};
 use crate::value::{Ints, Value};
 
-/// Imports a serialised model; external data is looked for below `dir`.
+/// Imports a serialised model; external data is read from files below `dir`.
 ///
 /// # Errors
-/// When the bytes are no model, the model is malformed or ill-typed, or uses what is not supported: then all
-/// unsupported operators are listed.
+/// When the bytes are not a model, the model is malformed or ill-typed, or it uses unsupported features. In the last
+/// case, all unsupported operators are listed.
 pub fn import(bytes: &[u8], dir: Option<&Path>, options: &ImportOptions) -> Result<IRModule, OnnxError> {
     import_proto(&read_model(bytes)?, dir, options)
 }
@@ -42,7 +42,7 @@ pub fn import(bytes: &[u8], dir: Option<&Path>, options: &ImportOptions) -> Resu
 /// Imports the model in a file.
 ///
 /// # Errors
-/// As [`import`], and when the file cannot be read.
+/// As for [`import`], and when the file cannot be read.
 pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<IRModule, OnnxError> {
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| OnnxError::Io { path: path.to_path_buf(), source })?;
@@ -53,15 +53,15 @@ pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<IR
 /// Decodes a serialised model.
 ///
 /// # Errors
-/// When the bytes are no model.
+/// When the bytes are not a model.
 pub fn read_model(bytes: &[u8]) -> Result<ModelProto, OnnxError> {
     ModelProto::decode(bytes).map_err(|source| OnnxError::Decode { what: "ONNX model", source })
 }
 
-/// Imports a decoded model; external data is looked for below `dir`.
+/// Imports a decoded model; external data is read from files below `dir`.
 ///
 /// # Errors
-/// As [`import`].
+/// As for [`import`].
 pub fn import_proto(
     model: &ModelProto,
     dir: Option<&Path>,
@@ -89,7 +89,7 @@ pub fn import_proto(
     importer.run(graph, &order)
 }
 
-/// Version of the standard operator set; a model that does not use it need not say.
+/// Version of the standard operator set. A model without standard operators need not declare it.
 fn opset(model: &ModelProto, graph: &GraphProto) -> Result<i64, OnnxError> {
     let mut standard = model.opset_import.iter().filter(|it| is_standard(&it.domain));
     let Some(set) = standard.next() else {
@@ -109,12 +109,12 @@ fn opset(model: &ModelProto, graph: &GraphProto) -> Result<i64, OnnxError> {
     }
 }
 
-/// True for the domain of the standard operators.
+/// True for the two names of the standard operator domain.
 pub fn is_standard(domain: &str) -> bool {
     domain.is_empty() || domain == "ai.onnx"
 }
 
-/// Refuses a model with operators that have no converter, and lists them all.
+/// Rejects a model that contains operators without a converter; the error lists all of them.
 fn check_ops(graph: &GraphProto, graph_name: &str, opset: i64, order: &[usize]) -> Result<(), OnnxError> {
     let mut missing: IndexMap<String, UnsupportedItem> = IndexMap::new();
     for &index in order {
@@ -141,11 +141,11 @@ fn check_ops(graph: &GraphProto, graph_name: &str, opset: i64, order: &[usize]) 
     Err(OnnxError::Unsupported(UnsupportedReport { items: missing.into_values().collect() }))
 }
 
-/// An import in progress.
+/// State of an import.
 pub(crate) struct Importer<'m> {
     builder: BlockBuilder,
     values: FxHashMap<&'m str, Value>,
-    /// Values of narrow elements.
+    /// Element type of each value with narrow elements.
     pub(crate) narrow: FxHashMap<&'m str, Narrow>,
     dims: IndexMap<String, Var>,
     pub(crate) external: ExternalData,
@@ -192,8 +192,8 @@ impl<'m> Importer<'m> {
         self.finish(graph, params, ret)
     }
 
-    /// Refuses a declaration that contradicts the type that the value has. What is left open, symbolic or changed by the
-    /// options contradicts nothing.
+    /// Rejects a declaration that contradicts the inferred type of the value. Extents that are unspecified, symbolic or
+    /// changed by the options contradict nothing.
     fn check_declared(&self, info: &ValueInfoProto, ty: &Type) -> Result<(), OnnxError> {
         let declared = info.ty.as_ref().and_then(|it| it.tensor_type.as_ref());
         let (Some(declared), Some(ty)) = (declared, ty.as_tensor()) else { return Ok(()) };
@@ -295,7 +295,7 @@ impl<'m> Importer<'m> {
         Ok((Type::tensor(extents, dtype), narrow))
     }
 
-    /// The symbolic dimension `name`, or the number it is known to be.
+    /// The symbolic dimension `name`, or its number if the options fix it.
     fn dim(&mut self, name: &str) -> Result<PrimExpr, OnnxError> {
         let var = self.dims.entry(name.to_string()).or_insert_with(|| Var::index(identifier(name)));
         match self.options.dims.get(name) {
@@ -374,7 +374,7 @@ impl<'m> Importer<'m> {
         }
         let mut ret = ret;
         let ret = if ret.len() == 1 { ret.remove(0) } else { Arg::Tuple(ret.into()) };
-        // Dimensions that the function reads when it runs are not known to its caller.
+        // The caller does not know dimensions that the function reads at run time.
         let ty = self.builder.type_of(&ret);
         let ty = erase_to_well_defined(&ty, &|id| self.dims.values().any(|dim| dim.id() == id));
         self.builder.end_block(true);
@@ -394,12 +394,12 @@ impl<'m> Importer<'m> {
         Ok(module)
     }
 
-    /// The value named `name`, which an earlier node, an input or an initializer made.
+    /// The value named `name`, if a node before, an input or an initializer defines it.
     pub(crate) fn value(&self, name: &str) -> Option<&Value> {
         self.values.get(name)
     }
 
-    /// The value as a variable or constant.
+    /// Converts the value to a variable or constant.
     pub(crate) fn materialise(&mut self, value: Value, span: &Span) -> Result<Arg, OnnxError> {
         let ints = match value {
             Value::Arg(arg) => return Ok(arg),
@@ -426,7 +426,7 @@ impl<'m> Importer<'m> {
         self.builder.type_of(arg)
     }
 
-    /// Binds a call of the operator `op` and checks the size of its result.
+    /// Emits a call of the operator `op`, binds its result, and checks the size of the result.
     pub(crate) fn emit(
         &mut self,
         op: &str,
@@ -441,13 +441,13 @@ impl<'m> Importer<'m> {
         Ok(Arg::Var(var))
     }
 
-    /// Binds a field of a tuple.
+    /// Emits a read of a tuple field and binds it.
     pub(crate) fn field(&mut self, tuple: &Arg, index: usize, span: &Span) -> Result<Arg, OnnxError> {
         let value = tvm_core::relax::Expr::TupleGetItem(tuple.clone(), index);
         Ok(Arg::Var(self.builder.emit("field", value, span)?))
     }
 
-    /// The elements of a short integer vector, or of a scalar, as dimensions that are read when the program runs.
+    /// Reads the elements of a short integer vector, or of a scalar, at run time, as dimensions.
     pub(crate) fn read_dims(&mut self, arg: &Arg, span: &Span) -> Result<Option<Vec<PrimExpr>>, OnnxError> {
         let ty = self.type_of(arg);
         let Some((shape, dtype)) = ty.as_tensor().and_then(|ty| Some((ty.const_shape()?, ty.dtype?))) else {
@@ -469,7 +469,7 @@ impl<'m> Importer<'m> {
         if dtype != DataType::I64 {
             arg = self.emit("astype", &[arg], Attrs::new().with("dtype", DataType::I64), span)?;
         }
-        // Extents are not negative: what is above 0 and what is below are read apart.
+        // Extents cannot be negative, so the positive part and the negative part are read separately.
         let limit = |it: i64| Arg::Prim(PrimExpr::index(it));
         let above = self.emit("maximum", &[arg.clone(), limit(0)], Attrs::new(), span)?;
         let below = self.emit("maximum", &[arg, limit(-i64::MAX)], Attrs::new(), span)?;
@@ -487,7 +487,7 @@ impl<'m> Importer<'m> {
         Ok(Some(dims))
     }
 
-    /// Bytes of a tensor of this shape, when it is one and not too large.
+    /// Size in bytes of a tensor of this shape; an error if it is not a valid shape or too large.
     pub(crate) fn check_size(&self, extents: &[i64], dtype: DataType) -> Result<usize, OnnxError> {
         let limit = self.options.max_tensor_bytes;
         let what = || format!("a tensor of shape {}", show_dims(extents));
@@ -503,7 +503,7 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Adds the size of a value of type `ty`, where it is known, to the sum; refuses what is too large.
+    /// Adds the size of a value of type `ty`, if it is known, to the total; rejects values that are too large.
     fn account(&mut self, ty: &Type) -> Result<(), OnnxError> {
         if let Some(fields) = ty.as_tuple() {
             return fields.iter().try_for_each(|field| self.account(field));
@@ -520,7 +520,7 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
-    /// Accounts for a constant made on the way.
+    /// Makes an intermediate constant and adds its size to the total.
     pub(crate) fn constant(&mut self, tensor: Tensor) -> Result<Arg, OnnxError> {
         self.account(&Type::Tensor(TensorType::fixed(tensor.shape(), tensor.dtype())))?;
         Ok(Arg::Const(tensor))
@@ -554,7 +554,7 @@ mod tests {
             (declared(1, Some(&[2, 4])), Some("of extent 4 along axis 1")),
         ];
         for (ty, want) in cases {
-            // As the type of the output, of a value on the way, and of an input that an initializer gives.
+            // The declared type is that of the output, of an intermediate value, or of an input with an initializer.
             for place in ["y", "v", "c"] {
                 let info = |name: &str| ValueInfoProto {
                     name: name.into(),

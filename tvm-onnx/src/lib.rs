@@ -1,10 +1,10 @@
-//! ONNX models as graph functions, and the file formats of tensors around them.
+//! Import of ONNX models as graph functions, and the related file formats of tensors.
 //!
-//! Models are untrusted: every malformed one ends in a typed error, nothing is allocated from a number in the file
-//! before it was checked, and only [`import_file`] and external data touch files.
+//! Models are untrusted. Every malformed model ends in a typed error; no number of the file determines an allocation
+//! before it was checked; only [`import_file`] and external data read files.
 //!
-//! Elements of the format's 2-, 4- and 8-bit types travel one per byte, integers as `i8` or `u8`, floats as the `u8` of
-//! their bits; attribute `output_elements` of the function names the types of outputs that are such.
+//! Elements of the format's 2-, 4- and 8-bit types are stored one per byte: integers as `i8` or `u8`, floats as `u8` with
+//! the bits of the float. The attribute `output_elements` of the function names these types for the outputs that have them.
 //!
 //! TVM counterpart: `tvm.relax.frontend.onnx`.
 #![forbid(unsafe_code)]

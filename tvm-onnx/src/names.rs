@@ -1,9 +1,9 @@
-//! Names from a model, made fit to be shown and to be identifiers.
+//! Names of a model, converted for messages and for identifiers.
 
-/// Characters shown of one name.
+/// Maximum number of characters of a name that are shown.
 const SHOWN: usize = 64;
 
-/// `name` without control characters and not too long.
+/// Escapes control characters in `name` and shortens it, for messages.
 pub(crate) fn show(name: &str) -> String {
     let mut text: String = name.chars().take(SHOWN).flat_map(char::escape_debug).collect();
     if name.chars().nth(SHOWN).is_some() {
@@ -12,7 +12,7 @@ pub(crate) fn show(name: &str) -> String {
     text
 }
 
-/// A name hint for a variable: letters, digits and underscores.
+/// Converts to a name hint for a variable: letters, digits and underscores.
 pub(crate) fn identifier(name: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let mut text: String = name.chars().take(SHOWN).map(keep).collect();

@@ -1,7 +1,7 @@
-//! Element types of the format that are narrower than any type of ours: 2- and 4-bit integers, 4- and 8-bit floats.
+//! ONNX element types that are narrower than every tvm type: 2- and 4-bit integers, 4- and 8-bit floats.
 //!
-//! Their elements travel one per byte: integers as `i8` or `u8` of the same value, floats as the `u8` of their bits.
-//! Operators that move elements pass them on; conversions and quantisation compute with them.
+//! Their elements are stored one per byte: integers as `i8` or `u8` of the same value, floats as `u8` with the bits of
+//! the float. Operators that move elements pass them through; conversions and quantisation compute with them.
 
 use tvm_runtime::{DataType, Tensor};
 
@@ -11,15 +11,15 @@ use crate::proto::{ElemType, TensorProto};
 /// A narrow element type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Narrow {
-    /// The name that others know it by.
+    /// Name of the type outside of ONNX, for example in NumPy extensions.
     pub(crate) name: &'static str,
-    /// Bits of an element.
+    /// Number of bits of an element.
     pub(crate) bits: u32,
-    /// What the bits mean.
+    /// Interpretation of the bits.
     pub(crate) kind: Kind,
 }
 
-/// What the bits of an element mean.
+/// Interpretation of the bits of an element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// An unsigned integer.
@@ -28,24 +28,24 @@ pub(crate) enum Kind {
     Int,
     /// A float with a sign.
     Float(Float),
-    /// A power of two.
+    /// A power of two, given by its exponent.
     Exponent,
 }
 
-/// A float: sign, exponent, `mantissa` bits.
+/// Layout of a float: sign, exponent, `mantissa` bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Float {
-    /// Bits of the mantissa.
+    /// Number of bits of the mantissa.
     pub(crate) mantissa: i32,
-    /// Exponent of the smallest number with a full mantissa.
+    /// Exponent of the smallest normal number.
     pub(crate) least: i32,
-    /// Bits of the largest number.
+    /// Bits of the largest finite number.
     pub(crate) largest: u8,
-    /// Bits of infinity.
+    /// Bits of infinity; `None` if there is none.
     pub(crate) infinity: Option<u8>,
-    /// Bits of "not a number".
+    /// Bits of NaN; `None` if there is none.
     pub(crate) nan: Option<u8>,
-    /// There is no negative zero.
+    /// True if there is no negative zero.
     pub(crate) unsigned_zero: bool,
 }
 
@@ -53,7 +53,7 @@ const fn float(mantissa: i32, least: i32, largest: u8, infinity: Option<u8>, nan
     Kind::Float(Float { mantissa, least, largest, infinity, nan, unsigned_zero: false })
 }
 
-/// The same with neither infinities nor a negative zero, whose bits mean "not a number".
+/// A float type without infinities and without a negative zero; the bits of the negative zero mean NaN.
 const fn float_fnuz(mantissa: i32, least: i32) -> Kind {
     let (infinity, nan) = (None, Some(0x80));
     Kind::Float(Float { mantissa, least, largest: 0x7f, infinity, nan, unsigned_zero: true })
@@ -79,17 +79,17 @@ const TYPES: &[(ElemType, Narrow)] = &[
 ];
 
 impl Narrow {
-    /// The type that the format numbers `elem`, when it is a narrow one.
+    /// The narrow type with the number `elem` in the format, if there is one.
     pub(crate) fn from_onnx(elem: i64) -> Option<Narrow> {
         TYPES.iter().find(|(it, _)| *it as i64 == elem).map(|(_, narrow)| *narrow)
     }
 
-    /// The type that holds an element.
+    /// The data type that stores an element.
     pub(crate) fn storage(self) -> DataType {
         if self.kind == Kind::Int { DataType::I8 } else { DataType::U8 }
     }
 
-    /// Smallest and largest value of an integer type.
+    /// Smallest and largest value of an integer type; `None` for other types.
     pub(crate) fn int_range(self) -> Option<(i128, i128)> {
         match self.kind {
             Kind::UInt => Some((0, (1 << self.bits) - 1)),
@@ -98,7 +98,7 @@ impl Narrow {
         }
     }
 
-    /// The number that `bits` stand for.
+    /// The number that `bits` represent.
     pub(crate) fn value(self, bits: u8) -> f32 {
         let float = match self.kind {
             Kind::UInt => return f32::from(bits),
@@ -126,7 +126,7 @@ impl Narrow {
         negative * full as f32 * 2f32.powi(exponent.max(1) - 1 + float.least - float.mantissa)
     }
 
-    /// The values of all 256 bytes; those with more bits than the type stand for what their low bits do.
+    /// The value of each of the 256 bytes. Bits above the width of the type are ignored.
     pub(crate) fn values(self) -> Result<Tensor, OnnxError> {
         let mask = u8::MAX >> (8 - self.bits);
         Ok(Tensor::from_vec((0..=u8::MAX).map(|it| self.value(it & mask)).collect(), &[256])?)
@@ -137,7 +137,7 @@ impl Narrow {
         (((bits << unused) as i8) >> unused) as u8
     }
 
-    /// The tensor of a message of this type, one element per byte.
+    /// Decodes a tensor of this type to one element per byte.
     pub(crate) fn unpack(self, proto: &TensorProto, packed: &[u8], n: usize) -> Result<Tensor, OnnxError> {
         let per_byte = (8 / self.bits) as usize;
         if packed.len() != n.div_ceil(per_byte) {

@@ -1,4 +1,4 @@
-//! A node being converted: its inputs, attributes and the operators it becomes.
+//! Conversion of one node: access to its inputs and attributes, and emission of operators.
 
 use tvm_core::ir::{Attrs, Span, TensorType, Type};
 use tvm_core::relax::Arg;
@@ -13,14 +13,14 @@ use crate::proto::{AttributeProto, AttributeType, NodeProto};
 use crate::tensor::decode_tensor;
 use crate::value::{Ints, Value};
 
-/// A node being converted.
+/// A node that is being converted.
 pub(crate) struct Node<'a, 'm> {
     importer: &'a mut Importer<'m>,
     proto: &'m NodeProto,
     span: Span,
     /// Version of the standard operator set.
     pub(crate) opset: i64,
-    /// Narrow type of the elements of the outputs, when they have one.
+    /// Narrow type of the elements of the outputs, if they have one.
     pub(crate) gives: Option<Narrow>,
 }
 
@@ -30,60 +30,60 @@ impl<'a, 'm> Node<'a, 'm> {
         Node { importer, proto, span, opset, gives: None }
     }
 
-    /// The operator's name.
+    /// Name of the operator.
     pub(crate) fn op_type(&self) -> &'m str {
         &self.proto.op_type
     }
 
-    /// Number of inputs, those left out at the end included.
+    /// Number of inputs listed in the node, including omitted inputs with an empty name.
     pub(crate) fn num_inputs(&self) -> usize {
         self.proto.input.len()
     }
 
-    /// Number of outputs.
+    /// Number of outputs listed in the node.
     pub(crate) fn num_outputs(&self) -> usize {
         self.proto.output.len()
     }
 
-    /// True when output `i` is wanted.
+    /// True if output `i` is used.
     pub(crate) fn has_output(&self, i: usize) -> bool {
         self.proto.output.get(i).is_some_and(|name| !name.is_empty())
     }
 
-    /// An error of this node: the model contradicts the operator's definition.
+    /// Makes an error: the model contradicts the definition of the operator.
     pub(crate) fn malformed(&self, message: impl Into<String>) -> OnnxError {
         OnnxError::malformed(message)
     }
 
-    /// An error of this node: something that is not supported.
+    /// Makes an error: the node uses an unsupported feature.
     pub(crate) fn unsupported(&self, what: impl AsRef<str>) -> OnnxError {
         OnnxError::unsupported(format!("{}: {}", show(self.op_type()), what.as_ref()))
     }
 
     // Inputs.
 
-    /// Input `i` as it is known, or `None` when it is left out.
+    /// Input `i` as the importer knows it, or `None` if it is omitted.
     pub(crate) fn opt_value(&self, i: usize) -> Option<&Value> {
         self.proto.input.get(i).filter(|name| !name.is_empty()).and_then(|name| self.importer.value(name))
     }
 
-    /// Input `i` as it is known.
+    /// Input `i` as the importer knows it; an error if it is omitted.
     pub(crate) fn value(&self, i: usize) -> Result<&Value, OnnxError> {
         self.opt_value(i).ok_or_else(|| self.malformed(format!("input {i} is missing")))
     }
 
-    /// True when input `i` is given.
+    /// True if input `i` is given.
     pub(crate) fn has(&self, i: usize) -> bool {
         self.opt_value(i).is_some()
     }
 
-    /// Input `i` as an argument.
+    /// Input `i` as an argument; an error if it is omitted.
     pub(crate) fn arg(&mut self, i: usize) -> Result<Arg, OnnxError> {
         let value = self.value(i)?.clone();
         self.importer.materialise(value, &self.span)
     }
 
-    /// Input `i` as an argument, or `None` when it is left out.
+    /// Input `i` as an argument, or `None` if it is omitted.
     pub(crate) fn opt_arg(&mut self, i: usize) -> Result<Option<Arg>, OnnxError> {
         if self.has(i) { self.arg(i).map(Some) } else { Ok(None) }
     }
@@ -93,13 +93,13 @@ impl<'a, 'm> Node<'a, 'm> {
         (0..self.num_inputs()).map(|i| self.arg(i)).collect()
     }
 
-    /// The constant that input `i` is.
+    /// Input `i`, which must be a constant.
     pub(crate) fn tensor(&self, i: usize) -> Result<Tensor, OnnxError> {
         let what = || self.unsupported(format!("input {i} that is not a constant"));
         self.value(i)?.tensor().ok_or_else(what)
     }
 
-    /// The integers that input `i` is: numbers, symbolic ones, or dimensions that are read when the model runs.
+    /// Input `i`, which must be a vector of integers: constants, symbolic values, or dimensions that are read at run time.
     pub(crate) fn dims(&mut self, i: usize) -> Result<Vec<PrimExpr>, OnnxError> {
         if let Some(ints) = self.value(i)?.ints() {
             return Ok(ints.values);
@@ -109,7 +109,7 @@ impl<'a, 'm> Node<'a, 'm> {
         read.ok_or_else(|| self.unsupported(format!("input {i}, which is not a short vector of integers")))
     }
 
-    /// The one integer that input `i` is, as [`dims`](Self::dims).
+    /// Input `i`, which must be one integer; otherwise as [`dims`](Self::dims).
     pub(crate) fn dim(&mut self, i: usize) -> Result<PrimExpr, OnnxError> {
         match &self.dims(i)?[..] {
             [value] => Ok(value.clone()),
@@ -117,13 +117,13 @@ impl<'a, 'm> Node<'a, 'm> {
         }
     }
 
-    /// The integers that input `i` is.
+    /// Input `i`, which must be constant integers.
     pub(crate) fn ints(&self, i: usize) -> Result<Vec<i64>, OnnxError> {
         let what = || self.unsupported(format!("input {i} whose values are not constant"));
         self.value(i)?.ints().and_then(|it| it.as_const()).ok_or_else(what)
     }
 
-    /// The one integer that input `i` is.
+    /// Input `i`, which must be one constant integer.
     pub(crate) fn int(&self, i: usize) -> Result<i64, OnnxError> {
         match self.ints(i)?[..] {
             [value] => Ok(value),
@@ -131,7 +131,7 @@ impl<'a, 'm> Node<'a, 'm> {
         }
     }
 
-    /// The integers of the input `i` where operator sets from `since` on have it, of the attribute `name` before.
+    /// Integers from input `i` in operator sets from `since` on, or from the attribute `name` in earlier ones.
     pub(crate) fn ints_or_attr(
         &self,
         i: usize,
@@ -146,12 +146,12 @@ impl<'a, 'm> Node<'a, 'm> {
 
     // Types.
 
-    /// The narrow type of the elements of input `i`, when it has one.
+    /// The narrow type of the elements of input `i`, if they have one.
     pub(crate) fn narrow(&self, i: usize) -> Option<Narrow> {
         self.importer.narrow.get(self.proto.input.get(i)?.as_str()).copied()
     }
 
-    /// Says that the elements of the outputs are of a narrow type.
+    /// Declares that the elements of the outputs have a narrow type.
     pub(crate) fn gives(&mut self, narrow: Narrow) {
         self.gives = Some(narrow);
     }
@@ -180,7 +180,7 @@ impl<'a, 'm> Node<'a, 'm> {
         self.type_of(arg)?.ndim().ok_or_else(|| self.unsupported("a rank known only at run time"))
     }
 
-    /// `axis`, which may count from the end, as an index into `rank` axes.
+    /// Converts `axis`, which may count from the end, to an index into `rank` axes.
     pub(crate) fn axis(&self, axis: i64, rank: usize) -> Result<usize, OnnxError> {
         let n = rank as i64;
         if (-n..n).contains(&axis) {
@@ -189,7 +189,7 @@ impl<'a, 'm> Node<'a, 'm> {
         Err(self.malformed(format!("axis {axis} is outside of a tensor of rank {rank}")))
     }
 
-    /// `axes` as indices into `rank` axes, each once.
+    /// Converts `axes` to indices into `rank` axes; a repeated axis is an error.
     pub(crate) fn axes(&self, axes: &[i64], rank: usize) -> Result<Vec<i64>, OnnxError> {
         let mut res = Vec::new();
         for &axis in axes {
@@ -214,13 +214,13 @@ impl<'a, 'm> Node<'a, 'm> {
         Ok(Some(attr))
     }
 
-    /// Kind of an attribute, when it is given and of a kind that exists.
+    /// Kind of the attribute, if it is given and its kind is a defined one.
     pub(crate) fn attr_type(&self, name: &str) -> Option<AttributeType> {
         let attr = self.proto.attribute.iter().find(|it| it.name == name)?;
         AttributeType::try_from(attr.ty).ok()
     }
 
-    /// True when the attribute is given.
+    /// True if the attribute is given.
     pub(crate) fn has_attr(&self, name: &str) -> bool {
         self.proto.attribute.iter().any(|it| it.name == name)
     }
@@ -235,7 +235,7 @@ impl<'a, 'm> Node<'a, 'm> {
         Ok(self.attr_int(name)?.unwrap_or(default))
     }
 
-    /// An integer attribute that means yes or no.
+    /// An integer attribute that represents a boolean.
     pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, OnnxError> {
         Ok(self.int_or(name, default.into())? != 0)
     }
@@ -256,24 +256,24 @@ impl<'a, 'm> Node<'a, 'm> {
         std::str::from_utf8(&attr.s).map_err(|_| self.malformed(format!("attribute `{name}` is not text")))
     }
 
-    /// A list of integers.
+    /// An attribute that is a list of integers.
     pub(crate) fn attr_ints(&self, name: &str) -> Result<Option<&'m [i64]>, OnnxError> {
         Ok(self.attr(name, AttributeType::Ints)?.map(|it| &it.ints[..]))
     }
 
-    /// A list of floats.
+    /// An attribute that is a list of floats.
     pub(crate) fn attr_floats(&self, name: &str) -> Result<Option<&'m [f32]>, OnnxError> {
         Ok(self.attr(name, AttributeType::Floats)?.map(|it| &it.floats[..]))
     }
 
-    /// A list of strings; none when it is not given.
+    /// An attribute that is a list of strings; empty if it is not given.
     pub(crate) fn attr_strings(&self, name: &str) -> Result<Vec<&'m str>, OnnxError> {
         let Some(attr) = self.attr(name, AttributeType::Strings)? else { return Ok(Vec::new()) };
         let texts: Option<Vec<&str>> = attr.strings.iter().map(|it| std::str::from_utf8(it).ok()).collect();
         texts.ok_or_else(|| self.malformed(format!("attribute `{name}` is not text")))
     }
 
-    /// A tensor.
+    /// A tensor attribute.
     pub(crate) fn attr_tensor(&self, name: &str) -> Result<Option<Tensor>, OnnxError> {
         let Some(attr) = self.attr(name, AttributeType::Tensor)? else { return Ok(None) };
         let proto =
@@ -281,52 +281,52 @@ impl<'a, 'm> Node<'a, 'm> {
         decode_tensor(proto, &self.importer.external, self.importer.options.max_tensor_bytes).map(Some)
     }
 
-    /// The narrow type of the elements of a tensor attribute, when they have one.
+    /// The narrow type of the elements of a tensor attribute, if they have one.
     pub(crate) fn attr_narrow(&self, name: &str) -> Option<Narrow> {
         let attr = self.proto.attribute.iter().find(|it| it.name == name)?;
         Narrow::from_onnx(attr.t.as_ref()?.data_type.into())
     }
 
-    /// The attribute or an error that names it.
+    /// The value of the attribute; if there is none, an error that names the attribute.
     pub(crate) fn required<T>(&self, name: &str, value: Option<T>) -> Result<T, OnnxError> {
         value.ok_or_else(|| self.malformed(format!("attribute `{name}` is missing")))
     }
 
     // Results.
 
-    /// Binds a call of a graph operator.
+    /// Emits a call of a graph operator and binds its result.
     pub(crate) fn op(&mut self, name: &str, args: &[Arg], attrs: Attrs) -> Result<Arg, OnnxError> {
         self.importer.emit(name, args, attrs, &self.span)
     }
 
-    /// Binds a call of a graph operator without attributes.
+    /// Emits a call of a graph operator without attributes.
     pub(crate) fn call(&mut self, name: &str, args: &[Arg]) -> Result<Arg, OnnxError> {
         self.op(name, args, Attrs::new())
     }
 
-    /// Binds a field of a tuple.
+    /// Emits a read of a tuple field.
     pub(crate) fn field(&mut self, tuple: &Arg, index: usize) -> Result<Arg, OnnxError> {
         self.importer.field(tuple, index, &self.span)
     }
 
-    /// A constant.
+    /// Makes a constant.
     pub(crate) fn constant(&mut self, tensor: Tensor) -> Result<Arg, OnnxError> {
         self.importer.constant(tensor)
     }
 
-    /// Bytes of a tensor of this shape, when it is one and not too large.
+    /// Size in bytes of a tensor of this shape; an error if it is not a valid shape or too large.
     pub(crate) fn check_shape(&mut self, extents: &[i64], dtype: DataType) -> Result<usize, OnnxError> {
         self.importer.check_size(extents, dtype)
     }
 
-    /// A constant of rank 0.
+    /// Makes a constant of rank 0.
     pub(crate) fn scalar(&self, value: f64, dtype: DataType) -> Result<Arg, OnnxError> {
         let tensor = Tensor::from_f64s(&[value], &[], dtype);
         let tensor = tensor.map_err(|_| self.unsupported(format!("constants of type {dtype}")))?;
         Ok(Arg::Const(tensor))
     }
 
-    /// `x` under another shape of as many elements.
+    /// Reshapes `x` to a shape with the same number of elements.
     pub(crate) fn reshape(&mut self, x: &Arg, shape: &[PrimExpr]) -> Result<Arg, OnnxError> {
         if let Some(tensor) = x.as_const()
             && let Some(dims) = shape.iter().map(PrimExpr::as_int).collect::<Option<Vec<_>>>()
@@ -337,7 +337,7 @@ impl<'a, 'm> Node<'a, 'm> {
         self.call("reshape", &[x.clone(), Arg::Shape(shape.to_vec().into())])
     }
 
-    /// `x` converted to `dtype`.
+    /// Converts `x` to `dtype`.
     pub(crate) fn cast(&mut self, x: &Arg, dtype: DataType) -> Result<Arg, OnnxError> {
         if self.dtype(x)? == dtype {
             return Ok(x.clone());
@@ -345,7 +345,7 @@ impl<'a, 'm> Node<'a, 'm> {
         self.op("astype", std::slice::from_ref(x), Attrs::new().with("dtype", dtype))
     }
 
-    /// A copy of integers known symbolically, when input `i` is such.
+    /// A copy of input `i`, if its integers are known symbolically.
     pub(crate) fn known(&self, i: usize) -> Option<Ints> {
         self.opt_value(i)?.ints()
     }

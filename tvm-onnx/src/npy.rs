@@ -1,4 +1,4 @@
-//! NumPy's `.npy` files, version 1 to 3, both ways.
+//! Reading and writing of NumPy's `.npy` files, versions 1 to 3.
 
 use tvm_runtime::{DataType, Tensor, byte_size};
 
@@ -7,7 +7,7 @@ use crate::tensor::MAX_TENSOR_BYTES;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Element types by their code in the file. NumPy has no bfloat16.
+/// Element types and their codes in the file. NumPy has no bfloat16.
 const DESCRS: &[(&str, DataType)] = &[
     ("<f4", DataType::F32),
     ("<f8", DataType::F64),
@@ -26,7 +26,7 @@ const DESCRS: &[(&str, DataType)] = &[
 /// Reads the bytes of a `.npy` file.
 ///
 /// # Errors
-/// When they are none, or hold what a tensor cannot: another element type, Fortran order.
+/// When they are not such a file, or contain what a tensor cannot represent: another element type, Fortran order.
 pub fn read_npy(bytes: &[u8]) -> Result<Tensor, OnnxError> {
     let err = |message: &str| OnnxError::Npy(message.to_string());
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| err("it does not start like one"))?;
@@ -62,13 +62,13 @@ pub fn read_npy(bytes: &[u8]) -> Result<Tensor, OnnxError> {
     Ok(Tensor::from_bytes(data, &shape, dtype)?)
 }
 
-/// What follows `'name':` in the header.
+/// The text after `'name':` in the header.
 fn field<'h>(header: &'h str, name: &str) -> Option<&'h str> {
     let at = header.find(&format!("'{name}'")).or_else(|| header.find(&format!("\"{name}\"")))?;
     header[at + name.len() + 2..].split_once(':').map(|(_, rest)| rest)
 }
 
-/// The bytes of a `.npy` file; a bfloat16 tensor is written as `f32`.
+/// Writes a tensor in the `.npy` format; a bfloat16 tensor is written as `f32`.
 ///
 /// # Errors
 /// When the tensor is not on the host.

@@ -1,4 +1,4 @@
-//! What a caller may say about an import.
+//! Options that a caller of the importer may set.
 
 use indexmap::IndexMap;
 
@@ -7,22 +7,22 @@ use crate::tensor::MAX_TENSOR_BYTES;
 /// Options of an import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// What is known of symbolic dimensions, by their name in the model.
+    /// Values or bounds of symbolic dimensions, by their name in the model.
     pub dims: IndexMap<String, DimSpec>,
-    /// Shapes of inputs in place of the model's own, by the name of the input.
+    /// Shapes of inputs, by input name; they replace the shapes in the model.
     pub shapes: IndexMap<String, Vec<i64>>,
-    /// Largest tensor, in bytes; models with larger constants or inner values of known size are refused.
+    /// Largest tensor, in bytes. Models with larger constants or intermediate values of known size are rejected.
     pub max_tensor_bytes: u64,
-    /// Largest sum of the sizes of all constants and inner values of known size, in bytes.
+    /// Largest total size of all constants and intermediate values of known size, in bytes.
     pub max_total_bytes: u64,
 }
 
-/// What is known of a dimension.
+/// Value or bounds of a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DimSpec {
-    /// It is this number.
+    /// The dimension has this value.
     Fixed(i64),
-    /// It stays symbolic and lies between these, both included.
+    /// The dimension stays symbolic and lies between these values, both included.
     Range(i64, i64),
 }
 
@@ -38,14 +38,14 @@ impl Default for ImportOptions {
 }
 
 impl ImportOptions {
-    /// With the dimension `name` known to be `spec`.
+    /// Sets the value or bounds of the dimension `name`.
     #[must_use]
     pub fn dim(mut self, name: &str, spec: DimSpec) -> ImportOptions {
         self.dims.insert(name.to_string(), spec);
         self
     }
 
-    /// With the shape of the input `name`.
+    /// Sets the shape of the input `name`.
     #[must_use]
     pub fn shape(mut self, name: &str, shape: &[i64]) -> ImportOptions {
         self.shapes.insert(name.to_string(), shape.to_vec());

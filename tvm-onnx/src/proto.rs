@@ -1,11 +1,11 @@
-//! The messages of `onnx.proto` that the importer reads, written by hand; field numbers are those of the format.
+//! The messages of `onnx.proto` that the importer reads, written by hand. Field numbers are those of the format.
 //!
-//! Fields that nothing here uses are skipped by the decoder. Nesting deeper than 100 messages is refused by it.
+//! The decoder skips fields that are not listed here, and rejects messages nested more than 100 deep.
 
 use prost::Message;
 use prost::bytes::Bytes;
 
-/// A model.
+/// An ONNX model.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelProto {
     /// Version of the format.
@@ -14,10 +14,10 @@ pub struct ModelProto {
     /// Tool that wrote the model.
     #[prost(string, tag = "2")]
     pub producer_name: String,
-    /// Its version.
+    /// Version of that tool.
     #[prost(string, tag = "3")]
     pub producer_version: String,
-    /// The graph.
+    /// The graph that the model computes.
     #[prost(message, optional, tag = "7")]
     pub graph: Option<GraphProto>,
     /// Operator sets that the graph uses.
@@ -34,15 +34,15 @@ pub struct OperatorSetIdProto {
     /// Domain; empty for the standard one.
     #[prost(string, tag = "1")]
     pub domain: String,
-    /// Version.
+    /// Version number.
     #[prost(int64, tag = "2")]
     pub version: i64,
 }
 
-/// A function of the model.
+/// A function that the model defines.
 #[derive(Clone, PartialEq, Message)]
 pub struct FunctionProto {
-    /// Its name.
+    /// Name of the function.
     #[prost(string, tag = "1")]
     pub name: String,
     /// Parameters.
@@ -57,59 +57,59 @@ pub struct FunctionProto {
     /// Attributes with a default.
     #[prost(message, repeated, tag = "11")]
     pub attribute_proto: Vec<AttributeProto>,
-    /// Body.
+    /// Nodes of the body.
     #[prost(message, repeated, tag = "7")]
     pub node: Vec<NodeProto>,
     /// Operator sets that the body uses.
     #[prost(message, repeated, tag = "9")]
     pub opset_import: Vec<OperatorSetIdProto>,
-    /// Its domain.
+    /// Domain of the function.
     #[prost(string, tag = "10")]
     pub domain: String,
-    /// Which overload.
+    /// Name of the overload.
     #[prost(string, tag = "13")]
     pub overload: String,
 }
 
-/// A graph.
+/// A graph of operations.
 #[derive(Clone, PartialEq, Message)]
 pub struct GraphProto {
-    /// Operations.
+    /// Operations of the graph.
     #[prost(message, repeated, tag = "1")]
     pub node: Vec<NodeProto>,
-    /// Its name.
+    /// Name of the graph.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// Constants.
+    /// Constants and default values of inputs.
     #[prost(message, repeated, tag = "5")]
     pub initializer: Vec<TensorProto>,
     /// Constants in sparse form.
     #[prost(message, repeated, tag = "15")]
     pub sparse_initializer: Vec<SparseTensorProto>,
-    /// Inputs; an initializer of the same name gives one its value.
+    /// Inputs; an initializer of the same name is the value of the input.
     #[prost(message, repeated, tag = "11")]
     pub input: Vec<ValueInfoProto>,
     /// Outputs.
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfoProto>,
-    /// Types of inner values.
+    /// Types of intermediate values.
     #[prost(message, repeated, tag = "13")]
     pub value_info: Vec<ValueInfoProto>,
 }
 
-/// An operation.
+/// An operation of a graph.
 #[derive(Clone, PartialEq, Message)]
 pub struct NodeProto {
-    /// Names of the values it takes; an empty one is left out.
+    /// Names of the input values; an empty name marks an omitted input.
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
-    /// Names of the values it gives; an empty one is not wanted.
+    /// Names of the output values; an empty name marks an unused output.
     #[prost(string, repeated, tag = "2")]
     pub output: Vec<String>,
-    /// Its name, for messages.
+    /// Name of the node, for error messages.
     #[prost(string, tag = "3")]
     pub name: String,
-    /// The operator.
+    /// Name of the operator.
     #[prost(string, tag = "4")]
     pub op_type: String,
     /// Attributes.
@@ -118,15 +118,15 @@ pub struct NodeProto {
     /// Domain of the operator; empty for the standard one.
     #[prost(string, tag = "7")]
     pub domain: String,
-    /// Which overload of a function of the model.
+    /// Name of the overload, for a function of the model.
     #[prost(string, tag = "8")]
     pub overload: String,
 }
 
-/// An attribute; [`ty`](AttributeProto::ty) says which field holds the value.
+/// An attribute; [`ty`](AttributeProto::ty) selects the field that holds the value.
 #[derive(Clone, PartialEq, Message)]
 pub struct AttributeProto {
-    /// Its name.
+    /// Name of the attribute.
     #[prost(string, tag = "1")]
     pub name: String,
     /// One of [`AttributeType`].
@@ -159,7 +159,7 @@ pub struct AttributeProto {
     /// Graphs.
     #[prost(message, repeated, tag = "11")]
     pub graphs: Vec<GraphProto>,
-    /// In the body of a function: the attribute of the function whose value this is.
+    /// In the body of a function: name of the function's attribute that provides the value.
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
 }
@@ -168,7 +168,7 @@ pub struct AttributeProto {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum AttributeType {
-    /// Not given.
+    /// No type was given.
     Undefined = 0,
     /// A float.
     Float = 1,
@@ -209,7 +209,7 @@ pub struct TensorProto {
     /// One of [`ElemType`].
     #[prost(enumeration = "ElemType", tag = "2")]
     pub data_type: i32,
-    /// Part of a larger tensor; no tool writes it.
+    /// Present if the tensor is a part of a larger tensor; no known tool writes it.
     #[prost(message, optional, tag = "3")]
     pub segment: Option<Segment>,
     /// Data of `f32` tensors (and complex pairs).
@@ -224,10 +224,10 @@ pub struct TensorProto {
     /// Data of `i64` tensors.
     #[prost(int64, repeated, tag = "7")]
     pub int64_data: Vec<i64>,
-    /// Its name.
+    /// Name of the tensor.
     #[prost(string, tag = "8")]
     pub name: String,
-    /// Data of any type as little-endian bytes, in place of the other fields.
+    /// Data of any type as little-endian bytes, used instead of the other fields.
     #[prost(bytes = "bytes", tag = "9")]
     pub raw_data: Bytes,
     /// Data of `f64` tensors.
@@ -236,15 +236,15 @@ pub struct TensorProto {
     /// Data of `u32` and `u64` tensors.
     #[prost(uint64, repeated, tag = "11")]
     pub uint64_data: Vec<u64>,
-    /// Where the data is when it is in a file: `location`, `offset`, `length`.
+    /// Location of the data in an external file: `location`, `offset`, `length`.
     #[prost(message, repeated, tag = "13")]
     pub external_data: Vec<StringStringEntryProto>,
-    /// 1 when the data is in a file.
+    /// 1 if the data is in an external file.
     #[prost(int32, tag = "14")]
     pub data_location: i32,
 }
 
-/// Element types.
+/// Element types of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 #[allow(missing_docs, reason = "the names are the types")]
@@ -278,18 +278,18 @@ pub enum ElemType {
     Int2 = 26,
 }
 
-/// Part of a larger tensor.
+/// Position of a part within a larger tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
 pub struct Segment {
-    /// First element.
+    /// Index of the first element.
     #[prost(int64, tag = "1")]
     pub begin: i64,
-    /// Behind the last element.
+    /// Index after the last element.
     #[prost(int64, tag = "2")]
     pub end: i64,
 }
 
-/// A tensor in sparse form; only its presence is looked at.
+/// A tensor in sparse form; only its presence is checked.
 #[derive(Clone, PartialEq, Message)]
 pub struct SparseTensorProto {
     /// The elements that are not zero.
@@ -311,10 +311,10 @@ pub struct StringStringEntryProto {
 /// Name and type of a value.
 #[derive(Clone, PartialEq, Message)]
 pub struct ValueInfoProto {
-    /// Its name.
+    /// Name of the value.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its type.
+    /// Type of the value.
     #[prost(message, optional, tag = "2")]
     pub ty: Option<TypeProto>,
 }
@@ -325,21 +325,21 @@ pub struct TypeProto {
     /// A tensor.
     #[prost(message, optional, tag = "1")]
     pub tensor_type: Option<TensorTypeProto>,
-    /// A sequence; only its presence is looked at.
+    /// A sequence; only its presence is checked.
     #[prost(message, optional, tag = "4")]
     pub sequence_type: Option<Opaque>,
-    /// A map; only its presence is looked at.
+    /// A map; only its presence is checked.
     #[prost(message, optional, tag = "5")]
     pub map_type: Option<Opaque>,
-    /// A sparse tensor; only its presence is looked at.
+    /// A sparse tensor; only its presence is checked.
     #[prost(message, optional, tag = "8")]
     pub sparse_tensor_type: Option<Opaque>,
-    /// A value that may be absent; only its presence is looked at.
+    /// A value that may be absent; only its presence is checked.
     #[prost(message, optional, tag = "9")]
     pub optional_type: Option<Opaque>,
 }
 
-/// A message whose content is not looked at.
+/// A message whose content is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
 pub struct Opaque {}
 
@@ -349,26 +349,26 @@ pub struct TensorTypeProto {
     /// One of [`ElemType`].
     #[prost(enumeration = "ElemType", tag = "1")]
     pub elem_type: i32,
-    /// Extents; absent when even the rank is unknown.
+    /// Extents; absent if even the rank is unknown.
     #[prost(message, optional, tag = "2")]
     pub shape: Option<TensorShapeProto>,
 }
 
-/// Extents.
+/// Shape of a tensor.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorShapeProto {
-    /// One per axis.
+    /// One extent per axis.
     #[prost(message, repeated, tag = "1")]
     pub dim: Vec<DimensionProto>,
 }
 
-/// One extent: a number, a name, or neither when it is unknown.
+/// One extent: a number, a name, or neither if it is unknown.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct DimensionProto {
-    /// The number.
+    /// Value of the extent.
     #[prost(int64, optional, tag = "1")]
     pub dim_value: Option<i64>,
-    /// The name.
+    /// Name of the symbolic dimension.
     #[prost(string, optional, tag = "2")]
     pub dim_param: Option<String>,
 }

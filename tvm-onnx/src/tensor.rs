@@ -1,4 +1,4 @@
-//! Tensors in protobuf form, both ways.
+//! //! Conversion of tensors from and to ONNX `TensorProto`.
 
 use half::{bf16, f16};
 use prost::Message;
@@ -10,10 +10,10 @@ use crate::names::show;
 use crate::narrow::Narrow;
 use crate::proto::{ElemType, TensorProto};
 
-/// Largest tensor that is read when nothing else is said.
+/// Default for the largest tensor that is read, in bytes (2 GiB).
 pub const MAX_TENSOR_BYTES: u64 = 2 << 30;
 
-/// Element types, as the format numbers them.
+/// Element types with their numbers in the ONNX format.
 const ELEM_TYPES: &[(ElemType, DataType)] = &[
     (ElemType::Float, DataType::F32),
     (ElemType::Double, DataType::F64),
@@ -30,10 +30,10 @@ const ELEM_TYPES: &[(ElemType, DataType)] = &[
     (ElemType::Bool, DataType::BOOL),
 ];
 
-/// The data type of element type number `elem`.
+/// Converts the ONNX element type number `elem` to a data type.
 ///
 /// # Errors
-/// When the number means nothing, or a type that is not supported (strings, complex, 8-bit floats, …).
+/// When the number is not an element type, or is one that is not supported (strings, complex, 8-bit floats, …).
 pub fn dtype_from_onnx(elem: i64) -> Result<DataType, OnnxError> {
     let known = i32::try_from(elem).ok().and_then(|elem| ElemType::try_from(elem).ok());
     let Some(known) = known.filter(|&it| it != ElemType::Undefined) else {
@@ -46,7 +46,8 @@ pub fn dtype_from_onnx(elem: i64) -> Result<DataType, OnnxError> {
     })
 }
 
-/// The type that holds an element of the type that the format numbers `elem`, and that type when it is a narrow one.
+/// Converts the ONNX element type number `elem` to the data type that stores an element; for a narrow type, also
+/// returns that type.
 pub(crate) fn element_from_onnx(elem: i64) -> Result<(DataType, Option<Narrow>), OnnxError> {
     match Narrow::from_onnx(elem) {
         Some(narrow) => Ok((narrow.storage(), Some(narrow))),
@@ -59,10 +60,10 @@ pub fn dtype_to_onnx(dtype: DataType) -> Option<i32> {
     ELEM_TYPES.iter().find(|(_, it)| *it == dtype).map(|&(elem, _)| elem as i32)
 }
 
-/// Reads a serialised tensor, as data sets of backend tests hold them.
+/// Reads a serialised `TensorProto`, the form in which ONNX backend tests store their data sets.
 ///
 /// # Errors
-/// When the bytes are no tensor or its element type is not supported.
+/// When the bytes are not a tensor, or when the element type is not supported.
 pub fn read_tensor(bytes: &[u8]) -> Result<Tensor, OnnxError> {
     let proto = TensorProto::decode(bytes).map_err(|source| OnnxError::Decode { what: "tensor", source })?;
     decode_tensor(&proto, &ExternalData::none(), MAX_TENSOR_BYTES)
@@ -85,7 +86,7 @@ pub fn write_tensor(tensor: &Tensor, name: &str) -> Result<Vec<u8>, OnnxError> {
     Ok(proto.encode_to_vec())
 }
 
-/// The tensor of a message. Sizes are checked before memory is taken.
+/// Converts a `TensorProto` to a tensor. Sizes are checked before memory is allocated.
 pub(crate) fn decode_tensor(
     proto: &TensorProto,
     external: &ExternalData,
@@ -126,7 +127,7 @@ fn decode(proto: &TensorProto, external: &ExternalData, limit: u64) -> Result<Te
     typed_data(proto, dtype, size / dtype.bytes().max(1))
 }
 
-/// A tensor of `n` narrow elements.
+/// Decodes a tensor of `n` narrow elements.
 fn decode_narrow(
     proto: &TensorProto,
     external: &ExternalData,
@@ -145,7 +146,7 @@ fn decode_narrow(
     narrow.unpack(proto, &bytes.unwrap_or_default(), n)
 }
 
-/// Axes of a tensor, at most.
+/// Largest rank of a tensor.
 pub(crate) const MAX_RANK: usize = 64;
 
 pub(crate) fn show_dims(dims: &[i64]) -> String {

@@ -1,10 +1,10 @@
-//! What the importer knows of a value of the model.
+//! What the importer knows about a value of the model.
 
 use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::{DataType, Tensor};
 
-/// Elements of integer tensors that are followed symbolically, at most.
+/// Largest number of elements of an integer tensor that is tracked symbolically.
 pub(crate) const MAX_INTS: usize = 4096;
 
 /// A value of the model.
@@ -12,15 +12,15 @@ pub(crate) const MAX_INTS: usize = 4096;
 pub(crate) enum Value {
     /// A variable or constant of the graph function.
     Arg(Arg),
-    /// Integers known symbolically: a shape, or what was computed from shapes. They become a tensor only where an
-    /// operator needs one.
+    /// Integers known symbolically: a shape, or values computed from shapes. They are converted to a tensor only where
+    /// an operator needs one.
     Ints(Ints),
 }
 
 /// A small integer tensor whose elements are expressions over symbolic dimensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Ints {
-    /// Extents.
+    /// Extents of the tensor.
     pub(crate) dims: Vec<i64>,
     /// Elements, as `i64` expressions.
     pub(crate) values: Vec<PrimExpr>,
@@ -59,12 +59,12 @@ impl Ints {
         Some(Ints { dims: tensor.shape().to_vec(), values, dtype: tensor.dtype() })
     }
 
-    /// The elements, when all are numbers.
+    /// The elements, if all are constants.
     pub(crate) fn as_const(&self) -> Option<Vec<i64>> {
         self.values.iter().map(PrimExpr::as_int).collect()
     }
 
-    /// The tensor, when all elements are numbers.
+    /// Converts to a tensor, if all elements are constants.
     pub(crate) fn to_tensor(&self) -> Option<Tensor> {
         let values = self.as_const()?;
         let dims = &self.dims;
@@ -82,7 +82,7 @@ impl Ints {
 }
 
 impl Value {
-    /// The integers of the value, when they are known.
+    /// The integers of the value, if they are known.
     pub(crate) fn ints(&self) -> Option<Ints> {
         match self {
             Value::Ints(ints) => Some(ints.clone()),
@@ -90,7 +90,7 @@ impl Value {
         }
     }
 
-    /// The tensor of the value, when it is constant.
+    /// The tensor of the value, if it is constant.
     pub(crate) fn tensor(&self) -> Option<Tensor> {
         match self {
             Value::Ints(ints) => ints.to_tensor(),

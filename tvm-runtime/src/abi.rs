@@ -1,8 +1,8 @@
 //! The binary interface between generated kernels and the runtime.
 //!
 //! A kernel is `extern "C" fn(args, n_args, ctx) -> i32`. It returns 0, or a non-zero [`Status`] after it has
-//! filled `ctx.error`. Tensors arrive as DLPack `DLTensor`s; everything a kernel needs from the runtime (threads,
-//! scratch memory) is reached through [`CallContext`], so a compiled object has no undefined runtime symbol.
+//! filled `ctx.error`. Tensors arrive as DLPack `DLTensor`s. A kernel reaches everything it needs from the runtime
+//! (threads, scratch memory) through [`CallContext`], so a compiled object has no undefined runtime symbol.
 //!
 //! TVM counterpart: `TVMFFIAny` arguments and the `TVMBackend*` C functions.
 
@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_void};
 
 use crate::dtype::DataType;
 
-/// Version of everything in this file; an object compiled for another one is refused.
+/// Version of everything in this file; the runtime refuses an object that was compiled for another version.
 pub const ABI_VERSION: u32 = 2;
 
 /// DLPack's `DLDevice`.
@@ -57,11 +57,11 @@ pub union KernelArg {
     pub handle: *mut c_void,
 }
 
-/// Why a kernel refused to run; the values are part of the ABI.
+/// Result of a kernel; the values are part of the ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Status {
-    /// It ran.
+    /// The kernel ran to its end.
     Ok = 0,
     /// Wrong number of arguments: `expected`, `got`.
     ArgCount = 1,
@@ -75,31 +75,32 @@ pub enum Status {
     Strides = 5,
     /// Argument `arg` is a null pointer.
     Null = 6,
-    /// An `assert` of the kernel itself failed; `expected` is its number.
+    /// An `assert` of the kernel itself failed; `expected` is the number of the assertion.
     Assert = 7,
-    /// Scratch memory could not be had: `expected` bytes.
+    /// Scratch memory could not be allocated: `expected` bytes.
     OutOfMemory = 8,
     /// An access outside axis `axis` of argument `arg` (-1: of a buffer inside the kernel): extent `expected`, index
     /// `got`.
     OutOfBounds = 9,
-    /// Axis `axis` of argument `arg` is less than it was compiled for: `expected`, `got`.
+    /// Axis `axis` of argument `arg` is smaller than the kernel was compiled for: `expected`, `got`.
     ExtentMin = 10,
-    /// Axis `axis` of argument `arg` is more than it was compiled for: `expected`, `got`.
+    /// Axis `axis` of argument `arg` is larger than the kernel was compiled for: `expected`, `got`.
     ExtentMax = 11,
-    /// Axis `axis` of argument `arg` has another remainder than it was compiled for: modulus `expected`, extent `got`.
+    /// Axis `axis` of argument `arg` has a remainder that the kernel was not compiled for: modulus `expected`, extent `got`.
     ExtentModulus = 12,
-    /// The extents of the arguments are so large that index arithmetic may overflow: an index may reach `got`, at most
-    /// `expected` fits.
+    /// The extents of the arguments are so large that index arithmetic may overflow: an index may reach `got`, but at
+    /// most `expected` fits.
     IndexOverflow = 13,
-    /// Axis number `axis` of a block (`what` names both) got the value `got`, outside of its domain (which ends before `expected`).
+    /// Axis number `axis` of a block (`what` names both) got the value `got`, outside its domain, which ends before
+    /// `expected`.
     AxisDomain = 14,
     /// Axis `axis` of a buffer inside the kernel (`what`) would have the extent `got`, which is negative.
     NegativeExtent = 16,
-    /// The runtime itself could not run a parallel loop; it knows why.
+    /// The runtime itself could not run a parallel loop; it keeps the error.
     Runtime = 15,
 }
 
-/// What a failing kernel leaves behind.
+/// Details that a failing kernel leaves in its context.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CallError {
@@ -111,34 +112,34 @@ pub struct CallError {
     pub axis: i32,
     /// Keeps the 64-bit fields aligned.
     pub reserved: i32,
-    /// See [`Status`].
+    /// Meaning depends on the status, see [`Status`].
     pub expected: i64,
-    /// See [`Status`].
+    /// Meaning depends on the status, see [`Status`].
     pub got: i64,
-    /// What the error is about (`axis `i` of block `B``), as UTF-8 text that lives as long as the kernel; null when there is
-    /// nothing to say.
+    /// Subject of the error (`axis `i` of block `B``), as UTF-8 text that lives as long as the kernel; null when there
+    /// is nothing to add.
     pub what: *const c_char,
-    /// Where that was written (`src/a.rs:12:5`), likewise.
+    /// Place in the source where the subject was written (`src/a.rs:12:5`), as text with the same lifetime, or null.
     pub place: *const c_char,
 }
 
-/// Body of a parallel loop: runs iterations `begin..end`; non-zero is a [`Status`].
+/// Body of a parallel loop: runs the iterations `begin..end`. A non-zero result is a [`Status`].
 pub type ParallelBody =
     unsafe extern "C" fn(ctx: *mut CallContext, begin: i64, end: i64, env: *mut c_void) -> i32;
 
-/// What the runtime gives to a kernel for one call. The generated code reads the fields by offset.
+/// Services that the runtime gives to a kernel for one call. The generated code reads the fields by offset.
 #[repr(C)]
 pub struct CallContext {
     /// [`ABI_VERSION`] of the runtime.
     pub abi_version: u32,
     /// Threads that `parallel_for` may use, at least 1.
     pub num_threads: u32,
-    /// Runs `body` over `0..extent` in contiguous chunks; returns the first non-zero status.
+    /// Runs `body` over `0..extent` in contiguous chunks; returns 0, or the first non-zero status.
     pub parallel_for:
         unsafe extern "C" fn(ctx: *mut CallContext, body: ParallelBody, extent: i64, env: *mut c_void) -> i32,
-    /// Scratch memory aligned to 64 bytes, or null.
+    /// Allocates scratch memory aligned to 64 bytes; null if there is none.
     pub alloc: unsafe extern "C" fn(ctx: *mut CallContext, bytes: u64) -> *mut c_void,
-    /// Gives scratch memory back; the last block allocated is freed first.
+    /// Frees scratch memory. Blocks are freed in reverse order of allocation.
     pub free: unsafe extern "C" fn(ctx: *mut CallContext, ptr: *mut c_void),
     /// The runtime's own state (thread pool, workspace).
     pub state: *mut c_void,
@@ -146,9 +147,9 @@ pub struct CallContext {
     pub error: CallError,
 }
 
-/// The symbol of the kernel `name`: prefixed, so that a kernel named `exp` does not replace libm's, with everything but
-/// letters, digits and underscores escaped. Two names never have one symbol: an underscore that could be read as the start
-/// of an escape is escaped too.
+/// Symbol of the kernel `name`. The prefix keeps a kernel named `exp` from replacing libm's `exp`. All characters but
+/// letters, digits and underscores are escaped. Different names have different symbols: an underscore that could be
+/// read as the start of an escape is escaped too.
 pub fn kernel_symbol(name: &str) -> String {
     let mut symbol = String::from("tvm_kernel_");
     for (at, c) in name.char_indices() {
@@ -161,7 +162,7 @@ pub fn kernel_symbol(name: &str) -> String {
     symbol
 }
 
-/// Whether `rest` behind an underscore, once it is escaped itself, could be read as the rest of an escape.
+/// Whether `rest`, the text after an underscore, could be read as the rest of an escape once it is escaped itself.
 fn starts_escape(rest: &str) -> bool {
     let Some(digits) = rest.strip_prefix('u') else { return false };
     let end = digits.trim_start_matches(|c: char| c.is_ascii_hexdigit());
@@ -171,7 +172,8 @@ fn starts_escape(rest: &str) -> bool {
 /// The entry point of every generated kernel.
 pub type KernelFn = unsafe extern "C" fn(args: *const KernelArg, n_args: i32, ctx: *mut CallContext) -> i32;
 
-/// `code | bits << 8 | lanes << 16`, as the kernels compare it: the little-endian word of `DLDataType`.
+/// Packs a data type as `code | bits << 8 | lanes << 16`, the form that kernels compare: the little-endian word of
+/// `DLDataType`.
 pub const fn pack_dtype(dtype: DataType) -> i64 {
     dtype.code() as i64 | (dtype.bits() as i64) << 8 | (dtype.lanes() as i64) << 16
 }

@@ -1,8 +1,8 @@
 //! The runtime's side of a kernel call: parallel loops and scratch memory.
 //!
 //! TVM counterpart: `TVMBackendParallelLaunch`, `TVMBackendAllocWorkspace`, `WorkspacePool`. A context lives on the
-//! stack for one call; each chunk of a parallel loop gets a copy, so that errors do not race. Scratch memory belongs to the
-//! thread that asks for it, is freed in reverse order, and whatever a failed kernel leaves behind is taken back.
+//! stack for one call; each chunk of a parallel loop gets a copy, so that errors do not race. Scratch memory belongs to
+//! the thread that allocates it and is freed in reverse order. What a failed kernel does not free, the runtime frees.
 #![allow(unsafe_code, reason = "callbacks from generated code; each block says why it is sound")]
 
 use std::alloc::{Layout, alloc, dealloc};
@@ -22,7 +22,7 @@ use crate::thread_pool::{self, ThreadPool, in_parallel};
 struct State<'a> {
     /// The pool for this call; the global one if `None`.
     pool: Option<&'a dyn ThreadPool>,
-    /// Why a parallel loop ended with [`Status::Runtime`].
+    /// Error of the runtime behind [`Status::Runtime`].
     failure: Mutex<Option<RuntimeError>>,
 }
 
@@ -41,7 +41,7 @@ const NO_ERROR: CallError = CallError {
 #[inline]
 pub(crate) fn with_context<R>(pool: Option<&dyn ThreadPool>, f: impl FnOnce(*mut CallContext) -> R) -> R {
     let num_threads = pool.map_or_else(thread_pool::default_num_threads, |pool| {
-        // A pool that panics here does so again when a loop asks, which reports it.
+        // A pool that panics here panics again when a loop runs, and that is reported.
         catch_unwind(AssertUnwindSafe(|| pool.num_threads())).unwrap_or(2)
     });
     let mut state = State { pool, failure: Mutex::default() };
@@ -60,7 +60,7 @@ pub(crate) fn with_context<R>(pool: Option<&dyn ThreadPool>, f: impl FnOnce(*mut
     res
 }
 
-/// Why the runtime itself failed during the call that `ctx` was made for.
+/// Takes the error for which the runtime itself failed during the call of `ctx`.
 ///
 /// # Safety
 /// `ctx` is the context that [`with_context`] passes, during that call.
@@ -121,7 +121,7 @@ unsafe extern "C" fn parallel_for(
     status
 }
 
-/// What the chunks of one parallel loop share.
+/// State that the chunks of one parallel loop share.
 struct Shared {
     template: CallContext,
     env: *mut c_void,
@@ -129,7 +129,8 @@ struct Shared {
     error: Mutex<CallError>,
 }
 
-// SAFETY: `env` and `state` are only passed on to the kernel's body and to the callbacks above, which are made for it.
+// SAFETY: `env` and `state` are only passed to the kernel's body and to the callbacks above, which are made for
+// concurrent use.
 unsafe impl Sync for Shared {}
 
 /// One block of scratch memory, filled from its start.
@@ -142,13 +143,13 @@ struct Block {
 /// The scratch memory of one thread.
 struct Scratch {
     blocks: Vec<Block>,
-    /// Addresses handed out and not given back, with the block and its fill before.
+    /// Allocated addresses that are not yet freed, each with the index of its block and the block's fill before it.
     live: Vec<(*mut u8, usize, usize)>,
 }
 
-/// The smallest block.
+/// Size of the smallest block, in bytes.
 const MIN_BLOCK: usize = 64 << 10;
-/// A thread keeps one block of up to this size between calls.
+/// Size in bytes of the largest block that a thread keeps between calls; it keeps at most one.
 const MAX_KEPT: usize = 64 << 20;
 
 thread_local! {
@@ -183,7 +184,7 @@ impl Scratch {
         }
     }
 
-    /// Takes back all but the first `len` allocations.
+    /// Frees all allocations except the first `len`.
     fn truncate(&mut self, len: usize) {
         let Some(&(_, index, used)) = self.live.get(len) else { return };
         self.live.truncate(len);
@@ -222,7 +223,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Takes back, when dropped, the scratch memory allocated by this thread since it was made.
+/// When dropped, frees the scratch memory that this thread allocated since the mark was made.
 struct Mark(usize);
 
 impl Mark {
@@ -235,7 +236,7 @@ impl Mark {
 impl Drop for Mark {
     #[inline]
     fn drop(&mut self) {
-        // During the end of a thread the memory is gone already.
+        // While the thread ends, its scratch memory is already gone.
         let _ = SCRATCH.try_with(|scratch| scratch.borrow_mut().truncate(self.0));
     }
 }
@@ -248,7 +249,7 @@ unsafe extern "C" fn alloc_scratch(_ctx: *mut CallContext, bytes: u64) -> *mut c
 
 /// `CallContext::free`.
 unsafe extern "C" fn free_scratch(_ctx: *mut CallContext, ptr: *mut c_void) {
-    // During the end of a thread the memory is gone already.
+    // While the thread ends, its scratch memory is already gone.
     let _ = SCRATCH.try_with(|scratch| scratch.borrow_mut().free(ptr.cast()));
 }
 

@@ -1,17 +1,17 @@
-//! Features of CPUs: what compiled code needs, and what this machine has.
+//! CPU features: those that compiled code needs, and those that this machine has.
 //!
-//! An executable lists the features that its machine code was compiled for in its metadata; before such code is loaded the
-//! list is compared with the machine, as an instruction that it lacks would end the process.
+//! The metadata of an executable lists the features that its machine code was compiled for. The list is compared with
+//! the machine before the code is loaded, because an unknown instruction would end the process.
 
 use crate::error::RuntimeError;
 use crate::vm::Executable;
 
-/// Key of the metadata that lists features.
+/// Key of the metadata entry that lists the features.
 const KEY: &str = "cpu.features";
 
 macro_rules! x86_features {
     ($($name:tt)*) => {
-        /// Features of x86 that compilers make use of, as Rust and LLVM name them, in an order in which CPUs got them.
+        /// Features of x86 that compilers use, with the names of Rust and LLVM, roughly in the order in which CPUs got them.
         const X86: &[&str] = &[$($name),*];
 
         #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
@@ -46,12 +46,12 @@ fn has(_name: &str) -> bool {
     false
 }
 
-/// The features that [`Executable::check_cpu`] knows of.
+/// The features that [`Executable::check_cpu`] can detect.
 pub fn all_cpu_features() -> &'static [&'static str] {
     if cfg!(target_arch = "aarch64") { &["neon", "fp16", "dotprod", "sve"] } else { X86 }
 }
 
-/// The features that this machine has, of those that compilers make use of.
+/// The features of this machine, restricted to those that compilers use.
 pub fn cpu_features() -> Vec<&'static str> {
     all_cpu_features().iter().copied().filter(|name| has(name)).collect()
 }
@@ -70,7 +70,7 @@ pub fn level_features(level: &str) -> Option<Vec<&'static str>> {
     Some(LEVELS[..=at].iter().flat_map(|(_, features)| features.iter().copied()).collect())
 }
 
-/// The least level of x86-64 that has all of `features`; `None` where none has.
+/// The lowest level of x86-64 that has all of `features`; `None` if no level does.
 pub fn least_level<'a>(features: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
     let mut least = 0;
     for feature in features {
@@ -79,21 +79,21 @@ pub fn least_level<'a>(features: impl IntoIterator<Item = &'a str>) -> Option<&'
     Some(LEVELS[least].0)
 }
 
-/// Metadata that says that code needs these features.
+/// Metadata entry that records the CPU features that code needs.
 pub fn cpu_requirements<'a>(features: impl IntoIterator<Item = &'a str>) -> (String, String) {
     (KEY.to_string(), features.into_iter().collect::<Vec<_>>().join(","))
 }
 
 impl Executable {
-    /// The CPU features that its machine code was compiled for.
+    /// The CPU features that the machine code was compiled for.
     pub fn cpu_features(&self) -> impl Iterator<Item = &str> {
         self.metadata(KEY).unwrap_or_default().split(',').filter(|it| !it.is_empty())
     }
 
-    /// Whether this machine has the CPU features that its machine code was compiled for.
+    /// Checks that this machine has the CPU features that the machine code was compiled for.
     ///
     /// # Errors
-    /// When it lacks some, which the error names.
+    /// When features are missing; the error names them.
     pub fn check_cpu(&self) -> Result<(), RuntimeError> {
         let missing: Vec<String> = self.cpu_features().filter(|name| !has(name)).map(String::from).collect();
         if missing.is_empty() { Ok(()) } else { Err(RuntimeError::CpuFeatures { missing }) }

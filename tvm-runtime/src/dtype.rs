@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The family of a [`DataType`]; values are DLPack's `DLDataTypeCode` (bool is 6 as in DLPack 1.0).
+/// Family of a [`DataType`]; values are DLPack's `DLDataTypeCode` (bool is 6, as in DLPack 1.0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum DTypeCode {
@@ -74,7 +74,7 @@ named! {
     HANDLE = Handle 64;
 }
 
-/// The scalar types that have a Rust-like name, in the order they are documented.
+/// The scalar types that have a Rust-like name, in the order of the documentation.
 const NAMES: &[(&str, DataType)] = &[
     ("f32", DataType::F32),
     ("f64", DataType::F64),
@@ -185,7 +185,7 @@ impl fmt::Display for DataType {
     }
 }
 
-/// A name that is not a data type.
+/// The text is not the name of a data type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a data type; expected one of f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool, optionally followed by x<lanes>"
@@ -237,7 +237,7 @@ pub unsafe trait Element: Copy + Send + Sync + fmt::Debug + 'static {
 macro_rules! elements {
     ($($ty:ty => $name:ident),* $(,)?) => {
         $(
-            // SAFETY: same size and representation, named one to one.
+            // SAFETY: each Rust type has the size and representation of the data type that the table pairs it with.
             #[allow(unsafe_code, reason = "see SAFETY")]
             unsafe impl Element for $ty {
                 const DTYPE: DataType = DataType::$name;

@@ -1,7 +1,7 @@
-//! The one error type of the runtime.
+//! The error type of the runtime.
 //!
-//! Messages are lower case, name the function, argument or section concerned, and say what was expected and what
-//! was got. TVM counterpart: `tvm::ffi::Error` (untyped there).
+//! Messages are lower case, name the function, argument or section concerned, and give the expected and the actual
+//! value. TVM counterpart: `tvm::ffi::Error` (untyped there).
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::device::Device;
 use crate::dtype::DataType;
 use crate::vm::VerifyError;
 
-/// What can go wrong at run time.
+/// Run-time errors.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// A function or kernel got another number of arguments.
+    /// The number of arguments differs from the number of parameters of the function or kernel.
     #[error("`{func}`: expected {expected} argument(s), got {got}")]
     ArgCount {
         /// Function called.
@@ -24,7 +24,7 @@ pub enum RuntimeError {
         /// Number of arguments.
         got: usize,
     },
-    /// An argument is of another kind (tensor, int, float, …).
+    /// The kind of an argument (tensor, int, float, …) differs from the expected one.
     #[error("`{func}`: argument `{arg}`: expected {expected}, got {got}")]
     ArgKind {
         /// Function called.
@@ -36,7 +36,7 @@ pub enum RuntimeError {
         /// Kind got.
         got: Arc<str>,
     },
-    /// A tensor argument has another rank.
+    /// The rank of a tensor argument differs from the expected one.
     #[error("`{func}`: argument `{arg}`: rank is {got}, expected {expected}")]
     ArgRank {
         /// Function called.
@@ -48,7 +48,7 @@ pub enum RuntimeError {
         /// Rank got.
         got: i64,
     },
-    /// A tensor argument has another element type.
+    /// The element type of a tensor argument differs from the expected one.
     #[error("`{func}`: argument `{arg}`: element type is {got}, expected {expected}")]
     ArgDType {
         /// Function called.
@@ -60,7 +60,7 @@ pub enum RuntimeError {
         /// Element type got.
         got: Arc<str>,
     },
-    /// A tensor argument has another extent.
+    /// An extent of a tensor argument differs from the expected one.
     #[error("`{func}`: argument `{arg}`: axis {axis} is {got}, expected {expected}{}", dim_note(.dim))]
     ArgExtent {
         /// Function called.
@@ -76,7 +76,7 @@ pub enum RuntimeError {
         /// The dimension as the signature writes it, unless it is a constant.
         dim: Option<Arc<str>>,
     },
-    /// A symbolic dimension is outside of the bounds that the program was compiled for.
+    /// A symbolic dimension is outside the bounds that the program was compiled for.
     #[error("`{func}`: argument `{arg}`: axis {axis} is {got}, {}was compiled for {expected}", dim_prefix(.dim))]
     ArgBound {
         /// Function called.
@@ -85,14 +85,14 @@ pub enum RuntimeError {
         arg: Arc<str>,
         /// Axis concerned.
         axis: i64,
-        /// The dimension.
+        /// The dimension, as the signature writes it.
         dim: Option<Arc<str>>,
-        /// What it may be, for example `1..=64`.
+        /// Allowed values, for example `1..=64`.
         expected: Arc<str>,
         /// Extent got.
         got: i64,
     },
-    /// A slice does not have as many elements as the parameter, or the parameter has more than one unknown extent.
+    /// The length of a slice does not fit the parameter's shape, or that shape has more than one unknown extent.
     #[error(
         "`{func}`: argument `{arg}`: {got} element(s) do not make a {ty}; pass an array or tensor, which has a shape"
     )]
@@ -103,7 +103,7 @@ pub enum RuntimeError {
         arg: Arc<str>,
         /// Type of the parameter.
         ty: String,
-        /// Elements got.
+        /// Number of elements in the slice.
         got: usize,
     },
     /// A tensor argument is not compact row-major.
@@ -130,7 +130,7 @@ pub enum RuntimeError {
         /// Parameter name.
         arg: Arc<str>,
     },
-    /// Two arguments of which one is written to share memory.
+    /// Two arguments share memory, and one of them is written to.
     #[error("`{func}`: argument `{arg}` is written to and shares memory with argument `{other}`")]
     ArgOverlap {
         /// Function called.
@@ -140,53 +140,53 @@ pub enum RuntimeError {
         /// The other parameter.
         other: Arc<str>,
     },
-    /// An argument may not be written to.
+    /// An argument that must not be written to would be written to.
     #[error("`{func}`: argument `{arg}` would be written to, but {reason}")]
     ArgReadOnly {
         /// Function called.
         func: Arc<str>,
         /// Parameter name.
         arg: Arc<str>,
-        /// Why it may not.
+        /// Why it must not be written to.
         reason: &'static str,
     },
-    /// A signature does not fit the Rust types it is called with.
+    /// The signature of a function does not fit the Rust types of the call.
     #[error("`{func}`: signature mismatch: {detail}")]
     Signature {
         /// Function concerned.
         func: Arc<str>,
-        /// Expected and got.
+        /// Expected and actual signature.
         detail: String,
     },
-    /// A kernel would have read or written outside of a buffer. It stopped in front of the access; outputs may be half
+    /// A kernel would have read or written outside a buffer. It stopped before the access; outputs may be partly
     /// written.
     #[error("`{func}`: index {index} is outside of axis {axis} of {}, whose extent is {extent}{}", buffer_note(.buffer), at(.place))]
     OutOfBounds {
         /// Kernel concerned.
         func: Arc<str>,
-        /// The parameter or the buffer inside the kernel that is accessed, where it is known.
+        /// The buffer accessed (a parameter or a buffer inside the kernel), if known.
         buffer: Option<Arc<str>>,
         /// Axis concerned.
         axis: i64,
-        /// The index.
+        /// Value of the index.
         index: i64,
-        /// The extent of the axis.
+        /// Extent of the axis.
         extent: i64,
-        /// Where the access was written, where that is known.
+        /// Place in the source where the access was written, if known.
         place: Option<Arc<str>>,
     },
-    /// A buffer inside a kernel would have got a negative extent.
+    /// A buffer inside a kernel would have had a negative extent.
     #[error("`{func}`: axis {axis} of {} would have extent {extent}{}", buffer_note(.buffer), at(.place))]
     NegativeExtent {
         /// Kernel concerned.
         func: Arc<str>,
-        /// The buffer, where it is known.
+        /// The buffer, if known.
         buffer: Option<Arc<str>>,
         /// Axis concerned.
         axis: i64,
-        /// The extent.
+        /// Value of the extent.
         extent: i64,
-        /// Where the buffer was written, where that is known.
+        /// Place in the source where the buffer was written, if known.
         place: Option<Arc<str>>,
     },
     /// The extents of the arguments are so large that the kernel's index arithmetic may overflow.
@@ -194,14 +194,14 @@ pub enum RuntimeError {
     IndexOverflow {
         /// Kernel concerned.
         func: Arc<str>,
-        /// What an index may reach, `i64::MAX` for more than fits.
+        /// Upper bound of the index; `i64::MAX` if the bound does not fit.
         reached: i64,
-        /// What fits.
+        /// Largest index that fits.
         limit: i64,
-        /// Where the kernel was written, where that is known.
+        /// Place in the source where the kernel was written, if known.
         place: Option<Arc<str>>,
     },
-    /// An axis of a block of a kernel would have got a value outside of its domain.
+    /// An axis of a block would have had a value outside its domain.
     #[error("`{func}`: {axis} is {value}, its domain ends before {end}{}", at(.place))]
     AxisDomain {
         /// Kernel concerned.
@@ -212,17 +212,17 @@ pub enum RuntimeError {
         value: i64,
         /// First value after the domain.
         end: i64,
-        /// Where the block was written, where that is known.
+        /// Place in the source where the block was written, if known.
         place: Option<Arc<str>>,
     },
-    /// A tensor of indices names an element that is not there. Indices from -extent on count from the end.
+    /// An element of an index tensor is out of range. Indices from -extent on are allowed and count from the end.
     #[error("`{op}`: index {index} is out of range for an axis of extent {extent}")]
     IndexOutOfRange {
         /// Operator that takes the indices.
         op: Arc<str>,
-        /// The index.
+        /// Value of the index.
         index: i64,
-        /// The extent of the axis.
+        /// Extent of the axis.
         extent: i64,
     },
     /// An assertion inside a kernel failed.
@@ -230,7 +230,7 @@ pub enum RuntimeError {
     Assert {
         /// Kernel concerned.
         func: Arc<str>,
-        /// Number of the assertion, in the kernel's order.
+        /// Number of the assertion, counted in the order of the kernel.
         number: i64,
     },
     /// A kernel returned a status that this runtime does not know.
@@ -238,21 +238,21 @@ pub enum RuntimeError {
     UnknownStatus {
         /// Kernel concerned.
         func: Arc<str>,
-        /// The status.
+        /// Value of the status.
         status: i32,
     },
-    /// Memory could not be had.
+    /// Memory could not be allocated.
     #[error("out of memory: cannot allocate {bytes} bytes on {device}")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Number of bytes requested.
         bytes: u64,
-        /// Device asked.
+        /// Device on which memory was requested.
         device: Device,
     },
-    /// The size of a tensor does not fit, or an extent is negative.
+    /// The size of a tensor does not fit the address space, or an extent is negative.
     #[error("a tensor of shape {shape:?} and type {dtype} is not representable")]
     BadShape {
-        /// Shape asked for.
+        /// Shape requested.
         shape: Vec<i64>,
         /// Element type.
         dtype: DataType,
@@ -260,16 +260,16 @@ pub enum RuntimeError {
     /// Data and shape have different sizes.
     #[error("shape {shape:?} of {dtype} holds {expected} bytes, got {got}")]
     SizeMismatch {
-        /// Shape asked for.
+        /// Shape requested.
         shape: Vec<i64>,
         /// Element type.
         dtype: DataType,
-        /// Bytes of that shape.
+        /// Number of bytes that the shape requires.
         expected: usize,
-        /// Bytes there are.
+        /// Number of bytes present.
         got: usize,
     },
-    /// A tensor has another rank.
+    /// The rank of a tensor differs from the expected one.
     #[error("tensor of rank {got}, expected rank {expected}")]
     RankMismatch {
         /// Rank expected.
@@ -277,7 +277,7 @@ pub enum RuntimeError {
         /// Rank got.
         got: usize,
     },
-    /// A tensor has another element type.
+    /// The element type of a tensor differs from the expected one.
     #[error("tensor of element type {got}, expected {expected}")]
     DTypeMismatch {
         /// Element type expected.
@@ -285,39 +285,39 @@ pub enum RuntimeError {
         /// Element type got.
         got: DataType,
     },
-    /// Memory is on a device that the host cannot read.
+    /// The memory is on a device and the host cannot read it.
     #[error("the tensor is on {device}; copy it to cpu:0 first (`to_device`)")]
     NotOnHost {
-        /// Where the tensor is.
+        /// Device that holds the tensor.
         device: Device,
     },
-    /// Bytes that are no value of their element type, or memory that cannot hold it.
+    /// The bytes are not values of the element type, or the memory cannot hold the tensor.
     #[error("bad tensor data: {0}")]
     BadData(&'static str),
-    /// A value is of another kind.
+    /// The kind of a value differs from the expected one.
     #[error("{what}: expected {expected}, got {got}")]
     ValueKind {
-        /// Where.
+        /// Where the value occurs.
         what: Arc<str>,
         /// Kind expected.
         expected: &'static str,
         /// Kind got.
         got: &'static str,
     },
-    /// A build without a feature, or a device that is not there.
+    /// The build lacks the feature that an operation or device requires.
     #[error("{what} is not supported by this build: turn on the feature `{feature}` of tvm-runtime")]
     Unsupported {
-        /// What was asked for.
+        /// The operation or device requested.
         what: Arc<str>,
         /// The feature to turn on.
         feature: &'static str,
     },
-    /// A device refused.
+    /// A device reported a failure.
     #[error("{device}: {message}")]
     DeviceFailure {
         /// Device concerned.
         device: Device,
-        /// What its driver says.
+        /// Message of the driver or of the device layer.
         message: String,
     },
     /// A function body or kernel panicked.
@@ -325,73 +325,73 @@ pub enum RuntimeError {
     Panicked {
         /// Function concerned.
         func: Arc<str>,
-        /// The panic's message.
+        /// Message of the panic.
         message: String,
     },
-    /// A thread pool did not run each iteration of a parallel loop once. What it asked for beyond that was not run;
-    /// outputs may be half written.
+    /// A thread pool did not run each iteration of a parallel loop exactly once. Surplus requests of the pool were
+    /// ignored; outputs may be partly written.
     #[error("thread pool: of a loop over {extent} iterations it {detail}")]
     ThreadPool {
-        /// Iterations of the loop.
+        /// Number of iterations of the loop.
         extent: usize,
-        /// What it did.
+        /// What the pool did wrong.
         detail: String,
     },
-    /// A global function of that name exists.
+    /// A global function of this name is already registered.
     #[error("a global function named `{name}` exists already")]
     DuplicateFunc {
-        /// Its name.
+        /// Name of the function.
         name: String,
     },
-    /// Names that nothing defines.
+    /// Names without a definition.
     #[error("not found: {what} {}", quoted(.names))]
     NotFound {
-        /// What was looked for.
+        /// Kind of the missing things.
         what: &'static str,
-        /// All the names that are missing.
+        /// All names that are missing.
         names: Vec<String>,
     },
     /// A shared library could not be loaded.
     #[error("cannot load the kernel library `{name}`: {message}")]
     Library {
-        /// Its name or path.
+        /// Name or path of the library.
         name: String,
-        /// What the loader says.
+        /// Message of the loader.
         message: String,
     },
-    /// A compiled object was made for another version of the ABI.
+    /// A compiled object was made for another ABI version.
     #[error("`{name}` was compiled for ABI version {got}, this runtime has {expected}; compile it again")]
     AbiVersion {
-        /// The object.
+        /// Name of the object.
         name: String,
-        /// Version of this runtime.
+        /// ABI version of this runtime.
         expected: u32,
-        /// Version of the object.
+        /// ABI version of the object.
         got: u32,
     },
-    /// Machine code for a CPU with more features than this machine has.
+    /// The machine code needs CPU features that this machine lacks.
     #[error(
         "the program was compiled for a CPU with {}, which this machine lacks\n  help: compile it for a portable level, for example with the target `c -cpu=x86-64-v2`", quoted(.missing)
     )]
     CpuFeatures {
-        /// The features that this machine lacks.
+        /// The missing features.
         missing: Vec<String>,
     },
-    /// A closure is called by a virtual machine that did not make it.
+    /// A closure was called by a virtual machine that did not create it.
     #[error("a closure of another program: only the virtual machine that made it can call it")]
     ForeignClosure,
-    /// Bytecode that breaks a rule.
+    /// Bytecode violates a rule of the verifier.
     #[error(transparent)]
     Verify(#[from] VerifyError),
-    /// A damaged or foreign artifact.
+    /// An artifact is damaged or was made by another version.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
     /// A file could not be read or written.
     #[error("{path}: {message}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system says.
+        /// Message of the operating system.
         message: String,
     },
     /// An instruction of the virtual machine failed.
@@ -399,48 +399,48 @@ pub enum RuntimeError {
     Vm {
         /// Function being run.
         func: Arc<str>,
-        /// Index of the instruction.
+        /// Index of the instruction in the function.
         pc: usize,
-        /// What happened.
+        /// The underlying error.
         #[source]
         source: Box<RuntimeError>,
     },
     /// A limit of the virtual machine was reached.
     #[error("{limit} limit of {value} reached")]
     Limit {
-        /// Which one.
+        /// Name of the limit.
         limit: &'static str,
-        /// Its value.
+        /// Value of the limit.
         value: u64,
     },
-    /// Integer arithmetic left its range, or a division by zero.
+    /// Integer arithmetic overflowed or divided by zero.
     #[error("integer {op} of {lhs} and {rhs} has no result")]
     Arithmetic {
-        /// The operation.
+        /// Name of the operation.
         op: &'static str,
         /// Left operand.
         lhs: i64,
         /// Right operand.
         rhs: i64,
     },
-    /// A value does not have the shape that the program says.
+    /// The shape of a value differs from the shape that the program requires.
     #[error("{context}: {detail}")]
     ShapeCheck {
-        /// What is checked, e.g. an argument.
+        /// Value that is checked, for example an argument.
         context: Arc<str>,
-        /// Expected and got.
+        /// Expected and actual shape.
         detail: String,
     },
-    /// The program says that this point is not reachable.
+    /// Execution reached a point that the program declares unreachable.
     #[error("fatal: {0}")]
     Fatal(Arc<str>),
-    /// An error of a function registered by the application.
+    /// Error of a function that the application registered.
     #[error("{0}")]
     Other(String),
 }
 
 impl RuntimeError {
-    /// An error with a message of the application's own.
+    /// Makes an error from a message of the application.
     pub fn other(message: impl Into<String>) -> RuntimeError {
         RuntimeError::Other(message.into())
     }

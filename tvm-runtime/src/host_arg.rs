@@ -1,4 +1,4 @@
-//! Checked views of kernel arguments: what a host function gets, and what safe code passes to a kernel.
+//! Checked views of kernel arguments: received by host functions, and passed to kernels by safe code.
 #![allow(unsafe_code, reason = "between raw ABI arguments and slices; each block says why it is sound")]
 
 use std::ops::Range;
@@ -47,7 +47,7 @@ macro_rules! shared_methods {
                 self.data
             }
 
-            /// The elements.
+            /// The elements, in row-major order.
             pub fn as_slice<T: Element>(&self) -> Result<&[T], RuntimeError> {
                 check_dtype::<T>(self.dtype)?;
                 check_values::<T>(self.data)?;
@@ -63,7 +63,7 @@ shared_methods!(TensorView);
 shared_methods!(TensorViewMut);
 
 impl<'a> TensorView<'a> {
-    /// A view of `data`.
+    /// A view of `data` with the given shape.
     pub fn new<T: Element>(data: &'a [T], shape: &'a [i64]) -> Result<TensorView<'a>, RuntimeError> {
         check_size::<T>(data.len(), shape)?;
         // SAFETY: elements are plain data without padding.
@@ -78,7 +78,7 @@ impl<'a> TensorView<'a> {
 }
 
 impl<'a> TensorViewMut<'a> {
-    /// A view of `data`.
+    /// A writable view of `data` with the given shape.
     pub fn new<T: Element>(data: &'a mut [T], shape: &'a [i64]) -> Result<TensorViewMut<'a>, RuntimeError> {
         check_size::<T>(data.len(), shape)?;
         if T::DTYPE.is_bool() {
@@ -89,7 +89,7 @@ impl<'a> TensorViewMut<'a> {
         Ok(TensorViewMut { data, shape, dtype: T::DTYPE })
     }
 
-    /// A view of a tensor; copies its data first if it is shared. `shape` receives the tensor's shape.
+    /// A writable view of a tensor. If its data is shared, the data is copied first. `shape` receives the tensor's shape.
     pub fn of(tensor: &'a mut Tensor, shape: &'a mut Vec<i64>) -> Result<TensorViewMut<'a>, RuntimeError> {
         shape.clear();
         shape.extend_from_slice(tensor.shape());
@@ -97,12 +97,12 @@ impl<'a> TensorViewMut<'a> {
         Ok(TensorViewMut { data: tensor.bytes_mut()?, shape, dtype })
     }
 
-    /// The bytes of the elements for writing.
+    /// The bytes of the elements for writing, in row-major order.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.data
     }
 
-    /// The elements for writing.
+    /// The elements for writing, in row-major order.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], RuntimeError> {
         check_dtype::<T>(self.dtype)?;
         check_values::<T>(self.data)?;
@@ -115,13 +115,13 @@ impl<'a> TensorViewMut<'a> {
 /// One argument of a kernel.
 #[derive(Debug)]
 pub enum HostArg<'a> {
-    /// For a parameter that is read.
+    /// Tensor for a parameter that is read.
     In(TensorView<'a>),
-    /// For a parameter that is written.
+    /// Tensor for a parameter that is written.
     Out(TensorViewMut<'a>),
-    /// For a scalar of integer or bool type.
+    /// Scalar of integer or bool type.
     Int(i64),
-    /// For a scalar of floating-point type.
+    /// Scalar of floating-point type.
     Float(f64),
 }
 
@@ -155,7 +155,7 @@ fn check_size<T: Element>(len: usize, shape: &[i64]) -> Result<(), RuntimeError>
 }
 
 impl Kernel {
-    /// Checks number and kinds of `args` against the signature.
+    /// Checks the number and the kinds of `args` against the signature.
     pub(crate) fn check_kinds(&self, args: &[HostArg<'_>]) -> Result<(), RuntimeError> {
         let sig = self.signature();
         let func = || Arc::from(sig.name.as_str());
@@ -178,7 +178,7 @@ impl Kernel {
     }
 }
 
-/// Describes `args` as the ABI wants them, for the duration of `f`.
+/// Describes `args` in the form of the ABI, for the duration of `f`.
 pub(crate) fn with_raw_args<R>(args: &mut [HostArg<'_>], f: impl FnOnce(&[KernelArg]) -> R) -> R {
     let describe = |data: *mut u8, shape: &[i64], dtype| DLTensor {
         data: data.cast(),
@@ -209,8 +209,8 @@ pub(crate) fn with_raw_args<R>(args: &mut [HostArg<'_>], f: impl FnOnce(&[Kernel
     f(&raw)
 }
 
-/// Checks raw arguments against `sig` and calls `f` with views of them. An input that shares memory with an output
-/// is copied first; two outputs that do are an error.
+/// Checks raw arguments against `sig` and calls `f` with views of them. An input that shares memory with an output is
+/// copied first; two outputs that share memory are an error.
 ///
 /// # Safety
 /// As for [`Kernel::call_raw`].
@@ -236,8 +236,8 @@ pub(crate) unsafe fn with_host_args(
     let copies = unsafe { copy_overlapped(sig, raw, &spans)? };
     let mut args: SmallVec<[HostArg<'_>; 8]> = SmallVec::new();
     for (i, param) in sig.params.iter().enumerate() {
-        // SAFETY: the kinds are the signature's (promised), the spans are the tensors' memory (checked), writable
-        // ones overlap nothing that is viewed (checked).
+        // SAFETY: the kinds are the signature's (promised), the spans are the tensors' memory (checked), and writable
+        // spans overlap nothing that is viewed (checked).
         args.push(unsafe {
             match param.kind {
                 ParamKind::Scalar if param.dtype.is_float() => HostArg::Float(raw[i].float),
@@ -274,14 +274,14 @@ pub(crate) unsafe fn with_host_args(
         if let HostArg::Out(view) = arg
             && view.dtype.is_bool()
         {
-            // Whatever was written must be a bool to the owner of the memory.
+            // The owner of the memory may read any written byte as a bool, so normalise it to 0 or 1.
             view.data.iter_mut().for_each(|byte| *byte = (*byte != 0).into());
         }
     }
     res
 }
 
-/// Copies of the inputs that an output overlaps, made before any view is.
+/// Copies the inputs that an output overlaps, before any view is created.
 ///
 /// # Safety
 /// `spans` are the memory of the tensors among `raw`, empty for scalars.
@@ -322,7 +322,7 @@ fn data_ptr(tensor: &DLTensor) -> *mut u8 {
     tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize)
 }
 
-/// Checks one tensor as a generated kernel would; returns the addresses of its bytes.
+/// Checks one tensor as a generated kernel would; returns the address range of its bytes.
 unsafe fn check_tensor<'a>(
     sig: &KernelSig,
     param: &'a ParamSig,

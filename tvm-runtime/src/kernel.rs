@@ -1,4 +1,4 @@
-//! Kernels: a signature and an entry point, native or a host function.
+//! Kernels: a signature and an entry point, which is native code or a host function.
 //!
 //! TVM counterpart: a `PackedFunc` made from a `PrimFunc`. A native kernel checks its arguments itself and reports a
 //! [`Status`](crate::abi::Status); here the status becomes an error that names the parameter.
@@ -22,51 +22,51 @@ use crate::thread_pool::{ThreadPool, panic_message};
 /// One extent in a signature.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DimSig {
-    /// A constant.
+    /// An extent known at compile time.
     Const(i64),
-    /// A symbolic dimension.
+    /// A symbolic dimension, by name.
     Var(String),
-    /// An expression of symbolic dimensions, as the DSL writes it; only the kernel itself evaluates it.
+    /// An expression of symbolic dimensions, in the syntax of the DSL; only the kernel itself evaluates it.
     Expr(String),
 }
 
 impl DimSig {
-    /// The extent, when it is a constant.
+    /// The extent, if it is constant.
     pub fn as_const(&self) -> Option<i64> {
         if let DimSig::Const(extent) = self { Some(*extent) } else { None }
     }
 }
 
-/// What a parameter is for.
+/// Role of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ParamKind {
-    /// A tensor that is read.
+    /// A tensor that the kernel reads.
     In,
-    /// A tensor that is written (and may be read).
+    /// A tensor that the kernel writes (and may read).
     Out,
-    /// A scalar.
+    /// A scalar that is passed by value.
     Scalar,
 }
 
 /// One parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ParamSig {
-    /// Its name.
+    /// Name of the parameter.
     pub name: String,
-    /// What it is for.
+    /// Role of the parameter.
     pub kind: ParamKind,
-    /// Element type, or type of the scalar.
+    /// Element type of the tensor, or type of the scalar.
     pub dtype: DataType,
     /// Extents; empty for a scalar.
     pub shape: Vec<DimSig>,
 }
 
-/// The signature of a kernel; `Display` writes it as the DSL does.
+/// The signature of a kernel; `Display` writes it in the syntax of the DSL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KernelSig {
-    /// Name, also of the symbol.
+    /// Name of the kernel; its symbol derives from it.
     pub name: String,
-    /// Parameters in order.
+    /// Parameters, in order.
     pub params: Vec<ParamSig>,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for DimSig {
 }
 
 impl DimSig {
-    /// As a message names it; `None` for a constant.
+    /// Text of the dimension for error messages; `None` for a constant.
     pub fn label(&self) -> Option<Arc<str>> {
         match self {
             DimSig::Const(_) => None,
@@ -116,15 +116,15 @@ pub(crate) fn fmt_list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T])
     items.iter().enumerate().try_for_each(|(i, item)| write!(f, "{}{item}", if i == 0 { "" } else { ", " }))
 }
 
-/// A host function that acts as a kernel: it gets checked views of its arguments, in the order of the signature.
+/// A host function that acts as a kernel. It receives checked views of its arguments, in the order of the signature.
 pub type HostFn = dyn Fn(&mut [HostArg<'_>]) -> Result<(), RuntimeError> + Send + Sync;
 
-/// What runs when a kernel is called.
+/// Kind of code that runs when a kernel is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// Machine code.
     Native,
-    /// A function of the host: the reference interpreter, where a program was compiled for it.
+    /// A function of the host: the reference interpreter, if the program was compiled for it.
     Host,
 }
 
@@ -152,7 +152,7 @@ struct Inner {
 pub struct Kernel(Arc<Inner>);
 
 impl Kernel {
-    /// A kernel in machine code. `library` is kept alive as long as the kernel.
+    /// Makes a kernel from machine code. `library` stays alive as long as the kernel.
     ///
     /// # Safety
     /// `func` follows the kernel ABI ([`crate::abi`]), does what `sig` says (reads inputs, writes only outputs, all
@@ -161,8 +161,8 @@ impl Kernel {
         Kernel(Arc::new(Inner { sig, entry: Entry::Native { func, keep: library } }))
     }
 
-    /// A kernel that is a Rust function (the reference interpreter, say). Element types, ranks and constant extents
-    /// are checked before it is called; outputs overlap nothing.
+    /// Makes a kernel from a Rust function, for example the reference interpreter. Element types, ranks and constant
+    /// extents are checked before it is called, and no output overlaps another argument.
     pub fn host(
         sig: KernelSig,
         func: impl Fn(&mut [HostArg<'_>]) -> Result<(), RuntimeError> + Send + Sync + 'static,
@@ -170,17 +170,17 @@ impl Kernel {
         Kernel(Arc::new(Inner { sig, entry: Entry::Host(Box::new(func)) }))
     }
 
-    /// Its signature.
+    /// Signature of the kernel.
     pub fn signature(&self) -> &KernelSig {
         &self.0.sig
     }
 
-    /// Its name.
+    /// Name of the kernel.
     pub fn name(&self) -> &str {
         &self.0.sig.name
     }
 
-    /// What runs when it is called.
+    /// Kind of code that a call runs.
     pub fn backend(&self) -> Backend {
         match self.0.entry {
             Entry::Native { .. } => Backend::Native,
@@ -188,12 +188,12 @@ impl Kernel {
         }
     }
 
-    /// True if it is machine code.
+    /// True if the kernel is machine code.
     pub fn is_native(&self) -> bool {
         matches!(self.0.entry, Entry::Native { .. })
     }
 
-    /// The library that holds the code of a native kernel.
+    /// The library that holds the code of a native kernel; `None` for a host function.
     pub fn library(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
         match &self.0.entry {
             Entry::Native { keep, .. } => Some(keep),
@@ -201,7 +201,7 @@ impl Kernel {
         }
     }
 
-    /// Calls it with checked views. `pool` replaces the global thread pool.
+    /// Calls the kernel with checked views. `pool` replaces the global thread pool.
     pub fn call(&self, args: &mut [HostArg<'_>], pool: Option<&dyn ThreadPool>) -> Result<(), RuntimeError> {
         self.check_kinds(args)?;
         with_raw_args(args, |raw| {
@@ -210,11 +210,11 @@ impl Kernel {
         })
     }
 
-    /// Calls it with arguments as the ABI has them.
+    /// Calls the kernel with arguments in the form of the ABI.
     ///
     /// # Safety
-    /// `args` has one entry per parameter, of the kind that the signature says; tensors are valid, inputs readable
-    /// and not written meanwhile, outputs writable and not accessed otherwise meanwhile.
+    /// `args` has one entry per parameter, of the kind that the signature requires; tensors are valid; inputs are
+    /// readable and not written during the call; outputs are writable and not accessed by others during the call.
     pub unsafe fn call_raw(
         &self,
         args: &[KernelArg],
@@ -235,7 +235,7 @@ impl Kernel {
                 }
                 // SAFETY: `ctx` is valid during the closure.
                 let error = unsafe { (*ctx).error };
-                // SAFETY: `native` promised a kernel of this ABI: its texts live as long as it does.
+                // SAFETY: `native` promised a kernel of this ABI: its texts live as long as the kernel.
                 let [what, place] = [error.what, error.place].map(|text| unsafe { text_at(text) });
                 Err(status::render(&self.0.sig, status, &error, what, place))
             }),
@@ -255,10 +255,10 @@ impl fmt::Debug for Kernel {
         write!(f, "{} {}", if self.is_native() { "native" } else { "host" }, self.0.sig)
     }
 }
-/// The text at `ptr`, if there is one.
+/// The text at `ptr`; `None` if `ptr` is null.
 ///
 /// # Safety
-/// `ptr` is null or points at a text that ends with a zero byte.
+/// `ptr` is null or points to a text that ends with a zero byte.
 unsafe fn text_at(ptr: *const std::ffi::c_char) -> Option<Arc<str>> {
     if ptr.is_null() {
         return None;

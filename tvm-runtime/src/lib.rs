@@ -1,13 +1,13 @@
-//! Runtime of tvm: data types, tensors, modules, virtual machine, artifacts. No compiler in it: this is all that a
-//! deployed model links.
+//! Runtime of tvm: data types, tensors, modules, virtual machine, artifacts. It contains no compiler; a deployed model
+//! links nothing else of tvm.
 //!
-//! - [`Tensor`]: shared, dense memory with a shape; to and from `ndarray` and DLPack without copying.
-//! - [`Kernel`] and [`CompiledFn`]: compiled functions on tensors, called by signature or by type; [`Module`] and
-//!   [`Library`]: where they come from. [`abi`] is what their machine code agrees on.
-//! - [`vm`]: whole programs in bytecode, made of calls to kernels; [`artifact`]: such programs as files.
+//! - [`Tensor`]: shared, dense memory with a shape; converts to and from `ndarray` and DLPack without copying.
+//! - [`Kernel`] and [`CompiledFn`]: compiled functions on tensors, called by signature or by type. They come from a
+//!   [`Module`] or a [`Library`]. [`abi`] is the binary interface of their machine code.
+//! - [`vm`]: whole programs in bytecode that call kernels; [`artifact`]: such programs as files.
 //! - [`include_model!`], [`LinkedModel`]: models that a build script compiled into the application.
 //! - [`PackedFunc`]: functions of the application that programs call by name.
-//! - [`ThreadPool`]: where parallel loops run.
+//! - [`ThreadPool`]: runs parallel loops.
 //!
 //! ```no_run
 //! use tvm_runtime::vm::{Executable, Vm};
@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! Nothing here panics on bad input: not on wrong arguments, not on damaged files, not on hostile bytecode.
+//! No function of this crate panics on bad input: wrong arguments, damaged files and hostile bytecode are errors.
 
 pub mod abi;
 pub mod artifact;

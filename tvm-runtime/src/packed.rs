@@ -1,7 +1,7 @@
-//! Packed functions: functions over values, and the global registry of them by name.
+//! Packed functions: functions over values, and the global registry that finds them by name.
 //!
-//! TVM counterpart: `ffi::Function`, `register_global_func`. Nothing registers itself: the registry holds what the
-//! application put there, before it loads a program that names it.
+//! TVM counterpart: `ffi::Function`, `register_global_func`. Nothing registers itself: the application registers
+//! functions before it loads a program that names them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,24 +21,24 @@ type Body = dyn Fn(&[Value]) -> Result<Value, RuntimeError> + Send + Sync;
 pub struct PackedFunc(Arc<Body>);
 
 impl PackedFunc {
-    /// A function that looks at its arguments itself.
+    /// Makes a function that checks its arguments itself.
     pub fn new(f: impl Fn(&[Value]) -> Result<Value, RuntimeError> + Send + Sync + 'static) -> PackedFunc {
         PackedFunc(Arc::new(f))
     }
 
-    /// A function with typed arguments: `PackedFunc::typed(|x: Tensor, n: i64| Ok(x.reshape(&[n])?))`.
+    /// Makes a function with typed arguments: `PackedFunc::typed(|x: Tensor, n: i64| Ok(x.reshape(&[n])?))`.
     pub fn typed<Args, F: IntoPacked<Args>>(f: F) -> PackedFunc {
         f.into_packed()
     }
 
-    /// Calls it. A panic becomes an error.
+    /// Calls the function. A panic becomes an error.
     pub fn call(&self, args: &[Value]) -> Result<Value, RuntimeError> {
         catch_unwind(AssertUnwindSafe(|| (self.0)(args))).unwrap_or_else(|panic| {
             Err(RuntimeError::Panicked { func: "packed function".into(), message: panic_message(&*panic) })
         })
     }
 
-    /// Calls it and takes the result as an `R`.
+    /// Calls the function and converts the result to `R`.
     pub fn call_typed<R: FromValue>(&self, args: &[Value]) -> Result<R, RuntimeError> {
         R::from_value(&self.call(args)?, "result")
     }
@@ -50,10 +50,10 @@ impl fmt::Debug for PackedFunc {
     }
 }
 
-/// What can be taken out of a value.
+/// A type to which a value can be converted.
 #[diagnostic::on_unimplemented(message = "`{Self}` cannot be an argument of a packed function")]
 pub trait FromValue: Sized {
-    /// Takes it; an error names `what`.
+    /// Converts `value`; the error names `what`.
     fn from_value(value: &Value, what: &str) -> Result<Self, RuntimeError>;
 }
 
@@ -79,9 +79,9 @@ from_value! {
     () => |_value, _what| Ok(());
 }
 
-/// Functions that [`PackedFunc::typed`] takes: up to eight arguments, and a `Result` of anything that is a value.
+/// Functions that [`PackedFunc::typed`] accepts: up to eight arguments, and a `Result` of any type that converts to a value.
 pub trait IntoPacked<Args> {
-    /// Checks number and types of the arguments before each call.
+    /// Makes a packed function that checks number and types of the arguments before each call.
     fn into_packed(self) -> PackedFunc;
 }
 
@@ -121,7 +121,7 @@ into_packed! {
 
 static REGISTRY: RwLock<BTreeMap<String, PackedFunc>> = RwLock::new(BTreeMap::new());
 
-/// Makes `func` known under `name`, which must be free.
+/// Registers `func` under `name`; an error if the name is taken.
 pub fn register_global_func(name: impl Into<String>, func: PackedFunc) -> Result<(), RuntimeError> {
     match REGISTRY.write().unwrap_or_else(PoisonError::into_inner).entry(name.into()) {
         Entry::Vacant(entry) => {
@@ -132,12 +132,12 @@ pub fn register_global_func(name: impl Into<String>, func: PackedFunc) -> Result
     }
 }
 
-/// The function known under `name`.
+/// The function registered under `name`.
 pub fn get_global_func(name: &str) -> Option<PackedFunc> {
     REGISTRY.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
 }
 
-/// Forgets the function known under `name` and returns it; whoever holds it already can go on calling it.
+/// Removes the function registered under `name` and returns it. Other holders of the function can still call it.
 pub fn remove_global_func(name: &str) -> Option<PackedFunc> {
     REGISTRY.write().unwrap_or_else(PoisonError::into_inner).remove(name)
 }

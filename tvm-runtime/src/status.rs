@@ -1,4 +1,4 @@
-//! From the status that a kernel returns to an error that names the parameter.
+//! Converts the status that a kernel returns to an error that names the parameter.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::dtype::DataType;
 use crate::error::RuntimeError;
 use crate::kernel::KernelSig;
 
-/// The error that `error` describes; `status` is what the kernel returned. Both may hold any value.
+/// The error that `error` describes; `status` is the return value of the kernel. Both may hold any value.
 pub(crate) fn render(
     sig: &KernelSig,
     status: i32,
@@ -73,7 +73,7 @@ pub(crate) fn render(
     }
 }
 
-/// The inverse of [`pack_dtype`], if the number is a data type.
+/// Inverse of [`pack_dtype`]; `None` if the number is not a packed data type.
 fn unpack_dtype(packed: i64) -> Option<DataType> {
     let [code, bits, l0, l1, 0, 0, 0, 0] = packed.to_le_bytes() else { return None };
     DataType::from_dlpack(code, bits, u16::from_le_bytes([l0, l1]))

@@ -1,7 +1,8 @@
-//! The threads that parallel loops run on: a small pool of our own, or the application's.
+//! Thread pools that run parallel loops: a small pool of the runtime, or the application's own.
 //!
-//! TVM counterpart: `runtime/thread_pool.cc`. The caller takes part in its own loop, so a loop ends even if no worker
-//! is free: there is no deadlock, whatever calls what. A loop inside a loop runs in the thread it is met in.
+//! TVM counterpart: `runtime/thread_pool.cc`. The calling thread takes part in its own loop, so the loop ends even if
+//! no worker is free, and nested calls cannot deadlock. A parallel loop inside another one runs sequentially in the
+//! thread that reaches it.
 #![allow(unsafe_code, reason = "lends a borrowed closure to worker threads; each block says why it is sound")]
 
 use std::any::Any;
@@ -19,19 +20,20 @@ mod claims;
 
 use claims::Claims;
 
-/// Where parallel loops run. Implement it to give the runtime the application's own threads.
+/// A pool that runs parallel loops. Implement it to give the runtime the application's own threads.
 pub trait ThreadPool: Send + Sync {
-    /// Threads that may work on one loop, the caller included; at least 1.
+    /// Number of threads that may work on one loop, including the calling thread; at least 1.
     fn num_threads(&self) -> usize;
 
     /// Covers `0..extent` with calls of `body` on disjoint ranges, possibly in other threads, and returns when all
-    /// have returned. `body` does not panic. The runtime checks it: what is outside of `0..extent` or asked for again is
-    /// not run, and the loop ends with [`RuntimeError::ThreadPool`], as it does when an iteration is left out.
+    /// calls have returned. `body` does not panic. The runtime checks the ranges: iterations outside `0..extent` and
+    /// repeated iterations are not run, and the loop ends with [`RuntimeError::ThreadPool`]; so does a loop that leaves
+    /// an iteration out.
     fn parallel_for(&self, extent: usize, body: &(dyn Fn(Range<usize>) + Sync));
 }
 
 static GLOBAL: RwLock<Option<Arc<dyn ThreadPool>>> = RwLock::new(None);
-/// `num_threads` of the global pool; 0 until it is known.
+/// `num_threads` of the global pool; 0 while it is unknown.
 static NUM_THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Replaces the global thread pool.
@@ -57,14 +59,15 @@ pub(crate) fn default_num_threads() -> usize {
     match NUM_THREADS.load(Ordering::Relaxed) {
         0 => {
             let num = configured_threads();
-            // A pool that was set meanwhile wins.
+            // If another thread has set a pool in the meantime, that pool wins.
             NUM_THREADS.compare_exchange(0, num, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(num)
         }
         num => num,
     }
 }
 
-/// Environment variable `TVM_NUM_THREADS`, or the number of physical cores that this process may use.
+/// Number of threads of the default pool: the environment variable `TVM_NUM_THREADS`, or else the number of physical
+/// cores that this process may use.
 fn configured_threads() -> usize {
     let from_env = std::env::var("TVM_NUM_THREADS").ok().and_then(|value| value.trim().parse().ok());
     from_env.filter(|&num| num > 0).unwrap_or_else(|| {
@@ -73,7 +76,7 @@ fn configured_threads() -> usize {
     })
 }
 
-/// Number of physical cores, where the system tells.
+/// Number of physical cores, if the operating system reports it.
 fn physical_cores() -> Option<usize> {
     let mut siblings = std::collections::BTreeSet::new();
     for entry in std::fs::read_dir("/sys/devices/system/cpu").ok()?.flatten() {
@@ -87,13 +90,13 @@ thread_local! {
     static IN_PARALLEL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True while this thread runs part of a parallel loop.
+/// True while this thread runs a part of a parallel loop.
 pub(crate) fn in_parallel() -> bool {
     IN_PARALLEL.get()
 }
 
-/// Runs `body` over `0..extent` on `pool`, each iteration at most once whatever the pool does. A panic in `body` or in the
-/// pool, and a pool that leaves iterations out or asks for others, become an error after the loop has ended.
+/// Runs `body` over `0..extent` on `pool`, each iteration at most once whatever the pool does. A panic in `body` or in
+/// the pool becomes an error after the loop has ended; so does a pool that leaves iterations out or requests others.
 pub(crate) fn run(
     pool: &dyn ThreadPool,
     extent: usize,
@@ -133,7 +136,7 @@ pub(crate) fn run(
     }
 }
 
-/// Runs `body` over `0..extent` in disjoint ranges on the global thread pool, or in this thread if it is already
+/// Runs `body` over `0..extent` in disjoint ranges on the global thread pool, or in this thread if it already runs a
 /// part of a parallel loop. A panic in `body` becomes an error.
 pub fn parallel_for(extent: usize, body: impl Fn(Range<usize>) + Sync) -> Result<(), RuntimeError> {
     if extent <= 1 || in_parallel() || default_num_threads() == 1 {
@@ -143,7 +146,7 @@ pub fn parallel_for(extent: usize, body: impl Fn(Range<usize>) + Sync) -> Result
     }
 }
 
-/// The text of a panic.
+/// The message of a panic.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => text.to_string(),
@@ -152,7 +155,7 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     }
 }
 
-/// The pool of one thread: loops run in the caller.
+/// A pool of one thread: loops run in the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sequential;
 
@@ -168,15 +171,15 @@ impl ThreadPool for Sequential {
 
 /// One parallel loop.
 struct Job {
-    /// Borrowed from the caller of `parallel_for`, who waits until `done == chunks`; called only by who has claimed a
-    /// chunk, so never after that.
+    /// Borrowed from the caller of `parallel_for`, which waits until `done == chunks`. Only a thread that has claimed a
+    /// chunk calls it, so no call happens after that.
     body: *const (dyn Fn(Range<usize>) + Sync),
     extent: usize,
     chunks: usize,
     next: AtomicUsize,
     done: AtomicUsize,
     caller: Thread,
-    /// The first panic of `body`; the caller goes on with it when the loop has ended.
+    /// The first panic of `body`; the caller resumes it when the loop has ended.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -186,7 +189,7 @@ unsafe impl Send for Job {}
 unsafe impl Sync for Job {}
 
 impl Job {
-    /// Runs chunks until none is left.
+    /// Claims and runs chunks until none is left.
     fn work(&self) {
         loop {
             let chunk = self.next.fetch_add(1, Ordering::Relaxed);
@@ -225,7 +228,7 @@ struct Queue {
 struct SharedQueue {
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// Number of queued jobs, to look at without the lock.
+    /// Number of queued jobs, readable without the lock.
     waiting: AtomicUsize,
     stop: AtomicBool,
 }
@@ -236,9 +239,9 @@ impl SharedQueue {
     }
 }
 
-/// Chunks per thread: more than one balances uneven chunks and busy machines.
+/// Chunks per thread: more than one balances chunks of unequal cost, and busy machines.
 const CHUNKS_PER_THREAD: usize = 4;
-/// Turns of the loop that a thread waits in before it sleeps.
+/// Number of iterations for which a waiting thread spins before it sleeps.
 const SPINS: usize = 2_000;
 
 /// The runtime's own pool.
@@ -248,8 +251,8 @@ pub struct WorkerPool {
 }
 
 impl WorkerPool {
-    /// A pool that runs loops on `num_threads` threads, the caller included. If the system refuses a thread, it has
-    /// fewer.
+    /// Makes a pool that runs loops on `num_threads` threads, including the calling thread. If the system refuses to
+    /// create a thread, the pool has fewer.
     pub fn new(num_threads: usize) -> WorkerPool {
         let shared = Arc::new(SharedQueue::default());
         let spawn = |i| {
@@ -354,7 +357,7 @@ impl Drop for WorkerPool {
         }
         self.shared.wake.notify_all();
         for worker in self.workers.drain(..) {
-            // A worker only ends by itself, and cannot panic: loop bodies are guarded.
+            // A worker ends only by returning and cannot panic: loop bodies are guarded.
             let _ = worker.join();
         }
     }
@@ -366,7 +369,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
     use std::time::Duration;
 
-    /// Every index of `0..extent` is visited once.
+    /// Checks that every index of `0..extent` is visited exactly once.
     fn covers(pool: &dyn ThreadPool, extent: usize) {
         let seen: Vec<AtomicUsize> = (0..extent).map(|_| AtomicUsize::new(0)).collect();
         let body = |range: Range<usize>| {
@@ -434,7 +437,7 @@ mod tests {
         }
     }
 
-    /// A pool that calls `body` on these ranges, whatever it was asked for.
+    /// A pool that calls `body` on these ranges, whatever the extent.
     struct Wrong(Vec<Range<usize>>);
 
     impl ThreadPool for Wrong {

@@ -1,11 +1,11 @@
-//! What only the caller can vouch for: things that a compiled program may do although nobody checks them.
+//! Promises that only the caller can make, and that let a compiled program skip checks or call C functions.
 //!
-//! A program by itself, whatever wrote it, can switch off no check: no attribute does. Whoever compiles it can, by a promise
-//! that it takes `unsafe` to make.
+//! A program cannot switch off a check by itself, whoever wrote it: no attribute does so. Whoever compiles the program
+//! can, by a promise that requires `unsafe`.
 
 use std::sync::Arc;
 
-/// Promises about the programs that are compiled under them; none by default.
+/// Promises about the programs that are compiled under them; by default none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     args: bool,
@@ -14,7 +14,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// No promise: everything is checked.
+    /// No promises: everything is checked.
     pub const fn none() -> Trust {
         Trust { args: false, bounds: false, functions: Vec::new() }
     }
@@ -22,16 +22,17 @@ impl Trust {
     /// Kernels do not check the shapes and types of their arguments.
     ///
     /// # Safety
-    /// Every call of every kernel that is compiled so has arguments of the ranks, types and extents of its signature.
+    /// Every call of a kernel compiled with this promise has arguments of the ranks, types and extents of its signature.
     #[must_use]
     pub unsafe fn unchecked_args(self) -> Trust {
         Trust { args: true, ..self }
     }
 
-    /// Kernels do not check the accesses that are not proven to be inside their buffers.
+    /// Kernels do not check accesses that are not proven to lie inside their buffers.
     ///
     /// # Safety
-    /// No call of a kernel that is compiled so leaves a buffer, or a block its axes' domains.
+    /// No call of a kernel compiled with this promise accesses memory outside a buffer, or binds an axis of a block
+    /// outside its domain.
     #[must_use]
     pub unsafe fn unchecked_bounds(self) -> Trust {
         Trust { bounds: true, ..self }
@@ -40,8 +41,8 @@ impl Trust {
     /// Programs may call the C function `symbol`.
     ///
     /// # Safety
-    /// The function exists where kernels run and has the types of the calls; it is sound with whatever arguments the programs
-    /// give it, from any thread.
+    /// The function exists where kernels run and has the types of the calls; it is sound for all arguments that the
+    /// programs pass, from any thread.
     #[must_use]
     pub unsafe fn extern_function(mut self, symbol: &str) -> Trust {
         self.functions.push(symbol.into());
@@ -53,7 +54,7 @@ impl Trust {
         !self.args
     }
 
-    /// Whether kernels check their accesses.
+    /// Whether kernels check their accesses at run time.
     pub const fn checks_bounds(&self) -> bool {
         !self.bounds
     }

@@ -1,7 +1,7 @@
-//! Values: what registers of the virtual machine hold and packed functions exchange.
+//! Values: contents of virtual machine registers, and arguments and results of packed functions.
 //!
-//! TVM counterpart: `ffi::Any`. Cheap to clone. Deep data (a list of a million cells) is dropped without recursion.
-//! Reference cells may form cycles, which are never freed.
+//! TVM counterpart: `ffi::Any`. Cheap to clone. Deeply nested data (a list of a million cells) is dropped without
+//! recursion. Reference cells may form cycles, which are never freed.
 
 use std::any::Any;
 use std::fmt;
@@ -11,11 +11,11 @@ use crate::dtype::DataType;
 use crate::error::RuntimeError;
 use crate::tensor::{Storage, Tensor};
 
-/// A value at run time.
+/// A run-time value.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Value {
-    /// Nothing: a register that was never written, or was killed.
+    /// No value: the content of a register that was never written or was killed.
     #[default]
     Null,
     /// An integer, or a boolean as 0 or 1.
@@ -28,21 +28,21 @@ pub enum Value {
     Adt(Adt),
     /// A function with captured values.
     Closure(Closure),
-    /// A shape.
+    /// The extents of a shape.
     Shape(Arc<[i64]>),
     /// A string.
     Str(Arc<str>),
     /// An element type.
     DType(DataType),
-    /// A mutable cell.
+    /// A mutable reference cell.
     Ref(RefCell),
-    /// Memory that tensors are made in.
+    /// Memory in which tensors are placed.
     Storage(Storage),
     /// An object of the application.
     Opaque(Arc<dyn Any + Send + Sync>),
 }
 
-/// An instance of an algebraic data type: which constructor, and its fields.
+/// An instance of an algebraic data type: the tag of its constructor, and its fields.
 #[derive(Clone)]
 pub struct Adt(Arc<Cells>);
 
@@ -54,9 +54,9 @@ pub struct Closure(Arc<Cells>);
 #[derive(Clone)]
 pub struct RefCell(Arc<Slot>);
 
-/// A number and values; dropped without recursion.
+/// A number and a list of values; dropped without recursion.
 struct Cells {
-    /// Of a closure: the program that its function is part of.
+    /// For a closure, the program that its function belongs to.
     program: u64,
     tag: u32,
     fields: Box<[Value]>,
@@ -68,7 +68,7 @@ impl Drop for Cells {
     }
 }
 
-/// What a reference cell points to; dropped without recursion.
+/// Content of a reference cell; dropped without recursion.
 struct Slot(Mutex<Value>);
 
 impl Slot {
@@ -86,7 +86,7 @@ impl Drop for Slot {
     }
 }
 
-/// Drops values and all that only they hold, with a list in place of the call stack.
+/// Drops values and everything that only they own, with a work list instead of recursion.
 fn drop_flat(mut pending: Vec<Value>) {
     if !pending.iter().any(Value::is_nested) {
         return;
@@ -105,29 +105,30 @@ fn drop_flat(mut pending: Vec<Value>) {
 }
 
 impl Adt {
-    /// Constructor `tag` applied to `fields`.
+    /// Applies the constructor `tag` to `fields`.
     pub fn new(tag: u32, fields: impl Into<Box<[Value]>>) -> Adt {
         Adt(Arc::new(Cells { program: 0, tag, fields: fields.into() }))
     }
 
-    /// Which constructor.
+    /// Tag of the constructor.
     pub fn tag(&self) -> u32 {
         self.0.tag
     }
 
-    /// Its fields.
+    /// Fields, in the order of the constructor.
     pub fn fields(&self) -> &[Value] {
         &self.0.fields
     }
 }
 
 impl Closure {
-    /// Function number `func` of the virtual machine `program` with `captured` values, which become its first arguments.
+    /// Makes a closure of function number `func` of the virtual machine `program`. The `captured` values become its
+    /// first arguments.
     pub(crate) fn new(program: u64, func: u32, captured: impl Into<Box<[Value]>>) -> Closure {
         Closure(Arc::new(Cells { program, tag: func, fields: captured.into() }))
     }
 
-    /// Number of the virtual machine that made it, and that alone may call it.
+    /// Number of the virtual machine that made the closure; only that one may call it.
     pub(crate) fn program(&self) -> u64 {
         self.0.program
     }
@@ -144,17 +145,17 @@ impl Closure {
 }
 
 impl RefCell {
-    /// A cell that holds `value`.
+    /// Makes a cell that holds `value`.
     pub fn new(value: Value) -> RefCell {
         RefCell(Arc::new(Slot(Mutex::new(value))))
     }
 
-    /// What it holds.
+    /// Returns the current content.
     pub fn get(&self) -> Value {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts another value in; returns what it held.
+    /// Replaces the content; returns the previous one.
     pub fn set(&self, value: Value) -> Value {
         std::mem::replace(&mut *self.0.0.lock().unwrap_or_else(PoisonError::into_inner), value)
     }
@@ -173,7 +174,7 @@ macro_rules! accessors {
                 }
 
                 $(#[$doc])*
-                /// An error that names `what` if it is of another kind.
+                /// Same as the accessor above, but a value of another kind is an error that names `what`.
                 pub fn $try_name(&self, what: &str) -> Result<$ty, RuntimeError> {
                     self.$as_name().ok_or_else(|| self.unexpected(what, kind::$variant))
                 }
@@ -182,7 +183,7 @@ macro_rules! accessors {
     };
 }
 
-/// How messages call each kind of value.
+/// Names of the kinds of values in error messages.
 #[allow(non_upper_case_globals, reason = "named after the variants")]
 mod kind {
     pub(super) const Null: &str = "nothing";
@@ -220,12 +221,12 @@ accessors! {
     as_ref_cell try_ref_cell Ref -> &RefCell, std::convert::identity;
     /// The storage.
     as_storage try_storage Storage -> &Storage, std::convert::identity;
-    /// The object.
+    /// The application's object.
     as_opaque try_opaque Opaque -> &Arc<dyn Any + Send + Sync>, std::convert::identity;
 }
 
 impl Value {
-    /// A tuple.
+    /// Makes a tuple.
     pub fn tuple(fields: impl Into<Box<[Value]>>) -> Value {
         Value::Adt(Adt::new(0, fields))
     }
@@ -235,7 +236,7 @@ impl Value {
         Value::tuple([])
     }
 
-    /// What kind of value it is, for messages.
+    /// Name of the kind of value, for error messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Null => kind::Null,
@@ -257,7 +258,7 @@ impl Value {
         RuntimeError::ValueKind { what: what.into(), expected, got: self.kind() }
     }
 
-    /// What all clones of a value that holds values have in common, and no other such value that is alive.
+    /// Address that all clones of a nested value (data type, closure, cell) share, and that no other live nested value has.
     pub(crate) fn address(&self) -> Option<usize> {
         match self {
             Value::Adt(Adt(cells)) | Value::Closure(Closure(cells)) => Some(Arc::as_ptr(cells).addr()),
@@ -276,7 +277,7 @@ impl Value {
         }
     }
 
-    /// True if dropping it may drop values inside it.
+    /// True if dropping the value may drop values inside it.
     fn is_nested(&self) -> bool {
         matches!(self, Value::Adt(_) | Value::Closure(_) | Value::Ref(_))
     }
@@ -331,7 +332,7 @@ try_from! {
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Deeper values are shown as `…`.
+        /// Values nested deeper are shown as `…`.
         const DEPTH: usize = 8;
         fn show(value: &Value, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let list = |name: String, fields: &[Value], f: &mut fmt::Formatter<'_>| {

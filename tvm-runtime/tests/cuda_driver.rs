@@ -1,5 +1,5 @@
-//! The CUDA device against drivers made for the test: one that works on host memory, one without a device, one with
-//! missing symbols. Each runs in a process of its own, whose library path has that driver.
+//! Tests of CUDA devices with fake drivers: one that works on host memory, one without a device, one with missing
+//! symbols. Each test runs in a process of its own, whose library path contains the driver.
 #![cfg(all(feature = "cuda", target_os = "linux"))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tvm_runtime::{DataType, Device, RuntimeError, Tensor};
 
-/// Set in the process that has the driver: what is wrong with it.
+/// Environment variable of the child process: number of the defect that its driver has.
 const ROLE: &str = "TVM_TEST_FAKE_CUDA";
 
 #[test]
@@ -20,7 +20,7 @@ fn fake_drivers() {
     }
 }
 
-/// Compiles the driver and runs this test again with it.
+/// Compiles the driver, and runs this test again in a child process that loads it.
 fn run_with(broken: &str) {
     let dir = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_cuda.c");

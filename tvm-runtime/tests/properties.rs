@@ -1,4 +1,4 @@
-//! Properties of tensors, calls and artifacts on random input.
+//! Property tests of tensors, calls and artifacts on random input.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 use ndarray::{Array, ArrayD, IxDyn, Slice};
@@ -8,7 +8,7 @@ use tvm_runtime::{
     CompiledFn, DataType, DimSig, HostArg, In, Kernel, KernelSig, Out, ParamKind, ParamSig, Tensor,
 };
 
-/// An array with axes permuted, reversed and cut: any layout that ndarray has.
+/// An array whose axes are permuted, reversed and sliced: all layouts that ndarray supports.
 fn layouts() -> impl Strategy<Value = ArrayD<i32>> {
     let axes = prop::collection::vec((0usize..5, any::<bool>(), 0usize..3, any::<u32>()), 0..4);
     axes.prop_map(|axes| {

@@ -1,11 +1,11 @@
-//! How long a fuzz test runs: a fixed number of cases in the test suite, any time or number under `cargo xtask fuzz`.
+//! Length of a fuzz run: a fixed number of cases in the test suite, any duration or number under `cargo xtask fuzz`.
 //!
-//! `TVM_FUZZ_SECONDS` and `TVM_FUZZ_CASES` end a run, `TVM_FUZZ_SEED` begins it elsewhere. Without them a run is the short
-//! form: the same cases each time.
+//! `TVM_FUZZ_SECONDS` and `TVM_FUZZ_CASES` limit a run, and `TVM_FUZZ_SEED` selects other cases. Without these
+//! variables, the run is short and has the same cases each time.
 
 use std::time::{Duration, Instant};
 
-/// Hands out the seeds of cases until the run is over, then says how many there were.
+/// Iterator over the seeds of the cases of one run; at the end, it reports how many cases ran.
 #[derive(Debug)]
 pub struct Budget {
     target: &'static str,
@@ -16,12 +16,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The run of `target`, of `cases` cases in its short form.
+    /// The run of the target `target`, with `cases` cases in the short form.
     pub fn new(target: &'static str, cases: u64) -> Budget {
         Budget::told(target, cases, |name| std::env::var(name).ok()?.parse().ok())
     }
 
-    /// The run that the variables in `number` ask for.
+    /// Configures the run from the variables that `number` looks up.
     fn told(target: &'static str, cases: u64, number: impl Fn(&str) -> Option<u64>) -> Budget {
         let seconds = number("TVM_FUZZ_SECONDS");
         let long = if seconds.is_some() { u64::MAX } else { cases };
@@ -36,7 +36,7 @@ impl Budget {
 }
 
 impl Iterator for Budget {
-    /// The seed of a case, for [`Rng::new`](crate::Rng::new).
+    /// Seed of a case, for [`Rng::new`](crate::Rng::new).
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {

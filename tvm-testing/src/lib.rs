@@ -1,5 +1,5 @@
-//! What the tests of the workspace share: seeded random numbers and the budget of a fuzz run. Standard library only; no
-//! library links it.
+//! Utilities that the tests of the workspace share: seeded random numbers, and the budget of a fuzz run. It uses the
+//! standard library only, and no library depends on it.
 
 mod budget;
 mod rng;

@@ -1,16 +1,16 @@
-//! Random numbers for tests: the same in every run.
+//! Seeded random numbers for tests, the same in every run.
 
-/// A small generator (xorshift).
+/// A small xorshift generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The numbers of `seed`.
+    /// Makes a generator from `seed`.
     pub fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[allow(clippy::should_implement_trait, reason = "an endless source is no iterator to loop over")]
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
@@ -19,22 +19,22 @@ impl Rng {
         self.0
     }
 
-    /// A number of `0..n`; `n` is not 0.
+    /// A random number in `0..n`; `n` must not be 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() >> 33) as usize % n
     }
 
-    /// A number of `low..=high`.
+    /// A random number in `low..=high`.
     pub fn range(&mut self, low: i64, high: i64) -> i64 {
         low + self.below((high - low + 1) as usize) as i64
     }
 
-    /// True once in `n` times.
+    /// True with probability 1/`n`.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// One of `items`, which are not empty.
+    /// A random element of `items`, which must not be empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }

@@ -1,11 +1,12 @@
-//! `cargo xtask doctor`: what this machine has of what the workspace can use.
+//! `cargo xtask doctor`: reports which of the optional tools this machine has.
 
 use std::path::{Path, PathBuf};
 
 use crate::setup;
 use crate::step::first_line;
 
-/// Prints one line per tool. Only a missing Rust is an error; all else is optional and says what it is good for.
+/// Prints one line per tool. Only a missing Rust compiler is an error; each other tool is optional and listed with its
+/// purpose.
 ///
 /// # Errors
 /// When `rustc` cannot be run.
@@ -36,14 +37,14 @@ fn row(what: &str, found: Option<&str>, used_for: &str) {
     println!("{what:<8}  {:<60}  {used_for}", found.unwrap_or("not found"));
 }
 
-/// `$CC`, or the first of cc, gcc and clang that runs.
+/// Version of `$CC`, or of the first of cc, gcc and clang that runs.
 fn c_compiler() -> Option<String> {
     let named = std::env::var("CC").ok();
     let candidates = named.as_deref().into_iter().chain(["cc", "gcc", "clang"]);
     candidates.into_iter().find_map(|cc| first_line(cc, &["--version"]))
 }
 
-/// The CUDA driver library, where the dynamic loader would look for it.
+/// The CUDA driver library, found where the dynamic loader would find it.
 fn libcuda() -> Option<PathBuf> {
     let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let usual = [

@@ -1,14 +1,14 @@
-//! `cargo xtask fuzz`: the fuzz tests of the workspace in their long form, optimised, one after the other.
+//! `cargo xtask fuzz`: runs the fuzz tests of the workspace in their long form, optimised, one after the other.
 //!
 //! A fuzz test is an ordinary test whose name starts with `fuzz_`. It takes its cases from `tvm_testing::Budget`, so
-//! `cargo test` runs a short form of it, the same each time.
+//! `cargo test` runs a short form of it with the same cases each time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::setup;
 use crate::step::Steps;
 
-/// A target: its name, the arguments of `cargo test` up to the name of the test, the test.
+/// The targets: name, arguments of `cargo test` before the name of the test, name of the test.
 const TARGETS: &[(&str, &[&str], &str)] = &[
     ("schedules", &["-p", "tvm", "--test", "fuzz"], "schedules::fuzz_schedules"),
     ("graphs", &["-p", "tvm", "--test", "fuzz"], "graphs::fuzz_graphs"),
@@ -22,10 +22,10 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ("reductions", &["-p", "tvm-core", "--lib"], "tir::transform::fuzz::fuzz_reductions"),
 ];
 
-/// Runs the targets that `args` name, or all.
+/// Runs the targets named in `args`, or all targets.
 ///
 /// # Errors
-/// A target or option that does not exist, or the first target that fails.
+/// An unknown target or option, or the first target that fails.
 pub(crate) fn fuzz(args: &[String]) -> Result<(), String> {
     let mut options = [("--seconds", None), ("--cases", None), ("--seed", None)];
     let mut chosen = Vec::new();

@@ -1,5 +1,5 @@
-//! `cargo xtask`: set-up, tests and continuous integration of the workspace. Standard library only, so that it builds in
-//! a second on a bare machine.
+//! `cargo xtask`: set-up, tests and continuous integration of the workspace. It uses the standard library only, so that
+//! it builds in a second on a bare machine.
 #![allow(clippy::print_stdout, reason = "progress is what this program is for")]
 
 mod doctor;

@@ -1,14 +1,14 @@
-//! `cargo xtask setup`: LLVM 19, which only the feature `llvm` needs.
+//! `cargo xtask setup`: installs LLVM 19, which only the feature `llvm` needs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::step::{first_line, run};
 
-/// Installs LLVM 19 where it is missing.
+/// Installs LLVM 19 if it is missing.
 ///
 /// # Errors
-/// On a system whose package manager is not known (the message says what to run), or when the installation fails.
+/// On a system with an unknown package manager (the message names the command to run), or when the installation fails.
 pub(crate) fn setup() -> Result<(), String> {
     if let Some(found) = llvm() {
         println!("LLVM 19: {found}");
@@ -26,7 +26,7 @@ pub(crate) fn setup() -> Result<(), String> {
     Ok(())
 }
 
-/// Version and place of LLVM 19, if it is where the build will look for it.
+/// Version and location of LLVM 19, if it is where the build looks for it.
 pub(crate) fn llvm() -> Option<String> {
     let prefix = prefix();
     let version =
@@ -34,15 +34,15 @@ pub(crate) fn llvm() -> Option<String> {
     Some(format!("{version} in {}", prefix.display()))
 }
 
-/// `LLVM_SYS_191_PREFIX`, which cargo takes from the environment or else from `.cargo/config.toml`.
+/// Value of `LLVM_SYS_191_PREFIX`, which cargo takes from the environment or else from `.cargo/config.toml`.
 fn prefix() -> PathBuf {
     std::env::var_os("LLVM_SYS_191_PREFIX").map_or_else(|| PathBuf::from("/usr/lib/llvm-19"), PathBuf::from)
 }
 
-/// The commands that install LLVM 19 here.
+/// The commands that install LLVM 19 on this system.
 ///
 /// # Errors
-/// Where we do not install by ourselves: what the user should run.
+/// On systems where this tool does not install it: the command that the user should run.
 pub(crate) fn install_command() -> Result<Vec<Vec<String>>, String> {
     if cfg!(target_os = "macos") {
         return Err("brew install llvm@19; export LLVM_SYS_191_PREFIX=$(brew --prefix llvm@19)".to_string());

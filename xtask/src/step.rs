@@ -1,4 +1,4 @@
-//! One step of a task: a child process in the workspace root, announced by a heading, its time noted for the summary.
+//! Steps of a task: each is a child process in the workspace root, with a heading and a recorded time.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ pub(crate) fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// Runs steps one after the other and remembers how long each took.
+/// Runs steps one after the other and records the time of each.
 pub(crate) struct Steps {
     started: Instant,
     done: Vec<(String, Duration)>,
@@ -20,10 +20,10 @@ impl Steps {
         Self { started: Instant::now(), done: Vec::new() }
     }
 
-    /// `cargo ARGS`, with `env` added to the environment.
+    /// Runs `cargo ARGS`, with `env` added to the environment.
     ///
     /// # Errors
-    /// The step's name and exit status when it cannot be started or fails.
+    /// The name and exit status of the step, when it cannot be started or fails.
     pub(crate) fn cargo(&mut self, name: &str, env: &[(&str, &str)], args: &[&str]) -> Result<(), String> {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
         let mut command = Command::new(cargo);
@@ -36,10 +36,10 @@ impl Steps {
         self.run(name, &shown, || run(&mut command, &shown))
     }
 
-    /// A step that is a function of this program.
+    /// Runs a step that is a function of this program.
     ///
     /// # Errors
-    /// Those of `work`, with the step's name in front.
+    /// The errors of `work`, preceded by the name of the step.
     pub(crate) fn run(
         &mut self,
         name: &str,
@@ -65,10 +65,10 @@ impl Steps {
     }
 }
 
-/// Runs a command, its output going where ours goes.
+/// Runs a command with inherited output.
 ///
 /// # Errors
-/// When it cannot be started or exits with a failure.
+/// When the command cannot be started or fails.
 pub(crate) fn run(command: &mut Command, shown: &str) -> Result<(), String> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -77,7 +77,7 @@ pub(crate) fn run(command: &mut Command, shown: &str) -> Result<(), String> {
     }
 }
 
-/// The first line that a command prints, or `None` when it cannot be started or fails.
+/// The first line of a command's output; `None` if the command cannot be started or fails.
 pub(crate) fn first_line(program: impl AsRef<Path>, args: &[&str]) -> Option<String> {
     let out = Command::new(program.as_ref()).args(args).output().ok().filter(|out| out.status.success())?;
     String::from_utf8_lossy(&out.stdout).lines().next().map(str::to_string)

@@ -1,7 +1,7 @@
-//! `cargo xtask test | ci | bless`: lists of cargo commands, in the order in which a mistake shows soonest.
+//! `cargo xtask test | ci | bless`: lists of cargo commands, ordered so that a mistake is found early.
 //!
-//! Few feature sets on purpose: each one compiles the workspace again. What depends on the feature `llvm` lives in five
-//! packages; only their tests run a second time with it.
+//! There are few feature sets on purpose, because each of them compiles the workspace again. Code that depends on the
+//! feature `llvm` is in five packages; only their tests run a second time with it.
 
 use std::process::Command;
 
@@ -12,10 +12,10 @@ use crate::step::{Steps, run, workspace_root};
 const WITH_LLVM: [&str; 10] =
     ["-p", "tvm", "-p", "tvm-codegen", "-p", "tvm-build", "-p", "tvm-cli", "-p", "build_rs_app"];
 
-/// All tests.
+/// Runs all tests.
 ///
 /// # Errors
-/// The first step that fails.
+/// The error of the first step that fails.
 pub(crate) fn test() -> Result<(), String> {
     let mut steps = Steps::new();
     set_up(&mut steps)?;
@@ -24,10 +24,10 @@ pub(crate) fn test() -> Result<(), String> {
     Ok(())
 }
 
-/// Everything that CI checks.
+/// Runs everything that CI checks.
 ///
 /// # Errors
-/// The first step that fails.
+/// The error of the first step that fails.
 pub(crate) fn ci() -> Result<(), String> {
     let mut steps = Steps::new();
     steps.cargo("format", &[], &["fmt", "--all", "--check"])?;
@@ -44,8 +44,8 @@ pub(crate) fn ci() -> Result<(), String> {
     Ok(())
 }
 
-/// The tests of `tests/tidy` alone. They need the standard library only, so rustc builds them in a second; `cargo test`
-/// runs them as well.
+/// Runs the tests of `tests/tidy` alone. They need the standard library only, so rustc builds them in a second;
+/// `cargo test` runs them as well.
 ///
 /// # Errors
 /// When they do not compile or one fails.
@@ -58,7 +58,7 @@ pub(crate) fn tidy() -> Result<(), String> {
     run(Command::new(&program).arg("--quiet").env("RUST_BACKTRACE", "0").current_dir(&root), "target/tidy")
 }
 
-/// Rewrites all expected outputs from what the tests produce now; the diff is then read by a person.
+/// Rewrites all expected outputs with the current output of the tests; a person then reviews the diff.
 ///
 /// # Errors
 /// When a test fails for another reason than its snapshot.

@@ -1,5 +1,5 @@
-//! Classifies handwritten digits with a model that the build script compiled. There is no compiler in this program: it
-//! links `tvm-runtime` only, and neither reads nor writes a file but itself, to say how large it is.
+//! Classifies handwritten digits with a model that the build script compiled. This program contains no compiler: it
+//! links only `tvm-runtime`. It writes no file, and reads only its own executable, to report its size.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "it is an application")]
 
@@ -10,7 +10,7 @@ use ndarray::{Array4, ArrayView1, Axis};
 
 tvm_runtime::include_model!("digits");
 
-/// The images that the model was not trained on begin here.
+/// Index of the first image that was not used for training.
 const HELD_OUT: usize = 1437;
 const RUNS: usize = 20;
 
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Images (values 0 to 1) and labels in `digits.bin`; `examples/data/README.md` has the layout.
+/// Reads images (values 0 to 1) and labels from `digits.bin`; `examples/data/README.md` describes the layout.
 fn digits(bytes: &[u8]) -> Result<(Array4<f32>, Vec<u8>), Box<dyn Error>> {
     let word = |at: usize| {
         let bytes = bytes.get(at..at + 4)?;

@@ -1,4 +1,4 @@
-//! The application end to end, and what it links.
+//! End-to-end tests of the application, and of the libraries that it links.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The kernel, its schedule, and the peer.
+//! The kernel, its schedule, and the `gemm` crate for comparison.
 
 use ndarray::Array2;
 use tvm::prelude::*;
@@ -16,7 +16,7 @@ pub(crate) fn matmul(a: &Tensor<f32, N, N>, b: &Tensor<f32, N, N>, c: &mut Tenso
     }
 }
 
-/// Columns of `b` are packed in panels; a tile of `c` stays in registers while `k` runs.
+/// Packs columns of `b` in panels, and keeps a tile of `c` in registers during the loop over `k`.
 #[schedule(matmul)]
 pub(crate) fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> {
     let c = s.block("C")?;
@@ -43,7 +43,7 @@ pub(crate) fn matrix(seed: usize) -> Array2<f32> {
     Array2::from_shape_fn((N, N), |(i, j)| ((i * N + j) * seed % 1009) as f32 / 1009.0 - 0.5)
 }
 
-/// `c = a b` by the `gemm` crate, on one thread.
+/// Computes `c = a b` with the `gemm` crate, on one thread.
 pub(crate) fn gemm(a: &Array2<f32>, b: &Array2<f32>, c: &mut Array2<f32>) {
     let (n, one) = (N as isize, gemm::Parallelism::None);
     let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());

@@ -1,5 +1,5 @@
-//! A matrix product: the kernel, a hand-written schedule, the check against the kernel run as plain Rust, and the speed
-//! beside the `gemm` crate in the same run.
+//! A matrix product: the kernel, a hand-written schedule, the comparison of results with the kernel run as plain Rust,
+//! and the comparison of speed with the `gemm` crate in the same run.
 //!
 //! `cargo run --release -p matmul --features llvm`
 

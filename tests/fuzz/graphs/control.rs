@@ -10,7 +10,7 @@ use tvm::tir::PrimExpr;
 use super::graph::{Graph, Item, Made, refused, same_dims};
 use super::operators::none;
 
-/// The data types of every module: `Either<A, B> { Left(A), Right(B), Both(A, B) }` and `List<A> { Nil, Cons(A, List<A>) }`.
+/// The data types in every module: `Either<A, B> { Left(A), Right(B), Both(A, B) }` and `List<A> { Nil, Cons(A, List<A>) }`.
 pub(super) fn types() -> [TypeDef; 2] {
     let param = |name: &str| TypeParam(name.into());
     let [a, b] = ["A", "B"].map(|it| Type::Param(param(it)));
@@ -45,7 +45,7 @@ pub(super) fn constructor(ty: &str, name: &str, tag: usize) -> Constructor {
     Constructor { ty: ty.into(), name: name.into(), tag }
 }
 
-/// A result that is one of several: as large as the largest, certain if all are.
+/// A result that is one of several: its bound is the largest bound, and it is exact if all are.
 pub(super) fn either(like: &Item, others: &[Item]) -> Item {
     others.iter().fold(like.clone(), |sum, it| Item {
         var: sum.var,
@@ -69,7 +69,7 @@ impl Graph<'_> {
         }
     }
 
-    /// A rank-0 bool.
+    /// A bool of rank 0.
     pub(super) fn condition(&mut self) -> Made<Arg> {
         if let Ok(known) = self.certain(|it| it.dtype().is_bool() && it.ndim() == 0)
             && !self.rng.one_in(3)
@@ -82,12 +82,12 @@ impl Graph<'_> {
         Ok(self.op("greater", vec![high.into(), zero], none())?.into())
     }
 
-    /// Values of the type of `like`.
+    /// Picks a value of the type of `like`.
     pub(super) fn alike(&mut self, like: &Item) -> Made<Item> {
         self.pick(|it| it.dtype() == like.dtype() && same_dims(it.dims(), like.dims()))
     }
 
-    /// A body that gives a tensor of the type of `like`.
+    /// Builds a body that returns a tensor of the type of `like`.
     pub(super) fn arm(&mut self, like: &Item) -> Made<(Body, Item)> {
         self.scope(3, |graph| {
             let found = graph.alike(like)?;
@@ -122,13 +122,13 @@ impl Graph<'_> {
         self.item(var, sum.most, sum.exact)
     }
 
-    /// What a pattern names: the same value under another name.
+    /// A pattern that binds a value: the same value under another name.
     fn named(&self, like: &Item) -> (Pattern, Item) {
         let var = Var::new("p", like.var.ty().clone());
         (Pattern::Var(var.clone()), Item { var, ..like.clone() })
     }
 
-    /// A clause in which `seen` are in scope.
+    /// Builds a clause of a match with the items `seen` in scope.
     fn clause(&mut self, pattern: Pattern, seen: Vec<Item>, like: &Item) -> Made<(Clause, Item)> {
         let mark = self.items.len();
         self.items.extend(seen);
@@ -142,7 +142,7 @@ impl Graph<'_> {
         self.emit(Expr::Match(Arc::new(Match { value, clauses: clauses.into(), span: Span::none() })))
     }
 
-    /// `match (a, (b, c)) { (p, (_, q)) => .. }`
+    /// Builds `match (a, (b, c)) { (p, (_, q)) => .. }`.
     fn tuple_match(&mut self) -> Made<Item> {
         let [a, b, c] = [self.pick(|_| true)?, self.pick(|_| true)?, self.pick(|_| true)?];
         let inner = Arg::Tuple(Arc::new([b.arg(), c.arg()]));
@@ -157,7 +157,7 @@ impl Graph<'_> {
         self.item(var, item.most, item.exact)
     }
 
-    /// One of the constructors of `Either` by a condition, then a match on it.
+    /// Builds one of the constructors of `Either`, selected by a condition, and a match on it.
     fn either_match(&mut self) -> Made<Item> {
         let (a, b) = (self.pick(|_| true)?, self.pick(|_| true)?);
         let ty = adt("Either", &[a.var.ty(), b.var.ty()]);
@@ -205,7 +205,7 @@ impl Graph<'_> {
         self.item(var, sum.most, sum.exact)
     }
 
-    /// A cell that is read, written and read again; or the same value under a type that the run checks.
+    /// Builds a cell that is read, written and read again, or a cast of a value to a type that is checked at run time.
     fn cell_or_cast(&mut self) -> Made<Item> {
         let a = self.pick(|_| true)?;
         if !self.impure || self.rng.one_in(3) {
@@ -224,7 +224,7 @@ impl Graph<'_> {
     }
 }
 
-/// A dimension that nothing else has.
+/// True if each extent is a constant or a single dimension, so that a parameter of this type binds its dimensions.
 pub(super) fn bound_alone(ty: &Type) -> bool {
     let Some(dims) = ty.as_tensor().and_then(|it| it.known_shape()) else { return false };
     dims.iter().all(|dim| matches!(dim, PrimExpr::Var(_) | PrimExpr::IntImm(_)))

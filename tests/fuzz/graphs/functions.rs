@@ -12,7 +12,7 @@ use super::control::{adt, bound_alone, constructor, not_bound};
 use super::graph::{Graph, Item, Made, refused};
 use super::operators::none;
 
-/// A graph function.
+/// Makes a graph function.
 pub(super) fn function(name: &str, params: Vec<Var>, body: Body, ret: Type, pure: bool) -> Function {
     Function {
         name: name.into(),
@@ -27,19 +27,19 @@ pub(super) fn function(name: &str, params: Vec<Var>, body: Body, ret: Type, pure
 }
 
 impl Graph<'_> {
-    /// A value that a function may be called with: small and certain, so that what is known of the result holds for
-    /// every call.
+    /// Picks an argument for a function: a small, exact value, so that bounds of the result hold for every
+    /// call.
     fn argument(&mut self, fits: impl Fn(&Item) -> bool) -> Made<Item> {
         let found = self.certain(fits)?;
         self.small(found)
     }
 
-    /// A parameter for values like `like`.
+    /// Makes a parameter for values like `like`.
     fn param(like: &Item, ty: Type) -> Item {
         Item { var: Var::new("a", ty), ..like.clone() }
     }
 
-    /// A local function of one parameter, which captures what it likes, called twice.
+    /// Builds a local function of one parameter, which may capture any value and is called twice.
     fn closure_of(&mut self, like: &Item) -> Made<(Var, Item)> {
         let param = Self::param(like, like.var.ty().clone());
         let mark = self.items.len();
@@ -62,7 +62,7 @@ impl Graph<'_> {
         let (func, result) = self.closure_of(&a)?;
         let b = self.alike(&a)?;
         let b = if b.exact || !self.mode.exact { self.small(b)? } else { a.clone() };
-        // Called as it is, through a tuple, or by another function.
+        // The function is called directly, through a tuple, or by another function.
         match self.rng.below(3) {
             0 => {}
             1 => {
@@ -84,10 +84,10 @@ impl Graph<'_> {
         self.item(second, result.most, result.exact)
     }
 
-    /// `fn apply(f, x) { f(x) }` for the type of `func`, whose dimensions are its own.
+    /// Builds `fn apply(f, x) { f(x) }` for the type of `func`, with dimensions of its own.
     fn apply(&mut self, like: &Item, func: &Var) -> Made<(GlobalVar, f64)> {
         let Type::Func(ty) = func.ty() else { return Err(refused("no function")) };
-        // Only types that mean the same anywhere.
+        // Only types that have the same meaning in every scope.
         let fixed = |ty: &Type| {
             ty.as_tensor()
                 .and_then(|it| it.known_shape())
@@ -111,7 +111,7 @@ impl Graph<'_> {
         self.builder.module_mut().add(name, BaseFunc::Relax(Arc::new(func)))
     }
 
-    /// Runs `build` with nothing in scope.
+    /// Runs `build` with an empty scope.
     fn closed<R>(&mut self, build: impl FnOnce(&mut Self) -> Made<R>) -> Made<R> {
         let (items, dims) = (std::mem::take(&mut self.items), std::mem::take(&mut self.dims));
         let impure = std::mem::replace(&mut self.impure, false);
@@ -122,7 +122,7 @@ impl Graph<'_> {
         built
     }
 
-    /// Parameters like `args` whose dimensions are new.
+    /// Makes parameters like `args`, with new dimensions.
     fn params(&mut self, args: &[Item]) -> Made<(Vec<Item>, Vec<Var>)> {
         let mut new: HashMap<VarId, Var> = HashMap::new();
         let mut params = Vec::new();
@@ -146,7 +146,7 @@ impl Graph<'_> {
         Ok((params, new.into_values().collect()))
     }
 
-    /// A function of the module, of one or two parameters and dimensions of its own; called twice.
+    /// Builds a function of the module, with one or two parameters and dimensions of its own, and calls it twice.
     pub(super) fn helper(&mut self) -> Made<Item> {
         let count = self.rng.range(1, 2);
         let args =
@@ -184,7 +184,7 @@ impl Graph<'_> {
         self.item(var, item.most, item.exact)
     }
 
-    /// `next(acc)`: a value of the type of `acc`, small again.
+    /// Builds `next(acc)`: a small value of the type of `acc`.
     fn next(&mut self, acc: &Item) -> Made<Item> {
         for _ in 0..self.rng.below(3) {
             self.grow();
@@ -195,7 +195,7 @@ impl Graph<'_> {
         self.small(found)
     }
 
-    /// `go = |i, acc| { if i > 0 { go(i - 1, next(acc)) } else { acc } }`, called with 0 to 3.
+    /// Builds `go = |i, acc| { if i > 0 { go(i - 1, next(acc)) } else { acc } }`, and calls it with a count from 0 to 3.
     pub(super) fn local_recursion(&mut self) -> Made<Item> {
         let start = self.argument(|_| true)?;
         let count = Type::tensor(vec![], DataType::I64);
@@ -233,7 +233,7 @@ impl Graph<'_> {
         self.item(var, start.most, start.exact)
     }
 
-    /// A list of some values, folded by a function of the module.
+    /// Builds a list of some values, and a function of the module that folds it.
     pub(super) fn list(&mut self) -> Made<Item> {
         let start = self.argument(|it| bound_alone(it.var.ty()))?;
         let (params, dims) = self.params(std::slice::from_ref(&start))?;
@@ -274,7 +274,7 @@ impl Graph<'_> {
                 Ok((graph.emit(Expr::Match(Arc::new(value)))?.into(), ()))
             })
         });
-        // Without a body of its own it gives its first parameter.
+        // If no body could be built, the function returns its first parameter.
         if let Ok((body, ())) = made {
             self.builder
                 .module_mut()

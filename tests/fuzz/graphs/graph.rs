@@ -1,4 +1,4 @@
-//! A graph function under construction: the values in scope, what is known of them, and how steps are chosen.
+//! A graph function under construction: the values in scope, their known properties, and the choice of steps.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tvm::relax::{Arg, BlockBuilder, Body, Call, Callee, Expr};
 use tvm::tir::{Mutator, PrimExpr, Substitute};
 use tvm_testing::Rng;
 
-/// Largest number of elements of a value.
+/// Maximum number of elements of a value.
 const MOST: i64 = 600;
 
 pub(super) type Made<T> = Result<T, IrError>;
@@ -19,9 +19,10 @@ pub(super) type Made<T> = Result<T, IrError>;
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) var: Var,
-    /// No element is larger: of an integer type that wraps, infinity.
+    /// Upper bound of the absolute values of the elements; infinity for an integer type that may wrap.
     pub(super) most: f64,
-    /// The elements are integers, or bool, whatever the order of operations: their bits may be compared.
+    /// True if the elements are integers or bools that do not depend on the order of operations, so that their bits can
+    /// be compared.
     pub(super) exact: bool,
 }
 
@@ -42,7 +43,7 @@ impl Item {
         self.dims().len()
     }
 
-    /// The extents have no dimensions but `dims`.
+    /// True if the extents use no dimensions except `dims`.
     pub(super) fn is_over(&self, dims: &[Var]) -> bool {
         type_dims(self.var.ty()).iter().all(|it| dims.contains(it))
     }
@@ -52,10 +53,10 @@ impl Item {
     }
 }
 
-/// How far a step may go.
+/// Restrictions of the steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mode {
-    /// Only values whose bits every executor must agree on, but for those that [`Item::exact`] tells of.
+    /// Use only operations on whose bits all executors agree, except for values that are not [`Item::exact`].
     pub(super) exact: bool,
 }
 
@@ -67,16 +68,16 @@ pub(super) struct Graph<'a> {
     pub(super) items: Vec<Item>,
     /// Dimensions in scope.
     pub(super) dims: Vec<Var>,
-    /// What a dimension may be at most.
+    /// Maximum of each dimension.
     pub(super) limits: HashMap<VarId, i64>,
-    /// Control flow may be nested so deep from here.
+    /// Remaining nesting depth of control flow.
     pub(super) depth: usize,
-    /// Cells may be used: the function is not declared pure.
+    /// True if cells may be used, because the function is not declared pure.
     pub(super) impure: bool,
-    /// Steps that inference refused, and that were made.
+    /// Number of steps that type inference rejected, and of steps that were built.
     pub(super) refused: usize,
     pub(super) made: usize,
-    /// What was made, by name.
+    /// Names of the operators that were emitted.
     pub(super) names: Vec<&'static str>,
 }
 
@@ -90,8 +91,8 @@ impl Graph<'_> {
         self.emit(call.into())
     }
 
-    /// A call of the operator `name`. Those that need extents to be equal that may differ are mostly refused: most
-    /// programs are to run to their end.
+    /// Emits a call of the operator `name`. Calls that require extents to be equal that may differ are mostly rejected,
+    /// because most programs should run to their end.
     pub(super) fn op(&mut self, name: &'static str, args: Vec<Arg>, attrs: Attrs) -> Made<Var> {
         let daring = self.rng.one_in(12);
         let types: Vec<Type> = args.iter().map(|arg| self.builder.type_of(arg)).collect();
@@ -111,11 +112,11 @@ impl Graph<'_> {
         self.builder.emit_op("v", op, args, attrs, &span)
     }
 
-    /// The variable as a tensor in scope; of a shape that is not known, once it was asked for.
+    /// Puts the variable into scope as a tensor. It must have a known shape and element type.
     pub(super) fn item(&mut self, var: Var, most: f64, exact: bool) -> Made<Item> {
         let Some(ty) = var.ty().as_tensor() else { return Err(refused("no tensor")) };
         let (Some(_), Some(dtype)) = (ty.known_shape(), ty.dtype) else { return Err(refused("no shape")) };
-        // The integers up to here are values of the type, sums of a few of them too.
+        // Integers up to this bound are exact in the type, and so are sums of a few of them.
         let largest = match dtype {
             DataType::F16 => 1024.0,
             DataType::F32 => f64::from(1 << 22),
@@ -127,7 +128,7 @@ impl Graph<'_> {
         Ok(Item { var, most: if dtype.is_integer() { f64::INFINITY } else { most }, exact })
     }
 
-    /// Every tensor inside is small whatever the dimensions are.
+    /// True if every tensor in the type is small for all values of the dimensions.
     fn fits(&self, ty: &Type) -> bool {
         match ty {
             Type::Tensor(ty) => ty.known_shape().is_none_or(|dims| self.count(dims) <= MOST),
@@ -142,7 +143,7 @@ impl Graph<'_> {
         }
     }
 
-    /// Number of elements at most.
+    /// Maximum number of elements of a tensor with these extents.
     pub(super) fn count(&self, dims: &[PrimExpr]) -> i64 {
         let limits = self.limits.iter().map(|(&id, &limit)| (id, PrimExpr::index(limit))).collect();
         let mut largest = Substitute { vars: limits, ..Substitute::default() };
@@ -153,7 +154,7 @@ impl Graph<'_> {
         dims.iter().fold(1, |count: i64, dim| count.saturating_mul(extent(dim, &mut largest).max(1)))
     }
 
-    /// A tensor in scope that `fits`; mostly a recent one, so that others die.
+    /// Picks a tensor in scope that `fits`, mostly a recent one, so that older ones become dead.
     pub(super) fn pick(&mut self, fits: impl Fn(&Item) -> bool) -> Made<Item> {
         let found: Vec<&Item> = self.items.iter().filter(|it| fits(it)).collect();
         if found.is_empty() {
@@ -163,13 +164,13 @@ impl Graph<'_> {
         Ok((*self.rng.pick(&found[from..])).clone())
     }
 
-    /// A tensor on which operators that jump may work: one whose bits are certain.
+    /// Picks a tensor for operators that are discontinuous: one whose bits are certain.
     pub(super) fn certain(&mut self, fits: impl Fn(&Item) -> bool) -> Made<Item> {
         let exact = self.mode.exact;
         self.pick(|it| (it.exact || !exact) && fits(it))
     }
 
-    /// `item` with no element beyond 8.
+    /// Clamps `item` so that no element exceeds 8 in absolute value.
     pub(super) fn small(&mut self, item: Item) -> Made<Item> {
         if !self.mode.exact || item.most <= 8.0 || item.dtype().is_bool() {
             return Ok(item);
@@ -182,7 +183,7 @@ impl Graph<'_> {
         Ok(Item { var, most: 8.0, exact: item.exact })
     }
 
-    /// One more value, if one of the steps tried is well-typed.
+    /// Adds one value, if one of the steps that are tried is well-typed.
     pub(super) fn grow(&mut self) {
         for _ in 0..20 {
             match self.step() {
@@ -206,7 +207,7 @@ impl Graph<'_> {
         self.operator()
     }
 
-    /// A body of up to `steps` values, which ends with what `finish` makes; what it made is out of scope again.
+    /// Builds a body of up to `steps` values that ends with the result of `finish`. Its values are out of scope afterwards.
     pub(super) fn scope<R>(
         &mut self,
         steps: usize,
@@ -234,7 +235,7 @@ pub(super) fn refused(why: &str) -> IrError {
     IrError::new(why, &Span::none())
 }
 
-/// The same extents, in every run.
+/// True if the extents are equal in every run.
 pub(super) fn same_dims(a: &[PrimExpr], b: &[PrimExpr]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| tvm::relax::analysis::prove_equal(a, b))
 }

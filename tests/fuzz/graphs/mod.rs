@@ -1,5 +1,5 @@
-//! Random graphs: well-typed programs with symbolic dimensions, views, values used many times, tuples, branches, matches,
-//! closures and recursion compute the same before and after every pass, and through every code generator.
+//! Random graphs: well-typed programs with symbolic dimensions, views, values that are used many times, tuples, branches,
+//! matches, closures and recursion. They must compute the same before and after every pass, and with every code generator.
 
 mod control;
 mod functions;
@@ -22,10 +22,10 @@ use crate::native::targets;
 use program::Program;
 use run::{Same, context, difference, interpreted, optional, passes, results};
 
-/// Programs in one unit for the compilers.
+/// Number of programs that are compiled as one unit.
 const BATCH: usize = 16;
 
-/// What a run of many programs saw.
+/// Statistics of a run of many programs.
 #[derive(Default)]
 struct Count {
     programs: usize,
@@ -48,7 +48,7 @@ impl Count {
         self.failing += runs.iter().filter(|it| it.is_err()).count();
     }
 
-    /// What was seen; most programs must have run to their end.
+    /// Summary of the statistics; asserts that most programs ran to their end.
     fn report(&self) -> String {
         let Count { programs, steps, refused, runs, failing, names } = self;
         assert!(failing * 3 < *runs, "{failing} of {runs} runs fail");
@@ -60,7 +60,7 @@ impl Count {
     }
 }
 
-/// The program of `seed`, well-formed, and its results without optimisation.
+/// Generates the program of `seed`, checks that it is well-formed, and returns it with its results without optimisation.
 fn reference(seed: u64, exact: bool) -> Result<(Program, Results), String> {
     let program = Program::new(&mut Rng::new(seed), exact, IRModule::new());
     let fail = |what: String| format!("seed {seed}: {what}\n{}", program.module);
@@ -71,7 +71,7 @@ fn reference(seed: u64, exact: bool) -> Result<(Program, Results), String> {
     Ok((program, want))
 }
 
-/// Compares the program of `seed` with itself after passes: each by itself, several, all, at every level.
+/// Compares the program of `seed` before and after passes: each pass alone, random subsets, and all passes at every level.
 fn check(seed: u64, count: &mut Count) -> Result<(), String> {
     let (program, want) = reference(seed, false)?;
     count.add(&program, &want);
@@ -79,7 +79,7 @@ fn check(seed: u64, count: &mut Count) -> Result<(), String> {
     let names = optional();
     let mut variants = Vec::new();
     for &name in &names {
-        // Fusion is three passes.
+        // Fusion consists of three passes.
         let fusion = ["AnnotateTIROpPattern", "FuseOps", "FuseTIR"];
         let keep = if fusion.contains(&name) { fusion.to_vec() } else { vec![name] };
         variants.push((format!("{keep:?}"), passes(|it| keep.contains(&it)), 2));
@@ -89,7 +89,7 @@ fn check(seed: u64, count: &mut Count) -> Result<(), String> {
     variants.extend((0..=3).map(|level| (format!("all, at level {level}"), default_build(), level)));
     let variants: Vec<_> = match std::env::var("TVM_FUZZ_SECONDS") {
         Ok(_) => variants,
-        // The short form: one pass, some, all.
+        // In the short form: one pass, a random subset, all passes.
         Err(_) => {
             let one = rng.below(names.len());
             let len = variants.len();
@@ -119,7 +119,7 @@ fn guarded(seeds: &[u64], check: impl FnOnce() -> Result<(), String>) -> Result<
     })
 }
 
-/// Compares the programs of `seeds`, compiled as one module, with themselves interpreted without optimisation.
+/// Compares the programs of `seeds`, compiled as one module, with the unoptimised programs in the interpreter.
 fn check_compiled(seeds: &[u64], count: &mut Count) -> Result<(), String> {
     let mut programs: Vec<(Program, Results)> = Vec::new();
     let mut module = IRModule::new();
@@ -147,7 +147,7 @@ fn check_compiled(seeds: &[u64], count: &mut Count) -> Result<(), String> {
     Ok(())
 }
 
-/// What went wrong in one of the cases; all of it under `TVM_FUZZ_GOES_ON`, else the first.
+/// Runs `check` on the cases and returns the failures: all of them under `TVM_FUZZ_GOES_ON`, else at most the first.
 fn run<C>(cases: impl Iterator<Item = C>, mut check: impl FnMut(C) -> Result<(), String>) -> Vec<String> {
     let go_on = std::env::var("TVM_FUZZ_GOES_ON").is_ok();
     let mut failures = Vec::new();
@@ -178,7 +178,7 @@ fn fuzz_compiled_graphs() {
     });
     let failures = run(batches, |seeds| {
         let together = guarded(&seeds, || check_compiled(&seeds, &mut count));
-        // Each alone tells which.
+        // Check each program alone, to find the failing one.
         let alone = |seed: &u64| guarded(&[*seed], || check_compiled(&[*seed], &mut Count::default()));
         together.or_else(|text| seeds.iter().try_for_each(alone).and(Err(text)))
     });

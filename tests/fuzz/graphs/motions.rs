@@ -45,7 +45,7 @@ impl Graph<'_> {
         self.moved("permute_dims", &x, vec![], attrs)
     }
 
-    /// Views, mostly.
+    /// Builds a reshape, mostly as a view.
     fn reshaped(&mut self) -> Made<Item> {
         let x = self.pick(|_| true)?;
         let mut dims = x.dims().to_vec();
@@ -68,7 +68,7 @@ impl Graph<'_> {
                 self.moved("squeeze", &x, vec![], attrs)
             }
             4 if dims.len() > 1 => {
-                // Two axes as one.
+                // Merges two axes into one.
                 let at = self.rng.below(dims.len() - 1);
                 let other = dims.remove(at + 1);
                 dims[at] = product(&[dims[at].clone(), other]);
@@ -101,7 +101,7 @@ impl Graph<'_> {
         let most = all.iter().map(|it| it.most).fold(0.0, f64::max);
         let exact = all.iter().all(|it| it.exact);
         let tuple = Arg::Tuple(all.iter().map(Item::arg).collect());
-        // As the operator's arguments, or a value of its own.
+        // The tensors are passed as a tuple argument, or as a tuple that is bound to a variable.
         let tuple = if self.rng.one_in(2) { tuple } else { self.emit(Expr::Arg(tuple))?.into() };
         let stack = self.rng.one_in(3);
         let (_, axis) = self.axis(x.ndim() + usize::from(stack))?;
@@ -181,7 +181,8 @@ impl Graph<'_> {
         self.moved("strided_slice", &x, shapes.into(), none().with("axes", vec![axis]))
     }
 
-    /// Indices inside an axis of `extent`, of which there may be none; or any, to be limited.
+    /// Picks indices inside an axis of `extent`; there may be none. With `any`, picks arbitrary integers, to be clamped
+    /// by the operator.
     fn inside(&mut self, extent: &PrimExpr, any: bool, fits: impl Fn(&Item) -> bool) -> Made<Item> {
         let found = self.certain(|it| it.dtype().is_integer() && it.ndim() < 4 && fits(it))?;
         if any {
@@ -240,7 +241,7 @@ impl Graph<'_> {
         let updates = self.certain(|it| it.dtype() == dtype && same_dims(it.dims(), &dims))?;
         let updates = self.small(updates)?;
         let x = self.small(x)?;
-        // Which of several updates of one element is last is not said.
+        // The order of several updates of the same element is unspecified, so only commutative reductions are used.
         let reduction = *self.rng.pick(&["add", "max", "min"]);
         let attrs = none().with("axis", given).with("reduction", reduction);
         let most = x.most + updates.most * self.count(&dims[axis..=axis]) as f64;
@@ -248,7 +249,7 @@ impl Graph<'_> {
         self.item(var, most, true)
     }
 
-    /// Shapes as values.
+    /// Builds operations on shapes as values.
     fn measured(&mut self) -> Made<Item> {
         let x = self.pick(|_| true)?;
         let shape = self.op("shape_of", vec![x.arg()], none())?;
@@ -267,7 +268,7 @@ impl Graph<'_> {
                 self.item(var, x.most, x.exact)
             }
             3 => {
-                // A shape that only the run knows, then asked for.
+                // A shape that is known only at run time, then checked by a cast.
                 let numbers = self.op("shape_to_tensor", vec![shape.into()], none())?;
                 let shape = self.op("tensor_to_shape", vec![numbers.into()], none())?;
                 let loose = self.op("reshape", vec![x.arg(), shape.into()], none())?;
@@ -280,7 +281,7 @@ impl Graph<'_> {
         }
     }
 
-    /// `match_cast` of a value to the type of `like`, or to one of new dimensions.
+    /// Builds a `match_cast` of a value to the type of `like`, or to a type with new dimensions.
     pub(super) fn cast_to(&mut self, value: Arg, like: &Item) -> Made<Item> {
         let fresh = self.rng.one_in(3);
         let ty = if fresh {

@@ -1,4 +1,4 @@
-//! Steps that are one operator or a few: arithmetic, reductions, products, comparisons.
+//! Steps that consist of one operator or a few: arithmetic, reductions, products, comparisons.
 
 use tvm::DataType;
 use tvm::ir::{AttrValue, Attrs};
@@ -42,7 +42,7 @@ impl Graph<'_> {
         }
     }
 
-    /// An axis of a value of rank `ndim`, which may count from the end.
+    /// An axis of a value of rank `ndim`, as an index and as an attribute that may count from the end.
     pub(super) fn axis(&mut self, ndim: usize) -> Made<(usize, i64)> {
         if ndim == 0 {
             return Err(refused("no axis"));
@@ -73,7 +73,7 @@ impl Graph<'_> {
         self.item(var, most, x.exact)
     }
 
-    /// Something that `x` can be combined with, of the same element type.
+    /// Picks a value of the same element type that `x` can be combined with.
     pub(super) fn partner(&mut self, x: &Item) -> Made<Item> {
         match self.rng.below(8) {
             0..=3 => {
@@ -110,7 +110,7 @@ impl Graph<'_> {
         }
     }
 
-    /// A constant of small numbers.
+    /// Makes a constant of small numbers.
     pub(super) fn fixed(&mut self, shape: &[i64], dtype: DataType) -> Made<Item> {
         let count = shape.iter().product::<i64>();
         let values: Vec<f64> = (0..count).map(|_| self.rng.range(-3, 4) as f64).collect();
@@ -164,7 +164,7 @@ impl Graph<'_> {
         self.item(var, most, exact)
     }
 
-    /// `name` of `x` and a scalar: a number, or a dimension.
+    /// Applies `name` to `x` and a scalar, which is a number or a dimension.
     fn with_scalar(&mut self, name: &'static str, x: Item) -> Made<Item> {
         let dims = self.dims.clone();
         let scalar = if x.dtype() == DataType::I64 && !dims.is_empty() && self.rng.one_in(2) {
@@ -209,7 +209,7 @@ impl Graph<'_> {
         self.item(var, x.most.max(y.most), x.exact && y.exact)
     }
 
-    /// Axes to reduce over, and how many elements become one.
+    /// Chooses axes to reduce over; also returns the number of elements that are combined into one.
     fn reduced(&mut self, x: &Item) -> Made<(Attrs, i64)> {
         let mut attrs = none();
         if self.rng.one_in(2) {
@@ -243,7 +243,7 @@ impl Graph<'_> {
         let (attrs, count) = self.reduced(&x)?;
         let most = if name == "sum" { x.most * count as f64 } else { x.most };
         let var = self.op(name, vec![x.arg()], attrs)?;
-        // Of no element: the least value of the type.
+        // Reducing no elements yields the least value of the type.
         self.item(var, most, x.exact)
     }
 
@@ -316,7 +316,7 @@ impl Graph<'_> {
         self.item(var, x.most, x.exact)
     }
 
-    /// What executors agree on but for rounding.
+    /// Builds an operation on whose results executors agree up to rounding.
     fn smooth(&mut self) -> Made<Item> {
         let x = self.pick(|it| float(it) && it.ndim() > 0)?;
         let x = self.small(x)?;
@@ -378,7 +378,7 @@ impl Graph<'_> {
         }
     }
 
-    /// Convolutions, pools, paddings.
+    /// Builds convolutions, pools and paddings.
     fn window(&mut self) -> Made<Item> {
         let x = self.pick(|it| float(it) && it.ndim() > 1)?;
         let x = self.small(x)?;
@@ -388,7 +388,7 @@ impl Graph<'_> {
                 self.op("nn.pad", vec![x.arg()], none().with("pad_width", width).with("pad_value", 1.0))?;
             return self.item(var, x.most.max(1.0), x.exact);
         }
-        // As an image: [batch, channels, height, width].
+        // Convert to an image: [batch, channels, height, width].
         let missing: Vec<AttrValue> =
             (0..4usize.saturating_sub(x.ndim())).map(|it| AttrValue::Int(it as i64)).collect();
         let image = match missing.len() {

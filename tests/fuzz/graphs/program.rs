@@ -1,4 +1,4 @@
-//! A random module: `main` of some parameters, and what it is called with.
+//! A random module: `main` with its parameters, and arguments for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use super::functions::function;
 use super::graph::{Graph, Item, Mode};
 use super::operators::DTYPES;
 
-/// What the dimensions `n` and `m` are in the runs of a program.
+/// Values of the dimensions `n` and `m` in the runs of a program.
 pub(super) const SIZES: [[i64; 2]; 4] = [[3, 2], [0, 1], [1, 5], [5, 3]];
 
 pub(super) struct Program {
     pub(super) module: IRModule,
-    /// The name of its main function.
+    /// Name of the main function.
     pub(super) name: String,
-    /// Of each result, whether its bits may be compared.
+    /// For each result, whether its bits can be compared.
     pub(super) exact: Vec<bool>,
-    /// Extents of the parameters: of each a constant, or which of [`SIZES`]; element types.
+    /// For each parameter: extents (constants or indices into [`SIZES`]) and element type.
     params: Vec<(Vec<Extent>, DataType)>,
     pub(super) made: usize,
     pub(super) refused: usize,
@@ -39,7 +39,7 @@ enum Extent {
 }
 
 impl Program {
-    /// The program of `rng`, of values that executors agree on if `exact`, beside what is in `module`.
+    /// Generates a program with `rng` and adds it to `module`. If `exact`, it uses only values on which executors agree.
     pub(super) fn new(rng: &mut Rng, exact: bool, mut module: IRModule) -> Program {
         let sizes = ["n", "m"].map(Var::index);
         let limits = HashMap::from([(sizes[0].id(), 5), (sizes[1].id(), 5)]);
@@ -75,7 +75,7 @@ impl Program {
                 graph.grow();
             }
         }
-        // Some of the values, the last among them, in tuples.
+        // The results: some of the values, including the last one, in tuples.
         let mut results = vec![graph.items[graph.items.len() - 1].clone()];
         for _ in 0..graph.rng.below(4) {
             results.push(graph.pick(|_| true).expect("there are parameters"));
@@ -104,7 +104,7 @@ impl Program {
         Program { module, name, exact, params, made, refused, names }
     }
 
-    /// Arguments of `main` where the dimensions are `sizes`.
+    /// Arguments of `main` for the dimensions `sizes`.
     pub(super) fn arguments(&self, sizes: [i64; 2], seed: u64) -> Vec<Value> {
         let mut rng = Rng::new(seed);
         let tensor = |(dims, dtype): &(Vec<Extent>, DataType)| {
@@ -124,7 +124,7 @@ impl Program {
     }
 }
 
-/// Parameters of `main`: two that bind the dimensions, others, a condition.
+/// Parameters of `main`: two that bind the dimensions, further ones, and a condition.
 fn parameters(graph: &mut Graph<'_>, sizes: &[Var; 2]) -> Vec<(Vec<Extent>, DataType)> {
     let mut params = Vec::new();
     let count = graph.rng.range(3, 5) as usize;
@@ -165,7 +165,7 @@ fn extent(graph: &mut Graph<'_>) -> Extent {
     }
 }
 
-/// Once in a while a parameter of which only the rank is known: a tensor as another parameter is.
+/// Occasionally, a parameter of known rank only: its argument has the type of another parameter.
 fn loose_parameter(graph: &mut Graph<'_>) -> Option<(Var, Item)> {
     if !graph.rng.one_in(4) {
         return None;
@@ -175,7 +175,7 @@ fn loose_parameter(graph: &mut Graph<'_>) -> Option<(Var, Item)> {
     Some((Var::new("loose", Type::Tensor(ty)), like))
 }
 
-/// A few operators in a dataflow block.
+/// Adds a few operators in a dataflow block.
 fn dataflow(graph: &mut Graph<'_>) {
     graph.builder.end_block(false);
     let depth = std::mem::replace(&mut graph.depth, 0);

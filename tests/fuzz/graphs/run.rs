@@ -1,4 +1,4 @@
-//! Programs run before and after passes.
+//! Compilation with selected passes, runs, and comparison of results.
 
 use tvm::DataType;
 use tvm::Device;
@@ -11,10 +11,10 @@ use tvm::runtime::vm::Vm;
 
 use super::program::{Program, SIZES};
 
-/// Passes that no program runs without.
+/// Passes that are required to run a program.
 const NEEDED: [&str; 4] = ["LambdaLift", "LegalizeOps", "RewriteDataflowReshape", "CallTIRRewrite"];
 
-/// The default pipeline without the passes that it can do without and `keep` does not name.
+/// The default pipeline without the optional passes that `keep` does not select.
 pub(super) fn passes(keep: impl FnMut(&str) -> bool) -> Pass {
     let build = default_build();
     let mut keep = keep;
@@ -22,7 +22,7 @@ pub(super) fn passes(keep: impl FnMut(&str) -> bool) -> Pass {
     Sequential::new("some", parts.cloned().collect())
 }
 
-/// Names of the passes that a program can do without.
+/// Names of the optional passes.
 pub(super) fn optional() -> Vec<&'static str> {
     let build = default_build();
     let mut names: Vec<&str> =
@@ -31,13 +31,13 @@ pub(super) fn optional() -> Vec<&'static str> {
     names
 }
 
-/// A context in which the module is checked after every pass.
+/// A context that checks the module after every pass.
 pub(super) fn context(level: u8) -> PassContext {
     let verify: std::sync::Arc<dyn PassInstrument> = std::sync::Arc::new(VerifyEach);
     PassContext::new().opt_level(level).without_instruments().instrument(verify)
 }
 
-/// The module after `pass` with interpreted kernels.
+/// Applies `pass` to the module and compiles it with interpreted kernels.
 pub(super) fn interpreted(module: &IRModule, pass: &Pass, level: u8) -> Result<Vm, String> {
     let lowered = context(level).scope(|| pass.apply(module.clone())).map_err(|err| err.to_string())?;
     let (kernels, exe) = vm_codegen(&lowered, Device::cpu()).map_err(|err| err.to_string())?;
@@ -45,7 +45,7 @@ pub(super) fn interpreted(module: &IRModule, pass: &Pass, level: u8) -> Result<V
     Vm::new(exe, &kernels).map_err(|err| err.to_string())
 }
 
-/// The results at every size; the text of the error where a run fails.
+/// The results for every size; for a failing run, the text of the error.
 pub(super) fn results(program: &Program, vm: &Vm) -> Vec<Result<Vec<Tensor>, String>> {
     let run = |(i, sizes): (usize, &[i64; 2])| {
         let got =
@@ -56,17 +56,17 @@ pub(super) fn results(program: &Program, vm: &Vm) -> Vec<Result<Vec<Tensor>, Str
     SIZES.iter().enumerate().map(run).collect()
 }
 
-/// How results may differ.
+/// How closely results must agree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Same {
-    /// In no bit.
+    /// All bits are equal.
     Bits,
-    /// By rounding, where they are not certain.
+    /// Results that are not exact may differ by rounding.
     Rounding,
 }
 
-/// What is different between `got` and `want`. A run that fails may go on where what fails is not needed, and a result
-/// of a failing run is never compared.
+/// Describes the first difference between `got` and `want`. Where the reference run fails, nothing is compared: an
+/// optimised run may succeed, because it may not need the failing operation.
 pub(super) fn difference(
     program: &Program,
     got: &[Result<Vec<Tensor>, String>],
@@ -102,7 +102,7 @@ fn equal(got: &Tensor, want: &Tensor, bits: bool) -> bool {
     let slack = if got.dtype() == DataType::F16 { 2e-2 } else { 1e-4 };
     got_values.iter().zip(&want_values).all(|(a, b)| {
         let same = a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
-        // The zeros are one number to `max` and `min`.
+        // `max` and `min` may return either zero.
         same || (!bits && (a - b).abs() <= slack * (1.0 + b.abs())) || (bits && a == b && *a == 0.0)
     })
 }

@@ -1,4 +1,4 @@
-//! Programs from tensor expressions.
+//! Programs built from tensor expressions.
 
 use tvm::ir::{IrError, Var};
 use tvm::runtime::DataType;
@@ -11,12 +11,12 @@ fn symbols<const N: usize>(names: [&str; N]) -> [PrimExpr; N] {
     names.map(|name| PrimExpr::from(Var::index(name)))
 }
 
-/// `relu(x @ w + b)` of constant extents.
+/// `relu(x @ w + b)` with constant extents.
 pub(crate) fn dense() -> Result<PrimFunc, IrError> {
     dense_of([7, 9, 5].map(PrimExpr::index))
 }
 
-/// `relu(x @ w + b)`.
+/// `relu(x @ w + b)` with symbolic extents.
 pub(crate) fn dense_symbolic() -> Result<PrimFunc, IrError> {
     dense_of(symbols(["m", "n", "k"]))
 }
@@ -36,7 +36,7 @@ fn dense_of([m, n, k]: [PrimExpr; 3]) -> Result<PrimFunc, IrError> {
     te::create_prim_func("dense", &[x, w, b], &[o])
 }
 
-/// A padded window sum, then a scaled transpose.
+/// A sum over a padded window, then a scaled transpose.
 pub(crate) fn window() -> Result<PrimFunc, IrError> {
     let [h, w] = symbols(["h", "w"]);
     let x = te::placeholder("x", [h.clone(), w.clone()], I64);
@@ -53,7 +53,7 @@ pub(crate) fn window() -> Result<PrimFunc, IrError> {
     te::create_prim_func("window", &[x], &[t])
 }
 
-/// Row maximum, difference, row sum, product.
+/// Row maximum, difference, row sum and product.
 pub(crate) fn rows() -> Result<PrimFunc, IrError> {
     let [m, n] = symbols(["m", "n"]);
     let x = te::placeholder("x", [m.clone(), n.clone()], I64);

@@ -1,4 +1,4 @@
-//! Accesses whose place depends on data, ragged loops, `while`.
+//! Programs with data-dependent accesses, ragged loops and `while`.
 
 use tvm::prelude::*;
 

@@ -9,11 +9,11 @@ mod structure;
 use tvm::ir::IrError;
 use tvm::tir::PrimFunc;
 
-/// A program.
+/// A program to be scheduled.
 pub(crate) struct Kernel {
     pub(crate) name: &'static str,
     pub(crate) build: fn() -> Result<PrimFunc, IrError>,
-    /// How far results may be off: data are small integers, so sums and products are exact in every order.
+    /// Tolerance of the results. Data are small integers, so sums and products are exact in every order.
     pub(crate) tolerance: f64,
 }
 
@@ -27,7 +27,7 @@ macro_rules! kernels {
     };
 }
 
-/// Written in the DSL.
+/// Programs written in the DSL.
 const WRITTEN: &[Kernel] = kernels! {
     products: matmul, matmul16, matmul_transposed, batched, conv, padded, halo, halo9, max_pool, chain;
     rows: softmax ~ 1e-5, softmax_plain ~ 1e-5, layer_norm ~ 1e-4, both_sums, argmax, total, any_row, scan_rows,
@@ -37,7 +37,7 @@ const WRITTEN: &[Kernel] = kernels! {
         writers, in_place, shifted_in_place, nested, logic, stencil, transpose;
 };
 
-/// From tensor expressions.
+/// Programs built from tensor expressions.
 const EXPRESSIONS: &[Kernel] = &[
     Kernel { name: "dense", build: expressions::dense, tolerance: 0.0 },
     Kernel { name: "dense_symbolic", build: expressions::dense_symbolic, tolerance: 0.0 },
@@ -45,7 +45,7 @@ const EXPRESSIONS: &[Kernel] = &[
     Kernel { name: "rows", build: expressions::rows, tolerance: 0.0 },
 ];
 
-/// All of them.
+/// All programs.
 pub(crate) fn all() -> impl Iterator<Item = &'static Kernel> {
     WRITTEN.iter().chain(EXPRESSIONS)
 }

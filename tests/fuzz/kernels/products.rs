@@ -34,7 +34,7 @@ pub fn matmul_transposed(a: &Tensor<i64, m, k>, b: &Tensor<i64, n, k>, c: &mut T
     }
 }
 
-/// With an epilogue, in half precision.
+/// A batched product in half precision, with an epilogue.
 #[prim_func]
 pub fn batched(
     a: &Tensor<f16, g, m, k>,
@@ -56,7 +56,7 @@ pub fn batched(
     }
 }
 
-/// Zero padding by a condition in the value.
+/// Zero padding by a condition in the value expression.
 #[prim_func]
 pub fn conv(x: &Tensor<f32, h, w>, k: &Tensor<f32, 3, 3>, y: &mut Tensor<f32, h, w>) {
     for [i, j] in grid([h, w]) {
@@ -68,7 +68,7 @@ pub fn conv(x: &Tensor<f32, h, w>, k: &Tensor<f32, 3, 3>, y: &mut Tensor<f32, h,
     }
 }
 
-/// Padding in a buffer of its own.
+/// Zero padding in a separate buffer.
 #[prim_func]
 pub fn padded(x: &Tensor<i32, n>, y: &mut Tensor<i32, n>) {
     let p = alloc::<i32>([n + 2]);
@@ -85,7 +85,7 @@ pub fn padded(x: &Tensor<i32, n>, y: &mut Tensor<i32, n>) {
     }
 }
 
-/// A window of sums, of which the next stage reads neighbours.
+/// Window sums, whose neighbours the next stage reads.
 #[prim_func]
 pub fn halo(x: &Tensor<i64, { n + 3 }>, y: &mut Tensor<i64, n>) {
     let s = alloc::<i64>([n + 1]);
@@ -102,7 +102,7 @@ pub fn halo(x: &Tensor<i64, { n + 3 }>, y: &mut Tensor<i64, n>) {
     }
 }
 
-/// The same with constant extents.
+/// As `halo`, with constant extents.
 #[prim_func]
 pub fn halo9(x: &Tensor<i64, 12>, y: &mut Tensor<i64, 9>) {
     let s = alloc::<i64>([10]);

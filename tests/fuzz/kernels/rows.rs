@@ -150,7 +150,7 @@ pub fn suffix_sums(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     }
 }
 
-/// The reduction begins at 1.
+/// The reduction loop starts at 1.
 #[prim_func]
 pub fn from_one(x: &Tensor<f32, n, m>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
@@ -163,7 +163,7 @@ pub fn from_one(x: &Tensor<f32, n, m>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Reduction loops outside, no init of its own.
+/// The reduction loop is outside, and the block has no init.
 #[prim_func]
 pub fn columns_outside(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, n>) {
     for j in 0..n {

@@ -51,7 +51,7 @@ pub fn if_other_memory(on: &Tensor<bool, m>, x: &Tensor<f32, m, n>, y: &mut Tens
     }
 }
 
-/// A tail that a condition cuts off.
+/// A condition cuts off the partial last tile.
 #[prim_func]
 pub fn tiles(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     for io in 0..(n + 3) / 4 {
@@ -63,7 +63,7 @@ pub fn tiles(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-/// Even elements, then odd ones, then all are read.
+/// Even elements are written first, then odd ones; then all are read.
 #[prim_func]
 pub fn odd_bindings(w: &Tensor<i64, n>, x: &Tensor<i64, { 2 * n }>, y: &mut Tensor<i64, { 2 * n }>) {
     let t = alloc::<i64>([2 * n]);
@@ -84,7 +84,7 @@ pub fn odd_bindings(w: &Tensor<i64, n>, x: &Tensor<i64, { 2 * n }>, y: &mut Tens
     }
 }
 
-/// Half of a parameter is written, the rest keeps what it had.
+/// Only half of an output parameter is written; the other half keeps its content.
 #[prim_func]
 pub fn strided(x: &Tensor<i64, n>, y: &mut Tensor<i64, { 2 * n }>) {
     for i in 0..n {
@@ -184,7 +184,7 @@ pub fn logic(x: &Tensor<bool, n>, y: &Tensor<bool, n>, z: &mut Tensor<bool, n>) 
     }
 }
 
-/// Both extents of the loops may be negative.
+/// The extents of both loops may be negative.
 #[prim_func]
 pub fn stencil(x: &Tensor<i64, n, m>, y: &mut Tensor<i64, n, m>) {
     for [i, j] in grid([n - 2, m - 3]) {

@@ -1,4 +1,4 @@
-//! `tvmc compile`.
+//! The command `tvmc compile`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,22 +20,22 @@ use crate::{data, out};
 pub(crate) struct Args {
     /// An ONNX model.
     model: PathBuf,
-    /// Where to write; what is emitted as text goes to standard output without it.
+    /// Output file; without it, text output goes to standard output.
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// What to write in place of an artifact.
+    /// Output to write instead of an artifact.
     #[arg(long)]
     emit: Option<Emit>,
     #[command(flatten)]
     options: Options,
 }
 
-/// What a stage of the compiler makes of a model.
+/// Output of one stage of the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Emit {
-    /// The graph function as imported.
+    /// Graph function as imported.
     Relax,
-    /// The tensor programs and the bytecode that calls them.
+    /// Tensor programs, and the bytecode that calls them.
     Tir,
     /// C source of the kernels.
     C,
@@ -43,7 +43,7 @@ enum Emit {
     Llvm,
     /// Assembly of the kernels.
     Asm,
-    /// An object file of the kernels.
+    /// Object file of the kernels.
     Obj,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which machines can run an artifact.
+/// Describes the CPUs that can run an artifact.
 fn cpu_level(exe: &Executable) -> String {
     let features: Vec<&str> = exe.cpu_features().collect();
     let level = least_level(features.iter().copied());

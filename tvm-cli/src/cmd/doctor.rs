@@ -1,4 +1,4 @@
-//! `tvmc doctor`.
+//! The command `tvmc doctor`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ pub(crate) fn run() -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The CUDA driver, where the dynamic loader would look for it.
+/// Finds the CUDA driver in the directories that the dynamic loader searches.
 fn cuda() -> Result<String, &'static str> {
     if !cfg!(feature = "cuda") {
         return Err("build with --features cuda");
@@ -65,7 +65,7 @@ fn cuda() -> Result<String, &'static str> {
         .ok_or("compiled in, but there is no libcuda.so.1: install the driver")
 }
 
-/// Architecture and vector width.
+/// Describes architecture, vector width and features of this CPU.
 fn cpu() -> String {
     let bits = Target::host().vector_bits;
     let mut features = tvm_runtime::cpu_features();

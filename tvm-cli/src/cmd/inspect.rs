@@ -1,4 +1,4 @@
-//! `tvmc inspect`.
+//! The command `tvmc inspect`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,11 +58,11 @@ fn onnx(model: &ModelProto) -> Result<(), Error> {
     Ok(())
 }
 
-/// Operators by falling count, with those marked that cannot be imported.
+/// The operators by descending count; operators that cannot be imported are marked.
 fn operators(graph: &GraphProto) -> Vec<Vec<String>> {
     let mut counts: IndexMap<(&str, &str), usize> = IndexMap::new();
     for node in &graph.node {
-        // The standard operators have two names for their domain.
+        // The standard domain has two names.
         let domain = if is_standard(&node.domain) { "" } else { &node.domain };
         *counts.entry((domain, &node.op_type)).or_default() += 1;
     }

@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! The commands of `tvmc`, one file each.
 
 pub(crate) mod compile;
 pub(crate) mod doctor;

@@ -1,8 +1,8 @@
-//! `tvmc onnx-test`: directories in the layout of ONNX backend tests.
+//! The command `tvmc onnx-test`: runs directories in the layout of ONNX backend tests.
 //!
-//! A test is a directory with a `model.onnx` and either `test_data_set_*` directories (`input_i` and `output_j`, `.pb`
-//! or `.npy`) or `output_j` files beside the model; then element `i` of an input of `n` elements is `i / n`, as the
-//! light models of the onnx package want it. A directory without a model stands for all tests directly inside it.
+//! A test is a directory with a `model.onnx` and either `test_data_set_*` directories (`input_i` and `output_j`, `.pb` or
+//! `.npy`) or `output_j` files next to the model. In the second case, element `i` of an input of `n` elements is `i / n`, as
+//! the light models of the onnx package require. A directory without a model stands for all tests directly inside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ pub(crate) struct Args {
     /// Tests, or directories of tests.
     #[arg(required = true)]
     dirs: Vec<PathBuf>,
-    /// Relative difference that is allowed.
+    /// Relative difference allowed.
     #[arg(long, default_value_t = 1e-3)]
     rtol: f64,
-    /// Absolute difference that is allowed.
+    /// Absolute difference allowed.
     #[arg(long, default_value_t = 1e-5)]
     atol: f64,
-    /// Tests of what is not supported are skipped; without this they fail.
+    /// Skips tests of unsupported features; without this option they fail.
     #[arg(long)]
     skip_unsupported: bool,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The tests that a directory stands for.
+/// The tests that `dir` stands for.
 fn tests_in(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     if dir.join("model.onnx").is_file() {
         return Ok(vec![dir.to_path_buf()]);

@@ -1,4 +1,4 @@
-//! `tvmc ops`.
+//! The command `tvmc ops`.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use crate::out;
 /// Arguments of `tvmc ops`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only names that contain this.
+    /// Lists only names that contain this text.
     filter: Option<String>,
 }
 

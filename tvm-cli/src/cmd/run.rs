@@ -1,4 +1,4 @@
-//! `tvmc run`.
+//! The command `tvmc run`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,19 +17,19 @@ use crate::out;
 pub(crate) struct Args {
     /// An ONNX model or an artifact.
     model: PathBuf,
-    /// An input from a .npy or .pb file; without a name, the inputs in order.
+    /// Reads an input from a .npy or .pb file; files without a name are assigned to the inputs in order.
     #[arg(long = "input", value_name = "[NAME=]FILE")]
     inputs: Vec<String>,
-    /// What the inputs hold that are not given.
+    /// Content of the inputs that are not given.
     #[arg(long)]
     fill: Option<Fill>,
-    /// Writes the outputs to output_0.npy, … there.
+    /// Writes the outputs to output_0.npy, … in this directory.
     #[arg(long)]
     output_dir: Option<PathBuf>,
-    /// Runs the model so many times and says how long a run takes.
+    /// Runs the model this many times and reports the time of a run.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Says where the time goes.
+    /// Reports the time spent in each kernel and packed function.
     #[arg(long)]
     profile: bool,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The inputs, from files or made up.
+/// The inputs, read from files or generated.
 fn inputs(args: &Args, model: &Model) -> Result<Vec<Tensor>, Error> {
     let params = model.params()?;
     let mut given: Vec<Option<Tensor>> = vec![None; params.len()];
@@ -99,7 +99,7 @@ fn inputs(args: &Args, model: &Model) -> Result<Vec<Tensor>, Error> {
     params.iter().zip(given).map(missing).collect()
 }
 
-/// A filled input; symbolic dimensions are 1.
+/// Generates an input; symbolic dimensions become 1.
 fn made_up(fill: Fill, name: &str, ty: &ValueType) -> Result<Tensor, Error> {
     let ValueType::Tensor { dtype, shape: Some(shape) } = ty else {
         return Err(Error::usage(format!("input `{name}`: {ty} cannot be made up; give it with --input")));
@@ -108,7 +108,7 @@ fn made_up(fill: Fill, name: &str, ty: &ValueType) -> Result<Tensor, Error> {
     data::filled(fill, &extents, dtype.unwrap_or(DataType::F32))
 }
 
-/// Type, range and mean of a tensor, and its first elements.
+/// Describes a tensor: type, first elements, minimum, maximum and mean.
 fn summary(tensor: &Tensor) -> Result<String, Error> {
     let values = tensor.to_f64s()?;
     if values.is_empty() {

@@ -5,7 +5,7 @@
 //! - `{"op":"out","path":"o.bin"}` → `{"ok":true,"shape":[…]}`, raw little-endian `f32`
 //! - `{"op":"quit"}`
 //!
-//! A failure is answered with `{"ok":false,"err":"…"}`. `BENCH_THREADS` says how many threads a run may use.
+//! A failure is answered with `{"ok":false,"err":"…"}`. `BENCH_THREADS` sets the number of threads for a run (default 1).
 
 use std::path::Path;
 use std::sync::Arc;

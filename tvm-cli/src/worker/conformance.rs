@@ -1,8 +1,8 @@
 //! The worker of the conformance and fault harness.
 //!
-//! A request names a test directory and an output directory. The answer is one JSON line: `ok` when outputs were
-//! written, `unsupported` or `error` with the phase (`load`, `compile`, `run`, `save`) and a message otherwise. Models are
-//! untrusted here: tensors beyond the limits are refused before memory is taken.
+//! A request names a test directory and an output directory. The answer is one JSON line. Its status is `ok` if outputs
+//! were written; otherwise it is `unsupported` or `error`, with the phase (`load`, `compile`, `run`, `save`) and a
+//! message. Models are untrusted here: tensors beyond the limits are refused before memory is allocated.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,15 +22,15 @@ use crate::out;
 /// Arguments of `tvmc worker conformance`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to compile for.
+    /// Target to compile for.
     #[arg(long, default_value = "host")]
     target: Target,
-    /// Largest tensor, and half of all tensors together, in MiB.
+    /// Largest tensor in MiB; all tensors together may have twice that size.
     #[arg(long, default_value_t = 256)]
     limit_mib: u64,
 }
 
-/// Longest message of an answer.
+/// Longest message in an answer.
 const MAX_MESSAGE: usize = 600;
 
 pub(crate) fn serve(args: &Args) {
@@ -78,14 +78,14 @@ fn run(args: &Args, dir: &Path, output: &Path, phase: &mut &'static str) -> Resu
     Ok(())
 }
 
-/// The inputs of a data set; the protobuf form is preferred, NumPy has no bfloat16.
+/// The inputs of a data set. The protobuf form is preferred, because NumPy has no bfloat16.
 fn inputs(set: &Path) -> Result<Vec<Tensor>, Error> {
     let paths: Vec<PathBuf> = data::numbered(set, "input");
     paths.iter().map(|path| data::read(path)).collect()
 }
 
-/// Writes `output_<j>.npy`, and their number to `n.json`. What NumPy has no type for is written raw, with the name of
-/// the type beside it.
+/// Writes `output_<j>.npy`, and the number of outputs to `n.json`. Elements of a type that NumPy lacks are written as
+/// raw bits, with the name of the type in a file next to them.
 fn save(dir: &Path, outputs: &[Tensor], elements: &[String]) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::io(dir))?;
     for (j, tensor) in outputs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `tvmc worker`: serves a harness over standard input and output, a line per request and answer.
+//! The command `tvmc worker`: serves a harness over standard input and output, one line per request and per answer.
 
 mod bench;
 mod conformance;
@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Arguments of `tvmc worker`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which harness.
+    /// Harness to serve.
     #[command(subcommand)]
     harness: Harness,
 }
@@ -24,7 +24,7 @@ enum Harness {
     Conformance(conformance::Args),
     /// Requests are JSON objects: load, run, out, quit.
     Bench {
-        /// What to compile for.
+        /// Target to compile for.
         #[arg(long, default_value = "host")]
         target: Target,
     },
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The lines of standard input, until it ends.
+/// The lines of standard input up to its end.
 fn requests() -> impl Iterator<Item = String> {
     io::stdin().lock().lines().map_while(Result::ok)
 }

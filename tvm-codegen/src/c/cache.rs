@@ -1,11 +1,11 @@
 //! The cache of compiled kernels on disk.
 //!
-//! An entry is a shared library in a file named by a hash of everything it depends on, sealed with a hash of its name and
-//! content (blake3 both). What is in it runs as code of this user, so nobody else may be able to write it: the directory
-//! belongs to the user and is open to nobody else, no directory above it is a link, lets a group or
-//! everybody replace what is in it, or belongs to anyone but the user and root. A reader takes the content out of the file before it checks the seal and loads what it
-//! checked, not the file. Writers write under another name and rename. Entries that were not used for a month go, as do
-//! the oldest ones where all take too much space.
+//! An entry is a shared library in a file that is named by a hash of everything it depends on, and sealed with a hash
+//! of its name and content (both blake3). Its content runs as code of this user, so nobody else may be able to write
+//! it. The directory belongs to the user and is open to nobody else. No directory above it is a link, lets a group or
+//! everybody replace its entries, or belongs to anyone but the user and root. A reader first copies the content out of
+//! the file, then checks the seal, and loads the checked copy, not the file. Writers write to a temporary name and
+//! rename. Entries that were not used for a month are removed, and the oldest ones if the total size is too large.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -15,20 +15,20 @@ use std::time::{Duration, SystemTime};
 
 use crate::CodegenError;
 
-/// Bytes that all entries may take.
+/// Maximum size of all entries together, in bytes.
 const MAX_BYTES: u64 = 512 << 20;
-/// Time after which an entry that nobody used goes.
+/// Time after which an unused entry is removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Bytes of a seal.
+/// Size of a seal in bytes.
 const SEAL: usize = blake3::OUT_LEN;
 
-/// A directory of compiled kernels.
+/// A directory with compiled kernels.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     dir: PathBuf,
 }
 
-/// The name of an entry: a hash of `parts`.
+/// The name of an entry: the hash of `parts`.
 pub(super) fn key(parts: &[&[u8]]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -38,7 +38,8 @@ pub(super) fn key(parts: &[&[u8]]) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-/// Where the cache is: `TVM_CACHE_DIR`, `$XDG_CACHE_HOME/tvm-rs`, `~/.cache/tvm-rs`; and whether the user said so.
+/// Location of the cache: `TVM_CACHE_DIR`, `$XDG_CACHE_HOME/tvm-rs` or `~/.cache/tvm-rs`. The flag is true if the user
+/// named it in `TVM_CACHE_DIR`.
 fn location() -> Option<(PathBuf, bool)> {
     let variable = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
     let usual = || {
@@ -50,10 +51,11 @@ fn location() -> Option<(PathBuf, bool)> {
 }
 
 impl Cache {
-    /// The user's cache; `None` where there is no place for one.
+    /// Opens the user's cache; `None` if there is no safe location for one.
     ///
     /// # Errors
-    /// When `TVM_CACHE_DIR` names a directory that others can write to. (The usual place is not used then.)
+    /// When `TVM_CACHE_DIR` names a directory that others can write to. (An unsafe default location is not an error; it
+    /// is not used.)
     pub(super) fn of_user() -> Result<Option<Cache>, CodegenError> {
         let Some((dir, named)) = location() else { return Ok(None) };
         match Cache::open(&dir) {
@@ -66,10 +68,10 @@ impl Cache {
         }
     }
 
-    /// The cache in `dir`, which is made when it is not there.
+    /// Opens the cache in `dir`, and creates the directory if it is missing.
     ///
     /// # Errors
-    /// When someone else can write to it or put another in its place.
+    /// When someone else can write to the directory or replace it.
     pub(super) fn open(dir: &Path) -> Result<Cache, CodegenError> {
         let refuse = |path: &Path, reason: String| CodegenError::Cache { path: path.to_path_buf(), reason };
         let io = |path: &Path| {
@@ -85,7 +87,7 @@ impl Cache {
         for path in above.iter().rev() {
             match fs::symlink_metadata(path) {
                 Ok(metadata) => check_above(&metadata).map_err(|reason| refuse(path, reason))?,
-                // Whatever is missing is made below, for this user alone.
+                // The missing directories are created below, for this user alone.
                 Err(err) if err.kind() == io::ErrorKind::NotFound => break,
                 Err(err) => return Err(io(path)(err)),
             }
@@ -96,7 +98,7 @@ impl Cache {
         Ok(Cache { dir })
     }
 
-    /// The directory.
+    /// The directory of the cache.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -105,7 +107,7 @@ impl Cache {
         self.dir.join(format!("{key}.so"))
     }
 
-    /// The library named `key`, if it is there and whole.
+    /// The library named `key`, if it is present and its seal is valid.
     pub(super) fn get(&self, key: &str) -> Option<Vec<u8>> {
         let path = self.path(key);
         if !fs::symlink_metadata(&path).ok()?.is_file() {
@@ -117,15 +119,15 @@ impl Cache {
             return None;
         }
         bytes.truncate(at);
-        // The time of its last use, for `prune`; an entry that cannot be touched is only made again sooner.
+        // Record the time of use for `prune`. An entry whose time cannot be set is only recompiled earlier.
         let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         Some(bytes)
     }
 
-    /// Keeps `library` as `key`.
+    /// Stores `library` under `key`.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub(super) fn put(&self, key: &str, library: &[u8]) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +148,7 @@ impl Cache {
         res
     }
 
-    /// Removes entries older than `max_age`, then the oldest until `max_bytes` are left; never `keep`.
+    /// Removes entries older than `max_age`, then the oldest ones until at most `max_bytes` are left; never removes `keep`.
     fn prune(&self, max_bytes: u64, max_age: Duration, keep: &Path) {
         let now = SystemTime::now();
         let Ok(files) = fs::read_dir(&self.dir) else { return };
@@ -165,11 +167,11 @@ impl Cache {
         let mut total = 0u64;
         for (age, len, path) in entries {
             total = total.saturating_add(len);
-            // A file that is being written is younger than this.
+            // A file that is still being written is younger than this.
             let abandoned =
                 path.extension().is_some_and(|it| it == "part") && age > Duration::from_secs(3600);
             if path != keep && (age > max_age || total > max_bytes || abandoned) {
-                // Another process may have removed it.
+                // Another process may have removed it in the meantime.
                 let _ = fs::remove_file(&path);
             }
         }
@@ -182,7 +184,7 @@ fn seal(key: &str, library: &[u8]) -> blake3::Hash {
     blake3::keyed_hash(&key, library)
 }
 
-/// Why a directory above the cache is not safe.
+/// The reason why a directory above the cache is not safe.
 #[cfg(unix)]
 fn check_above(metadata: &Metadata) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt;
@@ -196,8 +198,8 @@ fn check_above(metadata: &Metadata) -> Result<(), String> {
     if trusted { Ok(()) } else { Err(format!("it belongs to user {}", metadata.uid())) }
 }
 
-/// Who beside the owner may replace what is in a directory, by its mode, owner and group. In a sticky one that is nobody; a
-/// group with the number of the owner is the owner's own.
+/// Who besides the owner may replace entries of a directory, given its mode, owner and group. In a sticky directory
+/// nobody may. A group whose number is that of the owner is the owner's own.
 #[cfg(unix)]
 fn writers(mode: u32, owner: u32, group: u32) -> Option<&'static str> {
     const STICKY: u32 = 0o1000;
@@ -210,7 +212,7 @@ fn writers(mode: u32, owner: u32, group: u32) -> Option<&'static str> {
     (mode & 0o020 != 0 && owner != group).then_some("its group")
 }
 
-/// Why the directory of the cache itself is not safe; closes it to others where they can only read.
+/// The reason why the directory of the cache itself is not safe. If others can only read it, closes it to them.
 #[cfg(unix)]
 fn check_own(dir: &Path, metadata: &Metadata) -> Result<(), String> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -229,7 +231,7 @@ fn check_own(dir: &Path, metadata: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// The user of this process, where the system tells.
+/// The user of this process, if the operating system reports it.
 #[cfg(unix)]
 fn user() -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -265,12 +267,12 @@ mod tests {
             Err(CodegenError::Cache { reason: got, .. }) => assert_eq!(got, reason),
             other => panic!("{}: {other:?}", dir.display()),
         };
-        // Made when it is not there, and for nobody else.
+        // A missing directory is created, and for nobody else.
         let cache = Cache::open(&at("a/b")).unwrap();
         use std::os::unix::fs::MetadataExt;
         assert_eq!(fs::metadata(cache.dir()).unwrap().mode() & 0o777, 0o700);
         assert_eq!(fs::metadata(at("a")).unwrap().mode() & 0o777, 0o700);
-        // Where others could only read, they no longer can.
+        // If others can only read the directory, it is closed to them.
         chmod(&at("a/b"), 0o755);
         Cache::open(&at("a/b")).unwrap();
         assert_eq!(fs::metadata(at("a/b")).unwrap().mode() & 0o777, 0o700);
@@ -299,7 +301,7 @@ mod tests {
             (0o755, 7, 100, None),
             (0o775, 7, 100, Some("its group")),
             (0o775, 0, 50, Some("its group")),
-            // The group of one user.
+            // The private group of a user.
             (0o775, 7, 7, None),
             (0o777, 7, 7, Some("everybody")),
             (0o1777, 0, 0, None),
@@ -310,7 +312,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let above = root.path().join("above");
         Cache::open(&above.join("cache")).unwrap();
-        // Only root may give a directory to any group.
+        // Only root may give a directory to an arbitrary group.
         if std::os::unix::fs::chown(&above, None, Some(12_345)).is_ok() {
             chmod(&above, 0o770);
             let err = Cache::open(&above.join("cache")).unwrap_err().to_string();
@@ -327,7 +329,7 @@ mod tests {
         assert_eq!(cache.get(&a), None);
         cache.put(&a, b"library").unwrap();
         assert_eq!(cache.get(&a).as_deref(), Some(&b"library"[..]));
-        // Cut, changed, longer, or another entry under this name.
+        // A truncated, changed or extended entry, or another entry under this name.
         let whole = fs::read(cache.path(&a)).unwrap();
         cache.put(&b, b"another").unwrap();
         let mut changed = whole.clone();
@@ -366,7 +368,7 @@ mod tests {
         assert_eq!(there(), [true, true, true, true, true, false]);
         cache.prune(3 * (100 + SEAL as u64), MAX_AGE, &cache.path(&keys[4]));
         assert_eq!(there(), [true, true, true, false, true, false], "the oldest go, but not what is kept");
-        // A use makes an entry young.
+        // Using an entry makes it young.
         cache.get(&keys[2]).unwrap();
         cache.prune(100 + SEAL as u64, MAX_AGE, Path::new(""));
         assert_eq!(there(), [false, false, true, false, false, false]);

@@ -1,4 +1,4 @@
-//! Scalar expressions. Every method gives C text that is one operand: parenthesised where it needs to be.
+//! Scalar expressions. Every method returns C text that is a single operand, parenthesised where necessary.
 
 use tvm_core::support::with_stack;
 use tvm_core::tir::{Binary, BinaryOp, BufferLoad, Cast, FloatImm, IntImm, Let, PrimExpr};
@@ -8,11 +8,11 @@ use super::function::Function;
 use super::{not_supported, types};
 use crate::CodegenError;
 
-/// Deeper expressions are cut into several statements: compilers limit how deep parentheses may nest.
+/// Deeper expressions are split into several statements, because compilers limit the nesting of parentheses.
 const MAX_DEPTH: usize = 40;
 
 impl Function<'_> {
-    /// The C text of `expr`.
+    /// Writes `expr` as C text.
     pub(super) fn expr(&mut self, expr: &PrimExpr) -> Result<String, CodegenError> {
         self.depth += 1;
         let text =
@@ -54,7 +54,7 @@ impl Function<'_> {
         })
     }
 
-    /// `let` as a statement expression, so that nothing is evaluated that would not be.
+    /// Writes `let` as a statement expression, so that nothing is evaluated that the program would not evaluate.
     pub(super) fn let_in(&mut self, it: &Let) -> Result<String, CodegenError> {
         let value = self.expr(&it.value)?;
         let ty = self.ty(it.var.dtype());
@@ -82,7 +82,7 @@ impl Function<'_> {
         let dtype = it.a.dtype();
         let a = self.expr(&it.a)?;
         if it.op.is_logical() {
-            // Only evaluated where the left side decides nothing.
+            // The right operand is evaluated only if the left one does not decide the result.
             self.lazy += 1;
         }
         let b = self.expr(&it.b);
@@ -96,7 +96,7 @@ impl Function<'_> {
     }
 }
 
-/// `a op b`.
+/// The C text of `a op b`; `None` if the operation has no scalar form in C.
 pub(super) fn scalar_binary(op: BinaryOp, dtype: DataType, a: &str, b: &str) -> Option<String> {
     let short = types::short(dtype);
     let wrap = |text: String| {
@@ -131,7 +131,7 @@ pub(super) fn scalar_binary(op: BinaryOp, dtype: DataType, a: &str, b: &str) -> 
     })
 }
 
-/// `value` of type `from` as `to`.
+/// Converts `value` from type `from` to type `to`.
 pub(super) fn cast_scalar(from: DataType, to: DataType, value: &str) -> String {
     let is_short_float = |dtype: DataType| matches!(dtype, DataType::F16 | DataType::BF16);
     if from == to {

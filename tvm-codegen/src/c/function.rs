@@ -1,4 +1,5 @@
-//! One kernel: the entry point of the ABI, functions outlined from it, and the state while their bodies are written.
+//! Code generation for one kernel: the entry point of the ABI, functions outlined from it, and the state while a
+//! function is written.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use tvm_runtime::DataType;
 use super::{Unit, not_supported, types};
 use crate::CodegenError;
 
-/// Names that C or the prelude has taken.
+/// Names that C or the prelude reserves.
 const RESERVED: &[&str] = &[
     "args",
     "num_args",
@@ -66,7 +67,7 @@ const RESERVED: &[&str] = &[
     "main",
 ];
 
-/// A C function while it is written.
+/// A C function under construction.
 pub(super) struct Function<'u> {
     pub(super) unit: &'u mut Unit,
     pub(super) symbol: String,
@@ -75,17 +76,17 @@ pub(super) struct Function<'u> {
     vars: FxHashMap<VarId, (String, DataType)>,
     buffers: FxHashMap<BufferId, (String, DataType)>,
     names: FxHashSet<String>,
-    /// Scratch memory to give back, last allocated last.
+    /// Scratch memory to free, in order of allocation.
     pub(super) scratch: Vec<String>,
-    /// Loops inside a parallel one run serially.
+    /// Set inside a parallel loop: the loops nested in it run serially.
     pub(super) in_parallel: bool,
-    /// How deep the expression being written is nested.
+    /// Nesting depth of the expression being written.
     pub(super) depth: usize,
-    /// Above 0 inside an expression that may not be evaluated, or more than once.
+    /// Above 0 inside an expression that may be evaluated never, or more than once.
     pub(super) lazy: usize,
 }
 
-/// Writes the kernel `func` as `symbol`.
+/// Writes the kernel `func` under the symbol `symbol`.
 pub(super) fn kernel(unit: &mut Unit, symbol: &str, func: &PrimFunc) -> Result<(), CodegenError> {
     let [Param::Scalar(args), Param::Scalar(num_args), Param::Scalar(ctx)] = &*func.params else {
         return not_supported(format!(
@@ -122,7 +123,7 @@ impl<'u> Function<'u> {
         }
     }
 
-    /// What follows the declarations of the parameters becomes a function of its own, whose pointers are `restrict`.
+    /// Outlines everything after the parameter declarations to a function of its own, whose pointers are `restrict`.
     fn kernel_body(&mut self, body: &Stmt) -> Result<(), CodegenError> {
         let stmts: Vec<Stmt> = match body {
             Stmt::SeqStmt(stmts) => stmts.to_vec(),
@@ -171,7 +172,7 @@ impl<'u> Function<'u> {
         Ok(())
     }
 
-    /// A `tvm_body` that reads what `body` needs from an environment.
+    /// Writes a `tvm_body` that reads the captures of `body` from an environment; returns its name.
     fn environment(&mut self, body: &str, captures: &Captures) -> String {
         let mut fields = String::new();
         for (name, dtype) in captures.vars.values() {
@@ -192,7 +193,8 @@ impl<'u> Function<'u> {
         entry
     }
 
-    /// Writes a static function `(ctx, extra, captured…) -> status` whose body `write_body` fills in; its name.
+    /// Writes a static function `(ctx, extra, captured…) -> status` with the body that `write_body` writes; returns its
+    /// name.
     fn outline(
         &mut self,
         suffix: &str,
@@ -201,7 +203,7 @@ impl<'u> Function<'u> {
         write_body: impl FnOnce(&mut Function<'_>) -> Result<(), CodegenError>,
     ) -> Result<String, CodegenError> {
         self.unit.outlined += 1;
-        // Unlike any symbol: those start with `tvm_kernel_`.
+        // This differs from all symbols, because they start with `tvm_kernel_`.
         let name = format!("tvm_{suffix}{}_{}", self.unit.outlined, self.symbol);
         let mut params = String::new();
         for (name, dtype) in captures.vars.values() {
@@ -232,7 +234,7 @@ impl<'u> Function<'u> {
         collect.found
     }
 
-    /// Writes a call whose status is passed on.
+    /// Writes a call and returns its status if it is not 0.
     fn call(&mut self, call: &str) {
         let status = self.fresh("status");
         self.line(&format!("const int32_t {status} = {call};"));
@@ -256,7 +258,7 @@ impl<'u> Function<'u> {
         self.line("}");
     }
 
-    /// A name that nothing else in this function has.
+    /// Returns a name that is unused in this function.
     pub(super) fn fresh(&mut self, hint: &str) -> String {
         let legal = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let mut base: String = hint.chars().map(legal).collect();
@@ -272,14 +274,14 @@ impl<'u> Function<'u> {
         name
     }
 
-    /// The name under which `var` is declared.
+    /// Declares `var` under a fresh name; returns the name.
     pub(super) fn define(&mut self, var: &Var) -> String {
         let name = self.fresh(var.name());
         self.vars.insert(var.id(), (name.clone(), var.dtype()));
         name
     }
 
-    /// The name under which `buffer` is declared.
+    /// Declares `buffer` under a fresh name; returns the name.
     pub(super) fn define_buffer(&mut self, buffer: &Buffer) -> String {
         let name = self.fresh(&buffer.name);
         self.buffers.insert(buffer.id, (name.clone(), buffer.dtype));
@@ -301,7 +303,7 @@ impl<'u> Function<'u> {
     }
 }
 
-/// Variables and buffers that a statement uses and its function has already, in order of first use.
+/// Variables and buffers that a statement uses and that the enclosing function has declared, in order of first use.
 #[derive(Default)]
 struct Captures {
     vars: IndexMap<VarId, (String, DataType)>,
@@ -313,7 +315,7 @@ impl Captures {
         self.vars.values().chain(self.buffers.values()).map(|(name, _)| name.as_str())
     }
 
-    /// `, name…` with `prefix` before each name.
+    /// The text `, name…`, with `prefix` before each name.
     fn arguments(&self, prefix: &str) -> String {
         self.names().map(|name| format!(", {prefix}{name}")).collect()
     }

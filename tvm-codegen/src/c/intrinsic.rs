@@ -1,4 +1,4 @@
-//! Built-in functions: libm through the compiler's built-ins, access to the arguments of a kernel, extern functions.
+//! Intrinsics: libm through the compiler's built-ins, access to the arguments of a kernel, extern functions.
 
 use tvm_core::tir::{BinaryOp, Call, Callee, Intrinsic, PrimExpr};
 use tvm_runtime::DataType;
@@ -8,14 +8,14 @@ use super::function::Function;
 use super::{not_supported, types};
 use crate::CodegenError;
 
-/// One lane of `intrinsic` applied to `x` of type `dtype`; `None` when it has no such form.
+/// C text of one lane of `intrinsic` applied to `x` of type `dtype`; `None` if it has no such form.
 fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
     let args = x.join(", ");
     if dtype == DataType::F32
         && let Intrinsic::Exp | Intrinsic::Log | Intrinsic::Tanh | Intrinsic::Erf | Intrinsic::Sigmoid =
             intrinsic
     {
-        // Our own: libm's would keep loops from being vectorised.
+        // Use the prelude's own function: a call of libm would prevent vectorisation of the loop.
         return Some(format!("tvm_{}_f32({args})", intrinsic.name()));
     }
     if dtype.is_float() {
@@ -59,7 +59,7 @@ fn unsigned(dtype: DataType) -> DataType {
 }
 
 impl Function<'_> {
-    /// Writes a call that does not give a vector of bools.
+    /// Writes a call whose result is not a vector of bools.
     pub(super) fn call_expr(&mut self, it: &Call) -> Result<String, CodegenError> {
         match &it.callee {
             Callee::Intrinsic(intrinsic) if it.args.len() == intrinsic.arity() => {
@@ -140,7 +140,7 @@ impl Function<'_> {
         Ok(format!("({condition} ? {a} : {b})"))
     }
 
-    /// Writes a call that gives a vector of bools, as a mask of `bits` wide lanes.
+    /// Writes a call whose result is a vector of bools, as a mask of lanes of width `bits`.
     pub(super) fn call_mask(&mut self, it: &Call, bits: u8) -> Result<String, CodegenError> {
         let lanes = it.dtype.lanes();
         match (&it.callee, &*it.args) {

@@ -1,5 +1,5 @@
-//! Runs the C compiler and loads what it made; keeps it in a cache on disk (`cache`), named by a hash of everything that it
-//! depends on: source, flags, compiler and CPU.
+//! Runs the C compiler and loads the library that it made. The library is kept in a cache on disk (`cache`), under a
+//! hash of everything it depends on: source, flags, compiler and CPU.
 #![allow(unsafe_code, reason = "loads the library that was just compiled; the block says why it is sound")]
 
 use std::path::Path;
@@ -16,16 +16,16 @@ use crate::CodegenError;
 #[derive(Clone, Debug)]
 pub struct Compiler {
     command: Vec<String>,
-    /// First line of its `--version`.
+    /// First line of the compiler's `--version`.
     version: String,
 }
 
-/// What the C compiler is told.
+/// Options of the C compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// `-O` level.
+    /// Optimisation level (`-O`); default 3.
     pub opt_level: u8,
-    /// Floats may be reassociated and are assumed to be finite.
+    /// Floats may be reassociated and are assumed to be finite; default false.
     pub fast_math: bool,
 }
 
@@ -35,7 +35,7 @@ impl Default for Options {
     }
 }
 
-/// What the C compiler makes.
+/// Kind of output of the C compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// An object file, position independent.
@@ -47,10 +47,10 @@ pub enum Output {
 }
 
 impl Compiler {
-    /// The compiler for this machine: `CC`, or the first of `cc`, `gcc`, `clang` that works.
+    /// Finds the compiler for this machine: `CC`, or the first of `cc`, `gcc`, `clang` that works.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no compiler works.
     pub fn host() -> Result<&'static Compiler, CodegenError> {
         static HOST: OnceLock<Result<Compiler, String>> = OnceLock::new();
         let found = HOST.get_or_init(|| {
@@ -63,10 +63,11 @@ impl Compiler {
         found.as_ref().map_err(|tried| CodegenError::NoCompiler { tried: tried.clone() })
     }
 
-    /// The compiler for `target`: the host's, or `CC_<triple>`, `<triple>-gcc`, `clang --target=<triple>`.
+    /// Finds the compiler for `target`: the host's, or for a triple `CC_<triple>`, `<triple>-gcc`,
+    /// `clang --target=<triple>`.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no compiler works.
     pub fn for_target(target: &Target) -> Result<Compiler, CodegenError> {
         let Some(triple) = &target.triple else { return Compiler::host().cloned() };
         let variable = format!("CC_{}", triple.replace('-', "_"));
@@ -86,7 +87,7 @@ impl Compiler {
         output.status.success().then_some(Compiler { command, version })
     }
 
-    /// The first line of what `--version` prints.
+    /// The first line of the output of `--version`.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -109,7 +110,7 @@ impl Compiler {
     /// Compiles `source` to a file at `path`.
     ///
     /// # Errors
-    /// When the compiler refuses, with what it says.
+    /// When the compiler fails; the error contains its message.
     pub fn compile(
         &self,
         source: &str,
@@ -127,10 +128,10 @@ impl Compiler {
         result
     }
 
-    /// The macros that are defined when code is compiled for `target`, one `#define` a line.
+    /// The macros that are defined when compiling for `target`, one `#define` per line.
     ///
     /// # Errors
-    /// When the compiler does not know the CPU, with what it says.
+    /// When the compiler does not know the CPU; the error contains its message.
     pub(crate) fn macros(&self, target: &Target) -> Result<String, CodegenError> {
         let mut command = self.command();
         let flags = self.flags(target, Options::default(), Output::Object);
@@ -145,10 +146,10 @@ impl Compiler {
         Err(CodegenError::Compiler { command: name, message })
     }
 
-    /// Compiles `source`; the bytes of the file made.
+    /// Compiles `source`; returns the bytes of the output file.
     ///
     /// # Errors
-    /// When the compiler refuses, with what it says.
+    /// When the compiler fails; the error contains its message.
     pub fn compile_to_bytes(
         &self,
         source: &str,
@@ -163,10 +164,10 @@ impl Compiler {
         std::fs::read(&path).map_err(|source| CodegenError::Io { path: path.display().to_string(), source })
     }
 
-    /// A shared library of the object file `object`; its bytes.
+    /// Links the object file `object` into a shared library; returns its bytes.
     ///
     /// # Errors
-    /// When the linker refuses, with what it says.
+    /// When the linker fails; the error contains its message.
     pub fn link(&self, object: &[u8]) -> Result<Vec<u8>, CodegenError> {
         let io = |path: &Path, source| CodegenError::Io { path: path.display().to_string(), source };
         let dir = tempfile::tempdir().map_err(|err| io(Path::new("temporary directory"), err))?;
@@ -185,7 +186,7 @@ impl Compiler {
         command
     }
 
-    /// Runs `command`, which is to write `path`.
+    /// Runs `command`, which must write the file `path`.
     fn run(&self, mut command: Command, path: &Path) -> Result<(), CodegenError> {
         let name = self.command.join(" ");
         let output = command.output().map_err(|source| CodegenError::Io { path: name.clone(), source })?;
@@ -200,14 +201,15 @@ impl Compiler {
         Err(CodegenError::Compiler { command: name, message })
     }
 
-    /// Compiles `source` for this machine and loads it, from the cache when it is there.
+    /// Compiles `source` for this machine and loads it. A cached library is loaded without compiling.
     ///
     /// # Safety
-    /// `source` is what [`source`](fn@super::source) gave for programs from the pipeline
-    /// [`lower_tir`](tvm_core::pipeline::lower_tir): it runs in this process. Its kernels get the signatures of those programs.
+    /// `source` was generated by [`source`](fn@super::source) from programs of the pipeline
+    /// [`lower_tir`](tvm_core::pipeline::lower_tir): it runs in this process. Its kernels are used with the signatures
+    /// of those programs.
     ///
     /// # Errors
-    /// When the compiler refuses or the result does not load.
+    /// When the compiler fails or the result cannot be loaded.
     pub unsafe fn load(
         &self,
         source: &str,
@@ -243,7 +245,7 @@ impl Compiler {
     }
 }
 
-/// Where the user's cache of compiled kernels is; `None` where there is no place for one.
+/// The directory of the user's cache of compiled kernels; `None` if there is no safe location for one.
 ///
 /// # Errors
 /// When `TVM_CACHE_DIR` names a directory that others can write to.
@@ -251,14 +253,14 @@ pub fn cache_dir() -> Result<Option<std::path::PathBuf>, CodegenError> {
     Ok(Cache::of_user()?.map(|cache| cache.dir().to_path_buf()))
 }
 
-/// Loads a library that was compiled from a source of ours.
+/// Loads a library that was compiled from a generated source.
 fn library(bytes: &[u8]) -> Result<Library, CodegenError> {
-    // SAFETY: compiled from our own source, which follows the kernel ABI; what comes from the cache was put there by this
-    // user and was checked.
+    // SAFETY: the library was compiled from a source generated here, which follows the kernel ABI; a library from the
+    // cache was put there by this user, and its seal was checked.
     Ok(unsafe { Library::from_bytes("kernels", bytes)? })
 }
 
-/// How the sources that [`source`](fn@super::source) gives are to be compiled, with gcc or `clang`.
+/// The flags for compiling sources generated by [`source`](fn@super::source), with gcc or `clang`.
 pub fn compile_flags(target: &Target, options: Options, clang: bool) -> Vec<String> {
     let mut flags: Vec<String> =
         ["-std=gnu11", "-w", "-fPIC", "-fvisibility=hidden"].map(String::from).into();
@@ -266,7 +268,7 @@ pub fn compile_flags(target: &Target, options: Options, clang: bool) -> Vec<Stri
     flags.push(format!("-O{}", options.opt_level));
     flags.push(format!("-ffp-contract={}", if options.fast_math { "fast" } else { "off" }));
     if options.fast_math {
-        // Not `-ffast-math`: linked into a library, that changes how the whole process treats subnormals.
+        // Not `-ffast-math`: linked into a library, it changes how the whole process treats subnormals.
         let relaxed = ["-fassociative-math", "-freciprocal-math", "-ffinite-math-only", "-fno-signed-zeros"];
         flags.extend(relaxed.map(String::from));
     }
@@ -299,7 +301,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CodegenError> {
         .map_err(|source| CodegenError::Io { path: path.display().to_string(), source })
 }
 
-/// What `-march=native` depends on.
+/// Text that identifies the CPU, on which `-march=native` depends.
 fn cpu_id() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();
     ID.get_or_init(|| {

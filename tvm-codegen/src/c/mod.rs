@@ -1,14 +1,14 @@
-//! C code generation: lowered tensor programs to one C translation unit, for the compilers that know GCC's vector
-//! extensions (gcc, clang).
+//! C code generation: translates lowered tensor programs to one C translation unit, for compilers that support GCC's
+//! vector extensions (gcc, clang).
 //!
 //! Requires the lowered form of `tvm_core::tir::transform`. TVM counterpart: `CodeGenC`, `CodeGenCHost`.
 //!
-//! Signed arithmetic wraps (`-fwrapv`). Floats are computed in the order of the program and rounded after each operation
-//! (`-ffp-contract=off`), but for what the lowered program marks as `fmuladd`, unless `fast_math` says so. Outputs of a kernel call must not overlap other arguments: the
-//! generated code says `restrict`.
+//! Signed arithmetic wraps (`-fwrapv`). Floats are computed in the order of the program and rounded after each
+//! operation (`-ffp-contract=off`), except where the lowered program has `fmuladd`, unless `fast_math` is set. Outputs
+//! of a kernel call must not overlap other arguments, because the generated code declares pointers as `restrict`.
 //!
-//! Files: `function` turns one kernel into C functions, `stmt`, `expr`, `vector`, `intrin` are its parts, `types` names
-//! types, `load` runs the compiler and keeps what it made in the `cache`.
+//! Files: `function` translates one kernel to C functions; `stmt`, `expr`, `vector` and `intrinsic` are its parts;
+//! `types` names types; `load` runs the compiler and keeps the results in the `cache`.
 
 mod cache;
 mod expr;
@@ -29,30 +29,30 @@ use crate::CodegenError;
 
 const PRELUDE: &str = concat!(include_str!("prelude.h"), include_str!("math.h"));
 
-/// What the functions of one translation unit share.
+/// State shared by the functions of one translation unit.
 #[derive(Default)]
 pub(crate) struct Unit {
-    /// Vector types used.
+    /// Vector types in use.
     vectors: IndexSet<DataType>,
-    /// Definitions of the helper functions used, by name, in an order in which they may refer to earlier ones.
+    /// Definitions of the helper functions in use, by name; each comes after the ones that it refers to.
     helpers: IndexMap<String, String>,
-    /// The functions.
+    /// Text of the functions.
     functions: String,
     /// Number of outlined functions so far.
     outlined: usize,
 }
 
-/// The C translation unit of the kernels `funcs` (symbol, lowered program).
+/// Generates the C translation unit of the kernels `funcs` (symbol, lowered program).
 ///
 /// # Errors
-/// When a program is not in the lowered form or uses something that C has no counterpart for.
+/// When a program is not in the lowered form, or uses a feature without a counterpart in C.
 pub fn source(funcs: &[(String, PrimFunc)]) -> Result<String, CodegenError> {
     let mut unit = Unit::default();
     for (symbol, func) in funcs {
         function::kernel(&mut unit, symbol, func)?;
     }
     let mut out = String::from(PRELUDE);
-    // Weak, so that several units may be linked into one program.
+    // The symbol is weak, so that several units may be linked into one program.
     out.push_str("\n__attribute__((weak, visibility(\"default\"))) const uint32_t tvm_abi_version = ");
     let _ = writeln!(out, "{};\n", tvm_runtime::abi::ABI_VERSION);
     for &dtype in &unit.vectors {

@@ -1,4 +1,4 @@
-//! Statements.
+//! Statements in C.
 
 use tvm_core::support::with_stack;
 use tvm_core::tir::{AllocBuffer, AssertStmt, BufferStore, DeclBuffer, For, ForKind, Scope, Stmt};
@@ -57,7 +57,7 @@ impl Function<'_> {
         })
     }
 
-    /// Writes `stmts`, then gives back the scratch memory they allocated.
+    /// Writes `stmts`, then frees the scratch memory that they allocated.
     fn scope(&mut self, stmts: &[Stmt]) -> Result<(), CodegenError> {
         let keep = self.scratch.len();
         for stmt in stmts {
@@ -167,7 +167,7 @@ impl Function<'_> {
     }
 }
 
-/// A C string of these bytes up to the first zero; a null pointer where there is none.
+/// A C string literal of `text` up to its first zero byte; a null pointer if that is empty.
 pub(super) fn text_literal(text: &str) -> String {
     let text = text.split('\0').next().unwrap_or_default();
     if text.is_empty() {
@@ -176,10 +176,10 @@ pub(super) fn text_literal(text: &str) -> String {
     let mut out = String::from("\"");
     for byte in text.bytes() {
         match byte {
-            // No trigraphs.
+            // Escape `?`, to avoid trigraphs.
             b'"' | b'\\' | b'?' => out.extend(['\\', char::from(byte)]),
             b' '..=b'~' => out.push(char::from(byte)),
-            // Three octal digits end by themselves.
+            // An octal escape ends after three digits.
             _ => out.push_str(&format!("\\{byte:03o}")),
         }
     }

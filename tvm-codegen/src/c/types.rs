@@ -1,5 +1,5 @@
-//! C's names for data types. A bool in a register is 0 or 1, a vector of bools a mask of bytes 0 or -1; `f16` and
-//! `bf16` are their bits: only conversions touch them.
+//! C's names for data types. In a register, a bool is 0 or 1, and a vector of bools is a mask of bytes 0 or -1. `f16`
+//! and `bf16` are represented by their bits: only conversions operate on them.
 
 use tvm_runtime::{DTypeCode, DataType};
 
@@ -25,7 +25,7 @@ pub(super) fn scalar(dtype: DataType) -> &'static str {
     }
 }
 
-/// The type that holds values of `dtype` in vectors: masks for bools, bits for short floats.
+/// The type that represents values of `dtype` in vectors: masks for bools, bits for short floats.
 pub(super) fn carrier(dtype: DataType) -> DataType {
     let carrier = match dtype.scalar() {
         DataType::BOOL => DataType::I8,
@@ -35,7 +35,7 @@ pub(super) fn carrier(dtype: DataType) -> DataType {
     carrier.with_lanes(dtype.lanes())
 }
 
-/// The signed integer type as wide as `dtype`: that of the masks beside it.
+/// The signed integer type of the width of `dtype`: the type of its masks.
 pub(super) fn mask(dtype: DataType) -> DataType {
     let scalar = match dtype.bits() {
         8 => DataType::I8,
@@ -46,7 +46,7 @@ pub(super) fn mask(dtype: DataType) -> DataType {
     scalar.with_lanes(dtype.lanes())
 }
 
-/// True for integers that C promotes to `int` before it computes.
+/// True for integers that C promotes to `int` before an operation.
 pub(super) fn is_narrow(dtype: DataType) -> bool {
     dtype.is_integer() && dtype.bits() < 32
 }

@@ -1,8 +1,8 @@
-//! Vector expressions, on GCC's vector extensions.
+//! Vector expressions, based on GCC's vector extensions.
 //!
-//! A comparison gives a mask: a vector of integers 0 or -1, as wide as what is compared. Bool vectors stay masks of
-//! whatever width is handy and become bytes in variables and memory. What has no vector form runs lane by lane in a
-//! helper function that compilers vectorise.
+//! A comparison yields a mask: a vector of integers 0 or -1, with lanes as wide as those of the operands. Bool vectors
+//! stay masks of any convenient width, and become bytes in variables and memory. Operations without a vector form run
+//! lane by lane in a helper function, which compilers vectorise.
 
 use std::fmt::Write as _;
 
@@ -18,12 +18,12 @@ fn list(lanes: u16, item: impl Fn(u16) -> String) -> String {
     (0..lanes).map(item).collect::<Vec<_>>().join(", ")
 }
 
-/// C name of a vector type (of a carrier).
+/// The C name of a vector type (of a carrier type).
 fn name(dtype: DataType) -> String {
     format!("tvm_{dtype}")
 }
 
-/// Declarations of a vector type: in registers, in memory, and how to fill it.
+/// Definitions of a vector type: its form in registers, its form in memory, and a splat function.
 pub(super) fn definition(dtype: DataType) -> String {
     let (scalar, name) = (types::scalar(dtype), name(dtype));
     let (size, align) = (dtype.bytes(), dtype.scalar().bytes());
@@ -46,7 +46,7 @@ impl Function<'_> {
         name(carrier)
     }
 
-    /// Writes `expr`, which has several lanes.
+    /// Writes `expr`, which has more than one lane.
     pub(super) fn vector(&mut self, expr: &PrimExpr) -> Result<String, CodegenError> {
         let dtype = expr.dtype();
         if !dtype.lanes().is_power_of_two() {
@@ -98,7 +98,7 @@ impl Function<'_> {
         Ok(format!("({base} + {stride} * ({}){{{lanes}}})", self.ty(dtype)))
     }
 
-    /// The bools `expr` as a mask of `bits` wide lanes.
+    /// Writes the bool vector `expr` as a mask of lanes of width `bits`.
     pub(super) fn mask(&mut self, expr: &PrimExpr, bits: u8) -> Result<String, CodegenError> {
         let lanes = expr.dtype().lanes();
         let (text, width) = match expr {
@@ -111,7 +111,7 @@ impl Function<'_> {
                 let width = types::carrier(dtype).bits();
                 let (mut a, mut b) = (self.expr(&it.a)?, self.expr(&it.b)?);
                 if dtype.is_bool() {
-                    // As masks, true is -1 and comes first.
+                    // In a mask, true is -1 and orders before false.
                     std::mem::swap(&mut a, &mut b);
                 }
                 let Some(text) = scalar_binary(it.op, dtype, &a, &b) else {
@@ -212,7 +212,7 @@ impl Function<'_> {
         self.lanewise(&what, to, &[(from, &value)], |x| cast_scalar(from.scalar(), to.scalar(), &x[0]))
     }
 
-    /// A helper that converts between `f32` and a short float without taking vectors apart, where there is one.
+    /// Returns a helper that converts between `f32` and a short float on whole vectors, if there is one.
     fn short_float_helper(&mut self, what: &str, from: DataType, to: DataType) -> Option<String> {
         let lanes = from.lanes();
         let (wide, narrow, bits) = (
@@ -287,7 +287,7 @@ impl Function<'_> {
         }
     }
 
-    /// `(mask, a, b)`: `a` where the mask is set.
+    /// Returns the helper `(mask, a, b)`, which selects `a` where the mask is set and `b` elsewhere.
     fn select_helper(&mut self, dtype: DataType) -> String {
         let carrier = types::carrier(dtype);
         let (ty, int) = (self.ty(carrier), self.ty(types::mask(carrier)));
@@ -312,8 +312,8 @@ impl Function<'_> {
         helper
     }
 
-    /// `a * b + c` in each lane, fused where the machine has such an instruction: by the compiler's name for it, as
-    /// compilers take loops over the lanes apart.
+    /// Returns the helper for `a * b + c` in each lane, fused if the machine has such an instruction. It uses the
+    /// compiler's built-in, because compilers split a loop over the lanes into scalar operations.
     pub(super) fn fmuladd_helper(&mut self, dtype: DataType) -> String {
         let (ty, lanes) = (self.ty(dtype), dtype.lanes());
         let scalar = types::scalar(dtype);
@@ -356,7 +356,8 @@ impl Function<'_> {
         helper
     }
 
-    /// A helper that computes lane by lane, applied to `args`; `lane` gives the text for one lane.
+    /// Writes a call of a helper that computes lane by lane, with the arguments `args`. `lane` returns the text for one
+    /// lane.
     pub(super) fn lanewise(
         &mut self,
         what: &str,
@@ -375,7 +376,7 @@ impl Function<'_> {
         }
         let (params, body) = (params.join(", "), lane(&lanes));
         let result = types::scalar(types::carrier(ret).scalar());
-        // Through arrays: loops over the lanes of a vector are not vectorised (and upset gcc 12).
+        // The helper uses arrays: loops over the lanes of a vector are not vectorised (and fail in gcc 12).
         self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
             format!(
                 "TVM_INLINE {ret_ty} {helper}({params}) {{\n{copies}  {result} y[{n}];\n  \
@@ -387,7 +388,7 @@ impl Function<'_> {
         Ok(format!("{helper}({})", values.join(", ")))
     }
 
-    /// Reads a vector; bools come as bytes of 0 and 1.
+    /// Reads a vector; bools are read as bytes 0 and 1.
     fn load_vector(&mut self, it: &BufferLoad) -> Result<String, CodegenError> {
         let [index] = &*it.indices else {
             return not_supported(format!("buffer `{}`, which is not flat", it.buffer.name));
@@ -413,7 +414,7 @@ impl Function<'_> {
         Ok(format!("({{ const {index_ty} {at} = {value}; ({ty}){{{items}}}; }})"))
     }
 
-    /// Writes `buffer[index] = value` for a vector.
+    /// Writes `buffer[index] = value` for a vector value.
     pub(super) fn store_vector(
         &mut self,
         buffer: &Buffer,
@@ -445,7 +446,7 @@ impl Function<'_> {
         Ok(())
     }
 
-    /// Lanes picked from several vectors; one lane is a scalar.
+    /// Writes a selection of lanes from several vectors; a single lane is a scalar.
     pub(super) fn shuffle(&mut self, it: &Shuffle) -> Result<String, CodegenError> {
         let mut lanes = Vec::new();
         let mut out = String::from("({ ");
@@ -474,7 +475,7 @@ impl Function<'_> {
     }
 }
 
-/// Converts eight lanes at a time where the CPU can, else one by one.
+/// C text that converts eight lanes at a time if the CPU supports it, otherwise lane by lane.
 fn f16_pieces(ret: &str, lanes: u16, to_f32: bool) -> String {
     let (from, to, scalar, eight) = if to_f32 {
         ("uint16_t", "float", "tvm_cvt_f16_f32(a[l])", "__builtin_ia32_vcvtph2ps256(*(tvm_v8hi *)(a + l))")
@@ -490,7 +491,7 @@ fn f16_pieces(ret: &str, lanes: u16, to_f32: bool) -> String {
     )
 }
 
-/// The mask type of `bits` wide lanes.
+/// The mask type with lanes of width `bits`.
 fn mask_type(bits: u8, lanes: u16) -> DataType {
     let scalar = match bits {
         8 => DataType::I8,

@@ -1,4 +1,4 @@
-//! Arithmetic on scalars and vectors alike: LLVM's builder has one method for both, its Rust types do not.
+//! Arithmetic on scalars and vectors: LLVM's builder has one method for both, but the Rust types of inkwell differ.
 
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::{BasicValue, BasicValueEnum, FastMathFlags};
@@ -46,7 +46,7 @@ macro_rules! convert {
 }
 
 impl<'ctx> Function<'ctx, '_> {
-    /// `a op b` on values of type `dtype`.
+    /// Generates `a op b` on values of type `dtype`.
     pub(super) fn binary(
         &mut self,
         op: BinaryOp,
@@ -126,8 +126,8 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(self.with_fast_math(value))
     }
 
-    /// `b` where it is NaN or `b predicate a` holds, else `a`: of equals the first. (`llvm.maximum` is slower, as it orders zeros, and LLVM 19 loses
-    /// NaNs where it narrows it to `f16`.)
+    /// Selects `b` if `b` is NaN or `b predicate a` holds, otherwise `a`; of equal values, it selects the first.
+    /// (`llvm.maximum` is slower, because it orders zeros, and LLVM 19 loses NaNs where it narrows it to `f16`.)
     fn float_extreme(
         &self,
         predicate: FloatPredicate,
@@ -152,7 +152,7 @@ impl<'ctx> Function<'ctx, '_> {
             BinaryOp::Add => int_op!(self, build_int_add, a, b),
             BinaryOp::Sub => int_op!(self, build_int_sub, a, b),
             BinaryOp::Mul => int_op!(self, build_int_mul, a, b),
-            // `LowerIntrin` made sure that no divisor traps, and expanded the floored ones.
+            // `LowerIntrin` guarded the divisors against traps and expanded floored division.
             BinaryOp::Div if signed => int_op!(self, build_int_signed_div, a, b),
             BinaryOp::Mod if signed => int_op!(self, build_int_signed_rem, a, b),
             BinaryOp::Div => int_op!(self, build_int_unsigned_div, a, b),
@@ -179,7 +179,7 @@ impl<'ctx> Function<'ctx, '_> {
         })
     }
 
-    /// `condition ? a : b`.
+    /// Generates `condition ? a : b`.
     pub(super) fn select(
         &self,
         condition: Value<'ctx>,
@@ -193,7 +193,7 @@ impl<'ctx> Function<'ctx, '_> {
         })
     }
 
-    /// The value with every bit 0.
+    /// The value of type `dtype` with all bits 0.
     pub(super) fn zero(&self, dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
         Ok(match self.ty(dtype)? {
             BasicTypeEnum::IntType(ty) => ty.const_zero().into(),
@@ -204,7 +204,7 @@ impl<'ctx> Function<'ctx, '_> {
         })
     }
 
-    /// `value` of type `from` as type `to`, with the semantics of `tir::Cast`.
+    /// Converts `value` from type `from` to type `to`, with the semantics of `tir::Cast`.
     pub(super) fn cast(
         &mut self,
         value: Value<'ctx>,
@@ -272,7 +272,7 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(self.builder.build_bit_cast(high, self.ty(DataType::F32.with_lanes(from.lanes()))?, "")?)
     }
 
-    /// Rounds to nearest even; a NaN stays a (quiet) NaN.
+    /// Rounds to nearest even; a NaN becomes a quiet NaN.
     fn f32_to_bf16(&mut self, value: Value<'ctx>, from: DataType) -> Result<Value<'ctx>, LlvmError> {
         let u32_type = DataType::U32.with_lanes(from.lanes());
         let u16_type = DataType::U16.with_lanes(from.lanes());
@@ -290,7 +290,7 @@ impl<'ctx> Function<'ctx, '_> {
         self.cast(result, u32_type, u16_type)
     }
 
-    /// An integer constant in every lane.
+    /// The integer constant `value` in each lane.
     pub(super) fn splat_int(&self, value: i64, dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
         match self.ty(dtype.scalar())? {
             BasicTypeEnum::IntType(ty) => self.splat(ty.const_int(value as u64, true).into(), dtype.lanes()),
@@ -298,7 +298,7 @@ impl<'ctx> Function<'ctx, '_> {
         }
     }
 
-    /// `value` in `lanes` lanes.
+    /// Broadcasts `value` to `lanes` lanes.
     pub(super) fn splat(&self, value: Value<'ctx>, lanes: u16) -> Result<Value<'ctx>, LlvmError> {
         if lanes == 1 {
             return Ok(value);
@@ -309,12 +309,13 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(self.builder.build_shuffle_vector(one, one.get_type().get_undef(), mask, "")?.into())
     }
 
-    /// With `fast_math` gives a float instruction all the freedom there is; else it stays as IEEE 754 has it.
+    /// Sets all fast-math flags on a float instruction if `fast_math` is on; otherwise the instruction keeps IEEE 754
+    /// semantics.
     pub(super) fn with_fast_math(&self, value: Value<'ctx>) -> Value<'ctx> {
         if self.unit.options.fast_math { with_flags(value, FastMathFlags::all()) } else { value }
     }
 
-    /// Allows LLVM to fuse a product with the sum that it is part of, both of which have this flag.
+    /// Allows LLVM to fuse a product with the sum that contains it; both must have this flag.
     pub(super) fn with_contraction(&self, value: Value<'ctx>) -> Value<'ctx> {
         match self.unit.options.fast_math {
             true => value,
@@ -327,7 +328,7 @@ fn with_flags(value: Value<'_>, flags: FastMathFlags) -> Value<'_> {
     if let Some(instruction) = value.as_instruction_value()
         && instruction.can_use_fast_math_flags()
     {
-        // Cannot fail: just asked.
+        // This cannot fail: the instruction was checked above.
         let _ = instruction.set_fast_math_flags(flags);
     }
     value

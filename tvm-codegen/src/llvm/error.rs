@@ -1,23 +1,23 @@
-//! Why LLVM could not generate code.
+//! Errors of LLVM code generation.
 
 use inkwell::builder::BuilderError;
 
-/// Why LLVM could not generate code.
+/// Errors of LLVM code generation.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LlvmError {
-    /// The program is not in the lowered form, or uses something that no CPU can run.
+    /// The program is not in the lowered form, or uses a construct that this code generator does not support.
     #[error("llvm: {0}")]
     Unsupported(String),
     /// The target is unknown to this LLVM.
     #[error("llvm: target `{target}`: {message}")]
     Target {
-        /// The triple.
+        /// Target triple.
         target: String,
-        /// What LLVM says.
+        /// Message of LLVM.
         message: String,
     },
-    /// LLVM refused what was built: a defect of the code generator.
+    /// LLVM rejected the generated code; this is a defect of the code generator.
     #[error("llvm: generated code is invalid: {0}")]
     Invalid(String),
 }

@@ -1,4 +1,4 @@
-//! Expressions.
+//! Expressions in LLVM IR.
 
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::BasicValueEnum;
@@ -94,7 +94,7 @@ impl<'ctx> Function<'ctx, '_> {
         }
     }
 
-    /// Calls the C function `symbol` of scalars.
+    /// Generates a call of the C function `symbol` on scalars.
     pub(super) fn extern_call(
         &self,
         symbol: &str,

@@ -1,4 +1,4 @@
-//! One kernel: the entry point of the ABI, and the state while its body is generated.
+//! Code generation for one kernel: the entry point of the ABI, and the state while its body is generated.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use super::{LlvmError, Options};
 
 pub(super) type Value<'ctx> = BasicValueEnum<'ctx>;
 
-/// What is the same for all functions of a unit.
+/// State shared by all functions of a unit.
 pub(super) struct Unit<'ctx, 'm> {
     pub(super) context: &'ctx Context,
     pub(super) module: &'m Module<'ctx>,
@@ -27,22 +27,22 @@ pub(super) struct Unit<'ctx, 'm> {
     pub(super) symbol: String,
 }
 
-/// A function while it is generated.
+/// A function that is being generated.
 pub(super) struct Function<'ctx, 'm> {
     pub(super) unit: Rc<Unit<'ctx, 'm>>,
     pub(super) builder: Builder<'ctx>,
     pub(super) function: FunctionValue<'ctx>,
     pub(super) vars: FxHashMap<VarId, Value<'ctx>>,
     pub(super) buffers: FxHashMap<BufferId, PointerValue<'ctx>>,
-    /// The `CallContext`.
+    /// The `CallContext` argument.
     pub(super) ctx: PointerValue<'ctx>,
-    /// Scratch memory to give back, last allocated last.
+    /// Scratch memory to free, in order of allocation.
     pub(super) scratch: Vec<PointerValue<'ctx>>,
-    /// Loops inside a parallel one run serially.
+    /// Set inside a parallel loop: the loops nested in it run serially.
     pub(super) in_parallel: bool,
 }
 
-/// Generates the kernel `func` under `symbol`.
+/// Generates the kernel `func` under the symbol `symbol`.
 pub(super) fn kernel<'ctx>(
     context: &'ctx Context,
     module: &Module<'ctx>,
@@ -94,8 +94,8 @@ impl<'ctx, 'm> Function<'ctx, 'm> {
         }
     }
 
-    /// An internal function of this unit that returns a status; `noalias` numbers its pointer parameters that point to
-    /// memory nothing else of the function points to.
+    /// Declares an internal function of this unit that returns a status. `noalias` lists the indices of its pointer
+    /// parameters whose memory no other pointer of the function refers to.
     pub(super) fn internal(
         &self,
         suffix: &str,
@@ -153,7 +153,7 @@ impl<'ctx, 'm> Function<'ctx, 'm> {
         }
     }
 
-    /// Address of `base + offset` bytes.
+    /// The address `offset` bytes after `base`.
     pub(super) fn offset(
         &self,
         base: PointerValue<'ctx>,
@@ -187,7 +187,7 @@ impl<'ctx, 'm> Function<'ctx, 'm> {
         Ok(())
     }
 
-    /// Returns `status` from the function when it is not 0, after giving scratch memory back.
+    /// Returns `status` from the function if it is not 0, after freeing scratch memory.
     pub(super) fn return_if_failed(&self, status: IntValue<'ctx>) -> Result<(), LlvmError> {
         let zero = self.context().i32_type().const_zero();
         let failed = self.builder.build_int_compare(inkwell::IntPredicate::NE, status, zero, "failed")?;

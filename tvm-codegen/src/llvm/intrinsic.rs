@@ -1,4 +1,4 @@
-//! Built-in functions: LLVM's own intrinsics, libm, and access to the arguments of a kernel.
+//! Intrinsics: LLVM's own, libm, and access to the arguments of a kernel.
 
 use std::mem::{offset_of, size_of};
 
@@ -14,7 +14,7 @@ use super::error::unsupported;
 use super::function::{Function, Value};
 use super::memory::CallResult;
 
-/// LLVM intrinsics of floats that are named alike and take the arguments as they are.
+/// Name of the LLVM intrinsic for a float function that takes the same arguments; `None` if there is none.
 fn llvm_name(intrinsic: Intrinsic) -> Option<&'static str> {
     Some(match intrinsic {
         Intrinsic::Exp => "llvm.exp",
@@ -57,7 +57,8 @@ impl<'ctx> Function<'ctx, '_> {
         let first = values[0];
         let arg_type = args[0].dtype();
         match intrinsic {
-            // Not `llvm.fmuladd`, which is always fused: in a chain of sums LLVM may find the parts faster.
+            // `llvm.fmuladd` is not used, because it is always fused: in a chain of sums, LLVM may find separate
+            // operations faster.
             Intrinsic::FMulAdd => {
                 let product = self.binary(BinaryOp::Mul, first, values[1], dtype)?;
                 let product = self.with_contraction(product);
@@ -72,7 +73,7 @@ impl<'ctx> Function<'ctx, '_> {
             Intrinsic::Sigmoid => {
                 let one = self.expr(&PrimExpr::float(1.0, dtype.scalar()).broadcast(dtype.lanes()))?;
                 let zero = self.expr(&PrimExpr::float(0.0, dtype.scalar()).broadcast(dtype.lanes()))?;
-                // Of -|x|: the exponential does not overflow, and small results keep their digits.
+                // Computed from exp(-|x|): the exponential does not overflow, and small results keep their precision.
                 let size = self.llvm_intrinsic("llvm.fabs", &[first])?;
                 let size = self.binary(BinaryOp::Sub, zero, size, dtype)?;
                 let exp = self.llvm_intrinsic("llvm.exp", &[size])?;
@@ -117,14 +118,14 @@ impl<'ctx> Function<'ctx, '_> {
         }
     }
 
-    /// An LLVM intrinsic overloaded on the type of its first argument.
+    /// Calls an LLVM intrinsic that is overloaded on the type of its first argument.
     pub(super) fn llvm_intrinsic(&self, name: &str, args: &[Value<'ctx>]) -> Result<Value<'ctx>, LlvmError> {
         let Some(first) = args.first() else { return unsupported(format!("`{name}` without arguments")) };
         let value = self.llvm_overloaded(name, &[first.get_type()], args)?;
         Ok(self.with_fast_math(value))
     }
 
-    /// An LLVM intrinsic overloaded on `types`.
+    /// Calls an LLVM intrinsic that is overloaded on `types`.
     pub(super) fn llvm_overloaded(
         &self,
         name: &str,
@@ -137,7 +138,7 @@ impl<'ctx> Function<'ctx, '_> {
         self.builder.build_call(function, &args, "")?.try_as_basic_value().left_or_invalid()
     }
 
-    /// A function of libm, called lane by lane.
+    /// Calls a function of libm, lane by lane.
     fn libm(&mut self, name: &str, args: &[Value<'ctx>], dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
         let symbol = match dtype.scalar() {
             DataType::F64 => name.to_string(),
@@ -184,7 +185,7 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(phi.as_basic_value())
     }
 
-    /// Fields of the kernel's arguments, see `tvm_runtime::abi`.
+    /// Reads fields of the kernel's arguments, see `tvm_runtime::abi`.
     fn kernel_arg(
         &mut self,
         intrinsic: Intrinsic,
@@ -235,7 +236,7 @@ impl<'ctx> Function<'ctx, '_> {
         }
     }
 
-    /// 1 when the tensor's strides are those of a compact row-major one, else 0 (an `i32`).
+    /// Returns 1 if the strides of the tensor are those of a compact row-major tensor, else 0 (an `i32`).
     fn is_compact(&mut self, tensor: PointerValue<'ctx>) -> Result<Value<'ctx>, LlvmError> {
         const NAME: &str = "tvm.is_compact";
         if self.unit.module.get_function(NAME).is_none() {

@@ -1,4 +1,4 @@
-//! Machine code in this process.
+//! Generation and loading of machine code in this process.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tvm_runtime::{Kernel, KernelSig, Module as KernelModule, RuntimeError};
 
 use super::LlvmError;
 
-/// Kernels generated in this process; they live as long as it does.
+/// Kernels generated in this process; they stay valid as long as the library.
 pub struct JitLibrary {
     // Dropped before the context it borrows from.
     engine: ExecutionEngine<'static>,
@@ -45,22 +45,22 @@ impl JitLibrary {
         Ok(JitLibrary { engine, _context: context })
     }
 
-    /// A module of one kernel per signature.
+    /// Makes a module with one kernel per signature.
     ///
     /// # Errors
-    /// When the library lacks one.
+    /// When the library lacks a kernel.
     pub fn module(self, sigs: &[KernelSig]) -> Result<KernelModule, RuntimeError> {
         let library = Arc::new(self);
         let kernels = sigs.iter().map(|sig| {
             let missing = || RuntimeError::NotFound { what: "kernel", names: vec![sig.name.clone()] };
             let func = library.get(&kernel_symbol(&sig.name)).ok_or_else(missing)?;
-            // SAFETY: generated for the program that has this signature; the kernel keeps the library alive.
+            // SAFETY: generated for the program with this signature; the kernel keeps the library alive.
             Ok(unsafe { Kernel::native(sig.clone(), func, library.clone()) })
         });
         KernelModule::new(kernels.collect::<Result<Vec<_>, RuntimeError>>()?)
     }
 
-    /// The kernel of this symbol; it may be called as long as the library lives.
+    /// The kernel with this symbol; it may be called as long as the library lives.
     pub fn get(&self, symbol: &str) -> Option<KernelFn> {
         let address = self.engine.get_function_address(symbol).ok().filter(|&address| address != 0)?;
         // SAFETY: every function of the library that is looked up by name was generated with this signature.

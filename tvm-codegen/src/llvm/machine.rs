@@ -1,4 +1,4 @@
-//! The machine code is generated for: triple, CPU, features.
+//! Description of the machine that code is generated for: triple, CPU, features.
 
 use inkwell::OptimizationLevel;
 use inkwell::attributes::AttributeLoc;
@@ -11,7 +11,7 @@ use tvm_core::target::Target;
 
 use super::LlvmError;
 
-/// The LLVM machine of `target`; what it leaves open is taken from this machine.
+/// Creates the LLVM machine for `target`; properties that the target leaves open default to those of this machine.
 pub(super) fn create(target: &Target) -> Result<TargetMachine, LlvmError> {
     let config = InitializationConfig::default();
     LlvmTarget::initialize_x86(&config);
@@ -47,7 +47,7 @@ pub(super) fn create(target: &Target) -> Result<TargetMachine, LlvmError> {
         .ok_or_else(|| err(format!("no machine for cpu `{cpu}` with features `{features}`")))
 }
 
-/// Writes CPU and features on every function, so that code generated in process uses them too.
+/// Records CPU and features on every function, so that code generated in process uses them too.
 pub(super) fn tag_functions(context: &Context, module: &Module<'_>, machine: &TargetMachine) {
     let cpu = machine.get_cpu().to_string();
     let features = machine.get_feature_string().to_string_lossy().into_owned();

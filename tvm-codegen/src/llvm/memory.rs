@@ -1,7 +1,7 @@
-//! Types in registers and in memory; loads, stores, scratch memory.
+//! Types in registers and in memory; loads, stores, and scratch memory.
 //!
-//! A bool is `i1` in a register and a byte of 0 or 1 in memory; `bf16` is `i16` (its arithmetic is legalised to `f32`
-//! before code generation, only conversions remain).
+//! A bool is an `i1` in a register and a byte 0 or 1 in memory. A `bf16` is an `i16`: its arithmetic is legalised to
+//! `f32` before code generation, and only conversions remain.
 
 use std::mem::offset_of;
 
@@ -48,7 +48,7 @@ impl<'ctx> Function<'ctx, '_> {
         vector_of(self.memory_scalar(dtype.scalar())?, dtype)
     }
 
-    /// Reads `buffer[index]`.
+    /// Generates a read of `buffer[index]`.
     pub(super) fn load(&mut self, buffer: &Buffer, indices: &[PrimExpr]) -> Result<Value<'ctx>, LlvmError> {
         let index = self.flat_index(buffer, indices)?;
         let dtype = buffer.dtype.with_lanes(index.dtype().lanes() * buffer.dtype.lanes());
@@ -69,7 +69,7 @@ impl<'ctx> Function<'ctx, '_> {
         self.vector(&lanes)
     }
 
-    /// Writes `buffer[index] = value`.
+    /// Generates `buffer[index] = value`.
     pub(super) fn store(
         &mut self,
         buffer: &Buffer,
@@ -114,7 +114,8 @@ impl<'ctx> Function<'ctx, '_> {
     ) -> Result<PointerValue<'ctx>, LlvmError> {
         let ty = self.memory_ty(dtype)?;
         let index = index.into_int_value();
-        // SAFETY: the lowered program accesses its buffers in bounds (checked by `well_formed` and the argument checks).
+        // SAFETY: the lowered program accesses its buffers in bounds (ensured by the pass `CheckBounds` and the
+        // argument checks).
         Ok(unsafe { self.builder.build_in_bounds_gep(ty, base, &[index], "")? })
     }
 
@@ -151,7 +152,7 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(())
     }
 
-    /// One lane of a vector; the value itself of a scalar.
+    /// Extracts one lane of a vector; a scalar is returned unchanged.
     pub(super) fn lane(&self, value: Value<'ctx>, lane: u16) -> Result<Value<'ctx>, LlvmError> {
         match value {
             BasicValueEnum::VectorValue(vector) => {
@@ -162,7 +163,7 @@ impl<'ctx> Function<'ctx, '_> {
         }
     }
 
-    /// The vector of these lanes.
+    /// Builds a vector from these lanes.
     pub(super) fn vector(&self, lanes: &[Value<'ctx>]) -> Result<Value<'ctx>, LlvmError> {
         let Some(first) = lanes.first() else { return unsupported("a vector of no lanes") };
         let mut vector = match vector_of(first.get_type(), DataType::F32.with_lanes(lanes.len() as u16))? {
@@ -176,7 +177,7 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(vector.into())
     }
 
-    /// Allocates `buffer` for the rest of the sequence.
+    /// Allocates `buffer` for the rest of the enclosing sequence.
     pub(super) fn alloc(&mut self, buffer: &Buffer) -> Result<(), LlvmError> {
         let [extent] = &*buffer.shape else {
             return unsupported(format!("buffer `{}` is not flat", buffer.name));
@@ -205,7 +206,7 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(())
     }
 
-    /// `n` elements on the stack, aligned to 64 bytes.
+    /// Allocates `n` elements on the stack, aligned to 64 bytes.
     pub(super) fn stack(
         &self,
         element: BasicTypeEnum<'ctx>,
@@ -215,7 +216,7 @@ impl<'ctx> Function<'ctx, '_> {
         let Ok(n) = u32::try_from(n.max(1)) else {
             return unsupported(format!("buffer `{name}` of {n} elements on the stack"));
         };
-        // In the entry block, so that a loop does not allocate again.
+        // Allocate in the entry block, so that a loop does not allocate repeatedly.
         let entry = self
             .function
             .get_first_basic_block()
@@ -247,7 +248,7 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(pointer)
     }
 
-    /// Gives back the scratch memory allocated since there were `keep` blocks (the list stays as it is).
+    /// Generates code that frees the scratch memory allocated after the first `keep` blocks. The list itself is unchanged.
     pub(super) fn free_scratch(&self, keep: usize) -> Result<(), LlvmError> {
         let ty = self.context().void_type().fn_type(&[self.ptr().into(), self.ptr().into()], false);
         for pointer in self.scratch[keep..].iter().rev() {
@@ -259,7 +260,7 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(())
     }
 
-    /// Values other than 0 as bools.
+    /// Converts to bool: true for all values but 0.
     pub(super) fn is_nonzero(&self, value: Value<'ctx>) -> Result<Value<'ctx>, LlvmError> {
         Ok(match value {
             BasicValueEnum::IntValue(it) => {
@@ -290,7 +291,7 @@ impl<'ctx> Function<'ctx, '_> {
     }
 }
 
-/// The first index of a contiguous access.
+/// The first index of a contiguous access; `None` for other accesses.
 fn contiguous(index: &PrimExpr) -> Option<&PrimExpr> {
     match index {
         PrimExpr::Ramp(ramp) => {
@@ -301,7 +302,7 @@ fn contiguous(index: &PrimExpr) -> Option<&PrimExpr> {
     }
 }
 
-/// `ty` with the lanes of `dtype`.
+/// The type `ty` with the number of lanes of `dtype`.
 pub(super) fn vector_of<'ctx>(
     ty: BasicTypeEnum<'ctx>,
     dtype: DataType,
@@ -318,9 +319,9 @@ pub(super) fn vector_of<'ctx>(
     })
 }
 
-/// The value a call returns.
+/// The value that a call returns.
 pub(super) trait CallResult<'ctx> {
-    /// The value, or an error for a call that returns none.
+    /// The value; an error for a call that returns none.
     fn left_or_invalid(self) -> Result<Value<'ctx>, LlvmError>;
 }
 

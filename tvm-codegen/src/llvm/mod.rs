@@ -1,9 +1,9 @@
-//! LLVM code generation: lowered tensor programs to machine code, in process or as objects.
+//! LLVM code generation: compiles lowered tensor programs to machine code, in process or as objects.
 //!
 //! Requires the lowered form of `tvm_core::tir::transform`. TVM counterpart: `CodeGenLLVM`, `CodeGenCPU`.
 //!
-//! Files: [`machine`](self) describes the target, `function` turns one kernel into an LLVM function, `stmt`, `expr`,
-//! `memory`, `arith`, `intrin` its parts, `parallel` outlines loop bodies, `jit` loads the result.
+//! Files: [`machine`](self) describes the target; `function` translates one kernel to an LLVM function; `stmt`, `expr`,
+//! `memory`, `arith` and `intrinsic` are its parts; `parallel` outlines loop bodies; `jit` loads the result.
 
 mod arith;
 mod error;
@@ -26,14 +26,14 @@ use tvm_core::tir::PrimFunc;
 pub use error::LlvmError;
 pub use jit::JitLibrary;
 
-/// What the code generator is allowed.
+/// Options of the code generator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Floats may be reassociated and are assumed to be finite.
+    /// Floats may be reassociated and are assumed to be finite; default false.
     pub fast_math: bool,
 }
 
-/// What is emitted.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// LLVM IR as text, after optimisation.
@@ -44,10 +44,10 @@ pub enum Output {
     Object,
 }
 
-/// Emits the kernels `funcs` (symbol, lowered program) as one unit.
+/// Emits the kernels `funcs` (symbol, lowered program) as one unit in the format `output`.
 ///
 /// # Errors
-/// When a program is not in the lowered form or the target is unknown.
+/// When a program is not in the lowered form, or the target is unknown.
 pub fn emit(
     funcs: &[(String, PrimFunc)],
     target: &Target,
@@ -72,11 +72,11 @@ pub fn emit(
 /// Generates machine code for the kernels `funcs` in this process.
 ///
 /// # Safety
-/// `funcs` come from the pipeline [`lower_tir`](tvm_core::pipeline::lower_tir), which makes their accesses safe; their kernels
-/// get the signatures of the programs that were lowered.
+/// `funcs` come from the pipeline [`lower_tir`](tvm_core::pipeline::lower_tir), which makes their accesses safe; their
+/// kernels are used with the signatures of the programs that were lowered.
 ///
 /// # Errors
-/// When a program is not in the lowered form or the target is not this machine.
+/// When a program is not in the lowered form, or the target is not this machine.
 pub unsafe fn jit(
     funcs: &[(String, PrimFunc)],
     target: &Target,
@@ -100,7 +100,7 @@ fn build<'ctx>(
     let version = module.add_global(context.i32_type(), None, "tvm_abi_version");
     version.set_initializer(&context.i32_type().const_int(u64::from(tvm_runtime::abi::ABI_VERSION), false));
     version.set_constant(true);
-    // Weak, so that several objects may be linked into one program.
+    // The symbol is weak, so that several objects may be linked into one program.
     version.set_linkage(Linkage::WeakODR);
     for (symbol, func) in funcs {
         function::kernel(context, &module, symbol, func, options)?;
@@ -130,7 +130,8 @@ mod tests {
 
     use super::*;
 
-    /// `y[i] = sum_j exp2(x[i]) * j`, eight lanes at a time, in parallel over chunks of eight, in the lowered form.
+    /// Computes `y[i] = sum_j exp2(x[i]) * j` with vectors of eight lanes, in parallel over chunks of eight, in the
+    /// lowered form.
     fn lowered() -> PrimFunc {
         let (args, num_args, ctx) = (
             Var::prim("args", DataType::HANDLE),
@@ -200,7 +201,7 @@ mod tests {
         };
         let entry = library.get("scan").unwrap();
         assert!(library.get("nothing").is_none());
-        // SAFETY: generated for this signature; the library is kept alive by the kernel.
+        // SAFETY: generated for this signature; the kernel keeps the library alive.
         #[allow(unsafe_code, reason = "see SAFETY")]
         let kernel = unsafe { Kernel::native(sig, entry, library) };
         CompiledFn::new(kernel).unwrap()

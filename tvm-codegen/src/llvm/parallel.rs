@@ -1,6 +1,6 @@
-//! Outlining: a statement becomes a function over the variables and buffers it uses.
+//! Outlining: moves a statement to a function of the variables and buffers that it uses.
 //!
-//! Buffer parameters are `noalias`: the arguments of one kernel call do not overlap where one of them is written.
+//! Buffer parameters are `noalias`, because an argument of a kernel call that is written overlaps no other argument.
 
 use std::mem::offset_of;
 
@@ -15,7 +15,7 @@ use super::LlvmError;
 use super::function::{Function, Value};
 use super::memory::CallResult;
 
-/// Variables and buffers that a statement uses and its function has already, in order of first use.
+/// Variables and buffers that a statement uses and that the enclosing function has defined, in order of first use.
 struct Captures<'a, 'ctx, 'm> {
     outer: &'a Function<'ctx, 'm>,
     vars: IndexMap<VarId, Value<'ctx>>,
@@ -62,7 +62,7 @@ impl<'ctx> Function<'ctx, '_> {
         (captures.vars.into_keys().collect(), captures.buffers.into_keys().collect(), values)
     }
 
-    /// An internal function `(ctx, extra…, captured…) -> status` whose body `generate` fills in.
+    /// Generates an internal function `(ctx, extra…, captured…) -> status`; `generate` fills in its body.
     fn outline(
         &self,
         suffix: &str,
@@ -110,7 +110,7 @@ impl<'ctx> Function<'ctx, '_> {
         let min = self.expr(&it.min)?;
         let extent = self.expr(&it.extent)?;
         let mut captures = self.captures(&it.body);
-        // The first value of the loop travels with the captured variables.
+        // The first value of the loop is passed together with the captured variables.
         let outer_min = tvm_core::ir::Var::index("min");
         captures.0.insert(0, outer_min.id());
         captures.2.insert(0, min);
@@ -139,7 +139,7 @@ impl<'ctx> Function<'ctx, '_> {
         self.return_if_failed(status)
     }
 
-    /// A `ParallelBody` that reads the captured values from its environment and calls `body`.
+    /// Generates a `ParallelBody` that reads the captured values from its environment and calls `body`.
     fn unpacking(
         &self,
         body: inkwell::values::FunctionValue<'ctx>,
@@ -172,5 +172,5 @@ impl<'ctx> Function<'ctx, '_> {
     }
 }
 
-/// Bytes of one captured value: wide enough and aligned for the widest vector register.
+/// Bytes for one captured value: wide and aligned enough for the widest vector register.
 const SLOT: usize = 64;

@@ -1,4 +1,4 @@
-//! Statements.
+//! Statements in LLVM IR.
 
 use std::mem::offset_of;
 
@@ -13,8 +13,8 @@ use super::error::unsupported;
 use super::function::{Function, Value};
 
 impl<'ctx> Function<'ctx, '_> {
-    /// The body of a kernel: what binds the arguments first, the rest outlined so that LLVM knows that the buffers do
-    /// not overlap.
+    /// Generates the body of a kernel. First the statements that bind the arguments; the rest is outlined, so that LLVM
+    /// knows that the buffers do not overlap.
     pub(super) fn body(&mut self, body: &Stmt) -> Result<(), LlvmError> {
         let Stmt::SeqStmt(stmts) = body else { return self.stmt(body) };
         let binds = |stmt: &Stmt| matches!(stmt, Stmt::Bind(_) | Stmt::DeclBuffer(_) | Stmt::AssertStmt(_));
@@ -99,7 +99,7 @@ impl<'ctx> Function<'ctx, '_> {
         })
     }
 
-    /// Fills `ctx->error` and returns `status` when `failed` holds.
+    /// Generates code that fills `ctx->error` and returns `status` if `failed` holds.
     pub(super) fn fail_if(
         &mut self,
         failed: IntValue<'ctx>,
@@ -139,7 +139,7 @@ impl<'ctx> Function<'ctx, '_> {
         self.range_loop(it, min, end)
     }
 
-    /// Runs the body of `it` for values `min..end`.
+    /// Generates a loop that runs the body of `it` for the values `min..end`.
     pub(super) fn range_loop(
         &mut self,
         it: &For,

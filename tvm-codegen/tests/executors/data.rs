@@ -1,9 +1,9 @@
-//! Argument values, and how results are compared.
+//! Generation of argument values, and comparison of results.
 
 use half::{bf16, f16};
 use tvm_runtime::{DataType, HostArg, Kernel, RuntimeError, Tensor, TensorView, TensorViewMut, Value};
 
-/// A plain generator of random numbers (SplitMix64).
+/// A small generator of random numbers (SplitMix64).
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
@@ -14,17 +14,17 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// In -4..4.
+    /// A float in -4..4.
     pub(crate) fn float(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64 * 8.0 - 4.0
     }
 }
 
-/// Floats that break naive code.
+/// Floats that often break naive code.
 const SPECIAL: [f64; 10] =
     [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, -1.0, 1e30, -1e30, 1e-40];
 
-/// A tensor of random values; every so often a special one.
+/// A tensor of random values; with `special`, some of them are special values.
 pub(crate) fn random(shape: &[i64], dtype: DataType, rng: &mut Rng, special: bool) -> Tensor {
     let len = shape.iter().product::<i64>() as usize;
     let mut bytes = Vec::with_capacity(len * dtype.bytes());
@@ -46,7 +46,7 @@ pub(crate) fn random(shape: &[i64], dtype: DataType, rng: &mut Rng, special: boo
     Tensor::from_bytes(&bytes, shape, dtype).unwrap()
 }
 
-/// Elements as floats (integers exactly, up to 64 bits in i128).
+/// The elements: floats as `f64`, integers exactly, as `i128`.
 fn elements(tensor: &Tensor) -> Vec<Result<f64, i128>> {
     let dtype = tensor.dtype();
     let bytes = tensor.bytes().unwrap();
@@ -67,8 +67,8 @@ fn elements(tensor: &Tensor) -> Vec<Result<f64, i128>> {
         .collect()
 }
 
-/// Fails unless the elements agree: integers exactly, floats within `tolerance` of their magnitude, and without one in all
-/// their bits (but any NaN for a NaN).
+/// Asserts that the elements agree: integers exactly, floats within `tolerance` relative to their magnitude. With
+/// tolerance 0, all bits of a float must agree, except that any NaN equals any NaN.
 pub(crate) fn assert_close(got: &Tensor, want: &Tensor, tolerance: f64, what: &str) {
     assert_eq!(got.shape(), want.shape(), "{what}");
     for (i, (got, want)) in elements(got).into_iter().zip(elements(want)).enumerate() {

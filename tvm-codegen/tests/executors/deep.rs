@@ -1,4 +1,4 @@
-//! Expressions of very many operations, one inside another.
+//! Tests of very deeply nested expressions.
 
 use tvm_codegen::build;
 use tvm_core::ir::{IRModule, Var};
@@ -9,7 +9,7 @@ use tvm_runtime::{DataType, Tensor, Value};
 use super::data::call;
 use super::suite::targets;
 
-/// Operations of each expression. Several times as many take the compilers of C and LLVM minutes, and do not crash.
+/// Operations of each expression. With several times as many, the compilers of C and LLVM take minutes, but do not crash.
 const DEPTH: usize = 3_000;
 
 /// `for i in 0..4 { y[[i]] = value(x[[i]]) }`
@@ -21,7 +21,7 @@ fn each(value: impl Fn(PrimExpr) -> PrimExpr) -> PrimFunc {
     PrimFunc::new("f", vec![Param::In(x), Param::Out(y)], BlockRealize::opaque(Block::root(vec![], body)))
 }
 
-/// One operation more, of the expression, an element and the number of the operation.
+/// Adds one operation to an expression, given an element and the number of the operation.
 type Level = fn(PrimExpr, PrimExpr, usize) -> PrimExpr;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Element-wise programs: every operation on every type, as scalars and as vectors, on awkward values.
+//! Tests of element-wise programs: every operation on every type, scalar and vectorised, with special values.
 
 use tvm_codegen::build;
 use tvm_core::ir::{BaseFunc, IRModule, Var};
@@ -34,7 +34,8 @@ fn map(
     func(name, params, vec![], body)
 }
 
-/// Runs of `inputs` and one `output` over lengths that are and are not multiples of a vector.
+/// Arguments for several runs: `inputs` and one `output`, with lengths that are multiples of a vector length and others
+/// that are not.
 fn runs(inputs: &[DataType], output: DataType, special: bool, rng: &mut Rng) -> Vec<Vec<Value>> {
     [0, 1, 7, 64, 203]
         .map(|n| {
@@ -48,7 +49,7 @@ fn runs(inputs: &[DataType], output: DataType, special: bool, rng: &mut Rng) -> 
 
 const KINDS: [ForKind; 2] = [ForKind::Serial, ForKind::Vectorized];
 
-/// Functions whose results have the same bits everywhere.
+/// Functions whose results have the same bits in all executors.
 const EXACT: [Intrinsic; 7] = [
     Intrinsic::Sqrt,
     Intrinsic::Rsqrt,
@@ -59,7 +60,7 @@ const EXACT: [Intrinsic; 7] = [
     Intrinsic::Round,
 ];
 
-/// What one rounding of a type is off at most, with some room for libraries.
+/// Bound for the relative error of one rounding in this type, with a margin for libraries.
 fn tolerance(dtype: DataType) -> f64 {
     match dtype {
         DataType::F16 => 4e-3,
@@ -115,7 +116,7 @@ fn divisions_and_shifts() {
                 });
                 cases.push(Case { func, args: runs(&[dtype], dtype, false, &mut rng), tolerance: 0.0 });
             }
-            // A divisor that is never 0, and negative as often as not.
+            // A divisor that is never 0, and negative in about half of the cases.
             let func = map(&format!("{op:?}_{dtype}_{kind:?}"), kind, &[dtype, dtype], dtype, |x| {
                 let divisor = if dtype.is_float() {
                     x[1].clone()
@@ -242,7 +243,7 @@ fn intrinsics() {
     check(&cases);
 }
 
-/// How far `got` is from `want`, in units in the last place.
+/// Distance between `got` and `want`, in units in the last place.
 fn ulps(got: f32, want: f32) -> u64 {
     let ordered = |x: f32| {
         let bits = i64::from(x.to_bits() as i32);
@@ -276,7 +277,7 @@ fn elementary_functions_are_within_four_units_in_the_last_place() {
         call(built.get(name).unwrap(), &mut args).unwrap();
         args[1].as_tensor().unwrap().to_vec().unwrap()
     };
-    // In double precision, rounded.
+    // Reference: computed in double precision, then rounded.
     let exact = build(&module, &Target::interpreter()).unwrap();
     let inputs: Vec<f32> = x.as_tensor().unwrap().to_vec().unwrap();
     for target in targets() {

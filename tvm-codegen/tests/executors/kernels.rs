@@ -1,4 +1,4 @@
-//! Kernels as models have them, plain and scheduled, of constant and symbolic extents.
+//! Tests of kernels that models contain, plain and scheduled, with constant and symbolic extents.
 
 use tvm_core::ir::Var;
 use tvm_core::te;
@@ -52,7 +52,7 @@ fn softmax(m: PrimExpr, n: PrimExpr) -> PrimFunc {
     te::create_prim_func("softmax", &[x], &[y]).unwrap()
 }
 
-/// A 3 by 3 convolution with padding 1, channels last.
+/// A 3 × 3 convolution with padding 1, channels last.
 fn conv(h: i64, w: i64, c: i64, o: i64) -> PrimFunc {
     let x = te::placeholder("x", [dim(h), dim(w), dim(c)], F32);
     let k = te::placeholder("k", [dim(3), dim(3), dim(c), dim(o)], F32);
@@ -69,7 +69,7 @@ fn conv(h: i64, w: i64, c: i64, o: i64) -> PrimFunc {
     te::create_prim_func("conv", &[x, k], &[y]).unwrap()
 }
 
-/// Tiles, caches and vectorises the block `y` of a dense product; ragged tiles leave conditions on the lanes.
+/// Tiles, caches and vectorises the block `y` of a dense product. Partial tiles leave conditions on the lanes.
 fn tiled(func: PrimFunc) -> PrimFunc {
     let mut s = Schedule::new(func).unwrap();
     let y = s.block("y").unwrap();
@@ -89,7 +89,8 @@ fn tiled(func: PrimFunc) -> PrimFunc {
     s.into_func()
 }
 
-/// Vectorises the innermost spatial loop of every block, however it accesses memory, and runs the outermost in parallel.
+/// Vectorises the innermost spatial loop of every block, whatever its access pattern, and runs the outermost loop in
+/// parallel.
 fn vectorised(func: PrimFunc) -> PrimFunc {
     let mut s = Schedule::new(func).unwrap();
     let names: Vec<String> = s.state().blocks().iter().map(|it| it.block.name.to_string()).collect();
@@ -162,7 +163,7 @@ fn softmax_and_convolution() {
     ]);
 }
 
-/// `t[j, i] = x[i, j]`, and back through indices: strided, gathered and scattered vectors.
+/// `t[j, i] = x[i, j]`, and its inverse through indices: strided, gathered and scattered vectors.
 #[test]
 fn awkward_accesses() {
     let mut rng = Rng(13);
@@ -197,7 +198,7 @@ fn awkward_accesses() {
     ]);
 }
 
-/// Scratch memory in parallel iterations, lets, loops until convergence, scalar parameters, branches, a matched buffer.
+/// Scratch memory in parallel iterations, `let`s, loops until convergence, scalar parameters, branches, a matched buffer.
 #[test]
 fn statements() {
     let mut rng = Rng(14);
@@ -207,7 +208,7 @@ fn statements() {
     let count = Var::prim("count", DataType::I32);
     let body = loops(&[(ForKind::Parallel, n.clone())], |i| {
         let row = i[0].clone();
-        // Too large for the stack together with the others.
+        // Too large for the stack, together with the others.
         let scratch = buffer("scratch", &[dim(20_000)], F32);
         let step = buffer("step", &[dim(1)], DataType::I32);
         let at = |k: &PrimExpr| [row.clone(), k.clone()];
@@ -251,7 +252,7 @@ fn statements() {
     check(&[Case { func: relax, args: args.to_vec(), tolerance: 1e-6 }, matched()]);
 }
 
-/// Writes 2 by 4 tiles through a buffer that names them.
+/// Writes 2 × 4 tiles through a matched buffer.
 fn matched() -> Case {
     let y = buffer("y", &[dim(6), dim(12)], F32);
     let body = loops(&[(ForKind::Serial, dim(3)), (ForKind::Serial, dim(3))], |i| {
@@ -280,7 +281,7 @@ fn matched() -> Case {
     Case { func: func("matched", vec![y], vec![], body), args: vec![vec![out]], tolerance: 0.0 }
 }
 
-/// A sum of thousands of terms: recursion and the nesting of parentheses are bounded everywhere.
+/// A sum of thousands of terms: recursion and the nesting of parentheses must be bounded in all executors.
 #[test]
 fn deep_expressions() {
     let mut rng = Rng(15);

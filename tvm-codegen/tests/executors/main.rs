@@ -1,5 +1,5 @@
-//! Programs run by every executor: the interpreter is the oracle, of the program as written and of its lowered form; C
-//! (and LLVM when compiled in) must agree with it.
+//! Tests that run programs on every executor. The interpreter is the oracle, for the program as written and for its
+//! lowered form; C (and LLVM if it is compiled in) must agree with it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod data;

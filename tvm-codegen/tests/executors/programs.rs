@@ -1,4 +1,4 @@
-//! Building blocks of the programs.
+//! Building blocks of the test programs.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) fn buffer(name: &str, shape: &[PrimExpr], dtype: DataType) -> Buffer 
     Buffer::new(name, shape.to_vec(), dtype)
 }
 
-/// A block of these axes (kind, extent, value) around the body that `body` makes of their variables.
+/// A block with these axes (kind, extent, value); `body` builds its body from their variables.
 pub(crate) fn block(
     name: &str,
     axes: &[(IterKind, PrimExpr, PrimExpr)],
@@ -40,7 +40,7 @@ pub(crate) fn block(
     .into()
 }
 
-/// `for` loops of these kinds and extents around the body that `body` makes of their variables.
+/// Nested `for` loops of these kinds and extents; `body` builds the innermost body from their variables.
 pub(crate) fn loops(extents: &[(ForKind, PrimExpr)], body: impl FnOnce(&[PrimExpr]) -> Stmt) -> Stmt {
     let vars: Vec<Var> = (0..extents.len()).map(|i| Var::index(format!("i{i}"))).collect();
     let values: Vec<PrimExpr> = vars.iter().map(PrimExpr::from).collect();

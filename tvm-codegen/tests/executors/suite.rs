@@ -1,4 +1,4 @@
-//! The table of programs.
+//! Comparison of the executors on tables of programs.
 
 use tvm_codegen::{build, compile};
 use tvm_core::ir::{BaseFunc, IRModule, Var};
@@ -21,19 +21,19 @@ pub(crate) fn targets() -> Vec<Target> {
     targets
 }
 
-/// A program, arguments to run it on, and how far floats may be off.
+/// A program, arguments to run it with, and the tolerance for floats.
 pub(crate) struct Case {
     pub(crate) func: PrimFunc,
     pub(crate) args: Vec<Vec<Value>>,
     pub(crate) tolerance: f64,
 }
 
-/// Compiles the programs as one unit, runs them everywhere and compares all tensors afterwards.
+/// Compiles the programs as one unit, runs them on every executor, and compares all tensors afterwards.
 pub(crate) fn check(cases: &[Case]) {
     check_at(2, cases);
 }
 
-/// [`check`] with optimisations of this level only: hundreds of functions take the C compiler a while.
+/// As [`check`], but only at this optimisation level: the C compiler takes long for hundreds of functions.
 pub(crate) fn check_at(opt_level: u8, cases: &[Case]) {
     let mut module = IRModule::new();
     let names: Vec<String> = cases

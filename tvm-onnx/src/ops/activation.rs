@@ -36,7 +36,7 @@ pub(super) static ROWS: &[Row] = &[
 
 type Results = Result<Vec<Value>, OnnxError>;
 
-/// Input 0, its element type, and `attribute` as a constant of that type.
+/// Input 0, its element type, and the attribute `name` as a constant of that type.
 fn with_attr(node: &mut Node<'_, '_>, name: &str, default: f64) -> Result<(Arg, DataType, Arg), OnnxError> {
     let x = node.arg(0)?;
     let dtype = node.dtype(&x)?;
@@ -44,7 +44,7 @@ fn with_attr(node: &mut Node<'_, '_>, name: &str, default: f64) -> Result<(Arg, 
     Ok((x, dtype, node.scalar(value, dtype)?))
 }
 
-/// `x` where it is above 0, `negative` elsewhere.
+/// Selects `x` where it is above 0, and `negative` elsewhere.
 fn where_positive(node: &mut Node<'_, '_>, x: Arg, negative: Arg) -> Results {
     let dtype = node.dtype(&x)?;
     let zero = node.scalar(0.0, dtype)?;
@@ -52,7 +52,7 @@ fn where_positive(node: &mut Node<'_, '_>, x: Arg, negative: Arg) -> Results {
     one(node.call("where", &[positive, x, negative]))
 }
 
-/// `exp(min(x, 0)) - 1`.
+/// Computes `exp(min(x, 0)) - 1`.
 fn exp_minus_one(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg, OnnxError> {
     let dtype = node.dtype(x)?;
     let (zero, unit) = (node.scalar(0.0, dtype)?, node.scalar(1.0, dtype)?);
@@ -100,7 +100,7 @@ fn thresholded_relu(node: &mut Node<'_, '_>) -> Results {
     one(node.call("where", &[above, x, zero]))
 }
 
-/// The slope broadcasts to the input; before opset 7 a vector is per channel.
+/// The slope is broadcast to the input; before opset 7, a vector of slopes is per channel.
 fn prelu(node: &mut Node<'_, '_>) -> Results {
     let (x, slope) = (node.arg(0)?, node.arg(1)?);
     let (rank, mut shape) = (node.rank(&x)?, node.shape(&slope)?);
@@ -118,7 +118,7 @@ fn prelu(node: &mut Node<'_, '_>) -> Results {
     one(node.call("where", &[below, negative, x]))
 }
 
-/// `max(0, min(1, alpha * x + beta))`.
+/// Computes `max(0, min(1, alpha * x + beta))`.
 fn hard_sigmoid_of(node: &mut Node<'_, '_>, x: &Arg, alpha: f64, beta: f64) -> Result<Arg, OnnxError> {
     let dtype = node.dtype(x)?;
     let [alpha, beta, zero, unit] = [
@@ -161,7 +161,7 @@ fn gelu(node: &mut Node<'_, '_>) -> Results {
     one(node.call(op, &[x]))
 }
 
-/// `log(1 + exp(x))` as `max(x, 0) + log1p(exp(-|x|))`, which does not overflow.
+/// Computes `log(1 + exp(x))` as `max(x, 0) + log1p(exp(-|x|))`, which does not overflow.
 fn softplus_of(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg, OnnxError> {
     let dtype = node.dtype(x)?;
     let zero = node.scalar(0.0, dtype)?;
@@ -194,7 +194,7 @@ fn softsign(node: &mut Node<'_, '_>) -> Results {
     one(node.call("divide", &[x, divisor]))
 }
 
-/// Moved by `bias` toward 0 where it is beyond `lambd`, 0 elsewhere.
+/// Moves values beyond `lambd` by `bias` toward 0; all other values become 0.
 fn shrink(node: &mut Node<'_, '_>) -> Results {
     let (x, dtype, bias) = with_attr(node, "bias", 0.0)?;
     let lambd = node.float_or("lambd", 0.5)?;
@@ -207,7 +207,7 @@ fn shrink(node: &mut Node<'_, '_>) -> Results {
     one(node.call("where", &[above, down, rest]))
 }
 
-/// Limits are inputs from opset 11 on, attributes before.
+/// The limits are inputs from opset 11 on, and attributes before.
 fn clip(node: &mut Node<'_, '_>) -> Results {
     let mut x = node.arg(0)?;
     let dtype = node.dtype(&x)?;
@@ -234,7 +234,7 @@ fn is_inf(node: &mut Node<'_, '_>) -> Results {
     let limit = match (positive, negative) {
         (true, _) => f64::INFINITY,
         (_, true) => f64::NEG_INFINITY,
-        // Nothing is equal to NaN.
+        // No value equals NaN.
         _ => f64::NAN,
     };
     let limit = node.scalar(limit, dtype)?;
@@ -259,7 +259,7 @@ fn bit_shift(node: &mut Node<'_, '_>) -> Results {
     one(node.call(op, &[a, b]))
 }
 
-/// The exponent may have another type; the result has the base's.
+/// The exponent may have another type than the base; the result has the type of the base.
 fn power(node: &mut Node<'_, '_>) -> Results {
     let (a, b) = super::elementwise::operands(node)?;
     let (dtype, exponent) = (node.dtype(&a)?, node.dtype(&b)?);
@@ -285,7 +285,7 @@ fn mean(node: &mut Node<'_, '_>) -> Results {
     one(node.call("divide", &[sum, n]))
 }
 
-/// 1 at the first largest element along the axis, 0 elsewhere.
+/// 1 at the first maximum along the axis, 0 elsewhere.
 fn hardmax(node: &mut Node<'_, '_>) -> Results {
     let x = node.arg(0)?;
     let (shape, dtype) = (node.shape(&x)?, node.dtype(&x)?);

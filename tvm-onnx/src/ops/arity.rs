@@ -1,8 +1,8 @@
-//! How many inputs operators take: the most that any version of the definition has.
+//! Number of inputs that operators take: the maximum over all versions of the definition.
 
 use super::Convert;
 
-/// Operators of one input that have a converter of their own.
+/// Operators with one input that have their own converter.
 const ONE: &[&str] = &[
     "ArgMax",
     "ArgMin",
@@ -46,7 +46,7 @@ const ONE: &[&str] = &[
     "Transpose",
 ];
 
-/// Operators of two.
+/// Operators with two inputs.
 const TWO: &[&str] = &[
     "BitShift",
     "CastLike",
@@ -82,7 +82,7 @@ const TWO: &[&str] = &[
     "Upsample",
 ];
 
-/// Operators of three.
+/// Operators with three inputs.
 const THREE: &[&str] = &[
     "Clip",
     "Conv",
@@ -106,7 +106,7 @@ const THREE: &[&str] = &[
     "Where",
 ];
 
-/// Other numbers; what takes any number is in no table.
+/// Operators with another number of inputs. Operators that take any number are in no table.
 const OTHERS: &[(&str, usize)] = &[
     ("Attention", 7),
     ("BatchNormalization", 5),
@@ -123,11 +123,11 @@ const OTHERS: &[(&str, usize)] = &[
     ("Slice", 5),
 ];
 
-/// Operators that take any number of inputs, or are left alone.
+/// Operators that take any number of inputs, or whose number is not checked.
 #[cfg(test)]
 const ANY: &[&str] = &["CausalConvWithState", "Concat", "Einsum", "Mean"];
 
-/// The most inputs of the operator `name`, when there is a limit.
+/// Maximum number of inputs of the operator `name`, if it has one.
 pub(super) fn max_inputs(name: &str, convert: &Convert) -> Option<usize> {
     match convert {
         Convert::Unary(_) => Some(1),
@@ -148,7 +148,7 @@ mod tests {
     use crate::proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
     use crate::{ImportOptions, import_proto};
 
-    /// A graph of one node of four constants and the output `y`.
+    /// Imports a graph of one node with `inputs` constants and the output `y`; returns the error, if any.
     fn refusal(op: &str, inputs: usize) -> Option<String> {
         let names: Vec<String> = (0..inputs).map(|i| format!("c{i}")).collect();
         let constant = |name: &String| crate::proto::TensorProto {

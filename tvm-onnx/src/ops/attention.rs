@@ -1,4 +1,4 @@
-//! Attention and what goes with it.
+//! Attention and related operators.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -17,7 +17,7 @@ pub(super) static ROWS: &[Row] =
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
-/// `x` with its axes in the order `axes`.
+/// Permutes the axes of `x` to the order `axes`.
 fn permuted(node: &mut Node<'_, '_>, x: Arg, axes: &[i64]) -> Result<Arg> {
     node.op("permute_dims", &[x], Attrs::new().with("axes", axes.to_vec()))
 }
@@ -26,7 +26,7 @@ fn concat(node: &mut Node<'_, '_>, parts: Vec<Arg>, axis: i64) -> Result<Arg> {
     node.op("concat", &[Arg::Tuple(parts.into())], Attrs::new().with("axis", axis))
 }
 
-/// (batch, position, heads · size) as (batch, position, heads, size).
+/// Reshapes (batch, position, heads · size) to (batch, position, heads, size).
 fn split_heads(node: &mut Node<'_, '_>, x: &Arg, attr: &str) -> Result<Arg> {
     let heads = node.attr_int(attr)?;
     let heads = node.required(attr, heads)?;
@@ -42,7 +42,7 @@ fn split_heads(node: &mut Node<'_, '_>, x: &Arg, attr: &str) -> Result<Arg> {
     node.reshape(x, &[batch.clone(), length.clone(), PrimExpr::index(heads), size])
 }
 
-/// Input `i` as (batch, heads, position, size), and whether it came with its heads in one axis.
+/// Input `i` as (batch, heads, position, size), and whether its heads were joined in one axis.
 fn by_heads(node: &mut Node<'_, '_>, i: usize, attr: &str) -> Result<(Arg, bool)> {
     let x = node.arg(i)?;
     match node.rank(&x)? {
@@ -54,20 +54,20 @@ fn by_heads(node: &mut Node<'_, '_>, i: usize, attr: &str) -> Result<(Arg, bool)
     }
 }
 
-/// The numbers from 0 to `extent` under the shape `shape`.
+/// The numbers from 0 to `extent` (excluded), reshaped to `shape`.
 fn positions(node: &mut Node<'_, '_>, extent: &PrimExpr, shape: [PrimExpr; 2]) -> Result<Arg> {
     let args = [PrimExpr::index(0), extent.clone(), PrimExpr::index(1)].map(Arg::Prim);
     let range = node.op("arange", &args, Attrs::new().with("dtype", DataType::I64))?;
     node.reshape(&range, &shape)
 }
 
-/// 0 where `allowed`, minus infinity elsewhere.
+/// 0 where `allowed` holds, minus infinity elsewhere.
 fn penalty(node: &mut Node<'_, '_>, allowed: Arg, dtype: DataType) -> Result<Arg> {
     let (zero, low) = (node.scalar(0.0, dtype)?, node.scalar(f64::NEG_INFINITY, dtype)?);
     node.call("where", &[allowed, zero, low])
 }
 
-/// What is added to the products of queries and keys; `None` for nothing.
+/// The sum that is added to the products of queries and keys; `None` if it is empty.
 struct Bias {
     sum: Option<Arg>,
     dtype: DataType,
@@ -87,7 +87,7 @@ impl Bias {
         self.add(node, part)
     }
 
-    /// Input 3, which says which keys count (bool) or is added; keys past its end do not count.
+    /// Adds input 3: a bool mask selects keys, another one is added. Keys beyond its end are excluded.
     fn add_mask(&mut self, node: &mut Node<'_, '_>, keys: &PrimExpr) -> Result<()> {
         let Some(mask) = node.opt_arg(3)? else { return Ok(()) };
         let mut mask = if node.dtype(&mask)?.is_bool() { penalty(node, mask, self.dtype)? } else { mask };
@@ -103,9 +103,10 @@ impl Bias {
         self.add(node, mask)
     }
 
-    /// Keys in relation to queries: `is_causal`, the windows, and input 6, the number of keys per batch that count.
+    /// Adds the restrictions of keys relative to queries: `is_causal`, the windows, and input 6, the number of valid
+    /// keys per batch.
     fn add_positions(&mut self, node: &mut Node<'_, '_>, queries: &PrimExpr, keys: &PrimExpr) -> Result<()> {
-        // The standard gives a meaning to 1 alone.
+        // The standard defines only the value 1.
         let causal = node.int_or("is_causal", 0)? == 1;
         let window = [node.int_or("left_window_size", -1)?, node.int_or("right_window_size", -1)?];
         if let Some(size) = window.iter().find(|&&it| it < -1) {
@@ -122,7 +123,7 @@ impl Bias {
         };
         let key = positions(node, keys, [PrimExpr::index(1), keys.clone()])?;
         if causal || window != [-1, -1] {
-            // The distance from a key to the query, which stands behind the keys that came before.
+            // Distance from a key to the query; the position of the query comes after the earlier keys.
             let query = positions(node, queries, [queries.clone(), PrimExpr::index(1)])?;
             let offset = match (&count, node.opt_arg(4)?) {
                 (_, Some(past)) => Arg::Prim(node.shape(&past)?[2].clone()),
@@ -153,7 +154,7 @@ impl Bias {
     }
 }
 
-/// `x` behind what input `i` remembers of earlier calls.
+/// Appends `x` to the cache of earlier calls in input `i`, if it is given.
 fn with_past(node: &mut Node<'_, '_>, i: usize, x: Arg) -> Result<Arg> {
     match node.opt_arg(i)? {
         Some(past) => concat(node, vec![past, x], 2),
@@ -161,7 +162,7 @@ fn with_past(node: &mut Node<'_, '_>, i: usize, x: Arg) -> Result<Arg> {
     }
 }
 
-/// `softmax(scale · Q Kᵀ + bias) V` per head; a query with no key to look at gives 0.
+/// Computes `softmax(scale · Q Kᵀ + bias) V` per head. The result is 0 for a query that may attend to no key.
 fn attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let (query, joined) = by_heads(node, 0, "q_num_heads")?;
     let (key, _) = by_heads(node, 1, "kv_num_heads")?;
@@ -232,7 +233,7 @@ fn attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     Ok(vec![res.into(), present.0.into(), present.1.into(), stage.into()])
 }
 
-/// Keys or values once per head of the queries; a head serves as many neighbouring ones as it must.
+/// Repeats keys or values so that each head of the queries has one; a head serves several neighbouring heads of queries.
 fn shared(node: &mut Node<'_, '_>, x: Arg, queries: &PrimExpr, keys: &PrimExpr) -> Result<Arg> {
     match (queries.as_int(), keys.as_int()) {
         (Some(queries), Some(keys)) if queries != keys => {
@@ -245,7 +246,7 @@ fn shared(node: &mut Node<'_, '_>, x: Arg, queries: &PrimExpr, keys: &PrimExpr) 
     }
 }
 
-/// `x[begin..end by stride]` along the last axis; `end` counts from the front.
+/// The slice `x[begin..end by stride]` along the last axis; `end` counts from the front.
 fn part(node: &mut Node<'_, '_>, x: &Arg, begin: i64, end: &PrimExpr, stride: i64) -> Result<Arg> {
     let axis = node.rank(x)? as i64 - 1;
     super::index::sliced(
@@ -258,7 +259,7 @@ fn part(node: &mut Node<'_, '_>, x: &Arg, begin: i64, end: &PrimExpr, stride: i6
     )
 }
 
-/// Pairs of elements turned by the angles of their position.
+/// Rotates pairs of elements by angles that depend on their position.
 fn rotary_embedding(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let input = node.arg(0)?;
     let shape = node.shape(&input)?;

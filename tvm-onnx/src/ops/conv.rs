@@ -1,4 +1,4 @@
-//! Convolutions.
+//! Convolution operators.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -43,7 +43,7 @@ fn conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     biased(node, res)
 }
 
-/// The product of 8-bit numbers minus their zero points, in `i32`.
+/// Convolution of 8-bit numbers minus their zero points, in `i32`.
 fn conv_integer(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let (x, weight) = (super::quant::shifted(node, 0, 2)?, super::quant::shifted(node, 1, 3)?);
     one(convolved(node, x, weight))
@@ -60,7 +60,7 @@ fn convolved(node: &mut Node<'_, '_>, x: Arg, weight: Arg) -> Result<Arg, OnnxEr
     node.op(op, &[x, weight], attrs(&window, groups(node)?))
 }
 
-/// Adds the bias, input 2, along axis 1.
+/// Adds the bias (input 2) along axis 1.
 fn biased(node: &mut Node<'_, '_>, x: Arg) -> Result<Vec<Value>, OnnxError> {
     let rank = node.rank(&x)?;
     let Some(bias) = node.opt_arg(2)? else { return Ok(vec![x.into()]) };

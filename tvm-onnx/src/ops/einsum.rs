@@ -1,4 +1,4 @@
-//! Sums of products by their indices.
+//! The operator `Einsum`: sums of products, specified by index labels.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -15,20 +15,20 @@ pub(super) static ROWS: &[Row] = &[row("Einsum", 12, With(einsum))];
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
-/// A name of an axis; those under `...` count from the last one.
+/// Label of an axis; the axes under `...` are numbered from the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     Letter(char),
     Unnamed(usize),
 }
 
-/// A tensor whose axes have names, each once.
+/// A tensor with labelled axes; before `diagonal`, a label may occur twice.
 struct Term {
     x: Arg,
     labels: Vec<Label>,
 }
 
-/// The names in a part of the equation, with `...` for `unnamed` axes.
+/// The labels in one part of the equation; `...` stands for `unnamed` axes.
 fn labels(node: &Node<'_, '_>, text: &str, unnamed: usize) -> Result<Vec<Label>> {
     let mut labels = Vec::new();
     let mut rest = text;
@@ -96,7 +96,8 @@ fn einsum(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     one(permuted(node, sum.x, order))
 }
 
-/// Without a result in the equation: the unnamed axes, then the names that are there once, by alphabet.
+/// The labels of the result if the equation does not give them: the unnamed axes, then the letters that occur once, in
+/// alphabetical order.
 fn implied(parts: &[&str], unnamed: usize) -> Vec<Label> {
     let mut letters: Vec<char> =
         parts.iter().flat_map(|it| it.chars()).filter(char::is_ascii_alphabetic).collect();
@@ -117,7 +118,7 @@ fn sum_over(node: &mut Node<'_, '_>, x: Arg, axes: Vec<i64>) -> Result<Arg> {
     if axes.is_empty() { Ok(x) } else { node.op("sum", &[x], Attrs::new().with("axis", axes)) }
 }
 
-/// Axes of one name become one, with the elements at which their indices are equal.
+/// Merges axes with the same label into one, keeping the elements whose indices on both are equal.
 fn diagonal(node: &mut Node<'_, '_>, mut term: Term) -> Result<Term> {
     while let Some((first, second)) = (0..term.labels.len()).find_map(|second| {
         term.labels[..second].iter().position(|it| *it == term.labels[second]).map(|first| (first, second))
@@ -137,7 +138,7 @@ fn diagonal(node: &mut Node<'_, '_>, mut term: Term) -> Result<Term> {
     Ok(term)
 }
 
-/// The sum over the axes that are not needed.
+/// Sums over the axes whose labels are not needed.
 fn summed(node: &mut Node<'_, '_>, term: Term, needed: &dyn Fn(&Label) -> bool) -> Result<Term> {
     let (kept, dropped): (Vec<usize>, Vec<usize>) =
         (0..term.labels.len()).partition(|&i| needed(&term.labels[i]));
@@ -145,7 +146,7 @@ fn summed(node: &mut Node<'_, '_>, term: Term, needed: &dyn Fn(&Label) -> bool) 
     Ok(Term { x, labels: kept.into_iter().map(|i| term.labels[i]).collect() })
 }
 
-/// The product of two terms, summed over what only they have: a batch of matrix products.
+/// The product of two terms, summed over labels that are not needed elsewhere: a batch of matrix products.
 fn combined(node: &mut Node<'_, '_>, a: Term, b: &Term, needed: &dyn Fn(&Label) -> bool) -> Result<Term> {
     let a = summed(node, a, &|label| needed(label) || b.labels.contains(label))?;
     let b = Term { x: b.x.clone(), labels: b.labels.clone() };
@@ -170,7 +171,7 @@ fn combined(node: &mut Node<'_, '_>, a: Term, b: &Term, needed: &dyn Fn(&Label) 
 /// The extents of some axes.
 type Extents = Vec<PrimExpr>;
 
-/// A term as matrices of `rows` and `columns` per `batch`, with the extents of all three.
+/// Reshapes a term to matrices of `rows` × `columns` per `batch`; also returns the extents of all three groups.
 fn matrices(
     node: &mut Node<'_, '_>,
     term: &Term,

@@ -1,4 +1,4 @@
-//! Element-wise operators.
+//! Element-wise operators: arithmetic, comparisons, logic, elementary functions.
 
 use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
@@ -56,7 +56,7 @@ pub(super) static ROWS: &[Row] = &[
     row("Xor", 1, Binary("logical_xor")),
 ];
 
-/// The two inputs; before opset 7 the second one's axes may start at an `axis` of the first.
+/// The two operands. Before opset 7, `axis` may give the axis of the first at which the axes of the second start.
 pub(super) fn operands(node: &mut Node<'_, '_>) -> Result<(Arg, Arg), OnnxError> {
     let (a, b) = (node.arg(0)?, node.arg(1)?);
     if node.opset >= 7 {

@@ -1,4 +1,4 @@
-//! Sampling an image at given positions.
+//! The operator `GridSample`: samples an image at given positions.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -15,7 +15,7 @@ pub(super) static ROWS: &[Row] = &[row("GridSample", 16, With(grid_sample))];
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
-/// What is outside of the image.
+/// Values outside the image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Padding {
     Zeros,
@@ -23,7 +23,7 @@ enum Padding {
     Reflection,
 }
 
-/// One element beside a position along an axis: its index, whether it is inside, and its weight unless that is 1; all of
+/// An element next to a position along one axis: its index, whether it is inside, and its weight (`None` for 1), all of
 /// shape (batch, 1, position).
 struct Tap {
     index: Arg,
@@ -31,14 +31,14 @@ struct Tap {
     weight: Option<Arg>,
 }
 
-/// An axis of the image.
+/// One axis of the image.
 struct Axis {
     extent: i64,
     align_corners: bool,
     padding: Padding,
 }
 
-/// A call on `x` and a constant of its type.
+/// Calls `op` on `x` and a constant of its type.
 fn with(node: &mut Node<'_, '_>, op: &str, x: &Arg, value: f64) -> Result<Arg> {
     let dtype = node.dtype(x)?;
     let value = node.scalar(value, dtype)?;
@@ -46,7 +46,7 @@ fn with(node: &mut Node<'_, '_>, op: &str, x: &Arg, value: f64) -> Result<Arg> {
 }
 
 impl Axis {
-    /// From -1..=1 to elements.
+    /// Converts coordinates in -1..=1 to element positions.
     fn position(&self, node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg> {
         let extent = self.extent as f64;
         let x = with(node, "add", x, 1.0)?;
@@ -63,14 +63,14 @@ impl Axis {
         }
     }
 
-    /// `x` mirrored at the ends until it is between them.
+    /// Reflects `x` at both ends until it lies between them.
     fn reflected(&self, node: &mut Node<'_, '_>, x: Arg) -> Result<Arg> {
         let extent = self.extent as f64;
         let (low, span) = if self.align_corners { (0.0, extent - 1.0) } else { (-0.5, extent) };
         if span == 0.0 {
             return with(node, "multiply", &x, 0.0);
         }
-        // There and back again: the distance to the middle of a period.
+        // Reflection is periodic: the distance to the middle of a period.
         let x = with(node, "subtract", &x, low)?;
         let x = with(node, "floor_mod", &x, 2.0 * span)?;
         let x = with(node, "subtract", &x, span)?;
@@ -79,7 +79,7 @@ impl Axis {
         with(node, "add", &x, span + low)
     }
 
-    /// The element `at`, which may be outside.
+    /// The tap for the element index `at`, which may be outside.
     fn tap(&self, node: &mut Node<'_, '_>, at: Arg, weight: Option<Arg>) -> Result<Tap> {
         let last = self.extent as f64 - 1.0;
         let inside = if self.padding == Padding::Zeros {
@@ -106,7 +106,7 @@ impl Axis {
         for offset in offsets {
             let distance = with(node, "subtract", &rest, f64::from(offset))?;
             let distance = node.call("abs", &[distance])?;
-            // Weights as polynomials of the distance, highest power first.
+            // The weights are polynomials of the distance; coefficients start with the highest power.
             let weight: &[f64] = match (mode, offset) {
                 ("cubic", 0 | 1) => &[1.25, -2.25, 0.0, 1.0],
                 ("cubic", _) => &[-0.75, 3.75, -6.0, 3.0],
@@ -130,7 +130,7 @@ fn limited(node: &mut Node<'_, '_>, x: Arg, last: f64) -> Result<Arg> {
     with(node, "minimum", &x, last)
 }
 
-/// Joins two that may be absent.
+/// Combines two optional values with `op`; an absent one is ignored.
 fn joined(node: &mut Node<'_, '_>, op: &str, a: Option<Arg>, b: Option<&Arg>) -> Result<Option<Arg>> {
     match (a, b) {
         (Some(a), Some(b)) => node.call(op, &[a, b.clone()]).map(Some),
@@ -138,7 +138,8 @@ fn joined(node: &mut Node<'_, '_>, op: &str, a: Option<Arg>, b: Option<&Arg>) ->
     }
 }
 
-/// The image (batch, channel, spatial…) at the positions (batch, …, axis), the last axis of the image first.
+/// Samples the image (batch, channel, spatial…) at the positions (batch, …, axis). The coordinates of a position start
+/// with the last axis of the image.
 fn grid_sample(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let (x, grid) = (node.arg(0)?, node.arg(1)?);
     let (dtype, shape, out) = (node.dtype(&x)?, node.shape(&x)?, node.shape(&grid)?);
@@ -170,7 +171,7 @@ fn grid_sample(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let grid = node.cast(&grid, DataType::F32)?;
     let grid =
         node.reshape(&grid, &[batch.clone(), unit.clone(), points.clone(), PrimExpr::index(n as i64)])?;
-    // All combinations of the elements beside a position, axis by axis.
+    // All combinations of the elements next to a position, built axis by axis.
     let mut all = vec![Tap { index: node.scalar(0.0, DataType::I64)?, inside: None, weight: None }];
     for (d, &extent) in spatial.iter().enumerate() {
         let column = (n - 1 - d) as i64;
@@ -199,7 +200,7 @@ fn grid_sample(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let mut sum: Option<Arg> = None;
     for tap in all {
         let index = node.call("broadcast_to", &[tap.index, each.clone()])?;
-        // The taps are limited to the axes already.
+        // The indices were already clamped to the axes.
         let attrs = Attrs::new().with("axis", 2i64).with("mode", "clip");
         let picked = node.op("gather_elements", &[flat.clone(), index], attrs)?;
         let mut part = node.cast(&picked, wide)?;

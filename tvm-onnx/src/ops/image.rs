@@ -1,4 +1,4 @@
-//! Operators on images.
+//! Operators that resize images.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -16,7 +16,7 @@ pub(super) static ROWS: &[Row] = &[
     row("Upsample", 7, With(|node| resize(node, 1))),
 ];
 
-/// Input `scales` are factors; the one behind it, from opset 11 on, extents.
+/// Input `scales` holds factors; from opset 11 on, the input after it holds extents.
 fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxError> {
     let modern = node.opset >= 11 && node.op_type() == "Resize";
     let x = node.arg(0)?;
@@ -60,7 +60,7 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
             if !(0.0..1e9).contains(&extent) {
                 return Err(node.malformed(format!("a scale is {factor}")));
             }
-            // A scale that is meant to give a whole extent may fall short of it.
+            // A scale that should produce a whole extent may fall slightly short of it.
             let whole = (extent - extent.round()).abs() < 1e-4;
             target[axis] = if whole { extent.round() } else { extent.floor() } as i64;
             factors[axis] = factor;
@@ -104,7 +104,7 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
     Ok(vec![res.into()])
 }
 
-/// Axes with their values.
+/// Pairs axes with their values; an error if their numbers differ.
 fn pairs<'a, T>(
     node: &Node<'_, '_>,
     axes: &'a [i64],
@@ -116,7 +116,7 @@ fn pairs<'a, T>(
     Ok(axes.iter().map(|&it| it as usize).zip(values))
 }
 
-/// How positions and elements correspond.
+/// How positions in the result map to elements of the input.
 struct Options<'m> {
     filter: Filter<'m>,
     coordinates: &'m str,
@@ -158,7 +158,7 @@ fn options<'m>(node: &Node<'_, 'm>, modern: bool) -> Result<Options<'m>, OnnxErr
 }
 
 impl Options<'_> {
-    /// As attributes of the operator on images, which knows the common ones.
+    /// Converts to attributes of the graph's image operator; `None` if it does not support these options.
     fn image_attrs(&self) -> Option<Attrs> {
         let (method, rounding) = match self.filter {
             Filter::Nearest(rounding) => ("nearest_neighbor", rounding),
@@ -172,7 +172,7 @@ impl Options<'_> {
         (!rare).then(|| attrs.with("coordinate_transformation_mode", self.coordinates))
     }
 
-    /// The part of each axis that input 1 says is shown; all of it where positions do not depend on that.
+    /// The region of each axis that input 1 selects; the whole axis if positions do not depend on it.
     fn regions(&self, node: &Node<'_, '_>, axes: &[i64], rank: usize) -> Result<Vec<(f64, f64)>, OnnxError> {
         let mut regions = vec![(0.0, 1.0); rank];
         if self.coordinates != "tf_crop_and_resize" {

@@ -1,4 +1,4 @@
-//! Operators that pick elements by position.
+//! Operators that select elements by index.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -141,7 +141,8 @@ fn slice(node: &mut Node<'_, '_>) -> Results {
     one(sliced(node, x, &axes, &starts, &ends, &steps))
 }
 
-/// `x[begin..end by stride]` along `axes`, in NumPy's terms: limits count from the end when negative, and stop at it.
+/// The slice `x[begin..end by stride]` along `axes`. As in NumPy, negative limits count from the end, and limits are
+/// clamped.
 pub(super) fn sliced(
     node: &mut Node<'_, '_>,
     x: Arg,
@@ -156,7 +157,7 @@ pub(super) fn sliced(
     node.op("strided_slice", &args, Attrs::new().with("axes", axes.to_vec()))
 }
 
-/// `x` with the order along `axis` turned round.
+/// Reverses `x` along `axis`.
 pub(super) fn reversed(node: &mut Node<'_, '_>, x: Arg, axis: usize) -> Result<Arg, OnnxError> {
     node.op("flip", &[x], Attrs::new().with("axis", axis))
 }

@@ -1,4 +1,4 @@
-//! Losses.
+//! Loss functions.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -20,15 +20,15 @@ fn nll_loss(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     Ok(vec![loss(node, &x)?.into()])
 }
 
-/// The loss of the logarithm of the softmax, and that logarithm.
+/// The loss of the logarithm of the softmax; the second output is that logarithm.
 fn softmax_loss(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
     let log = node.op("nn.log_softmax", &[x], Attrs::new().with("axis", 1i64))?;
     Ok(vec![loss(node, &log)?.into(), log.into()])
 }
 
-/// Minus the elements of `x` (batch, class, …) at the classes of input 1 (batch, …), each times the weight of its class;
-/// the class `ignore_index` has weight 0. The mean is over the weights.
+/// Computes minus the elements of `x` (batch, class, …) at the classes in input 1 (batch, …), each multiplied by the
+/// weight of its class. The class `ignore_index` has weight 0. The mean is weighted.
 fn loss(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg, OnnxError> {
     let target = node.arg(1)?;
     let (dtype, target_dtype) = (node.dtype(x)?, node.dtype(&target)?);
@@ -43,7 +43,7 @@ fn loss(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg, OnnxError> {
         }
         None => None,
     };
-    // The ignored class need not be one of the classes.
+    // The ignored class may lie outside the range of classes.
     let class = match &ignored {
         Some(ignored) => {
             let zero = node.scalar(0.0, target_dtype)?;

@@ -1,4 +1,4 @@
-//! Matrix products.
+//! Matrix products: `Gemm`, `MatMul`, `MatMulInteger`.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -21,7 +21,7 @@ fn matmul(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     one(node.call("matmul", &[a, b]))
 }
 
-/// `alpha * a * b + beta * c`; `a` and `b` may be transposed.
+/// Computes `alpha * a * b + beta * c`; `a` and `b` may be transposed.
 fn gemm(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let (a, b) = (node.arg(0)?, node.arg(1)?);
     let dtype = node.dtype(&a)?;
@@ -60,7 +60,7 @@ fn scaled(node: &mut Node<'_, '_>, x: Arg, factor: f64, dtype: DataType) -> Resu
     node.cast(&product, dtype)
 }
 
-/// The product of 8-bit matrices minus their zero points, in `i32`.
+/// Product of 8-bit matrices minus their zero points, in `i32`.
 fn matmul_integer(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let mut factors = Vec::new();
     for i in 0..2 {
@@ -70,7 +70,7 @@ fn matmul_integer(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
         if let Some(zero) = node.opt_arg(2 + i)? {
             let mut zero = node.cast(&zero, DataType::I32)?;
             if let (0, [rows], true) = (i, &node.shape(&zero)?[..], rank >= 2) {
-                // One zero point per row of the first factor.
+                // A vector of zero points has one per row of the first factor.
                 zero = node.reshape(&zero, &[rows.clone(), PrimExpr::index(1)])?;
             }
             x = node.call("subtract", &[x, zero])?;

@@ -1,4 +1,5 @@
-//! Converters of operators, one file per family: tables of rows, a row per operator and version of its definition.
+//! Converters of operators, one file per family. Each file has a table with one row per operator and version of its
+//! definition.
 //!
 //! TVM counterpart: the `OnnxOpConverter` classes of `onnx_frontend.py`.
 
@@ -34,34 +35,34 @@ use crate::error::OnnxError;
 use crate::node::Node;
 use crate::value::Value;
 
-/// The newest version of the standard operator set whose definitions are known here.
+/// The newest version of the standard operator set whose definitions are supported.
 pub(crate) const MAX_OPSET: i64 = 28;
 
-/// How an operator is converted, from version `since` of the operator set to the next row's.
+/// Converter of an operator, valid from version `since` of the operator set until the next row's version.
 pub(crate) struct Row {
     /// Name of the operator.
     pub(crate) name: &'static str,
     /// First version of the operator set with this definition.
     pub(crate) since: i64,
-    /// Gives the values of the node's outputs.
+    /// The conversion, which returns the values of the node's outputs.
     pub(crate) convert: Convert,
 }
 
-/// How one node becomes graph operators.
+/// How a node is converted to graph operators.
 pub(crate) enum Convert {
-    /// The graph operator of this name on the one input.
+    /// Calls the graph operator of this name on the only input.
     Unary(&'static str),
-    /// The graph operator of this name on two inputs that are broadcast.
+    /// Calls the graph operator of this name on two inputs, with broadcasting.
     Binary(&'static str),
-    /// The graph operator of this name, folded over any number of inputs that are broadcast.
+    /// Folds the graph operator of this name over any number of inputs, with broadcasting.
     Variadic(&'static str),
-    /// A function.
+    /// Calls this function.
     With(fn(&mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError>),
 }
 
 use Convert::{Binary, Unary, Variadic, With};
 
-/// All tables.
+/// The tables of all families.
 static TABLES: &[&[Row]] = &[
     activation::ROWS,
     attention::ROWS,
@@ -87,7 +88,7 @@ const fn row(name: &'static str, since: i64, convert: Convert) -> Row {
     Row { name, since, convert }
 }
 
-/// Rows by name, by rising version.
+/// Rows by operator name, in order of version.
 fn rows() -> &'static FxHashMap<&'static str, Vec<&'static Row>> {
     static ROWS: OnceLock<FxHashMap<&'static str, Vec<&'static Row>>> = OnceLock::new();
     ROWS.get_or_init(|| {
@@ -100,12 +101,12 @@ fn rows() -> &'static FxHashMap<&'static str, Vec<&'static Row>> {
     })
 }
 
-/// The row of operator `name` in version `opset` of the operator set.
+/// The row for the operator `name` in version `opset` of the operator set.
 pub(crate) fn find(name: &str, opset: i64) -> Option<&'static Row> {
     rows().get(name)?.iter().rev().find(|row| row.since <= opset).copied()
 }
 
-/// What to do about an operator that has no row.
+/// Help text for an operator without a row.
 pub(crate) fn help(name: &str, opset: i64) -> Option<String> {
     if let Some(rows) = rows().get(name) {
         let since = rows.iter().map(|row| row.since).min()?;
@@ -115,7 +116,7 @@ pub(crate) fn help(name: &str, opset: i64) -> Option<String> {
     Some(format!("there is an operator {near}"))
 }
 
-/// The ONNX operators that can be imported, by name, with the first operator set of each definition.
+/// The ONNX operators that can be imported, sorted by name, each with the first operator set of each definition.
 pub fn supported_ops() -> Vec<(&'static str, Vec<i64>)> {
     let since = |rows: &Vec<&'static Row>| rows.iter().map(|row| row.since).collect();
     let mut ops: Vec<_> = rows().iter().map(|(&name, rows)| (name, since(rows))).collect();
@@ -123,7 +124,7 @@ pub fn supported_ops() -> Vec<(&'static str, Vec<i64>)> {
     ops
 }
 
-/// Operators that move elements, or leave them where they are, and so take any type of element.
+/// Operators that only move elements, and so accept every element type.
 const MOVES: &[&str] = &[
     "Concat",
     "Expand",
@@ -142,7 +143,8 @@ const MOVES: &[&str] = &[
 /// Operators that compute with narrow elements.
 const CONVERSIONS: &[&str] = &["Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"];
 
-/// Refuses narrow elements where an operator would take their bits for numbers; gives the type of what is moved.
+/// Rejects narrow elements if the operator would interpret their bits as numbers. For operators that move elements,
+/// sets the type of the outputs.
 fn check_narrow(node: &mut Node<'_, '_>) -> Result<(), OnnxError> {
     let mut narrow = (0..node.num_inputs()).filter_map(|i| node.narrow(i));
     let Some(first) = narrow.next() else { return Ok(()) };
@@ -154,7 +156,7 @@ fn check_narrow(node: &mut Node<'_, '_>) -> Result<(), OnnxError> {
     Ok(())
 }
 
-/// The values of the node's outputs.
+/// Converts the node; returns the values of its outputs.
 pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     check_narrow(node)?;
     if let Some(ints) = crate::fold::fold(node)? {
@@ -189,17 +191,17 @@ pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> 
     }
 }
 
-/// The one output of a node.
+/// The result of a node with one output.
 fn one(res: Result<tvm_core::relax::Arg, OnnxError>) -> Result<Vec<Value>, OnnxError> {
     Ok(vec![res?.into()])
 }
 
-/// The one element of a constant as a float; large integers are rounded.
+/// The only element of a constant, as a float; large integers are rounded. `None` if there is not exactly one number.
 fn number(tensor: &Tensor) -> Option<f64> {
     if tensor.len() == 1 { numbers(tensor).pop() } else { None }
 }
 
-/// The elements of a constant as floats; none where they are no numbers.
+/// The elements of a constant, as floats; empty if they are not numbers.
 fn numbers(tensor: &Tensor) -> Vec<f64> {
     tensor.to_f64s().unwrap_or_default()
 }

@@ -10,16 +10,16 @@ use crate::node::Node;
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
-/// What happens to numbers that no element is near.
+/// Treatment of numbers that the type cannot represent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounding {
-    /// Numbers past the largest become the largest, not infinite or "not a number".
+    /// Numbers beyond the largest become the largest, instead of infinity or NaN.
     pub(super) saturate: bool,
-    /// Powers of two are rounded `up`, `down` or to the `nearest`.
+    /// Rounding mode for powers of two: `up`, `down` or `nearest`.
     pub(super) mode: &'static str,
 }
 
-/// As the attributes say.
+/// Reads the rounding from the attributes.
 pub(super) fn rounding(node: &Node<'_, '_>) -> Result<Rounding> {
     let mode = match node.str_or("round_mode", "up")? {
         "up" => "up",
@@ -32,20 +32,20 @@ pub(super) fn rounding(node: &Node<'_, '_>) -> Result<Rounding> {
     Ok(Rounding { saturate: node.flag("saturate", true)?, mode })
 }
 
-/// The numbers that elements of a narrow type stand for, as `dtype`.
+/// Converts elements of a narrow type to the numbers that they represent, as `dtype`.
 pub(super) fn widened(node: &mut Node<'_, '_>, x: &Arg, narrow: Narrow, dtype: DataType) -> Result<Arg> {
     if narrow.int_range().is_some() {
         return node.cast(x, dtype);
     }
     let table = node.constant(narrow.values()?)?;
     let index = node.cast(x, DataType::I32)?;
-    // The table has a value for every element of the type.
+    // Every element of the type is a valid index: the table has 256 entries.
     let attrs = Attrs::new().with("axis", 0i64).with("mode", "clip");
     let values = node.op("take", &[table, index], attrs)?;
     node.cast(&values, dtype)
 }
 
-/// `x` as elements of a narrow type.
+/// Converts `x` to elements of a narrow type.
 pub(super) fn narrowed(node: &mut Node<'_, '_>, x: &Arg, narrow: Narrow, how: Rounding) -> Result<Arg> {
     match narrow.kind {
         Kind::UInt | Kind::Int => low_bits(node, x, narrow),
@@ -54,7 +54,7 @@ pub(super) fn narrowed(node: &mut Node<'_, '_>, x: &Arg, narrow: Narrow, how: Ro
     }
 }
 
-/// A call on `x` and a constant of its type.
+/// Calls `op` on `x` and a constant of its type.
 fn with(node: &mut Node<'_, '_>, op: &str, x: &Arg, value: f64) -> Result<Arg> {
     let dtype = node.dtype(x)?;
     let value = node.scalar(value, dtype)?;
@@ -67,7 +67,7 @@ fn select(node: &mut Node<'_, '_>, condition: Arg, value: f64, rest: Arg) -> Res
     node.call("where", &[condition, value, rest])
 }
 
-/// The low bits of the integer next to `x` toward zero.
+/// The low bits of `x`, truncated toward zero to an integer.
 fn low_bits(node: &mut Node<'_, '_>, x: &Arg, narrow: Narrow) -> Result<Arg> {
     let x = node.cast(x, DataType::I32)?;
     let unit = f64::from(1u32 << narrow.bits);
@@ -79,7 +79,7 @@ fn low_bits(node: &mut Node<'_, '_>, x: &Arg, narrow: Narrow) -> Result<Arg> {
     node.cast(&bits, narrow.storage())
 }
 
-/// The exponent of the power of two at or under `x`, and that power; exponents stop at `least`.
+/// The exponent of the largest power of two that is at most `x`, and that power; exponents are at least `least`.
 fn power_under(node: &mut Node<'_, '_>, x: &Arg, least: i32) -> Result<(Arg, Arg)> {
     let log = node.call("log", std::slice::from_ref(x))?;
     let log = with(node, "multiply", &log, std::f64::consts::LOG2_E)?;
@@ -90,13 +90,13 @@ fn power_under(node: &mut Node<'_, '_>, x: &Arg, least: i32) -> Result<(Arg, Arg
     Ok((exponent, power))
 }
 
-/// Bits of the nearest element: `2^mantissa` steps lead from a power of two to the next, and counting goes on across
-/// powers. An exponent that is one off, where `x` is next to a power of two, leads to the same count.
+/// Bits of the nearest element. There are `2^mantissa` steps from a power of two to the next, and steps are counted
+/// across powers. If the exponent is off by one, for `x` close to a power of two, the count is still the same.
 fn encoded(node: &mut Node<'_, '_>, x: &Arg, narrow: Narrow, float: Float, saturate: bool) -> Result<Arg> {
     let x = node.cast(x, DataType::F32)?;
     let size = node.call("abs", std::slice::from_ref(&x))?;
     let finite = node.call("isfinite", std::slice::from_ref(&x))?;
-    // What is not finite gets its bits at the end.
+    // Values that are not finite get their bits at the end.
     let (zero, far) = (node.scalar(0.0, DataType::F32)?, 2f64.powi(100));
     let bounded = with(node, "minimum", &size, far)?;
     let size = node.call("where", &[finite, bounded, zero])?;
@@ -115,7 +115,7 @@ fn encoded(node: &mut Node<'_, '_>, x: &Arg, narrow: Narrow, float: Float, satur
     bits = select(node, past, beyond, bits)?;
     let infinite = node.call("isinf", std::slice::from_ref(&x))?;
     bits = select(node, infinite, beyond, bits)?;
-    // The sign, which a zero has too: its inverse is infinite.
+    // Sign of `x`, also for zeros: the inverse of a negative zero is minus infinity.
     let unit = node.scalar(1.0, DataType::F32)?;
     let inverse = node.call("divide", &[unit, x.clone()])?;
     let (below, inverse_below) = (with(node, "less", &x, 0.0)?, with(node, "less", &inverse, 0.0)?);
@@ -130,19 +130,19 @@ fn encoded(node: &mut Node<'_, '_>, x: &Arg, narrow: Narrow, float: Float, satur
         signed = select(node, wrong, nan.into(), signed)?;
     }
     let is_nan = node.call("isnan", &[x])?;
-    // A type without "not a number" has its negative zero instead.
+    // A type without NaN uses its negative zero instead.
     let nan = if float.nan.is_some() { nan.into() } else { sign };
     let bits = select(node, is_nan, nan, signed)?;
     node.cast(&bits, DataType::U8)
 }
 
-/// The exponent of the power of two beside `x`, by 127 more; 255 for what is not finite.
+/// The biased exponent (bias 127) of the power of two that `x` is rounded to; 255 for values that are not finite.
 fn exponent(node: &mut Node<'_, '_>, x: &Arg, how: Rounding) -> Result<Arg> {
     let x = node.cast(x, DataType::F32)?;
     let size = node.call("abs", std::slice::from_ref(&x))?;
     let (exponent, power) = power_under(node, &size, -127)?;
     let ratio = node.call("divide", &[size, power])?;
-    // From the power at or under the number to the next one.
+    // Factor above the lower power of two from which on `x` is rounded up.
     let limit = match how.mode {
         "nearest" => 1.5,
         "down" => 2.0,

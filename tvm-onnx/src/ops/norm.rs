@@ -1,4 +1,4 @@
-//! Normalisations and softmax.
+//! Normalisation operators and softmax.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -34,7 +34,7 @@ fn softmax(node: &mut Node<'_, '_>, op: &str) -> Results {
     one(node.op(op, &[x], Attrs::new().with("axis", axis)))
 }
 
-/// Before opset 13: over all axes from `axis` on together.
+/// Before opset 13, softmax normalises over all axes from `axis` on together.
 fn softmax_2d(node: &mut Node<'_, '_>, op: &str) -> Results {
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
@@ -67,7 +67,7 @@ fn batch_norm(node: &mut Node<'_, '_>) -> Results {
     one(node.op("nn.batch_norm", &args, Attrs::new().with("axis", 1i64).with("epsilon", epsilon)))
 }
 
-/// `x` minus its mean over `axes`, and the mean of its square plus `epsilon`, both in `f32` at least.
+/// The mean of `x` over `axes`; `x`, minus the mean if `center`; and the mean of the squares of that.
 fn moments(
     node: &mut Node<'_, '_>,
     x: &Arg,
@@ -82,7 +82,7 @@ fn moments(
     Ok((mean, centered, variance))
 }
 
-/// `1 / sqrt(variance + epsilon)`.
+/// Computes `1 / sqrt(variance + epsilon)`.
 fn inverse_deviation(node: &mut Node<'_, '_>, variance: Arg, epsilon: f64) -> Result<Arg, OnnxError> {
     let dtype = node.dtype(&variance)?;
     let epsilon = node.scalar(epsilon, dtype)?;
@@ -92,7 +92,7 @@ fn inverse_deviation(node: &mut Node<'_, '_>, variance: Arg, epsilon: f64) -> Re
     node.call("divide", &[unit, deviation])
 }
 
-/// The type that statistics are computed in.
+/// The type in which statistics are computed.
 fn wide(dtype: DataType) -> DataType {
     if dtype == DataType::F64 { dtype } else { DataType::F32 }
 }
@@ -136,7 +136,7 @@ fn rms_norm(node: &mut Node<'_, '_>) -> Results {
     one(node.call("multiply", &[normal, scale]))
 }
 
-/// A vector, one element per channel, as a tensor of `rank` axes that broadcasts along axis 1.
+/// Reshapes a vector with one element per channel to `rank` axes, so that it is broadcast along axis 1.
 fn per_channel(node: &mut Node<'_, '_>, x: &Arg, rank: usize) -> Result<Arg, OnnxError> {
     let [channels] = &node.shape(x)?[..] else { return Err(node.malformed("scale and bias have one axis")) };
     let mut extents = vec![PrimExpr::index(1); rank];
@@ -162,7 +162,7 @@ fn instance_norm(node: &mut Node<'_, '_>) -> Results {
     one(node.call("add", &[res, bias]))
 }
 
-/// Statistics over groups of channels; scale and bias are per group before opset 21, then per channel.
+/// Normalises over groups of channels. Scale and bias are per group before opset 21, and per channel from then on.
 fn group_norm(node: &mut Node<'_, '_>) -> Results {
     let x = node.arg(0)?;
     let (shape, dtype) = (node.shape(&x)?, node.dtype(&x)?);
@@ -224,7 +224,7 @@ fn lp_norm(node: &mut Node<'_, '_>) -> Results {
         }
         p => return Err(node.malformed(format!("attribute `p` is {p}"))),
     };
-    // Where all elements are 0 the result is 0.
+    // If all elements are 0, the result is 0.
     let dtype = node.dtype(&x)?;
     let zero = node.scalar(0.0, dtype)?;
     let empty = node.call("equal", &[norm.clone(), zero])?;

@@ -1,4 +1,4 @@
-//! Poolings.
+//! Pooling operators.
 
 use tvm_core::ir::Attrs;
 
@@ -56,7 +56,7 @@ fn average_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     one(pool(node, AVERAGE, &x, |attrs, _| attrs.with("count_include_pad", include)))
 }
 
-/// The root of the sum of powers: an average that counts padding, times the size of the window.
+/// The p-th root of the sum of powers, computed from an average that counts padding, times the size of the window.
 fn lp_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
     let (dtype, p) = (node.dtype(&x)?, node.int_or("p", 2)?);

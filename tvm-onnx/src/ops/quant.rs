@@ -1,4 +1,4 @@
-//! Quantised numbers: an integer stands for `(integer - zero point) * scale`.
+//! Operators on quantised numbers: an integer represents `(integer - zero point) * scale`.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -18,8 +18,8 @@ pub(super) static ROWS: &[Row] = &[
     row("QuantizeLinear", 10, With(quantize)),
 ];
 
-/// Input `i`, one number, one per element of the axis or one per block of the axis, as a tensor that broadcasts to `rank`
-/// axes.
+/// Input `i` (a single number, one number per element of the axis, or one per block of the axis), reshaped so that it
+/// is broadcast to `rank` axes.
 fn along(node: &mut Node<'_, '_>, i: usize, rank: usize, axis: i64) -> Result<Option<Arg>, OnnxError> {
     let Some(x) = node.opt_arg(i)? else { return Ok(None) };
     match &node.shape(&x)?[..] {
@@ -36,7 +36,7 @@ fn along(node: &mut Node<'_, '_>, i: usize, rank: usize, axis: i64) -> Result<Op
     }
 }
 
-/// Every element of `x` for `block_size` neighbours along the axis, as far as input 0 goes.
+/// Repeats each element of `x` `block_size` times along the axis, and cuts the result to the extent of input 0.
 fn per_block(node: &mut Node<'_, '_>, x: Arg, axis: i64) -> Result<Arg, OnnxError> {
     let block = node.int_or("block_size", 0)?;
     let input = node.arg(0)?;
@@ -50,7 +50,7 @@ fn per_block(node: &mut Node<'_, '_>, x: Arg, axis: i64) -> Result<Arg, OnnxErro
     super::index::sliced(node, repeated, &[axis as i64], &begin, &end, &[1])
 }
 
-/// `round(x) + zero` limited to `dtype`.
+/// Computes `round(x) + zero`, clamped to the range of `dtype`.
 fn saturated(node: &mut Node<'_, '_>, x: Arg, zero: Option<Arg>, dtype: DataType) -> Result<Arg, OnnxError> {
     match dtype.int_range() {
         Some(range) => limited(node, x, zero, range, dtype),
@@ -58,7 +58,7 @@ fn saturated(node: &mut Node<'_, '_>, x: Arg, zero: Option<Arg>, dtype: DataType
     }
 }
 
-/// `round(x) + zero` limited to a range, as `dtype`.
+/// Computes `round(x) + zero`, clamped to the given range, as `dtype`.
 fn limited(
     node: &mut Node<'_, '_>,
     x: Arg,
@@ -97,7 +97,7 @@ fn quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     if let Some(range) = narrow.int_range() {
         return one(limited(node, ratio, zero, range, dtype));
     }
-    // The zero point of floats is 0.
+    // Floats have the zero point 0.
     let how = super::narrow::rounding(node)?;
     one(super::narrow::narrowed(node, &ratio, narrow, how))
 }
@@ -125,7 +125,7 @@ fn dequantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     one(node.call("multiply", &[x, scale]))
 }
 
-/// Scale and zero point from the range of the input, which includes 0.
+/// Derives scale and zero point from the range of the input, extended to include 0.
 fn dynamic_quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
     let dtype = node.dtype(&x)?;
@@ -144,7 +144,7 @@ fn dynamic_quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     Ok(vec![res.into(), scale.into(), zero_point.into()])
 }
 
-/// The product in `i32`, brought to the scale and zero point of the result.
+/// The product in `i32`, requantised to the scale and zero point of the result.
 fn matmul(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let mut factors = Vec::new();
     let mut scale = node.arg(6)?;
@@ -172,7 +172,7 @@ fn matmul(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     one(saturated(node, scaled, Some(zero), dtype))
 }
 
-/// Input `i` minus its zero point, input `zero`, in `i32`.
+/// Input `i` minus its zero point (input `zero`), in `i32`.
 pub(super) fn shifted(node: &mut Node<'_, '_>, i: usize, zero: usize) -> Result<Arg, OnnxError> {
     let x = node.arg(i)?;
     let rank = node.rank(&x)?;

@@ -1,4 +1,4 @@
-//! Recurrent layers over a known number of steps, one step after another.
+//! Recurrent layers with a known number of steps, unrolled step by step.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -19,7 +19,7 @@ pub(super) static ROWS: &[Row] = &[
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
-/// Longest sequence: every step is a part of the program.
+/// Maximum length of a sequence: every step becomes part of the program.
 const MAX_STEPS: i64 = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// The functions of a direction unless others are named.
+    /// Default activations of one direction.
     fn activations(self) -> &'static [&'static str] {
         match self {
             Kind::Rnn => &["Tanh"],
@@ -53,15 +53,15 @@ struct Cell {
     kind: Kind,
     hidden: PrimExpr,
     dtype: DataType,
-    /// Graph operators.
+    /// Names of the graph operators for the activations.
     activations: Vec<&'static str>,
-    /// Weights of the state, transposed.
+    /// Weights of the state (recurrence weights), transposed.
     weights: Arg,
-    /// What is added to the state's part.
+    /// Bias that is added to the contribution of the state.
     bias: Option<Arg>,
-    /// Weights of the cell's content in the gates, (3 · hidden).
+    /// Peephole weights, which add the cell state to the gates, (3 · hidden).
     peephole: Option<Arg>,
-    /// Gates are limited to this.
+    /// Limit of the absolute value of gate sums; `None` for no limit.
     clip: Option<f64>,
     linear_before_reset: bool,
 }
@@ -85,7 +85,7 @@ fn concat(node: &mut Node<'_, '_>, mut parts: Vec<Arg>, axis: i64) -> Result<Arg
     node.op("concat", &[Arg::Tuple(parts.into())], Attrs::new().with("axis", axis))
 }
 
-/// Direction `d` of input `i`, whose first axis are the directions.
+/// Direction `d` of input `i`, whose first axis is the direction.
 fn pick(node: &mut Node<'_, '_>, i: usize, d: i64, by_batch: bool) -> Result<Option<Arg>> {
     let Some(mut x) = node.opt_arg(i)? else { return Ok(None) };
     if by_batch {
@@ -103,14 +103,14 @@ fn pick(node: &mut Node<'_, '_>, i: usize, d: i64, by_batch: bool) -> Result<Opt
 }
 
 impl Cell {
-    /// Parts `from..to`, each as wide as the state, of the last axis.
+    /// Parts `from..to` of the last axis; each is as wide as the state.
     fn parts(&self, node: &mut Node<'_, '_>, x: &Arg, from: i64, to: i64) -> Result<Arg> {
         let axis = node.rank(x)? as i64 - 1;
         let at = |it: i64| [tvm_core::relax::analysis::simplify_dim(&(&self.hidden * it))];
         super::index::sliced(node, x.clone(), &[axis], &at(from), &at(to), &[1])
     }
 
-    /// Function `i` of the sum of a gate.
+    /// Applies activation `i` to the sum of a gate.
     fn activated(&self, node: &mut Node<'_, '_>, i: usize, sum: Arg) -> Result<Arg> {
         let mut sum = sum;
         if let Some(clip) = self.clip {
@@ -122,7 +122,7 @@ impl Cell {
         node.call(self.activations[i], &[sum])
     }
 
-    /// The state's part of the gates `from..to`.
+    /// The contribution of the state to the gates `from..to`.
     fn recur(&self, node: &mut Node<'_, '_>, state: &Arg, from: i64, to: i64) -> Result<Arg> {
         let weights = if to - from == self.kind.gates() {
             self.weights.clone()
@@ -139,7 +139,7 @@ impl Cell {
         }
     }
 
-    /// The states after a step from those before; `x` is the input's part of the gates.
+    /// The states after one step, computed from the previous ones; `x` is the contribution of the input to the gates.
     fn step(&self, node: &mut Node<'_, '_>, x: &Arg, [h, c]: [Arg; 2]) -> Result<[Arg; 2]> {
         match self.kind {
             Kind::Rnn => {
@@ -173,7 +173,7 @@ impl Cell {
         add(node, &new, &change)
     }
 
-    /// Gates are input, output, forget and content.
+    /// The gates are input, output, forget and content, in this order.
     fn lstm(&self, node: &mut Node<'_, '_>, x: &Arg, h: &Arg, c: &Arg) -> Result<[Arg; 2]> {
         let recurrent = self.recur(node, h, 0, 4)?;
         let sums = add(node, x, &recurrent)?;
@@ -268,7 +268,7 @@ fn recurrent(node: &mut Node<'_, '_>, kind: Kind) -> Result<Vec<Value>> {
     Ok(res.into_iter().map(Value::from).collect())
 }
 
-/// The states after every step, each (1, 1, batch, hidden), and the states at the end.
+/// Runs one direction: returns the state after each step as (1, 1, batch, hidden), and the final states.
 fn direction(
     node: &mut Node<'_, '_>,
     kind: Kind,
@@ -337,7 +337,7 @@ fn direction(
         let mut next = cell.step(node, &step, states.clone())?;
         let mut shown = next[0].clone();
         if let Some(lengths) = &lengths {
-            // Past its end a sequence shows nothing and keeps its state.
+            // After its end, a sequence outputs 0 and keeps its state.
             let inside = node.call("greater", &[lengths.clone(), Arg::Prim(PrimExpr::index(t))])?;
             shown = node.call("where", &[inside.clone(), shown, zero.clone()])?;
             for (next, state) in next.iter_mut().zip(&states) {

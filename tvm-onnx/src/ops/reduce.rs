@@ -1,4 +1,4 @@
-//! Reductions.
+//! Reduction operators.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -40,7 +40,7 @@ fn root(node: &mut Node<'_, '_>, x: Arg) -> Result<Arg, OnnxError> {
     node.call("sqrt", &[x])
 }
 
-/// The axes, an input from opset `since` on; `None` when nothing is reduced.
+/// The axes to reduce, an input from opset `since` on; `None` if nothing is reduced.
 fn axes(node: &Node<'_, '_>, since: i64, rank: usize) -> Result<Option<Vec<i64>>, OnnxError> {
     let given = node.ints_or_attr(1, "axes", since)?.filter(|axes| !axes.is_empty());
     match given {
@@ -50,7 +50,7 @@ fn axes(node: &Node<'_, '_>, since: i64, rank: usize) -> Result<Option<Vec<i64>>
     }
 }
 
-/// `after(op(before(x)))`, where `op` reduces the axes.
+/// Computes `after(op(before(x)))`, where `op` reduces the axes.
 fn reduce(
     node: &mut Node<'_, '_>,
     since: i64,
@@ -72,7 +72,7 @@ fn reduce(
     one(if bool_extreme { node.cast(&res, dtype) } else { Ok(res) })
 }
 
-/// The largest element is taken out so that nothing overflows.
+/// Subtracts the maximum first, so that nothing overflows.
 fn log_sum_exp(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
     let Some(axes) = axes(node, 18, node.rank(&x)?)? else { return Ok(vec![x.into()]) };
@@ -80,7 +80,7 @@ fn log_sum_exp(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let keepdims = node.flag("keepdims", true)?;
     let dtype = node.dtype(&x)?;
     let high = node.op("max", std::slice::from_ref(&x), attrs(true))?;
-    // An infinite largest element would make NaN of itself.
+    // Subtracting an infinite maximum from itself would produce NaN.
     let finite = node.call("isfinite", std::slice::from_ref(&high))?;
     let zero = node.scalar(0.0, dtype)?;
     let high = node.call("where", &[finite, high, zero])?;

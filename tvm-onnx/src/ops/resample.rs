@@ -1,5 +1,5 @@
-//! Resampling along one axis: every element of the result is a weighted sum of elements of the input, with weights that
-//! are known when the model is imported.
+//! Resampling along one axis: every element of the result is a weighted sum of elements of the input. The weights are
+//! known when the model is imported.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -9,43 +9,44 @@ use tvm_runtime::{DataType, Tensor};
 use crate::error::OnnxError;
 use crate::node::Node;
 
-/// How an axis is resampled.
+/// Parameters of resampling an axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis<'a> {
-    /// Elements before.
+    /// Extent of the input.
     pub(super) extent: i64,
-    /// Elements after.
+    /// Extent of the result.
     pub(super) out: i64,
-    /// Elements after for each one before; `out` may be this times `extent`, rounded.
+    /// Ratio of the extents; `out` may be `scale * extent`, rounded.
     pub(super) scale: f64,
-    /// Part of the axis that is shown, for `tf_crop_and_resize`.
+    /// Region of the axis that `tf_crop_and_resize` selects.
     pub(super) region: (f64, f64),
-    /// Name of the mapping of positions.
+    /// Name of the coordinate transformation.
     pub(super) coordinates: &'a str,
-    /// Which elements count, and how much.
+    /// Selects the contributing elements and their weights.
     pub(super) filter: Filter<'a>,
-    /// The filter is as wide as the elements of the result are apart.
+    /// Widens the filter to the distance between elements of the result.
     pub(super) antialias: bool,
-    /// Elements past the ends do not count.
+    /// Excludes elements beyond the ends.
     pub(super) exclude_outside: bool,
 }
 
-/// Which elements count, and how much.
+/// Selection of the contributing elements, and their weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Filter<'a> {
-    /// The nearest one, after the named rounding.
+    /// The nearest element, by the named rounding mode.
     Nearest(&'a str),
-    /// Those beside the position, by distance.
+    /// The elements next to the position, weighted by distance.
     Linear,
-    /// Two on each side, by a cubic polynomial of this parameter.
+    /// Two elements on each side, weighted by a cubic polynomial with this parameter.
     Cubic(f64),
 }
 
-/// One element of the result: elements of the input with their weights; `None` where there is nothing to show.
+/// Contributions to one element of the result: indices in the input and weights; `None` if the position is outside the
+/// region.
 type Weights = Option<Vec<(i64, f64)>>;
 
 impl Axis<'_> {
-    /// Where element `i` of the result is in the input.
+    /// Position in the input that element `i` of the result corresponds to.
     fn position(&self, i: f64) -> f64 {
         let (extent, out) = (self.extent as f64, self.scale * self.extent as f64);
         let half_pixel = (i + 0.5) / self.scale - 0.5;
@@ -68,8 +69,8 @@ impl Axis<'_> {
         }
     }
 
-    /// Weights of the elements from `first` of the element left of the position on; `ratio`, above 0 and at most 1, is
-    /// the distance to that element.
+    /// The weights of the elements around a position, and the offset of the first of these elements from the element
+    /// left of the position. `ratio`, above 0 and at most 1, is the distance to that left element.
     fn coefficients(&self, ratio: f64) -> (i64, Vec<f64>) {
         let (reach, curve): (f64, &dyn Fn(f64) -> f64) = match self.filter {
             Filter::Nearest(_) if ratio == 1.0 => return (1, vec![1.0]),
@@ -102,7 +103,7 @@ impl Axis<'_> {
     }
 
     fn weights(&self, i: i64) -> Weights {
-        // Far outside is as far as any position means.
+        // Clamp: beyond this distance, the exact position has no effect.
         let at = self.position(i as f64).clamp(-1e15, 1e15);
         let last = (self.extent - 1) as f64;
         if self.coordinates == "tf_crop_and_resize" && !(0.0..=last).contains(&at) {
@@ -122,7 +123,7 @@ impl Axis<'_> {
     }
 }
 
-/// `x` resampled along axis `axis`; `outside` is shown where there is nothing to show.
+/// Resamples `x` along the axis `axis`; elements outside the region become `outside`.
 pub(super) fn resample(
     node: &mut Node<'_, '_>,
     x: &Arg,
@@ -199,10 +200,10 @@ mod tests {
         near(weights(4, 2.0, Filter::Nearest("floor"), false, 3), &[(1, 1.0)]);
         near(weights(4, 0.5, Filter::Nearest("round_prefer_floor"), false, 1), &[(2, 1.0)]);
         near(weights(4, 0.5, Filter::Nearest("round_prefer_ceil"), false, 1), &[(3, 1.0)]);
-        // The cubic of parameter -0.75 at one half.
+        // The cubic polynomial with parameter -0.75 at one half.
         let cubic = weights(8, 0.5, Filter::Cubic(-0.75), false, 1);
         near(cubic, &[(1, -0.09375), (2, 0.59375), (3, 0.59375), (4, -0.09375)]);
-        // Twice as wide a triangle.
+        // A triangle of twice the width.
         let wide = weights(8, 0.5, Filter::Linear, true, 1);
         near(wide, &[(1, 0.125), (2, 0.375), (3, 0.375), (4, 0.125)]);
     }

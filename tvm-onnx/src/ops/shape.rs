@@ -1,4 +1,4 @@
-//! Operators that move elements without computing with them.
+//! Operators that rearrange elements without computing with them.
 
 use tvm_core::ir::{AttrValue, Attrs};
 use tvm_core::relax::Arg;
@@ -112,8 +112,8 @@ fn reshape(node: &mut Node<'_, '_>) -> Results {
     one(node.reshape(&x, &extents))
 }
 
-/// The extents that `target` asks for, where its elements are known only when the model runs: 0 keeps an extent, -1 takes
-/// what the others leave.
+/// The extents that `target` requests, if its elements are known only at run time: 0 keeps an extent, and -1 takes the
+/// remaining elements.
 fn extents_when_run(shape: &[PrimExpr], target: &[PrimExpr], keep_zero: bool) -> Vec<PrimExpr> {
     let kept = |(i, extent): (usize, &PrimExpr)| match shape.get(i) {
         Some(own) if !keep_zero => extent.clone().equal(0).select(own.clone(), extent.clone()),
@@ -124,7 +124,7 @@ fn extents_when_run(shape: &[PrimExpr], target: &[PrimExpr], keep_zero: bool) ->
     let others = extents.iter().fold(PrimExpr::index(1), |product, it| {
         product * inferred(it).select(PrimExpr::index(1), it.clone())
     });
-    // Without a -1 the quotient is not used, and a divisor of 0 must not stop the program.
+    // Without a -1, the quotient is unused, but a divisor of 0 must not stop the program.
     let rest = product(shape).floordiv(others.clone().equal(0).select(PrimExpr::index(1), others));
     extents.iter().map(|it| inferred(it).select(rest.clone(), it.clone())).collect()
 }
@@ -169,7 +169,7 @@ fn expand(node: &mut Node<'_, '_>) -> Results {
     };
     let extent = |i| {
         let (own, wanted) = (from_end(&shape, i), from_end(&target, i));
-        // An axis of more than one element keeps its extent, whatever is asked for.
+        // An axis with more than one element keeps its extent, whatever extent is requested.
         if wanted.is_const(1) || when_run && !own.is_const(1) { own } else { wanted }
     };
     let extents: Vec<PrimExpr> = (0..rank).map(extent).collect();
@@ -192,7 +192,7 @@ fn tile(node: &mut Node<'_, '_>) -> Results {
     one(node.op("tile", &[x], Attrs::new().with("repeats", repeats)))
 }
 
-/// Every axis gets one of the repeats in front of it; both become one axis.
+/// Inserts an axis for the repeats before each axis, then merges both.
 fn tile_when_run(node: &mut Node<'_, '_>, x: &Arg) -> Results {
     let (repeats, shape) = (node.dims(1)?, node.shape(x)?);
     if repeats.len() != shape.len() {
@@ -303,7 +303,7 @@ fn pad(node: &mut Node<'_, '_>) -> Results {
     one(node.op("nn.pad", &std::mem::take(&mut args), attrs))
 }
 
-/// The middle of the input, or the input in the middle of zeros.
+/// The middle of the input if it is too large; the input in the middle of zeros if it is too small.
 fn center_crop_pad(node: &mut Node<'_, '_>) -> Results {
     let target = node.ints(1)?;
     let x = node.arg(0)?;
@@ -320,7 +320,7 @@ fn center_crop_pad(node: &mut Node<'_, '_>) -> Results {
         let axis = axis as usize;
         let extent = shape[axis].as_int().ok_or_else(|| node.unsupported("a symbolic extent"))?;
         let missing = wanted - extent;
-        // The odd element is behind.
+        // An odd element of padding goes to the end.
         (widths[2 * axis], widths[2 * axis + 1]) = (missing / 2, missing - missing / 2);
     }
     let x = crop(node, x, &mut widths)?;
@@ -331,7 +331,7 @@ fn center_crop_pad(node: &mut Node<'_, '_>) -> Results {
     one(node.op("nn.pad", &[x], attrs))
 }
 
-/// Negative padding takes elements away; the widths that are left are not negative.
+/// Negative padding removes elements; afterwards no width is negative.
 fn crop(node: &mut Node<'_, '_>, x: Arg, widths: &mut [i64]) -> Result<Arg, OnnxError> {
     if widths.iter().all(|&it| it >= 0) {
         return Ok(x);
@@ -350,7 +350,7 @@ fn crop(node: &mut Node<'_, '_>, x: Arg, widths: &mut [i64]) -> Result<Arg, Onnx
     super::index::sliced(node, x, &axes, &begin, &end, &vec![1; axes.len()])
 }
 
-/// Blocks of channels become blocks of pixels.
+/// Rearranges blocks of channels to blocks of pixels.
 fn depth_to_space(node: &mut Node<'_, '_>) -> Results {
     let x = node.arg(0)?;
     let (n, c, h, w, b) = image(node, &x)?;
@@ -367,7 +367,7 @@ fn depth_to_space(node: &mut Node<'_, '_>) -> Results {
     one(node.reshape(&x, &[n, depth, simplify_dim(&(h * &b)), simplify_dim(&(w * &b))]))
 }
 
-/// Blocks of pixels become channels.
+/// Rearranges blocks of pixels to channels.
 fn space_to_depth(node: &mut Node<'_, '_>) -> Results {
     let x = node.arg(0)?;
     let (n, c, h, w, b) = image(node, &x)?;
@@ -382,7 +382,7 @@ fn space_to_depth(node: &mut Node<'_, '_>) -> Results {
     one(node.reshape(&x, &[n, simplify_dim(&(c * &b * &b)), high, wide]))
 }
 
-/// Extents of an image batch, and the block size.
+/// Extents of a batch of images, and the block size.
 fn image(
     node: &Node<'_, '_>,
     x: &Arg,

@@ -1,4 +1,4 @@
-//! Signals: Fourier transforms, causal convolution.
+//! Operators on signals: Fourier transforms, causal convolution.
 
 use std::f64::consts::TAU;
 
@@ -18,13 +18,13 @@ pub(super) static ROWS: &[Row] =
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
-/// Elements `begin..end` along an axis.
+/// The elements `begin..end` along an axis.
 fn part(node: &mut Node<'_, '_>, x: &Arg, axis: usize, begin: PrimExpr, end: PrimExpr) -> Result<Arg> {
     super::index::sliced(node, x.clone(), &[axis as i64], &[begin], &[end], &[1])
 }
 
-/// A convolution per channel over (batch, channel, position) that sees only what came before; what the next call has to
-/// see is a result too.
+/// A convolution per channel over (batch, channel, position) that uses only earlier positions. The second result is the
+/// state for the next call.
 fn causal_conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let (x, weight) = (node.arg(0)?, node.arg(1)?);
     let (dtype, shape) = (node.dtype(&x)?, node.shape(&x)?);
@@ -68,8 +68,8 @@ fn causal_conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     Ok(vec![res.into(), state.into()])
 }
 
-/// The discrete Fourier transform along an axis as products with sines and cosines; the last axis holds real and
-/// imaginary parts, or real ones alone.
+/// The discrete Fourier transform along an axis, as products with matrices of sines and cosines. The last axis of the
+/// input holds real and imaginary parts, or real parts only.
 fn fourier_transform(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let x = node.arg(0)?;
     let (dtype, shape) = (node.dtype(&x)?, node.shape(&x)?);
@@ -94,7 +94,7 @@ fn fourier_transform(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         (false, true) => (2 * (extent - 1)).max(1),
         (false, false) => extent,
     };
-    // Frequencies and moments: what comes in, what goes out.
+    // Number of input elements used, and number of output elements.
     let half = length / 2 + 1;
     let (taken, given) = match (to_real, onesided) {
         (true, _) => (half, length),
@@ -108,7 +108,7 @@ fn fourier_transform(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let used = taken.min(extent);
     let x = part(node, &x, axis, PrimExpr::index(0), PrimExpr::index(used))?;
     let scale = if inverse { 1.0 / length as f64 } else { 1.0 };
-    // Half of the frequencies stand for their mirror images too.
+    // Half of the frequencies also represent their mirror images.
     let weight = |k: i64| if to_real && k != 0 && 2 * k != length { 2.0 * scale } else { scale };
     let mut table = |f: fn(f64) -> f64| -> Result<Arg> {
         let angle = |k: i64, t: i64| {
@@ -121,7 +121,7 @@ fn fourier_transform(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         node.cast(&table, dtype)
     };
     let (cos, sin) = (table(f64::cos)?, table(f64::sin)?);
-    // The axis goes last, in place of the parts.
+    // Moves the transformed axis to the end, in place of the axis of the parts.
     let mut order: Vec<i64> = (0..last as i64).filter(|&it| it != axis as i64).collect();
     order.push(axis as i64);
     let plane = |node: &mut Node<'_, '_>, i: i64| -> Result<Option<Arg>> {
@@ -134,7 +134,7 @@ fn fourier_transform(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         node.op("permute_dims", &[plane], Attrs::new().with("axes", order.clone())).map(Some)
     };
     let (real, imaginary) = (plane(node, 0)?, plane(node, 1)?);
-    // (r + i·m)(cos ∓ i·sin): minus forward, plus backward.
+    // (r + i·m)(cos ∓ i·sin): minus for the forward transform, plus for the inverse.
     let [with_sine, with_sine_real] = if inverse { ["subtract", "add"] } else { ["add", "subtract"] };
     let mut rows = Vec::new();
     for (a, b, op) in [(&real, &imaginary, with_sine), (&imaginary, &real, with_sine_real)] {

@@ -1,4 +1,4 @@
-//! Operators that make or pass on values: constants, shapes, conversions, what inference leaves out.
+//! Operators that create or pass on values: constants, shapes, conversions, and operators without effect in inference.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -26,14 +26,14 @@ pub(super) static ROWS: &[Row] = &[
     row("Size", 1, With(size)),
 ];
 
-/// Results up to this size become constants when their shape is known.
+/// Maximum size in bytes of a result that becomes a constant when its shape is known.
 const MAX_CONSTANT_BYTES: i64 = 64 << 20;
 
 fn identity(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     Ok(vec![node.value(0)?.clone()])
 }
 
-/// The input; in training mode it would be random. The mask is true everywhere.
+/// Returns the input, because only training mode drops elements at random. The mask is true everywhere.
 fn dropout(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let training = match node.opset {
         1..=6 => !node.flag("is_test", false)?,
@@ -54,7 +54,7 @@ fn dropout(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     Ok(res)
 }
 
-/// A tensor of `shape` whose elements are the one element of `value`, converted to `dtype`.
+/// A tensor of `shape` filled with the only element of `value`, converted to `dtype`.
 fn filled(
     node: &mut Node<'_, '_>,
     shape: &[PrimExpr],
@@ -133,7 +133,7 @@ fn cast(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     }
 }
 
-/// Input 0 as elements of a type of ours or of a narrow one.
+/// Converts input 0 to a tvm type or to a narrow type.
 fn convert(node: &mut Node<'_, '_>, to: Result<DataType, Narrow>) -> Result<Vec<Value>, OnnxError> {
     let (mut x, from) = (node.arg(0)?, node.narrow(0));
     if let (Some(from), Err(to)) = (from, to)
@@ -183,7 +183,7 @@ fn eye_like(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     one(node.op("eye", &args, Attrs::new().with("dtype", dtype)))
 }
 
-/// A range of constants is a constant; one of symbolic integers is computed.
+/// A range of constants becomes a constant; a range of symbolic integers is computed at run time.
 fn range(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     if let (Ok(start), Ok(limit), Ok(step)) = (node.int(0), node.int(1), node.int(2)) {
         let dtype = node.value(0)?.ints().map_or(DataType::I64, |it| it.dtype);
@@ -229,7 +229,7 @@ fn range(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
             Attrs::new().with("dtype", dtype),
         ));
     }
-    // A step of 0 would not end; it gives nothing.
+    // A step of 0 would not terminate; it yields an empty range.
     let up = step.clone().greater(0);
     let distance = up.clone().select(&limit - &start, &start - &limit);
     let size = up.select(step.clone(), PrimExpr::index(0) - &step).max(1);

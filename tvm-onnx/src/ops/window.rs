@@ -1,11 +1,12 @@
-//! The attributes that convolutions and poolings share.
+//! Attributes that convolutions and poolings share.
 
 use tvm_core::tir::PrimExpr;
 
 use crate::error::OnnxError;
 use crate::node::Node;
 
-/// Windows over the spatial axes; one value per axis, pads first in front of all axes and then behind.
+/// A window over the spatial axes, with one value per axis; `pads` has the padding before all axes, then the padding
+/// after them.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) kernel: Vec<i64>,
@@ -14,17 +15,17 @@ pub(super) struct Window {
     pub(super) pads: Vec<i64>,
 }
 
-/// Extents, strides and pads are at most this: sums and products of a few of them fit.
+/// Maximum of extents, strides and pads, so that sums and products of a few of them fit.
 const MAX: i64 = 1 << 24;
 
 impl Window {
-    /// Elements from the first to the last of the window along axis `d`.
+    /// Number of elements that the window spans along axis `d`, with dilation.
     pub(super) fn reach(&self, d: usize) -> i64 {
         (self.kernel[d] - 1) * self.dilations[d] + 1
     }
 }
 
-/// Windows over the spatial extents `spatial`. `kernel`, when given, are the extents of the weights.
+/// Reads the window over the spatial extents `spatial`. `kernel`, if given, are the extents of the weights.
 pub(super) fn window(
     node: &Node<'_, '_>,
     spatial: &[PrimExpr],
@@ -80,7 +81,7 @@ pub(super) fn window(
     Ok(window)
 }
 
-/// Padding with which there are as many windows as the extent divided by the stride, rounded up.
+/// Total padding with which the number of windows is the extent divided by the stride, rounded up.
 fn same_pads(node: &Node<'_, '_>, window: &Window, extent: &PrimExpr, d: usize) -> Result<i64, OnnxError> {
     let (stride, reach) = (window.strides[d], window.reach(d));
     if node.op_type() == "ConvTranspose" {

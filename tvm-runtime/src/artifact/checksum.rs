@@ -1,4 +1,4 @@
-//! XXH64 (Yann Collet), seed 0: fast enough for weights, and one changed bit always shows.
+//! XXH64 (Yann Collet) with seed 0: fast enough for weights; a change of one bit always changes the checksum.
 
 const P1: u64 = 0x9E37_79B1_85EB_CA87;
 const P2: u64 = 0xC2B2_AE3D_27D4_EB4F;

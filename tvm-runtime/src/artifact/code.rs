@@ -1,4 +1,4 @@
-//! The numbers and fields of the instructions. A number, once given, keeps its meaning as long as the format version.
+//! Encoding of instructions: their numbers and fields. Within one format version, a number never changes its meaning.
 
 use super::ArtifactError;
 use super::codec::{Codec, Reader, Writer, enums};

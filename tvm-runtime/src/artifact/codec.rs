@@ -1,7 +1,7 @@
-//! How each type is written as bytes and read back.
+//! Encoding of each type as bytes, and decoding.
 //!
-//! One trait, [`Codec`]; structs are lists of fields, enums a number and fields, so that writer and reader cannot
-//! disagree. The reader treats its bytes as hostile.
+//! One trait, [`Codec`], serves both. Structs are lists of fields; enums are a number and fields. Both directions are
+//! generated from one list, so writer and reader cannot disagree. The reader treats its input as hostile.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::vm::{
     VmParam,
 };
 
-/// Bytes being written.
+/// Writer of one section.
 #[derive(Default)]
 pub(super) struct Writer {
     pub(super) bytes: Vec<u8>,
-    /// The first thing that could not be written.
+    /// Description of the first value that could not be written.
     pub(super) error: Option<String>,
-    /// Depth of nested types.
+    /// Current nesting depth of types.
     depth: usize,
 }
 
@@ -46,16 +46,16 @@ impl Writer {
     }
 }
 
-/// Bytes of one section being read.
+/// Reader of the bytes of one section.
 pub(super) struct Reader<'a> {
     section: &'static str,
     bytes: &'a [u8],
     at: usize,
-    /// Depth of nested types.
+    /// Current nesting depth of types.
     depth: usize,
 }
 
-/// Deepest type that is read or written.
+/// Deepest nesting of types that is read or written.
 const MAX_DEPTH: usize = 64;
 
 impl<'a> Reader<'a> {
@@ -81,7 +81,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number of entries; each takes at least one byte, so there cannot be more than bytes.
+    /// Reads the length of a list. Each entry takes at least one byte, so a length above the number of remaining bytes
+    /// is an error.
     fn len(&mut self) -> Result<usize, ArtifactError> {
         let len = u32::get(self)? as usize;
         if len > self.left() {
@@ -104,7 +105,7 @@ impl<'a> Reader<'a> {
         res
     }
 
-    /// Ends the section, which must have been read to its last byte.
+    /// Ends the section; it is an error if bytes remain.
     pub(super) fn finish(self) -> Result<(), ArtifactError> {
         match self.left() {
             0 => Ok(()),
@@ -113,7 +114,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A type with a form in bytes.
+/// A type that can be encoded as bytes.
 pub(super) trait Codec: Sized {
     fn put(&self, w: &mut Writer);
     fn get(r: &mut Reader<'_>) -> Result<Self, ArtifactError>;
@@ -152,7 +153,7 @@ macro_rules! indices {
 
 indices!(Reg, FuncIdx, KernelIdx, PackedIdx, ConstIdx, Pc);
 
-/// Structs, field by field.
+/// Implements `Codec` for structs, field by field.
 macro_rules! structs {
     ($($ty:ident { $($field:ident),* })*) => {$(
         impl Codec for $ty {
@@ -176,7 +177,7 @@ structs! {
     VmParam { name, ty }
 }
 
-/// Enums: a number, then the fields.
+/// Implements `Codec` for enums: a number, then the fields.
 macro_rules! enums {
     ($($ty:ident { $($number:literal = $variant:ident $(($($item:ident),*))? $({ $($field:ident),* })?,)* })*) => {$(
         impl Codec for $ty {
@@ -226,7 +227,7 @@ enums! {
     }
 }
 
-/// A type inside a type: here the depth is counted.
+/// A type nested in a type; the depth is counted here.
 impl<T: Codec> Codec for Box<T> {
     fn put(&self, w: &mut Writer) {
         w.nested(|w| T::put(self, w));

@@ -1,4 +1,4 @@
-//! Header and section table.
+//! Header and section table of an artifact.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,16 +8,16 @@ use super::checksum::checksum;
 use crate::abi::ABI_VERSION;
 use crate::tensor::ALIGNMENT;
 
-/// Version of everything in this folder; a reader refuses any other.
+/// Version of everything in this folder; a reader refuses every other version.
 pub const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"TVM-RS\r\n";
-/// Bytes of the compiler version, padded with zeros.
+/// Size of the compiler version in bytes; it is padded with zeros.
 const COMPILER_LEN: usize = 24;
 const HEADER_LEN: usize = 64;
 const ENTRY_LEN: usize = 32;
 
-/// Names of the sections, in order; a section's number is its place here.
+/// Names of the sections, in order; the number of a section is its index here.
 pub const SECTIONS: [&str; 9] = [
     "target section",
     "global section",
@@ -33,7 +33,7 @@ pub const SECTIONS: [&str; 9] = [
 /// Contents of all sections.
 pub(super) type Sections<T> = [T; SECTIONS.len()];
 
-/// Places of the fields in the header.
+/// Offsets of the fields in the header.
 mod at {
     pub(super) const FORMAT: usize = 8;
     pub(super) const ABI: usize = 12;
@@ -44,7 +44,7 @@ mod at {
     pub(super) const CHECKSUM: usize = 56;
 }
 
-/// What the header of an artifact says.
+/// Contents of the header and section table of an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArtifactInfo {
     /// Version of the format.
@@ -65,7 +65,7 @@ impl fmt::Display for ArtifactInfo {
     }
 }
 
-/// Reads the header of an artifact without looking into the sections.
+/// Reads header and section table of an artifact and verifies all checksums, without decoding the sections.
 pub fn inspect(bytes: &[u8]) -> Result<ArtifactInfo, ArtifactError> {
     let places = sections(bytes, true)?;
     let len = |place: &Range<usize>| place.len() as u64;
@@ -91,14 +91,14 @@ fn compiler(bytes: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// The checksum of header and table, with zeros in the place of the checksum.
+/// Checksum of header and section table, computed with zeros in place of the checksum itself.
 fn header_checksum(head: &[u8]) -> u64 {
     let mut head = head.to_vec();
     head[at::CHECKSUM..at::CHECKSUM + 8].fill(0);
     checksum(&head)
 }
 
-/// Puts header and table before the sections.
+/// Writes header, section table and sections into one artifact.
 pub(super) fn assemble(sections: &Sections<Vec<u8>>) -> Vec<u8> {
     let head_len = HEADER_LEN + SECTIONS.len() * ENTRY_LEN;
     let mut bytes = vec![0; head_len];
@@ -125,7 +125,8 @@ pub(super) fn assemble(sections: &Sections<Vec<u8>>) -> Vec<u8> {
     bytes
 }
 
-/// Checks the header and all that can be said of the sections without reading them; returns their places.
+/// Checks header, section table, gaps and (with `check_sums`) checksums without decoding a section; returns the range
+/// of each section.
 pub(super) fn sections(bytes: &[u8], check_sums: bool) -> Result<Sections<Range<usize>>, ArtifactError> {
     const HEAD: &str = "header";
     let malformed =
@@ -180,7 +181,7 @@ pub(super) fn sections(bytes: &[u8], check_sums: bool) -> Result<Sections<Range<
     Ok(places)
 }
 
-/// The artifact `bytes` as a compiler with another ABI would have made it.
+/// The artifact `bytes` with the given ABI version and a valid header checksum.
 #[cfg(test)]
 pub(crate) fn with_abi(mut bytes: Vec<u8>, version: u32) -> Vec<u8> {
     let head_len = HEADER_LEN + SECTIONS.len() * ENTRY_LEN;

@@ -1,4 +1,4 @@
-//! Reading.
+//! Loading of artifacts.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,36 +13,36 @@ use crate::tensor::{ALIGNMENT, Storage, Tensor};
 use crate::vm::{Constant, Executable, KernelObject, VmFunction, verify};
 
 impl Executable {
-    /// Reads an executable; its constants are copies.
+    /// Reads an executable and copies its constants.
     pub fn load(bytes: &[u8]) -> Result<Executable, RuntimeError> {
         read(bytes, Constants::Copied, true)
     }
 
-    /// Reads an executable that is part of the application; its constants stay where they are, if they are aligned
-    /// there.
+    /// Reads an executable that is embedded in the application. If `bytes` are aligned, the constants are used in
+    /// place.
     pub fn load_static(bytes: &'static [u8]) -> Result<Executable, RuntimeError> {
         read(bytes, Constants::Shared(&Storage::from_static(bytes)), true)
     }
 
-    /// Maps a file and reads the executable in it; its constants stay in the file until they are used. The file must
-    /// not change while they are in use.
+    /// Maps a file and reads the executable in it. The constants stay in the mapped file; the file must not change
+    /// while they are in use.
     pub fn load_file(path: impl AsRef<Path>) -> Result<Executable, RuntimeError> {
         let storage = Storage::map_file(path.as_ref())?;
         read(storage.bytes()?, Constants::Shared(&storage), true)
     }
 
-    /// As [`Executable::load`], without a look at the checksums: for tests of all the other checks.
+    /// As [`Executable::load`], but without checking the checksums, so that tests reach all the other checks.
     #[doc(hidden)]
     pub fn load_ignoring_checksums(bytes: &[u8]) -> Result<Executable, RuntimeError> {
         read(bytes, Constants::Copied, false)
     }
 }
 
-/// Where the constants of a loaded executable are.
+/// Where the constants of a loaded executable are stored.
 #[derive(Clone, Copy)]
 enum Constants<'a> {
     Copied,
-    /// In this storage, which holds the whole artifact.
+    /// Shared with this storage, which holds the whole artifact.
     Shared(&'a Storage),
 }
 
@@ -123,7 +123,7 @@ fn read_constant(
                     }
                     tensor
                 }
-                // The size is that of bytes that are there, so it is allocated only if it is right.
+                // The size was checked against the bytes present, so the allocation is no larger than the input.
                 _ => Tensor::from_bytes(bytes, &shape, dtype)?,
             };
             Constant::Tensor(tensor)
@@ -137,7 +137,7 @@ fn read_constant(
     })
 }
 
-/// A data section: pieces one after the other, each aligned, with zeros between.
+/// Cursor over a data section: pieces in order, each aligned, with zeros between them.
 struct Data<'a> {
     bytes: &'a [u8],
     place: Range<usize>,
@@ -155,7 +155,7 @@ impl<'a> Data<'a> {
         ArtifactError::Malformed { section: self.section, at, message: message.to_string() }
     }
 
-    /// The place of the next piece, in the whole artifact. The section itself starts aligned.
+    /// Range of the next piece within the whole artifact. The section itself starts aligned.
     fn next(&mut self, len: u64) -> Result<Range<usize>, ArtifactError> {
         let start = self.at.next_multiple_of(ALIGNMENT);
         let end = usize::try_from(len).ok().and_then(|len| start.checked_add(len));

@@ -1,6 +1,6 @@
-//! The artifact: an executable as bytes, to be loaded on another day or machine.
+//! The artifact: a serialised executable, to be loaded later or on another machine.
 //!
-//! TVM counterpart: `Executable::Save`/`Load` and the kernel library beside it; here one file holds both.
+//! TVM counterpart: `Executable::Save`/`Load` and the kernel library next to it; here one file holds both.
 //!
 //! Layout, all little-endian:
 //! - header: magic, format version, ABI version, compiler version, number of sections, length of the whole, checksum of
@@ -8,10 +8,10 @@
 //! - section table: number, offset, length and checksum of each section;
 //! - the sections of [`SECTIONS`], each once, in that order, each at the next multiple of 64 bytes; the gaps are zero.
 //!
-//! Tensors of the constant pool start at multiples of 64 bytes, so a mapped file needs no copy. The reader checks
-//! every length before it allocates, leaves no byte unread, and ends with the [verifier](crate::vm::verify); so bytes
-//! that load without an error are a program that runs without a panic. Kernel objects are machine code: running them
-//! takes the trust that running a program takes.
+//! Tensors of the constant pool start at multiples of 64 bytes, so a mapped file needs no copy. The reader checks every
+//! length before it allocates, leaves no byte unread, and runs the [verifier](crate::vm::verify) last. Bytes that load
+//! without an error are therefore a program that runs without a panic. Kernel objects are machine code: running them
+//! requires the same trust as running a program.
 
 mod checksum;
 mod code;
@@ -28,10 +28,10 @@ pub use container::{ArtifactInfo, FORMAT_VERSION, SECTIONS, inspect};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArtifactError {
-    /// The bytes do not start like an artifact.
+    /// The bytes do not start with the magic bytes of an artifact.
     #[error("not an artifact: it does not start with the magic bytes")]
     Magic,
-    /// Another version of the format.
+    /// The artifact has another format version.
     #[error(
         "artifact of format version {got} (made by tvm {compiler}), this runtime reads version {expected}; compile it again"
     )]
@@ -43,7 +43,7 @@ pub enum ArtifactError {
         /// Version of the compiler that made it.
         compiler: String,
     },
-    /// Kernels for another version of the ABI.
+    /// The kernels were compiled for another ABI version.
     #[error(
         "artifact for ABI version {got} (made by tvm {compiler}), this runtime has version {expected}; compile it again"
     )]
@@ -55,28 +55,28 @@ pub enum ArtifactError {
         /// Version of the compiler that made it.
         compiler: String,
     },
-    /// The bytes end early, or go on after the end.
+    /// The bytes end early, or continue after the end.
     #[error("artifact of {expected} bytes, got {got}")]
     Length {
-        /// Length that the header says.
+        /// Length according to the header.
         expected: u64,
-        /// Bytes there are.
+        /// Number of bytes present.
         got: u64,
     },
-    /// Bytes that changed.
+    /// The bytes of a section or of the header do not match their checksum.
     #[error("damaged artifact: wrong checksum of the {section}")]
     Checksum {
-        /// Which part.
+        /// Name of the section, or `header`.
         section: &'static str,
     },
-    /// Bytes that mean nothing.
+    /// The bytes do not follow the format.
     #[error("malformed artifact: {section} at byte {at}: {message}")]
     Malformed {
-        /// Which part.
+        /// Name of the section, or `header`.
         section: &'static str,
-        /// Offset in that part.
+        /// Byte offset in that section.
         at: usize,
-        /// What is wrong.
+        /// Description of the violation.
         message: String,
     },
     /// An executable that the format cannot express.

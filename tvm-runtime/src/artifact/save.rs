@@ -1,4 +1,4 @@
-//! Writing.
+//! Saving of artifacts.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::error::RuntimeError;
 use crate::tensor::ALIGNMENT;
 use crate::vm::{Constant, Executable, verify};
 
-/// Numbers of the kinds of constants.
+/// Numbers of the kinds of constants in the format.
 pub(super) mod constant {
     pub(in super::super) const TENSOR: u8 = 0;
     pub(in super::super) const INT: u8 = 1;
@@ -20,7 +20,7 @@ pub(super) mod constant {
 }
 
 impl Executable {
-    /// The executable as bytes. Saving the same executable twice gives the same bytes.
+    /// Serialises the executable. Saving the same executable twice gives the same bytes.
     pub fn save(&self) -> Result<Vec<u8>, RuntimeError> {
         if cfg!(target_endian = "big") {
             return Err(ArtifactError::Unsavable("constants on a big-endian machine".into()).into());
@@ -71,7 +71,7 @@ impl Executable {
         Ok(assemble(&[target, globals, constants, data, kernels, packed, code, objects, object_data]))
     }
 
-    /// Writes the executable to a file.
+    /// Serialises the executable into the file `path`.
     pub fn save_file(&self, path: impl AsRef<Path>) -> Result<(), RuntimeError> {
         let path = path.as_ref();
         let io = |err: std::io::Error| RuntimeError::Io {

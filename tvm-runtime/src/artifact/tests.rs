@@ -1,4 +1,4 @@
-//! Round trips, and bytes that were damaged in every way.
+//! Tests of the artifact: round trips, and damage of many kinds.
 
 use super::*;
 use crate::kernel::{DimSig, Kernel, KernelSig, ParamKind, ParamSig};
@@ -236,7 +236,7 @@ fn types_nest_to_a_limit() {
     assert_eq!(err, "cannot be saved: types nest deeper than 64");
 }
 
-/// A small generator (xorshift) with a fixed seed.
+/// A small xorshift generator with a fixed seed.
 struct Rng(u64);
 
 impl Rng {
@@ -248,7 +248,7 @@ impl Rng {
     }
 }
 
-/// A damaged copy: flips, cuts, splices, and numbers that are often wrong in files.
+/// Returns a damaged copy: flipped bits, cuts, splices, and numbers that are often wrong in files.
 fn damage(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut res = bytes.to_vec();
     for _ in 0..1 + rng.below(4) {
@@ -281,7 +281,7 @@ fn damage(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     res
 }
 
-/// Runs everything that can be called, with strict limits.
+/// Runs every function of the executable, with strict limits.
 fn run_all(exe: Executable, module: &Module) -> usize {
     let config = VmConfig {
         max_depth: 64,
@@ -322,8 +322,8 @@ fn damaged_artifacts_never_panic() {
         if Executable::load(&damaged).is_ok() {
             assert_eq!(damaged, bytes, "mutation {i} was accepted");
         }
-        // Without the checksums, decoder and verifier alone must hold. Most mutations would end at the section table:
-        // also try with the table and the lengths as they were.
+        // Without the checksums, decoder and verifier alone must hold. Most mutations would fail at the section table,
+        // so also try with the original table and lengths.
         let mut inner = damaged;
         if i % 4 != 0 {
             inner.resize(bytes.len(), 0);

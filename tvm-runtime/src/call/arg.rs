@@ -1,4 +1,4 @@
-//! What can be passed as a tensor: ndarray arrays and views, `Tensor`s, slices.
+//! Rust types that can be passed as a tensor: ndarray arrays and views, `Tensor`s, slices.
 
 use ndarray::{
     ArrayBase, ArrayView, ArrayViewMut, Data, DataMut, Dimension, Ix0, Ix1, Ix2, Ix3, Ix4, Ix5, Ix6, IxDyn,
@@ -64,7 +64,7 @@ ranks!(Ix0 = 0, Ix1 = 1, Ix2 = 2, Ix3 = 3, Ix4 = 4, Ix5 = 5, Ix6 = 6);
 
 impl<const RANK: usize> Rank<RANK> for IxDyn {}
 
-/// Writes the shape of an array that is compact row-major.
+/// Writes the shape of an array into `slot`, and checks that the array is compact row-major.
 #[inline]
 fn shape_of<const RANK: usize>(
     shape: &[usize],

@@ -1,8 +1,8 @@
-//! Typed calls: `CompiledFn<(In<f32, 2>, In<f32, 2>, Out<f32, 2>)>`, whose arguments are checked by the compiler.
+//! Typed calls: `CompiledFn<(In<f32, 2>, In<f32, 2>, Out<f32, 2>)>`, whose arguments rustc checks.
 //!
-//! TVM counterpart: `TypedPackedFunc`. Arguments are described on the stack and never copied: ndarray arrays and views,
-//! [`Tensor`](crate::Tensor)s, slices for one dimension. Element type and rank of Rust types are checked when the
-//! program is compiled; extents, and the type and rank of a `Tensor`, when the kernel is called.
+//! TVM counterpart: `TypedPackedFunc`. Arguments are ndarray arrays and views, [`Tensor`](crate::Tensor)s, and slices
+//! for one dimension. They are described on the stack and never copied. Element type and rank of Rust types are checked
+//! at compile time; extents, and the element type and rank of a `Tensor`, are checked at each call.
 #![allow(unsafe_code, reason = "builds raw kernel arguments; each block says why it is sound")]
 
 mod arg;
@@ -28,14 +28,14 @@ pub struct Out<T, const RANK: usize>(PhantomData<fn() -> T>);
 
 /// A parameter of a typed call: [`In`], [`Out`], or a scalar type.
 pub trait Param: sealed::Sealed {
-    /// Where an argument is described.
+    /// Storage for the description of an argument.
     #[doc(hidden)]
     type Slot;
-    /// What it is for.
+    /// Whether the parameter is an input, an output or a scalar.
     const KIND: ParamKind;
-    /// Element type, or type of the scalar.
+    /// Element type of the tensor, or type of the scalar.
     const DTYPE: DataType;
-    /// Dimensions; 0 for a scalar.
+    /// Number of dimensions; 0 for a scalar.
     const RANK: usize;
     #[doc(hidden)]
     const EMPTY: Self::Slot;
@@ -43,7 +43,7 @@ pub trait Param: sealed::Sealed {
     fn raw(slot: &Self::Slot) -> KernelArg;
 }
 
-/// What can be passed for the parameter `P`.
+/// Implemented by types that can be passed for the parameter `P`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed for the parameter `{P}`",
     note = "tensors take ndarray arrays and views, `&Tensor`, and slices for one dimension; outputs take them by `&mut`; scalars take exactly their type"
@@ -57,7 +57,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Why an argument cannot be described; the caller adds the names.
+/// Why an argument cannot be described; the caller adds the names of function and parameter.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum ArgError {
@@ -66,7 +66,7 @@ pub enum ArgError {
     Other(RuntimeError),
 }
 
-/// Room for the description of a tensor.
+/// Storage for the description of a tensor.
 #[doc(hidden)]
 pub struct TensorSlot<const RANK: usize> {
     tensor: DLTensor,
@@ -74,7 +74,7 @@ pub struct TensorSlot<const RANK: usize> {
 }
 
 impl<const RANK: usize> TensorSlot<RANK> {
-    /// Fills in everything but the shape, which is written already.
+    /// Fills in the data pointer; the shape is already written.
     #[inline]
     fn point_to(&mut self, data: *mut u8) {
         self.tensor.data = data.cast();
@@ -160,7 +160,7 @@ pub trait Params {
     fn list() -> Vec<(ParamKind, DataType, usize)>;
 }
 
-/// A kernel that is called with types. Cheap to clone, callable from any thread.
+/// A kernel with typed parameters. Cheap to clone, callable from any thread.
 ///
 /// ```
 /// use tvm_runtime::{CompiledFn, In, Out, RuntimeError};
@@ -216,7 +216,7 @@ impl<Args> fmt::Debug for CompiledFn<Args> {
 }
 
 impl<Args: Params> CompiledFn<Args> {
-    /// Gives `kernel` the types `Args`, which must agree with its signature.
+    /// Wraps `kernel` as a function of the types `Args`; an error unless they agree with the kernel's signature.
     pub fn new(kernel: Kernel) -> Result<CompiledFn<Args>, RuntimeError> {
         check_signature(kernel.signature(), &Args::list())?;
         Ok(CompiledFn { kernel, pool: None, args: PhantomData })
@@ -224,22 +224,22 @@ impl<Args: Params> CompiledFn<Args> {
 }
 
 impl<Args> CompiledFn<Args> {
-    /// The kernel behind it.
+    /// The underlying kernel.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// What runs when it is called.
+    /// Whether a call runs machine code or a host function.
     pub fn backend(&self) -> Backend {
         self.kernel().backend()
     }
 
-    /// Its signature.
+    /// Signature of the kernel.
     pub fn signature(&self) -> &KernelSig {
         self.kernel.signature()
     }
 
-    /// The same function with its parallel loops on `pool` in place of the global thread pool.
+    /// The same function, with its parallel loops on `pool` instead of the global thread pool.
     pub fn with_pool(self, pool: Arc<dyn ThreadPool>) -> CompiledFn<Args> {
         CompiledFn { pool: Some(pool), ..self }
     }
@@ -308,8 +308,8 @@ macro_rules! arities {
                     $value.describe(&mut $slot).map_err(|error| self.error($index, $param::RANK, error))?;
                 )*
                 let args = [$($param::raw(&$slot)),*];
-                // SAFETY: `new` found the kernel's signature to have these kinds; the slots point into the arguments,
-                // which live until the call returns, and what is written to is borrowed mutably.
+                // SAFETY: `new` checked that the kernel's signature has these kinds; the slots point into the
+                // arguments, which live until the call returns, and every written argument is borrowed mutably.
                 unsafe { self.kernel.call_raw(&args, self.pool.as_deref()) }
             }
         }

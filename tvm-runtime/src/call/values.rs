@@ -1,7 +1,7 @@
-//! Kernels called with values, as the virtual machine does.
+//! Calls of kernels with [`Value`]s, for the virtual machine.
 //!
-//! Invariant: an output is memory that the current run allocated and that nobody else can see (`Storage::writer`), so
-//! bytecode, however it was made, cannot write to constants, to arguments or to results of other runs.
+//! Invariant: an output lies in memory that the current run allocated and that nobody else can see (`Storage::writer`).
+//! So bytecode, whoever made it, cannot write to constants, to arguments or to results of other runs.
 #![allow(unsafe_code, reason = "builds raw kernel arguments; each block says why it is sound")]
 
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::thread_pool::ThreadPool;
 use crate::value::Value;
 
 impl Kernel {
-    /// Runs the kernel for run number `writer` of a virtual machine. Inputs and outputs are tensors, scalars are
+    /// Runs the kernel for run number `writer` of a virtual machine. Inputs and outputs are tensors; scalars are
     /// integers, floats or tensors of one element.
     pub(crate) fn call_values<'a>(
         &self,
@@ -54,19 +54,20 @@ impl Kernel {
         if self.backend() == Backend::Native {
             self.check_overlap(&spans)?;
         }
-        // Only now, when `tensors` no longer moves.
+        // The pointers are taken only now, when `tensors` no longer moves.
         let mut described = tensors.iter();
         for (param, arg) in params.iter().zip(&mut raw) {
             if param.kind != ParamKind::Scalar {
                 *arg = KernelArg { tensor: described.next().map_or(std::ptr::null(), |it| it) };
             }
         }
-        // SAFETY: the kinds are the signature's; the values outlive the call, and what is written to belongs to this run
-        // alone (see the file header).
+        // SAFETY: the kinds are the signature's; the values outlive the call, and the outputs belong to this run alone
+        // (see the file header).
         unsafe { self.call_raw(&raw, pool) }
     }
 
-    /// Machine code takes it that what it writes is no other argument: else a check that it made could come to nothing.
+    /// Checks that no output overlaps another argument. Machine code relies on this: a write could otherwise invalidate
+    /// a check that it already made.
     fn check_overlap(&self, spans: &[Range<usize>]) -> Result<(), RuntimeError> {
         let params = self.signature().params.iter().filter(|param| param.kind != ParamKind::Scalar);
         let tensors = params.zip(spans).filter(|(_, span)| !span.is_empty());

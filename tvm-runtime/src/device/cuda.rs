@@ -1,7 +1,7 @@
 //! CUDA devices: probing, memory, copies.
 //!
-//! TVM counterpart: `runtime/cuda/cuda_device_api.cc`. The driver is loaded when it is first needed. cudarc panics where
-//! the driver library or one of its symbols is missing; every call goes through [`guard`], which makes that an error.
+//! TVM counterpart: `runtime/cuda/cuda_device_api.cc`. The driver is loaded when it is first needed. cudarc panics if the
+//! driver library or one of its symbols is missing; every call goes through [`guard`], which turns the panic into an error.
 #![allow(unsafe_code, reason = "device memory by address; each block says why it is sound")]
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::{Device, DeviceProperties};
 use crate::error::RuntimeError;
 use crate::thread_pool::panic_message;
 
-/// Calls the driver; an error of it, or a panic for want of it, is an error of `device`.
+/// Calls the driver. An error of the driver, or a panic because it is missing, becomes an error of `device`.
 fn guard<T>(device: Device, call: impl FnOnce() -> Result<T, DriverError>) -> Result<T, RuntimeError> {
     let message = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(res)) => return Ok(res),
@@ -25,7 +25,7 @@ fn guard<T>(device: Device, call: impl FnOnce() -> Result<T, DriverError>) -> Re
     Err(RuntimeError::DeviceFailure { device, message })
 }
 
-/// The primary context of `device`, made once and bound to this thread.
+/// The primary context of `device`, created once and bound to the current thread.
 fn context(device: Device) -> Result<Arc<CudaContext>, RuntimeError> {
     static CONTEXTS: Mutex<BTreeMap<i32, Arc<CudaContext>>> = Mutex::new(BTreeMap::new());
     let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,7 +33,7 @@ fn context(device: Device) -> Result<Arc<CudaContext>, RuntimeError> {
         Some(context) => context.clone(),
         None => {
             let fail = |message: &str| RuntimeError::DeviceFailure { device, message: message.into() };
-            // SAFETY: loads the driver's library, or tells that it is not there.
+            // SAFETY: loads the driver's library, or reports that it is missing.
             if !unsafe { cudarc::driver::sys::is_culib_present() } {
                 return Err(fail("the CUDA driver (libcuda) is not installed"));
             }
@@ -73,7 +73,7 @@ pub(crate) struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// `len` zero bytes.
+    /// Allocates `len` zero bytes.
     pub(crate) fn alloc(device: Device, len: usize) -> Result<DeviceBuffer, RuntimeError> {
         let _context = context(device)?;
         if len == 0 {
@@ -93,7 +93,7 @@ impl DeviceBuffer {
         std::ptr::without_provenance_mut(self.ptr as usize)
     }
 
-    /// The address `offset` bytes into the buffer, if `len` bytes follow.
+    /// The address `offset` bytes into the buffer; an error unless `len` bytes follow.
     fn place(&self, offset: usize, len: usize) -> Result<CUdeviceptr, RuntimeError> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len => Ok(self.ptr + offset as CUdeviceptr),
@@ -121,7 +121,7 @@ impl DeviceBuffer {
         guard(self.device, || unsafe { result::memcpy_dtoh_sync(bytes, from) })
     }
 
-    /// Copies `len` bytes; between two devices, by way of the host.
+    /// Copies `len` bytes; copies between two devices go through the host.
     pub(crate) fn copy(
         from: &DeviceBuffer,
         from_offset: usize,
@@ -140,7 +140,7 @@ impl DeviceBuffer {
         }
         let context = context(from.device)?;
         guard(from.device, || {
-            // SAFETY: both places lie in their buffers; what may still run on return is waited for.
+            // SAFETY: both places lie in their buffers; the call below waits until the copy is complete.
             unsafe { result::memcpy_dtod_sync(dst, src, len) }?;
             context.synchronize()
         })

@@ -1,4 +1,4 @@
-//! CUDA devices in a build without the feature `cuda`: none exists, and asking for one says which feature is missing.
+//! CUDA devices in a build without the feature `cuda`: none exists, and using one is an error that names the feature.
 
 use super::{Device, DeviceProperties};
 use crate::error::RuntimeError;
@@ -15,7 +15,7 @@ pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeErro
     unsupported(device)
 }
 
-/// Memory on a device: there is none.
+/// Memory on a device; uninhabited in this build.
 pub(crate) enum DeviceBuffer {}
 
 impl DeviceBuffer {

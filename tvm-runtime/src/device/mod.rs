@@ -1,4 +1,4 @@
-//! Where a tensor lives: a kind of device and its ordinal.
+//! Devices on which tensors live: a kind and an ordinal.
 //!
 //! TVM counterpart: `DLDevice`, `runtime::Device`, `runtime::DeviceAPI`.
 
@@ -30,21 +30,21 @@ pub enum DeviceKind {
 pub struct Device {
     /// Kind of device.
     pub kind: DeviceKind,
-    /// Ordinal among the devices of that kind.
+    /// Ordinal among the devices of that kind, from 0.
     pub id: i32,
 }
 
-/// What is known about a device.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceProperties {
     /// Name of the model.
     pub name: String,
-    /// Memory in bytes, where it is known.
+    /// Memory in bytes, if known.
     pub total_memory: Option<usize>,
-    /// Compute capability (major, minor) of a CUDA device.
+    /// Compute capability (major, minor); `None` for the host.
     pub compute_capability: Option<(i32, i32)>,
-    /// Multiprocessors of a GPU, hardware threads of the host.
+    /// Number of multiprocessors of a GPU, or of hardware threads of the host.
     pub units: usize,
 }
 
@@ -67,7 +67,7 @@ impl Device {
         }
     }
 
-    /// What is known about the device; the error says why it cannot be used.
+    /// Queries the properties of the device; the error gives the reason why the device cannot be used.
     pub fn properties(self) -> Result<DeviceProperties, RuntimeError> {
         match self.kind {
             DeviceKind::Cpu if self.id == 0 => Ok(DeviceProperties {
@@ -90,7 +90,7 @@ impl Device {
     }
 }
 
-/// A text that names no device.
+/// The text is not the name of a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a device; expected cpu, cuda or cuda:<ordinal>")]
 pub struct ParseDeviceError(pub String);

@@ -1,4 +1,4 @@
-//! What can be passed to a linked model as a tensor.
+//! Rust types that can be passed to a linked model as a tensor.
 
 use ndarray::{ArrayBase, Data, OwnedRepr, ViewRepr};
 
@@ -12,8 +12,8 @@ use crate::vm::VmParam;
 
 /// A type that can be passed to a model as an input of element type `T` with `RANK` dimensions.
 ///
-/// Tensors and owned arrays are passed as they are; borrowed arrays and slices are copied. A slice gets the parameter's
-/// shape, as long as that has no more than one unknown extent.
+/// Tensors and owned arrays are passed without a copy; borrowed arrays and slices are copied. A slice takes the
+/// parameter's shape, which may have at most one unknown extent.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed to a model as a tensor of `{T}` with {RANK} dimension(s)",
     label = "expected a `{T}` tensor of rank {RANK}",
@@ -24,18 +24,18 @@ pub trait ModelInput<T: Element, const RANK: usize> {
     fn into_tensor(self, of: &ShapeOf<'_>) -> Result<Tensor, RuntimeError>;
 }
 
-/// What is known of the shape of a parameter.
+/// What is known about the shape of a parameter.
 #[doc(hidden)]
 pub struct ShapeOf<'a> {
     pub(super) func: &'a std::sync::Arc<str>,
     pub(super) param: &'a VmParam,
     pub(super) dims: &'a [DimSig],
-    /// Symbolic dimensions that earlier arguments bound.
+    /// Symbolic dimensions that earlier arguments have bound.
     pub(super) bound: &'a [(&'a str, i64)],
 }
 
 impl ShapeOf<'_> {
-    /// The shape that `len` elements have.
+    /// The shape of a slice of `len` elements.
     fn of_len(&self, len: usize) -> Result<Shape, RuntimeError> {
         self.find(len).ok_or_else(|| RuntimeError::ArgLen {
             func: self.func.clone(),

@@ -28,7 +28,7 @@ impl<T: Element, const RANK: usize> TypedTensor<T, RANK> {
         self.tensor.as_slice().expect("type and values were checked when it was made")
     }
 
-    /// As an `ndarray` view.
+    /// The tensor as an `ndarray` view.
     pub fn view(&self) -> ArrayView<'_, T, Dim<[usize; RANK]>>
     where
         Dim<[usize; RANK]>: Dimension,
@@ -36,12 +36,12 @@ impl<T: Element, const RANK: usize> TypedTensor<T, RANK> {
         self.tensor.view().expect("type and rank were checked when it was made")
     }
 
-    /// As a tensor without static type.
+    /// The underlying tensor, without static type.
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
     }
 
-    /// The tensor itself.
+    /// Converts into the underlying tensor.
     pub fn into_tensor(self) -> Tensor {
         self.tensor
     }

@@ -1,7 +1,7 @@
 //! Shared libraries of kernels.
 //!
-//! TVM counterpart: `runtime::LibraryModule`. A library exports [`ABI_SYMBOL`], one symbol per kernel
-//! ([`kernel_symbol`]), and nothing else that is looked at.
+//! TVM counterpart: `runtime::LibraryModule`. A library exports [`ABI_SYMBOL`] and one symbol per kernel
+//! ([`kernel_symbol`]); no other symbol is looked up.
 #![allow(unsafe_code, reason = "loads and calls foreign code; each block says why it is sound")]
 
 use std::any::Any;
@@ -15,18 +15,18 @@ use crate::abi::{ABI_VERSION, KernelFn, kernel_symbol};
 use crate::error::RuntimeError;
 use crate::kernel::{Kernel, KernelSig};
 
-/// The symbol of a `u32` constant that says for which [`ABI_VERSION`] a library was compiled.
+/// Symbol of a `u32` constant: the [`ABI_VERSION`] that a library was compiled for.
 pub const ABI_SYMBOL: &str = "tvm_abi_version";
 
-/// A loaded shared library; it stays loaded as long as this or one of its kernels lives.
+/// A loaded shared library; it stays loaded while this handle or one of its kernels lives.
 #[derive(Clone)]
 pub struct Library(Arc<Inner>);
 
 struct Inner {
     name: String,
     library: libloading::Library,
-    /// The memory file it was loaded from; open as long as the library is loaded, because the loader takes two libraries
-    /// with the same path (which has the file's number in it) for one. Dropped after `library`.
+    /// The memory file that the library was loaded from. It stays open as long as the library is loaded: its path contains
+    /// the number of the descriptor, and the loader takes two libraries with the same path for one. Dropped after `library`.
     _file: Option<File>,
 }
 
@@ -82,12 +82,12 @@ impl Library {
         }
     }
 
-    /// Its name or path.
+    /// Name or path of the library.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The kernel with this signature, if the library has its symbol.
+    /// The kernel with this signature, if the library exports its symbol.
     pub fn kernel(&self, sig: KernelSig) -> Option<Kernel> {
         let symbol = kernel_symbol(&sig.name);
         // SAFETY: the symbol is a kernel by the promise made when the library was loaded.
@@ -97,7 +97,7 @@ impl Library {
         Some(unsafe { Kernel::native(sig, func, keep) })
     }
 
-    /// A module of one kernel per signature.
+    /// Makes a module with one kernel per signature.
     pub fn module(&self, sigs: &[KernelSig]) -> Result<Module, RuntimeError> {
         resolve(sigs, |sig| self.kernel(sig.clone()))
     }
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Library {
     }
 }
 
-/// The loader's own message where libloading has one.
+/// The loader's own message, if libloading has one.
 fn describe(err: &libloading::Error) -> String {
     match std::error::Error::source(err) {
         Some(source) => source.to_string(),
@@ -117,7 +117,7 @@ fn describe(err: &libloading::Error) -> String {
     }
 }
 
-/// An anonymous file in memory that holds `bytes`, if the system has such files.
+/// An anonymous memory file that holds `bytes`, if the system supports such files.
 #[cfg(target_os = "linux")]
 fn memory_file(bytes: &[u8]) -> Option<File> {
     use std::ffi::{c_char, c_int, c_uint};
@@ -137,7 +137,7 @@ fn memory_file(bytes: &[u8]) -> Option<File> {
     file.write_all(bytes).ok().map(|()| file)
 }
 
-/// A directory that only this user can enter, removed with what is in it when dropped.
+/// A directory that only this user can enter; dropping it removes it with its contents.
 struct PrivateDir(std::path::PathBuf);
 
 impl PrivateDir {
@@ -148,7 +148,7 @@ impl PrivateDir {
         let mut builder = std::fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        // Fails if it exists, whoever made it.
+        // This fails if the directory exists, whoever created it.
         builder.create(&path)?;
         Ok(PrivateDir(path))
     }
@@ -156,7 +156,7 @@ impl PrivateDir {
 
 impl Drop for PrivateDir {
     fn drop(&mut self) {
-        // Where a loaded library cannot be removed, it stays behind in the temporary directory.
+        // If a loaded library cannot be removed, it stays in the temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! The kernels that an executable carries in its objects.
+//! Linking of the kernels that an executable carries in its objects.
 #![allow(unsafe_code, reason = "loads the machine code of a program; see SAFETY")]
 
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use crate::error::RuntimeError;
 use crate::vm::{Executable, ObjectKind, Vm};
 
 impl Executable {
-    /// Loads the shared libraries among the objects and resolves every kernel in them.
+    /// Loads the shared libraries among the objects and resolves every kernel of the executable in them.
     ///
-    /// Programs that this process compiled itself need no link: the compiler gives a [`Vm`] that runs.
+    /// Programs that this process compiled itself need no linking: the compiler returns a [`Vm`] that is ready to run.
     ///
-    /// # Safety
-    /// This loads and runs machine code of whoever made the executable, who must be trusted as the maker of a program is:
-    /// its kernels keep the promises of [`Kernel::native`](crate::Kernel::native) for the signatures in the executable.
+    /// This loads and runs machine code, so whoever made the executable must be trusted like the author of a program.
+    /// Its kernels must keep the promises of [`Kernel::native`](crate::Kernel::native) for the signatures in the
+    /// executable.
     ///
     /// # Errors
-    /// When this machine lacks a feature that the code was compiled for, or a kernel is missing.
+    /// When this machine lacks a CPU feature that the code was compiled for, or when a kernel is missing.
     pub unsafe fn link(&self) -> Result<Module, RuntimeError> {
         self.check_cpu()?;
         let objects = self.objects.iter().filter(|object| object.kind == ObjectKind::SharedLibrary);
@@ -30,7 +30,7 @@ impl Executable {
 }
 
 impl Vm {
-    /// As [`Vm::new`], with the kernels that the executable carries.
+    /// As [`Vm::new`], with the kernels that the executable itself carries.
     ///
     /// # Safety
     /// See [`Executable::link`].

@@ -1,4 +1,4 @@
-//! Tests of the modules and shared libraries.
+//! Tests of modules and shared libraries.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn sig(name: &str) -> KernelSig {
     KernelSig { name: name.into(), params: vec![param("x", ParamKind::In), param("y", ParamKind::Out)] }
 }
 
-/// Compiles C to a shared library. Where Rust links there is a C compiler.
+/// Compiles C to a shared library. A machine on which Rust links has a C compiler.
 fn compile(dir: &Path, stem: &str, text: &str) -> std::path::PathBuf {
     let (source, library) = (dir.join(format!("{stem}.c")), dir.join(format!("{stem}.so")));
     std::fs::write(&source, text).unwrap();
@@ -136,7 +136,7 @@ fn an_executable_carries_its_kernels() {
     let x = crate::Tensor::from_slice(&[1f32, 2., 3.], &[3]).unwrap();
     let y = vm.invoke("main", &[x.into()]).unwrap();
     assert_eq!(y.as_tensor().unwrap().as_slice::<f32>().unwrap(), [5., 10., 15.]);
-    // Bytecode that writes what it reads: the kernel was compiled for two tensors.
+    // Bytecode that passes the same register as input and output: the kernel was compiled for two tensors.
     let mut in_place = exe.clone();
     let code = &mut in_place.functions[0].code;
     let call = code.len() - 2;

@@ -1,7 +1,7 @@
-//! Tensors to and from other frameworks through DLPack, without copying.
+//! Exchange of tensors with other frameworks through DLPack, without copying.
 //!
-//! TVM counterpart: `Tensor::ToDLPack`, `Tensor::FromDLPack`. What comes in is untrusted data in trusted memory: an
-//! unknown type, device, stride or misaligned address is refused, and then the caller still owns the tensor.
+//! TVM counterpart: `Tensor::ToDLPack`, `Tensor::FromDLPack`. The description of an imported tensor is untrusted; its memory
+//! is trusted. An unknown type, device or stride or a misaligned address is refused, and the caller still owns the tensor.
 #![allow(unsafe_code, reason = "DLPack hands over raw pointers; each block says why it is sound")]
 
 use std::any::Any;
@@ -19,9 +19,9 @@ use crate::error::RuntimeError;
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
-    /// State of the producer.
+    /// Private state of the producer.
     pub manager_ctx: *mut c_void,
-    /// To be called once by the consumer when it is done.
+    /// Destructor; the consumer calls it once when it no longer needs the tensor.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
@@ -29,9 +29,9 @@ pub struct DLManagedTensor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DLPackVersion {
-    /// Breaking changes.
+    /// Major version; it changes with breaking changes.
     pub major: u32,
-    /// Additions.
+    /// Minor version; it changes with additions.
     pub minor: u32,
 }
 
@@ -40,9 +40,9 @@ pub struct DLPackVersion {
 pub struct DLManagedTensorVersioned {
     /// Version of this struct.
     pub version: DLPackVersion,
-    /// State of the producer.
+    /// Private state of the producer.
     pub manager_ctx: *mut c_void,
-    /// To be called once by the consumer when it is done.
+    /// Destructor; the consumer calls it once when it no longer needs the tensor.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     /// Bit 0: read-only; bit 1: copied.
     pub flags: u64,
@@ -50,11 +50,11 @@ pub struct DLManagedTensorVersioned {
     pub dl_tensor: DLTensor,
 }
 
-/// The DLPack version written and read here.
+/// The DLPack version that this module writes and reads.
 const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 0 };
 const READ_ONLY: u64 = 1;
 
-/// What both managed structs share.
+/// The common interface of both managed structs.
 trait Managed: Sized + 'static {
     unsafe fn tensor(this: *const Self) -> *const DLTensor;
     unsafe fn delete(this: *mut Self);
@@ -83,12 +83,12 @@ macro_rules! managed {
 managed!(DLManagedTensor);
 managed!(DLManagedTensorVersioned);
 
-/// An imported struct, given back to its producer on drop.
+/// An imported struct; dropping it calls the producer's deleter.
 struct Imported<M: Managed>(NonNull<M>);
 
 // SAFETY: DLPack lets the consumer call the deleter from any thread.
 unsafe impl<M: Managed> Send for Imported<M> {}
-// SAFETY: nothing is done through a shared reference.
+// SAFETY: no method accesses the struct through a shared reference.
 unsafe impl<M: Managed> Sync for Imported<M> {}
 
 impl<M: Managed> Drop for Imported<M> {
@@ -119,7 +119,7 @@ unsafe extern "C" fn delete_versioned(this: *mut DLManagedTensorVersioned) {
 }
 
 impl Tensor {
-    /// Hands this tensor to a DLPack consumer, which must call the deleter once. This format has no read-only mark:
+    /// Exports this tensor to a DLPack consumer, which must call the deleter once. This format has no read-only flag:
     /// let a consumer write only if no other handle to the tensor exists.
     pub fn to_dlpack(self) -> NonNull<DLManagedTensor> {
         let managed = DLManagedTensor {
@@ -136,8 +136,8 @@ impl Tensor {
         }
     }
 
-    /// Hands this tensor to a consumer of DLPack 1.x; marked read-only unless this is the only handle to writable
-    /// memory.
+    /// Exports this tensor to a consumer of DLPack 1.x. It is marked read-only unless this is the only handle to
+    /// writable memory.
     pub fn to_dlpack_versioned(mut self) -> NonNull<DLManagedTensorVersioned> {
         let unique = std::sync::Arc::get_mut(&mut self.0)
             .is_some_and(|inner| inner.storage.is_unique() && inner.storage.is_writable());
@@ -157,8 +157,8 @@ impl Tensor {
         }
     }
 
-    /// Takes over a tensor of another framework; its deleter is called when the last handle is dropped. On an error
-    /// the caller still owns it. Writing to the result makes a copy.
+    /// Imports a tensor of another framework; its deleter is called when the last handle is dropped. On an error, the
+    /// caller still owns the tensor. Writing to the result makes a copy.
     ///
     /// # Safety
     /// `managed` is a valid DLPack struct whose memory stays valid and unwritten until its deleter is called.
@@ -239,7 +239,7 @@ pub(crate) fn is_compact(shape: &[i64], strides: &[i64]) -> bool {
 }
 
 impl DataType {
-    /// The data type with these DLPack fields, if it is one of ours.
+    /// The data type with these DLPack fields, if tvm supports it.
     pub fn from_dlpack(code: u8, bits: u8, lanes: u16) -> Option<DataType> {
         let res =
             DataType::all().chain([DataType::HANDLE]).find(|d| d.code() as u8 == code && d.bits() == bits)?;

@@ -1,9 +1,9 @@
-//! Tensors: a shape and an element type over a shared block of memory; always compact row-major.
+//! Tensors: a shape and an element type over a shared block of memory, always compact and row-major.
 //!
-//! TVM counterpart: `runtime::Tensor` (formerly `NDArray`). A `Tensor` is one pointer wide and cheap to clone; writing
-//! needs the only handle, or makes a copy first. Extents are not negative, their product times the element size fits
-//! in `isize` (it is `byte_len`), `byte_offset + byte_len <= storage.len()`,
-//! and the first element is aligned for its type.
+//! TVM counterpart: `runtime::Tensor` (formerly `NDArray`). A `Tensor` is one pointer wide and cheap to clone. Writing
+//! requires that the handle is the only one; otherwise the data is copied first. Invariants: extents are not negative;
+//! their product times the element size fits in `isize` (it is `byte_len`); `byte_offset + byte_len <= storage.len()`;
+//! the first element is aligned for its type.
 #![allow(unsafe_code, reason = "views raw memory as typed slices; each block says why it is sound")]
 
 mod dlpack;
@@ -43,7 +43,7 @@ struct Inner {
 #[derive(Clone)]
 pub struct Tensor(Arc<Inner>);
 
-/// Bytes of a tensor of this shape and type, or `None` if an extent is negative or the size does not fit.
+/// Size in bytes of a tensor of this shape and type; `None` if an extent is negative or the size does not fit.
 pub fn byte_size(shape: &[i64], dtype: DataType) -> Option<usize> {
     let bytes = i64::try_from(dtype.bytes()).ok()?;
     if shape.iter().any(|&extent| extent < 0) {
@@ -61,18 +61,18 @@ fn checked_size(shape: &[i64], dtype: DataType) -> Result<usize, RuntimeError> {
 }
 
 impl Tensor {
-    /// A tensor of zeros on the host.
+    /// Makes a tensor of zeros on the host.
     pub fn zeros(shape: &[i64], dtype: DataType) -> Result<Tensor, RuntimeError> {
         Tensor::empty(shape, dtype, Device::cpu())
     }
 
-    /// A tensor on `device` whose content is not specified (it is initialised, so reading it is harmless).
+    /// Makes a tensor on `device` with unspecified content. The memory is initialised, so reading it is harmless.
     pub fn empty(shape: &[i64], dtype: DataType, device: Device) -> Result<Tensor, RuntimeError> {
         let storage = Storage::alloc(checked_size(shape, dtype)?, ALIGNMENT, device)?;
         Tensor::from_storage(storage, 0, shape, dtype)
     }
 
-    /// Takes over `data` (without copying) as a tensor of `shape`.
+    /// Makes a tensor of `shape` that owns `data`, without copying.
     pub fn from_vec<T: Element>(data: Vec<T>, shape: &[i64]) -> Result<Tensor, RuntimeError> {
         let (expected, got) = (checked_size(shape, T::DTYPE)?, data.len() * size_of::<T>());
         if expected != got {
@@ -81,17 +81,17 @@ impl Tensor {
         Tensor::from_storage(Storage::from_vec(data), 0, shape, T::DTYPE)
     }
 
-    /// A copy of `data` as a tensor of `shape`.
+    /// Makes a tensor of `shape` from a copy of `data`.
     pub fn from_slice<T: Element>(data: &[T], shape: &[i64]) -> Result<Tensor, RuntimeError> {
         Tensor::from_vec(data.to_vec(), shape)
     }
 
-    /// A tensor of rank 0.
+    /// Makes a tensor of rank 0.
     pub fn scalar<T: Element>(value: T) -> Tensor {
         Tensor::from_vec(vec![value], &[]).expect("one element has rank 0")
     }
 
-    /// A copy of little-endian `bytes` as a tensor.
+    /// Makes a tensor from a copy of little-endian `bytes`.
     pub fn from_bytes(bytes: &[u8], shape: &[i64], dtype: DataType) -> Result<Tensor, RuntimeError> {
         let (expected, got) = (checked_size(shape, dtype)?, bytes.len());
         if expected != got {
@@ -105,7 +105,7 @@ impl Tensor {
         Ok(res)
     }
 
-    /// A tensor over part of `storage`.
+    /// Makes a tensor over the part of `storage` that starts at `byte_offset`.
     pub fn from_storage(
         storage: Storage,
         byte_offset: usize,
@@ -139,12 +139,12 @@ impl Tensor {
         self.byte_len() / self.0.dtype.bytes().max(1)
     }
 
-    /// True if there is no element.
+    /// True if the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.byte_len() == 0
     }
 
-    /// Size in bytes.
+    /// Size of the elements in bytes.
     pub fn byte_len(&self) -> usize {
         self.0.byte_len
     }
@@ -154,32 +154,32 @@ impl Tensor {
         self.0.dtype
     }
 
-    /// Where the data is.
+    /// Device that holds the data.
     pub fn device(&self) -> Device {
         self.0.storage.device()
     }
 
-    /// The memory behind it.
+    /// The underlying memory.
     pub fn storage(&self) -> &Storage {
         &self.0.storage
     }
 
-    /// Offset of the first element in [`Tensor::storage`].
+    /// Offset of the first element in [`Tensor::storage`], in bytes.
     pub fn byte_offset(&self) -> usize {
         self.0.byte_offset
     }
 
-    /// Address of the first element (a device address on other devices).
+    /// Address of the first element; for a tensor that is not on the host, a device address.
     pub fn data_ptr(&self) -> *mut u8 {
         self.0.storage.as_ptr().wrapping_add(self.0.byte_offset)
     }
 
-    /// Number of handles to this very tensor (not to its storage).
+    /// Number of handles to this tensor (not to its storage).
     pub(crate) fn handles(&self) -> usize {
         Arc::strong_count(&self.0)
     }
 
-    /// The same data with another shape of as many elements; shares the memory.
+    /// The same data with another shape of the same number of elements; shares the memory.
     pub fn reshape(&self, shape: &[i64]) -> Result<Tensor, RuntimeError> {
         let (expected, got) = (checked_size(shape, self.0.dtype)?, self.byte_len());
         if expected != got {
@@ -199,7 +199,7 @@ impl Tensor {
         Ok(&self.0.storage.bytes()?[start..start + size])
     }
 
-    /// The elements.
+    /// The elements, in row-major order.
     pub fn as_slice<T: Element>(&self) -> Result<&[T], RuntimeError> {
         self.check_dtype::<T>()?;
         let bytes = self.bytes()?;
@@ -245,12 +245,12 @@ impl Tensor {
         Ok(())
     }
 
-    /// The tensor on `device`: the same handle if it is there already, else a copy.
+    /// The tensor on `device`: another handle if the data is already there, otherwise a copy.
     pub fn to_device(&self, device: Device) -> Result<Tensor, RuntimeError> {
         if self.device() == device { Ok(self.clone()) } else { self.deep_copy(device) }
     }
 
-    /// A copy with memory of its own on `device`.
+    /// A copy on `device` with memory of its own.
     pub fn deep_copy(&self, device: Device) -> Result<Tensor, RuntimeError> {
         let mut storage = Storage::alloc(self.byte_len(), ALIGNMENT, device)?;
         let (offset, size) = (self.0.byte_offset, self.byte_len());
@@ -287,7 +287,7 @@ impl Tensor {
     }
 }
 
-/// Whether `bytes` may be viewed as `[T]`.
+/// Checks that `bytes` may be viewed as `[T]`.
 pub(crate) fn check_values<T: Element>(bytes: &[u8]) -> Result<(), RuntimeError> {
     if !bytes.as_ptr().cast::<T>().is_aligned() {
         return Err(RuntimeError::BadData("the memory is not aligned for its element type"));
@@ -299,14 +299,14 @@ pub(crate) fn check_values<T: Element>(bytes: &[u8]) -> Result<(), RuntimeError>
 }
 
 impl Device {
-    /// As DLPack describes it.
+    /// Converts to DLPack's description of a device.
     pub fn to_dlpack(self) -> DLDevice {
         DLDevice { kind: self.kind as i32, id: self.id }
     }
 }
 
 impl fmt::Debug for Tensor {
-    /// Type, shape and the first elements.
+    /// Shows type, shape and the first elements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 8;
         write!(f, "Tensor<{}>{:?}", self.dtype(), self.shape())?;
@@ -329,7 +329,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Equality of type, shape and bits (so a NaN equals itself); data on a device is never equal.
+/// Equality of type, shape and bits, so a NaN equals itself. Data that is not on the host is never equal.
 impl PartialEq for Tensor {
     fn eq(&self, other: &Tensor) -> bool {
         self.dtype() == other.dtype()

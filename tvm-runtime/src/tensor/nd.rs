@@ -1,4 +1,4 @@
-//! Tensors and `ndarray` arrays of each other, without copying.
+//! Conversion between tensors and `ndarray` arrays, without copying where possible.
 
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewMut, Dimension};
 
@@ -19,12 +19,12 @@ impl Tensor {
         ArrayViewMut::from_shape(dim, self.as_mut_slice()?).map_err(|_| err)
     }
 
-    /// A copy of the tensor as an owned array.
+    /// The elements as an owned array (a copy).
     pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>, RuntimeError> {
         Ok(self.view::<T, ndarray::IxDyn>()?.to_owned())
     }
 
-    /// Takes over an array; copies only if it is not compact row-major.
+    /// Makes a tensor that owns the array's data; copies only if the array is not compact row-major.
     pub fn from_array<T: Element, D: Dimension>(array: Array<T, D>) -> Result<Tensor, RuntimeError> {
         let shape: Vec<i64> = array.shape().iter().map(|&extent| extent as i64).collect();
         if !array.is_standard_layout() {

@@ -1,4 +1,4 @@
-//! Elements of any type as plain numbers: what tools and constants are made of and looked at through.
+//! Elements of any type as plain numbers, for tools and for building constants.
 
 use half::{bf16, f16};
 use num_traits::AsPrimitive;
@@ -7,7 +7,7 @@ use super::Tensor;
 use crate::dtype::{DataType, Element};
 use crate::error::RuntimeError;
 
-/// `$f::<T>(..)` where `T` is the number type named `$dtype`; `$bool` for bools.
+/// Calls `$f::<T>(..)` with the number type `T` that `$dtype` names; evaluates `$bool` for bools.
 macro_rules! for_number {
     ($dtype:expr, $f:ident($($arg:expr),*), $bool:expr) => {
         for_number!(@ $dtype, $f($($arg),*), $bool,
@@ -35,7 +35,7 @@ impl Tensor {
         )
     }
 
-    /// A tensor of these elements, converted as `as` does; a bool is true for what is not 0.
+    /// Makes a tensor of these elements, converted as by `as`. For bools, every value but 0 is true.
     pub fn from_f64s(values: &[f64], shape: &[i64], dtype: DataType) -> Result<Tensor, RuntimeError> {
         fn make<T: Element>(values: &[f64], shape: &[i64]) -> Result<Tensor, RuntimeError>
         where

@@ -1,4 +1,4 @@
-//! Tensors of one element to and from scalar values.
+//! Conversion between tensors of one element and scalar values.
 
 use half::{bf16, f16};
 
@@ -9,7 +9,7 @@ use crate::error::RuntimeError;
 use crate::value::Value;
 
 impl Tensor {
-    /// The only element: integers and bools as [`Value::Int`], floats as [`Value::Float`].
+    /// The only element of the tensor: integers and bools as [`Value::Int`], floats as [`Value::Float`].
     pub fn read_scalar(&self) -> Result<Value, RuntimeError> {
         if self.len() != 1 {
             return Err(RuntimeError::ShapeCheck {
@@ -23,7 +23,7 @@ impl Tensor {
         self.element(0)
     }
 
-    /// Element `index` in row-major order, as [`Tensor::read_scalar`] gives it.
+    /// Element `index` in row-major order, converted as by [`Tensor::read_scalar`].
     pub(crate) fn element(&self, index: usize) -> Result<Value, RuntimeError> {
         macro_rules! read {
             ($($name:ident $ty:ty => $variant:ident $conv:expr),*) => {
@@ -45,7 +45,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor of rank 0 that holds an integer or float, converted to `dtype`. Integers must fit.
+    /// Makes a tensor of rank 0 that holds an integer or float, converted to `dtype`. Integers must fit.
     pub fn from_scalar(value: &Value, dtype: DataType) -> Result<Tensor, RuntimeError> {
         checked_size(&[], dtype)?;
         let float = match value {
@@ -83,7 +83,7 @@ impl Tensor {
             DataType::U16 => int!(u16),
             DataType::U32 => int!(u32),
             DataType::U64 => match value {
-                // As everywhere, the upper half of u64 is the negative half of i64.
+                // As everywhere, the upper half of the `u64` range maps to negative `i64` values.
                 Value::Int(it) => Ok(Tensor::scalar(it.cast_unsigned())),
                 _ => int!(u64),
             },

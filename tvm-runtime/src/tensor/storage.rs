@@ -1,8 +1,8 @@
-//! The memory behind tensors: allocated here (64-byte aligned), or owned by something foreign.
+//! Memory of tensors: allocated by the runtime (64-byte aligned), or owned by a foreign object.
 //!
-//! TVM counterpart: `memory::Storage`. Invariants: `ptr` is valid for `len` initialised bytes until `owner` is
-//! dropped; memory of a `Host` owner may be written through `ptr` by whoever holds the right to (a unique handle, or
-//! the run of the virtual machine that the storage is stamped with); other owners say so in `writable`.
+//! TVM counterpart: `memory::Storage`. Invariants: `ptr` is valid for `len` initialised bytes until `owner` is dropped.
+//! Memory of a `Host` owner may be written through `ptr` by the holder of the right to write: a unique handle, or the
+//! virtual machine run that is the `writer` of the storage. For other owners, `writable` tells whether writing is allowed.
 #![allow(unsafe_code, reason = "owns raw memory; each block says why it is sound")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -18,15 +18,15 @@ use crate::device::{Device, DeviceBuffer, DeviceKind};
 use crate::dtype::Element;
 use crate::error::RuntimeError;
 
-/// Alignment of all memory that the runtime allocates.
+/// Alignment in bytes of all memory that the runtime allocates.
 pub const ALIGNMENT: usize = 64;
 
 enum Owner {
-    /// From the global allocator with this layout.
+    /// Allocated by the global allocator with this layout.
     Host(Layout),
-    /// Kept alive by an object of another owner.
+    /// Kept alive by a foreign object.
     Foreign(#[allow(dead_code, reason = "held for its drop")] Box<dyn Any + Send + Sync>),
-    /// On another device.
+    /// Memory of another device.
     Device(DeviceBuffer),
 }
 
@@ -35,7 +35,7 @@ struct Inner {
     len: usize,
     device: Device,
     writable: bool,
-    /// The run of the virtual machine that may write; 0 for none.
+    /// Number of the virtual machine run that may write; 0 for none.
     writer: AtomicU64,
     owner: Owner,
 }
@@ -61,7 +61,7 @@ impl Drop for Inner {
 pub struct Storage(Arc<Inner>);
 
 impl Storage {
-    /// `len` zero bytes on `device`, aligned to `align` (a power of two; at least [`ALIGNMENT`] is given).
+    /// Allocates `len` zero bytes on `device`, aligned to at least `align` (a power of two) and [`ALIGNMENT`].
     pub fn alloc(len: usize, align: usize, device: Device) -> Result<Storage, RuntimeError> {
         let oom = || RuntimeError::OutOfMemory { bytes: len as u64, device };
         if device.kind != DeviceKind::Cpu {
@@ -79,17 +79,17 @@ impl Storage {
         Ok(Storage::new(ptr, len, device, true, Owner::Host(layout)))
     }
 
-    /// Takes over the memory of `data` without copying.
+    /// Makes a storage that owns the memory of `data`, without copying.
     pub fn from_vec<T: Element>(data: Vec<T>) -> Storage {
         let mut data = std::mem::ManuallyDrop::new(data);
         let len = data.len() * size_of::<T>();
         let layout = Layout::array::<T>(data.capacity()).expect("the vector has this layout");
-        // The vector's own pointer is not null, dangling if its capacity is 0.
+        // The vector's own pointer is not null; it is dangling if the capacity is 0.
         let ptr = NonNull::new(data.as_mut_ptr().cast()).unwrap_or(dangling());
         Storage::new(ptr, len, Device::cpu(), true, Owner::Host(layout))
     }
 
-    /// `len` bytes at `ptr` that live as long as `owner`.
+    /// Makes a storage of `len` bytes at `ptr` that live as long as `owner`.
     ///
     /// # Safety
     /// The bytes are initialised, stay valid and unmoved until `owner` is dropped, and nobody else writes to them;
@@ -104,7 +104,7 @@ impl Storage {
         Storage::new(ptr, len, device, writable, Owner::Foreign(owner))
     }
 
-    /// Bytes that are part of the application.
+    /// Makes a read-only storage of bytes that are part of the application.
     pub fn from_static(bytes: &'static [u8]) -> Storage {
         // SAFETY: static bytes stay valid and unwritten forever; the storage is read-only.
         unsafe {
@@ -118,18 +118,18 @@ impl Storage {
         }
     }
 
-    /// The content of a file, mapped into memory. The file must not change while the storage is alive.
+    /// Maps a file into memory. The file must not change while the storage is alive.
     pub fn map_file(path: &Path) -> Result<Storage, RuntimeError> {
         let io = |err: std::io::Error| RuntimeError::Io {
             path: path.display().to_string(),
             message: err.to_string(),
         };
-        // Before it is opened, because opening a pipe waits.
+        // Check before opening the file, because opening a pipe blocks.
         if !std::fs::metadata(path).map_err(io)?.is_file() {
             return Err(io(std::io::Error::other("not a regular file")));
         }
         let file = File::open(path).map_err(io)?;
-        // SAFETY: the mapping is private; that nobody changes the file is asked of the caller, as of any program that
+        // SAFETY: the mapping is private; the caller must ensure that nobody changes the file, as for any program that
         // maps its own files.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
         let (ptr, len) = (NonNull::from(&map[..]).cast(), map.len());
@@ -146,22 +146,22 @@ impl Storage {
         self.0.len
     }
 
-    /// True if it holds no byte.
+    /// True if the storage has no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// Where it is.
+    /// Device that holds the memory.
     pub fn device(&self) -> Device {
         self.0.device
     }
 
-    /// Start of the memory (a device address on other devices).
+    /// Start of the memory; a device address if it is not on the host.
     pub fn as_ptr(&self) -> *mut u8 {
         self.0.ptr.as_ptr()
     }
 
-    /// False for memory that must not be written to (a mapped file, say).
+    /// False for memory that must not be written to, for example a mapped file.
     pub fn is_writable(&self) -> bool {
         self.0.writable
     }
@@ -183,7 +183,7 @@ impl Storage {
         Ok(unsafe { std::slice::from_raw_parts(self.0.ptr.as_ptr(), self.0.len) })
     }
 
-    /// The bytes for writing; `None` if shared, read-only or not on the host.
+    /// The bytes for writing; `None` if they are shared, read-only or not on the host.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.check_host().is_err() || !self.0.writable || !self.is_unique() {
             return None;
@@ -200,12 +200,12 @@ impl Storage {
         }
     }
 
-    /// The run of the virtual machine that may write to this memory; 0 for none.
+    /// Number of the virtual machine run that may write to this memory; 0 for none.
     pub(crate) fn writer(&self) -> u64 {
         self.0.writer.load(Ordering::Relaxed)
     }
 
-    /// Gives the right to write to the run `writer`, or takes it from all (0).
+    /// Gives the right to write to the run `writer`; 0 revokes it from all runs.
     pub(crate) fn set_writer(&self, writer: u64) {
         self.0.writer.store(writer, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Tests of the tensors.
+//! Tests of tensors.
 
 use ndarray::{Array, Array2, Ix2, IxDyn, array};
 

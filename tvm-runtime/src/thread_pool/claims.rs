@@ -1,4 +1,4 @@
-//! Which iterations of a parallel loop were handed out: a pool is code of the application and may ask for anything.
+//! Tracks which iterations of a parallel loop were handed out: a pool is code of the application and may request anything.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -13,9 +13,9 @@ pub(super) struct Claims {
 
 #[derive(Default)]
 struct State {
-    /// Disjoint, in order, not adjacent.
+    /// Claimed ranges: disjoint, sorted, not adjacent.
     claimed: Vec<Range<usize>>,
-    /// The first request for an iteration that is none or is claimed already.
+    /// The first request that was out of range or repeated a claimed iteration.
     wrong: Option<Range<usize>>,
 }
 
@@ -24,7 +24,7 @@ impl Claims {
         Claims { extent, state: Mutex::default() }
     }
 
-    /// The iterations of `range` that nobody has claimed yet.
+    /// Claims `range`; returns its iterations that were not claimed before.
     pub(super) fn claim(&self, range: Range<usize>) -> Vec<Range<usize>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if range.start == range.end {
@@ -57,7 +57,7 @@ impl Claims {
         free
     }
 
-    /// An error unless each iteration was claimed once and nothing else was asked for.
+    /// An error unless each iteration was claimed exactly once and nothing else was requested.
     pub(super) fn finish(self) -> Result<(), RuntimeError> {
         let extent = self.extent;
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Disassembly.
+//! Disassembly of executables.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ impl fmt::Display for DimCheck {
     }
 }
 
-/// A list in brackets.
+/// Displays a list in brackets.
 struct List<'a, T>(&'a [T]);
 
 impl<T: fmt::Display> fmt::Display for List<'_, T> {
@@ -37,7 +37,7 @@ impl<T: fmt::Display> fmt::Display for List<'_, T> {
     }
 }
 
-/// An instruction with the names of what it refers to.
+/// An instruction, displayed with the names of the functions, kernels and packed functions that it refers to.
 struct Named<'a>(&'a Executable, &'a Instruction);
 
 impl fmt::Display for Named<'_> {
@@ -140,7 +140,7 @@ impl VmFunction {
     }
 }
 
-/// The whole program in readable form; tensors of the constant pool show their type and shape.
+/// The whole program in readable form; tensors of the constant pool are shown by type and shape.
 impl fmt::Display for Executable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "target {:?}", self.target)?;

@@ -1,7 +1,7 @@
-//! A compiled program: functions in bytecode, constants, the kernels it needs, and what is known about them.
+//! A compiled program: functions in bytecode, constants, signatures of the kernels it calls, and metadata.
 //!
-//! TVM counterpart: `relay::vm::Executable`, `relax::VMExecutable`. Plain data: building one checks nothing,
-//! [`verify`](fn@super::verify) and [`Vm::new`](super::Vm::new) do.
+//! TVM counterpart: `relay::vm::Executable`, `relax::VMExecutable`. Plain data: constructing one checks nothing;
+//! [`verify`](fn@super::verify) and [`Vm::new`](super::Vm::new) check it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::value::Value;
 
 use super::instruction::Instruction;
 
-/// The type of a parameter or result, for callers and tools; `Display` writes it as the DSL does.
+/// Type of a parameter or result, for callers and tools; `Display` writes it in the syntax of the DSL.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ValueType {
-    /// A tensor; element type and shape where they are known.
+    /// A tensor; element type and shape are given if known.
     Tensor {
-        /// Element type.
+        /// Element type, if known.
         dtype: Option<DataType>,
-        /// Extents.
+        /// Extents, if known.
         shape: Option<Vec<DimSig>>,
     },
-    /// A shape, with its rank where it is known.
+    /// A shape; its rank is given if known.
     Shape(Option<u32>),
     /// An integer or boolean scalar.
     Int,
@@ -36,13 +36,13 @@ pub enum ValueType {
     Str,
     /// A tuple.
     Tuple(Vec<ValueType>),
-    /// A function.
+    /// A function: parameter types and result type.
     Func(Vec<ValueType>, Box<ValueType>),
     /// An algebraic data type, by name.
     Adt(String),
     /// A reference cell.
     Ref(Box<ValueType>),
-    /// Anything.
+    /// A value of any type.
     Object,
 }
 
@@ -81,16 +81,16 @@ impl fmt::Display for ValueType {
 /// A parameter of a function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VmParam {
-    /// Its name.
+    /// Name of the parameter.
     pub name: String,
-    /// Its type.
+    /// Type of the parameter.
     pub ty: ValueType,
 }
 
-/// One function.
+/// A function in bytecode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VmFunction {
-    /// Unique name.
+    /// Name, unique in the executable.
     pub name: Arc<str>,
     /// Parameters; captured values of a closure come first.
     pub params: Vec<VmParam>,
@@ -100,7 +100,7 @@ pub struct VmFunction {
     pub num_regs: u32,
     /// True if the application may call it by name; closures and helpers are not public.
     pub public: bool,
-    /// Its instructions; the last one does not fall through.
+    /// Instructions; the last one does not fall through.
     pub code: Vec<Instruction>,
 }
 
@@ -135,7 +135,7 @@ impl From<&Constant> for Value {
     }
 }
 
-/// What the bytes of a [`KernelObject`] are.
+/// Format of the bytes of a [`KernelObject`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ObjectKind {
@@ -143,18 +143,18 @@ pub enum ObjectKind {
     SharedLibrary,
     /// A CUDA binary (cubin or fatbin).
     CudaBinary,
-    /// Anything else; the application knows.
+    /// Any other format; the application interprets it.
     Other,
 }
 
-/// Machine code that travels with an executable.
+/// Machine code that an executable carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelObject {
-    /// Its name, for messages.
+    /// Name of the object, for error messages.
     pub name: String,
-    /// What it is.
+    /// Format of the bytes.
     pub kind: ObjectKind,
-    /// The bytes.
+    /// The object file itself.
     pub bytes: Arc<[u8]>,
 }
 
@@ -165,20 +165,21 @@ pub struct Executable {
     pub functions: Vec<VmFunction>,
     /// The constant pool.
     pub constants: Vec<Constant>,
-    /// Kernels, by their signatures; a kernel is resolved by `KernelSig::name`, which is also its symbol.
+    /// Signatures of the kernels. A kernel is found by `KernelSig::name`, from which its symbol derives.
     pub kernels: Vec<KernelSig>,
-    /// Names of packed functions, resolved in the global registry.
+    /// Names of packed functions, found in the global registry.
     pub packed: Vec<String>,
-    /// Machine code of the kernels; may be empty if the kernels come from elsewhere (just compiled, or linked in).
+    /// Machine code of the kernels; may be empty if the kernels come from elsewhere (compiled in the same process, or
+    /// linked in).
     pub objects: Vec<KernelObject>,
-    /// What it was compiled for, as the compiler writes its target.
+    /// The target that the program was compiled for, as text of the compiler.
     pub target: String,
-    /// Further facts as pairs of key and value (model name, source, licence, …), in a fixed order.
+    /// Further metadata as key and value (model name, source, licence, …), in a fixed order.
     pub metadata: Vec<(String, String)>,
 }
 
 impl Executable {
-    /// The function of that name.
+    /// The function with this name.
     pub fn function(&self, name: &str) -> Option<&VmFunction> {
         self.functions.iter().find(|func| &*func.name == name)
     }
@@ -192,7 +193,7 @@ impl Executable {
         self.constants.iter().map(bytes).sum()
     }
 
-    /// The value of a metadata key.
+    /// The value of a metadata key, if present.
     pub fn metadata(&self, key: &str) -> Option<&str> {
         self.metadata.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }

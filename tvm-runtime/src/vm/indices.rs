@@ -1,6 +1,6 @@
-//! The instruction that checks tensors of indices, so that no index silently names another element.
+//! The instruction that checks tensors of indices, so that no invalid index silently selects another element.
 //!
-//! TVM counterpart: none; its kernels clip, wrap or read outside.
+//! TVM counterpart: none; its kernels clip, wrap or read out of bounds.
 
 use super::instruction::Reg;
 use super::interp::Run;
@@ -9,8 +9,8 @@ use crate::error::RuntimeError;
 use crate::tensor::Tensor;
 
 impl Run<'_> {
-    /// Checks the indices in `src`: the one at position `k` of the last axis against extent `k`, modulo their number, of
-    /// the shape in `extents`.
+    /// Checks the indices in `src`: the index at position `k` of the last axis is checked against extent number `k`
+    /// modulo `len`, where `len` is the number of extents in `extents`.
     pub(super) fn check_indices(&self, src: Reg, extents: Reg, op: &str) -> Result<(), RuntimeError> {
         let (indices, extents) = (self.get(src)?.try_tensor(op)?, self.get(extents)?.try_shape(op)?);
         for (column, &extent) in extents.iter().enumerate() {
@@ -22,7 +22,7 @@ impl Run<'_> {
     }
 }
 
-/// The first of every `step` indices from the one at `start` on that is outside of an axis of `extent`.
+/// Of every `step`-th index from `start` on, the first that is outside an axis of extent `extent`.
 fn outside(indices: &Tensor, start: usize, step: usize, extent: i64) -> Result<Option<i64>, RuntimeError> {
     macro_rules! by_type {
         ($($ty:ident)*) => {
@@ -46,7 +46,7 @@ fn first_outside<T: Copy + Ord>(
 ) -> Option<i64> {
     let extent = i128::from(extent);
     let bad = |it: T| !(-extent..extent).contains(&number(it));
-    // All are inside if the smallest and the largest are; this way the loop has no branch.
+    // All indices are inside if the smallest and the largest are; this keeps branches out of the loop.
     let all_inside = |indices: &[T]| {
         let ends = (indices.iter().copied().min(), indices.iter().copied().max());
         !ends.0.is_some_and(bad) && !ends.1.is_some_and(bad)

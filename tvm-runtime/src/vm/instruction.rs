@@ -1,9 +1,9 @@
 //! The instruction set of the virtual machine: a register machine over [`Value`](crate::Value)s.
 //!
 //! TVM counterpart: `relay::vm::Instruction`, of which this is a superset. Each function has its own `num_regs`
-//! registers; its arguments arrive in registers `0..params.len()`, the others start out null. Jump targets are
-//! indices into the function's code. Whatever an instruction reads must have been written: reading a null register,
-//! or a value of another kind than the instruction needs, ends the run with an error.
+//! registers. Its arguments arrive in registers `0..params.len()`; the others start out null. Jump targets are indices
+//! into the function's code. An instruction may read only registers that were written: reading a null register, or a
+//! value of a kind that the instruction does not accept, ends the run with an error.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ macro_rules! indices {
         pub struct $name(pub u32);
 
         impl $name {
-            /// As an index into a table.
+            /// The number as an index into a table.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
@@ -46,7 +46,7 @@ indices! {
     Pc "@";
 }
 
-/// An integer operand: a literal, or what a register holds.
+/// An integer operand: a literal or the content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntOperand {
     /// A literal.
@@ -67,20 +67,20 @@ impl From<i64> for IntOperand {
     }
 }
 
-/// What a check says about one extent.
+/// Check of one extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DimCheck {
-    /// Anything.
+    /// No check.
     Any,
-    /// Equals a literal.
+    /// The extent must equal a literal.
     Const(i64),
-    /// Equals the integer in a register.
+    /// The extent must equal the integer in a register.
     Reg(Reg),
-    /// Is written to a register: the place where a symbolic dimension is bound.
+    /// The extent is written to a register; this binds a symbolic dimension.
     Bind(Reg),
 }
 
-/// Binary operations on integers. Comparisons and logic give 0 or 1; overflow and division by zero are errors.
+/// Binary operations on integers. Comparisons and logic return 0 or 1; overflow and division by zero are errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names say it all")]
@@ -110,7 +110,7 @@ pub enum IntOpKind {
 }
 
 impl IntOpKind {
-    /// All operations with their names, in the order of their numbers.
+    /// All operations with their names, indexed by operation number.
     pub const ALL: &[(IntOpKind, &str)] = &[
         (IntOpKind::Add, "add"),
         (IntOpKind::Sub, "sub"),
@@ -136,12 +136,12 @@ impl IntOpKind {
         (IntOpKind::Shr, "shr"),
     ];
 
-    /// Its name.
+    /// Name of the operation, as in the disassembly.
     pub fn name(self) -> &'static str {
         IntOpKind::ALL[self as usize].1
     }
 
-    /// The result, or `None` on overflow and division by zero.
+    /// Evaluates the operation; `None` on overflow and division by zero.
     pub fn eval(self, lhs: i64, rhs: i64) -> Option<i64> {
         Some(match self {
             IntOpKind::Add => lhs.checked_add(rhs)?,
@@ -179,15 +179,15 @@ impl IntOpKind {
 /// A list of registers.
 pub type Regs = Box<[Reg]>;
 
-/// One instruction. `dst` is the register written.
+/// One instruction. `dst` is the register that it writes.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are explained with each instruction")]
 pub enum Instruction {
-    /// Copies a register (a handle, not the data).
+    /// Copies a register (the handle, not the data).
     Move { dst: Reg, src: Reg },
     /// Returns `src` to the caller.
     Ret { src: Reg },
-    /// Calls a function of the executable; as many `args` as it has parameters.
+    /// Calls a function of the executable. The number of `args` is the number of its parameters.
     Invoke { dst: Reg, func: FuncIdx, args: Regs },
     /// Returns what `func(args)` returns, without growing the stack.
     TailInvoke { func: FuncIdx, args: Regs },
@@ -195,76 +195,76 @@ pub enum Instruction {
     InvokeClosure { dst: Reg, closure: Reg, args: Regs },
     /// Returns what `closure(args)` returns, without growing the stack.
     TailInvokeClosure { closure: Reg, args: Regs },
-    /// Runs a kernel in destination-passing style: `args` correspond to the parameters of its signature (inputs and
-    /// outputs are tensors, scalars are integers, floats or tensors of rank 0). Outputs must be tensors allocated by this run.
+    /// Runs a kernel in destination-passing style: `args` correspond to the parameters of its signature. Inputs and outputs
+    /// are tensors; scalars are integers, floats or tensors of one element. Outputs must be tensors allocated by this run.
     InvokeKernel { kernel: KernelIdx, args: Regs },
     /// Calls a packed function by name with values of any kind.
     InvokePacked { dst: Reg, func: PackedIdx, args: Regs },
     /// Allocates `size` bytes on `device`, aligned to `align` (a power of two up to 4096).
     AllocStorage { dst: Reg, size: IntOperand, align: u32, device: Device },
-    /// A tensor of constant shape in `storage`, `offset` bytes from its start.
+    /// Makes a tensor of constant shape in `storage`, `offset` bytes from its start.
     AllocTensor { dst: Reg, storage: Reg, offset: IntOperand, dtype: DataType, shape: Box<[i64]> },
-    /// As `AllocTensor`, with the shape in a register.
+    /// As `AllocTensor`, but with the shape in a register.
     AllocTensorReg { dst: Reg, storage: Reg, offset: IntOperand, dtype: DataType, shape: Reg },
-    /// A data type instance with constructor `tag`, or a tuple (tag 0).
+    /// Makes an instance of a data type with constructor `tag`, or a tuple (tag 0).
     AllocADT { dst: Reg, tag: u32, fields: Regs },
-    /// A closure; the captured values become the first arguments of `func`.
+    /// Makes a closure; the captured values become the first arguments of `func`.
     AllocClosure { dst: Reg, func: FuncIdx, captured: Regs },
-    /// Field `index` of a tuple or data type.
+    /// Reads field `index` of a tuple or data type.
     GetField { dst: Reg, src: Reg, index: u32 },
-    /// The tag of a data type as an integer.
+    /// Reads the tag of a data type as an integer.
     GetTag { dst: Reg, src: Reg },
-    /// Goes to `on_eq` if `test` (an integer, or a tensor of rank 0 that holds an integer or bool) equals `target`,
-    /// else to `on_ne`. Truth is `target: 0` with `on_ne` for true.
+    /// Jumps to `on_eq` if `test` (an integer, or a tensor with one element of integer or bool type) equals `target`,
+    /// otherwise to `on_ne`. To test a condition, use `target: 0`; `on_ne` is then taken for true.
     If { test: Reg, target: i64, on_eq: Pc, on_ne: Pc },
-    /// Jumps.
+    /// Jumps unconditionally.
     Goto { target: Pc },
-    /// Loads from the constant pool (a handle, not the data).
+    /// Loads from the constant pool (the handle, not the data).
     LoadConst { dst: Reg, index: ConstIdx },
-    /// Loads an integer.
+    /// Loads an integer literal.
     LoadConsti { dst: Reg, value: i64 },
-    /// The shape of a tensor.
+    /// Reads the shape of a tensor.
     ShapeOf { dst: Reg, src: Reg },
-    /// Extent `axis` of a tensor or shape, as an integer.
+    /// Reads extent `axis` of a tensor or shape, as an integer.
     ShapeDim { dst: Reg, src: Reg, axis: u32 },
-    /// A shape from integers.
+    /// Makes a shape from integers.
     MakeShape { dst: Reg, dims: Box<[IntOperand]> },
-    /// A copy of a shape as an i64 tensor of rank 1.
+    /// Copies a shape into an `i64` tensor of rank 1.
     ShapeToTensor { dst: Reg, src: Reg },
-    /// The shape whose extents an integer tensor of rank 1 holds.
+    /// Makes a shape from an integer tensor of rank 1.
     TensorToShape { dst: Reg, src: Reg },
-    /// The tensor in `src` with the shape in register `shape`; shares the memory.
+    /// Gives the tensor in `src` the shape in register `shape`; the result shares the memory.
     ReshapeTensor { dst: Reg, src: Reg, shape: Reg },
-    /// The only element of a tensor, as an integer (integers and bools) or float.
+    /// Reads the only element of a tensor, as an integer (for integers and bools) or a float.
     ReadScalar { dst: Reg, src: Reg },
-    /// A tensor of rank 0 and type `dtype` that holds the integer or float in `src`.
+    /// Makes a tensor of rank 0 and type `dtype` that holds the integer or float in `src`.
     MakeScalar { dst: Reg, src: Reg, dtype: DataType },
-    /// Integer arithmetic.
+    /// Computes a binary operation on integers.
     IntOp { op: IntOpKind, dst: Reg, lhs: IntOperand, rhs: IntOperand },
-    /// Checks the value in `src` (a tensor) and binds symbolic dimensions, from left to right. `dtype` and `dims` may
-    /// be left open; `context` says in the error what was checked: "argument `x`".
+    /// Checks the tensor in `src` and binds symbolic dimensions, from left to right. `None` for `dtype` or `dims` skips
+    /// that check. `context` names the checked value in the error: "argument `x`".
     CheckTensor { src: Reg, dtype: Option<DataType>, dims: Option<Box<[DimCheck]>>, context: Box<str> },
-    /// The same for a shape.
+    /// Checks a shape in the same way.
     CheckShape { src: Reg, dims: Box<[DimCheck]>, context: Box<str> },
-    /// Checks a tensor of indices: along its last axis the extents in the shape `extents` take turns, and an index `i` of
-    /// the extent `n` is in `-n..n`. `context` names the operator in the error.
+    /// Checks a tensor of indices: positions along its last axis cycle through the extents in the shape `extents`, and
+    /// an index for extent `n` must be in `-n..n`. `context` names the operator in the error.
     CheckIndices { src: Reg, extents: Reg, context: Box<str> },
-    /// The tensor on `device`: itself if it is there already, else a copy.
+    /// Moves a tensor to `device`: the same handle if it is already there, otherwise a copy.
     DeviceCopy { dst: Reg, src: Reg, device: Device },
-    /// Forgets what a register holds, so that its memory can be reused.
+    /// Sets a register to null, so that its memory can be reused.
     KillRegister { reg: Reg },
-    /// A new reference cell that holds `src`.
+    /// Makes a reference cell that holds `src`.
     RefNew { dst: Reg, src: Reg },
-    /// What a reference cell holds.
+    /// Reads the content of a reference cell.
     RefGet { dst: Reg, src: Reg },
-    /// Puts `src` into the reference cell in `cell`.
+    /// Stores `src` into the reference cell in `cell`.
     RefSet { cell: Reg, src: Reg },
-    /// Ends the run with an error.
+    /// Ends the run with an error that carries `message`.
     Fatal { message: Box<str> },
 }
 
 impl Instruction {
-    /// Its name, as in the disassembly.
+    /// Name of the instruction, as in the disassembly.
     pub fn name(&self) -> &'static str {
         match self {
             Instruction::Move { .. } => "move",

@@ -1,7 +1,8 @@
-//! The interpreter loop: calls, branches, and the dispatch to the other instructions.
+//! The interpreter loop: calls, branches, and dispatch to the other instructions.
 //!
-//! Calls use an explicit stack, so depth is a limit with an error, not the thread's stack. The code was verified: register,
-//! function and constant indices and jump targets are in range. What registers hold is checked here.
+//! Calls use an explicit stack, so call depth is a limit with an error and does not use the thread's stack. The code
+//! was verified: register, function and constant indices and jump targets are in range. The contents of registers are
+//! checked here.
 
 use std::time::Instant;
 
@@ -20,10 +21,10 @@ pub(super) struct Run<'a> {
     vm: &'a Vm,
     pub(super) ws: &'a mut Workspace,
     profile: Option<&'a mut Profile>,
-    /// Number of this run; storages with it may be written to.
+    /// Number of this run; it may write to the storages whose `writer` it is.
     pub(super) writer: u64,
     steps_left: u64,
-    /// The current function, the next instruction, and the first register.
+    /// The current function, the index of the next instruction, and the index of its first register.
     func: usize,
     pc: usize,
     base: usize,
@@ -49,7 +50,7 @@ impl<'a> Run<'a> {
         res.map_err(|source| {
             let func = self.vm.exe.functions[self.func].name.clone();
             match source {
-                // Speaks of the caller's values, not of the program.
+                // This error is about the caller's values, not about the program.
                 RuntimeError::ShapeCheck { context, detail } => {
                     RuntimeError::ShapeCheck { context: format!("`{func}`: {context}").into(), detail }
                 }
@@ -130,7 +131,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Instructions that go on with the next one.
+    /// Runs an instruction after which execution continues with the next one.
     #[inline]
     fn step(&mut self, instruction: &Instruction) -> Result<(), RuntimeError> {
         let (dst, value) = match instruction {
@@ -171,7 +172,7 @@ impl<'a> Run<'a> {
             Instruction::RefGet { dst, src } => (dst, self.get(*src)?.try_ref_cell("ref_get")?.get()),
             Instruction::RefSet { cell, src } => {
                 let value = self.get(*src)?.clone();
-                // Whoever else has the cell sees the value from now on.
+                // From now on, other holders of the cell see the value.
                 lent::revoke(&value);
                 drop(self.get(*cell)?.try_ref_cell("ref_set")?.set(value));
                 return Ok(());
@@ -189,7 +190,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Pushes the current function and enters `func`.
+    /// Pushes the current function onto the call stack and enters `func`.
     fn push(&mut self, dst: Reg, func: FuncIdx, args: Args) -> Result<(), RuntimeError> {
         let max_depth = self.vm.config.max_depth;
         if self.ws.frames.len() >= max_depth {
@@ -205,17 +206,17 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Enters `func` in place of the current function.
+    /// Replaces the current function by `func` and enters it.
     fn replace(&mut self, func: FuncIdx, args: Args) -> Result<(), RuntimeError> {
         self.ws.regs.truncate(self.base);
         self.enter(func.index(), args.into_iter())
     }
 
-    /// What a closure calls: its function, and its captured values before `args`.
+    /// Resolves a closure: returns its function, and its captured values followed by `args`.
     fn apply(&self, closure: Reg, args: &[Reg]) -> Result<(FuncIdx, Args), RuntimeError> {
         let closure = self.get(closure)?.try_closure("invoke_closure")?;
         let args = self.collect(closure.captured(), args)?;
-        // A closure may come from outside: only in its own program does its number name its function.
+        // A closure may come from outside; its function number is valid only in its own program.
         let func = self.vm.exe.functions.get(closure.func() as usize);
         let Some(func) = func.filter(|_| closure.program() == self.vm.id) else {
             return Err(RuntimeError::ForeignClosure);
@@ -256,7 +257,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// `first` and the values of `regs`.
+    /// Collects `first` and then the values of `regs`.
     fn collect(&self, first: &[Value], regs: &[Reg]) -> Result<Args, RuntimeError> {
         let mut res = Args::with_capacity(first.len() + regs.len());
         res.extend(first.iter().cloned());
@@ -266,7 +267,7 @@ impl<'a> Run<'a> {
         Ok(res)
     }
 
-    /// The value of an `if`.
+    /// The integer that an `if` compares.
     fn truth(&self, test: Reg) -> Result<i64, RuntimeError> {
         match self.get(test)? {
             Value::Int(value) => Ok(*value),
@@ -285,7 +286,7 @@ impl<'a> Run<'a> {
         &mut self.ws.regs[self.base + reg.index()]
     }
 
-    /// What a register holds; null is an error.
+    /// The content of a register; null is an error.
     #[inline]
     pub(super) fn get(&self, reg: Reg) -> Result<&Value, RuntimeError> {
         match self.peek(reg) {
@@ -316,7 +317,7 @@ impl<'a> Run<'a> {
         RuntimeError::ValueKind { what, expected: "a value", got: Value::Null.kind() }
     }
 
-    /// Compares extents with what is known of them, binds the others.
+    /// Compares extents with their expected values, and binds the others.
     pub(super) fn check_dims(
         &mut self,
         shape: &[i64],

@@ -1,8 +1,8 @@
-//! Memory lent to packed functions and put into reference cells.
+//! Memory that a run shares with packed functions and reference cells.
 //!
-//! A packed function may keep a handle to a tensor that it was given, and others may look into a reference cell. The run
-//! must not write to that memory again, or it would change what they see. So after a call, memory that gained a handle
-//! loses the run's right to write; memory inside data types, closures and cells loses it in any case.
+//! A packed function may keep a handle to a tensor that it received, and other code may read a reference cell. The run must
+//! not write to that memory again, because the writes would be visible to them. So memory that has more handles after a call
+//! than before loses the run's right to write. Memory inside data types, closures and cells loses it in any case.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::value::Value;
 
-/// Numbers of handles before a call, per argument.
+/// Number of handles before a call, for each argument.
 pub(super) struct Lent(SmallVec<[(usize, usize); 8]>);
 
 fn handles(value: &Value) -> (usize, usize) {
@@ -26,7 +26,7 @@ impl Lent {
         Lent(args.iter().map(handles).collect())
     }
 
-    /// To be called after the call, while its result is alive.
+    /// Revokes the right to write where handles were kept. To be called after the call, while its result is alive.
     pub(super) fn settle(self, args: &[Value]) {
         for (arg, before) in args.iter().zip(self.0) {
             let kept = !matches!(arg, Value::Tensor(_) | Value::Storage(_)) || handles(arg) != before;
@@ -37,7 +37,7 @@ impl Lent {
     }
 }
 
-/// Takes the right to write to all memory in `value`.
+/// Revokes the right to write to all memory in `value`.
 pub(super) fn revoke(value: &Value) {
     match value {
         Value::Tensor(tensor) => return tensor.storage().set_writer(0),

@@ -1,7 +1,7 @@
-//! A verified executable with its kernels resolved: what an application calls.
+//! A verified executable with its kernels resolved, which an application calls.
 //!
-//! TVM counterpart: `relay::vm::VirtualMachine`, `relax::VirtualMachine`. Immutable after it was made, so that any number
-//! of threads may call it at once; what a run changes is in its [`Workspace`].
+//! TVM counterpart: `relay::vm::VirtualMachine`, `relax::VirtualMachine`. It is immutable, so any number of threads may
+//! call it at the same time; the mutable state of a run is in its [`Workspace`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,18 +20,18 @@ use crate::packed::{PackedFunc, get_global_func};
 use crate::thread_pool::ThreadPool;
 use crate::value::Value;
 
-/// Limits of one run, and where its parallel loops run.
+/// Limits of one run, and the thread pool for its parallel loops.
 #[derive(Clone)]
 pub struct VmConfig {
-    /// Calls inside calls (tail calls do not count).
+    /// Maximum number of nested calls (tail calls do not count); default 2^20.
     pub max_depth: usize,
-    /// Registers of all calls together.
+    /// Maximum number of registers of all active calls together; default 2^23.
     pub max_registers: usize,
-    /// Instructions; no limit if `None`.
+    /// Maximum number of instructions; `None`, the default, for no limit.
     pub max_steps: Option<u64>,
-    /// Bytes of all storages together.
+    /// Maximum size of all storages together, in bytes; default `isize::MAX`.
     pub max_bytes: usize,
-    /// In place of the global thread pool.
+    /// Thread pool; `None`, the default, for the global one.
     pub pool: Option<Arc<dyn ThreadPool>>,
 }
 
@@ -47,29 +47,29 @@ impl Default for VmConfig {
     }
 }
 
-/// A program ready to run.
+/// A program that is ready to run.
 pub struct Vm {
-    /// Unlike that of any other: closures carry it.
+    /// Unique number; closures carry it.
     pub(super) id: u64,
     pub(super) exe: Arc<Executable>,
     pub(super) constants: Vec<Value>,
     pub(super) kernels: Vec<Kernel>,
     pub(super) packed: Vec<PackedFunc>,
     pub(super) config: VmConfig,
-    /// Workspaces of past calls, for the next ones.
+    /// Workspaces of past calls, for reuse by later ones.
     spare: Mutex<Vec<Workspace>>,
 }
 
-/// Workspaces kept between calls.
+/// Maximum number of workspaces kept between calls.
 const MAX_SPARE: usize = 16;
 
 impl Vm {
-    /// Verifies `exe`, finds its kernels in `module` and its packed functions in the global registry.
+    /// Verifies `exe`, and looks up its kernels in `module` and its packed functions in the global registry.
     pub fn new(exe: impl Into<Arc<Executable>>, module: &Module) -> Result<Vm, RuntimeError> {
         Vm::with_config(exe, module, VmConfig::default())
     }
 
-    /// As [`Vm::new`], with other limits or another thread pool.
+    /// As [`Vm::new`], but with other limits or another thread pool.
     pub fn with_config(
         exe: impl Into<Arc<Executable>>,
         module: &Module,
@@ -92,18 +92,18 @@ impl Vm {
         Ok(Vm { id, exe, constants, kernels, packed, config, spare: Mutex::default() })
     }
 
-    /// What its kernels are: machine code, or functions of the host as soon as one is.
+    /// Kind of the kernels: [`Backend::Host`] if at least one is a function of the host, else [`Backend::Native`].
     pub fn backend(&self) -> Backend {
         let host = self.kernels.iter().any(|kernel| kernel.backend() == Backend::Host);
         if host { Backend::Host } else { Backend::Native }
     }
 
-    /// The program.
+    /// The program that this virtual machine runs.
     pub fn executable(&self) -> &Arc<Executable> {
         &self.exe
     }
 
-    /// The functions that can be called.
+    /// The functions that the application can call.
     pub fn functions(&self) -> impl Iterator<Item = &VmFunction> {
         self.exe.functions.iter().filter(|func| func.public)
     }
@@ -113,7 +113,7 @@ impl Vm {
         self.with_spare(|workspace| self.invoke_in(workspace, name, args))
     }
 
-    /// Calls a public function in a workspace of the caller, which keeps memory for its next call.
+    /// Calls a public function in a workspace of the caller. The workspace keeps memory for the next call.
     pub fn invoke_in(
         &self,
         workspace: &mut Workspace,
@@ -123,7 +123,7 @@ impl Vm {
         self.run(workspace, name, args, None)
     }
 
-    /// Calls a public function and adds to `profile` where the time went.
+    /// Calls a public function and adds its counts and times to `profile`.
     pub fn invoke_profiled(
         &self,
         profile: &mut Profile,
@@ -171,7 +171,7 @@ impl Vm {
     }
 }
 
-/// What `find` has for each name; the error lists all that are missing.
+/// Looks up each name with `find`; the error lists all missing names.
 fn find_all<'a, T>(
     what: &'static str,
     names: impl Iterator<Item = &'a str>,

@@ -8,7 +8,7 @@ use crate::tensor::{Shape, Tensor};
 use crate::value::Value;
 
 impl Run<'_> {
-    /// Instructions that compute a value from shapes and tensors.
+    /// Executes an instruction that computes a value from shapes and tensors.
     pub(super) fn shape_step<'i>(
         &self,
         instruction: &'i Instruction,
@@ -47,7 +47,7 @@ impl Run<'_> {
         })
     }
 
-    /// An operand that is a number of bytes.
+    /// Evaluates an operand that is a size or offset in bytes.
     pub(super) fn size(&self, operand: IntOperand) -> Result<usize, RuntimeError> {
         let value = self.int(operand)?;
         usize::try_from(value).map_err(|_| RuntimeError::BadData("a negative size or offset"))

@@ -1,4 +1,4 @@
-//! Where the time of a run goes: calls and time per kernel and packed function.
+//! Profile of runs: number of calls and time for each kernel and packed function.
 //!
 //! TVM counterpart: `VirtualMachineProfiler`.
 
@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Counts and times of one or several runs.
+/// Counts and times of one run or of several.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     entries: BTreeMap<(ProfileKind, String), ProfileEntry>,
-    /// Instructions executed.
+    /// Number of instructions executed.
     pub instructions: u64,
-    /// Time of the whole runs.
+    /// Total time of the runs.
     pub total: Duration,
 }
 
-/// What an entry is about.
+/// Kind of the function that an entry describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProfileKind {
     /// A kernel.
@@ -25,12 +25,12 @@ pub enum ProfileKind {
     Packed,
 }
 
-/// One row.
+/// Counts of one kernel or packed function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEntry {
     /// Number of calls.
     pub calls: u64,
-    /// Time of all calls together.
+    /// Total time of the calls.
     pub time: Duration,
 }
 
@@ -42,7 +42,7 @@ impl Profile {
         entry.time += time;
     }
 
-    /// All rows, the longest first.
+    /// All entries, longest time first.
     pub fn entries(&self) -> Vec<(ProfileKind, &str, ProfileEntry)> {
         let mut res: Vec<_> =
             self.entries.iter().map(|((kind, name), entry)| (*kind, name.as_str(), *entry)).collect();

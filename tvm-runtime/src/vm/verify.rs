@@ -1,17 +1,18 @@
-//! The verifier: what must hold of an [`Executable`] before its first instruction runs.
+//! The verifier: checks an [`Executable`] before its first instruction runs.
 //!
 //! The rules, which errors cite by number:
 //! - V1 names of functions are unique and not empty; names of kernels are unique.
 //! - V2 a function has a register for each parameter, and at most [`MAX_REGS`].
-//! - V3 every register named is one of the function's.
-//! - V4 every function, kernel, packed function and constant named exists.
+//! - V3 every register that an instruction names belongs to the function.
+//! - V4 every function, kernel, packed function and constant that an instruction names exists.
 //! - V5 every jump goes to an instruction of the same function.
 //! - V6 a function has code, and its last instruction does not fall through.
 //! - V7 functions and kernels are called with as many arguments as they have parameters; a closure captures no more.
 //! - V8 a constant shape is not negative and its size fits; an alignment is a power of two up to [`MAX_ALIGN`].
 //! - V9 elements of tensors are scalars and not handles; constant tensors are on the host.
 //!
-//! That registers were written before they are read, and hold what an instruction needs, is checked when it runs.
+//! Whether a register was written before it is read, and holds the kind of value that the instruction needs, is checked
+//! at run time.
 
 use std::collections::HashSet;
 
@@ -21,24 +22,24 @@ use crate::device::Device;
 use crate::dtype::DataType;
 use crate::tensor::byte_size;
 
-/// Most registers of one function.
+/// Maximum number of registers of one function.
 pub const MAX_REGS: u32 = 1 << 20;
-/// Largest alignment of a storage.
+/// Largest alignment of a storage, in bytes.
 pub const MAX_ALIGN: u32 = 4096;
 
-/// A rule that bytecode breaks.
+/// A violation of a rule by bytecode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid bytecode: {location}: {message} ({rule})")]
 pub struct VerifyError {
     /// Number of the rule.
     pub rule: &'static str,
-    /// Function and instruction, or table.
+    /// Function and instruction, or table, of the violation.
     pub location: String,
-    /// What breaks it.
+    /// Description of the violation.
     pub message: String,
 }
 
-/// Checks all rules; reports the first that is broken.
+/// Checks all rules; returns the first violation.
 pub fn verify(exe: &Executable) -> Result<(), VerifyError> {
     let fail = |rule, location: String, message: String| Err(VerifyError { rule, location, message });
     let mut names = HashSet::new();
@@ -105,7 +106,7 @@ fn is_element(dtype: DataType) -> bool {
 }
 
 impl Instruction {
-    /// True if the next instruction may run after it.
+    /// True if execution may continue with the next instruction.
     pub fn falls_through(&self) -> bool {
         !matches!(
             self,
@@ -159,7 +160,7 @@ impl Checker<'_> {
         if (index as usize) < len { Ok(()) } else { Err(("V4", format!("{what} {index} of {len}"))) }
     }
 
-    /// A function with its number of parameters.
+    /// Checks the function index; returns the function's number of parameters.
     fn callee(&self, func: u32) -> Result<usize, (&'static str, String)> {
         self.index(func, self.exe.functions.len(), "function")?;
         Ok(self.exe.functions[func as usize].params.len())
@@ -288,7 +289,8 @@ mod tests {
         Reg(reg)
     }
 
-    /// One function with one parameter and two registers; a constant, a kernel without parameters, a packed function.
+    /// A program of one function (one parameter, two registers), a constant, a kernel without parameters, and a packed
+    /// function.
     fn program(code: Vec<Instruction>) -> Executable {
         let params = vec![VmParam { name: "x".into(), ty: ValueType::Object }];
         let ret = ValueType::Object;

@@ -1,4 +1,4 @@
-//! What one run of the virtual machine works in; a caller may keep it, so that the next run reuses its memory.
+//! Working memory of a virtual machine run. A caller may keep it, so that the next run reuses its memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,46 +12,46 @@ use crate::value::Value;
 pub struct Workspace {
     pub(super) frames: Vec<Frame>,
     pub(super) regs: Vec<Value>,
-    /// Storages given out; those that nobody else holds can be given out again.
+    /// Storages in use; those without another handle can be reused.
     storages: Vec<Storage>,
-    /// Where the last search ended.
+    /// Index at which the last search ended.
     cursor: usize,
     bytes: usize,
 }
 
-/// A caller that waits for a result.
+/// A suspended caller that waits for a result.
 pub(super) struct Frame {
-    /// Its function.
+    /// Index of the caller's function.
     pub(super) func: usize,
-    /// The instruction to go on with.
+    /// Index of the instruction to continue with.
     pub(super) pc: usize,
-    /// Its first register.
+    /// Index of the caller's first register.
     pub(super) base: usize,
-    /// Where the result goes.
+    /// Register of the caller that receives the result.
     pub(super) dst: usize,
 }
 
-/// Storages looked at before a new one is allocated.
+/// Maximum number of storages inspected before a new one is allocated.
 const PROBES: usize = 32;
 
 impl Workspace {
-    /// An empty workspace.
+    /// Makes an empty workspace.
     pub fn new() -> Workspace {
         Workspace::default()
     }
 
-    /// Bytes of the storages that it keeps.
+    /// Size of the storages that the workspace keeps, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// A number that no other run has had.
+    /// Returns a run number that no other run has had.
     pub(super) fn new_run() -> u64 {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         RUNS.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A storage that the run `writer` may write to: an unused one of at most twice the size, or a new one.
+    /// Returns a storage that the run `writer` may write to: an unused one of at most about twice the size, or a new one.
     pub(super) fn storage(
         &mut self,
         size: usize,
@@ -90,8 +90,8 @@ impl Workspace {
         Ok(storage)
     }
 
-    /// Ends the run `writer`: forgets what is left on the stack, the storages that left with the result, and those
-    /// that this run had no use for, so that the workspace does not grow with changing shapes.
+    /// Ends the run `writer`. Clears the stack, and drops the storages that belong to the result and those that this
+    /// run did not use, so that the workspace does not grow with changing shapes.
     pub(super) fn finish(&mut self, writer: u64) {
         self.frames.clear();
         self.regs.clear();

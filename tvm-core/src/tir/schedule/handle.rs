@@ -5,6 +5,8 @@
 //!
 //! TVM counterpart: `LoopRV`, `BlockRV`.
 
+use std::sync::Arc;
+
 use super::{ScheduleError, StmtSRef};
 use crate::ir::{BlockId, ScheduleId, VarId};
 
@@ -84,20 +86,19 @@ impl Handle {
 #[derive(Debug)]
 pub(super) struct Lineage {
     me: ScheduleId,
-    /// How many handles each of the other schedules had returned when it was cloned.
-    before: Vec<(ScheduleId, u32)>,
+    /// The schedule it was cloned from, and how many handles that had returned then.
+    before: Option<(Arc<Lineage>, u32)>,
 }
 
 impl Lineage {
     /// The lineage of a schedule that accepts only its own handles.
     pub(super) fn new() -> Lineage {
-        Lineage { me: ScheduleId::fresh(), before: Vec::new() }
+        Lineage { me: ScheduleId::fresh(), before: None }
     }
 
     /// The lineage of a clone that is made after `count` handles were returned.
-    pub(super) fn fork(&self, count: u32) -> Lineage {
-        let before = self.before.iter().copied().chain([(self.me, count)]).collect();
-        Lineage { me: ScheduleId::fresh(), before }
+    pub(super) fn fork(self: &Arc<Lineage>, count: u32) -> Lineage {
+        Lineage { me: ScheduleId::fresh(), before: Some((self.clone(), count)) }
     }
 
     /// The handle of `sref` with number `number` in the trace.
@@ -108,9 +109,14 @@ impl Lineage {
     /// Refuses a handle of another schedule.
     pub(super) fn check(&self, primitive: &'static str, handle: Handle) -> Result<(), ScheduleError> {
         let Origin { schedule, number } = handle.1;
-        let mine = schedule == self.me
-            || self.before.iter().any(|&(other, count)| other == schedule && number < count);
-        if mine { Ok(()) } else { Err(ScheduleError::ForeignHandle { primitive }) }
+        let (mut at, mut limit) = (self, u32::MAX);
+        while at.me != schedule {
+            let Some((before, count)) = &at.before else {
+                return Err(ScheduleError::ForeignHandle { primitive });
+            };
+            (at, limit) = (before, *count);
+        }
+        if number < limit { Ok(()) } else { Err(ScheduleError::ForeignHandle { primitive }) }
     }
 }
 

@@ -18,6 +18,8 @@ mod state;
 mod tests;
 mod trace;
 
+use std::sync::Arc;
+
 use crate::ir::AttrValue;
 use crate::tir::{PrimFunc, Scope, ThreadTag};
 use handle::Lineage;
@@ -34,13 +36,13 @@ pub use trace::Trace;
 pub struct Schedule {
     state: ScheduleState,
     trace: Trace,
-    lineage: Lineage,
+    lineage: Arc<Lineage>,
 }
 
 impl Clone for Schedule {
     /// Forks the schedule: the clone accepts the handles returned so far.
     fn clone(&self) -> Schedule {
-        let lineage = self.lineage.fork(self.trace.count());
+        let lineage = Arc::new(self.lineage.fork(self.trace.count()));
         Schedule { state: self.state.clone(), trace: self.trace.clone(), lineage }
     }
 }
@@ -53,7 +55,7 @@ impl Schedule {
     /// # Errors
     /// When its body is not the realize of a root block.
     pub fn new(func: PrimFunc) -> Result<Schedule> {
-        Ok(Schedule { state: ScheduleState::new(func)?, trace: Trace::default(), lineage: Lineage::new() })
+        Ok(Schedule { state: ScheduleState::new(func)?, trace: Trace::default(), lineage: Arc::new(Lineage::new()) })
     }
 
     /// The program as it is now.

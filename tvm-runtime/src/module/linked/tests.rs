@@ -1,4 +1,4 @@
-//! Tests of linked models and of their typed calls.
+//! Tests of linked models and of typed calls of them.
 
 use ndarray::{Array2, ArrayD};
 

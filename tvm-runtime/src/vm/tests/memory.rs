@@ -1,4 +1,4 @@
-//! Who may write to which memory, and when memory is used again.
+//! Tests of memory: which run may write to which memory, and when memory is reused.
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn storages_are_reused_between_calls() {
     let (second, y, _) = call();
     assert_ne!(first.as_tensor().unwrap().data_ptr(), second);
     drop(y);
-    // A program that drops what it allocates keeps it in its workspace.
+    // A workspace keeps the memory that a program allocates and drops.
     let mut exe = scale_exe();
     exe.functions[0].code.splice(8..9, [I::KillRegister { reg: r(5) }, I::Ret { src: r(1) }]);
     let vm = self::vm(exe);

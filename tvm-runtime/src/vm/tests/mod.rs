@@ -1,4 +1,4 @@
-//! Programs by hand.
+//! Tests with hand-written programs.
 
 mod memory;
 
@@ -64,7 +64,7 @@ fn module() -> Module {
     Module::new([scale]).unwrap()
 }
 
-/// `main(x) = scale(x, 2.0)` for a symbolic extent, in a storage of its own.
+/// `main(x) = scale(x, 2.0)` for a symbolic extent, with its own storage for the result.
 fn scale_exe() -> Executable {
     let code = vec![
         I::CheckTensor {
@@ -240,7 +240,7 @@ fn recursion_and_tail_calls() {
     assert!(err.unwrap_err().to_string().ends_with("step limit of 50 reached"));
 }
 
-/// `fold(f, acc, list)`: a closure applied along a list of any length; Nil is tag 0, Cons tag 1.
+/// `fold(f, acc, list)` applies a closure along a list of any length; `Nil` is tag 0, `Cons` tag 1.
 fn fold_exe() -> Executable {
     let fold = func(
         "fold",
@@ -256,7 +256,7 @@ fn fold_exe() -> Executable {
             I::TailInvoke { func: FuncIdx(0), args: regs([0, 6, 5]) },
         ],
     );
-    // Captured value first: weighted(w, acc, x) = acc + w * x
+    // The captured value comes first: weighted(w, acc, x) = acc + w * x
     let weighted = func(
         "weighted",
         3,
@@ -288,7 +288,7 @@ fn closures_over_lists() {
         .fold(Value::Adt(Adt::new(0, [])), |tail, head| Value::Adt(Adt::new(1, [Value::Int(head), tail])));
     let sum = vm.invoke("main", &[3.into(), list]).unwrap();
     assert_eq!(sum.as_int(), Some(3 * 100_000 * 100_001 / 2));
-    // Closures with a function that there is none of, and with wrong numbers of arguments.
+    // Closures whose function does not exist, and closures called with a wrong number of arguments.
     let nil = || Value::Adt(Adt::new(1, [Value::Int(1), Value::Adt(Adt::new(0, []))]));
     for closure in [Closure::new(vm.id, 99, []), Closure::new(vm.id, 1, []), Closure::new(vm.id, 0, [])] {
         assert!(vm.invoke("fold", &[closure.into(), 0.into(), nil()]).is_err());
@@ -310,7 +310,7 @@ fn a_closure_of_another_program_is_refused() {
         vec![I::InvokeClosure { dst: r(2), closure: r(0), args: regs([1]) }, I::Ret { src: r(2) }],
     );
     let body = |src| func("body", 2, 2, vec![I::Ret { src }]);
-    // Two programs whose functions of the same number differ.
+    // Two programs in which the function of the same number differs.
     let [a, b] = [r(0), r(1)].map(|src| vm(exe(vec![make.clone(), body(src), call.clone()])));
     let closure = a.invoke("make", &[7.into()]).unwrap();
     assert_eq!(a.invoke("call", &[closure.clone(), 8.into()]).unwrap().as_int(), Some(7));
@@ -464,7 +464,7 @@ fn eight_threads_share_one_vm() {
 
 #[test]
 fn cyclic_cells_end() {
-    // A cell that holds itself, handed to a packed function.
+    // A cell that contains itself, passed to a packed function.
     register_global_func("tvm.test.vm.cycle", PackedFunc::new(|_| Ok(Value::unit()))).unwrap();
     let main = func(
         "main",
