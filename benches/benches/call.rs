@@ -1,4 +1,4 @@
-//! What a call costs: a typed call of a one-element kernel, one instruction of the virtual machine.
+//! Cost of a typed call of a one-element kernel, and of one instruction of the virtual machine.
 #![allow(missing_docs, reason = "criterion's macros")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -13,10 +13,10 @@ fn add_one(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
     }
 }
 
-/// A loop of the virtual machine: tail recursion over a list of `LENGTH` elements.
+/// Number of list elements; the virtual machine iterates over the list by tail recursion.
 const LENGTH: usize = 1000;
 
-/// Instructions for each: check_tensor, get_tag, if, two get_field, tail_invoke.
+/// Instructions per list element: `check_tensor`, `get_tag`, `if`, two `get_field`, `tail_invoke`.
 const INSTRUCTIONS: usize = 6;
 
 #[relay::adt]

@@ -1,5 +1,5 @@
-//! What checked indices cost: sparse products and sums of segments beside the same loops in Rust, `take` beside `take` with
-//! `mode = "clip"`, which needs no check.
+//! Cost of index checks: sparse matrix-vector products and segment sums against the same loops in Rust, and `take` against
+//! `take` with `mode = "clip"`, which needs no check.
 #![allow(missing_docs, reason = "criterion's macros")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -8,7 +8,7 @@ use tvm::codegen::compile_module;
 use tvm::prelude::*;
 use tvm::runtime::Value;
 
-/// Rows of the matrix, and the elements of each.
+/// Number of rows of the matrix; each row has `IN_ROW` elements.
 const ROWS: usize = 20_000;
 const IN_ROW: usize = 24;
 

@@ -1,4 +1,4 @@
-//! How long compilation takes: a kernel from definition to machine code, a model from ONNX to bytecode and kernels.
+//! Compile time of models, from ONNX to bytecode and kernels.
 #![allow(missing_docs, reason = "criterion's macros")]
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use tvm::target::TargetKind;
 
 fn models(c: &mut Criterion) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // The C target would measure its cache.
+    // With the C target, this would measure its cache of compiled kernels.
     let kind = if cfg!(feature = "llvm") { TargetKind::Llvm } else { TargetKind::Interpreter };
     let target = Target::native(kind);
     let mut group = c.benchmark_group(format!("compile for {target}"));

@@ -1,4 +1,4 @@
-//! 1024³ f32 matrix product on one thread: the example's schedule beside the `gemm` crate.
+//! 1024³ f32 matrix product on one thread: the schedule of the `matmul` example against the `gemm` crate.
 #![allow(missing_docs, reason = "criterion's macros")]
 
 use std::time::Duration;

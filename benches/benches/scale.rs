@@ -1,5 +1,5 @@
-//! How work grows with the size of programs: each is measured at n, 2n and 4n, and the slope of the logarithms is printed
-//! (1: linear, 2: quadratic).
+//! Growth of the compiler's work with program size: each case is timed at n, 2n and 4n. The printed slope of log time over
+//! log size is 1 for linear and 2 for quadratic growth.
 #![allow(missing_docs, reason = "criterion's macros")]
 #![allow(clippy::print_stdout, reason = "the slopes are the result")]
 
@@ -16,14 +16,14 @@ use tvm::te;
 use tvm::tir::schedule::Schedule;
 use tvm::tir::{PrimExpr, PrimFunc, Range};
 
-/// A size, and what is measured at it.
+/// Prepares the work that is timed at a given size.
 type Work = fn(usize) -> Box<dyn FnMut()>;
 
 fn vector() -> Type {
     Type::tensor(vec![PrimExpr::index(2)], DataType::F32)
 }
 
-/// `main(x)` of the values that `body` emits.
+/// A module with a function `main(x)`, whose bindings and result `body` emits.
 fn graph(body: impl FnOnce(&mut BlockBuilder, &Var) -> Var) -> IRModule {
     let x = Var::new("x", vector());
     let mut builder = BlockBuilder::new(IRModule::new());
@@ -46,7 +46,7 @@ fn pipeline(module: IRModule) -> Box<dyn FnMut()> {
     })
 }
 
-/// One copy of `n` elements.
+/// An element-wise program over `n` elements, `y = x + 1`.
 fn copy(n: i64) -> PrimFunc {
     let x = te::placeholder("x", [PrimExpr::index(n)], DataType::F32);
     let y = te::compute("y", x.shape().to_vec(), &[&x], |i| x.at(i) + 1);
@@ -128,7 +128,7 @@ fn print(n: usize) -> Box<dyn FnMut()> {
     Box::new(move || drop(func.to_string()))
 }
 
-/// The shortest of three runs.
+/// The shortest time of three runs.
 fn time(work: &mut dyn FnMut()) -> Duration {
     let run = |_| {
         let start = Instant::now();

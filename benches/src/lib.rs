@@ -1,1 +1,1 @@
-//! Benchmarks: `cargo bench -p tvm-benches [--features llvm]`. Nothing in the library itself.
+//! Benchmarks: `cargo bench -p tvm-benches [--features llvm]`. The library itself is empty.
