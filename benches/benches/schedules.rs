@@ -1,4 +1,4 @@
-//! What schedules cost on a function of 64 blocks: a fork, and each primitive on a fork.
+//! Cost of scheduling a function of 64 blocks: a fork of the schedule, and each primitive on a fork.
 #![allow(missing_docs, reason = "criterion's macros")]
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
@@ -9,7 +9,7 @@ use tvm::tir::{PrimExpr, PrimFunc, Scope, ThreadTag};
 
 const BLOCKS: usize = 64;
 
-/// 63 element-wise stages over 128 × 96 elements in a chain, with the sums of rows of 96 in the middle.
+/// A chain of 63 element-wise stages over 128 × 96 elements, with a reduction over rows of 96 elements in the middle.
 fn chain() -> PrimFunc {
     let dims = [PrimExpr::index(128), PrimExpr::index(96)];
     let x = te::placeholder("x", dims.clone(), DataType::F32);
@@ -30,17 +30,17 @@ fn chain() -> PrimFunc {
     te::create_prim_func("chain", &[x], &[last]).unwrap_or_else(|err| panic!("{err}"))
 }
 
-/// A primitive on the sums, their producer or their consumer.
+/// Applies one primitive to the sums, to their producer or to their consumer.
 type Step = fn(&mut Schedule, &Handles) -> Result<(), ScheduleError>;
 
-/// What the steps are applied to.
+/// The blocks and loops to which the steps apply primitives.
 struct Handles {
     producer: BlockRV,
     sums: BlockRV,
     consumer: BlockRV,
-    /// Of the sums.
+    /// Loops of the sums, outermost first.
     loops: [LoopRV; 3],
-    /// Of the consumer.
+    /// Inner loop of the consumer.
     outer: LoopRV,
 }
 

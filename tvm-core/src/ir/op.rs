@@ -1,4 +1,4 @@
-//! Graph operators: rows of static tables, collected in one registry; users register their own explicitly.
+//! Graph operators: static tables of definitions, collected in one registry. Users register their own explicitly.
 //!
 //! TVM counterpart: `Op`, `OpAttrMap` (`FInferType`, `FLegalize`, `FPurity`, `TOpPattern`).
 
@@ -11,7 +11,7 @@ use super::{Attrs, IrError, Span, Type};
 use crate::relax::{Arg, BlockBuilder, Expr};
 use crate::tir::{PrimExpr, PrimFunc};
 
-/// Definition of one operator: [`OpDef::new`] takes what every operator has, the methods after it add the rest.
+/// Definition of one operator: [`OpDef::new`] takes the mandatory parts, and builder methods add the optional ones.
 ///
 /// ```
 /// use tvm_core::ir::{OpDef, OpRegistry, Type};
@@ -31,39 +31,41 @@ use crate::tir::{PrimExpr, PrimFunc};
 pub struct OpDef {
     /// Full name, for example `add` or `nn.conv2d`.
     pub name: &'static str,
-    /// One line on what it computes, with the ONNX or TVM name it follows.
+    /// One line on what the operator computes, with the name of its ONNX or TVM counterpart.
     pub doc: &'static str,
-    /// Result type from argument types and attributes.
+    /// Computes the result type from the argument types and the attributes.
     pub infer: InferFn,
     /// Arguments in order; a variadic one comes last. Default: none.
     pub args: &'static [ArgDef],
     /// Attributes. Default: none.
     pub attrs: &'static [AttrDef],
-    /// How `LegalizeOps` lowers a call. Default: not at all; the virtual machine runs it (shapes, memory).
+    /// How `LegalizeOps` lowers a call. Default: not at all; the virtual machine executes it (shapes, memory).
     pub legalize: Option<Legalize>,
     /// What a call does with the memory of its arguments. Default: [`MemoryEffect::Keeps`].
     pub memory: MemoryEffect,
-    /// Extents that the indices in argument 1 must stay inside of. Default: there are no indices.
+    /// The extents that bound the indices in argument 1. Default: the operator takes no indices.
     pub index_extents: Option<IndexExtentsFn>,
-    /// Name of the function that calls it in graph functions, where that is not its own name (without its family).
+    /// Name of the operator in graph functions, when it differs from its name without the family (`nn.`). Default: none.
     pub function: Option<&'static str>,
-    /// False when it has a side effect. Default: true.
+    /// False when the operator has a side effect. Default: true.
     pub pure: bool,
 }
 
 /// Computes the result type of a call from the types of its arguments and from its attributes.
 pub type InferFn = fn(&InferContext<'_>) -> Result<Type, IrError>;
 
-/// The tensor program of a call: one `In` per tensor argument in order, then one `Out` per result tensor. Symbolic
-/// dimensions of the argument types may be used as they are: the caller renews them. It is called only when the shapes
-/// and element types of all tensors are known.
+/// Builds the tensor program of a call: one `In` per tensor argument in order, then one `Out` per result tensor. It may
+/// use the symbolic dimensions of the argument types as they are: the caller renews them. It is called only when the
+/// shapes and element types of all tensors are known.
 pub type TensorProgramFn = fn(&LegalizeContext<'_>) -> Result<PrimFunc, IrError>;
 
-/// The graph of a call: emits bindings and gives the value of the call, which has the inferred type or a less precise one.
-/// Operators in it are legalised in turn. `None` leaves the call as it is, for example while a shape is unknown.
+/// Builds the graph of a call: emits bindings and returns the value of the call, whose type is the inferred one or a less
+/// precise one. Operators in the graph are legalised in turn. `None` leaves the call as it is, for example while a shape
+/// is unknown.
 pub type GraphFn = fn(&LegalizeContext<'_>, &mut BlockBuilder) -> Result<Option<Expr>, IrError>;
 
-/// One extent for each column of the indices; `None` when they are not checked.
+/// The extents that bound the indices of a call, one per column of the last axis of the indices, or a single one for all
+/// indices. `None` means that they are not checked, for example because an extent is unknown.
 pub type IndexExtentsFn = fn(&InferContext<'_>) -> Result<Option<Vec<PrimExpr>>, IrError>;
 
 /// How calls of an operator are lowered.
@@ -71,21 +73,21 @@ pub type IndexExtentsFn = fn(&InferContext<'_>) -> Result<Option<Vec<PrimExpr>>,
 /// TVM counterpart: `FLegalize`.
 #[derive(Clone, Copy, Debug)]
 pub enum Legalize {
-    /// To a call of one tensor program.
+    /// Lowered to a call of one tensor program.
     TensorProgram(TensorProgramFn),
-    /// To a graph of other calls: operators, functions, packed functions.
+    /// Lowered to a graph of calls of operators, functions or packed functions.
     Graph(GraphFn),
 }
 
 /// What a call does with the memory of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryEffect {
-    /// The result is new memory.
+    /// The result is in new memory.
     Fresh,
     /// The result shares no memory with an argument, and no argument is kept.
     Reads,
-    /// The result is the first argument's data under another shape, and no argument is kept: lowering gives the same memory
-    /// a new shape instead of running a kernel.
+    /// The result is the data of the first argument with another shape, and no argument is kept. An operator of this kind
+    /// that has a lowering becomes a view of the same memory instead of a kernel.
     Reshapes,
     /// The result may be an argument itself, and no argument is kept.
     Forwards,
@@ -94,7 +96,7 @@ pub enum MemoryEffect {
 }
 
 impl OpDef {
-    /// An operator without arguments.
+    /// An operator without arguments, attributes or lowering, which is pure and may keep its arguments.
     pub const fn new(name: &'static str, doc: &'static str, infer: InferFn) -> OpDef {
         OpDef {
             name,
@@ -120,12 +122,12 @@ impl OpDef {
         OpDef { attrs, ..self }
     }
 
-    /// Calls become calls of a tensor program.
+    /// Makes `LegalizeOps` lower calls to calls of the tensor program that `lower` builds.
     pub const fn tensor_program(self, lower: TensorProgramFn) -> OpDef {
         OpDef { legalize: Some(Legalize::TensorProgram(lower)), ..self }
     }
 
-    /// Calls become graphs of other calls.
+    /// Makes `LegalizeOps` replace calls by the graph that `lower` builds.
     pub const fn graph(self, lower: GraphFn) -> OpDef {
         OpDef { legalize: Some(Legalize::Graph(lower)), ..self }
     }
@@ -135,22 +137,22 @@ impl OpDef {
         OpDef { memory, ..self }
     }
 
-    /// Argument 1 holds indices, which calls check.
+    /// Declares that argument 1 holds indices, which are checked before the tensor program runs.
     pub const fn index_extents(self, index_extents: IndexExtentsFn) -> OpDef {
         OpDef { index_extents: Some(index_extents), ..self }
     }
 
-    /// Graph functions call it by another name.
+    /// Sets another name for the operator in graph functions.
     pub const fn function(self, name: &'static str) -> OpDef {
         OpDef { function: Some(name), ..self }
     }
 
-    /// It has a side effect: calls are neither removed nor merged.
+    /// Declares a side effect: passes neither remove nor merge calls.
     pub const fn impure(self) -> OpDef {
         OpDef { pure: false, ..self }
     }
 
-    /// True when lowering gives the memory of the first argument a new shape instead of running a kernel.
+    /// True when calls are lowered to a view of the first argument instead of a kernel.
     pub const fn is_view(&self) -> bool {
         matches!((self.memory, self.legalize), (MemoryEffect::Reshapes, Some(_)))
     }
@@ -171,15 +173,15 @@ pub struct ArgDef {
 pub enum ArgKind {
     /// A tensor.
     Tensor,
-    /// A tensor that a call may omit; only after the other arguments.
+    /// A tensor that a call may omit; comes after the required arguments.
     Optional,
-    /// Any number of tensors (given one by one or as one tuple).
+    /// Any number of tensors, passed one by one or as one tuple.
     Variadic,
     /// A shape.
     Shape,
     /// A scalar.
     Prim,
-    /// Anything.
+    /// A value of any type.
     Any,
 }
 
@@ -198,17 +200,17 @@ pub struct AttrDef {
 /// Kind of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttrKind {
-    /// A flag.
+    /// A Boolean flag; 0 and 1 are accepted too.
     Bool,
     /// An integer.
     Int,
-    /// A float.
+    /// A float; an integer is accepted too.
     Float,
     /// A string.
     Str,
     /// A data type.
     DType,
-    /// A list of integers.
+    /// A list of integers; a single integer stands for a list of one.
     Ints,
     /// A list of floats.
     Floats,
@@ -223,7 +225,7 @@ pub enum AttrKind {
 pub enum OpPattern {
     /// Output element `i` depends on input elements `i`.
     ElemWise,
-    /// Inputs are broadcast.
+    /// Element-wise, except that inputs may be broadcast.
     Broadcast,
     /// Each output element comes from one input element (transpose, slice).
     Injective,
@@ -252,7 +254,7 @@ pub struct InferContext<'a> {
     pub span: &'a Span,
 }
 
-/// The call that is legalised: input of a [`LegalizeFn`].
+/// The call that is legalised: input of a [`TensorProgramFn`] or [`GraphFn`].
 #[derive(Clone, Copy, Debug)]
 pub struct LegalizeContext<'a> {
     /// The operator.
@@ -273,7 +275,7 @@ pub struct LegalizeContext<'a> {
 #[derive(Clone, Copy)]
 pub struct Op(&'static OpDef);
 
-/// All operators: those of the built-in tables and those that the user registered.
+/// The operators of the built-in tables and those that users registered, by name.
 #[derive(Debug)]
 pub struct OpRegistry(FxHashMap<&'static str, &'static OpDef>);
 
@@ -289,7 +291,7 @@ impl OpRegistry {
     /// Registers an operator.
     ///
     /// # Errors
-    /// When an operator of that name exists.
+    /// When an operator of that name is registered already.
     pub fn register(def: &'static OpDef) -> Result<Op, IrError> {
         let mut registry = registry().write().unwrap_or_else(|poisoned| poisoned.into_inner());
         if registry.0.contains_key(def.name) {
@@ -315,7 +317,7 @@ impl Op {
     /// The operator named `name`.
     ///
     /// # Errors
-    /// When there is none; the help names the nearest one.
+    /// When no operator has that name; the help text suggests the nearest name.
     pub fn get(name: &str) -> Result<Op, IrError> {
         let found = {
             let registry = registry().read().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -331,7 +333,7 @@ impl Op {
         })
     }
 
-    /// The definition, for the life of the process.
+    /// The definition of the operator.
     pub fn def(self) -> &'static OpDef {
         self.0
     }

@@ -1,6 +1,7 @@
 //! Binary element-wise operators with NumPy broadcasting.
 //!
-//! Integer division by zero gives 0, shifts by the width or more give 0 (or the sign): a kernel never traps.
+//! Kernels do not trap: integer division by zero gives 0, and a shift by the bit width or more gives 0, or the sign for
+//! right shifts of signed integers.
 //!
 //! TVM counterpart: `src/relax/op/tensor/binary.cc`, `python/tvm/relax/transform/legalize_ops/binary.py`.
 
@@ -14,10 +15,10 @@ use crate::relax::analysis::show_type;
 use crate::tir::{BinaryOp, Intrinsic, PrimExpr, PrimFunc, binary};
 use crate::topi;
 
-/// Either may be a scalar.
+/// The arguments: each is a tensor or a scalar.
 const ARGS: &[ArgDef] = &[arg("x1", ArgKind::Any), arg("x2", ArgKind::Any)];
 
-/// Element types an operator takes.
+/// Element types that an operator accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Any,
@@ -95,7 +96,7 @@ fn infer(ctx: &InferContext<'_>, takes: Takes, gives: Gives) -> Result<Type, IrE
     Ok(Type::Tensor(TensorType { shape, dtype, vdevice }))
 }
 
-/// The common element type of tensors and scalars.
+/// The common element type of the two arguments, tensors or scalars; `None` when one is unknown.
 fn operand_dtype(ctx: &InferContext<'_>) -> Result<Option<DataType>, IrError> {
     let mut dtypes = Vec::new();
     for (def, ty) in ctx.op.args.iter().zip(ctx.types) {
@@ -149,7 +150,7 @@ fn lower(
     cx.finish(&inputs, &[out])
 }
 
-/// `a op b` for a division: integers give 0 where `b` is 0.
+/// `a op b` for a division or remainder `op`; for integers, 0 where `b` is 0.
 fn guarded(op: BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
     let dtype = a.dtype();
     if !dtype.is_integer() || b.as_int().is_some_and(|it| it != 0) {
@@ -168,7 +169,7 @@ fn floor_mod(a: PrimExpr, b: PrimExpr) -> PrimExpr {
     if !a.dtype().is_float() {
         return guarded(BinaryOp::FloorMod, a, b);
     }
-    // fmod, moved to the sign of the divisor.
+    // `fmod` has the sign of the dividend; adding the divisor gives the sign of the divisor.
     let rest = binary(BinaryOp::Mod, a, b.clone());
     let other_sign = rest.clone().less(0).not_equal(b.clone().less(0));
     rest.clone().not_equal(0).and(other_sign).select(rest.clone() + b, rest)
@@ -183,7 +184,8 @@ fn power(a: PrimExpr, b: PrimExpr) -> PrimExpr {
     PrimExpr::call(Intrinsic::Pow, [a, b], DataType::F64).cast(dtype)
 }
 
-/// The larger plus `log1p` of what the smaller adds; two infinities of one sign are that infinity.
+/// `high + log1p(exp(low - high))`, where `high` is the larger argument. Equal arguments give `b + ln 2` instead, so that
+/// two infinities of the same sign give that infinity, not NaN.
 fn log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr {
     let (high, low) = (a.clone().max(&b), a.clone().min(&b));
     let rest = (low - &high).unary(Intrinsic::Exp).unary(Intrinsic::Log1p);

@@ -1,9 +1,9 @@
-//! What every call of an operator must satisfy, whatever the operator: number and kinds of arguments, attributes.
+//! Checks that apply to the calls of all operators: number and kinds of arguments, attributes.
 
 use crate::ir::{ArgDef, ArgKind, AttrKind, AttrValue, InferContext, IrError, Type};
 use crate::relax::analysis::show_type;
 
-/// Checks the arguments and attributes of a call against the operator's definition; reports all that is wrong.
+/// Checks the arguments and attributes of a call against the operator's definition, and reports all problems at once.
 ///
 /// # Errors
 /// Too few or too many arguments, an argument of a wrong kind, an unknown, missing or ill-typed attribute.
@@ -44,7 +44,7 @@ fn check_args(ctx: &InferContext<'_>, problems: &mut Vec<IrError>) {
     }
 }
 
-/// What was expected, when `ty` is not it.
+/// A description of what `def` accepts, when `ty` is something else.
 fn misfit(def: &ArgDef, ty: &Type) -> Option<&'static str> {
     let tensors = |types: &[Type]| types.iter().all(|ty| matches!(ty, Type::Tensor(_)));
     let (fits, expected) = match (def.kind, ty) {
@@ -82,7 +82,7 @@ fn check_attrs(ctx: &InferContext<'_>, problems: &mut Vec<IrError>) {
     }
 }
 
-/// Integers of attributes are positions, extents and counts: far below this, so that arithmetic on them is safe.
+/// Largest magnitude of an integer attribute. Positions, extents and counts are far smaller, so arithmetic on them is safe.
 const LIMIT: i64 = 1 << 31;
 
 fn fits(kind: AttrKind, value: &AttrValue) -> bool {
@@ -94,7 +94,7 @@ fn fits(kind: AttrKind, value: &AttrValue) -> bool {
         AttrKind::Float => matches!(value, AttrValue::Float(_) | AttrValue::Int(_)),
         AttrKind::Str => matches!(value, AttrValue::Str(_)),
         AttrKind::DType => matches!(value, AttrValue::DType(_)),
-        // One integer stands for the list of it.
+        // A single integer stands for a list of one.
         AttrKind::Ints => int(value) || matches!(value, AttrValue::List(it) if it.iter().all(int)),
         AttrKind::Floats => list(|it| matches!(it, AttrValue::Float(_) | AttrValue::Int(_))),
         AttrKind::Strs => list(|it| matches!(it, AttrValue::Str(_))),

@@ -1,4 +1,4 @@
-//! What inference and legalisation ask of a call: tensors, axes, attributes, errors.
+//! Helpers for type inference and legalisation: the tensors, axes and attributes of a call, and errors about it.
 
 use tvm_runtime::DataType;
 
@@ -10,7 +10,7 @@ use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi::Operand;
 
 impl<'a> InferContext<'a> {
-    /// An error of this call.
+    /// An error about this call: `message` after the operator's name, at the call's span.
     pub fn error(&self, message: impl AsRef<str>) -> IrError {
         IrError::new(format!("`{}`: {}", self.op.name, message.as_ref()), self.span)
     }
@@ -18,7 +18,7 @@ impl<'a> InferContext<'a> {
     /// The tensor type of argument `i`.
     ///
     /// # Errors
-    /// When it is not a tensor.
+    /// When there is no such argument, or it is not a tensor.
     pub fn tensor(&self, i: usize) -> Result<&'a TensorType, IrError> {
         let ty = self.types.get(i).ok_or_else(|| self.error(format!("argument {i} is missing")))?;
         ty.as_tensor().ok_or_else(|| self.error(format!("argument {i} is a tensor, got {}", show_type(ty))))
@@ -34,10 +34,10 @@ impl<'a> InferContext<'a> {
         if let Type::Shape(shape) = self.types.get(i)? { shape.values.as_deref() } else { None }
     }
 
-    /// The extents of argument `i`, when it has rank `ndim`; `None` when only part of that is known.
+    /// The extents of argument `i`, which must have rank `ndim`; `None` when they are not all known.
     ///
     /// # Errors
-    /// When it is known to have another rank.
+    /// When the argument is not a tensor or is known to have another rank.
     pub fn dims(&self, i: usize, ndim: usize) -> Result<Option<&'a [PrimExpr]>, IrError> {
         let ty = self.tensor(i)?;
         match ty.ndim() {
@@ -50,10 +50,10 @@ impl<'a> InferContext<'a> {
         }
     }
 
-    /// The common element type of the tensors, `None` when one is unknown.
+    /// The common element type of the tensor arguments; `None` when one of their element types is unknown.
     ///
     /// # Errors
-    /// When two differ.
+    /// When two tensors have different element types.
     pub fn same_dtype(&self) -> Result<Option<DataType>, IrError> {
         let tensors = self.tensors();
         let mut known: Option<DataType> = None;
@@ -68,10 +68,10 @@ impl<'a> InferContext<'a> {
         Ok(if tensors.iter().all(|it| it.dtype.is_some()) { known } else { None })
     }
 
-    /// `axis`, which may count from the end, as an index into `ndim` axes.
+    /// `axis` as an index into `ndim` axes; a negative `axis` counts from the end.
     ///
     /// # Errors
-    /// When it is outside.
+    /// When there is no such axis.
     pub fn axis(&self, axis: i64, ndim: usize) -> Result<usize, IrError> {
         let n = ndim as i64;
         if (-n..n).contains(&axis) {
@@ -80,10 +80,10 @@ impl<'a> InferContext<'a> {
         Err(self.error(format!("axis {axis} is outside of a tensor of rank {ndim}")))
     }
 
-    /// The axes of attribute `name` in increasing order; all of them when it is not given.
+    /// The axes of attribute `name` in increasing order; all `ndim` axes when the attribute is not set.
     ///
     /// # Errors
-    /// When one is outside or given twice.
+    /// When one does not exist or is named twice.
     pub fn axes(&self, name: &str, ndim: usize) -> Result<Vec<usize>, IrError> {
         let Some(given) = int_list(self.attrs, name) else { return Ok((0..ndim).collect()) };
         let mut axes = given.iter().map(|&axis| self.axis(axis, ndim)).collect::<Result<Vec<_>, _>>()?;
@@ -94,10 +94,10 @@ impl<'a> InferContext<'a> {
         Ok(axes)
     }
 
-    /// Attribute `name` as `n` integers: one integer stands for `n` equal ones, `default` for none.
+    /// Attribute `name` as `n` integers. A single integer is repeated `n` times, as is `default` when there is none.
     ///
     /// # Errors
-    /// When there are other than `n`.
+    /// When the attribute has neither one nor `n` integers.
     pub fn ints(&self, name: &str, n: usize, default: i64) -> Result<Vec<i64>, IrError> {
         match int_list(self.attrs, name) {
             None => Ok(vec![default; n]),
@@ -109,15 +109,15 @@ impl<'a> InferContext<'a> {
         }
     }
 
-    /// A float attribute, or its default.
+    /// The float attribute `name`; `default` when it is not set.
     pub fn float(&self, name: &str, default: f64) -> f64 {
         self.attrs.float(name).unwrap_or(default)
     }
 
-    /// The shape that shapes broadcast to by NumPy's rules.
+    /// The shape that `shapes` broadcast to by NumPy's rules.
     ///
     /// # Errors
-    /// When two known extents do not fit.
+    /// When two known extents do not broadcast to one.
     pub fn broadcast(&self, shapes: &[&TensorShape]) -> Result<TensorShape, IrError> {
         let mut res = TensorShape::Known([].into());
         for shape in shapes {
@@ -153,11 +153,11 @@ impl<'a> InferContext<'a> {
     }
 }
 
-/// The extents that `a` and `b` broadcast to. Symbolic extents that are not known to be equal are taken to be: one of them
-/// may be 1 only where it is the constant.
+/// The extents that `a` and `b` broadcast to. Only the constant 1 is broadcast: a symbolic extent is assumed to be equal to
+/// the extent that it meets, unless they are proved to differ.
 ///
 /// # Errors
-/// The two extents that do not fit.
+/// Two extents that do not broadcast to one.
 pub fn broadcast_dims(a: &[PrimExpr], b: &[PrimExpr]) -> Result<Vec<PrimExpr>, (PrimExpr, PrimExpr)> {
     let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
     let (leading, matched) = long.split_at(long.len() - short.len());
@@ -170,7 +170,7 @@ pub fn broadcast_dims(a: &[PrimExpr], b: &[PrimExpr]) -> Result<Vec<PrimExpr>, (
         } else if x.as_int().is_some() && y.as_int().is_some() {
             return Err(if a.len() >= b.len() { (x.clone(), y.clone()) } else { (y.clone(), x.clone()) });
         } else if differ(x, y) {
-            // `n` and `n + 1` only fit when one of them is 1, which is not what anybody means.
+            // `n` and `n + 1` fit only when one of them is 1, which no caller intends.
             return Err((x.clone(), y.clone()));
         } else {
             dims.push(if y.as_int().is_some() { y.clone() } else { x.clone() });
@@ -198,15 +198,15 @@ fn tensors(types: &[Type]) -> Vec<&TensorType> {
 }
 
 impl<'a> LegalizeContext<'a> {
-    /// The call as inference sees it.
+    /// The context of type inference for the same call.
     pub fn infer(&self) -> InferContext<'a> {
         InferContext { op: self.op, args: self.args, types: self.types, attrs: self.attrs, span: self.span }
     }
 
-    /// One input per tensor among the arguments.
+    /// One placeholder for each tensor among the arguments, those in tuples included.
     ///
     /// # Errors
-    /// When a shape or element type is not known.
+    /// When the shape or element type of one is not known.
     pub fn inputs(&self) -> Result<Vec<te::Tensor>, IrError> {
         let tensors = tensors(self.types);
         let input = |(i, ty): (usize, &&TensorType)| {
@@ -225,7 +225,7 @@ impl<'a> LegalizeContext<'a> {
         tensors.iter().enumerate().map(input).collect()
     }
 
-    /// The arguments of an element-wise operator: tensors, of which `inputs` holds the inputs, and scalars.
+    /// The operands of an element-wise operator: the values of scalar arguments, and `inputs` in order for all others.
     pub fn operands(&self, inputs: &[te::Tensor]) -> Vec<Operand> {
         let mut inputs = inputs.iter();
         (self.args.iter())
@@ -259,10 +259,10 @@ impl<'a> LegalizeContext<'a> {
         known.ok_or_else(|| self.infer().error("the element type of the result is not known"))
     }
 
-    /// The tensor program of `outputs`, named after the operator.
+    /// The tensor program that computes `outputs` from `inputs`, named after the operator without its family (`nn.`).
     ///
     /// # Errors
-    /// When a stage reads what it does not declare.
+    /// When a stage reads a tensor that is neither in `inputs` nor declared by the stage.
     pub fn finish(&self, inputs: &[te::Tensor], outputs: &[te::Tensor]) -> Result<PrimFunc, IrError> {
         let name = self.op.name.rsplit('.').next().unwrap_or(self.op.name);
         let func = te::create_prim_func(name, inputs, outputs)?;
@@ -270,7 +270,7 @@ impl<'a> LegalizeContext<'a> {
     }
 }
 
-/// A result of one tensor: `f` of the inputs.
+/// The tensor program of a call with one result, which `f` computes from the inputs.
 pub(super) fn single(
     cx: &LegalizeContext<'_>,
     f: impl FnOnce(&[te::Tensor]) -> Result<te::Tensor, IrError>,
@@ -280,17 +280,17 @@ pub(super) fn single(
     cx.finish(&inputs, &[out])
 }
 
-/// A tensor type of a shape of which all, the rank or nothing is known.
+/// A tensor type of the given shape and element type, without a virtual device.
 pub(super) fn tensor_type(shape: TensorShape, dtype: Option<DataType>) -> Type {
     Type::Tensor(TensorType { shape, dtype, vdevice: None })
 }
 
-/// A shape of known extents, in normal form.
+/// A known shape, with `dims` in normal form.
 pub(super) fn known(dims: Vec<PrimExpr>) -> TensorShape {
     TensorShape::Known(dims.iter().map(crate::relax::analysis::simplify_dim).collect())
 }
 
-/// The shape of rank `ndim`, or nothing.
+/// A shape of which at most the rank is known.
 pub(super) fn rank(ndim: Option<usize>) -> TensorShape {
     ndim.map_or(TensorShape::Unknown, TensorShape::Rank)
 }

@@ -1,4 +1,4 @@
-//! Tensors from shapes and scalars.
+//! Operators that create tensors from shapes and scalars, and triangles and one-hot encodings of tensors.
 //!
 //! TVM counterpart: `src/relax/op/tensor/create.cc`.
 
@@ -97,12 +97,12 @@ pub(super) static OPS: &[OpDef] = &[
     }),
 ];
 
-/// The shape that argument 0 gives.
+/// The shape that argument 0 holds, as far as it is known.
 pub(super) fn given_shape(ctx: &InferContext<'_>) -> TensorShape {
     shape_argument(ctx, 0)
 }
 
-/// The shape that argument `i` gives.
+/// The shape that argument `i` holds, as far as it is known.
 pub(super) fn shape_argument(ctx: &InferContext<'_>, i: usize) -> TensorShape {
     match (ctx.shape(i), ctx.types.get(i)) {
         (Some(dims), _) => known(dims.to_vec()),
@@ -143,7 +143,7 @@ fn constant(cx: &LegalizeContext<'_>, value: i64) -> Result<PrimFunc, IrError> {
     cx.finish(&cx.inputs()?, &[out])
 }
 
-/// The three scalar arguments.
+/// The values of the three scalar arguments; an error when one is not known.
 fn scalars(ctx: &InferContext<'_>) -> Result<[PrimExpr; 3], IrError> {
     match ctx.args {
         [Arg::Prim(a), Arg::Prim(b), Arg::Prim(c)] => Ok([a.clone(), b.clone(), c.clone()]),

@@ -1,4 +1,4 @@
-//! Element types.
+//! Operators that change the element type.
 //!
 //! TVM counterpart: `src/relax/op/tensor/datatype.cc`.
 

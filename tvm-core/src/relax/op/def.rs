@@ -1,4 +1,4 @@
-//! Arguments and attributes in the rows of operator tables.
+//! Constructors of the arguments and attributes in operator tables.
 
 use crate::ir::{ArgDef, ArgKind, AttrDef, AttrKind};
 
@@ -12,12 +12,12 @@ pub const fn arg(name: &'static str, kind: ArgKind) -> ArgDef {
     ArgDef { name, kind }
 }
 
-/// An attribute that a call may leave out.
+/// An attribute that a call may omit.
 pub const fn attr(name: &'static str, kind: AttrKind) -> AttrDef {
     AttrDef { name, kind, required: false }
 }
 
-/// An attribute that a call must give.
+/// An attribute that every call must set.
 pub const fn required(name: &'static str, kind: AttrKind) -> AttrDef {
     AttrDef { name, kind, required: true }
 }

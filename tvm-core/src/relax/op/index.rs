@@ -1,8 +1,8 @@
-//! Operators that pick or place elements by index.
+//! Operators that select or update elements by index.
 //!
-//! Indices given as tensors count from the end when negative; those outside of the axis are errors of the run. They are
-//! checked in front of the tensor program, each once ([`check_indices`]); attribute `mode = "clip"` of `take` and
-//! `gather_elements` limits them to the axis instead, as in TVM.
+//! A negative element of an index tensor counts from the end of the axis. An index outside of its axis is a run-time
+//! error: each is checked once, before the tensor program runs ([`check_indices`]). With `mode = "clip"`, `take` and
+//! `gather_elements` clamp indices to the axis instead, as in TVM.
 //!
 //! TVM counterpart: `src/relax/op/tensor/index.cc`, `search.cc`.
 
@@ -151,7 +151,7 @@ pub(super) static OPS: &[OpDef] = &[
     }),
 ];
 
-/// The type of argument 1, which holds indices.
+/// The type of argument 1, the indices, whose elements must be integers.
 fn indices<'a>(ctx: &InferContext<'a>) -> Result<&'a crate::ir::TensorType, IrError> {
     let ty = ctx.tensor(1)?;
     match ty.dtype {
@@ -162,8 +162,8 @@ fn indices<'a>(ctx: &InferContext<'a>) -> Result<&'a crate::ir::TensorType, IrEr
     }
 }
 
-/// The indices of the call, argument 1, checked when the program runs; `None` when the operator takes none or all are
-/// constants inside of their axes.
+/// The call that checks the indices of `ctx` (argument 1) at run time and returns them. `None` when nothing is checked: the
+/// operator takes no indices or clamps them, the extents are not known, or all indices are constants inside of their axes.
 pub(crate) fn check_indices(ctx: &InferContext<'_>) -> Result<Option<Expr>, IrError> {
     let clip = match ctx.attrs.str("mode").unwrap_or("raise") {
         "raise" => false,
@@ -180,26 +180,27 @@ pub(crate) fn check_indices(ctx: &InferContext<'_>) -> Result<Option<Expr>, IrEr
     memory::call(memory::CHECK_INDICES, [indices.clone(), Arg::Shape(extents.into())], attrs).map(Some)
 }
 
-/// The extent of the axis that `take` picks from.
+/// The extent of the axis along which `take` selects elements.
 fn take_extents(ctx: &InferContext<'_>) -> Result<Option<Vec<PrimExpr>>, IrError> {
     let Some(dims) = ctx.tensor(0)?.known_shape() else { return Ok(None) };
     Ok(Some(vec![dims[take_axis(ctx, dims.len())?].clone()]))
 }
 
-/// The extent of attribute `axis`, 0 where it is not given.
+/// The extent of the axis that attribute `axis` names, by default the first axis.
 fn axis_extents(ctx: &InferContext<'_>) -> Result<Option<Vec<PrimExpr>>, IrError> {
     let Some(dims) = ctx.tensor(0)?.known_shape() else { return Ok(None) };
     Ok(Some(vec![dims[ctx.axis(ctx.attrs.int("axis").unwrap_or(0), dims.len())?].clone()]))
 }
 
-/// The extents of the axes behind the batch that a row of indices names.
+/// The extents of the axes that a row of indices addresses: those that follow the batch axes.
 fn row_extents(ctx: &InferContext<'_>) -> Result<Option<Vec<PrimExpr>>, IrError> {
     let Some(dims) = ctx.tensor(0)?.known_shape() else { return Ok(None) };
     let batch = ctx.attrs.int("batch_dims").unwrap_or(0) as usize;
     Ok(Some(dims.iter().skip(batch).take(row_length(ctx)?.unwrap_or(0)).cloned().collect()))
 }
 
-/// True when the constant `indices` are known to be inside of axes of `extents`, which take turns.
+/// True when all constant `indices` are known to be inside of their axes. Element `i` in row-major order is an index into an
+/// axis of extent `i` modulo the number of `extents`.
 fn all_inside(indices: &tvm_runtime::Tensor, extents: &[PrimExpr]) -> bool {
     let Ok(values) = indices.to_f64s() else { return false };
     let inside = |(i, value): (usize, &f64)| {
@@ -229,7 +230,7 @@ fn infer_take(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     Ok(tensor_type(shape, x.dtype))
 }
 
-/// Extent of the last axis of the indices, which must be constant.
+/// Extent of the last axis of the indices, which must be constant; `None` when their shape is not known.
 fn row_length(ctx: &InferContext<'_>) -> Result<Option<usize>, IrError> {
     match indices(ctx)?.known_shape() {
         None => Ok(None),
@@ -261,7 +262,7 @@ fn infer_gather_nd(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     Ok(tensor_type(TensorShape::Known(shape.into()), data.dtype))
 }
 
-/// Checks that indices do not reach past data along the axes other than attribute `axis`.
+/// Checks that no axis of the indices is longer than that of the data, except the one that attribute `axis` names.
 fn within(ctx: &InferContext<'_>, data: &TensorType, indices: &TensorType) -> Result<(), IrError> {
     let (Some(dims), Some(given)) = (data.known_shape(), indices.known_shape()) else { return Ok(()) };
     let axis = ctx.axis(ctx.attrs.int("axis").unwrap_or(0), dims.len())?;
@@ -295,7 +296,7 @@ fn infer_scatter_nd(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     Ok(Type::Tensor(data.clone()))
 }
 
-/// How attribute `reduction` combines an element with its update.
+/// The function that combines an element with its update, by attribute `reduction`.
 fn reduction(ctx: &InferContext<'_>) -> Result<fn(PrimExpr, PrimExpr) -> PrimExpr, IrError> {
     match ctx.attrs.str("reduction").unwrap_or("update") {
         "update" => Ok(|_, update| update),
@@ -341,11 +342,12 @@ fn slices(ctx: &InferContext<'_>, dims: &[PrimExpr]) -> Result<Option<Vec<Slice>
     Ok(Some(slices))
 }
 
-/// NumPy's rules: negative positions count from the end, positions outside are limited. A symbolic extent is taken to
-/// reach a begin that counts from the front and an end that counts from the back, so that `x[1..]` and `x[..-1]` have
-/// extent `n - 1`; where it does not, the extent is negative and the call fails.
+/// The slice of one axis by NumPy's rules: negative positions count from the end, and positions outside are clamped. With
+/// a symbolic extent and a positive stride, a begin that counts from the front and an end that counts from the back are
+/// assumed to be inside, so that `x[1..]` and `x[..-1]` have extent `n - 1`. If they are not, the result has a negative
+/// extent at run time and the call fails.
 fn slice(extent: &PrimExpr, begin: &PrimExpr, end: &PrimExpr, stride: i64) -> Slice {
-    /// Further than any extent: "to the end".
+    /// Larger than any extent: a position from here on, or from `-FAR` down, means the end of the axis on that side.
     const FAR: i64 = i32::MAX as i64;
     let symbolic = extent.as_int().is_none();
     // Positions lie in `low..=high`.

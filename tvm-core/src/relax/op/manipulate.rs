@@ -1,4 +1,4 @@
-//! Operators that move elements: shapes, axes, joins and splits.
+//! Operators that rearrange elements: reshapes, permutations of axes, concatenation and splits, repetition.
 //!
 //! TVM counterpart: `src/relax/op/tensor/manipulate.cc`.
 
@@ -292,7 +292,8 @@ fn infer_stack(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     Ok(tensor_type(TensorShape::Known(dims.into()), dtype))
 }
 
-/// Where the parts of a split of an axis of `extent` start: an integer is the number of parts, a list the cuts.
+/// The positions where the parts of a split of an axis of `extent` start. Attribute `indices_or_sections` is either the
+/// number of parts or the list of cuts.
 fn split_starts(ctx: &InferContext<'_>, extent: &PrimExpr) -> Result<Vec<PrimExpr>, IrError> {
     if let Some(sections) = ctx.attrs.int("indices_or_sections") {
         if sections < 1 {

@@ -1,7 +1,8 @@
-//! Operators that exist only between lowering steps: memory, explicit kernel calls, closures, views.
+//! Operators that exist only between lowering steps: memory, explicit kernel calls, closures, index checks, views.
 //!
-//! TVM counterpart: Relay's `memory.*` and `vm.*` dialects, Relax's `builtin.alloc_tensor`. None has a tensor program:
-//! [`vm_codegen`](crate::relax::vm) turns each into instructions.
+//! None has a tensor program: [`vm_codegen`](crate::relax::vm) translates each to instructions.
+//!
+//! TVM counterpart: Relay's `memory.*` and `vm.*` dialects, Relax's `builtin.alloc_tensor`.
 
 use tvm_runtime::DataType;
 
@@ -18,19 +19,19 @@ pub const ALLOC: &str = "builtin.alloc_tensor";
 pub const ALLOC_STORAGE: &str = "memory.alloc_storage";
 /// `memory.alloc_tensor`: a tensor inside a block of memory.
 pub const ALLOC_TENSOR: &str = "memory.alloc_tensor";
-/// `memory.kill`: the end of a value's life.
+/// `memory.kill`: ends the lifetime of a value.
 pub const KILL: &str = "memory.kill";
-/// `vm.invoke_tvm_op`: runs a tensor program on tensors that exist.
+/// `vm.invoke_tvm_op`: runs a tensor program on tensors that are already allocated.
 pub const INVOKE_TVM_OP: &str = "vm.invoke_tvm_op";
-/// `vm.alloc_closure`: a function of the module with captured values.
+/// `vm.alloc_closure`: a closure of a function of the module and captured values.
 pub const ALLOC_CLOSURE: &str = "vm.alloc_closure";
-/// `vm.reshape_tensor`: a view of a tensor under another shape.
+/// `vm.reshape_tensor`: a view of a tensor with another shape.
 pub const RESHAPE_TENSOR: &str = "vm.reshape_tensor";
 
-/// `vm.check_indices`: a tensor of indices, checked against extents.
+/// `vm.check_indices`: checks a tensor of indices against extents, and returns the same tensor.
 pub const CHECK_INDICES: &str = "vm.check_indices";
 
-/// The table.
+/// Table of the operators of this module.
 pub static OPS: &[OpDef] = &[
     OpDef::new(
         ALLOC,
@@ -113,7 +114,7 @@ fn missing(ctx: &InferContext<'_>, attr: &str) -> IrError {
     IrError::new(format!("`{}` needs the attribute `{attr}`", ctx.op.name), ctx.span)
 }
 
-/// A call of the operator `name` of this table.
+/// A call of the operator `name` with an empty span.
 ///
 /// # Errors
 /// When there is no such operator.
@@ -122,7 +123,7 @@ pub fn call(name: &str, args: impl Into<std::sync::Arc<[Arg]>>, attrs: Attrs) ->
     Ok(Call { callee, args: args.into(), attrs, ret: None, span: crate::ir::Span::none() }.into())
 }
 
-/// The attribute that `builtin.alloc_tensor` and `memory.alloc_tensor` need.
+/// The attributes that `builtin.alloc_tensor` and `memory.alloc_tensor` require: the element type.
 pub fn dtype_attr(dtype: DataType) -> Attrs {
     Attrs::new().with("dtype", dtype)
 }

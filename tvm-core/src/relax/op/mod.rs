@@ -1,9 +1,9 @@
-//! Operators, one file per family: tables of [`OpDef`]s with type inference and legalisation.
+//! Operators, one file per family: tables of [`OpDef`]s with their type inference and legalisation.
 //!
-//! Names follow TVM's relax operators. A definition's `infer` runs after [`check_call`], so it sees the right number
-//! of arguments of the right kinds and only known attributes of the right kinds. Its tensor program is built when every
-//! tensor involved has a known symbolic shape and element type; the computation itself lives in [`crate::topi`].
-//! [`OpRegistry`](crate::ir::OpRegistry) adds operators of other crates.
+//! Names follow TVM's relax operators. The `infer` function of a definition runs after [`check_call`], so the number and
+//! kinds of arguments are right, and every attribute is known and of the right kind. The tensor program of a call is built
+//! when all its tensors have known symbolic shapes and element types; the computation itself is in [`crate::topi`].
+//! Other crates register their operators in the [`OpRegistry`](crate::ir::OpRegistry).
 //!
 //! TVM counterpart: `src/relax/op`.
 
@@ -30,7 +30,7 @@ pub(crate) use index::check_indices;
 
 use crate::ir::OpDef;
 
-/// All built-in tables.
+/// The built-in operator tables.
 pub static TABLES: &[&[OpDef]] = &[
     binary::OPS,
     create::CONSTANTS,

@@ -1,4 +1,4 @@
-//! Shapes as values.
+//! Operators on shapes as values: shapes of tensors, conversions between shapes and tensors.
 //!
 //! TVM counterpart: `shape_of` (`src/relax/op/op.cc`), `shape_to_tensor`, `tensor_to_shape`, `size`.
 

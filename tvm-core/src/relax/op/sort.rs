@@ -1,4 +1,4 @@
-//! Sorting along an axis. NaN is larger than every number, equal elements keep their order.
+//! Sorting along an axis. NaN is larger than every number; equal elements keep their order.
 //!
 //! TVM counterpart: `src/relax/op/tensor/sorting.cc`.
 
@@ -59,7 +59,7 @@ fn index_dtype(ctx: &InferContext<'_>) -> DataType {
     ctx.attrs.dtype("dtype").unwrap_or(DataType::I64)
 }
 
-/// Whether a topk gives values, and indices.
+/// Whether `topk` returns values, and whether it returns indices.
 fn wanted(ctx: &InferContext<'_>) -> Result<(bool, bool), IrError> {
     match ctx.attrs.str("ret_type").unwrap_or("both") {
         "both" => Ok((true, true)),

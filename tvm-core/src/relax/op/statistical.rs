@@ -1,4 +1,4 @@
-//! Reductions, positions of extremes, running sums.
+//! Reductions, argmax and argmin, cumulative sums and products.
 //!
 //! TVM counterpart: `src/relax/op/tensor/statistical.cc`, `search.cc`.
 
@@ -64,7 +64,7 @@ table! {
         |cx| infer_cumulative(cx), |cx| lower_cumulative(cx, 1.0, |a, b| a * b);
 }
 
-/// Element types a reduction takes.
+/// Element types that a reduction accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Numbers {
     Any,
@@ -84,7 +84,7 @@ fn infer_reduce(ctx: &InferContext<'_>, takes: Numbers) -> Result<Type, IrError>
     Ok(tensor_type(reduced_shape(ctx, ty)?, ty.dtype))
 }
 
-/// The shape without the axes of attribute `axis`, or with extent 1 there.
+/// The shape of the result: without the axes of attribute `axis`, or with extent 1 there under `keepdims`.
 fn reduced_shape(ctx: &InferContext<'_>, ty: &TensorType) -> Result<TensorShape, IrError> {
     let keepdims = ctx.attrs.bool("keepdims").unwrap_or(false);
     let Some(ndim) = ty.ndim() else {

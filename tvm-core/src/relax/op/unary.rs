@@ -11,7 +11,7 @@ use crate::topi::{self, Operand};
 
 const ARGS: &[ArgDef] = &[tensor("x")];
 
-/// Element types an operator takes, and gives when they differ.
+/// Element types that an operator accepts; the result has the same one, except for `NumberToBool`.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Float,
@@ -74,7 +74,7 @@ table! {
     "nn.silu" "x * sigmoid(x)" Float |x| x.clone() * x.unary(Intrinsic::Sigmoid);
 }
 
-/// The result has the shape of the first argument.
+/// The type of the result, which has the shape of the first argument. Checks the element type of that argument.
 pub(super) fn infer(ctx: &InferContext<'_>, kind: Kind) -> Result<Type, IrError> {
     let ty = ctx.tensor(0)?;
     if let Some(dtype) = ty.dtype {
@@ -97,7 +97,7 @@ pub(super) fn infer(ctx: &InferContext<'_>, kind: Kind) -> Result<Type, IrError>
     Ok(Type::Tensor(TensorType { dtype, ..ty.clone() }))
 }
 
-/// `f` of every element of the first argument.
+/// The tensor program that applies `f` to every element of the first argument.
 pub(super) fn lower(
     cx: &LegalizeContext<'_>,
     f: impl FnOnce(PrimExpr) -> PrimExpr,
@@ -119,7 +119,7 @@ fn lower_clip(cx: &LegalizeContext<'_>) -> Result<PrimFunc, IrError> {
     cx.finish(&inputs, &[out])
 }
 
-/// A rounding: integers are rounded already.
+/// `x` rounded by `intrinsic`; integers stay as they are.
 fn rounded(x: PrimExpr, intrinsic: Intrinsic) -> PrimExpr {
     if x.dtype().is_float() { x.unary(intrinsic) } else { x }
 }

@@ -1,14 +1,14 @@
-//! `LegalizeOps`: calls of operators become calls of tensor programs, or graphs of other calls.
+//! `LegalizeOps`: lowers operator calls to calls of tensor programs or to graphs of other calls.
 //!
-//! *Requires*: well-formed graph functions. *Ensures*: an operator call is lowered as its definition says
-//! ([`Legalize`]). Calls with a tensor program become a [`Callee::Tir`] of a program of the module, where the shapes and
-//! element types of all tensors are known; structurally equal programs are one. Calls with a graph are replaced by its
-//! bindings, in which operators are legalised in turn; a graph that gives a less precise type than inference promised is
-//! checked by `match_cast`. [View operators](crate::ir::OpDef::is_view) stay: they move no data.
+//! *Requires*: well-formed graph functions. *Ensures*: every operator call is lowered by the [`Legalize`] of its
+//! definition. If that is a tensor program, the call becomes a [`Callee::Tir`] call of a program in the module, provided
+//! that all shapes and element types are known; structurally equal programs are shared. If it is a graph, its bindings
+//! replace the call, and the operators in them are legalised in turn; a `match_cast` checks a result whose type is less
+//! precise than the inferred one. [View operators](crate::ir::OpDef::is_view) stay: they move no data.
 //!
-//! Indices that are not known to be inside of their axis are checked in front of a tensor program, by the virtual machine
-//! (`vm.check_indices`). Extents that inference takes to be equal without proof are compared there, by `match_cast`. Free
-//! symbolic variables of a program become scalar parameters, their values trailing arguments.
+//! Before a call of a tensor program, the virtual machine checks indices that are not known to be inside of their axis
+//! (`vm.check_indices`), and a `match_cast` compares extents that inference assumed to be equal without proof. Free
+//! symbolic variables of a program become scalar parameters; their values become trailing arguments.
 //!
 //! TVM counterpart: `LegalizeOps` (`src/relax/transform/legalize_ops.cc`).
 
@@ -27,10 +27,10 @@ use crate::relax::{Arg, Binding, BlockBuilder, Call, Callee, Expr, Function, Mut
 use crate::tir::transform::renew_defs;
 use crate::tir::{Param, PrimExpr, PrimFunc};
 
-/// Graphs of operators in each other; deeper ones do not end.
+/// Limit on the nesting of operator graphs in operator graphs; deeper nesting is reported as endless recursion.
 const MAX_NESTING: usize = 100;
 
-/// The pass.
+/// The `LegalizeOps` pass.
 pub fn legalize_ops() -> Pass {
     module_pass("LegalizeOps", |module, _| {
         let funcs: Vec<(GlobalVar, Arc<Function>)> = (module.functions())
@@ -56,7 +56,7 @@ struct Legalizer {
     module: IRModule,
     /// Programs added so far, by structural hash.
     made: FxHashMap<u64, Vec<GlobalVar>>,
-    /// Graphs of operators in graphs of operators.
+    /// Number of operator graphs around the current call.
     nesting: usize,
     error: Option<IrError>,
 }
@@ -107,7 +107,7 @@ impl Legalizer {
         }
     }
 
-    /// The value of the graph that `lower` builds; its bindings go to `before`.
+    /// The value of the graph that `lower` builds, whose legalised bindings are appended to `before`; `None` keeps the call.
     fn graph(
         &mut self,
         cx: &LegalizeContext<'_>,
@@ -153,7 +153,7 @@ impl Legalizer {
         Ok(Some(Expr::Arg(result.into())))
     }
 
-    /// The call of `func`, which computes the call of `cx`.
+    /// A call of `func` that computes the call in `cx`; bindings that it needs, checks included, are appended to `before`.
     fn call_program(
         &mut self,
         cx: &LegalizeContext<'_>,
@@ -161,7 +161,7 @@ impl Legalizer {
         before: &mut Vec<Binding>,
     ) -> Result<Expr, IrError> {
         let op = cx.op;
-        // Extents that inference takes to be equal are compared when the program runs.
+        // Extents that inference assumed to be equal are compared at run time.
         let (_, assumed) = assumptions(|| (op.infer)(&cx.infer()));
         for (a, b) in assumed {
             let ty = Type::Shape(ShapeType { ndim: Some(1), values: Some(Arc::new([b])) });
@@ -189,7 +189,7 @@ impl Legalizer {
         Ok(call.into())
     }
 
-    /// The global variable of `func`, which is added unless an equal program is there.
+    /// The global variable of `func`; adds `func` to the module unless this pass has already added an equal program.
     fn share(&mut self, mut func: PrimFunc) -> GlobalVar {
         func.attrs.set("private", true);
         let hash = structural_hash(&func);
@@ -217,7 +217,7 @@ fn is_known(ty: &Type) -> bool {
     }
 }
 
-/// The tensors of `arg` one by one; fields of a tuple variable are bound in `before`.
+/// Appends the tensors of `arg` to `args` one by one; the fields of a tuple variable are first bound in `before`.
 fn flatten(arg: &Arg, ty: &Type, span: &Span, args: &mut Vec<Arg>, before: &mut Vec<Binding>) {
     match (arg, ty) {
         (Arg::Tuple(fields), Type::Tuple(types)) => {
@@ -233,7 +233,7 @@ fn flatten(arg: &Arg, ty: &Type, span: &Span, args: &mut Vec<Arg>, before: &mut 
             }
         }
         (_, Type::Tensor(_)) => args.push(arg.clone()),
-        // Shapes, scalars and the like are part of the program.
+        // Other values, such as shapes and scalars, are part of the program and not passed to it.
         _ => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Activations that have attributes or look along an axis; those of one element alone are in `unary.rs`.
+//! Activations with attributes or along an axis; element-wise activations without attributes are in `unary.rs`.
 //!
 //! TVM counterpart: `src/relax/op/nn/nn.cc`.
 

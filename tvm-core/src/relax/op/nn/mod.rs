@@ -1,6 +1,7 @@
 //! Operators of neural networks.
 //!
-//! Data is (batch, channel, spatial…), weights are (out, in, spatial…): `NCHW` and `OIHW` in two dimensions.
+//! Data has layout (batch, channel, spatial…) and weights (out, in, spatial…): `NCHW` and `OIHW` in two dimensions. The
+//! weights of transposed convolutions are (in, out, spatial…).
 //!
 //! TVM counterpart: `src/relax/op/nn`.
 

@@ -1,7 +1,7 @@
-//! Normalisations, at inference.
+//! Normalisations, as computed at inference.
 //!
-//! TVM counterpart: `src/relax/op/nn/nn.cc`. `nn.batch_norm` and `nn.dropout` give the result alone, not a tuple with
-//! statistics or a mask: those belong to training.
+//! TVM counterpart: `src/relax/op/nn/nn.cc`. `nn.batch_norm` and `nn.dropout` return only the result, not a tuple with
+//! statistics or a mask, which only training needs.
 
 use crate::ir::{ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, Type};
 use crate::relax::analysis::{differ, show_dim, show_dims};
@@ -82,7 +82,8 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
     }),
 ];
 
-/// The result is like the data; the other arguments have the extents of the axes that `axes` gives.
+/// The type of the result, which is that of the data. Checks that each other argument has the extents of the axes that
+/// `axes` returns for the rank.
 fn infer(
     ctx: &InferContext<'_>,
     axes: impl FnOnce(usize) -> Result<Vec<usize>, IrError>,
@@ -114,7 +115,7 @@ fn infer(
     Ok(Type::Tensor(data.clone()))
 }
 
-/// The indices of `axes`.
+/// The components of index `i` along `axes`.
 fn at_axes(i: &[PrimExpr], axes: &[usize]) -> Vec<PrimExpr> {
     axes.iter().map(|&axis| i[axis].clone()).collect()
 }

@@ -1,20 +1,21 @@
-//! What convolutions and poolings share: attributes per spatial axis and the number of windows.
+//! Shared parts of convolutions and poolings: attributes per spatial axis, layout checks, number of windows.
 
 use crate::ir::{InferContext, IrError};
 use crate::relax::analysis::{show_dim, simplify_dim};
 use crate::relax::op::context::int_list;
 use crate::tir::PrimExpr;
 
-/// Letters of spatial axes in layout names, outermost first.
+/// Letters of one, two and three spatial axes in layout names, outermost axis first.
 const LETTERS: [&str; 3] = ["W", "HW", "DHW"];
 
-/// Padding in front of and behind every spatial axis.
+/// Padding before and after the data along every spatial axis.
 pub(super) struct Padding {
     pub(super) before: Vec<i64>,
     pub(super) after: Vec<i64>,
 }
 
-/// Attribute `padding`: one value for all sides, one per axis for both sides, or all in front and then all behind.
+/// Attribute `padding`: one value for all sides, one value per axis for both its sides, or the values before the data for
+/// all axes followed by those after it. The default is 0.
 pub(super) fn padding(ctx: &InferContext<'_>, spatial: usize) -> Result<Padding, IrError> {
     let given = int_list(ctx.attrs, "padding").unwrap_or_else(|| vec![0]);
     if given.iter().any(|&it| it < 0) {
@@ -32,7 +33,7 @@ pub(super) fn padding(ctx: &InferContext<'_>, spatial: usize) -> Result<Padding,
     Ok(Padding { before, after })
 }
 
-/// A list of positive integers per spatial axis.
+/// Attribute `name` as one positive integer per spatial axis. A single integer applies to all axes; the default is 1.
 pub(super) fn positive(ctx: &InferContext<'_>, name: &str, spatial: usize) -> Result<Vec<i64>, IrError> {
     let values = ctx.ints(name, spatial, 1)?;
     match values.iter().find(|&&it| it < 1) {
@@ -41,7 +42,7 @@ pub(super) fn positive(ctx: &InferContext<'_>, name: &str, spatial: usize) -> Re
     }
 }
 
-/// Checks that layout attributes, where given, are the one that is computed.
+/// Checks that every layout attribute that is set names the only supported layout.
 pub(super) fn check_layouts(ctx: &InferContext<'_>, spatial: usize) -> Result<(), IrError> {
     let letters = LETTERS[spatial - 1];
     let kernel = if ctx.op.name.ends_with("transpose") { "IO" } else { "OI" };
@@ -59,14 +60,14 @@ pub(super) fn check_layouts(ctx: &InferContext<'_>, spatial: usize) -> Result<()
     Ok(())
 }
 
-/// Number of windows along an axis.
+/// Parameters that determine the number of windows along an axis.
 pub(super) struct Windows<'a> {
     pub(super) extent: &'a PrimExpr,
     pub(super) window: &'a PrimExpr,
     pub(super) stride: i64,
     pub(super) pads: (i64, i64),
     pub(super) dilation: i64,
-    /// A last window that only partly fits counts, if it starts in front of the padding behind.
+    /// Whether to count a last window that fits only partly; it must start before the trailing padding.
     pub(super) ceil: bool,
 }
 
