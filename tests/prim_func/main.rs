@@ -10,6 +10,7 @@ mod inlining;
 mod kernels;
 mod literals;
 mod memory;
+mod parts;
 mod places;
 mod reductions;
 mod rust_semantics;

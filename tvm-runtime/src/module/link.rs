@@ -12,6 +12,7 @@ impl Executable {
     ///
     /// Programs that this process compiled itself need no linking: the compiler returns a [`Vm`] that is ready to run.
     ///
+    /// # Safety
     /// This loads and runs machine code, so whoever made the executable must be trusted like the author of a program.
     /// Its kernels must keep the promises of [`Kernel::native`](crate::Kernel::native) for the signatures in the
     /// executable.

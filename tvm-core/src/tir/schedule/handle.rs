@@ -1,9 +1,9 @@
-//! Handles of loops and blocks: arguments and results of the primitives.
+//! Handles of loops, blocks and sampled integers: arguments and results of the primitives.
 //!
 //! A handle records the schedule that returned it and its number in the trace. A clone of a schedule accepts the
 //! handles that the schedule returned before it was cloned; what either returns later, the other does not accept.
 //!
-//! TVM counterpart: `LoopRV`, `BlockRV`.
+//! TVM counterpart: `LoopRV`, `BlockRV`, `ExprRV`.
 
 use std::sync::Arc;
 
@@ -26,36 +26,83 @@ pub struct BlockRV(BlockId, Origin);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LoopRV(VarId, Origin);
 
-/// A loop or a block of the program under schedule.
+/// An integer that the schedule sampled. TVM counterpart: `ExprRV`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Handle(StmtSRef, Origin);
+pub struct ExprRV(i64, Origin);
+
+/// A factor of [`Schedule::split`](super::Schedule::split).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Factor {
+    /// As large as the extent and the other factors demand.
+    Infer,
+    /// An integer.
+    Int(i64),
+    /// An integer that the schedule sampled.
+    Sampled(ExprRV),
+}
+
+impl From<Option<i64>> for Factor {
+    /// `None` is inferred.
+    fn from(it: Option<i64>) -> Factor {
+        it.map_or(Factor::Infer, Factor::Int)
+    }
+}
+
+impl From<ExprRV> for Factor {
+    fn from(it: ExprRV) -> Factor {
+        Factor::Sampled(it)
+    }
+}
+
+/// A loop, a block or a sampled integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle(Item, Origin);
+
+/// What a handle stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Item {
+    Stmt(StmtSRef),
+    Int(i64),
+}
 
 /// A loop or a block.
 pub trait SRef: Copy {
-    /// This loop or block as a handle of either kind.
+    /// This loop or block as a handle of any kind.
     fn handle(self) -> Handle;
 
     /// Key of this loop or block in the schedule state.
-    fn sref(self) -> StmtSRef {
-        self.handle().0
-    }
+    fn sref(self) -> StmtSRef;
 }
 
 impl SRef for BlockRV {
     fn handle(self) -> Handle {
-        Handle(StmtSRef::Block(self.0), self.1)
+        Handle(Item::Stmt(self.sref()), self.1)
+    }
+
+    fn sref(self) -> StmtSRef {
+        StmtSRef::Block(self.0)
     }
 }
 
 impl SRef for LoopRV {
     fn handle(self) -> Handle {
-        Handle(StmtSRef::Loop(self.0), self.1)
+        Handle(Item::Stmt(self.sref()), self.1)
+    }
+
+    fn sref(self) -> StmtSRef {
+        StmtSRef::Loop(self.0)
     }
 }
 
-impl SRef for Handle {
-    fn handle(self) -> Handle {
-        self
+impl ExprRV {
+    /// The sampled integer.
+    pub fn value(self) -> i64 {
+        self.0
+    }
+
+    /// This integer as a handle of any kind.
+    pub(super) fn handle(self) -> Handle {
+        Handle(Item::Int(self.0), self.1)
     }
 }
 
@@ -65,19 +112,32 @@ impl Handle {
         self.1.number
     }
 
-    /// The handle as a block; `None` if it is a loop.
+    /// What the handle stands for.
+    pub(super) fn item(self) -> Item {
+        self.0
+    }
+
+    /// The handle as a block; `None` if it is something else.
     pub(super) fn block(self) -> Option<BlockRV> {
         match self.0 {
-            StmtSRef::Block(id) => Some(BlockRV(id, self.1)),
-            StmtSRef::Loop(_) => None,
+            Item::Stmt(StmtSRef::Block(id)) => Some(BlockRV(id, self.1)),
+            Item::Stmt(StmtSRef::Loop(_)) | Item::Int(_) => None,
         }
     }
 
-    /// The handle as a loop; `None` if it is a block.
+    /// The handle as a loop; `None` if it is something else.
     pub(super) fn a_loop(self) -> Option<LoopRV> {
         match self.0 {
-            StmtSRef::Loop(var) => Some(LoopRV(var, self.1)),
-            StmtSRef::Block(_) => None,
+            Item::Stmt(StmtSRef::Loop(var)) => Some(LoopRV(var, self.1)),
+            Item::Stmt(StmtSRef::Block(_)) | Item::Int(_) => None,
+        }
+    }
+
+    /// The handle as a sampled integer; `None` if it is something else.
+    pub(super) fn expr(self) -> Option<ExprRV> {
+        match self.0 {
+            Item::Int(value) => Some(ExprRV(value, self.1)),
+            Item::Stmt(_) => None,
         }
     }
 }
@@ -101,9 +161,9 @@ impl Lineage {
         Lineage { me: ScheduleId::fresh(), before: Some((self.clone(), count)) }
     }
 
-    /// The handle of `sref` with number `number` in the trace.
-    pub(super) fn give(&self, sref: StmtSRef, number: u32) -> Handle {
-        Handle(sref, Origin { schedule: self.me, number })
+    /// The handle of `item` with number `number` in the trace.
+    pub(super) fn give(&self, item: Item, number: u32) -> Handle {
+        Handle(item, Origin { schedule: self.me, number })
     }
 
     /// Refuses a handle of another schedule.
@@ -117,6 +177,16 @@ impl Lineage {
             (at, limit) = (before, *count);
         }
         if number < limit { Ok(()) } else { Err(ScheduleError::ForeignHandle { primitive }) }
+    }
+}
+
+impl Drop for Lineage {
+    /// Drops a long chain of forks without recursion.
+    fn drop(&mut self) {
+        let mut next = self.before.take();
+        while let Some((before, _)) = next {
+            next = Arc::into_inner(before).and_then(|mut it| it.before.take());
+        }
     }
 }
 

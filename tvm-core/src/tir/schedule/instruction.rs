@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::analysis::check_scope;
+use super::handle::Item;
 use super::primitive::{
     annotate::annotate,
     cache_read::cache_read,
@@ -21,6 +22,7 @@ use super::primitive::{
     reverse_compute_inline::reverse_compute_inline,
     split::split,
 };
+use super::sample::{Decision, categorical, perfect_tile};
 use super::{ScheduleError, ScheduleState, StmtSRef};
 use crate::ir::{AttrValue, BlockId, VarId};
 use crate::tir::{BufferRegion, ForKind, Scope, ThreadTag};
@@ -39,7 +41,21 @@ pub enum InstructionKind {
     /// Splits a loop.
     Split {
         /// Extents of the new loops; `None` is inferred.
-        factors: Vec<Option<i64>>,
+        factors: Vec<Option<FactorArg>>,
+    },
+    /// Samples factors whose product is the extent of a loop.
+    SamplePerfectTile {
+        /// Number of factors.
+        n: usize,
+        /// The largest innermost factor.
+        max_innermost: i64,
+    },
+    /// Samples one of several integers.
+    SampleCategorical {
+        /// The integers.
+        candidates: Vec<i64>,
+        /// Their weights.
+        weights: Vec<f64>,
     },
     /// Fuses loops.
     Fuse,
@@ -156,6 +172,25 @@ impl BufferArg {
     }
 }
 
+/// A factor of [`Split`](InstructionKind::Split).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FactorArg {
+    /// An integer.
+    Int(i64),
+    /// An input of the instruction, a sampled integer.
+    Input {
+        /// Its position among the inputs.
+        input: usize,
+    },
+}
+
+/// The decision of a sampling instruction: given before it runs, or drawn from `random` by it.
+pub(super) struct Choice<'a> {
+    pub(super) decision: Option<Decision>,
+    pub(super) random: &'a mut fastrand::Rng,
+}
+
 /// One step of a trace. Inputs and outputs are numbers of handles, counted in the order in which the steps return them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instruction {
@@ -166,6 +201,9 @@ pub struct Instruction {
     pub inputs: Vec<u32>,
     /// Numbers of the handles that it returned.
     pub outputs: Vec<u32>,
+    /// What a sampling instruction drew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
 }
 
 impl InstructionKind {
@@ -175,6 +213,8 @@ impl InstructionKind {
             InstructionKind::GetBlock { .. } => "get_block",
             InstructionKind::GetLoops => "get_loops",
             InstructionKind::Split { .. } => "split",
+            InstructionKind::SamplePerfectTile { .. } => "sample_perfect_tile",
+            InstructionKind::SampleCategorical { .. } => "sample_categorical",
             InstructionKind::Fuse => "fuse",
             InstructionKind::Reorder => "reorder",
             InstructionKind::Parallel => "parallel",
@@ -192,12 +232,19 @@ impl InstructionKind {
         }
     }
 
+    /// True for instructions that sample.
+    pub(super) const fn samples(&self) -> bool {
+        matches!(self, InstructionKind::SamplePerfectTile { .. } | InstructionKind::SampleCategorical { .. })
+    }
+
     /// True for primitives that move blocks or values, false for those that change loops, `None` for those that change
     /// nothing at run time.
     const fn moves(&self) -> Option<bool> {
         match self {
             InstructionKind::GetBlock { .. }
             | InstructionKind::GetLoops
+            | InstructionKind::SamplePerfectTile { .. }
+            | InstructionKind::SampleCategorical { .. }
             | InstructionKind::Unroll
             | InstructionKind::Annotate { .. } => None,
             InstructionKind::Split { .. }
@@ -221,38 +268,53 @@ impl InstructionKind {
     pub(super) fn apply(
         &self,
         state: &mut ScheduleState,
-        inputs: &[StmtSRef],
-    ) -> Result<Vec<StmtSRef>, ScheduleError> {
-        let Some(moves) = self.moves() else { return self.change(state, inputs) };
-        inputs.iter().try_for_each(|&it| check_scope(self.name(), state, it, moves))?;
+        inputs: &[Item],
+        choice: &mut Choice<'_>,
+    ) -> Result<Vec<Item>, ScheduleError> {
+        let Some(moves) = self.moves() else { return self.change(state, inputs, choice) };
+        for input in inputs {
+            if let Item::Stmt(sref) = input {
+                check_scope(self.name(), state, *sref, moves)?;
+            }
+        }
         if !moves && state.side_by_side().is_empty() {
-            return self.change(state, inputs);
+            return self.change(state, inputs, choice);
         }
         let before = state.clone();
-        let outputs =
-            self.change(state, inputs).and_then(|outputs| match misfit(self.name(), state, Some(&before))? {
+        let outputs = self.change(state, inputs, choice).and_then(|outputs| {
+            match misfit(self.name(), state, Some(&before))? {
                 Some(misfit_now) if misfit(self.name(), &before, None)?.is_none() => Err(misfit_now),
                 _ => Ok(outputs),
-            });
+            }
+        });
         if outputs.is_err() {
             *state = before;
         }
         outputs
     }
 
-    fn change(&self, state: &mut ScheduleState, inputs: &[StmtSRef]) -> Result<Vec<StmtSRef>, ScheduleError> {
+    fn change(
+        &self,
+        state: &mut ScheduleState,
+        inputs: &[Item],
+        choice: &mut Choice<'_>,
+    ) -> Result<Vec<Item>, ScheduleError> {
         let block = |i: usize| match inputs.get(i) {
-            Some(StmtSRef::Block(id)) => Ok(*id),
+            Some(Item::Stmt(StmtSRef::Block(id))) => Ok(*id),
             _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not a block"))),
         };
         let a_loop = |i: usize| match inputs.get(i) {
-            Some(StmtSRef::Loop(var)) => Ok(*var),
+            Some(Item::Stmt(StmtSRef::Loop(var))) => Ok(*var),
             _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not a loop"))),
+        };
+        let int = |i: usize| match inputs.get(i) {
+            Some(Item::Int(value)) => Ok(*value),
+            _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not an integer"))),
         };
         let all_loops = || (0..inputs.len()).map(a_loop).collect::<Result<Vec<VarId>, _>>();
         let no_output = |()| Vec::new();
-        let one_block = |id: BlockId| vec![StmtSRef::Block(id)];
-        let loops = |vars: Vec<VarId>| vars.into_iter().map(StmtSRef::Loop).collect();
+        let one_block = |id: BlockId| vec![Item::Stmt(StmtSRef::Block(id))];
+        let loops = |vars: Vec<VarId>| vars.into_iter().map(|var| Item::Stmt(StmtSRef::Loop(var))).collect();
         match self {
             InstructionKind::GetBlock { name } => find_block(state, name).map(one_block),
             InstructionKind::GetLoops => {
@@ -260,8 +322,28 @@ impl InstructionKind {
                 state.get_block(id)?;
                 Ok(loops(state.loops_above(StmtSRef::Block(id))))
             }
-            InstructionKind::Split { factors } => split(state, a_loop(0)?, factors).map(loops),
-            InstructionKind::Fuse => fuse(state, &all_loops()?).map(|var| vec![StmtSRef::Loop(var)]),
+            InstructionKind::Split { factors } => {
+                let value = |factor: &Option<FactorArg>| match factor {
+                    None => Ok(None),
+                    Some(FactorArg::Int(value)) => Ok(Some(*value)),
+                    Some(FactorArg::Input { input }) => int(*input).map(Some),
+                };
+                let factors = factors.iter().map(value).collect::<Result<Vec<_>, _>>()?;
+                split(state, a_loop(0)?, &factors).map(loops)
+            }
+            InstructionKind::SamplePerfectTile { n, max_innermost } => {
+                let limits = (*n, *max_innermost);
+                let tile = perfect_tile(state, a_loop(0)?, limits, choice.decision.as_ref(), choice.random)?;
+                choice.decision = Some(Decision::Tile(tile.clone()));
+                Ok(tile.into_iter().map(Item::Int).collect())
+            }
+            InstructionKind::SampleCategorical { candidates, weights } => {
+                let of = (&candidates[..], &weights[..]);
+                let index = categorical(of, choice.decision.as_ref(), choice.random)?;
+                choice.decision = Some(Decision::Index(index));
+                Ok(vec![Item::Int(candidates[index])])
+            }
+            InstructionKind::Fuse => fuse(state, &all_loops()?).map(|var| loops(vec![var])),
             InstructionKind::Reorder => reorder(state, &all_loops()?).map(no_output),
             InstructionKind::Parallel => set_kind(state, a_loop(0)?, ForKind::Parallel).map(no_output),
             InstructionKind::Vectorize => set_kind(state, a_loop(0)?, ForKind::Vectorized).map(no_output),
@@ -285,9 +367,9 @@ impl InstructionKind {
                 decompose_reduction(state, block(0)?, a_loop(1)?).map(one_block)
             }
             InstructionKind::Annotate { key, value } => {
-                let sref = inputs
-                    .first()
-                    .ok_or_else(|| ScheduleError::argument("annotate", "nothing to annotate"))?;
+                let Some(Item::Stmt(sref)) = inputs.first() else {
+                    return Err(ScheduleError::argument("annotate", "nothing to annotate"));
+                };
                 annotate(state, *sref, key, value).map(no_output)
             }
         }

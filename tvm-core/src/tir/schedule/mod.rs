@@ -12,6 +12,7 @@ mod instruction;
 mod loop_kinds;
 mod primitive;
 mod rewrite;
+mod sample;
 mod show;
 mod state;
 #[cfg(test)]
@@ -22,12 +23,14 @@ use std::sync::Arc;
 
 use crate::ir::AttrValue;
 use crate::tir::{PrimFunc, Scope, ThreadTag};
-use handle::Lineage;
+use handle::{Item, Lineage};
+use instruction::Choice;
 
 pub use error::ScheduleError;
-pub use handle::{BlockRV, Handle, LoopRV, SRef};
-pub use instruction::{BufferArg, Instruction, InstructionKind};
+pub use handle::{BlockRV, ExprRV, Factor, Handle, LoopRV, SRef};
+pub use instruction::{BufferArg, FactorArg, Instruction, InstructionKind};
 pub use loop_kinds::check_loop_kinds;
+pub use sample::Decision;
 pub use state::{ScheduleState, StmtSRef};
 pub use trace::Trace;
 
@@ -37,13 +40,17 @@ pub struct Schedule {
     state: ScheduleState,
     trace: Trace,
     lineage: Arc<Lineage>,
+    random: fastrand::Rng,
 }
 
 impl Clone for Schedule {
-    /// Forks the schedule: the clone accepts the handles returned so far.
+    /// Forks the schedule: the clone accepts the handles returned so far, and samples as this one would; [`seed`] changes that.
+    ///
+    /// [`seed`]: Schedule::seed
     fn clone(&self) -> Schedule {
         let lineage = Arc::new(self.lineage.fork(self.trace.count()));
-        Schedule { state: self.state.clone(), trace: self.trace.clone(), lineage }
+        let (state, trace) = (self.state.clone(), self.trace.clone());
+        Schedule { state, trace, lineage, random: self.random.clone() }
     }
 }
 
@@ -55,7 +62,8 @@ impl Schedule {
     /// # Errors
     /// When its body is not the realize of a root block.
     pub fn new(func: PrimFunc) -> Result<Schedule> {
-        Ok(Schedule { state: ScheduleState::new(func)?, trace: Trace::default(), lineage: Arc::new(Lineage::new()) })
+        let (state, lineage) = (ScheduleState::new(func)?, Arc::new(Lineage::new()));
+        Ok(Schedule { state, trace: Trace::default(), lineage, random: fastrand::Rng::with_seed(0) })
     }
 
     /// The program as it is now.
@@ -85,11 +93,28 @@ impl Schedule {
 
     /// Runs one instruction on handles, and records it.
     pub(crate) fn run(&mut self, kind: InstructionKind, inputs: &[Handle]) -> Result<Vec<Handle>> {
+        self.run_with(kind, inputs, None)
+    }
+
+    /// [`run`](Self::run), with the decision of a sampling instruction.
+    fn run_with(
+        &mut self,
+        kind: InstructionKind,
+        inputs: &[Handle],
+        decision: Option<Decision>,
+    ) -> Result<Vec<Handle>> {
         inputs.iter().try_for_each(|&it| self.lineage.check(kind.name(), it))?;
-        let srefs: Vec<StmtSRef> = inputs.iter().map(|it| it.sref()).collect();
-        let outputs = kind.apply(&mut self.state, &srefs)?;
-        let numbers = self.trace.record(kind, inputs, outputs.len());
-        Ok(outputs.into_iter().zip(numbers).map(|(sref, number)| self.lineage.give(sref, number)).collect())
+        let items: Vec<Item> = inputs.iter().map(|it| it.item()).collect();
+        let mut choice = Choice { decision, random: &mut self.random };
+        let outputs = kind.apply(&mut self.state, &items, &mut choice)?;
+        let decision = choice.decision.filter(|_| kind.samples());
+        let numbers = self.trace.record(kind, inputs, outputs.len(), decision);
+        Ok(outputs.into_iter().zip(numbers).map(|(item, number)| self.lineage.give(item, number)).collect())
+    }
+
+    /// Sets the seed of what sampling instructions draw; a new schedule has the seed 0.
+    pub fn seed(&mut self, seed: u64) {
+        self.random = fastrand::Rng::with_seed(seed);
     }
 
     fn one_block(&mut self, kind: InstructionKind, inputs: &[Handle]) -> Result<BlockRV> {
@@ -140,18 +165,103 @@ impl Schedule {
             .map_err(|_| ScheduleError::argument("loops", format!("expected {N} loops, the block has {got}")))
     }
 
-    /// Splits a loop into loops of the extents `factors`, outermost first. One factor may be `None`: it is inferred.
+    /// Splits a loop into loops of the extents `factors`, outermost first. A factor is an integer, a sampled integer, or `None` for the one that is
+    /// inferred.
+    ///
+    /// ```
+    /// # use tvm_core::tir::{PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # fn tile(func: PrimFunc) -> Result<(), ScheduleError> {
+    /// let mut s = Schedule::new(func)?;
+    /// let block = s.block("y")?;
+    /// let [i, j] = s.loops(block)?;
+    /// let [i_0, i_1] = s.split(i, [None, Some(8)])?;
+    /// let tile = s.sample_perfect_tile::<3>(j, 16, None)?;
+    /// let [j_0, j_1, j_2] = s.split(j, tile)?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// When a factor is not positive, or more than one is to be inferred.
     pub fn split<const N: usize>(
         &mut self,
         target: LoopRV,
-        factors: [Option<i64>; N],
+        factors: [impl Into<Factor>; N],
     ) -> Result<[LoopRV; N]> {
-        let loops =
-            self.loops_of(InstructionKind::Split { factors: factors.to_vec() }, &[target.handle()])?;
+        let loops = self.split_n(target, &factors.map(Into::into))?;
         loops.try_into().map_err(|_| ScheduleError::argument("split", "a loop was lost"))
+    }
+
+    /// [`split`](Self::split) by any number of factors.
+    ///
+    /// # Errors
+    /// As `split`.
+    pub fn split_n(&mut self, target: LoopRV, factors: &[Factor]) -> Result<Vec<LoopRV>> {
+        let mut inputs = vec![target.handle()];
+        let mut arg = |factor: &Factor| match factor {
+            Factor::Infer => None,
+            Factor::Int(value) => Some(FactorArg::Int(*value)),
+            Factor::Sampled(expr) => {
+                inputs.push(expr.handle());
+                Some(FactorArg::Input { input: inputs.len() - 1 })
+            }
+        };
+        let factors = factors.iter().map(&mut arg).collect();
+        self.loops_of(InstructionKind::Split { factors }, &inputs)
+    }
+
+    /// Samples `N` factors whose product is the extent of a loop, the innermost at most `max_innermost`. A `decision` is
+    /// taken instead of a sample.
+    ///
+    /// TVM counterpart: `sample_perfect_tile`.
+    ///
+    /// # Errors
+    /// When the extent is not a positive constant, or the decision is no such tiling.
+    pub fn sample_perfect_tile<const N: usize>(
+        &mut self,
+        target: LoopRV,
+        max_innermost: i64,
+        decision: Option<[i64; N]>,
+    ) -> Result<[ExprRV; N]> {
+        let decision = decision.as_ref().map(|it| &it[..]);
+        let factors = self.sample_perfect_tile_n(target, N, max_innermost, decision)?;
+        factors.try_into().map_err(|_| ScheduleError::argument("sample_perfect_tile", "a factor was lost"))
+    }
+
+    /// [`sample_perfect_tile`](Self::sample_perfect_tile) of `n` factors.
+    ///
+    /// # Errors
+    /// As `sample_perfect_tile`.
+    pub fn sample_perfect_tile_n(
+        &mut self,
+        target: LoopRV,
+        n: usize,
+        max_innermost: i64,
+        decision: Option<&[i64]>,
+    ) -> Result<Vec<ExprRV>> {
+        let kind = InstructionKind::SamplePerfectTile { n, max_innermost };
+        let decision = decision.map(|it| Decision::Tile(it.to_vec()));
+        let factors = self.run_with(kind, &[target.handle()], decision)?;
+        Ok(factors.into_iter().filter_map(Handle::expr).collect())
+    }
+
+    /// Samples one of `candidates`, which have these `weights`. A `decision`, the position of a candidate, is taken instead
+    /// of a sample.
+    ///
+    /// TVM counterpart: `sample_categorical`.
+    ///
+    /// # Errors
+    /// When there are not as many weights as candidates, the weights are negative or all 0, or there is no such candidate.
+    pub fn sample_categorical(
+        &mut self,
+        candidates: &[i64],
+        weights: &[f64],
+        decision: Option<usize>,
+    ) -> Result<ExprRV> {
+        let (candidates, weights) = (candidates.to_vec(), weights.to_vec());
+        let kind = InstructionKind::SampleCategorical { candidates, weights };
+        let drawn = self.run_with(kind, &[], decision.map(Decision::Index))?;
+        let drawn = drawn.first().and_then(|it| it.expr());
+        drawn.ok_or_else(|| ScheduleError::argument("sample_categorical", "the sample was lost"))
     }
 
     /// Fuses perfectly nested loops, outermost first.
@@ -159,18 +269,36 @@ impl Schedule {
     /// # Errors
     /// When they are not perfectly nested.
     pub fn fuse<const N: usize>(&mut self, loops: [LoopRV; N]) -> Result<LoopRV> {
-        match self.loops_of(InstructionKind::Fuse, &loops.map(SRef::handle))?[..] {
+        self.fuse_n(&loops)
+    }
+
+    /// [`fuse`](Self::fuse) of any number of loops.
+    ///
+    /// # Errors
+    /// As `fuse`.
+    pub fn fuse_n(&mut self, loops: &[LoopRV]) -> Result<LoopRV> {
+        let loops: Vec<Handle> = loops.iter().map(|it| it.handle()).collect();
+        match self.loops_of(InstructionKind::Fuse, &loops)?[..] {
             [fused] => Ok(fused),
             _ => Err(ScheduleError::argument("fuse", "a loop was lost")),
         }
     }
 
-    /// Puts loops of one nest into the order `order`, outermost first.
+    /// Puts loops of one chain in this order, outermost first.
     ///
     /// # Errors
     /// When the program would compute something else.
     pub fn reorder<const N: usize>(&mut self, order: [LoopRV; N]) -> Result<()> {
-        self.run(InstructionKind::Reorder, &order.map(SRef::handle)).map(|_| ())
+        self.reorder_n(&order)
+    }
+
+    /// [`reorder`](Self::reorder) of any number of loops.
+    ///
+    /// # Errors
+    /// As `reorder`.
+    pub fn reorder_n(&mut self, order: &[LoopRV]) -> Result<()> {
+        let order: Vec<Handle> = order.iter().map(|it| it.handle()).collect();
+        self.run(InstructionKind::Reorder, &order).map(|_| ())
     }
 
     /// Runs the iterations of a loop on the thread pool.

@@ -10,7 +10,7 @@ mod loops;
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashSet};
 use smallvec::SmallVec;
 
 use super::ScheduleError;
@@ -46,7 +46,13 @@ struct Entry {
     steps: SmallVec<[Step; 2]>,
 }
 
-type Index = FxHashMap<StmtSRef, Entry>;
+type Index = PersistentMap<StmtSRef, Entry>;
+
+/// A hash map whose clone shares all entries, and copies what changes.
+type PersistentMap<K, V> = imbl::GenericHashMap<K, V, FxBuildHasher, imbl::shared_ptr::DefaultSharedPtr>;
+
+/// The set beside it.
+pub(super) type PersistentSet<T> = imbl::GenericHashSet<T, FxBuildHasher, imbl::shared_ptr::DefaultSharedPtr>;
 
 /// A program and the index of its loops and blocks. A clone shares the statement tree.
 #[derive(Clone, Debug)]
@@ -54,10 +60,10 @@ pub struct ScheduleState {
     func: PrimFunc,
     index: Index,
     /// The loops whose iterations do not run one after the other.
-    side_by_side: FxHashSet<VarId>,
+    side_by_side: PersistentSet<VarId>,
     /// For blocks that were queried: a superset of the variables that occur in the block, its bindings and its
     /// predicate.
-    mentions: FxHashMap<BlockId, FxHashSet<VarId>>,
+    mentions: PersistentMap<BlockId, Arc<FxHashSet<VarId>>>,
 }
 
 /// True when the iterations of a loop of `kind` do not run one after the other.
@@ -88,8 +94,8 @@ impl ScheduleState {
         let mut state = ScheduleState {
             func,
             index: Index::default(),
-            side_by_side: FxHashSet::default(),
-            mentions: FxHashMap::default(),
+            side_by_side: PersistentSet::default(),
+            mentions: PersistentMap::default(),
         };
         let body = state.func.body.clone();
         state.collect(&body, None, &mut SmallVec::new())?;
@@ -257,7 +263,7 @@ impl ScheduleState {
     }
 
     /// The loops whose iterations do not run one after the other.
-    pub(super) fn side_by_side(&self) -> &FxHashSet<VarId> {
+    pub(super) fn side_by_side(&self) -> &PersistentSet<VarId> {
         &self.side_by_side
     }
 

@@ -12,6 +12,7 @@ mod kernels;
 mod legality;
 mod many;
 mod predicates;
+mod sampling;
 
 fn dim(n: i64) -> PrimExpr {
     PrimExpr::index(n)

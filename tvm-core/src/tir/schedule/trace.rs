@@ -7,7 +7,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::{Handle, Instruction, InstructionKind, Schedule, ScheduleError};
+use super::{Decision, FactorArg, Handle, Instruction, InstructionKind, Schedule, ScheduleError};
 
 /// The version of the JSON form.
 const VERSION: u32 = 1;
@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 /// The primitives that a schedule applied, step by step. Prints as the body of a Rust schedule function.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    instructions: Vec<Instruction>,
+    instructions: imbl::Vector<Instruction>,
     /// Number of handles returned so far.
     count: u32,
 }
@@ -29,8 +29,8 @@ struct Json {
 
 impl Trace {
     /// The steps, in order.
-    pub fn instructions(&self) -> &[Instruction] {
-        &self.instructions
+    pub fn instructions(&self) -> impl Iterator<Item = &Instruction> {
+        self.instructions.iter()
     }
 
     /// How many handles the steps returned.
@@ -39,15 +39,38 @@ impl Trace {
     }
 
     /// Adds a step that returned `outputs` handles; returns the numbers of these handles.
-    pub(super) fn record(&mut self, kind: InstructionKind, inputs: &[Handle], outputs: usize) -> Vec<u32> {
+    pub(super) fn record(
+        &mut self,
+        kind: InstructionKind,
+        inputs: &[Handle],
+        outputs: usize,
+        decision: Option<Decision>,
+    ) -> Vec<u32> {
         let numbers: Vec<u32> = (self.count..).take(outputs).collect();
         self.count += numbers.len() as u32;
         let inputs = inputs.iter().map(|handle| handle.number()).collect();
-        self.instructions.push(Instruction { kind, inputs, outputs: numbers.clone() });
+        self.instructions.push_back(Instruction { kind, inputs, outputs: numbers.clone(), decision });
         numbers
     }
 
-    /// Replays the steps on `schedule`, a fresh schedule of the same program.
+    /// The trace with another decision for the step `index`, a sampling instruction; `None` draws a new one on replay.
+    ///
+    /// # Errors
+    /// When there is no such step, or it samples nothing. Whether the decision fits is checked on replay.
+    pub fn with_decision(&self, index: usize, decision: Option<Decision>) -> Result<Trace, ScheduleError> {
+        let mut trace = self.clone();
+        match trace.instructions.get_mut(index) {
+            Some(step) if step.kind.samples() => step.decision = decision,
+            Some(step) => {
+                let name = step.kind.name();
+                return Err(ScheduleError::Trace(format!("step {index} (`{name}`) takes no decision")));
+            }
+            None => return Err(ScheduleError::Trace(format!("there is no step {index}"))),
+        }
+        Ok(trace)
+    }
+
+    /// Replays the steps on `schedule`, a fresh schedule of the same program. Sampling instructions repeat their decisions.
     ///
     /// # Errors
     /// When a step does not fit the program; the steps before it then remain applied to `schedule`.
@@ -61,7 +84,8 @@ impl Trace {
                 })
             };
             let inputs = instruction.inputs.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-            let outputs = schedule.run(instruction.kind.clone(), &inputs)?;
+            let decision = instruction.decision.clone();
+            let outputs = schedule.run_with(instruction.kind.clone(), &inputs, decision)?;
             if outputs.len() != instruction.outputs.len() {
                 let (got, expected) = (outputs.len(), instruction.outputs.len());
                 return Err(ScheduleError::Trace(format!(
@@ -75,7 +99,7 @@ impl Trace {
 
     /// The trace as JSON.
     pub fn to_json(&self) -> String {
-        let json = Json { version: VERSION, instructions: self.instructions.clone() };
+        let json = Json { version: VERSION, instructions: self.instructions.iter().cloned().collect() };
         serde_json::to_string(&json).unwrap_or_default()
     }
 
@@ -88,7 +112,7 @@ impl Trace {
         if json.version != VERSION {
             return Err(ScheduleError::Trace(format!("version {}, expected {VERSION}", json.version)));
         }
-        Ok(Trace { instructions: json.instructions, ..Trace::default() })
+        Ok(Trace { instructions: json.instructions.into(), ..Trace::default() })
     }
 }
 
@@ -102,7 +126,19 @@ impl fmt::Display for Trace {
                 InstructionKind::GetBlock { name } => writeln!(f, "let {outs} = s.block({name:?})?;")?,
                 InstructionKind::GetLoops => writeln!(f, "let [{outs}] = s.loops({ins})?;")?,
                 InstructionKind::Split { factors } => {
-                    writeln!(f, "let [{outs}] = s.split({ins}, {factors:?})?;")?
+                    let factors = show_factors(factors, &inputs);
+                    writeln!(f, "let [{outs}] = s.split({}, [{factors}])?;", inputs[0])?
+                }
+                InstructionKind::SamplePerfectTile { max_innermost, .. } => {
+                    let decision = instruction.decision.as_ref();
+                    let decision = decision.map_or("None".into(), |it| format!("Some({it})"));
+                    writeln!(f, "let [{outs}] = s.sample_perfect_tile({ins}, {max_innermost}, {decision})?;")?
+                }
+                InstructionKind::SampleCategorical { candidates, weights } => {
+                    let decision = instruction.decision.as_ref();
+                    let decision = decision.map_or("None".into(), |it| format!("Some({it})"));
+                    let of = format!("&{candidates:?}, &{weights:?}");
+                    writeln!(f, "let {outs} = s.sample_categorical({of}, {decision})?;")?
                 }
                 InstructionKind::Fuse => writeln!(f, "let {outs} = s.fuse([{ins}])?;")?,
                 InstructionKind::Reorder => writeln!(f, "s.reorder([{ins}])?;")?,
@@ -134,4 +170,19 @@ impl fmt::Display for Trace {
         }
         Ok(())
     }
+}
+
+/// The factors of a split as the elements of a Rust array: of `Option`s where no input is one.
+fn show_factors(factors: &[Option<FactorArg>], inputs: &[String]) -> String {
+    let sampled = factors.iter().any(|it| matches!(it, Some(FactorArg::Input { .. })));
+    let show = |factor: &Option<FactorArg>| match factor {
+        Some(FactorArg::Input { input }) => {
+            format!("{}.into()", inputs.get(*input).map_or("?", String::as_str))
+        }
+        Some(FactorArg::Int(value)) if sampled => format!("Factor::Int({value})"),
+        Some(FactorArg::Int(value)) => format!("Some({value})"),
+        None if sampled => "Factor::Infer".into(),
+        None => "None".into(),
+    };
+    factors.iter().map(show).collect::<Vec<_>>().join(", ")
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::injective::bindings;
 use crate::arith::{Analyzer, DomMap, IntervalSet};
 use crate::ir::{Var, VarId};
+use crate::tir::analysis::{conjuncts, reads_memory};
 use crate::tir::schedule::rewrite::{self, bind_loop};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::transform::{is_covered_in, may_enter};
-use crate::tir::{BlockRealize, Buffer, BufferRegion, For, PrimExpr, Range, Stmt, substitute_expr};
+use crate::tir::{BlockRealize, Buffer, BufferRegion, For, PrimExpr, Range, Stmt, any_expr, substitute_expr};
 
 /// One iteration of a loop, for a block inside it: the loop and the loops around it are fixed, the loops inside it
 /// range over all their values.
@@ -61,11 +62,17 @@ impl Iteration {
         region.region.iter().map(|range| self.range(&at_loops(range))).collect()
     }
 
-    /// True when the box that [`touched`](Self::touched) gives for the bindings `values` has as many points as the
-    /// inner loops that drive them have iterations: the iterations visit each point of the box exactly once.
-    pub(in crate::tir::schedule) fn is_exact(&self, values: &[&PrimExpr]) -> bool {
+    /// True when the iterations visit each point of the box that [`touched`](Self::touched) gives for the bindings `values`
+    /// exactly once, except where values are outside of the domains of their axes. `given` is asked for conditions on other
+    /// loops than those that move the box.
+    pub(in crate::tir::schedule) fn is_exact(
+        &self,
+        realize: &BlockRealize,
+        values: &[&PrimExpr],
+        given: &dyn Fn(&PrimExpr) -> bool,
+    ) -> bool {
         let mut used: Vec<VarId> = Vec::new();
-        values.iter().all(|value| {
+        let as_many = values.iter().all(|value| {
             let drivers: Vec<&Arc<For>> =
                 self.inner.iter().filter(|node| super::uses_var(value, &node.loop_var)).collect();
             let fresh = drivers.iter().all(|node| !used.contains(&node.loop_var.id()));
@@ -74,7 +81,17 @@ impl Iteration {
             let set = self.analyzer.int_set(value, &self.dom);
             let range = set.to_range(&self.analyzer);
             fresh && range.is_some_and(|range| self.analyzer.can_prove_equal(&range.extent, &points))
-        })
+        });
+        let mut in_domain = self.analyzer.clone();
+        for (iter, value) in realize.block.iter_vars.iter().zip(realize.iter_values.iter()) {
+            in_domain.enter_constraint(&value.clone().greater_equal(&iter.dom.min));
+            in_domain.enter_constraint(&value.clone().less(&iter.dom.min + &iter.dom.extent));
+        }
+        let drives = |it: &PrimExpr| it.as_var().is_some_and(|it| used.contains(&it.id()));
+        let runs = |condition: &PrimExpr| {
+            in_domain.can_prove(condition) || (!any_expr(condition, &mut |it| drives(it)) && given(condition))
+        };
+        as_many && conjuncts(&realize.predicate).iter().all(runs)
     }
 }
 
@@ -146,9 +163,19 @@ fn hands_over(
         return Ok(false);
     };
     let values = bindings_of(writer, &axes);
-    let disjoint =
-        values.iter().any(|value| super::uses_var(value, &node.loop_var)) && made.is_exact(&values);
-    let private = made.is_exact(&values) && is_private(state, node, &write.buffer);
+    // Where the reader runs, a condition holds that the predicate of the writer has on the loops around both.
+    let [over_writer, over_reader] =
+        [writer, reader].map(|it| state.loops_above(StmtSRef::Block(it.block.id)));
+    let own: Vec<&VarId> = over_writer.iter().filter(|var| !over_reader.contains(var)).collect();
+    let mut at_reader = used.analyzer.clone();
+    at_reader.enter_constraint(&reader.predicate);
+    let shared = |condition: &PrimExpr| {
+        let uses_own = any_expr(condition, &mut |it| it.as_var().is_some_and(|it| own.contains(&&it.id())));
+        !uses_own && !reads_memory(condition) && at_reader.can_prove(condition)
+    };
+    let exact = made.is_exact(writer, &values, &shared);
+    let disjoint = exact && values.iter().any(|value| super::uses_var(value, &node.loop_var));
+    let private = exact && is_private(state, node, &write.buffer);
     let made = made.touched(writer, write);
     // No access leaves its buffer: a writer that covers a whole dimension covers all that the reader uses of it.
     let within = used.touched(reader, region).iter().zip(&made).zip(write.buffer.shape.iter()).all(

@@ -3,10 +3,17 @@
 //! The copy is a block of its own, placed after the buffer's last writer and before its first reader; `compute_at` moves
 //! it to where it is needed.
 
+use std::sync::Arc;
+
+use crate::arith::IntervalSet;
 use crate::ir::BlockId;
+use crate::tir::analysis::reads_memory;
+use crate::tir::schedule::analysis::Iteration;
 use crate::tir::schedule::rewrite::{self, insert_in_scope, redirect, top_level_index, unique_block_name};
 use crate::tir::schedule::{BufferArg, ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{Block, BlockRealize, Buffer, For, IterKind, IterVar, PrimExpr, Range, Scope, Stmt};
+use crate::tir::{
+    Block, BlockRealize, Buffer, BufferRegion, For, IterKind, IterVar, PrimExpr, Range, Scope, Stmt,
+};
 
 const NAME: &str = "cache_read";
 
@@ -51,11 +58,57 @@ pub(in crate::tir::schedule) fn cache_read(
     }
     let copy = in_scope(&buffer, scope);
     let name = unique_block_name(state, &copy.name);
-    let (block, nest) = copy_nest(&name, &buffer, &copy, &full(&buffer));
+    let is_root = scope_block == state.root();
+    let needed = if is_root { None } else { needed_region(state, &readers, &buffer)? };
+    let (block, nest) = copy_nest(&name, &buffer, &copy, needed.as_deref().unwrap_or(&full(&buffer)));
     let body = insert_in_scope(&state.func().body, scope_block, first_reader, nest, &copy);
+    let body = if is_root || needed.is_some() { body } else { read_all(state, &body, scope_block, &buffer) };
     let body = readers.iter().fold(body, |body, it| redirect(&body, it.block.id, &buffer, &copy));
     state.replace_body(body)?;
     Ok(block)
+}
+
+/// The region of `buffer` that `readers` read in one iteration of the block around them; `None` if it is not known to be
+/// inside of the buffer.
+fn needed_region(
+    state: &ScheduleState,
+    readers: &[Arc<BlockRealize>],
+    buffer: &Buffer,
+) -> Result<Option<Vec<Range>>, ScheduleError> {
+    let mut needed: Option<Vec<IntervalSet>> = None;
+    let mut analyzer = rewrite::dims_analyzer(state);
+    for reader in readers {
+        let iteration = Iteration::of(state, None, reader)?;
+        for region in reader.block.reads.iter().filter(|region| region.buffer == *buffer) {
+            let touched = iteration.touched(reader, region);
+            needed = Some(match needed {
+                None => touched,
+                Some(old) => old.iter().zip(&touched).map(|(a, b)| a.union(b, &iteration.analyzer)).collect(),
+            });
+        }
+        analyzer = iteration.analyzer;
+    }
+    let ranges = needed.unwrap_or_default().into_iter().zip(buffer.shape.iter()).map(|(set, extent)| {
+        let whole = IntervalSet::from_range(&Range::from_extent(extent.clone()));
+        let ends = [set.min.as_ref()?, set.max.as_ref()?];
+        let fits = set.is_subset_of(&whole, &analyzer) && !ends.into_iter().any(reads_memory);
+        set.to_range(&analyzer).filter(|_| fits)
+    });
+    Ok(ranges.collect())
+}
+
+/// `body`, where block `scope` and the blocks around it but the root declare that they read all of `buffer`.
+fn read_all(state: &ScheduleState, body: &Stmt, scope: BlockId, buffer: &Buffer) -> Stmt {
+    let around = state.ancestors(StmtSRef::Block(scope)).chain([StmtSRef::Block(scope)]);
+    let blocks = around.filter_map(|it| if let StmtSRef::Block(id) = it { Some(id) } else { None });
+    blocks.filter(|id| *id != state.root()).fold(body.clone(), |body, id| {
+        rewrite::with_block(&body, id, |block| {
+            let own = block.alloc_buffers.contains(buffer);
+            let others = block.reads.iter().filter(|read| own || read.buffer != *buffer).cloned();
+            let all = (!own).then(|| BufferRegion { buffer: buffer.clone(), region: full(buffer).into() });
+            Block { reads: others.chain(all).collect(), ..block.clone() }
+        })
+    })
 }
 
 /// True when some block is known to write every element of `buffer`.

@@ -206,8 +206,8 @@ fn produced(
     if !rewrite::covers(state, producer, &axes, &write.buffer)? {
         return refuse("does not write all of what is read");
     }
-    if !iteration.is_exact(&analysis::bindings_of(producer, &axes)) {
-        return refuse("does not write one box in each iteration of the loop");
+    if !iteration.is_exact(producer, &analysis::bindings_of(producer, &axes), &|_| false) {
+        return refuse("does not write all of one box in each iteration of the loop");
     }
     Ok(iteration.touched(producer, write))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use super::{Entry, PathStep, ScheduleState, StmtSRef, child_mut, runs_side_by_side};
+use super::{Entry, PathStep, PersistentMap, ScheduleState, StmtSRef, child_mut, runs_side_by_side};
 use crate::arith::Analyzer;
 use crate::ir::{BlockId, Var, VarId};
 use crate::support::with_stack;
@@ -143,7 +143,7 @@ struct Inside<'a> {
     condition: Option<PrimExpr>,
     /// An analyzer that knows the dimensions.
     dims: Analyzer,
-    mentions: &'a mut FxHashMap<BlockId, FxHashSet<VarId>>,
+    mentions: &'a mut PersistentMap<BlockId, Arc<FxHashSet<VarId>>>,
     /// The loops around, outermost first.
     loops: Vec<Bounds<'a>>,
 }
@@ -192,11 +192,11 @@ impl<'a> Inside<'a> {
     }
 
     fn block(&mut self, it: &mut BlockRealize) {
-        let mut names = self.mentions.remove(&it.block.id).unwrap_or_else(|| mentions_of(it));
+        let mut names = self.mentions.remove(&it.block.id).unwrap_or_else(|| Arc::new(mentions_of(it)));
         if self.substitute.vars.keys().any(|var| names.contains(var)) {
-            self.replace_vars(it, &mut names);
+            self.replace_vars(it, Arc::make_mut(&mut names));
         } else if let Some(condition) = self.condition.clone() {
-            add_vars(&condition, &mut names);
+            add_vars(&condition, Arc::make_mut(&mut names));
             let simple = self.analyzer([&condition].into_iter()).simplify(&condition);
             it.predicate = conjuncts(&simple).into_iter().fold(it.predicate.clone(), PrimExpr::and);
         }
