@@ -48,7 +48,9 @@ static OPS: &[OpDef] = &[
 
 /// The operators are registered once, by whichever test comes first.
 static REGISTERED: LazyLock<()> = LazyLock::new(|| {
-    OPS.iter().for_each(|op| drop(OpRegistry::register(op).unwrap()));
+    for op in OPS {
+        OpRegistry::register(op).unwrap();
+    }
 });
 
 fn call(callee: Callee, cx: &LegalizeContext<'_>, attrs: Attrs, ret: Option<Type>) -> Expr {

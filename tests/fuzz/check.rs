@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tvm::codegen;
 use tvm::ir::{IRModule, structural_equal};
+use tvm::target::Target;
 use tvm::tir::analysis::well_formed;
 use tvm::tir::schedule::{Schedule, ScheduleError, StmtSRef, Trace};
 use tvm::tir::{BlockRealize, ForKind, PrimFunc, Scope};
@@ -106,7 +107,7 @@ fn failure(s: &Schedule, at: &str, what: &str) -> Failure {
 /// Lowers `func`.
 fn lowered(func: &PrimFunc) -> Result<PrimFunc, String> {
     let module = IRModule::from_prim_func(func.clone());
-    let mut lowered = codegen::lowered(&module).map_err(|err| err.to_string())?;
+    let mut lowered = codegen::lowered(&module, &Target::host()).map_err(|err| err.to_string())?;
     lowered.pop().map(|(_, func)| func).ok_or_else(|| "the program is gone".into())
 }
 

@@ -293,5 +293,6 @@ fn large_factors_compile() {
     let [i] = s.loops(y).unwrap();
     let [_, middle, inner] = s.split(i, [Some(6), Some(1 << 20), None]).unwrap();
     s.fuse([middle, inner]).unwrap();
-    tvm::codegen::lowered(&IRModule::from_prim_func(s.into_func())).unwrap_or_else(|err| panic!("{err}"));
+    tvm::codegen::lowered(&IRModule::from_prim_func(s.into_func()), &Target::host())
+        .unwrap_or_else(|err| panic!("{err}"));
 }

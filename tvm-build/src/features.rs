@@ -1,6 +1,6 @@
 //! Conversion of Cargo's description of the target to the options of the code generators.
 
-use tvm_core::target::{Target, TargetKind};
+use tvm_core::target::{Machine, Target, TargetKind};
 
 /// x86 features that gcc and LLVM name differently from rustc. An empty name marks a feature that they cannot switch on
 /// or off.
@@ -30,9 +30,9 @@ pub(crate) fn target(kind: TargetKind, triple: &str, features: &str, cpu: Option
     let mut target = Target::cross(kind, triple);
     let features: Vec<&str> = features.split(',').filter(|it| !it.is_empty()).collect();
     if let Some(cpu) = cpu {
-        target.cpu = Some(cpu.to_string());
+        target = target.with_cpu(cpu);
         if cpu == "native" {
-            target.vector_bits = Target::native(kind).vector_bits;
+            target.machine = Machine::host();
         }
     } else if triple.starts_with("x86_64") || triple.starts_with("i686") {
         let name = |it| RENAMED.iter().find(|(own, _)| *own == it).map_or(it, |(_, other)| *other);
@@ -40,13 +40,14 @@ pub(crate) fn target(kind: TargetKind, triple: &str, features: &str, cpu: Option
         let list: Vec<String> = names.map(|name| format!("+{name}")).collect();
         target.features = (!list.is_empty()).then(|| list.join(","));
         let has = |name: &str| features.contains(&name);
-        target.vector_bits = if has("avx512f") {
+        let vector_bits = if has("avx512f") {
             512
         } else if has("avx") {
             256
         } else {
             128
         };
+        target.machine = Machine { vector_bits, ..target.machine };
     } else if triple.starts_with("aarch64") {
         let names: Vec<&str> = ARM.iter().filter(|(own, _)| features.contains(own)).map(|it| it.1).collect();
         if kind == TargetKind::Llvm {
@@ -69,16 +70,16 @@ mod tests {
             ("x86_64-unknown-linux-gnu", "fxsr,sse,sse2,x87", None, "c -features=+fxsr,+sse,+sse2", 128),
             ("x86_64-unknown-linux-gnu", "avx,bmi1", None, "c -features=+avx,+bmi", 256),
             ("x86_64-unknown-linux-gnu", "avx,avx512f", None, "c -features=+avx,+avx512f", 512),
-            ("x86_64-unknown-linux-gnu", "sse", Some("x86-64-v3"), "c -cpu=x86-64-v3", 128),
+            ("x86_64-unknown-linux-gnu", "sse", Some("x86-64-v3"), "c -cpu=x86-64-v3", 256),
             ("aarch64-unknown-linux-gnu", "neon", None, "c", 128),
             ("aarch64-unknown-linux-gnu", "neon,dotprod,fp16", None, "c -cpu=armv8-a+dotprod+fp16", 128),
             ("riscv64gc-unknown-linux-gnu", "a,c,d", None, "c", 128),
         ];
         for (triple, features, cpu, expected, bits) in cases {
             let mut got = target(TargetKind::C, triple, features, cpu);
-            assert_eq!(got.vector_bits, bits, "{triple} {features}");
+            assert_eq!(got.machine.vector_bits, bits, "{triple} {features}");
             assert_eq!(got.triple.take().as_deref(), Some(triple));
-            got.vector_bits = expected.parse::<Target>().unwrap().vector_bits;
+            got.machine = expected.parse::<Target>().unwrap().machine;
             assert_eq!(got.to_string(), expected, "{triple} {features}");
         }
     }

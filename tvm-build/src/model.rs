@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use tvm_codegen::lowered;
+use tvm_codegen::CodegenError;
 use tvm_core::ir::IRModule;
-use tvm_core::relax::vm;
 use tvm_core::target::{Target, TargetKind};
 use tvm_onnx::{DimSpec, ImportOptions, import_file};
 
-use crate::wrapper::{Facts, Wrapper};
+use crate::wrapper::Wrapper;
 use crate::{BuildError, cargo, features, names, object};
 
 /// Code generator for the kernels.
@@ -156,21 +155,21 @@ impl Model {
             },
         };
         let target = target(self.backend, self.target, self.cpu);
-        let facts = Facts::of(&module, origin);
-        let (programs, mut exe) = vm::compile(module)
-            .map_err(|err| BuildError::Pass { model: name.clone(), source: err.into() })?;
-        exe.target = target.to_string();
-        exe.metadata = facts.metadata(&name);
-        let features = tvm_codegen::cpu_features(&target)
-            .map_err(|err| BuildError::Codegen { model: name.clone(), source: err.into() })?;
-        exe.metadata.push(tvm_runtime::cpu_requirements(features.iter().map(String::as_str)));
+        let codegen = |err: CodegenError| match err {
+            CodegenError::Pass(err) => BuildError::Pass { model: name.clone(), source: err.into() },
+            err => BuildError::Codegen { model: name.clone(), source: err.into() },
+        };
+        let mut compiled = tvm_codegen::Compiled::new(module, &target).map_err(codegen)?;
+        let about = [("model", Some(name.clone())), ("source", origin.clone())];
+        let about = about.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?)));
+        compiled.executable.metadata.splice(0..0, about);
+        compiled.require_cpu().map_err(codegen)?;
 
         // Symbols of two models, or of two versions of a package, must not clash.
         let variable = |name: &str| std::env::var(name).unwrap_or_default();
         let (package, version) = (variable("CARGO_PKG_NAME"), variable("CARGO_PKG_VERSION"));
         let unit = format!("{name}_{:08x}", names::hash(&[&package, &version, &name]) as u32);
-        let mut kernels = lowered(&programs)
-            .map_err(|err| BuildError::Codegen { model: name.clone(), source: err.into() })?;
+        let mut kernels = compiled.kernels().map_err(codegen)?;
         for (symbol, _) in &mut kernels {
             *symbol = format!("{unit}_{symbol}");
         }
@@ -179,15 +178,18 @@ impl Model {
         let library = format!("tvm_{unit}");
         object::library(&name, &library, &kernels, &target, &dir)?;
         let artifact = dir.join(format!("{name}.tvm"));
-        let bytes =
-            exe.save().map_err(|err| BuildError::Artifact { model: name.clone(), source: err.into() })?;
+        let bytes = compiled
+            .executable
+            .save()
+            .map_err(|err| BuildError::Artifact { model: name.clone(), source: err.into() })?;
         write(&artifact, &bytes)?;
         let wrapper = Wrapper {
             name: &name,
             library: &library,
             target: &target,
-            exe: &exe,
-            facts: &facts,
+            exe: &compiled.executable,
+            origin: origin.as_deref(),
+            io: &compiled.io,
             unit: &unit,
         };
         let path = dir.join(format!("{name}.rs"));

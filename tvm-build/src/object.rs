@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use tvm_codegen::c::load::{Options, compile_flags};
-use tvm_codegen::{CodegenError, EmitKind, emit_lowered};
-use tvm_core::pass::PassContext;
+use tvm_codegen::c::load::compile_flags;
+use tvm_codegen::{CodegenError, EmitKind, Options, emit_lowered};
 use tvm_core::target::{Target, TargetKind};
 use tvm_core::tir::PrimFunc;
 
@@ -42,8 +41,7 @@ pub(crate) fn library(
             let (model, target) = (model.to_string(), triple.to_string());
             return Err(BuildError::Compiler { model, target, message });
         }
-        let options = Options { opt_level: 3, fast_math: PassContext::current().config.fast_math };
-        for flag in compile_flags(target, options, tool.is_like_clang()) {
+        for flag in compile_flags(target, Options::current(), tool.is_like_clang()) {
             build.flag(flag);
         }
         build.file(write("c", &source)?);

@@ -6,7 +6,7 @@ use tvm_core::target::Target;
 use tvm_runtime::vm::{Executable, Instruction, Reg, ValueType, VmFunction, VmParam};
 use tvm_runtime::{DataType, DimSig, KernelSig};
 
-use crate::wrapper::{Facts, Wrapper};
+use crate::wrapper::Wrapper;
 use crate::{BuildError, Model};
 
 fn digits() -> Model {
@@ -112,9 +112,17 @@ fn wrappers_are_short_and_hold_no_foreign_code() {
         kernels: (0..n).map(|i| KernelSig { name: format!("{evil}{i}"), params: Vec::new() }).collect(),
         ..Executable::default()
     };
-    let facts = Facts::of(&tvm_core::ir::IRModule::new(), Some(evil.into()));
+    let io = tvm_codegen::Io::default();
     let (target, library) = (Target::c(), "tvm_big_1");
-    let wrapper = Wrapper { name: "big", unit: "big_1", library, target: &target, exe: &exe, facts: &facts };
+    let wrapper = Wrapper {
+        name: "big",
+        unit: "big_1",
+        library,
+        target: &target,
+        exe: &exe,
+        origin: Some(evil),
+        io: &io,
+    };
     let text = wrapper.text("::tvm_runtime");
     assert!(text.lines().count() < 300, "{} lines", text.lines().count());
     assert!(!text.lines().any(|line| line.trim_start().starts_with("*/ } fn evil")), "{text}");

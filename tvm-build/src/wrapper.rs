@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use tvm_core::ir::{AttrValue, BaseFunc, IRModule};
+use tvm_codegen::Io;
 use tvm_core::target::Target;
 use tvm_runtime::abi::{ABI_VERSION, kernel_symbol};
 use tvm_runtime::vm::{Executable, ValueType, VmFunction};
@@ -14,65 +14,6 @@ use crate::names::{Scope, camel, shown};
 /// Maximum number of lines of a list.
 const MAX_LINES: usize = 40;
 
-/// Names and bounds from a module that its bytecode does not contain.
-pub(crate) struct Facts {
-    /// The file that the module was imported from.
-    origin: Option<String>,
-    /// Name of each function, names of its inputs, names of its outputs.
-    functions: Vec<(String, Vec<String>, Vec<String>)>,
-    /// Bounds of dimensions: name, minimum, maximum.
-    bounds: Vec<(String, i64, i64)>,
-}
-
-impl Facts {
-    pub(crate) fn of(module: &IRModule, origin: Option<String>) -> Facts {
-        let mut facts = Facts { origin, functions: Vec::new(), bounds: Vec::new() };
-        for (gv, func) in module.functions() {
-            let BaseFunc::Relax(func) = func else { continue };
-            let list = |attr: &str| match func.attrs.get(attr) {
-                Some(AttrValue::List(items)) => items.to_vec(),
-                _ => Vec::new(),
-            };
-            let names = |attr: &str| list(attr).iter().filter_map(text).collect();
-            facts.functions.push((gv.name().to_string(), names("input_names"), names("output_names")));
-            for bound in list("dim_bounds") {
-                if let AttrValue::List(items) = &bound
-                    && let [name, AttrValue::Int(low), AttrValue::Int(high)] = &items[..]
-                    && let Some(name) = text(name)
-                    && !facts.bounds.iter().any(|(other, ..)| *other == name)
-                {
-                    facts.bounds.push((name, *low, *high));
-                }
-            }
-        }
-        facts
-    }
-
-    /// Metadata entries for the artifact, for use by tools.
-    pub(crate) fn metadata(&self, model: &str) -> Vec<(String, String)> {
-        let mut res = vec![("model".to_string(), model.to_string())];
-        res.extend(self.origin.iter().map(|file| ("source".to_string(), file.clone())));
-        for (_, inputs, outputs) in self.functions.iter().filter(|(name, ..)| name == "main") {
-            for (kind, names) in [("input", inputs), ("output", outputs)] {
-                let pairs = names.iter().enumerate();
-                res.extend(pairs.map(|(i, name)| (format!("{kind}.{i}"), name.clone())));
-            }
-        }
-        res
-    }
-
-    /// The name of input (`output = false`) or output number `index` of `func`, if it has one.
-    fn name(&self, func: &str, output: bool, index: usize) -> Option<&str> {
-        let (_, inputs, outputs) = self.functions.iter().find(|(name, ..)| name == func)?;
-        let names = if output { outputs } else { inputs };
-        names.get(index).map(String::as_str).filter(|name| !name.is_empty())
-    }
-}
-
-fn text(value: &AttrValue) -> Option<String> {
-    if let AttrValue::Str(text) = value { Some(text.to_string()) } else { None }
-}
-
 /// Inputs of the generation of a wrapper.
 pub(crate) struct Wrapper<'a> {
     pub(crate) name: &'a str,
@@ -81,7 +22,9 @@ pub(crate) struct Wrapper<'a> {
     pub(crate) library: &'a str,
     pub(crate) target: &'a Target,
     pub(crate) exe: &'a Executable,
-    pub(crate) facts: &'a Facts,
+    /// The file that the module was imported from.
+    pub(crate) origin: Option<&'a str>,
+    pub(crate) io: &'a Io,
 }
 
 /// An input or output of an entry point.
@@ -131,12 +74,12 @@ impl Wrapper<'_> {
         for func in &entries {
             self.entry(&mut body, &mut types, &mut consts, &mut methods, func, rt);
         }
-        let origin = self.facts.origin.as_deref().unwrap_or("a module");
+        let origin = self.origin.unwrap_or("a module");
         let backend = self.target.kind.name();
         let target = shown(&self.target.to_string());
         let version = env!("CARGO_PKG_VERSION");
         let bounds: Vec<String> =
-            self.facts.bounds.iter().map(|(name, low, high)| format!("({name:?}, {low}, {high})")).collect();
+            self.io.bounds.iter().map(|(name, low, high)| format!("({name:?}, {low}, {high})")).collect();
         let kernels = self.exe.kernels.iter();
         let kernels: Vec<String> = kernels
             .map(|sig| format!("({:?}, {}_{})", sig.name, self.unit, kernel_symbol(&sig.name)))
@@ -189,7 +132,7 @@ impl Wrapper<'_> {
 
     fn bounds(&self, out: &mut String, consts: &mut Scope) {
         let mut items = Vec::new();
-        for (name, low, high) in &self.facts.bounds {
+        for (name, low, high) in &self.io.bounds {
             let ident = consts.fresh(name).to_uppercase();
             let doc = format!("Bounds of dimension `{}`.", shown(name));
             items.push(format!(
@@ -267,7 +210,11 @@ impl Wrapper<'_> {
             ValueType::Tuple(fields) => fields.iter().collect(),
             ret => vec![ret],
         };
-        let given = |output, index| self.facts.name(&func.name, output, index).map(String::from);
+        let io = self.io.function(&func.name);
+        let given = |output, index: usize| {
+            let name = io.and_then(|io| if output { io.outputs.get(index) } else { io.inputs.get(index) });
+            name.filter(|name| !name.is_empty()).cloned()
+        };
         let mut idents = Scope::with(&["self_", "outputs"]);
         let input = |(index, param): (usize, &'f tvm_runtime::vm::VmParam)| {
             let name = given(false, index).unwrap_or_else(|| param.name.clone());

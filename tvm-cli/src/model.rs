@@ -4,9 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use tvm_codegen::{build, export_module, resolve};
-use tvm_core::ir::{AttrValue, IRModule};
-use tvm_core::relax::vm;
+use tvm_codegen::Compiled;
+use tvm_core::ir::IRModule;
 use tvm_core::target::Target;
 use tvm_onnx::{DimSpec, ImportOptions};
 use tvm_runtime::vm::{Executable, ValueType, Vm, VmConfig};
@@ -132,24 +131,13 @@ pub(crate) fn import(path: &Path, options: &ImportOptions) -> Result<IRModule, E
     }
 }
 
-/// Names of inputs or outputs that the importer recorded as an attribute of the function.
-pub(crate) fn names(module: &IRModule, attr: &str) -> Vec<String> {
-    let func = module.global_var(MAIN).and_then(|gv| module.relax_func(gv));
-    let Some(AttrValue::List(names)) = func.and_then(|func| func.attrs.get(attr)) else { return Vec::new() };
-    let name = |it: &AttrValue| if let AttrValue::Str(name) = it { name.to_string() } else { String::new() };
-    names.iter().map(name).collect()
-}
-
 impl Model {
     /// Compiles a module for `target`.
     pub(crate) fn compile(module: IRModule, target: &Target, config: VmConfig) -> Result<Model, Error> {
-        let target = resolve(target);
-        let (inputs, outputs) = (names(&module, "input_names"), names(&module, "output_names"));
-        let elements = names(&module, "output_elements");
-        let (programs, mut exe) = vm::compile(module)?;
-        exe.target = target.to_string();
-        let vm = Vm::with_config(exe, &build(&programs, &target)?, config)?;
-        Ok(Model { vm, inputs, outputs, elements })
+        let compiled = Compiled::new(module, target)?;
+        let main = compiled.io.function(MAIN).cloned().unwrap_or_default();
+        let vm = compiled.into_vm(config)?;
+        Ok(Model { vm, inputs: main.inputs, outputs: main.outputs, elements: main.elements })
     }
 
     /// Loads the artifact in a file, or compiles the model in it.
@@ -201,17 +189,7 @@ pub(crate) fn tensors(result: Value) -> Result<Vec<Tensor>, Error> {
     }
 }
 
-/// Compiles a module to an executable that can be saved; its metadata records the names of inputs and outputs.
-pub(crate) fn export(module: &IRModule, target: &Target) -> Result<Executable, Error> {
-    let mut exe = export_module(module, target)?;
-    for (kind, attr) in [("input", "input_names"), ("output", "output_names")] {
-        let pairs = names(module, attr).into_iter().enumerate();
-        exe.metadata.extend(pairs.map(|(i, name)| (format!("{kind}.{i}"), name)));
-    }
-    Ok(exe)
-}
-
-/// Names of inputs or outputs that [`export`] recorded in an executable.
+/// Names of inputs or outputs in the metadata of an executable.
 pub(crate) fn metadata_names(exe: &Executable, kind: &str) -> Vec<String> {
     (0..).map_while(|i| exe.metadata(&format!("{kind}.{i}")).map(String::from)).collect()
 }

@@ -4,14 +4,16 @@
 //! [`emit`] returns source, assembly, objects or shared libraries instead.
 
 pub mod c;
-mod compile_module;
+mod compiled;
 mod cpu;
 mod driver;
 mod error;
+mod generator;
 #[cfg(feature = "llvm")]
 pub mod llvm;
 
-pub use compile_module::{compile_module, export_module};
+pub use compiled::{Compiled, FunctionIo, Io, compile_module, export_module};
 pub use cpu::cpu_features;
-pub use driver::{EmitKind, build, compile, emit, emit_lowered, lowered, resolve, signatures};
+pub use driver::{build, compile, emit, emit_lowered, lowered, resolve, signatures};
 pub use error::CodegenError;
+pub use generator::{CodeGenerator, EmitKind, Options, code_generator};

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::ProgressBar;
-use tvm_codegen::{EmitKind, emit};
-use tvm_core::relax::vm;
+use tvm_codegen::{Compiled, EmitKind, export_module};
 use tvm_runtime::least_level;
 use tvm_runtime::vm::Executable;
 
@@ -58,16 +57,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut level = String::new();
     let bytes = match args.emit {
         None => {
-            let exe = model::export(&module, target)?;
+            let exe = export_module(&module, target)?;
             level = cpu_level(&exe);
             exe.save()?
         }
         Some(Emit::Relax) => module.to_string().into_bytes(),
         Some(Emit::Tir) => {
-            let (programs, exe) = vm::compile(module)?;
-            format!("{programs}\n{}", comment(&exe.to_string())).into_bytes()
+            let compiled = Compiled::new(module, target)?;
+            let bytecode = comment(&compiled.executable.to_string());
+            format!("{}\n{bytecode}", compiled.programs).into_bytes()
         }
-        Some(kind) => emit(&vm::compile(module)?.0, target, emit_kind(kind))?,
+        Some(kind) => Compiled::new(module, target)?.emit(emit_kind(kind))?,
     };
     progress.finish_and_clear();
     let output = match (&args.output, args.emit) {

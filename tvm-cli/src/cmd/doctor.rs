@@ -67,10 +67,13 @@ fn cuda() -> Result<String, &'static str> {
 
 /// Describes architecture, vector width and features of this CPU.
 fn cpu() -> String {
-    let bits = Target::host().vector_bits;
+    let machine = Target::host().machine;
     let mut features = tvm_runtime::cpu_features();
     if features.is_empty() {
         features.push("baseline");
     }
-    format!("{}, {bits}-bit vectors, {}", std::env::consts::ARCH, features.join(" "))
+    let (bits, cores) = (machine.vector_bits, machine.cores);
+    let caches = [machine.l1_bytes, machine.l2_bytes, machine.l3_bytes].map(crate::out::bytes).join(" + ");
+    let arch = std::env::consts::ARCH;
+    format!("{arch}, {cores} cores, {bits}-bit vectors, caches of {caches}, {}", features.join(" "))
 }

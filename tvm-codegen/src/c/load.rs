@@ -10,7 +10,7 @@ use tvm_core::target::Target;
 use tvm_runtime::Library;
 
 use super::cache::{self, Cache};
-use crate::CodegenError;
+use crate::{CodegenError, EmitKind, Options};
 
 /// A C compiler.
 #[derive(Clone, Debug)]
@@ -18,32 +18,6 @@ pub struct Compiler {
     command: Vec<String>,
     /// First line of the compiler's `--version`.
     version: String,
-}
-
-/// Options of the C compiler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Optimisation level (`-O`); default 3.
-    pub opt_level: u8,
-    /// Floats may be reassociated and are assumed to be finite; default false.
-    pub fast_math: bool,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { opt_level: 3, fast_math: false }
-    }
-}
-
-/// Kind of output of the C compiler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// An object file, position independent.
-    Object,
-    /// Assembly.
-    Assembly,
-    /// A shared library.
-    SharedLibrary,
 }
 
 impl Compiler {
@@ -96,14 +70,9 @@ impl Compiler {
         self.version.contains("clang")
     }
 
-    fn flags(&self, target: &Target, options: Options, output: Output) -> Vec<String> {
+    fn flags(&self, target: &Target, options: Options) -> Vec<String> {
         let mut flags = vec!["-x".to_string(), "c".to_string()];
         flags.extend(compile_flags(target, options, self.is_clang()));
-        flags.push(String::from(match output {
-            Output::Object => "-c",
-            Output::Assembly => "-S",
-            Output::SharedLibrary => "-shared",
-        }));
         flags
     }
 
@@ -116,13 +85,22 @@ impl Compiler {
         source: &str,
         target: &Target,
         options: Options,
-        output: Output,
+        output: EmitKind,
         path: &Path,
     ) -> Result<(), CodegenError> {
         let input = path.with_extension("c");
         write_file(&input, source.as_bytes())?;
         let mut command = self.command();
-        command.args(self.flags(target, options, output)).arg("-o").arg(path).arg(&input).arg("-lm");
+        let step = match output {
+            EmitKind::Object => "-c",
+            EmitKind::Asm => "-S",
+            EmitKind::SharedLibrary => "-shared",
+            EmitKind::C | EmitKind::LlvmIr => {
+                let what = format!("{output:?} from the C compiler");
+                return Err(CodegenError::NotSupported { target: "C", what });
+            }
+        };
+        command.args(self.flags(target, options)).arg(step).arg("-o").arg(path).arg(&input).arg("-lm");
         let result = self.run(command, path);
         let _ = std::fs::remove_file(&input);
         result
@@ -134,8 +112,7 @@ impl Compiler {
     /// When the compiler does not know the CPU; the error contains its message.
     pub(crate) fn macros(&self, target: &Target) -> Result<String, CodegenError> {
         let mut command = self.command();
-        let flags = self.flags(target, Options::default(), Output::Object);
-        command.args(flags.iter().filter(|flag| *flag != "-c")).args(["-dM", "-E", "-"]);
+        command.args(self.flags(target, Options::default())).args(["-dM", "-E", "-"]);
         command.stdin(std::process::Stdio::null());
         let name = self.command.join(" ");
         let output = command.output().map_err(|source| CodegenError::Io { path: name.clone(), source })?;
@@ -155,7 +132,7 @@ impl Compiler {
         source: &str,
         target: &Target,
         options: Options,
-        output: Output,
+        output: EmitKind,
     ) -> Result<Vec<u8>, CodegenError> {
         let dir = tempfile::tempdir()
             .map_err(|source| CodegenError::Io { path: "temporary directory".into(), source })?;
@@ -218,7 +195,7 @@ impl Compiler {
     ) -> Result<Library, CodegenError> {
         match Cache::of_user()? {
             Some(cache) => self.load_cached(&cache, source, target, options),
-            None => library(&self.compile_to_bytes(source, target, options, Output::SharedLibrary)?),
+            None => library(&self.compile_to_bytes(source, target, options, EmitKind::SharedLibrary)?),
         }
     }
 
@@ -229,7 +206,7 @@ impl Compiler {
         target: &Target,
         options: Options,
     ) -> Result<Library, CodegenError> {
-        let flags = self.flags(target, options, Output::SharedLibrary).join(" ");
+        let flags = self.flags(target, options).join(" ");
         let command = self.command.join(" ");
         let key = cache::key(&[source, &flags, &command, &self.version, cpu_id()].map(str::as_bytes));
         if let Some(bytes) = cache.get(&key)
@@ -237,7 +214,7 @@ impl Compiler {
         {
             return Ok(library);
         }
-        let bytes = self.compile_to_bytes(source, target, options, Output::SharedLibrary)?;
+        let bytes = self.compile_to_bytes(source, target, options, EmitKind::SharedLibrary)?;
         if let Err(err) = cache.put(&key, &bytes) {
             tracing::warn!("the kernel cache in {} cannot be written: {err}", cache.dir().display());
         }
@@ -290,7 +267,7 @@ pub fn compile_flags(target: &Target, options: Options, clang: bool) -> Vec<Stri
             _ => {}
         }
     }
-    let wide = (target.triple.is_none() && target.vector_bits >= 512 && cfg!(target_arch = "x86_64"))
+    let wide = (target.triple.is_none() && target.machine.vector_bits >= 512 && cfg!(target_arch = "x86_64"))
         .then_some("-mprefer-vector-width=512");
     flags.extend(wide.map(String::from));
     flags
@@ -349,11 +326,15 @@ mod tests {
     #[test]
     fn refusals_carry_what_the_compiler_says() {
         let compiler = host();
-        let err =
-            compiler.compile_to_bytes("int x = nonsense;", &Target::c(), Options::default(), Output::Object);
+        let err = compiler.compile_to_bytes(
+            "int x = nonsense;",
+            &Target::c(),
+            Options::default(),
+            EmitKind::Object,
+        );
         assert!(err.unwrap_err().to_string().contains("nonsense"));
         let idle = Compiler { command: vec!["true".into()], version: String::new() };
-        let err = idle.compile_to_bytes("", &Target::c(), Options::default(), Output::Object);
+        let err = idle.compile_to_bytes("", &Target::c(), Options::default(), EmitKind::Object);
         assert!(err.unwrap_err().to_string().contains("wrote nothing"));
         let err = Compiler::for_target(&Target::cross(tvm_core::target::TargetKind::C, "no-such-machine"));
         assert!(err.unwrap_err().to_string().contains("no-such-machine-gcc"));

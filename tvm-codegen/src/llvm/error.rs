@@ -1,6 +1,7 @@
 //! Errors of LLVM code generation.
 
 use inkwell::builder::BuilderError;
+use inkwell::support::LLVMString;
 
 /// Errors of LLVM code generation.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -24,6 +25,12 @@ pub enum LlvmError {
 
 impl From<BuilderError> for LlvmError {
     fn from(err: BuilderError) -> LlvmError {
+        LlvmError::Invalid(err.to_string())
+    }
+}
+
+impl From<LLVMString> for LlvmError {
+    fn from(err: LLVMString) -> LlvmError {
         LlvmError::Invalid(err.to_string())
     }
 }

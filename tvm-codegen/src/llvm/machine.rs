@@ -10,9 +10,10 @@ use inkwell::targets::{
 use tvm_core::target::Target;
 
 use super::LlvmError;
+use crate::Options;
 
 /// Creates the LLVM machine for `target`; properties that the target leaves open default to those of this machine.
-pub(super) fn create(target: &Target) -> Result<TargetMachine, LlvmError> {
+pub(super) fn create(target: &Target, options: Options) -> Result<TargetMachine, LlvmError> {
     let config = InitializationConfig::default();
     LlvmTarget::initialize_x86(&config);
     LlvmTarget::initialize_aarch64(&config);
@@ -32,18 +33,17 @@ pub(super) fn create(target: &Target) -> Result<TargetMachine, LlvmError> {
             String::new()
         }
     };
+    let level = match options.opt_level {
+        0 => OptimizationLevel::None,
+        1 => OptimizationLevel::Less,
+        2 => OptimizationLevel::Default,
+        _ => OptimizationLevel::Aggressive,
+    };
     let cpu = target.cpu.clone().unwrap_or_else(host_cpu);
     let features = target.features.clone().unwrap_or_else(host_features);
     LlvmTarget::from_triple(&triple)
         .map_err(|message| err(message.to_string()))?
-        .create_target_machine(
-            &triple,
-            &cpu,
-            &features,
-            OptimizationLevel::Aggressive,
-            RelocMode::PIC,
-            CodeModel::Default,
-        )
+        .create_target_machine(&triple, &cpu, &features, level, RelocMode::PIC, CodeModel::Default)
         .ok_or_else(|| err(format!("no machine for cpu `{cpu}` with features `{features}`")))
 }
 

@@ -20,53 +20,79 @@ use inkwell::context::Context;
 use inkwell::module::{Linkage, Module};
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
+use tvm_core::ir::IRModule;
 use tvm_core::target::Target;
 use tvm_core::tir::PrimFunc;
+
+use crate::c::load::Compiler;
+use crate::{CodeGenerator, CodegenError, EmitKind, Options, lowered, signatures};
 
 pub use error::LlvmError;
 pub use jit::JitLibrary;
 
-/// Options of the code generator.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Floats may be reassociated and are assumed to be finite; default false.
-    pub fast_math: bool,
+/// The code generator for targets of the kind `llvm`.
+pub(crate) struct Llvm;
+
+impl CodeGenerator for Llvm {
+    #[allow(unsafe_code, reason = "loads the code that was generated here")]
+    fn build(
+        &self,
+        module: &IRModule,
+        target: &Target,
+        options: Options,
+    ) -> Result<tvm_runtime::Module, CodegenError> {
+        // SAFETY: the programs were lowered here, and the signatures are theirs.
+        let library = unsafe { jit(&lowered(module, target)?, target, options) }?;
+        Ok(library.module(&signatures(module))?)
+    }
+
+    fn emit(
+        &self,
+        kernels: &[(String, PrimFunc)],
+        target: &Target,
+        options: Options,
+        kind: EmitKind,
+    ) -> Result<Vec<u8>, CodegenError> {
+        let code = |file| {
+            let unit = Unit { kernels, target, options };
+            unit.compile(|module, machine| {
+                let code = machine.write_to_memory_buffer(module, file)?;
+                Ok(code.as_slice().to_vec())
+            })
+        };
+        match kind {
+            EmitKind::C => {
+                Err(CodegenError::NotSupported { target: "LLVM", what: "output as C source".into() })
+            }
+            EmitKind::LlvmIr => {
+                let unit = Unit { kernels, target, options };
+                Ok(unit.compile(|module, _| Ok(module.print_to_string().to_bytes().to_vec()))?)
+            }
+            EmitKind::Asm => Ok(code(FileType::Assembly)?),
+            EmitKind::Object => Ok(code(FileType::Object)?),
+            EmitKind::SharedLibrary => Compiler::for_target(target)?.link(&code(FileType::Object)?),
+        }
+    }
 }
 
-/// Output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// LLVM IR as text, after optimisation.
-    Ir,
-    /// Assembly of the target.
-    Assembly,
-    /// An object file.
-    Object,
-}
-
-/// Emits the kernels `funcs` (symbol, lowered program) as one unit in the format `output`.
-///
-/// # Errors
-/// When a program is not in the lowered form, or the target is unknown.
-pub fn emit(
-    funcs: &[(String, PrimFunc)],
-    target: &Target,
+/// Kernels (symbol, program in the lowered form) that are compiled as one LLVM module.
+#[derive(Clone, Copy)]
+struct Unit<'a> {
+    kernels: &'a [(String, PrimFunc)],
+    target: &'a Target,
     options: Options,
-    output: Output,
-) -> Result<Vec<u8>, LlvmError> {
-    let context = Context::create();
-    let machine = machine::create(target)?;
-    let module = build(&context, funcs, &machine, options)?;
-    let invalid = |err: inkwell::support::LLVMString| LlvmError::Invalid(err.to_string());
-    Ok(match output {
-        Output::Ir => module.print_to_string().to_bytes().to_vec(),
-        Output::Assembly => {
-            machine.write_to_memory_buffer(&module, FileType::Assembly).map_err(invalid)?.as_slice().to_vec()
-        }
-        Output::Object => {
-            machine.write_to_memory_buffer(&module, FileType::Object).map_err(invalid)?.as_slice().to_vec()
-        }
-    })
+}
+
+impl Unit<'_> {
+    /// Optimises the module and gives it to `f`.
+    fn compile<R>(
+        self,
+        f: impl FnOnce(&Module<'_>, &TargetMachine) -> Result<R, LlvmError>,
+    ) -> Result<R, LlvmError> {
+        let context = Context::create();
+        let machine = machine::create(self.target, self.options)?;
+        f(&build(&context, self.kernels, &machine, self.options)?, &machine)
+    }
 }
 
 /// Generates machine code for the kernels `funcs` in this process.
@@ -83,7 +109,7 @@ pub unsafe fn jit(
     options: Options,
 ) -> Result<JitLibrary, LlvmError> {
     JitLibrary::new(|context| {
-        let machine = machine::create(target)?;
+        let machine = machine::create(target, options)?;
         build(context, funcs, &machine, options)
     })
 }
@@ -106,13 +132,14 @@ fn build<'ctx>(
         function::kernel(context, &module, symbol, func, options)?;
     }
     machine::tag_functions(context, &module, machine);
-    module.verify().map_err(|err| LlvmError::Invalid(err.to_string()))?;
+    module.verify()?;
     let passes = PassBuilderOptions::create();
     passes.set_loop_vectorization(true);
     passes.set_loop_slp_vectorization(true);
     passes.set_loop_interleaving(true);
     passes.set_loop_unrolling(true);
-    module.run_passes("default<O3>", machine, passes).map_err(|err| LlvmError::Invalid(err.to_string()))?;
+    let pipeline = format!("default<O{}>", options.opt_level.min(3));
+    module.run_passes(&pipeline, machine, passes)?;
     Ok(module)
 }
 
@@ -230,19 +257,23 @@ mod tests {
     fn output_kinds() {
         let funcs = [("scan".to_string(), lowered())];
         let text = |output| {
-            String::from_utf8(emit(&funcs, &Target::llvm(), Options::default(), output).unwrap()).unwrap()
+            String::from_utf8(Llvm.emit(&funcs, &Target::llvm(), Options::default(), output).unwrap())
+                .unwrap()
         };
-        assert!(text(Output::Ir).contains("<8 x float>"));
-        assert!(text(Output::Assembly).contains("scan:"));
+        assert!(text(EmitKind::LlvmIr).contains("<8 x float>"));
+        assert!(text(EmitKind::Asm).contains("scan:"));
         assert!(
-            emit(&funcs, &Target::llvm(), Options::default(), Output::Object)
+            Llvm.emit(&funcs, &Target::llvm(), Options::default(), EmitKind::Object)
                 .unwrap()
                 .starts_with(b"\x7fELF")
         );
+        let unoptimised = Options { opt_level: 0, ..Options::default() };
+        let quick = Llvm.emit(&funcs, &Target::llvm(), unoptimised, EmitKind::Asm).unwrap();
+        assert_ne!(String::from_utf8(quick).unwrap(), text(EmitKind::Asm));
         let unknown = Target { triple: Some("nonsense-none-none".into()), ..Target::llvm() };
         assert!(matches!(
-            emit(&funcs, &unknown, Options::default(), Output::Ir),
-            Err(LlvmError::Target { .. })
+            Llvm.emit(&funcs, &unknown, Options::default(), EmitKind::LlvmIr),
+            Err(CodegenError::Llvm(LlvmError::Target { .. }))
         ));
     }
 }

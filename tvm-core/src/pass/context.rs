@@ -12,6 +12,7 @@ use tvm_runtime::Trust;
 
 use super::{Pass, PassError, PassInstrument, VerifyEach};
 use crate::ir::IRModule;
+use crate::target::Target;
 
 /// Typed options of the passes, with their defaults.
 #[derive(Clone, Debug)]
@@ -55,6 +56,8 @@ impl Default for PassConfig {
 /// Settings of a compilation.
 #[derive(Clone)]
 pub struct PassContext {
+    /// What is compiled for. The drivers of compilation set it to their target; by default, it is the host.
+    pub target: Target,
     /// Passes of a higher level are skipped; 2 by default.
     pub opt_level: u8,
     /// Names of passes that run whatever their level.
@@ -70,6 +73,7 @@ pub struct PassContext {
 impl fmt::Debug for PassContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PassContext")
+            .field("target", &self.target)
             .field("opt_level", &self.opt_level)
             .field("required", &self.required)
             .field("disabled", &self.disabled)
@@ -82,6 +86,7 @@ impl fmt::Debug for PassContext {
 impl Default for PassContext {
     fn default() -> PassContext {
         PassContext {
+            target: Target::host(),
             opt_level: 2,
             required: Vec::new(),
             disabled: Vec::new(),
@@ -99,6 +104,13 @@ impl PassContext {
     /// The default context.
     pub fn new() -> PassContext {
         PassContext::default()
+    }
+
+    /// Sets the target, which passes see.
+    #[must_use]
+    pub fn target(mut self, target: Target) -> PassContext {
+        self.target = target;
+        self
     }
 
     /// Sets the level: passes of a higher level are skipped.

@@ -1,10 +1,17 @@
 //! Compilation targets: the code generator and the features of the machine.
 //!
-//! TVM counterpart: `Target`. The text form is `kind [-triple=T] [-cpu=C] [-features=F] [-vector-bits=N]`; `-mcpu`
+//! TVM counterpart: `Target`. The text form is `kind [-triple=T] [-cpu=C] [-features=F]` and numbers of the
+//! machine (`-vector-bits=N -vector-registers=N -l1=BYTES -l2=BYTES -l3=BYTES -cores=N`); `-mcpu`
 //! and `-mtriple`, as TVM writes them, mean the same.
+
+mod machine;
 
 use std::fmt;
 use std::str::FromStr;
+
+use tvm_runtime::Device;
+
+pub use machine::Machine;
 
 /// A code generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,8 +41,8 @@ pub struct Target {
     pub cpu: Option<String>,
     /// Extra CPU features in LLVM syntax, for example `+avx512f`; `None` for this machine's own.
     pub features: Option<String>,
-    /// Width of the vectors that default schedules use, in bits.
-    pub vector_bits: u32,
+    /// Vectors, caches and cores: this machine's, unless the target names a triple.
+    pub machine: Machine,
 }
 
 impl Default for Target {
@@ -47,8 +54,7 @@ impl Default for Target {
 impl Target {
     /// This machine, with the code generator `kind`.
     pub fn native(kind: TargetKind) -> Target {
-        let vector_bits = if matches!(kind, TargetKind::Cuda) { 128 } else { host_vector_bits() };
-        Target { kind, triple: None, cpu: None, features: None, vector_bits }
+        Target { kind, triple: None, cpu: None, features: None, machine: Machine::host() }
     }
 
     /// This machine's CPU, with the best available code generator.
@@ -78,14 +84,14 @@ impl Target {
 
     /// The machine that `triple` names, with the code generator `kind`; the CPU is the triple's baseline.
     pub fn cross(kind: TargetKind, triple: impl Into<String>) -> Target {
-        Target { kind, triple: Some(triple.into()), cpu: None, features: None, vector_bits: 128 }
+        Target { kind, triple: Some(triple.into()), cpu: None, features: None, machine: Machine::baseline() }
     }
 
     /// Sets the CPU, or a feature level (`x86-64-v2`, say), which also sets the vector width.
     #[must_use]
     pub fn with_cpu(mut self, cpu: impl Into<String>) -> Target {
         let cpu = cpu.into();
-        self.vector_bits = level_vector_bits(&cpu).unwrap_or(self.vector_bits);
+        self.machine = self.machine.with_cpu(&cpu);
         self.cpu = Some(cpu);
         self
     }
@@ -107,36 +113,15 @@ impl Target {
         matches!(self.kind, TargetKind::Cuda)
     }
 
+    /// The device that kernels for this target run on: the first of its kind.
+    pub fn device(&self) -> Device {
+        if self.is_gpu() { Device::cuda(0) } else { Device::cpu() }
+    }
+
     /// Lanes of `dtype` in one vector of this target.
     pub const fn lanes(&self, dtype: tvm_runtime::DataType) -> u16 {
-        (self.vector_bits / dtype.bits() as u32) as u16
+        (self.machine.vector_bits / dtype.bits() as u32) as u16
     }
-}
-
-/// Width in bits of the widest vectors of an x86-64 feature level; `None` when `cpu` is not a level.
-fn level_vector_bits(cpu: &str) -> Option<u32> {
-    let features = tvm_runtime::level_features(cpu)?;
-    Some(if features.contains(&"avx512f") {
-        512
-    } else if features.contains(&"avx2") {
-        256
-    } else {
-        128
-    })
-}
-
-/// Width in bits of this machine's widest vectors; 128 where it is not detected.
-fn host_vector_bits() -> u32 {
-    #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
-    {
-        if std::arch::is_x86_feature_detected!("avx512f") {
-            return 512;
-        }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            return 256;
-        }
-    }
-    128
 }
 
 impl TargetKind {
@@ -164,9 +149,11 @@ impl fmt::Display for Target {
                 write!(f, " -{name}={value}")?;
             }
         }
-        let usual = self.cpu.as_deref().and_then(level_vector_bits);
-        if self.vector_bits != usual.unwrap_or_else(|| Target::native(self.kind).vector_bits) {
-            write!(f, " -vector-bits={}", self.vector_bits)?;
+        let usual = usual_machine(self.triple.as_deref(), self.cpu.as_deref());
+        for (name, value, _) in machine::FIELDS {
+            if value(&self.machine) != value(&usual) {
+                write!(f, " -{name}={}", value(&self.machine))?;
+            }
         }
         Ok(())
     }
@@ -175,7 +162,7 @@ impl fmt::Display for Target {
 /// A text that is not a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -triple=T -cpu=C -features=F -vector-bits=N"
+    "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -triple=T -cpu=C -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N"
 )]
 pub struct ParseTargetError(pub String);
 
@@ -188,19 +175,33 @@ impl FromStr for Target {
         let kind = words.next().and_then(|name| TargetKind::ALL.into_iter().find(|it| it.name() == name));
         let kind = kind.ok_or_else(err)?;
         let mut target = Target::native(kind);
-        let mut vector_bits = None;
+        let mut numbers = Vec::new();
         for word in words {
             match word.split_once('=').ok_or_else(err)? {
                 ("-triple" | "-mtriple", value) => target.triple = Some(value.to_string()),
-                ("-cpu" | "-mcpu", value) => target = target.with_cpu(value),
+                ("-cpu" | "-mcpu", value) => target.cpu = Some(value.to_string()),
                 ("-features", value) => target.features = Some(value.to_string()),
-                ("-vector-bits", value) => vector_bits = Some(value.parse().map_err(|_| err())?),
-                _ => return Err(err()),
+                (name, value) => {
+                    let named = |(field, ..): &&machine::Field| name.strip_prefix('-') == Some(field);
+                    let (.., set) = machine::FIELDS.iter().find(named).ok_or_else(err)?;
+                    numbers.push((set, value.parse().map_err(|_| err())?));
+                }
             }
         }
-        target.vector_bits = vector_bits.unwrap_or(target.vector_bits);
+        target.machine = usual_machine(target.triple.as_deref(), target.cpu.as_deref());
+        numbers.into_iter().for_each(|(set, value)| set(&mut target.machine, value));
+        if target.machine.vector_bits % 8 != 0 || target.machine.vector_bits == 0 || target.machine.cores == 0
+        {
+            return Err(err());
+        }
         Ok(target)
     }
+}
+
+/// The machine that a target has unless its text says otherwise.
+fn usual_machine(triple: Option<&str>, cpu: Option<&str>) -> Machine {
+    let machine = if triple.is_some() { Machine::baseline() } else { Machine::host() };
+    cpu.map_or(machine, |cpu| machine.with_cpu(cpu))
 }
 
 #[cfg(test)]
@@ -217,13 +218,23 @@ mod tests {
             "c -vector-bits=64",
             "c -cpu=x86-64-v3",
             "c -cpu=x86-64-v3 -vector-bits=64",
+            "llvm -vector-bits=1024 -l1=65537 -l3=1234567 -cores=99",
         ];
         for text in texts {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
         let portable: Target = "llvm -mcpu=x86-64-v2".parse().unwrap();
-        assert_eq!((portable.cpu.as_deref(), portable.vector_bits), (Some("x86-64-v2"), 128));
-        for bad in ["", "metal", "c -cpu", "c -size=3", "c -vector-bits=x"] {
+        assert_eq!((portable.cpu.as_deref(), portable.machine.vector_bits), (Some("x86-64-v2"), 128));
+        for bad in [
+            "",
+            "metal",
+            "c -cpu",
+            "c -size=3",
+            "c -vector-bits=x",
+            "c -vector-bits=0",
+            "c -cores=0",
+            "c -l4=8",
+        ] {
             assert!(bad.parse::<Target>().is_err(), "{bad}");
         }
     }

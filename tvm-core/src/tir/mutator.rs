@@ -208,11 +208,13 @@ fn walk_stmt_inner<M: Mutator + ?Sized>(m: &mut M, stmt: &Stmt) -> Option<Stmt> 
             if condition.is_none() && then_case.is_none() && else_case.is_none() {
                 return None;
             }
-            Stmt::if_then_else(
-                condition.unwrap_or_else(|| it.condition.clone()),
-                then_case.unwrap_or_else(|| it.then_case.clone()),
-                else_case.or_else(|| it.else_case.clone()),
-            )
+            IfThenElse {
+                condition: condition.unwrap_or_else(|| it.condition.clone()),
+                then_case: then_case.unwrap_or_else(|| it.then_case.clone()),
+                else_case: else_case.or_else(|| it.else_case.clone()),
+                span: it.span.clone(),
+            }
+            .folded()
         }
         Stmt::While(it) => {
             let (condition, body) =
@@ -274,4 +276,37 @@ pub fn substitute_expr(expr: &PrimExpr, vars: &FxHashMap<VarId, PrimExpr>) -> Pr
 pub fn substitute_stmt(stmt: &Stmt, vars: &FxHashMap<VarId, PrimExpr>) -> Stmt {
     let mut substitute = Substitute { vars: vars.clone(), buffers: FxHashMap::default() };
     substitute.mutate_stmt(stmt).unwrap_or_else(|| stmt.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Span, Var};
+    use crate::tir::For;
+    use tvm_runtime::DataType;
+
+    #[test]
+    fn statements_keep_their_places() {
+        let (n, i) = (Var::index("n"), Var::index("i"));
+        let x = Buffer::new("x", [PrimExpr::index(8)], DataType::I64);
+        let mut line = 0;
+        let mut at = || {
+            line += 1;
+            Span::rust("kernel.rs", line, 1)
+        };
+        let (value, indices) = (PrimExpr::from(&n), [PrimExpr::from(&i)].into());
+        let store = BufferStore { buffer: x, value, indices, span: at() };
+        let condition = PrimExpr::from(&n).less(&i);
+        let branch =
+            IfThenElse { condition: condition.clone(), then_case: store.into(), else_case: None, span: at() };
+        let repeat = While { condition, body: branch.into(), span: at() };
+        let node = For { span: at(), ..For::serial(i.clone(), &n, repeat.into()) };
+        let new = substitute_stmt(&node.into(), &FxHashMap::from_iter([(n.id(), PrimExpr::index(5))]));
+        let node = new.as_for().unwrap();
+        let repeat = node.body.as_while().unwrap();
+        let branch = repeat.body.as_if_then_else().unwrap();
+        let store = branch.then_case.as_buffer_store().unwrap();
+        let spans = [&store.span, &branch.span, &repeat.span, &node.span];
+        assert_eq!(spans.map(|it| it.to_string()), [1, 2, 3, 4].map(|line| format!("kernel.rs:{line}:1")));
+    }
 }

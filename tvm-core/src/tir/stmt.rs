@@ -512,12 +512,17 @@ impl Stmt {
 
     /// `if condition { then_case } else { else_case }`; only the arm that is taken when the condition is constant.
     pub fn if_then_else(condition: PrimExpr, then_case: Stmt, else_case: Option<Stmt>) -> Stmt {
-        match condition.as_int() {
-            Some(0) => else_case.unwrap_or_else(Stmt::nop),
-            Some(_) => then_case,
-            None => {
-                Stmt::IfThenElse(Arc::new(IfThenElse { condition, then_case, else_case, span: Span::none() }))
-            }
+        IfThenElse { condition, then_case, else_case, span: Span::none() }.folded()
+    }
+}
+
+impl IfThenElse {
+    /// This statement; only the arm that is taken when the condition is constant.
+    pub fn folded(self) -> Stmt {
+        match self.condition.as_int() {
+            Some(0) => self.else_case.unwrap_or_else(Stmt::nop),
+            Some(_) => self.then_case,
+            None => Stmt::IfThenElse(Arc::new(self)),
         }
     }
 }

@@ -9,32 +9,33 @@ mod pattern;
 mod shape;
 mod value_type;
 
-use tvm_runtime::Device;
 use tvm_runtime::vm::Executable;
 
 use crate::ir::IRModule;
 use crate::pass::{PassContext, PassError};
+use crate::target::Target;
 
 pub use codegen::vm_codegen;
 pub use kernels::{interpreted_kernel, interpreted_kernels};
 pub use value_type::value_type;
 
-/// [`compile_for`] the host.
+/// [`compile_for`] the target of the current [`PassContext`].
 ///
 /// # Errors
 /// What a pass or the code generator reports.
 pub fn compile(module: IRModule) -> Result<(IRModule, Executable), PassError> {
-    compile_for(module, Device::cpu())
+    compile_for(module, &PassContext::current().target)
 }
 
 /// Runs the [default pipeline](crate::pipeline::default_build) and [`vm_codegen`]: returns the tensor programs that are
-/// still to be built, and the executable that calls them with tensors on `device`.
+/// still to be built, and the executable that calls them with tensors on the device of `target`.
 ///
 /// # Errors
 /// What a pass or the code generator reports.
-pub fn compile_for(module: IRModule, device: Device) -> Result<(IRModule, Executable), PassError> {
-    let module = crate::pipeline::default_build().apply_in(module, &PassContext::current())?;
-    vm_codegen(&module, device).map_err(|err| PassError::ir("VMCodeGen", err))
+pub fn compile_for(module: IRModule, target: &Target) -> Result<(IRModule, Executable), PassError> {
+    let context = PassContext::current().target(target.clone());
+    let module = crate::pipeline::default_build().apply_in(module, &context)?;
+    vm_codegen(&module, target.device()).map_err(|err| PassError::ir("VMCodeGen", err))
 }
 
 #[cfg(test)]

@@ -284,7 +284,7 @@ fn tensors_are_moved_to_the_device_of_the_kernels() {
     let one = Arg::Const(vector(&[1.0, 2.0]));
     let (y, binding) = bind("y", ty.clone(), call_tir(&double, &[(&x).into(), one], ty));
     add(&mut module, function("main", &[&x], vec![binding], y));
-    let text = crate::relax::vm::compile_for(module, tvm_runtime::Device::cuda(0)).unwrap().1.to_string();
+    let text = crate::relax::vm::compile_for(module, &crate::target::Target::cuda()).unwrap().1.to_string();
     let copies = text.matches("device_copy").count();
     assert_eq!(copies, 2, "the argument and the constant: {text}");
     assert!(text.contains("cuda:0"), "{text}");

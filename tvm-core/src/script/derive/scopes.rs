@@ -163,7 +163,8 @@ pub(super) fn without_blocks(stmt: &Stmt) -> Stmt {
             let allocs =
                 block.alloc_buffers.iter().map(|buffer| AllocBuffer { buffer: buffer.clone() }.into());
             let body = Stmt::seq(allocs.chain([substitute_stmt(&block.body, &vars)]));
-            Some(Stmt::if_then_else(substitute_expr(&it.predicate, &vars), body, None))
+            let (condition, span) = (substitute_expr(&it.predicate, &vars), block.span.clone());
+            Some(IfThenElse { condition, then_case: body, else_case: None, span }.folded())
         }
     }
     Unblock.mutate_stmt(stmt).unwrap_or_else(|| stmt.clone())

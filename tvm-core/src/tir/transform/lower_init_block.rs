@@ -13,7 +13,7 @@ use super::util::{BlockNames, body_pass};
 use crate::ir::VarId;
 use crate::pass::Pass;
 use crate::tir::analysis::{Frame, init_nest, reduction_loop};
-use crate::tir::{BlockRealize, Mutator, PrimExpr, Stmt};
+use crate::tir::{BlockRealize, IfThenElse, Mutator, PrimExpr, Stmt};
 
 /// `for k { block { init { a }; b } }` becomes `a; for k { block { b } }`.
 pub fn lower_init_block() -> Pass {
@@ -129,7 +129,7 @@ impl Mutator for LowerInitBlock {
                 (then_case.is_some() || else_case.is_some()).then(|| {
                     let then_case = then_case.unwrap_or_else(|| node.then_case.clone());
                     let else_case = else_case.or_else(|| node.else_case.clone());
-                    Stmt::if_then_else(node.condition.clone(), then_case, else_case)
+                    IfThenElse { then_case, else_case, ..(**node).clone() }.folded()
                 })
             }
             Stmt::While(node) => {

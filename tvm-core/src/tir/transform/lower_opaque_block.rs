@@ -6,7 +6,7 @@
 
 use super::util::{body_pass, one_iteration};
 use crate::pass::Pass;
-use crate::tir::{AllocBuffer, For, ForKind, Mutator, Stmt};
+use crate::tir::{AllocBuffer, For, ForKind, IfThenElse, Mutator, Stmt};
 
 /// Replaces blocks by their bodies.
 pub fn lower_opaque_block() -> Pass {
@@ -28,7 +28,8 @@ impl Mutator for LowerOpaqueBlock {
                 block.alloc_buffers.iter().map(|buffer| AllocBuffer { buffer: buffer.clone() }.into());
             let body = self.mutate_stmt(&block.body).unwrap_or_else(|| block.body.clone());
             let body = Stmt::seq(allocs.chain([body]));
-            return Some(Stmt::if_then_else(realize.predicate.clone(), body, None));
+            let (condition, span) = (realize.predicate.clone(), block.span.clone());
+            return Some(IfThenElse { condition, then_case: body, else_case: None, span }.folded());
         }
         if let Stmt::For(node) = stmt
             && node.extent.is_const(1)

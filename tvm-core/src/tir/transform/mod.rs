@@ -76,7 +76,7 @@ pub(crate) use renew_defs::Renew;
 pub use renew_defs::{renew_defs, renew_stmt};
 pub use simplify::simplify;
 pub use unroll_loop::unroll_loop;
-pub use vectorize_loop::{VECTOR_BYTES, vectorize_loop};
+pub use vectorize_loop::vectorize_loop;
 pub use verify_lowered::verify_lowered;
 pub use verify_source::verify_source;
 pub use zero_unwritten::{zero_outputs, zero_unwritten};

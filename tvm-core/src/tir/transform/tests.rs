@@ -90,12 +90,35 @@ fn buffers_shrink_to_the_tile() {
     }
 }
 
-/// The text of `func` after `passes`, as the printer shows it.
+/// The text of `func` after `passes` for a machine with vectors of 512 bits, as the printer shows it.
 fn after(func: PrimFunc, passes: Vec<Pass>) -> String {
+    after_for("c -vector-bits=512", func, passes)
+}
+
+fn after_for(target: &str, func: PrimFunc, passes: Vec<Pass>) -> String {
+    let context = PassContext::new().target(target.parse().unwrap());
     let module = IRModule::from_prim_func(func);
-    let module = passes.iter().try_fold(module, |module, pass| pass.apply(module)).unwrap();
+    let module = passes.iter().try_fold(module, |module, pass| pass.apply_in(module, &context)).unwrap();
     let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
     format!("{}\n", func.to_string().trim_end())
+}
+
+#[test]
+fn vectors_are_as_wide_as_those_of_the_target() {
+    let x = te::placeholder("x", [PrimExpr::index(64)], I64);
+    let y = te::compute("y", [PrimExpr::index(64)], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) + 1);
+    let mut s = Schedule::new(te::create_prim_func("copy", &[x], &[y]).unwrap()).unwrap();
+    let y = s.block("y").unwrap();
+    let [i] = s.loops(y).unwrap();
+    s.vectorize(i).unwrap();
+    let func = s.into_func();
+    for (bits, lanes) in [(128, 2), (256, 4), (512, 8), (2048, 32), (8, 1)] {
+        let target = format!("c -vector-bits={bits}");
+        let text = after_for(&target, crate::tir::transform::renew_defs(&func), lower_tir_passes());
+        let mut stores = text.lines().filter(|line| line.trim().starts_with("y[[")).peekable();
+        let wanted = if lanes == 1 { "y[[i0]] =".into() } else { format!(", 1, {lanes})]] =") };
+        assert!(stores.peek().is_some() && stores.all(|line| line.contains(&wanted)), "{bits}: {text}");
+    }
 }
 
 #[test]

@@ -13,8 +13,8 @@ use crate::arith::Analyzer;
 use crate::ir::{IRModule, Var};
 use crate::pass::{Pass, PassContext};
 use crate::tir::{
-    Block, BlockRealize, Buffer, For, IterKind, IterVar, Mutator, Param, PrimExpr, PrimFunc, Range, Scope,
-    Stmt,
+    Block, BlockRealize, Buffer, For, IfThenElse, IterKind, IterVar, Mutator, Param, PrimExpr, PrimFunc,
+    Range, Scope, Stmt,
 };
 
 /// Fills allocations with zeros, unless they are proven to be written before they are read.
@@ -77,7 +77,7 @@ impl Mutator for ZeroUnwritten {
                 (then_case.is_some() || else_case.is_some()).then(|| {
                     let then_case = then_case.unwrap_or_else(|| node.then_case.clone());
                     let else_case = else_case.or_else(|| node.else_case.clone());
-                    Stmt::if_then_else(node.condition.clone(), then_case, else_case)
+                    IfThenElse { then_case, else_case, ..(**node).clone() }.folded()
                 })
             }
             Stmt::BlockRealize(_) | Stmt::While(_) => self.walk_stmt(stmt),

@@ -11,8 +11,8 @@ use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
 use crate::support::with_stack;
 use crate::tir::{
-    Binary, BinaryOp, Bind, BufferLoad, BufferStore, Call, Callee, Effect, For, ForKind, Intrinsic, Let,
-    PrimExpr, Stmt, any_expr, binary, substitute_expr,
+    Binary, BinaryOp, Bind, BufferLoad, BufferStore, Call, Callee, Effect, For, ForKind, IfThenElse,
+    Intrinsic, Let, PrimExpr, Stmt, any_expr, binary, substitute_expr,
 };
 
 /// The body has no vector form.
@@ -69,7 +69,7 @@ impl<'a> Vectorizer<'a> {
                 }
                 let then_case = self.body(&it.then_case)?;
                 let else_case = it.else_case.as_ref().map(|stmt| self.body(stmt)).transpose()?;
-                Ok(Stmt::if_then_else(it.condition.clone(), then_case, else_case))
+                Ok(IfThenElse { then_case, else_case, ..(**it).clone() }.folded())
             }
             Stmt::Bind(it) => match self.expr(&it.value)? {
                 None => Ok(stmt.clone()),

@@ -2,7 +2,7 @@
 //!
 //! TVM counterpart: `VectorizeLoop`.
 //! Requires: flat buffers. Ensures: no `Vectorized` loop. The loop is split into pieces whose number of lanes is a power
-//! of two, at most [`VECTOR_BYTES`] of the widest element in the computation; for a symbolic extent the remainder runs
+//! of two, at most one vector of the target of the widest element in the computation; for a symbolic extent the remainder runs
 //! serially. If a condition depends on the lane, a test whether it holds for all lanes chooses between vectors and a
 //! serial loop. A loop whose body has no vector form (it stores to one element, allocates, loops a different number of
 //! times per lane) becomes serial.
@@ -15,27 +15,30 @@ use self::body::{NoVector, Vectorizer};
 use super::context::{analyzer_for, enter_loop};
 use super::convert_ssa::convert;
 use super::unroll_loop::copy_out;
-use super::util::{DeepSubstitute, body_pass};
+use super::util::DeepSubstitute;
 use crate::arith::Analyzer;
-use crate::pass::Pass;
-use crate::tir::{Cast, For, ForKind, Mutator, PrimExpr, Stmt, Visitor, walk_expr, walk_stmt};
-
-/// Maximum width of a vector in bytes.
-pub const VECTOR_BYTES: i64 = 64;
+use crate::ir::IrError;
+use crate::pass::{Pass, prim_func_pass};
+use crate::tir::{Cast, For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt};
 
 /// Maximum number of vectors of full width that are unrolled; more become a loop.
 const MAX_PIECES: i64 = 8;
 
 /// Turns vectorised loops into vector statements.
 pub fn vectorize_loop() -> Pass {
-    body_pass("VectorizeLoop", |func| {
-        let body = VectorizeLoop { analyzer: analyzer_for(func) }.mutate_stmt(&func.body)?;
-        Some(convert(func, &body).unwrap_or(body))
+    prim_func_pass("VectorizeLoop", |func, _, context| -> Result<_, IrError> {
+        let vector_bytes = i64::from(context.target.machine.vector_bits / 8);
+        let mut vectorize = VectorizeLoop { analyzer: analyzer_for(func), vector_bytes };
+        let body = vectorize.mutate_stmt(&func.body);
+        let body = body.map(|body| convert(func, &body).unwrap_or(body));
+        Ok(body.map(|body| PrimFunc { body, ..func.clone() }))
     })
 }
 
 struct VectorizeLoop {
     analyzer: Analyzer,
+    /// Width of the widest vectors of the target.
+    vector_bytes: i64,
 }
 
 impl Mutator for VectorizeLoop {
@@ -59,7 +62,7 @@ impl Mutator for VectorizeLoop {
 
 impl VectorizeLoop {
     fn vectorize(&self, node: &For) -> Result<Stmt, NoVector> {
-        let most = (VECTOR_BYTES / widest_element(&node.body)).max(1);
+        let most = (self.vector_bytes / widest_element(&node.body)).max(1);
         match node.extent.as_int() {
             Some(extent) => self.pieces(node, most, extent),
             None => self.strips(node, most),
@@ -104,7 +107,7 @@ impl VectorizeLoop {
             ..node.clone()
         };
         enter_loop(&mut analyzer, &outer);
-        outer.body = VectorizeLoop { analyzer }.piece(node, base, lanes)?;
+        outer.body = VectorizeLoop { analyzer, vector_bytes: self.vector_bytes }.piece(node, base, lanes)?;
         Ok(outer)
     }
 

@@ -1,0 +1,182 @@
+//! Compilation of a module of graph functions. The library, `tvmc` and `tvm-build` share [`Compiled`]: they differ in what
+//! they make of it.
+//!
+//! TVM counterpart: `relax.build`.
+
+use tvm_core::ir::{AttrValue, BaseFunc, IRModule};
+use tvm_core::relax::vm;
+use tvm_core::target::Target;
+use tvm_core::tir::PrimFunc;
+use tvm_runtime::cpu_requirements;
+use tvm_runtime::vm::{Executable, KernelObject, ObjectKind, Vm, VmConfig};
+
+use crate::{CodegenError, EmitKind, build, cpu_features, emit, lowered, resolve};
+
+/// A module of graph functions, compiled to bytecode and to the tensor programs that the bytecode calls.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The tensor programs, before lowering.
+    pub programs: IRModule,
+    /// The bytecode, without kernels. Its metadata records the names of inputs and outputs of `main`.
+    pub executable: Executable,
+    /// Names and bounds that the bytecode does not contain.
+    pub io: Io,
+    target: Target,
+}
+
+/// Names and bounds of the graph functions of a module, as the importer recorded them.
+#[derive(Clone, Debug, Default)]
+pub struct Io {
+    /// One entry per graph function.
+    pub functions: Vec<FunctionIo>,
+    /// Bounds of dimensions: name, minimum, maximum.
+    pub bounds: Vec<(String, i64, i64)>,
+}
+
+/// Names of the inputs and outputs of one graph function; empty lists where none are recorded.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionIo {
+    /// Name of the function in the module.
+    pub name: String,
+    /// Names of the inputs, in the order of the parameters.
+    pub inputs: Vec<String>,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+    /// Element type of each output whose elements are the bits of a type that tvm does not have; empty for the others.
+    pub elements: Vec<String>,
+}
+
+impl Compiled {
+    /// Compiles the graph functions of `module`, and selects the tensor programs that they call.
+    ///
+    /// # Errors
+    /// When a pass fails on the module.
+    pub fn new(module: IRModule, target: &Target) -> Result<Compiled, CodegenError> {
+        let target = resolve(target);
+        let io = Io::of(&module);
+        let (programs, mut executable) = vm::compile_for(module, &target)?;
+        executable.target = target.to_string();
+        executable.metadata = io.metadata();
+        Ok(Compiled { programs, executable, io, target })
+    }
+
+    /// The target, with the host resolved to a code generator.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Builds the kernels in this process; the result is ready to run.
+    ///
+    /// # Errors
+    /// When the target cannot run a tensor program.
+    pub fn into_vm(self, config: VmConfig) -> Result<Vm, CodegenError> {
+        let kernels = build(&self.programs, &self.target)?;
+        Ok(Vm::with_config(self.executable, &kernels, config)?)
+    }
+
+    /// Puts the kernels into the executable as a shared library, and records the CPU features that they need.
+    ///
+    /// # Errors
+    /// When the target cannot express a tensor program, or has no machine code.
+    pub fn into_executable(mut self) -> Result<Executable, CodegenError> {
+        self.require_cpu()?;
+        if !self.programs.is_empty() {
+            let bytes = self.emit(EmitKind::SharedLibrary)?.into();
+            let kind = ObjectKind::SharedLibrary;
+            self.executable.objects.push(KernelObject { name: "kernels".into(), kind, bytes });
+        }
+        Ok(self.executable)
+    }
+
+    /// Records the CPU features that the kernels need in the metadata of the executable.
+    ///
+    /// # Errors
+    /// When only a C compiler can know the CPU, and there is none or it does not know the CPU either.
+    pub fn require_cpu(&mut self) -> Result<(), CodegenError> {
+        let features = cpu_features(&self.target)?;
+        self.executable.metadata.push(cpu_requirements(features.iter().map(String::as_str)));
+        Ok(())
+    }
+
+    /// The kernels in the lowered form, with their symbols.
+    ///
+    /// # Errors
+    /// When a tensor program is malformed.
+    pub fn kernels(&self) -> Result<Vec<(String, PrimFunc)>, CodegenError> {
+        lowered(&self.programs, &self.target)
+    }
+
+    /// Emits the kernels as one unit of `kind`.
+    ///
+    /// # Errors
+    /// When the target cannot express a tensor program, or has no output of this kind.
+    pub fn emit(&self, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
+        emit(&self.programs, &self.target, kind)
+    }
+}
+
+/// Compiles graph functions to bytecode, and the tensor programs that they call to kernels. The result is ready to run.
+///
+/// # Errors
+/// When a pass fails on the module, or the target cannot run a tensor program.
+pub fn compile_module(module: &IRModule, target: &Target) -> Result<Vm, CodegenError> {
+    Compiled::new(module.clone(), target)?.into_vm(VmConfig::default())
+}
+
+/// Compiles like [`compile_module`], but to an executable that contains its kernels as a shared library. The bytes that
+/// [`Executable::save`] returns run in an application without a compiler, on machines with the CPU features that the
+/// target names ([`Executable::check_cpu`]).
+///
+/// # Errors
+/// As for [`compile_module`], and for the interpreter, which has no machine code.
+pub fn export_module(module: &IRModule, target: &Target) -> Result<Executable, CodegenError> {
+    Compiled::new(module.clone(), target)?.into_executable()
+}
+
+impl Io {
+    fn of(module: &IRModule) -> Io {
+        let mut io = Io::default();
+        for (gv, func) in module.functions() {
+            let BaseFunc::Relax(func) = func else { continue };
+            let list = |attr: &str| match func.attrs.get(attr) {
+                Some(AttrValue::List(items)) => items.to_vec(),
+                _ => Vec::new(),
+            };
+            let names = |attr: &str| list(attr).iter().map(|it| text(it).unwrap_or_default()).collect();
+            io.functions.push(FunctionIo {
+                name: gv.name().to_string(),
+                inputs: names("input_names"),
+                outputs: names("output_names"),
+                elements: names("output_elements"),
+            });
+            for bound in list("dim_bounds") {
+                if let AttrValue::List(items) = &bound
+                    && let [name, AttrValue::Int(low), AttrValue::Int(high)] = &items[..]
+                    && let Some(name) = text(name)
+                    && !io.bounds.iter().any(|(other, ..)| *other == name)
+                {
+                    io.bounds.push((name, *low, *high));
+                }
+            }
+        }
+        io
+    }
+
+    /// The names of the function `name`.
+    pub fn function(&self, name: &str) -> Option<&FunctionIo> {
+        self.functions.iter().find(|it| it.name == name)
+    }
+
+    /// Names of the inputs and outputs of `main`: `input.0`, `output.0` and so on.
+    fn metadata(&self) -> Vec<(String, String)> {
+        let Some(main) = self.function("main") else { return Vec::new() };
+        let entries = |kind: &'static str, names: &[String]| -> Vec<(String, String)> {
+            names.iter().enumerate().map(|(i, name)| (format!("{kind}.{i}"), name.clone())).collect()
+        };
+        [entries("input", &main.inputs), entries("output", &main.outputs)].concat()
+    }
+}
+
+fn text(value: &AttrValue) -> Option<String> {
+    if let AttrValue::Str(text) = value { Some(text.to_string()) } else { None }
+}

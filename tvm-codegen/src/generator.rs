@@ -1,0 +1,123 @@
+//! Code generators: one per target kind, behind one trait.
+//!
+//! TVM counterpart: the global functions `target.build.*`.
+
+use tvm_core::ir::IRModule;
+use tvm_core::pass::PassContext;
+use tvm_core::relax::vm::interpreted_kernel;
+use tvm_core::target::{Target, TargetKind};
+use tvm_core::tir::PrimFunc;
+use tvm_runtime::Module;
+
+use crate::driver::prim_funcs;
+use crate::{CodegenError, c};
+
+/// What to emit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmitKind {
+    /// C source.
+    C,
+    /// LLVM IR as text, after optimisation.
+    LlvmIr,
+    /// Assembly.
+    Asm,
+    /// An object file, position independent.
+    Object,
+    /// A shared library.
+    SharedLibrary,
+}
+
+/// Options of all code generators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Optimisation level of the machine code, from 0 to 3; default 3.
+    pub opt_level: u8,
+    /// Floats may be reassociated and are assumed to be finite; default false.
+    pub fast_math: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { opt_level: 3, fast_math: false }
+    }
+}
+
+impl Options {
+    /// The options of the current [`PassContext`]: its levels 0 and 1 are for quick compilation; 2 (the default) and higher
+    /// are for speed, and select level 3.
+    pub fn current() -> Options {
+        let context = PassContext::current();
+        let opt_level = match context.opt_level {
+            level @ 0..=1 => level,
+            _ => 3,
+        };
+        Options { opt_level, fast_math: context.config.fast_math }
+    }
+}
+
+/// Translates tensor programs for the targets of one kind.
+pub trait CodeGenerator: Sync {
+    /// Compiles the tensor programs of `module` and loads them into this process. The kernels have the names of the
+    /// programs.
+    ///
+    /// # Errors
+    /// When a program is malformed, or the target cannot express or run it.
+    fn build(&self, module: &IRModule, target: &Target, options: Options) -> Result<Module, CodegenError>;
+
+    /// Emits `kernels` (symbol, program in the lowered form) as one unit of `kind`.
+    ///
+    /// # Errors
+    /// When the target cannot express a program, or has no output of this kind.
+    fn emit(
+        &self,
+        kernels: &[(String, PrimFunc)],
+        target: &Target,
+        options: Options,
+        kind: EmitKind,
+    ) -> Result<Vec<u8>, CodegenError>;
+}
+
+/// The code generator for targets of `kind`.
+///
+/// # Errors
+/// When this build does not have it.
+pub fn code_generator(kind: TargetKind) -> Result<&'static dyn CodeGenerator, CodegenError> {
+    match kind {
+        TargetKind::Interpreter => Ok(&Interpreter),
+        TargetKind::Host if cfg!(feature = "llvm") => code_generator(TargetKind::Llvm),
+        TargetKind::Host | TargetKind::C => Ok(&c::C),
+        #[cfg(feature = "llvm")]
+        TargetKind::Llvm => Ok(&crate::llvm::Llvm),
+        #[cfg(not(feature = "llvm"))]
+        TargetKind::Llvm => {
+            let help = " (LLVM 19: `cargo xtask setup`)";
+            Err(CodegenError::Unsupported { target: "llvm", feature: "llvm", help })
+        }
+        TargetKind::Cuda if cfg!(feature = "cuda") => {
+            let what = "kernels yet: the feature `cuda` gives devices and memory".to_string();
+            Err(CodegenError::NotSupported { target: "CUDA", what })
+        }
+        TargetKind::Cuda => Err(CodegenError::Unsupported { target: "cuda", feature: "cuda", help: "" }),
+    }
+}
+
+/// The reference interpreter, which has no code to emit.
+struct Interpreter;
+
+impl CodeGenerator for Interpreter {
+    fn build(&self, module: &IRModule, _: &Target, _: Options) -> Result<Module, CodegenError> {
+        let kernels = prim_funcs(module).map(|(name, func)| interpreted_kernel(name, func));
+        Ok(Module::new(kernels.collect::<Result<Vec<_>, _>>()?)?)
+    }
+
+    fn emit(
+        &self,
+        _: &[(String, PrimFunc)],
+        target: &Target,
+        _: Options,
+        _: EmitKind,
+    ) -> Result<Vec<u8>, CodegenError> {
+        let message = "the interpreter has no code to emit".into();
+        Err(CodegenError::Target { target: target.to_string(), message })
+    }
+}

@@ -1,0 +1,138 @@
+//! Numbers about a processor that schedules depend on: vectors, caches, cores.
+
+use std::sync::OnceLock;
+
+/// Vectors, caches and cores of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Machine {
+    /// Width of the widest vectors, in bits.
+    pub vector_bits: u32,
+    /// Number of vector registers.
+    pub vector_registers: u32,
+    /// Size of the first-level data cache of one core, in bytes.
+    pub l1_bytes: u64,
+    /// Size of the second-level cache of one core, in bytes.
+    pub l2_bytes: u64,
+    /// Size of the last-level cache, in bytes; 0 if there are two levels.
+    pub l3_bytes: u64,
+    /// Number of logical cores that the program may use.
+    pub cores: u32,
+}
+
+/// A field of [`Machine`]: its name in the text of a target, how to read it and how to set it.
+pub(super) type Field = (&'static str, fn(&Machine) -> u64, fn(&mut Machine, u64));
+
+/// The fields, in the order of the text.
+pub(super) const FIELDS: [Field; 6] = [
+    ("vector-bits", |it| it.vector_bits.into(), |it, value| it.vector_bits = narrow(value)),
+    ("vector-registers", |it| it.vector_registers.into(), |it, value| it.vector_registers = narrow(value)),
+    ("l1", |it| it.l1_bytes, |it, value| it.l1_bytes = value),
+    ("l2", |it| it.l2_bytes, |it, value| it.l2_bytes = value),
+    ("l3", |it| it.l3_bytes, |it, value| it.l3_bytes = value),
+    ("cores", |it| it.cores.into(), |it, value| it.cores = narrow(value)),
+];
+
+fn narrow(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+impl Machine {
+    /// A machine of which nothing is known: vectors of 128 bits, and small caches.
+    pub const fn baseline() -> Machine {
+        Machine {
+            vector_bits: 128,
+            vector_registers: 16,
+            l1_bytes: 32 << 10,
+            l2_bytes: 256 << 10,
+            l3_bytes: 0,
+            cores: 4,
+        }
+    }
+
+    /// This machine; what cannot be detected is that of the baseline.
+    pub fn host() -> Machine {
+        static HOST: OnceLock<Machine> = OnceLock::new();
+        *HOST.get_or_init(|| {
+            let vector_bits = host_vector_bits();
+            let cores = std::thread::available_parallelism().map_or(1, |it| narrow(it.get() as u64));
+            let vector_registers = registers(vector_bits);
+            with_host_caches(Machine { vector_bits, vector_registers, cores, ..Machine::baseline() })
+        })
+    }
+
+    /// The machine with the vectors of the CPU or feature level `cpu`, if they are known.
+    pub(super) fn with_cpu(self, cpu: &str) -> Machine {
+        match level_vector_bits(cpu) {
+            Some(vector_bits) => Machine { vector_bits, vector_registers: registers(vector_bits), ..self },
+            None => self,
+        }
+    }
+}
+
+/// Number of vector registers of a CPU whose vectors have `vector_bits`.
+const fn registers(vector_bits: u32) -> u32 {
+    if vector_bits >= 512 || cfg!(target_arch = "aarch64") { 32 } else { 16 }
+}
+
+/// Width in bits of the widest vectors of an x86-64 feature level; `None` when `cpu` is not a level.
+fn level_vector_bits(cpu: &str) -> Option<u32> {
+    let features = tvm_runtime::level_features(cpu)?;
+    Some(if features.contains(&"avx512f") {
+        512
+    } else if features.contains(&"avx2") {
+        256
+    } else {
+        128
+    })
+}
+
+/// Width in bits of this machine's widest vectors; 128 where it is not detected.
+fn host_vector_bits() -> u32 {
+    #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            return 512;
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return 256;
+        }
+    }
+    128
+}
+
+/// `machine` with the sizes of this machine's caches, as `cpuid` reports them.
+#[cfg(target_arch = "x86_64")]
+fn with_host_caches(mut machine: Machine) -> Machine {
+    use raw_cpuid::{CacheType, CpuId};
+    for cache in CpuId::new().get_cache_parameters().into_iter().flatten() {
+        let ways = cache.associativity() * cache.physical_line_partitions() * cache.coherency_line_size();
+        let bytes = (ways * cache.sets()) as u64;
+        match (cache.level(), cache.cache_type()) {
+            (1, CacheType::Data) => machine.l1_bytes = bytes,
+            (2, CacheType::Data | CacheType::Unified) => machine.l2_bytes = bytes,
+            (3, CacheType::Data | CacheType::Unified) => machine.l3_bytes = bytes,
+            _ => {}
+        }
+    }
+    machine
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn with_host_caches(machine: Machine) -> Machine {
+    machine
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_plausible() {
+        let host = Machine::host();
+        assert!([128, 256, 512].contains(&host.vector_bits) && host.cores >= 1);
+        assert!(
+            (16 << 10..=512 << 10).contains(&host.l1_bytes) && host.l2_bytes >= host.l1_bytes,
+            "{host:?}"
+        );
+    }
+}
