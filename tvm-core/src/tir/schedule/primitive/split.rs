@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::{Var, VarId};
+use crate::tir::analysis::conjuncts;
 use crate::tir::schedule::state::LoopChange;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis, rewrite};
 use crate::tir::{For, ForKind, PrimExpr, Range, Stmt, substitute_expr};
@@ -80,8 +81,14 @@ fn check_indices<'a>(
         for outer in state.enclosing_loops(block)?.iter().filter(|it| it.loop_var != node.loop_var) {
             rewrite::bind_loop(&mut analyzer, outer);
         }
-        for value in realize.iter_values.iter() {
-            let bound = analyzer.const_int_bound(&substitute_expr(value, &vars));
+        let limits = conjuncts(&realize.predicate);
+        let limits = limits.iter().flat_map(|it| match it {
+            PrimExpr::Binary(it) => vec![&it.a, &it.b],
+            _ => vec![],
+        });
+        let indices = realize.iter_values.iter().chain(limits).map(|it| substitute_expr(it, &vars));
+        for index in indices.chain([whole.clone()]) {
+            let bound = analyzer.const_int_bound(&index);
             let too_large = |size: i128| size != ConstIntBound::POS_INF && size > MAX_INDEX;
             if too_large(bound.max) || bound.min != ConstIntBound::NEG_INF && too_large(-bound.min) {
                 let message = format!(

@@ -60,6 +60,12 @@ fn factors_that_cover_far_too_much_are_refused() {
     let steps =
         (0..8).take_while(|_| s.split(j, [Some(2), Some(1 << 12)]).map(|[j0, _]| j = j0).is_ok()).count();
     assert_eq!(steps, 4, "{}", s.func());
+    // A loop of one iteration moves no index, but the predicate names its new loops.
+    let mut s = Schedule::new(dense(m.clone(), dim(1), dim(3))).unwrap();
+    let y = s.block("y").unwrap();
+    let [_, j, _] = s.loops(y).unwrap();
+    let err = s.split(j, [Some(1 << 40), Some(1 << 20), Some(7)]).unwrap_err().to_string();
+    assert!(err.contains("may not fit an i64"), "{err}");
 }
 
 #[test]
