@@ -18,7 +18,7 @@ fn two_stages(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
 
 /// Splits the producer's loop by `factors`, one after the other, and moves the consumer under the `at`-th loop.
 fn consume_at(factors: &[i64], at: usize) -> Result<Schedule, ScheduleError> {
-    let mut s = Schedule::new(two_stages::prim_func().unwrap())?;
+    let mut s = Schedule::new(two_stages::prim_func().expect("well formed"))?;
     let (t, y) = (s.block("t")?, s.block("y")?);
     for &factor in factors {
         let last = s.get_loops(t)?.len() - 1;

@@ -85,7 +85,7 @@ pub fn code_generator(kind: TargetKind) -> Result<&'static dyn CodeGenerator, Co
     match kind {
         TargetKind::Interpreter => Ok(&Interpreter),
         TargetKind::Host if cfg!(feature = "llvm") => code_generator(TargetKind::Llvm),
-        TargetKind::Host | TargetKind::C => Ok(&c::C),
+        TargetKind::Host | TargetKind::C => Ok(&c::load::C),
         #[cfg(feature = "llvm")]
         TargetKind::Llvm => Ok(&crate::llvm::Llvm),
         #[cfg(not(feature = "llvm"))]

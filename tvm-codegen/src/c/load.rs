@@ -6,11 +6,13 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use tvm_core::ir::IRModule;
 use tvm_core::target::Target;
-use tvm_runtime::Library;
+use tvm_core::tir::PrimFunc;
+use tvm_runtime::{Library, Module};
 
 use super::cache::{self, Cache};
-use crate::{CodegenError, EmitKind, Options};
+use crate::{CodeGenerator, CodegenError, EmitKind, Options, lowered, signatures};
 
 /// A C compiler.
 #[derive(Clone, Debug)]
@@ -219,6 +221,36 @@ impl Compiler {
             tracing::warn!("the kernel cache in {} cannot be written: {err}", cache.dir().display());
         }
         library(&bytes)
+    }
+}
+
+/// The code generator for targets of the kind `c`: the C source goes to the system's compiler.
+pub(crate) struct C;
+
+impl CodeGenerator for C {
+    fn build(&self, module: &IRModule, target: &Target, options: Options) -> Result<Module, CodegenError> {
+        let source = super::source(&lowered(module, target)?)?;
+        let compiler = Compiler::for_target(target)?;
+        // SAFETY: the source was generated from programs that were lowered here.
+        let library = unsafe { compiler.load(&source, target, options) }?;
+        Ok(library.module(&signatures(module))?)
+    }
+
+    fn emit(
+        &self,
+        kernels: &[(String, PrimFunc)],
+        target: &Target,
+        options: Options,
+        kind: EmitKind,
+    ) -> Result<Vec<u8>, CodegenError> {
+        let source = super::source(kernels)?;
+        match kind {
+            EmitKind::C => Ok(source.into_bytes()),
+            EmitKind::LlvmIr => super::not_supported("output as LLVM IR"),
+            EmitKind::Asm | EmitKind::Object | EmitKind::SharedLibrary => {
+                Compiler::for_target(target)?.compile_to_bytes(&source, target, options, kind)
+            }
+        }
     }
 }
 

@@ -22,12 +22,10 @@ mod vector;
 use std::fmt::Write as _;
 
 use indexmap::{IndexMap, IndexSet};
-use tvm_core::ir::IRModule;
-use tvm_core::target::Target;
 use tvm_core::tir::PrimFunc;
-use tvm_runtime::{DataType, Module};
+use tvm_runtime::DataType;
 
-use crate::{CodeGenerator, CodegenError, EmitKind, Options, lowered, signatures};
+use crate::CodegenError;
 
 const PRELUDE: &str = concat!(include_str!("prelude.h"), include_str!("math.h"));
 
@@ -63,37 +61,6 @@ pub fn source(funcs: &[(String, PrimFunc)]) -> Result<String, CodegenError> {
     unit.helpers.values().for_each(|helper| out.push_str(helper));
     out.push_str(&unit.functions);
     Ok(out)
-}
-
-/// The code generator for targets of the kind `c`: the C source goes to the system's compiler.
-pub(crate) struct C;
-
-impl CodeGenerator for C {
-    #[allow(unsafe_code, reason = "loads the code that was generated here")]
-    fn build(&self, module: &IRModule, target: &Target, options: Options) -> Result<Module, CodegenError> {
-        let source = source(&lowered(module, target)?)?;
-        let compiler = load::Compiler::for_target(target)?;
-        // SAFETY: the source was generated from programs that were lowered here.
-        let library = unsafe { compiler.load(&source, target, options) }?;
-        Ok(library.module(&signatures(module))?)
-    }
-
-    fn emit(
-        &self,
-        kernels: &[(String, PrimFunc)],
-        target: &Target,
-        options: Options,
-        kind: EmitKind,
-    ) -> Result<Vec<u8>, CodegenError> {
-        let source = source(kernels)?;
-        match kind {
-            EmitKind::C => Ok(source.into_bytes()),
-            EmitKind::LlvmIr => not_supported("output as LLVM IR"),
-            EmitKind::Asm | EmitKind::Object | EmitKind::SharedLibrary => {
-                load::Compiler::for_target(target)?.compile_to_bytes(&source, target, options, kind)
-            }
-        }
-    }
 }
 
 fn not_supported<T>(what: impl Into<String>) -> Result<T, CodegenError> {

@@ -190,8 +190,8 @@ impl FromStr for Target {
         }
         target.machine = usual_machine(target.triple.as_deref(), target.cpu.as_deref());
         numbers.into_iter().for_each(|(set, value)| set(&mut target.machine, value));
-        if target.machine.vector_bits % 8 != 0 || target.machine.vector_bits == 0 || target.machine.cores == 0
-        {
+        let Machine { vector_bits, cores, .. } = target.machine;
+        if vector_bits == 0 || !vector_bits.is_multiple_of(8) || cores == 0 {
             return Err(err());
         }
         Ok(target)
