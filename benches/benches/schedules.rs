@@ -41,7 +41,7 @@ struct Handles {
     /// Loops of the sums, outermost first.
     loops: [LoopRV; 3],
     /// Inner loop of the consumer.
-    outer: LoopRV,
+    inner: LoopRV,
 }
 
 fn steps() -> Vec<(&'static str, Step)> {
@@ -50,7 +50,7 @@ fn steps() -> Vec<(&'static str, Step)> {
         ("fuse", |s, h| s.fuse([h.loops[0], h.loops[1]]).map(drop)),
         ("reorder", |s, h| s.reorder([h.loops[1], h.loops[0]])),
         ("parallel", |s, h| s.parallel(h.loops[0])),
-        ("vectorize", |s, h| s.vectorize(h.outer)),
+        ("vectorize", |s, h| s.vectorize(h.inner)),
         ("unroll", |s, h| s.unroll(h.loops[2])),
         ("bind", |s, h| s.bind(h.loops[0], ThreadTag::BlockIdxX)),
         ("cache_read", |s, h| s.cache_read(h.sums, 0, Scope::Global).map(drop)),
@@ -90,8 +90,8 @@ fn handles(s: &mut Schedule) -> Result<Handles, ScheduleError> {
     let (producer, sums) = (s.block(&format!("b{}", middle - 1))?, s.block("sums")?);
     let consumer = s.block(&format!("b{}", middle + 1))?;
     let loops = s.loops(sums)?;
-    let [_, outer] = s.loops(consumer)?;
-    Ok(Handles { producer, sums, consumer, loops, outer })
+    let [_, inner] = s.loops(consumer)?;
+    Ok(Handles { producer, sums, consumer, loops, inner })
 }
 
 criterion_group!(benches, schedules);

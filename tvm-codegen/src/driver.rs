@@ -10,7 +10,7 @@ use tvm_core::tir::{PrimFunc, kernel_sig};
 use tvm_runtime::abi::kernel_symbol;
 use tvm_runtime::{Kernel, KernelSig, Module};
 
-use crate::{CodegenError, EmitKind, Options, code_generator};
+use crate::{CodegenError, EmitKind, Options, Unit, code_generator};
 
 /// Compiles one tensor program.
 ///
@@ -58,7 +58,7 @@ pub fn emit_lowered(
         EmitKind::LlvmIr => TargetKind::Llvm,
         EmitKind::Asm | EmitKind::Object | EmitKind::SharedLibrary => target.kind,
     };
-    code_generator(kind_of_code)?.emit(kernels, target, Options::current(), kind)
+    code_generator(kind_of_code)?.emit(Unit { kernels, target, options: Options::current() }, kind)
 }
 
 /// Resolves [`TargetKind::Host`]: to LLVM if it is compiled in, otherwise to C. Other targets are unchanged. Without a C

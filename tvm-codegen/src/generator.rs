@@ -55,6 +55,17 @@ impl Options {
     }
 }
 
+/// Kernels that are compiled together.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit<'a> {
+    /// Symbol and program, in the lowered form, of each kernel.
+    pub kernels: &'a [(String, PrimFunc)],
+    /// What the code is for; its kind may be another one than that of the code generator.
+    pub target: &'a Target,
+    /// Options of the code generator.
+    pub options: Options,
+}
+
 /// Translates tensor programs for the targets of one kind.
 pub trait CodeGenerator: Sync {
     /// Compiles the tensor programs of `module` and loads them into this process. The kernels have the names of the
@@ -64,17 +75,11 @@ pub trait CodeGenerator: Sync {
     /// When a program is malformed, or the target cannot express or run it.
     fn build(&self, module: &IRModule, target: &Target, options: Options) -> Result<Module, CodegenError>;
 
-    /// Emits `kernels` (symbol, program in the lowered form) as one unit of `kind`.
+    /// Emits `unit` as `kind`.
     ///
     /// # Errors
     /// When the target cannot express a program, or has no output of this kind.
-    fn emit(
-        &self,
-        kernels: &[(String, PrimFunc)],
-        target: &Target,
-        options: Options,
-        kind: EmitKind,
-    ) -> Result<Vec<u8>, CodegenError>;
+    fn emit(&self, unit: Unit<'_>, kind: EmitKind) -> Result<Vec<u8>, CodegenError>;
 }
 
 /// The code generator for targets of `kind`.
@@ -110,14 +115,8 @@ impl CodeGenerator for Interpreter {
         Ok(Module::new(kernels.collect::<Result<Vec<_>, _>>()?)?)
     }
 
-    fn emit(
-        &self,
-        _: &[(String, PrimFunc)],
-        target: &Target,
-        _: Options,
-        _: EmitKind,
-    ) -> Result<Vec<u8>, CodegenError> {
+    fn emit(&self, unit: Unit<'_>, _: EmitKind) -> Result<Vec<u8>, CodegenError> {
         let message = "the interpreter has no code to emit".into();
-        Err(CodegenError::Target { target: target.to_string(), message })
+        Err(CodegenError::Target { target: unit.target.to_string(), message })
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn doctor() -> Result<(), String> {
     let rustc = first_line("rustc", &["--version"]).ok_or("rustc cannot be run; see https://rustup.rs")?;
     row("rustc", Some(rustc.as_str()), "everything");
     let cc = c_compiler();
-    row("cc", cc.as_deref(), "the `c` target; without it kernels run in the interpreter, slowly");
+    row("cc", cc.as_deref(), "the `c` target; without it, the host target needs the feature `llvm`");
     let llvm = setup::llvm();
     row("LLVM 19", llvm.as_deref(), "feature `llvm`");
     row("libcuda", libcuda().map(|p| p.display().to_string()).as_deref(), "feature `cuda` at run time");

@@ -8,11 +8,10 @@ use std::sync::OnceLock;
 
 use tvm_core::ir::IRModule;
 use tvm_core::target::Target;
-use tvm_core::tir::PrimFunc;
 use tvm_runtime::{Library, Module};
 
 use super::cache::{self, Cache};
-use crate::{CodeGenerator, CodegenError, EmitKind, Options, lowered, signatures};
+use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, signatures};
 
 /// A C compiler.
 #[derive(Clone, Debug)]
@@ -236,13 +235,8 @@ impl CodeGenerator for C {
         Ok(library.module(&signatures(module))?)
     }
 
-    fn emit(
-        &self,
-        kernels: &[(String, PrimFunc)],
-        target: &Target,
-        options: Options,
-        kind: EmitKind,
-    ) -> Result<Vec<u8>, CodegenError> {
+    fn emit(&self, unit: Unit<'_>, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
+        let Unit { kernels, target, options } = unit;
         let source = super::source(kernels)?;
         match kind {
             EmitKind::C => Ok(source.into_bytes()),

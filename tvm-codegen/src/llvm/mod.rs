@@ -25,7 +25,7 @@ use tvm_core::target::Target;
 use tvm_core::tir::PrimFunc;
 
 use crate::c::load::Compiler;
-use crate::{CodeGenerator, CodegenError, EmitKind, Options, lowered, signatures};
+use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, signatures};
 
 pub use error::LlvmError;
 pub use jit::JitLibrary;
@@ -46,18 +46,10 @@ impl CodeGenerator for Llvm {
         Ok(library.module(&signatures(module))?)
     }
 
-    fn emit(
-        &self,
-        kernels: &[(String, PrimFunc)],
-        target: &Target,
-        options: Options,
-        kind: EmitKind,
-    ) -> Result<Vec<u8>, CodegenError> {
+    fn emit(&self, unit: Unit<'_>, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
         let code = |file| {
-            let unit = Unit { kernels, target, options };
-            unit.compile(|module, machine| {
-                let code = machine.write_to_memory_buffer(module, file)?;
-                Ok(code.as_slice().to_vec())
+            compiled(unit, |module, machine| {
+                Ok(machine.write_to_memory_buffer(module, file)?.as_slice().to_vec())
             })
         };
         match kind {
@@ -65,34 +57,23 @@ impl CodeGenerator for Llvm {
                 Err(CodegenError::NotSupported { target: "LLVM", what: "output as C source".into() })
             }
             EmitKind::LlvmIr => {
-                let unit = Unit { kernels, target, options };
-                Ok(unit.compile(|module, _| Ok(module.print_to_string().to_bytes().to_vec()))?)
+                Ok(compiled(unit, |module, _| Ok(module.print_to_string().to_bytes().to_vec()))?)
             }
             EmitKind::Asm => Ok(code(FileType::Assembly)?),
             EmitKind::Object => Ok(code(FileType::Object)?),
-            EmitKind::SharedLibrary => Compiler::for_target(target)?.link(&code(FileType::Object)?),
+            EmitKind::SharedLibrary => Compiler::for_target(unit.target)?.link(&code(FileType::Object)?),
         }
     }
 }
 
-/// Kernels (symbol, program in the lowered form) that are compiled as one LLVM module.
-#[derive(Clone, Copy)]
-struct Unit<'a> {
-    kernels: &'a [(String, PrimFunc)],
-    target: &'a Target,
-    options: Options,
-}
-
-impl Unit<'_> {
-    /// Optimises the module and gives it to `f`.
-    fn compile<R>(
-        self,
-        f: impl FnOnce(&Module<'_>, &TargetMachine) -> Result<R, LlvmError>,
-    ) -> Result<R, LlvmError> {
-        let context = Context::create();
-        let machine = machine::create(self.target, self.options)?;
-        f(&build(&context, self.kernels, &machine, self.options)?, &machine)
-    }
+/// What `f` makes of the optimised module of `unit`.
+fn compiled<R>(
+    unit: Unit<'_>,
+    f: impl FnOnce(&Module<'_>, &TargetMachine) -> Result<R, LlvmError>,
+) -> Result<R, LlvmError> {
+    let context = Context::create();
+    let machine = machine::create(unit.target, unit.options)?;
+    f(&build(&context, unit.kernels, &machine, unit.options)?, &machine)
 }
 
 /// Generates machine code for the kernels `funcs` in this process.
@@ -256,23 +237,19 @@ mod tests {
     #[test]
     fn output_kinds() {
         let funcs = [("scan".to_string(), lowered())];
-        let text = |output| {
-            String::from_utf8(Llvm.emit(&funcs, &Target::llvm(), Options::default(), output).unwrap())
-                .unwrap()
-        };
+        let (target, options) = (&Target::llvm(), Options::default());
+        let unit = Unit { kernels: &funcs, target, options };
+        let text = |kind| String::from_utf8(Llvm.emit(unit, kind).unwrap()).unwrap();
         assert!(text(EmitKind::LlvmIr).contains("<8 x float>"));
         assert!(text(EmitKind::Asm).contains("scan:"));
-        assert!(
-            Llvm.emit(&funcs, &Target::llvm(), Options::default(), EmitKind::Object)
-                .unwrap()
-                .starts_with(b"\x7fELF")
-        );
-        let unoptimised = Options { opt_level: 0, ..Options::default() };
-        let quick = Llvm.emit(&funcs, &Target::llvm(), unoptimised, EmitKind::Asm).unwrap();
+        assert!(Llvm.emit(unit, EmitKind::Object).unwrap().starts_with(b"\x7fELF"));
+        let unoptimised = Unit { options: Options { opt_level: 0, ..options }, ..unit };
+        let quick = Llvm.emit(unoptimised, EmitKind::Asm).unwrap();
         assert_ne!(String::from_utf8(quick).unwrap(), text(EmitKind::Asm));
         let unknown = Target { triple: Some("nonsense-none-none".into()), ..Target::llvm() };
+        let unknown = Unit { target: &unknown, ..unit };
         assert!(matches!(
-            Llvm.emit(&funcs, &unknown, Options::default(), EmitKind::LlvmIr),
+            Llvm.emit(unknown, EmitKind::LlvmIr),
             Err(CodegenError::Llvm(LlvmError::Target { .. }))
         ));
     }

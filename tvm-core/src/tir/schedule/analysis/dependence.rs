@@ -95,6 +95,28 @@ impl Iteration {
     }
 }
 
+/// The box of `buffer` that `readers` read in one iteration of the loop `var` (`None`: of the block around them); `None` if
+/// none of them reads it.
+pub(in crate::tir::schedule) fn box_read(
+    state: &ScheduleState,
+    var: Option<VarId>,
+    readers: &[Arc<BlockRealize>],
+    buffer: &Buffer,
+) -> Result<Option<Vec<IntervalSet>>, ScheduleError> {
+    let mut needed: Option<Vec<IntervalSet>> = None;
+    for reader in readers {
+        let iteration = Iteration::of(state, var, reader)?;
+        for region in reader.block.reads.iter().filter(|region| region.buffer == *buffer) {
+            let touched = iteration.touched(reader, region);
+            needed = Some(match needed {
+                None => touched,
+                Some(old) => old.iter().zip(&touched).map(|(a, b)| a.union(b, &iteration.analyzer)).collect(),
+            });
+        }
+    }
+    Ok(needed)
+}
+
 /// The bindings of the axes in `axes`.
 pub(in crate::tir::schedule) fn bindings_of<'a>(
     realize: &'a BlockRealize,

@@ -12,7 +12,7 @@ pub(super) use block::{
     check_perfectly_nested, check_reorderable, child_blocks, distinct_axes, single_store, trailing_axes,
     uses_var,
 };
-pub(super) use dependence::{Iteration, bindings_of, check_no_carried_dependence, is_private};
+pub(super) use dependence::{Iteration, bindings_of, box_read, check_no_carried_dependence, is_private};
 pub(super) use injective::{
     covers_domain, is_independent, reduces_with_outer, same_iteration, shared_spatial_axis, touches_apart,
     visits_once,

@@ -75,19 +75,9 @@ fn needed_region(
     readers: &[Arc<BlockRealize>],
     buffer: &Buffer,
 ) -> Result<Option<Vec<Range>>, ScheduleError> {
-    let mut needed: Option<Vec<IntervalSet>> = None;
-    let mut analyzer = rewrite::dims_analyzer(state);
-    for reader in readers {
-        let iteration = Iteration::of(state, None, reader)?;
-        for region in reader.block.reads.iter().filter(|region| region.buffer == *buffer) {
-            let touched = iteration.touched(reader, region);
-            needed = Some(match needed {
-                None => touched,
-                Some(old) => old.iter().zip(&touched).map(|(a, b)| a.union(b, &iteration.analyzer)).collect(),
-            });
-        }
-        analyzer = iteration.analyzer;
-    }
+    let Some(first) = readers.first() else { return Ok(None) };
+    let analyzer = Iteration::of(state, None, first)?.analyzer;
+    let needed = analysis::box_read(state, None, readers, buffer)?;
     let ranges = needed.unwrap_or_default().into_iter().zip(buffer.shape.iter()).map(|(set, extent)| {
         let whole = IntervalSet::from_range(&Range::from_extent(extent.clone()));
         let ends = [set.min.as_ref()?, set.max.as_ref()?];

@@ -66,17 +66,7 @@ pub(in crate::tir::schedule) fn compute_at(
             early.block.name, moved.buffer.name
         ));
     }
-    let mut needed: Option<Vec<IntervalSet>> = None;
-    for consumer in &consumers {
-        let iteration = Iteration::of(state, Some(var), consumer)?;
-        for region in consumer.block.reads.iter().filter(|region| region.buffer == moved.buffer) {
-            let touched = iteration.touched(consumer, region);
-            needed = Some(match needed {
-                None => touched,
-                Some(old) => old.iter().zip(&touched).map(|(a, b)| a.union(b, &iteration.analyzer)).collect(),
-            });
-        }
-    }
+    let needed = analysis::box_read(state, Some(var), &consumers, &moved.buffer)?;
     let nest = moved.nest(state, &realize, &needed.unwrap_or_default(), true)?;
     let first = consumers
         .iter()
