@@ -679,12 +679,14 @@ mod calls {
         let y_1 = call_tir(tanh_, (x, y, prim(0.5)), Tensor::<f32, n>);
         let y_2 = call_tir(tanh_, (x, y_1, prim(a)), Tensor::<f32, n>);
         let two = call_tir(two_outputs, (x,), (Tensor::<f32, n>, Tensor::<f32, n>));
+        let two_1 = call_tir_inplace(two_outputs, (x,), (y_2, x), (Tensor::<f32, n>, Tensor::<f32, n>));
+        let z = call_tir_inplace(tanh_, (x, y_2, a), (x,), Tensor::<f32, n>);
         let d = call_dps_packed("my.dps", (x,), Tensor::<f32, { n * 2 }, { (n + m) / 2 }>);
         let d_1 = call_dps_packed("none", (), Tensor::<f32, n>);
-        let p = call_packed("my.packed", ((x, y_2), x, "s"), Object);
-        let p_1 = call_packed("my.packed", (y_2,));
+        let p = call_packed("my.packed", ((x, z), x, "s"), Object);
+        let p_1 = call_packed("my.packed", (z,));
         let p_2 = call_packed("my.packed", (shape([n]),), (Box::<fn() -> ()>, f32));
-        y_2
+        z
     }
 }
 

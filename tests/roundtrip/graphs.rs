@@ -497,7 +497,16 @@ fn calls() -> Result<IRModule, IrError> {
                 y = emit(builder, "y", call(Callee::Tir(axpy.clone()), &args, Some(ty.clone())))?.into();
             }
             let two = Type::Tuple([ty.clone(), ty.clone()].into());
-            emit(builder, "two", call(Callee::Tir(split.clone()), std::slice::from_ref(&xa), Some(two)))?;
+            emit(
+                builder,
+                "two",
+                call(Callee::Tir(split.clone()), std::slice::from_ref(&xa), Some(two.clone())),
+            )?;
+            let initial = [xa.clone(), y.clone(), xa.clone()];
+            emit(builder, "two", call(Callee::TirInplace(split.clone()), &initial, Some(two)))?;
+            let updated = [xa.clone(), y.clone(), Arg::from(&a), xa.clone()];
+            y = emit(builder, "z", call(Callee::TirInplace(axpy.clone()), &updated, Some(ty.clone())))?
+                .into();
             let ret = tensor(&[ne.clone() * 2i64, (ne.clone() + &me).floordiv(2)]);
             emit(
                 builder,

@@ -285,6 +285,18 @@ pub enum RuntimeError {
         /// Element type got.
         got: DataType,
     },
+    /// The tensors of a call are on different devices.
+    #[error("`{func}`: argument `{arg}` is on {got}, the arguments before it on {expected}")]
+    ArgDevice {
+        /// Name of the kernel.
+        func: Arc<str>,
+        /// Name of the parameter.
+        arg: Arc<str>,
+        /// Device of the other tensors.
+        expected: Device,
+        /// Device of this tensor.
+        got: Device,
+    },
     /// The memory is on a device and the host cannot read it.
     #[error("the tensor is on {device}; copy it to cpu:0 first (`to_device`)")]
     NotOnHost {

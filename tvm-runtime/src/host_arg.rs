@@ -97,6 +97,24 @@ impl<'a> TensorViewMut<'a> {
         Ok(TensorViewMut { data: tensor.bytes_mut()?, shape, dtype })
     }
 
+    /// A writable view of a tensor on the host whose storage has other handles.
+    ///
+    /// # Safety
+    /// While the view lives, nobody else reads or writes the elements of the tensor.
+    pub(crate) unsafe fn lent(tensor: &'a Tensor) -> Result<TensorViewMut<'a>, RuntimeError> {
+        let len = tensor.bytes()?.len();
+        // SAFETY: the tensor's elements are initialised memory on the host; exclusive by the caller's promise.
+        let data = unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr(), len) };
+        Ok(TensorViewMut { data, shape: tensor.shape(), dtype: tensor.dtype() })
+    }
+
+    /// Makes each bool 0 or 1: the owner of the memory may read any written byte as a bool.
+    pub(crate) fn normalise(&mut self) {
+        if self.dtype.is_bool() {
+            self.data.iter_mut().for_each(|byte| *byte = (*byte != 0).into());
+        }
+    }
+
     /// The bytes of the elements for writing, in row-major order.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.data
@@ -209,6 +227,9 @@ pub(crate) fn with_raw_args<R>(args: &mut [HostArg<'_>], f: impl FnOnce(&[Kernel
     f(&raw)
 }
 
+/// Symbolic dimensions and their extents.
+type BoundDims<'a> = SmallVec<[(&'a str, i64); 8]>;
+
 /// Checks raw arguments against `sig` and calls `f` with views of them. An input that shares memory with an output is
 /// copied first; two outputs that share memory are an error.
 ///
@@ -223,7 +244,7 @@ pub(crate) unsafe fn with_host_args(
     if raw.len() != sig.params.len() {
         return Err(RuntimeError::ArgCount { func: func(), expected: sig.params.len(), got: raw.len() });
     }
-    let mut dims = Vec::new();
+    let mut dims: BoundDims<'_> = SmallVec::new();
     let mut spans: SmallVec<[Range<usize>; 8]> = SmallVec::new();
     for (param, arg) in sig.params.iter().zip(raw) {
         spans.push(match param.kind {
@@ -271,11 +292,8 @@ pub(crate) unsafe fn with_host_args(
     }
     let res = f(&mut args);
     for arg in &mut args {
-        if let HostArg::Out(view) = arg
-            && view.dtype.is_bool()
-        {
-            // The owner of the memory may read any written byte as a bool, so normalise it to 0 or 1.
-            view.data.iter_mut().for_each(|byte| *byte = (*byte != 0).into());
+        if let HostArg::Out(view) = arg {
+            view.normalise();
         }
     }
     res
@@ -327,7 +345,7 @@ unsafe fn check_tensor<'a>(
     sig: &KernelSig,
     param: &'a ParamSig,
     tensor: *const DLTensor,
-    dims: &mut Vec<(&'a str, i64)>,
+    dims: &mut BoundDims<'a>,
 ) -> Result<Range<usize>, RuntimeError> {
     let (func, arg) = (Arc::from(sig.name.as_str()), Arc::from(param.name.as_str()));
     // SAFETY: the caller promises a valid tensor or null.

@@ -10,20 +10,45 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::error::RuntimeError;
+use crate::host_arg::TensorViewMut;
 use crate::tensor::Tensor;
 use crate::thread_pool::panic_message;
 use crate::value::Value;
-
-type Body = dyn Fn(&[Value]) -> Result<Value, RuntimeError> + Send + Sync;
 
 /// A function over values; cheap to clone, callable from any thread.
 #[derive(Clone)]
 pub struct PackedFunc(Arc<Body>);
 
+enum Body {
+    Returns(Box<Returns>),
+    Fills(Box<Fills>),
+}
+
+type Returns = dyn Fn(&[Value]) -> Result<Value, RuntimeError> + Send + Sync;
+type Fills = dyn Fn(&[Value], &mut [TensorViewMut<'_>]) -> Result<(), RuntimeError> + Send + Sync;
+
 impl PackedFunc {
-    /// Makes a function that checks its arguments itself.
+    /// Makes a function that returns its result (`call_packed`) and checks its arguments itself.
     pub fn new(f: impl Fn(&[Value]) -> Result<Value, RuntimeError> + Send + Sync + 'static) -> PackedFunc {
-        PackedFunc(Arc::new(f))
+        PackedFunc(Arc::new(Body::Returns(Box::new(f))))
+    }
+
+    /// Makes a function in destination-passing style (`call_dps_packed`): it fills the outputs that the caller allocated.
+    /// An output starts with unspecified content.
+    ///
+    /// ```
+    /// # use tvm_runtime::PackedFunc;
+    /// PackedFunc::dps(|inputs, outputs| {
+    ///     let x = inputs[0].try_tensor("x")?.as_slice::<f32>()?;
+    ///     let y = outputs[0].as_mut_slice::<f32>()?;
+    ///     y.iter_mut().zip(x).for_each(|(y, x)| *y = x * 2.0);
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn dps(
+        f: impl Fn(&[Value], &mut [TensorViewMut<'_>]) -> Result<(), RuntimeError> + Send + Sync + 'static,
+    ) -> PackedFunc {
+        PackedFunc(Arc::new(Body::Fills(Box::new(f))))
     }
 
     /// Makes a function with typed arguments: `PackedFunc::typed(|x: Tensor, n: i64| Ok(x.reshape(&[n])?))`.
@@ -32,16 +57,43 @@ impl PackedFunc {
     }
 
     /// Calls the function. A panic becomes an error.
+    ///
+    /// # Errors
+    /// When the function fails, or was made with [`PackedFunc::dps`].
     pub fn call(&self, args: &[Value]) -> Result<Value, RuntimeError> {
-        catch_unwind(AssertUnwindSafe(|| (self.0)(args))).unwrap_or_else(|panic| {
-            Err(RuntimeError::Panicked { func: "packed function".into(), message: panic_message(&*panic) })
-        })
+        match &*self.0 {
+            Body::Returns(f) => guarded(|| f(args)),
+            Body::Fills(_) => Err(wrong_style("fills its outputs; `call_dps_packed` calls it")),
+        }
+    }
+
+    /// Calls a function in destination-passing style. A panic becomes an error.
+    ///
+    /// # Errors
+    /// When the function fails, or was not made with [`PackedFunc::dps`].
+    pub fn call_into(&self, inputs: &[Value], outputs: &mut [TensorViewMut<'_>]) -> Result<(), RuntimeError> {
+        match &*self.0 {
+            Body::Fills(f) => guarded(|| f(inputs, outputs)),
+            Body::Returns(_) => Err(wrong_style(
+                "returns its result; `call_packed` calls it, or make it with `PackedFunc::dps`",
+            )),
+        }
     }
 
     /// Calls the function and converts the result to `R`.
     pub fn call_typed<R: FromValue>(&self, args: &[Value]) -> Result<R, RuntimeError> {
         R::from_value(&self.call(args)?, "result")
     }
+}
+
+fn guarded<R>(f: impl FnOnce() -> Result<R, RuntimeError>) -> Result<R, RuntimeError> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        Err(RuntimeError::Panicked { func: "packed function".into(), message: panic_message(&*panic) })
+    })
+}
+
+fn wrong_style(detail: &str) -> RuntimeError {
+    RuntimeError::Signature { func: "packed function".into(), detail: detail.into() }
 }
 
 impl fmt::Debug for PackedFunc {
@@ -73,6 +125,7 @@ from_value! {
     bool => |value, what| Ok(value.try_int(what)? != 0);
     f64 => |value, what| value.try_float(what);
     Tensor => |value, what| value.try_tensor(what).cloned();
+    PackedFunc => |value, what| value.try_func(what).cloned();
     String => |value, what| value.try_str(what).map(str::to_string);
     Vec<i64> => |value, what| value.try_shape(what).map(<[i64]>::to_vec);
     Vec<Value> => |value, what| value.try_adt(what).map(|adt| adt.fields().to_vec());
@@ -163,6 +216,23 @@ mod tests {
         assert!(f.call_typed::<i64>(&[Value::from(&x), Value::Int(2)]).is_err());
         let panics = PackedFunc::typed(|| -> Result<(), RuntimeError> { panic!("oh") });
         assert_eq!(panics.call(&[]).unwrap_err().to_string(), "`packed function` panicked: oh");
+    }
+
+    #[test]
+    fn outputs_are_filled_in_place() {
+        let double = PackedFunc::dps(|inputs, outputs| {
+            let x = inputs[0].try_tensor("x")?.as_slice::<f32>()?;
+            outputs[0].as_mut_slice::<f32>()?.iter_mut().zip(x).for_each(|(y, x)| *y = x * 2.0);
+            Ok(())
+        });
+        let x = [Value::from(Tensor::from_slice(&[1f32, 2.], &[2]).unwrap())];
+        let mut y = [0f32; 2];
+        double.call_into(&x, &mut [TensorViewMut::new(&mut y, &[2]).unwrap()]).unwrap();
+        assert_eq!(y, [2., 4.]);
+        let err = double.call(&x).unwrap_err().to_string();
+        assert!(err.contains("`call_dps_packed` calls it"), "{err}");
+        let err = PackedFunc::typed(|x: Tensor| Ok(x)).call_into(&x, &mut []).unwrap_err().to_string();
+        assert!(err.contains("`call_packed` calls it"), "{err}");
     }
 
     #[test]

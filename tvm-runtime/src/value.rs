@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::dtype::DataType;
 use crate::error::RuntimeError;
+use crate::packed::PackedFunc;
 use crate::tensor::{Storage, Tensor};
 
 /// A run-time value.
@@ -28,6 +29,8 @@ pub enum Value {
     Adt(Adt),
     /// A function with captured values.
     Closure(Closure),
+    /// A function of the application.
+    Func(PackedFunc),
     /// The extents of a shape.
     Shape(Arc<[i64]>),
     /// A string.
@@ -119,6 +122,11 @@ impl Adt {
     pub fn fields(&self) -> &[Value] {
         &self.0.fields
     }
+
+    /// Tag and fields for writing; `None` if other handles exist.
+    pub(crate) fn parts_mut(&mut self) -> Option<(&mut u32, &mut [Value])> {
+        Arc::get_mut(&mut self.0).map(|cells| (&mut cells.tag, &mut *cells.fields))
+    }
 }
 
 impl Closure {
@@ -192,6 +200,7 @@ mod kind {
     pub(super) const Tensor: &str = "a tensor";
     pub(super) const Adt: &str = "a tuple or data type";
     pub(super) const Closure: &str = "a closure";
+    pub(super) const Func: &str = "a packed function";
     pub(super) const Shape: &str = "a shape";
     pub(super) const Str: &str = "a string";
     pub(super) const DType: &str = "an element type";
@@ -211,6 +220,8 @@ accessors! {
     as_adt try_adt Adt -> &Adt, std::convert::identity;
     /// The closure.
     as_closure try_closure Closure -> &Closure, std::convert::identity;
+    /// The packed function.
+    as_func try_func Func -> &PackedFunc, std::convert::identity;
     /// The shape.
     as_shape try_shape Shape -> &[i64], AsRef::<[i64]>::as_ref;
     /// The string.
@@ -245,6 +256,7 @@ impl Value {
             Value::Tensor(_) => kind::Tensor,
             Value::Adt(_) => kind::Adt,
             Value::Closure(_) => kind::Closure,
+            Value::Func(_) => kind::Func,
             Value::Shape(_) => kind::Shape,
             Value::Str(_) => kind::Str,
             Value::DType(_) => kind::DType,
@@ -301,6 +313,7 @@ from! {
     &Tensor => |it| Value::Tensor(it.clone());
     Adt => |it| Value::Adt(it);
     Closure => |it| Value::Closure(it);
+    PackedFunc => |it| Value::Func(it);
     &[i64] => |it| Value::Shape(it.into());
     Vec<i64> => |it| Value::Shape(it.into());
     &str => |it| Value::Str(it.into());
@@ -326,6 +339,7 @@ try_from! {
     f64: try_float, |it| it;
     Tensor: try_tensor, |it| it.clone();
     Adt: try_adt, |it| it.clone();
+    PackedFunc: try_func, |it| it.clone();
     Vec<i64>: try_shape, |it| it.to_vec();
     String: try_str, |it| it.to_string();
 }
@@ -351,6 +365,7 @@ impl fmt::Debug for Value {
                 Value::Adt(it) if it.tag() == 0 => list(String::new(), it.fields(), f),
                 Value::Adt(it) => list(format!("#{}", it.tag()), it.fields(), f),
                 Value::Closure(it) => list(format!("closure@{}", it.func()), it.captured(), f),
+                Value::Func(it) => write!(f, "{it:?}"),
                 Value::Shape(it) => write!(f, "shape{it:?}"),
                 Value::Str(it) => write!(f, "{it:?}"),
                 Value::DType(it) => write!(f, "{it}"),

@@ -49,7 +49,7 @@ pub(super) fn interpreted(module: &IRModule, pass: &Pass, level: u8) -> Result<V
 pub(super) fn results(program: &Program, vm: &Vm) -> Vec<Result<Vec<Tensor>, String>> {
     let run = |(i, sizes): (usize, &[i64; 2])| {
         let got =
-            vm.invoke(&program.name, &program.arguments(*sizes, i as u64)).map_err(|err| err.to_string())?;
+            vm.invoke(&program.name, program.arguments(*sizes, i as u64)).map_err(|err| err.to_string())?;
         let fields = got.as_adt().ok_or("no tuple")?.fields();
         fields.iter().map(|field| field.as_tensor().cloned().ok_or_else(|| "no tensor".to_string())).collect()
     };

@@ -70,6 +70,16 @@ impl Printer {
             Callee::Tir(gv) => {
                 ("call_tir".into(), self.destination(self.context.identifier(gv.name()), &args, ret))
             }
+            Callee::TirInplace(gv) => {
+                let outputs = match ret {
+                    Some(Type::Tuple(fields)) => fields.len(),
+                    _ => 1,
+                };
+                let (inputs, initial) = args.split_at(args.len().saturating_sub(outputs));
+                let gv = self.context.identifier(gv.name());
+                let args = [gv, tuple(inputs), tuple(initial)];
+                ("call_tir_inplace".into(), args.into_iter().chain(ret.map(|ty| self.type_arg(ty))).collect())
+            }
             Callee::DpsPacked(symbol) => {
                 ("call_dps_packed".into(), self.destination(format!("{symbol:?}"), &args, ret))
             }

@@ -92,6 +92,7 @@ const RESERVED: &[&str] = &[
     "min",
     "dataflow",
     "call_tir",
+    "call_tir_inplace",
     "call_packed",
     "call_dps_packed",
     "match_cast",

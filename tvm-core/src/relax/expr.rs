@@ -65,6 +65,10 @@ pub enum Callee {
     /// A tensor program in destination-passing style (`call_tir`): the arguments are its inputs and then the values
     /// of its scalar parameters; the outputs are allocated from [`Call::ret`].
     Tir(GlobalVar),
+    /// A tensor program that updates tensors (`call_tir_inplace`): after the arguments of [`Callee::Tir`] come the values that
+    /// the outputs start with. The outputs are new tensors, in the memory of those values where nothing else uses it, and
+    /// otherwise in copies.
+    TirInplace(GlobalVar),
     /// A packed function that fills its outputs (`call_dps_packed`); outputs as for `Tir`.
     DpsPacked(Arc<str>),
     /// A packed function that returns its result (`call_packed`).
@@ -93,7 +97,7 @@ pub struct Call {
     pub args: Arc<[Arg]>,
     /// Attributes (of an operator).
     pub attrs: Attrs,
-    /// Result type where the callee does not determine it: `Tir`, `DpsPacked`, `Packed`.
+    /// Result type where the callee does not determine it: `Tir`, `TirInplace`, `DpsPacked`, `Packed`.
     pub ret: Option<Type>,
     /// Where it was written.
     pub span: Span,

@@ -108,6 +108,7 @@ pub fn walk_call<M: Mutator + ?Sized>(m: &mut M, call: &Call) -> Option<Call> {
         Callee::Global(gv) => m.mutate_arg(&Arg::Global(gv.clone())),
         Callee::Op(_)
         | Callee::Tir(_)
+        | Callee::TirInplace(_)
         | Callee::DpsPacked(_)
         | Callee::Packed(_)
         | Callee::Constructor(_) => None,

@@ -85,6 +85,7 @@ pub fn walk_call<V: Visitor + ?Sized>(v: &mut V, call: &Call) {
         Callee::Global(gv) => v.visit_arg(&Arg::Global(gv.clone())),
         Callee::Op(_)
         | Callee::Tir(_)
+        | Callee::TirInplace(_)
         | Callee::DpsPacked(_)
         | Callee::Packed(_)
         | Callee::Constructor(_) => {}

@@ -118,6 +118,7 @@ const NAMES: &[&str] = &[
     "tan",
     "tanh",
     "tile",
+    "to_vdevice",
     "tril",
     "triu",
     "trunc",

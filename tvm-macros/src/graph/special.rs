@@ -14,6 +14,7 @@ use crate::paths;
 /// The special forms, and how each is written.
 const FORMS: &[(&str, &str)] = &[
     ("call_tir", "call_tir(kernel, (x, w))"),
+    ("call_tir_inplace", "call_tir_inplace(kernel, (x, w), y)"),
     ("call_packed", "call_packed(\"name\", (x, y), Tensor::<f32, n>)"),
     ("call_dps_packed", "call_dps_packed(\"name\", (x, y), Tensor::<f32, n>)"),
     ("match_cast", "match_cast(x, Tensor::<f32, n>)"),
@@ -50,6 +51,13 @@ impl Body<'_> {
                 self.check_call_tir(kernel, inputs);
                 let (inputs, ret) = (self.inputs(inputs), self.optional_type(ret));
                 quote_spanned!(name.span()=> #graph::#name::<#kernel>(#inputs, #ret))
+            }
+            ("call_tir_inplace", [Expr::Path(kernel), inputs, initial, ret @ ..]) if self.is_type(ret) => {
+                let kernel = &kernel.path;
+                self.check_call_tir(kernel, inputs);
+                let (inputs, initial) = (self.inputs(inputs), self.inputs(initial));
+                let ret = self.optional_type(ret);
+                quote_spanned!(name.span()=> #graph::#name::<#kernel>(#inputs, #initial, #ret))
             }
             ("call_packed", [func, inputs, ret @ ..]) if self.is_type(ret) => {
                 let (func, inputs, ret) = (self.expr(func), self.inputs(inputs), self.optional_type(ret));

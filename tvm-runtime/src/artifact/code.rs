@@ -43,5 +43,7 @@ enums! {
         34 = RefSet { cell, src },
         35 = Fatal { message },
         36 = CheckIndices { src, extents, context },
+        37 = InvokeDpsPacked { func, inputs, outputs },
+        38 = MakeUnique { dst, src },
     }
 }

@@ -62,6 +62,8 @@ fn zoo() -> Vec<Instruction> {
         I::Invoke { dst, func: FuncIdx(1), args: [src].into() },
         I::InvokeClosure { dst, closure: src, args: [src, src].into() },
         I::InvokePacked { dst, func: PackedIdx(0), args: [].into() },
+        I::InvokeDpsPacked { func: PackedIdx(0), inputs: [src].into(), outputs: [dst].into() },
+        I::MakeUnique { dst, src },
         I::AllocStorage { dst, size: 64.into(), align: 64, device },
         I::AllocTensor { dst, storage: dst, offset: 0.into(), dtype, shape: [2, 3].into() },
         I::AllocTensorReg { dst, storage: dst, offset: src.into(), dtype, shape: src },

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "builds raw kernel arguments; each block says why it is sound")]
 
 mod arg;
+mod dps;
 mod values;
 
 use std::fmt;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::abi::{DLTensor, KernelArg};
-use crate::device::Device;
+use crate::device::{Device, DeviceKind};
 use crate::error::RuntimeError;
 use crate::kernel::{Backend, Kernel, ParamKind, ParamSig};
 use crate::tensor::Tensor;
@@ -34,18 +34,21 @@ impl Kernel {
         let mut tensors: SmallVec<[DLTensor; 12]> = SmallVec::new();
         let mut raw: SmallVec<[KernelArg; 12]> = SmallVec::new();
         let mut spans: SmallVec<[Range<usize>; 12]> = SmallVec::new();
+        let mut device = None;
         for (param, value) in params.iter().zip(args) {
             raw.push(match (param.kind, value) {
                 (ParamKind::Scalar, value) => {
                     scalar(param, value).ok_or_else(|| self.bad_kind(param, value))?
                 }
                 (kind, Value::Tensor(tensor)) => {
-                    if kind == ParamKind::Out || tensor.device() != Device::cpu() {
+                    self.check_device(param, tensor, *device.get_or_insert(tensor.device()))?;
+                    if kind == ParamKind::Out {
                         self.check_access(param, tensor, writer)?;
                     }
                     let start = tensor.data_ptr().addr();
                     spans.push(start..start.wrapping_add(tensor.byte_len()));
-                    tensors.push(tensor.to_dltensor());
+                    // To a kernel, a virtual device is the host.
+                    tensors.push(DLTensor { device: Device::cpu().to_dlpack(), ..tensor.to_dltensor() });
                     KernelArg { int: 0 }
                 }
                 (_, value) => return Err(self.bad_kind(param, value)),
@@ -95,10 +98,20 @@ impl Kernel {
         RuntimeError::ArgKind { func, arg, expected: expected.into(), got: value.kind().into() }
     }
 
-    fn check_access(&self, param: &ParamSig, tensor: &Tensor, writer: u64) -> Result<(), RuntimeError> {
-        if tensor.device() != Device::cpu() {
-            return Err(RuntimeError::NotOnHost { device: tensor.device() });
+    /// Checks that `tensor` is on the device of the other arguments, and that kernels can run there.
+    fn check_device(&self, param: &ParamSig, tensor: &Tensor, expected: Device) -> Result<(), RuntimeError> {
+        let got = tensor.device();
+        if got.kind != DeviceKind::Cpu {
+            return Err(RuntimeError::NotOnHost { device: got });
         }
+        if got != expected {
+            let (func, arg) = (self.name().into(), param.name.as_str().into());
+            return Err(RuntimeError::ArgDevice { func, arg, expected, got });
+        }
+        Ok(())
+    }
+
+    fn check_access(&self, param: &ParamSig, tensor: &Tensor, writer: u64) -> Result<(), RuntimeError> {
         if tensor.storage().writer() != writer || !tensor.storage().is_writable() {
             let (func, arg): (Arc<str>, Arc<str>) = (self.name().into(), param.name.as_str().into());
             let reason = "its memory was not allocated by this run, or was handed out";

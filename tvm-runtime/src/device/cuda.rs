@@ -66,23 +66,23 @@ pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeErro
 }
 
 /// Memory on a device, freed when dropped.
-pub(crate) struct DeviceBuffer {
+pub(crate) struct CudaBuffer {
     device: Device,
     ptr: CUdeviceptr,
     len: usize,
 }
 
-impl DeviceBuffer {
+impl CudaBuffer {
     /// Allocates `len` zero bytes.
-    pub(crate) fn alloc(device: Device, len: usize) -> Result<DeviceBuffer, RuntimeError> {
+    pub(crate) fn alloc(device: Device, len: usize) -> Result<CudaBuffer, RuntimeError> {
         let _context = context(device)?;
         if len == 0 {
-            return Ok(DeviceBuffer { device, ptr: 0, len });
+            return Ok(CudaBuffer { device, ptr: 0, len });
         }
         // SAFETY: a size that is not zero; the result is owned by the buffer.
         let ptr = guard(device, || unsafe { result::malloc_sync(len) })
             .map_err(|_| RuntimeError::OutOfMemory { bytes: len as u64, device })?;
-        let buffer = DeviceBuffer { device, ptr, len };
+        let buffer = CudaBuffer { device, ptr, len };
         // SAFETY: `len` bytes were just allocated there.
         guard(device, || unsafe { result::memset_d8_sync(ptr, 0, len) })?;
         Ok(buffer)
@@ -121,19 +121,19 @@ impl DeviceBuffer {
         guard(self.device, || unsafe { result::memcpy_dtoh_sync(bytes, from) })
     }
 
-    /// Copies `len` bytes; copies between two devices go through the host.
+    /// The device that has the memory.
+    pub(super) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Copies `len` bytes between two buffers of one device.
     pub(crate) fn copy(
-        from: &DeviceBuffer,
+        from: &CudaBuffer,
         from_offset: usize,
-        to: &DeviceBuffer,
+        to: &CudaBuffer,
         to_offset: usize,
         len: usize,
     ) -> Result<(), RuntimeError> {
-        if from.device != to.device {
-            let mut bytes = vec![0; len];
-            from.copy_to_host(from_offset, &mut bytes)?;
-            return to.copy_from_host(to_offset, &bytes);
-        }
         let (src, dst) = (from.place(from_offset, len)?, to.place(to_offset, len)?);
         if len == 0 {
             return Ok(());
@@ -147,7 +147,7 @@ impl DeviceBuffer {
     }
 }
 
-impl Drop for DeviceBuffer {
+impl Drop for CudaBuffer {
     fn drop(&mut self) {
         if self.len > 0 && context(self.device).is_ok() {
             let ptr = self.ptr;

@@ -16,14 +16,18 @@ pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeErro
 }
 
 /// Memory on a device; uninhabited in this build.
-pub(crate) enum DeviceBuffer {}
+pub(crate) enum CudaBuffer {}
 
-impl DeviceBuffer {
-    pub(crate) fn alloc(device: Device, _bytes: usize) -> Result<DeviceBuffer, RuntimeError> {
+impl CudaBuffer {
+    pub(crate) fn alloc(device: Device, _bytes: usize) -> Result<CudaBuffer, RuntimeError> {
         unsupported(device)
     }
 
     pub(crate) fn as_ptr(&self) -> *mut u8 {
+        match *self {}
+    }
+
+    pub(super) fn device(&self) -> Device {
         match *self {}
     }
 
@@ -36,9 +40,9 @@ impl DeviceBuffer {
     }
 
     pub(crate) fn copy(
-        from: &DeviceBuffer,
+        from: &CudaBuffer,
         _from_offset: usize,
-        _to: &DeviceBuffer,
+        _to: &CudaBuffer,
         _to_offset: usize,
         _bytes: usize,
     ) -> Result<(), RuntimeError> {

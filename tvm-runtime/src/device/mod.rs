@@ -1,9 +1,12 @@
 //! Devices on which tensors live: a kind and an ordinal.
 //!
-//! TVM counterpart: `DLDevice`, `runtime::Device`, `runtime::DeviceAPI`.
+//! TVM counterpart: `DLDevice`, `runtime::Device`, `runtime::DeviceAPI`. `cpu:0` is the host; `cpu:1` and on are virtual
+//! devices, whose memory is kept apart as that of an accelerator is.
 
+mod buffer;
 #[cfg_attr(not(feature = "cuda"), path = "cuda_off.rs")]
 mod cuda;
+mod virtual_cpu;
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::RuntimeError;
 
-pub(crate) use cuda::DeviceBuffer;
+pub(crate) use buffer::DeviceBuffer;
 
 /// Kind of device; values are DLPack's `DLDeviceType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(i32)]
 pub enum DeviceKind {
-    /// Host memory.
+    /// Memory of the host, or of a virtual device.
     #[default]
     Cpu = 1,
     /// Memory of an NVIDIA GPU.
@@ -54,6 +57,11 @@ impl Device {
         Device { kind: DeviceKind::Cpu, id: 0 }
     }
 
+    /// The host for 0, otherwise the `id`-th virtual device.
+    pub const fn virtual_cpu(id: i32) -> Device {
+        Device { kind: DeviceKind::Cpu, id }
+    }
+
     /// The `id`-th CUDA device.
     pub const fn cuda(id: i32) -> Device {
         Device { kind: DeviceKind::Cuda, id }
@@ -62,7 +70,7 @@ impl Device {
     /// True if this machine has the device and this build can use it. Never fails and never panics.
     pub fn exists(self) -> bool {
         match self.kind {
-            DeviceKind::Cpu => self.id == 0,
+            DeviceKind::Cpu => self.id >= 0,
             DeviceKind::Cuda => cuda::probe(self).is_ok(),
         }
     }
@@ -70,7 +78,7 @@ impl Device {
     /// Queries the properties of the device; the error gives the reason why the device cannot be used.
     pub fn properties(self) -> Result<DeviceProperties, RuntimeError> {
         match self.kind {
-            DeviceKind::Cpu if self.id == 0 => Ok(DeviceProperties {
+            DeviceKind::Cpu if self.id >= 0 => Ok(DeviceProperties {
                 name: std::env::consts::ARCH.to_string(),
                 total_memory: None,
                 compute_capability: None,
@@ -78,7 +86,7 @@ impl Device {
             }),
             DeviceKind::Cpu => Err(RuntimeError::DeviceFailure {
                 device: self,
-                message: "the only host device is cpu:0".into(),
+                message: "a device has no negative ordinal".into(),
             }),
             DeviceKind::Cuda => cuda::properties(self),
         }
@@ -92,7 +100,7 @@ impl Device {
 
 /// The text is not the name of a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a device; expected cpu, cuda or cuda:<ordinal>")]
+#[error("`{0}` is not a device; expected cpu, cpu:<ordinal>, cuda or cuda:<ordinal>")]
 pub struct ParseDeviceError(pub String);
 
 impl FromStr for Device {
@@ -103,7 +111,7 @@ impl FromStr for Device {
         let (kind, id) = s.split_once(':').unwrap_or((s, "0"));
         let id = id.parse().ok().filter(|id| *id >= 0).ok_or_else(err)?;
         match kind {
-            "cpu" if id == 0 => Ok(Device::cpu()),
+            "cpu" => Ok(Device::virtual_cpu(id)),
             "cuda" => Ok(Device::cuda(id)),
             _ => Err(err()),
         }
@@ -127,17 +135,16 @@ mod tests {
     #[test]
     fn the_host_exists() {
         assert!(Device::cpu().exists() && Device::cpu().properties().unwrap().units > 0);
-        assert!(!Device { id: 1, ..Device::cpu() }.exists());
-        assert!(Device { id: 1, ..Device::cpu() }.properties().is_err());
+        assert!(!Device::virtual_cpu(-1).exists() && Device::virtual_cpu(-1).properties().is_err());
     }
 
     #[test]
     fn names_round_trip() {
-        for device in [Device::cpu(), Device::cuda(0), Device::cuda(7)] {
+        for device in [Device::cpu(), Device::virtual_cpu(3), Device::cuda(0), Device::cuda(7)] {
             assert_eq!(device.to_string().parse(), Ok(device));
         }
         assert_eq!(("cpu".parse(), "cuda".parse()), (Ok(Device::cpu()), Ok(Device::cuda(0))));
-        for bad in ["", "gpu", "cpu:1", "cuda:", "cuda:-1", "cuda:99999999999"] {
+        for bad in ["", "gpu", "cpu:-1", "cuda:", "cuda:-1", "cuda:99999999999"] {
             assert!(bad.parse::<Device>().is_err(), "{bad}");
         }
     }
@@ -157,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn data_goes_to_each_gpu_and_back() {
+    fn data_goes_to_each_device_and_back() {
         let tensor = Tensor::from_vec((0..1000).map(|i| i as f32).collect(), &[10, 100]).unwrap();
-        for device in Device::all_cuda() {
+        for device in Device::all_cuda().into_iter().chain([1, 2].map(Device::virtual_cpu)) {
             eprintln!("{device}: {:?}", device.properties().unwrap());
             let there = tensor.to_device(device).unwrap();
             assert_eq!(there.device(), device);

@@ -119,7 +119,7 @@ impl<'a> ModelCall<'a> {
 
     /// Runs the function.
     pub fn run(self) -> Result<ModelOutputs, RuntimeError> {
-        let value = self.vm.invoke(&self.func.name, &self.args)?;
+        let value = self.vm.invoke(&self.func.name, self.args)?;
         let values = match (&self.func.ret, value) {
             (ValueType::Tuple(_), Value::Adt(tuple)) => tuple.fields().to_vec(),
             (_, value) => vec![value],

@@ -60,6 +60,25 @@ fn checked_size(shape: &[i64], dtype: DataType) -> Result<usize, RuntimeError> {
     byte_size(shape, dtype).ok_or_else(|| RuntimeError::BadShape { shape: shape.to_vec(), dtype })
 }
 
+/// Size in bytes of a tensor that starts at `byte_offset` of `storage`; an error if it does not fit there.
+fn check_place(
+    storage: &Storage,
+    byte_offset: usize,
+    shape: &[i64],
+    dtype: DataType,
+) -> Result<usize, RuntimeError> {
+    let size = checked_size(shape, dtype)?;
+    let got = storage.len().saturating_sub(byte_offset);
+    if byte_offset > storage.len() || size > got {
+        return Err(RuntimeError::SizeMismatch { shape: shape.to_vec(), dtype, expected: size, got });
+    }
+    let address = storage.as_ptr().addr().wrapping_add(byte_offset);
+    if size > 0 && !address.is_multiple_of(dtype.scalar().bytes()) {
+        return Err(RuntimeError::BadData("the memory is not aligned for its element type"));
+    }
+    Ok(size)
+}
+
 impl Tensor {
     /// Makes a tensor of zeros on the host.
     pub fn zeros(shape: &[i64], dtype: DataType) -> Result<Tensor, RuntimeError> {
@@ -112,16 +131,35 @@ impl Tensor {
         shape: &[i64],
         dtype: DataType,
     ) -> Result<Tensor, RuntimeError> {
-        let size = checked_size(shape, dtype)?;
-        let got = storage.len().saturating_sub(byte_offset);
-        if byte_offset > storage.len() || size > got {
-            return Err(RuntimeError::SizeMismatch { shape: shape.to_vec(), dtype, expected: size, got });
-        }
-        let address = storage.as_ptr().addr().wrapping_add(byte_offset);
-        if size > 0 && !address.is_multiple_of(dtype.scalar().bytes()) {
-            return Err(RuntimeError::BadData("the memory is not aligned for its element type"));
-        }
-        Ok(Tensor(Arc::new(Inner { storage, byte_offset, byte_len: size, shape: shape.into(), dtype })))
+        let byte_len = check_place(&storage, byte_offset, shape, dtype)?;
+        Ok(Tensor(Arc::new(Inner { storage, byte_offset, byte_len, shape: shape.into(), dtype })))
+    }
+
+    /// As [`Tensor::from_storage`], but in the place of this handle if it is the only one.
+    pub(crate) fn renew(
+        mut self,
+        storage: Storage,
+        byte_offset: usize,
+        shape: &[i64],
+        dtype: DataType,
+    ) -> Result<Tensor, RuntimeError> {
+        let Some(inner) = Arc::get_mut(&mut self.0) else {
+            return Tensor::from_storage(storage, byte_offset, shape, dtype);
+        };
+        inner.byte_len = check_place(&storage, byte_offset, shape, dtype)?;
+        (inner.storage, inner.byte_offset, inner.dtype) = (storage, byte_offset, dtype);
+        inner.shape.clear();
+        inner.shape.extend_from_slice(shape);
+        Ok(self)
+    }
+
+    /// If this is the only handle, makes it an empty tensor in `empty` and returns the storage that it had.
+    pub(crate) fn replace_storage(&mut self, empty: &Storage) -> Option<Storage> {
+        let inner = Arc::get_mut(&mut self.0)?;
+        (inner.byte_offset, inner.byte_len) = (0, 0);
+        inner.shape.clear();
+        inner.shape.push(0);
+        Some(std::mem::replace(&mut inner.storage, empty.clone()))
     }
 
     /// The extents.
@@ -253,16 +291,26 @@ impl Tensor {
     /// A copy on `device` with memory of its own.
     pub fn deep_copy(&self, device: Device) -> Result<Tensor, RuntimeError> {
         let mut storage = Storage::alloc(self.byte_len(), ALIGNMENT, device)?;
+        self.copy_to(&mut storage)?;
+        Tensor::from_storage(storage, 0, &self.0.shape, self.0.dtype)
+    }
+
+    /// Copies the elements to the start of `storage`, which has no other handle.
+    pub(crate) fn copy_to(&self, storage: &mut Storage) -> Result<(), RuntimeError> {
         let (offset, size) = (self.0.byte_offset, self.byte_len());
+        let shared = RuntimeError::BadData("memory in use cannot be copied to");
+        if size > storage.len() || !storage.is_unique() {
+            return Err(shared);
+        }
         match (self.0.storage.device_buffer(), storage.device_buffer()) {
-            (None, None) => storage.bytes_mut().expect("fresh host memory").copy_from_slice(self.bytes()?),
+            (None, None) => storage.bytes_mut().ok_or(shared)?[..size].copy_from_slice(self.bytes()?),
             (None, Some(to)) => to.copy_from_host(0, self.bytes()?)?,
             (Some(from), None) => {
-                from.copy_to_host(offset, storage.bytes_mut().expect("fresh host memory"))?
+                from.copy_to_host(offset, &mut storage.bytes_mut().ok_or(shared)?[..size])?
             }
             (Some(from), Some(to)) => DeviceBuffer::copy(from, offset, to, 0, size)?,
         }
-        Tensor::from_storage(storage, 0, &self.0.shape, self.0.dtype)
+        Ok(())
     }
 
     /// A DLPack description of this tensor; its pointers are valid while `self` lives.

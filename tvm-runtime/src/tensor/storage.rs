@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::device::{Device, DeviceBuffer, DeviceKind};
+use crate::device::{Device, DeviceBuffer};
 use crate::dtype::Element;
 use crate::error::RuntimeError;
 
@@ -64,7 +64,7 @@ impl Storage {
     /// Allocates `len` zero bytes on `device`, aligned to at least `align` (a power of two) and [`ALIGNMENT`].
     pub fn alloc(len: usize, align: usize, device: Device) -> Result<Storage, RuntimeError> {
         let oom = || RuntimeError::OutOfMemory { bytes: len as u64, device };
-        if device.kind != DeviceKind::Cpu {
+        if device != Device::cpu() {
             let buffer = DeviceBuffer::alloc(device, len)?;
             let ptr = NonNull::new(buffer.as_ptr()).unwrap_or(dangling());
             return Ok(Storage::new(ptr, len, device, true, Owner::Device(buffer)));
@@ -166,9 +166,19 @@ impl Storage {
         self.0.writable
     }
 
+    /// True for memory that the runtime allocated and may write to.
+    pub(crate) fn is_own(&self) -> bool {
+        self.0.writable && !matches!(self.0.owner, Owner::Foreign(_))
+    }
+
     /// True when no other handle to this memory exists.
     pub fn is_unique(&mut self) -> bool {
         Arc::get_mut(&mut self.0).is_some()
+    }
+
+    /// True if both are handles to the same memory.
+    pub(crate) fn is_same(&self, other: &Storage) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Number of handles to this memory.
@@ -211,9 +221,10 @@ impl Storage {
     }
 
     fn check_host(&self) -> Result<(), RuntimeError> {
-        match self.0.device.kind {
-            DeviceKind::Cpu => Ok(()),
-            DeviceKind::Cuda => Err(RuntimeError::NotOnHost { device: self.0.device }),
+        if self.0.device == Device::cpu() {
+            Ok(())
+        } else {
+            Err(RuntimeError::NotOnHost { device: self.0.device })
         }
     }
 }

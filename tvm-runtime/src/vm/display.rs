@@ -57,6 +57,7 @@ impl fmt::Display for Named<'_> {
         match instruction {
             Instruction::Ret { src } => write!(f, "{name} {src}"),
             Instruction::Move { dst, src }
+            | Instruction::MakeUnique { dst, src }
             | Instruction::GetTag { dst, src }
             | Instruction::ShapeOf { dst, src }
             | Instruction::ShapeToTensor { dst, src }
@@ -75,6 +76,10 @@ impl fmt::Display for Named<'_> {
             }
             Instruction::InvokePacked { dst, func: callee, args } => {
                 call(f, Some(dst), &exe.packed.get(callee.index()).map_or("?", |name| name), args)
+            }
+            Instruction::InvokeDpsPacked { func: callee, inputs, outputs } => {
+                call(f, None, &exe.packed.get(callee.index()).map_or("?", |name| name), inputs)?;
+                write!(f, " to {}", List(outputs))
             }
             Instruction::AllocStorage { dst, size, align, device } => {
                 write!(f, "{dst} = {name} {size} bytes align {align} on {device}")

@@ -4,6 +4,7 @@
 
 use super::instruction::Reg;
 use super::interp::Run;
+use crate::device::Device;
 use crate::dtype::Element;
 use crate::error::RuntimeError;
 use crate::tensor::Tensor;
@@ -11,10 +12,12 @@ use crate::tensor::Tensor;
 impl Run<'_> {
     /// Checks the indices in `src`: the index at position `k` of the last axis is checked against extent number `k`
     /// modulo `len`, where `len` is the number of extents in `extents`.
-    pub(super) fn check_indices(&self, src: Reg, extents: Reg, op: &str) -> Result<(), RuntimeError> {
-        let (indices, extents) = (self.get(src)?.try_tensor(op)?, self.get(extents)?.try_shape(op)?);
+    pub(super) fn check_indices(&mut self, src: Reg, extents: Reg, op: &str) -> Result<(), RuntimeError> {
+        let indices = self.get(src)?.try_tensor(op)?.clone();
+        let indices = self.moved(indices, Device::cpu())?;
+        let extents = self.get(extents)?.try_shape(op)?;
         for (column, &extent) in extents.iter().enumerate() {
-            if let Some(index) = outside(indices, column, extents.len(), extent)? {
+            if let Some(index) = outside(&indices, column, extents.len(), extent)? {
                 return Err(RuntimeError::IndexOutOfRange { op: op.into(), index, extent });
             }
         }
@@ -38,22 +41,51 @@ fn outside(indices: &Tensor, start: usize, step: usize, extent: i64) -> Result<O
     by_type!(i64 i32 i16 i8 u64 u32 u16 u8)
 }
 
-fn first_outside<T: Copy + Ord>(
+/// Of every `step`-th index, the first that is not in `-extent..extent`.
+fn first_outside<T: Copy>(
     indices: &[T],
     step: usize,
     extent: i64,
     number: impl Fn(T) -> i128,
 ) -> Option<i64> {
-    let extent = i128::from(extent);
-    let bad = |it: T| !(-extent..extent).contains(&number(it));
-    // All indices are inside if the smallest and the largest are; this keeps branches out of the loop.
-    let all_inside = |indices: &[T]| {
-        let ends = (indices.iter().copied().min(), indices.iter().copied().max());
-        !ends.0.is_some_and(bad) && !ends.1.is_some_and(bad)
-    };
-    if step == 1 && all_inside(indices) {
+    let numbers = indices.iter().map(|it| number(*it));
+    // The usual case is that all are in `0..extent`: then no number and no distance to the last one is negative. The
+    // loop keeps their signs, without a branch; it is vectorised if `step` is 1.
+    let last = extent.max(0) - 1;
+    let signs = |signs: i64, it: i128| signs | (it as i64) | last.wrapping_sub(it as i64);
+    let signs =
+        if step == 1 { numbers.clone().fold(0, signs) } else { numbers.clone().step_by(step).fold(0, signs) };
+    if signs >= 0 {
         return None;
     }
-    let first = indices.iter().step_by(step).copied().find(|it| bad(*it))?;
-    Some(i64::try_from(number(first)).unwrap_or(i64::MAX))
+    let first = numbers.step_by(step).find(|it| !(-i128::from(extent)..i128::from(extent)).contains(it))?;
+    Some(i64::try_from(first).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_index_outside_is_found() {
+        let first = |indices: &[i64], step, extent| first_outside(indices, step, extent, i128::from);
+        let cases: &[(&[i64], usize, i64, Option<i64>)] = &[
+            (&[], 1, 0, None),
+            (&[0, 2, 1], 1, 3, None),
+            (&[-3, 2, -1], 1, 3, None),
+            (&[0, 3, 4], 1, 3, Some(3)),
+            (&[0, -4, 4], 1, 3, Some(-4)),
+            (&[0], 1, 0, Some(0)),
+            (&[i64::MAX, 0], 1, 3, Some(i64::MAX)),
+            (&[i64::MIN], 1, i64::MAX, Some(i64::MIN)),
+            (&[i64::MAX - 1, -i64::MAX], 1, i64::MAX, None),
+            (&[0, 9, 2, 9], 2, 3, None),
+            (&[0, 9, 3, 9], 2, 3, Some(3)),
+        ];
+        for (indices, step, extent, want) in cases {
+            assert_eq!(first(indices, *step, *extent), *want, "{indices:?} by {step} in {extent}");
+        }
+        let large = |index: u64| first_outside(&[index], 1, 3, i128::from);
+        assert_eq!((large(u64::MAX), large(1 << 63), large(2)), (Some(i64::MAX), Some(i64::MAX), None));
+    }
 }

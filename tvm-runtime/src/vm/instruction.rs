@@ -191,7 +191,7 @@ pub enum Instruction {
     Invoke { dst: Reg, func: FuncIdx, args: Regs },
     /// Returns what `func(args)` returns, without growing the stack.
     TailInvoke { func: FuncIdx, args: Regs },
-    /// Calls the closure in `closure`; its captured values come before `args`.
+    /// Calls the closure in `closure`; its captured values come before `args`. The closure may be a packed function.
     InvokeClosure { dst: Reg, closure: Reg, args: Regs },
     /// Returns what `closure(args)` returns, without growing the stack.
     TailInvokeClosure { closure: Reg, args: Regs },
@@ -200,6 +200,12 @@ pub enum Instruction {
     InvokeKernel { kernel: KernelIdx, args: Regs },
     /// Calls a packed function by name with values of any kind.
     InvokePacked { dst: Reg, func: PackedIdx, args: Regs },
+    /// Calls a packed function in destination-passing style: it gets the inputs on the host, and fills the tensors `outputs`, which must be tensors on the
+    /// host that were allocated by this run.
+    InvokeDpsPacked { func: PackedIdx, inputs: Regs, outputs: Regs },
+    /// Takes the tensor in `src`, which becomes null, in order to write to it: the same memory if nobody else has it,
+    /// otherwise a copy.
+    MakeUnique { dst: Reg, src: Reg },
     /// Allocates `size` bytes on `device`, aligned to `align` (a power of two up to 4096).
     AllocStorage { dst: Reg, size: IntOperand, align: u32, device: Device },
     /// Makes a tensor of constant shape in `storage`, `offset` bytes from its start.
@@ -275,6 +281,8 @@ impl Instruction {
             Instruction::TailInvokeClosure { .. } => "tail_invoke_closure",
             Instruction::InvokeKernel { .. } => "invoke_kernel",
             Instruction::InvokePacked { .. } => "invoke_packed",
+            Instruction::InvokeDpsPacked { .. } => "invoke_dps_packed",
+            Instruction::MakeUnique { .. } => "make_unique",
             Instruction::AllocStorage { .. } => "alloc_storage",
             Instruction::AllocTensor { .. } => "alloc_tensor",
             Instruction::AllocTensorReg { .. } => "alloc_tensor_reg",

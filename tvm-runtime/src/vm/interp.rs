@@ -13,8 +13,11 @@ use super::lent;
 use super::machine::Vm;
 use super::profile::{Profile, ProfileKind};
 use super::workspace::{Frame, Workspace};
+use crate::device::Device;
 use crate::error::RuntimeError;
-use crate::value::{Adt, Closure, RefCell, Value};
+use crate::packed::PackedFunc;
+use crate::tensor::{Shape, Tensor};
+use crate::value::{Closure, RefCell, Value};
 
 /// One run of a program.
 pub(super) struct Run<'a> {
@@ -35,14 +38,12 @@ type Args = SmallVec<[Value; 8]>;
 impl<'a> Run<'a> {
     pub(super) fn new(vm: &'a Vm, ws: &'a mut Workspace, profile: Option<&'a mut Profile>) -> Run<'a> {
         let steps_left = vm.config.max_steps.unwrap_or(u64::MAX);
-        ws.frames.clear();
-        ws.regs.clear();
         Run { vm, ws, profile, writer: Workspace::new_run(), steps_left, func: 0, pc: 0, base: 0 }
     }
 
-    /// Calls function number `func` and runs until it returns.
-    pub(super) fn call(mut self, func: usize, args: &[Value]) -> Result<Value, RuntimeError> {
-        self.enter(func, args.iter().cloned())?;
+    /// Calls function number `func`, whose arguments are in the first registers, and runs until it returns.
+    pub(super) fn call(mut self, func: usize) -> Result<Value, RuntimeError> {
+        self.enter(func, std::iter::empty())?;
         let res = self.run();
         if let Some(profile) = &mut self.profile {
             profile.instructions += self.vm.config.max_steps.unwrap_or(u64::MAX) - self.steps_left;
@@ -90,14 +91,10 @@ impl<'a> Run<'a> {
             self.pc += 1;
             match instruction {
                 Instruction::Ret { src } => {
-                    let value = std::mem::take(self.slot(*src));
-                    if matches!(value, Value::Null) {
-                        return Err(self.null(*src));
+                    let value = self.take(*src)?;
+                    if let Some(result) = self.leave(value) {
+                        return Ok(result);
                     }
-                    let Some(frame) = self.ws.frames.pop() else { return Ok(value) };
-                    self.ws.regs.truncate(self.base);
-                    (self.func, self.pc, self.base) = (frame.func, frame.pc, frame.base);
-                    self.ws.regs[frame.base + frame.dst] = value;
                 }
                 Instruction::Invoke { dst, func, args } => {
                     let args = self.collect(&[], args)?;
@@ -106,6 +103,16 @@ impl<'a> Run<'a> {
                 Instruction::TailInvoke { func, args } => {
                     let args = self.collect(&[], args)?;
                     self.replace(*func, args)?;
+                }
+                Instruction::InvokeClosure { dst, closure, args } if self.is_packed(*closure) => {
+                    let value = self.packed_value(*closure, args)?;
+                    self.set(*dst, value);
+                }
+                Instruction::TailInvokeClosure { closure, args } if self.is_packed(*closure) => {
+                    let value = self.packed_value(*closure, args)?;
+                    if let Some(result) = self.leave(value) {
+                        return Ok(result);
+                    }
                 }
                 Instruction::InvokeClosure { dst, closure, args } => {
                     let (func, args) = self.apply(*closure, args)?;
@@ -122,8 +129,12 @@ impl<'a> Run<'a> {
                 }
                 Instruction::InvokeKernel { kernel, args } => self.kernel(kernel.index(), args)?,
                 Instruction::InvokePacked { dst, func, args } => {
-                    let value = self.packed(func.index(), args)?;
+                    let (func, name) = (&vm.packed[func.index()], &vm.exe.packed[func.index()]);
+                    let value = self.packed(func, name, args)?;
                     self.set(*dst, value);
+                }
+                Instruction::InvokeDpsPacked { func, inputs, outputs } => {
+                    self.dps(func.index(), inputs, outputs)?;
                 }
                 Instruction::Fatal { message } => return Err(RuntimeError::Fatal((&**message).into())),
                 other => self.step(other)?,
@@ -136,9 +147,18 @@ impl<'a> Run<'a> {
     fn step(&mut self, instruction: &Instruction) -> Result<(), RuntimeError> {
         let (dst, value) = match instruction {
             Instruction::Move { dst, src } => (dst, self.get(*src)?.clone()),
+            Instruction::MakeUnique { dst, src } => {
+                let tensor = Tensor::try_from(self.take(*src)?)?;
+                let max_bytes = self.max_bytes();
+                (dst, self.ws.unique(tensor, self.writer, max_bytes)?.into())
+            }
             Instruction::LoadConst { dst, index } => (dst, self.vm.constants[index.index()].clone()),
             Instruction::LoadConsti { dst, value } => (dst, Value::Int(*value)),
-            Instruction::KillRegister { reg } => (reg, Value::Null),
+            Instruction::KillRegister { reg } => {
+                let value = std::mem::take(self.slot(*reg));
+                self.ws.recycle(value);
+                return Ok(());
+            }
             Instruction::IntOp { op, dst, lhs, rhs } => {
                 let (lhs, rhs) = (self.int(*lhs)?, self.int(*rhs)?);
                 let value = op.eval(lhs, rhs);
@@ -146,7 +166,7 @@ impl<'a> Run<'a> {
             }
             Instruction::AllocStorage { dst, size, align, device } => {
                 let size = self.size(*size)?;
-                let max_bytes = self.vm.config.max_bytes;
+                let max_bytes = self.max_bytes();
                 let storage = self.ws.storage(size, *align as usize, *device, self.writer, max_bytes)?;
                 (dst, Value::Storage(storage))
             }
@@ -154,11 +174,12 @@ impl<'a> Run<'a> {
                 (dst, self.tensor(*storage, *offset, *dtype, shape)?)
             }
             Instruction::AllocTensorReg { dst, storage, offset, dtype, shape } => {
-                let shape = self.get(*shape)?.try_shape("alloc_tensor_reg")?;
-                (dst, self.tensor(*storage, *offset, *dtype, shape)?)
+                let shape = Shape::from(self.get(*shape)?.try_shape("alloc_tensor_reg")?);
+                (dst, self.tensor(*storage, *offset, *dtype, &shape)?)
             }
             Instruction::AllocADT { dst, tag, fields } => {
-                (dst, Value::Adt(Adt::new(*tag, self.collect(&[], fields)?.into_vec())))
+                let mut fields = self.collect(&[], fields)?;
+                (dst, Value::Adt(self.ws.pool.tuple(*tag, &mut fields)))
             }
             Instruction::AllocClosure { dst, func, captured } => (
                 dst,
@@ -208,7 +229,7 @@ impl<'a> Run<'a> {
 
     /// Replaces the current function by `func` and enters it.
     fn replace(&mut self, func: FuncIdx, args: Args) -> Result<(), RuntimeError> {
-        self.ws.regs.truncate(self.base);
+        self.ws.truncate(self.base);
         self.enter(func.index(), args.into_iter())
     }
 
@@ -241,20 +262,63 @@ impl<'a> Run<'a> {
         res
     }
 
-    fn packed(&mut self, index: usize, args: &[Reg]) -> Result<Value, RuntimeError> {
-        let vm = self.vm;
+    fn packed(&mut self, func: &PackedFunc, name: &str, args: &[Reg]) -> Result<Value, RuntimeError> {
         let args = self.collect(&[], args)?;
         let lent = lent::Lent::new(&args);
         let start = self.profile.is_some().then(Instant::now);
-        let res = vm.packed[index].call(&args);
+        let res = func.call(&args);
         lent.settle(&args);
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
-            profile.add(ProfileKind::Packed, &vm.exe.packed[index], start.elapsed());
+            profile.add(ProfileKind::Packed, name, start.elapsed());
         }
         match res? {
             Value::Null => Err(RuntimeError::BadData("a packed function returned nothing")),
             value => Ok(value),
         }
+    }
+
+    /// Calls a packed function in destination-passing style.
+    fn dps(&mut self, index: usize, inputs: &[Reg], outputs: &[Reg]) -> Result<(), RuntimeError> {
+        let vm = self.vm;
+        let (func, name) = (&vm.packed[index], &vm.exe.packed[index]);
+        let mut inputs = self.collect(&[], inputs)?;
+        for input in &mut inputs {
+            if let Value::Tensor(tensor) = input {
+                *input = self.moved(tensor.clone(), Device::cpu())?.into();
+            }
+        }
+        // Nothing that can be reached through a nested input may be an output.
+        inputs.iter().filter(|it| it.as_tensor().is_none()).for_each(lent::revoke);
+        let output = |reg: &Reg| self.get(*reg)?.try_tensor(name).cloned();
+        let outputs = outputs.iter().map(output).collect::<Result<SmallVec<[Tensor; 4]>, _>>()?;
+        let lent = lent::Lent::new(&inputs);
+        let start = self.profile.is_some().then(Instant::now);
+        let res = func.fill(name, &inputs, &outputs, self.writer);
+        lent.settle(&inputs);
+        if let (Some(profile), Some(start)) = (&mut self.profile, start) {
+            profile.add(ProfileKind::Packed, name, start.elapsed());
+        }
+        res
+    }
+
+    /// True if the register holds a packed function.
+    fn is_packed(&self, reg: Reg) -> bool {
+        matches!(self.peek(reg), Value::Func(_))
+    }
+
+    /// Calls the packed function in a register.
+    fn packed_value(&mut self, func: Reg, args: &[Reg]) -> Result<Value, RuntimeError> {
+        let func = self.get(func)?.try_func("invoke_closure")?.clone();
+        self.packed(&func, "packed function", args)
+    }
+
+    /// Ends the current function with `value`, which is returned if nobody in this run waits for it.
+    fn leave(&mut self, value: Value) -> Option<Value> {
+        let Some(frame) = self.ws.frames.pop() else { return Some(value) };
+        self.ws.truncate(self.base);
+        (self.func, self.pc, self.base) = (frame.func, frame.pc, frame.base);
+        self.ws.regs[frame.base + frame.dst] = value;
+        None
     }
 
     /// Collects `first` and then the values of `regs`.
@@ -276,6 +340,10 @@ impl<'a> Run<'a> {
         }
     }
 
+    pub(super) fn max_bytes(&self) -> usize {
+        self.vm.config.max_bytes
+    }
+
     #[inline]
     fn peek(&self, reg: Reg) -> &Value {
         &self.ws.regs[self.base + reg.index()]
@@ -290,6 +358,14 @@ impl<'a> Run<'a> {
     #[inline]
     pub(super) fn get(&self, reg: Reg) -> Result<&Value, RuntimeError> {
         match self.peek(reg) {
+            Value::Null => Err(self.null(reg)),
+            value => Ok(value),
+        }
+    }
+
+    /// Takes the content of a register; null is an error.
+    fn take(&mut self, reg: Reg) -> Result<Value, RuntimeError> {
+        match std::mem::take(self.slot(reg)) {
             Value::Null => Err(self.null(reg)),
             value => Ok(value),
         }

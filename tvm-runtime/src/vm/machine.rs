@@ -3,11 +3,13 @@
 //! TVM counterpart: `relay::vm::VirtualMachine`, `relax::VirtualMachine`. It is immutable, so any number of threads may
 //! call it at the same time; the mutable state of a run is in its [`Workspace`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use super::args::IntoArgs;
 use super::executable::{Executable, VmFunction};
 use super::interp::Run;
 use super::profile::Profile;
@@ -20,7 +22,7 @@ use crate::packed::{PackedFunc, get_global_func};
 use crate::thread_pool::ThreadPool;
 use crate::value::Value;
 
-/// Limits of one run, and the thread pool for its parallel loops.
+/// Limits of one run, the thread pool for its parallel loops, and functions of the application.
 #[derive(Clone)]
 pub struct VmConfig {
     /// Maximum number of nested calls (tail calls do not count); default 2^20.
@@ -33,6 +35,9 @@ pub struct VmConfig {
     pub max_bytes: usize,
     /// Thread pool; `None`, the default, for the global one.
     pub pool: Option<Arc<dyn ThreadPool>>,
+    /// Packed functions of this virtual machine alone, by name. They come before those in the global registry, so that two
+    /// models may use one name for different functions.
+    pub functions: BTreeMap<String, PackedFunc>,
 }
 
 impl Default for VmConfig {
@@ -43,6 +48,7 @@ impl Default for VmConfig {
             max_steps: None,
             max_bytes: isize::MAX as usize,
             pool: None,
+            functions: BTreeMap::new(),
         }
     }
 }
@@ -85,7 +91,8 @@ impl Vm {
                 return Err(RuntimeError::Signature { func: sig.name.as_str().into(), detail });
             }
         }
-        let packed = find_all("packed function", exe.packed.iter().map(String::as_str), get_global_func)?;
+        let find = |name: &str| config.functions.get(name).cloned().or_else(|| get_global_func(name));
+        let packed = find_all("packed function", exe.packed.iter().map(String::as_str), find)?;
         let constants = exe.constants.iter().map(Value::from).collect();
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -108,8 +115,9 @@ impl Vm {
         self.exe.functions.iter().filter(|func| func.public)
     }
 
-    /// Calls a public function.
-    pub fn invoke(&self, name: &str, args: &[Value]) -> Result<Value, RuntimeError> {
+    /// Calls a public function. An argument passed by value is given away: if nobody else has it, the program may reuse
+    /// its memory for its result.
+    pub fn invoke(&self, name: &str, args: impl IntoArgs) -> Result<Value, RuntimeError> {
         self.with_spare(|workspace| self.invoke_in(workspace, name, args))
     }
 
@@ -118,9 +126,10 @@ impl Vm {
         &self,
         workspace: &mut Workspace,
         name: &str,
-        args: &[Value],
+        args: impl IntoArgs,
     ) -> Result<Value, RuntimeError> {
-        self.run(workspace, name, args, None)
+        args.push_to(workspace);
+        self.run(workspace, name, None)
     }
 
     /// Calls a public function and adds its counts and times to `profile`.
@@ -128,35 +137,42 @@ impl Vm {
         &self,
         profile: &mut Profile,
         name: &str,
-        args: &[Value],
+        args: impl IntoArgs,
     ) -> Result<Value, RuntimeError> {
         let start = Instant::now();
-        let res = self.with_spare(|workspace| self.run(workspace, name, args, Some(profile)));
+        let res = self.with_spare(|workspace| {
+            args.push_to(workspace);
+            self.run(workspace, name, Some(profile))
+        });
         profile.total += start.elapsed();
         res
     }
 
+    /// Calls the function `name` with the arguments in the registers of `workspace`.
     fn run(
         &self,
         workspace: &mut Workspace,
         name: &str,
-        args: &[Value],
         profile: Option<&mut Profile>,
     ) -> Result<Value, RuntimeError> {
-        let found = self.exe.functions.iter().position(|func| func.public && &*func.name == name);
-        let Some(index) = found else {
-            return Err(RuntimeError::NotFound { what: "function", names: vec![name.to_string()] });
-        };
-        let func = &self.exe.functions[index];
-        if args.len() != func.params.len() {
-            let (expected, got) = (func.params.len(), args.len());
-            return Err(RuntimeError::ArgCount { func: func.name.clone(), expected, got });
-        }
         let run = Run::new(self, workspace, profile);
         let writer = run.writer;
-        let res = run.call(index, args);
+        let res = self.find(name, run.ws.regs.len()).and_then(|index| run.call(index));
         workspace.finish(writer);
         res
+    }
+
+    /// Index of the public function `name`, which is called with `got` arguments.
+    fn find(&self, name: &str, got: usize) -> Result<usize, RuntimeError> {
+        let found = self.exe.functions.iter().position(|func| func.public && &*func.name == name);
+        let index = found
+            .ok_or_else(|| RuntimeError::NotFound { what: "function", names: vec![name.to_string()] })?;
+        let func = &self.exe.functions[index];
+        let expected = func.params.len();
+        if got != expected {
+            return Err(RuntimeError::ArgCount { func: func.name.clone(), expected, got });
+        }
+        Ok(index)
     }
 
     fn with_spare<R>(&self, f: impl FnOnce(&mut Workspace) -> R) -> R {

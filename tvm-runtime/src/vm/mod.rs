@@ -2,6 +2,7 @@
 //!
 //! TVM counterpart: `runtime/vm` (Relay) and `runtime/relax_vm`.
 
+mod args;
 mod display;
 mod executable;
 mod indices;
@@ -10,10 +11,12 @@ mod interp;
 mod lent;
 mod machine;
 mod ops;
+mod pool;
 mod profile;
 mod verify;
 mod workspace;
 
+pub use args::IntoArgs;
 pub use executable::{Constant, Executable, KernelObject, ObjectKind, ValueType, VmFunction, VmParam};
 pub use instruction::{
     ConstIdx, DimCheck, FuncIdx, Instruction, IntOpKind, IntOperand, KernelIdx, PackedIdx, Pc, Reg, Regs,

@@ -2,6 +2,7 @@
 
 use super::instruction::{DimCheck, Instruction, IntOperand, Reg};
 use super::interp::Run;
+use crate::device::Device;
 use crate::dtype::DataType;
 use crate::error::RuntimeError;
 use crate::tensor::{Shape, Tensor};
@@ -10,17 +11,18 @@ use crate::value::Value;
 impl Run<'_> {
     /// Executes an instruction that computes a value from shapes and tensors.
     pub(super) fn shape_step<'i>(
-        &self,
+        &mut self,
         instruction: &'i Instruction,
     ) -> Result<(&'i Reg, Value), RuntimeError> {
         Ok(match instruction {
             Instruction::ShapeOf { dst, src } => {
-                (dst, Value::Shape(self.get(*src)?.try_tensor("shape_of")?.shape().into()))
+                let shape = Shape::from(self.get(*src)?.try_tensor("shape_of")?.shape());
+                (dst, Value::Shape(self.ws.pool.shape(&shape)))
             }
             Instruction::ShapeDim { dst, src, axis } => (dst, self.shape_dim(*src, *axis)?),
             Instruction::MakeShape { dst, dims } => {
                 let shape = dims.iter().map(|dim| self.int(*dim)).collect::<Result<Shape, _>>()?;
-                (dst, checked_shape(&shape)?)
+                (dst, self.shape(&shape)?)
             }
             Instruction::ShapeToTensor { dst, src } => {
                 let shape = self.get(*src)?.try_shape("shape_to_tensor")?;
@@ -28,8 +30,9 @@ impl Run<'_> {
             }
             Instruction::TensorToShape { dst, src } => (dst, self.tensor_to_shape(*src)?),
             Instruction::ReshapeTensor { dst, src, shape } => {
-                let shape = self.get(*shape)?.try_shape("reshape_tensor")?;
-                (dst, self.get(*src)?.try_tensor("reshape_tensor")?.reshape(shape)?.into())
+                let shape = Shape::from(self.get(*shape)?.try_shape("reshape_tensor")?);
+                let tensor = self.get(*src)?.try_tensor("reshape_tensor")?.clone();
+                (dst, self.ws.pool.reshape(&tensor, &shape)?.into())
             }
             Instruction::ReadScalar { dst, src } => {
                 (dst, self.get(*src)?.try_tensor("read_scalar")?.read_scalar()?)
@@ -38,7 +41,8 @@ impl Run<'_> {
                 (dst, Tensor::from_scalar(self.get(*src)?, *dtype)?.into())
             }
             Instruction::DeviceCopy { dst, src, device } => {
-                (dst, self.get(*src)?.try_tensor("device_copy")?.to_device(*device)?.into())
+                let tensor = self.get(*src)?.try_tensor("device_copy")?.clone();
+                (dst, self.moved(tensor, *device)?.into())
             }
             other => {
                 let message = format!("`{}` is not an instruction on shapes", other.name());
@@ -54,7 +58,7 @@ impl Run<'_> {
     }
 
     pub(super) fn tensor(
-        &self,
+        &mut self,
         storage: Reg,
         offset: IntOperand,
         dtype: DataType,
@@ -65,7 +69,14 @@ impl Run<'_> {
             return Err(RuntimeError::BadData("an offset that is not a multiple of the element size"));
         }
         let storage = self.get(storage)?.try_storage("alloc_tensor")?.clone();
-        Ok(Tensor::from_storage(storage, offset, shape, dtype)?.into())
+        Ok(self.ws.pool.tensor(storage, offset, shape, dtype)?.into())
+    }
+
+    pub(super) fn moved(&mut self, tensor: Tensor, device: Device) -> Result<Tensor, RuntimeError> {
+        if tensor.device() == device {
+            return Ok(tensor);
+        }
+        self.ws.copy(&tensor, device, self.writer, self.max_bytes())
     }
 
     pub(super) fn field(&self, src: Reg, index: u32) -> Result<Value, RuntimeError> {
@@ -88,14 +99,15 @@ impl Run<'_> {
         Ok(Value::Int(*extent))
     }
 
-    fn tensor_to_shape(&self, src: Reg) -> Result<Value, RuntimeError> {
-        let tensor = self.get(src)?.try_tensor("tensor_to_shape")?;
+    fn tensor_to_shape(&mut self, src: Reg) -> Result<Value, RuntimeError> {
+        let tensor = self.get(src)?.try_tensor("tensor_to_shape")?.clone();
+        let tensor = self.moved(tensor, Device::cpu())?;
         if tensor.rank() != 1 {
             return Err(RuntimeError::RankMismatch { expected: 1, got: tensor.rank() });
         }
         let extent = |index| tensor.element(index)?.try_int("tensor_to_shape");
         let shape = (0..tensor.len()).map(extent).collect::<Result<Shape, _>>()?;
-        checked_shape(&shape)
+        self.shape(&shape)
     }
 
     pub(super) fn check_tensor(
@@ -127,14 +139,14 @@ impl Run<'_> {
         let shape: Shape = self.get(src)?.try_shape(context)?.into();
         self.check_dims(&shape, dims, context)
     }
-}
 
-fn checked_shape(shape: &[i64]) -> Result<Value, RuntimeError> {
-    match shape.iter().position(|&extent| extent < 0) {
-        None => Ok(Value::Shape(shape.into())),
-        Some(axis) => Err(RuntimeError::ShapeCheck {
-            context: "shape".into(),
-            detail: format!("axis {axis} is {}, expected at least 0", shape[axis]),
-        }),
+    fn shape(&mut self, shape: &[i64]) -> Result<Value, RuntimeError> {
+        match shape.iter().position(|&extent| extent < 0) {
+            None => Ok(Value::Shape(self.ws.pool.shape(shape))),
+            Some(axis) => Err(RuntimeError::ShapeCheck {
+                context: "shape".into(),
+                detail: format!("axis {axis} is {}, expected at least 0", shape[axis]),
+            }),
+        }
     }
 }

@@ -177,6 +177,7 @@ impl Checker<'_> {
     fn check(&self, instruction: &Instruction) -> Check {
         match instruction {
             Instruction::Move { dst, src }
+            | Instruction::MakeUnique { dst, src }
             | Instruction::GetField { dst, src, .. }
             | Instruction::GetTag { dst, src }
             | Instruction::ShapeOf { dst, src }
@@ -209,6 +210,10 @@ impl Checker<'_> {
             Instruction::InvokePacked { dst, func, args } => {
                 self.index(func.0, self.exe.packed.len(), "packed function")?;
                 self.regs(args.iter().chain([dst]))
+            }
+            Instruction::InvokeDpsPacked { func, inputs, outputs } => {
+                self.index(func.0, self.exe.packed.len(), "packed function")?;
+                self.regs(inputs.iter().chain(outputs))
             }
             Instruction::AllocStorage { dst, size, align, .. } => {
                 if !align.is_power_of_two() || *align > MAX_ALIGN {
@@ -336,6 +341,11 @@ mod tests {
             ("V7", I::InvokeKernel { kernel: KernelIdx(0), args: [ok].into() }),
             ("V4", I::InvokePacked { dst: ok, func: PackedIdx(1), args: [].into() }),
             ("V3", I::InvokePacked { dst: ok, func: PackedIdx(0), args: [bad].into() }),
+            ("V4", I::InvokeDpsPacked { func: PackedIdx(1), inputs: [].into(), outputs: [].into() }),
+            ("V3", I::InvokeDpsPacked { func: PackedIdx(0), inputs: [bad].into(), outputs: [].into() }),
+            ("V3", I::InvokeDpsPacked { func: PackedIdx(0), inputs: [].into(), outputs: [bad].into() }),
+            ("V3", I::MakeUnique { dst: ok, src: bad }),
+            ("V3", I::MakeUnique { dst: bad, src: ok }),
             ("V8", storage(0)),
             ("V8", storage(3)),
             ("V8", storage(8192)),

@@ -1,10 +1,14 @@
 //! Working memory of a virtual machine run. A caller may keep it, so that the next run reuses its memory.
+//!
+//! In a steady state, a run allocates nothing: it takes storages and handles of values from its workspace, and leaves
+//! them there. Its result is the caller's, who may give it back with [`Workspace::recycle`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use super::pool::Pool;
 use crate::device::Device;
 use crate::error::RuntimeError;
-use crate::tensor::Storage;
+use crate::tensor::{ALIGNMENT, Storage, Tensor};
 use crate::value::Value;
 
 /// Call stack, registers, and the storages of past runs.
@@ -17,6 +21,7 @@ pub struct Workspace {
     /// Index at which the last search ended.
     cursor: usize,
     bytes: usize,
+    pub(super) pool: Pool,
 }
 
 /// A suspended caller that waits for a result.
@@ -45,13 +50,41 @@ impl Workspace {
         self.bytes
     }
 
+    /// Takes back a value, usually the result of an earlier run that is no longer needed, so that the next run can reuse its
+    /// memory. Memory that somebody else still has is left alone.
+    pub fn recycle(&mut self, value: impl Into<Value>) {
+        let Workspace { storages, bytes, pool, .. } = self;
+        pool.recycle(value.into(), &mut |mut storage| {
+            if storage.is_own() && storage.is_unique() {
+                *bytes += storage.len();
+                storages.push(storage);
+            }
+        });
+    }
+
+    /// Begins a run with `args` in its first registers.
+    pub(super) fn start(&mut self, args: impl Iterator<Item = Value>) {
+        self.frames.clear();
+        self.regs.clear();
+        self.regs.extend(args);
+    }
+
+    /// Ends the registers from `base` on.
+    pub(super) fn truncate(&mut self, base: usize) {
+        while self.regs.len() > base
+            && let Some(value) = self.regs.pop()
+        {
+            self.recycle(value);
+        }
+    }
+
     /// Returns a run number that no other run has had.
     pub(super) fn new_run() -> u64 {
         static RUNS: AtomicU64 = AtomicU64::new(0);
         RUNS.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Returns a storage that the run `writer` may write to: an unused one of at most about twice the size, or a new one.
+    /// Returns a storage that the run `writer` may write to.
     pub(super) fn storage(
         &mut self,
         size: usize,
@@ -60,6 +93,57 @@ impl Workspace {
         writer: u64,
         max_bytes: usize,
     ) -> Result<Storage, RuntimeError> {
+        let at = self.unused(size, align, device, max_bytes)?;
+        let storage = &self.storages[at];
+        storage.set_writer(writer);
+        Ok(storage.clone())
+    }
+
+    /// Makes the run `writer` the only one that can reach the elements of `tensor`: the same tensor if it is, else a copy.
+    pub(super) fn unique(
+        &mut self,
+        tensor: Tensor,
+        writer: u64,
+        max_bytes: usize,
+    ) -> Result<Tensor, RuntimeError> {
+        let storage = tensor.storage();
+        // A storage that this run allocated has a second handle here.
+        let kept = self.storages.iter().any(|it| it.is_same(storage));
+        let mine = !kept || storage.writer() == writer;
+        if mine && storage.is_own() && tensor.handles() == 1 && storage.handles() == 1 + usize::from(kept) {
+            // What others did with the memory before they dropped their handles has happened.
+            fence(Ordering::Acquire);
+            storage.set_writer(writer);
+            return Ok(tensor);
+        }
+        let copy = self.copy(&tensor, tensor.device(), writer, max_bytes)?;
+        self.recycle(tensor);
+        Ok(copy)
+    }
+
+    /// A copy of `tensor` on `device`, in a storage that the run `writer` may write to.
+    pub(super) fn copy(
+        &mut self,
+        tensor: &Tensor,
+        device: Device,
+        writer: u64,
+        max_bytes: usize,
+    ) -> Result<Tensor, RuntimeError> {
+        let at = self.unused(tensor.byte_len(), ALIGNMENT, device, max_bytes)?;
+        let storage = &mut self.storages[at];
+        storage.set_writer(writer);
+        tensor.copy_to(storage)?;
+        self.pool.tensor(storage.clone(), 0, tensor.shape(), tensor.dtype())
+    }
+
+    /// Index of a storage without other handles: one of at most about twice the size, or a new one.
+    fn unused(
+        &mut self,
+        size: usize,
+        align: usize,
+        device: Device,
+        max_bytes: usize,
+    ) -> Result<usize, RuntimeError> {
         let len = self.storages.len();
         for probe in 0..len.min(PROBES) {
             let at = (self.cursor + probe) % len;
@@ -67,8 +151,7 @@ impl Workspace {
             let fits = storage.len() >= size && storage.len() / 2 <= size && storage.device() == device;
             if fits && storage.as_ptr().addr().is_multiple_of(align) && storage.is_unique() {
                 self.cursor = at + 1;
-                storage.set_writer(writer);
-                return Ok(storage.clone());
+                return Ok(at);
             }
         }
         if size > max_bytes.saturating_sub(self.bytes) {
@@ -84,17 +167,16 @@ impl Workspace {
             }
             res => res?,
         };
-        storage.set_writer(writer);
         self.bytes += size;
-        self.storages.push(storage.clone());
-        Ok(storage)
+        self.storages.push(storage);
+        Ok(self.storages.len() - 1)
     }
 
     /// Ends the run `writer`. Clears the stack, and drops the storages that belong to the result and those that this
     /// run did not use, so that the workspace does not grow with changing shapes.
     pub(super) fn finish(&mut self, writer: u64) {
         self.frames.clear();
-        self.regs.clear();
+        self.truncate(0);
         self.storages.retain_mut(|storage| storage.writer() == writer && storage.is_unique());
         self.count();
     }

@@ -109,6 +109,7 @@ impl Node<'_> {
             "CallGlobal" => Callee::Global(self.global("callee")?),
             "CallVar" => Callee::Var(self.child("callee")?),
             "CallTir" => Callee::Tir(self.global("callee")?),
+            "CallTirInplace" => Callee::TirInplace(self.global("callee")?),
             "CallDpsPacked" => Callee::DpsPacked(self.str("callee")?.into()),
             "CallPacked" => Callee::Packed(self.str("callee")?.into()),
             "CallConstructor" => Callee::Constructor(self.constructor()?),

@@ -42,6 +42,7 @@ pub(super) fn expr_kind(expr: &Expr) -> &'static str {
             Callee::Global(_) => "CallGlobal",
             Callee::Var(_) => "CallVar",
             Callee::Tir(_) => "CallTir",
+            Callee::TirInplace(_) => "CallTirInplace",
             Callee::DpsPacked(_) => "CallDpsPacked",
             Callee::Packed(_) => "CallPacked",
             Callee::Constructor(_) => "CallConstructor",
@@ -149,7 +150,9 @@ impl<'a> Fields<'a> {
         self.field("span", Field::Span(&call.span));
         match &call.callee {
             Callee::Op(it) => self.field("callee", Field::Str(it.def().name)),
-            Callee::Global(it) | Callee::Tir(it) => self.field("callee", Field::Global(it)),
+            Callee::Global(it) | Callee::Tir(it) | Callee::TirInplace(it) => {
+                self.field("callee", Field::Global(it));
+            }
             Callee::Var(it) => self.field("callee", Field::UseVar(it)),
             Callee::DpsPacked(it) | Callee::Packed(it) => self.field("callee", Field::Str(it)),
             Callee::Constructor(it) => self.constructor(it),

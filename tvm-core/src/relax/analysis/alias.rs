@@ -154,6 +154,7 @@ impl Aliases {
 fn effect(call: &Call) -> MemoryEffect {
     match &call.callee {
         Callee::Tir(_) => MemoryEffect::Fresh,
+        Callee::TirInplace(_) => MemoryEffect::Forwards,
         Callee::Op(op) => op.memory,
         // A function may return an argument, a packed function may also keep it.
         Callee::Global(_)

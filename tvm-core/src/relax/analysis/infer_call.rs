@@ -8,7 +8,9 @@ use super::captures::type_dims;
 use super::infer::{error, type_of_arg};
 use super::show::show_type;
 use super::unify::Unifier;
-use crate::ir::{BaseFunc, FuncType, IRModule, InferContext, IrError, TensorType, Type, Var, VarId};
+use crate::ir::{
+    BaseFunc, FuncType, GlobalVar, IRModule, InferContext, IrError, TensorType, Type, Var, VarId,
+};
 use crate::relax::{Call, Callee, Constructor};
 use crate::tir::{Param, PrimFunc};
 
@@ -34,16 +36,30 @@ pub(super) fn infer_call(call: &Call, module: &IRModule) -> Result<Type, IrError
             ty => Err(error(format!("`{}` is not a function, it is {}", var.name(), show_type(ty)))),
         },
         Callee::Tir(gv) => match module.get(gv) {
-            Some(BaseFunc::Prim(func)) => call_tir(func, gv.name(), &types, call.ret.as_ref()),
+            Some(BaseFunc::Prim(func)) => call_tir(func, gv.name(), false, &types, call.ret.as_ref()),
             Some(BaseFunc::Extern(_)) => declared(call, gv.name()),
-            Some(BaseFunc::Relax(_)) => Err(error(format!("`{}` is a graph function", gv.name()))
-                .help(format!("call it as `{}(..)`", gv.name()))),
+            Some(BaseFunc::Relax(_)) => Err(graph_function(gv)),
+            None => Err(unknown_function(gv.name(), module)),
+        },
+        Callee::TirInplace(gv) => match module.get(gv) {
+            Some(BaseFunc::Prim(func)) => {
+                let ret = declared(call, gv.name())?;
+                call_tir(func, gv.name(), true, &types, Some(&ret))
+            }
+            Some(BaseFunc::Extern(_)) => {
+                Err(error(format!("`{}` is an external function, its parameters are not known", gv.name())))
+            }
+            Some(BaseFunc::Relax(_)) => Err(graph_function(gv)),
             None => Err(unknown_function(gv.name(), module)),
         },
         Callee::DpsPacked(name) => declared(call, name),
         Callee::Packed(_) => Ok(call.ret.clone().unwrap_or(Type::Object)),
         Callee::Constructor(constructor) => call_constructor(constructor, &types, call.ret.as_ref(), module),
     }
+}
+
+fn graph_function(gv: &GlobalVar) -> IrError {
+    error(format!("`{}` is a graph function", gv.name())).help(format!("call it as `{}(..)`", gv.name()))
 }
 
 fn unknown_function(name: &str, module: &IRModule) -> IrError {
@@ -90,12 +106,19 @@ fn call_func(name: &str, func: &FuncType, types: &[Type]) -> Result<Type, IrErro
     Ok(unifier.apply_closed(&func.ret, &outer))
 }
 
-/// Result type of a call of a tensor program: the arguments are its inputs, then its scalars; the results have the types
-/// of its output buffers.
-fn call_tir(func: &PrimFunc, name: &str, types: &[Type], ret: Option<&Type>) -> Result<Type, IrError> {
+/// Result type of a call of a tensor program: the arguments are its inputs, then its scalars, then for an in-place call
+/// the values that its outputs start with. The results have the types of its output buffers.
+fn call_tir(
+    func: &PrimFunc,
+    name: &str,
+    inplace: bool,
+    types: &[Type],
+    ret: Option<&Type>,
+) -> Result<Type, IrError> {
     let scalars: Vec<_> = func.params.iter().filter(|param| matches!(param, Param::Scalar(_))).collect();
     let inputs: Vec<_> = func.inputs().collect();
-    check_count(name, inputs.len() + scalars.len(), types.len())?;
+    let initial = if inplace { func.outputs().count() } else { 0 };
+    check_count(name, inputs.len() + scalars.len() + initial, types.len())?;
     let mut unifier = Unifier::default();
     let mut bind = |what: &str, expected: &Type, got: &Type| {
         unifier.unify(expected, got).map_err(|why| {
@@ -113,6 +136,9 @@ fn call_tir(func: &PrimFunc, name: &str, types: &[Type], ret: Option<&Type>) -> 
         }
     }
     let outputs: Vec<Type> = func.outputs().map(|it| Type::tensor(it.shape.clone(), it.dtype)).collect();
+    for ((buffer, expected), ty) in func.outputs().zip(&outputs).zip(&types[inputs.len() + scalars.len()..]) {
+        bind(&format!("argument `{}`", buffer.name), expected, ty)?;
+    }
     let results: Option<&[Type]> = ret.map(|ret| match ret {
         Type::Tuple(fields) => &fields[..],
         _ => std::slice::from_ref(ret),

@@ -2,9 +2,9 @@
 //!
 //! TVM counterpart: the collectors of `KillAfterLastUse` and of `StaticPlanBlockMemory`.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ir::VarId;
+use crate::ir::{Var, VarId};
 use crate::relax::visitor::walk_arg;
 use crate::relax::{Arg, Body, Function, Visitor};
 use crate::support::with_stack;
@@ -58,5 +58,49 @@ impl<'a, F: Fn(VarId) -> &'a [VarId]> Visitor for LastUses<F> {
             self.visit_arg(&body.ret);
             self.at.truncate(depth);
         });
+    }
+}
+
+/// The uses of variables after which they are not needed: pairs of a binding and a variable that its value mentions once,
+/// such that nothing later in the body that binds the variable mentions it. Parameters belong to the body of the function.
+pub fn final_uses(func: &Function) -> FxHashSet<(VarId, VarId)> {
+    let mut found = FxHashSet::default();
+    collect_final_uses(&func.params, &func.body, &mut found);
+    found
+}
+
+fn collect_final_uses(params: &[Var], body: &Body, found: &mut FxHashSet<(VarId, VarId)>) {
+    with_stack(|| {
+        let bindings: Vec<_> = body.bindings().collect();
+        let bound = bindings.iter().map(|binding| &binding.var);
+        let own: FxHashSet<VarId> = params.iter().chain(bound).map(Var::id).collect();
+        let mut later = FxHashSet::default();
+        let mut returned = Mentioned::default();
+        returned.visit_arg(&body.ret);
+        later.extend(returned.0.into_keys());
+        for binding in bindings.into_iter().rev() {
+            let mut mentioned = Mentioned::default();
+            mentioned.visit_expr(&binding.value);
+            for (var, times) in mentioned.0 {
+                if !later.contains(&var) && times == 1 && own.contains(&var) {
+                    found.insert((binding.var.id(), var));
+                }
+                later.insert(var);
+            }
+            binding.value.bodies().into_iter().for_each(|body| collect_final_uses(&[], body, found));
+        }
+    });
+}
+
+/// How often an expression mentions each variable.
+#[derive(Default)]
+struct Mentioned(FxHashMap<VarId, usize>);
+
+impl Visitor for Mentioned {
+    fn visit_arg(&mut self, arg: &Arg) {
+        if let Arg::Var(var) = arg {
+            *self.0.entry(var.id()).or_default() += 1;
+        }
+        walk_arg(self, arg);
     }
 }

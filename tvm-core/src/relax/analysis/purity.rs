@@ -14,7 +14,7 @@ pub fn is_pure(expr: &Expr, module: &IRModule) -> bool {
         Expr::RefWrite(..) => false,
         Expr::Call(call) => match &call.callee {
             Callee::Op(op) => op.pure,
-            Callee::Tir(_) | Callee::DpsPacked(_) | Callee::Constructor(_) => true,
+            Callee::Tir(_) | Callee::TirInplace(_) | Callee::DpsPacked(_) | Callee::Constructor(_) => true,
             Callee::Packed(_) => false,
             Callee::Global(gv) => match module.get(gv) {
                 Some(BaseFunc::Relax(func)) => func.pure,

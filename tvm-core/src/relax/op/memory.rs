@@ -6,7 +6,7 @@
 
 use tvm_runtime::DataType;
 
-use super::def::{arg, required, tensor};
+use super::def::{arg, attr, required, tensor};
 use crate::ir::{
     ArgKind, AttrKind, Attrs, InferContext, IrError, MemoryEffect, Op, OpDef, ShapeType, TensorShape,
     TensorType, Type,
@@ -23,6 +23,10 @@ pub const ALLOC_TENSOR: &str = "memory.alloc_tensor";
 pub const KILL: &str = "memory.kill";
 /// `vm.invoke_tvm_op`: runs a tensor program on tensors that are already allocated.
 pub const INVOKE_TVM_OP: &str = "vm.invoke_tvm_op";
+/// `vm.invoke_dps_packed`: runs a packed function that fills tensors that are already allocated.
+pub const INVOKE_DPS_PACKED: &str = "vm.invoke_dps_packed";
+/// `memory.make_unique`: a tensor that nothing else uses, with the elements of another.
+pub const MAKE_UNIQUE: &str = "memory.make_unique";
 /// `vm.alloc_closure`: a closure of a function of the module and captured values.
 pub const ALLOC_CLOSURE: &str = "vm.alloc_closure";
 /// `vm.reshape_tensor`: a view of a tensor with another shape.
@@ -30,6 +34,9 @@ pub const RESHAPE_TENSOR: &str = "vm.reshape_tensor";
 
 /// `vm.check_indices`: checks a tensor of indices against extents, and returns the same tensor.
 pub const CHECK_INDICES: &str = "vm.check_indices";
+
+/// Attribute of allocations: the device, if it is not the default one.
+pub const DEVICE: &str = "device";
 
 /// Table of the operators of this module.
 pub static OPS: &[OpDef] = &[
@@ -39,13 +46,14 @@ pub static OPS: &[OpDef] = &[
         |ctx| tensor_of(ctx, 0),
     )
     .args(&[arg("shape", ArgKind::Shape)])
-    .attrs(&[required("dtype", AttrKind::DType)])
+    .attrs(&[required("dtype", AttrKind::DType), attr(DEVICE, AttrKind::Str)])
     .memory(MemoryEffect::Fresh)
     .impure(),
     OpDef::new(ALLOC_STORAGE, "a block of memory of some bytes (Relay `memory.alloc_storage`)", |_| {
         Ok(Type::Object)
     })
     .args(&[arg("size", ArgKind::Prim)])
+    .attrs(&[attr(DEVICE, AttrKind::Str)])
     .impure(),
     OpDef::new(
         ALLOC_TENSOR,
@@ -67,6 +75,22 @@ pub static OPS: &[OpDef] = &[
     )
     .args(&[arg("func", ArgKind::Any), arg("inputs", ArgKind::Any), arg("outputs", ArgKind::Any)])
     .memory(MemoryEffect::Reads)
+    .impure(),
+    OpDef::new(
+        INVOKE_DPS_PACKED,
+        "runs a packed function: name, tuple of inputs, tuple of outputs that it fills (Relax `call_dps_packed`)",
+        |_| Ok(Type::unit()),
+    )
+    .args(&[arg("func", ArgKind::Any), arg("inputs", ArgKind::Any), arg("outputs", ArgKind::Any)])
+    .impure(),
+    OpDef::new(
+        MAKE_UNIQUE,
+        "the tensor itself, if its last use is here and nothing else uses its memory; otherwise a copy (not in TVM)",
+        |ctx| Ok(ctx.types.first().cloned().unwrap_or(Type::Object)),
+    )
+    .args(&[tensor("tensor")])
+    .attrs(&[required("last_use", AttrKind::Bool)])
+    .memory(MemoryEffect::Forwards)
     .impure(),
     OpDef::new(
         ALLOC_CLOSURE,
@@ -121,6 +145,12 @@ fn missing(ctx: &InferContext<'_>, attr: &str) -> IrError {
 pub fn call(name: &str, args: impl Into<std::sync::Arc<[Arg]>>, attrs: Attrs) -> Result<Expr, IrError> {
     let callee = Callee::Op(Op::get(name)?);
     Ok(Call { callee, args: args.into(), attrs, ret: None, span: crate::ir::Span::none() }.into())
+}
+
+/// The element type of an allocation.
+pub(crate) fn dtype_of(call: &Call) -> Result<DataType, IrError> {
+    let dtype = call.attrs.dtype("dtype");
+    dtype.ok_or_else(|| IrError::new("an allocation needs the attribute `dtype`", &call.span))
 }
 
 /// The attributes that `builtin.alloc_tensor` and `memory.alloc_tensor` require: the element type.

@@ -13,6 +13,7 @@ mod context;
 mod create;
 mod datatype;
 pub mod def;
+pub mod device;
 mod image;
 mod index;
 mod linear_algebra;
@@ -36,6 +37,7 @@ pub static TABLES: &[&[OpDef]] = &[
     create::CONSTANTS,
     create::OPS,
     datatype::OPS,
+    device::OPS,
     image::OPS,
     index::OPS,
     linear_algebra::OPS,

@@ -1,39 +1,54 @@
-//! `CallTIRRewrite`: allocates memory for the results of `call_tir` and `call_dps_packed`.
+//! `CallTIRRewrite`: allocates memory for the results of `call_tir` and `call_dps_packed`, and takes it from the arguments
+//! for `call_tir_inplace`.
 //!
-//! Requires known result shapes. Ensures that no `call_tir` is left; the function counts as pure from then on, whatever
-//! it writes ([`FORCE_PURE`]):
+//! Requires known result shapes. The memory is on the device of the arguments ([`Places`]), to which constants are copied. Ensures that none of these calls is left; the function counts as pure from then on,
+//! whatever it writes ([`FORCE_PURE`]):
 //!
 //! ```text
 //! y = call_tir(f, (x,), Tensor<f32, n>)
 //! // becomes
 //! y = builtin.alloc_tensor(shape[n]) {dtype: f32}
 //! _ = vm.invoke_tvm_op(f, (x,), (y,))
+//!
+//! z = call_tir_inplace(f, (x,), (y,), Tensor<f32, n>)
+//! // becomes
+//! z = memory.make_unique(y) {last_use: true if nothing else uses y from here on}
+//! _ = vm.invoke_tvm_op(f, (x,), (z,))
 //! ```
 //!
 //! TVM counterpart: `relax.transform.CallTIRRewrite`.
 
 use std::sync::Arc;
 
-use crate::ir::{FirstError, IrError, TensorType, Type, Var};
+use rustc_hash::FxHashSet;
+use tvm_runtime::Device;
+
+use crate::ir::{Attrs, FirstError, IrError, TensorType, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
-use crate::relax::analysis::FORCE_PURE;
+use crate::relax::analysis::{FORCE_PURE, Places, final_uses};
 use crate::relax::mutator::walk_binding;
+use crate::relax::op::device::TO_VDEVICE;
 use crate::relax::op::memory;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
 
 /// The pass.
 pub fn call_tir_rewrite() -> Pass {
-    function_pass("CallTIRRewrite", |func, _, _| {
-        let mut rewrite = Rewrite::default();
+    function_pass("CallTIRRewrite", |func, module, context| {
+        let mut rewrite = Rewrite {
+            err: FirstError::default(),
+            final_uses: final_uses(func),
+            places: Places::new(func, module, context.target.device())?,
+        };
         let new = rewrite.mutate_function(func);
         let forced = |func: Function| Function { attrs: func.attrs.clone().with(FORCE_PURE, true), ..func };
         rewrite.err.finish(new.map(forced))
     })
 }
 
-#[derive(Default)]
 struct Rewrite {
     err: FirstError,
+    final_uses: FxHashSet<(VarId, VarId)>,
+    places: Places,
 }
 
 impl Mutator for Rewrite {
@@ -41,79 +56,102 @@ impl Mutator for Rewrite {
         let Expr::Call(call) = &binding.value else {
             return walk_binding(self, binding).map(|it| vec![it]);
         };
-        self.err.keep(lower(binding, call).map_err(|err| err.at(&call.span)))?
+        let lowered = match &call.callee {
+            Callee::Tir(gv) => self.lower(binding, call, gv.name(), Arg::Global(gv.clone())).map(Some),
+            Callee::TirInplace(gv) => self.lower(binding, call, gv.name(), Arg::Global(gv.clone())).map(Some),
+            Callee::DpsPacked(name) => self.lower(binding, call, name, Arg::Str(name.clone())).map(Some),
+            Callee::Op(_)
+            | Callee::Global(_)
+            | Callee::Var(_)
+            | Callee::Packed(_)
+            | Callee::Constructor(_) => Ok(None),
+        };
+        self.err.keep(lowered.map_err(|err| err.at(&call.span)))?
     }
 }
 
-fn lower(binding: &Binding, call: &Call) -> Result<Option<Vec<Binding>>, IrError> {
-    let callee = match &call.callee {
-        Callee::Tir(gv) => gv.name(),
-        Callee::DpsPacked(name) => name,
-        Callee::Op(_) | Callee::Global(_) | Callee::Var(_) | Callee::Packed(_) | Callee::Constructor(_) => {
-            return Ok(None);
+impl Rewrite {
+    /// The bindings for the call of `func`, which errors call `name`.
+    fn lower(&self, binding: &Binding, call: &Call, name: &str, func: Arg) -> Result<Vec<Binding>, IrError> {
+        let results = results(&binding.var, call, name)?;
+        let device = self.places.device(&binding.var);
+        let packed = matches!(call.callee, Callee::DpsPacked(_));
+        let (mut out, mut args) = (Vec::new(), call.args.to_vec());
+        if let Some(device) = device.filter(|_| !packed) {
+            args.iter_mut().try_for_each(|arg| move_constant(arg, device, &mut out))?;
         }
-    };
-    let ret = call
-        .ret
-        .as_ref()
-        .ok_or_else(|| IrError::new(format!("the call of `{callee}` declares no result type"), &call.span))?;
-    let mut out = Vec::new();
-    let results = match ret {
-        Type::Tensor(ty) => vec![alloc(&binding.var, ty, callee)?],
-        Type::Tuple(fields) => fields
-            .iter()
-            .enumerate()
-            .map(|(i, field)| {
-                let ty = field.as_tensor().ok_or_else(|| {
-                    IrError::new(format!("result {i} of `{callee}` must be a tensor"), &call.span)
-                })?;
-                let name = format!("{}_{i}", binding.var.name());
-                alloc(&Var::with_span(name, field.clone(), call.span.clone()), ty, callee)
-            })
-            .collect::<Result<Vec<_>, _>>()?,
-        Type::Prim(_)
-        | Type::Shape(_)
-        | Type::Func(_)
-        | Type::Adt(_)
-        | Type::Ref(_)
-        | Type::Param(_)
-        | Type::Object => {
+        let initial = if let Callee::TirInplace(_) = call.callee {
+            args.split_off(args.len().saturating_sub(results.len()))
+        } else {
+            Vec::new()
+        };
+        for (i, var) in results.iter().enumerate() {
+            out.push(match initial.get(i) {
+                Some(arg) => self.take(binding, var, arg)?,
+                None => alloc(var, name, device)?,
+            });
+        }
+        let outputs = Arg::Tuple(results.iter().map(Arg::from).collect());
+        let op = if packed { memory::INVOKE_DPS_PACKED } else { memory::INVOKE_TVM_OP };
+        let mut invoke = memory::call(op, [func, Arg::Tuple(args.into()), outputs.clone()], Attrs::new())?;
+        if let Expr::Call(it) = &mut invoke {
+            Arc::make_mut(it).span = call.span.clone();
+        }
+        out.push(Binding::new(Var::new("_", Type::unit()), invoke));
+        if matches!(call.ret, Some(Type::Tuple(_))) {
+            out.push(Binding::new(binding.var.clone(), Expr::Arg(outputs)));
+        }
+        Ok(out)
+    }
+
+    /// The tensor `arg` as `var`, to be written to for the call that `binding` binds.
+    fn take(&self, binding: &Binding, var: &Var, arg: &Arg) -> Result<Binding, IrError> {
+        let last = |it: &Var| self.final_uses.contains(&(binding.var.id(), it.id()));
+        let attrs = Attrs::new().with("last_use", arg.as_var().is_some_and(last));
+        Ok(Binding::new(var.clone(), memory::call(memory::MAKE_UNIQUE, [arg.clone()], attrs)?))
+    }
+}
+
+/// A variable for each result of `call`; `var` itself for a single one.
+fn results(var: &Var, call: &Call, callee: &str) -> Result<Vec<Var>, IrError> {
+    match &call.ret {
+        None => Err(IrError::new(format!("the call of `{callee}` declares no result type"), &call.span)),
+        Some(Type::Tensor(_)) => Ok(vec![var.clone()]),
+        Some(Type::Tuple(fields)) if fields.iter().all(|field| field.as_tensor().is_some()) => {
+            let field = |(i, field): (usize, &Type)| {
+                Var::with_span(format!("{}_{i}", var.name()), field.clone(), call.span.clone())
+            };
+            Ok(fields.iter().enumerate().map(field).collect())
+        }
+        Some(_) => {
             let message = format!("the result of `{callee}` must be a tensor or a tuple of tensors");
-            return Err(IrError::new(message, &call.span));
+            Err(IrError::new(message, &call.span))
         }
-    };
-    let outputs: Arc<[Arg]> = results.iter().map(|it| Arg::from(&it.var)).collect();
-    if let Callee::DpsPacked(name) = &call.callee {
-        // The result is what the function returns: it may return other tensors than those allocated for it.
-        let memory: Vec<Binding> =
-            results.into_iter().map(|it| Binding { var: it.var.renew(), ..it }).collect();
-        let args = call.args.iter().cloned().chain(memory.iter().map(|it| Arg::from(&it.var))).collect();
-        let packed = Call { callee: Callee::Packed(name.clone()), args, ..call.clone() };
-        out.extend(memory);
-        out.push(Binding { value: packed.into(), ..binding.clone() });
-        return Ok(Some(out));
     }
-    let Callee::Tir(gv) = &call.callee else { return Ok(None) };
-    out.extend(results);
-    let args = [Arg::Global(gv.clone()), Arg::Tuple(call.args.clone()), Arg::Tuple(outputs.clone())];
-    let mut invoke = memory::call(memory::INVOKE_TVM_OP, args, Default::default())?;
-    if let Expr::Call(it) = &mut invoke {
-        Arc::make_mut(it).span = call.span.clone();
-    }
-    out.push(Binding::new(Var::new("_", Type::unit()), invoke));
-    if matches!(ret, Type::Tuple(_)) {
-        out.push(Binding::new(binding.var.clone(), Expr::Arg(Arg::Tuple(outputs))));
-    }
-    Ok(Some(out))
 }
 
-fn alloc(var: &Var, ty: &TensorType, callee: &str) -> Result<Binding, IrError> {
+/// Replaces a constant by its copy on `device`.
+fn move_constant(arg: &mut Arg, device: Device, out: &mut Vec<Binding>) -> Result<(), IrError> {
+    let Arg::Const(tensor) = &*arg else { return Ok(()) };
+    let ty = TensorType { vdevice: Some(device), ..TensorType::fixed(tensor.shape(), tensor.dtype()) };
+    let copy = Var::new("constant", Type::Tensor(ty));
+    let attrs = Attrs::new().with(memory::DEVICE, device.to_string());
+    out.push(Binding::new(copy.clone(), memory::call(TO_VDEVICE, [arg.clone()], attrs)?));
+    *arg = Arg::from(&copy);
+    Ok(())
+}
+
+/// Allocates the result `var` of `callee`.
+fn alloc(var: &Var, callee: &str, device: Option<Device>) -> Result<Binding, IrError> {
     let unknown = |what: &str| {
         IrError::new(format!("the {what} of the result of `{callee}` is not known"), var.span())
             .help("`match_cast` the arguments to types that determine it")
     };
+    let ty = var.ty().as_tensor().ok_or_else(|| unknown("type"))?;
     let shape = ty.known_shape().ok_or_else(|| unknown("shape"))?;
-    let dtype = ty.dtype.ok_or_else(|| unknown("element type"))?;
-    let shape = Arg::Shape(shape.into());
-    Ok(Binding::new(var.clone(), memory::call(memory::ALLOC, [shape], memory::dtype_attr(dtype))?))
+    let mut attrs = memory::dtype_attr(ty.dtype.ok_or_else(|| unknown("element type"))?);
+    if let Some(device) = device {
+        attrs = attrs.with(memory::DEVICE, device.to_string());
+    }
+    Ok(Binding::new(var.clone(), memory::call(memory::ALLOC, [Arg::Shape(shape.into())], attrs)?))
 }

@@ -133,7 +133,7 @@ impl Visitor for Reached {
     }
 
     fn visit_call(&mut self, call: &Call) {
-        if let Callee::Tir(gv) = &call.callee {
+        if let Callee::Tir(gv) | Callee::TirInplace(gv) = &call.callee {
             self.found.push(gv.clone());
         }
         walk_call(self, call);

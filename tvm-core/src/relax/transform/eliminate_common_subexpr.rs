@@ -93,7 +93,7 @@ fn is_value(expr: &Expr) -> bool {
     let Expr::Call(call) = expr else { return matches!(expr, Expr::TupleGetItem(..)) };
     match &call.callee {
         Callee::Op(op) => op.pure,
-        Callee::Tir(_) | Callee::Constructor(_) => true,
+        Callee::Tir(_) | Callee::TirInplace(_) | Callee::Constructor(_) => true,
         Callee::Global(_) | Callee::Var(_) | Callee::DpsPacked(_) | Callee::Packed(_) => false,
     }
 }

@@ -89,6 +89,7 @@ impl Fold<'_> {
             }
             Callee::Global(_)
             | Callee::Var(_)
+            | Callee::TirInplace(_)
             | Callee::DpsPacked(_)
             | Callee::Packed(_)
             | Callee::Constructor(_) => None,

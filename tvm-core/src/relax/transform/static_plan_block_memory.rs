@@ -15,11 +15,11 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::ir::{Attrs, FirstError, IrError, Type, Var, VarId};
+use crate::ir::{AttrValue, Attrs, FirstError, IrError, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
 use crate::relax::analysis::{Aliases, last_uses, prove_equal};
 use crate::relax::mutator::{walk_binding, walk_function};
-use crate::relax::op::memory;
+use crate::relax::op::memory::{self, dtype_of};
 use crate::relax::{Arg, Binding, Body, Call, Callee, Expr, Mutator};
 use crate::tir::{BinaryOp, PrimExpr};
 
@@ -57,6 +57,8 @@ fn call_of<'a>(expr: &'a Expr, name: &str) -> Option<&'a Call> {
 struct Storage {
     var: Var,
     size: PrimExpr,
+    /// Attribute of the allocations: the device, if it is not the default one.
+    device: Option<AttrValue>,
     free: bool,
 }
 
@@ -82,12 +84,12 @@ impl Plan<'_> {
         for binding in body.bindings() {
             binding.value.bodies().into_iter().for_each(|body| self.body(body));
             let id = binding.var.id();
-            if call_of(&binding.value, memory::ALLOC).is_some()
+            if let Some(call) = call_of(&binding.value, memory::ALLOC)
                 && !self.aliases.escapes(id)
                 && let Some(last_use) = self.last_uses.get(&id).copied()
                 && let Some(size) = self.byte_size(binding.var.ty())
             {
-                let (storage, first) = self.request(size, start);
+                let (storage, first) = self.request(size, call.attrs.get(memory::DEVICE), start);
                 self.places.insert(id, (storage, first));
                 dying.entry(last_use).or_default().push(storage);
             }
@@ -99,9 +101,10 @@ impl Plan<'_> {
         self.storages[start..].iter_mut().for_each(|it| it.free = false);
     }
 
-    /// Reserves a storage of `size` bytes, a free one from `start` on or a new one; returns its index and whether it is new.
-    fn request(&mut self, size: PrimExpr, start: usize) -> (usize, bool) {
-        let free = self.storages.iter().enumerate().skip(start).filter(|(_, it)| it.free);
+    /// Reserves a storage of `size` bytes on `device`, a free one from `start` on or a new one; returns its index and whether it is new.
+    fn request(&mut self, size: PrimExpr, device: Option<&AttrValue>, start: usize) -> (usize, bool) {
+        let fits = |it: &Storage| it.free && it.device.as_ref() == device;
+        let free = self.storages.iter().enumerate().skip(start).filter(|(_, it)| fits(it));
         let found = match size.as_int() {
             Some(bytes) => {
                 let constant = free.filter_map(|(i, it)| Some((i, it.size.as_int()?)));
@@ -118,7 +121,7 @@ impl Plan<'_> {
         };
         let Some(i) = found else {
             let var = Var::new("storage", Type::Object);
-            self.storages.push(Storage { var, size, free: false });
+            self.storages.push(Storage { var, size, device: device.cloned(), free: false });
             return (self.storages.len() - 1, true);
         };
         let storage = &mut self.storages[i];
@@ -180,12 +183,17 @@ impl Rewrite<'_> {
     ) -> Result<Vec<Binding>, IrError> {
         let mut out = Vec::new();
         if first {
-            let value = memory::call(memory::ALLOC_STORAGE, [Arg::Prim(storage.size.clone())], Attrs::new())?;
+            let mut attrs = Attrs::new();
+            if let Some(device) = &storage.device {
+                attrs = attrs.with(memory::DEVICE, device.clone());
+            }
+            let value = memory::call(memory::ALLOC_STORAGE, [Arg::Prim(storage.size.clone())], attrs)?;
             out.push(Binding::new(storage.var.clone(), value));
         }
         let shape = call.args.iter().cloned();
         let args = [Arg::from(&storage.var), Arg::Prim(PrimExpr::index(0))].into_iter().chain(shape);
-        let value = memory::call(memory::ALLOC_TENSOR, args.collect::<Vec<_>>(), call.attrs.clone())?;
+        let dtype = memory::dtype_attr(dtype_of(call)?);
+        let value = memory::call(memory::ALLOC_TENSOR, args.collect::<Vec<_>>(), dtype)?;
         out.push(Binding { value, ..binding.clone() });
         Ok(out)
     }

@@ -2,19 +2,22 @@
 //!
 //! The memory of a result may hold anything, because the memory planner reuses it. A program that is not proved to write
 //! every element of its outputs, and to read none before that, zeroes them first. So a result's element that nothing
-//! computes is 0 in every executor.
+//! computes is 0 in every executor. Programs that are called in place keep the values that their outputs start with; if
+//! one must zero its outputs for other calls, these get a copy of it.
 //!
 //! TVM counterpart: none; there such elements are undefined.
 
 use std::sync::Arc;
 
 use indexmap::IndexSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{BaseFunc, GlobalVar};
 use crate::pass::{Pass, module_pass};
+use crate::relax::mutator::walk_expr;
 use crate::relax::visitor::walk_call;
-use crate::relax::{Call, Callee, Visitor};
-use crate::tir::transform::zero_outputs as zero_outputs_of;
+use crate::relax::{Call, Callee, Expr, Mutator, Visitor};
+use crate::tir::transform::{renew_defs, zero_outputs as zero_outputs_of};
 
 /// The pass.
 pub fn zero_outputs() -> Pass {
@@ -23,9 +26,22 @@ pub fn zero_outputs() -> Pass {
         for func in module.functions().filter_map(|(gv, _)| module.relax_func(gv)) {
             called.visit_function(func);
         }
-        for gv in called.0 {
-            if let Some(new) = module.prim_func(&gv).and_then(|func| zero_outputs_of(func)) {
+        let mut copies = Copies::default();
+        for gv in called.with_new_memory {
+            let Some(new) = module.prim_func(&gv).and_then(|func| zero_outputs_of(func)) else { continue };
+            if called.in_place.contains(&gv) {
+                let copy = module.add(new.name.clone(), BaseFunc::Prim(Arc::new(renew_defs(&new))));
+                copies.0.insert(gv, copy);
+            } else {
                 module.update(gv, BaseFunc::Prim(Arc::new(new)));
+            }
+        }
+        if !copies.0.is_empty() {
+            for (gv, func) in module.clone().functions() {
+                let BaseFunc::Relax(func) = func else { continue };
+                if let Some(new) = copies.mutate_function(func) {
+                    module.update(gv.clone(), BaseFunc::Relax(Arc::new(new)));
+                }
             }
         }
         Ok(module)
@@ -34,13 +50,34 @@ pub fn zero_outputs() -> Pass {
 
 /// Collects the tensor programs that are called.
 #[derive(Default)]
-struct Called(IndexSet<GlobalVar>);
+struct Called {
+    with_new_memory: IndexSet<GlobalVar>,
+    in_place: FxHashSet<GlobalVar>,
+}
 
 impl Visitor for Called {
     fn visit_call(&mut self, call: &Call) {
-        if let Callee::Tir(gv) = &call.callee {
-            self.0.insert(gv.clone());
+        match &call.callee {
+            Callee::Tir(gv) => _ = self.with_new_memory.insert(gv.clone()),
+            Callee::TirInplace(gv) => _ = self.in_place.insert(gv.clone()),
+            _ => {}
         }
         walk_call(self, call);
+    }
+}
+
+/// Replaces the tensor programs that are called with new memory.
+#[derive(Default)]
+struct Copies(FxHashMap<GlobalVar, GlobalVar>);
+
+impl Mutator for Copies {
+    fn mutate_expr(&mut self, expr: &Expr) -> Option<Expr> {
+        if let Expr::Call(call) = expr
+            && let Callee::Tir(gv) = &call.callee
+        {
+            let callee = Callee::Tir(self.0.get(gv)?.clone());
+            return Some(Call { callee, ..Call::clone(call) }.into());
+        }
+        walk_expr(self, expr)
     }
 }

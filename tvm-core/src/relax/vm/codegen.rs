@@ -15,7 +15,8 @@ use tvm_runtime::{ALIGNMENT, Device};
 use super::builder::{Code, Tables, relax_functions};
 use super::value_type::value_type;
 use crate::ir::{BaseFunc, GlobalVar, IRModule, IrError, Op, Type, Var, VarId};
-use crate::relax::op::memory;
+use crate::relax::op::device::{self, TO_VDEVICE};
+use crate::relax::op::memory::{self, dtype_of};
 use crate::relax::{Arg, Binding, Body, Call, Callee, Constructor, Expr, Function, If};
 use crate::tir::{Param, PrimExpr, kernel_sig};
 
@@ -51,7 +52,10 @@ fn function(tables: &mut Tables<'_>, gv: &GlobalVar, func: &Function) -> Result<
     let public = !func.attrs.bool("private").unwrap_or(false);
     for param in func.params.iter().filter(|param| public && param.ty().as_tensor().is_some()) {
         let src = codegen.var(param)?;
-        let copy = codegen.on_device(src);
+        let copy = match param.ty().as_tensor().and_then(|ty| ty.vdevice) {
+            Some(device) => codegen.code.emit_to(|dst| Instruction::DeviceCopy { dst, src, device }),
+            None => codegen.on_device(src),
+        };
         codegen.regs.insert(param.id(), copy);
     }
     codegen.body(&func.body, Dest::Ret)?;
@@ -151,6 +155,7 @@ impl FunctionCodegen<'_, '_> {
                     Callee::Var(var) => Some(Err(self.var(var)?)),
                     Callee::Op(_)
                     | Callee::Tir(_)
+                    | Callee::TirInplace(_)
                     | Callee::DpsPacked(_)
                     | Callee::Packed(_)
                     | Callee::Constructor(_) => None,
@@ -181,10 +186,7 @@ impl FunctionCodegen<'_, '_> {
     }
 
     fn if_expr(&mut self, it: &If, dest: Dest) -> Result<(), IrError> {
-        let mut test = self.arg(&it.cond)?;
-        if !matches!(it.cond, Arg::Prim(_)) {
-            test = self.on_host(test);
-        }
+        let test = self.arg(&it.cond)?;
         let otherwise = self.code.unless_true(test);
         self.body(&it.then_branch, dest)?;
         let done = (!matches!(dest, Dest::Ret)).then(|| self.code.goto());
@@ -293,7 +295,7 @@ impl FunctionCodegen<'_, '_> {
                 let (tag, fields) = (constructor.tag as u32, self.args(&call.args)?);
                 Ok(self.code.emit_to(|dst| Instruction::AllocADT { dst, tag, fields }))
             }
-            Callee::Tir(gv) => {
+            Callee::Tir(gv) | Callee::TirInplace(gv) => {
                 let message =
                     format!("the call of the tensor program `{}` has no memory for its result", gv.name());
                 Err(IrError::new(message, &call.span).help("run `CallTIRRewrite` first"))
@@ -323,15 +325,33 @@ impl FunctionCodegen<'_, '_> {
             (memory::INVOKE_TVM_OP, [Arg::Global(gv), Arg::Tuple(inputs), Arg::Tuple(outputs)]) => {
                 self.invoke_kernel(gv, inputs, outputs)
             }
+            (memory::INVOKE_DPS_PACKED, [Arg::Str(name), Arg::Tuple(inputs), Arg::Tuple(outputs)]) => {
+                let func = self.tables.packed(name);
+                let (inputs, outputs) = (self.args(inputs)?, self.args(outputs)?);
+                self.code.emit(Instruction::InvokeDpsPacked { func, inputs, outputs });
+                // As for kernels, nothing reads the empty tuple.
+                Ok(self.code.reg())
+            }
+            (TO_VDEVICE, [tensor]) => {
+                let (src, device) = (self.arg(tensor)?, device::device(&call.attrs)?);
+                Ok(self.code.emit_to(|dst| Instruction::DeviceCopy { dst, src, device }))
+            }
+            (memory::MAKE_UNIQUE, [tensor]) => {
+                let mut src = self.arg(tensor)?;
+                if !call.attrs.bool("last_use").unwrap_or(false) {
+                    let shared = src;
+                    src = self.code.emit_to(|dst| Instruction::Move { dst, src: shared });
+                }
+                Ok(self.code.emit_to(|dst| Instruction::MakeUnique { dst, src }))
+            }
             (memory::ALLOC, [shape]) => {
-                let dtype = dtype_of(call)?;
-                let size = self.byte_size(shape, dtype.bytes() as i64)?;
-                let storage = self.alloc_storage(size);
+                let size = self.byte_size(shape, dtype_of(call)?.bytes() as i64)?;
+                let storage = self.alloc_storage(size, call)?;
                 self.alloc_tensor(storage, 0.into(), shape, call)
             }
             (memory::ALLOC_STORAGE, [Arg::Prim(size)]) => {
                 let size = self.int(size)?;
-                Ok(self.alloc_storage(size))
+                self.alloc_storage(size, call)
             }
             (memory::ALLOC_TENSOR, [storage, Arg::Prim(offset), shape]) => {
                 let (storage, offset) = (self.arg(storage)?, self.int(offset)?);
@@ -359,14 +379,12 @@ impl FunctionCodegen<'_, '_> {
             }
             ("tensor_to_shape", [tensor]) => {
                 let src = self.arg(tensor)?;
-                let src = self.on_host(src);
                 Ok(self.code.emit_to(|dst| Instruction::TensorToShape { dst, src }))
             }
             (memory::CHECK_INDICES, [indices, extents]) => {
                 let (indices, extents) = (self.arg(indices)?, self.arg(extents)?);
                 let context = call.attrs.str("op").unwrap_or_default().into();
-                let src = self.on_host(indices);
-                self.code.emit(Instruction::CheckIndices { src, extents, context });
+                self.code.emit(Instruction::CheckIndices { src: indices, extents, context });
                 Ok(self.code.emit_to(|dst| Instruction::Move { dst, src: indices }))
             }
             (memory::RESHAPE_TENSOR, [tensor, shape]) => {
@@ -423,18 +441,13 @@ impl FunctionCodegen<'_, '_> {
         }
     }
 
-    /// A register that holds the tensor in `src` where the virtual machine can read it.
-    fn on_host(&mut self, src: Reg) -> Reg {
-        let device = Device::cpu();
-        if device == self.tables.device {
-            return src;
-        }
-        self.code.emit_to(|dst| Instruction::DeviceCopy { dst, src, device })
-    }
-
-    fn alloc_storage(&mut self, size: IntOperand) -> Reg {
-        let (align, device) = (ALIGNMENT as u32, self.tables.device);
-        self.code.emit_to(|dst| Instruction::AllocStorage { dst, size, align, device })
+    fn alloc_storage(&mut self, size: IntOperand, call: &Call) -> Result<Reg, IrError> {
+        let device = match call.attrs.get(memory::DEVICE) {
+            Some(_) => device::device(&call.attrs)?,
+            None => self.tables.device,
+        };
+        let align = ALIGNMENT as u32;
+        Ok(self.code.emit_to(|dst| Instruction::AllocStorage { dst, size, align, device }))
     }
 
     fn alloc_tensor(
@@ -469,12 +482,6 @@ impl FunctionCodegen<'_, '_> {
         let size = values.iter().fold(PrimExpr::index(elem), |size, dim| dim.clone() * size);
         self.int(&size)
     }
-}
-
-fn dtype_of(call: &Call) -> Result<tvm_runtime::DataType, IrError> {
-    call.attrs
-        .dtype("dtype")
-        .ok_or_else(|| IrError::new("an allocation needs the attribute `dtype`", &call.span))
 }
 
 fn not_a_function(gv: &GlobalVar) -> IrError {

@@ -35,5 +35,5 @@ pub use outcome::{
     Outcome, is_users, result,
 };
 pub use scalar::{ToScalar, prim, scalar, shape};
-pub use tensor_program::{call_dps_packed, call_packed, call_tir, include_tir};
+pub use tensor_program::{call_dps_packed, call_packed, call_tir, call_tir_inplace, include_tir};
 pub use value::{Value, closure, compare, tuple};

@@ -17,11 +17,33 @@ use crate::tir::{Param, PrimExpr, PrimFunc, substitute_expr};
 /// inputs, unless they are written: `call_tir(kernel, (x, w), Tensor::<f32, n>)`.
 #[track_caller]
 pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem, ret: Option<Type>) -> Value {
-    let span = span_of(Location::caller());
+    call_program::<P>(list(item(args)), false, ret, span_of(Location::caller()))
+}
+
+/// `call_tir_inplace(kernel, (x, w), y)`: inputs and scalars, then the values that the outputs start with. The results are
+/// new tensors, in the memory of those values where nothing else uses it, and otherwise in copies.
+#[track_caller]
+pub fn call_tir_inplace<P: PrimFuncDef + 'static>(
+    args: impl IntoItem,
+    initial: impl IntoItem,
+    ret: Option<Type>,
+) -> Value {
+    let (mut items, initial) = (list(item(args)), list(item(initial)));
+    items.extend(initial);
+    call_program::<P>(items, true, ret, span_of(Location::caller()))
+}
+
+fn call_program<P: PrimFuncDef + 'static>(
+    items: Vec<Item>,
+    inplace: bool,
+    ret: Option<Type>,
+    span: Span,
+) -> Value {
     let Some((gv, func)) = program::<P>(&span) else { return Value::poison() };
-    match bind(&func, list(item(args)), ret) {
+    match bind(&func, items, inplace, ret) {
         Ok(Some((args, ret))) => {
-            let (callee, attrs, ret) = (Callee::Tir(gv), Attrs::new(), Some(ret));
+            let callee = if inplace { Callee::TirInplace(gv) } else { Callee::Tir(gv) };
+            let (attrs, ret) = (Attrs::new(), Some(ret));
             emit(Call { callee, args, attrs, ret, span: span.clone() }.into(), &span)
         }
         Ok(None) => Value::poison(),
@@ -76,13 +98,19 @@ fn program<P: PrimFuncDef + 'static>(span: &Span) -> Option<(GlobalVar, Arc<Prim
 type Bound = (Arc<[Arg]>, Type);
 
 /// The arguments of the call and its result type; `None` when an argument is poisoned.
-fn bind(func: &PrimFunc, items: Vec<Item>, ret: Option<Type>) -> Result<Option<Bound>, IrError> {
+fn bind(
+    func: &PrimFunc,
+    items: Vec<Item>,
+    inplace: bool,
+    ret: Option<Type>,
+) -> Result<Option<Bound>, IrError> {
     let err = |message: String| IrError::new(format!("`{}`: {message}", func.name), &Span::none());
     let (tensors, scalars) = (
         func.params.iter().filter(|param| matches!(param, Param::In(_))),
         func.params.iter().filter(|param| matches!(param, Param::Scalar(_))),
     );
-    let inputs: Vec<&Param> = tensors.chain(scalars).collect();
+    let outputs = func.params.iter().filter(|param| inplace && matches!(param, Param::Out(_)));
+    let inputs: Vec<&Param> = tensors.chain(scalars).chain(outputs).collect();
     if inputs.len() != items.len() {
         return Err(err(format!("expected {} arguments, got {}", inputs.len(), items.len())));
     }

@@ -1,6 +1,8 @@
 //! Tests with hand-written programs.
 
 mod memory;
+mod packed;
+mod unique;
 
 use std::sync::Arc;
 

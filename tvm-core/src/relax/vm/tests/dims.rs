@@ -93,7 +93,7 @@ fn extents_that_may_differ_are_compared_when_the_program_runs() {
     for case in CASES {
         let module = module(case);
         let vm = vm(&module);
-        let run = |n, m| vm.invoke("main", &arguments(case, &module, n, m));
+        let run = |n, m| vm.invoke("main", arguments(case, &module, n, m));
         let name = format!("{} of {:?}", case.op, case.shapes);
         run(3, 3).unwrap_or_else(|err| panic!("{name}: {err}"));
         let wrong = if case.shapes.iter().any(|shape| shape.contains('m')) { run(3, 4) } else { run(4, 4) };

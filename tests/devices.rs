@@ -1,0 +1,134 @@
+//! Programs on two devices: the host and a virtual device, whose memory the runtime keeps apart.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use tvm::codegen::{Compiled, compile_module};
+use tvm::prelude::*;
+use tvm::runtime::{Device, Value};
+
+#[relax::func(name = "main")]
+fn there_and_back(x: Tensor<f32, n, m>, w: Tensor<f32, m, k>) -> Tensor<f32, n, k> {
+    let h = relu(matmul(x, w));
+    let there = to_vdevice(h, device = "cpu:1");
+    let scaled = (there + there) * 0.5;
+    let y = exp(scaled) + constant::<f32, 3>([1.0, 2.0, 3.0]);
+    to_vdevice(y, device = "cpu") + h
+}
+
+#[relax::func(name = "main")]
+fn on_the_host(x: Tensor<f32, n, m>, w: Tensor<f32, m, k>) -> Tensor<f32, n, k> {
+    let h = relu(matmul(x, w));
+    let scaled = (h + h) * 0.5;
+    exp(scaled) + constant::<f32, 3>([1.0, 2.0, 3.0]) + h
+}
+
+#[relax::func(name = "main")]
+fn stays_there(x: Tensor<f32, n, m>, at: Tensor<i64, k>, turn: Tensor<bool>) -> Tensor<f32, k, m> {
+    let there = to_vdevice(x, device = "cpu:1");
+    let rows = take(there, to_vdevice(at, device = "cpu:1"), axis = 0);
+    if to_vdevice(turn, device = "cpu:1") { rows.negative() } else { rows + rows }
+}
+
+fn tensor(data: &[f32], shape: &[i64]) -> Value {
+    Tensor::from_slice(data, shape).unwrap().into()
+}
+
+#[test]
+fn a_program_runs_on_two_devices() {
+    let x = tensor(&[1., -2., 0.5, 3.], &[2, 2]);
+    let w = tensor(&[1., 0., 2., -1., 1., 0.25], &[2, 3]);
+    let compiled = Compiled::new(there_and_back::module().unwrap(), &Target::host()).unwrap();
+    let code = compiled.executable.to_string();
+    assert!(code.contains(" on cpu:1") && code.contains("to cpu:1") && code.contains("to cpu:0"), "{code}");
+    let there = compiled.into_vm(Default::default()).unwrap();
+    let here = compile_module(&on_the_host::module().unwrap(), &Target::host()).unwrap();
+    for _ in 0..3 {
+        let [got, want] = [&there, &here].map(|vm| vm.invoke("main", &[x.clone(), w.clone()]).unwrap());
+        let [got, want] = [&got, &want].map(|it| it.as_tensor().unwrap());
+        assert_eq!((got, got.device()), (want, Device::cpu()));
+    }
+}
+
+#[test]
+fn results_stay_where_they_are() {
+    let vm = compile_module(&stays_there::module().unwrap(), &Target::host()).unwrap();
+    let (x, there) = (tensor(&[1., 2., 3., 4.], &[2, 2]), Device::virtual_cpu(1));
+    let at = |index: i64| Value::from(Tensor::from_slice(&[index], &[1]).unwrap());
+    let run = |x: &Value, index, turn: bool| {
+        vm.invoke("main", &[x.clone(), at(index), Tensor::scalar(turn).into()])
+    };
+    let moved = Value::from(x.as_tensor().unwrap().to_device(there).unwrap());
+    for x in [&x, &moved] {
+        let res = run(x, -1, false).unwrap();
+        let res = res.as_tensor().unwrap();
+        assert_eq!(res.device(), there);
+        let err = res.to_vec::<f32>().unwrap_err().to_string();
+        assert!(err.contains("the tensor is on cpu:1"), "{err}");
+        assert_eq!(res.to_device(Device::cpu()).unwrap().to_vec::<f32>().unwrap(), [6., 8.]);
+    }
+    let res = run(&x, 0, true).unwrap().as_tensor().unwrap().to_device(Device::cpu()).unwrap();
+    assert_eq!(res.to_vec::<f32>().unwrap(), [-1., -2.]);
+    let err = run(&x, 2, false).unwrap_err().to_string();
+    assert!(err.contains("take") && err.contains('2'), "{err}");
+}
+
+#[test]
+fn a_kernel_does_not_mix_devices() {
+    #[prim_func]
+    fn sum(a: &Tensor<f32, n>, b: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+        for i in 0..n {
+            y[[i]] = a[[i]] + b[[i]];
+        }
+    }
+    #[relax::func(name = "main")]
+    fn two(a: Tensor<f32, n>, b: Tensor<f32, n>) -> Tensor<f32, n> {
+        call_tir(sum, (a, b))
+    }
+    let vm = compile_module(&two::module().unwrap(), &Target::host()).unwrap();
+    let a = tensor(&[1., 2.], &[2]);
+    let b = Value::from(a.as_tensor().unwrap().to_device(Device::virtual_cpu(2)).unwrap());
+    let err = vm.invoke("main", &[a, b]).unwrap_err().to_string();
+    assert!(err.contains("`sum`: argument `b` is on cpu:2, the arguments before it on cpu:0"), "{err}");
+}
+
+mod refused {
+    use super::*;
+
+    #[relax::func(name = "main")]
+    fn mixed(x: Tensor<f32, n>) -> Tensor<f32, n> {
+        x + to_vdevice(x, device = "cpu:1")
+    }
+
+    #[relax::func(name = "main")]
+    fn arms(x: Tensor<f32, n>, c: Tensor<bool>) -> Tensor<f32, n> {
+        let y = if c { to_vdevice(x, device = "cpu:1") } else { x };
+        y + y
+    }
+
+    #[relax::func(name = "main")]
+    fn in_a_cell(x: Tensor<f32, n>) -> Tensor<f32, n> {
+        let cell = ref_create(to_vdevice(x, device = "cpu:1"));
+        ref_read(cell)
+    }
+
+    #[relax::func(name = "main")]
+    fn no_device(x: Tensor<f32, n>) -> Tensor<f32, n> {
+        to_vdevice(x, device = "gpu")
+    }
+
+    #[test]
+    fn places_that_do_not_fit_are_errors_at_their_line() {
+        for (module, parts) in [
+            (mixed::module(), ["has tensors on different devices: cpu:0 and cpu:1", "add"]),
+            (arms::module(), ["the arms of `if` have results on different devices", "cpu:1"]),
+            (in_a_cell::module(), ["a reference cell takes tensors of the default device cpu:0", "cpu:1"]),
+            (no_device::module(), ["`gpu` is not a device", "to_vdevice"]),
+        ] {
+            let res = module.map_err(|err| err.to_string()).and_then(|module| {
+                compile_module(&module, &Target::host()).map(drop).map_err(|err| err.to_string())
+            });
+            let text = res.unwrap_err();
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+            assert!(text.contains("tests/devices.rs"), "{text}");
+        }
+    }
+}
