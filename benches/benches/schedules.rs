@@ -30,7 +30,7 @@ fn chain() -> PrimFunc {
     te::create_prim_func("chain", &[x], &[last]).unwrap_or_else(|err| panic!("{err}"))
 }
 
-/// Applies one primitive to the sums, to their producer or to their consumer.
+/// Applies one primitive to the sums, to their producer or to their consumers.
 type Step = fn(&mut Schedule, &Handles) -> Result<(), ScheduleError>;
 
 /// The blocks and loops to which the steps apply primitives.
@@ -38,6 +38,8 @@ struct Handles {
     producer: BlockRV,
     sums: BlockRV,
     consumer: BlockRV,
+    /// Consumer of the consumer.
+    next: BlockRV,
     /// Loops of the sums, outermost first.
     loops: [LoopRV; 3],
     /// Inner loop of the consumer.
@@ -58,7 +60,7 @@ fn steps() -> Vec<(&'static str, Step)> {
         ("compute_at", |s, h| s.compute_at(h.producer, h.loops[0])),
         ("reverse_compute_at", |s, h| s.reverse_compute_at(h.consumer, h.loops[0])),
         ("compute_inline", |s, h| s.compute_inline(h.producer)),
-        ("reverse_compute_inline", |s, h| s.reverse_compute_inline(h.consumer)),
+        ("reverse_compute_inline", |s, h| s.reverse_compute_inline(h.next)),
         ("decompose_reduction", |s, h| s.decompose_reduction(h.sums, h.loops[2]).map(drop)),
         ("annotate", |s, h| s.annotate(h.sums, "hint", 1)),
     ]
@@ -88,10 +90,10 @@ fn schedules(c: &mut Criterion) {
 fn handles(s: &mut Schedule) -> Result<Handles, ScheduleError> {
     let middle = BLOCKS / 2;
     let (producer, sums) = (s.block(&format!("b{}", middle - 1))?, s.block("sums")?);
-    let consumer = s.block(&format!("b{}", middle + 1))?;
+    let (consumer, next) = (s.block(&format!("b{}", middle + 1))?, s.block(&format!("b{}", middle + 2))?);
     let loops = s.loops(sums)?;
     let [_, inner] = s.loops(consumer)?;
-    Ok(Handles { producer, sums, consumer, loops, inner })
+    Ok(Handles { producer, sums, consumer, next, loops, inner })
 }
 
 criterion_group!(benches, schedules);

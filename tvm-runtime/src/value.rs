@@ -123,6 +123,11 @@ impl Adt {
         &self.0.fields
     }
 
+    /// Number of handles.
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     /// Tag and fields for writing; `None` if other handles exist.
     pub(crate) fn parts_mut(&mut self) -> Option<(&mut u32, &mut [Value])> {
         Arc::get_mut(&mut self.0).map(|cells| (&mut cells.tag, &mut *cells.fields))

@@ -6,6 +6,7 @@ mod functions;
 mod graph;
 mod motions;
 mod operators;
+mod places;
 mod program;
 mod run;
 

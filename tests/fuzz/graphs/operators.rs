@@ -25,7 +25,7 @@ fn float(item: &Item) -> bool {
 
 impl Graph<'_> {
     pub(super) fn operator(&mut self) -> Made<Item> {
-        match self.rng.below(24) {
+        match self.rng.below(28) {
             0..=2 => self.unary(),
             3..=7 => self.binary(),
             8 => self.comparison(),
@@ -38,6 +38,8 @@ impl Graph<'_> {
             16 => self.smooth(),
             17 => self.constant(),
             18 => self.window(),
+            19..=21 => self.update(),
+            22 => self.visit(),
             _ => self.motion(),
         }
     }

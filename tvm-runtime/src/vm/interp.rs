@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
             Instruction::LoadConsti { dst, value } => (dst, Value::Int(*value)),
             Instruction::KillRegister { reg } => {
                 let value = std::mem::take(self.slot(*reg));
-                self.ws.recycle(value);
+                self.ws.end(value);
                 return Ok(());
             }
             Instruction::IntOp { op, dst, lhs, rhs } => {

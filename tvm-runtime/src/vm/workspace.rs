@@ -3,6 +3,7 @@
 //! In a steady state, a run allocates nothing: it takes storages and handles of values from its workspace, and leaves
 //! them there. Its result is the caller's, who may give it back with [`Workspace::recycle`].
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::pool::Pool;
@@ -69,12 +70,26 @@ impl Workspace {
         self.regs.extend(args);
     }
 
+    /// Ends the lifetime of the content of a register.
+    #[inline]
+    pub(super) fn end(&mut self, value: Value) {
+        let unused = match &value {
+            Value::Tensor(tensor) => tensor.handles() == 1,
+            Value::Shape(shape) => Arc::strong_count(shape) == 1,
+            Value::Adt(tuple) => tuple.handles() == 1,
+            _ => false,
+        };
+        if unused {
+            self.recycle(value);
+        }
+    }
+
     /// Ends the registers from `base` on.
     pub(super) fn truncate(&mut self, base: usize) {
         while self.regs.len() > base
             && let Some(value) = self.regs.pop()
         {
-            self.recycle(value);
+            self.end(value);
         }
     }
 
