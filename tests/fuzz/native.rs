@@ -1,14 +1,33 @@
 //! Runs scheduled programs as machine code, many in one unit.
 
+use std::ops::Range;
+use std::sync::LazyLock;
+
 use tvm::codegen::build;
 use tvm::ir::{BaseFunc, IRModule};
 use tvm::pass::PassContext;
-use tvm::runtime::{HostArg, Kernel, ParamKind, RuntimeError, TensorView, TensorViewMut, Value};
+use tvm::runtime::WorkerPool;
+use tvm::runtime::{HostArg, Kernel, ParamKind, RuntimeError, TensorView, TensorViewMut, ThreadPool, Value};
 use tvm::target::Target;
 use tvm::tir::PrimFunc;
 use tvm::tir::transform::renew_defs;
 
 use crate::case::Case;
+
+/// Runs loops on several threads however little work they are.
+struct Eager(WorkerPool);
+
+static POOL: LazyLock<Eager> = LazyLock::new(|| Eager(WorkerPool::new(2)));
+
+impl ThreadPool for Eager {
+    fn num_threads(&self) -> usize {
+        self.0.num_threads()
+    }
+
+    fn parallel_for(&self, extent: usize, _grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+        self.0.parallel_for(extent, 1, body);
+    }
+}
 
 /// The code generators of this build.
 pub(crate) fn targets() -> Vec<Target> {
@@ -62,5 +81,5 @@ fn call(kernel: &Kernel, args: &mut [Value]) -> Result<(), RuntimeError> {
             (other, _) => panic!("{other:?} is no argument"),
         });
     }
-    kernel.call(&mut views, None)
+    kernel.call(&mut views, Some(&*POOL))
 }

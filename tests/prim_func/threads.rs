@@ -208,3 +208,22 @@ fn the_same_holds_for_attributes() {
     assert!(steps.contains("several times") && steps.contains("`y`"), "{steps}");
     straight_by_attributes::prim_func().unwrap();
 }
+
+/// A code generator for CPUs names the kernel and the line of what it does not support.
+#[test]
+fn threads_are_not_for_a_cpu() {
+    let mut s = Schedule::new(straight::prim_func().unwrap()).unwrap();
+    bind(&mut s, ["row", "t", "y"]).unwrap();
+    let func = s.func().clone();
+    let mut targets = vec![Target::c()];
+    if cfg!(feature = "llvm") {
+        targets.push(Target::llvm());
+    }
+    for target in targets {
+        let err = tvm::codegen::compile(&func, &target).unwrap_err();
+        let text = err.to_string();
+        for part in ["kernel `straight` (tests/prim_func/threads.rs:", "ThreadBinding"] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+}

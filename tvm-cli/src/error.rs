@@ -64,6 +64,9 @@ impl Error {
     pub(crate) fn is_unsupported(&self) -> bool {
         match self {
             Error::Onnx(err) => err.is_unsupported(),
+            Error::Codegen(CodegenError::Kernel { source, .. }) => {
+                matches!(**source, CodegenError::NotSupported { .. })
+            }
             Error::Codegen(err) => {
                 matches!(err, CodegenError::NotSupported { .. } | CodegenError::Unsupported { .. })
             }

@@ -18,6 +18,16 @@ pub enum CodegenError {
         /// The unsupported construct.
         what: String,
     },
+    /// A code generator failed on a kernel.
+    #[error("kernel `{kernel}`{place}: {source}")]
+    Kernel {
+        /// Name of the kernel.
+        kernel: String,
+        /// Where in the kernel, in parentheses: the place in the source, or empty if it is not known.
+        place: String,
+        /// The error.
+        source: Box<CodegenError>,
+    },
     /// The code generator is not part of this build.
     #[error("this build has no {target} code generator\n  help: turn on the feature `{feature}`{help}")]
     Unsupported {

@@ -11,7 +11,7 @@ use std::ffi::{c_char, c_void};
 use crate::dtype::DataType;
 
 /// Version of everything in this file; the runtime refuses an object that was compiled for another version.
-pub const ABI_VERSION: u32 = 2;
+pub const ABI_VERSION: u32 = 3;
 
 /// DLPack's `DLDevice`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,9 +134,15 @@ pub struct CallContext {
     pub abi_version: u32,
     /// Threads that `parallel_for` may use, at least 1.
     pub num_threads: u32,
-    /// Runs `body` over `0..extent` in contiguous chunks; returns 0, or the first non-zero status.
-    pub parallel_for:
-        unsafe extern "C" fn(ctx: *mut CallContext, body: ParallelBody, extent: i64, env: *mut c_void) -> i32,
+    /// Runs `body` over `0..extent` in contiguous chunks; returns 0, or the first non-zero status. `cost` is the approximate
+    /// number of operations of one iteration.
+    pub parallel_for: unsafe extern "C" fn(
+        ctx: *mut CallContext,
+        body: ParallelBody,
+        extent: i64,
+        cost: u64,
+        env: *mut c_void,
+    ) -> i32,
     /// Allocates scratch memory aligned to 64 bytes; null if there is none.
     pub alloc: unsafe extern "C" fn(ctx: *mut CallContext, bytes: u64) -> *mut c_void,
     /// Frees scratch memory. Blocks are freed in reverse order of allocation.

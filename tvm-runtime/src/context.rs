@@ -75,6 +75,7 @@ unsafe extern "C" fn parallel_for(
     ctx: *mut CallContext,
     body: ParallelBody,
     extent: i64,
+    cost: u64,
     env: *mut c_void,
 ) -> i32 {
     let Ok(extent @ 1..) = usize::try_from(extent) else { return 0 };
@@ -104,8 +105,8 @@ unsafe extern "C" fn parallel_for(
     };
     let run = |range: std::ops::Range<usize>| run(range.start, range.end);
     let outcome = match state.pool {
-        Some(pool) => thread_pool::run(pool, extent, &run),
-        None => thread_pool::run(&*thread_pool::thread_pool(), extent, &run),
+        Some(pool) => thread_pool::run(pool, extent, thread_pool::grain(cost), &run),
+        None => thread_pool::run(&*thread_pool::thread_pool(), extent, thread_pool::grain(cost), &run),
     };
     let status = match outcome {
         Ok(()) => shared.status.load(Ordering::Relaxed),
@@ -313,11 +314,14 @@ mod tests {
             with_context(Some(&pool), |ctx| {
                 // SAFETY: `ctx` is valid here.
                 unsafe {
-                    assert_eq!(((*ctx).parallel_for)(ctx, body, 100, null_mut()), Status::Assert as i32);
+                    assert_eq!(
+                        ((*ctx).parallel_for)(ctx, body, 100, 1 << 20, null_mut()),
+                        Status::Assert as i32
+                    );
                     assert_eq!((*ctx).error.expected, 40);
-                    assert_eq!(((*ctx).parallel_for)(ctx, body, 40, null_mut()), 0);
-                    assert_eq!(((*ctx).parallel_for)(ctx, body, -3, null_mut()), 0);
-                    assert_eq!(((*ctx).parallel_for)(ctx, body, 0, null_mut()), 0);
+                    assert_eq!(((*ctx).parallel_for)(ctx, body, 40, 1 << 20, null_mut()), 0);
+                    assert_eq!(((*ctx).parallel_for)(ctx, body, -3, 1, null_mut()), 0);
+                    assert_eq!(((*ctx).parallel_for)(ctx, body, 0, 1, null_mut()), 0);
                 }
             });
         }

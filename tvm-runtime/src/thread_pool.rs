@@ -26,10 +26,11 @@ pub trait ThreadPool: Send + Sync {
     fn num_threads(&self) -> usize;
 
     /// Covers `0..extent` with calls of `body` on disjoint ranges, possibly in other threads, and returns when all
-    /// calls have returned. `body` does not panic. The runtime checks the ranges: iterations outside `0..extent` and
+    /// calls have returned. Ranges of fewer than `grain` iterations are hardly worth another thread; a pool may make
+    /// them nevertheless. `body` does not panic. The runtime checks the ranges: iterations outside `0..extent` and
     /// repeated iterations are not run, and the loop ends with [`RuntimeError::ThreadPool`]; so does a loop that leaves
     /// an iteration out.
-    fn parallel_for(&self, extent: usize, body: &(dyn Fn(Range<usize>) + Sync));
+    fn parallel_for(&self, extent: usize, grain: usize, body: &(dyn Fn(Range<usize>) + Sync));
 }
 
 static GLOBAL: RwLock<Option<Arc<dyn ThreadPool>>> = RwLock::new(None);
@@ -100,6 +101,7 @@ pub(crate) fn in_parallel() -> bool {
 pub(crate) fn run(
     pool: &dyn ThreadPool,
     extent: usize,
+    grain: usize,
     body: &(dyn Fn(Range<usize>) + Sync),
 ) -> Result<(), RuntimeError> {
     let panic = Mutex::new(None);
@@ -121,7 +123,11 @@ pub(crate) fn run(
         let claims = Claims::new(extent);
         let claimed = |range: Range<usize>| claims.claim(range).into_iter().for_each(&guarded);
         let res = catch_unwind(AssertUnwindSafe(|| {
-            if pool.num_threads() <= 1 { claimed(0..extent) } else { pool.parallel_for(extent, &claimed) }
+            if pool.num_threads() <= 1 {
+                claimed(0..extent)
+            } else {
+                pool.parallel_for(extent, grain, &claimed)
+            }
         }));
         kept = match res {
             Ok(()) => claims.finish(),
@@ -137,12 +143,17 @@ pub(crate) fn run(
 }
 
 /// Runs `body` over `0..extent` in disjoint ranges on the global thread pool, or in this thread if it already runs a
-/// part of a parallel loop. A panic in `body` becomes an error.
-pub fn parallel_for(extent: usize, body: impl Fn(Range<usize>) + Sync) -> Result<(), RuntimeError> {
-    if extent <= 1 || in_parallel() || default_num_threads() == 1 {
-        run(&Sequential, extent, &body)
+/// part of a parallel loop. Ranges of fewer than `grain` iterations are not worth another thread. A panic in `body` becomes
+/// an error.
+pub fn parallel_for(
+    extent: usize,
+    grain: usize,
+    body: impl Fn(Range<usize>) + Sync,
+) -> Result<(), RuntimeError> {
+    if extent <= grain.max(1) || in_parallel() || default_num_threads() == 1 {
+        run(&Sequential, extent, grain, &body)
     } else {
-        run(&*thread_pool(), extent, &body)
+        run(&*thread_pool(), extent, grain, &body)
     }
 }
 
@@ -164,7 +175,7 @@ impl ThreadPool for Sequential {
         1
     }
 
-    fn parallel_for(&self, extent: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+    fn parallel_for(&self, extent: usize, _grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
         body(0..extent);
     }
 }
@@ -222,6 +233,23 @@ impl Job {
 struct Queue {
     jobs: VecDeque<Arc<Job>>,
     sleepers: usize,
+    /// Jobs that ended, for reuse.
+    spare: Vec<Arc<Job>>,
+}
+
+impl Queue {
+    /// Puts `new` in the place of a job that ended and that no worker looks at any more, or in a place of its own.
+    fn job(&mut self, new: Job) -> Arc<Job> {
+        let at = self.spare.iter_mut().position(|job| Arc::get_mut(job).is_some());
+        let Some(mut job) = at.map(|at| self.spare.swap_remove(at)) else { return Arc::new(new) };
+        match Arc::get_mut(&mut job) {
+            Some(place) => {
+                *place = new;
+                job
+            }
+            None => Arc::new(new),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -239,8 +267,18 @@ impl SharedQueue {
     }
 }
 
+/// Number of operations below which a chunk of a loop is not worth another thread: some microseconds of work.
+const MIN_WORK: u64 = 1 << 14;
+
+/// Number of iterations worth another thread, if one iteration takes `cost` operations.
+pub(crate) fn grain(cost: u64) -> usize {
+    usize::try_from(MIN_WORK.div_ceil(cost.max(1))).unwrap_or(usize::MAX)
+}
+
 /// Chunks per thread: more than one balances chunks of unequal cost, and busy machines.
 const CHUNKS_PER_THREAD: usize = 4;
+/// Maximum number of jobs kept for reuse.
+const MAX_SPARE: usize = 16;
 /// Number of iterations for which a waiting thread spins before it sleeps.
 const SPINS: usize = 2_000;
 
@@ -269,8 +307,8 @@ impl ThreadPool for WorkerPool {
         self.workers.len() + 1
     }
 
-    fn parallel_for(&self, extent: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
-        let chunks = extent.min(self.num_threads() * CHUNKS_PER_THREAD);
+    fn parallel_for(&self, extent: usize, grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+        let chunks = (extent / grain.max(1)).min(self.num_threads() * CHUNKS_PER_THREAD);
         if chunks <= 1 || self.workers.is_empty() {
             return body(0..extent);
         }
@@ -282,20 +320,14 @@ impl ThreadPool for WorkerPool {
             >(body)
         };
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let job = Arc::new(Job {
-            body,
-            extent,
-            chunks,
-            next,
-            done,
-            caller: thread::current(),
-            panic: Mutex::default(),
-        });
-        let sleepers = {
+        let caller = thread::current();
+        let new = Job { body, extent, chunks, next, done, caller, panic: Mutex::default() };
+        let (job, sleepers) = {
             let mut queue = self.shared.lock();
+            let job = queue.job(new);
             queue.jobs.push_back(job.clone());
             self.shared.waiting.store(queue.jobs.len(), Ordering::Release);
-            queue.sleepers
+            (job, queue.sleepers)
         };
         for _ in 0..sleepers.min(chunks - 1) {
             self.shared.wake.notify_one();
@@ -312,6 +344,11 @@ impl ThreadPool for WorkerPool {
             if spins < SPINS { std::hint::spin_loop() } else { thread::park() }
         }
         let panic = job.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut queue = self.shared.lock();
+        if queue.spare.len() < MAX_SPARE {
+            queue.spare.push(job);
+        }
+        drop(queue);
         if let Some(payload) = panic {
             resume_unwind(payload);
         }
@@ -364,210 +401,4 @@ impl Drop for WorkerPool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::AtomicU64;
-    use std::time::Duration;
-
-    /// Checks that every index of `0..extent` is visited exactly once.
-    fn covers(pool: &dyn ThreadPool, extent: usize) {
-        let seen: Vec<AtomicUsize> = (0..extent).map(|_| AtomicUsize::new(0)).collect();
-        let body = |range: Range<usize>| {
-            range.for_each(|i| {
-                seen[i].fetch_add(1, Ordering::Relaxed);
-            })
-        };
-        run(pool, extent, &body).unwrap();
-        assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{extent}");
-    }
-
-    #[test]
-    fn loops_cover_their_range() {
-        for threads in if cfg!(miri) { vec![1, 3] } else { vec![1, 2, 3, 8, 64] } {
-            let pool = WorkerPool::new(threads);
-            assert_eq!(pool.num_threads(), threads);
-            for extent in [0, 1, 2, 3, 7, 31, 100] {
-                covers(&pool, extent);
-            }
-        }
-        covers(&Sequential, 10);
-    }
-
-    #[test]
-    fn huge_extents_do_not_overflow() {
-        let (sum, pool) = (AtomicU64::new(0), WorkerPool::new(3));
-        let body = |range: Range<usize>| {
-            sum.fetch_add(range.len() as u64, Ordering::Relaxed);
-        };
-        run(&pool, usize::MAX, &body).unwrap();
-        assert_eq!(sum.into_inner(), u64::MAX);
-    }
-
-    #[test]
-    fn nested_loops_run_inline() {
-        let pool = WorkerPool::new(4);
-        let count = AtomicUsize::new(0);
-        let inner = |range: Range<usize>| {
-            count.fetch_add(range.len(), Ordering::Relaxed);
-        };
-        let outer = |range: Range<usize>| {
-            for _ in range {
-                let id = thread::current().id();
-                let here = |range: Range<usize>| {
-                    assert_eq!(thread::current().id(), id);
-                    inner(range);
-                };
-                run(&pool, 10, &here).unwrap();
-            }
-        };
-        run(&pool, 100, &outer).unwrap();
-        assert_eq!(count.into_inner(), 1000);
-        assert!(!in_parallel());
-    }
-
-    #[test]
-    fn a_panic_is_an_error_and_the_pool_goes_on() {
-        let pool = WorkerPool::new(4);
-        for _ in 0..if cfg!(miri) { 2 } else { 50 } {
-            let body = |range: Range<usize>| assert!(!range.contains(&17), "at {}", 17);
-            let err = run(&pool, 64, &body).unwrap_err();
-            assert_eq!(err.to_string(), "`parallel loop` panicked: at 17");
-            assert!(!in_parallel());
-            covers(&pool, 64);
-        }
-    }
-
-    /// A pool that calls `body` on these ranges, whatever the extent.
-    struct Wrong(Vec<Range<usize>>);
-
-    impl ThreadPool for Wrong {
-        fn num_threads(&self) -> usize {
-            2
-        }
-
-        fn parallel_for(&self, _extent: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
-            thread::scope(|scope| {
-                for range in &self.0 {
-                    scope.spawn(|| body(range.clone()));
-                }
-            });
-        }
-    }
-
-    #[test]
-    fn no_pool_makes_an_iteration_run_twice_or_out_of_range() {
-        let inverted = Range { start: 8, end: 3 };
-        let one = |range: Range<usize>| Vec::from([range]);
-        let cases = [
-            (one(0..10), true, 10),
-            (vec![5..10, 0..5], true, 10),
-            (vec![0..3, 7..10, 3..7, 4..4], true, 10),
-            (one(0..11), false, 10),
-            (one(0..usize::MAX), false, 10),
-            (vec![10..20, 0..10], false, 10),
-            (vec![0..10, 0..10], false, 10),
-            (vec![0..7, 3..10], false, 10),
-            (vec![3..5, 0..10], false, 10),
-            (one(0..9), false, 9),
-            (vec![], false, 0),
-            (one(inverted), false, 0),
-        ];
-        for (ranges, good, runs) in cases {
-            let seen: Vec<AtomicUsize> = (0..10).map(|_| AtomicUsize::new(0)).collect();
-            let body = |range: Range<usize>| {
-                range.for_each(|i| {
-                    seen[i].fetch_add(1, Ordering::Relaxed);
-                });
-            };
-            let res = run(&Wrong(ranges.clone()), 10, &body);
-            let counts: Vec<usize> = seen.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-            assert!(counts.iter().all(|&count| count <= 1), "{ranges:?}: {counts:?}");
-            assert_eq!(counts.iter().sum::<usize>(), runs, "{ranges:?}");
-            match res {
-                Ok(()) => assert!(good, "{ranges:?}"),
-                Err(err) => {
-                    assert!(!good && matches!(err, RuntimeError::ThreadPool { .. }), "{ranges:?}: {err}")
-                }
-            }
-        }
-    }
-
-    struct Panics(bool);
-
-    impl ThreadPool for Panics {
-        fn num_threads(&self) -> usize {
-            assert!(self.0, "no threads");
-            2
-        }
-
-        fn parallel_for(&self, _extent: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
-            body(0..1);
-            std::panic::panic_any("no loops");
-        }
-    }
-
-    #[test]
-    fn a_pool_that_panics_is_an_error() {
-        for (pool, message) in [(Panics(true), "no loops"), (Panics(false), "no threads")] {
-            let err = run(&pool, 10, &|_| ()).unwrap_err().to_string();
-            assert_eq!(err, format!("`thread pool` panicked: {message}"));
-        }
-    }
-
-    #[test]
-    fn a_panic_without_the_guard_reaches_the_caller_after_the_loop() {
-        let pool = WorkerPool::new(3);
-        let ran = AtomicUsize::new(0);
-        let body = |range: Range<usize>| {
-            ran.fetch_add(range.len(), Ordering::Relaxed);
-            assert!(!range.contains(&3), "at 3");
-        };
-        let res = catch_unwind(AssertUnwindSafe(|| pool.parallel_for(50, &body)));
-        assert_eq!(panic_message(&*res.unwrap_err()), "at 3");
-        assert_eq!(ran.into_inner(), 50);
-        covers(&pool, 50);
-    }
-
-    #[test]
-    fn many_callers_share_a_pool() {
-        let pool = WorkerPool::new(3);
-        thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| (0..if cfg!(miri) { 5 } else { 300 }).for_each(|i| covers(&pool, i % 50)));
-            }
-        });
-    }
-
-    #[test]
-    fn sleeping_workers_wake() {
-        let pool = WorkerPool::new(2);
-        for _ in 0..5 {
-            thread::sleep(Duration::from_millis(5));
-            covers(&pool, 100);
-        }
-    }
-
-    #[test]
-    fn the_application_can_bring_its_pool() {
-        struct Counting(AtomicUsize);
-        impl ThreadPool for Counting {
-            fn num_threads(&self) -> usize {
-                2
-            }
-            fn parallel_for(&self, extent: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
-                self.0.fetch_add(1, Ordering::Relaxed);
-                body(0..extent / 2);
-                body(extent / 2..extent);
-            }
-        }
-        let pool = Arc::new(Counting(AtomicUsize::new(0)));
-        set_thread_pool(pool.clone());
-        let sum = AtomicUsize::new(0);
-        parallel_for(10, |range| {
-            sum.fetch_add(range.sum::<usize>(), Ordering::Relaxed);
-        })
-        .unwrap();
-        assert_eq!((sum.into_inner(), default_num_threads()), (45, 2));
-        assert!(pool.0.load(Ordering::Relaxed) >= 1);
-    }
-}
+mod tests;

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_core::ir::{BufferId, Var, VarId};
+use tvm_core::tir::analysis::estimate_cost;
 use tvm_core::tir::{Buffer, For, Param, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt};
 use tvm_runtime::DataType;
 
@@ -168,7 +169,8 @@ impl<'u> Function<'u> {
         let values = captures.names().collect::<Vec<_>>().join(", ");
         let env = self.fresh("env");
         self.line(&format!("struct {entry}_env {env} = {{{values}}};"));
-        self.call(&format!("ctx->parallel_for(ctx, {entry}, {extent}, &{env})"));
+        let cost = estimate_cost(&it.body);
+        self.call(&format!("ctx->parallel_for(ctx, {entry}, {extent}, {cost}u, &{env})"));
         Ok(())
     }
 

@@ -21,7 +21,7 @@ typedef struct tvm_ctx tvm_ctx;
 typedef int32_t (*tvm_body)(tvm_ctx *, int64_t, int64_t, void *);
 struct tvm_ctx {
   uint32_t abi_version, num_threads;
-  int32_t (*parallel_for)(tvm_ctx *, tvm_body, int64_t, void *);
+  int32_t (*parallel_for)(tvm_ctx *, tvm_body, int64_t, uint64_t, void *);
   void *(*alloc)(tvm_ctx *, uint64_t);
   void (*free)(tvm_ctx *, void *);
   void *state;

@@ -16,6 +16,7 @@ use tvm_core::tir::{Buffer, Param, PrimFunc};
 
 use super::error::unsupported;
 use super::{LlvmError, Options};
+use crate::place::Place;
 
 pub(super) type Value<'ctx> = BasicValueEnum<'ctx>;
 
@@ -25,6 +26,7 @@ pub(super) struct Unit<'ctx, 'm> {
     pub(super) module: &'m Module<'ctx>,
     pub(super) options: Options,
     pub(super) symbol: String,
+    pub(super) place: Rc<Place>,
 }
 
 /// A function that is being generated.
@@ -49,6 +51,7 @@ pub(super) fn kernel<'ctx>(
     symbol: &str,
     func: &PrimFunc,
     options: Options,
+    place: Rc<Place>,
 ) -> Result<(), LlvmError> {
     let [Param::Scalar(args), Param::Scalar(num_args), Param::Scalar(ctx)] = &*func.params else {
         return unsupported(format!(
@@ -58,7 +61,7 @@ pub(super) fn kernel<'ctx>(
     let ptr: BasicMetadataTypeEnum<'ctx> = context.ptr_type(AddressSpace::default()).into();
     let i32_type = context.i32_type();
     let function = module.add_function(symbol, i32_type.fn_type(&[ptr, i32_type.into(), ptr], false), None);
-    let unit = Rc::new(Unit { context, module, options, symbol: symbol.to_string() });
+    let unit = Rc::new(Unit { context, module, options, symbol: symbol.to_string(), place });
     let param = |i| {
         function.get_nth_param(i).ok_or_else(|| LlvmError::Invalid("a kernel has three parameters".into()))
     };

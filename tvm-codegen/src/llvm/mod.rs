@@ -16,6 +16,8 @@ mod memory;
 mod parallel;
 mod stmt;
 
+use std::rc::Rc;
+
 use inkwell::context::Context;
 use inkwell::module::{Linkage, Module};
 use inkwell::passes::PassBuilderOptions;
@@ -25,6 +27,7 @@ use tvm_core::target::Target;
 use tvm_core::tir::PrimFunc;
 
 use crate::c::load::Compiler;
+use crate::place::Place;
 use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, signatures};
 
 pub use error::LlvmError;
@@ -110,7 +113,13 @@ fn build<'ctx>(
     // The symbol is weak, so that several objects may be linked into one program.
     version.set_linkage(Linkage::WeakODR);
     for (symbol, func) in funcs {
-        function::kernel(context, &module, symbol, func, options)?;
+        let place = Rc::new(Place::default());
+        let generated = function::kernel(context, &module, symbol, func, options, place.clone());
+        generated.map_err(|source| LlvmError::Kernel {
+            kernel: func.name.to_string(),
+            place: place.text(func),
+            source: Box::new(source),
+        })?;
     }
     machine::tag_functions(context, &module, machine);
     module.verify()?;

@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::BasicMetadataValueEnum;
 use tvm_core::ir::{BufferId, VarId};
+use tvm_core::tir::analysis::estimate_cost;
 use tvm_core::tir::{Buffer, For, PrimExpr, Stmt, Visitor, walk_expr, walk_stmt};
 use tvm_runtime::abi::CallContext;
 
@@ -130,10 +131,11 @@ impl<'ctx> Function<'ctx, '_> {
         let callee =
             self.field(self.ctx, parallel_for, self.ptr().into(), "parallel_for")?.into_pointer_value();
         let ptr = self.ptr();
-        let ty =
-            self.context().i32_type().fn_type(&[ptr.into(), ptr.into(), i64_type.into(), ptr.into()], false);
+        let params = [ptr.into(), ptr.into(), i64_type.into(), i64_type.into(), ptr.into()];
+        let ty = self.context().i32_type().fn_type(&params, false);
+        let cost = self.i64().const_int(estimate_cost(&it.body), false);
         let entry = entry.as_global_value().as_pointer_value();
-        let args = [self.ctx.into(), entry.into(), extent.into(), env.into()];
+        let args = [self.ctx.into(), entry.into(), extent.into(), cost.into(), env.into()];
         let call = self.builder.build_indirect_call(ty, callee, &args, "status")?;
         let status = call.try_as_basic_value().left_or_invalid()?.into_int_value();
         self.return_if_failed(status)

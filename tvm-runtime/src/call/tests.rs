@@ -56,7 +56,7 @@ unsafe extern "C" fn scale(args: *const KernelArg, n_args: i32, ctx: *mut CallCo
         assert_eq!(scratch as usize % 64, 0);
         ((*ctx).free)(ctx, scratch);
         let mut env = Env { x: x.data.cast(), s, y: y.data.cast() };
-        ((*ctx).parallel_for)(ctx, body, n, (&raw mut env).cast())
+        ((*ctx).parallel_for)(ctx, body, n, 1 << 20, (&raw mut env).cast())
     }
 }
 

@@ -3,7 +3,12 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
+use smallvec::SmallVec;
+
 use crate::error::RuntimeError;
+
+/// A few ranges, without memory of their own.
+pub(super) type Ranges = SmallVec<[Range<usize>; 8]>;
 
 /// The iterations of one loop that were claimed so far.
 pub(super) struct Claims {
@@ -14,7 +19,7 @@ pub(super) struct Claims {
 #[derive(Default)]
 struct State {
     /// Claimed ranges: disjoint, sorted, not adjacent.
-    claimed: Vec<Range<usize>>,
+    claimed: Ranges,
     /// The first request that was out of range or repeated a claimed iteration.
     wrong: Option<Range<usize>>,
 }
@@ -25,15 +30,15 @@ impl Claims {
     }
 
     /// Claims `range`; returns its iterations that were not claimed before.
-    pub(super) fn claim(&self, range: Range<usize>) -> Vec<Range<usize>> {
+    pub(super) fn claim(&self, range: Range<usize>) -> Ranges {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if range.start == range.end {
-            return Vec::new();
+            return Ranges::new();
         }
         let end = range.end.min(self.extent);
         let first = state.claimed.partition_point(|it| it.end < range.start);
         let last = first + state.claimed[first..].partition_point(|it| it.start <= end);
-        let mut free = Vec::new();
+        let mut free = Ranges::new();
         let mut at = range.start;
         for it in &state.claimed[first..last] {
             if at < it.start.min(end) {
@@ -52,7 +57,8 @@ impl Claims {
             let touched = &state.claimed[first..last];
             let start = touched.first().map_or(range.start, |it| it.start.min(range.start));
             let end = touched.last().map_or(end, |it| it.end.max(end));
-            state.claimed.splice(first..last, std::iter::once(start..end));
+            state.claimed.drain(first..last);
+            state.claimed.insert(first, start..end);
         }
         free
     }
