@@ -5,6 +5,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use tvm::codegen::compile_module;
 use tvm::prelude::*;
 use tvm::runtime::Value;
+use tvm::runtime::vm::Workspace;
 
 #[prim_func]
 fn add_one(x: &Tensor<f32, 1>, y: &mut Tensor<f32, 1>) {
@@ -33,6 +34,28 @@ fn last(x: Tensor<f32>, l: List) -> Tensor<f32> {
     }
 }
 
+#[relax::func]
+fn increment(x: Tensor<f32, 1>) -> Tensor<f32, 1> {
+    x + 1.0
+}
+
+/// A call of a model of one element: with a new result each time, and with results given back.
+fn models(c: &mut Criterion) {
+    let vm =
+        compile_module(&increment::module().expect("well formed"), &Target::host()).expect("it compiles");
+    let x = [Value::Tensor(Tensor::from_vec(vec![1.0f32], &[1]).expect("a tensor"))];
+    let mut group = c.benchmark_group("model of one element");
+    group.bench_function("new result", |b| b.iter(|| vm.invoke("increment", &x)));
+    let mut workspace = Workspace::new();
+    group.bench_function("result given back", |b| {
+        b.iter(|| {
+            let y = vm.invoke_in(&mut workspace, "increment", &x).expect("it runs");
+            workspace.recycle(y);
+        });
+    });
+    group.finish();
+}
+
 fn calls(c: &mut Criterion) {
     let f = add_one::compile(&Target::host()).expect("the kernel compiles");
     let (x, mut y) = ([41.0f32], [0.0f32]);
@@ -53,5 +76,5 @@ fn calls(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, calls);
+criterion_group!(benches, calls, models);
 criterion_main!(benches);
