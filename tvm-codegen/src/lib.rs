@@ -11,7 +11,7 @@ mod error;
 mod generator;
 #[cfg(feature = "llvm")]
 pub mod llvm;
-mod place;
+mod position;
 
 pub use compiled::{Compiled, FunctionIo, Io, compile_module, export_module};
 pub use cpu::cpu_features;

@@ -26,7 +26,7 @@ use tvm_core::tir::PrimFunc;
 use tvm_runtime::DataType;
 
 use crate::CodegenError;
-use crate::place::Place;
+use crate::position::Position;
 
 const PRELUDE: &str = concat!(include_str!("prelude.h"), include_str!("math.h"));
 
@@ -41,7 +41,7 @@ pub(crate) struct Unit {
     functions: String,
     /// Number of outlined functions so far.
     outlined: usize,
-    place: Place,
+    position: Position,
 }
 
 /// Generates the C translation unit of the kernels `funcs` (symbol, lowered program).
@@ -51,12 +51,8 @@ pub(crate) struct Unit {
 pub fn source(funcs: &[(String, PrimFunc)]) -> Result<String, CodegenError> {
     let mut unit = Unit::default();
     for (symbol, func) in funcs {
-        unit.place = Place::default();
-        function::kernel(&mut unit, symbol, func).map_err(|source| CodegenError::Kernel {
-            kernel: func.name.to_string(),
-            place: unit.place.text(func),
-            source: Box::new(source),
-        })?;
+        unit.position = Position::default();
+        function::kernel(&mut unit, symbol, func).map_err(|err| unit.position.error(func, err))?;
     }
     let mut out = String::from(PRELUDE);
     // The symbol is weak, so that several units may be linked into one program.

@@ -11,7 +11,7 @@ use crate::CodegenError;
 impl Function<'_> {
     /// Writes `stmt`.
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<(), CodegenError> {
-        self.unit.place.enter(stmt);
+        self.unit.position.enter(stmt);
         with_stack(|| match stmt {
             Stmt::BufferStore(it) => self.store(it),
             Stmt::For(it) => self.for_loop(it),

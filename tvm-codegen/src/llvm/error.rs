@@ -10,16 +10,6 @@ pub enum LlvmError {
     /// The program is not in the lowered form, or uses a construct that this code generator does not support.
     #[error("llvm: {0}")]
     Unsupported(String),
-    /// Code generation failed on a kernel.
-    #[error("kernel `{kernel}`{place}: {source}")]
-    Kernel {
-        /// Name of the kernel.
-        kernel: String,
-        /// Where in the kernel, in parentheses: the place in the source, or empty if it is not known.
-        place: String,
-        /// The error.
-        source: Box<LlvmError>,
-    },
     /// The target is unknown to this LLVM.
     #[error("llvm: target `{target}`: {message}")]
     Target {

@@ -16,7 +16,7 @@ use tvm_core::tir::{Buffer, Param, PrimFunc};
 
 use super::error::unsupported;
 use super::{LlvmError, Options};
-use crate::place::Place;
+use crate::position::Position;
 
 pub(super) type Value<'ctx> = BasicValueEnum<'ctx>;
 
@@ -26,7 +26,7 @@ pub(super) struct Unit<'ctx, 'm> {
     pub(super) module: &'m Module<'ctx>,
     pub(super) options: Options,
     pub(super) symbol: String,
-    pub(super) place: Rc<Place>,
+    pub(super) position: Rc<Position>,
 }
 
 /// A function that is being generated.
@@ -51,7 +51,7 @@ pub(super) fn kernel<'ctx>(
     symbol: &str,
     func: &PrimFunc,
     options: Options,
-    place: Rc<Place>,
+    position: Rc<Position>,
 ) -> Result<(), LlvmError> {
     let [Param::Scalar(args), Param::Scalar(num_args), Param::Scalar(ctx)] = &*func.params else {
         return unsupported(format!(
@@ -61,7 +61,7 @@ pub(super) fn kernel<'ctx>(
     let ptr: BasicMetadataTypeEnum<'ctx> = context.ptr_type(AddressSpace::default()).into();
     let i32_type = context.i32_type();
     let function = module.add_function(symbol, i32_type.fn_type(&[ptr, i32_type.into(), ptr], false), None);
-    let unit = Rc::new(Unit { context, module, options, symbol: symbol.to_string(), place });
+    let unit = Rc::new(Unit { context, module, options, symbol: symbol.to_string(), position });
     let param = |i| {
         function.get_nth_param(i).ok_or_else(|| LlvmError::Invalid("a kernel has three parameters".into()))
     };

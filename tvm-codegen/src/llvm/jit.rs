@@ -10,6 +10,7 @@ use tvm_runtime::abi::{KernelFn, kernel_symbol};
 use tvm_runtime::{Kernel, KernelSig, Module as KernelModule, RuntimeError};
 
 use super::LlvmError;
+use crate::CodegenError;
 
 /// Kernels generated in this process; they stay valid as long as the library.
 pub struct JitLibrary {
@@ -32,8 +33,8 @@ impl std::fmt::Debug for JitLibrary {
 
 impl JitLibrary {
     pub(super) fn new(
-        build: impl FnOnce(&'static Context) -> Result<Module<'static>, LlvmError>,
-    ) -> Result<JitLibrary, LlvmError> {
+        build: impl FnOnce(&'static Context) -> Result<Module<'static>, CodegenError>,
+    ) -> Result<JitLibrary, CodegenError> {
         let context = Box::new(Context::create());
         // SAFETY: the box keeps the context at one address; the engine and the module in it are dropped first (field
         // order), and the reference does not leave this module.

@@ -27,7 +27,7 @@ use tvm_core::target::Target;
 use tvm_core::tir::PrimFunc;
 
 use crate::c::load::Compiler;
-use crate::place::Place;
+use crate::position::Position;
 use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, signatures};
 
 pub use error::LlvmError;
@@ -59,11 +59,9 @@ impl CodeGenerator for Llvm {
             EmitKind::C => {
                 Err(CodegenError::NotSupported { target: "LLVM", what: "output as C source".into() })
             }
-            EmitKind::LlvmIr => {
-                Ok(compiled(unit, |module, _| Ok(module.print_to_string().to_bytes().to_vec()))?)
-            }
-            EmitKind::Asm => Ok(code(FileType::Assembly)?),
-            EmitKind::Object => Ok(code(FileType::Object)?),
+            EmitKind::LlvmIr => compiled(unit, |module, _| Ok(module.print_to_string().to_bytes().to_vec())),
+            EmitKind::Asm => code(FileType::Assembly),
+            EmitKind::Object => code(FileType::Object),
             EmitKind::SharedLibrary => Compiler::for_target(unit.target)?.link(&code(FileType::Object)?),
         }
     }
@@ -73,10 +71,10 @@ impl CodeGenerator for Llvm {
 fn compiled<R>(
     unit: Unit<'_>,
     f: impl FnOnce(&Module<'_>, &TargetMachine) -> Result<R, LlvmError>,
-) -> Result<R, LlvmError> {
+) -> Result<R, CodegenError> {
     let context = Context::create();
     let machine = machine::create(unit.target, unit.options)?;
-    f(&build(&context, unit.kernels, &machine, unit.options)?, &machine)
+    Ok(f(&build(&context, unit.kernels, &machine, unit.options)?, &machine)?)
 }
 
 /// Generates machine code for the kernels `funcs` in this process.
@@ -91,7 +89,7 @@ pub unsafe fn jit(
     funcs: &[(String, PrimFunc)],
     target: &Target,
     options: Options,
-) -> Result<JitLibrary, LlvmError> {
+) -> Result<JitLibrary, CodegenError> {
     JitLibrary::new(|context| {
         let machine = machine::create(target, options)?;
         build(context, funcs, &machine, options)
@@ -103,7 +101,7 @@ fn build<'ctx>(
     funcs: &[(String, PrimFunc)],
     machine: &TargetMachine,
     options: Options,
-) -> Result<Module<'ctx>, LlvmError> {
+) -> Result<Module<'ctx>, CodegenError> {
     let module = context.create_module("tvm");
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
@@ -113,23 +111,19 @@ fn build<'ctx>(
     // The symbol is weak, so that several objects may be linked into one program.
     version.set_linkage(Linkage::WeakODR);
     for (symbol, func) in funcs {
-        let place = Rc::new(Place::default());
-        let generated = function::kernel(context, &module, symbol, func, options, place.clone());
-        generated.map_err(|source| LlvmError::Kernel {
-            kernel: func.name.to_string(),
-            place: place.text(func),
-            source: Box::new(source),
-        })?;
+        let position = Rc::new(Position::default());
+        function::kernel(context, &module, symbol, func, options, position.clone())
+            .map_err(|err| position.error(func, err.into()))?;
     }
     machine::tag_functions(context, &module, machine);
-    module.verify()?;
+    module.verify().map_err(LlvmError::from)?;
     let passes = PassBuilderOptions::create();
     passes.set_loop_vectorization(true);
     passes.set_loop_slp_vectorization(true);
     passes.set_loop_interleaving(true);
     passes.set_loop_unrolling(true);
     let pipeline = format!("default<O{}>", options.opt_level.min(3));
-    module.run_passes(&pipeline, machine, passes)?;
+    module.run_passes(&pipeline, machine, passes).map_err(LlvmError::from)?;
     Ok(module)
 }
 

@@ -29,7 +29,7 @@ impl<'ctx> Function<'ctx, '_> {
     }
 
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<(), LlvmError> {
-        self.unit.place.enter(stmt);
+        self.unit.position.enter(stmt);
         with_stack(|| match stmt {
             Stmt::BufferStore(it) => self.store(&it.buffer, &it.indices, &it.value),
             Stmt::For(it) => match it.kind {

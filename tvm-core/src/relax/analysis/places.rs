@@ -148,7 +148,9 @@ impl Places {
     fn call(&self, call: &Call, ty: &Type, module: &IRModule) -> Result<Place, IrError> {
         let args = || call.args.iter().map(|arg| self.of(arg));
         Ok(match &call.callee {
-            Callee::Op(op) if op.name == device::TO_VDEVICE => Place::On(device::device(&call.attrs)?),
+            Callee::Op(op) if op.name == device::TO_VDEVICE => {
+                Place::On(device::device(op.name, &call.attrs)?)
+            }
             Callee::Op(op) => self.spread(&join(op.name, args())?, ty),
             Callee::Tir(gv) | Callee::TirInplace(gv) => self.spread(&join(gv.name(), args())?, ty),
             Callee::DpsPacked(_) => self.spread(&Place::On(Device::cpu()), ty),

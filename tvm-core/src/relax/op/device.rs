@@ -10,24 +10,27 @@ use crate::ir::{AttrKind, Attrs, IrError, MemoryEffect, OpDef, TensorType, Type}
 /// `to_vdevice`: a tensor on another device.
 pub const TO_VDEVICE: &str = "to_vdevice";
 
+/// Attribute that names a device: of [`TO_VDEVICE`], and of allocations that are not on the default device.
+pub const DEVICE: &str = "device";
+
 /// Table of the operators of this module.
 pub(super) static OPS: &[OpDef] = &[OpDef::new(
     TO_VDEVICE,
     "the tensor on another device: itself if it is there, otherwise a copy (Relax `to_vdevice`)",
     |cx| {
-        let vdevice = Some(device(cx.attrs).map_err(|err| err.at(cx.span))?);
+        let vdevice = Some(device(cx.op.name, cx.attrs).map_err(|err| err.at(cx.span))?);
         Ok(Type::Tensor(TensorType { vdevice, ..cx.tensor(0)?.clone() }))
     },
 )
 .args(&[tensor("x")])
-.attrs(&[required("device", AttrKind::Str)])
+.attrs(&[required(DEVICE, AttrKind::Str)])
 .memory(MemoryEffect::Forwards)];
 
-/// The device that a call of [`TO_VDEVICE`] names.
+/// The device that the attribute [`DEVICE`] of a call of `op` names.
 ///
 /// # Errors
 /// When the text is not the name of a device.
-pub fn device(attrs: &Attrs) -> Result<Device, IrError> {
-    let name = attrs.str("device").unwrap_or_default();
-    name.parse().map_err(|err| IrError::new(format!("`{TO_VDEVICE}`: {err}"), &crate::ir::Span::none()))
+pub fn device(op: &str, attrs: &Attrs) -> Result<Device, IrError> {
+    let name = attrs.str(DEVICE).unwrap_or_default();
+    name.parse().map_err(|err| IrError::new(format!("`{op}`: {err}"), &crate::ir::Span::none()))
 }

@@ -7,6 +7,7 @@
 use tvm_runtime::DataType;
 
 use super::def::{arg, attr, required, tensor};
+use super::device::DEVICE;
 use crate::ir::{
     ArgKind, AttrKind, Attrs, InferContext, IrError, MemoryEffect, Op, OpDef, ShapeType, TensorShape,
     TensorType, Type,
@@ -34,9 +35,6 @@ pub const RESHAPE_TENSOR: &str = "vm.reshape_tensor";
 
 /// `vm.check_indices`: checks a tensor of indices against extents, and returns the same tensor.
 pub const CHECK_INDICES: &str = "vm.check_indices";
-
-/// Attribute of allocations: the device, if it is not the default one.
-pub const DEVICE: &str = "device";
 
 /// Table of the operators of this module.
 pub static OPS: &[OpDef] = &[

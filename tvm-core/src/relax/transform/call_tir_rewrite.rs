@@ -1,8 +1,9 @@
 //! `CallTIRRewrite`: allocates memory for the results of `call_tir` and `call_dps_packed`, and takes it from the arguments
 //! for `call_tir_inplace`.
 //!
-//! Requires known result shapes. The memory is on the device of the arguments ([`Places`]), to which constants are copied. Ensures that none of these calls is left; the function counts as pure from then on,
-//! whatever it writes ([`FORCE_PURE`]):
+//! Requires known result shapes. The memory is on the device of the arguments ([`Places`]), to which constants are copied.
+//! Ensures that none of these calls is left; the function counts as pure from then on, whatever it writes
+//! ([`FORCE_PURE`]):
 //!
 //! ```text
 //! y = call_tir(f, (x,), Tensor<f32, n>)
@@ -27,7 +28,7 @@ use crate::ir::{Attrs, FirstError, IrError, TensorType, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
 use crate::relax::analysis::{FORCE_PURE, Places, final_uses};
 use crate::relax::mutator::walk_binding;
-use crate::relax::op::device::TO_VDEVICE;
+use crate::relax::op::device::{DEVICE, TO_VDEVICE};
 use crate::relax::op::memory;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
 
@@ -135,7 +136,7 @@ fn move_constant(arg: &mut Arg, device: Device, out: &mut Vec<Binding>) -> Resul
     let Arg::Const(tensor) = &*arg else { return Ok(()) };
     let ty = TensorType { vdevice: Some(device), ..TensorType::fixed(tensor.shape(), tensor.dtype()) };
     let copy = Var::new("constant", Type::Tensor(ty));
-    let attrs = Attrs::new().with(memory::DEVICE, device.to_string());
+    let attrs = Attrs::new().with(DEVICE, device.to_string());
     out.push(Binding::new(copy.clone(), memory::call(TO_VDEVICE, [arg.clone()], attrs)?));
     *arg = Arg::from(&copy);
     Ok(())
@@ -151,7 +152,7 @@ fn alloc(var: &Var, callee: &str, device: Option<Device>) -> Result<Binding, IrE
     let shape = ty.known_shape().ok_or_else(|| unknown("shape"))?;
     let mut attrs = memory::dtype_attr(ty.dtype.ok_or_else(|| unknown("element type"))?);
     if let Some(device) = device {
-        attrs = attrs.with(memory::DEVICE, device.to_string());
+        attrs = attrs.with(DEVICE, device.to_string());
     }
     Ok(Binding::new(var.clone(), memory::call(memory::ALLOC, [Arg::Shape(shape.into())], attrs)?))
 }

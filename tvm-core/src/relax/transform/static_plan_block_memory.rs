@@ -19,6 +19,7 @@ use crate::ir::{AttrValue, Attrs, FirstError, IrError, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
 use crate::relax::analysis::{Aliases, last_uses, prove_equal};
 use crate::relax::mutator::{walk_binding, walk_function};
+use crate::relax::op::device::DEVICE;
 use crate::relax::op::memory::{self, dtype_of};
 use crate::relax::{Arg, Binding, Body, Call, Callee, Expr, Mutator};
 use crate::tir::{BinaryOp, PrimExpr};
@@ -89,7 +90,7 @@ impl Plan<'_> {
                 && let Some(last_use) = self.last_uses.get(&id).copied()
                 && let Some(size) = self.byte_size(binding.var.ty())
             {
-                let (storage, first) = self.request(size, call.attrs.get(memory::DEVICE), start);
+                let (storage, first) = self.request(size, call.attrs.get(DEVICE), start);
                 self.places.insert(id, (storage, first));
                 dying.entry(last_use).or_default().push(storage);
             }
@@ -185,7 +186,7 @@ impl Rewrite<'_> {
         if first {
             let mut attrs = Attrs::new();
             if let Some(device) = &storage.device {
-                attrs = attrs.with(memory::DEVICE, device.clone());
+                attrs = attrs.with(DEVICE, device.clone());
             }
             let value = memory::call(memory::ALLOC_STORAGE, [Arg::Prim(storage.size.clone())], attrs)?;
             out.push(Binding::new(storage.var.clone(), value));

@@ -333,7 +333,7 @@ impl FunctionCodegen<'_, '_> {
                 Ok(self.code.reg())
             }
             (TO_VDEVICE, [tensor]) => {
-                let (src, device) = (self.arg(tensor)?, device::device(&call.attrs)?);
+                let (src, device) = (self.arg(tensor)?, device::device(TO_VDEVICE, &call.attrs)?);
                 Ok(self.code.emit_to(|dst| Instruction::DeviceCopy { dst, src, device }))
             }
             (memory::MAKE_UNIQUE, [tensor]) => {
@@ -442,8 +442,8 @@ impl FunctionCodegen<'_, '_> {
     }
 
     fn alloc_storage(&mut self, size: IntOperand, call: &Call) -> Result<Reg, IrError> {
-        let device = match call.attrs.get(memory::DEVICE) {
-            Some(_) => device::device(&call.attrs)?,
+        let device = match call.attrs.get(device::DEVICE) {
+            Some(_) => device::device(memory::ALLOC_STORAGE, &call.attrs)?,
             None => self.tables.device,
         };
         let align = ALIGNMENT as u32;

@@ -5,11 +5,13 @@ use std::cell::RefCell;
 use tvm_core::ir::Span;
 use tvm_core::tir::{PrimFunc, Stmt};
 
+use crate::CodegenError;
+
 /// The source of the statement that a code generator has entered last; statements that the compiler made have none.
 #[derive(Debug, Default)]
-pub(crate) struct Place(RefCell<Span>);
+pub(crate) struct Position(RefCell<Span>);
 
-impl Place {
+impl Position {
     /// Enters `stmt`.
     pub(crate) fn enter(&self, stmt: &Stmt) {
         let span = match stmt {
@@ -24,10 +26,11 @@ impl Place {
         }
     }
 
-    /// The place in `func`, as text that follows the name of the kernel in an error; empty if it is not known.
-    pub(crate) fn text(&self, func: &PrimFunc) -> String {
+    /// The error `source` with the name of the kernel `func` and, if it is known, the place in it.
+    pub(crate) fn error(&self, func: &PrimFunc, source: CodegenError) -> CodegenError {
         let span = self.0.borrow();
         let span = if span.is_none() { &func.span } else { &*span };
-        if span.is_none() { String::new() } else { format!(" ({span})") }
+        let place = if span.is_none() { String::new() } else { format!(" ({span})") };
+        CodegenError::Kernel { kernel: func.name.to_string(), place, source: Box::new(source) }
     }
 }
