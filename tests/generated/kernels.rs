@@ -772,6 +772,356 @@ fn with_calls(x: &Tensor<i64, n>, times: &Tensor<i64, 1>, y: &mut Tensor<i64, n>
 }
 
 #[prim_func]
+fn with_assertions_0(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    for i_0 in 0..(n + 1) / 2 {
+        #[unroll]
+        for i_1 in 0..2 {
+            if i_0 * 2 + i_1 < n {
+                block("block", [S(i_0 * 2 + i_1).within(0..n)], |[vi]| {
+                    assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
+                });
+            }
+            if i_0 * 2 + i_1 < n {
+                block("block_1", [S(i_0 * 2 + i_1).within(0..n)], |[vi]| {
+                    if vi % 2 == 0 {
+                        assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
+                    }
+                });
+            }
+            if i_0 * 2 + i_1 < n {
+                block("y", [Q(i_0 * 2 + i_1).within(0..n)], |[vi]| {
+                    let at = x[[vi]];
+                    assert!((at as usize) > vi, "");
+                    y[[at as usize]] = 1.0;
+                });
+            }
+        }
+    }
+}
+
+#[prim_func]
+fn with_assertions_1(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    for [i_0_0, i_0_1, i_1] in grid([((n + 4) / 5 + 7) / 8, 8, 5]) {
+        if i_0_0 * 40 + i_0_1 * 5 + i_1 < n && i_0_0 * 8 + i_0_1 < (n + 4) / 5 {
+            block("block", [S(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
+                assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
+            });
+        }
+        if i_0_0 * 40 + i_0_1 * 5 + i_1 < n && i_0_0 * 8 + i_0_1 < (n + 4) / 5 {
+            block("block_1", [S(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
+                if vi % 2 == 0 {
+                    assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
+                }
+            });
+        }
+        if i_0_0 * 40 + i_0_1 * 5 + i_1 < n && i_0_0 * 8 + i_0_1 < (n + 4) / 5 {
+            block("y", [Q(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
+                let at = x[[vi]];
+                assert!((at as usize) > vi, "");
+                y[[at as usize]] = 1.0;
+            });
+        }
+    }
+}
+
+#[prim_func]
+fn with_assertions_2(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    #[unroll]
+    for i_0_i_1_fused in 0..(n + 2) / 3 * 3 {
+        if i_0_i_1_fused < n {
+            block("block", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
+                assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
+            });
+        }
+        if i_0_i_1_fused < n {
+            block("block_1", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
+                if vi % 2 == 0 {
+                    assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
+                }
+            });
+        }
+        if i_0_i_1_fused < n {
+            block("y", [Q(i_0_i_1_fused).within(0..n)], |[vi]| {
+                let at = x[[vi]];
+                assert!((at as usize) > vi, "");
+                y[[at as usize]] = 1.0;
+            });
+        }
+    }
+}
+
+#[prim_func]
+fn with_assertions(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        block("block", [S(i)], |[vi]| {
+            assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
+        });
+        block("block_1", [S(i)], |[vi]| {
+            if vi % 2 == 0 {
+                assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
+            }
+        });
+        block("y", [Q(i)], |[vi]| {
+            let at = x[[vi]];
+            assert!((at as usize) > vi, "");
+            y[[at as usize]] = 1.0;
+        });
+    }
+}
+
+#[prim_func]
+fn with_c_functions_0(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    unsafe extern "C" {
+        fn cbrtf(x0: f32) -> f32;
+        fn labs(x0: i64) -> i64;
+        fn ldexpf(x0: f32, x1: i32) -> f32;
+        fn getpid() -> i32;
+    }
+    for i_0 in 0..(n + 1) / 2 {
+        #[unroll]
+        for i_1 in 0..2 {
+            if i_0 * 2 + i_1 < n {
+                block("y_init", [S(i_0 * 2 + i_1).within(0..n)], |[vi]| {
+                    if (unsafe { cbrtf(x[[vi]] - 1.5) }) > 0.0 && vi < ((unsafe { labs((vi as i64) - 3) }) as usize) {
+                        let t = unsafe { cbrtf(unsafe { ldexpf(2.0, -1) }) };
+                        y[[vi]] = { let u = bind(unsafe { cbrtf(t) }); u * u } - t;
+                    }
+                });
+            }
+            if i_0 * 2 + i_1 < n {
+                block("y", [S(i_0 * 2 + i_1).within(0..n)], |[vi]| {
+                    y[[vi]] += (unsafe { getpid() }) as f32;
+                });
+            }
+            if i_0 * 2 + i_1 < n {
+                block("y_init_1", [Q(i_0 * 2 + i_1).within(0..n)], |[vi]| {
+                    y[[((unsafe { labs(k[[vi]]) }) as usize) % n]] = unsafe { cbrtf(-0.0) };
+                });
+            }
+        }
+    }
+}
+
+#[prim_func]
+fn with_c_functions_1(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    unsafe extern "C" {
+        fn cbrtf(x0: f32) -> f32;
+        fn labs(x0: i64) -> i64;
+        fn ldexpf(x0: f32, x1: i32) -> f32;
+        fn getpid() -> i32;
+    }
+    for [i_0_0, i_0_1, i_1] in grid([((n + 4) / 5 + 7) / 8, 8, 5]) {
+        if i_0_0 * 40 + i_0_1 * 5 + i_1 < n && i_0_0 * 8 + i_0_1 < (n + 4) / 5 {
+            block("y_init", [S(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
+                if (unsafe { cbrtf(x[[vi]] - 1.5) }) > 0.0 && vi < ((unsafe { labs((vi as i64) - 3) }) as usize) {
+                    let t = unsafe { cbrtf(unsafe { ldexpf(2.0, -1) }) };
+                    y[[vi]] = { let u = bind(unsafe { cbrtf(t) }); u * u } - t;
+                }
+            });
+        }
+        if i_0_0 * 40 + i_0_1 * 5 + i_1 < n && i_0_0 * 8 + i_0_1 < (n + 4) / 5 {
+            block("y", [S(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
+                y[[vi]] += (unsafe { getpid() }) as f32;
+            });
+        }
+        if i_0_0 * 40 + i_0_1 * 5 + i_1 < n && i_0_0 * 8 + i_0_1 < (n + 4) / 5 {
+            block("y_init_1", [Q(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
+                y[[((unsafe { labs(k[[vi]]) }) as usize) % n]] = unsafe { cbrtf(-0.0) };
+            });
+        }
+    }
+}
+
+#[prim_func]
+fn with_c_functions_2(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    unsafe extern "C" {
+        fn cbrtf(x0: f32) -> f32;
+        fn labs(x0: i64) -> i64;
+        fn ldexpf(x0: f32, x1: i32) -> f32;
+        fn getpid() -> i32;
+    }
+    #[unroll]
+    for i_0_i_1_fused in 0..(n + 2) / 3 * 3 {
+        if i_0_i_1_fused < n {
+            block("y_init", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
+                if (unsafe { cbrtf(x[[vi]] - 1.5) }) > 0.0 && vi < ((unsafe { labs((vi as i64) - 3) }) as usize) {
+                    let t = unsafe { cbrtf(unsafe { ldexpf(2.0, -1) }) };
+                    y[[vi]] = { let u = bind(unsafe { cbrtf(t) }); u * u } - t;
+                }
+            });
+        }
+        if i_0_i_1_fused < n {
+            block("y", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
+                y[[vi]] += (unsafe { getpid() }) as f32;
+            });
+        }
+        if i_0_i_1_fused < n {
+            block("y_init_1", [Q(i_0_i_1_fused).within(0..n)], |[vi]| {
+                y[[((unsafe { labs(k[[vi]]) }) as usize) % n]] = unsafe { cbrtf(-0.0) };
+            });
+        }
+    }
+}
+
+#[prim_func]
+fn with_c_functions(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    unsafe extern "C" {
+        fn cbrtf(x0: f32) -> f32;
+        fn labs(x0: i64) -> i64;
+        fn ldexpf(x0: f32, x1: i32) -> f32;
+        fn getpid() -> i32;
+    }
+    for i in 0..n {
+        block("y_init", [S(i)], |[vi]| {
+            if (unsafe { cbrtf(x[[vi]] - 1.5) }) > 0.0 && vi < ((unsafe { labs((vi as i64) - 3) }) as usize) {
+                let t = unsafe { cbrtf(unsafe { ldexpf(2.0, -1) }) };
+                y[[vi]] = { let u = bind(unsafe { cbrtf(t) }); u * u } - t;
+            }
+        });
+        block("y", [S(i)], |[vi]| {
+            y[[vi]] += (unsafe { getpid() }) as f32;
+        });
+        block("y_init_1", [Q(i)], |[vi]| {
+            y[[((unsafe { labs(k[[vi]]) }) as usize) % n]] = unsafe { cbrtf(-0.0) };
+        });
+    }
+}
+
+#[prim_func]
+fn with_matched_buffers_0(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
+    for [i, k_0] in grid([m, (n + 7) / 8]) {
+        #[unroll]
+        for k_1 in 0..8 {
+            if k_0 * 8 + k_1 < n {
+                block("sum", [S(i), R(k_0 * 8 + k_1).within(0..n)], |[vi, vk]| {
+                    let row = match_buffer(x[[vi, 0..n]]);
+                    let total = match_buffer(y[[vi..vi + 1]]);
+                    init(|| total[[0]] = 0.0);
+                    total[[0]] += row[[vk]];
+                });
+            }
+        }
+    }
+    for i in 0..m / 2 {
+        #[unroll]
+        for j in 0..n / 4 {
+            block("tile", [S(i), S(j)], |[vi, vj]| {
+                let mut t = alloc::<f32>([2, 4]);
+                let from = match_buffer(x[[(vi * 2)..vi * 2 + 2, (4 * vj)..n]]);
+                let to = match_buffer(z[[(vi * 2)..vi * 2 + 2, (vj * 4)..vj * 4 + 4]]);
+                let last = match_buffer(t[[1, 0..4]]);
+                let point = match_buffer(last[[3]]);
+                for [a, b] in grid([2, 4]) {
+                    t[[a, b]] = from[[a, b]];
+                }
+                point[[]] = 3.0;
+                for [a, b] in grid([2, 4]) {
+                    to[[a, b]] = t[[a, b]] + last[[b]];
+                }
+            });
+        }
+    }
+}
+
+#[prim_func]
+fn with_matched_buffers_1(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
+    #[attrs(pragma_x = 2)]
+    for i in 0..m {
+        for k in 0..n {
+            block("sum", [S(i), R(k)], |[vi, vk]| {
+                let row = match_buffer(x[[vi, 0..n]]);
+                let total = match_buffer(y[[vi..vi + 1]]);
+                init(|| total[[0]] = 0.0);
+                total[[0]] += row[[vk]];
+            });
+        }
+    }
+    for [i_0, i_1, j_0] in grid([(m / 2 + 7) / 8, 8, (n / 4 + 7) / 8]) {
+        #[unroll]
+        for j_1 in 0..8 {
+            if j_0 * 8 + j_1 < n / 4 && i_0 * 8 + i_1 < m / 2 {
+                block("tile", [S(i_0 * 8 + i_1).within(0..m / 2), S(j_0 * 8 + j_1).within(0..n / 4)], |[vi, vj]| {
+                    let mut t = alloc::<f32>([2, 4]);
+                    let from = match_buffer(x[[(vi * 2)..vi * 2 + 2, (4 * vj)..n]]);
+                    let to = match_buffer(z[[(vi * 2)..vi * 2 + 2, (vj * 4)..vj * 4 + 4]]);
+                    let last = match_buffer(t[[1, 0..4]]);
+                    let point = match_buffer(last[[3]]);
+                    for [a, b] in grid([2, 4]) {
+                        t[[a, b]] = from[[a, b]];
+                    }
+                    point[[]] = 3.0;
+                    for [a, b] in grid([2, 4]) {
+                        to[[a, b]] = t[[a, b]] + last[[b]];
+                    }
+                });
+            }
+        }
+    }
+}
+
+#[prim_func]
+fn with_matched_buffers_2(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
+    for i in 0..m {
+        #[unroll]
+        for k in 0..n {
+            block("sum", [S(i), R(k)], |[vi, vk]| {
+                let row = match_buffer(x[[vi, 0..n]]);
+                let total = match_buffer(y[[vi..vi + 1]]);
+                init(|| total[[0]] = 0.0);
+                total[[0]] += row[[vk]];
+            });
+        }
+    }
+    for i in 0..m / 2 {
+        #[unroll]
+        for j in 0..n / 4 {
+            block("tile", [S(i), S(j)], |[vi, vj]| {
+                let mut t = alloc::<f32>([2, 4]);
+                let from = match_buffer(x[[(vi * 2)..vi * 2 + 2, (4 * vj)..n]]);
+                let to = match_buffer(z[[(vi * 2)..vi * 2 + 2, (vj * 4)..vj * 4 + 4]]);
+                let last = match_buffer(t[[1, 0..4]]);
+                let point = match_buffer(last[[3]]);
+                for [a, b] in grid([2, 4]) {
+                    t[[a, b]] = from[[a, b]];
+                }
+                point[[]] = 3.0;
+                for [a, b] in grid([2, 4]) {
+                    to[[a, b]] = t[[a, b]] + last[[b]];
+                }
+            });
+        }
+    }
+}
+
+#[prim_func]
+fn with_matched_buffers(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
+    for [i, k] in grid([m, n]) {
+        block("sum", [S(i), R(k)], |[vi, vk]| {
+            let row = match_buffer(x[[vi, 0..n]]);
+            let total = match_buffer(y[[vi..vi + 1]]);
+            init(|| total[[0]] = 0.0);
+            total[[0]] += row[[vk]];
+        });
+    }
+    for [i, j] in grid([m / 2, n / 4]) {
+        block("tile", [S(i), S(j)], |[vi, vj]| {
+            let mut t = alloc::<f32>([2, 4]);
+            let from = match_buffer(x[[(vi * 2)..vi * 2 + 2, (4 * vj)..n]]);
+            let to = match_buffer(z[[(vi * 2)..vi * 2 + 2, (vj * 4)..vj * 4 + 4]]);
+            let last = match_buffer(t[[1, 0..4]]);
+            let point = match_buffer(last[[3]]);
+            for [a, b] in grid([2, 4]) {
+                t[[a, b]] = from[[a, b]];
+            }
+            point[[]] = 3.0;
+            for [a, b] in grid([2, 4]) {
+                to[[a, b]] = t[[a, b]] + last[[b]];
+            }
+        });
+    }
+}
+
+#[prim_func]
 fn scheduled_0(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
     #[scope("local")]
     let mut c_local = alloc::<f32>([16, n]);
@@ -1054,6 +1404,18 @@ pub(crate) fn all() -> Vec<Result<tvm::tir::PrimFunc, IrError>> {
         self_::prim_func(),
         with_helpers::prim_func(),
         with_calls::prim_func(),
+        with_assertions_0::prim_func(),
+        with_assertions_1::prim_func(),
+        with_assertions_2::prim_func(),
+        with_assertions::prim_func(),
+        with_c_functions_0::prim_func(),
+        with_c_functions_1::prim_func(),
+        with_c_functions_2::prim_func(),
+        with_c_functions::prim_func(),
+        with_matched_buffers_0::prim_func(),
+        with_matched_buffers_1::prim_func(),
+        with_matched_buffers_2::prim_func(),
+        with_matched_buffers::prim_func(),
         scheduled_0::prim_func(),
         scheduled_1::prim_func(),
         scheduled_2::prim_func(),

@@ -1,14 +1,17 @@
 //! Kernels written with `#[prim_func]`: the IR that they build, and agreement of shadow, interpreter and compiled code.
 
 mod accepted;
+mod assertions;
 mod attributes;
 mod bounds;
+mod c_functions;
 mod calls;
 mod checks;
 mod floats;
 mod inlining;
 mod kernels;
 mod literals;
+mod match_buffer;
 mod memory;
 mod parts;
 mod places;

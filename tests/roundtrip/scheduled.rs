@@ -77,11 +77,85 @@ fn with_calls(x: &Tensor<i64, n>, times: &Tensor<i64, 1>, y: &mut Tensor<i64, n>
     }
 }
 
+/// Assertions, with messages of every kind.
+#[prim_func]
+fn with_assertions(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        assert!(x[[i]] >= 0 && (x[[i]] as usize) < n);
+        if i % 2 == 0 {
+            assert!(x[[i]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
+        }
+        let at = x[[i]] as usize;
+        assert!(at > i, "");
+        y[[at]] = 1.0;
+    }
+}
+
+/// Calls of C functions in conditions, indices, operands and arguments.
+#[prim_func]
+fn with_c_functions(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    unsafe extern "C" {
+        fn cbrtf(x: f32) -> f32;
+        fn labs(x: i64) -> i64;
+        fn ldexpf(x: f32, e: i32) -> f32;
+        fn getpid() -> i32;
+    }
+    for i in 0..n {
+        if (unsafe { cbrtf(x[[i]] - 1.5) }) > 0.0 && i < (unsafe { labs(i as i64 - 3) }) as usize {
+            let t = unsafe { cbrtf(unsafe { ldexpf(2.0, -1) }) };
+            y[[i]] = {
+                let u = unsafe { cbrtf(t) };
+                u * u
+            } - t;
+        }
+        y[[i]] += (unsafe { getpid() } as f32);
+        y[[(unsafe { labs(k[[i]]) }) as usize % n]] = unsafe { cbrtf(-0.0) };
+    }
+}
+
+/// Matched buffers: of parameters and local buffers, of each other, without leading dimensions, with an init.
+#[prim_func]
+fn with_matched_buffers(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
+    for [i, k] in grid([m, n]) {
+        block("sum", [S(i), R(k)], |[vi, vk]| {
+            let row = match_buffer(x[[vi, 0..n]]);
+            let total = match_buffer(y[[vi..vi + 1]]);
+            init(|| total[[0]] = 0.0);
+            total[[0]] += row[[vk]];
+        });
+    }
+    for [i, j] in grid([m / 2, n / 4]) {
+        block("tile", [S(i), S(j)], |[vi, vj]| {
+            let mut t = alloc::<f32>([2, 4]);
+            let from = match_buffer(x[[vi * 2..vi * 2 + 2, 4 * vj..n]]);
+            let to = match_buffer(z[[vi * 2..vi * 2 + 2, vj * 4..vj * 4 + 4]]);
+            let last = match_buffer(t[[1, 0..4]]);
+            let point = match_buffer(last[[3]]);
+            for [a, b] in grid([2, 4]) {
+                t[[a, b]] = from[[a, b]];
+            }
+            point[[]] = 3.0;
+            for [a, b] in grid([2, 4]) {
+                to[[a, b]] = t[[a, b]] + last[[b]];
+            }
+        });
+    }
+}
+
 /// The programs, with unique names.
 pub(crate) fn programs() -> Vec<PrimFunc> {
     let mut res = vec![tiled(), constants(), shapes_of_statements()];
     let calls = [with_helpers::prim_func(), with_calls::prim_func()];
     res.extend(calls.into_iter().map(|func| func.unwrap_or_else(|err| panic!("{err}"))));
+    let outside =
+        [with_assertions::prim_func(), with_c_functions::prim_func(), with_matched_buffers::prim_func()];
+    for func in outside.map(|func| func.unwrap_or_else(|err| panic!("{err}"))) {
+        for seed in 0..3 {
+            let changed = random(func.clone(), &mut Rng::new(seed));
+            res.push(PrimFunc { name: format!("{}_{seed}", func.name).into(), ..changed });
+        }
+        res.push(func);
+    }
     for seed in 0..12 {
         let func = if seed % 2 == 0 { product::prim_func() } else { blur::prim_func() };
         let func = random(func.unwrap_or_else(|err| panic!("{err}")), &mut Rng::new(seed));

@@ -24,6 +24,11 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
     ("tvm-runtime/src/thread_pool", "kernels' parallel loops call back through a C function pointer"),
     ("tvm-runtime/src/trust", "promises that only the caller can make"),
     ("tvm-runtime/src/module", "kernels are looked up in loaded libraries"),
+    ("tvm-core/src/script/c_function", "types of C functions, which nothing calls there"),
+    (
+        "tvm-macros/src/generate/expr",
+        "the type of a C function in an expansion, where the user wrote `unsafe`",
+    ),
     ("tvm-cli/src/model", "`tvmc run` runs the machine code of the artifact that its user names"),
     ("tvm-codegen/src/llvm", "the JIT hands out function pointers"),
     ("tvm-codegen/src/driver", "what it lowered itself is loaded"),

@@ -15,6 +15,8 @@ pub(crate) struct PrimFunc {
     pub(crate) bounds: Vec<Bound>,
     /// Name in the module and attributes.
     pub(crate) options: crate::graph::Options,
+    /// C functions that the body declares: `unsafe extern "C" { .. }`.
+    pub(crate) c_functions: Vec<syn::ItemForeignMod>,
     pub(crate) body: Vec<Stmt>,
     /// True when element types occur for which Rust has no literals: a type parameter or half precision.
     pub(crate) soft_literals: bool,
@@ -170,6 +172,18 @@ pub(crate) enum Stmt {
         body: Vec<Stmt>,
         span: Span,
     },
+    /// `assert!(condition, "message");`
+    Assert {
+        condition: Expr,
+        message: String,
+        span: Span,
+    },
+    /// `let v = match_buffer(source[[i, begin..end]]);`: the begin and end of each range; a single index has no end.
+    Match {
+        name: Ident,
+        source: Ident,
+        region: Vec<(Expr, Option<Expr>)>,
+    },
     Scope(Vec<Stmt>),
     /// `matmul(a, b, &mut c);`: a call of another kernel.
     Call {
@@ -251,6 +265,8 @@ pub(crate) enum ExprKind {
     Helper(Ident, Vec<Expr>),
     /// A call of a `#[prim_helper]`.
     Inline(Path, Vec<Expr>),
+    /// `unsafe { f(x) }`: a call of a C function.
+    CallC(Path, Vec<Expr>),
     /// `{ let t = x * x; t + 1.0 }`, and the type of the last expression where it is known.
     Block(Vec<BlockLet>, Box<Expr>, Option<DType>),
     /// `select(c, a, b)`
@@ -281,7 +297,8 @@ impl Expr {
             | ExprKind::Load { indices: args, .. }
             | ExprKind::Call(_, args)
             | ExprKind::Helper(_, args)
-            | ExprKind::Inline(_, args) => args.iter().for_each(|arg| arg.walk(f)),
+            | ExprKind::Inline(_, args)
+            | ExprKind::CallC(_, args) => args.iter().for_each(|arg| arg.walk(f)),
             ExprKind::Block(lets, value, _) => {
                 lets.iter().for_each(|it| it.value.walk(f));
                 value.walk(f);

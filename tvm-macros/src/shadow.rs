@@ -6,6 +6,7 @@
 //! calls. `.max`, `.min` and `.abs` always become calls, and so do operators if there are integers, which wrap.
 
 mod init;
+mod matched;
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -15,6 +16,7 @@ use syn::{BinOp, Block, Expr, Generics, Ident, Lit, PathArguments, UnOp};
 
 use crate::ast::{DType, Helper, ParamKind, PrimFunc};
 use crate::dims::{DTYPES, is_half, is_type_param};
+use crate::parse::Assertion;
 use crate::paths;
 use crate::rounding::rounded_to_odd;
 
@@ -102,6 +104,8 @@ enum Local {
     Input,
     Output,
     Buffer,
+    /// It matches a region of the buffer that is this local.
+    Matched(usize),
     Other,
 }
 
@@ -133,7 +137,7 @@ impl Rewrite<'_> {
             *arg = match (local, mutability) {
                 (Local::Output, Some(mutability)) => syn::parse_quote_spanned!(span=> &#mutability *#name),
                 (Local::Input | Local::Output, _) => syn::parse_quote_spanned!(span=> #name),
-                (Local::Buffer | Local::Other, _) => continue,
+                (Local::Buffer | Local::Matched(_) | Local::Other, _) => continue,
             };
         }
         let mut path = func.path.clone();
@@ -144,6 +148,32 @@ impl Rewrite<'_> {
             _ => PathArguments::None,
         };
         *call.func = syn::parse_quote_spanned!(span=> <#path>::#run #args);
+    }
+
+    /// The call that replaces `assert!(condition, "message")`.
+    fn assertion(&mut self, it: &syn::Macro) -> Option<Expr> {
+        let assertion: Assertion = it.path.is_ident("assert").then(|| it.parse_body().ok())??;
+        let (span, message) = (it.path.span(), assertion.text(it)?);
+        let mut condition = assertion.condition;
+        self.visit_expr_mut(&mut condition);
+        let shadow = paths::shadow(span);
+        Some(syn::parse_quote_spanned!(span=> #shadow::assertion(#condition, #message)))
+    }
+
+    /// Turns an access to a matched buffer into one to its source; the error if another buffer hides the source.
+    fn source(&self, it: &mut syn::ExprIndex) -> Option<Expr> {
+        let position = |name: &Ident| self.locals.iter().rposition(|(it, _)| it == name);
+        let mut at =
+            position(if let Expr::Path(path) = &*it.expr { path.path.get_ident()? } else { return None })?;
+        while let (name, Local::Matched(from)) = &self.locals[at] {
+            let source = &self.locals[*from].0;
+            if position(source) != Some(*from) {
+                return Some(matched::hidden(name, source));
+            }
+            matched::access(it, name, source);
+            at = *from;
+        }
+        None
     }
 
     /// True for the path of a kernel or helper: it is neither a built-in function of kernels nor a local name.
@@ -166,7 +196,8 @@ impl Rewrite<'_> {
         match arg {
             Expr::Path(it) => {
                 let name = it.path.get_ident()?;
-                Some((name, self.local(name).filter(|it| *it != Local::Other)?))
+                let local = self.local(name).filter(|it| !matches!(it, Local::Matched(_) | Local::Other));
+                Some((name, local?))
             }
             Expr::Reference(it) => self.tensor(&it.expr),
             Expr::Paren(it) => self.tensor(&it.expr),
@@ -196,6 +227,21 @@ impl VisitMut for Rewrite<'_> {
     fn visit_block_mut(&mut self, block: &mut Block) {
         let outer = self.locals.len();
         for stmt in &mut block.stmts {
+            if let syn::Stmt::Macro(it) = stmt
+                && let Some(call) = self.assertion(&it.mac)
+            {
+                *stmt = syn::Stmt::Expr(call, Some(syn::Token![;](it.mac.path.span())));
+                continue;
+            }
+            if let syn::Stmt::Local(local) = stmt
+                && let Some((name, source, mut region)) = matched::matched(local)
+            {
+                region.iter_mut().for_each(|part| self.visit_expr_mut(part));
+                *stmt = matched::keep(&name, &region);
+                let source = self.locals.iter().rposition(|(it, _)| *it == source);
+                self.locals.push((name, source.map_or(Local::Other, Local::Matched)));
+                continue;
+            }
             self.visit_stmt_mut(stmt);
             let syn::Stmt::Local(local) = stmt else { continue };
             let pat = if let syn::Pat::Type(it) = &local.pat { &*it.pat } else { &local.pat };
@@ -272,7 +318,26 @@ impl VisitMut for Rewrite<'_> {
             };
             return;
         }
+        if let Expr::Unsafe(it) = expr {
+            // A call of a C function stays as it is.
+            if let [syn::Stmt::Expr(Expr::Call(call), None)] = it.block.stmts.as_mut_slice() {
+                call.args.iter_mut().for_each(|arg| self.visit_expr_mut(arg));
+            }
+            return;
+        }
+        if let Expr::Macro(it) = expr
+            && let Some(call) = self.assertion(&it.mac)
+        {
+            *expr = call;
+            return;
+        }
         visit_expr_mut(self, expr);
+        if let Expr::Index(it) = expr
+            && let Some(error) = self.source(it)
+        {
+            *expr = error;
+            return;
+        }
         if let Expr::Call(it) = expr {
             self.call(it);
         }

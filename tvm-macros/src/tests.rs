@@ -46,6 +46,10 @@ fn right_bodies() {
         "for i in 0..n { y[[i]] = m[[i, 0]].wrapping_mul(7) as f32; }",
         "for i in 0..n { y[[i]] = (m[[i, 0]] as i64 + -9223372036854775808) as f32; }",
         "for i in 0..n { y[[i]] = (m[[i, 0]] as u64 ^ 18446744073709551615) as f32; }",
+        "for i in 0..n { assert!(x[[i]] > 0.0); assert!(s != 0.0, \"s is {{0}}\",); y[[i]] = x[[i]] / s; }",
+        "for i in 0..n { y[[i]] = unsafe { c::exp(x[[i]]) } + unsafe { cbrtf(s) }; }",
+        "unsafe extern \"C\" { fn cbrtf(x: f32) -> f32; } for i in 0..n { y[[i]] = unsafe { cbrtf(s) }; }",
+        "block(\"b\", [S(0)], |[v]| { let t = match_buffer(m[[v, 1..4]]); y[[v]] = t[[2]] as f32; });",
         "{ let n2 = n * 2; for i in 0..n2 { y[[i / 2]] = 0.0; } }",
     ];
     for body in bodies {
@@ -115,6 +119,60 @@ fn wrong_bodies() {
         ("for i in 0..n { if m[[i, 0]] { y[[i]] = 0.0; } }", "a condition is bool, this is i32"),
         ("for i in 0..n { if 1 { y[[i]] = 0.0; } }", "the literal `1` is a number where a bool is expected"),
         ("for i in 0..n { y[[i]] = x[[-1]]; }", "the literal `-1` is no usize"),
+        (
+            "for i in 0..n { assert!(x[[i]] > s, \"{i} of {}\", i); }",
+            "`assert!` in a kernel: unexpected token",
+        ),
+        (
+            "for i in 0..n { assert!(x[[i]] > s, \"{i}\"); }",
+            "the message of an assertion in a kernel contains no values",
+        ),
+        ("for i in 0..n { assert!(x[[i]]); }", "a condition is bool, this is f32"),
+        ("for i in 0..n { assert!(); }", "`assert!` in a kernel: unexpected end of input"),
+        ("for i in 0..n { debug_assert!(s > 0.0); }", "macros are not supported"),
+        ("for i in 0..n { y[[i]] = unsafe { x[[i]] }; }", "this `unsafe` block is no call of a function"),
+        ("for i in 0..n { y[[i]] = unsafe { exp(x[[i]]) }; }", "`exp` is a function of kernels"),
+        ("for i in 0..n { y[[i]] = unsafe { s(x[[i]]) }; }", "`s` is no function"),
+        ("for i in 0..n { y[[i]] = unsafe { g(x) }; }", "a C function of kernels takes scalars"),
+        ("for i in 0..n { unsafe { g(x[[i]]) }; }", "this has no effect"),
+        (
+            "for i in 0..n { unsafe extern \"C\" { fn g(x: f32) -> f32; } y[[i]] = s; }",
+            "C functions are declared at the start",
+        ),
+        ("unsafe extern \"C\" { fn exp(x: f32) -> f32; } y[[0]] = s;", "`exp` is a function of kernels"),
+        ("unsafe extern \"C\" { static A: f32; } y[[0]] = s;", "a kernel declares only functions here"),
+        (
+            "block(\"b\", [S(0)], |[v]| { let t = match_buffer(y); y[[v]] = 0.0; });",
+            "`match_buffer` takes a region",
+        ),
+        (
+            "block(\"b\", [S(0)], |[v]| { let t = match_buffer(s[[0..1]]); y[[v]] = 0.0; });",
+            "`s` is no buffer",
+        ),
+        (
+            "block(\"b\", [S(0)], |[v]| { let t = match_buffer(m[[0..1]]); y[[v]] = 0.0; });",
+            "`m` has 2 dimensions, the region has 1 range",
+        ),
+        (
+            "block(\"b\", [S(0)], |[v]| { let t = match_buffer(m[[0..1, v]]); y[[v]] = 0.0; });",
+            "an index stands before all ranges",
+        ),
+        (
+            "block(\"b\", [S(0)], |[v]| { let t = match_buffer(x[[0..=1]]); y[[v]] = 0.0; });",
+            "the range of a region excludes its end",
+        ),
+        (
+            "block(\"b\", [S(0)], |[v]| { let t = match_buffer(x[[0..1]]); t[[0]] = 0.0; });",
+            "cannot write to `t`",
+        ),
+        (
+            "block(\"b\", [S(0)], |[v]| { let t = match_buffer(y[[0..4]]); t[[4]] = 0.0; });",
+            "this index reaches 4, but axis 0 of `t`",
+        ),
+        (
+            "block(\"b\", [S(0)], |[v]| { let t = match_buffer(y[[0..4]]); g(x, &mut t); });",
+            "`t` matches a region: it is passed to no kernel",
+        ),
         ("#[parallel] #[unroll] for i in 0..n { y[[i]] = 0.0; }", "a loop has one kind"),
     ];
     for (body, expected) in cases {

@@ -75,7 +75,7 @@ pub enum Status {
     Strides = 5,
     /// Argument `arg` is a null pointer.
     Null = 6,
-    /// An `assert` of the kernel itself failed; `expected` is the number of the assertion.
+    /// An `assert!` of the kernel itself failed; `what` is its message.
     Assert = 7,
     /// Scratch memory could not be allocated: `expected` bytes.
     OutOfMemory = 8,

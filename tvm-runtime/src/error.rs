@@ -226,12 +226,14 @@ pub enum RuntimeError {
         extent: i64,
     },
     /// An assertion inside a kernel failed.
-    #[error("`{func}`: assertion {number} failed")]
+    #[error("`{func}`: assertion failed{}{}", message_note(.message), at(.place))]
     Assert {
         /// Kernel concerned.
         func: Arc<str>,
-        /// Number of the assertion, counted in the order of the kernel.
-        number: i64,
+        /// Message of the assertion.
+        message: Option<Arc<str>>,
+        /// Place in the source where the assertion was written, if known.
+        place: Option<Arc<str>>,
     },
     /// A kernel returned a status that this runtime does not know.
     #[error("`{func}`: unknown status {status}")]
@@ -472,6 +474,10 @@ fn at(place: &Option<Arc<str>>) -> String {
 
 fn buffer_note(buffer: &Option<Arc<str>>) -> String {
     buffer.as_ref().map_or_else(|| "a buffer of the kernel".into(), |name| format!("`{name}`"))
+}
+
+fn message_note(message: &Option<Arc<str>>) -> String {
+    message.as_ref().map_or_else(String::new, |message| format!(": {message}"))
 }
 
 fn quoted(names: &[String]) -> String {

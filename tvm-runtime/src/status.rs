@@ -65,7 +65,7 @@ pub(crate) fn render(
         }
         s if s == Status::Strides as i32 => RuntimeError::ArgStrides { func, arg, axis, expected, got },
         s if s == Status::Null as i32 => RuntimeError::ArgNull { func, arg },
-        s if s == Status::Assert as i32 => RuntimeError::Assert { func, number: expected },
+        s if s == Status::Assert as i32 => RuntimeError::Assert { func, message: what, place },
         s if s == Status::OutOfMemory as i32 => {
             RuntimeError::OutOfMemory { bytes: expected as u64, device: Device::cpu() }
         }
@@ -132,7 +132,7 @@ mod tests {
             (4, 2, 1, 8, 5, "`matmul`: argument `c`: axis 1 is 5, expected 8 (= n * 2)"),
             (4, 9, 1, 8, 5, "`matmul`: argument `#9`: axis 1 is 5, expected 8"),
             (6, 0, -1, 0, 0, "`matmul`: argument `a`: the tensor is null"),
-            (7, -1, -1, 2, 0, "`matmul`: assertion 2 failed"),
+            (7, -1, -1, 0, 0, "`matmul`: assertion failed"),
             (9, 1, 0, 4, -1, "`matmul`: index -1 is outside of axis 0 of `b`, whose extent is 4"),
             (
                 9,

@@ -68,7 +68,7 @@ impl Function<'_> {
             Callee::Intrinsic(intrinsic) => {
                 not_supported(format!("`{}` of {} arguments", intrinsic.name(), it.args.len()))
             }
-            Callee::PureExtern(name) | Callee::Extern(name) => self.extern_call(name, it),
+            Callee::PureExtern(name) => self.extern_call(name, it),
         }
     }
 
@@ -159,9 +159,7 @@ impl Function<'_> {
                 self.mask(&magnitude.equal(infinity.broadcast(lanes)), bits)
             }
             (Callee::Intrinsic(other), _) => not_supported(format!("`{}` of {}", other.name(), it.dtype)),
-            (Callee::PureExtern(name) | Callee::Extern(name), _) => {
-                not_supported(format!("`{name}` on vectors"))
-            }
+            (Callee::PureExtern(name), _) => not_supported(format!("`{name}` on vectors")),
         }
     }
 
@@ -215,7 +213,8 @@ impl Function<'_> {
             return not_supported(format!("a call of `{name}`: it is no C function of scalars"));
         }
         let params: Vec<&str> = it.args.iter().map(|arg| types::scalar(arg.dtype())).collect();
-        let declaration = format!("extern {} {name}({});\n", types::scalar(it.dtype), params.join(", "));
+        let params = if params.is_empty() { "void".to_string() } else { params.join(", ") };
+        let declaration = format!("extern {} {name}({params});\n", types::scalar(it.dtype));
         self.unit.helpers.entry(format!("extern {name}")).or_insert(declaration);
         let args = it.args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
         Ok(format!("{name}({})", args.join(", ")))

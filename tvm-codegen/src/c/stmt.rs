@@ -145,7 +145,7 @@ impl Function<'_> {
         let expected = self.expr(&it.failure.expected)?;
         let got = self.expr(&it.failure.got)?;
         let (status, arg, axis) = (it.failure.status, it.failure.arg, it.failure.axis);
-        let [what, place] = [&it.failure.what, &it.failure.place].map(|text| text_literal(text));
+        let [what, place] = [&it.failure.what, &it.failure.span.text()].map(|text| text_literal(text));
         self.line(&format!(
             "return tvm_fail(ctx, {status}, {arg}, {axis}, {expected}, {got}, {what}, {place});"
         ));

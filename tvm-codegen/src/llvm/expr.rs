@@ -86,7 +86,7 @@ impl<'ctx> Function<'ctx, '_> {
             }
             PrimExpr::Call(it) => match &it.callee {
                 Callee::Intrinsic(intrinsic) => self.intrinsic(*intrinsic, &it.args, it.dtype),
-                Callee::PureExtern(symbol) | Callee::Extern(symbol) => {
+                Callee::PureExtern(symbol) => {
                     let args = it.args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
                     self.extern_call(symbol, &args, self.ty(it.dtype)?)
                 }

@@ -118,8 +118,9 @@ impl<'ctx> Function<'ctx, '_> {
         self.set_field(self.ctx, error + offset_of!(CallError, axis), int(failure.axis))?;
         self.set_field(self.ctx, error + offset_of!(CallError, expected), expected)?;
         self.set_field(self.ctx, error + offset_of!(CallError, got), got)?;
+        let place = failure.span.text();
         for (offset, text) in
-            [(offset_of!(CallError, what), &failure.what), (offset_of!(CallError, place), &failure.place)]
+            [(offset_of!(CallError, what), &failure.what), (offset_of!(CallError, place), &place)]
         {
             let text = text.split('\0').next().unwrap_or_default();
             if !text.is_empty() {

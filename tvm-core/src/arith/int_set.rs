@@ -164,7 +164,7 @@ impl<'a> SetEval<'a> {
                     let (a, b) = (self.eval(&it.args[1]), self.eval(&it.args[2]));
                     a.union(&b, self.analyzer)
                 }
-                Callee::Intrinsic(_) | Callee::PureExtern(_) | Callee::Extern(_) => self.opaque(expr),
+                Callee::Intrinsic(_) | Callee::PureExtern(_) => self.opaque(expr),
             },
             PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::StringImm(_) => {
                 IntervalSet::point(expr.clone())

@@ -171,7 +171,7 @@ impl<'a> Modulars<'a> {
             PrimExpr::Call(it) => match it.callee {
                 Callee::Intrinsic(Intrinsic::IfThenElse) => self.of(&it.args[1]).union(self.of(&it.args[2])),
                 Callee::Intrinsic(Intrinsic::Likely) => self.of(&it.args[0]),
-                Callee::Intrinsic(_) | Callee::PureExtern(_) | Callee::Extern(_) => everything,
+                Callee::Intrinsic(_) | Callee::PureExtern(_) => everything,
             },
             PrimExpr::FloatImm(_)
             | PrimExpr::StringImm(_)

@@ -88,7 +88,6 @@ impl Same {
                 let pure = match a.callee {
                     Callee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::UpdateState,
                     Callee::PureExtern(_) => true,
-                    Callee::Extern(_) => false,
                 };
                 pure && a.callee == b.callee && a.dtype == b.dtype && self.all(&a.args, &b.args)
             }

@@ -322,12 +322,15 @@ impl Printer {
     fn call(&mut self, it: &Call, class: Class) -> (Text, Prec) {
         let intrinsic = match &it.callee {
             Callee::Intrinsic(intrinsic) => *intrinsic,
-            Callee::PureExtern(symbol) | Callee::Extern(symbol) => {
-                let mut args = vec![Text::from(format!("{symbol:?}"))];
-                args.extend(it.args.iter().map(|arg| self.any_text(arg)));
-                let pure = if let Callee::PureExtern(_) = it.callee { "pure_" } else { "" };
-                let head = format!("call_{pure}extern::<{}>(", it.dtype);
-                return (text![head, Text::list(args, ", "), ")"], Prec::Atom);
+            Callee::PureExtern(symbol) => {
+                let arg = |arg| self.text_in(arg, Class::Number, Prec::None);
+                let args: Vec<Text> = it.args.iter().map(arg).collect();
+                let call = text![format!("unsafe {{ {symbol}("), Text::list(args, ", "), ") }"];
+                if it.dtype == DataType::I64 && class == Class::Index {
+                    return (text!["(", call, ") as usize"], Prec::Cast);
+                }
+                // In an operator it stands in parentheses: a statement may not begin with `unsafe { .. } + 1`.
+                return (call, Prec::None);
             }
         };
         if intrinsic == Intrinsic::IfThenElse && it.args.len() == 3 {
@@ -385,7 +388,7 @@ impl Printer {
                     | Intrinsic::Reinterpret,
                 ) => false,
                 Callee::Intrinsic(_) => !it.args.is_empty() && it.args.iter().all(|it| self.untyped(it)),
-                Callee::PureExtern(_) | Callee::Extern(_) => false,
+                Callee::PureExtern(_) => false,
             },
             PrimExpr::StringImm(_)
             | PrimExpr::Var(_)

@@ -1,6 +1,7 @@
 //! Printing tensor programs.
 
 use super::Printer;
+use super::c_functions::CFunctions;
 use super::module::attrs_arg;
 use super::sayable::refusal;
 use super::scalar::generic_arg;
@@ -8,6 +9,8 @@ use crate::tir::{Buffer, Param, PrimFunc, Scope, Stmt};
 
 impl Printer {
     pub(super) fn prim_func(&mut self, name: &str, func: &PrimFunc) {
+        let c_functions = CFunctions::of(func);
+        self.names.reserve(c_functions.symbols());
         func.symbolic_dims().iter().for_each(|dim| {
             self.name_index(dim);
         });
@@ -24,6 +27,7 @@ impl Printer {
             if let Some(refusal) = silent {
                 p.unsayable(&refusal.what);
             }
+            c_functions.declaration().iter().for_each(|line| p.line(line));
             match root {
                 Some(root) => p.block_body(root),
                 None => p.stmt(&func.body),

@@ -6,6 +6,7 @@
 //!
 //! TVM counterpart: `src/script/printer`.
 
+mod c_functions;
 mod constant;
 mod expr;
 mod function;

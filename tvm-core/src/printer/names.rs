@@ -102,6 +102,7 @@ const RESERVED: &[&str] = &[
     "constant",
     "call_global",
     "bind",
+    "match_buffer",
     "call_op",
     "ref_create",
     "ref_read",

@@ -8,6 +8,8 @@ mod tests;
 
 use rustc_hash::FxHashMap;
 
+use super::c_functions::CFunctions;
+use super::stmt::{is_assertion, says_shape};
 use crate::arith::Memo;
 use crate::ir::{IrError, Span, VarId};
 use crate::support::with_stack;
@@ -37,6 +39,7 @@ pub(super) fn refusal(func: &PrimFunc) -> Option<Refusal> {
     };
     let mut check = Sayable {
         found: Vec::new(),
+        c_functions: CFunctions::of(func),
         span: func.span.clone(),
         lets: FxHashMap::default(),
         seen: Memo::default(),
@@ -55,6 +58,7 @@ pub(super) fn refusal(func: &PrimFunc) -> Option<Refusal> {
 
 struct Sayable {
     found: Vec<Refusal>,
+    c_functions: CFunctions,
     span: Span,
     /// Values of the variables bound so far.
     lets: FxHashMap<VarId, PrimExpr>,
@@ -98,8 +102,17 @@ impl Sayable {
 
     fn block_parts(&mut self, block: &Block) {
         block.alloc_buffers.iter().for_each(|buffer| self.alloc(buffer));
-        if let Some(matched) = block.match_buffers.first() {
-            self.refuse(format!("`{}`, which matches a region", matched.buffer.name), false);
+        for matched in block.match_buffers.iter() {
+            let (name, source) = (&matched.buffer.name, &matched.source);
+            if !matched.buffer.strides.is_empty() || matched.buffer.elem_offset.is_some() {
+                self.refuse(format!("the layout of `{name}`, which matches a region"), false);
+            } else if !says_shape(matched) {
+                self.refuse(format!("the shape of `{name}`, which matches a region of another shape"), false);
+            }
+            for range in source.region.iter() {
+                self.visit_expr(&range.min);
+                self.visit_expr(&range.extent);
+            }
         }
         for iter in block.iter_vars.iter() {
             self.visit_expr(&iter.dom.min);
@@ -199,12 +212,15 @@ impl Sayable {
                 self.refuse(format!("`{}`, which is declared over memory", it.buffer.name), false);
             }
             Stmt::Evaluate(_) => self.refuse("a call for its effect", false),
-            Stmt::AssertStmt(_) => self.refuse("an assertion", false),
+            Stmt::AssertStmt(it) if !is_assertion(&it.failure) => {
+                self.refuse(format!("a failure with the status {}", it.failure.status), false);
+            }
             Stmt::SeqStmt(_)
             | Stmt::IfThenElse(_)
             | Stmt::For(_)
             | Stmt::While(_)
             | Stmt::BufferStore(_)
+            | Stmt::AssertStmt(_)
             | Stmt::BlockRealize(_) => {}
         }
         let span = match stmt {
@@ -212,13 +228,13 @@ impl Sayable {
             Stmt::For(it) => &it.span,
             Stmt::IfThenElse(it) => &it.span,
             Stmt::While(it) => &it.span,
+            Stmt::AssertStmt(it) => &it.failure.span,
             Stmt::BlockRealize(_)
             | Stmt::SeqStmt(_)
             | Stmt::Bind(_)
             | Stmt::AllocBuffer(_)
             | Stmt::DeclBuffer(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => &Span::none(),
+            | Stmt::Evaluate(_) => &Span::none(),
         };
         let outer = self.enter(span);
         with_stack(|| walk_stmt(self, stmt));
@@ -291,8 +307,11 @@ impl Sayable {
     fn call(&mut self, it: &Call) {
         let intrinsic = match &it.callee {
             Callee::Intrinsic(intrinsic) => *intrinsic,
-            Callee::PureExtern(symbol) | Callee::Extern(symbol) => {
-                return self.refuse(format!("a call of the C function `{symbol}`"), false);
+            Callee::PureExtern(symbol) => {
+                if let Some(why) = self.c_functions.unsayable(symbol) {
+                    self.refuse(format!("a call of the C function `{symbol}`, {why}"), false);
+                }
+                return;
             }
         };
         let unsaid = matches!(

@@ -7,6 +7,7 @@ use crate::ir::structural::structural_equal;
 use crate::ir::{AttrValue, Attrs};
 use crate::script::{extent_between, range_of};
 use crate::tir::*;
+use tvm_runtime::abi::Status;
 
 impl Printer {
     pub(super) fn stmt(&mut self, stmt: &Stmt) {
@@ -57,9 +58,14 @@ impl Printer {
                 self.line(format!("{value};"));
             }
             Stmt::AssertStmt(it) => {
-                let Failure { status, arg, axis, expected, got, what: _, place: _ } = &it.failure;
-                let [condition, expected, got] =
-                    [&it.condition, expected, got].map(|expr| self.any_expr(expr));
+                let condition = self.value(&it.condition);
+                let Failure { status, arg, axis, expected, got, what, span: _ } = &it.failure;
+                if is_assertion(&it.failure) {
+                    // As in Rust, braces in a message are doubled.
+                    let message = what.replace('{', "{{").replace('}', "}}");
+                    return self.line(format!("assert!({condition}, {message:?});"));
+                }
+                let [expected, got] = [expected, got].map(|expr| self.any_expr(expr));
                 self.line(format!(
                     "assert!({condition}, status = {status}, arg = {arg}, axis = {axis}, expected = {expected}, got = {got});"
                 ));
@@ -222,14 +228,13 @@ impl Printer {
     pub(super) fn block_body(&mut self, block: &Block) {
         block.alloc_buffers.iter().for_each(|buffer| self.alloc(buffer));
         for it in block.match_buffers.iter() {
-            let source = self.region(&it.source);
-            let shape = self.indices(&it.buffer.shape);
+            let said = says_shape(it);
+            let source = self.region(&it.source, it.source.region.len().saturating_sub(it.buffer.ndim()));
+            let shape = if said { String::new() } else { format!(", [{}]", self.indices(&it.buffer.shape)) };
+            let layout = self.layout(&it.buffer);
             let name = self.names.define_buffer(&it.buffer);
-            let layout = self.layout(&it.buffer).concat();
-            self.line(format!(
-                "{layout}let {name} = match_buffer::<{}>([{shape}], {source});",
-                it.buffer.dtype
-            ));
+            layout.iter().for_each(|attr| self.line(attr));
+            self.line(format!("let {name} = match_buffer({source}{shape});"));
         }
         if let Some(init) = &block.init {
             if let Stmt::BufferStore(store) = init {
@@ -244,16 +249,15 @@ impl Printer {
         self.stmt(&block.body);
     }
 
-    fn region(&mut self, region: &BufferRegion) -> String {
+    /// `buffer[[i, a..b]]`: the first `hidden` ranges are single indices.
+    fn region(&mut self, region: &BufferRegion, hidden: usize) -> String {
         let ranges: Vec<String> = region
             .region
             .iter()
-            .map(|range| {
-                if range.extent.is_const(1) {
-                    self.index(&range.min)
-                } else {
-                    self.range(&range.min, &range.extent)
-                }
+            .enumerate()
+            .map(|(axis, range)| match axis < hidden {
+                true => self.index(&range.min),
+                false => self.range(&range.min, &range.extent),
             })
             .collect();
         format!("{}[[{}]]", self.names.buffer(&region.buffer), ranges.join(", "))
@@ -263,6 +267,26 @@ impl Printer {
 /// True for a loop whose variable is a number rather than an index.
 fn counts_numbers(it: &For) -> bool {
     it.min.as_int().is_some_and(|min| min < 0)
+}
+
+/// True for a failure that `assert!` reports.
+pub(super) fn is_assertion(failure: &Failure) -> bool {
+    failure.status == Status::Assert as i32
+        && (failure.arg, failure.axis) == (-1, -1)
+        && failure.expected.is_const(0)
+        && failure.got.is_const(0)
+}
+
+/// True when the matched buffer has the shape that its region gives it: the extents of the ranges after the single indices.
+pub(super) fn says_shape(it: &MatchBufferRegion) -> bool {
+    let region = &it.source.region;
+    let Some(hidden) = region.len().checked_sub(it.buffer.ndim()) else { return false };
+    let extent = |range: &Range| extent_between(&range.min, range.min.clone() + &range.extent);
+    region[..hidden].iter().all(|range| range.extent.is_const(1))
+        && region[hidden..].iter().zip(it.buffer.shape.iter()).all(|(range, shape)| {
+            let same = |a: &PrimExpr, b: &PrimExpr| structural_equal(a, b).is_ok();
+            same(&range.extent, shape) && same(&extent(range), shape)
+        })
 }
 
 fn plain(it: &For) -> bool {

@@ -5,6 +5,8 @@
 //! places; [`FuncBuilder::finish`] reports them.
 
 mod alloc;
+mod assert;
+mod match_buffer;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -22,11 +24,11 @@ use super::table::Table;
 use super::unwritten::unwritten_reads;
 use super::{FuncSig, Value};
 use crate::ir::{AttrValue, Attrs, BlockId, Diagnostic, IrError, Span, Type, Var, VarId};
-use crate::tir::analysis::with_access_regions;
+use crate::tir::analysis::{holds_blocks, with_access_regions};
 use crate::tir::schedule::check_loop_kinds;
 use crate::tir::{
     BinaryOp, Bind, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, IfThenElse, IterKind,
-    IterVar, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While, any_expr, binary,
+    IterVar, MatchBufferRegion, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While, any_expr, binary,
 };
 
 /// Line and column in the user's source.
@@ -92,6 +94,7 @@ pub(super) struct State {
 struct OpenBlock {
     init: Option<Stmt>,
     alloc_buffers: Vec<Buffer>,
+    match_buffers: Vec<MatchBufferRegion>,
     annotations: Attrs,
     /// Depth of `frames` at which the block's own statements are.
     depth: usize,
@@ -108,7 +111,7 @@ impl FuncBuilder {
         FuncBuilder { name, file, span, state: RefCell::new(state) }
     }
 
-    fn span(&self, (line, column): Loc) -> Span {
+    pub(super) fn span(&self, (line, column): Loc) -> Span {
         Span::rust(&self.file, line, column)
     }
 
@@ -416,9 +419,15 @@ impl FuncBuilder {
             state.ranges.truncate(outer);
             state.blocks.pop().unwrap_or_default()
         };
+        if let Some(matched) = open.match_buffers.first().filter(|_| holds_blocks(&body)) {
+            let message =
+                format!("block `{name}` matches `{}` to a region, and contains blocks", matched.buffer.name);
+            self.error(loc, message, "match the region in the inner block that uses it");
+        }
         let block = Block {
             iter_vars: iter_vars.into(),
             alloc_buffers: open.alloc_buffers.into(),
+            match_buffers: open.match_buffers.into(),
             init: open.init,
             annotations: open.annotations,
             span: self.span(loc),

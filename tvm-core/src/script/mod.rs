@@ -5,6 +5,7 @@
 
 mod bounds;
 mod builder;
+mod c_function;
 mod call;
 mod check_schedule;
 mod derive;
@@ -23,6 +24,8 @@ mod value;
 
 pub(crate) use bounds::{extent_between, range_of};
 pub use builder::{AxisArg, Domain, FuncBuilder, LoopSpec};
+pub(crate) use c_function::C_ARITY;
+pub use c_function::{CFunction, CScalar, CSignature};
 pub use call::CallArg;
 pub use check_schedule::{CheckError, check_equivalent, check_schedule};
 pub(crate) use derive::derive_blocks;

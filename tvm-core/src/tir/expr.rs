@@ -156,11 +156,14 @@ pub struct Let {
 pub enum Callee {
     /// A built-in function.
     Intrinsic(Intrinsic),
-    /// A C function of scalar arguments that has no side effect.
+    /// A C function of scalars. It has no side effect, and its result depends on its arguments alone.
     PureExtern(Arc<str>),
-    /// A C function of scalar arguments and pointers.
-    Extern(Arc<str>),
 }
+
+/// Types of the parameters and of the result of a C function: those that C passes as they are. It widens narrower ones in ways
+/// that depend on the platform.
+pub(crate) const C_TYPES: [DataType; 6] =
+    [DataType::I32, DataType::I64, DataType::U32, DataType::U64, DataType::F32, DataType::F64];
 
 /// A function call.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 pub mod analysis;
 mod binary_op;
 mod buffer;
-mod expr;
+pub(crate) mod expr;
 mod function;
 pub mod interp;
 mod intrinsic;

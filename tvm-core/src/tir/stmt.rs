@@ -346,15 +346,14 @@ pub struct Failure {
     pub got: PrimExpr,
     /// Subject of the failure, as text for the message; may be empty.
     pub what: Arc<str>,
-    /// Where the subject was written, as text for the message; may be empty.
-    pub place: Arc<str>,
+    /// Where the subject was written.
+    pub span: Span,
 }
 
 impl Failure {
-    /// A failure without texts; `arg` and `axis` are -1 if it concerns none.
+    /// A failure without text and place; `arg` and `axis` are -1 if it concerns none.
     pub fn new(status: i32, arg: i32, axis: i32, expected: PrimExpr, got: PrimExpr) -> Failure {
-        let none: Arc<str> = "".into();
-        Failure { status, arg, axis, expected, got, what: none.clone(), place: none }
+        Failure { status, arg, axis, expected, got, what: "".into(), span: Span::none() }
     }
 }
 

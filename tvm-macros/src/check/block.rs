@@ -69,7 +69,14 @@ impl<'a> Checker<'a> {
                     CallArg::Value(_) => None,
                 }));
             }
-            Stmt::Alloc { .. } | Stmt::Let { .. } | Stmt::Helper { .. } => {}
+            Stmt::Match { name, source, .. } if self.initialised.contains(source) => {
+                self.initialised.push(name.clone());
+            }
+            Stmt::Alloc { .. }
+            | Stmt::Let { .. }
+            | Stmt::Helper { .. }
+            | Stmt::Assert { .. }
+            | Stmt::Match { .. } => {}
         }
     }
 

@@ -94,6 +94,16 @@ impl Checker<'_> {
                 CallArg::Tensor(_) => {}
                 CallArg::Value(value) => self.expr(value),
             }),
+            Stmt::Assert { condition, .. } => self.expr(condition),
+            Stmt::Match { name, region, .. } => {
+                let extent = |begin: &Expr, end: &Expr| {
+                    let (begin, end) = (self.interval(begin)?, self.interval(end)?);
+                    (begin.0 == begin.1 && end.0 == end.1).then(|| end.0 - begin.0)
+                };
+                let ranges = region.iter().filter_map(|(begin, end)| Some((begin, end.as_ref()?)));
+                let extents = ranges.map(|(begin, end)| extent(begin, end)).collect();
+                self.tensors.push((name.clone(), extents));
+            }
             // Accesses under a condition may be in bounds.
             Stmt::If { .. } | Stmt::While { .. } | Stmt::Helper { .. } => {}
         }
@@ -120,7 +130,8 @@ impl Checker<'_> {
             ExprKind::HostLoad(_, args)
             | ExprKind::Call(_, args)
             | ExprKind::Helper(_, args)
-            | ExprKind::Inline(_, args) => args.iter().for_each(|it| self.expr(it)),
+            | ExprKind::Inline(_, args)
+            | ExprKind::CallC(_, args) => args.iter().for_each(|it| self.expr(it)),
             ExprKind::Select(a, b, c) => {
                 self.expr(a);
                 self.expr(b);

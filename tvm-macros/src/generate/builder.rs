@@ -22,7 +22,9 @@ pub(super) fn builder(func: &PrimFunc) -> TokenStream {
     let attrs = func.options.attrs.iter().map(|(name, value)| quote!(#b.attr(#name, #value);));
     let root = annotate(&func.options.root);
     let bounds = super::sig::bound_attrs(func);
+    let c_functions = &func.c_functions;
     let body = quote! {
+        #(#c_functions)*
         let #sig = <Self as #script::PrimFuncDef>::SIG;
         let #b = #script::FuncBuilder::new(&#sig, #file, #at);
         #(#dims)*
@@ -206,6 +208,22 @@ fn stmt(stmt: &Stmt) -> TokenStream {
             quote!(#b.while_loop(#at, #condition, #body);)
         }
         Stmt::Call { path, args, span } => call(path, args, *span),
+        Stmt::Assert { condition, message, span } => {
+            let (at, condition) = (loc(*span), value(condition));
+            quote!(#b.assert(#at, #condition, #message);)
+        }
+        Stmt::Match { name, source, region } => {
+            let (var, at, text, source) = (local(name), loc(name.span()), name.to_string(), local(source));
+            let region = region.iter().map(|(begin, end)| {
+                let begin = value(begin);
+                let end = match end.as_ref().map(value) {
+                    Some(end) => quote!(::core::option::Option::Some(#end)),
+                    None => quote!(::core::option::Option::None),
+                };
+                quote!((#begin, #end))
+            });
+            quote!(let #var = #b.match_buffer(#at, #text, &#source, [#(#region),*]);)
+        }
         Stmt::Scope(body) => {
             let body = stmts(body);
             quote!({ #body })

@@ -125,6 +125,13 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
             let path = without_args(path);
             quote!(<#path>::__value(&#b, #at, &[#(#args),*]))
         }
+        ExprKind::CallC(path, args) => {
+            let (b, args, at) = (paths::own("b"), values(args), loc(expr.span));
+            let symbol = path.segments.last().map(|it| it.ident.to_string()).unwrap_or_default();
+            let params = args.iter().map(|_| quote!(_));
+            let function = quote!(#path as unsafe extern "C" fn(#(#params),*) -> _);
+            quote!(#b.call_c(#at, #symbol, &(#function), [#(#args),*]))
+        }
         ExprKind::Block(lets, result, _) => lets.iter().rev().fold(value(result), |rest, it| {
             let (name, bound) = (local(&it.name), value(&it.value));
             match &it.params {

@@ -54,15 +54,20 @@ impl Parser<'_> {
     }
 
     /// True for the name of a tensor, or a reference to it.
-    fn is_tensor(&self, arg: &SynExpr) -> bool {
+    pub(super) fn is_tensor(&self, arg: &SynExpr) -> bool {
         tensor_name(arg)
             .is_some_and(|(name, _)| matches!(self.scopes.lookup(name), Some(Name::Tensor { .. })))
     }
 
     fn call_arg(&mut self, arg: &SynExpr) -> Option<CallArg> {
         if let Some((name, reference)) = tensor_name(arg)
-            && let Some(Name::Tensor { written, .. }) = self.scopes.lookup(name)
+            && let Some(Name::Tensor { written, matched, .. }) = self.scopes.lookup(name)
         {
+            if *matched {
+                let help = "pass the buffer itself, or copy the region to a local buffer";
+                self.errors.push(name, format!("`{name}` matches a region: it is passed to no kernel"), help);
+                return None;
+            }
             let writes = matches!(reference, Some(true));
             if writes && *written == Written::Input {
                 let help = format!("declare it as an output: `{name}: &mut Tensor<..>`");
@@ -183,8 +188,15 @@ const HELPER_HELP: &str = "a helper has scalars and a result: `fn square(x: f32)
 /// Parses the helper `func`; its errors go to `errors`.
 pub(crate) fn prim_helper(func: &ItemFn, errors: &mut Errors) -> Helper {
     let (generics, name) = (&func.sig.generics, func.sig.ident.clone());
-    let mut parser =
-        Parser { errors, generics, name, is_helper: true, scopes: Scopes::new(), uses_math: false };
+    let mut parser = Parser {
+        errors,
+        generics,
+        name,
+        is_helper: true,
+        scopes: Scopes::new(),
+        uses_math: false,
+        c_functions: vec![],
+    };
     let sig = &func.sig;
     if function(&sig.ident.to_string()).is_some() {
         let message = format!("`{}` is a function of kernels", sig.ident);

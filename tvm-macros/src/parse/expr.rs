@@ -72,6 +72,7 @@ impl Parser<'_> {
             SynExpr::Call(it) => return self.call(it),
             SynExpr::MethodCall(it) => return self.method_call(it),
             SynExpr::If(it) => return self.if_expr(it),
+            SynExpr::Unsafe(it) => return self.c_call(it),
             SynExpr::Block(it) if it.label.is_none() => return self.block_value(&it.block).map(|it| it.kind),
             SynExpr::Block(_) => {
                 self.errors.push(expr, "kernels have no labels", "remove it");

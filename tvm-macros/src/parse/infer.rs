@@ -27,6 +27,7 @@ impl Parser<'_> {
             | ExprKind::Host(_)
             | ExprKind::Helper(..)
             | ExprKind::Inline(..)
+            | ExprKind::CallC(..)
             | ExprKind::Error => None,
             ExprKind::Block(_, _, dtype) => dtype.clone(),
             ExprKind::Neg(a) | ExprKind::Not(a) => self.dtype_of(a),

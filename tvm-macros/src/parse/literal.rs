@@ -44,6 +44,7 @@ impl Parser<'_> {
             | ExprKind::Cast(..)
             | ExprKind::Helper(..)
             | ExprKind::Inline(..)
+            | ExprKind::CallC(..)
             | ExprKind::Block(..)
             | ExprKind::Error => {}
         }

@@ -1,11 +1,14 @@
 //! Parser from Rust syntax to [`crate::ast`]: resolves names and reports what kernels do not support.
 
+mod assert;
 mod blocks;
+mod c_functions;
 mod calls;
 mod expr;
 mod infer;
 mod literal;
 mod loops;
+mod match_buffer;
 mod options;
 mod scope;
 mod signature;
@@ -16,7 +19,9 @@ use syn::{Generics, Ident, ItemFn};
 use crate::ast::PrimFunc;
 use crate::error::Errors;
 
+pub(crate) use assert::Assertion;
 pub(crate) use calls::prim_helper;
+pub(crate) use match_buffer::matched_region;
 pub(crate) use options::{Options, options};
 use scope::Scopes;
 
@@ -29,6 +34,7 @@ struct Parser<'a> {
     is_helper: bool,
     scopes: Scopes,
     uses_math: bool,
+    c_functions: Vec<syn::ItemForeignMod>,
 }
 
 /// Parses the kernel `func`; its errors go to `errors`.
@@ -41,6 +47,7 @@ pub(crate) fn prim_func(func: &ItemFn, options: Options, errors: &mut Errors) ->
         is_helper: false,
         scopes: Scopes::new(),
         uses_math: false,
+        c_functions: vec![],
     };
     let (params, dims) = parser.signature(&func.sig);
     parser.bounds(&options, &dims);
@@ -48,7 +55,7 @@ pub(crate) fn prim_func(func: &ItemFn, options: Options, errors: &mut Errors) ->
     // A result type is an error already; the last expression of the body would be reported for the same reason.
     let returns = matches!(func.sig.output, syn::ReturnType::Type(..));
     let body = if returns { vec![] } else { parser.block(&func.block) };
-    let uses_math = parser.uses_math;
+    let (uses_math, c_functions) = (parser.uses_math, std::mem::take(&mut parser.c_functions));
     let soft = |name: &syn::Ident| {
         crate::dims::is_half(&name.to_string()) || crate::dims::is_type_param(name, generics)
     };
@@ -62,6 +69,7 @@ pub(crate) fn prim_func(func: &ItemFn, options: Options, errors: &mut Errors) ->
         params,
         bounds: options.bounds,
         options: options.func,
+        c_functions,
         body,
         soft_literals,
         uses_math,
@@ -89,7 +97,12 @@ fn uses_dtype(
             Stmt::If { then, otherwise, .. } => {
                 in_body(then, pred) || otherwise.as_ref().is_some_and(|it| in_body(it, pred))
             }
-            Stmt::Store { .. } | Stmt::Let { .. } | Stmt::Helper { .. } | Stmt::Call { .. } => false,
+            Stmt::Store { .. }
+            | Stmt::Let { .. }
+            | Stmt::Helper { .. }
+            | Stmt::Call { .. }
+            | Stmt::Assert { .. }
+            | Stmt::Match { .. } => false,
         })
     }
     in_params || in_body(body, pred)

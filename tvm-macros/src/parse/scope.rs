@@ -9,8 +9,8 @@ use crate::ast::DType;
 pub(super) enum Name {
     /// A value that does not change; its type where known (`usize` for indices).
     Value { dtype: Option<DType>, kind: ValueKind },
-    /// A parameter or local buffer.
-    Tensor { rank: usize, dtype: DType, written: Written },
+    /// A parameter, a local buffer, or a buffer that matches a region of one (`matched`).
+    Tensor { rank: usize, dtype: DType, written: Written, matched: bool },
     /// A mutable scalar.
     Scalar { dtype: DType },
     /// Its declaration has an error: its uses report no further errors.
@@ -61,6 +61,11 @@ impl Scopes {
 
     pub(super) fn open(&mut self) {
         self.0.push(vec![]);
+    }
+
+    /// Number of open scopes.
+    pub(super) fn depth(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn close(&mut self) {

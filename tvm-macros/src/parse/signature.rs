@@ -129,6 +129,7 @@ impl Parser<'_> {
                 rank: dims.len(),
                 dtype: dtype.clone(),
                 written: if *output { Written::Output } else { Written::Input },
+                matched: false,
             },
             ParamKind::Scalar { dtype } => Name::Value { dtype: Some(dtype.clone()), kind: ValueKind::Param },
         };

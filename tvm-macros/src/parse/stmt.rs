@@ -21,7 +21,8 @@ const SCOPES: [(&str, &str); 5] = [
     ("warp", "Warp"),
 ];
 
-pub(super) const MACRO_HELP: &str = "a kernel only computes: print and assert where it is called";
+pub(super) const MACRO_HELP: &str =
+    "a kernel has `assert!(condition, \"message\")` as a statement; print where it is called";
 
 const SCOPE_HELP: &str =
     "write `#[scope(\"shared\")]`; scopes are global, shared, shared.dyn, local and warp";
@@ -42,6 +43,10 @@ impl Parser<'_> {
         match stmt {
             SynStmt::Local(local) => self.local(local, rest),
             SynStmt::Expr(expr, _) => self.expr_stmt(expr),
+            SynStmt::Item(syn::Item::ForeignMod(item)) => {
+                self.c_functions(item);
+                None
+            }
             SynStmt::Item(item) => {
                 self.errors.push(item, "items are not supported in a kernel", "declare it outside");
                 if let syn::Item::Fn(it) = item {
@@ -49,6 +54,7 @@ impl Parser<'_> {
                 }
                 None
             }
+            SynStmt::Macro(it) if it.mac.path.is_ident("assert") => self.assert(&it.mac),
             SynStmt::Macro(it) => {
                 self.errors.push(&it.mac.path, "macros are not supported in a kernel", MACRO_HELP);
                 None
@@ -75,6 +81,11 @@ impl Parser<'_> {
                 Some("init") => self.init(it),
                 _ => self.call_stmt(it),
             },
+            SynExpr::Macro(it) if it.mac.path.is_ident("assert") => self.assert(&it.mac),
+            SynExpr::Unsafe(_) => {
+                self.expr(expr);
+                self.no_effect(expr)
+            }
             SynExpr::Loop(it) => {
                 self.errors.push(
                     &it.loop_token,
@@ -145,6 +156,11 @@ impl Parser<'_> {
             && called(call).as_deref() == Some("alloc")
         {
             return self.alloc(name, call, &local.attrs);
+        }
+        if let SynExpr::Call(call) = &*init.expr
+            && called(call).as_deref() == Some("match_buffer")
+        {
+            return self.match_buffer(name, call);
         }
         if let Some(attr) = local.attrs.iter().find(|attr| !attr.path().is_ident("doc")) {
             self.errors.push(attr, "attributes are for loops and local buffers", "remove it");
@@ -265,7 +281,8 @@ impl Parser<'_> {
             );
             self.errors.push(&name, message, "give each dimension one stride");
         }
-        let tensor = Name::Tensor { rank: shape.len(), dtype: dtype.clone(), written: Written::Local };
+        let (rank, dtype_of) = (shape.len(), dtype.clone());
+        let tensor = Name::Tensor { rank, dtype: dtype_of, written: Written::Local, matched: false };
         self.scopes.declare(&name, tensor);
         Some(Stmt::Alloc { name, dtype, shape, value: None, scope, strides, offset })
     }

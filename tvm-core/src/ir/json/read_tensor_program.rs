@@ -94,14 +94,13 @@ impl Node<'_> {
                 value: self.child("value")?,
                 body: self.child("body")?,
             })),
-            "Call" | "CallExtern" | "CallPureExtern" => {
+            "Call" | "CallPureExtern" => {
                 let name = self.str("callee")?;
                 let callee = match kind {
                     "Call" => Callee::Intrinsic(
                         Intrinsic::from_name(name)
                             .ok_or_else(|| self.error(format!("unknown intrinsic `{name}`")))?,
                     ),
-                    "CallExtern" => Callee::Extern(name.into()),
                     _ => Callee::PureExtern(name.into()),
                 };
                 PrimExpr::Call(Arc::new(Call {
@@ -169,7 +168,7 @@ impl Node<'_> {
                     expected: self.child("expected")?,
                     got: self.child("got")?,
                     what: self.str("what")?.into(),
-                    place: self.str("place")?.into(),
+                    span: self.span()?,
                 },
             }
             .into(),

@@ -2,6 +2,7 @@
 
 use super::{Field, Fields, buffer_extents};
 use crate::tir::*;
+use tvm_runtime::abi::Status;
 
 pub(super) fn expr_kind(expr: &PrimExpr) -> &'static str {
     match expr {
@@ -21,7 +22,6 @@ pub(super) fn expr_kind(expr: &PrimExpr) -> &'static str {
         PrimExpr::Call(it) => match it.callee {
             Callee::Intrinsic(_) => "Call",
             Callee::PureExtern(_) => "CallPureExtern",
-            Callee::Extern(_) => "CallExtern",
         },
     }
 }
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
                 self.field("span", Field::Span(&it.span));
                 let callee = match &it.callee {
                     Callee::Intrinsic(intrinsic) => intrinsic.name(),
-                    Callee::PureExtern(symbol) | Callee::Extern(symbol) => symbol,
+                    Callee::PureExtern(symbol) => symbol,
                 };
                 self.field("callee", Field::Str(callee));
                 self.field("dtype", Field::DType(it.dtype));
@@ -160,8 +160,11 @@ impl<'a> Fields<'a> {
                 self.field("axis", Field::Int(it.failure.axis.into()));
                 self.node("expected", &it.failure.expected);
                 self.node("got", &it.failure.got);
-                self.field("what", Field::Name(&it.failure.what));
-                self.field("place", Field::Name(&it.failure.place));
+                // The message of an assertion is part of the structure; the subject of another failure is a name.
+                let what = &it.failure.what;
+                let is_message = it.failure.status == Status::Assert as i32;
+                self.field("what", if is_message { Field::Str(what) } else { Field::Name(what) });
+                self.field("span", Field::Span(&it.failure.span));
             }
         }
     }

@@ -24,6 +24,20 @@ fn of(body: impl FnOnce(&Buffer, &Buffer) -> Stmt) -> PrimFunc {
     program(vec![Param::In(x), Param::Out(y)], body)
 }
 
+/// A block that stores to `view`, which matches four elements of `y`.
+fn matched(y: &Buffer, view: Buffer) -> Stmt {
+    let region = [Range { min: 2.into(), extent: 4.into() }].into();
+    let source = BufferRegion { buffer: y.clone(), region };
+    let store = Stmt::store(&view, at(0), PrimExpr::float(1.0, F32));
+    let matched = MatchBufferRegion { buffer: view, source };
+    BlockRealize::opaque(Block { match_buffers: [matched].into(), ..Block::new("B", store) })
+}
+
+fn call_c<const N: usize>(symbol: &str, args: [PrimExpr; N]) -> PrimExpr {
+    let (callee, span) = (Callee::PureExtern(symbol.into()), crate::ir::Span::none());
+    PrimExpr::Call(std::sync::Arc::new(Call { callee, args: args.into(), dtype: F32, span }))
+}
+
 fn at(i: i64) -> [PrimExpr; 1] {
     [PrimExpr::index(i)]
 }
@@ -131,36 +145,40 @@ fn what_has_no_words_is_refused() {
             }),
         ),
         (
-            "a call of the C function `f`",
-            of(|_, y| {
-                let call = Call {
-                    callee: Callee::PureExtern("f".into()),
-                    args: [].into(),
-                    dtype: F32,
-                    span: crate::ir::Span::none(),
-                };
-                block(Stmt::store(y, at(0), PrimExpr::Call(std::sync::Arc::new(call))))
-            }),
+            "a call of the C function `exp`, whose name has another meaning",
+            of(|_, y| block(Stmt::store(y, at(0), call_c("exp", [one()])))),
+        ),
+        ("a call of the C function `a.b`", of(|_, y| block(Stmt::store(y, at(0), call_c("a.b", []))))),
+        (
+            "a call of the C function `f`, which is called as a function of several types",
+            of(|_, y| block(Stmt::store(y, at(0), call_c("f", [one()]) + call_c("f", [])))),
         ),
         (
-            "an assertion",
+            "a call of the C function `f`, which has a type that C functions",
+            of(|_, y| block(Stmt::store(y, at(0), call_c("f", [PrimExpr::bool(true)])))),
+        ),
+        (
+            "a call of the C function `f`, which has too many parameters",
+            of(|_, y| block(Stmt::store(y, at(0), call_c("f", std::array::from_fn::<_, 9, _>(|_| one()))))),
+        ),
+        (
+            "a failure with the status 9",
             of(|_, y| {
-                let failure = Failure::new(7, -1, -1, 0.into(), 0.into());
+                let failure = Failure::new(9, -1, -1, 0.into(), 0.into());
                 let condition = y.load(at(0)).equal(one());
                 block(Stmt::seq([AssertStmt { condition, failure }.into(), Stmt::store(y, at(0), one())]))
             }),
         ),
         (
-            "which matches a region",
+            "the layout of `v`, which matches a region",
             of(|_, y| {
                 let view = Buffer::new("v", at(4), F32);
-                let region = [Range { min: 2.into(), extent: 4.into() }].into();
-                let source = BufferRegion { buffer: y.clone(), region };
-                let store = Stmt::store(&view, at(0), one());
-                let matched = MatchBufferRegion { buffer: view, source };
-                let block = Block { match_buffers: [matched].into(), ..Block::new("B", store) };
-                BlockRealize::opaque(block)
+                matched(y, view.renew(|node| node.strides = [PrimExpr::from(Var::index("s"))].into()))
             }),
+        ),
+        (
+            "the shape of `v`, which matches a region of another shape",
+            of(|_, y| matched(y, Buffer::new("v", [PrimExpr::from(Var::index("m"))], F32))),
         ),
         (
             "the layout of parameter `y`",

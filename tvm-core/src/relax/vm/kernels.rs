@@ -1,5 +1,6 @@
 //! Kernels that the reference interpreter runs, so that a program can be executed without code generation.
 
+use tvm_runtime::abi::Status;
 use tvm_runtime::{HostArg, Kernel, Module, RuntimeError, Tensor, Value};
 
 use crate::ir::{IRModule, Span};
@@ -78,6 +79,10 @@ fn runtime_error(func: &str, err: InterpError) -> RuntimeError {
                 extent: shape[axis],
                 place: None,
             }
+        }
+        InterpError::Assert { what, status, span, .. } if status == Status::Assert as i32 => {
+            let message = Some(what).filter(|it| !it.is_empty());
+            RuntimeError::Assert { func: func.into(), message, place: place(&span) }
         }
         other => RuntimeError::Other(other.to_string()),
     }

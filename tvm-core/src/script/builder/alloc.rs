@@ -64,17 +64,22 @@ impl FuncBuilder {
         }
     }
 
-    /// `part` of the layout of the buffer `name`, with names replaced by their values unless these read memory. If the part
-    /// itself reads memory, it is bound to a new variable, because layouts must not read memory.
-    fn settled(&self, loc: Loc, name: &str, part: Value) -> Value {
-        let mut part = part.into_index();
+    /// `part` with names replaced by their values if these are `fit`, as long as it is short.
+    pub(super) fn without_lets(&self, mut part: PrimExpr, fit: fn(&PrimExpr) -> bool) -> PrimExpr {
         let mut lets = self.state.borrow().lets.clone();
-        lets.retain(|_, value| !reads_memory(value));
+        lets.retain(|_, value| fit(value));
         while !is_long(&part)
             && any_expr(&part, &mut |it| it.as_var().is_some_and(|var| lets.contains_key(&var.id())))
         {
             part = substitute_expr(&part, &lets);
         }
+        part
+    }
+
+    /// `part` of the layout of the buffer `name`, with names replaced by their values unless these read memory. If the part
+    /// itself reads memory, it is bound to a new variable, because layouts must not read memory.
+    fn settled(&self, loc: Loc, name: &str, part: Value) -> Value {
+        let part = self.without_lets(part.into_index(), |value| !reads_memory(value));
         if !reads_memory(&part) {
             return Value::index(part);
         }

@@ -46,6 +46,12 @@ pub fn expect(checked: Result<(), RuntimeError>) {
     assert!(error.is_none(), "{}", error.unwrap_or_default());
 }
 
+/// Panics with `message` unless `holds`; the call of the outermost kernel reports it.
+#[track_caller]
+pub fn assertion(holds: bool, message: &str) {
+    assert!(holds, "assertion failed: {message}");
+}
+
 /// The error for arguments of other kinds than the signature's; the checks of a call have ruled it out.
 pub fn arg_error(func: &str) -> RuntimeError {
     RuntimeError::Signature { func: func.into(), detail: "arguments of other kinds".into() }

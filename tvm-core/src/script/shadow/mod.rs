@@ -11,11 +11,13 @@ mod operators;
 mod view;
 
 pub use arithmetic::Arithmetic;
-pub use call::{ScalarArg, arg_error, check_bound, check_extent, enter, expect, extent, reference, scalar};
+pub use call::{
+    ScalarArg, arg_error, assertion, check_bound, check_extent, enter, expect, extent, reference, scalar,
+};
 pub use iter::Axis;
 pub use math::{Cast, Math, Number, Scalar, abs, cast, lit, lit_near, max_of_numbers, min_of_numbers};
 pub use operators::*;
-pub use view::{AsView, AsViewMut, Local, View, ViewMut};
+pub use view::{AsView, AsViewMut, Local, Region, View, ViewMut, region, single};
 
 /// The names that are in scope in a kernel's body.
 pub mod kernel {

@@ -50,6 +50,42 @@ pub fn alloc<T: Default + Clone, const N: usize>(shape: [usize; N]) -> Local<T, 
     Local { data: vec![T::default(); shape.iter().product()], shape }
 }
 
+/// The region of a buffer that a matched buffer stands for: first index and extent in each dimension.
+#[derive(Clone, Copy, Debug)]
+pub struct Region<const N: usize> {
+    mins: [usize; N],
+    extents: [usize; N],
+    /// Dimensions before those of the matched buffer.
+    single: usize,
+}
+
+/// A range of one index.
+pub fn single(index: usize) -> std::ops::Range<usize> {
+    index..index + 1
+}
+
+/// The region of these ranges; the first `single` are of one index, and no dimensions of the matched buffer.
+pub fn region<const N: usize>(single: usize, ranges: [std::ops::Range<usize>; N]) -> Region<N> {
+    let mins = std::array::from_fn(|axis| ranges[axis].start);
+    let extents = std::array::from_fn(|axis| ranges[axis].len());
+    Region { mins, extents, single }
+}
+
+impl<const N: usize> Region<N> {
+    /// The index in the source of the element of the matched buffer at `index`.
+    #[track_caller]
+    pub fn at<const M: usize>(&self, index: [usize; M]) -> [usize; N] {
+        std::array::from_fn(|axis| match axis.checked_sub(self.single) {
+            Some(own) => {
+                let (i, extent) = (index[own], self.extents[axis]);
+                assert!(i < extent, "index {i} is out of bounds: axis {own} has extent {extent}");
+                self.mins[axis] + i
+            }
+            None => self.mins[axis],
+        })
+    }
+}
+
 /// Position of the element at `index` in a compact row-major tensor.
 #[track_caller]
 fn offset<const N: usize>(shape: &[usize; N], index: [usize; N]) -> usize {

@@ -10,32 +10,32 @@ use super::reads_memory;
 use crate::arith::{Analyzer, DomMap, IntervalSet};
 use crate::ir::{BufferId, VarId};
 use crate::tir::{
-    BinaryOp, Block, Buffer, BufferRegion, PrimExpr, Range, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
+    BinaryOp, Block, Buffer, BufferRegion, MatchBufferRegion, PrimExpr, Range, Stmt, Visitor, any_expr,
+    walk_expr, walk_stmt,
 };
 
 /// `block` with `reads` and `writes` derived from its init and body. In a block with an init, an update does not count
 /// as a read of what it updates. Buffers of the block itself do not count.
 #[must_use]
 pub fn with_access_regions(block: Block) -> Block {
-    let stmts: Vec<&Stmt> = block.init.iter().chain([&block.body]).collect();
-    let (mut reads, writes) = access_regions(&stmts);
+    let (mut reads, writes) = access_regions(&block);
     if block.init.is_some() {
         reads.retain(|read| {
             !writes.iter().any(|write| write.buffer == read.buffer && same_region(read, write))
         });
     }
-    let own = |region: &BufferRegion| {
-        block.alloc_buffers.contains(&region.buffer)
-            || block.match_buffers.iter().any(|it| it.buffer == region.buffer)
-    };
+    let own = |region: &BufferRegion| block.alloc_buffers.contains(&region.buffer);
     let outside = |regions: Vec<BufferRegion>| regions.into_iter().filter(|region| !own(region)).collect();
     Block { reads: outside(reads), writes: outside(writes), ..block }
 }
 
-/// The regions that `stmts` read and write, over all iterations of the loops inside them, in order of first access.
-fn access_regions(stmts: &[&Stmt]) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
-    let mut detect = Detect { analyzer: index_variables(stmts), ..Detect::default() };
+/// The regions that the init and body of `block` read and write, over all iterations of the loops inside them, in order of
+/// first access. An access to a matched buffer is one to the whole region that it matches.
+fn access_regions(block: &Block) -> (Vec<BufferRegion>, Vec<BufferRegion>) {
+    let stmts: Vec<&Stmt> = block.init.iter().chain([&block.body]).collect();
+    let mut detect = Detect { analyzer: index_variables(&stmts), ..Detect::default() };
     stmts.iter().for_each(|stmt| detect.visit_stmt(stmt));
+    detect.sources(&block.match_buffers);
     let Detect { analyzer, reads, writes, .. } = detect;
     let finish = |accesses: IndexMap<BufferId, Access, FxBuildHasher>| {
         accesses.into_values().map(|access| access.region(&analyzer)).collect()
@@ -111,7 +111,7 @@ struct Detect {
     dom: DomMap,
     reads: IndexMap<BufferId, Access, FxBuildHasher>,
     writes: IndexMap<BufferId, Access, FxBuildHasher>,
-    /// Buffers that are allocated or matched inside; accesses to them do not count.
+    /// Buffers that are allocated inside; accesses to them do not count.
     local: FxHashSet<BufferId>,
 }
 
@@ -126,6 +126,10 @@ impl Detect {
             false => IntervalSet::everything(),
         };
         let dims: Vec<IntervalSet> = indices.iter().map(set).collect();
+        self.record(buffer, dims, write);
+    }
+
+    fn record(&mut self, buffer: &Buffer, dims: Vec<IntervalSet>, write: bool) {
         let accesses = if write { &mut self.writes } else { &mut self.reads };
         match accesses.get_mut(&buffer.id) {
             Some(access) => {
@@ -133,6 +137,20 @@ impl Detect {
                     access.dims.iter().zip(&dims).map(|(a, b)| a.union(b, &self.analyzer)).collect();
             }
             None => drop(accesses.insert(buffer.id, Access { buffer: buffer.clone(), dims })),
+        }
+    }
+
+    /// Makes the accesses to matched buffers accesses to what they match, innermost first.
+    fn sources(&mut self, matched: &[MatchBufferRegion]) {
+        for MatchBufferRegion { buffer, source } in matched.iter().rev() {
+            for write in [false, true] {
+                let accesses = if write { &mut self.writes } else { &mut self.reads };
+                if accesses.shift_remove(&buffer.id).is_some() {
+                    let set = |range: &Range| self.analyzer.range_set(range, &self.dom);
+                    let dims = source.region.iter().map(set).collect();
+                    self.record(&source.buffer, dims, write);
+                }
+            }
         }
     }
 }
@@ -174,16 +192,8 @@ impl Visitor for Detect {
 
     fn visit_block(&mut self, block: &Block) {
         self.local.extend(block.alloc_buffers.iter().map(|it| it.id));
-        self.local.extend(block.match_buffers.iter().map(|it| it.buffer.id));
-        for source in block.match_buffers.iter().map(|it| &it.source) {
-            let first: Vec<PrimExpr> = source.region.iter().map(|range| range.min.clone()).collect();
-            let last: Vec<PrimExpr> =
-                source.region.iter().map(|range| &range.min + &range.extent - 1).collect();
-            for (indices, write) in [(&first, false), (&last, false), (&first, true), (&last, true)] {
-                self.access(&source.buffer, indices, write);
-            }
-        }
         block.init.iter().for_each(|init| self.visit_stmt(init));
         self.visit_stmt(&block.body);
+        self.sources(&block.match_buffers);
     }
 }

@@ -56,7 +56,6 @@ pub(crate) fn reads_memory(expr: &PrimExpr) -> bool {
         PrimExpr::Call(call) => match &call.callee {
             Callee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::Pure,
             Callee::PureExtern(_) => false,
-            Callee::Extern(_) => true,
         },
         _ => false,
     })

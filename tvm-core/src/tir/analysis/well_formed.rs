@@ -1,12 +1,12 @@
-//! Well-formedness of tensor programs: rules W3 to W5, W7 to W9, W15 and W16 (`docs/tir.md`), beside the scope rules.
+//! Well-formedness of tensor programs: rules W3 to W5, W7 to W9, W15 to W17 (`docs/tir.md`), beside the scope rules.
 //!
 //! TVM counterpart: `VerifyWellFormed`.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
-use super::holds_blocks;
 use super::init_nest::Mentions;
+use super::{holds_blocks, reads_memory};
 use crate::ir::well_formed::{Report, Scopes};
 use crate::ir::{BufferId, IrError, Span};
 use crate::tir::*;
@@ -129,6 +129,9 @@ impl<'a> Rules<'a> {
                 "W15",
                 format!("`{name}` names a region of `{}`, which is {dtype} in {scope}", of.name),
             );
+        }
+        if source.region.iter().any(|range| reads_memory(&range.min) || reads_memory(&range.extent)) {
+            self.fail("W15", format!("a bound of the region that `{name}` names reads memory"));
         }
         let Some(hidden) = source.region.len().checked_sub(buffer.ndim()) else {
             let (got, most) = (buffer.ndim(), source.region.len());
@@ -358,6 +361,10 @@ impl Visitor for Rules<'_> {
             if let Some(param) = self.read_only.get(&it.source.buffer.id) {
                 self.read_only.insert(it.buffer.id, param.clone());
             }
+        }
+        if let Some(matched) = block.match_buffers.first().filter(|_| holds_blocks(&block.body)) {
+            let view = &matched.buffer.name;
+            self.fail("W17", format!("block `{name}` matches `{view}` to a region, and contains blocks"));
         }
         if let Some(axis) = init_axis(block) {
             self.fail(

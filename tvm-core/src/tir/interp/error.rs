@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tvm_runtime::abi::Status;
 use tvm_runtime::{DataType, RuntimeError};
 
 use crate::ir::Span;
@@ -143,8 +144,10 @@ pub enum InterpError {
         shape: Vec<i64>,
     },
     /// An assertion of the program failed.
-    #[error("assertion failed: status {status}, argument {arg}, axis {axis}: expected {expected}, got {got}")]
+    #[error("assertion failed: {}{}", failure_text(.what, [*status, *arg, *axis], *expected, *got), at(.span))]
     Assert {
+        /// Subject of the failure, or the message of the assertion; may be empty.
+        what: Arc<str>,
         /// A `tvm_runtime::abi::Status` value.
         status: i32,
         /// Argument, or -1.
@@ -155,6 +158,8 @@ pub enum InterpError {
         expected: i64,
         /// What was found.
         got: i64,
+        /// Place of the subject.
+        span: Span,
     },
     /// The step limit was reached.
     #[error("the program did not finish within its step limit")]
@@ -169,6 +174,14 @@ pub enum InterpError {
         /// Place of the construct.
         span: Span,
     },
+}
+
+fn failure_text(what: &str, [status, arg, axis]: [i32; 3], expected: i64, got: i64) -> String {
+    if status == Status::Assert as i32 {
+        return what.to_string();
+    }
+    let what = if what.is_empty() { String::new() } else { format!("{what}: ") };
+    format!("{what}status {status}, argument {arg}, axis {axis}: expected {expected}, got {got}")
 }
 
 fn element_text(buffer: &str, element: &[i64]) -> String {

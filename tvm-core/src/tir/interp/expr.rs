@@ -209,7 +209,7 @@ impl Compiler {
     fn call(&mut self, it: &Call) -> Compiled<Code> {
         let intrinsic = match &it.callee {
             Callee::Intrinsic(intrinsic) => *intrinsic,
-            Callee::PureExtern(name) | Callee::Extern(name) => {
+            Callee::PureExtern(name) => {
                 let error = InterpError::malformed(
                     format!("a call of `{name}`"),
                     "external functions exist only on a target",

@@ -253,12 +253,14 @@ impl Compiler {
         let condition = self.int(&it.condition)?;
         let (expected, got) = (self.int(&it.failure.expected)?, self.int(&it.failure.got)?);
         let (status, arg, axis) = (it.failure.status, it.failure.arg, it.failure.axis);
+        let (what, span) = (it.failure.what.clone(), it.failure.span.clone());
         Ok(Box::new(move |m| {
             if condition(m)? != 0 {
                 return Ok(());
             }
             let (expected, got) = (expected(m)?, got(m)?);
-            Err(m.fail(InterpError::Assert { status, arg, axis, expected, got }))
+            let (what, span) = (what.clone(), span.clone());
+            Err(m.fail(InterpError::Assert { what, status, arg, axis, expected, got, span }))
         }))
     }
 
@@ -415,11 +417,24 @@ impl Compiler {
         let offset = it.buffer.elem_offset.as_ref().and_then(&mut bind);
         let (view, bytes) = (self.new_view(&it.buffer), it.buffer.dtype.bytes().max(1) as i64);
         let bytes = if it.buffer.dtype == it.source.buffer.dtype { bytes } else { 1 };
+        let buffer = it.source.buffer.name.clone();
+        let span = if it.buffer.span.is_none() { self.span.clone() } else { it.buffer.span.clone() };
         Ok(Box::new(move |m| {
             let mut at = m.views[source].at;
             let mut dims: SmallVec<[Dim; 4]> = SmallVec::new();
-            for (axis, (min, extent)) in region.iter().enumerate() {
-                let (min, extent) = (min(m)?, extent(m)?);
+            let mut ranges: SmallVec<[(i64, i64); 4]> = SmallVec::new();
+            for (min, extent) in &region {
+                ranges.push((min(m)?, extent(m)?));
+            }
+            let empty = ranges.iter().any(|(_, extent)| *extent <= 0);
+            for (axis, (min, extent)) in ranges.into_iter().enumerate() {
+                let (whole, last) = (m.views[source].dims[axis].extent, min.saturating_add(extent - 1));
+                if !empty && (min < 0 || last >= whole) {
+                    let index = if min < 0 { min } else { last };
+                    let (buffer, span) = (buffer.clone(), span.clone());
+                    let error = InterpError::OutOfBounds { buffer, axis, index, extent: whole, span };
+                    return Err(m.fail(error));
+                }
                 let stride = m.views[source].dims[axis].stride;
                 at.byte += min.wrapping_mul(stride);
                 if axis >= skip {

@@ -11,6 +11,7 @@ use super::{ScheduleError, ScheduleState, analysis};
 use crate::ir::{Diagnostic, IrError};
 use crate::script::{BlockNames, derive_blocks};
 use crate::tir::analysis::with_access_regions;
+use crate::tir::transform::without_matched_buffers;
 use crate::tir::{
     Block, BlockRealize, Buffer, For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, any_expr,
     walk_stmt,
@@ -53,10 +54,12 @@ fn illegal_loops(func: &PrimFunc) -> Vec<(Arc<For>, ScheduleError)> {
     if loops.0.is_empty() {
         return vec![];
     }
+    // A loop inside a block may access one element through several names.
+    let body = without_matched_buffers(&func.body).unwrap_or_else(|| func.body.clone());
     // Statements outside of blocks get a block of their own, so that their regions are known.
-    let body = match &func.body {
-        Stmt::BlockRealize(_) => func.body.clone(),
-        body => BlockRealize::opaque(Block::root(vec![], body.clone())),
+    let body = match body {
+        Stmt::BlockRealize(_) => body,
+        body => BlockRealize::opaque(Block::root(vec![], body)),
     };
     let body = InBlocks.mutate_stmt(&body).unwrap_or(body);
     let mut loops = Loops::default();

@@ -143,7 +143,7 @@ impl Legalize {
             Callee::Intrinsic(intrinsic) => {
                 matches!(intrinsic, Intrinsic::Reinterpret | Intrinsic::AddressOf | Intrinsic::ArgScalar)
             }
-            Callee::PureExtern(_) | Callee::Extern(_) => true,
+            Callee::PureExtern(_) => true,
         };
         let short = is_short(it.dtype) || it.args.iter().any(|arg| is_short(arg.dtype()));
         if !short {

@@ -15,7 +15,12 @@ use crate::tir::{Block, Buffer, BufferLoad, BufferRegion, BufferStore, Mutator, 
 
 /// Accesses of matched buffers become accesses of their sources.
 pub fn lower_match_buffer() -> Pass {
-    body_pass("LowerMatchBuffer", |func| LowerMatchBuffer::default().mutate_stmt(&func.body))
+    body_pass("LowerMatchBuffer", |func| without_matched_buffers(&func.body))
+}
+
+/// `stmt` with accesses of matched buffers as accesses of their sources; `None` if there are no matched buffers.
+pub(in crate::tir) fn without_matched_buffers(stmt: &Stmt) -> Option<Stmt> {
+    LowerMatchBuffer::default().mutate_stmt(stmt)
 }
 
 /// Source of a matched buffer: a buffer, and the index in it of the first element.

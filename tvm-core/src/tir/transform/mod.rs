@@ -66,6 +66,7 @@ pub(crate) use inline_call::{bind_buffer, inline_body, misfit_of_call};
 pub use lower_init_block::lower_init_block;
 pub use lower_intrin::lower_intrin;
 pub use lower_match_buffer::lower_match_buffer;
+pub(in crate::tir) use lower_match_buffer::without_matched_buffers;
 pub use lower_opaque_block::lower_opaque_block;
 pub use lower_tvm_builtin::{STACK_BYTES, lower_tvm_builtin};
 pub use make_packed_api::make_packed_api;

@@ -55,7 +55,6 @@ pub(super) fn is_pure(expr: &PrimExpr) -> bool {
         PrimExpr::Call(call) => match &call.callee {
             Callee::Intrinsic(intrinsic) => intrinsic.effect() == Effect::UpdateState,
             Callee::PureExtern(_) => false,
-            Callee::Extern(_) => true,
         },
         _ => false,
     })

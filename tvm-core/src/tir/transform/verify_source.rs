@@ -4,28 +4,36 @@
 //! TVM counterpart: none.
 //! Requires: nothing; programs may come from anywhere. Ensures: every rule of well-formedness, no handles among the
 //! parameters, no `arg_*` intrinsics, no declared buffers, calls only of C functions that the caller permits
-//! (`Trust::extern_function`). Later passes therefore do not rely on claims that a program makes about itself.
+//! (`Trust::extern_function`), each with one type in the whole module. Later passes therefore do not rely on claims that a program makes about itself.
 
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 use tvm_runtime::{DataType, Trust};
 
 use crate::ir::{BaseFunc, IrError, Span, well_formed};
 use crate::pass::{Pass, module_pass};
+use crate::tir::expr::C_TYPES;
 use crate::tir::{Call, Callee, Intrinsic, Param, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt};
 
 /// Rejects programs that are malformed, lowered, or not safe by themselves.
 pub fn verify_source() -> Pass {
     module_pass("VerifySource", |module, ctx| {
         well_formed(&module)?;
+        let mut signatures = Signatures::default();
         for (_, func) in module.functions() {
             if let BaseFunc::Prim(func) = func {
-                check(func, &ctx.config.trust).map_err(|err| err.at(&func.span))?;
+                check(func, &ctx.config.trust, &mut signatures).map_err(|err| err.at(&func.span))?;
             }
         }
         Ok(module)
     })
 }
 
-fn check(func: &PrimFunc, trust: &Trust) -> Result<(), IrError> {
+/// Types of the parameters and of the result of each C function that the module calls.
+type Signatures = FxHashMap<Arc<str>, (Vec<DataType>, DataType)>;
+
+fn check(func: &PrimFunc, trust: &Trust, signatures: &mut Signatures) -> Result<(), IrError> {
     let name = &func.name;
     for param in func.params.iter() {
         if let Param::Scalar(var) = param
@@ -36,7 +44,7 @@ fn check(func: &PrimFunc, trust: &Trust) -> Result<(), IrError> {
             return Err(IrError::new(message, &func.span).help(help));
         }
     }
-    let mut source = Source { func, trust, error: None };
+    let mut source = Source { func, trust, signatures, error: None };
     source.visit_stmt(&func.body);
     source.error.map_or(Ok(()), Err)
 }
@@ -44,10 +52,37 @@ fn check(func: &PrimFunc, trust: &Trust) -> Result<(), IrError> {
 struct Source<'a> {
     func: &'a PrimFunc,
     trust: &'a Trust,
+    signatures: &'a mut Signatures,
     error: Option<IrError>,
 }
 
 impl Source<'_> {
+    /// Why `it` may not call the C function `symbol`: its types are none of C's, or those of another call differ.
+    fn signature(&mut self, symbol: &Arc<str>, it: &Call) -> Option<(String, &'static str)> {
+        let types = |it: &Call| (it.args.iter().map(PrimExpr::dtype).collect::<Vec<_>>(), it.dtype);
+        let text = |(args, result): &(Vec<DataType>, DataType)| {
+            let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+            format!("({}) -> {result}", args.join(", "))
+        };
+        let (name, own) = (&self.func.name, types(it));
+        if !own.0.iter().chain([&own.1]).all(|dtype| C_TYPES.contains(dtype)) {
+            let message = format!("`{name}` calls the C function `{symbol}` as {}", text(&own));
+            return Some((
+                message,
+                "C functions take and return i32, i64, u32, u64, f32 and f64: convert with `as`",
+            ));
+        }
+        let known = self.signatures.entry(symbol.clone()).or_insert_with(|| own.clone());
+        (*known != own).then(|| {
+            let message = format!(
+                "`{name}` calls the C function `{symbol}` as {}, another call is of {}",
+                text(&own),
+                text(known)
+            );
+            (message, "a C function has one type: convert the arguments and the result with `as`")
+        })
+    }
+
     fn call(&mut self, it: &Call) {
         let name = &self.func.name;
         let (message, help) = match &it.callee {
@@ -62,11 +97,15 @@ impl Source<'_> {
                 format!("`{name}` calls `{}`, which only lowered programs do", intrinsic.name()),
                 "use the parameters and their extents",
             ),
-            Callee::PureExtern(symbol) | Callee::Extern(symbol) if !self.trust.allows(symbol) => (
+            Callee::PureExtern(symbol) if !self.trust.allows(symbol) => (
                 format!("`{name}` calls the C function `{symbol}`, for which nobody vouches"),
                 "name it in `PassConfig::trust` (`Trust::extern_function`), which is unsafe",
             ),
-            Callee::PureExtern(_) | Callee::Extern(_) | Callee::Intrinsic(_) => return,
+            Callee::PureExtern(symbol) => match self.signature(symbol, it) {
+                Some(refused) => refused,
+                None => return,
+            },
+            Callee::Intrinsic(_) => return,
         };
         let span: &Span = if it.span.is_none() { &self.func.span } else { &it.span };
         self.error.get_or_insert_with(|| IrError::new(message, span).help(help));
@@ -167,7 +206,7 @@ mod tests {
     fn c_functions_are_called_only_where_the_caller_vouches_for_them() {
         let y = Buffer::new("y", [PrimExpr::index(4)], F32);
         let value = PrimExpr::Call(std::sync::Arc::new(Call {
-            callee: Callee::Extern("system".into()),
+            callee: Callee::PureExtern("system".into()),
             args: [PrimExpr::index(0)].into(),
             dtype: F32,
             span: Span::none(),

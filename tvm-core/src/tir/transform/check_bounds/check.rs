@@ -136,8 +136,8 @@ impl Check {
             | Subject::Size(buffer) => buffer.name.clone(),
             Subject::Axis { block, axis, .. } => format!("axis `{axis}` of block `{block}`").into(),
         };
-        let span = if self.span.is_none() { &func.span } else { &self.span };
-        let failure = Failure { status: status as i32, arg, axis, expected, got, what, place: span.text() };
+        let span = if self.span.is_none() { &func.span } else { &self.span }.clone();
+        let failure = Failure { status: status as i32, arg, axis, expected, got, what, span };
         AssertStmt { condition: guarded(self.condition(), PrimExpr::bool(true)), failure }.into()
     }
 

@@ -152,7 +152,7 @@ impl Extents {
             expected: PrimExpr::index(LIMIT),
             got: sum.clone().cast(DataType::I64),
             what: "".into(),
-            place: func.span.text(),
+            span: func.span.clone(),
         };
         Ok(Some(AssertStmt { condition: sum.less_equal(float(LIMIT as f64)), failure }.into()))
     }

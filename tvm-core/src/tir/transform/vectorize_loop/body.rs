@@ -310,7 +310,6 @@ impl<'a> Vectorizer<'a> {
                 let differs = it.args.iter().any(|arg| self.depends(arg));
                 return if differs { Err(NoVector) } else { Ok(None) };
             }
-            Callee::Extern(_) => return Err(NoVector),
         };
         if let (Intrinsic::IfThenElse, [condition, a, b]) = (intrinsic, &*it.args) {
             return self.if_then_else(it, condition, a, b);

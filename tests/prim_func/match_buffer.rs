@@ -1,0 +1,139 @@
+//! `match_buffer`: a buffer that stands for a region of another one.
+
+use tvm::prelude::*;
+use tvm::tir::Stmt;
+
+use crate::{agree, data, matrix};
+
+/// Tiles of 2 × 4, written through a matched buffer and read through another.
+#[prim_func]
+fn tiles(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m, n>) {
+    for [i, j] in grid([m / 2, n / 4]) {
+        block("tile", [S(i), S(j)], |[vi, vj]| {
+            let from = match_buffer(x[[vi * 2..vi * 2 + 2, vj * 4..vj * 4 + 4]]);
+            let to = match_buffer(y[[vi * 2..vi * 2 + 2, vj * 4..vj * 4 + 4]]);
+            for [a, b] in grid([2, 4]) {
+                to[[a, b]] = from[[1 - a, b]] + 1.0;
+            }
+        });
+    }
+}
+
+/// A row without its dimension, summed through a matched element with an init; the regions overlap nothing else.
+#[prim_func]
+fn row_sums(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>) {
+    for [i, k] in grid([m, n]) {
+        block("sum", [S(i), R(k)], |[vi, vk]| {
+            let row = match_buffer(x[[vi, 0..n]]);
+            let total = match_buffer(y[[vi..vi + 1]]);
+            init(|| total[[0]] = 0.0);
+            total[[0]] += row[[vk]];
+        });
+    }
+}
+
+/// A matched buffer of a matched buffer of a local one, and integers that wrap.
+#[prim_func]
+fn nested(x: &Tensor<u8, n>, y: &mut Tensor<u8, n>) {
+    for i in 0..n {
+        block("n", [S(i)], |[vi]| {
+            let mut t = alloc::<u8>([3, 8]);
+            let rows = match_buffer(t[[1..3, 2..8]]);
+            let row = match_buffer(rows[[1, 1..4]]);
+            for [a, b] in grid([3, 8]) {
+                t[[a, b]] = 200;
+            }
+            row[[0]] += x[[vi]];
+            rows[[1, 2]] *= 3;
+            y[[vi]] = t[[2, 3]] + rows[[1, 2]] + row[[1]];
+        });
+    }
+}
+
+#[test]
+fn matched_buffers_stand_for_regions() {
+    for (m, n) in [(2, 4), (6, 12), (0, 8), (8, 0)] {
+        agree!(tiles, (&matrix(m, n, 7)) -> matrix(m, n, 8), 0.0);
+    }
+    for (m, n) in [(1, 1), (5, 7), (3, 0), (0, 3)] {
+        let y = agree!(row_sums, (&matrix(m, n, 9)) -> data(m, 1), 1e-6);
+        assert!(n > 0 || y.iter().all(|it| *it == 0.0), "{y:?}");
+    }
+    let y = agree!(nested, (&[1u8, 60, 255]) -> vec![0u8; 3], 0.0);
+    let want =
+        [1u8, 60, 255].map(|x| 200u8.wrapping_add(x).wrapping_add(200u8.wrapping_mul(3).wrapping_mul(2)));
+    assert_eq!(y, want);
+}
+
+/// What remains of a tensor whose extents are no multiples of the tile stays as it was.
+#[test]
+fn a_region_outside_of_its_buffer_is_an_error() {
+    #[prim_func]
+    fn pairs(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+        for i in 0..n {
+            block("pair", [O(i)], |[vi]| {
+                let pair = match_buffer(x[[vi..vi + 2]]);
+                y[[vi]] = pair[[1]];
+            });
+        }
+    }
+    for target in crate::targets() {
+        let f = pairs::compile(&target).unwrap();
+        let err = f.call(&[1f32, 2.0], &mut [0f32; 2]).unwrap_err().to_string();
+        assert!(err.contains("`pairs`") && err.contains("axis 0 of `x`"), "{target}: {err}");
+    }
+    assert!(pairs(&[1f32, 2.0], &mut [0f32; 2]).unwrap_err().to_string().contains("out of bounds"));
+}
+
+/// The regions of a block name what it accesses through matched buffers; schedules see one name for one element.
+#[test]
+fn blocks_declare_the_sources() {
+    let func = row_sums::prim_func().unwrap();
+    let text = func.to_string();
+    assert!(text.contains("let row = match_buffer(x[[vi, 0..n]]);"), "{text}");
+    let Stmt::BlockRealize(root) = &func.body else { panic!("{text}") };
+    let mut blocks = Vec::new();
+    collect(&root.block.body, &mut blocks);
+    let names = |regions: &[tvm::tir::BufferRegion]| {
+        regions.iter().map(|it| it.buffer.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!((names(&blocks[0].reads), names(&blocks[0].writes)), (vec!["x".into()], vec!["y".into()]));
+}
+
+fn collect(stmt: &Stmt, blocks: &mut Vec<std::sync::Arc<tvm::tir::Block>>) {
+    if let Stmt::BlockRealize(it) = stmt {
+        blocks.push(it.block.clone());
+    }
+    stmt.children().into_iter().for_each(|it| collect(it, blocks));
+}
+
+/// A loop in a block whose iterations meet through a second name of the elements.
+#[test]
+fn loops_over_matched_buffers_are_checked() {
+    #[prim_func]
+    fn apart(x: &Tensor<f32, 8>, y: &mut Tensor<f32, 8>) {
+        block("b", [], |[]| {
+            let to = match_buffer(y[[0..4]]);
+            #[vectorize]
+            for i in 0..4 {
+                to[[i]] = x[[i + 4]];
+            }
+        });
+    }
+    #[prim_func]
+    fn shifted(x: &Tensor<f32, 8>, y: &mut Tensor<f32, 8>) {
+        block("b", [], |[]| {
+            let later = match_buffer(y[[1..8]]);
+            for i in 0..8 {
+                y[[i]] = x[[i]];
+            }
+            #[vectorize]
+            for i in 0..7 {
+                later[[i]] = y[[i]];
+            }
+        });
+    }
+    apart::prim_func().unwrap();
+    let err = shifted::prim_func().unwrap_err().to_string();
+    assert!(err.contains("loop `i` cannot be vectorised"), "{err}");
+}
