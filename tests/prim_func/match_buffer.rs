@@ -107,6 +107,32 @@ fn collect(stmt: &Stmt, blocks: &mut Vec<std::sync::Arc<tvm::tir::Block>>) {
     stmt.children().into_iter().for_each(|it| collect(it, blocks));
 }
 
+/// A kernel that matches regions of its parameters is called with a local buffer in another scope.
+#[test]
+fn matched_buffers_follow_the_arguments_of_calls() {
+    #[prim_func]
+    fn both(x: &Tensor<f32, 4, 8>, y: &mut Tensor<f32, 4, 8>) {
+        #[scope("local")]
+        let mut t = alloc::<f32>([4, 8]);
+        tiles(x, &mut t);
+        tiles(&t, y);
+    }
+    let x = matrix(4, 8, 3);
+    let y = agree!(both, (&x) -> matrix(4, 8, 4), 0.0);
+    assert_eq!(y, x + 2.0);
+}
+
+/// A schedule moves what is matched to another scope.
+#[test]
+fn matched_buffers_follow_caches() {
+    let mut s = Schedule::new(row_sums::prim_func().unwrap()).unwrap();
+    let sum = s.block("sum").unwrap();
+    s.cache_read(sum, 0, Scope::Local).unwrap();
+    let func = s.into_func();
+    tvm::tir::analysis::well_formed(&func).unwrap();
+    assert!(func.to_string().contains("match_buffer(x_local[["), "{func}");
+}
+
 /// A loop in a block whose iterations meet through a second name of the elements.
 #[test]
 fn loops_over_matched_buffers_are_checked() {

@@ -264,6 +264,19 @@ impl Mutator for Substitute {
     fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {
         self.buffers.get(&buffer.id).cloned()
     }
+
+    fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
+        // A buffer that matches a region of a replaced buffer gets its scope.
+        for matched in block.match_buffers.iter() {
+            let Some(scope) = self.buffers.get(&matched.source.buffer.id).map(|it| it.scope) else { continue };
+            let new = self.buffers.get(&matched.buffer.id).unwrap_or(&matched.buffer);
+            if new.scope != scope {
+                let new = new.renew(|node| node.scope = scope);
+                self.buffers.insert(matched.buffer.id, new);
+            }
+        }
+        self.walk_block(block)
+    }
 }
 
 /// `expr` with `vars` replaced.

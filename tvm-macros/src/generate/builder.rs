@@ -1,11 +1,11 @@
 //! The function that builds the program: one builder call per statement.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
 use super::expr::{binary_op, dtype, loc, local, value, values};
 use super::{file, impl_header, source_text};
-use crate::ast::{Attrs, CallArg, Dim, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
+use crate::ast::{Attrs, CallArg, Dim, Expr, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
 use crate::paths;
 
 /// `impl matmul { fn __emit() -> FuncBuilder { .. } }`
@@ -212,18 +212,7 @@ fn stmt(stmt: &Stmt) -> TokenStream {
             let (at, condition) = (loc(*span), value(condition));
             quote!(#b.assert(#at, #condition, #message);)
         }
-        Stmt::Match { name, source, region } => {
-            let (var, at, text, source) = (local(name), loc(name.span()), name.to_string(), local(source));
-            let region = region.iter().map(|(begin, end)| {
-                let begin = value(begin);
-                let end = match end.as_ref().map(value) {
-                    Some(end) => quote!(::core::option::Option::Some(#end)),
-                    None => quote!(::core::option::Option::None),
-                };
-                quote!((#begin, #end))
-            });
-            quote!(let #var = #b.match_buffer(#at, #text, &#source, [#(#region),*]);)
-        }
+        Stmt::Match { name, source, region } => matched(name, source, region),
         Stmt::Scope(body) => {
             let body = stmts(body);
             quote!({ #body })
@@ -255,6 +244,21 @@ fn call(path: &syn::Path, args: &[CallArg], span: Span) -> TokenStream {
         let #values = ::std::vec![#(#args),*];
         #b.call::<#path>(#at, #name, <#path>::__emit, #values);
     }
+}
+
+/// The builder call for a buffer that matches a region.
+fn matched(name: &Ident, source: &Ident, region: &[(Expr, Option<Expr>)]) -> TokenStream {
+    let b = paths::own("b");
+    let (var, at, text, source) = (local(name), loc(name.span()), name.to_string(), local(source));
+    let region = region.iter().map(|(begin, end)| {
+        let begin = value(begin);
+        let end = match end.as_ref().map(value) {
+            Some(end) => quote!(::core::option::Option::Some(#end)),
+            None => quote!(::core::option::Option::None),
+        };
+        quote!((#begin, #end))
+    });
+    quote!(let #var = #b.match_buffer(#at, #text, &#source, [#(#region),*]);)
 }
 
 /// Builder calls that set attributes of the open block.

@@ -125,13 +125,7 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
             let path = without_args(path);
             quote!(<#path>::__value(&#b, #at, &[#(#args),*]))
         }
-        ExprKind::CallC(path, args) => {
-            let (b, args, at) = (paths::own("b"), values(args), loc(expr.span));
-            let symbol = path.segments.last().map(|it| it.ident.to_string()).unwrap_or_default();
-            let params = args.iter().map(|_| quote!(_));
-            let function = quote!(#path as unsafe extern "C" fn(#(#params),*) -> _);
-            quote!(#b.call_c(#at, #symbol, &(#function), [#(#args),*]))
-        }
+        ExprKind::CallC(path, args) => c_call(path, args, expr.span),
         ExprKind::Block(lets, result, _) => lets.iter().rev().fold(value(result), |rest, it| {
             let (name, bound) = (local(&it.name), value(&it.value));
             match &it.params {
@@ -156,6 +150,15 @@ pub(super) fn value(expr: &Expr) -> TokenStream {
         }
         ExprKind::Error => quote!(#new::int(0)),
     }
+}
+
+/// The builder call for a call of a C function, whose types are those of its declaration.
+fn c_call(path: &syn::Path, args: &[Expr], span: Span) -> TokenStream {
+    let (b, args, at) = (paths::own("b"), values(args), loc(span));
+    let symbol = path.segments.last().map(|it| it.ident.to_string()).unwrap_or_default();
+    let params = args.iter().map(|_| quote!(_));
+    let function = quote!(#path as unsafe extern "C" fn(#(#params),*) -> _);
+    quote!(#b.call_c(#at, #symbol, &(#function), [#(#args),*]))
 }
 
 /// The closure of a helper; each argument is evaluated once.
