@@ -777,12 +777,12 @@ fn with_assertions_0(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
         #[unroll]
         for i_1 in 0..2 {
             if i_0 * 2 + i_1 < n {
-                block("block", [S(i_0 * 2 + i_1).within(0..n)], |[vi]| {
+                block("assert", [S(i_0 * 2 + i_1).within(0..n)], |[vi]| {
                     assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
                 });
             }
             if i_0 * 2 + i_1 < n {
-                block("block_1", [S(i_0 * 2 + i_1).within(0..n)], |[vi]| {
+                block("block", [S(i_0 * 2 + i_1).within(0..n)], |[vi]| {
                     if vi % 2 == 0 {
                         assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
                     }
@@ -803,12 +803,12 @@ fn with_assertions_0(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
 fn with_assertions_1(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     for [i_0_0, i_0_1, i_1] in grid([((n + 4) / 5 + 7) / 8, 8, 5]) {
         if i_0_0 * 40 + i_0_1 * 5 + i_1 < n && i_0_0 * 8 + i_0_1 < (n + 4) / 5 {
-            block("block", [S(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
+            block("assert", [S(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
                 assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
             });
         }
         if i_0_0 * 40 + i_0_1 * 5 + i_1 < n && i_0_0 * 8 + i_0_1 < (n + 4) / 5 {
-            block("block_1", [S(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
+            block("block", [S(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
                 if vi % 2 == 0 {
                     assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
                 }
@@ -829,12 +829,12 @@ fn with_assertions_2(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     #[unroll]
     for i_0_i_1_fused in 0..(n + 2) / 3 * 3 {
         if i_0_i_1_fused < n {
-            block("block", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
+            block("assert", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
                 assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
             });
         }
         if i_0_i_1_fused < n {
-            block("block_1", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
+            block("block", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
                 if vi % 2 == 0 {
                     assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
                 }
@@ -853,10 +853,10 @@ fn with_assertions_2(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
 #[prim_func]
 fn with_assertions(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     for i in 0..n {
-        block("block", [S(i)], |[vi]| {
+        block("assert", [S(i)], |[vi]| {
             assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
         });
-        block("block_1", [S(i)], |[vi]| {
+        block("block", [S(i)], |[vi]| {
             if vi % 2 == 0 {
                 assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
             }

@@ -268,7 +268,9 @@ impl Mutator for Substitute {
     fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
         // A buffer that matches a region of a replaced buffer gets its scope.
         for matched in block.match_buffers.iter() {
-            let Some(scope) = self.buffers.get(&matched.source.buffer.id).map(|it| it.scope) else { continue };
+            let Some(scope) = self.buffers.get(&matched.source.buffer.id).map(|it| it.scope) else {
+                continue;
+            };
             let new = self.buffers.get(&matched.buffer.id).unwrap_or(&matched.buffer);
             if new.scope != scope {
                 let new = new.renew(|node| node.scope = scope);

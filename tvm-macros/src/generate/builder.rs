@@ -5,7 +5,7 @@ use quote::{ToTokens, format_ident, quote};
 
 use super::expr::{binary_op, dtype, loc, local, value, values};
 use super::{file, impl_header, source_text};
-use crate::ast::{Attrs, CallArg, Dim, Expr, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
+use crate::ast::{Attrs, Axis, CallArg, Dim, Expr, LoopKind, LoopRange, Param, ParamKind, PrimFunc, Stmt};
 use crate::paths;
 
 /// `impl matmul { fn __emit() -> FuncBuilder { .. } }`
@@ -118,31 +118,7 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                 }
             }
         }
-        Stmt::Block { name, attrs, axes, body, span } => {
-            let (at, body, attrs) = (loc(*span), stmts(body), annotate(attrs));
-            let count = axes.len();
-            let locals = axes.iter().map(|axis| local(&axis.var));
-            let domains = axes.iter().map(|axis| match &axis.dom {
-                Some((min, end)) => {
-                    let (min, end) = (value(min), value(end));
-                    quote!(::core::option::Option::Some((#min, #end)))
-                }
-                None => quote!(::core::option::Option::None),
-            });
-            let (method, domains) = if axes.iter().any(|axis| axis.dom.is_some()) {
-                (format_ident!("block_within"), quote!([#(#domains),*],))
-            } else {
-                (format_ident!("block"), TokenStream::new())
-            };
-            let axes = axes.iter().map(|axis| {
-                let kind = format_ident!("{}", axis.kind.variant());
-                let (name, bound) = (axis.var.to_string(), value(&axis.value));
-                quote!((#tir::IterKind::#kind, #name, #bound))
-            });
-            let body =
-                closure(&quote!([#(#locals),*]), &quote!([#script::Value; #count]), &quote!(#attrs #body));
-            quote!(#b.#method(#at, #name, [#(#axes),*], #domains #body);)
-        }
+        Stmt::Block { name, attrs, axes, body, span } => block(name, attrs, axes, body, *span),
         Stmt::Init { body, span } => {
             let (at, body) = (loc(*span), stmts(body));
             let body = closure(&quote!(), &quote!(), &body);
@@ -218,6 +194,33 @@ fn stmt(stmt: &Stmt) -> TokenStream {
             quote!({ #body })
         }
     }
+}
+
+/// The builder call for a block.
+fn block(name: &syn::LitStr, attrs: &Attrs, axes: &[Axis], body: &[Stmt], span: Span) -> TokenStream {
+    let (b, script, tir) = (paths::own("b"), paths::script(Span::call_site()), paths::tir(Span::call_site()));
+    let (at, body, attrs) = (loc(span), stmts(body), annotate(attrs));
+    let count = axes.len();
+    let locals = axes.iter().map(|axis| local(&axis.var));
+    let domains = axes.iter().map(|axis| match &axis.dom {
+        Some((min, end)) => {
+            let (min, end) = (value(min), value(end));
+            quote!(::core::option::Option::Some((#min, #end)))
+        }
+        None => quote!(::core::option::Option::None),
+    });
+    let (method, domains) = if axes.iter().any(|axis| axis.dom.is_some()) {
+        (format_ident!("block_within"), quote!([#(#domains),*],))
+    } else {
+        (format_ident!("block"), TokenStream::new())
+    };
+    let axes = axes.iter().map(|axis| {
+        let kind = format_ident!("{}", axis.kind.variant());
+        let (name, bound) = (axis.var.to_string(), value(&axis.value));
+        quote!((#tir::IterKind::#kind, #name, #bound))
+    });
+    let body = closure(&quote!([#(#locals),*]), &quote!([#script::Value; #count]), &quote!(#attrs #body));
+    quote!(#b.#method(#at, #name, [#(#axes),*], #domains #body);)
 }
 
 /// `|param| { body }` as a trait object, so that deeply nested bodies do not instantiate nested generics.

@@ -152,6 +152,7 @@ impl Derive {
                 let init = self.reduced.contains(&store.buffer) && !updates;
                 if init { format!("{name}_init") } else { name.to_string() }
             }
+            None if matches!(stmt, Stmt::AssertStmt(_)) => "assert".to_string(),
             None => "block".to_string(),
         };
         let span = stores.first().map(|store| store.span.clone()).unwrap_or_default();
