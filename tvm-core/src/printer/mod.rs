@@ -1,6 +1,6 @@
 //! Prints programs as source of the DSL: compiling the output gives a structurally equal program.
 //!
-//! Constructs that the DSL cannot express (lowered forms, vectors, match buffers) are printed in a form that does not
+//! Constructs that the DSL cannot express (lowered forms, vectors, layouts of parameters) are printed in a form that does not
 //! compile, and so are those whose text would compile to another program (see `sayable`). Names are unique in a function
 //! and valid identifiers; identities are never printed.
 //!
@@ -114,7 +114,7 @@ impl PrimFunc {
     /// The program as source of the DSL, which compiles back to it.
     ///
     /// # Errors
-    /// When it contains a construct without source form, such as vectors, matched buffers and lowered forms.
+    /// When it contains a construct without source form, such as vectors and lowered forms.
     pub fn source(&self) -> Result<String, IrError> {
         match sayable::refusal(self) {
             Some(refusal) => Err(refusal.error(self)),
