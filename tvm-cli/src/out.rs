@@ -1,7 +1,11 @@
-//! Output to the terminal. A closed pipe is not an error; colours are used only on a terminal.
+//! Output to the terminal. A closed pipe is not an error; colours are used only on a terminal, and not if `NO_COLOR` is set.
 
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
+
+use anstream::adapter::strip_str;
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
 
 use crate::error::Error;
 
@@ -29,8 +33,13 @@ pub(crate) fn raw(bytes: &[u8]) {
 
 /// Writes an error to standard error.
 pub(crate) fn error(err: &Error) {
-    let head = if io::stderr().is_terminal() { "\x1b[1;31merror\x1b[0m" } else { "error" };
+    let head = if has_colours(&io::stderr()) { "\x1b[1;31merror\x1b[0m" } else { "error" };
     let _ = writeln!(io::stderr().lock(), "{head}: {err}");
+}
+
+/// True if text in colour may be written to `stream`.
+fn has_colours(stream: &impl RawStream) -> bool {
+    AutoStream::choice(stream) != ColorChoice::Never
 }
 
 /// Text colours.
@@ -41,22 +50,22 @@ pub(crate) enum Colour {
     Yellow = 33,
 }
 
-/// Returns `text` in colour if standard output is a terminal, else unchanged.
+/// Returns `text` in colour if standard output shows colours, else unchanged.
 pub(crate) fn coloured(text: &str, colour: Colour) -> String {
-    if io::stdout().is_terminal() { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_string() }
+    if has_colours(&io::stdout()) { format!("\x1b[{}m{text}\x1b[0m", colour as u8) } else { text.to_string() }
 }
 
 /// Prints rows of cells; each column is as wide as its widest cell.
 pub(crate) fn table(rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
+    // Codes of colours take no place.
+    let length = |cell: &String| strip_str(cell).map(|part| part.chars().count()).sum::<usize>();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(length).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for row in rows {
         let mut text = String::from(" ");
         for (cell, width) in row.iter().zip(&widths) {
-            text += &format!(" {cell:<width$} ");
+            text += &format!(" {cell}{:1$} ", "", width - length(cell));
         }
         line(text.trim_end());
     }

@@ -68,6 +68,8 @@ pub use packed::{
 pub use tensor::{
     ALIGNMENT, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, Shape, Storage, Tensor, byte_size,
 };
+#[cfg(feature = "rayon")]
+pub use thread_pool::RayonPool;
 pub use thread_pool::{Sequential, ThreadPool, WorkerPool, parallel_for, set_thread_pool, thread_pool};
 pub use trust::Trust;
 pub use value::{Adt, Closure, RefCell, Value};

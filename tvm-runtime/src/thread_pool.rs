@@ -17,8 +17,12 @@ use std::thread::{self, JoinHandle, Thread};
 use crate::error::RuntimeError;
 
 mod claims;
+#[cfg(feature = "rayon")]
+mod rayon;
 
 use claims::Claims;
+#[cfg(feature = "rayon")]
+pub use rayon::RayonPool;
 
 /// A pool that runs parallel loops. Implement it to give the runtime the application's own threads.
 pub trait ThreadPool: Send + Sync {
@@ -73,18 +77,8 @@ fn configured_threads() -> usize {
     let from_env = std::env::var("TVM_NUM_THREADS").ok().and_then(|value| value.trim().parse().ok());
     from_env.filter(|&num| num > 0).unwrap_or_else(|| {
         let logical = thread::available_parallelism().map_or(1, usize::from);
-        physical_cores().map_or(logical, |physical| physical.min(logical))
+        num_cpus::get_physical().clamp(1, logical)
     })
-}
-
-/// Number of physical cores, if the operating system reports it.
-fn physical_cores() -> Option<usize> {
-    let mut siblings = std::collections::BTreeSet::new();
-    for entry in std::fs::read_dir("/sys/devices/system/cpu").ok()?.flatten() {
-        let list = entry.path().join("topology/thread_siblings_list");
-        siblings.extend(std::fs::read_to_string(list).ok());
-    }
-    (!siblings.is_empty()).then_some(siblings.len())
 }
 
 thread_local! {

@@ -36,8 +36,8 @@ pub(crate) fn ci() -> Result<(), String> {
     steps.cargo("façade, no features", &[], &["check", "-p", "tvm"])?;
     let deny = ["--", "-D", "warnings"];
     steps.cargo("clippy", &[], &with(&["clippy", "--workspace", "--all-targets"], &deny))?;
-    let features = ["--workspace", "--all-targets", "--features", "llvm,cuda"];
-    steps.cargo("clippy, llvm and cuda", &[], &with(&with(&["clippy"], &features), &deny))?;
+    let features = ["--workspace", "--all-targets", "--features", "llvm,cuda,rayon"];
+    steps.cargo("clippy, all features", &[], &with(&with(&["clippy"], &features), &deny))?;
     steps.cargo("docs", &[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--workspace", "--no-deps"])?;
     tests(&mut steps)?;
     steps.summary();
@@ -80,7 +80,7 @@ fn set_up(steps: &mut Steps) -> Result<(), String> {
 
 fn tests(steps: &mut Steps) -> Result<(), String> {
     steps.cargo("cuda compiles", &[], &["check", "--workspace", "--all-targets", "--features", "cuda"])?;
-    steps.cargo("tests", &[], &["test", "--workspace"])?;
+    steps.cargo("tests", &[], &["test", "--workspace", "--features", "rayon"])?;
     for example in ["quickstart", "relay_list", "custom_pass"] {
         steps.cargo(example, &[], &["run", "--quiet", "--example", example])?;
     }

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use etcetera::BaseStrategy;
+
 use crate::CodegenError;
 
 /// Maximum size of all entries together, in bytes.
@@ -38,16 +40,14 @@ pub(super) fn key(parts: &[&[u8]]) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-/// Location of the cache: `TVM_CACHE_DIR`, `$XDG_CACHE_HOME/tvm-rs` or `~/.cache/tvm-rs`. The flag is true if the user
-/// named it in `TVM_CACHE_DIR`.
+/// Location of the cache: `TVM_CACHE_DIR`, or `tvm-rs` in the cache directory of the platform: `$XDG_CACHE_HOME` or `~/.cache` on
+/// Linux, `~/Library/Caches` on macOS. The flag is true if the user named it in `TVM_CACHE_DIR`.
 fn location() -> Option<(PathBuf, bool)> {
-    let variable = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    let usual = || {
-        variable("XDG_CACHE_HOME")
-            .map(|dir| dir.join("tvm-rs"))
-            .or_else(|| variable("HOME").map(|dir| dir.join(".cache").join("tvm-rs")))
-    };
-    variable("TVM_CACHE_DIR").map(|dir| (dir, true)).or_else(|| usual().map(|dir| (dir, false)))
+    if let Some(dir) = std::env::var_os("TVM_CACHE_DIR").filter(|it| !it.is_empty()) {
+        return Some((dir.into(), true));
+    }
+    let platform = etcetera::base_strategy::choose_native_strategy().ok()?;
+    Some((platform.cache_dir().join("tvm-rs"), false))
 }
 
 impl Cache {

@@ -333,7 +333,7 @@ math! {
         /// Inverse hyperbolic tangent.
         atanh(x) = x.atanh();
         /// Error function.
-        erf(x) = erf_f64(x);
+        erf(x) = libm::erf(x);
         /// `1 / (1 + exp(-x))`.
         sigmoid(x) = 1.0 / (1.0 + (-x).exp());
         /// Largest integer not above x.
@@ -386,20 +386,6 @@ pub fn is_nan<T: Math>(x: T) -> bool {
 /// True for an infinity.
 pub fn is_inf<T: Math>(x: T) -> bool {
     Math::is_inf(x)
-}
-
-/// The error function to double precision: a series of positive terms.
-fn erf_f64(x: f64) -> f64 {
-    if x.is_nan() || x.abs() > 6.0 {
-        return if x.is_nan() { x } else { x.signum() };
-    }
-    let (mut term, mut sum, mut n) = (x, x, 0.0);
-    while term.abs() > sum.abs() * 1e-17 {
-        n += 1.0;
-        term *= 2.0 * x * x / (2.0 * n + 1.0);
-        sum += term;
-    }
-    sum * (-x * x).exp() * std::f64::consts::FRAC_2_SQRT_PI
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use tvm_runtime::{DTypeCode, DataType};
 
 use super::machine::{FloatFn, IntFn, Machine};
-use super::math::{self, round_to};
+use super::math::round_to;
 use super::ops::{Code, rounded};
 use crate::support::{to_bf16, to_f16};
 use crate::tir::{Intrinsic, wrap_int};
@@ -30,7 +30,7 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         Intrinsic::Asinh => f64::asinh,
         Intrinsic::Acosh => f64::acosh,
         Intrinsic::Atanh => f64::atanh,
-        Intrinsic::Erf => math::erf,
+        Intrinsic::Erf => libm::erf,
         Intrinsic::Sigmoid => |x| 1.0 / (1.0 + (-x).exp()),
         Intrinsic::Abs => f64::abs,
         Intrinsic::Floor => f64::floor,

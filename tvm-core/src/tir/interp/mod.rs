@@ -30,7 +30,6 @@ mod strict;
 mod tests;
 
 pub use error::InterpError;
-pub use math::erf;
 pub use strict::Strict;
 pub use tvm_runtime::Value;
 
