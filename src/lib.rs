@@ -26,6 +26,7 @@ pub use compile::CompileError;
 pub use tvm_codegen as codegen;
 pub use tvm_core::{arith, ir, pass, pipeline, script, target, te, tir, topi};
 pub use tvm_macros::{ir_module, prim_func, prim_helper, relax, relay, schedule};
+#[cfg(feature = "onnx")]
 pub use tvm_onnx as onnx;
 pub use tvm_runtime as runtime;
 pub use tvm_runtime::ndarray;
