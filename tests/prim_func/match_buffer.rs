@@ -50,6 +50,24 @@ fn nested(x: &Tensor<u8, n>, y: &mut Tensor<u8, n>) {
     }
 }
 
+/// A block around one whose local buffer is matched.
+#[prim_func]
+fn around_local(x: &Tensor<i32, m, n>, y: &mut Tensor<i32, m>) {
+    for i in 0..m {
+        block("row", [S(i)], |[vi]| {
+            for k in 0..n {
+                block("sum", [R(k)], |[vk]| {
+                    init(|| y[[vi]] = 0);
+                    let mut t = alloc::<i32>([4]);
+                    let v = match_buffer(t[[1..3]]);
+                    v[[1]] = x[[vi, vk]];
+                    y[[vi]] += t[[2]] + v[[0]];
+                });
+            }
+        });
+    }
+}
+
 #[test]
 fn matched_buffers_stand_for_regions() {
     for (m, n) in [(2, 4), (6, 12), (0, 8), (8, 0)] {
@@ -59,6 +77,9 @@ fn matched_buffers_stand_for_regions() {
         let y = agree!(row_sums, (&matrix(m, n, 9)) -> data(m, 1), 1e-6);
         assert!(n > 0 || y.iter().all(|it| *it == 0.0), "{y:?}");
     }
+    let x = ndarray::Array2::from_shape_fn((3, 5), |(i, k)| (i * 7 + k) as i32);
+    let y = agree!(around_local, (&x) -> vec![9i32; 3], 0.0);
+    assert_eq!(y, x.rows().into_iter().map(|row| row.sum()).collect::<Vec<_>>());
     let y = agree!(nested, (&[1u8, 60, 255]) -> vec![0u8; 3], 0.0);
     let want =
         [1u8, 60, 255].map(|x| 200u8.wrapping_add(x).wrapping_add(200u8.wrapping_mul(3).wrapping_mul(2)));
@@ -162,4 +183,57 @@ fn loops_over_matched_buffers_are_checked() {
     apart::prim_func().unwrap();
     let err = shifted::prim_func().unwrap_err().to_string();
     assert!(err.contains("loop `i` cannot be vectorised"), "{err}");
+}
+
+#[test]
+fn regions_are_matched_in_blocks_without_blocks() {
+    #[prim_func]
+    fn outside(y: &mut Tensor<f32, 8>) {
+        let v = match_buffer(y[[0..4]]);
+        for i in 0..4 {
+            v[[i]] = 1.0;
+        }
+    }
+    #[prim_func]
+    fn around(y: &mut Tensor<f32, 8>) {
+        block("outer", [], |[]| {
+            let v = match_buffer(y[[0..4]]);
+            for i in 0..4 {
+                block("inner", [S(i)], |[vi]| {
+                    v[[vi]] = 1.0;
+                });
+            }
+        });
+    }
+    #[prim_func]
+    fn late(at: &Tensor<i64, 1>, y: &mut Tensor<f32, 8>) {
+        block("b", [], |[]| {
+            let first = at[[0]] as usize;
+            let v = match_buffer(y[[first..first + 2]]);
+            v[[0]] = 1.0;
+        });
+    }
+    #[prim_func]
+    fn named(y: &mut Tensor<f32, 8>) {
+        for i in 0..2 {
+            block("b", [S(i)], |[vi]| {
+                let first = vi * 4;
+                let v = match_buffer(y[[first + 1..first + 3]]);
+                for k in 0..2 {
+                    v[[k]] = 1.0;
+                }
+            });
+        }
+    }
+    for (func, message, help) in [
+        (outside::prim_func(), "`v` matches a region outside of a block", "`block(..)`"),
+        (around::prim_func(), "block `outer` matches `v` to a region, and contains blocks", "the inner block"),
+        (late::prim_func(), "the bounds of the region of `y` read memory", "computed from axes"),
+    ] {
+        let err = func.unwrap_err().to_string();
+        assert!(err.contains(message) && err.contains(help), "{err}");
+        assert!(err.contains("match_buffer.rs"), "{err}");
+    }
+    let y = agree!(named, () -> data(8, 5), 0.0);
+    assert_eq!([y[1], y[2], y[5], y[6]], [1.0; 4]);
 }

@@ -140,6 +140,15 @@ fn wrong_bodies() {
             "C functions are declared at the start",
         ),
         ("unsafe extern \"C\" { fn exp(x: f32) -> f32; } y[[0]] = s;", "`exp` is a function of kernels"),
+        (
+            "unsafe extern \"C\" { #[link_name = \"h\"] fn g(x: f32) -> f32; } y[[0]] = s;",
+            "the name of a C function is its symbol",
+        ),
+        (
+            "block(\"b\", [S(0)], |[v]| { #[strides(2)] let t = match_buffer(y[[0..1]]); t[[0]] = 0.0; });",
+            "attributes are for loops and local buffers",
+        ),
+        ("#[cfg(any())] assert!(s > 0.0); y[[0]] = s;", "attributes are for loops and local buffers"),
         ("unsafe extern \"C\" { static A: f32; } y[[0]] = s;", "a kernel declares only functions here"),
         (
             "block(\"b\", [S(0)], |[v]| { let t = match_buffer(y); y[[v]] = 0.0; });",

@@ -64,7 +64,12 @@ impl Parser<'_> {
                     let help = "declare it in a module outside of the kernel, and call it by its path";
                     self.errors.push(&it.sig.ident, message, help);
                 }
-                ForeignItem::Fn(_) => {}
+                ForeignItem::Fn(it) => {
+                    if let Some(attr) = it.attrs.iter().find(|attr| attr.path().is_ident("link_name")) {
+                        let message = "the name of a C function is its symbol";
+                        self.errors.push(attr, message, "declare it under the name of the symbol");
+                    }
+                }
                 other => {
                     let message = "a kernel declares only functions here";
                     self.errors.push_at(other.span(), message, "declare it outside of the kernel");

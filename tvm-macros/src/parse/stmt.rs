@@ -54,7 +54,10 @@ impl Parser<'_> {
                 }
                 None
             }
-            SynStmt::Macro(it) if it.mac.path.is_ident("assert") => self.assert(&it.mac),
+            SynStmt::Macro(it) if it.mac.path.is_ident("assert") => {
+                self.no_attributes(&it.attrs);
+                self.assert(&it.mac)
+            }
             SynStmt::Macro(it) => {
                 self.errors.push(&it.mac.path, "macros are not supported in a kernel", MACRO_HELP);
                 None
@@ -81,7 +84,10 @@ impl Parser<'_> {
                 Some("init") => self.init(it),
                 _ => self.call_stmt(it),
             },
-            SynExpr::Macro(it) if it.mac.path.is_ident("assert") => self.assert(&it.mac),
+            SynExpr::Macro(it) if it.mac.path.is_ident("assert") => {
+                self.no_attributes(&it.attrs);
+                self.assert(&it.mac)
+            }
             SynExpr::Unsafe(_) => {
                 self.expr(expr);
                 self.no_effect(expr)
@@ -122,6 +128,13 @@ impl Parser<'_> {
         }
     }
 
+    /// Reports an attribute other than documentation.
+    fn no_attributes(&mut self, attrs: &[syn::Attribute]) {
+        if let Some(attr) = attrs.iter().find(|attr| !attr.path().is_ident("doc")) {
+            self.errors.push(attr, "attributes are for loops and local buffers", "remove it");
+        }
+    }
+
     pub(super) fn no_effect(&mut self, expr: &SynExpr) -> Option<Stmt> {
         self.errors.push(expr, "this has no effect", "store it: `c[[i]] = ..;`");
         None
@@ -157,13 +170,11 @@ impl Parser<'_> {
         {
             return self.alloc(name, call, &local.attrs);
         }
+        self.no_attributes(&local.attrs);
         if let SynExpr::Call(call) = &*init.expr
             && called(call).as_deref() == Some("match_buffer")
         {
             return self.match_buffer(name, call);
-        }
-        if let Some(attr) = local.attrs.iter().find(|attr| !attr.path().is_ident("doc")) {
-            self.errors.push(attr, "attributes are for loops and local buffers", "remove it");
         }
         if let SynExpr::Macro(it) = &*init.expr
             && it.mac.path.is_ident("vec")

@@ -145,7 +145,7 @@ impl Detect {
         for MatchBufferRegion { buffer, source } in matched.iter().rev() {
             for write in [false, true] {
                 let accesses = if write { &mut self.writes } else { &mut self.reads };
-                if accesses.shift_remove(&buffer.id).is_some() {
+                if accesses.shift_remove(&buffer.id).is_some() && !self.local.contains(&source.buffer.id) {
                     let set = |range: &Range| self.analyzer.range_set(range, &self.dom);
                     let dims = source.region.iter().map(set).collect();
                     self.record(&source.buffer, dims, write);
