@@ -227,7 +227,11 @@ fn regions_are_matched_in_blocks_without_blocks() {
     }
     for (func, message, help) in [
         (outside::prim_func(), "`v` matches a region outside of a block", "`block(..)`"),
-        (around::prim_func(), "block `outer` matches `v` to a region, and contains blocks", "the inner block"),
+        (
+            around::prim_func(),
+            "block `outer` matches `v` to a region, and contains blocks",
+            "the inner block",
+        ),
         (late::prim_func(), "the bounds of the region of `y` read memory", "computed from axes"),
     ] {
         let err = func.unwrap_err().to_string();

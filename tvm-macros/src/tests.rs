@@ -119,6 +119,15 @@ fn wrong_bodies() {
         ("for i in 0..n { if m[[i, 0]] { y[[i]] = 0.0; } }", "a condition is bool, this is i32"),
         ("for i in 0..n { if 1 { y[[i]] = 0.0; } }", "the literal `1` is a number where a bool is expected"),
         ("for i in 0..n { y[[i]] = x[[-1]]; }", "the literal `-1` is no usize"),
+        ("#[parallel] #[unroll] for i in 0..n { y[[i]] = 0.0; }", "a loop has one kind"),
+    ];
+    check_messages(&cases);
+}
+
+/// As `wrong_bodies`: assertions, C functions and matched buffers.
+#[test]
+fn wrong_assertions_c_functions_and_matched_buffers() {
+    let cases = [
         (
             "for i in 0..n { assert!(x[[i]] > s, \"{i} of {}\", i); }",
             "`assert!` in a kernel: unexpected token",
@@ -182,8 +191,11 @@ fn wrong_bodies() {
             "block(\"b\", [S(0)], |[v]| { let t = match_buffer(y[[0..4]]); g(x, &mut t); });",
             "`t` matches a region: it is passed to no kernel",
         ),
-        ("#[parallel] #[unroll] for i in 0..n { y[[i]] = 0.0; }", "a loop has one kind"),
     ];
+    check_messages(&cases);
+}
+
+fn check_messages(cases: &[(&str, &str)]) {
     for (body, expected) in cases {
         let got = in_body(body);
         assert!(got.len() == 1 && got[0].starts_with(expected), "{body}: {got:?}");
