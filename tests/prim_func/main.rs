@@ -8,6 +8,7 @@ mod c_functions;
 mod calls;
 mod checks;
 mod floats;
+mod init_conditions;
 mod inlining;
 mod kernels;
 mod literals;

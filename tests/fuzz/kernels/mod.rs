@@ -2,6 +2,7 @@
 
 mod expressions;
 mod indirect;
+mod inits;
 mod outside;
 mod products;
 mod rows;
@@ -34,6 +35,7 @@ const WRITTEN: &[Kernel] = kernels! {
     rows: softmax ~ 1e-5, softmax_plain ~ 1e-5, layer_norm ~ 1e-4, both_sums, argmax, total, any_row, scan_rows,
         prefix_sum, suffix_sums, from_one, columns_outside;
     indirect: gather, gather_staged, scatter, histogram, csr, ragged, collatz, local_row;
+    inits: one_tile, first_terms, one_of_one, computed_again, overlapping, reduction_of_none, reduction_in_parts;
     outside: matched_rows, matched_tiles, two_names, asserted;
     structure: if_scalar, if_loop_variable, if_memory, if_other_memory, tiles, odd_bindings, strided, reversed, offset,
         writers, in_place, shifted_in_place, nested, logic, stencil, transpose;

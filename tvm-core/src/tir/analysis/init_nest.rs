@@ -130,6 +130,21 @@ pub(in crate::tir) fn reduction_loop(frames: &[Frame], realize: &BlockRealize, i
     outermost
 }
 
+/// The variables that drive the reduction axes of the block, and those that its other axes and `init` depend on.
+pub(in crate::tir) fn init_variables(
+    realize: &BlockRealize,
+    init: &Stmt,
+) -> (FxHashSet<VarId>, FxHashSet<VarId>) {
+    let axes = || realize.block.iter_vars.iter().zip(realize.iter_values.iter());
+    let values = |reduce: bool| {
+        vars_of(axes().filter(|(iter, _)| (iter.kind == IterKind::Reduce) == reduce).map(|(_, value)| value))
+    };
+    let own: FxHashSet<VarId> = axes().map(|(iter, _)| iter.var.id()).collect();
+    let mut others = values(false);
+    others.extend(Mentions::of(init).vars.difference(&own));
+    (values(true), others)
+}
+
 /// `init` as a block named `name`, with the axes of the block except the reduction axes. It is inside copies of those
 /// loops of `frames` (all from the place of the nest to the block) that `init` or these axes depend on. Conditions that
 /// depend on no other loop are kept.
@@ -139,9 +154,7 @@ pub(in crate::tir) fn init_nest(realize: &BlockRealize, init: &Stmt, frames: &[F
         .zip(realize.iter_values.iter())
         .filter(|(iter, _)| iter.kind != IterKind::Reduce)
         .collect();
-    let own: FxHashSet<VarId> = block.iter_vars.iter().map(|iter| iter.var.id()).collect();
-    let mut needed = vars_of(spatial.iter().map(|(_, value)| *value));
-    needed.extend(Mentions::of(init).vars.difference(&own));
+    let (_, mut needed) = init_variables(realize, init);
 
     // From the block outwards: the loops that are needed, also through the names and axes in between.
     for frame in frames.iter().rev() {

@@ -13,7 +13,7 @@ pub use access_region::with_access_regions;
 pub(crate) use conjuncts::{add_predicate, holds_blocks, reads_memory};
 pub use conjuncts::{conjunction, conjuncts};
 pub use cost::estimate_cost;
-pub(in crate::tir) use init_nest::{Frame, drives, init_nest, reduction_loop};
+pub(in crate::tir) use init_nest::{Frame, drives, init_nest, init_variables, reduction_loop};
 pub use lowered::lowered_form;
 pub use well_formed::well_formed;
 pub(crate) use well_formed::{check_expr, check_rules};

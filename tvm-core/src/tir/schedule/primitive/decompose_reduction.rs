@@ -57,6 +57,7 @@ pub(in crate::tir::schedule) fn decompose_reduction(
             .help("decompose at a loop further in, inside the loops that compute elements again")
             .show(state, &marked));
     }
+    analysis::check_init_before(NAME, state, &realize, at).map_err(|err| err.show(state, &marked))?;
     if analysis::reduces_with_outer(state, &realize) {
         return refuse(format!("a block around block `{}` goes on with its reduction", block.name));
     }

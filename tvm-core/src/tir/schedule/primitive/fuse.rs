@@ -54,6 +54,7 @@ pub(in crate::tir::schedule) fn fuse(
     for realize in analysis::child_blocks(&nodes[nodes.len() - 1].body) {
         check_init(state, &realize, &nodes).map_err(|err| err.show(state, &marked))?;
     }
+    analysis::check_inits(NAME, state, &nodes, &[loops.to_vec()]).map_err(|err| err.show(state, &marked))?;
     let names: Vec<&str> = nodes.iter().map(|node| node.loop_var.name()).collect();
     let fused = Var::index(format!("{}_fused", names.join("_")));
     let extent = nodes.iter().fold(PrimExpr::index(1), |product, node| product * &node.extent);

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::ir::VarId;
-use crate::tir::analysis::drives;
 use crate::tir::schedule::state::LoopChange;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::{BlockRealize, For, Stmt};
@@ -59,8 +58,11 @@ pub(in crate::tir::schedule) fn reorder(
         {
             return Err(err.show(state, &marked));
         }
-        check_inits(state, realize, &chain, &new_order).map_err(|err| err.show(state, &marked))?;
     }
+    let order_of =
+        |nodes: &[&Arc<For>]| nodes.iter().map(|node| vec![node.loop_var.id()]).collect::<Vec<_>>();
+    analysis::check_inits(NAME, state, &chain, &order_of(&new_order))
+        .map_err(|err| err.show(state, &marked))?;
     for (i, node) in new_order.iter().enumerate() {
         for inner in &new_order[i..] {
             if analysis::uses_var(&node.extent, &inner.loop_var)
@@ -94,39 +96,6 @@ fn keeps_order(
         }
     }
     Ok(bound.is_sorted())
-}
-
-/// Checks that each element is still reduced once after its init. An init runs before the outermost loop that drives
-/// the reduction. If loops move, different iterations of the loops from there inwards must give the block's axes
-/// different values.
-fn check_inits(
-    state: &ScheduleState,
-    realize: &BlockRealize,
-    old: &[Arc<For>],
-    new: &[&Arc<For>],
-) -> Result<(), ScheduleError> {
-    let reduces = |node: &Arc<For>| drives(realize, node, true);
-    let first = |mut nodes: std::slice::Iter<'_, Arc<For>>| nodes.position(reduces);
-    let moved: Vec<Arc<For>> = new.iter().map(|&node| node.clone()).collect();
-    let (Some(before), Some(after)) = (first(old.iter()), first(moved.iter())) else { return Ok(()) };
-    if realize.block.init.is_none() || old.iter().zip(&moved).all(|(a, b)| a.loop_var == b.loop_var) {
-        return Ok(());
-    }
-    let id = StmtSRef::Block(realize.block.id);
-    let from = before.min(after);
-    let top = old.iter().map(|node| node.loop_var.id()).skip(from).collect::<Vec<_>>();
-    let below = state.loops_above(id).into_iter().skip_while(|var| Some(var) != top.last()).skip(1);
-    let inner = top.iter().copied().chain(below).map(|var| state.get_for(var).cloned());
-    let inner = inner.collect::<Result<Vec<_>, _>>()?;
-    if analysis::visits_once(state, realize, &inner)? {
-        return Ok(());
-    }
-    let message = format!(
-        "block `{}` computes elements more than once: in the new order they would be reduced twice after one init",
-        realize.block.name
-    );
-    Err(ScheduleError::illegal(NAME, message)
-        .help("reorder before `compute_at`, or decompose the reduction first"))
 }
 
 /// All loops from the outermost to the innermost of `order`.

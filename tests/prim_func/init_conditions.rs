@@ -1,0 +1,182 @@
+//! Schedules keep when the init of a reduction runs: not more often than the reduction that follows it, and also before one of
+//! no iteration.
+
+use tvm::prelude::*;
+use tvm::tir::PrimFunc;
+use tvm::tir::interp::{Program, Value};
+
+/// The block runs in the first iteration of `a` and `b` only.
+#[prim_func]
+fn one_tile(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
+    for [i, a, b, k] in grid([4, 3, 4, 8]) {
+        if a * 4 + b < 1 && k < m {
+            block("y", [S(i), R(k)], |[vi, vk]| {
+                init(|| y[[vi]] = 0);
+                y[[vi]] += x[[vi, vk]];
+            });
+        }
+    }
+}
+
+/// As `one_tile`, with a loop of one iteration.
+#[prim_func]
+fn one_of_one(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
+    for [i, a, b, k] in grid([4, 3, 1, 8]) {
+        if a * 4 + b < 1 && k < m {
+            block("y", [S(i), R(k)], |[vi, vk]| {
+                init(|| y[[vi]] = 0);
+                y[[vi]] += x[[vi, vk]];
+            });
+        }
+    }
+}
+
+/// A condition of a loop around the reduction and of its own loop: the init ignores it.
+#[prim_func]
+fn first_terms(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
+    for [i, a, k] in grid([4, 2, 8]) {
+        if a * 8 + k < 8 && k < m {
+            block("y", [S(i), R(k)], |[vi, vk]| {
+                init(|| y[[vi]] = 0);
+                y[[vi]] += x[[vi, vk]];
+            });
+        }
+    }
+}
+
+/// The sum is computed three times.
+#[prim_func]
+fn repeated(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
+    for [i, r, k] in grid([4, 3, m]) {
+        block("y", [S(i), R(k)], |[vi, vk]| {
+            init(|| y[[vi]] = 0);
+            y[[vi]] += x[[vi, vk]];
+        });
+    }
+}
+
+/// Inner elements are computed twice.
+#[prim_func]
+fn overlapping(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
+    for [i, a, k] in grid([3, 2, 8]) {
+        if k < m {
+            block("y", [S(i + a), R(k)], |[vi, vk]| {
+                init(|| y[[vi]] = 0);
+                y[[vi]] += x[[vi, vk]];
+            });
+        }
+    }
+}
+
+/// The reduction may be of no iteration; nothing else is unusual.
+#[prim_func]
+fn bounded(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
+    for [i, k] in grid([4, 8]) {
+        if k < m {
+            block("y", [S(i), R(k)], |[vi, vk]| {
+                init(|| y[[vi]] = 0);
+                y[[vi]] += x[[vi, vk]];
+            });
+        }
+    }
+}
+
+/// A block around the reduction takes part in it.
+#[prim_func]
+fn in_parts(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
+    for [i, r, p] in grid([4, 3, 2]) {
+        block("part", [S(i), R(p)], |[vi, vp]| {
+            for k in 0..4 {
+                if vp * 4 + k < m {
+                    block("y", [R(vp * 4 + k)], |[vk]| {
+                        init(|| y[[vi]] = 0);
+                        y[[vi]] += x[[vi, vk]];
+                    });
+                }
+            }
+        });
+    }
+}
+
+fn run(func: &PrimFunc, m: i64) -> Result<Vec<i64>, String> {
+    let x: Vec<i64> = (1..=4 * m).collect();
+    let tensor = |data: Vec<i64>, shape: &[i64]| Value::Tensor(Tensor::from_vec(data, shape).unwrap());
+    let mut args = [tensor(x, &[4, m]), tensor(vec![77; 4], &[4])];
+    Program::compile(func).and_then(|it| it.run(&mut args)).map_err(|err| err.to_string())?;
+    Ok(args[1].as_tensor().unwrap().to_vec().unwrap())
+}
+
+/// All ways to split a loop, to fuse neighbours and to exchange two loops, once and twice.
+#[test]
+fn fused_and_reordered_loops_keep_the_init() {
+    let kernels = [
+        ("one_tile", one_tile::prim_func()),
+        ("one_of_one", one_of_one::prim_func()),
+        ("first_terms", first_terms::prim_func()),
+        ("repeated", repeated::prim_func()),
+        ("overlapping", overlapping::prim_func()),
+        ("bounded", bounded::prim_func()),
+        ("in_parts", in_parts::prim_func()),
+    ];
+    let (mut accepted, mut refused) = (0, 0);
+    for (name, func) in kernels {
+        let func = func.unwrap();
+        let block = if name == "in_parts" { "part" } else { "y" };
+        let start = Schedule::new(func.clone()).unwrap();
+        let mut found: Vec<(String, Schedule)> = vec![(String::new(), start)];
+        for at in 0.. {
+            let Some((steps, s)) = found.get(at).cloned() else { break };
+            if steps.matches(';').count() == 2 {
+                continue;
+            }
+            let mut probe = s.clone();
+            let id = probe.block(block).unwrap();
+            let count = probe.get_loops(id).unwrap().len();
+            for a in 0..count {
+                let mut split = s.clone();
+                let id = split.block(block).unwrap();
+                let loops = split.get_loops(id).unwrap();
+                if split.split(loops[a], [None, Some(3)]).is_ok() {
+                    found.push((format!("{steps}split {a}; "), split));
+                }
+                let mut decomposed = s.clone();
+                let id = decomposed.block(block).unwrap();
+                let loops = decomposed.get_loops(id).unwrap();
+                if decomposed.decompose_reduction(id, loops[a]).is_ok() {
+                    found.push((format!("{steps}decompose {a}; "), decomposed));
+                }
+                for b in a + 1..count {
+                    let reorder = |s: &mut Schedule| {
+                        let id = s.block(block)?;
+                        let loops = s.get_loops(id)?;
+                        s.reorder([loops[b], loops[a]])
+                    };
+                    let fuse = |s: &mut Schedule| {
+                        let id = s.block(block)?;
+                        let loops = s.get_loops(id)?;
+                        s.fuse_n(&loops[a..=b]).map(drop)
+                    };
+                    let changes: [(&str, &dyn Fn(&mut Schedule) -> Result<(), ScheduleError>); 2] =
+                        [("reorder", &reorder), ("fuse", &fuse)];
+                    for (what, change) in changes {
+                        let mut changed = s.clone();
+                        match change(&mut changed) {
+                            Ok(()) => found.push((format!("{steps}{what} {a} {b}; "), changed)),
+                            Err(_) => refused += 1,
+                        }
+                    }
+                }
+            }
+        }
+        for (steps, s) in &found {
+            accepted += 1;
+            for m in [0, 1, 3, 8] {
+                let want = run(&func, m).unwrap();
+                let got = run(s.func(), m);
+                assert_eq!(got, Ok(want), "{name}, m = {m}: {steps}\n{}", s.func());
+            }
+        }
+    }
+    // Most of the changes are legal for most of the kernels.
+    assert!(accepted > 20 && refused > 20, "{accepted} {refused}");
+}
