@@ -70,7 +70,8 @@ fn runs_too_often(name: &'static str, realize: &BlockRealize, condition: &PrimEx
         "the init of block `{}` would run also where `{condition}` does not hold, and overwrite results",
         realize.block.name
     );
-    ScheduleError::illegal(name, message).help("decompose the reduction first, at the outermost loop that drives it")
+    ScheduleError::illegal(name, message)
+        .help("decompose the reduction first, at the outermost loop that drives it")
 }
 
 /// A change of the loops around a block.
