@@ -100,10 +100,15 @@ fn in_parts(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
 
 fn run(func: &PrimFunc, m: i64) -> Result<Vec<i64>, String> {
     let x: Vec<i64> = (1..=4 * m).collect();
-    let tensor = |data: Vec<i64>, shape: &[i64]| Value::Tensor(Tensor::from_vec(data, shape).unwrap());
-    let mut args = [tensor(x, &[4, m]), tensor(vec![77; 4], &[4])];
+    let tensor = |data: Vec<i64>, shape: &[i64]| {
+        Tensor::from_vec(data, shape).map(Value::Tensor).map_err(|err| err.to_string())
+    };
+    let mut args = [tensor(x, &[4, m])?, tensor(vec![77; 4], &[4])?];
     Program::compile(func).and_then(|it| it.run(&mut args)).map_err(|err| err.to_string())?;
-    Ok(args[1].as_tensor().unwrap().to_vec().unwrap())
+    match &args[1] {
+        Value::Tensor(y) => y.to_vec().map_err(|err| err.to_string()),
+        other => Err(format!("{other:?}")),
+    }
 }
 
 /// All ways to split a loop, to fuse neighbours and to exchange two loops, once and twice.
@@ -156,11 +161,10 @@ fn fused_and_reordered_loops_keep_the_init() {
                         let loops = s.get_loops(id)?;
                         s.fuse_n(&loops[a..=b]).map(drop)
                     };
-                    let changes: [(&str, &dyn Fn(&mut Schedule) -> Result<(), ScheduleError>); 2] =
-                        [("reorder", &reorder), ("fuse", &fuse)];
-                    for (what, change) in changes {
-                        let mut changed = s.clone();
-                        match change(&mut changed) {
+                    let (mut reordered, mut fused) = (s.clone(), s.clone());
+                    let results = [("reorder", reorder(&mut reordered)), ("fuse", fuse(&mut fused))];
+                    for ((what, result), changed) in results.into_iter().zip([reordered, fused]) {
+                        match result {
                             Ok(()) => found.push((format!("{steps}{what} {a} {b}; "), changed)),
                             Err(_) => refused += 1,
                         }
