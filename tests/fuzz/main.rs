@@ -8,4 +8,5 @@ mod kernels;
 mod native;
 mod roundtrip;
 mod schedules;
+mod short;
 mod steps;

@@ -1,0 +1,142 @@
+//! All short sequences of schedule primitives: random traces rarely meet the few that matter for a small program.
+//!
+//! `TVM_FUZZ_DEPTH` is the number of primitives in a sequence (1 by default), `TVM_FUZZ_KERNEL` limits a run to the kernels
+//! whose name contains it.
+
+use std::collections::HashSet;
+
+use tvm::ir::structural_hash;
+use tvm::tir::Scope;
+use tvm::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+
+use crate::case::Case;
+use crate::kernels;
+
+/// A primitive with its arguments: positions of blocks and of the loops around them.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Inline(usize),
+    ReverseInline(usize),
+    CacheRead(usize, usize),
+    CacheWrite(usize),
+    Decompose(usize, usize),
+    Split(usize, usize),
+    Parallel(usize, usize),
+    Vectorize(usize, usize),
+    Fuse(usize, usize, usize),
+    Reorder(usize, usize, usize),
+    ComputeAt(usize, usize, usize),
+    ReverseComputeAt(usize, usize, usize),
+}
+
+/// The names of the blocks other than the root.
+fn blocks(s: &Schedule) -> Vec<String> {
+    let names = s.state().blocks().iter().map(|it| it.block.name.to_string()).collect::<Vec<_>>();
+    names.into_iter().filter(|name| name != "root").collect()
+}
+
+/// All steps for the blocks and loops of `s`.
+fn steps(s: &Schedule) -> Vec<Step> {
+    let mut probe = s.clone();
+    let depths: Vec<usize> =
+        blocks(s).iter().map(|name| loops(&mut probe, name).map_or(0, |(_, loops)| loops.len())).collect();
+    let mut steps = Vec::new();
+    for (block, &depth) in depths.iter().enumerate() {
+        steps.extend([Step::Inline(block), Step::ReverseInline(block), Step::CacheWrite(block)]);
+        steps.extend((0..2).map(|index| Step::CacheRead(block, index)));
+        for a in 0..depth {
+            steps.extend([Step::Decompose(block, a), Step::Split(block, a)]);
+            steps.extend([Step::Parallel(block, a), Step::Vectorize(block, a)]);
+            for b in a + 1..depth {
+                steps.extend([Step::Fuse(block, a, b), Step::Reorder(block, a, b)]);
+            }
+        }
+        for (other, &depth) in depths.iter().enumerate().filter(|(other, _)| *other != block) {
+            for at in 0..depth {
+                steps.extend([Step::ComputeAt(block, other, at), Step::ReverseComputeAt(block, other, at)]);
+            }
+        }
+    }
+    steps
+}
+
+fn loops(s: &mut Schedule, block: &str) -> Result<(BlockRV, Vec<LoopRV>), ScheduleError> {
+    let block = s.block(block)?;
+    let loops = s.get_loops(block)?;
+    Ok((block, loops))
+}
+
+fn apply(s: &mut Schedule, step: Step) -> Result<(), ScheduleError> {
+    let names = blocks(s);
+    let mut of = |block: usize| loops(s, &names[block]);
+    match step {
+        Step::Inline(block) => of(block).and_then(|(block, _)| s.compute_inline(block)),
+        Step::ReverseInline(block) => of(block).and_then(|(block, _)| s.reverse_compute_inline(block)),
+        Step::CacheRead(block, index) => {
+            of(block).and_then(|(block, _)| s.cache_read(block, index, Scope::Local).map(drop))
+        }
+        Step::CacheWrite(block) => {
+            of(block).and_then(|(block, _)| s.cache_write(block, 0, Scope::Local).map(drop))
+        }
+        Step::Decompose(block, a) => {
+            of(block).and_then(|(block, loops)| s.decompose_reduction(block, loops[a]).map(drop))
+        }
+        Step::Split(block, a) => {
+            of(block).and_then(|(_, loops)| s.split(loops[a], [None, Some(3)]).map(drop))
+        }
+        Step::Parallel(block, a) => of(block).and_then(|(_, loops)| s.parallel(loops[a])),
+        Step::Vectorize(block, a) => of(block).and_then(|(_, loops)| s.vectorize(loops[a])),
+        Step::Fuse(block, a, b) => of(block).and_then(|(_, loops)| s.fuse_n(&loops[a..=b]).map(drop)),
+        Step::Reorder(block, a, b) => of(block).and_then(|(_, loops)| s.reorder([loops[b], loops[a]])),
+        Step::ComputeAt(block, other, at) => {
+            let (_, loops) = of(other)?;
+            of(block).and_then(|(block, _)| s.compute_at(block, loops[at]))
+        }
+        Step::ReverseComputeAt(block, other, at) => {
+            let (_, loops) = of(other)?;
+            of(block).and_then(|(block, _)| s.reverse_compute_at(block, loops[at]))
+        }
+    }
+}
+
+#[test]
+fn short_schedules() {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let depth = variable("TVM_FUZZ_DEPTH").parse().unwrap_or(1);
+    let wanted = variable("TVM_FUZZ_KERNEL");
+    let (mut programs, mut refused, mut failures) = (0, 0, Vec::new());
+    for kernel in kernels::all().filter(|it| it.name.contains(&wanted)) {
+        let case = Case::new(kernel);
+        let start = Schedule::new(case.func.clone()).unwrap_or_else(|err| panic!("{}: {err}", kernel.name));
+        let mut seen = HashSet::from([structural_hash(&case.func)]);
+        let mut last: Vec<(Vec<Step>, Schedule)> = vec![(vec![], start)];
+        for _ in 0..depth {
+            let mut next = Vec::new();
+            for (before, s) in &last {
+                for step in steps(s) {
+                    let mut changed = s.clone();
+                    if apply(&mut changed, step).is_err() {
+                        refused += 1;
+                        continue;
+                    }
+                    if !seen.insert(structural_hash(changed.func())) {
+                        continue;
+                    }
+                    programs += 1;
+                    let sequence = [&before[..], &[step]].concat();
+                    match case.interpret(changed.func(), false) {
+                        Ok(_) => next.push((sequence, changed)),
+                        Err(what) => failures.push(format!(
+                            "kernel `{}`, {sequence:?}: {what}\n{}",
+                            kernel.name,
+                            changed.func()
+                        )),
+                    }
+                }
+            }
+            last = next;
+        }
+    }
+    println!("short schedules: {programs} programs of at most {depth} primitives, {refused} steps refused");
+    assert!(programs > 0 && failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n\n"));
+}
