@@ -184,3 +184,15 @@ fn fused_and_reordered_loops_keep_the_init() {
     // Most of the changes are legal for most of the kernels.
     assert!(accepted > 20 && refused > 20, "{accepted} {refused}");
 }
+
+/// The last of several inits of an element counts, so the loops around it do not change places.
+#[test]
+fn inits_without_a_reduction_keep_their_order() {
+    let mut s = Schedule::new(first_terms::prim_func().unwrap()).unwrap();
+    let y = s.block("y").unwrap();
+    let [i, a, _] = s.loops(y).unwrap();
+    let both = s.fuse([i, a]).unwrap();
+    let [outer, inner] = s.split(both, [None, Some(3)]).unwrap();
+    let err = s.reorder([inner, outer]).unwrap_err().to_string();
+    assert!(err.contains("more than once for an element: the last run counts"), "{err}");
+}

@@ -156,6 +156,7 @@ impl Change {
                 _ => {}
             }
         }
+        self.check_order(name, state, realize, &before)?;
         let around = |node: &&Arc<For>| {
             let var = node.loop_var.id();
             before.around.contains(&var) && after.around.contains(&var)
@@ -169,6 +170,39 @@ impl Change {
         );
         Err(ScheduleError::illegal(name, message)
             .help("do this before `compute_at`, or decompose the reduction first"))
+    }
+
+    /// Checks that the order of the loops around the init does not matter, if it changes: unless they compute each element
+    /// once, no reduction may be left out of an iteration whose init runs.
+    fn check_order(
+        &self,
+        name: &'static str,
+        state: &ScheduleState,
+        realize: &BlockRealize,
+        place: &Place,
+    ) -> Result<(), ScheduleError> {
+        let order = |loops: &Loops| loops.iter().flatten().copied().collect::<Vec<_>>();
+        let partial = |condition: &&PrimExpr| {
+            let vars = vars_of([*condition]);
+            !vars.is_disjoint(&place.left_out) && !vars.is_disjoint(&place.around)
+        };
+        let conditions = conjuncts(&realize.predicate);
+        let Some(condition) =
+            conditions.iter().find(partial).filter(|_| order(&self.before) != order(&self.after))
+        else {
+            return Ok(());
+        };
+        let around: Vec<Arc<For>> =
+            self.nodes.iter().filter(|node| place.around.contains(&node.loop_var.id())).cloned().collect();
+        if visits_once(state, realize, &around)? {
+            return Ok(());
+        }
+        let message = format!(
+            "the init of block `{}` runs also where `{condition}` does not hold, more than once for an element: the last run counts",
+            realize.block.name
+        );
+        Err(ScheduleError::illegal(name, message)
+            .help("decompose the reduction first, at the outermost loop that drives it"))
     }
 
     /// True when `condition` holds in the first iteration of the loops that the init is not repeated over.
