@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: runs the fuzz tests of the workspace in their long form, optimised, one after the other.
 //!
 //! A fuzz test is an ordinary test whose name starts with `fuzz_`. It takes its cases from `tvm_testing::Budget`, so
-//! `cargo test` runs a short form of it with the same cases each time.
+//! `cargo test` runs a short form of it with the same cases each time. (`short_schedules` takes all cases of a size instead.)
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +11,7 @@ use crate::step::Steps;
 /// The targets: name, arguments of `cargo test` before the name of the test, name of the test.
 const TARGETS: &[(&str, &[&str], &str)] = &[
     ("schedules", &["-p", "tvm", "--test", "fuzz"], "schedules::fuzz_schedules"),
+    ("short_schedules", &["-p", "tvm", "--test", "fuzz"], "short::fuzz_short_schedules"),
     ("graphs", &["-p", "tvm", "--test", "fuzz"], "graphs::fuzz_graphs"),
     ("compiled_graphs", &["-p", "tvm", "--test", "fuzz"], "graphs::fuzz_compiled_graphs"),
     ("roundtrip", &["-p", "tvm", "--test", "fuzz"], "roundtrip::fuzz_roundtrip"),
