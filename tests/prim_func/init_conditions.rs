@@ -5,98 +5,9 @@ use tvm::prelude::*;
 use tvm::tir::PrimFunc;
 use tvm::tir::interp::{Program, Value};
 
-/// The block runs in the first iteration of `a` and `b` only.
-#[prim_func]
-fn one_tile(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
-    for [i, a, b, k] in grid([4, 3, 4, 8]) {
-        if a * 4 + b < 1 && k < m {
-            block("y", [S(i), R(k)], |[vi, vk]| {
-                init(|| y[[vi]] = 0);
-                y[[vi]] += x[[vi, vk]];
-            });
-        }
-    }
-}
-
-/// As `one_tile`, with a loop of one iteration.
-#[prim_func]
-fn one_of_one(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
-    for [i, a, b, k] in grid([4, 3, 1, 8]) {
-        if a * 4 + b < 1 && k < m {
-            block("y", [S(i), R(k)], |[vi, vk]| {
-                init(|| y[[vi]] = 0);
-                y[[vi]] += x[[vi, vk]];
-            });
-        }
-    }
-}
-
-/// A condition of a loop around the reduction and of its own loop: the init ignores it.
-#[prim_func]
-fn first_terms(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
-    for [i, a, k] in grid([4, 2, 8]) {
-        if a * 8 + k < 8 && k < m {
-            block("y", [S(i), R(k)], |[vi, vk]| {
-                init(|| y[[vi]] = 0);
-                y[[vi]] += x[[vi, vk]];
-            });
-        }
-    }
-}
-
-/// The sum is computed three times.
-#[prim_func]
-fn repeated(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
-    for [i, r, k] in grid([4, 3, m]) {
-        block("y", [S(i), R(k)], |[vi, vk]| {
-            init(|| y[[vi]] = 0);
-            y[[vi]] += x[[vi, vk]];
-        });
-    }
-}
-
-/// Inner elements are computed twice.
-#[prim_func]
-fn overlapping(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
-    for [i, a, k] in grid([3, 2, 8]) {
-        if k < m {
-            block("y", [S(i + a), R(k)], |[vi, vk]| {
-                init(|| y[[vi]] = 0);
-                y[[vi]] += x[[vi, vk]];
-            });
-        }
-    }
-}
-
-/// The reduction may be of no iteration; nothing else is unusual.
-#[prim_func]
-fn bounded(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
-    for [i, k] in grid([4, 8]) {
-        if k < m {
-            block("y", [S(i), R(k)], |[vi, vk]| {
-                init(|| y[[vi]] = 0);
-                y[[vi]] += x[[vi, vk]];
-            });
-        }
-    }
-}
-
-/// A block around the reduction takes part in it.
-#[prim_func]
-fn in_parts(x: &Tensor<i64, 4, m>, y: &mut Tensor<i64, 4>) {
-    for [i, r, p] in grid([4, 3, 2]) {
-        block("part", [S(i), R(p)], |[vi, vp]| {
-            for k in 0..4 {
-                if vp * 4 + k < m {
-                    block("y", [R(vp * 4 + k)], |[vk]| {
-                        init(|| y[[vi]] = 0);
-                        y[[vi]] += x[[vi, vk]];
-                    });
-                }
-            }
-        });
-    }
-}
+use crate::inits::{
+    computed_again, first_terms, one_of_one, one_tile, overlapping, reduction_in_parts, reduction_of_none,
+};
 
 fn run(func: &PrimFunc, m: i64) -> Result<Vec<i64>, String> {
     let x: Vec<i64> = (1..=4 * m).collect();
@@ -118,15 +29,15 @@ fn fused_and_reordered_loops_keep_the_init() {
         ("one_tile", one_tile::prim_func()),
         ("one_of_one", one_of_one::prim_func()),
         ("first_terms", first_terms::prim_func()),
-        ("repeated", repeated::prim_func()),
+        ("computed_again", computed_again::prim_func()),
         ("overlapping", overlapping::prim_func()),
-        ("bounded", bounded::prim_func()),
-        ("in_parts", in_parts::prim_func()),
+        ("reduction_of_none", reduction_of_none::prim_func()),
+        ("reduction_in_parts", reduction_in_parts::prim_func()),
     ];
     let (mut accepted, mut refused) = (0, 0);
     for (name, func) in kernels {
         let func = func.unwrap();
-        let block = if name == "in_parts" { "part" } else { "y" };
+        let block = if name == "reduction_in_parts" { "part" } else { "y" };
         let start = Schedule::new(func.clone()).unwrap();
         let mut found: Vec<(String, Schedule)> = vec![(String::new(), start)];
         for at in 0.. {

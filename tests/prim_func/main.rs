@@ -9,6 +9,8 @@ mod calls;
 mod checks;
 mod floats;
 mod init_conditions;
+#[path = "../fuzz/kernels/inits.rs"]
+mod inits;
 mod inlining;
 mod kernels;
 mod literals;

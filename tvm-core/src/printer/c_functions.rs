@@ -7,8 +7,7 @@ use tvm_runtime::DataType;
 
 use super::names::identifier;
 use crate::script::C_ARITY;
-use crate::tir::expr::C_TYPES;
-use crate::tir::{Callee, PrimExpr, PrimFunc, Visitor, walk_expr};
+use crate::tir::{C_TYPES, Callee, PrimExpr, PrimFunc, Visitor, walk_expr};
 
 /// Types of the parameters and of the result.
 type Signature = (Vec<DataType>, DataType);

@@ -3,7 +3,7 @@
 pub mod analysis;
 mod binary_op;
 mod buffer;
-pub(crate) mod expr;
+mod expr;
 mod function;
 pub mod interp;
 mod intrinsic;
@@ -20,6 +20,7 @@ mod visitor;
 pub use binary_op::BinaryOp;
 pub(crate) use binary_op::{arithmetic, bitwise, comparison, logical};
 pub use buffer::{Buffer, BufferNode, Scope};
+pub(crate) use expr::C_TYPES;
 pub use expr::{
     Binary, Broadcast, BufferLoad, Call, Callee, Cast, FloatImm, IntImm, Let, Not, PrimExpr, Ramp, Select,
     Shuffle,

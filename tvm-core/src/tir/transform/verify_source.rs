@@ -13,8 +13,9 @@ use tvm_runtime::{DataType, Trust};
 
 use crate::ir::{BaseFunc, IrError, Span, well_formed};
 use crate::pass::{Pass, module_pass};
-use crate::tir::expr::C_TYPES;
-use crate::tir::{Call, Callee, Intrinsic, Param, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt};
+use crate::tir::{
+    C_TYPES, Call, Callee, Intrinsic, Param, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt,
+};
 
 /// Rejects programs that are malformed, lowered, or not safe by themselves.
 pub fn verify_source() -> Pass {

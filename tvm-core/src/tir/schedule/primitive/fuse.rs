@@ -52,7 +52,7 @@ pub(in crate::tir::schedule) fn fuse(
     }
     check_extents(state, &nodes).map_err(|err| err.show(state, &marked))?;
     for realize in analysis::child_blocks(&nodes[nodes.len() - 1].body) {
-        check_init(state, &realize, &nodes).map_err(|err| err.show(state, &marked))?;
+        check_not_lost(state, &realize, &nodes).map_err(|err| err.show(state, &marked))?;
     }
     analysis::check_inits(NAME, state, &nodes, &[loops.to_vec()]).map_err(|err| err.show(state, &marked))?;
     let names: Vec<&str> = nodes.iter().map(|node| node.loop_var.name()).collect();
@@ -109,10 +109,10 @@ fn check_extents(state: &ScheduleState, nodes: &[Arc<For>]) -> Result<(), Schedu
         .help("fuse fewer loops, or loops of extents that are dimensions"))
 }
 
-/// Checks that fusion keeps the init of a reduction. The init runs even if the loops of the reduction have no
+/// Checks that fusion does not lose the init of a reduction. The init runs even if the loops of the reduction have no
 /// iteration. A fused loop keeps that only if all of its loops drive reduction axes only, or those that drive reduction
 /// axes are not empty.
-fn check_init(
+fn check_not_lost(
     state: &ScheduleState,
     realize: &BlockRealize,
     nodes: &[Arc<For>],
