@@ -4,6 +4,7 @@
 //! exceptions are in one table per rule, each with its reason.
 
 mod crates;
+mod rooms;
 mod rules;
 mod source;
 
@@ -61,4 +62,9 @@ fn no_paths_of_one_machine() {
 #[test]
 fn the_crate_graph_is_as_drawn() {
     report(crates::findings());
+}
+
+#[test]
+fn the_rooms_of_a_crate_have_no_upward_arrows() {
+    report(rooms::findings());
 }

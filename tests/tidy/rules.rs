@@ -26,7 +26,7 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
     ("tvm-runtime/src/module", "kernels are looked up in loaded libraries"),
     ("tvm-core/src/script/c_function", "types of C functions, which nothing calls there"),
     (
-        "tvm-macros/src/generate/expr",
+        "tvm-macros/src/kernel/generate/expr",
         "the type of a C function in an expansion, where the user wrote `unsafe`",
     ),
     ("tvm-cli/src/model", "`tvmc run` runs the machine code of the artifact that its user names"),

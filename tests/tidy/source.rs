@@ -27,7 +27,14 @@ impl SourceFile {
             return String::new();
         }
         let code = self.code();
-        let end = code.find("#[cfg(test)]\nmod ").unwrap_or(code.len());
+        // A test module in a file of its own is declared with `;`: what follows is no test.
+        let mut modules = code.match_indices("#[cfg(test)]\nmod ");
+        let inline = modules.find(|(i, text)| {
+            code[i + text.len()..]
+                .find(['{', ';'])
+                .is_some_and(|j| code[i + text.len() + j..].starts_with('{'))
+        });
+        let end = inline.map_or(code.len(), |(i, _)| i);
         code[..end].to_string()
     }
 

@@ -1,72 +1,49 @@
-//! The pipelines: flat lists of passes, read from top to bottom.
-//!
-//! TVM counterpart: `tir/pipeline.py`, `relax/pipeline.py`.
+//! All pipelines, and the table of all passes.
 
-use crate::pass::{Pass, Sequential};
-use crate::relax::transform as relax;
-use crate::tir::transform as tir;
+use crate::pass::Pass;
+use crate::{relax, tir};
 
-/// Lowers graph functions to the form that [`vm_codegen`](crate::relax::vm::vm_codegen) accepts.
-pub fn default_build() -> Pass {
-    Sequential::new(
-        "default_build",
-        vec![
-            relax::canonicalize_bindings(),
-            relax::lambda_lift(),
-            relax::canonicalize_bindings(),
-            relax::dead_code_elimination(),
-            relax::eliminate_common_subexpr(),
-            relax::legalize_ops(),
-            relax::fold_constant(),
-            relax::canonicalize_bindings(),
-            relax::dead_code_elimination(),
-            relax::annotate_tir_op_pattern(),
-            relax::fuse_ops(),
-            relax::fuse_tir(),
-            relax::rewrite_dataflow_reshape(),
-            relax::zero_outputs().mandatory(),
-            relax::call_tir_rewrite(),
-            relax::static_plan_block_memory(),
-            relax::kill_after_last_use(),
-        ],
-    )
-}
+pub use crate::relax::pipeline::default_build;
+pub use crate::tir::pipeline::{lower_tir, lower_tir_passes};
 
-/// Lowers tensor programs to [the lowered form](crate::tir::transform).
-pub fn lower_tir() -> Pass {
-    let mut passes = lower_tir_passes();
-    if cfg!(debug_assertions) {
-        passes.push(tir::verify_lowered());
-    }
-    Sequential::new("LowerTIR", passes).mandatory()
-}
-
-/// The passes of [`lower_tir`], in order.
-pub fn lower_tir_passes() -> Vec<Pass> {
-    vec![
-        tir::verify_source().mandatory(),
-        tir::check_loop_kinds().mandatory(),
-        tir::contract_reductions(),
-        tir::lower_init_block().mandatory(),
-        tir::check_bounds().mandatory(),
-        tir::convert_blocks_to_opaque().mandatory(),
-        tir::lower_match_buffer().mandatory(),
-        tir::lower_opaque_block().mandatory(),
-        tir::simplify(),
-        tir::zero_unwritten().mandatory(),
-        tir::plan_and_update_buffer_allocation_location(),
-        tir::compact_buffer_allocation(),
-        tir::flatten_buffer().mandatory(),
-        tir::simplify(),
-        tir::vectorize_loop().mandatory(),
-        tir::unroll_loop().mandatory(),
-        tir::simplify(),
-        tir::remove_no_op(),
-        tir::float_compute_legalize().mandatory(),
-        tir::lower_intrin().mandatory(),
-        tir::lower_tvm_builtin().mandatory(),
-        tir::make_packed_api().mandatory(),
-        // For the extents with which `make_packed_api` compares the arguments.
-        tir::lower_intrin().mandatory(),
-    ]
+impl Pass {
+    /// Constructors of the built-in passes.
+    pub(crate) const BUILT_IN: &[fn() -> Pass] = &[
+        relax::transform::annotate_tir_op_pattern,
+        relax::transform::call_tir_rewrite,
+        relax::transform::canonicalize_bindings,
+        relax::transform::dead_code_elimination,
+        relax::transform::eliminate_common_subexpr,
+        relax::transform::fold_constant,
+        relax::transform::fuse_ops,
+        relax::transform::fuse_tir,
+        relax::transform::kill_after_last_use,
+        relax::transform::lambda_lift,
+        relax::transform::legalize_ops,
+        relax::transform::rewrite_dataflow_reshape,
+        relax::transform::static_plan_block_memory,
+        relax::transform::zero_outputs,
+        tir::transform::check_bounds,
+        tir::transform::check_loop_kinds,
+        tir::transform::compact_buffer_allocation,
+        tir::transform::contract_reductions,
+        tir::transform::convert_blocks_to_opaque,
+        tir::transform::convert_ssa,
+        tir::transform::flatten_buffer,
+        tir::transform::float_compute_legalize,
+        tir::transform::lower_init_block,
+        tir::transform::lower_intrin,
+        tir::transform::lower_match_buffer,
+        tir::transform::lower_opaque_block,
+        tir::transform::lower_tvm_builtin,
+        tir::transform::make_packed_api,
+        tir::transform::plan_and_update_buffer_allocation_location,
+        tir::transform::remove_no_op,
+        tir::transform::simplify,
+        tir::transform::unroll_loop,
+        tir::transform::vectorize_loop,
+        tir::transform::verify_lowered,
+        tir::transform::verify_source,
+        tir::transform::zero_unwritten,
+    ];
 }

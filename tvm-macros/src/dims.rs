@@ -1,6 +1,10 @@
 //! Classification of identifiers: constants of the host program, type parameters, element types; others are dimensions.
 
+use proc_macro2::TokenStream;
+use quote::quote;
 use syn::{GenericParam, Generics, Ident};
+
+use crate::paths;
 
 /// True when `name` is a constant of the host program: a const generic, or written in upper case as constants are.
 pub(crate) fn is_host_constant(name: &Ident, generics: &Generics) -> bool {
@@ -17,6 +21,16 @@ pub(crate) fn is_type_param(name: &Ident, generics: &Generics) -> bool {
 /// The element types for which Rust has a name.
 pub(crate) const DTYPES: &[&str] =
     &["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"];
+
+/// `DataType::F32` for `f32`.
+pub(crate) fn dtype(name: &Ident) -> Option<TokenStream> {
+    let text = name.to_string();
+    let runtime = paths::runtime(name.span());
+    DTYPES.contains(&text.as_str()).then(|| {
+        let constant = Ident::new(&text.to_uppercase(), name.span());
+        quote!(#runtime::DataType::#constant)
+    })
+}
 
 /// Least and greatest value of an integer type.
 pub(crate) fn int_limits(name: &str) -> Option<(i128, i128)> {

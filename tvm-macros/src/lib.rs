@@ -6,21 +6,15 @@
 
 #![forbid(unsafe_code)]
 
-mod ast;
-mod check;
 mod dims;
 mod error;
-mod fallback;
-mod generate;
 mod graph;
-mod intrinsics;
-mod parse;
+mod kernel;
+mod operators;
+mod options;
 mod paths;
-mod prim_func;
-mod prim_helper;
 mod rounding;
 mod schedule;
-mod shadow;
 #[cfg(test)]
 mod tests;
 
@@ -69,7 +63,7 @@ fn too_deep(input: &TokenStream) -> Option<TokenTree> {
 /// `reference(..)`, and a function of that name, which runs the body as plain Rust.
 #[proc_macro_attribute]
 pub fn prim_func(attr: TokenStream, item: TokenStream) -> TokenStream {
-    expansion(&[&attr, &item], || prim_func::expand(attr.clone().into(), item.clone().into()))
+    expansion(&[&attr, &item], || kernel::prim_func::expand(attr.clone().into(), item.clone().into()))
 }
 
 /// An inline helper of kernels: `#[prim_helper] fn relu(x: f32) -> f32 { if x > 0.0 { x } else { 0.0 } }`.
@@ -78,7 +72,7 @@ pub fn prim_func(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// replaces the call, with each argument evaluated once. In Rust it is a function.
 #[proc_macro_attribute]
 pub fn prim_helper(attr: TokenStream, item: TokenStream) -> TokenStream {
-    expansion(&[&attr, &item], || prim_helper::expand(&attr.clone().into(), item.clone().into()))
+    expansion(&[&attr, &item], || kernel::prim_helper::expand(&attr.clone().into(), item.clone().into()))
 }
 
 /// A schedule of a kernel: `#[schedule(matmul)] fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> { … }`.

@@ -3,7 +3,8 @@
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
 use crate::error::Errors;
-use crate::{check, parse, prim_func, schedule};
+use crate::kernel::{check, parse, prim_func};
+use crate::schedule;
 
 /// The error messages about a kernel.
 fn messages(attr: &str, source: &str) -> Vec<String> {

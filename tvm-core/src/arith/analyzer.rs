@@ -16,8 +16,8 @@ use super::rewrite_simplify::Simplifier;
 use super::same::{Memo, any_node};
 use super::sum::Products;
 use super::{ConstIntBound, ModularSet};
+use crate::ir::tensor_program::{BinaryOp, PrimExpr, Range, binary};
 use crate::ir::{Var, VarId};
-use crate::tir::{BinaryOp, PrimExpr, Range, binary};
 
 /// What is known about one variable.
 #[derive(Clone, Debug)]

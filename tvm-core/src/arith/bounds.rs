@@ -10,8 +10,10 @@ use tvm_runtime::DataType;
 
 use super::{Analyzer, ConstIntBound};
 use crate::ir::VarId;
+use crate::ir::tensor_program::{
+    Binary, BinaryOp, Call, Callee, Intrinsic, PrimExpr, comparison, logical, wide_int,
+};
 use crate::support::with_stack;
-use crate::tir::{Binary, BinaryOp, Call, Callee, Intrinsic, PrimExpr, comparison, logical, wide_int};
 
 /// One query. The bounds of a node are cached until the analyzer learns something.
 pub(super) struct Bounds<'a> {

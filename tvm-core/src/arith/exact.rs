@@ -7,7 +7,7 @@ use super::bounds::Bounds;
 use super::same::any_node;
 use super::sum::{LinearSum, Monomial, Products};
 use super::{Analyzer, ConstIntBound};
-use crate::tir::{BinaryOp, PrimExpr};
+use crate::ir::tensor_program::{BinaryOp, PrimExpr};
 
 impl Analyzer {
     /// The sum of integers that equals `expr`. Where sums inside may overflow, the result is `expr` as one atom.

@@ -8,7 +8,9 @@ use super::exact::sum_bound;
 use super::same::Key;
 use super::sum::{LinearSum, Products};
 use super::{Analyzer, ConstIntBound, ModularSet};
-use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise, logical};
+use crate::ir::tensor_program::{
+    Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise, logical,
+};
 
 /// Maximum number of conditions; further ones are ignored.
 const MAX_FACTS: usize = 64;
@@ -182,7 +184,8 @@ pub(super) fn negate(condition: &PrimExpr) -> Option<PrimExpr> {
             }
             let op = negated_comparison(it.op)?;
             // A comparison with NaN and its opposite are both false.
-            (!it.a.dtype().is_float()).then(|| crate::tir::binary(op, it.a.clone(), it.b.clone()))
+            (!it.a.dtype().is_float())
+                .then(|| crate::ir::tensor_program::binary(op, it.a.clone(), it.b.clone()))
         }
         _ => None,
     }

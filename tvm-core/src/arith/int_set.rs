@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 
 use super::{Analyzer, ConstIntBound};
 use crate::ir::VarId;
-use crate::support::with_stack;
-use crate::tir::{
+use crate::ir::tensor_program::{
     Binary, BinaryOp, Callee, Intrinsic, PrimExpr, Range, bitwise, comparison, logical, wrap_int,
 };
+use crate::support::with_stack;
 
 /// The sets that variables range over.
 pub type DomMap = FxHashMap<VarId, IntervalSet>;
@@ -113,7 +113,7 @@ fn extreme(analyzer: &Analyzer, op: BinaryOp, a: &PrimExpr, b: &PrimExpr) -> Pri
     if analyzer.can_prove_less_equal(b, a) {
         return large.clone();
     }
-    analyzer.simplify(&crate::tir::binary(op, a.clone(), b.clone()))
+    analyzer.simplify(&crate::ir::tensor_program::binary(op, a.clone(), b.clone()))
 }
 
 /// One evaluation of an expression over `dom`.
@@ -215,7 +215,7 @@ impl<'a> SetEval<'a> {
     fn binary(&mut self, expr: &PrimExpr, it: &Binary) -> IntervalSet {
         let (a, b) = (self.eval(&it.a), self.eval(&it.b));
         if let (Some(x), Some(y)) = (a.as_point(), b.as_point()) {
-            return IntervalSet::point(crate::tir::binary(it.op, x.clone(), y.clone()));
+            return IntervalSet::point(crate::ir::tensor_program::binary(it.op, x.clone(), y.clone()));
         }
         // An operation that may overflow has no symbolic ends.
         let exact = super::bounds::operation(it.op, self.bound_of(&a), self.bound_of(&b), it.a.dtype());
@@ -223,7 +223,7 @@ impl<'a> SetEval<'a> {
             return self.constant(expr);
         }
         let zip = |x: &Option<PrimExpr>, y: &Option<PrimExpr>, op| {
-            Some(crate::tir::binary(op, x.as_ref()?.clone(), y.as_ref()?.clone()))
+            Some(crate::ir::tensor_program::binary(op, x.as_ref()?.clone(), y.as_ref()?.clone()))
         };
         match it.op {
             BinaryOp::Add => IntervalSet {
@@ -274,8 +274,9 @@ impl<'a> SetEval<'a> {
     /// `set op by`; `op` is monotone in `set` when the sign of `by` is known.
     fn scaled(&self, expr: &PrimExpr, op: BinaryOp, set: &IntervalSet, by: &PrimExpr) -> IntervalSet {
         let sign = self.analyzer.const_int_bound(by);
-        let end =
-            |it: &Option<PrimExpr>| it.as_ref().map(|it| crate::tir::binary(op, it.clone(), by.clone()));
+        let end = |it: &Option<PrimExpr>| {
+            it.as_ref().map(|it| crate::ir::tensor_program::binary(op, it.clone(), by.clone()))
+        };
         let least = i128::from(op == BinaryOp::FloorDiv);
         if sign.min >= least {
             IntervalSet { min: end(&set.min), max: end(&set.max) }
@@ -290,7 +291,7 @@ impl<'a> SetEval<'a> {
         if self.analyzer.const_int_bound(divisor).min <= 0 {
             return self.constant(expr);
         }
-        let of = |end: &PrimExpr, op| crate::tir::binary(op, end.clone(), divisor.clone());
+        let of = |end: &PrimExpr, op| crate::ir::tensor_program::binary(op, end.clone(), divisor.clone());
         if let (Some(min), Some(max)) = (&set.min, &set.max)
             && self.analyzer.can_prove_equal(&of(min, BinaryOp::FloorDiv), &of(max, BinaryOp::FloorDiv))
         {

@@ -14,8 +14,8 @@ use super::Analyzer;
 use super::linear::mentions;
 use super::same;
 use super::sum::{LinearSum, Products};
+use crate::ir::tensor_program::{Binary, BinaryOp, BlockRealize, Callee, Intrinsic, PrimExpr, Range, binary};
 use crate::ir::{Var, VarId};
-use crate::tir::{Binary, BinaryOp, BlockRealize, Callee, Intrinsic, PrimExpr, Range, binary};
 
 /// The source of splits: a loop variable counted from 0, or a fusion.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use super::Analyzer;
 use super::same::any_node;
 use super::sum::{LinearSum, Products};
 use crate::ir::Var;
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 /// `coefficients[k] * vars[k] + … + base`, with no variable of `vars` in the coefficients and the base.
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@
 mod analyzer;
 mod bounds;
 mod const_int_bound;
+pub(crate) mod dims;
 mod exact;
 mod facts;
 mod int_set;

@@ -8,8 +8,10 @@ use tvm_runtime::DataType;
 use super::Analyzer;
 use super::bounds::Bounds;
 use crate::ir::VarId;
+use crate::ir::tensor_program::{
+    Binary, BinaryOp, Callee, Intrinsic, PrimExpr, bitwise, comparison, logical,
+};
 use crate::support::with_stack;
-use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, bitwise, comparison, logical};
 
 /// The values `coeff * k + base` for integers `k`: `0 <= base < coeff`, or `coeff` is 0 and `base` is the only value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use tvm_runtime::DataType;
 use super::rewrite_simplify::Prover;
 use super::same::same;
 use super::sum::const_int;
-use crate::tir::{Binary, BinaryOp, PrimExpr, binary, wide_int};
+use crate::ir::tensor_program::{Binary, BinaryOp, PrimExpr, binary, wide_int};
 
 /// The types for which a rule holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,9 +196,11 @@ impl<C: Pattern, A: Pattern, B: Pattern> Pattern for PSelect<C, A, B> {
         match condition.as_int() {
             Some(0) => b,
             Some(_) => a,
-            None => {
-                PrimExpr::Select(Arc::new(crate::tir::Select { condition, true_value: a, false_value: b }))
-            }
+            None => PrimExpr::Select(Arc::new(crate::ir::tensor_program::Select {
+                condition,
+                true_value: a,
+                false_value: b,
+            })),
         }
     }
 

@@ -11,8 +11,8 @@ use super::facts::negate;
 use super::same::{Key, any_node, same};
 use super::sum::{LinearSum, Monomial, Products, const_int};
 use crate::ir::Var;
+use crate::ir::tensor_program::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise};
 use crate::support::with_stack;
-use crate::tir::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise};
 
 /// Maximum number of ranges and known conditions that a proof uses in a row.
 const DEPTH: u32 = 6;

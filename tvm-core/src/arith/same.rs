@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::ir::tensor_program::{Callee, Effect, PrimExpr, Visitor, walk_expr};
 use crate::support::with_stack;
-use crate::tir::{Callee, Effect, PrimExpr, Visitor, walk_expr};
 
 /// True when `a` and `b` have the same structure over the same variables and constants, so that they have one value
 /// wherever both are evaluated together. Different calls with side effects are never equal.

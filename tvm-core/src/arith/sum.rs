@@ -15,7 +15,7 @@ use smallvec::{SmallVec, smallvec};
 use tvm_runtime::DataType;
 
 use super::same::{Key, any_node, same, shared};
-use crate::tir::{BinaryOp, PrimExpr, wrap_int};
+use crate::ir::tensor_program::{BinaryOp, PrimExpr, wrap_int};
 
 /// A product of atoms, in any order; empty for 1.
 #[derive(Clone, Debug, Default)]

@@ -1,13 +1,17 @@
-//! IR shared by tensor programs and graph functions: ids, spans, variables, types, attributes, operators, the module.
+//! The nouns: ids, spans, variables, types, attributes, operators, the nodes of tensor programs and graph functions, the
+//! module; and what holds for all of them: comparison, hashing, JSON, scopes.
 
 mod attrs;
 mod error;
+pub(crate) mod graph;
 mod id;
 pub mod json;
 mod module;
 mod op;
+pub(crate) mod show;
 mod span;
 pub mod structural;
+pub(crate) mod tensor_program;
 mod ty;
 mod var;
 pub(crate) mod well_formed;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
 
+use super::graph::Function;
+use super::tensor_program::PrimFunc;
 use super::{Attrs, GlobalVar, TypeDef};
-use crate::relax;
-use crate::tir::PrimFunc;
 
 /// A function of a module.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub enum BaseFunc {
     /// A tensor program.
     Prim(Arc<PrimFunc>),
     /// A graph function.
-    Relax(Arc<relax::Function>),
+    Relax(Arc<Function>),
     /// A function defined outside the module, called by symbol.
     Extern(Arc<ExternFunc>),
 }
@@ -122,7 +122,7 @@ impl IRModule {
     }
 
     /// The graph function of `gv`, if it is one.
-    pub fn relax_func(&self, gv: &GlobalVar) -> Option<&Arc<relax::Function>> {
+    pub fn relax_func(&self, gv: &GlobalVar) -> Option<&Arc<Function>> {
         if let BaseFunc::Relax(func) = self.get(gv)? { Some(func) } else { None }
     }
 

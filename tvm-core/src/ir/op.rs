@@ -7,9 +7,9 @@ use std::sync::{OnceLock, RwLock};
 
 use rustc_hash::FxHashMap;
 
+use super::graph::{Arg, BlockBuilder, Expr};
+use super::tensor_program::{PrimExpr, PrimFunc};
 use super::{Attrs, IrError, Span, Type};
-use crate::relax::{Arg, BlockBuilder, Expr};
-use crate::tir::{PrimExpr, PrimFunc};
 
 /// Definition of one operator: [`OpDef::new`] takes the mandatory parts, and builder methods add the optional ones.
 ///
@@ -275,14 +275,14 @@ pub struct LegalizeContext<'a> {
 #[derive(Clone, Copy)]
 pub struct Op(&'static OpDef);
 
-/// The operators of the built-in tables and those that users registered, by name.
+/// The operators of the built-in tables (`relax/op`) and those that users registered, by name.
 #[derive(Debug)]
 pub struct OpRegistry(FxHashMap<&'static str, &'static OpDef>);
 
 fn registry() -> &'static RwLock<OpRegistry> {
     static REGISTRY: OnceLock<RwLock<OpRegistry>> = OnceLock::new();
     REGISTRY.get_or_init(|| {
-        let table = crate::relax::op::TABLES.iter().flat_map(|table| table.iter());
+        let table = OpRegistry::BUILT_IN.iter().flat_map(|table| table.iter());
         RwLock::new(OpRegistry(table.map(|def| (def.name, def)).collect()))
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tvm_runtime::{DataType, Device};
 
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 /// Type of a variable or graph expression.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{PassContext, PassError, registry};
+use crate::ir::graph::mutator::{Mutator, walk_body};
+use crate::ir::graph::{BindingBlock, Body, Function};
+use crate::ir::tensor_program::{PrimFunc, mutate_slice};
 use crate::ir::{BaseFunc, FirstError, GlobalVar, IRModule, IrError};
-use crate::relax::mutator::{Mutator, walk_body};
-use crate::relax::{BindingBlock, Body, Function};
-use crate::tir::{PrimFunc, mutate_slice};
 
 /// Name, level and requirements of a pass.
 #[derive(Clone, Debug)]

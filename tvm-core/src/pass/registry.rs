@@ -1,4 +1,4 @@
-//! Passes by name: the built-in ones and those that the user registers.
+//! Passes by name: the built-in ones (`Pass::BUILT_IN`, in `pipeline.rs`) and those that the user registers.
 //!
 //! TVM counterpart: the `relax.transform.*` and `tir.transform.*` global functions.
 
@@ -7,52 +7,11 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 use indexmap::{IndexMap, IndexSet};
 
 use super::{Pass, PassError};
-use crate::{relax, tir};
-
-/// Constructors of the built-in passes.
-pub(super) static BUILT_IN: &[fn() -> Pass] = &[
-    relax::transform::annotate_tir_op_pattern,
-    relax::transform::call_tir_rewrite,
-    relax::transform::canonicalize_bindings,
-    relax::transform::dead_code_elimination,
-    relax::transform::eliminate_common_subexpr,
-    relax::transform::fold_constant,
-    relax::transform::fuse_ops,
-    relax::transform::fuse_tir,
-    relax::transform::kill_after_last_use,
-    relax::transform::lambda_lift,
-    relax::transform::legalize_ops,
-    relax::transform::rewrite_dataflow_reshape,
-    relax::transform::static_plan_block_memory,
-    relax::transform::zero_outputs,
-    tir::transform::check_bounds,
-    tir::transform::check_loop_kinds,
-    tir::transform::compact_buffer_allocation,
-    tir::transform::contract_reductions,
-    tir::transform::convert_blocks_to_opaque,
-    tir::transform::convert_ssa,
-    tir::transform::flatten_buffer,
-    tir::transform::float_compute_legalize,
-    tir::transform::lower_init_block,
-    tir::transform::lower_intrin,
-    tir::transform::lower_match_buffer,
-    tir::transform::lower_opaque_block,
-    tir::transform::lower_tvm_builtin,
-    tir::transform::make_packed_api,
-    tir::transform::plan_and_update_buffer_allocation_location,
-    tir::transform::remove_no_op,
-    tir::transform::simplify,
-    tir::transform::unroll_loop,
-    tir::transform::vectorize_loop,
-    tir::transform::verify_lowered,
-    tir::transform::verify_source,
-    tir::transform::zero_unwritten,
-];
 
 fn registry() -> &'static RwLock<IndexMap<&'static str, Pass>> {
     static REGISTRY: OnceLock<RwLock<IndexMap<&'static str, Pass>>> = OnceLock::new();
     REGISTRY.get_or_init(|| {
-        RwLock::new(BUILT_IN.iter().map(|make| make()).map(|pass| (pass.info.name, pass)).collect())
+        RwLock::new(Pass::BUILT_IN.iter().map(|make| make()).map(|pass| (pass.info.name, pass)).collect())
     })
 }
 

@@ -8,8 +8,8 @@ use tvm_runtime::DataType;
 use super::Printer;
 use super::text::{Text, text};
 use crate::ir::Var;
-use crate::script::is_total;
 use crate::support::with_stack;
+use crate::tir::analysis::is_total;
 use crate::tir::*;
 
 /// The form in which a context expects an `i64` expression: an index (`usize`) or a number (`i64`).

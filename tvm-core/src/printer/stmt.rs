@@ -5,7 +5,7 @@ use super::expr::{Class, Prec};
 use super::module::attrs_arg;
 use crate::ir::structural::structural_equal;
 use crate::ir::{AttrValue, Attrs};
-use crate::script::{extent_between, range_of};
+use crate::tir::analysis::{extent_between, range_of};
 use crate::tir::*;
 use tvm_runtime::abi::Status;
 

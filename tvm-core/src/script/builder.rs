@@ -14,21 +14,19 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
-use super::bounds::{extent_between, range_of};
 use super::call::name_inlined;
-use super::derive::derive_blocks;
 use super::host::HostArray;
 use super::literal;
-use super::names::BlockNames;
 use super::table::Table;
 use super::unwritten::unwritten_reads;
 use super::{FuncSig, Value};
 use crate::ir::{AttrValue, Attrs, BlockId, Diagnostic, IrError, Span, Type, Var, VarId};
-use crate::tir::analysis::{holds_blocks, with_access_regions};
+use crate::tir::analysis::{extent_between, holds_blocks, range_of, with_access_regions};
 use crate::tir::schedule::check_loop_kinds;
 use crate::tir::{
-    BinaryOp, Bind, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, IfThenElse, IterKind,
-    IterVar, MatchBufferRegion, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While, any_expr, binary,
+    BinaryOp, Bind, Block, BlockNames, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind,
+    IfThenElse, IterKind, IterVar, MatchBufferRegion, Param, PrimExpr, PrimFunc, Range, Scope, Stmt, While,
+    any_expr, binary, derive_blocks,
 };
 
 /// Line and column in the user's source.

@@ -7,11 +7,12 @@ use std::any::type_name;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::names::BlockNames;
 use super::{FuncBuilder, FuncSig, Value};
 use crate::ir::{BlockId, IrError};
 use crate::tir::transform::{bind_buffer, inline_body, misfit_of_call};
-use crate::tir::{Block, Buffer, Mutator, Param, PrimExpr, PrimFunc, Stmt, Substitute, Visitor, walk_block};
+use crate::tir::{
+    Block, BlockNames, Buffer, Mutator, Param, PrimExpr, PrimFunc, Stmt, Substitute, Visitor, walk_block,
+};
 
 /// Maximum number of blocks that calls may add to a kernel: nested calls can grow it exponentially.
 const MAX_INLINED: usize = 10_000;

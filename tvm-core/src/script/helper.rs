@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tvm_runtime::DataType;
 
-use super::value::{Value, is_total};
+use super::Value;
 use crate::ir::Var;
+use crate::tir::analysis::is_total;
 use crate::tir::{Callee, Intrinsic, Let, PrimExpr, Visitor, any_expr, substitute_expr, walk_expr};
 
 /// An expression of at most this many nodes, none of them a call, replaces its name at every use.

@@ -3,18 +3,15 @@
 //!
 //! TVM counterpart: `script/ir_builder`.
 
-mod bounds;
 mod builder;
 mod c_function;
 mod call;
 mod check_schedule;
-mod derive;
 mod func;
 pub mod graph;
 mod helper;
 mod host;
 mod literal;
-mod names;
 pub mod shadow;
 mod sig;
 mod smaller;
@@ -22,16 +19,12 @@ mod table;
 mod unwritten;
 mod value;
 
-pub(crate) use bounds::{extent_between, range_of};
 pub use builder::{AxisArg, Domain, FuncBuilder, LoopSpec};
 pub(crate) use c_function::C_ARITY;
 pub use c_function::{CFunction, CScalar, CSignature};
 pub use call::CallArg;
 pub use check_schedule::{CheckError, check_equivalent, check_schedule};
-pub(crate) use derive::derive_blocks;
 pub use func::PrimFuncDef;
 pub use host::{HostArray, HostConst};
-pub(crate) use names::BlockNames;
 pub use sig::{DimSpec, FuncSig, ParamSpec};
-pub(crate) use value::is_total;
 pub use value::{INDEX, Value};

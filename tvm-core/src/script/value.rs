@@ -9,7 +9,8 @@ use tvm_runtime::DataType;
 
 use super::literal::{self, Literal};
 use crate::ir::Var;
-use crate::tir::{Binary, BinaryOp, Call, Intrinsic, PrimExpr, Select, any_expr, binary};
+use crate::tir::analysis::is_total;
+use crate::tir::{Binary, BinaryOp, Call, Intrinsic, PrimExpr, Select, binary};
 
 /// Type of an index: `usize` in the shadow.
 pub const INDEX: DataType = DataType::I64;
@@ -247,20 +248,6 @@ fn is_number(expr: &PrimExpr) -> bool {
         PrimExpr::Cast(it) => is_number(&it.value),
         _ => false,
     }
-}
-
-/// True when the evaluation of `expr` cannot fail: it loads no element by index, and divides integers only by constants
-/// other than 0.
-pub(crate) fn is_total(expr: &PrimExpr) -> bool {
-    !any_expr(expr, &mut |expr| match expr {
-        PrimExpr::BufferLoad(it) => !it.indices.is_empty(),
-        PrimExpr::Binary(it) => {
-            let divides =
-                matches!(it.op, BinaryOp::Div | BinaryOp::Mod | BinaryOp::FloorDiv | BinaryOp::FloorMod);
-            divides && it.a.dtype().is_integer() && it.b.as_int().is_none_or(|it| it == 0)
-        }
-        _ => false,
-    })
 }
 
 /// Gives literals the type of the others.

@@ -1,38 +1,15 @@
 //! TensorIR: expressions, statements, blocks, buffers, tensor programs; analyses, passes and schedules over them.
 
 pub mod analysis;
-mod binary_op;
-mod buffer;
-mod expr;
-mod function;
+mod derive_blocks;
 pub mod interp;
-mod intrinsic;
-mod mutator;
-mod ops;
+pub mod pipeline;
 pub mod schedule;
 mod signature;
-mod stmt;
 #[cfg(test)]
 mod testing;
 pub mod transform;
-mod visitor;
 
-pub use binary_op::BinaryOp;
-pub(crate) use binary_op::{arithmetic, bitwise, comparison, logical};
-pub use buffer::{Buffer, BufferNode, Scope};
-pub(crate) use expr::C_TYPES;
-pub use expr::{
-    Binary, Broadcast, BufferLoad, Call, Callee, Cast, FloatImm, IntImm, Let, Not, PrimExpr, Ramp, Select,
-    Shuffle,
-};
-pub use function::{Param, PrimFunc};
-pub use intrinsic::{Effect, Intrinsic, Operands};
-pub(crate) use mutator::mutate_slice;
-pub use mutator::{Mutator, Substitute, substitute_expr, substitute_stmt};
-pub use ops::{IntoOperand, binary, eval_int, wide_int, wrap_int};
+pub use crate::ir::tensor_program::*;
+pub(crate) use derive_blocks::{BlockNames, derive_blocks};
 pub use signature::{dim_sig, kernel_sig};
-pub use stmt::{
-    AllocBuffer, AssertStmt, Bind, Block, BlockRealize, BufferRegion, BufferStore, DeclBuffer, Evaluate,
-    Failure, For, ForKind, IfThenElse, IterKind, IterVar, MatchBufferRegion, Range, Stmt, ThreadTag, While,
-};
-pub use visitor::{Visitor, any_expr, walk_block, walk_expr, walk_stmt};

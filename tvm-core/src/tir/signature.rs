@@ -5,7 +5,7 @@
 use tvm_runtime::{DimSig, KernelSig, ParamKind, ParamSig};
 
 use super::{Buffer, Param, PrimExpr, PrimFunc};
-use crate::relax::analysis::show_dim;
+use crate::ir::show::show_dim;
 
 /// The signature of `func` as a kernel named `name`.
 pub fn kernel_sig(name: &str, func: &PrimFunc) -> KernelSig {

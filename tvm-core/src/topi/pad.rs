@@ -21,7 +21,7 @@ pub enum PadMode {
 /// elements.
 pub fn pad(name: &str, x: &Tensor, before: &[i64], after: &[i64], mode: &PadMode) -> Tensor {
     let shape: Vec<PrimExpr> = (x.shape().iter().zip(before).zip(after))
-        .map(|((extent, before), after)| crate::relax::analysis::simplify_dim(&(extent + (before + after))))
+        .map(|((extent, before), after)| crate::arith::dims::simplify_dim(&(extent + (before + after))))
         .collect();
     compute(name, shape, &[x], |i| {
         let mut at = i.to_vec();

@@ -5,10 +5,10 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{BinOp, Block, Expr, ExprCall, ExprClosure, ExprIf, ExprMatch, Lit, Pat, Path, Stmt, UnOp};
 
-use super::ty::{self, Dims};
-use super::{Surface, local, operators, pattern};
+use super::ty::Dims;
+use super::{Surface, local, pattern};
 use crate::error::Errors;
-use crate::paths;
+use crate::{dims, operators, paths};
 
 /// Rewrites one body.
 pub(super) struct Body<'a> {
@@ -167,7 +167,7 @@ impl<'a> Body<'a> {
             if self.is_local(name) {
                 return quote_spanned!(name.span()=> #name.clone());
             }
-            return ty::dtype(name).unwrap_or_else(|| quote!(#name));
+            return dims::dtype(name).unwrap_or_else(|| quote!(#name));
         }
         match constructor(path) {
             Some((adt, name)) => {

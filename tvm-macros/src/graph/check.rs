@@ -405,7 +405,7 @@ fn unless_users(place: &impl ToTokens, message: &str, help: &str, operators: &[&
     let message = format!("{}\nhelp: {}", escaped(message), escaped(help));
     let calls = names.iter().map(|name| {
         let name = Ident::new(&name.to_string(), name.span().located_at(span));
-        let call = super::operators::call(&name, &quote!(args));
+        let call = crate::operators::call(&name, &quote!(args));
         quote!(#graph::is_users(&|args: #graph::Args| #call))
     });
     quote_spanned!(span=> const _: () = ::core::assert!(#(#calls)||*, #message);)

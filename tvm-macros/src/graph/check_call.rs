@@ -6,8 +6,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::{Expr, Lit, Path, UnOp};
 
 use super::body::Body;
-use super::ty;
-use crate::paths;
+use crate::{dims, paths};
 
 impl Body<'_> {
     /// Checks the call `name(args..)`; `call` is its expansion, with the arguments in a variable `args`.
@@ -91,7 +90,7 @@ impl Body<'_> {
                 return quote!(#graph::Written::List(&[#(#items),*]));
             }
             Expr::Path(it) => match it.path.get_ident() {
-                Some(name) if !self.is_local(name) && ty::dtype(name).is_some() => "DType",
+                Some(name) if !self.is_local(name) && dims::dtype(name).is_some() => "DType",
                 _ => "Unknown",
             },
             _ => "Unknown",

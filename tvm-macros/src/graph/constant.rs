@@ -5,8 +5,7 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{AngleBracketedGenericArguments, Expr, ExprCall, GenericArgument, Lit, Type, UnOp};
 
-use super::ty;
-use crate::dims::is_half;
+use crate::dims::{self, is_half};
 use crate::error::Errors;
 use crate::paths;
 
@@ -23,7 +22,7 @@ pub(super) fn tokens(
     if let (Some(((dtype, shape), Expr::Lit(syn::ExprLit { lit: Lit::Str(digits), .. }))), 1) =
         (&found, call.args.len())
     {
-        let dtype = ty::dtype(dtype);
+        let dtype = dims::dtype(dtype);
         return quote!(#graph::constant_bytes(#dtype, &[#(#shape),*], #digits));
     }
     let (Some(((dtype, shape), Expr::Array(elems))), 1) = (found, call.args.len()) else {
@@ -38,7 +37,9 @@ pub(super) fn tokens(
 fn dtype_and_shape(args: &AngleBracketedGenericArguments) -> Option<(Ident, Vec<TokenStream>)> {
     let mut args = args.args.iter();
     let dtype = match args.next()? {
-        GenericArgument::Type(Type::Path(it)) => it.path.get_ident().filter(|it| ty::dtype(it).is_some())?,
+        GenericArgument::Type(Type::Path(it)) => {
+            it.path.get_ident().filter(|it| dims::dtype(it).is_some())?
+        }
         _ => return None,
     };
     let shape = args.map(|arg| match arg {

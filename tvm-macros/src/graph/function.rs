@@ -7,11 +7,11 @@ use syn::spanned::Spanned;
 use syn::{Expr, ExprClosure, File, FnArg, GenericParam, Item, ItemFn, LitStr, Pat, ReturnType, Stmt, Type};
 
 use super::body::Body;
-use super::options::{self, Options};
 use super::ty::{self, Dims, NewDims};
-use super::{Surface, check, operators, special};
+use super::{Surface, check, special};
 use crate::error::Errors;
-use crate::paths;
+use crate::options::{self, Options};
+use crate::{dims, operators, paths};
 
 /// `#[relax::func]`, `#[relay::func]`.
 pub(crate) fn attribute(surface: Surface, attr: TokenStream, item: TokenStream) -> TokenStream {
@@ -27,7 +27,7 @@ pub(crate) fn attribute(surface: Surface, attr: TokenStream, item: TokenStream) 
             );
             errors.to_tokens()
         }
-        Err(error) => crate::fallback::item(&item, &error),
+        Err(error) => crate::kernel::fallback::item(&item, &error),
     }
 }
 
@@ -153,7 +153,7 @@ pub(super) fn declarations(
     let (graph, d) = (paths::graph(Span::call_site()), paths::own("d"));
     let scalar = |param: &GraphParam| match &param.ty {
         Type::Path(it) => {
-            it.path.get_ident().filter(|name| !dims.type_params.contains(name)).and_then(ty::dtype)
+            it.path.get_ident().filter(|name| !dims.type_params.contains(name)).and_then(dims::dtype)
         }
         _ => None,
     };

@@ -7,9 +7,8 @@ use syn::{Attribute, Expr, ExprClosure, Pat, ReturnType};
 
 use super::body::Body;
 use super::function::{GraphParam, declarations};
-use super::options;
 use super::ty::{self, NewDims};
-use crate::paths;
+use crate::{options, paths};
 
 /// The parameters, when the closure is a local function.
 pub(super) fn params(it: &ExprClosure) -> Option<Vec<GraphParam>> {

@@ -12,8 +12,6 @@ mod constant;
 mod function;
 mod local;
 mod module;
-mod operators;
-mod options;
 mod pattern;
 mod scalar;
 mod special;
@@ -24,8 +22,6 @@ mod ty;
 pub(crate) use adt::adt;
 pub(crate) use function::{attribute, inline};
 pub(crate) use module::ir_module;
-pub(crate) use operators::hide;
-pub(crate) use options::{Options, entries};
 
 /// The surface in which a function is written.
 #[derive(Clone, Copy, PartialEq, Eq)]

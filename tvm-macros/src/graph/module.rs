@@ -4,8 +4,8 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote;
 use syn::{Attribute, Item, ItemMod};
 
-use super::options::options;
 use crate::error::Errors;
+use crate::options::options;
 use crate::paths;
 
 /// The module unchanged, with a function `module()` that builds an `IRModule` of its functions and types.

@@ -5,10 +5,10 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{BinOp, Expr, Lit, Path, UnOp};
 
-use super::ty::{self, Dims, NewDims, is_constant};
+use super::ty::{Dims, NewDims, is_constant};
 use crate::error::Errors;
-use crate::paths;
 use crate::rounding::rounded_to_odd;
+use crate::{dims, paths};
 
 const HELP: &str = "write n, 10 or { n * 2 }";
 
@@ -42,7 +42,7 @@ pub(super) fn tokens(expr: &Expr, dims: &mut Dims, new: NewDims, errors: &mut Er
         }),
         Expr::Cast(it) => {
             let dtype = match &*it.ty {
-                syn::Type::Path(path) => path.path.get_ident().and_then(ty::dtype),
+                syn::Type::Path(path) => path.path.get_ident().and_then(dims::dtype),
                 _ => None,
             };
             let value = tokens(&it.expr, dims, new, errors);
@@ -107,7 +107,7 @@ fn function(name: &str) -> Option<&'static str> {
 /// A literal; without a suffix, an integer is an extent (`i64`) and a float is `f32`.
 fn literal(lit: &Lit) -> Option<TokenStream> {
     let tir = paths::tir(lit.span());
-    let dtype = |suffix: &str| ty::dtype(&Ident::new(suffix, lit.span()));
+    let dtype = |suffix: &str| dims::dtype(&Ident::new(suffix, lit.span()));
     match lit {
         Lit::Bool(it) => Some(quote!(#tir::PrimExpr::bool(#it))),
         Lit::Int(it) if matches!(it.suffix(), "" | "usize") => {
@@ -129,7 +129,7 @@ fn literal(lit: &Lit) -> Option<TokenStream> {
 fn constant(path: &Path) -> Option<TokenStream> {
     let tir = paths::tir(path.span());
     let (first, last) = (path.segments.first()?, path.segments.last()?);
-    let (name, dtype) = (&last.ident, ty::dtype(&first.ident)?);
+    let (name, dtype) = (&last.ident, dims::dtype(&first.ident)?);
     Some(if first.ident.to_string().contains('f') {
         quote!(#tir::PrimExpr::float(f64::#name, #dtype))
     } else {

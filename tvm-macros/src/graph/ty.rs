@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{GenericArgument, PathArguments, ReturnType, Type};
 
 use super::scalar;
-use crate::dims::DTYPES;
+use crate::dims::{DTYPES, dtype};
 use crate::error::Errors;
 use crate::paths;
 
@@ -166,16 +166,6 @@ pub(super) fn is_reserved(name: &Ident) -> bool {
     const TYPES: [&str; 9] =
         ["Tensor", "TensorDyn", "TensorRank", "Shape", "ShapeRank", "Ref", "Impure", "Object", "Box"];
     TYPES.iter().any(|it| name == it) || dtype(name).is_some()
-}
-
-/// `DataType::F32` for `f32`.
-pub(crate) fn dtype(name: &Ident) -> Option<TokenStream> {
-    let text = name.to_string();
-    let runtime = paths::runtime(name.span());
-    DTYPES.contains(&text.as_str()).then(|| {
-        let constant = Ident::new(&text.to_uppercase(), name.span());
-        quote!(#runtime::DataType::#constant)
-    })
 }
 
 /// The tokens of an `Option<DataType>`: `_` is an unknown element type.

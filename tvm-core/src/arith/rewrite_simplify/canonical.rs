@@ -11,7 +11,7 @@ use crate::arith::modular_set::gcd;
 use crate::arith::same::unchanged;
 use crate::arith::sum::{LinearSum, Monomial, Products};
 use crate::arith::{Analyzer, ConstIntBound};
-use crate::tir::{Binary, BinaryOp, PrimExpr, binary};
+use crate::ir::tensor_program::{Binary, BinaryOp, PrimExpr, binary};
 
 /// The terms of longer sums are collected, but not recombined.
 const MAX_RECOMBINED: usize = 64;

@@ -2,7 +2,7 @@
 //! `<` and `<=`.
 
 use crate::arith::pattern::*;
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] EQ {
     Int eq_self: eq(x, x) => true;

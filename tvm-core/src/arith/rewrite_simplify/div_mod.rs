@@ -2,7 +2,7 @@
 //! remainder.
 
 use crate::arith::pattern::*;
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] DIV {
     Exact div_nonneg: div(x, y) => floordiv(x, y), if p.nonneg(x) && p.nonneg(y);

@@ -2,7 +2,7 @@
 
 use tvm_runtime::DataType;
 
-use crate::tir::{Binary, BinaryOp, PrimExpr};
+use crate::ir::tensor_program::{Binary, BinaryOp, PrimExpr};
 
 /// Folds constants, and drops operations with neutral elements.
 pub(super) fn fold(it: &Binary) -> Option<PrimExpr> {

@@ -1,7 +1,7 @@
 //! Rules of flooring division. Sums are divided in linear form, see `canonical.rs`.
 
 use crate::arith::pattern::*;
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] FLOORDIV {
     Exact floordiv_self: floordiv(x, x) => 1, if p.nonzero(x);

@@ -1,7 +1,7 @@
 //! Rules of the remainder of flooring division. Sums are reduced in linear form, see `canonical.rs`.
 
 use crate::arith::pattern::*;
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] FLOORMOD {
     Int floormod_self: floormod(x, x) => 0;

@@ -1,7 +1,7 @@
 //! Rules of logical operators.
 
 use crate::arith::pattern::*;
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 // A conjunction is a set of conditions: no rule merges conjuncts that bound different expressions, so that conditions
 // on one variable only stay separate.

@@ -1,7 +1,7 @@
 //! Rules of minimum and maximum.
 
 use crate::arith::pattern::*;
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] MIN {
     Any min_self: min(x, x) => x;

@@ -27,11 +27,11 @@ use super::pattern::{Domain, Rule};
 use super::same::{Memo, same, unchanged};
 use super::sum::is_sum;
 use super::{Analyzer, ConstIntBound};
-use crate::support::with_stack;
-use crate::tir::{
+use crate::ir::tensor_program::{
     Binary, BinaryOp, Call, Callee, Cast, Intrinsic, Let, Mutator, PrimExpr, binary, bitwise, comparison,
     logical,
 };
+use crate::support::with_stack;
 
 /// Maximum number of successive rewrites of one node and its results.
 const MAX_REWRITES: u32 = 24;

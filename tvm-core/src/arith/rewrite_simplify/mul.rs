@@ -1,7 +1,7 @@
 //! Rules of multiplication that the linear form does not cover: it multiplies constants by itself.
 
 use crate::arith::pattern::*;
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] MUL {
     Int mul_min_max: min(x, y) * max(x, y) => x * y;

@@ -1,7 +1,7 @@
 //! Rules of select.
 
 use crate::arith::pattern::*;
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] SELECT {
     Any select_same_arms: select(x, y, y) => y;

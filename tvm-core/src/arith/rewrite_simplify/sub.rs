@@ -1,7 +1,7 @@
 //! Rules of subtraction that the linear form does not cover: it cancels and collects terms by itself.
 
 use crate::arith::pattern::*;
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 rules! { [x, y, z, w; c1, c2, c3; p] SUB {
     Exact sub_min_self: x - min(x, y) => max(x - y, 0);

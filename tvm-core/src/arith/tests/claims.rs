@@ -5,7 +5,7 @@ use tvm_testing::{Budget, Rng};
 use super::reference::as_number;
 use super::{Values, World, eval};
 use crate::arith::{Analyzer, ConstIntBound, DomMap, IntervalSet, ModularSet, detect_linear_equation, same};
-use crate::tir::PrimExpr;
+use crate::ir::tensor_program::PrimExpr;
 
 /// Points per expression.
 const POINTS: usize = 24;

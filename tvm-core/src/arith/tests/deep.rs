@@ -3,9 +3,9 @@
 use tvm_runtime::DataType;
 
 use crate::arith::{Analyzer, same};
+use crate::ir::tensor_program::{BinaryOp, PrimExpr, Range, binary};
 use crate::ir::{Var, structural_equal, structural_hash};
 use crate::support::steps_of;
-use crate::tir::{BinaryOp, PrimExpr, Range, binary};
 
 /// Adds one level around an expression, from a variable and the number of the level.
 type Nest = fn(PrimExpr, &PrimExpr, i64) -> PrimExpr;

@@ -7,7 +7,7 @@ use tvm_testing::Budget;
 use super::{Rng, Values, eval};
 use crate::arith::{Analyzer, IterMapLevel, detect_iter_map, inverse_affine_iter_map};
 use crate::ir::Var;
-use crate::tir::{PrimExpr, Range};
+use crate::ir::tensor_program::{PrimExpr, Range};
 
 /// Every iteration of `iters` for which `predicate` holds.
 fn iterations(iters: &[(Var, i64)], predicate: &PrimExpr) -> Vec<Values> {

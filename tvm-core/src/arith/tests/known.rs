@@ -4,7 +4,7 @@ use tvm_runtime::DataType;
 
 use crate::arith::{Analyzer, ModularSet, same};
 use crate::ir::Var;
-use crate::tir::{PrimExpr, Range};
+use crate::ir::tensor_program::{PrimExpr, Range};
 
 /// `i < 16`, `j < 8`, `k < 4`, `x < n`, `y < m`, with dimensions `n` and `m`.
 fn setting() -> (Analyzer, [Var; 7]) {

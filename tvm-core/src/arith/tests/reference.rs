@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
 use crate::ir::VarId;
-use crate::tir::{BinaryOp, Callee, Intrinsic, PrimExpr};
+use crate::ir::tensor_program::{BinaryOp, Callee, Intrinsic, PrimExpr};
 
 /// Values of variables; also, which variables are indices, and which are data with wide limits.
 #[derive(Clone, Debug, Default)]

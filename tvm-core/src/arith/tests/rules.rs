@@ -5,7 +5,7 @@ use tvm_runtime::DataType;
 use super::{Rng, World, eval};
 use crate::arith::pattern::{Domain, Env, Rule};
 use crate::arith::rewrite_simplify::{Prover, all_rules};
-use crate::tir::{PrimExpr, wrap_int};
+use crate::ir::tensor_program::{PrimExpr, wrap_int};
 
 /// Random bindings of a pattern's variables: conditions for those that the bits of `bools` select, numbers for the
 /// others.
@@ -31,7 +31,7 @@ fn env(rng: &mut Rng, world: &World, dtype: DataType, bools: u64) -> Env {
 
 /// True when the operands of every operation have one type, which the operation takes.
 fn well_typed(expr: &PrimExpr) -> bool {
-    !crate::tir::any_expr(expr, &mut |it| match it {
+    !crate::ir::tensor_program::any_expr(expr, &mut |it| match it {
         PrimExpr::Binary(it) => {
             let dtype = it.a.dtype();
             let arithmetic = !it.op.is_comparison() && !it.op.is_logical();

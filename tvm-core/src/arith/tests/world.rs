@@ -6,7 +6,7 @@ use super::Rng;
 use super::reference::{Values, as_number};
 use crate::arith::{Analyzer, ConstIntBound, ModularSet};
 use crate::ir::Var;
-use crate::tir::{BinaryOp, Intrinsic, Let, PrimExpr, Range, binary, wrap_int};
+use crate::ir::tensor_program::{BinaryOp, Intrinsic, Let, PrimExpr, Range, binary, wrap_int};
 
 /// The kind of a variable.
 #[derive(Clone, Debug)]

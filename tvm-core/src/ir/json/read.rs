@@ -7,12 +7,14 @@ use serde_json::{Map, Value};
 use tvm_runtime::{DataType, Device, DeviceKind, Tensor};
 
 use super::{MAX_DEPTH, MAX_SIZE, VERSION};
+use crate::ir::graph::{self, Arg, Binding, BindingBlock, Body, Clause, Pattern};
+use crate::ir::tensor_program::{
+    Block, Buffer, BufferRegion, IterVar, MatchBufferRegion, Param, PrimExpr, Range, Stmt,
+};
 use crate::ir::{
     AttrValue, Attrs, BaseFunc, ConstructorDef, ExternFunc, GlobalVar, IRModule, IrError, Span, Type,
     TypeDef, Var, well_formed,
 };
-use crate::relax::{self, Arg, Binding, BindingBlock, Body, Clause, Pattern};
-use crate::tir::{Block, Buffer, BufferRegion, IterVar, MatchBufferRegion, Param, PrimExpr, Range, Stmt};
 
 /// The module that `text` describes, with fresh identities.
 ///
@@ -107,7 +109,7 @@ built! {
     TypeDef(Arc<TypeDef>);
     ConstructorDef(ConstructorDef);
     Arg(Arg);
-    RelaxExpr(relax::Expr);
+    RelaxExpr(graph::Expr);
     Body(Body);
     BindingBlock(BindingBlock);
     Binding(Binding);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::read::{Built, Node};
+use crate::ir::graph::*;
 use crate::ir::{
     AdtType, BaseFunc, ConstructorDef, FuncType, IrError, Op, ShapeType, TensorShape, TensorType, Type,
     TypeDef, TypeParam,
 };
-use crate::relax::*;
 
 impl Node<'_> {
     /// Builds the node, if `kind` is a type or a node of graph functions.

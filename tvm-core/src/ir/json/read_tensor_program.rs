@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::read::{Built, Node};
+use crate::ir::tensor_program::*;
 use crate::ir::{BaseFunc, BlockId, BufferId, IrError, Var};
-use crate::tir::*;
 
 impl Node<'_> {
     /// Builds the node, if `kind` is a node of tensor programs.

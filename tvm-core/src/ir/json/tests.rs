@@ -3,8 +3,8 @@
 use super::{from_json, to_json};
 use crate::ir::structural::graph_sample::random_graph_module;
 use crate::ir::structural::sample::{matmul, random_prim_func};
+use crate::ir::tensor_program::{Block, BlockRealize, PrimExpr, PrimFunc, Stmt};
 use crate::ir::{BaseFunc, IRModule, Var, structural_equal};
-use crate::tir::{Block, BlockRealize, PrimExpr, PrimFunc, Stmt};
 use tvm_testing::Rng;
 
 fn modules() -> impl Iterator<Item = IRModule> {

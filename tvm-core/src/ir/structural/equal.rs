@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::Tensor;
 
 use super::{Field, Fields, Node, Slot};
+use crate::ir::tensor_program::Buffer;
 use crate::ir::{AttrValue, Attrs, BufferId, IRModule, TypeDef, VarId};
 use crate::support::with_stack;
-use crate::tir::Buffer;
 
 /// The first place where two structures differ.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

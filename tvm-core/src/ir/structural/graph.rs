@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::{Field, Fields};
+use crate::ir::graph::*;
+use crate::ir::tensor_program::PrimExpr;
 use crate::ir::{TensorShape, Type, Var};
-use crate::relax::*;
-use crate::tir::PrimExpr;
 
 pub(super) fn type_kind(ty: &Type) -> &'static str {
     match ty {

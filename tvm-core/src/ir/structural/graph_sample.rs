@@ -2,10 +2,10 @@
 
 use tvm_runtime::Tensor;
 
+use crate::ir::graph::*;
+use crate::ir::tensor_program::PrimExpr;
 use crate::ir::{Attrs, BaseFunc, FuncType, IRModule, Span, Type, Var};
 use crate::relax::testing::{bind, f32s, function};
-use crate::relax::*;
-use crate::tir::PrimExpr;
 use tvm_testing::Rng;
 
 /// A module with one random function: tuples, branches, local functions, casts, cells, packed calls.

@@ -25,8 +25,8 @@ use tvm_runtime::{DataType, Device, Tensor};
 use super::{
     Attrs, BaseFunc, BlockId, ConstructorDef, ExternFunc, GlobalVar, IRModule, Span, Type, TypeDef, Var,
 };
-use crate::relax::{self, Arg, Binding, BindingBlock, Body, Clause, Function, Pattern};
-use crate::tir::{
+use crate::ir::graph::{Arg, Binding, BindingBlock, Body, Clause, Expr, Function, Pattern};
+use crate::ir::tensor_program::{
     Block, Buffer, BufferRegion, IterVar, MatchBufferRegion, Param, PrimExpr, PrimFunc, Range, Stmt,
 };
 
@@ -51,7 +51,7 @@ pub enum Node<'a> {
     TypeDef(&'a TypeDef),
     ConstructorDef(&'a ConstructorDef),
     Arg(&'a Arg),
-    RelaxExpr(&'a relax::Expr),
+    RelaxExpr(&'a Expr),
     Body(&'a Body),
     BindingBlock(&'a BindingBlock),
     Binding(&'a Binding),
@@ -75,7 +75,7 @@ macro_rules! from {
 from! {
     Expr(PrimExpr) Stmt(Stmt) Block(Block) IterVar(IterVar) Range(Range) BufferRegion(BufferRegion)
     MatchBuffer(MatchBufferRegion) BufferDef(Buffer) VarDef(Var) Param(Param) PrimFunc(PrimFunc) Type(Type)
-    TypeDef(TypeDef) ConstructorDef(ConstructorDef) Arg(Arg) RelaxExpr(relax::Expr) Body(Body)
+    TypeDef(TypeDef) ConstructorDef(ConstructorDef) Arg(Arg) RelaxExpr(Expr) Body(Body)
     BindingBlock(BindingBlock) Binding(Binding) Clause(Clause) Pattern(Pattern) Function(Function)
     ExternFunc(ExternFunc) Module(IRModule)
 }

@@ -2,8 +2,8 @@
 
 use tvm_runtime::DataType;
 
+use crate::ir::tensor_program::*;
 use crate::ir::{Attrs, Span, Var};
-use crate::tir::*;
 use tvm_testing::Rng;
 
 /// `c = a @ b` with symbolic sizes.

@@ -1,7 +1,7 @@
 //! Fields of the nodes of tensor programs.
 
 use super::{Field, Fields, buffer_extents};
-use crate::tir::*;
+use crate::ir::tensor_program::*;
 use tvm_runtime::abi::Status;
 
 pub(super) fn expr_kind(expr: &PrimExpr) -> &'static str {

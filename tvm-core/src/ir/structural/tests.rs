@@ -5,8 +5,9 @@ use tvm_runtime::DataType;
 use super::graph_sample::random_function;
 use super::sample::{matmul, random_prim_func};
 use super::*;
+use crate::ir::tensor_program::*;
+use crate::relax;
 use crate::tir::transform::renew_defs;
-use crate::tir::*;
 use tvm_testing::Rng;
 
 /// Changes one node of a program: the `nth` constant, operator, loop kind or buffer access.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tvm_runtime::DataType;
 
 use super::well_formed;
+use crate::ir::graph::*;
+use crate::ir::tensor_program::PrimExpr;
 use crate::ir::{AdtType, ConstructorDef, GlobalVar, IRModule, Span, Type, TypeDef, Var};
 use crate::relax::testing::{add, add_prim, bind, body, call, call_tir, f32s, fixed, function, map};
-use crate::relax::*;
-use crate::tir::PrimExpr;
 
 fn list_type() -> Type {
     Type::Adt(AdtType { name: "List".into(), args: [].into() })

@@ -17,7 +17,7 @@ mod tests;
 
 pub(crate) use scope::Scopes;
 
-use super::{BaseFunc, Diagnostic, IRModule, IrError, Span};
+use super::{Diagnostic, IRModule, IrError, Span};
 
 /// Checks every rule on every function.
 ///
@@ -31,13 +31,9 @@ pub fn well_formed(module: &IRModule) -> Result<(), IrError> {
             report.add("W2", format!("two functions are named `{}`", gv.name()), &Span::none());
         }
         scopes.check(func.into(), &mut report);
-        match func {
-            BaseFunc::Prim(func) => crate::tir::analysis::check_rules(func, &mut report),
-            BaseFunc::Relax(func) => crate::relax::analysis::check_rules(func, module, &mut report),
-            BaseFunc::Extern(_) => {}
-        }
+        func.check_rules(module, &mut report);
     }
-    crate::relax::analysis::check_types(module, &mut report);
+    module.check_types(&mut report);
     report.finish()
 }
 

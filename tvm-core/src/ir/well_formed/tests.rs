@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tvm_runtime::DataType;
 
 use crate::ir::structural::sample::{matmul, random_prim_func};
+use crate::ir::tensor_program::*;
 use crate::ir::{BaseFunc, BlockId, IRModule, Var, well_formed};
 use crate::tir::transform::renew_defs;
-use crate::tir::*;
 
 #[test]
 fn valid_programs_pass() {

@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 use super::captures::type_dims;
 use super::infer_call::infer_call;
 use super::infer_match::infer_match;
-use super::show::show_type;
+use super::show_type;
 use super::unify::{Unifier, erase_to_well_defined, join};
 use crate::ir::{IRModule, IrError, ShapeType, Span, TensorType, Type, Var, VarId};
 use crate::relax::{Arg, Body, Expr, Function, If};

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::captures::type_dims;
 use super::infer::{error, type_of_arg};
-use super::show::show_type;
+use super::show_type;
 use super::unify::Unifier;
 use crate::ir::{
     BaseFunc, FuncType, GlobalVar, IRModule, InferContext, IrError, TensorType, Type, Var, VarId,

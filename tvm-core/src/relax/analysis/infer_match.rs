@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::captures::type_dims;
 use super::exhaustive::missing_patterns;
 use super::infer::{error, infer_body, type_of_arg};
-use super::show::show_type;
+use super::show_type;
 use super::unify::{Unifier, erase_to_well_defined, join};
 use crate::ir::{IRModule, IrError, Type, TypeDef, Var};
 use crate::relax::{Constructor, Match, Pattern};

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::dims::{prove_equal, prove_unequal, simplify_dim};
-use super::show::{show_dim, show_type};
+use super::{prove_equal, prove_unequal, show_dim, show_type, simplify_dim};
 use crate::ir::{AdtType, FuncType, ShapeType, TensorShape, TensorType, Type, TypeParam, VarId};
 use crate::tir::{PrimExpr, Visitor, substitute_expr, walk_expr};
 

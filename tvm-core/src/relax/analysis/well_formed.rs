@@ -5,14 +5,13 @@
 use tvm_runtime::DataType;
 
 use super::infer::{infer_body, infer_type};
-use super::show::show_type;
-use super::{Unifier, is_pure};
+use super::{Unifier, is_pure, show_type};
 use crate::ir::structural::{Field, Fields, Node};
 use crate::ir::well_formed::{Report, Scopes};
-use crate::ir::{IRModule, IrError, Span, Type};
+use crate::ir::{BaseFunc, IRModule, IrError, Span, Type};
 use crate::relax::{Arg, Binding, Body, Expr, Function};
 use crate::support::with_stack;
-use crate::tir::analysis::check_expr;
+use crate::tir::{self, analysis::check_expr};
 
 /// Attribute of a function that counts as pure whatever it contains, because lowering to memory has made effects
 /// explicit. The effect rules (W12, W13) do not apply to it. TVM counterpart: `relax.force_pure`.
@@ -30,29 +29,42 @@ pub fn well_formed(func: &Function, module: &IRModule) -> Result<(), IrError> {
 }
 
 /// Checks the rules of one function, without the scope rules.
-pub(crate) fn check_rules(func: &Function, module: &IRModule, report: &mut Report) {
+fn check_rules(func: &Function, module: &IRModule, report: &mut Report) {
     check_nodes(func.into(), module, &func.span, report);
     let effects = func.attrs.bool(FORCE_PURE) != Some(true);
     Rules { module, report, effects }.function(func);
 }
 
-/// Checks the rules of type definitions.
-pub(crate) fn check_types(module: &IRModule, report: &mut Report) {
-    let none = Span::none();
-    for def in module.type_defs() {
-        let name = &def.name;
-        for (i, constructor) in def.constructors.iter().enumerate() {
-            if def.constructors[..i].iter().any(|other| other.name == constructor.name) {
-                let message = format!("type `{name}` has two constructors `{}`", constructor.name);
-                report.add("W14", message, &none);
-            }
+impl BaseFunc {
+    /// Checks the rules of one function of `module`, without the scope rules.
+    pub(crate) fn check_rules(&self, module: &IRModule, report: &mut Report) {
+        match self {
+            BaseFunc::Prim(func) => tir::analysis::check_rules(func, report),
+            BaseFunc::Relax(func) => check_rules(func, module, report),
+            BaseFunc::Extern(_) => {}
         }
-        for (i, param) in def.params.iter().enumerate() {
-            if def.params[..i].contains(param) {
-                report.add("W14", format!("type `{name}` has two parameters `{}`", param.0), &none);
+    }
+}
+
+impl IRModule {
+    /// Checks the rules of type definitions.
+    pub(crate) fn check_types(&self, report: &mut Report) {
+        let none = Span::none();
+        for def in self.type_defs() {
+            let name = &def.name;
+            for (i, constructor) in def.constructors.iter().enumerate() {
+                if def.constructors[..i].iter().any(|other| other.name == constructor.name) {
+                    let message = format!("type `{name}` has two constructors `{}`", constructor.name);
+                    report.add("W14", message, &none);
+                }
             }
+            for (i, param) in def.params.iter().enumerate() {
+                if def.params[..i].contains(param) {
+                    report.add("W14", format!("type `{name}` has two parameters `{}`", param.0), &none);
+                }
+            }
+            check_nodes((&**def).into(), self, &none, report);
         }
-        check_nodes((&**def).into(), module, &none, report);
     }
 }
 

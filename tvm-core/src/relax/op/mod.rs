@@ -3,7 +3,7 @@
 //! Names follow TVM's relax operators. The `infer` function of a definition runs after [`check_call`], so the number and
 //! kinds of arguments are right, and every attribute is known and of the right kind. The tensor program of a call is built
 //! when all its tensors have known symbolic shapes and element types; the computation itself is in [`crate::topi`].
-//! Other crates register their operators in the [`OpRegistry`](crate::ir::OpRegistry).
+//! Other crates register their operators in the [`OpRegistry`].
 //!
 //! TVM counterpart: `src/relax/op`.
 
@@ -29,27 +29,29 @@ pub use check::check_call;
 pub use context::broadcast_dims;
 pub(crate) use index::check_indices;
 
-use crate::ir::OpDef;
+use crate::ir::{OpDef, OpRegistry};
 
-/// The built-in operator tables.
-pub static TABLES: &[&[OpDef]] = &[
-    binary::OPS,
-    create::CONSTANTS,
-    create::OPS,
-    datatype::OPS,
-    device::OPS,
-    image::OPS,
-    index::OPS,
-    linear_algebra::OPS,
-    manipulate::OPS,
-    memory::OPS,
-    nn::activation::OPS,
-    nn::conv::OPS,
-    nn::norm::OPS,
-    nn::pad::OPS,
-    nn::pool::OPS,
-    shape::OPS,
-    sort::OPS,
-    statistical::OPS,
-    unary::OPS,
-];
+impl OpRegistry {
+    /// The built-in operator tables.
+    pub const BUILT_IN: &[&[OpDef]] = &[
+        binary::OPS,
+        create::CONSTANTS,
+        create::OPS,
+        datatype::OPS,
+        device::OPS,
+        image::OPS,
+        index::OPS,
+        linear_algebra::OPS,
+        manipulate::OPS,
+        memory::OPS,
+        nn::activation::OPS,
+        nn::conv::OPS,
+        nn::norm::OPS,
+        nn::pad::OPS,
+        nn::pool::OPS,
+        shape::OPS,
+        sort::OPS,
+        statistical::OPS,
+        unary::OPS,
+    ];
+}

@@ -27,14 +27,14 @@ pub fn compile(module: IRModule) -> Result<(IRModule, Executable), PassError> {
     compile_for(module, &PassContext::current().target)
 }
 
-/// Runs the [default pipeline](crate::pipeline::default_build) and [`vm_codegen`]: returns the tensor programs that are
+/// Runs the [default pipeline](crate::relax::pipeline::default_build) and [`vm_codegen`]: returns the tensor programs that are
 /// still to be built, and the executable that calls them with tensors on the device of `target`.
 ///
 /// # Errors
 /// What a pass or the code generator reports.
 pub fn compile_for(module: IRModule, target: &Target) -> Result<(IRModule, Executable), PassError> {
     let context = PassContext::current().target(target.clone());
-    let module = crate::pipeline::default_build().apply_in(module, &context)?;
+    let module = crate::relax::pipeline::default_build().apply_in(module, &context)?;
     vm_codegen(&module, target.device()).map_err(|err| PassError::ir("VMCodeGen", err))
 }
 

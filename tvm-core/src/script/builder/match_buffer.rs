@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{FuncBuilder, Loc};
-use crate::script::{Value, extent_between};
-use crate::tir::analysis::reads_memory;
+use crate::script::Value;
+use crate::tir::analysis::{extent_between, reads_memory};
 use crate::tir::{Buffer, BufferRegion, MatchBufferRegion, PrimExpr, Range};
 
 impl FuncBuilder {

@@ -6,8 +6,7 @@
 use tvm_runtime::ParamKind;
 
 use super::{Args, CallResult};
-use crate::ir::{ArgKind, AttrKind, OpDef};
-use crate::relax::op::TABLES;
+use crate::ir::{ArgKind, AttrKind, OpDef, OpRegistry};
 use crate::script::PrimFuncDef;
 
 /// Kind of an argument expression, as far as its syntax shows it.
@@ -158,10 +157,10 @@ const fn wrong_count(name: &str, expected: usize, got: usize) -> Text {
 /// The operator that the function `name` calls.
 const fn find(name: &str) -> Option<&'static OpDef> {
     let mut table = 0;
-    while table < TABLES.len() {
+    while table < OpRegistry::BUILT_IN.len() {
         let mut row = 0;
-        while row < TABLES[table].len() {
-            let op = &TABLES[table][row];
+        while row < OpRegistry::BUILT_IN[table].len() {
+            let op = &OpRegistry::BUILT_IN[table][row];
             let function = match op.function {
                 Some(function) => function,
                 None => bare(op.name),

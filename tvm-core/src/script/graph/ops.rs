@@ -13,8 +13,7 @@ pub use super::function::call_global;
 use super::frame::{emit, fail, span_of};
 use super::value::to_value;
 use super::{Args, At, Item, NamedCall, Outcome, Value};
-use crate::ir::{ArgKind, AttrKind, AttrValue, Attrs, IrError, Op, Span};
-use crate::relax::op::TABLES;
+use crate::ir::{ArgKind, AttrKind, AttrValue, Attrs, IrError, Op, OpRegistry, Span};
 use crate::relax::{Arg, Call, Callee};
 
 /// Binds a call of the operator `name` (with or without its `nn.` or `image.`).
@@ -38,7 +37,8 @@ pub(super) fn emit_op(name: &str, args: Args, span: &Span) -> Value {
 const FAMILIES: [&str; 3] = ["", "nn.", "image."];
 
 fn find(name: &str) -> Option<Op> {
-    let renamed = || TABLES.iter().flat_map(|table| table.iter()).find(|op| op.function == Some(name));
+    let renamed =
+        || OpRegistry::BUILT_IN.iter().flat_map(|table| table.iter()).find(|op| op.function == Some(name));
     let full = || FAMILIES.iter().find_map(|family| Op::get(&format!("{family}{name}")).ok());
     full().or_else(|| Op::get(renamed()?.name).ok())
 }

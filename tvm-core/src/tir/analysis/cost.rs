@@ -2,8 +2,8 @@
 //!
 //! TVM counterpart: `EstimateTIRFlops`.
 
-use crate::tir::visitor::{walk_expr, walk_stmt};
 use crate::tir::{PrimExpr, Stmt, Visitor};
+use crate::tir::{walk_expr, walk_stmt};
 
 /// Assumed number of iterations of a loop whose extent is not a constant.
 const ITERATIONS: u64 = 64;

@@ -3,17 +3,21 @@
 mod access_region;
 mod conjuncts;
 mod cost;
+mod index_range;
 mod init_nest;
 mod lowered;
 #[cfg(test)]
 mod tests;
+mod total;
 mod well_formed;
 
 pub use access_region::with_access_regions;
 pub(crate) use conjuncts::{add_predicate, holds_blocks, reads_memory};
 pub use conjuncts::{conjunction, conjuncts};
 pub use cost::estimate_cost;
+pub(crate) use index_range::{extent_between, range_of};
 pub(in crate::tir) use init_nest::{Frame, drives, init_nest, init_variables, reduction_loop};
 pub use lowered::lowered_form;
+pub(crate) use total::is_total;
 pub use well_formed::well_formed;
 pub(crate) use well_formed::{check_expr, check_rules};

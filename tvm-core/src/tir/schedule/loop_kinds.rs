@@ -9,12 +9,11 @@ use super::analysis::check_same_threads;
 use super::primitive::for_kind::{check_independent, primitive_of};
 use super::{ScheduleError, ScheduleState, analysis};
 use crate::ir::{Diagnostic, IrError};
-use crate::script::{BlockNames, derive_blocks};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::transform::without_matched_buffers;
 use crate::tir::{
-    Block, BlockRealize, Buffer, For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, any_expr,
-    walk_stmt,
+    Block, BlockNames, BlockRealize, Buffer, For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor,
+    any_expr, derive_blocks, walk_stmt,
 };
 
 /// Checks that the parallel, vectorised and thread-bound loops of `func` may have their kind.

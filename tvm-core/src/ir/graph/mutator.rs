@@ -1,0 +1,292 @@
+//! Rewriting traversal of graph functions: every method returns `None` for "unchanged".
+//!
+//! TVM counterpart: `relax::ExprMutator`. A binding may become any number of bindings. A mutator that renames a variable
+//! where it is defined must also rename its uses, which come later ([`Substitute`] does so).
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{Arg, Binding, BindingBlock, Body, Call, Callee, Clause, Expr, Function, If, Match, Pattern};
+use crate::ir::tensor_program::{self, PrimExpr, mutate_slice};
+use crate::ir::{AdtType, FuncType, ShapeType, TensorShape, TensorType, Type, Var, VarId};
+use crate::support::with_stack;
+
+/// Rewrites a function in evaluation order.
+pub trait Mutator {
+    /// Rewrites a variable where it is defined.
+    fn mutate_var_def(&mut self, _var: &Var) -> Option<Var> {
+        None
+    }
+
+    /// Rewrites a scalar expression: in a shape, an argument or a type.
+    fn mutate_prim(&mut self, _expr: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    /// Rewrites a type.
+    fn mutate_type(&mut self, ty: &Type) -> Option<Type> {
+        walk_type(self, ty)
+    }
+
+    /// Rewrites an argument. The callee of [`Callee::Var`] and [`Callee::Global`] counts as one.
+    fn mutate_arg(&mut self, arg: &Arg) -> Option<Arg> {
+        walk_arg(self, arg)
+    }
+
+    /// Rewrites a list of arguments.
+    fn mutate_args(&mut self, args: &[Arg]) -> Option<Arc<[Arg]>> {
+        mutate_slice(args, |arg| self.mutate_arg(arg))
+    }
+
+    /// Rewrites the right side of a binding.
+    fn mutate_expr(&mut self, expr: &Expr) -> Option<Expr> {
+        walk_expr(self, expr)
+    }
+
+    /// Rewrites a binding: none, one or several bindings replace it.
+    fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
+        walk_binding(self, binding).map(|it| vec![it])
+    }
+
+    /// Rewrites bindings and a result.
+    fn mutate_body(&mut self, body: &Body) -> Option<Body> {
+        walk_body(self, body)
+    }
+
+    /// Rewrites a global or local function.
+    fn mutate_function(&mut self, func: &Function) -> Option<Function> {
+        walk_function(self, func)
+    }
+}
+
+/// Rewrites the scalar expressions of a type.
+pub fn walk_type<M: Mutator + ?Sized>(m: &mut M, ty: &Type) -> Option<Type> {
+    Some(match ty {
+        Type::Tensor(it) => {
+            let shape = mutate_slice(it.known_shape()?, |dim| m.mutate_prim(dim))?;
+            Type::Tensor(TensorType { shape: TensorShape::Known(shape), ..it.clone() })
+        }
+        Type::Shape(it) => {
+            let values = mutate_slice(it.values.as_ref()?, |value| m.mutate_prim(value))?;
+            Type::Shape(ShapeType { values: Some(values), ndim: it.ndim })
+        }
+        Type::Tuple(fields) => Type::Tuple(mutate_slice(fields, |field| m.mutate_type(field))?),
+        Type::Adt(it) => Type::Adt(AdtType {
+            name: it.name.clone(),
+            args: mutate_slice(&it.args, |arg| m.mutate_type(arg))?,
+        }),
+        Type::Ref(inner) => Type::Ref(Arc::new(m.mutate_type(inner)?)),
+        Type::Func(it) => {
+            // The dimensions are either in scope around the type, or its own, and then no mutator maps them.
+            let (params, ret) = (mutate_slice(&it.params, |ty| m.mutate_type(ty)), m.mutate_type(&it.ret));
+            if params.is_none() && ret.is_none() {
+                return None;
+            }
+            let (params, ret) =
+                (params.unwrap_or_else(|| it.params.clone()), ret.unwrap_or_else(|| it.ret.clone()));
+            Type::Func(Arc::new(FuncType { params, ret, ..(**it).clone() }))
+        }
+        Type::Prim(_) | Type::Param(_) | Type::Object => return None,
+    })
+}
+
+/// Rewrites the parts of an argument.
+pub fn walk_arg<M: Mutator + ?Sized>(m: &mut M, arg: &Arg) -> Option<Arg> {
+    Some(match arg {
+        Arg::Tuple(fields) => Arg::Tuple(m.mutate_args(fields)?),
+        Arg::Shape(values) => Arg::Shape(mutate_slice(values, |value| m.mutate_prim(value))?),
+        Arg::Prim(value) => Arg::Prim(m.mutate_prim(value)?),
+        Arg::Var(_) | Arg::Const(_) | Arg::Global(_) | Arg::DType(_) | Arg::Str(_) => return None,
+    })
+}
+
+/// Rewrites the callee, the arguments and the result type of a call.
+pub fn walk_call<M: Mutator + ?Sized>(m: &mut M, call: &Call) -> Option<Call> {
+    let callee = match &call.callee {
+        Callee::Var(var) => m.mutate_arg(&Arg::Var(var.clone())),
+        Callee::Global(gv) => m.mutate_arg(&Arg::Global(gv.clone())),
+        Callee::Op(_)
+        | Callee::Tir(_)
+        | Callee::TirInplace(_)
+        | Callee::DpsPacked(_)
+        | Callee::Packed(_)
+        | Callee::Constructor(_) => None,
+    };
+    let callee = callee.and_then(|arg| match arg {
+        Arg::Var(var) => Some(Callee::Var(var)),
+        Arg::Global(gv) => Some(Callee::Global(gv)),
+        // Nothing else can be called, so the callee stays as it was.
+        Arg::Const(_) | Arg::Tuple(_) | Arg::Shape(_) | Arg::Prim(_) | Arg::DType(_) | Arg::Str(_) => None,
+    });
+    let args = m.mutate_args(&call.args);
+    let ret = call.ret.as_ref().and_then(|ty| m.mutate_type(ty));
+    (callee.is_some() || args.is_some() || ret.is_some()).then(|| Call {
+        callee: callee.unwrap_or_else(|| call.callee.clone()),
+        args: args.unwrap_or_else(|| call.args.clone()),
+        attrs: call.attrs.clone(),
+        ret: ret.or_else(|| call.ret.clone()),
+        span: call.span.clone(),
+    })
+}
+
+/// Rewrites the parts of an expression.
+pub fn walk_expr<M: Mutator + ?Sized>(m: &mut M, expr: &Expr) -> Option<Expr> {
+    Some(match expr {
+        Expr::Arg(arg) => Expr::Arg(m.mutate_arg(arg)?),
+        Expr::Call(call) => walk_call(m, call)?.into(),
+        Expr::TupleGetItem(arg, index) => Expr::TupleGetItem(m.mutate_arg(arg)?, *index),
+        Expr::If(it) => {
+            let cond = m.mutate_arg(&it.cond);
+            let then_branch = m.mutate_body(&it.then_branch);
+            let else_branch = m.mutate_body(&it.else_branch);
+            if cond.is_none() && then_branch.is_none() && else_branch.is_none() {
+                return None;
+            }
+            Expr::If(Arc::new(If {
+                cond: cond.unwrap_or_else(|| it.cond.clone()),
+                then_branch: then_branch.unwrap_or_else(|| it.then_branch.clone()),
+                else_branch: else_branch.unwrap_or_else(|| it.else_branch.clone()),
+                span: it.span.clone(),
+            }))
+        }
+        Expr::Match(it) => {
+            let value = m.mutate_arg(&it.value);
+            let clauses = mutate_slice(&it.clauses, |clause| {
+                let pattern = walk_pattern(m, &clause.pattern);
+                let body = m.mutate_body(&clause.body);
+                (pattern.is_some() || body.is_some()).then(|| Clause {
+                    pattern: pattern.unwrap_or_else(|| clause.pattern.clone()),
+                    body: body.unwrap_or_else(|| clause.body.clone()),
+                })
+            });
+            if value.is_none() && clauses.is_none() {
+                return None;
+            }
+            Expr::Match(Arc::new(Match {
+                value: value.unwrap_or_else(|| it.value.clone()),
+                clauses: clauses.unwrap_or_else(|| it.clauses.clone()),
+                span: it.span.clone(),
+            }))
+        }
+        Expr::Function(func) => Expr::Function(Arc::new(m.mutate_function(func)?)),
+        Expr::RefCreate(arg) => Expr::RefCreate(m.mutate_arg(arg)?),
+        Expr::RefRead(arg) => Expr::RefRead(m.mutate_arg(arg)?),
+        Expr::RefWrite(cell, value) => {
+            let (new_cell, new_value) = (m.mutate_arg(cell), m.mutate_arg(value));
+            if new_cell.is_none() && new_value.is_none() {
+                return None;
+            }
+            Expr::RefWrite(
+                new_cell.unwrap_or_else(|| cell.clone()),
+                new_value.unwrap_or_else(|| value.clone()),
+            )
+        }
+    })
+}
+
+/// Rewrites the variables that a pattern defines.
+pub fn walk_pattern<M: Mutator + ?Sized>(m: &mut M, pattern: &Pattern) -> Option<Pattern> {
+    Some(match pattern {
+        Pattern::Wildcard => return None,
+        Pattern::Var(var) => Pattern::Var(m.mutate_var_def(var)?),
+        Pattern::Constructor(constructor, fields) => {
+            Pattern::Constructor(constructor.clone(), mutate_slice(fields, |field| walk_pattern(m, field))?)
+        }
+        Pattern::Tuple(fields) => Pattern::Tuple(mutate_slice(fields, |field| walk_pattern(m, field))?),
+    })
+}
+
+/// Rewrites the value of a binding, then its variable.
+pub fn walk_binding<M: Mutator + ?Sized>(m: &mut M, binding: &Binding) -> Option<Binding> {
+    let value = m.mutate_expr(&binding.value);
+    let var = m.mutate_var_def(&binding.var);
+    (value.is_some() || var.is_some()).then(|| Binding {
+        var: var.unwrap_or_else(|| binding.var.clone()),
+        value: value.unwrap_or_else(|| binding.value.clone()),
+        match_cast: binding.match_cast,
+    })
+}
+
+/// Rewrites the bindings and the result of a body; blocks that become empty are removed.
+pub fn walk_body<M: Mutator + ?Sized>(m: &mut M, body: &Body) -> Option<Body> {
+    with_stack(|| {
+        let mut changed = false;
+        let mut blocks: Vec<BindingBlock> = Vec::with_capacity(body.blocks.len());
+        for block in body.blocks.iter() {
+            let mut bindings: Option<Vec<Binding>> = None;
+            for (i, binding) in block.bindings.iter().enumerate() {
+                match m.mutate_binding(binding) {
+                    Some(new) => bindings.get_or_insert_with(|| block.bindings[..i].to_vec()).extend(new),
+                    None => bindings.iter_mut().for_each(|it| it.push(binding.clone())),
+                }
+            }
+            changed |= bindings.is_some();
+            match bindings {
+                Some(bindings) if bindings.is_empty() => {}
+                Some(bindings) => {
+                    blocks.push(BindingBlock { dataflow: block.dataflow, bindings: bindings.into() });
+                }
+                None => blocks.push(block.clone()),
+            }
+        }
+        let ret = m.mutate_arg(&body.ret);
+        (changed || ret.is_some())
+            .then(|| Body { blocks: blocks.into(), ret: ret.unwrap_or_else(|| body.ret.clone()) })
+    })
+}
+
+/// Rewrites the parameters, the body and the result type of a function.
+pub fn walk_function<M: Mutator + ?Sized>(m: &mut M, func: &Function) -> Option<Function> {
+    let params = mutate_slice(&func.params, |param| m.mutate_var_def(param));
+    let body = m.mutate_body(&func.body);
+    let ret = m.mutate_type(&func.ret);
+    (params.is_some() || body.is_some() || ret.is_some()).then(|| Function {
+        params: params.unwrap_or_else(|| func.params.clone()),
+        body: body.unwrap_or_else(|| func.body.clone()),
+        ret: ret.unwrap_or_else(|| func.ret.clone()),
+        ..func.clone()
+    })
+}
+
+/// Replaces variables by arguments and symbolic dimensions by expressions; a variable whose type changes is replaced by
+/// a fresh one of the new type.
+#[derive(Debug, Default)]
+pub struct Substitute {
+    /// The arguments that replace variables.
+    pub args: FxHashMap<VarId, Arg>,
+    /// The expressions that replace symbolic dimensions.
+    pub prims: tensor_program::Substitute,
+    /// True to replace every variable, where it is defined, with a fresh one.
+    pub renew: bool,
+}
+
+impl Mutator for Substitute {
+    fn mutate_var_def(&mut self, var: &Var) -> Option<Var> {
+        let ty = self.mutate_type(var.ty());
+        if ty.is_none() && !self.renew {
+            return None;
+        }
+        let new = Var::with_span(var.name(), ty.unwrap_or_else(|| var.ty().clone()), var.span().clone());
+        self.args.insert(var.id(), Arg::Var(new.clone()));
+        if matches!(var.ty(), Type::Prim(_)) {
+            self.prims.vars.insert(var.id(), PrimExpr::Var(new.clone()));
+        }
+        Some(new)
+    }
+
+    fn mutate_prim(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        if self.prims.vars.is_empty() {
+            None
+        } else {
+            tensor_program::Mutator::mutate_expr(&mut self.prims, expr)
+        }
+    }
+
+    fn mutate_arg(&mut self, arg: &Arg) -> Option<Arg> {
+        match arg.as_var() {
+            Some(var) => self.args.get(&var.id()).cloned(),
+            None => walk_arg(self, arg),
+        }
+    }
+}

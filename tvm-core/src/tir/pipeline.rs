@@ -1,0 +1,45 @@
+//! The pipeline of tensor programs: a flat list of passes, read from top to bottom.
+//!
+//! TVM counterpart: `tir/pipeline.py`.
+
+use super::transform as tir;
+use crate::pass::{Pass, Sequential};
+
+/// Lowers tensor programs to [the lowered form](crate::tir::transform).
+pub fn lower_tir() -> Pass {
+    let mut passes = lower_tir_passes();
+    if cfg!(debug_assertions) {
+        passes.push(tir::verify_lowered());
+    }
+    Sequential::new("LowerTIR", passes).mandatory()
+}
+
+/// The passes of [`lower_tir`], in order.
+pub fn lower_tir_passes() -> Vec<Pass> {
+    vec![
+        tir::verify_source().mandatory(),
+        tir::check_loop_kinds().mandatory(),
+        tir::contract_reductions(),
+        tir::lower_init_block().mandatory(),
+        tir::check_bounds().mandatory(),
+        tir::convert_blocks_to_opaque().mandatory(),
+        tir::lower_match_buffer().mandatory(),
+        tir::lower_opaque_block().mandatory(),
+        tir::simplify(),
+        tir::zero_unwritten().mandatory(),
+        tir::plan_and_update_buffer_allocation_location(),
+        tir::compact_buffer_allocation(),
+        tir::flatten_buffer().mandatory(),
+        tir::simplify(),
+        tir::vectorize_loop().mandatory(),
+        tir::unroll_loop().mandatory(),
+        tir::simplify(),
+        tir::remove_no_op(),
+        tir::float_compute_legalize().mandatory(),
+        tir::lower_intrin().mandatory(),
+        tir::lower_tvm_builtin().mandatory(),
+        tir::make_packed_api().mandatory(),
+        // For the extents with which `make_packed_api` compares the arguments.
+        tir::lower_intrin().mandatory(),
+    ]
+}
