@@ -7,6 +7,7 @@ pub(crate) mod graph;
 mod id;
 pub mod json;
 mod module;
+mod node;
 mod op;
 pub(crate) mod show;
 mod span;

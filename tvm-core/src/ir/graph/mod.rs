@@ -4,6 +4,7 @@
 mod block_builder;
 mod expr;
 pub mod mutator;
+mod nodes;
 pub mod visitor;
 
 pub use block_builder::BlockBuilder;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Arg, Binding, BindingBlock, Body, Call, Callee, Clause, Expr, Function, If, Match, Pattern};
+use super::nodes::Traverse;
+use super::{Arg, Binding, BindingBlock, Body, Call, Expr, Function, Pattern};
 use crate::ir::tensor_program::{self, PrimExpr, mutate_slice};
 use crate::ir::{AdtType, FuncType, ShapeType, TensorShape, TensorType, Type, Var, VarId};
 use crate::support::with_stack;
@@ -103,31 +104,7 @@ pub fn walk_arg<M: Mutator + ?Sized>(m: &mut M, arg: &Arg) -> Option<Arg> {
 
 /// Rewrites the callee, the arguments and the result type of a call.
 pub fn walk_call<M: Mutator + ?Sized>(m: &mut M, call: &Call) -> Option<Call> {
-    let callee = match &call.callee {
-        Callee::Var(var) => m.mutate_arg(&Arg::Var(var.clone())),
-        Callee::Global(gv) => m.mutate_arg(&Arg::Global(gv.clone())),
-        Callee::Op(_)
-        | Callee::Tir(_)
-        | Callee::TirInplace(_)
-        | Callee::DpsPacked(_)
-        | Callee::Packed(_)
-        | Callee::Constructor(_) => None,
-    };
-    let callee = callee.and_then(|arg| match arg {
-        Arg::Var(var) => Some(Callee::Var(var)),
-        Arg::Global(gv) => Some(Callee::Global(gv)),
-        // Nothing else can be called, so the callee stays as it was.
-        Arg::Const(_) | Arg::Tuple(_) | Arg::Shape(_) | Arg::Prim(_) | Arg::DType(_) | Arg::Str(_) => None,
-    });
-    let args = m.mutate_args(&call.args);
-    let ret = call.ret.as_ref().and_then(|ty| m.mutate_type(ty));
-    (callee.is_some() || args.is_some() || ret.is_some()).then(|| Call {
-        callee: callee.unwrap_or_else(|| call.callee.clone()),
-        args: args.unwrap_or_else(|| call.args.clone()),
-        attrs: call.attrs.clone(),
-        ret: ret.or_else(|| call.ret.clone()),
-        span: call.span.clone(),
-    })
+    call.mutate(m)
 }
 
 /// Rewrites the parts of an expression.
@@ -136,39 +113,8 @@ pub fn walk_expr<M: Mutator + ?Sized>(m: &mut M, expr: &Expr) -> Option<Expr> {
         Expr::Arg(arg) => Expr::Arg(m.mutate_arg(arg)?),
         Expr::Call(call) => walk_call(m, call)?.into(),
         Expr::TupleGetItem(arg, index) => Expr::TupleGetItem(m.mutate_arg(arg)?, *index),
-        Expr::If(it) => {
-            let cond = m.mutate_arg(&it.cond);
-            let then_branch = m.mutate_body(&it.then_branch);
-            let else_branch = m.mutate_body(&it.else_branch);
-            if cond.is_none() && then_branch.is_none() && else_branch.is_none() {
-                return None;
-            }
-            Expr::If(Arc::new(If {
-                cond: cond.unwrap_or_else(|| it.cond.clone()),
-                then_branch: then_branch.unwrap_or_else(|| it.then_branch.clone()),
-                else_branch: else_branch.unwrap_or_else(|| it.else_branch.clone()),
-                span: it.span.clone(),
-            }))
-        }
-        Expr::Match(it) => {
-            let value = m.mutate_arg(&it.value);
-            let clauses = mutate_slice(&it.clauses, |clause| {
-                let pattern = walk_pattern(m, &clause.pattern);
-                let body = m.mutate_body(&clause.body);
-                (pattern.is_some() || body.is_some()).then(|| Clause {
-                    pattern: pattern.unwrap_or_else(|| clause.pattern.clone()),
-                    body: body.unwrap_or_else(|| clause.body.clone()),
-                })
-            });
-            if value.is_none() && clauses.is_none() {
-                return None;
-            }
-            Expr::Match(Arc::new(Match {
-                value: value.unwrap_or_else(|| it.value.clone()),
-                clauses: clauses.unwrap_or_else(|| it.clauses.clone()),
-                span: it.span.clone(),
-            }))
-        }
+        Expr::If(it) => Expr::If(Arc::new(it.mutate(m)?)),
+        Expr::Match(it) => Expr::Match(Arc::new(it.mutate(m)?)),
         Expr::Function(func) => Expr::Function(Arc::new(m.mutate_function(func)?)),
         Expr::RefCreate(arg) => Expr::RefCreate(m.mutate_arg(arg)?),
         Expr::RefRead(arg) => Expr::RefRead(m.mutate_arg(arg)?),
@@ -199,13 +145,7 @@ pub fn walk_pattern<M: Mutator + ?Sized>(m: &mut M, pattern: &Pattern) -> Option
 
 /// Rewrites the value of a binding, then its variable.
 pub fn walk_binding<M: Mutator + ?Sized>(m: &mut M, binding: &Binding) -> Option<Binding> {
-    let value = m.mutate_expr(&binding.value);
-    let var = m.mutate_var_def(&binding.var);
-    (value.is_some() || var.is_some()).then(|| Binding {
-        var: var.unwrap_or_else(|| binding.var.clone()),
-        value: value.unwrap_or_else(|| binding.value.clone()),
-        match_cast: binding.match_cast,
-    })
+    binding.mutate(m)
 }
 
 /// Rewrites the bindings and the result of a body; blocks that become empty are removed.

@@ -2,7 +2,8 @@
 //!
 //! TVM counterpart: `relax::ExprVisitor`. The children of a node are visited only if its method calls the matching `walk_*`.
 
-use super::{Arg, Binding, Body, Call, Callee, Expr, Function, Pattern};
+use super::nodes::Traverse;
+use super::{Arg, Binding, Body, Call, Expr, Function, Pattern};
 use crate::ir::tensor_program::PrimExpr;
 use crate::ir::{Type, Var};
 use crate::support::with_stack;
@@ -80,18 +81,7 @@ pub fn walk_arg<V: Visitor + ?Sized>(v: &mut V, arg: &Arg) {
 
 /// Visits the callee, the arguments and the result type of a call.
 pub fn walk_call<V: Visitor + ?Sized>(v: &mut V, call: &Call) {
-    match &call.callee {
-        Callee::Var(var) => v.visit_arg(&Arg::Var(var.clone())),
-        Callee::Global(gv) => v.visit_arg(&Arg::Global(gv.clone())),
-        Callee::Op(_)
-        | Callee::Tir(_)
-        | Callee::TirInplace(_)
-        | Callee::DpsPacked(_)
-        | Callee::Packed(_)
-        | Callee::Constructor(_) => {}
-    }
-    call.args.iter().for_each(|arg| v.visit_arg(arg));
-    call.ret.iter().for_each(|ty| v.visit_type(ty));
+    call.walk(v);
 }
 
 /// Visits the parts of an expression.
@@ -101,18 +91,8 @@ pub fn walk_expr<V: Visitor + ?Sized>(v: &mut V, expr: &Expr) {
             v.visit_arg(arg)
         }
         Expr::Call(call) => v.visit_call(call),
-        Expr::If(it) => {
-            v.visit_arg(&it.cond);
-            v.visit_body(&it.then_branch);
-            v.visit_body(&it.else_branch);
-        }
-        Expr::Match(it) => {
-            v.visit_arg(&it.value);
-            for clause in it.clauses.iter() {
-                walk_pattern(v, &clause.pattern);
-                v.visit_body(&clause.body);
-            }
-        }
+        Expr::If(it) => it.walk(v),
+        Expr::Match(it) => it.walk(v),
         Expr::Function(func) => v.visit_function(func),
         Expr::RefWrite(cell, value) => {
             v.visit_arg(cell);
@@ -134,8 +114,7 @@ pub fn walk_pattern<V: Visitor + ?Sized>(v: &mut V, pattern: &Pattern) {
 
 /// Visits the value of a binding, then its variable.
 pub fn walk_binding<V: Visitor + ?Sized>(v: &mut V, binding: &Binding) {
-    v.visit_expr(&binding.value);
-    v.visit_var_def(&binding.var);
+    binding.walk(v);
 }
 
 /// Visits the bindings and the result of a body.

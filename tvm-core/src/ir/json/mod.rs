@@ -18,6 +18,7 @@ mod tests;
 mod write;
 
 pub use read::from_json;
+pub(crate) use read::{FromBuilt, Node as NodeReader};
 pub use write::to_json;
 
 /// Version of the format.

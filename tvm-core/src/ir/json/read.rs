@@ -12,8 +12,8 @@ use crate::ir::tensor_program::{
     Block, Buffer, BufferRegion, IterVar, MatchBufferRegion, Param, PrimExpr, Range, Stmt,
 };
 use crate::ir::{
-    AttrValue, Attrs, BaseFunc, ConstructorDef, ExternFunc, GlobalVar, IRModule, IrError, Span, Type,
-    TypeDef, Var, well_formed,
+    AttrValue, Attrs, BaseFunc, ConstructorDef, GlobalVar, IRModule, IrError, Span, Type, TypeDef, TypeParam,
+    Var, well_formed,
 };
 
 /// The module that `text` describes, with fresh identities.
@@ -57,14 +57,14 @@ pub fn from_json(text: &str) -> Result<IRModule, IrError> {
     Ok(module)
 }
 
-pub(super) fn error(message: impl Into<String>) -> IrError {
+pub(crate) fn error(message: impl Into<String>) -> IrError {
     IrError::new(message, &Span::none())
 }
 
 macro_rules! built {
     ($($variant:ident($ty:ty);)*) => {
         /// A node that was read.
-        pub(super) enum Built {
+        pub(crate) enum Built {
             $($variant($ty),)*
         }
 
@@ -87,7 +87,7 @@ macro_rules! built {
 }
 
 /// A type of node that a field may refer to.
-pub(super) trait FromBuilt: Sized {
+pub(crate) trait FromBuilt: Sized {
     const WHAT: &'static str;
 
     fn from_built(built: &Built) -> Option<&Self>;
@@ -119,7 +119,7 @@ built! {
 
 /// The nodes read so far, and the functions of the module by name.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     nodes: Vec<Entry>,
     globals: FxHashMap<String, GlobalVar>,
 }
@@ -131,7 +131,7 @@ struct Entry {
 }
 
 /// The fields of one node that is being read.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     map: &'a Map<String, Value>,
     place: &'a str,
 }
@@ -183,13 +183,13 @@ fn children(value: &Value) -> Vec<usize> {
 }
 
 /// A node that is being read, with access to the nodes before it.
-pub(super) struct Node<'a> {
+pub(crate) struct Node<'a> {
     reader: &'a Reader,
     fields: Fields<'a>,
 }
 
 impl Node<'_> {
-    pub(super) fn error(&self, message: impl AsRef<str>) -> IrError {
+    pub(crate) fn error(&self, message: impl AsRef<str>) -> IrError {
         error(format!("{}: {}", self.fields.place, message.as_ref()))
     }
 
@@ -198,21 +198,21 @@ impl Node<'_> {
     }
 
     /// The node that the field refers to.
-    pub(super) fn child<T: FromBuilt + Clone>(&self, name: &str) -> Result<T, IrError> {
+    pub(crate) fn child<T: FromBuilt + Clone>(&self, name: &str) -> Result<T, IrError> {
         self.here(self.reader.at(self.fields.value(name)?, name))
     }
 
     /// As `child`; `None` when the field is missing.
-    pub(super) fn option<T: FromBuilt + Clone>(&self, name: &str) -> Result<Option<T>, IrError> {
+    pub(crate) fn option<T: FromBuilt + Clone>(&self, name: &str) -> Result<Option<T>, IrError> {
         if self.fields.map.contains_key(name) { self.child(name).map(Some) } else { Ok(None) }
     }
 
     /// The nodes that the field refers to; an empty list when it is missing.
-    pub(super) fn list<T: FromBuilt + Clone>(&self, name: &str) -> Result<Arc<[T]>, IrError> {
+    pub(crate) fn list<T: FromBuilt + Clone>(&self, name: &str) -> Result<Arc<[T]>, IrError> {
         self.items(name)?.iter().map(|item| self.here(self.reader.at(item, name))).collect()
     }
 
-    pub(super) fn items(&self, name: &str) -> Result<&[Value], IrError> {
+    pub(crate) fn items(&self, name: &str) -> Result<&[Value], IrError> {
         match self.fields.map.get(name) {
             None => Ok(&[]),
             Some(Value::Array(items)) => Ok(items),
@@ -220,44 +220,44 @@ impl Node<'_> {
         }
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.fields.map.contains_key(name)
     }
 
-    pub(super) fn str(&self, name: &str) -> Result<&str, IrError> {
+    pub(crate) fn str(&self, name: &str) -> Result<&str, IrError> {
         self.fields.value(name)?.as_str().ok_or_else(|| self.error(format!("`{name}` is no string")))
     }
 
     /// An integer of type `T`.
-    pub(super) fn int<T: TryFrom<i64>>(&self, name: &str) -> Result<T, IrError> {
+    pub(crate) fn int<T: TryFrom<i64>>(&self, name: &str) -> Result<T, IrError> {
         self.integer(self.fields.value(name)?, name)
     }
 
-    pub(super) fn integer<T: TryFrom<i64>>(&self, value: &Value, name: &str) -> Result<T, IrError> {
+    pub(crate) fn integer<T: TryFrom<i64>>(&self, value: &Value, name: &str) -> Result<T, IrError> {
         let value = value.as_i64().and_then(|value| T::try_from(value).ok());
         value.ok_or_else(|| self.error(format!("`{name}` is no integer of its range")))
     }
 
-    pub(super) fn flag(&self, name: &str) -> Result<bool, IrError> {
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, IrError> {
         Ok(self.int::<i64>(name)? != 0)
     }
 
-    pub(super) fn float(&self, name: &str) -> Result<f64, IrError> {
+    pub(crate) fn float(&self, name: &str) -> Result<f64, IrError> {
         float(self.str(name)?).ok_or_else(|| self.error(format!("`{name}` is no float")))
     }
 
     /// A number of lanes, at most 128, so that the lane count of a vector of vectors does not overflow.
-    pub(super) fn lanes(&self, name: &str) -> Result<u16, IrError> {
+    pub(crate) fn lanes(&self, name: &str) -> Result<u16, IrError> {
         let lanes = self.int::<u16>(name)?;
         if lanes <= 128 { Ok(lanes) } else { Err(self.error(format!("`{name}` is over 128"))) }
     }
 
-    pub(super) fn dtype(&self, name: &str) -> Result<DataType, IrError> {
+    pub(crate) fn dtype(&self, name: &str) -> Result<DataType, IrError> {
         let dtype = dtype(self.str(name)?);
         dtype.ok_or_else(|| self.error(format!("`{name}` is no data type")))
     }
 
-    pub(super) fn device(&self, name: &str) -> Result<Device, IrError> {
+    pub(crate) fn device(&self, name: &str) -> Result<Device, IrError> {
         let (kind, id) = self.str(name)?.split_once(':').unwrap_or_default();
         let kind = match kind {
             "cpu" => DeviceKind::Cpu,
@@ -268,7 +268,7 @@ impl Node<'_> {
         Ok(Device { kind, id })
     }
 
-    pub(super) fn span(&self) -> Result<Span, IrError> {
+    pub(crate) fn span(&self) -> Result<Span, IrError> {
         let Some(value) = self.fields.map.get("span") else { return Ok(Span::none()) };
         match value {
             Value::String(path) => Ok(Span::model(path.as_str())),
@@ -280,17 +280,17 @@ impl Node<'_> {
         }
     }
 
-    pub(super) fn attrs(&self, name: &str) -> Result<Attrs, IrError> {
+    pub(crate) fn attrs(&self, name: &str) -> Result<Attrs, IrError> {
         if self.has(name) { self.here(self.fields.attrs(name)) } else { Ok(Attrs::new()) }
     }
 
-    pub(super) fn global(&self, name: &str) -> Result<GlobalVar, IrError> {
+    pub(crate) fn global(&self, name: &str) -> Result<GlobalVar, IrError> {
         let func = self.str(name)?;
         let found = self.reader.globals.get(func).cloned();
         found.ok_or_else(|| self.error(format!("the module has no function `{func}`")))
     }
 
-    pub(super) fn tensor(&self, name: &str) -> Result<Tensor, IrError> {
+    pub(crate) fn tensor(&self, name: &str) -> Result<Tensor, IrError> {
         let fields = Fields::new(self.fields.value(name)?, self.fields.place)?;
         let tensor = Node { reader: self.reader, fields };
         let shape = tensor
@@ -302,9 +302,10 @@ impl Node<'_> {
         Tensor::from_bytes(&bytes, &shape, tensor.dtype("dtype")?).map_err(|err| self.error(err.to_string()))
     }
 
-    pub(super) fn extern_func(&self) -> Result<Built, IrError> {
-        let func = ExternFunc { symbol: self.str("symbol")?.into(), attrs: self.attrs("attrs")? };
-        Ok(BaseFunc::Extern(func.into()).into())
+    pub(crate) fn type_params(&self, name: &str) -> Result<Arc<[TypeParam]>, IrError> {
+        let param = |item: &Value| item.as_str().map(|name| TypeParam(name.into()));
+        let params = self.items(name)?.iter().map(param).collect::<Option<_>>();
+        params.ok_or_else(|| self.error(format!("`{name}` are no names")))
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::read::{Built, Node};
 use crate::ir::graph::*;
+use crate::ir::node::Fielded;
 use crate::ir::{
-    AdtType, BaseFunc, ConstructorDef, FuncType, IrError, Op, ShapeType, TensorShape, TensorType, Type,
-    TypeDef, TypeParam,
+    AdtType, BaseFunc, ConstructorDef, FuncType, IrError, ShapeType, TensorShape, TensorType, Type, TypeDef,
+    TypeParam,
 };
 
 impl Node<'_> {
@@ -22,39 +23,21 @@ impl Node<'_> {
             return Ok(Some(expr.into()));
         }
         Ok(Some(match kind {
-            "TypeDef" => Arc::new(TypeDef {
-                name: self.str("name")?.into(),
-                params: self.type_params("params")?,
-                constructors: self.list("constructors")?,
-            })
-            .into(),
-            "ConstructorDef" => {
-                ConstructorDef { name: self.str("name")?.into(), fields: self.list("fields")? }.into()
-            }
-            "Body" => Body { blocks: self.list("blocks")?, ret: self.child("ret")? }.into(),
-            "BindingBlock" => {
-                BindingBlock { dataflow: self.flag("dataflow")?, bindings: self.list("bindings")? }.into()
-            }
-            "Binding" => Binding {
-                var: self.child("var")?,
-                value: self.child("value")?,
-                match_cast: self.flag("match_cast")?,
-            }
-            .into(),
-            "Clause" => Clause { pattern: self.child("pattern")?, body: self.child("body")? }.into(),
+            "TypeDef" => Arc::new(TypeDef::read_fields(self)?).into(),
+            "ConstructorDef" => ConstructorDef::read_fields(self)?.into(),
+            "Body" => Body::read_fields(self)?.into(),
+            "BindingBlock" => BindingBlock::read_fields(self)?.into(),
+            "Binding" => Binding::read_fields(self)?.into(),
+            "Clause" => Clause::read_fields(self)?.into(),
             "PatternWildcard" => Pattern::Wildcard.into(),
             "PatternVar" => Pattern::Var(self.child("var")?).into(),
-            "PatternConstructor" => Pattern::Constructor(self.constructor()?, self.list("fields")?).into(),
+            "PatternConstructor" => {
+                Pattern::Constructor(Constructor::read_fields(self)?, self.list("fields")?).into()
+            }
             "PatternTuple" => Pattern::Tuple(self.list("fields")?).into(),
-            "Function" => BaseFunc::Relax(self.function()?.into()).into(),
+            "Function" => BaseFunc::Relax(Function::read_fields(self)?.into()).into(),
             _ => return Ok(None),
         }))
-    }
-
-    fn type_params(&self, name: &str) -> Result<Arc<[TypeParam]>, IrError> {
-        let param = |item: &serde_json::Value| item.as_str().map(|name| TypeParam(name.into()));
-        let params = self.items(name)?.iter().map(param).collect::<Option<_>>();
-        params.ok_or_else(|| self.error(format!("`{name}` are no names")))
     }
 
     fn ty(&self, kind: &str) -> Result<Option<Type>, IrError> {
@@ -75,13 +58,8 @@ impl Node<'_> {
                 Type::Shape(ShapeType { values, ndim: ndim()? })
             }
             "TupleType" => Type::Tuple(self.list("fields")?),
-            "FuncType" => Type::Func(Arc::new(FuncType {
-                type_params: self.type_params("type_params")?,
-                params: self.list("params")?,
-                ret: self.child("ret")?,
-                pure: self.flag("pure")?,
-            })),
-            "AdtType" => Type::Adt(AdtType { name: self.str("name")?.into(), args: self.list("args")? }),
+            "FuncType" => Type::Func(Arc::new(FuncType::read_fields(self)?)),
+            "AdtType" => Type::Adt(AdtType::read_fields(self)?),
             "RefType" => Type::Ref(Arc::new(self.child("value")?)),
             "TypeParam" => Type::Param(TypeParam(self.str("name")?.into())),
             "ObjectType" => Type::Object,
@@ -104,68 +82,17 @@ impl Node<'_> {
     }
 
     fn relax_expr(&self, kind: &str) -> Result<Option<Expr>, IrError> {
-        let callee = match kind {
-            "CallOp" => Callee::Op(Op::get(self.str("callee")?)?),
-            "CallGlobal" => Callee::Global(self.global("callee")?),
-            "CallVar" => Callee::Var(self.child("callee")?),
-            "CallTir" => Callee::Tir(self.global("callee")?),
-            "CallTirInplace" => Callee::TirInplace(self.global("callee")?),
-            "CallDpsPacked" => Callee::DpsPacked(self.str("callee")?.into()),
-            "CallPacked" => Callee::Packed(self.str("callee")?.into()),
-            "CallConstructor" => Callee::Constructor(self.constructor()?),
-            _ => return self.other_expr(kind),
-        };
-        let call = Call {
-            callee,
-            args: self.list("args")?,
-            attrs: self.attrs("attrs")?,
-            ret: self.option("ret")?,
-            span: self.span()?,
-        };
-        Ok(Some(call.into()))
-    }
-
-    fn other_expr(&self, kind: &str) -> Result<Option<Expr>, IrError> {
         Ok(Some(match kind {
+            _ if kind.starts_with("Call") => Call::read_fields(self)?.into(),
             "Arg" => Expr::Arg(self.child("value")?),
             "TupleGetItem" => Expr::TupleGetItem(self.child("tuple")?, self.int("index")?),
-            "If" => Expr::If(Arc::new(If {
-                cond: self.child("cond")?,
-                then_branch: self.child("then_branch")?,
-                else_branch: self.child("else_branch")?,
-                span: self.span()?,
-            })),
-            "Match" => Expr::Match(Arc::new(Match {
-                value: self.child("value")?,
-                clauses: self.list("clauses")?,
-                span: self.span()?,
-            })),
-            "FunctionExpr" => Expr::Function(self.function()?.into()),
+            "If" => Expr::If(Arc::new(If::read_fields(self)?)),
+            "Match" => Expr::Match(Arc::new(Match::read_fields(self)?)),
+            "FunctionExpr" => Expr::Function(Function::read_fields(self)?.into()),
             "RefCreate" => Expr::RefCreate(self.child("value")?),
             "RefRead" => Expr::RefRead(self.child("cell")?),
             "RefWrite" => Expr::RefWrite(self.child("cell")?, self.child("value")?),
             _ => return Ok(None),
         }))
-    }
-
-    fn constructor(&self) -> Result<Constructor, IrError> {
-        Ok(Constructor {
-            ty: self.str("type_def")?.into(),
-            name: self.str("constructor")?.into(),
-            tag: self.int("tag")?,
-        })
-    }
-
-    fn function(&self) -> Result<Function, IrError> {
-        Ok(Function {
-            name: self.str("name")?.into(),
-            type_params: self.type_params("type_params")?,
-            params: self.list("params")?,
-            body: self.child("body")?,
-            ret: self.child("ret")?,
-            pure: self.flag("pure")?,
-            attrs: self.attrs("attrs")?,
-            span: self.span()?,
-        })
     }
 }

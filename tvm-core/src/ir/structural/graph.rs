@@ -1,11 +1,9 @@
-//! Fields of types and of the nodes of graph functions.
-
-use smallvec::SmallVec;
+//! Kinds of the nodes of graph functions, and fields of types, arguments, expressions and patterns.
 
 use super::{Field, Fields};
 use crate::ir::graph::*;
-use crate::ir::tensor_program::PrimExpr;
-use crate::ir::{TensorShape, Type, Var};
+use crate::ir::node::Fielded;
+use crate::ir::{TensorShape, Type};
 
 pub(super) fn type_kind(ty: &Type) -> &'static str {
     match ty {
@@ -66,23 +64,7 @@ pub(super) fn pattern_kind(pattern: &Pattern) -> &'static str {
     }
 }
 
-/// Collects the extents of `ty` that may bind dimensions: those of tensors and shapes, also inside tuples.
-fn type_extents<'a>(ty: &'a Type, out: &mut SmallVec<[&'a PrimExpr; 8]>) {
-    match ty {
-        Type::Tensor(it) => out.extend(it.known_shape().unwrap_or_default()),
-        Type::Shape(it) => out.extend(it.values.iter().flat_map(|values| values.iter())),
-        Type::Tuple(fields) => fields.iter().for_each(|field| type_extents(field, out)),
-        Type::Prim(_) | Type::Func(_) | Type::Adt(_) | Type::Ref(_) | Type::Param(_) | Type::Object => {}
-    }
-}
-
 impl<'a> Fields<'a> {
-    fn type_dims(&mut self, types: impl Iterator<Item = &'a Type>) {
-        let mut extents = SmallVec::new();
-        types.for_each(|ty| type_extents(ty, &mut extents));
-        self.dims(extents.into_iter());
-    }
-
     pub(super) fn ty(&mut self, ty: &'a Type) {
         match ty {
             Type::Prim(dtype) => self.field("dtype", Field::DType(*dtype)),
@@ -110,17 +92,8 @@ impl<'a> Fields<'a> {
                 }
             }
             Type::Tuple(fields) => self.list("fields", fields),
-            Type::Func(it) => self.scope(|f| {
-                f.items("type_params", it.type_params.iter().map(|param| Field::Str(&param.0)));
-                f.type_dims(it.params.iter());
-                f.list("params", &it.params);
-                f.node("ret", &it.ret);
-                f.field("pure", Field::Int(it.pure.into()));
-            }),
-            Type::Adt(it) => {
-                self.field("name", Field::Str(&it.name));
-                self.list("args", &it.args);
-            }
+            Type::Func(it) => it.collect_fields(self),
+            Type::Adt(it) => it.collect_fields(self),
             Type::Ref(it) => self.node("value", &**it),
             Type::Param(it) => self.field("name", Field::Str(&it.0)),
             Type::Object => {}
@@ -140,48 +113,17 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn constructor(&mut self, constructor: &'a Constructor) {
-        self.field("type_def", Field::Str(&constructor.ty));
-        self.field("constructor", Field::Str(&constructor.name));
-        self.field("tag", Field::Int(constructor.tag as i64));
-    }
-
-    fn call(&mut self, call: &'a Call) {
-        self.field("span", Field::Span(&call.span));
-        match &call.callee {
-            Callee::Op(it) => self.field("callee", Field::Str(it.def().name)),
-            Callee::Global(it) | Callee::Tir(it) | Callee::TirInplace(it) => {
-                self.field("callee", Field::Global(it));
-            }
-            Callee::Var(it) => self.field("callee", Field::UseVar(it)),
-            Callee::DpsPacked(it) | Callee::Packed(it) => self.field("callee", Field::Str(it)),
-            Callee::Constructor(it) => self.constructor(it),
-        }
-        self.list("args", &call.args);
-        self.field("attrs", Field::Attrs(&call.attrs));
-        self.option("ret", call.ret.as_ref());
-    }
-
     pub(super) fn relax_expr(&mut self, expr: &'a Expr) {
         match expr {
             Expr::Arg(it) => self.node("value", it),
-            Expr::Call(it) => self.call(it),
+            Expr::Call(it) => it.collect_fields(self),
             Expr::TupleGetItem(tuple, index) => {
                 self.node("tuple", tuple);
                 self.field("index", Field::Int(*index as i64));
             }
-            Expr::If(it) => {
-                self.field("span", Field::Span(&it.span));
-                self.node("cond", &it.cond);
-                self.node("then_branch", &it.then_branch);
-                self.node("else_branch", &it.else_branch);
-            }
-            Expr::Match(it) => {
-                self.field("span", Field::Span(&it.span));
-                self.node("value", &it.value);
-                self.list("clauses", &it.clauses);
-            }
-            Expr::Function(it) => self.function(it),
+            Expr::If(it) => it.collect_fields(self),
+            Expr::Match(it) => it.collect_fields(self),
+            Expr::Function(it) => it.collect_fields(self),
             Expr::RefCreate(value) => self.node("value", value),
             Expr::RefRead(cell) => self.node("cell", cell),
             Expr::RefWrite(cell, value) => {
@@ -191,49 +133,15 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The variable of a local function is bound before the function, which may call itself.
-    pub(super) fn binding(&mut self, binding: &'a Binding) {
-        self.field("match_cast", Field::Int(binding.match_cast.into()));
-        let recursive = matches!(binding.value, Expr::Function(_));
-        if recursive {
-            self.node("var", &binding.var);
-        }
-        self.node("value", &binding.value);
-        if binding.match_cast {
-            self.type_dims(std::iter::once(binding.var.ty()));
-        }
-        if !recursive {
-            self.node("var", &binding.var);
-        }
-    }
-
     pub(super) fn pattern(&mut self, pattern: &'a Pattern) {
         match pattern {
             Pattern::Wildcard => {}
             Pattern::Var(it) => self.node("var", it),
             Pattern::Constructor(constructor, fields) => {
-                self.constructor(constructor);
+                constructor.collect_fields(self);
                 self.list("fields", fields);
             }
             Pattern::Tuple(fields) => self.list("fields", fields),
         }
-    }
-
-    /// Scalars bind first, then dimensions, then the other parameters, as in tensor programs.
-    pub(super) fn function(&mut self, func: &'a Function) {
-        let scalar = |param: &&Var| matches!(param.ty(), Type::Prim(_));
-        self.scope(|f| {
-            f.field("name", Field::Name(&func.name));
-            f.field("span", Field::Span(&func.span));
-            f.field("attrs", Field::Attrs(&func.attrs));
-            f.items("type_params", func.type_params.iter().map(|param| Field::Str(&param.0)));
-            f.items("scalars", func.params.iter().filter(scalar).map(|param| Field::Node(param.into())));
-            f.type_dims(func.params.iter().map(Var::ty));
-            let param = |param| if scalar(&param) { Field::UseVar(param) } else { Field::Node(param.into()) };
-            f.items("params", func.params.iter().map(param));
-            f.node("ret", &func.ret);
-            f.field("pure", Field::Int(func.pure.into()));
-            f.node("body", &func.body);
-        });
     }
 }

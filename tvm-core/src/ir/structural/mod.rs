@@ -22,6 +22,7 @@ pub(crate) use hash::structural_hash_sampled;
 use smallvec::SmallVec;
 use tvm_runtime::{DataType, Device, Tensor};
 
+use super::node::Fielded;
 use super::{
     Attrs, BaseFunc, BlockId, ConstructorDef, ExternFunc, GlobalVar, IRModule, Span, Type, TypeDef, Var,
 };
@@ -160,11 +161,11 @@ impl<'a> Fields<'a> {
         })
     }
 
-    fn field(&mut self, name: &'static str, field: Field<'a>) {
+    pub(crate) fn field(&mut self, name: &'static str, field: Field<'a>) {
         self.0.push((Slot { name, index: None }, field));
     }
 
-    fn node(&mut self, name: &'static str, node: impl Into<Node<'a>>) {
+    pub(crate) fn node(&mut self, name: &'static str, node: impl Into<Node<'a>>) {
         self.field(name, Field::Node(node.into()));
     }
 
@@ -177,7 +178,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn items(&mut self, name: &'static str, items: impl Iterator<Item = Field<'a>>) {
+    pub(crate) fn items(&mut self, name: &'static str, items: impl Iterator<Item = Field<'a>>) {
         let len_at = self.0.len();
         self.field(name, Field::Len(0));
         for (i, item) in items.enumerate() {
@@ -194,13 +195,23 @@ impl<'a> Fields<'a> {
     }
 
     fn scope(&mut self, fill: impl FnOnce(&mut Fields<'a>)) {
-        self.field("", Field::Open);
+        self.open();
         fill(self);
+        self.close();
+    }
+
+    /// Begins a scope.
+    pub(crate) fn open(&mut self) {
+        self.field("", Field::Open);
+    }
+
+    /// Ends the innermost scope.
+    pub(crate) fn close(&mut self) {
         self.field("", Field::Close);
     }
 
     /// Adds the extents (strides, offsets) that are plain variables: such an occurrence binds the variable.
-    fn dims(&mut self, exprs: impl Iterator<Item = &'a PrimExpr>) {
+    pub(crate) fn dims(&mut self, exprs: impl Iterator<Item = &'a PrimExpr>) {
         self.items("dims", exprs.filter_map(PrimExpr::as_var).map(Field::Dim));
     }
 
@@ -208,25 +219,11 @@ impl<'a> Fields<'a> {
         match node {
             Node::Expr(it) => self.expr(it),
             Node::Stmt(it) => self.stmt(it),
-            Node::Block(it) => self.block(it),
-            Node::IterVar(it) => {
-                self.field("kind_of_axis", Field::Str(it.kind.name()));
-                self.node("dom", &it.dom);
-                self.node("var", &it.var);
-            }
-            Node::Range(it) => {
-                self.node("min", &it.min);
-                self.node("extent", &it.extent);
-            }
-            Node::BufferRegion(it) => {
-                self.field("buffer", Field::UseBuffer(&it.buffer));
-                self.list("region", &it.region);
-            }
-            Node::MatchBuffer(it) => {
-                self.node("source", &it.source);
-                self.dims(buffer_extents(&it.buffer));
-                self.node("buffer", &it.buffer);
-            }
+            Node::Block(it) => it.collect_fields(self),
+            Node::IterVar(it) => it.collect_fields(self),
+            Node::Range(it) => it.collect_fields(self),
+            Node::BufferRegion(it) => it.collect_fields(self),
+            Node::MatchBuffer(it) => it.collect_fields(self),
             Node::BufferDef(it) => self.buffer(it),
             Node::VarDef(it) => {
                 self.field("name", Field::Name(it.name()));
@@ -236,46 +233,22 @@ impl<'a> Fields<'a> {
             }
             Node::Param(Param::In(it) | Param::Out(it)) => self.node("buffer", it),
             Node::Param(Param::Scalar(it)) => self.field("var", Field::UseVar(it)),
-            Node::PrimFunc(it) => self.prim_func(it),
+            Node::PrimFunc(it) => it.collect_fields(self),
             Node::Type(it) => self.ty(it),
-            Node::TypeDef(it) => {
-                self.field("name", Field::Str(&it.name));
-                self.items("params", it.params.iter().map(|param| Field::Str(&param.0)));
-                self.list("constructors", &it.constructors);
-            }
-            Node::ConstructorDef(it) => {
-                self.field("name", Field::Str(&it.name));
-                self.list("fields", &it.fields);
-            }
+            Node::TypeDef(it) => it.collect_fields(self),
+            Node::ConstructorDef(it) => it.collect_fields(self),
             Node::Arg(it) => self.arg(it),
             Node::RelaxExpr(it) => self.relax_expr(it),
-            Node::Body(it) => self.scope(|f| {
-                f.list("blocks", &it.blocks);
-                f.node("ret", &it.ret);
-            }),
-            Node::BindingBlock(it) => {
-                self.field("dataflow", Field::Int(it.dataflow.into()));
-                self.list("bindings", &it.bindings);
-            }
-            Node::Binding(it) => self.binding(it),
-            Node::Clause(it) => self.scope(|f| {
-                f.node("pattern", &it.pattern);
-                f.node("body", &it.body);
-            }),
+            Node::Body(it) => it.collect_fields(self),
+            Node::BindingBlock(it) => it.collect_fields(self),
+            Node::Binding(it) => it.collect_fields(self),
+            Node::Clause(it) => it.collect_fields(self),
             Node::Pattern(it) => self.pattern(it),
-            Node::Function(it) => self.function(it),
-            Node::ExternFunc(it) => {
-                self.field("symbol", Field::Str(&it.symbol));
-                self.field("attrs", Field::Attrs(&it.attrs));
-            }
+            Node::Function(it) => it.collect_fields(self),
+            Node::ExternFunc(it) => it.collect_fields(self),
             Node::Module(it) => self.field("attrs", Field::Attrs(&it.attrs)),
         }
     }
-}
-
-/// Shape, strides and offset of a buffer.
-fn buffer_extents(buffer: &Buffer) -> impl Iterator<Item = &PrimExpr> {
-    buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset)
 }
 
 impl Node<'_> {

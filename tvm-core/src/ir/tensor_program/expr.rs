@@ -9,7 +9,7 @@ use tvm_runtime::DataType;
 
 use super::{BinaryOp, Buffer, Intrinsic};
 use crate::ir::{Span, Type, Var};
-use crate::support::{to_bf16, to_f16, with_stack};
+use crate::support::{to_bf16, to_f16};
 
 /// A scalar or vector expression.
 #[derive(Clone, Debug)]
@@ -368,40 +368,4 @@ impl From<i64> for PrimExpr {
     fn from(value: i64) -> PrimExpr {
         PrimExpr::index(value)
     }
-}
-
-/// Drops an operand, on a new stack segment if little stack is left: expressions may be thousands of operations deep.
-fn drop_operand(operand: &mut PrimExpr) {
-    if !matches!(operand, PrimExpr::IntImm(_) | PrimExpr::Var(_)) {
-        let operand = std::mem::replace(operand, PrimExpr::index(0));
-        with_stack(|| drop(operand));
-    }
-}
-
-fn drop_operands(operands: &mut Arc<[PrimExpr]>) {
-    Arc::get_mut(operands).into_iter().flatten().for_each(drop_operand);
-}
-
-macro_rules! drop_deep {
-    ($($node:ident: $($operand:ident)*, $($operands:ident)?;)*) => {$(
-        impl Drop for $node {
-            fn drop(&mut self) {
-                $(drop_operand(&mut self.$operand);)*
-                $(drop_operands(&mut self.$operands);)?
-            }
-        }
-    )*};
-}
-
-drop_deep! {
-    Cast: value,;
-    Not: value,;
-    Binary: a b,;
-    Select: condition true_value false_value,;
-    BufferLoad:, indices;
-    Ramp: base stride,;
-    Broadcast: value,;
-    Shuffle:, vectors;
-    Let: value body,;
-    Call:, args;
 }

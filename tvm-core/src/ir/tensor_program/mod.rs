@@ -7,6 +7,7 @@ mod expr;
 mod function;
 mod intrinsic;
 mod mutator;
+pub(in crate::ir) mod nodes;
 mod ops;
 mod stmt;
 mod visitor;
@@ -23,6 +24,7 @@ pub use function::{Param, PrimFunc};
 pub use intrinsic::{Effect, Intrinsic, Operands};
 pub(crate) use mutator::mutate_slice;
 pub use mutator::{Mutator, Substitute, substitute_expr, substitute_stmt};
+pub(crate) use nodes::Traverse;
 pub use ops::{IntoOperand, binary, eval_int, wide_int, wrap_int};
 pub use stmt::{
     AllocBuffer, AssertStmt, Bind, Block, BlockRealize, BufferRegion, BufferStore, DeclBuffer, Evaluate,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::nodes::stmt_node;
 use super::*;
 use crate::ir::{BufferId, VarId};
 use crate::support::with_stack;
@@ -50,60 +51,7 @@ pub trait Mutator {
 
     /// Rewrites the children of a block.
     fn walk_block(&mut self, block: &Arc<Block>) -> Option<Block> {
-        let iter_vars = mutate_slice(&block.iter_vars, |iter| {
-            let dom = self.mutate_range(&iter.dom)?;
-            Some(IterVar { dom, ..iter.clone() })
-        });
-        let alloc_buffers = mutate_slice(&block.alloc_buffers, |buffer| self.mutate_buffer(buffer));
-        let match_buffers = mutate_slice(&block.match_buffers, |it| {
-            let buffer = self.mutate_buffer(&it.buffer);
-            let source = self.mutate_region(&it.source);
-            (buffer.is_some() || source.is_some()).then(|| MatchBufferRegion {
-                buffer: buffer.unwrap_or_else(|| it.buffer.clone()),
-                source: source.unwrap_or_else(|| it.source.clone()),
-            })
-        });
-        let reads = mutate_slice(&block.reads, |region| self.mutate_region(region));
-        let writes = mutate_slice(&block.writes, |region| self.mutate_region(region));
-        let init = block.init.as_ref().and_then(|init| self.mutate_stmt(init));
-        let body = self.mutate_stmt(&block.body);
-        let changed = iter_vars.is_some()
-            || alloc_buffers.is_some()
-            || match_buffers.is_some()
-            || reads.is_some()
-            || writes.is_some()
-            || init.is_some()
-            || body.is_some();
-        changed.then(|| Block {
-            id: block.id,
-            name: block.name.clone(),
-            iter_vars: iter_vars.unwrap_or_else(|| block.iter_vars.clone()),
-            reads: reads.unwrap_or_else(|| block.reads.clone()),
-            writes: writes.unwrap_or_else(|| block.writes.clone()),
-            alloc_buffers: alloc_buffers.unwrap_or_else(|| block.alloc_buffers.clone()),
-            match_buffers: match_buffers.unwrap_or_else(|| block.match_buffers.clone()),
-            annotations: block.annotations.clone(),
-            init: init.or_else(|| block.init.clone()),
-            body: body.unwrap_or_else(|| block.body.clone()),
-            span: block.span.clone(),
-        })
-    }
-
-    /// Rewrites a range.
-    fn mutate_range(&mut self, range: &Range) -> Option<Range> {
-        let (min, extent) =
-            pair(self.mutate_expr(&range.min), self.mutate_expr(&range.extent), &range.min, &range.extent)?;
-        Some(Range { min, extent })
-    }
-
-    /// Rewrites a region.
-    fn mutate_region(&mut self, region: &BufferRegion) -> Option<BufferRegion> {
-        let buffer = self.mutate_buffer(&region.buffer);
-        let ranges = mutate_slice(&region.region, |range| self.mutate_range(range));
-        (buffer.is_some() || ranges.is_some()).then(|| BufferRegion {
-            buffer: buffer.unwrap_or_else(|| region.buffer.clone()),
-            region: ranges.unwrap_or_else(|| region.region.clone()),
-        })
+        Block::mutate(block, self)
     }
 }
 
@@ -118,130 +66,43 @@ pub(crate) fn mutate_slice<T: Clone>(items: &[T], mut f: impl FnMut(&T) -> Optio
     out.map(Into::into)
 }
 
-fn pair<A: Clone, B: Clone>(a: Option<A>, b: Option<B>, old_a: &A, old_b: &B) -> Option<(A, B)> {
-    (a.is_some() || b.is_some())
-        .then(|| (a.unwrap_or_else(|| old_a.clone()), b.unwrap_or_else(|| old_b.clone())))
-}
-
+/// Rewrites the operands; operations are built again by the functions that fold constants.
 fn walk_expr_inner<M: Mutator + ?Sized>(m: &mut M, expr: &PrimExpr) -> Option<PrimExpr> {
     Some(match expr {
         PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::StringImm(_) | PrimExpr::Var(_) => {
             return None;
         }
-        PrimExpr::Cast(it) => m.mutate_expr(&it.value)?.cast(it.dtype),
-        PrimExpr::Not(it) => !m.mutate_expr(&it.value)?,
+        PrimExpr::Cast(it) => it.value.mutate(m)?.cast(it.dtype),
+        PrimExpr::Not(it) => !it.value.mutate(m)?,
         PrimExpr::Binary(it) => {
-            let (a, b) = pair(m.mutate_expr(&it.a), m.mutate_expr(&it.b), &it.a, &it.b)?;
-            binary(it.op, a, b)
+            let it = it.mutate(m)?;
+            binary(it.op, it.a.clone(), it.b.clone())
         }
         PrimExpr::Select(it) => {
-            let condition = m.mutate_expr(&it.condition);
-            let arms = pair(
-                m.mutate_expr(&it.true_value),
-                m.mutate_expr(&it.false_value),
-                &it.true_value,
-                &it.false_value,
-            );
-            let (condition, (a, b)) =
-                pair(condition, arms, &it.condition, &(it.true_value.clone(), it.false_value.clone()))?;
-            condition.select(a, b)
+            let it = it.mutate(m)?;
+            it.condition.clone().select(it.true_value.clone(), it.false_value.clone())
         }
-        PrimExpr::BufferLoad(it) => {
-            let (buffer, indices) =
-                pair(m.mutate_buffer(&it.buffer), m.mutate_exprs(&it.indices), &it.buffer, &it.indices)?;
-            PrimExpr::BufferLoad(Arc::new(BufferLoad { buffer, indices, span: it.span.clone() }))
-        }
+        PrimExpr::BufferLoad(it) => PrimExpr::BufferLoad(it.mutate(m)?.into()),
         PrimExpr::Ramp(it) => {
-            let (base, stride) =
-                pair(m.mutate_expr(&it.base), m.mutate_expr(&it.stride), &it.base, &it.stride)?;
-            base.ramp(stride, it.lanes)
+            let it = it.mutate(m)?;
+            it.base.clone().ramp(it.stride.clone(), it.lanes)
         }
-        PrimExpr::Broadcast(it) => m.mutate_expr(&it.value)?.broadcast(it.lanes),
-        PrimExpr::Shuffle(it) => {
-            let vectors = m.mutate_exprs(&it.vectors)?;
-            PrimExpr::Shuffle(Arc::new(Shuffle { vectors, indices: it.indices.clone() }))
-        }
-        PrimExpr::Let(it) => {
-            let (value, body) = pair(m.mutate_expr(&it.value), m.mutate_expr(&it.body), &it.value, &it.body)?;
-            PrimExpr::Let(Arc::new(Let { var: it.var.clone(), value, body }))
-        }
-        PrimExpr::Call(it) => {
-            let args = m.mutate_exprs(&it.args)?;
-            PrimExpr::Call(Arc::new(it.with_args(args)))
-        }
+        PrimExpr::Broadcast(it) => it.value.mutate(m)?.broadcast(it.lanes),
+        PrimExpr::Shuffle(it) => PrimExpr::Shuffle(it.mutate(m)?.into()),
+        PrimExpr::Let(it) => PrimExpr::Let(it.mutate(m)?.into()),
+        PrimExpr::Call(it) => PrimExpr::Call(it.mutate(m)?.into()),
     })
 }
 
 fn walk_stmt_inner<M: Mutator + ?Sized>(m: &mut M, stmt: &Stmt) -> Option<Stmt> {
-    Some(match stmt {
-        Stmt::BufferStore(it) => {
-            let indices = m.mutate_exprs(&it.indices);
-            let value = m.mutate_expr(&it.value);
-            let target = pair(m.mutate_buffer(&it.buffer), indices, &it.buffer, &it.indices);
-            let ((buffer, indices), value) =
-                pair(target, value, &(it.buffer.clone(), it.indices.clone()), &it.value)?;
-            BufferStore { buffer, value, indices, span: it.span.clone() }.into()
-        }
-        Stmt::For(it) => {
-            let bounds = pair(m.mutate_expr(&it.min), m.mutate_expr(&it.extent), &it.min, &it.extent);
-            let body = m.mutate_stmt(&it.body);
-            let ((min, extent), body) = pair(bounds, body, &(it.min.clone(), it.extent.clone()), &it.body)?;
-            For { min, extent, body, ..(**it).clone() }.into()
-        }
-        Stmt::BlockRealize(it) => {
-            let values = pair(
-                m.mutate_exprs(&it.iter_values),
-                m.mutate_expr(&it.predicate),
-                &it.iter_values,
-                &it.predicate,
-            );
-            let block = m.mutate_block(&it.block).map(Arc::new);
-            let ((iter_values, predicate), block) =
-                pair(values, block, &(it.iter_values.clone(), it.predicate.clone()), &it.block)?;
-            BlockRealize { iter_values, predicate, block }.into()
-        }
-        Stmt::SeqStmt(it) => Stmt::seq(mutate_slice(it, |stmt| m.mutate_stmt(stmt))?.iter().cloned()),
-        Stmt::IfThenElse(it) => {
-            let condition = m.mutate_expr(&it.condition);
-            let then_case = m.mutate_stmt(&it.then_case);
-            let else_case = it.else_case.as_ref().and_then(|stmt| m.mutate_stmt(stmt));
-            if condition.is_none() && then_case.is_none() && else_case.is_none() {
-                return None;
-            }
-            IfThenElse {
-                condition: condition.unwrap_or_else(|| it.condition.clone()),
-                then_case: then_case.unwrap_or_else(|| it.then_case.clone()),
-                else_case: else_case.or_else(|| it.else_case.clone()),
-                span: it.span.clone(),
-            }
-            .folded()
-        }
-        Stmt::While(it) => {
-            let (condition, body) =
-                pair(m.mutate_expr(&it.condition), m.mutate_stmt(&it.body), &it.condition, &it.body)?;
-            While { condition, body, span: it.span.clone() }.into()
-        }
-        Stmt::Bind(it) => Bind { var: it.var.clone(), value: m.mutate_expr(&it.value)? }.into(),
-        Stmt::AllocBuffer(it) => AllocBuffer { buffer: m.mutate_buffer(&it.buffer)? }.into(),
-        Stmt::DeclBuffer(it) => {
-            let (buffer, data) =
-                pair(m.mutate_buffer(&it.buffer), m.mutate_expr(&it.data), &it.buffer, &it.data)?;
-            DeclBuffer { buffer, data }.into()
-        }
-        Stmt::Evaluate(it) => Evaluate { value: m.mutate_expr(&it.value)? }.into(),
-        Stmt::AssertStmt(it) => {
-            let values = pair(
-                m.mutate_expr(&it.failure.expected),
-                m.mutate_expr(&it.failure.got),
-                &it.failure.expected,
-                &it.failure.got,
-            );
-            let old = (it.failure.expected.clone(), it.failure.got.clone());
-            let (condition, (expected, got)) =
-                pair(m.mutate_expr(&it.condition), values, &it.condition, &old)?;
-            AssertStmt { condition, failure: Failure { expected, got, ..it.failure.clone() } }.into()
-        }
-    })
+    if let Stmt::IfThenElse(it) = stmt {
+        return Some(it.mutate(m)?.folded());
+    }
+    stmt_node!(
+        stmt,
+        it => Some(it.mutate(m)?.into()),
+        seq => Some(Stmt::seq(it.mutate(m)?.iter().cloned()))
+    )
 }
 
 /// Replaces variables by expressions and buffers by buffers (the shapes of unreplaced buffers stay as they are).

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::util::{DeepSubstitute, body_pass};
 use crate::ir::BufferId;
 use crate::pass::Pass;
-use crate::tir::{Block, Buffer, BufferLoad, BufferRegion, BufferStore, Mutator, PrimExpr, Stmt};
+use crate::tir::{Block, Buffer, BufferLoad, BufferRegion, BufferStore, Mutator, PrimExpr, Stmt, Traverse};
 
 /// Accesses of matched buffers become accesses of their sources.
 pub fn lower_match_buffer() -> Pass {
@@ -41,7 +41,7 @@ impl LowerMatchBuffer {
 
     /// Records the source of `buffer`, which matches `region`.
     fn enter(&mut self, buffer: &Buffer, region: &BufferRegion) {
-        let region = self.mutate_region(region).unwrap_or_else(|| region.clone());
+        let region = Traverse::mutate(region, self).unwrap_or_else(|| region.clone());
         let mins: Vec<PrimExpr> = region.region.iter().map(|range| range.min.clone()).collect();
         let source = self.translate(&region.buffer, &mins).unwrap_or((region.buffer.clone(), mins));
         let hidden = region.region.len().saturating_sub(buffer.ndim());

@@ -103,7 +103,7 @@ impl Renew {
     }
 
     fn region(&mut self, region: &BufferRegion) -> BufferRegion {
-        self.mutate_region(region).unwrap_or_else(|| region.clone())
+        region.mutate(self).unwrap_or_else(|| region.clone())
     }
 }
 
@@ -191,7 +191,7 @@ impl Mutator for Renew {
         let doms: Vec<Range> = block
             .iter_vars
             .iter()
-            .map(|iter| self.mutate_range(&iter.dom).unwrap_or_else(|| iter.dom.clone()))
+            .map(|iter| iter.dom.mutate(self).unwrap_or_else(|| iter.dom.clone()))
             .collect();
         let iter_vars = block.iter_vars.iter().zip(doms);
         let iter_vars = iter_vars
