@@ -105,7 +105,7 @@ fn failure(s: &Schedule, at: &str, what: &str) -> Failure {
 }
 
 /// Lowers `func`.
-fn lowered(func: &PrimFunc) -> Result<PrimFunc, String> {
+pub(crate) fn lowered(func: &PrimFunc) -> Result<PrimFunc, String> {
     let module = IRModule::from_prim_func(func.clone());
     let mut lowered = codegen::lowered(&module, &Target::host()).map_err(|err| err.to_string())?;
     lowered.pop().map(|(_, func)| func).ok_or_else(|| "the program is gone".into())

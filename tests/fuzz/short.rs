@@ -6,10 +6,11 @@
 use std::collections::HashSet;
 
 use tvm::ir::structural_hash;
-use tvm::tir::Scope;
 use tvm::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use tvm::tir::{Scope, ThreadTag};
 
 use crate::case::Case;
+use crate::check::lowered;
 use crate::kernels;
 
 /// A primitive with its arguments: positions of blocks and of the loops around them.
@@ -23,6 +24,7 @@ enum Step {
     Split(usize, usize),
     Parallel(usize, usize),
     Vectorize(usize, usize),
+    Bind(usize, usize),
     Fuse(usize, usize, usize),
     Reorder(usize, usize, usize),
     ComputeAt(usize, usize, usize),
@@ -46,7 +48,7 @@ fn steps(s: &Schedule) -> Vec<Step> {
         steps.extend((0..2).map(|index| Step::CacheRead(block, index)));
         for a in 0..depth {
             steps.extend([Step::Decompose(block, a), Step::Split(block, a)]);
-            steps.extend([Step::Parallel(block, a), Step::Vectorize(block, a)]);
+            steps.extend([Step::Parallel(block, a), Step::Vectorize(block, a), Step::Bind(block, a)]);
             for b in a + 1..depth {
                 steps.extend([Step::Fuse(block, a, b), Step::Reorder(block, a, b)]);
             }
@@ -86,6 +88,7 @@ fn apply(s: &mut Schedule, step: Step) -> Result<(), ScheduleError> {
         }
         Step::Parallel(block, a) => of(block).and_then(|(_, loops)| s.parallel(loops[a])),
         Step::Vectorize(block, a) => of(block).and_then(|(_, loops)| s.vectorize(loops[a])),
+        Step::Bind(block, a) => of(block).and_then(|(_, loops)| s.bind(loops[a], ThreadTag::Vthread)),
         Step::Fuse(block, a, b) => of(block).and_then(|(_, loops)| s.fuse_n(&loops[a..=b]).map(drop)),
         Step::Reorder(block, a, b) => of(block).and_then(|(_, loops)| s.reorder([loops[b], loops[a]])),
         Step::ComputeAt(block, other, at) => {
@@ -125,7 +128,11 @@ fn fuzz_short_schedules() {
                     }
                     programs += 1;
                     let sequence = [&before[..], &[step]].concat();
-                    match case.interpret(changed.func(), false) {
+                    let checked = case.interpret(changed.func(), false).and_then(|_| {
+                        let lowered = lowered(changed.func()).map_err(|what| format!("lowering: {what}"))?;
+                        case.interpret(&lowered, true).map_err(|what| format!("lowered: {what}"))
+                    });
+                    match checked {
                         Ok(_) => next.push((sequence, changed)),
                         Err(what) => failures.push(format!(
                             "kernel `{}`, {sequence:?}: {what}\n{}",

@@ -18,6 +18,7 @@ mod match_buffer;
 mod memory;
 mod parts;
 mod places;
+mod private_buffers;
 mod reductions;
 mod rust_semantics;
 mod schedules;

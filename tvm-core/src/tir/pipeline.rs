@@ -26,8 +26,9 @@ pub fn lower_tir_passes() -> Vec<Pass> {
         tir::lower_match_buffer().mandatory(),
         tir::lower_opaque_block().mandatory(),
         tir::simplify(),
+        // Parallel loops rely on it: a buffer of each iteration is allocated in the iteration.
+        tir::plan_and_update_buffer_allocation_location().mandatory(),
         tir::zero_unwritten().mandatory(),
-        tir::plan_and_update_buffer_allocation_location(),
         tir::compact_buffer_allocation(),
         tir::flatten_buffer().mandatory(),
         tir::simplify(),

@@ -10,7 +10,9 @@ use super::coverage::is_covered;
 use super::util::{accesses, body_pass};
 use crate::arith::Analyzer;
 use crate::pass::Pass;
-use crate::tir::{Buffer, For, ForKind, IfThenElse, Mutator, PrimExpr, Scope, Stmt, ThreadTag};
+use crate::tir::{
+    AllocBuffer, Buffer, Evaluate, For, ForKind, IfThenElse, Mutator, PrimExpr, Scope, Stmt, ThreadTag, While,
+};
 
 /// Moves allocations inwards.
 pub fn plan_and_update_buffer_allocation_location() -> Pass {
@@ -71,13 +73,13 @@ fn descend(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> Option<Stmt> {
             }
             let mut analyzer = analyzer.clone();
             enter_loop(&mut analyzer, node);
-            if !is_covered(&analyzer, buffer, &node.body) {
+            Some(For { body: enter(&analyzer, buffer, &node.body)?, ..(**node).clone() }.into())
+        }
+        Stmt::While(node) => {
+            if reads(&node.condition, buffer) {
                 return None;
             }
-            let body = descend(&analyzer, buffer, &node.body).unwrap_or_else(|| {
-                Stmt::seq([crate::tir::AllocBuffer { buffer: buffer.clone() }.into(), node.body.clone()])
-            });
-            Some(For { body, ..(**node).clone() }.into())
+            Some(While { body: enter(analyzer, buffer, &node.body)?, ..(**node).clone() }.into())
         }
         Stmt::SeqStmt(stmts) => {
             let mut users = stmts.iter().enumerate().filter(|(_, stmt)| accesses(stmt, buffer));
@@ -87,24 +89,41 @@ fn descend(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> Option<Stmt> {
             Some(Stmt::seq(stmts))
         }
         Stmt::IfThenElse(node) => {
-            let outside = Stmt::from(crate::tir::Evaluate { value: node.condition.clone() });
-            if accesses(&outside, buffer)
-                || node.else_case.as_ref().is_some_and(|stmt| accesses(stmt, buffer))
-            {
-                return None;
-            }
-            let then_case = descend(analyzer, buffer, &node.then_case)?;
-            Some(IfThenElse { then_case, ..(**node).clone() }.into())
+            let used_in = |stmt: &Stmt| accesses(stmt, buffer);
+            let new = match (&node.then_case, &node.else_case) {
+                _ if reads(&node.condition, buffer) => return None,
+                (then_case, else_case) if !else_case.as_ref().is_some_and(used_in) => {
+                    IfThenElse { then_case: descend(analyzer, buffer, then_case)?, ..(**node).clone() }
+                }
+                (then_case, Some(else_case)) if !used_in(then_case) => {
+                    let else_case = Some(descend(analyzer, buffer, else_case)?);
+                    IfThenElse { else_case, ..(**node).clone() }
+                }
+                _ => return None,
+            };
+            Some(new.into())
         }
         Stmt::BufferStore(_)
         | Stmt::BlockRealize(_)
-        | Stmt::While(_)
         | Stmt::Bind(_)
         | Stmt::AllocBuffer(_)
         | Stmt::DeclBuffer(_)
         | Stmt::Evaluate(_)
         | Stmt::AssertStmt(_) => None,
     }
+}
+
+/// `body`, which is run several times, with `buffer` allocated inside it; `None` if its runs share the buffer.
+fn enter(analyzer: &Analyzer, buffer: &Buffer, body: &Stmt) -> Option<Stmt> {
+    // The runs of a body share nothing if those of a loop in it that holds all accesses do not.
+    descend(analyzer, buffer, body).or_else(|| {
+        let alloc = Stmt::from(AllocBuffer { buffer: buffer.clone() });
+        is_covered(analyzer, buffer, body).then(|| Stmt::seq([alloc, body.clone()]))
+    })
+}
+
+fn reads(expr: &PrimExpr, buffer: &Buffer) -> bool {
+    accesses(&Evaluate { value: expr.clone() }.into(), buffer)
 }
 
 /// True when memory of `scope` may be allocated anew in every iteration of a loop of this kind.

@@ -23,9 +23,10 @@ pub(in crate::tir::schedule) fn set_kind(
     state.change_head(var, |node| node.kind = kind)
 }
 
-/// The reason why some loop of `state` may not run with its kind, if there is one. Loops that are the same in `before`
-/// are not checked again: whether iterations depend on each other is decided by the loop's body. Loops over the same
-/// threads are always checked.
+/// The reason why some loop of `state` may not run with its kind, if there is one. Loops that are the same in `before`, in
+/// loops of the same kinds, are not checked again: whether iterations depend on each other is decided by the loop's body and
+/// by what they share, which are buffers that lowering cannot move into the loop. Loops over the same threads are always
+/// checked.
 pub(in crate::tir::schedule) fn misfit(
     name: &'static str,
     state: &ScheduleState,
@@ -35,12 +36,25 @@ pub(in crate::tir::schedule) fn misfit(
     loops.sort_unstable();
     for &var in &loops {
         let node = state.get_for(var)?;
-        let same = before.and_then(|it| it.get_for(var).ok()).is_some_and(|old| Arc::ptr_eq(old, node));
+        let is_same = |old: &ScheduleState| {
+            old.get_for(var).is_ok_and(|it| Arc::ptr_eq(it, node))
+                && kinds_above(old, var) == kinds_above(state, var)
+        };
+        let same = before.is_some_and(is_same);
         if !same && let Err(err) = check_kind(name, state, node) {
             return Ok(Some(err.show(state, &[StmtSRef::Loop(var)])));
         }
     }
     Ok(loops.into_iter().find_map(|var| analysis::check_same_threads(name, state, var).err()))
+}
+
+/// The kinds of the loops around the loop `var`, innermost first.
+fn kinds_above(state: &ScheduleState, var: VarId) -> Vec<ForKind> {
+    let loops = state.ancestors(StmtSRef::Loop(var)).filter_map(|it| match it {
+        StmtSRef::Loop(outer) => state.get_for(outer).ok(),
+        StmtSRef::Block(_) => None,
+    });
+    loops.map(|it| it.kind).collect()
 }
 
 /// Checks that `node` may run as its kind says.
