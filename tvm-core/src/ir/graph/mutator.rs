@@ -30,7 +30,8 @@ pub trait Mutator {
         walk_type(self, ty)
     }
 
-    /// Rewrites an argument. The callee of [`Callee::Var`] and [`Callee::Global`] counts as one.
+    /// Rewrites an argument. The callee of [`Callee::Var`](super::Callee::Var) and
+    /// [`Callee::Global`](super::Callee::Global) counts as one.
     fn mutate_arg(&mut self, arg: &Arg) -> Option<Arg> {
         walk_arg(self, arg)
     }

@@ -23,7 +23,8 @@ pub trait Visitor {
         walk_type(self, ty);
     }
 
-    /// Visits an argument. The callee of [`Callee::Var`] and [`Callee::Global`] counts as one.
+    /// Visits an argument. The callee of [`Callee::Var`](super::Callee::Var) and
+    /// [`Callee::Global`](super::Callee::Global) counts as one.
     fn visit_arg(&mut self, arg: &Arg) {
         walk_arg(self, arg);
     }
