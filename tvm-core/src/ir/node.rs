@@ -18,11 +18,11 @@
 
 use std::sync::Arc;
 
-use tvm_runtime::{DataType, Tensor};
+use tvm_runtime::DataType;
 
 use super::json::{FromBuilt, NodeReader};
 use super::structural::{Field, Fields, Node};
-use super::{Attrs, BlockId, GlobalVar, IrError, Span, Type, TypeParam, Var};
+use super::{Attrs, BlockId, IrError, Span, Type, TypeParam, Var};
 
 /// A node whose fields are declared in a table.
 pub(crate) trait Fielded: Sized {
@@ -107,10 +107,8 @@ leaves! {
     DataType: |it| Field::DType(*it), |node, name| node.dtype(name);
     Attrs: |it| Field::Attrs(it), |node, name| node.attrs(name);
     Span: |it| Field::Span(it), |node, _name| node.span();
-    Tensor: |it| Field::Tensor(it), |node, name| node.tensor(name);
     BlockId: |it| Field::Block(*it), |_node, _name| Ok(BlockId::fresh());
     Var: |it| Field::UseVar(it), |node, name| node.child(name);
-    GlobalVar: |it| Field::Global(it), |node, name| node.global(name);
 }
 
 impl Part for Arc<[TypeParam]> {
@@ -123,11 +121,19 @@ impl Part for Arc<[TypeParam]> {
     }
 }
 
-impl Child for Type {
-    fn node(&self) -> Node<'_> {
-        Node::Type(self)
-    }
+/// Declares nodes that other nodes have as fields.
+macro_rules! children {
+    ($($ty:ident)*) => {
+        $(impl $crate::ir::node::Child for $ty {
+            fn node(&self) -> $crate::ir::structural::Node<'_> {
+                self.into()
+            }
+        })*
+    };
 }
+pub(crate) use children;
+
+children!(Type);
 
 /// Declares nodes: implements [`Fielded`] for each, and calls each macro of `derive` with the node and its fields.
 ///

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use super::mutator::walk_pattern;
 use super::*;
 use crate::ir::json::NodeReader;
-use crate::ir::node::{Child, Fielded, Part, nodes, traverse};
-use crate::ir::structural::{Field, Fields, Node};
+use crate::ir::node::{Fielded, Part, children, nodes, traverse};
+use crate::ir::structural::{Field, Fields};
 use crate::ir::tensor_program::{PrimExpr, mutate_slice};
 use crate::ir::{
     AdtType, Attrs, ConstructorDef, ExternFunc, FuncType, IrError, Op, Span, Type, TypeDef, Var,
@@ -27,7 +27,7 @@ nodes! {
     derive()
     Body { scope { blocks, ret } }
     BindingBlock { dataflow, bindings }
-    Function { scope { label name, span, attrs, type_params, also binders, params by parameters, ret, pure, body } }
+    Function { scope { label name, span, attrs, type_params, also binders, params, ret, pure, body } }
     Constructor { ty as "type_def", name as "constructor", tag }
     ExternFunc { symbol, attrs }
     FuncType { scope { type_params, also dims, params, ret, pure } }
@@ -47,7 +47,7 @@ pub(super) trait Traverse: Clone {
     }
 }
 
-macro_rules! children {
+macro_rules! visited {
     ($($ty:ty: $visit:ident $mutate:ident;)*) => {$(
         impl Traverse for $ty {
             fn walk<V: Visitor + ?Sized>(&self, v: &mut V) {
@@ -61,7 +61,7 @@ macro_rules! children {
     )*};
 }
 
-children! {
+visited! {
     Arg: visit_arg mutate_arg;
     Body: visit_body mutate_body;
     Expr: visit_expr mutate_expr;
@@ -145,20 +145,7 @@ impl Traverse for bool {}
 impl Traverse for Attrs {}
 impl Traverse for Span {}
 
-macro_rules! child {
-    ($($ty:ident $variant:ident;)*) => {
-        $(impl Child for $ty {
-            fn node(&self) -> Node<'_> {
-                Node::$variant(self)
-            }
-        })*
-    };
-}
-
-child! {
-    Arg Arg; Body Body; BindingBlock BindingBlock; Binding Binding; Clause Clause; Expr RelaxExpr; Pattern Pattern;
-    ConstructorDef ConstructorDef;
-}
+children!(Arg Body BindingBlock Binding Clause Expr Pattern ConstructorDef);
 
 /// What the callee is follows from the kind of the node.
 impl Part for Callee {
@@ -188,10 +175,11 @@ impl Part for Callee {
     }
 }
 
-/// The parameters of a function; it adds them to its structure itself.
+/// The parameters of a function: [`Function::binders`] has bound the scalars.
 impl Part for Arc<[Var]> {
     fn collect<'a>(&'a self, name: &'static str, fields: &mut Fields<'a>) {
-        fields.items(name, self.iter().map(Field::UseVar));
+        let param = |param| if is_scalar(param) { Field::UseVar(param) } else { Field::Node(param.into()) };
+        fields.items(name, self.iter().map(param));
     }
 
     fn read(node: &NodeReader<'_>, name: &str) -> Result<Arc<[Var]>, IrError> {
@@ -230,11 +218,6 @@ impl Function {
         let scalars = self.params.iter().filter(|param| is_scalar(param));
         fields.items("scalars", scalars.map(|param| Field::Node(param.into())));
         type_dims(self.params.iter().map(Var::ty), fields);
-    }
-
-    fn parameters<'a>(&'a self, fields: &mut Fields<'a>) {
-        let param = |param| if is_scalar(param) { Field::UseVar(param) } else { Field::Node(param.into()) };
-        fields.items("params", self.params.iter().map(param));
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::ir::json::NodeReader;
-use crate::ir::node::{Child, Fielded, Part, nodes, traverse};
+use crate::ir::node::{Fielded, Part, children, nodes, traverse};
 use crate::ir::structural::{Field, Fields, Node};
 use crate::ir::{Attrs, BlockId, IrError, Span, Var};
 use crate::support::with_stack;
@@ -235,20 +235,7 @@ nothing! {
     i32; u16; Arc<[u16]>; Arc<str>; Attrs; BinaryOp; BlockId; Callee; DataType; ForKind; IterKind; Span; Var;
 }
 
-macro_rules! child {
-    ($($ty:ident $variant:ident;)*) => {
-        $(impl Child for $ty {
-            fn node(&self) -> Node<'_> {
-                Node::$variant(self)
-            }
-        })*
-    };
-}
-
-child! {
-    PrimExpr Expr; Stmt Stmt; IterVar IterVar; Range Range; BufferRegion BufferRegion;
-    MatchBufferRegion MatchBuffer; Param Param;
-}
+children!(PrimExpr Stmt IterVar Range BufferRegion MatchBufferRegion Param);
 
 macro_rules! named {
     ($($ty:ident $what:literal;)*) => {
@@ -265,7 +252,7 @@ macro_rules! named {
     };
 }
 
-named! { ForKind "kind of loop"; IterKind "kind of axis"; Scope "scope"; }
+named! { ForKind "kind of loop"; IterKind "kind of axis"; }
 
 /// A use of the buffer.
 impl Part for Buffer {

@@ -1,9 +1,9 @@
 //! Moves each allocation into the loop that contains all uses of the buffer.
 //!
 //! TVM counterpart: `PlanAndUpdateBufferAllocationLocation`.
-//! Requires: no blocks. Ensures: a buffer is allocated in the innermost loop body that contains all its accesses and in
-//! which every iteration writes each element before reading it (see [`coverage`](super::coverage)). Memory that GPU
-//! threads share stays outside the loops over these threads.
+//! Requires: no blocks. Ensures: a buffer is allocated in the innermost body of a loop or `while` that contains all its
+//! accesses and in which every iteration writes each element before reading it (see [`coverage`](super::coverage)).
+//! Memory that GPU threads share stays outside the loops over these threads.
 
 use super::context::{analyzer_for, enter_loop};
 use super::coverage::is_covered;

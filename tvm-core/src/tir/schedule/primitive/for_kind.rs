@@ -38,7 +38,7 @@ pub(in crate::tir::schedule) fn misfit(
         let node = state.get_for(var)?;
         let is_same = |old: &ScheduleState| {
             old.get_for(var).is_ok_and(|it| Arc::ptr_eq(it, node))
-                && kinds_above(old, var) == kinds_above(state, var)
+                && kinds_above(old, var).eq(kinds_above(state, var))
         };
         let same = before.is_some_and(is_same);
         if !same && let Err(err) = check_kind(name, state, node) {
@@ -49,12 +49,11 @@ pub(in crate::tir::schedule) fn misfit(
 }
 
 /// The kinds of the loops around the loop `var`, innermost first.
-fn kinds_above(state: &ScheduleState, var: VarId) -> Vec<ForKind> {
-    let loops = state.ancestors(StmtSRef::Loop(var)).filter_map(|it| match it {
-        StmtSRef::Loop(outer) => state.get_for(outer).ok(),
+fn kinds_above(state: &ScheduleState, var: VarId) -> impl Iterator<Item = ForKind> {
+    state.ancestors(StmtSRef::Loop(var)).filter_map(|it| match it {
+        StmtSRef::Loop(outer) => state.get_for(outer).ok().map(|it| it.kind),
         StmtSRef::Block(_) => None,
-    });
-    loops.map(|it| it.kind).collect()
+    })
 }
 
 /// Checks that `node` may run as its kind says.
