@@ -1,7 +1,7 @@
 //! Compilation of a kernel's definition to a typed function.
 
 use tvm_codegen::CodegenError;
-use tvm_core::ir::IrError;
+use tvm_core::ir::{Diagnose, Diagnostic, IrError};
 use tvm_core::script::PrimFuncDef;
 use tvm_core::target::Target;
 use tvm_runtime::CompiledFn;
@@ -16,6 +16,15 @@ pub enum CompileError {
     /// No code could be generated.
     #[error(transparent)]
     Codegen(#[from] CodegenError),
+}
+
+impl Diagnose for CompileError {
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        match self {
+            CompileError::Build(source) => source.diagnostics(),
+            CompileError::Codegen(source) => source.diagnostics(),
+        }
+    }
 }
 
 /// Builds and compiles `P` for `target`.

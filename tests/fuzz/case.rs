@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tvm::ir::VarId;
 use tvm::runtime::{DataType, Tensor, Value};
-use tvm::tir::interp::{InterpError, Program};
+use tvm::tir::interp::{InterpError, InterpErrorKind, Program};
 use tvm::tir::{Param, PrimExpr, PrimFunc, substitute_expr};
 use tvm_testing::Rng;
 
@@ -87,13 +87,15 @@ impl Case {
             let res = match program.strict(order).run_limited(&mut fresh, MAX_STEPS) {
                 // Lowering may give each iteration a copy of an internal buffer, so only the lowered form must be free
                 // of races.
-                Err(InterpError::Race { buffer, .. }) if !lowered && self.is_internal(&buffer) => {
+                Err(InterpError { kind: InterpErrorKind::Race { buffer, .. }, .. })
+                    if !lowered && self.is_internal(&buffer) =>
+                {
                     fresh = args.to_vec();
                     program.run_limited(&mut fresh, MAX_STEPS)
                 }
                 res => res,
             };
-            too_long |= matches!(res, Err(InterpError::StepLimit));
+            too_long |= matches!(res, Err(InterpError { kind: InterpErrorKind::StepLimit, .. }));
             args.clone_from_slice(&fresh);
             res.map_err(|err| err.to_string())
         });

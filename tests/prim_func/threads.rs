@@ -222,7 +222,7 @@ fn threads_are_not_for_a_cpu() {
     for target in targets {
         let err = tvm::codegen::compile(&func, &target).unwrap_err();
         let text = err.to_string();
-        for part in ["kernel `straight` (tests/prim_func/threads.rs:", "ThreadBinding"] {
+        for part in ["kernel `straight`: ", "\n  --> tests/prim_func/threads.rs:", "ThreadBinding"] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use tvm_codegen::CodegenError;
+use tvm_core::ir::{Diagnose, Diagnostic, fmt_diagnostics};
 use tvm_core::pass::PassError;
 use tvm_onnx::OnnxError;
 use tvm_runtime::RuntimeError;
@@ -14,23 +15,16 @@ use tvm_runtime::RuntimeError;
 #[non_exhaustive]
 pub enum BuildError {
     /// No output directory is known.
-    #[error(
-        "no directory to write model `{model}` to: the variable OUT_DIR is not set\n  help: call this from a build script, or name a directory with `.out_dir(path)`"
-    )]
     NoOutDir {
         /// Name of the model.
         model: String,
     },
     /// The name is not valid as the name of a file and of a type.
-    #[error(
-        "`{name}` cannot name a model: expected letters, digits and `_`, beginning with a letter\n  help: give a name with `.name(\"…\")`"
-    )]
     Name {
         /// The rejected name.
         name: String,
     },
     /// The model cannot be imported.
-    #[error("cannot import {}: {source}", path.display())]
     Import {
         /// Path of the file.
         path: PathBuf,
@@ -38,7 +32,6 @@ pub enum BuildError {
         source: Box<OnnxError>,
     },
     /// A pass failed on the model.
-    #[error("cannot compile model `{model}`: {source}")]
     Pass {
         /// Name of the model.
         model: String,
@@ -46,7 +39,6 @@ pub enum BuildError {
         source: Box<PassError>,
     },
     /// No code could be generated.
-    #[error("cannot generate code for model `{model}`: {source}")]
     Codegen {
         /// Name of the model.
         model: String,
@@ -54,7 +46,6 @@ pub enum BuildError {
         source: Box<CodegenError>,
     },
     /// The C compiler or the archiver failed or is missing.
-    #[error("cannot compile the kernels of model `{model}` for {target}: {message}")]
     Compiler {
         /// Name of the model.
         model: String,
@@ -64,7 +55,6 @@ pub enum BuildError {
         message: String,
     },
     /// The artifact cannot be created.
-    #[error("cannot save model `{model}`: {source}")]
     Artifact {
         /// Name of the model.
         model: String,
@@ -72,13 +62,54 @@ pub enum BuildError {
         source: Box<RuntimeError>,
     },
     /// A file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
     Io {
         /// Path of the file.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
     },
+}
+
+impl Diagnose for BuildError {
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        let of = |source: &dyn Diagnose, context: String| {
+            source.diagnostics().into_iter().map(|it| it.context(&context)).collect()
+        };
+        vec![match self {
+            BuildError::NoOutDir { model } => Diagnostic::plain(format!(
+                "no directory to write model `{model}` to: the variable OUT_DIR is not set"
+            ))
+            .help("call this from a build script, or name a directory with `.out_dir(path)`"),
+            BuildError::Name { name } => Diagnostic::plain(format!(
+                "`{name}` cannot name a model: expected letters, digits and `_`, beginning with a letter"
+            ))
+            .help("give a name with `.name(\"…\")`"),
+            BuildError::Import { path, source } => {
+                return of(&**source, format!("cannot import {}", path.display()));
+            }
+            BuildError::Pass { model, source } => {
+                return of(&**source, format!("cannot compile model `{model}`"));
+            }
+            BuildError::Codegen { model, source } => {
+                return of(&**source, format!("cannot generate code for model `{model}`"));
+            }
+            BuildError::Compiler { model, target, message } => Diagnostic::plain(format!(
+                "cannot compile the kernels of model `{model}` for {target}: {message}"
+            )),
+            BuildError::Artifact { model, source } => {
+                Diagnostic::plain(format!("cannot save model `{model}`: {source}"))
+            }
+            BuildError::Io { path, source } => {
+                Diagnostic::plain(format!("cannot write {}: {source}", path.display()))
+            }
+        }]
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_diagnostics(&self.diagnostics(), f)
+    }
 }
 
 impl fmt::Debug for BuildError {

@@ -1,8 +1,10 @@
 //! The error type of the command line.
 
+use std::fmt;
 use std::path::Path;
 
 use tvm_codegen::CodegenError;
+use tvm_core::ir::{Diagnose, Diagnostic, fmt_diagnostics};
 use tvm_onnx::OnnxError;
 use tvm_runtime::RuntimeError;
 
@@ -10,19 +12,14 @@ use tvm_runtime::RuntimeError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// A model cannot be imported.
-    #[error(transparent)]
     Onnx(#[from] OnnxError),
     /// A model cannot be compiled.
-    #[error(transparent)]
     Codegen(#[from] CodegenError),
     /// A pass failed.
-    #[error(transparent)]
     Pass(#[from] tvm_core::pass::PassError),
     /// A model cannot be run.
-    #[error(transparent)]
     Runtime(#[from] RuntimeError),
     /// A file cannot be read or written.
-    #[error("{path}: {source}")]
     Io {
         /// Path of the file.
         path: String,
@@ -30,7 +27,6 @@ pub(crate) enum Error {
         source: std::io::Error,
     },
     /// The content of a file is invalid.
-    #[error("{path}: {source}")]
     File {
         /// Path of the file.
         path: String,
@@ -38,8 +34,29 @@ pub(crate) enum Error {
         source: Box<Error>,
     },
     /// The command line, a request or a data set is invalid.
-    #[error("{0}")]
     Usage(String),
+}
+
+impl Diagnose for Error {
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        vec![match self {
+            Error::Onnx(source) => return source.diagnostics(),
+            Error::Codegen(source) => return source.diagnostics(),
+            Error::Pass(source) => return source.diagnostics(),
+            Error::Runtime(source) => Diagnostic::plain(source.to_string()),
+            Error::Io { path, source } => Diagnostic::plain(format!("{path}: {source}")),
+            Error::File { path, source } => {
+                return source.diagnostics().into_iter().map(|it| it.context(path)).collect();
+            }
+            Error::Usage(message) => Diagnostic::plain(message),
+        }]
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_diagnostics(&self.diagnostics(), f)
+    }
 }
 
 impl Error {

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use anstream::adapter::strip_str;
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
+use tvm_codegen::Report;
 
 use crate::error::Error;
 
@@ -33,8 +34,8 @@ pub(crate) fn raw(bytes: &[u8]) {
 
 /// Writes an error to standard error.
 pub(crate) fn error(err: &Error) {
-    let head = if has_colours(&io::stderr()) { "\x1b[1;31merror\x1b[0m" } else { "error" };
-    let _ = writeln!(io::stderr().lock(), "{head}: {err}");
+    let report = Report::of(err);
+    let _ = writeln!(io::stderr().lock(), "{}", report.render(has_colours(&io::stderr())));
 }
 
 /// True if text in colour may be written to `stream`.

@@ -1,5 +1,8 @@
 //! Errors of code generation.
 
+use std::fmt;
+
+use tvm_core::ir::{Diagnose, Diagnostic, Span, fmt_diagnostics};
 use tvm_core::pass::PassError;
 use tvm_runtime::RuntimeError;
 
@@ -8,10 +11,8 @@ use tvm_runtime::RuntimeError;
 #[non_exhaustive]
 pub enum CodegenError {
     /// A lowering pass failed.
-    #[error(transparent)]
     Pass(#[from] PassError),
     /// The program uses a construct that this code generator does not support.
-    #[error("the {target} code generator does not support {what}")]
     NotSupported {
         /// Name of the code generator.
         target: &'static str,
@@ -19,17 +20,15 @@ pub enum CodegenError {
         what: String,
     },
     /// A code generator failed on a kernel.
-    #[error("kernel `{kernel}`{place}: {source}")]
     Kernel {
         /// Name of the kernel.
         kernel: String,
-        /// Where in the kernel, in parentheses: the place in the source, or empty if it is not known.
-        place: String,
+        /// The place in the source; none if it is not known.
+        span: Span,
         /// The error.
         source: Box<CodegenError>,
     },
     /// The code generator is not part of this build.
-    #[error("this build has no {target} code generator\n  help: turn on the feature `{feature}`{help}")]
     Unsupported {
         /// Name of the code generator.
         target: &'static str,
@@ -39,17 +38,11 @@ pub enum CodegenError {
         help: &'static str,
     },
     /// No C compiler was found.
-    #[error(
-        "no C compiler: tried {tried}\n  help: install gcc or clang, set CC, turn on the feature `llvm`, or ask for the interpreter (`Target::interpreter()`), which is hundreds of times slower"
-    )]
     NoCompiler {
         /// The commands that were tried.
         tried: String,
     },
     /// The directory of the kernel cache is not safe to load code from.
-    #[error(
-        "kernel cache: {}: {reason}\n  help: set TVM_CACHE_DIR to a directory that only you can write to", path.display()
-    )]
     Cache {
         /// The directory of the cache, or one above it.
         path: std::path::PathBuf,
@@ -57,7 +50,6 @@ pub enum CodegenError {
         reason: String,
     },
     /// The C compiler failed.
-    #[error("`{command}` failed: {message}")]
     Compiler {
         /// The command that failed.
         command: String,
@@ -65,7 +57,6 @@ pub enum CodegenError {
         message: String,
     },
     /// The target cannot run or express the program.
-    #[error("target `{target}`: {message}")]
     Target {
         /// Text of the target.
         target: String,
@@ -73,7 +64,6 @@ pub enum CodegenError {
         message: String,
     },
     /// A file could not be read or written.
-    #[error("{path}: {source}")]
     Io {
         /// Path of the file or directory.
         path: String,
@@ -81,10 +71,49 @@ pub enum CodegenError {
         source: std::io::Error,
     },
     /// The generated code could not be loaded.
-    #[error(transparent)]
     Runtime(#[from] RuntimeError),
     /// LLVM reported an error.
     #[cfg(feature = "llvm")]
-    #[error(transparent)]
     Llvm(#[from] crate::llvm::LlvmError),
+}
+
+impl Diagnose for CodegenError {
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        let plain = |message: String| Diagnostic::plain(message);
+        let diagnostic = match self {
+            CodegenError::Pass(source) => return source.diagnostics(),
+            CodegenError::Kernel { kernel, span, source } => {
+                let of_kernel = |it: Diagnostic| it.context(format_args!("kernel `{kernel}`")).at(span);
+                return source.diagnostics().into_iter().map(of_kernel).collect();
+            }
+            CodegenError::NotSupported { target, what } => {
+                plain(format!("the {target} code generator does not support {what}"))
+            }
+            CodegenError::Unsupported { target, feature, help } => {
+                plain(format!("this build has no {target} code generator"))
+                    .help(format!("turn on the feature `{feature}`{help}"))
+            }
+            CodegenError::NoCompiler { tried } => plain(format!("no C compiler: tried {tried}")).help(
+                "install gcc or clang, set CC, turn on the feature `llvm`, or ask for the interpreter \
+                 (`Target::interpreter()`), which is hundreds of times slower",
+            ),
+            CodegenError::Cache { path, reason } => {
+                plain(format!("kernel cache: {}: {reason}", path.display()))
+                    .help("set TVM_CACHE_DIR to a directory that only you can write to")
+            }
+            CodegenError::Compiler { command, message } => plain(format!("`{command}` failed: {message}")),
+            CodegenError::Target { target, message } => plain(format!("target `{target}`: {message}")),
+            CodegenError::Io { path, source } => plain(format!("{path}: {source}")),
+            CodegenError::Runtime(source) => plain(source.to_string()),
+            #[cfg(feature = "llvm")]
+            CodegenError::Llvm(source) => plain(source.to_string()),
+        };
+        vec![diagnostic]
+    }
+}
+
+impl fmt::Display for CodegenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_diagnostics(&self.diagnostics(), f)
+    }
 }

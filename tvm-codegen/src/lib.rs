@@ -12,9 +12,11 @@ mod generator;
 #[cfg(feature = "llvm")]
 pub mod llvm;
 mod position;
+mod report;
 
 pub use compiled::{Compiled, FunctionIo, Io, compile_module, export_module};
 pub use cpu::cpu_features;
 pub use driver::{build, compile, emit, emit_lowered, lowered, resolve, signatures};
 pub use error::CodegenError;
 pub use generator::{CodeGenerator, EmitKind, Options, Unit, code_generator};
+pub use report::Report;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use tvm_core::ir::IrError;
+use tvm_core::ir::{Diagnose, Diagnostic, IrError, Span, fmt_diagnostics};
 use tvm_runtime::RuntimeError;
 
 /// Why a model, or a tensor file, cannot be read.
@@ -11,7 +11,6 @@ use tvm_runtime::RuntimeError;
 #[non_exhaustive]
 pub enum OnnxError {
     /// A file cannot be read.
-    #[error("cannot read {}: {source}", .path.display())]
     Io {
         /// Path of the file.
         path: PathBuf,
@@ -19,7 +18,6 @@ pub enum OnnxError {
         source: std::io::Error,
     },
     /// The bytes are not the protobuf message that was expected.
-    #[error("not a valid {what}: {source}")]
     Decode {
         /// Kind of message expected.
         what: &'static str,
@@ -27,21 +25,17 @@ pub enum OnnxError {
         source: prost::DecodeError,
     },
     /// The bytes are not a `.npy` file that can be read.
-    #[error("not a valid .npy file: {0}")]
     Npy(String),
     /// The model contradicts itself or the format.
-    #[error("malformed model: {message}{}", at(.place))]
     Malformed {
         /// Description of the contradiction.
         message: String,
-        /// Node or value concerned; may be empty.
-        place: String,
+        /// Node or value concerned; may be none.
+        place: Span,
     },
     /// The model is well-formed but uses unsupported features.
-    #[error("{0}")]
     Unsupported(UnsupportedReport),
     /// A tensor, or all tensors together, are larger than [`ImportOptions`](crate::ImportOptions) allow.
-    #[error("{what} has {bytes} bytes, the limit is {limit}{}", at(.place))]
     TooLarge {
         /// What is too large.
         what: String,
@@ -49,11 +43,10 @@ pub enum OnnxError {
         bytes: u128,
         /// The limit in bytes.
         limit: u64,
-        /// Node or value concerned; may be empty.
-        place: String,
+        /// Node or value concerned; may be none.
+        place: Span,
     },
     /// Data in another file cannot be read, or must not be read.
-    #[error("external data of tensor `{tensor}`: {message}")]
     External {
         /// Name of the tensor.
         tensor: String,
@@ -61,10 +54,8 @@ pub enum OnnxError {
         message: String,
     },
     /// The graph is ill-typed; the diagnostics name the node.
-    #[error(transparent)]
     Ir(#[from] IrError),
     /// A tensor cannot be created.
-    #[error(transparent)]
     Runtime(#[from] RuntimeError),
 }
 
@@ -89,13 +80,9 @@ pub struct UnsupportedItem {
 /// Maximum number of nodes that are shown per item of a report.
 const SHOWN_NODES: usize = 5;
 
-fn at(place: &str) -> String {
-    if place.is_empty() { String::new() } else { format!("\n  --> {place}") }
-}
-
 impl OnnxError {
     pub(crate) fn malformed(message: impl Into<String>) -> OnnxError {
-        OnnxError::Malformed { message: message.into(), place: String::new() }
+        OnnxError::Malformed { message: message.into(), place: Span::none() }
     }
 
     pub(crate) fn unsupported(what: impl Into<String>) -> OnnxError {
@@ -118,8 +105,8 @@ impl OnnxError {
     #[must_use]
     pub(crate) fn at(mut self, path: &str) -> OnnxError {
         match &mut self {
-            OnnxError::Malformed { place, .. } | OnnxError::TooLarge { place, .. } if place.is_empty() => {
-                *place = path.to_string();
+            OnnxError::Malformed { place, .. } | OnnxError::TooLarge { place, .. } if place.is_none() => {
+                *place = Span::model(path);
             }
             OnnxError::Unsupported(report) => {
                 for item in report.items.iter_mut().filter(|item| item.nodes.is_empty()) {
@@ -137,25 +124,58 @@ impl OnnxError {
     }
 }
 
+impl Diagnose for OnnxError {
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        vec![match self {
+            OnnxError::Io { path, source } => {
+                Diagnostic::plain(format!("cannot read {}: {source}", path.display()))
+            }
+            OnnxError::Decode { what, source } => Diagnostic::plain(format!("not a valid {what}: {source}")),
+            OnnxError::Npy(message) => Diagnostic::plain(format!("not a valid .npy file: {message}")),
+            OnnxError::Malformed { message, place } => {
+                Diagnostic::new(format!("malformed model: {message}"), place)
+            }
+            OnnxError::Unsupported(report) => return report.diagnostics(),
+            OnnxError::TooLarge { what, bytes, limit, place } => {
+                Diagnostic::new(format!("{what} has {bytes} bytes, the limit is {limit}"), place)
+            }
+            OnnxError::External { tensor, message } => {
+                Diagnostic::plain(format!("external data of tensor `{tensor}`: {message}"))
+            }
+            OnnxError::Ir(source) => return source.diagnostics(),
+            OnnxError::Runtime(source) => Diagnostic::plain(source.to_string()),
+        }]
+    }
+}
+
+impl fmt::Display for OnnxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_diagnostics(&self.diagnostics(), f)
+    }
+}
+
+impl UnsupportedReport {
+    /// One diagnostic per operator or feature, at the first node that uses it.
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        let of_item = |item: &UnsupportedItem| {
+            let (count, places) = (item.nodes.len(), item.nodes.iter().map(|it| Span::model(it.as_str())));
+            let used = if count > 1 { format!(" ({count} nodes)") } else { String::new() };
+            let mut res =
+                Diagnostic::plain(format!("the model uses what is not supported: {}{used}", item.what));
+            for (i, place) in places.take(SHOWN_NODES).enumerate() {
+                res = if i == 0 { res.at(&place) } else { res.note("and here", &place) };
+            }
+            if count > SHOWN_NODES {
+                res = res.note(format!("and in {} more nodes", count - SHOWN_NODES), &Span::none());
+            }
+            Diagnostic { help: item.help.clone(), ..res }
+        };
+        self.items.iter().map(of_item).collect()
+    }
+}
+
 impl fmt::Display for UnsupportedReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the model uses what is not supported:")?;
-        for item in &self.items {
-            let n = item.nodes.len();
-            write!(f, "\n  {}", item.what)?;
-            if n > 0 {
-                write!(f, " ({n} node{})", if n == 1 { "" } else { "s" })?;
-            }
-            for node in item.nodes.iter().take(SHOWN_NODES) {
-                write!(f, "\n    --> {node}")?;
-            }
-            if n > SHOWN_NODES {
-                write!(f, "\n    … and {} more", n - SHOWN_NODES)?;
-            }
-            if let Some(help) = &item.help {
-                write!(f, "\n    help: {help}")?;
-            }
-        }
-        Ok(())
+        fmt_diagnostics(&self.diagnostics(), f)
     }
 }

@@ -498,7 +498,7 @@ impl<'m> Importer<'m> {
             Some(bytes) if bytes as u64 <= limit => Ok(bytes),
             bytes => {
                 let bytes = bytes.map_or(u128::from(u64::MAX), |it| it as u128);
-                Err(OnnxError::TooLarge { what: what(), bytes, limit, place: String::new() })
+                Err(OnnxError::TooLarge { what: what(), bytes, limit, place: Span::none() })
             }
         }
     }
@@ -515,7 +515,7 @@ impl<'m> Importer<'m> {
         let (bytes, limit) = (self.total_bytes, self.options.max_total_bytes);
         if bytes > limit.into() {
             let what = "the sum of all values".to_string();
-            return Err(OnnxError::TooLarge { what, bytes, limit, place: String::new() });
+            return Err(OnnxError::TooLarge { what, bytes, limit, place: Span::none() });
         }
         Ok(())
     }

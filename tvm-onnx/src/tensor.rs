@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use prost::Message;
+use tvm_core::ir::Span;
 use tvm_runtime::{DataType, Element, Tensor, byte_size};
 
 use crate::error::OnnxError;
@@ -107,7 +108,7 @@ fn decode(proto: &TensorProto, external: &ExternalData, limit: u64) -> Result<Te
     };
     if size as u64 > limit {
         let what = format!("a tensor of shape {}", show_dims(dims));
-        return Err(OnnxError::TooLarge { what, bytes: size as u128, limit, place: String::new() });
+        return Err(OnnxError::TooLarge { what, bytes: size as u128, limit, place: Span::none() });
     }
     if let Some(narrow) = narrow {
         return decode_narrow(proto, external, narrow, size);

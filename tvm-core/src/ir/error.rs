@@ -1,46 +1,9 @@
-//! Diagnostics: what is wrong, where in the user's source, and what to do instead.
+//! The error of everything that builds, checks or reads programs.
 
 use std::fmt;
 
-use super::Span;
-
-/// One problem: message, place, help.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnostic {
-    /// What is wrong, in the user's terms: expected and got.
-    pub message: String,
-    /// The place in the source.
-    pub span: Span,
-    /// What to do instead.
-    pub help: Option<String>,
-}
-
-impl Diagnostic {
-    /// A problem at `span`.
-    pub fn new(message: impl Into<String>, span: &Span) -> Diagnostic {
-        Diagnostic { message: message.into(), span: span.clone(), help: None }
-    }
-
-    /// Sets the help text: what to do instead.
-    #[must_use]
-    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
-        self.help = Some(help.into());
-        self
-    }
-}
-
-impl fmt::Display for Diagnostic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        if !self.span.is_none() {
-            write!(f, "\n  --> {}", self.span)?;
-        }
-        if let Some(help) = &self.help {
-            write!(f, "\n  help: {help}")?;
-        }
-        Ok(())
-    }
-}
+use super::diagnostic::fmt_diagnostics;
+use super::{Diagnose, Diagnostic, Span};
 
 /// Malformed IR or an ill-typed program: one or more diagnostics.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,11 +27,7 @@ impl IrError {
     /// Sets `span` on every diagnostic without a place.
     #[must_use]
     pub fn at(mut self, span: &Span) -> IrError {
-        for diagnostic in &mut self.0 {
-            if diagnostic.span.is_none() {
-                diagnostic.span = span.clone();
-            }
-        }
+        self.0 = self.0.into_iter().map(|diagnostic| diagnostic.at(span)).collect();
         self
     }
 }
@@ -101,14 +60,14 @@ impl From<Diagnostic> for IrError {
 
 impl fmt::Display for IrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, diagnostic) in self.0.iter().enumerate() {
-            if i > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "{diagnostic}")?;
-        }
-        Ok(())
+        fmt_diagnostics(&self.0, f)
     }
 }
 
 impl std::error::Error for IrError {}
+
+impl Diagnose for IrError {
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        self.0.clone()
+    }
+}

@@ -2,6 +2,7 @@
 //! module; and what holds for all of them: comparison, hashing, JSON, scopes.
 
 mod attrs;
+mod diagnostic;
 mod error;
 pub(crate) mod graph;
 mod id;
@@ -18,8 +19,9 @@ mod var;
 pub(crate) mod well_formed;
 
 pub use attrs::{AttrValue, Attrs};
+pub use diagnostic::{Diagnose, Diagnostic, Note, fmt_diagnostics};
 pub(crate) use error::FirstError;
-pub use error::{Diagnostic, IrError};
+pub use error::IrError;
 pub use id::{BlockId, BufferId, GlobalVarId, ScheduleId, VarId};
 pub use module::{BaseFunc, ExternFunc, IRModule};
 pub use op::{

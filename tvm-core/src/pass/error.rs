@@ -1,13 +1,14 @@
 //! Why a pass failed.
 
-use crate::ir::{Diagnostic, IrError};
+use std::fmt;
+
+use crate::ir::{Diagnose, Diagnostic, IrError, fmt_diagnostics};
 
 /// Why a pass failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassError {
     /// The program is malformed or uses an unsupported feature.
-    #[error("pass `{pass}`: {source}")]
     Ir {
         /// The pass.
         pass: String,
@@ -15,7 +16,6 @@ pub enum PassError {
         source: IrError,
     },
     /// A pass of this name is not registered.
-    #[error("unknown pass `{name}`{}", near.as_ref().map_or(String::new(), |near| format!("; did you mean `{near}`?")))]
     Unknown {
         /// The name.
         name: String,
@@ -23,13 +23,10 @@ pub enum PassError {
         near: Option<String>,
     },
     /// A pass of this name is registered already.
-    #[error("pass `{0}` is registered already")]
     Duplicate(String),
     /// The context disables a mandatory pass, on which later passes rely.
-    #[error("pass `{0}` cannot be disabled: what runs after it relies on it")]
     Mandatory(String),
     /// A pass violated an invariant that held before it.
-    #[error("pass `{pass}` broke the module: {source}")]
     Verify {
         /// The pass.
         pass: String,
@@ -43,12 +40,32 @@ impl PassError {
     pub fn ir(pass: &str, source: impl Into<IrError>) -> PassError {
         PassError::Ir { pass: pass.to_string(), source: source.into() }
     }
+}
 
-    /// The diagnostics inside.
-    pub fn diagnostics(&self) -> &[Diagnostic] {
+impl Diagnose for PassError {
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        let of = |source: &IrError, context: String| {
+            source.0.iter().map(|it| it.clone().context(&context)).collect::<Vec<_>>()
+        };
         match self {
-            PassError::Ir { source, .. } | PassError::Verify { source, .. } => &source.0,
-            PassError::Unknown { .. } | PassError::Duplicate(_) | PassError::Mandatory(_) => &[],
+            PassError::Ir { pass, source } => of(source, format!("pass `{pass}`")),
+            PassError::Verify { pass, source } => of(source, format!("pass `{pass}` broke the module")),
+            PassError::Unknown { name, near } => {
+                let near = near.as_ref().map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+                vec![Diagnostic::plain(format!("unknown pass `{name}`{near}"))]
+            }
+            PassError::Duplicate(name) => {
+                vec![Diagnostic::plain(format!("pass `{name}` is registered already"))]
+            }
+            PassError::Mandatory(name) => vec![Diagnostic::plain(format!(
+                "pass `{name}` cannot be disabled: what runs after it relies on it"
+            ))],
         }
+    }
+}
+
+impl fmt::Display for PassError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_diagnostics(&self.diagnostics(), f)
     }
 }

@@ -1,15 +1,17 @@
 //! The equivalence test of a schedule: runs the program before and after on random data of several odd shapes.
 
+use std::fmt;
+
+use rustc_hash::FxHashMap;
 use tvm_runtime::{DataType, RuntimeError, Tensor, Value};
 
 use super::PrimFuncDef;
 use super::smaller::smaller;
-use crate::ir::VarId;
-use crate::tir::interp::{InterpError, Program};
+use crate::ir::{Diagnose, Diagnostic, IrError, VarId, fmt_diagnostics};
+use crate::tir::interp::{InterpError, InterpErrorKind, Program};
 use crate::tir::schedule::ScheduleError;
 use crate::tir::transform::renew_defs;
 use crate::tir::{Param, PrimExpr, PrimFunc, substitute_expr};
-use rustc_hash::FxHashMap;
 
 /// Extents that symbolic dimensions take: odd, one, around powers of two.
 const EXTENTS: [i64; 8] = [1, 3, 17, 32, 33, 5, 64, 7];
@@ -28,13 +30,10 @@ const MAX_SHIFT: u32 = 10;
 #[non_exhaustive]
 pub enum CheckError {
     /// The kernel does not build.
-    #[error(transparent)]
-    Build(#[from] crate::ir::IrError),
+    Build(#[from] IrError),
     /// The schedule returned an error.
-    #[error(transparent)]
     Schedule(#[from] ScheduleError),
     /// One of the programs failed.
-    #[error("{which} program failed for {dims}: {source}")]
     Run {
         /// `the original` or `the scheduled`.
         which: &'static str,
@@ -44,10 +43,6 @@ pub enum CheckError {
         source: Box<InterpError>,
     },
     /// No run was short enough, or the kernel refused all arguments that were tried: nothing is known about the schedule.
-    #[error(
-        "`{func}` could not be checked: {why}\n  help: test the schedule on a kernel of smaller extents, with \
-         `check_equivalent`"
-    )]
     NotChecked {
         /// Name of the kernel.
         func: String,
@@ -55,12 +50,8 @@ pub enum CheckError {
         why: String,
     },
     /// Test data could not be created.
-    #[error(transparent)]
     Runtime(#[from] RuntimeError),
     /// The programs compute different results.
-    #[error(
-        "`{output}` differs at element {index} for {dims}: the schedule gives {got}, the kernel {expected}"
-    )]
     Differs {
         /// Name of the output parameter that differs.
         output: String,
@@ -73,6 +64,33 @@ pub enum CheckError {
         /// Element that the kernel computes.
         expected: f64,
     },
+}
+
+impl Diagnose for CheckError {
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        vec![match self {
+            CheckError::Build(source) => return source.diagnostics(),
+            CheckError::Schedule(source) => return source.diagnostics(),
+            CheckError::Run { which, dims, source } => {
+                let context = format!("{which} program failed for {dims}");
+                return source.diagnostics().into_iter().map(|it| it.context(&context)).collect();
+            }
+            CheckError::NotChecked { func, why } => {
+                let help = "test the schedule on a kernel of smaller extents, with `check_equivalent`";
+                Diagnostic::plain(format!("`{func}` could not be checked: {why}")).help(help)
+            }
+            CheckError::Runtime(source) => Diagnostic::plain(source.to_string()),
+            CheckError::Differs { output, index, dims, got, expected } => Diagnostic::plain(format!(
+                "`{output}` differs at element {index} for {dims}: the schedule gives {got}, the kernel {expected}"
+            )),
+        }]
+    }
+}
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_diagnostics(&self.diagnostics(), f)
+    }
 }
 
 /// Runs `P` as written and as scheduled by `schedule`, and compares the outputs. A kernel whose constant extents make it
@@ -128,8 +146,12 @@ pub fn check_equivalent(func: &PrimFunc, scheduled: &PrimFunc) -> Result<(), Che
             });
             match run {
                 Ok(()) => break (dims, args, others),
-                Err((_, InterpError::StepLimit)) if shift < MAX_SHIFT && rounds > 1 => shift += 1,
-                Err((_, InterpError::StepLimit)) => {
+                Err((_, InterpError { kind: InterpErrorKind::StepLimit, .. }))
+                    if shift < MAX_SHIFT && rounds > 1 =>
+                {
+                    shift += 1
+                }
+                Err((_, InterpError { kind: InterpErrorKind::StepLimit, .. })) => {
                     let why = format!("it runs too long for {dims}");
                     return Err(CheckError::NotChecked { func: func.name.to_string(), why });
                 }

@@ -119,7 +119,8 @@ fn lift(
 
 /// Legalises `main` and runs it on `inputs`.
 pub(crate) fn run(module: IRModule, inputs: &[Tensor]) -> Result<Vec<Tensor>, IrError> {
-    let module = legalize_ops().apply(module).map_err(|err| IrError(err.diagnostics().to_vec()))?;
+    let module =
+        legalize_ops().apply(module).map_err(|err| IrError(tvm_core::ir::Diagnose::diagnostics(&err)))?;
     well_formed(&module).unwrap_or_else(|err| panic!("{err}"));
     no_needless_zeros(&module);
     let Some(BaseFunc::Relax(main)) = module.lookup("main") else { panic!("no main") };

@@ -476,6 +476,23 @@ impl Stmt {
         }
     }
 
+    /// Where the statement was written; none for statements without a place of their own.
+    pub fn span(&self) -> Span {
+        match self {
+            Stmt::BufferStore(it) => it.span.clone(),
+            Stmt::For(it) => it.span.clone(),
+            Stmt::BlockRealize(it) => it.block.span.clone(),
+            Stmt::IfThenElse(it) => it.span.clone(),
+            Stmt::While(it) => it.span.clone(),
+            Stmt::AssertStmt(it) => it.failure.span.clone(),
+            Stmt::SeqStmt(_)
+            | Stmt::Bind(_)
+            | Stmt::AllocBuffer(_)
+            | Stmt::DeclBuffer(_)
+            | Stmt::Evaluate(_) => Span::none(),
+        }
+    }
+
     /// True when both are the same node.
     pub fn ptr_eq(&self, other: &Stmt) -> bool {
         match (self, other) {

@@ -3,8 +3,8 @@
 use tvm_runtime::abi::Status;
 use tvm_runtime::{HostArg, Kernel, Module, RuntimeError, Tensor, Value};
 
-use crate::ir::{IRModule, Span};
-use crate::tir::interp::{InterpError, Program};
+use crate::ir::IRModule;
+use crate::tir::interp::{InterpError, InterpErrorKind, Program};
 use crate::tir::{PrimFunc, kernel_sig};
 
 /// A kernel for each tensor program of `module`, run by the [interpreter](crate::tir::interp). The counterpart of a
@@ -52,25 +52,25 @@ fn to_value(arg: &HostArg<'_>) -> Result<Value, RuntimeError> {
 }
 
 fn runtime_error(func: &str, err: InterpError) -> RuntimeError {
-    let place = |span: &Span| Some(span.text()).filter(|text| !text.is_empty());
-    match err {
-        InterpError::Runtime(err) => err,
-        InterpError::OutOfBounds { buffer, axis, index, extent, span } => RuntimeError::OutOfBounds {
+    let place = Some(err.span.text()).filter(|text| !text.is_empty());
+    match err.kind {
+        InterpErrorKind::Runtime(err) => err,
+        InterpErrorKind::OutOfBounds { buffer, axis, index, extent } => RuntimeError::OutOfBounds {
             func: func.into(),
             buffer: Some(buffer),
             axis: axis as i64,
             index,
             extent,
-            place: place(&span),
+            place,
         },
-        InterpError::AxisDomain { block, axis, value, min: _, end, span } => RuntimeError::AxisDomain {
+        InterpErrorKind::AxisDomain { block, axis, value, min: _, end } => RuntimeError::AxisDomain {
             func: func.into(),
             axis: format!("axis `{axis}` of block `{block}`").into(),
             value,
             end,
-            place: place(&span),
+            place,
         },
-        InterpError::Allocation { buffer, dtype: _, shape } if shape.iter().any(|&it| it < 0) => {
+        InterpErrorKind::Allocation { buffer, dtype: _, shape } if shape.iter().any(|&it| it < 0) => {
             let axis = shape.iter().position(|&it| it < 0).unwrap_or_default();
             RuntimeError::NegativeExtent {
                 func: func.into(),
@@ -80,10 +80,10 @@ fn runtime_error(func: &str, err: InterpError) -> RuntimeError {
                 place: None,
             }
         }
-        InterpError::Assert { what, status, span, .. } if status == Status::Assert as i32 => {
+        InterpErrorKind::Assert { what, status, .. } if status == Status::Assert as i32 => {
             let message = Some(what).filter(|it| !it.is_empty());
-            RuntimeError::Assert { func: func.into(), message, place: place(&span) }
+            RuntimeError::Assert { func: func.into(), message, place }
         }
-        other => RuntimeError::Other(other.to_string()),
+        kind => RuntimeError::Other(InterpError { kind, ..err }.to_string()),
     }
 }

@@ -10,7 +10,7 @@ use crate::ir::structural::sample::{matmul, random_prim_func};
 use crate::ir::{IRModule, Var};
 use crate::pipeline::lower_tir;
 use crate::tir::analysis::{lowered_form, well_formed};
-use crate::tir::interp::{InterpError, Program};
+use crate::tir::interp::{InterpError, InterpErrorKind, Program};
 use crate::tir::schedule::Schedule;
 use crate::tir::testing::{arguments, dense, random_step, stencil};
 use crate::tir::*;
@@ -234,7 +234,12 @@ fn fuzz_verifier() {
         let mut args = arguments(&mutant, &dims);
         match Program::compile(&lowered).and_then(|program| program.run_limited(&mut args, 2_000_000)) {
             Ok(()) => ran += 1,
-            Err(err @ (InterpError::OutOfBounds { .. } | InterpError::OutOfMemory { .. })) => {
+            Err(
+                err @ InterpError {
+                    kind: InterpErrorKind::OutOfBounds { .. } | InterpErrorKind::OutOfMemory { .. },
+                    ..
+                },
+            ) => {
                 panic!("corruption {kind} (seed {seed}) leaves its memory: {err}\n{mutant}\n{lowered}")
             }
             Err(_) => by_checks += 1,

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use smallvec::SmallVec;
 use tvm_runtime::{DTypeCode, DataType};
 
-use super::InterpError;
+use super::InterpErrorKind;
 use super::machine::{Handle, IntFn, Machine, Run, Trap};
 use super::ops::Code;
 use super::strict::Fault;
@@ -65,14 +65,13 @@ impl Access {
 
     #[cold]
     fn out_of_bounds(&self, m: &mut Machine<'_>, axis: usize, index: i64, extent: i64) -> Trap {
-        let (buffer, span) = (self.buffer.clone(), self.span.clone());
-        m.fail(InterpError::OutOfBounds { buffer, axis, index, extent, span })
+        m.fail(InterpErrorKind::OutOfBounds { buffer: self.buffer.clone(), axis, index, extent }, &self.span)
     }
 
     #[cold]
     fn out_of_memory(&self, m: &mut Machine<'_>, at: Handle) -> Trap {
-        let (buffer, span, len) = (self.buffer.clone(), self.span.clone(), m.bytes(at.mem).len());
-        m.fail(InterpError::OutOfMemory { buffer, byte: at.byte, len, span })
+        let (buffer, len) = (self.buffer.clone(), m.bytes(at.mem).len());
+        m.fail(InterpErrorKind::OutOfMemory { buffer, byte: at.byte, len }, &self.span)
     }
 
     #[inline]
@@ -94,10 +93,10 @@ impl Access {
         let Err(fault) = watch.access(at.mem, at.byte, len, write) else { return Ok(()) };
         m.watch = None;
         let element = self.indices.iter().map(|index| index(m)).collect::<Result<_, _>>()?;
-        let (buffer, span) = (self.buffer.clone(), self.span.clone());
-        Err(m.fail(match fault {
-            Fault::Uninitialised => InterpError::Uninitialised { buffer, element, span },
-            Fault::Race { at, first, second } => InterpError::Race {
+        let buffer = self.buffer.clone();
+        let kind = match fault {
+            Fault::Uninitialised => InterpErrorKind::Uninitialised { buffer, element },
+            Fault::Race { at, first, second } => InterpErrorKind::Race {
                 buffer,
                 element,
                 kind: at.kind,
@@ -105,9 +104,9 @@ impl Access {
                 first,
                 second,
                 loop_span: at.span,
-                span,
             },
-        }))
+        };
+        Err(m.fail(kind, &self.span))
     }
 
     #[inline]
@@ -116,8 +115,7 @@ impl Access {
             self.watched(m, at, N, true)?;
         }
         let Some(bytes) = m.bytes_mut(at.mem) else {
-            let (buffer, span) = (self.buffer.clone(), self.span.clone());
-            return Err(m.fail(InterpError::ReadOnly { buffer, span }));
+            return Err(m.fail(InterpErrorKind::ReadOnly { buffer: self.buffer.clone() }, &self.span));
         };
         match bytes.get_mut(at.byte as usize..).and_then(|bytes| bytes.first_chunk_mut::<N>()) {
             Some(bytes) => {

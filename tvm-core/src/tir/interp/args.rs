@@ -6,7 +6,7 @@ use tvm_runtime::{DataType, Device, RuntimeError, Value};
 
 use super::machine::{Dim, Handle, IntFn, Machine, Mem, Packed};
 use super::stmt::{Compiler, compact, scalar_kind};
-use super::{InterpError, Program};
+use super::{InterpError, InterpErrorKind, Program};
 use crate::tir::{Param, PrimFunc, dim_sig, wrap_int};
 
 /// One parameter.
@@ -147,7 +147,7 @@ impl Program {
     ) -> Result<(), InterpError> {
         let Kind::Tensor { checks, .. } = &param.kind else { return Ok(()) };
         for (axis, ((check, dim), &got)) in checks.iter().zip(shape).enumerate() {
-            let expected = check(m).map_err(|_| InterpError::StepLimit)?;
+            let expected = check(m).map_err(|_| InterpErrorKind::StepLimit)?;
             if expected != got {
                 let (func, arg) = (self.name.clone(), param.name.clone());
                 let (axis, dim) = (axis as i64, dim.clone());

@@ -2,12 +2,12 @@
 
 use tvm_runtime::DataType;
 
-use super::InterpError;
 use super::access::{Access, each_lane};
 use super::deep::with_room;
 use super::machine::{FloatFn, HandleFn, IntFn, Machine, Packed, Trap};
 use super::ops::{self, Code};
 use super::stmt::Compiler;
+use super::{InterpError, InterpErrorKind};
 use crate::support::with_stack;
 use crate::tir::{Buffer, Call, Callee, Intrinsic, PrimExpr, Shuffle};
 use crate::{ir::Span, tir::Let};
@@ -210,15 +210,15 @@ impl Compiler {
         let intrinsic = match &it.callee {
             Callee::Intrinsic(intrinsic) => *intrinsic,
             Callee::PureExtern(name) => {
-                let error = InterpError::malformed(
+                let error = InterpErrorKind::malformed(
                     format!("a call of `{name}`"),
                     "external functions exist only on a target",
-                    if it.span.is_none() { &self.span } else { &it.span },
                 );
+                let span = if it.span.is_none() { &self.span } else { &it.span }.clone();
                 return Ok(if it.dtype.is_float() {
-                    Code::Float(Box::new(move |m| Err(m.fail(error.clone()))))
+                    Code::Float(Box::new(move |m| Err(m.fail(error.clone(), &span))))
                 } else {
-                    Code::Int(Box::new(move |m| Err(m.fail(error.clone()))))
+                    Code::Int(Box::new(move |m| Err(m.fail(error.clone(), &span))))
                 });
             }
         };
@@ -302,7 +302,7 @@ impl Compiler {
     }
 
     pub(super) fn malformed(&self, what: impl Into<String>, why: &'static str) -> InterpError {
-        InterpError::malformed(what, why, &self.span)
+        InterpErrorKind::malformed(what, why).at(&self.span)
     }
 }
 
@@ -331,5 +331,5 @@ fn packed(m: &mut Machine<'_>, index: &IntFn) -> Result<Packed, Trap> {
 }
 
 fn not_packed(m: &mut Machine<'_>, what: &'static str) -> Trap {
-    m.fail(InterpError::malformed("an argument of a packed call", what, &Span::none()))
+    m.fail(InterpErrorKind::malformed("an argument of a packed call", what), &Span::none())
 }

@@ -2,8 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::InterpError;
 use super::strict::Watch;
+use super::{InterpError, InterpErrorKind};
+use crate::ir::Span;
 
 /// Marks a computation that stopped; the reason is in the machine.
 #[derive(Clone, Copy, Debug)]
@@ -91,16 +92,16 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Records why the program stops.
+    /// Records why the program stops, and where.
     #[cold]
-    pub(super) fn fail(&mut self, error: InterpError) -> Trap {
-        self.error = Some(Box::new(error));
+    pub(super) fn fail(&mut self, kind: InterpErrorKind, span: &Span) -> Trap {
+        self.error = Some(Box::new(kind.at(span)));
         Trap
     }
 
     /// Why the program stopped.
     pub(super) fn error(self, _: Trap) -> InterpError {
-        self.error.map_or(InterpError::StepLimit, |error| *error)
+        self.error.map_or_else(|| InterpErrorKind::StepLimit.into(), |error| *error)
     }
 
     /// Counts one step; at the limit the program stops (with no error recorded, which means `StepLimit`).

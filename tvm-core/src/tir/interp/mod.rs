@@ -29,7 +29,7 @@ mod strict;
 #[cfg(test)]
 mod tests;
 
-pub use error::InterpError;
+pub use error::{InterpError, InterpErrorKind};
 pub use strict::Strict;
 pub use tvm_runtime::Value;
 

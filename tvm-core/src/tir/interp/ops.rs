@@ -2,7 +2,7 @@
 
 use tvm_runtime::DataType;
 
-use super::InterpError;
+use super::InterpErrorKind;
 use super::machine::{FloatFn, IntFn, Machine, Trap};
 use super::math::{self, round_to};
 use crate::ir::Span;
@@ -72,12 +72,11 @@ pub(super) fn int_binary(op: BinaryOp, dtype: DataType, a: IntFn, b: IntFn, span
             return Box::new(move |m| {
                 let (x, y) = (a(m)?, b(m)?);
                 eval_int(op, x, y, dtype).ok_or_else(|| {
-                    m.fail(match op {
-                        BinaryOp::Shl | BinaryOp::Shr => {
-                            InterpError::Shift { dtype, amount: y, span: span.clone() }
-                        }
-                        _ => InterpError::DivisionByZero { span: span.clone() },
-                    })
+                    let kind = match op {
+                        BinaryOp::Shl | BinaryOp::Shr => InterpErrorKind::Shift { dtype, amount: y },
+                        _ => InterpErrorKind::DivisionByZero,
+                    };
+                    m.fail(kind, &span)
                 })
             });
         }
@@ -86,7 +85,7 @@ pub(super) fn int_binary(op: BinaryOp, dtype: DataType, a: IntFn, b: IntFn, span
 }
 
 fn nonzero(value: i64, m: &mut Machine<'_>, span: &Span) -> Result<i64, Trap> {
-    if value == 0 { Err(m.fail(InterpError::DivisionByZero { span: span.clone() })) } else { Ok(value) }
+    if value == 0 { Err(m.fail(InterpErrorKind::DivisionByZero, span)) } else { Ok(value) }
 }
 
 /// The value of `f` wrapped to `dtype`.

@@ -10,11 +10,11 @@ mod tests;
 
 use std::sync::Arc;
 
-use super::InterpError;
 use super::init::Enclosing;
 use super::machine::{Handle, IntFn, Machine, Mem, Run, Trap, View};
 use super::stmt::Compiler;
 use super::strict::Concurrent;
+use super::{InterpError, InterpErrorKind};
 use crate::ir::Span;
 use crate::tir::{
     Buffer, Callee, For, ForKind, Intrinsic, PrimExpr, Scope, Stmt, ThreadTag, Visitor, walk_expr,
@@ -266,7 +266,7 @@ fn agreed(
     each(m, all, |m| {
         let value = f(m)?;
         if *agreed.get_or_insert(value) != value {
-            return Err(m.fail(InterpError::Divergence { what, span: span.clone() }));
+            return Err(m.fail(InterpErrorKind::Divergence { what }, span));
         }
         Ok(())
     })?;

@@ -6,12 +6,12 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tvm_runtime::{DataType, byte_size};
 
-use super::InterpError;
 use super::deep::with_room;
 use super::init::Enclosing;
 use super::machine::{Dim, Handle, IntFn, Machine, Mem, Run, Sizes, Trap};
 use super::simt;
 use super::strict::{Concurrent, shuffled};
+use super::{InterpError, InterpErrorKind};
 use crate::ir::{BufferId, Span, Var, VarId};
 use crate::support::with_stack;
 use crate::tir::{
@@ -228,8 +228,8 @@ impl Compiler {
             inits.iter().try_for_each(|init| init(m))?;
             let (min, extent) = (min(m)?, extent(m)?.max(0));
             let Some(end) = min.checked_add(extent) else {
-                let (loop_var, span) = (loop_var.clone(), span.clone());
-                return Err(m.fail(InterpError::LoopRange { loop_var, min, extent, span }));
+                let kind = InterpErrorKind::LoopRange { loop_var: loop_var.clone(), min, extent };
+                return Err(m.fail(kind, &span));
             };
             if let Some(concurrent) = &concurrent
                 && m.watch.is_some()
@@ -259,8 +259,8 @@ impl Compiler {
                 return Ok(());
             }
             let (expected, got) = (expected(m)?, got(m)?);
-            let (what, span) = (what.clone(), span.clone());
-            Err(m.fail(InterpError::Assert { what, status, arg, axis, expected, got, span }))
+            let kind = InterpErrorKind::Assert { what: what.clone(), status, arg, axis, expected, got };
+            Err(m.fail(kind, &span))
         }))
     }
 
@@ -323,8 +323,8 @@ impl Compiler {
                 let min = (axis.min)(m)?;
                 let end = min.saturating_add((axis.extent)(m)?);
                 if value < min || value >= end {
-                    let (block, axis, span) = (name.clone(), axis.name.clone(), span.clone());
-                    return Err(m.fail(InterpError::AxisDomain { block, axis, value, min, end, span }));
+                    let (block, axis) = (name.clone(), axis.name.clone());
+                    return Err(m.fail(InterpErrorKind::AxisDomain { block, axis, value, min, end }, &span));
                 }
                 m.slots[axis.slot] = value;
             }
@@ -336,7 +336,7 @@ impl Compiler {
     pub(super) fn alloc(&mut self, buffer: &Buffer) -> Compiled<Run> {
         let mem = self.sizes.mems;
         self.sizes.mems += 1;
-        let (name, dtype) = (buffer.name.clone(), buffer.dtype);
+        let (name, dtype, span) = (buffer.name.clone(), buffer.dtype, buffer.span.clone());
         let place = self.declare(buffer, move |_| Ok(Handle { mem, byte: 0 }))?;
         let view = self.view_of(buffer)?;
         Ok(Box::new(move |m| {
@@ -359,7 +359,10 @@ impl Compiler {
                     }
                     Ok(())
                 }
-                _ => Err(m.fail(InterpError::Allocation { buffer: name.clone(), dtype, shape })),
+                _ => {
+                    let kind = InterpErrorKind::Allocation { buffer: name.clone(), dtype, shape };
+                    Err(m.fail(kind, &span))
+                }
             }
         }))
     }
@@ -431,9 +434,9 @@ impl Compiler {
                 let (whole, last) = (m.views[source].dims[axis].extent, min.saturating_add(extent - 1));
                 if !empty && (min < 0 || last >= whole) {
                     let index = if min < 0 { min } else { last };
-                    let (buffer, span) = (buffer.clone(), span.clone());
-                    let error = InterpError::OutOfBounds { buffer, axis, index, extent: whole, span };
-                    return Err(m.fail(error));
+                    let buffer = buffer.clone();
+                    let kind = InterpErrorKind::OutOfBounds { buffer, axis, index, extent: whole };
+                    return Err(m.fail(kind, &span));
                 }
                 let stride = m.views[source].dims[axis].stride;
                 at.byte += min.wrapping_mul(stride);

@@ -1,29 +1,24 @@
 //! Errors of schedule primitives.
 
+use std::fmt;
+
 use super::StmtSRef;
+use crate::ir::{Diagnose, Diagnostic, fmt_diagnostics};
 
 /// Why a schedule primitive refused. The program is unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
     /// The body of the function is not the realize of a root block.
-    #[error("`{0}` cannot be scheduled: its body is not a root block\n  help: schedule before lowering")]
     NotSchedulable(String),
     /// The loop or block of a handle is not (or no longer) in the program.
-    #[error(
-        "the schedule has no such loop or block (any more): {0:?}\n  help: look loops and blocks up again after a primitive removed them"
-    )]
     UnknownSRef(StmtSRef),
     /// A handle comes from another schedule.
-    #[error(
-        "`{primitive}`: the loop or block belongs to another schedule\n  help: look it up in this one, with `block` and `loops`"
-    )]
     ForeignHandle {
         /// Name of the primitive.
         primitive: &'static str,
     },
     /// No block has this name.
-    #[error("no block is named `{name}`; the blocks are {blocks}")]
     UnknownBlock {
         /// Name that was looked up.
         name: String,
@@ -31,10 +26,8 @@ pub enum ScheduleError {
         blocks: String,
     },
     /// A loop variable or block would occur twice.
-    #[error("a loop or block would occur twice: {0:?}")]
     DuplicateId(StmtSRef),
     /// An argument is invalid for every program.
-    #[error("`{primitive}`: {message}")]
     BadArgument {
         /// Name of the primitive.
         primitive: &'static str,
@@ -42,24 +35,15 @@ pub enum ScheduleError {
         message: String,
     },
     /// The transformation would change what the program computes.
-    #[error("`{primitive}` is not legal here: {message}{}{nest}", help_line(.help))]
     Illegal {
         /// Name of the primitive.
         primitive: &'static str,
-        /// Why the transformation is not legal.
-        message: String,
-        /// Where or how the transformation would be legal.
-        help: Option<String>,
-        /// Outline of the loop nest, with the loops and blocks in question marked.
-        nest: String,
+        /// Why the transformation is not legal, and where or how it would be; the outline is the loop nest, with the loops
+        /// and blocks in question underlined.
+        reason: Box<Diagnostic>,
     },
     /// A trace does not fit the program.
-    #[error("trace: {0}")]
     Trace(String),
-}
-
-fn help_line(help: &Option<String>) -> String {
-    help.as_ref().map(|it| format!("\n  help: {it}")).unwrap_or_default()
 }
 
 impl ScheduleError {
@@ -68,29 +52,73 @@ impl ScheduleError {
     }
 
     pub(super) fn illegal(primitive: &'static str, message: impl Into<String>) -> ScheduleError {
-        ScheduleError::Illegal { primitive, message: message.into(), help: None, nest: String::new() }
+        ScheduleError::Illegal { primitive, reason: Box::new(Diagnostic::plain(message)) }
     }
 
     #[must_use]
     pub(super) fn help(self, text: impl Into<String>) -> ScheduleError {
+        self.change(|reason| reason.help(text))
+    }
+
+    /// Adds an outline of the loop nest of `state`, with `marked` underlined, to an [`Illegal`](Self::Illegal) without
+    /// one. The place of the error is that of the first of `marked` that has one.
+    #[must_use]
+    pub(super) fn show(self, state: &super::ScheduleState, marked: &[StmtSRef]) -> ScheduleError {
+        self.change(|reason| match reason.outline {
+            Some(_) => reason,
+            None => {
+                let spans = marked.iter().filter_map(|sref| Some(state.get(*sref).ok()?.span()));
+                let reason = spans.fold(reason, |reason, span| reason.at(&span));
+                Diagnostic { outline: Some(super::show::loop_nest(state, marked)), ..reason }
+            }
+        })
+    }
+
+    fn change(self, change: impl FnOnce(Diagnostic) -> Diagnostic) -> ScheduleError {
         match self {
-            ScheduleError::Illegal { primitive, message, nest, .. } => {
-                ScheduleError::Illegal { primitive, message, nest, help: Some(text.into()) }
+            ScheduleError::Illegal { primitive, reason } => {
+                ScheduleError::Illegal { primitive, reason: Box::new(change(*reason)) }
             }
             other => other,
         }
     }
 
-    /// Adds an outline of the loop nest of `state`, with `marked` underlined, to an [`Illegal`](Self::Illegal) without
-    /// one.
-    #[must_use]
-    pub(super) fn show(self, state: &super::ScheduleState, marked: &[StmtSRef]) -> ScheduleError {
+    fn diagnostic(&self) -> Diagnostic {
+        let plain = |message: String| Diagnostic::plain(message);
         match self {
-            ScheduleError::Illegal { primitive, message, help, nest } if nest.is_empty() => {
-                let nest = format!("\n{}", super::show::loop_nest(state, marked));
-                ScheduleError::Illegal { primitive, message, help, nest }
+            ScheduleError::NotSchedulable(name) => {
+                plain(format!("`{name}` cannot be scheduled: its body is not a root block"))
+                    .help("schedule before lowering")
             }
-            other => other,
+            ScheduleError::UnknownSRef(sref) => {
+                plain(format!("the schedule has no such loop or block (any more): {sref:?}"))
+                    .help("look loops and blocks up again after a primitive removed them")
+            }
+            ScheduleError::ForeignHandle { primitive } => {
+                plain(format!("`{primitive}`: the loop or block belongs to another schedule"))
+                    .help("look it up in this one, with `block` and `loops`")
+            }
+            ScheduleError::UnknownBlock { name, blocks } => {
+                plain(format!("no block is named `{name}`; the blocks are {blocks}"))
+            }
+            ScheduleError::DuplicateId(sref) => plain(format!("a loop or block would occur twice: {sref:?}")),
+            ScheduleError::BadArgument { primitive, message } => plain(format!("`{primitive}`: {message}")),
+            ScheduleError::Illegal { primitive, reason } => {
+                (**reason).clone().context(format_args!("`{primitive}` is not legal here"))
+            }
+            ScheduleError::Trace(message) => plain(format!("trace: {message}")),
         }
+    }
+}
+
+impl Diagnose for ScheduleError {
+    fn diagnostics(&self) -> Vec<Diagnostic> {
+        vec![self.diagnostic()]
+    }
+}
+
+impl fmt::Display for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_diagnostics(&self.diagnostics(), f)
     }
 }

@@ -22,14 +22,14 @@ use crate::tir::{
 /// One diagnostic per loop that may not, at the place of the loop.
 pub fn check_loop_kinds(func: &PrimFunc) -> Result<(), IrError> {
     let refused = |(node, error): (Arc<For>, ScheduleError)| {
-        let (message, help) = match error {
-            ScheduleError::Illegal { message, help, .. } => (message, help),
-            other => (other.to_string(), None),
+        let reason = match error {
+            ScheduleError::Illegal { reason, .. } => Diagnostic { outline: None, ..*reason },
+            other => Diagnostic::plain(other.to_string()),
         };
-        let message =
-            format!("loop `{}` cannot be {}: {message}", node.loop_var.name(), adjective(node.kind));
-        let diagnostic = Diagnostic::new(message, &node.span);
-        diagnostic.help(help.unwrap_or_else(|| "leave the loop serial".into()))
+        let (name, kind) = (node.loop_var.name(), adjective(node.kind));
+        let help = reason.help.clone().unwrap_or_else(|| "leave the loop serial".into());
+        let reason = reason.context(format_args!("loop `{name}` cannot be {kind}"));
+        Diagnostic { span: node.span.clone(), ..reason }.help(help)
     };
     let errors: Vec<Diagnostic> = illegal_loops(func).into_iter().map(refused).collect();
     if errors.is_empty() { Ok(()) } else { Err(IrError(errors)) }

@@ -137,7 +137,7 @@ mod tests {
     use crate::ir::{Attrs, IRModule, Var};
     use crate::pass::PassContext;
     use crate::pipeline::lower_tir;
-    use crate::tir::interp::{InterpError, Program, Value};
+    use crate::tir::interp::{InterpErrorKind, Program, Value};
     use crate::tir::testing::dense;
     use crate::tir::{Block, BlockRealize, Buffer, DeclBuffer, For};
 
@@ -176,7 +176,7 @@ mod tests {
             let module = crate::ir::json::from_json(&text).unwrap();
             let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
             let err = run(&lower(func).unwrap()).unwrap_err();
-            assert!(matches!(err, InterpError::Assert { .. }), "{err}");
+            assert!(matches!(err.kind, InterpErrorKind::Assert { .. }), "{err}");
         }
     }
 

@@ -3,7 +3,7 @@
 use tvm_runtime::{DataType, Tensor};
 
 use crate::ir::{Span, Var};
-use crate::tir::interp::{InterpError, Program, Value};
+use crate::tir::interp::{InterpErrorKind, Program, Value};
 use crate::tir::*;
 
 const F32: DataType = DataType::F32;
@@ -59,14 +59,14 @@ fn check(right: &PrimFunc, want: &[f32], wrong: &[PrimFunc]) -> Vec<usize> {
         assert_eq!(y(&strict)[..want.len()], *want);
         for (wrong, races) in wrong.iter().zip(&mut races) {
             let err = Program::compile(wrong).unwrap().strict(seed).run(&mut args()).unwrap_err();
-            match err {
-                InterpError::Race { .. } => {
+            match &err.kind {
+                InterpErrorKind::Race { .. } => {
                     *races += 1;
                     assert!(err.to_string().contains("without a barrier between"), "{err}");
                 }
                 // The other thread has not reached its store yet.
-                InterpError::Uninitialised { .. } => {}
-                err => panic!("{err}\n{wrong}"),
+                InterpErrorKind::Uninitialised { .. } => {}
+                _ => panic!("{err}\n{wrong}"),
             }
         }
     }
@@ -239,5 +239,5 @@ fn threads_reach_a_barrier_together() {
     };
     check(&kernel(N), &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], &[]);
     let err = Program::compile(&kernel(3)).unwrap().run(&mut args()).unwrap_err();
-    assert!(matches!(err, InterpError::Divergence { .. }), "{err}");
+    assert!(matches!(err.kind, InterpErrorKind::Divergence { .. }), "{err}");
 }

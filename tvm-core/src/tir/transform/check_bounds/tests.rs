@@ -8,7 +8,7 @@ use tvm_testing::{Budget, Rng};
 use crate::ir::{IRModule, Var};
 use crate::pipeline::lower_tir;
 use crate::tir::analysis::{well_formed, with_access_regions};
-use crate::tir::interp::{InterpError, Program, Value};
+use crate::tir::interp::{InterpError, InterpErrorKind, Program, Value};
 use crate::tir::*;
 
 const I64: DataType = DataType::I64;
@@ -256,7 +256,7 @@ fn fuzz_check_bounds() {
         for _ in 0..6 {
             let args = arguments(&mut rng);
             let plain = run(&func, &args);
-            if matches!(plain, Err(InterpError::StepLimit)) {
+            if matches!(plain, Err(InterpError { kind: InterpErrorKind::StepLimit, .. })) {
                 continue;
             }
             let show = || format!("seed {seed}, {args:?}\n{func}");
@@ -269,16 +269,30 @@ fn fuzz_check_bounds() {
                 }
             };
             match (plain, run(lowered, &args)) {
-                (_, Err(err @ (InterpError::OutOfBounds { .. } | InterpError::OutOfMemory { .. }))) => {
+                (
+                    _,
+                    Err(
+                        err @ InterpError {
+                            kind: InterpErrorKind::OutOfBounds { .. } | InterpErrorKind::OutOfMemory { .. },
+                            ..
+                        },
+                    ),
+                ) => {
                     panic!("left its memory: {err}\n{}\n{lowered}", show())
                 }
                 (Ok(want), Ok(got)) => {
                     assert_eq!(got, want, "{}\n{lowered}", show());
                     counts[0] += 1;
                 }
-                (Ok(_), Err(InterpError::StepLimit)) => {}
+                (Ok(_), Err(InterpError { kind: InterpErrorKind::StepLimit, .. })) => {}
                 (Ok(_), Err(err)) => panic!("a valid program failed: {err}\n{}\n{lowered}", show()),
-                (Err(InterpError::Allocation { .. } | InterpError::LoopRange { .. }), Ok(_)) => {}
+                (
+                    Err(InterpError {
+                        kind: InterpErrorKind::Allocation { .. } | InterpErrorKind::LoopRange { .. },
+                        ..
+                    }),
+                    Ok(_),
+                ) => {}
                 (Err(err), Ok(_)) => panic!("nothing failed, expected {err}\n{}\n{lowered}", show()),
                 (Err(_), Err(_)) => counts[1] += 1,
             }
