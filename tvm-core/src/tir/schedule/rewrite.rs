@@ -10,9 +10,7 @@ use crate::ir::{BlockId, Var, VarId};
 use crate::support::with_stack;
 use crate::tir::analysis::{conjunction, conjuncts};
 use crate::tir::transform::analyzer_for;
-use crate::tir::{
-    Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
-};
+use crate::tir::{Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_stmt};
 
 /// Simplifies the bindings and predicates of the outermost blocks of `new`, which is to replace the statement at
 /// `sref`, under the loops around them.
@@ -262,30 +260,6 @@ pub(super) fn covers(
 /// True when `expr` holds a `let`.
 pub(super) fn binds_names(expr: &PrimExpr) -> bool {
     any_expr(expr, &mut |it| matches!(it, PrimExpr::Let(_)))
-}
-
-/// Number of loads, stores and `match_buffer`s of `buffer` in `body`.
-pub(super) fn count_accesses(body: &Stmt, buffer: &Buffer) -> usize {
-    struct Count<'a>(&'a Buffer, usize);
-    impl Visitor for Count<'_> {
-        fn visit_expr(&mut self, expr: &PrimExpr) {
-            self.1 += usize::from(matches!(expr, PrimExpr::BufferLoad(load) if load.buffer == *self.0));
-            walk_expr(self, expr);
-        }
-        fn visit_stmt(&mut self, stmt: &Stmt) {
-            self.1 += match stmt {
-                Stmt::BufferStore(store) => usize::from(store.buffer == *self.0),
-                Stmt::BlockRealize(it) => {
-                    it.block.match_buffers.iter().filter(|it| it.source.buffer == *self.0).count()
-                }
-                _ => 0,
-            };
-            walk_stmt(self, stmt);
-        }
-    }
-    let mut count = Count(buffer, 0);
-    count.visit_stmt(body);
-    count.1
 }
 
 /// The position of the statement that holds `sref` in the sequence that is the body of block `scope`; 0 when the body

@@ -6,6 +6,8 @@
 //!
 //! TVM counterpart: `ScheduleState`, `StmtSRef`, `Replace` (`tir/schedule/state.cc`).
 
+mod facts;
+mod index;
 mod loops;
 
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use smallvec::SmallVec;
 
+use self::facts::BlockFacts;
 use super::ScheduleError;
 use crate::ir::{AttrValue, BlockId, VarId};
 use crate::support::with_stack;
@@ -64,6 +67,8 @@ pub struct ScheduleState {
     /// For blocks that were queried: a superset of the variables that occur in the block, its bindings and its
     /// predicate.
     mentions: PersistentMap<BlockId, Arc<FxHashSet<VarId>>>,
+    /// For blocks that hold no other block.
+    facts: PersistentMap<BlockId, Arc<BlockFacts>>,
 }
 
 /// True when the iterations of a loop of `kind` do not run one after the other.
@@ -96,9 +101,10 @@ impl ScheduleState {
             index: Index::default(),
             side_by_side: PersistentSet::default(),
             mentions: PersistentMap::default(),
+            facts: PersistentMap::default(),
         };
         let body = state.func.body.clone();
-        state.collect(&body, None, &mut SmallVec::new())?;
+        state.add(&body, None, &mut SmallVec::new())?;
         Ok(state)
     }
 
@@ -224,6 +230,8 @@ impl ScheduleState {
         };
         let block = block_mut(realize);
         block.annotations = std::mem::take(&mut block.annotations).with(key, value);
+        let block = realize.block.clone();
+        self.renew_facts(&block);
         Ok(())
     }
 
@@ -248,12 +256,6 @@ impl ScheduleState {
             Some(body) => self.replace_body(body),
             None => Ok(()),
         }
-    }
-
-    /// Replaces the whole body.
-    pub(super) fn replace_body(&mut self, body: Stmt) -> Result<(), ScheduleError> {
-        *self = ScheduleState::new(PrimFunc { body, ..self.func.clone() })?;
-        Ok(())
     }
 
     /// True when the index equals one that is built from scratch. TVM counterpart: `VerifySRefTree`.
@@ -331,65 +333,6 @@ fn child_mut(stmt: &mut Stmt, step: PathStep) -> Option<&mut Stmt> {
 
 fn block_mut(realize: &mut Arc<BlockRealize>) -> &mut Block {
     Arc::make_mut(&mut Arc::make_mut(realize).block)
-}
-
-impl ScheduleState {
-    /// Adds the loops and blocks in `stmt` to the index.
-    fn collect(
-        &mut self,
-        stmt: &Stmt,
-        parent: Option<StmtSRef>,
-        steps: &mut SmallVec<[Step; 2]>,
-    ) -> Result<(), ScheduleError> {
-        let mut inside = |stmt: &Stmt, step: Step| {
-            steps.push(step);
-            let res = self.collect(stmt, parent, steps);
-            steps.pop();
-            res
-        };
-        match stmt {
-            Stmt::For(it) => {
-                let me = StmtSRef::Loop(it.loop_var.id());
-                self.insert(me, parent, steps)?;
-                self.side_by_side.extend(runs_side_by_side(it.kind).then_some(it.loop_var.id()));
-                with_stack(|| self.collect(&it.body, Some(me), &mut SmallVec::new()))
-            }
-            Stmt::BlockRealize(it) => {
-                let me = StmtSRef::Block(it.block.id);
-                self.insert(me, parent, steps)?;
-                if let Some(init) = &it.block.init {
-                    self.collect(init, Some(me), &mut SmallVec::from_slice(&[Step::Init]))?;
-                }
-                self.collect(&it.block.body, Some(me), &mut SmallVec::new())
-            }
-            Stmt::SeqStmt(stmts) => {
-                stmts.iter().enumerate().try_for_each(|(i, stmt)| inside(stmt, Step::Seq(i as u32)))
-            }
-            Stmt::IfThenElse(it) => {
-                inside(&it.then_case, Step::Then)?;
-                it.else_case.iter().try_for_each(|stmt| inside(stmt, Step::Else))
-            }
-            Stmt::While(it) => inside(&it.body, Step::WhileBody),
-            Stmt::BufferStore(_)
-            | Stmt::Bind(_)
-            | Stmt::AllocBuffer(_)
-            | Stmt::DeclBuffer(_)
-            | Stmt::Evaluate(_)
-            | Stmt::AssertStmt(_) => Ok(()),
-        }
-    }
-
-    fn insert(
-        &mut self,
-        sref: StmtSRef,
-        parent: Option<StmtSRef>,
-        steps: &[Step],
-    ) -> Result<(), ScheduleError> {
-        match self.index.insert(sref, Entry { parent, steps: steps.into() }) {
-            None => Ok(()),
-            Some(_) => Err(ScheduleError::DuplicateId(sref)),
-        }
-    }
 }
 
 /// The blocks in `stmt`, including `stmt` itself, in program order.

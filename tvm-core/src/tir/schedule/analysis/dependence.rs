@@ -220,7 +220,7 @@ pub(in crate::tir::schedule) fn is_private(state: &ScheduleState, node: &For, bu
     // A buffer that is allocated inside the loop exists once per iteration; so does any buffer if there is one
     // iteration.
     let own = node.extent.is_const(1) || rewrite::holds(&node.body, StmtSRef::Block(owner.block.id));
-    let inside = rewrite::count_accesses(&Stmt::from(node.clone()), buffer);
+    let inside = state.count_accesses(&Stmt::from(node.clone()), buffer);
     // Lowering moves the allocation inwards from its block, through all loops between.
     let enters = |outer: StmtSRef| match outer {
         StmtSRef::Loop(var) => state.get_for(var).is_ok_and(|outer| may_enter(buffer.scope, outer.kind)),
@@ -228,6 +228,6 @@ pub(in crate::tir::schedule) fn is_private(state: &ScheduleState, node: &For, bu
     };
     let outer = state.ancestors(StmtSRef::Loop(node.loop_var.id()));
     let mut between = outer.take_while(|it| *it != StmtSRef::Block(owner.block.id));
-    inside == rewrite::count_accesses(&state.func().body, buffer)
+    inside == state.count_accesses(&state.func().body, buffer)
         && (own || between.all(enters) && is_covered_in(state.func(), node.loop_var.id(), buffer))
 }

@@ -47,8 +47,8 @@ pub(in crate::tir::schedule) fn compute_at(
         ));
     }
     let scope = state.get_block(state.scope_block(StmtSRef::Block(id)).unwrap_or(id))?;
-    let inside_scope = rewrite::count_accesses(&scope.block.body, &moved.buffer);
-    if inside_scope != rewrite::count_accesses(&state.func().body, &moved.buffer) {
+    let inside_scope = state.count_accesses(&scope.block.body, &moved.buffer);
+    if inside_scope != state.count_accesses(&state.func().body, &moved.buffer) {
         return refuse(format!("`{}` is used outside of block `{}`", moved.buffer.name, scope.block.name));
     }
     let inside = |it: &&Arc<BlockRealize>| {
@@ -156,7 +156,7 @@ fn init_runs_before(state: &ScheduleState, consumer: &BlockRealize, var: VarId, 
     let loops = state.loops_above(StmtSRef::Block(consumer.block.id));
     let outer = loops.iter().take(loops.iter().position(|&it| it == var).map_or(0, |at| at + 1));
     let reduces = |var: &VarId| state.get_for(*var).is_ok_and(|node| drives(consumer, node, true));
-    rewrite::count_accesses(init, buffer) > 0 && outer.into_iter().any(reduces)
+    state.count_accesses(init, buffer) > 0 && outer.into_iter().any(reduces)
 }
 
 /// The box of `write` that block `producer` has completely computed at the end of one iteration of `var`.

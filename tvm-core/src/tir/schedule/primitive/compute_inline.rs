@@ -30,9 +30,9 @@ pub(in crate::tir::schedule) fn compute_inline(
         return Err(ScheduleError::illegal(NAME, message).show(state, &[StmtSRef::Block(id)]));
     }
     let body = remove_block(&state.func().body, id);
-    let mut inline = Inline(definition);
+    let mut inline = Inline { definition, state };
     let body = inline.mutate_stmt(&body).unwrap_or(body);
-    if rewrite::count_accesses(&body, &buffer) > 0 {
+    if state.count_accesses(&body, &buffer) > 0 {
         let message =
             format!("buffer `{}` is named by a block that does not read single elements of it", buffer.name);
         return Err(ScheduleError::illegal(NAME, message).show(state, &[StmtSRef::Block(id)]));
@@ -160,22 +160,32 @@ fn is_written_again(
     Ok(false)
 }
 
-struct Inline(Definition);
+struct Inline<'a> {
+    definition: Definition,
+    state: &'a ScheduleState,
+}
 
-impl Mutator for Inline {
+impl Mutator for Inline<'_> {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         let new = self.walk_expr(expr);
         match new.as_ref().unwrap_or(expr) {
-            PrimExpr::BufferLoad(load) if load.buffer == self.0.buffer => Some(self.0.at(&load.indices)),
+            PrimExpr::BufferLoad(load) if load.buffer == self.definition.buffer => {
+                Some(self.definition.at(&load.indices))
+            }
             _ => new,
         }
     }
 
     fn mutate_block(&mut self, block: &std::sync::Arc<Block>) -> Option<Block> {
+        let buffer = &self.definition.buffer;
+        if self.state.known_accesses(block, buffer) == Some(0) && !block.alloc_buffers.contains(buffer) {
+            return None;
+        }
         let inner = rewrite::walk_block_body(self, block);
-        let without = drop_alloc(inner.as_ref().unwrap_or(block), &self.0.buffer);
+        let buffer = &self.definition.buffer;
+        let without = drop_alloc(inner.as_ref().unwrap_or(block), buffer);
         let changed = without.or(inner)?;
-        let reads = changed.reads.iter().any(|region| region.buffer == self.0.buffer);
+        let reads = changed.reads.iter().any(|region| region.buffer == *buffer);
         Some(if reads { with_access_regions(changed) } else { changed })
     }
 }
