@@ -16,7 +16,7 @@ enums! {
         7 = InvokePacked { dst, func, args },
         8 = AllocStorage { dst, size, align, device },
         9 = AllocTensor { dst, storage, offset, dtype, shape },
-        10 = AllocTensorReg { dst, storage, offset, dtype, shape },
+        10 = AllocTensorReg { dst, storage, offset, dtype, shape, max_bytes },
         11 = AllocADT { dst, tag, fields },
         12 = AllocClosure { dst, func, captured },
         13 = GetField { dst, src, index },

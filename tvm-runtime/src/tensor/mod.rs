@@ -233,8 +233,8 @@ impl Tensor {
 
     /// The bytes of the elements, in row-major order.
     pub fn bytes(&self) -> Result<&[u8], RuntimeError> {
-        let (start, size) = (self.0.byte_offset, self.byte_len());
-        Ok(&self.0.storage.bytes()?[start..start + size])
+        let start = self.0.byte_offset;
+        self.0.storage.bytes_at(start..start + self.byte_len())
     }
 
     /// The elements, in row-major order.

@@ -9,6 +9,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::fmt;
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -188,9 +189,16 @@ impl Storage {
 
     /// The bytes, if the host can read them.
     pub fn bytes(&self) -> Result<&[u8], RuntimeError> {
+        self.bytes_at(0..self.0.len)
+    }
+
+    /// The bytes of `range`, which must lie inside of the storage. What lies beside them may be written meanwhile: tensors
+    /// share storages.
+    pub(super) fn bytes_at(&self, range: Range<usize>) -> Result<&[u8], RuntimeError> {
         self.check_host()?;
-        // SAFETY: `ptr` is valid for `len` initialised bytes while `self` lives (file header).
-        Ok(unsafe { std::slice::from_raw_parts(self.0.ptr.as_ptr(), self.0.len) })
+        assert!(range.start <= range.end && range.end <= self.0.len, "a range of the storage");
+        // SAFETY: `ptr` is valid for `len` initialised bytes while `self` lives (file header), and the range is inside.
+        Ok(unsafe { std::slice::from_raw_parts(self.0.ptr.as_ptr().add(range.start), range.len()) })
     }
 
     /// The bytes for writing; `None` if they are shared, read-only or not on the host.

@@ -87,8 +87,9 @@ impl fmt::Display for Named<'_> {
             Instruction::AllocTensor { dst, storage, offset, dtype, shape } => {
                 write!(f, "{dst} = {name} {dtype}{} in {storage} at {offset}", List(shape))
             }
-            Instruction::AllocTensorReg { dst, storage, offset, dtype, shape } => {
-                write!(f, "{dst} = {name} {dtype} {shape} in {storage} at {offset}")
+            Instruction::AllocTensorReg { dst, storage, offset, dtype, shape, max_bytes } => {
+                write!(f, "{dst} = {name} {dtype} {shape} in {storage} at {offset}")?;
+                max_bytes.map_or(Ok(()), |bytes| write!(f, ", at most {bytes} bytes"))
             }
             Instruction::AllocADT { dst, tag, fields } => write!(f, "{dst} = {name} {tag} {}", List(fields)),
             Instruction::AllocClosure { dst, func: callee, captured } => {

@@ -210,8 +210,15 @@ pub enum Instruction {
     AllocStorage { dst: Reg, size: IntOperand, align: u32, device: Device },
     /// Makes a tensor of constant shape in `storage`, `offset` bytes from its start.
     AllocTensor { dst: Reg, storage: Reg, offset: IntOperand, dtype: DataType, shape: Box<[i64]> },
-    /// As `AllocTensor`, but with the shape in a register.
-    AllocTensorReg { dst: Reg, storage: Reg, offset: IntOperand, dtype: DataType, shape: Reg },
+    /// As `AllocTensor`, but with the shape in a register. A tensor of more than `max_bytes` bytes is an error.
+    AllocTensorReg {
+        dst: Reg,
+        storage: Reg,
+        offset: IntOperand,
+        dtype: DataType,
+        shape: Reg,
+        max_bytes: Option<u64>,
+    },
     /// Makes an instance of a data type with constructor `tag`, or a tuple (tag 0).
     AllocADT { dst: Reg, tag: u32, fields: Regs },
     /// Makes a closure; the captured values become the first arguments of `func`.

@@ -173,8 +173,9 @@ impl<'a> Run<'a> {
             Instruction::AllocTensor { dst, storage, offset, dtype, shape } => {
                 (dst, self.tensor(*storage, *offset, *dtype, shape)?)
             }
-            Instruction::AllocTensorReg { dst, storage, offset, dtype, shape } => {
+            Instruction::AllocTensorReg { dst, storage, offset, dtype, shape, max_bytes } => {
                 let shape = Shape::from(self.get(*shape)?.try_shape("alloc_tensor_reg")?);
+                max_bytes.map_or(Ok(()), |max_bytes| Self::check_place(&shape, *dtype, max_bytes))?;
                 (dst, self.tensor(*storage, *offset, *dtype, &shape)?)
             }
             Instruction::AllocADT { dst, tag, fields } => {

@@ -5,7 +5,7 @@ use super::interp::Run;
 use crate::device::Device;
 use crate::dtype::DataType;
 use crate::error::RuntimeError;
-use crate::tensor::{Shape, Tensor};
+use crate::tensor::{Shape, Tensor, byte_size};
 use crate::value::Value;
 
 impl Run<'_> {
@@ -70,6 +70,18 @@ impl Run<'_> {
         }
         let storage = self.get(storage)?.try_storage("alloc_tensor")?.clone();
         Ok(self.ws.pool.tensor(storage, offset, shape, dtype)?.into())
+    }
+
+    /// Checks that a tensor fits in its place of `max_bytes` bytes, behind which another tensor may lie.
+    pub(super) fn check_place(shape: &[i64], dtype: DataType, max_bytes: u64) -> Result<(), RuntimeError> {
+        match byte_size(shape, dtype) {
+            Some(expected) if expected as u64 > max_bytes => {
+                let (shape, got) = (shape.to_vec(), max_bytes as usize);
+                Err(RuntimeError::SizeMismatch { shape, dtype, expected, got })
+            }
+            // A size that does not fit is refused when the tensor is made.
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn moved(&mut self, tensor: Tensor, device: Device) -> Result<Tensor, RuntimeError> {

@@ -230,7 +230,7 @@ impl Checker<'_> {
                 self.regs([dst, storage])?;
                 self.ints([offset])
             }
-            Instruction::AllocTensorReg { dst, storage, offset, dtype, shape } => {
+            Instruction::AllocTensorReg { dst, storage, offset, dtype, shape, .. } => {
                 self.dtype(*dtype)?;
                 self.regs([dst, storage, shape])?;
                 self.ints([offset])
@@ -322,6 +322,14 @@ mod tests {
         let good = || IntOperand::Const(0);
         let storage = |align| I::AllocStorage { dst: ok, size: good(), align, device };
         let tensor = |dtype, shape| I::AllocTensor { dst: ok, storage: ok, offset: good(), dtype, shape };
+        let tensor_reg = |dtype, shape| I::AllocTensorReg {
+            dst: ok,
+            storage: ok,
+            offset: good(),
+            dtype,
+            shape,
+            max_bytes: None,
+        };
         let cases = [
             ("V3", I::Move { dst: bad, src: ok }),
             ("V3", I::Move { dst: ok, src: bad }),
@@ -356,8 +364,8 @@ mod tests {
             ("V9", tensor(dtype.with_lanes(4), shape())),
             ("V3", I::AllocTensor { dst: ok, storage: bad, offset: good(), dtype, shape: shape() }),
             ("V3", I::AllocTensor { dst: ok, storage: ok, offset: int, dtype, shape: shape() }),
-            ("V3", I::AllocTensorReg { dst: ok, storage: ok, offset: good(), dtype, shape: bad }),
-            ("V9", I::AllocTensorReg { dst: ok, storage: ok, offset: good(), dtype: handle, shape: ok }),
+            ("V3", tensor_reg(dtype, bad)),
+            ("V9", tensor_reg(handle, ok)),
             ("V3", I::AllocADT { dst: ok, tag: 0, fields: [bad].into() }),
             ("V4", I::AllocClosure { dst: ok, func: FuncIdx(1), captured: [].into() }),
             ("V7", I::AllocClosure { dst: ok, func: FuncIdx(0), captured: [ok, ok].into() }),

@@ -20,6 +20,9 @@ pub const ALLOC: &str = "builtin.alloc_tensor";
 pub const ALLOC_STORAGE: &str = "memory.alloc_storage";
 /// `memory.alloc_tensor`: a tensor inside a block of memory.
 pub const ALLOC_TENSOR: &str = "memory.alloc_tensor";
+/// Attribute of [`ALLOC_TENSOR`]: the number of bytes that the tensor may take, if its shape is not constant. More is an
+/// error at run time.
+pub const MAX_BYTES: &str = "max_bytes";
 /// `memory.kill`: ends the lifetime of a value.
 pub const KILL: &str = "memory.kill";
 /// `vm.invoke_tvm_op`: runs a tensor program on tensors that are already allocated.
@@ -59,7 +62,7 @@ pub static OPS: &[OpDef] = &[
         |ctx| tensor_of(ctx, 2),
     )
     .args(&[arg("storage", ArgKind::Any), arg("offset", ArgKind::Prim), arg("shape", ArgKind::Shape)])
-    .attrs(&[required("dtype", AttrKind::DType)])
+    .attrs(&[required("dtype", AttrKind::DType), attr(MAX_BYTES, AttrKind::Int)])
     .memory(MemoryEffect::Fresh)
     .impure(),
     OpDef::new(KILL, "the value is not used any more (Relay `memory.kill`)", |_| Ok(Type::unit()))

@@ -347,7 +347,10 @@ impl FunctionCodegen<'_, '_> {
             (memory::ALLOC, [shape]) => {
                 let size = self.byte_size(shape, dtype_of(call)?.bytes() as i64)?;
                 let storage = self.alloc_storage(size, call)?;
-                self.alloc_tensor(storage, 0.into(), shape, call)
+                let tensor = self.alloc_tensor(storage, 0.into(), shape, call)?;
+                // The tensor alone has the storage, so that it can be updated in place.
+                self.code.emit(Instruction::KillRegister { reg: storage });
+                Ok(tensor)
             }
             (memory::ALLOC_STORAGE, [Arg::Prim(size)]) => {
                 let size = self.int(size)?;
@@ -470,7 +473,9 @@ impl FunctionCodegen<'_, '_> {
             }));
         }
         let shape = self.arg(shape)?;
-        Ok(self.code.emit_to(|dst| Instruction::AllocTensorReg { dst, storage, offset, dtype, shape }))
+        let max_bytes = call.attrs.int(memory::MAX_BYTES).map(|bytes| bytes.max(0) as u64);
+        let alloc = |dst| Instruction::AllocTensorReg { dst, storage, offset, dtype, shape, max_bytes };
+        Ok(self.code.emit_to(alloc))
     }
 
     /// Size in bytes of a tensor of the given shape; `elem` is the size of an element.

@@ -104,3 +104,31 @@ fn outputs_are_filled_where_the_program_allocated_them() {
     let err = run(fills(&[0], &[2], DataType::F32), &panics).unwrap_err().to_string();
     assert!(err.contains("panicked: oh"), "{err}");
 }
+
+#[test]
+fn an_input_and_an_output_share_a_storage() {
+    let twice = PackedFunc::dps(|inputs, outputs| {
+        let x = inputs[0].try_tensor("x")?.as_slice::<f32>()?;
+        outputs[0].as_mut_slice::<f32>()?.iter_mut().zip(x).for_each(|(y, x)| *y = x * 2.0);
+        Ok(())
+    });
+    let (storage, dtype) = (r(1), DataType::F32);
+    let alloc =
+        |dst, offset: i64| I::AllocTensor { dst, storage, offset: offset.into(), dtype, shape: [3].into() };
+    let fill =
+        |from, to| I::InvokeDpsPacked { func: PackedIdx(0), inputs: regs([from]), outputs: regs([to]) };
+    let code = vec![
+        I::AllocStorage { dst: storage, size: 128.into(), align: 64, device: Device::cpu() },
+        alloc(r(2), 0),
+        fill(0, 2),
+        alloc(r(3), 64),
+        fill(2, 3),
+        I::AllocADT { dst: r(4), tag: 0, fields: regs([2, 3]) },
+        I::Ret { src: r(4) },
+    ];
+    let exe = Executable { packed: vec!["f".into()], ..exe(vec![func("main", 1, 5, code)]) };
+    let vm = with_functions(exe, &[("f", twice)]).unwrap();
+    let both = vm.invoke("main", &[floats(&[1., 2., 3.])]).unwrap();
+    let data = |i: usize| both.as_adt().unwrap().fields()[i].as_tensor().unwrap().to_vec::<f32>().unwrap();
+    assert_eq!((data(0), data(1)), (vec![2., 4., 6.], vec![4., 8., 12.]));
+}

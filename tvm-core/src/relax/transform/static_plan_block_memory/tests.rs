@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tvm_runtime::vm::{Instruction, IntOperand, Vm};
+use tvm_runtime::vm::{Instruction, IntOperand, Vm, Workspace};
 use tvm_runtime::{DataType, Device, Tensor, Value};
 
 use super::static_plan_block_memory;
-use crate::ir::{AdtType, BaseFunc, ConstructorDef, IRModule, Type, TypeDef, Var};
+use crate::ir::{AdtType, Attrs, BaseFunc, ConstructorDef, IRModule, Type, TypeDef, Var};
 use crate::pass::Sequential;
 use crate::relax::op::memory;
 use crate::relax::testing::*;
@@ -57,12 +57,12 @@ fn chain(dim: PrimExpr, attrs: &[(&str, i64)]) -> IRModule {
 }
 
 #[test]
-fn a_chain_needs_two_storages_and_its_result() {
+fn a_chain_needs_the_memory_of_two_tensors_and_its_result() {
     let m = || PrimExpr::from(&Var::index("m"));
     let cases: [(IRModule, &[i64]); 3] = [
-        (chain(PrimExpr::index(3), &[]), &[12, 12, 12]),
+        (chain(PrimExpr::index(3), &[]), &[2 * 64, 12]),
         (chain(m(), &[]), &[-1, -1, -1]),
-        (chain(m(), &[("tir_var_upper_bound.m", 8)]), &[32, 32, -1]),
+        (chain(m(), &[("tir_var_upper_bound.m", 20)]), &[2 * 128, -1]),
     ];
     for (module, want) in cases {
         let vm = lower(&module, true);
@@ -74,7 +74,23 @@ fn a_chain_needs_two_storages_and_its_result() {
 }
 
 #[test]
-fn sizes_grow_and_stay_in_range() {
+fn a_dimension_beyond_its_bound_is_an_error() {
+    let m = PrimExpr::from(&Var::index("m"));
+    let vm = lower(&chain(m, &[("tir_var_upper_bound.m", 20)]), true);
+    for len in [0, 1, 20, 32, 33, 100] {
+        let res = vm.invoke("main", &[vector(&vec![1.0; len]).into()]);
+        if len <= 32 {
+            assert_eq!(elements(&res.unwrap()), vec![11.0; len], "the place of 20 floats has room for 32");
+        } else {
+            let err = res.unwrap_err().to_string();
+            let bytes = 4 * len;
+            assert!(err.contains(&format!("shape [{len}] of f32 holds {bytes} bytes, got 128")), "{err}");
+        }
+    }
+}
+
+#[test]
+fn tensors_of_all_sizes_share_the_arena() {
     let mut module = IRModule::new();
     let resize = |from: i64, to: i64| {
         let index = PrimExpr::index;
@@ -84,7 +100,7 @@ fn sizes_grow_and_stay_in_range() {
     };
     let x = Var::new("x", fixed(&[8]));
     let (mut last, mut bindings) = (x.clone(), Vec::new());
-    for (from, to) in [(8, 4), (4, 1), (1, 64), (64, 2), (2, 1), (1, 1)] {
+    for (from, to) in [(8, 4), (4, 1), (1, 64), (64, 17), (17, 1), (1, 100)] {
         let gv = add_prim(&mut module, resize(from, to));
         let (y, binding) = bind("y", fixed(&[to]), call_tir(&gv, &[(&last).into()], fixed(&[to])));
         bindings.push(binding);
@@ -92,9 +108,82 @@ fn sizes_grow_and_stay_in_range() {
     }
     add(&mut module, function("main", &[&x], bindings, last));
     let vm = lower(&module, true);
-    assert_eq!(storages(&vm), [256, 8, 4, 4], "4 and 64 floats share, and 1 and 2; 64 and 1 do not");
+    assert_eq!(storages(&vm), [256 + 128, 400], "64 and 17 floats are alive at the same time");
     let got = vm.invoke("main", &[vector(&[7.0; 8]).into()]).unwrap();
-    assert_eq!(elements(&got), [7.0]);
+    assert_eq!(elements(&got), [7.0; 100]);
+}
+
+#[test]
+fn branches_share_memory_and_keep_that_of_the_outer_body() {
+    let mut module = IRModule::new();
+    let n = || vec![PrimExpr::index(16)];
+    let inc = add_prim(&mut module, map("inc", n(), |x| x + PrimExpr::float(1.0, DataType::F32)));
+    let mix = add_prim(&mut module, zip("mix", n(), |a, b| a * 3i64 + b));
+    let ty = fixed(&[16]);
+    let (x, cond) = (Var::new("x", ty.clone()), Var::new("cond", Type::tensor(vec![], DataType::BOOL)));
+    let step = |from: &Var| bind("y", ty.clone(), call_tir(&inc, &[from.into()], ty.clone()));
+    let (outer, first) = step(&x);
+    // Three steps; the last one is the result of the branch, so it has memory of its own.
+    let branch = || {
+        let (a, first) = step(&outer);
+        let (b, second) = step(&a);
+        let (c, third) = step(&b);
+        body(vec![first, second, third], c)
+    };
+    let span = crate::ir::Span::none();
+    let choose = If { cond: (&cond).into(), then_branch: branch(), else_branch: branch(), span };
+    let (r, choose) = bind("r", ty.clone(), Expr::If(Arc::new(choose)));
+    let (end, sum) = bind("end", ty.clone(), call_tir(&mix, &[(&outer).into(), r.into()], ty.clone()));
+    add(&mut module, function("main", &[&x, &cond], vec![first, choose, sum], end));
+    let vm = lower(&module, true);
+    assert_eq!(storages(&vm), [3 * 64, 64, 64, 64], "`outer` and two tensors of one branch; the results");
+    for on in [true, false] {
+        let got = vm.invoke("main", &[vector(&[1.0; 16]).into(), Tensor::scalar(on).into()]).unwrap();
+        assert_eq!(elements(&got), [11.0; 16]);
+    }
+}
+
+#[test]
+fn memory_that_is_updated_in_place_is_not_shared() {
+    let mut module = IRModule::new();
+    let n = || vec![PrimExpr::index(16)];
+    let inc = add_prim(&mut module, map("inc", n(), |x| x + PrimExpr::float(1.0, DataType::F32)));
+    let ty = fixed(&[16]);
+    let x = Var::new("x", ty.clone());
+    let alloc = |name: &str| {
+        let args = [Arg::Shape(Arc::new([PrimExpr::index(16)]))];
+        let value = memory::call(memory::ALLOC, args, memory::dtype_attr(DataType::F32)).unwrap();
+        bind(name, ty.clone(), value)
+    };
+    let invoke = |from: &Var, to: &Var| {
+        let args =
+            [Arg::Global(inc.clone()), Arg::Tuple([from.into()].into()), Arg::Tuple([to.into()].into())];
+        Binding::new(
+            Var::new("_", Type::unit()),
+            memory::call(memory::INVOKE_TVM_OP, args, Attrs::new()).unwrap(),
+        )
+    };
+    let (a, new_a) = alloc("a");
+    let (b, new_b) = alloc("b");
+    let (c, new_c) = alloc("c");
+    let last_use = Attrs::new().with("last_use", true);
+    let unique = memory::call(memory::MAKE_UNIQUE, [(&b).into()], last_use).unwrap();
+    let (d, take) = bind("d", ty.clone(), unique);
+    // a = x + 1; b = a + 1; c = b + 1; d is b, to be written to: d = c + 1.
+    let bindings =
+        vec![new_a, invoke(&x, &a), new_b, invoke(&a, &b), new_c, invoke(&b, &c), take, invoke(&c, &d)];
+    let (e, new_e) = alloc("e");
+    let bindings = bindings.into_iter().chain([new_e, invoke(&d, &e)]).collect();
+    let func = function("main", &[&x], bindings, e);
+    let attrs = func.attrs.clone().with(crate::relax::analysis::FORCE_PURE, true);
+    add(&mut module, Function { attrs, ..func });
+    let vm = lower(&module, true);
+    // The arena of `a` and `c`, which are not alive at the same time; `b`; `e`.
+    assert_eq!(storages(&vm), [64, 64, 64]);
+    let mut workspace = Workspace::new();
+    let got = vm.invoke_in(&mut workspace, "main", &[vector(&[1.0; 16]).into()]).unwrap();
+    assert_eq!(elements(&got), [6.0; 16]);
+    assert_eq!(workspace.bytes(), 2 * 64, "`b` was not copied");
 }
 
 #[test]
