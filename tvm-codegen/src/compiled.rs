@@ -3,12 +3,14 @@
 //!
 //! TVM counterpart: `relax.build`.
 
+use std::sync::Arc;
+
 use tvm_core::ir::{AttrValue, BaseFunc, IRModule};
 use tvm_core::relax::vm;
 use tvm_core::target::Target;
 use tvm_core::tir::PrimFunc;
-use tvm_runtime::cpu_requirements;
-use tvm_runtime::vm::{Executable, KernelObject, ObjectKind, Vm, VmConfig};
+use tvm_runtime::vm::{CodeObject, Executable, ObjectKind, Vm, VmConfig};
+use tvm_runtime::{RuntimeModule, cpu_requirements};
 
 use crate::{CodegenError, EmitKind, build, cpu_features, emit, lowered, resolve};
 
@@ -22,6 +24,7 @@ pub struct Compiled {
     /// Names and bounds that the bytecode does not contain.
     pub io: Io,
     target: Target,
+    imports: Vec<Arc<dyn RuntimeModule>>,
 }
 
 /// Names and bounds of the graph functions of a module, as the importer recorded them.
@@ -57,7 +60,14 @@ impl Compiled {
         let (programs, mut executable) = vm::compile_for(module, &target)?;
         executable.target = target.to_string();
         executable.metadata = io.metadata();
-        Ok(Compiled { programs, executable, io, target })
+        Ok(Compiled { programs, executable, io, target, imports: Vec::new() })
+    }
+
+    /// Imports the module that an external code generator made of a part of the model, which calls its packed functions.
+    #[must_use]
+    pub fn with_import(mut self, module: impl RuntimeModule + 'static) -> Compiled {
+        self.imports.push(Arc::new(module));
+        self
     }
 
     /// The target, with the host resolved to a code generator.
@@ -70,20 +80,25 @@ impl Compiled {
     /// # Errors
     /// When the target cannot run a tensor program.
     pub fn into_vm(self, config: VmConfig) -> Result<Vm, CodegenError> {
-        let kernels = build(&self.programs, &self.target)?;
-        Ok(Vm::with_config(self.executable, &kernels, config)?)
+        let mut module = build(&self.programs, &self.target)?;
+        self.imports.into_iter().for_each(|import| module.import(import));
+        Ok(Vm::with_config(self.executable, &module, config)?)
     }
 
-    /// Puts the kernels into the executable as a shared library, and records the CPU features that they need.
+    /// Puts the kernels into the executable as a shared library, and the imported modules as they save themselves. Records the
+    /// CPU features that the kernels need.
     ///
     /// # Errors
-    /// When the target cannot express a tensor program, or has no machine code.
+    /// When the target cannot express a tensor program, or has no machine code, or an imported module cannot be saved.
     pub fn into_executable(mut self) -> Result<Executable, CodegenError> {
         self.require_cpu()?;
         if !self.programs.is_empty() {
             let bytes = self.emit(EmitKind::SharedLibrary)?.into();
             let kind = ObjectKind::SharedLibrary;
-            self.executable.objects.push(KernelObject { name: "kernels".into(), kind, bytes });
+            self.executable.objects.push(CodeObject { name: "kernels".into(), kind, bytes });
+        }
+        for (i, import) in self.imports.iter().enumerate() {
+            self.executable.objects.push(CodeObject::of_import(format!("import.{i}"), &**import)?);
         }
         Ok(self.executable)
     }

@@ -373,6 +373,27 @@ pub enum RuntimeError {
         /// Message of the loader.
         message: String,
     },
+    /// A program carries a module of a kind for which the application gave no loader.
+    #[error(
+        "the program imports the module `{name}` of kind `{kind}`, for which there is no loader\n  help: add a `ModuleLoader` of this kind to `VmConfig::loaders`"
+    )]
+    NoLoader {
+        /// Name of the module.
+        name: String,
+        /// Its kind.
+        kind: String,
+    },
+    /// A loader refused a module that a program carries.
+    #[error("cannot load the module `{name}` of kind `{kind}`: {source}")]
+    Import {
+        /// Name of the module.
+        name: String,
+        /// Its kind.
+        kind: String,
+        /// The error of the loader.
+        #[source]
+        source: Box<RuntimeError>,
+    },
     /// A compiled object was made for another ABI version.
     #[error("`{name}` was compiled for ABI version {got}, this runtime has {expected}; compile it again")]
     AbiVersion {

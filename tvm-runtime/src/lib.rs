@@ -6,7 +6,8 @@
 //!   [`Module`] or a [`Library`]. [`abi`] is the binary interface of their machine code.
 //! - [`vm`]: whole programs in bytecode that call kernels; [`artifact`]: such programs as files.
 //! - [`include_model!`], [`LinkedModel`]: models that a build script compiled into the application.
-//! - [`PackedFunc`]: functions of the application that programs call by name.
+//! - [`PackedFunc`]: functions of the application that programs call by name; [`RuntimeModule`]: such functions of an
+//!   external code generator, which artifacts carry.
 //! - [`ThreadPool`]: runs parallel loops.
 //!
 //! ```no_run
@@ -59,7 +60,9 @@ pub use model::{ModelCall, ModelOutputs, ShapeOf};
 pub use model::{ModelInput, TypedTensor};
 #[doc(hidden)]
 pub use module::Aligned;
-pub use module::{ABI_SYMBOL, DimBound, KernelTable, Library, LinkedModel, Module};
+pub use module::{
+    ABI_SYMBOL, DimBound, KernelTable, Library, LinkedModel, Module, ModuleLoader, RuntimeModule,
+};
 pub use ndarray;
 pub use packed::{
     FromValue, IntoPacked, PackedFunc, get_global_func, global_func_names, register_global_func,

@@ -10,7 +10,7 @@ use super::container::{SECTIONS, sections};
 use super::save::constant;
 use crate::error::RuntimeError;
 use crate::tensor::{ALIGNMENT, Storage, Tensor};
-use crate::vm::{Constant, Executable, KernelObject, VmFunction, verify};
+use crate::vm::{CodeObject, Constant, Executable, VmFunction, verify};
 
 impl Executable {
     /// Reads an executable and copies its constants.
@@ -91,7 +91,7 @@ fn read(bytes: &[u8], from: Constants<'_>, check_sums: bool) -> Result<Executabl
     for _ in 0..u64::get(&mut r)? {
         let (name, kind) = (Codec::get(&mut r)?, Codec::get(&mut r)?);
         let place = data.next(u64::get(&mut r)?)?;
-        objects.push(KernelObject { name, kind, bytes: Arc::from(&bytes[place]) });
+        objects.push(CodeObject { name, kind, bytes: Arc::from(&bytes[place]) });
     }
     r.finish()?;
     data.finish()?;

@@ -10,8 +10,8 @@
 //!
 //! Tensors of the constant pool start at multiples of 64 bytes, so a mapped file needs no copy. The reader checks every
 //! length before it allocates, leaves no byte unread, and runs the [verifier](crate::vm::verify) last. Bytes that load
-//! without an error are therefore a program that runs without a panic. Kernel objects are machine code: running them
-//! requires the same trust as running a program.
+//! without an error are therefore a program that runs without a panic. Objects are code: running
+//! them requires the same trust as running a program, and the loaders of imported modules check them.
 
 mod checksum;
 mod code;

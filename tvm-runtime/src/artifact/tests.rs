@@ -1,5 +1,7 @@
 //! Tests of the artifact: round trips, and damage of many kinds.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::kernel::{DimSig, Kernel, KernelSig, ParamKind, ParamSig};
 use crate::module::Module;
@@ -7,7 +9,7 @@ use crate::tensor::{ALIGNMENT, Tensor};
 use crate::value::{Adt, Value};
 use crate::vm::Instruction as I;
 use crate::vm::*;
-use crate::{DataType, Device, HostArg, RuntimeError};
+use crate::{DataType, Device, HostArg, ModuleLoader, PackedFunc, RuntimeError, RuntimeModule};
 
 fn r(reg: u32) -> Reg {
     Reg(reg)
@@ -155,8 +157,12 @@ fn sample() -> Executable {
         kernels: vec![sig()],
         packed: vec!["tvm.test.artifact".into()],
         objects: vec![
-            KernelObject { name: "a".into(), kind: ObjectKind::Other, bytes: [7u8; 100].as_slice().into() },
-            KernelObject { name: "b".into(), kind: ObjectKind::CudaBinary, bytes: [].as_slice().into() },
+            CodeObject {
+                name: "a".into(),
+                kind: ObjectKind::Import("sample".into()),
+                bytes: [7u8; 100].as_slice().into(),
+            },
+            CodeObject { name: "b".into(), kind: ObjectKind::CudaBinary, bytes: [].as_slice().into() },
         ],
         target: "c -mcpu=native".into(),
         metadata: vec![("model".into(), "sample".into()), ("licence".into(), "none".into())],
@@ -292,7 +298,22 @@ fn damage(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
 
 /// Runs every function of the executable, with strict limits.
 fn run_all(exe: Executable, module: &Module) -> usize {
+    /// Any bytes are a module without functions.
+    struct Empty;
+
+    impl RuntimeModule for Empty {
+        fn kind(&self) -> &str {
+            "sample"
+        }
+
+        fn function(&self, _: &str) -> Option<PackedFunc> {
+            None
+        }
+    }
+
+    let loader = ModuleLoader::new(|_| Ok(Empty));
     let config = VmConfig {
+        loaders: BTreeMap::from([("sample".to_string(), loader)]),
         max_depth: 64,
         max_registers: 1 << 14,
         max_steps: Some(500),

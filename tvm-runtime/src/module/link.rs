@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Library, Module, resolve};
 use crate::error::RuntimeError;
-use crate::vm::{Executable, ObjectKind, Vm};
+use crate::vm::{Executable, ObjectKind, Vm, VmConfig};
 
 impl Executable {
     /// Loads the shared libraries among the objects and resolves every kernel of the executable in them.
@@ -39,9 +39,24 @@ impl Vm {
     /// # Errors
     /// See [`Executable::link`] and [`Vm::new`].
     pub unsafe fn linked(exe: impl Into<Arc<Executable>>) -> Result<Vm, RuntimeError> {
+        // SAFETY: promised by the caller.
+        unsafe { Vm::linked_with_config(exe, VmConfig::default()) }
+    }
+
+    /// As [`Vm::linked`], with other limits, with packed functions, or with loaders of imported modules.
+    ///
+    /// # Safety
+    /// See [`Executable::link`].
+    ///
+    /// # Errors
+    /// See [`Executable::link`] and [`Vm::with_config`].
+    pub unsafe fn linked_with_config(
+        exe: impl Into<Arc<Executable>>,
+        config: VmConfig,
+    ) -> Result<Vm, RuntimeError> {
         let exe = exe.into();
         // SAFETY: promised by the caller.
         let module = unsafe { exe.link()? };
-        Vm::new(exe, &module)
+        Vm::with_config(exe, &module, config)
     }
 }

@@ -14,6 +14,8 @@ use crate::tensor::Tensor;
 use crate::value::Value;
 
 use super::instruction::Instruction;
+#[cfg(doc)]
+use super::{Vm, VmConfig};
 
 /// Type of a parameter or result, for callers and tools; `Display` writes it in the syntax of the DSL.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -135,26 +137,26 @@ impl From<&Constant> for Value {
     }
 }
 
-/// Format of the bytes of a [`KernelObject`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Format of the bytes of a [`CodeObject`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ObjectKind {
     /// A shared library for the host, with one symbol per kernel.
     SharedLibrary,
     /// A CUDA binary (cubin or fatbin).
     CudaBinary,
-    /// Any other format; the application interprets it.
-    Other,
+    /// An imported module of the kind with this name; the loader of the kind ([`VmConfig::loaders`]) reads it.
+    Import(String),
 }
 
-/// Machine code that an executable carries.
+/// Code that an executable carries: machine code of its kernels, or an imported module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelObject {
+pub struct CodeObject {
     /// Name of the object, for error messages.
     pub name: String,
     /// Format of the bytes.
     pub kind: ObjectKind,
-    /// The object file itself.
+    /// The object itself.
     pub bytes: Arc<[u8]>,
 }
 
@@ -167,11 +169,11 @@ pub struct Executable {
     pub constants: Vec<Constant>,
     /// Signatures of the kernels. A kernel is found by `KernelSig::name`, from which its symbol derives.
     pub kernels: Vec<KernelSig>,
-    /// Names of packed functions, found in the global registry.
+    /// Names of packed functions; [`Vm::with_config`] finds them.
     pub packed: Vec<String>,
-    /// Machine code of the kernels; may be empty if the kernels come from elsewhere (compiled in the same process, or
+    /// Imported modules, and machine code of the kernels, unless they come from elsewhere (compiled in the same process, or
     /// linked in).
-    pub objects: Vec<KernelObject>,
+    pub objects: Vec<CodeObject>,
     /// The target that the program was compiled for, as text of the compiler.
     pub target: String,
     /// Further metadata as key and value (model name, source, licence, …), in a fixed order.

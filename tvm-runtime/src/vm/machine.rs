@@ -17,12 +17,12 @@ use super::verify::verify;
 use super::workspace::Workspace;
 use crate::error::RuntimeError;
 use crate::kernel::{Backend, Kernel};
-use crate::module::Module;
+use crate::module::{Module, ModuleLoader, load_imports};
 use crate::packed::{PackedFunc, get_global_func};
 use crate::thread_pool::ThreadPool;
 use crate::value::Value;
 
-/// Limits of one run, the thread pool for its parallel loops, and functions of the application.
+/// Limits of one run, the thread pool for its parallel loops, and functions and loaders of the application.
 #[derive(Clone)]
 pub struct VmConfig {
     /// Maximum number of nested calls (tail calls do not count); default 2^20.
@@ -35,9 +35,11 @@ pub struct VmConfig {
     pub max_bytes: usize,
     /// Thread pool; `None`, the default, for the global one.
     pub pool: Option<Arc<dyn ThreadPool>>,
-    /// Packed functions of this virtual machine alone, by name. They come before those in the global registry, so that two
-    /// models may use one name for different functions.
+    /// Packed functions of this virtual machine alone, by name. They come before those of imported modules and those in the
+    /// global registry, so that two models may use one name for different functions.
     pub functions: BTreeMap<String, PackedFunc>,
+    /// Loaders of the imported modules that an artifact carries, by kind.
+    pub loaders: BTreeMap<String, ModuleLoader>,
 }
 
 impl Default for VmConfig {
@@ -49,6 +51,7 @@ impl Default for VmConfig {
             max_bytes: isize::MAX as usize,
             pool: None,
             functions: BTreeMap::new(),
+            loaders: BTreeMap::new(),
         }
     }
 }
@@ -70,12 +73,18 @@ pub struct Vm {
 const MAX_SPARE: usize = 16;
 
 impl Vm {
-    /// Verifies `exe`, and looks up its kernels in `module` and its packed functions in the global registry.
+    /// Verifies `exe`, and looks up its kernels in `module`, and its packed functions in the imports of `module` and in the
+    /// global registry.
     pub fn new(exe: impl Into<Arc<Executable>>, module: &Module) -> Result<Vm, RuntimeError> {
         Vm::with_config(exe, module, VmConfig::default())
     }
 
-    /// As [`Vm::new`], but with other limits or another thread pool.
+    /// As [`Vm::new`], but with other limits, another thread pool, functions of the application, or loaders of the modules
+    /// that `exe` carries. A packed function is looked up in [`VmConfig::functions`], in the imports of `module`, in the
+    /// modules that `exe` carries, and in the global registry.
+    ///
+    /// # Errors
+    /// When `exe` breaks a rule of the verifier, lacks a kernel, a packed function or a loader, or a module does not load.
     pub fn with_config(
         exe: impl Into<Arc<Executable>>,
         module: &Module,
@@ -91,7 +100,13 @@ impl Vm {
                 return Err(RuntimeError::Signature { func: sig.name.as_str().into(), detail });
             }
         }
-        let find = |name: &str| config.functions.get(name).cloned().or_else(|| get_global_func(name));
+        let carried = load_imports(&exe.objects, &config.loaders)?;
+        let find = |name: &str| {
+            let mut imports = module.imports().iter().chain(&carried);
+            let function = config.functions.get(name).cloned();
+            let function = function.or_else(|| imports.find_map(|it| it.function(name)));
+            function.or_else(|| get_global_func(name))
+        };
         let packed = find_all("packed function", exe.packed.iter().map(String::as_str), find)?;
         let constants = exe.constants.iter().map(Value::from).collect();
         static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -17,7 +17,7 @@ mod verify;
 mod workspace;
 
 pub use args::IntoArgs;
-pub use executable::{Constant, Executable, KernelObject, ObjectKind, ValueType, VmFunction, VmParam};
+pub use executable::{CodeObject, Constant, Executable, ObjectKind, ValueType, VmFunction, VmParam};
 pub use instruction::{
     ConstIdx, DimCheck, FuncIdx, Instruction, IntOpKind, IntOperand, KernelIdx, PackedIdx, Pc, Reg, Regs,
 };
