@@ -25,6 +25,15 @@ pub enum ScheduleError {
         /// Names of the existing blocks, comma-separated.
         blocks: String,
     },
+    /// The module has no tensor program of this name.
+    UnknownFunction {
+        /// Name that was looked up.
+        name: String,
+        /// The most similar name, if one is similar enough.
+        near: Option<String>,
+        /// Names of the tensor programs, comma-separated.
+        functions: String,
+    },
     /// A loop variable or block would occur twice.
     DuplicateId(StmtSRef),
     /// An argument is invalid for every program.
@@ -100,6 +109,12 @@ impl ScheduleError {
             }
             ScheduleError::UnknownBlock { name, blocks } => {
                 plain(format!("no block is named `{name}`; the blocks are {blocks}"))
+            }
+            ScheduleError::UnknownFunction { name, near, functions } => {
+                let res = plain(format!(
+                    "the module has no tensor program `{name}`; the tensor programs are {functions}"
+                ));
+                near.iter().fold(res, |res, near| res.help(format!("did you mean `{near}`?")))
             }
             ScheduleError::DuplicateId(sref) => plain(format!("a loop or block would occur twice: {sref:?}")),
             ScheduleError::BadArgument { primitive, message } => plain(format!("`{primitive}`: {message}")),

@@ -11,6 +11,7 @@ mod handles;
 mod kernels;
 mod legality;
 mod many;
+mod module;
 mod predicates;
 mod sampling;
 
