@@ -12,7 +12,7 @@ mod loops;
 
 use std::sync::Arc;
 
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use rustc_hash::{FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
 use self::facts::BlockFacts;
@@ -51,11 +51,13 @@ struct Entry {
 
 type Index = PersistentMap<StmtSRef, Entry>;
 
+type Hasher = std::hash::BuildHasherDefault<FxHasher>;
+
 /// A hash map whose clone shares all entries, and copies what changes.
-type PersistentMap<K, V> = imbl::GenericHashMap<K, V, FxBuildHasher, imbl::shared_ptr::DefaultSharedPtr>;
+type PersistentMap<K, V> = rpds::HashTrieMapSync<K, V, Hasher>;
 
 /// The set beside it.
-pub(super) type PersistentSet<T> = imbl::GenericHashSet<T, FxBuildHasher, imbl::shared_ptr::DefaultSharedPtr>;
+pub(super) type PersistentSet<T> = rpds::HashTrieSetSync<T, Hasher>;
 
 /// A program and the index of its loops and blocks. A clone shares the statement tree.
 #[derive(Clone, Debug)]

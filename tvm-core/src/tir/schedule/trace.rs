@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 /// The primitives that a schedule applied, step by step. Prints as the body of a Rust schedule function.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    instructions: imbl::Vector<Instruction>,
+    instructions: rpds::VectorSync<Instruction>,
     /// Number of handles returned so far.
     count: u32,
 }
@@ -49,7 +49,7 @@ impl Trace {
         let numbers: Vec<u32> = (self.count..).take(outputs).collect();
         self.count += numbers.len() as u32;
         let inputs = inputs.iter().map(|handle| handle.number()).collect();
-        self.instructions.push_back(Instruction { kind, inputs, outputs: numbers.clone(), decision });
+        self.instructions.push_back_mut(Instruction { kind, inputs, outputs: numbers.clone(), decision });
         numbers
     }
 
@@ -112,7 +112,7 @@ impl Trace {
         if json.version != VERSION {
             return Err(ScheduleError::Trace(format!("version {}, expected {VERSION}", json.version)));
         }
-        Ok(Trace { instructions: json.instructions.into(), ..Trace::default() })
+        Ok(Trace { instructions: json.instructions.into_iter().collect(), ..Trace::default() })
     }
 }
 

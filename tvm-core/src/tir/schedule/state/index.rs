@@ -83,9 +83,9 @@ impl ScheduleState {
     fn compare_loops<'a>(&mut self, old: &For, new: &'a For, added: &mut Vec<Added<'a>>) {
         let var = new.loop_var.id();
         match runs_side_by_side(new.kind) {
-            true => self.side_by_side.insert(var),
-            false => self.side_by_side.remove(&var),
-        };
+            true => self.side_by_side.insert_mut(var),
+            false => drop(self.side_by_side.remove_mut(&var)),
+        }
         let me = Some(StmtSRef::Loop(var));
         with_stack(|| self.compare(&old.body, &new.body, me, &mut Steps::new(), added));
     }
@@ -104,9 +104,9 @@ impl ScheduleState {
         }
         self.compare(&old.block.body, &new.block.body, me, &mut Steps::new(), added);
         match holds_blocks(&new.block.body) {
-            true => self.facts.remove(&id),
-            false => self.facts.insert(id, Arc::new(BlockFacts::of(&new.block))),
-        };
+            true => drop(self.facts.remove_mut(&id)),
+            false => self.facts.insert_mut(id, Arc::new(BlockFacts::of(&new.block))),
+        }
     }
 
     /// Pairs the statements from both ends, as far as they are the same loops and blocks.
@@ -129,7 +129,7 @@ impl ScheduleState {
         let mut pair = |state: &mut Self, a: &Stmt, (at, b): (usize, &'a Stmt), moved: bool| {
             steps.push(Step::Seq(at as u32));
             if moved && let Some(sref) = StmtSRef::of(b) {
-                state.index.insert(sref, Entry { parent, steps: steps.clone() });
+                state.index.insert_mut(sref, Entry { parent, steps: steps.clone() });
             }
             state.compare(a, b, parent, steps, added);
             steps.pop();
@@ -151,14 +151,14 @@ impl ScheduleState {
     /// Removes the loops and blocks in `stmt` from the index.
     fn remove(&mut self, stmt: &Stmt) {
         if let Some(sref) = StmtSRef::of(stmt) {
-            self.index.remove(&sref);
+            self.index.remove_mut(&sref);
         }
         match stmt {
             Stmt::For(it) => {
-                self.side_by_side.remove(&it.loop_var.id());
+                self.side_by_side.remove_mut(&it.loop_var.id());
             }
             Stmt::BlockRealize(it) => {
-                self.facts.remove(&it.block.id);
+                self.facts.remove_mut(&it.block.id);
                 it.block.init.iter().for_each(|init| self.remove(init));
             }
             _ => {}
@@ -186,7 +186,9 @@ impl ScheduleState {
             Stmt::For(it) => {
                 let me = StmtSRef::Loop(it.loop_var.id());
                 self.insert(me, parent, steps)?;
-                self.side_by_side.extend(runs_side_by_side(it.kind).then_some(it.loop_var.id()));
+                if runs_side_by_side(it.kind) {
+                    self.side_by_side.insert_mut(it.loop_var.id());
+                }
                 with_stack(|| self.add(&it.body, Some(me), &mut Steps::new()))
             }
             Stmt::BlockRealize(it) => {
@@ -196,7 +198,7 @@ impl ScheduleState {
                     self.add(init, Some(me), &mut SmallVec::from_slice(&[Step::Init]))?;
                 }
                 if !holds_blocks(&it.block.body) {
-                    self.facts.insert(it.block.id, Arc::new(BlockFacts::of(&it.block)));
+                    self.facts.insert_mut(it.block.id, Arc::new(BlockFacts::of(&it.block)));
                 }
                 self.add(&it.block.body, Some(me), &mut Steps::new())
             }
@@ -223,10 +225,11 @@ impl ScheduleState {
         parent: Option<StmtSRef>,
         steps: &[Step],
     ) -> Result<(), ScheduleError> {
-        match self.index.insert(sref, Entry { parent, steps: steps.into() }) {
-            None => Ok(()),
-            Some(_) => Err(ScheduleError::DuplicateId(sref)),
+        if self.index.contains_key(&sref) {
+            return Err(ScheduleError::DuplicateId(sref));
         }
+        self.index.insert_mut(sref, Entry { parent, steps: steps.into() });
+        Ok(())
     }
 }
 

@@ -79,15 +79,17 @@ impl ScheduleState {
         });
         let entry = self.index.get(&StmtSRef::Loop(*first)).cloned();
         for var in &old {
-            self.index.remove(&StmtSRef::Loop(*var));
-            self.side_by_side.remove(var);
+            self.index.remove_mut(&StmtSRef::Loop(*var));
+            self.side_by_side.remove_mut(var);
         }
         let mut entry = entry.ok_or_else(|| unknown(first))?;
         for node in &new {
             let var = node.loop_var.id();
             let inner = Entry { parent: Some(StmtSRef::Loop(var)), steps: SmallVec::new() };
-            self.index.insert(StmtSRef::Loop(var), std::mem::replace(&mut entry, inner));
-            self.side_by_side.extend(runs_side_by_side(node.kind).then_some(var));
+            self.index.insert_mut(StmtSRef::Loop(var), std::mem::replace(&mut entry, inner));
+            if runs_side_by_side(node.kind) {
+                self.side_by_side.insert_mut(var);
+            }
         }
         *slot = new.into_iter().rev().fold(body, |body, node| For { body, ..node }.into());
         Ok(())
@@ -108,9 +110,9 @@ impl ScheduleState {
         change(node);
         let side_by_side = runs_side_by_side(node.kind);
         match side_by_side {
-            true => self.side_by_side.insert(var),
-            false => self.side_by_side.remove(&var),
-        };
+            true => self.side_by_side.insert_mut(var),
+            false => drop(self.side_by_side.remove_mut(&var)),
+        }
         Ok(())
     }
 }
@@ -192,7 +194,9 @@ impl<'a> Inside<'a> {
     }
 
     fn block(&mut self, it: &mut BlockRealize) {
-        let mut names = self.mentions.remove(&it.block.id).unwrap_or_else(|| Arc::new(mentions_of(it)));
+        let known = self.mentions.get(&it.block.id).cloned();
+        self.mentions.remove_mut(&it.block.id);
+        let mut names = known.unwrap_or_else(|| Arc::new(mentions_of(it)));
         if self.substitute.vars.keys().any(|var| names.contains(var)) {
             self.replace_vars(it, Arc::make_mut(&mut names));
         } else if let Some(condition) = self.condition.clone() {
@@ -200,14 +204,14 @@ impl<'a> Inside<'a> {
             let simple = self.analyzer([&condition].into_iter()).simplify(&condition);
             it.predicate = conjuncts(&simple).into_iter().fold(it.predicate.clone(), PrimExpr::and);
         }
-        self.mentions.insert(it.block.id, names);
+        self.mentions.insert_mut(it.block.id, names);
     }
 
     fn replace_vars(&mut self, it: &mut BlockRealize, names: &mut FxHashSet<VarId>) {
         if let Some(block) = self.substitute.mutate_block(&it.block) {
             it.block = Arc::new(block);
             // The blocks inside have other variables now.
-            self.mentions.clear();
+            *self.mentions = PersistentMap::default();
         }
         self.substitute.vars.values().chain(&self.condition).for_each(|expr| add_vars(expr, names));
         let values: Vec<Option<PrimExpr>> =
