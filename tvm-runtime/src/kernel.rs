@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::abi::{KernelArg, KernelFn, Status};
+use crate::abi::{CallContext, KernelArg, KernelFn, Status};
 use crate::context::{take_failure, with_context};
 use crate::dtype::DataType;
 use crate::error::RuntimeError;
@@ -221,24 +221,16 @@ impl Kernel {
         pool: Option<&dyn ThreadPool>,
     ) -> Result<(), RuntimeError> {
         match &self.0.entry {
-            Entry::Native { func, .. } => with_context(pool, |ctx| {
-                // SAFETY: `native` promised a kernel of this ABI, the caller promises valid arguments.
-                let status = unsafe { func(args.as_ptr(), args.len() as i32, ctx) };
-                if status == 0 {
-                    return Ok(());
-                }
-                if status == Status::Runtime as i32
-                    // SAFETY: `ctx` is the context of this call.
-                    && let Some(failure) = unsafe { take_failure(ctx) }
-                {
-                    return Err(failure);
-                }
-                // SAFETY: `ctx` is valid during the closure.
-                let error = unsafe { (*ctx).error };
-                // SAFETY: `native` promised a kernel of this ABI: its texts live as long as the kernel.
-                let [what, place] = [error.what, error.place].map(|text| unsafe { text_at(text) });
-                Err(status::render(&self.0.sig, status, &error, what, place))
-            }),
+            Entry::Native { func, .. } => {
+                // The error is boxed, so that a call that succeeds copies only a pointer.
+                let failure = with_context(pool, |ctx| {
+                    // SAFETY: `native` promised a kernel of this ABI, the caller promises valid arguments.
+                    let status = unsafe { func(args.as_ptr(), args.len() as i32, ctx) };
+                    // SAFETY: `ctx` is the context of this call, which failed with `status`.
+                    (status != 0).then(|| unsafe { self.failure(status, ctx) })
+                });
+                failure.map_or(Ok(()), |err| Err(*err))
+            }
             Entry::Host(func) => {
                 // SAFETY: the caller promises valid arguments of the signature's kinds.
                 let run = || unsafe { with_host_args(&self.0.sig, args, |args| func(args)) };
@@ -248,6 +240,25 @@ impl Kernel {
             }
         }
     }
+
+    /// The error of a native call that returned `status`.
+    ///
+    /// # Safety
+    /// `ctx` is the context of that call, which is still valid.
+    #[cold]
+    unsafe fn failure(&self, status: i32, ctx: *mut CallContext) -> Box<RuntimeError> {
+        if status == Status::Runtime as i32
+            // SAFETY: the caller's promise.
+            && let Some(failure) = unsafe { take_failure(ctx) }
+        {
+            return Box::new(failure);
+        }
+        // SAFETY: the caller's promise.
+        let error = unsafe { (*ctx).error };
+        // SAFETY: `native` promised a kernel of this ABI: its texts live as long as the kernel.
+        let [what, place] = [error.what, error.place].map(|text| unsafe { text_at(text) });
+        Box::new(status::render(&self.0.sig, status, &error, what, place))
+    }
 }
 
 impl fmt::Debug for Kernel {
@@ -255,6 +266,7 @@ impl fmt::Debug for Kernel {
         write!(f, "{} {}", if self.is_native() { "native" } else { "host" }, self.0.sig)
     }
 }
+
 /// The text at `ptr`; `None` if `ptr` is null.
 ///
 /// # Safety

@@ -42,6 +42,8 @@ pub(super) struct Function<'ctx, 'm> {
     pub(super) scratch: Vec<PointerValue<'ctx>>,
     /// Set inside a parallel loop: the loops nested in it run serially.
     pub(super) in_parallel: bool,
+    /// Number of long loops that were generated so far.
+    pub(super) long_loops: usize,
 }
 
 /// Generates the kernel `func` under the symbol `symbol`.
@@ -94,6 +96,7 @@ impl<'ctx, 'm> Function<'ctx, 'm> {
             ctx,
             scratch: Vec::new(),
             in_parallel: false,
+            long_loops: 0,
         }
     }
 

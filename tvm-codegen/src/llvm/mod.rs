@@ -237,6 +237,30 @@ mod tests {
         }
     }
 
+    /// LLVM unrolls the long loop several times; it does not copy the result into each iteration of the loop around it.
+    #[test]
+    fn a_loop_around_a_long_loop_is_not_unrolled() {
+        let handle = |name: &str| Var::prim(name, DataType::HANDLE);
+        let (args, num_args, ctx) = (handle("args"), Var::prim("num_args", DataType::I32), handle("ctx"));
+        let y = Buffer::new("y", [PrimExpr::index(8)], DataType::F32);
+        let x = Buffer::new("x", [PrimExpr::index(8000)], DataType::F32);
+        let (i, j) = (Var::index("i"), Var::index("j"));
+        let (at, element) = (PrimExpr::from(&i), PrimExpr::from(&j) * 8 + PrimExpr::from(&i));
+        let sum = Stmt::store(&y, [at.clone()], y.load([at]) + x.load([element]));
+        let data = |buffer: Buffer, arg: i64| {
+            let arg = [PrimExpr::from(&args), PrimExpr::int(arg, DataType::I32)];
+            DeclBuffer { buffer, data: PrimExpr::call(Intrinsic::ArgData, arg, DataType::HANDLE) }.into()
+        };
+        let loops = For::serial(i, 8i64, For::serial(j, 1000i64, sum).into());
+        let body = Stmt::seq([data(x, 0), data(y, 1), loops.into()]);
+        let func = PrimFunc::new("sums", [args, num_args, ctx].map(Param::Scalar), body);
+        let (funcs, target) = ([("sums".to_string(), func)], &Target::llvm());
+        let unit = Unit { kernels: &funcs, target, options: Options::default() };
+        let text = String::from_utf8(Llvm.emit(unit, EmitKind::LlvmIr).unwrap()).unwrap();
+        let additions = text.matches("fadd").count();
+        assert!((1..50).contains(&additions), "{additions} additions\n{text}");
+    }
+
     #[test]
     fn output_kinds() {
         let funcs = [("scan".to_string(), lowered())];

@@ -3,7 +3,8 @@
 use std::mem::offset_of;
 
 use inkwell::IntPredicate;
-use inkwell::values::IntValue;
+use inkwell::llvm_sys::core::{LLVMReplaceMDNodeOperandWith, LLVMValueAsMetadata};
+use inkwell::values::{AsValueRef, InstructionValue, IntValue};
 use tvm_core::support::with_stack;
 use tvm_core::tir::{Failure, For, ForKind, Stmt};
 use tvm_runtime::abi::{CallContext, CallError};
@@ -11,6 +12,11 @@ use tvm_runtime::abi::{CallContext, CallError};
 use super::LlvmError;
 use super::error::unsupported;
 use super::function::{Function, Value};
+
+/// Iterations above which a loop is long. LLVM leaves such a loop a loop, but does not count its iterations when it
+/// decides whether to replace a loop around it by copies of the body. These copies take long to compile and gain nothing,
+/// so a loop around a long one is marked as one to keep.
+const LONG_LOOP: i64 = 16;
 
 impl<'ctx> Function<'ctx, '_> {
     /// Generates the body of a kernel. First the statements that bind the arguments; the rest is outlined, so that LLVM
@@ -155,13 +161,32 @@ impl<'ctx> Function<'ctx, '_> {
         self.builder.position_at_end(body);
         let i = self.builder.build_phi(min.get_type(), it.loop_var.name())?;
         self.vars.insert(it.loop_var.id(), i.as_basic_value());
+        let long_loops = self.long_loops;
         self.stmt(&it.body)?;
         let step = min.get_type().const_int(1, false);
         let next = self.builder.build_int_nsw_add(i.as_basic_value().into_int_value(), step, "next")?;
         i.add_incoming(&[(&min, entry), (&next, self.current()?)]);
         let again = self.builder.build_int_compare(IntPredicate::SLT, next, end, "")?;
-        self.builder.build_conditional_branch(again, body, done)?;
+        let latch = self.builder.build_conditional_branch(again, body, done)?;
+        if self.long_loops > long_loops {
+            self.disable_unrolling(latch)?;
+        }
+        let is_long = it.extent.as_int().is_none_or(|extent| extent > LONG_LOOP);
+        self.long_loops += usize::from(is_long);
         self.builder.position_at_end(done);
         Ok(())
+    }
+
+    /// Marks the loop that ends with the branch `latch` with `llvm.loop.unroll.disable` of the LLVM language reference.
+    fn disable_unrolling(&self, latch: InstructionValue<'ctx>) -> Result<(), LlvmError> {
+        let context = self.context();
+        let disable = context.metadata_node(&[context.metadata_string("llvm.loop.unroll.disable").into()]);
+        let id = context.metadata_node(&[disable.into(), disable.into()]);
+        // The first operand of a loop's node is the node itself, which distinguishes it from the nodes of other loops.
+        // SAFETY: `id` has two operands, and belongs to the context of this function.
+        unsafe { LLVMReplaceMDNodeOperandWith(id.as_value_ref(), 0, LLVMValueAsMetadata(id.as_value_ref())) };
+        latch
+            .set_metadata(id, context.get_kind_id("llvm.loop"))
+            .map_err(|err| LlvmError::Invalid(err.to_string()))
     }
 }
