@@ -856,6 +856,64 @@ mod prelude {
 }
 
 #[ir_module]
+mod bounds {
+    use tvm::prelude::*;
+
+    #[relax::func(dims(k = 3, n = 4..=64, n % 4 == 0, m = 1..))]
+    fn bounded(y: Tensor<f32, k>, x: Tensor<f32, n, m, k>, k: i64) -> Tensor<f32, n, m, k> {
+        let lv = exp(x);
+        #[relax::func(dims(i = 2..=8))]
+        let local = |p: Tensor<f32, i>| -> Tensor<f32, i> {
+            p
+        };
+        let lv_1 = tanh(lv);
+        lv_1
+    }
+}
+
+#[ir_module]
+mod bounds_fused {
+    use tvm::prelude::*;
+
+    #[relax::func(dims(k = 3, n = 4..=64, n % 4 == 0, m = 1..))]
+    fn bounded(y: Tensor<f32, k>, x: Tensor<f32, n, m, k>, k: i64) -> Tensor<f32, n, m, k> {
+        #[relax::func(dims(i = 2..=8))]
+        let local = |p: Tensor<f32, i>| -> Tensor<f32, i> {
+            p
+        };
+        let lv = call_tir(fused_exp_tanh, (x,), Tensor::<f32, n, m, k>);
+        lv
+    }
+
+    #[prim_func(name = "exp", dims(n = 4..=64, n % 4 == 0, m = 1.., k = 3), attrs(op_pattern = "ElemWise", private = true))]
+    fn exp_(x: &Tensor<f32, n, m, k>, exp_: &mut Tensor<f32, n, m, k>) {
+        for [i0, i1, i2] in grid([n, m, k]) {
+            block("exp", [S(i0), S(i1), S(i2)], |[v_i0, v_i1, v_i2]| {
+                exp_[[v_i0, v_i1, v_i2]] = exp(x[[v_i0, v_i1, v_i2]]);
+            });
+        }
+    }
+
+    #[prim_func(name = "tanh", dims(n = 4..=64, n % 4 == 0, m = 1.., k = 3), attrs(op_pattern = "ElemWise", private = true))]
+    fn tanh_(x: &Tensor<f32, n, m, k>, tanh_: &mut Tensor<f32, n, m, k>) {
+        for [i0, i1, i2] in grid([n, m, k]) {
+            block("tanh", [S(i0), S(i1), S(i2)], |[v_i0, v_i1, v_i2]| {
+                tanh_[[v_i0, v_i1, v_i2]] = tanh(x[[v_i0, v_i1, v_i2]]);
+            });
+        }
+    }
+
+    #[prim_func(dims(n = 4..=64, n % 4 == 0, m = 1.., k = 3), attrs(private = true))]
+    fn fused_exp_tanh(x: &Tensor<f32, n, m, k>, lv_1: &mut Tensor<f32, n, m, k>) {
+        for [i0, i1, i2] in grid([n, m, k]) {
+            block("tanh", [S(i0), S(i1), S(i2)], |[v_i0, v_i1, v_i2]| {
+                lv_1[[v_i0, v_i1, v_i2]] = tanh(exp(x[[v_i0, v_i1, v_i2]]));
+            });
+        }
+    }
+}
+
+#[ir_module]
 mod digits {
     use tvm::prelude::*;
 
@@ -1507,6 +1565,8 @@ pub(crate) fn all() -> Vec<Result<tvm::ir::IRModule, IrError>> {
         calls::module(),
         constants::module(),
         prelude::module(),
+        bounds::module(),
+        bounds_fused::module(),
         digits::module(),
         digits_legalized::module(),
         digits_fused::module(),

@@ -4,7 +4,7 @@ use tvm_core::ir::{BaseFunc, IRModule};
 use tvm_core::target::Target;
 use tvm_onnx::proto::ModelProto;
 use tvm_onnx::{DimSpec, ImportOptions, import_proto};
-use tvm_runtime::{DataType, Tensor};
+use tvm_runtime::{DataType, RuntimeError, Tensor, Value};
 
 use crate::build::{Build, assert_near, compiled, floats, info, int, ints, longs, model, node, run, targets};
 
@@ -38,6 +38,30 @@ fn dimensions_of_one_name_are_one_variable() {
     let relu = model(17, vec![node("Relu", "x", "y", vec![])]).input("x", "? 2").output("y");
     assert_eq!(imported(&relu, &options), "(Tensor<f32, x_dim0, 2>) -> Tensor<f32, x_dim0, 2>");
     assert_eq!(imported(&relu, &options.shape("x", &[5, 2])), "(Tensor<f32, 5, 2>) -> Tensor<f32, 5, 2>");
+}
+
+#[test]
+fn bounds_of_dimensions_are_those_of_the_variables() {
+    let sum =
+        model(17, vec![node("Add", "a b", "y", vec![])]).input("a", "n 4").input("b", "n 4").output("y");
+    let bounded = |low, high| ImportOptions::default().dim("n", DimSpec::Range(low, high));
+    let module = import_proto(&sum, None, &bounded(2, 64)).unwrap();
+    assert!(module.to_string().contains("#[relax::func(dims(n = 2..=64), attrs("), "{module}");
+    for target in targets() {
+        let vm = tvm_codegen::compile_module(&module, &target).unwrap();
+        let args = |n: i64| [(); 2].map(|()| Value::Tensor(Tensor::zeros(&[n, 4], DataType::F32).unwrap()));
+        assert!(vm.invoke("main", args(64)).is_ok());
+        let err = vm.invoke("main", args(1)).unwrap_err();
+        let RuntimeError::ArgBound { arg, dim, expected, got, .. } = &err else { panic!("{err}") };
+        assert_eq!((&**arg, &**dim, &**expected, *got), ("a", "n", "2..=64", 1));
+    }
+    for (low, high, message) in [
+        (5, 3, "the extent given for dimension `n`: no number from 5 to 3"),
+        (-1, 3, "the extent given for dimension `n`: the minimum -1 is negative"),
+    ] {
+        let err = import_proto(&sum, None, &bounded(low, high)).unwrap_err().to_string();
+        assert!(err.contains(message), "{err}");
+    }
 }
 
 /// `reshape(x, [shape(x)[0], shape(x)[1] * 3])`, in the form that exporters produce.

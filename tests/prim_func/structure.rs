@@ -72,7 +72,8 @@ fn every_kernel_is_well_formed() {
         tvm::tir::analysis::well_formed(&func).unwrap_or_else(|err| panic!("{err}\n{func}"));
         structural_equal(&func, &func).unwrap();
     }
-    assert_eq!(bounded::prim_func().unwrap().attrs.int("dim.n.max"), Some(64));
+    let dims = bounded::prim_func().unwrap().symbolic_dims();
+    assert_eq!(dims[0].bound().unwrap().to_string(), "8..=64 in steps of 8");
     assert_eq!(matmul::module().unwrap().len(), 1);
     let Stmt::BlockRealize(root) = two_stages::prim_func().unwrap().body else { panic!("a root block") };
     assert_eq!(root.block.alloc_buffers[0].scope, tvm::tir::Scope::Local);

@@ -46,13 +46,19 @@ fn apply(module: IRModule, passes: Vec<tvm::pass::Pass>) -> IRModule {
     pass.apply(module).unwrap_or_else(|err| panic!("{err}"))
 }
 
+fn legalize(module: IRModule) -> IRModule {
+    apply(module, vec![transform::canonicalize_bindings(), transform::legalize_ops()])
+}
+
+pub(crate) fn fuse(module: IRModule) -> IRModule {
+    let passes = vec![transform::annotate_tir_op_pattern(), transform::fuse_ops(), transform::fuse_tir()];
+    apply(legalize(module), passes)
+}
+
 pub(crate) fn legalized() -> IRModule {
-    apply(imported(), vec![transform::canonicalize_bindings(), transform::legalize_ops()])
+    legalize(imported())
 }
 
 pub(crate) fn fused() -> IRModule {
-    apply(
-        legalized(),
-        vec![transform::annotate_tir_op_pattern(), transform::fuse_ops(), transform::fuse_tir()],
-    )
+    fuse(imported())
 }

@@ -7,7 +7,7 @@ use tvm::ir::{
     TensorShape, TensorType, Type, TypeDef, Var,
 };
 use tvm::relax::{Arg, BlockBuilder, Call, Callee, Clause, Constructor, Expr, Function, Match, Pattern};
-use tvm::runtime::{DataType, Tensor};
+use tvm::runtime::{DataType, DimBound, Tensor};
 use tvm::tir::{BinaryOp, PrimExpr, binary};
 
 const F: DataType = DataType::F32;
@@ -30,6 +30,8 @@ pub(crate) fn modules() -> Vec<(&'static str, IRModule)> {
         ("calls", calls),
         ("constants", constants),
         ("prelude", || tvm::relay::add_prelude(IRModule::new())),
+        ("bounds", bounds),
+        ("bounds_fused", || Ok(super::digits::fuse(bounds()?))),
         ("digits", || Ok(super::digits::imported())),
         ("digits_legalized", || Ok(super::digits::legalized())),
         ("digits_fused", || Ok(super::digits::fused())),
@@ -335,6 +337,30 @@ fn control() -> Result<IRModule, IrError> {
 }
 
 /// Local functions, recursion, functions as values, attributes, effects.
+/// Bounded dimensions and scalars, also of a local function.
+fn bounds() -> Result<IRModule, IrError> {
+    let mut builder = BlockBuilder::default();
+    let bound = |min, max, modulus| DimBound::new(min, max, modulus, 0).ok();
+    let (n, m) = (Var::index("n").within(bound(4, 64, 4)), Var::index("m").within(bound(1, i64::MAX, 1)));
+    let k = Var::index("k").within(bound(3, 3, 1));
+    let [ne, me, ke] = [&n, &m, &k].map(PrimExpr::from);
+    let (x, y) = (Var::new("x", tensor(&[ne, me, ke])), Var::new("y", tensor(&[(&k).into()])));
+    builder.add_function("bounded", &[y, x.clone(), k.clone()], |builder| {
+        let e = unary(builder, "exp", &x)?;
+        let i = Var::index("i").within(bound(2, 8, 1));
+        let p = Var::new("p", tensor(&[(&i).into()]));
+        builder.emit_function(
+            "local",
+            std::slice::from_ref(&p),
+            p.ty().clone(),
+            |_, _| Ok((&p).into()),
+            &Span::none(),
+        )?;
+        Ok(unary(builder, "tanh", &e)?.into())
+    })?;
+    Ok(builder.into_module())
+}
+
 fn functions() -> Result<IRModule, IrError> {
     let mut builder = BlockBuilder::default();
     let (x, n) = (Var::new("x", fixed(&[4])), Var::index("n"));

@@ -32,7 +32,7 @@ const HOUSES: &[House] = &[
         src: "tvm-macros/src/",
         rooms: &[
             &["error", "paths", "rounding"],
-            &["dims", "operators"],
+            &["bounds", "dims", "operators"],
             &["options"],
             &["kernel"],
             &["graph", "schedule"],

@@ -78,8 +78,6 @@ impl Wrapper<'_> {
         let backend = self.target.kind.name();
         let target = shown(&self.target.to_string());
         let version = env!("CARGO_PKG_VERSION");
-        let bounds: Vec<String> =
-            self.io.bounds.iter().map(|(name, low, high)| format!("({name:?}, {low}, {high})")).collect();
         let kernels = self.exe.kernels.iter();
         let kernels: Vec<String> = kernels
             .map(|sig| format!("({:?}, {}_{})", sig.name, self.unit, kernel_symbol(&sig.name)))
@@ -111,7 +109,6 @@ impl Wrapper<'_> {
              artifact: \"{name}.tvm\",\n            \
              library: {library:?},\n            \
              abi: {ABI_VERSION},\n            \
-             bounds: &[{bounds}],\n            \
              config: config,\n            \
              kernels: [\n{kernels}            ],\n        \
              }};\n        \
@@ -125,16 +122,16 @@ impl Wrapper<'_> {
             name = self.name,
             origin = shown(origin),
             library = self.library,
-            bounds = bounds.join(", "),
             kernels = lines(&kernels, "                "),
         )
     }
 
     fn bounds(&self, out: &mut String, consts: &mut Scope) {
         let mut items = Vec::new();
-        for (name, low, high) in &self.io.bounds {
+        for (name, bound) in &self.io.bounds {
             let ident = consts.fresh(name).to_uppercase();
-            let doc = format!("Bounds of dimension `{}`.", shown(name));
+            let doc = format!("Bounds of dimension `{}`: {bound}.", shown(name));
+            let (low, high) = (bound.min(), bound.max().unwrap_or(i64::MAX));
             items.push(format!(
                 "#[doc = {doc:?}] pub const {ident}: std::ops::RangeInclusive<i64> = {low}..={high};"
             ));

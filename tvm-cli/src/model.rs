@@ -67,6 +67,7 @@ impl FromStr for Dim {
             Some((low, high)) => DimSpec::Range(number(low)?, number(high)?),
             None => DimSpec::Fixed(number(value)?),
         };
+        spec.bound().map_err(|err| err.to_string())?;
         Ok(Dim { name: name.to_string(), spec })
     }
 }

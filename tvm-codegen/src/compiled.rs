@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use tvm_core::ir::{AttrValue, BaseFunc, IRModule};
+use tvm_core::relax::analysis::type_dims;
 use tvm_core::relax::vm;
 use tvm_core::target::Target;
 use tvm_core::tir::PrimFunc;
 use tvm_runtime::vm::{CodeObject, Executable, ObjectKind, Vm, VmConfig};
-use tvm_runtime::{RuntimeModule, cpu_requirements};
+use tvm_runtime::{DimBound, RuntimeModule, cpu_requirements};
 
 use crate::{CodegenError, EmitKind, build, cpu_features, emit, lowered, resolve};
 
@@ -27,13 +28,13 @@ pub struct Compiled {
     imports: Vec<Arc<dyn RuntimeModule>>,
 }
 
-/// Names and bounds of the graph functions of a module, as the importer recorded them.
+/// Names and bounds in the graph functions of a module.
 #[derive(Clone, Debug, Default)]
 pub struct Io {
     /// One entry per graph function.
     pub functions: Vec<FunctionIo>,
-    /// Bounds of dimensions: name, minimum, maximum.
-    pub bounds: Vec<(String, i64, i64)>,
+    /// Names and bounds of the dimensions that have bounds.
+    pub bounds: Vec<(String, DimBound)>,
 }
 
 /// Names of the inputs and outputs of one graph function; empty lists where none are recorded.
@@ -164,14 +165,13 @@ impl Io {
                 outputs: names("output_names"),
                 elements: names("output_elements"),
             });
-            for bound in list("dim_bounds") {
-                if let AttrValue::List(items) = &bound
-                    && let [name, AttrValue::Int(low), AttrValue::Int(high)] = &items[..]
-                    && let Some(name) = text(name)
-                    && !io.bounds.iter().any(|(other, ..)| *other == name)
-                {
-                    io.bounds.push((name, *low, *high));
-                }
+            for dim in func.params.iter().cloned().flat_map(|param| {
+                let dims = type_dims(param.ty());
+                std::iter::once(param).chain(dims)
+            }) {
+                let known = io.bounds.iter().any(|(name, _)| *name == dim.name());
+                let bound = dim.bound().filter(|_| !known);
+                io.bounds.extend(bound.map(|bound| (dim.name().to_string(), bound)));
             }
         }
         io

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod dims;
 mod error;
 mod graph;
@@ -87,8 +88,9 @@ pub fn schedule(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// A graph function: `#[relax::func] fn mlp(x: Tensor<f32, n, 784>, ..) -> Tensor<f32, n, 10> { .. }`.
 ///
 /// Defines a type of the function's name with `module()`, and lets other graph functions call it by name.
-/// Options are `#[relax::func(name = "main.0", impure, attrs(opt_level = 3))]`: `name` is its name in the module, if that
-/// differs; `impure` declares that it has side effects; `attrs` sets attributes.
+/// Options are `#[relax::func(name = "main.0", impure, dims(n = 1..=64), attrs(opt_level = 3))]`: `name` is its name in the
+/// module, if that differs; `impure` declares that it has side effects; `dims` bounds dimensions of the parameters, which
+/// calls check and the compiler uses; `attrs` sets attributes.
 #[proc_macro_attribute]
 pub fn relax_func(attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&attr, &item], || {

@@ -1,4 +1,4 @@
-//! The arguments of the attributes: `#[relax::func(name = "a.b", impure, attrs(opt_level = 3))]`.
+//! The arguments of the attributes: `#[relax::func(name = "a.b", impure, dims(n = 1..=64), attrs(opt_level = 3))]`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
@@ -6,6 +6,7 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::{Expr, Ident, Lit, LitStr, Meta, Token, UnOp};
 
+use crate::bounds::Bounds;
 use crate::dims;
 use crate::error::Errors;
 use crate::paths;
@@ -17,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     /// True when calling the function has a side effect.
     pub(crate) impure: bool,
+    /// Bounds of dimensions.
+    pub(crate) bounds: Bounds,
     /// Names of attributes, and the tokens of their values as `ir::AttrValue`s.
     pub(crate) attrs: Vec<(String, TokenStream)>,
     /// The same for the attributes of the root block of a kernel.
@@ -35,7 +38,7 @@ pub(crate) fn options(attr: TokenStream, known: &[&str], errors: &mut Errors) ->
 
 impl Options {
     /// Reads one argument.
-    pub(crate) fn meta(&mut self, meta: &Meta, known: &[&str], errors: &mut Errors) {
+    fn meta(&mut self, meta: &Meta, known: &[&str], errors: &mut Errors) {
         let name = meta.path().get_ident().map(Ident::to_string).filter(|name| known.contains(&&**name));
         match (name.as_deref(), meta) {
             (Some("name"), Meta::NameValue(it)) => match &it.value {
@@ -43,6 +46,7 @@ impl Options {
                 other => errors.push(other, "a name is a string", "write name = \"main\""),
             },
             (Some("impure"), Meta::Path(_)) => self.impure = true,
+            (Some("dims"), Meta::List(list)) => self.bounds.read(list, errors),
             (Some("attrs"), Meta::List(list)) => self.attrs.extend(entries(list, errors)),
             (Some("root"), Meta::List(list)) => self.root.extend(entries(list, errors)),
             _ => {

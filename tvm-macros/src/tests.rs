@@ -10,7 +10,7 @@ use crate::schedule;
 fn messages(attr: &str, source: &str) -> Vec<String> {
     let func: syn::ItemFn = syn::parse_str(source).unwrap();
     let mut errors = Errors::default();
-    let options = parse::options(attr.parse().unwrap(), &mut errors);
+    let options = crate::options::options(attr.parse().unwrap(), prim_func::ARGS, &mut errors);
     let ast = parse::prim_func(&func, options, &mut errors);
     if errors.is_empty() {
         check::check(&ast, &mut errors);
@@ -223,6 +223,19 @@ fn wrong_signatures() {
         ("", "async fn f(y: &mut Tensor<f32, n>) {}", "a kernel cannot be `async`"),
         ("dims(q = 1)", "fn f(y: &mut Tensor<f32, n>) {}", "`q` is not a symbolic dimension"),
         ("dims(n < m)", "fn f(y: &mut Tensor<f32, n>) {}", "this is not a bound"),
+        ("dims(n % 0 == 0)", "fn f(y: &mut Tensor<f32, n>) {}", "this is not a bound"),
+        ("dims(n = -1..=4)", "fn f(y: &mut Tensor<f32, n>) {}", "`n` is an extent, which is not negative"),
+        ("dims(n = 5..=3)", "fn f(y: &mut Tensor<f32, n>) {}", "`n` has no value: the range is empty"),
+        ("dims(n < 0)", "fn f(y: &mut Tensor<f32, n>) {}", "`n` has no value: the range is empty"),
+        ("dims(n % 8 == 9)", "fn f(y: &mut Tensor<f32, n>) {}", "there is no remainder 9 modulo 8"),
+        ("dims(n % 8 == 0, n % 6 == 0)", "fn f(y: &mut Tensor<f32, n>) {}", "`n` has a modulus already"),
+        ("dims(n <= 4, n > 4)", "fn f(y: &mut Tensor<f32, n>) {}", "`n` has no value: this contradicts"),
+        (
+            "dims(n % 8 == 0, n = 1..=7)",
+            "fn f(y: &mut Tensor<f32, n>) {}",
+            "`n` has no value: this contradicts",
+        ),
+        ("dims(s = 1)", "fn f(s: i32, y: &mut Tensor<f32, n>) {}", "`s` is not a symbolic dimension"),
         ("fast", "fn f(y: &mut Tensor<f32, n>) {}", "unknown argument"),
     ];
     for (attr, source, expected) in cases {

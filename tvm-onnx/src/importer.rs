@@ -297,15 +297,15 @@ impl<'m> Importer<'m> {
 
     /// The symbolic dimension `name`, or its number if the options fix it.
     fn dim(&mut self, name: &str) -> Result<PrimExpr, OnnxError> {
-        let var = self.dims.entry(name.to_string()).or_insert_with(|| Var::index(identifier(name)));
-        match self.options.dims.get(name) {
-            Some(DimSpec::Fixed(value)) if *value >= 0 => Ok(PrimExpr::index(*value)),
-            Some(DimSpec::Range(low, high)) if 0 <= *low && low <= high => Ok(PrimExpr::from(&*var)),
-            None => Ok(PrimExpr::from(&*var)),
-            Some(DimSpec::Fixed(_) | DimSpec::Range(..)) => Err(OnnxError::malformed(format!(
-                "the extent given for dimension `{}` is negative or empty",
-                show(name)
-            ))),
+        let spec = self.options.dims.get(name);
+        let bound = spec.map(|spec| spec.bound()).transpose().map_err(|err| {
+            OnnxError::malformed(format!("the extent given for dimension `{}`: {err}", show(name)))
+        })?;
+        let var = || Var::index(identifier(name)).within(bound);
+        let var = self.dims.entry(name.to_string()).or_insert_with(var);
+        match spec {
+            Some(DimSpec::Fixed(value)) => Ok(PrimExpr::index(*value)),
+            Some(DimSpec::Range(..)) | None => Ok(PrimExpr::from(&*var)),
         }
     }
 
@@ -360,17 +360,6 @@ impl<'m> Importer<'m> {
         if graph.output.iter().any(|it| !element(it).is_empty()) {
             let elements = graph.output.iter().map(|it| AttrValue::from(element(it)));
             attrs.set("output_elements", AttrValue::List(elements.collect()));
-        }
-        let bounds = self.options.dims.iter().filter_map(|(name, spec)| match *spec {
-            DimSpec::Fixed(_) => None,
-            DimSpec::Range(low, high) => {
-                let name = identifier(name);
-                Some(AttrValue::from(vec![AttrValue::from(name), AttrValue::Int(low), AttrValue::Int(high)]))
-            }
-        });
-        let bounds: Vec<AttrValue> = bounds.collect();
-        if !bounds.is_empty() {
-            attrs.set("dim_bounds", bounds);
         }
         let mut ret = ret;
         let ret = if ret.len() == 1 { ret.remove(0) } else { Arg::Tuple(ret.into()) };

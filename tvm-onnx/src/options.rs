@@ -1,6 +1,7 @@
 //! Options that a caller of the importer may set.
 
 use indexmap::IndexMap;
+use tvm_runtime::{DimBound, DimBoundError};
 
 use crate::tensor::MAX_TENSOR_BYTES;
 
@@ -22,8 +23,21 @@ pub struct ImportOptions {
 pub enum DimSpec {
     /// The dimension has this value.
     Fixed(i64),
-    /// The dimension stays symbolic and lies between these values, both included.
+    /// The dimension stays symbolic and lies between these values, both included; `i64::MAX` is no maximum.
     Range(i64, i64),
+}
+
+impl DimSpec {
+    /// The values that the dimension may take.
+    ///
+    /// # Errors
+    /// When there are none, or negative ones.
+    pub fn bound(self) -> Result<DimBound, DimBoundError> {
+        match self {
+            DimSpec::Fixed(value) => DimBound::between(value, value),
+            DimSpec::Range(low, high) => DimBound::between(low, high),
+        }
+    }
 }
 
 impl Default for ImportOptions {

@@ -11,7 +11,7 @@ use std::ffi::{c_char, c_void};
 use crate::dtype::DataType;
 
 /// Version of everything in this file; the runtime refuses an object that was compiled for another version.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// DLPack's `DLDevice`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,12 +82,9 @@ pub enum Status {
     /// An access outside axis `axis` of argument `arg` (-1: of a buffer inside the kernel): extent `expected`, index
     /// `got`.
     OutOfBounds = 9,
-    /// Axis `axis` of argument `arg` is smaller than the kernel was compiled for: `expected`, `got`.
-    ExtentMin = 10,
-    /// Axis `axis` of argument `arg` is larger than the kernel was compiled for: `expected`, `got`.
-    ExtentMax = 11,
-    /// Axis `axis` of argument `arg` has a remainder that the kernel was not compiled for: modulus `expected`, extent `got`.
-    ExtentModulus = 12,
+    /// Axis `axis` of argument `arg` (-1: the scalar itself) is `got`, which is outside the bounds that the kernel was
+    /// compiled for; `what` are the bounds, as text.
+    Bound = 10,
     /// The extents of the arguments are so large that index arithmetic may overflow: an index may reach `got`, but at
     /// most `expected` fits.
     IndexOverflow = 13,

@@ -77,16 +77,16 @@ pub enum RuntimeError {
         dim: Option<Arc<str>>,
     },
     /// A symbolic dimension is outside the bounds that the program was compiled for.
-    #[error("`{func}`: argument `{arg}`: axis {axis} is {got}, {}was compiled for {expected}", dim_prefix(.dim))]
+    #[error("`{func}`: argument `{arg}`{}is {got}, dimension `{dim}` was compiled for {expected}", axis_note(*.axis))]
     ArgBound {
         /// Function called.
         func: Arc<str>,
         /// Parameter name.
         arg: Arc<str>,
-        /// Axis concerned.
-        axis: i64,
-        /// The dimension, as the signature writes it.
-        dim: Option<Arc<str>>,
+        /// Axis concerned; `None` if the argument is the dimension itself, a scalar.
+        axis: Option<i64>,
+        /// The dimension.
+        dim: Arc<str>,
         /// Allowed values, for example `1..=64`.
         expected: Arc<str>,
         /// Extent got.
@@ -485,8 +485,8 @@ fn dim_note(dim: &Option<Arc<str>>) -> String {
     dim.as_ref().map(|dim| format!(" (= {dim})")).unwrap_or_default()
 }
 
-fn dim_prefix(dim: &Option<Arc<str>>) -> String {
-    dim.as_ref().map(|dim| format!("dimension `{dim}` ")).unwrap_or_default()
+fn axis_note(axis: Option<i64>) -> String {
+    axis.map_or_else(|| " ".into(), |axis| format!(": axis {axis} "))
 }
 
 fn at(place: &Option<Arc<str>>) -> String {

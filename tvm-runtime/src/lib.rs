@@ -32,6 +32,7 @@ mod call;
 mod context;
 mod cpu;
 mod device;
+mod dim_bound;
 mod dtype;
 mod error;
 mod host_arg;
@@ -49,6 +50,7 @@ pub mod vm;
 pub use call::{Arg, AsInput, AsOutput, CompiledFn, In, Out, Param, Params, Rank};
 pub use cpu::{all_cpu_features, cpu_features, cpu_requirements, least_level, level_features};
 pub use device::{Device, DeviceKind, DeviceProperties, ParseDeviceError};
+pub use dim_bound::{DimBound, DimBoundError};
 pub use dtype::{DTypeCode, DataType, Element, ParseDataTypeError};
 pub use error::RuntimeError;
 #[doc(hidden)]
@@ -60,9 +62,7 @@ pub use model::{ModelCall, ModelOutputs, ShapeOf};
 pub use model::{ModelInput, TypedTensor};
 #[doc(hidden)]
 pub use module::Aligned;
-pub use module::{
-    ABI_SYMBOL, DimBound, KernelTable, Library, LinkedModel, Module, ModuleLoader, RuntimeModule,
-};
+pub use module::{ABI_SYMBOL, KernelTable, Library, LinkedModel, Module, ModuleLoader, RuntimeModule};
 pub use ndarray;
 pub use packed::{
     FromValue, IntoPacked, PackedFunc, get_global_func, global_func_names, register_global_func,

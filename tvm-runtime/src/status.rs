@@ -24,10 +24,6 @@ pub(crate) fn render(
     };
     let (axis, expected, got) = (i64::from(error.axis), error.expected, error.got);
     let dim = param.and_then(|param| param.shape.get(usize::try_from(axis).ok()?)?.label());
-    let bound = |func, arg, expected: String| {
-        let (dim, expected) = (dim.clone(), expected.into());
-        RuntimeError::ArgBound { func, arg, axis, dim, expected, got }
-    };
     match status {
         s if s == Status::ArgCount as i32 => RuntimeError::ArgCount {
             func,
@@ -44,10 +40,11 @@ pub(crate) fn render(
             }
         }
         s if s == Status::Extent as i32 => RuntimeError::ArgExtent { func, arg, axis, expected, got, dim },
-        s if s == Status::ExtentMin as i32 => bound(func, arg, format!("at least {expected}")),
-        s if s == Status::ExtentMax as i32 => bound(func, arg, format!("at most {expected}")),
-        s if s == Status::ExtentModulus as i32 => {
-            bound(func, arg, format!("another remainder modulo {expected}"))
+        s if s == Status::Bound as i32 => {
+            let axis = (axis >= 0).then_some(axis);
+            let dim = dim.unwrap_or_else(|| arg.clone());
+            let expected = what.unwrap_or_else(|| "other extents".into());
+            RuntimeError::ArgBound { func, arg, axis, dim, expected, got }
         }
         s if s == Status::OutOfBounds as i32 => {
             let buffer = if param.is_some() { Some(arg) } else { what };
@@ -146,19 +143,11 @@ mod tests {
                 10,
                 0,
                 1,
-                8,
-                5,
-                "`matmul`: argument `a`: axis 1 is 5, dimension `k` was compiled for at least 8",
-            ),
-            (11, 0, 1, 8, 9, "`matmul`: argument `a`: axis 1 is 9, dimension `k` was compiled for at most 8"),
-            (
-                12,
                 0,
-                1,
-                8,
-                9,
-                "`matmul`: argument `a`: axis 1 is 9, dimension `k` was compiled for another remainder modulo 8",
+                5,
+                "`matmul`: argument `a`: axis 1 is 5, dimension `k` was compiled for other extents",
             ),
+            (10, 3, -1, 0, 9, "`matmul`: argument `s` is 9, dimension `s` was compiled for other extents"),
             (
                 13,
                 -1,
@@ -176,6 +165,7 @@ mod tests {
         }
         for (status, arg, what, message) in [
             (9, -1, "t", "`matmul`: index 4 is outside of axis 1 of `t`, whose extent is 8 (at a.rs:3:5)"),
+            (10, 0, "8..=64", "`matmul`: argument `a`: axis 1 is 4, dimension `k` was compiled for 8..=64"),
             (9, 0, "t", "`matmul`: index 4 is outside of axis 1 of `a`, whose extent is 8 (at a.rs:3:5)"),
             (
                 13,

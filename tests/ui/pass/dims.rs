@@ -13,6 +13,6 @@ fn double(x: &Tensor<f32, n>, m_: &Tensor<f32, m, WIDTH, k>, y: &mut Tensor<f32,
 fn main() {
     let func = double::prim_func().unwrap();
     assert_eq!(func.symbolic_dims().len(), 3);
-    assert_eq!(func.attrs.int("dim.m.modulus"), Some(8));
-    assert_eq!(func.attrs.int("dim.k.max"), Some(16));
+    let bounds = func.symbolic_dims().into_iter().map(|dim| dim.bound().unwrap().source(dim.name()));
+    assert_eq!(bounds.collect::<Vec<_>>(), ["n = 1..=64", "m % 8 == 0", "k = 0..=16"]);
 }

@@ -105,9 +105,21 @@ impl Analyzer {
         self.learn(var, VarInfo { bound, modular: ModularSet::EVERYTHING, range, value: None });
     }
 
-    /// Declares `var` a symbolic dimension: an `i64` that is not negative.
+    /// Declares `var` a symbolic dimension: an `i64` that is not negative, and within its bounds.
     pub fn bind_dim(&mut self, var: &Var) {
         self.bind_bound(var, ConstIntBound::new(0, ConstIntBound::POS_INF));
+        self.bind_own_bound(var);
+    }
+
+    /// Adds the fact that `var` is within its bounds, if it has bounds.
+    pub fn bind_own_bound(&mut self, var: &Var) {
+        if let Some(bound) = var.bound() {
+            let least = bound.min().into();
+            let range = bound.max().map(|most| ConstIntBound::new(least, most.into()));
+            self.bind_bound(var, range.unwrap_or(ConstIntBound::at_least(least)));
+            let (modulus, remainder) = bound.modulo();
+            self.bind_modular(var, ModularSet::new(modulus, remainder));
+        }
     }
 
     /// Declares `var` an index: an `i64` that may be negative.

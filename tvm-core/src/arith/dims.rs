@@ -3,12 +3,14 @@
 //! The normal form of an extent is a sum of products of atoms; an atom is a variable or an expression without a normal
 //! form. Two extents are equal when their difference is zero, and unequal when it is another constant. Where neither is
 //! proved but an operator needs equal extents, inference assumes that they are equal ([`differ`]), and the program checks
-//! this at run time ([`assumptions`]).
+//! this at run time ([`assumptions`]). Proofs use the bounds of dimensions.
 
 use std::cell::RefCell;
 
-use crate::arith::same;
-use crate::ir::tensor_program::{BinaryOp, PrimExpr, binary};
+use tvm_runtime::DimBound;
+
+use crate::arith::{Analyzer, same};
+use crate::ir::tensor_program::{BinaryOp, PrimExpr, any_expr, binary};
 
 /// A sum of terms; a term is a coefficient times the product of its atoms.
 #[derive(Clone, Debug, Default)]
@@ -103,11 +105,46 @@ fn same_atoms(a: &[PrimExpr], b: &[PrimExpr]) -> bool {
         })
 }
 
+/// An analyzer that knows the bounds of the dimensions in `exprs`; `None` if they have none.
+fn bounded(exprs: &[&PrimExpr]) -> Option<Analyzer> {
+    let has_bound = |it: &PrimExpr| it.as_var().is_some_and(|var| var.bound().is_some());
+    if !exprs.iter().any(|expr| any_expr(expr, &mut |it| has_bound(it))) {
+        return None;
+    }
+    let mut analyzer = Analyzer::new();
+    for expr in exprs {
+        any_expr(expr, &mut |it| {
+            match it.as_var() {
+                Some(var) if var.bound().is_some() => analyzer.bind_dim(var),
+                Some(var) => analyzer.bind_index(var),
+                None => {}
+            }
+            false
+        });
+    }
+    Some(analyzer)
+}
+
 fn poly(expr: &PrimExpr) -> Poly {
+    normal_form(expr, true)
+}
+
+/// The normal form of a quotient, remainder, minimum or maximum: what the bounds of dimensions make of it, or an atom.
+fn atom(op: BinaryOp, a: Poly, b: Poly, use_bounds: bool) -> Poly {
+    let expr = binary(op, a.into_expr(), b.into_expr());
+    match use_bounds.then(|| bounded(&[&expr])).flatten() {
+        Some(analyzer) => normal_form(&analyzer.simplify(&expr), false),
+        None => Poly::atom(expr),
+    }
+}
+
+fn normal_form(expr: &PrimExpr, use_bounds: bool) -> Poly {
     match expr {
         PrimExpr::IntImm(it) => Poly::constant(it.value),
         PrimExpr::Binary(it) => {
-            let (a, b) = crate::support::with_stack(|| (poly(&it.a), poly(&it.b)));
+            let (a, b) = crate::support::with_stack(|| {
+                (normal_form(&it.a, use_bounds), normal_form(&it.b, use_bounds))
+            });
             match it.op {
                 BinaryOp::Add => a.plus(b, 1),
                 BinaryOp::Sub => a.plus(b, -1),
@@ -120,9 +157,9 @@ fn poly(expr: &PrimExpr) -> Poly {
                 BinaryOp::Min | BinaryOp::Max => match a.clone().plus(b.clone(), -1).as_const() {
                     Some(difference) if (difference < 0) == (it.op == BinaryOp::Min) => a,
                     Some(_) => b,
-                    None => Poly::atom(binary(it.op, a.into_expr(), b.into_expr())),
+                    None => atom(it.op, a, b, use_bounds),
                 },
-                _ => Poly::atom(binary(it.op, a.into_expr(), b.into_expr())),
+                _ => atom(it.op, a, b, use_bounds),
             }
         }
         _ => Poly::atom(expr.clone()),
@@ -139,12 +176,35 @@ pub fn simplify_dim(extent: &PrimExpr) -> PrimExpr {
 
 /// True when `a` and `b` are proved equal for all values of their variables; false also when that is not known.
 pub fn prove_equal(a: &PrimExpr, b: &PrimExpr) -> bool {
-    difference(a, b) == Some(0)
+    let proved = || bounded(&[a, b]).is_some_and(|analyzer| analyzer.can_prove_equal(a, b));
+    difference(a, b).map_or_else(proved, |it| it == 0)
 }
 
 /// True when `a` and `b` are proved to differ for all values of their variables; false also when that is not known.
 pub fn prove_unequal(a: &PrimExpr, b: &PrimExpr) -> bool {
-    difference(a, b).is_some_and(|it| it != 0)
+    let proved = || bounded(&[a, b]).is_some_and(|analyzer| !analyzer.const_int_bound(&(a - b)).contains(0));
+    difference(a, b).map_or_else(proved, |it| it != 0)
+}
+
+/// The condition that `value`, which is not negative, is within `bound`. `modulo` is `FloorMod`, or `Mod`, which is the
+/// same for such values.
+pub(crate) fn within(value: &PrimExpr, bound: DimBound, modulo: BinaryOp) -> PrimExpr {
+    let (modulus, remainder) = bound.modulo();
+    let conditions = [
+        Some(value.clone().greater_equal(bound.min())),
+        bound.max().map(|max| value.clone().less_equal(max)),
+        (modulus > 1).then(|| binary(modulo, value.clone(), modulus.into()).equal(remainder)),
+    ];
+    conditions.into_iter().flatten().fold(PrimExpr::bool(true), |all, it| all.and(it))
+}
+
+/// True when an extent `value` is proved to be outside `bound`.
+pub(crate) fn is_never_within(value: &PrimExpr, bound: DimBound) -> bool {
+    match value.as_int() {
+        Some(value) => !bound.contains(value),
+        None => bounded(&[value])
+            .is_some_and(|analyzer| analyzer.can_prove(&!within(value, bound, BinaryOp::FloorMod))),
+    }
 }
 
 thread_local! {
@@ -154,15 +214,15 @@ thread_local! {
 /// [`prove_unequal`] for extents that an operator requires to be equal: if neither equality nor inequality is proved,
 /// their equality becomes one of the [`assumptions`] of the inference under way.
 pub fn differ(a: &PrimExpr, b: &PrimExpr) -> bool {
-    match difference(a, b) {
-        Some(difference) => difference != 0,
-        None => {
-            ASSUMED.with_borrow_mut(|assumed| {
-                assumed.iter_mut().for_each(|list| list.push((a.clone(), b.clone())));
-            });
-            false
-        }
+    if prove_unequal(a, b) {
+        return true;
     }
+    if !prove_equal(a, b) {
+        ASSUMED.with_borrow_mut(|assumed| {
+            assumed.iter_mut().for_each(|list| list.push((a.clone(), b.clone())));
+        });
+    }
+    false
 }
 
 /// The result of `infer`, and the pairs of extents that it assumed to be equal without proof.
@@ -211,5 +271,31 @@ mod tests {
         assert!(prove_unequal(&(&n + 1i64), &n));
         assert!(!prove_equal(&n, &m) && !prove_unequal(&n, &m));
         assert!(!prove_equal(&n.clone().floordiv(2), &n.clone().floordiv(3)));
+    }
+
+    #[test]
+    fn proofs_use_bounds() {
+        let bound = DimBound::new(8, 64, 8, 0).unwrap();
+        let n = PrimExpr::from(Var::index("n").within(Some(bound)));
+        let m = PrimExpr::from(Var::index("m"));
+        let equal = [
+            (n.clone().max(1), n.clone()),
+            (n.clone().min(64) + &m, &n + &m),
+            ((&n + 7i64).floordiv(8) * 8i64, n.clone()),
+            (n.clone().floormod(4) + &m, m.clone()),
+            (((&n + &m).max(&m) - &m).min(100), n.clone()),
+        ];
+        for (a, b) in equal {
+            assert!(prove_equal(&a, &b), "{a:?} == {b:?}");
+            assert!(!prove_unequal(&a, &b) && !differ(&a, &b));
+        }
+        assert_eq!(simplify_dim(&(n.clone().max(3) + 1i64)).to_string(), "n + 1");
+        assert!(prove_unequal(&n, &65.into()) && prove_unequal(&(&n + 1i64), &4.into()));
+        assert!(!prove_unequal(&n, &64.into()) && !prove_equal(&n, &64.into()));
+        assert!(!prove_equal(&m.clone().max(1), &m));
+        for (value, never) in [(65, true), (12, true), (16, false)] {
+            assert_eq!(is_never_within(&value.into(), bound), never);
+        }
+        assert!(is_never_within(&(&n + 64i64), bound) && !is_never_within(&m, bound));
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use tvm_runtime::DataType;
+use tvm_runtime::{DataType, DimBound};
 
 use super::{GlobalVarId, Span, Type, VarId};
 
@@ -19,6 +19,7 @@ struct VarNode {
     name: Arc<str>,
     ty: Type,
     span: Span,
+    bound: Option<DimBound>,
 }
 
 impl Var {
@@ -29,7 +30,7 @@ impl Var {
 
     /// A fresh variable that remembers where it was written.
     pub fn with_span(name: impl Into<Arc<str>>, ty: Type, span: Span) -> Var {
-        Var(Arc::new(VarNode { id: VarId::fresh(), name: name.into(), ty, span }))
+        Var(Arc::new(VarNode { id: VarId::fresh(), name: name.into(), ty, span, bound: None }))
     }
 
     /// A fresh scalar variable.
@@ -42,9 +43,19 @@ impl Var {
         Var::prim(name, DataType::I64)
     }
 
-    /// A fresh variable with the same name, type and span.
+    /// A fresh variable with the same name, type, span and bounds.
     pub fn renew(&self) -> Var {
-        Var::with_span(self.0.name.clone(), self.0.ty.clone(), self.0.span.clone())
+        self.within(self.0.bound)
+    }
+
+    /// A fresh variable with the same name, type and span, and these bounds. Only an `i64` among the scalars and
+    /// dimensions of a function's parameters may have bounds; calls of the function check them.
+    #[must_use]
+    pub fn within(&self, bound: Option<DimBound>) -> Var {
+        let VarNode { name, ty, span, .. } = &*self.0;
+        let bound = bound.filter(|it| *it != DimBound::ANY);
+        let (name, ty, span) = (name.clone(), ty.clone(), span.clone());
+        Var(Arc::new(VarNode { id: VarId::fresh(), name, ty, span, bound }))
     }
 
     /// Identity.
@@ -65,6 +76,11 @@ impl Var {
     /// Where it was written.
     pub fn span(&self) -> &Span {
         &self.0.span
+    }
+
+    /// The values that the variable may take, if that is known.
+    pub fn bound(&self) -> Option<DimBound> {
+        self.0.bound
     }
 
     /// Data type of a scalar variable; `handle` for anything that is not a scalar.

@@ -20,7 +20,8 @@ impl Printer {
             Some(root) => attrs_arg(&root.annotations).map(|attrs| attrs.replacen("attrs", "root", 1)),
             None => Some("lowered".to_string()),
         };
-        self.attribute_with("prim_func", Some(name), true, &func.attrs, more);
+        let dims = self.dims_arg(&func.param_vars());
+        self.attribute("prim_func", [self.name_arg(name), dims, attrs_arg(&func.attrs), more]);
         let head = format!("fn {}({})", self.context.identifier(name), params.join(", "));
         let silent = refusal(func).filter(|it| it.silent);
         self.braces(&head, "", |p| {

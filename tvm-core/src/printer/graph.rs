@@ -1,12 +1,14 @@
 //! Printing graph functions: signatures, bodies, bindings, patterns.
 
+use indexmap::IndexSet;
 use rustc_hash::FxHashSet;
 
 use super::Printer;
+use super::module::attrs_arg;
 use super::ty::tuple;
 use crate::ir::structural::{Field, Fields, Node, structural_equal};
 use crate::ir::{Type, Var, VarId};
-use crate::relax::analysis::infer_type;
+use crate::relax::analysis::{bound_dims, infer_type};
 use crate::relax::*;
 use crate::script::graph::ops;
 
@@ -16,12 +18,12 @@ impl Printer {
         let cx = self.context.clone();
         self.names.reserve(cx.identifiers());
         let surface = if is_relay(func.into()) { "relay::func" } else { "relax::func" };
-        self.attribute(surface, Some(name), func.pure, &func.attrs);
         let type_params: Vec<&str> = func.type_params.iter().map(|param| &*param.0).collect();
         let generics =
             if type_params.is_empty() { String::new() } else { format!("<{}>", type_params.join(", ")) };
         let mark = self.names.open();
-        let params = self.params(func);
+        let (params, dims) = (self.params(func), self.bounds(func));
+        self.attribute(surface, [self.name_arg(name), impure_arg(func), dims, attrs_arg(&func.attrs)]);
         let head = format!("fn {}{generics}({params}) -> {}", cx.identifier(name), self.ty(&func.ret));
         self.braces(&head, "", |p| p.body(&func.body));
         self.names.close(mark);
@@ -39,6 +41,18 @@ impl Printer {
         };
         let params: Vec<String> = func.params.iter().map(param).collect();
         params.join(", ")
+    }
+
+    /// `dims(..)` of the scalars and dimensions that `func` binds.
+    fn bounds(&mut self, func: &Function) -> Option<String> {
+        let mut bound: IndexSet<Var> = IndexSet::new();
+        bound.extend(func.params.iter().filter(|param| matches!(param.ty(), Type::Prim(_))).cloned());
+        func.params.iter().for_each(|param| {
+            bound_dims(param.ty(), &mut |dim| {
+                bound.insert(dim.clone());
+            });
+        });
+        self.dims_arg(&bound)
     }
 
     /// Names the dimensions that `node` binds.
@@ -145,15 +159,16 @@ impl Printer {
 
     /// `let f = |x: T| -> U { body };`
     fn local(&mut self, var: &Var, func: &Function) {
-        if !func.pure || !func.attrs.is_empty() {
-            self.attribute("relax::func", None, func.pure, &func.attrs);
-        }
         for param in func.type_params.iter() {
             self.unsayable(&format!("a local function that is generic over {}", param.0));
         }
         let name = self.names.define(var);
         let mark = self.names.open();
-        let params = self.params(func);
+        let (params, dims) = (self.params(func), self.bounds(func));
+        let args = [impure_arg(func), dims, attrs_arg(&func.attrs)];
+        if args.iter().any(Option::is_some) {
+            self.attribute("relax::func", args);
+        }
         let head = format!("let {name} = |{params}| -> {}", self.ty(&func.ret));
         self.braces(&head, ";", |p| p.body(&func.body));
         self.names.close(mark);
@@ -194,6 +209,10 @@ impl Printer {
             }
         }
     }
+}
+
+fn impure_arg(func: &Function) -> Option<String> {
+    (!func.pure).then(|| "impure".to_string())
 }
 
 fn collect_uses(node: Node<'_>, out: &mut FxHashSet<VarId>) {

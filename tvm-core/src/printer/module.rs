@@ -7,7 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::Printer;
 use super::names::identifier;
 use super::stmt::attr;
-use crate::ir::{Attrs, BaseFunc, IRModule, Type, TypeDef};
+use crate::ir::{Attrs, BaseFunc, IRModule, Type, TypeDef, Var};
 use crate::script::graph::ops;
 
 /// The module that is printed, and the identifiers chosen for the names of its functions.
@@ -43,31 +43,23 @@ impl Context {
 }
 
 impl Printer {
-    /// `#[path(name = "a.b", impure, attrs(key = value))]`; `name` only when the identifier differs from it.
-    pub(super) fn attribute(&mut self, path: &str, name: Option<&str>, pure: bool, attrs: &Attrs) {
-        self.attribute_with(path, name, pure, attrs, None);
-    }
-
-    /// As `attribute`, with one more argument.
-    pub(super) fn attribute_with(
-        &mut self,
-        path: &str,
-        name: Option<&str>,
-        pure: bool,
-        attrs: &Attrs,
-        more: Option<String>,
-    ) {
-        let mut args = Vec::new();
-        if let Some(name) = name.filter(|name| self.context.identifier(name) != **name) {
-            args.push(format!("name = {name:?}"));
-        }
-        if !pure {
-            args.push("impure".to_string());
-        }
-        args.extend(attrs_arg(attrs));
-        args.extend(more);
+    /// `#[path(args)]`
+    pub(super) fn attribute(&mut self, path: &str, args: impl IntoIterator<Item = Option<String>>) {
+        let args: Vec<String> = args.into_iter().flatten().collect();
         let args = if args.is_empty() { String::new() } else { format!("({})", args.join(", ")) };
         self.line(format!("#[{path}{args}]"));
+    }
+
+    /// `name = "a.b"`, if the identifier of the function differs from its name.
+    pub(super) fn name_arg(&self, name: &str) -> Option<String> {
+        (self.context.identifier(name) != name).then(|| format!("name = {name:?}"))
+    }
+
+    /// `dims(n = 1..=64)`: the bounds of those of the variables that have bounds.
+    pub(super) fn dims_arg<'a>(&mut self, dims: impl IntoIterator<Item = &'a Var>) -> Option<String> {
+        let bounds = dims.into_iter().filter_map(|dim| Some(dim.bound()?.source(&self.names.var(dim))));
+        let bounds: Vec<String> = bounds.collect();
+        (!bounds.is_empty()).then(|| format!("dims({})", bounds.join(", ")))
     }
 
     /// The items of a module, each printed with its own scope of names.

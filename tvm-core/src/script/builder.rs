@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use tvm_runtime::DataType;
+use tvm_runtime::{DataType, DimBound};
 
 use super::call::name_inlined;
 use super::host::HostArray;
@@ -84,6 +84,8 @@ pub(super) struct State {
     /// Values of `let` variables.
     lets: FxHashMap<VarId, PrimExpr>,
     pub(super) attrs: Attrs,
+    /// Bounds of dimensions, by name.
+    bounds: Vec<(&'static str, DimBound)>,
     tables: Vec<Table>,
     pub(super) errors: Vec<Diagnostic>,
 }
@@ -154,7 +156,18 @@ impl FuncBuilder {
 
     /// A symbolic dimension; it binds where it first occurs in a parameter's shape.
     pub fn dim(&self, loc: Loc, name: &'static str) -> Value {
-        Value::index(Var::with_span(name, Type::Prim(DataType::I64), self.span(loc)))
+        Value::index(self.bounded(loc, name, DataType::I64))
+    }
+
+    /// Bounds the dimension or `i64` scalar `dim`, which is created after.
+    pub fn bound(&self, dim: &'static str, bound: Option<DimBound>) {
+        self.state.borrow_mut().bounds.extend(bound.map(|bound| (dim, bound)));
+    }
+
+    fn bounded(&self, loc: Loc, name: &'static str, dtype: DataType) -> Var {
+        let bounds = &self.state.borrow().bounds;
+        let bound = bounds.iter().find(|(dim, _)| *dim == name).map(|(_, bound)| *bound);
+        Var::with_span(name, Type::Prim(dtype), self.span(loc)).within(bound)
     }
 
     fn buffer<const N: usize>(
@@ -202,7 +215,7 @@ impl FuncBuilder {
 
     /// Adds a scalar parameter.
     pub fn scalar(&self, loc: Loc, name: &'static str, dtype: DataType) -> Value {
-        let var = Var::with_span(name, Type::Prim(dtype), self.span(loc));
+        let var = self.bounded(loc, name, dtype);
         self.state.borrow_mut().params.push(Param::Scalar(var.clone()));
         Value::typed(var)
     }

@@ -7,7 +7,7 @@ use tvm_runtime::{DataType, RuntimeError, Tensor, Value};
 
 use super::PrimFuncDef;
 use super::smaller::smaller;
-use crate::ir::{Diagnose, Diagnostic, IrError, VarId, fmt_diagnostics};
+use crate::ir::{Diagnose, Diagnostic, IrError, Var, VarId, fmt_diagnostics};
 use crate::tir::interp::{InterpError, InterpErrorKind, Program};
 use crate::tir::schedule::ScheduleError;
 use crate::tir::transform::renew_defs;
@@ -211,7 +211,7 @@ fn arguments(func: &PrimFunc, round: usize, shift: u32) -> Result<(Vec<Value>, S
             0 | 1 => round as i64,
             _ => (EXTENTS[(round + 3 * i) % EXTENTS.len()] >> shift).max(1),
         };
-        let extent = extent(func, var.name(), wanted);
+        let extent = extent(var, wanted);
         dims.insert(var.id(), PrimExpr::index(extent));
         text.push(format!("{} = {extent}", var.name()));
     }
@@ -231,15 +231,12 @@ fn arguments(func: &PrimFunc, round: usize, shift: u32) -> Result<(Vec<Value>, S
     Ok((args, dims))
 }
 
-/// `wanted`, or the nearest extent above or below that the program's bounds allow.
-fn extent(func: &PrimFunc, name: &str, wanted: i64) -> i64 {
-    let bound = |what: &str| func.attrs.int(&format!("dim.{name}.{what}"));
-    let (min, max) = (bound("min").unwrap_or(0), bound("max").unwrap_or(i64::MAX));
-    let (modulus, remainder) = (bound("modulus").unwrap_or(1).max(1), bound("remainder").unwrap_or(0));
-    let fits = |it: &i64| (min..=max).contains(it) && it.rem_euclid(modulus) == remainder;
-    let near = (0..=modulus.saturating_add(wanted)).flat_map(|d| [wanted + d, wanted - d]);
-    let clamped = [min, max];
-    near.chain(clamped).find(|it| *it >= 0 && fits(it)).unwrap_or(wanted)
+/// `wanted`, or the nearest extent above or below that the bounds of `dim` allow.
+fn extent(dim: &Var, wanted: i64) -> i64 {
+    let Some(bound) = dim.bound() else { return wanted };
+    let near = (0..=bound.modulo().0).flat_map(|d| [wanted.saturating_add(d), wanted - d]);
+    let ends = std::iter::once(bound.min()).chain(bound.max());
+    near.chain(ends).find(|&it| bound.contains(it)).unwrap_or(wanted)
 }
 
 fn next(state: &mut u64) -> u64 {

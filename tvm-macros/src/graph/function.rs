@@ -9,6 +9,7 @@ use syn::{Expr, ExprClosure, File, FnArg, GenericParam, Item, ItemFn, LitStr, Pa
 use super::body::Body;
 use super::ty::{self, Dims, NewDims};
 use super::{Surface, check, special};
+use crate::bounds::Bounds;
 use crate::error::Errors;
 use crate::options::{self, Options};
 use crate::{dims, operators, paths};
@@ -102,7 +103,8 @@ fn parts(
     let generic = type_params.iter().map(ToString::to_string);
     let d = paths::own("d");
     let generic = quote!(#(#d.type_param(#generic);)*);
-    let (declare, mut dims) = declarations(&params, Dims { names: Vec::new(), type_params }, &mut errors);
+    let dims = Dims { names: Vec::new(), type_params };
+    let (declare, mut dims) = declarations(&params, &options.bounds, dims, &mut errors);
     let ret_type = match ret {
         ReturnType::Default => {
             let ir = paths::ir(Span::call_site());
@@ -147,6 +149,7 @@ fn parts(
 /// Scalars bind first, then dimensions, then the other parameters.
 pub(super) fn declarations(
     params: &[GraphParam],
+    bounds: &Bounds,
     mut dims: Dims,
     errors: &mut Errors,
 ) -> (TokenStream, Dims) {
@@ -161,9 +164,9 @@ pub(super) fn declarations(
     let mut res = TokenStream::new();
     for (param, dtype) in params.iter().zip(&scalars) {
         if let Some(dtype) = dtype {
-            let (name, text) = (&param.name, param.name.to_string());
+            let (name, text, bound) = (&param.name, param.name.to_string(), bounds.of(&param.name));
             dims.names.push(name.clone());
-            res.extend(quote_spanned!(name.span()=> let #name = #d.scalar(#text, #dtype);));
+            res.extend(quote_spanned!(name.span()=> let #name = #d.scalar(#text, #dtype, #bound);));
         }
     }
     let known = dims.names.len();
@@ -171,9 +174,12 @@ pub(super) fn declarations(
         ty::tokens(&param.ty, &mut dims, NewDims::Collect, &mut Errors::default());
     }
     for dim in &dims.names[known..] {
-        let text = dim.to_string();
-        res.extend(quote!(let #dim = #graph::dim(#text);));
+        let (text, bound) = (dim.to_string(), bounds.of(dim));
+        res.extend(quote!(let #dim = #graph::dim(#text, #bound);));
     }
+    let is_i64 = |param: &&GraphParam| matches!(&param.ty, Type::Path(it) if it.path.is_ident("i64"));
+    let own = params.iter().filter(is_i64).map(|param| &param.name).chain(&dims.names[known..]);
+    bounds.check(&own.collect::<Vec<_>>(), errors);
     for (param, dtype) in params.iter().zip(&scalars) {
         let (name, text) = (&param.name, param.name.to_string());
         res.extend(if dtype.is_some() {
@@ -216,7 +222,7 @@ fn type_params(func: &ItemFn, errors: &mut Errors) -> Vec<Ident> {
 
 fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
     let mut errors = Errors::default();
-    let options = options::options(attr, &["name", "impure", "attrs"], &mut errors);
+    let options = options::options(attr, &["name", "impure", "dims", "attrs"], &mut errors);
     let mut params = Vec::new();
     for input in &func.sig.inputs {
         match input {

@@ -43,13 +43,14 @@ impl Body<'_> {
         let (graph, d) = (paths::graph(it.or1_token.span()), paths::own("d"));
         let mut options = options::Options::default();
         for attr in attrs {
-            let (path, known) = (attr.path(), ["impure", "attrs"]);
+            let (path, known) = (attr.path(), ["impure", "dims", "attrs"]);
             let is_func = path.segments.last().is_some_and(|segment| segment.ident == "func");
             match &attr.meta {
                 syn::Meta::List(list) if is_func => {
                     let own = options::options(list.tokens.clone(), &known, self.errors);
                     options.impure |= own.impure;
                     options.attrs.extend(own.attrs);
+                    options.bounds = own.bounds;
                 }
                 _ => self.errors.push(
                     attr,
@@ -60,7 +61,7 @@ impl Body<'_> {
         }
         let ReturnType::Type(_, ret) = &it.output else { return TokenStream::new() };
         let outer = self.names.clone();
-        let (declare, dims) = declarations(params, outer, self.errors);
+        let (declare, dims) = declarations(params, &options.bounds, outer, self.errors);
         let new: Vec<Ident> = dims.names[self.names.names.len()..].to_vec();
         let text = name.to_string();
         let body = self.scoped(|this| {

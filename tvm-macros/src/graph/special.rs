@@ -174,7 +174,7 @@ impl Body<'_> {
                 let graph = paths::graph(call.span());
                 let new = self.declare_dims(ty).into_iter().map(|dim| {
                     let text = dim.to_string();
-                    quote!(let #dim = #graph::dim(#text);)
+                    quote!(let #dim = #graph::dim(#text, ::core::option::Option::None);)
                 });
                 new.collect()
             }

@@ -12,8 +12,7 @@ pub(crate) struct PrimFunc {
     /// Symbolic dimensions in order of first use.
     pub(crate) dims: Vec<Ident>,
     pub(crate) params: Vec<Param>,
-    pub(crate) bounds: Vec<Bound>,
-    /// Name in the module and attributes.
+    /// Name in the module, bounds of dimensions, attributes.
     pub(crate) options: crate::options::Options,
     /// C functions that the body declares: `unsafe extern "C" { .. }`.
     pub(crate) c_functions: Vec<syn::ItemForeignMod>,
@@ -22,20 +21,6 @@ pub(crate) struct PrimFunc {
     pub(crate) soft_literals: bool,
     /// True when a math function is called.
     pub(crate) uses_math: bool,
-}
-
-/// A bound of a symbolic dimension.
-pub(crate) struct Bound {
-    pub(crate) dim: Ident,
-    pub(crate) kind: BoundKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BoundKind {
-    /// Inclusive limits.
-    Between(i64, i64),
-    /// `dim % modulus == remainder`
-    Modulo(i64, i64),
 }
 
 pub(crate) struct Param {

@@ -5,6 +5,10 @@ use syn::ItemFn;
 
 use super::{check, fallback, generate, parse};
 use crate::error::Errors;
+use crate::options::options;
+
+/// The arguments that the attribute takes.
+pub(crate) const ARGS: &[&str] = &["dims", "name", "attrs", "root"];
 
 /// The expansion of `item` with the arguments `attr` of the attribute.
 pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
@@ -13,7 +17,7 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
         Err(error) => return fallback::item(&item, &error),
     };
     let mut errors = Errors::default();
-    let options = parse::options(attr, &mut errors);
+    let options = options(attr, ARGS, &mut errors);
     let ast = parse::prim_func(&func, options, &mut errors);
     if errors.is_empty() {
         check::check(&ast, &mut errors);

@@ -45,5 +45,6 @@ enums! {
         36 = CheckIndices { src, extents, context },
         37 = InvokeDpsPacked { func, inputs, outputs },
         38 = MakeUnique { dst, src },
+        39 = CheckBound { src, bound, dim, arg, axis },
     }
 }

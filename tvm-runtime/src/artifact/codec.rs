@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::ArtifactError;
 use crate::device::{Device, DeviceKind};
+use crate::dim_bound::DimBound;
 use crate::dtype::DataType;
 use crate::kernel::{DimSig, KernelSig, ParamKind, ParamSig};
 use crate::vm::{
@@ -330,6 +331,17 @@ impl Codec for DataType {
     fn get(r: &mut Reader<'_>) -> Result<Self, ArtifactError> {
         let (code, bits, lanes) = (u8::get(r)?, u8::get(r)?, u16::get(r)?);
         DataType::from_dlpack(code, bits, lanes).ok_or_else(|| r.error("an unknown element type"))
+    }
+}
+
+impl Codec for DimBound {
+    fn put(&self, w: &mut Writer) {
+        self.parts().iter().for_each(|it| it.put(w));
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, ArtifactError> {
+        let (min, max, modulus, remainder) = (i64::get(r)?, i64::get(r)?, i64::get(r)?, i64::get(r)?);
+        DimBound::new(min, max, modulus, remainder).map_err(|err| r.error(err.to_string()))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::tensor::{ALIGNMENT, Tensor};
 use crate::value::{Adt, Value};
 use crate::vm::Instruction as I;
 use crate::vm::*;
-use crate::{DataType, Device, HostArg, ModuleLoader, PackedFunc, RuntimeError, RuntimeModule};
+use crate::{DataType, Device, DimBound, HostArg, ModuleLoader, PackedFunc, RuntimeError, RuntimeModule};
 
 fn r(reg: u32) -> Reg {
     Reg(reg)
@@ -91,6 +91,13 @@ fn zoo() -> Vec<Instruction> {
             src,
             dims: [DimCheck::Any, DimCheck::Const(3), DimCheck::Reg(src), DimCheck::Bind(dst)].into(),
             context: "ü".into(),
+        },
+        I::CheckBound {
+            src,
+            bound: DimBound::new(8, 64, 8, 0).unwrap(),
+            dim: "n".into(),
+            arg: "x".into(),
+            axis: Some(1),
         },
         I::CheckIndices { src, extents: dst, context: "`take`".into() },
         I::DeviceCopy { dst, src, device },

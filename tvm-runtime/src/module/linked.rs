@@ -15,14 +15,10 @@ use crate::vm::{Executable, Vm, VmConfig};
 #[repr(C, align(64))]
 pub struct Aligned<B: ?Sized>(pub B);
 
-/// Bounds of a symbolic dimension: name, minimum, maximum (both included).
-pub type DimBound = (&'static str, i64, i64);
-
 /// A program whose kernels are linked into the application. It is `Send + Sync` and called through `&self`.
 #[derive(Debug)]
 pub struct LinkedModel {
-    pub(crate) vm: Vm,
-    pub(crate) bounds: &'static [DimBound],
+    vm: Vm,
 }
 
 impl LinkedModel {
@@ -33,14 +29,13 @@ impl LinkedModel {
     pub unsafe fn load(
         artifact: &'static [u8],
         table: &KernelTable,
-        bounds: &'static [DimBound],
         config: VmConfig,
     ) -> Result<LinkedModel, RuntimeError> {
         let exe = Executable::load_static(artifact)?;
         exe.check_cpu()?;
         // SAFETY: promised by the caller.
         let module = unsafe { Module::from_table(&exe.kernels, table)? };
-        Ok(LinkedModel { vm: Vm::with_config(exe, &module, config)?, bounds })
+        Ok(LinkedModel { vm: Vm::with_config(exe, &module, config)? })
     }
 
     /// The virtual machine that runs the model.
@@ -72,7 +67,6 @@ macro_rules! __linked_model {
         artifact: $artifact:literal,
         library: $library:literal,
         abi: $abi:literal,
-        bounds: $bounds:expr,
         config: $config:expr,
         kernels: [$(($name:literal, $symbol:ident)),* $(,)?] $(,)?
     ) => {{
@@ -88,7 +82,7 @@ macro_rules! __linked_model {
             $crate::KernelTable { abi_version: $abi, entries: &[$(($name, $symbol)),*] };
         static ARTIFACT: &$crate::Aligned<[u8]> = &$crate::Aligned(*include_bytes!($artifact));
         // SAFETY: the build script wrote the library and the artifact from one compilation.
-        unsafe { $crate::LinkedModel::load(&ARTIFACT.0, &TABLE, $bounds, $config) }
+        unsafe { $crate::LinkedModel::load(&ARTIFACT.0, &TABLE, $config) }
     }};
 }
 

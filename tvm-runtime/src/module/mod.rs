@@ -21,7 +21,7 @@ use crate::kernel::{Kernel, KernelSig};
 pub(crate) use import::load_imports;
 pub use import::{ModuleLoader, RuntimeModule};
 pub use library::{ABI_SYMBOL, Library};
-pub use linked::{Aligned, DimBound, LinkedModel};
+pub use linked::{Aligned, LinkedModel};
 
 /// Kernels by name, and imported modules. Cloning it clones one handle per kernel and import; iteration is over the kernels
 /// in the order of their names.

@@ -121,6 +121,10 @@ impl fmt::Display for Named<'_> {
             Instruction::CheckShape { src, dims, context } => {
                 write!(f, "{name} {src} is {} // {context}", List(dims))
             }
+            Instruction::CheckBound { src, bound, dim, arg, axis } => {
+                write!(f, "{name} {src} is {bound} // dimension `{dim}`, argument `{arg}`")?;
+                axis.map_or(Ok(()), |axis| write!(f, " axis {axis}"))
+            }
             Instruction::CheckIndices { src, extents, context } => {
                 write!(f, "{name} {src} within {extents} // {context}")
             }

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use crate::device::Device;
+use crate::dim_bound::DimBound;
 use crate::dtype::DataType;
 
 macro_rules! indices {
@@ -259,6 +260,9 @@ pub enum Instruction {
     CheckTensor { src: Reg, dtype: Option<DataType>, dims: Option<Box<[DimCheck]>>, context: Box<str> },
     /// Checks a shape in the same way.
     CheckShape { src: Reg, dims: Box<[DimCheck]>, context: Box<str> },
+    /// Checks the integer in `src`, which is dimension `dim`, against its bounds; it comes from axis `axis` of argument
+    /// `arg`, or is that argument.
+    CheckBound { src: Reg, bound: DimBound, dim: Box<str>, arg: Box<str>, axis: Option<u32> },
     /// Checks a tensor of indices: positions along its last axis cycle through the extents in the shape `extents`, and
     /// an index for extent `n` must be in `-n..n`. `context` names the operator in the error.
     CheckIndices { src: Reg, extents: Reg, context: Box<str> },
@@ -312,6 +316,7 @@ impl Instruction {
             Instruction::IntOp { op, .. } => op.name(),
             Instruction::CheckTensor { .. } => "check_tensor",
             Instruction::CheckShape { .. } => "check_shape",
+            Instruction::CheckBound { .. } => "check_bound",
             Instruction::CheckIndices { .. } => "check_indices",
             Instruction::DeviceCopy { .. } => "device_copy",
             Instruction::KillRegister { .. } => "kill_register",

@@ -55,9 +55,16 @@ impl<'a> Run<'a> {
                 RuntimeError::ShapeCheck { context, detail } => {
                     RuntimeError::ShapeCheck { context: format!("`{func}`: {context}").into(), detail }
                 }
+                bound @ RuntimeError::ArgBound { .. } if self.checks_bound() => bound,
                 source => RuntimeError::Vm { func, pc: self.pc.saturating_sub(1), source: Box::new(source) },
             }
         })
+    }
+
+    /// True when the instruction that ran last checks an argument against bounds: its error is about that argument alone.
+    fn checks_bound(&self) -> bool {
+        let code = &self.vm.exe.functions[self.func].code;
+        matches!(code.get(self.pc.wrapping_sub(1)), Some(Instruction::CheckBound { .. }))
     }
 
     /// Makes `func` the current function, with its registers at `self.base`.
@@ -203,6 +210,16 @@ impl<'a> Run<'a> {
                 return self.check_tensor(*src, *dtype, dims.as_deref(), context);
             }
             Instruction::CheckShape { src, dims, context } => return self.check_shape(*src, dims, context),
+            Instruction::CheckBound { src, bound, dim, arg, axis } => {
+                let got = self.int((*src).into())?;
+                if bound.contains(got) {
+                    return Ok(());
+                }
+                let func = self.vm.exe.functions[self.func].name.clone();
+                let (arg, axis, dim) = ((&**arg).into(), axis.map(i64::from), (&**dim).into());
+                let expected = bound.to_string().into();
+                return Err(RuntimeError::ArgBound { func, arg, axis, dim, expected, got });
+            }
             Instruction::CheckIndices { src, extents, context } => {
                 return self.check_indices(*src, *extents, context);
             }

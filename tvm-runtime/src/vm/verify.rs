@@ -276,6 +276,7 @@ impl Checker<'_> {
                 self.regs([src])?;
                 self.dims(dims)
             }
+            Instruction::CheckBound { src, .. } => self.regs([src]),
             Instruction::CheckIndices { src, extents, .. } => self.regs([src, extents]),
             Instruction::Fatal { .. } => Ok(()),
         }
@@ -285,6 +286,7 @@ impl Checker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dim_bound::DimBound;
     use crate::kernel::KernelSig;
     use crate::tensor::Tensor;
     use crate::vm::Instruction as I;
@@ -384,6 +386,10 @@ mod tests {
             ("V3", I::IntOp { op: IntOpKind::Add, dst: ok, lhs: int, rhs: good() }),
             ("V3", I::IntOp { op: IntOpKind::Add, dst: ok, lhs: good(), rhs: int }),
             ("V3", I::CheckShape { src: ok, dims: [DimCheck::Reg(bad)].into(), context: "".into() }),
+            (
+                "V3",
+                I::CheckBound { src: bad, bound: DimBound::ANY, dim: "".into(), arg: "".into(), axis: None },
+            ),
             (
                 "V3",
                 I::CheckTensor {

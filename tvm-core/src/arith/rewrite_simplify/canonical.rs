@@ -42,6 +42,13 @@ impl Divisor {
         self.monomial.degree() == 0
     }
 
+    /// The remainder of `dividend`, if it is known.
+    fn remainder(&self, analyzer: &Analyzer, dividend: &PrimExpr) -> Option<i128> {
+        let set = analyzer.modular_set(dividend);
+        let known = self.is_const() && i128::from(set.coeff) % self.coeff == 0;
+        known.then(|| i128::from(set.base).rem_euclid(self.coeff))
+    }
+
     /// The divisor as a sum of the same kind as `like`.
     fn to_sum(&self, like: &LinearSum) -> LinearSum {
         let mut sum = like.empty();
@@ -214,10 +221,14 @@ impl Simplifier<'_> {
         }
         let divisor = Divisor::of(&self.analyzer, &it.b)?;
         let dividend = self.analyzer.exact_sum(&it.a, Products::Keep);
-        let (mut q, r) = divisor.split(&dividend);
+        let (mut q, mut r) = divisor.split(&dividend);
         if let Some(k) = divisor.quotient(&self.analyzer, &r) {
             q.add_constant(k);
             return Some(q.to_expr());
+        }
+        // The known remainder of the dividend does not change the quotient.
+        if let Some(rest) = divisor.remainder(&self.analyzer, &it.a).filter(|&rest| rest <= r.constant) {
+            r.add_constant(-rest);
         }
         let whole = q.as_constant() == Some(0);
         if !whole && !self.is_nonzero(&it.b, &it.a) {
@@ -245,13 +256,10 @@ impl Simplifier<'_> {
             r.add(&multiple, -k);
             return Some(r.to_expr());
         }
-        if divisor.is_const() {
-            let set = self.analyzer.modular_set(&it.a);
-            if i128::from(set.coeff) % divisor.coeff == 0 {
-                let mut rest = r.empty();
-                rest.add_constant(i128::from(set.base).rem_euclid(divisor.coeff));
-                return Some(rest.to_expr());
-            }
+        if let Some(known) = divisor.remainder(&self.analyzer, &it.a) {
+            let mut rest = r.empty();
+            rest.add_constant(known);
+            return Some(rest.to_expr());
         }
         let res = match divisor.common(&self.analyzer, &r, &it.a) {
             Some(common) => {

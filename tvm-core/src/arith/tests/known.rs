@@ -118,6 +118,7 @@ fn dims_with_a_remainder() {
     analyzer.bind_dim(&n);
     analyzer.bind_modular(&n, ModularSet::new(8, 0));
     assert!(analyzer.can_prove_equal(&(PrimExpr::from(&n).floordiv(8) * 8), &PrimExpr::from(&n)));
+    assert!(analyzer.can_prove_equal(&((&n + 7i64).floordiv(8) * 8), &PrimExpr::from(&n)));
     assert!(analyzer.can_prove_equal(&PrimExpr::from(&n).floormod(8), &PrimExpr::index(0)));
     let given = (&n + 0i64).floormod(16).equal(0);
     assert!(analyzer.with_constraint(&given, |it| {

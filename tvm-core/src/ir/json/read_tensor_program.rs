@@ -1,5 +1,7 @@
 //! Reading the nodes of tensor programs.
 
+use tvm_runtime::DimBound;
+
 use super::read::{Built, Node};
 use crate::ir::node::Fielded;
 use crate::ir::tensor_program::*;
@@ -21,7 +23,7 @@ impl Node<'_> {
             "BufferRegion" => BufferRegion::read_fields(self)?.into(),
             "MatchBufferRegion" => MatchBufferRegion::read_fields(self)?.into(),
             "Buffer" => self.buffer()?.into(),
-            "Var" => Var::with_span(self.str("name")?, self.child("ty")?, self.span()?).into(),
+            "Var" => self.var()?.into(),
             "In" => Param::In(self.child("buffer")?).into(),
             "Out" => Param::Out(self.child("buffer")?).into(),
             "Scalar" => Param::Scalar(self.child("var")?).into(),
@@ -29,6 +31,19 @@ impl Node<'_> {
             "ExternFunc" => BaseFunc::Extern(ExternFunc::read_fields(self)?.into()).into(),
             _ => return Ok(None),
         }))
+    }
+
+    fn var(&self) -> Result<Var, IrError> {
+        let var = Var::with_span(self.str("name")?, self.child("ty")?, self.span()?);
+        let bound = self.items("bound")?.iter().map(|it| self.integer(it, "bound"));
+        match bound.collect::<Result<Vec<i64>, _>>()?[..] {
+            [] => Ok(var),
+            [min, max, modulus, remainder] => match DimBound::new(min, max, modulus, remainder) {
+                Ok(bound) => Ok(var.within(Some(bound))),
+                Err(err) => Err(self.error(format!("`{}`: {err}", var.name()))),
+            },
+            _ => Err(self.error("`bound` is not minimum, maximum, modulus and remainder")),
+        }
     }
 
     fn expr(&self, kind: &str) -> Result<Option<PrimExpr>, IrError> {

@@ -138,13 +138,16 @@ impl StructuralEqual {
                 Some(equal) => equal,
                 None => {
                     self.vars.define(a.id(), b.id());
-                    a.dtype() == b.dtype()
+                    a.dtype() == b.dtype() && a.bound() == b.bound()
                 }
             },
             (Field::UseVar(a), Field::UseVar(b)) => match self.vars.matches(a.id(), b.id()) {
                 Some(equal) => equal,
                 None if self.map_free_vars => {
                     self.vars.define_free(a.id(), b.id());
+                    if a.bound() != b.bound() {
+                        return Err(Found::new(describe(Field::Dim(a)), describe(Field::Dim(b))));
+                    }
                     return self.node(Node::Type(a.ty()), Node::Type(b.ty()));
                 }
                 None => a == b,
@@ -352,7 +355,10 @@ fn describe(field: Field<'_>) -> String {
         Field::Attrs(it) => format!("{:?}", it.iter().collect::<Vec<_>>()),
         Field::Tensor(it) => format!("a {} tensor of shape {:?}", it.dtype(), it.shape()),
         Field::Global(it) => format!("@{}", it.name()),
-        Field::DefVar(it) | Field::Dim(it) | Field::UseVar(it) => format!("variable `{}`", it.name()),
+        Field::DefVar(it) | Field::Dim(it) | Field::UseVar(it) => {
+            let bound = it.bound().map_or_else(String::new, |bound| format!(" in {bound}"));
+            format!("variable `{}`{bound}", it.name())
+        }
         Field::DefBuffer(it) | Field::UseBuffer(it) => format!("buffer `{}`", it.name),
         Field::Node(it) => it.kind().to_string(),
     }

@@ -101,6 +101,7 @@ impl StructuralHasher {
             Field::Dim(it) | Field::UseVar(it) => {
                 let number = self.vars.number(it.id(), matches!(field, Field::Dim(_)));
                 self.state.word(number);
+                it.bound().into_iter().flat_map(|it| it.parts()).for_each(|it| self.state.word(it as u64));
             }
             Field::DefBuffer(it) => {
                 self.buffers.define(it.id);

@@ -229,6 +229,9 @@ impl<'a> Fields<'a> {
                 self.field("name", Field::Name(it.name()));
                 self.field("span", Field::Span(it.span()));
                 self.node("ty", it.ty());
+                if let Some(bound) = it.bound() {
+                    self.items("bound", bound.parts().into_iter().map(Field::Int));
+                }
                 self.field("id", Field::DefVar(it));
             }
             Node::Param(Param::In(it) | Param::Out(it)) => self.node("buffer", it),

@@ -1,8 +1,11 @@
-//! Rules W1, W2 and W6: every variable and buffer is bound before its use, in an open scope; nothing is bound twice.
+//! Rules W1, W2, W6 and W18: every variable and buffer is bound before its use, in an open scope; nothing is bound twice;
+//! only parameters have bounds.
 
 use rustc_hash::FxHashSet;
+use tvm_runtime::DataType;
 
 use super::Report;
+use crate::ir::graph::Expr;
 use crate::ir::structural::{Field, Fields, Node};
 use crate::ir::{BlockId, BufferId, Span, VarId};
 use crate::support::with_stack;
@@ -34,6 +37,7 @@ impl Scopes {
             let fields = Fields::of(node);
             let span = fields.span().unwrap_or(outer);
             for &(_, field) in fields.iter() {
+                self.bound(node, field, span, report);
                 self.field(field, span, report);
             }
         });
@@ -98,6 +102,29 @@ impl Scopes {
             | Field::Attrs(_)
             | Field::Tensor(_)
             | Field::Global(_) => {}
+        }
+    }
+
+    /// Reports a variable with bounds that `field` of `node` binds, unless calls of a function check them. A lowered
+    /// function binds its dimensions by statements.
+    fn bound(&self, node: Node<'_>, field: Field<'_>, span: &Span, report: &mut Report) {
+        let (Field::Dim(var) | Field::Node(Node::VarDef(var))) = field else { return };
+        if var.bound().is_none() || self.vars.contains(&var.id()) {
+            return;
+        }
+        let checked = match node {
+            Node::PrimFunc(_) | Node::Function(_) | Node::RelaxExpr(Expr::Function(_)) | Node::Type(_) => {
+                true
+            }
+            Node::Stmt(stmt) => stmt.as_bind().is_some(),
+            _ => false,
+        };
+        if !checked || var.dtype() != DataType::I64 {
+            let message = format!(
+                "`{}` has bounds, but is no `i64` among scalars and dimensions of parameters",
+                var.name()
+            );
+            report.add("W18", message, span);
         }
     }
 

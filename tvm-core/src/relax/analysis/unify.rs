@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{prove_equal, prove_unequal, show_dim, show_type, simplify_dim};
+use crate::arith::dims::is_never_within;
 use crate::ir::{AdtType, FuncType, ShapeType, TensorShape, TensorType, Type, TypeParam, VarId};
 use crate::tir::{PrimExpr, Visitor, substitute_expr, walk_expr};
 
@@ -133,6 +134,10 @@ impl Unifier {
             if let Some(var) = param.as_var()
                 && !self.dims.contains_key(&var.id())
             {
+                if let Some(bound) = var.bound().filter(|bound| is_never_within(arg, *bound)) {
+                    let (dim, arg) = (var.name(), show_dim(arg));
+                    return Err(Mismatch(format!("expected {dim} in {bound} at axis {axis}, got {arg}")));
+                }
                 self.dims.insert(var.id(), arg.clone());
                 continue;
             }

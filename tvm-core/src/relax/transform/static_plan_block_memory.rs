@@ -1,10 +1,10 @@
 //! `StaticPlanBlockMemory`: tensors that are not alive at the same time share memory.
 //!
 //! Requires explicit allocations (`CallTIRRewrite`). The tensors of a function whose sizes are constant lie in one storage
-//! per device, the arena, at offsets where tensors that are alive at the same time do not overlap. The function attribute
-//! `tir_var_upper_bound.NAME` bounds the dimension `NAME` and makes such sizes constant; a run in which a tensor is larger
-//! ends with an error. A tensor of another size takes over a storage of the same body that is proved to be of the same
-//! size. Memory is taken over after the last use of every value that may share it.
+//! per device, the arena, at offsets where tensors that are alive at the same time do not overlap. The
+//! [maximum](crate::ir::Var::bound) of a dimension makes such sizes constant; a run in which a tensor is larger ends with an
+//! error. A tensor of another size takes over a storage of the same body that is proved to be of the same size. Memory is
+//! taken over after the last use of every value that may share it.
 //!
 //! A tensor whose memory [escapes](crate::relax::analysis::Aliases), or that is updated in place, keeps memory of its own:
 //! a run decides by the handles of a storage whether something else uses the tensor in it. Ensures:
@@ -116,8 +116,7 @@ struct Place {
 }
 
 /// The assignment of tensors to storages.
-struct Plan<'a> {
-    attrs: &'a Attrs,
+struct Plan {
     aliases: Aliases,
     updated: FxHashSet<VarId>,
     /// For each allocation, the binding that uses its memory last, through whatever alias.
@@ -131,13 +130,12 @@ struct Plan<'a> {
     places: FxHashMap<VarId, Place>,
 }
 
-impl<'a> Plan<'a> {
-    fn new(func: &'a Function) -> Plan<'a> {
+impl Plan {
+    fn new(func: &Function) -> Plan {
         let aliases = Aliases::new(func);
         let mut updated = Updated { aliases: &aliases, memory: FxHashSet::default() };
         updated.visit_function(func);
         Plan {
-            attrs: &func.attrs,
             updated: updated.memory,
             last_uses: last_uses(func, |var| aliases.of(var)),
             aliases,
@@ -250,10 +248,7 @@ impl<'a> Plan<'a> {
     fn upper_bound(&self, extent: &PrimExpr) -> Option<i64> {
         match extent {
             PrimExpr::IntImm(it) => (it.value >= 0).then_some(it.value),
-            PrimExpr::Var(var) => {
-                let bound = self.attrs.int(&format!("tir_var_upper_bound.{}", var.name()));
-                bound.filter(|it| *it >= 0)
-            }
+            PrimExpr::Var(var) => var.bound()?.max(),
             PrimExpr::Binary(it) => {
                 let (a, b) = (self.upper_bound(&it.a)?, self.upper_bound(&it.b)?);
                 match it.op {
@@ -273,12 +268,12 @@ fn byte_size(ty: &Type) -> Option<PrimExpr> {
     Some(tensor.known_shape()?.iter().fold(elem, |size, dim| size * dim))
 }
 
-struct Rewrite<'a> {
-    plan: Plan<'a>,
+struct Rewrite {
+    plan: Plan,
     err: FirstError,
 }
 
-impl Mutator for Rewrite<'_> {
+impl Mutator for Rewrite {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         let id = binding.var.id();
         let mut out = Vec::new();
@@ -311,7 +306,7 @@ fn allocate(storage: &Storage) -> Result<Binding, IrError> {
     Ok(Binding::new(storage.var.clone(), value))
 }
 
-impl Plan<'_> {
+impl Plan {
     /// The allocation `binding` at its place.
     fn place(&self, binding: &Binding, place: &Place) -> Result<Binding, IrError> {
         let Some(call) = allocation(&binding.value) else { return Ok(binding.clone()) };

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::vm::{Executable, Instruction, IntOperand, Reg, Regs, VmFunction, VmParam};
 use tvm_runtime::{ALIGNMENT, Device};
 
@@ -49,6 +49,11 @@ fn function(tables: &mut Tables<'_>, gv: &GlobalVar, func: &Function) -> Result<
         codegen.check(param.ty(), reg, &context, &mut deferred)?;
     }
     codegen.check_deferred(deferred)?;
+    let mut checked = FxHashSet::default();
+    for param in func.params.iter() {
+        codegen.check_bound(param, param.name(), None, &mut checked);
+        codegen.check_bounds(param.ty(), param.name(), &mut checked);
+    }
     let public = !func.attrs.bool("private").unwrap_or(false);
     for param in func.params.iter().filter(|param| public && param.ty().as_tensor().is_some()) {
         let src = codegen.var(param)?;

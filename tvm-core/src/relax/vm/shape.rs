@@ -2,6 +2,7 @@
 //!
 //! TVM counterpart: `VMShapeLower`, `ComputePrimValue`.
 
+use rustc_hash::FxHashSet;
 use tvm_runtime::vm::{DimCheck, Instruction, IntOpKind, IntOperand, Reg};
 
 use super::codegen::FunctionCodegen;
@@ -118,6 +119,43 @@ impl FunctionCodegen<'_, '_> {
             });
         }
         Ok(())
+    }
+
+    /// Emits checks of the bounds of the dimensions that `ty` mentions and that are not in `checked`. It is the type of a
+    /// parameter, or of a field of one, which `place` names.
+    pub(super) fn check_bounds(&mut self, ty: &Type, place: &str, checked: &mut FxHashSet<VarId>) {
+        let dims: &[PrimExpr] = match ty {
+            Type::Tensor(it) => it.known_shape().unwrap_or_default(),
+            Type::Shape(it) => it.values.as_deref().unwrap_or_default(),
+            Type::Tuple(fields) => {
+                for (i, field) in fields.iter().enumerate() {
+                    self.check_bounds(field, &format!("{place}.{i}"), checked);
+                }
+                return;
+            }
+            Type::Prim(_) | Type::Func(_) | Type::Adt(_) | Type::Ref(_) | Type::Param(_) | Type::Object => {
+                return;
+            }
+        };
+        for (axis, dim) in (0..).zip(dims) {
+            dim.as_var().into_iter().for_each(|dim| self.check_bound(dim, place, Some(axis), checked));
+        }
+    }
+
+    /// Emits a check of the bounds of `dim`, if it has bounds.
+    pub(super) fn check_bound(
+        &mut self,
+        dim: &Var,
+        arg: &str,
+        axis: Option<u32>,
+        checked: &mut FxHashSet<VarId>,
+    ) {
+        if let (Some(bound), Some(&src)) = (dim.bound(), self.regs.get(&dim.id()))
+            && checked.insert(dim.id())
+        {
+            let (dim, arg) = (dim.name().into(), arg.into());
+            self.code.emit(Instruction::CheckBound { src, bound, dim, arg, axis });
+        }
     }
 
     /// A register that holds the shape `values`.

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::panic::Location;
 
 use rustc_hash::FxHashMap;
+use tvm_runtime::DimBound;
 
 use super::Value;
 use crate::ir::{Diagnostic, GlobalVar, IRModule, IrError, Span, Type, Var};
@@ -76,8 +77,8 @@ pub(super) fn type_of(arg: &Arg) -> Type {
 }
 
 /// A fresh symbolic dimension.
-pub fn dim(name: &str) -> PrimExpr {
-    PrimExpr::Var(Var::index(name))
+pub fn dim(name: &str, bound: Option<DimBound>) -> PrimExpr {
+    PrimExpr::Var(Var::index(name).within(bound))
 }
 
 /// Name of a variable that the source has not named yet.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
-use tvm_runtime::DataType;
+use tvm_runtime::{DataType, DimBound};
 
 use super::control::scope;
 use super::frame::{emit, fail, frame, span_of, with_frame};
@@ -94,10 +94,11 @@ impl Definition {
     }
 
     /// Creates a scalar, which [`scalar_param`](Self::scalar_param) adds to the parameters; the types of other parameters
-    /// may use it.
+    /// may use it. Only an `i64` may have bounds.
     #[track_caller]
-    pub fn scalar(&mut self, name: &str, dtype: DataType) -> Value {
-        Value::from_arg(Arg::Var(Var::with_span(name, Type::Prim(dtype), span_of(Location::caller()))))
+    pub fn scalar(&mut self, name: &str, dtype: DataType, bound: Option<DimBound>) -> Value {
+        let var = Var::with_span(name, Type::Prim(dtype), span_of(Location::caller()));
+        Value::from_arg(Arg::Var(var.within(bound)))
     }
 
     /// Adds `scalar` as the next parameter.

@@ -3,7 +3,7 @@
 use std::any::type_name;
 use std::cell::RefCell;
 
-use tvm_runtime::{CompiledFn, HostArg, Kernel, RuntimeError};
+use tvm_runtime::{CompiledFn, DimBound, HostArg, Kernel, RuntimeError};
 
 use crate::script::PrimFuncDef;
 use crate::support::{to_bf16, to_f16};
@@ -78,21 +78,17 @@ pub fn check_extent(
     Err(RuntimeError::ArgExtent { func, arg, axis: axis as i64, expected, got, dim })
 }
 
-/// Checks a bound of a symbolic dimension.
+/// Checks the dimension `dim`, which is an axis of the argument `arg` or the argument itself, against its bounds.
 pub fn check_bound(
     func: &str,
-    holds: bool,
-    bound: &str,
+    (arg, axis): (&str, Option<usize>),
     dim: &str,
-    value: usize,
+    bound: Option<DimBound>,
+    got: i64,
 ) -> Result<(), RuntimeError> {
-    if holds {
-        return Ok(());
-    }
-    Err(RuntimeError::ShapeCheck {
-        context: format!("`{func}`").into(),
-        detail: format!("dimension `{dim}` is {value}, expected {bound}"),
-    })
+    let Some(bound) = bound.filter(|it| !it.contains(got)) else { return Ok(()) };
+    let (func, arg, axis, dim) = (func.into(), arg.into(), axis.map(|axis| axis as i64), dim.into());
+    Err(RuntimeError::ArgBound { func, arg, axis, dim, expected: bound.to_string().into(), got })
 }
 
 /// A Rust scalar type of a kernel's parameter.

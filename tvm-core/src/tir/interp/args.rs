@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use tvm_runtime::{DataType, Device, RuntimeError, Value};
+use tvm_runtime::{DataType, Device, DimBound, RuntimeError, Value};
 
 use super::machine::{Dim, Handle, IntFn, Machine, Mem, Packed};
 use super::stmt::{Compiler, compact, scalar_kind};
 use super::{InterpError, InterpErrorKind, Program};
+use crate::ir::Var;
 use crate::tir::{Param, PrimFunc, dim_sig, wrap_int};
 
 /// One parameter.
@@ -21,13 +22,14 @@ enum Kind {
     Scalar {
         slot: usize,
         dtype: DataType,
+        bound: Option<DimBound>,
     },
     Tensor {
         view: usize,
         write: bool,
         dtype: DataType,
-        /// Per axis, the slot and name of the variable that the extent binds, if any.
-        binds: Vec<Option<(usize, Arc<str>)>>,
+        /// Per axis, the slot of the variable that the extent binds, and the variable, if any.
+        binds: Vec<Option<(usize, Var)>>,
         /// Per axis, the expected extent (computed once all variables are bound) and its label for messages.
         checks: Vec<(IntFn, Option<Arc<str>>)>,
     },
@@ -45,7 +47,7 @@ impl Compiler {
                     self.new_handle(var);
                     Kind::Packed
                 } else {
-                    Kind::Scalar { slot: self.new_slot(var), dtype: var.dtype() }
+                    Kind::Scalar { slot: self.new_slot(var), dtype: var.dtype(), bound: var.bound() }
                 };
                 res.push(ParamCode { name: var.name().into(), kind });
                 continue;
@@ -57,7 +59,7 @@ impl Compiler {
                 .map(|extent| {
                     let var = extent.as_var().filter(|var| !self.is_bound(var))?;
                     let scalar = |it: &Param| matches!(it, Param::Scalar(scalar) if scalar == var);
-                    (!func.params.iter().any(scalar)).then(|| (self.new_slot(var), var.name().into()))
+                    (!func.params.iter().any(scalar)).then(|| (self.new_slot(var), var.clone()))
                 })
                 .collect();
             let kind = Kind::Tensor {
@@ -97,7 +99,7 @@ impl Program {
             let name = || param.name.clone();
             match &param.kind {
                 Kind::Packed => return Err(self.arg_kind(&param.name, "the only parameter", arg)),
-                Kind::Scalar { slot, dtype } => {
+                Kind::Scalar { slot, dtype, bound } => {
                     m.slots[*slot] = match arg {
                         Value::Int(value) if !dtype.is_float() => wrap_int(i128::from(*value), *dtype),
                         Value::Float(value) if dtype.is_float() => {
@@ -105,6 +107,7 @@ impl Program {
                         }
                         _ => return Err(self.arg_kind(&param.name, scalar_kind(*dtype), arg)),
                     };
+                    self.check_bound(*bound, param, None, &param.name, m.slots[*slot])?;
                 }
                 Kind::Tensor { view, write, dtype, binds, .. } => {
                     let (got, shape) = self.tensor(arg, &param.name)?;
@@ -118,9 +121,10 @@ impl Program {
                         let (expected, got) = (binds.len() as i64, shape.len() as i64);
                         return Err(RuntimeError::ArgRank { func: func(), arg: name(), expected, got }.into());
                     }
-                    for (bind, &extent) in binds.iter().zip(&shape) {
-                        if let Some((slot, _)) = bind {
+                    for (axis, (bind, &extent)) in binds.iter().zip(&shape).enumerate() {
+                        if let Some((slot, var)) = bind {
                             m.slots[*slot] = extent;
+                            self.check_bound(var.bound(), param, Some(axis as i64), var.name(), extent)?;
                         }
                     }
                     let Value::Tensor(tensor) = arg else { continue };
@@ -137,6 +141,19 @@ impl Program {
             }
         }
         shapes.iter().try_for_each(|(param, shape)| self.check_extents(m, param, shape))
+    }
+
+    fn check_bound(
+        &self,
+        bound: Option<DimBound>,
+        param: &ParamCode,
+        axis: Option<i64>,
+        dim: &str,
+        got: i64,
+    ) -> Result<(), InterpError> {
+        let Some(bound) = bound.filter(|it| !it.contains(got)) else { return Ok(()) };
+        let (func, arg, dim) = (self.name.clone(), param.name.clone(), dim.into());
+        Err(RuntimeError::ArgBound { func, arg, axis, dim, expected: bound.to_string().into(), got }.into())
     }
 
     fn check_extents(

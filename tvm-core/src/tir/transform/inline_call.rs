@@ -3,12 +3,13 @@
 //! TVM counterpart: the substitution in `relax.transform.FuseTIR`.
 
 use crate::arith::Analyzer;
+use crate::arith::dims::within;
 use crate::tir::{
     BinaryOp, Block, Buffer, Mutator, Param, PrimExpr, PrimFunc, Stmt, Substitute, Visitor, any_expr,
     substitute_expr, walk_block, walk_stmt,
 };
 
-use super::context::{analyzer_for, dim_bounds};
+use super::context::analyzer_for;
 
 /// Maps `param` to `arg`, and the dimensions of `param` to the extents of `arg`.
 pub(crate) fn bind_buffer(param: &Buffer, arg: &Buffer, map: &mut Substitute) {
@@ -62,19 +63,13 @@ pub(crate) fn misfit_of_call(caller: &PrimFunc, callee: &PrimFunc, map: &Substit
             }
         }
     }
-    for dim in callee.symbolic_dims() {
-        for bound in dim_bounds(callee, &dim, BinaryOp::FloorMod) {
-            let condition = substitute_expr(&bound.condition, &map.vars);
-            if !analyzer.can_prove(&condition) {
-                let value = map.vars.get(&dim.id()).cloned().unwrap_or_else(|| PrimExpr::from(&dim));
-                return Some(format!(
-                    "`{}` is written for {}, which is not known of {value}",
-                    callee.name, bound.condition
-                ));
-            }
-        }
-    }
-    None
+    callee.param_vars().iter().find_map(|dim| {
+        let (bound, value) = (dim.bound()?, map.vars.get(&dim.id()).cloned());
+        let value = value.unwrap_or_else(|| PrimExpr::from(dim));
+        let holds = analyzer.can_prove(&within(&value, bound, BinaryOp::FloorMod));
+        let (callee, source) = (&callee.name, bound.source(dim.name()));
+        (!holds).then(|| format!("`{callee}` is written for `{source}`, which is not known of {value}"))
+    })
 }
 
 /// An analyzer for the dimensions of `caller`; other variables in the extents of arguments are indices.

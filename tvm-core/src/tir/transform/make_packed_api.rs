@@ -10,7 +10,8 @@ use rustc_hash::FxHashSet;
 use tvm_runtime::DataType;
 use tvm_runtime::abi::{Status, pack_dtype};
 
-use super::context::{dim_bounds, is_scalar};
+use super::context::is_scalar;
+use crate::arith::dims::within;
 use crate::ir::{IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
@@ -57,6 +58,7 @@ impl<'a> Binder<'a> {
             if let Param::Scalar(var) = param {
                 let value = self.arg(Intrinsic::ArgScalar, i as i64, None, var.dtype());
                 self.bind(var, value);
+                self.bound(var, i as i64, -1);
             }
         }
         for (i, param) in self.func.params.iter().enumerate() {
@@ -115,12 +117,7 @@ impl<'a> Binder<'a> {
             match extent.as_var() {
                 Some(var) if !self.bound.contains(&var.id()) && !is_scalar(self.func, var) => {
                     self.bind(var, got);
-                    for bound in dim_bounds(self.func, var, BinaryOp::Mod) {
-                        let expected = PrimExpr::index(bound.expected);
-                        let failure = failure(bound.status, i, axis as i64, expected, var.into());
-                        let check = AssertStmt { condition: bound.condition, failure };
-                        self.stmts.extend(self.check.then(|| check.into()));
-                    }
+                    self.bound(var, i, axis as i64);
                 }
                 _ => {
                     let check = equality(failure(Status::Extent, i, axis as i64, extent.clone(), got));
@@ -152,6 +149,16 @@ impl<'a> Binder<'a> {
         if self.bound.insert(var.id()) {
             self.stmts.push(Bind { var: var.clone(), value }.into());
         }
+    }
+
+    /// Checks `var`, which is axis `axis` of argument `arg` or the argument itself, against its bounds.
+    fn bound(&mut self, var: &Var, arg: i64, axis: i64) {
+        let Some(bound) = var.bound().filter(|_| self.check) else { return };
+        let failure = failure(Status::Bound, arg, axis, PrimExpr::index(bound.min()), var.into());
+        let failure = Failure { what: bound.to_string().into(), ..failure };
+        // A negative scalar fails the comparison with the minimum.
+        let condition = within(&var.into(), bound, BinaryOp::Mod);
+        self.stmts.push(AssertStmt { condition, failure }.into());
     }
 
     fn arg(&self, intrinsic: Intrinsic, i: i64, axis: Option<i64>, dtype: DataType) -> PrimExpr {

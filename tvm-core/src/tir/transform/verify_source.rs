@@ -169,7 +169,7 @@ mod tests {
         };
         let names = ["tir.packed_api", "packed_api", "lowered", "tir.noalias", "noalias", "tir.is_host_func"];
         let attrs = names.iter().fold(Attrs::new(), |attrs, name| attrs.with(name, true));
-        let attrs = attrs.with("dim.n.min", 8i64).with("calling_conv", 1i64);
+        let attrs = attrs.with("calling_conv", 1i64);
         for attrs in [Attrs::new(), attrs] {
             let func = PrimFunc { attrs, ..too_far() };
             let text = crate::ir::json::to_json(&IRModule::from_prim_func(func)).unwrap();

@@ -20,18 +20,21 @@ pub(super) fn builder(func: &PrimFunc) -> TokenStream {
         quote!(let #var = #b.dim(#at, #name);)
     });
     let params = func.params.iter().map(param);
+    let bounds = func.options.bounds.dims().map(|dim| {
+        let (name, bound) = (dim.to_string(), func.options.bounds.of(dim));
+        quote!(#b.bound(#name, #bound);)
+    });
     let body = stmts(&func.body);
     let attrs = func.options.attrs.iter().map(|(name, value)| quote!(#b.attr(#name, #value);));
     let root = annotate(&func.options.root);
-    let bounds = super::sig::bound_attrs(func);
     let c_functions = &func.c_functions;
     let body = quote! {
         #(#c_functions)*
         let #sig = <Self as #script::PrimFuncDef>::SIG;
         let #b = #script::FuncBuilder::new(&#sig, #file, #at);
+        #(#bounds)*
         #(#dims)*
         #(#params)*
-        #bounds
         #(#attrs)*
         #root
         #body

@@ -5,7 +5,7 @@ use quote::{ToTokens, quote};
 
 use super::expr::dtype;
 use super::source_text;
-use crate::kernel::ast::{BoundKind, Dim, ParamKind, PrimFunc};
+use crate::kernel::ast::{Dim, ParamKind, PrimFunc};
 use crate::paths;
 
 /// The value of `SIG`.
@@ -50,18 +50,4 @@ fn dim(dim: &Dim) -> TokenStream {
 /// Source text of a dimension.
 pub(super) fn expr_text(expr: &syn::Expr) -> String {
     source_text(&expr.to_token_stream())
-}
-
-/// Attributes for the bounds of dimensions: `dim.n.min`, `dim.n.max`, `dim.n.modulus`, `dim.n.remainder`.
-pub(super) fn bound_attrs(func: &PrimFunc) -> TokenStream {
-    let b = paths::own("b");
-    let attrs = func.bounds.iter().map(|bound| {
-        let (values, names) = match bound.kind {
-            BoundKind::Between(min, max) => ([min, max], ["min", "max"]),
-            BoundKind::Modulo(modulus, remainder) => ([modulus, remainder], ["modulus", "remainder"]),
-        };
-        let names = names.map(|name| format!("dim.{}.{name}", bound.dim));
-        quote!(#(#b.attr(#names, #values);)*)
-    });
-    attrs.collect()
 }

@@ -6,7 +6,7 @@ use syn::GenericParam;
 
 use super::sig::{expr_text, sig};
 use super::{generic_args, generics, impl_header, source_text};
-use crate::kernel::ast::{BoundKind, Dim, ParamKind, PrimFunc};
+use crate::kernel::ast::{Dim, ParamKind, PrimFunc};
 use crate::paths;
 
 /// The type and its `impl`s.
@@ -105,7 +105,7 @@ pub(super) fn run(func: &PrimFunc) -> TokenStream {
         ParamKind::Scalar { .. } => quote!(#raw),
     });
     let binds = binds(func, &raw);
-    let checks = checks(func, &raw);
+    let checks = checks(func, &raw, |raw| quote!(#shadow::scalar(#func_name, #raw)?));
     let values = func.params.iter().zip(&raw).map(|(param, raw)| match &param.kind {
         ParamKind::Tensor { output: true, .. } => quote!(&mut #shadow::ViewMut::new(#raw)?),
         ParamKind::Tensor { .. } => quote!(&#shadow::View::new(#raw)?),
@@ -155,7 +155,7 @@ fn called(func: &PrimFunc) -> TokenStream {
         });
         Some(quote!(#(#checks)*))
     });
-    let (binds, checks, dims) = (binds(func, &names), checks(func, &names), &func.dims);
+    let (binds, checks, dims) = (binds(func, &names), checks(func, &names, |name| quote!(#name)), &func.dims);
     let checked = paths::own("checked");
     quote! {
         let __guard = #shadow::enter::<Self>(#func_name);
@@ -240,20 +240,26 @@ fn run_with(func: &PrimFunc, body: &TokenStream, called: &TokenStream) -> TokenS
 fn binds(func: &PrimFunc, raw: &[Ident]) -> TokenStream {
     let shadow = paths::shadow(Span::call_site());
     let binds = func.dims.iter().filter_map(|dim| {
-        let (arg, axis) = func.params.iter().zip(raw).find_map(|(param, raw)| match &param.kind {
-            ParamKind::Tensor { dims, .. } => {
-                let axis = dims.iter().position(|it| matches!(it, Dim::Var(name) if name == dim))?;
-                Some((raw, axis))
-            }
-            ParamKind::Scalar { .. } => None,
-        })?;
+        let (i, axis) = place(func, dim)?;
+        let (arg, axis) = (&raw[i], axis?);
         Some(quote!(let #dim = #shadow::extent(#arg.shape().as_ref(), #axis);))
     });
     binds.collect()
 }
 
-/// Checks of extents that are expressions, and of the bounds of dimensions.
-fn checks(func: &PrimFunc, raw: &[Ident]) -> TokenStream {
+/// The parameter and the axis that bind the dimension `dim`; no axis if `dim` is a scalar.
+fn place(func: &PrimFunc, dim: &Ident) -> Option<(usize, Option<usize>)> {
+    func.params.iter().enumerate().find_map(|(i, param)| match &param.kind {
+        ParamKind::Tensor { dims, .. } => {
+            let axis = dims.iter().position(|it| matches!(it, Dim::Var(name) if name == dim))?;
+            Some((i, Some(axis)))
+        }
+        ParamKind::Scalar { .. } => (param.name == *dim).then_some((i, None)),
+    })
+}
+
+/// Checks of extents that are expressions, and of the bounds of dimensions. `scalar` is the value of a scalar in `raw`.
+fn checks(func: &PrimFunc, raw: &[Ident], scalar: impl Fn(&Ident) -> TokenStream) -> TokenStream {
     let (shadow, func_name) = (paths::shadow(Span::call_site()), func.name.to_string());
     let mut res = TokenStream::new();
     for (param, raw) in func.params.iter().zip(raw) {
@@ -272,19 +278,15 @@ fn checks(func: &PrimFunc, raw: &[Ident]) -> TokenStream {
             }
         }
     }
-    for bound in &func.bounds {
-        let (dim, name) = (&bound.dim, bound.dim.to_string());
-        let (holds, text) = match bound.kind {
-            BoundKind::Between(min, max) => {
-                let text = if max == i64::MAX { format!("at least {min}") } else { format!("{min}..={max}") };
-                (quote!((#min..=#max).contains(&(#dim as i64))), text)
-            }
-            BoundKind::Modulo(modulus, remainder) => {
-                let text = format!("a number with remainder {remainder} modulo {modulus}");
-                (quote!(#dim as i64 % #modulus == #remainder), text)
-            }
+    for dim in func.options.bounds.dims() {
+        let Some((i, axis)) = place(func, dim) else { continue };
+        let (arg, name, bound) =
+            (func.params[i].name.to_string(), dim.to_string(), func.options.bounds.of(dim));
+        let (axis, value) = match axis {
+            Some(axis) => (quote!(::core::option::Option::Some(#axis)), quote!(#dim as i64)),
+            None => (quote!(::core::option::Option::None), scalar(&raw[i])),
         };
-        res.extend(quote!(#shadow::check_bound(#func_name, #holds, #text, #name, #dim)?;));
+        res.extend(quote!(#shadow::check_bound(#func_name, (#arg, #axis), #name, #bound, #value)?;));
     }
     res
 }

@@ -9,7 +9,6 @@ mod infer;
 mod literal;
 mod loops;
 mod match_buffer;
-mod options;
 mod scope;
 mod signature;
 mod stmt;
@@ -17,12 +16,12 @@ mod stmt;
 use syn::{Generics, Ident, ItemFn};
 
 use crate::error::Errors;
-use crate::kernel::ast::PrimFunc;
+use crate::kernel::ast::{Param, ParamKind, PrimFunc};
+use crate::options::Options;
 
 pub(crate) use assert::Assertion;
 pub(crate) use calls::prim_helper;
 pub(crate) use match_buffer::matched_region;
-pub(crate) use options::{Options, options};
 use scope::Scopes;
 
 /// State of one parse.
@@ -50,7 +49,9 @@ pub(crate) fn prim_func(func: &ItemFn, options: Options, errors: &mut Errors) ->
         c_functions: vec![],
     };
     let (params, dims) = parser.signature(&func.sig);
-    parser.bounds(&options, &dims);
+    let is_i64 = |param: &&Param| matches!(&param.kind, ParamKind::Scalar { dtype } if dtype.0 == "i64");
+    let scalars = params.iter().filter(is_i64).map(|param| &param.name);
+    options.bounds.check(&dims.iter().chain(scalars).collect::<Vec<_>>(), parser.errors);
     parser.scopes.open();
     // A result type is an error already; the last expression of the body would be reported for the same reason.
     let returns = matches!(func.sig.output, syn::ReturnType::Type(..));
@@ -67,8 +68,7 @@ pub(crate) fn prim_func(func: &ItemFn, options: Options, errors: &mut Errors) ->
         generics: generics.clone(),
         dims,
         params,
-        bounds: options.bounds,
-        options: options.func,
+        options,
         c_functions,
         body,
         soft_literals,

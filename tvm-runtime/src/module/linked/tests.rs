@@ -6,7 +6,7 @@ use super::*;
 use crate::abi::{ABI_VERSION, CallContext, KernelArg};
 use crate::kernel::{DimSig, KernelSig, ParamKind, ParamSig};
 use crate::vm::{Constant, Instruction, KernelIdx, Reg, ValueType, VmFunction, VmParam};
-use crate::{DataType, Device, ModelInput, Tensor, TypedTensor};
+use crate::{DataType, Device, DimBound, ModelInput, Tensor, TypedTensor};
 
 /// `c[i] = a[i] + b[i]` over two rows of three.
 unsafe extern "C" fn add(args: *const KernelArg, _: i32, _: *mut CallContext) -> i32 {
@@ -19,7 +19,6 @@ unsafe extern "C" fn add(args: *const KernelArg, _: i32, _: *mut CallContext) ->
 }
 
 static TABLE: KernelTable = KernelTable { abi_version: ABI_VERSION, entries: &[("add", add)] };
-const BOUNDS: &[DimBound] = &[("n", 2, 4)];
 
 fn program() -> Executable {
     let dims = |n: DimSig| vec![n, DimSig::Const(3)];
@@ -33,6 +32,14 @@ fn program() -> Executable {
     };
     let param_of = |name: &str| VmParam { name: name.into(), ty: ty(sym()) };
     let code = vec![
+        Instruction::ShapeDim { dst: Reg(2), src: Reg(0), axis: 0 },
+        Instruction::CheckBound {
+            src: Reg(2),
+            bound: DimBound::between(2, 4).unwrap(),
+            dim: "n".into(),
+            arg: "a".into(),
+            axis: Some(0),
+        },
         Instruction::AllocStorage { dst: Reg(2), size: 24.into(), align: 64, device: Device::cpu() },
         Instruction::AllocTensor {
             dst: Reg(3),
@@ -62,7 +69,7 @@ fn program() -> Executable {
 
 fn load(bytes: Vec<u8>, table: &KernelTable) -> Result<LinkedModel, RuntimeError> {
     // SAFETY: `add` does what the program's signature says.
-    unsafe { LinkedModel::load(bytes.leak(), table, BOUNDS, VmConfig::default()) }
+    unsafe { LinkedModel::load(bytes.leak(), table, VmConfig::default()) }
 }
 
 fn run<A: ModelInput<f32, 2>, B: ModelInput<f32, 2>>(a: A, b: B) -> Result<Vec<f32>, RuntimeError> {
@@ -104,8 +111,14 @@ fn arguments_that_do_not_fit() {
     let tensor = |shape: &[i64], dtype| Tensor::zeros(shape, dtype).unwrap();
     let f32s = |shape: &[i64]| tensor(shape, DataType::F32);
     let cases = [
-        (run(f32s(&[5, 3]), &good), "argument `a`: axis 0 is 5, dimension `n` was compiled for 2..=4"),
-        (run(f32s(&[1, 3]), &good), "argument `a`: axis 0 is 1, dimension `n` was compiled for 2..=4"),
+        (
+            run(f32s(&[5, 3]), f32s(&[5, 3])),
+            "argument `a`: axis 0 is 5, dimension `n` was compiled for 2..=4",
+        ),
+        (
+            run(f32s(&[1, 3]), f32s(&[1, 3])),
+            "argument `a`: axis 0 is 1, dimension `n` was compiled for 2..=4",
+        ),
         (run(f32s(&[2, 4]), &good), "argument `a`: axis 1 is 4, expected 3"),
         (run(&good, f32s(&[3, 3])), "argument `b`: axis 0 is 3, expected 2 (= n)"),
         (run(&good, f32s(&[6])), "argument `b`: rank is 1, expected 2"),
@@ -131,7 +144,7 @@ fn constants_stay_in_the_application() {
     aligned.0[..bytes.len()].copy_from_slice(&bytes);
     let bytes: &'static [u8] = &aligned.0[..bytes.len()];
     // SAFETY: as in `load`.
-    let model = unsafe { LinkedModel::load(bytes, &TABLE, &[], VmConfig::default()) }.unwrap();
+    let model = unsafe { LinkedModel::load(bytes, &TABLE, VmConfig::default()) }.unwrap();
     let Constant::Tensor(tensor) = &model.vm().executable().constants[0] else { panic!("a tensor") };
     assert!(bytes.as_ptr_range().contains(&tensor.data_ptr().cast_const()));
 }

@@ -13,7 +13,6 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 use tvm_runtime::abi::Status;
 
-use super::super::context::is_scalar;
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::{IrError, Var, VarId};
 use crate::support::with_stack;
@@ -111,10 +110,8 @@ impl Extents {
             if let Some(var) = extent.as_var()
                 && !extents.known.contains_key(&var.id())
             {
-                let magnitude = match func.attrs.int(&format!("dim.{}.max", var.name())) {
-                    Some(max) if (0..=LARGEST_CONSTANT as i64).contains(&max) && !is_scalar(func, var) => {
-                        Magnitude::constant(max as f64)
-                    }
+                let magnitude = match var.bound().and_then(|bound| bound.max()) {
+                    Some(max) if max <= LARGEST_CONSTANT as i64 => Magnitude::constant(max as f64),
                     _ => Magnitude(BTreeMap::from([(vec![extents.dims.len()], 1.0)])),
                 };
                 extents.dims.push(var.clone());
