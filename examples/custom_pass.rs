@@ -1,12 +1,12 @@
-//! A user-defined pass is a closure. This one replaces division by a constant with multiplication; it runs next to the
-//! built-in passes, under instruments.
+//! A user-defined pass is a closure. This one replaces division by a constant with multiplication; it becomes a part of the
+//! pipeline with which kernels are compiled, and runs under instruments.
 //!
 //! `cargo run --example custom_pass`
 #![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
 
 use std::sync::Arc;
 
-use tvm::pass::{Pass, PassContext, PassTimingInstrument, Sequential, prim_func_pass};
+use tvm::pass::{Pass, PassContext, PassTimingInstrument, Pipelines, prim_func_pass};
 use tvm::prelude::*;
 use tvm::tir::{BinaryOp, Mutator, PrimExpr};
 
@@ -42,16 +42,25 @@ fn div_to_mul() -> Pass {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let target = Target::host();
+    let default = Pipelines::for_target(&target);
+    // The pass runs on programs as they are written, before those that lower them.
+    let tir = default.tir.insert_before("VerifySource", div_to_mul())?;
     let timing = Arc::new(PassTimingInstrument::new());
-    let ctx = PassContext::new().instrument(timing.clone());
-    let module = average::module()?;
-    println!("before\n{module}");
-    let module = Sequential::new("demo", vec![div_to_mul(), tvm::tir::transform::simplify()])
-        .apply_in(module, &ctx)?;
-    println!("after\n{module}");
-    println!("{}", timing.table());
-    if module.to_string().contains('/') {
-        return Err("the division is still there".into());
+    let context =
+        PassContext::new().pipelines(Pipelines { tir, ..default.clone() }).instrument(timing.clone());
+    let f = context.scope(|| average::compile(&target))?;
+    let mut z = [0f32; 2];
+    f.call(&[1f32, 2.0], &[3f32, 5.0], &mut z)?;
+    println!("{z:?}\n{}", timing.table());
+
+    println!("before\n{}\n\nafter\n{}", average::module()?, div_to_mul().apply(average::module()?)?);
+
+    // Passes on which safety and correctness rest cannot be left out, and names are checked.
+    println!("{}", default.tir.without("CheckBounds").err().ok_or("checks were left out")?);
+    println!("{}", default.graph.without("FuseOp").err().ok_or("there is no such pass")?);
+    if z != [2.0, 3.5] || !timing.timings().iter().any(|it| it.name == "DivToMul") {
+        return Err("the pass did not run".into());
     }
     Ok(())
 }

@@ -71,6 +71,7 @@ pub mod __private {
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/tir.md")]
 #[doc = include_str!("../docs/relax.md")]
+#[doc = include_str!("../docs/passes.md")]
 #[doc = include_str!("../docs/vm.md")]
 #[doc = include_str!("../docs/build_rs.md")]
 struct Readme;

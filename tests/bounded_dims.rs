@@ -178,10 +178,9 @@ fn memory_is_planned_for_the_maximum() {
         });
         sizes.collect::<Vec<_>>()
     };
-    let constant = |it: &&IntOperand| matches!(it, IntOperand::Const(2048));
     let planned = storages(layer::module().unwrap());
-    // The result has the size that it has.
-    assert_eq!(planned.iter().filter(constant).count(), planned.len() - 1, "{planned:?}");
+    // Two tensors of at most 64 × 8 floats lie in one storage; the result has the size that it has.
+    assert!(matches!(planned[..], [IntOperand::Const(4096), IntOperand::Reg(_)]), "{planned:?}");
 }
 
 /// Asserts that a call of `name` fails because of a dimension: argument, axis, dimension, its bounds, its value.

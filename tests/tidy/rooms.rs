@@ -2,7 +2,7 @@
 //!
 //! What a lower room looks up among the things of upper rooms is an associated item of a type of the lower room, which
 //! an upper room implements: `OpRegistry::BUILT_IN` (the tables of operators), `Pass::BUILT_IN` (the passes),
-//! `BaseFunc::check_rules`.
+//! `Pipelines::for_target`, `BaseFunc::check_rules`.
 
 use crate::source::{self, SourceFile};
 

@@ -1,13 +1,15 @@
 //! Tests of the written files and of rejected input. `examples/build_rs_app` compiles, links and runs a wrapper.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
+use tvm_core::pass::{PassContext, Pipelines, module_pass};
 use tvm_core::target::Target;
 use tvm_runtime::vm::{Executable, Instruction, Reg, ValueType, VmFunction, VmParam};
 use tvm_runtime::{DataType, DimSig, KernelSig};
 
 use crate::wrapper::Wrapper;
-use crate::{BuildError, Model};
+use crate::{Backend, BuildError, Model};
 
 fn digits() -> Model {
     Model::onnx(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/digits_cnn/model.onnx")).name("digits")
@@ -85,6 +87,30 @@ fn what_is_refused() {
         assert!(matches!(&err, BuildError::NoOutDir { model } if model == "digits"));
         assert!(err.to_string().contains("OUT_DIR"), "{err}");
     }
+}
+
+#[test]
+fn pipelines_of_the_context_run() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let logs = |name| {
+        let log = log.clone();
+        module_pass(name, move |module, _| {
+            log.lock().unwrap().push(name);
+            Ok(module)
+        })
+    };
+    let default = Pipelines::for_target(&Target::c());
+    let graph = default.graph.insert_after("FuseTIR", logs("test.Graph")).unwrap();
+    let tir = default.tir.insert_before("VerifySource", logs("test.Tir")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let compile = |pipelines: Pipelines| {
+        let context = PassContext::new().pipelines(pipelines);
+        context.scope(|| digits().backend(Backend::C).out_dir(dir.path()).compile())
+    };
+    compile(Pipelines { graph: graph.clone(), tir }).unwrap();
+    assert_eq!(*log.lock().unwrap(), ["test.Graph", "test.Tir"]);
+    let err = compile(Pipelines { graph: graph.without("LegalizeOps").unwrap(), ..default }).unwrap_err();
+    assert!(matches!(err, BuildError::Pass { .. }), "{err}");
 }
 
 #[test]

@@ -194,3 +194,41 @@ pub(crate) fn tensors(result: Value) -> Result<Vec<Tensor>, Error> {
 pub(crate) fn metadata_names(exe: &Executable, kind: &str) -> Vec<String> {
     (0..).map_while(|i| exe.metadata(&format!("{kind}.{i}")).map(String::from)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use tvm_core::pass::{PassContext, Pipelines, prim_func_pass};
+    use tvm_core::tir::{Mutator, PrimExpr, PrimFunc};
+
+    use super::*;
+
+    /// Replaces the smallest `f32`, with which a maximum begins, by a large number.
+    struct Raise;
+
+    impl Mutator for Raise {
+        fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+            match expr {
+                PrimExpr::FloatImm(it) if it.value < 0.0 => Some(PrimExpr::float(1e9, it.dtype)),
+                _ => self.walk_expr(expr),
+            }
+        }
+    }
+
+    #[test]
+    fn pipelines_of_the_context_run() {
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/digits_cnn/model.onnx"));
+        let module = import(path, &ImportOptions::default()).unwrap();
+        let raise = prim_func_pass("test.Raise", |func, _, _| {
+            Ok(Raise.mutate_stmt(&func.body).map(|body| PrimFunc { body, ..func.clone() }))
+        });
+        let image = Tensor::zeros(&[1, 1, 8, 8], tvm_runtime::DataType::F32).unwrap();
+        for target in [Target::c(), Target::interpreter()] {
+            let compile = || Model::compile(module.clone(), &target, VmConfig::default()).unwrap();
+            let default = Pipelines::for_target(&target);
+            let tir = default.tir.insert_before("VerifySource", raise.clone()).unwrap();
+            let context = PassContext::new().pipelines(Pipelines { tir, ..default });
+            let run = |model: Model| model.run(std::slice::from_ref(&image)).unwrap()[0].to_f64s().unwrap();
+            assert_ne!(run(compile()), run(context.scope(compile)), "{target}");
+        }
+    }
+}

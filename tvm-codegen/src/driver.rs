@@ -2,9 +2,8 @@
 //!
 //! TVM counterpart: `tvm.compile`, `driver/build_module.py`.
 
-use tvm_core::ir::{BaseFunc, IRModule};
-use tvm_core::pass::PassContext;
-use tvm_core::pipeline;
+use tvm_core::ir::{BaseFunc, IRModule, IrError, Span};
+use tvm_core::pass::{Pass, PassContext, PassError, Pipelines};
 use tvm_core::target::{Target, TargetKind};
 use tvm_core::tir::{PrimFunc, kernel_sig};
 use tvm_runtime::abi::kernel_symbol;
@@ -82,15 +81,43 @@ pub fn signatures(module: &IRModule) -> Vec<KernelSig> {
 /// # Errors
 /// When a program is malformed.
 pub fn lowered(module: &IRModule, target: &Target) -> Result<Vec<(String, PrimFunc)>, CodegenError> {
+    let context = PassContext::current().target(target.clone());
+    let (source, lowering) = Pipelines::of(&context)?.source_and_lowering();
+    let programs = lowering.apply_in(source_programs(module, &source, &context)?, &context)?;
+    Ok(prim_funcs(&programs).map(|(name, func)| (kernel_symbol(name), func.clone())).collect())
+}
+
+/// The tensor programs of `module` after the user's passes over programs as they are written.
+///
+/// # Errors
+/// The error of a pass; a program whose signature is no longer that with which its kernel is called.
+pub(crate) fn source_programs(
+    module: &IRModule,
+    source: &Pass,
+    context: &PassContext,
+) -> Result<IRModule, CodegenError> {
     let mut programs = IRModule::new();
     for (gv, func) in module.functions() {
         if let BaseFunc::Prim(_) = func {
             programs.update(gv.clone(), func.clone());
         }
     }
-    let context = PassContext::current().target(target.clone());
-    let programs = pipeline::lower_tir().apply_in(programs, &context)?;
-    Ok(prim_funcs(&programs).map(|(name, func)| (kernel_symbol(name), func.clone())).collect())
+    if source.parts().is_empty() {
+        return Ok(programs);
+    }
+    let programs = source.apply_in(programs, context)?;
+    for sig in signatures(module) {
+        let new = programs.lookup(&sig.name);
+        let new = if let Some(BaseFunc::Prim(func)) = new { Some(kernel_sig(&sig.name, func)) } else { None };
+        if new.as_ref() != Some(&sig) {
+            let got = new.map_or("nothing".to_string(), |new| format!("`{new}`"));
+            let message =
+                format!("`{sig}` has become {got}, but it is called with the signature that it had");
+            let source = IrError::new(message, &Span::none()).help("keep the parameters of programs");
+            return Err(PassError::Verify { pass: "SourcePasses".into(), source }.into());
+        }
+    }
+    Ok(programs)
 }
 
 pub(crate) fn prim_funcs(module: &IRModule) -> impl Iterator<Item = (&str, &PrimFunc)> {

@@ -3,13 +3,13 @@
 //! TVM counterpart: the global functions `target.build.*`.
 
 use tvm_core::ir::IRModule;
-use tvm_core::pass::PassContext;
+use tvm_core::pass::{PassContext, Pipelines};
 use tvm_core::relax::vm::interpreted_kernel;
 use tvm_core::target::{Target, TargetKind};
 use tvm_core::tir::PrimFunc;
 use tvm_runtime::Module;
 
-use crate::driver::prim_funcs;
+use crate::driver::{prim_funcs, source_programs};
 use crate::{CodegenError, c};
 
 /// What to emit.
@@ -110,8 +110,12 @@ pub fn code_generator(kind: TargetKind) -> Result<&'static dyn CodeGenerator, Co
 struct Interpreter;
 
 impl CodeGenerator for Interpreter {
-    fn build(&self, module: &IRModule, _: &Target, _: Options) -> Result<Module, CodegenError> {
-        let kernels = prim_funcs(module).map(|(name, func)| interpreted_kernel(name, func));
+    /// The interpreter runs programs as they are written: of the pipeline, only passes before the default ones run.
+    fn build(&self, module: &IRModule, target: &Target, _: Options) -> Result<Module, CodegenError> {
+        let context = PassContext::current().target(target.clone());
+        let (source, _) = Pipelines::of(&context)?.source_and_lowering();
+        let programs = source_programs(module, &source, &context)?;
+        let kernels = prim_funcs(&programs).map(|(name, func)| interpreted_kernel(name, func));
         Ok(Module::new(kernels.collect::<Result<Vec<_>, _>>()?)?)
     }
 

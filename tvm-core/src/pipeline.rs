@@ -1,10 +1,24 @@
 //! All pipelines, and the table of all passes.
 
-use crate::pass::Pass;
+use crate::pass::{Pass, Pipelines};
+use crate::target::{Target, TargetKind};
 use crate::{relax, tir};
 
 pub use crate::relax::pipeline::default_build;
-pub use crate::tir::pipeline::{lower_tir, lower_tir_passes};
+pub use crate::tir::pipeline::lower_tir;
+
+impl Pipelines {
+    /// The default pipelines for `target`.
+    pub fn for_target(target: &Target) -> Pipelines {
+        match target.kind {
+            TargetKind::Host
+            | TargetKind::C
+            | TargetKind::Llvm
+            | TargetKind::Cuda
+            | TargetKind::Interpreter => Pipelines { graph: default_build(), tir: lower_tir() },
+        }
+    }
+}
 
 impl Pass {
     /// Constructors of the built-in passes.

@@ -11,12 +11,13 @@ pub struct Trust {
     args: bool,
     bounds: bool,
     functions: Vec<Arc<str>>,
+    passes: bool,
 }
 
 impl Trust {
     /// No promises: everything is checked.
     pub const fn none() -> Trust {
-        Trust { args: false, bounds: false, functions: Vec::new() }
+        Trust { args: false, bounds: false, functions: Vec::new(), passes: false }
     }
 
     /// Kernels do not check the shapes and types of their arguments.
@@ -49,6 +50,16 @@ impl Trust {
         self
     }
 
+    /// Passes of the caller may run among those that make kernels safe, from `VerifySource` on.
+    ///
+    /// # Safety
+    /// A program that such a pass returns has the parameters that it had, no access that the passes before it proved or
+    /// checked leaves its buffer, and no iteration of a parallel loop touches what another one writes.
+    #[must_use]
+    pub unsafe fn unchecked_passes(self) -> Trust {
+        Trust { passes: true, ..self }
+    }
+
     /// Whether kernels check their arguments.
     pub const fn checks_args(&self) -> bool {
         !self.args
@@ -57,6 +68,11 @@ impl Trust {
     /// Whether kernels check their accesses at run time.
     pub const fn checks_bounds(&self) -> bool {
         !self.bounds
+    }
+
+    /// Whether passes of the caller stay outside of those that make kernels safe.
+    pub const fn checks_passes(&self) -> bool {
+        !self.passes
     }
 
     /// Whether programs may call the C function `symbol`.

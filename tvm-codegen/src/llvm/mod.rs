@@ -80,8 +80,8 @@ fn compiled<R>(
 /// Generates machine code for the kernels `funcs` in this process.
 ///
 /// # Safety
-/// `funcs` come from the pipeline [`lower_tir`](tvm_core::pipeline::lower_tir), which makes their accesses safe; their
-/// kernels are used with the signatures of the programs that were lowered.
+/// [`lowered`] returned `funcs`: the pipeline makes their accesses safe. Their kernels are used with the signatures of the
+/// programs that were lowered.
 ///
 /// # Errors
 /// When a program is not in the lowered form, or the target is not this machine.

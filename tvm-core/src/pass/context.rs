@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tvm_runtime::Trust;
 
-use super::{Pass, PassError, PassInstrument, VerifyEach};
+use super::{Pass, PassError, PassInstrument, Pipelines, VerifyEach};
 use crate::ir::IRModule;
 use crate::target::Target;
 
@@ -66,6 +66,8 @@ pub struct PassContext {
     pub disabled: Vec<String>,
     /// Typed options of the passes.
     pub config: PassConfig,
+    /// What the drivers of compilation run; `None`, the default, for [`Pipelines::for_target`].
+    pub pipelines: Option<Pipelines>,
     /// Instruments of the passes, in order; by default [`VerifyEach`] if debug assertions are enabled, else none.
     pub instruments: Vec<Arc<dyn PassInstrument>>,
 }
@@ -78,6 +80,7 @@ impl fmt::Debug for PassContext {
             .field("required", &self.required)
             .field("disabled", &self.disabled)
             .field("config", &self.config)
+            .field("pipelines", &self.pipelines)
             .field("instruments", &self.instruments.len())
             .finish()
     }
@@ -91,6 +94,7 @@ impl Default for PassContext {
             required: Vec::new(),
             disabled: Vec::new(),
             config: PassConfig::default(),
+            pipelines: None,
             instruments: if cfg!(debug_assertions) { vec![Arc::new(VerifyEach)] } else { vec![] },
         }
     }
@@ -138,6 +142,13 @@ impl PassContext {
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut PassConfig)) -> PassContext {
         change(&mut self.config);
+        self
+    }
+
+    /// Replaces the pipelines that the drivers of compilation run.
+    #[must_use]
+    pub fn pipelines(mut self, pipelines: Pipelines) -> PassContext {
+        self.pipelines = Some(pipelines);
         self
     }
 

@@ -45,8 +45,10 @@ pub struct Pass {
     /// What it works on.
     pub kind: PassKind,
     pub(super) parts: Arc<[Pass]>,
-    mandatory: bool,
-    run: Arc<Run>,
+    /// Index in the default pipeline that the pass is a part of.
+    pub(super) place: Option<usize>,
+    pub(super) mandatory: bool,
+    pub(super) run: Arc<Run>,
 }
 
 impl fmt::Debug for Pass {
@@ -63,7 +65,7 @@ impl Pass {
         run: impl Fn(IRModule, &PassContext) -> Result<IRModule, PassError> + Send + Sync + 'static,
     ) -> Pass {
         registry::note_name(info.name);
-        Pass { info, kind, parts: Arc::new([]), mandatory: false, run: Arc::new(run) }
+        Pass { info, kind, parts: Arc::new([]), place: None, mandatory: false, run: Arc::new(run) }
     }
 
     /// The passes of a sequence, in order; empty for other passes.

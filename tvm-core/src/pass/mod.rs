@@ -6,6 +6,7 @@ mod context;
 mod error;
 mod instrument;
 mod kind;
+mod pipelines;
 mod registry;
 mod sequential;
 #[cfg(test)]
@@ -15,5 +16,6 @@ pub use context::{PassConfig, PassContext};
 pub use error::PassError;
 pub use instrument::{PassInstrument, PassTiming, PassTimingInstrument, PrintIR, Sink, VerifyEach};
 pub use kind::{Pass, PassInfo, PassKind, dataflow_block_pass, function_pass, module_pass, prim_func_pass};
+pub use pipelines::Pipelines;
 pub use registry::{get_pass, pass_names, register_pass};
 pub use sequential::Sequential;

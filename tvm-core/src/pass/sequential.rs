@@ -26,6 +26,80 @@ impl Sequential {
         pass.parts = parts;
         pass
     }
+
+    /// [`new`](Self::new) for a default pipeline: its parts remember their places, so that [`Pipelines`](super::Pipelines)
+    /// know them again.
+    pub(crate) fn built_in(name: &'static str, passes: Vec<Pass>) -> Pass {
+        let placed = passes.into_iter().enumerate().map(|(i, pass)| Pass { place: Some(i), ..pass });
+        Sequential::new(name, placed.collect())
+    }
+}
+
+/// A sequence with other parts. The parts are found by name, of which a sequence may have several.
+impl Pass {
+    /// This sequence with `pass` before its first part named `name`.
+    ///
+    /// # Errors
+    /// When it has no such part.
+    pub fn insert_before(&self, name: &str, pass: Pass) -> Result<Pass, PassError> {
+        let at = self.places(name)?;
+        Ok(self.edited(|parts| parts.insert(at[0], pass)))
+    }
+
+    /// This sequence with `pass` after its last part named `name`.
+    ///
+    /// # Errors
+    /// When it has no such part.
+    pub fn insert_after(&self, name: &str, pass: Pass) -> Result<Pass, PassError> {
+        let at = self.places(name)?;
+        Ok(self.edited(|parts| parts.insert(at[at.len() - 1] + 1, pass)))
+    }
+
+    /// This sequence with `pass` in place of each part named `name`.
+    ///
+    /// # Errors
+    /// When it has no such part, or one of them is mandatory.
+    pub fn replace(&self, name: &str, pass: Pass) -> Result<Pass, PassError> {
+        let at = self.optional(name)?;
+        Ok(self.edited(|parts| at.iter().for_each(|&i| parts[i] = pass.clone())))
+    }
+
+    /// This sequence without its parts named `name`.
+    ///
+    /// # Errors
+    /// When it has no such part, or one of them is mandatory.
+    pub fn without(&self, name: &str) -> Result<Pass, PassError> {
+        self.optional(name)?;
+        Ok(self.edited(|parts| parts.retain(|part| part.info.name != name)))
+    }
+
+    /// Indices of the parts named `name`; there is at least one.
+    fn places(&self, name: &str) -> Result<Vec<usize>, PassError> {
+        let names = || self.parts.iter().map(|part| part.info.name);
+        let found: Vec<usize> = (0..).zip(names()).filter(|(_, it)| *it == name).map(|(i, _)| i).collect();
+        if found.is_empty() {
+            let near = crate::support::nearest(name, names()).map(str::to_string);
+            let pipeline = self.info.name.to_string();
+            return Err(PassError::NotInPipeline { pipeline, name: name.to_string(), near });
+        }
+        Ok(found)
+    }
+
+    /// [`places`](Self::places) of parts that may be left out.
+    fn optional(&self, name: &str) -> Result<Vec<usize>, PassError> {
+        let found = self.places(name)?;
+        match found.iter().any(|&i| self.parts[i].is_mandatory()) {
+            true => Err(PassError::Mandatory(name.to_string())),
+            false => Ok(found),
+        }
+    }
+
+    fn edited(&self, edit: impl FnOnce(&mut Vec<Pass>)) -> Pass {
+        let mut parts = self.parts.to_vec();
+        edit(&mut parts);
+        let new = Sequential::new(self.info.name, parts);
+        Pass { info: self.info.clone(), mandatory: self.mandatory, ..new }
+    }
 }
 
 struct Run<'a> {

@@ -7,7 +7,7 @@ use crate::pass::{Pass, Sequential};
 
 /// Lowers graph functions to the form that [`vm_codegen`](crate::relax::vm::vm_codegen) accepts.
 pub fn default_build() -> Pass {
-    Sequential::new(
+    Sequential::built_in(
         "default_build",
         vec![
             relax::canonicalize_bindings(),

@@ -7,16 +7,7 @@ use crate::pass::{Pass, Sequential};
 
 /// Lowers tensor programs to [the lowered form](crate::tir::transform).
 pub fn lower_tir() -> Pass {
-    let mut passes = lower_tir_passes();
-    if cfg!(debug_assertions) {
-        passes.push(tir::verify_lowered());
-    }
-    Sequential::new("LowerTIR", passes).mandatory()
-}
-
-/// The passes of [`lower_tir`], in order.
-pub fn lower_tir_passes() -> Vec<Pass> {
-    vec![
+    let passes = vec![
         tir::verify_source().mandatory(),
         tir::check_loop_kinds().mandatory(),
         tir::contract_reductions(),
@@ -42,5 +33,7 @@ pub fn lower_tir_passes() -> Vec<Pass> {
         tir::make_packed_api().mandatory(),
         // For the extents with which `make_packed_api` compares the arguments.
         tir::lower_intrin().mandatory(),
-    ]
+        tir::verify_lowered().mandatory(),
+    ];
+    Sequential::built_in("LowerTIR", passes).mandatory()
 }

@@ -6,7 +6,7 @@ use tvm_core::ir::{
     AttrValue, Attrs, BaseFunc, IRModule, IrError, Op, ShapeType, Span, Type, Var, VarId, structural_equal,
     well_formed,
 };
-use tvm_core::pipeline::lower_tir_passes;
+use tvm_core::pipeline::lower_tir;
 use tvm_core::relax::op::memory;
 use tvm_core::relax::transform::legalize_ops;
 use tvm_core::relax::{Arg, BlockBuilder, Callee, Expr, Function};
@@ -140,7 +140,7 @@ fn no_needless_zeros(module: &IRModule) {
             continue;
         }
         let mut lowered = IRModule::from_prim_func((**func).clone());
-        for pass in lower_tir_passes() {
+        for pass in lower_tir().parts() {
             let before = lowered.clone();
             lowered = pass.apply(lowered).unwrap_or_else(|err| panic!("{err}"));
             if pass.info.name == "ZeroUnwritten" {

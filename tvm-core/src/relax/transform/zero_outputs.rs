@@ -5,6 +5,8 @@
 //! computes is 0 in every executor. Programs that are called in place keep the values that their outputs start with; if
 //! one must zero its outputs for other calls, these get a copy of it.
 //!
+//! Requires that memory is not explicit yet (`CallTIRRewrite`), because then new memory looks like any other.
+//!
 //! TVM counterpart: none; there such elements are undefined.
 
 use std::sync::Arc;
@@ -12,9 +14,10 @@ use std::sync::Arc;
 use indexmap::IndexSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ir::{BaseFunc, GlobalVar};
+use crate::ir::{BaseFunc, GlobalVar, IrError, Span};
 use crate::pass::{Pass, module_pass};
 use crate::relax::mutator::walk_expr;
+use crate::relax::op::memory;
 use crate::relax::visitor::walk_call;
 use crate::relax::{Call, Callee, Expr, Mutator, Visitor};
 use crate::tir::transform::{renew_defs, zero_outputs as zero_outputs_of};
@@ -25,6 +28,10 @@ pub fn zero_outputs() -> Pass {
         let mut called = Called::default();
         for func in module.functions().filter_map(|(gv, _)| module.relax_func(gv)) {
             called.visit_function(func);
+        }
+        if let Some(span) = called.lowered {
+            let message = "a tensor program is called with memory that is explicit already";
+            return Err(IrError::new(message, &span).help("run `ZeroOutputs` before `CallTIRRewrite`"));
         }
         let mut copies = Copies::default();
         for gv in called.with_new_memory {
@@ -53,6 +60,8 @@ pub fn zero_outputs() -> Pass {
 struct Called {
     with_new_memory: IndexSet<GlobalVar>,
     in_place: FxHashSet<GlobalVar>,
+    /// A call that `CallTIRRewrite` has lowered.
+    lowered: Option<Span>,
 }
 
 impl Visitor for Called {
@@ -60,6 +69,7 @@ impl Visitor for Called {
         match &call.callee {
             Callee::Tir(gv) => _ = self.with_new_memory.insert(gv.clone()),
             Callee::TirInplace(gv) => _ = self.in_place.insert(gv.clone()),
+            Callee::Op(op) if op.name == memory::INVOKE_TVM_OP => self.lowered = Some(call.span.clone()),
             _ => {}
         }
         walk_call(self, call);

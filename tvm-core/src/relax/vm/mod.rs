@@ -12,7 +12,7 @@ mod value_type;
 use tvm_runtime::vm::Executable;
 
 use crate::ir::IRModule;
-use crate::pass::{PassContext, PassError};
+use crate::pass::{PassContext, PassError, Pipelines};
 use crate::target::Target;
 
 pub use codegen::vm_codegen;
@@ -27,14 +27,14 @@ pub fn compile(module: IRModule) -> Result<(IRModule, Executable), PassError> {
     compile_for(module, &PassContext::current().target)
 }
 
-/// Runs the [default pipeline](crate::relax::pipeline::default_build) and [`vm_codegen`]: returns the tensor programs that are
-/// still to be built, and the executable that calls them with tensors on the device of `target`.
+/// Runs the pipeline for graph functions ([`Pipelines::of`] the current context) and [`vm_codegen`]: returns the tensor
+/// programs that are still to be built, and the executable that calls them with tensors on the device of `target`.
 ///
 /// # Errors
 /// What a pass or the code generator reports.
 pub fn compile_for(module: IRModule, target: &Target) -> Result<(IRModule, Executable), PassError> {
     let context = PassContext::current().target(target.clone());
-    let module = crate::relax::pipeline::default_build().apply_in(module, &context)?;
+    let module = Pipelines::of(&context)?.graph.apply_in(module, &context)?;
     vm_codegen(&module, target.device()).map_err(|err| PassError::ir("VMCodeGen", err))
 }
 

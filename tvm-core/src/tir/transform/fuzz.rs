@@ -8,7 +8,7 @@ use tvm_testing::{Budget, Rng};
 
 use crate::ir::{IRModule, Span, Var};
 use crate::pass::PassContext;
-use crate::pipeline::lower_tir_passes;
+use crate::pipeline::lower_tir;
 use crate::tir::analysis::{well_formed, with_access_regions};
 use crate::tir::interp::{Program, Value};
 use crate::tir::{
@@ -209,7 +209,7 @@ fn fuzz_reductions() {
         let sums = case.sums();
         let mut module = IRModule::from_prim_func(case.program());
         let mut first = None;
-        for pass in std::iter::once(None).chain(lower_tir_passes().into_iter().map(Some)) {
+        for pass in std::iter::once(None).chain(lower_tir().parts().iter().map(Some)) {
             let name = pass.as_ref().map_or("nothing", |pass| pass.info.name);
             if let Some(pass) = &pass {
                 module = pass.apply_in(module, &PassContext::default()).unwrap();

@@ -156,7 +156,7 @@ mod tests {
 
     use crate::ir::{IRModule, Var};
     use crate::pass::PassContext;
-    use crate::pipeline::lower_tir_passes;
+    use crate::pipeline::lower_tir;
     use crate::te::{self, ReduceAxis};
     use crate::tir::interp::{self, Value};
     use crate::tir::schedule::{Schedule, ScheduleError};
@@ -207,7 +207,7 @@ mod tests {
                     s.reorder([b, a]).unwrap();
                 }
                 let mut module = IRModule::from_prim_func(s.into_func());
-                for pass in lower_tir_passes() {
+                for pass in lower_tir().parts() {
                     let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
                     assert_eq!(run(func, 3), want, "before {}:\n{func}", pass.info.name);
                     module = pass.apply_in(module, &PassContext::default()).unwrap();
@@ -257,7 +257,7 @@ mod tests {
                 let func = s.into_func();
                 assert_eq!(run(&func, n), want, "{func}");
                 let mut module = IRModule::from_prim_func(func);
-                for pass in lower_tir_passes() {
+                for pass in lower_tir().parts() {
                     module = pass.apply_in(module, &PassContext::default()).unwrap();
                     let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
                     assert_eq!(run(func, n), want, "{}:\n{func}", pass.info.name);
@@ -308,7 +308,7 @@ mod tests {
         let want = [3.0, 7.0, 6.0];
         assert_eq!(run(&func, 3), want);
         let mut module = IRModule::from_prim_func(func);
-        for pass in lower_tir_passes() {
+        for pass in lower_tir().parts() {
             module = pass.apply_in(module, &PassContext::default()).unwrap();
             let func = module.prim_func(module.functions().next().unwrap().0).unwrap();
             assert_eq!(run(func, 3), want, "{}:\n{func}", pass.info.name);

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 
 use crate::ir::{IRModule, Var};
 use crate::pass::{Pass, PassContext};
-use crate::pipeline::lower_tir_passes;
+use crate::pipeline::lower_tir;
 use crate::te;
 use crate::tir::schedule::Schedule;
 use crate::tir::testing::{I64, arguments, dense, random_step, run, stencil};
@@ -32,7 +32,7 @@ fn every_pass_keeps_results() {
             }
             let scheduled = s.into_func();
             let mut module = IRModule::from_prim_func(scheduled.clone());
-            for pass in lower_tir_passes() {
+            for pass in lower_tir().parts() {
                 module = pass
                     .apply_in(module, &PassContext::default())
                     .unwrap_or_else(|err| panic!("{err}\n{scheduled}"));
@@ -114,7 +114,7 @@ fn vectors_are_as_wide_as_those_of_the_target() {
     let func = s.into_func();
     for (bits, lanes) in [(128, 2), (256, 4), (512, 8), (2048, 32), (8, 1)] {
         let target = format!("c -vector-bits={bits}");
-        let text = after_for(&target, crate::tir::transform::renew_defs(&func), lower_tir_passes());
+        let text = after_for(&target, crate::tir::transform::renew_defs(&func), lower_tir().parts().to_vec());
         let mut stores = text.lines().filter(|line| line.trim().starts_with("y[[")).peekable();
         let wanted = if lanes == 1 { "y[[i0]] =".into() } else { format!(", 1, {lanes})]] =") };
         assert!(stores.peek().is_some() && stores.all(|line| line.contains(&wanted)), "{bits}: {text}");

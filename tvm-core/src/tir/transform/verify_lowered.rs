@@ -1,4 +1,4 @@
-//! Checks that a program is in [the lowered form](super): the last pass of lowering if debug assertions are enabled.
+//! Checks that a program is in [the lowered form](super): the last pass of lowering.
 //!
 //! TVM counterpart: none.
 

@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
     use crate::ir::structural_equal;
-    use crate::pipeline::lower_tir_passes;
+    use crate::pipeline::lower_tir;
     use crate::te;
     use crate::tir::interp::{InterpError, InterpErrorKind, Program, Value};
     use crate::tir::testing::{dense, stencil};
@@ -202,7 +202,7 @@ mod tests {
     fn check(func: PrimFunc, want: &[f32]) -> bool {
         let mut module = IRModule::from_prim_func(func);
         let (mut zeroed, mut strict) = (false, false);
-        for pass in lower_tir_passes() {
+        for pass in lower_tir().parts() {
             let before = module.clone();
             module = pass.apply_in(module, &PassContext::default()).unwrap();
             let program = |module: &IRModule| {
