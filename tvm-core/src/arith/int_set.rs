@@ -57,6 +57,9 @@ impl IntervalSet {
 
     /// The set as a range; `None` when it is unbounded, or may have more values than an extent can express.
     pub fn to_range(&self, analyzer: &Analyzer) -> Option<Range> {
+        if let Some(value) = self.single() {
+            return Some(Range { min: analyzer.simplify(value), extent: PrimExpr::int(1, value.dtype()) });
+        }
         let (min, max) = (self.min.as_ref()?, self.max.as_ref()?);
         let bound = |end: &PrimExpr| analyzer.const_int_bound(end);
         let distance = bound(max).add(bound(min).neg()).add(ConstIntBound::point(1));
@@ -69,6 +72,10 @@ impl IntervalSet {
     /// The smallest interval that contains both.
     #[must_use]
     pub fn union(&self, other: &IntervalSet, analyzer: &Analyzer) -> IntervalSet {
+        if let (Some(a), Some(b)) = (self.single(), other.single()) {
+            let [min, max] = extremes(analyzer, a, b);
+            return IntervalSet { min: Some(min), max: Some(max) };
+        }
         let end = |a: &Option<PrimExpr>, b: &Option<PrimExpr>, op| match (a, b) {
             (Some(a), Some(b)) => Some(extreme(analyzer, op, a, b)),
             _ => None,
@@ -77,6 +84,11 @@ impl IntervalSet {
             min: end(&self.min, &other.min, BinaryOp::Min),
             max: end(&self.max, &other.max, BinaryOp::Max),
         }
+    }
+
+    /// The only value, if both ends are the same expression.
+    fn single(&self) -> Option<&PrimExpr> {
+        self.min.as_ref().filter(|min| self.max.as_ref().is_some_and(|max| super::same(min, max)))
     }
 
     /// The values that are in both.
@@ -106,13 +118,30 @@ impl IntervalSet {
 
 /// The smaller or the larger of `a` and `b` (`op` is `Min` or `Max`), chosen where the order can be proved.
 fn extreme(analyzer: &Analyzer, op: BinaryOp, a: &PrimExpr, b: &PrimExpr) -> PrimExpr {
-    let (small, large) = if op == BinaryOp::Min { (a, b) } else { (b, a) };
-    if analyzer.can_prove_less_equal(a, b) {
-        return small.clone();
+    match in_order(analyzer, a, b) {
+        Some([small, large]) => if op == BinaryOp::Min { small } else { large }.clone(),
+        None => unordered(analyzer, op, a, b),
     }
-    if analyzer.can_prove_less_equal(b, a) {
-        return large.clone();
+}
+
+/// The smaller and the larger of `a` and `b`, as [`extreme`] gives them.
+fn extremes(analyzer: &Analyzer, a: &PrimExpr, b: &PrimExpr) -> [PrimExpr; 2] {
+    match in_order(analyzer, a, b) {
+        Some(ends) => ends.map(Clone::clone),
+        None => [BinaryOp::Min, BinaryOp::Max].map(|op| unordered(analyzer, op, a, b)),
     }
+}
+
+/// `a` and `b`, the smaller one first, if their order can be proved.
+fn in_order<'a>(analyzer: &Analyzer, a: &'a PrimExpr, b: &'a PrimExpr) -> Option<[&'a PrimExpr; 2]> {
+    if super::same(a, b) || analyzer.can_prove_less_equal(a, b) {
+        Some([a, b])
+    } else {
+        analyzer.can_prove_less_equal(b, a).then_some([b, a])
+    }
+}
+
+fn unordered(analyzer: &Analyzer, op: BinaryOp, a: &PrimExpr, b: &PrimExpr) -> PrimExpr {
     analyzer.simplify(&crate::ir::tensor_program::binary(op, a.clone(), b.clone()))
 }
 

@@ -135,6 +135,9 @@ impl<'a> Simplifier<'a> {
 
     /// `expr`, simplified.
     pub(super) fn simplify(&mut self, expr: &PrimExpr) -> PrimExpr {
+        if matches!(expr, PrimExpr::Var(_) | PrimExpr::IntImm(_) | PrimExpr::FloatImm(_)) {
+            return self.node(expr);
+        }
         if let Some(res) = self.memo.get(expr) {
             return res;
         }

@@ -86,9 +86,12 @@ struct Access {
 
 impl Access {
     fn region(self, analyzer: &Analyzer) -> BufferRegion {
-        let range = |(set, extent): (IntervalSet, &PrimExpr)| match set.to_range(analyzer) {
-            Some(range) if is_plain(&range.min) && is_plain(&range.extent) => range,
-            _ => Range::from_extent(extent.clone()),
+        let plain_range = |set: &IntervalSet| {
+            set.min.as_ref().filter(|min| is_plain(min))?;
+            set.to_range(analyzer).filter(|range| is_plain(&range.min) && is_plain(&range.extent))
+        };
+        let range = |(set, extent): (IntervalSet, &PrimExpr)| {
+            plain_range(&set).unwrap_or_else(|| Range::from_extent(extent.clone()))
         };
         let region = self.dims.into_iter().zip(self.buffer.shape.iter()).map(range).collect();
         BufferRegion { buffer: self.buffer, region }

@@ -117,16 +117,38 @@ pub(super) fn bind_loop(analyzer: &mut Analyzer, node: &For) {
     analyzer.bind_range(&node.loop_var, &node.range());
 }
 
-/// `body` without the block `id` and without the loops and branches that held nothing else.
-pub(super) fn remove_block(body: &Stmt, id: BlockId) -> Stmt {
-    struct Remove(BlockId);
+/// The body of the function without the block `id` and without the loops and branches that held nothing else.
+pub(super) fn remove_block(state: &ScheduleState, id: BlockId) -> Stmt {
+    remove_and_replace(state, id, None)
+}
+
+/// [`remove_block`], and `new` in place of the loop of its variable, which is not around the block.
+pub(super) fn move_block(state: &ScheduleState, id: BlockId, new: For) -> Stmt {
+    remove_and_replace(state, id, Some(new))
+}
+
+fn remove_and_replace(state: &ScheduleState, id: BlockId, new: Option<For>) -> Stmt {
+    struct Remove {
+        block: StmtSRef,
+        new: Option<Arc<For>>,
+        /// What holds the block or the loop; nothing else is visited.
+        around: Vec<StmtSRef>,
+    }
     impl Mutator for Remove {
         fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
             None
         }
         fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
-            if matches!(stmt, Stmt::BlockRealize(it) if it.block.id == self.0) {
-                return Some(Stmt::nop());
+            if let Some(sref) = StmtSRef::of(stmt) {
+                if sref == self.block {
+                    return Some(Stmt::nop());
+                }
+                if let Some(new) = self.new.take_if(|new| sref == StmtSRef::Loop(new.loop_var.id())) {
+                    return Some(Stmt::For(new));
+                }
+                if !self.around.contains(&sref) {
+                    return None;
+                }
             }
             let new = self.walk_stmt(stmt)?;
             let empty = |stmt: &Stmt| matches!(stmt, Stmt::SeqStmt(stmts) if stmts.is_empty());
@@ -138,7 +160,11 @@ pub(super) fn remove_block(body: &Stmt, id: BlockId) -> Stmt {
             Some(if vanishes { Stmt::nop() } else { new })
         }
     }
-    Remove(id).mutate_stmt(body).unwrap_or_else(|| body.clone())
+    let block = StmtSRef::Block(id);
+    let replaced = new.as_ref().map(|new| StmtSRef::Loop(new.loop_var.id()));
+    let around = [Some(block), replaced].into_iter().flatten().flat_map(|it| state.ancestors(it)).collect();
+    let body = &state.func().body;
+    Remove { block, new: new.map(Arc::new), around }.mutate_stmt(body).unwrap_or_else(|| body.clone())
 }
 
 /// `body` with `change` applied to the block `id`.
@@ -193,23 +219,6 @@ pub(super) fn drop_alloc_everywhere(body: &Stmt, buffer: &Buffer) -> Stmt {
     Drop(buffer).mutate_stmt(body).unwrap_or_else(|| body.clone())
 }
 
-/// The blocks that hold no other block, in program order. A block that does more than its nested blocks declare counts
-/// as a leaf; its nested blocks do not.
-pub(super) fn leaf_blocks(state: &ScheduleState) -> Vec<Arc<BlockRealize>> {
-    fn walk(stmt: &Stmt, out: &mut Vec<Arc<BlockRealize>>) {
-        for it in analysis::child_blocks(stmt) {
-            if analysis::is_plain(&it.block) && !analysis::child_blocks(&it.block.body).is_empty() {
-                walk(&it.block.body, out);
-            } else {
-                out.push(it);
-            }
-        }
-    }
-    let mut out = Vec::new();
-    walk(&state.func().body, &mut out);
-    out
-}
-
 /// The blocks directly inside the block around `sref`, in program order.
 pub(super) fn siblings(
     state: &ScheduleState,
@@ -222,15 +231,15 @@ pub(super) fn siblings(
 }
 
 /// The leaf blocks that write `buffer`.
-pub(super) fn writers(state: &ScheduleState, buffer: &Buffer) -> Vec<Arc<BlockRealize>> {
-    let writes = |it: &Arc<BlockRealize>| it.block.writes.iter().any(|write| write.buffer == *buffer);
-    leaf_blocks(state).into_iter().filter(writes).collect()
+pub(super) fn writers<'a>(state: &'a ScheduleState, buffer: &Buffer) -> Vec<&'a Arc<BlockRealize>> {
+    let writes = |it: &&Arc<BlockRealize>| it.block.writes.iter().any(|write| write.buffer == *buffer);
+    state.leaf_blocks().iter().filter(writes).collect()
 }
 
 /// The leaf blocks that read `buffer`.
-pub(super) fn readers(state: &ScheduleState, buffer: &Buffer) -> Vec<Arc<BlockRealize>> {
-    let reads = |it: &Arc<BlockRealize>| it.block.reads.iter().any(|read| read.buffer == *buffer);
-    leaf_blocks(state).into_iter().filter(reads).collect()
+pub(super) fn readers<'a>(state: &'a ScheduleState, buffer: &Buffer) -> Vec<&'a Arc<BlockRealize>> {
+    let reads = |it: &&Arc<BlockRealize>| it.block.reads.iter().any(|read| read.buffer == *buffer);
+    state.leaf_blocks().iter().filter(reads).collect()
 }
 
 /// True when some block of the function allocates `buffer`.

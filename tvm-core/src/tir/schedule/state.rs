@@ -6,21 +6,23 @@
 //!
 //! TVM counterpart: `ScheduleState`, `StmtSRef`, `Replace` (`tir/schedule/state.cc`).
 
+mod blocks;
 mod facts;
 mod index;
 mod loops;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
+use self::blocks::Blocks;
 use self::facts::BlockFacts;
 use super::ScheduleError;
 use crate::ir::{AttrValue, BlockId, VarId};
-use crate::support::with_stack;
 use crate::tir::{Block, BlockRealize, For, ForKind, IfThenElse, PrimFunc, Stmt, While};
 
+pub(super) use blocks::blocks_in;
 pub(super) use loops::LoopChange;
 
 /// Identifies a loop or a block of the program.
@@ -71,6 +73,8 @@ pub struct ScheduleState {
     mentions: PersistentMap<BlockId, Arc<FxHashSet<VarId>>>,
     /// For blocks that hold no other block.
     facts: PersistentMap<BlockId, Arc<BlockFacts>>,
+    /// The blocks, once they were queried.
+    blocks: OnceLock<Arc<Blocks>>,
 }
 
 /// True when the iterations of a loop of `kind` do not run one after the other.
@@ -104,6 +108,7 @@ impl ScheduleState {
             side_by_side: PersistentSet::default(),
             mentions: PersistentMap::default(),
             facts: PersistentMap::default(),
+            blocks: OnceLock::new(),
         };
         let body = state.func.body.clone();
         state.add(&body, None, &mut SmallVec::new())?;
@@ -193,11 +198,6 @@ impl ScheduleState {
         }
     }
 
-    /// All blocks, in program order.
-    pub fn blocks(&self) -> Vec<Arc<BlockRealize>> {
-        blocks_in(&self.func.body)
-    }
-
     /// The name of the loop of `var` in outlines and messages: the name of its variable, with a number if several loops
     /// have the same name.
     pub fn loop_name(&self, var: VarId) -> String {
@@ -274,6 +274,7 @@ impl ScheduleState {
     /// The statement of `sref`, to be changed in place.
     fn slot(&mut self, sref: StmtSRef) -> Result<Option<&mut Stmt>, ScheduleError> {
         let path = self.path(sref)?;
+        self.blocks.take();
         Ok(path.into_iter().try_fold(&mut self.func.body, child_mut))
     }
 
@@ -335,15 +336,4 @@ fn child_mut(stmt: &mut Stmt, step: PathStep) -> Option<&mut Stmt> {
 
 fn block_mut(realize: &mut Arc<BlockRealize>) -> &mut Block {
     Arc::make_mut(&mut Arc::make_mut(realize).block)
-}
-
-/// The blocks in `stmt`, including `stmt` itself, in program order.
-pub(super) fn blocks_in(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
-    fn walk(stmt: &Stmt, out: &mut Vec<Arc<BlockRealize>>) {
-        out.extend(stmt.as_block_realize().cloned());
-        with_stack(|| stmt.children().into_iter().for_each(|stmt| walk(stmt, out)));
-    }
-    let mut out = Vec::new();
-    walk(stmt, &mut out);
-    out
 }

@@ -9,7 +9,7 @@ use crate::arith::{Analyzer, IntervalSet};
 use crate::ir::{BlockId, Var, VarId};
 use crate::tir::analysis::drives;
 use crate::tir::schedule::analysis::{self, Iteration};
-use crate::tir::schedule::rewrite::{self, bind_loop, holds, insert_at, remove_block, simplify_bindings};
+use crate::tir::schedule::rewrite::{self, bind_loop, holds, insert_at, simplify_bindings};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{BlockRealize, Buffer, BufferRegion, For, IterKind, PrimExpr, Range, Stmt};
 
@@ -47,8 +47,10 @@ pub(in crate::tir::schedule) fn compute_at(
         ));
     }
     let scope = state.get_block(state.scope_block(StmtSRef::Block(id)).unwrap_or(id))?;
-    let inside_scope = state.count_accesses(&scope.block.body, &moved.buffer);
-    if inside_scope != state.count_accesses(&state.func().body, &moved.buffer) {
+    let count = |body| state.count_accesses(body, &moved.buffer);
+    if !scope.block.alloc_buffers.contains(&moved.buffer)
+        && count(&scope.block.body) != count(&state.func().body)
+    {
         return refuse(format!("`{}` is used outside of block `{}`", moved.buffer.name, scope.block.name));
     }
     let inside = |it: &&Arc<BlockRealize>| {
@@ -326,17 +328,11 @@ fn finish(
     nest: Stmt,
     at: impl FnOnce(&Stmt) -> usize,
 ) -> Result<(), ScheduleError> {
-    let mut forked = state.clone();
-    forked.replace_body(remove_block(&state.func().body, id))?;
-    let node = forked.get_for(var)?.clone();
-    let nest = {
-        let anchor = StmtSRef::of(&node.body).unwrap_or(StmtSRef::Loop(var));
-        simplify_bindings(&forked, anchor, &nest)
-    };
+    let node = state.get_for(var)?;
+    let nest = simplify_bindings(state, StmtSRef::of(&node.body).unwrap_or(StmtSRef::Loop(var)), &nest);
     let body = insert_at(&node.body, at(&node.body), nest);
-    forked.replace(StmtSRef::Loop(var), For { body, ..(*node).clone() }.into())?;
-    *state = forked;
-    Ok(())
+    let body = rewrite::move_block(state, id, For { body, ..(**node).clone() });
+    state.replace_body(body)
 }
 
 /// The position in the sequence `body` of the statement that holds `sref`.

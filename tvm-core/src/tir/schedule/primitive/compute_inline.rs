@@ -3,13 +3,16 @@
 //! Legal for a complete block that consists of one store, writes each element of an intermediate buffer once, and reads
 //! nothing that is written later.
 
-use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{BlockId, Var, VarId};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::schedule::rewrite::{self, drop_alloc, remove_block};
+use crate::tir::schedule::state::blocks_in;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{Block, BlockRealize, Buffer, BufferRegion, Mutator, PrimExpr, substitute_expr};
+use crate::tir::{Block, BlockRealize, Buffer, BufferRegion, Mutator, PrimExpr, Stmt, substitute_expr};
 
 const NAME: &str = "compute_inline";
 
@@ -22,15 +25,15 @@ pub(in crate::tir::schedule) fn compute_inline(
     check_inputs_stay(NAME, state, id)?;
     let buffer = definition.buffer.clone();
     let scope = state.scope_block(StmtSRef::Block(id));
-    let in_scope = |it: &std::sync::Arc<BlockRealize>| {
+    let in_scope = |it: &Arc<BlockRealize>| {
         state.ancestors(StmtSRef::Block(it.block.id)).any(|outer| Some(outer) == scope.map(StmtSRef::Block))
     };
     if let Some(reader) = rewrite::readers(state, &buffer).into_iter().find(|it| !in_scope(it)) {
         let message = format!("`{}` is read by block `{}`, in another scope", buffer.name, reader.block.name);
         return Err(ScheduleError::illegal(NAME, message).show(state, &[StmtSRef::Block(id)]));
     }
-    let body = remove_block(&state.func().body, id);
-    let mut inline = Inline { definition, state };
+    let body = remove_block(state, id);
+    let mut inline = Inline::new(definition, state);
     let body = inline.mutate_stmt(&body).unwrap_or(body);
     if state.count_accesses(&body, &buffer) > 0 {
         let message =
@@ -105,14 +108,13 @@ pub(super) fn check_inputs_stay(
     state: &ScheduleState,
     id: BlockId,
 ) -> Result<(), ScheduleError> {
-    let blocks = rewrite::leaf_blocks(state);
-    let is_inside = |it: &BlockRealize| {
-        let sref = StmtSRef::Block(it.block.id);
-        it.block.id == id || state.ancestors(sref).any(|outer| outer == StmtSRef::Block(id))
-    };
+    let blocks = state.leaf_blocks();
+    let realize = state.get_block(id)?;
+    let inside: Vec<BlockId> =
+        blocks_in(&Stmt::BlockRealize(realize.clone())).iter().map(|it| it.block.id).collect();
+    let is_inside = |it: &BlockRealize| inside.contains(&it.block.id);
     let at =
         blocks.iter().rposition(|it| is_inside(it)).ok_or(ScheduleError::UnknownSRef(StmtSRef::Block(id)))?;
-    let realize = state.get_block(id)?;
     for (i, other) in blocks.iter().enumerate().filter(|(_, it)| !is_inside(it)) {
         for write in other.block.writes.iter() {
             for read in realize.block.reads.iter().filter(|read| read.buffer == write.buffer) {
@@ -160,12 +162,31 @@ fn is_written_again(
     Ok(false)
 }
 
-struct Inline<'a> {
+struct Inline {
     definition: Definition,
-    state: &'a ScheduleState,
+    /// The leaf blocks that may name the buffer.
+    readers: FxHashSet<BlockId>,
+    /// What holds these blocks, or the block that allocates the buffer. Loops and blocks outside of the readers declare
+    /// what they read: nothing else is visited there.
+    around: FxHashSet<StmtSRef>,
+    inside_reader: bool,
 }
 
-impl Mutator for Inline<'_> {
+impl Inline {
+    fn new(definition: Definition, state: &ScheduleState) -> Inline {
+        let buffer = &definition.buffer;
+        let names = |it: &&Arc<BlockRealize>| state.known_accesses(&it.block, buffer) != Some(0);
+        let owns = |it: &&Arc<BlockRealize>| it.block.alloc_buffers.contains(buffer);
+        let readers = state.leaf_blocks().iter().filter(names).map(|it| it.block.id);
+        let readers: FxHashSet<BlockId> = readers.collect();
+        let owner = state.blocks().iter().filter(owns).map(|it| it.block.id);
+        let around = owner.chain(readers.iter().copied()).map(StmtSRef::Block);
+        let around = around.flat_map(|it| state.ancestors(it).chain([it])).collect();
+        Inline { definition, readers, around, inside_reader: false }
+    }
+}
+
+impl Mutator for Inline {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         let new = self.walk_expr(expr);
         match new.as_ref().unwrap_or(expr) {
@@ -176,12 +197,16 @@ impl Mutator for Inline<'_> {
         }
     }
 
-    fn mutate_block(&mut self, block: &std::sync::Arc<Block>) -> Option<Block> {
-        let buffer = &self.definition.buffer;
-        if self.state.known_accesses(block, buffer) == Some(0) && !block.alloc_buffers.contains(buffer) {
-            return None;
-        }
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let skipped = StmtSRef::of(stmt).is_some_and(|sref| !self.around.contains(&sref));
+        if skipped && !self.inside_reader { None } else { self.walk_stmt(stmt) }
+    }
+
+    fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
+        let inside = self.inside_reader;
+        self.inside_reader |= self.readers.contains(&block.id);
         let inner = rewrite::walk_block_body(self, block);
+        self.inside_reader = inside;
         let buffer = &self.definition.buffer;
         let without = drop_alloc(inner.as_ref().unwrap_or(block), buffer);
         let changed = without.or(inner)?;

@@ -31,7 +31,7 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
     if block.is_reduction() || block.init.is_some() {
         return refuse("is a reduction".into());
     }
-    let leaves = rewrite::leaf_blocks(state);
+    let leaves = state.leaf_blocks();
     let producers: Vec<_> = leaves
         .iter()
         .filter(|it| it.block.id != id)
@@ -88,7 +88,7 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
         indices: store.indices.iter().map(|index| substitute_expr(index, &map)).collect(),
         span: store.span.clone(),
     };
-    let body = remove_block(&state.func().body, id);
+    let body = remove_block(state, id);
     let body = with_block(&body, producer.block.id, |block| {
         with_access_regions(crate::tir::Block { body: new.into(), ..block.clone() })
     });
@@ -103,7 +103,7 @@ fn check_nothing_between(
     producer: BlockId,
     consumer: BlockId,
 ) -> Result<(), ScheduleError> {
-    let blocks = rewrite::leaf_blocks(state);
+    let blocks = state.leaf_blocks();
     let mut around = Vec::new();
     for var in state.loops_above(StmtSRef::Block(producer)) {
         let node = state.get_for(var)?;

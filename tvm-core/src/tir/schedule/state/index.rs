@@ -1,6 +1,6 @@
 //! The index of loops and blocks: built once, then updated where the program changes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
@@ -32,6 +32,7 @@ impl ScheduleState {
         }
         let mut new = self.clone();
         new.mentions = PersistentMap::default();
+        new.blocks = OnceLock::new();
         let mut added = Vec::new();
         new.compare(&self.func.body, &body, None, &mut Steps::new(), &mut added);
         for Added { stmt, parent, mut steps } in added {

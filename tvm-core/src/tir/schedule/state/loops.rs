@@ -48,6 +48,7 @@ impl ScheduleState {
         let innermost = StmtSRef::Loop(last.loop_var.id());
         let (path, dims) = (self.path(StmtSRef::Loop(*first))?, dims_analyzer(self));
         let mut around: Vec<Bounds<'_>> = Vec::new();
+        self.blocks.take();
         let mut slot = &mut self.func.body;
         for step in path {
             slot = match (step, slot) {
