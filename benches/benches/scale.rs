@@ -91,7 +91,7 @@ fn nested_index(n: usize) -> Box<dyn FnMut()> {
 
 fn create_prim_func(n: usize) -> Box<dyn FnMut()> {
     let x = te::placeholder("x", [PrimExpr::index(4)], DataType::F32);
-    let stage = |t: te::Tensor| te::compute("t", t.shape().to_vec(), &[&t], |i| t.at(i) + 1);
+    let stage = |t: te::TensorExpr| te::compute("t", t.shape().to_vec(), &[&t], |i| t.at(i) + 1);
     let y = (0..n).fold(x.clone(), |t, _| stage(t));
     let (inputs, outputs) = ([x], [y]);
     Box::new(move || drop(te::create_prim_func("f", &inputs, &outputs).expect("a program")))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tvm_codegen::compile_module;
 use tvm_core::target::Target;
-use tvm_onnx::{DimSpec, ImportOptions, import_file, read_tensor};
+use tvm_onnx::{DimOption, ImportOptions, import_file, read_tensor};
 use tvm_runtime::{DataType, Tensor};
 
 use crate::build::{assert_near, floats, run};
@@ -38,7 +38,7 @@ fn digits_on_c_for_every_batch() {
 
 #[test]
 fn digits_on_the_interpreter() {
-    let options = ImportOptions::default().dim("n", DimSpec::Fixed(1));
+    let options = ImportOptions::default().dim("n", DimOption::Fixed(1));
     let module = import_file(path("examples/data/digits_cnn/model.onnx"), &options).unwrap();
     let vm = compile_module(&module, &Target::interpreter()).unwrap();
     let input = first(&read("examples/data/digits_cnn/test_data_set_0/input_0.pb"));

@@ -3,7 +3,7 @@
 use tvm_core::ir::{BaseFunc, IRModule};
 use tvm_core::target::Target;
 use tvm_onnx::proto::ModelProto;
-use tvm_onnx::{DimSpec, ImportOptions, import_proto};
+use tvm_onnx::{DimOption, ImportOptions, import_proto};
 use tvm_runtime::{DataType, RuntimeError, Tensor, Value};
 
 use crate::build::{Build, assert_near, compiled, floats, info, int, ints, longs, model, node, run, targets};
@@ -26,7 +26,7 @@ fn dimensions_of_one_name_are_one_variable() {
     let options = ImportOptions::default();
     assert_eq!(imported(&sum(), &options), "(Tensor<f32, n, 4>, Tensor<f32, n, 4>) -> Tensor<f32, n, 4>");
     assert_eq!(
-        imported(&sum(), &options.clone().dim("n", DimSpec::Fixed(3))),
+        imported(&sum(), &options.clone().dim("n", DimOption::Fixed(3))),
         "(Tensor<f32, 3, 4>, Tensor<f32, 3, 4>) -> Tensor<f32, 3, 4>"
     );
     assert_eq!(
@@ -44,7 +44,7 @@ fn dimensions_of_one_name_are_one_variable() {
 fn bounds_of_dimensions_are_those_of_the_variables() {
     let sum =
         model(17, vec![node("Add", "a b", "y", vec![])]).input("a", "n 4").input("b", "n 4").output("y");
-    let bounded = |low, high| ImportOptions::default().dim("n", DimSpec::Range(low, high));
+    let bounded = |low, high| ImportOptions::default().dim("n", DimOption::Range(low, high));
     let module = import_proto(&sum, None, &bounded(2, 64)).unwrap();
     assert!(module.to_string().contains("#[relax::func(dims(n = 2..=64), attrs("), "{module}");
     for target in targets() {

@@ -2,7 +2,7 @@
 
 use tvm::ir::{BaseFunc, IRModule, Type, Var};
 use tvm::onnx::{ImportOptions, import_file};
-use tvm::relax::{Arg, Function, Mutator, analysis, transform};
+use tvm::relax::{Arg, ExprMutator, Function, analysis, transform};
 use tvm::runtime::Tensor;
 
 /// Maximum number of elements of a constant that is printed in full.
@@ -10,7 +10,7 @@ const SMALL: usize = 16;
 
 struct Extract(Vec<Var>);
 
-impl Mutator for Extract {
+impl ExprMutator for Extract {
     fn mutate_arg(&mut self, arg: &Arg) -> Option<Arg> {
         match arg {
             Arg::Const(tensor) if tensor.len() > SMALL => {

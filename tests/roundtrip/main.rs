@@ -144,7 +144,7 @@ fn compiling_what_is_printed_gives_the_same_modules() {
 /// regions are derived.
 fn sayable_module(module: &IRModule) -> IRModule {
     struct OneBlock;
-    impl tvm::relax::Mutator for OneBlock {
+    impl tvm::relax::ExprMutator for OneBlock {
         fn mutate_body(&mut self, body: &Body) -> Option<Body> {
             let body = tvm::relax::mutator::walk_body(self, body).unwrap_or_else(|| body.clone());
             let mut blocks: Vec<BindingBlock> = Vec::new();
@@ -163,7 +163,7 @@ fn sayable_module(module: &IRModule) -> IRModule {
     for (gv, func) in module.functions() {
         let func = match func {
             BaseFunc::Relax(func) => {
-                let func = tvm::relax::Mutator::mutate_function(&mut OneBlock, func);
+                let func = tvm::relax::ExprMutator::mutate_function(&mut OneBlock, func);
                 func.map(|it| BaseFunc::Relax(it.into()))
             }
             BaseFunc::Prim(func) => Some(BaseFunc::Prim(without_regions(func).into())),

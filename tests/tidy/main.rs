@@ -4,6 +4,7 @@
 //! exceptions are in one table per rule, each with its reason.
 
 mod crates;
+mod names;
 mod rooms;
 mod rules;
 mod source;
@@ -67,4 +68,9 @@ fn the_crate_graph_is_as_drawn() {
 #[test]
 fn the_rooms_of_a_crate_have_no_upward_arrows() {
     report(rooms::findings());
+}
+
+#[test]
+fn public_types_have_different_names() {
+    report(names::findings());
 }

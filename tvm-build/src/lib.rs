@@ -32,8 +32,8 @@ mod object;
 mod wrapper;
 
 pub use error::BuildError;
-pub use model::{Backend, Compiled, Model};
-pub use tvm_onnx::DimSpec;
+pub use model::{Codegen, CompiledModel, Model};
+pub use tvm_onnx::DimOption;
 
 #[cfg(test)]
 mod tests;

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use tvm_codegen::CodegenError;
 use tvm_core::ir::IRModule;
 use tvm_core::target::{Target, TargetKind};
-use tvm_onnx::{DimSpec, ImportOptions, import_file};
+use tvm_onnx::{DimOption, ImportOptions, import_file};
 
 use crate::wrapper::Wrapper;
 use crate::{BuildError, cargo, features, names, object};
 
 /// Code generator for the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
+pub enum Codegen {
     /// C, compiled by the C compiler that the `cc` crate finds.
     C,
     /// LLVM (feature `llvm`).
@@ -30,7 +30,7 @@ pub struct Model {
     source: Source,
     name: String,
     options: ImportOptions,
-    backend: Backend,
+    codegen: Codegen,
     target: Option<String>,
     cpu: Option<String>,
     out_dir: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub struct Model {
 /// Files that were written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Compiled {
+pub struct CompiledModel {
     /// The wrapper, for `include!`; its paths begin with `tvm_runtime`.
     pub wrapper: PathBuf,
     /// The artifact: bytecode and constants.
@@ -58,7 +58,7 @@ impl Model {
             source,
             name,
             options: ImportOptions::default(),
-            backend: if cfg!(feature = "llvm") { Backend::Llvm } else { Backend::C },
+            codegen: if cfg!(feature = "llvm") { Codegen::Llvm } else { Codegen::C },
             target: None,
             cpu: None,
             out_dir: None,
@@ -84,7 +84,7 @@ impl Model {
     }
 
     /// Fixes a symbolic dimension to a number, or bounds it; each call checks the bounds.
-    pub fn dim(mut self, name: &str, spec: impl Into<DimSpec>) -> Model {
+    pub fn dim(mut self, name: &str, spec: impl Into<DimOption>) -> Model {
         self.options = self.options.dim(name, spec.into());
         self
     }
@@ -96,8 +96,8 @@ impl Model {
     }
 
     /// Selects the code generator. The default is LLVM with the feature `llvm`, otherwise C.
-    pub fn backend(mut self, backend: Backend) -> Model {
-        self.backend = backend;
+    pub fn codegen(mut self, codegen: Codegen) -> Model {
+        self.codegen = codegen;
         self
     }
 
@@ -126,7 +126,7 @@ impl Model {
     /// # Errors
     /// When there is no output directory, the file is not a model, the model uses unsupported features (all of them are
     /// listed), or no code can be generated.
-    pub fn compile(self) -> Result<Compiled, BuildError> {
+    pub fn compile(self) -> Result<CompiledModel, BuildError> {
         let res = self.run();
         if let Err(err) = &res {
             cargo::error(&err.to_string());
@@ -134,7 +134,7 @@ impl Model {
         res
     }
 
-    fn run(self) -> Result<Compiled, BuildError> {
+    fn run(self) -> Result<CompiledModel, BuildError> {
         if let Source::Onnx(path) = &self.source {
             cargo::rerun_if_changed(path);
         }
@@ -154,7 +154,7 @@ impl Model {
                 Err(err) => return Err(BuildError::Import { path, source: err.into() }),
             },
         };
-        let target = target(self.backend, self.target, self.cpu);
+        let target = target(self.codegen, self.target, self.cpu);
         let codegen = |err: CodegenError| match err {
             CodegenError::Pass(err) => BuildError::Pass { model: name.clone(), source: err.into() },
             err => BuildError::Codegen { model: name.clone(), source: err.into() },
@@ -196,7 +196,7 @@ impl Model {
         write(&path, wrapper.text("::tvm_runtime").as_bytes())?;
         write(&dir.join(format!("{name}.facade.rs")), wrapper.text("::tvm::runtime").as_bytes())?;
         cargo::library(&dir, target.triple.as_deref().unwrap_or_default());
-        Ok(Compiled {
+        Ok(CompiledModel {
             wrapper: path,
             artifact,
             library: dir.join(format!("lib{library}.a")),
@@ -207,10 +207,10 @@ impl Model {
 }
 
 /// The target: the given one, else Cargo's, else the baseline of this machine.
-fn target(backend: Backend, triple: Option<String>, cpu: Option<String>) -> Target {
-    let kind = match backend {
-        Backend::C => TargetKind::C,
-        Backend::Llvm => TargetKind::Llvm,
+fn target(codegen: Codegen, triple: Option<String>, cpu: Option<String>) -> Target {
+    let kind = match codegen {
+        Codegen::C => TargetKind::C,
+        Codegen::Llvm => TargetKind::Llvm,
     };
     let cargo = std::env::var("TARGET").ok();
     // Cargo's list of features describes Cargo's target only.

@@ -9,7 +9,7 @@ use tvm_runtime::vm::{Executable, Instruction, Reg, ValueType, VmFunction, VmPar
 use tvm_runtime::{DataType, DimSig, KernelSig};
 
 use crate::wrapper::Wrapper;
-use crate::{Backend, BuildError, Model};
+use crate::{BuildError, Codegen, Model};
 
 fn digits() -> Model {
     Model::onnx(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/digits_cnn/model.onnx")).name("digits")
@@ -70,7 +70,7 @@ fn what_is_refused() {
         (file("other.onnx", &other), &["operator Softmix", "operator MaxPuul", "-->"]),
         (digits().dim("m", 4).out_dir(dir.path()), &["no input has a dimension `m`; there are [n]"]),
         (
-            digits().backend(crate::Backend::C).target("mips-none-nowhere").out_dir(dir.path()),
+            digits().codegen(crate::Codegen::C).target("mips-none-nowhere").out_dir(dir.path()),
             &["model `digits` for mips-none-nowhere: ", "cc"],
         ),
     ];
@@ -105,7 +105,7 @@ fn pipelines_of_the_context_run() {
     let dir = tempfile::tempdir().unwrap();
     let compile = |pipelines: Pipelines| {
         let context = PassContext::new().pipelines(pipelines);
-        context.scope(|| digits().backend(Backend::C).out_dir(dir.path()).compile())
+        context.scope(|| digits().codegen(Codegen::C).out_dir(dir.path()).compile())
     };
     compile(Pipelines { graph: graph.clone(), tir }).unwrap();
     assert_eq!(*log.lock().unwrap(), ["test.Graph", "test.Tir"]);

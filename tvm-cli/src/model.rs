@@ -7,7 +7,7 @@ use std::str::FromStr;
 use tvm_codegen::Compiled;
 use tvm_core::ir::IRModule;
 use tvm_core::target::Target;
-use tvm_onnx::{DimSpec, ImportOptions};
+use tvm_onnx::{DimOption, ImportOptions};
 use tvm_runtime::vm::{Executable, ValueType, Vm, VmConfig};
 use tvm_runtime::{Tensor, Value};
 
@@ -46,7 +46,7 @@ pub(crate) struct Options {
 #[derive(Clone, Debug)]
 pub(crate) struct Dim {
     name: String,
-    spec: DimSpec,
+    spec: DimOption,
 }
 
 /// The shape of an input, given on the command line.
@@ -64,8 +64,8 @@ impl FromStr for Dim {
         let (name, value) = text.split_once('=').ok_or_else(err)?;
         let number = |text: &str| text.trim_start_matches('=').parse::<i64>().map_err(|_| err());
         let spec = match value.split_once("..") {
-            Some((low, high)) => DimSpec::Range(number(low)?, number(high)?),
-            None => DimSpec::Fixed(number(value)?),
+            Some((low, high)) => DimOption::Range(number(low)?, number(high)?),
+            None => DimOption::Fixed(number(value)?),
         };
         spec.bound().map_err(|err| err.to_string())?;
         Ok(Dim { name: name.to_string(), spec })

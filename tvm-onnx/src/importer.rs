@@ -25,7 +25,7 @@ use crate::names::{identifier, show};
 use crate::narrow::Narrow;
 use crate::node::Node;
 use crate::ops;
-use crate::options::{DimSpec, ImportOptions};
+use crate::options::{DimOption, ImportOptions};
 use crate::proto::{GraphProto, ModelProto, ValueInfoProto};
 use crate::tensor::{MAX_RANK, decode_tensor, element_from_onnx, show_dims};
 use crate::value::{Ints, Value};
@@ -304,8 +304,8 @@ impl<'m> Importer<'m> {
         let var = || Var::index(identifier(name)).within(bound);
         let var = self.dims.entry(name.to_string()).or_insert_with(var);
         match spec {
-            Some(DimSpec::Fixed(value)) => Ok(PrimExpr::index(*value)),
-            Some(DimSpec::Range(..)) | None => Ok(PrimExpr::from(&*var)),
+            Some(DimOption::Fixed(value)) => Ok(PrimExpr::index(*value)),
+            Some(DimOption::Range(..)) | None => Ok(PrimExpr::from(&*var)),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::tensor::MAX_TENSOR_BYTES;
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     /// Values or bounds of symbolic dimensions, by their name in the model.
-    pub dims: IndexMap<String, DimSpec>,
+    pub dims: IndexMap<String, DimOption>,
     /// Shapes of inputs, by input name; they replace the shapes in the model.
     pub shapes: IndexMap<String, Vec<i64>>,
     /// Largest tensor, in bytes. Models with larger constants or intermediate values of known size are rejected.
@@ -20,22 +20,22 @@ pub struct ImportOptions {
 
 /// Value or bounds of a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DimSpec {
+pub enum DimOption {
     /// The dimension has this value.
     Fixed(i64),
     /// The dimension stays symbolic and lies between these values, both included; `i64::MAX` is no maximum.
     Range(i64, i64),
 }
 
-impl DimSpec {
+impl DimOption {
     /// The values that the dimension may take.
     ///
     /// # Errors
     /// When there are none, or negative ones.
     pub fn bound(self) -> Result<DimBound, DimBoundError> {
         match self {
-            DimSpec::Fixed(value) => DimBound::between(value, value),
-            DimSpec::Range(low, high) => DimBound::between(low, high),
+            DimOption::Fixed(value) => DimBound::between(value, value),
+            DimOption::Range(low, high) => DimBound::between(low, high),
         }
     }
 }
@@ -54,7 +54,7 @@ impl Default for ImportOptions {
 impl ImportOptions {
     /// Sets the value or bounds of the dimension `name`.
     #[must_use]
-    pub fn dim(mut self, name: &str, spec: DimSpec) -> ImportOptions {
+    pub fn dim(mut self, name: &str, spec: DimOption) -> ImportOptions {
         self.dims.insert(name.to_string(), spec);
         self
     }
@@ -67,14 +67,14 @@ impl ImportOptions {
     }
 }
 
-impl From<i64> for DimSpec {
-    fn from(value: i64) -> DimSpec {
-        DimSpec::Fixed(value)
+impl From<i64> for DimOption {
+    fn from(value: i64) -> DimOption {
+        DimOption::Fixed(value)
     }
 }
 
-impl From<std::ops::RangeInclusive<i64>> for DimSpec {
-    fn from(range: std::ops::RangeInclusive<i64>) -> DimSpec {
-        DimSpec::Range(*range.start(), *range.end())
+impl From<std::ops::RangeInclusive<i64>> for DimOption {
+    fn from(range: std::ops::RangeInclusive<i64>) -> DimOption {
+        DimOption::Range(*range.start(), *range.end())
     }
 }

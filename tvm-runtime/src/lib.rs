@@ -47,7 +47,7 @@ mod trust;
 mod value;
 pub mod vm;
 
-pub use call::{Arg, AsInput, AsOutput, CompiledFn, In, Out, Param, Params, Rank};
+pub use call::{AsInput, AsOutput, CompiledFn, In, Out, Params, Rank, TypedArg, TypedParam};
 pub use cpu::{all_cpu_features, cpu_features, cpu_requirements, least_level, level_features};
 pub use device::{Device, DeviceKind, DeviceProperties, ParseDeviceError};
 pub use dim_bound::{DimBound, DimBoundError};
@@ -73,6 +73,6 @@ pub use tensor::{
 };
 #[cfg(feature = "rayon")]
 pub use thread_pool::RayonPool;
-pub use thread_pool::{Sequential, ThreadPool, WorkerPool, parallel_for, set_thread_pool, thread_pool};
+pub use thread_pool::{SerialPool, ThreadPool, WorkerPool, parallel_for, set_thread_pool, thread_pool};
 pub use trust::Trust;
 pub use value::{Adt, Closure, RefCell, Value};

@@ -145,7 +145,7 @@ pub fn parallel_for(
     body: impl Fn(Range<usize>) + Sync,
 ) -> Result<(), RuntimeError> {
     if extent <= grain.max(1) || in_parallel() || default_num_threads() == 1 {
-        run(&Sequential, extent, grain, &body)
+        run(&SerialPool, extent, grain, &body)
     } else {
         run(&*thread_pool(), extent, grain, &body)
     }
@@ -162,9 +162,9 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
 
 /// A pool of one thread: loops run in the calling thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sequential;
+pub struct SerialPool;
 
-impl ThreadPool for Sequential {
+impl ThreadPool for SerialPool {
     fn num_threads(&self) -> usize {
         1
     }

@@ -1,6 +1,6 @@
 //! Intrinsics: libm through the compiler's built-ins, access to the arguments of a kernel, extern functions.
 
-use tvm_core::tir::{BinaryOp, Call, Callee, Intrinsic, PrimExpr};
+use tvm_core::tir::{BinaryOp, Intrinsic, PrimCall, PrimCallee, PrimExpr};
 use tvm_runtime::DataType;
 
 use super::expr::cast_scalar;
@@ -60,19 +60,19 @@ fn unsigned(dtype: DataType) -> DataType {
 
 impl Function<'_> {
     /// Writes a call whose result is not a vector of bools.
-    pub(super) fn call_expr(&mut self, it: &Call) -> Result<String, CodegenError> {
+    pub(super) fn call_expr(&mut self, it: &PrimCall) -> Result<String, CodegenError> {
         match &it.callee {
-            Callee::Intrinsic(intrinsic) if it.args.len() == intrinsic.arity() => {
+            PrimCallee::Intrinsic(intrinsic) if it.args.len() == intrinsic.arity() => {
                 self.intrinsic(*intrinsic, it)
             }
-            Callee::Intrinsic(intrinsic) => {
+            PrimCallee::Intrinsic(intrinsic) => {
                 not_supported(format!("`{}` of {} arguments", intrinsic.name(), it.args.len()))
             }
-            Callee::PureExtern(name) => self.extern_call(name, it),
+            PrimCallee::PureExtern(name) => self.extern_call(name, it),
         }
     }
 
-    fn intrinsic(&mut self, intrinsic: Intrinsic, it: &Call) -> Result<String, CodegenError> {
+    fn intrinsic(&mut self, intrinsic: Intrinsic, it: &PrimCall) -> Result<String, CodegenError> {
         match intrinsic {
             Intrinsic::IfThenElse => return self.if_then_else(it),
             Intrinsic::AddressOf => return self.address_of(&it.args[0]),
@@ -125,7 +125,7 @@ impl Function<'_> {
         self.lanewise(&what, it.dtype, &args, |x| lane(intrinsic, scalar, x).unwrap_or_default())
     }
 
-    fn if_then_else(&mut self, it: &Call) -> Result<String, CodegenError> {
+    fn if_then_else(&mut self, it: &PrimCall) -> Result<String, CodegenError> {
         let [condition, a, b] = &*it.args else {
             return not_supported("`if_then_else` of other than 3 arguments");
         };
@@ -141,25 +141,25 @@ impl Function<'_> {
     }
 
     /// Writes a call whose result is a vector of bools, as a mask of lanes of width `bits`.
-    pub(super) fn call_mask(&mut self, it: &Call, bits: u8) -> Result<String, CodegenError> {
+    pub(super) fn call_mask(&mut self, it: &PrimCall, bits: u8) -> Result<String, CodegenError> {
         let lanes = it.dtype.lanes();
         match (&it.callee, &*it.args) {
-            (Callee::Intrinsic(Intrinsic::Likely), [value]) => self.mask(value, bits),
-            (Callee::Intrinsic(Intrinsic::IfThenElse), _) => {
+            (PrimCallee::Intrinsic(Intrinsic::Likely), [value]) => self.mask(value, bits),
+            (PrimCallee::Intrinsic(Intrinsic::IfThenElse), _) => {
                 let text = self.if_then_else(it)?;
                 Ok(self.widen_mask(text, 8, bits, lanes))
             }
-            (Callee::Intrinsic(Intrinsic::IsNan), [value]) => {
+            (PrimCallee::Intrinsic(Intrinsic::IsNan), [value]) => {
                 let nan = tvm_core::tir::binary(BinaryOp::Ne, value.clone(), value.clone());
                 self.mask(&nan, bits)
             }
-            (Callee::Intrinsic(Intrinsic::IsInf), [value]) => {
+            (PrimCallee::Intrinsic(Intrinsic::IsInf), [value]) => {
                 let infinity = PrimExpr::float(f64::INFINITY, value.dtype().scalar());
                 let magnitude = value.clone().unary(Intrinsic::Abs);
                 self.mask(&magnitude.equal(infinity.broadcast(lanes)), bits)
             }
-            (Callee::Intrinsic(other), _) => not_supported(format!("`{}` of {}", other.name(), it.dtype)),
-            (Callee::PureExtern(name), _) => not_supported(format!("`{name}` on vectors")),
+            (PrimCallee::Intrinsic(other), _) => not_supported(format!("`{}` of {}", other.name(), it.dtype)),
+            (PrimCallee::PureExtern(name), _) => not_supported(format!("`{name}` on vectors")),
         }
     }
 
@@ -187,7 +187,7 @@ impl Function<'_> {
         }
     }
 
-    fn argument(&mut self, intrinsic: Intrinsic, it: &Call) -> Result<String, CodegenError> {
+    fn argument(&mut self, intrinsic: Intrinsic, it: &PrimCall) -> Result<String, CodegenError> {
         let args = it.args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
         let arg = format!("{}[{}]", args[0], args[1]);
         let as_result = |text: String| format!("(({}){text})", types::scalar(it.dtype));
@@ -205,7 +205,7 @@ impl Function<'_> {
         })
     }
 
-    fn extern_call(&mut self, name: &str, it: &Call) -> Result<String, CodegenError> {
+    fn extern_call(&mut self, name: &str, it: &PrimCall) -> Result<String, CodegenError> {
         let is_identifier = !name.is_empty()
             && !name.starts_with(|c: char| c.is_ascii_digit())
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

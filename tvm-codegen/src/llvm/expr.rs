@@ -3,7 +3,7 @@
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::BasicValueEnum;
 use tvm_core::support::with_stack;
-use tvm_core::tir::{BinaryOp, Callee, PrimExpr};
+use tvm_core::tir::{BinaryOp, PrimCallee, PrimExpr};
 use tvm_runtime::DataType;
 
 use super::LlvmError;
@@ -85,8 +85,8 @@ impl<'ctx> Function<'ctx, '_> {
                 self.expr(&it.body)
             }
             PrimExpr::Call(it) => match &it.callee {
-                Callee::Intrinsic(intrinsic) => self.intrinsic(*intrinsic, &it.args, it.dtype),
-                Callee::PureExtern(symbol) => {
+                PrimCallee::Intrinsic(intrinsic) => self.intrinsic(*intrinsic, &it.args, it.dtype),
+                PrimCallee::PureExtern(symbol) => {
                     let args = it.args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
                     self.extern_call(symbol, &args, self.ty(it.dtype)?)
                 }

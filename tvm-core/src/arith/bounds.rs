@@ -11,7 +11,7 @@ use tvm_runtime::DataType;
 use super::{Analyzer, ConstIntBound};
 use crate::ir::VarId;
 use crate::ir::tensor_program::{
-    Binary, BinaryOp, Call, Callee, Intrinsic, PrimExpr, comparison, logical, wide_int,
+    Binary, BinaryOp, Intrinsic, PrimCall, PrimCallee, PrimExpr, comparison, logical, wide_int,
 };
 use crate::support::with_stack;
 
@@ -85,8 +85,8 @@ impl<'a> Bounds<'a> {
         self.analyzer.fact_bound(expr, if bound.fits(dtype) { bound } else { range })
     }
 
-    fn call(&mut self, it: &Call, range: ConstIntBound) -> ConstIntBound {
-        let Callee::Intrinsic(intrinsic) = it.callee else { return range };
+    fn call(&mut self, it: &PrimCall, range: ConstIntBound) -> ConstIntBound {
+        let PrimCallee::Intrinsic(intrinsic) = it.callee else { return range };
         let bits = || it.args.first().map_or(64, |arg| i128::from(arg.dtype().bits()));
         match intrinsic {
             Intrinsic::IfThenElse => self.of(&it.args[1]).union(self.of(&it.args[2])),

@@ -9,7 +9,7 @@ use super::same::Key;
 use super::sum::{LinearSum, Products};
 use super::{Analyzer, ConstIntBound, ModularSet};
 use crate::ir::tensor_program::{
-    Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise, logical,
+    Binary, BinaryOp, Intrinsic, PrimCallee, PrimExpr, arithmetic, bitwise, logical,
 };
 
 /// Maximum number of conditions; further ones are ignored.
@@ -83,7 +83,7 @@ impl Analyzer {
                         continue;
                     }
                 }
-                PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::Likely) => {
+                PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::Likely) => {
                     todo.push(it.args[0].clone());
                     continue;
                 }

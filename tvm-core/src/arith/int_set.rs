@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{Analyzer, ConstIntBound};
 use crate::ir::VarId;
 use crate::ir::tensor_program::{
-    Binary, BinaryOp, Callee, Intrinsic, PrimExpr, Range, bitwise, comparison, logical, wrap_int,
+    Binary, BinaryOp, Intrinsic, PrimCallee, PrimExpr, Range, bitwise, comparison, logical, wrap_int,
 };
 use crate::support::with_stack;
 
@@ -188,12 +188,12 @@ impl<'a> SetEval<'a> {
                 self.eval(&it.body)
             }
             PrimExpr::Call(it) => match it.callee {
-                Callee::Intrinsic(Intrinsic::Likely) => self.eval(&it.args[0]),
-                Callee::Intrinsic(Intrinsic::IfThenElse) => {
+                PrimCallee::Intrinsic(Intrinsic::Likely) => self.eval(&it.args[0]),
+                PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
                     let (a, b) = (self.eval(&it.args[1]), self.eval(&it.args[2]));
                     a.union(&b, self.analyzer)
                 }
-                Callee::Intrinsic(_) | Callee::PureExtern(_) => self.opaque(expr),
+                PrimCallee::Intrinsic(_) | PrimCallee::PureExtern(_) => self.opaque(expr),
             },
             PrimExpr::IntImm(_) | PrimExpr::FloatImm(_) | PrimExpr::StringImm(_) => {
                 IntervalSet::point(expr.clone())

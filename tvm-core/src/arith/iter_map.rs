@@ -14,7 +14,9 @@ use super::Analyzer;
 use super::linear::mentions;
 use super::same;
 use super::sum::{LinearSum, Products};
-use crate::ir::tensor_program::{Binary, BinaryOp, BlockRealize, Callee, Intrinsic, PrimExpr, Range, binary};
+use crate::ir::tensor_program::{
+    Binary, BinaryOp, BlockRealize, Intrinsic, PrimCallee, PrimExpr, Range, binary,
+};
 use crate::ir::{Var, VarId};
 
 /// The source of splits: a loop variable counted from 0, or a fusion.
@@ -193,7 +195,7 @@ impl Detector {
         let fail = || Err(IterMapError::Predicate(predicate.clone()));
         match &simple {
             PrimExpr::IntImm(it) if it.value != 0 => Ok(()),
-            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::Likely) => {
+            PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::Likely) => {
                 self.limit(&it.args[0])
             }
             PrimExpr::Binary(it) if it.op == BinaryOp::And => {

@@ -9,7 +9,7 @@ use super::Analyzer;
 use super::bounds::Bounds;
 use crate::ir::VarId;
 use crate::ir::tensor_program::{
-    Binary, BinaryOp, Callee, Intrinsic, PrimExpr, bitwise, comparison, logical,
+    Binary, BinaryOp, Intrinsic, PrimCallee, PrimExpr, bitwise, comparison, logical,
 };
 use crate::support::with_stack;
 
@@ -171,9 +171,11 @@ impl<'a> Modulars<'a> {
                 self.of(&it.body)
             }
             PrimExpr::Call(it) => match it.callee {
-                Callee::Intrinsic(Intrinsic::IfThenElse) => self.of(&it.args[1]).union(self.of(&it.args[2])),
-                Callee::Intrinsic(Intrinsic::Likely) => self.of(&it.args[0]),
-                Callee::Intrinsic(_) | Callee::PureExtern(_) => everything,
+                PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
+                    self.of(&it.args[1]).union(self.of(&it.args[2]))
+                }
+                PrimCallee::Intrinsic(Intrinsic::Likely) => self.of(&it.args[0]),
+                PrimCallee::Intrinsic(_) | PrimCallee::PureExtern(_) => everything,
             },
             PrimExpr::FloatImm(_)
             | PrimExpr::StringImm(_)

@@ -11,7 +11,7 @@ use super::facts::negate;
 use super::same::{Key, any_node, same};
 use super::sum::{LinearSum, Monomial, Products, const_int};
 use crate::ir::Var;
-use crate::ir::tensor_program::{Binary, BinaryOp, Callee, Intrinsic, PrimExpr, arithmetic, bitwise};
+use crate::ir::tensor_program::{Binary, BinaryOp, Intrinsic, PrimCallee, PrimExpr, arithmetic, bitwise};
 use crate::support::with_stack;
 
 /// Maximum number of ranges and known conditions that a proof uses in a row.
@@ -32,7 +32,7 @@ impl Analyzer {
         with_stack(|| match condition {
             PrimExpr::IntImm(it) => it.value != 0,
             PrimExpr::Not(it) => negate(&it.value).is_some_and(|negated| self.proves(&negated)),
-            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::Likely) => {
+            PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::Likely) => {
                 self.proves(&it.args[0])
             }
             PrimExpr::Binary(it) => match it.op {

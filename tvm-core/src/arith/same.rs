@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ir::tensor_program::{Callee, Effect, PrimExpr, Visitor, walk_expr};
+use crate::ir::tensor_program::{Effect, PrimCallee, PrimExpr, Visitor, walk_expr};
 use crate::support::with_stack;
 
 /// True when `a` and `b` have the same structure over the same variables and constants, so that they have one value
@@ -86,8 +86,8 @@ impl Same {
             }
             (PrimExpr::Call(a), PrimExpr::Call(b)) => {
                 let pure = match a.callee {
-                    Callee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::UpdateState,
-                    Callee::PureExtern(_) => true,
+                    PrimCallee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::UpdateState,
+                    PrimCallee::PureExtern(_) => true,
                 };
                 pure && a.callee == b.callee && a.dtype == b.dtype && self.all(&a.args, &b.args)
             }

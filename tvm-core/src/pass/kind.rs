@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{PassContext, PassError, registry};
-use crate::ir::graph::mutator::{Mutator, walk_body};
+use crate::ir::graph::mutator::{ExprMutator, walk_body};
 use crate::ir::graph::{BindingBlock, Body, Function};
 use crate::ir::tensor_program::{PrimFunc, mutate_slice};
 use crate::ir::{BaseFunc, FirstError, GlobalVar, IRModule, IrError};
@@ -161,7 +161,7 @@ pub fn dataflow_block_pass(
         run: &'a dyn Fn(&BindingBlock) -> Result<Option<BindingBlock>, IrError>,
         err: FirstError,
     }
-    impl Mutator for Blocks<'_> {
+    impl ExprMutator for Blocks<'_> {
         fn mutate_body(&mut self, body: &Body) -> Option<Body> {
             let walked = walk_body(self, body);
             let body = walked.as_ref().unwrap_or(body);

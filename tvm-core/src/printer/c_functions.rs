@@ -7,7 +7,7 @@ use tvm_runtime::DataType;
 
 use super::names::identifier;
 use crate::script::C_ARITY;
-use crate::tir::{C_TYPES, Callee, PrimExpr, PrimFunc, Visitor, walk_expr};
+use crate::tir::{C_TYPES, PrimCallee, PrimExpr, PrimFunc, Visitor, walk_expr};
 
 /// Types of the parameters and of the result.
 type Signature = (Vec<DataType>, DataType);
@@ -65,7 +65,7 @@ impl CFunctions {
 impl Visitor for CFunctions {
     fn visit_expr(&mut self, expr: &PrimExpr) {
         if let PrimExpr::Call(it) = expr
-            && let Callee::PureExtern(symbol) = &it.callee
+            && let PrimCallee::PureExtern(symbol) = &it.callee
         {
             let own: Signature = (it.args.iter().map(PrimExpr::dtype).collect(), it.dtype);
             let known = self.0.entry(symbol.clone()).or_default();

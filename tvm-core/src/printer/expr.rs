@@ -102,7 +102,7 @@ impl Printer {
             PrimExpr::Binary(it) => self.class_of(&it.a, &it.b),
             PrimExpr::Select(it) => self.class_of(&it.true_value, &it.false_value),
             PrimExpr::Call(it)
-                if it.callee == Callee::Intrinsic(Intrinsic::IfThenElse) && it.args.len() == 3 =>
+                if it.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) && it.args.len() == 3 =>
             {
                 self.class_of(&it.args[1], &it.args[2])
             }
@@ -154,7 +154,7 @@ impl Printer {
                 if let Some(call) = counted_bits(it) {
                     let arg = self.class(&call.args[0]);
                     let arg = self.typed_text(&call.args[0], arg, Prec::None);
-                    let name = if let Callee::Intrinsic(it) = call.callee { it.name() } else { "" };
+                    let name = if let PrimCallee::Intrinsic(it) = call.callee { it.name() } else { "" };
                     return (text![name, "(", arg, ")"], Prec::Atom);
                 }
                 let value = self.typed_text(&it.value, from, Prec::Unary);
@@ -319,10 +319,10 @@ impl Printer {
         (text, prec)
     }
 
-    fn call(&mut self, it: &Call, class: Class) -> (Text, Prec) {
+    fn call(&mut self, it: &PrimCall, class: Class) -> (Text, Prec) {
         let intrinsic = match &it.callee {
-            Callee::Intrinsic(intrinsic) => *intrinsic,
-            Callee::PureExtern(symbol) => {
+            PrimCallee::Intrinsic(intrinsic) => *intrinsic,
+            PrimCallee::PureExtern(symbol) => {
                 let arg = |arg| self.text_in(arg, Class::Number, Prec::None);
                 let args: Vec<Text> = it.args.iter().map(arg).collect();
                 let call = text![format!("unsafe {{ {symbol}("), Text::list(args, ", "), ") }"];
@@ -379,16 +379,18 @@ impl Printer {
             }
             PrimExpr::Select(it) => self.untyped(&it.true_value) && self.untyped(&it.false_value),
             PrimExpr::Call(it) => match it.callee {
-                Callee::Intrinsic(Intrinsic::IfThenElse) => it.args[1..].iter().all(|it| self.untyped(it)),
-                Callee::Intrinsic(
+                PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
+                    it.args[1..].iter().all(|it| self.untyped(it))
+                }
+                PrimCallee::Intrinsic(
                     Intrinsic::IsNan
                     | Intrinsic::IsInf
                     | Intrinsic::PopCount
                     | Intrinsic::Clz
                     | Intrinsic::Reinterpret,
                 ) => false,
-                Callee::Intrinsic(_) => !it.args.is_empty() && it.args.iter().all(|it| self.untyped(it)),
-                Callee::PureExtern(_) => false,
+                PrimCallee::Intrinsic(_) => !it.args.is_empty() && it.args.iter().all(|it| self.untyped(it)),
+                PrimCallee::PureExtern(_) => false,
             },
             PrimExpr::StringImm(_)
             | PrimExpr::Var(_)
@@ -435,9 +437,9 @@ fn is_literal(expr: &PrimExpr) -> bool {
 }
 
 /// The call of a bit count that is cast to `u32`, as the DSL function of that name does.
-fn counted_bits(it: &Cast) -> Option<&Call> {
+fn counted_bits(it: &Cast) -> Option<&PrimCall> {
     let PrimExpr::Call(call) = &it.value else { return None };
-    let counts = matches!(call.callee, Callee::Intrinsic(Intrinsic::PopCount | Intrinsic::Clz));
+    let counts = matches!(call.callee, PrimCallee::Intrinsic(Intrinsic::PopCount | Intrinsic::Clz));
     (counts && it.dtype == DataType::U32 && call.args.len() == 1 && call.dtype == call.args[0].dtype())
         .then_some(call)
 }

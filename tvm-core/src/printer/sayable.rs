@@ -304,10 +304,10 @@ impl Visitor for Sayable {
 }
 
 impl Sayable {
-    fn call(&mut self, it: &Call) {
+    fn call(&mut self, it: &PrimCall) {
         let intrinsic = match &it.callee {
-            Callee::Intrinsic(intrinsic) => *intrinsic,
-            Callee::PureExtern(symbol) => {
+            PrimCallee::Intrinsic(intrinsic) => *intrinsic,
+            PrimCallee::PureExtern(symbol) => {
                 if let Some(why) = self.c_functions.unsayable(symbol) {
                     self.refuse(format!("a call of the C function `{symbol}`, {why}"), false);
                 }

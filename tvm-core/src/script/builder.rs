@@ -19,7 +19,7 @@ use super::host::HostArray;
 use super::literal;
 use super::table::Table;
 use super::unwritten::unwritten_reads;
-use super::{FuncSig, Value};
+use super::{FuncSig, KernelValue};
 use crate::ir::{AttrValue, Attrs, BlockId, Diagnostic, IrError, Span, Type, Var, VarId};
 use crate::tir::analysis::{extent_between, holds_blocks, range_of, with_access_regions};
 use crate::tir::schedule::check_loop_kinds;
@@ -56,10 +56,10 @@ impl LoopSpec {
 }
 
 /// An axis of a block: its kind, its name and the value that it takes.
-pub type AxisArg = (IterKind, &'static str, Value);
+pub type AxisArg = (IterKind, &'static str, KernelValue);
 
 /// Begin and end of the domain of an axis; `None` if the domain is the range of its value.
-pub type Domain = Option<(Value, Value)>;
+pub type Domain = Option<(KernelValue, KernelValue)>;
 
 /// Builds one [`PrimFunc`].
 pub struct FuncBuilder {
@@ -155,8 +155,8 @@ impl FuncBuilder {
     }
 
     /// A symbolic dimension; it binds where it first occurs in a parameter's shape.
-    pub fn dim(&self, loc: Loc, name: &'static str) -> Value {
-        Value::index(self.bounded(loc, name, DataType::I64))
+    pub fn dim(&self, loc: Loc, name: &'static str) -> KernelValue {
+        KernelValue::index(self.bounded(loc, name, DataType::I64))
     }
 
     /// Bounds the dimension or `i64` scalar `dim`, which is created after.
@@ -175,10 +175,10 @@ impl FuncBuilder {
         loc: Loc,
         name: &'static str,
         dtype: DataType,
-        shape: [Value; N],
+        shape: [KernelValue; N],
         scope: Scope,
     ) -> Buffer {
-        let shape: Vec<PrimExpr> = shape.into_iter().map(Value::into_index).collect();
+        let shape: Vec<PrimExpr> = shape.into_iter().map(KernelValue::into_index).collect();
         if let Some(extent) = shape.iter().filter_map(PrimExpr::as_int).find(|it| *it < 0) {
             let message = format!("an extent of `{name}` is {extent}");
             self.error(loc, message, "extents are not negative");
@@ -192,7 +192,7 @@ impl FuncBuilder {
         loc: Loc,
         name: &'static str,
         dtype: DataType,
-        shape: [Value; N],
+        shape: [KernelValue; N],
     ) -> Buffer {
         self.param(Param::In, self.buffer(loc, name, dtype, shape, Scope::Global))
     }
@@ -203,7 +203,7 @@ impl FuncBuilder {
         loc: Loc,
         name: &'static str,
         dtype: DataType,
-        shape: [Value; N],
+        shape: [KernelValue; N],
     ) -> Buffer {
         self.param(Param::Out, self.buffer(loc, name, dtype, shape, Scope::Global))
     }
@@ -214,17 +214,17 @@ impl FuncBuilder {
     }
 
     /// Adds a scalar parameter.
-    pub fn scalar(&self, loc: Loc, name: &'static str, dtype: DataType) -> Value {
+    pub fn scalar(&self, loc: Loc, name: &'static str, dtype: DataType) -> KernelValue {
         let var = self.bounded(loc, name, dtype);
         self.state.borrow_mut().params.push(Param::Scalar(var.clone()));
-        Value::typed(var)
+        KernelValue::typed(var)
     }
 
     /// `buffer[indices]`
-    pub fn load<const N: usize>(&self, loc: Loc, buffer: &Buffer, indices: [Value; N]) -> Value {
-        Value::typed(PrimExpr::BufferLoad(Arc::new(BufferLoad {
+    pub fn load<const N: usize>(&self, loc: Loc, buffer: &Buffer, indices: [KernelValue; N]) -> KernelValue {
+        KernelValue::typed(PrimExpr::BufferLoad(Arc::new(BufferLoad {
             buffer: buffer.clone(),
-            indices: indices.into_iter().map(Value::into_index).collect(),
+            indices: indices.into_iter().map(KernelValue::into_index).collect(),
             span: self.span(loc),
         })))
     }
@@ -235,8 +235,8 @@ impl FuncBuilder {
         loc: Loc,
         name: &'static str,
         array: &A,
-        indices: [Value; N],
-    ) -> Value {
+        indices: [KernelValue; N],
+    ) -> KernelValue {
         let rank = A::extents().len();
         let known = self.state.borrow().tables.iter().position(|it| it.holds(name, array));
         let at = known.unwrap_or_else(|| {
@@ -249,18 +249,24 @@ impl FuncBuilder {
         if rank != N {
             let message = format!("`{name}` has {rank} dimensions, but is read with {N} indices");
             self.error(loc, message, "kernels read single elements, as in `TABLE[i][j]`");
-            return Value::int(0);
+            return KernelValue::int(0);
         }
         let found = self.state.borrow().tables.get(at).map(|it| (it.buffer.clone(), it.index));
         match found {
-            Some((buffer, true)) => Value::index(self.load(loc, &buffer, indices).into_expr()),
+            Some((buffer, true)) => KernelValue::index(self.load(loc, &buffer, indices).into_expr()),
             Some((buffer, false)) => self.load(loc, &buffer, indices),
-            None => Value::int(0),
+            None => KernelValue::int(0),
         }
     }
 
     /// `buffer[indices] = value`
-    pub fn store<const N: usize>(&self, loc: Loc, buffer: &Buffer, indices: [Value; N], value: Value) {
+    pub fn store<const N: usize>(
+        &self,
+        loc: Loc,
+        buffer: &Buffer,
+        indices: [KernelValue; N],
+        value: KernelValue,
+    ) {
         let value = value.into_typed(buffer.dtype);
         if value.dtype() != buffer.dtype {
             let (name, expected, got) = (&buffer.name, buffer.dtype, value.dtype());
@@ -271,7 +277,7 @@ impl FuncBuilder {
         self.push(BufferStore {
             buffer: buffer.clone(),
             value,
-            indices: indices.into_iter().map(Value::into_index).collect(),
+            indices: indices.into_iter().map(KernelValue::into_index).collect(),
             span: self.span(loc),
         });
     }
@@ -281,16 +287,16 @@ impl FuncBuilder {
         &self,
         loc: Loc,
         buffer: &Buffer,
-        indices: [Value; N],
+        indices: [KernelValue; N],
         op: BinaryOp,
-        value: Value,
+        value: KernelValue,
     ) {
         let old = self.load(loc, buffer, indices.clone());
         self.store(loc, buffer, indices, old.binary(op, value));
     }
 
     /// `let name = value;`
-    pub fn bind(&self, loc: Loc, name: &str, value: Value) -> Value {
+    pub fn bind(&self, loc: Loc, name: &str, value: KernelValue) -> KernelValue {
         if value.is_atom() {
             return value;
         }
@@ -298,7 +304,7 @@ impl FuncBuilder {
     }
 
     /// `let name = bind(value);`: creates a variable even if the value is an atom.
-    pub fn keep(&self, loc: Loc, name: &str, value: Value) -> Value {
+    pub fn keep(&self, loc: Loc, name: &str, value: KernelValue) -> KernelValue {
         self.check_literals(loc);
         let var = Var::with_span(name, Type::Prim(value.dtype()), self.span(loc));
         let named = value.renamed(&var);
@@ -314,10 +320,10 @@ impl FuncBuilder {
         loc: Loc,
         spec: LoopSpec,
         name: &'static str,
-        (min, end): (Value, Value),
-        body: impl FnOnce(Value),
+        (min, end): (KernelValue, KernelValue),
+        body: impl FnOnce(KernelValue),
     ) {
-        let dtype = Value::type_of_range(&min, &end);
+        let dtype = KernelValue::type_of_range(&min, &end);
         let min = min.into_index();
         let end = end.into_index();
         self.check_literals(loc);
@@ -326,8 +332,8 @@ impl FuncBuilder {
         let range = Range { min: min.clone(), extent: extent.clone() };
         self.state.borrow_mut().ranges.push((loop_var.clone(), range));
         let var = match dtype {
-            Some(dtype) => Value::typed(&loop_var).cast(dtype),
-            None => Value::index(&loop_var),
+            Some(dtype) => KernelValue::typed(&loop_var).cast(dtype),
+            None => KernelValue::index(&loop_var),
         };
         let body = self.scope(|| body(var));
         self.state.borrow_mut().ranges.pop();
@@ -341,22 +347,22 @@ impl FuncBuilder {
         loc: Loc,
         spec: &LoopSpec,
         names: [&'static str; N],
-        extents: [Value; N],
-        body: impl FnOnce([Value; N]),
+        extents: [KernelValue; N],
+        body: impl FnOnce([KernelValue; N]),
     ) {
         fn nest<const N: usize>(
             builder: &FuncBuilder,
             (loc, spec): (Loc, &LoopSpec),
             names: [&'static str; N],
-            extents: &[Value; N],
-            vars: &mut Vec<Value>,
-            body: &mut dyn FnMut(&[Value]),
+            extents: &[KernelValue; N],
+            vars: &mut Vec<KernelValue>,
+            body: &mut dyn FnMut(&[KernelValue]),
         ) {
             let depth = vars.len();
             if depth == N {
                 return body(vars);
             }
-            let range = (Value::int(0), extents[depth].clone());
+            let range = (KernelValue::int(0), extents[depth].clone());
             builder.for_range(loc, spec.clone(), names[depth], range, |var| {
                 vars.push(var);
                 nest(builder, (loc, spec), names, extents, vars, body);
@@ -364,7 +370,7 @@ impl FuncBuilder {
         }
         let mut body = Some(body);
         nest(self, (loc, spec), names, &extents, &mut Vec::with_capacity(N), &mut |vars| {
-            if let (Some(body), Ok(vars)) = (body.take(), <[Value; N]>::try_from(vars.to_vec())) {
+            if let (Some(body), Ok(vars)) = (body.take(), <[KernelValue; N]>::try_from(vars.to_vec())) {
                 body(vars);
             }
         });
@@ -376,7 +382,7 @@ impl FuncBuilder {
         loc: Loc,
         name: &str,
         axes: [AxisArg; N],
-        body: impl FnOnce([Value; N]),
+        body: impl FnOnce([KernelValue; N]),
     ) {
         self.block_within(loc, name, axes, [const { None }; N], body);
     }
@@ -388,7 +394,7 @@ impl FuncBuilder {
         name: &str,
         axes: [AxisArg; N],
         domains: [Domain; N],
-        body: impl FnOnce([Value; N]),
+        body: impl FnOnce([KernelValue; N]),
     ) {
         let name: Arc<str> = name.into();
         if !self.state.borrow_mut().block_names.take(&name) {
@@ -415,7 +421,7 @@ impl FuncBuilder {
             iter_values.push(value);
             iter_vars.push(IterVar { var, dom, kind });
         }
-        let vars = std::array::from_fn(|i| Value::index(&iter_vars[i].var));
+        let vars = std::array::from_fn(|i| KernelValue::index(&iter_vars[i].var));
         let outer = {
             let mut state = self.state.borrow_mut();
             let depth = state.frames.len() + 1;
@@ -463,7 +469,7 @@ impl FuncBuilder {
     pub fn if_else(
         &self,
         loc: Loc,
-        condition: Value,
+        condition: KernelValue,
         then: impl FnOnce(),
         otherwise: Option<&mut dyn FnMut()>,
     ) {
@@ -491,7 +497,7 @@ impl FuncBuilder {
     }
 
     /// `while condition { body }`
-    pub fn while_loop(&self, loc: Loc, condition: Value, body: impl FnOnce()) {
+    pub fn while_loop(&self, loc: Loc, condition: KernelValue, body: impl FnOnce()) {
         self.check_literals(loc);
         let body = self.scope(body);
         self.push(While { condition: condition.into_expr(), body, span: self.span(loc) });

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tvm_runtime::{DataType, Element};
 
-use super::{FuncBuilder, Value};
-use crate::tir::{Call, Callee, PrimExpr};
+use super::{FuncBuilder, KernelValue};
+use crate::tir::{PrimCall, PrimCallee, PrimExpr};
 
 /// Most parameters that a C function may have.
 pub(crate) const C_ARITY: usize = 8;
@@ -56,10 +56,10 @@ impl FuncBuilder {
         loc: (u32, u32),
         symbol: &str,
         function: &impl CFunction,
-        args: [Value; N],
-    ) -> Value {
+        args: [KernelValue; N],
+    ) -> KernelValue {
         let CSignature { params, result } = function.signature();
-        let typed = |(i, (arg, dtype)): (usize, (Value, &DataType))| {
+        let typed = |(i, (arg, dtype)): (usize, (KernelValue, &DataType))| {
             let arg = arg.into_typed(*dtype);
             if arg.dtype() != *dtype {
                 let message = format!("argument {i} of `{symbol}` is {}, expected {dtype}", arg.dtype());
@@ -68,8 +68,8 @@ impl FuncBuilder {
             arg
         };
         let args: Vec<PrimExpr> = args.into_iter().zip(&params).enumerate().map(typed).collect();
-        Value::typed(PrimExpr::Call(Arc::new(Call {
-            callee: Callee::PureExtern(symbol.into()),
+        KernelValue::typed(PrimExpr::Call(Arc::new(PrimCall {
+            callee: PrimCallee::PureExtern(symbol.into()),
             args: args.into(),
             dtype: result,
             span: self.span(loc),

@@ -7,7 +7,7 @@ use std::any::type_name;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::{FuncBuilder, FuncSig, Value};
+use super::{FuncBuilder, FuncSig, KernelValue};
 use crate::ir::{BlockId, IrError};
 use crate::tir::transform::{bind_buffer, inline_body, misfit_of_call};
 use crate::tir::{
@@ -28,7 +28,7 @@ pub enum CallArg {
     /// A tensor.
     Buffer(Buffer),
     /// A scalar.
-    Value(Value),
+    Value(KernelValue),
 }
 
 impl FuncBuilder {
@@ -107,7 +107,7 @@ impl FuncBuilder {
                         let (expected, got) = (var.dtype(), value.dtype());
                         return Err(format!("`{what}` of `{name}` is {expected}, the argument is {got}"));
                     }
-                    let bound = self.bind(loc, var.name(), Value::typed(value));
+                    let bound = self.bind(loc, var.name(), KernelValue::typed(value));
                     map.vars.insert(var.id(), bound.into_expr());
                 }
                 (Param::In(_) | Param::Out(_), CallArg::Value(_)) => {

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use tvm_runtime::DataType;
 
-use super::Value;
+use super::KernelValue;
 use crate::ir::Var;
 use crate::tir::analysis::is_total;
-use crate::tir::{Callee, Intrinsic, Let, PrimExpr, Visitor, any_expr, substitute_expr, walk_expr};
+use crate::tir::{Intrinsic, Let, PrimCallee, PrimExpr, Visitor, any_expr, substitute_expr, walk_expr};
 
 /// An expression of at most this many nodes, none of them a call, replaces its name at every use.
 const SMALL: usize = 8;
 
-impl Value {
+impl KernelValue {
     /// `{ let name = self; body }`: evaluates `self` once, however often `body` uses it. Where the result is the same, a
     /// value that is small or used once replaces its name.
-    pub fn let_in(self, name: &str, body: impl FnOnce(Value) -> Value) -> Value {
+    pub fn let_in(self, name: &str, body: impl FnOnce(KernelValue) -> KernelValue) -> KernelValue {
         if self.is_atom() {
             return body(self);
         }
@@ -34,7 +34,7 @@ impl Value {
     }
 
     /// `{ let name = bind(self); body }`: creates a variable even if none is needed.
-    pub fn named_in(self, name: &str, body: impl FnOnce(Value) -> Value) -> Value {
+    pub fn named_in(self, name: &str, body: impl FnOnce(KernelValue) -> KernelValue) -> KernelValue {
         let var = Var::prim(name, self.dtype());
         let res = body(self.renamed(&var));
         let value = self.into_expr();
@@ -42,16 +42,16 @@ impl Value {
     }
 
     /// The type that a type parameter of a helper stands for: that of the first of `args` that is not a literal.
-    pub fn common_type(args: &[Value]) -> DataType {
+    pub fn common_type(args: &[KernelValue]) -> DataType {
         let typed = args.iter().find(|it| !it.is_literal()).or(args.first());
-        typed.map_or(DataType::F32, Value::dtype)
+        typed.map_or(DataType::F32, KernelValue::dtype)
     }
 
     /// The value of a parameter or result of a helper as its declared type `dtype`; `None` stands for an index.
-    pub fn as_type(self, dtype: Option<DataType>) -> Value {
+    pub fn as_type(self, dtype: Option<DataType>) -> KernelValue {
         match dtype {
-            Some(dtype) => Value::typed(self.into_typed(dtype)),
-            None => Value::index(self.into_index()),
+            Some(dtype) => KernelValue::typed(self.into_typed(dtype)),
+            None => KernelValue::index(self.into_index()),
         }
     }
 }
@@ -63,7 +63,7 @@ fn always_evaluates(expr: &PrimExpr, var: &Var) -> bool {
         fn visit_expr(&mut self, expr: &PrimExpr) {
             match expr {
                 PrimExpr::Var(it) => self.1 |= it == self.0,
-                PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::IfThenElse) => {
+                PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
                     it.args.iter().take(1).for_each(|condition| self.visit_expr(condition));
                 }
                 _ if self.1 => {}

@@ -2,8 +2,8 @@
 
 use tvm_runtime::Element;
 
-use super::Value;
-use super::shadow::{Cast, Number};
+use super::KernelValue;
+use super::shadow::{CastTo, Number};
 use crate::tir::PrimExpr;
 
 /// A type of which constants can be captured in a kernel.
@@ -13,12 +13,12 @@ use crate::tir::PrimExpr;
 )]
 pub trait HostConst: Copy {
     /// The constant as a kernel value.
-    fn to_value(self) -> Value;
+    fn to_value(self) -> KernelValue;
 }
 
 impl HostConst for usize {
-    fn to_value(self) -> Value {
-        Value::index(PrimExpr::index(self as i64))
+    fn to_value(self) -> KernelValue {
+        KernelValue::index(PrimExpr::index(self as i64))
     }
 }
 
@@ -28,7 +28,7 @@ pub trait HostArray {
     fn extents() -> Vec<i64>;
 
     /// Elements of the array, the last axis fastest.
-    fn elements(&self) -> Vec<Value>;
+    fn elements(&self) -> Vec<KernelValue>;
 }
 
 impl<T: HostConst> HostArray for T {
@@ -36,7 +36,7 @@ impl<T: HostConst> HostArray for T {
         Vec::new()
     }
 
-    fn elements(&self) -> Vec<Value> {
+    fn elements(&self) -> Vec<KernelValue> {
         vec![self.to_value()]
     }
 }
@@ -46,7 +46,7 @@ impl<T: HostArray, const N: usize> HostArray for [T; N] {
         [N as i64].into_iter().chain(T::extents()).collect()
     }
 
-    fn elements(&self) -> Vec<Value> {
+    fn elements(&self) -> Vec<KernelValue> {
         self.iter().flat_map(HostArray::elements).collect()
     }
 }
@@ -54,9 +54,9 @@ impl<T: HostArray, const N: usize> HostArray for [T; N] {
 macro_rules! captured {
     ($($ty:ty)*) => {$(
         impl HostConst for $ty {
-            fn to_value(self) -> Value {
+            fn to_value(self) -> KernelValue {
                 let dtype = <$ty as Element>::DTYPE;
-                Value::typed(match self.number() {
+                KernelValue::typed(match self.number() {
                     Number::Int(value) => PrimExpr::int(value as i64, dtype),
                     Number::Float(value) => PrimExpr::float(value, dtype),
                 })

@@ -27,4 +27,4 @@ pub use check_schedule::{CheckError, check_equivalent, check_schedule};
 pub use func::PrimFuncDef;
 pub use host::{HostArray, HostConst};
 pub use sig::{DimSpec, FuncSig, ParamSpec};
-pub use value::{INDEX, Value};
+pub use value::{INDEX, KernelValue};

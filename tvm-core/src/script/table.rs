@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::host::HostArray;
-use super::value::Value;
+use super::value::KernelValue;
 use crate::ir::Span;
 use crate::tir::analysis::with_access_regions;
 use crate::tir::{Block, BlockRealize, Buffer, PrimExpr, Scope, Stmt};
@@ -24,7 +24,7 @@ impl Table {
     pub(super) fn new<A: HostArray>(name: &'static str, array: &A, span: &Span) -> Option<Table> {
         let elements = array.elements();
         let index = elements.first()?.is_index();
-        let values: Vec<PrimExpr> = elements.into_iter().map(Value::into_expr).collect();
+        let values: Vec<PrimExpr> = elements.into_iter().map(KernelValue::into_expr).collect();
         let shape: Vec<PrimExpr> = A::extents().into_iter().map(PrimExpr::index).collect();
         let buffer = Buffer::with_scope(name, shape, values.first()?.dtype(), Scope::Global);
         let buffer = buffer.renew(|node| node.span = span.clone());
@@ -38,7 +38,7 @@ impl Table {
             elements.len() == self.values.len()
                 && elements.iter().zip(&self.values).all(|(a, b)| same_constant(a, b))
         };
-        let values = || array.elements().into_iter().map(Value::into_expr).collect::<Vec<_>>();
+        let values = || array.elements().into_iter().map(KernelValue::into_expr).collect::<Vec<_>>();
         self.name == name
             && self.buffer.shape.iter().filter_map(PrimExpr::as_int).eq(A::extents())
             && (self.address == std::ptr::from_ref(array).addr() || same(&values()))

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ir::{BufferId, Diagnostic, Span};
 use crate::tir::{
-    Block, Buffer, Callee, Intrinsic, PrimExpr, Stmt, Visitor, walk_block, walk_expr, walk_stmt,
+    Block, Buffer, Intrinsic, PrimCallee, PrimExpr, Stmt, Visitor, walk_block, walk_expr, walk_stmt,
 };
 
 /// An error for each local buffer of `body` that is read but never written.
@@ -37,7 +37,7 @@ impl Visitor for Uses {
             PrimExpr::BufferLoad(load) => {
                 self.reads.entry(load.buffer.id).or_insert_with(|| load.span.clone());
             }
-            PrimExpr::Call(call) if call.callee == Callee::Intrinsic(Intrinsic::AddressOf) => {
+            PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::AddressOf) => {
                 let loads = call.args.iter().filter_map(|arg| match arg {
                     PrimExpr::BufferLoad(load) => Some(load.buffer.id),
                     _ => None,
@@ -69,20 +69,20 @@ impl Visitor for Uses {
 mod tests {
     use tvm_runtime::DataType;
 
-    use crate::script::{FuncBuilder, FuncSig, Value};
+    use crate::script::{FuncBuilder, FuncSig, KernelValue};
     use crate::tir::Scope;
 
     #[test]
     fn a_local_buffer_that_nothing_writes() {
         for written in [false, true] {
             let builder = FuncBuilder::new(&FuncSig { name: "f", params: &[] }, "k.rs", (1, 1));
-            let y = builder.output((1, 8), "y", DataType::F32, [Value::int(4)]);
-            let t = builder.alloc((2, 5), "t", DataType::F32, [Value::int(4)], Scope::Global);
+            let y = builder.output((1, 8), "y", DataType::F32, [KernelValue::int(4)]);
+            let t = builder.alloc((2, 5), "t", DataType::F32, [KernelValue::int(4)], Scope::Global);
             if written {
-                builder.store((3, 5), &t, [Value::int(1)], Value::float(1.0));
+                builder.store((3, 5), &t, [KernelValue::int(1)], KernelValue::float(1.0));
             }
-            let value = builder.load((4, 9), &t, [Value::int(1)]);
-            builder.store((4, 5), &y, [Value::int(0)], value);
+            let value = builder.load((4, 9), &t, [KernelValue::int(1)]);
+            builder.store((4, 5), &y, [KernelValue::int(0)], value);
             let res = builder.finish();
             assert_eq!(res.is_ok(), written);
             if let Err(err) = res {

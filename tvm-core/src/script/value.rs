@@ -10,14 +10,14 @@ use tvm_runtime::DataType;
 use super::literal::{self, Literal};
 use crate::ir::Var;
 use crate::tir::analysis::is_total;
-use crate::tir::{Binary, BinaryOp, Call, Intrinsic, PrimExpr, Select, binary};
+use crate::tir::{Binary, BinaryOp, Intrinsic, PrimCall, PrimExpr, Select, binary};
 
 /// Type of an index: `usize` in the shadow.
 pub const INDEX: DataType = DataType::I64;
 
 /// A value of a kernel.
 #[derive(Clone, Debug)]
-pub struct Value {
+pub struct KernelValue {
     expr: PrimExpr,
     class: Class,
 }
@@ -32,46 +32,46 @@ enum Class {
     Typed,
 }
 
-impl Value {
+impl KernelValue {
     /// An integer literal without a suffix.
-    pub fn int(value: i64) -> Value {
-        Value { expr: PrimExpr::index(value), class: Class::Literal }
+    pub fn int(value: i64) -> KernelValue {
+        KernelValue { expr: PrimExpr::index(value), class: Class::Literal }
     }
 
     /// A float literal without a suffix.
-    pub fn float(value: f64) -> Value {
-        Value { expr: PrimExpr::float(value, DataType::F64), class: Class::Literal }
+    pub fn float(value: f64) -> KernelValue {
+        KernelValue { expr: PrimExpr::float(value, DataType::F64), class: Class::Literal }
     }
 
     /// A float literal without a suffix whose nearest `f64` is halfway between two values of a narrower type; `odd` is the
     /// neighbouring `f64` that rounds like the literal.
-    pub fn float_near(odd: f64) -> Value {
-        Value { expr: literal::near(odd), class: Class::Literal }
+    pub fn float_near(odd: f64) -> KernelValue {
+        KernelValue { expr: literal::near(odd), class: Class::Literal }
     }
 
     /// A bool literal.
-    pub fn bool(value: bool) -> Value {
-        Value::typed(PrimExpr::bool(value))
+    pub fn bool(value: bool) -> KernelValue {
+        KernelValue::typed(PrimExpr::bool(value))
     }
 
     /// A literal with a suffix.
-    pub fn constant(value: f64, dtype: DataType) -> Value {
-        Value::typed(PrimExpr::constant(value, dtype))
+    pub fn constant(value: f64, dtype: DataType) -> KernelValue {
+        KernelValue::typed(PrimExpr::constant(value, dtype))
     }
 
     /// An integer literal with a suffix.
-    pub fn int_of(value: i64, dtype: DataType) -> Value {
-        Value::typed(PrimExpr::int(value, DataType::I64).cast(dtype))
+    pub fn int_of(value: i64, dtype: DataType) -> KernelValue {
+        KernelValue::typed(PrimExpr::int(value, DataType::I64).cast(dtype))
     }
 
     /// An index: a loop variable, axis or extent.
-    pub fn index(expr: impl Into<PrimExpr>) -> Value {
-        Value { expr: expr.into(), class: Class::Index }
+    pub fn index(expr: impl Into<PrimExpr>) -> KernelValue {
+        KernelValue { expr: expr.into(), class: Class::Index }
     }
 
     /// An expression of a fixed type.
-    pub fn typed(expr: impl Into<PrimExpr>) -> Value {
-        Value { expr: expr.into(), class: Class::Typed }
+    pub fn typed(expr: impl Into<PrimExpr>) -> KernelValue {
+        KernelValue { expr: expr.into(), class: Class::Typed }
     }
 
     /// The expression; a literal has its default type (`i64`, `f64`).
@@ -84,8 +84,8 @@ impl Value {
     }
 
     /// Replaces the expression with another one of the same type.
-    pub(super) fn map(self, f: impl FnOnce(PrimExpr) -> PrimExpr) -> Value {
-        Value { expr: f(self.expr), class: self.class }
+    pub(super) fn map(self, f: impl FnOnce(PrimExpr) -> PrimExpr) -> KernelValue {
+        KernelValue { expr: f(self.expr), class: self.class }
     }
 
     /// The expression, a literal as `dtype`.
@@ -99,7 +99,7 @@ impl Value {
     }
 
     /// The type of the variable of a loop over `min..end`; `None` for an index.
-    pub(super) fn type_of_range(min: &Value, end: &Value) -> Option<DataType> {
+    pub(super) fn type_of_range(min: &KernelValue, end: &KernelValue) -> Option<DataType> {
         let ends = [min, end];
         if ends.iter().any(|it| it.class == Class::Index) {
             return None;
@@ -129,12 +129,12 @@ impl Value {
     }
 
     /// `var`, with the class of this value.
-    pub(super) fn renamed(&self, var: &Var) -> Value {
-        Value { expr: var.into(), class: self.class }
+    pub(super) fn renamed(&self, var: &Var) -> KernelValue {
+        KernelValue { expr: var.into(), class: self.class }
     }
 
     /// `self op other`.
-    pub fn binary(self, op: BinaryOp, other: Value) -> Value {
+    pub fn binary(self, op: BinaryOp, other: KernelValue) -> KernelValue {
         let (args, class) = unify([self, other]);
         let [a, b] = args;
         let op = match op {
@@ -152,26 +152,26 @@ impl Value {
         } else {
             binary(op, a, b)
         };
-        Value { expr, class }
+        KernelValue { expr, class }
     }
 
     /// `self && other`, `self || other`: `other` is evaluated only if `self` does not decide the result.
-    pub fn lazy(self, op: BinaryOp, other: Value) -> Value {
+    pub fn lazy(self, op: BinaryOp, other: KernelValue) -> KernelValue {
         if is_total(&other.expr) {
             return self.binary(op, other);
         }
         match op {
-            BinaryOp::Or => self.choose(Value::bool(true), other),
-            _ => self.choose(other, Value::bool(false)),
+            BinaryOp::Or => self.choose(KernelValue::bool(true), other),
+            _ => self.choose(other, KernelValue::bool(false)),
         }
     }
 
     /// `self.max(other)`, `self.min(other)` as for Rust's floats: of a NaN and a number, the number; of two equal values,
     /// the second.
-    pub fn extremum_of_numbers(self, op: BinaryOp, other: Value) -> Value {
+    pub fn extremum_of_numbers(self, op: BinaryOp, other: KernelValue) -> KernelValue {
         let ([a, b], class) = unify([self, other]);
         if !a.dtype().is_float() {
-            return Value { expr: binary(op, a, b), class };
+            return KernelValue { expr: binary(op, a, b), class };
         }
         let takes = if op == BinaryOp::Max { BinaryOp::Gt } else { BinaryOp::Lt };
         let mut first = binary(takes, a.clone(), b.clone());
@@ -179,30 +179,30 @@ impl Value {
             let nan = PrimExpr::call(Intrinsic::IsNan, [b.clone()], DataType::BOOL);
             first = binary(BinaryOp::Or, first, nan);
         }
-        Value { expr: first.select(a, b), class }
+        KernelValue { expr: first.select(a, b), class }
     }
 
     /// `-self`
     #[expect(clippy::should_implement_trait, reason = "named like the other operations of expansions")]
-    pub fn neg(self) -> Value {
-        Value { expr: -self.expr, class: self.class }
+    pub fn neg(self) -> KernelValue {
+        KernelValue { expr: -self.expr, class: self.class }
     }
 
     /// `!self`: negation of a bool, complement of an integer.
     #[expect(clippy::should_implement_trait, reason = "named like the other operations of expansions")]
-    pub fn not(self) -> Value {
+    pub fn not(self) -> KernelValue {
         let expr = if self.dtype().is_bool() { !self.expr } else { self.expr.unary(Intrinsic::BitNot) };
-        Value { expr, class: self.class }
+        KernelValue { expr, class: self.class }
     }
 
     /// `self as dtype`
-    pub fn cast(self, dtype: DataType) -> Value {
-        Value::typed(self.into_own_type().cast(dtype))
+    pub fn cast(self, dtype: DataType) -> KernelValue {
+        KernelValue::typed(self.into_own_type().cast(dtype))
     }
 
     /// `self as usize`
-    pub fn cast_index(self) -> Value {
-        Value::index(self.into_own_type().cast(DataType::I64))
+    pub fn cast_index(self) -> KernelValue {
+        KernelValue::index(self.into_own_type().cast(DataType::I64))
     }
 
     fn into_own_type(self) -> PrimExpr {
@@ -211,19 +211,19 @@ impl Value {
     }
 
     /// A call of `intrinsic`.
-    pub fn call<const N: usize>(intrinsic: Intrinsic, args: [Value; N]) -> Value {
+    pub fn call<const N: usize>(intrinsic: Intrinsic, args: [KernelValue; N]) -> KernelValue {
         let (args, class) = unify(args);
         let of = args.first().map_or(DataType::F32, PrimExpr::dtype);
         let call = |dtype| PrimExpr::call(intrinsic, args, dtype);
         match intrinsic {
-            Intrinsic::IsNan | Intrinsic::IsInf => Value::typed(call(DataType::BOOL)),
-            Intrinsic::PopCount | Intrinsic::Clz => Value::typed(call(of).cast(DataType::U32)),
-            _ => Value { expr: call(of), class },
+            Intrinsic::IsNan | Intrinsic::IsInf => KernelValue::typed(call(DataType::BOOL)),
+            Intrinsic::PopCount | Intrinsic::Clz => KernelValue::typed(call(of).cast(DataType::U32)),
+            _ => KernelValue { expr: call(of), class },
         }
     }
 
     /// `if self { a } else { b }`; only the arm that is taken is evaluated.
-    pub fn choose(self, a: Value, b: Value) -> Value {
+    pub fn choose(self, a: KernelValue, b: KernelValue) -> KernelValue {
         let ([a, b], class) = unify([a, b]);
         let dtype = a.dtype();
         let expr = match self.expr.as_int() {
@@ -231,13 +231,13 @@ impl Value {
             Some(_) => a,
             None => PrimExpr::call(Intrinsic::IfThenElse, [self.expr, a, b], dtype),
         };
-        Value { expr, class }
+        KernelValue { expr, class }
     }
 
     /// `if self { a } else { b }` with both arms evaluated.
-    pub fn select(self, a: Value, b: Value) -> Value {
+    pub fn select(self, a: KernelValue, b: KernelValue) -> KernelValue {
         let ([a, b], class) = unify([a, b]);
-        Value { expr: self.expr.select(a, b), class }
+        KernelValue { expr: self.expr.select(a, b), class }
     }
 }
 
@@ -251,7 +251,7 @@ fn is_number(expr: &PrimExpr) -> bool {
 }
 
 /// Gives literals the type of the others.
-fn unify<const N: usize>(values: [Value; N]) -> ([PrimExpr; N], Class) {
+fn unify<const N: usize>(values: [KernelValue; N]) -> ([PrimExpr; N], Class) {
     let fixed = values.iter().find(|value| value.class != Class::Literal);
     let index = values.iter().any(|value| value.class == Class::Index);
     let float = values.iter().find(|value| value.dtype().is_float());
@@ -260,8 +260,8 @@ fn unify<const N: usize>(values: [Value; N]) -> ([PrimExpr; N], Class) {
         Some(_) => Class::Typed,
         None => Class::Literal,
     };
-    let dtype = fixed.or(float).or(values.first()).map_or(DataType::I64, Value::dtype);
-    let typed = |value: Value| match class {
+    let dtype = fixed.or(float).or(values.first()).map_or(DataType::I64, KernelValue::dtype);
+    let typed = |value: KernelValue| match class {
         // Its final type is not known yet.
         Class::Literal if value.dtype() == dtype => value.expr,
         Class::Literal | Class::Index | Class::Typed => value.into_typed(dtype),
@@ -273,7 +273,7 @@ fn unify<const N: usize>(values: [Value; N]) -> ([PrimExpr; N], Class) {
 fn retype(expr: &PrimExpr, dtype: DataType) -> PrimExpr {
     match expr {
         PrimExpr::Binary(it) => binary(it.op, retype(&it.a, dtype), retype(&it.b, dtype)),
-        PrimExpr::Call(it) => PrimExpr::Call(Arc::new(Call {
+        PrimExpr::Call(it) => PrimExpr::Call(Arc::new(PrimCall {
             args: it
                 .args
                 .iter()
@@ -314,15 +314,15 @@ mod tests {
 
     #[test]
     fn literals_take_the_type_of_the_other_side() {
-        let x = || Value::typed(Var::prim("x", DataType::F32));
-        let third = Value::float(1.0).binary(BinaryOp::Div, Value::float(3.0));
+        let x = || KernelValue::typed(Var::prim("x", DataType::F32));
+        let third = KernelValue::float(1.0).binary(BinaryOp::Div, KernelValue::float(3.0));
         let cases = [
-            (x().binary(BinaryOp::Mul, Value::float(0.5)), DataType::F32),
-            (Value::float(0.5).binary(BinaryOp::Mul, x()), DataType::F32),
+            (x().binary(BinaryOp::Mul, KernelValue::float(0.5)), DataType::F32),
+            (KernelValue::float(0.5).binary(BinaryOp::Mul, x()), DataType::F32),
             (x().binary(BinaryOp::Add, third), DataType::F32),
-            (x().binary(BinaryOp::Lt, Value::float(0.5)), DataType::BOOL),
-            (Value::call(Intrinsic::Pow, [x(), Value::float(2.0)]), DataType::F32),
-            (Value::int(1).cast(DataType::F16), DataType::F16),
+            (x().binary(BinaryOp::Lt, KernelValue::float(0.5)), DataType::BOOL),
+            (KernelValue::call(Intrinsic::Pow, [x(), KernelValue::float(2.0)]), DataType::F32),
+            (KernelValue::int(1).cast(DataType::F16), DataType::F16),
         ];
         for (i, (value, dtype)) in cases.into_iter().enumerate() {
             assert_eq!(value.dtype(), dtype, "case {i}");
@@ -331,8 +331,8 @@ mod tests {
 
     #[test]
     fn index_division_rounds_down() {
-        let i = Value::index(Var::index("i"));
-        let PrimExpr::Binary(it) = i.binary(BinaryOp::Div, Value::int(4)).into_expr() else {
+        let i = KernelValue::index(Var::index("i"));
+        let PrimExpr::Binary(it) = i.binary(BinaryOp::Div, KernelValue::int(4)).into_expr() else {
             panic!("a binary")
         };
         assert_eq!(it.op, BinaryOp::FloorDiv);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::tensor::{Body, Scatter, Stage, Tensor};
+use super::tensor::{ComputeBody, Scatter, Stage, TensorExpr};
 use super::{Reduce, compute};
 use crate::ir::{BufferId, IrError, Span, Var, VarId};
 use crate::tir::analysis::with_access_regions;
@@ -23,8 +23,12 @@ use crate::tir::{
 ///
 /// # Errors
 /// When a stage reads a tensor that is neither an input nor one of the tensors it declares.
-pub fn create_prim_func(name: &str, inputs: &[Tensor], outputs: &[Tensor]) -> Result<PrimFunc, IrError> {
-    let mut results: Vec<Tensor> = Vec::new();
+pub fn create_prim_func(
+    name: &str,
+    inputs: &[TensorExpr],
+    outputs: &[TensorExpr],
+) -> Result<PrimFunc, IrError> {
+    let mut results: Vec<TensorExpr> = Vec::new();
     let mut is_output: FxHashSet<BufferId> = FxHashSet::default();
     for output in outputs {
         // An output has memory of its own: a tensor that is already an input or another output is copied.
@@ -64,7 +68,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn visit(&mut self, tensor: &Tensor) -> Result<(), IrError> {
+    fn visit(&mut self, tensor: &TensorExpr) -> Result<(), IrError> {
         if self.inputs.contains(&tensor.buffer().id) {
             return Ok(());
         }
@@ -75,7 +79,7 @@ impl Builder {
         if !self.seen.insert(stage.outputs[0].id) {
             return Ok(());
         }
-        let inputs = stage.inputs.iter().map(Tensor::buffer);
+        let inputs = stage.inputs.iter().map(TensorExpr::buffer);
         let declared: FxHashSet<BufferId> = stage.outputs.iter().chain(inputs).map(|it| it.id).collect();
         let mut unknown = None;
         for value in values(stage) {
@@ -102,9 +106,9 @@ impl Builder {
 /// All expressions that a stage evaluates.
 fn values(stage: &Stage) -> Vec<PrimExpr> {
     match &stage.body {
-        Body::Values(values) => values.clone(),
-        Body::Reduce(reduce) => [&reduce.sources[..], &reduce.init].concat(),
-        Body::Scatter(scatter) => {
+        ComputeBody::Values(values) => values.clone(),
+        ComputeBody::Reduce(reduce) => [&reduce.sources[..], &reduce.init].concat(),
+        ComputeBody::Scatter(scatter) => {
             [&scatter.indices[..], &[scatter.value.clone(), scatter.init.clone()]].concat()
         }
     }
@@ -118,9 +122,9 @@ fn block(stage: &Stage, names: &mut Names) -> Stmt {
         Stmt::seq(stores.map(|(buffer, value)| Stmt::store(buffer, indices.clone(), value.clone())))
     };
     let (axes, init, body) = match &stage.body {
-        Body::Values(values) => (stage.axes.clone(), None, store(values)),
-        Body::Scatter(scatter) => return scatter_blocks(stage, scatter, names),
-        Body::Reduce(reduce) => {
+        ComputeBody::Values(values) => (stage.axes.clone(), None, store(values)),
+        ComputeBody::Scatter(scatter) => return scatter_blocks(stage, scatter, names),
+        ComputeBody::Reduce(reduce) => {
             let axes = stage.axes.iter().chain(&reduce.axes).cloned().collect();
             (axes, Some(store(&reduce.init)), update(stage, reduce, &indices, store))
         }

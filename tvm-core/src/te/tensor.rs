@@ -15,7 +15,7 @@ use crate::tir::{Buffer, IterKind, IterVar, PrimExpr, Range};
 
 /// An input or the result of a stage; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Tensor {
+pub struct TensorExpr {
     buffer: Buffer,
     stage: Option<Arc<Stage>>,
 }
@@ -25,8 +25,8 @@ pub struct Tensor {
 pub(crate) struct Stage {
     pub(crate) name: Arc<str>,
     pub(crate) axes: Vec<IterVar>,
-    pub(crate) body: Body,
-    pub(crate) inputs: Vec<Tensor>,
+    pub(crate) body: ComputeBody,
+    pub(crate) inputs: Vec<TensorExpr>,
     pub(crate) outputs: Vec<Buffer>,
 }
 
@@ -43,7 +43,7 @@ impl Drop for Stage {
 
 /// How a stage computes the elements of its outputs.
 #[derive(Clone, Debug)]
-pub enum Body {
+pub enum ComputeBody {
     /// One value per output.
     Values(Vec<PrimExpr>),
     /// A reduction; one result per output.
@@ -65,37 +65,37 @@ pub struct Scatter {
     pub value: PrimExpr,
 }
 
-impl Body {
+impl ComputeBody {
     /// Element types of the outputs.
     fn dtypes(&self) -> Vec<DataType> {
         let values = match self {
-            Body::Values(values) => values,
-            Body::Reduce(reduce) => &reduce.combiner.identity,
-            Body::Scatter(scatter) => std::slice::from_ref(&scatter.init),
+            ComputeBody::Values(values) => values,
+            ComputeBody::Reduce(reduce) => &reduce.combiner.identity,
+            ComputeBody::Scatter(scatter) => std::slice::from_ref(&scatter.init),
         };
         values.iter().map(PrimExpr::dtype).collect()
     }
 }
 
-impl From<PrimExpr> for Body {
-    fn from(value: PrimExpr) -> Body {
-        Body::Values(vec![value])
+impl From<PrimExpr> for ComputeBody {
+    fn from(value: PrimExpr) -> ComputeBody {
+        ComputeBody::Values(vec![value])
     }
 }
 
-impl From<Vec<PrimExpr>> for Body {
-    fn from(values: Vec<PrimExpr>) -> Body {
-        Body::Values(values)
+impl From<Vec<PrimExpr>> for ComputeBody {
+    fn from(values: Vec<PrimExpr>) -> ComputeBody {
+        ComputeBody::Values(values)
     }
 }
 
-impl From<Reduce> for Body {
-    fn from(reduce: Reduce) -> Body {
-        Body::Reduce(reduce)
+impl From<Reduce> for ComputeBody {
+    fn from(reduce: Reduce) -> ComputeBody {
+        ComputeBody::Reduce(reduce)
     }
 }
 
-impl Tensor {
+impl TensorExpr {
     /// The buffer that holds the elements.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
@@ -132,28 +132,28 @@ impl Tensor {
 }
 
 /// An input tensor.
-pub fn placeholder(name: &str, shape: impl Into<Arc<[PrimExpr]>>, dtype: DataType) -> Tensor {
-    Tensor { buffer: Buffer::new(name, shape, dtype), stage: None }
+pub fn placeholder(name: &str, shape: impl Into<Arc<[PrimExpr]>>, dtype: DataType) -> TensorExpr {
+    TensorExpr { buffer: Buffer::new(name, shape, dtype), stage: None }
 }
 
 /// The tensor of extents `shape` with the element `body(index)` at each index; `inputs` are the tensors that `body`
 /// reads.
-pub fn compute<B: Into<Body>>(
+pub fn compute<B: Into<ComputeBody>>(
     name: &str,
     shape: impl Into<Arc<[PrimExpr]>>,
-    inputs: &[&Tensor],
+    inputs: &[&TensorExpr],
     body: impl FnOnce(&[PrimExpr]) -> B,
-) -> Tensor {
+) -> TensorExpr {
     compute_many(name, shape, inputs, body).swap_remove(0)
 }
 
 /// Several tensors of one shape that are computed together, one per value that `body` returns (at least one).
-pub fn compute_many<B: Into<Body>>(
+pub fn compute_many<B: Into<ComputeBody>>(
     name: &str,
     shape: impl Into<Arc<[PrimExpr]>>,
-    inputs: &[&Tensor],
+    inputs: &[&TensorExpr],
     body: impl FnOnce(&[PrimExpr]) -> B,
-) -> Vec<Tensor> {
+) -> Vec<TensorExpr> {
     let shape = shape.into();
     let axes = axes(&shape, |_| IterKind::Spatial);
     let indices: Vec<PrimExpr> = axes.iter().map(|axis| axis.var.clone().into()).collect();
@@ -175,9 +175,9 @@ pub fn scan(
     shape: impl Into<Arc<[PrimExpr]>>,
     dtype: DataType,
     axis: usize,
-    inputs: &[&Tensor],
-    body: impl FnOnce(&[PrimExpr], &Tensor) -> PrimExpr,
-) -> Tensor {
+    inputs: &[&TensorExpr],
+    body: impl FnOnce(&[PrimExpr], &TensorExpr) -> PrimExpr,
+) -> TensorExpr {
     let shape = shape.into();
     let kind = |i| if i == axis { IterKind::Ordered } else { IterKind::Spatial };
     let axes = axes(&shape, kind);
@@ -193,17 +193,17 @@ pub fn scatter(
     name: &str,
     shape: impl Into<Arc<[PrimExpr]>>,
     domain: &[PrimExpr],
-    inputs: &[&Tensor],
+    inputs: &[&TensorExpr],
     init: impl FnOnce(&[PrimExpr]) -> PrimExpr,
-    update: impl FnOnce(&[PrimExpr], &Tensor) -> (Vec<PrimExpr>, PrimExpr),
-) -> Tensor {
+    update: impl FnOnce(&[PrimExpr], &TensorExpr) -> (Vec<PrimExpr>, PrimExpr),
+) -> TensorExpr {
     let shape = shape.into();
     let vars = |axes: &[IterVar]| -> Vec<PrimExpr> { axes.iter().map(|it| it.var.clone().into()).collect() };
     let (spatial, domain) = (axes(&shape, |_| IterKind::Spatial), axes(domain, |_| IterKind::Ordered));
     let init = init(&vars(&spatial));
     let output = placeholder(name, shape, init.dtype());
     let (indices, value) = update(&vars(&domain), &output);
-    let body = Body::Scatter(Scatter { init, domain, indices, value });
+    let body = ComputeBody::Scatter(Scatter { init, domain, indices, value });
     finish(name, spatial, body, inputs, vec![output.buffer]).swap_remove(0)
 }
 
@@ -219,12 +219,12 @@ fn axes(shape: &[PrimExpr], kind: impl Fn(usize) -> IterKind) -> Vec<IterVar> {
 fn finish(
     name: &str,
     axes: Vec<IterVar>,
-    body: Body,
-    inputs: &[&Tensor],
+    body: ComputeBody,
+    inputs: &[&TensorExpr],
     outputs: Vec<Buffer>,
-) -> Vec<Tensor> {
+) -> Vec<TensorExpr> {
     let inputs = inputs.iter().map(|&tensor| tensor.clone()).collect();
     let stage = Arc::new(Stage { name: name.into(), axes, body, inputs, outputs });
-    let tensor = |buffer: &Buffer| Tensor { buffer: buffer.clone(), stage: Some(stage.clone()) };
+    let tensor = |buffer: &Buffer| TensorExpr { buffer: buffer.clone(), stage: Some(stage.clone()) };
     stage.outputs.iter().map(tensor).collect()
 }

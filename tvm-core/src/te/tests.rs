@@ -7,7 +7,7 @@ use crate::ir::Var;
 use crate::tir::analysis::well_formed;
 use crate::tir::{Block, IterKind, Param, PrimExpr, PrimFunc, Visitor, interp, walk_block};
 
-fn placeholder_of(name: &str, shape: &[i64]) -> super::Tensor {
+fn placeholder_of(name: &str, shape: &[i64]) -> super::TensorExpr {
     placeholder(name, shape.iter().map(|&n| n.into()).collect::<Vec<PrimExpr>>(), DataType::F32)
 }
 

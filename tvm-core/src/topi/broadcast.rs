@@ -2,14 +2,14 @@
 
 use tvm_runtime::DataType;
 
-use crate::te::{Tensor, compute};
+use crate::te::{TensorExpr, compute};
 use crate::tir::PrimExpr;
 
 /// An operand of an element-wise computation.
 #[derive(Clone, Debug)]
 pub enum Operand {
     /// A tensor whose shape broadcasts to the result's.
-    Tensor(Tensor),
+    Tensor(TensorExpr),
     /// A scalar.
     Scalar(PrimExpr),
 }
@@ -31,8 +31,8 @@ impl Operand {
     }
 }
 
-impl From<&Tensor> for Operand {
-    fn from(tensor: &Tensor) -> Operand {
+impl From<&TensorExpr> for Operand {
+    fn from(tensor: &TensorExpr) -> Operand {
         Operand::Tensor(tensor.clone())
     }
 }
@@ -43,15 +43,15 @@ pub fn broadcast(
     shape: &[PrimExpr],
     operands: &[Operand],
     f: impl FnOnce(&[PrimExpr]) -> PrimExpr,
-) -> Tensor {
-    let inputs: Vec<&Tensor> = (operands.iter())
+) -> TensorExpr {
+    let inputs: Vec<&TensorExpr> = (operands.iter())
         .filter_map(|it| if let Operand::Tensor(tensor) = it { Some(tensor) } else { None })
         .collect();
     compute(name, shape, &inputs, |indices| f(&operands.iter().map(|it| it.at(indices)).collect::<Vec<_>>()))
 }
 
 /// `f` applied to every element of `x`.
-pub fn map(name: &str, x: &Tensor, f: impl FnOnce(PrimExpr) -> PrimExpr) -> Tensor {
+pub fn map(name: &str, x: &TensorExpr, f: impl FnOnce(PrimExpr) -> PrimExpr) -> TensorExpr {
     compute(name, x.shape(), &[x], |i| f(x.at(i)))
 }
 

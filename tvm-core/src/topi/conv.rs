@@ -5,7 +5,7 @@ use tvm_runtime::DataType;
 use super::reduction::{accumulator, narrowed};
 use super::transform::lazy;
 use super::{PadMode, pad};
-use crate::te::{ReduceAxis, Tensor, compute, reduce_axis, sum};
+use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
 use crate::tir::PrimExpr;
 
 /// Parameters of a convolution, one value per spatial axis.
@@ -23,7 +23,7 @@ pub struct ConvParams {
     pub groups: i64,
 }
 
-fn window_axes(weight: &Tensor) -> Vec<ReduceAxis> {
+fn window_axes(weight: &TensorExpr) -> Vec<ReduceAxis> {
     let name = |i: usize| ["kd", "kh", "kw"][3 + i - (weight.ndim() - 2)];
     (2..weight.ndim()).map(|axis| reduce_axis(name(axis - 2), weight.dim(axis))).collect()
 }
@@ -32,12 +32,12 @@ fn window_axes(weight: &Tensor) -> Vec<ReduceAxis> {
 /// and reduction axes (in channel within the group, window…).
 pub fn conv(
     name: &str,
-    x: &Tensor,
-    weight: &Tensor,
+    x: &TensorExpr,
+    weight: &TensorExpr,
     params: &ConvParams,
     shape: &[PrimExpr],
     dtype: DataType,
-) -> Tensor {
+) -> TensorExpr {
     let zeros = |pads: &[i64]| [&[0, 0], pads].concat();
     let padded = params.pad_before.iter().chain(&params.pad_after).any(|&it| it != 0);
     let x = &if padded {
@@ -73,12 +73,12 @@ pub fn conv(
 /// element whose window covers it.
 pub fn conv_transpose(
     name: &str,
-    x: &Tensor,
-    weight: &Tensor,
+    x: &TensorExpr,
+    weight: &TensorExpr,
     params: &ConvParams,
     shape: &[PrimExpr],
     dtype: DataType,
-) -> Tensor {
+) -> TensorExpr {
     let per_group = x.dim(1).floordiv(params.groups);
     let (channel, window) = (reduce_axis("ci", per_group.clone()), window_axes(weight));
     let wide = accumulator(dtype);

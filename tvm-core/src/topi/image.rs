@@ -2,7 +2,7 @@
 
 use tvm_runtime::DataType;
 
-use crate::te::{Tensor, compute};
+use crate::te::{TensorExpr, compute};
 use crate::tir::{Intrinsic, PrimExpr};
 
 /// How a position in the result maps to a position in the image.
@@ -58,7 +58,12 @@ fn position(index: &PrimExpr, extent: &PrimExpr, out: &PrimExpr, coordinates: Co
 }
 
 /// `x` resized to the spatial extents of `shape`.
-pub fn resize(x: &Tensor, shape: &[PrimExpr], method: Interpolation, coordinates: Coordinates) -> Tensor {
+pub fn resize(
+    x: &TensorExpr,
+    shape: &[PrimExpr],
+    method: Interpolation,
+    coordinates: Coordinates,
+) -> TensorExpr {
     let float = |value: f64| PrimExpr::float(value, DataType::F32);
     let limited =
         |index: PrimExpr, axis: usize| index.cast(DataType::I64).max(0).min(&x.shape()[axis] - 1i64);

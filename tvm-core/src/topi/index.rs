@@ -5,7 +5,7 @@
 
 use tvm_runtime::DataType;
 
-use crate::te::{Tensor, compute, scatter};
+use crate::te::{TensorExpr, compute, scatter};
 use crate::tir::PrimExpr;
 
 /// `index`, an element of an index tensor, as an index into an axis of `extent`.
@@ -16,7 +16,7 @@ fn inside(index: PrimExpr, extent: &PrimExpr) -> PrimExpr {
 }
 
 /// The elements of `x` that `indices` selects along `axis`; the axes of `indices` replace `axis`.
-pub fn take(x: &Tensor, indices: &Tensor, axis: usize, shape: &[PrimExpr]) -> Tensor {
+pub fn take(x: &TensorExpr, indices: &TensorExpr, axis: usize, shape: &[PrimExpr]) -> TensorExpr {
     compute("take", shape, &[x, indices], |i| {
         let (before, rest) = i.split_at(axis);
         let (picked, after) = rest.split_at(indices.ndim());
@@ -27,7 +27,7 @@ pub fn take(x: &Tensor, indices: &Tensor, axis: usize, shape: &[PrimExpr]) -> Te
 
 /// For every element of `indices`, the element of `x` at this position along `axis` and the same position on other
 /// axes.
-pub fn gather_elements(x: &Tensor, indices: &Tensor, axis: usize) -> Tensor {
+pub fn gather_elements(x: &TensorExpr, indices: &TensorExpr, axis: usize) -> TensorExpr {
     compute("gather_elements", indices.shape(), &[x, indices], |i| {
         let mut at = i.to_vec();
         at[axis] = inside(indices.at(i), &x.shape()[axis]);
@@ -37,7 +37,13 @@ pub fn gather_elements(x: &Tensor, indices: &Tensor, axis: usize) -> Tensor {
 
 /// The slices of `x` that the rows of `indices` (along its last axis, of constant extent `depth`) select in each batch;
 /// the first `batch` axes are those of the batch.
-pub fn gather_nd(x: &Tensor, indices: &Tensor, batch: usize, depth: usize, shape: &[PrimExpr]) -> Tensor {
+pub fn gather_nd(
+    x: &TensorExpr,
+    indices: &TensorExpr,
+    batch: usize,
+    depth: usize,
+    shape: &[PrimExpr],
+) -> TensorExpr {
     compute("gather_nd", shape, &[x, indices], |i| {
         let (outer, inner) = i.split_at(indices.ndim() - 1);
         let index = |k: usize| {
@@ -50,7 +56,7 @@ pub fn gather_nd(x: &Tensor, indices: &Tensor, batch: usize, depth: usize, shape
 }
 
 /// `x[begin + i * stride]`: `slices` has one (begin, stride) per axis of `x`.
-pub fn strided_slice(x: &Tensor, slices: &[(PrimExpr, i64)], shape: &[PrimExpr]) -> Tensor {
+pub fn strided_slice(x: &TensorExpr, slices: &[(PrimExpr, i64)], shape: &[PrimExpr]) -> TensorExpr {
     compute("strided_slice", shape, &[x], |i| {
         let at = i.iter().zip(slices).map(|(i, (begin, stride))| i * *stride + begin);
         x.at(at.collect::<Vec<_>>())
@@ -60,12 +66,12 @@ pub fn strided_slice(x: &Tensor, slices: &[(PrimExpr, i64)], shape: &[PrimExpr])
 /// `x`, with the elements that `indices` selects along `axis` combined with `updates` (of the shape of `indices`), in
 /// order.
 pub fn scatter_elements(
-    x: &Tensor,
-    indices: &Tensor,
-    updates: &Tensor,
+    x: &TensorExpr,
+    indices: &TensorExpr,
+    updates: &TensorExpr,
     axis: usize,
     combine: fn(PrimExpr, PrimExpr) -> PrimExpr,
-) -> Tensor {
+) -> TensorExpr {
     let start = |i: &[PrimExpr]| x.at(i);
     scatter("scatter_elements", x.shape(), indices.shape(), &[x, indices, updates], start, |k, out| {
         let mut at = k.to_vec();
@@ -78,12 +84,12 @@ pub fn scatter_elements(
 /// `x`, with the slices that the rows of `indices` (along its last axis, of extent `depth`) select combined with those
 /// of `updates`, in order.
 pub fn scatter_nd(
-    x: &Tensor,
-    indices: &Tensor,
-    updates: &Tensor,
+    x: &TensorExpr,
+    indices: &TensorExpr,
+    updates: &TensorExpr,
     depth: usize,
     combine: fn(PrimExpr, PrimExpr) -> PrimExpr,
-) -> Tensor {
+) -> TensorExpr {
     let rows = indices.ndim() - 1;
     let start = |i: &[PrimExpr]| x.at(i);
     scatter("scatter_nd", x.shape(), updates.shape(), &[x, indices, updates], start, |k, out| {

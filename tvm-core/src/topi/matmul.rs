@@ -3,12 +3,12 @@
 use tvm_runtime::DataType;
 
 use super::reduction::{accumulator, narrowed};
-use crate::te::{Tensor, compute, reduce_axis, sum};
+use crate::te::{TensorExpr, compute, reduce_axis, sum};
 use crate::tir::PrimExpr;
 
 /// NumPy's `matmul`: products over the last two axes; the other axes broadcast. A tensor of rank 1 is a row on the left
 /// and a column on the right, and the axis added for that is not in the result.
-pub fn matmul(a: &Tensor, b: &Tensor, shape: &[PrimExpr], dtype: DataType) -> Tensor {
+pub fn matmul(a: &TensorExpr, b: &TensorExpr, shape: &[PrimExpr], dtype: DataType) -> TensorExpr {
     let (row, column) = (a.ndim() == 1, b.ndim() == 1);
     let (a_depth, b_depth) = (a.dim(a.ndim() - 1), b.dim(if column { 0 } else { b.ndim() - 2 }));
     let depth = if a_depth.as_int().is_some() { a_depth } else { b_depth };
@@ -24,7 +24,7 @@ pub fn matmul(a: &Tensor, b: &Tensor, shape: &[PrimExpr], dtype: DataType) -> Te
         };
         let a_inner = if row { vec![k.expr()] } else { vec![next(), k.expr()] };
         let b_inner = if column { vec![k.expr()] } else { vec![k.expr(), next()] };
-        let element = |x: &Tensor, inner: Vec<PrimExpr>| {
+        let element = |x: &TensorExpr, inner: Vec<PrimExpr>| {
             let outer = x.ndim() - inner.len();
             let aligned = batch[batch.len() - outer..].iter().zip(x.shape());
             let mut at: Vec<PrimExpr> = aligned

@@ -1,6 +1,6 @@
 //! The computations behind graph operators, as tensor expressions; one file per family.
 //!
-//! Everything here takes and returns [`te::Tensor`](crate::te::Tensor)s of known symbolic shapes. The operators in
+//! Everything here takes and returns [`te::TensorExpr`](crate::te::TensorExpr)s of known symbolic shapes. The operators in
 //! [`crate::relax::op`] check shapes and types.
 //!
 //! TVM counterpart: `tvm::topi`.

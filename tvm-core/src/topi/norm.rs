@@ -1,16 +1,21 @@
 //! Normalisations.
 
 use super::{Operand, broadcast, scaled_sum, variance};
-use crate::te::{Tensor, compute, reduce_axis, sum};
+use crate::te::{TensorExpr, compute, reduce_axis, sum};
 use crate::tir::{Intrinsic, PrimExpr};
 
 /// The element of `tensor`, which has rank 1, at the index of `axis`.
-fn along(tensor: &Tensor, i: &[PrimExpr], axis: usize) -> PrimExpr {
+fn along(tensor: &TensorExpr, i: &[PrimExpr], axis: usize) -> PrimExpr {
     tensor.at([i[axis].clone()])
 }
 
 /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta` with given statistics along `axis`.
-pub fn batch_norm(x: &Tensor, [gamma, beta, mean, var]: [&Tensor; 4], axis: usize, epsilon: f64) -> Tensor {
+pub fn batch_norm(
+    x: &TensorExpr,
+    [gamma, beta, mean, var]: [&TensorExpr; 4],
+    axis: usize,
+    epsilon: f64,
+) -> TensorExpr {
     compute("batch_norm", x.shape(), &[x, gamma, beta, mean, var], |i| {
         let epsilon = PrimExpr::float(epsilon, x.dtype());
         let deviation = (along(var, i, axis) + epsilon).unary(Intrinsic::Sqrt);
@@ -22,13 +27,13 @@ pub fn batch_norm(x: &Tensor, [gamma, beta, mean, var]: [&Tensor; 4], axis: usiz
 /// its index. With `center` false the mean is taken as 0 (root mean square normalisation).
 pub fn normalize(
     name: &str,
-    x: &Tensor,
+    x: &TensorExpr,
     axes: &[usize],
     epsilon: f64,
     center: bool,
-    inputs: &[&Tensor],
+    inputs: &[&TensorExpr],
     scale: impl FnOnce(PrimExpr, &[PrimExpr]) -> PrimExpr,
-) -> Tensor {
+) -> TensorExpr {
     let at_mean = |i: &[PrimExpr]| -> Vec<PrimExpr> {
         let index = |(axis, i): (usize, &PrimExpr)| {
             if axes.contains(&axis) { PrimExpr::index(0) } else { i.clone() }
@@ -42,7 +47,7 @@ pub fn normalize(
         let square = broadcast("square", x.shape(), &[Operand::from(x)], |it| &it[0] * &it[0]);
         (None, scaled_sum("mean_square", &square, axes, true))
     };
-    let read: Vec<&Tensor> = [x, &var].into_iter().chain(&mean).chain(inputs.iter().copied()).collect();
+    let read: Vec<&TensorExpr> = [x, &var].into_iter().chain(&mean).chain(inputs.iter().copied()).collect();
     compute(name, x.shape(), &read, |i| {
         let centered = match &mean {
             Some(mean) => x.at(i) - mean.at(at_mean(i)),
@@ -53,7 +58,7 @@ pub fn normalize(
 }
 
 /// Local response normalisation: `x / (bias + alpha / size * sum of squares of the neighbours along axis)^beta`.
-pub fn lrn(x: &Tensor, size: i64, axis: usize, alpha: f64, beta: f64, bias: f64) -> Tensor {
+pub fn lrn(x: &TensorExpr, size: i64, axis: usize, alpha: f64, beta: f64, bias: f64) -> TensorExpr {
     let window = reduce_axis("window", size);
     let float = |value: f64| PrimExpr::float(value, x.dtype());
     let squares = compute("lrn_squares", x.shape(), &[x], |i| {

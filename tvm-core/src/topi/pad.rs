@@ -1,7 +1,7 @@
 //! Padding of tensors.
 
 use super::transform::lazy;
-use crate::te::{Tensor, compute};
+use crate::te::{TensorExpr, compute};
 use crate::tir::PrimExpr;
 
 /// The values that pad a tensor.
@@ -19,7 +19,7 @@ pub enum PadMode {
 
 /// `x` with `before` elements added at the start and `after` elements at the end of each axis; negative counts remove
 /// elements.
-pub fn pad(name: &str, x: &Tensor, before: &[i64], after: &[i64], mode: &PadMode) -> Tensor {
+pub fn pad(name: &str, x: &TensorExpr, before: &[i64], after: &[i64], mode: &PadMode) -> TensorExpr {
     let shape: Vec<PrimExpr> = (x.shape().iter().zip(before).zip(after))
         .map(|((extent, before), after)| crate::arith::dims::simplify_dim(&(extent + (before + after))))
         .collect();

@@ -2,7 +2,7 @@
 
 use super::transform::lazy;
 use super::{PadMode, ceil_div, pad};
-use crate::te::{ReduceAxis, Tensor, compute, max, min_value, reduce_axis, sum};
+use crate::te::{ReduceAxis, TensorExpr, compute, max, min_value, reduce_axis, sum};
 use crate::tir::PrimExpr;
 
 /// Parameters of a pooling, one value per spatial axis.
@@ -28,7 +28,7 @@ impl PoolParams {
     }
 
     /// `x` with padding, extended at the end for the windows that rounding up the number of windows adds.
-    fn padded(&self, x: &Tensor, shape: &[PrimExpr], value: PrimExpr) -> Tensor {
+    fn padded(&self, x: &TensorExpr, shape: &[PrimExpr], value: PrimExpr) -> TensorExpr {
         let mut after = self.pad_after.clone();
         for (d, after) in after.iter_mut().enumerate() {
             if let (Some(out), Some(extent)) = (shape[2 + d].as_int(), x.shape()[2 + d].as_int()) {
@@ -46,7 +46,7 @@ impl PoolParams {
         pad("pad_temp", x, &zeros(&self.pad_before), &zeros(&after), &PadMode::Constant(value))
     }
 
-    fn source(&self, x: &Tensor, i: &[PrimExpr], window: &[ReduceAxis]) -> PrimExpr {
+    fn source(&self, x: &TensorExpr, i: &[PrimExpr], window: &[ReduceAxis]) -> PrimExpr {
         let mut at = i[..2].to_vec();
         at.extend(
             (0..window.len()).map(|d| &i[2 + d] * self.strides[d] + window[d].expr() * self.dilation[d]),
@@ -56,14 +56,14 @@ impl PoolParams {
 }
 
 /// Largest element of every window; NaN if the window contains NaN.
-pub fn max_pool(name: &str, x: &Tensor, params: &PoolParams, shape: &[PrimExpr]) -> Tensor {
+pub fn max_pool(name: &str, x: &TensorExpr, params: &PoolParams, shape: &[PrimExpr]) -> TensorExpr {
     let window = params.axes();
     let x = params.padded(x, shape, min_value(x.dtype()));
     compute(name, shape, &[&x], |i| max(params.source(&x, i, &window), &window.iter().collect::<Vec<_>>()))
 }
 
 /// Mean of every window.
-pub fn avg_pool(name: &str, x: &Tensor, params: &PoolParams, shape: &[PrimExpr]) -> Tensor {
+pub fn avg_pool(name: &str, x: &TensorExpr, params: &PoolParams, shape: &[PrimExpr]) -> TensorExpr {
     let (window, dtype) = (params.axes(), x.dtype());
     let padded = params.padded(x, shape, PrimExpr::constant(0.0, dtype));
     let total = compute("pool_sum", shape, &[&padded], |i| {
@@ -89,7 +89,7 @@ pub fn avg_pool(name: &str, x: &Tensor, params: &PoolParams, shape: &[PrimExpr])
 }
 
 /// Means of windows that divide every spatial axis as evenly as possible.
-pub fn adaptive_avg_pool(name: &str, x: &Tensor, shape: &[PrimExpr]) -> Tensor {
+pub fn adaptive_avg_pool(name: &str, x: &TensorExpr, shape: &[PrimExpr]) -> TensorExpr {
     let (spatial, dtype) = (x.ndim() - 2, x.dtype());
     let even = |d: usize| {
         let (extent, out) = (&x.shape()[2 + d], &shape[2 + d]);

@@ -2,7 +2,7 @@
 
 use tvm_runtime::DataType;
 
-use crate::te::{Combiner, Reduce, ReduceAxis, Tensor, compute, compute_many, reduce, reduce_axis};
+use crate::te::{Combiner, Reduce, ReduceAxis, TensorExpr, compute, compute_many, reduce, reduce_axis};
 use crate::tir::PrimExpr;
 
 /// The reduced axes, and how indices of the result map to indices of the input.
@@ -13,7 +13,7 @@ struct Axes<'a> {
 }
 
 impl<'a> Axes<'a> {
-    fn new(x: &Tensor, axes: &'a [usize], keepdims: bool) -> Axes<'a> {
+    fn new(x: &TensorExpr, axes: &'a [usize], keepdims: bool) -> Axes<'a> {
         let reduced =
             axes.iter().enumerate().map(|(i, &axis)| reduce_axis(&format!("k{i}"), x.dim(axis))).collect();
         Axes { axes, keepdims, reduced }
@@ -23,7 +23,7 @@ impl<'a> Axes<'a> {
         self.reduced.iter().collect()
     }
 
-    fn out_shape(&self, x: &Tensor) -> Vec<PrimExpr> {
+    fn out_shape(&self, x: &TensorExpr) -> Vec<PrimExpr> {
         let kept = |axis: usize| match (self.axes.contains(&axis), self.keepdims) {
             (false, _) => Some(x.dim(axis)),
             (true, true) => Some(PrimExpr::index(1)),
@@ -33,12 +33,12 @@ impl<'a> Axes<'a> {
     }
 
     /// The index into `x`, from the index `out` into the result and the reduction variables.
-    fn source(&self, x: &Tensor, out: &[PrimExpr]) -> Vec<PrimExpr> {
+    fn source(&self, x: &TensorExpr, out: &[PrimExpr]) -> Vec<PrimExpr> {
         self.index(x, out, |k| self.reduced[k].expr())
     }
 
     /// The index into a tensor like `x`: `reduced(k)` on the `k`-th reduced axis, the index of `out` on the others.
-    fn index(&self, x: &Tensor, out: &[PrimExpr], reduced: impl Fn(usize) -> PrimExpr) -> Vec<PrimExpr> {
+    fn index(&self, x: &TensorExpr, out: &[PrimExpr], reduced: impl Fn(usize) -> PrimExpr) -> Vec<PrimExpr> {
         let mut out = out.iter();
         let mut index = Vec::with_capacity(x.ndim());
         for axis in 0..x.ndim() {
@@ -55,12 +55,12 @@ impl<'a> Axes<'a> {
 /// `f` of the elements, reduced by `make` along `axes`.
 pub fn reduce_axes(
     name: &str,
-    x: &Tensor,
+    x: &TensorExpr,
     axes: &[usize],
     keepdims: bool,
     f: impl FnOnce(PrimExpr) -> PrimExpr,
     make: fn(PrimExpr, &[&ReduceAxis]) -> Reduce,
-) -> Tensor {
+) -> TensorExpr {
     let axes = Axes::new(x, axes, keepdims);
     compute(name, axes.out_shape(x), &[x], |i| make(f(x.at(axes.source(x, i))), &axes.refs()))
 }
@@ -71,37 +71,37 @@ pub(super) fn accumulator(dtype: DataType) -> DataType {
 }
 
 /// `x`, computed in the type of [`accumulator`], cast to `dtype`.
-pub(super) fn narrowed(x: Tensor, dtype: DataType) -> Tensor {
+pub(super) fn narrowed(x: TensorExpr, dtype: DataType) -> TensorExpr {
     if x.dtype() == dtype { x } else { super::map("narrowed", &x, |it| it.cast(dtype)) }
 }
 
 /// Sum over `axes` of `f` of the elements.
 pub fn sum_axes(
     name: &str,
-    x: &Tensor,
+    x: &TensorExpr,
     axes: &[usize],
     keepdims: bool,
     f: impl FnOnce(PrimExpr) -> PrimExpr,
-) -> Tensor {
+) -> TensorExpr {
     let wide = accumulator(x.dtype());
     let sum = reduce_axes(name, x, axes, keepdims, |it| f(it.cast(wide)), crate::te::sum);
     narrowed(sum, x.dtype())
 }
 
 /// Number of elements along `axes`, as `dtype`.
-pub(super) fn count(x: &Tensor, axes: &[usize], dtype: DataType) -> PrimExpr {
+pub(super) fn count(x: &TensorExpr, axes: &[usize], dtype: DataType) -> PrimExpr {
     axes.iter().fold(PrimExpr::index(1), |count, &axis| count * x.dim(axis)).cast(dtype)
 }
 
 /// Mean over `axes`: the sum divided by the number of elements.
-pub fn scaled_sum(name: &str, x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
+pub fn scaled_sum(name: &str, x: &TensorExpr, axes: &[usize], keepdims: bool) -> TensorExpr {
     let sum = sum_axes(&format!("{name}_sum"), x, axes, keepdims, |it| it);
     let count = count(x, axes, x.dtype());
     super::map(name, &sum, |it| it / count)
 }
 
 /// Mean of the squared distance to the mean, over `axes`.
-pub fn variance(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
+pub fn variance(x: &TensorExpr, axes: &[usize], keepdims: bool) -> TensorExpr {
     let mean = scaled_sum("mean", x, axes, true);
     let over = Axes::new(x, axes, keepdims);
     let sum = compute("squares", over.out_shape(x), &[x, &mean], |i| {
@@ -116,12 +116,12 @@ pub fn variance(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
 /// Position of the largest (or smallest) element over `axes`, in row-major order of these axes.
 pub fn arg_extreme(
     name: &str,
-    x: &Tensor,
+    x: &TensorExpr,
     axes: &[usize],
     keepdims: bool,
     largest: bool,
     last: bool,
-) -> Tensor {
+) -> TensorExpr {
     let axes = Axes::new(x, axes, keepdims);
     let mut both = compute_many(name, axes.out_shape(x), &[x], |i| {
         let extents: Vec<PrimExpr> = axes.axes.iter().map(|&axis| x.dim(axis)).collect();

@@ -1,18 +1,18 @@
 //! Running sums and products.
 
-use crate::te::{Tensor, scan};
+use crate::te::{TensorExpr, scan};
 use crate::tir::PrimExpr;
 
 /// Every element combined with all elements before it along `axis`; `exclusive` leaves out the element itself and
 /// starts from `identity`.
 pub fn cumulative(
     name: &str,
-    x: &Tensor,
+    x: &TensorExpr,
     axis: usize,
     exclusive: bool,
     identity: PrimExpr,
     combine: fn(PrimExpr, PrimExpr) -> PrimExpr,
-) -> Tensor {
+) -> TensorExpr {
     let dtype = identity.dtype();
     scan(name, x.shape(), dtype, axis, &[x], |i, so_far| {
         let mut before = i.to_vec();

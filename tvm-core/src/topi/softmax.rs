@@ -1,7 +1,7 @@
 //! Softmax and its logarithm, shifted by the largest element so that nothing overflows.
 
 use super::{reduce_axes, sum_axes};
-use crate::te::{Tensor, compute, max};
+use crate::te::{TensorExpr, compute, max};
 use crate::tir::{Intrinsic, PrimExpr};
 
 /// `i` with the index 0 on `axis`, which is reduced but kept.
@@ -12,7 +12,7 @@ fn at_axis(i: &[PrimExpr], axis: usize) -> Vec<PrimExpr> {
 }
 
 /// `exp(x) / sum(exp(x))` along `axis`.
-pub fn softmax(x: &Tensor, axis: usize) -> Tensor {
+pub fn softmax(x: &TensorExpr, axis: usize) -> TensorExpr {
     let largest = reduce_axes("softmax_max", x, &[axis], true, |it| it, max);
     let exp = compute("softmax_exp", x.shape(), &[x, &largest], |i| {
         (x.at(i) - largest.at(at_axis(i, axis))).unary(Intrinsic::Exp)
@@ -22,7 +22,7 @@ pub fn softmax(x: &Tensor, axis: usize) -> Tensor {
 }
 
 /// `x - log(sum(exp(x)))` along `axis`.
-pub fn log_softmax(x: &Tensor, axis: usize) -> Tensor {
+pub fn log_softmax(x: &TensorExpr, axis: usize) -> TensorExpr {
     let largest = reduce_axes("log_softmax_max", x, &[axis], true, |it| it, max);
     let shifted =
         compute("log_softmax_shift", x.shape(), &[x, &largest], |i| x.at(i) - largest.at(at_axis(i, axis)));

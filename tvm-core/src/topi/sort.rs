@@ -3,11 +3,11 @@
 //! The order is total: NaN is larger than every number, equal elements keep their order. The work is quadratic in the
 //! extent of the axis and every result element is independent of the others.
 
-use crate::te::{Tensor, compute, reduce_axis, sum};
+use crate::te::{TensorExpr, compute, reduce_axis, sum};
 use crate::tir::PrimExpr;
 
 /// For every element, its position in the order along `axis`, smallest first or largest first.
-fn ranks(x: &Tensor, axis: usize, descending: bool) -> Tensor {
+fn ranks(x: &TensorExpr, axis: usize, descending: bool) -> TensorExpr {
     let other = reduce_axis("other", x.dim(axis));
     compute("rank", x.shape(), &[x], |i| {
         let mut at = i.to_vec();
@@ -26,7 +26,7 @@ fn ranks(x: &Tensor, axis: usize, descending: bool) -> Tensor {
 }
 
 /// The positions of the elements along `axis` in sorted order; as many as `shape` holds.
-pub fn sorted_positions(x: &Tensor, axis: usize, descending: bool, shape: &[PrimExpr]) -> Tensor {
+pub fn sorted_positions(x: &TensorExpr, axis: usize, descending: bool, shape: &[PrimExpr]) -> TensorExpr {
     let ranks = ranks(x, axis, descending);
     let from = reduce_axis("from", x.dim(axis));
     compute("sorted_positions", shape, &[&ranks], |i| {

@@ -1,7 +1,7 @@
 //! Rearrangements of elements without change: permutations, concatenations, repetitions.
 
 use super::{ravel, unravel};
-use crate::te::{Tensor, compute};
+use crate::te::{TensorExpr, compute};
 use crate::tir::{Intrinsic, PrimExpr};
 
 /// `condition ? a : b`. Only the selected side is evaluated: the other one may be outside of its buffer.
@@ -17,7 +17,7 @@ pub(super) fn lazy(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr {
 }
 
 /// `x` with permuted axes: axis `i` of the result is axis `axes[i]` of `x`.
-pub fn permute(x: &Tensor, axes: &[usize]) -> Tensor {
+pub fn permute(x: &TensorExpr, axes: &[usize]) -> TensorExpr {
     let shape: Vec<PrimExpr> = axes.iter().map(|&axis| x.dim(axis)).collect();
     compute("transpose", shape, &[x], |i| {
         let mut at = vec![PrimExpr::index(0); axes.len()];
@@ -27,13 +27,13 @@ pub fn permute(x: &Tensor, axes: &[usize]) -> Tensor {
 }
 
 /// The same elements in the same order under another shape.
-pub fn reshape(x: &Tensor, shape: &[PrimExpr]) -> Tensor {
+pub fn reshape(x: &TensorExpr, shape: &[PrimExpr]) -> TensorExpr {
     compute("reshape", shape, &[x], |i| x.at(unravel(ravel(i, shape), x.shape())))
 }
 
 /// Concatenates tensors along `axis`.
-pub fn concat(xs: &[Tensor], axis: usize, shape: &[PrimExpr]) -> Tensor {
-    let inputs: Vec<&Tensor> = xs.iter().collect();
+pub fn concat(xs: &[TensorExpr], axis: usize, shape: &[PrimExpr]) -> TensorExpr {
+    let inputs: Vec<&TensorExpr> = xs.iter().collect();
     compute("concat", shape, &inputs, |i| {
         // Start of each tensor along the axis.
         let starts = xs.iter().scan(PrimExpr::index(0), |end, x| {
@@ -41,14 +41,14 @@ pub fn concat(xs: &[Tensor], axis: usize, shape: &[PrimExpr]) -> Tensor {
             *end = &start + x.dim(axis);
             Some(start)
         });
-        let parts: Vec<(PrimExpr, &Tensor)> = starts.zip(xs).collect();
+        let parts: Vec<(PrimExpr, &TensorExpr)> = starts.zip(xs).collect();
         part_at(&parts, i, axis)
     })
 }
 
 /// The element at `i` of the concatenated parts, which are given with their start along `axis`; bisects to find the
 /// part.
-fn part_at(parts: &[(PrimExpr, &Tensor)], i: &[PrimExpr], axis: usize) -> PrimExpr {
+fn part_at(parts: &[(PrimExpr, &TensorExpr)], i: &[PrimExpr], axis: usize) -> PrimExpr {
     match parts {
         [] => PrimExpr::index(0),
         [(start, x)] => {
@@ -64,8 +64,8 @@ fn part_at(parts: &[(PrimExpr, &Tensor)], i: &[PrimExpr], axis: usize) -> PrimEx
 }
 
 /// Stacks tensors of one shape along a new axis `axis`.
-pub fn stack(xs: &[Tensor], axis: usize, shape: &[PrimExpr]) -> Tensor {
-    let inputs: Vec<&Tensor> = xs.iter().collect();
+pub fn stack(xs: &[TensorExpr], axis: usize, shape: &[PrimExpr]) -> TensorExpr {
+    let inputs: Vec<&TensorExpr> = xs.iter().collect();
     compute("stack", shape, &inputs, |i| {
         let mut at = i.to_vec();
         let which = at.remove(axis);
@@ -76,7 +76,7 @@ pub fn stack(xs: &[Tensor], axis: usize, shape: &[PrimExpr]) -> Tensor {
 }
 
 /// The parts of `x` along `axis` that start at `starts`, of the given shapes.
-pub fn split(x: &Tensor, axis: usize, starts: &[PrimExpr], shapes: &[&[PrimExpr]]) -> Vec<Tensor> {
+pub fn split(x: &TensorExpr, axis: usize, starts: &[PrimExpr], shapes: &[&[PrimExpr]]) -> Vec<TensorExpr> {
     let part = |(start, shape): (&PrimExpr, &&[PrimExpr])| {
         compute("split", *shape, &[x], |i| {
             let mut at = i.to_vec();
@@ -88,7 +88,7 @@ pub fn split(x: &Tensor, axis: usize, starts: &[PrimExpr], shapes: &[&[PrimExpr]
 }
 
 /// `x` repeated as a whole along every axis.
-pub fn tile(x: &Tensor, shape: &[PrimExpr]) -> Tensor {
+pub fn tile(x: &TensorExpr, shape: &[PrimExpr]) -> TensorExpr {
     compute("tile", shape, &[x], |i| {
         let last = &i[i.len() - x.ndim()..];
         x.at(last.iter().zip(x.shape()).map(|(i, extent)| i.clone().floormod(extent)).collect::<Vec<_>>())
@@ -96,7 +96,7 @@ pub fn tile(x: &Tensor, shape: &[PrimExpr]) -> Tensor {
 }
 
 /// `x` with every element repeated `times` times along `axis`.
-pub fn repeat(x: &Tensor, times: i64, axis: usize, shape: &[PrimExpr]) -> Tensor {
+pub fn repeat(x: &TensorExpr, times: i64, axis: usize, shape: &[PrimExpr]) -> TensorExpr {
     compute("repeat", shape, &[x], |i| {
         let mut at = i.to_vec();
         at[axis] = at[axis].clone().floordiv(times);
@@ -105,7 +105,7 @@ pub fn repeat(x: &Tensor, times: i64, axis: usize, shape: &[PrimExpr]) -> Tensor
 }
 
 /// `x` reversed along `axes`.
-pub fn flip(x: &Tensor, axes: &[usize]) -> Tensor {
+pub fn flip(x: &TensorExpr, axes: &[usize]) -> TensorExpr {
     compute("flip", x.shape(), &[x], |i| {
         let mut at = i.to_vec();
         for &axis in axes {

@@ -56,7 +56,7 @@ impl<'a> Body<'a> {
     pub(super) fn refuse(&mut self, tokens: &impl ToTokens, what: &str, help: &str) -> TokenStream {
         self.errors.push(tokens, format!("{what} not supported in a graph function"), help);
         let graph = paths::graph(Span::call_site());
-        quote!(#graph::Value::poison())
+        quote!(#graph::GraphValue::poison())
     }
 
     /// The tokens of `expr`, an `impl IntoItem`.
@@ -309,10 +309,10 @@ impl<'a> Body<'a> {
                 let body = this.expr(&arm.body);
                 let bind = names.iter().enumerate().map(|(i, name)| quote!(let #name = #p[#i].clone();));
                 quote! {
-                    (#pattern, ::std::boxed::Box::new(|#p: &[#graph::Value]| {
+                    (#pattern, ::std::boxed::Box::new(|#p: &[#graph::GraphValue]| {
                         #(#bind)*
                         #graph::item(#body).into_value()
-                    }) as ::std::boxed::Box<dyn FnOnce(&[#graph::Value]) -> #graph::Value + '_>)
+                    }) as ::std::boxed::Box<dyn FnOnce(&[#graph::GraphValue]) -> #graph::GraphValue + '_>)
                 }
             }));
         }
@@ -351,7 +351,7 @@ impl<'a> Body<'a> {
         let arity = names.len();
         let clones = captured.iter().map(|name| quote!(let #name = #name.clone();));
         quote_spanned! {it.or1_token.span()=>
-            { #(#clones)* #graph::closure(#arity, move |#p: &[#graph::Value]| { #(#bind)* #graph::item(#body).into_value() }) }
+            { #(#clones)* #graph::closure(#arity, move |#p: &[#graph::GraphValue]| { #(#bind)* #graph::item(#body).into_value() }) }
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) fn tokens(
     }
     let (Some(((dtype, shape), Expr::Array(elems))), 1) = (found, call.args.len()) else {
         errors.push(call, "wrong arguments of `constant`", FORM);
-        return quote!(#graph::Value::poison());
+        return quote!(#graph::GraphValue::poison());
     };
     let elems: Vec<TokenStream> = elems.elems.iter().map(|it| element(it, &dtype)).collect();
     quote!(#graph::constant::<#dtype>(&[#(#shape),*], ::std::vec::Vec::from([#(#elems),*])))

@@ -293,7 +293,7 @@ fn item_fn(surface: Surface, attr: TokenStream, func: &ItemFn) -> TokenStream {
             const ARITY: usize = #arity;
 
             #[allow(unused, unexpected_cfgs, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
-            fn define(#d: &mut #graph::Definition) -> #graph::Value {
+            fn define(#d: &mut #graph::Definition) -> #graph::GraphValue {
                 #definition
             }
         }
@@ -352,7 +352,7 @@ fn closure_fn(surface: Surface, closure: &ExprClosure) -> TokenStream {
     let (d, func) = (paths::own("d"), paths::own("func"));
     quote! {{
         #[allow(unused, unexpected_cfgs, clippy::all, clippy::pedantic, clippy::restriction, reason = "the body of a graph function")]
-        let #func = #graph::define(|#d: &mut #graph::Definition| -> #graph::Value { #definition });
+        let #func = #graph::define(|#d: &mut #graph::Definition| -> #graph::GraphValue { #definition });
         #errors
         #func
     }}
@@ -368,7 +368,7 @@ fn definition_or_errors(definition: TokenStream, errors: &Errors) -> (TokenStrea
         #[cfg(rust_analyzer)]
         { #definition }
         #[cfg(not(rust_analyzer))]
-        { let _ = #d; #graph::Value::poison() }
+        { let _ = #d; #graph::GraphValue::poison() }
     };
     (stub, errors.to_tokens())
 }

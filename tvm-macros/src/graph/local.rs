@@ -77,7 +77,7 @@ impl Body<'_> {
             quote!(#set #declare #begin #graph::item(#body).into_value())
         });
         quote_spanned! {it.or1_token.span()=>
-            #graph::local(#text, |#d: &mut #graph::Definition| -> #graph::Value { #body })
+            #graph::local(#text, |#d: &mut #graph::Definition| -> #graph::GraphValue { #body })
         }
     }
 }

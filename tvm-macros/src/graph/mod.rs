@@ -1,6 +1,6 @@
 //! Graph functions: `relax!`, `relay!`, `#[relax::func]`, `#[relay::func]`, `#[relay::adt]`, `#[ir_module]`.
 //!
-//! The expansion is the user's body as Rust over `script::graph::Value`; running it builds the function. So the body is
+//! The expansion is the user's body as Rust over `script::graph::GraphValue`; running it builds the function. So the body is
 //! both shadow and builder, and the user's tokens occur in the expansion once. What Rust cannot overload is rewritten:
 //! branches and matches, calls (their arguments become one `Args`), comparisons, closures, uses of local values (cloned).
 

@@ -92,7 +92,7 @@ impl Body<'_> {
             (text, _) => {
                 let (_, form) = FORMS.iter().find(|(it, _)| *it == text)?;
                 self.errors.push(call, format!("wrong arguments of `{text}`"), &format!("write {form}"));
-                quote!(#graph::Value::poison())
+                quote!(#graph::GraphValue::poison())
             }
         })
     }

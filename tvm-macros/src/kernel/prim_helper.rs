@@ -112,10 +112,10 @@ fn value(helper: &Helper, ok: bool) -> TokenStream {
     let (b, at, args) = (paths::own("b"), paths::own("at"), paths::own("args"));
     let header = quote! {
         #[doc(hidden)]
-        pub fn __value(#b: &#script::FuncBuilder, #at: (u32, u32), #args: &[#script::Value]) -> #script::Value
+        pub fn __value(#b: &#script::FuncBuilder, #at: (u32, u32), #args: &[#script::KernelValue]) -> #script::KernelValue
     };
     if !ok {
-        return quote!(#header { #script::Value::int(0) });
+        return quote!(#header { #script::KernelValue::int(0) });
     }
     let locals: Vec<Ident> = helper.params.iter().map(|(name, _)| generate::local(name)).collect();
     let of =
@@ -124,7 +124,7 @@ fn value(helper: &Helper, ok: bool) -> TokenStream {
     let types = params.iter().map(|dtype| {
         let (ident, of) = (&dtype.0, helper.params.iter().zip(&locals).filter(|(it, _)| it.1.0 == dtype.0));
         let of = of.map(|(_, local)| local);
-        quote!(let #ident = #script::Value::common_type(&[#(#of.clone()),*]);)
+        quote!(let #ident = #script::KernelValue::common_type(&[#(#of.clone()),*]);)
     });
     let typed = helper.params.iter().zip(&locals).map(|((_, dtype), local)| {
         let dtype = value_type(dtype);
@@ -135,7 +135,7 @@ fn value(helper: &Helper, ok: bool) -> TokenStream {
     let ret = value_type(&helper.ret);
     quote! {
         #header {
-            let [#(#locals),*] = #args else { return #script::Value::int(0) };
+            let [#(#locals),*] = #args else { return #script::KernelValue::int(0) };
             #(#types)*
             #(#typed)*
             (#body).as_type(#ret)

@@ -4,7 +4,7 @@ use ndarray::{
     ArrayBase, ArrayView, ArrayViewMut, Data, DataMut, Dimension, Ix0, Ix1, Ix2, Ix3, Ix4, Ix5, Ix6, IxDyn,
 };
 
-use super::{Arg, ArgError, In, Out, TensorSlot};
+use super::{ArgError, In, Out, TensorSlot, TypedArg};
 use crate::device::Device;
 use crate::dtype::Element;
 use crate::error::RuntimeError;
@@ -33,7 +33,7 @@ pub trait AsOutput<T, const RANK: usize> {
 }
 
 #[diagnostic::do_not_recommend]
-impl<A: AsInput<T, RANK>, T: Element, const RANK: usize> Arg<In<T, RANK>> for A {
+impl<A: AsInput<T, RANK>, T: Element, const RANK: usize> TypedArg<In<T, RANK>> for A {
     #[inline]
     fn describe(&mut self, slot: &mut TensorSlot<RANK>) -> Result<(), ArgError> {
         AsInput::describe(self, slot)
@@ -41,7 +41,7 @@ impl<A: AsInput<T, RANK>, T: Element, const RANK: usize> Arg<In<T, RANK>> for A 
 }
 
 #[diagnostic::do_not_recommend]
-impl<A: AsOutput<T, RANK>, T: Element, const RANK: usize> Arg<Out<T, RANK>> for A {
+impl<A: AsOutput<T, RANK>, T: Element, const RANK: usize> TypedArg<Out<T, RANK>> for A {
     #[inline]
     fn describe(&mut self, slot: &mut TensorSlot<RANK>) -> Result<(), ArgError> {
         AsOutput::describe(self, slot)

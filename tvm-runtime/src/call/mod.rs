@@ -28,7 +28,7 @@ pub struct In<T, const RANK: usize>(PhantomData<fn() -> T>);
 pub struct Out<T, const RANK: usize>(PhantomData<fn() -> T>);
 
 /// A parameter of a typed call: [`In`], [`Out`], or a scalar type.
-pub trait Param: sealed::Sealed {
+pub trait TypedParam: sealed::Sealed {
     /// Storage for the description of an argument.
     #[doc(hidden)]
     type Slot;
@@ -49,7 +49,7 @@ pub trait Param: sealed::Sealed {
     message = "`{Self}` cannot be passed for the parameter `{P}`",
     note = "tensors take ndarray arrays and views, `&Tensor`, and slices for one dimension; outputs take them by `&mut`; scalars take exactly their type"
 )]
-pub trait Arg<P: Param> {
+pub trait TypedArg<P: TypedParam> {
     #[doc(hidden)]
     fn describe(&mut self, slot: &mut P::Slot) -> Result<(), ArgError>;
 }
@@ -87,7 +87,7 @@ macro_rules! tensor_params {
     ($($name:ident),*) => {$(
         impl<T, const RANK: usize> sealed::Sealed for $name<T, RANK> {}
 
-        impl<T: Element, const RANK: usize> Param for $name<T, RANK> {
+        impl<T: Element, const RANK: usize> TypedParam for $name<T, RANK> {
             type Slot = TensorSlot<RANK>;
             const KIND: ParamKind = ParamKind::$name;
             const DTYPE: DataType = T::DTYPE;
@@ -119,7 +119,7 @@ macro_rules! scalar_params {
     ($($ty:ty: $field:ident = |$it:ident| $expr:expr),* $(,)?) => {$(
         impl sealed::Sealed for $ty {}
 
-        impl Param for $ty {
+        impl TypedParam for $ty {
             type Slot = KernelArg;
             const KIND: ParamKind = ParamKind::Scalar;
             const DTYPE: DataType = <$ty as Element>::DTYPE;
@@ -133,7 +133,7 @@ macro_rules! scalar_params {
         }
 
         #[diagnostic::do_not_recommend]
-        impl Arg<$ty> for $ty {
+        impl TypedArg<$ty> for $ty {
             #[inline]
             fn describe(&mut self, slot: &mut KernelArg) -> Result<(), ArgError> {
                 let $it = *self;
@@ -152,7 +152,7 @@ scalar_params! {
     bool: int = |it| it.into(),
 }
 
-/// The parameters of a typed call: a tuple of up to 12 [`Param`]s.
+/// The parameters of a typed call: a tuple of up to 12 [`TypedParam`]s.
 pub trait Params {
     /// Number of parameters.
     const LEN: usize;
@@ -292,7 +292,7 @@ fn describe_param(kind: ParamKind, dtype: DataType, rank: usize) -> String {
 
 macro_rules! arities {
     ($(($($param:ident $arg:ident $value:ident $slot:ident $index:literal),*);)*) => {$(
-        impl<$($param: Param),*> Params for ($($param,)*) {
+        impl<$($param: TypedParam),*> Params for ($($param,)*) {
             const LEN: usize = [$($index),*].len();
 
             fn list() -> Vec<(ParamKind, DataType, usize)> {
@@ -300,10 +300,10 @@ macro_rules! arities {
             }
         }
 
-        impl<$($param: Param),*> CompiledFn<($($param,)*)> {
+        impl<$($param: TypedParam),*> CompiledFn<($($param,)*)> {
             /// Runs the kernel.
             #[allow(clippy::too_many_arguments, reason = "one per parameter of the kernel")]
-            pub fn call<$($arg: Arg<$param>),*>(&self, $(mut $value: $arg),*) -> Result<(), RuntimeError> {
+            pub fn call<$($arg: TypedArg<$param>),*>(&self, $(mut $value: $arg),*) -> Result<(), RuntimeError> {
                 $(
                     let mut $slot = $param::EMPTY;
                     $value.describe(&mut $slot).map_err(|error| self.error($index, $param::RANK, error))?;

@@ -25,7 +25,7 @@ fn loops_cover_their_range() {
             covers(&pool, extent);
         }
     }
-    covers(&Sequential, 10);
+    covers(&SerialPool, 10);
 }
 
 #[test]

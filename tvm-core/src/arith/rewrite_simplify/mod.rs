@@ -28,8 +28,8 @@ use super::same::{Memo, same, unchanged};
 use super::sum::is_sum;
 use super::{Analyzer, ConstIntBound};
 use crate::ir::tensor_program::{
-    Binary, BinaryOp, Call, Callee, Cast, Intrinsic, Let, Mutator, PrimExpr, binary, bitwise, comparison,
-    logical,
+    Binary, BinaryOp, Cast, Intrinsic, Let, Mutator, PrimCall, PrimCallee, PrimExpr, binary, bitwise,
+    comparison, logical,
 };
 use crate::support::with_stack;
 
@@ -164,7 +164,7 @@ impl<'a> Simplifier<'a> {
                 let (a, b) = self.arms(&condition, &it.true_value, &it.false_value);
                 condition.select(a, b)
             }
-            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::IfThenElse) => {
+            PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
                 return self.if_then_else(expr, it);
             }
             PrimExpr::Binary(it) if it.op == BinaryOp::And => {
@@ -251,7 +251,7 @@ impl<'a> Simplifier<'a> {
             }
             PrimExpr::Cast(it) => self.cast(it),
             PrimExpr::Ramp(it) if it.stride.is_const(0) => Some(it.base.clone().broadcast(it.lanes)),
-            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::Likely) => {
+            PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::Likely) => {
                 it.args[0].as_int().map(|_| it.args[0].clone())
             }
             _ => None,
@@ -299,7 +299,7 @@ impl<'a> Simplifier<'a> {
         PrimExpr::Let(std::sync::Arc::new(Let { var: it.var.clone(), value, body }))
     }
 
-    fn if_then_else(&mut self, expr: &PrimExpr, it: &Call) -> PrimExpr {
+    fn if_then_else(&mut self, expr: &PrimExpr, it: &PrimCall) -> PrimExpr {
         let condition = self.simplify(&it.args[0]);
         match condition.as_int() {
             Some(0) => return self.simplify(&it.args[2]),

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
 use crate::ir::VarId;
-use crate::ir::tensor_program::{BinaryOp, Callee, Intrinsic, PrimExpr};
+use crate::ir::tensor_program::{BinaryOp, Intrinsic, PrimCallee, PrimExpr};
 
 /// Values of variables; also, which variables are indices, and which are data with wide limits.
 #[derive(Clone, Debug, Default)]
@@ -70,11 +70,11 @@ fn value(expr: &PrimExpr, values: &Values) -> Option<Value> {
             }
             value(&it.body, &inner)?
         }
-        PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::IfThenElse) => {
+        PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
             let condition = value(&it.args[0], values)?;
             choose(condition, (value(&it.args[1], values)?, value(&it.args[2], values)?))
         }
-        PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::Likely) => {
+        PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::Likely) => {
             value(&it.args[0], values)?
         }
         PrimExpr::Binary(it) => {

@@ -11,5 +11,5 @@ pub use block_builder::BlockBuilder;
 pub use expr::{
     Arg, Binding, BindingBlock, Body, Call, Callee, Clause, Constructor, Expr, Function, If, Match, Pattern,
 };
-pub use mutator::{Mutator, Substitute};
-pub use visitor::Visitor;
+pub use mutator::{ExprMutator, ExprSubstitute};
+pub use visitor::ExprVisitor;

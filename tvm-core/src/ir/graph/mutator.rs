@@ -1,7 +1,7 @@
 //! Rewriting traversal of graph functions: every method returns `None` for "unchanged".
 //!
 //! TVM counterpart: `relax::ExprMutator`. A binding may become any number of bindings. A mutator that renames a variable
-//! where it is defined must also rename its uses, which come later ([`Substitute`] does so).
+//! where it is defined must also rename its uses, which come later ([`ExprSubstitute`] does so).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::ir::{AdtType, FuncType, ShapeType, TensorShape, TensorType, Type, Var
 use crate::support::with_stack;
 
 /// Rewrites a function in evaluation order.
-pub trait Mutator {
+pub trait ExprMutator {
     /// Rewrites a variable where it is defined.
     fn mutate_var_def(&mut self, _var: &Var) -> Option<Var> {
         None
@@ -63,7 +63,7 @@ pub trait Mutator {
 }
 
 /// Rewrites the scalar expressions of a type.
-pub fn walk_type<M: Mutator + ?Sized>(m: &mut M, ty: &Type) -> Option<Type> {
+pub fn walk_type<M: ExprMutator + ?Sized>(m: &mut M, ty: &Type) -> Option<Type> {
     Some(match ty {
         Type::Tensor(it) => {
             let shape = mutate_slice(it.known_shape()?, |dim| m.mutate_prim(dim))?;
@@ -94,7 +94,7 @@ pub fn walk_type<M: Mutator + ?Sized>(m: &mut M, ty: &Type) -> Option<Type> {
 }
 
 /// Rewrites the parts of an argument.
-pub fn walk_arg<M: Mutator + ?Sized>(m: &mut M, arg: &Arg) -> Option<Arg> {
+pub fn walk_arg<M: ExprMutator + ?Sized>(m: &mut M, arg: &Arg) -> Option<Arg> {
     Some(match arg {
         Arg::Tuple(fields) => Arg::Tuple(m.mutate_args(fields)?),
         Arg::Shape(values) => Arg::Shape(mutate_slice(values, |value| m.mutate_prim(value))?),
@@ -104,12 +104,12 @@ pub fn walk_arg<M: Mutator + ?Sized>(m: &mut M, arg: &Arg) -> Option<Arg> {
 }
 
 /// Rewrites the callee, the arguments and the result type of a call.
-pub fn walk_call<M: Mutator + ?Sized>(m: &mut M, call: &Call) -> Option<Call> {
+pub fn walk_call<M: ExprMutator + ?Sized>(m: &mut M, call: &Call) -> Option<Call> {
     call.mutate(m)
 }
 
 /// Rewrites the parts of an expression.
-pub fn walk_expr<M: Mutator + ?Sized>(m: &mut M, expr: &Expr) -> Option<Expr> {
+pub fn walk_expr<M: ExprMutator + ?Sized>(m: &mut M, expr: &Expr) -> Option<Expr> {
     Some(match expr {
         Expr::Arg(arg) => Expr::Arg(m.mutate_arg(arg)?),
         Expr::Call(call) => walk_call(m, call)?.into(),
@@ -133,7 +133,7 @@ pub fn walk_expr<M: Mutator + ?Sized>(m: &mut M, expr: &Expr) -> Option<Expr> {
 }
 
 /// Rewrites the variables that a pattern defines.
-pub fn walk_pattern<M: Mutator + ?Sized>(m: &mut M, pattern: &Pattern) -> Option<Pattern> {
+pub fn walk_pattern<M: ExprMutator + ?Sized>(m: &mut M, pattern: &Pattern) -> Option<Pattern> {
     Some(match pattern {
         Pattern::Wildcard => return None,
         Pattern::Var(var) => Pattern::Var(m.mutate_var_def(var)?),
@@ -145,12 +145,12 @@ pub fn walk_pattern<M: Mutator + ?Sized>(m: &mut M, pattern: &Pattern) -> Option
 }
 
 /// Rewrites the value of a binding, then its variable.
-pub fn walk_binding<M: Mutator + ?Sized>(m: &mut M, binding: &Binding) -> Option<Binding> {
+pub fn walk_binding<M: ExprMutator + ?Sized>(m: &mut M, binding: &Binding) -> Option<Binding> {
     binding.mutate(m)
 }
 
 /// Rewrites the bindings and the result of a body; blocks that become empty are removed.
-pub fn walk_body<M: Mutator + ?Sized>(m: &mut M, body: &Body) -> Option<Body> {
+pub fn walk_body<M: ExprMutator + ?Sized>(m: &mut M, body: &Body) -> Option<Body> {
     with_stack(|| {
         let mut changed = false;
         let mut blocks: Vec<BindingBlock> = Vec::with_capacity(body.blocks.len());
@@ -178,7 +178,7 @@ pub fn walk_body<M: Mutator + ?Sized>(m: &mut M, body: &Body) -> Option<Body> {
 }
 
 /// Rewrites the parameters, the body and the result type of a function.
-pub fn walk_function<M: Mutator + ?Sized>(m: &mut M, func: &Function) -> Option<Function> {
+pub fn walk_function<M: ExprMutator + ?Sized>(m: &mut M, func: &Function) -> Option<Function> {
     let params = mutate_slice(&func.params, |param| m.mutate_var_def(param));
     let body = m.mutate_body(&func.body);
     let ret = m.mutate_type(&func.ret);
@@ -193,7 +193,7 @@ pub fn walk_function<M: Mutator + ?Sized>(m: &mut M, func: &Function) -> Option<
 /// Replaces variables by arguments and symbolic dimensions by expressions; a variable whose type changes is replaced by
 /// a fresh one of the new type.
 #[derive(Debug, Default)]
-pub struct Substitute {
+pub struct ExprSubstitute {
     /// The arguments that replace variables.
     pub args: FxHashMap<VarId, Arg>,
     /// The expressions that replace symbolic dimensions.
@@ -202,7 +202,7 @@ pub struct Substitute {
     pub renew: bool,
 }
 
-impl Mutator for Substitute {
+impl ExprMutator for ExprSubstitute {
     fn mutate_var_def(&mut self, var: &Var) -> Option<Var> {
         let ty = self.mutate_type(var.ty());
         if ty.is_none() && !self.renew {

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::mutator::walk_pattern;
 use super::*;
+use super::{ExprMutator as Mutator, ExprVisitor as Visitor};
 use crate::ir::json::NodeReader;
 use crate::ir::node::{Fielded, Part, children, nodes, traverse};
 use crate::ir::structural::{Field, Fields};

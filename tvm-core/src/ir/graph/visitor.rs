@@ -9,7 +9,7 @@ use crate::ir::{Type, Var};
 use crate::support::with_stack;
 
 /// Visits every node in evaluation order.
-pub trait Visitor {
+pub trait ExprVisitor {
     /// Visits a variable where it is defined: a parameter, the left side of a binding, a variable of a pattern.
     fn visit_var_def(&mut self, var: &Var) {
         self.visit_type(var.ty());
@@ -56,7 +56,7 @@ pub trait Visitor {
 }
 
 /// Visits the scalar expressions of a type.
-pub fn walk_type<V: Visitor + ?Sized>(v: &mut V, ty: &Type) {
+pub fn walk_type<V: ExprVisitor + ?Sized>(v: &mut V, ty: &Type) {
     match ty {
         Type::Tensor(tensor) => {
             tensor.known_shape().iter().flat_map(|it| it.iter()).for_each(|it| v.visit_prim(it))
@@ -71,7 +71,7 @@ pub fn walk_type<V: Visitor + ?Sized>(v: &mut V, ty: &Type) {
 }
 
 /// Visits the parts of an argument.
-pub fn walk_arg<V: Visitor + ?Sized>(v: &mut V, arg: &Arg) {
+pub fn walk_arg<V: ExprVisitor + ?Sized>(v: &mut V, arg: &Arg) {
     match arg {
         Arg::Tuple(fields) => fields.iter().for_each(|field| v.visit_arg(field)),
         Arg::Shape(values) => values.iter().for_each(|value| v.visit_prim(value)),
@@ -81,12 +81,12 @@ pub fn walk_arg<V: Visitor + ?Sized>(v: &mut V, arg: &Arg) {
 }
 
 /// Visits the callee, the arguments and the result type of a call.
-pub fn walk_call<V: Visitor + ?Sized>(v: &mut V, call: &Call) {
+pub fn walk_call<V: ExprVisitor + ?Sized>(v: &mut V, call: &Call) {
     call.walk(v);
 }
 
 /// Visits the parts of an expression.
-pub fn walk_expr<V: Visitor + ?Sized>(v: &mut V, expr: &Expr) {
+pub fn walk_expr<V: ExprVisitor + ?Sized>(v: &mut V, expr: &Expr) {
     match expr {
         Expr::Arg(arg) | Expr::TupleGetItem(arg, _) | Expr::RefCreate(arg) | Expr::RefRead(arg) => {
             v.visit_arg(arg)
@@ -103,7 +103,7 @@ pub fn walk_expr<V: Visitor + ?Sized>(v: &mut V, expr: &Expr) {
 }
 
 /// Visits the variables that a pattern defines.
-pub fn walk_pattern<V: Visitor + ?Sized>(v: &mut V, pattern: &Pattern) {
+pub fn walk_pattern<V: ExprVisitor + ?Sized>(v: &mut V, pattern: &Pattern) {
     match pattern {
         Pattern::Wildcard => {}
         Pattern::Var(var) => v.visit_var_def(var),
@@ -114,12 +114,12 @@ pub fn walk_pattern<V: Visitor + ?Sized>(v: &mut V, pattern: &Pattern) {
 }
 
 /// Visits the value of a binding, then its variable.
-pub fn walk_binding<V: Visitor + ?Sized>(v: &mut V, binding: &Binding) {
+pub fn walk_binding<V: ExprVisitor + ?Sized>(v: &mut V, binding: &Binding) {
     binding.walk(v);
 }
 
 /// Visits the bindings and the result of a body.
-pub fn walk_body<V: Visitor + ?Sized>(v: &mut V, body: &Body) {
+pub fn walk_body<V: ExprVisitor + ?Sized>(v: &mut V, body: &Body) {
     with_stack(|| {
         body.bindings().for_each(|binding| v.visit_binding(binding));
         v.visit_arg(&body.ret);
@@ -127,7 +127,7 @@ pub fn walk_body<V: Visitor + ?Sized>(v: &mut V, body: &Body) {
 }
 
 /// Visits the parameters, the body and the result type of a function.
-pub fn walk_function<V: Visitor + ?Sized>(v: &mut V, func: &Function) {
+pub fn walk_function<V: ExprVisitor + ?Sized>(v: &mut V, func: &Function) {
     func.params.iter().for_each(|param| v.visit_var_def(param));
     v.visit_body(&func.body);
     v.visit_type(&func.ret);

@@ -63,7 +63,7 @@ impl Node<'_> {
             "Broadcast" => PrimExpr::Broadcast(Broadcast::read_fields(self)?.into()),
             "Shuffle" => PrimExpr::Shuffle(Shuffle::read_fields(self)?.into()),
             "Let" => PrimExpr::Let(Let::read_fields(self)?.into()),
-            "Call" | "CallPureExtern" => PrimExpr::Call(Call::read_fields(self)?.into()),
+            "Call" | "CallPureExtern" => PrimExpr::Call(PrimCall::read_fields(self)?.into()),
             _ if BinaryOp::ALL.iter().any(|op| op.name() == kind) => {
                 PrimExpr::Binary(Binary::read_fields(self)?.into())
             }

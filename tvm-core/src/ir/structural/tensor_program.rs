@@ -21,8 +21,8 @@ pub(super) fn expr_kind(expr: &PrimExpr) -> &'static str {
         PrimExpr::Shuffle(_) => "Shuffle",
         PrimExpr::Let(_) => "Let",
         PrimExpr::Call(it) => match it.callee {
-            Callee::Intrinsic(_) => "Call",
-            Callee::PureExtern(_) => "CallPureExtern",
+            PrimCallee::Intrinsic(_) => "Call",
+            PrimCallee::PureExtern(_) => "CallPureExtern",
         },
     }
 }

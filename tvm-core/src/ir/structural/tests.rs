@@ -176,7 +176,7 @@ struct EditGraph {
     seen: usize,
 }
 
-impl crate::relax::Mutator for EditGraph {
+impl crate::relax::ExprMutator for EditGraph {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         self.seen += 1;
         if self.seen == self.nth + 1 {
@@ -199,7 +199,7 @@ fn graph_functions_too() {
         assert_eq!(structural_hash(&func), structural_hash(&copy), "seed {seed}");
         assert!(copy.params.iter().all(|param| !func.params.contains(param)));
         let nth = Rng::new(seed).below(12);
-        let Some(edited) = relax::Mutator::mutate_function(&mut EditGraph { nth, seen: 0 }, &copy) else {
+        let Some(edited) = relax::ExprMutator::mutate_function(&mut EditGraph { nth, seen: 0 }, &copy) else {
             continue;
         };
         let mismatch = structural_equal(&func, &edited).unwrap_err();

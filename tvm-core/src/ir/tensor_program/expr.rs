@@ -41,7 +41,7 @@ pub enum PrimExpr {
     /// An expression in which a variable is bound to a value.
     Let(Arc<Let>),
     /// An intrinsic or extern function.
-    Call(Arc<Call>),
+    Call(Arc<PrimCall>),
 }
 
 /// An integer constant; `value` fits `dtype` (for `u64` it is the bit pattern).
@@ -151,9 +151,9 @@ pub struct Let {
     pub body: PrimExpr,
 }
 
-/// What a [`Call`] calls.
+/// What a [`PrimCall`] calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Callee {
+pub enum PrimCallee {
     /// A built-in function.
     Intrinsic(Intrinsic),
     /// A C function of scalars. It has no side effect, and its result depends on its arguments alone.
@@ -167,9 +167,9 @@ pub(crate) const C_TYPES: [DataType; 6] =
 
 /// A function call.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct PrimCall {
     /// What is called.
-    pub callee: Callee,
+    pub callee: PrimCallee,
     /// Arguments.
     pub args: Arc<[PrimExpr]>,
     /// Result type.
@@ -178,12 +178,12 @@ pub struct Call {
     pub span: Span,
 }
 
-impl Call {
+impl PrimCall {
     /// The same call with other arguments.
     #[must_use]
-    pub fn with_args(&self, args: impl Into<Arc<[PrimExpr]>>) -> Call {
-        let Call { callee, dtype, span, .. } = self;
-        Call { callee: callee.clone(), args: args.into(), dtype: *dtype, span: span.clone() }
+    pub fn with_args(&self, args: impl Into<Arc<[PrimExpr]>>) -> PrimCall {
+        let PrimCall { callee, dtype, span, .. } = self;
+        PrimCall { callee: callee.clone(), args: args.into(), dtype: *dtype, span: span.clone() }
     }
 }
 

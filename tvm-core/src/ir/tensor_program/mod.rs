@@ -17,8 +17,8 @@ pub(crate) use binary_op::{arithmetic, bitwise, comparison, logical};
 pub use buffer::{Buffer, BufferNode, Scope};
 pub(crate) use expr::C_TYPES;
 pub use expr::{
-    Binary, Broadcast, BufferLoad, Call, Callee, Cast, FloatImm, IntImm, Let, Not, PrimExpr, Ramp, Select,
-    Shuffle,
+    Binary, Broadcast, BufferLoad, Cast, FloatImm, IntImm, Let, Not, PrimCall, PrimCallee, PrimExpr, Ramp,
+    Select, Shuffle,
 };
 pub use function::{Param, PrimFunc};
 pub use intrinsic::{Effect, Intrinsic, Operands};

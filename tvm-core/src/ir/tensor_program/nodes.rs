@@ -23,7 +23,7 @@ nodes! {
     Broadcast { value, lanes }
     Shuffle { vectors, indices }
     Let { value, scope { def var, body } }
-    Call { span, callee, dtype, args }
+    PrimCall { span, callee, dtype, args }
 }
 
 nodes! {
@@ -232,7 +232,7 @@ macro_rules! nothing {
 }
 
 nothing! {
-    i32; u16; Arc<[u16]>; Arc<str>; Attrs; BinaryOp; BlockId; Callee; DataType; ForKind; IterKind; Span; Var;
+    i32; u16; Arc<[u16]>; Arc<str>; Attrs; BinaryOp; BlockId; PrimCallee; DataType; ForKind; IterKind; Span; Var;
 }
 
 children!(PrimExpr Stmt IterVar Range BufferRegion MatchBufferRegion Param);
@@ -309,21 +309,21 @@ impl Part for BinaryOp {
 }
 
 /// What the callee is follows from the kind of the node.
-impl Part for Callee {
+impl Part for PrimCallee {
     fn collect<'a>(&'a self, name: &'static str, fields: &mut Fields<'a>) {
         let callee = match self {
-            Callee::Intrinsic(intrinsic) => intrinsic.name(),
-            Callee::PureExtern(symbol) => symbol,
+            PrimCallee::Intrinsic(intrinsic) => intrinsic.name(),
+            PrimCallee::PureExtern(symbol) => symbol,
         };
         fields.field(name, Field::Str(callee));
     }
 
-    fn read(node: &NodeReader<'_>, name: &str) -> Result<Callee, IrError> {
+    fn read(node: &NodeReader<'_>, name: &str) -> Result<PrimCallee, IrError> {
         let callee = node.str(name)?;
         if node.str("kind")? != "Call" {
-            return Ok(Callee::PureExtern(callee.into()));
+            return Ok(PrimCallee::PureExtern(callee.into()));
         }
-        let found = Intrinsic::from_name(callee).map(Callee::Intrinsic);
+        let found = Intrinsic::from_name(callee).map(PrimCallee::Intrinsic);
         found.ok_or_else(|| node.error(format!("unknown intrinsic `{callee}`")))
     }
 }

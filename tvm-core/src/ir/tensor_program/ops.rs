@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tvm_runtime::DataType;
 
-use super::{Binary, BinaryOp, Broadcast, Call, Callee, Cast, Not, PrimExpr, Ramp, Select};
+use super::{Binary, BinaryOp, Broadcast, Cast, Not, PrimCall, PrimCallee, PrimExpr, Ramp, Select};
 use super::{Buffer, BufferLoad, Intrinsic};
 use crate::ir::{Span, Var};
 
@@ -213,8 +213,8 @@ impl PrimExpr {
 
     /// A call of `intrinsic` with the result type `dtype`.
     pub fn call(intrinsic: Intrinsic, args: impl Into<Arc<[PrimExpr]>>, dtype: DataType) -> PrimExpr {
-        PrimExpr::Call(Arc::new(Call {
-            callee: Callee::Intrinsic(intrinsic),
+        PrimExpr::Call(Arc::new(PrimCall {
+            callee: PrimCallee::Intrinsic(intrinsic),
             args: args.into(),
             dtype,
             span: Span::none(),

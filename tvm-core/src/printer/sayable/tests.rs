@@ -34,8 +34,8 @@ fn matched(y: &Buffer, view: Buffer) -> Stmt {
 }
 
 fn call_c<const N: usize>(symbol: &str, args: [PrimExpr; N]) -> PrimExpr {
-    let (callee, span) = (Callee::PureExtern(symbol.into()), crate::ir::Span::none());
-    PrimExpr::Call(std::sync::Arc::new(Call { callee, args: args.into(), dtype: F32, span }))
+    let (callee, span) = (PrimCallee::PureExtern(symbol.into()), crate::ir::Span::none());
+    PrimExpr::Call(std::sync::Arc::new(PrimCall { callee, args: args.into(), dtype: F32, span }))
 }
 
 fn at(i: i64) -> [PrimExpr; 1] {

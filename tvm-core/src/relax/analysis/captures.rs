@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::ir::{Type, Var, VarId};
 use crate::relax::visitor::{walk_arg, walk_binding};
-use crate::relax::{Arg, Binding, Function, Visitor};
+use crate::relax::{Arg, Binding, ExprVisitor, Function};
 use crate::tir::{self, PrimExpr};
 
 /// The free variables of `func` in order of first use: graph variables, and symbolic dimensions that no parameter and
@@ -70,7 +70,7 @@ impl tir::Visitor for FreeVars {
     }
 }
 
-impl Visitor for FreeVars {
+impl ExprVisitor for FreeVars {
     fn visit_prim(&mut self, expr: &PrimExpr) {
         tir::Visitor::visit_expr(self, expr);
     }

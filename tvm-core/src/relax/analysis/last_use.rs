@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{Var, VarId};
 use crate::relax::visitor::walk_arg;
-use crate::relax::{Arg, Body, Function, Visitor};
+use crate::relax::{Arg, Body, ExprVisitor, Function};
 use crate::support::with_stack;
 
 /// Maps every variable that a body of `func` binds to the last binding of the same body that uses it, or to its own
@@ -35,7 +35,7 @@ impl<'a, F: Fn(VarId) -> &'a [VarId]> LastUses<F> {
     }
 }
 
-impl<'a, F: Fn(VarId) -> &'a [VarId]> Visitor for LastUses<F> {
+impl<'a, F: Fn(VarId) -> &'a [VarId]> ExprVisitor for LastUses<F> {
     fn visit_arg(&mut self, arg: &Arg) {
         if let Arg::Var(var) = arg {
             self.used(var.id());
@@ -96,7 +96,7 @@ fn collect_final_uses(params: &[Var], body: &Body, found: &mut FxHashSet<(VarId,
 #[derive(Default)]
 struct Mentioned(FxHashMap<VarId, usize>);
 
-impl Visitor for Mentioned {
+impl ExprVisitor for Mentioned {
     fn visit_arg(&mut self, arg: &Arg) {
         if let Arg::Var(var) = arg {
             *self.0.entry(var.id()).or_default() += 1;

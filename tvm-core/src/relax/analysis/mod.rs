@@ -23,5 +23,5 @@ pub use last_use::{final_uses, last_uses};
 pub use op_pattern::op_pattern;
 pub use places::Places;
 pub use purity::is_pure;
-pub use unify::{Mismatch, Unifier, erase_to_well_defined, join};
+pub use unify::{TypeMismatch, Unifier, erase_to_well_defined, join};
 pub use well_formed::{FORCE_PURE, well_formed};

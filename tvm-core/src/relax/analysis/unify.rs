@@ -21,7 +21,7 @@ pub struct Unifier {
 
 /// Why two types do not unify, innermost reason last.
 #[derive(Clone, Debug)]
-pub struct Mismatch(pub String);
+pub struct TypeMismatch(pub String);
 
 impl Unifier {
     /// A unifier that binds nothing in `ty`: its dimensions and type parameters stand for themselves.
@@ -51,7 +51,7 @@ impl Unifier {
     ///
     /// # Errors
     /// When no value of type `arg` fits.
-    pub fn unify(&mut self, param: &Type, arg: &Type) -> Result<(), Mismatch> {
+    pub fn unify(&mut self, param: &Type, arg: &Type) -> Result<(), TypeMismatch> {
         match (param, arg) {
             (Type::Object, _) => Ok(()),
             (Type::Param(name), _) => self.bind_type(name, arg),
@@ -61,7 +61,7 @@ impl Unifier {
             (Type::Shape(a), Type::Shape(b)) => self.unify_shape(a, b),
             (Type::Tuple(a), Type::Tuple(b)) => {
                 if a.len() != b.len() {
-                    return Err(Mismatch(format!("expected {} fields, got {}", a.len(), b.len())));
+                    return Err(TypeMismatch(format!("expected {} fields, got {}", a.len(), b.len())));
                 }
                 a.iter().zip(b.iter()).try_for_each(|(a, b)| self.unify(a, b))
             }
@@ -79,16 +79,16 @@ impl Unifier {
                 | Type::Adt(_)
                 | Type::Ref(_),
                 _,
-            ) => Err(Mismatch(format!("expected {}, got {}", show_type(param), show_type(arg)))),
+            ) => Err(TypeMismatch(format!("expected {}, got {}", show_type(param), show_type(arg)))),
         }
     }
 
-    fn bind_type(&mut self, name: &TypeParam, arg: &Type) -> Result<(), Mismatch> {
+    fn bind_type(&mut self, name: &TypeParam, arg: &Type) -> Result<(), TypeMismatch> {
         let joined = match self.types.get(name) {
             None | Some(Type::Object) => arg.clone(),
             Some(bound) if matches!(arg, Type::Object) => bound.clone(),
             Some(bound) => join(bound, arg).map_err(|_| {
-                Mismatch(format!(
+                TypeMismatch(format!(
                     "type parameter `{}` is {} and cannot be {} as well",
                     name.0,
                     show_type(bound),
@@ -100,16 +100,16 @@ impl Unifier {
         Ok(())
     }
 
-    fn unify_tensor(&mut self, param: &TensorType, arg: &TensorType) -> Result<(), Mismatch> {
+    fn unify_tensor(&mut self, param: &TensorType, arg: &TensorType) -> Result<(), TypeMismatch> {
         if let (Some(a), Some(b)) = (param.dtype, arg.dtype)
             && a != b
         {
-            return Err(Mismatch(format!("expected element type {a}, got {b}")));
+            return Err(TypeMismatch(format!("expected element type {a}, got {b}")));
         }
         if let (Some(a), Some(b)) = (param.ndim(), arg.ndim())
             && a != b
         {
-            return Err(Mismatch(format!("expected rank {a}, got rank {b}")));
+            return Err(TypeMismatch(format!("expected rank {a}, got rank {b}")));
         }
         match (param.known_shape(), arg.known_shape()) {
             (Some(a), Some(b)) => self.unify_dims(a, b),
@@ -117,11 +117,11 @@ impl Unifier {
         }
     }
 
-    fn unify_shape(&mut self, param: &ShapeType, arg: &ShapeType) -> Result<(), Mismatch> {
+    fn unify_shape(&mut self, param: &ShapeType, arg: &ShapeType) -> Result<(), TypeMismatch> {
         if let (Some(a), Some(b)) = (param.ndim, arg.ndim)
             && a != b
         {
-            return Err(Mismatch(format!("expected a shape of {a} extents, got {b}")));
+            return Err(TypeMismatch(format!("expected a shape of {a} extents, got {b}")));
         }
         match (&param.values, &arg.values) {
             (Some(a), Some(b)) => self.unify_dims(a, b),
@@ -129,14 +129,14 @@ impl Unifier {
         }
     }
 
-    fn unify_dims(&mut self, param: &[PrimExpr], arg: &[PrimExpr]) -> Result<(), Mismatch> {
+    fn unify_dims(&mut self, param: &[PrimExpr], arg: &[PrimExpr]) -> Result<(), TypeMismatch> {
         for (axis, (param, arg)) in param.iter().zip(arg).enumerate() {
             if let Some(var) = param.as_var()
                 && !self.dims.contains_key(&var.id())
             {
                 if let Some(bound) = var.bound().filter(|bound| is_never_within(arg, *bound)) {
                     let (dim, arg) = (var.name(), show_dim(arg));
-                    return Err(Mismatch(format!("expected {dim} in {bound} at axis {axis}, got {arg}")));
+                    return Err(TypeMismatch(format!("expected {dim} in {bound} at axis {axis}, got {arg}")));
                 }
                 self.dims.insert(var.id(), arg.clone());
                 continue;
@@ -148,19 +148,19 @@ impl Unifier {
                 if param.as_int().is_none() {
                     message += &format!(" ({} is {})", show_dim(param), show_dim(&expected));
                 }
-                return Err(Mismatch(message));
+                return Err(TypeMismatch(message));
             }
         }
         Ok(())
     }
 
-    fn unify_func(&mut self, param: &FuncType, arg: &FuncType) -> Result<(), Mismatch> {
+    fn unify_func(&mut self, param: &FuncType, arg: &FuncType) -> Result<(), TypeMismatch> {
         if param.params.len() != arg.params.len() {
             let (a, b) = (param.params.len(), arg.params.len());
-            return Err(Mismatch(format!("expected a function of {a} arguments, got one of {b}")));
+            return Err(TypeMismatch(format!("expected a function of {a} arguments, got one of {b}")));
         }
         if param.pure && !arg.pure {
-            return Err(Mismatch("expected a pure function, got one with side effects".to_string()));
+            return Err(TypeMismatch("expected a pure function, got one with side effects".to_string()));
         }
         // A polymorphic argument is instantiated at the types that the parameter requires.
         let mut instance = Unifier::default();
@@ -269,11 +269,11 @@ fn collect_vars(expr: &PrimExpr, vars: &mut FxHashSet<VarId>) {
 ///
 /// # Errors
 /// When there is none but `Object`.
-pub fn join(a: &Type, b: &Type) -> Result<Type, Mismatch> {
-    let joined = |a: &[Type], b: &[Type]| -> Result<Arc<[Type]>, Mismatch> {
+pub fn join(a: &Type, b: &Type) -> Result<Type, TypeMismatch> {
+    let joined = |a: &[Type], b: &[Type]| -> Result<Arc<[Type]>, TypeMismatch> {
         a.iter().zip(b).map(|(a, b)| join(a, b)).collect()
     };
-    let mismatch = || Mismatch(format!("{} and {} have no common type", show_type(a), show_type(b)));
+    let mismatch = || TypeMismatch(format!("{} and {} have no common type", show_type(a), show_type(b)));
     match (a, b) {
         (Type::Object, _) | (_, Type::Object) => Ok(Type::Object),
         (Type::Prim(x), Type::Prim(y)) if x == y => Ok(a.clone()),

@@ -207,7 +207,7 @@ impl<'a> LegalizeContext<'a> {
     ///
     /// # Errors
     /// When the shape or element type of one is not known.
-    pub fn inputs(&self) -> Result<Vec<te::Tensor>, IrError> {
+    pub fn inputs(&self) -> Result<Vec<te::TensorExpr>, IrError> {
         let tensors = tensors(self.types);
         let input = |(i, ty): (usize, &&TensorType)| {
             let name = if self.op.args.len() == tensors.len() {
@@ -226,7 +226,7 @@ impl<'a> LegalizeContext<'a> {
     }
 
     /// The operands of an element-wise operator: the values of scalar arguments, and `inputs` in order for all others.
-    pub fn operands(&self, inputs: &[te::Tensor]) -> Vec<Operand> {
+    pub fn operands(&self, inputs: &[te::TensorExpr]) -> Vec<Operand> {
         let mut inputs = inputs.iter();
         (self.args.iter())
             .filter_map(|arg| match arg {
@@ -263,7 +263,7 @@ impl<'a> LegalizeContext<'a> {
     ///
     /// # Errors
     /// When a stage reads a tensor that is neither in `inputs` nor declared by the stage.
-    pub fn finish(&self, inputs: &[te::Tensor], outputs: &[te::Tensor]) -> Result<PrimFunc, IrError> {
+    pub fn finish(&self, inputs: &[te::TensorExpr], outputs: &[te::TensorExpr]) -> Result<PrimFunc, IrError> {
         let name = self.op.name.rsplit('.').next().unwrap_or(self.op.name);
         let func = te::create_prim_func(name, inputs, outputs)?;
         Ok(PrimFunc { span: self.span.clone(), ..func })
@@ -273,7 +273,7 @@ impl<'a> LegalizeContext<'a> {
 /// The tensor program of a call with one result, which `f` computes from the inputs.
 pub(super) fn single(
     cx: &LegalizeContext<'_>,
-    f: impl FnOnce(&[te::Tensor]) -> Result<te::Tensor, IrError>,
+    f: impl FnOnce(&[te::TensorExpr]) -> Result<te::TensorExpr, IrError>,
 ) -> Result<PrimFunc, IrError> {
     let inputs = cx.inputs()?;
     let out = f(&inputs)?;

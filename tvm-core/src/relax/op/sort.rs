@@ -9,7 +9,7 @@ use super::def::{attr, required, tensor};
 use crate::ir::{
     ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType, Type,
 };
-use crate::te::Tensor;
+use crate::te::TensorExpr;
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi;
 
@@ -101,7 +101,7 @@ fn lower(
     let (x, shape) = (&inputs[0], cx.out_shape(0)?);
     let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(-1), x.ndim())?;
     let positions = topi::sorted_positions(x, axis, descending, shape);
-    let mut outputs: Vec<Tensor> = Vec::new();
+    let mut outputs: Vec<TensorExpr> = Vec::new();
     if values {
         outputs.push(crate::te::compute("sorted", shape, &[x, &positions], |i| {
             let mut at = i.to_vec();

@@ -105,7 +105,7 @@ fn reduced_shape(ctx: &InferContext<'_>, ty: &TensorType) -> Result<TensorShape,
 
 fn lower_with(
     cx: &LegalizeContext<'_>,
-    f: impl FnOnce(&te::Tensor, &[usize], bool) -> te::Tensor,
+    f: impl FnOnce(&te::TensorExpr, &[usize], bool) -> te::TensorExpr,
 ) -> Result<PrimFunc, IrError> {
     let keepdims = cx.attrs.bool("keepdims").unwrap_or(false);
     single(cx, |x| Ok(f(&x[0], &cx.infer().axes("axis", x[0].ndim())?, keepdims)))

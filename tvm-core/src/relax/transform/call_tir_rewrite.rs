@@ -30,7 +30,7 @@ use crate::relax::analysis::{FORCE_PURE, Places, final_uses};
 use crate::relax::mutator::walk_binding;
 use crate::relax::op::device::{DEVICE, TO_VDEVICE};
 use crate::relax::op::memory;
-use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
+use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator, Function};
 
 /// The pass.
 pub fn call_tir_rewrite() -> Pass {
@@ -52,7 +52,7 @@ struct Rewrite {
     places: Places,
 }
 
-impl Mutator for Rewrite {
+impl ExprMutator for Rewrite {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         let Expr::Call(call) = &binding.value else {
             return walk_binding(self, binding).map(|it| vec![it]);

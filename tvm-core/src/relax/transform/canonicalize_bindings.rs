@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::ir::VarId;
 use crate::pass::{Pass, function_pass};
 use crate::relax::mutator::{walk_arg, walk_binding, walk_expr};
-use crate::relax::{Arg, Binding, Expr, Mutator};
+use crate::relax::{Arg, Binding, Expr, ExprMutator};
 
 /// The pass.
 pub fn canonicalize_bindings() -> Pass {
@@ -26,7 +26,7 @@ struct Canonicalize {
     tuples: FxHashMap<VarId, Arc<[Arg]>>,
 }
 
-impl Mutator for Canonicalize {
+impl ExprMutator for Canonicalize {
     fn mutate_arg(&mut self, arg: &Arg) -> Option<Arg> {
         match arg.as_var() {
             Some(var) => self.copies.get(&var.id()).cloned(),

@@ -14,7 +14,7 @@ use crate::pass::{Pass, module_pass};
 use crate::relax::analysis::is_pure;
 use crate::relax::mutator::{walk_binding, walk_function};
 use crate::relax::visitor::{walk_arg, walk_call};
-use crate::relax::{Arg, Binding, Body, Call, Callee, Function, Mutator, Visitor};
+use crate::relax::{Arg, Binding, Body, Call, Callee, ExprMutator, ExprVisitor, Function};
 use crate::tir::{self, PrimExpr};
 
 /// The pass.
@@ -64,7 +64,7 @@ fn keeps(binding: &Binding, used: &FxHashSet<VarId>, module: &IRModule) -> bool 
     used.contains(&binding.var.id()) || binding.match_cast || !is_pure(&binding.value, module)
 }
 
-impl Visitor for Live<'_> {
+impl ExprVisitor for Live<'_> {
     fn visit_arg(&mut self, arg: &Arg) {
         if let Arg::Var(var) = arg {
             self.used.insert(var.id());
@@ -89,7 +89,7 @@ struct Sweep<'a> {
     module: &'a IRModule,
 }
 
-impl Mutator for Sweep<'_> {
+impl ExprMutator for Sweep<'_> {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         if !keeps(binding, &self.used, self.module) {
             return Some(Vec::new());
@@ -124,7 +124,7 @@ struct Reached {
     found: Vec<GlobalVar>,
 }
 
-impl Visitor for Reached {
+impl ExprVisitor for Reached {
     fn visit_arg(&mut self, arg: &Arg) {
         if let Arg::Global(gv) = arg {
             self.found.push(gv.clone());

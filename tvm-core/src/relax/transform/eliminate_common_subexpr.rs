@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use crate::ir::{Var, structural_equal, structural_hash_sampled};
 use crate::pass::{Pass, function_pass};
 use crate::relax::mutator::{walk_arg, walk_binding, walk_body};
-use crate::relax::{Arg, Binding, Body, Callee, Expr, Mutator, Substitute, Visitor};
+use crate::relax::{Arg, Binding, Body, Callee, Expr, ExprMutator, ExprSubstitute, ExprVisitor};
 
 /// The pass.
 pub fn eliminate_common_subexpr() -> Pass {
@@ -26,10 +26,10 @@ struct Cse {
     values: FxHashMap<u64, Vec<(Expr, Var)>>,
     /// Hashes added since each open body began.
     added: Vec<u64>,
-    renames: Substitute,
+    renames: ExprSubstitute,
 }
 
-impl Mutator for Cse {
+impl ExprMutator for Cse {
     fn mutate_arg(&mut self, arg: &Arg) -> Option<Arg> {
         match arg.as_var() {
             Some(var) => self.renames.args.get(&var.id()).cloned(),
@@ -74,7 +74,7 @@ impl Mutator for Cse {
 /// A hash of `expr` that distinguishes its free variables, which the structural hash does not.
 fn hash_in_scope(expr: &Expr) -> u64 {
     struct Ids(FxHasher);
-    impl Visitor for Ids {
+    impl ExprVisitor for Ids {
         fn visit_arg(&mut self, arg: &Arg) {
             if let Arg::Var(var) = arg {
                 var.id().hash(&mut self.0);

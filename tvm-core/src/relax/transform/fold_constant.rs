@@ -11,7 +11,7 @@ use tvm_runtime::{Tensor, Value};
 use crate::ir::{IRModule, MemoryEffect, Type, VarId};
 use crate::pass::{Pass, function_pass};
 use crate::relax::mutator::{walk_arg, walk_binding};
-use crate::relax::{Arg, Binding, Call, Callee, Expr, Mutator};
+use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator};
 use crate::tir::interp::Program;
 use crate::tir::{Param, PrimExpr, PrimFunc};
 
@@ -33,7 +33,7 @@ struct Fold<'a> {
     known: FxHashMap<VarId, Arg>,
 }
 
-impl Mutator for Fold<'_> {
+impl ExprMutator for Fold<'_> {
     fn mutate_arg(&mut self, arg: &Arg) -> Option<Arg> {
         match arg.as_var() {
             Some(var) => self.known.get(&var.id()).cloned(),

@@ -14,7 +14,7 @@ use crate::relax::analysis::{FORCE_PURE, last_uses};
 use crate::relax::mutator::walk_binding;
 use crate::relax::op::memory;
 use crate::relax::visitor::walk_arg;
-use crate::relax::{Arg, Binding, BindingBlock, Body, Expr, Function, Mutator, Visitor};
+use crate::relax::{Arg, Binding, BindingBlock, Body, Expr, ExprMutator, ExprVisitor, Function};
 
 /// The pass.
 pub fn kill_after_last_use() -> Pass {
@@ -36,7 +36,7 @@ struct Kill {
 #[derive(Default)]
 struct Uses(FxHashSet<VarId>);
 
-impl Visitor for Uses {
+impl ExprVisitor for Uses {
     fn visit_arg(&mut self, arg: &Arg) {
         if let Arg::Var(var) = arg {
             self.0.insert(var.id());
@@ -45,7 +45,7 @@ impl Visitor for Uses {
     }
 }
 
-impl Mutator for Kill {
+impl ExprMutator for Kill {
     fn mutate_body(&mut self, body: &Body) -> Option<Body> {
         let bindings: Vec<&Binding> = body.bindings().collect();
         let mut returned = Uses::default();

@@ -22,7 +22,9 @@ use crate::pass::{Pass, module_pass};
 use crate::relax::analysis::{bound_dims, captures, type_dims};
 use crate::relax::mutator::{walk_binding, walk_expr, walk_function};
 use crate::relax::op::memory;
-use crate::relax::{Arg, Binding, BindingBlock, Body, Call, Callee, Expr, Function, Mutator, Substitute};
+use crate::relax::{
+    Arg, Binding, BindingBlock, Body, Call, Callee, Expr, ExprMutator, ExprSubstitute, Function,
+};
 use crate::tir::PrimExpr;
 
 /// The pass.
@@ -58,7 +60,7 @@ impl Known {
     }
 }
 
-impl Mutator for Known {
+impl ExprMutator for Known {
     fn mutate_expr(&mut self, expr: &Expr) -> Option<Expr> {
         if let Expr::Call(call) = expr {
             return self.direct(call).map(Expr::from);
@@ -74,7 +76,7 @@ struct Lift {
     err: FirstError,
 }
 
-impl Mutator for Lift {
+impl ExprMutator for Lift {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         let Expr::Function(func) = &binding.value else {
             return walk_binding(self, binding).map(|it| vec![it]);
@@ -158,7 +160,7 @@ fn self_reference(
         return Ok(func);
     }
     let inner = var.renew();
-    let mut substitute = Substitute::default();
+    let mut substitute = ExprSubstitute::default();
     substitute.args.insert(var.id(), Arg::Var(inner.clone()));
     let func = walk_function(&mut substitute, &func).unwrap_or(func);
     let bindings = Arc::new([Binding::new(inner, closure(gv, captured)?)]);
@@ -170,7 +172,7 @@ fn self_reference(
 /// `func` with parameters for what it captured; the variables and dimensions that it shared with the enclosing function get
 /// fresh identities.
 fn close(captured: &[Var], func: &Function) -> Function {
-    let mut substitute = Substitute::default();
+    let mut substitute = ExprSubstitute::default();
     let mut renew = |dim: &Var| {
         let new = substitute.prims.vars.entry(dim.id()).or_insert_with(|| PrimExpr::Var(dim.renew()));
         substitute.args.insert(dim.id(), Arg::Prim(new.clone()));

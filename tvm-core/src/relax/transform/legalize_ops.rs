@@ -23,7 +23,7 @@ use crate::ir::{
 use crate::pass::{Pass, module_pass};
 use crate::relax::analysis::{Unifier, assumptions, infer_type, show_type, type_of_arg};
 use crate::relax::op::check_indices;
-use crate::relax::{Arg, Binding, BlockBuilder, Call, Callee, Expr, Function, Mutator};
+use crate::relax::{Arg, Binding, BlockBuilder, Call, Callee, Expr, ExprMutator, Function};
 use crate::tir::transform::renew_defs;
 use crate::tir::{Param, PrimExpr, PrimFunc};
 
@@ -61,7 +61,7 @@ struct Legalizer {
     error: Option<IrError>,
 }
 
-impl Mutator for Legalizer {
+impl ExprMutator for Legalizer {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         if let Expr::Call(call) = &binding.value
             && let Callee::Op(op) = call.callee

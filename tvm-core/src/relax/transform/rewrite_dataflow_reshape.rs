@@ -9,7 +9,7 @@ use crate::ir::{FirstError, Type};
 use crate::pass::{Pass, function_pass};
 use crate::relax::mutator::walk_binding;
 use crate::relax::op::memory;
-use crate::relax::{Arg, Binding, Callee, Expr, Mutator};
+use crate::relax::{Arg, Binding, Callee, Expr, ExprMutator};
 
 /// The pass.
 pub fn rewrite_dataflow_reshape() -> Pass {
@@ -25,7 +25,7 @@ struct Rewrite {
     err: FirstError,
 }
 
-impl Mutator for Rewrite {
+impl ExprMutator for Rewrite {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         let Expr::Call(call) = &binding.value else {
             return walk_binding(self, binding).map(|it| vec![it]);

@@ -33,7 +33,7 @@ use crate::relax::mutator::{walk_binding, walk_function};
 use crate::relax::op::device::DEVICE;
 use crate::relax::op::memory::{self, dtype_of};
 use crate::relax::visitor::walk_call;
-use crate::relax::{Arg, Binding, Body, Call, Callee, Expr, Function, Mutator, Visitor};
+use crate::relax::{Arg, Binding, Body, Call, Callee, Expr, ExprMutator, ExprVisitor, Function};
 use crate::tir::{BinaryOp, PrimExpr};
 
 /// The pass.
@@ -69,7 +69,7 @@ struct Updated<'a> {
     memory: FxHashSet<VarId>,
 }
 
-impl Visitor for Updated<'_> {
+impl ExprVisitor for Updated<'_> {
     fn visit_call(&mut self, call: &Call) {
         if calls(call, memory::MAKE_UNIQUE) {
             let vars = call.args.iter().filter_map(Arg::as_var);
@@ -273,7 +273,7 @@ struct Rewrite {
     err: FirstError,
 }
 
-impl Mutator for Rewrite {
+impl ExprMutator for Rewrite {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         let id = binding.var.id();
         let mut out = Vec::new();

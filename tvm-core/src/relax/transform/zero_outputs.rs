@@ -19,7 +19,7 @@ use crate::pass::{Pass, module_pass};
 use crate::relax::mutator::walk_expr;
 use crate::relax::op::memory;
 use crate::relax::visitor::walk_call;
-use crate::relax::{Call, Callee, Expr, Mutator, Visitor};
+use crate::relax::{Call, Callee, Expr, ExprMutator, ExprVisitor};
 use crate::tir::transform::{renew_defs, zero_outputs as zero_outputs_of};
 
 /// The pass.
@@ -64,7 +64,7 @@ struct Called {
     lowered: Option<Span>,
 }
 
-impl Visitor for Called {
+impl ExprVisitor for Called {
     fn visit_call(&mut self, call: &Call) {
         match &call.callee {
             Callee::Tir(gv) => _ = self.with_new_memory.insert(gv.clone()),
@@ -80,7 +80,7 @@ impl Visitor for Called {
 #[derive(Default)]
 struct Copies(FxHashMap<GlobalVar, GlobalVar>);
 
-impl Mutator for Copies {
+impl ExprMutator for Copies {
     fn mutate_expr(&mut self, expr: &Expr) -> Option<Expr> {
         if let Expr::Call(call) = expr
             && let Callee::Tir(gv) = &call.callee

@@ -7,7 +7,7 @@ use tvm_runtime::vm::{DimCheck, Instruction, IntOpKind, IntOperand, Reg};
 
 use super::codegen::FunctionCodegen;
 use crate::ir::{IrError, Span, Type, Var, VarId};
-use crate::tir::{BinaryOp, Callee, Intrinsic, PrimExpr, any_expr};
+use crate::tir::{BinaryOp, Intrinsic, PrimCallee, PrimExpr, any_expr};
 
 /// The check of an extent that can be computed only after later checks have bound its dimensions.
 pub(super) struct Deferred {
@@ -212,7 +212,7 @@ impl FunctionCodegen<'_, '_> {
             }
             PrimExpr::Select(it) => self.select(&it.condition, &it.true_value, &it.false_value),
             PrimExpr::Call(it)
-                if it.callee == Callee::Intrinsic(Intrinsic::IfThenElse) && it.args.len() == 3 =>
+                if it.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) && it.args.len() == 3 =>
             {
                 self.select(&it.args[0], &it.args[1], &it.args[2])
             }

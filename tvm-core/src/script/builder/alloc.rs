@@ -4,7 +4,7 @@ use tvm_runtime::DataType;
 
 use super::{FuncBuilder, Loc};
 use crate::ir::{Type, Var};
-use crate::script::Value;
+use crate::script::KernelValue;
 use crate::tir::analysis::reads_memory;
 use crate::tir::{AllocBuffer, Bind, Buffer, PrimExpr, Scope, any_expr, substitute_expr};
 
@@ -19,7 +19,7 @@ impl FuncBuilder {
         loc: Loc,
         name: &'static str,
         dtype: DataType,
-        shape: [Value; N],
+        shape: [KernelValue; N],
         scope: Scope,
     ) -> Buffer {
         self.alloc_laid_out(loc, name, dtype, shape, scope, vec![], vec![])
@@ -32,17 +32,17 @@ impl FuncBuilder {
         loc: Loc,
         name: &'static str,
         dtype: DataType,
-        shape: [Value; N],
+        shape: [KernelValue; N],
         scope: Scope,
-        strides: Vec<Value>,
-        offset: Vec<Value>,
+        strides: Vec<KernelValue>,
+        offset: Vec<KernelValue>,
     ) -> Buffer {
         let shape = shape.map(|extent| self.settled(loc, name, extent));
-        let strides: Vec<Value> = strides.into_iter().map(|it| self.settled(loc, name, it)).collect();
+        let strides: Vec<KernelValue> = strides.into_iter().map(|it| self.settled(loc, name, it)).collect();
         let offset = offset.into_iter().map(|it| self.settled(loc, name, it)).next();
         let buffer = self.buffer(loc, name, dtype, shape, scope).renew(|node| {
-            node.strides = strides.into_iter().map(Value::into_index).collect();
-            node.elem_offset = offset.map(Value::into_index);
+            node.strides = strides.into_iter().map(KernelValue::into_index).collect();
+            node.elem_offset = offset.map(KernelValue::into_index);
         });
         self.declare(&buffer);
         buffer
@@ -78,15 +78,15 @@ impl FuncBuilder {
 
     /// `part` of the layout of the buffer `name`, with names replaced by their values unless these read memory. If the part
     /// itself reads memory, it is bound to a new variable, because layouts must not read memory.
-    fn settled(&self, loc: Loc, name: &str, part: Value) -> Value {
+    fn settled(&self, loc: Loc, name: &str, part: KernelValue) -> KernelValue {
         let part = self.without_lets(part.into_index(), |value| !reads_memory(value));
         if !reads_memory(&part) {
-            return Value::index(part);
+            return KernelValue::index(part);
         }
         let var = Var::with_span(format!("{name}_extent"), Type::Prim(DataType::I64), self.span(loc));
         self.state.borrow_mut().lets.insert(var.id(), part.clone());
         self.push(Bind { var: var.clone(), value: part });
-        Value::index(&var)
+        KernelValue::index(&var)
     }
 }
 

@@ -3,12 +3,12 @@
 use tvm_runtime::abi::Status;
 
 use super::{FuncBuilder, Loc};
-use crate::script::Value;
+use crate::script::KernelValue;
 use crate::tir::{AssertStmt, Failure, PrimExpr};
 
 impl FuncBuilder {
     /// `assert!(condition, message);`
-    pub fn assert(&self, loc: Loc, condition: Value, message: &str) {
+    pub fn assert(&self, loc: Loc, condition: KernelValue, message: &str) {
         self.check_literals(loc);
         let none = || PrimExpr::index(0);
         let failure = Failure::new(Status::Assert as i32, -1, -1, none(), none());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{FuncBuilder, Loc};
-use crate::script::Value;
+use crate::script::KernelValue;
 use crate::tir::analysis::{extent_between, reads_memory};
 use crate::tir::{Buffer, BufferRegion, MatchBufferRegion, PrimExpr, Range};
 
@@ -15,10 +15,10 @@ impl FuncBuilder {
         loc: Loc,
         name: &'static str,
         source: &Buffer,
-        region: [(Value, Option<Value>); N],
+        region: [(KernelValue, Option<KernelValue>); N],
     ) -> Buffer {
         let points = region.iter().filter(|(_, end)| end.is_none()).count();
-        let range = |(begin, end): (Value, Option<Value>)| {
+        let range = |(begin, end): (KernelValue, Option<KernelValue>)| {
             let min = self.of_axes(begin);
             let extent = end.map_or(PrimExpr::index(1), |end| extent_between(&min, self.of_axes(end)));
             Range { min, extent }
@@ -56,7 +56,7 @@ impl FuncBuilder {
 
     /// The index `value` with the names of other values replaced by these, because a region is matched before the first
     /// statement of its block.
-    fn of_axes(&self, value: Value) -> PrimExpr {
+    fn of_axes(&self, value: KernelValue) -> PrimExpr {
         self.without_lets(value.into_index(), |_| true)
     }
 }

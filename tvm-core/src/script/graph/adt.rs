@@ -7,7 +7,7 @@ use super::control::scope;
 use super::frame::{emit, fail, frame, span_of, type_of};
 use super::function::value_of_type;
 use super::value::to_value;
-use super::{Args, IntoItem, Value};
+use super::{Args, GraphValue, IntoItem};
 use crate::ir::{AdtType, Attrs, IrError, Span, Type, TypeDef, Var};
 use crate::relax::analysis::constructor_fields;
 use crate::relax::{Arg, Call, Callee, Clause, Constructor, Expr, Match, Pattern};
@@ -53,7 +53,7 @@ pub enum Pat {
 }
 
 /// An arm: its pattern, and its body, which receives the pattern's variables from left to right.
-type Arm<'a> = (Pat, Box<dyn FnOnce(&[Value]) -> Value + 'a>);
+type Arm<'a> = (Pat, Box<dyn FnOnce(&[GraphValue]) -> GraphValue + 'a>);
 
 fn find(ty: &str, name: &str, span: &Span) -> Option<(Constructor, Arc<[Type]>)> {
     let def = frame(|frame| frame.builder.module().type_def(ty).cloned()).flatten();
@@ -70,10 +70,10 @@ fn find(ty: &str, name: &str, span: &Span) -> Option<(Constructor, Arc<[Type]>)>
 
 /// `Type::Name(..)`, `Type::<A>::Name(..)`: `ret` holds the type arguments, if they are written.
 #[track_caller]
-pub fn construct<D: AdtDef>(name: &str, ret: Option<Vec<Type>>, args: Args) -> Value {
+pub fn construct<D: AdtDef>(name: &str, ret: Option<Vec<Type>>, args: Args) -> GraphValue {
     let span = span_of(Location::caller());
     D::include();
-    let Some((constructor, fields)) = find(D::NAME, name, &span) else { return Value::poison() };
+    let Some((constructor, fields)) = find(D::NAME, name, &span) else { return GraphValue::poison() };
     if fields.len() != args.items.len() {
         let message =
             format!("`{}::{name}` takes {} arguments, got {}", D::NAME, fields.len(), args.items.len());
@@ -85,7 +85,7 @@ pub fn construct<D: AdtDef>(name: &str, ret: Option<Vec<Type>>, args: Args) -> V
             Ok(value) => value,
             Err(err) => return fail(err, &span),
         };
-        let Some(arg) = value.arg_of_type(Some(ty)) else { return Value::poison() };
+        let Some(arg) = value.arg_of_type(Some(ty)) else { return GraphValue::poison() };
         bound.push(arg);
     }
     let (callee, ret) = (Callee::Constructor(constructor), ret.map(D::ty));
@@ -94,23 +94,24 @@ pub fn construct<D: AdtDef>(name: &str, ret: Option<Vec<Type>>, args: Args) -> V
 
 /// `Type::Name` without fields.
 #[track_caller]
-pub fn construct_unit<D: AdtDef>(name: &str, ret: Option<Vec<Type>>) -> Value {
+pub fn construct_unit<D: AdtDef>(name: &str, ret: Option<Vec<Type>>) -> GraphValue {
     construct::<D>(name, ret, Args::of(Vec::new()))
 }
 
 /// `match value { pattern => body, .. }`.
 #[track_caller]
-pub fn match_(value: impl IntoItem, arms: Vec<Arm<'_>>) -> Value {
+pub fn match_(value: impl IntoItem, arms: Vec<Arm<'_>>) -> GraphValue {
     let span = span_of(Location::caller());
     let value = to_value(value);
-    let Some(arg) = value.arg().cloned() else { return Value::poison() };
+    let Some(arg) = value.arg().cloned() else { return GraphValue::poison() };
     let ty = type_of(&arg);
     let mut clauses = Vec::new();
     for (pat, body) in arms {
         let mut vars = Vec::new();
-        let Some(pattern) = pattern(&pat, &ty, &mut vars, &span) else { return Value::poison() };
-        let values: Vec<Value> = vars.into_iter().map(|var| Value::from_arg(Arg::Var(var))).collect();
-        let Some(body) = scope(|| body(&values), None) else { return Value::poison() };
+        let Some(pattern) = pattern(&pat, &ty, &mut vars, &span) else { return GraphValue::poison() };
+        let values: Vec<GraphValue> =
+            vars.into_iter().map(|var| GraphValue::from_arg(Arg::Var(var))).collect();
+        let Some(body) = scope(|| body(&values), None) else { return GraphValue::poison() };
         clauses.push(Clause { pattern, body });
     }
     emit(Expr::Match(Arc::new(Match { value: arg, clauses: clauses.into(), span: span.clone() })), &span)

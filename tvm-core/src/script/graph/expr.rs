@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use super::frame::{emit, fail, span_of};
 use super::value::to_value;
-use super::{Args, Item, Value};
+use super::{Args, GraphValue, Item};
 use crate::ir::{IrError, Span};
 use crate::relax::{Arg, Expr};
 
@@ -24,10 +24,10 @@ macro_rules! expressions {
     ($($(#[$doc:meta])* $name:ident[$($arg:ident),*] => $expr:expr;)*) => {
         $($(#[$doc])*
         #[track_caller]
-        pub fn $name(args: Args) -> Value {
+        pub fn $name(args: Args) -> GraphValue {
             let span = span_of(Location::caller());
-            let Some([$($arg),*]) = exact(stringify!($name), args, &span) else { return Value::poison() };
-            $(let Some($arg) = to_value($arg).arg().cloned() else { return Value::poison() };)*
+            let Some([$($arg),*]) = exact(stringify!($name), args, &span) else { return GraphValue::poison() };
+            $(let Some($arg) = to_value($arg).arg().cloned() else { return GraphValue::poison() };)*
             emit($expr, &span)
         })*
     };
@@ -46,20 +46,20 @@ expressions! {
 
 /// `tuple_get_item((x, y), 0)`: a field of a tuple, which may be a tuple expression; for a variable, `t.0` is the same.
 #[track_caller]
-pub fn tuple_get_item(args: Args) -> Value {
+pub fn tuple_get_item(args: Args) -> GraphValue {
     let span = span_of(Location::caller());
-    let Some([tuple, index]) = exact("tuple_get_item", args, &span) else { return Value::poison() };
+    let Some([tuple, index]) = exact("tuple_get_item", args, &span) else { return GraphValue::poison() };
     let index = if let Item::Int(index) = index { usize::try_from(index).ok() } else { None };
     match (to_value(tuple).arg(), index) {
         (Some(tuple), Some(index)) => emit(Expr::TupleGetItem(tuple.clone(), index), &span),
         (Some(_), None) => fail(IrError::new("the index of a field is a number", &span), &span),
-        (None, _) => Value::poison(),
+        (None, _) => GraphValue::poison(),
     }
 }
 
 /// `call_op("nn.relu", x)`: calls an operator by its full name; the program may have registered the operator itself.
 #[track_caller]
-pub fn call_op(mut args: Args) -> Value {
+pub fn call_op(mut args: Args) -> GraphValue {
     let span = span_of(Location::caller());
     if let Some(Item::Str(name)) = args.items.first() {
         let name = name.clone();
@@ -72,7 +72,7 @@ pub fn call_op(mut args: Args) -> Value {
 
 /// `constant::<f32, 64>("0000803f..")`: a tensor, given as the hexadecimal digits of its bytes.
 #[track_caller]
-pub fn constant_bytes(dtype: tvm_runtime::DataType, shape: &[i64], digits: &str) -> Value {
+pub fn constant_bytes(dtype: tvm_runtime::DataType, shape: &[i64], digits: &str) -> GraphValue {
     let span = span_of(Location::caller());
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
@@ -83,17 +83,17 @@ pub fn constant_bytes(dtype: tvm_runtime::DataType, shape: &[i64], digits: &str)
         _ => Err("two hexadecimal digits are expected for each byte".to_string()),
     };
     match made {
-        Ok(tensor) => Value::from_arg(Arg::Const(tensor)),
+        Ok(tensor) => GraphValue::from_arg(Arg::Const(tensor)),
         Err(err) => fail(IrError::new(format!("constant: {err}"), &span), &span),
     }
 }
 
 /// `constant::<f32, 2>([1.0, 2.0])`: a tensor, given as its elements.
 #[track_caller]
-pub fn constant<T: tvm_runtime::Element>(shape: &[i64], data: Vec<T>) -> Value {
+pub fn constant<T: tvm_runtime::Element>(shape: &[i64], data: Vec<T>) -> GraphValue {
     let span = span_of(Location::caller());
     match tvm_runtime::Tensor::from_vec(data, shape) {
-        Ok(tensor) => Value::from_arg(Arg::Const(tensor)),
+        Ok(tensor) => GraphValue::from_arg(Arg::Const(tensor)),
         Err(err) => fail(IrError::new(format!("constant: {err}"), &span), &span),
     }
 }

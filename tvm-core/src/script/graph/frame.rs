@@ -7,7 +7,7 @@ use std::panic::Location;
 use rustc_hash::FxHashMap;
 use tvm_runtime::DimBound;
 
-use super::Value;
+use super::GraphValue;
 use crate::ir::{Diagnostic, GlobalVar, IRModule, IrError, Span, Type, Var};
 use crate::relax::{Arg, BlockBuilder, Expr};
 use crate::tir::PrimExpr;
@@ -57,17 +57,17 @@ pub(super) fn span_of(location: &Location<'_>) -> Span {
 }
 
 /// Records a problem; returns the poisoned value that stands for the failed expression.
-pub(super) fn fail(err: IrError, span: &Span) -> Value {
+pub(super) fn fail(err: IrError, span: &Span) -> GraphValue {
     frame(|frame| frame.problems.extend(err.at(span).0));
-    Value::poison()
+    GraphValue::poison()
 }
 
 /// Binds `expr`; a poisoned value when it is ill-typed.
-pub(super) fn emit(expr: Expr, span: &Span) -> Value {
+pub(super) fn emit(expr: Expr, span: &Span) -> GraphValue {
     match frame(|frame| frame.builder.emit(UNNAMED, expr, span)) {
-        Some(Ok(var)) => Value::from_arg(Arg::Var(var)),
+        Some(Ok(var)) => GraphValue::from_arg(Arg::Var(var)),
         Some(Err(err)) => fail(err, span),
-        None => Value::poison(),
+        None => GraphValue::poison(),
     }
 }
 
@@ -85,35 +85,35 @@ pub fn dim(name: &str, bound: Option<DimBound>) -> PrimExpr {
 pub(super) const UNNAMED: &str = "lv";
 
 /// `let name = value;`: gives the name to the variable that holds the value, if that is the last one bound and unnamed.
-pub fn named(name: &str, value: impl super::IntoItem) -> Value {
+pub fn named(name: &str, value: impl super::IntoItem) -> GraphValue {
     let value = super::value::to_value(value);
     rename(&value, name, None).unwrap_or(value)
 }
 
 /// `let name: ty = value;`: a variable of that type, which the value must have.
 #[track_caller]
-pub fn typed(name: &str, ty: Type, value: impl super::IntoItem) -> Value {
+pub fn typed(name: &str, ty: Type, value: impl super::IntoItem) -> GraphValue {
     let span = span_of(Location::caller());
     let value = super::value::to_value(value);
     if let Some(renamed) = rename(&value, name, Some(ty.clone())) {
         return renamed;
     }
     let Some(arg) = value.arg().cloned() else { return value };
-    rename(&emit(Expr::Arg(arg), &span), name, Some(ty)).unwrap_or_else(Value::poison)
+    rename(&emit(Expr::Arg(arg), &span), name, Some(ty)).unwrap_or_else(GraphValue::poison)
 }
 
-fn rename(value: &Value, name: &str, ty: Option<Type>) -> Option<Value> {
+fn rename(value: &GraphValue, name: &str, ty: Option<Type>) -> Option<GraphValue> {
     let var = value.arg()?.as_var().filter(|var| var.name() == UNNAMED)?;
     let renamed = frame(|frame| frame.builder.rename_last(var, name, ty)).flatten()?;
-    Some(Value::from_arg(Arg::Var(renamed)))
+    Some(GraphValue::from_arg(Arg::Var(renamed)))
 }
 
 /// The `N` fields of a tuple.
 #[track_caller]
-pub fn untuple<const N: usize>(value: impl super::IntoItem) -> [Value; N] {
+pub fn untuple<const N: usize>(value: impl super::IntoItem) -> [GraphValue; N] {
     let span = span_of(Location::caller());
     let value = super::value::to_value(value);
-    let Some(arg) = value.arg().cloned() else { return std::array::from_fn(|_| Value::poison()) };
+    let Some(arg) = value.arg().cloned() else { return std::array::from_fn(|_| GraphValue::poison()) };
     if let Some(fields) = type_of(&arg).as_tuple()
         && fields.len() != N
     {
@@ -123,7 +123,7 @@ pub fn untuple<const N: usize>(value: impl super::IntoItem) -> [Value; N] {
     }
     std::array::from_fn(|i| match &arg {
         Arg::Tuple(fields) => {
-            fields.get(i).map_or_else(Value::poison, |field| Value::from_arg(field.clone()))
+            fields.get(i).map_or_else(GraphValue::poison, |field| GraphValue::from_arg(field.clone()))
         }
         _ => emit(Expr::TupleGetItem(arg.clone(), i), &span),
     })

@@ -10,7 +10,7 @@ use tvm_runtime::{DataType, DimBound};
 use super::control::scope;
 use super::frame::{emit, fail, frame, span_of, with_frame};
 use super::value::Closure;
-use super::{Args, IntoItem, Item, Value};
+use super::{Args, GraphValue, IntoItem, Item};
 use crate::ir::{
     AttrValue, Attrs, BaseFunc, FuncType, GlobalVar, IRModule, IrError, Span, TensorType, Type, TypeParam,
     Var, well_formed,
@@ -28,7 +28,7 @@ pub trait FuncDef: 'static {
     const ARITY: usize;
 
     /// Declares parameters and result, then builds the body.
-    fn define(definition: &mut Definition) -> Value;
+    fn define(definition: &mut Definition) -> GraphValue;
 
     /// A module of this function and all that it uses.
     ///
@@ -96,22 +96,22 @@ impl Definition {
     /// Creates a scalar, which [`scalar_param`](Self::scalar_param) adds to the parameters; the types of other parameters
     /// may use it. Only an `i64` may have bounds.
     #[track_caller]
-    pub fn scalar(&mut self, name: &str, dtype: DataType, bound: Option<DimBound>) -> Value {
+    pub fn scalar(&mut self, name: &str, dtype: DataType, bound: Option<DimBound>) -> GraphValue {
         let var = Var::with_span(name, Type::Prim(dtype), span_of(Location::caller()));
-        Value::from_arg(Arg::Var(var.within(bound)))
+        GraphValue::from_arg(Arg::Var(var.within(bound)))
     }
 
     /// Adds `scalar` as the next parameter.
-    pub fn scalar_param(&mut self, scalar: &Value) {
+    pub fn scalar_param(&mut self, scalar: &GraphValue) {
         self.params.extend(scalar.arg().and_then(Arg::as_var).cloned());
     }
 
     /// Adds a parameter.
     #[track_caller]
-    pub fn param(&mut self, name: &str, ty: Type) -> Value {
+    pub fn param(&mut self, name: &str, ty: Type) -> GraphValue {
         let var = Var::with_span(name, ty, span_of(Location::caller()));
         self.params.push(var.clone());
-        Value::from_arg(Arg::Var(var))
+        GraphValue::from_arg(Arg::Var(var))
     }
 
     /// Sets the result type; from here on, the function can be called, also by itself.
@@ -129,13 +129,13 @@ impl Definition {
 
     /// [`begin`](Self::begin) for a local function; returns the value that stands for the function, also in its own body.
     #[track_caller]
-    pub fn begin_local(&mut self, ret: Type) -> Value {
+    pub fn begin_local(&mut self, ret: Type) -> GraphValue {
         self.span = span_of(Location::caller());
         self.ret = ret;
         let ty = self.function(Body::value(Arg::Tuple(Arc::new([])))).ty();
         let var = Var::with_span(self.name, Type::Func(ty.into()), self.span.clone());
         self.var = Some(var.clone());
-        Value::from_arg(Arg::Var(var))
+        GraphValue::from_arg(Arg::Var(var))
     }
 
     fn function(&self, body: Body) -> Function {
@@ -156,7 +156,7 @@ impl Definition {
 fn build(
     name: &'static str,
     key: Option<TypeId>,
-    define: impl FnOnce(&mut Definition) -> Value,
+    define: impl FnOnce(&mut Definition) -> GraphValue,
 ) -> Option<GlobalVar> {
     let mut definition = Definition::new(name, key);
     let body = body_of(&mut definition, define)?;
@@ -167,7 +167,7 @@ fn build(
     Some(gv)
 }
 
-fn body_of(definition: &mut Definition, define: impl FnOnce(&mut Definition) -> Value) -> Option<Body> {
+fn body_of(definition: &mut Definition, define: impl FnOnce(&mut Definition) -> GraphValue) -> Option<Body> {
     frame(|frame| frame.builder.begin_scope())?;
     let value = define(definition);
     let ret = value.arg_of_type(Some(&definition.ret));
@@ -176,28 +176,28 @@ fn body_of(definition: &mut Definition, define: impl FnOnce(&mut Definition) -> 
 
 /// A local function: a closure whose parameter and result types are declared. It may call itself.
 #[track_caller]
-pub fn local(name: &'static str, define: impl FnOnce(&mut Definition) -> Value) -> Value {
+pub fn local(name: &'static str, define: impl FnOnce(&mut Definition) -> GraphValue) -> GraphValue {
     let span = span_of(Location::caller());
     let mut definition = Definition::new(name, None);
-    let Some(body) = body_of(&mut definition, define) else { return Value::poison() };
-    let Some(var) = definition.var.clone() else { return Value::poison() };
+    let Some(body) = body_of(&mut definition, define) else { return GraphValue::poison() };
+    let Some(var) = definition.var.clone() else { return GraphValue::poison() };
     let value = Expr::Function(definition.function(body).into());
     let bound = frame(|frame| {
         let ty = infer_type(&value, frame.builder.module());
         ty.map(|_| frame.builder.push(Binding::new(var.clone(), value)))
     });
     match bound {
-        Some(Ok(())) => Value::from_arg(Arg::Var(var)),
+        Some(Ok(())) => GraphValue::from_arg(Arg::Var(var)),
         Some(Err(err)) => fail(err, &span),
-        None => Value::poison(),
+        None => GraphValue::poison(),
     }
 }
 
 /// `function(f)`: a graph function of the module as a value.
 #[track_caller]
-pub fn function<D: FuncDef>() -> Value {
+pub fn function<D: FuncDef>() -> GraphValue {
     let span = span_of(Location::caller());
-    global::<D>(&span).map_or_else(Value::poison, |gv| Value::from_arg(Arg::Global(gv)))
+    global::<D>(&span).map_or_else(GraphValue::poison, |gv| GraphValue::from_arg(Arg::Global(gv)))
 }
 
 /// Sets an attribute of the current module.
@@ -254,7 +254,7 @@ impl GraphFunc {
 }
 
 /// Builds a graph function written in place.
-pub fn define(body: impl FnOnce(&mut Definition) -> Value) -> GraphFunc {
+pub fn define(body: impl FnOnce(&mut Definition) -> GraphValue) -> GraphFunc {
     GraphFunc {
         module: module_of(|| {
             build("main", None, body);
@@ -263,7 +263,7 @@ pub fn define(body: impl FnOnce(&mut Definition) -> Value) -> GraphFunc {
 }
 
 /// The value of a call of the graph function `D`.
-pub struct CallOf<D>(Value, PhantomData<D>);
+pub struct CallOf<D>(GraphValue, PhantomData<D>);
 
 impl<D> IntoItem for CallOf<D> {
     fn into_item(self) -> Item {
@@ -279,7 +279,7 @@ pub fn call_def<D: FuncDef>(args: Args) -> CallOf<D> {
 
 /// [`call_def`] for a call that is written at `span`.
 pub(super) fn call_def_at<D: FuncDef>(args: Args, span: &Span) -> CallOf<D> {
-    let value = global::<D>(span).map_or_else(Value::poison, |gv| {
+    let value = global::<D>(span).map_or_else(GraphValue::poison, |gv| {
         let ty = frame(|frame| frame.builder.module().relax_func(&gv).map(|func| func.ty())).flatten();
         emit_call(Callee::Global(gv), ty.as_ref(), args, span)
     });
@@ -288,7 +288,7 @@ pub(super) fn call_def_at<D: FuncDef>(args: Args, span: &Span) -> CallOf<D> {
 
 /// `call_global("name", (x, y))`: calls a graph function of the module that is being extended.
 #[track_caller]
-pub fn call_global(args: Args) -> Value {
+pub fn call_global(args: Args) -> GraphValue {
     let span = span_of(Location::caller());
     let mut items = args.items.into_iter();
     let (Some(Item::Str(name)), Some(inputs), None) = (items.next(), items.next(), items.next()) else {
@@ -309,7 +309,7 @@ pub fn call_global(args: Args) -> Value {
 }
 
 /// Binds a call; closures and numbers among the arguments take the types of the parameters.
-pub(super) fn emit_call(callee: Callee, ty: Option<&FuncType>, args: Args, span: &Span) -> Value {
+pub(super) fn emit_call(callee: Callee, ty: Option<&FuncType>, args: Args, span: &Span) -> GraphValue {
     if let Some((name, _)) = args.named.first() {
         let message = format!("`{name}`: arguments of a function have no names");
         return fail(IrError::new(message, span).help("give the arguments by position"), span);
@@ -332,14 +332,14 @@ pub(super) fn emit_call(callee: Callee, ty: Option<&FuncType>, args: Args, span:
             Ok(value) => value,
             Err(err) => return fail(err, span),
         };
-        let Some(arg) = value.arg_of_type(expected) else { return Value::poison() };
+        let Some(arg) = value.arg_of_type(expected) else { return GraphValue::poison() };
         bound.push(arg);
     }
     emit(Call { callee, args: bound.into(), attrs: Attrs::new(), ret: None, span: span.clone() }.into(), span)
 }
 
 /// The value of an argument; a number takes the element type of the expected tensor or scalar, if that is known.
-pub(super) fn value_of_type(it: Item, expected: Option<&Type>) -> Result<Value, IrError> {
+pub(super) fn value_of_type(it: Item, expected: Option<&Type>) -> Result<GraphValue, IrError> {
     let literal = match it {
         Item::Int(value) => Literal::Int(value),
         Item::Float(value) => Literal::Float(value),
@@ -375,7 +375,8 @@ pub(super) fn close(closure: &Closure, expected: Option<&Type>) -> Option<Arg> {
         .enumerate()
         .map(|(i, ty)| Var::with_span(format!("p{i}"), ty.clone(), span.clone()))
         .collect();
-    let values: Vec<Value> = params.iter().map(|var| Value::from_arg(Arg::Var(var.clone()))).collect();
+    let values: Vec<GraphValue> =
+        params.iter().map(|var| GraphValue::from_arg(Arg::Var(var.clone()))).collect();
     let body = scope(|| (closure.body)(&values), Some(&ty.ret))?;
     let func = Function {
         name: "closure".into(),

@@ -2,7 +2,7 @@
 
 use tvm_runtime::{DataType, Tensor};
 
-use super::Value;
+use super::GraphValue;
 use crate::ir::{AttrValue, IrError, Span, Var};
 use crate::relax::Arg;
 use crate::script::literal::{Literal, misfit};
@@ -12,7 +12,7 @@ use crate::tir::PrimExpr;
 #[derive(Clone)]
 pub enum Item {
     /// A value.
-    Value(Value),
+    Value(GraphValue),
     /// An integer.
     Int(i64),
     /// A float.
@@ -61,7 +61,7 @@ pub fn item(it: impl IntoItem) -> Item {
 }
 
 /// A literal as a constant of rank 0.
-pub(super) fn scalar(literal: Literal, dtype: DataType) -> Result<Value, IrError> {
+pub(super) fn scalar(literal: Literal, dtype: DataType) -> Result<GraphValue, IrError> {
     check(literal, dtype)?;
     let tensor = match (literal, dtype) {
         (Literal::Int(value), DataType::I64) => Ok(Tensor::scalar(value)),
@@ -70,13 +70,13 @@ pub(super) fn scalar(literal: Literal, dtype: DataType) -> Result<Value, IrError
         (Literal::Float(value), _) => Tensor::from_f64s(&[value], &[], dtype),
     };
     let tensor = tensor.map_err(|err| IrError::new(err.to_string(), &Span::none()))?;
-    Ok(Value::from_arg(Arg::Const(tensor)))
+    Ok(GraphValue::from_arg(Arg::Const(tensor)))
 }
 
 /// A literal as a scalar.
-pub(super) fn prim(literal: Literal, dtype: DataType) -> Result<Value, IrError> {
+pub(super) fn prim(literal: Literal, dtype: DataType) -> Result<GraphValue, IrError> {
     check(literal, dtype)?;
-    Ok(Value::from_arg(Arg::Prim(match literal {
+    Ok(GraphValue::from_arg(Arg::Prim(match literal {
         Literal::Int(value) if dtype.is_integer() => PrimExpr::int(value, dtype),
         Literal::Int(value) => PrimExpr::float(value as f64, dtype),
         Literal::Float(value) => PrimExpr::float(value, dtype),
@@ -107,8 +107,8 @@ macro_rules! items {
 
 items! {
     Item => |it| it;
-    Value => |it| Item::Value(it);
-    &Value => |it| Item::Value(it.clone());
+    GraphValue => |it| Item::Value(it);
+    &GraphValue => |it| Item::Value(it.clone());
     i32 => |it| Item::Int(it.into());
     i64 => |it| Item::Int(it);
     usize => |it| Item::Int(it as i64);
@@ -120,8 +120,8 @@ items! {
     DataType => |it| Item::DType(it);
     PrimExpr => |it| it.as_int().map_or_else(|| Item::Dim(it.clone()), Item::Int);
     Var => |it| Item::Dim(it.into());
-    Tensor => |it| Item::Value(Value::from_arg(Arg::Const(it)));
-    &Tensor => |it| Item::Value(Value::from_arg(Arg::Const(it.clone())));
+    Tensor => |it| Item::Value(GraphValue::from_arg(Arg::Const(it)));
+    &Tensor => |it| Item::Value(GraphValue::from_arg(Arg::Const(it.clone())));
     () => |_it| Item::List(Vec::new());
 }
 
@@ -139,7 +139,7 @@ impl<T: IntoItem, const N: usize> IntoItem for [T; N] {
 
 impl Item {
     /// As a value: numbers become constants, a list becomes a tuple.
-    pub fn into_value(self) -> Value {
+    pub fn into_value(self) -> GraphValue {
         super::value::to_value(self)
     }
 

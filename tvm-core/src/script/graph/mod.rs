@@ -1,8 +1,8 @@
-//! The code that `relax!`, `relay!` and their attribute forms expand to: the user's body runs as Rust over [`Value`]s, and
+//! The code that `relax!`, `relay!` and their attribute forms expand to: the user's body runs as Rust over [`GraphValue`]s, and
 //! running it builds the graph function. Source places come from `#[track_caller]`.
 //!
 //! Errors do not unwind: the frame records the first error of an expression, and the value of the expression becomes
-//! [`Value::poison`], whose uses report no further errors. [`define`] reports all errors at once.
+//! [`GraphValue::poison`], whose uses report no further errors. [`define`] reports all errors at once.
 //!
 //! TVM counterpart: `script/ir_builder/relax`.
 
@@ -36,4 +36,4 @@ pub use outcome::{
 };
 pub use scalar::{ToScalar, prim, scalar, shape};
 pub use tensor_program::{call_dps_packed, call_packed, call_tir, call_tir_inplace, include_tir};
-pub use value::{Value, closure, compare, tuple};
+pub use value::{GraphValue, closure, compare, tuple};

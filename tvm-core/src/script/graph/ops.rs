@@ -12,23 +12,23 @@ pub use super::function::call_global;
 
 use super::frame::{emit, fail, span_of};
 use super::value::to_value;
-use super::{Args, At, Item, NamedCall, Outcome, Value};
+use super::{Args, At, GraphValue, Item, NamedCall, Outcome};
 use crate::ir::{ArgKind, AttrKind, AttrValue, Attrs, IrError, Op, OpRegistry, Span};
 use crate::relax::{Arg, Call, Callee};
 
 /// Binds a call of the operator `name` (with or without its `nn.` or `image.`).
-pub(super) fn emit_op(name: &str, args: Args, span: &Span) -> Value {
+pub(super) fn emit_op(name: &str, args: Args, span: &Span) -> GraphValue {
     let Some(op) = find(name) else {
         return match Op::get(name) {
             Err(err) => fail(err, span),
-            Ok(_) => Value::poison(),
+            Ok(_) => GraphValue::poison(),
         };
     };
     match bind_args(op, args) {
         Ok(Some((args, attrs))) => {
             emit(Call { callee: Callee::Op(op), args, attrs, ret: None, span: span.clone() }.into(), span)
         }
-        Ok(None) => Value::poison(),
+        Ok(None) => GraphValue::poison(),
         Err(err) => fail(err, span),
     }
 }
@@ -200,7 +200,7 @@ macro_rules! ops {
         $(
             #[doc = concat!("The operator `", stringify!($name), "`.")]
             #[track_caller]
-            pub fn $name(args: Args) -> Value {
+            pub fn $name(args: Args) -> GraphValue {
                 emit_op(stringify!($name), args, &span_of(Location::caller()))
             }
         )*
@@ -225,11 +225,11 @@ macro_rules! ops {
         }
 
         #[allow(clippy::should_implement_trait, reason = "named like the operators; Rust's traits call them")]
-        impl Value {
+        impl GraphValue {
             $(
                 #[doc = concat!("The operator `", stringify!($name), "` with this as the first argument.")]
                 #[track_caller]
-                pub fn $name(self, mut args: Args) -> Value {
+                pub fn $name(self, mut args: Args) -> GraphValue {
                     args.items.insert(0, Item::Value(self));
                     emit_op(stringify!($name), args, &span_of(Location::caller()))
                 }

@@ -12,7 +12,7 @@ use std::panic::Location;
 use super::frame::{fail, span_of};
 use super::function::{CallOf, call_def_at};
 use super::ops::emit_op;
-use super::{Args, FuncDef, IntoItem, Item, Value};
+use super::{Args, FuncDef, GraphValue, IntoItem, Item};
 use crate::ir::IrError;
 use crate::script::PrimFuncDef;
 
@@ -96,7 +96,7 @@ impl<T> CallsOperator for Named<T> {
 }
 
 /// The result of an operator.
-pub struct Operator(Value);
+pub struct Operator(GraphValue);
 
 /// The result of calling a kernel by its name, which a graph function cannot use.
 pub struct KernelCall;
@@ -114,7 +114,7 @@ impl<D: FuncDef> CallResult for CallOf<D> {
     const ARITY: Option<usize> = Some(D::ARITY);
 }
 
-impl CallResult for Value {
+impl CallResult for GraphValue {
     const IS_USERS: bool = true;
 }
 
@@ -135,7 +135,7 @@ impl CallResult for Operator {
 pub trait Outcome: CallResult + IntoItem {}
 
 impl<D: FuncDef> Outcome for CallOf<D> {}
-impl Outcome for Value {}
+impl Outcome for GraphValue {}
 impl Outcome for Operator {}
 
 impl IntoItem for Operator {
@@ -150,6 +150,6 @@ pub const fn is_users<R: CallResult>(_: &impl Fn(Args) -> R) -> bool {
 }
 
 /// The value of a call of a function or operator.
-pub fn result(of: impl Outcome) -> Value {
+pub fn result(of: impl Outcome) -> GraphValue {
     super::value::to_value(of)
 }

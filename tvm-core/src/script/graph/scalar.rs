@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::Value;
+use super::GraphValue;
 use super::frame::{fail, span_of};
 use crate::ir::{IrError, Type};
 use crate::relax::Arg;
@@ -21,7 +21,7 @@ impl ToScalar for PrimExpr {
     }
 }
 
-impl ToScalar for Value {
+impl ToScalar for GraphValue {
     fn to_scalar(&self) -> PrimExpr {
         match self.arg() {
             Some(Arg::Prim(value)) => return value.clone(),
@@ -43,11 +43,11 @@ pub fn scalar(it: &impl ToScalar) -> PrimExpr {
 }
 
 /// `prim(n * 2)`: a scalar as a value.
-pub fn prim(value: PrimExpr) -> Value {
-    Value::from_arg(Arg::Prim(value))
+pub fn prim(value: PrimExpr) -> GraphValue {
+    GraphValue::from_arg(Arg::Prim(value))
 }
 
 /// `shape([n, 4])`: a shape as a value.
-pub fn shape(values: Vec<PrimExpr>) -> Value {
-    Value::from_arg(Arg::Shape(values.into()))
+pub fn shape(values: Vec<PrimExpr>) -> GraphValue {
+    GraphValue::from_arg(Arg::Shape(values.into()))
 }

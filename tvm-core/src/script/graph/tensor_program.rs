@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::frame::{emit, fail, frame, span_of, type_of};
-use super::{IntoItem, Item, Value, item};
+use super::{GraphValue, IntoItem, Item, item};
 use crate::ir::{Attrs, BaseFunc, GlobalVar, IrError, Span, Type, VarId};
 use crate::relax::{Arg, Call, Callee};
 use crate::script::PrimFuncDef;
@@ -16,7 +16,7 @@ use crate::tir::{Param, PrimExpr, PrimFunc, substitute_expr};
 /// `call_tir(kernel, (x, w))`: inputs, then scalars. The types of the outputs follow from the kernel's signature and these
 /// inputs, unless they are written: `call_tir(kernel, (x, w), Tensor::<f32, n>)`.
 #[track_caller]
-pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem, ret: Option<Type>) -> Value {
+pub fn call_tir<P: PrimFuncDef + 'static>(args: impl IntoItem, ret: Option<Type>) -> GraphValue {
     call_program::<P>(list(item(args)), false, ret, span_of(Location::caller()))
 }
 
@@ -27,7 +27,7 @@ pub fn call_tir_inplace<P: PrimFuncDef + 'static>(
     args: impl IntoItem,
     initial: impl IntoItem,
     ret: Option<Type>,
-) -> Value {
+) -> GraphValue {
     let (mut items, initial) = (list(item(args)), list(item(initial)));
     items.extend(initial);
     call_program::<P>(items, true, ret, span_of(Location::caller()))
@@ -38,15 +38,15 @@ fn call_program<P: PrimFuncDef + 'static>(
     inplace: bool,
     ret: Option<Type>,
     span: Span,
-) -> Value {
-    let Some((gv, func)) = program::<P>(&span) else { return Value::poison() };
+) -> GraphValue {
+    let Some((gv, func)) = program::<P>(&span) else { return GraphValue::poison() };
     match bind(&func, items, inplace, ret) {
         Ok(Some((args, ret))) => {
             let callee = if inplace { Callee::TirInplace(gv) } else { Callee::Tir(gv) };
             let (attrs, ret) = (Attrs::new(), Some(ret));
             emit(Call { callee, args, attrs, ret, span: span.clone() }.into(), &span)
         }
-        Ok(None) => Value::poison(),
+        Ok(None) => GraphValue::poison(),
         Err(err) => fail(err, &span),
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn list(args: Item) -> Vec<Item> {
         Item::List(items) => items,
         Item::Value(value) => match value.arg() {
             Some(Arg::Tuple(fields)) => {
-                fields.iter().map(|field| Item::Value(Value::from_arg(field.clone()))).collect()
+                fields.iter().map(|field| Item::Value(GraphValue::from_arg(field.clone()))).collect()
             }
             _ => vec![Item::Value(value)],
         },
@@ -189,19 +189,19 @@ fn bind(
 /// `call_packed("name", (x, y), Tensor::<f32, n>)`: calls a registered function that returns its result; without a type,
 /// nothing is known about the result.
 #[track_caller]
-pub fn call_packed(name: &str, args: impl IntoItem, ret: Option<Type>) -> Value {
+pub fn call_packed(name: &str, args: impl IntoItem, ret: Option<Type>) -> GraphValue {
     packed(Callee::Packed(name.into()), args, ret, span_of(Location::caller()))
 }
 
 /// `call_dps_packed("name", (x, y), Tensor::<f32, n>)`: calls a registered function that fills its outputs.
 #[track_caller]
-pub fn call_dps_packed(name: &str, args: impl IntoItem, ret: Type) -> Value {
+pub fn call_dps_packed(name: &str, args: impl IntoItem, ret: Type) -> GraphValue {
     packed(Callee::DpsPacked(name.into()), args, Some(ret), span_of(Location::caller()))
 }
 
-fn packed(callee: Callee, args: impl IntoItem, ret: Option<Type>, span: Span) -> Value {
+fn packed(callee: Callee, args: impl IntoItem, ret: Option<Type>, span: Span) -> GraphValue {
     let values: Option<Vec<Arg>> =
         list(item(args)).into_iter().map(|it| super::value::to_value(it).arg().cloned()).collect();
-    let Some(args) = values else { return Value::poison() };
+    let Some(args) = values else { return GraphValue::poison() };
     emit(Call { callee, args: args.into(), attrs: Attrs::new(), ret, span: span.clone() }.into(), &span)
 }

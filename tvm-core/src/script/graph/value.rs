@@ -14,7 +14,7 @@ use crate::script::literal::Literal;
 
 /// A value of a graph function.
 #[derive(Clone)]
-pub struct Value(Inner);
+pub struct GraphValue(Inner);
 
 #[derive(Clone)]
 enum Inner {
@@ -26,7 +26,7 @@ enum Inner {
 }
 
 /// The body of a closure: computes the result from the arguments.
-pub(super) type ClosureBody = dyn Fn(&[Value]) -> Value;
+pub(super) type ClosureBody = dyn Fn(&[GraphValue]) -> GraphValue;
 
 /// A closure literal of the user.
 pub(super) struct Closure {
@@ -35,14 +35,14 @@ pub(super) struct Closure {
     pub(super) location: &'static Location<'static>,
 }
 
-impl Value {
-    pub(super) fn from_arg(arg: Arg) -> Value {
-        Value(Inner::Arg(arg))
+impl GraphValue {
+    pub(super) fn from_arg(arg: Arg) -> GraphValue {
+        GraphValue(Inner::Arg(arg))
     }
 
     /// The value of an expression that was reported already.
-    pub fn poison() -> Value {
-        Value(Inner::Poison)
+    pub fn poison() -> GraphValue {
+        GraphValue(Inner::Poison)
     }
 
     /// True when an error was reported for it.
@@ -75,12 +75,12 @@ impl Value {
 
     /// Calls a closure or function parameter.
     #[track_caller]
-    pub fn call(self, args: Args) -> Value {
+    pub fn call(self, args: Args) -> GraphValue {
         let span = span_of(Location::caller());
         match &self.0 {
-            Inner::Poison => Value::poison(),
+            Inner::Poison => GraphValue::poison(),
             Inner::Closure(closure) if closure.arity == args.items.len() => {
-                let values: Vec<Value> = args.items.into_iter().map(to_value).collect();
+                let values: Vec<GraphValue> = args.items.into_iter().map(to_value).collect();
                 (closure.body)(&values)
             }
             Inner::Closure(closure) => {
@@ -100,50 +100,50 @@ impl Value {
 
     /// A field of a tuple.
     #[track_caller]
-    pub fn field(self, index: usize) -> Value {
+    pub fn field(self, index: usize) -> GraphValue {
         let span = span_of(Location::caller());
         match self.arg() {
-            Some(Arg::Tuple(fields)) if index < fields.len() => Value::from_arg(fields[index].clone()),
+            Some(Arg::Tuple(fields)) if index < fields.len() => GraphValue::from_arg(fields[index].clone()),
             Some(arg) => super::frame::emit(crate::relax::Expr::TupleGetItem(arg.clone(), index), &span),
-            None => Value::poison(),
+            None => GraphValue::poison(),
         }
     }
 }
 
 /// A closure literal.
 #[track_caller]
-pub fn closure(arity: usize, body: impl Fn(&[Value]) -> Value + 'static) -> Value {
-    Value(Inner::Closure(Rc::new(Closure { arity, body: Box::new(body), location: Location::caller() })))
+pub fn closure(arity: usize, body: impl Fn(&[GraphValue]) -> GraphValue + 'static) -> GraphValue {
+    GraphValue(Inner::Closure(Rc::new(Closure { arity, body: Box::new(body), location: Location::caller() })))
 }
 
 /// A tuple.
-pub fn tuple(fields: Vec<Item>) -> Value {
-    let fields: Vec<Value> = fields.into_iter().map(to_value).collect();
+pub fn tuple(fields: Vec<Item>) -> GraphValue {
+    let fields: Vec<GraphValue> = fields.into_iter().map(to_value).collect();
     let args: Option<Vec<Arg>> = fields.iter().map(|field| field.arg().cloned()).collect();
-    args.map_or_else(Value::poison, |args| Value::from_arg(Arg::Tuple(args.into())))
+    args.map_or_else(GraphValue::poison, |args| GraphValue::from_arg(Arg::Tuple(args.into())))
 }
 
 /// Any item as a value; numbers become constants.
-pub(super) fn to_value(it: impl IntoItem) -> Value {
+pub(super) fn to_value(it: impl IntoItem) -> GraphValue {
     match item(it) {
         Item::Value(value) => value,
-        Item::Int(value) => Value::from_arg(Arg::Const(tvm_runtime::Tensor::scalar(value))),
-        Item::Float(value) => Value::from_arg(Arg::Const(tvm_runtime::Tensor::scalar(value as f32))),
-        Item::Bool(value) => Value::from_arg(Arg::Const(tvm_runtime::Tensor::scalar(value))),
-        Item::Dim(value) => Value::from_arg(Arg::Prim(value)),
-        Item::Str(text) => Value::from_arg(Arg::Str(text.into())),
-        Item::DType(dtype) => Value::from_arg(Arg::DType(dtype)),
+        Item::Int(value) => GraphValue::from_arg(Arg::Const(tvm_runtime::Tensor::scalar(value))),
+        Item::Float(value) => GraphValue::from_arg(Arg::Const(tvm_runtime::Tensor::scalar(value as f32))),
+        Item::Bool(value) => GraphValue::from_arg(Arg::Const(tvm_runtime::Tensor::scalar(value))),
+        Item::Dim(value) => GraphValue::from_arg(Arg::Prim(value)),
+        Item::Str(text) => GraphValue::from_arg(Arg::Str(text.into())),
+        Item::DType(dtype) => GraphValue::from_arg(Arg::DType(dtype)),
         Item::List(items) => tuple(items),
     }
 }
 
-fn literal(value: Literal, dtype: DataType, span: &Span) -> Value {
+fn literal(value: Literal, dtype: DataType, span: &Span) -> GraphValue {
     super::item::scalar(value, dtype).unwrap_or_else(|err| fail(err, span))
 }
 
 /// `a op b`, where one side may be a number, which takes the element type of the other side.
 #[track_caller]
-fn operator(name: &str, a: Item, b: Item) -> Value {
+fn operator(name: &str, a: Item, b: Item) -> GraphValue {
     let span = span_of(Location::caller());
     let dtype = [&a, &b].into_iter().find_map(|it| match it {
         Item::Value(value) => type_of(value.arg()?).as_tensor()?.dtype,
@@ -161,26 +161,26 @@ fn operator(name: &str, a: Item, b: Item) -> Value {
 macro_rules! operators {
     ($($tr:ident :: $f:ident = $name:literal;)*) => {
         $(
-            impl<R: IntoItem> ops::$tr<R> for Value {
-                type Output = Value;
+            impl<R: IntoItem> ops::$tr<R> for GraphValue {
+                type Output = GraphValue;
                 #[track_caller]
-                fn $f(self, other: R) -> Value {
+                fn $f(self, other: R) -> GraphValue {
                     operator($name, Item::Value(self), item(other))
                 }
             }
 
-            impl ops::$tr<Value> for f64 {
-                type Output = Value;
+            impl ops::$tr<GraphValue> for f64 {
+                type Output = GraphValue;
                 #[track_caller]
-                fn $f(self, other: Value) -> Value {
+                fn $f(self, other: GraphValue) -> GraphValue {
                     operator($name, Item::Float(self), Item::Value(other))
                 }
             }
 
-            impl ops::$tr<Value> for i64 {
-                type Output = Value;
+            impl ops::$tr<GraphValue> for i64 {
+                type Output = GraphValue;
                 #[track_caller]
-                fn $f(self, other: Value) -> Value {
+                fn $f(self, other: GraphValue) -> GraphValue {
                     operator($name, Item::Int(self), Item::Value(other))
                 }
             }
@@ -203,7 +203,7 @@ macro_rules! comparisons {
     ($($(#[$doc:meta])* $f:ident = $name:literal;)*) => {
         $($(#[$doc])*
         #[track_caller]
-        pub fn $f(a: impl IntoItem, b: impl IntoItem) -> Value {
+        pub fn $f(a: impl IntoItem, b: impl IntoItem) -> GraphValue {
             operator($name, item(a), item(b))
         })*
     };
@@ -211,7 +211,7 @@ macro_rules! comparisons {
 
 /// Comparisons that return a value; Rust's operators can return only a `bool`.
 pub mod compare {
-    use super::{IntoItem, Value, item, operator};
+    use super::{GraphValue, IntoItem, item, operator};
 
     comparisons! {
         /// `a == b`
@@ -229,20 +229,20 @@ pub mod compare {
     }
 }
 
-impl ops::Neg for Value {
-    type Output = Value;
+impl ops::Neg for GraphValue {
+    type Output = GraphValue;
 
     #[track_caller]
-    fn neg(self) -> Value {
+    fn neg(self) -> GraphValue {
         super::ops::emit_op("negative", Args::of(vec![Item::Value(self)]), &span_of(Location::caller()))
     }
 }
 
-impl ops::Not for Value {
-    type Output = Value;
+impl ops::Not for GraphValue {
+    type Output = GraphValue;
 
     #[track_caller]
-    fn not(self) -> Value {
+    fn not(self) -> GraphValue {
         super::ops::emit_op("logical_not", Args::of(vec![Item::Value(self)]), &span_of(Location::caller()))
     }
 }

@@ -7,7 +7,7 @@
 
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Rem, Sub, SubAssign};
 
-use tvm_runtime::{Element, Param};
+use tvm_runtime::{Element, TypedParam};
 
 use super::arithmetic::Arithmetic;
 use crate::support::{to_bf16, to_f16};
@@ -22,7 +22,7 @@ pub enum Number {
 }
 
 /// A type that `as` converts from and to.
-pub trait Cast: Copy {
+pub trait CastTo: Copy {
     /// The value.
     fn number(self) -> Number;
     /// The value as this type, as `as` converts it.
@@ -33,8 +33,8 @@ pub trait Cast: Copy {
 #[diagnostic::on_unimplemented(message = "a kernel cannot compute with `{Self}`")]
 pub trait Scalar:
     Element
-    + Param
-    + Cast
+    + TypedParam
+    + CastTo
     + Arithmetic
     + Default
     + PartialOrd
@@ -72,7 +72,7 @@ pub trait Scalar:
 
 macro_rules! casts {
     ($($ty:ty: $number:pat => $from:expr, |$int:ident| $to_int:expr, |$float:ident| $to_float:expr;)*) => {$(
-        impl Cast for $ty {
+        impl CastTo for $ty {
             fn number(self) -> Number {
                 let $number = self;
                 $from
@@ -103,7 +103,7 @@ casts! {
     half::bf16: it => Number::Float(it.to_f64()), |it| to_bf16(it as f64), |it| to_bf16(it);
 }
 
-impl Cast for bool {
+impl CastTo for bool {
     fn number(self) -> Number {
         Number::Int(self.into())
     }
@@ -125,7 +125,7 @@ macro_rules! scalars {
 scalars! { f32 f64 half::f16 half::bf16 i8 i16 i32 i64 u8 u16 u32 u64 }
 
 /// `value as To`, also for half precision and type parameters.
-pub fn cast<To: Cast>(value: impl Cast) -> To {
+pub fn cast<To: CastTo>(value: impl CastTo) -> To {
     To::from_number(value.number())
 }
 
@@ -133,7 +133,7 @@ pub fn cast<To: Cast>(value: impl Cast) -> To {
 ///
 /// # Panics
 /// If the type does not have this value; a call of the kernel reports it as an error.
-pub fn lit<T: Cast>(value: f64) -> T {
+pub fn lit<T: CastTo>(value: f64) -> T {
     let res = T::from_number(Number::Float(value));
     if let Number::Int(got) = res.number() {
         assert!(got as f64 == value, "the literal {value} is no value of the element type");
@@ -143,7 +143,7 @@ pub fn lit<T: Cast>(value: f64) -> T {
 
 /// [`lit`] for a literal whose nearest `f64` rounds to narrower types differently from the literal itself; `odd` rounds
 /// like the literal.
-pub fn lit_near<T: Cast>(nearest: f64, odd: f64) -> T {
+pub fn lit_near<T: CastTo>(nearest: f64, odd: f64) -> T {
     let res: T = lit(odd);
     match res.number() {
         // An `f64` holds `odd` exactly, so here the value is `nearest`.
@@ -178,34 +178,34 @@ pub fn min_of_numbers<T: PartialOrd + Copy>(a: T, b: T) -> T {
 }
 
 /// Integer division toward minus infinity.
-pub fn floordiv<T: Cast>(a: T, b: T) -> T {
+pub fn floordiv<T: CastTo>(a: T, b: T) -> T {
     integers(a, b, |a, b| (a / b) - i128::from(a % b != 0 && (a < 0) != (b < 0)))
 }
 
 /// Remainder of [`floordiv`].
-pub fn floormod<T: Cast>(a: T, b: T) -> T {
+pub fn floormod<T: CastTo>(a: T, b: T) -> T {
     integers(a, b, |a, b| ((a % b) + b) % b)
 }
 
 /// Number of one bits.
-pub fn count_ones<T: Cast + Element>(x: T) -> u32 {
+pub fn count_ones<T: CastTo + Element>(x: T) -> u32 {
     bits(x).count_ones()
 }
 
 /// Number of leading zero bits.
-pub fn leading_zeros<T: Cast + Element>(x: T) -> u32 {
+pub fn leading_zeros<T: CastTo + Element>(x: T) -> u32 {
     bits(x).leading_zeros() - (128 - u32::from(T::DTYPE.bits()))
 }
 
 /// The bits of an integer, extended with zeros.
-fn bits<T: Cast + Element>(x: T) -> u128 {
+fn bits<T: CastTo + Element>(x: T) -> u128 {
     match x.number() {
         Number::Int(value) => value as u128 & (u128::MAX >> (128 - u32::from(T::DTYPE.bits()))),
         Number::Float(_) => 0,
     }
 }
 
-fn integers<T: Cast>(a: T, b: T, f: impl FnOnce(i128, i128) -> i128) -> T {
+fn integers<T: CastTo>(a: T, b: T, f: impl FnOnce(i128, i128) -> i128) -> T {
     match (a.number(), b.number()) {
         (Number::Int(a), Number::Int(b)) => T::from_number(Number::Int(f(a, b))),
         _ => a,
@@ -213,7 +213,7 @@ fn integers<T: Cast>(a: T, b: T, f: impl FnOnce(i128, i128) -> i128) -> T {
 }
 
 /// Absolute value.
-pub fn abs<T: Cast>(x: T) -> T {
+pub fn abs<T: CastTo>(x: T) -> T {
     T::from_number(match x.number() {
         Number::Int(value) => Number::Int(value.abs()),
         Number::Float(value) => Number::Float(value.abs()),
@@ -227,7 +227,7 @@ macro_rules! math {
     ) => {
         /// A float type with the math functions of kernels.
         #[diagnostic::on_unimplemented(message = "math functions need a float, `{Self}` is none")]
-        pub trait Math: Cast {
+        pub trait Math: CastTo {
             /// `self * y + z` with one rounding.
             #[must_use]
             fn fma(self, y: Self, z: Self) -> Self {
@@ -281,7 +281,7 @@ macro_rules! math {
     };
 }
 
-fn to_f64(value: impl Cast) -> f64 {
+fn to_f64(value: impl CastTo) -> f64 {
     match value.number() {
         Number::Int(value) => value as f64,
         Number::Float(value) => value,

@@ -15,7 +15,7 @@ pub use call::{
     ScalarArg, arg_error, assertion, check_bound, check_extent, enter, expect, extent, reference, scalar,
 };
 pub use iter::Axis;
-pub use math::{Cast, Math, Number, Scalar, abs, cast, lit, lit_near, max_of_numbers, min_of_numbers};
+pub use math::{CastTo, Math, Number, Scalar, abs, cast, lit, lit_near, max_of_numbers, min_of_numbers};
 pub use operators::*;
 pub use view::{AsView, AsViewMut, Local, Region, View, ViewMut, region, single};
 

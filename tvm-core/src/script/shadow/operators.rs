@@ -2,10 +2,10 @@
 //! other side) and for kernels with integers, which wrap.
 
 use super::arithmetic::Arithmetic;
-use super::math::{Cast, Number};
+use super::math::{CastTo, Number};
 
 /// `-x`
-pub fn neg<T: Cast>(x: T) -> T {
+pub fn neg<T: CastTo>(x: T) -> T {
     T::from_number(match x.number() {
         Number::Int(value) => Number::Int(-value),
         Number::Float(value) => Number::Float(-value),

@@ -1,7 +1,7 @@
 //! Conditions as sets of conjuncts.
 
 use crate::support::with_stack;
-use crate::tir::{BinaryOp, BlockRealize, Callee, Effect, For, IfThenElse, PrimExpr, Stmt, any_expr};
+use crate::tir::{BinaryOp, BlockRealize, Effect, For, IfThenElse, PrimCallee, PrimExpr, Stmt, any_expr};
 
 /// The conditions whose conjunction is `condition`; none when it always holds.
 pub fn conjuncts(condition: &PrimExpr) -> Vec<PrimExpr> {
@@ -54,8 +54,8 @@ pub(crate) fn reads_memory(expr: &PrimExpr) -> bool {
     any_expr(expr, &mut |it| match it {
         PrimExpr::BufferLoad(_) => true,
         PrimExpr::Call(call) => match &call.callee {
-            Callee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::Pure,
-            Callee::PureExtern(_) => false,
+            PrimCallee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::Pure,
+            PrimCallee::PureExtern(_) => false,
         },
         _ => false,
     })

@@ -177,8 +177,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    fn call(&mut self, it: &Call) {
-        let Callee::Intrinsic(intrinsic) = it.callee else { return };
+    fn call(&mut self, it: &PrimCall) {
+        let PrimCallee::Intrinsic(intrinsic) = it.callee else { return };
         let (name, want, got) = (intrinsic.name(), intrinsic.arity(), it.args.len());
         if want != got {
             return self.fail("W3", format!("`{name}` takes {want} arguments, got {got}"));

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use tvm_runtime::{DataType, ParamKind};
 
-use crate::script::{DimSpec, FuncBuilder, FuncSig, LoopSpec, ParamSpec, Value};
+use crate::script::{DimSpec, FuncBuilder, FuncSig, KernelValue, LoopSpec, ParamSpec};
 use crate::tir::{BinaryOp, Scope};
 
 const F32: DataType = DataType::F32;
@@ -13,7 +13,7 @@ const SIG: FuncSig = FuncSig {
     params: &[ParamSpec { name: "x", kind: ParamKind::In, dtype: F32, dims: &[DimSpec::Var("n")] }],
 };
 
-fn check(build: impl FnOnce(&FuncBuilder, &Value), expected: Expect) {
+fn check(build: impl FnOnce(&FuncBuilder, &KernelValue), expected: Expect) {
     let builder = FuncBuilder::new(&SIG, "test.rs", AT);
     let n = builder.dim(AT, "n");
     build(&builder, &n);
@@ -22,8 +22,8 @@ fn check(build: impl FnOnce(&FuncBuilder, &Value), expected: Expect) {
     expected.assert_eq(&func.to_string());
 }
 
-fn serial(b: &FuncBuilder, name: &'static str, end: &Value, body: impl FnOnce(Value)) {
-    b.for_range(AT, LoopSpec::default(), name, (Value::int(0), end.clone()), body);
+fn serial(b: &FuncBuilder, name: &'static str, end: &KernelValue, body: impl FnOnce(KernelValue)) {
+    b.for_range(AT, LoopSpec::default(), name, (KernelValue::int(0), end.clone()), body);
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_plain_matrix_product() {
             let c = b.output(AT, "c", F32, [n.clone(), n.clone()]);
             serial(b, "i", n, |i| {
                 serial(b, "j", n, |j| {
-                    b.store(AT, &c, [i.clone(), j.clone()], Value::float(0.0));
+                    b.store(AT, &c, [i.clone(), j.clone()], KernelValue::float(0.0));
                     serial(b, "k", n, |k| {
                         let x = b.load(AT, &a, [i.clone(), k.clone()]);
                         let y = b.load(AT, &a, [k, j.clone()]);
@@ -67,20 +67,20 @@ fn dependences_are_opaque() {
             let x = b.input(AT, "x", F32, [n.clone()]);
             let y = b.output(AT, "y", F32, [n.clone()]);
             serial(b, "i", n, |i| {
-                let before = i.clone().binary(BinaryOp::Sub, Value::int(1));
+                let before = i.clone().binary(BinaryOp::Sub, KernelValue::int(1));
                 let sum = b.load(AT, &y, [before]).binary(BinaryOp::Add, b.load(AT, &x, [i.clone()]));
                 b.store(AT, &y, [i], sum);
             });
             serial(b, "j", n, |j| {
-                serial(b, "k", &Value::int(3), |k| {
+                serial(b, "k", &KernelValue::int(3), |k| {
                     let value = b.load(AT, &x, [j.clone()]);
                     b.update(AT, &y, [j.binary(BinaryOp::Add, k)], BinaryOp::Add, value);
                 });
             });
             serial(b, "l", n, |l| {
-                serial(b, "m", &Value::int(4), |m| {
-                    let at = l.binary(BinaryOp::Mul, Value::int(4)).binary(BinaryOp::Add, m);
-                    b.store(AT, &y, [at], Value::float(1.0));
+                serial(b, "m", &KernelValue::int(4), |m| {
+                    let at = l.binary(BinaryOp::Mul, KernelValue::int(4)).binary(BinaryOp::Add, m);
+                    b.store(AT, &y, [at], KernelValue::float(1.0));
                 });
             });
         },
@@ -114,13 +114,13 @@ fn values_and_local_buffers() {
             let y = b.output(AT, "y", F32, [n.clone()]);
             serial(b, "i", n, |i| {
                 let acc = b.alloc(AT, "acc", F32, [], Scope::Local);
-                b.store(AT, &acc, [], Value::float(0.0));
+                b.store(AT, &acc, [], KernelValue::float(0.0));
                 serial(b, "j", n, |j| {
                     let value = b.load(AT, &x, [i.clone(), j]);
                     b.update(AT, &acc, [], BinaryOp::Add, value);
                 });
                 let double =
-                    b.bind(AT, "double", b.load(AT, &acc, []).binary(BinaryOp::Mul, Value::float(2.0)));
+                    b.bind(AT, "double", b.load(AT, &acc, []).binary(BinaryOp::Mul, KernelValue::float(2.0)));
                 b.store(AT, &y, [i], double.clone().binary(BinaryOp::Mul, double));
             });
         },

@@ -9,7 +9,7 @@ use super::ops::{self, Code};
 use super::stmt::Compiler;
 use super::{InterpError, InterpErrorKind};
 use crate::support::with_stack;
-use crate::tir::{Buffer, Call, Callee, Intrinsic, PrimExpr, Shuffle};
+use crate::tir::{Buffer, Intrinsic, PrimCall, PrimCallee, PrimExpr, Shuffle};
 use crate::{ir::Span, tir::Let};
 
 type Compiled<T> = Result<T, InterpError>;
@@ -125,14 +125,15 @@ impl Compiler {
                 Ok(Box::new(move |m| Ok(m.handles[slot])))
             }
             PrimExpr::Cast(it) if it.dtype.is_handle() => self.handle(&it.value),
-            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::ArgData) => {
+            PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::ArgData) => {
                 let index = self.packed_index(it)?;
                 Ok(Box::new(move |m| match packed(m, &index)? {
                     Packed::Tensor { mem, .. } => Ok(super::machine::Handle { mem, byte: 0 }),
                     Packed::Int(_) | Packed::Float(_) => Err(not_packed(m, "a tensor")),
                 }))
             }
-            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::AddressOf) => match &*it.args {
+            PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::AddressOf) => match &*it.args
+            {
                 [PrimExpr::BufferLoad(load)] => {
                     let access = self.access(&load.buffer, &load.indices, &load.span)?;
                     Ok(Box::new(move |m| access.pointer(m)))
@@ -206,10 +207,10 @@ impl Compiler {
         Ok(if floats.is_empty() { Code::Int(pick!(ints)) } else { Code::Float(pick!(floats)) })
     }
 
-    fn call(&mut self, it: &Call) -> Compiled<Code> {
+    fn call(&mut self, it: &PrimCall) -> Compiled<Code> {
         let intrinsic = match &it.callee {
-            Callee::Intrinsic(intrinsic) => *intrinsic,
-            Callee::PureExtern(name) => {
+            PrimCallee::Intrinsic(intrinsic) => *intrinsic,
+            PrimCallee::PureExtern(name) => {
                 let error = InterpErrorKind::malformed(
                     format!("a call of `{name}`"),
                     "external functions exist only on a target",
@@ -268,14 +269,14 @@ impl Compiler {
         }
     }
 
-    fn packed_index(&mut self, it: &Call) -> Compiled<IntFn> {
+    fn packed_index(&mut self, it: &PrimCall) -> Compiled<IntFn> {
         match it.args.get(1) {
             Some(index) => self.int(index),
             None => Err(self.malformed("an argument of a packed call", "it has no number")),
         }
     }
 
-    fn packed_call(&mut self, intrinsic: Intrinsic, it: &Call) -> Compiled<Code> {
+    fn packed_call(&mut self, intrinsic: Intrinsic, it: &PrimCall) -> Compiled<Code> {
         let index = self.packed_index(it)?;
         let axis = it.args.get(2).map(|axis| self.int(axis)).transpose()?;
         if intrinsic == Intrinsic::ArgScalar && it.dtype.is_float() {

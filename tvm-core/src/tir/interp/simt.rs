@@ -17,7 +17,7 @@ use super::strict::Concurrent;
 use super::{InterpError, InterpErrorKind};
 use crate::ir::Span;
 use crate::tir::{
-    Buffer, Callee, For, ForKind, Intrinsic, PrimExpr, Scope, Stmt, ThreadTag, Visitor, walk_expr,
+    Buffer, For, ForKind, Intrinsic, PrimCallee, PrimExpr, Scope, Stmt, ThreadTag, Visitor, walk_expr,
 };
 
 type Compiled<T> = Result<T, InterpError>;
@@ -78,7 +78,7 @@ struct Thread {
 pub(super) fn is_barrier(expr: &PrimExpr) -> bool {
     let PrimExpr::Call(call) = expr else { return false };
     // A warp barrier covers less than a block.
-    call.callee == Callee::Intrinsic(Intrinsic::StorageSync)
+    call.callee == PrimCallee::Intrinsic(Intrinsic::StorageSync)
         && !matches!(&*call.args, [PrimExpr::StringImm(scope)] if &**scope == "warp")
 }
 

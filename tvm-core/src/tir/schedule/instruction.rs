@@ -193,7 +193,7 @@ pub(super) struct Choice<'a> {
 
 /// One step of a trace. Inputs and outputs are numbers of handles, counted in the order in which the steps return them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Instruction {
+pub struct ScheduleInstruction {
     /// The primitive and its attributes.
     #[serde(flatten)]
     pub kind: InstructionKind,

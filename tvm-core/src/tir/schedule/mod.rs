@@ -29,7 +29,7 @@ use instruction::Choice;
 
 pub use error::ScheduleError;
 pub use handle::{BlockRV, ExprRV, Factor, Handle, LoopRV, SRef};
-pub use instruction::{BufferArg, FactorArg, Instruction, InstructionKind};
+pub use instruction::{BufferArg, FactorArg, InstructionKind, ScheduleInstruction};
 pub use loop_kinds::check_loop_kinds;
 pub use module::ModuleSchedule;
 pub use sample::Decision;

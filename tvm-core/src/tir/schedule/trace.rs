@@ -7,7 +7,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::{Decision, FactorArg, Handle, Instruction, InstructionKind, Schedule, ScheduleError};
+use super::{Decision, FactorArg, Handle, InstructionKind, Schedule, ScheduleError, ScheduleInstruction};
 
 /// The version of the JSON form.
 const VERSION: u32 = 1;
@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 /// The primitives that a schedule applied, step by step. Prints as the body of a Rust schedule function.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    instructions: rpds::VectorSync<Instruction>,
+    instructions: rpds::VectorSync<ScheduleInstruction>,
     /// Number of handles returned so far.
     count: u32,
 }
@@ -24,12 +24,12 @@ pub struct Trace {
 #[serde(deny_unknown_fields)]
 struct Json {
     version: u32,
-    instructions: Vec<Instruction>,
+    instructions: Vec<ScheduleInstruction>,
 }
 
 impl Trace {
     /// The steps, in order.
-    pub fn instructions(&self) -> impl Iterator<Item = &Instruction> {
+    pub fn instructions(&self) -> impl Iterator<Item = &ScheduleInstruction> {
         self.instructions.iter()
     }
 
@@ -49,7 +49,12 @@ impl Trace {
         let numbers: Vec<u32> = (self.count..).take(outputs).collect();
         self.count += numbers.len() as u32;
         let inputs = inputs.iter().map(|handle| handle.number()).collect();
-        self.instructions.push_back_mut(Instruction { kind, inputs, outputs: numbers.clone(), decision });
+        self.instructions.push_back_mut(ScheduleInstruction {
+            kind,
+            inputs,
+            outputs: numbers.clone(),
+            decision,
+        });
         numbers
     }
 

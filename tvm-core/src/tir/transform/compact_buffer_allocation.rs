@@ -15,7 +15,7 @@ use crate::arith::{Analyzer, DomMap, IntervalSet};
 use crate::ir::{BufferId, VarId};
 use crate::pass::Pass;
 use crate::tir::{
-    AllocBuffer, Buffer, BufferLoad, BufferStore, Callee, Intrinsic, Mutator, PrimExpr, Stmt, Visitor,
+    AllocBuffer, Buffer, BufferLoad, BufferStore, Intrinsic, Mutator, PrimCallee, PrimExpr, Stmt, Visitor,
     any_expr, walk_expr, walk_stmt,
 };
 
@@ -176,7 +176,7 @@ impl Visitor for Touched<'_> {
     fn visit_expr(&mut self, expr: &PrimExpr) {
         match expr {
             PrimExpr::BufferLoad(load) if load.buffer == *self.buffer => self.touch(&load.indices),
-            PrimExpr::Call(call) if call.callee == Callee::Intrinsic(Intrinsic::AddressOf) => {
+            PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::AddressOf) => {
                 self.opaque |=
                     matches!(&call.args[0], PrimExpr::BufferLoad(load) if load.buffer == *self.buffer);
             }

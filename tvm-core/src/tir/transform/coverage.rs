@@ -13,8 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
 use crate::tir::{
-    Buffer, Callee, ForKind, Intrinsic, PrimExpr, PrimFunc, Range, Stmt, Visitor, any_expr, substitute_expr,
-    walk_expr, walk_stmt,
+    Buffer, ForKind, Intrinsic, PrimCallee, PrimExpr, PrimFunc, Range, Stmt, Visitor, any_expr,
+    substitute_expr, walk_expr, walk_stmt,
 };
 
 use super::context::{analyzer_for, enter_loop};
@@ -319,14 +319,14 @@ impl Visitor for Coverage<'_> {
     fn visit_expr(&mut self, expr: &PrimExpr) {
         match expr {
             PrimExpr::BufferLoad(load) if load.buffer == *self.buffer => self.read(&load.indices),
-            PrimExpr::Call(call) if call.callee == Callee::Intrinsic(Intrinsic::AddressOf) => {
+            PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::AddressOf) => {
                 let hidden = any_expr(
                     expr,
                     &mut |expr| matches!(expr, PrimExpr::BufferLoad(load) if load.buffer == *self.buffer),
                 );
                 self.covered &= !hidden;
             }
-            PrimExpr::Call(call) if call.callee == Callee::Intrinsic(Intrinsic::IfThenElse) => {
+            PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
                 if let [condition, then, other] = &*call.args {
                     self.visit_expr(condition);
                     self.under(condition.clone(), then);

@@ -14,8 +14,8 @@ use super::util::body_pass;
 use crate::ir::{Var, VarId};
 use crate::pass::Pass;
 use crate::tir::{
-    Binary, BinaryOp, Bind, BufferStore, Call, Callee, IntoOperand, Intrinsic, Let, Mutator, PrimExpr,
-    Shuffle, Stmt, binary,
+    Binary, BinaryOp, Bind, BufferStore, IntoOperand, Intrinsic, Let, Mutator, PrimCall, PrimCallee,
+    PrimExpr, Shuffle, Stmt, binary,
 };
 
 /// Computes `f16` and `bf16` values in `f32` between load and store.
@@ -138,18 +138,18 @@ impl Legalize {
         new
     }
 
-    fn call(&mut self, expr: &PrimExpr, it: &Call) -> Option<PrimExpr> {
+    fn call(&mut self, expr: &PrimExpr, it: &PrimCall) -> Option<PrimExpr> {
         let keeps_types = match &it.callee {
-            Callee::Intrinsic(intrinsic) => {
+            PrimCallee::Intrinsic(intrinsic) => {
                 matches!(intrinsic, Intrinsic::Reinterpret | Intrinsic::AddressOf | Intrinsic::ArgScalar)
             }
-            Callee::PureExtern(_) => true,
+            PrimCallee::PureExtern(_) => true,
         };
         let short = is_short(it.dtype) || it.args.iter().any(|arg| is_short(arg.dtype()));
         if !short {
             return self.walk_expr(expr);
         }
-        if let Callee::Intrinsic(Intrinsic::AddressOf) = &it.callee {
+        if let PrimCallee::Intrinsic(Intrinsic::AddressOf) = &it.callee {
             return None;
         }
         let args: Vec<PrimExpr> = it
@@ -161,10 +161,10 @@ impl Legalize {
             })
             .collect();
         let dtype = if keeps_types { it.dtype } else { promoted(it.dtype) };
-        if it.callee == Callee::Intrinsic(Intrinsic::Fma) {
+        if it.callee == PrimCallee::Intrinsic(Intrinsic::Fma) {
             let dtype = DataType::F64.with_lanes(dtype.lanes());
             let args: Arc<[PrimExpr]> = args.into_iter().map(|arg| arg.cast(DataType::F64)).collect();
-            let call = PrimExpr::Call(Arc::new(Call {
+            let call = PrimExpr::Call(Arc::new(PrimCall {
                 dtype,
                 callee: it.callee.clone(),
                 args,
@@ -172,18 +172,17 @@ impl Legalize {
             }));
             return Some(round_once(call, it.dtype).cast(promoted(it.dtype)));
         }
-        if it.callee == Callee::Intrinsic(Intrinsic::Rsqrt) {
+        if it.callee == PrimCallee::Intrinsic(Intrinsic::Rsqrt) {
             let root = rounded(args[0].clone().unary(Intrinsic::Sqrt), it.dtype);
             return Some(rounded(1.into_operand(dtype) / root, it.dtype));
         }
-        let call = PrimExpr::Call(Arc::new(Call {
+        let call = PrimExpr::Call(Arc::new(PrimCall {
             dtype,
             callee: it.callee.clone(),
             args: args.into(),
             span: it.span.clone(),
         }));
-        let rounds =
-            matches!(&it.callee, Callee::Intrinsic(intrinsic) if is_short(it.dtype) && rounds(*intrinsic));
+        let rounds = matches!(&it.callee, PrimCallee::Intrinsic(intrinsic) if is_short(it.dtype) && rounds(*intrinsic));
         Some(if rounds { rounded(call, it.dtype) } else { call.cast(promoted(it.dtype)) })
     }
 }

@@ -15,7 +15,7 @@ use crate::arith::dims::within;
 use crate::ir::{IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    AssertStmt, BinaryOp, Bind, Buffer, Callee, DeclBuffer, Failure, Intrinsic, Mutator, Param, PrimExpr,
+    AssertStmt, BinaryOp, Bind, Buffer, DeclBuffer, Failure, Intrinsic, Mutator, Param, PrimCallee, PrimExpr,
     PrimFunc, Stmt, Visitor, walk_expr,
 };
 
@@ -213,7 +213,7 @@ impl Mutator for Handles<'_> {
 
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         if let PrimExpr::Call(call) = expr
-            && call.callee == Callee::Intrinsic(Intrinsic::AddressOf)
+            && call.callee == PrimCallee::Intrinsic(Intrinsic::AddressOf)
             && let [PrimExpr::BufferLoad(load)] = &*call.args
             && let Some(i) = self.func.params.iter().position(|param| param.buffer() == Some(&load.buffer))
         {

@@ -10,7 +10,7 @@ use super::util::body_pass;
 use crate::ir::BufferId;
 use crate::pass::Pass;
 use crate::tir::{
-    Callee, Effect, IfThenElse, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
+    Effect, IfThenElse, Mutator, PrimCallee, PrimExpr, Stmt, Visitor, any_expr, walk_expr, walk_stmt,
 };
 
 /// Removes statements without effect.
@@ -53,8 +53,8 @@ fn is_nop(stmt: &Stmt) -> bool {
 pub(super) fn is_pure(expr: &PrimExpr) -> bool {
     !any_expr(expr, &mut |expr| match expr {
         PrimExpr::Call(call) => match &call.callee {
-            Callee::Intrinsic(intrinsic) => intrinsic.effect() == Effect::UpdateState,
-            Callee::PureExtern(_) => false,
+            PrimCallee::Intrinsic(intrinsic) => intrinsic.effect() == Effect::UpdateState,
+            PrimCallee::PureExtern(_) => false,
         },
         _ => false,
     })

@@ -14,7 +14,7 @@ use tvm_runtime::{DataType, Trust};
 use crate::ir::{BaseFunc, IrError, Span, well_formed};
 use crate::pass::{Pass, module_pass};
 use crate::tir::{
-    C_TYPES, Call, Callee, Intrinsic, Param, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt,
+    C_TYPES, Intrinsic, Param, PrimCall, PrimCallee, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt,
 };
 
 /// Rejects programs that are malformed, lowered, or not safe by themselves.
@@ -59,8 +59,8 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Why `it` may not call the C function `symbol`: its types are none of C's, or those of another call differ.
-    fn signature(&mut self, symbol: &Arc<str>, it: &Call) -> Option<(String, &'static str)> {
-        let types = |it: &Call| (it.args.iter().map(PrimExpr::dtype).collect::<Vec<_>>(), it.dtype);
+    fn signature(&mut self, symbol: &Arc<str>, it: &PrimCall) -> Option<(String, &'static str)> {
+        let types = |it: &PrimCall| (it.args.iter().map(PrimExpr::dtype).collect::<Vec<_>>(), it.dtype);
         let text = |(args, result): &(Vec<DataType>, DataType)| {
             let args: Vec<String> = args.iter().map(ToString::to_string).collect();
             format!("({}) -> {result}", args.join(", "))
@@ -84,10 +84,10 @@ impl Source<'_> {
         })
     }
 
-    fn call(&mut self, it: &Call) {
+    fn call(&mut self, it: &PrimCall) {
         let name = &self.func.name;
         let (message, help) = match &it.callee {
-            Callee::Intrinsic(
+            PrimCallee::Intrinsic(
                 intrinsic @ (Intrinsic::ArgData
                 | Intrinsic::ArgNdim
                 | Intrinsic::ArgDType
@@ -98,15 +98,15 @@ impl Source<'_> {
                 format!("`{name}` calls `{}`, which only lowered programs do", intrinsic.name()),
                 "use the parameters and their extents",
             ),
-            Callee::PureExtern(symbol) if !self.trust.allows(symbol) => (
+            PrimCallee::PureExtern(symbol) if !self.trust.allows(symbol) => (
                 format!("`{name}` calls the C function `{symbol}`, for which nobody vouches"),
                 "name it in `PassConfig::trust` (`Trust::extern_function`), which is unsafe",
             ),
-            Callee::PureExtern(symbol) => match self.signature(symbol, it) {
+            PrimCallee::PureExtern(symbol) => match self.signature(symbol, it) {
                 Some(refused) => refused,
                 None => return,
             },
-            Callee::Intrinsic(_) => return,
+            PrimCallee::Intrinsic(_) => return,
         };
         let span: &Span = if it.span.is_none() { &self.func.span } else { &it.span };
         self.error.get_or_insert_with(|| IrError::new(message, span).help(help));
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn c_functions_are_called_only_where_the_caller_vouches_for_them() {
         let y = Buffer::new("y", [PrimExpr::index(4)], F32);
-        let value = PrimExpr::Call(std::sync::Arc::new(Call {
-            callee: Callee::PureExtern("system".into()),
+        let value = PrimExpr::Call(std::sync::Arc::new(PrimCall {
+            callee: PrimCallee::PureExtern("system".into()),
             args: [PrimExpr::index(0)].into(),
             dtype: F32,
             span: Span::none(),

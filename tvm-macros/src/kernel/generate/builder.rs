@@ -109,16 +109,17 @@ fn stmt(stmt: &Stmt) -> TokenStream {
                 LoopRange::Range { min, end, inclusive } => {
                     let (min, mut end) = (value(min), value(end));
                     if *inclusive {
-                        end = quote!(#end.binary(#tir::BinaryOp::Add, #script::Value::int(1)));
+                        end = quote!(#end.binary(#tir::BinaryOp::Add, #script::KernelValue::int(1)));
                     }
                     let range = quote!((#min, #end));
-                    let body = closure(&quote!(#(#locals)*), &quote!(#script::Value), &body);
+                    let body = closure(&quote!(#(#locals)*), &quote!(#script::KernelValue), &body);
                     quote!(#b.for_range(#at, #spec, #(#names)*, #range, #body);)
                 }
                 LoopRange::Grid(extents) => {
                     let extents = values(extents);
                     let count = names.len();
-                    let body = closure(&quote!([#(#locals),*]), &quote!([#script::Value; #count]), &body);
+                    let body =
+                        closure(&quote!([#(#locals),*]), &quote!([#script::KernelValue; #count]), &body);
                     quote!(#b.for_grid(#at, &#spec, [#(#names),*], [#(#extents),*], #body);)
                 }
             }
@@ -224,7 +225,8 @@ fn block(name: &syn::LitStr, attrs: &Attrs, axes: &[Axis], body: &[Stmt], span: 
         let (name, bound) = (axis.var.to_string(), value(&axis.value));
         quote!((#tir::IterKind::#kind, #name, #bound))
     });
-    let body = closure(&quote!([#(#locals),*]), &quote!([#script::Value; #count]), &quote!(#attrs #body));
+    let body =
+        closure(&quote!([#(#locals),*]), &quote!([#script::KernelValue; #count]), &quote!(#attrs #body));
     quote!(#b.#method(#at, #name, [#(#axes),*], #domains #body);)
 }
 

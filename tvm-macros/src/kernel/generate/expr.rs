@@ -34,7 +34,7 @@ pub(crate) fn dtype(name: &Ident) -> TokenStream {
 pub(super) fn value(expr: &Expr) -> TokenStream {
     let script = paths::script(Span::call_site());
     let tir = paths::tir(Span::call_site());
-    let new = quote!(#script::Value);
+    let new = quote!(#script::KernelValue);
     match &expr.kind {
         ExprKind::Int(value, None) => match i64::try_from(*value) {
             Ok(value) => quote!(#new::int(#value)),
@@ -166,7 +166,7 @@ pub(super) fn helper(params: &[Ident], result: &Expr) -> TokenStream {
     let script = paths::script(Span::call_site());
     let locals = params.iter().map(local);
     let body = bound(params, result);
-    quote!(|#(#locals: #script::Value),*| #body)
+    quote!(|#(#locals: #script::KernelValue),*| #body)
 }
 
 /// The value of `result`, in which each of `params` is the local variable of its name, evaluated once.
@@ -174,7 +174,7 @@ pub(crate) fn bound(params: &[Ident], result: &Expr) -> TokenStream {
     let script = paths::script(Span::call_site());
     params.iter().rev().fold(value(result), |rest, name| {
         let (local, text) = (local(name), name.to_string());
-        quote!(#local.let_in(#text, |#local: #script::Value| #rest))
+        quote!(#local.let_in(#text, |#local: #script::KernelValue| #rest))
     })
 }
 

@@ -204,7 +204,7 @@ fn run_with(func: &PrimFunc, body: &TokenStream, called: &TokenStream) -> TokenS
             }
         }
     });
-    let header = quote!((#(#names: impl #runtime::Arg<#types>),*) -> ::core::result::Result<(), #runtime::RuntimeError>);
+    let header = quote!((#(#names: impl #runtime::TypedArg<#types>),*) -> ::core::result::Result<(), #runtime::RuntimeError>);
     quote! {
         #[allow(unused, clippy::all, clippy::pedantic, clippy::restriction, reason = "not every kernel is run as plain Rust")]
         #own {

@@ -6,7 +6,7 @@ use crate::ir::{AttrKind, InferContext, IrError, LegalizeContext, OpDef, Type};
 use crate::relax::op::context::single;
 use crate::relax::op::def::{attr, tensor};
 use crate::relax::op::unary::{self, Kind};
-use crate::te::Tensor;
+use crate::te::TensorExpr;
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi;
 
@@ -81,7 +81,7 @@ fn infer_softmax(ctx: &InferContext<'_>) -> Result<Type, IrError> {
 
 fn lower_softmax(
     cx: &LegalizeContext<'_>,
-    softmax: fn(&Tensor, usize) -> Tensor,
+    softmax: fn(&TensorExpr, usize) -> TensorExpr,
 ) -> Result<PrimFunc, IrError> {
     single(cx, |x| {
         let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(-1), x[0].ndim())?;

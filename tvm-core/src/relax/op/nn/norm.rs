@@ -7,7 +7,7 @@ use crate::ir::{ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContex
 use crate::relax::analysis::{differ, show_dim, show_dims};
 use crate::relax::op::context::{int_list, single};
 use crate::relax::op::def::{attr, required, tensor};
-use crate::te::Tensor;
+use crate::te::TensorExpr;
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi;
 
@@ -125,7 +125,7 @@ fn lower_over_axes(cx: &LegalizeContext<'_>, center: bool) -> Result<PrimFunc, I
     let name = cx.op.name.trim_start_matches("nn.");
     single(cx, |x| {
         let axes = cx.infer().axes("axes", x[0].ndim())?;
-        let factors: Vec<&Tensor> = x[1..].iter().collect();
+        let factors: Vec<&TensorExpr> = x[1..].iter().collect();
         Ok(topi::normalize(name, &x[0], &axes, epsilon, center, &factors, |value, i| {
             let scaled = value * x[1].at(at_axes(i, &axes));
             x.get(2).map_or(scaled.clone(), |beta| scaled + beta.at(at_axes(i, &axes)))

@@ -99,7 +99,7 @@ fn infer(ctx: &InferContext<'_>, spatial: usize) -> Result<Type, IrError> {
 fn lower(
     cx: &LegalizeContext<'_>,
     spatial: usize,
-    pool: fn(&str, &crate::te::Tensor, &PoolParams, &[PrimExpr]) -> crate::te::Tensor,
+    pool: fn(&str, &crate::te::TensorExpr, &PoolParams, &[PrimExpr]) -> crate::te::TensorExpr,
 ) -> Result<PrimFunc, IrError> {
     let (params, shape) = (params(&cx.infer(), spatial)?, cx.out_shape(0)?);
     single(cx, |x| Ok(pool(cx.op.name.trim_start_matches("nn."), &x[0], &params, shape)))

@@ -27,7 +27,7 @@ use crate::relax::analysis::{bound_dims, captures, type_of_arg};
 use crate::relax::mutator::{walk_body, walk_function};
 use crate::relax::visitor::walk_arg;
 use crate::relax::{
-    Arg, Binding, BindingBlock, Body, Call, Callee, Expr, Function, Mutator, Substitute, Visitor,
+    Arg, Binding, BindingBlock, Body, Call, Callee, Expr, ExprMutator, ExprSubstitute, ExprVisitor, Function,
 };
 use crate::tir::PrimExpr;
 use graph::{Node, partition};
@@ -60,7 +60,7 @@ struct Fuse {
     known: FxHashMap<u64, Vec<GlobalVar>>,
 }
 
-impl Mutator for Fuse {
+impl ExprMutator for Fuse {
     fn mutate_body(&mut self, body: &Body) -> Option<Body> {
         let inner = walk_body(self, body);
         let body = inner.as_ref().unwrap_or(body);
@@ -72,7 +72,7 @@ impl Mutator for Fuse {
 #[derive(Default)]
 struct Uses(IndexSet<VarId>);
 
-impl Visitor for Uses {
+impl ExprVisitor for Uses {
     fn visit_arg(&mut self, arg: &Arg) {
         if let Arg::Var(var) = arg {
             self.0.insert(var.id());
@@ -190,7 +190,7 @@ fn group_function(group: &[&Binding], module: &IRModule) -> (Function, Vec<Arg>)
     let inside: IndexSet<VarId> = group.iter().map(|binding| binding.var.id()).collect();
     let mut params: Vec<Var> = Vec::new();
     let mut args: Vec<Arg> = Vec::new();
-    let mut outside = Substitute::default();
+    let mut outside = ExprSubstitute::default();
     let mut names: Vec<&str> = Vec::new();
     let mut bindings: Vec<Binding> = Vec::new();
     for binding in group {
@@ -253,7 +253,7 @@ fn group_function(group: &[&Binding], module: &IRModule) -> (Function, Vec<Arg>)
 
 /// `func` with parameters for `dims` in front, and fresh identities for everything that it binds.
 fn renewed(func: &Function, dims: Vec<Var>) -> Function {
-    let mut renew = Substitute { renew: true, ..Substitute::default() };
+    let mut renew = ExprSubstitute { renew: true, ..ExprSubstitute::default() };
     let mut fresh = |dim: &Var| {
         renew.prims.vars.entry(dim.id()).or_insert_with(|| PrimExpr::Var(dim.renew()));
     };

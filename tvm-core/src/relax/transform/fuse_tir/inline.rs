@@ -7,8 +7,8 @@
 
 use crate::tir::schedule::Schedule;
 use crate::tir::{
-    Block, Buffer, BufferLoad, BufferStore, Callee, Intrinsic, IterVar, PrimExpr, PrimFunc, Stmt, Visitor,
-    any_expr, walk_block, walk_expr, walk_stmt,
+    Block, Buffer, BufferLoad, BufferStore, Intrinsic, IterVar, PrimCallee, PrimExpr, PrimFunc, Stmt,
+    Visitor, any_expr, walk_block, walk_expr, walk_stmt,
 };
 
 /// Values of more expression nodes than this are not computed twice.
@@ -102,7 +102,7 @@ fn is_expensive(expr: &PrimExpr) -> bool {
     match expr {
         PrimExpr::Call(call) => !matches!(
             call.callee,
-            Callee::Intrinsic(Intrinsic::IfThenElse | Intrinsic::Likely | Intrinsic::Abs)
+            PrimCallee::Intrinsic(Intrinsic::IfThenElse | Intrinsic::Likely | Intrinsic::Abs)
         ),
         _ => false,
     }

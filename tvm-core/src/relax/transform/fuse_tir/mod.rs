@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::ir::{Attrs, BaseFunc, GlobalVar, IRModule, IrError, Type, Var, VarId};
 use crate::pass::{Pass, module_pass};
 use crate::relax::mutator::walk_binding;
-use crate::relax::{Arg, Binding, Call, Callee, Expr, Function, Mutator};
+use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator, Function};
 use crate::tir::transform::{bind_buffer, inline_body, renew_defs};
 use crate::tir::{self, Block, BlockRealize, Buffer, Param, PrimExpr, PrimFunc, Stmt, Substitute};
 
@@ -60,7 +60,7 @@ struct Calls {
     fused: IndexMap<GlobalVar, GlobalVar>,
 }
 
-impl Mutator for Calls {
+impl ExprMutator for Calls {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         if let Expr::Call(call) = &binding.value
             && let Callee::Global(gv) = &call.callee

@@ -10,8 +10,8 @@ use crate::ir::{Var, VarId};
 use crate::tir::schedule::rewrite::dims_analyzer;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{
-    BlockRealize, Buffer, BufferRegion, Callee, For, ForKind, Intrinsic, PrimExpr, Range, Stmt, ThreadTag,
-    Visitor, any_expr, substitute_expr,
+    BlockRealize, Buffer, BufferRegion, For, ForKind, Intrinsic, PrimCallee, PrimExpr, Range, Stmt,
+    ThreadTag, Visitor, any_expr, substitute_expr,
 };
 
 /// Checks the loop `a` against the loops over the same threads: no two threads access the same element, unless both
@@ -197,7 +197,7 @@ fn waits(stmt: &Stmt) -> bool {
     impl Visitor for Barriers {
         fn visit_expr(&mut self, expr: &PrimExpr) {
             self.0 |= any_expr(expr, &mut |it| match it {
-                PrimExpr::Call(call) => call.callee == Callee::Intrinsic(Intrinsic::StorageSync),
+                PrimExpr::Call(call) => call.callee == PrimCallee::Intrinsic(Intrinsic::StorageSync),
                 _ => false,
             });
         }

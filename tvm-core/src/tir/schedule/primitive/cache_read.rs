@@ -109,7 +109,7 @@ fn is_written_whole(state: &ScheduleState, buffer: &Buffer) -> Result<bool, Sche
             let points = write.region.iter().all(|range| range.extent.is_const(1));
             let axes = analysis::distinct_axes(&writer.block, &indices, &buffer.shape).filter(|_| points);
             if let Some(axes) = axes
-                && rewrite::covers(state, &writer, &axes, buffer)?
+                && rewrite::covers(state, writer, &axes, buffer)?
             {
                 return Ok(true);
             }

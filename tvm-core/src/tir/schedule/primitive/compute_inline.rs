@@ -150,8 +150,8 @@ fn is_written_again(
         for made in realize.block.writes.iter() {
             for reader in rewrite::readers(state, &made.buffer) {
                 for used in reader.block.reads.iter().filter(|it| it.buffer == made.buffer) {
-                    if !holds(&reader)
-                        || !analysis::same_iteration(state, node, (realize, made), (&reader, used))?
+                    if !holds(reader)
+                        || !analysis::same_iteration(state, node, (realize, made), (reader, used))?
                     {
                         return Ok(true);
                     }

@@ -2,7 +2,7 @@
 
 use tvm_runtime::{DataType, ParamKind, Tensor};
 
-use crate::script::{DimSpec, FuncBuilder, FuncSig, LoopSpec, ParamSpec, Value};
+use crate::script::{DimSpec, FuncBuilder, FuncSig, KernelValue, LoopSpec, ParamSpec};
 use crate::tir::interp::{self, Value as Arg};
 use crate::tir::testing::I64;
 use crate::tir::{Buffer, IterKind, Param, PrimFunc, Scope};
@@ -23,33 +23,33 @@ pub(super) fn kernel(build: impl FnOnce(&FuncBuilder)) -> PrimFunc {
 
 pub(super) fn input(b: &FuncBuilder, name: &'static str, shape: &[i64]) -> Buffer {
     match *shape {
-        [n] => b.input(AT, name, I64, [Value::int(n)]),
-        [m, n] => b.input(AT, name, I64, [Value::int(m), Value::int(n)]),
+        [n] => b.input(AT, name, I64, [KernelValue::int(n)]),
+        [m, n] => b.input(AT, name, I64, [KernelValue::int(m), KernelValue::int(n)]),
         _ => unreachable!("tests use one or two dimensions"),
     }
 }
 
 pub(super) fn output(b: &FuncBuilder, name: &'static str, shape: &[i64]) -> Buffer {
     match *shape {
-        [n] => b.output(AT, name, I64, [Value::int(n)]),
-        [m, n] => b.output(AT, name, I64, [Value::int(m), Value::int(n)]),
+        [n] => b.output(AT, name, I64, [KernelValue::int(n)]),
+        [m, n] => b.output(AT, name, I64, [KernelValue::int(m), KernelValue::int(n)]),
         _ => unreachable!("tests use one or two dimensions"),
     }
 }
 
 pub(super) fn local(b: &FuncBuilder, name: &'static str, n: i64) -> Buffer {
-    b.alloc(AT, name, I64, [Value::int(n)], Scope::Global)
+    b.alloc(AT, name, I64, [KernelValue::int(n)], Scope::Global)
 }
 
-pub(super) fn each(b: &FuncBuilder, name: &'static str, n: i64, body: impl FnOnce(Value)) {
-    b.for_range(AT, LoopSpec::default(), name, (Value::int(0), Value::int(n)), body);
+pub(super) fn each(b: &FuncBuilder, name: &'static str, n: i64, body: impl FnOnce(KernelValue)) {
+    b.for_range(AT, LoopSpec::default(), name, (KernelValue::int(0), KernelValue::int(n)), body);
 }
 
-pub(super) fn s(name: &'static str, value: &Value) -> (IterKind, &'static str, Value) {
+pub(super) fn s(name: &'static str, value: &KernelValue) -> (IterKind, &'static str, KernelValue) {
     (IterKind::Spatial, name, value.clone())
 }
 
-pub(super) fn r(name: &'static str, value: &Value) -> (IterKind, &'static str, Value) {
+pub(super) fn r(name: &'static str, value: &KernelValue) -> (IterKind, &'static str, KernelValue) {
     (IterKind::Reduce, name, value.clone())
 }
 

@@ -2,7 +2,7 @@
 
 use super::kernels::{AT, each, input, kernel, local, output, r, results, s};
 use super::*;
-use crate::script::{FuncBuilder, Value};
+use crate::script::{FuncBuilder, KernelValue};
 use crate::tir::{BinaryOp, Scope};
 
 type Change = fn(&mut Schedule) -> Result<()>;
@@ -25,12 +25,12 @@ fn keeps(program: &PrimFunc, change: Change) -> bool {
     }
 }
 
-fn add(a: Value, b: Value) -> Value {
+fn add(a: KernelValue, b: KernelValue) -> KernelValue {
     a.binary(BinaryOp::Add, b)
 }
 
-fn mul(a: &Value, b: i64) -> Value {
-    a.clone().binary(BinaryOp::Mul, Value::int(b))
+fn mul(a: &KernelValue, b: i64) -> KernelValue {
+    a.clone().binary(BinaryOp::Mul, KernelValue::int(b))
 }
 
 /// `t[i] = x[i] * 2`, then `if f > 0 { y[i] = t[i] + 1 }`.
@@ -41,9 +41,9 @@ fn conditional(b: &FuncBuilder) {
     let t = local(b, "t", 6);
     each(b, "i", 6, |i| b.store(AT, &t, [i.clone()], mul(&b.load(AT, &x, [i]), 2)));
     let then = || {
-        each(b, "i", 6, |i| b.store(AT, &y, [i.clone()], add(b.load(AT, &t, [i]), Value::int(1))));
+        each(b, "i", 6, |i| b.store(AT, &y, [i.clone()], add(b.load(AT, &t, [i]), KernelValue::int(1))));
     };
-    b.if_else(AT, f.binary(BinaryOp::Gt, Value::int(0)), then, None);
+    b.if_else(AT, f.binary(BinaryOp::Gt, KernelValue::int(0)), then, None);
 }
 
 #[test]
@@ -78,11 +78,13 @@ fn conditions_that_read_memory_are_seen() {
     let program = kernel(|b| {
         let a = output(b, "a", &[7, 4]);
         each(b, "i", 6, |i| {
-            let head = b.load(AT, &a, [i.clone(), Value::int(0)]);
+            let head = b.load(AT, &a, [i.clone(), KernelValue::int(0)]);
             let then = || {
-                each(b, "j", 4, |j| b.store(AT, &a, [add(i.clone(), Value::int(1)), j], Value::int(0)));
+                each(b, "j", 4, |j| {
+                    b.store(AT, &a, [add(i.clone(), KernelValue::int(1)), j], KernelValue::int(0))
+                });
             };
-            b.if_else(AT, head.binary(BinaryOp::Gt, Value::int(-99)), then, None);
+            b.if_else(AT, head.binary(BinaryOp::Gt, KernelValue::int(-99)), then, None);
         });
     });
     let change: Change = |s| {
@@ -99,11 +101,11 @@ fn conditions_that_read_memory_are_seen() {
             let then = || {
                 each(b, "j", 4, |j| {
                     b.block(AT, "B", [s("vi", &i), s("vj", &j)], |[vi, vj]| {
-                        b.store(AT, &a, [vi, vj], Value::int(3));
+                        b.store(AT, &a, [vi, vj], KernelValue::int(3));
                     });
                 });
             };
-            b.if_else(AT, b.load(AT, &on, [i.clone()]).binary(BinaryOp::Gt, Value::int(0)), then, None);
+            b.if_else(AT, b.load(AT, &on, [i.clone()]).binary(BinaryOp::Gt, KernelValue::int(0)), then, None);
         });
     });
     let changes: [Change; 3] = [
@@ -132,12 +134,12 @@ fn conditions_that_read_memory_are_seen() {
                 each(b, "j", 4, |j| {
                     b.block(AT, "B", [s("vi", &i), s("vj", &j)], |[vi, vj]| {
                         let old = b.load(AT, &a, [vi.clone(), vj.clone()]);
-                        b.store(AT, &a, [vi, vj], add(old, Value::int(100)));
+                        b.store(AT, &a, [vi, vj], add(old, KernelValue::int(100)));
                     });
                 });
             };
-            let head = b.load(AT, &a, [i.clone(), Value::int(0)]);
-            b.if_else(AT, head.binary(BinaryOp::Lt, Value::int(0)), then, None);
+            let head = b.load(AT, &a, [i.clone(), KernelValue::int(0)]);
+            b.if_else(AT, head.binary(BinaryOp::Lt, KernelValue::int(0)), then, None);
         });
     });
     assert_eq!(results(&program)[0], [23; 24]);
@@ -150,7 +152,7 @@ fn writes_of_part_of_a_buffer_are_not_copied_whole() {
         let y = output(b, "y", &[10]);
         each(b, "i", 5, |i| {
             b.block(AT, "B", [s("v", &mul(&i, 2))], |[v]| {
-                let at = v.clone().binary(BinaryOp::FloorDiv, Value::int(2));
+                let at = v.clone().binary(BinaryOp::FloorDiv, KernelValue::int(2));
                 b.store(AT, &y, [v], b.load(AT, &x, [at]));
             });
         });
@@ -174,14 +176,14 @@ fn halo(b: &FuncBuilder) {
     each(b, "i", 7, |i| {
         each(b, "d", 3, |d| {
             b.block(AT, "s", [s("vi", &i), r("vd", &d)], |[vi, vd]| {
-                b.init(AT, || b.store(AT, &t, [vi.clone()], Value::int(0)));
+                b.init(AT, || b.store(AT, &t, [vi.clone()], KernelValue::int(0)));
                 let at = add(vi.clone(), vd);
                 b.update(AT, &t, [vi], BinaryOp::Add, b.load(AT, &x, [at]));
             });
         });
     });
     each(b, "i", 6, |i| {
-        let next = mul(&b.load(AT, &t, [add(i.clone(), Value::int(1))]), 10);
+        let next = mul(&b.load(AT, &t, [add(i.clone(), KernelValue::int(1))]), 10);
         b.store(AT, &y, [i.clone()], add(b.load(AT, &t, [i]), next));
     });
 }
@@ -259,7 +261,7 @@ fn rows_of_a_scan_are_independent() {
                         b.load(AT, &y, [vb.clone(), vi.clone()]),
                         b.load(AT, &x, [vb.clone(), vi.clone()]),
                     );
-                    b.store(AT, &y, [vb, add(vi, Value::int(1))], sum);
+                    b.store(AT, &y, [vb, add(vi, KernelValue::int(1))], sum);
                 });
             });
         });
@@ -327,9 +329,9 @@ fn declared_axes_are_not_taken_for_granted() {
         let y = output(b, "y", &[1]);
         each(b, "k", 6, |k| {
             b.block(AT, "horner", [r("vk", &k)], |[vk]| {
-                b.init(AT, || b.store(AT, &y, [Value::int(0)], Value::int(0)));
-                let old = mul(&b.load(AT, &y, [Value::int(0)]), 2);
-                b.store(AT, &y, [Value::int(0)], add(old, b.load(AT, &x, [vk])));
+                b.init(AT, || b.store(AT, &y, [KernelValue::int(0)], KernelValue::int(0)));
+                let old = mul(&b.load(AT, &y, [KernelValue::int(0)]), 2);
+                b.store(AT, &y, [KernelValue::int(0)], add(old, b.load(AT, &x, [vk])));
             });
         });
     });
@@ -350,7 +352,7 @@ fn a_copy_moves_in_front_of_blocks_of_its_own_scope() {
         let y = output(b, "y", &[4, 6]);
         each(b, "i", 4, |i| {
             let sum = b.alloc(AT, "sum", I64, [], Scope::Local);
-            b.store(AT, &sum, [], Value::int(0));
+            b.store(AT, &sum, [], KernelValue::int(0));
             each(b, "j", 6, |j| b.update(AT, &sum, [], BinaryOp::Add, b.load(AT, &x, [i.clone(), j])));
             each(b, "j", 6, |j| {
                 let value = add(b.load(AT, &w, [i.clone(), j.clone()]), b.load(AT, &sum, []));

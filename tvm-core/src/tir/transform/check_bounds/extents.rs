@@ -17,7 +17,7 @@ use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::{IrError, Var, VarId};
 use crate::support::with_stack;
 use crate::tir::{
-    AssertStmt, Binary, BinaryOp, Block, Buffer, Callee, Failure, Intrinsic, Param, PrimExpr, PrimFunc,
+    AssertStmt, Binary, BinaryOp, Block, Buffer, Failure, Intrinsic, Param, PrimCallee, PrimExpr, PrimFunc,
     Range, Stmt, Visitor, any_expr, arithmetic, bitwise, comparison, logical, walk_block, walk_expr,
     walk_stmt,
 };
@@ -184,7 +184,7 @@ impl Extents {
                 }
                 _ => true,
             },
-            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::Likely) => {
+            PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::Likely) => {
                 self.is_exact(&it.args[0], analyzer)
             }
             _ => true,

@@ -28,7 +28,7 @@ use crate::arith::{Analyzer, same};
 use crate::ir::{IrError, Span, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    Block, Buffer, Callee, For, IfThenElse, Intrinsic, Let, Mutator, PrimExpr, PrimFunc, Range, Stmt,
+    Block, Buffer, For, IfThenElse, Intrinsic, Let, Mutator, PrimCallee, PrimExpr, PrimFunc, Range, Stmt,
     Visitor, While, any_expr, walk_block,
 };
 
@@ -454,7 +454,7 @@ fn decides_access(expr: &PrimExpr, var: &Var) -> bool {
             false
         }
         PrimExpr::BufferLoad(load) => load.indices.iter().any(|index| mentions(index, &vars)),
-        PrimExpr::Call(call) if call.callee == Callee::Intrinsic(Intrinsic::IfThenElse) => {
+        PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
             call.args.first().is_some_and(|condition| mentions(condition, &vars))
                 && call.args.iter().any(accesses)
         }
@@ -500,7 +500,7 @@ impl Mutator for CheckBounds<'_> {
                 })
             }
             PrimExpr::Call(it) => match (&it.callee, &*it.args) {
-                (Callee::Intrinsic(Intrinsic::IfThenElse), [condition, a, b]) => {
+                (PrimCallee::Intrinsic(Intrinsic::IfThenElse), [condition, a, b]) => {
                     let new = self.mutate_expr(condition).unwrap_or_else(|| condition.clone());
                     let a = self.lazily(condition, &new, a);
                     let b = self.lazily(&!condition.clone(), &!new.clone(), b);
@@ -509,7 +509,7 @@ impl Mutator for CheckBounds<'_> {
                     (!same).then(|| PrimExpr::Call(Arc::new(it.with_args(args))))
                 }
                 // `address_of` does not read the element.
-                (Callee::Intrinsic(Intrinsic::AddressOf), [load @ PrimExpr::BufferLoad(_)]) => {
+                (PrimCallee::Intrinsic(Intrinsic::AddressOf), [load @ PrimExpr::BufferLoad(_)]) => {
                     self.walk_expr(load);
                     None
                 }

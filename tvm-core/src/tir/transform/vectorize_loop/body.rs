@@ -11,8 +11,8 @@ use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
 use crate::support::with_stack;
 use crate::tir::{
-    Binary, BinaryOp, Bind, BufferLoad, BufferStore, Call, Callee, Effect, For, ForKind, IfThenElse,
-    Intrinsic, Let, PrimExpr, Stmt, any_expr, binary, substitute_expr,
+    Binary, BinaryOp, Bind, BufferLoad, BufferStore, Effect, For, ForKind, IfThenElse, Intrinsic, Let,
+    PrimCall, PrimCallee, PrimExpr, Stmt, any_expr, binary, substitute_expr,
 };
 
 /// The body has no vector form.
@@ -183,7 +183,7 @@ impl<'a> Vectorizer<'a> {
                 self.guard(&it.a)?;
                 self.guard(&it.b)
             }
-            PrimExpr::Call(it) if it.callee == Callee::Intrinsic(Intrinsic::Likely) => {
+            PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::Likely) => {
                 self.guard(&it.args[0])
             }
             _ if !self.depends(condition) => {
@@ -303,10 +303,10 @@ impl<'a> Vectorizer<'a> {
         Ok(Some(PrimExpr::Let(Arc::new(Let { var, value, body }))))
     }
 
-    fn call(&mut self, it: &Call) -> Lanes {
+    fn call(&mut self, it: &PrimCall) -> Lanes {
         let intrinsic = match &it.callee {
-            Callee::Intrinsic(intrinsic) => *intrinsic,
-            Callee::PureExtern(_) => {
+            PrimCallee::Intrinsic(intrinsic) => *intrinsic,
+            PrimCallee::PureExtern(_) => {
                 let differs = it.args.iter().any(|arg| self.depends(arg));
                 return if differs { Err(NoVector) } else { Ok(None) };
             }
@@ -326,7 +326,7 @@ impl<'a> Vectorizer<'a> {
         }
         let args =
             args.into_iter().zip(it.args.iter()).map(|(lanes, arg)| self.all_lanes(lanes, arg)).collect();
-        Ok(Some(PrimExpr::Call(Arc::new(Call {
+        Ok(Some(PrimExpr::Call(Arc::new(PrimCall {
             args,
             dtype: it.dtype.with_lanes(self.lanes),
             callee: it.callee.clone(),
@@ -334,7 +334,7 @@ impl<'a> Vectorizer<'a> {
         }))))
     }
 
-    fn if_then_else(&mut self, it: &Call, condition: &PrimExpr, a: &PrimExpr, b: &PrimExpr) -> Lanes {
+    fn if_then_else(&mut self, it: &PrimCall, condition: &PrimExpr, a: &PrimExpr, b: &PrimExpr) -> Lanes {
         if self.depends(condition) {
             self.guard(condition)?;
             let value = self.expr(a)?;
@@ -345,7 +345,7 @@ impl<'a> Vectorizer<'a> {
             return Ok(None);
         }
         let args = [condition.clone(), self.all_lanes(then_value, a), self.all_lanes(else_value, b)];
-        Ok(Some(PrimExpr::Call(Arc::new(Call {
+        Ok(Some(PrimExpr::Call(Arc::new(PrimCall {
             args: args.into(),
             dtype: it.dtype.with_lanes(self.lanes),
             callee: it.callee.clone(),
