@@ -1061,6 +1061,7 @@ fn with_matched_buffers_1(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut
 
 #[prim_func]
 fn with_matched_buffers_2(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
+    #[parallel]
     for i in 0..m {
         #[unroll]
         for k in 0..n {
