@@ -30,6 +30,7 @@ pub use tvm_macros::{ir_module, prim_func, prim_helper, relax, relay, schedule};
 #[cfg(feature = "onnx")]
 pub use tvm_onnx as onnx;
 pub use tvm_runtime as runtime;
+#[cfg(feature = "ndarray")]
 pub use tvm_runtime::ndarray;
 pub use tvm_runtime::{CompiledFn, DataType, Device, In, Out, RuntimeError, Tensor};
 

@@ -65,6 +65,14 @@ impl fmt::Debug for Report {
     }
 }
 
+/// Reports something that slows the program down and is no error, as an event of `tracing`.
+pub(crate) fn warn(message: fmt::Arguments<'_>) {
+    #[cfg(feature = "report")]
+    tracing::warn!("{message}");
+    #[cfg(not(feature = "report"))]
+    let _ = message;
+}
+
 #[cfg(feature = "report")]
 mod render {
     //! Rendering with `annotate-snippets`.

@@ -27,6 +27,8 @@
 //! No function of this crate panics on bad input: wrong arguments, damaged files and hostile bytecode are errors.
 
 pub mod abi;
+#[cfg(feature = "ndarray")]
+mod arrays;
 pub mod artifact;
 mod call;
 mod context;
@@ -47,7 +49,9 @@ mod trust;
 mod value;
 pub mod vm;
 
-pub use call::{AsInput, AsOutput, CompiledFn, In, Out, Params, Rank, TypedArg, TypedParam};
+#[cfg(feature = "ndarray")]
+pub use arrays::Rank;
+pub use call::{AsInput, AsOutput, CompiledFn, In, Out, Params, TypedArg, TypedParam};
 pub use cpu::{all_cpu_features, cpu_features, cpu_requirements, least_level, level_features};
 pub use device::{Device, DeviceKind, DeviceProperties, ParseDeviceError};
 pub use dim_bound::{DimBound, DimBoundError};
@@ -63,6 +67,7 @@ pub use model::{ModelInput, TypedTensor};
 #[doc(hidden)]
 pub use module::Aligned;
 pub use module::{ABI_SYMBOL, KernelTable, Library, LinkedModel, Module, ModuleLoader, RuntimeModule};
+#[cfg(feature = "ndarray")]
 pub use ndarray;
 pub use packed::{
     FromValue, IntoPacked, PackedFunc, get_global_func, global_func_names, register_global_func,

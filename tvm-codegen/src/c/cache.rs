@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use etcetera::BaseStrategy;
 
-use crate::CodegenError;
+use crate::{CodegenError, report};
 
 /// Maximum size of all entries together, in bytes.
 const MAX_BYTES: u64 = 512 << 20;
@@ -62,7 +62,7 @@ impl Cache {
             Ok(cache) => Ok(Some(cache)),
             Err(err) if named => Err(err),
             Err(err) => {
-                tracing::warn!("kernels are compiled anew in every run: {err}");
+                report::warn(format_args!("kernels are compiled anew in every run: {err}"));
                 Ok(None)
             }
         }

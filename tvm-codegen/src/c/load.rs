@@ -11,7 +11,7 @@ use tvm_core::target::Target;
 use tvm_runtime::{Library, Module};
 
 use super::cache::{self, Cache};
-use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, signatures};
+use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, report, signatures};
 
 /// A C compiler.
 #[derive(Clone, Debug)]
@@ -216,7 +216,8 @@ impl Compiler {
         }
         let bytes = self.compile_to_bytes(source, target, options, EmitKind::SharedLibrary)?;
         if let Err(err) = cache.put(&key, &bytes) {
-            tracing::warn!("the kernel cache in {} cannot be written: {err}", cache.dir().display());
+            let dir = cache.dir().display();
+            report::warn(format_args!("the kernel cache in {dir} cannot be written: {err}"));
         }
         library(&bytes)
     }

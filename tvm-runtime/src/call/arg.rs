@@ -1,8 +1,4 @@
-//! Rust types that can be passed as a tensor: ndarray arrays and views, `Tensor`s, slices.
-
-use ndarray::{
-    ArrayBase, ArrayView, ArrayViewMut, Data, DataMut, Dimension, Ix0, Ix1, Ix2, Ix3, Ix4, Ix5, Ix6, IxDyn,
-};
+//! Rust types that can be passed to a kernel as a tensor: `Tensor`s and slices; `arrays.rs` adds ndarray's.
 
 use super::{ArgError, In, Out, TensorSlot, TypedArg};
 use crate::device::Device;
@@ -46,84 +42,6 @@ impl<A: AsOutput<T, RANK>, T: Element, const RANK: usize> TypedArg<Out<T, RANK>>
     fn describe(&mut self, slot: &mut TensorSlot<RANK>) -> Result<(), ArgError> {
         AsOutput::describe(self, slot)
     }
-}
-
-/// The ndarray dimension types that can have `RANK` dimensions.
-#[diagnostic::on_unimplemented(
-    message = "an ndarray of dimension `{Self}` does not have {RANK} dimension(s)"
-)]
-pub trait Rank<const RANK: usize>: Dimension {}
-
-macro_rules! ranks {
-    ($($dim:ty = $rank:literal),*) => {
-        $(impl Rank<$rank> for $dim {})*
-    };
-}
-
-ranks!(Ix0 = 0, Ix1 = 1, Ix2 = 2, Ix3 = 3, Ix4 = 4, Ix5 = 5, Ix6 = 6);
-
-impl<const RANK: usize> Rank<RANK> for IxDyn {}
-
-/// Writes the shape of an array into `slot`, and checks that the array is compact row-major.
-#[inline]
-fn shape_of<const RANK: usize>(
-    shape: &[usize],
-    strides: &[isize],
-    slot: &mut TensorSlot<RANK>,
-) -> Result<(), ArgError> {
-    if shape.len() != RANK {
-        return Err(ArgError::Rank { got: shape.len() });
-    }
-    let mut expected = 1i64;
-    let mut broken = None;
-    for axis in (0..RANK).rev() {
-        let (extent, stride) = (shape[axis] as i64, strides[axis] as i64);
-        slot.shape[axis] = extent;
-        if extent != 1 && stride != expected && broken.is_none() {
-            broken = Some(ArgError::Strides { axis, expected, got: stride });
-        }
-        expected = expected.wrapping_mul(extent);
-    }
-    match broken {
-        Some(error) if !slot.shape.contains(&0) => Err(error),
-        _ => Ok(()),
-    }
-}
-
-macro_rules! array_inputs {
-    ($(($($generics:tt)*) $ty:ty;)*) => {$(
-        impl<T: Element, D: Rank<RANK>, const RANK: usize, $($generics)*> AsInput<T, RANK> for $ty {
-            #[inline]
-            fn describe(&self, slot: &mut TensorSlot<RANK>) -> Result<(), ArgError> {
-                shape_of(self.shape(), self.strides(), slot)?;
-                slot.point_to(self.as_ptr().cast_mut().cast());
-                Ok(())
-            }
-        }
-    )*};
-}
-
-array_inputs! {
-    (S: Data<Elem = T>) &ArrayBase<S, D>;
-    () ArrayView<'_, T, D>;
-}
-
-macro_rules! array_outputs {
-    ($(($($generics:tt)*) $ty:ty;)*) => {$(
-        impl<T: Element, D: Rank<RANK>, const RANK: usize, $($generics)*> AsOutput<T, RANK> for $ty {
-            #[inline]
-            fn describe(&mut self, slot: &mut TensorSlot<RANK>) -> Result<(), ArgError> {
-                shape_of(self.shape(), self.strides(), slot)?;
-                slot.point_to(self.as_mut_ptr().cast());
-                Ok(())
-            }
-        }
-    )*};
-}
-
-array_outputs! {
-    (S: DataMut<Elem = T>) &mut ArrayBase<S, D>;
-    () ArrayViewMut<'_, T, D>;
 }
 
 #[inline]

@@ -19,7 +19,7 @@ use crate::error::RuntimeError;
 use crate::kernel::{Backend, Kernel, KernelSig, ParamKind, ParamSig};
 use crate::thread_pool::ThreadPool;
 
-pub use arg::{AsInput, AsOutput, Rank};
+pub use arg::{AsInput, AsOutput};
 
 /// Marks a parameter that reads a tensor of `T` with `RANK` dimensions.
 pub struct In<T, const RANK: usize>(PhantomData<fn() -> T>);
@@ -80,6 +80,35 @@ impl<const RANK: usize> TensorSlot<RANK> {
     fn point_to(&mut self, data: *mut u8) {
         self.tensor.data = data.cast();
         self.tensor.shape = self.shape.as_mut_ptr();
+    }
+
+    /// Describes an array, which has to be compact row-major; strides are in elements.
+    #[cfg(feature = "ndarray")]
+    #[inline]
+    pub(crate) fn describe(
+        &mut self,
+        shape: &[usize],
+        strides: &[isize],
+        data: *mut u8,
+    ) -> Result<(), ArgError> {
+        if shape.len() != RANK {
+            return Err(ArgError::Rank { got: shape.len() });
+        }
+        let mut expected = 1i64;
+        let mut broken = None;
+        for axis in (0..RANK).rev() {
+            let (extent, stride) = (shape[axis] as i64, strides[axis] as i64);
+            self.shape[axis] = extent;
+            if extent != 1 && stride != expected && broken.is_none() {
+                broken = Some(ArgError::Strides { axis, expected, got: stride });
+            }
+            expected = expected.wrapping_mul(extent);
+        }
+        match broken {
+            Some(error) if !self.shape.contains(&0) => return Err(error),
+            _ => self.point_to(data),
+        }
+        Ok(())
     }
 }
 

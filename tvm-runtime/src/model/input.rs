@@ -1,9 +1,6 @@
-//! Rust types that can be passed to a linked model as a tensor.
-
-use ndarray::{ArrayBase, Data, OwnedRepr, ViewRepr};
+//! Rust types that can be passed to a linked model as a tensor: `Tensor`s and slices; `arrays.rs` adds ndarray's.
 
 use super::TypedTensor;
-use crate::call::Rank;
 use crate::dtype::Element;
 use crate::error::RuntimeError;
 use crate::kernel::DimSig;
@@ -84,9 +81,6 @@ inputs! {
     () &Tensor: |self, _of| Ok(self.clone());
     () TypedTensor<T, RANK>: |self, _of| Ok(self.into_tensor());
     () &TypedTensor<T, RANK>: |self, _of| Ok(self.tensor().clone());
-    (D: Rank<RANK>) ArrayBase<OwnedRepr<T>, D>: |self, _of| Tensor::from_array(self);
-    (D: Rank<RANK>) ArrayBase<ViewRepr<&T>, D>: |self, _of| Tensor::from_array(self.to_owned());
-    (D: Rank<RANK>, S: Data<Elem = T>) &ArrayBase<S, D>: |self, _of| Tensor::from_array(self.to_owned());
     () Vec<T>: |self, of| {
         let shape = of.of_len(self.len())?;
         Tensor::from_vec(self, &shape)

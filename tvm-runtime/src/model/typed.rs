@@ -3,8 +3,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use ndarray::{ArrayView, Dim, Dimension};
-
 use crate::dtype::Element;
 use crate::error::RuntimeError;
 use crate::tensor::Tensor;
@@ -26,14 +24,6 @@ impl<T: Element, const RANK: usize> TypedTensor<T, RANK> {
     /// The elements, in row-major order.
     pub fn as_slice(&self) -> &[T] {
         self.tensor.as_slice().expect("type and values were checked when it was made")
-    }
-
-    /// The tensor as an `ndarray` view.
-    pub fn view(&self) -> ArrayView<'_, T, Dim<[usize; RANK]>>
-    where
-        Dim<[usize; RANK]>: Dimension,
-    {
-        self.tensor.view().expect("type and rank were checked when it was made")
     }
 
     /// The underlying tensor, without static type.

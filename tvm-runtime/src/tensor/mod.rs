@@ -7,7 +7,6 @@
 #![allow(unsafe_code, reason = "views raw memory as typed slices; each block says why it is sound")]
 
 mod dlpack;
-mod nd;
 mod numbers;
 mod scalar;
 mod storage;
