@@ -25,7 +25,7 @@ mod include_model;
 pub use compile::CompileError;
 pub use tvm_codegen as codegen;
 pub use tvm_codegen::Report;
-pub use tvm_core::{arith, ir, pass, pipeline, script, target, te, tir, topi};
+pub use tvm_core::{arith, dlight, ir, pass, pipeline, script, target, te, tir, topi};
 pub use tvm_macros::{ir_module, prim_func, prim_helper, relax, relay, schedule};
 #[cfg(feature = "onnx")]
 pub use tvm_onnx as onnx;

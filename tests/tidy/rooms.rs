@@ -21,7 +21,7 @@ const HOUSES: &[House] = &[
             &["ir", "target"],
             &["arith", "pass"],
             &["tir"],
-            &["te"],
+            &["dlight", "te"],
             &["topi"],
             &["relax"],
             &["script", "relay"],

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arith;
+pub mod dlight;
 pub mod ir;
 pub mod pass;
 pub mod pipeline;

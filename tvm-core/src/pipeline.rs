@@ -1,6 +1,7 @@
 //! All pipelines, and the table of all passes.
 
-use crate::pass::{Pass, Pipelines};
+use crate::dlight::default_schedule;
+use crate::pass::{Pass, Pipelines, Sequential};
 use crate::target::{Target, TargetKind};
 use crate::{relax, tir};
 
@@ -10,19 +11,24 @@ pub use crate::tir::pipeline::lower_tir;
 impl Pipelines {
     /// The default pipelines for `target`.
     pub fn for_target(target: &Target) -> Pipelines {
-        match target.kind {
-            TargetKind::Host
-            | TargetKind::C
-            | TargetKind::Llvm
-            | TargetKind::Cuda
-            | TargetKind::Interpreter => Pipelines { graph: default_build(), tir: lower_tir() },
-        }
+        let tir = match target.kind {
+            TargetKind::Host | TargetKind::C | TargetKind::Llvm => scheduled(&lower_tir()),
+            TargetKind::Cuda | TargetKind::Interpreter => lower_tir(),
+        };
+        Pipelines { graph: default_build(), tir }
     }
+}
+
+/// `lowering`, with default schedules before it.
+fn scheduled(lowering: &Pass) -> Pass {
+    let passes = std::iter::once(default_schedule()).chain(lowering.parts().iter().cloned());
+    Sequential::built_in(lowering.info.name, passes.collect()).mandatory()
 }
 
 impl Pass {
     /// Constructors of the built-in passes.
     pub(crate) const BUILT_IN: &[fn() -> Pass] = &[
+        default_schedule,
         relax::transform::annotate_tir_op_pattern,
         relax::transform::call_tir_rewrite,
         relax::transform::canonicalize_bindings,

@@ -36,6 +36,9 @@ pub use sample::Decision;
 pub use state::{ScheduleState, StmtSRef};
 pub use trace::Trace;
 
+/// Attribute of a program to which a schedule was applied: the default schedule leaves it as it is.
+pub const IS_SCHEDULED: &str = "tir.is_scheduled";
+
 /// A program under schedule, with the trace of the primitives applied to it.
 #[derive(Debug)]
 pub struct Schedule {
@@ -73,9 +76,13 @@ impl Schedule {
         self.state.func()
     }
 
-    /// Ends the schedule and returns the program.
+    /// Ends the schedule and returns the program, with the attribute [`IS_SCHEDULED`] if an instruction was applied.
     pub fn into_func(self) -> PrimFunc {
-        self.state.func().clone()
+        let mut func = self.state.func().clone();
+        if self.trace.count() > 0 {
+            func.attrs.set(IS_SCHEDULED, true);
+        }
+        func
     }
 
     /// The program with its index of loops and blocks.

@@ -29,7 +29,7 @@ pub(super) fn inline_intermediates(func: PrimFunc, intermediates: &[Buffer]) -> 
             let _ = schedule.compute_inline(block);
         }
     }
-    schedule.into_func()
+    schedule.func().clone()
 }
 
 /// How a buffer is written and read.

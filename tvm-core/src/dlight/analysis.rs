@@ -1,0 +1,140 @@
+//! Facts about a block on which the rules decide: its axes and loops, what it stores and loads, and with which strides.
+
+use std::sync::Arc;
+
+use crate::arith::{Analyzer, detect_linear_equation};
+use crate::ir::Var;
+use crate::tir::schedule::Schedule;
+use crate::tir::{
+    Block, BlockRealize, BufferLoad, BufferStore, ForKind, IterKind, PrimExpr, Stmt, Visitor, any_expr,
+    walk_expr,
+};
+
+/// A leaf block, each of whose loops runs one axis.
+pub(super) struct BlockInfo {
+    /// Name of the block.
+    pub(super) name: Arc<str>,
+    /// One axis per loop around the block, outermost first.
+    pub(super) axes: Vec<Axis>,
+    /// The store that is the whole body, if it is one store.
+    pub(super) store: Option<BufferStore>,
+    /// Loads of buffers other than the ones that the block writes.
+    pub(super) loads: Vec<BufferLoad>,
+    /// True if the block updates what it stores along reduction axes.
+    pub(super) reduces: bool,
+}
+
+/// An axis that a loop runs.
+#[derive(Clone)]
+pub(super) struct Axis {
+    pub(super) var: Var,
+    pub(super) kind: IterKind,
+    pub(super) extent: PrimExpr,
+}
+
+/// How an access moves when an axis takes its next value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stride {
+    /// Not at all.
+    Zero,
+    /// To the next element.
+    One,
+    /// Elsewhere.
+    Other,
+}
+
+/// The names of the blocks that hold no other block, in program order.
+pub(super) fn leaf_names(s: &Schedule) -> Vec<Arc<str>> {
+    leaves(s).iter().map(|it| it.block.name.clone()).collect()
+}
+
+/// The blocks that hold no other block, in program order.
+pub(super) fn leaves(s: &Schedule) -> Vec<Arc<BlockRealize>> {
+    let holds = |it: &&Arc<BlockRealize>| crate::tir::analysis::holds_blocks(&it.block.body);
+    s.state().blocks().iter().filter(|it| !holds(it)).cloned().collect()
+}
+
+impl BlockInfo {
+    /// The facts of the block `name`; `None` if its loops and axes do not correspond.
+    pub(super) fn of(s: &Schedule, name: &str) -> Option<BlockInfo> {
+        let realize = leaves(s).into_iter().find(|it| &*it.block.name == name)?;
+        let block = &realize.block;
+        let sref = crate::tir::schedule::StmtSRef::Block(block.id);
+        let mut axes = Vec::new();
+        for var in s.state().loops_above(sref) {
+            let node = s.state().get_for(var).ok()?;
+            if node.kind != ForKind::Serial || !node.min.is_const(0) {
+                return None;
+            }
+            let mut of_loop = block.iter_vars.iter().zip(realize.iter_values.iter());
+            let (iter, _) = of_loop.find(|(_, value)| value.as_var() == Some(&node.loop_var))?;
+            axes.push(Axis { var: iter.var.clone(), kind: iter.kind, extent: node.extent.clone() });
+        }
+        // The other axes have one value.
+        let with_loop = |var: &Var| axes.iter().any(|axis| axis.var == *var);
+        let rest =
+            block.iter_vars.iter().zip(realize.iter_values.iter()).filter(|(iter, _)| !with_loop(&iter.var));
+        if axes.is_empty() || rest.into_iter().any(|(_, value)| value.as_int().is_none()) {
+            return None;
+        }
+        let reduces = axes.iter().any(|axis| axis.kind == IterKind::Reduce);
+        let (store, loads) = (single_store(block), loads_of(block));
+        Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces })
+    }
+
+    /// The axis along which the store moves to the next element, as an index of `axes`.
+    pub(super) fn contiguous_axis(&self) -> Option<usize> {
+        let store = self.store.as_ref()?;
+        let last = store.indices.last()?.as_var()?;
+        let axis = self.axes.iter().position(|axis| axis.var == *last)?;
+        (self.axes[axis].kind == IterKind::Spatial && stride(&store.indices, last) == Stride::One)
+            .then_some(axis)
+    }
+}
+
+/// The stride of an access with these indices along `axis`.
+pub(super) fn stride(indices: &[PrimExpr], axis: &Var) -> Stride {
+    let Some((last, others)) = indices.split_last() else { return Stride::Zero };
+    if others.iter().any(|index| uses(index, axis)) {
+        return Stride::Other;
+    }
+    if !uses(last, axis) {
+        return Stride::Zero;
+    }
+    let linear = detect_linear_equation(last, std::slice::from_ref(axis), &Analyzer::new());
+    match linear.is_some_and(|it| it.coefficients[0].is_const(1)) {
+        true => Stride::One,
+        false => Stride::Other,
+    }
+}
+
+/// True if `axis` occurs in `expr`.
+pub(super) fn uses(expr: &PrimExpr, axis: &Var) -> bool {
+    any_expr(expr, &mut |it| it.as_var() == Some(axis))
+}
+
+fn single_store(block: &Block) -> Option<BufferStore> {
+    block.body.as_buffer_store().map(|store| (**store).clone())
+}
+
+/// Loads in the body, of buffers that the block does not write.
+fn loads_of(block: &Block) -> Vec<BufferLoad> {
+    struct Loads(Vec<BufferLoad>);
+    impl Visitor for Loads {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            if let PrimExpr::BufferLoad(load) = expr {
+                self.0.push((**load).clone());
+            }
+            walk_expr(self, expr);
+        }
+    }
+    let mut loads = Loads(Vec::new());
+    loads.visit_stmt(&block.body);
+    loads.0.retain(|load| block.writes.iter().all(|write| write.buffer != load.buffer));
+    loads.0
+}
+
+/// True if `stmt` is a single store, as the body of an element-wise block is.
+pub(super) fn is_store(stmt: &Stmt) -> bool {
+    stmt.as_buffer_store().is_some()
+}

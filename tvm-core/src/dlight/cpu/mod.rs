@@ -1,0 +1,10 @@
+//! Rules for CPUs.
+
+mod contraction;
+mod reduction;
+mod spatial;
+
+use super::Rule;
+
+/// The rules, in the order in which they are tried.
+pub(super) const RULES: &[Rule] = &[contraction::RULE, reduction::RULE, spatial::RULE];

@@ -1,0 +1,92 @@
+//! Default schedules: a program that nobody scheduled is scheduled by rules, from facts about the target.
+//!
+//! [`DefaultSchedule`](default_schedule) first inlines what costs nothing ([`inline`]). Then it takes the blocks one by one,
+//! and applies the first rule of [`cpu::RULES`] that fits. A rule is a short schedule over an analysed block: it works on a fork
+//! of the schedule, so a rule that does not fit, or whose primitive is refused, leaves no trace. What no rule fits stays as
+//! it is. All rules work with symbolic dimensions.
+//!
+//! TVM counterpart: `dlight`, `ApplyDefaultSchedule`.
+
+mod analysis;
+mod cpu;
+mod inline;
+
+use std::sync::Arc;
+
+use crate::ir::AttrValue;
+use crate::pass::{Pass, prim_func_pass};
+use crate::target::Machine;
+use crate::tir::schedule::{IS_SCHEDULED, Schedule};
+use crate::tir::{ForKind, PrimFunc, Stmt, Visitor, walk_stmt};
+
+use analysis::BlockInfo;
+
+/// A default schedule for blocks of one form.
+struct Rule {
+    /// Name, as `explain` shows it.
+    name: &'static str,
+    /// Schedules a block; an error or `None` means that the rule does not fit. Returns the parameters that it chose.
+    apply: fn(
+        &mut Schedule,
+        &BlockInfo,
+        &Machine,
+    ) -> Result<Option<String>, crate::tir::schedule::ScheduleError>,
+}
+
+/// What the default schedule did with one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Name of the block.
+    pub block: Arc<str>,
+    /// Name of the rule.
+    pub rule: &'static str,
+    /// The parameters that the rule chose.
+    pub parameters: String,
+}
+
+/// Schedules the tensor programs that have no schedule, for the CPU of the target. A program is left as it is if a schedule
+/// was applied to it, or if its author chose how a loop runs.
+pub fn default_schedule() -> Pass {
+    prim_func_pass("DefaultSchedule", |func, _, ctx| {
+        Ok(schedule(func, &ctx.target.machine).map(|(func, _)| func))
+    })
+    .opt_level(1)
+}
+
+/// The program that [`default_schedule`] makes of `func` for `machine`, and what it did with each block; `None` if it leaves
+/// `func` as it is.
+pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<Applied>)> {
+    if is_scheduled(func) {
+        return None;
+    }
+    let mut s = Schedule::new(func.clone()).ok()?;
+    inline::inline(&mut s);
+    let mut applied = Vec::new();
+    for name in analysis::leaf_names(&s) {
+        let Some(info) = BlockInfo::of(&s, &name) else { continue };
+        for rule in cpu::RULES {
+            let mut fork = s.clone();
+            if let Ok(Some(parameters)) = (rule.apply)(&mut fork, &info, machine) {
+                s = fork;
+                applied.push(Applied { block: name, rule: rule.name, parameters });
+                break;
+            }
+        }
+    }
+    Some((s.into_func(), applied))
+}
+
+/// True if `func` has a schedule already, or its author chose how one of its loops runs.
+fn is_scheduled(func: &PrimFunc) -> bool {
+    struct Chosen(bool);
+    impl Visitor for Chosen {
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            self.0 |=
+                matches!(stmt, Stmt::For(it) if it.kind != ForKind::Serial || !it.annotations.is_empty());
+            walk_stmt(self, stmt);
+        }
+    }
+    let mut chosen = Chosen(func.attrs.get(IS_SCHEDULED) == Some(&AttrValue::Bool(true)));
+    chosen.visit_stmt(&func.body);
+    chosen.0
+}
