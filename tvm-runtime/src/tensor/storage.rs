@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::device::{Device, DeviceBuffer};
 use crate::dtype::Element;
@@ -174,7 +174,13 @@ impl Storage {
 
     /// True when no other handle to this memory exists.
     pub fn is_unique(&mut self) -> bool {
-        Arc::get_mut(&mut self.0).is_some()
+        // There are no weak handles, which `Arc::get_mut` would look for. Without another handle nobody can make one.
+        let unique = Arc::strong_count(&self.0) == 1;
+        if unique {
+            // What others did with the memory before they dropped their handles has happened.
+            fence(Ordering::Acquire);
+        }
+        unique
     }
 
     /// True if both are handles to the same memory.
