@@ -43,6 +43,19 @@ pub struct DLTensor {
     pub byte_offset: u64,
 }
 
+impl DLTensor {
+    /// Describes no memory: a rank of 0 and a null pointer, on the host.
+    pub(crate) const NULL: DLTensor = DLTensor {
+        data: std::ptr::null_mut(),
+        device: DLDevice { kind: 1, id: 0 },
+        ndim: 0,
+        dtype: DataType::HANDLE,
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    };
+}
+
 /// One kernel argument: a tensor pointer, an integer (bool and all integer types, sign-extended) or a float (f64).
 #[derive(Clone, Copy)]
 #[repr(C)]

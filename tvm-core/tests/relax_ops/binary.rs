@@ -176,3 +176,40 @@ fn symbolic_shapes_and_sharing() {
         assert_close("x + y + y", &got[0], &[n, 3], &want, 1e-6);
     }
 }
+
+#[test]
+fn constants_of_rank_0_are_part_of_the_program() {
+    let dims = [PrimExpr::index(2)];
+    for (constant, params) in [
+        (Tensor::scalar(0.5f32), 2),
+        (Tensor::scalar(-3i32), 2),
+        (Tensor::scalar(7u8), 2),
+        // An immediate does not represent these, and a constant of rank 1 is not a scalar.
+        (Tensor::scalar(f32::INFINITY), 3),
+        (Tensor::scalar(f32::NAN), 3),
+        (Tensor::scalar(u64::MAX), 3),
+        (tensor(&[0.5f32], &[1]), 3),
+    ] {
+        let dtype = constant.dtype();
+        let x = param(&dims, dtype);
+        let mut builder = BlockBuilder::new(IRModule::new());
+        let args = [(&x).into(), Arg::Const(constant.clone())];
+        builder
+            .add_function("main", &[x], |builder| {
+                let multiply = Op::get("multiply").expect("registered");
+                Ok(builder.emit_op("y", multiply, args, Attrs::new(), &Span::none())?.into())
+            })
+            .unwrap();
+        let module = builder.into_module();
+        let legal = legalize_ops().apply(module.clone()).unwrap();
+        let programs = legal.functions().filter_map(|(_, func)| match func {
+            BaseFunc::Prim(func) => Some(func.params.len()),
+            BaseFunc::Relax(_) | BaseFunc::Extern(_) => None,
+        });
+        assert_eq!(programs.collect::<Vec<_>>(), [params], "{constant:?}");
+        if dtype == DataType::F32 && params == 2 {
+            let got = run(module, &[tensor(&[4.0f32, -1.0], &[2])]).unwrap();
+            assert_close("x * 0.5", &got[0], &[2], &[2.0, -0.5], 0.0);
+        }
+    }
+}

@@ -122,15 +122,7 @@ macro_rules! tensor_params {
             const DTYPE: DataType = T::DTYPE;
             const RANK: usize = RANK;
             const EMPTY: TensorSlot<RANK> = TensorSlot {
-                tensor: DLTensor {
-                    data: std::ptr::null_mut(),
-                    device: crate::abi::DLDevice { kind: 1, id: 0 },
-                    ndim: RANK as i32,
-                    dtype: T::DTYPE,
-                    shape: std::ptr::null_mut(),
-                    strides: std::ptr::null_mut(),
-                    byte_offset: 0,
-                },
+                tensor: DLTensor { ndim: RANK as i32, dtype: T::DTYPE, ..DLTensor::NULL },
                 shape: [0; RANK],
             };
 

@@ -4,10 +4,7 @@
 //! So bytecode, whoever made it, cannot write to constants, to arguments or to results of other runs.
 #![allow(unsafe_code, reason = "builds raw kernel arguments; each block says why it is sound")]
 
-use std::ops::Range;
 use std::sync::Arc;
-
-use smallvec::SmallVec;
 
 use crate::abi::{DLTensor, KernelArg};
 use crate::device::{Device, DeviceKind};
@@ -31,58 +28,67 @@ impl Kernel {
             let func = self.name().into();
             return Err(RuntimeError::ArgCount { func, expected: params.len(), got: args.len() });
         }
-        let mut tensors: SmallVec<[DLTensor; 12]> = SmallVec::new();
-        let mut raw: SmallVec<[KernelArg; 12]> = SmallVec::new();
-        let mut spans: SmallVec<[Range<usize>; 12]> = SmallVec::new();
+        const ARG: KernelArg = KernelArg { int: 0 };
+        let len = params.len();
+        // Few slots are quick to clear.
+        match len {
+            ..=4 => self.call_in(&mut [SLOT; 4][..len], &mut [ARG; 4][..len], args, writer, pool),
+            5..=12 => self.call_in(&mut [SLOT; 12][..len], &mut [ARG; 12][..len], args, writer, pool),
+            _ => self.call_in(&mut vec![SLOT; len], &mut vec![ARG; len], args, writer, pool),
+        }
+    }
+
+    /// As [`Kernel::call_values`], with a place for each argument.
+    fn call_in<'a>(
+        &self,
+        slots: &mut [Slot],
+        raw: &mut [KernelArg],
+        args: impl Iterator<Item = &'a Value>,
+        writer: u64,
+        pool: Option<&dyn ThreadPool>,
+    ) -> Result<(), RuntimeError> {
         let mut device = None;
-        for (param, value) in params.iter().zip(args) {
-            raw.push(match (param.kind, value) {
+        let params = &self.signature().params;
+        for (((param, value), slot), raw) in params.iter().zip(args).zip(&mut *slots).zip(&mut *raw) {
+            match (param.kind, value) {
                 (ParamKind::Scalar, value) => {
-                    scalar(param, value).ok_or_else(|| self.bad_kind(param, value))?
+                    *raw = scalar(param, value).ok_or_else(|| self.bad_kind(param, value))?;
                 }
                 (kind, Value::Tensor(tensor)) => {
                     self.check_device(param, tensor, *device.get_or_insert(tensor.device()))?;
                     if kind == ParamKind::Out {
                         self.check_access(param, tensor, writer)?;
                     }
-                    let start = tensor.data_ptr().addr();
-                    spans.push(start..start.wrapping_add(tensor.byte_len()));
                     // To a kernel, a virtual device is the host.
-                    tensors.push(DLTensor { device: Device::cpu().to_dlpack(), ..tensor.to_dltensor() });
-                    KernelArg { int: 0 }
+                    let host = Device::cpu().to_dlpack();
+                    slot.tensor = DLTensor { device: host, ..tensor.to_dltensor() };
+                    slot.byte_len = tensor.byte_len();
+                    *raw = KernelArg { tensor: &raw const slot.tensor };
                 }
                 (_, value) => return Err(self.bad_kind(param, value)),
-            });
-        }
-        if self.backend() == Backend::Native {
-            self.check_overlap(&spans)?;
-        }
-        // The pointers are taken only now, when `tensors` no longer moves.
-        let mut described = tensors.iter();
-        for (param, arg) in params.iter().zip(&mut raw) {
-            if param.kind != ParamKind::Scalar {
-                *arg = KernelArg { tensor: described.next().map_or(std::ptr::null(), |it| it) };
             }
         }
-        // SAFETY: the kinds are the signature's; the values outlive the call, and the outputs belong to this run alone
-        // (see the file header).
-        unsafe { self.call_raw(&raw, pool) }
+        if self.backend() == Backend::Native {
+            self.check_overlap(slots)?;
+        }
+        // SAFETY: the kinds are the signature's; the values and the slots outlive the call, and the outputs belong to
+        // this run alone (see the file header).
+        unsafe { self.call_raw(raw, pool) }
     }
 
     /// Checks that no output overlaps another argument. Machine code relies on this: a write could otherwise invalidate
     /// a check that it already made.
-    fn check_overlap(&self, spans: &[Range<usize>]) -> Result<(), RuntimeError> {
-        let params = self.signature().params.iter().filter(|param| param.kind != ParamKind::Scalar);
-        let tensors = params.zip(spans).filter(|(_, span)| !span.is_empty());
-        let tensors: SmallVec<[(&ParamSig, &Range<usize>); 12]> = tensors.collect();
-        for (i, (param, span)) in tensors.iter().enumerate().filter(|(_, (it, _))| it.kind == ParamKind::Out)
-        {
-            let overlaps = |other: &Range<usize>| span.start < other.end && other.start < span.end;
-            let other = tensors.iter().enumerate().find(|(j, (_, other))| *j != i && overlaps(other));
-            if let Some((_, (other, _))) = other {
-                let name = |param: &ParamSig| param.name.as_str().into();
+    #[inline]
+    fn check_overlap(&self, slots: &[Slot]) -> Result<(), RuntimeError> {
+        let params = &self.signature().params;
+        for (i, (param, output)) in params.iter().zip(slots).enumerate() {
+            let is_other = |(j, slot): &(usize, &Slot)| *j != i && output.overlaps(slot);
+            if param.kind == ParamKind::Out
+                && let Some((j, _)) = slots.iter().enumerate().find(is_other)
+            {
+                let name = |i: usize| params[i].name.as_str().into();
                 let func = self.name().into();
-                return Err(RuntimeError::ArgOverlap { func, arg: name(param), other: name(other) });
+                return Err(RuntimeError::ArgOverlap { func, arg: name(i), other: name(j) });
             }
         }
         Ok(())
@@ -99,6 +105,7 @@ impl Kernel {
     }
 
     /// Checks that `tensor` is on the device of the other arguments, and that kernels can run there.
+    #[inline]
     fn check_device(&self, param: &ParamSig, tensor: &Tensor, expected: Device) -> Result<(), RuntimeError> {
         let got = tensor.device();
         if got.kind != DeviceKind::Cpu {
@@ -111,6 +118,7 @@ impl Kernel {
         Ok(())
     }
 
+    #[inline]
     fn check_access(&self, param: &ParamSig, tensor: &Tensor, writer: u64) -> Result<(), RuntimeError> {
         if tensor.storage().writer() != writer || !tensor.storage().is_writable() {
             let (func, arg): (Arc<str>, Arc<str>) = (self.name().into(), param.name.as_str().into());
@@ -118,6 +126,25 @@ impl Kernel {
             return Err(RuntimeError::ArgReadOnly { func, arg, reason });
         }
         Ok(())
+    }
+}
+
+/// A tensor as a kernel sees it, or nothing, for a scalar.
+#[derive(Clone, Copy)]
+struct Slot {
+    tensor: DLTensor,
+    byte_len: usize,
+}
+
+const SLOT: Slot = Slot { tensor: DLTensor::NULL, byte_len: 0 };
+
+impl Slot {
+    /// True if the memory of both tensors has a common byte.
+    fn overlaps(&self, other: &Slot) -> bool {
+        let (a, b) = (self.tensor.data.addr(), other.tensor.data.addr());
+        // The distance from the one that starts first.
+        let apart = if a <= b { b - a >= self.byte_len } else { a - b >= other.byte_len };
+        !apart && self.byte_len > 0 && other.byte_len > 0
     }
 }
 

@@ -139,8 +139,10 @@ impl Tensor {
     /// Exports this tensor to a consumer of DLPack 1.x. It is marked read-only unless this is the only handle to
     /// writable memory.
     pub fn to_dlpack_versioned(mut self) -> NonNull<DLManagedTensorVersioned> {
-        let unique = std::sync::Arc::get_mut(&mut self.0)
-            .is_some_and(|inner| inner.storage.is_unique() && inner.storage.is_writable());
+        let unique = self
+            .unique()
+            .and_then(|inner| inner.storage.as_mut())
+            .is_some_and(|storage| storage.is_unique() && storage.is_writable());
         let managed = DLManagedTensorVersioned {
             version: VERSION,
             manager_ctx: std::ptr::null_mut(),

@@ -14,6 +14,7 @@ mod storage;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use smallvec::SmallVec;
 
@@ -31,7 +32,8 @@ pub type Shape = SmallVec<[i64; 6]>;
 
 #[derive(Clone)]
 struct Inner {
-    storage: Storage,
+    /// `None` while the handle waits for reuse (see [`Tensor::take_storage`]).
+    storage: Option<Storage>,
     byte_offset: usize,
     byte_len: usize,
     shape: Shape,
@@ -44,15 +46,16 @@ pub struct Tensor(Arc<Inner>);
 
 /// Size in bytes of a tensor of this shape and type; `None` if an extent is negative or the size does not fit.
 pub fn byte_size(shape: &[i64], dtype: DataType) -> Option<usize> {
-    let bytes = i64::try_from(dtype.bytes()).ok()?;
-    if shape.iter().any(|&extent| extent < 0) {
-        return None;
+    let mut size = Some(dtype.bytes() as isize);
+    let mut empty = false;
+    for &extent in shape {
+        if extent < 0 {
+            return None;
+        }
+        empty |= extent == 0;
+        size = size.and_then(|size| size.checked_mul(isize::try_from(extent).ok()?));
     }
-    if shape.contains(&0) {
-        return Some(0);
-    }
-    let size = shape.iter().try_fold(bytes, |size, &extent| size.checked_mul(extent))?;
-    isize::try_from(size).ok().map(|size| size as usize)
+    if empty { Some(0) } else { size.map(|size| size as usize) }
 }
 
 fn checked_size(shape: &[i64], dtype: DataType) -> Result<usize, RuntimeError> {
@@ -131,7 +134,8 @@ impl Tensor {
         dtype: DataType,
     ) -> Result<Tensor, RuntimeError> {
         let byte_len = check_place(&storage, byte_offset, shape, dtype)?;
-        Ok(Tensor(Arc::new(Inner { storage, byte_offset, byte_len, shape: shape.into(), dtype })))
+        let shape = Shape::from_slice(shape);
+        Ok(Tensor(Arc::new(Inner { storage: Some(storage), byte_offset, byte_len, shape, dtype })))
     }
 
     /// As [`Tensor::from_storage`], but in the place of this handle if it is the only one.
@@ -142,23 +146,35 @@ impl Tensor {
         shape: &[i64],
         dtype: DataType,
     ) -> Result<Tensor, RuntimeError> {
-        let Some(inner) = Arc::get_mut(&mut self.0) else {
+        let Some(inner) = self.unique() else {
             return Tensor::from_storage(storage, byte_offset, shape, dtype);
         };
         inner.byte_len = check_place(&storage, byte_offset, shape, dtype)?;
-        (inner.storage, inner.byte_offset, inner.dtype) = (storage, byte_offset, dtype);
-        inner.shape.clear();
-        inner.shape.extend_from_slice(shape);
+        (inner.storage, inner.byte_offset, inner.dtype) = (Some(storage), byte_offset, dtype);
+        if inner.shape.len() == shape.len() {
+            inner.shape.copy_from_slice(shape);
+        } else {
+            inner.shape = Shape::from_slice(shape);
+        }
         Ok(self)
     }
 
-    /// If this is the only handle, makes it an empty tensor in `empty` and returns the storage that it had.
-    pub(crate) fn replace_storage(&mut self, empty: &Storage) -> Option<Storage> {
-        let inner = Arc::get_mut(&mut self.0)?;
-        (inner.byte_offset, inner.byte_len) = (0, 0);
-        inner.shape.clear();
-        inner.shape.push(0);
-        Some(std::mem::replace(&mut inner.storage, empty.clone()))
+    /// If this is the only handle, takes its storage. Only [`Tensor::renew`] may be called after that.
+    pub(crate) fn take_storage(&mut self) -> Option<Storage> {
+        self.unique()?.storage.take()
+    }
+
+    /// The content, if this is the only handle.
+    #[inline]
+    fn unique(&mut self) -> Option<&mut Inner> {
+        // There are no weak handles, which `Arc::get_mut` would look for. Without another handle nobody can make one.
+        if Arc::strong_count(&self.0) != 1 {
+            return None;
+        }
+        // What others did with the content before they dropped their handles has happened.
+        fence(Ordering::Acquire);
+        // SAFETY: this is the only handle, and it stays borrowed.
+        Some(unsafe { &mut *Arc::as_ptr(&self.0).cast_mut() })
     }
 
     /// The extents.
@@ -193,12 +209,12 @@ impl Tensor {
 
     /// Device that holds the data.
     pub fn device(&self) -> Device {
-        self.0.storage.device()
+        self.storage().device()
     }
 
     /// The underlying memory.
     pub fn storage(&self) -> &Storage {
-        &self.0.storage
+        self.0.storage.as_ref().expect("only a handle that waits for reuse has none")
     }
 
     /// Offset of the first element in [`Tensor::storage`], in bytes.
@@ -208,7 +224,7 @@ impl Tensor {
 
     /// Address of the first element; for a tensor that is not on the host, a device address.
     pub fn data_ptr(&self) -> *mut u8 {
-        self.0.storage.as_ptr().wrapping_add(self.0.byte_offset)
+        self.storage().as_ptr().wrapping_add(self.0.byte_offset)
     }
 
     /// Number of handles to this tensor (not to its storage).
@@ -233,7 +249,7 @@ impl Tensor {
     /// The bytes of the elements, in row-major order.
     pub fn bytes(&self) -> Result<&[u8], RuntimeError> {
         let start = self.0.byte_offset;
-        self.0.storage.bytes_at(start..start + self.byte_len())
+        self.storage().bytes_at(start..start + self.byte_len())
     }
 
     /// The elements, in row-major order.
@@ -255,9 +271,9 @@ impl Tensor {
     pub fn bytes_mut(&mut self) -> Result<&mut [u8], RuntimeError> {
         self.make_unique()?;
         let size = self.byte_len();
-        let inner = Arc::get_mut(&mut self.0).expect("made unique");
+        let inner = self.unique().expect("made unique");
         let start = inner.byte_offset;
-        let bytes = inner.storage.bytes_mut().expect("made unique");
+        let bytes = inner.storage.as_mut().and_then(Storage::bytes_mut).expect("made unique");
         Ok(&mut bytes[start..start + size])
     }
 
@@ -273,8 +289,8 @@ impl Tensor {
 
     /// Makes this the only handle to writable host memory, copying the data if need be.
     fn make_unique(&mut self) -> Result<(), RuntimeError> {
-        if let Some(inner) = Arc::get_mut(&mut self.0)
-            && inner.storage.bytes_mut().is_some()
+        if let Some(inner) = self.unique()
+            && inner.storage.as_mut().is_some_and(|it| it.bytes_mut().is_some())
         {
             return Ok(());
         }
@@ -301,7 +317,7 @@ impl Tensor {
         if size > storage.len() || !storage.is_unique() {
             return Err(shared);
         }
-        match (self.0.storage.device_buffer(), storage.device_buffer()) {
+        match (self.storage().device_buffer(), storage.device_buffer()) {
             (None, None) => storage.bytes_mut().ok_or(shared)?[..size].copy_from_slice(self.bytes()?),
             (None, Some(to)) => to.copy_from_host(0, self.bytes()?)?,
             (Some(from), None) => {

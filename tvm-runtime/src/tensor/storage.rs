@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::device::{Device, DeviceBuffer};
 use crate::dtype::Element;
@@ -23,8 +23,8 @@ use crate::error::RuntimeError;
 pub const ALIGNMENT: usize = 64;
 
 enum Owner {
-    /// Allocated by the global allocator with this layout.
-    Host(Layout),
+    /// Allocated by the global allocator at `base` with this layout.
+    Host { base: NonNull<u8>, layout: Layout },
     /// Kept alive by a foreign object.
     Foreign(#[allow(dead_code, reason = "held for its drop")] Box<dyn Any + Send + Sync>),
     /// Memory of another device.
@@ -48,11 +48,11 @@ unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Owner::Host(layout) = self.owner
+        if let Owner::Host { base, layout } = self.owner
             && layout.size() > 0
         {
-            // SAFETY: `ptr` came from the global allocator with this layout and nothing else frees it.
-            unsafe { dealloc(self.ptr.as_ptr(), layout) }
+            // SAFETY: `base` came from the global allocator with this layout and nothing else frees it.
+            unsafe { dealloc(base.as_ptr(), layout) }
         }
     }
 }
@@ -70,14 +70,16 @@ impl Storage {
             let ptr = NonNull::new(buffer.as_ptr()).unwrap_or(dangling());
             return Ok(Storage::new(ptr, len, device, true, Owner::Device(buffer)));
         }
-        let layout = Layout::from_size_align(len, align.max(ALIGNMENT)).map_err(|_| oom())?;
-        let ptr = if len == 0 {
-            NonNull::without_provenance(std::num::NonZero::new(layout.align()).ok_or_else(oom)?)
-        } else {
-            // SAFETY: the layout has a non-zero size.
-            NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(oom)?
-        };
-        Ok(Storage::new(ptr, len, device, true, Owner::Host(layout)))
+        // Allocators are slow to align to more than a word. So a larger block is allocated, and the memory starts inside.
+        let align = align.max(ALIGNMENT);
+        let size = len.checked_add(align).filter(|_| align.is_power_of_two()).ok_or_else(oom)?;
+        let layout = Layout::from_size_align(size, align_of::<u64>()).map_err(|_| oom())?;
+        // SAFETY: the layout has a non-zero size.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(oom)?;
+        let padding = base.addr().get().wrapping_neg() & (align - 1);
+        // SAFETY: `padding` is less than `align`, so it and `len` bytes behind it are inside of the block.
+        let ptr = unsafe { base.add(padding) };
+        Ok(Storage::new(ptr, len, device, true, Owner::Host { base, layout }))
     }
 
     /// Makes a storage that owns the memory of `data`, without copying.
@@ -86,8 +88,8 @@ impl Storage {
         let len = data.len() * size_of::<T>();
         let layout = Layout::array::<T>(data.capacity()).expect("the vector has this layout");
         // The vector's own pointer is not null; it is dangling if the capacity is 0.
-        let ptr = NonNull::new(data.as_mut_ptr().cast()).unwrap_or(dangling());
-        Storage::new(ptr, len, Device::cpu(), true, Owner::Host(layout))
+        let base = NonNull::new(data.as_mut_ptr().cast()).unwrap_or(dangling());
+        Storage::new(base, len, Device::cpu(), true, Owner::Host { base, layout })
     }
 
     /// Makes a storage of `len` bytes at `ptr` that live as long as `owner`.
@@ -174,7 +176,13 @@ impl Storage {
 
     /// True when no other handle to this memory exists.
     pub fn is_unique(&mut self) -> bool {
-        Arc::get_mut(&mut self.0).is_some()
+        // There are no weak handles, which `Arc::get_mut` would look for. Without another handle nobody can make one.
+        let unique = Arc::strong_count(&self.0) == 1;
+        if unique {
+            // What others did with the memory before they dropped their handles has happened.
+            fence(Ordering::Acquire);
+        }
+        unique
     }
 
     /// True if both are handles to the same memory.
@@ -214,7 +222,7 @@ impl Storage {
     pub(crate) fn device_buffer(&self) -> Option<&DeviceBuffer> {
         match &self.0.owner {
             Owner::Device(buffer) => Some(buffer),
-            Owner::Host(_) | Owner::Foreign(_) => None,
+            Owner::Host { .. } | Owner::Foreign(_) => None,
         }
     }
 

@@ -209,7 +209,8 @@ pub enum Instruction {
     MakeUnique { dst: Reg, src: Reg },
     /// Allocates `size` bytes on `device`, aligned to `align` (a power of two up to 4096).
     AllocStorage { dst: Reg, size: IntOperand, align: u32, device: Device },
-    /// Makes a tensor of constant shape in `storage`, `offset` bytes from its start.
+    /// Makes a tensor of constant shape in `storage`, `offset` bytes from its start. `dst` may be the register of the storage,
+    /// which then belongs to the tensor alone.
     AllocTensor { dst: Reg, storage: Reg, offset: IntOperand, dtype: DataType, shape: Box<[i64]> },
     /// As `AllocTensor`, but with the shape in a register. A tensor of more than `max_bytes` bytes is an error.
     AllocTensorReg {

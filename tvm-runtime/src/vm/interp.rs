@@ -27,8 +27,9 @@ pub(super) struct Run<'a> {
     /// Number of this run; it may write to the storages whose `writer` it is.
     pub(super) writer: u64,
     steps_left: u64,
-    /// The current function, the index of the next instruction, and the index of its first register.
+    /// The current function and its code, the index of the next instruction, and the index of its first register.
     func: usize,
+    code: &'a [Instruction],
     pc: usize,
     base: usize,
 }
@@ -38,7 +39,8 @@ type Args = SmallVec<[Value; 8]>;
 impl<'a> Run<'a> {
     pub(super) fn new(vm: &'a Vm, ws: &'a mut Workspace, profile: Option<&'a mut Profile>) -> Run<'a> {
         let steps_left = vm.config.max_steps.unwrap_or(u64::MAX);
-        Run { vm, ws, profile, writer: Workspace::new_run(), steps_left, func: 0, pc: 0, base: 0 }
+        let writer = ws.new_run();
+        Run { vm, ws, profile, writer, steps_left, func: 0, code: &[], pc: 0, base: 0 }
     }
 
     /// Calls function number `func`, whose arguments are in the first registers, and runs until it returns.
@@ -69,18 +71,19 @@ impl<'a> Run<'a> {
 
     /// Makes `func` the current function, with its registers at `self.base`.
     fn enter(&mut self, func: usize, args: impl Iterator<Item = Value>) -> Result<(), RuntimeError> {
-        let len = self.base + self.vm.exe.functions[func].num_regs as usize;
+        let function = &self.vm.exe.functions[func];
+        let len = self.base + function.num_regs as usize;
         if len > self.vm.config.max_registers {
             return Err(RuntimeError::Limit {
                 limit: "register",
                 value: self.vm.config.max_registers as u64,
             });
         }
-        self.ws.regs.resize(len, Value::Null);
+        self.ws.regs.resize_with(len, Value::default);
         for (reg, arg) in self.ws.regs[self.base..].iter_mut().zip(args) {
             *reg = arg;
         }
-        (self.func, self.pc) = (func, 0);
+        (self.func, self.code, self.pc) = (func, &function.code, 0);
         Ok(())
     }
 
@@ -94,7 +97,7 @@ impl<'a> Run<'a> {
                 });
             }
             self.steps_left -= 1;
-            let instruction = &vm.exe.functions[self.func].code[self.pc];
+            let instruction = &self.code[self.pc];
             self.pc += 1;
             match instruction {
                 Instruction::Ret { src } => {
@@ -152,80 +155,92 @@ impl<'a> Run<'a> {
     /// Runs an instruction after which execution continues with the next one.
     #[inline]
     fn step(&mut self, instruction: &Instruction) -> Result<(), RuntimeError> {
-        let (dst, value) = match instruction {
-            Instruction::Move { dst, src } => (dst, self.get(*src)?.clone()),
+        match instruction {
+            Instruction::Move { dst, src } => self.set(*dst, self.get(*src)?.clone()),
             Instruction::MakeUnique { dst, src } => {
                 let tensor = Tensor::try_from(self.take(*src)?)?;
                 let max_bytes = self.max_bytes();
-                (dst, self.ws.unique(tensor, self.writer, max_bytes)?.into())
+                let tensor = self.ws.unique(tensor, self.writer, max_bytes)?;
+                self.set(*dst, Value::Tensor(tensor));
             }
-            Instruction::LoadConst { dst, index } => (dst, self.vm.constants[index.index()].clone()),
-            Instruction::LoadConsti { dst, value } => (dst, Value::Int(*value)),
+            Instruction::LoadConst { dst, index } => {
+                self.set(*dst, self.vm.constants[index.index()].clone());
+            }
+            Instruction::LoadConsti { dst, value } => self.set(*dst, Value::Int(*value)),
             Instruction::KillRegister { reg } => {
                 let value = std::mem::take(self.slot(*reg));
                 self.ws.end(value);
-                return Ok(());
             }
             Instruction::IntOp { op, dst, lhs, rhs } => {
                 let (lhs, rhs) = (self.int(*lhs)?, self.int(*rhs)?);
-                let value = op.eval(lhs, rhs);
-                (dst, Value::Int(value.ok_or(RuntimeError::Arithmetic { op: op.name(), lhs, rhs })?))
+                let value = op.eval(lhs, rhs).ok_or(RuntimeError::Arithmetic { op: op.name(), lhs, rhs })?;
+                self.set(*dst, Value::Int(value));
             }
             Instruction::AllocStorage { dst, size, align, device } => {
                 let size = self.size(*size)?;
                 let max_bytes = self.max_bytes();
                 let storage = self.ws.storage(size, *align as usize, *device, self.writer, max_bytes)?;
-                (dst, Value::Storage(storage))
+                self.set(*dst, Value::Storage(storage));
             }
             Instruction::AllocTensor { dst, storage, offset, dtype, shape } => {
-                (dst, self.tensor(*storage, *offset, *dtype, shape)?)
+                let tensor = self.tensor(*dst, *storage, *offset, *dtype, shape)?;
+                self.set(*dst, Value::Tensor(tensor));
             }
             Instruction::AllocTensorReg { dst, storage, offset, dtype, shape, max_bytes } => {
                 let shape = Shape::from(self.get(*shape)?.try_shape("alloc_tensor_reg")?);
                 max_bytes.map_or(Ok(()), |max_bytes| Self::check_place(&shape, *dtype, max_bytes))?;
-                (dst, self.tensor(*storage, *offset, *dtype, &shape)?)
+                let tensor = self.tensor(*dst, *storage, *offset, *dtype, &shape)?;
+                self.set(*dst, Value::Tensor(tensor));
             }
             Instruction::AllocADT { dst, tag, fields } => {
                 let mut fields = self.collect(&[], fields)?;
-                (dst, Value::Adt(self.ws.pool.tuple(*tag, &mut fields)))
+                let tuple = self.ws.pool.tuple(*tag, &mut fields);
+                self.set(*dst, Value::Adt(tuple));
             }
-            Instruction::AllocClosure { dst, func, captured } => (
-                dst,
-                Value::Closure(Closure::new(self.vm.id, func.0, self.collect(&[], captured)?.into_vec())),
-            ),
-            Instruction::GetField { dst, src, index } => (dst, self.field(*src, *index)?),
+            Instruction::AllocClosure { dst, func, captured } => {
+                let captured = self.collect(&[], captured)?.into_vec();
+                self.set(*dst, Value::Closure(Closure::new(self.vm.id, func.0, captured)));
+            }
+            Instruction::GetField { dst, src, index } => self.set(*dst, self.field(*src, *index)?),
             Instruction::GetTag { dst, src } => {
-                (dst, Value::Int(i64::from(self.get(*src)?.try_adt("get_tag")?.tag())))
+                let tag = self.get(*src)?.try_adt("get_tag")?.tag();
+                self.set(*dst, Value::Int(tag.into()));
             }
-            Instruction::RefNew { dst, src } => (dst, Value::Ref(RefCell::new(self.get(*src)?.clone()))),
-            Instruction::RefGet { dst, src } => (dst, self.get(*src)?.try_ref_cell("ref_get")?.get()),
+            Instruction::RefNew { dst, src } => {
+                let cell = RefCell::new(self.get(*src)?.clone());
+                self.set(*dst, Value::Ref(cell));
+            }
+            Instruction::RefGet { dst, src } => {
+                let value = self.get(*src)?.try_ref_cell("ref_get")?.get();
+                self.set(*dst, value);
+            }
             Instruction::RefSet { cell, src } => {
                 let value = self.get(*src)?.clone();
                 // From now on, other holders of the cell see the value.
                 lent::revoke(&value);
                 drop(self.get(*cell)?.try_ref_cell("ref_set")?.set(value));
-                return Ok(());
             }
             Instruction::CheckTensor { src, dtype, dims, context } => {
-                return self.check_tensor(*src, *dtype, dims.as_deref(), context);
+                self.check_tensor(*src, *dtype, dims.as_deref(), context)?;
             }
-            Instruction::CheckShape { src, dims, context } => return self.check_shape(*src, dims, context),
+            Instruction::CheckShape { src, dims, context } => self.check_shape(*src, dims, context)?,
             Instruction::CheckBound { src, bound, dim, arg, axis } => {
                 let got = self.int((*src).into())?;
-                if bound.contains(got) {
-                    return Ok(());
+                if !bound.contains(got) {
+                    let func = self.vm.exe.functions[self.func].name.clone();
+                    let (arg, axis, dim) = ((&**arg).into(), axis.map(i64::from), (&**dim).into());
+                    let expected = bound.to_string().into();
+                    return Err(RuntimeError::ArgBound { func, arg, axis, dim, expected, got });
                 }
-                let func = self.vm.exe.functions[self.func].name.clone();
-                let (arg, axis, dim) = ((&**arg).into(), axis.map(i64::from), (&**dim).into());
-                let expected = bound.to_string().into();
-                return Err(RuntimeError::ArgBound { func, arg, axis, dim, expected, got });
             }
             Instruction::CheckIndices { src, extents, context } => {
-                return self.check_indices(*src, *extents, context);
+                self.check_indices(*src, *extents, context)?;
             }
-            other => self.shape_step(other)?,
-        };
-        self.set(*dst, value);
+            other => {
+                let (dst, value) = self.shape_step(other)?;
+                self.set(*dst, value);
+            }
+        }
         Ok(())
     }
 
@@ -335,6 +350,7 @@ impl<'a> Run<'a> {
         let Some(frame) = self.ws.frames.pop() else { return Some(value) };
         self.ws.truncate(self.base);
         (self.func, self.pc, self.base) = (frame.func, frame.pc, frame.base);
+        self.code = &self.vm.exe.functions[frame.func].code;
         self.ws.regs[frame.base + frame.dst] = value;
         None
     }
@@ -382,7 +398,7 @@ impl<'a> Run<'a> {
     }
 
     /// Takes the content of a register; null is an error.
-    fn take(&mut self, reg: Reg) -> Result<Value, RuntimeError> {
+    pub(super) fn take(&mut self, reg: Reg) -> Result<Value, RuntimeError> {
         match std::mem::take(self.slot(reg)) {
             Value::Null => Err(self.null(reg)),
             value => Ok(value),
@@ -411,18 +427,20 @@ impl<'a> Run<'a> {
         RuntimeError::ValueKind { what, expected: "a value", got: Value::Null.kind() }
     }
 
-    /// Compares extents with their expected values, and binds the others.
+    /// Compares the extents of the tensor or shape in `src` with their expected values, and binds the others.
     pub(super) fn check_dims(
         &mut self,
-        shape: &[i64],
+        src: Reg,
         dims: &[DimCheck],
         context: &str,
     ) -> Result<(), RuntimeError> {
         let fail = |detail| Err(RuntimeError::ShapeCheck { context: context.into(), detail });
-        if shape.len() != dims.len() {
-            return fail(format!("rank is {}, expected {}", shape.len(), dims.len()));
+        let rank = self.extents(src, context)?.len();
+        if rank != dims.len() {
+            return fail(format!("rank is {rank}, expected {}", dims.len()));
         }
-        for (axis, (&got, dim)) in shape.iter().zip(dims).enumerate() {
+        for (axis, dim) in dims.iter().enumerate() {
+            let got = self.extents(src, context)?[axis];
             let expected = match *dim {
                 DimCheck::Any => continue,
                 DimCheck::Bind(reg) => {
@@ -437,5 +455,13 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The extents of the tensor or shape in a register.
+    fn extents(&self, src: Reg, what: &str) -> Result<&[i64], RuntimeError> {
+        match self.get(src)? {
+            Value::Tensor(tensor) => Ok(tensor.shape()),
+            other => other.try_shape(what),
+        }
     }
 }

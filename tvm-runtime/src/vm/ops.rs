@@ -57,19 +57,25 @@ impl Run<'_> {
         usize::try_from(value).map_err(|_| RuntimeError::BadData("a negative size or offset"))
     }
 
+    /// A tensor in the storage of a register, which it takes if `dst` is the same one.
     pub(super) fn tensor(
         &mut self,
+        dst: Reg,
         storage: Reg,
         offset: IntOperand,
         dtype: DataType,
         shape: &[i64],
-    ) -> Result<Value, RuntimeError> {
+    ) -> Result<Tensor, RuntimeError> {
         let offset = self.size(offset)?;
         if !offset.is_multiple_of(dtype.bytes()) {
             return Err(RuntimeError::BadData("an offset that is not a multiple of the element size"));
         }
-        let storage = self.get(storage)?.try_storage("alloc_tensor")?.clone();
-        Ok(self.ws.pool.tensor(storage, offset, shape, dtype)?.into())
+        let value = if storage == dst { self.take(storage)? } else { self.get(storage)?.clone() };
+        let storage = match value {
+            Value::Storage(storage) => storage,
+            other => other.try_storage("alloc_tensor")?.clone(),
+        };
+        self.ws.pool.tensor(storage, offset, shape, dtype)
     }
 
     /// Checks that a tensor fits in its place of `max_bytes` bytes, behind which another tensor may lie.
@@ -130,16 +136,14 @@ impl Run<'_> {
         context: &str,
     ) -> Result<(), RuntimeError> {
         let fail = |detail| Err(RuntimeError::ShapeCheck { context: context.into(), detail });
-        let tensor = match self.get(src)? {
-            Value::Tensor(tensor) => tensor.clone(),
+        let got = match self.get(src)? {
+            Value::Tensor(tensor) => tensor.dtype(),
             other => return fail(format!("expected a tensor, got {}", other.kind())),
         };
-        if let Some(dtype) = dtype
-            && dtype != tensor.dtype()
-        {
-            return fail(format!("element type is {}, expected {dtype}", tensor.dtype()));
+        match dtype {
+            Some(dtype) if dtype != got => fail(format!("element type is {got}, expected {dtype}")),
+            _ => dims.map_or(Ok(()), |dims| self.check_dims(src, dims, context)),
         }
-        dims.map_or(Ok(()), |dims| self.check_dims(tensor.shape(), dims, context))
     }
 
     pub(super) fn check_shape(
@@ -148,8 +152,8 @@ impl Run<'_> {
         dims: &[DimCheck],
         context: &str,
     ) -> Result<(), RuntimeError> {
-        let shape: Shape = self.get(src)?.try_shape(context)?.into();
-        self.check_dims(&shape, dims, context)
+        self.get(src)?.try_shape(context)?;
+        self.check_dims(src, dims, context)
     }
 
     fn shape(&mut self, shape: &[i64]) -> Result<Value, RuntimeError> {

@@ -14,19 +14,11 @@ use crate::value::{Adt, Value};
 const MAX_KEPT: usize = 1024;
 
 /// Handles that wait for reuse.
+#[derive(Default)]
 pub(super) struct Pool {
     tensors: Vec<Tensor>,
     shapes: Vec<Arc<[i64]>>,
     tuples: Vec<Adt>,
-    /// Stands in the kept tensors for the memory that they had.
-    nothing: Storage,
-}
-
-impl Default for Pool {
-    fn default() -> Pool {
-        let nothing = Storage::from_static(&[]);
-        Pool { tensors: Vec::new(), shapes: Vec::new(), tuples: Vec::new(), nothing }
-    }
 }
 
 impl Pool {
@@ -35,7 +27,7 @@ impl Pool {
     pub(super) fn recycle(&mut self, value: Value, memory: &mut impl FnMut(Storage)) {
         match value {
             Value::Tensor(mut tensor) if self.tensors.len() < MAX_KEPT => {
-                if let Some(storage) = tensor.replace_storage(&self.nothing) {
+                if let Some(storage) = tensor.take_storage() {
                     memory(storage);
                     self.tensors.push(tensor);
                 }

@@ -3,6 +3,7 @@
 //! In a steady state, a run allocates nothing: it takes storages and handles of values from its workspace, and leaves
 //! them there. Its result is the caller's, who may give it back with [`Workspace::recycle`].
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -22,6 +23,8 @@ pub struct Workspace {
     /// Index at which the last search ended.
     cursor: usize,
     bytes: usize,
+    /// Numbers of the next runs.
+    runs: Range<u64>,
     pub(super) pool: Pool,
 }
 
@@ -36,6 +39,9 @@ pub(super) struct Frame {
     /// Register of the caller that receives the result.
     pub(super) dst: usize,
 }
+
+/// How many run numbers a workspace takes at once.
+const RUNS: u64 = 1 << 16;
 
 /// Maximum number of storages inspected before a new one is allocated.
 const PROBES: usize = 32;
@@ -94,9 +100,13 @@ impl Workspace {
     }
 
     /// Returns a run number that no other run has had.
-    pub(super) fn new_run() -> u64 {
-        static RUNS: AtomicU64 = AtomicU64::new(0);
-        RUNS.fetch_add(1, Ordering::Relaxed) + 1
+    pub(super) fn new_run(&mut self) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        self.runs.next().unwrap_or_else(|| {
+            let first = NEXT.fetch_add(RUNS, Ordering::Relaxed);
+            self.runs = first + 1..first + RUNS;
+            first
+        })
     }
 
     /// Returns a storage that the run `writer` may write to.

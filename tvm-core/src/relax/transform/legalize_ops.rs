@@ -8,16 +8,18 @@
 //!
 //! Before a call of a tensor program, the virtual machine checks indices that are not known to be inside of their axis
 //! (`vm.check_indices`), and a `match_cast` compares extents that inference assumed to be equal without proof. Free
-//! symbolic variables of a program become scalar parameters; their values become trailing arguments.
+//! symbolic variables of a program become scalar parameters; their values become trailing arguments. Constants of rank 0
+//! become scalars in the program where the operator accepts scalars.
 //!
 //! TVM counterpart: `LegalizeOps` (`src/relax/transform/legalize_ops.cc`).
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use tvm_runtime::{DataType, Tensor, Value};
 
 use crate::ir::{
-    BaseFunc, GlobalVar, GraphFn, IRModule, IrError, Legalize, LegalizeContext, Op, ShapeType, Span,
+    ArgKind, BaseFunc, GlobalVar, GraphFn, IRModule, IrError, Legalize, LegalizeContext, Op, ShapeType, Span,
     TensorType, Type, Var, structural_equal, structural_hash,
 };
 use crate::pass::{Pass, module_pass};
@@ -92,9 +94,10 @@ impl Legalizer {
         before: &mut Vec<Binding>,
     ) -> Result<Option<Expr>, IrError> {
         let Some(legalize) = op.legalize else { return Ok(None) };
-        let types: Vec<Type> = call.args.iter().map(|arg| type_of_arg(arg, &self.module)).collect();
+        let args = with_scalars(op, &call.args);
+        let types: Vec<Type> = args.iter().map(|arg| type_of_arg(arg, &self.module)).collect();
         let attrs = &call.attrs;
-        let cx = LegalizeContext { op, args: &call.args, types: &types, attrs, out, span: &call.span };
+        let cx = LegalizeContext { op, args: &args, types: &types, attrs, out, span: &call.span };
         match legalize {
             Legalize::Graph(lower) => self.graph(&cx, lower, before),
             Legalize::TensorProgram(lower) => {
@@ -203,6 +206,31 @@ impl Legalizer {
         let gv = self.module.add(func.name.clone(), BaseFunc::Prim(Arc::new(func)));
         self.made.entry(hash).or_default().push(gv.clone());
         gv
+    }
+}
+
+/// The arguments of a call, with scalars instead of constants of rank 0 where `op` accepts both: a scalar is part of the
+/// program, a constant is passed to it. A call without variables stays as it is, so that it can be evaluated.
+fn with_scalars(op: Op, args: &[Arg]) -> Vec<Arg> {
+    let is_any = |i: usize| op.args.get(i).is_some_and(|def| def.kind == ArgKind::Any);
+    let scalar = |(i, arg): (usize, &Arg)| match arg {
+        Arg::Const(tensor) if is_any(i) => scalar(tensor).map_or_else(|| arg.clone(), Arg::Prim),
+        _ => arg.clone(),
+    };
+    let res: Vec<Arg> = args.iter().enumerate().map(scalar).collect();
+    if res.iter().any(|arg| matches!(arg, Arg::Var(_))) { res } else { args.to_vec() }
+}
+
+/// The value of a constant of rank 0, if it is a finite number. Values of `u64` do not all fit in an immediate.
+fn scalar(tensor: &Tensor) -> Option<PrimExpr> {
+    let dtype = tensor.dtype();
+    if tensor.rank() != 0 || dtype == DataType::U64 {
+        return None;
+    }
+    match tensor.read_scalar().ok()? {
+        Value::Float(value) if value.is_finite() => Some(PrimExpr::float(value, dtype)),
+        Value::Int(value) if dtype.is_integer() => Some(PrimExpr::int(value, dtype)),
+        _ => None,
     }
 }
 

@@ -352,10 +352,8 @@ impl FunctionCodegen<'_, '_> {
             (memory::ALLOC, [shape]) => {
                 let size = self.byte_size(shape, dtype_of(call)?.bytes() as i64)?;
                 let storage = self.alloc_storage(size, call)?;
-                let tensor = self.alloc_tensor(storage, 0.into(), shape, call)?;
-                // The tensor alone has the storage, so that it can be updated in place.
-                self.code.emit(Instruction::KillRegister { reg: storage });
-                Ok(tensor)
+                // The tensor replaces the storage, so that it alone has it and can be updated in place.
+                self.alloc_tensor(storage, storage, 0.into(), shape, call)
             }
             (memory::ALLOC_STORAGE, [Arg::Prim(size)]) => {
                 let size = self.int(size)?;
@@ -363,7 +361,8 @@ impl FunctionCodegen<'_, '_> {
             }
             (memory::ALLOC_TENSOR, [storage, Arg::Prim(offset), shape]) => {
                 let (storage, offset) = (self.arg(storage)?, self.int(offset)?);
-                self.alloc_tensor(storage, offset, shape, call)
+                let dst = self.code.reg();
+                self.alloc_tensor(dst, storage, offset, shape, call)
             }
             (memory::KILL, [Arg::Var(var)]) => {
                 let reg = self.var(var)?;
@@ -460,6 +459,7 @@ impl FunctionCodegen<'_, '_> {
 
     fn alloc_tensor(
         &mut self,
+        dst: Reg,
         storage: Reg,
         offset: IntOperand,
         shape: &Arg,
@@ -469,18 +469,13 @@ impl FunctionCodegen<'_, '_> {
         if let Arg::Shape(values) = shape
             && let Some(shape) = values.iter().map(PrimExpr::as_int).collect::<Option<Box<[i64]>>>()
         {
-            return Ok(self.code.emit_to(|dst| Instruction::AllocTensor {
-                dst,
-                storage,
-                offset,
-                dtype,
-                shape,
-            }));
+            self.code.emit(Instruction::AllocTensor { dst, storage, offset, dtype, shape });
+            return Ok(dst);
         }
         let shape = self.arg(shape)?;
         let max_bytes = call.attrs.int(memory::MAX_BYTES).map(|bytes| bytes.max(0) as u64);
-        let alloc = |dst| Instruction::AllocTensorReg { dst, storage, offset, dtype, shape, max_bytes };
-        Ok(self.code.emit_to(alloc))
+        self.code.emit(Instruction::AllocTensorReg { dst, storage, offset, dtype, shape, max_bytes });
+        Ok(dst)
     }
 
     /// Size in bytes of a tensor of the given shape; `elem` is the size of an element.

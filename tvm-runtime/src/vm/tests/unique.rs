@@ -124,6 +124,28 @@ fn tensors_of_the_run_are_written_in_place_unless_they_are_used_again() {
 }
 
 #[test]
+fn a_tensor_that_replaces_its_storage_has_it_alone() {
+    let (reg, dtype) = (r(3), DataType::F32);
+    let alloc = |dst| I::AllocTensor { dst, storage: reg, offset: 0.into(), dtype, shape: [2].into() };
+    let storage = I::AllocStorage { dst: reg, size: 8.into(), align: 64, device: Device::cpu() };
+    let update = |dst, src| {
+        let call = I::InvokeKernel { kernel: KernelIdx(0), args: regs([0, dst]) };
+        vec![I::MakeUnique { dst: r(dst), src: r(src) }, call, I::Ret { src: r(dst) }]
+    };
+    let run = |code: Vec<I>| {
+        let mut workspace = Workspace::new();
+        let vm = program(1, code, VmConfig::default());
+        let sum = vm.invoke_in(&mut workspace, "main", &[floats(&[1., 2.])])?;
+        Ok::<_, RuntimeError>((data(&sum).len(), workspace.bytes()))
+    };
+    // The result is in the storage; a copy of it would leave the storage in the workspace.
+    assert_eq!(run([vec![storage.clone(), alloc(reg)], update(4, 3)].concat()).unwrap(), (2, 0));
+    assert_eq!(run([vec![storage.clone(), alloc(r(5))], update(4, 5)].concat()).unwrap(), (2, 8));
+    let err = run(vec![storage, alloc(reg), alloc(reg), I::Ret { src: reg }]).unwrap_err().to_string();
+    assert!(err.contains("alloc_tensor: expected a storage, got a tensor"), "{err}");
+}
+
+#[test]
 fn a_result_that_somebody_has_is_not_recycled() {
     let vm = vm(scale_exe());
     let mut workspace = Workspace::new();
