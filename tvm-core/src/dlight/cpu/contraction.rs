@@ -44,7 +44,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     inline_epilogue(s, info)?;
     let loops = s.get_loops(block)?;
     let (mut outer, mut reduce, mut inner) = (Vec::new(), Vec::new(), Vec::new());
-    let mut panels = None;
+    let (mut panels, mut ragged) = (None, Vec::new());
     for (i, (&it, axis)) in loops.iter().zip(&info.axes).enumerate() {
         if axis.kind == IterKind::Reduce {
             reduce.push(it);
@@ -53,10 +53,12 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             panels = Some(panel);
             outer.push(panel);
             inner.push(vector);
+            ragged.extend(Some(panel).filter(|_| !is_multiple(axis, tile.columns)));
         } else if let Some((_, rows)) = tile.rows.filter(|(axis, _)| *axis == i) {
             let [block, row] = s.split(it, [None, Some(rows)])?;
             outer.push(block);
             inner.insert(0, row);
+            ragged.extend(Some(block).filter(|_| !is_multiple(axis, rows)));
         } else {
             outer.push(it);
         }
@@ -92,13 +94,10 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             s.vectorize(columns)?;
         }
     }
-    // Panels are divided among threads, and what is around them.
-    let parallel = outer
-        .iter()
-        .position(|it| *it == panels)
-        .filter(|_| packed.is_some())
-        .map_or(outer.len(), |at| at + 1);
-    let fused = s.fuse_n(&outer[..parallel])?;
+    // Loops with a remainder are not fused, so that lowering can divide them from it.
+    let most = outer.iter().position(|it| packed.is_some() && *it == panels).map_or(outer.len(), |at| at + 1);
+    let exact = outer[..most].iter().position(|it| ragged.contains(it)).unwrap_or(most).max(1);
+    let fused = s.fuse_n(&outer[..exact])?;
     s.parallel(fused)?;
     let rows = tile.rows.map_or(1, |(_, rows)| rows);
     Ok(Some(format!("tile {rows}x{}{}", tile.columns, if packed.is_some() { ", packed" } else { "" })))
@@ -127,6 +126,11 @@ fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile 
         .as_int()
         .map_or(vectors * lanes, |extent| (vectors * lanes).min(extent.max(1)));
     Tile { rows, column, columns }
+}
+
+/// True if tiles of `size` divide the axis without remainder.
+fn is_multiple(axis: &Axis, size: i64) -> bool {
+    axis.extent.as_int().is_some_and(|extent| extent % size == 0)
 }
 
 /// The number of rows of a tile: at most `most`, and as few rows as possible left over.

@@ -1,0 +1,247 @@
+//! Divides loops so that most iterations carry no conditions.
+//!
+//! A loop that was split with a remainder holds conditions such as `i_0 * 8 + i_1 < n`, under the inner loops. They hold
+//! in all iterations but the last ones. The loop becomes two: one over the iterations in which the conditions hold
+//! whatever the inner loops do, without them, and one over the rest.
+//!
+//! TVM counterpart: `LoopPartition`, which also divides loops at conditions of the source.
+//! Requires: statements without blocks. Ensures: the iterations run in the same order, under the same conditions.
+
+use super::context::{analyzer_for, conjuncts, enter_loop};
+use super::convert_ssa::convert;
+use super::util::one_iteration;
+use crate::arith::{Analyzer, DomMap, detect_linear_equation};
+use crate::ir::Var;
+use crate::pass::{Pass, prim_func_pass};
+use crate::tir::analysis::conjunction;
+use crate::tir::{
+    BinaryOp, For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, walk_stmt,
+};
+
+/// How many loops around one another are divided: each doubles the code.
+const MAX_DEPTH: usize = 3;
+
+/// Larger constants are not taken for parts of an index.
+const MAX_INDEX_CONSTANT: u64 = 1 << 40;
+
+/// Divides loops at the iterations from which on conditions may fail.
+pub fn loop_partition() -> Pass {
+    prim_func_pass("LoopPartition", |func, _, _| {
+        let mut partition =
+            LoopPartition { analyzer: analyzer_for(func), indices: func.symbolic_dims(), depth: 0 };
+        Ok(partition.mutate_stmt(&func.body).map(|body| {
+            let body = convert(func, &body).unwrap_or(body);
+            PrimFunc { body, ..func.clone() }
+        }))
+    })
+}
+
+struct LoopPartition {
+    analyzer: Analyzer,
+    /// Dimensions, and variables of loops over them.
+    indices: Vec<Var>,
+    /// Number of divided loops around the statement.
+    depth: usize,
+}
+
+impl Mutator for LoopPartition {
+    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let Stmt::For(node) = stmt else { return self.walk_stmt(stmt) };
+        enter_loop(&mut self.analyzer, node);
+        let over_indices = |expr: &PrimExpr| {
+            !any_expr(expr, &mut |it| match it {
+                PrimExpr::Var(var) => !self.indices.contains(var),
+                PrimExpr::IntImm(_) | PrimExpr::Binary(_) => false,
+                _ => true,
+            })
+        };
+        if over_indices(&node.min) && over_indices(&node.extent) {
+            self.indices.push(node.loop_var.clone());
+        }
+        match self.divided(node) {
+            Some((whole, rest)) => {
+                self.depth += 1;
+                let [whole, rest] = [whole, rest].map(|part| self.walk_stmt(&part).unwrap_or(part));
+                self.depth -= 1;
+                Some(Stmt::seq([whole, rest]))
+            }
+            None => self.walk_stmt(stmt),
+        }
+    }
+}
+
+impl LoopPartition {
+    /// The iterations in which all conditions hold that have a last iteration, and the rest; `None` if there is no such
+    /// condition, or none of the iterations is known to be free of it.
+    fn divided(&self, node: &For) -> Option<(Stmt, Stmt)> {
+        let kind = matches!(node.kind, ForKind::Serial | ForKind::Parallel);
+        if !kind || self.depth == MAX_DEPTH || !node.min.is_const(0) || !self.indices.contains(&node.loop_var)
+        {
+            return None;
+        }
+        let mut conditions = Conditions {
+            analyzer: &self.analyzer,
+            indices: &self.indices,
+            var: &node.loop_var,
+            inner: Vec::new(),
+            bound: Vec::new(),
+            ends: Vec::new(),
+        };
+        conditions.visit_stmt(&node.body);
+        let mut end = None;
+        for limit in &conditions.ends {
+            end = Some(end.map_or_else(|| limit.clone(), |end| self.smaller(end, limit)));
+        }
+        let end = self.smaller(node.extent.clone(), &end?);
+        let end = self.analyzer.simplify(&if self.analyzer.const_int_bound(&end).min >= 0 {
+            end
+        } else {
+            end.max(0)
+        });
+        if self.analyzer.const_int_bound(&end).max < 1 {
+            return None;
+        }
+        let body =
+            Without { conditions: Conditions { ends: Vec::new(), ..conditions } }.mutate_stmt(&node.body)?;
+        let whole = For { extent: end.clone(), body, ..node.clone() };
+        let count = self.analyzer.simplify(&(&node.extent - &end));
+        let rest = if count.is_const(1) {
+            one_iteration(&node.loop_var, &end, &node.body)
+        } else {
+            let few = self.analyzer.const_int_bound(&count).max <= 1;
+            let kind = if few { ForKind::Serial } else { node.kind };
+            For { loop_var: node.loop_var.clone(), min: end, extent: count, kind, ..node.clone() }.into()
+        };
+        Some((whole.into(), rest))
+    }
+
+    fn smaller(&self, a: PrimExpr, b: &PrimExpr) -> PrimExpr {
+        if self.analyzer.can_prove_less_equal(b, &a) {
+            b.clone()
+        } else if self.analyzer.can_prove_less_equal(&a, b) {
+            a
+        } else {
+            a.min(b)
+        }
+    }
+}
+
+/// Finds the conditions in the body of a loop that hold before some iteration, whatever the loops inside do.
+struct Conditions<'a> {
+    analyzer: &'a Analyzer,
+    /// Dimensions, and variables of loops over them.
+    indices: &'a [Var],
+    /// Variable of the loop.
+    var: &'a Var,
+    /// The loops between the loop and the statement.
+    inner: Vec<For>,
+    /// Other variables that are bound in the body.
+    bound: Vec<Var>,
+    /// For each condition, the iteration from which on it may fail.
+    ends: Vec<PrimExpr>,
+}
+
+impl Conditions<'_> {
+    /// The iteration from which on `condition` may fail; `None` if it is not known to hold before any, or is not inside of
+    /// an inner loop.
+    fn end_of(&self, condition: &PrimExpr) -> Option<PrimExpr> {
+        let uses = |expr: &PrimExpr, var: &Var| any_expr(expr, &mut |it| it.as_var() == Some(var));
+        if self.inner.is_empty() || !uses(condition, self.var) || !self.is_index_arithmetic(condition) {
+            return None;
+        }
+        let PrimExpr::Binary(it) = condition else { return None };
+        // The condition is `1 <= slack`.
+        let slack = match it.op {
+            BinaryOp::Lt => &it.b - &it.a,
+            BinaryOp::Le => &it.b - &it.a + 1,
+            BinaryOp::Gt => &it.a - &it.b,
+            BinaryOp::Ge => &it.a - &it.b + 1,
+            _ => return None,
+        };
+        let linear = detect_linear_equation(&slack, std::slice::from_ref(self.var), self.analyzer)?;
+        let step = linear.coefficients[0].as_int().filter(|&it| it < 0)?.checked_neg()?;
+        let mut domain = DomMap::default();
+        for node in &self.inner {
+            domain.insert(node.loop_var.id(), self.analyzer.range_set(&node.range(), &domain));
+        }
+        let least = self.analyzer.int_set(&linear.base, &domain).min?;
+        let inside = self.inner.iter().map(|node| &node.loop_var).chain(&self.bound).chain([self.var]);
+        if inside.into_iter().any(|var| uses(&least, var)) || !self.is_index_arithmetic(&least) {
+            return None;
+        }
+        Some(self.analyzer.simplify(&((least - 1).floordiv(step) + 1)))
+    }
+}
+
+impl Conditions<'_> {
+    /// True if `expr` has only variables that are dimensions or loops over them, and small constants: such arithmetic
+    /// does not wrap.
+    fn is_index_arithmetic(&self, expr: &PrimExpr) -> bool {
+        let inner = |var: &Var| self.inner.iter().any(|node| node.loop_var == *var);
+        !any_expr(expr, &mut |it| match it {
+            PrimExpr::Var(var) => !self.indices.contains(var) && !inner(var),
+            PrimExpr::IntImm(it) => it.value.unsigned_abs() > MAX_INDEX_CONSTANT,
+            PrimExpr::Binary(_) | PrimExpr::Not(_) => false,
+            _ => true,
+        })
+    }
+}
+
+impl Visitor for Conditions<'_> {
+    fn visit_expr(&mut self, _: &PrimExpr) {}
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::For(node) => {
+                self.inner.push(For { body: Stmt::nop(), ..(**node).clone() });
+                walk_stmt(self, stmt);
+                self.inner.pop();
+            }
+            Stmt::IfThenElse(node) if node.else_case.is_none() => {
+                let ends: Vec<PrimExpr> =
+                    conjuncts(&node.condition).iter().filter_map(|it| self.end_of(it)).collect();
+                self.ends.extend(ends);
+                walk_stmt(self, stmt);
+            }
+            Stmt::Bind(node) => self.bound.push(node.var.clone()),
+            _ => walk_stmt(self, stmt),
+        }
+    }
+}
+
+/// Removes the conditions that [`Conditions`] finds.
+struct Without<'a> {
+    conditions: Conditions<'a>,
+}
+
+impl Mutator for Without<'_> {
+    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        match stmt {
+            Stmt::For(node) => {
+                self.conditions.inner.push(For { body: Stmt::nop(), ..(**node).clone() });
+                let new = self.walk_stmt(stmt);
+                self.conditions.inner.pop();
+                new
+            }
+            Stmt::IfThenElse(node) if node.else_case.is_none() => {
+                let parts = conjuncts(&node.condition);
+                let kept: Vec<PrimExpr> =
+                    parts.iter().filter(|it| self.conditions.end_of(it).is_none()).cloned().collect();
+                if kept.len() == parts.len() {
+                    return self.walk_stmt(stmt);
+                }
+                let then_case = self.mutate_stmt(&node.then_case).unwrap_or_else(|| node.then_case.clone());
+                Some(IfThenElse { condition: conjunction(kept), then_case, ..(**node).clone() }.folded())
+            }
+            _ => self.walk_stmt(stmt),
+        }
+    }
+}
