@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tvm::codegen;
 use tvm::ir::{IRModule, structural_equal};
+use tvm::pass::PassContext;
 use tvm::target::Target;
 use tvm::tir::analysis::well_formed;
 use tvm::tir::schedule::{Schedule, ScheduleError, StmtSRef, Trace};
@@ -104,10 +105,12 @@ fn failure(s: &Schedule, at: &str, what: &str) -> Failure {
     Failure { at: at.into(), what: format!("{what}\nthe trace:\n{}the program:\n{}", s.trace(), s.func()) }
 }
 
-/// Lowers `func`.
+/// Lowers `func` as it is, without a default schedule.
 pub(crate) fn lowered(func: &PrimFunc) -> Result<PrimFunc, String> {
     let module = IRModule::from_prim_func(func.clone());
-    let mut lowered = codegen::lowered(&module, &Target::host()).map_err(|err| err.to_string())?;
+    let context = PassContext::new().disable("DefaultSchedule");
+    let mut lowered =
+        context.scope(|| codegen::lowered(&module, &Target::host())).map_err(|err| err.to_string())?;
     lowered.pop().map(|(_, func)| func).ok_or_else(|| "the program is gone".into())
 }
 

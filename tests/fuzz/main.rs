@@ -3,6 +3,7 @@
 
 mod case;
 mod check;
+mod default_schedules;
 mod graphs;
 mod kernels;
 mod native;

@@ -11,17 +11,20 @@ pub use crate::tir::pipeline::lower_tir;
 impl Pipelines {
     /// The default pipelines for `target`.
     pub fn for_target(target: &Target) -> Pipelines {
-        let tir = match target.kind {
-            TargetKind::Host | TargetKind::C | TargetKind::Llvm => scheduled(&lower_tir()),
-            TargetKind::Cuda | TargetKind::Interpreter => lower_tir(),
-        };
-        Pipelines { graph: default_build(), tir }
+        match target.kind {
+            TargetKind::Host
+            | TargetKind::C
+            | TargetKind::Llvm
+            | TargetKind::Cuda
+            | TargetKind::Interpreter => Pipelines { graph: default_build(), tir: scheduled(&lower_tir()) },
+        }
     }
 }
 
-/// `lowering`, with default schedules before it.
+/// `lowering` with default schedules, after the check of the source.
 fn scheduled(lowering: &Pass) -> Pass {
-    let passes = std::iter::once(default_schedule()).chain(lowering.parts().iter().cloned());
+    let (source, rest) = lowering.parts().split_at(1);
+    let passes = source.iter().cloned().chain([default_schedule()]).chain(rest.iter().cloned());
     Sequential::built_in(lowering.info.name, passes.collect()).mandatory()
 }
 

@@ -6,8 +6,7 @@ use crate::arith::{Analyzer, detect_linear_equation};
 use crate::ir::Var;
 use crate::tir::schedule::Schedule;
 use crate::tir::{
-    Block, BlockRealize, BufferLoad, BufferStore, ForKind, IterKind, PrimExpr, Stmt, Visitor, any_expr,
-    walk_expr,
+    Block, BlockRealize, BufferLoad, BufferStore, ForKind, IterKind, PrimExpr, Visitor, any_expr, walk_expr,
 };
 
 /// A leaf block, each of whose loops runs one axis.
@@ -78,7 +77,8 @@ impl BlockInfo {
             return None;
         }
         let reduces = axes.iter().any(|axis| axis.kind == IterKind::Reduce);
-        let (store, loads) = (single_store(block), loads_of(block));
+        let (store, mut loads) = (single_store(block), loads_of(block));
+        loads.retain(|load| block.writes.iter().all(|write| write.buffer != load.buffer));
         Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces })
     }
 
@@ -117,8 +117,8 @@ fn single_store(block: &Block) -> Option<BufferStore> {
     block.body.as_buffer_store().map(|store| (**store).clone())
 }
 
-/// Loads in the body, of buffers that the block does not write.
-fn loads_of(block: &Block) -> Vec<BufferLoad> {
+/// Loads in the body.
+pub(super) fn loads_of(block: &Block) -> Vec<BufferLoad> {
     struct Loads(Vec<BufferLoad>);
     impl Visitor for Loads {
         fn visit_expr(&mut self, expr: &PrimExpr) {
@@ -130,11 +130,5 @@ fn loads_of(block: &Block) -> Vec<BufferLoad> {
     }
     let mut loads = Loads(Vec::new());
     loads.visit_stmt(&block.body);
-    loads.0.retain(|load| block.writes.iter().all(|write| write.buffer != load.buffer));
     loads.0
-}
-
-/// True if `stmt` is a single store, as the body of an element-wise block is.
-pub(super) fn is_store(stmt: &Stmt) -> bool {
-    stmt.as_buffer_store().is_some()
 }

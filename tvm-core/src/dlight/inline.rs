@@ -1,27 +1,23 @@
 //! Inlines element-wise blocks into the element-wise blocks that read them: what stays are reductions, and at most one
 //! element-wise block between two of them.
 
-use super::analysis::{is_store, leaves};
-use crate::tir::schedule::Schedule;
-use crate::tir::{BlockRealize, IterKind};
+use std::sync::Arc;
 
-/// Inlines every element-wise block all of whose readers are element-wise.
+use super::analysis::{leaves, loads_of};
+use crate::arith::Analyzer;
+use crate::tir::schedule::Schedule;
+use crate::tir::{Block, BlockRealize, Buffer, IterKind, PrimExpr};
+
+/// Inlines every element-wise block all of whose readers are element-wise. The accesses of the buffer that goes must be
+/// provably in bounds: else the program is to report the buffer.
 pub(super) fn inline(s: &mut Schedule) {
     let mut refused = Vec::new();
     loop {
         let blocks = leaves(s);
-        let next = blocks.iter().find(|it| {
-            let output = &it.block.writes.first().map(|write| write.buffer.clone());
-            let readers: Vec<_> = blocks
-                .iter()
-                .filter(|other| other.block.reads.iter().any(|read| Some(&read.buffer) == output.as_ref()))
-                .collect();
-            !refused.contains(&it.block.name)
-                && is_element_wise(it)
-                && !readers.is_empty()
-                && readers.iter().all(|reader| is_element_wise(reader))
-        });
-        let Some(next) = next else { return };
+        let Some(next) = blocks.iter().find(|it| !refused.contains(&it.block.name) && may_go(it, &blocks))
+        else {
+            return;
+        };
         let name = next.block.name.clone();
         let mut fork = s.clone();
         match fork.block(&name).and_then(|block| fork.compute_inline(block)) {
@@ -31,10 +27,33 @@ pub(super) fn inline(s: &mut Schedule) {
     }
 }
 
+/// True if the block and all readers of its result, one at least, are element-wise, and access the result in bounds.
+fn may_go(realize: &BlockRealize, blocks: &[Arc<BlockRealize>]) -> bool {
+    let Some(store) = realize.block.body.as_buffer_store() else { return false };
+    let mut readers =
+        blocks.iter().filter(|it| it.block.reads.iter().any(|read| read.buffer == store.buffer)).peekable();
+    readers.peek().is_some()
+        && is_element_wise(realize)
+        && in_bounds(&realize.block, &store.indices, &store.buffer)
+        && readers.all(|reader| {
+            let loads = loads_of(&reader.block);
+            let mut loads = loads.iter().filter(|load| load.buffer == store.buffer);
+            is_element_wise(reader) && loads.all(|load| in_bounds(&reader.block, &load.indices, &load.buffer))
+        })
+}
+
 /// True if the block is one store and all of its axes are spatial.
 fn is_element_wise(realize: &BlockRealize) -> bool {
     let block = &realize.block;
-    block.init.is_none()
-        && is_store(&block.body)
-        && block.iter_vars.iter().all(|axis| axis.kind == IterKind::Spatial)
+    let spatial = block.iter_vars.iter().all(|axis| axis.kind == IterKind::Spatial);
+    spatial && block.init.is_none() && block.body.as_buffer_store().is_some()
+}
+
+/// True if an access with these indices stays in `buffer` wherever the axes of `block` are in their domains.
+fn in_bounds(block: &Block, indices: &[PrimExpr], buffer: &Buffer) -> bool {
+    let mut analyzer = Analyzer::of_indices(&*buffer.shape);
+    block.iter_vars.iter().for_each(|axis| analyzer.bind_range(&axis.var, &axis.dom));
+    indices.iter().zip(buffer.shape.iter()).all(|(index, extent)| {
+        analyzer.can_prove_less_equal(&PrimExpr::index(0), index) && analyzer.can_prove_less(index, extent)
+    })
 }

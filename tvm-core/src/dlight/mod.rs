@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::ir::AttrValue;
 use crate::pass::{Pass, prim_func_pass};
-use crate::target::Machine;
+use crate::target::{Machine, TargetKind};
 use crate::tir::schedule::{IS_SCHEDULED, Schedule};
 use crate::tir::{ForKind, PrimFunc, Stmt, Visitor, walk_stmt};
 
@@ -45,10 +45,15 @@ pub struct Applied {
 }
 
 /// Schedules the tensor programs that have no schedule, for the CPU of the target. A program is left as it is if a schedule
-/// was applied to it, or if its author chose how a loop runs.
+/// was applied to it, or if its author chose how a loop runs. Other targets than CPUs have no default schedules yet.
 pub fn default_schedule() -> Pass {
     prim_func_pass("DefaultSchedule", |func, _, ctx| {
-        Ok(schedule(func, &ctx.target.machine).map(|(func, _)| func))
+        let target = &ctx.target;
+        let scheduled = match target.kind {
+            TargetKind::Host | TargetKind::C | TargetKind::Llvm => schedule(func, &target.machine),
+            TargetKind::Cuda | TargetKind::Interpreter => None,
+        };
+        Ok(scheduled.map(|(func, _)| func))
     })
     .opt_level(1)
 }

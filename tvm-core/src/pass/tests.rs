@@ -116,7 +116,7 @@ fn the_registry_has_every_pass() {
     }
     let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut constructors = 0;
-    let mut open = vec![src.join("relax/transform"), src.join("tir/transform")];
+    let mut open = ["relax/transform", "tir/transform", "dlight"].map(|it| src.join(it)).to_vec();
     while let Some(dir) = open.pop() {
         for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
             if entry.file_type().unwrap().is_dir() {

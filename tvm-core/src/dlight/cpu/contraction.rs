@@ -112,8 +112,7 @@ fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile 
             && vectors.iter().all(|load| load.indices.iter().all(|index| !uses(index, &axis.var)))
     };
     let spatial = |axis: &&(usize, &Axis)| axis.0 != column && axis.1.kind == IterKind::Spatial;
-    let row =
-        info.axes.iter().enumerate().filter(|it| spatial(&it)).filter(|(_, axis)| reuses(axis)).next_back();
+    let row = info.axes.iter().enumerate().filter(|it| spatial(&it)).rfind(|(_, axis)| reuses(axis));
     let most_rows = if machine.vector_registers >= 32 { 8 } else { 6 };
     let rows = row.map(|(i, axis)| (i, rows_of(axis.extent.as_int(), most_rows)));
     let most = if rows.is_none_or(|(_, rows)| rows == 1) { 8 } else { 2 };

@@ -166,8 +166,8 @@ fn passes_do_what_they_say() {
         ),
         (
             after(scale(true), [flat(), vec![super::vectorize_loop(), super::simplify()]].concat()),
-            expect![[r#"
-                #[prim_func(lowered)]
+            expect![[r##"
+                #[prim_func(attrs("tir.is_scheduled" = true), lowered)]
                 fn scale(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
                     let x_1 = decl_buffer::<i64>([n], address_of(x[[0]]));
                     let y_1 = decl_buffer::<i64>([n], address_of(y[[0]]));
@@ -183,12 +183,12 @@ fn passes_do_what_they_say() {
                         }
                     }
                 }
-            "#]],
+            "##]],
         ),
         (
             after(scale(false), [flat(), vec![super::lower_intrin()]].concat()),
-            expect![[r#"
-                #[prim_func(lowered)]
+            expect![[r##"
+                #[prim_func(attrs("tir.is_scheduled" = true), lowered)]
                 fn scale(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
                     let x_1 = decl_buffer::<i64>([n], address_of(x[[0]]));
                     let y_1 = decl_buffer::<i64>([n], address_of(y[[0]]));
@@ -196,7 +196,7 @@ fn passes_do_what_they_say() {
                         y_1[[i0]] = { let x_2 = bind(x_1[[i0]]); { let y_2 = bind(3usize); { let r = bind(x_2 % (y_2 as i64)); x_2 / (y_2 as i64) - select(r < 0, 1, 0) } } } + (i0 as i64) / 2 % 4;
                     }
                 }
-            "#]],
+            "##]],
         ),
         (
             after(sum(PrimExpr::from(Var::index("n"))), [flat(), vec![super::make_packed_api()]].concat()),
