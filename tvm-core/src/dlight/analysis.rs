@@ -38,6 +38,8 @@ pub(super) enum Stride {
     Zero,
     /// To the next element.
     One,
+    /// Over a few elements: vectors gather them from few cache lines.
+    Few,
     /// Elsewhere.
     Other,
 }
@@ -102,9 +104,10 @@ pub(super) fn stride(indices: &[PrimExpr], axis: &Var) -> Stride {
         return Stride::Zero;
     }
     let linear = detect_linear_equation(last, std::slice::from_ref(axis), &Analyzer::new());
-    match linear.is_some_and(|it| it.coefficients[0].is_const(1)) {
-        true => Stride::One,
-        false => Stride::Other,
+    match linear.and_then(|it| it.coefficients[0].as_int()) {
+        Some(1) => Stride::One,
+        Some(2..=4) => Stride::Few,
+        _ => Stride::Other,
     }
 }
 

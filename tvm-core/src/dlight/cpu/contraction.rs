@@ -106,7 +106,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
 fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile {
     let column_var = &info.axes[column].var;
     let vectors: Vec<&BufferLoad> =
-        info.loads.iter().filter(|load| stride(&load.indices, column_var) == Stride::One).collect();
+        info.loads.iter().filter(|load| stride(&load.indices, column_var) != Stride::Zero).collect();
     let reuses = |axis: &Axis| {
         !vectors.is_empty()
             && vectors.iter().all(|load| load.indices.iter().all(|index| !uses(index, &axis.var)))
@@ -152,7 +152,7 @@ fn packed_operand(info: &BlockInfo, tile: &Tile) -> Option<Buffer> {
         return None;
     }
     let column = &info.axes[tile.column].var;
-    let mut vectors = info.loads.iter().filter(|load| stride(&load.indices, column) == Stride::One);
+    let mut vectors = info.loads.iter().filter(|load| stride(&load.indices, column) != Stride::Zero);
     let (load, None) = (vectors.next()?, vectors.next()) else { return None };
     let is_matrix = load.indices.iter().all(|index| {
         index.as_var().is_some_and(|var| info.axes.iter().any(|axis| axis.var == *var))

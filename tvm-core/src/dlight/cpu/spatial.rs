@@ -4,12 +4,18 @@ use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
-use crate::tir::{IterKind, PrimExpr};
+use crate::tir::{BufferLoad, IterKind, PrimExpr};
 
 pub(super) const RULE: Rule = Rule { name: "spatial", apply };
 
 /// Elements that one thread computes at a time, where the iterations are not divided already.
 const CHUNK: i64 = 4096;
+
+/// Elements of a tile across and along the contiguous axis of the result, where an operand is contiguous across.
+const TILE: (i64, i64) = (16, 8);
+
+/// Elements of a block of tiles along each of the two axes: few pages of memory on both sides.
+const BLOCK: i64 = 64;
 
 fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<String>, ScheduleError> {
     if info.axes.iter().any(|axis| axis.kind != IterKind::Spatial) {
@@ -21,6 +27,9 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
         parallel(s, &loops)?;
         return Ok(Some("no contiguous axis".into()));
     };
+    if let Some(crossing) = crossing_axis(info, inner) {
+        return tiled(s, loops, inner, crossing);
+    }
     if inner + 1 < loops.len() {
         let last = loops.remove(inner);
         loops.push(last);
@@ -41,6 +50,32 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
         }
     }
     Ok(Some(format!("{len} axes as one vector loop")))
+}
+
+/// The axis along which a load is contiguous that is not contiguous along the axis `inner`, as of a transpose.
+fn crossing_axis(info: &BlockInfo, inner: usize) -> Option<usize> {
+    let along = |load: &BufferLoad, axis: usize| stride(&load.indices, &info.axes[axis].var);
+    let load = info.loads.iter().find(|load| along(load, inner) == Stride::Other)?;
+    (0..info.axes.len()).find(|&axis| axis != inner && along(load, axis) == Stride::One)
+}
+
+/// Tiles of the two axes `inner` and `crossing`, in which whole cache lines of both sides are used.
+fn tiled(
+    s: &mut Schedule,
+    loops: Vec<LoopRV>,
+    inner: usize,
+    crossing: usize,
+) -> Result<Option<String>, ScheduleError> {
+    let [columns, column_tiles, column] =
+        s.split(loops[inner], [None, Some(BLOCK / TILE.1), Some(TILE.1)])?;
+    let [rows, row_tiles, row] = s.split(loops[crossing], [None, Some(BLOCK / TILE.0), Some(TILE.0)])?;
+    let mut order: Vec<LoopRV> =
+        (0..loops.len()).filter(|i| *i != inner && *i != crossing).map(|i| loops[i]).collect();
+    order.extend([rows, columns, row_tiles, column_tiles, row, column]);
+    s.reorder_n(&order)?;
+    parallel(s, &order[..loops.len() - 1])?;
+    s.vectorize(column)?;
+    Ok(Some(format!("tiles of {}x{}", TILE.0, TILE.1)))
 }
 
 /// Runs the iterations of `loops` on the thread pool, if they are independent.
