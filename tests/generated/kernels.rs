@@ -584,7 +584,7 @@ fn op_nn_lrn(data: &Tensor<f32, n, 4, 2, 2>, lrn: &mut Tensor<f32, n, 4, 2, 2>) 
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn tiled(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
     for i_0 in 0..3 {
         #[attrs("pragma.unroll" = 4)]
@@ -771,7 +771,7 @@ fn with_calls(x: &Tensor<i64, n>, times: &Tensor<i64, 1>, y: &mut Tensor<i64, n>
     });
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn with_assertions_0(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     for i_0 in 0..(n + 1) / 2 {
         #[unroll]
@@ -799,7 +799,7 @@ fn with_assertions_0(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn with_assertions_1(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     for [i_0_0, i_0_1, i_1] in grid([((n + 4) / 5 + 7) / 8, 8, 5]) {
         if i_0_0 * 40 + i_0_1 * 5 + i_1 < n && i_0_0 * 8 + i_0_1 < (n + 4) / 5 {
@@ -824,7 +824,7 @@ fn with_assertions_1(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn with_assertions_2(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     #[unroll]
     for i_0_i_1_fused in 0..(n + 2) / 3 * 3 {
@@ -869,7 +869,7 @@ fn with_assertions(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn with_c_functions_0(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     unsafe extern "C" {
         fn cbrtf(x0: f32) -> f32;
@@ -902,7 +902,7 @@ fn with_c_functions_0(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn with_c_functions_1(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     unsafe extern "C" {
         fn cbrtf(x0: f32) -> f32;
@@ -932,7 +932,7 @@ fn with_c_functions_1(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn with_c_functions_2(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     unsafe extern "C" {
         fn cbrtf(x0: f32) -> f32;
@@ -987,7 +987,7 @@ fn with_c_functions(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, 
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn with_matched_buffers_0(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
     for [i, k_0] in grid([m, (n + 7) / 8]) {
         #[unroll]
@@ -1023,7 +1023,7 @@ fn with_matched_buffers_0(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn with_matched_buffers_1(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
     #[attrs(pragma_x = 2)]
     for i in 0..m {
@@ -1059,7 +1059,7 @@ fn with_matched_buffers_1(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn with_matched_buffers_2(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
     #[parallel]
     for i in 0..m {
@@ -1122,7 +1122,7 @@ fn with_matched_buffers(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut T
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_0(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
     #[scope("local")]
     let mut c_local = alloc::<f32>([16, n]);
@@ -1144,7 +1144,7 @@ fn scheduled_0(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_1(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
     #[attrs(pragma_x = 2)]
@@ -1161,7 +1161,7 @@ fn scheduled_1(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_2(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
     #[scope("local")]
     let mut c_local = alloc::<f32>([16, n]);
@@ -1183,7 +1183,7 @@ fn scheduled_2(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_3(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
     for [i_0_0_0, i_0_0_1, i_0_1, i_1] in grid([(((n + 7) / 8 + 7) / 8 + 7) / 8, 8, 8, 8]) {
@@ -1200,7 +1200,7 @@ fn scheduled_3(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_4(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
     #[attrs(pragma_x = 8)]
     for i in 0..16 {
@@ -1213,7 +1213,7 @@ fn scheduled_4(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_5(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
     #[scope("local")]
@@ -1235,7 +1235,7 @@ fn scheduled_5(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_6(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
     for [i_0, i_1, j, p] in grid([4, 5, n, k]) {
         if i_0 * 5 + i_1 < 16 {
@@ -1247,7 +1247,7 @@ fn scheduled_6(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_7(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
     #[scope("local")]
@@ -1274,7 +1274,7 @@ fn scheduled_7(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_8(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
     for i in 0..16 {
         #[parallel]
@@ -1294,7 +1294,7 @@ fn scheduled_8(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_9(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
     for i in 0..n {
@@ -1310,7 +1310,7 @@ fn scheduled_9(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_10(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
     for [i_0, i_1, j, p_0, p_1] in grid([4, 5, n, (k + 1) / 2, 2]) {
         if i_0 * 5 + i_1 < 16 && p_0 * 2 + p_1 < k {
@@ -1322,7 +1322,7 @@ fn scheduled_10(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f3
     }
 }
 
-#[prim_func]
+#[prim_func(attrs(is_scheduled = true))]
 fn scheduled_11(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
     #[scope("local")]

@@ -90,7 +90,13 @@ fn an_artifact_gives_what_the_model_gives() {
 #[test]
 fn every_stage_can_be_seen() {
     let model = format!("{}/model.onnx", digits());
-    for (emit, want) in [("relax", "conv2d(image"), ("tir", "#[prim_func"), ("c", "void"), ("asm", ".text")] {
+    for (emit, want) in [
+        ("relax", "conv2d(image"),
+        ("tir", "#[prim_func"),
+        ("schedule", "contraction (tile"),
+        ("c", "void"),
+        ("asm", ".text"),
+    ] {
         let out = tvmc(&["compile", &model, "--emit", emit, "--target", "c"]);
         assert!(out.contains(want), "expected `{want}` in what --emit {emit} gives");
     }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use tvm_codegen::{Compiled, EmitKind, export_module};
+use tvm_core::dlight::{self, Applied};
+use tvm_core::ir::BaseFunc;
 use tvm_runtime::least_level;
 use tvm_runtime::vm::Executable;
 
@@ -36,6 +38,8 @@ enum Emit {
     Relax,
     /// Tensor programs, and the bytecode that calls them.
     Tir,
+    /// Tensor programs as the default schedules transform them, with the rule and its parameters for each block.
+    Schedule,
     /// C source of the kernels.
     C,
     /// LLVM IR of the kernels.
@@ -67,6 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
             let bytecode = comment(&compiled.executable.to_string());
             format!("{}\n{bytecode}", compiled.programs).into_bytes()
         }
+        Some(Emit::Schedule) => schedules(&Compiled::new(module, target)?).into_bytes(),
         Some(kind) => Compiled::new(module, target)?.emit(emit_kind(kind))?,
     };
     progress.finish_and_clear();
@@ -83,6 +88,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let size = out::bytes(bytes.len() as u64);
     out::line(format_args!("wrote {} ({size}) in {:.2?}{level}", output.display(), start.elapsed()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The tensor programs under their default schedules, after comments that say which rule fits which block.
+fn schedules(compiled: &Compiled) -> String {
+    let machine = &compiled.target().machine;
+    let mut text = String::new();
+    for (_, func) in compiled.programs.functions() {
+        let BaseFunc::Prim(func) = func else { continue };
+        match dlight::schedule(func, machine) {
+            Some((scheduled, applied)) => {
+                let row = |it: &Applied| format!("block `{}`: {} ({})\n", it.block, it.rule, it.parameters);
+                let rows: String = applied.iter().map(row).collect();
+                text += &format!("{}{scheduled}\n", comment(&format!("`{}`\n{rows}", func.name)));
+            }
+            None => {
+                text += &format!("{}{func}\n", comment(&format!("`{}` has a schedule of its own", func.name)))
+            }
+        }
+    }
+    text
 }
 
 /// Describes the CPUs that can run an artifact.
@@ -106,7 +131,7 @@ fn emit_kind(emit: Emit) -> EmitKind {
         Emit::Llvm => EmitKind::LlvmIr,
         Emit::Asm => EmitKind::Asm,
         Emit::Obj => EmitKind::Object,
-        Emit::C | Emit::Relax | Emit::Tir => EmitKind::C,
+        Emit::C | Emit::Relax | Emit::Tir | Emit::Schedule => EmitKind::C,
     }
 }
 

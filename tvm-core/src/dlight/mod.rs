@@ -10,6 +10,8 @@
 mod analysis;
 mod cpu;
 mod inline;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ pub use state::{ScheduleState, StmtSRef};
 pub use trace::Trace;
 
 /// Attribute of a program to which a schedule was applied: the default schedule leaves it as it is.
-pub const IS_SCHEDULED: &str = "tir.is_scheduled";
+pub const IS_SCHEDULED: &str = "is_scheduled";
 
 /// A program under schedule, with the trace of the primitives applied to it.
 #[derive(Debug)]

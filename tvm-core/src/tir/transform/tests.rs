@@ -166,8 +166,8 @@ fn passes_do_what_they_say() {
         ),
         (
             after(scale(true), [flat(), vec![super::vectorize_loop(), super::simplify()]].concat()),
-            expect![[r##"
-                #[prim_func(attrs("tir.is_scheduled" = true), lowered)]
+            expect![[r#"
+                #[prim_func(attrs(is_scheduled = true), lowered)]
                 fn scale(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
                     let x_1 = decl_buffer::<i64>([n], address_of(x[[0]]));
                     let y_1 = decl_buffer::<i64>([n], address_of(y[[0]]));
@@ -183,12 +183,12 @@ fn passes_do_what_they_say() {
                         }
                     }
                 }
-            "##]],
+            "#]],
         ),
         (
             after(scale(false), [flat(), vec![super::lower_intrin()]].concat()),
-            expect![[r##"
-                #[prim_func(attrs("tir.is_scheduled" = true), lowered)]
+            expect![[r#"
+                #[prim_func(attrs(is_scheduled = true), lowered)]
                 fn scale(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
                     let x_1 = decl_buffer::<i64>([n], address_of(x[[0]]));
                     let y_1 = decl_buffer::<i64>([n], address_of(y[[0]]));
@@ -196,7 +196,7 @@ fn passes_do_what_they_say() {
                         y_1[[i0]] = { let x_2 = bind(x_1[[i0]]); { let y_2 = bind(3usize); { let r = bind(x_2 % (y_2 as i64)); x_2 / (y_2 as i64) - select(r < 0, 1, 0) } } } + (i0 as i64) / 2 % 4;
                     }
                 }
-            "##]],
+            "#]],
         ),
         (
             after(sum(PrimExpr::from(Var::index("n"))), [flat(), vec![super::make_packed_api()]].concat()),
@@ -228,4 +228,46 @@ fn passes_do_what_they_say() {
     for (got, want) in cases {
         want.assert_eq(&got);
     }
+}
+
+#[test]
+fn split_loops_are_divided_at_their_remainder() {
+    let divided = |n: PrimExpr| {
+        let x = te::placeholder("x", [n.clone()], I64);
+        let y = te::compute("y", [n], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) + 1);
+        let mut s = Schedule::new(te::create_prim_func("next", &[x], &[y]).unwrap()).unwrap();
+        let y = s.block("y").unwrap();
+        let [i] = s.loops(y).unwrap();
+        s.split(i, [None, Some(8)]).unwrap();
+        let opaque =
+            [super::lower_init_block(), super::convert_blocks_to_opaque(), super::lower_opaque_block()];
+        let rest = [super::simplify(), super::loop_partition(), super::simplify(), super::narrow_loops()];
+        after(s.into_func(), opaque.into_iter().chain(rest).collect())
+    };
+    expect![[r#"
+        #[prim_func(attrs(is_scheduled = true), lowered)]
+        fn next(x: &Tensor<i64, 20>, y: &mut Tensor<i64, 20>) {
+            for [i0_0, i0_1] in grid([2, 8]) {
+                y[[i0_0 * 8 + i0_1]] = x[[i0_0 * 8 + i0_1]] + 1;
+            }
+            for i0_1 in 0..4 {
+                y[[i0_1 + 16]] = x[[i0_1 + 16]] + 1;
+            }
+        }
+    "#]].assert_eq(&divided(PrimExpr::index(20)));
+    expect![[r#"
+        #[prim_func(attrs(is_scheduled = true), lowered)]
+        fn next(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
+            for [i0_0, i0_1] in grid([n / 8, 8]) {
+                y[[i0_0 * 8 + i0_1]] = x[[i0_0 * 8 + i0_1]] + 1;
+            }
+            for i0_0 in (n / 8)..(n + 7) / 8 {
+                for i0_1 in 0..8 {
+                    if i0_0 * 8 + i0_1 < n {
+                        y[[i0_0 * 8 + i0_1]] = x[[i0_0 * 8 + i0_1]] + 1;
+                    }
+                }
+            }
+        }
+    "#]].assert_eq(&divided(Var::index("n").into()));
 }

@@ -1,0 +1,84 @@
+//! Which rule schedules what, with which parameters.
+
+use tvm_runtime::DataType;
+
+use super::*;
+use crate::ir::Var;
+use crate::te::{self, TensorExpr, compute, create_prim_func, placeholder, reduce_axis, sum};
+use crate::tir::PrimExpr;
+
+const MACHINE: Machine = Machine { vector_bits: 512, vector_registers: 32, ..Machine::baseline() };
+
+fn input(name: &str, shape: &[PrimExpr]) -> TensorExpr {
+    placeholder(name, shape.to_vec(), DataType::F32)
+}
+
+/// `a b`, and `max(a b, 0)` if it is fused.
+fn product([m, n, k]: [PrimExpr; 3], fused: bool) -> PrimFunc {
+    let (a, b) = (input("a", &[m.clone(), k.clone()]), input("b", &[k.clone(), n.clone()]));
+    let k = reduce_axis("k", k);
+    let product = compute("product", [m.clone(), n.clone()], &[&a, &b], |i: &[PrimExpr]| {
+        sum(a.at([i[0].clone(), k.expr()]) * b.at([k.expr(), i[1].clone()]), &[&k])
+    });
+    let relu = compute("relu", [m, n], &[&product], |i: &[PrimExpr]| {
+        product.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
+    });
+    create_prim_func("f", &[a, b], &[if fused { relu } else { product }]).unwrap()
+}
+
+/// `f` applied to a chain of three element-wise tensors, the last with its axes in the order that `axes` gives.
+fn chain(shape: &[i64; 2], axes: [usize; 2]) -> PrimFunc {
+    let shape = shape.map(PrimExpr::index);
+    let x = input("x", &shape);
+    let one = compute("one", shape.clone(), &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) + 1);
+    let two = compute("two", shape.clone(), &[&one], |i: &[PrimExpr]| one.at(i.to_vec()) * 2);
+    let out = axes.map(|axis| shape[axis].clone());
+    let y = compute("y", out, &[&two], |i: &[PrimExpr]| two.at(axes.map(|axis| i[axis].clone())) - 3);
+    te::create_prim_func("f", &[x], &[y]).unwrap()
+}
+
+#[test]
+fn each_rule_takes_its_programs() {
+    let index = PrimExpr::index;
+    let symbol = |name| PrimExpr::from(Var::index(name));
+    let cases: [(PrimFunc, &[(&str, &str, &str)]); 9] = [
+        (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
+        (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
+        (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
+        (product(["m", "n", "k"].map(symbol), true), &[("product", "contraction", "tile 8x32, packed")]),
+        (product([3, 5, 80].map(index), false), &[("product", "contraction", "tile 3x5")]),
+        (
+            product([1, 4096, 512].map(index), false),
+            &[("product", "skinny product", "1 rows, strips of 8x1024")],
+        ),
+        (
+            product([1, 4096, 512].map(index), true),
+            &[
+                ("product", "skinny product", "1 rows, strips of 8x1024"),
+                ("relu", "spatial", "2 axes as one vector loop"),
+            ],
+        ),
+        (chain(&[30, 50], [0, 1]), &[("y", "spatial", "2 axes as one vector loop")]),
+        (chain(&[300, 500], [1, 0]), &[("y", "spatial", "tiles of 16x8")]),
+    ];
+    for (func, want) in cases {
+        let (_, applied) = schedule(&func, &MACHINE).unwrap();
+        let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule, it.parameters.as_str())).collect();
+        assert_eq!(got, want, "{func}");
+    }
+}
+
+#[test]
+fn what_somebody_scheduled_stays() {
+    let func = chain(&[30, 50], [0, 1]);
+    let mut s = Schedule::new(func.clone()).unwrap();
+    let y = s.block("y").unwrap();
+    s.get_loops(y).unwrap();
+    assert_eq!(schedule(s.func(), &MACHINE).map(|it| it.1.len()), Some(1), "nothing was changed yet");
+    let [i, _] = s.loops(y).unwrap();
+    s.parallel(i).unwrap();
+    assert_eq!(schedule(s.func(), &MACHINE).map(|it| it.1), None, "a loop is parallel");
+    assert_eq!(schedule(&s.into_func(), &MACHINE).map(|it| it.1), None);
+    let (scheduled, _) = schedule(&func, &MACHINE).unwrap();
+    assert_eq!(schedule(&scheduled, &MACHINE).map(|it| it.1), None, "it is scheduled now");
+}
