@@ -84,6 +84,11 @@ impl BlockInfo {
         Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces })
     }
 
+    /// The number of iterations, if it is a constant.
+    pub(super) fn iterations(&self) -> Option<i64> {
+        self.axes.iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?))
+    }
+
     /// The axis along which the store moves to the next element, as an index of `axes`.
     pub(super) fn contiguous_axis(&self) -> Option<usize> {
         let store = self.store.as_ref()?;

@@ -6,6 +6,7 @@
 //! loads `vectors` vectors and `rows` scalars for `rows * vectors` multiply-adds. Tiles of 6 to 8 rows and 2 vectors keep
 //! two units for multiply-adds of four cycles of latency busy, with 12 to 16 accumulators.
 
+use super::parallel;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, leaves, stride, uses};
 use crate::target::Machine;
@@ -97,8 +98,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     // Loops with a remainder are not fused, so that lowering can divide them from it.
     let most = outer.iter().position(|it| packed.is_some() && *it == panels).map_or(outer.len(), |at| at + 1);
     let exact = outer[..most].iter().position(|it| ragged.contains(it)).unwrap_or(most).max(1);
-    let fused = s.fuse_n(&outer[..exact])?;
-    s.parallel(fused)?;
+    parallel(s, info, &outer[..exact])?;
     let rows = tile.rows.map_or(1, |(_, rows)| rows);
     Ok(Some(format!("tile {rows}x{}{}", tile.columns, if packed.is_some() { ", packed" } else { "" })))
 }

@@ -6,6 +6,21 @@ mod skinny;
 mod spatial;
 
 use super::Rule;
+use super::analysis::BlockInfo;
+use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 
 /// The rules, in the order in which they are tried.
 pub(super) const RULES: &[Rule] = &[skinny::RULE, contraction::RULE, reduction::RULE, spatial::RULE];
+
+/// Iterations of a block from which on several threads may be worth their start. What the iterations cost is estimated
+/// later: this only keeps kernels free of parallel loops that are never worth it.
+const PARALLEL_ITERATIONS: i64 = 4096;
+
+/// Runs the iterations of `loops`, fused, on the thread pool, unless the block has few iterations.
+fn parallel(s: &mut Schedule, info: &BlockInfo, loops: &[LoopRV]) -> Result<(), ScheduleError> {
+    if loops.is_empty() || info.iterations().is_some_and(|count| count < PARALLEL_ITERATIONS) {
+        return Ok(());
+    }
+    let fused = s.fuse_n(loops)?;
+    s.parallel(fused)
+}

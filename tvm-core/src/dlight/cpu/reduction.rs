@@ -1,5 +1,6 @@
 //! Reductions that are no contractions: threads along the axes that are not reduced.
 
+use super::parallel;
 use crate::dlight::Rule;
 use crate::dlight::analysis::BlockInfo;
 use crate::target::Machine;
@@ -15,7 +16,6 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
     }
     let block = s.block(&info.name)?;
     let loops = s.get_loops(block)?;
-    let fused = s.fuse_n(&loops[..outer])?;
-    s.parallel(fused)?;
+    parallel(s, info, &loops[..outer])?;
     Ok(Some(format!("{outer} axes parallel")))
 }

@@ -1,5 +1,6 @@
 //! Blocks without reduction: vectors along the contiguous axis of the result, threads along the others.
 
+use super::parallel;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
@@ -24,11 +25,11 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
     let block = s.block(&info.name)?;
     let mut loops = s.get_loops(block)?;
     let Some(inner) = info.contiguous_axis() else {
-        parallel(s, &loops)?;
+        parallel(s, info, &loops)?;
         return Ok(Some("no contiguous axis".into()));
     };
     if let Some(crossing) = crossing_axis(info, inner) {
-        return tiled(s, loops, inner, crossing);
+        return tiled(s, info, &loops, inner, crossing);
     }
     if inner + 1 < loops.len() {
         let last = loops.remove(inner);
@@ -39,13 +40,13 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
     let (outer, flat) = loops.split_at(loops.len() - len);
     let vector = s.fuse_n(flat)?;
     match outer {
-        [] => {
+        [] if info.iterations().is_none_or(|count| count > CHUNK) => {
             let [outer, vector] = s.split(vector, [None, Some(CHUNK)])?;
             s.parallel(outer)?;
             s.vectorize(vector)?;
         }
         outer => {
-            parallel(s, outer)?;
+            parallel(s, info, outer)?;
             s.vectorize(vector)?;
         }
     }
@@ -62,7 +63,8 @@ fn crossing_axis(info: &BlockInfo, inner: usize) -> Option<usize> {
 /// Tiles of the two axes `inner` and `crossing`, in which whole cache lines of both sides are used.
 fn tiled(
     s: &mut Schedule,
-    loops: Vec<LoopRV>,
+    info: &BlockInfo,
+    loops: &[LoopRV],
     inner: usize,
     crossing: usize,
 ) -> Result<Option<String>, ScheduleError> {
@@ -73,15 +75,9 @@ fn tiled(
         (0..loops.len()).filter(|i| *i != inner && *i != crossing).map(|i| loops[i]).collect();
     order.extend([rows, columns, row_tiles, column_tiles, row, column]);
     s.reorder_n(&order)?;
-    parallel(s, &order[..loops.len() - 1])?;
+    parallel(s, info, &order[..loops.len() - 1])?;
     s.vectorize(column)?;
     Ok(Some(format!("tiles of {}x{}", TILE.0, TILE.1)))
-}
-
-/// Runs the iterations of `loops` on the thread pool, if they are independent.
-fn parallel(s: &mut Schedule, loops: &[LoopRV]) -> Result<(), ScheduleError> {
-    let fused = s.fuse_n(loops)?;
-    s.parallel(fused)
 }
 
 /// The number of innermost axes that are one contiguous axis of every access that uses one of them.

@@ -254,7 +254,8 @@ fn split_loops_are_divided_at_their_remainder() {
                 y[[i0_1 + 16]] = x[[i0_1 + 16]] + 1;
             }
         }
-    "#]].assert_eq(&divided(PrimExpr::index(20)));
+    "#]]
+    .assert_eq(&divided(PrimExpr::index(20)));
     expect![[r#"
         #[prim_func(attrs(is_scheduled = true), lowered)]
         fn next(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
@@ -269,5 +270,6 @@ fn split_loops_are_divided_at_their_remainder() {
                 }
             }
         }
-    "#]].assert_eq(&divided(Var::index("n").into()));
+    "#]]
+    .assert_eq(&divided(Var::index("n").into()));
 }
