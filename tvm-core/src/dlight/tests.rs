@@ -37,11 +37,14 @@ fn chain(shape: &[i64; 2], axes: [usize; 2]) -> PrimFunc {
     te::create_prim_func("f", &[x], &[y]).unwrap()
 }
 
+/// Block, rule, parameters.
+type Row = (&'static str, &'static str, &'static str);
+
 #[test]
 fn each_rule_takes_its_programs() {
     let index = PrimExpr::index;
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[(&str, &str, &str)]); 9] = [
+    let cases: [(PrimFunc, &[Row]); 9] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),

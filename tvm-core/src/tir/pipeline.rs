@@ -10,6 +10,7 @@ pub fn lower_tir() -> Pass {
     let passes = vec![
         tir::verify_source().mandatory(),
         tir::check_loop_kinds().mandatory(),
+        tir::check_reduction_lanes().mandatory(),
         tir::contract_reductions(),
         tir::lower_init_block().mandatory(),
         tir::check_bounds().mandatory(),
@@ -26,6 +27,8 @@ pub fn lower_tir() -> Pass {
         tir::loop_partition(),
         tir::simplify(),
         tir::narrow_loops(),
+        tir::vectorize_reductions(),
+        tir::simplify(),
         tir::vectorize_loop().mandatory(),
         tir::unroll_loop().mandatory(),
         tir::simplify(),

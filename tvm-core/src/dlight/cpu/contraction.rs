@@ -32,6 +32,9 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let (Some(column), Some(store), true) = (info.contiguous_axis(), &info.store, info.reduces) else {
         return Ok(None);
     };
+    if info.axes[column].extent.is_const(1) {
+        return Ok(None);
+    }
     let column_var = &info.axes[column].var;
     if info.loads.iter().any(|load| stride(&load.indices, column_var) == Stride::Other) {
         return Ok(None);

@@ -1,21 +1,37 @@
-//! Reductions that are no contractions: threads along the axes that are not reduced.
+//! Reductions that are no contractions: threads along the axes that are not reduced, vectors along the innermost reduced
+//! one.
 
 use super::parallel;
 use crate::dlight::Rule;
-use crate::dlight::analysis::BlockInfo;
+use crate::dlight::analysis::{BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::IterKind;
 use crate::tir::schedule::{Schedule, ScheduleError};
+use crate::tir::transform::REDUCTION_LANES;
 
 pub(super) const RULE: Rule = Rule { name: "reduction", apply };
 
 fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<String>, ScheduleError> {
-    let outer = info.axes.iter().take_while(|axis| axis.kind == IterKind::Spatial).count();
-    if !info.reduces || outer == 0 {
+    if !info.reduces {
         return Ok(None);
     }
+    let outer = info.axes.iter().take_while(|axis| axis.kind == IterKind::Spatial).count();
     let block = s.block(&info.name)?;
     let loops = s.get_loops(block)?;
+    let vectors = match (info.axes.last(), loops.last()) {
+        (Some(axis), Some(&inner)) if axis.kind == IterKind::Reduce && is_contiguous(info) => {
+            s.annotate(inner, REDUCTION_LANES, true)?;
+            ", the innermost in lanes"
+        }
+        _ => "",
+    };
     parallel(s, info, &loops[..outer])?;
-    Ok(Some(format!("{outer} axes parallel")))
+    Ok(Some(format!("{} of {} axes reduced{vectors}", info.axes.len() - outer, info.axes.len())))
+}
+
+/// True if all operands are contiguous along the innermost axis, or do not depend on it.
+fn is_contiguous(info: &BlockInfo) -> bool {
+    let Some(axis) = info.axes.last() else { return false };
+    let strides = || info.loads.iter().map(|load| stride(&load.indices, &axis.var));
+    strides().all(|it| matches!(it, Stride::Zero | Stride::One)) && strides().any(|it| it == Stride::One)
 }

@@ -31,9 +31,7 @@ impl Mutator for ContractReductions {
     }
 
     fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
-        let reduces = block.iter_vars.iter().any(|axis| axis.kind == IterKind::Reduce);
-        let declared = block.init.is_some() || block.annotations.get(DECOMPOSED).is_some();
-        let outer = std::mem::replace(&mut self.in_reduction, reduces && declared);
+        let outer = std::mem::replace(&mut self.in_reduction, is_declared(block));
         let res = self.walk_block(block);
         self.in_reduction = outer;
         res
@@ -48,6 +46,12 @@ impl Mutator for ContractReductions {
         }
         self.walk_stmt(stmt)
     }
+}
+
+/// True if the order in which the block adds its terms is free.
+pub(super) fn is_declared(block: &Block) -> bool {
+    let reduces = block.iter_vars.iter().any(|axis| axis.kind == IterKind::Reduce);
+    reduces && (block.init.is_some() || block.annotations.get(DECOMPOSED).is_some())
 }
 
 /// `value` with the products that are added to the element that `store` writes fused into the sums; `None` if there are

@@ -1,0 +1,239 @@
+//! Vectors along the reduced axis of a declared reduction.
+//!
+//! A schedule annotates the innermost reduction loop with [`REDUCTION_LANES`]. The loop `for k in 0..n { c = c + f(k) }`
+//! becomes four vectors of sums that run over `k`, which are added to one another in halves, then to `c`; the last terms,
+//! fewer than four vectors, are added to `c` one by one. So the order of the terms changes, as a declared reduction allows.
+//!
+//! TVM counterpart: none; `rfactor` in a schedule comes near.
+
+use rustc_hash::FxHashMap;
+
+use super::context::reads;
+use super::contract_reductions::is_declared;
+use super::convert_ssa::convert;
+use super::util::{DeepSubstitute, body_pass};
+use crate::arith::same;
+use crate::ir::Attrs;
+use crate::pass::{Pass, prim_func_pass};
+use crate::tir::analysis::drives;
+use crate::tir::{
+    AllocBuffer, Binary, BinaryOp, Buffer, BufferStore, For, ForKind, Intrinsic, Mutator, PrimCallee,
+    PrimExpr, PrimFunc, Scope, Stmt, any_expr, binary,
+};
+/// Annotation of a loop over a reduced axis: the terms may be added in the lanes of vectors.
+pub const REDUCTION_LANES: &str = "reduction_lanes";
+
+/// Vectors of sums: enough to hide the latency of an addition.
+const VECTORS: i64 = 4;
+
+/// Removes [`REDUCTION_LANES`] from loops that are not the innermost loop of a declared reduction.
+/// Requires: blocks with their inits.
+pub fn check_reduction_lanes() -> Pass {
+    body_pass("CheckReductionLanes", |func| CheckReductionLanes.mutate_stmt(&func.body))
+}
+
+struct CheckReductionLanes;
+
+impl Mutator for CheckReductionLanes {
+    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let walked = self.walk_stmt(stmt);
+        match walked.as_ref().unwrap_or(stmt) {
+            Stmt::For(node) if node.annotations.get(REDUCTION_LANES).is_some() && !reduces(node) => {
+                Some(For { annotations: without_lanes(&node.annotations), ..(**node).clone() }.into())
+            }
+            _ => walked,
+        }
+    }
+}
+
+fn without_lanes(annotations: &Attrs) -> Attrs {
+    annotations
+        .iter()
+        .filter(|(key, _)| *key != REDUCTION_LANES)
+        .map(|(key, value)| (key, value.clone()))
+        .collect()
+}
+
+/// True if the body of `node` is a block that declares a reduction, and the loop drives nothing but reduced axes.
+fn reduces(node: &For) -> bool {
+    let Stmt::BlockRealize(realize) = &node.body else { return false };
+    is_declared(&realize.block) && drives(realize, node, true) && !drives(realize, node, false)
+}
+
+/// Divides the terms of annotated reductions among the lanes of vectors.
+/// Requires: flat buffers, no blocks.
+pub fn vectorize_reductions() -> Pass {
+    prim_func_pass("VectorizeReductions", |func, _, context| {
+        let vector_bytes = i64::from(context.target.machine.vector_bits / 8);
+        let body = VectorizeReductions { vector_bytes }.mutate_stmt(&func.body);
+        Ok(body.map(|body| {
+            let body = convert(func, &body).unwrap_or(body);
+            PrimFunc { body, ..func.clone() }
+        }))
+    })
+}
+
+struct VectorizeReductions {
+    /// Width of the widest vectors of the target.
+    vector_bytes: i64,
+}
+
+impl Mutator for VectorizeReductions {
+    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let walked = self.walk_stmt(stmt);
+        match walked.as_ref().unwrap_or(stmt) {
+            Stmt::For(node) if node.annotations.get(REDUCTION_LANES).is_some() => self.lanes(node).or(walked),
+            _ => walked,
+        }
+    }
+}
+
+/// `target = target op term`, or `target = a * b + target` with one rounding.
+struct Update<'a> {
+    target: &'a BufferStore,
+    value: Value<'a>,
+}
+
+enum Value<'a> {
+    Op(BinaryOp, &'a PrimExpr),
+    FMulAdd(&'a PrimExpr, &'a PrimExpr),
+}
+
+impl Update<'_> {
+    /// The first value of a sum.
+    fn first(&self) -> PrimExpr {
+        match self.value {
+            Value::Op(_, term) => term.clone(),
+            Value::FMulAdd(a, b) => a * b,
+        }
+    }
+
+    /// `sum` with one more term.
+    fn next(&self, sum: PrimExpr) -> PrimExpr {
+        match self.value {
+            Value::Op(op, term) => binary(op, sum, term.clone()),
+            Value::FMulAdd(a, b) => {
+                let dtype = sum.dtype();
+                PrimExpr::call(Intrinsic::FMulAdd, [a.clone(), b.clone(), sum], dtype)
+            }
+        }
+    }
+
+    /// The operation between two sums.
+    fn op(&self) -> BinaryOp {
+        match self.value {
+            Value::Op(op, _) => op,
+            Value::FMulAdd(..) => BinaryOp::Add,
+        }
+    }
+}
+
+impl VectorizeReductions {
+    /// `node` with its terms in lanes; `None` if its body is no update of one element, or it has too few iterations.
+    fn lanes(&self, node: &For) -> Option<Stmt> {
+        let update = update(node)?;
+        let (var, target) = (&node.loop_var, update.target);
+        let index = |value: i64| PrimExpr::int(value, var.dtype());
+        let vector = self.vector_bytes / target.buffer.dtype.bytes().max(1) as i64;
+        let count = match node.extent.as_int() {
+            Some(extent) => (extent / vector).min(VECTORS) * vector,
+            None => VECTORS * vector,
+        };
+        if vector < 2 || count == 0 || reads(&node.min) || reads(&node.extent) {
+            return None;
+        }
+        // A power of two, so that halves can be added.
+        let count = 1i64 << count.ilog2();
+        let sums = Buffer::with_scope("sums", [index(count)], target.buffer.dtype, Scope::Local);
+        let lane = var.renew();
+        let sum_at = |at: PrimExpr| sums.load([at]);
+        let store_at = |at: PrimExpr, value: PrimExpr| Stmt::store(&sums, [at], value);
+        let vectors = |extent: i64, body: Stmt| -> Stmt {
+            For { kind: ForKind::Vectorized, ..For::serial(lane.clone(), index(extent), body) }.into()
+        };
+        let term = |k: PrimExpr, expr: PrimExpr| {
+            let stmt = store_at((&lane).into(), expr);
+            DeepSubstitute::stmt(FxHashMap::from_iter([(var.id(), k)]), &stmt)
+        };
+        let whole = node.extent.clone().floordiv(count);
+        let group = var.renew();
+        let first = term(&node.min + &lane, update.first());
+        let at = &node.min + (&group * count + &lane);
+        let more = term(at, update.next(sum_at((&lane).into())));
+        let groups = For {
+            min: index(1),
+            extent: whole.clone() - 1,
+            ..For::serial(group.clone(), whole.clone(), vectors(count, more))
+        };
+        let mut stmts: Vec<Stmt> =
+            vec![AllocBuffer { buffer: sums.clone() }.into(), vectors(count, first), groups.into()];
+        let mut half = count / 2;
+        while half > 0 {
+            let upper = sum_at(&lane + half);
+            let both = binary(update.op(), sum_at((&lane).into()), upper);
+            stmts.push(vectors(half, store_at((&lane).into(), both)));
+            half /= 2;
+        }
+        let old = target.buffer.load(target.indices.clone());
+        let value = binary(update.op(), old, sum_at(index(0)));
+        stmts.push(BufferStore { value, ..target.clone() }.into());
+        let done = whole * count;
+        let rest = For { min: &node.min + &done, extent: &node.extent - &done, ..node.clone() };
+        let enough = node.extent.clone().greater_equal(count);
+        Some(Stmt::seq([Stmt::if_then_else(enough, Stmt::seq(stmts), None), rest.into()]))
+    }
+}
+
+/// The update that is the body of `node`, of one element.
+fn update(node: &For) -> Option<Update<'_>> {
+    let Stmt::BufferStore(target) = &node.body else { return None };
+    let is_target = |expr: &PrimExpr| match expr {
+        PrimExpr::BufferLoad(load) => {
+            load.buffer == target.buffer
+                && load.indices.len() == target.indices.len()
+                && load.indices.iter().zip(target.indices.iter()).all(|(a, b)| same(a, b))
+        }
+        _ => false,
+    };
+    let free = |expr: &PrimExpr| {
+        !any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if load.buffer == target.buffer))
+    };
+    let fixed = |expr: &PrimExpr| !any_expr(expr, &mut |it| it.as_var() == Some(&node.loop_var));
+    if !target.indices.iter().all(fixed) || !matches!(node.kind, ForKind::Serial) {
+        return None;
+    }
+    let value = match &target.value {
+        PrimExpr::Binary(it) => {
+            let Binary { op, a, b } = &**it;
+            let term = if is_target(a) {
+                b
+            } else if is_target(b) {
+                a
+            } else {
+                return None;
+            };
+            if !free(term) || !matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max) {
+                return None;
+            }
+            Value::Op(*op, term)
+        }
+        PrimExpr::Call(it) => match (&it.callee, &*it.args) {
+            (PrimCallee::Intrinsic(Intrinsic::FMulAdd), [a, b, sum])
+                if is_target(sum) && free(a) && free(b) =>
+            {
+                Value::FMulAdd(a, b)
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Update { target, value })
+}
