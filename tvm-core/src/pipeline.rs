@@ -53,6 +53,7 @@ impl Pass {
         tir::transform::contract_reductions,
         tir::transform::convert_blocks_to_opaque,
         tir::transform::convert_ssa,
+        tir::transform::expand_math,
         tir::transform::flatten_buffer,
         tir::transform::float_compute_legalize,
         tir::transform::loop_partition,

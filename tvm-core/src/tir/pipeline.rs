@@ -34,6 +34,7 @@ pub fn lower_tir() -> Pass {
         tir::simplify(),
         tir::remove_no_op(),
         tir::float_compute_legalize().mandatory(),
+        tir::expand_math(),
         tir::lower_intrin().mandatory(),
         tir::lower_tvm_builtin().mandatory(),
         tir::make_packed_api().mandatory(),

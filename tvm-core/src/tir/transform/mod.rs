@@ -27,6 +27,7 @@ mod contract_reductions;
 mod convert_blocks_to_opaque;
 mod convert_ssa;
 mod coverage;
+mod expand_math;
 mod flatten_buffer;
 mod float_compute_legalize;
 #[cfg(test)]
@@ -63,6 +64,7 @@ pub use contract_reductions::{DECOMPOSED, contract_reductions};
 pub use convert_blocks_to_opaque::convert_blocks_to_opaque;
 pub use convert_ssa::convert_ssa;
 pub(in crate::tir) use coverage::is_covered_in;
+pub use expand_math::expand_math;
 pub use flatten_buffer::flatten_buffer;
 pub use float_compute_legalize::float_compute_legalize;
 pub(crate) use inline_call::{bind_buffer, inline_body, misfit_of_call};
