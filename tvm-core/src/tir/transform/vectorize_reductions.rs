@@ -207,7 +207,9 @@ fn update(node: &For) -> Option<Update<'_>> {
         !any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if load.buffer == target.buffer))
     };
     let fixed = |expr: &PrimExpr| !any_expr(expr, &mut |it| it.as_var() == Some(&node.loop_var));
-    if !target.indices.iter().all(fixed) || !matches!(node.kind, ForKind::Serial) {
+    if !target.indices.iter().all(|index| fixed(index) && free(index))
+        || !matches!(node.kind, ForKind::Serial)
+    {
         return None;
     }
     let value = match &target.value {
