@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use crate::arith::{Analyzer, detect_linear_equation};
 use crate::ir::Var;
-use crate::tir::schedule::Schedule;
-use crate::tir::{
-    Block, BlockRealize, BufferLoad, BufferStore, ForKind, IterKind, PrimExpr, Visitor, any_expr, walk_expr,
-};
+use crate::tir::schedule::{Schedule, StmtSRef};
+use crate::tir::{BufferLoad, BufferStore, ForKind, IterKind, PrimExpr, for_each_load, uses_var};
 
 /// A leaf block, each of whose loops runs one axis.
 pub(super) struct BlockInfo {
@@ -18,7 +16,7 @@ pub(super) struct BlockInfo {
     /// The store that is the whole body, if it is one store.
     pub(super) store: Option<BufferStore>,
     /// Loads of buffers other than the ones that the block writes.
-    pub(super) loads: Vec<BufferLoad>,
+    pub(super) loads: Vec<Arc<BufferLoad>>,
     /// True if the block updates what it stores along reduction axes.
     pub(super) reduces: bool,
 }
@@ -44,23 +42,12 @@ pub(super) enum Stride {
     Other,
 }
 
-/// The names of the blocks that hold no other block, in program order.
-pub(super) fn leaf_names(s: &Schedule) -> Vec<Arc<str>> {
-    leaves(s).iter().map(|it| it.block.name.clone()).collect()
-}
-
-/// The blocks that hold no other block, in program order.
-pub(super) fn leaves(s: &Schedule) -> Vec<Arc<BlockRealize>> {
-    let holds = |it: &&Arc<BlockRealize>| crate::tir::analysis::holds_blocks(&it.block.body);
-    s.state().blocks().iter().filter(|it| !holds(it)).cloned().collect()
-}
-
 impl BlockInfo {
     /// The facts of the block `name`; `None` if its loops and axes do not correspond.
     pub(super) fn of(s: &Schedule, name: &str) -> Option<BlockInfo> {
-        let realize = leaves(s).into_iter().find(|it| &*it.block.name == name)?;
+        let realize = s.state().leaf_blocks().iter().find(|it| &*it.block.name == name)?;
         let block = &realize.block;
-        let sref = crate::tir::schedule::StmtSRef::Block(block.id);
+        let sref = StmtSRef::Block(block.id);
         let mut axes = Vec::new();
         for var in s.state().loops_above(sref) {
             let node = s.state().get_for(var).ok()?;
@@ -79,7 +66,9 @@ impl BlockInfo {
             return None;
         }
         let reduces = axes.iter().any(|axis| axis.kind == IterKind::Reduce);
-        let (store, mut loads) = (single_store(block), loads_of(block));
+        let store = block.body.as_buffer_store().map(|store| (**store).clone());
+        let mut loads = Vec::new();
+        for_each_load(&block.body, &mut |load| loads.push(load.clone()));
         loads.retain(|load| block.writes.iter().all(|write| write.buffer != load.buffer));
         Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces })
     }
@@ -102,10 +91,10 @@ impl BlockInfo {
 /// The stride of an access with these indices along `axis`.
 pub(super) fn stride(indices: &[PrimExpr], axis: &Var) -> Stride {
     let Some((last, others)) = indices.split_last() else { return Stride::Zero };
-    if others.iter().any(|index| uses(index, axis)) {
+    if others.iter().any(|index| uses_var(index, axis)) {
         return Stride::Other;
     }
-    if !uses(last, axis) {
+    if !uses_var(last, axis) {
         return Stride::Zero;
     }
     let linear = detect_linear_equation(last, std::slice::from_ref(axis), &Analyzer::new());
@@ -114,29 +103,4 @@ pub(super) fn stride(indices: &[PrimExpr], axis: &Var) -> Stride {
         Some(2..=4) => Stride::Few,
         _ => Stride::Other,
     }
-}
-
-/// True if `axis` occurs in `expr`.
-pub(super) fn uses(expr: &PrimExpr, axis: &Var) -> bool {
-    any_expr(expr, &mut |it| it.as_var() == Some(axis))
-}
-
-fn single_store(block: &Block) -> Option<BufferStore> {
-    block.body.as_buffer_store().map(|store| (**store).clone())
-}
-
-/// Loads in the body.
-pub(super) fn loads_of(block: &Block) -> Vec<BufferLoad> {
-    struct Loads(Vec<BufferLoad>);
-    impl Visitor for Loads {
-        fn visit_expr(&mut self, expr: &PrimExpr) {
-            if let PrimExpr::BufferLoad(load) = expr {
-                self.0.push((**load).clone());
-            }
-            walk_expr(self, expr);
-        }
-    }
-    let mut loads = Loads(Vec::new());
-    loads.visit_stmt(&block.body);
-    loads.0
 }

@@ -3,18 +3,17 @@
 
 use std::sync::Arc;
 
-use super::analysis::{leaves, loads_of};
 use crate::arith::Analyzer;
 use crate::tir::schedule::Schedule;
-use crate::tir::{Block, BlockRealize, Buffer, IterKind, PrimExpr};
+use crate::tir::{Block, BlockRealize, Buffer, IterKind, PrimExpr, for_each_load};
 
 /// Inlines every element-wise block all of whose readers are element-wise. The accesses of the buffer that goes must be
 /// provably in bounds: else the program is to report the buffer.
 pub(super) fn inline(s: &mut Schedule) {
     let mut refused = Vec::new();
     loop {
-        let blocks = leaves(s);
-        let Some(next) = blocks.iter().find(|it| !refused.contains(&it.block.name) && may_go(it, &blocks))
+        let blocks = s.state().leaf_blocks();
+        let Some(next) = blocks.iter().find(|it| !refused.contains(&it.block.name) && may_go(it, blocks))
         else {
             return;
         };
@@ -36,9 +35,12 @@ fn may_go(realize: &BlockRealize, blocks: &[Arc<BlockRealize>]) -> bool {
         && is_element_wise(realize)
         && in_bounds(&realize.block, &store.indices, &store.buffer)
         && readers.all(|reader| {
-            let loads = loads_of(&reader.block);
-            let mut loads = loads.iter().filter(|load| load.buffer == store.buffer);
-            is_element_wise(reader) && loads.all(|load| in_bounds(&reader.block, &load.indices, &load.buffer))
+            let mut inside = true;
+            for_each_load(&reader.block.body, &mut |load| {
+                inside &=
+                    load.buffer != store.buffer || in_bounds(&reader.block, &load.indices, &load.buffer);
+            });
+            inside && is_element_wise(reader)
         })
 }
 

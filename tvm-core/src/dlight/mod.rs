@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::ir::AttrValue;
 use crate::pass::{Pass, prim_func_pass};
 use crate::target::{Machine, TargetKind};
-use crate::tir::schedule::{IS_SCHEDULED, Schedule};
+use crate::tir::schedule::{IS_SCHEDULED, Schedule, ScheduleError};
 use crate::tir::{ForKind, PrimFunc, Stmt, Visitor, walk_stmt};
 
 use analysis::BlockInfo;
@@ -28,11 +28,7 @@ struct Rule {
     /// Name, as `explain` shows it.
     name: &'static str,
     /// Schedules a block; an error or `None` means that the rule does not fit. Returns the parameters that it chose.
-    apply: fn(
-        &mut Schedule,
-        &BlockInfo,
-        &Machine,
-    ) -> Result<Option<String>, crate::tir::schedule::ScheduleError>,
+    apply: fn(&mut Schedule, &BlockInfo, &Machine) -> Result<Option<String>, ScheduleError>,
 }
 
 /// What the default schedule did with one block.
@@ -69,7 +65,8 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
     let mut s = Schedule::new(func.clone()).ok()?;
     inline::inline(&mut s);
     let mut applied = Vec::new();
-    for name in analysis::leaf_names(&s) {
+    let names: Vec<Arc<str>> = s.state().leaf_blocks().iter().map(|it| it.block.name.clone()).collect();
+    for name in names {
         let Some(info) = BlockInfo::of(&s, &name) else { continue };
         for rule in cpu::RULES {
             let mut fork = s.clone();

@@ -113,7 +113,7 @@ impl Printer {
             && plain(last)
             && plain(inner)
             && inner.kind == outer.kind
-            && !nest.iter().any(|it| mentions(&inner.extent, &it.loop_var))
+            && !nest.iter().any(|it| uses_var(&inner.extent, &it.loop_var))
         {
             nest.push(inner);
             last = inner;
@@ -291,10 +291,6 @@ pub(super) fn says_shape(it: &MatchBufferRegion) -> bool {
 
 fn plain(it: &For) -> bool {
     it.min.is_const(0) && it.annotations.is_empty()
-}
-
-fn mentions(expr: &PrimExpr, var: &crate::ir::Var) -> bool {
-    any_expr(expr, &mut |it| it.as_var() == Some(var))
 }
 
 /// Operator and operand of `buffer[indices] op= operand`, when the store updates its element in this way.

@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use tvm_runtime::DataType;
+
 /// Vectors, caches and cores of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Machine {
@@ -37,6 +39,11 @@ fn narrow(value: u64) -> u32 {
 }
 
 impl Machine {
+    /// Lanes of `dtype` in one vector.
+    pub const fn lanes(&self, dtype: DataType) -> u16 {
+        (self.vector_bits / dtype.bits() as u32) as u16
+    }
+
     /// A machine of which nothing is known: vectors of 128 bits, and small caches.
     pub const fn baseline() -> Machine {
         Machine {

@@ -9,7 +9,7 @@ mod machine;
 use std::fmt;
 use std::str::FromStr;
 
-use tvm_runtime::Device;
+use tvm_runtime::{DataType, Device};
 
 pub use machine::Machine;
 
@@ -119,8 +119,8 @@ impl Target {
     }
 
     /// Lanes of `dtype` in one vector of this target.
-    pub const fn lanes(&self, dtype: tvm_runtime::DataType) -> u16 {
-        (self.machine.vector_bits / dtype.bits() as u32) as u16
+    pub const fn lanes(&self, dtype: DataType) -> u16 {
+        self.machine.lanes(dtype)
     }
 }
 

@@ -6,12 +6,14 @@
 //! loads `vectors` vectors and `rows` scalars for `rows * vectors` multiply-adds. Tiles of 6 to 8 rows and 2 vectors keep
 //! two units for multiply-adds of four cycles of latency busy, with 12 to 16 accumulators.
 
+use std::sync::Arc;
+
 use super::parallel;
 use crate::dlight::Rule;
-use crate::dlight::analysis::{Axis, BlockInfo, Stride, leaves, stride, uses};
+use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
-use crate::tir::{Buffer, BufferLoad, IterKind, Scope};
+use crate::tir::{Buffer, BufferLoad, IterKind, Scope, uses_var};
 
 pub(super) const RULE: Rule = Rule { name: "contraction", apply };
 
@@ -39,7 +41,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     if info.loads.iter().any(|load| stride(&load.indices, column_var) == Stride::Other) {
         return Ok(None);
     }
-    let lanes = i64::from(machine.vector_bits) / 8 / store.buffer.dtype.bytes().max(1) as i64;
+    let lanes = i64::from(machine.lanes(store.buffer.dtype));
     let tile = tile(info, column, lanes, machine);
     let packed = packed_operand(info, &tile);
 
@@ -89,7 +91,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     s.vectorize(vector)?;
     s.decompose_reduction(block, first)?;
     if let Some(operand) = &packed {
-        let reads = leaves(s).into_iter().find(|it| it.block.name == info.name);
+        let reads = s.state().leaf_blocks().iter().find(|it| it.block.name == info.name);
         let at = reads.and_then(|it| it.block.reads.iter().position(|read| read.buffer == *operand));
         let Some(at) = at else { return Ok(None) };
         let panel = s.cache_read(block, at, Scope::Global)?;
@@ -108,11 +110,11 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
 
 fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile {
     let column_var = &info.axes[column].var;
-    let vectors: Vec<&BufferLoad> =
+    let vectors: Vec<&Arc<BufferLoad>> =
         info.loads.iter().filter(|load| stride(&load.indices, column_var) != Stride::Zero).collect();
     let reuses = |axis: &Axis| {
         !vectors.is_empty()
-            && vectors.iter().all(|load| load.indices.iter().all(|index| !uses(index, &axis.var)))
+            && vectors.iter().all(|load| load.indices.iter().all(|index| !uses_var(index, &axis.var)))
     };
     let spatial = |axis: &&(usize, &Axis)| axis.0 != column && axis.1.kind == IterKind::Spatial;
     let row = info.axes.iter().enumerate().filter(|it| spatial(&it)).rfind(|(_, axis)| reuses(axis));
@@ -168,7 +170,9 @@ fn packed_operand(info: &BlockInfo, tile: &Tile) -> Option<Buffer> {
 /// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles.
 fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleError> {
     let Some(store) = &info.store else { return Ok(()) };
-    let reader = leaves(s)
+    let reader = s
+        .state()
+        .leaf_blocks()
         .iter()
         .find(|it| {
             it.block.name != info.name && it.block.reads.iter().any(|read| read.buffer == store.buffer)

@@ -4,11 +4,12 @@
 //! result accumulates in memory, in a cache: it is loaded and stored once per strip. Threads take different columns, so
 //! sums keep their order.
 
+use super::parallel;
 use crate::dlight::Rule;
-use crate::dlight::analysis::{BlockInfo, Stride, stride, uses};
+use crate::dlight::analysis::{BlockInfo, Stride, stride};
 use crate::target::Machine;
-use crate::tir::IterKind;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
+use crate::tir::{IterKind, uses_var};
 
 pub(super) const RULE: Rule = Rule { name: "skinny product", apply };
 
@@ -37,12 +38,12 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let mut matrices = info.loads.iter().filter(|load| stride(&load.indices, column_var) != Stride::Zero);
     let (Some(matrix), None) = (matrices.next(), matrices.next()) else { return Ok(None) };
     let own_columns = matrix.indices.last().and_then(|index| index.as_var()) == Some(column_var);
-    let shared = rows.iter().all(|(_, axis)| matrix.indices.iter().all(|index| !uses(index, &axis.var)));
+    let shared = rows.iter().all(|(_, axis)| matrix.indices.iter().all(|index| !uses_var(index, &axis.var)));
     let large = info.axes[*term].extent.as_int().is_none_or(|extent| extent >= 8 * TERMS);
     if !own_columns || !shared || !large || count > MAX_ROWS || columns < STRIP {
         return Ok(None);
     }
-    let lanes = i64::from(machine.vector_bits) / 8 / store.buffer.dtype.bytes().max(1) as i64;
+    let lanes = i64::from(machine.lanes(store.buffer.dtype));
     let block = s.block(&info.name)?;
     let loops = s.get_loops(block)?;
     let [strips, tiles, vector] =
@@ -57,6 +58,6 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     if let Some(&vector) = s.get_loops(init)?.last() {
         s.vectorize(vector)?;
     }
-    s.parallel(strips)?;
+    parallel(s, info, &[strips])?;
     Ok(Some(format!("{count} rows, strips of {TERMS}x{STRIP}")))
 }

@@ -1,11 +1,12 @@
 //! Blocks without reduction: vectors along the contiguous axis of the result, threads along the others.
 
 use super::parallel;
+use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
-use crate::tir::{BufferLoad, IterKind, PrimExpr};
+use crate::tir::{BufferLoad, IterKind, PrimExpr, uses_var};
 
 pub(super) const RULE: Rule = Rule { name: "spatial", apply };
 
@@ -90,14 +91,11 @@ fn flat_axes(info: &BlockInfo) -> usize {
                 let at = indices.len() - axes.len();
                 let same_axes =
                     axes.iter().zip(&indices[at..]).all(|(axis, index)| index.as_var() == Some(&axis.var));
-                let outside = indices[..at]
-                    .iter()
-                    .all(|index| axes.iter().all(|axis| !crate::dlight::analysis::uses(index, &axis.var)));
+                let outside =
+                    indices[..at].iter().all(|index| axes.iter().all(|axis| !uses_var(index, &axis.var)));
                 // The extent of the first axis does not matter.
                 let whole = axes.iter().zip(&shape[at..]).skip(1);
-                same_axes
-                    && outside
-                    && whole.into_iter().all(|(axis, extent)| crate::arith::same(&axis.extent, extent))
+                same_axes && outside && whole.into_iter().all(|(axis, extent)| same(&axis.extent, extent))
             }
     };
     let all = |len: usize| {

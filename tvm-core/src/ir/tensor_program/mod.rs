@@ -30,4 +30,4 @@ pub use stmt::{
     AllocBuffer, AssertStmt, Bind, Block, BlockRealize, BufferRegion, BufferStore, DeclBuffer, Evaluate,
     Failure, For, ForKind, IfThenElse, IterKind, IterVar, MatchBufferRegion, Range, Stmt, ThreadTag, While,
 };
-pub use visitor::{Visitor, any_expr, walk_block, walk_expr, walk_stmt};
+pub use visitor::{Visitor, any_expr, for_each_load, uses_var, walk_block, walk_expr, walk_stmt};

@@ -2,10 +2,13 @@
 //!
 //! TVM counterpart: `ExprVisitor`, `StmtExprVisitor`.
 
+use std::sync::Arc;
+
 use smallvec::{SmallVec, smallvec};
 
 use super::nodes::{expr_node, stmt_node};
 use super::*;
+use crate::ir::Var;
 use crate::support::with_stack;
 
 /// Visits every node; override a method and call the matching `walk_*` to continue with the children.
@@ -39,6 +42,25 @@ pub fn walk_stmt<V: Visitor + ?Sized>(v: &mut V, stmt: &Stmt) {
 /// Visits the children of `block`: domains, regions, init, body.
 pub fn walk_block<V: Visitor + ?Sized>(v: &mut V, block: &Block) {
     block.walk(v);
+}
+
+/// True when `var` occurs in `expr`.
+pub fn uses_var(expr: &PrimExpr, var: &Var) -> bool {
+    any_expr(expr, &mut |it| it.as_var() == Some(var))
+}
+
+/// Calls `f` with every load in `stmt`, in program order.
+pub fn for_each_load(stmt: &Stmt, f: &mut dyn FnMut(&Arc<BufferLoad>)) {
+    struct Loads<'a>(&'a mut dyn FnMut(&Arc<BufferLoad>));
+    impl Visitor for Loads<'_> {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            if let PrimExpr::BufferLoad(load) = expr {
+                (self.0)(load);
+            }
+            walk_expr(self, expr);
+        }
+    }
+    Loads(f).visit_stmt(stmt);
 }
 
 /// True when `pred` holds for `expr` or an expression inside it.

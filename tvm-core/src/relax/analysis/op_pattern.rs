@@ -5,7 +5,7 @@
 use crate::ir::{OpPattern, VarId};
 use crate::tir::{
     BinaryOp, Block, BlockRealize, BufferLoad, BufferStore, IterKind, PrimExpr, PrimFunc, Stmt, Visitor,
-    any_expr, walk_block, walk_expr, walk_stmt,
+    any_expr, for_each_load, uses_var, walk_block, walk_stmt,
 };
 
 /// The pattern of `func`: the most complex pattern among its blocks. Element-wise work after a reduction makes it
@@ -65,8 +65,8 @@ fn block_pattern(block: &Block) -> OpPattern {
     if !block.match_buffers.is_empty() || !block.alloc_buffers.is_empty() {
         return OpPattern::Opaque;
     }
-    let mut loads = Loads::default();
-    loads.visit_expr(&store.value);
+    let mut loads = Vec::new();
+    for_each_load(&block.body, &mut |load| loads.push(load.clone()));
     let reduces = block.iter_vars.iter().any(|iter| iter.kind == IterKind::Reduce);
     if reduces {
         let known = block.iter_vars.iter().all(|it| matches!(it.kind, IterKind::Reduce | IterKind::Spatial));
@@ -79,11 +79,11 @@ fn block_pattern(block: &Block) -> OpPattern {
         };
     }
     if block.iter_vars.iter().any(|iter| iter.kind != IterKind::Spatial)
-        || loads.0.iter().any(|load| load.buffer == store.buffer)
+        || loads.iter().any(|load| load.buffer == store.buffer)
     {
         return OpPattern::Opaque;
     }
-    let patterns: Vec<OpPattern> = loads.0.iter().map(|load| load_pattern(load, store, &axes)).collect();
+    let patterns: Vec<OpPattern> = loads.iter().map(|load| load_pattern(load, store, &axes)).collect();
     let worst = patterns.iter().copied().max().unwrap_or(OpPattern::ElemWise);
     // A bias beside an operand of the full shape does not make an operation less element-wise.
     if worst == OpPattern::Broadcast && patterns.contains(&OpPattern::ElemWise) {
@@ -131,7 +131,7 @@ fn load_pattern(load: &BufferLoad, store: &BufferStore, axes: &[VarId]) -> OpPat
 
 /// True when `var` is a symbolic dimension of the loaded buffer, and so no axis of the block: those all index the store.
 fn is_dim(var: &crate::ir::Var, load: &BufferLoad) -> bool {
-    load.buffer.shape.iter().any(|extent| any_expr(extent, &mut |it| it.as_var() == Some(var)))
+    load.buffer.shape.iter().any(|extent| uses_var(extent, var))
 }
 
 /// A product of two loads, perhaps converted: the body of a matrix multiplication or convolution.
@@ -147,18 +147,6 @@ fn is_product(expr: &PrimExpr) -> bool {
         PrimExpr::Cast(it) => is_product(&it.value),
         PrimExpr::Binary(it) => it.op == BinaryOp::Mul && is_load(&it.a) && is_load(&it.b),
         _ => false,
-    }
-}
-
-#[derive(Default)]
-struct Loads(Vec<BufferLoad>);
-
-impl Visitor for Loads {
-    fn visit_expr(&mut self, expr: &PrimExpr) {
-        if let PrimExpr::BufferLoad(load) = expr {
-            self.0.push((**load).clone());
-        }
-        walk_expr(self, expr);
     }
 }
 

@@ -21,6 +21,18 @@ pub fn conjunction(conditions: impl IntoIterator<Item = PrimExpr>) -> PrimExpr {
     conditions.into_iter().fold(PrimExpr::bool(true), PrimExpr::and)
 }
 
+/// What is at least 1 where the comparison `condition` of integers holds: `b - a` for `a < b`.
+pub(crate) fn slack(condition: &PrimExpr) -> Option<PrimExpr> {
+    let PrimExpr::Binary(it) = condition else { return None };
+    match it.op {
+        BinaryOp::Lt => Some(&it.b - &it.a),
+        BinaryOp::Le => Some(&it.b - &it.a + 1),
+        BinaryOp::Gt => Some(&it.a - &it.b),
+        BinaryOp::Ge => Some(&it.a - &it.b + 1),
+        _ => None,
+    }
+}
+
 /// `stmt`, whose outermost blocks run only where `condition` holds too.
 pub(crate) fn add_predicate(stmt: &Stmt, condition: &PrimExpr) -> Stmt {
     match stmt {

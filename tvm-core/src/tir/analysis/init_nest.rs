@@ -16,7 +16,7 @@ use crate::ir::{BufferId, Span, Var, VarId};
 use crate::tir::transform::renew_stmt;
 use crate::tir::{
     Block, BlockRealize, For, ForKind, IterKind, IterVar, Mutator, PrimExpr, Stmt, Substitute, Visitor,
-    any_expr, substitute_expr, walk_expr, walk_stmt,
+    any_expr, substitute_expr, uses_var, walk_expr, walk_stmt,
 };
 
 /// A construct that may stand between a loop and a block inside it.
@@ -39,11 +39,8 @@ pub(in crate::tir) enum Frame {
 /// True when `node` drives a reduction axis of the block (`reduce`), or an axis of another kind (not `reduce`).
 pub(in crate::tir) fn drives(realize: &BlockRealize, node: &For, reduce: bool) -> bool {
     let axes = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
-    axes.filter(|(iter, _)| (iter.kind == IterKind::Reduce) == reduce).any(|(_, value)| uses(value, node))
-}
-
-fn uses(expr: &PrimExpr, node: &For) -> bool {
-    any_expr(expr, &mut |it| it.as_var() == Some(&node.loop_var))
+    axes.filter(|(iter, _)| (iter.kind == IterKind::Reduce) == reduce)
+        .any(|(_, value)| uses_var(value, &node.loop_var))
 }
 
 fn vars_of<'a>(exprs: impl IntoIterator<Item = &'a PrimExpr>) -> FxHashSet<VarId> {

@@ -9,15 +9,17 @@ mod lowered;
 #[cfg(test)]
 mod tests;
 mod total;
+mod update;
 mod well_formed;
 
 pub use access_region::with_access_regions;
-pub(crate) use conjuncts::{add_predicate, holds_blocks, reads_memory};
+pub(crate) use conjuncts::{add_predicate, holds_blocks, reads_memory, slack};
 pub use conjuncts::{conjunction, conjuncts};
 pub use cost::estimate_cost;
 pub(crate) use index_range::{extent_between, range_of};
 pub(in crate::tir) use init_nest::{Frame, drives, init_nest, init_variables, reduction_loop};
 pub use lowered::lowered_form;
 pub(crate) use total::is_total;
+pub(in crate::tir) use update::{loads_buffer, loads_element, update};
 pub use well_formed::well_formed;
 pub(crate) use well_formed::{check_expr, check_rules};

@@ -1,10 +1,11 @@
 //! Classification of the loops around a statement as spatial, reduction or opaque axes of its block.
 
-use super::{Loop, collect_stores, for_each_load};
+use super::{Loop, collect_stores};
 use crate::arith::{LinearSum, Products, same};
 use crate::ir::Var;
 use crate::tir::{
-    BinaryOp, Buffer, BufferStore, IterKind, PrimExpr, Range, Stmt, Visitor, any_expr, walk_stmt,
+    BinaryOp, Buffer, BufferStore, IterKind, PrimExpr, Range, Stmt, Visitor, any_expr, for_each_load,
+    uses_var, walk_stmt,
 };
 
 /// `rest` of `buffer[i] = buffer[i] op rest`, for operations that may be reordered.
@@ -65,7 +66,7 @@ pub(super) fn axis_kinds(
 fn kind_for(stmt: &Stmt, store: &BufferStore, var: &Var, ranges: &[(Var, Range)]) -> IterKind {
     let own = store.indices.iter().position(|index| is_injective_in(index, var, ranges));
     let Some(axis) = own else {
-        let chosen = store.indices.iter().any(|index| uses(index, var));
+        let chosen = store.indices.iter().any(|index| uses_var(index, var));
         return match update(store) {
             Some(_) if !chosen && !reads_elsewhere(stmt, store) => IterKind::Reduce,
             _ => IterKind::Opaque,
@@ -94,10 +95,6 @@ fn reads_elsewhere(stmt: &Stmt, store: &BufferStore) -> bool {
     loads != 1 || updates != 1
 }
 
-fn uses(expr: &PrimExpr, var: &Var) -> bool {
-    any_expr(expr, &mut |it| it.as_var() == Some(var))
-}
-
 /// True when different values of `var` give different values of `index`, whatever the other loop variables are: `index`
 /// is linear, and the loop variables are its digits as in a positional number system.
 fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool {
@@ -105,7 +102,7 @@ fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool
     let mut digits: Vec<(i128, Option<i64>, &Var)> = Vec::new();
     for (monomial, coefficient) in sum.terms() {
         let inside: Vec<&(Var, Range)> =
-            ranges.iter().filter(|(other, _)| monomial.atoms().any(|atom| uses(atom, other))).collect();
+            ranges.iter().filter(|(other, _)| monomial.atoms().any(|atom| uses_var(atom, other))).collect();
         match (inside.as_slice(), monomial.as_atom().and_then(PrimExpr::as_var)) {
             ([], _) => {}
             ([(_, range)], Some(atom)) => digits.push((coefficient.abs(), range.extent.as_int(), atom)),

@@ -27,7 +27,7 @@ use crate::ir::{Span, Var};
 use crate::tir::analysis::{holds_blocks, range_of, with_access_regions};
 use crate::tir::{
     Block, BlockRealize, Buffer, BufferStore, For, IterVar, PrimExpr, Range, Stmt, Visitor, any_expr,
-    substitute_stmt, walk_expr, walk_stmt,
+    substitute_stmt, walk_stmt,
 };
 
 pub(crate) use names::BlockNames;
@@ -236,18 +236,4 @@ fn collect_stores(stmt: &Stmt) -> Vec<Arc<BufferStore>> {
     let mut stores = Stores(vec![]);
     stores.visit_stmt(stmt);
     stores.0
-}
-
-/// Calls `f` on every load in `stmt`.
-fn for_each_load(stmt: &Stmt, f: &mut dyn FnMut(&crate::tir::BufferLoad)) {
-    struct Loads<'a>(&'a mut dyn FnMut(&crate::tir::BufferLoad));
-    impl Visitor for Loads<'_> {
-        fn visit_expr(&mut self, expr: &PrimExpr) {
-            if let PrimExpr::BufferLoad(load) = expr {
-                (self.0)(load);
-            }
-            walk_expr(self, expr);
-        }
-    }
-    Loads(f).visit_stmt(stmt);
 }

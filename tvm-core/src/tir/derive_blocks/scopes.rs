@@ -12,7 +12,7 @@ use crate::ir::Var;
 use crate::tir::analysis::{add_predicate, holds_blocks, reads_memory};
 use crate::tir::{
     AllocBuffer, Bind, Block, BlockRealize, Buffer, For, IfThenElse, Mutator, PrimExpr, Scope, Stmt,
-    any_expr, substitute_expr, substitute_stmt,
+    any_expr, substitute_expr, substitute_stmt, uses_var,
 };
 
 impl Derive {
@@ -127,7 +127,7 @@ fn stored(name: &str, value: &PrimExpr) -> (Buffer, Vec<Stmt>) {
 /// True when the layout of `buffer` uses `var`.
 pub(super) fn layout_uses(buffer: &Buffer, var: &Var) -> bool {
     let mut parts = buffer.shape.iter().chain(buffer.strides.iter()).chain(&buffer.elem_offset);
-    parts.any(|part| any_expr(part, &mut |it| it.as_var() == Some(var)))
+    parts.any(|part| uses_var(part, var))
 }
 
 /// True when the layout of a buffer allocated in `stmt` uses `var`.

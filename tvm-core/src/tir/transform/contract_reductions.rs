@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use super::util::body_pass;
-use crate::arith::same;
 use crate::pass::Pass;
+use crate::tir::analysis::loads_element;
 use crate::tir::{Binary, BinaryOp, Block, BufferStore, Intrinsic, IterKind, Mutator, PrimExpr, Stmt};
 
 /// Annotation of a block whose init is in a separate block.
@@ -80,10 +80,7 @@ fn contracted(value: &PrimExpr, store: &BufferStore) -> Option<PrimExpr> {
 /// True when `expr` is the element that `store` writes, or a sum that contains it.
 fn accumulates(expr: &PrimExpr, store: &BufferStore) -> bool {
     match expr {
-        PrimExpr::BufferLoad(it) => {
-            it.buffer.id == store.buffer.id
-                && it.indices.iter().zip(store.indices.iter()).all(|(a, b)| same(a, b))
-        }
+        PrimExpr::BufferLoad(_) => loads_element(expr, store),
         PrimExpr::Binary(it) if it.op == BinaryOp::Add => {
             accumulates(&it.a, store) || accumulates(&it.b, store)
         }

@@ -14,7 +14,7 @@ use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
 use crate::tir::{
     Buffer, ForKind, Intrinsic, PrimCallee, PrimExpr, PrimFunc, Range, Stmt, Visitor, any_expr,
-    substitute_expr, walk_expr, walk_stmt,
+    substitute_expr, uses_var, walk_expr, walk_stmt,
 };
 
 use super::context::{analyzer_for, enter_loop};
@@ -122,10 +122,6 @@ struct Coverage<'a> {
     covered: bool,
     /// Number of pairs of a read and a write that may still be compared.
     budget: Cell<u32>,
-}
-
-fn uses(expr: &PrimExpr, var: &Var) -> bool {
-    any_expr(expr, &mut |expr| expr.as_var() == Some(var))
 }
 
 impl Coverage<'_> {
@@ -237,11 +233,11 @@ impl Coverage<'_> {
         let mut solved: Vec<&(Var, Range)> = Vec::new();
         for (at, loop_) in write.loops.iter().enumerate() {
             let (var, range) = loop_;
-            if write.indices.iter().any(|index| uses(index, var)) {
+            if write.indices.iter().any(|index| uses_var(index, var)) {
                 if at >= common {
                     solved.push(loop_);
                 }
-            } else if write.conditions.iter().any(|condition| uses(condition, var)) || at >= common {
+            } else if write.conditions.iter().any(|condition| uses_var(condition, var)) || at >= common {
                 // Take the first iteration: it exists if the loop is also around the read, else that must be proven.
                 if at >= common && !analyzer.can_prove(&range.extent.clone().greater(0)) {
                     return None;
@@ -278,7 +274,7 @@ fn solve(
 ) -> Option<()> {
     let used: Vec<&(Var, Range)> = vars
         .iter()
-        .filter(|(var, _)| uses(written, var) && !solution.contains_key(&var.id()))
+        .filter(|(var, _)| uses_var(written, var) && !solution.contains_key(&var.id()))
         .copied()
         .collect();
     let zero = |except: Option<&Var>| {

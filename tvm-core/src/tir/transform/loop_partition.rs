@@ -13,9 +13,9 @@ use super::util::one_iteration;
 use crate::arith::{Analyzer, DomMap, detect_linear_equation};
 use crate::ir::Var;
 use crate::pass::{Pass, prim_func_pass};
-use crate::tir::analysis::conjunction;
+use crate::tir::analysis::{conjunction, slack};
 use crate::tir::{
-    BinaryOp, For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, walk_stmt,
+    For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, uses_var, walk_stmt,
 };
 
 /// How many loops around one another are divided: each doubles the code.
@@ -114,7 +114,7 @@ impl LoopPartition {
         } else {
             let few = self.analyzer.const_int_bound(&count).max <= 1;
             let kind = if few { ForKind::Serial } else { node.kind };
-            For { loop_var: node.loop_var.clone(), min: end, extent: count, kind, ..node.clone() }.into()
+            For { min: end, extent: count, kind, ..node.clone() }.into()
         };
         Some((whole.into(), rest))
     }
@@ -149,20 +149,11 @@ impl Conditions<'_> {
     /// The iteration from which on `condition` may fail; `None` if it is not known to hold before any, or is not inside of
     /// an inner loop.
     fn end_of(&self, condition: &PrimExpr) -> Option<PrimExpr> {
-        let uses = |expr: &PrimExpr, var: &Var| any_expr(expr, &mut |it| it.as_var() == Some(var));
-        if self.inner.is_empty() || !uses(condition, self.var) || !self.is_index_arithmetic(condition) {
+        if self.inner.is_empty() || !uses_var(condition, self.var) || !self.is_index_arithmetic(condition) {
             return None;
         }
-        let PrimExpr::Binary(it) = condition else { return None };
-        // The condition is `1 <= slack`.
-        let slack = match it.op {
-            BinaryOp::Lt => &it.b - &it.a,
-            BinaryOp::Le => &it.b - &it.a + 1,
-            BinaryOp::Gt => &it.a - &it.b,
-            BinaryOp::Ge => &it.a - &it.b + 1,
-            _ => return None,
-        };
-        let linear = detect_linear_equation(&slack, std::slice::from_ref(self.var), self.analyzer)?;
+        let linear =
+            detect_linear_equation(&slack(condition)?, std::slice::from_ref(self.var), self.analyzer)?;
         let step = linear.coefficients[0].as_int().filter(|&it| it < 0)?.checked_neg()?;
         let mut domain = DomMap::default();
         for node in &self.inner {
@@ -170,14 +161,12 @@ impl Conditions<'_> {
         }
         let least = self.analyzer.int_set(&linear.base, &domain).min?;
         let inside = self.inner.iter().map(|node| &node.loop_var).chain(&self.bound).chain([self.var]);
-        if inside.into_iter().any(|var| uses(&least, var)) || !self.is_index_arithmetic(&least) {
+        if inside.into_iter().any(|var| uses_var(&least, var)) || !self.is_index_arithmetic(&least) {
             return None;
         }
         Some(self.analyzer.simplify(&((least - 1).floordiv(step) + 1)))
     }
-}
 
-impl Conditions<'_> {
     /// True if `expr` has only variables that are dimensions or loops over them, and small constants: such arithmetic
     /// does not wrap.
     fn is_index_arithmetic(&self, expr: &PrimExpr) -> bool {

@@ -21,6 +21,7 @@
 
 mod check_bounds;
 mod check_loop_kinds;
+mod check_reduction_lanes;
 mod compact_buffer_allocation;
 mod context;
 mod contract_reductions;
@@ -58,6 +59,7 @@ mod zero_unwritten;
 
 pub use check_bounds::check_bounds;
 pub use check_loop_kinds::check_loop_kinds;
+pub use check_reduction_lanes::check_reduction_lanes;
 pub use compact_buffer_allocation::compact_buffer_allocation;
 pub(in crate::tir) use context::analyzer_for;
 pub use contract_reductions::{DECOMPOSED, contract_reductions};
@@ -85,7 +87,7 @@ pub use renew_defs::{renew_defs, renew_stmt};
 pub use simplify::simplify;
 pub use unroll_loop::unroll_loop;
 pub use vectorize_loop::vectorize_loop;
-pub use vectorize_reductions::{REDUCTION_LANES, check_reduction_lanes, vectorize_reductions};
+pub use vectorize_reductions::{REDUCTION_LANES, vectorize_reductions};
 pub use verify_lowered::verify_lowered;
 pub use verify_source::verify_source;
 pub use zero_unwritten::{zero_outputs, zero_unwritten};

@@ -12,8 +12,8 @@ use super::context::{conjuncts, reads};
 use super::util::body_pass;
 use crate::arith::{Analyzer, detect_linear_equation};
 use crate::pass::Pass;
-use crate::tir::analysis::conjunction;
-use crate::tir::{BinaryOp, For, ForKind, IfThenElse, Mutator, PrimExpr, Stmt, any_expr};
+use crate::tir::analysis::{conjunction, slack};
+use crate::tir::{For, ForKind, IfThenElse, Mutator, PrimExpr, Stmt, uses_var};
 
 /// Shortens loops whose body is conditional.
 pub fn narrow_loops() -> Pass {
@@ -51,7 +51,7 @@ fn narrowed(node: &For) -> Option<Stmt> {
     }
     let (mut outside, mut inside, mut end) = (Vec::new(), Vec::new(), extent);
     for part in conjuncts(&branch.condition) {
-        if !any_expr(&part, &mut |it| it.as_var() == Some(&node.loop_var)) {
+        if !uses_var(&part, &node.loop_var) {
             outside.push(part);
         } else if let Some(limit) = end_of(&part, node) {
             end = end.min(limit);
@@ -74,18 +74,7 @@ fn narrowed(node: &For) -> Option<Stmt> {
 
 /// The iteration of `node` from which on `condition` fails, and before which it holds.
 fn end_of(condition: &PrimExpr, node: &For) -> Option<i64> {
-    let PrimExpr::Binary(it) = condition else { return None };
-    // The condition is `1 <= slack`.
-    let slack = match it.op {
-        BinaryOp::Lt => &it.b - &it.a,
-        BinaryOp::Le => &it.b - &it.a + 1,
-        BinaryOp::Gt => &it.a - &it.b,
-        BinaryOp::Ge => &it.a - &it.b + 1,
-        _ => return None,
-    };
-    if it.a.dtype() != DataType::I64 {
-        return None;
-    }
+    let slack = slack(condition).filter(|it| it.dtype() == DataType::I64)?;
     let linear = detect_linear_equation(&slack, std::slice::from_ref(&node.loop_var), &Analyzer::new())?;
     let step = linear.coefficients[0].as_int().filter(|&it| it < 0)?.checked_neg()?;
     // Larger constants could make the arithmetic of the condition wrap.

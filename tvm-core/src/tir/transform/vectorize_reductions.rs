@@ -9,67 +9,27 @@
 use rustc_hash::FxHashMap;
 
 use super::context::reads;
-use super::contract_reductions::is_declared;
 use super::convert_ssa::convert;
-use super::util::{DeepSubstitute, body_pass};
-use crate::arith::same;
-use crate::ir::Attrs;
+use super::util::DeepSubstitute;
 use crate::pass::{Pass, prim_func_pass};
-use crate::tir::analysis::drives;
+use crate::target::Machine;
+use crate::tir::analysis::{self, loads_buffer, loads_element};
 use crate::tir::{
-    AllocBuffer, Binary, BinaryOp, Buffer, BufferStore, For, ForKind, Intrinsic, Mutator, PrimCallee,
-    PrimExpr, PrimFunc, Scope, Stmt, any_expr, binary,
+    AllocBuffer, BinaryOp, Buffer, BufferStore, For, ForKind, Intrinsic, Mutator, PrimCallee, PrimExpr,
+    PrimFunc, Scope, Stmt, binary, uses_var,
 };
+
 /// Annotation of a loop over a reduced axis: the terms may be added in the lanes of vectors.
 pub const REDUCTION_LANES: &str = "reduction_lanes";
 
 /// Vectors of sums: enough to hide the latency of an addition.
 const VECTORS: i64 = 4;
 
-/// Removes [`REDUCTION_LANES`] from loops that are not the innermost loop of a declared reduction.
-/// Requires: blocks with their inits.
-pub fn check_reduction_lanes() -> Pass {
-    body_pass("CheckReductionLanes", |func| CheckReductionLanes.mutate_stmt(&func.body))
-}
-
-struct CheckReductionLanes;
-
-impl Mutator for CheckReductionLanes {
-    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
-        None
-    }
-
-    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
-        let walked = self.walk_stmt(stmt);
-        match walked.as_ref().unwrap_or(stmt) {
-            Stmt::For(node) if node.annotations.get(REDUCTION_LANES).is_some() && !reduces(node) => {
-                Some(For { annotations: without_lanes(&node.annotations), ..(**node).clone() }.into())
-            }
-            _ => walked,
-        }
-    }
-}
-
-fn without_lanes(annotations: &Attrs) -> Attrs {
-    annotations
-        .iter()
-        .filter(|(key, _)| *key != REDUCTION_LANES)
-        .map(|(key, value)| (key, value.clone()))
-        .collect()
-}
-
-/// True if the body of `node` is a block that declares a reduction, and the loop drives nothing but reduced axes.
-fn reduces(node: &For) -> bool {
-    let Stmt::BlockRealize(realize) = &node.body else { return false };
-    is_declared(&realize.block) && drives(realize, node, true) && !drives(realize, node, false)
-}
-
 /// Divides the terms of annotated reductions among the lanes of vectors.
 /// Requires: flat buffers, no blocks.
 pub fn vectorize_reductions() -> Pass {
     prim_func_pass("VectorizeReductions", |func, _, context| {
-        let vector_bytes = i64::from(context.target.machine.vector_bits / 8);
-        let body = VectorizeReductions { vector_bytes }.mutate_stmt(&func.body);
+        let body = VectorizeReductions { machine: &context.target.machine }.mutate_stmt(&func.body);
         Ok(body.map(|body| {
             let body = convert(func, &body).unwrap_or(body);
             PrimFunc { body, ..func.clone() }
@@ -77,12 +37,11 @@ pub fn vectorize_reductions() -> Pass {
     })
 }
 
-struct VectorizeReductions {
-    /// Width of the widest vectors of the target.
-    vector_bytes: i64,
+struct VectorizeReductions<'a> {
+    machine: &'a Machine,
 }
 
-impl Mutator for VectorizeReductions {
+impl Mutator for VectorizeReductions<'_> {
     fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
         None
     }
@@ -136,13 +95,13 @@ impl Update<'_> {
     }
 }
 
-impl VectorizeReductions {
+impl VectorizeReductions<'_> {
     /// `node` with its terms in lanes; `None` if its body is no update of one element, or it has too few iterations.
     fn lanes(&self, node: &For) -> Option<Stmt> {
         let update = update(node)?;
         let (var, target) = (&node.loop_var, update.target);
         let index = |value: i64| PrimExpr::int(value, var.dtype());
-        let vector = self.vector_bytes / target.buffer.dtype.bytes().max(1) as i64;
+        let vector = i64::from(self.machine.lanes(target.buffer.dtype));
         let count = match node.extent.as_int() {
             Some(extent) => (extent / vector).min(VECTORS) * vector,
             None => VECTORS * vector,
@@ -195,41 +154,23 @@ impl VectorizeReductions {
 /// The update that is the body of `node`, of one element.
 fn update(node: &For) -> Option<Update<'_>> {
     let Stmt::BufferStore(target) = &node.body else { return None };
-    let is_target = |expr: &PrimExpr| match expr {
-        PrimExpr::BufferLoad(load) => {
-            load.buffer == target.buffer
-                && load.indices.len() == target.indices.len()
-                && load.indices.iter().zip(target.indices.iter()).all(|(a, b)| same(a, b))
-        }
-        _ => false,
-    };
-    let free = |expr: &PrimExpr| {
-        !any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if load.buffer == target.buffer))
-    };
-    let fixed = |expr: &PrimExpr| !any_expr(expr, &mut |it| it.as_var() == Some(&node.loop_var));
+    let free = |expr: &PrimExpr| !loads_buffer(expr, &target.buffer);
+    let fixed = |expr: &PrimExpr| !uses_var(expr, &node.loop_var);
     if !target.indices.iter().all(|index| fixed(index) && free(index))
         || !matches!(node.kind, ForKind::Serial)
     {
         return None;
     }
     let value = match &target.value {
-        PrimExpr::Binary(it) => {
-            let Binary { op, a, b } = &**it;
-            let term = if is_target(a) {
-                b
-            } else if is_target(b) {
-                a
-            } else {
-                return None;
-            };
-            if !free(term) || !matches!(op, BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max) {
-                return None;
+        PrimExpr::Binary(_) => match analysis::update(target)? {
+            (op @ (BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max), term) => {
+                Value::Op(op, term)
             }
-            Value::Op(*op, term)
-        }
+            _ => return None,
+        },
         PrimExpr::Call(it) => match (&it.callee, &*it.args) {
             (PrimCallee::Intrinsic(Intrinsic::FMulAdd), [a, b, sum])
-                if is_target(sum) && free(a) && free(b) =>
+                if loads_element(sum, target) && free(a) && free(b) =>
             {
                 Value::FMulAdd(a, b)
             }

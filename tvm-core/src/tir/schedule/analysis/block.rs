@@ -2,18 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::arith::same;
 use crate::ir::Var;
 use crate::support::with_stack;
+use crate::tir::analysis::update;
 use crate::tir::schedule::{ScheduleError, ScheduleState};
-use crate::tir::{
-    Binary, BinaryOp, Block, BlockRealize, BufferStore, For, IterKind, PrimExpr, Stmt, any_expr,
-};
-
-/// True when `var` occurs in `expr`.
-pub(in crate::tir::schedule) fn uses_var(expr: &PrimExpr, var: &Var) -> bool {
-    any_expr(expr, &mut |it| it.as_var() == Some(var))
-}
+use crate::tir::{BinaryOp, Block, BlockRealize, BufferStore, For, IterKind, PrimExpr, Stmt, uses_var};
 
 /// The outermost blocks inside `stmt`, in program order.
 pub(in crate::tir::schedule) fn child_blocks(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
@@ -106,32 +99,21 @@ pub(in crate::tir::schedule) fn single_store(block: &Block) -> Option<&BufferSto
 }
 
 fn is_associative_update(block: &Block) -> bool {
-    let Some(store) = single_store(block) else { return false };
-    let PrimExpr::Binary(update) = &store.value else { return false };
-    let Binary { op, a, b } = &**update;
-    let is_target = |expr: &PrimExpr| match expr {
-        PrimExpr::BufferLoad(load) => {
-            load.buffer == store.buffer
-                && load.indices.len() == store.indices.len()
-                && load.indices.iter().zip(store.indices.iter()).all(|(a, b)| same(a, b))
-        }
-        _ => false,
-    };
-    let reads_target = |expr: &PrimExpr| {
-        any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if load.buffer == store.buffer))
-    };
+    let op = single_store(block).and_then(update).map(|(op, _)| op);
     matches!(
         op,
-        BinaryOp::Add
-            | BinaryOp::Mul
-            | BinaryOp::Min
-            | BinaryOp::Max
-            | BinaryOp::And
-            | BinaryOp::Or
-            | BinaryOp::BitAnd
-            | BinaryOp::BitOr
-            | BinaryOp::BitXor
-    ) && ((is_target(a) && !reads_target(b)) || (is_target(b) && !reads_target(a)))
+        Some(
+            BinaryOp::Add
+                | BinaryOp::Mul
+                | BinaryOp::Min
+                | BinaryOp::Max
+                | BinaryOp::And
+                | BinaryOp::Or
+                | BinaryOp::BitAnd
+                | BinaryOp::BitOr
+                | BinaryOp::BitXor
+        )
+    )
 }
 
 /// The block axis that each of `indices` is, if all of them are axes and no axis occurs twice. An index 0 of a

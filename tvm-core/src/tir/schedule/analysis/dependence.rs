@@ -9,7 +9,9 @@ use crate::tir::analysis::{conjuncts, reads_memory};
 use crate::tir::schedule::rewrite::{self, bind_loop};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::transform::{is_covered_in, may_enter};
-use crate::tir::{BlockRealize, Buffer, BufferRegion, For, PrimExpr, Range, Stmt, any_expr, substitute_expr};
+use crate::tir::{
+    BlockRealize, Buffer, BufferRegion, For, PrimExpr, Range, Stmt, any_expr, substitute_expr, uses_var,
+};
 
 /// One iteration of a loop, for a block inside it: the loop and the loops around it are fixed, the loops inside it
 /// range over all their values.
@@ -74,7 +76,7 @@ impl Iteration {
         let mut used: Vec<VarId> = Vec::new();
         let as_many = values.iter().all(|value| {
             let drivers: Vec<&Arc<For>> =
-                self.inner.iter().filter(|node| super::uses_var(value, &node.loop_var)).collect();
+                self.inner.iter().filter(|node| uses_var(value, &node.loop_var)).collect();
             let fresh = drivers.iter().all(|node| !used.contains(&node.loop_var.id()));
             used.extend(drivers.iter().map(|node| node.loop_var.id()));
             let points = drivers.iter().fold(PrimExpr::index(1), |product, node| product * &node.extent);
@@ -196,7 +198,7 @@ fn hands_over(
         !uses_own && !reads_memory(condition) && at_reader.can_prove(condition)
     };
     let exact = made.is_exact(writer, &values, &shared);
-    let disjoint = exact && values.iter().any(|value| super::uses_var(value, &node.loop_var));
+    let disjoint = exact && values.iter().any(|value| uses_var(value, &node.loop_var));
     let private = exact && is_private(state, node, &write.buffer);
     let made = made.touched(writer, write);
     // No access leaves its buffer: a writer that covers a whole dimension covers all that the reader uses of it.

@@ -12,6 +12,7 @@ use crate::tir::schedule::rewrite::{self, bind_loop};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{
     BinaryOp, Block, BlockRealize, BufferRegion, For, IterKind, PrimExpr, Range, any_expr, substitute_expr,
+    uses_var,
 };
 
 /// An analyzer that knows the dimensions, and the loops around `sref` up to the block around it. It assumes that each
@@ -72,7 +73,7 @@ fn determined(
         iters.iter().filter(|(_, range)| range.extent.is_const(1)).map(|(var, _)| var.id()).collect();
     let exprs = &[exprs, &divided(exprs)].concat()[..];
     let open = |expr: &PrimExpr, known: &[VarId]| -> Vec<(Var, Range)> {
-        let free = |(var, _): &&(Var, Range)| !known.contains(&var.id()) && super::uses_var(expr, var);
+        let free = |(var, _): &&(Var, Range)| !known.contains(&var.id()) && uses_var(expr, var);
         iters.iter().filter(free).cloned().collect()
     };
     let maps = |exprs: &[PrimExpr], iters: &[(Var, Range)]| {
@@ -99,9 +100,8 @@ fn determined(
         }
     }
     let rest: Vec<PrimExpr> = exprs.iter().filter(|it| !open(it, &known).is_empty()).cloned().collect();
-    let used = |(var, _): &&(Var, Range)| {
-        !known.contains(&var.id()) && rest.iter().any(|expr| super::uses_var(expr, var))
-    };
+    let used =
+        |(var, _): &&(Var, Range)| !known.contains(&var.id()) && rest.iter().any(|expr| uses_var(expr, var));
     let free: Vec<(Var, Range)> = iters.iter().filter(used).cloned().collect();
     if !free.is_empty() && maps(&rest, &free) {
         known.extend(free.iter().map(|(var, _)| var.id()));
@@ -131,7 +131,7 @@ fn is_linear(expr: &PrimExpr, var: &Var) -> bool {
     for (monomial, scale) in LinearSum::of(expr, Products::Keep).terms() {
         if monomial.as_atom().and_then(PrimExpr::as_var) == Some(var) {
             found = scale != 0;
-        } else if monomial.atoms().any(|atom| super::uses_var(atom, var)) {
+        } else if monomial.atoms().any(|atom| uses_var(atom, var)) {
             return false;
         }
     }
@@ -225,7 +225,7 @@ pub(in crate::tir::schedule) fn is_independent(
     let analyzer = analyzer_at(state, StmtSRef::Block(realize.block.id))?;
     let (axes, iters) = (bindings(realize), iters(&loops_from(state, top, realize)?));
     let mut pairs = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
-    if pairs.any(|(iter, value)| iter.kind != IterKind::Spatial && super::uses_var(value, &node.loop_var)) {
+    if pairs.any(|(iter, value)| iter.kind != IterKind::Spatial && uses_var(value, &node.loop_var)) {
         return Ok(false);
     }
     for write in realize.block.writes.iter() {
@@ -274,7 +274,7 @@ pub(in crate::tir::schedule) fn same_iteration(
             continue;
         }
         let alone = |expr: &PrimExpr, loops: &[Arc<For>]| {
-            !loops.iter().skip(1).any(|inner| super::uses_var(expr, &inner.loop_var))
+            !loops.iter().skip(1).any(|inner| uses_var(expr, &inner.loop_var))
         };
         if alone(&x_value, &a_loops)
             && alone(&y_value, &b_loops)
@@ -316,7 +316,7 @@ pub(in crate::tir::schedule) fn covers_domain(
     for var in state.loops_above(sref) {
         let node = state.get_for(var)?;
         if loops.iter().any(|(outer, _): &(Var, Range)| {
-            [&node.min, &node.extent].into_iter().any(|it| super::uses_var(it, outer))
+            [&node.min, &node.extent].into_iter().any(|it| uses_var(it, outer))
         }) {
             return Ok(false);
         }

@@ -11,7 +11,6 @@ mod threads;
 
 pub(super) use block::{
     check_perfectly_nested, check_reorderable, child_blocks, distinct_axes, single_store, trailing_axes,
-    uses_var,
 };
 pub(super) use dependence::{Iteration, bindings_of, box_read, check_no_carried_dependence, is_private};
 pub(super) use init::{check_init_before, check_inits};

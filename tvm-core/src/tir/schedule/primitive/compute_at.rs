@@ -11,7 +11,7 @@ use crate::tir::analysis::drives;
 use crate::tir::schedule::analysis::{self, Iteration};
 use crate::tir::schedule::rewrite::{self, bind_loop, holds, insert_at, simplify_bindings};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
-use crate::tir::{BlockRealize, Buffer, BufferRegion, For, IterKind, PrimExpr, Range, Stmt};
+use crate::tir::{BlockRealize, Buffer, BufferRegion, For, IterKind, PrimExpr, Range, Stmt, uses_var};
 
 use super::compute_inline::check_inputs_stay;
 
@@ -184,7 +184,7 @@ fn produced(
         let outer = state.get_for(outer)?;
         let axes = producer.block.iter_vars.iter().zip(producer.iter_values.iter());
         let reduces = |(iter, value): (&crate::tir::IterVar, &PrimExpr)| {
-            iter.kind == IterKind::Reduce && analysis::uses_var(value, &outer.loop_var)
+            iter.kind == IterKind::Reduce && uses_var(value, &outer.loop_var)
         };
         if axes.into_iter().any(reduces) {
             return refuse("has not finished its reduction at the end of an iteration of the loop");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::ir::VarId;
 use crate::tir::analysis::drives;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{BlockRealize, For, ForKind, IterKind};
+use crate::tir::{BlockRealize, For, ForKind, IterKind, uses_var};
 
 /// Sets the kind of the loop `var`.
 pub(in crate::tir::schedule) fn set_kind(
@@ -92,7 +92,7 @@ pub(in crate::tir::schedule) fn check_independent(
     let blocks = analysis::child_blocks(&node.body);
     for realize in &blocks {
         for (iter, value) in realize.block.iter_vars.iter().zip(realize.iter_values.iter()) {
-            if iter.kind != IterKind::Spatial && analysis::uses_var(value, &node.loop_var) {
+            if iter.kind != IterKind::Spatial && uses_var(value, &node.loop_var) {
                 let message = format!(
                     "loop `{}` drives the {:?} axis `{}` of block `{}`, whose iterations depend on each other",
                     state.loop_name(node.loop_var.id()),

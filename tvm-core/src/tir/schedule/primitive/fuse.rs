@@ -12,7 +12,7 @@ use crate::tir::analysis::drives;
 use crate::tir::schedule::rewrite;
 use crate::tir::schedule::state::LoopChange;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{BlockRealize, For, PrimExpr, Stmt};
+use crate::tir::{BlockRealize, For, PrimExpr, Stmt, uses_var};
 
 const NAME: &str = "fuse";
 
@@ -46,7 +46,7 @@ pub(in crate::tir::schedule) fn fuse(
                 name()
             )));
         }
-        if nodes.iter().any(|other| analysis::uses_var(&node.extent, &other.loop_var)) {
+        if nodes.iter().any(|other| uses_var(&node.extent, &other.loop_var)) {
             return Err(illegal(format!("the extent of loop `{}` depends on another of the loops", name())));
         }
     }

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::ir::VarId;
 use crate::tir::schedule::state::LoopChange;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{BlockRealize, For, Stmt};
+use crate::tir::{BlockRealize, For, Stmt, uses_var};
 
 const NAME: &str = "reorder";
 
@@ -65,9 +65,7 @@ pub(in crate::tir::schedule) fn reorder(
         .map_err(|err| err.show(state, &marked))?;
     for (i, node) in new_order.iter().enumerate() {
         for inner in &new_order[i..] {
-            if analysis::uses_var(&node.extent, &inner.loop_var)
-                || analysis::uses_var(&node.min, &inner.loop_var)
-            {
+            if uses_var(&node.extent, &inner.loop_var) || uses_var(&node.min, &inner.loop_var) {
                 let [outer, inner] = [*node, *inner].map(|it| state.loop_name(it.loop_var.id()));
                 return Err(illegal(format!(
                     "the bounds of loop `{outer}` depend on loop `{inner}`, which would be inside it"

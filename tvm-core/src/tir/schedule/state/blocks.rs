@@ -22,7 +22,7 @@ impl ScheduleState {
 
     /// The blocks that hold no other block, in program order. A block that does more than its nested blocks declare counts
     /// as a leaf; its nested blocks do not.
-    pub(in crate::tir::schedule) fn leaf_blocks(&self) -> &[Arc<BlockRealize>] {
+    pub(crate) fn leaf_blocks(&self) -> &[Arc<BlockRealize>] {
         &self.listed().leaves
     }
 

@@ -10,7 +10,7 @@ use super::check::{Axes, Check, Side};
 use super::extents::{Extents, LIMIT};
 use crate::arith::{Analyzer, ConstIntBound, IterMapLevel, detect_iter_map, detect_linear_equation, same};
 use crate::ir::{Var, VarId};
-use crate::tir::{PrimExpr, Range, any_expr, substitute_expr};
+use crate::tir::{PrimExpr, Range, any_expr, substitute_expr, uses_var};
 
 /// A construct around the current statement.
 pub(super) enum Frame {
@@ -108,7 +108,7 @@ impl Known<'_> {
         }
         for frame in frames[level..].iter().rev() {
             let Frame::Loop { var, range, runs } = frame else { continue };
-            if checks.iter().flat_map(Check::parts).any(|part| mentions(part, var)) {
+            if checks.iter().flat_map(Check::parts).any(|part| uses_var(part, var)) {
                 return None;
             }
             checks.iter_mut().for_each(|check| guard(check, range, *runs));
@@ -118,10 +118,10 @@ impl Known<'_> {
 
     /// `check` at the worst values of `var`: one of these checks fails if `check` fails for any value in `range`.
     fn at_worst(&self, check: &Check, var: &Var, range: &Range) -> Option<Vec<Check>> {
-        if check.guards.iter().chain([&check.extent]).any(|part| mentions(part, var)) {
+        if check.guards.iter().chain([&check.extent]).any(|part| uses_var(part, var)) {
             return None;
         }
-        if !mentions(&check.index, var) {
+        if !uses_var(&check.index, var) {
             return Some(vec![check.clone()]);
         }
         let line = detect_linear_equation(&check.index, std::slice::from_ref(var), self.analyzer)?;
@@ -164,10 +164,6 @@ fn guard(check: &mut Check, range: &Range, runs: bool) {
     }
 }
 
-fn mentions(expr: &PrimExpr, var: &Var) -> bool {
-    any_expr(expr, &mut |it| it.as_var() == Some(var))
-}
-
 /// The ranges that the axes of a block cover in `loops`, those directly around it; `None` unless they are independent.
 pub(super) fn image(
     axes: &[(Var, PrimExpr)],
@@ -178,7 +174,7 @@ pub(super) fn image(
     let fixed = |(_, range): &(Var, Range)| {
         [&range.min, &range.extent]
             .iter()
-            .all(|end| !reads(end) && !loops.iter().any(|(var, _)| mentions(end, var)))
+            .all(|end| !reads(end) && !loops.iter().any(|(var, _)| uses_var(end, var)))
     };
     if !loops.iter().all(fixed) {
         return None;

@@ -1,0 +1,36 @@
+//! Stores that update an element: `c[i] = c[i] + term`.
+
+use crate::arith::same;
+use crate::tir::{Binary, BinaryOp, Buffer, BufferStore, PrimExpr, any_expr};
+
+/// Operator and term of a store `element = element op term` or `element = term op element`, whose term does not read the
+/// buffer.
+pub(in crate::tir) fn update(store: &BufferStore) -> Option<(BinaryOp, &PrimExpr)> {
+    let PrimExpr::Binary(value) = &store.value else { return None };
+    let Binary { op, a, b } = &**value;
+    let term = if loads_element(a, store) {
+        b
+    } else if loads_element(b, store) {
+        a
+    } else {
+        return None;
+    };
+    (!loads_buffer(term, &store.buffer)).then_some((*op, term))
+}
+
+/// True if `expr` is the element that `store` writes.
+pub(in crate::tir) fn loads_element(expr: &PrimExpr, store: &BufferStore) -> bool {
+    match expr {
+        PrimExpr::BufferLoad(load) => {
+            load.buffer == store.buffer
+                && load.indices.len() == store.indices.len()
+                && load.indices.iter().zip(store.indices.iter()).all(|(a, b)| same(a, b))
+        }
+        _ => false,
+    }
+}
+
+/// True if `expr` reads an element of `buffer`.
+pub(in crate::tir) fn loads_buffer(expr: &PrimExpr, buffer: &Buffer) -> bool {
+    any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if load.buffer == *buffer))
+}
