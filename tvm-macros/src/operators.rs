@@ -58,6 +58,7 @@ const NAMES: &[&str] = &[
     "isinf",
     "isnan",
     "layer_norm",
+    "layout_transform",
     "leakyrelu",
     "less",
     "less_equal",

@@ -75,6 +75,17 @@ impl Analyzer {
         analyzer
     }
 
+    /// An analyzer that knows that each index that is a variable is below its extent.
+    pub fn of_extents(indices: &[PrimExpr], extents: &[PrimExpr]) -> Analyzer {
+        let mut analyzer = Analyzer::new();
+        for (index, extent) in indices.iter().zip(extents) {
+            if let Some(var) = index.as_var() {
+                analyzer.bind_range(var, &Range::from_extent(extent.clone()));
+            }
+        }
+        analyzer
+    }
+
     /// Binds `var` to `value`: simplification replaces the variable with the value.
     pub fn bind_value(&mut self, var: &Var, value: &PrimExpr) {
         let value = self.simplify(value);

@@ -3,6 +3,7 @@
 pub mod analysis;
 mod derive_blocks;
 pub mod interp;
+pub mod layout;
 pub mod pipeline;
 pub mod schedule;
 mod signature;
@@ -12,4 +13,5 @@ pub mod transform;
 
 pub use crate::ir::tensor_program::*;
 pub(crate) use derive_blocks::{BlockNames, derive_blocks};
+pub use layout::Layout;
 pub use signature::{dim_sig, kernel_sig};

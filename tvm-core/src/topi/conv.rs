@@ -1,12 +1,15 @@
-//! Convolutions over one to three spatial axes; data is (batch, channel, spatial…), weights are (out, in, spatial…).
+//! Convolutions over one to three spatial axes, in any layout. Transposed convolutions have data (batch, channel, spatial…)
+//! and weights (in, out, spatial…).
 
 use tvm_runtime::DataType;
 
 use super::reduction::{accumulator, narrowed};
 use super::transform::lazy;
 use super::{PadMode, pad};
+use crate::arith::Analyzer;
 use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
 use crate::tir::PrimExpr;
+use crate::tir::layout::{Layout, LayoutAxis};
 
 /// Parameters of a convolution, one value per spatial axis.
 #[derive(Clone, Debug)]
@@ -28,45 +31,95 @@ fn window_axes(weight: &TensorExpr) -> Vec<ReduceAxis> {
     (2..weight.ndim()).map(|axis| reduce_axis(name(axis - 2), weight.dim(axis))).collect()
 }
 
-/// Convolution: a padding stage when there is padding, then one block with spatial axes (batch, out channel, spatial…)
-/// and reduction axes (in channel within the group, window…).
+/// Layouts of the tensors of a convolution.
+#[derive(Clone, Debug)]
+pub struct ConvLayouts {
+    /// The undivided axes of data and result: `N`, `C` and the letters of the spatial axes.
+    pub letters: String,
+    /// Layout of the data.
+    pub data: Layout,
+    /// Layout of the weights, of the axes `O`, `I` and the letters of the spatial axes.
+    pub kernel: Layout,
+    /// Layout of the result.
+    pub out: Layout,
+}
+
+impl ConvLayouts {
+    /// The undivided axes of the weights.
+    pub fn kernel_letters(&self) -> String {
+        format!("OI{}", &self.letters[2..])
+    }
+}
+
+/// Convolution: a padding stage when there is padding, then one block with the axes of the result and reduction axes: the
+/// axes of the weights in their order, without the output channels.
 pub fn conv(
     name: &str,
     x: &TensorExpr,
     weight: &TensorExpr,
     params: &ConvParams,
+    layouts: &ConvLayouts,
     shape: &[PrimExpr],
     dtype: DataType,
 ) -> TensorExpr {
-    let zeros = |pads: &[i64]| [&[0, 0], pads].concat();
+    let (letters, kernel_letters) = (&layouts.letters, &layouts.kernel_letters());
     let padded = params.pad_before.iter().chain(&params.pad_after).any(|&it| it != 0);
     let x = &if padded {
         let mode = PadMode::Constant(PrimExpr::constant(0.0, x.dtype()));
-        pad("pad_temp", x, &zeros(&params.pad_before), &zeros(&params.pad_after), &mode)
+        let of_axes = |pads: &[i64]| -> Vec<i64> {
+            let spatial = |axis: &LayoutAxis| letters[2..].find(axis.letter);
+            layouts.data.axes().iter().map(|axis| spatial(axis).map_or(0, |d| pads[d])).collect()
+        };
+        pad("pad_temp", x, &of_axes(&params.pad_before), &of_axes(&params.pad_after), &mode)
     } else {
         x.clone()
     };
-    let (channel, window) = (reduce_axis("ci", weight.dim(1)), window_axes(weight));
+    let reduced: Vec<Option<ReduceAxis>> = (layouts.kernel.axes().iter().enumerate())
+        .map(|(i, axis)| (axis.letter != 'O').then(|| reduce_axis(&axis_name(axis), weight.dim(i))))
+        .collect();
+    let out_dims = layouts.out.undivided_shape(letters, shape);
     let wide = accumulator(dtype);
     let sums = compute(name, shape, &[x, weight], |i| {
-        let (batch, out, spatial) = (&i[0], &i[1], &i[2..]);
-        let input_channel = if params.groups == 1 {
-            channel.expr()
-        } else {
-            let group = out.clone().floordiv(shape[1].clone().floordiv(params.groups));
-            group * weight.dim(1) + channel.expr()
+        let axes: Vec<&ReduceAxis> = reduced.iter().flatten().collect();
+        let indices = i.iter().cloned().chain(axes.iter().map(|axis| axis.expr()));
+        let extents = shape.iter().chain(axes.iter().map(|axis| axis.extent())).cloned();
+        let analyzer = Analyzer::of_extents(&indices.collect::<Vec<_>>(), &extents.collect::<Vec<_>>());
+        let simplified = |index: Vec<PrimExpr>| -> Vec<PrimExpr> {
+            index
+                .iter()
+                .map(|it| if it.as_var().is_some() { it.clone() } else { analyzer.simplify(it) })
+                .collect()
         };
-        let mut at = vec![batch.clone(), input_channel];
-        at.extend(
-            (0..window.len())
-                .map(|d| &spatial[d] * params.strides[d] + window[d].expr() * params.dilation[d]),
-        );
-        let kernel: Vec<PrimExpr> =
-            [out.clone(), channel.expr()].into_iter().chain(window.iter().map(ReduceAxis::expr)).collect();
-        let axes: Vec<&ReduceAxis> = [&channel].into_iter().chain(&window).collect();
-        sum(x.at(at).cast(wide) * weight.at(kernel).cast(wide), &axes)
+        let out = layouts.out.undivided_index(letters, i);
+        let of_kernel = |o: &PrimExpr| {
+            let terms = reduced.iter().map(|axis| axis.as_ref().map_or(PrimExpr::index(0), ReduceAxis::expr));
+            let mut at = layouts.kernel.undivided_index(kernel_letters, &terms.collect::<Vec<_>>());
+            at[0] = o.clone();
+            at
+        };
+        let kernel = of_kernel(&out[1]);
+        let mut at = out.clone();
+        at[1] = if params.groups == 1 {
+            kernel[1].clone()
+        } else {
+            let of_group = layouts.kernel.undivided_shape(kernel_letters, weight.shape())[1].clone();
+            out[1].clone().floordiv(out_dims[1].clone().floordiv(params.groups)) * of_group + &kernel[1]
+        };
+        for d in 0..letters.len() - 2 {
+            at[2 + d] = &out[2 + d] * params.strides[d] + &kernel[2 + d] * params.dilation[d];
+        }
+        let x = x.at(simplified(layouts.data.index(letters, &at)));
+        let weight = weight.at(simplified(layouts.kernel.index(kernel_letters, &kernel)));
+        sum(x.cast(wide) * weight.cast(wide), &axes)
     });
     narrowed(sums, dtype)
+}
+
+/// Name of the reduction axis that runs over an axis of the weights.
+fn axis_name(axis: &LayoutAxis) -> String {
+    let letter =
+        if axis.letter == 'I' { "ci".into() } else { format!("k{}", axis.letter.to_ascii_lowercase()) };
+    if axis.factor.is_some() { format!("{letter}_inner") } else { letter }
 }
 
 /// Transposed convolution; weights are (in, out within the group, spatial…). An output element gathers every input

@@ -23,7 +23,7 @@ mod transform;
 
 pub use activation::{gelu, gelu_tanh, is_finite, is_inf, relu, selu, softplus};
 pub use broadcast::{Operand, broadcast, cast, map};
-pub use conv::{ConvParams, conv, conv_transpose};
+pub use conv::{ConvLayouts, ConvParams, conv, conv_transpose};
 pub use create::{arange, eye, full, one_hot, triangle};
 pub use image::{Coordinates, Interpolation, Rounding, resize};
 pub use index::{gather_elements, gather_nd, scatter_elements, scatter_nd, strided_slice, take};
@@ -35,7 +35,7 @@ pub use reduction::{arg_extreme, reduce_axes, scaled_sum, sum_axes, variance};
 pub use scan::cumulative;
 pub use softmax::{log_softmax, softmax};
 pub use sort::sorted_positions;
-pub use transform::{concat, flip, permute, repeat, reshape, split, stack, tile};
+pub use transform::{concat, flip, layout_transform, permute, repeat, reshape, split, stack, tile};
 
 use crate::tir::PrimExpr;
 

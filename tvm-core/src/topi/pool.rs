@@ -1,4 +1,4 @@
-//! Pooling over any number of spatial axes; data is (batch, channel, spatial…).
+//! Pooling over any number of spatial axes, in any layout.
 
 use super::transform::lazy;
 use super::{PadMode, ceil_div, pad};
@@ -8,6 +8,8 @@ use crate::tir::PrimExpr;
 /// Parameters of a pooling, one value per spatial axis.
 #[derive(Clone, Debug)]
 pub struct PoolParams {
+    /// The spatial axes of the data, in the order of the other parameters.
+    pub axes: Vec<usize>,
     /// Extents of the window.
     pub window: Vec<i64>,
     /// Distance between neighbouring windows, in elements.
@@ -23,7 +25,7 @@ pub struct PoolParams {
 }
 
 impl PoolParams {
-    fn axes(&self) -> Vec<ReduceAxis> {
+    fn window_axes(&self) -> Vec<ReduceAxis> {
         self.window.iter().enumerate().map(|(d, &extent)| reduce_axis(&format!("k{d}"), extent)).collect()
     }
 
@@ -31,7 +33,8 @@ impl PoolParams {
     fn padded(&self, x: &TensorExpr, shape: &[PrimExpr], value: PrimExpr) -> TensorExpr {
         let mut after = self.pad_after.clone();
         for (d, after) in after.iter_mut().enumerate() {
-            if let (Some(out), Some(extent)) = (shape[2 + d].as_int(), x.shape()[2 + d].as_int()) {
+            let axis = self.axes[d];
+            if let (Some(out), Some(extent)) = (shape[axis].as_int(), x.shape()[axis].as_int()) {
                 let reach = (out - 1) * self.strides[d] + (self.window[d] - 1) * self.dilation[d] + 1;
                 *after = (*after).max(reach - extent - self.pad_before[d]);
             } else if self.strides[d] > 1 {
@@ -42,29 +45,33 @@ impl PoolParams {
         if self.pad_before.iter().chain(&after).all(|&it| it == 0) {
             return x.clone();
         }
-        let zeros = |pads: &[i64]| [&[0, 0], pads].concat();
-        pad("pad_temp", x, &zeros(&self.pad_before), &zeros(&after), &PadMode::Constant(value))
+        let of_axes = |pads: &[i64]| {
+            let mut all = vec![0; x.ndim()];
+            self.axes.iter().zip(pads).for_each(|(&axis, &pad)| all[axis] = pad);
+            all
+        };
+        pad("pad_temp", x, &of_axes(&self.pad_before), &of_axes(&after), &PadMode::Constant(value))
     }
 
     fn source(&self, x: &TensorExpr, i: &[PrimExpr], window: &[ReduceAxis]) -> PrimExpr {
-        let mut at = i[..2].to_vec();
-        at.extend(
-            (0..window.len()).map(|d| &i[2 + d] * self.strides[d] + window[d].expr() * self.dilation[d]),
-        );
+        let mut at = i.to_vec();
+        for (d, &axis) in self.axes.iter().enumerate() {
+            at[axis] = &i[axis] * self.strides[d] + window[d].expr() * self.dilation[d];
+        }
         x.at(at)
     }
 }
 
 /// Largest element of every window; NaN if the window contains NaN.
 pub fn max_pool(name: &str, x: &TensorExpr, params: &PoolParams, shape: &[PrimExpr]) -> TensorExpr {
-    let window = params.axes();
+    let window = params.window_axes();
     let x = params.padded(x, shape, min_value(x.dtype()));
     compute(name, shape, &[&x], |i| max(params.source(&x, i, &window), &window.iter().collect::<Vec<_>>()))
 }
 
 /// Mean of every window.
 pub fn avg_pool(name: &str, x: &TensorExpr, params: &PoolParams, shape: &[PrimExpr]) -> TensorExpr {
-    let (window, dtype) = (params.axes(), x.dtype());
+    let (window, dtype) = (params.window_axes(), x.dtype());
     let padded = params.padded(x, shape, PrimExpr::constant(0.0, dtype));
     let total = compute("pool_sum", shape, &[&padded], |i| {
         sum(params.source(&padded, i, &window), &window.iter().collect::<Vec<_>>())
@@ -73,9 +80,9 @@ pub fn avg_pool(name: &str, x: &TensorExpr, params: &PoolParams, shape: &[PrimEx
         let mut count = PrimExpr::index(1);
         for d in 0..window.len() {
             // Number of elements of the window between the limits, in steps of the dilation.
-            let start = &i[2 + d] * params.strides[d] - params.pad_before[d];
+            let start = &i[params.axes[d]] * params.strides[d] - params.pad_before[d];
             let step = PrimExpr::index(params.dilation[d]);
-            let extent = x.dim(2 + d);
+            let extent = x.dim(params.axes[d]);
             let (first, limit) = if params.count_include_pad {
                 (PrimExpr::index(0), extent + params.pad_after[d])
             } else {
@@ -88,11 +95,11 @@ pub fn avg_pool(name: &str, x: &TensorExpr, params: &PoolParams, shape: &[PrimEx
     })
 }
 
-/// Means of windows that divide every spatial axis as evenly as possible.
-pub fn adaptive_avg_pool(name: &str, x: &TensorExpr, shape: &[PrimExpr]) -> TensorExpr {
-    let (spatial, dtype) = (x.ndim() - 2, x.dtype());
+/// Means of windows that divide every one of the spatial axes `axes` as evenly as possible.
+pub fn adaptive_avg_pool(name: &str, x: &TensorExpr, axes: &[usize], shape: &[PrimExpr]) -> TensorExpr {
+    let dtype = x.dtype();
     let even = |d: usize| {
-        let (extent, out) = (&x.shape()[2 + d], &shape[2 + d]);
+        let (extent, out) = (&x.shape()[axes[d]], &shape[axes[d]]);
         match (extent.as_int(), out.as_int()) {
             (_, Some(1)) => true,
             (Some(extent), Some(out)) => out > 0 && extent % out == 0,
@@ -100,12 +107,12 @@ pub fn adaptive_avg_pool(name: &str, x: &TensorExpr, shape: &[PrimExpr]) -> Tens
         }
     };
     let size = |d: usize| {
-        let (extent, out) = (x.dim(2 + d), &shape[2 + d]);
+        let (extent, out) = (x.dim(axes[d]), &shape[axes[d]]);
         if even(d) { extent.floordiv(out) } else { ceil_div(extent, out) + 1i64 }
     };
-    let window: Vec<ReduceAxis> = (0..spatial).map(|d| reduce_axis(&format!("k{d}"), size(d))).collect();
+    let window: Vec<ReduceAxis> = (0..axes.len()).map(|d| reduce_axis(&format!("k{d}"), size(d))).collect();
     let range = |i: &[PrimExpr], d: usize| {
-        let (index, extent, out) = (&i[2 + d], x.dim(2 + d), &shape[2 + d]);
+        let (index, extent, out) = (&i[axes[d]], x.dim(axes[d]), &shape[axes[d]]);
         if even(d) {
             let start = index * size(d);
             return (start.clone(), start + size(d));
@@ -113,20 +120,20 @@ pub fn adaptive_avg_pool(name: &str, x: &TensorExpr, shape: &[PrimExpr]) -> Tens
         ((index * &extent).floordiv(out), ceil_div((index + 1i64) * extent, out))
     };
     let total = compute("adaptive_pool_sum", shape, &[x], |i| {
-        let (mut at, mut inside) = (i[..2].to_vec(), PrimExpr::bool(true));
+        let (mut at, mut inside) = (i.to_vec(), PrimExpr::bool(true));
         for (d, axis) in window.iter().enumerate() {
             let (start, end) = range(i, d);
             let index = start + axis.expr();
             if !even(d) {
                 inside = inside.and(index.clone().less(end));
             }
-            at.push(index);
+            at[axes[d]] = index;
         }
         let element = lazy(inside, x.at(at), PrimExpr::constant(0.0, dtype));
         sum(element, &window.iter().collect::<Vec<_>>())
     });
     compute(name, shape, &[&total], |i| {
-        let count = (0..spatial).fold(PrimExpr::index(1), |count, d| {
+        let count = (0..axes.len()).fold(PrimExpr::index(1), |count, d| {
             let (start, end) = range(i, d);
             count * if even(d) { size(d) } else { end - start }
         });

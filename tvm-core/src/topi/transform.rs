@@ -1,8 +1,9 @@
 //! Rearrangements of elements without change: permutations, concatenations, repetitions.
 
 use super::{ravel, unravel};
+use crate::arith::Analyzer;
 use crate::te::{TensorExpr, compute};
-use crate::tir::{Intrinsic, PrimExpr};
+use crate::tir::{Intrinsic, Layout, PrimExpr};
 
 /// `condition ? a : b`. Only the selected side is evaluated: the other one may be outside of its buffer.
 pub(super) fn lazy(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr {
@@ -29,6 +30,21 @@ pub fn permute(x: &TensorExpr, axes: &[usize]) -> TensorExpr {
 /// The same elements in the same order under another shape.
 pub fn reshape(x: &TensorExpr, shape: &[PrimExpr]) -> TensorExpr {
     compute("reshape", shape, &[x], |i| x.at(unravel(ravel(i, shape), x.shape())))
+}
+
+/// The elements of `x`, whose layout is `src`, in the layout `dst`; `letters` are the undivided axes.
+pub fn layout_transform(
+    x: &TensorExpr,
+    letters: &str,
+    src: &Layout,
+    dst: &Layout,
+    shape: &[PrimExpr],
+) -> TensorExpr {
+    compute("layout_transform", shape, &[x], |i| {
+        let analyzer = Analyzer::of_extents(i, shape);
+        let at = src.index(letters, &dst.undivided_index(letters, i));
+        x.at(at.iter().map(|it| analyzer.simplify(it)).collect::<Vec<_>>())
+    })
 }
 
 /// Concatenates tensors along `axis`.

@@ -126,7 +126,7 @@ fn errors() {
         ),
         (
             Attrs::new().with("data_layout", "NHWC"),
-            "`nn.conv2d`: attribute `data_layout` is `NCHW`, got `NHWC`\n  help: bring the tensor to that layout with `permute_dims`",
+            "`nn.conv2d`: the data has 5 channels, the weight is for 2 (in 1 groups)",
         ),
     ];
     for (attrs, want) in cases {

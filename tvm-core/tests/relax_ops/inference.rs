@@ -170,6 +170,7 @@ fn every_operator_is_run() {
         include_str!("conv.rs"),
         include_str!("create.rs"),
         include_str!("index.rs"),
+        include_str!("layout.rs"),
         include_str!("linear_algebra.rs"),
         include_str!("manipulate.rs"),
         include_str!("norm.rs"),

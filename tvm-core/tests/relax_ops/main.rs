@@ -5,6 +5,7 @@ mod conv;
 mod create;
 mod index;
 mod inference;
+mod layout;
 mod linear_algebra;
 mod manipulate;
 mod norm;

@@ -16,6 +16,7 @@ pub mod def;
 pub mod device;
 mod image;
 mod index;
+mod layout;
 mod linear_algebra;
 mod manipulate;
 pub mod memory;
@@ -41,6 +42,7 @@ impl OpRegistry {
         device::OPS,
         image::OPS,
         index::OPS,
+        layout::OPS,
         linear_algebra::OPS,
         manipulate::OPS,
         memory::OPS,

@@ -247,6 +247,6 @@ ops! {
     relu leakyrelu prelu gelu silu softplus softmax log_softmax dropout batch_norm layer_norm rms_norm instance_norm lrn
     conv1d conv2d max_pool2d avg_pool2d adaptive_avg_pool2d batch_flatten pad
     to_vdevice reshape flatten expand_dims squeeze permute_dims concat stack split tile repeat flip broadcast_to take
-    gather_elements gather_nd scatter_elements scatter_nd strided_slice astype shape_of
+    layout_transform gather_elements gather_nd scatter_elements scatter_nd strided_slice astype shape_of
     full full_like zeros zeros_like ones ones_like arange eye tril triu one_hot resize2d select
 }

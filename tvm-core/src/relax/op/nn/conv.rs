@@ -2,15 +2,15 @@
 //!
 //! TVM counterpart: `src/relax/op/nn/convolution.cc`.
 
-use super::window::{Windows, check_layouts, padding, positive};
+use super::window::{Windows, check_layouts, data_letters, layout, padding, positive};
 use crate::ir::{
     ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
 };
 use crate::relax::analysis::{differ, show_dim, simplify_dim};
 use crate::relax::op::context::{known, single, tensor_type};
 use crate::relax::op::def::{attr, tensor};
-use crate::tir::{PrimExpr, PrimFunc};
-use crate::topi::{self, ConvParams};
+use crate::tir::{Layout, PrimExpr, PrimFunc};
+use crate::topi::{self, ConvLayouts, ConvParams};
 
 const ARGS: &[ArgDef] = &[tensor("data"), tensor("weight")];
 macro_rules! attrs {
@@ -68,13 +68,56 @@ fn params(ctx: &InferContext<'_>, spatial: usize) -> Result<ConvParams, IrError>
     })
 }
 
+/// The layouts of the tensors. The weights of a transposed convolution are (in, out, spatial…): their first axis takes the
+/// place of `O`.
+fn layouts(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<ConvLayouts, IrError> {
+    let letters = data_letters(spatial);
+    let kernel_letters = format!("OI{}", &letters[2..]);
+    if transpose {
+        check_layouts(ctx, spatial)?;
+        let plain: Layout = letters.parse().map_err(|why: String| ctx.error(why))?;
+        let kernel = kernel_letters.parse().map_err(|why: String| ctx.error(why))?;
+        return Ok(ConvLayouts { letters, data: plain.clone(), kernel, out: plain });
+    }
+    let data = layout(ctx, "data_layout", &letters, "C", &letters)?;
+    let kernel = layout(ctx, "kernel_layout", &kernel_letters, "OI", &kernel_letters)?;
+    let out = layout(ctx, "out_layout", &letters, "C", &data.to_string())?;
+    Ok(ConvLayouts { letters, data, kernel, out })
+}
+
+/// Checks that the inner axes of the arguments have the extents that the layouts say.
+fn check_blocks(
+    ctx: &InferContext<'_>,
+    layouts: &ConvLayouts,
+    data: &[PrimExpr],
+    weight: &[PrimExpr],
+) -> Result<(), IrError> {
+    for (layout, dims, name) in [(&layouts.data, data, "data"), (&layouts.kernel, weight, "weight")] {
+        for (axis, dim) in layout.axes().iter().zip(dims) {
+            if let Some(factor) = axis.factor
+                && differ(dim, &PrimExpr::index(factor))
+            {
+                let got = show_dim(dim);
+                return Err(ctx.error(format!(
+                    "argument `{name}` has layout `{layout}`, but {got} instead of {factor}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type, IrError> {
-    check_layouts(ctx, spatial)?;
+    let layouts = layouts(ctx, spatial, transpose)?;
     let params = params(ctx, spatial)?;
     let dtype = ctx.attrs.dtype("out_dtype").or(ctx.same_dtype()?);
-    let (Some(data), Some(weight)) = (ctx.dims(0, spatial + 2)?, ctx.dims(1, spatial + 2)?) else {
-        return Ok(tensor_type(TensorShape::Rank(spatial + 2), dtype));
+    let (data, weight) = (ctx.dims(0, layouts.data.ndim())?, ctx.dims(1, layouts.kernel.ndim())?);
+    let (Some(data), Some(weight)) = (data, weight) else {
+        return Ok(tensor_type(TensorShape::Rank(layouts.out.ndim()), dtype));
     };
+    check_blocks(ctx, &layouts, data, weight)?;
+    let data = &layouts.data.undivided_shape(&layouts.letters, data);
+    let weight = &layouts.kernel.undivided_shape(&layouts.kernel_letters(), weight);
     let groups = params.groups;
     let channels = if transpose { &weight[0] } else { &simplify_dim(&(&weight[1] * groups)) };
     if differ(&data[1], channels) {
@@ -101,6 +144,10 @@ fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type
             Windows { extent, window, stride, pads, dilation, ceil: false }.count(ctx, 2 + d)?
         });
     }
+    let Some(dims) = layouts.out.shape(&layouts.letters, &dims) else {
+        let (channels, block) = (show_dim(&dims[1]), layouts.out.block('C'));
+        return Err(ctx.error(format!("{channels} channels of the result are not whole blocks of {block}")));
+    };
     let shape = known(dims);
     if let TensorShape::Known(dims) = &shape
         && let Some(axis) = dims.iter().position(|dim| dim.as_int().is_some_and(|it| it < 0))
@@ -113,7 +160,12 @@ fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type
 fn lower(cx: &LegalizeContext<'_>, spatial: usize, transpose: bool) -> Result<PrimFunc, IrError> {
     let (params, shape, dtype) = (params(&cx.infer(), spatial)?, cx.out_shape(0)?, cx.out_dtype(0)?);
     let name = cx.op.name.trim_start_matches("nn.");
-    let conv: fn(&str, &_, &_, &ConvParams, &[PrimExpr], _) -> _ =
-        if transpose { topi::conv_transpose } else { topi::conv };
-    single(cx, |x| Ok(conv(name, &x[0], &x[1], &params, shape, dtype)))
+    let layouts = layouts(&cx.infer(), spatial, transpose)?;
+    single(cx, |x| {
+        Ok(if transpose {
+            topi::conv_transpose(name, &x[0], &x[1], &params, shape, dtype)
+        } else {
+            topi::conv(name, &x[0], &x[1], &params, &layouts, shape, dtype)
+        })
+    })
 }

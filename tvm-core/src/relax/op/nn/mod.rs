@@ -1,7 +1,8 @@
 //! Operators of neural networks.
 //!
-//! Data has layout (batch, channel, spatial…) and weights (out, in, spatial…): `NCHW` and `OIHW` in two dimensions. The
-//! weights of transposed convolutions are (in, out, spatial…).
+//! Unless attributes name other layouts (`tir::Layout`), data has the layout (batch, channel, spatial…) and weights have
+//! (out, in, spatial…): `NCHW` and `OIHW` in two dimensions. The weights of transposed convolutions are
+//! (in, out, spatial…).
 //!
 //! TVM counterpart: `src/relax/op/nn`.
 

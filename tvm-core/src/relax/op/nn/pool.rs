@@ -2,7 +2,7 @@
 //!
 //! TVM counterpart: `src/relax/op/nn/pooling.cc`.
 
-use super::window::{Windows, check_layouts, padding, positive};
+use super::window::{Windows, padding, pool_layout, positive};
 use crate::ir::{
     ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
 };
@@ -42,7 +42,8 @@ macro_rules! pools {
                 .tensor_program(|cx| {
                     let shape = cx.out_shape(0)?;
                     let name = cx.op.name.trim_start_matches("nn.");
-                    single(cx, |x| Ok(topi::adaptive_avg_pool(name, &x[0], shape)))
+                    let (_, axes) = pool_layout(&cx.infer(), $spatial)?;
+                    single(cx, |x| Ok(topi::adaptive_avg_pool(name, &x[0], &axes, shape)))
                 }),
         )*]
     };
@@ -57,6 +58,7 @@ pub(in crate::relax::op) static OPS: &[OpDef] = pools! {
 fn params(ctx: &InferContext<'_>, spatial: usize) -> Result<PoolParams, IrError> {
     let pads = padding(ctx, spatial)?;
     let params = PoolParams {
+        axes: pool_layout(ctx, spatial)?.1,
         window: positive(ctx, "pool_size", spatial)?,
         strides: positive(ctx, "strides", spatial)?,
         pad_before: pads.before,
@@ -76,22 +78,22 @@ fn params(ctx: &InferContext<'_>, spatial: usize) -> Result<PoolParams, IrError>
 }
 
 fn infer(ctx: &InferContext<'_>, spatial: usize) -> Result<Type, IrError> {
-    check_layouts(ctx, spatial)?;
+    let (layout, axes) = pool_layout(ctx, spatial)?;
     let (params, dtype) = (params(ctx, spatial)?, ctx.tensor(0)?.dtype);
-    let Some(data) = ctx.dims(0, spatial + 2)? else {
-        return Ok(tensor_type(TensorShape::Rank(spatial + 2), dtype));
+    let Some(data) = ctx.dims(0, layout.ndim())? else {
+        return Ok(tensor_type(TensorShape::Rank(layout.ndim()), dtype));
     };
-    let mut dims = data[..2].to_vec();
-    for d in 0..spatial {
+    let mut dims = data.to_vec();
+    for (d, &axis) in axes.iter().enumerate() {
         let windows = Windows {
-            extent: &data[2 + d],
+            extent: &data[axis],
             window: &PrimExpr::index(params.window[d]),
             stride: params.strides[d],
             pads: (params.pad_before[d], params.pad_after[d]),
             dilation: params.dilation[d],
             ceil: ctx.attrs.bool("ceil_mode").unwrap_or(false),
         };
-        dims.push(windows.count(ctx, 2 + d)?);
+        dims[axis] = windows.count(ctx, axis)?;
     }
     Ok(tensor_type(known(dims), dtype))
 }
@@ -106,15 +108,15 @@ fn lower(
 }
 
 fn infer_adaptive(ctx: &InferContext<'_>, spatial: usize) -> Result<Type, IrError> {
-    check_layouts(ctx, spatial)?;
+    let (layout, axes) = pool_layout(ctx, spatial)?;
     let dtype = ctx.tensor(0)?.dtype;
-    let Some(data) = ctx.dims(0, spatial + 2)? else {
-        return Ok(tensor_type(TensorShape::Rank(spatial + 2), dtype));
+    let Some(data) = ctx.dims(0, layout.ndim())? else {
+        return Ok(tensor_type(TensorShape::Rank(layout.ndim()), dtype));
     };
     let mut dims = data.to_vec();
     if int_list(ctx.attrs, "output_size").is_some() {
-        for (d, size) in positive(ctx, "output_size", spatial)?.into_iter().enumerate() {
-            dims[2 + d] = PrimExpr::index(size);
+        for (axis, size) in axes.into_iter().zip(positive(ctx, "output_size", spatial)?) {
+            dims[axis] = PrimExpr::index(size);
         }
     }
     Ok(tensor_type(TensorShape::Known(dims.into()), dtype))

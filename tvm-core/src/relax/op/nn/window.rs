@@ -3,7 +3,7 @@
 use crate::ir::{InferContext, IrError};
 use crate::relax::analysis::{show_dim, simplify_dim};
 use crate::relax::op::context::int_list;
-use crate::tir::PrimExpr;
+use crate::tir::{Layout, PrimExpr};
 
 /// Letters of one, two and three spatial axes in layout names, outermost axis first.
 const LETTERS: [&str; 3] = ["W", "HW", "DHW"];
@@ -42,19 +42,61 @@ pub(super) fn positive(ctx: &InferContext<'_>, name: &str, spatial: usize) -> Re
     }
 }
 
-/// Checks that every layout attribute that is set names the only supported layout.
+/// The axes of data with this many spatial axes: `NCHW` for two.
+pub(super) fn data_letters(spatial: usize) -> String {
+    format!("NC{}", LETTERS[spatial - 1])
+}
+
+/// Attribute `name` as a layout of the axes `letters`, of which `divisible` may be divided into blocks. The default is
+/// `default`.
+pub(super) fn layout(
+    ctx: &InferContext<'_>,
+    name: &str,
+    letters: &str,
+    divisible: &str,
+    default: &str,
+) -> Result<Layout, IrError> {
+    let text = ctx.attrs.str(name).filter(|it| !it.is_empty()).unwrap_or(default);
+    let layout: Layout = text.parse().map_err(|why| ctx.error(format!("attribute `{name}`: {why}")))?;
+    if !layout.is_of(letters) {
+        return Err(ctx.error(format!("attribute `{name}` is a layout of `{letters}`, got `{text}`")));
+    }
+    match letters.chars().find(|&it| layout.block(it) > 1 && !divisible.contains(it)) {
+        Some(axis) => {
+            Err(ctx.error(format!("attribute `{name}`: axis `{axis}` of `{text}` is not divided here")))
+        }
+        None => Ok(layout),
+    }
+}
+
+/// The layout of a pooling, whose result has the layout of the data, and the spatial axes in it.
+pub(super) fn pool_layout(ctx: &InferContext<'_>, spatial: usize) -> Result<(Layout, Vec<usize>), IrError> {
+    let letters = data_letters(spatial);
+    let data = layout(ctx, "layout", &letters, "C", &letters)?;
+    let out = layout(ctx, "out_layout", &letters, "C", &data.to_string())?;
+    if data != out {
+        return Err(ctx
+            .error(format!(
+                "the result has the layout `{data}` of the data, attribute `out_layout` is `{out}`"
+            ))
+            .help("bring the result to another layout with `layout_transform`"));
+    }
+    let position = |letter: char| data.axes().iter().position(|axis| axis.letter == letter).unwrap_or(0);
+    let axes = letters.chars().skip(2).map(position).collect();
+    Ok((data, axes))
+}
+
+/// Checks that the layout attributes of a transposed convolution that are set name the only supported layouts.
 pub(super) fn check_layouts(ctx: &InferContext<'_>, spatial: usize) -> Result<(), IrError> {
     let letters = LETTERS[spatial - 1];
-    let kernel = if ctx.op.name.ends_with("transpose") { "IO" } else { "OI" };
-    let layouts = [("data_layout", "NC"), ("layout", "NC"), ("out_layout", "NC"), ("kernel_layout", kernel)];
-    for (name, prefix) in layouts {
+    for (name, prefix) in [("data_layout", "NC"), ("out_layout", "NC"), ("kernel_layout", "IO")] {
         let expected = format!("{prefix}{letters}");
         if let Some(got) = ctx.attrs.str(name)
             && !got.is_empty()
             && got != expected
         {
             let err = ctx.error(format!("attribute `{name}` is `{expected}`, got `{got}`"));
-            return Err(err.help("bring the tensor to that layout with `permute_dims`"));
+            return Err(err.help("bring the tensor to that layout with `layout_transform`"));
         }
     }
     Ok(())
