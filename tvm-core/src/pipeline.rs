@@ -35,6 +35,7 @@ impl Pass {
         relax::transform::annotate_tir_op_pattern,
         relax::transform::call_tir_rewrite,
         relax::transform::canonicalize_bindings,
+        relax::transform::convert_layout,
         relax::transform::dead_code_elimination,
         relax::transform::eliminate_common_subexpr,
         relax::transform::fold_constant,

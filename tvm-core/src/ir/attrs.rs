@@ -96,6 +96,11 @@ impl Attrs {
         }
     }
 
+    /// The value of `name` as a list of integers; one integer is a list of one.
+    pub fn int_list(&self, name: &str) -> Option<Vec<i64>> {
+        self.int(name).map_or_else(|| self.ints(name), |it| Some(vec![it]))
+    }
+
     /// Number of attributes.
     pub fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |it| it.len())

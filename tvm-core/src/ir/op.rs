@@ -47,6 +47,9 @@ pub struct OpDef {
     pub index_extents: Option<IndexExtentsFn>,
     /// Name of the operator in graph functions, when it differs from its name without the family (`nn.`). Default: none.
     pub function: Option<&'static str>,
+    /// True when an element of the result depends on the elements at its place in the arguments, which broadcast, and on the
+    /// attributes. Default: false.
+    pub elementwise: bool,
     /// False when the operator has a side effect. Default: true.
     pub pure: bool,
 }
@@ -108,6 +111,7 @@ impl OpDef {
             memory: MemoryEffect::Keeps,
             index_extents: None,
             function: None,
+            elementwise: false,
             pure: true,
         }
     }
@@ -145,6 +149,11 @@ impl OpDef {
     /// Sets another name for the operator in graph functions.
     pub const fn function(self, name: &'static str) -> OpDef {
         OpDef { function: Some(name), ..self }
+    }
+
+    /// Declares that the elements of the result depend on those at their place only.
+    pub const fn elementwise(self) -> OpDef {
+        OpDef { elementwise: true, ..self }
     }
 
     /// Declares a side effect: passes neither remove nor merge calls.

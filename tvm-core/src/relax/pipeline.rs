@@ -15,6 +15,7 @@ pub fn default_build() -> Pass {
             relax::canonicalize_bindings(),
             relax::dead_code_elimination(),
             relax::eliminate_common_subexpr(),
+            relax::convert_layout(),
             relax::legalize_ops(),
             relax::fold_constant(),
             relax::canonicalize_bindings(),

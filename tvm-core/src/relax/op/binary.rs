@@ -42,6 +42,7 @@ macro_rules! table {
             OpDef::new($name, $doc, |cx| infer(cx, Takes::$takes, Gives::$gives))
                 .args(ARGS)
                 .tensor_program(|cx| lower(cx, |$a, $b| $body))
+                .elementwise()
         ),*];
     };
 }

@@ -2,7 +2,7 @@
 
 use tvm_runtime::DataType;
 
-use crate::ir::{AttrValue, Attrs, InferContext, IrError, LegalizeContext, TensorShape, TensorType, Type};
+use crate::ir::{InferContext, IrError, LegalizeContext, TensorShape, TensorType, Type};
 use crate::relax::Arg;
 use crate::relax::analysis::{differ, prove_equal, show_dim, show_dims, show_type};
 use crate::te;
@@ -85,7 +85,7 @@ impl<'a> InferContext<'a> {
     /// # Errors
     /// When one does not exist or is named twice.
     pub fn axes(&self, name: &str, ndim: usize) -> Result<Vec<usize>, IrError> {
-        let Some(given) = int_list(self.attrs, name) else { return Ok((0..ndim).collect()) };
+        let Some(given) = self.attrs.int_list(name) else { return Ok((0..ndim).collect()) };
         let mut axes = given.iter().map(|&axis| self.axis(axis, ndim)).collect::<Result<Vec<_>, _>>()?;
         axes.sort_unstable();
         if axes.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -99,7 +99,7 @@ impl<'a> InferContext<'a> {
     /// # Errors
     /// When the attribute has neither one nor `n` integers.
     pub fn ints(&self, name: &str, n: usize, default: i64) -> Result<Vec<i64>, IrError> {
-        match int_list(self.attrs, name) {
+        match self.attrs.int_list(name) {
             None => Ok(vec![default; n]),
             Some(it) if it.len() == n => Ok(it),
             Some(it) if it.len() == 1 => Ok(vec![it[0]; n]),
@@ -177,15 +177,6 @@ pub fn broadcast_dims(a: &[PrimExpr], b: &[PrimExpr]) -> Result<Vec<PrimExpr>, (
         }
     }
     Ok(dims)
-}
-
-/// The list of integers of attribute `name`; one integer is a list of one.
-pub(super) fn int_list(attrs: &Attrs, name: &str) -> Option<Vec<i64>> {
-    match attrs.get(name)? {
-        AttrValue::Int(it) => Some(vec![*it]),
-        AttrValue::List(_) => attrs.ints(name),
-        AttrValue::Bool(_) | AttrValue::Float(_) | AttrValue::Str(_) | AttrValue::DType(_) => None,
-    }
 }
 
 fn tensors(types: &[Type]) -> Vec<&TensorType> {

@@ -19,7 +19,8 @@ const ASTYPE: OpDef = OpDef::new("astype", "x converted to another element type;
 .tensor_program(|cx| {
     let dtype = cx.out_dtype(0)?;
     single(cx, |x| Ok(topi::map("cast", &x[0], |it| topi::cast(it, dtype))))
-});
+})
+.elementwise();
 
 const BITCAST: OpDef =
     OpDef::new("bitcast", "the bits of x as another element type of the same size; ONNX `BitCast`", |cx| {

@@ -8,7 +8,7 @@
 
 use tvm_runtime::DataType;
 
-use super::context::{int_list, known, rank, single, tensor_type};
+use super::context::{known, rank, single, tensor_type};
 use super::def::{arg, attr, tensor};
 use super::memory;
 use crate::ir::{
@@ -148,7 +148,8 @@ pub(super) static OPS: &[OpDef] = &[
             it[0].clone().select(it[1].clone(), it[2].clone())
         });
         cx.finish(&inputs, &[out])
-    }),
+    })
+    .elementwise(),
 ];
 
 /// The type of argument 1, the indices, whose elements must be integers.
@@ -323,7 +324,7 @@ fn slices(ctx: &InferContext<'_>, dims: &[PrimExpr]) -> Result<Option<Vec<Slice>
     let (Some(begins), Some(ends), Some(strides)) = (ctx.shape(1), ctx.shape(2), ctx.shape(3)) else {
         return Ok(None);
     };
-    let axes = match int_list(ctx.attrs, "axes") {
+    let axes = match ctx.attrs.int_list("axes") {
         Some(given) => given.iter().map(|&axis| ctx.axis(axis, dims.len())).collect::<Result<Vec<_>, _>>()?,
         None => (0..begins.len()).collect(),
     };

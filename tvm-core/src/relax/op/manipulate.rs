@@ -2,7 +2,7 @@
 //!
 //! TVM counterpart: `src/relax/op/tensor/manipulate.cc`.
 
-use super::context::{int_list, known, rank, single, tensor_type};
+use super::context::{known, rank, single, tensor_type};
 use super::create::shape_argument;
 use super::def::{arg, attr, required, tensor};
 use crate::ir::{
@@ -188,7 +188,7 @@ fn infer_reshape(ctx: &InferContext<'_>) -> Result<Type, IrError> {
 
 fn infer_expand_dims(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let ty = ctx.tensor(0)?;
-    let count = int_list(ctx.attrs, "axis").map_or(0, |it| it.len());
+    let count = ctx.attrs.int_list("axis").map_or(0, |it| it.len());
     let Some(ndim) = ty.ndim() else { return Ok(tensor_type(TensorShape::Unknown, ty.dtype)) };
     let axes = ctx.axes("axis", ndim + count)?;
     let Some(dims) = ty.known_shape() else {
@@ -220,7 +220,7 @@ fn infer_squeeze(ctx: &InferContext<'_>) -> Result<Type, IrError> {
 }
 
 fn permutation(ctx: &InferContext<'_>, ndim: usize) -> Result<Vec<usize>, IrError> {
-    let Some(given) = int_list(ctx.attrs, "axes") else { return Ok((0..ndim).rev().collect()) };
+    let Some(given) = ctx.attrs.int_list("axes") else { return Ok((0..ndim).rev().collect()) };
     let axes = given.iter().map(|&axis| ctx.axis(axis, ndim)).collect::<Result<Vec<_>, _>>()?;
     if axes.len() != ndim || (0..ndim).any(|axis| !axes.contains(&axis)) {
         return Err(ctx.error(format!("attribute `axes` is no order of {ndim} axes: {given:?}")));
@@ -230,7 +230,7 @@ fn permutation(ctx: &InferContext<'_>, ndim: usize) -> Result<Vec<usize>, IrErro
 
 fn infer_permute(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let ty = ctx.tensor(0)?;
-    let given = int_list(ctx.attrs, "axes").map(|it| it.len());
+    let given = ctx.attrs.int_list("axes").map(|it| it.len());
     let Some(ndim) = ty.ndim().or(given) else { return Ok(tensor_type(TensorShape::Unknown, ty.dtype)) };
     let axes = permutation(ctx, ndim)?;
     let shape = match ty.known_shape() {
@@ -345,7 +345,7 @@ fn lower_split(cx: &LegalizeContext<'_>) -> Result<PrimFunc, IrError> {
 
 fn infer_tile(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let ty = ctx.tensor(0)?;
-    let repeats = int_list(ctx.attrs, "repeats").unwrap_or_default();
+    let repeats = ctx.attrs.int_list("repeats").unwrap_or_default();
     if repeats.iter().any(|&it| it < 0) {
         return Err(ctx.error(format!("a number of repeats is negative: {repeats:?}")));
     }

@@ -24,10 +24,11 @@ pub(super) enum Kind {
 macro_rules! table {
     ($($name:literal $doc:literal $kind:ident |$x:ident| $body:expr;)*) => {
         pub(super) static OPS: &[OpDef] = &[
-            $(OpDef::new($name, $doc, |cx| infer(cx, Kind::$kind)).args(ARGS).tensor_program(|cx| lower(cx, |$x| $body)),)*
+            $(OpDef::new($name, $doc, |cx| infer(cx, Kind::$kind)).args(ARGS).tensor_program(|cx| lower(cx, |$x| $body)).elementwise(),)*
             OpDef::new("clip", "x limited to min..=max; ONNX `Clip`", |cx| infer(cx, Kind::Number))
                 .args(&[tensor("x"), arg("min", ArgKind::Prim), arg("max", ArgKind::Prim)])
-                .tensor_program(lower_clip),
+                .tensor_program(lower_clip)
+                .elementwise(),
         ];
     };
 }

@@ -3,6 +3,7 @@
 mod annotate_tir_op_pattern;
 mod call_tir_rewrite;
 mod canonicalize_bindings;
+mod convert_layout;
 mod dead_code_elimination;
 mod eliminate_common_subexpr;
 mod fold_constant;
@@ -19,6 +20,7 @@ mod zero_outputs;
 pub use annotate_tir_op_pattern::annotate_tir_op_pattern;
 pub use call_tir_rewrite::call_tir_rewrite;
 pub use canonicalize_bindings::canonicalize_bindings;
+pub use convert_layout::convert_layout;
 pub use dead_code_elimination::dead_code_elimination;
 pub use eliminate_common_subexpr::eliminate_common_subexpr;
 pub use fold_constant::fold_constant;

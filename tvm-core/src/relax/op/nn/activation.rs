@@ -22,7 +22,8 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
             let alpha = PrimExpr::float(alpha, x.dtype());
             x.clone().greater(0).select(x.clone(), x * alpha)
         })
-    }),
+    })
+    .elementwise(),
     OpDef::new(
         "nn.prelu",
         "x where it is positive, its channel's alpha times x elsewhere; ONNX `PRelu`",
@@ -55,13 +56,15 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
     .tensor_program(|cx| {
         let (beta, threshold) = (cx.infer().float("beta", 1.0), cx.infer().float("threshold", 20.0));
         unary::lower(cx, |x| topi::softplus(x, beta, threshold))
-    }),
+    })
+    .elementwise(),
     OpDef::new("nn.dropout", "x itself: nothing is dropped at inference; ONNX `Dropout`", |cx| {
         unary::infer(cx, Kind::Float)
     })
     .args(&[tensor("data")])
     .attrs(&[attr("rate", AttrKind::Float)])
-    .tensor_program(|cx| unary::lower(cx, |x| x)),
+    .tensor_program(|cx| unary::lower(cx, |x| x))
+    .elementwise(),
     OpDef::new("nn.softmax", "exp(x) / sum(exp(x)) along an axis; ONNX `Softmax`", infer_softmax)
         .args(&[tensor("data")])
         .attrs(&[attr("axis", AttrKind::Int)])

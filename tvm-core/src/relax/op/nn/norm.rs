@@ -5,7 +5,7 @@
 
 use crate::ir::{ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, Type};
 use crate::relax::analysis::{differ, show_dim, show_dims};
-use crate::relax::op::context::{int_list, single};
+use crate::relax::op::context::single;
 use crate::relax::op::def::{attr, required, tensor};
 use crate::te::TensorExpr;
 use crate::tir::{PrimExpr, PrimFunc};
@@ -136,7 +136,7 @@ fn lower_over_axes(cx: &LegalizeContext<'_>, center: bool) -> Result<PrimFunc, I
 fn lower_instance_norm(cx: &LegalizeContext<'_>) -> Result<PrimFunc, IrError> {
     let (ctx, epsilon) = (cx.infer(), cx.infer().float("epsilon", 1e-5));
     single(cx, |x| {
-        let axes = int_list(cx.attrs, "axes").unwrap_or_default();
+        let axes = cx.attrs.int_list("axes").unwrap_or_default();
         let axes = axes.iter().map(|&axis| ctx.axis(axis, x[0].ndim())).collect::<Result<Vec<_>, _>>()?;
         let channel = ctx.axis(cx.attrs.int("channel_axis").unwrap_or(1), x[0].ndim())?;
         let factors = [&x[1], &x[2]];

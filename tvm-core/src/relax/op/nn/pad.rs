@@ -4,7 +4,7 @@
 
 use crate::ir::{AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
 use crate::relax::analysis::show_dims;
-use crate::relax::op::context::{int_list, known, single, tensor_type};
+use crate::relax::op::context::{known, single, tensor_type};
 use crate::relax::op::def::{attr, required, tensor};
 use crate::tir::PrimExpr;
 use crate::topi::{self, PadMode};
@@ -30,7 +30,7 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
 })];
 
 fn widths(ctx: &InferContext<'_>, ndim: usize) -> Result<(Vec<i64>, Vec<i64>), IrError> {
-    let given = int_list(ctx.attrs, "pad_width").unwrap_or_default();
+    let given = ctx.attrs.int_list("pad_width").unwrap_or_default();
     if given.len() != 2 * ndim {
         let message = format!("attribute `pad_width` is {} integers, got {}", 2 * ndim, given.len());
         return Err(ctx.error(message));

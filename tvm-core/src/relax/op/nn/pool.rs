@@ -6,7 +6,7 @@ use super::window::{Windows, padding, pool_layout, positive};
 use crate::ir::{
     ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
 };
-use crate::relax::op::context::{int_list, known, single, tensor_type};
+use crate::relax::op::context::{known, single, tensor_type};
 use crate::relax::op::def::{attr, required, tensor};
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi::{self, PoolParams};
@@ -114,7 +114,7 @@ fn infer_adaptive(ctx: &InferContext<'_>, spatial: usize) -> Result<Type, IrErro
         return Ok(tensor_type(TensorShape::Rank(layout.ndim()), dtype));
     };
     let mut dims = data.to_vec();
-    if int_list(ctx.attrs, "output_size").is_some() {
+    if ctx.attrs.int_list("output_size").is_some() {
         for (axis, size) in axes.into_iter().zip(positive(ctx, "output_size", spatial)?) {
             dims[axis] = PrimExpr::index(size);
         }

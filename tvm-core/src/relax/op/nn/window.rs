@@ -2,7 +2,6 @@
 
 use crate::ir::{InferContext, IrError};
 use crate::relax::analysis::{show_dim, simplify_dim};
-use crate::relax::op::context::int_list;
 use crate::tir::{Layout, PrimExpr};
 
 /// Letters of one, two and three spatial axes in layout names, outermost axis first.
@@ -17,7 +16,7 @@ pub(super) struct Padding {
 /// Attribute `padding`: one value for all sides, one value per axis for both its sides, or the values before the data for
 /// all axes followed by those after it. The default is 0.
 pub(super) fn padding(ctx: &InferContext<'_>, spatial: usize) -> Result<Padding, IrError> {
-    let given = int_list(ctx.attrs, "padding").unwrap_or_else(|| vec![0]);
+    let given = ctx.attrs.int_list("padding").unwrap_or_else(|| vec![0]);
     if given.iter().any(|&it| it < 0) {
         return Err(ctx.error(format!("attribute `padding` is not negative, got {given:?}")));
     }

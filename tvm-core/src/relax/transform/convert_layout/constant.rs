@@ -1,0 +1,56 @@
+//! Constants in another layout.
+
+use tvm_runtime::Tensor;
+
+use crate::tir::Layout;
+
+/// The elements of `tensor`, whose axes are `letters`, in `layout`; `None` if blocks do not divide an extent.
+pub(super) fn to_layout(tensor: &Tensor, letters: &str, layout: &Layout) -> Option<Tensor> {
+    let extents = tensor.shape();
+    let of_letter = |letter: char| letters.find(letter);
+    let mut strides = vec![1i64; extents.len()];
+    for axis in (1..extents.len()).rev() {
+        strides[axis - 1] = strides[axis] * extents[axis];
+    }
+    let (mut shape, mut steps) = (Vec::new(), Vec::new());
+    for axis in layout.axes() {
+        let at = of_letter(axis.letter)?;
+        if extents[at] % layout.block(axis.letter) != 0 {
+            return None;
+        }
+        shape.push(axis.factor.unwrap_or(extents[at] / axis.step));
+        steps.push(strides[at] * axis.step);
+    }
+    let (bytes, size) = (tensor.bytes().ok()?, tensor.dtype().bytes());
+    let mut out = Vec::with_capacity(bytes.len());
+    copy(bytes, size, 0, &shape, &steps, &mut out);
+    Tensor::from_bytes(&out, &shape, tensor.dtype()).ok()
+}
+
+/// Appends to `out` the elements at `offset`, in the order of the indices below `shape`; an index is `steps` elements.
+fn copy(bytes: &[u8], size: usize, offset: i64, shape: &[i64], steps: &[i64], out: &mut Vec<u8>) {
+    let (Some((&extent, shape)), Some((&step, steps))) = (shape.split_first(), steps.split_first()) else {
+        let start = offset as usize * size;
+        out.extend_from_slice(&bytes[start..start + size]);
+        return;
+    };
+    for i in 0..extent {
+        copy(bytes, size, offset + i * step, shape, steps, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_in_blocks() {
+        let values: Vec<f32> = (0..12).map(|it| it as f32).collect();
+        let weights = Tensor::from_slice(&values, &[4, 3, 1, 1]).unwrap();
+        let blocks = to_layout(&weights, "OIHW", &"OIHW2o".parse().unwrap()).unwrap();
+        assert_eq!(blocks.shape(), [2, 3, 1, 1, 2]);
+        let expected = [0.0, 3.0, 1.0, 4.0, 2.0, 5.0, 6.0, 9.0, 7.0, 10.0, 8.0, 11.0];
+        assert_eq!(blocks.to_vec::<f32>().unwrap(), expected);
+        assert!(to_layout(&weights, "OIHW", &"OIHW2i".parse().unwrap()).is_none());
+    }
+}

@@ -1,0 +1,201 @@
+//! `ConvertLayout`: convolutions over images compute on channels in blocks, and what is between them keeps the blocks.
+//!
+//! A convolution of constant extents of channels gets the layout `NCHW{b}c` for its result and `OIHW{i}i{o}o` or `OIHW{o}o`
+//! for its weights: the innermost axis is one or two vectors of the target, whatever the image is. Element-wise operators,
+//! pooling, concatenation of channels, batch normalisation and reductions over the image take values in blocks as they are.
+//! Other operators get the plain value, which a `layout_transform` makes once.
+//!
+//! *Requires*: operators that are not lowered yet. *Ensures*: the types of the variables that the function had are the same.
+//! Targets without vectors, weights that are computed for few pixels, and element types other than f32 and f64 are left alone.
+//!
+//! TVM counterpart: `relax.transform.ConvertLayout`, `AlterOpLayout` of relay.
+
+mod constant;
+mod conv;
+mod ops;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tvm_runtime::DataType;
+
+use crate::ir::{Attrs, IRModule, Op, Span, Type, Var, VarId};
+use crate::pass::{Pass, function_pass};
+use crate::relax::analysis::{infer_type, type_of_arg};
+use crate::relax::mutator::{walk_binding, walk_body};
+use crate::relax::{Arg, Binding, BindingBlock, Body, Call, Callee, Expr, ExprMutator, ExprVisitor};
+use crate::target::{Machine, TargetKind};
+use crate::tir::PrimExpr;
+
+/// The plain layout of images.
+const PLAIN: &str = "NCHW";
+
+/// The pass.
+pub fn convert_layout() -> Pass {
+    function_pass("ConvertLayout", |func, module, context| {
+        match context.target.kind {
+            TargetKind::Host | TargetKind::C | TargetKind::Llvm => {}
+            TargetKind::Cuda | TargetKind::Interpreter => return Ok(None),
+        }
+        let machine = context.target.machine;
+        let mut converter =
+            Converter { module, machine, blocked: FxHashMap::default(), bindings: Vec::new() };
+        Ok(converter.mutate_function(func))
+    })
+    .opt_level(1)
+}
+
+struct Converter<'a> {
+    module: &'a IRModule,
+    machine: Machine,
+    /// The values that are in blocks, by the variable of the plain value.
+    blocked: FxHashMap<VarId, Blocked>,
+    /// What goes in front of the current binding.
+    bindings: Vec<Binding>,
+}
+
+/// A value in blocks of channels.
+#[derive(Clone)]
+struct Blocked {
+    var: Var,
+    /// Number of channels in a block.
+    block: i64,
+    /// The variable of the plain value, until it is bound.
+    plain: Option<Var>,
+}
+
+impl ExprMutator for Converter<'_> {
+    fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
+        if let (Expr::Call(call), false) = (&binding.value, binding.match_cast)
+            && let Callee::Op(op) = call.callee
+        {
+            match self.call(op, call, binding.var.name()) {
+                Some((var, block)) => {
+                    let plain = Some(binding.var.clone());
+                    self.blocked.insert(binding.var.id(), Blocked { var, block, plain });
+                    return Some(std::mem::take(&mut self.bindings));
+                }
+                None => self.bindings.clear(),
+            }
+        }
+        self.bind_plain(|uses| uses.visit_expr(&binding.value));
+        let mut before = std::mem::take(&mut self.bindings);
+        let walked = walk_binding(self, binding);
+        if before.is_empty() {
+            return walked.map(|it| vec![it]);
+        }
+        before.push(walked.unwrap_or_else(|| binding.clone()));
+        Some(before)
+    }
+
+    fn mutate_body(&mut self, body: &Body) -> Option<Body> {
+        let walked = walk_body(self, body);
+        self.bind_plain(|uses| uses.visit_arg(&body.ret));
+        if self.bindings.is_empty() {
+            return walked;
+        }
+        let mut body = walked.unwrap_or_else(|| body.clone());
+        let last = BindingBlock { dataflow: true, bindings: std::mem::take(&mut self.bindings).into() };
+        body.blocks = body.blocks.iter().cloned().chain([last]).collect();
+        Some(body)
+    }
+}
+
+impl Converter<'_> {
+    /// The call on values in blocks, and the size of the blocks of its result; `None` leaves the call as it is.
+    fn call(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, i64)> {
+        if op.name == "nn.conv2d" {
+            return self.conv(op, call, name);
+        }
+        let in_blocks = |arg: &Arg| match arg {
+            Arg::Tuple(fields) => fields.iter().any(|it| self.blocked(it).is_some()),
+            _ => self.blocked(arg).is_some(),
+        };
+        if !call.args.iter().any(in_blocks) {
+            return None;
+        }
+        match op.name {
+            "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(op, call, name),
+            "nn.batch_norm" => self.batch_norm(call, name),
+            "concat" => self.concat(op, call, name),
+            "sum" | "mean" | "max" | "min" => self.reduce(op, call, name),
+            _ if op.elementwise => self.elementwise(op, call, name),
+            _ => None,
+        }
+    }
+
+    /// Binds the plain values, in blocks so far, that `visit` comes across.
+    fn bind_plain(&mut self, visit: impl FnOnce(&mut Uses)) {
+        if self.blocked.is_empty() {
+            return;
+        }
+        let mut uses = Uses(Vec::new());
+        visit(&mut uses);
+        for id in uses.0 {
+            let Some(blocked) = self.blocked.get_mut(&id) else { continue };
+            let Some(plain) = blocked.plain.take() else { continue };
+            let attrs = Attrs::new().with("src_layout", in_blocks(blocked.block)).with("dst_layout", PLAIN);
+            let Ok(op) = Op::get("layout_transform") else { continue };
+            let (callee, args) = (Callee::Op(op), Arc::new([(&blocked.var).into()]));
+            let span = plain.span().clone();
+            self.bindings.push(Binding::new(plain, Call { callee, args, attrs, ret: None, span }.into()));
+        }
+    }
+
+    fn blocked(&self, arg: &Arg) -> Option<&Blocked> {
+        self.blocked.get(&arg.as_var()?.id())
+    }
+
+    /// Binds a call of an operator in front of the current binding; `None` if it is ill-typed.
+    fn emit(&mut self, name: &str, op: &str, args: &[Arg], attrs: Attrs, span: &Span) -> Option<Var> {
+        let callee = Callee::Op(Op::get(op).ok()?);
+        let value: Expr = Call { callee, args: args.into(), attrs, ret: None, span: span.clone() }.into();
+        let ty = infer_type(&value, self.module).ok()?;
+        let var = Var::with_span(name, ty, span.clone());
+        self.bindings.push(Binding::new(var.clone(), value));
+        Some(var)
+    }
+
+    /// The value in blocks of `block` channels.
+    fn in_blocks_of(&mut self, arg: &Arg, block: i64, span: &Span) -> Option<Arg> {
+        let (value, from) = match self.blocked(arg) {
+            Some(it) if it.block == block => return Some((&it.var).into()),
+            Some(it) => ((&it.var).into(), in_blocks(it.block)),
+            None => (arg.clone(), PLAIN.into()),
+        };
+        if let Arg::Const(tensor) = &value {
+            let layout = in_blocks(block).parse().ok()?;
+            return constant::to_layout(tensor, PLAIN, &layout).map(Arg::Const);
+        }
+        let attrs = Attrs::new().with("src_layout", from).with("dst_layout", in_blocks(block));
+        self.emit("in_blocks", "layout_transform", &[value], attrs, span).map(Arg::from)
+    }
+
+    /// Shape and element type of a tensor, if they are known.
+    fn shape(&self, arg: &Arg) -> Option<(Vec<PrimExpr>, DataType)> {
+        let ty = type_of_arg(arg, self.module);
+        let ty = ty.as_tensor()?;
+        Some((ty.known_shape()?.to_vec(), ty.dtype?))
+    }
+}
+
+/// The layout with blocks of `block` channels.
+fn in_blocks(block: i64) -> String {
+    format!("{PLAIN}{block}c")
+}
+
+/// The variables in an expression.
+struct Uses(Vec<VarId>);
+
+impl ExprVisitor for Uses {
+    fn visit_arg(&mut self, arg: &Arg) {
+        match arg {
+            Arg::Var(var) => self.0.push(var.id()),
+            _ => crate::relax::visitor::walk_arg(self, arg),
+        }
+    }
+
+    fn visit_type(&mut self, _: &Type) {}
+}
