@@ -31,7 +31,8 @@ macro_rules! kernels {
 
 /// Programs written in the DSL.
 const WRITTEN: &[Kernel] = kernels! {
-    products: matmul, matmul16, matmul_transposed, batched, conv, padded, halo, halo9, max_pool, chain;
+    products: matmul, matmul16, matmul_transposed, batched, batch_of_one, conv, padded, halo, halo9, max_pool,
+        chain;
     rows: softmax ~ 1e-5, softmax_plain ~ 1e-5, layer_norm ~ 1e-4, both_sums, argmax, total, any_row, scan_rows,
         prefix_sum, suffix_sums, from_one, columns_outside;
     indirect: gather, gather_staged, scatter, histogram, csr, ragged, collatz, local_row;

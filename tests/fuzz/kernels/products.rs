@@ -56,6 +56,23 @@ pub fn batched(
     }
 }
 
+/// A batch of one, which the epilogue indexes by 0.
+#[prim_func]
+pub fn batch_of_one(a: &Tensor<i32, 1, m, k>, b: &Tensor<i32, k, n>, y: &mut Tensor<i32, 1, m, n>) {
+    let c = alloc::<i32>([1, m, n]);
+    for [h, i, j, p] in grid([1, m, n, k]) {
+        block("C", [S(h), S(i), S(j), R(p)], |[vh, vi, vj, vp]| {
+            init(|| c[[vh, vi, vj]] = 0);
+            c[[vh, vi, vj]] += a[[vh, vi, vp]] * b[[vp, vj]];
+        });
+    }
+    for [h, i, j] in grid([1, m, n]) {
+        block("relu", [S(h), S(i), S(j)], |[vh, vi, vj]| {
+            y[[vh, vi, vj]] = max(c[[0, vi, vj]], 0);
+        });
+    }
+}
+
 /// Zero padding by a condition in the value expression.
 #[prim_func]
 pub fn conv(x: &Tensor<f32, h, w>, k: &Tensor<f32, 3, 3>, y: &mut Tensor<f32, h, w>) {

@@ -107,9 +107,14 @@ fn store_axes(store: &BufferStore) -> Option<Vec<VarId>> {
 }
 
 fn load_pattern(load: &BufferLoad, store: &BufferStore, axes: &[VarId]) -> OpPattern {
-    let same = load.indices.len() == store.indices.len()
-        && load.indices.iter().zip(store.indices.iter()).all(|(a, b)| a.ptr_eq(b));
-    if same {
+    let extents = store.buffer.shape.iter();
+    // The index along an extent of 1 may be written as 0.
+    let same = |((a, b), extent): ((&PrimExpr, &PrimExpr), &PrimExpr)| {
+        a.ptr_eq(b) || a.is_const(0) && extent.is_const(1)
+    };
+    if load.indices.len() == store.indices.len()
+        && load.indices.iter().zip(store.indices.iter()).zip(extents).all(same)
+    {
         return OpPattern::ElemWise;
     }
     // Broadcast: a subsequence of the axes, and constants.
@@ -178,7 +183,10 @@ mod tests {
             compute("bias", &[("x", vec![n(2), n(3)]), ("b", vec![n(3)])], vec![n(2), n(3)], |b, at| {
                 b[0].load(at.to_vec()) + b[1].load([at[1].clone()])
             });
+        let one = |at: &[PrimExpr]| vec![n(0), at[1].clone()];
         let cases = [
+            (unary("batch_of_one", vec![n(1), n(3)], vec![n(1), n(3)], one), OpPattern::ElemWise),
+            (unary("rows", vec![n(1), n(3)], vec![n(2), n(3)], one), OpPattern::Broadcast),
             (map("exp", vec![n(4)], |x| x * 2i64), OpPattern::ElemWise),
             (zip("add", vec![n(4)], |a, b| a + b), OpPattern::ElemWise),
             (bias, OpPattern::ElemWise),

@@ -1,4 +1,4 @@
-//! Constants in another layout.
+//! Constants in another layout, or with zeros around them.
 
 use tvm_runtime::Tensor;
 
@@ -24,6 +24,21 @@ pub(super) fn to_layout(tensor: &Tensor, letters: &str, layout: &Layout) -> Opti
     let (bytes, size) = (tensor.bytes().ok()?, tensor.dtype().bytes());
     let mut out = Vec::with_capacity(bytes.len());
     copy(bytes, size, 0, &shape, &steps, &mut out);
+    Tensor::from_bytes(&out, &shape, tensor.dtype()).ok()
+}
+
+/// `tensor` with zeros after the elements of an axis, up to `extent` of them.
+pub(super) fn pad(tensor: &Tensor, axis: usize, extent: i64) -> Option<Tensor> {
+    let (mut shape, bytes) = (tensor.shape().to_vec(), tensor.bytes().ok()?);
+    let inner: i64 = shape[axis + 1..].iter().product();
+    let row = inner as usize * tensor.dtype().bytes();
+    let (from, to) = (shape[axis] as usize * row, extent as usize * row);
+    let mut out = Vec::new();
+    for slice in bytes.chunks(from.max(1)) {
+        out.extend_from_slice(slice);
+        out.resize(out.len() + to - from, 0);
+    }
+    shape[axis] = extent;
     Tensor::from_bytes(&out, &shape, tensor.dtype()).ok()
 }
 

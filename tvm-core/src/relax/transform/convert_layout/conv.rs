@@ -1,6 +1,6 @@
 //! Convolutions on channels in blocks.
 
-use super::{Converter, PLAIN, constant, in_blocks};
+use super::{Blocks, Converter, PLAIN, constant};
 use crate::ir::{Attrs, Op, Span, Var};
 use crate::relax::{Arg, Call};
 use crate::tir::{Layout, PrimExpr};
@@ -13,7 +13,7 @@ const FEW_PIXELS: i64 = 256;
 const SMALLEST: i64 = 4;
 
 impl Converter<'_> {
-    pub(super) fn conv(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, i64)> {
+    pub(super) fn conv(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let [data, weight] = &*call.args else { return None };
         let plain =
             |attr: &str, layout: &str| call.attrs.str(attr).is_none_or(|it| it == layout || it.is_empty());
@@ -32,28 +32,42 @@ impl Converter<'_> {
         let groups = call.attrs.int("groups").unwrap_or(1);
         let (channels, out, per_group) = (dims[1].as_int()?, weights[0].as_int()?, weights[1].as_int()?);
         let depthwise = groups == channels && groups == out;
-        let given = self.blocked(data).map(|it| it.block);
-        let (data_block, block) = match given {
-            Some(given) if depthwise => (Some(given), given),
+        let given = self.blocked(data).map(|it| it.blocks);
+        let (data_block, blocks) = match given {
+            Some(given) if depthwise => (Some(given.block), given),
             // Blocks do not reach from one group into the next.
-            Some(given) if groups == 1 || per_group % given == 0 => {
-                (Some(given), self.block(out / groups, dtype.bits())?)
+            Some(given) if groups == 1 && given.is_exact() => {
+                (Some(given.block), self.blocks(out, dtype.bits())?)
             }
-            None if groups == 1 => (None, self.block(out, dtype.bits())?),
+            Some(given) if per_group % given.block == 0 => {
+                let blocks = self.blocks(out / groups, dtype.bits()).filter(|it| it.is_exact())?;
+                (Some(given.block), Blocks { channels: out, ..blocks })
+            }
+            _ if groups == 1 => (None, self.blocks(out, dtype.bits())?),
             _ => return None,
         };
         let inner = data_block.filter(|_| !depthwise).map(|it| format!("{it}i")).unwrap_or_default();
-        let kernel = format!("{WEIGHTS}{inner}{block}o");
-        let weight = self.weight(weight, &kernel, &call.span)?;
-        let data = match data_block {
-            Some(given) => self.in_blocks_of(data, given, &call.span)?,
-            None => data.clone(),
-        };
+        let kernel = format!("{WEIGHTS}{inner}{}o", blocks.block);
+        let weight = self.pad(weight, 0, blocks.padded(), &call.span)?;
+        let weight = self.weight(&weight, &kernel, &call.span)?;
         let mut attrs = call.attrs.clone();
-        attrs.set("data_layout", data_block.map_or(PLAIN.into(), in_blocks));
+        let data = match (data_block, self.blocked(data)) {
+            (Some(_), Some(in_blocks)) => {
+                attrs.set("data_layout", in_blocks.blocks.layout());
+                in_blocks.var.clone().into()
+            }
+            _ => {
+                attrs.set("data_layout", PLAIN);
+                data.as_var().map(|it| self.bind_plain_value(it.id()));
+                data.clone()
+            }
+        };
+        if depthwise {
+            attrs.set("groups", blocks.padded());
+        }
         attrs.set("kernel_layout", kernel);
-        attrs.set("out_layout", in_blocks(block));
-        Some((self.emit(name, op.name, &[data, weight], attrs, &call.span)?, block))
+        attrs.set("out_layout", blocks.layout());
+        Some((self.emit(name, op.name, &[data, weight], attrs, &call.span)?, blocks))
     }
 
     /// The weights in another layout.
@@ -66,10 +80,14 @@ impl Converter<'_> {
         self.emit("weight", "layout_transform", &[weight.clone()], attrs, span).map(Arg::from)
     }
 
-    /// The number of channels in a block: two vectors, one, or half of one.
-    fn block(&self, channels: i64, bits: u8) -> Option<i64> {
+    /// Blocks of two vectors or one, whichever computes the channels sooner; `None` if half of the channels computed would
+    /// be of no use.
+    fn blocks(&self, channels: i64, bits: u8) -> Option<Blocks> {
         let lanes = i64::from(self.machine.vector_bits) / i64::from(bits);
-        [2 * lanes, lanes, lanes / 2].into_iter().find(|&block| block >= SMALLEST && channels % block == 0)
+        let blocks = [2 * lanes, lanes].map(|block| Blocks { block, channels });
+        // A row of one vector loads as many scalars for half of the products.
+        let cost = |it: &Blocks| if it.block == lanes { it.padded() * 8 } else { it.padded() * 7 };
+        blocks.into_iter().filter(|it| it.block >= SMALLEST && it.padded() <= 2 * channels).min_by_key(cost)
     }
 
     fn has_few_pixels(&self, call: &Call) -> bool {

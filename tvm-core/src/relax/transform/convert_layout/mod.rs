@@ -1,9 +1,10 @@
 //! `ConvertLayout`: convolutions over images compute on channels in blocks, and what is between them keeps the blocks.
 //!
 //! A convolution of constant extents of channels gets the layout `NCHW{b}c` for its result and `OIHW{i}i{o}o` or `OIHW{o}o`
-//! for its weights: the innermost axis is one or two vectors of the target, whatever the image is. Element-wise operators,
-//! pooling, concatenation of channels, batch normalisation and reductions over the image take values in blocks as they are.
-//! Other operators get the plain value, which a `layout_transform` makes once.
+//! for its weights: the innermost axis is one or two vectors of the target, whatever the image is. If the channels are no
+//! whole blocks, the result has further channels, computed with weights of 0, which no other convolution reads.
+//! Element-wise operators, pooling, concatenation of channels, batch normalisation and reductions over the image take values
+//! in blocks as they are. Other operators get the plain value, which a `layout_transform` makes once.
 //!
 //! *Requires*: operators that are not lowered yet. *Ensures*: the types of the variables that the function had are the same.
 //! Targets without vectors, weights that are computed for few pixels, and element types other than f32 and f64 are left alone.
@@ -56,12 +57,36 @@ struct Converter<'a> {
     bindings: Vec<Binding>,
 }
 
+/// Channels in blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Blocks {
+    /// Number of channels in a block.
+    block: i64,
+    /// Number of channels of the plain value.
+    channels: i64,
+}
+
+impl Blocks {
+    /// The layout.
+    fn layout(self) -> String {
+        format!("{PLAIN}{}c", self.block)
+    }
+
+    /// Number of channels in all blocks.
+    fn padded(self) -> i64 {
+        (self.channels + self.block - 1) / self.block * self.block
+    }
+
+    fn is_exact(self) -> bool {
+        self.padded() == self.channels
+    }
+}
+
 /// A value in blocks of channels.
 #[derive(Clone)]
 struct Blocked {
     var: Var,
-    /// Number of channels in a block.
-    block: i64,
+    blocks: Blocks,
     /// The variable of the plain value, until it is bound.
     plain: Option<Var>,
 }
@@ -71,13 +96,11 @@ impl ExprMutator for Converter<'_> {
         if let (Expr::Call(call), false) = (&binding.value, binding.match_cast)
             && let Callee::Op(op) = call.callee
         {
-            match self.call(op, call, binding.var.name()) {
-                Some((var, block)) => {
-                    let plain = Some(binding.var.clone());
-                    self.blocked.insert(binding.var.id(), Blocked { var, block, plain });
-                    return Some(std::mem::take(&mut self.bindings));
-                }
-                None => self.bindings.clear(),
+            // What a refused call has bound so far is not used, unless it is a plain value.
+            if let Some((var, blocks)) = self.call(op, call, binding.var.name()) {
+                let plain = Some(binding.var.clone());
+                self.blocked.insert(binding.var.id(), Blocked { var, blocks, plain });
+                return Some(std::mem::take(&mut self.bindings));
             }
         }
         self.bind_plain(|uses| uses.visit_expr(&binding.value));
@@ -104,8 +127,8 @@ impl ExprMutator for Converter<'_> {
 }
 
 impl Converter<'_> {
-    /// The call on values in blocks, and the size of the blocks of its result; `None` leaves the call as it is.
-    fn call(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, i64)> {
+    /// The call on values in blocks, and the blocks of its result; `None` leaves the call as it is.
+    fn call(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         if op.name == "nn.conv2d" {
             return self.conv(op, call, name);
         }
@@ -134,14 +157,27 @@ impl Converter<'_> {
         let mut uses = Uses(Vec::new());
         visit(&mut uses);
         for id in uses.0 {
-            let Some(blocked) = self.blocked.get_mut(&id) else { continue };
-            let Some(plain) = blocked.plain.take() else { continue };
-            let attrs = Attrs::new().with("src_layout", in_blocks(blocked.block)).with("dst_layout", PLAIN);
-            let Ok(op) = Op::get("layout_transform") else { continue };
-            let (callee, args) = (Callee::Op(op), Arc::new([(&blocked.var).into()]));
-            let span = plain.span().clone();
-            self.bindings.push(Binding::new(plain, Call { callee, args, attrs, ret: None, span }.into()));
+            self.bind_plain_value(id);
         }
+    }
+
+    fn bind_plain_value(&mut self, id: VarId) -> Option<()> {
+        let blocked = self.blocked.get_mut(&id)?;
+        let plain = blocked.plain.take()?;
+        let (mut value, blocks, span) = (blocked.var.clone(), blocked.blocks, plain.span().clone());
+        let attrs = Attrs::new().with("src_layout", blocks.layout()).with("dst_layout", PLAIN);
+        value = self.emit(plain.name(), "layout_transform", &[value.into()], attrs, &span)?;
+        if !blocks.is_exact() {
+            let bounds = [0, blocks.channels, 1].map(|it| Arg::Shape(Arc::new([PrimExpr::index(it)])));
+            let [begin, end, stride] = bounds;
+            let args = [value.into(), begin, end, stride];
+            let attrs = Attrs::new().with("axes", vec![1i64]);
+            value = self.emit(plain.name(), "strided_slice", &args, attrs, &span)?;
+        }
+        if let Some(last) = self.bindings.iter_mut().rfind(|it| it.var == value) {
+            last.var = plain;
+        }
+        Some(())
     }
 
     fn blocked(&self, arg: &Arg) -> Option<&Blocked> {
@@ -158,19 +194,39 @@ impl Converter<'_> {
         Some(var)
     }
 
-    /// The value in blocks of `block` channels.
+    /// The value in whole blocks of `block` channels.
     fn in_blocks_of(&mut self, arg: &Arg, block: i64, span: &Span) -> Option<Arg> {
-        let (value, from) = match self.blocked(arg) {
-            Some(it) if it.block == block => return Some((&it.var).into()),
-            Some(it) => ((&it.var).into(), in_blocks(it.block)),
+        let (value, from) = match self.blocked(arg).cloned() {
+            Some(it) if !it.blocks.is_exact() => {
+                self.bind_plain_value(arg.as_var()?.id());
+                (arg.clone(), PLAIN.into())
+            }
+            Some(it) if it.blocks.block == block => return Some(it.var.into()),
+            Some(it) => (it.var.into(), it.blocks.layout()),
             None => (arg.clone(), PLAIN.into()),
         };
+        let to = format!("{PLAIN}{block}c");
         if let Arg::Const(tensor) = &value {
-            let layout = in_blocks(block).parse().ok()?;
-            return constant::to_layout(tensor, PLAIN, &layout).map(Arg::Const);
+            return constant::to_layout(tensor, PLAIN, &to.parse().ok()?).map(Arg::Const);
         }
-        let attrs = Attrs::new().with("src_layout", from).with("dst_layout", in_blocks(block));
+        let attrs = Attrs::new().with("src_layout", from).with("dst_layout", to);
         self.emit("in_blocks", "layout_transform", &[value], attrs, span).map(Arg::from)
+    }
+
+    /// The value with zeros after the elements of an axis, up to `extent` of them.
+    fn pad(&mut self, arg: &Arg, axis: usize, extent: i64, span: &Span) -> Option<Arg> {
+        let (dims, _) = self.shape(arg)?;
+        let more = extent - dims[axis].as_int()?;
+        if more == 0 {
+            return Some(arg.clone());
+        }
+        if let Arg::Const(tensor) = arg {
+            return constant::pad(tensor, axis, extent).map(Arg::Const);
+        }
+        let mut widths = vec![0i64; 2 * dims.len()];
+        widths[2 * axis + 1] = more;
+        let attrs = Attrs::new().with("pad_width", widths);
+        self.emit("padded", "nn.pad", &[arg.clone()], attrs, span).map(Arg::from)
     }
 
     /// Shape and element type of a tensor, if they are known.
@@ -179,11 +235,6 @@ impl Converter<'_> {
         let ty = ty.as_tensor()?;
         Some((ty.known_shape()?.to_vec(), ty.dtype?))
     }
-}
-
-/// The layout with blocks of `block` channels.
-fn in_blocks(block: i64) -> String {
-    format!("{PLAIN}{block}c")
 }
 
 /// The variables in an expression.

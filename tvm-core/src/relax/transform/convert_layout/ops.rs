@@ -1,24 +1,24 @@
 //! Operators that take values in blocks of channels as they are.
 
-use super::{Converter, in_blocks};
+use super::{Blocks, Converter};
 use crate::ir::{Attrs, Op, Span, Var};
 use crate::relax::{Arg, Call};
 use crate::tir::PrimExpr;
 
 impl Converter<'_> {
-    pub(super) fn pool(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, i64)> {
+    pub(super) fn pool(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let given = |attr: &str| call.attrs.str(attr).is_some_and(|it| !it.is_empty() && it != super::PLAIN);
         if given("layout") || given("out_layout") {
             return None;
         }
         let data = self.blocked(&call.args[0])?.clone();
-        let layout = in_blocks(data.block);
+        let layout = data.blocks.layout();
         let attrs = call.attrs.clone().with("layout", layout.as_str()).with("out_layout", layout);
-        Some((self.emit(name, op.name, &[data.var.into()], attrs, &call.span)?, data.block))
+        Some((self.emit(name, op.name, &[data.var.into()], attrs, &call.span)?, data.blocks))
     }
 
     /// `data * scale + shift`, with `scale = gamma / sqrt(variance + epsilon)` and `shift = beta - mean * scale`.
-    pub(super) fn batch_norm(&mut self, call: &Call, name: &str) -> Option<(Var, i64)> {
+    pub(super) fn batch_norm(&mut self, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let [data, gamma, beta, mean, variance] = &*call.args else { return None };
         let data = self.blocked(data)?.clone();
         let (_, dtype) = self.shape(&call.args[0])?;
@@ -34,33 +34,35 @@ impl Converter<'_> {
         let scale = step("scale", "multiply", &[gamma.clone(), root])?;
         let centre = step("centre", "multiply", &[mean.clone(), scale.clone()])?;
         let shift = step("shift", "subtract", &[beta.clone(), centre])?;
-        let scale = self.channels(&scale, data.block, &call.span)?;
-        let shift = self.channels(&shift, data.block, &call.span)?;
+        let scale = self.channels(&scale, data.blocks, &call.span)?;
+        let shift = self.channels(&shift, data.blocks, &call.span)?;
         let scaled = self.emit(name, "multiply", &[data.var.into(), scale], Attrs::new(), &call.span)?;
         let res = self.emit(name, "add", &[scaled.into(), shift], Attrs::new(), &call.span)?;
-        Some((res, data.block))
+        Some((res, data.blocks))
     }
 
-    pub(super) fn concat(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, i64)> {
+    pub(super) fn concat(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let [Arg::Tuple(fields)] = &*call.args else { return None };
         if call.attrs.int("axis").is_none_or(|axis| axis != 1 && axis != -3) {
             return None;
         }
-        let block = fields.iter().filter_map(|it| Some(self.blocked(it)?.block)).min()?;
-        let mut converted = Vec::new();
+        let block = fields.iter().filter_map(|it| Some(self.blocked(it)?.blocks.block)).min()?;
+        let mut channels = 0;
         for field in fields.iter() {
             let (dims, _) = self.shape(field)?;
-            if dims.len() != 4 || dims[1].as_int()? % block != 0 {
-                return None;
-            }
+            channels += dims.get(1)?.as_int().filter(|it| it % block == 0)?;
+        }
+        let mut converted = Vec::new();
+        for field in fields.iter() {
             converted.push(self.in_blocks_of(field, block, &call.span)?);
         }
         let attrs = call.attrs.clone().with("axis", 1i64);
-        Some((self.emit(name, op.name, &[Arg::Tuple(converted.into())], attrs, &call.span)?, block))
+        let res = self.emit(name, op.name, &[Arg::Tuple(converted.into())], attrs, &call.span)?;
+        Some((res, Blocks { block, channels }))
     }
 
     /// A reduction over the image that keeps its axes.
-    pub(super) fn reduce(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, i64)> {
+    pub(super) fn reduce(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let data = self.blocked(&call.args[0])?.clone();
         let axes = call.attrs.int_list("axis")?;
         let of_image: Option<Vec<i64>> = axes
@@ -72,22 +74,25 @@ impl Converter<'_> {
             return None;
         }
         let attrs = call.attrs.clone().with("axis", of_image?);
-        Some((self.emit(name, op.name, &[data.var.into()], attrs, &call.span)?, data.block))
+        Some((self.emit(name, op.name, &[data.var.into()], attrs, &call.span)?, data.blocks))
     }
 
-    pub(super) fn elementwise(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, i64)> {
-        let block = call.args.iter().find_map(|it| Some(self.blocked(it)?.block))?;
+    pub(super) fn elementwise(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
+        let blocks = call.args.iter().find_map(|it| Some(self.blocked(it)?.blocks))?;
         let mut args = Vec::new();
         for arg in call.args.iter() {
-            args.push(self.operand(arg, block, &call.span)?);
+            args.push(self.operand(arg, blocks, &call.span)?);
         }
-        Some((self.emit(name, op.name, &args, call.attrs.clone(), &call.span)?, block))
+        Some((self.emit(name, op.name, &args, call.attrs.clone(), &call.span)?, blocks))
     }
 
     /// An operand of an element-wise operator, such that it broadcasts against values in blocks.
-    fn operand(&mut self, arg: &Arg, block: i64, span: &Span) -> Option<Arg> {
-        if self.blocked(arg).is_some() {
-            return self.in_blocks_of(arg, block, span);
+    fn operand(&mut self, arg: &Arg, blocks: Blocks, span: &Span) -> Option<Arg> {
+        match self.blocked(arg) {
+            Some(it) if it.blocks == blocks => return Some((&it.var).into()),
+            Some(it) if !blocks.is_exact() || it.blocks.channels != blocks.channels => return None,
+            Some(_) => return self.in_blocks_of(arg, blocks.block, span),
+            None => {}
         }
         if matches!(arg, Arg::Prim(_)) {
             return Some(arg.clone());
@@ -101,28 +106,27 @@ impl Converter<'_> {
         let is_one = |axis: usize| axes[axis].is_const(1);
         match (is_one(1), is_one(0) && is_one(2) && is_one(3)) {
             (true, true) => Some(arg.clone()),
-            (false, true) => self.channels(arg, block, span),
+            (false, true) => self.channels(arg, blocks, span),
             (true, false) => {
                 let shape = axes.iter().cloned().chain([PrimExpr::index(1)]).collect();
                 let shape = Arg::Shape(shape);
                 self.emit("operand", "reshape", &[arg.clone(), shape], Attrs::new(), span).map(Arg::from)
             }
-            (false, false) if dims.len() == 4 && dims[1].as_int()? % block == 0 => {
-                self.in_blocks_of(arg, block, span)
+            (false, false) if dims.len() == 4 && blocks.is_exact() => {
+                self.in_blocks_of(arg, blocks.block, span)
             }
             (false, false) => None,
         }
     }
 
     /// One value per channel, in blocks.
-    fn channels(&mut self, arg: &Arg, block: i64, span: &Span) -> Option<Arg> {
+    fn channels(&mut self, arg: &Arg, blocks: Blocks, span: &Span) -> Option<Arg> {
         let (dims, _) = self.shape(arg)?;
-        let channels = dims.iter().find_map(|dim| dim.as_int().filter(|&it| it != 1))?;
-        if channels % block != 0 {
-            return None;
-        }
-        let shape: Vec<PrimExpr> = [1, channels / block, 1, 1, block].map(PrimExpr::index).into();
-        let args = [arg.clone(), Arg::Shape(shape.into())];
-        self.emit("channels", "reshape", &args, Attrs::new(), span).map(Arg::from)
+        let axis = dims.iter().position(|dim| !dim.is_const(1))?;
+        dims[axis].as_int().filter(|&it| it == blocks.channels)?;
+        let padded = self.pad(arg, axis, blocks.padded(), span)?;
+        let shape = [1, blocks.padded() / blocks.block, 1, 1, blocks.block].map(PrimExpr::index);
+        self.emit("channels", "reshape", &[padded, Arg::Shape(shape.into())], Attrs::new(), span)
+            .map(Arg::from)
     }
 }

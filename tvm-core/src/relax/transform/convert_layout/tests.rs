@@ -12,7 +12,7 @@ use crate::relax::testing::vm;
 use crate::relax::{BlockBuilder, If};
 use crate::target::Target;
 
-const CHANNELS: [i64; 6] = [3, 4, 8, 12, 16, 24];
+const CHANNELS: [i64; 8] = [3, 4, 5, 8, 10, 12, 16, 24];
 
 /// A graph under construction: its values are images, as shapes `[n, channels, height, width]` with a variable `n`.
 struct Graph {

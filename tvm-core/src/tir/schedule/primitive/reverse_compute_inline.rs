@@ -1,8 +1,8 @@
 //! `reverse_compute_inline`: an element-wise consumer moves into the block that produces what it reads.
 //!
 //! Legal if both are complete blocks of one store, and the consumer reads the intermediate buffer with one tuple of
-//! indices, one axis in each dimension. The consumer must be the only reader, cover the whole buffer, and stand in the
-//! producer's scope.
+//! indices, one axis in each dimension; axes of extent 1 may be left out. The consumer must be the only reader, cover the
+//! whole buffer, and stand in the producer's scope.
 
 use rustc_hash::FxHashMap;
 
@@ -11,7 +11,9 @@ use crate::ir::{BlockId, VarId};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::schedule::rewrite::{self, drop_alloc_everywhere, remove_block, with_block};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{BufferLoad, BufferStore, Mutator, PrimExpr, Visitor, substitute_expr, walk_expr};
+use crate::tir::{
+    BufferLoad, BufferStore, IterKind, IterVar, Mutator, PrimExpr, Visitor, substitute_expr, walk_expr,
+};
 
 const NAME: &str = "reverse_compute_inline";
 
@@ -60,9 +62,12 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
         return refuse(format!("does not read `{}` at one place", made.buffer.name));
     }
     let axes = analysis::distinct_axes(block, &loads[0].indices, &made.buffer.shape);
+    let is_unit = |axis: &&IterVar| {
+        axis.kind == IterKind::Spatial && axis.dom.min.is_const(0) && axis.dom.extent.is_const(1)
+    };
     let covering = match axes {
         Some(axes)
-            if analysis::trailing_axes(block, &axes).is_empty()
+            if analysis::trailing_axes(block, &axes).iter().all(is_unit)
                 && rewrite::covers(state, &realize, &axes, &made.buffer)? =>
         {
             Some(axes)
@@ -76,11 +81,15 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
     let Some(source) = analysis::single_store(&producer.block) else {
         return refuse("has a producer of more than one store".into());
     };
-    let map: FxHashMap<VarId, PrimExpr> = axes
-        .iter()
-        .zip(source.indices.iter())
-        .filter_map(|(axis, index)| Some((axis.as_ref()?.id(), index.clone())))
-        .collect();
+    let mut map: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
+    let mut units = analysis::trailing_axes(block, &axes).into_iter();
+    for (axis, index) in axes.iter().zip(source.indices.iter()) {
+        // An axis of extent 1 that does not occur is the index of a dimension that is read at 0: both are 0.
+        if let Some(axis) = axis.as_ref().or_else(|| units.next().map(|it| &it.var)) {
+            map.insert(axis.id(), index.clone());
+        }
+    }
+    map.extend(units.map(|it| (it.var.id(), PrimExpr::int(0, it.var.dtype()))));
     let inlined = ReplaceLoad(&made.buffer, source.value.clone()).apply(&substitute_expr(&store.value, &map));
     let new = BufferStore {
         buffer: store.buffer.clone(),
