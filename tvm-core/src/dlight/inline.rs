@@ -1,11 +1,14 @@
 //! Inlines element-wise blocks into the element-wise blocks that read them: what stays are reductions, and at most one
-//! element-wise block between two of them.
+//! element-wise block between two of them. What a block reads at several places is computed once, unless it is cheap.
 
 use std::sync::Arc;
 
 use crate::arith::Analyzer;
 use crate::tir::schedule::Schedule;
-use crate::tir::{Block, BlockRealize, Buffer, IterKind, PrimExpr, for_each_load};
+use crate::tir::{Block, BlockRealize, Buffer, BufferLoad, IterKind, PrimExpr, any_expr, for_each_load};
+
+/// Number of operations that may be computed again.
+const AGAIN: usize = 8;
 
 /// Inlines every element-wise block all of whose readers are element-wise. The accesses of the buffer that goes must be
 /// provably in bounds: else the program is to report the buffer.
@@ -35,13 +38,29 @@ fn may_go(realize: &BlockRealize, blocks: &[Arc<BlockRealize>]) -> bool {
         && is_element_wise(realize)
         && in_bounds(&realize.block, &store.indices, &store.buffer)
         && readers.all(|reader| {
-            let mut inside = true;
+            let mut places: Vec<Arc<BufferLoad>> = Vec::new();
             for_each_load(&reader.block.body, &mut |load| {
-                inside &=
-                    load.buffer != store.buffer || in_bounds(&reader.block, &load.indices, &load.buffer);
+                let same = |it: &Arc<BufferLoad>| {
+                    it.indices.iter().zip(load.indices.iter()).all(|(a, b)| crate::arith::same(a, b))
+                };
+                if load.buffer == store.buffer && !places.iter().any(same) {
+                    places.push(load.clone());
+                }
             });
-            inside && is_element_wise(reader)
+            is_element_wise(reader)
+                && places.iter().all(|load| in_bounds(&reader.block, &load.indices, &load.buffer))
+                && operations(&store.value) * places.len().saturating_sub(1) <= AGAIN
         })
+}
+
+/// The number of operations in an expression, those of indices included.
+fn operations(expr: &PrimExpr) -> usize {
+    let mut count = 0;
+    any_expr(expr, &mut |it| {
+        count += usize::from(!matches!(it, PrimExpr::Var(_) | PrimExpr::IntImm(_) | PrimExpr::FloatImm(_)));
+        false
+    });
+    count
 }
 
 /// True if the block is one store and all of its axes are spatial.

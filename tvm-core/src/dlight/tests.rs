@@ -37,6 +37,20 @@ fn chain(shape: &[i64; 2], axes: [usize; 2]) -> PrimFunc {
     te::create_prim_func("f", &[x], &[y]).unwrap()
 }
 
+/// Four times the sums and differences of `x` along its middle axis: `y[i, c, j]` is a sum for `c = 0` and a difference for
+/// `c = 1`. If `twice` is true, the sums and differences of these.
+fn butterflies(n: i64, twice: bool) -> PrimFunc {
+    let shape = [n, 2, 64].map(PrimExpr::index);
+    let x = input("x", &shape);
+    let of = |x: &TensorExpr, i: &[PrimExpr]| {
+        let [a, b] = [0, 1].map(|c| x.at([i[0].clone(), PrimExpr::index(c), i[2].clone()]));
+        PrimExpr::select(i[1].clone().equal(0), a.clone() + b.clone(), a - b)
+    };
+    let y = compute("y", shape.clone(), &[&x], |i: &[PrimExpr]| of(&x, i) * 3 + of(&x, i));
+    let z = compute("z", shape, &[&y], |i: &[PrimExpr]| of(&y, i));
+    te::create_prim_func("f", &[x], &[if twice { z } else { y }]).unwrap()
+}
+
 /// Block, rule, parameters.
 type Row = (&'static str, &'static str, &'static str);
 
@@ -44,7 +58,7 @@ type Row = (&'static str, &'static str, &'static str);
 fn each_rule_takes_its_programs() {
     let index = PrimExpr::index;
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 9] = [
+    let cases: [(PrimFunc, &[Row]); 11] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -63,6 +77,8 @@ fn each_rule_takes_its_programs() {
         ),
         (chain(&[30, 50], [0, 1]), &[("y", "spatial", "2 axes as one vector loop")]),
         (chain(&[300, 500], [1, 0]), &[("y", "spatial", "tiles of 16x8")]),
+        (butterflies(8, false), &[("y", "choice", "2 copies")]),
+        (butterflies(8, true), &[("y", "choice", "2 copies, inside of `z`")]),
     ];
     for (func, want) in cases {
         let (_, applied) = schedule(&func, &MACHINE).unwrap();

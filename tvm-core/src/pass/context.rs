@@ -21,6 +21,8 @@ pub struct PassConfig {
     pub fuse_max_depth: usize,
     /// `UnrollLoop`: maximum number of statements to which an unmarked serial loop without inner loops is unrolled.
     pub unroll_max_steps: i64,
+    /// `ConvertLayout`: convolutions may use Winograd's algorithm, whose results in f32 are within 2·10⁻⁵ of the largest one.
+    pub winograd: bool,
     /// Code generation may reassociate and contract floats, multiply by reciprocals, assume that there is no NaN and no
     /// infinity, and ignore the sign of zero. When off, only the reductions of reduction blocks may be contracted.
     pub fast_math: bool,
@@ -45,6 +47,7 @@ impl Default for PassConfig {
     fn default() -> PassConfig {
         PassConfig {
             fuse_max_depth: 256,
+            winograd: true,
             unroll_max_steps: 0,
             fast_math: false,
             trust: Trust::none(),

@@ -20,6 +20,7 @@ mod scan;
 mod softmax;
 mod sort;
 mod transform;
+mod winograd;
 
 pub use activation::{gelu, gelu_tanh, is_finite, is_inf, relu, selu, softplus};
 pub use broadcast::{Operand, broadcast, cast, map};
@@ -36,6 +37,7 @@ pub use scan::cumulative;
 pub use softmax::{log_softmax, softmax};
 pub use sort::sorted_positions;
 pub use transform::{concat, flip, layout_transform, permute, repeat, reshape, split, stack, tile};
+pub use winograd::{Winograd, tiles, winograd_data, winograd_product, winograd_result};
 
 use crate::tir::PrimExpr;
 

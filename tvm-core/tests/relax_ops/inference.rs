@@ -177,6 +177,7 @@ fn every_operator_is_run() {
         include_str!("pool.rs"),
         include_str!("statistical.rs"),
         include_str!("unary.rs"),
+        include_str!("winograd.rs"),
     ];
     for op in OpRegistry::all().into_iter().filter(|op| op.legalize.is_some()) {
         let by_rank =

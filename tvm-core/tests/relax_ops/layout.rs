@@ -24,13 +24,14 @@ fn axes(layout: &str) -> Vec<(char, Option<i64>)> {
 fn rearranged(x: &Nd, letters: &str, layout: &str) -> Nd {
     let axes = axes(layout);
     let block = |letter: char| axes.iter().find_map(|axis| axis.1.filter(|_| axis.0 == letter)).unwrap_or(1);
-    let extent = |letter: char| x.shape[letters.find(letter).unwrap()];
+    let extent = |letter: char| x.shape[letters.find(letter).expect("an axis of the layout")];
     let shape: Vec<i64> =
         axes.iter().map(|&(letter, factor)| factor.unwrap_or(extent(letter) / block(letter))).collect();
     Nd::build(&shape, |i| {
         let mut at = vec![0; letters.len()];
         for (&(letter, factor), index) in axes.iter().zip(i) {
-            at[letters.find(letter).unwrap()] += index * if factor.is_some() { 1 } else { block(letter) };
+            at[letters.find(letter).expect("an axis of the layout")] +=
+                index * if factor.is_some() { 1 } else { block(letter) };
         }
         x.at(&at)
     })

@@ -13,3 +13,4 @@ mod pool;
 mod statistical;
 mod support;
 mod unary;
+mod winograd;

@@ -1,5 +1,6 @@
 //! Rules for CPUs.
 
+mod choice;
 mod contraction;
 mod reduction;
 mod skinny;
@@ -10,7 +11,8 @@ use super::analysis::BlockInfo;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 
 /// The rules, in the order in which they are tried.
-pub(super) const RULES: &[Rule] = &[skinny::RULE, contraction::RULE, reduction::RULE, spatial::RULE];
+pub(super) const RULES: &[Rule] =
+    &[skinny::RULE, contraction::RULE, reduction::RULE, choice::RULE, spatial::RULE];
 
 /// Iterations of a block from which on several threads may be worth their start. What the iterations cost is estimated
 /// later: this only keeps kernels free of parallel loops that are never worth it.

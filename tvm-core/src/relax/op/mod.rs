@@ -51,6 +51,7 @@ impl OpRegistry {
         nn::norm::OPS,
         nn::pad::OPS,
         nn::pool::OPS,
+        nn::winograd::OPS,
         shape::OPS,
         sort::OPS,
         statistical::OPS,

@@ -12,3 +12,4 @@ pub(super) mod norm;
 pub(super) mod pad;
 pub(super) mod pool;
 mod window;
+pub(super) mod winograd;

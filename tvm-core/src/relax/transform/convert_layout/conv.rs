@@ -46,6 +46,9 @@ impl Converter<'_> {
             _ if groups == 1 => (None, self.blocks(out, dtype.bits())?),
             _ => return None,
         };
+        if let Some(var) = self.winograd(call, name, blocks) {
+            return Some((var, blocks));
+        }
         let inner = data_block.filter(|_| !depthwise).map(|it| format!("{it}i")).unwrap_or_default();
         let kernel = format!("{WEIGHTS}{inner}{}o", blocks.block);
         let weight = self.pad(weight, 0, blocks.padded(), &call.span)?;
@@ -77,12 +80,12 @@ impl Converter<'_> {
             return constant::to_layout(tensor, WEIGHTS, &layout).map(Arg::Const);
         }
         let attrs = Attrs::new().with("src_layout", WEIGHTS).with("dst_layout", layout);
-        self.emit("weight", "layout_transform", &[weight.clone()], attrs, span).map(Arg::from)
+        self.emit("weight", "layout_transform", std::slice::from_ref(weight), attrs, span).map(Arg::from)
     }
 
     /// Blocks of two vectors or one, whichever computes the channels sooner; `None` if half of the channels computed would
     /// be of no use.
-    fn blocks(&self, channels: i64, bits: u8) -> Option<Blocks> {
+    pub(super) fn blocks(&self, channels: i64, bits: u8) -> Option<Blocks> {
         let lanes = i64::from(self.machine.vector_bits) / i64::from(bits);
         let blocks = [2 * lanes, lanes].map(|block| Blocks { block, channels });
         // A row of one vector loads as many scalars for half of the products.

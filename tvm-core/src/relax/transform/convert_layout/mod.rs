@@ -16,6 +16,7 @@ mod conv;
 mod ops;
 #[cfg(test)]
 mod tests;
+mod winograd;
 
 use std::sync::Arc;
 
@@ -41,8 +42,13 @@ pub fn convert_layout() -> Pass {
             TargetKind::Cuda | TargetKind::Interpreter => return Ok(None),
         }
         let machine = context.target.machine;
-        let mut converter =
-            Converter { module, machine, blocked: FxHashMap::default(), bindings: Vec::new() };
+        let mut converter = Converter {
+            module,
+            machine,
+            use_winograd: context.config.winograd,
+            blocked: FxHashMap::default(),
+            bindings: Vec::new(),
+        };
         Ok(converter.mutate_function(func))
     })
     .opt_level(1)
@@ -51,6 +57,7 @@ pub fn convert_layout() -> Pass {
 struct Converter<'a> {
     module: &'a IRModule,
     machine: Machine,
+    use_winograd: bool,
     /// The values that are in blocks, by the variable of the plain value.
     blocked: FxHashMap<VarId, Blocked>,
     /// What goes in front of the current binding.
@@ -226,7 +233,7 @@ impl Converter<'_> {
         let mut widths = vec![0i64; 2 * dims.len()];
         widths[2 * axis + 1] = more;
         let attrs = Attrs::new().with("pad_width", widths);
-        self.emit("padded", "nn.pad", &[arg.clone()], attrs, span).map(Arg::from)
+        self.emit("padded", "nn.pad", std::slice::from_ref(arg), attrs, span).map(Arg::from)
     }
 
     /// Shape and element type of a tensor, if they are known.

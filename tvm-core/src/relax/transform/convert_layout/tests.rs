@@ -9,7 +9,7 @@ use super::*;
 use crate::ir::well_formed;
 use crate::pass::PassContext;
 use crate::relax::testing::vm;
-use crate::relax::{BlockBuilder, If};
+use crate::relax::{BlockBuilder, Callee, If};
 use crate::target::Target;
 
 const CHANNELS: [i64; 8] = [3, 4, 5, 8, 10, 12, 16, 24];
@@ -226,4 +226,70 @@ fn random_graphs_compute_the_same() {
         }
     }
     assert!(in_blocks > 30, "{in_blocks} graphs have blocks");
+}
+
+/// A convolution of 3×3 with constant weights, after the pass: its operators, and the largest difference to what the
+/// module computed before, relative to the largest value.
+fn convolution(shape: [i64; 4], out: i64, attrs: Attrs, winograd: bool) -> (Vec<&'static str>, f32) {
+    let mut graph = Graph::new(7);
+    let data = graph.param("x", shape.iter().map(|&it| PrimExpr::index(it)).collect());
+    let weight = graph.numbers(&[out, shape[1], 3, 3]);
+    let result = graph.op("nn.conv2d", &[(&data).into(), Arg::Const(weight)], attrs).unwrap();
+    let body = graph.builder.end_scope(result.into());
+    let args = [Value::from(graph.numbers(&shape))];
+    let scope = |inner: &mut BlockBuilder| {
+        body.bindings().for_each(|binding| inner.push(binding.clone()));
+        Ok(body.ret.clone())
+    };
+    graph.builder.add_function("main", &[data], scope).unwrap();
+    let module = graph.builder.into_module();
+    let target = Target { machine: Machine::baseline(), ..Target::llvm() };
+    let context = PassContext::new().target(target).configure(|config| config.winograd = winograd);
+    let converted = context.scope(|| convert_layout().apply(module.clone())).unwrap();
+    well_formed(&converted).unwrap();
+    let func = converted.relax_func(converted.global_var("main").unwrap()).unwrap();
+    let ops = func.body.bindings().filter_map(|binding| match &binding.value {
+        Expr::Call(call) => match &call.callee {
+            Callee::Op(op) => Some(op.name),
+            _ => None,
+        },
+        _ => None,
+    });
+    let ops = ops.filter(|name| name.starts_with("nn.")).collect();
+    let of = |module: &IRModule| {
+        let context = PassContext::new().target(Target::interpreter());
+        crate::relax::testing::elements(&context.scope(|| vm(module)).invoke("main", &args).unwrap())
+    };
+    let (before, after) = (of(&module), of(&converted));
+    assert_eq!(before.len(), after.len());
+    let most = before.iter().fold(0f32, |most, it| most.max(it.abs()));
+    let error = before.iter().zip(&after).fold(0f32, |error, (a, b)| error.max((a - b).abs()));
+    (ops, error / most)
+}
+
+#[test]
+fn winograd_is_chosen_where_it_is_faster() {
+    let padded = || Attrs::new().with("padding", vec![1i64, 1]);
+    let winograd = ["nn.winograd_data", "nn.winograd_product", "nn.winograd_result"];
+    for (shape, out, attrs) in [
+        ([1, 32, 9, 10], 40, padded()),
+        ([2, 64, 6, 9], 24, Attrs::new()),
+        ([1, 24, 12, 12], 64, Attrs::new().with("padding", vec![2i64, 0, 1, 2])),
+    ] {
+        let (ops, error) = convolution(shape, out, attrs.clone(), true);
+        assert_eq!(ops, winograd, "{shape:?}");
+        assert!(error <= 2e-5, "{shape:?}: {error}");
+        let (ops, error) = convolution(shape, out, attrs, false);
+        assert_eq!(ops, ["nn.conv2d"], "{shape:?}");
+        assert!(error <= 1e-5, "{shape:?}: {error}");
+    }
+    for (shape, attrs) in [
+        ([1, 4, 9, 10], padded()),
+        ([1, 64, 2, 2], padded()),
+        ([1, 32, 9, 10], padded().with("strides", vec![2i64, 1])),
+        ([1, 32, 9, 10], padded().with("dilation", vec![1i64, 2])),
+    ] {
+        let (ops, _) = convolution(shape, 32, attrs, true);
+        assert_eq!(ops, ["nn.conv2d"], "{shape:?}");
+    }
 }

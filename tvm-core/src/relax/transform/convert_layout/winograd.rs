@@ -1,0 +1,100 @@
+//! Convolutions of windows of 3×3 by Winograd's algorithm, where it is estimated to be faster.
+
+use tvm_runtime::{DataType, Tensor};
+
+use super::{Blocks, Converter};
+use crate::ir::{Attrs, Var};
+use crate::relax::analysis::infer_type;
+use crate::relax::{Arg, Call};
+use crate::topi::Winograd;
+
+/// Bytes that one core reads from memory in a cycle.
+const MEMORY_BYTES: f64 = 8.0;
+/// Vectors that one core multiplies and adds in a cycle.
+const VECTORS: f64 = 2.0;
+/// What the estimate must save: the transforms have costs that it does not count.
+const SAVED: f64 = 0.9;
+
+/// What a convolution computes.
+struct Shape {
+    /// Number of channels of the data, in blocks.
+    inputs: Blocks,
+    /// Channels of the result.
+    outputs: Blocks,
+    /// Height and width of the result.
+    size: [i64; 2],
+}
+
+impl Converter<'_> {
+    /// The convolution by Winograd's algorithm; `None` if it is not of that kind, or not estimated to be faster.
+    pub(super) fn winograd(&mut self, call: &Call, name: &str, outputs: Blocks) -> Option<Var> {
+        let [data, Arg::Const(weight)] = &*call.args else { return None };
+        let ones = |attr: &str| call.attrs.int_list(attr).is_none_or(|it| it.iter().all(|&it| it == 1));
+        let of_kind = weight.shape()[2..] == [3, 3] && ones("groups") && ones("strides") && ones("dilation");
+        if !self.use_winograd || !of_kind || weight.dtype() != DataType::F32 {
+            return None;
+        }
+        let inputs = match self.blocked(data) {
+            Some(it) => it.blocks,
+            None => self.blocks(weight.shape()[1], weight.dtype().bits())?,
+        };
+        let result = infer_type(&call.clone().into(), self.module).ok()?;
+        let [_, _, height, width] = result.as_tensor()?.known_shape()? else { return None };
+        let shape = Shape { inputs, outputs, size: [height.as_int()?, width.as_int()?] };
+        let winograd = self.fastest(&shape).filter(|_| inputs.is_exact())?;
+        let kernel = weights(&winograd, weight, &shape)?;
+        let span = &call.span;
+        let data = self.in_blocks_of(data, inputs.block, span)?;
+        let tile = Attrs::new().with("tile", winograd.tile);
+        let padding = call.attrs.get("padding").cloned();
+        let attrs = padding.map_or(tile.clone(), |padding| tile.clone().with("padding", padding));
+        let transformed = self.emit(name, "nn.winograd_data", &[data], attrs, span)?;
+        let args = [transformed.into(), Arg::Const(kernel)];
+        let products = self.emit(name, "nn.winograd_product", &args, Attrs::new(), span)?;
+        let attrs = tile.with("out_size", shape.size.to_vec());
+        self.emit(name, "nn.winograd_result", &[products.into()], attrs, span)
+    }
+
+    /// The algorithm that is estimated to take the least time, if that is less than what the direct convolution takes.
+    fn fastest(&self, shape: &Shape) -> Option<Winograd> {
+        let lanes = f64::from(self.machine.lanes(DataType::F32));
+        let ([height, width], inputs, outputs) = (shape.size, shape.inputs.channels, shape.outputs.padded());
+        let weights = (inputs * outputs) as f64;
+        let time = |products: f64, kernel: f64| {
+            products * weights / (VECTORS * lanes) + 4.0 * kernel * weights / MEMORY_BYTES
+        };
+        let direct = time((9 * height * width) as f64, 9.0);
+        let cost = |winograd: &Winograd| {
+            let (m, size) = (winograd.tile, (winograd.size() * winograd.size()) as f64);
+            let tiles = (((height + m - 1) / m) * ((width + m - 1) / m)) as f64;
+            // Each transformed element is computed from about four others, stored, and loaded.
+            let transforms = 4.0 * tiles * size * (inputs + outputs) as f64 / lanes;
+            time(tiles * size, size) + transforms
+        };
+        let best = Winograd::ALL.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+        (cost(&best) < SAVED * direct).then_some(best)
+    }
+}
+
+/// The weights (out, in, 3, 3), transformed: (row, column, block out, block in, channel in, channel out).
+fn weights(winograd: &Winograd, weight: &Tensor, shape: &Shape) -> Option<Tensor> {
+    let values = weight.as_slice::<f32>().ok()?;
+    let (inputs, outputs) = (shape.inputs.channels, shape.outputs.padded());
+    let [of_inputs, of_outputs] = [shape.inputs.block, shape.outputs.block];
+    let points = winograd.size() * winograd.size();
+    let mut res = vec![0f32; (points * inputs * outputs) as usize];
+    for (at, window) in values.chunks_exact(9).enumerate() {
+        let mut given = [0f64; 9];
+        given.iter_mut().zip(window).for_each(|(given, value)| *given = f64::from(*value));
+        let (o, i) = (at as i64 / inputs, at as i64 % inputs);
+        let (block, o) = (o / of_outputs, o % of_outputs);
+        // The blocks of inputs follow each other: a block and a channel in it are the channel.
+        let place = (block * inputs + i) * of_outputs + o;
+        for (point, value) in winograd.weights(given).into_iter().enumerate() {
+            res[point * (inputs * outputs) as usize + place as usize] = value as f32;
+        }
+    }
+    let extent = winograd.size();
+    let shape = [extent, extent, outputs / of_outputs, inputs / of_inputs, of_inputs, of_outputs];
+    Tensor::from_vec(res, &shape).ok()
+}

@@ -1,0 +1,188 @@
+//! Convolutions of windows of 3×3 and stride 1 by Winograd's algorithm F(m×m, 3×3).
+//!
+//! The result is computed in tiles of m×m. One product in the transformed domain takes the place of one multiplication for each
+//! of the 9 weights: a tile of F(2×2) takes 16 products instead of 36, and one of F(4×4) takes 36 instead of 144.
+//!
+//! Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016). The result of F(4×4) in f32 is
+//! within 2·10⁻⁵ of its largest element.
+
+use super::{PadMode, ceil_div, pad};
+use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
+use crate::tir::PrimExpr;
+
+/// The matrices of F(m×m, 3×3).
+#[derive(Clone, Copy, Debug)]
+pub struct Winograd {
+    /// Extent of a tile of the result, m.
+    pub tile: i64,
+    /// Transforms data: m + 2 rows of m + 2.
+    data: &'static [&'static [f64]],
+    /// Transforms weights: m + 2 rows of 3.
+    kernel: &'static [&'static [f64]],
+    /// Transforms products into the result: m rows of m + 2.
+    result: &'static [&'static [f64]],
+}
+
+const F2: Winograd = Winograd {
+    tile: 2,
+    data: &[&[1.0, 0.0, -1.0, 0.0], &[0.0, 1.0, 1.0, 0.0], &[0.0, -1.0, 1.0, 0.0], &[0.0, 1.0, 0.0, -1.0]],
+    kernel: &[&[1.0, 0.0, 0.0], &[0.5, 0.5, 0.5], &[0.5, -0.5, 0.5], &[0.0, 0.0, 1.0]],
+    result: &[&[1.0, 1.0, 1.0, 0.0], &[0.0, 1.0, -1.0, -1.0]],
+};
+
+const F4: Winograd = Winograd {
+    tile: 4,
+    data: &[
+        &[4.0, 0.0, -5.0, 0.0, 1.0, 0.0],
+        &[0.0, -4.0, -4.0, 1.0, 1.0, 0.0],
+        &[0.0, 4.0, -4.0, -1.0, 1.0, 0.0],
+        &[0.0, -2.0, -1.0, 2.0, 1.0, 0.0],
+        &[0.0, 2.0, -1.0, -2.0, 1.0, 0.0],
+        &[0.0, 4.0, 0.0, -5.0, 0.0, 1.0],
+    ],
+    kernel: &[
+        &[1.0 / 4.0, 0.0, 0.0],
+        &[-1.0 / 6.0, -1.0 / 6.0, -1.0 / 6.0],
+        &[-1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0],
+        &[1.0 / 24.0, 1.0 / 12.0, 1.0 / 6.0],
+        &[1.0 / 24.0, -1.0 / 12.0, 1.0 / 6.0],
+        &[0.0, 0.0, 1.0],
+    ],
+    result: &[
+        &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0],
+        &[0.0, 1.0, -1.0, 2.0, -2.0, 0.0],
+        &[0.0, 1.0, 1.0, 4.0, 4.0, 0.0],
+        &[0.0, 1.0, -1.0, 8.0, -8.0, 1.0],
+    ],
+};
+
+impl Winograd {
+    /// The algorithms that there are.
+    pub const ALL: [Winograd; 2] = [F2, F4];
+
+    /// The algorithm for tiles of `tile`, 2 or 4.
+    pub fn of(tile: i64) -> Option<Winograd> {
+        Winograd::ALL.into_iter().find(|it| it.tile == tile)
+    }
+
+    /// Extent of a tile of data, m + 2.
+    pub const fn size(&self) -> i64 {
+        self.tile + 2
+    }
+
+    /// The transformed weights, (m + 2)² of them in row-major order, of a window of 9.
+    pub fn weights(&self, window: [f64; 9]) -> Vec<f64> {
+        let row = |a: &[f64], column: usize| (0..3).map(|i| a[i] * window[3 * i + column]).sum::<f64>();
+        let product = |a: &&[f64], b: &&[f64]| (0..3).map(|j| row(a, j) * b[j]).sum();
+        self.kernel.iter().flat_map(|a| self.kernel.iter().map(move |b| product(a, b))).collect()
+    }
+}
+
+/// The sum of the terms with the factors in row `chosen` of `rows`. All indices of terms are valid in every row.
+fn combine(rows: &[&[f64]], chosen: &PrimExpr, term: impl Fn(i64) -> PrimExpr) -> PrimExpr {
+    let sum = |row: &&[f64]| {
+        let mut sum: Option<PrimExpr> = None;
+        for (i, &factor) in row.iter().enumerate().filter(|(_, factor)| **factor != 0.0) {
+            let term = term(i as i64);
+            let dtype = term.dtype();
+            let scaled = |term: PrimExpr| match factor.abs() {
+                1.0 => term,
+                factor => term * PrimExpr::float(factor, dtype),
+            };
+            sum = Some(match sum {
+                None if factor > 0.0 => scaled(term),
+                None => -scaled(term),
+                Some(sum) if factor > 0.0 => sum + scaled(term),
+                Some(sum) => sum - scaled(term),
+            });
+        }
+        sum.unwrap_or_else(|| PrimExpr::index(0))
+    };
+    let sums: Vec<PrimExpr> = rows.iter().map(sum).collect();
+    let choose = |other: Option<PrimExpr>, (i, sum): (usize, PrimExpr)| {
+        Some(match other {
+            None => sum,
+            Some(other) => chosen.clone().equal(i as i64).select(sum, other),
+        })
+    };
+    sums.into_iter().enumerate().rev().fold(None, choose).unwrap_or_else(|| PrimExpr::index(0))
+}
+
+/// Number of tiles that cover `extent` elements.
+pub fn tiles(extent: &PrimExpr, tile: i64) -> PrimExpr {
+    ceil_div(extent.clone(), &PrimExpr::index(tile))
+}
+
+/// Transformed tiles (row, column, block, tile, channel) of data (batch, block, height, width, channel) with `before` and
+/// `after` zeros around the image, for a result of `height` and `width`. Tiles of all images follow each other.
+pub fn winograd_data(
+    name: &str,
+    x: &TensorExpr,
+    winograd: &Winograd,
+    (before, after): ([i64; 2], [i64; 2]),
+    (height, width): (&PrimExpr, &PrimExpr),
+    shape: &[PrimExpr],
+) -> TensorExpr {
+    let (m, size) = (winograd.tile, winograd.size());
+    let (rows, columns) = (&tiles(height, m), &tiles(width, m));
+    // The last tile may reach further than the padding.
+    let reach = |tiles: &PrimExpr, extent: PrimExpr, before: i64, after: i64| {
+        let needed = tiles * m + 2i64 - (extent + before);
+        needed.as_int().map_or(after + m - 1, |it| it.max(0))
+    };
+    let more = [reach(rows, x.dim(2), before[0], after[0]), reach(columns, x.dim(3), before[1], after[1])];
+    let zero = PadMode::Constant(PrimExpr::constant(0.0, x.dtype()));
+    let padded = pad("pad_temp", x, &[0, 0, before[0], before[1], 0], &[0, 0, more[0], more[1], 0], &zero);
+    let size = PrimExpr::index(size);
+    let of_rows = [shape[2].clone(), shape[3].clone(), size.clone(), size, shape[4].clone()];
+    let of_rows = compute("winograd_rows", of_rows, &[&padded], |i| {
+        let (block, tile, channel) = (&i[0], &i[1], &i[4]);
+        let (image, row) =
+            (tile.clone().floordiv(rows * columns), tile.clone().floordiv(columns).floormod(rows));
+        let column = tile.clone().floormod(columns) * m + &i[3];
+        combine(winograd.data, &i[2], |r| {
+            padded.at([image.clone(), block.clone(), &row * m + r, column.clone(), channel.clone()])
+        })
+    });
+    compute(name, shape, &[&of_rows], |i| {
+        combine(winograd.data, &i[1], |r| {
+            of_rows.at([i[2].clone(), i[3].clone(), i[0].clone(), PrimExpr::index(r), i[4].clone()])
+        })
+    })
+}
+
+/// Products (row, column, block out, tile, channel out) of transformed data (row, column, block in, tile, channel in) and
+/// weights (row, column, block out, block in, channel in, channel out).
+pub fn winograd_product(
+    name: &str,
+    data: &TensorExpr,
+    weight: &TensorExpr,
+    shape: &[PrimExpr],
+) -> TensorExpr {
+    let axes = [reduce_axis("block", weight.dim(3)), reduce_axis("channel", weight.dim(4))];
+    let [block, channel] = axes.each_ref().map(ReduceAxis::expr);
+    compute(name, shape, &[data, weight], |i| {
+        let x = data.at([&i[0], &i[1], &block, &i[3], &channel].map(Clone::clone));
+        let w = weight.at([&i[0], &i[1], &i[2], &block, &channel, &i[4]].map(Clone::clone));
+        sum(x * w, &axes.each_ref())
+    })
+}
+
+/// The result (batch, block, height, width, channel) of products (row, column, block, tile, channel).
+pub fn winograd_result(name: &str, x: &TensorExpr, winograd: &Winograd, shape: &[PrimExpr]) -> TensorExpr {
+    let m = winograd.tile;
+    let (rows, columns) = (tiles(&shape[2], m), tiles(&shape[3], m));
+    let of_rows = [x.dim(2), x.dim(3), PrimExpr::index(m), x.dim(1), x.dim(4)];
+    let of_rows = compute("winograd_rows", of_rows, &[x], |i| {
+        combine(winograd.result, &i[2], |r| {
+            x.at([PrimExpr::index(r), i[3].clone(), i[0].clone(), i[1].clone(), i[4].clone()])
+        })
+    });
+    compute(name, shape, &[&of_rows], |i| {
+        let tile = (&i[0] * &rows + i[2].clone().floordiv(m)) * &columns + i[3].clone().floordiv(m);
+        combine(winograd.result, &i[3].clone().floormod(m), |r| {
+            let row = i[2].clone().floormod(m);
+            of_rows.at([i[1].clone(), tile.clone(), row, PrimExpr::index(r), i[4].clone()])
+        })
+    })
+}

@@ -1,0 +1,74 @@
+//! Convolutions by Winograd's algorithm: what the parts compute together is what `nn.conv2d` computes.
+
+use tvm_core::ir::Attrs;
+use tvm_core::topi::Winograd;
+
+use crate::support::{Nd, Rng, call1, ints, try_call};
+
+/// The weights (out, in, 3, 3), transformed, in blocks of 2 inputs and 4 outputs.
+fn transformed(winograd: &Winograd, weight: &Nd) -> Nd {
+    let [outputs, inputs] = [weight.shape[0], weight.shape[1]];
+    let size = winograd.size();
+    Nd::build(&[size, size, outputs / 4, inputs / 2, 2, 4], |i| {
+        let (o, c) = (i[2] * 4 + i[5], i[3] * 2 + i[4]);
+        let mut window = [0f64; 9];
+        window.iter_mut().enumerate().for_each(|(k, it)| {
+            *it = f64::from(weight.at(&[o, c, k as i64 / 3, k as i64 % 3]));
+        });
+        winograd.weights(window)[(i[0] * size + i[1]) as usize] as f32
+    })
+}
+
+#[test]
+fn parts_make_a_convolution() {
+    let mut rng = Rng::new(1);
+    for round in 0..16 {
+        let winograd = Winograd::ALL[round % 2];
+        let (batch, height, width) = (1 + round as i64 % 3, rng.int(3, 9), rng.int(3, 9));
+        let x = Nd::random(&mut rng, &[batch, 3, height, width, 2]);
+        let weight = Nd::random(&mut rng, &[8, 6, 3, 3]);
+        let pads = [ints(&[1, 1, 1, 1]), ints(&[0, 0, 0, 0]), ints(&[2, 0, 1, 1])][round % 3].clone();
+        let (top, left, bottom, right) = [(1, 1, 1, 1), (0, 0, 0, 0), (2, 0, 1, 1)][round % 3];
+        let layouts = Attrs::new().with("data_layout", "NCHW2c").with("out_layout", "NCHW4c");
+        let attrs = layouts.with("padding", pads.clone());
+        let direct = call1("nn.conv2d", [x.arg(), weight.arg()], attrs);
+        let expected = Nd { shape: direct.shape().to_vec(), data: direct.to_vec().unwrap() };
+
+        let as_nd =
+            |got: tvm_runtime::Tensor| Nd { shape: got.shape().to_vec(), data: got.to_vec().unwrap() };
+        let tile = Attrs::new().with("tile", winograd.tile);
+        let data = as_nd(call1("nn.winograd_data", [x.arg()], tile.clone().with("padding", pads)));
+        let kernel = transformed(&winograd, &weight);
+        let products = as_nd(call1("nn.winograd_product", [data.arg(), kernel.arg()], Attrs::new()));
+        let size = ints(&[height + top + bottom - 2, width + left + right - 2]);
+        let got = call1("nn.winograd_result", [products.arg()], tile.with("out_size", size));
+        assert_eq!(got.shape(), expected.shape);
+        let largest = expected.data.iter().fold(0f32, |most, it| most.max(it.abs()));
+        for (got, expected) in got.to_vec::<f32>().unwrap().iter().zip(&expected.data) {
+            assert!((got - expected).abs() <= 2e-5 * largest, "round {round}: {got} instead of {expected}");
+        }
+    }
+}
+
+#[test]
+fn errors() {
+    let x = Nd::random(&mut Rng::new(2), &[1, 1, 2, 4, 2]);
+    let weight = Nd::random(&mut Rng::new(2), &[1, 1, 3, 3, 2, 4]);
+    for (op, args, attrs, want) in [
+        (
+            "nn.winograd_data",
+            vec![x.arg()],
+            Attrs::new().with("tile", 3i64),
+            "attribute `tile` is 2 or 4, got 3",
+        ),
+        (
+            "nn.winograd_product",
+            vec![x.arg(), weight.arg()],
+            Attrs::new(),
+            "axis 2 of the data is 2, axis 3 of the weight 3",
+        ),
+    ] {
+        let err = try_call(op, args, attrs).unwrap_err().to_string();
+        assert!(err.contains(want), "{op}: {err}");
+    }
+}
