@@ -64,6 +64,30 @@ fn softmax_1024(x: Tensor<f32, 1024, 1024>) -> Tensor<f32, 1024, 1024> {
     softmax(x, axis = 1)
 }
 #[relax::func]
+fn exp_1m(x: Tensor<f32, 1048576>) -> Tensor<f32, 1048576> {
+    exp(x)
+}
+#[relax::func]
+fn log_1m(x: Tensor<f32, 1048576>) -> Tensor<f32, 1048576> {
+    log(x)
+}
+#[relax::func]
+fn tanh_1m(x: Tensor<f32, 1048576>) -> Tensor<f32, 1048576> {
+    tanh(x)
+}
+#[relax::func]
+fn erf_1m(x: Tensor<f32, 1048576>) -> Tensor<f32, 1048576> {
+    erf(x)
+}
+#[relax::func]
+fn sigmoid_1m(x: Tensor<f32, 1048576>) -> Tensor<f32, 1048576> {
+    sigmoid(x)
+}
+#[relax::func]
+fn gelu_1m(x: Tensor<f32, 1048576>) -> Tensor<f32, 1048576> {
+    gelu(x)
+}
+#[relax::func]
 fn layer_norm_768(
     x: Tensor<f32, 512, 768>,
     g: Tensor<f32, 768>,
@@ -146,6 +170,12 @@ fn main() {
         bias_relu [&[512, 512], &[512, 512], &[512]], Some([512, 512, 512]);
         chain [&[16777216], &[16777216], &[16777216]], None;
         softmax_1024 [&[1024, 1024]], None;
+        exp_1m [&[1048576]], None;
+        log_1m [&[1048576]], None;
+        tanh_1m [&[1048576]], None;
+        erf_1m [&[1048576]], None;
+        sigmoid_1m [&[1048576]], None;
+        gelu_1m [&[1048576]], None;
         layer_norm_768 [&[512, 768], &[768], &[768]], None;
         row_sums [&[4096, 4096]], None;
         column_sums [&[4096, 4096]], None;

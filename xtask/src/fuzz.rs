@@ -21,6 +21,11 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ("check_bounds", &["-p", "tvm-core", "--lib"], "tir::transform::check_bounds::tests::fuzz_check_bounds"),
     ("verifier", &["-p", "tvm-core", "--lib"], "tir::analysis::tests::fuzz_verifier"),
     ("reductions", &["-p", "tvm-core", "--lib"], "tir::transform::fuzz::fuzz_reductions"),
+    (
+        "elementary_functions",
+        &["-p", "tvm-codegen", "--test", "executors"],
+        "elementary::fuzz_elementary_functions",
+    ),
 ];
 
 /// Runs the targets named in `args`, or all targets.
@@ -58,8 +63,8 @@ pub(crate) fn fuzz(args: &[String]) -> Result<(), String> {
     }
     let mut steps = Steps::new();
     for (name, package, test) in chosen {
-        let llvm: &[&str] =
-            if package.contains(&"tvm") && setup::llvm().is_some() { &["--features", "llvm"] } else { &[] };
+        let generates = package.contains(&"tvm") || package.contains(&"tvm-codegen");
+        let llvm: &[&str] = if generates && setup::llvm().is_some() { &["--features", "llvm"] } else { &[] };
         let args =
             [&["test", "--release"][..], package, llvm, &["--", test, "--exact", "--nocapture"]].concat();
         steps.cargo(name, &env, &args)?;

@@ -1,5 +1,7 @@
 //! Scalar expressions. Every method returns C text that is a single operand, parenthesised where necessary.
 
+use std::fmt::Write as _;
+
 use tvm_core::support::with_stack;
 use tvm_core::tir::{Binary, BinaryOp, BufferLoad, Cast, FloatImm, IntImm, Let, PrimExpr};
 use tvm_runtime::{DTypeCode, DataType};
@@ -54,15 +56,32 @@ impl Function<'_> {
         })
     }
 
-    /// Writes `let` as a statement expression, so that nothing is evaluated that the program would not evaluate.
+    /// Writes `let` as a statement expression, so that nothing is evaluated that the program would not evaluate. A `let`
+    /// in its body is part of the same statement expression.
     pub(super) fn let_in(&mut self, it: &Let) -> Result<String, CodegenError> {
+        let mut text = String::from("({ ");
         let value = self.expr(&it.value)?;
-        let ty = self.ty(it.var.dtype());
-        let name = self.define(&it.var);
         self.lazy += 1;
-        let body = self.expr(&it.body);
+        let result = self.let_body(it, value, &mut text);
         self.lazy -= 1;
-        Ok(format!("({{ const {ty} {name} = {value}; {}; }})", body?))
+        result.map(|()| text)
+    }
+
+    fn let_body(&mut self, mut it: &Let, mut value: String, text: &mut String) -> Result<(), CodegenError> {
+        loop {
+            let ty = self.ty(it.var.dtype());
+            let name = self.define(&it.var);
+            let _ = write!(text, "const {ty} {name} = {value}; ");
+            match &it.body {
+                PrimExpr::Let(inner) => it = inner,
+                body => {
+                    let body = self.expr(body)?;
+                    let _ = write!(text, "{body}; }})");
+                    return Ok(());
+                }
+            }
+            value = self.expr(&it.value)?;
+        }
     }
 
     fn load(&mut self, it: &BufferLoad) -> Result<String, CodegenError> {

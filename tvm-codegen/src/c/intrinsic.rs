@@ -11,13 +11,6 @@ use crate::CodegenError;
 /// C text of one lane of `intrinsic` applied to `x` of type `dtype`; `None` if it has no such form.
 fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
     let args = x.join(", ");
-    if dtype == DataType::F32
-        && let Intrinsic::Exp | Intrinsic::Log | Intrinsic::Tanh | Intrinsic::Erf | Intrinsic::Sigmoid =
-            intrinsic
-    {
-        // Use the prelude's own function: a call of libm would prevent vectorisation of the loop.
-        return Some(format!("tvm_{}_f32({args})", intrinsic.name()));
-    }
     if dtype.is_float() {
         let suffix = if dtype.bits() == 32 { "f" } else { "" };
         return match intrinsic {
@@ -116,8 +109,8 @@ impl Function<'_> {
         if lane(intrinsic, scalar, &dummies).is_none() {
             return not_supported(unsupported());
         }
-        if intrinsic == Intrinsic::FMulAdd {
-            let helper = self.fmuladd_helper(it.dtype);
+        if let Intrinsic::FMulAdd | Intrinsic::Fma = intrinsic {
+            let helper = self.mul_add_helper(it.dtype, intrinsic == Intrinsic::Fma);
             let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
             return Ok(format!("{helper}({})", texts.join(", ")));
         }

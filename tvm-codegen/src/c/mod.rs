@@ -28,7 +28,7 @@ use tvm_runtime::DataType;
 use crate::CodegenError;
 use crate::position::Position;
 
-const PRELUDE: &str = concat!(include_str!("prelude.h"), include_str!("math.h"));
+const PRELUDE: &str = include_str!("prelude.h");
 
 /// State shared by the functions of one translation unit.
 #[derive(Default)]

@@ -65,7 +65,7 @@ static __attribute__((unused)) int64_t tvm_arg_is_compact(const tvm_tensor *t) {
   TVM_INLINE T tvm_min_##N(T a, T b) { return (b < a) | (b != b) ? b : a; } \
   TVM_INLINE T tvm_max_##N(T a, T b) { return (b > a) | (b != b) ? b : a; }
 #define TVM_ABS(T, N) TVM_INLINE T tvm_abs_##N(T a) { return a < 0 ? (T)-a : a; }
-/* `a * b + c` where a reduction allows one rounding instead of two. Nothing else is fused (`-ffp-contract=off`). */
+/* `a * b + c` where one rounding instead of two is allowed. Nothing else is fused (`-ffp-contract=off`). */
 #if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__aarch64__)
 #define TVM_FAST_FMA 1
 TVM_INLINE float tvm_fmuladd_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }

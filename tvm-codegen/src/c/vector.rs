@@ -293,7 +293,8 @@ impl Function<'_> {
         let (ty, int) = (self.ty(carrier), self.ty(types::mask(carrier)));
         let helper = format!("tvm_select_{carrier}");
         self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
-            format!("TVM_INLINE {ty} {helper}({int} m, {ty} a, {ty} b) {{ return ({ty})((m & ({int})a) | (~m & ({int})b)); }}\n")
+            // With `^`, gcc sees the selection and generates one instruction; with `|`, it does not.
+            format!("TVM_INLINE {ty} {helper}({int} m, {ty} a, {ty} b) {{ return ({ty})((m & ({int})a) ^ (~m & ({int})b)); }}\n")
         });
         helper
     }
@@ -312,16 +313,17 @@ impl Function<'_> {
         helper
     }
 
-    /// Returns the helper for `a * b + c` in each lane, fused if the machine has such an instruction. It uses the
-    /// compiler's built-in, because compilers split a loop over the lanes into scalar operations.
-    pub(super) fn fmuladd_helper(&mut self, dtype: DataType) -> String {
+    /// Returns the helper for `a * b + c` in each lane, fused if the machine has such an instruction or `always`. It uses
+    /// the compiler's built-in, because compilers split a loop over the lanes into scalar operations.
+    pub(super) fn mul_add_helper(&mut self, dtype: DataType, always: bool) -> String {
         let (ty, lanes) = (self.ty(dtype), dtype.lanes());
         let scalar = types::scalar(dtype);
         let (letter, suffix) = if dtype.scalar() == DataType::F64 { ("d", "") } else { ("s", "f") };
-        let helper = format!("tvm_fmuladd_{dtype}");
-        let mut body = String::from(
+        let helper = format!("tvm_{}_{dtype}", if always { "fma" } else { "fmuladd" });
+        let fuses = if always { "1" } else { "TVM_FAST_FMA" };
+        let mut body = format!(
             "#if __has_builtin(__builtin_elementwise_fma)\n  \
-             return TVM_FAST_FMA ? __builtin_elementwise_fma(a, b, c) : a * b + c;\n",
+             return {fuses} ? __builtin_elementwise_fma(a, b, c) : a * b + c;\n",
         );
         if dtype.bytes() == 64 {
             let _ = write!(
@@ -345,7 +347,7 @@ impl Function<'_> {
         }
         let _ = write!(
             body,
-            "#elif TVM_FAST_FMA\n  {ty} r;\n  \
+            "#elif {fuses}\n  {ty} r;\n  \
              for (int l = 0; l < {lanes}; ++l) r[l] = __builtin_fma{suffix}(a[l], b[l], c[l]);\n  return r;\n\
              #else\n  return a * b + c;\n#endif\n"
         );

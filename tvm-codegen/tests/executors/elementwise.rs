@@ -12,7 +12,7 @@ use super::programs::{buffer, func, loops};
 use super::suite::{Case, check, check_at, targets};
 
 /// `y[i] = f(x0[i], x1[i], …)` over `n` elements.
-fn map(
+pub(crate) fn map(
     name: &str,
     kind: ForKind,
     inputs: &[DataType],

@@ -4,6 +4,7 @@
 
 mod data;
 mod deep;
+mod elementary;
 mod elementwise;
 mod kernels;
 mod programs;

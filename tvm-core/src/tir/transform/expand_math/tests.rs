@@ -1,0 +1,91 @@
+//! The expansions, run by the interpreter, against the exact functions. (`tvm-codegen` tests them as machine code.)
+
+use tvm_runtime::{DataType, Tensor};
+
+use super::expand_math;
+use crate::ir::{BaseFunc, IRModule, Var};
+use crate::pass::PassContext;
+use crate::target::Target;
+use crate::tir::interp::{Program, Value};
+use crate::tir::{Buffer, For, Intrinsic, Param, PrimExpr, PrimFunc, Stmt};
+
+/// A function, its exact value, and the largest errors in units in the last place: with and without fused multiply-adds.
+type Function = (Intrinsic, fn(f64) -> f64, [f64; 2]);
+
+const F32: DataType = DataType::F32;
+
+/// `y[i] = f(x[i])`, with `f` expanded for `target`.
+fn expanded(f: Intrinsic, dtype: DataType, target: &str) -> PrimFunc {
+    let (n, i) = (PrimExpr::from(Var::index("n")), Var::index("i"));
+    let [x, y] = ["x", "y"].map(|name| Buffer::new(name, [n.clone()], dtype));
+    let store = Stmt::store(&y, [PrimExpr::from(&i)], x.load([PrimExpr::from(&i)]).unary(f));
+    let func = PrimFunc::new("f", [Param::In(x), Param::Out(y)], For::serial(i, n, store).into());
+    let context = PassContext::default().target(target.parse::<Target>().unwrap());
+    let module = expand_math().apply_in(IRModule::from_prim_func(func), &context).unwrap();
+    let Some((_, BaseFunc::Prim(func))) = module.functions().next() else { unreachable!("a tensor program") };
+    (**func).clone()
+}
+
+fn run(func: &PrimFunc, inputs: &[f32]) -> Vec<f32> {
+    let n = inputs.len() as i64;
+    let tensor = |data: &[f32]| Value::Tensor(Tensor::from_slice(data, &[n]).unwrap());
+    let mut args = [tensor(inputs), tensor(&vec![0.0; inputs.len()])];
+    Program::compile(func).and_then(|it| it.run(&mut args)).unwrap();
+    args[1].as_tensor().unwrap().to_vec().unwrap()
+}
+
+#[test]
+fn errors_are_small_with_and_without_fused_multiply_adds() {
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let functions: [Function; 5] = [
+        (Intrinsic::Exp, f64::exp, [1.7, 2.0]),
+        (Intrinsic::Log, f64::ln, [0.9, 0.9]),
+        (Intrinsic::Tanh, f64::tanh, [2.7, 2.8]),
+        (Intrinsic::Erf, libm::erf, [2.3, 3.0]),
+        (Intrinsic::Sigmoid, sigmoid, [3.3, 3.7]),
+    ];
+    // Normal arguments of both signs, from all exponents.
+    let inputs: Vec<f32> = (0..u32::MAX).step_by(200_003).map(f32::from_bits).collect();
+    for (f, exact, bounds) in functions {
+        for (target, bound) in ["c -cpu=x86-64-v3", "llvm -cpu=x86-64-v2"].into_iter().zip(bounds) {
+            for (x, got) in inputs.iter().zip(run(&expanded(f, F32, target), &inputs)) {
+                let want = exact(f64::from(*x));
+                let rounded = want as f32;
+                if !rounded.is_normal() {
+                    let same = (got - rounded).abs() <= f32::from_bits(1);
+                    assert!(got == rounded || same || got.is_nan() && rounded.is_nan(), "{x}: {got}, {want}");
+                    continue;
+                }
+                let unit = f64::from(f32::from_bits(rounded.abs().to_bits() & 0x7f80_0000))
+                    * f64::from(f32::EPSILON);
+                let error = (f64::from(got) - want).abs() / unit;
+                assert!(error <= bound, "{} of {x} for {target}: {got}, not {want}: {error}", f.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_expanded() {
+    let calls = |f, dtype, target| expanded(f, dtype, target).to_string();
+    let has = |text: &str, f: &str| text.contains(f);
+    for target in ["host", "c", "llvm"] {
+        assert!(!has(&calls(Intrinsic::Tanh, F32, target), "tanh("), "{target}");
+        assert!(has(&calls(Intrinsic::Tanh, DataType::F64, target), "tanh("), "{target}");
+        assert!(has(&calls(Intrinsic::Sin, F32, target), "sin("), "{target}");
+    }
+    for target in ["cuda", "interpreter"] {
+        assert!(has(&calls(Intrinsic::Tanh, F32, target), "tanh("), "{target}");
+    }
+    let fuses = [
+        ("c -cpu=x86-64-v3", true),
+        ("c -cpu=x86-64-v3 -features=-fma", false),
+        ("llvm -cpu=x86-64", false),
+        ("llvm -cpu=haswell -features=+fma", true),
+        ("llvm -triple=aarch64-linux-gnu", true),
+        ("c -triple=x86_64-linux-gnu", false),
+    ];
+    for (target, fuses) in fuses {
+        assert_eq!(super::mul_add(&target.parse().unwrap()) == Intrinsic::Fma, fuses, "{target}");
+    }
+}
