@@ -4,6 +4,7 @@
 use tvm_codegen::build;
 use tvm_core::ir::{BaseFunc, IRModule};
 use tvm_core::pass::PassContext;
+use tvm_core::target::Target;
 use tvm_core::tir::transform::renew_defs;
 use tvm_core::tir::{ForKind, Intrinsic};
 use tvm_runtime::{DataType, Module, Tensor, Value};
@@ -45,8 +46,8 @@ fn error(got: f32, want: f64) -> f64 {
     (f64::from(got) - want).abs() / 2f64.powi(exponent - 23)
 }
 
-/// All functions for each target, with the name of the target.
-fn kernels() -> Vec<(String, Module)> {
+/// All functions for each of `targets`, with the name of the target.
+fn kernels(targets: Vec<Target>) -> Vec<(String, Module)> {
     let f32 = DataType::F32;
     let mut module = IRModule::new();
     for (kind, (it, ..)) in KINDS.into_iter().flat_map(|kind| FUNCTIONS.map(|it| (kind, it))) {
@@ -54,7 +55,7 @@ fn kernels() -> Vec<(String, Module)> {
         let func = map(&name, kind, &[f32], f32, |x| x[0].clone().unary(it));
         module.add(name, BaseFunc::Prim(renew_defs(&func).into()));
     }
-    targets().into_iter().map(|target| (target.to_string(), build(&module, &target).unwrap())).collect()
+    targets.into_iter().map(|target| (target.to_string(), build(&module, &target).unwrap())).collect()
 }
 
 /// Runs every function on `inputs` in all ways; the results have the same bits. Returns them, one row per function.
@@ -88,7 +89,7 @@ fn run(kernels: &[(String, Module)], inputs: &[f32]) -> Vec<Vec<f32>> {
 /// A case is a residue of the patterns of bits modulo `STEP`: `STEP` cases are all arguments.
 #[test]
 fn fuzz_elementary_functions() {
-    let kernels = kernels();
+    let kernels = kernels(targets());
     let mut worst = [0f64; FUNCTIONS.len()];
     for seed in Budget::new("elementary_functions", 1) {
         let first = (seed % u64::from(STEP)) as u32;
@@ -107,11 +108,29 @@ fn fuzz_elementary_functions() {
     println!("largest errors: {:.3?}", names.iter().zip(worst).collect::<Vec<_>>());
 }
 
+/// Vectors of 128 bits without fused multiply-adds, and of 256 bits with them.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn other_cpus() {
+    let inputs: Vec<f32> = (0..=u32::MAX).step_by(100_003).map(f32::from_bits).collect();
+    for level in ["x86-64-v2", "x86-64-v3"] {
+        let runs = tvm_runtime::level_features(level).unwrap();
+        if runs.iter().all(|it| tvm_runtime::cpu_features().contains(it)) {
+            run(&kernels(targets().into_iter().map(|it| it.with_cpu(level)).collect()), &inputs);
+        }
+    }
+}
+
 #[test]
 fn fast_math_keeps_the_rounding_to_integers() {
     let mut context = PassContext::default();
     context.config.fast_math = true;
-    let kernels = context.scope(kernels);
+    let mut all = targets();
+    if cfg!(target_arch = "x86_64") {
+        // Without fused multiply-adds there are sums to reassociate.
+        all.extend(targets().into_iter().map(|it| it.with_cpu("x86-64")));
+    }
+    let kernels = context.scope(|| kernels(all));
     let inputs: Vec<f32> = (1..=800).map(|i| i as f32 * 0.1).flat_map(|x| [x, -x]).collect();
     let x = Tensor::from_slice(&inputs, &[1600]).unwrap();
     for (target, built) in &kernels {
@@ -145,7 +164,7 @@ fn special_values() {
         [0.0, -0.0, 1.0, -1.0, nan, nan, tiny, -tiny, 0.842_700_8, -0.842_700_8, 1.0, -1.0, -1.0],
         [0.5, 0.5, 1.0, 0.0, nan, nan, 0.5, 0.5, 0.731_058_6, 0.268_941_43, 1.0, 0.0, small],
     ];
-    for (row, (want, (it, ..))) in run(&kernels(), &inputs).iter().zip(table.iter().zip(FUNCTIONS)) {
+    for (row, (want, (it, ..))) in run(&kernels(targets()), &inputs).iter().zip(table.iter().zip(FUNCTIONS)) {
         for (x, (got, want)) in inputs.iter().zip(row.iter().zip(want)) {
             let near = if want.is_normal() { (got - want).abs() <= want.abs() * 3e-7 } else { got == want };
             let same = near && got.is_sign_negative() == want.is_sign_negative();
