@@ -71,6 +71,7 @@ impl Pass {
         tir::transform::unroll_loop,
         tir::transform::vectorize_loop,
         tir::transform::vectorize_reductions,
+        tir::transform::vectorize_transposes,
         tir::transform::verify_lowered,
         tir::transform::verify_source,
         tir::transform::zero_unwritten,

@@ -31,6 +31,12 @@ struct tvm_ctx {
 #ifndef __has_builtin
 #define __has_builtin(x) 0
 #endif
+// Lanes of the concatenation of two vectors; T is the type of vectors of lane numbers.
+#ifdef __clang__
+#define TVM_SHUFFLE(T, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define TVM_SHUFFLE(T, a, b, ...) __builtin_shuffle(a, b, (T){__VA_ARGS__})
+#endif
 #define TVM_INLINE static inline __attribute__((always_inline, unused))
 
 static __attribute__((noinline, cold, unused)) int32_t tvm_fail(

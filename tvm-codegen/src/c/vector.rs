@@ -450,6 +450,13 @@ impl Function<'_> {
 
     /// Writes a selection of lanes from several vectors; a single lane is a scalar.
     pub(super) fn shuffle(&mut self, it: &Shuffle) -> Result<String, CodegenError> {
+        if it.of_two() && !it.vectors[0].dtype().is_bool() {
+            let dtype = it.vectors[0].dtype();
+            let mask = self.ty(mask_type(dtype.bits(), dtype.lanes()));
+            let [a, b] = [self.expr(&it.vectors[0])?, self.expr(&it.vectors[1])?];
+            let lanes: Vec<String> = it.indices.iter().map(u16::to_string).collect();
+            return Ok(format!("TVM_SHUFFLE({mask}, {a}, {b}, {})", lanes.join(", ")));
+        }
         let mut lanes = Vec::new();
         let mut out = String::from("({ ");
         for vector in it.vectors.iter() {

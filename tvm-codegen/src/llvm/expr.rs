@@ -1,6 +1,6 @@
 //! Expressions in LLVM IR.
 
-use inkwell::types::BasicTypeEnum;
+use inkwell::types::{BasicTypeEnum, VectorType};
 use inkwell::values::BasicValueEnum;
 use tvm_core::support::with_stack;
 use tvm_core::tir::{BinaryOp, PrimCallee, PrimExpr};
@@ -63,6 +63,17 @@ impl<'ctx> Function<'ctx, '_> {
             PrimExpr::Broadcast(it) => {
                 let value = self.expr(&it.value)?;
                 self.splat(value, it.lanes)
+            }
+            PrimExpr::Shuffle(it) if it.of_two() => {
+                let (BasicValueEnum::VectorValue(a), BasicValueEnum::VectorValue(b)) =
+                    (self.expr(&it.vectors[0])?, self.expr(&it.vectors[1])?)
+                else {
+                    return unsupported("a shuffle of what is no vector");
+                };
+                let mask =
+                    it.indices.iter().map(|&lane| self.context().i32_type().const_int(lane.into(), false));
+                let mask = VectorType::const_vector(&mask.collect::<Vec<_>>());
+                Ok(self.builder.build_shuffle_vector(a, b, mask, "")?.into())
             }
             PrimExpr::Shuffle(it) => {
                 let mut lanes = Vec::new();

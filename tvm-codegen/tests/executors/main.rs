@@ -9,3 +9,4 @@ mod elementwise;
 mod kernels;
 mod programs;
 mod suite;
+mod transposes;

@@ -76,7 +76,7 @@ fn each_rule_takes_its_programs() {
             ],
         ),
         (chain(&[30, 50], [0, 1]), &[("y", "spatial", "2 axes as one vector loop")]),
-        (chain(&[300, 500], [1, 0]), &[("y", "spatial", "tiles of 16x8")]),
+        (chain(&[300, 500], [1, 0]), &[("y", "spatial", "tiles of 16x16")]),
         (butterflies(8, false), &[("y", "choice", "2 copies")]),
         (butterflies(8, true), &[("y", "choice", "2 copies, inside of `z`")]),
     ];

@@ -28,6 +28,7 @@ pub fn lower_tir() -> Pass {
         tir::simplify(),
         tir::narrow_loops(),
         tir::vectorize_reductions(),
+        tir::vectorize_transposes(),
         tir::simplify(),
         tir::vectorize_loop().mandatory(),
         tir::unroll_loop().mandatory(),

@@ -13,13 +13,14 @@ pub(super) const RULE: Rule = Rule { name: "spatial", apply };
 /// Elements that one thread computes at a time, where the iterations are not divided already.
 const CHUNK: i64 = 4096;
 
-/// Elements of a tile across and along the contiguous axis of the result, where an operand is contiguous across.
-const TILE: (i64, i64) = (16, 8);
+/// Elements of a tile in each direction at most, where an operand is contiguous across: `VectorizeTransposes` transposes
+/// tiles of one vector squared.
+const MAX_TILE: i64 = 16;
 
 /// Elements of a block of tiles along each of the two axes: few pages of memory on both sides.
 const BLOCK: i64 = 64;
 
-fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<String>, ScheduleError> {
+fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
     if info.axes.iter().any(|axis| axis.kind != IterKind::Spatial) {
         return Ok(None);
     }
@@ -30,7 +31,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
         return Ok(Some("no contiguous axis".into()));
     };
     if let Some(crossing) = crossing_axis(info, inner) {
-        return tiled(s, info, &loops, inner, crossing);
+        return tiled(s, info, &loops, [inner, crossing], machine);
     }
     if inner + 1 < loops.len() {
         let last = loops.remove(inner);
@@ -66,19 +67,20 @@ fn tiled(
     s: &mut Schedule,
     info: &BlockInfo,
     loops: &[LoopRV],
-    inner: usize,
-    crossing: usize,
+    [inner, crossing]: [usize; 2],
+    machine: &Machine,
 ) -> Result<Option<String>, ScheduleError> {
-    let [columns, column_tiles, column] =
-        s.split(loops[inner], [None, Some(BLOCK / TILE.1), Some(TILE.1)])?;
-    let [rows, row_tiles, row] = s.split(loops[crossing], [None, Some(BLOCK / TILE.0), Some(TILE.0)])?;
+    let Some(store) = &info.store else { return Ok(None) };
+    let tile = i64::from(machine.lanes(store.buffer.dtype)).clamp(4, MAX_TILE);
+    let [columns, column_tiles, column] = s.split(loops[inner], [None, Some(BLOCK / tile), Some(tile)])?;
+    let [rows, row_tiles, row] = s.split(loops[crossing], [None, Some(BLOCK / tile), Some(tile)])?;
     let mut order: Vec<LoopRV> =
         (0..loops.len()).filter(|i| *i != inner && *i != crossing).map(|i| loops[i]).collect();
     order.extend([rows, columns, row_tiles, column_tiles, row, column]);
     s.reorder_n(&order)?;
     parallel(s, info, &order[..loops.len() - 1])?;
     s.vectorize(column)?;
-    Ok(Some(format!("tiles of {}x{}", TILE.0, TILE.1)))
+    Ok(Some(format!("tiles of {tile}x{tile}")))
 }
 
 /// The number of innermost axes that are one contiguous axis of every access that uses one of them.

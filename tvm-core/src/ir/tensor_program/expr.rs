@@ -140,6 +140,18 @@ pub struct Shuffle {
     pub indices: Arc<[u16]>,
 }
 
+impl Shuffle {
+    /// True if as many lanes are picked from two vectors as each of them has, all of which exist: one instruction on most
+    /// CPUs.
+    pub fn of_two(&self) -> bool {
+        let lanes = self.indices.len();
+        let [a, b] = &*self.vectors else { return false };
+        lanes > 1
+            && [a, b].iter().all(|it| usize::from(it.dtype().lanes()) == lanes)
+            && self.indices.iter().all(|&lane| usize::from(lane) < 2 * lanes)
+    }
+}
+
 /// `let var = value; body`.
 #[derive(Clone, Debug)]
 pub struct Let {
