@@ -57,6 +57,7 @@ fn steps() -> Vec<(&'static str, Step)> {
         ("bind", |s, h| s.bind(h.loops[0], ThreadTag::BlockIdxX)),
         ("cache_read", |s, h| s.cache_read(h.sums, 0, Scope::Global).map(drop)),
         ("cache_write", |s, h| s.cache_write(h.sums, 0, Scope::Global).map(drop)),
+        ("transform_layout", |s, h| s.transform_layout(h.producer, 0, "IJ", "JI")),
         ("compute_at", |s, h| s.compute_at(h.producer, h.loops[0])),
         ("reverse_compute_at", |s, h| s.reverse_compute_at(h.consumer, h.loops[0])),
         ("compute_inline", |s, h| s.compute_inline(h.producer)),

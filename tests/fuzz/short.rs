@@ -20,6 +20,7 @@ enum Step {
     ReverseInline(usize),
     CacheRead(usize, usize),
     CacheWrite(usize),
+    TransformLayout(usize, usize),
     Decompose(usize, usize),
     Split(usize, usize),
     Parallel(usize, usize),
@@ -46,6 +47,7 @@ fn steps(s: &Schedule) -> Vec<Step> {
     for (block, &depth) in depths.iter().enumerate() {
         steps.extend([Step::Inline(block), Step::ReverseInline(block), Step::CacheWrite(block)]);
         steps.extend((0..2).map(|index| Step::CacheRead(block, index)));
+        steps.extend((0..2).map(|index| Step::TransformLayout(block, index)));
         for a in 0..depth {
             steps.extend([Step::Decompose(block, a), Step::Split(block, a)]);
             steps.extend([Step::Parallel(block, a), Step::Vectorize(block, a), Step::Bind(block, a)]);
@@ -79,6 +81,13 @@ fn apply(s: &mut Schedule, step: Step) -> Result<(), ScheduleError> {
         }
         Step::CacheWrite(block) => {
             of(block).and_then(|(block, _)| s.cache_write(block, 0, Scope::Local).map(drop))
+        }
+        Step::TransformLayout(block, index) => {
+            let (block, _) = of(block)?;
+            let layouts = [("I", "I2i"), ("IJ", "JI"), ("IJK", "KI2iJ"), ("IJKL", "LKJI")];
+            layouts.into_iter().fold(Err(ScheduleError::Trace("no rank fits".into())), |done, (from, to)| {
+                done.or_else(|_| s.transform_layout(block, index, from, to))
+            })
         }
         Step::Decompose(block, a) => {
             of(block).and_then(|(block, loops)| s.decompose_reduction(block, loops[a]).map(drop))

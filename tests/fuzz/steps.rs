@@ -63,7 +63,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 8 } else { 32 });
+    let op = rng.below(if no_loop { 8 } else { 34 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -125,6 +125,12 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         24 | 25 => ("compute_at".into(), s.compute_at(block, pick(rng, &others))),
         26 | 27 => ("reverse_compute_at".into(), s.reverse_compute_at(block, pick(rng, &others))),
         28..=30 => ("decompose_reduction".into(), s.decompose_reduction(block, pick(rng, &loops)).map(drop)),
+        31 | 32 => {
+            let layouts = [("I", "I2i"), ("IJ", "JI"), ("IJ", "IJ3j"), ("IJK", "KI2iJ"), ("IJ", "K"), ("IJKL", "LKJI")];
+            let (index, (from, to)) = (rng.below(3), *rng.pick(&layouts));
+            let call = format!("transform_layout(_, {index}, {from:?}, {to:?})");
+            (call, s.transform_layout(block, index, from, to))
+        }
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };
     let foreign = foreign && op != 7;

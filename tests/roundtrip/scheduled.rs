@@ -174,7 +174,7 @@ fn random(func: PrimFunc, rng: &mut Rng) -> PrimFunc {
         let (a, b): (LoopRV, LoopRV) = (*rng.pick(&loops), *rng.pick(&loops));
         let factor = *rng.pick(&[2, 3, 5, 8]);
         // A refused primitive changes nothing.
-        let _ = match rng.below(11) {
+        let _ = match rng.below(12) {
             0..=2 => s.split(a, [None, Some(factor)]).map(drop),
             3 => s.fuse([a, b]).map(drop),
             4 => s.reorder([a, b]),
@@ -183,6 +183,7 @@ fn random(func: PrimFunc, rng: &mut Rng) -> PrimFunc {
             7 => s.unroll(innermost),
             8 => s.annotate(a, "pragma_x", factor),
             9 => s.cache_write(block, 0, Scope::Local).map(drop),
+            10 => s.transform_layout(block, 0, "IJ", "JI"),
             _ => s.decompose_reduction(block, a).map(drop),
         };
     }

@@ -55,10 +55,7 @@ impl Layout {
 
     /// The index in this layout of the element whose index along the undivided axes `letters` is `index`.
     pub fn index(&self, letters: &str, index: &[PrimExpr]) -> Vec<PrimExpr> {
-        self.of_each(letters, index, |axis, index| {
-            let block = if axis.step == 1 { index.clone() } else { index.clone().floordiv(axis.step) };
-            axis.factor.map_or(block.clone(), |factor| block.floormod(factor))
-        })
+        self.of_each(letters, index, LayoutAxis::index)
     }
 
     /// The extents in this layout of a tensor whose undivided axes `letters` have the extents `dims`; `None` if blocks do
@@ -107,6 +104,14 @@ impl Layout {
             simplify_dim(&sum.unwrap_or_else(|| PrimExpr::index(0)))
         };
         letters.chars().map(of_letter).collect()
+    }
+}
+
+impl LayoutAxis {
+    /// The index along this axis of the element whose index along the undivided axis is `index`.
+    pub fn index(&self, index: &PrimExpr) -> PrimExpr {
+        let block = if self.step == 1 { index.clone() } else { index.clone().floordiv(self.step) };
+        self.factor.map_or(block.clone(), |factor| block.floormod(factor))
     }
 }
 

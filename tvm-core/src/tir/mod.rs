@@ -13,5 +13,5 @@ pub mod transform;
 
 pub use crate::ir::tensor_program::*;
 pub(crate) use derive_blocks::{BlockNames, derive_blocks};
-pub use layout::Layout;
+pub use layout::{Layout, LayoutAxis};
 pub use signature::{dim_sig, kernel_sig};

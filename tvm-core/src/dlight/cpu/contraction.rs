@@ -8,17 +8,21 @@
 
 use std::sync::Arc;
 
-use super::parallel;
+use super::{MAX_TRANSPOSED, parallel};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
-use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
-use crate::tir::{Buffer, BufferLoad, IterKind, Scope, uses_var};
+use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, Scope, uses_var};
 
 pub(super) const RULE: Rule = Rule { name: "contraction", apply };
 
 /// Rows of the result from which on the vector operand is packed: before, packing costs more than it saves.
 const PACKED_ROWS: i64 = 32;
+
+/// Rows from which on the vector operand is packed if it is transposed, so that its elements are contiguous along the
+/// terms: before, dot products are faster.
+const TRANSPOSED_ROWS: i64 = 8;
 
 /// The tile that stays in registers.
 struct Tile {
@@ -38,12 +42,17 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         return Ok(None);
     }
     let column_var = &info.axes[column].var;
-    if info.loads.iter().any(|load| stride(&load.indices, column_var) == Stride::Other) {
-        return Ok(None);
-    }
     let lanes = i64::from(machine.lanes(store.buffer.dtype));
     let tile = tile(info, column, lanes, machine);
     let packed = packed_operand(info, &tile);
+    let is_packed = |load: &BufferLoad| packed.as_ref().is_some_and(|it| it.buffer == load.buffer);
+    if info
+        .loads
+        .iter()
+        .any(|load| stride(&load.indices, column_var) == Stride::Other && !is_packed(load))
+    {
+        return Ok(None);
+    }
 
     let block = s.block(&info.name)?;
     let write = s.cache_write(block, 0, Scope::Local)?;
@@ -92,20 +101,19 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     s.decompose_reduction(block, first)?;
     if let Some(operand) = &packed {
         let reads = s.state().leaf_blocks().iter().find(|it| it.block.name == info.name);
-        let at = reads.and_then(|it| it.block.reads.iter().position(|read| read.buffer == *operand));
+        let at = reads.and_then(|it| it.block.reads.iter().position(|read| read.buffer == operand.buffer));
         let Some(at) = at else { return Ok(None) };
         let panel = s.cache_read(block, at, Scope::Global)?;
         s.compute_at(panel, panels)?;
-        if let Some(&columns) = s.get_loops(panel)?.last() {
-            s.vectorize(columns)?;
-        }
+        pack(s, panel, operand, lanes)?;
     }
     // Loops with a remainder are not fused, so that lowering can divide them from it.
     let most = outer.iter().position(|it| packed.is_some() && *it == panels).map_or(outer.len(), |at| at + 1);
     let exact = outer[..most].iter().position(|it| ragged.contains(it)).unwrap_or(most).max(1);
     parallel(s, info, &outer[..exact])?;
     let rows = tile.rows.map_or(1, |(_, rows)| rows);
-    Ok(Some(format!("tile {rows}x{}{}", tile.columns, if packed.is_some() { ", packed" } else { "" })))
+    let packed = packed.map_or("", |it| if it.transposed { ", transposed and packed" } else { ", packed" });
+    Ok(Some(format!("tile {rows}x{}{packed}", tile.columns)))
 }
 
 fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile {
@@ -149,22 +157,54 @@ fn rows_of(extent: Option<i64>, most: i64) -> i64 {
     }
 }
 
-/// The operand that is copied, panel by panel, to where it lies contiguous: a matrix whose rows are longer than a panel,
-/// and which many rows of the result use.
-fn packed_operand(info: &BlockInfo, tile: &Tile) -> Option<Buffer> {
+/// An operand that is copied, panel by panel, to where it lies contiguous.
+struct Packed {
+    buffer: Buffer,
+    /// True if its last two axes are the columns and the terms.
+    transposed: bool,
+}
+
+/// The operand that is packed: a matrix whose rows are longer than a panel, or which is transposed, and which many rows of
+/// the result use.
+fn packed_operand(info: &BlockInfo, tile: &Tile) -> Option<Packed> {
     let (row, _) = tile.rows?;
-    if info.axes[row].extent.as_int().is_some_and(|extent| extent < PACKED_ROWS) {
-        return None;
-    }
     let column = &info.axes[tile.column].var;
     let mut vectors = info.loads.iter().filter(|load| stride(&load.indices, column) != Stride::Zero);
     let (load, None) = (vectors.next()?, vectors.next()) else { return None };
+    let last_two = load.indices.len().checked_sub(2).map(|at| &load.indices[at..]);
+    let is_term = |index: &PrimExpr| {
+        info.axes.iter().any(|axis| axis.kind == IterKind::Reduce && index.as_var() == Some(&axis.var))
+    };
+    let transposed =
+        last_two.is_some_and(|indices| indices[0].as_var() == Some(column) && is_term(&indices[1]));
+    let least = if transposed { TRANSPOSED_ROWS } else { PACKED_ROWS };
+    if info.axes[row].extent.as_int().is_some_and(|extent| extent < least) {
+        return None;
+    }
     let is_matrix = load.indices.iter().all(|index| {
         index.as_var().is_some_and(|var| info.axes.iter().any(|axis| axis.var == *var))
             || index.as_int().is_some()
     });
     let narrow = load.buffer.shape.last()?.as_int().is_some_and(|extent| extent <= tile.columns);
-    (is_matrix && !narrow).then(|| load.buffer.clone())
+    (is_matrix && (transposed || !narrow)).then(|| Packed { buffer: load.buffer.clone(), transposed })
+}
+
+/// Schedules the copy of a panel; afterwards, it is contiguous along the columns.
+fn pack(s: &mut Schedule, panel: BlockRV, operand: &Packed, lanes: i64) -> Result<(), ScheduleError> {
+    let loops = s.get_loops(panel)?;
+    let [.., columns, terms] = loops[..] else { return Ok(()) };
+    if !operand.transposed {
+        return s.vectorize(terms);
+    }
+    let letters: String = ('A'..).take(operand.buffer.shape.len()).collect();
+    let (outer, last_two) = letters.split_at(letters.len() - 2);
+    let turned: String = outer.chars().chain(last_two.chars().rev()).collect();
+    s.transform_layout(panel, 0, &letters, &turned)?;
+    let tile = Some(lanes.clamp(4, MAX_TRANSPOSED));
+    let [column_tiles, column] = s.split(columns, [None, tile])?;
+    let [term_tiles, term] = s.split(terms, [None, tile])?;
+    s.reorder([term_tiles, column_tiles, term, column])?;
+    s.vectorize(column)
 }
 
 /// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles.

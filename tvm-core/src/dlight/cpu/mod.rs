@@ -14,6 +14,9 @@ use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 pub(super) const RULES: &[Rule] =
     &[skinny::RULE, contraction::RULE, reduction::RULE, choice::RULE, spatial::RULE];
 
+/// Elements in each direction of a tile that `VectorizeTransposes` transposes: those of one vector, up to this number.
+const MAX_TRANSPOSED: i64 = 16;
+
 /// Iterations of a block from which on several threads may be worth their start. What the iterations cost is estimated
 /// later: this only keeps kernels free of parallel loops that are never worth it.
 const PARALLEL_ITERATIONS: i64 = 4096;

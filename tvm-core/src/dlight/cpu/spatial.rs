@@ -1,6 +1,6 @@
 //! Blocks without reduction: vectors along the contiguous axis of the result, threads along the others.
 
-use super::parallel;
+use super::{MAX_TRANSPOSED, parallel};
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
@@ -12,10 +12,6 @@ pub(super) const RULE: Rule = Rule { name: "spatial", apply };
 
 /// Elements that one thread computes at a time, where the iterations are not divided already.
 const CHUNK: i64 = 4096;
-
-/// Elements of a tile in each direction at most, where an operand is contiguous across: `VectorizeTransposes` transposes
-/// tiles of one vector squared.
-const MAX_TILE: i64 = 16;
 
 /// Elements of a block of tiles along each of the two axes: few pages of memory on both sides.
 const BLOCK: i64 = 64;
@@ -71,7 +67,7 @@ fn tiled(
     machine: &Machine,
 ) -> Result<Option<String>, ScheduleError> {
     let Some(store) = &info.store else { return Ok(None) };
-    let tile = i64::from(machine.lanes(store.buffer.dtype)).clamp(4, MAX_TILE);
+    let tile = i64::from(machine.lanes(store.buffer.dtype)).clamp(4, MAX_TRANSPOSED);
     let [columns, column_tiles, column] = s.split(loops[inner], [None, Some(BLOCK / tile), Some(tile)])?;
     let [rows, row_tiles, row] = s.split(loops[crossing], [None, Some(BLOCK / tile), Some(tile)])?;
     let mut order: Vec<LoopRV> =

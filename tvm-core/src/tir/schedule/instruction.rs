@@ -21,6 +21,7 @@ use super::primitive::{
     reorder::reorder,
     reverse_compute_inline::reverse_compute_inline,
     split::split,
+    transform_layout::transform_layout,
 };
 use super::sample::{Decision, categorical, perfect_tile};
 use super::{ScheduleError, ScheduleState, StmtSRef};
@@ -87,6 +88,15 @@ pub enum InstructionKind {
         buffer: BufferArg,
         /// Where the copy lives.
         scope: Scope,
+    },
+    /// Changes the layout of a buffer between blocks.
+    TransformLayout {
+        /// The buffer, one of those that the block writes or reads.
+        buffer: BufferArg,
+        /// A capital letter for each axis.
+        from: String,
+        /// The new layout.
+        to: String,
     },
     /// Moves a producer under a loop.
     ComputeAt,
@@ -223,6 +233,7 @@ impl InstructionKind {
             InstructionKind::Bind { .. } => "bind",
             InstructionKind::CacheRead { .. } => "cache_read",
             InstructionKind::CacheWrite { .. } => "cache_write",
+            InstructionKind::TransformLayout { .. } => "transform_layout",
             InstructionKind::ComputeAt => "compute_at",
             InstructionKind::ReverseComputeAt => "reverse_compute_at",
             InstructionKind::ComputeInline => "compute_inline",
@@ -256,6 +267,7 @@ impl InstructionKind {
             | InstructionKind::DecomposeReduction => Some(false),
             InstructionKind::CacheRead { .. }
             | InstructionKind::CacheWrite { .. }
+            | InstructionKind::TransformLayout { .. }
             | InstructionKind::ComputeAt
             | InstructionKind::ReverseComputeAt
             | InstructionKind::ComputeInline
@@ -356,6 +368,9 @@ impl InstructionKind {
             }
             InstructionKind::CacheWrite { buffer, scope } => {
                 cache_write(state, block(0)?, buffer, *scope).map(one_block)
+            }
+            InstructionKind::TransformLayout { buffer, from, to } => {
+                transform_layout(state, block(0)?, buffer, from, to).map(no_output)
             }
             InstructionKind::ComputeAt => compute_at(state, block(0)?, a_loop(1)?).map(no_output),
             InstructionKind::ReverseComputeAt => {

@@ -370,6 +370,24 @@ impl Schedule {
         self.one_block(InstructionKind::CacheWrite { buffer: buffer.into(), scope }, &[block.handle()])
     }
 
+    /// Gives `buffer`, which blocks of the program write and read, another layout; all accesses change with it. `buffer` is
+    /// a name, or a position among the buffers that `block` writes, followed by those that it reads. `from` is a capital
+    /// letter for each of its axes, and `to` the new [`Layout`](crate::tir::Layout): `("KN", "NK16n")` turns 64 × 96
+    /// elements into 6 × 64 × 16.
+    ///
+    /// # Errors
+    /// When the buffer is a parameter, or blocks do not divide an axis.
+    pub fn transform_layout(
+        &mut self,
+        block: BlockRV,
+        buffer: impl Into<BufferArg>,
+        from: &str,
+        to: &str,
+    ) -> Result<()> {
+        let (buffer, from, to) = (buffer.into(), from.to_string(), to.to_string());
+        self.run(InstructionKind::TransformLayout { buffer, from, to }, &[block.handle()]).map(|_| ())
+    }
+
     /// Moves a producer under a loop around all its consumers.
     ///
     /// # Errors

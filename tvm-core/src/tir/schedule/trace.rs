@@ -156,6 +156,9 @@ impl fmt::Display for Trace {
                         instruction.kind.name()
                     )?;
                 }
+                InstructionKind::TransformLayout { buffer, from, to } => {
+                    writeln!(f, "s.transform_layout({ins}, {buffer}, {from:?}, {to:?})?;")?
+                }
                 InstructionKind::DecomposeReduction => {
                     writeln!(f, "let {outs} = s.decompose_reduction({ins})?;")?
                 }

@@ -12,3 +12,4 @@ pub(super) mod fuse;
 pub(super) mod reorder;
 pub(super) mod reverse_compute_inline;
 pub(super) mod split;
+pub(super) mod transform_layout;
