@@ -126,7 +126,8 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         26 | 27 => ("reverse_compute_at".into(), s.reverse_compute_at(block, pick(rng, &others))),
         28..=30 => ("decompose_reduction".into(), s.decompose_reduction(block, pick(rng, &loops)).map(drop)),
         31 | 32 => {
-            let layouts = [("I", "I2i"), ("IJ", "JI"), ("IJ", "IJ3j"), ("IJK", "KI2iJ"), ("IJ", "K"), ("IJKL", "LKJI")];
+            let layouts =
+                [("I", "I2i"), ("IJ", "JI"), ("IJ", "IJ3j"), ("IJK", "KI2iJ"), ("IJ", "K"), ("IJKL", "LKJI")];
             let (index, (from, to)) = (rng.below(3), *rng.pick(&layouts));
             let call = format!("transform_layout(_, {index}, {from:?}, {to:?})");
             (call, s.transform_layout(block, index, from, to))

@@ -68,6 +68,7 @@ impl Pass {
         tir::transform::plan_and_update_buffer_allocation_location,
         tir::transform::remove_no_op,
         tir::transform::simplify,
+        tir::transform::unguard_lanes,
         tir::transform::unroll_loop,
         tir::transform::vectorize_loop,
         tir::transform::vectorize_reductions,

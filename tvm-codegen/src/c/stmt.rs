@@ -1,6 +1,7 @@
 //! Statements in C.
 
 use tvm_core::support::with_stack;
+use tvm_core::tir::transform::REMAINDER;
 use tvm_core::tir::{AllocBuffer, AssertStmt, BufferStore, DeclBuffer, For, ForKind, Scope, Stmt};
 use tvm_runtime::abi::Status;
 
@@ -93,6 +94,9 @@ impl Function<'_> {
             self.line(&format!("const {ty} {stop} = {end};"));
             stop
         };
+        if it.annotations.get(REMAINDER).is_some() {
+            self.line("TVM_REMAINDER");
+        }
         self.open(&format!("for ({ty} {name} = {min}; {name} < {end}; ++{name}) {{"));
         self.scope(std::slice::from_ref(&it.body))?;
         self.close();

@@ -4,8 +4,9 @@ use std::mem::offset_of;
 
 use inkwell::IntPredicate;
 use inkwell::llvm_sys::core::{LLVMReplaceMDNodeOperandWith, LLVMValueAsMetadata};
-use inkwell::values::{AsValueRef, InstructionValue, IntValue};
+use inkwell::values::{AsValueRef, BasicMetadataValueEnum, InstructionValue, IntValue};
 use tvm_core::support::with_stack;
+use tvm_core::tir::transform::REMAINDER;
 use tvm_core::tir::{Failure, For, ForKind, Stmt};
 use tvm_runtime::abi::{CallContext, CallError};
 
@@ -168,8 +169,11 @@ impl<'ctx> Function<'ctx, '_> {
         i.add_incoming(&[(&min, entry), (&next, self.current()?)]);
         let again = self.builder.build_int_compare(IntPredicate::SLT, next, end, "")?;
         let latch = self.builder.build_conditional_branch(again, body, done)?;
-        if self.long_loops > long_loops {
-            self.disable_unrolling(latch)?;
+        let remainder = it.annotations.get(REMAINDER).is_some();
+        if remainder {
+            self.set_loop_hints(latch, &["llvm.loop.unroll.disable", "llvm.loop.disable_nonforced"])?;
+        } else if self.long_loops > long_loops {
+            self.set_loop_hints(latch, &["llvm.loop.unroll.disable"])?;
         }
         let is_long = it.extent.as_int().is_none_or(|extent| extent > LONG_LOOP);
         self.long_loops += usize::from(is_long);
@@ -177,13 +181,15 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(())
     }
 
-    /// Marks the loop that ends with the branch `latch` with `llvm.loop.unroll.disable` of the LLVM language reference.
-    fn disable_unrolling(&self, latch: InstructionValue<'ctx>) -> Result<(), LlvmError> {
+    /// Marks the loop that ends with the branch `latch` with hints of the LLVM language reference.
+    fn set_loop_hints(&self, latch: InstructionValue<'ctx>, hints: &[&str]) -> Result<(), LlvmError> {
         let context = self.context();
-        let disable = context.metadata_node(&[context.metadata_string("llvm.loop.unroll.disable").into()]);
-        let id = context.metadata_node(&[disable.into(), disable.into()]);
+        let hint = |name: &str| context.metadata_node(&[context.metadata_string(name).into()]);
+        let mut operands: Vec<BasicMetadataValueEnum<'_>> = hints.iter().map(|it| hint(it).into()).collect();
+        operands.insert(0, hint("").into());
+        let id = context.metadata_node(&operands);
         // The first operand of a loop's node is the node itself, which distinguishes it from the nodes of other loops.
-        // SAFETY: `id` has two operands, and belongs to the context of this function.
+        // SAFETY: `id` has operands, and belongs to the context of this function.
         unsafe { LLVMReplaceMDNodeOperandWith(id.as_value_ref(), 0, LLVMValueAsMetadata(id.as_value_ref())) };
         latch
             .set_metadata(id, context.get_kind_id("llvm.loop"))

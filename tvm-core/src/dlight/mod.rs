@@ -10,6 +10,7 @@
 mod analysis;
 mod cpu;
 mod inline;
+mod plain_loops;
 #[cfg(test)]
 mod tests;
 
@@ -62,7 +63,15 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
     if is_scheduled(func) {
         return None;
     }
-    let mut s = Schedule::new(func.clone()).ok()?;
+    // Only products gain from it: other reductions in order stay as they are written.
+    let with_inits = plain_loops::with_inits(func).and_then(|func| by_rules(func, machine));
+    let gains = |applied: &[Applied]| applied.iter().any(|it| it.rule == cpu::CONTRACTION);
+    with_inits.filter(|(_, applied)| gains(applied)).or_else(|| by_rules(func.clone(), machine))
+}
+
+/// `func` scheduled by the rules.
+fn by_rules(func: PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<Applied>)> {
+    let mut s = Schedule::new(func).ok()?;
     inline::inline(&mut s);
     let mut applied = Vec::new();
     let names: Vec<Arc<str>> = s.state().leaf_blocks().iter().map(|it| it.block.name.clone()).collect();

@@ -15,7 +15,10 @@ use crate::target::Machine;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
 use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, Scope, uses_var};
 
-pub(super) const RULE: Rule = Rule { name: "contraction", apply };
+/// Name of the rule.
+pub(in crate::dlight) const NAME: &str = "contraction";
+
+pub(super) const RULE: Rule = Rule { name: NAME, apply };
 
 /// Rows of the result from which on the vector operand is packed: before, packing costs more than it saves.
 const PACKED_ROWS: i64 = 32;
@@ -46,11 +49,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let tile = tile(info, column, lanes, machine);
     let packed = packed_operand(info, &tile);
     let is_packed = |load: &BufferLoad| packed.as_ref().is_some_and(|it| it.buffer == load.buffer);
-    if info
-        .loads
-        .iter()
-        .any(|load| stride(&load.indices, column_var) == Stride::Other && !is_packed(load))
-    {
+    if info.loads.iter().any(|load| stride(&load.indices, column_var) == Stride::Other && !is_packed(load)) {
         return Ok(None);
     }
 

@@ -6,6 +6,8 @@ mod reduction;
 mod skinny;
 mod spatial;
 
+pub(super) use contraction::NAME as CONTRACTION;
+
 use super::Rule;
 use super::analysis::BlockInfo;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};

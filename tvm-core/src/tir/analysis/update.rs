@@ -5,7 +5,7 @@ use crate::tir::{Binary, BinaryOp, Buffer, BufferStore, PrimExpr, any_expr};
 
 /// Operator and term of a store `element = element op term` or `element = term op element`, whose term does not read the
 /// buffer.
-pub(in crate::tir) fn update(store: &BufferStore) -> Option<(BinaryOp, &PrimExpr)> {
+pub(crate) fn update(store: &BufferStore) -> Option<(BinaryOp, &PrimExpr)> {
     let PrimExpr::Binary(value) = &store.value else { return None };
     let Binary { op, a, b } = &**value;
     let term = if loads_element(a, store) {

@@ -16,6 +16,9 @@ use crate::tir::{Binary, BinaryOp, Block, BufferStore, Intrinsic, IterKind, Muta
 /// Annotation of a block whose init is in a separate block.
 pub const DECOMPOSED: &str = "decomposed_reduction";
 
+/// Annotation of a block whose terms are added in the order of the text, with its rounding, although it has an `init`.
+pub const IN_ORDER: &str = "in_order";
+
 /// Allows fused multiply-adds in the updates of reductions.
 pub fn contract_reductions() -> Pass {
     body_pass("ContractReductions", |func| ContractReductions { in_reduction: false }.mutate_stmt(&func.body))
@@ -51,7 +54,8 @@ impl Mutator for ContractReductions {
 /// True if the order in which the block adds its terms is free.
 pub(super) fn is_declared(block: &Block) -> bool {
     let reduces = block.iter_vars.iter().any(|axis| axis.kind == IterKind::Reduce);
-    reduces && (block.init.is_some() || block.annotations.get(DECOMPOSED).is_some())
+    let has = |name| block.annotations.get(name).is_some();
+    reduces && !has(IN_ORDER) && (block.init.is_some() || has(DECOMPOSED))
 }
 
 /// `value` with the products that are added to the element that `store` writes fused into the sums; `None` if there are

@@ -175,6 +175,7 @@ fn passes_do_what_they_say() {
                         if i0_0 * 8 < n - 7 {
                             y_1[[ramp(i0_0 * 8, 1, 8)]] = floordiv(x_1[[ramp(i0_0 * 8, 1, 8)]], broadcast(3, 8)) + floordiv(ramp(0, 1, 8), broadcast(2, 8));
                         } else {
+                            #[attrs(remainder = true)]
                             for i0_1 in 0..8 {
                                 if i0_0 * 8 + i0_1 < n {
                                     y_1[[i0_0 * 8 + i0_1]] = floordiv(x_1[[i0_0 * 8 + i0_1]], 3) + floordiv(i0_1 as i64, 2);

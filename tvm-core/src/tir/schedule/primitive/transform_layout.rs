@@ -30,7 +30,8 @@ pub(in crate::tir::schedule) fn transform_layout(
     let parse = |text: &str| text.parse::<Layout>().map_err(|why| ScheduleError::argument(NAME, why));
     let (plain, layout) = (parse(from)?, parse(to)?);
     if plain.axes().iter().any(|axis| axis.factor.is_some()) || !layout.is_of(from) {
-        let why = format!("`{from}` names each axis of the buffer once, and `{to}` has the same capital letters");
+        let why =
+            format!("`{from}` names each axis of the buffer once, and `{to}` has the same capital letters");
         return Err(ScheduleError::argument(NAME, why));
     }
     let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &[StmtSRef::Block(id)]));

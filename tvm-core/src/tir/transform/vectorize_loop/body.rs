@@ -7,8 +7,9 @@ use rustc_hash::FxHashMap;
 use super::super::remove_no_op::is_pure;
 use super::super::util::DeepSubstitute;
 use super::super::vector;
+use super::REMAINDER;
 use crate::arith::Analyzer;
-use crate::ir::{Var, VarId};
+use crate::ir::{Attrs, Var, VarId};
 use crate::support::with_stack;
 use crate::tir::{
     Binary, BinaryOp, Bind, BufferLoad, BufferStore, Effect, For, ForKind, IfThenElse, Intrinsic, Let,
@@ -119,7 +120,8 @@ impl<'a> Vectorizer<'a> {
         let lane = self.var.renew();
         let value = &self.base + &lane;
         let body = DeepSubstitute::stmt(FxHashMap::from_iter([(self.var.id(), value)]), stmt);
-        Ok(For::serial(lane, PrimExpr::int(i64::from(self.lanes), self.var.dtype()), body).into())
+        let node = For::serial(lane, PrimExpr::int(i64::from(self.lanes), self.var.dtype()), body);
+        Ok(For { annotations: Attrs::new().with(REMAINDER, true), ..node }.into())
     }
 
     /// True when `stmt` consists of stores to elements that depend on the lane and uses no variable that is a vector here.

@@ -24,6 +24,9 @@ use crate::tir::{Cast, For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor,
 /// Maximum number of vectors of full width that are unrolled; more become a loop.
 const MAX_PIECES: i64 = 8;
 
+/// Annotation of a loop over the elements that fill no vector: code generators should not copy its body.
+pub const REMAINDER: &str = "remainder";
+
 /// Turns vectorised loops into vector statements.
 pub fn vectorize_loop() -> Pass {
     prim_func_pass("VectorizeLoop", |func, _, context| -> Result<_, IrError> {
@@ -91,7 +94,8 @@ impl VectorizeLoop {
         let whole = node.extent.clone().floordiv(most);
         let strip = self.strip_loop(node, most, whole.clone())?;
         let done = whole * most;
-        let rest = For { min: &node.min + &done, extent: &node.extent - done, ..node.clone() };
+        let annotations = node.annotations.clone().with(REMAINDER, true);
+        let rest = For { min: &node.min + &done, extent: &node.extent - done, annotations, ..node.clone() };
         Ok(Stmt::seq([strip.into(), rest.into()]))
     }
 
