@@ -5,7 +5,9 @@
 //! - `{"op":"out","path":"o.bin"}` → `{"ok":true,"shape":[…]}`, raw little-endian `f32`
 //! - `{"op":"quit"}`
 //!
-//! A failure is answered with `{"ok":false,"err":"…"}`. `BENCH_THREADS` sets the number of threads for a run (default 1).
+//! The answer to `load` also has `compile_s`, the time from the imported module to a virtual machine that can run it. A case
+//! with `"symbolic":true` is compiled for the shapes of its model, any other for those of its inputs. A failure is answered
+//! with `{"ok":false,"err":"…"}`. `BENCH_THREADS` sets the number of threads for a run (default 1).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ struct Case {
     args: Vec<Value>,
     workspace: Workspace,
     result: Option<Value>,
+    compile_seconds: f64,
 }
 
 pub(crate) fn serve(target: &Target) {
@@ -44,8 +47,9 @@ pub(crate) fn serve(target: &Target) {
                 case = None;
                 let start = Instant::now();
                 load(target, &request["case"]).map(|loaded| {
+                    let compile_seconds = loaded.compile_seconds;
                     case = Some(loaded);
-                    json!({"ok": true, "load_s": start.elapsed().as_secs_f64()})
+                    json!({"ok": true, "load_s": start.elapsed().as_secs_f64(), "compile_s": compile_seconds})
                 })
             }
             "run" => loaded(&mut case).and_then(|case| time(case, &request)),
@@ -66,18 +70,22 @@ fn load(target: &Target, case: &Json) -> Result<Case, Error> {
     let given = case["onnx_inputs"].as_array().ok_or_else(|| Error::usage("the case has no inputs"))?;
     let inputs = given.iter().map(input).collect::<Result<Vec<_>, _>>()?;
     let mut options = ImportOptions::default();
-    for (name, tensor) in &inputs {
-        options = options.shape(name, tensor.shape());
+    if case["symbolic"] != true {
+        for (name, tensor) in &inputs {
+            options = options.shape(name, tensor.shape());
+        }
     }
     let module = model::import(Path::new(path), &options)?;
+    let start = Instant::now();
     let model = Model::compile(module, target, VmConfig::default())?;
+    let compile_seconds = start.elapsed().as_secs_f64();
     let mut args = Vec::new();
     for (i, (name, _)) in model.params()?.iter().enumerate() {
         let found = inputs.iter().find(|(it, _)| it == name).or(inputs.get(i));
         let (_, tensor) = found.ok_or_else(|| Error::usage(format!("input `{name}` is missing")))?;
         args.push(Value::from(tensor));
     }
-    Ok(Case { model, args, workspace: Workspace::default(), result: None })
+    Ok(Case { model, args, workspace: Workspace::default(), result: None, compile_seconds })
 }
 
 fn input(spec: &Json) -> Result<(String, Tensor), Error> {
