@@ -2,6 +2,7 @@
 //! it builds in a second on a bare machine.
 #![allow(clippy::print_stdout, reason = "progress is what this program is for")]
 
+mod bench;
 mod doctor;
 mod fuzz;
 mod setup;
@@ -21,7 +22,10 @@ cargo xtask COMMAND
   bless    rewrite expect-test snapshots and trybuild .stderr files from what the tests produce now
   fuzz [--seconds N] [--cases N] [--seed N] [TARGET…]
            random programs against the reference, on the stable toolchain: all targets, or those named; 60 s each
-           unless told otherwise. Without --seed, a fresh one, printed";
+           unless told otherwise. Without --seed, a fresh one, printed
+  bench --compare [--short] [--filter TEXT] [--threads 1,2] [--target TARGET] [--tvmc PROGRAM] [--out FOLDER]
+           our kernels beside the best libraries, in turns, with the goals; --short in less than 10 minutes. Peers are
+           installed into the folder PERF_HOME, else into tvm-bench in the user's cache. Writes benches/results/compare.*";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
         args.split_first().map_or(("", &[][..]), |(command, rest)| (command.as_str(), rest));
     let res = match (command, rest) {
         ("fuzz", rest) => fuzz::fuzz(rest),
+        ("bench", rest) => bench::bench(rest),
         ("doctor", []) => doctor::doctor(),
         ("setup", []) => setup::setup(),
         ("tidy", []) => tasks::tidy(),

@@ -1,0 +1,178 @@
+//! What the machine can do: multiply-adds in registers, reading memory, copying it. It speaks the protocol of the workers; its
+//! cases are `{"test":"fma"}` and `{"test":"read" or "copy","bytes":N}`. A time is that of one pass, or of 10⁹ operations.
+
+mod protocol;
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Instant;
+
+use protocol::{Case, Outcome, serve, threads};
+use serde_json::Value;
+
+/// Independent chains of multiply-adds.
+const CHAINS: usize = 14;
+
+/// The loops for one width of vectors.
+#[cfg(any(target_feature = "avx512f", all(target_feature = "avx2", target_feature = "fma")))]
+macro_rules! loops {
+    ($lanes:literal, $features:literal, $set:ident, $fma:ident, $add:ident, $load:ident) => {
+        const LANES: usize = $lanes;
+
+        /// Multiply-adds that do not wait for each other; two operations a lane.
+        #[target_feature(enable = $features)]
+        fn fma_loop(count: usize) {
+            use std::arch::x86_64::{$fma, $set};
+            let (x, y) = ($set(black_box(0.5)), $set(black_box(0.25)));
+            let mut sums = [$set(0.0); CHAINS];
+            for _ in 0..count {
+                for sum in &mut sums {
+                    *sum = $fma(x, y, *sum);
+                }
+            }
+            black_box(sums);
+        }
+
+        #[target_feature(enable = $features)]
+        fn read_loop(data: &[f32]) {
+            use std::arch::x86_64::{$add, $load, $set};
+            let mut sums = [$set(0.0); 8];
+            for chunk in data.as_chunks::<{ 8 * LANES }>().0 {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: the chunk holds 8 vectors.
+                    *sum = $add(*sum, unsafe { $load(chunk.as_ptr().add(i * LANES)) });
+                }
+            }
+            black_box(sums);
+        }
+
+        fn fma(count: usize) {
+            // SAFETY: this program is built for the processor that it runs on, which has the instructions.
+            unsafe { fma_loop(count) }
+        }
+
+        fn read(data: &[f32]) {
+            // SAFETY: as above.
+            unsafe { read_loop(data) }
+        }
+    };
+}
+
+#[cfg(target_feature = "avx512f")]
+loops!(16, "avx512f", _mm512_set1_ps, _mm512_fmadd_ps, _mm512_add_ps, _mm512_loadu_ps);
+#[cfg(all(target_feature = "avx2", target_feature = "fma", not(target_feature = "avx512f")))]
+loops!(8, "avx2,fma", _mm256_set1_ps, _mm256_fmadd_ps, _mm256_add_ps, _mm256_loadu_ps);
+#[cfg(not(any(target_feature = "avx512f", all(target_feature = "avx2", target_feature = "fma"))))]
+use plain::{LANES, fma, read};
+
+/// The loops for other processors; the compiler finds the vectors.
+#[cfg(not(any(target_feature = "avx512f", all(target_feature = "avx2", target_feature = "fma"))))]
+mod plain {
+    use super::{CHAINS, black_box};
+
+    pub const LANES: usize = 4;
+
+    pub fn fma(count: usize) {
+        let (x, y) = (black_box([0.5f32; LANES]), black_box([0.25f32; LANES]));
+        let mut sums = [[0f32; LANES]; CHAINS];
+        for _ in 0..count {
+            for sum in &mut sums {
+                for i in 0..LANES {
+                    sum[i] = x[i].mul_add(y[i], sum[i]);
+                }
+            }
+        }
+        black_box(sums);
+    }
+
+    pub fn read(data: &[f32]) {
+        let mut sums = [[0f32; LANES]; 8];
+        for chunk in data.as_chunks::<{ 8 * LANES }>().0 {
+            for (i, sum) in sums.iter_mut().enumerate() {
+                for j in 0..LANES {
+                    sum[j] += chunk[i * LANES + j];
+                }
+            }
+        }
+        black_box(sums);
+    }
+}
+
+/// One thread's part of a test.
+enum Part {
+    Fma,
+    Read(Vec<f32>),
+    Copy(Vec<f32>, Vec<f32>),
+}
+
+impl Part {
+    fn pass(&mut self, count: usize) {
+        match self {
+            Part::Fma => fma(1_000_000_000 / (2 * LANES * CHAINS) / count),
+            Part::Read(data) => read(black_box(data)),
+            Part::Copy(from, to) => black_box(to).copy_from_slice(black_box(from)),
+        }
+    }
+}
+
+struct Test {
+    parts: Vec<Part>,
+}
+
+impl Test {
+    fn new(case: &Value) -> Outcome<Self> {
+        let count = threads();
+        let floats = case["bytes"].as_u64().unwrap_or(0) as usize / 4 / count;
+        let part = || match case["test"].as_str() {
+            Some("fma") => Ok(Part::Fma),
+            Some("read") => Ok(Part::Read(vec![1.0; floats])),
+            Some("copy") => Ok(Part::Copy(vec![1.0; floats / 2], vec![2.0; floats / 2])),
+            _ => Err("unsupported"),
+        };
+        let parts = (0..count).map(|_| part()).collect::<Result<_, _>>()?;
+        let mut test = Self { parts };
+        test.passes(1);
+        Ok(test)
+    }
+
+    /// Seconds that `passes` passes take, from the moment when all threads have started.
+    fn passes(&mut self, passes: usize) -> f64 {
+        let count = self.parts.len();
+        let barrier = Barrier::new(count);
+        let work = |part: &mut Part| {
+            part.pass(count);
+            barrier.wait();
+            let start = Instant::now();
+            for _ in 0..passes {
+                part.pass(count);
+            }
+            start.elapsed().as_secs_f64()
+        };
+        std::thread::scope(|scope| {
+            let running: Vec<_> = self.parts.iter_mut().map(|part| scope.spawn(|| work(part))).collect();
+            running.into_iter().filter_map(|it| it.join().ok()).fold(0.0, f64::max)
+        })
+    }
+}
+
+impl Case for Test {
+    fn run(&mut self) -> Outcome<()> {
+        self.passes(1);
+        Ok(())
+    }
+
+    fn times(&mut self, seconds: f64) -> Option<Vec<f64>> {
+        let once = self.passes(1).max(1e-9);
+        let passes = (5e-3 / once).ceil() as usize;
+        let groups = (seconds / (once * passes as f64)).ceil().clamp(1.0, 1e4) as usize;
+        Some((0..groups).map(|_| self.passes(passes) / passes as f64).collect())
+    }
+
+    fn output(&mut self) -> Outcome<Vec<f32>> {
+        Err("a limit has no result".into())
+    }
+}
+
+fn main() {
+    serve(|case| Ok(Box::new(Test::new(case)?)));
+}

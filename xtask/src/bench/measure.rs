@@ -1,0 +1,234 @@
+//! The measurement of a row: its contestants are loaded, their results compared, and then timed in turns.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::home::Home;
+use super::quiet::Load;
+use super::row::{Contestant, Measure, Row, Side};
+use super::stats;
+use super::worker::Worker;
+
+/// How long is measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) rounds: usize,
+    /// Seconds of each contestant in a round.
+    pub(crate) seconds: f64,
+    /// How long an answer is waited for.
+    pub(crate) patience: Duration,
+}
+
+/// Times of one contestant.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Times {
+    /// All times, in seconds.
+    pub(crate) all: Vec<f64>,
+    /// Medians of the rounds.
+    pub(crate) medians: Vec<f64>,
+    /// Fewer than half of the rounds ran on a quiet machine, so all count.
+    pub(crate) noisy: bool,
+    /// A first round that showed it far behind was the last.
+    pub(crate) left: bool,
+}
+
+impl Times {
+    /// The median of the rounds' medians.
+    pub(crate) fn median(&self) -> f64 {
+        stats::median(&self.medians).unwrap_or(f64::NAN)
+    }
+
+    /// The 95th percentile of all times.
+    pub(crate) fn p95(&self) -> f64 {
+        stats::quantile(&self.all, 0.95).unwrap_or(f64::NAN)
+    }
+}
+
+/// What a contestant did.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) side: Side,
+    pub(crate) label: String,
+    pub(crate) times: Result<Times, String>,
+}
+
+/// A measured row.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) row: Row,
+    pub(crate) threads: usize,
+    pub(crate) entries: Vec<Entry>,
+    /// What the machine does, in the unit of the row's rate.
+    pub(crate) limit: Option<f64>,
+}
+
+/// Workers, kept from row to row; several of one engine where a row needs them.
+pub(crate) struct Pool<'a> {
+    home: &'a Home,
+    threads: usize,
+    effort: Effort,
+    workers: HashMap<(&'static str, usize), Worker>,
+    /// Engines that cannot be started.
+    dead: HashMap<&'static str, String>,
+}
+
+/// One contestant during the measurement.
+struct Runner {
+    key: (&'static str, usize),
+    side: Side,
+    label: String,
+    times: Result<Times, String>,
+    noisy: Times,
+}
+
+impl<'a> Pool<'a> {
+    pub(crate) fn new(home: &'a Home, threads: usize, effort: Effort) -> Self {
+        Self { home, threads, effort, workers: HashMap::new(), dead: HashMap::new() }
+    }
+
+    /// Measures a row; `case` answers the case of a specification.
+    pub(crate) fn measure(&mut self, row: &Row, case: impl Fn(&str) -> String) -> Outcome {
+        let mut runners: Vec<Runner> = Vec::new();
+        for contestant in row.contestants.iter().cloned().chain(row.machine()) {
+            let slot = runners.iter().filter(|it| it.key.0 == contestant.engine).count();
+            let key = (contestant.engine, slot);
+            let given =
+                if contestant.side == Side::Limit { contestant.spec.clone() } else { case(&contestant.spec) };
+            let times = match row.measure {
+                Measure::Call => self.load(key, &given).map(|_| Times::default()),
+                Measure::Compile => self.compile(key, &given),
+            };
+            let Contestant { side, label, .. } = contestant;
+            runners.push(Runner { key, side, label, times, noisy: Times::default() });
+        }
+        if row.measure == Measure::Call {
+            self.check(row, &mut runners);
+            for round in 0..2 * self.effort.rounds {
+                self.round(&mut runners, round);
+            }
+        }
+        let limit = runners.iter().filter(|it| it.side == Side::Limit).find_map(|it| it.times.as_ref().ok());
+        let limit = limit.map(|it| it.medians.iter().copied().fold(f64::INFINITY, f64::min));
+        let limit = limit.map(|time| if row.in_bytes() { row.rate(time) } else { 1.0 / time });
+        let entries = runners.into_iter().filter(|it| it.side != Side::Limit).map(Runner::entry).collect();
+        Outcome { row: row.clone(), threads: self.threads, entries, limit: limit.filter(|it| it.is_finite()) }
+    }
+
+    fn worker(&mut self, key: (&'static str, usize)) -> Result<&mut Worker, String> {
+        if self.workers.get_mut(&key).is_none_or(Worker::ended) {
+            if let Some(reason) = self.dead.get(key.0) {
+                return Err(reason.clone());
+            }
+            let log = self.home.logs().join(format!("{}_{}_{}.log", key.0, key.1, self.threads));
+            let command = self.home.command(key.0);
+            match Worker::start(command, self.threads, &log, self.effort.patience) {
+                Ok(worker) => drop(self.workers.insert(key, worker)),
+                Err(reason) => drop(self.dead.insert(key.0, reason)),
+            }
+        }
+        self.workers.get_mut(&key).ok_or_else(|| self.dead.get(key.0).cloned().unwrap_or_default())
+    }
+
+    fn load(&mut self, key: (&'static str, usize), case: &str) -> Result<Option<f64>, String> {
+        self.worker(key)?.load(case)
+    }
+
+    /// Compiles the case several times.
+    fn compile(&mut self, key: (&'static str, usize), case: &str) -> Result<Times, String> {
+        let mut times = Times::default();
+        for _ in 0..self.effort.rounds.max(5) {
+            let seconds = self.load(key, case)?.ok_or("the worker does not tell its compile time")?;
+            times.all.push(seconds);
+        }
+        times.medians.clone_from(&times.all);
+        Ok(times)
+    }
+
+    /// Compares our results with those of the first peer that has one.
+    fn check(&mut self, row: &Row, runners: &mut [Runner]) {
+        let Some(tolerance) = row.tolerance else { return };
+        let path: PathBuf = self.home.data().join("result.bin");
+        let mut expected = None;
+        for runner in runners.iter_mut().filter(|it| it.side == Side::Peer && it.times.is_ok()) {
+            match self.worker(runner.key).and_then(|it| it.output(&path)) {
+                Ok(values) => {
+                    expected = Some((values, runner.label.clone()));
+                    break;
+                }
+                Err(reason) => runner.times = Err(reason),
+            }
+        }
+        let Some((expected, peer)) = expected else { return };
+        for runner in runners.iter_mut().filter(|it| it.side == Side::Ours && it.times.is_ok()) {
+            match self.worker(runner.key).and_then(|it| it.output(&path)) {
+                Ok(values) => match stats::difference(&values, &expected) {
+                    Some(apart) if apart <= tolerance => {}
+                    Some(apart) => runner.times = Err(format!("wrong result: {apart:.1e} from {peer}'s")),
+                    None => runner.times = Err(format!("wrong result: not comparable with {peer}'s")),
+                },
+                Err(reason) => runner.times = Err(reason),
+            }
+        }
+    }
+
+    /// Times every contestant once that is not done.
+    fn round(&mut self, runners: &mut [Runner], round: usize) {
+        let (rounds, seconds) = (self.effort.rounds, self.effort.seconds);
+        for runner in runners.iter_mut() {
+            let Ok(times) = &mut runner.times else { continue };
+            if times.medians.len() >= rounds || times.left {
+                continue;
+            }
+            let measured = self.worker(runner.key).and_then(|worker| {
+                let load = Load::now(worker.id());
+                let measured = worker.run(seconds)?;
+                Ok((measured, load.is_none_or(|it| it.was_quiet(worker.id()))))
+            });
+            match measured {
+                Ok((measured, quiet)) => {
+                    let kept = if quiet { times } else { &mut runner.noisy };
+                    kept.medians.extend(stats::median(&measured));
+                    kept.all.extend(measured);
+                }
+                Err(reason) => runner.times = Err(reason),
+            }
+            // Some peers' threads wait actively for a while.
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        if round == 0 {
+            leave_behind(runners);
+        }
+    }
+}
+
+/// Peers that the first round shows at twice the time of the best are measured no more, nor is what takes seconds.
+fn leave_behind(runners: &mut [Runner]) {
+    let time = |it: &Runner| {
+        let times = it.times.as_ref().ok()?;
+        times.medians.first().or(it.noisy.medians.first()).copied()
+    };
+    let peers = runners.iter().filter(|it| it.side == Side::Peer);
+    let best = peers.filter_map(time).fold(f64::INFINITY, f64::min);
+    for runner in runners.iter_mut() {
+        let slow = time(runner).is_some_and(|it| it > 2.0 || runner.side == Side::Peer && it > 2.0 * best);
+        if let (true, Ok(times)) = (slow, &mut runner.times) {
+            times.left = true;
+        }
+    }
+}
+
+impl Runner {
+    fn entry(self) -> Entry {
+        let Self { side, label, times, noisy, .. } = self;
+        let times = times.map(|mut times| {
+            if times.medians.len() <= noisy.medians.len() {
+                times.noisy = !noisy.medians.is_empty();
+                times.medians.extend(noisy.medians);
+                times.all.extend(noisy.all);
+            }
+            times
+        });
+        Entry { side, label, times }
+    }
+}

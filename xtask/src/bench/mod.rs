@@ -1,0 +1,164 @@
+//! `cargo xtask bench --compare`: the work that users care about, beside the best libraries for it, in one run: every row
+//! with our time, the best peer's, the machine's limit, and whether the goal is reached.
+
+mod home;
+mod json;
+mod measure;
+mod quiet;
+mod report;
+mod row;
+mod stats;
+mod table;
+mod verdict;
+mod worker;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use self::home::Home;
+use self::measure::{Effort, Pool};
+use self::report::{Machine, Report};
+use self::row::Side;
+use crate::setup;
+use crate::step::workspace_root;
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq)]
+struct Options {
+    short: bool,
+    filter: String,
+    threads: Vec<usize>,
+    tvmc: Option<PathBuf>,
+    target: String,
+    out: Option<PathBuf>,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Self, String> {
+        let mut res = Self {
+            short: false,
+            filter: String::new(),
+            threads: Vec::new(),
+            tvmc: None,
+            target: "host".to_string(),
+            out: None,
+        };
+        let (mut compare, mut args) = (false, args.iter());
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
+            match arg.as_str() {
+                "--compare" => compare = true,
+                "--short" => res.short = true,
+                "--filter" => res.filter = value()?,
+                "--threads" => res.threads = counts(&value()?)?,
+                "--tvmc" => res.tvmc = Some(PathBuf::from(value()?)),
+                "--target" => res.target = value()?,
+                "--out" => res.out = Some(PathBuf::from(value()?)),
+                _ => return Err(format!("unknown argument `{arg}` of bench")),
+            }
+        }
+        if !compare {
+            return Err("bench needs --compare; benchmarks without peers are `cargo bench -p tvm-benches`"
+                .to_string());
+        }
+        if res.threads.is_empty() {
+            let all = std::thread::available_parallelism().map_or(1, usize::from);
+            res.threads = if all > 1 { vec![1, 2] } else { vec![1] };
+        }
+        Ok(res)
+    }
+}
+
+fn counts(text: &str) -> Result<Vec<usize>, String> {
+    let count = |part: &str| part.trim().parse().ok().filter(|it| *it > 0);
+    let counts: Option<Vec<usize>> = text.split(',').map(count).collect();
+    counts.ok_or_else(|| format!("--threads needs numbers, as in 1,2, not `{text}`"))
+}
+
+/// Measures the rows, prints them, and writes the report.
+///
+/// # Errors
+/// Of the command line; where nothing can be measured or written.
+pub(crate) fn bench(args: &[String]) -> Result<(), String> {
+    let options = Options::parse(args)?;
+    let start = Instant::now();
+    let tvmc = home::tvmc(options.tvmc.clone(), setup::llvm().is_some())?;
+    let home = Home::find(tvmc, options.target.clone())?;
+    home.prepare()?;
+    let rows: Vec<_> = table::rows()
+        .into_iter()
+        .filter(|row| row.short || !options.short)
+        .filter(|row| format!("{}: {}", table::GROUPS[row.group].title, row.name).contains(&options.filter))
+        .collect();
+    if rows.is_empty() {
+        return Err(format!("no row contains `{}`", options.filter));
+    }
+    let specs: Vec<&str> =
+        rows.iter().flat_map(|row| &row.contestants).map(|contestant| contestant.spec.as_str()).collect();
+    let cases: HashMap<&str, String> = specs.iter().copied().zip(home.cases(&specs)?).collect();
+    println!("{} rows, {} s of preparation", rows.len(), start.elapsed().as_secs());
+
+    let effort = if options.short {
+        Effort { rounds: 3, seconds: 0.03, patience: Duration::from_secs(60) }
+    } else {
+        Effort { rounds: 9, seconds: 0.2, patience: Duration::from_secs(300) }
+    };
+    let command = format!("cargo xtask bench {}", args.join(" "));
+    let start = Instant::now();
+    let mut report = Report::new(command, home.versions());
+    for &threads in &options.threads {
+        report.machines.push(machine(&home, threads, effort));
+        let mut pool = Pool::new(&home, threads, effort);
+        let mut group = usize::MAX;
+        for row in &rows {
+            if std::mem::replace(&mut group, row.group) != row.group {
+                println!("\n{}, {threads} threads", table::GROUPS[row.group].title);
+            }
+            let outcome = pool.measure(row, |spec| cases.get(spec).cloned().unwrap_or_default());
+            println!("{}", report::line(&outcome));
+            for failure in outcome.failures(Side::Peer) {
+                if !failure.contains("unsupported") {
+                    println!("    skipped peer {failure}");
+                }
+            }
+            report.outcomes.push(outcome);
+        }
+    }
+    report.seconds = start.elapsed().as_secs_f64();
+    println!("\n{}", report::summary_text(&report));
+    let folder = options.out.unwrap_or_else(|| workspace_root().join("benches").join("results"));
+    report.write(&folder)
+}
+
+/// What the machine does at the start of the run.
+fn machine(home: &Home, threads: usize, effort: Effort) -> Machine {
+    let mut pool = Pool::new(home, threads, effort);
+    let mut limit = |limit| {
+        let row = row::Row::new(0, "", 1e9, f64::from(1 << 27)).bound(limit);
+        pool.measure(&row, str::to_string).limit
+    };
+    let [fma, read, copy] = [row::Limit::Fma, row::Limit::Read, row::Limit::Copy].map(&mut limit);
+    let machine = Machine { threads, fma, read, copy };
+    println!("\n{machine}");
+    machine
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(&line.split(' ').map(str::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn command_lines() {
+        let options = parse("--compare --short --filter conv --threads 1,4").unwrap();
+        assert_eq!((options.short, options.filter.as_str(), options.threads), (true, "conv", vec![1, 4]));
+        assert!(parse("--short").unwrap_err().contains("--compare"));
+        assert!(parse("--compare --threads 0").unwrap_err().contains("--threads"));
+        assert!(parse("--compare --filter").unwrap_err().contains("needs a value"));
+        assert!(parse("--compare --fast").unwrap_err().contains("--fast"));
+    }
+}

@@ -1,0 +1,95 @@
+//! The report as one page that needs nothing from a network.
+
+use super::super::table::GROUPS;
+use super::super::verdict::Verdict;
+use super::{COLUMNS, Report, cells, roofline};
+
+const STYLE: &str = "body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1250px;padding:0 1em;color:#222;background:#fff}
+table{border-collapse:collapse;width:100%;margin:.5em 0 2em}th,td{padding:.2em .5em;text-align:left;border-bottom:1px solid #ddd}
+th{background:#f4f4f4}.ok td:last-child{color:#176d2c}.short td:last-child{color:#b3261e}.skipped td:last-child{color:#8a6d00}
+code{background:#f4f4f4;padding:.1em .3em}svg{width:100%;height:auto}";
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> String {
+    let mut res = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Beside the peers</title>\n<style>{STYLE}</style></head>\n<body>\n\
+         <h1>Beside the peers</h1>\n<p><code>{}</code> on {}, in {:.0} s. Peers: {}.</p>\n<ul>\n",
+        escaped(&report.command),
+        escaped(&report.cpu),
+        report.seconds,
+        escaped(&report.versions.join(", ")),
+    );
+    for machine in &report.machines {
+        res += &format!("<li>{}</li>\n", escaped(&machine.to_string()));
+    }
+    res += "</ul>\n<h2>Summary</h2>\n";
+    let head = ["group", "threads", "geometric mean", "rows ok", "goal", "verdict on the mean"];
+    res += &format!("<table>\n{}", row("th", "", &head.map(str::to_string)));
+    for it in report.summaries() {
+        let mean = it.mean.map_or("–".to_string(), |mean| format!("{mean:.2}"));
+        let verdict = it.verdict.as_ref().map_or("–".to_string(), ToString::to_string);
+        let ((reached, all), threads) = (it.reached, it.threads.to_string());
+        let cells = [
+            it.group.title.into(),
+            threads,
+            mean,
+            format!("{reached} of {all}"),
+            it.group.goal.into(),
+            verdict,
+        ];
+        res += &row("td", it.verdict.as_ref().map_or("", class), &cells);
+    }
+    res += "</table>\n";
+    for machine in &report.machines {
+        res += &format!("<h2>Roofline, {} threads</h2>\n", machine.threads);
+        res += &roofline::plot(machine, &report.outcomes);
+    }
+    for (index, group) in GROUPS.iter().enumerate() {
+        let outcomes: Vec<_> = report.machines.iter().flat_map(|it| report.of(index, it.threads)).collect();
+        if outcomes.is_empty() {
+            continue;
+        }
+        res +=
+            &format!("<h2>{}</h2>\n<p>Against {}.</p>\n<table>\n", escaped(group.title), escaped(group.goal));
+        res += &row("th", "", &COLUMNS.map(str::to_string));
+        for outcome in outcomes {
+            res += &row("td", class(&outcome.verdict()), &cells(outcome));
+        }
+        res += "</table>\n";
+    }
+    res + "</body></html>\n"
+}
+
+fn class(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Ok => "ok",
+        Verdict::FallsShort(_) => "short",
+        Verdict::Skipped(_) => "skipped",
+    }
+}
+
+fn row(tag: &str, class: &str, cells: &[String]) -> String {
+    let cells: String = cells.iter().map(|it| format!("<{tag}>{}</{tag}>", escaped(it))).collect();
+    format!("<tr class=\"{class}\">{cells}</tr>\n")
+}
+
+/// Text for HTML and SVG.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+    use super::*;
+
+    #[test]
+    fn a_page_is_complete_and_escaped() {
+        let page = page(&report());
+        assert!(page.contains("A &lt;CPU&gt;") && !page.contains("<CPU>"));
+        assert_eq!(page.matches("<table>").count(), page.matches("</table>").count());
+        assert_eq!(page.matches("<tr class=\"ok\">").count(), 1, "{page}");
+        assert!(page.contains("<svg") && page.ends_with("</html>\n"));
+        assert!(!page.contains("http://") && !page.contains("https://"), "nothing from a network");
+    }
+}

@@ -1,0 +1,206 @@
+"""A peer of `cargo xtask bench`: worker.py ort | openvino | openvino-bf16 | numpy | jax | torch
+
+JSON lines on standard input and output: load, run, out, quit, as `tvmc worker bench` has them. BENCH_THREADS is the number of threads.
+"""
+import json, os, sys, time
+
+ENGINE, THREADS = sys.argv[1], int(os.environ.get("BENCH_THREADS", "1"))
+if ENGINE == "jax":  # its thread pool has as many threads as it may use processors
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+import numpy as np
+
+
+def dtype(name):
+    if name == "bf16":
+        import ml_dtypes
+        return ml_dtypes.bfloat16
+    return {"f32": np.float32, "i64": np.int64, "i32": np.int32, "u8": np.uint8, "i8": np.int8}[name]
+
+
+def arrays(case):
+    return {i["name"]: np.fromfile(i["file"], dtype=dtype(i["dtype"])).reshape(i["shape"]) for i in case["onnx_inputs"]}
+
+
+class Unsupported(Exception):
+    pass
+
+
+def load_ort(case):
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = THREADS, 1, 3
+    session = ort.InferenceSession(case["onnx"], options, providers=["CPUExecutionProvider"])
+    name, given, io = session.get_outputs()[0].name, arrays(case), session.io_binding()
+    # Inputs and output are bound once: the least overhead per call that it offers.
+    first = session.run([name], given)[0]
+    keep = {key: ort.OrtValue.ortvalue_from_numpy(value) for key, value in given.items()}
+    for key, value in keep.items():
+        io.bind_ortvalue_input(key, value)
+    out = ort.OrtValue.ortvalue_from_numpy(np.empty_like(first))
+    io.bind_ortvalue_output(name, out)
+    return (lambda keep=keep: session.run_with_iobinding(io)), out.numpy
+
+
+def load_openvino(case):
+    import openvino as ov
+
+    core, given = ov.Core(), arrays(case)
+    precision = "bf16" if ENGINE.endswith("bf16") else "f32"
+    config = {"INFERENCE_NUM_THREADS": THREADS, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",
+              "INFERENCE_PRECISION_HINT": precision}
+    model = core.read_model(case["onnx"])
+    model.reshape({key: list(value.shape) for key, value in given.items()})
+    request = core.compile_model(model, "CPU", config).create_infer_request()
+    keep = {}
+    for key, value in given.items():
+        if value.dtype.name == "bfloat16":
+            keep[key] = ov.Tensor(value.view(np.uint16), value.shape, ov.Type.bf16)
+        else:
+            keep[key] = ov.Tensor(value)
+        request.set_tensor(key, keep[key])
+
+    def out():
+        tensor = request.get_output_tensor(0)
+        return tensor.data.view(dtype("bf16")) if tensor.element_type == ov.Type.bf16 else tensor.data
+
+    return (lambda keep=keep: request.infer()), out
+
+
+def load_numpy(case):
+    x, kind = list(arrays(case).values()), case["kind"]
+    if kind == "sgemm":
+        out = np.empty((x[0].shape[0], x[1].shape[1]), np.float32)
+        return (lambda: np.matmul(x[0], x[1], out=out)), (lambda: out)
+    if kind == "transpose":
+        out = np.empty(x[0].shape[::-1], np.float32)
+        return (lambda: np.copyto(out, x[0].T)), (lambda: out)
+    if kind == "sum":
+        out = np.empty(x[0].shape[1 - case["axis"]], np.float32)
+        return (lambda: np.sum(x[0], axis=case["axis"], out=out)), (lambda: out)
+    if kind == "chain":
+        out = np.empty_like(x[0])
+
+        def run():
+            np.multiply(x[0], x[1], out=out)
+            np.add(out, x[2], out=out)
+            np.maximum(out, 0, out=out)
+
+        return run, (lambda: out)
+    raise Unsupported(kind)
+
+
+def load_jax(case):
+    import jax, jax.numpy as jnp
+    from jax import lax
+
+    x, kind = arrays(case), case["kind"]
+    if case.get("constant") or kind in ("conv", "layernorm"):  # the weights are in the model
+        import onnx
+        from onnx import numpy_helper
+        weights = {i.name: numpy_helper.to_array(i) for i in onnx.load(case["onnx"]).graph.initializer}
+    if kind in ("sgemm", "matmul") and not case.get("then"):
+        out = jnp.int32 if case.get("dtype") == "int8" else None
+        function = lambda a, b: jnp.matmul(a, b, preferred_element_type=out)
+        x = [x["a"], weights["b"] if case.get("constant") else x["b"]]
+    elif kind == "conv":
+        stride, pad = case["stride"], case["kernel"] // 2
+        function = lambda a, w: lax.conv_general_dilated(a, w, (stride, stride), ((pad, pad), (pad, pad)),
+                                                         feature_group_count=case.get("groups", 1))
+        x = [x["x"], weights["w"]]
+    elif kind == "layernorm":
+        def function(a, g, b):
+            d = a - a.mean(-1, keepdims=True)
+            return d / jnp.sqrt((d * d).mean(-1, keepdims=True) + 1e-5) * g + b
+        x = [x["x"], weights["g"], weights["b"]]
+    elif kind == "attention":
+        function = lambda q, k, v: jax.nn.softmax(q @ jnp.swapaxes(k, 2, 3) * case["width"] ** -0.5, -1) @ v
+        x = list(x.values())
+    else:
+        known = {"softmax": lambda a: jax.nn.softmax(a, -1), "chain": lambda a, b, c: jax.nn.relu(a * b + c),
+                 "transpose": jnp.transpose, "sum": lambda a: a.sum(case["axis"])}
+        if kind not in known:
+            raise Unsupported(kind)
+        function, x = known[kind], list(x.values())
+    x = [jax.device_put(it) for it in x]
+    compiled, out = jax.jit(function).lower(*x).compile(), [None]
+
+    def run():
+        out[0] = compiled(*x).block_until_ready()
+
+    return run, (lambda: out[0])
+
+
+def load_torch(case):
+    import torch
+    import torch.nn.functional as F
+
+    torch.set_num_threads(THREADS)
+    torch.set_grad_enabled(False)
+    x, kind = [torch.from_numpy(it) for it in arrays(case).values()], case["kind"]
+    out = [None]
+    if kind == "sgemm":
+        out = [torch.empty(x[0].shape[0], x[1].shape[1])]
+        return (lambda: torch.mm(*x, out=out[0])), (lambda: out[0].numpy())
+    known = {"softmax": lambda a: torch.softmax(a, -1), "chain": lambda a, b, c: torch.relu(a * b + c),
+             "transpose": lambda a: a.t().contiguous(), "sum": lambda a: a.sum(case["axis"]),
+             "attention": F.scaled_dot_product_attention}
+    if kind not in known:
+        raise Unsupported(kind)
+
+    def run():
+        out[0] = known[kind](*x)
+
+    return run, (lambda: out[0].numpy())
+
+
+LOAD = {"torch": load_torch, "ort": load_ort, "openvino": load_openvino, "openvino-bf16": load_openvino, "numpy": load_numpy,
+        "jax": load_jax}
+
+
+def timed(run, request):
+    """Times of single calls; very short calls are timed in groups."""
+    clock = time.perf_counter
+    start = clock()
+    run()
+    once = clock() - start
+    group = int(40e-6 / max(once, 2e-7)) + 1 if once < 20e-6 else 1
+    if once >= request["secs"] and request["min"] <= 1:
+        return [once]
+    times, begin, calls = [], clock(), range(group)
+    while len(times) < request["min"] or (clock() - begin < request["secs"] and len(times) < request["max"]):
+        start = clock()
+        for _ in calls:
+            run()
+        times.append((clock() - start) / group)
+    return times
+
+
+def main():
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # libraries that print must not break the protocol
+    current = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if request["op"] == "load":
+                current, start = None, time.perf_counter()
+                current = LOAD[ENGINE](request["case"])
+                answer = {"ok": True, "load_s": time.perf_counter() - start}
+            elif request["op"] == "run":
+                answer = {"ok": True, "times": timed(current[0], request)}
+            elif request["op"] == "out":
+                current[0]()
+                values = np.ascontiguousarray(np.asarray(current[1]()).astype(np.float32))
+                values.tofile(request["path"])
+                answer = {"ok": True, "shape": list(values.shape)}
+            else:
+                break
+        except Unsupported as err:
+            answer = {"ok": False, "err": f"unsupported: {err}"}
+        except Exception as err:
+            answer = {"ok": False, "err": f"{type(err).__name__}: {str(err)[:300]}"}
+        answers.write(json.dumps(answer) + "\n")
+
+
+main()
