@@ -18,13 +18,15 @@ impl Case for Product {
         let count = threads();
         match self.engine.as_str() {
             "gemm" => {
-                let parallel = if count > 1 { gemm::Parallelism::Rayon(count) } else { gemm::Parallelism::None };
+                let parallel =
+                    if count > 1 { gemm::Parallelism::Rayon(count) } else { gemm::Parallelism::None };
                 let (a, b, c) = (self.a.as_ptr(), self.b.as_ptr(), self.c.as_mut_ptr());
                 let [rows, depth] = [n as isize, k as isize];
                 // SAFETY: the slices hold m·k, k·n and m·n values, row by row; `load` checked it.
                 unsafe {
                     gemm::gemm(
-                        m, n, k, c, 1, rows, false, a, 1, depth, b, 1, rows, 0f32, 1f32, false, false, false, parallel,
+                        m, n, k, c, 1, rows, false, a, 1, depth, b, 1, rows, 0f32, 1f32, false, false, false,
+                        parallel,
                     );
                 }
             }

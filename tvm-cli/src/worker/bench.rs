@@ -104,7 +104,11 @@ fn input(spec: &Json) -> Result<(String, Tensor), Error> {
 }
 
 impl Case {
+    /// One call, which may reuse the memory of the last result.
     fn run(&mut self) -> Result<(), Error> {
+        if let Some(last) = self.result.take() {
+            self.workspace.recycle(last);
+        }
         self.result = Some(self.model.vm.invoke_in(&mut self.workspace, MAIN, &self.args)?);
         Ok(())
     }

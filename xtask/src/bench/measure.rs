@@ -108,10 +108,10 @@ impl<'a> Pool<'a> {
                 self.round(&mut runners, round);
             }
         }
-        let limit = runners.iter().filter(|it| it.side == Side::Limit).find_map(|it| it.times.as_ref().ok());
-        let limit = limit.map(|it| it.medians.iter().copied().fold(f64::INFINITY, f64::min));
-        let limit = limit.map(|time| if row.in_bytes() { row.rate(time) } else { 1.0 / time });
-        let entries = runners.into_iter().filter(|it| it.side != Side::Limit).map(Runner::entry).collect();
+        let (machine, entries): (Vec<Entry>, Vec<Entry>) =
+            runners.into_iter().map(Runner::entry).partition(|it| it.side == Side::Limit);
+        let fastest = machine.iter().filter_map(|it| stats::quantile(&it.times.as_ref().ok()?.medians, 0.0));
+        let limit = fastest.map(|time| if row.in_bytes() { row.rate(time) } else { 1.0 / time }).next();
         Outcome { row: row.clone(), threads: self.threads, entries, limit: limit.filter(|it| it.is_finite()) }
     }
 
@@ -202,7 +202,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// Peers that the first round shows at twice the time of the best are measured no more, nor is what takes seconds.
+/// Peers that the first round shows at three times the time of the best are measured no more, nor is what takes seconds.
 fn leave_behind(runners: &mut [Runner]) {
     let time = |it: &Runner| {
         let times = it.times.as_ref().ok()?;
@@ -211,7 +211,7 @@ fn leave_behind(runners: &mut [Runner]) {
     let peers = runners.iter().filter(|it| it.side == Side::Peer);
     let best = peers.filter_map(time).fold(f64::INFINITY, f64::min);
     for runner in runners.iter_mut() {
-        let slow = time(runner).is_some_and(|it| it > 2.0 || runner.side == Side::Peer && it > 2.0 * best);
+        let slow = time(runner).is_some_and(|it| it > 2.0 || runner.side == Side::Peer && it > 3.0 * best);
         if let (true, Ok(times)) = (slow, &mut runner.times) {
             times.left = true;
         }

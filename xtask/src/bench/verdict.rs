@@ -53,6 +53,23 @@ impl Outcome {
         entries.filter_map(reason).collect()
     }
 
+    /// Says it where the machine allows little more.
+    fn bound(&self) -> String {
+        let of = if self.row.in_bytes() { "bandwidth" } else { "peak" };
+        let share = self.share().filter(|it| *it >= 0.9);
+        share.map_or(String::new(), |it| format!(" at {:.0} % of {of}", 100.0 * it))
+    }
+
+    /// The other peers' times, in milliseconds.
+    pub(crate) fn others(&self) -> String {
+        let best = self.best(Side::Peer).map(|(it, _)| &it.label);
+        let mut peers: Vec<_> = self.measured(Side::Peer).filter(|(it, _)| Some(&it.label) != best).collect();
+        peers.sort_by(|(_, a), (_, b)| a.median().total_cmp(&b.median()));
+        let shown =
+            peers.iter().map(|(it, times)| format!("{} {}", it.label, super::report::millis(times.median())));
+        shown.collect::<Vec<_>>().join(", ")
+    }
+
     /// The verdict on this row.
     pub(crate) fn verdict(&self) -> Verdict {
         let goal = self.row.goal;
@@ -62,7 +79,9 @@ impl Outcome {
         let mut short = Vec::new();
         if let Some(most) = goal.ratio {
             match self.ratio() {
-                Some(ratio) if ratio > most => short.push(format!("ratio {ratio:.2} > {most:.2}")),
+                Some(ratio) if ratio > most => {
+                    short.push(format!("ratio {ratio:.3} > {most:.2}{}", self.bound()))
+                }
                 Some(_) => {}
                 None => {
                     return Verdict::Skipped(format!("no peer: {}", self.failures(Side::Peer).join("; ")));
@@ -73,7 +92,7 @@ impl Outcome {
             let of = if self.row.in_bytes() { "bandwidth" } else { "peak" };
             match self.share() {
                 Some(share) if share < least => {
-                    short.push(format!("{:.0} % of {of} < {:.0} %", 100.0 * share, 100.0 * least));
+                    short.push(format!("{:.1} % of {of} < {:.0} %", 100.0 * share, 100.0 * least));
                 }
                 Some(_) => {}
                 None => return Verdict::Skipped(format!("no measured {of}")),
@@ -128,7 +147,7 @@ pub(crate) mod tests {
     fn the_best_peer_counts() {
         let outcome = outcome(Ok(1.0), &[("slow", Ok(2.0)), ("fast", Ok(0.8)), ("none", Err("no"))]);
         assert_eq!(outcome.best(Side::Peer).unwrap().0.label, "fast");
-        assert_eq!(outcome.verdict().to_string(), "falls short: ratio 1.25 > 1.00");
+        assert_eq!(outcome.verdict().to_string(), "falls short: ratio 1.250 > 1.00");
     }
 
     #[test]
@@ -137,14 +156,14 @@ pub(crate) mod tests {
         it.row.goal.share = Some(0.9);
         assert_eq!(it.verdict(), Verdict::Ok);
         it.limit = Some(4.0);
-        assert_eq!(it.verdict().to_string(), "falls short: 50 % of peak < 90 %");
+        assert_eq!(it.verdict().to_string(), "falls short: 50.0 % of peak < 90 %");
         it.row.goal.one_thread = true;
-        assert_eq!(it.verdict().to_string(), "falls short: 50 % of peak < 90 %");
+        assert_eq!(it.verdict().to_string(), "falls short: 50.0 % of peak < 90 %");
         it.threads = 2;
         assert_eq!(it.verdict(), Verdict::Ok);
         it.row = it.row.bound(Limit::Read);
         it.row.goal.one_thread = false;
-        assert_eq!(it.verdict().to_string(), "falls short: 5 % of bandwidth < 90 %");
+        assert_eq!(it.verdict().to_string(), "falls short: 5.0 % of bandwidth < 90 %");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{COLUMNS, Report, cells, roofline};
 
 const STYLE: &str = "body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1250px;padding:0 1em;color:#222;background:#fff}
 table{border-collapse:collapse;width:100%;margin:.5em 0 2em}th,td{padding:.2em .5em;text-align:left;border-bottom:1px solid #ddd}
-th{background:#f4f4f4}.ok td:last-child{color:#176d2c}.short td:last-child{color:#b3261e}.skipped td:last-child{color:#8a6d00}
+th{background:#f4f4f4}.ok td.verdict{color:#176d2c}.short td.verdict{color:#b3261e}.skipped td.verdict{color:#8a6d00}
 code{background:#f4f4f4;padding:.1em .3em}svg{width:100%;height:auto}";
 
 /// The whole page.
@@ -69,7 +69,13 @@ fn class(verdict: &Verdict) -> &'static str {
 }
 
 fn row(tag: &str, class: &str, cells: &[String]) -> String {
-    let cells: String = cells.iter().map(|it| format!("<{tag}>{}</{tag}>", escaped(it))).collect();
+    // Verdicts are the cells that begin in one of these ways.
+    let verdict = |it: &str| ["ok", "falls short", "skipped"].iter().any(|start| it.starts_with(start));
+    let cell = |it: &String| {
+        let class = if verdict(it) { " class=\"verdict\"" } else { "" };
+        format!("<{tag}{class}>{}</{tag}>", escaped(it))
+    };
+    let cells: String = cells.iter().map(cell).collect();
     format!("<tr class=\"{class}\">{cells}</tr>\n")
 }
 

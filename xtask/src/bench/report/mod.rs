@@ -102,7 +102,7 @@ impl Report {
 }
 
 /// The columns of a row: those of `COLUMNS`.
-fn cells(outcome: &Outcome) -> [String; 11] {
+fn cells(outcome: &Outcome) -> [String; 12] {
     let none = || "–".to_string();
     let ours = outcome.best(Side::Ours).map(|(_, times)| times);
     let peer = outcome.best(Side::Peer);
@@ -131,10 +131,11 @@ fn cells(outcome: &Outcome) -> [String; 11] {
         outcome.ratio().map_or_else(none, |it| format!("{it:.2}{}", if noisy { " ~" } else { "" })),
         goals.join(", "),
         outcome.verdict().to_string(),
+        outcome.others(),
     ]
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "work",
     "threads",
     "ours, ms",
@@ -146,10 +147,11 @@ const COLUMNS: [&str; 11] = [
     "ratio",
     "goal",
     "verdict",
+    "other peers, ms",
 ];
 
 /// Milliseconds with three digits that count.
-fn millis(seconds: f64) -> String {
+pub(super) fn millis(seconds: f64) -> String {
     let value = 1e3 * seconds;
     let digits =
         if value >= 100.0 { 0 } else { (2 - value.max(1e-3).log10().floor() as i32).max(0) as usize };
@@ -158,7 +160,7 @@ fn millis(seconds: f64) -> String {
 
 /// A row for the terminal.
 pub(crate) fn line(outcome: &Outcome) -> String {
-    let [name, _, ours, p95, rate, share, peer, theirs, ratio, goal, verdict] = cells(outcome);
+    let [name, _, ours, p95, rate, share, peer, theirs, ratio, goal, verdict, _] = cells(outcome);
     format!(
         "  {name:<40} {ours:>8} ms (p95 {p95:>8})  {rate:>14} {share:>6}  {peer} {theirs} ms, ratio {ratio} ({goal})  {verdict}"
     )
