@@ -7,13 +7,15 @@ use std::process::{Command, Stdio};
 use crate::step::{first_line, workspace_root};
 
 /// Python packages: module, package, and whether models cannot be written without it.
-const PACKAGES: [(&str, &str, bool); 6] = [
+const PACKAGES: [(&str, &str, bool); 8] = [
     ("numpy", "numpy", true),
     ("ml_dtypes", "ml_dtypes", true),
     ("onnx", "onnx", true),
     ("onnxruntime", "onnxruntime", false),
     ("openvino", "openvino", false),
     ("jax", "jax", false),
+    ("iree.compiler", "iree-base-compiler", false),
+    ("iree.runtime", "iree-base-runtime", false),
 ];
 
 /// Workers in Rust: program, feature, whether nothing works without it.
@@ -105,7 +107,9 @@ impl Home {
 
     fn has(&self, module: &str) -> bool {
         let code = format!("import importlib.util as u, sys; sys.exit(u.find_spec('{module}') is None)");
-        Command::new(self.python()).args(["-c", &code]).status().is_ok_and(|it| it.success())
+        let mut python = Command::new(self.python());
+        python.args(["-c", &code]).stderr(Stdio::null());
+        python.status().is_ok_and(|it| it.success())
     }
 
     fn build_programs(&self) -> Result<(), String> {
@@ -183,7 +187,7 @@ impl Home {
     /// Names of the peers with their versions.
     pub(crate) fn versions(&self) -> Vec<String> {
         let mut res = Vec::new();
-        for module in ["onnxruntime", "openvino", "jax", "numpy", "torch"] {
+        for module in ["onnxruntime", "openvino", "jax", "iree-base-compiler", "numpy", "torch"] {
             let code = format!("import importlib.metadata as m; print(m.version('{module}'))");
             res.extend(first_line(self.python(), &["-c", &code]).map(|it| format!("{module} {it}")));
         }

@@ -50,6 +50,11 @@ def matmul(m, s):
     if s.get("symbolic"):
         m.free["a"] = m.free["y"] = ["m", None]
     after = s.get("then", "")
+    if s.get("dequantized"):
+        one = m.constant("one", np.array(1, np.float32))
+        a, b = m.op("DequantizeLinear", [a, one]), m.op("DequantizeLinear", [b, one])
+        m.op("MatMul", [a, b], "y")
+        return (rows, n), "f32"
     y = m.op("MatMulInteger" if dtype == "int8" else "MatMul", [a, b], None if after else "y")
     if after == "gelu":
         y = m.op("Gelu", [m.op("Add", [y, m.constant("bias", rnd(3, (n,)))])], "y")

@@ -213,7 +213,7 @@ fn mobilenet(rows: &mut Vec<Row>) {
 fn memory(rows: &mut Vec<Row>) {
     let mut add = |name: &str, (flops, bytes): (f64, f64), limit, ratio, spec: &str| {
         let row = Row::new(6, name, flops, 4.0 * bytes).bound(limit).ratio(ratio).ours(spec);
-        let row = row.peers(&["ort", "openvino", "rten", "numpy", "jax", "torch"], spec);
+        let row = row.peers(&["ort", "openvino", "rten", "numpy", "jax", "iree", "torch"], spec);
         rows.push(if bytes > 4e6 { row.share(0.9) } else { row });
     };
     let mib = f64::from(1 << 20);
@@ -246,7 +246,7 @@ fn attention(rows: &mut Vec<Row>) {
         let row = row.ours(&fused).ours(&parts);
         let row = row.peer("ort", "ort, operator", &fused).peer("openvino", "openvino, operator", &fused);
         let row = row.peer("ort", "ort, parts", &parts).peer("openvino", "openvino, parts", &parts);
-        rows.push(row.peers(&["jax", "torch"], &parts));
+        rows.push(row.peers(&["jax", "iree", "torch"], &parts));
     }
 }
 
@@ -259,7 +259,13 @@ fn narrow(rows: &mut Vec<Row>) {
             let mut row = product_row(8, format!("{dtype} 1024³{suffix}"), extents).bound(Limit::Unknown);
             row = row.ratio(1.0).ours(&spec).peers(&["ort", "jax"], &spec);
             row = if dtype == "int8" {
-                row.peers(&["openvino"], &spec)
+                let dequantized = product(
+                    extents,
+                    &format!("{tag}_dq"),
+                    &format!(r#"{more},"dtype":"int8","dequantized":true"#),
+                );
+                let row = row.peers(&["openvino"], &spec).peer("ort", "ort, to f32", &dequantized);
+                row.peer("openvino", "openvino, to f32", &dequantized)
             } else {
                 row.tolerance = Some(3e-2);
                 let wide = product(extents, tag, more);

@@ -1,11 +1,11 @@
-"""A peer of `cargo xtask bench`: worker.py ort | openvino | openvino-bf16 | numpy | jax | torch
+"""A peer of `cargo xtask bench`: worker.py ort | openvino | openvino-bf16 | numpy | jax | iree | torch
 
 JSON lines on standard input and output: load, run, out, quit, as `tvmc worker bench` has them. BENCH_THREADS is the number of threads.
 """
 import json, os, sys, time
 
 ENGINE, THREADS = sys.argv[1], int(os.environ.get("BENCH_THREADS", "1"))
-if ENGINE == "jax":  # its thread pool has as many threads as it may use processors
+if ENGINE in ("jax", "iree"):  # its thread pool has as many threads as it may use processors
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
 import numpy as np
 
@@ -64,7 +64,8 @@ def load_openvino(case):
         tensor = request.get_output_tensor(0)
         return tensor.data.view(dtype("bf16")) if tensor.element_type == ov.Type.bf16 else tensor.data
 
-    return (lambda keep=keep: request.infer()), out
+    # Without `share_outputs` each call copies the result into new memory.
+    return (lambda keep=keep: request.infer(share_outputs=True)), out
 
 
 def load_numpy(case):
@@ -131,6 +132,36 @@ def load_jax(case):
     return run, (lambda: out[0])
 
 
+def load_iree(case):
+    import hashlib, subprocess
+    import iree.runtime as rt
+
+    with open(case["onnx"], "rb") as f:
+        base = case["onnx"][:-5] + "_" + hashlib.sha1(f.read()).hexdigest()[:12]
+    if not os.path.exists(base + ".vmfb"):
+        def tool(name, *args):
+            path = os.path.join(os.path.dirname(sys.executable), name)
+            done = subprocess.run([path, *args], capture_output=True, text=True, timeout=50)
+            if done.returncode:
+                raise Unsupported(done.stderr[-200:])
+
+        tool("iree-import-onnx", case["onnx"], "-o", base + ".mlir")
+        tool("iree-compile", base + ".mlir", "--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu",
+             "--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3", "-o", base + ".vmfb")
+    config = rt.Config("local-sync" if THREADS == 1 else "local-task")
+    context = rt.SystemContext(config=config)
+    context.add_vm_module(rt.VmModule.mmap(context.instance, base + ".vmfb"))
+    module = [module for name, module in context.modules.items() if name != "hal"][-1]
+    names = [n for n in module.vm_module.function_names if not n.startswith("__") and not n.endswith("$async")]
+    function, out = module[names[0]], [None]
+    x = [rt.asdevicearray(config.device, it) for it in arrays(case).values()]
+
+    def run():
+        out[0] = function(*x)
+
+    return run, (lambda: out[0].to_host())
+
+
 def load_torch(case):
     import torch
     import torch.nn.functional as F
@@ -154,7 +185,7 @@ def load_torch(case):
     return run, (lambda: out[0].numpy())
 
 
-LOAD = {"torch": load_torch, "ort": load_ort, "openvino": load_openvino, "openvino-bf16": load_openvino, "numpy": load_numpy,
+LOAD = {"iree": load_iree, "torch": load_torch, "ort": load_ort, "openvino": load_openvino, "openvino-bf16": load_openvino, "numpy": load_numpy,
         "jax": load_jax}
 
 
