@@ -2,6 +2,7 @@
 
 use super::super::measure::Outcome;
 use super::super::row::{Limit, Side};
+use super::super::table::GROUPS;
 use super::Machine;
 use super::html::escaped;
 
@@ -42,11 +43,31 @@ pub(super) fn plot(machine: &Machine, outcomes: &[Outcome]) -> String {
     {
         roof(&mut res, peak, bandwidth);
     }
-    for outcome in outcomes.iter().filter(|it| it.threads == machine.threads && it.row.goal.seconds.is_none())
-    {
+    let shown = |it: &&Outcome| {
+        let row = &it.row;
+        it.threads == machine.threads && row.goal.seconds.is_none() && row.flops > 0.0 && row.bytes > 0.0
+    };
+    let mut groups = Vec::new();
+    for outcome in outcomes.iter().filter(shown) {
         points(&mut res, outcome);
+        if !groups.contains(&outcome.row.group) {
+            groups.push(outcome.row.group);
+        }
     }
+    legend(&mut res, &groups);
     res + "</svg>\n"
+}
+
+/// The colours of groups, at the lower right.
+fn legend(res: &mut String, groups: &[usize]) {
+    let left = WIDTH - 300.0;
+    for (line, &group) in groups.iter().rev().enumerate() {
+        let at = HEIGHT - BOTTOM - 14.0 - 15.0 * line as f64;
+        let (colour, title) = (COLOURS[group % COLOURS.len()], escaped(GROUPS[group].title));
+        *res +=
+            &format!("<rect x=\"{left}\" y=\"{:.1}\" width=\"9\" height=\"9\" fill=\"{colour}\"/>", at - 8.5);
+        *res += &format!("<text x=\"{:.1}\" y=\"{at:.1}\">{title}</text>\n", left + 15.0);
+    }
 }
 
 fn axes(res: &mut String) {
@@ -102,9 +123,6 @@ fn roof(res: &mut String, peak: f64, bandwidth: f64) {
 
 fn points(res: &mut String, outcome: &Outcome) {
     let row = &outcome.row;
-    if row.flops <= 0.0 || row.bytes <= 0.0 {
-        return;
-    }
     let colour = COLOURS[row.group % COLOURS.len()];
     let at = x(row.flops / row.bytes);
     for (side, fill) in [(Side::Peer, "none"), (Side::Ours, colour)] {
@@ -140,6 +158,7 @@ mod tests {
         let plot = plot(&report.machines[0], &report.outcomes);
         assert_eq!(plot.matches("<polyline").count(), 1);
         assert_eq!(plot.matches("<circle").count(), 3, "{plot}");
+        assert_eq!(plot.matches("<rect").count(), 1, "a line of the legend");
         assert!(plot.contains("work: tvm 1.1 GFLOP/s, 56 % of peak"), "{plot}");
         assert!(plot.starts_with("<svg") && plot.ends_with("</svg>\n"));
     }
