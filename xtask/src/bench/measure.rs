@@ -104,6 +104,7 @@ impl<'a> Pool<'a> {
         }
         if row.measure == Measure::Call {
             self.check(row, &mut runners);
+            self.warm_up(&mut runners);
             for round in 0..2 * self.effort.rounds {
                 self.round(&mut runners, round);
             }
@@ -168,6 +169,15 @@ impl<'a> Pool<'a> {
                     None => runner.times = Err(format!("wrong result: not comparable with {peer}'s")),
                 },
                 Err(reason) => runner.times = Err(reason),
+            }
+        }
+    }
+
+    /// Calls every contestant once; first calls touch new memory and prepare what later ones reuse.
+    fn warm_up(&mut self, runners: &mut [Runner]) {
+        for runner in runners.iter_mut().filter(|it| it.times.is_ok()) {
+            if let Err(reason) = self.worker(runner.key).and_then(|it| it.run(0.0)) {
+                runner.times = Err(reason);
             }
         }
     }

@@ -100,7 +100,7 @@ pub(crate) fn bench(args: &[String]) -> Result<(), String> {
     println!("{} rows, {} s of preparation", rows.len(), start.elapsed().as_secs());
 
     let effort = if options.short {
-        Effort { rounds: 5, seconds: 0.05, patience: Duration::from_secs(60) }
+        Effort { rounds: 4, seconds: 0.04, patience: Duration::from_secs(60) }
     } else {
         Effort { rounds: 9, seconds: 0.2, patience: Duration::from_secs(300) }
     };
