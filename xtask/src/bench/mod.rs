@@ -106,6 +106,7 @@ pub(crate) fn bench(args: &[String]) -> Result<(), String> {
     };
     let command = format!("cargo xtask bench {}", args.join(" "));
     let start = Instant::now();
+    let folder = options.out.unwrap_or_else(|| workspace_root().join("benches").join("results"));
     let mut told = HashSet::new();
     let mut report = Report::new(command, home.versions());
     for &threads in &options.threads {
@@ -126,11 +127,12 @@ pub(crate) fn bench(args: &[String]) -> Result<(), String> {
             }
             report.outcomes.push(outcome);
         }
+        // What is measured is kept, should the run be stopped before its end.
+        report.seconds = start.elapsed().as_secs_f64();
+        report.write(&folder)?;
     }
-    report.seconds = start.elapsed().as_secs_f64();
     println!("\n{}", report::summary_text(&report));
-    let folder = options.out.unwrap_or_else(|| workspace_root().join("benches").join("results"));
-    report.write(&folder)
+    Ok(())
 }
 
 /// What the machine does at the start of the run.
