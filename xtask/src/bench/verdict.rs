@@ -70,8 +70,16 @@ impl Outcome {
         shown.collect::<Vec<_>>().join(", ")
     }
 
+    /// Whether other programs ran while our time or that of the best peer was measured.
+    pub(crate) fn noisy(&self) -> bool {
+        [Side::Ours, Side::Peer].iter().any(|&side| self.best(side).is_some_and(|(_, it)| it.noisy))
+    }
+
     /// The verdict on this row.
     pub(crate) fn verdict(&self) -> Verdict {
+        if self.noisy() {
+            return Verdict::Skipped("other programs ran".to_string());
+        }
         let goal = self.row.goal;
         let Some((_, ours)) = self.best(Side::Ours) else {
             return Verdict::FallsShort(format!("not supported: {}", self.failures(Side::Ours).join("; ")));
@@ -111,7 +119,11 @@ pub(crate) fn on_group(group: &Group, outcomes: &[&Outcome]) -> Option<(Option<f
     let ratios: Vec<f64> = outcomes.iter().filter_map(|it| it.ratio()).collect();
     let mean = geometric_mean(&ratios);
     let missing = outcomes.len() - ratios.len();
+    let noisy = outcomes.iter().filter(|it| it.noisy()).count();
     let verdict = match mean {
+        Some(_) if 2 * noisy > outcomes.len() => {
+            Verdict::Skipped(format!("other programs ran during {noisy} of {} rows", outcomes.len()))
+        }
         None => Verdict::Skipped("no row was measured on both sides".to_string()),
         Some(mean) if mean > most => Verdict::FallsShort(format!("geometric mean {mean:.2} > {most:.2}")),
         Some(_) if missing > 0 => Verdict::FallsShort(format!("{missing} rows without a ratio")),
@@ -172,6 +184,18 @@ pub(crate) mod tests {
         assert_eq!(none.verdict().to_string(), "falls short: not supported: tvm: no such operator");
         let alone = outcome(Ok(1.0), &[("a", Err("not installed"))]);
         assert_eq!(alone.verdict().to_string(), "skipped: no peer: a: not installed");
+    }
+
+    #[test]
+    fn a_busy_machine_gives_no_verdict() {
+        let mut it = outcome(Ok(0.5), &[("a", Ok(1.0))]);
+        for entry in &mut it.entries {
+            entry.times.as_mut().unwrap().noisy = true;
+        }
+        assert_eq!(it.verdict().to_string(), "skipped: other programs ran");
+        let group = Group { title: "", goal: "", mean: Some(1.0) };
+        let verdict = on_group(&group, &[&it]).unwrap().1;
+        assert_eq!(verdict.to_string(), "skipped: other programs ran during 1 of 1 rows");
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn cells(outcome: &Outcome) -> [String; 12] {
     let none = || "–".to_string();
     let ours = outcome.best(Side::Ours).map(|(_, times)| times);
     let peer = outcome.best(Side::Peer);
-    let noisy = ours.is_some_and(|it| it.noisy) || peer.is_some_and(|(_, it)| it.noisy);
+    let noisy = outcome.noisy();
     let unit = if outcome.row.in_bytes() { "GB/s" } else { "GFLOP/s" };
     let goal = outcome.row.goal;
     let share = goal.share.filter(|_| !goal.one_thread || outcome.threads == 1);
