@@ -5,7 +5,9 @@ use tvm_runtime::DataType;
 use super::*;
 use crate::ir::Var;
 use crate::te::{self, TensorExpr, compute, create_prim_func, placeholder, reduce_axis, sum};
-use crate::tir::PrimExpr;
+use crate::tir::{
+    AllocBuffer, Block, BlockNames, BlockRealize, Buffer, For, Param, PrimExpr, Stmt, derive_blocks,
+};
 
 const MACHINE: Machine = Machine { vector_bits: 512, vector_registers: 32, ..Machine::baseline() };
 
@@ -51,6 +53,33 @@ fn butterflies(n: i64, twice: bool) -> PrimFunc {
     te::create_prim_func("f", &[x], &[if twice { z } else { y }]).unwrap()
 }
 
+/// `a b` in plain loops that set `c` to 0 before each sum; with `local`, the sum is in a variable.
+fn plain_product([m, n, k]: [i64; 3], local: bool) -> PrimFunc {
+    let buffer = |name: &str, shape: &[i64]| {
+        let shape: Vec<PrimExpr> = shape.iter().map(|&it| PrimExpr::index(it)).collect();
+        Buffer::new(name, shape, DataType::F32)
+    };
+    let (a, b, c) = (buffer("a", &[m, k]), buffer("b", &[k, n]), buffer("c", &[m, n]));
+    let [i, j, p] = ["i", "j", "p"].map(Var::index);
+    let [vi, vj, vp] = [&i, &j, &p].map(PrimExpr::from);
+    let sum = buffer("sum", &[1]);
+    let (sums, at) =
+        if local { (&sum, vec![PrimExpr::index(0)]) } else { (&c, vec![vi.clone(), vj.clone()]) };
+    let term = a.load([vi.clone(), vp.clone()]) * b.load([vp, vj.clone()]);
+    let zero = Stmt::store(sums, at.clone(), PrimExpr::float(0.0, DataType::F32));
+    let update = Stmt::store(sums, at.clone(), sums.load(at.clone()) + term);
+    let terms = For::serial(p, PrimExpr::index(k), update);
+    let mut stmts = vec![zero, terms.into()];
+    if local {
+        stmts.insert(0, AllocBuffer { buffer: sum.clone() }.into());
+        stmts.push(Stmt::store(&c, [vi, vj], sums.load(at)));
+    }
+    let columns = For::serial(j, PrimExpr::index(n), Stmt::seq(stmts));
+    let body = For::serial(i, PrimExpr::index(m), columns.into()).into();
+    let root = Block::root(vec![], derive_blocks(&body, BlockNames::default()));
+    PrimFunc::new("f", vec![Param::In(a), Param::In(b), Param::Out(c)], BlockRealize::opaque(root))
+}
+
 /// Block, rule, parameters.
 type Row = (&'static str, &'static str, &'static str);
 
@@ -58,7 +87,7 @@ type Row = (&'static str, &'static str, &'static str);
 fn each_rule_takes_its_programs() {
     let index = PrimExpr::index;
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 11] = [
+    let cases: [(PrimFunc, &[Row]); 13] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -77,6 +106,8 @@ fn each_rule_takes_its_programs() {
         ),
         (chain(&[30, 50], [0, 1]), &[("y", "spatial", "2 axes as one vector loop")]),
         (chain(&[300, 500], [1, 0]), &[("y", "spatial", "tiles of 16x16")]),
+        (plain_product([64, 96, 80], false), &[("c", "contraction", "tile 8x32, packed")]),
+        (plain_product([64, 96, 80], true), &[("sum", "contraction", "tile 8x32, packed")]),
         (butterflies(8, false), &[("y", "choice", "2 copies")]),
         (butterflies(8, true), &[("y", "choice", "2 copies, inside of `z`")]),
     ];

@@ -2,6 +2,7 @@
 //! by pass and interpreted after each.
 
 use expect_test::{Expect, expect};
+use tvm_runtime::DataType;
 
 use crate::ir::{IRModule, Var};
 use crate::pass::{Pass, PassContext};
@@ -273,4 +274,73 @@ fn split_loops_are_divided_at_their_remainder() {
         }
     "#]]
     .assert_eq(&divided(Var::index("n").into()));
+}
+
+/// The last tile of a product, of which some columns do not exist, is computed whole: its operand is filled with zeros.
+#[test]
+fn lanes_of_a_tile_need_no_condition() {
+    let symbol = |name| PrimExpr::from(Var::index(name));
+    let (k, n) = (symbol("k"), symbol("n"));
+    let (x, w) = (
+        te::placeholder("x", [k.clone()], DataType::F32),
+        te::placeholder("w", [k.clone(), n.clone()], DataType::F32),
+    );
+    let r = te::reduce_axis("r", k);
+    let y = te::compute("y", [n], &[&x, &w], |i: &[PrimExpr]| {
+        te::sum(x.at([r.expr()]) * w.at([r.expr(), i[0].clone()]), &[&r])
+    });
+    let mut s = Schedule::new(te::create_prim_func("f", &[x, w], &[y]).unwrap()).unwrap();
+    let y = s.block("y").unwrap();
+    let [j, r] = s.loops(y).unwrap();
+    let tile = s.cache_write(y, 0, Scope::Local).unwrap();
+    let [tiles, column] = s.split(j, [None, Some(16)]).unwrap();
+    s.reorder([tiles, r, column]).unwrap();
+    s.reverse_compute_at(tile, tiles).unwrap();
+    s.vectorize(column).unwrap();
+    s.decompose_reduction(y, r).unwrap();
+    let panel = s.cache_read(y, "w", Scope::Global).unwrap();
+    s.compute_at(panel, tiles).unwrap();
+    let passes = [
+        super::contract_reductions(),
+        super::lower_init_block(),
+        super::convert_blocks_to_opaque(),
+        super::lower_opaque_block(),
+        super::simplify(),
+        super::plan_and_update_buffer_allocation_location(),
+        super::compact_buffer_allocation(),
+        super::unguard_lanes(),
+        super::simplify(),
+    ];
+    expect![[r##"
+        #[prim_func(attrs(is_scheduled = true), lowered)]
+        fn f(x: &Tensor<f32, k>, w: &Tensor<f32, k, n>, y: &mut Tensor<f32, n>) {
+            for i0_0 in 0..(n + 15) / 16 {
+                let mut w_global = alloc::<f32>([k, 16]);
+                #[scope("local")]
+                let mut y_local = alloc::<f32>([16]);
+                #[vectorize]
+                for i0_1 in 0..16 {
+                    y_local[[i0_1]] = 0.0;
+                }
+                for [ax0, ax1] in grid([k, 16]) {
+                    w_global[[ax0, ax1]] = 0.0;
+                    if i0_0 * 16 + ax1 < n {
+                        w_global[[ax0, ax1]] = w[[ax0, i0_0 * 16 + ax1]];
+                    }
+                }
+                for r in 0..k {
+                    #[vectorize]
+                    for i0_1 in 0..16 {
+                        y_local[[i0_1]] = fmuladd(x[[r]], w_global[[r, i0_1]], y_local[[i0_1]]);
+                    }
+                }
+                for ax0 in 0..16 {
+                    if i0_0 * 16 + ax0 < n {
+                        y[[i0_0 * 16 + ax0]] = y_local[[ax0]];
+                    }
+                }
+            }
+        }
+    "##]]
+    .assert_eq(&after(s.into_func(), passes.into()));
 }
