@@ -36,7 +36,8 @@ impl ThreadPool for Eager {
     }
 }
 
-static POOLS: LazyLock<[Eager; 3]> = LazyLock::new(|| [1, 2, 7].map(|threads| Eager(WorkerPool::new(threads))));
+static POOLS: LazyLock<[Eager; 3]> =
+    LazyLock::new(|| [1, 2, 7].map(|threads| Eager(WorkerPool::new(threads))));
 
 /// A machine with vectors, registers and caches of random sizes; small ones have whole tiles for small extents.
 pub(crate) fn machine(rng: &mut Rng) -> Machine {
@@ -76,7 +77,7 @@ pub(crate) fn fuzz(
     for seed in Budget::new(target, batches) {
         let mut rng = Rng::new(seed);
         let machine = machine(&mut rng);
-        let opt_level = if rng.one_in(4) { 2 } else { 1 };
+        let opt_level = if rng.one_in(8) { 2 } else { 1 };
         let programs: Vec<Program> = (0..many).map(|_| make(&mut rng)).collect();
         let failures = check(&programs, &machine, opt_level, &mut summary);
         let head = format!("seed {seed} of {target} on {machine:?}, level {opt_level}");
@@ -135,7 +136,9 @@ fn check_on(target: &Target, batch: &[Scheduled<'_>], summary: &mut Summary) -> 
         Err(_) if batch.len() > 1 => {
             return (0..batch.len()).flat_map(|i| check_on(target, &batch[i..=i], summary)).collect();
         }
-        Err(err) => return vec![batch.first().map_or_else(String::new, |it| it.about(target, &err.to_string()))],
+        Err(err) => {
+            return vec![batch.first().map_or_else(String::new, |it| it.about(target, &err.to_string()))];
+        }
     };
     let mut failures = Vec::new();
     for (it, name) in batch.iter().zip(&names) {
@@ -151,7 +154,10 @@ impl Scheduled<'_> {
     fn about(&self, target: &Target, text: &str) -> String {
         let Program { func, extents, bound, values, .. } = self.program;
         let applied = &self.applied;
-        format!("{text}\non {target} with {extents:?}, {values:?}, {bound:?}\n{applied:?}\n{func}\n{}", self.func)
+        format!(
+            "{text}\non {target} with {extents:?}, {values:?}, {bound:?}\n{applied:?}\n{func}\n{}",
+            self.func
+        )
     }
 
     /// Runs the kernel in all ways; the first result is compared with the interpreter's, the others with the first.
@@ -186,8 +192,12 @@ impl Scheduled<'_> {
         kernel.call(&mut views.collect::<Result<Vec<_>, _>>().map_err(error)?, Some(pool)).map_err(error)?;
         let mut outputs = Vec::new();
         for (i, (memory, arg)) in memory.iter().zip(&args).enumerate() {
-            if !memory.is_intact() || !self.program.is_output(i) && memory.bytes() != arg.bytes().map_err(error)? {
-                return Err(format!("argument {i}, {place:?}: bytes were written that are none of the result's"));
+            if !memory.is_intact()
+                || !self.program.is_output(i) && memory.bytes() != arg.bytes().map_err(error)?
+            {
+                return Err(format!(
+                    "argument {i}, {place:?}: bytes were written that are none of the result's"
+                ));
             }
             if self.program.is_output(i) {
                 outputs.push(Tensor::from_bytes(memory.bytes(), arg.shape(), arg.dtype()).map_err(error)?);

@@ -48,7 +48,8 @@ impl Guarded {
         let map = map.cast::<u8>();
         if inner > 0 {
             // SAFETY: these pages are in the map.
-            let res = unsafe { libc::mprotect(map.add(page).cast(), inner, libc::PROT_READ | libc::PROT_WRITE) };
+            let res =
+                unsafe { libc::mprotect(map.add(page).cast(), inner, libc::PROT_READ | libc::PROT_WRITE) };
             assert_eq!(res, 0, "pages cannot be made accessible");
         }
         let at = if place == Place::End { inner - bytes.len() } else { 0 };

@@ -6,9 +6,13 @@
 //! [`Bound`](program::Bound). Inputs hold NaN, infinities, zeros of both signs and subnormal numbers, too.
 
 mod batch;
+mod choices;
+mod elements;
 mod guard;
 mod products;
 mod program;
+mod reductions;
+mod windows;
 mod written;
 
 use tvm_testing::Rng;
@@ -26,7 +30,27 @@ fn below<const N: usize>(rng: &mut Rng, most: i64, lists: [&[i64]; N]) -> [i64; 
     }
 }
 
-#[test]
-fn fuzz_default_products() {
-    batch::fuzz("default_products", (3, 10), &["contraction", "reduction", "skinny product"], products::product);
+/// Tests of a family of programs: name, batches and programs of each in the short form, rules that it reaches, how its
+/// programs are made.
+macro_rules! families {
+    ($($test:ident $name:literal $many:expr, [$($rule:literal),*]: $($make:path),*;)*) => {$(
+        #[test]
+        fn $test() {
+            let makes: &[fn(&mut Rng) -> program::Program] = &[$($make),*];
+            batch::fuzz($name, $many, &[$($rule),*], |rng| (rng.pick(makes))(rng));
+        }
+    )*};
+}
+
+families! {
+    fuzz_default_products "default_products" (3, 10), ["skinny product", "contraction", "reduction"]:
+        products::product;
+    fuzz_default_windows "default_windows" (2, 10), ["contraction", "spatial"]:
+        windows::convolution, windows::pooling;
+    fuzz_default_reductions "default_reductions" (2, 12), ["contraction", "reduction", "spatial"]:
+        reductions::reduction, reductions::norm;
+    fuzz_default_elements "default_elements" (2, 12), ["spatial"]:
+        elements::chain, elements::motion, elements::function;
+    fuzz_default_choices "default_choices" (2, 8), ["choice"]:
+        choices::winograd, choices::butterfly;
 }

@@ -25,7 +25,9 @@ const TYPES: [[DataType; 2]; 9] = [
 fn extents(rng: &mut Rng) -> [i64; 4] {
     match rng.below(8) {
         // Few rows, many columns.
-        0 => [1, *rng.pick(&[1, 1, 2, 3]), *rng.pick(&[1024, 1025, 1031, 1100]), *rng.pick(&[1, 3, 8, 9, 17])],
+        0 => {
+            [1, *rng.pick(&[1, 1, 2, 3]), *rng.pick(&[1024, 1025, 1031, 1100]), *rng.pick(&[1, 3, 8, 9, 17])]
+        }
         1 => [1, 1, *rng.pick(&[1024, 1037]), *rng.pick(&[64, 65, 71])],
         // A matrix and a vector.
         2 => [1, *rng.pick(&EXTENTS), 1, *rng.pick(&[1, 7, 33, 130, 257])],

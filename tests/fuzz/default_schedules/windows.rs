@@ -1,0 +1,186 @@
+//! Convolutions and pooling, over images and over blocks of channels.
+
+use tvm::prelude::*;
+use tvm::te::TensorExpr;
+use tvm::tir::PrimExpr;
+use tvm::topi::{ConvLayouts, ConvParams, Operand, PoolParams, avg_pool, broadcast, conv, max_pool};
+use tvm_testing::Rng;
+
+use super::program::{Bound, Builder, Program};
+
+/// A window along the two axes of an image.
+#[derive(Clone, Copy)]
+struct Window {
+    extent: [i64; 2],
+    stride: [i64; 2],
+    pad: [[i64; 2]; 2],
+    dilation: [i64; 2],
+}
+
+impl Window {
+    fn random(rng: &mut Rng) -> Window {
+        let extent = [0; 2].map(|_| *rng.pick(&[1, 2, 3, 3, 5]));
+        let mut pad = || extent.map(|it| rng.range(0, (it - 1).min(2)));
+        let pad = [pad(), pad()];
+        Window {
+            extent,
+            stride: [0; 2].map(|_| *rng.pick(&[1, 1, 1, 2, 3])),
+            pad,
+            dilation: [0; 2].map(|_| *rng.pick(&[1, 1, 1, 2])),
+        }
+    }
+
+    /// From the first to the last element.
+    fn reach(&self, axis: usize) -> i64 {
+        (self.extent[axis] - 1) * self.dilation[axis] + 1
+    }
+
+    /// The extent of the image, at least as long as the window, as a constant or as a symbolic dimension, and that of the
+    /// result.
+    fn image(&self, p: &mut Builder<'_>, name: &str, axis: usize, most: i64) -> [(PrimExpr, i64); 2] {
+        let padding = self.pad[0][axis] + self.pad[1][axis];
+        let least = (self.reach(axis) - padding).max(1);
+        let extent = p.rng.range(least, most.max(least));
+        let stride = self.stride[axis];
+        let of = |extent: i64| (extent + padding - self.reach(axis)) / stride + 1;
+        if stride > 1 {
+            return [(extent.into(), extent), (of(extent).into(), of(extent))];
+        }
+        let dim = p.dim(name, extent);
+        let out = match padding - self.reach(axis) + 1 {
+            0 => dim.clone(),
+            more => dim.clone() + more,
+        };
+        [(dim, extent), (out, of(extent))]
+    }
+}
+
+/// Types of data; weights and sums have the same type, but 16-bit floats are added in f32.
+const TYPES: [DataType; 6] =
+    [DataType::F32, DataType::F32, DataType::F64, DataType::F16, DataType::BF16, DataType::I32];
+
+fn wide(dtype: DataType) -> DataType {
+    if dtype.is_float() && dtype.bits() == 16 { DataType::F32 } else { dtype }
+}
+
+/// Rows and columns of an image, and how many blocks of how many channels it has; one block is the whole of a plain image.
+fn image_shape(block: Option<i64>, [batch, channels, h, w]: [PrimExpr; 4]) -> Vec<PrimExpr> {
+    match block {
+        None => vec![batch, channels, h, w],
+        Some(block) => {
+            let blocks = channels.as_int().expect("blocks divide constants") / block;
+            vec![batch, blocks.into(), h, w, block.into()]
+        }
+    }
+}
+
+/// A convolution, plain or of blocks of channels, of all channels or depthwise, perhaps with a bias and not less than 0. The
+/// bound is that of sums of as many terms as the window and the channels have.
+pub(crate) fn convolution(rng: &mut Rng) -> Program {
+    let dtype = *rng.pick(&TYPES);
+    let window = Window::random(rng);
+    let depthwise = rng.one_in(4);
+    let block = rng.one_in(2).then(|| *rng.pick(&[2, 4, 8, 16]));
+    let mut channels = || match block {
+        Some(block) => block * rng.range(1, if block > 4 { 1 } else { 2 }),
+        None => *rng.pick(&[1, 2, 3, 4, 7, 16]),
+    };
+    let inputs = channels();
+    let outputs = if depthwise { inputs } else { channels() };
+    let mut p = Builder::new(rng);
+    let count = p.rng.range(1, 2);
+    let batch = p.dim("batch", count);
+    let most = if inputs * outputs * window.extent[0] * window.extent[1] > 500 { 7 } else { 14 };
+    let sizes = [("h", 0), ("w", 1)].map(|(name, axis)| window.image(&mut p, name, axis, most));
+    let [h, w] = [0, 1].map(|axis| sizes[axis][0].0.clone());
+    let [out_h, out_w] = [0, 1].map(|axis| sizes[axis][1].0.clone());
+    let x = p.input("x", &image_shape(block, [batch.clone(), inputs.into(), h, w]), dtype);
+    let [data, kernel] = match block {
+        None => ["NCHW".to_string(), "OIHW".to_string()],
+        Some(block) if depthwise => [format!("NCHW{block}c"), format!("OIHW{block}o")],
+        Some(block) => [format!("NCHW{block}c"), format!("OIHW{block}i{block}o")],
+    };
+    let of_group = if depthwise { 1 } else { inputs };
+    let [kh, kw] = window.extent;
+    let weight_dims = match block {
+        None => vec![outputs, of_group, kh, kw],
+        Some(block) if depthwise => vec![outputs / block, 1, kh, kw, block],
+        Some(block) => vec![outputs / block, inputs / block, kh, kw, block, block],
+    };
+    let weight_dims: Vec<PrimExpr> = weight_dims.into_iter().map(PrimExpr::index).collect();
+    let weight = p.input("weight", &weight_dims, dtype);
+    let params = ConvParams {
+        strides: window.stride.into(),
+        pad_before: window.pad[0].into(),
+        pad_after: window.pad[1].into(),
+        dilation: window.dilation.into(),
+        groups: if depthwise { inputs } else { 1 },
+    };
+    let layout = |text: &str| text.parse().expect("a layout");
+    let layouts = ConvLayouts {
+        letters: "NCHW".into(),
+        data: layout(&data),
+        kernel: layout(&kernel),
+        out: layout(&data),
+    };
+    let out = image_shape(block, [batch, outputs.into(), out_h, out_w]);
+    let y = conv("conv", &x, &weight, &params, &layouts, &out, dtype);
+    let y = epilogue(&mut p, y, outputs, block);
+    let terms = of_group * kh * kw + 3;
+    p.finish("convolution", &[y], Bound::Terms { terms, sum: wide(dtype), products: true })
+}
+
+/// A bias of each channel, and not less than 0.
+fn epilogue(p: &mut Builder<'_>, x: TensorExpr, channels: i64, block: Option<i64>) -> TensorExpr {
+    if p.rng.one_in(3) {
+        return x;
+    }
+    let shape = match block {
+        None => vec![channels, 1, 1],
+        Some(block) => vec![channels / block, 1, 1, block],
+    };
+    let bias = p.input("bias", &shape.into_iter().map(PrimExpr::index).collect::<Vec<_>>(), x.dtype());
+    let operands: [Operand; 2] = [(&x).into(), (&bias).into()];
+    let sum = broadcast("biased", x.shape(), &operands, |it| it[0].clone() + &it[1]);
+    if p.rng.one_in(3) {
+        return sum;
+    }
+    broadcast("relu", x.shape(), &[(&sum).into()], |it| it[0].clone().max(PrimExpr::constant(0.0, x.dtype())))
+}
+
+/// The largest element or the mean of each window. Largest elements are exact; means are sums of the window's elements,
+/// and a division.
+pub(crate) fn pooling(rng: &mut Rng) -> Program {
+    let window = Window::random(rng);
+    let block = rng.one_in(2).then(|| *rng.pick(&[2, 4, 8, 16, 32]));
+    let mean = rng.one_in(2);
+    let dtype = if mean {
+        *rng.pick(&[DataType::F32, DataType::F64, DataType::F16, DataType::BF16])
+    } else {
+        *rng.pick(&[DataType::F32, DataType::F64, DataType::F16, DataType::BF16, DataType::I8, DataType::I32])
+    };
+    let channels = block.unwrap_or(rng.range(1, 4));
+    let mut p = Builder::new(rng);
+    let count = p.rng.range(1, 3);
+    let batch = p.dim("batch", count);
+    let sizes = [("h", 0), ("w", 1)].map(|(name, axis)| window.image(&mut p, name, axis, 17));
+    let [h, w] = [0, 1].map(|axis| sizes[axis][0].0.clone());
+    let [out_h, out_w] = [0, 1].map(|axis| sizes[axis][1].0.clone());
+    let x = p.input("x", &image_shape(block, [batch.clone(), channels.into(), h, w]), dtype);
+    let params = PoolParams {
+        axes: vec![2, 3],
+        window: window.extent.into(),
+        strides: window.stride.into(),
+        pad_before: window.pad[0].into(),
+        pad_after: window.pad[1].into(),
+        dilation: window.dilation.into(),
+        count_include_pad: p.rng.one_in(2),
+    };
+    let out = image_shape(block, [batch, channels.into(), out_h, out_w]);
+    let terms = window.extent[0] * window.extent[1] + 2;
+    let (y, bound) = match mean {
+        true => (avg_pool("pool", &x, &params, &out), Bound::Terms { terms, sum: dtype, products: true }),
+        false => (max_pool("pool", &x, &params, &out), Bound::Equal),
+    };
+    p.finish("pooling", &[y], bound)
+}
