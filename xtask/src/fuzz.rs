@@ -12,6 +12,17 @@ use crate::step::Steps;
 const TARGETS: &[(&str, &[&str], &str)] = &[
     ("schedules", &["-p", "tvm", "--test", "fuzz"], "schedules::fuzz_schedules"),
     ("short_schedules", &["-p", "tvm", "--test", "fuzz"], "short::fuzz_short_schedules"),
+    (
+        "default_schedules",
+        &["-p", "tvm", "--test", "fuzz"],
+        "default_schedules::written::fuzz_default_schedules",
+    ),
+    ("default_products", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_products"),
+    ("default_windows", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_windows"),
+    ("default_reductions", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_reductions"),
+    ("default_elements", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_elements"),
+    ("default_choices", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_choices"),
+    ("default_strided", &["-p", "tvm", "--test", "fuzz"], "default_schedules::strided::fuzz_default_strided"),
     ("graphs", &["-p", "tvm", "--test", "fuzz"], "graphs::fuzz_graphs"),
     ("compiled_graphs", &["-p", "tvm", "--test", "fuzz"], "graphs::fuzz_compiled_graphs"),
     ("roundtrip", &["-p", "tvm", "--test", "fuzz"], "roundtrip::fuzz_roundtrip"),

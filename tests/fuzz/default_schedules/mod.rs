@@ -12,6 +12,8 @@ mod guard;
 mod products;
 mod program;
 mod reductions;
+#[cfg(feature = "ndarray")]
+mod strided;
 mod windows;
 mod written;
 

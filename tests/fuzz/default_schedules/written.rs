@@ -18,7 +18,8 @@ fn fuzz_default_schedules() {
         let mut rng = Rng::new(seed);
         let mut batch = Vec::new();
         rounds += 1;
-        for case in &cases {
+        // A third of the programs at a time: most of the time goes into compiling them.
+        for case in cases.iter().skip(rng.below(3)).step_by(3) {
             let machine = machine(&mut rng);
             let Some((func, applied)) = schedule(&case.func, &machine) else { continue };
             rules += applied.len();
@@ -40,5 +41,5 @@ fn fuzz_default_schedules() {
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-    assert!(rules >= 50 * rounds, "{rules} blocks were scheduled in {rounds} rounds");
+    assert!(rules >= 15 * rounds, "{rules} blocks were scheduled in {rounds} rounds");
 }
