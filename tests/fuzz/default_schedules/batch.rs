@@ -57,8 +57,8 @@ pub(crate) struct Summary {
     programs: usize,
     kernels: usize,
     runs: usize,
-    /// Blocks by the rule that scheduled them.
-    rules: BTreeMap<&'static str, usize>,
+    /// Blocks by the rule that scheduled them, and by the type of the program's first input.
+    rules: BTreeMap<&'static str, BTreeMap<String, usize>>,
     /// Programs that could not be checked, by the reason.
     unchecked: BTreeMap<String, usize>,
 }
@@ -116,7 +116,10 @@ fn check(programs: &[Program], machine: &Machine, opt_level: u8, summary: &mut S
             }
         };
         let (func, applied) = schedule(&program.func, machine).unwrap_or((program.func.clone(), Vec::new()));
-        applied.iter().for_each(|it| *summary.rules.entry(it.rule).or_default() += 1);
+        let dtype = expected.args[0].as_tensor().map_or_else(String::new, |it| it.dtype().to_string());
+        for it in &applied {
+            *summary.rules.entry(it.rule).or_default().entry(dtype.clone()).or_default() += 1;
+        }
         batch.push(Scheduled { program, func, applied, expected });
     }
     let context = PassContext { opt_level, ..PassContext::default() };
