@@ -8,15 +8,8 @@ use tvm_testing::Rng;
 
 use super::program::{Bound, Builder, Program};
 
-const TYPES: [DataType; 7] = [
-    DataType::F32,
-    DataType::F32,
-    DataType::F64,
-    DataType::F16,
-    DataType::BF16,
-    DataType::I8,
-    DataType::I32,
-];
+const TYPES: [DataType; 7] =
+    [DataType::F32, DataType::F32, DataType::F64, DataType::F16, DataType::BF16, DataType::I8, DataType::I32];
 
 /// Channels of a block: less than a vector, a vector, and more.
 const CHANNELS: [i64; 7] = [1, 3, 4, 8, 15, 16, 33];

@@ -50,12 +50,15 @@ pub(crate) fn product(rng: &mut Rng) -> Program {
     let [count, m, n, k] = extents(rng);
     let mut p = Builder::new(rng);
     let batched = count != 1 || p.rng.one_in(6);
-    let [batch, rows, columns] = [("batch", count), ("m", m), ("n", n)].map(|(name, it)| p.dim(name, it));
+    // The rule for few rows takes constant numbers of rows and columns.
+    let constant = n >= 1024 && !p.rng.one_in(8);
+    let [batch, rows, columns] = [("batch", count), ("m", m), ("n", n)]
+        .map(|(name, it)| if constant { it.into() } else { p.dim(name, it) });
     let k_dim = p.dim("k", k);
     let leading: Vec<PrimExpr> = batched.then_some(batch).into_iter().collect();
     let shared = batched && p.rng.one_in(3);
     let mut operand = |name, at: [&PrimExpr; 2], batched: bool| {
-        let transposed = p.rng.one_in(3);
+        let transposed = p.rng.one_in(if constant { 8 } else { 3 });
         let [row, column] = if transposed { [at[1], at[0]] } else { at };
         let mut shape = if batched { leading.clone() } else { Vec::new() };
         shape.extend([row.clone(), column.clone()]);
