@@ -42,7 +42,7 @@ static POOLS: LazyLock<[Eager; 3]> =
 /// A machine with vectors, registers and caches of random sizes; small ones have whole tiles for small extents.
 pub(crate) fn machine(rng: &mut Rng) -> Machine {
     Machine {
-        vector_bits: *rng.pick(&[8, 32, 64, 128, 128, 256, 256, 512, 512, 1024]),
+        vector_bits: *rng.pick(&[8, 64, 128, 128, 256, 256, 384, 512, 512, 1024]),
         vector_registers: *rng.pick(&[1, 8, 16, 32, 64]),
         l1_bytes: *rng.pick(&[1 << 10, 32 << 10, 48 << 10]),
         l2_bytes: *rng.pick(&[4 << 10, 256 << 10, 2 << 20]),

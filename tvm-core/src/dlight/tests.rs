@@ -132,3 +132,17 @@ fn what_somebody_scheduled_stays() {
     let (scheduled, _) = schedule(&func, &MACHINE).unwrap();
     assert_eq!(schedule(&scheduled, &MACHINE).map(|it| it.1), None, "it is scheduled now");
 }
+
+/// Vectors narrower than one element, as `-vector-bits=8` asks for, hold one element; odd and huge ones are no fault.
+#[test]
+fn machines_with_vectors_of_any_width_have_schedules() {
+    let few = product([1, 2048, 512].map(PrimExpr::index), true);
+    let of_size = |n: i64| product([n, 96, 80].map(PrimExpr::index), true);
+    for vector_bits in [8, 24, 384, u32::MAX] {
+        let machine = Machine { vector_bits, vector_registers: 1, ..MACHINE };
+        for func in [few.clone(), of_size(49), chain(&[300, 500], [1, 0]), butterflies(8, true)] {
+            let (_, applied) = schedule(&func, &machine).unwrap();
+            assert!(!applied.is_empty(), "{vector_bits}: {func}");
+        }
+    }
+}

@@ -38,10 +38,17 @@ fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
+/// The largest number of lanes of a vector in a program.
+const MAX_LANES: u32 = 128;
+
 impl Machine {
-    /// Lanes of `dtype` in one vector.
+    /// Lanes of `dtype` in one vector: a power of two from 1, as in a machine without vectors, to 128.
     pub const fn lanes(&self, dtype: DataType) -> u16 {
-        (self.vector_bits / dtype.bits() as u32) as u16
+        match self.vector_bits / dtype.bits() as u32 {
+            0 => 1,
+            lanes @ 1..=MAX_LANES => 1 << lanes.ilog2(),
+            _ => MAX_LANES as u16,
+        }
     }
 
     /// A machine of which nothing is known: vectors of 128 bits, and small caches.
@@ -132,6 +139,16 @@ fn with_host_caches(machine: Machine) -> Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn vectors_of_any_width_have_lanes() {
+        let lanes = |vector_bits, dtype| Machine { vector_bits, ..Machine::baseline() }.lanes(dtype);
+        let rows = [(8, 1, 1), (63, 4, 1), (64, 8, 1), (384, 32, 4), (512, 64, 8), (u32::MAX, 128, 128)];
+        for (vector_bits, bytes, doubles) in rows {
+            let got = (lanes(vector_bits, DataType::I8), lanes(vector_bits, DataType::F64));
+            assert_eq!(got, (bytes, doubles), "{vector_bits}");
+        }
+    }
 
     #[test]
     fn this_machine_is_plausible() {

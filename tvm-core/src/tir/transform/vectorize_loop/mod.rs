@@ -10,6 +10,7 @@
 mod body;
 
 use rustc_hash::FxHashMap;
+use tvm_runtime::DataType;
 
 use self::body::{NoVector, Vectorizer};
 use super::context::{analyzer_for, enter_loop};
@@ -30,7 +31,7 @@ pub const REMAINDER: &str = "remainder";
 /// Turns vectorised loops into vector statements.
 pub fn vectorize_loop() -> Pass {
     prim_func_pass("VectorizeLoop", |func, _, context| -> Result<_, IrError> {
-        let vector_bytes = i64::from(context.target.machine.vector_bits / 8);
+        let vector_bytes = i64::from(context.target.machine.lanes(DataType::U8));
         let mut vectorize = VectorizeLoop { analyzer: analyzer_for(func), vector_bytes };
         let body = vectorize.mutate_stmt(&func.body);
         let body = body.map(|body| convert(func, &body).unwrap_or(body));
