@@ -85,9 +85,14 @@ fn apply(s: &mut Schedule, step: Step) -> Result<(), ScheduleError> {
         Step::TransformLayout(block, index) => {
             let (block, _) = of(block)?;
             let layouts = [("I", "I2i"), ("IJ", "JI"), ("IJK", "KI2iJ"), ("IJKL", "LKJI")];
-            layouts.into_iter().fold(Err(ScheduleError::Trace("no rank fits".into())), |done, (from, to)| {
-                done.or_else(|_| s.transform_layout(block, index, from, to))
-            })
+            let mut last = Ok(());
+            for (from, to) in layouts {
+                last = s.transform_layout(block, index, from, to);
+                if last.is_ok() {
+                    break;
+                }
+            }
+            last
         }
         Step::Decompose(block, a) => {
             of(block).and_then(|(block, loops)| s.decompose_reduction(block, loops[a]).map(drop))

@@ -334,15 +334,17 @@ impl Function<'_> {
         }
         let piece = dtype.bytes().min(32);
         if piece >= 16 {
-            let name = if piece == 32 { "256" } else { "" };
+            let (name, n) = (if piece == 32 { "256" } else { "" }, dtype.bytes() / piece);
+            let fma = |k| {
+                let name = format!("__builtin_ia32_vfmaddp{letter}{name}");
+                format!("z.at[{k}] = (piece){name}(x.at[{k}], y.at[{k}], z.at[{k}]);")
+            };
             let _ = write!(
                 body,
                 "#elif defined(__FMA__)\n  typedef {scalar} piece __attribute__((vector_size({piece})));\n  \
-                 union {{ {ty} all; piece at[{n}]; }} x = {{a}}, y = {{b}}, z = {{c}};\n  \
-                 for (int k = 0; k < {n}; ++k) \
-                 z.at[k] = (piece)__builtin_ia32_vfmaddp{letter}{name}(x.at[k], y.at[k], z.at[k]);\n  \
+                 union {{ {ty} all; piece at[{n}]; }} x = {{a}}, y = {{b}}, z = {{c}};\n  {}\n  \
                  return z.all;\n",
-                n = dtype.bytes() / piece
+                (0..n).map(fma).collect::<Vec<_>>().join(" ")
             );
         }
         let _ = write!(
@@ -484,19 +486,22 @@ impl Function<'_> {
     }
 }
 
-/// C text that converts eight lanes at a time if the CPU supports it, otherwise lane by lane.
+/// C text that converts eight lanes at a time if the CPU supports it, otherwise lane by lane. The pieces are no loop: gcc 12
+/// fails on loops in functions that it inlines into the initial value of a variable.
 fn f16_pieces(ret: &str, lanes: u16, to_f32: bool) -> String {
-    let (from, to, scalar, eight) = if to_f32 {
-        ("uint16_t", "float", "tvm_cvt_f16_f32(a[l])", "__builtin_ia32_vcvtph2ps256(*(tvm_v8hi *)(a + l))")
-    } else {
-        ("float", "uint16_t", "tvm_cvt_f32_f16(a[l])", "__builtin_ia32_vcvtps2ph256(*(tvm_v8sf *)(a + l), 0)")
+    let (from, to) = if to_f32 { ("uint16_t", "float") } else { ("float", "uint16_t") };
+    let piece = |l: u16| match to_f32 {
+        true => format!("*(tvm_v8sf *)(y + {l}) = __builtin_ia32_vcvtph2ps256(*(tvm_v8hi *)(a + {l}));"),
+        false => format!("*(tvm_v8hi *)(y + {l}) = __builtin_ia32_vcvtps2ph256(*(tvm_v8sf *)(a + {l}), 0);"),
     };
-    let target = if to_f32 { "tvm_v8sf" } else { "tvm_v8hi" };
+    let scalar = if to_f32 { "tvm_cvt_f16_f32" } else { "tvm_cvt_f32_f16" };
+    let pieces: Vec<String> = (0..lanes).step_by(8).map(piece).collect();
+    let scalars: Vec<String> = (0..lanes).map(|l| format!("y[{l}] = {scalar}(a[{l}]);")).collect();
     format!(
-        "  {from} a[{lanes}];\n  {to} y[{lanes}];\n  __builtin_memcpy(a, &x, sizeof a);\n#ifdef __F16C__\n  \
-         for (int l = 0; l < {lanes}; l += 8) *({target} *)(y + l) = {eight};\n#else\n  \
-         for (int l = 0; l < {lanes}; ++l) y[l] = {scalar};\n#endif\n  \
-         {ret} r;\n  __builtin_memcpy(&r, y, sizeof r);\n  return r;\n"
+        "  {from} a[{lanes}];\n  {to} y[{lanes}];\n  __builtin_memcpy(a, &x, sizeof a);\n#ifdef __F16C__\n  {}\n#else\n  {}\n\
+         #endif\n  {ret} r;\n  __builtin_memcpy(&r, y, sizeof r);\n  return r;\n",
+        pieces.join(" "),
+        scalars.join(" ")
     )
 }
 

@@ -114,6 +114,13 @@ impl Divisor {
     }
 }
 
+/// The number of quotients and remainders in a sum, and the number of its terms.
+fn size(sum: &LinearSum) -> (usize, usize) {
+    let divides = |atom: &PrimExpr| matches!(atom, PrimExpr::Binary(it) if matches!(it.op, BinaryOp::FloorDiv | BinaryOp::FloorMod));
+    let divisions = sum.terms().flat_map(|(monomial, _)| monomial.atoms()).filter(|atom| divides(atom));
+    (divisions.count(), sum.terms().count())
+}
+
 /// A sum whose value is zero, in which an atom of interest has the coefficient `-factor`.
 struct Zero {
     sum: LinearSum,
@@ -131,7 +138,7 @@ impl Simplifier<'_> {
         if unchanged(&res, expr) { expr.clone() } else { res }
     }
 
-    /// Combines quotients and remainders that belong together, as long as that makes the sum shorter.
+    /// Combines quotients and remainders that belong together, as long as that leaves fewer of them, or fewer terms.
     fn recombine(&mut self, mut sum: LinearSum) -> LinearSum {
         if sum.terms().count() > MAX_RECOMBINED {
             return sum;
@@ -143,7 +150,7 @@ impl Simplifier<'_> {
     }
 
     fn shorter(&mut self, sum: &LinearSum) -> Option<LinearSum> {
-        let count = sum.terms().count();
+        let before = size(sum);
         for (monomial, c) in sum.terms() {
             for atom in monomial.atoms() {
                 let PrimExpr::Binary(it) = atom else { continue };
@@ -158,7 +165,7 @@ impl Simplifier<'_> {
                     scale.add_term(rest.clone(), c / zero.factor);
                     let mut next = sum.clone();
                     next.add(&zero.sum.product(&scale), 1);
-                    if next.terms().count() < count || zero.exact {
+                    if size(&next) < before || zero.exact {
                         return Some(next);
                     }
                 }

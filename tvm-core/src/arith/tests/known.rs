@@ -147,3 +147,18 @@ fn large_sums_are_quick_and_shallow() {
     analyzer.const_int_bound(&shared);
     analyzer.modular_set(&shared);
 }
+
+/// The flat index of an element of a tensor of 130 columns, whose rows and columns come from a split loop.
+#[test]
+fn quotients_and_remainders_of_sums_recombine() {
+    let (outer, inner) = (Var::index("outer"), Var::index("inner"));
+    for factor in [4096, 64, 130, 13, 7] {
+        let mut analyzer = Analyzer::new();
+        analyzer.bind_range(&outer, &Range::from_extent(PrimExpr::index(3)));
+        analyzer.bind_range(&inner, &Range::from_extent(PrimExpr::index(factor)));
+        let flat = PrimExpr::from(&outer) * factor + &inner;
+        let both = flat.clone().floordiv(130) * 130 + flat.clone().floormod(130);
+        let (got, want) = (analyzer.simplify(&both), analyzer.simplify(&flat));
+        assert!(same(&got, &want), "{factor}: {got}");
+    }
+}

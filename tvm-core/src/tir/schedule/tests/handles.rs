@@ -52,3 +52,31 @@ fn caches_take_names() {
     let err = s.cache_read(o, "nope", Scope::Local).unwrap_err().to_string();
     assert!(err.contains("\"nope\"") && err.contains("0: `z`"), "{err}");
 }
+
+#[test]
+fn layouts_change_between_blocks() {
+    let mut s = Schedule::new(small_dense()).unwrap();
+    let (y, before) = (s.block("y").unwrap(), s.func().clone());
+    for (buffer, from, to, why) in [
+        ("y", "IJ", "JK", "same capital letters"),
+        ("y", "I4i", "I4i", "names each axis"),
+        ("y", "IJK", "IJK", "`y` has 2 axes, and `IJK` has 3"),
+        ("y", "IJ", "IJ64j", "blocks of 64 do not divide the extent"),
+        ("x", "IJ", "JI", "`x` is a parameter"),
+        ("nope", "IJ", "JI", "\"nope\""),
+    ] {
+        let err = s.transform_layout(y, buffer, from, to).unwrap_err().to_string();
+        assert!(err.contains(why), "{to}: {err}");
+        structural_equal(&before, s.func()).unwrap();
+    }
+    let copy = s.cache_read(y, "w", Scope::Local).unwrap();
+    s.transform_layout(copy, 0, "KN", "NK").unwrap();
+    s.transform_layout(y, "y", "IJ", "JI3j").unwrap();
+    let text = s.trace().to_string();
+    assert!(text.contains("s.transform_layout(v1, 0, \"KN\", \"NK\")"), "{text}");
+    let mut again = Schedule::new(small_dense()).unwrap();
+    Trace::from_json(&s.trace().to_json()).unwrap().apply_to_schedule(&mut again).unwrap();
+    structural_equal(s.func(), again.func()).unwrap();
+    let args = arguments(&before, &[]);
+    assert_eq!(run(&before, args.clone()), run(s.func(), args));
+}
