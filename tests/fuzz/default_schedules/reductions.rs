@@ -1,11 +1,13 @@
 //! Sums, products, extremes and their positions over any axes; softmax and layer norm.
 
 use tvm::prelude::*;
+use tvm::target::Machine;
 use tvm::te::{max, min, prod, sum};
 use tvm::tir::PrimExpr;
 use tvm::topi::{arg_extreme, normalize, reduce_axes, scaled_sum, softmax, sum_axes};
 use tvm_testing::Rng;
 
+use super::batch::{Summary, check};
 use super::program::{Bound, Builder, Program, Values, eps};
 use super::{EXTENTS, below};
 
@@ -106,4 +108,21 @@ fn layer_norm(rng: &mut Rng, shape: &[i64], axes: &[usize]) -> Program {
     });
     let n = axes.iter().map(|&axis| shape[axis]).product::<i64>();
     p.finish("layer_norm", &[y], Bound::Absolute((200.0 * (n + 4) as f64 + 10.0) * eps(dtype)))
+}
+
+/// Rows of 17 elements, whose loop a compiler divides differently for the chunks of several threads.
+#[test]
+fn sums_of_products_have_the_same_bits_on_any_number_of_threads() {
+    for seed in 1..5 {
+        let mut rng = Rng::new(seed);
+        let mut p = Builder::new(&mut rng);
+        let x = p.input("x", &[64.into(), 5.into(), 17.into()], DataType::F64);
+        let y = sum_axes("squares", &x, &[2], false, |it| it.clone() * it);
+        let mut program =
+            p.finish("squares", &[y], Bound::Terms { terms: 18, sum: DataType::F64, products: true });
+        program.values = Values::Plain;
+        let machine = Machine { vector_bits: 8, ..Machine::baseline() };
+        let failures = check(&[program], &machine, 2, &mut Summary::default());
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
 }

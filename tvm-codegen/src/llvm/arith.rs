@@ -314,14 +314,6 @@ impl<'ctx> Function<'ctx, '_> {
     pub(super) fn with_fast_math(&self, value: Value<'ctx>) -> Value<'ctx> {
         if self.unit.options.fast_math { with_flags(value, FastMathFlags::all()) } else { value }
     }
-
-    /// Allows LLVM to fuse a product with the sum that contains it; both must have this flag.
-    pub(super) fn with_contraction(&self, value: Value<'ctx>) -> Value<'ctx> {
-        match self.unit.options.fast_math {
-            true => value,
-            false => with_flags(value, FastMathFlags::AllowContract),
-        }
-    }
 }
 
 fn with_flags(value: Value<'_>, flags: FastMathFlags) -> Value<'_> {

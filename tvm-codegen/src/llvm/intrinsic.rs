@@ -57,14 +57,9 @@ impl<'ctx> Function<'ctx, '_> {
         let first = values[0];
         let arg_type = args[0].dtype();
         match intrinsic {
-            // `llvm.fmuladd` is not used, because it is always fused: in a chain of sums, LLVM may find separate
-            // operations faster.
-            Intrinsic::FMulAdd => {
-                let product = self.binary(BinaryOp::Mul, first, values[1], dtype)?;
-                let product = self.with_contraction(product);
-                let sum = self.binary(BinaryOp::Add, product, values[2], dtype)?;
-                Ok(self.with_contraction(sum))
-            }
+            // Fused wherever the CPU has fused multiply-adds. The flag `contract` on a product and a sum leaves the choice to
+            // LLVM, which takes it for each copy of a loop body: a result would depend on the thread that computes it.
+            Intrinsic::FMulAdd => self.llvm_intrinsic("llvm.fmuladd", &values),
             Intrinsic::Rsqrt => {
                 let root = self.llvm_intrinsic("llvm.sqrt", &[first])?;
                 let one = self.expr(&PrimExpr::float(1.0, dtype.scalar()).broadcast(dtype.lanes()))?;
