@@ -155,7 +155,7 @@ fn check_on(target: &Target, batch: &[Scheduled<'_>], summary: &mut Summary) -> 
     for (it, name) in batch.iter().zip(&names) {
         let kernel = built.get(name).expect("it was compiled");
         summary.kernels += 1;
-        let res = watched(&it.about(target, "a signal"), || it.check(kernel, &mut summary.runs));
+        let res = watched(&it.about(target, "stopped"), || it.check(kernel, &mut summary.runs));
         failures.extend(res.err().map(|text| it.about(target, &text)));
     }
     failures
