@@ -277,6 +277,9 @@ pub fn compile_flags(target: &Target, options: Options, clang: bool) -> Vec<Stri
     }
     if clang {
         flags.push("-fbracket-depth=100000".into());
+    } else {
+        // gcc 12 makes a load under a constant mask a load of all lanes, past the end of the buffer.
+        flags.push("-fno-tree-loop-if-convert".into());
     }
     match (&target.cpu, &target.triple) {
         (Some(cpu), _) => flags.push(format!("-march={cpu}")),
