@@ -171,7 +171,8 @@ fn passes_are_found_by_name() {
     let twice =
         graph.insert_before("LambdaLift", third()).unwrap().insert_after("LambdaLift", third()).unwrap();
     assert_eq!(names(&twice)[1..4], ["test.Third", "LambdaLift", "test.Third"]);
-    assert_eq!(names(&graph.replace("FoldConstant", third()).unwrap())[6], "test.Third");
+    let fold = names(&graph).iter().position(|name| *name == "FoldConstant").unwrap();
+    assert_eq!(names(&graph.replace("FoldConstant", third()).unwrap())[fold], "test.Third");
     for name in ["CheckBounds", "VerifySource", "VerifyLowered", "LowerIntrin"] {
         for res in [tir.without(name), tir.replace(name, third())] {
             assert!(matches!(res, Err(PassError::Mandatory(it)) if it == name));
