@@ -20,6 +20,7 @@ use super::util::DeepSubstitute;
 use crate::arith::Analyzer;
 use crate::ir::IrError;
 use crate::pass::{Pass, prim_func_pass};
+use crate::target::Machine;
 use crate::tir::{Cast, For, ForKind, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt};
 
 /// Maximum number of vectors of full width that are unrolled; more become a loop.
@@ -31,8 +32,8 @@ pub const REMAINDER: &str = "remainder";
 /// Turns vectorised loops into vector statements.
 pub fn vectorize_loop() -> Pass {
     prim_func_pass("VectorizeLoop", |func, _, context| -> Result<_, IrError> {
-        let vector_bytes = i64::from(context.target.machine.lanes(DataType::U8));
-        let mut vectorize = VectorizeLoop { analyzer: analyzer_for(func), vector_bytes };
+        let machine = context.target.machine;
+        let mut vectorize = VectorizeLoop { analyzer: analyzer_for(func), machine };
         let body = vectorize.mutate_stmt(&func.body);
         let body = body.map(|body| convert(func, &body).unwrap_or(body));
         Ok(body.map(|body| PrimFunc { body, ..func.clone() }))
@@ -41,8 +42,8 @@ pub fn vectorize_loop() -> Pass {
 
 struct VectorizeLoop {
     analyzer: Analyzer,
-    /// Width of the widest vectors of the target.
-    vector_bytes: i64,
+    /// Tells the width of vectors.
+    machine: Machine,
 }
 
 impl Mutator for VectorizeLoop {
@@ -66,7 +67,13 @@ impl Mutator for VectorizeLoop {
 
 impl VectorizeLoop {
     fn vectorize(&self, node: &For) -> Result<Stmt, NoVector> {
-        let most = (self.vector_bytes / widest_element(&node.body)).max(1);
+        let widest = match widest_element(&node.body) {
+            1 => DataType::U8,
+            2 => DataType::U16,
+            4 => DataType::U32,
+            _ => DataType::U64,
+        };
+        let most = i64::from(self.machine.lanes(widest));
         match node.extent.as_int() {
             Some(extent) => self.pieces(node, most, extent),
             None => self.strips(node, most),
@@ -112,7 +119,7 @@ impl VectorizeLoop {
             ..node.clone()
         };
         enter_loop(&mut analyzer, &outer);
-        outer.body = VectorizeLoop { analyzer, vector_bytes: self.vector_bytes }.piece(node, base, lanes)?;
+        outer.body = VectorizeLoop { analyzer, machine: self.machine }.piece(node, base, lanes)?;
         Ok(outer)
     }
 
