@@ -43,25 +43,6 @@ fn matmul_16(a: Tensor<f32, 16, 4096>, b: Tensor<f32, 4096, 4096>) -> Tensor<f32
 fn matmul_1(a: Tensor<f32, 1, 4096>, b: Tensor<f32, 4096, 4096>) -> Tensor<f32, 1, 4096> {
     matmul(a, b)
 }
-#[prim_func]
-fn product_nt(a: &Tensor<f32, m, k>, b: &Tensor<f32, n, k>, c: &mut Tensor<f32, m, n>) {
-    for i in 0..m {
-        for j in 0..n {
-            c[[i, j]] = 0.0;
-            for p in 0..k {
-                c[[i, j]] += a[[i, p]] * b[[j, p]];
-            }
-        }
-    }
-}
-#[relax::func]
-fn transposed_512(a: Tensor<f32, 512, 512>, b: Tensor<f32, 512, 512>) -> Tensor<f32, 512, 512> {
-    call_tir(product_nt, (a, b))
-}
-#[relax::func]
-fn transposed_40(a: Tensor<f32, 40, 1000>, b: Tensor<f32, 1003, 1000>) -> Tensor<f32, 40, 1003> {
-    call_tir(product_nt, (a, b))
-}
 #[relax::func]
 fn scores(q: Tensor<f32, 12, 128, 64>, k: Tensor<f32, 12, 128, 64>) -> Tensor<f32, 12, 128, 128> {
     matmul(q, permute_dims(k, axes = [0, 2, 1]))
@@ -190,8 +171,6 @@ fn main() {
         matmul_bert [&[512, 384], &[384, 1536]], Some([512, 1536, 384]);
         matmul_16 [&[16, 4096], &[4096, 4096]], Some([16, 4096, 4096]);
         matmul_1 [&[1, 4096], &[4096, 4096]], Some([1, 4096, 4096]);
-        transposed_512 [&[512, 512], &[512, 512]], Some([512, 512, 512]);
-        transposed_40 [&[40, 1000], &[1003, 1000]], Some([40, 1003, 1000]);
         scores [&[12, 128, 64], &[12, 128, 64]], None;
         bias_relu [&[512, 512], &[512, 512], &[512]], Some([512, 512, 512]);
         chain [&[16777216], &[16777216], &[16777216]], None;

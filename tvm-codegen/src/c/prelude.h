@@ -31,14 +31,17 @@ struct tvm_ctx {
 #ifndef __has_builtin
 #define __has_builtin(x) 0
 #endif
-// Lanes of the concatenation of two vectors; T is the type of vectors of lane numbers.
+/* Lanes of the concatenation of two vectors; T is the type of vectors of lane numbers. */
 #ifdef __clang__
 #define TVM_SHUFFLE(T, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-// Stands before a loop of few iterations.
+#else
+#define TVM_SHUFFLE(T, a, b, ...) __builtin_shuffle(a, b, (T){__VA_ARGS__})
+#endif
+/* Stands before a loop of few iterations. */
+#ifdef __clang__
 #define TVM_REMAINDER _Pragma("clang loop unroll(disable) vectorize(disable)")
 #else
 #define TVM_REMAINDER _Pragma("GCC unroll 1")
-#define TVM_SHUFFLE(T, a, b, ...) __builtin_shuffle(a, b, (T){__VA_ARGS__})
 #endif
 #define TVM_INLINE static inline __attribute__((always_inline, unused))
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::arith::Analyzer;
+use crate::tir::analysis::same_indices;
 use crate::tir::schedule::Schedule;
 use crate::tir::{Block, BlockRealize, Buffer, BufferLoad, IterKind, PrimExpr, any_expr, for_each_load};
 
@@ -40,9 +41,7 @@ fn may_go(realize: &BlockRealize, blocks: &[Arc<BlockRealize>]) -> bool {
         && readers.all(|reader| {
             let mut places: Vec<Arc<BufferLoad>> = Vec::new();
             for_each_load(&reader.block.body, &mut |load| {
-                let same = |it: &Arc<BufferLoad>| {
-                    it.indices.iter().zip(load.indices.iter()).all(|(a, b)| crate::arith::same(a, b))
-                };
+                let same = |it: &Arc<BufferLoad>| same_indices(&it.indices, &load.indices);
                 if load.buffer == store.buffer && !places.iter().any(same) {
                     places.push(load.clone());
                 }

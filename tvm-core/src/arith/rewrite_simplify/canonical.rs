@@ -116,7 +116,10 @@ impl Divisor {
 
 /// The number of quotients and remainders in a sum, and the number of its terms.
 fn size(sum: &LinearSum) -> (usize, usize) {
-    let divides = |atom: &PrimExpr| matches!(atom, PrimExpr::Binary(it) if matches!(it.op, BinaryOp::FloorDiv | BinaryOp::FloorMod));
+    let divides = |atom: &PrimExpr| match atom {
+        PrimExpr::Binary(it) => matches!(it.op, BinaryOp::FloorDiv | BinaryOp::FloorMod),
+        _ => false,
+    };
     let divisions = sum.terms().flat_map(|(monomial, _)| monomial.atoms()).filter(|atom| divides(atom));
     (divisions.count(), sum.terms().count())
 }

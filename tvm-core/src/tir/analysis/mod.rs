@@ -20,7 +20,7 @@ pub(crate) use index_range::{extent_between, range_of};
 pub(in crate::tir) use init_nest::{Frame, drives, init_nest, init_variables, reduction_loop};
 pub use lowered::lowered_form;
 pub(crate) use total::is_total;
-pub(crate) use update::update;
 pub(in crate::tir) use update::{loads_buffer, loads_element};
+pub(crate) use update::{same_indices, update};
 pub use well_formed::well_formed;
 pub(crate) use well_formed::{check_expr, check_rules};

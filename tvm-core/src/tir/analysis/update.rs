@@ -22,12 +22,15 @@ pub(crate) fn update(store: &BufferStore) -> Option<(BinaryOp, &PrimExpr)> {
 pub(in crate::tir) fn loads_element(expr: &PrimExpr, store: &BufferStore) -> bool {
     match expr {
         PrimExpr::BufferLoad(load) => {
-            load.buffer == store.buffer
-                && load.indices.len() == store.indices.len()
-                && load.indices.iter().zip(store.indices.iter()).all(|(a, b)| same(a, b))
+            load.buffer == store.buffer && same_indices(&load.indices, &store.indices)
         }
         _ => false,
     }
+}
+
+/// True if two accesses of one buffer are at the same place.
+pub(crate) fn same_indices(a: &[PrimExpr], b: &[PrimExpr]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
 }
 
 /// True if `expr` reads an element of `buffer`.

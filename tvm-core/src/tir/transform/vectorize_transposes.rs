@@ -9,9 +9,10 @@
 use tvm_runtime::DataType;
 
 use super::util::body_pass;
-use crate::arith::{Analyzer, detect_linear_equation, same};
+use crate::arith::{Analyzer, detect_linear_equation};
 use crate::ir::Var;
 use crate::pass::Pass;
+use crate::tir::analysis::same_indices;
 use crate::tir::{
     AllocBuffer, Bind, Buffer, BufferLoad, BufferStore, For, ForKind, Intrinsic, Mutator, PrimCallee,
     PrimExpr, Scope, Shuffle, Stmt, any_expr, for_each_load, uses_var,
@@ -205,5 +206,5 @@ impl Mutator for Replace<'_> {
 }
 
 fn is_same(a: &BufferLoad, b: &BufferLoad) -> bool {
-    a.buffer == b.buffer && a.indices.iter().zip(b.indices.iter()).all(|(a, b)| same(a, b))
+    a.buffer == b.buffer && same_indices(&a.indices, &b.indices)
 }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::compute_inline::definition;
 use crate::ir::{BlockId, VarId};
-use crate::tir::analysis::with_access_regions;
+use crate::tir::analysis::{same_indices, with_access_regions};
 use crate::tir::schedule::rewrite::{self, drop_alloc_everywhere, remove_block, with_block};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::{
@@ -55,10 +55,7 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
         return refuse(format!("is not the only reader of `{}`", made.buffer.name));
     }
     let loads = loads_of(&store.value, &made.buffer);
-    let same = |load: &BufferLoad| {
-        load.indices.iter().zip(loads[0].indices.iter()).all(|(a, b)| crate::arith::same(a, b))
-    };
-    if loads.is_empty() || !loads.iter().all(same) {
+    if loads.is_empty() || !loads.iter().all(|load| same_indices(&load.indices, &loads[0].indices)) {
         return refuse(format!("does not read `{}` at one place", made.buffer.name));
     }
     let axes = analysis::distinct_axes(block, &loads[0].indices, &made.buffer.shape);
