@@ -1,10 +1,11 @@
 //! Operators without a schedule by hand: median times of interleaved runs with default schedules and without, and of the
 //! `gemm` crate for products. `TVM_NUM_THREADS=1 cargo bench -p tvm-benches --features llvm --bench untuned [-- FILTER]`
+//! `EXPLAIN=1` prints the schedules, `EMIT=asm` the assembly, `EMIT=c` C code.
 #![allow(missing_docs, clippy::print_stdout, reason = "a benchmark that prints a table")]
 
 use std::time::Instant;
 
-use tvm::codegen::{Compiled, compile_module};
+use tvm::codegen::{Compiled, EmitKind, compile_module};
 use tvm::ir::{BaseFunc, IRModule};
 use tvm::pass::PassContext;
 use tvm::prelude::*;
@@ -37,6 +38,34 @@ fn matmul_bert(a: Tensor<f32, 512, 384>, b: Tensor<f32, 384, 1536>) -> Tensor<f3
 }
 #[relax::func]
 fn matmul_16(a: Tensor<f32, 16, 4096>, b: Tensor<f32, 4096, 4096>) -> Tensor<f32, 16, 4096> {
+    matmul(a, b)
+}
+#[relax::func]
+fn matmul_m16(a: Tensor<f32, m, 4096>, b: Tensor<f32, 4096, 4096>) -> Tensor<f32, m, 4096> {
+    matmul(a, b)
+}
+#[relax::func]
+fn matmul_m1(a: Tensor<f32, m, 4096>, b: Tensor<f32, 4096, 4096>) -> Tensor<f32, m, 4096> {
+    matmul(a, b)
+}
+#[relax::func]
+fn few_16(a: Tensor<f32, 16, 1536>, b: Tensor<f32, 1536, 384>) -> Tensor<f32, 16, 384> {
+    matmul(a, b)
+}
+#[relax::func]
+fn few_1(a: Tensor<f32, 1, 1536>, b: Tensor<f32, 1536, 384>) -> Tensor<f32, 1, 384> {
+    matmul(a, b)
+}
+#[relax::func]
+fn few_m16(a: Tensor<f32, m, 1536>, b: Tensor<f32, 1536, 384>) -> Tensor<f32, m, 384> {
+    matmul(a, b)
+}
+#[relax::func]
+fn few_m1(a: Tensor<f32, m, 1536>, b: Tensor<f32, 1536, 384>) -> Tensor<f32, m, 384> {
+    matmul(a, b)
+}
+#[relax::func]
+fn few_odd(a: Tensor<f32, 7, 1000>, b: Tensor<f32, 1000, 1003>) -> Tensor<f32, 7, 1003> {
     matmul(a, b)
 }
 #[relax::func]
@@ -170,7 +199,14 @@ fn main() {
         matmul_m_512 [&[300, 512], &[512, 512]], Some([300, 512, 512]);
         matmul_bert [&[512, 384], &[384, 1536]], Some([512, 1536, 384]);
         matmul_16 [&[16, 4096], &[4096, 4096]], Some([16, 4096, 4096]);
+        matmul_m16 [&[16, 4096], &[4096, 4096]], Some([16, 4096, 4096]);
+        few_16 [&[16, 1536], &[1536, 384]], Some([16, 384, 1536]);
+        few_1 [&[1, 1536], &[1536, 384]], Some([1, 384, 1536]);
+        few_m16 [&[16, 1536], &[1536, 384]], Some([16, 384, 1536]);
+        few_m1 [&[1, 1536], &[1536, 384]], Some([1, 384, 1536]);
+        few_odd [&[7, 1000], &[1000, 1003]], Some([7, 1003, 1000]);
         matmul_1 [&[1, 4096], &[4096, 4096]], Some([1, 4096, 4096]);
+        matmul_m1 [&[1, 4096], &[4096, 4096]], Some([1, 4096, 4096]);
         scores [&[12, 128, 64], &[12, 128, 64]], None;
         bias_relu [&[512, 512], &[512, 512], &[512]], Some([512, 512, 512]);
         chain [&[16777216], &[16777216], &[16777216]], None;
@@ -207,6 +243,11 @@ fn run(case: &Case) {
                 println!("{}", scheduled.map_or((**func).clone(), |it| it.0));
             }
         }
+    }
+    if let Some(kind) = std::env::var_os("EMIT") {
+        let kind = if kind == "c" { EmitKind::C } else { EmitKind::Asm };
+        let compiled = Compiled::new(case.module.clone(), &target).expect("it compiles");
+        println!("{}", String::from_utf8_lossy(&compiled.emit(kind).expect("it is emitted")));
     }
     let start = Instant::now();
     let fast = compile_module(&case.module, &target).expect("it compiles");

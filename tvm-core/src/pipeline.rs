@@ -57,6 +57,7 @@ impl Pass {
         tir::transform::expand_math,
         tir::transform::flatten_buffer,
         tir::transform::float_compute_legalize,
+        tir::transform::inject_prefetch,
         tir::transform::loop_partition,
         tir::transform::lower_init_block,
         tir::transform::lower_intrin,

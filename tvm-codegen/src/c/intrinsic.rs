@@ -69,6 +69,7 @@ impl Function<'_> {
         match intrinsic {
             Intrinsic::IfThenElse => return self.if_then_else(it),
             Intrinsic::AddressOf => return self.address_of(&it.args[0]),
+            Intrinsic::Prefetch => return self.prefetch(&it.args[0]),
             Intrinsic::ArgData
             | Intrinsic::ArgNdim
             | Intrinsic::ArgDType
@@ -177,6 +178,18 @@ impl Function<'_> {
                 Ok(format!("((void *)({} + {at}))", self.buffer(&load.buffer)?))
             }
             _ => not_supported("the address of something that is not an element of a flat buffer"),
+        }
+    }
+
+    /// The address is computed as an integer, because it may be outside of the buffer.
+    fn prefetch(&mut self, value: &PrimExpr) -> Result<String, CodegenError> {
+        match value {
+            PrimExpr::BufferLoad(load) if load.indices.len() == 1 && load.indices[0].dtype().is_scalar() => {
+                let (base, at) = (self.buffer(&load.buffer)?, self.expr(&load.indices[0])?);
+                let bytes = load.buffer.dtype.bytes();
+                Ok(format!("(__builtin_prefetch((const void *)((uintptr_t){base} + ({at}) * {bytes})), 0)"))
+            }
+            _ => not_supported("a prefetch of something that is not an element of a flat buffer"),
         }
     }
 

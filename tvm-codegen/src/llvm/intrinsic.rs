@@ -4,7 +4,7 @@ use std::mem::{offset_of, size_of};
 
 use inkwell::intrinsics::Intrinsic as LlvmIntrinsic;
 use inkwell::types::BasicTypeEnum;
-use inkwell::values::{BasicValueEnum, PointerValue};
+use inkwell::values::{BasicValueEnum, CallSiteValue, PointerValue};
 use tvm_core::tir::{BinaryOp, Intrinsic, PrimExpr};
 use tvm_runtime::DataType;
 use tvm_runtime::abi::{DLTensor, KernelArg};
@@ -49,6 +49,9 @@ impl<'ctx> Function<'ctx, '_> {
         }
         if intrinsic == Intrinsic::IfThenElse {
             return self.if_then_else(&args[0], &args[1], &args[2]);
+        }
+        if intrinsic == Intrinsic::Prefetch {
+            return self.prefetch(&args[0]);
         }
         let values = args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
         if let Some(name) = llvm_name(intrinsic) {
@@ -113,6 +116,21 @@ impl<'ctx> Function<'ctx, '_> {
         }
     }
 
+    /// Brings an element, which may be outside of its buffer, into all caches.
+    fn prefetch(&mut self, element: &PrimExpr) -> Result<Value<'ctx>, LlvmError> {
+        let PrimExpr::BufferLoad(load) = element else { return unsupported("a prefetch of no element") };
+        let [index] = &*load.indices else {
+            return unsupported("a prefetch of an element of no flat buffer");
+        };
+        let index = index.clone().cast(DataType::I64) * load.buffer.dtype.bytes() as i64;
+        let offset = self.expr(&index)?.into_int_value();
+        let address: Value<'ctx> = self.offset(self.buffer(&load.buffer)?, offset)?.into();
+        let flag = |value| self.context().i32_type().const_int(value, false).into();
+        let [reads, all_caches, data] = [0, 3, 1].map(flag);
+        self.call_llvm("llvm.prefetch", &[address.get_type()], &[address, reads, all_caches, data])?;
+        Ok(address)
+    }
+
     /// Calls an LLVM intrinsic that is overloaded on the type of its first argument.
     pub(super) fn llvm_intrinsic(&self, name: &str, args: &[Value<'ctx>]) -> Result<Value<'ctx>, LlvmError> {
         let Some(first) = args.first() else { return unsupported(format!("`{name}` without arguments")) };
@@ -127,10 +145,19 @@ impl<'ctx> Function<'ctx, '_> {
         types: &[BasicTypeEnum<'ctx>],
         args: &[Value<'ctx>],
     ) -> Result<Value<'ctx>, LlvmError> {
+        self.call_llvm(name, types, args)?.try_as_basic_value().left_or_invalid()
+    }
+
+    fn call_llvm(
+        &self,
+        name: &str,
+        types: &[BasicTypeEnum<'ctx>],
+        args: &[Value<'ctx>],
+    ) -> Result<CallSiteValue<'ctx>, LlvmError> {
         let function = LlvmIntrinsic::find(name).and_then(|it| it.get_declaration(self.unit.module, types));
         let Some(function) = function else { return unsupported(format!("LLVM intrinsic `{name}`")) };
         let args: Vec<_> = args.iter().map(|&arg| arg.into()).collect();
-        self.builder.build_call(function, &args, "")?.try_as_basic_value().left_or_invalid()
+        Ok(self.builder.build_call(function, &args, "")?)
     }
 
     /// Calls a function of libm, lane by lane.

@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::arith::{Analyzer, detect_linear_equation};
+use crate::arith::{Analyzer, ConstIntBound, detect_linear_equation};
 use crate::ir::Var;
 use crate::tir::schedule::{Schedule, StmtSRef};
-use crate::tir::{BufferLoad, BufferStore, ForKind, IterKind, PrimExpr, for_each_load, uses_var};
+use crate::tir::{BufferLoad, BufferStore, ForKind, IterKind, PrimExpr, any_expr, for_each_load, uses_var};
+
+/// The largest value of a symbolic dimension for which a schedule is made.
+#[derive(Clone)]
+pub(super) struct AtMost {
+    pub(super) dim: Var,
+    pub(super) most: i64,
+}
 
 /// A leaf block, each of whose loops runs one axis.
 pub(super) struct BlockInfo {
@@ -19,6 +26,8 @@ pub(super) struct BlockInfo {
     pub(super) loads: Vec<Arc<BufferLoad>>,
     /// True if the block updates what it stores along reduction axes.
     pub(super) reduces: bool,
+    /// What is assumed of a dimension.
+    pub(super) at_most: Option<AtMost>,
 }
 
 /// An axis that a loop runs.
@@ -70,7 +79,20 @@ impl BlockInfo {
         let mut loads = Vec::new();
         for_each_load(&block.body, &mut |load| loads.push(load.clone()));
         loads.retain(|load| block.writes.iter().all(|write| write.buffer != load.buffer));
-        Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces })
+        Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces, at_most: None })
+    }
+
+    /// The largest extent of an axis, if a bound of its dimensions says so.
+    pub(super) fn most(&self, axis: &Axis) -> Option<i64> {
+        let mut analyzer = Analyzer::new();
+        any_expr(&axis.extent, &mut |it| {
+            it.as_var().into_iter().for_each(|dim| analyzer.bind_dim(dim));
+            false
+        });
+        if let Some(AtMost { dim, most }) = &self.at_most {
+            analyzer.bind_bound(dim, ConstIntBound::new(0, (*most).into()));
+        }
+        i64::try_from(analyzer.const_int_bound(&axis.extent).max).ok()
     }
 
     /// The number of iterations, if it is a constant.

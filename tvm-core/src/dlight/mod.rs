@@ -9,6 +9,7 @@
 
 mod analysis;
 mod cpu;
+mod few_rows;
 mod inline;
 mod plain_loops;
 #[cfg(test)]
@@ -22,7 +23,7 @@ use crate::target::{Machine, TargetKind};
 use crate::tir::schedule::{IS_SCHEDULED, Schedule, ScheduleError};
 use crate::tir::{ForKind, PrimFunc, Stmt, Visitor, walk_stmt};
 
-use analysis::BlockInfo;
+use analysis::{AtMost, BlockInfo};
 
 /// A default schedule for blocks of one form.
 struct Rule {
@@ -64,19 +65,26 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
         return None;
     }
     // Only products gain from it: other reductions in order stay as they are written.
-    let with_inits = plain_loops::with_inits(func).and_then(|func| by_rules(func, machine));
-    let gains = |applied: &[Applied]| applied.iter().any(|it| it.rule == cpu::CONTRACTION);
-    with_inits.filter(|(_, applied)| gains(applied)).or_else(|| by_rules(func.clone(), machine))
+    let gains =
+        |applied: &[Applied]| applied.iter().any(|it| [cpu::CONTRACTION, cpu::SKINNY].contains(&it.rule));
+    if let Some(func) = plain_loops::with_inits(func)
+        && let Some(many) = by_rules(func.clone(), machine, None).filter(|(_, applied)| gains(applied))
+    {
+        return Some(few_rows::with_few_rows(&func, many, machine));
+    }
+    let many = by_rules(func.clone(), machine, None)?;
+    Some(few_rows::with_few_rows(func, many, machine))
 }
 
-/// `func` scheduled by the rules.
-fn by_rules(func: PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<Applied>)> {
+/// `func` scheduled by the rules, for a dimension in some range.
+fn by_rules(func: PrimFunc, machine: &Machine, at_most: Option<&AtMost>) -> Option<(PrimFunc, Vec<Applied>)> {
     let mut s = Schedule::new(func).ok()?;
     inline::inline(&mut s);
     let mut applied = Vec::new();
     let names: Vec<Arc<str>> = s.state().leaf_blocks().iter().map(|it| it.block.name.clone()).collect();
     for name in names {
         let Some(info) = BlockInfo::of(&s, &name) else { continue };
+        let info = BlockInfo { at_most: at_most.cloned(), ..info };
         for rule in cpu::RULES {
             let mut fork = s.clone();
             if let Ok(Some(parameters)) = (rule.apply)(&mut fork, &info, machine) {

@@ -87,7 +87,7 @@ type Row = (&'static str, &'static str, &'static str);
 fn each_rule_takes_its_programs() {
     let index = PrimExpr::index;
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 13] = [
+    let cases: [(PrimFunc, &[Row]); 14] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -95,13 +95,17 @@ fn each_rule_takes_its_programs() {
         (product([3, 5, 80].map(index), false), &[("product", "contraction", "tile 3x5")]),
         (
             product([1, 4096, 512].map(index), false),
-            &[("product", "skinny product", "1 rows, strips of 8x1024")],
+            &[("product", "skinny product", "up to 1 rows, strips of 8x1024")],
         ),
         (
             product([1, 4096, 512].map(index), true),
+            &[("product", "skinny product", "up to 1 rows, strips of 8x1024")],
+        ),
+        (
+            product([Var::index("m").into(), index(384), index(512)], true),
             &[
-                ("product", "skinny product", "1 rows, strips of 8x1024"),
-                ("relu", "spatial", "2 axes as one vector loop"),
+                ("product_few", "skinny product", "up to 32 rows, strips of 8x192"),
+                ("product", "contraction", "tile 8x32, packed"),
             ],
         ),
         (chain(&[30, 50], [0, 1]), &[("y", "spatial", "2 axes as one vector loop")]),

@@ -320,6 +320,7 @@ impl Sayable {
                 | Intrinsic::Likely
                 | Intrinsic::Reinterpret
                 | Intrinsic::AddressOf
+                | Intrinsic::Prefetch
                 | Intrinsic::ArgData
                 | Intrinsic::ArgNdim
                 | Intrinsic::ArgDType

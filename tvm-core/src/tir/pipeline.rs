@@ -37,6 +37,7 @@ pub fn lower_tir() -> Pass {
         tir::remove_no_op(),
         tir::float_compute_legalize().mandatory(),
         tir::expand_math(),
+        tir::inject_prefetch(),
         tir::lower_intrin().mandatory(),
         tir::lower_tvm_builtin().mandatory(),
         tir::make_packed_api().mandatory(),

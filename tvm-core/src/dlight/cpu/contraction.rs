@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{MAX_TRANSPOSED, parallel};
+use super::{MAX_TRANSPOSED, inline_epilogue, parallel};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
@@ -204,25 +204,4 @@ fn pack(s: &mut Schedule, panel: BlockRV, operand: &Packed, lanes: i64) -> Resul
     let [term_tiles, term] = s.split(terms, [None, tile])?;
     s.reorder([term_tiles, column_tiles, term, column])?;
     s.vectorize(column)
-}
-
-/// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles.
-fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleError> {
-    let Some(store) = &info.store else { return Ok(()) };
-    let reader = s
-        .state()
-        .leaf_blocks()
-        .iter()
-        .find(|it| {
-            it.block.name != info.name && it.block.reads.iter().any(|read| read.buffer == store.buffer)
-        })
-        .map(|it| it.block.name.clone());
-    if let Some(name) = reader {
-        let mut fork = s.clone();
-        let reader = fork.block(&name)?;
-        if fork.reverse_compute_inline(reader).is_ok() {
-            *s = fork;
-        }
-    }
-    Ok(())
 }

@@ -7,6 +7,7 @@ mod skinny;
 mod spatial;
 
 pub(super) use contraction::NAME as CONTRACTION;
+pub(super) use skinny::{MAX_ROWS, NAME as SKINNY};
 
 use super::Rule;
 use super::analysis::BlockInfo;
@@ -30,4 +31,25 @@ fn parallel(s: &mut Schedule, info: &BlockInfo, loops: &[LoopRV]) -> Result<(), 
     }
     let fused = s.fuse_n(loops)?;
     s.parallel(fused)
+}
+
+/// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles.
+fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleError> {
+    let Some(store) = &info.store else { return Ok(()) };
+    let reader = s
+        .state()
+        .leaf_blocks()
+        .iter()
+        .find(|it| {
+            it.block.name != info.name && it.block.reads.iter().any(|read| read.buffer == store.buffer)
+        })
+        .map(|it| it.block.name.clone());
+    if let Some(name) = reader {
+        let mut fork = s.clone();
+        let reader = fork.block(&name)?;
+        if fork.reverse_compute_inline(reader).is_ok() {
+            *s = fork;
+        }
+    }
+    Ok(())
 }

@@ -1,26 +1,37 @@
 //! Products of few rows with a large matrix, which is read once: the limit is the bandwidth of memory.
 //!
-//! The matrix is read in the order of memory: a strip of [`TERMS`] of its rows and [`STRIP`] of its columns at a time. The
-//! result accumulates in memory, in a cache: it is loaded and stored once per strip. Threads take different columns, so
-//! sums keep their order.
+//! The matrix is read once, a group of [`TERMS`] of its rows and a strip of [`STRIP_BYTES`] of its columns at a time. A tile of
+//! the group stays in vector registers while all rows of the result use it. The rows of the result accumulate in a buffer
+//! of the strip's width, which stays in the first-level cache: an element is loaded and stored once per group. Meanwhile
+//! the next group is prefetched. Threads take different columns, so sums keep their order.
 
-use super::parallel;
+use super::{inline_epilogue, parallel};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
-use crate::tir::{IterKind, uses_var};
+use crate::tir::transform::PREFETCH;
+use crate::tir::{IterKind, Scope, uses_var};
 
-pub(super) const RULE: Rule = Rule { name: "skinny product", apply };
+/// Name of the rule.
+pub(in crate::dlight) const NAME: &str = "skinny product";
+
+pub(super) const RULE: Rule = Rule { name: NAME, apply };
 
 /// Rows of the result up to which the matrix is read faster than its elements are used.
-const MAX_ROWS: i64 = 32;
+pub(in crate::dlight) const MAX_ROWS: i64 = 32;
 
 /// Terms of a sum that are added before the result is stored.
 const TERMS: i64 = 8;
 
-/// Columns of a strip: those of a page of 4 KiB, if elements have 4 bytes.
-const STRIP: i64 = 1024;
+/// Bytes of a row of a strip at least: long enough to be read as a stream.
+const STRIP_BYTES: i64 = 1024;
+
+/// Bytes of the result that accumulate for a strip, unless rows are many: they stay in the first-level cache.
+const RESULT_BYTES: i64 = 16 << 10;
+
+/// Columns from which on the matrix is read in strips.
+const MIN_COLUMNS: i64 = 256;
 
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
     let (Some(column), Some(store), true) = (info.contiguous_axis(), &info.store, info.reduces) else {
@@ -30,7 +41,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let rows =
         info.axes.iter().enumerate().filter(|(i, axis)| *i != column && axis.kind == IterKind::Spatial);
     let rows: Vec<_> = rows.collect();
-    let count = rows.iter().try_fold(1i64, |count, (_, axis)| count.checked_mul(axis.extent.as_int()?));
+    let count = rows.iter().try_fold(1i64, |count, (_, axis)| count.checked_mul(info.most(axis)?));
     let terms: Vec<usize> = (0..info.axes.len()).filter(|&i| info.axes[i].kind == IterKind::Reduce).collect();
     let (Some(count), [term], Some(columns)) = (count, &terms[..], info.axes[column].extent.as_int()) else {
         return Ok(None);
@@ -40,24 +51,40 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let own_columns = matrix.indices.last().and_then(|index| index.as_var()) == Some(column_var);
     let shared = rows.iter().all(|(_, axis)| matrix.indices.iter().all(|index| !uses_var(index, &axis.var)));
     let large = info.axes[*term].extent.as_int().is_none_or(|extent| extent >= 8 * TERMS);
-    if !own_columns || !shared || !large || count > MAX_ROWS || columns < STRIP {
+    if !own_columns || !shared || !large || count > MAX_ROWS || columns < MIN_COLUMNS {
         return Ok(None);
     }
     let lanes = i64::from(machine.lanes(store.buffer.dtype));
+    let tile = if machine.vector_registers >= 32 { 2 * lanes } else { lanes };
+    let element = store.buffer.dtype.bytes() as i64;
+    // A strip for each core, if strips stay long enough.
+    let share = columns * element / i64::from(machine.cores.max(1));
+    let bytes = (RESULT_BYTES / count.max(1)).min(share).max(STRIP_BYTES);
+    let all = (columns + tile - 1) / tile;
+    let most = (bytes / element / tile).max(1);
+    // Strips of about the same width.
+    let strips = (all + most - 1) / most;
+    let tiles = (all + strips - 1) / strips;
     let block = s.block(&info.name)?;
+    let write = s.cache_write(block, 0, Scope::Global)?;
+    inline_epilogue(s, info)?;
     let loops = s.get_loops(block)?;
-    let [strips, tiles, vector] =
-        s.split(loops[column], [None, Some((STRIP / (2 * lanes)).max(1)), Some(2 * lanes)])?;
+    let [strips, tile_loop, vector] = s.split(loops[column], [None, Some(tiles), Some(tile)])?;
     let [groups, terms] = s.split(loops[*term], [None, Some(TERMS)])?;
     let rows: Vec<LoopRV> = rows.iter().map(|(i, _)| loops[*i]).collect();
-    let order: Vec<LoopRV> = [&[strips, groups, tiles], &rows[..], &[terms, vector]].concat();
+    let order: Vec<LoopRV> = [&[strips, groups, tile_loop], &rows[..], &[terms, vector]].concat();
     s.reorder_n(&order)?;
     s.unroll(terms)?;
     s.vectorize(vector)?;
+    s.annotate(groups, PREFETCH, 1i64)?;
+    s.reverse_compute_at(write, strips)?;
+    if let Some(&columns) = s.get_loops(write)?.last() {
+        s.vectorize(columns)?;
+    }
     let init = s.decompose_reduction(block, groups)?;
     if let Some(&vector) = s.get_loops(init)?.last() {
         s.vectorize(vector)?;
     }
     parallel(s, info, &[strips])?;
-    Ok(Some(format!("{count} rows, strips of {TERMS}x{STRIP}")))
+    Ok(Some(format!("up to {count} rows, strips of {TERMS}x{}", tiles * tile)))
 }

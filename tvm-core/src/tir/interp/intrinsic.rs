@@ -52,6 +52,7 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         | Intrinsic::Reinterpret
         | Intrinsic::IfThenElse
         | Intrinsic::AddressOf
+        | Intrinsic::Prefetch
         | Intrinsic::ArgData
         | Intrinsic::ArgNdim
         | Intrinsic::ArgDType

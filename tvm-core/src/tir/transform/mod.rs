@@ -33,6 +33,7 @@ mod flatten_buffer;
 mod float_compute_legalize;
 #[cfg(test)]
 mod fuzz;
+mod inject_prefetch;
 mod inline_call;
 mod loop_partition;
 mod lower_init_block;
@@ -71,6 +72,7 @@ pub(in crate::tir) use coverage::is_covered_in;
 pub use expand_math::expand_math;
 pub use flatten_buffer::flatten_buffer;
 pub use float_compute_legalize::float_compute_legalize;
+pub use inject_prefetch::{PREFETCH, inject_prefetch};
 pub(crate) use inline_call::{bind_buffer, inline_body, misfit_of_call};
 pub use loop_partition::loop_partition;
 pub use lower_init_block::lower_init_block;

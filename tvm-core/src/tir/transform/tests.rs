@@ -4,8 +4,8 @@
 use expect_test::{Expect, expect};
 use tvm_runtime::DataType;
 
-use crate::ir::{IRModule, Var};
-use crate::pass::{Pass, PassContext};
+use crate::ir::{AttrValue, IRModule, Var};
+use crate::pass::{Pass, PassContext, PassError, Sequential};
 use crate::pipeline::lower_tir;
 use crate::te;
 use crate::tir::schedule::Schedule;
@@ -343,4 +343,51 @@ fn lanes_of_a_tile_need_no_condition() {
         }
     "##]]
     .assert_eq(&after(s.into_func(), passes.into()));
+}
+
+/// `y = x * 2` in vectors of 32 elements, whose outer loop has the annotation `prefetch`, lowered to `inject_prefetch`.
+fn prefetched(ahead: AttrValue) -> Result<String, PassError> {
+    let shape = [8, 128].map(PrimExpr::index);
+    let x = te::placeholder("x", shape.to_vec(), DataType::F32);
+    let y = te::compute("y", shape, &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) * 2);
+    let mut s = Schedule::new(te::create_prim_func("f", &[x], &[y]).unwrap()).unwrap();
+    let y = s.block("y").unwrap();
+    let [i, j] = s.loops(y).unwrap();
+    let [_, vector] = s.split(j, [None, Some(32)]).unwrap();
+    s.vectorize(vector).unwrap();
+    s.annotate(i, super::PREFETCH, ahead).unwrap();
+    let passes = vec![
+        super::convert_blocks_to_opaque(),
+        super::lower_opaque_block(),
+        super::flatten_buffer(),
+        super::simplify(),
+        super::vectorize_loop(),
+        super::inject_prefetch(),
+    ];
+    let module = IRModule::from_prim_func(s.into_func());
+    let module = Sequential::new("passes", passes).apply_in(module, &PassContext::default())?;
+    Ok(module.to_string())
+}
+
+#[test]
+fn lines_that_later_iterations_load_are_prefetched() {
+    expect![[r##"
+        #[prim_func(attrs(is_scheduled = true), lowered)]
+        fn f(x: &Tensor<f32, 8, 128>, y: &mut Tensor<f32, 8, 128>) {
+            let x_1 = decl_buffer::<f32>([1024], address_of(x[[0, 0]]));
+            let y_1 = decl_buffer::<f32>([1024], address_of(y[[0, 0]]));
+            #[attrs("prefetch" = 2)]
+            for i0 in 0..8 {
+                for i1_0 in 0..4 {
+                    prefetch(x_1[[i0 * 128 + i1_0 * 32 + 256]]);
+                    prefetch(x_1[[i0 * 128 + i1_0 * 32 + 272]]);
+                    y_1[[ramp(i0 * 128 + i1_0 * 32, 1, 16)]] = x_1[[ramp(i0 * 128 + i1_0 * 32, 1, 16)]] * broadcast(2.0, 16);
+                    y_1[[ramp(i0 * 128 + i1_0 * 32 + 16, 1, 16)]] = x_1[[ramp(i0 * 128 + i1_0 * 32 + 16, 1, 16)]] * broadcast(2.0, 16);
+                }
+            }
+        }"##]].assert_eq(&prefetched(AttrValue::Int(2)).unwrap());
+    for wrong in [AttrValue::Int(0), AttrValue::Bool(true)] {
+        let error = prefetched(wrong).unwrap_err().to_string();
+        assert!(error.contains("annotation `prefetch`") && error.contains("1 or more"), "{error}");
+    }
 }

@@ -1,0 +1,170 @@
+//! Brings what later iterations of a loop read into the cache.
+//!
+//! A schedule annotates a loop with [`PREFETCH`], the number of iterations to look ahead. Vectors that the body loads, and
+//! that depend on the loop, are prefetched so many iterations earlier: once for each cache line, in the innermost loop on
+//! which their place depends. What the loop writes is not prefetched. The last iterations prefetch places behind the ones that
+//! are read, perhaps outside of the buffer: prefetching them has no effect.
+//!
+//! TVM counterpart: `InjectPrefetch`, which takes what the primitive `prefetch` of a `te` schedule named.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use tvm_runtime::DataType;
+
+use crate::arith::Analyzer;
+use crate::ir::{AttrValue, IrError, Var};
+use crate::pass::{Pass, prim_func_pass};
+use crate::tir::{
+    Buffer, BufferLoad, Evaluate, For, Intrinsic, Mutator, PrimExpr, PrimFunc, Scope, Stmt, Visitor,
+    for_each_load, substitute_expr, uses_var, walk_expr, walk_stmt,
+};
+
+/// Annotation of a loop: how many iterations ahead the vectors that its body loads are prefetched, 1 or more.
+pub const PREFETCH: &str = "prefetch";
+
+/// Bytes of a cache line.
+const LINE: i64 = 64;
+
+/// Prefetches in one body at most.
+const MOST: usize = 64;
+
+/// Prefetches what loops annotated with [`PREFETCH`] load.
+/// Requires: flat buffers, no blocks, no vectorized and unrolled loops. Fails if an annotation is no positive integer.
+pub fn inject_prefetch() -> Pass {
+    prim_func_pass("InjectPrefetch", |func, _, _| {
+        let mut inject = InjectPrefetch { ahead: Vec::new(), error: None };
+        let body = inject.mutate_stmt(&func.body);
+        match inject.error {
+            Some(error) => Err(error),
+            None => Ok(body.map(|body| PrimFunc { body, ..func.clone() })),
+        }
+    })
+}
+
+/// A loop around the statement that looks ahead.
+struct Ahead {
+    var: Var,
+    iterations: i64,
+    /// What its body writes.
+    written: Vec<Buffer>,
+}
+
+struct InjectPrefetch {
+    ahead: Vec<Ahead>,
+    error: Option<IrError>,
+}
+
+impl Mutator for InjectPrefetch {
+    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let Stmt::For(node) = stmt else { return self.walk_stmt(stmt) };
+        let annotation = node.annotations.get(PREFETCH);
+        match annotation {
+            None => {}
+            Some(AttrValue::Int(iterations @ 1..)) => self.ahead.push(Ahead {
+                var: node.loop_var.clone(),
+                iterations: *iterations,
+                written: Inside::of(&node.body).written,
+            }),
+            Some(other) => {
+                let name = node.loop_var.name();
+                let message =
+                    format!("loop `{name}` has the annotation `{PREFETCH}` with the value {other:?}");
+                let help = "give the number of iterations to look ahead, 1 or more";
+                self.error.get_or_insert_with(|| IrError::new(message, &node.span).help(help));
+                return None;
+            }
+        }
+        let here = self.prefetches(node);
+        let body = self.mutate_stmt(&node.body);
+        if annotation.is_some() {
+            self.ahead.pop();
+        }
+        if here.is_empty() {
+            return body.map(|body| For { body, ..(**node).clone() }.into());
+        }
+        let body = body.unwrap_or_else(|| node.body.clone());
+        let body = Stmt::seq(here.into_iter().chain([body]));
+        Some(For { body, ..(**node).clone() }.into())
+    }
+}
+
+impl InjectPrefetch {
+    /// The prefetches of vectors in the body of `node` whose place `node` is the innermost loop to determine.
+    fn prefetches(&self, node: &For) -> Vec<Stmt> {
+        let Some(Ahead { var, iterations, written }) = self.ahead.last() else { return Vec::new() };
+        let inside = Inside::of(&node.body);
+        let later = FxHashMap::from_iter([(var.id(), PrimExpr::from(var) + *iterations)]);
+        let analyzer = Analyzer::new();
+        let mut found: Vec<(Arc<BufferLoad>, PrimExpr)> = Vec::new();
+        for_each_load(&node.body, &mut |load| {
+            let ([PrimExpr::Ramp(ramp)], true) = (&*load.indices, found.len() < MOST) else { return };
+            let fits = ramp.stride.is_const(1)
+                && load.buffer.scope == Scope::Global
+                && uses_var(&ramp.base, var)
+                && uses_var(&ramp.base, &node.loop_var)
+                && !inside.vars.iter().any(|var| uses_var(&ramp.base, var))
+                && !written.iter().any(|buffer| *buffer == load.buffer);
+            if !fits {
+                return;
+            }
+            let bytes = load.buffer.dtype.bytes() as i64;
+            let first = substitute_expr(&ramp.base, &later);
+            for line in 0..(i64::from(ramp.lanes) * bytes + LINE - 1) / LINE {
+                let place = analyzer.simplify(&(&first + line * LINE / bytes));
+                let same_line = |(known, at): &(Arc<BufferLoad>, PrimExpr)| {
+                    let distance = analyzer.simplify(&(&place - at)).as_int();
+                    known.buffer == load.buffer && distance.is_some_and(|it| it.abs() * bytes < LINE)
+                };
+                if !found.iter().any(same_line) {
+                    found.push((load.clone(), place));
+                }
+            }
+        });
+        let prefetch = |(load, place): (Arc<BufferLoad>, PrimExpr)| {
+            let element = [load.buffer.load([place])];
+            Evaluate { value: PrimExpr::call(Intrinsic::Prefetch, element, DataType::HANDLE) }.into()
+        };
+        found.into_iter().map(prefetch).collect()
+    }
+}
+
+/// What a statement defines and writes.
+#[derive(Default)]
+struct Inside {
+    vars: Vec<Var>,
+    written: Vec<Buffer>,
+}
+
+impl Inside {
+    fn of(stmt: &Stmt) -> Inside {
+        let mut inside = Inside::default();
+        inside.visit_stmt(stmt);
+        inside
+    }
+}
+
+impl Visitor for Inside {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        if let PrimExpr::Let(it) = expr {
+            self.vars.push(it.var.clone());
+        }
+        walk_expr(self, expr);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::For(it) => self.vars.push(it.loop_var.clone()),
+            Stmt::Bind(it) => self.vars.push(it.var.clone()),
+            Stmt::BufferStore(it) => self.written.push(it.buffer.clone()),
+            Stmt::AllocBuffer(it) => self.written.push(it.buffer.clone()),
+            Stmt::DeclBuffer(it) => self.written.push(it.buffer.clone()),
+            _ => {}
+        }
+        walk_stmt(self, stmt);
+    }
+}
