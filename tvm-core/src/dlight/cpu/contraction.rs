@@ -207,7 +207,7 @@ fn pack(s: &mut Schedule, panel: BlockRV, operand: &Packed, lanes: i64) -> Resul
 }
 
 /// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles.
-fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleError> {
+pub(super) fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleError> {
     let Some(store) = &info.store else { return Ok(()) };
     let reader = s
         .state()

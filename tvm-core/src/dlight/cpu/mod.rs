@@ -5,6 +5,7 @@ mod contraction;
 mod reduction;
 mod skinny;
 mod spatial;
+mod window;
 
 pub(super) use contraction::NAME as CONTRACTION;
 
@@ -14,7 +15,7 @@ use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 
 /// The rules, in the order in which they are tried.
 pub(super) const RULES: &[Rule] =
-    &[skinny::RULE, contraction::RULE, reduction::RULE, choice::RULE, spatial::RULE];
+    &[skinny::RULE, window::RULE, contraction::RULE, reduction::RULE, choice::RULE, spatial::RULE];
 
 /// Elements in each direction of a tile that `VectorizeTransposes` transposes: those of one vector, up to this number.
 const MAX_TRANSPOSED: i64 = 16;
