@@ -3,7 +3,7 @@
 //! A tile of the result of a few rows and one or two vectors stays in registers, and the loops over the window are unrolled
 //! around it: a vector that several rows of the tile read is loaded once. Windows run column by column, so that few
 //! vectors are needed at a time. If another block computes what the window reads, as padding does, it is computed there for
-//! one image at a time, which stays in a cache.
+//! one image, or a band of its rows, at a time, which stays in a cache.
 
 use super::parallel;
 use crate::dlight::Rule;
@@ -49,7 +49,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     if window.images == 0 || size.is_none_or(|size| size as u64 > machine.l2_bytes / 2) {
         return Ok(None);
     }
-    let text = scheduled(s, &reader, &window, Some(info), machine)?;
+    let text = scheduled(s, &reader, &window, size.map(|size| (info, size)), machine)?;
     Ok(text.map(|text| format!("{text}, inside of `{}`", reader.name)))
 }
 
@@ -94,12 +94,12 @@ fn window(s: &Schedule, info: &BlockInfo) -> Option<Window> {
     Some(Window { column, row, images, terms })
 }
 
-/// Schedules the window in tiles, and computes `producer` per image.
+/// Schedules the window in tiles, and computes a producer per image of so many bytes, or per band of rows of it.
 fn scheduled(
     s: &mut Schedule,
     info: &BlockInfo,
     window: &Window,
-    producer: Option<&BlockInfo>,
+    producer: Option<(&BlockInfo, i64)>,
     machine: &Machine,
 ) -> Result<Option<String>, ScheduleError> {
     let Some(store) = &info.store else { return Ok(None) };
@@ -124,10 +124,22 @@ fn scheduled(
             let [panel, vector] = s.split(it, [None, Some(columns)])?;
             outer.push(panel);
             inner.push(vector);
-        } else if i == window.row {
-            let [tile, row] = s.split(it, [None, Some(rows)])?;
-            outer.push(tile);
-            inner.insert(0, row);
+        } else if i == window.row || i == window.images {
+            let size = if i == window.row { rows } else { 1 };
+            let [tile, row] = s.split(it, [None, Some(size)])?;
+            let bands = producer.map_or(1, |(_, bytes)| bands(axis, size, bytes, machine));
+            if i == window.images && bands > 1 {
+                let [band, tile] = s.split(tile, [Some(bands), None])?;
+                images.push(band);
+                outer.push(tile);
+            } else {
+                outer.push(tile);
+            }
+            if i == window.row {
+                inner.insert(0, row);
+            } else {
+                outer.push(row);
+            }
         } else if i < window.images {
             images.push(it);
         } else {
@@ -151,7 +163,7 @@ fn scheduled(
     inner[..inner.len() - 1].iter().try_for_each(|&row| s.unroll(row))?;
     s.vectorize(vector)?;
     s.decompose_reduction(block, first)?;
-    if let Some(producer) = producer {
+    if let Some((producer, _)) = producer {
         let Some(&image) = images.last() else { return Ok(None) };
         let producer = s.block(&producer.name)?;
         s.compute_at(producer, image)?;
@@ -164,6 +176,15 @@ fn scheduled(
         parallel(s, info, exact)?;
     }
     Ok(Some(format!("tile {rows}x{columns} of windows of {}", window.terms)))
+}
+
+/// The number of bands of the axis, in whole tiles of `size`, for which the part of an image of `bytes` stays in the
+/// first-level cache.
+fn bands(axis: &Axis, size: i64, bytes: i64, machine: &Machine) -> i64 {
+    let Some(extent) = axis.extent.as_int().filter(|extent| extent % size == 0) else { return 1 };
+    let cache = (machine.l1_bytes as i64 * 2 / 3).max(1);
+    let (tiles, least) = (extent / size, (bytes + cache - 1) / cache);
+    (least.max(1)..=tiles / 2).find(|bands| tiles % bands == 0).unwrap_or(1)
 }
 
 /// The number of rows of a tile: at most `most`, and as few rows as possible left over.
