@@ -12,6 +12,8 @@ use crate::tir::PrimExpr;
 
 /// Bytes of a result in blocks that are moved to the plain layout in a cycle.
 const MOVED_BYTES: f64 = 3.0;
+/// Bytes of pixels that are picked from the data in a cycle.
+const PICKED_BYTES: f64 = 3.0;
 /// Vectors that one core multiplies and adds in a cycle.
 const VECTORS: f64 = 2.0;
 /// How much longer products of pixels that are not neighbours take.
@@ -95,7 +97,7 @@ impl Converter<'_> {
         let bytes = f64::from(dtype.bits()) / 8.0;
         let terms = (out * inputs * height * width) as f64;
         // Every panel of pixels reads all weights.
-        if terms * bytes > self.machine.l2_bytes as f64 / 2.0 {
+        if terms * bytes > self.machine.l2_bytes as f64 {
             return Some(false);
         }
         // Vectors of pixels: whole panels of two, and what is left in shorter and shorter ones.
@@ -103,10 +105,13 @@ impl Converter<'_> {
             pixels / (2 * lanes) * 2 + i64::from((pixels % (2 * lanes)).unsigned_abs().count_ones())
         };
         let pixels: i64 = result.iter().product();
-        let is_product = window == [1, 1] && all("strides", 1) && all("padding", 0);
+        let is_product = window == [1, 1] && all("padding", 0);
+        let is_strided = !all("strides", 1);
         let vectors = if is_product { vectors(pixels) } else { result[0] * vectors(result[1]) };
-        let slower = if stride > 1 { STRIDED } else { 1.0 };
-        let plain = slower * terms * vectors as f64 / VECTORS;
+        let slower = if is_strided && !is_product { STRIDED } else { 1.0 };
+        let picked =
+            if is_strided && is_product { (inputs * pixels) as f64 * bytes / PICKED_BYTES } else { 0.0 };
+        let plain = slower * terms * vectors as f64 / VECTORS + picked;
         let moved = (out * pixels) as f64 * bytes / MOVED_BYTES;
         let blocks = terms * pixels as f64 / (VECTORS * lanes as f64) + moved;
         Some(plain < blocks)
