@@ -19,6 +19,9 @@ struct Window {
 
 impl Window {
     fn random(rng: &mut Rng) -> Window {
+        if rng.one_in(6) {
+            return Window { extent: [1; 2], stride: [1; 2], pad: [[0; 2]; 2], dilation: [1; 2] };
+        }
         let extent = [0; 2].map(|_| *rng.pick(&[1, 2, 3, 3, 5]));
         let mut pad = || extent.map(|it| rng.range(0, (it - 1).min(2)));
         let pad = [pad(), pad()];
@@ -90,7 +93,13 @@ pub(crate) fn convolution(rng: &mut Rng) -> Program {
     let mut p = Builder::new(rng);
     let count = *p.rng.pick(&[1, 1, 1, 1, 2, 2, 2, 2, 0]);
     let batch = p.dim("batch", count);
-    let most = if inputs * outputs * window.extent[0] * window.extent[1] > 500 { 7 } else { 14 };
+    let of_group = if depthwise { 1 } else { inputs };
+    // Wide images have several panels of columns.
+    let most = match of_group * outputs * window.extent[0] * window.extent[1] {
+        501.. => 7,
+        ..=72 if p.rng.one_in(3) => 40,
+        _ => 14,
+    };
     let sizes = [("h", 0), ("w", 1)].map(|(name, axis)| window.image(&mut p, name, axis, most));
     let [h, w] = [0, 1].map(|axis| sizes[axis][0].0.clone());
     let [out_h, out_w] = [0, 1].map(|axis| sizes[axis][1].0.clone());
@@ -100,7 +109,6 @@ pub(crate) fn convolution(rng: &mut Rng) -> Program {
         Some(block) if depthwise => [format!("NCHW{block}c"), format!("OIHW{block}o")],
         Some(block) => [format!("NCHW{block}c"), format!("OIHW{block}i{block}o")],
     };
-    let of_group = if depthwise { 1 } else { inputs };
     let [kh, kw] = window.extent;
     let weight_dims = match block {
         None => vec![outputs, of_group, kh, kw],

@@ -8,5 +8,6 @@ mod elementary;
 mod elementwise;
 mod kernels;
 mod programs;
+mod strided;
 mod suite;
 mod transposes;

@@ -8,6 +8,7 @@ use crate::te::{self, TensorExpr, compute, create_prim_func, placeholder, reduce
 use crate::tir::{
     AllocBuffer, Block, BlockNames, BlockRealize, Buffer, For, Param, PrimExpr, Stmt, derive_blocks,
 };
+use crate::topi::{self, ConvLayouts, ConvParams};
 
 const MACHINE: Machine = Machine { vector_bits: 512, vector_registers: 32, ..Machine::baseline() };
 
@@ -80,6 +81,28 @@ fn plain_product([m, n, k]: [i64; 3], local: bool) -> PrimFunc {
     PrimFunc::new("f", vec![Param::In(a), Param::In(b), Param::Out(c)], BlockRealize::opaque(root))
 }
 
+/// A convolution of 1×1 over an image of `size`, and its maximum with 0.
+fn pointwise([batch, channels, out]: [i64; 3], size: [i64; 2]) -> PrimFunc {
+    let x = input("x", &[batch, channels, size[0], size[1]].map(PrimExpr::index));
+    let weight = input("weight", &[out, channels, 1, 1].map(PrimExpr::index));
+    let (pads, ones) = (vec![0; 2], vec![1; 2]);
+    let params = ConvParams {
+        strides: ones.clone(),
+        pad_before: pads.clone(),
+        pad_after: pads,
+        dilation: ones,
+        groups: 1,
+    };
+    let [data, kernel, out_layout] = ["NCHW", "OIHW", "NCHW"].map(|it| it.parse().unwrap());
+    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out: out_layout };
+    let shape = [batch, out, size[0], size[1]].map(PrimExpr::index);
+    let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
+    let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
+        conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
+    });
+    create_prim_func("f", &[x, weight], &[relu]).unwrap()
+}
+
 /// Block, rule, parameters.
 type Row = (&'static str, &'static str, &'static str);
 
@@ -87,7 +110,7 @@ type Row = (&'static str, &'static str, &'static str);
 fn each_rule_takes_its_programs() {
     let index = PrimExpr::index;
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 14] = [
+    let cases: [(PrimFunc, &[Row]); 16] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -108,6 +131,8 @@ fn each_rule_takes_its_programs() {
                 ("product", "contraction", "tile 8x32, packed"),
             ],
         ),
+        (pointwise([1, 64, 64], [56, 56]), &[("conv2d_product", "flat product", "tile 8x32")]),
+        (pointwise([2, 24, 20], [7, 7]), &[("conv2d_product", "flat product", "tile 7x32")]),
         (chain(&[30, 50], [0, 1]), &[("y", "spatial", "2 axes as one vector loop")]),
         (chain(&[300, 500], [1, 0]), &[("y", "spatial", "tiles of 16x16")]),
         (plain_product([64, 96, 80], false), &[("c", "contraction", "tile 8x32, packed")]),

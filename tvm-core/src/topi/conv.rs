@@ -63,6 +63,10 @@ pub fn conv(
     dtype: DataType,
 ) -> TensorExpr {
     let (letters, kernel_letters) = (&layouts.letters, &layouts.kernel_letters());
+    if let Some(extents) = pointwise_image(x, weight, params, layouts, shape).filter(|_| x.dtype() == dtype) {
+        let x = if params.strides.iter().all(|&it| it == 1) { x } else { &every(x, &params.strides, shape) };
+        return pointwise(name, x, weight, shape, extents);
+    }
     let padded = params.pad_before.iter().chain(&params.pad_after).any(|&it| it != 0);
     let x = &if padded {
         let mode = PadMode::Constant(PrimExpr::constant(0.0, x.dtype()));
@@ -113,6 +117,67 @@ pub fn conv(
         sum(x.cast(wide) * weight.cast(wide), &axes)
     });
     narrowed(sums, dtype)
+}
+
+/// The fewest pixels for which [`pointwise`] pays: those of one vector.
+const FEW_PIXELS: i64 = 16;
+
+/// Height and width of the result, if the convolution is a product of two matrices in the plain layouts: windows of 1×1
+/// without padding.
+fn pointwise_image(
+    x: &TensorExpr,
+    weight: &TensorExpr,
+    params: &ConvParams,
+    layouts: &ConvLayouts,
+    shape: &[PrimExpr],
+) -> Option<[i64; 2]> {
+    let zeros = params.pad_before.iter().chain(&params.pad_after).all(|&it| it == 0);
+    let is_plain = |layout: &Layout, letters: &str| {
+        layout.axes().len() == letters.len()
+            && layout.axes().iter().zip(letters.chars()).all(|(axis, letter)| axis.letter == letter)
+    };
+    let plain = is_plain(&layouts.data, &layouts.letters)
+        && is_plain(&layouts.out, &layouts.letters)
+        && is_plain(&layouts.kernel, &layouts.kernel_letters());
+    if !zeros
+        || params.groups != 1
+        || !plain
+        || layouts.letters.len() != 4
+        || accumulator(x.dtype()) != x.dtype()
+    {
+        return None;
+    }
+    let window = (2..4).all(|axis| weight.dim(axis).is_const(1));
+    let [height, width] = [shape[2].as_int()?, shape[3].as_int()?];
+    (window && height.checked_mul(width)? >= FEW_PIXELS).then_some([height, width])
+}
+
+/// The pixels that windows of 1×1 with these strides read.
+fn every(x: &TensorExpr, strides: &[i64], shape: &[PrimExpr]) -> TensorExpr {
+    let extents = [x.dim(0), x.dim(1), shape[2].clone(), shape[3].clone()];
+    compute("pixels", extents, &[x], |i| {
+        x.at([i[0].clone(), i[1].clone(), &i[2] * strides[0], &i[3] * strides[1]])
+    })
+}
+
+/// The weights times the image, whose pixels are one axis; then one stage with the axes of the result.
+fn pointwise(
+    name: &str,
+    x: &TensorExpr,
+    weight: &TensorExpr,
+    shape: &[PrimExpr],
+    [height, width]: [i64; 2],
+) -> TensorExpr {
+    let channel = reduce_axis("ci", weight.dim(1));
+    let flat = [shape[0].clone(), shape[1].clone(), PrimExpr::index(height * width)];
+    let dtype = x.dtype();
+    let product = compute(&format!("{name}_product"), flat, &[x, weight], |i| {
+        let pixel = [i[2].clone().floordiv(width), i[2].clone().floormod(width)];
+        let x = x.at([&[i[0].clone(), channel.expr()], &pixel[..]].concat());
+        let weight = weight.at([i[1].clone(), channel.expr(), PrimExpr::index(0), PrimExpr::index(0)]);
+        sum(x.cast(dtype) * weight.cast(dtype), &[&channel])
+    });
+    compute(name, shape, &[&product], |i| product.at([i[0].clone(), i[1].clone(), &i[2] * width + &i[3]]))
 }
 
 /// Name of the reduction axis that runs over an axis of the weights.

@@ -145,7 +145,7 @@ fn is_multiple(axis: &Axis, size: i64) -> bool {
 }
 
 /// The number of rows of a tile: at most `most`, and as few rows as possible left over.
-fn rows_of(extent: Option<i64>, most: i64) -> i64 {
+pub(super) fn rows_of(extent: Option<i64>, most: i64) -> i64 {
     match extent {
         Some(extent) if extent <= most => extent.max(1),
         Some(extent) => {

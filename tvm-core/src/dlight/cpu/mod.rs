@@ -2,9 +2,11 @@
 
 mod choice;
 mod contraction;
+mod flat;
 mod reduction;
 mod skinny;
 mod spatial;
+mod window;
 
 pub(super) use contraction::NAME as CONTRACTION;
 pub(super) use skinny::{MAX_ROWS, NAME as SKINNY};
@@ -14,8 +16,15 @@ use super::analysis::BlockInfo;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 
 /// The rules, in the order in which they are tried.
-pub(super) const RULES: &[Rule] =
-    &[skinny::RULE, contraction::RULE, reduction::RULE, choice::RULE, spatial::RULE];
+pub(super) const RULES: &[Rule] = &[
+    skinny::RULE,
+    window::RULE,
+    flat::RULE,
+    contraction::RULE,
+    reduction::RULE,
+    choice::RULE,
+    spatial::RULE,
+];
 
 /// Elements in each direction of a tile that `VectorizeTransposes` transposes: those of one vector, up to this number.
 const MAX_TRANSPOSED: i64 = 16;

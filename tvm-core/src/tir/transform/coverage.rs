@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::arith::Analyzer;
 use crate::ir::{Var, VarId};
 use crate::tir::{
-    Buffer, ForKind, Intrinsic, PrimCallee, PrimExpr, PrimFunc, Range, Stmt, Visitor, any_expr,
+    BinaryOp, Buffer, ForKind, Intrinsic, PrimCallee, PrimExpr, PrimFunc, Range, Stmt, Visitor, any_expr,
     substitute_expr, uses_var, walk_expr, walk_stmt,
 };
 
@@ -245,6 +245,11 @@ impl Coverage<'_> {
                 solution.insert(var.id(), range.min.clone());
             }
         }
+        for (var, _) in &solved {
+            if let Some(value) = from_digits(&write.indices, indices, var) {
+                solution.insert(var.id(), value);
+            }
+        }
         for (written, read) in write.indices.iter().zip(indices) {
             solve(analyzer, written, read, &solved, &mut solution)?;
         }
@@ -260,6 +265,29 @@ impl Coverage<'_> {
         }
         let holds = write.conditions.iter().all(|condition| analyzer.can_prove(&at_solution(condition)));
         holds.then_some(solution)
+    }
+}
+
+/// The value of `var` for which the indices `written` are those that are `read`, if they are digits of `var`, as after loops
+/// were fused: `var / 12`, `var / 4 % 3`, `var % 4`.
+fn from_digits(written: &[PrimExpr], read: &[PrimExpr], var: &Var) -> Option<PrimExpr> {
+    let mut digits = written.iter().zip(read).filter(|(index, _)| uses_var(index, var)).peekable();
+    digits.peek().filter(|(index, _)| index.as_var().is_none())?;
+    digits.try_fold(PrimExpr::int(0, var.dtype()), |value, (index, read)| {
+        Some(value + read * digit_place(index, var)?)
+    })
+}
+
+/// What a digit of `var` counts.
+fn digit_place(digit: &PrimExpr, var: &Var) -> Option<i64> {
+    match digit {
+        PrimExpr::Var(it) => (it == var).then_some(1),
+        PrimExpr::Binary(it) if it.op == BinaryOp::FloorMod && it.b.as_int()? > 0 => digit_place(&it.a, var),
+        PrimExpr::Binary(it) if it.op == BinaryOp::FloorDiv => {
+            let by = it.b.as_int().filter(|&by| by > 0)?;
+            digit_place(&it.a, var)?.checked_mul(by)
+        }
+        _ => None,
     }
 }
 

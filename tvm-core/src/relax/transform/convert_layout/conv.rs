@@ -6,7 +6,7 @@ use crate::relax::{Arg, Call};
 use crate::tir::{Layout, PrimExpr};
 
 /// The plain layout of weights.
-const WEIGHTS: &str = "OIHW";
+pub(super) const WEIGHTS: &str = "OIHW";
 /// The layout of weights that are not constant changes at every call, which pays from this number of pixels of the result on.
 const FEW_PIXELS: i64 = 256;
 /// Smaller blocks are not worth it.

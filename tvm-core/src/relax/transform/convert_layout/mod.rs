@@ -4,7 +4,8 @@
 //! for its weights: the innermost axis is one or two vectors of the target, whatever the image is. If the channels are no
 //! whole blocks, the result has further channels, computed with weights of 0, which no other convolution reads.
 //! Element-wise operators, pooling, concatenation of channels, batch normalisation and reductions over the image take values
-//! in blocks as they are. Other operators get the plain value, which a `layout_transform` makes once.
+//! in blocks as they are. Other operators get the plain value, which a `layout_transform` makes once. A convolution of 1×1 stays
+//! in the plain layout if nothing around it is in blocks and that is estimated to be faster.
 //!
 //! *Requires*: operators that are not lowered yet. *Ensures*: the types of the variables that the function had are the same.
 //! Targets without vectors, weights that are computed for few pixels, and element types other than f32 and f64 are left alone.
@@ -14,6 +15,7 @@
 mod constant;
 mod conv;
 mod ops;
+mod plain;
 #[cfg(test)]
 mod tests;
 mod winograd;
@@ -46,6 +48,7 @@ pub fn convert_layout() -> Pass {
             module,
             machine,
             use_winograd: context.config.winograd,
+            users: plain::Users::of(func),
             blocked: FxHashMap::default(),
             bindings: Vec::new(),
         };
@@ -58,6 +61,7 @@ struct Converter<'a> {
     module: &'a IRModule,
     machine: Machine,
     use_winograd: bool,
+    users: plain::Users,
     /// The values that are in blocks, by the variable of the plain value.
     blocked: FxHashMap<VarId, Blocked>,
     /// What goes in front of the current binding.
@@ -104,7 +108,7 @@ impl ExprMutator for Converter<'_> {
             && let Callee::Op(op) = call.callee
         {
             // What a refused call has bound so far is not used, unless it is a plain value.
-            if let Some((var, blocks)) = self.call(op, call, binding.var.name()) {
+            if let Some((var, blocks)) = self.call(op, call, &binding.var) {
                 let plain = Some(binding.var.clone());
                 self.blocked.insert(binding.var.id(), Blocked { var, blocks, plain });
                 return Some(std::mem::take(&mut self.bindings));
@@ -135,9 +139,10 @@ impl ExprMutator for Converter<'_> {
 
 impl Converter<'_> {
     /// The call on values in blocks, and the blocks of its result; `None` leaves the call as it is.
-    fn call(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
+    fn call(&mut self, op: Op, call: &Call, var: &Var) -> Option<(Var, Blocks)> {
+        let name = var.name();
         if op.name == "nn.conv2d" {
-            return self.conv(op, call, name);
+            return if self.stays_plain(call, var) { None } else { self.conv(op, call, name) };
         }
         let in_blocks = |arg: &Arg| match arg {
             Arg::Tuple(fields) => fields.iter().any(|it| self.blocked(it).is_some()),

@@ -1,0 +1,210 @@
+//! Reductions over small windows in which no operand is used by many results: depthwise convolutions and pooling.
+//!
+//! A tile of the result of a few rows and one or two vectors stays in registers, and the loops over the window are unrolled
+//! around it: a vector that several rows of the tile read is loaded once. Windows run column by column, so that few
+//! vectors are needed at a time. If another block computes what the window reads, as padding does, it is computed there for
+//! one image, or a band of its rows, at a time, which stays in a cache.
+
+use super::parallel;
+use crate::dlight::Rule;
+use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
+use crate::target::Machine;
+use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
+use crate::tir::transform::IN_ORDER;
+use crate::tir::{Block, BufferLoad, IterKind, Scope, uses_var};
+
+pub(super) const RULE: Rule = Rule { name: "window", apply };
+
+/// Terms of the sum of one element at most.
+const MAX_TERMS: i64 = 64;
+
+/// Copies of the body at most: terms times vectors of the tile.
+const COPIES: i64 = 256;
+
+/// What is known of a block of this kind.
+struct Window {
+    /// Index of the contiguous axis.
+    column: usize,
+    /// Index of the axis whose values make the rows of a tile.
+    row: usize,
+    /// Number of axes in front of the first axis along which windows overlap.
+    images: usize,
+    /// Terms of a sum.
+    terms: i64,
+}
+
+fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
+    if info.reduces {
+        return match window(s, info) {
+            Some(window) => scheduled(s, info, &window, None, machine),
+            None => Ok(None),
+        };
+    }
+    let Some(reader) = only_reader(s, info) else { return Ok(None) };
+    let Some(window) = window(s, &reader) else { return Ok(None) };
+    // What one image of the block takes.
+    let bytes = info.store.as_ref().map_or(1, |store| i64::from(store.buffer.dtype.bits() / 8).max(1));
+    let own = info.axes.get(window.images..).unwrap_or_default();
+    let size = own.iter().try_fold(bytes, |size, axis| size.checked_mul(axis.extent.as_int()?));
+    if window.images == 0 || size.is_none_or(|size| size as u64 > machine.l2_bytes / 2) {
+        return Ok(None);
+    }
+    let text = scheduled(s, &reader, &window, size.map(|size| (info, size)), machine)?;
+    Ok(text.map(|text| format!("{text}, inside of `{}`", reader.name)))
+}
+
+/// The block as a reduction over windows.
+fn window(s: &Schedule, info: &BlockInfo) -> Option<Window> {
+    let column = info.contiguous_axis()?;
+    let realize = s.state().leaf_blocks().iter().find(|it| it.block.name == info.name)?;
+    if !info.reduces
+        || info.axes[column].extent.is_const(1)
+        || realize.block.annotations.get(IN_ORDER).is_some()
+    {
+        return None;
+    }
+    let reduced = |kind: IterKind| info.axes.iter().filter(move |axis| axis.kind == kind);
+    let terms =
+        reduced(IterKind::Reduce).try_fold(1i64, |terms, axis| terms.checked_mul(axis.extent.as_int()?))?;
+    let column_var = &info.axes[column].var;
+    let along_column = |load: &BufferLoad| stride(&load.indices, column_var);
+    let vectors: Vec<_> = info.loads.iter().filter(|load| along_column(load) != Stride::Zero).collect();
+    if vectors.is_empty()
+        || !(2..=MAX_TERMS).contains(&terms)
+        || vectors.iter().any(|load| along_column(load) == Stride::Other)
+    {
+        return None;
+    }
+    // No axis along which operands are reused: that is a product.
+    let used =
+        |axis: &Axis| vectors.iter().any(|load| load.indices.iter().any(|index| uses_var(index, &axis.var)));
+    if !reduced(IterKind::Spatial).all(|axis| axis.extent.is_const(1) || used(axis)) {
+        return None;
+    }
+    let overlaps = |axis: &Axis| {
+        vectors.iter().flat_map(|load| load.indices.iter()).any(|index| {
+            uses_var(index, &axis.var) && reduced(IterKind::Reduce).any(|it| uses_var(index, &it.var))
+        })
+    };
+    let spatial = |i: &usize| info.axes[*i].kind == IterKind::Spatial;
+    let images = (0..info.axes.len()).filter(spatial).find(|&i| overlaps(&info.axes[i]))?;
+    let row = (0..info.axes.len())
+        .filter(spatial)
+        .rfind(|&i| i != column && overlaps(&info.axes[i]) && !info.axes[i].extent.is_const(1))?;
+    Some(Window { column, row, images, terms })
+}
+
+/// Schedules the window in tiles, and computes a producer per image of so many bytes, or per band of rows of it.
+fn scheduled(
+    s: &mut Schedule,
+    info: &BlockInfo,
+    window: &Window,
+    producer: Option<(&BlockInfo, i64)>,
+    machine: &Machine,
+) -> Result<Option<String>, ScheduleError> {
+    let Some(store) = &info.store else { return Ok(None) };
+    let lanes = i64::from(machine.lanes(store.buffer.dtype));
+    let vectors = match info.axes[window.column].extent.as_int() {
+        Some(extent) if extent <= lanes => 1,
+        _ => 2,
+    };
+    let columns =
+        info.axes[window.column].extent.as_int().map_or(vectors * lanes, |it| it.min(vectors * lanes));
+    let most = if machine.vector_registers >= 32 { 8 } else { 4 } / vectors;
+    let rows = rows_of(info.axes[window.row].extent.as_int(), most);
+    let block = s.block(&info.name)?;
+    let write = s.cache_write(block, 0, Scope::Local)?;
+    super::inline_epilogue(s, info)?;
+    let loops = s.get_loops(block)?;
+    let (mut images, mut outer, mut reduce, mut inner) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (i, (&it, axis)) in loops.iter().zip(&info.axes).enumerate() {
+        if axis.kind == IterKind::Reduce {
+            reduce.insert(0, it);
+        } else if i == window.column {
+            let [panel, vector] = s.split(it, [None, Some(columns)])?;
+            outer.push(panel);
+            inner.push(vector);
+        } else if i == window.row || i == window.images {
+            let size = if i == window.row { rows } else { 1 };
+            let [tile, row] = s.split(it, [None, Some(size)])?;
+            let bands = producer.map_or(1, |(_, bytes)| bands(axis, size, bytes, machine));
+            if i == window.images && bands > 1 {
+                let [band, tile] = s.split(tile, [Some(bands), None])?;
+                images.push(band);
+                outer.push(tile);
+            } else {
+                outer.push(tile);
+            }
+            if i == window.row {
+                inner.insert(0, row);
+            } else {
+                outer.push(row);
+            }
+        } else if i < window.images {
+            images.push(it);
+        } else {
+            outer.push(it);
+        }
+    }
+    let order: Vec<LoopRV> = [&images, &outer, &reduce, &inner].into_iter().flatten().copied().collect();
+    s.reorder_n(&order)?;
+    let (Some(&last), Some(&first), Some(&vector)) = (outer.last(), reduce.first(), inner.last()) else {
+        return Ok(None);
+    };
+    s.reverse_compute_at(write, last)?;
+    let depth = images.len() + outer.len();
+    if let Some((&columns, rows)) = s.get_loops(write)?[depth..].split_last() {
+        rows.iter().try_for_each(|&row| s.unroll(row))?;
+        s.vectorize(columns)?;
+    }
+    if window.terms * rows * vectors <= COPIES {
+        reduce.iter().try_for_each(|&it| s.unroll(it))?;
+    }
+    inner[..inner.len() - 1].iter().try_for_each(|&row| s.unroll(row))?;
+    s.vectorize(vector)?;
+    s.decompose_reduction(block, first)?;
+    if let Some((producer, _)) = producer {
+        let Some(&image) = images.last() else { return Ok(None) };
+        let producer = s.block(&producer.name)?;
+        s.compute_at(producer, image)?;
+        if let Some(&columns) = s.get_loops(producer)?.last() {
+            s.vectorize(columns)?;
+        }
+        parallel(s, info, &images)?;
+    } else {
+        let exact = if images.is_empty() { &order[..1] } else { &images[..] };
+        parallel(s, info, exact)?;
+    }
+    Ok(Some(format!("tile {rows}x{columns} of windows of {}", window.terms)))
+}
+
+/// The number of bands of the axis, in whole tiles of `size`, for which the part of an image of `bytes` stays in the
+/// first-level cache.
+fn bands(axis: &Axis, size: i64, bytes: i64, machine: &Machine) -> i64 {
+    let Some(extent) = axis.extent.as_int().filter(|extent| extent % size == 0) else { return 1 };
+    let cache = (machine.l1_bytes as i64 * 2 / 3).max(1);
+    let (tiles, least) = (extent / size, (bytes + cache - 1) / cache);
+    (least.max(1)..=tiles / 2).find(|bands| tiles % bands == 0).unwrap_or(1)
+}
+
+/// The number of rows of a tile: at most `most`, and as few rows as possible left over.
+fn rows_of(extent: Option<i64>, most: i64) -> i64 {
+    match extent {
+        Some(extent) if extent <= most => extent.max(1),
+        Some(extent) => {
+            let waste = |rows: i64| (rows - extent % rows) % rows;
+            ((most + 1) / 2..=most).rev().min_by_key(|&rows| waste(rows)).unwrap_or(most)
+        }
+        None => most,
+    }
+}
+
+/// The block that reads what the block stores, if there is one.
+fn only_reader(s: &Schedule, info: &BlockInfo) -> Option<BlockInfo> {
+    let store = info.store.as_ref()?;
+    let reads = |block: &Block| block.reads.iter().any(|read| read.buffer == store.buffer);
+    let mut readers =
+        s.state().leaf_blocks().iter().filter(|it| it.block.name != info.name && reads(&it.block));
+    let (reader, None) = (readers.next()?, readers.next()) else { return None };
+    BlockInfo::of(s, &reader.block.name)
+}

@@ -1,0 +1,118 @@
+//! Divides loops at the iterations where a stored value changes from one alternative of a condition to the other.
+//!
+//! `for j in vectorized(114) { y[j] = if i >= 1 && j >= 1 && j < 113 { x[j - 1] } else { 0.0 } }`, as padding is written,
+//! becomes a loop over the 112 elements that are copied and loops over the elements on either side of them, under the
+//! condition `i >= 1`; where it fails, one loop stores zeros. So vectors carry no conditions.
+//!
+//! TVM counterpart: part of `LoopPartition`.
+//! Requires: statements without blocks, simplified conditions.
+
+use tvm_runtime::DataType;
+
+use super::context::{conjuncts, reads};
+use super::convert_ssa::convert;
+use crate::arith::{Analyzer, detect_linear_equation};
+use crate::pass::{Pass, prim_func_pass};
+use crate::tir::analysis::{conjunction, slack};
+use crate::tir::{
+    BufferStore, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc, Stmt,
+    substitute_stmt, uses_var,
+};
+
+/// Larger constants could make the arithmetic of a condition wrap.
+const MAX_CONSTANT: u64 = 1 << 40;
+
+/// Divides vectorized loops whose body stores one of two values.
+pub fn partition_choices() -> Pass {
+    prim_func_pass("PartitionChoices", |func, _, _| -> Result<_, crate::ir::IrError> {
+        Ok(PartitionChoices.mutate_stmt(&func.body).map(|body| {
+            let body = convert(func, &body).unwrap_or(body);
+            PrimFunc { body, ..func.clone() }
+        }))
+    })
+}
+
+struct PartitionChoices;
+
+impl Mutator for PartitionChoices {
+    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+        None
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        match stmt {
+            Stmt::For(node) => divided(node).or_else(|| self.walk_stmt(stmt)),
+            _ => self.walk_stmt(stmt),
+        }
+    }
+}
+
+/// The loop as loops that store one of the two values each; `None` if it is of another form.
+fn divided(node: &For) -> Option<Stmt> {
+    let (Stmt::BufferStore(store), Some(extent)) = (&node.body, node.extent.as_int()) else { return None };
+    let PrimExpr::Call(call) = &store.value else { return None };
+    let chooses = call.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse);
+    if !chooses || node.kind != ForKind::Vectorized || !node.min.is_const(0) {
+        return None;
+    }
+    let [condition, then, other] = &*call.args else { return None };
+    if reads(condition) || store.indices.iter().any(reads) {
+        return None;
+    }
+    let (mut outside, mut begin, mut end) = (Vec::new(), 0, extent);
+    for part in conjuncts(condition) {
+        if !uses_var(&part, &node.loop_var) {
+            outside.push(part);
+            continue;
+        }
+        match limit_of(&part, node)? {
+            Limit::From(first) => begin = begin.max(first),
+            Limit::Before(last) => end = end.min(last),
+        }
+    }
+    let (begin, end) = (begin.clamp(0, extent), end.clamp(0, extent).max(begin.clamp(0, extent)));
+    if outside.is_empty() && (begin, end) == (0, extent) {
+        return None;
+    }
+    let part = |begin: i64, end: i64, value: &PrimExpr| {
+        let store = BufferStore { value: value.clone(), ..(**store).clone() };
+        (begin < end).then(|| iterations(node, begin, end, &store.into()))
+    };
+    let parts = [part(0, begin, other), part(begin, end, then), part(end, extent, other)];
+    let inside = Stmt::seq(parts.into_iter().flatten());
+    if outside.is_empty() {
+        return Some(inside);
+    }
+    let else_case = part(0, extent, other);
+    let span = node.span.clone();
+    Some(IfThenElse { condition: conjunction(outside), then_case: inside, else_case, span }.folded())
+}
+
+/// Iterations `begin..end` of a loop with another body.
+fn iterations(node: &For, begin: i64, end: i64, body: &Stmt) -> Stmt {
+    let var = node.loop_var.renew();
+    let value = if begin == 0 { PrimExpr::from(&var) } else { PrimExpr::from(&var) + begin };
+    let body = substitute_stmt(body, &[(node.loop_var.id(), value)].into_iter().collect());
+    let extent = PrimExpr::int(end - begin, node.loop_var.dtype());
+    For { loop_var: var, extent, body, ..node.clone() }.into()
+}
+
+/// In which iterations a condition holds.
+enum Limit {
+    From(i64),
+    Before(i64),
+}
+
+/// In which iterations of `node` the condition holds, if that depends on nothing else.
+fn limit_of(condition: &PrimExpr, node: &For) -> Option<Limit> {
+    let slack = slack(condition).filter(|it| it.dtype() == DataType::I64)?;
+    let linear = detect_linear_equation(&slack, std::slice::from_ref(&node.loop_var), &Analyzer::new())?;
+    let step = linear.coefficients[0].as_int().filter(|it| it.unsigned_abs() <= 1 << 20)?;
+    let base = linear.base.as_int().filter(|base| base.unsigned_abs() <= MAX_CONSTANT)?;
+    // The condition is `base + step * var >= 1`.
+    match step {
+        0 => None,
+        1.. => Some(Limit::From((1 - base + step - 1).div_euclid(step))),
+        _ => Some(Limit::Before((base - 1).div_euclid(-step) + 1)),
+    }
+}
