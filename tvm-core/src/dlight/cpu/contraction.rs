@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::{MAX_TRANSPOSED, parallel};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
+use crate::dlight::narrow::COPY;
 use crate::target::Machine;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
 use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, Scope, uses_var};
@@ -104,6 +105,9 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         let Some(at) = at else { return Ok(None) };
         let panel = s.cache_read(block, at, Scope::Global)?;
         s.compute_at(panel, panels)?;
+        if !operand.transposed {
+            inline_copy(s, &operand.buffer)?;
+        }
         pack(s, panel, operand, lanes)?;
     }
     // Loops with a remainder are not fused, so that lowering can divide them from it.
@@ -204,6 +208,22 @@ fn pack(s: &mut Schedule, panel: BlockRV, operand: &Packed, lanes: i64) -> Resul
     let [term_tiles, term] = s.split(terms, [None, tile])?;
     s.reorder([term_tiles, column_tiles, term, column])?;
     s.vectorize(column)
+}
+
+/// Computes the copy of a narrow operand inside of the copy of its panels.
+fn inline_copy(s: &mut Schedule, operand: &Buffer) -> Result<(), ScheduleError> {
+    let copies = s.state().leaf_blocks().iter().find(|it| {
+        it.block.annotations.bool(COPY) == Some(true)
+            && it.block.writes.iter().any(|write| write.buffer == *operand)
+    });
+    if let Some(name) = copies.map(|it| it.block.name.clone()) {
+        let mut fork = s.clone();
+        let copy = fork.block(&name)?;
+        if fork.compute_inline(copy).is_ok() {
+            *s = fork;
+        }
+    }
+    Ok(())
 }
 
 /// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles.

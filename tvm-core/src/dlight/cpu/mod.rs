@@ -5,8 +5,10 @@ mod contraction;
 mod reduction;
 mod skinny;
 mod spatial;
+mod words;
 
 pub(super) use contraction::NAME as CONTRACTION;
+pub(super) use skinny::NAME as SKINNY;
 
 use super::Rule;
 use super::analysis::BlockInfo;
@@ -14,7 +16,7 @@ use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 
 /// The rules, in the order in which they are tried.
 pub(super) const RULES: &[Rule] =
-    &[skinny::RULE, contraction::RULE, reduction::RULE, choice::RULE, spatial::RULE];
+    &[skinny::RULE, contraction::RULE, reduction::RULE, choice::RULE, words::RULE, spatial::RULE];
 
 /// Elements in each direction of a tile that `VectorizeTransposes` transposes: those of one vector, up to this number.
 const MAX_TRANSPOSED: i64 = 16;

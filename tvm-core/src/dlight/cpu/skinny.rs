@@ -11,7 +11,10 @@ use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::{IterKind, uses_var};
 
-pub(super) const RULE: Rule = Rule { name: "skinny product", apply };
+/// Name of the rule.
+pub(in crate::dlight) const NAME: &str = "skinny product";
+
+pub(super) const RULE: Rule = Rule { name: NAME, apply };
 
 /// Rows of the result up to which the matrix is read faster than its elements are used.
 const MAX_ROWS: i64 = 32;
