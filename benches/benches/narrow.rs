@@ -102,9 +102,12 @@ fn run(
         println!("{}", String::from_utf8_lossy(&text));
     }
     let fast = compile(func, target).expect("it compiles");
-    let plain = PassContext::new().disable("DefaultSchedule").scope(|| compile(func, target)).expect("it compiles");
-    let [a, b] = [(m * k, types[0], 1), (k * n, types[1], 2)].map(|(len, it, seed)| data(len as usize, it, seed));
-    let (a, b) = (tensor(&a, &[m, k], types[0]), tensor(&b, &if transposed { [n, k] } else { [k, n] }, types[1]));
+    let plain =
+        PassContext::new().disable("DefaultSchedule").scope(|| compile(func, target)).expect("it compiles");
+    let [a, b] =
+        [(m * k, types[0], 1), (k * n, types[1], 2)].map(|(len, it, seed)| data(len as usize, it, seed));
+    let (a, b) =
+        (tensor(&a, &[m, k], types[0]), tensor(&b, &if transposed { [n, k] } else { [k, n] }, types[1]));
     let zeros = |_| match types[2] {
         DataType::I32 => Tensor::from_slice(&vec![0i32; (m * n) as usize], &[m, n]).expect("a tensor"),
         _ => Tensor::from_slice(&vec![0f32; (m * n) as usize], &[m, n]).expect("a tensor"),
@@ -140,5 +143,9 @@ fn run(
     times.sort_by(f64::total_cmp);
     let (least, median) = (times[0], times[times.len() / 2]);
     let rate = 2.0 * (m * n * k) as f64 / least / 1e9;
-    println!("{name:38} least {:9.4} ms, median {:9.4} ms, {rate:7.1} G/s, worst {worst}", least * 1e3, median * 1e3);
+    println!(
+        "{name:38} least {:9.4} ms, median {:9.4} ms, {rate:7.1} G/s, worst {worst}",
+        least * 1e3,
+        median * 1e3
+    );
 }

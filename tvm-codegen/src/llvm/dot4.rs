@@ -56,10 +56,8 @@ impl<'ctx> Function<'ctx, '_> {
             self.binary(BinaryOp::Shl, b, eight, signed)?,
         );
         let even = (even.0, self.binary(BinaryOp::Shr, even.1, eight, signed)?);
-        let odd = (
-            self.binary(BinaryOp::Shr, a, eight, unsigned)?,
-            self.binary(BinaryOp::Shr, b, eight, signed)?,
-        );
+        let odd =
+            (self.binary(BinaryOp::Shr, a, eight, unsigned)?, self.binary(BinaryOp::Shr, b, eight, signed)?);
         let wide = DataType::I32.with_lanes(2 * lanes);
         let mut sum = c;
         for (x, y) in [even, odd] {

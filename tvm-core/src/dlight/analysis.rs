@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::arith::{Analyzer, detect_linear_equation};
 use crate::ir::Var;
 use crate::tir::schedule::{Schedule, StmtSRef};
-use crate::tir::{BufferLoad, BufferStore, ForKind, IterKind, PrimExpr, for_each_load, uses_var};
+use crate::tir::{
+    BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee, PrimExpr, any_expr, for_each_load,
+    uses_var,
+};
 
 /// A leaf block, each of whose loops runs one axis.
 pub(super) struct BlockInfo {
@@ -71,6 +74,12 @@ impl BlockInfo {
         for_each_load(&block.body, &mut |load| loads.push(load.clone()));
         loads.retain(|load| block.writes.iter().all(|write| write.buffer != load.buffer));
         Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces })
+    }
+
+    /// True if the block multiplies words of four bytes.
+    pub(super) fn multiplies_words(&self) -> bool {
+        let is_dot = |it: &PrimExpr| matches!(it, PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::Dot4));
+        self.store.as_ref().is_some_and(|store| any_expr(&store.value, &mut |it| is_dot(it)))
     }
 
     /// The number of iterations, if it is a constant.

@@ -80,7 +80,7 @@ fn by_rules(func: PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<Applied>
         let applied = apply_rules(&mut fork, machine);
         let gains = |name: &Arc<str>| {
             let rule = applied.iter().find(|it| it.block == *name).map(|it| it.rule);
-            rule.is_some_and(|rule| [cpu::CONTRACTION, cpu::SKINNY].contains(&rule))
+            rule == Some(cpu::CONTRACTION)
         };
         if products.iter().all(gains) {
             return Some((fork.into_func(), applied));

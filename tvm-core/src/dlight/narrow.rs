@@ -95,14 +95,17 @@ impl<'a> Product<'a> {
         let Stmt::BlockRealize(realize) = inner else { return None };
         let block = &realize.block;
         let driven = realize.iter_values.iter().zip(&loops).all(|(value, var)| value.as_var() == Some(*var));
-        let indexed = block.iter_vars.iter().all(|axis| axis.dom.min.is_const(0) && axis.var.dtype() == DataType::I64);
+        let indexed =
+            block.iter_vars.iter().all(|axis| axis.dom.min.is_const(0) && axis.var.dtype() == DataType::I64);
         if loops.len() != block.iter_vars.len() || !driven || !indexed || !realize.predicate.is_const(1) {
             return None;
         }
         block.init.as_ref()?.as_buffer_store()?;
         let store = block.body.as_buffer_store()?;
         let (BinaryOp::Add, PrimExpr::Binary(term)) = analysis::update(store)? else { return None };
-        let (BinaryOp::Mul, Some(a), Some(b)) = (term.op, narrow(&term.a), narrow(&term.b)) else { return None };
+        let (BinaryOp::Mul, Some(a), Some(b)) = (term.op, narrow(&term.a), narrow(&term.b)) else {
+            return None;
+        };
         let column = store.indices.last()?.as_var()?;
         let moves = |load: &BufferLoad| load.indices.iter().any(|index| uses_var(index, column));
         let operands = match (moves(a), moves(b)) {
@@ -110,7 +113,8 @@ impl<'a> Product<'a> {
             (true, false) => [b, a],
             _ => return None,
         };
-        let [is_bytes, is_half] = [is_byte, is_half].map(|fits| operands.iter().all(|it| fits(it.buffer.dtype)));
+        let [is_bytes, is_half] =
+            [is_byte, is_half].map(|fits| operands.iter().all(|it| fits(it.buffer.dtype)));
         let mut product = Product { realize, store, operands, words: None };
         match store.buffer.dtype {
             DataType::I32 if is_bytes => {
@@ -204,8 +208,11 @@ impl<'a> Product<'a> {
         let name = format!("{}_{}", self.realize.block.name, ["left", "right"][i]);
         let copy = Buffer::new(name.as_str(), shape.clone(), dtype);
         made.buffers.push(copy.clone());
-        let axes: Vec<IterVar> =
-            shape.into_iter().enumerate().map(|(i, extent)| axis(&format!("i{i}"), extent, IterKind::Spatial)).collect();
+        let axes: Vec<IterVar> = shape
+            .into_iter()
+            .enumerate()
+            .map(|(i, extent)| axis(&format!("i{i}"), extent, IterKind::Spatial))
+            .collect();
         let at: Vec<PrimExpr> = axes.iter().map(|axis| PrimExpr::from(&axis.var)).collect();
         let body = Stmt::store(&copy, at.clone(), value(at));
         let annotations = Attrs::new().with(COPY, true);
@@ -221,7 +228,12 @@ impl<'a> Product<'a> {
                 axes.any(|(it, value)| it.var == axis.var && value.as_var() == Some(&node.loop_var))
             });
             let extent = groups.filter(|_| of_words).unwrap_or(&node.extent).clone();
-            return For { extent, body: self.rewritten(&node.body, target, value, groups), ..(**node).clone() }.into();
+            return For {
+                extent,
+                body: self.rewritten(&node.body, target, value, groups),
+                ..(**node).clone()
+            }
+            .into();
         }
         let block = &self.realize.block;
         let iter_vars = block.iter_vars.iter().map(|it| match (self.words, groups) {
@@ -230,9 +242,11 @@ impl<'a> Product<'a> {
             }
             _ => it.clone(),
         });
-        let init = block.init.as_ref().and_then(|it| it.as_buffer_store()).map(|init| {
-            Stmt::from(BufferStore { buffer: target.clone(), ..(**init).clone() })
-        });
+        let init = block
+            .init
+            .as_ref()
+            .and_then(|it| it.as_buffer_store())
+            .map(|init| Stmt::from(BufferStore { buffer: target.clone(), ..(**init).clone() }));
         let body = BufferStore { buffer: target.clone(), value, ..self.store.clone() }.into();
         let block = Block { iter_vars: iter_vars.collect(), init, body, ..(**block).clone() };
         BlockRealize { block: with_access_regions(block).into(), ..self.realize.clone() }.into()

@@ -151,7 +151,8 @@ fn products_of_narrow_operands_use_copies() {
     let (bytes, half) = ([DataType::U8, DataType::I8, DataType::I32], DataType::BF16);
     let index = |shape: [i64; 3]| shape.map(PrimExpr::index);
     let symbols = ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name)));
-    let copied: [Row; 2] = [("product", "contraction", "tile 8x32, packed"), ("product_left", "words", "four bytes to a word")];
+    let copied: [Row; 2] =
+        [("product", "contraction", "tile 8x32, packed"), ("product_left", "words", "four bytes to a word")];
     let cases: [(PrimFunc, &[Row]); 3] = [
         (narrow_product(index([64, 96, 80]), bytes, false), &copied),
         (narrow_product(symbols, bytes, false), &copied),

@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule { name: NAME, apply };
 const PACKED_ROWS: i64 = 32;
 
 /// Rows from which on the vector operand is packed if it is transposed, so that its elements are contiguous along the
-/// terms: before, dot products are faster.
+/// terms: before, dot products are faster. Also if it is copied in any case, because it is narrow.
 const TRANSPOSED_ROWS: i64 = 8;
 
 /// The tile that stays in registers.
@@ -180,7 +180,7 @@ fn packed_operand(info: &BlockInfo, tile: &Tile) -> Option<Packed> {
     };
     let transposed =
         last_two.is_some_and(|indices| indices[0].as_var() == Some(column) && is_term(&indices[1]));
-    let least = if transposed { TRANSPOSED_ROWS } else { PACKED_ROWS };
+    let least = if transposed || info.multiplies_words() { TRANSPOSED_ROWS } else { PACKED_ROWS };
     if info.axes[row].extent.as_int().is_some_and(|extent| extent < least) {
         return None;
     }

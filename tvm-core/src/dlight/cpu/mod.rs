@@ -8,7 +8,6 @@ mod spatial;
 mod words;
 
 pub(super) use contraction::NAME as CONTRACTION;
-pub(super) use skinny::NAME as SKINNY;
 
 use super::Rule;
 use super::analysis::BlockInfo;

@@ -11,10 +11,7 @@ use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::{IterKind, uses_var};
 
-/// Name of the rule.
-pub(in crate::dlight) const NAME: &str = "skinny product";
-
-pub(super) const RULE: Rule = Rule { name: NAME, apply };
+pub(super) const RULE: Rule = Rule { name: "skinny product", apply };
 
 /// Rows of the result up to which the matrix is read faster than its elements are used.
 const MAX_ROWS: i64 = 32;
@@ -43,7 +40,9 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let own_columns = matrix.indices.last().and_then(|index| index.as_var()) == Some(column_var);
     let shared = rows.iter().all(|(_, axis)| matrix.indices.iter().all(|index| !uses_var(index, &axis.var)));
     let large = info.axes[*term].extent.as_int().is_none_or(|extent| extent >= 8 * TERMS);
-    if !own_columns || !shared || !large || count > MAX_ROWS || columns < STRIP {
+    // Words are made in panels, which serve all rows.
+    let of_words = info.multiplies_words();
+    if !own_columns || !shared || !large || count > MAX_ROWS || columns < STRIP || of_words {
         return Ok(None);
     }
     let lanes = i64::from(machine.lanes(store.buffer.dtype));
