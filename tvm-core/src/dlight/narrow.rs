@@ -324,23 +324,28 @@ fn only_index(load: &BufferLoad, var: &Var) -> Option<usize> {
 
 /// The word at `at` of four elements of `buffer` along the dimension `place`, of which the first `extent` are terms.
 fn word(buffer: &Buffer, extent: &PrimExpr, at: Vec<PrimExpr>, place: usize) -> PrimExpr {
-    let whole = extent.as_int().is_some_and(|extent| extent % BYTES == 0);
-    let first = at[place].clone() * BYTES;
+    let element = |i: i64| at[place].clone() * BYTES + i;
     let byte = |i: i64| {
         let mut indices = at.clone();
-        indices[place] = first.clone() + i;
-        let mut byte = buffer.load(indices.clone());
+        indices[place] = element(i);
+        let mut byte = buffer.load(indices);
         if buffer.dtype == DataType::I8 {
             byte = PrimExpr::call(Intrinsic::Reinterpret, [byte], DataType::U8);
         }
-        let byte = binary(BinaryOp::Shl, byte.cast(DataType::I32), int(8 * i));
-        if whole {
-            return byte;
-        }
-        let exists = indices[place].clone().less(extent.clone());
-        PrimExpr::call(Intrinsic::IfThenElse, [exists, byte, int(0)], DataType::I32)
+        binary(BinaryOp::Shl, byte.cast(DataType::I32), int(8 * i))
     };
-    (1..BYTES).fold(byte(0), |word, i| binary(BinaryOp::BitOr, word, byte(i)))
+    let or = |a, b| binary(BinaryOp::BitOr, a, b);
+    let choice = |i: i64, a, b| {
+        let exists = element(i).less(extent.clone());
+        PrimExpr::call(Intrinsic::IfThenElse, [exists, a, b], DataType::I32)
+    };
+    let whole = (1..BYTES).fold(byte(0), |word, i| or(word, byte(i)));
+    if extent.as_int().is_some_and(|extent| extent % BYTES == 0) {
+        return whole;
+    }
+    let guarded = |i: i64| choice(i, byte(i), int(0));
+    let rest = (1..BYTES - 1).fold(guarded(0), |word, i| or(word, guarded(i)));
+    choice(BYTES - 1, whole, rest)
 }
 
 fn axis(name: &str, extent: PrimExpr, kind: IterKind) -> IterVar {

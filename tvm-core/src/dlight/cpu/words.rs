@@ -16,7 +16,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
     let var = &info.axes[inner].var;
     let bytes = |bits: u8| info.loads.iter().all(|load| load.buffer.dtype.bits() == bits);
     let strided = info.loads.iter().all(|load| stride(&load.indices, var) == Stride::Few);
-    if info.reduces || info.loads.len() != 4 || !bytes(8) || !strided {
+    if info.reduces || info.loads.len() < 4 || !bytes(8) || !strided {
         return Ok(None);
     }
     let block = s.block(&info.name)?;
