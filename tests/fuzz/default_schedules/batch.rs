@@ -247,5 +247,5 @@ fn view<'a>(memory: &'a mut Guarded, arg: &'a Tensor, output: bool) -> Result<Ho
             }
         };
     }
-    Ok(of!(F32 f32, F64 f64, F16 f16, BF16 bf16, I8 i8, I32 i32, I64 i64))
+    Ok(of!(F32 f32, F64 f64, F16 f16, BF16 bf16, I8 i8, U8 u8, I32 i32, I64 i64))
 }

@@ -8,17 +8,21 @@ use tvm_testing::Rng;
 use super::program::{Bound, Builder, Program};
 use super::{EXTENTS, below};
 
-/// Types of elements and sums.
-const TYPES: [[DataType; 2]; 9] = [
-    [DataType::F32, DataType::F32],
-    [DataType::F32, DataType::F32],
-    [DataType::F64, DataType::F64],
-    [DataType::F16, DataType::F32],
-    [DataType::F16, DataType::F16],
-    [DataType::BF16, DataType::F32],
-    [DataType::I8, DataType::I32],
-    [DataType::I8, DataType::I8],
-    [DataType::I32, DataType::I32],
+/// Types of the elements of both operands and of sums.
+const TYPES: [[DataType; 3]; 13] = [
+    [DataType::F32; 3],
+    [DataType::F32; 3],
+    [DataType::F64; 3],
+    [DataType::F16, DataType::F16, DataType::F32],
+    [DataType::F16; 3],
+    [DataType::BF16, DataType::BF16, DataType::F32],
+    [DataType::BF16, DataType::F16, DataType::F32],
+    [DataType::I8, DataType::I8, DataType::I32],
+    [DataType::U8, DataType::I8, DataType::I32],
+    [DataType::I8, DataType::U8, DataType::I32],
+    [DataType::U8, DataType::U8, DataType::I32],
+    [DataType::I8; 3],
+    [DataType::I32; 3],
 ];
 
 /// Batches, rows, columns, terms.
@@ -46,7 +50,7 @@ fn extents(rng: &mut Rng) -> [i64; 4] {
 /// `a b`, perhaps with a bias or a residual added, and not less than 0. The bound is that of sums of `k` terms; what
 /// follows adds two operations.
 pub(crate) fn product(rng: &mut Rng) -> Program {
-    let [dtype, wide] = *rng.pick(&TYPES);
+    let [dtype, other, wide] = *rng.pick(&TYPES);
     let [count, m, n, k] = extents(rng);
     let mut p = Builder::new(rng);
     let batched = count != 1 || p.rng.one_in(6);
@@ -57,7 +61,7 @@ pub(crate) fn product(rng: &mut Rng) -> Program {
     let k_dim = p.dim("k", k);
     let leading: Vec<PrimExpr> = batched.then_some(batch).into_iter().collect();
     let shared = batched && p.rng.one_in(3);
-    let mut operand = |name, at: [&PrimExpr; 2], batched: bool| {
+    let mut operand = |name, dtype, at: [&PrimExpr; 2], batched: bool| {
         let transposed = p.rng.one_in(if constant { 8 } else { 3 });
         let [row, column] = if transposed { [at[1], at[0]] } else { at };
         let mut shape = if batched { leading.clone() } else { Vec::new() };
@@ -69,8 +73,8 @@ pub(crate) fn product(rng: &mut Rng) -> Program {
             (x.at(at).cast(wide), x.clone())
         }
     };
-    let a = operand("a", [&rows, &k_dim], batched);
-    let b = operand("b", [&k_dim, &columns], batched && !shared);
+    let a = operand("a", dtype, [&rows, &k_dim], batched);
+    let b = operand("b", other, [&k_dim, &columns], batched && !shared);
     let mut out = leading.clone();
     out.extend([rows.clone(), columns.clone()]);
     let reduced = reduce_axis("k", k_dim.clone());

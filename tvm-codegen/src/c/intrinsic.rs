@@ -38,6 +38,7 @@ fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
             )
         }
         Intrinsic::BitNot => format!("(({})~{args})", types::scalar(dtype)),
+        Intrinsic::Dot4 => format!("tvm_dot4_{short}({args})"),
         _ => return None,
     })
 }
@@ -112,6 +113,11 @@ impl Function<'_> {
         }
         if let Intrinsic::FMulAdd | Intrinsic::Fma = intrinsic {
             let helper = self.mul_add_helper(it.dtype, intrinsic == Intrinsic::Fma);
+            let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
+            return Ok(format!("{helper}({})", texts.join(", ")));
+        }
+        if intrinsic == Intrinsic::Dot4 {
+            let helper = self.dot4_helper(it.dtype);
             let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
             return Ok(format!("{helper}({})", texts.join(", ")));
         }

@@ -87,6 +87,19 @@ TVM_INLINE double tvm_fmuladd_f64(double a, double b, double c) { return __built
 TVM_INLINE float tvm_fmuladd_f32(float a, float b, float c) { return a * b + c; }
 TVM_INLINE double tvm_fmuladd_f64(double a, double b, double c) { return a * b + c; }
 #endif
+/* `c` plus the products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping. */
+TVM_INLINE int32_t tvm_dot4_i32(int32_t a, int32_t b, int32_t c) {
+  uint32_t r = (uint32_t)c;
+  for (int i = 0; i < 32; i += 8) {
+    r += (uint32_t)((int32_t)((uint32_t)a >> i & 255) * (int8_t)((uint32_t)b >> i));
+  }
+  return (int32_t)r;
+}
+#ifdef __clang__
+#define TVM_PMADDWD512(x, y) __builtin_ia32_pmaddwd512(x, y)
+#else
+#define TVM_PMADDWD512(x, y) __builtin_ia32_pmaddwd512_mask(x, y, (piece){0}, -1)
+#endif
 TVM_MINMAX(int8_t, i8) TVM_MINMAX(int16_t, i16) TVM_MINMAX(int32_t, i32) TVM_MINMAX(int64_t, i64)
 TVM_MINMAX(uint8_t, u8) TVM_MINMAX(uint16_t, u16) TVM_MINMAX(uint32_t, u32) TVM_MINMAX(uint64_t, u64)
 TVM_MINMAX(uint8_t, bool)

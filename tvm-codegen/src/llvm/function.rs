@@ -27,6 +27,9 @@ pub(super) struct Unit<'ctx, 'm> {
     pub(super) options: Options,
     pub(super) symbol: String,
     pub(super) position: Rc<Position>,
+    /// The largest number of lanes of the CPU's instruction for [`Intrinsic::Dot4`](tvm_core::tir::Intrinsic::Dot4); 0 if
+    /// it has none.
+    pub(super) dot_lanes: u16,
 }
 
 /// A function that is being generated.
@@ -54,6 +57,7 @@ pub(super) fn kernel<'ctx>(
     func: &PrimFunc,
     options: Options,
     position: Rc<Position>,
+    dot_lanes: u16,
 ) -> Result<(), LlvmError> {
     let [Param::Scalar(args), Param::Scalar(num_args), Param::Scalar(ctx)] = &*func.params else {
         return unsupported(format!(
@@ -63,7 +67,7 @@ pub(super) fn kernel<'ctx>(
     let ptr: BasicMetadataTypeEnum<'ctx> = context.ptr_type(AddressSpace::default()).into();
     let i32_type = context.i32_type();
     let function = module.add_function(symbol, i32_type.fn_type(&[ptr, i32_type.into(), ptr], false), None);
-    let unit = Rc::new(Unit { context, module, options, symbol: symbol.to_string(), position });
+    let unit = Rc::new(Unit { context, module, options, symbol: symbol.to_string(), position, dot_lanes });
     let param = |i| {
         function.get_nth_param(i).ok_or_else(|| LlvmError::Invalid("a kernel has three parameters".into()))
     };

@@ -47,6 +47,17 @@ pub(super) fn create(target: &Target, options: Options) -> Result<TargetMachine,
         .ok_or_else(|| err(format!("no machine for cpu `{cpu}` with features `{features}`")))
 }
 
+/// Lanes of `i32` of the widest `vpdpbusd` of the machine; 0 if its features do not name one.
+pub(super) fn dot_lanes(machine: &TargetMachine) -> u16 {
+    let features = machine.get_feature_string().to_string_lossy().into_owned();
+    let has = |name: &str| features.split(',').any(|it| it.strip_prefix('+') == Some(name));
+    match (has("avx512vnni"), has("avx512vl")) {
+        (true, true) => 16,
+        _ if has("avxvnni") => 8,
+        _ => 0,
+    }
+}
+
 /// Records CPU and features on every function, so that code generated in process uses them too.
 pub(super) fn tag_functions(context: &Context, module: &Module<'_>, machine: &TargetMachine) {
     let cpu = machine.get_cpu().to_string();

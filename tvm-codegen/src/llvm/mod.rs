@@ -6,6 +6,7 @@
 //! `memory`, `arith` and `intrinsic` are its parts; `parallel` outlines loop bodies; `jit` loads the result.
 
 mod arith;
+mod dot4;
 mod error;
 mod expr;
 mod function;
@@ -110,9 +111,10 @@ fn build<'ctx>(
     version.set_constant(true);
     // The symbol is weak, so that several objects may be linked into one program.
     version.set_linkage(Linkage::WeakODR);
+    let dot_lanes = machine::dot_lanes(machine);
     for (symbol, func) in funcs {
         let position = Rc::new(Position::default());
-        function::kernel(context, &module, symbol, func, options, position.clone())
+        function::kernel(context, &module, symbol, func, options, position.clone(), dot_lanes)
             .map_err(|err| position.error(func, err.into()))?;
     }
     machine::tag_functions(context, &module, machine);

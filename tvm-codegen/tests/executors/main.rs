@@ -7,6 +7,7 @@ mod deep;
 mod elementary;
 mod elementwise;
 mod kernels;
+mod narrow;
 mod programs;
 mod strided;
 mod suite;

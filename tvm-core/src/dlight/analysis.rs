@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::arith::{Analyzer, ConstIntBound, detect_linear_equation};
 use crate::ir::Var;
 use crate::tir::schedule::{Schedule, StmtSRef};
-use crate::tir::{BufferLoad, BufferStore, ForKind, IterKind, PrimExpr, any_expr, for_each_load, uses_var};
+use crate::tir::{
+    BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee, PrimExpr, any_expr, for_each_load,
+    uses_var,
+};
 
 /// The largest value of a symbolic dimension for which a schedule is made.
 #[derive(Clone)]
@@ -93,6 +96,12 @@ impl BlockInfo {
             analyzer.bind_bound(dim, ConstIntBound::new(0, (*most).into()));
         }
         i64::try_from(analyzer.const_int_bound(&axis.extent).max).ok()
+    }
+
+    /// True if the block multiplies words of four bytes.
+    pub(super) fn multiplies_words(&self) -> bool {
+        let is_dot = |it: &PrimExpr| matches!(it, PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::Dot4));
+        self.store.as_ref().is_some_and(|store| any_expr(&store.value, &mut |it| is_dot(it)))
     }
 
     /// The number of iterations, if it is a constant.

@@ -11,6 +11,7 @@ mod analysis;
 mod cpu;
 mod few_rows;
 mod inline;
+mod narrow;
 mod plain_loops;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use crate::ir::AttrValue;
 use crate::pass::{Pass, prim_func_pass};
 use crate::target::{Machine, TargetKind};
 use crate::tir::schedule::{IS_SCHEDULED, Schedule, ScheduleError};
-use crate::tir::{ForKind, PrimFunc, Stmt, Visitor, walk_stmt};
+use crate::tir::{BlockRealize, ForKind, PrimFunc, Stmt, Visitor, walk_stmt};
 
 use analysis::{AtMost, BlockInfo};
 
@@ -80,21 +81,41 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
 fn by_rules(func: PrimFunc, machine: &Machine, at_most: Option<&AtMost>) -> Option<(PrimFunc, Vec<Applied>)> {
     let mut s = Schedule::new(func).ok()?;
     inline::inline(&mut s);
+    if let Some((func, products)) = narrow::prepared(s.func()) {
+        let mut fork = Schedule::new(func).ok()?;
+        inline::inline(&mut fork);
+        let applied = apply_rules(&mut fork, machine, at_most);
+        let gains = |name: &Arc<str>| {
+            let rule = applied.iter().find(|it| it.block == *name).map(|it| it.rule);
+            rule == Some(cpu::CONTRACTION)
+        };
+        if products.iter().all(gains) {
+            return Some((fork.into_func(), applied));
+        }
+    }
+    let applied = apply_rules(&mut s, machine, at_most);
+    Some((s.into_func(), applied))
+}
+
+/// Schedules the blocks of `s`, those last whose rules may inline them elsewhere.
+fn apply_rules(s: &mut Schedule, machine: &Machine, at_most: Option<&AtMost>) -> Vec<Applied> {
     let mut applied = Vec::new();
-    let names: Vec<Arc<str>> = s.state().leaf_blocks().iter().map(|it| it.block.name.clone()).collect();
+    let is_copy = |it: &&Arc<BlockRealize>| it.block.annotations.bool(narrow::COPY) == Some(true);
+    let (copies, others): (Vec<_>, Vec<_>) = s.state().leaf_blocks().iter().partition(is_copy);
+    let names: Vec<Arc<str>> = others.iter().chain(&copies).map(|it| it.block.name.clone()).collect();
     for name in names {
-        let Some(info) = BlockInfo::of(&s, &name) else { continue };
+        let Some(info) = BlockInfo::of(s, &name) else { continue };
         let info = BlockInfo { at_most: at_most.cloned(), ..info };
         for rule in cpu::RULES {
             let mut fork = s.clone();
             if let Ok(Some(parameters)) = (rule.apply)(&mut fork, &info, machine) {
-                s = fork;
+                *s = fork;
                 applied.push(Applied { block: name, rule: rule.name, parameters });
                 break;
             }
         }
     }
-    Some((s.into_func(), applied))
+    applied
 }
 
 /// True if `func` has a schedule already, or its author chose how one of its loops runs.

@@ -162,6 +162,39 @@ fn what_somebody_scheduled_stays() {
     assert_eq!(schedule(&scheduled, &MACHINE).map(|it| it.1), None, "it is scheduled now");
 }
 
+/// `a b`, of these types, summed in the last one.
+fn narrow_product([m, n, k]: [PrimExpr; 3], [a, b, wide]: [DataType; 3], transposed: bool) -> PrimFunc {
+    let a = placeholder("a", vec![m.clone(), k.clone()], a);
+    let shape = if transposed { [n.clone(), k.clone()] } else { [k.clone(), n.clone()] };
+    let b = placeholder("b", shape.to_vec(), b);
+    let k = reduce_axis("k", k);
+    let product = compute("product", [m, n], &[&a, &b], |i: &[PrimExpr]| {
+        let at = if transposed { [i[1].clone(), k.expr()] } else { [k.expr(), i[1].clone()] };
+        sum(a.at([i[0].clone(), k.expr()]).cast(wide) * b.at(at).cast(wide), &[&k])
+    });
+    create_prim_func("f", &[a, b], &[product]).unwrap()
+}
+
+#[test]
+fn products_of_narrow_operands_use_copies() {
+    let (bytes, half) = ([DataType::U8, DataType::I8, DataType::I32], DataType::BF16);
+    let index = |shape: [i64; 3]| shape.map(PrimExpr::index);
+    let symbols = ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name)));
+    let copied: [Row; 2] =
+        [("product", "contraction", "tile 8x32, packed"), ("product_left", "words", "four bytes to a word")];
+    let wide: [Row; 2] = [copied[0], ("product_left", "spatial", "2 axes as one vector loop")];
+    let cases: [(PrimFunc, &[Row]); 3] = [
+        (narrow_product(index([64, 96, 80]), bytes, false), &copied),
+        (narrow_product(symbols, bytes, false), &copied),
+        (narrow_product(index([64, 96, 80]), [half, half, DataType::F32], false), &wide),
+    ];
+    for (func, want) in cases {
+        let (scheduled, applied) = schedule(&func, &MACHINE).unwrap();
+        let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule, it.parameters.as_str())).collect();
+        assert_eq!(got, want, "{scheduled}");
+    }
+}
+
 /// Vectors narrower than one element, as `-vector-bits=8` asks for, hold one element; odd and huge ones are no fault.
 #[test]
 fn machines_with_vectors_of_any_width_have_schedules() {

@@ -317,6 +317,7 @@ impl Sayable {
         let unsaid = matches!(
             intrinsic,
             Intrinsic::FMulAdd
+                | Intrinsic::Dot4
                 | Intrinsic::Likely
                 | Intrinsic::Reinterpret
                 | Intrinsic::AddressOf

@@ -62,6 +62,14 @@ fn scaled(node: &mut Node<'_, '_>, x: Arg, factor: f64, dtype: DataType) -> Resu
 
 /// Product of 8-bit matrices minus their zero points, in `i32`.
 fn matmul_integer(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let (a, b) = (node.arg(0)?, node.arg(1)?);
+    if node.opt_arg(2)?.is_none() && node.opt_arg(3)?.is_none() {
+        return one(node.op("matmul", &[a, b], Attrs::new().with("out_dtype", DataType::I32)));
+    }
+    let depth = node.shape(&a)?.last().and_then(PrimExpr::as_int).and_then(|depth| i32::try_from(depth).ok());
+    if let (Some(depth), true, true) = (depth, node.rank(&a)? >= 2, node.rank(&b)? >= 2) {
+        return one(shifted_product(node, a, b, depth));
+    }
     let mut factors = Vec::new();
     for i in 0..2 {
         let x = node.arg(i)?;
@@ -78,4 +86,33 @@ fn matmul_integer(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
         factors.push(x);
     }
     one(node.call("matmul", &factors))
+}
+
+/// The product of `a - x` and `b - y` with the zero points `x` and `y`: `a b - (sums of the rows of a) y - x (sums of the
+/// columns of b) + depth x y`. All wraps as the product itself does.
+fn shifted_product(node: &mut Node<'_, '_>, a: Arg, b: Arg, depth: i32) -> Result<Arg, OnnxError> {
+    let mut zeros = [None, None];
+    for (i, zero) in zeros.iter_mut().enumerate() {
+        let Some(it) = node.opt_arg(2 + i)? else { continue };
+        let it = node.cast(&it, DataType::I32)?;
+        *zero = Some(match (i, &node.shape(&it)?[..]) {
+            // A vector of zero points has one per row of the first factor.
+            (0, [rows]) => node.reshape(&it, &[rows.clone(), PrimExpr::index(1)])?,
+            _ => it,
+        });
+    }
+    let mut res =
+        node.op("matmul", &[a.clone(), b.clone()], Attrs::new().with("out_dtype", DataType::I32))?;
+    for (x, axis, zero) in [(a, -1i64, &zeros[1]), (b, -2, &zeros[0])] {
+        let Some(zero) = zero else { continue };
+        let x = node.cast(&x, DataType::I32)?;
+        let sums = node.op("sum", &[x], Attrs::new().with("axis", vec![axis]).with("keepdims", true))?;
+        let excess = node.call("multiply", &[sums, zero.clone()])?;
+        res = node.call("subtract", &[res, excess])?;
+    }
+    let [Some(x), Some(y)] = zeros else { return Ok(res) };
+    let depth = node.scalar(f64::from(depth), DataType::I32)?;
+    let both = node.call("multiply", &[x, y])?;
+    let both = node.call("multiply", &[both, depth])?;
+    node.call("add", &[res, both])
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::{MAX_TRANSPOSED, inline_epilogue, parallel};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
+use crate::dlight::narrow::COPY;
 use crate::target::Machine;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
 use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, Scope, uses_var};
@@ -24,7 +25,7 @@ pub(super) const RULE: Rule = Rule { name: NAME, apply };
 const PACKED_ROWS: i64 = 32;
 
 /// Rows from which on the vector operand is packed if it is transposed, so that its elements are contiguous along the
-/// terms: before, dot products are faster.
+/// terms: before, dot products are faster. Also if it is copied in any case, because it is narrow.
 const TRANSPOSED_ROWS: i64 = 8;
 
 /// The tile that stays in registers.
@@ -104,6 +105,9 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         let Some(at) = at else { return Ok(None) };
         let panel = s.cache_read(block, at, Scope::Global)?;
         s.compute_at(panel, panels)?;
+        if !operand.transposed {
+            inline_copy(s, &operand.buffer)?;
+        }
         pack(s, panel, operand, lanes)?;
     }
     // Loops with a remainder are not fused, so that lowering can divide them from it.
@@ -176,7 +180,7 @@ fn packed_operand(info: &BlockInfo, tile: &Tile) -> Option<Packed> {
     };
     let transposed =
         last_two.is_some_and(|indices| indices[0].as_var() == Some(column) && is_term(&indices[1]));
-    let least = if transposed { TRANSPOSED_ROWS } else { PACKED_ROWS };
+    let least = if transposed || info.multiplies_words() { TRANSPOSED_ROWS } else { PACKED_ROWS };
     if info.axes[row].extent.as_int().is_some_and(|extent| extent < least) {
         return None;
     }
@@ -204,4 +208,20 @@ fn pack(s: &mut Schedule, panel: BlockRV, operand: &Packed, lanes: i64) -> Resul
     let [term_tiles, term] = s.split(terms, [None, tile])?;
     s.reorder([term_tiles, column_tiles, term, column])?;
     s.vectorize(column)
+}
+
+/// Computes the copy of a narrow operand inside of the copy of its panels.
+fn inline_copy(s: &mut Schedule, operand: &Buffer) -> Result<(), ScheduleError> {
+    let copies = s.state().leaf_blocks().iter().find(|it| {
+        it.block.annotations.bool(COPY) == Some(true)
+            && it.block.writes.iter().any(|write| write.buffer == *operand)
+    });
+    if let Some(name) = copies.map(|it| it.block.name.clone()) {
+        let mut fork = s.clone();
+        let copy = fork.block(&name)?;
+        if fork.compute_inline(copy).is_ok() {
+            *s = fork;
+        }
+    }
+    Ok(())
 }

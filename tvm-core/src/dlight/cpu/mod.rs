@@ -7,6 +7,7 @@ mod reduction;
 mod skinny;
 mod spatial;
 mod window;
+mod words;
 
 pub(super) use contraction::NAME as CONTRACTION;
 pub(super) use skinny::{MAX_ROWS, NAME as SKINNY};
@@ -23,6 +24,7 @@ pub(super) const RULES: &[Rule] = &[
     contraction::RULE,
     reduction::RULE,
     choice::RULE,
+    words::RULE,
     spatial::RULE,
 ];
 

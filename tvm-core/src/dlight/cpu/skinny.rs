@@ -51,7 +51,9 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let own_columns = matrix.indices.last().and_then(|index| index.as_var()) == Some(column_var);
     let shared = rows.iter().all(|(_, axis)| matrix.indices.iter().all(|index| !uses_var(index, &axis.var)));
     let large = info.axes[*term].extent.as_int().is_none_or(|extent| extent >= 8 * TERMS);
-    if !own_columns || !shared || !large || count > MAX_ROWS || columns < MIN_COLUMNS {
+    // Words are made in panels, which serve all rows.
+    let of_words = info.multiplies_words();
+    if !own_columns || !shared || !large || count > MAX_ROWS || columns < MIN_COLUMNS || of_words {
         return Ok(None);
     }
     let lanes = i64::from(machine.lanes(store.buffer.dtype));

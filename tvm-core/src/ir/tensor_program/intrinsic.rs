@@ -26,6 +26,8 @@ pub enum Operands {
     Numbers,
     /// All have one type of integers or bools.
     Bits,
+    /// All are `i32`.
+    Words,
     /// The argument is a float, the result a bool.
     Test,
     /// The argument has as many bits as the result.
@@ -57,6 +59,10 @@ impl Operands {
             Operands::Bits => {
                 (all(|it| it.is_integer() || it.is_bool()), "an integer of the type of the result")
             }
+            Operands::Words => (
+                result.scalar() == DataType::I32 && types().all(|it| it == result),
+                "values of `i32`, as is the result",
+            ),
             Operands::Test => (
                 result == bools && types().all(|it| it.is_float() && it.lanes() == result.lanes()),
                 "a float, and gives a bool",
@@ -221,6 +227,9 @@ intrinsics! {
     Clz = "leading_zeros" 1 Bits Pure;
     /// Bitwise complement
     BitNot = "bit_not" 1 Bits Pure;
+    /// Sum of `c` and of four products of bytes, which wraps: the unsigned bytes of `a` times the signed bytes of `b`, given
+    /// as `dot4(a, b, c)`
+    Dot4 = "dot4" 3 Words Pure;
     /// The bits of the argument as the result type
     Reinterpret = "reinterpret" 1 SameSize Pure;
     /// `if c { a } else { b }`, only the taken arm is evaluated

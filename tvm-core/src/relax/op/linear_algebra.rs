@@ -23,11 +23,14 @@ pub(super) static OPS: &[OpDef] = &[OpDef::new(
 
 fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (a, b) = (ctx.tensor(0)?, ctx.tensor(1)?);
-    let dtype = ctx.same_dtype()?;
-    if let Some(bool) = dtype.filter(|it| it.is_bool()) {
+    if let Some(bool) = [a, b].iter().filter_map(|it| it.dtype).find(|it| it.is_bool()) {
         return Err(ctx.error(format!("expected number elements, got {bool}")));
     }
-    let dtype = ctx.attrs.dtype("out_dtype").or(dtype);
+    // The elements are cast to the type of the result: they may have different types if it is given.
+    let dtype = match ctx.attrs.dtype("out_dtype") {
+        Some(dtype) => Some(dtype),
+        None => ctx.same_dtype()?,
+    };
     for (name, ty) in [("x1", a), ("x2", b)] {
         if ty.ndim() == Some(0) {
             let err = ctx.error(format!("argument `{name}` has rank 1 or more, got rank 0"));

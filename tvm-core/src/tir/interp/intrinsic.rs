@@ -49,6 +49,7 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         | Intrinsic::PopCount
         | Intrinsic::Clz
         | Intrinsic::BitNot
+        | Intrinsic::Dot4
         | Intrinsic::Reinterpret
         | Intrinsic::IfThenElse
         | Intrinsic::AddressOf
@@ -145,6 +146,10 @@ fn int(
         Intrinsic::Clz => Box::new(move |m| Ok(i64::from((x(m)? as u64 & mask).leading_zeros() + bits - 64))),
         Intrinsic::BitNot if dtype.is_bool() => Box::new(move |m| Ok(1 - x(m)?)),
         Intrinsic::BitNot => Box::new(move |m| Ok(wrap_int(i128::from(!x(m)?), dtype))),
+        Intrinsic::Dot4 => {
+            let (y, z) = (rest.next()?, rest.next()?);
+            Box::new(move |m| Ok(i64::from(dot4(x(m)? as i32, y(m)? as i32, z(m)? as i32))))
+        }
         Intrinsic::Pow => {
             let y = rest.next()?;
             Box::new(move |m| {
@@ -154,6 +159,12 @@ fn int(
         }
         _ => return None,
     }))
+}
+
+/// `c` plus the products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping.
+fn dot4(a: i32, b: i32, c: i32) -> i32 {
+    let terms = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
+    terms.fold(c, |sum, (x, y)| sum.wrapping_add(i32::from(x) * i32::from(y as i8)))
 }
 
 /// `base` to the power `exponent`, wrapping. For a negative exponent the result truncates toward zero; base 0 gives 0.

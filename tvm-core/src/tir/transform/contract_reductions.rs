@@ -3,15 +3,18 @@
 //! Float operations keep the order and rounding of the source program, except in the update of a reduction block (a block
 //! with reduce axes and an init), which declares it associative. `c = c + a * b` in its body becomes
 //! `c = fmuladd(a, b, c)`, which a code generator fuses into one rounding where that is faster. A block whose init was
-//! moved out by `decompose_reduction` has the annotation [`DECOMPOSED`].
+//! moved out by `decompose_reduction` has the annotation [`DECOMPOSED`]. In any block, `c = c + dot4(a, b, 0)` becomes
+//! `c = dot4(a, b, c)`.
 //! Requires: blocks with their inits, before `LowerInitBlock`. TVM has no counterpart: its code generators fuse everywhere.
 
 use std::sync::Arc;
 
 use super::util::body_pass;
 use crate::pass::Pass;
-use crate::tir::analysis::loads_element;
-use crate::tir::{Binary, BinaryOp, Block, BufferStore, Intrinsic, IterKind, Mutator, PrimExpr, Stmt};
+use crate::tir::analysis::{loads_element, update};
+use crate::tir::{
+    Binary, BinaryOp, Block, BufferStore, Intrinsic, IterKind, Mutator, PrimCallee, PrimExpr, Stmt,
+};
 
 /// Annotation of a block whose init is in a separate block.
 pub const DECOMPOSED: &str = "decomposed_reduction";
@@ -47,7 +50,22 @@ impl Mutator for ContractReductions {
         {
             return contracted(&it.value, it).map(|value| BufferStore { value, ..(**it).clone() }.into());
         }
+        if let Stmt::BufferStore(it) = stmt {
+            return joined(it).map(|value| BufferStore { value, ..(**it).clone() }.into());
+        }
         self.walk_stmt(stmt)
+    }
+}
+
+/// `dot4(a, b, c)`, if the value of `store` is `c + dot4(a, b, 0)`: integers are added in any order.
+fn joined(store: &BufferStore) -> Option<PrimExpr> {
+    let (BinaryOp::Add, PrimExpr::Call(call)) = update(store)? else { return None };
+    match (&call.callee, &*call.args) {
+        (PrimCallee::Intrinsic(Intrinsic::Dot4), [a, b, zero]) if zero.is_const(0) => {
+            let old = store.buffer.load(store.indices.clone());
+            Some(PrimExpr::call(Intrinsic::Dot4, [a.clone(), b.clone(), old], call.dtype))
+        }
+        _ => None,
     }
 }
 

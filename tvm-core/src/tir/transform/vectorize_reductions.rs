@@ -55,7 +55,7 @@ impl Mutator for VectorizeReductions<'_> {
     }
 }
 
-/// `target = target op term`, or `target = a * b + target` with one rounding.
+/// `target = target op term`, or `target = a * b + target` in one instruction.
 struct Update<'a> {
     target: &'a BufferStore,
     value: Value<'a>,
@@ -63,7 +63,8 @@ struct Update<'a> {
 
 enum Value<'a> {
     Op(BinaryOp, &'a PrimExpr),
-    FMulAdd(&'a PrimExpr, &'a PrimExpr),
+    /// [`Intrinsic::FMulAdd`] or [`Intrinsic::Dot4`].
+    Fused(Intrinsic, &'a PrimExpr, &'a PrimExpr),
 }
 
 impl Update<'_> {
@@ -71,7 +72,8 @@ impl Update<'_> {
     fn first(&self) -> PrimExpr {
         match self.value {
             Value::Op(_, term) => term.clone(),
-            Value::FMulAdd(a, b) => a * b,
+            Value::Fused(Intrinsic::FMulAdd, a, b) => a * b,
+            Value::Fused(_, _, b) => self.next(PrimExpr::int(0, b.dtype())),
         }
     }
 
@@ -79,9 +81,9 @@ impl Update<'_> {
     fn next(&self, sum: PrimExpr) -> PrimExpr {
         match self.value {
             Value::Op(op, term) => binary(op, sum, term.clone()),
-            Value::FMulAdd(a, b) => {
+            Value::Fused(intrinsic, a, b) => {
                 let dtype = sum.dtype();
-                PrimExpr::call(Intrinsic::FMulAdd, [a.clone(), b.clone(), sum], dtype)
+                PrimExpr::call(intrinsic, [a.clone(), b.clone(), sum], dtype)
             }
         }
     }
@@ -90,7 +92,7 @@ impl Update<'_> {
     fn op(&self) -> BinaryOp {
         match self.value {
             Value::Op(op, _) => op,
-            Value::FMulAdd(..) => BinaryOp::Add,
+            Value::Fused(..) => BinaryOp::Add,
         }
     }
 }
@@ -169,10 +171,10 @@ fn update(node: &For) -> Option<Update<'_>> {
             _ => return None,
         },
         PrimExpr::Call(it) => match (&it.callee, &*it.args) {
-            (PrimCallee::Intrinsic(Intrinsic::FMulAdd), [a, b, sum])
+            (PrimCallee::Intrinsic(fused @ (Intrinsic::FMulAdd | Intrinsic::Dot4)), [a, b, sum])
                 if loads_element(sum, target) && free(a) && free(b) =>
             {
-                Value::FMulAdd(a, b)
+                Value::Fused(*fused, a, b)
             }
             _ => return None,
         },

@@ -1,0 +1,92 @@
+//! Sums of four products of bytes: the CPU's instruction `vpdpbusd`, or sums of products of neighbouring `i16`, for which
+//! most CPUs have an instruction that LLVM finds.
+
+use inkwell::types::VectorType;
+use inkwell::values::VectorValue;
+use tvm_core::tir::BinaryOp;
+use tvm_runtime::DataType;
+
+use super::LlvmError;
+use super::function::{Function, Value};
+
+impl<'ctx> Function<'ctx, '_> {
+    /// `c` plus four products of the unsigned bytes of `a` and the signed bytes of `b`, in each lane.
+    pub(super) fn dot4(
+        &mut self,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+        c: Value<'ctx>,
+        dtype: DataType,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let lanes = dtype.lanes();
+        let widest = self.unit.dot_lanes;
+        if widest == 0 || lanes < 4 || !lanes.is_power_of_two() {
+            return self.dot4_of_pairs(a, b, c, dtype);
+        }
+        if lanes > widest {
+            let half = DataType::I32.with_lanes(lanes / 2);
+            let mut parts = Vec::new();
+            for start in [0, lanes / 2] {
+                let part = |value: Value<'ctx>| self.lanes_of(value, start..start + lanes / 2);
+                let (a, b, c) = (part(a)?, part(b)?, part(c)?);
+                parts.push(self.dot4(a, b, c, half)?.into_vector_value());
+            }
+            let all = self.mask(0..lanes);
+            return Ok(self.builder.build_shuffle_vector(parts[0], parts[1], all, "")?.into());
+        }
+        let name = format!("llvm.x86.avx512.vpdpbusd.{}", 32 * lanes);
+        self.llvm_overloaded(&name, &[], &[c, a, b])
+    }
+
+    /// `dot4` by products of `i16`: those of even bytes, and those of odd bytes.
+    fn dot4_of_pairs(
+        &mut self,
+        a: Value<'ctx>,
+        b: Value<'ctx>,
+        c: Value<'ctx>,
+        dtype: DataType,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let lanes = dtype.lanes();
+        let (unsigned, signed) = (DataType::U16.with_lanes(2 * lanes), DataType::I16.with_lanes(2 * lanes));
+        let a = self.builder.build_bit_cast(a, self.ty(unsigned)?, "")?;
+        let b = self.builder.build_bit_cast(b, self.ty(signed)?, "")?;
+        let (byte, eight) = (self.splat_int(255, unsigned)?, self.splat_int(8, signed)?);
+        let even = (
+            self.binary(BinaryOp::BitAnd, a, byte, unsigned)?,
+            self.binary(BinaryOp::Shl, b, eight, signed)?,
+        );
+        let even = (even.0, self.binary(BinaryOp::Shr, even.1, eight, signed)?);
+        let odd =
+            (self.binary(BinaryOp::Shr, a, eight, unsigned)?, self.binary(BinaryOp::Shr, b, eight, signed)?);
+        let wide = DataType::I32.with_lanes(2 * lanes);
+        let mut sum = c;
+        for (x, y) in [even, odd] {
+            let (x, y) = (self.cast(x, signed, wide)?, self.cast(y, signed, wide)?);
+            let products = self.binary(BinaryOp::Mul, x, y, wide)?;
+            let first = self.lanes_of(products, (0..2 * lanes).step_by(2))?;
+            let second = self.lanes_of(products, (1..2 * lanes).step_by(2))?;
+            let pairs = self.binary(BinaryOp::Add, first, second, dtype)?;
+            sum = self.binary(BinaryOp::Add, sum, pairs, dtype)?;
+        }
+        Ok(sum)
+    }
+
+    /// These lanes of `value`; a single one as a scalar.
+    fn lanes_of(
+        &self,
+        value: Value<'ctx>,
+        mut lanes: impl ExactSizeIterator<Item = u16>,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        if lanes.len() == 1 {
+            return self.lane(value, lanes.next().unwrap_or_default());
+        }
+        let vector = value.into_vector_value();
+        let mask = self.mask(lanes);
+        Ok(self.builder.build_shuffle_vector(vector, vector.get_type().get_undef(), mask, "")?.into())
+    }
+
+    fn mask(&self, lanes: impl Iterator<Item = u16>) -> VectorValue<'ctx> {
+        let index = |lane: u16| self.context().i32_type().const_int(lane.into(), false);
+        VectorType::const_vector(&lanes.map(index).collect::<Vec<_>>())
+    }
+}
