@@ -20,6 +20,7 @@ use super::primitive::{
     fuse::fuse,
     reorder::reorder,
     reverse_compute_inline::reverse_compute_inline,
+    rfactor::rfactor,
     split::split,
     transform_layout::transform_layout,
 };
@@ -108,6 +109,11 @@ pub enum InstructionKind {
     ReverseComputeInline,
     /// Separates the init of a reduction.
     DecomposeReduction,
+    /// Factors a reduction by a loop.
+    Rfactor {
+        /// The dimension of the partial results that the loop becomes; a negative one counts from the end.
+        factor_axis: i64,
+    },
     /// Attaches a hint.
     Annotate {
         /// Name of the hint.
@@ -239,6 +245,7 @@ impl InstructionKind {
             InstructionKind::ComputeInline => "compute_inline",
             InstructionKind::ReverseComputeInline => "reverse_compute_inline",
             InstructionKind::DecomposeReduction => "decompose_reduction",
+            InstructionKind::Rfactor { .. } => "rfactor",
             InstructionKind::Annotate { .. } => "annotate",
         }
     }
@@ -271,7 +278,8 @@ impl InstructionKind {
             | InstructionKind::ComputeAt
             | InstructionKind::ReverseComputeAt
             | InstructionKind::ComputeInline
-            | InstructionKind::ReverseComputeInline => Some(true),
+            | InstructionKind::ReverseComputeInline
+            | InstructionKind::Rfactor { .. } => Some(true),
         }
     }
 
@@ -380,6 +388,9 @@ impl InstructionKind {
             InstructionKind::ReverseComputeInline => reverse_compute_inline(state, block(0)?).map(no_output),
             InstructionKind::DecomposeReduction => {
                 decompose_reduction(state, block(0)?, a_loop(1)?).map(one_block)
+            }
+            InstructionKind::Rfactor { factor_axis } => {
+                rfactor(state, a_loop(0)?, *factor_axis).map(one_block)
             }
             InstructionKind::Annotate { key, value } => {
                 let Some(Item::Stmt(sref)) = inputs.first() else {

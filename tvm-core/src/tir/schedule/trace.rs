@@ -162,6 +162,9 @@ impl fmt::Display for Trace {
                 InstructionKind::DecomposeReduction => {
                     writeln!(f, "let {outs} = s.decompose_reduction({ins})?;")?
                 }
+                InstructionKind::Rfactor { factor_axis } => {
+                    writeln!(f, "let {outs} = s.rfactor({ins}, {factor_axis})?;")?
+                }
                 InstructionKind::Annotate { key, value } => {
                     writeln!(f, "s.annotate({ins}, {key:?}, {value:?})?;")?
                 }

@@ -11,5 +11,6 @@ pub(super) mod for_kind;
 pub(super) mod fuse;
 pub(super) mod reorder;
 pub(super) mod reverse_compute_inline;
+pub(super) mod rfactor;
 pub(super) mod split;
 pub(super) mod transform_layout;
