@@ -63,7 +63,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 8 } else { 37 });
+    let op = rng.below(if no_loop { 8 } else { 39 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -136,6 +136,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             let axis = rng.below(5) as i64 - 2;
             (format!("rfactor(_, {axis})"), s.rfactor(pick(rng, &loops), axis).map(drop))
         }
+        36 | 37 => ("decompose_padding".into(), s.decompose_padding(block, pick(rng, &loops)).map(drop)),
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };
     let foreign = foreign && op != 7;

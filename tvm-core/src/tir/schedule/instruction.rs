@@ -15,6 +15,7 @@ use super::primitive::{
     compute_at::compute_at,
     compute_at::reverse_compute_at,
     compute_inline::compute_inline,
+    decompose_padding::decompose_padding,
     decompose_reduction::decompose_reduction,
     for_kind::{misfit, set_kind},
     fuse::fuse,
@@ -109,6 +110,8 @@ pub enum InstructionKind {
     ReverseComputeInline,
     /// Separates the init of a reduction.
     DecomposeReduction,
+    /// Separates the constant around a padded value.
+    DecomposePadding,
     /// Factors a reduction by a loop.
     Rfactor {
         /// The dimension of the partial results that the loop becomes; a negative one counts from the end.
@@ -245,6 +248,7 @@ impl InstructionKind {
             InstructionKind::ComputeInline => "compute_inline",
             InstructionKind::ReverseComputeInline => "reverse_compute_inline",
             InstructionKind::DecomposeReduction => "decompose_reduction",
+            InstructionKind::DecomposePadding => "decompose_padding",
             InstructionKind::Rfactor { .. } => "rfactor",
             InstructionKind::Annotate { .. } => "annotate",
         }
@@ -279,6 +283,7 @@ impl InstructionKind {
             | InstructionKind::ReverseComputeAt
             | InstructionKind::ComputeInline
             | InstructionKind::ReverseComputeInline
+            | InstructionKind::DecomposePadding
             | InstructionKind::Rfactor { .. } => Some(true),
         }
     }
@@ -388,6 +393,9 @@ impl InstructionKind {
             InstructionKind::ReverseComputeInline => reverse_compute_inline(state, block(0)?).map(no_output),
             InstructionKind::DecomposeReduction => {
                 decompose_reduction(state, block(0)?, a_loop(1)?).map(one_block)
+            }
+            InstructionKind::DecomposePadding => {
+                decompose_padding(state, block(0)?, a_loop(1)?).map(one_block)
             }
             InstructionKind::Rfactor { factor_axis } => {
                 rfactor(state, a_loop(0)?, *factor_axis).map(one_block)

@@ -12,6 +12,7 @@ mod kernels;
 mod legality;
 mod many;
 mod module;
+mod padding;
 mod predicates;
 mod rfactor;
 mod sampling;

@@ -6,6 +6,7 @@ pub(super) mod cache_read;
 pub(super) mod cache_write;
 pub(super) mod compute_at;
 pub(super) mod compute_inline;
+pub(super) mod decompose_padding;
 pub(super) mod decompose_reduction;
 pub(super) mod for_kind;
 pub(super) mod fuse;
