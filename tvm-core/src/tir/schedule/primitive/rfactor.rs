@@ -39,6 +39,10 @@ const NAME: &str = "rfactor";
 /// The most partial results of a constant number.
 const MAX_ELEMENTS: i128 = 1 << 56;
 
+/// The most iterations of the factored loop. The memory of the partial results grows with this number, also where a split
+/// by a large factor leaves most iterations without a term.
+const MAX_ITERATIONS: i64 = 1 << 16;
+
 /// Factors the reduction of the block in the loop `var` by this loop, whose iterations become the dimension `factor_axis` of the
 /// partial results; a negative one counts from the end. Returns the block of the partial reductions.
 pub(in crate::tir::schedule) fn rfactor(
@@ -314,6 +318,10 @@ impl Nest {
     fn partial(&self, buffer: &Buffer, position: usize) -> Result<Buffer, ScheduleError> {
         let mut shape = buffer.shape.to_vec();
         shape.insert(position, self.factored.extent.clone());
+        if let Some(extent) = self.factored.extent.as_int().filter(|&extent| extent > MAX_ITERATIONS) {
+            let why = format!("expected a loop of at most {MAX_ITERATIONS} iterations, got {extent}");
+            return Err(ScheduleError::illegal(NAME, why).help("split the loop, and factor the smaller part"));
+        }
         let known = shape.iter().filter_map(PrimExpr::as_int);
         let elements = known.fold(1i128, |all, extent| all.saturating_mul(extent.max(1).into()));
         if elements > MAX_ELEMENTS {

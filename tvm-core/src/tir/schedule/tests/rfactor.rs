@@ -176,7 +176,7 @@ fn refused(program: &PrimFunc, change: Change) -> String {
 fn refusals_name_the_reason() {
     let sums = kernel(|b| row_sums(b, BinaryOp::Add, 0));
     let differences = kernel(|b| row_sums(b, BinaryOp::Sub, 0));
-    let cases: [(&PrimFunc, Change, &str); 8] = [
+    let cases: [(&PrimFunc, Change, &str); 9] = [
         (&sums, |s| with_loops(s, |s, [i, _]| s.rfactor(i, 0)), "drives no reduction axis"),
         (&sums, |s| with_loops(s, |s, [_, k]| s.rfactor(k, 2)), "expected an axis from -2 to 1, got 2"),
         (&sums, |s| with_loops(s, |s, [_, k]| s.rfactor(k, -3)), "expected an axis from -2 to 1, got -3"),
@@ -190,6 +190,16 @@ fn refusals_name_the_reason() {
                 s.rfactor(k, 0).map(drop)
             },
             "has no init",
+        ),
+        (
+            &sums,
+            |s| {
+                let sum = s.block("sum")?;
+                let [_, k] = s.loops(sum)?;
+                let [_, inner] = s.split(k, [None, Some(1 << 20)])?;
+                s.rfactor(inner, 0).map(drop)
+            },
+            "at most 65536 iterations, got 1048576",
         ),
         (
             &sums,
