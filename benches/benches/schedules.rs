@@ -63,6 +63,7 @@ fn steps() -> Vec<(&'static str, Step)> {
         ("compute_inline", |s, h| s.compute_inline(h.producer)),
         ("reverse_compute_inline", |s, h| s.reverse_compute_inline(h.next)),
         ("decompose_reduction", |s, h| s.decompose_reduction(h.sums, h.loops[2]).map(drop)),
+        ("rfactor", |s, h| s.rfactor(h.loops[2], 0).map(drop)),
         ("annotate", |s, h| s.annotate(h.sums, "hint", 1)),
     ]
 }

@@ -22,6 +22,8 @@ enum Step {
     CacheWrite(usize),
     TransformLayout(usize, usize),
     Decompose(usize, usize),
+    DecomposePadding(usize, usize),
+    Rfactor(usize, usize),
     Split(usize, usize),
     Parallel(usize, usize),
     Vectorize(usize, usize),
@@ -49,7 +51,8 @@ fn steps(s: &Schedule) -> Vec<Step> {
         steps.extend((0..2).map(|index| Step::CacheRead(block, index)));
         steps.extend((0..2).map(|index| Step::TransformLayout(block, index)));
         for a in 0..depth {
-            steps.extend([Step::Decompose(block, a), Step::Split(block, a)]);
+            steps.extend([Step::Decompose(block, a), Step::Rfactor(block, a), Step::Split(block, a)]);
+            steps.push(Step::DecomposePadding(block, a));
             steps.extend([Step::Parallel(block, a), Step::Vectorize(block, a), Step::Bind(block, a)]);
             for b in a + 1..depth {
                 steps.extend([Step::Fuse(block, a, b), Step::Reorder(block, a, b)]);
@@ -96,6 +99,12 @@ fn apply(s: &mut Schedule, step: Step) -> Result<(), ScheduleError> {
         }
         Step::Decompose(block, a) => {
             of(block).and_then(|(block, loops)| s.decompose_reduction(block, loops[a]).map(drop))
+        }
+        Step::DecomposePadding(block, a) => {
+            of(block).and_then(|(block, loops)| s.decompose_padding(block, loops[a]).map(drop))
+        }
+        Step::Rfactor(block, a) => {
+            of(block).and_then(|(_, loops)| s.rfactor(loops[a], (a % 2) as i64).map(drop))
         }
         Step::Split(block, a) => {
             of(block).and_then(|(_, loops)| s.split(loops[a], [None, Some(3)]).map(drop))

@@ -63,7 +63,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 8 } else { 34 });
+    let op = rng.below(if no_loop { 8 } else { 39 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -132,6 +132,11 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             let call = format!("transform_layout(_, {index}, {from:?}, {to:?})");
             (call, s.transform_layout(block, index, from, to))
         }
+        33..=35 => {
+            let axis = rng.below(5) as i64 - 2;
+            (format!("rfactor(_, {axis})"), s.rfactor(pick(rng, &loops), axis).map(drop))
+        }
+        36 | 37 => ("decompose_padding".into(), s.decompose_padding(block, pick(rng, &loops)).map(drop)),
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };
     let foreign = foreign && op != 7;

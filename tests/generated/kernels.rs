@@ -773,6 +773,27 @@ fn with_calls(x: &Tensor<i64, n>, times: &Tensor<i64, 1>, y: &mut Tensor<i64, n>
 
 #[prim_func(attrs(is_scheduled = true))]
 fn with_assertions_0(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        block("assert", [S(i)], |[vi]| {
+            assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
+        });
+        block("block", [S(i)], |[vi]| {
+            if vi % 2 == 0 {
+                assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
+            }
+        });
+        block("y", [Q(i)], |[vi]| {
+            let at = x[[vi]];
+            assert!((at as usize) > vi, "");
+            y[[at as usize]] = 1.0;
+        });
+    }
+}
+
+#[prim_func(attrs(is_scheduled = true))]
+fn with_assertions_1(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    #[unroll]
+    #[attrs(pragma_x = 8)]
     for i_0_i_1_fused in 0..(n + 4) / 5 * 5 {
         if i_0_i_1_fused < n {
             block("assert", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
@@ -797,60 +818,22 @@ fn with_assertions_0(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
 }
 
 #[prim_func(attrs(is_scheduled = true))]
-fn with_assertions_1(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
-    for [i_0, i_1_0] in grid([(n + 4) / 5, 2]) {
-        #[unroll]
-        for i_1_1_0 in 0..2 {
-            #[unroll]
-            #[attrs(pragma_x = 8)]
-            for i_1_1_1 in 0..2 {
-                if i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < n && i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < 5 && i_1_1_0 * 2 + i_1_1_1 < 3 {
-                    block("assert", [S(i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1).within(0..n)], |[vi]| {
-                        assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
-                    });
-                }
-                if i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < n && i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < 5 && i_1_1_0 * 2 + i_1_1_1 < 3 {
-                    block("block", [S(i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1).within(0..n)], |[vi]| {
-                        if vi % 2 == 0 {
-                            assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
-                        }
-                    });
-                }
-                if i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < n && i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < 5 && i_1_1_0 * 2 + i_1_1_1 < 3 {
-                    block("y", [Q(i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1).within(0..n)], |[vi]| {
-                        let at = x[[vi]];
-                        assert!((at as usize) > vi, "");
-                        y[[at as usize]] = 1.0;
-                    });
-                }
-            }
-        }
-    }
-}
-
-#[prim_func(attrs(is_scheduled = true))]
 fn with_assertions_2(x: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
-    #[unroll]
-    for [i_0_0_0, i_0_0_1, i_0_1, i_1] in grid([(((n + 4) / 5 + 2) / 3 + 1) / 2, 2, 3, 5]) {
-        if i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1 < n && i_0_0_0 * 6 + i_0_0_1 * 3 + i_0_1 < (n + 4) / 5 && i_0_0_0 * 2 + i_0_0_1 < ((n + 4) / 5 + 2) / 3 {
-            block("assert", [S(i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
-                assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
-            });
-        }
-        if i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1 < n && i_0_0_0 * 6 + i_0_0_1 * 3 + i_0_1 < (n + 4) / 5 && i_0_0_0 * 2 + i_0_0_1 < ((n + 4) / 5 + 2) / 3 {
-            block("block", [S(i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
-                if vi % 2 == 0 {
-                    assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
-                }
-            });
-        }
-        if i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1 < n && i_0_0_0 * 6 + i_0_0_1 * 3 + i_0_1 < (n + 4) / 5 && i_0_0_0 * 2 + i_0_0_1 < ((n + 4) / 5 + 2) / 3 {
-            block("y", [Q(i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
-                let at = x[[vi]];
-                assert!((at as usize) > vi, "");
-                y[[at as usize]] = 1.0;
-            });
-        }
+    #[attrs(pragma_x = 3)]
+    for i in 0..n {
+        block("assert", [S(i)], |[vi]| {
+            assert!(if x[[vi]] >= 0 { (x[[vi]] as usize) < n } else { false }, "x[[i]] >= 0 && (x[[i]] as usize) < n");
+        });
+        block("block", [S(i)], |[vi]| {
+            if vi % 2 == 0 {
+                assert!(x[[vi]] != 7, "seven: \"{{}}\" \\ \n\t\u{7f} é");
+            }
+        });
+        block("y", [Q(i)], |[vi]| {
+            let at = x[[vi]];
+            assert!((at as usize) > vi, "");
+            y[[at as usize]] = 1.0;
+        });
     }
 }
 
@@ -881,6 +864,32 @@ fn with_c_functions_0(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32
         fn ldexpf(x0: f32, x1: i32) -> f32;
         fn getpid() -> i32;
     }
+    for i in 0..n {
+        block("y_init", [S(i)], |[vi]| {
+            if (unsafe { cbrtf(x[[vi]] - 1.5) }) > 0.0 && vi < ((unsafe { labs((vi as i64) - 3) }) as usize) {
+                let t = unsafe { cbrtf(unsafe { ldexpf(2.0, -1) }) };
+                y[[vi]] = { let u = bind(unsafe { cbrtf(t) }); u * u } - t;
+            }
+        });
+        block("y", [S(i)], |[vi]| {
+            y[[vi]] += (unsafe { getpid() }) as f32;
+        });
+        block("y_init_1", [Q(i)], |[vi]| {
+            y[[((unsafe { labs(k[[vi]]) }) as usize) % n]] = unsafe { cbrtf(-0.0) };
+        });
+    }
+}
+
+#[prim_func(attrs(is_scheduled = true))]
+fn with_c_functions_1(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
+    unsafe extern "C" {
+        fn cbrtf(x0: f32) -> f32;
+        fn labs(x0: i64) -> i64;
+        fn ldexpf(x0: f32, x1: i32) -> f32;
+        fn getpid() -> i32;
+    }
+    #[unroll]
+    #[attrs(pragma_x = 8)]
     for i_0_i_1_fused in 0..(n + 4) / 5 * 5 {
         if i_0_i_1_fused < n {
             block("y_init", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
@@ -904,43 +913,6 @@ fn with_c_functions_0(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32
 }
 
 #[prim_func(attrs(is_scheduled = true))]
-fn with_c_functions_1(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
-    unsafe extern "C" {
-        fn cbrtf(x0: f32) -> f32;
-        fn labs(x0: i64) -> i64;
-        fn ldexpf(x0: f32, x1: i32) -> f32;
-        fn getpid() -> i32;
-    }
-    for [i_0, i_1_0] in grid([(n + 4) / 5, 2]) {
-        #[unroll]
-        for i_1_1_0 in 0..2 {
-            #[unroll]
-            #[attrs(pragma_x = 8)]
-            for i_1_1_1 in 0..2 {
-                if i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < n && i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < 5 && i_1_1_0 * 2 + i_1_1_1 < 3 {
-                    block("y_init", [S(i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1).within(0..n)], |[vi]| {
-                        if (unsafe { cbrtf(x[[vi]] - 1.5) }) > 0.0 && vi < ((unsafe { labs((vi as i64) - 3) }) as usize) {
-                            let t = unsafe { cbrtf(unsafe { ldexpf(2.0, -1) }) };
-                            y[[vi]] = { let u = bind(unsafe { cbrtf(t) }); u * u } - t;
-                        }
-                    });
-                }
-                if i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < n && i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < 5 && i_1_1_0 * 2 + i_1_1_1 < 3 {
-                    block("y", [S(i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1).within(0..n)], |[vi]| {
-                        y[[vi]] += (unsafe { getpid() }) as f32;
-                    });
-                }
-                if i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < n && i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1 < 5 && i_1_1_0 * 2 + i_1_1_1 < 3 {
-                    block("y_init_1", [Q(i_0 * 5 + i_1_0 * 3 + i_1_1_0 * 2 + i_1_1_1).within(0..n)], |[vi]| {
-                        y[[((unsafe { labs(k[[vi]]) }) as usize) % n]] = unsafe { cbrtf(-0.0) };
-                    });
-                }
-            }
-        }
-    }
-}
-
-#[prim_func(attrs(is_scheduled = true))]
 fn with_c_functions_2(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, n>) {
     unsafe extern "C" {
         fn cbrtf(x0: f32) -> f32;
@@ -948,26 +920,20 @@ fn with_c_functions_2(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32
         fn ldexpf(x0: f32, x1: i32) -> f32;
         fn getpid() -> i32;
     }
-    #[unroll]
-    for [i_0_0_0, i_0_0_1, i_0_1, i_1] in grid([(((n + 4) / 5 + 2) / 3 + 1) / 2, 2, 3, 5]) {
-        if i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1 < n && i_0_0_0 * 6 + i_0_0_1 * 3 + i_0_1 < (n + 4) / 5 && i_0_0_0 * 2 + i_0_0_1 < ((n + 4) / 5 + 2) / 3 {
-            block("y_init", [S(i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
-                if (unsafe { cbrtf(x[[vi]] - 1.5) }) > 0.0 && vi < ((unsafe { labs((vi as i64) - 3) }) as usize) {
-                    let t = unsafe { cbrtf(unsafe { ldexpf(2.0, -1) }) };
-                    y[[vi]] = { let u = bind(unsafe { cbrtf(t) }); u * u } - t;
-                }
-            });
-        }
-        if i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1 < n && i_0_0_0 * 6 + i_0_0_1 * 3 + i_0_1 < (n + 4) / 5 && i_0_0_0 * 2 + i_0_0_1 < ((n + 4) / 5 + 2) / 3 {
-            block("y", [S(i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
-                y[[vi]] += (unsafe { getpid() }) as f32;
-            });
-        }
-        if i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1 < n && i_0_0_0 * 6 + i_0_0_1 * 3 + i_0_1 < (n + 4) / 5 && i_0_0_0 * 2 + i_0_0_1 < ((n + 4) / 5 + 2) / 3 {
-            block("y_init_1", [Q(i_0_0_0 * 30 + i_0_0_1 * 15 + i_0_1 * 5 + i_1).within(0..n)], |[vi]| {
-                y[[((unsafe { labs(k[[vi]]) }) as usize) % n]] = unsafe { cbrtf(-0.0) };
-            });
-        }
+    #[attrs(pragma_x = 3)]
+    for i in 0..n {
+        block("y_init", [S(i)], |[vi]| {
+            if (unsafe { cbrtf(x[[vi]] - 1.5) }) > 0.0 && vi < ((unsafe { labs((vi as i64) - 3) }) as usize) {
+                let t = unsafe { cbrtf(unsafe { ldexpf(2.0, -1) }) };
+                y[[vi]] = { let u = bind(unsafe { cbrtf(t) }); u * u } - t;
+            }
+        });
+        block("y", [S(i)], |[vi]| {
+            y[[vi]] += (unsafe { getpid() }) as f32;
+        });
+        block("y_init_1", [Q(i)], |[vi]| {
+            y[[((unsafe { labs(k[[vi]]) }) as usize) % n]] = unsafe { cbrtf(-0.0) };
+        });
     }
 }
 
@@ -997,21 +963,16 @@ fn with_c_functions(x: &Tensor<f32, n>, k: &Tensor<i64, n>, y: &mut Tensor<f32, 
 
 #[prim_func(attrs(is_scheduled = true))]
 fn with_matched_buffers_0(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
-    for [i_0, i_1] in grid([(m + 2) / 3, 3]) {
-        #[unroll]
-        for k in 0..n {
-            if i_0 * 3 + i_1 < m {
-                block("sum", [S(i_0 * 3 + i_1).within(0..m), R(k)], |[vi, vk]| {
-                    let row = match_buffer(x[[vi, 0..n]]);
-                    let total = match_buffer(y[[vi..vi + 1]]);
-                    init(|| total[[0]] = 0.0);
-                    total[[0]] += row[[vk]];
-                });
-            }
-        }
+    for [k, i] in grid([n, m]) {
+        block("sum", [S(i), R(k)], |[vi, vk]| {
+            let row = match_buffer(x[[vi, 0..n]]);
+            let total = match_buffer(y[[vi..vi + 1]]);
+            init(|| total[[0]] = 0.0);
+            total[[0]] += row[[vk]];
+        });
     }
-    for i_j_fused in 0..m / 2 * (n / 4) {
-        block("tile", [S(i_j_fused / (n / 4)).within(0..m / 2), S(i_j_fused % (n / 4)).within(0..n / 4)], |[vi, vj]| {
+    for [i, j] in grid([m / 2, n / 4]) {
+        block("tile", [S(i), S(j)], |[vi, vj]| {
             let mut t = alloc::<f32>([2, 4]);
             let from = match_buffer(x[[(vi * 2)..vi * 2 + 2, (4 * vj)..n]]);
             let to = match_buffer(z[[(vi * 2)..vi * 2 + 2, (vj * 4)..vj * 4 + 4]]);
@@ -1030,36 +991,30 @@ fn with_matched_buffers_0(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut
 
 #[prim_func(attrs(is_scheduled = true))]
 fn with_matched_buffers_1(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
-    for i in 0..m {
-        #[unroll]
-        for k in 0..n {
-            block("sum", [S(i), R(k)], |[vi, vk]| {
-                let row = match_buffer(x[[vi, 0..n]]);
-                let total = match_buffer(y[[vi..vi + 1]]);
-                init(|| total[[0]] = 0.0);
-                total[[0]] += row[[vk]];
-            });
-        }
+    for [i, k] in grid([m, n]) {
+        block("sum", [S(i), R(k)], |[vi, vk]| {
+            let row = match_buffer(x[[vi, 0..n]]);
+            let total = match_buffer(y[[vi..vi + 1]]);
+            init(|| total[[0]] = 0.0);
+            total[[0]] += row[[vk]];
+        });
     }
-    for i in 0..m / 2 {
-        #[unroll]
-        for [j_0, j_1] in grid([(n / 4 + 7) / 8, 8]) {
-            if j_0 * 8 + j_1 < n / 4 {
-                block("tile", [S(i), S(j_0 * 8 + j_1).within(0..n / 4)], |[vi, vj]| {
-                    let mut t = alloc::<f32>([2, 4]);
-                    let from = match_buffer(x[[(vi * 2)..vi * 2 + 2, (4 * vj)..n]]);
-                    let to = match_buffer(z[[(vi * 2)..vi * 2 + 2, (vj * 4)..vj * 4 + 4]]);
-                    let last = match_buffer(t[[1, 0..4]]);
-                    let point = match_buffer(last[[3]]);
-                    for [a, b] in grid([2, 4]) {
-                        t[[a, b]] = from[[a, b]];
-                    }
-                    point[[]] = 3.0;
-                    for [a, b] in grid([2, 4]) {
-                        to[[a, b]] = t[[a, b]] + last[[b]];
-                    }
-                });
-            }
+    for [i_0_0, i_0_1, i_1, j] in grid([((m / 2 + 4) / 5 + 7) / 8, 8, 5, n / 4]) {
+        if i_0_0 * 40 + i_0_1 * 5 + i_1 < m / 2 && i_0_0 * 8 + i_0_1 < (m / 2 + 4) / 5 {
+            block("tile", [S(i_0_0 * 40 + i_0_1 * 5 + i_1).within(0..m / 2), S(j)], |[vi, vj]| {
+                let mut t = alloc::<f32>([2, 4]);
+                let from = match_buffer(x[[(vi * 2)..vi * 2 + 2, (4 * vj)..n]]);
+                let to = match_buffer(z[[(vi * 2)..vi * 2 + 2, (vj * 4)..vj * 4 + 4]]);
+                let last = match_buffer(t[[1, 0..4]]);
+                let point = match_buffer(last[[3]]);
+                for [a, b] in grid([2, 4]) {
+                    t[[a, b]] = from[[a, b]];
+                }
+                point[[]] = 3.0;
+                for [a, b] in grid([2, 4]) {
+                    to[[a, b]] = t[[a, b]] + last[[b]];
+                }
+            });
         }
     }
 }
@@ -1067,7 +1022,6 @@ fn with_matched_buffers_1(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut
 #[prim_func(attrs(is_scheduled = true))]
 fn with_matched_buffers_2(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut Tensor<f32, m, n>) {
     for i in 0..m {
-        #[unroll]
         #[attrs(pragma_x = 2)]
         for k in 0..n {
             block("sum", [S(i), R(k)], |[vi, vk]| {
@@ -1078,9 +1032,10 @@ fn with_matched_buffers_2(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut
             });
         }
     }
-    for [i_0_0, i_0_1, i_1, j_0, j_1] in grid([((m / 2 + 4) / 5 + 1) / 2, 2, 5, (n / 4 + 2) / 3, 3]) {
-        if j_0 * 3 + j_1 < n / 4 && i_0_0 * 10 + i_0_1 * 5 + i_1 < m / 2 && i_0_0 * 2 + i_0_1 < (m / 2 + 4) / 5 {
-            block("tile", [S(i_0_0 * 10 + i_0_1 * 5 + i_1).within(0..m / 2), S(j_0 * 3 + j_1).within(0..n / 4)], |[vi, vj]| {
+    #[attrs(pragma_x = 5)]
+    for i in 0..m / 2 {
+        for j in 0..n / 4 {
+            block("tile", [S(i), S(j)], |[vi, vj]| {
                 let mut t = alloc::<f32>([2, 4]);
                 let from = match_buffer(x[[(vi * 2)..vi * 2 + 2, (4 * vj)..n]]);
                 let to = match_buffer(z[[(vi * 2)..vi * 2 + 2, (vj * 4)..vj * 4 + 4]]);
@@ -1128,27 +1083,17 @@ fn with_matched_buffers(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>, z: &mut T
 
 #[prim_func(attrs(is_scheduled = true))]
 fn scheduled_0(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
-    #[scope("local")]
-    let mut c_local = alloc::<f32>([16, n]);
     for [i, j, p] in grid([16, n, k]) {
         block("C", [S(i), S(j), R(p)], |[vi, vj, vp]| {
-            init(|| c_local[[vi, vj]] = 0.0);
-            c_local[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
+            init(|| c[[vi, vj]] = 0.0);
+            c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
         });
-    }
-    for [ax0_1, ax0_0, ax1_0, ax1_1] in grid([2, 8, (n + 4) / 5, 5]) {
-        if ax1_0 * 5 + ax1_1 < n {
-            block("c_local", [S(ax0_0 * 2 + ax0_1), S(ax1_0 * 5 + ax1_1).within(0..n)], |[v0, v1]| {
-                c[[v0, v1]] = c_local[[v0, v1]];
-            });
-        }
     }
 }
 
 #[prim_func(attrs(is_scheduled = true))]
 fn scheduled_1(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
-    #[unroll]
     for i in 0..n {
         block("T", [S(i)], |[vi]| {
             t[[vi]] = x[[vi]] * 3;
@@ -1175,18 +1120,12 @@ fn scheduled_2(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32
 #[prim_func(attrs(is_scheduled = true))]
 fn scheduled_3(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
-    #[scope("local")]
-    let mut t_local = alloc::<i64>([n]);
-    for i in 0..n {
-        block("T", [S(i)], |[vi]| {
-            t_local[[vi]] = x[[vi]] * 3;
-        });
-    }
-    #[parallel]
-    for ax0 in 0..n {
-        block("t_local", [S(ax0)], |[v0]| {
-            t[[v0]] = t_local[[v0]];
-        });
+    for i_0_i_1_fused in 0..(n + 7) / 8 * 8 {
+        if i_0_i_1_fused < n {
+            block("T", [S(i_0_i_1_fused).within(0..n)], |[vi]| {
+                t[[vi]] = x[[vi]] * 3;
+            });
+        }
     }
     for i in 1..n {
         block("Y", [S(i)], |[vi]| {
@@ -1197,8 +1136,8 @@ fn scheduled_3(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
 
 #[prim_func(attrs(is_scheduled = true))]
 fn scheduled_4(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
-    for [i, j, p] in grid([16, n, k]) {
-        block("C", [S(i), S(j), R(p)], |[vi, vj, vp]| {
+    for [i_0, i_1, j, p] in grid([2, 8, n, k]) {
+        block("C", [S(i_0 * 8 + i_1), S(j), R(p)], |[vi, vj, vp]| {
             init(|| c[[vi, vj]] = 0.0);
             c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
         });
@@ -1208,13 +1147,12 @@ fn scheduled_4(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32
 #[prim_func(attrs(is_scheduled = true))]
 fn scheduled_5(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
-    #[attrs(pragma_x = 2)]
     for i in 0..n {
         block("T", [S(i)], |[vi]| {
             t[[vi]] = x[[vi]] * 3;
         });
     }
-    #[attrs(pragma_x = 3)]
+    #[unroll]
     for i in 1..n {
         block("Y", [S(i)], |[vi]| {
             y[[vi]] = t[[vi]] - t[[vi - 1]];
@@ -1224,22 +1162,12 @@ fn scheduled_5(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
 
 #[prim_func(attrs(is_scheduled = true))]
 fn scheduled_6(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
-    for [i_0, i_1, j] in grid([6, 3, n]) {
-        if i_0 * 3 + i_1 < 16 {
-            block("C_init", [S(i_0 * 3 + i_1).within(0..16), S(j)], |[vi, vj]| {
-                c[[vi, vj]] = 0.0;
+    for [i_0, i_1, j, p] in grid([4, 5, n, k]) {
+        if i_0 * 5 + i_1 < 16 {
+            block("C", [S(i_0 * 5 + i_1).within(0..16), S(j), R(p)], |[vi, vj, vp]| {
+                init(|| c[[vi, vj]] = 0.0);
+                c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
             });
-        }
-    }
-    for i in 0..16 {
-        #[parallel]
-        for j in 0..n {
-            for p in 0..k {
-                #[attrs(decomposed_reduction = true)]
-                block("C", [S(i), S(j), R(p)], |[vi, vj, vp]| {
-                    c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
-                });
-            }
         }
     }
 }
@@ -1247,32 +1175,35 @@ fn scheduled_6(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32
 #[prim_func(attrs(is_scheduled = true))]
 fn scheduled_7(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
-    for i in 0..n {
-        block("T", [S(i)], |[vi]| {
-            t[[vi]] = x[[vi]] * 3;
-        });
+    #[scope("local")]
+    let mut y_local = alloc::<i64>([n]);
+    for [i_0, i_1] in grid([(n + 2) / 3, 3]) {
+        if i_0 * 3 + i_1 < n {
+            block("T", [S(i_0 * 3 + i_1).within(0..n)], |[vi]| {
+                t[[vi]] = x[[vi]] * 3;
+            });
+        }
     }
-    #[parallel]
     for i in 1..n {
         block("Y", [S(i)], |[vi]| {
-            y[[vi]] = t[[vi]] - t[[vi - 1]];
+            y_local[[vi]] = t[[vi]] - t[[vi - 1]];
+        });
+    }
+    for ax0 in 0..n - 1 {
+        block("y_local", [S(1 + ax0)], |[v0]| {
+            y[[v0]] = y_local[[v0]];
         });
     }
 }
 
 #[prim_func(attrs(is_scheduled = true))]
 fn scheduled_8(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
-    for i in 0..16 {
-        #[attrs(pragma_x = 3)]
-        for j_0 in 0..(n + 7) / 8 {
-            for [j_1, p] in grid([8, k]) {
-                if j_0 * 8 + j_1 < n {
-                    block("C", [S(i), S(j_0 * 8 + j_1).within(0..n), R(p)], |[vi, vj, vp]| {
-                        init(|| c[[vi, vj]] = 0.0);
-                        c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
-                    });
-                }
-            }
+    for [i, j_0, j_1, p] in grid([16, (n + 1) / 2, 2, k]) {
+        if j_0 * 2 + j_1 < n {
+            block("C", [S(i), S(j_0 * 2 + j_1).within(0..n), R(p)], |[vi, vj, vp]| {
+                init(|| c[[vi, vj]] = 0.0);
+                c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
+            });
         }
     }
 }
@@ -1285,7 +1216,6 @@ fn scheduled_9(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
             t[[vi]] = x[[vi]] * 3;
         });
     }
-    #[attrs(pragma_x = 3)]
     for i in 1..n {
         block("Y", [S(i)], |[vi]| {
             y[[vi]] = t[[vi]] - t[[vi - 1]];
@@ -1295,10 +1225,9 @@ fn scheduled_9(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
 
 #[prim_func(attrs(is_scheduled = true))]
 fn scheduled_10(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f32, 16, n>) {
-    #[parallel]
-    for [i_0, i_1] in grid([8, 2]) {
-        for [j, p] in grid([n, k]) {
-            block("C", [S(i_0 * 2 + i_1), S(j), R(p)], |[vi, vj, vp]| {
+    for [i_0, i_1, j, p_0, p_1] in grid([4, 5, n, (k + 1) / 2, 2]) {
+        if i_0 * 5 + i_1 < 16 && p_0 * 2 + p_1 < k {
+            block("C", [S(i_0 * 5 + i_1).within(0..16), S(j), R(p_0 * 2 + p_1).within(0..k)], |[vi, vj, vp]| {
                 init(|| c[[vi, vj]] = 0.0);
                 c[[vi, vj]] += a[[vi, vp]] * b[[vp, vj]];
             });
@@ -1309,10 +1238,18 @@ fn scheduled_10(a: &Tensor<f32, 16, k>, b: &Tensor<f32, k, n>, c: &mut Tensor<f3
 #[prim_func(attrs(is_scheduled = true))]
 fn scheduled_11(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
     let mut t = alloc::<i64>([n]);
-    for [i_0, i_1] in grid([(n + 1) / 2, 2]) {
-        if i_0 * 2 + i_1 < n {
-            block("T", [S(i_0 * 2 + i_1).within(0..n)], |[vi]| {
-                t[[vi]] = x[[vi]] * 3;
+    #[scope("local")]
+    let mut t_local = alloc::<i64>([n]);
+    #[parallel]
+    for i in 0..n {
+        block("T", [S(i)], |[vi]| {
+            t_local[[vi]] = x[[vi]] * 3;
+        });
+    }
+    for [ax0_0, ax0_1] in grid([(n + 4) / 5, 5]) {
+        if ax0_0 * 5 + ax0_1 < n {
+            block("t_local", [S(ax0_0 * 5 + ax0_1).within(0..n)], |[v0]| {
+                t[[v0]] = t_local[[v0]];
             });
         }
     }

@@ -174,7 +174,7 @@ fn random(func: PrimFunc, rng: &mut Rng) -> PrimFunc {
         let (a, b): (LoopRV, LoopRV) = (*rng.pick(&loops), *rng.pick(&loops));
         let factor = *rng.pick(&[2, 3, 5, 8]);
         // A refused primitive changes nothing.
-        let _ = match rng.below(12) {
+        let _ = match rng.below(14) {
             0..=2 => s.split(a, [None, Some(factor)]).map(drop),
             3 => s.fuse([a, b]).map(drop),
             4 => s.reorder([a, b]),
@@ -184,6 +184,8 @@ fn random(func: PrimFunc, rng: &mut Rng) -> PrimFunc {
             8 => s.annotate(a, "pragma_x", factor),
             9 => s.cache_write(block, 0, Scope::Local).map(drop),
             10 => s.transform_layout(block, 0, "IJ", "JI"),
+            11 => s.rfactor(a, 0).map(drop),
+            12 => s.decompose_padding(block, a).map(drop),
             _ => s.decompose_reduction(block, a).map(drop),
         };
     }

@@ -15,11 +15,13 @@ use super::primitive::{
     compute_at::compute_at,
     compute_at::reverse_compute_at,
     compute_inline::compute_inline,
+    decompose_padding::decompose_padding,
     decompose_reduction::decompose_reduction,
     for_kind::{misfit, set_kind},
     fuse::fuse,
     reorder::reorder,
     reverse_compute_inline::reverse_compute_inline,
+    rfactor::rfactor,
     split::split,
     transform_layout::transform_layout,
 };
@@ -108,6 +110,13 @@ pub enum InstructionKind {
     ReverseComputeInline,
     /// Separates the init of a reduction.
     DecomposeReduction,
+    /// Separates the constant around a padded value.
+    DecomposePadding,
+    /// Factors a reduction by a loop.
+    Rfactor {
+        /// The dimension of the partial results that the loop becomes; a negative one counts from the end.
+        factor_axis: i64,
+    },
     /// Attaches a hint.
     Annotate {
         /// Name of the hint.
@@ -239,6 +248,8 @@ impl InstructionKind {
             InstructionKind::ComputeInline => "compute_inline",
             InstructionKind::ReverseComputeInline => "reverse_compute_inline",
             InstructionKind::DecomposeReduction => "decompose_reduction",
+            InstructionKind::DecomposePadding => "decompose_padding",
+            InstructionKind::Rfactor { .. } => "rfactor",
             InstructionKind::Annotate { .. } => "annotate",
         }
     }
@@ -271,7 +282,9 @@ impl InstructionKind {
             | InstructionKind::ComputeAt
             | InstructionKind::ReverseComputeAt
             | InstructionKind::ComputeInline
-            | InstructionKind::ReverseComputeInline => Some(true),
+            | InstructionKind::ReverseComputeInline
+            | InstructionKind::DecomposePadding
+            | InstructionKind::Rfactor { .. } => Some(true),
         }
     }
 
@@ -380,6 +393,12 @@ impl InstructionKind {
             InstructionKind::ReverseComputeInline => reverse_compute_inline(state, block(0)?).map(no_output),
             InstructionKind::DecomposeReduction => {
                 decompose_reduction(state, block(0)?, a_loop(1)?).map(one_block)
+            }
+            InstructionKind::DecomposePadding => {
+                decompose_padding(state, block(0)?, a_loop(1)?).map(one_block)
+            }
+            InstructionKind::Rfactor { factor_axis } => {
+                rfactor(state, a_loop(0)?, *factor_axis).map(one_block)
             }
             InstructionKind::Annotate { key, value } => {
                 let Some(Item::Stmt(sref)) = inputs.first() else {

@@ -428,6 +428,44 @@ impl Schedule {
         self.one_block(InstructionKind::DecomposeReduction, &[block.handle(), target.handle()])
     }
 
+    /// Makes a block that writes a padded value, `if_then_else(in_bounds, value, constant)`, write only what is in bounds, after a
+    /// block before the loop `target` has written the constant everywhere. Bounds of an axis narrow its loop. Returns the
+    /// block that writes the constant.
+    ///
+    /// TVM counterpart: `decompose_padding`.
+    ///
+    /// # Errors
+    /// When the value is no such choice, or the loop holds more than the block.
+    pub fn decompose_padding(&mut self, block: BlockRV, target: LoopRV) -> Result<BlockRV> {
+        self.one_block(InstructionKind::DecomposePadding, &[block.handle(), target.handle()])
+    }
+
+    /// Factors the reduction in `target`, a loop that drives it: each iteration of the loop gets partial results of its own,
+    /// which `block`, the result of this method, computes, and which the block of the reduction then combines. The partial
+    /// results are a buffer with one more dimension, `factor_axis`; a negative one counts from the end, -1 is the last. The
+    /// loops around the block are now around `block`. Sums of floats may be rounded in another way.
+    ///
+    /// TVM counterpart: `rfactor`.
+    ///
+    /// ```
+    /// # use tvm_core::tir::{PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # fn sum_rows(func: PrimFunc) -> Result<(), ScheduleError> {
+    /// let mut s = Schedule::new(func)?;
+    /// let sum = s.block("y")?;
+    /// let [i, k] = s.loops(sum)?;
+    /// let [k_0, k_1] = s.split(k, [None, Some(8)])?;
+    /// let block = s.rfactor(k_1, 0)?;
+    /// s.reorder([k_1, i, k_0])?;
+    /// s.parallel(k_1)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the block is no commutative reduction with an init, or the loop does more than drive its reduction axes.
+    pub fn rfactor(&mut self, target: LoopRV, factor_axis: i64) -> Result<BlockRV> {
+        self.one_block(InstructionKind::Rfactor { factor_axis }, &[target.handle()])
+    }
+
     /// Attaches a hint for later passes to a loop or block.
     ///
     /// # Errors

@@ -12,7 +12,9 @@ mod kernels;
 mod legality;
 mod many;
 mod module;
+mod padding;
 mod predicates;
+mod rfactor;
 mod sampling;
 
 fn dim(n: i64) -> PrimExpr {
@@ -48,7 +50,7 @@ fn random_schedules_keep_results() {
     let mut applied: std::collections::BTreeMap<&str, (u32, u32)> = Default::default();
     for program in [small_dense(), stencil(dim(8), dim(6)), rows()] {
         let want = run(&program, arguments(&program, &[]));
-        for _ in 0..150 {
+        for _ in 0..250 {
             let mut s = Schedule::new(program.clone()).unwrap();
             for _ in 0..1 + rng.below(10) {
                 let before = s.clone();

@@ -159,8 +159,11 @@ impl fmt::Display for Trace {
                 InstructionKind::TransformLayout { buffer, from, to } => {
                     writeln!(f, "s.transform_layout({ins}, {buffer}, {from:?}, {to:?})?;")?
                 }
-                InstructionKind::DecomposeReduction => {
-                    writeln!(f, "let {outs} = s.decompose_reduction({ins})?;")?
+                InstructionKind::DecomposeReduction | InstructionKind::DecomposePadding => {
+                    writeln!(f, "let {outs} = s.{}({ins})?;", instruction.kind.name())?
+                }
+                InstructionKind::Rfactor { factor_axis } => {
+                    writeln!(f, "let {outs} = s.rfactor({ins}, {factor_axis})?;")?
                 }
                 InstructionKind::Annotate { key, value } => {
                     writeln!(f, "s.annotate({ins}, {key:?}, {value:?})?;")?
