@@ -27,11 +27,10 @@ const TYPES: [[DataType; 3]; 13] = [
 
 /// Batches, rows, columns, terms.
 fn extents(rng: &mut Rng) -> [i64; 4] {
-    match rng.below(8) {
-        // Few rows, many columns.
-        0 => {
-            [1, *rng.pick(&[1, 1, 2, 3]), *rng.pick(&[1024, 1025, 1031, 1100]), *rng.pick(&[1, 3, 8, 9, 17])]
-        }
+    match rng.below(9) {
+        // Few rows, or a few more, and many columns.
+        0 => [1, *rng.pick(&[1, 2, 3]), *rng.pick(&[1024, 1031, 1100]), *rng.pick(&[1, 3, 8, 9, 17])],
+        4 => [1, *rng.pick(&[0, 1, 5, 31, 32, 33]), *rng.pick(&[256, 257, 300]), *rng.pick(&[1, 3, 8, 9])],
         1 => [1, 1, *rng.pick(&[1024, 1037]), *rng.pick(&[64, 65, 71])],
         // A matrix and a vector.
         2 => [1, *rng.pick(&EXTENTS), 1, *rng.pick(&[1, 7, 33, 130, 257])],
@@ -54,10 +53,10 @@ pub(crate) fn product(rng: &mut Rng) -> Program {
     let [count, m, n, k] = extents(rng);
     let mut p = Builder::new(rng);
     let batched = count != 1 || p.rng.one_in(6);
-    // The rule for few rows takes constant numbers of rows and columns.
-    let constant = n >= 1024 && !p.rng.one_in(8);
-    let [batch, rows, columns] = [("batch", count), ("m", m), ("n", n)]
-        .map(|(name, it)| if constant { it.into() } else { p.dim(name, it) });
+    // The rule for few rows takes constant numbers of columns.
+    let constant = n >= 256 && !p.rng.one_in(8);
+    let [batch, rows] = [("batch", count), ("m", m)].map(|(name, it)| p.dim(name, it));
+    let columns = if constant { n.into() } else { p.dim("n", n) };
     let k_dim = p.dim("k", k);
     let leading: Vec<PrimExpr> = batched.then_some(batch).into_iter().collect();
     let shared = batched && p.rng.one_in(3);

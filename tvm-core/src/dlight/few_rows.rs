@@ -8,9 +8,10 @@ use std::sync::Arc;
 use super::analysis::AtMost;
 use super::cpu::{MAX_ROWS, SKINNY};
 use super::{Applied, by_rules};
+use crate::ir::BlockId;
 use crate::target::Machine;
 use crate::tir::transform::renew_stmt;
-use crate::tir::{Block, BlockRealize, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt};
+use crate::tir::{Block, BlockRealize, Mutator, PrimExpr, PrimFunc, Stmt};
 
 /// Symbolic dimensions that are tried.
 const MAX_DIMS: usize = 4;
@@ -26,7 +27,7 @@ pub(super) fn with_few_rows(
         let at_most = AtMost { dim: dim.clone(), most: MAX_ROWS };
         let Some((few, mut applied)) = by_rules(func.clone(), machine, Some(&at_most)) else { continue };
         if skinny(&applied) > skinny(&many.1)
-            && let Some(both) = joined(PrimExpr::from(&dim).less_equal(MAX_ROWS), &few, &many.0)
+            && let Some(both) = joined(&PrimExpr::from(&dim).less_equal(MAX_ROWS), &few, &many.0)
         {
             applied.iter_mut().for_each(|it| it.block = few_name(&it.block));
             applied.extend(many.1);
@@ -37,13 +38,15 @@ pub(super) fn with_few_rows(
 }
 
 /// `few` if the condition holds, else `many`.
-fn joined(condition: PrimExpr, few: &PrimFunc, many: &PrimFunc) -> Option<PrimFunc> {
-    let Stmt::BlockRealize(root) = &many.body else { return None };
+fn joined(condition: &PrimExpr, few: &PrimFunc, many: &PrimFunc) -> Option<PrimFunc> {
     let few = Rename.mutate_stmt(&renew_stmt(&few.body))?;
-    let then_case = few;
-    let else_case = Some(root.block.body.clone());
-    let body = IfThenElse { condition, then_case, else_case, span: many.span.clone() }.into();
-    let block = Block { body, ..(*root.block).clone() };
+    let (Stmt::BlockRealize(few), Stmt::BlockRealize(root)) = (few, &many.body) else { return None };
+    let when = |realize: &BlockRealize, predicate| BlockRealize { predicate, ..realize.clone() }.into();
+    let inner = Block { name: "root_many".into(), id: BlockId::fresh(), ..(*root.block).clone() };
+    let many_rows = BlockRealize { block: inner.into(), ..(**root).clone() };
+    let cases: [Stmt; 2] = [when(&few, condition.clone()), when(&many_rows, !condition.clone())];
+    let body = Stmt::seq(cases);
+    let block = Block { body, alloc_buffers: [].into(), ..(*root.block).clone() };
     Some(PrimFunc { body: BlockRealize { block: block.into(), ..(**root).clone() }.into(), ..many.clone() })
 }
 
