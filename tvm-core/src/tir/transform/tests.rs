@@ -10,7 +10,7 @@ use crate::pipeline::lower_tir;
 use crate::te;
 use crate::tir::schedule::Schedule;
 use crate::tir::testing::{I64, arguments, dense, random_step, run, stencil};
-use crate::tir::{PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_stmt};
+use crate::tir::{For, ForKind, PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_stmt};
 use tvm_testing::Rng;
 
 #[test]
@@ -346,6 +346,17 @@ fn lanes_of_a_tile_need_no_condition() {
 }
 
 /// `y = x * 2` in vectors of 32 elements, whose outer loop has the annotation `prefetch`, lowered to `inject_prefetch`.
+#[test]
+fn unrolled_loops_without_statements_are_not_copied() {
+    let x = te::placeholder("x", [PrimExpr::index(4)], I64);
+    let y = te::compute("y", [PrimExpr::index(4)], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()));
+    let func = te::create_prim_func("copy", &[x], &[y]).unwrap();
+    let huge = For::serial(Var::index("i"), PrimExpr::index(1 << 40), Stmt::seq([]));
+    let body = For { kind: ForKind::Unrolled, ..huge }.into();
+    let text = after(PrimFunc { body, ..func }, vec![super::unroll_loop(), super::remove_no_op()]);
+    assert!(!text.contains("for"), "{text}");
+}
+
 fn prefetched(ahead: AttrValue) -> Result<String, PassError> {
     let shape = [8, 128].map(PrimExpr::index);
     let x = te::placeholder("x", shape.to_vec(), DataType::F32);

@@ -35,9 +35,10 @@ impl Mutator for UnrollLoop {
         let Stmt::For(node) = walked.as_ref().unwrap_or(stmt) else { return walked };
         let marked = node.kind == ForKind::Unrolled;
         let auto = node.kind == ForKind::Serial && !has_loop(&node.body);
-        let copies = node.extent.as_int().filter(|&extent| {
-            (marked && extent.saturating_mul(count(&node.body)) <= MAX_COPIES)
-                || (auto && extent.saturating_mul(count(&node.body)) <= self.auto_max_steps)
+        // An empty body counts as one statement, so that not even its copies are made.
+        let copies = node.extent.as_int().filter(|extent| {
+            let steps = extent.saturating_mul(count(&node.body).max(1));
+            (marked && steps <= MAX_COPIES) || (auto && steps <= self.auto_max_steps)
         });
         match copies {
             Some(extent) => Some(copy_out(node, extent)),
