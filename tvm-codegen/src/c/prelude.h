@@ -95,6 +95,21 @@ TVM_INLINE int32_t tvm_dot4_i32(int32_t a, int32_t b, int32_t c) {
   }
   return (int32_t)r;
 }
+/* The widest vectors, in bits, for which the CPU sums four products of bytes; 0 if it does not. */
+#ifndef TVM_VNNI
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#define TVM_VNNI 512
+#elif defined(__AVXVNNI__)
+#define TVM_VNNI 256
+#else
+#define TVM_VNNI 0
+#endif
+#endif
+#if TVM_VNNI == 512
+#define TVM_DPBUSD(r, x, y) __asm__("vpdpbusd %2, %1, %0" : "+v"(r) : "v"(x), "v"(y))
+#else
+#define TVM_DPBUSD(r, x, y) __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(r) : "x"(x), "x"(y))
+#endif
 #ifdef __clang__
 #define TVM_PMADDWD512(x, y) __builtin_ia32_pmaddwd512(x, y)
 #else

@@ -366,34 +366,27 @@ impl Function<'_> {
         let (ty, lanes) = (self.ty(dtype), dtype.lanes());
         let helper = format!("tvm_dot4_{dtype}");
         let mut body = String::new();
-        // The macros of the CPU, the bits of a vector, the product of pairs.
+        // The bits of a vector, the macro of the CPU for products of pairs, such a product.
         let sizes = [
-            ("__AVX512VNNI__", "__AVX512BW__", 512, "TVM_PMADDWD512(x, y)"),
-            ("__AVX512VL__", "__AVX2__", 256, "__builtin_ia32_pmaddwd256(x, y)"),
-            ("__AVX512VL__", "__SSE2__", 128, "__builtin_ia32_pmaddwd128(x, y)"),
+            (512, "__AVX512BW__", "TVM_PMADDWD512(x, y)"),
+            (256, "__AVX2__", "__builtin_ia32_pmaddwd256(x, y)"),
+            (128, "__SSE2__", "__builtin_ia32_pmaddwd128(x, y)"),
         ];
-        for (dots, pairs, bits, product) in sizes {
+        for (bits, pairs, product) in sizes {
             let (bytes, n) = (bits / 8, dtype.bytes() / (bits / 8));
             if n == 0 {
                 continue;
             }
-            let dots = match bits {
-                512 => format!("defined({dots})"),
-                _ => format!("((defined(__AVX512VNNI__) && defined({dots})) || defined(__AVXVNNI__))"),
-            };
-            let word = bits / 32;
             let _ = write!(
                 body,
-                "#{} {dots} || defined({pairs})\n  \
+                "#{} TVM_VNNI >= {bits} || defined({pairs})\n  \
                  typedef int32_t piece __attribute__((vector_size({bytes})));\n  \
                  typedef int16_t pairs __attribute__((vector_size({bytes})));\n  \
                  typedef uint16_t bits __attribute__((vector_size({bytes})));\n  \
                  union {{ {ty} all; piece at[{n}]; }} p = {{a}}, q = {{b}}, r = {{c}};\n  \
                  for (int l = 0; l < {n}; ++l) {{\n\
-                 #if {dots} && defined(__clang__)\n    \
-                 r.at[l] = (piece)__builtin_ia32_vpdpbusd{bits}(r.at[l], p.at[l], q.at[l]);\n\
-                 #elif {dots}\n    \
-                 r.at[l] = (piece)__builtin_ia32_vpdpbusd_v{word}si(r.at[l], p.at[l], q.at[l]);\n\
+                 #if TVM_VNNI >= {bits}\n    \
+                 TVM_DPBUSD(r.at[l], p.at[l], q.at[l]);\n\
                  #else\n    \
                  bits u = (bits)p.at[l];\n    \
                  pairs x = (pairs)(u & 255), y = (pairs)((bits)q.at[l] << 8) >> 8;\n    \

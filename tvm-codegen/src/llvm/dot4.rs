@@ -1,13 +1,14 @@
 //! Sums of four products of bytes: the CPU's instruction `vpdpbusd`, or sums of products of neighbouring `i16`, for which
 //! most CPUs have an instruction that LLVM finds.
 
-use inkwell::types::VectorType;
+use inkwell::types::{BasicType, VectorType};
 use inkwell::values::VectorValue;
 use tvm_core::tir::BinaryOp;
 use tvm_runtime::DataType;
 
 use super::LlvmError;
 use super::function::{Function, Value};
+use super::memory::CallResult;
 
 impl<'ctx> Function<'ctx, '_> {
     /// `c` plus four products of the unsigned bytes of `a` and the signed bytes of `b`, in each lane.
@@ -34,8 +35,15 @@ impl<'ctx> Function<'ctx, '_> {
             let all = self.mask(0..lanes);
             return Ok(self.builder.build_shuffle_vector(parts[0], parts[1], all, "")?.into());
         }
-        let name = format!("llvm.x86.avx512.vpdpbusd.{}", 32 * lanes);
-        self.llvm_overloaded(&name, &[], &[c, a, b])
+        let ty = self.ty(dtype)?;
+        let function = ty.fn_type(&[ty.into(), ty.into(), ty.into()], false);
+        // Without AVX-512, only the other encoding is valid.
+        let (prefix, class) = if widest == 16 { ("", "v") } else { ("{vex} ", "x") };
+        let text = format!("{prefix}vpdpbusd $2, $1, $0");
+        let operands = format!("={class},{class},{class},0");
+        let asm = self.context().create_inline_asm(function, text, operands, false, false, None, false);
+        let args = [a, b, c].map(Into::into);
+        self.builder.build_indirect_call(function, asm, &args, "")?.try_as_basic_value().left_or_invalid()
     }
 
     /// `dot4` by products of `i16`: those of even bytes, and those of odd bytes.

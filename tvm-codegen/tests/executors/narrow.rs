@@ -3,6 +3,7 @@
 
 use tvm_codegen::build;
 use tvm_core::ir::{BaseFunc, IRModule, Var};
+use tvm_core::pass::PassContext;
 use tvm_core::target::Target;
 use tvm_core::te::{compute, create_prim_func, placeholder, reduce_axis, sum};
 use tvm_core::tir::{ForKind, Intrinsic, PrimExpr, PrimFunc};
@@ -90,6 +91,30 @@ fn four_products_of_bytes_wrap() {
         }
     }
     compare(&module, &runs, &levels());
+}
+
+/// LLVM 19 drops terms of such sums where it makes `vpdpbusd` of them.
+#[test]
+fn sums_of_few_products_of_bytes_keep_all_terms() {
+    let ([i8, u8, i32], mut rng) = ([DataType::I8, DataType::U8, DataType::I32], Rng(23));
+    let mut module = IRModule::new();
+    let mut runs: Vec<(String, Vec<Value>)> = Vec::new();
+    for (a, b) in [(u8, i8), (i8, u8), (u8, u8), (i8, i8)] {
+        for k in [4, 8, 9, 16, 31, 32, 64, 65] {
+            let name = format!("sum_{k}_{a}_{b}");
+            let func = product(&name, [3, 5, k].map(PrimExpr::index), [a, b, i32], true);
+            module.add(name.as_str(), BaseFunc::Prim(func.into()));
+            let args =
+                [([3, k], a), ([5, k], b), ([3, 5], i32)].map(|(shape, ty)| tensor(&shape, ty, &mut rng));
+            runs.push((name, args.into()));
+        }
+    }
+    let runs: Vec<(&str, Vec<Value>)> =
+        runs.iter().map(|(name, args)| (name.as_str(), args.clone())).collect();
+    for opt_level in [1, 3] {
+        let context = PassContext { opt_level, ..PassContext::default() };
+        context.scope(|| compare(&module, &runs, &levels()));
+    }
 }
 
 fn product(name: &str, [m, n, k]: [PrimExpr; 3], [a, b, c]: [DataType; 3], transposed: bool) -> PrimFunc {
