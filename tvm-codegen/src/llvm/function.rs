@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use tvm_core::ir::{BufferId, Var, VarId};
 use tvm_core::tir::{Buffer, Param, PrimFunc};
 
+use super::dot::DotLanes;
 use super::error::unsupported;
 use super::{LlvmError, Options};
 use crate::position::Position;
@@ -27,9 +28,7 @@ pub(super) struct Unit<'ctx, 'm> {
     pub(super) options: Options,
     pub(super) symbol: String,
     pub(super) position: Rc<Position>,
-    /// The largest number of lanes of the CPU's instruction for [`Intrinsic::Dot4`](tvm_core::tir::Intrinsic::Dot4); 0 if
-    /// it has none.
-    pub(super) dot_lanes: u16,
+    pub(super) dot_lanes: DotLanes,
 }
 
 /// A function that is being generated.
@@ -57,7 +56,7 @@ pub(super) fn kernel<'ctx>(
     func: &PrimFunc,
     options: Options,
     position: Rc<Position>,
-    dot_lanes: u16,
+    dot_lanes: DotLanes,
 ) -> Result<(), LlvmError> {
     let [Param::Scalar(args), Param::Scalar(num_args), Param::Scalar(ctx)] = &*func.params else {
         return unsupported(format!(

@@ -10,6 +10,7 @@ use inkwell::targets::{
 use tvm_core::target::Target;
 
 use super::LlvmError;
+use super::dot::DotLanes;
 use crate::Options;
 
 /// Creates the LLVM machine for `target`; properties that the target leaves open default to those of this machine.
@@ -47,15 +48,16 @@ pub(super) fn create(target: &Target, options: Options) -> Result<TargetMachine,
         .ok_or_else(|| err(format!("no machine for cpu `{cpu}` with features `{features}`")))
 }
 
-/// Lanes of `i32` of the widest `vpdpbusd` of the machine; 0 if its features do not name one.
-pub(super) fn dot_lanes(machine: &TargetMachine) -> u16 {
+/// What the features of the machine name of instructions that sum products of the parts of words.
+pub(super) fn dot_lanes(machine: &TargetMachine) -> DotLanes {
     let features = machine.get_feature_string().to_string_lossy().into_owned();
     let has = |name: &str| features.split(',').any(|it| it.strip_prefix('+') == Some(name));
-    match (has("avx512vnni"), has("avx512vl")) {
+    let bytes = match (has("avx512vnni"), has("avx512vl")) {
         (true, true) => 16,
         _ if has("avxvnni") => 8,
         _ => 0,
-    }
+    };
+    DotLanes { bytes, bf16: if has("avx512bf16") && has("avx512vl") { 16 } else { 0 } }
 }
 
 /// Records CPU and features on every function, so that code generated in process uses them too.

@@ -95,6 +95,12 @@ fn contracted(value: &PrimExpr, store: &BufferStore) -> Option<PrimExpr> {
             let dtype = value.dtype();
             Some(PrimExpr::call(Intrinsic::FMulAdd, [it.a.clone(), it.b.clone(), sum], dtype))
         }
+        PrimExpr::Call(it)
+            if it.callee == PrimCallee::Intrinsic(Intrinsic::Dot2) && it.args[2].is_const(0) =>
+        {
+            let args = [it.args[0].clone(), it.args[1].clone(), sum];
+            Some(PrimExpr::call(Intrinsic::Dot2, args, value.dtype()))
+        }
         _ => inner.map(|sum| crate::tir::binary(BinaryOp::Add, sum, term.clone())),
     }
 }

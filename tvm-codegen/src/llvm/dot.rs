@@ -1,5 +1,6 @@
-//! Sums of four products of bytes: the CPU's instruction `vpdpbusd`, or sums of products of neighbouring `i16`, for which
-//! most CPUs have an instruction that LLVM finds.
+//! Sums of products of the parts of words: the CPU's instructions (`vpdpbusd`, `vdpbf16ps`), which are written as assembly, as
+//! functions do not have these features (see [`machine`](super::machine)), or products of neighbouring `i16` and
+//! multiply-adds.
 
 use inkwell::types::{BasicType, VectorType};
 use inkwell::values::VectorValue;
@@ -10,36 +11,69 @@ use super::LlvmError;
 use super::function::{Function, Value};
 use super::memory::CallResult;
 
+/// Lanes of the widest instructions of the CPU; 0 if it does not have them.
+#[derive(Clone, Copy)]
+pub(super) struct DotLanes {
+    /// Of `dot4`.
+    pub(super) bytes: u16,
+    /// Of `dot2`.
+    pub(super) bf16: u16,
+}
+
 impl<'ctx> Function<'ctx, '_> {
     /// `c` plus four products of the unsigned bytes of `a` and the signed bytes of `b`, in each lane.
-    pub(super) fn dot4(
+    pub(super) fn dot4(&mut self, args: [Value<'ctx>; 3], dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
+        let widest = self.unit.dot_lanes.bytes;
+        if !has_instruction(widest, dtype) {
+            return self.dot4_of_pairs(args, dtype);
+        }
+        // Without AVX-512, only the other encoding is valid.
+        let (prefix, class) = if widest == 16 { ("", 'v') } else { ("{vex} ", 'x') };
+        self.instruction(&format!("{prefix}vpdpbusd"), class, widest, args, dtype)
+    }
+
+    /// `c` plus two products of the halves of `a` and `b`, which are `bf16`, in each lane.
+    pub(super) fn dot2(&mut self, args: [Value<'ctx>; 3], dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
+        let widest = self.unit.dot_lanes.bf16;
+        if has_instruction(widest, dtype) {
+            return self.instruction("vdpbf16ps", 'v', widest, args, dtype);
+        }
+        let ([a, b, c], words) = (args, DataType::I32.with_lanes(dtype.lanes()));
+        let (upper, half) = (self.splat_int(!0xffff, words)?, self.splat_int(16, words)?);
+        let mut sum = c;
+        for (op, with) in [(BinaryOp::BitAnd, upper), (BinaryOp::Shl, half)] {
+            let (x, y) = (self.binary(op, a, with, words)?, self.binary(op, b, with, words)?);
+            let [x, y] = [x, y].map(|it| self.builder.build_bit_cast(it, sum.get_type(), ""));
+            sum = self.llvm_intrinsic("llvm.fmuladd", &[x?, y?, sum])?;
+        }
+        Ok(sum)
+    }
+
+    /// An instruction that takes vectors of up to `widest` lanes, as often as there are such parts of the vectors.
+    fn instruction(
         &mut self,
-        a: Value<'ctx>,
-        b: Value<'ctx>,
-        c: Value<'ctx>,
+        name: &str,
+        class: char,
+        widest: u16,
+        [a, b, c]: [Value<'ctx>; 3],
         dtype: DataType,
     ) -> Result<Value<'ctx>, LlvmError> {
         let lanes = dtype.lanes();
-        let widest = self.unit.dot_lanes;
-        if widest == 0 || lanes < 4 || !lanes.is_power_of_two() {
-            return self.dot4_of_pairs(a, b, c, dtype);
-        }
         if lanes > widest {
-            let half = DataType::I32.with_lanes(lanes / 2);
             let mut parts = Vec::new();
             for start in [0, lanes / 2] {
                 let part = |value: Value<'ctx>| self.lanes_of(value, start..start + lanes / 2);
-                let (a, b, c) = (part(a)?, part(b)?, part(c)?);
-                parts.push(self.dot4(a, b, c, half)?.into_vector_value());
+                let args = [part(a)?, part(b)?, part(c)?];
+                let half = dtype.with_lanes(lanes / 2);
+                parts.push(self.instruction(name, class, widest, args, half)?.into_vector_value());
             }
             let all = self.mask(0..lanes);
             return Ok(self.builder.build_shuffle_vector(parts[0], parts[1], all, "")?.into());
         }
+        let words = self.ty(DataType::I32.with_lanes(lanes))?.into();
         let ty = self.ty(dtype)?;
-        let function = ty.fn_type(&[ty.into(), ty.into(), ty.into()], false);
-        // Without AVX-512, only the other encoding is valid.
-        let (prefix, class) = if widest == 16 { ("", "v") } else { ("{vex} ", "x") };
-        let text = format!("{prefix}vpdpbusd $2, $1, $0");
+        let function = ty.fn_type(&[words, words, ty.into()], false);
+        let text = format!("{name} $2, $1, $0");
         let operands = format!("={class},{class},{class},0");
         let asm = self.context().create_inline_asm(function, text, operands, false, false, None, false);
         let args = [a, b, c].map(Into::into);
@@ -49,9 +83,7 @@ impl<'ctx> Function<'ctx, '_> {
     /// `dot4` by products of `i16`: those of even bytes, and those of odd bytes.
     fn dot4_of_pairs(
         &mut self,
-        a: Value<'ctx>,
-        b: Value<'ctx>,
-        c: Value<'ctx>,
+        [a, b, c]: [Value<'ctx>; 3],
         dtype: DataType,
     ) -> Result<Value<'ctx>, LlvmError> {
         let lanes = dtype.lanes();
@@ -97,4 +129,9 @@ impl<'ctx> Function<'ctx, '_> {
         let index = |lane: u16| self.context().i32_type().const_int(lane.into(), false);
         VectorType::const_vector(&lanes.map(index).collect::<Vec<_>>())
     }
+}
+
+/// True if an instruction for up to `widest` lanes takes vectors of `dtype`, or parts of them.
+fn has_instruction(widest: u16, dtype: DataType) -> bool {
+    widest > 0 && dtype.lanes() >= 4 && dtype.lanes().is_power_of_two()
 }
