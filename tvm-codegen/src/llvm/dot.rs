@@ -2,6 +2,7 @@
 //! functions do not have these features (see [`machine`](super::machine)), or products of neighbouring `i16` and
 //! multiply-adds.
 
+use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::types::{BasicType, VectorType};
 use inkwell::values::VectorValue;
 use tvm_core::tir::BinaryOp;
@@ -77,7 +78,13 @@ impl<'ctx> Function<'ctx, '_> {
         let operands = format!("={class},{class},{class},0");
         let asm = self.context().create_inline_asm(function, text, operands, false, false, None, false);
         let args = [a, b, c].map(Into::into);
-        self.builder.build_indirect_call(function, asm, &args, "")?.try_as_basic_value().left_or_invalid()
+        let call = self.builder.build_indirect_call(function, asm, &args, "")?;
+        // Otherwise sums stay in memory, which the instruction might access.
+        for name in ["memory", "nounwind", "willreturn"] {
+            let kind = Attribute::get_named_enum_kind_id(name);
+            call.add_attribute(AttributeLoc::Function, self.context().create_enum_attribute(kind, 0));
+        }
+        call.try_as_basic_value().left_or_invalid()
     }
 
     /// `dot4` by products of `i16`: those of even bytes, and those of odd bytes.
