@@ -1,5 +1,6 @@
 //! Normalisations.
 
+use super::reduction::accumulator;
 use super::{Operand, broadcast, scaled_sum, variance};
 use crate::te::{TensorExpr, compute, reduce_axis, sum};
 use crate::tir::{Intrinsic, PrimExpr};
@@ -53,7 +54,14 @@ pub fn normalize(
             Some(mean) => x.at(i) - mean.at(at_mean(i)),
             None => x.at(i),
         };
-        scale(centered / (var.at(at_mean(i)) + epsilon).unary(Intrinsic::Sqrt), i)
+        let deviation = (var.at(at_mean(i)) + epsilon).unary(Intrinsic::Sqrt);
+        // One division for all elements instead of one for each, where this costs no precision of a narrow type.
+        let normal = if accumulator(x.dtype()) == x.dtype() {
+            centered * (PrimExpr::float(1.0, x.dtype()) / deviation)
+        } else {
+            centered / deviation
+        };
+        scale(normal, i)
     })
 }
 

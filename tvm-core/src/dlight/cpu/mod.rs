@@ -4,6 +4,7 @@ mod choice;
 mod contraction;
 mod flat;
 mod reduction;
+mod rows;
 mod skinny;
 mod spatial;
 mod window;
@@ -22,6 +23,7 @@ pub(super) const RULES: &[Rule] = &[
     window::RULE,
     flat::RULE,
     contraction::RULE,
+    rows::RULE,
     reduction::RULE,
     choice::RULE,
     words::RULE,

@@ -80,7 +80,7 @@ fn tiled(
 }
 
 /// The number of innermost axes that are one contiguous axis of every access that uses one of them.
-fn flat_axes(info: &BlockInfo) -> usize {
+pub(super) fn flat_axes(info: &BlockInfo) -> usize {
     let Some(store) = &info.store else { return 1 };
     let is_flat = |axes: &[Axis], indices: &[PrimExpr], shape: &[PrimExpr]| {
         let unused = axes.iter().all(|axis| stride(indices, &axis.var) == Stride::Zero);
