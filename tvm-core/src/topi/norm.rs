@@ -1,7 +1,7 @@
 //! Normalisations.
 
-use super::reduction::accumulator;
-use super::{Operand, broadcast, scaled_sum, variance};
+use super::reduction::{accumulator, variance_about};
+use super::{Operand, broadcast, scaled_sum};
 use crate::te::{TensorExpr, compute, reduce_axis, sum};
 use crate::tir::{Intrinsic, PrimExpr};
 
@@ -43,7 +43,9 @@ pub fn normalize(
     };
     let epsilon = PrimExpr::float(epsilon, x.dtype());
     let (mean, var) = if center {
-        (Some(scaled_sum("mean", x, axes, true)), variance(x, axes, true))
+        let mean = scaled_sum("mean", x, axes, true);
+        let var = variance_about(&mean, x, axes, true);
+        (Some(mean), var)
     } else {
         let square = broadcast("square", x.shape(), &[Operand::from(x)], |it| &it[0] * &it[0]);
         (None, scaled_sum("mean_square", &square, axes, true))

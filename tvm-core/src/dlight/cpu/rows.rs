@@ -13,7 +13,8 @@ use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::dlight::inline::{AGAIN, operations, readers_in_bounds};
 use crate::target::Machine;
 use crate::tir::schedule::{Schedule, ScheduleError};
-use crate::tir::{Buffer, IterKind, PrimExpr, any_expr};
+use crate::tir::transform::PREFETCH;
+use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, any_expr};
 
 pub(super) const RULE: Rule = Rule { name: "rows", apply };
 
@@ -104,10 +105,7 @@ fn one_sweep(
         info.axes[lead..].iter().try_fold(bytes, |size, axis| size.checked_mul(axis.extent.as_int()?))
     };
     let bytes = members.iter().filter_map(row).fold(0, i64::saturating_add);
-    if members.len() < 2
-        || !members.iter().any(|it| it.reduces)
-        || bytes as u64 > machine.l2_bytes / 2
-    {
+    if members.len() < 2 || !members.iter().any(|it| it.reduces) || bytes as u64 > machine.l2_bytes / 2 {
         return Ok(false);
     }
     let anchor = s.block(&last.name)?;
@@ -116,6 +114,12 @@ fn one_sweep(
         let block = s.block(&info.name)?;
         s.compute_at(block, target)?;
     }
+    // The last block that reads an operand prefetches the next row of it, while it computes.
+    let made: Vec<&Buffer> = members.iter().filter_map(|it| Some(&it.store.as_ref()?.buffer)).collect();
+    let ahead = members
+        .iter()
+        .rev()
+        .find_map(|it| strips_of_operand(it, lead, &made, machine).map(|strips| (it.name.clone(), strips)));
     for info in &members {
         let block = s.block(&info.name)?;
         let loops = s.get_loops(block)?;
@@ -126,12 +130,34 @@ fn one_sweep(
         let len = flat_axes(info).min(info.axes.len() - lead);
         if len > 0 && info.contiguous_axis() == Some(info.axes.len() - 1) {
             let flat = s.fuse_n(&loops[loops.len() - len..])?;
+            if let Some((_, strips)) =
+                ahead.as_ref().filter(|it| it.0 == info.name && lead + len == info.axes.len())
+            {
+                s.annotate(flat, PREFETCH, *strips)?;
+            }
             s.vectorize(flat)?;
         }
     }
     let rows = s.get_loops(anchor)?[..lead].to_vec();
     parallel(s, last, &rows)?;
     Ok(true)
+}
+
+/// The number of vectors in a row of constant length, if the block is element-wise and reads rows that follow each other in
+/// memory, of no buffer in `made`.
+fn strips_of_operand(info: &BlockInfo, lead: usize, made: &[&Buffer], machine: &Machine) -> Option<i64> {
+    let own = info.axes.get(lead..).filter(|_| !info.reduces)?;
+    let row = own.iter().try_fold(1i64, |size, axis| size.checked_mul(axis.extent.as_int()?))?;
+    let of_rows = |load: &BufferLoad| {
+        let mut dims = load.buffer.shape.iter().rev().zip(own.iter().rev());
+        let mut places = load.indices.iter().zip(&info.axes);
+        load.indices.len() == info.axes.len()
+            && dims.all(|(dim, axis)| same(dim, &axis.extent))
+            && places.all(|(index, axis)| index.as_var() == Some(&axis.var))
+            && !made.contains(&&load.buffer)
+    };
+    let strips = row / i64::from(machine.lanes(info.store.as_ref()?.buffer.dtype));
+    (strips > 0 && info.loads.iter().any(|load| of_rows(load))).then_some(strips)
 }
 
 /// True if the block is element-wise along rows, and is computed where it is read: by one block, or by several if that is a
