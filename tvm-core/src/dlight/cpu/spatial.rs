@@ -1,6 +1,6 @@
 //! Blocks without reduction: vectors along the contiguous axis of the result, threads along the others.
 
-use super::{MAX_TRANSPOSED, parallel};
+use super::{MAX_TRANSPOSED, parallel, parallel_stores};
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
@@ -40,11 +40,11 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     match outer {
         [] if info.iterations().is_none_or(|count| count > CHUNK) => {
             let [outer, vector] = s.split(vector, [None, Some(CHUNK)])?;
-            s.parallel(outer)?;
+            parallel_stores(s, info, &[outer], machine)?;
             s.vectorize(vector)?;
         }
         outer => {
-            parallel(s, info, outer)?;
+            parallel_stores(s, info, outer, machine)?;
             s.vectorize(vector)?;
         }
     }
@@ -74,7 +74,7 @@ fn tiled(
         (0..loops.len()).filter(|i| *i != inner && *i != crossing).map(|i| loops[i]).collect();
     order.extend([rows, columns, row_tiles, column_tiles, row, column]);
     s.reorder_n(&order)?;
-    parallel(s, info, &order[..loops.len() - 1])?;
+    parallel_stores(s, info, &order[..loops.len() - 1], machine)?;
     s.vectorize(column)?;
     Ok(Some(format!("tiles of {tile}x{tile}")))
 }
