@@ -6,7 +6,7 @@
 
 use super::parallel;
 use super::reduction::in_lanes;
-use super::spatial::flat_axes;
+use super::spatial::{CHUNK, flat_axes};
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
@@ -135,7 +135,11 @@ fn one_sweep(
             {
                 s.annotate(flat, PREFETCH, *strips)?;
             }
-            s.vectorize(flat)?;
+            // A loop of symbolic extent becomes vectors in pieces; the last piece is as long as need be.
+            let constant =
+                info.axes[info.axes.len() - len..].iter().all(|axis| axis.extent.as_int().is_some());
+            let vector = if constant { flat } else { s.split(flat, [None, Some(CHUNK)])?[1] };
+            s.vectorize(vector)?;
         }
     }
     let rows = s.get_loops(anchor)?[..lead].to_vec();
