@@ -109,7 +109,7 @@ type Row = (&'static str, &'static str, &'static str);
 /// `make` of a matrix.
 fn of_rows(shape: [PrimExpr; 2], make: impl FnOnce(&TensorExpr) -> TensorExpr) -> PrimFunc {
     let x = input("x", &shape);
-    create_prim_func("f", &[x.clone()], &[make(&x)]).unwrap()
+    create_prim_func("f", std::slice::from_ref(&x), &[make(&x)]).unwrap()
 }
 
 /// `(x - mean) / sqrt(variance)`
