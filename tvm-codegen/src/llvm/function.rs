@@ -44,6 +44,9 @@ pub(super) struct Function<'ctx, 'm> {
     pub(super) scratch: Vec<PointerValue<'ctx>>,
     /// Set inside a parallel loop: the loops nested in it run serially.
     pub(super) in_parallel: bool,
+    /// Set inside a loop with the annotation [`STREAMED`](tvm_core::tir::transform::STREAMED), where the CPU can store past
+    /// its caches.
+    pub(super) streamed: bool,
     /// Number of long loops that were generated so far.
     pub(super) long_loops: usize,
 }
@@ -99,6 +102,7 @@ impl<'ctx, 'm> Function<'ctx, 'm> {
             ctx,
             scratch: Vec::new(),
             in_parallel: false,
+            streamed: false,
             long_loops: 0,
         }
     }

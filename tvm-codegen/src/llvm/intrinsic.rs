@@ -150,7 +150,7 @@ impl<'ctx> Function<'ctx, '_> {
         self.call_llvm(name, types, args)?.try_as_basic_value().left_or_invalid()
     }
 
-    fn call_llvm(
+    pub(super) fn call_llvm(
         &self,
         name: &str,
         types: &[BasicTypeEnum<'ctx>],

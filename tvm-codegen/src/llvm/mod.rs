@@ -16,6 +16,7 @@ mod machine;
 mod memory;
 mod parallel;
 mod stmt;
+mod stream;
 
 use std::rc::Rc;
 
