@@ -248,7 +248,7 @@ fn products_of_narrow_operands_use_copies() {
     let index = |shape: [i64; 3]| shape.map(PrimExpr::index);
     let symbols = ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name)));
     let copied: [Row; 2] =
-        [("product", "contraction", "tile 8x32, packed"), ("product_left", "words", "four bytes to a word")];
+        [("product", "contraction", "tile 8x32, packed"), ("product_left", "words", "neighbours to a word")];
     let wide: [Row; 2] = [copied[0], ("product_left", "spatial", "2 axes as one vector loop")];
     let cases: [(PrimFunc, &[Row]); 3] = [
         (narrow_product(index([64, 96, 80]), bytes, false), &copied),

@@ -129,13 +129,13 @@ fn host_vector_bits() -> u32 {
 }
 
 /// True if this machine has `vdpbf16ps` for all sizes of vectors.
+#[cfg(target_arch = "x86_64")]
 fn host_bf16_dot() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        return std::arch::is_x86_feature_detected!("avx512bf16")
-            && std::arch::is_x86_feature_detected!("avx512vl");
-    }
-    #[cfg(not(target_arch = "x86_64"))]
+    std::arch::is_x86_feature_detected!("avx512bf16") && std::arch::is_x86_feature_detected!("avx512vl")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn host_bf16_dot() -> bool {
     false
 }
 
