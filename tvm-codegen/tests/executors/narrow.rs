@@ -148,7 +148,7 @@ fn products_of_pairs_of_bf16() {
     }));
     let words = |target: &Target| {
         let func = module.prim_func(module.global_var("product_40_70_33_false").unwrap()).unwrap();
-        let (func, _) = tvm_core::dlight::schedule(&func, &target.machine).unwrap();
+        let (func, _) = tvm_core::dlight::schedule(func, &target.machine).unwrap();
         func.to_string().contains("dot2")
     };
     assert!(targets.iter().all(words));
