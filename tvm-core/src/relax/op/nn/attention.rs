@@ -8,11 +8,8 @@ use crate::relax::op::context::{broadcast_dims, rank, single, tensor_type};
 use crate::relax::op::def::{arg, attr, tensor};
 use crate::topi;
 
-/// Name of the operator.
-pub(in crate::relax) const ATTENTION: &str = "nn.attention";
-
 pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
-    ATTENTION,
+    "nn.attention",
     "softmax(scale * q k^T + bias) v over the last two axes: q [.., m, d], k [.., n, d], v [.., n, dv], with the same one or \
      two leading axes; the bias broadcasts to [.., m, n]; scale is 1 / sqrt(d) unless set; ONNX `Attention` of 4 axes",
     infer,
