@@ -161,10 +161,10 @@ pub(super) fn rows_of(extent: Option<i64>, most: i64) -> i64 {
 }
 
 /// An operand that is copied, panel by panel, to where it lies contiguous.
-struct Packed {
-    buffer: Buffer,
+pub(super) struct Packed {
+    pub(super) buffer: Buffer,
     /// True if its last two axes are the columns and the terms.
-    transposed: bool,
+    pub(super) transposed: bool,
 }
 
 /// The operand that is packed: a matrix whose rows are longer than a panel, or which is transposed, and which many rows of
@@ -193,7 +193,12 @@ fn packed_operand(info: &BlockInfo, tile: &Tile) -> Option<Packed> {
 }
 
 /// Schedules the copy of a panel; afterwards, it is contiguous along the columns.
-fn pack(s: &mut Schedule, panel: BlockRV, operand: &Packed, lanes: i64) -> Result<(), ScheduleError> {
+pub(super) fn pack(
+    s: &mut Schedule,
+    panel: BlockRV,
+    operand: &Packed,
+    lanes: i64,
+) -> Result<(), ScheduleError> {
     let loops = s.get_loops(panel)?;
     let [.., columns, terms] = loops[..] else { return Ok(()) };
     if !operand.transposed {

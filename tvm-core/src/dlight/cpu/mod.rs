@@ -1,5 +1,6 @@
 //! Rules for CPUs.
 
+mod attention;
 mod choice;
 mod contraction;
 mod flat;
@@ -18,6 +19,7 @@ use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 
 /// The rules, in the order in which they are tried.
 pub(super) const RULES: &[Rule] = &[
+    attention::RULE,
     skinny::RULE,
     window::RULE,
     flat::RULE,

@@ -1,0 +1,94 @@
+//! Attention: scores, maxima, exponentials, sums and products of a tile of rows at a time.
+//!
+//! The scores of a tile stay in the second-level cache, so that those of all rows are never in memory. The keys are
+//! transposed once for each head; threads take different heads.
+
+use super::contraction::{Packed, pack, rows_of};
+use super::parallel;
+use crate::dlight::Rule;
+use crate::dlight::analysis::BlockInfo;
+use crate::target::Machine;
+use crate::tir::Scope;
+use crate::tir::schedule::{BlockRV, Schedule, ScheduleError};
+use crate::tir::transform::REDUCTION_LANES;
+
+pub(super) const RULE: Rule = Rule { name: "attention", apply };
+
+/// Rows of a tile at most: enough rows share the keys and values that are loaded from the cache.
+const ROWS: i64 = 32;
+
+/// The blocks of `topi::attention`, from the first to the last.
+const BLOCKS: [&str; 7] = [
+    "attention_scores",
+    "attention_scaled",
+    "attention_max",
+    "attention_exp",
+    "attention_sum",
+    "attention_product",
+    "attention",
+];
+
+fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
+    let (true, Some(store)) = (&*info.name == BLOCKS[0], &info.store) else { return Ok(None) };
+    let Some(keys) = info.loads.get(1).map(|load| load.buffer.clone()) else { return Ok(None) };
+    let lanes = i64::from(machine.lanes(store.buffer.dtype));
+    let most = if machine.vector_registers >= 32 { 8 } else { 6 };
+    let tile = rows_of(info.axes[info.axes.len() - 3].extent.as_int(), most);
+    let rows = ROWS / tile * tile;
+
+    let mut blocks = Vec::new();
+    for name in BLOCKS {
+        blocks.push(s.block(name)?);
+    }
+    let &[scores, scaled, largest, exp, sum, product, result] = &blocks[..] else { return Ok(None) };
+    s.compute_inline(scaled)?;
+    let loops = s.get_loops(result)?;
+    let [heads @ .., row, column] = &loops[..] else { return Ok(None) };
+    let Some(&head) = heads.last() else { return Ok(None) };
+    let [tiles, _] = s.split(*row, [None, Some(rows)])?;
+    s.vectorize(*column)?;
+    for block in [product, sum, exp, largest, scores] {
+        s.compute_at(block, tiles)?;
+    }
+    let outer = heads.len() + 1;
+    for block in [largest, sum] {
+        if let Some(&terms) = s.get_loops(block)?.last() {
+            s.annotate(terms, REDUCTION_LANES, true)?;
+        }
+    }
+    if let Some(&columns) = s.get_loops(exp)?.last() {
+        s.vectorize(columns)?;
+    }
+    for block in [scores, product] {
+        in_registers(s, block, outer, [tile, 2 * lanes])?;
+    }
+    let panel = s.cache_read(scores, 1, Scope::Global)?;
+    s.compute_at(panel, head)?;
+    pack(s, panel, &Packed { buffer: keys, transposed: true }, lanes)?;
+    parallel(s, info, heads)?;
+    Ok(Some(format!("{rows} rows at a time, tile {tile}x{}", 2 * lanes)))
+}
+
+/// Keeps a tile of the product in registers while its terms are added.
+fn in_registers(
+    s: &mut Schedule,
+    block: BlockRV,
+    outer: usize,
+    [rows, columns]: [i64; 2],
+) -> Result<(), ScheduleError> {
+    let write = s.cache_write(block, 0, Scope::Local)?;
+    let loops = s.get_loops(block)?;
+    let &[row, column, terms] = &loops[outer..] else { return Ok(()) };
+    let [row_tiles, row] = s.split(row, [None, Some(rows)])?;
+    let [column_tiles, column] = s.split(column, [None, Some(columns)])?;
+    s.reorder([column_tiles, row_tiles, terms, row, column])?;
+    s.reverse_compute_at(write, row_tiles)?;
+    if let Some((&columns, rows)) = s.get_loops(write)?[outer + 2..].split_last() {
+        rows.iter().try_for_each(|&row| s.unroll(row))?;
+        s.vectorize(columns)?;
+    }
+    s.unroll(row)?;
+    s.vectorize(column)?;
+    s.decompose_reduction(block, terms)?;
+    Ok(())
+}
