@@ -1180,6 +1180,7 @@ mod digits_legalized {
         let mut softmax_max = alloc::<f32>([n, 1]);
         let mut softmax_exp = alloc::<f32>([n, 10]);
         let mut softmax_sum = alloc::<f32>([n, 1]);
+        let mut softmax_scale = alloc::<f32>([n, 1]);
         for [i0, i1, k0] in grid([n, 1, 10]) {
             block("softmax_max", [S(i0), S(i1), R(k0)], |[v_i0, v_i1, v_k0]| {
                 init(|| softmax_max[[v_i0, v_i1]] = f32::NEG_INFINITY);
@@ -1197,9 +1198,14 @@ mod digits_legalized {
                 softmax_sum[[v_i0, v_i1]] += softmax_exp[[v_i0, v_k0]];
             });
         }
+        for [i0, i1] in grid([n, 1]) {
+            block("softmax_scale", [S(i0), S(i1)], |[v_i0, v_i1]| {
+                softmax_scale[[v_i0, v_i1]] = 1.0 / softmax_sum[[v_i0, v_i1]];
+            });
+        }
         for [i0, i1] in grid([n, 10]) {
             block("softmax", [S(i0), S(i1)], |[v_i0, v_i1]| {
-                softmax[[v_i0, v_i1]] = softmax_exp[[v_i0, v_i1]] / softmax_sum[[v_i0, 0]];
+                softmax[[v_i0, v_i1]] = softmax_exp[[v_i0, v_i1]] * softmax_scale[[v_i0, 0]];
             });
         }
     }
@@ -1427,6 +1433,7 @@ mod digits_fused {
         let mut softmax_max = alloc::<f32>([n, 1]);
         let mut softmax_exp = alloc::<f32>([n, 10]);
         let mut softmax_sum = alloc::<f32>([n, 1]);
+        let mut softmax_scale = alloc::<f32>([n, 1]);
         for [i0, i1, k0] in grid([n, 1, 10]) {
             block("softmax_max", [S(i0), S(i1), R(k0)], |[v_i0, v_i1, v_k0]| {
                 init(|| softmax_max[[v_i0, v_i1]] = f32::NEG_INFINITY);
@@ -1444,9 +1451,14 @@ mod digits_fused {
                 softmax_sum[[v_i0, v_i1]] += softmax_exp[[v_i0, v_k0]];
             });
         }
+        for [i0, i1] in grid([n, 1]) {
+            block("softmax_scale", [S(i0), S(i1)], |[v_i0, v_i1]| {
+                softmax_scale[[v_i0, v_i1]] = 1.0 / softmax_sum[[v_i0, v_i1]];
+            });
+        }
         for [i0, i1] in grid([n, 10]) {
             block("softmax", [S(i0), S(i1)], |[v_i0, v_i1]| {
-                softmax[[v_i0, v_i1]] = softmax_exp[[v_i0, v_i1]] / softmax_sum[[v_i0, 0]];
+                softmax[[v_i0, v_i1]] = softmax_exp[[v_i0, v_i1]] * softmax_scale[[v_i0, 0]];
             });
         }
     }

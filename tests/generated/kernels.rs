@@ -253,6 +253,7 @@ fn op_nn_softmax(data: &Tensor<f32, n, m>, softmax: &mut Tensor<f32, n, m>) {
     let mut softmax_max = alloc::<f32>([n, 1]);
     let mut softmax_exp = alloc::<f32>([n, m]);
     let mut softmax_sum = alloc::<f32>([n, 1]);
+    let mut softmax_scale = alloc::<f32>([n, 1]);
     for [i0, i1, k0] in grid([n, 1, m]) {
         block("softmax_max", [S(i0), S(i1), R(k0)], |[v_i0, v_i1, v_k0]| {
             init(|| softmax_max[[v_i0, v_i1]] = f32::NEG_INFINITY);
@@ -270,9 +271,14 @@ fn op_nn_softmax(data: &Tensor<f32, n, m>, softmax: &mut Tensor<f32, n, m>) {
             softmax_sum[[v_i0, v_i1]] += softmax_exp[[v_i0, v_k0]];
         });
     }
+    for [i0, i1] in grid([n, 1]) {
+        block("softmax_scale", [S(i0), S(i1)], |[v_i0, v_i1]| {
+            softmax_scale[[v_i0, v_i1]] = 1.0 / softmax_sum[[v_i0, v_i1]];
+        });
+    }
     for [i0, i1] in grid([n, m]) {
         block("softmax", [S(i0), S(i1)], |[v_i0, v_i1]| {
-            softmax[[v_i0, v_i1]] = softmax_exp[[v_i0, v_i1]] / softmax_sum[[v_i0, 0]];
+            softmax[[v_i0, v_i1]] = softmax_exp[[v_i0, v_i1]] * softmax_scale[[v_i0, 0]];
         });
     }
 }
@@ -312,8 +318,6 @@ fn op_nn_layer_norm(data: &Tensor<f32, n, 8>, gamma: &Tensor<f32, 8>, beta: &Ten
     let mut mean = alloc::<f32>([n, 1]);
     let mut squares = alloc::<f32>([n, 1]);
     let mut variance = alloc::<f32>([n, 1]);
-    let mut mean_sum_1 = alloc::<f32>([n, 1]);
-    let mut mean_1 = alloc::<f32>([n, 1]);
     for [i0, i1, k0] in grid([n, 1, 8]) {
         block("mean_sum", [S(i0), S(i1), R(k0)], |[v_i0, v_i1, v_k0]| {
             init(|| mean_sum[[v_i0, v_i1]] = 0.0);
@@ -336,20 +340,9 @@ fn op_nn_layer_norm(data: &Tensor<f32, n, 8>, gamma: &Tensor<f32, 8>, beta: &Ten
             variance[[v_i0, v_i1]] = squares[[v_i0, v_i1]] / 8.0;
         });
     }
-    for [i0, i1, k0] in grid([n, 1, 8]) {
-        block("mean_sum_1", [S(i0), S(i1), R(k0)], |[v_i0, v_i1, v_k0]| {
-            init(|| mean_sum_1[[v_i0, v_i1]] = 0.0);
-            mean_sum_1[[v_i0, v_i1]] += data[[v_i0, v_k0]];
-        });
-    }
-    for [i0, i1] in grid([n, 1]) {
-        block("mean_1", [S(i0), S(i1)], |[v_i0, v_i1]| {
-            mean_1[[v_i0, v_i1]] = mean_sum_1[[v_i0, v_i1]] / 8.0;
-        });
-    }
     for [i0, i1] in grid([n, 8]) {
         block("layer_norm", [S(i0), S(i1)], |[v_i0, v_i1]| {
-            layer_norm[[v_i0, v_i1]] = (data[[v_i0, v_i1]] - mean_1[[v_i0, 0]]) / sqrt(variance[[v_i0, 0]] + 1e-5) * gamma[[v_i1]] + beta[[v_i1]];
+            layer_norm[[v_i0, v_i1]] = (data[[v_i0, v_i1]] - mean[[v_i0, 0]]) * (1.0 / sqrt(variance[[v_i0, 0]] + 1e-5)) * gamma[[v_i1]] + beta[[v_i1]];
         });
     }
 }

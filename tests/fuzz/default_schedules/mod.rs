@@ -49,8 +49,8 @@ families! {
         products::product;
     fuzz_default_windows "default_windows" (2, 10), ["contraction", "spatial"]:
         windows::convolution, windows::pooling;
-    fuzz_default_reductions "default_reductions" (2, 12), ["contraction", "reduction", "spatial"]:
-        reductions::reduction, reductions::norm;
+    fuzz_default_reductions "default_reductions" (2, 12), ["contraction", "rows", "reduction", "spatial"]:
+        reductions::reduction, reductions::norm, reductions::rows;
     fuzz_default_elements "default_elements" (2, 12), ["spatial"]:
         elements::chain, elements::motion, elements::function;
     fuzz_default_choices "default_choices" (2, 8), ["choice"]:

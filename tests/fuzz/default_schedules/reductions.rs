@@ -1,10 +1,12 @@
-//! Sums, products, extremes and their positions over any axes; softmax and layer norm.
+//! Sums, products, extremes and their positions over any axes; softmax, norms, and chains of extremes of rows.
 
 use tvm::prelude::*;
 use tvm::target::Machine;
 use tvm::te::{max, min, prod, sum};
 use tvm::tir::PrimExpr;
-use tvm::topi::{arg_extreme, normalize, reduce_axes, scaled_sum, softmax, sum_axes};
+use tvm::topi::{
+    Operand, arg_extreme, broadcast, log_softmax, normalize, reduce_axes, scaled_sum, softmax, sum_axes,
+};
 use tvm_testing::Rng;
 
 use super::batch::{Summary, check};
@@ -70,10 +72,58 @@ pub(crate) fn reduction(rng: &mut Rng) -> Program {
     p.finish("reduction", &[y], bound)
 }
 
-/// Softmax or layer norm.
+/// Softmax, its logarithm, layer norm or root mean square norm.
 pub(crate) fn norm(rng: &mut Rng) -> Program {
     let (shape, axes) = shape(rng, 2);
-    if rng.one_in(2) { softmax_of(rng, &shape, axes[0]) } else { layer_norm(rng, &shape, &axes) }
+    match rng.below(5) {
+        0 | 1 => softmax_of(rng, &shape, axes[0]),
+        2 => log_softmax_of(rng, &shape, axes[0]),
+        _ => layer_norm(rng, &shape, &axes),
+    }
+}
+
+/// Largest and smallest elements of rows and what is computed from them, several times over. Differences and extremes are the
+/// same in any order, apart from the signs of zeros.
+pub(crate) fn rows(rng: &mut Rng) -> Program {
+    let (shape, mut axes) = shape(rng, 2);
+    if rng.one_in(2) {
+        axes = vec![shape.len() - 1];
+    }
+    let dtype = *rng.pick(&FLOATS);
+    let mut p = Builder::new(rng);
+    let dims = dims(&mut p, &shape);
+    let x = p.input("x", &dims, dtype);
+    let mut row = x.clone();
+    for step in 0..p.rng.range(1, 4) {
+        let largest = p.rng.one_in(2);
+        let make = if largest { max } else { min };
+        let extreme = reduce_axes(&format!("extreme{step}"), &row, &axes, true, |it| it, make);
+        let other = if p.rng.one_in(2) { &x } else { &row };
+        let operation = p.rng.below(3);
+        let operands = [row.clone(), extreme.clone(), other.clone()];
+        let operands: Vec<Operand> = operands.iter().map(Operand::from).collect();
+        row = broadcast(&format!("row{step}"), &dims, &operands, |it| match operation {
+            0 => it[0].clone() - it[1].clone(),
+            1 => it[2].clone() - it[1].clone(),
+            _ => (it[0].clone() - it[1].clone()).max(it[2].clone()),
+        });
+        if p.rng.one_in(4) {
+            return p.finish("extremes", &[extreme], Bound::Equal);
+        }
+    }
+    p.finish("rows", &[row], Bound::Equal)
+}
+
+/// The logarithm of softmax of n elements of magnitude at most 2. The sum, at most n, has a relative error of at most
+/// `(n + 16) eps` on either side, as for softmax: the same absolute error of its logarithm, which is below 40 and within 4
+/// units in the last place, 160 eps. Differences of numbers below 64 add 64 eps.
+fn log_softmax_of(rng: &mut Rng, shape: &[i64], axis: usize) -> Program {
+    let dtype = *rng.pick(&[DataType::F32, DataType::F32, DataType::F64]);
+    let mut p = Builder::new(rng);
+    let dims = dims(&mut p, shape);
+    let x = p.input("x", &dims, dtype);
+    let y = log_softmax(&x, axis);
+    p.finish("log_softmax", &[y], Bound::Absolute((shape[axis] + 240) as f64 * eps(dtype)))
 }
 
 /// Exponentials divided by their sum. Their arguments are the same on both sides. Each exponential is within 3.7 units
@@ -96,14 +146,16 @@ fn softmax_of(rng: &mut Rng, shape: &[i64], axis: usize) -> Program {
 /// squares within 8 e M², the variance within 12 e M²; as the root is at least 1, the quotient is within
 /// 2 e M + (2 M) (12 e M²) / 2 = 100 e, and the result within 200 e + 10 eps. Only types whose sums are of their own
 /// precision are here: the bound says nothing for 16 bits.
+/// Without the mean, the distances are smaller, and the bound holds too.
 fn layer_norm(rng: &mut Rng, shape: &[i64], axes: &[usize]) -> Program {
+    let center = !rng.one_in(3);
     let dtype = *rng.pick(&[DataType::F32, DataType::F32, DataType::F64]);
     let mut p = Builder::new(rng);
     let dims = dims(&mut p, shape);
     let x = p.input("x", &dims, dtype);
     let last = dims.len() - 1;
     let [gamma, beta] = ["gamma", "beta"].map(|name| p.input(name, &dims[last..], dtype));
-    let y = normalize("norm", &x, axes, 1.0, true, &[&gamma, &beta], |it, i| {
+    let y = normalize("norm", &x, axes, 1.0, center, &[&gamma, &beta], |it, i| {
         it * gamma.at([i[last].clone()]) + beta.at([i[last].clone()])
     });
     let n = axes.iter().map(|&axis| shape[axis]).product::<i64>();

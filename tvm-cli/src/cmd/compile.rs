@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use tvm_codegen::{Compiled, EmitKind, export_module};
 use tvm_core::dlight::{self, Applied};
 use tvm_core::ir::BaseFunc;
+use tvm_core::target::Machine;
 use tvm_runtime::least_level;
 use tvm_runtime::vm::Executable;
 
@@ -92,7 +93,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// The tensor programs under their default schedules, after comments that say which rule fits which block.
 fn schedules(compiled: &Compiled) -> String {
-    let machine = &compiled.target().machine;
+    // Programs are compiled without `fast_math`.
+    let machine = &Machine { bf16_dot: false, ..compiled.target().machine };
     let mut text = String::new();
     for (_, func) in compiled.programs.functions() {
         let BaseFunc::Prim(func) = func else { continue };

@@ -6,7 +6,8 @@
 //! - `{"op":"quit"}`
 //!
 //! The answer to `load` also has `compile_s`, the time from the imported module to a virtual machine that can run it. A case
-//! with `"symbolic":true` is compiled for the shapes of its model, any other for those of its inputs. A failure is answered
+//! with `"symbolic":true` is compiled for the shapes of its model, any other for those of its inputs; one with
+//! `"fast_math":true` with that option. A failure is answered
 //! with `{"ok":false,"err":"…"}`. `BENCH_THREADS` sets the number of threads for a run (default 1).
 
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value as Json, json};
+use tvm_core::pass::PassContext;
 use tvm_core::target::Target;
 use tvm_onnx::ImportOptions;
 use tvm_runtime::vm::{VmConfig, Workspace};
@@ -77,7 +79,9 @@ fn load(target: &Target, case: &Json) -> Result<Case, Error> {
     }
     let module = model::import(Path::new(path), &options)?;
     let start = Instant::now();
-    let model = Model::compile(module, target, VmConfig::default())?;
+    let mut context = PassContext::default();
+    context.config.fast_math = case["fast_math"] == true;
+    let model = context.scope(|| Model::compile(module, target, VmConfig::default()))?;
     let compile_seconds = start.elapsed().as_secs_f64();
     let mut args = Vec::new();
     for (i, (name, _)) in model.params()?.iter().enumerate() {

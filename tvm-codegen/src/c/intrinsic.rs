@@ -15,6 +15,7 @@ fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
         let suffix = if dtype.bits() == 32 { "f" } else { "" };
         return match intrinsic {
             Intrinsic::FMulAdd => Some(format!("tvm_fmuladd_{}({args})", types::short(dtype))),
+            Intrinsic::Dot2 => Some(format!("tvm_dot2_f32({args})")),
             Intrinsic::Rsqrt => Some(format!("(1 / __builtin_sqrt{suffix}({args}))")),
             Intrinsic::Sigmoid => Some(format!("(1 / (1 + __builtin_exp{suffix}(-{args})))")),
             _ => intrinsic.libm().map(|name| format!("__builtin_{name}{suffix}({args})")),
@@ -118,6 +119,11 @@ impl Function<'_> {
         }
         if intrinsic == Intrinsic::Dot4 {
             let helper = self.dot4_helper(it.dtype);
+            let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
+            return Ok(format!("{helper}({})", texts.join(", ")));
+        }
+        if intrinsic == Intrinsic::Dot2 {
+            let helper = self.dot2_helper(it.dtype);
             let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
             return Ok(format!("{helper}({})", texts.join(", ")));
         }

@@ -280,6 +280,8 @@ pub fn compile_flags(target: &Target, options: Options, clang: bool) -> Vec<Stri
     } else {
         // gcc 12 makes a load under a constant mask a load of all lanes, past the end of the buffer.
         flags.push("-fno-tree-loop-if-convert".into());
+        // Without it, gcc 12 spills tiles of a product whose epilogue uses many constants.
+        flags.extend(["-fschedule-insns", "-fsched-pressure"].map(String::from));
     }
     match (&target.cpu, &target.triple) {
         (Some(cpu), _) => flags.push(format!("-march={cpu}")),
@@ -296,10 +298,33 @@ pub fn compile_flags(target: &Target, options: Options, clang: bool) -> Vec<Stri
             _ => {}
         }
     }
+    flags.extend(clang.then(|| dot_flags(target)).into_iter().flatten());
     let wide = (target.triple.is_none() && target.machine.vector_bits >= 512 && cfg!(target_arch = "x86_64"))
         .then_some("-mprefer-vector-width=512");
     flags.extend(wide.map(String::from));
     flags
+}
+
+/// The flags that keep clang from `vpdpbusd`, except where `dot4` has it as assembly: clang makes one of a sum of products of
+/// signed and unsigned bytes, and drops all but four of its terms.
+fn dot_flags(target: &Target) -> Vec<String> {
+    let x86 = match &target.triple {
+        Some(triple) => triple.starts_with("x86_64"),
+        None => cfg!(target_arch = "x86_64"),
+    };
+    if !x86 {
+        return Vec::new();
+    }
+    let native = target.triple.is_none() && target.cpu.is_none();
+    let named =
+        |name: &str| target.features.iter().any(|all| all.split(',').any(|it| it == format!("+{name}")));
+    let has = |name: &str| named(name) || native && tvm_runtime::cpu_features().contains(&name);
+    let bits = match (has("avx512vnni"), has("avxvnni")) {
+        (true, _) => 512,
+        (_, true) => 256,
+        _ => 0,
+    };
+    vec!["-mno-avx512vnni".into(), "-mno-avxvnni".into(), format!("-DTVM_VNNI={bits}")]
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CodegenError> {

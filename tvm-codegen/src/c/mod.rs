@@ -11,6 +11,7 @@
 //! `types` names types; `load` runs the compiler and keeps the results in the `cache`.
 
 mod cache;
+mod dot;
 mod expr;
 mod function;
 mod intrinsic;

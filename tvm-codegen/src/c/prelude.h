@@ -95,6 +95,21 @@ TVM_INLINE int32_t tvm_dot4_i32(int32_t a, int32_t b, int32_t c) {
   }
   return (int32_t)r;
 }
+/* The widest vectors, in bits, for which the CPU sums four products of bytes; 0 if it does not. */
+#ifndef TVM_VNNI
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#define TVM_VNNI 512
+#elif defined(__AVXVNNI__)
+#define TVM_VNNI 256
+#else
+#define TVM_VNNI 0
+#endif
+#endif
+#if TVM_VNNI == 512
+#define TVM_DPBUSD(r, x, y) __asm__("vpdpbusd %2, %1, %0" : "+v"(r) : "v"(x), "v"(y))
+#else
+#define TVM_DPBUSD(r, x, y) __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(r) : "x"(x), "x"(y))
+#endif
 #ifdef __clang__
 #define TVM_PMADDWD512(x, y) __builtin_ia32_pmaddwd512(x, y)
 #else
@@ -129,6 +144,11 @@ TVM_BITS(float, f32, uint32_t, u32) TVM_BITS(uint32_t, u32, float, f32)
 TVM_BITS(float, f32, int32_t, i32) TVM_BITS(int32_t, i32, float, f32)
 TVM_BITS(double, f64, uint64_t, u64) TVM_BITS(uint64_t, u64, double, f64)
 TVM_BITS(double, f64, int64_t, i64) TVM_BITS(int64_t, i64, double, f64)
+/* `c` plus the products of the upper halves of `a` and `b` and of the lower ones, which are bf16. */
+TVM_INLINE float tvm_dot2_f32(int32_t a, int32_t b, float c) {
+  float upper = tvm_fmuladd_f32(tvm_bits_u32_f32((uint32_t)a & 0xffff0000), tvm_bits_u32_f32((uint32_t)b & 0xffff0000), c);
+  return tvm_fmuladd_f32(tvm_bits_u32_f32((uint32_t)a << 16), tvm_bits_u32_f32((uint32_t)b << 16), upper);
+}
 
 TVM_INLINE float tvm_cvt_bf16_f32(uint16_t x) { return tvm_bits_u32_f32((uint32_t)x << 16); }
 TVM_INLINE uint16_t tvm_cvt_f32_bf16(float x) {

@@ -360,61 +360,6 @@ impl Function<'_> {
         helper
     }
 
-    /// Returns the helper for `dot4` in each lane, by the CPU's instruction for it or by products of neighbouring `i16`,
-    /// where there are such.
-    pub(super) fn dot4_helper(&mut self, dtype: DataType) -> String {
-        let (ty, lanes) = (self.ty(dtype), dtype.lanes());
-        let helper = format!("tvm_dot4_{dtype}");
-        let mut body = String::new();
-        // The macros of the CPU, the bits of a vector, the product of pairs.
-        let sizes = [
-            ("__AVX512VNNI__", "__AVX512BW__", 512, "TVM_PMADDWD512(x, y)"),
-            ("__AVX512VL__", "__AVX2__", 256, "__builtin_ia32_pmaddwd256(x, y)"),
-            ("__AVX512VL__", "__SSE2__", 128, "__builtin_ia32_pmaddwd128(x, y)"),
-        ];
-        for (dots, pairs, bits, product) in sizes {
-            let (bytes, n) = (bits / 8, dtype.bytes() / (bits / 8));
-            if n == 0 {
-                continue;
-            }
-            let dots = match bits {
-                512 => format!("defined({dots})"),
-                _ => format!("((defined(__AVX512VNNI__) && defined({dots})) || defined(__AVXVNNI__))"),
-            };
-            let word = bits / 32;
-            let _ = write!(
-                body,
-                "#{} {dots} || defined({pairs})\n  \
-                 typedef int32_t piece __attribute__((vector_size({bytes})));\n  \
-                 typedef int16_t pairs __attribute__((vector_size({bytes})));\n  \
-                 typedef uint16_t bits __attribute__((vector_size({bytes})));\n  \
-                 union {{ {ty} all; piece at[{n}]; }} p = {{a}}, q = {{b}}, r = {{c}};\n  \
-                 for (int l = 0; l < {n}; ++l) {{\n\
-                 #if {dots} && defined(__clang__)\n    \
-                 r.at[l] = (piece)__builtin_ia32_vpdpbusd{bits}(r.at[l], p.at[l], q.at[l]);\n\
-                 #elif {dots}\n    \
-                 r.at[l] = (piece)__builtin_ia32_vpdpbusd_v{word}si(r.at[l], p.at[l], q.at[l]);\n\
-                 #else\n    \
-                 bits u = (bits)p.at[l];\n    \
-                 pairs x = (pairs)(u & 255), y = (pairs)((bits)q.at[l] << 8) >> 8;\n    \
-                 r.at[l] += (piece){product};\n    \
-                 x = (pairs)(u >> 8), y = (pairs)q.at[l] >> 8;\n    \
-                 r.at[l] += (piece){product};\n\
-                 #endif\n  }}\n  return r.all;\n",
-                if body.is_empty() { "if" } else { "elif" },
-            );
-        }
-        let plain = format!(
-            "  {ty} r;\n  for (int l = 0; l < {lanes}; ++l) r[l] = tvm_dot4_i32(a[l], b[l], c[l]);\n  return r;\n"
-        );
-        let body = if body.is_empty() { plain } else { format!("{body}#else\n{plain}#endif\n") };
-        self.unit
-            .helpers
-            .entry(helper.clone())
-            .or_insert_with(|| format!("TVM_INLINE {ty} {helper}({ty} a, {ty} b, {ty} c) {{\n{body}}}\n"));
-        helper
-    }
-
     /// Writes a call of a helper that computes lane by lane, with the arguments `args`. `lane` returns the text for one
     /// lane.
     pub(super) fn lanewise(

@@ -1,6 +1,6 @@
 //! Arithmetic on scalars and vectors: LLVM's builder has one method for both, but the Rust types of inkwell differ.
 
-use inkwell::types::BasicTypeEnum;
+use inkwell::types::{BasicTypeEnum, VectorType};
 use inkwell::values::{BasicValue, BasicValueEnum, FastMathFlags};
 use inkwell::{FloatPredicate, IntPredicate};
 use tvm_core::tir::BinaryOp;
@@ -126,8 +126,9 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(self.with_fast_math(value))
     }
 
-    /// Selects `b` if `b` is NaN or `b predicate a` holds, otherwise `a`; of equal values, it selects the first.
-    /// (`llvm.maximum` is slower, because it orders zeros, and LLVM 19 loses NaNs where it narrows it to `f16`.)
+    /// Selects `b` if `b predicate a` holds, otherwise `a`, and NaN if `b` is NaN; of equal values, it selects the first.
+    /// (`llvm.maximum` is slower, because it orders zeros, and LLVM 19 loses NaNs where it narrows it to `f16`. The NaN is a
+    /// constant, because LLVM joins selections of `b` under two conditions, and then finds no instruction for the first.)
     fn float_extreme(
         &self,
         predicate: FloatPredicate,
@@ -137,7 +138,18 @@ impl<'ctx> Function<'ctx, '_> {
         let takes = float_op!(self, build_float_compare, b, a, predicate);
         let nan = float_op!(self, build_float_compare, b, b, FloatPredicate::UNO);
         let extreme = self.select(takes, b, a)?;
-        self.select(nan, b, extreme)
+        let constant: Value<'ctx> = match b.get_type() {
+            BasicTypeEnum::FloatType(ty) => ty.const_float(f64::NAN).into(),
+            BasicTypeEnum::VectorType(ty) => match ty.get_element_type() {
+                BasicTypeEnum::FloatType(lane) => {
+                    let lanes = vec![lane.const_float(f64::NAN); ty.get_size() as usize];
+                    VectorType::const_vector(&lanes).into()
+                }
+                _ => b,
+            },
+            _ => b,
+        };
+        self.select(nan, constant, extreme)
     }
 
     fn int_binary(

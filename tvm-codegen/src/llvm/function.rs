@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use tvm_core::ir::{BufferId, Var, VarId};
 use tvm_core::tir::{Buffer, Param, PrimFunc};
 
+use super::dot::DotLanes;
 use super::error::unsupported;
 use super::{LlvmError, Options};
 use crate::position::Position;
@@ -27,9 +28,7 @@ pub(super) struct Unit<'ctx, 'm> {
     pub(super) options: Options,
     pub(super) symbol: String,
     pub(super) position: Rc<Position>,
-    /// The largest number of lanes of the CPU's instruction for [`Intrinsic::Dot4`](tvm_core::tir::Intrinsic::Dot4); 0 if
-    /// it has none.
-    pub(super) dot_lanes: u16,
+    pub(super) dot_lanes: DotLanes,
 }
 
 /// A function that is being generated.
@@ -45,6 +44,9 @@ pub(super) struct Function<'ctx, 'm> {
     pub(super) scratch: Vec<PointerValue<'ctx>>,
     /// Set inside a parallel loop: the loops nested in it run serially.
     pub(super) in_parallel: bool,
+    /// Set inside a loop with the annotation [`STREAMED`](tvm_core::tir::transform::STREAMED), where the CPU can store past
+    /// its caches.
+    pub(super) streamed: bool,
     /// Number of long loops that were generated so far.
     pub(super) long_loops: usize,
 }
@@ -57,7 +59,7 @@ pub(super) fn kernel<'ctx>(
     func: &PrimFunc,
     options: Options,
     position: Rc<Position>,
-    dot_lanes: u16,
+    dot_lanes: DotLanes,
 ) -> Result<(), LlvmError> {
     let [Param::Scalar(args), Param::Scalar(num_args), Param::Scalar(ctx)] = &*func.params else {
         return unsupported(format!(
@@ -100,6 +102,7 @@ impl<'ctx, 'm> Function<'ctx, 'm> {
             ctx,
             scratch: Vec::new(),
             in_parallel: false,
+            streamed: false,
             long_loops: 0,
         }
     }

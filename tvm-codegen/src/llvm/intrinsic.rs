@@ -101,7 +101,8 @@ impl<'ctx> Function<'ctx, '_> {
                 let ones = self.splat_int(-1, arg_type)?;
                 self.binary(BinaryOp::BitXor, first, ones, arg_type)
             }
-            Intrinsic::Dot4 => self.dot4(values[0], values[1], values[2], dtype),
+            Intrinsic::Dot4 => self.dot4([values[0], values[1], values[2]], dtype),
+            Intrinsic::Dot2 => self.dot2([values[0], values[1], values[2]], dtype),
             Intrinsic::Reinterpret => Ok(self.builder.build_bit_cast(first, self.ty(dtype)?, "")?),
             Intrinsic::ArgData
             | Intrinsic::ArgNdim
@@ -149,7 +150,7 @@ impl<'ctx> Function<'ctx, '_> {
         self.call_llvm(name, types, args)?.try_as_basic_value().left_or_invalid()
     }
 
-    fn call_llvm(
+    pub(super) fn call_llvm(
         &self,
         name: &str,
         types: &[BasicTypeEnum<'ctx>],

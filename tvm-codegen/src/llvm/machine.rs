@@ -10,6 +10,7 @@ use inkwell::targets::{
 use tvm_core::target::Target;
 
 use super::LlvmError;
+use super::dot::DotLanes;
 use crate::Options;
 
 /// Creates the LLVM machine for `target`; properties that the target leaves open default to those of this machine.
@@ -47,21 +48,29 @@ pub(super) fn create(target: &Target, options: Options) -> Result<TargetMachine,
         .ok_or_else(|| err(format!("no machine for cpu `{cpu}` with features `{features}`")))
 }
 
-/// Lanes of `i32` of the widest `vpdpbusd` of the machine; 0 if its features do not name one.
-pub(super) fn dot_lanes(machine: &TargetMachine) -> u16 {
+/// What the features of the machine name of instructions that sum products of the parts of words.
+pub(super) fn dot_lanes(machine: &TargetMachine) -> DotLanes {
     let features = machine.get_feature_string().to_string_lossy().into_owned();
     let has = |name: &str| features.split(',').any(|it| it.strip_prefix('+') == Some(name));
-    match (has("avx512vnni"), has("avx512vl")) {
+    let bytes = match (has("avx512vnni"), has("avx512vl")) {
         (true, true) => 16,
         _ if has("avxvnni") => 8,
         _ => 0,
-    }
+    };
+    DotLanes { bytes, bf16: if has("avx512bf16") && has("avx512vl") { 16 } else { 0 } }
 }
 
 /// Records CPU and features on every function, so that code generated in process uses them too.
+///
+/// `vpdpbusd` is not among them: LLVM 19 makes one of a sum of products of signed and unsigned bytes, and drops all but four
+/// of its terms. `dot4` has the instruction as assembly.
 pub(super) fn tag_functions(context: &Context, module: &Module<'_>, machine: &TargetMachine) {
     let cpu = machine.get_cpu().to_string();
-    let features = machine.get_feature_string().to_string_lossy().into_owned();
+    let mut features = machine.get_feature_string().to_string_lossy().into_owned();
+    if machine.get_triple().as_str().to_string_lossy().starts_with("x86_64") {
+        features += if features.is_empty() { "" } else { "," };
+        features += "-avx512vnni,-avxvnni";
+    }
     let widest = if features.contains("+avx512f") { "512" } else { "256" };
     for function in module.get_functions().filter(|function| function.count_basic_blocks() > 0) {
         for (key, value) in [

@@ -82,15 +82,16 @@ impl<'ctx> Function<'ctx, '_> {
         let base = self.buffer(buffer)?;
         if let Some(first) = contiguous(index) {
             let first = self.expr(first)?;
-            return self.store_at(base, first, buffer.dtype, dtype, value);
+            let streamed = self.streamed && buffer.scope == Scope::Global;
+            return self.store_at(base, first, buffer.dtype, dtype, value, streamed);
         }
         let index = self.expr(index)?;
         if dtype.is_scalar() {
-            return self.store_at(base, index, buffer.dtype, dtype, value);
+            return self.store_at(base, index, buffer.dtype, dtype, value, false);
         }
         for lane in 0..dtype.lanes() {
             let (at, value) = (self.lane(index, lane)?, self.lane(value, lane)?);
-            self.store_at(base, at, buffer.dtype, buffer.dtype, value)?;
+            self.store_at(base, at, buffer.dtype, buffer.dtype, value, false)?;
         }
         Ok(())
     }
@@ -142,9 +143,13 @@ impl<'ctx> Function<'ctx, '_> {
         element: DataType,
         dtype: DataType,
         value: Value<'ctx>,
+        streamed: bool,
     ) -> Result<(), LlvmError> {
         let address = self.element(base, index, element)?;
         let value = if dtype.is_bool() { self.zero_extend(value, self.memory_ty(dtype)?)? } else { value };
+        if streamed && !dtype.is_bool() {
+            return self.stream(address, value, dtype);
+        }
         let store = self.builder.build_store(address, value)?;
         store
             .set_alignment(element.scalar().bytes() as u32)

@@ -6,7 +6,7 @@
 //! `memory`, `arith` and `intrinsic` are its parts; `parallel` outlines loop bodies; `jit` loads the result.
 
 mod arith;
-mod dot4;
+mod dot;
 mod error;
 mod expr;
 mod function;
@@ -16,6 +16,7 @@ mod machine;
 mod memory;
 mod parallel;
 mod stmt;
+mod stream;
 
 use std::rc::Rc;
 

@@ -84,6 +84,7 @@ impl<'ctx> Function<'ctx, '_> {
         };
         let mut inner = Function::new(self.unit.clone(), function, param(0)?.into_pointer_value());
         inner.in_parallel = self.in_parallel;
+        inner.streamed = self.streamed;
         for (i, var) in vars.iter().enumerate() {
             inner.vars.insert(*var, param(first + i)?);
         }

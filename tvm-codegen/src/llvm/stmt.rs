@@ -6,7 +6,7 @@ use inkwell::IntPredicate;
 use inkwell::llvm_sys::core::{LLVMReplaceMDNodeOperandWith, LLVMValueAsMetadata};
 use inkwell::values::{AsValueRef, BasicMetadataValueEnum, InstructionValue, IntValue};
 use tvm_core::support::with_stack;
-use tvm_core::tir::transform::REMAINDER;
+use tvm_core::tir::transform::{REMAINDER, STREAMED};
 use tvm_core::tir::{Failure, For, ForKind, Stmt};
 use tvm_runtime::abi::{CallContext, CallError};
 
@@ -162,7 +162,8 @@ impl<'ctx> Function<'ctx, '_> {
         self.builder.position_at_end(body);
         let i = self.builder.build_phi(min.get_type(), it.loop_var.name())?;
         self.vars.insert(it.loop_var.id(), i.as_basic_value());
-        let long_loops = self.long_loops;
+        let (long_loops, streamed) = (self.long_loops, self.streamed);
+        self.streamed |= it.annotations.get(STREAMED).is_some() && self.can_stream();
         self.stmt(&it.body)?;
         let step = min.get_type().const_int(1, false);
         let next = self.builder.build_int_nsw_add(i.as_basic_value().into_int_value(), step, "next")?;
@@ -178,6 +179,11 @@ impl<'ctx> Function<'ctx, '_> {
         let is_long = it.extent.as_int().is_none_or(|extent| extent > LONG_LOOP);
         self.long_loops += usize::from(is_long);
         self.builder.position_at_end(done);
+        // The outermost streamed loop of a thread waits for its stores.
+        if self.streamed && !streamed {
+            self.stream_barrier()?;
+        }
+        self.streamed = streamed;
         Ok(())
     }
 

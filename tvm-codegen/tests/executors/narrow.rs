@@ -3,6 +3,7 @@
 
 use tvm_codegen::build;
 use tvm_core::ir::{BaseFunc, IRModule, Var};
+use tvm_core::pass::PassContext;
 use tvm_core::target::Target;
 use tvm_core::te::{compute, create_prim_func, placeholder, reduce_axis, sum};
 use tvm_core::tir::{ForKind, Intrinsic, PrimExpr, PrimFunc};
@@ -90,6 +91,92 @@ fn four_products_of_bytes_wrap() {
         }
     }
     compare(&module, &runs, &levels());
+}
+
+#[test]
+fn pairs_of_bf16_are_summed() {
+    let ([i32, f32], mut rng) = ([DataType::I32, DataType::F32], Rng(24));
+    let mut module = IRModule::new();
+    let mut runs = Vec::new();
+    for (name, kind) in [("scalar", ForKind::Serial), ("vector", ForKind::Vectorized)] {
+        let dot = |x: &[PrimExpr]| PrimExpr::call(Intrinsic::Dot2, x.to_vec(), f32);
+        module.add(name, BaseFunc::Prim(map(name, kind, &[i32, i32, f32], f32, dot).into()));
+        for n in [0, 1, 7, 64, 203] {
+            let pairs = |rng: &mut Rng| {
+                let halves = tensor(&[2 * n], DataType::BF16, rng);
+                Value::Tensor(
+                    Tensor::from_bytes(halves.as_tensor().unwrap().bytes().unwrap(), &[n], i32).unwrap(),
+                )
+            };
+            let sums = |it: f32| {
+                Value::Tensor(Tensor::from_bytes(&it.to_le_bytes().repeat(n as usize), &[n], f32).unwrap())
+            };
+            runs.push((name, vec![pairs(&mut rng), pairs(&mut rng), sums(-7.5), sums(0.0)]));
+        }
+    }
+    compare(&module, &runs, &levels());
+}
+
+/// Products of `bf16` in words, which only programs with `fast_math` have.
+#[test]
+fn products_of_pairs_of_bf16() {
+    let (bf16, f32) = (DataType::BF16, DataType::F32);
+    let mut rng = Rng(25);
+    let mut module = IRModule::new();
+    let mut runs: Vec<(String, Vec<Value>)> = Vec::new();
+    for [m, n, k] in [[8, 16, 8], [9, 33, 15], [40, 70, 33], [64, 32, 1], [17, 5, 64]] {
+        for transposed in [false, true] {
+            let name = format!("product_{m}_{n}_{k}_{transposed}");
+            let func = product(&name, [m, n, k].map(PrimExpr::index), [bf16, bf16, f32], transposed);
+            module.add(name.as_str(), BaseFunc::Prim(func.into()));
+            let b = if transposed { [n, k] } else { [k, n] };
+            let [a, b] = [[m, k], b].map(|shape| tensor(&shape, bf16, &mut rng));
+            let y = Tensor::from_bytes(&vec![7; (4 * m * n) as usize], &[m, n], f32).unwrap();
+            runs.push((name, vec![a, b, Value::Tensor(y)]));
+        }
+    }
+    let runs: Vec<(&str, Vec<Value>)> =
+        runs.iter().map(|(name, args)| (name.as_str(), args.clone())).collect();
+    let mut context = PassContext::default();
+    context.config.fast_math = true;
+    let mut targets = targets();
+    // Without the instruction as well: its sums round otherwise, but as closely.
+    targets.iter_mut().for_each(|it| it.machine.bf16_dot = true);
+    targets.extend(levels().into_iter().map(|mut it| {
+        it.machine.bf16_dot = true;
+        it
+    }));
+    let words = |target: &Target| {
+        let func = module.prim_func(module.global_var("product_40_70_33_false").unwrap()).unwrap();
+        let (func, _) = tvm_core::dlight::schedule(func, &target.machine).unwrap();
+        func.to_string().contains("dot2")
+    };
+    assert!(targets.iter().all(words));
+    context.scope(|| compare(&module, &runs, &targets));
+}
+
+/// LLVM 19 drops terms of such sums where it makes `vpdpbusd` of them.
+#[test]
+fn sums_of_few_products_of_bytes_keep_all_terms() {
+    let ([i8, u8, i32], mut rng) = ([DataType::I8, DataType::U8, DataType::I32], Rng(23));
+    let mut module = IRModule::new();
+    let mut runs: Vec<(String, Vec<Value>)> = Vec::new();
+    for (a, b) in [(u8, i8), (i8, u8), (u8, u8), (i8, i8)] {
+        for k in [4, 8, 9, 16, 31, 32, 64, 65] {
+            let name = format!("sum_{k}_{a}_{b}");
+            let func = product(&name, [3, 5, k].map(PrimExpr::index), [a, b, i32], true);
+            module.add(name.as_str(), BaseFunc::Prim(func.into()));
+            let args =
+                [([3, k], a), ([5, k], b), ([3, 5], i32)].map(|(shape, ty)| tensor(&shape, ty, &mut rng));
+            runs.push((name, args.into()));
+        }
+    }
+    let runs: Vec<(&str, Vec<Value>)> =
+        runs.iter().map(|(name, args)| (name.as_str(), args.clone())).collect();
+    for opt_level in [1, 3] {
+        let context = PassContext { opt_level, ..PassContext::default() };
+        context.scope(|| compare(&module, &runs, &levels()));
+    }
 }
 
 fn product(name: &str, [m, n, k]: [PrimExpr; 3], [a, b, c]: [DataType; 3], transposed: bool) -> PrimFunc {

@@ -98,9 +98,12 @@ impl BlockInfo {
         i64::try_from(analyzer.const_int_bound(&axis.extent).max).ok()
     }
 
-    /// True if the block multiplies words of four bytes.
+    /// True if the block multiplies words of four bytes, or of two `bf16`.
     pub(super) fn multiplies_words(&self) -> bool {
-        let is_dot = |it: &PrimExpr| matches!(it, PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::Dot4));
+        let is_dot = |it: &PrimExpr| {
+            matches!(it, PrimExpr::Call(call)
+            if matches!(call.callee, PrimCallee::Intrinsic(Intrinsic::Dot4 | Intrinsic::Dot2)))
+        };
         self.store.as_ref().is_some_and(|store| any_expr(&store.value, &mut |it| is_dot(it)))
     }
 

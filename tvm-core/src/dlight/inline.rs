@@ -9,7 +9,7 @@ use crate::tir::schedule::Schedule;
 use crate::tir::{Block, BlockRealize, Buffer, BufferLoad, IterKind, PrimExpr, any_expr, for_each_load};
 
 /// Number of operations that may be computed again.
-const AGAIN: usize = 8;
+pub(super) const AGAIN: usize = 8;
 
 /// Inlines every element-wise block all of whose readers are element-wise. The accesses of the buffer that goes must be
 /// provably in bounds: else the program is to report the buffer.
@@ -52,8 +52,24 @@ fn may_go(realize: &BlockRealize, blocks: &[Arc<BlockRealize>]) -> bool {
         })
 }
 
+/// The number of blocks that read the result of the element-wise block `name`, if it and they access the result in bounds.
+pub(super) fn readers_in_bounds(s: &Schedule, name: &str) -> Option<usize> {
+    let blocks = s.state().leaf_blocks();
+    let realize = blocks.iter().find(|it| &*it.block.name == name).filter(|it| is_element_wise(it))?;
+    let store = realize.block.body.as_buffer_store()?;
+    let mut readers = 0;
+    let mut inside = in_bounds(&realize.block, &store.indices, &store.buffer);
+    for reader in blocks.iter().filter(|it| it.block.reads.iter().any(|read| read.buffer == store.buffer)) {
+        readers += 1;
+        for_each_load(&reader.block.body, &mut |load| {
+            inside &= load.buffer != store.buffer || in_bounds(&reader.block, &load.indices, &load.buffer);
+        });
+    }
+    (inside && readers > 0).then_some(readers)
+}
+
 /// The number of operations in an expression, those of indices included.
-fn operations(expr: &PrimExpr) -> usize {
+pub(super) fn operations(expr: &PrimExpr) -> usize {
     let mut count = 0;
     any_expr(expr, &mut |it| {
         count += usize::from(!matches!(it, PrimExpr::Var(_) | PrimExpr::IntImm(_) | PrimExpr::FloatImm(_)));

@@ -51,7 +51,10 @@ pub fn default_schedule() -> Pass {
     prim_func_pass("DefaultSchedule", |func, _, ctx| {
         let target = &ctx.target;
         let scheduled = match target.kind {
-            TargetKind::Host | TargetKind::C | TargetKind::Llvm => schedule(func, &target.machine),
+            TargetKind::Host | TargetKind::C | TargetKind::Llvm => {
+                let bf16_dot = target.machine.bf16_dot && ctx.config.fast_math;
+                schedule(func, &Machine { bf16_dot, ..target.machine })
+            }
             TargetKind::Cuda | TargetKind::Interpreter => None,
         };
         Ok(scheduled.map(|(func, _)| func))
@@ -81,7 +84,7 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
 fn by_rules(func: PrimFunc, machine: &Machine, at_most: Option<&AtMost>) -> Option<(PrimFunc, Vec<Applied>)> {
     let mut s = Schedule::new(func).ok()?;
     inline::inline(&mut s);
-    if let Some((func, products)) = narrow::prepared(s.func()) {
+    if let Some((func, products)) = narrow::prepared(s.func(), machine) {
         let mut fork = Schedule::new(func).ok()?;
         inline::inline(&mut fork);
         let applied = apply_rules(&mut fork, machine, at_most);

@@ -7,7 +7,9 @@
 //!   [`Dot4`](Intrinsic::Dot4)s of words. Sums of `i32` wrap, so their order does not matter. `Dot4` multiplies unsigned by
 //!   signed bytes. For operands of one type, the bytes of `b` get their highest bit flipped: `b + 128` as an unsigned byte,
 //!   or `b - 128` as a signed one. The sums of `a` times 128, which this adds, are subtracted from the result;
-//! - for floats of 16 bits that are summed in `f32`: both operands are copied as `f32`.
+//! - for `bf16` that are summed in `f32`, if the machine has [`bf16_dot`](Machine::bf16_dot): two neighbouring elements become
+//!   one word, and `c` sums [`Dot2`](Intrinsic::Dot2)s of words;
+//! - for other floats of 16 bits that are summed in `f32`: both operands are copied as `f32`.
 //!
 //! The blocks that make such copies have the annotation [`COPY`]. The rule for contractions computes that of `b` inside of
 //! the copy of a panel, if it packs one.
@@ -17,6 +19,7 @@ use tvm_runtime::DataType;
 
 use crate::arith::Analyzer;
 use crate::ir::{Attrs, Var};
+use crate::target::Machine;
 use crate::tir::analysis::{self, with_access_regions};
 use crate::tir::{
     BinaryOp, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, Intrinsic, IterKind,
@@ -26,8 +29,8 @@ use crate::tir::{
 /// Annotation of blocks that copy a narrow operand in the form in which products use it.
 pub(super) const COPY: &str = "copy_of_narrow";
 
-/// Bytes in a word.
-const BYTES: i64 = 4;
+/// Bits of a word.
+const BITS: i64 = 32;
 
 /// Terms of a sum from which on words are made.
 const TERMS: i64 = 8;
@@ -40,7 +43,7 @@ const HIGH_BITS: i64 = 0x8080_8080_u32 as i32 as i64;
 
 /// `func` with copies of the narrow operands of its products, and the names of the blocks of the products; `None` if it has
 /// no such products.
-pub(super) fn prepared(func: &PrimFunc) -> Option<(PrimFunc, Vec<std::sync::Arc<str>>)> {
+pub(super) fn prepared(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<std::sync::Arc<str>>)> {
     let Stmt::BlockRealize(root) = &func.body else { return None };
     let stmts: Vec<Stmt> = match &root.block.body {
         Stmt::SeqStmt(stmts) => stmts.to_vec(),
@@ -49,7 +52,7 @@ pub(super) fn prepared(func: &PrimFunc) -> Option<(PrimFunc, Vec<std::sync::Arc<
     let mut made = Made { stmts: Vec::new(), buffers: Vec::new() };
     let mut names = Vec::new();
     for stmt in &stmts {
-        match Product::of(stmt) {
+        match Product::of(stmt, machine) {
             Some(product) => {
                 names.push(product.realize.block.name.clone());
                 product.prepare(stmt, &mut made);
@@ -83,7 +86,7 @@ struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
-    fn of(stmt: &'a Stmt) -> Option<Product<'a>> {
+    fn of(stmt: &'a Stmt, machine: &Machine) -> Option<Product<'a>> {
         let (mut loops, mut inner) = (Vec::new(), stmt);
         while let Stmt::For(node) = inner {
             if node.kind != ForKind::Serial || !node.annotations.is_empty() || !node.min.is_const(0) {
@@ -117,17 +120,21 @@ impl<'a> Product<'a> {
             [is_byte, is_half].map(|fits| operands.iter().all(|it| fits(it.buffer.dtype)));
         let mut product = Product { realize, store, operands, words: None };
         match store.buffer.dtype {
-            DataType::I32 if is_bytes => {
-                let reduced = block.iter_vars.iter().filter(|axis| axis.kind == IterKind::Reduce);
-                let places = |axis: &'a IterVar| {
-                    let [a, b] = product.operands.map(|load| only_index(load, &axis.var));
-                    Some((axis, [a?, b?]))
-                };
-                let many = |axis: &IterVar| axis.dom.extent.as_int().is_none_or(|extent| extent >= TERMS);
-                product.words = Some(reduced.filter(|axis| many(axis)).find_map(places)?);
-            }
+            DataType::I32 if is_bytes => {}
             DataType::F32 if is_half => {}
             _ => return None,
+        }
+        if is_bytes || machine.bf16_dot && operands.iter().all(|it| it.buffer.dtype == DataType::BF16) {
+            let reduced = block.iter_vars.iter().filter(|axis| axis.kind == IterKind::Reduce);
+            let places = |axis: &'a IterVar| {
+                let [a, b] = product.operands.map(|load| only_index(load, &axis.var));
+                Some((axis, [a?, b?]))
+            };
+            let many = |axis: &IterVar| axis.dom.extent.as_int().is_none_or(|extent| extent >= TERMS);
+            product.words = reduced.filter(|axis| many(axis)).find_map(places);
+            if is_bytes && product.words.is_none() {
+                return None;
+            }
         }
         let least = ROWS[usize::from(product.words.is_none())];
         product.rows().is_none_or(|rows| rows >= least).then_some(product)
@@ -157,9 +164,10 @@ impl<'a> Product<'a> {
             return;
         };
         let [x, y] = self.operands.map(|it| it.buffer.dtype);
-        let groups = (axis.dom.extent.clone() + (BYTES - 1)).floordiv(BYTES);
+        let parts = parts(x);
+        let groups = (axis.dom.extent.clone() + (parts - 1)).floordiv(parts);
         let groups = Analyzer::new().simplify(&groups);
-        let flipped = x == y;
+        let flipped = x == y && is_byte(x);
         let words = [0, 1].map(|i| {
             let (buffer, place) = (&self.operands[i].buffer, places[i]);
             let mut shape = buffer.shape.to_vec();
@@ -172,8 +180,14 @@ impl<'a> Product<'a> {
         let word_of = |i: usize| words[i].load(self.operands[i].indices.clone());
         let dot = |a: PrimExpr, b: PrimExpr| {
             // Unsigned bytes first. Flipped, those of `b` are what those of `a` are not.
-            let args = if x == DataType::U8 { [a, b, int(0)] } else { [b, a, int(0)] };
-            PrimExpr::call(Intrinsic::Dot4, args, DataType::I32)
+            match x {
+                DataType::BF16 => {
+                    let zero = PrimExpr::float(0.0, DataType::F32);
+                    PrimExpr::call(Intrinsic::Dot2, [a, b, zero], DataType::F32)
+                }
+                DataType::U8 => PrimExpr::call(Intrinsic::Dot4, [a, b, int(0)], DataType::I32),
+                _ => PrimExpr::call(Intrinsic::Dot4, [b, a, int(0)], DataType::I32),
+            }
         };
         if !flipped {
             let value = self.old() + dot(word_of(0), word_of(1));
@@ -322,30 +336,37 @@ fn only_index(load: &BufferLoad, var: &Var) -> Option<usize> {
     others.into_iter().all(|(_, index)| !uses_var(index, var)).then_some(place)
 }
 
-/// The word at `at` of four elements of `buffer` along the dimension `place`, of which the first `extent` are terms.
+/// Elements of `dtype` in a word.
+fn parts(dtype: DataType) -> i64 {
+    BITS / i64::from(dtype.bits())
+}
+
+/// The word at `at` of neighbouring elements of `buffer` along the dimension `place`, of which the first `extent` are terms.
 fn word(buffer: &Buffer, extent: &PrimExpr, at: Vec<PrimExpr>, place: usize) -> PrimExpr {
-    let element = |i: i64| at[place].clone() * BYTES + i;
-    let byte = |i: i64| {
+    let (parts, bits) = (parts(buffer.dtype), i64::from(buffer.dtype.bits()));
+    let element = |i: i64| at[place].clone() * parts + i;
+    let part = |i: i64| {
         let mut indices = at.clone();
         indices[place] = element(i);
-        let mut byte = buffer.load(indices);
-        if buffer.dtype == DataType::I8 {
-            byte = PrimExpr::call(Intrinsic::Reinterpret, [byte], DataType::U8);
+        let mut part = buffer.load(indices);
+        if buffer.dtype != DataType::U8 {
+            let unsigned = if bits == 8 { DataType::U8 } else { DataType::U16 };
+            part = PrimExpr::call(Intrinsic::Reinterpret, [part], unsigned);
         }
-        binary(BinaryOp::Shl, byte.cast(DataType::I32), int(8 * i))
+        binary(BinaryOp::Shl, part.cast(DataType::I32), int(bits * i))
     };
     let or = |a, b| binary(BinaryOp::BitOr, a, b);
     let choice = |i: i64, a, b| {
         let exists = element(i).less(extent.clone());
         PrimExpr::call(Intrinsic::IfThenElse, [exists, a, b], DataType::I32)
     };
-    let whole = (1..BYTES).fold(byte(0), |word, i| or(word, byte(i)));
-    if extent.as_int().is_some_and(|extent| extent % BYTES == 0) {
+    let whole = (1..parts).fold(part(0), |word, i| or(word, part(i)));
+    if extent.as_int().is_some_and(|extent| extent % parts == 0) {
         return whole;
     }
-    let guarded = |i: i64| choice(i, byte(i), int(0));
-    let rest = (1..BYTES - 1).fold(guarded(0), |word, i| or(word, guarded(i)));
-    choice(BYTES - 1, whole, rest)
+    let guarded = |i: i64| choice(i, part(i), int(0));
+    let rest = (1..parts - 1).fold(guarded(0), |word, i| or(word, guarded(i)));
+    choice(parts - 1, whole, rest)
 }
 
 fn axis(name: &str, extent: PrimExpr, kind: IterKind) -> IterVar {

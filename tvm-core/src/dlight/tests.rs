@@ -106,6 +106,73 @@ fn pointwise([batch, channels, out]: [i64; 3], size: [i64; 2]) -> PrimFunc {
 /// Block, rule, parameters.
 type Row = (&'static str, &'static str, &'static str);
 
+/// `make` of a matrix.
+fn of_rows(shape: [PrimExpr; 2], make: impl FnOnce(&TensorExpr) -> TensorExpr) -> PrimFunc {
+    let x = input("x", &shape);
+    create_prim_func("f", std::slice::from_ref(&x), &[make(&x)]).unwrap()
+}
+
+/// `(x - mean) / sqrt(variance)`
+fn layer_norm(x: &TensorExpr) -> TensorExpr {
+    topi::normalize("norm", x, &[1], 1e-5, true, &[], |it, _| it)
+}
+
+#[test]
+fn chains_over_rows_are_one_sweep() {
+    let (index, symbol) = (PrimExpr::index, |name| PrimExpr::from(Var::index(name)));
+    let softmax = |x: &TensorExpr| topi::softmax(x, 1);
+    let one = |first, text| Some((first, text));
+    let of_softmax = one("softmax_max", "4 blocks in one sweep, up to `softmax`");
+    let cases: [(PrimFunc, Option<(&str, &str)>); 8] = [
+        (of_rows([64, 100].map(index), softmax), of_softmax),
+        (of_rows([index(1), index(1)], softmax), None),
+        (of_rows(["m", "n"].map(symbol), softmax), of_softmax),
+        (of_rows([symbol("m"), index(0)], softmax), of_softmax),
+        (
+            of_rows([64, 100].map(index), |x| topi::log_softmax(x, 1)),
+            one("log_softmax_max", "4 blocks in one sweep, up to `log_softmax`"),
+        ),
+        (of_rows([64, 100].map(index), layer_norm), one("mean_sum", "4 blocks in one sweep, up to `norm`")),
+        // A row that is larger than the caches is divided among threads; columns are contractions.
+        (of_rows([4, 1 << 20].map(index), softmax), None),
+        (of_rows([64, 100].map(index), |x| topi::softmax(x, 0)), None),
+    ];
+    for (func, want) in cases {
+        let (scheduled, applied) = schedule(&func, &MACHINE).unwrap();
+        let got = applied.iter().find(|it| it.rule == "rows").map(|it| (&*it.block, it.parameters.as_str()));
+        assert_eq!(got, want, "{scheduled}");
+        assert!(want.is_none() || applied.len() == 1, "{scheduled}");
+    }
+}
+
+/// What a rule takes up to the block whose result is read in other rows.
+#[test]
+fn a_chain_over_rows_ends_where_all_rows_are_used() {
+    let func = of_rows([64, 64].map(PrimExpr::index), |x| {
+        let y = topi::softmax(x, 1);
+        let total = topi::sum_axes("total", &y, &[0], false, |it| it);
+        compute("z", x.shape(), &[&y, &total], |i: &[PrimExpr]| y.at(i.to_vec()) * total.at([i[1].clone()]))
+    });
+    let (scheduled, applied) = schedule(&func, &MACHINE).unwrap();
+    let rules: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+    let want = [("softmax_max", "rows"), ("total", "contraction"), ("z", "spatial")];
+    assert_eq!(rules, want, "{scheduled}");
+}
+
+/// Results of twice the last cache are stored past it; smaller ones and those of unknown size are not.
+#[test]
+fn large_results_are_streamed() {
+    let [l2, l3] = [MACHINE.l2_bytes, MACHINE.l3_bytes];
+    let n = 2 * l2.max(l3) as i64 / 4;
+    for (rows, streamed) in [(n / 64, true), (n / 64 - 1, false)] {
+        for axes in [[0, 1], [1, 0]] {
+            let (scheduled, _) = schedule(&chain(&[rows, 64], axes), &MACHINE).unwrap();
+            let text = scheduled.to_string();
+            assert_eq!(text.contains("streamed = true"), streamed, "{text}");
+        }
+    }
+}
+
 #[test]
 fn each_rule_takes_its_programs() {
     let index = PrimExpr::index;
@@ -181,7 +248,7 @@ fn products_of_narrow_operands_use_copies() {
     let index = |shape: [i64; 3]| shape.map(PrimExpr::index);
     let symbols = ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name)));
     let copied: [Row; 2] =
-        [("product", "contraction", "tile 8x32, packed"), ("product_left", "words", "four bytes to a word")];
+        [("product", "contraction", "tile 8x32, packed"), ("product_left", "words", "neighbours to a word")];
     let wide: [Row; 2] = [copied[0], ("product_left", "spatial", "2 axes as one vector loop")];
     let cases: [(PrimFunc, &[Row]); 3] = [
         (narrow_product(index([64, 96, 80]), bytes, false), &copied),
@@ -207,4 +274,21 @@ fn machines_with_vectors_of_any_width_have_schedules() {
             assert!(!applied.is_empty(), "{vector_bits}: {func}");
         }
     }
+}
+
+#[test]
+fn zz_attention() {
+    let d = |v: [i64; 4]| v.map(PrimExpr::index).to_vec();
+    let q = placeholder("q", d([1, 12, 128, 64]), DataType::F32);
+    let k = placeholder("k", d([1, 12, 128, 64]), DataType::F32);
+    let v = placeholder("v", d([1, 12, 128, 64]), DataType::F32);
+    let y = crate::topi::attention([&q, &k, &v], None, 0.125, DataType::F32);
+    let func = create_prim_func("f", &[q, k, v], &[y]).unwrap();
+    println!("{func}");
+    let mut s = Schedule::new(func.clone()).unwrap();
+    let info = super::analysis::BlockInfo::of(&s, "attention_scores").unwrap();
+    let got = (super::cpu::attention_rule().apply)(&mut s, &info, &MACHINE);
+    println!("{got:?}\n{}", s.func());
+    let (f, applied) = schedule(&func, &MACHINE).unwrap();
+    println!("{applied:?}\n{f}");
 }

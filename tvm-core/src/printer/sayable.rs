@@ -318,6 +318,7 @@ impl Sayable {
             intrinsic,
             Intrinsic::FMulAdd
                 | Intrinsic::Dot4
+                | Intrinsic::Dot2
                 | Intrinsic::Likely
                 | Intrinsic::Reinterpret
                 | Intrinsic::AddressOf

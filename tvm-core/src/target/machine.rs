@@ -19,19 +19,23 @@ pub struct Machine {
     pub l3_bytes: u64,
     /// Number of logical cores that the program may use.
     pub cores: u32,
+    /// True if the CPU sums products of pairs of `bf16` in `f32` (`vdpbf16ps`). Such sums flush denormal numbers and round
+    /// each product, so only programs that are compiled with `fast_math` have them.
+    pub bf16_dot: bool,
 }
 
 /// A field of [`Machine`]: its name in the text of a target, how to read it and how to set it.
 pub(super) type Field = (&'static str, fn(&Machine) -> u64, fn(&mut Machine, u64));
 
 /// The fields, in the order of the text.
-pub(super) const FIELDS: [Field; 6] = [
+pub(super) const FIELDS: [Field; 7] = [
     ("vector-bits", |it| it.vector_bits.into(), |it, value| it.vector_bits = narrow(value)),
     ("vector-registers", |it| it.vector_registers.into(), |it, value| it.vector_registers = narrow(value)),
     ("l1", |it| it.l1_bytes, |it, value| it.l1_bytes = value),
     ("l2", |it| it.l2_bytes, |it, value| it.l2_bytes = value),
     ("l3", |it| it.l3_bytes, |it, value| it.l3_bytes = value),
     ("cores", |it| it.cores.into(), |it, value| it.cores = narrow(value)),
+    ("bf16-dot", |it| it.bf16_dot.into(), |it, value| it.bf16_dot = value != 0),
 ];
 
 fn narrow(value: u64) -> u32 {
@@ -60,6 +64,7 @@ impl Machine {
             l2_bytes: 256 << 10,
             l3_bytes: 0,
             cores: 4,
+            bf16_dot: false,
         }
     }
 
@@ -70,15 +75,24 @@ impl Machine {
             let vector_bits = host_vector_bits();
             let cores = std::thread::available_parallelism().map_or(1, |it| narrow(it.get() as u64));
             let vector_registers = registers(vector_bits);
-            with_host_caches(Machine { vector_bits, vector_registers, cores, ..Machine::baseline() })
+            let bf16_dot = host_bf16_dot();
+            with_host_caches(Machine {
+                vector_bits,
+                vector_registers,
+                cores,
+                bf16_dot,
+                ..Machine::baseline()
+            })
         })
     }
 
     /// The machine with the vectors of the CPU or feature level `cpu`, if they are known.
     pub(super) fn with_cpu(self, cpu: &str) -> Machine {
         match level_vector_bits(cpu) {
-            Some(vector_bits) => Machine { vector_bits, vector_registers: registers(vector_bits), ..self },
-            None => self,
+            Some(vector_bits) => {
+                Machine { vector_bits, vector_registers: registers(vector_bits), bf16_dot: false, ..self }
+            }
+            None => Machine { bf16_dot: false, ..self },
         }
     }
 }
@@ -112,6 +126,17 @@ fn host_vector_bits() -> u32 {
         }
     }
     128
+}
+
+/// True if this machine has `vdpbf16ps` for all sizes of vectors.
+#[cfg(target_arch = "x86_64")]
+fn host_bf16_dot() -> bool {
+    std::arch::is_x86_feature_detected!("avx512bf16") && std::arch::is_x86_feature_detected!("avx512vl")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn host_bf16_dot() -> bool {
+    false
 }
 
 /// `machine` with the sizes of this machine's caches, as `cpuid` reports them.

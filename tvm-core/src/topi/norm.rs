@@ -1,6 +1,7 @@
 //! Normalisations.
 
-use super::{Operand, broadcast, scaled_sum, variance};
+use super::reduction::{accumulator, variance_about};
+use super::{Operand, broadcast, scaled_sum};
 use crate::te::{TensorExpr, compute, reduce_axis, sum};
 use crate::tir::{Intrinsic, PrimExpr};
 
@@ -42,7 +43,9 @@ pub fn normalize(
     };
     let epsilon = PrimExpr::float(epsilon, x.dtype());
     let (mean, var) = if center {
-        (Some(scaled_sum("mean", x, axes, true)), variance(x, axes, true))
+        let mean = scaled_sum("mean", x, axes, true);
+        let var = variance_about(&mean, x, axes, true);
+        (Some(mean), var)
     } else {
         let square = broadcast("square", x.shape(), &[Operand::from(x)], |it| &it[0] * &it[0]);
         (None, scaled_sum("mean_square", &square, axes, true))
@@ -53,7 +56,14 @@ pub fn normalize(
             Some(mean) => x.at(i) - mean.at(at_mean(i)),
             None => x.at(i),
         };
-        scale(centered / (var.at(at_mean(i)) + epsilon).unary(Intrinsic::Sqrt), i)
+        let deviation = (var.at(at_mean(i)) + epsilon).unary(Intrinsic::Sqrt);
+        // One division for all elements instead of one for each, where this costs no precision of a narrow type.
+        let normal = if accumulator(x.dtype()) == x.dtype() {
+            centered * (PrimExpr::float(1.0, x.dtype()) / deviation)
+        } else {
+            centered / deviation
+        };
+        scale(normal, i)
     })
 }
 

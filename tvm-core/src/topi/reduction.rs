@@ -102,9 +102,18 @@ pub fn scaled_sum(name: &str, x: &TensorExpr, axes: &[usize], keepdims: bool) ->
 
 /// Mean of the squared distance to the mean, over `axes`.
 pub fn variance(x: &TensorExpr, axes: &[usize], keepdims: bool) -> TensorExpr {
-    let mean = scaled_sum("mean", x, axes, true);
+    variance_about(&scaled_sum("mean", x, axes, true), x, axes, keepdims)
+}
+
+/// Mean of the squared distance to `mean`, which has the reduced axes, over `axes`.
+pub(super) fn variance_about(
+    mean: &TensorExpr,
+    x: &TensorExpr,
+    axes: &[usize],
+    keepdims: bool,
+) -> TensorExpr {
     let over = Axes::new(x, axes, keepdims);
-    let sum = compute("squares", over.out_shape(x), &[x, &mean], |i| {
+    let sum = compute("squares", over.out_shape(x), &[x, mean], |i| {
         let at_mean = over.index(x, i, |_| PrimExpr::index(0));
         let distance = x.at(over.source(x, i)) - mean.at(at_mean);
         crate::te::sum(&distance * &distance, &over.refs())

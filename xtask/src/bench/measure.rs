@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::home::Home;
-use super::quiet::Load;
+use super::quiet::{Load, settle};
 use super::row::{Contestant, Measure, Row, Side};
 use super::stats;
 use super::worker::Worker;
@@ -190,6 +190,7 @@ impl<'a> Pool<'a> {
             if times.medians.len() >= rounds || times.left {
                 continue;
             }
+            settle(&self.workers.values().map(Worker::id).collect::<Vec<_>>());
             let measured = self.worker(runner.key).and_then(|worker| {
                 let load = Load::now(worker.id());
                 let measured = worker.run(seconds)?;
@@ -203,8 +204,6 @@ impl<'a> Pool<'a> {
                 }
                 Err(reason) => runner.times = Err(reason),
             }
-            // Some peers' threads wait actively for a while.
-            std::thread::sleep(Duration::from_millis(3));
         }
         if round == 0 {
             leave_behind(runners);

@@ -1,7 +1,7 @@
 //! How busy other programs keep the machine while a worker runs. Linux tells; elsewhere nothing is known, and every
 //! measurement counts.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Clock ticks of `/proc` per second.
 const TICKS: f64 = 100.0;
@@ -29,6 +29,30 @@ impl Load {
         // Clocks tick each 10 ms; the second term is what that can make of an idle machine.
         foreign <= 0.15 * seconds + 0.02
     }
+}
+
+/// Waits until none of the workers runs: threads of some peers wait actively after a call. Gives up after 0.3 s.
+pub(crate) fn settle(workers: &[u32]) {
+    const STEP: Duration = Duration::from_millis(2);
+    let start = Instant::now();
+    let mut last = nanoseconds(workers);
+    while start.elapsed() < 150 * STEP {
+        let step = Instant::now();
+        std::thread::sleep(STEP);
+        let now = nanoseconds(workers);
+        if now.saturating_sub(last) < step.elapsed().as_nanos() as u64 / 20 {
+            return;
+        }
+        last = now;
+    }
+}
+
+/// Processor time of all threads of some processes.
+fn nanoseconds(processes: &[u32]) -> u64 {
+    let threads = |id: &u32| std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let time = |stat: String| stat.split_whitespace().next()?.parse::<u64>().ok();
+    let used = processes.iter().flat_map(threads);
+    used.filter_map(|it| time(std::fs::read_to_string(it.path().join("schedstat")).ok()?)).sum()
 }
 
 /// Seconds that all processors were busy, from the text of `/proc/stat`. Time that the host took away counts.

@@ -42,15 +42,16 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     let &[scores, scaled, largest, exp, sum, product, result] = &blocks[..] else { return Ok(None) };
     s.compute_inline(scaled)?;
+    let written = [scores, product].map(|block| s.cache_write(block, 0, Scope::Local));
+    let [scores_write, product_write] = [written[0].clone()?, written[1].clone()?];
     let loops = s.get_loops(result)?;
     let [heads @ .., row, column] = &loops[..] else { return Ok(None) };
     let Some(&head) = heads.last() else { return Ok(None) };
     let [tiles, _] = s.split(*row, [None, Some(rows)])?;
     s.vectorize(*column)?;
-    for block in [product, sum, exp, largest, scores] {
+    for block in [product_write, product, sum, exp, largest, scores_write, scores] {
         s.compute_at(block, tiles)?;
     }
-    let outer = heads.len() + 1;
     for block in [largest, sum] {
         if let Some(&terms) = s.get_loops(block)?.last() {
             s.annotate(terms, REDUCTION_LANES, true)?;
@@ -59,10 +60,13 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     if let Some(&columns) = s.get_loops(exp)?.last() {
         s.vectorize(columns)?;
     }
-    for block in [scores, product] {
-        in_registers(s, block, outer, [tile, 2 * lanes])?;
+    for (block, write) in [(scores, scores_write), (product, product_write)] {
+        in_registers(s, block, write, [tile, 2 * lanes])?;
     }
-    let panel = s.cache_read(scores, 1, Scope::Global)?;
+    let leaf = s.state().leaf_blocks().iter().find(|it| &*it.block.name == BLOCKS[0]);
+    let at = leaf.and_then(|it| it.block.reads.iter().position(|read| read.buffer == keys));
+    let Some(at) = at else { return Ok(None) };
+    let panel = s.cache_read(scores, at, Scope::Global)?;
     s.compute_at(panel, head)?;
     pack(s, panel, &Packed { buffer: keys, transposed: true }, lanes)?;
     parallel(s, info, heads)?;
@@ -73,17 +77,19 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
 fn in_registers(
     s: &mut Schedule,
     block: BlockRV,
-    outer: usize,
+    write: BlockRV,
     [rows, columns]: [i64; 2],
 ) -> Result<(), ScheduleError> {
-    let write = s.cache_write(block, 0, Scope::Local)?;
     let loops = s.get_loops(block)?;
-    let &[row, column, terms] = &loops[outer..] else { return Ok(()) };
+    let &[.., row, column, terms] = &loops[..] else { return Ok(()) };
     let [row_tiles, row] = s.split(row, [None, Some(rows)])?;
     let [column_tiles, column] = s.split(column, [None, Some(columns)])?;
     s.reorder([column_tiles, row_tiles, terms, row, column])?;
     s.reverse_compute_at(write, row_tiles)?;
-    if let Some((&columns, rows)) = s.get_loops(write)?[outer + 2..].split_last() {
+    let write_loops = s.get_loops(write)?;
+    // Those around the tile are the loops of the block up to the tiles of rows.
+    let inner = loops.len() - 1;
+    if let Some((&columns, rows)) = write_loops[inner..].split_last() {
         rows.iter().try_for_each(|&row| s.unroll(row))?;
         s.vectorize(columns)?;
     }

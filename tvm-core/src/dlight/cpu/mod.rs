@@ -5,6 +5,7 @@ mod choice;
 mod contraction;
 mod flat;
 mod reduction;
+mod rows;
 mod skinny;
 mod spatial;
 mod window;
@@ -15,7 +16,9 @@ pub(super) use skinny::{MAX_ROWS, NAME as SKINNY};
 
 use super::Rule;
 use super::analysis::BlockInfo;
+use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
+use crate::tir::transform::STREAMED;
 
 /// The rules, in the order in which they are tried.
 pub(super) const RULES: &[Rule] = &[
@@ -24,6 +27,7 @@ pub(super) const RULES: &[Rule] = &[
     window::RULE,
     flat::RULE,
     contraction::RULE,
+    rows::RULE,
     reduction::RULE,
     choice::RULE,
     words::RULE,
@@ -46,6 +50,27 @@ fn parallel(s: &mut Schedule, info: &BlockInfo, loops: &[LoopRV]) -> Result<(), 
     s.parallel(fused)
 }
 
+/// Runs the iterations of `loops`, fused, on the thread pool, as [`parallel`] does, and stores past the caches what takes
+/// twice the last one or more: when all of it is written, its first half has left the caches, so that a reader misses it in
+/// any case. Storing into a cache first reads each line from memory.
+fn parallel_stores(
+    s: &mut Schedule,
+    info: &BlockInfo,
+    loops: &[LoopRV],
+    machine: &Machine,
+) -> Result<(), ScheduleError> {
+    let bytes = info.store.as_ref().map_or(0, |store| store.buffer.dtype.bytes() as i64);
+    let size = info.iterations().and_then(|count| count.checked_mul(bytes));
+    match (size, loops) {
+        (Some(size), [_, ..]) if size as u64 / 2 >= machine.l2_bytes.max(machine.l3_bytes) => {
+            let fused = s.fuse_n(loops)?;
+            s.annotate(fused, STREAMED, true)?;
+            parallel(s, info, &[fused])
+        }
+        _ => parallel(s, info, loops),
+    }
+}
+
 /// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles.
 fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleError> {
     let Some(store) = &info.store else { return Ok(()) };
@@ -65,4 +90,9 @@ fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleErr
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+pub(super) fn attention_rule() -> Rule {
+    attention::RULE
 }

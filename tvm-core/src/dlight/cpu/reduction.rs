@@ -6,7 +6,7 @@ use crate::dlight::Rule;
 use crate::dlight::analysis::{BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::IterKind;
-use crate::tir::schedule::{Schedule, ScheduleError};
+use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::REDUCTION_LANES;
 
 pub(super) const RULE: Rule = Rule { name: "reduction", apply };
@@ -18,15 +18,20 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
     let outer = info.axes.iter().take_while(|axis| axis.kind == IterKind::Spatial).count();
     let block = s.block(&info.name)?;
     let loops = s.get_loops(block)?;
-    let vectors = match (info.axes.last(), loops.last()) {
-        (Some(axis), Some(&inner)) if axis.kind == IterKind::Reduce && is_contiguous(info) => {
-            s.annotate(inner, REDUCTION_LANES, true)?;
-            ", the innermost in lanes"
-        }
-        _ => "",
-    };
+    let vectors = if in_lanes(s, info, &loops)? { ", the innermost in lanes" } else { "" };
     parallel(s, info, &loops[..outer])?;
     Ok(Some(format!("{} of {} axes reduced{vectors}", info.axes.len() - outer, info.axes.len())))
+}
+
+/// Adds the terms along the innermost of `loops` in lanes, if they are contiguous; true if they are.
+pub(super) fn in_lanes(s: &mut Schedule, info: &BlockInfo, loops: &[LoopRV]) -> Result<bool, ScheduleError> {
+    match (info.axes.last(), loops.last()) {
+        (Some(axis), Some(&inner)) if axis.kind == IterKind::Reduce && is_contiguous(info) => {
+            s.annotate(inner, REDUCTION_LANES, true)?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
 }
 
 /// True if all operands are contiguous along the innermost axis, or do not depend on it.

@@ -1,17 +1,21 @@
 //! Blocks without reduction: vectors along the contiguous axis of the result, threads along the others.
 
-use super::{MAX_TRANSPOSED, parallel};
+use super::{MAX_TRANSPOSED, parallel, parallel_stores};
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
+use crate::tir::transform::PREFETCH;
 use crate::tir::{BufferLoad, IterKind, PrimExpr, uses_var};
 
 pub(super) const RULE: Rule = Rule { name: "spatial", apply };
 
 /// Elements that one thread computes at a time, where the iterations are not divided already.
-const CHUNK: i64 = 4096;
+pub(super) const CHUNK: i64 = 4096;
+
+/// Bytes of a page of memory.
+const PAGE: i64 = 4096;
 
 /// Elements of a block of tiles along each of the two axes: few pages of memory on both sides.
 const BLOCK: i64 = 64;
@@ -40,11 +44,11 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     match outer {
         [] if info.iterations().is_none_or(|count| count > CHUNK) => {
             let [outer, vector] = s.split(vector, [None, Some(CHUNK)])?;
-            s.parallel(outer)?;
+            parallel_stores(s, info, &[outer], machine)?;
             s.vectorize(vector)?;
         }
         outer => {
-            parallel(s, info, outer)?;
+            parallel_stores(s, info, outer, machine)?;
             s.vectorize(vector)?;
         }
     }
@@ -69,18 +73,29 @@ fn tiled(
     let Some(store) = &info.store else { return Ok(None) };
     let tile = i64::from(machine.lanes(store.buffer.dtype)).clamp(4, MAX_TRANSPOSED);
     let [columns, column_tiles, column] = s.split(loops[inner], [None, Some(BLOCK / tile), Some(tile)])?;
-    let [rows, row_tiles, row] = s.split(loops[crossing], [None, Some(BLOCK / tile), Some(tile)])?;
+    // What is larger than a cache comes from memory: blocks then take a whole page of each of the rows that they read, and
+    // prefetch two tiles ahead, because the next line of so many rows at once is more than a CPU foresees.
+    let bytes = store.buffer.dtype.bytes() as i64;
+    let page = (PAGE / bytes / tile * tile).max(tile);
+    let size = info.iterations().and_then(|count| count.checked_mul(bytes));
+    let large = size.is_some_and(|size| size as u64 > machine.l2_bytes);
+    let long = info.axes[crossing].extent.as_int().is_some_and(|extent| extent >= page);
+    let depth = if large && long { page } else { BLOCK };
+    let [rows, row_tiles, row] = s.split(loops[crossing], [None, Some(depth / tile), Some(tile)])?;
+    if large && long {
+        s.annotate(row_tiles, PREFETCH, 2)?;
+    }
     let mut order: Vec<LoopRV> =
         (0..loops.len()).filter(|i| *i != inner && *i != crossing).map(|i| loops[i]).collect();
     order.extend([rows, columns, row_tiles, column_tiles, row, column]);
     s.reorder_n(&order)?;
-    parallel(s, info, &order[..loops.len() - 1])?;
+    parallel_stores(s, info, &order[..loops.len() - 1], machine)?;
     s.vectorize(column)?;
     Ok(Some(format!("tiles of {tile}x{tile}")))
 }
 
 /// The number of innermost axes that are one contiguous axis of every access that uses one of them.
-fn flat_axes(info: &BlockInfo) -> usize {
+pub(super) fn flat_axes(info: &BlockInfo) -> usize {
     let Some(store) = &info.store else { return 1 };
     let is_flat = |axes: &[Axis], indices: &[PrimExpr], shape: &[PrimExpr]| {
         let unused = axes.iter().all(|axis| stride(indices, &axis.var) == Stride::Zero);

@@ -1,5 +1,5 @@
 //! Copies of narrow operands whose words are contiguous in the operand: threads along the outer axes. The inner loop stays as
-//! it is, and compilers turn the loads of the four bytes of a word into one.
+//! it is, and compilers turn the loads of the parts of a word into one.
 
 use super::parallel;
 use crate::dlight::Rule;
@@ -16,11 +16,12 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
     let var = &info.axes[inner].var;
     let bytes = |bits: u8| info.loads.iter().all(|load| load.buffer.dtype.bits() == bits);
     let strided = info.loads.iter().all(|load| stride(&load.indices, var) == Stride::Few);
-    if info.reduces || info.loads.len() < 4 || !bytes(8) || !strided {
+    let whole = bytes(8) && info.loads.len() >= 4 || bytes(16) && info.loads.len() >= 2;
+    if info.reduces || !whole || !strided {
         return Ok(None);
     }
     let block = s.block(&info.name)?;
     let loops = s.get_loops(block)?;
     parallel(s, info, &loops[..inner])?;
-    Ok(Some("four bytes to a word".into()))
+    Ok(Some("neighbours to a word".into()))
 }

@@ -28,6 +28,8 @@ pub enum Operands {
     Bits,
     /// All are `i32`.
     Words,
+    /// Two `i32`, then an `f32` as is the result.
+    Pairs,
     /// The argument is a float, the result a bool.
     Test,
     /// The argument has as many bits as the result.
@@ -62,6 +64,13 @@ impl Operands {
             Operands::Words => (
                 result.scalar() == DataType::I32 && types().all(|it| it == result),
                 "values of `i32`, as is the result",
+            ),
+            Operands::Pairs => (
+                {
+                    let [words, sum] = [DataType::I32, DataType::F32].map(|it| it.with_lanes(result.lanes()));
+                    result == sum && types().eq([words, words, sum])
+                },
+                "two values of `i32` and one of `f32`, as is the result",
             ),
             Operands::Test => (
                 result == bools && types().all(|it| it.is_float() && it.lanes() == result.lanes()),
@@ -230,6 +239,9 @@ intrinsics! {
     /// Sum of `c` and of four products of bytes, which wraps: the unsigned bytes of `a` times the signed bytes of `b`, given
     /// as `dot4(a, b, c)`
     Dot4 = "dot4" 3 Words Pure;
+    /// Sum of `c` and of two products of `bf16`, the halves of `a` times those of `b`, given as `dot2(a, b, c)`; rounded as the
+    /// target does, which may flush denormal numbers
+    Dot2 = "dot2" 3 Pairs Pure;
     /// The bits of the argument as the result type
     Reinterpret = "reinterpret" 1 SameSize Pure;
     /// `if c { a } else { b }`, only the taken arm is evaluated

@@ -50,6 +50,7 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         | Intrinsic::Clz
         | Intrinsic::BitNot
         | Intrinsic::Dot4
+        | Intrinsic::Dot2
         | Intrinsic::Reinterpret
         | Intrinsic::IfThenElse
         | Intrinsic::AddressOf
@@ -78,6 +79,12 @@ pub(super) fn pure(intrinsic: Intrinsic, args: Vec<Code>, from: DataType, to: Da
         }
     }
     let (mut ints, mut floats) = (ints.into_iter(), floats.into_iter());
+    if intrinsic == Intrinsic::Dot2 {
+        let (a, b, c) = (ints.next()?, ints.next()?, floats.next()?);
+        return Some(Code::Float(Box::new(move |m| {
+            Ok(dot2(a(m)? as u32, b(m)? as u32, c(m)? as f32).into())
+        })));
+    }
     if let Some(x) = floats.next() {
         return float(intrinsic, x, floats, from);
     }
@@ -159,6 +166,12 @@ fn int(
         }
         _ => return None,
     }))
+}
+
+/// `c` plus the products of the upper halves of `a` and `b`, and of the lower ones, all of them `bf16`.
+fn dot2(a: u32, b: u32, c: f32) -> f32 {
+    let [upper, lower] = [|it: u32| f32::from_bits(it & 0xffff_0000), |it: u32| f32::from_bits(it << 16)];
+    lower(a).mul_add(lower(b), upper(a).mul_add(upper(b), c))
 }
 
 /// `c` plus the products of the unsigned bytes of `a` and the signed bytes of `b`, wrapping.

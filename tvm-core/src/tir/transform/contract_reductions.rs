@@ -95,8 +95,17 @@ fn contracted(value: &PrimExpr, store: &BufferStore) -> Option<PrimExpr> {
             let dtype = value.dtype();
             Some(PrimExpr::call(Intrinsic::FMulAdd, [it.a.clone(), it.b.clone(), sum], dtype))
         }
+        PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::Dot2) && is_zero(&it.args[2]) => {
+            let args = [it.args[0].clone(), it.args[1].clone(), sum];
+            Some(PrimExpr::call(Intrinsic::Dot2, args, value.dtype()))
+        }
         _ => inner.map(|sum| crate::tir::binary(BinaryOp::Add, sum, term.clone())),
     }
+}
+
+/// True for the float 0.
+fn is_zero(expr: &PrimExpr) -> bool {
+    matches!(expr, PrimExpr::FloatImm(it) if it.value == 0.0)
 }
 
 /// True when `expr` is the element that `store` writes, or a sum that contains it.

@@ -29,6 +29,10 @@ const MAX_PIECES: i64 = 8;
 /// Annotation of a loop over the elements that fill no vector: code generators should not copy its body.
 pub const REMAINDER: &str = "remainder";
 
+/// Annotation of a loop: nothing reads soon what its body writes, and it is more than the caches hold. Code generators may
+/// store whole vectors past the caches, where their addresses are aligned. The loop ends with a barrier for such stores.
+pub const STREAMED: &str = "streamed";
+
 /// Turns vectorised loops into vector statements.
 pub fn vectorize_loop() -> Pass {
     prim_func_pass("VectorizeLoop", |func, _, context| -> Result<_, IrError> {
