@@ -1,7 +1,7 @@
 //! Attention: scores, maxima, exponentials, sums and products of a tile of rows at a time.
 //!
 //! The scores of a tile stay in the second-level cache, so that those of all rows are never in memory. The keys are
-//! transposed once for each head; threads take different heads.
+//! transposed once; threads take different heads and tiles.
 
 use super::contraction::{Packed, pack, rows_of};
 use super::parallel;
@@ -34,7 +34,11 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let lanes = i64::from(machine.lanes(store.buffer.dtype));
     let most = if machine.vector_registers >= 32 { 8 } else { 6 };
     let tile = rows_of(info.axes[info.axes.len() - 3].extent.as_int(), most);
-    let rows = ROWS / tile * tile;
+    // Scores and exponentials of a tile take half of the second-level cache.
+    let terms = info.axes[info.axes.len() - 2].extent.as_int().unwrap_or(ROWS).max(1);
+    let bytes = 2 * store.buffer.dtype.bytes() as i64 * terms;
+    let fitting = (machine.l2_bytes as i64 / 2 / bytes).clamp(tile, ROWS.max(tile));
+    let rows = fitting / tile * tile;
 
     let mut blocks = Vec::new();
     for name in BLOCKS {
@@ -46,7 +50,6 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let [scores_write, product_write] = [written[0].clone()?, written[1].clone()?];
     let loops = s.get_loops(result)?;
     let [heads @ .., row, column] = &loops[..] else { return Ok(None) };
-    let Some(&head) = heads.last() else { return Ok(None) };
     let [tiles, _] = s.split(*row, [None, Some(rows)])?;
     s.vectorize(*column)?;
     for block in [product_write, product, sum, exp, largest, scores_write, scores] {
@@ -66,10 +69,11 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let leaf = s.state().leaf_blocks().iter().find(|it| &*it.block.name == BLOCKS[0]);
     let at = leaf.and_then(|it| it.block.reads.iter().position(|read| read.buffer == keys));
     let Some(at) = at else { return Ok(None) };
-    let panel = s.cache_read(scores, at, Scope::Global)?;
-    s.compute_at(panel, head)?;
-    pack(s, panel, &Packed { buffer: keys, transposed: true }, lanes)?;
-    parallel(s, info, heads)?;
+    let turned = s.cache_read(scores, at, Scope::Global)?;
+    pack(s, turned, &Packed { buffer: keys, transposed: true }, lanes)?;
+    let turning = s.get_loops(turned)?;
+    parallel(s, info, &turning[..heads.len()])?;
+    parallel(s, info, &[heads, &[tiles]].concat())?;
     Ok(Some(format!("{rows} rows at a time, tile {tile}x{}", 2 * lanes)))
 }
 
