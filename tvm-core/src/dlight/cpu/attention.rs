@@ -5,11 +5,12 @@
 
 use super::contraction::{Packed, pack, rows_of};
 use super::parallel;
+use super::spatial::CHUNK;
 use crate::dlight::Rule;
-use crate::dlight::analysis::BlockInfo;
+use crate::dlight::analysis::{Axis, BlockInfo};
 use crate::target::Machine;
 use crate::tir::Scope;
-use crate::tir::schedule::{BlockRV, Schedule, ScheduleError};
+use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::REDUCTION_LANES;
 
 pub(super) const RULE: Rule = Rule { name: "attention", apply };
@@ -44,6 +45,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     for name in BLOCKS {
         blocks.push(s.block(name)?);
     }
+    let Some(product_info) = BlockInfo::of(s, BLOCKS[5]) else { return Ok(None) };
     let &[scores, scaled, largest, exp, sum, product, result] = &blocks[..] else { return Ok(None) };
     s.compute_inline(scaled)?;
     let written = [scores, product].map(|block| s.cache_write(block, 0, Scope::Local));
@@ -51,7 +53,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let loops = s.get_loops(result)?;
     let [heads @ .., row, column] = &loops[..] else { return Ok(None) };
     let [tiles, _] = s.split(*row, [None, Some(rows)])?;
-    s.vectorize(*column)?;
+    vectors(s, *column, &product_info.axes[product_info.axes.len() - 2])?;
     for block in [product_write, product, sum, exp, largest, scores_write, scores] {
         s.compute_at(block, tiles)?;
     }
@@ -61,7 +63,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         }
     }
     if let Some(&columns) = s.get_loops(exp)?.last() {
-        s.vectorize(columns)?;
+        vectors(s, columns, &info.axes[info.axes.len() - 2])?;
     }
     for (block, write) in [(scores, scores_write), (product, product_write)] {
         in_registers(s, block, write, [tile, 2 * lanes])?;
@@ -75,6 +77,13 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     parallel(s, info, &turning[..heads.len()])?;
     parallel(s, info, &[heads, &[tiles]].concat())?;
     Ok(Some(format!("{rows} rows at a time, tile {tile}x{}", 2 * lanes)))
+}
+
+/// Makes vectors of a loop over the columns of a block, which run along `axis`.
+fn vectors(s: &mut Schedule, columns: LoopRV, axis: &Axis) -> Result<(), ScheduleError> {
+    let constant = axis.extent.as_int().is_some();
+    let inner = if constant { columns } else { s.split(columns, [None, Some(CHUNK)])?[1] };
+    s.vectorize(inner)
 }
 
 /// Keeps a tile of the product in registers while its terms are added.

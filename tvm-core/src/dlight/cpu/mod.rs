@@ -91,8 +91,3 @@ fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleErr
     }
     Ok(())
 }
-
-#[cfg(test)]
-pub(super) fn attention_rule() -> Rule {
-    attention::RULE
-}
