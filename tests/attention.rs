@@ -133,7 +133,7 @@ fn check(module: &IRModule, shapes: &[Vec<Vec<i64>>]) {
 
 #[test]
 fn attention_is_what_its_parts_are() {
-    let sizes = [(1, 1), (5, 7), (33, 17), (40, 129), (64, 64), (0, 3), (7, 300)];
+    let sizes = [(1, 1), (5, 7), (33, 17), (40, 129), (64, 64), (0, 3)];
     let of = |[m, n]: [i64; 2]| vec![vec![1, 3, m, 16], vec![1, 3, n, 16], vec![1, 3, n, 20]];
     check(&scaled::module().unwrap(), &sizes.map(|(m, n)| of([m, n])));
     let of = |[m, n]: [i64; 2]| vec![vec![2, m, 7], vec![2, n, 7], vec![2, n, 64], vec![m, n]];

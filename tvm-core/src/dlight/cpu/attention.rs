@@ -72,7 +72,9 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let at = leaf.and_then(|it| it.block.reads.iter().position(|read| read.buffer == keys));
     let Some(at) = at else { return Ok(None) };
     let turned = s.cache_read(scores, at, Scope::Global)?;
-    pack(s, turned, &Packed { buffer: keys, transposed: true }, lanes)?;
+    let terms = info.axes[info.axes.len() - 2].extent.as_int();
+    let blocked = terms.is_some_and(|it| it % (2 * lanes) == 0).then_some(2 * lanes);
+    pack(s, turned, &Packed { buffer: keys, transposed: true, blocked }, lanes)?;
     let turning = s.get_loops(turned)?;
     parallel(s, info, &turning[..heads.len()])?;
     parallel(s, info, &[heads, &[tiles]].concat())?;
