@@ -39,6 +39,7 @@ impl Pass {
         relax::transform::dead_code_elimination,
         relax::transform::eliminate_common_subexpr,
         relax::transform::fold_constant,
+        relax::transform::fuse_attention,
         relax::transform::fuse_ops,
         relax::transform::fuse_tir,
         relax::transform::kill_after_last_use,

@@ -173,11 +173,20 @@ fn large_results_are_streamed() {
     }
 }
 
+/// Attention of queries, keys and values of one shape.
+fn attention(shape: [PrimExpr; 4]) -> PrimFunc {
+    let [q, k, v] = ["q", "k", "v"].map(|name| input(name, &shape));
+    let y = topi::attention([&q, &k, &v], None, 0.125, DataType::F32);
+    create_prim_func("f", &[q, k, v], &[y]).unwrap()
+}
+
 #[test]
 fn each_rule_takes_its_programs() {
     let index = PrimExpr::index;
+    let rows = PrimExpr::from(Var::index("m"));
+    let symbolic = |extent| if extent == 300 { rows.clone() } else { index(extent) };
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 16] = [
+    let cases: [(PrimFunc, &[Row]); 18] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -200,6 +209,14 @@ fn each_rule_takes_its_programs() {
         ),
         (pointwise([1, 64, 64], [56, 56]), &[("conv2d_product", "flat product", "tile 8x32")]),
         (pointwise([2, 24, 20], [7, 7]), &[("conv2d_product", "flat product", "tile 7x32")]),
+        (
+            attention([1, 12, 128, 64].map(index)),
+            &[("attention_scores", "attention", "32 rows at a time, tile 8x32")],
+        ),
+        (
+            attention([1, 2, 300, 64].map(symbolic)),
+            &[("attention_scores", "attention", "32 rows at a time, tile 8x32")],
+        ),
         (chain(&[30, 50], [0, 1]), &[("y", "spatial", "2 axes as one vector loop")]),
         (chain(&[300, 500], [1, 0]), &[("y", "spatial", "tiles of 16x16")]),
         (plain_product([64, 96, 80], false), &[("c", "contraction", "tile 8x32, packed")]),

@@ -15,6 +15,8 @@ pub fn default_build() -> Pass {
             relax::canonicalize_bindings(),
             relax::dead_code_elimination(),
             relax::eliminate_common_subexpr(),
+            relax::fuse_attention(),
+            relax::dead_code_elimination(),
             relax::convert_layout(),
             relax::legalize_ops(),
             relax::fold_constant(),

@@ -6,6 +6,7 @@
 //! TVM counterpart: `tvm::topi`.
 
 mod activation;
+mod attention;
 mod broadcast;
 mod conv;
 mod create;
@@ -23,6 +24,7 @@ mod transform;
 mod winograd;
 
 pub use activation::{gelu, gelu_tanh, is_finite, is_inf, relu, selu, softplus};
+pub use attention::attention;
 pub use broadcast::{Operand, broadcast, cast, map};
 pub use conv::{ConvLayouts, ConvParams, conv, conv_transpose};
 pub use create::{arange, eye, full, one_hot, triangle};

@@ -166,6 +166,7 @@ fn symbolic_shapes() {
 #[test]
 fn every_operator_is_run() {
     let sources = [
+        include_str!("attention.rs"),
         include_str!("binary.rs"),
         include_str!("conv.rs"),
         include_str!("create.rs"),

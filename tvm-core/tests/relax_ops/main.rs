@@ -1,5 +1,6 @@
 //! Every graph operator against plain Rust: type inference, legalisation and the interpreter together.
 
+mod attention;
 mod binary;
 mod conv;
 mod create;

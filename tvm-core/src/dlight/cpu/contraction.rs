@@ -161,10 +161,12 @@ pub(super) fn rows_of(extent: Option<i64>, most: i64) -> i64 {
 }
 
 /// An operand that is copied, panel by panel, to where it lies contiguous.
-struct Packed {
-    buffer: Buffer,
+pub(super) struct Packed {
+    pub(super) buffer: Buffer,
     /// True if its last two axes are the columns and the terms.
-    transposed: bool,
+    pub(super) transposed: bool,
+    /// Columns of a panel, if all panels are copied at once, and are to be contiguous.
+    pub(super) blocked: Option<i64>,
 }
 
 /// The operand that is packed: a matrix whose rows are longer than a panel, or which is transposed, and which many rows of
@@ -189,11 +191,20 @@ fn packed_operand(info: &BlockInfo, tile: &Tile) -> Option<Packed> {
             || index.as_int().is_some()
     });
     let narrow = load.buffer.shape.last()?.as_int().is_some_and(|extent| extent <= tile.columns);
-    (is_matrix && (transposed || !narrow)).then(|| Packed { buffer: load.buffer.clone(), transposed })
+    (is_matrix && (transposed || !narrow)).then(|| Packed {
+        buffer: load.buffer.clone(),
+        transposed,
+        blocked: None,
+    })
 }
 
 /// Schedules the copy of a panel; afterwards, it is contiguous along the columns.
-fn pack(s: &mut Schedule, panel: BlockRV, operand: &Packed, lanes: i64) -> Result<(), ScheduleError> {
+pub(super) fn pack(
+    s: &mut Schedule,
+    panel: BlockRV,
+    operand: &Packed,
+    lanes: i64,
+) -> Result<(), ScheduleError> {
     let loops = s.get_loops(panel)?;
     let [.., columns, terms] = loops[..] else { return Ok(()) };
     if !operand.transposed {
@@ -201,7 +212,12 @@ fn pack(s: &mut Schedule, panel: BlockRV, operand: &Packed, lanes: i64) -> Resul
     }
     let letters: String = ('A'..).take(operand.buffer.shape.len()).collect();
     let (outer, last_two) = letters.split_at(letters.len() - 2);
-    let turned: String = outer.chars().chain(last_two.chars().rev()).collect();
+    let mut turned: String = outer.chars().chain(last_two.chars().rev()).collect();
+    if let Some(columns) = operand.blocked {
+        // Panels of columns, each of them contiguous.
+        let column = &last_two[..1];
+        turned = format!("{outer}{last_two}{columns}{}", column.to_lowercase());
+    }
     s.transform_layout(panel, 0, &letters, &turned)?;
     let tile = Some(lanes.clamp(4, MAX_TRANSPOSED));
     let [column_tiles, column] = s.split(columns, [None, tile])?;

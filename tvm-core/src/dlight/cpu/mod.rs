@@ -1,5 +1,6 @@
 //! Rules for CPUs.
 
+mod attention;
 mod choice;
 mod contraction;
 mod flat;
@@ -21,6 +22,7 @@ use crate::tir::transform::STREAMED;
 
 /// The rules, in the order in which they are tried.
 pub(super) const RULES: &[Rule] = &[
+    attention::RULE,
     skinny::RULE,
     window::RULE,
     flat::RULE,

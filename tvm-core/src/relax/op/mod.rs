@@ -47,6 +47,7 @@ impl OpRegistry {
         manipulate::OPS,
         memory::OPS,
         nn::activation::OPS,
+        nn::attention::OPS,
         nn::conv::OPS,
         nn::norm::OPS,
         nn::pad::OPS,

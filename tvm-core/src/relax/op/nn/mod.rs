@@ -7,6 +7,7 @@
 //! TVM counterpart: `src/relax/op/nn`.
 
 pub(super) mod activation;
+pub(super) mod attention;
 pub(super) mod conv;
 pub(super) mod norm;
 pub(super) mod pad;

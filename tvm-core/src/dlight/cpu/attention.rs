@@ -1,0 +1,115 @@
+//! Attention: scores, maxima, exponentials, sums and products of a tile of rows at a time.
+//!
+//! The scores of a tile stay in the second-level cache, so that those of all rows are never in memory. The keys are
+//! transposed once; threads take different heads and tiles.
+
+use super::contraction::{Packed, pack, rows_of};
+use super::parallel;
+use super::spatial::CHUNK;
+use crate::dlight::Rule;
+use crate::dlight::analysis::{Axis, BlockInfo};
+use crate::target::Machine;
+use crate::tir::Scope;
+use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use crate::tir::transform::REDUCTION_LANES;
+
+pub(super) const RULE: Rule = Rule { name: "attention", apply };
+
+/// Rows of a tile at most: enough rows share the keys and values that are loaded from the cache.
+const ROWS: i64 = 32;
+
+/// The blocks of `topi::attention`, from the first to the last.
+const BLOCKS: [&str; 7] = [
+    "attention_scores",
+    "attention_scaled",
+    "attention_max",
+    "attention_exp",
+    "attention_sum",
+    "attention_product",
+    "attention",
+];
+
+fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
+    let (true, Some(store)) = (&*info.name == BLOCKS[0], &info.store) else { return Ok(None) };
+    let Some(keys) = info.loads.get(1).map(|load| load.buffer.clone()) else { return Ok(None) };
+    let lanes = i64::from(machine.lanes(store.buffer.dtype));
+    let most = if machine.vector_registers >= 32 { 8 } else { 6 };
+    let tile = rows_of(info.axes[info.axes.len() - 3].extent.as_int(), most);
+    // Scores and exponentials of a tile take half of the second-level cache.
+    let terms = info.axes[info.axes.len() - 2].extent.as_int().unwrap_or(ROWS).max(1);
+    let bytes = 2 * store.buffer.dtype.bytes() as i64 * terms;
+    let fitting = (machine.l2_bytes as i64 / 2 / bytes).clamp(tile, ROWS.max(tile));
+    let rows = fitting / tile * tile;
+
+    let mut blocks = Vec::new();
+    for name in BLOCKS {
+        blocks.push(s.block(name)?);
+    }
+    let Some(product_info) = BlockInfo::of(s, BLOCKS[5]) else { return Ok(None) };
+    let &[scores, scaled, largest, exp, sum, product, result] = &blocks[..] else { return Ok(None) };
+    s.compute_inline(scaled)?;
+    let written = [scores, product].map(|block| s.cache_write(block, 0, Scope::Local));
+    let [scores_write, product_write] = [written[0].clone()?, written[1].clone()?];
+    let loops = s.get_loops(result)?;
+    let [heads @ .., row, column] = &loops[..] else { return Ok(None) };
+    let [tiles, _] = s.split(*row, [None, Some(rows)])?;
+    vectors(s, *column, &product_info.axes[product_info.axes.len() - 2])?;
+    for block in [product_write, product, sum, exp, largest, scores_write, scores] {
+        s.compute_at(block, tiles)?;
+    }
+    for block in [largest, sum] {
+        if let Some(&terms) = s.get_loops(block)?.last() {
+            s.annotate(terms, REDUCTION_LANES, true)?;
+        }
+    }
+    if let Some(&columns) = s.get_loops(exp)?.last() {
+        vectors(s, columns, &info.axes[info.axes.len() - 2])?;
+    }
+    for (block, write) in [(scores, scores_write), (product, product_write)] {
+        in_registers(s, block, write, [tile, 2 * lanes])?;
+    }
+    let leaf = s.state().leaf_blocks().iter().find(|it| &*it.block.name == BLOCKS[0]);
+    let at = leaf.and_then(|it| it.block.reads.iter().position(|read| read.buffer == keys));
+    let Some(at) = at else { return Ok(None) };
+    let turned = s.cache_read(scores, at, Scope::Global)?;
+    let terms = info.axes[info.axes.len() - 2].extent.as_int();
+    let blocked = terms.is_some_and(|it| it % (2 * lanes) == 0).then_some(2 * lanes);
+    pack(s, turned, &Packed { buffer: keys, transposed: true, blocked }, lanes)?;
+    let turning = s.get_loops(turned)?;
+    parallel(s, info, &turning[..heads.len()])?;
+    parallel(s, info, &[heads, &[tiles]].concat())?;
+    Ok(Some(format!("{rows} rows at a time, tile {tile}x{}", 2 * lanes)))
+}
+
+/// Makes vectors of a loop over the columns of a block, which run along `axis`.
+fn vectors(s: &mut Schedule, columns: LoopRV, axis: &Axis) -> Result<(), ScheduleError> {
+    let constant = axis.extent.as_int().is_some();
+    let inner = if constant { columns } else { s.split(columns, [None, Some(CHUNK)])?[1] };
+    s.vectorize(inner)
+}
+
+/// Keeps a tile of the product in registers while its terms are added.
+fn in_registers(
+    s: &mut Schedule,
+    block: BlockRV,
+    write: BlockRV,
+    [rows, columns]: [i64; 2],
+) -> Result<(), ScheduleError> {
+    let loops = s.get_loops(block)?;
+    let &[.., row, column, terms] = &loops[..] else { return Ok(()) };
+    let [row_tiles, row] = s.split(row, [None, Some(rows)])?;
+    let [column_tiles, column] = s.split(column, [None, Some(columns)])?;
+    s.reorder([column_tiles, row_tiles, terms, row, column])?;
+    s.reverse_compute_at(write, row_tiles)?;
+    let write_loops = s.get_loops(write)?;
+    // Those around the tile are the loops of the block up to the tiles of rows.
+    let inner = loops.len() - 1;
+    if let Some((&columns, rows)) = write_loops[inner..].split_last() {
+        rows.iter().try_for_each(|&row| s.unroll(row))?;
+        s.vectorize(columns)?;
+    }
+    s.unroll(row)?;
+    s.vectorize(column)?;
+    s.decompose_reduction(block, terms)?;
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! `FuseAttention`: scores, softmax and product become one operator, which never stores the scores of all rows.
+//!
+//! ```text
+//! softmax(matmul(q, permute_dims(k)) * scale + bias) @ v    becomes    nn.attention(q, k, v, bias) {scale: scale}
+//! ```
+//!
+//! The scale is a constant by which the scores are multiplied or divided; scale and bias may be absent. Requires that
+//! nothing else uses the values in between, and elements of f32 or f64. The bindings themselves are left to
+//! `DeadCodeElimination`.
+
+use rustc_hash::FxHashMap;
+use tvm_runtime::DataType;
+
+use crate::ir::{Attrs, Op, Type, VarId, structural_equal};
+use crate::pass::{Pass, function_pass};
+use crate::relax::analysis::infer_type;
+use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator, ExprVisitor, Function};
+use crate::target::TargetKind;
+
+/// The pass.
+pub fn fuse_attention() -> Pass {
+    function_pass("FuseAttention", |func: &Function, module, context| {
+        if matches!(context.target.kind, TargetKind::Cuda | TargetKind::Interpreter) {
+            return Ok(None);
+        }
+        let mut values = Values::default();
+        values.visit_function(func);
+        Ok(Fuse { values, infer: &|value| infer_type(value, module).ok() }.mutate_function(func))
+    })
+    .opt_level(1)
+}
+
+/// The calls of operators by the variable that they are bound to, and how often each variable is used.
+#[derive(Default)]
+struct Values {
+    calls: FxHashMap<VarId, Call>,
+    uses: FxHashMap<VarId, usize>,
+}
+
+impl ExprVisitor for Values {
+    fn visit_binding(&mut self, binding: &Binding) {
+        if let (Expr::Call(call), false) = (&binding.value, binding.match_cast) {
+            self.calls.insert(binding.var.id(), (**call).clone());
+        }
+        crate::relax::visitor::walk_binding(self, binding);
+    }
+
+    fn visit_arg(&mut self, arg: &Arg) {
+        match arg {
+            Arg::Var(var) => *self.uses.entry(var.id()).or_default() += 1,
+            _ => crate::relax::visitor::walk_arg(self, arg),
+        }
+    }
+}
+
+/// The name of the operator that is called.
+fn op_name(call: &Call) -> Option<&'static str> {
+    if let Callee::Op(op) = call.callee { Some(op.def().name) } else { None }
+}
+
+impl Values {
+    /// The call of one of `ops` that `arg` is the result of, if nothing else uses it.
+    fn only_use(&self, arg: &Arg, ops: &[&str]) -> Option<&Call> {
+        let id = arg.as_var()?.id();
+        let call = self.calls.get(&id).filter(|_| self.uses.get(&id) == Some(&1))?;
+        ops.contains(&op_name(call)?).then_some(call)
+    }
+
+    /// The factor by which `call` scales its first argument, if it is constant.
+    fn scale(&self, call: &Call) -> Option<f64> {
+        let [_, Arg::Const(factor)] = &*call.args else { return None };
+        if factor.shape().iter().any(|&extent| extent != 1) || factor.shape().len() > 1 {
+            return None;
+        }
+        let factor = match factor.dtype() {
+            DataType::F32 => f64::from(*factor.to_vec::<f32>().ok()?.first()?),
+            DataType::F64 => *factor.to_vec::<f64>().ok()?.first()?,
+            _ => return None,
+        };
+        Some(if op_name(call)? == "divide" { factor.recip() } else { factor })
+    }
+
+    /// Attention whose last step is `call`.
+    fn attention(&self, call: &Call) -> Option<(Vec<Arg>, f64)> {
+        let plain = |call: &Call| call.attrs.dtype("out_dtype").is_none();
+        let ([weights, v], Some("matmul"), true) = (&*call.args, op_name(call), plain(call)) else {
+            return None;
+        };
+        let softmax = self.only_use(weights, &["nn.softmax"])?;
+        let mut scores = softmax.args.first()?;
+        let ndim = scores.as_var()?.ty().as_tensor()?.ndim()? as i64;
+        let axis = softmax.attrs.int("axis").unwrap_or(-1);
+        if axis != -1 && axis != ndim - 1 {
+            return None;
+        }
+        let mut bias = None;
+        if let Some(add) = self.only_use(scores, &["add"]) {
+            scores = add.args.first()?;
+            bias = add.args.get(1).cloned();
+        }
+        let mut scale = 1.0;
+        if let Some(scaled) = self.only_use(scores, &["multiply", "divide"]) {
+            scale = self.scale(scaled)?;
+            scores = scaled.args.first()?;
+        }
+        let product = self.only_use(scores, &["matmul"]).filter(|it| plain(it))?;
+        let [q, turned] = &*product.args else { return None };
+        let turn = self.calls.get(&turned.as_var()?.id()).filter(|it| op_name(it) == Some("permute_dims"))?;
+        let mut axes: Vec<i64> = (0..ndim).collect();
+        axes.swap(ndim as usize - 1, (ndim as usize).checked_sub(2)?);
+        let given: Vec<i64> = turn.attrs.int_list("axes")?.iter().map(|it| it.rem_euclid(ndim)).collect();
+        let k = turn.args.first().filter(|_| given == axes)?;
+        Some(([q, k, v].into_iter().cloned().chain(bias).collect(), scale))
+    }
+}
+
+struct Fuse<'a> {
+    values: Values,
+    infer: &'a dyn Fn(&Expr) -> Option<Type>,
+}
+
+impl ExprMutator for Fuse<'_> {
+    fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
+        let walked = crate::relax::mutator::walk_binding(self, binding).map(|it| vec![it]);
+        let (Expr::Call(call), false) = (&binding.value, binding.match_cast) else { return walked };
+        let Some((args, scale)) = self.values.attention(call) else { return walked };
+        let Some(dtype) = binding.var.ty().as_tensor().and_then(|ty| ty.dtype) else { return walked };
+        if ![DataType::F32, DataType::F64].contains(&dtype) {
+            return walked;
+        }
+        let Ok(op) = Op::get("nn.attention") else { return walked };
+        let attrs = Attrs::new().with("scale", scale);
+        let fused =
+            Call { callee: Callee::Op(op), args: args.into(), attrs, ret: None, span: call.span.clone() };
+        let value = Expr::from(fused);
+        match (self.infer)(&value) {
+            Some(ty) if structural_equal(&ty, binding.var.ty()).is_ok() => {
+                Some(vec![Binding { value, ..binding.clone() }])
+            }
+            _ => walked,
+        }
+    }
+}
