@@ -180,13 +180,21 @@ fn attention(shape: [PrimExpr; 4]) -> PrimFunc {
     create_prim_func("f", &[q, k, v], &[y]).unwrap()
 }
 
+/// An element-wise block with the name of a block of attention.
+fn named_as_attention() -> PrimFunc {
+    let x = input("x", &[PrimExpr::index(300)]);
+    let y =
+        compute("attention_scores", x.shape(), &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) * x.at(i.to_vec()));
+    create_prim_func("f", &[x], &[y]).unwrap()
+}
+
 #[test]
 fn each_rule_takes_its_programs() {
     let index = PrimExpr::index;
     let rows = PrimExpr::from(Var::index("m"));
     let symbolic = |extent| if extent == 300 { rows.clone() } else { index(extent) };
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 18] = [
+    let cases: [(PrimFunc, &[Row]); 19] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -217,6 +225,7 @@ fn each_rule_takes_its_programs() {
             attention([1, 2, 300, 64].map(symbolic)),
             &[("attention_scores", "attention", "32 rows at a time, tile 8x32")],
         ),
+        (named_as_attention(), &[("attention_scores", "spatial", "1 axes as one vector loop")]),
         (chain(&[30, 50], [0, 1]), &[("y", "spatial", "2 axes as one vector loop")]),
         (chain(&[300, 500], [1, 0]), &[("y", "spatial", "tiles of 16x16")]),
         (plain_product([64, 96, 80], false), &[("c", "contraction", "tile 8x32, packed")]),

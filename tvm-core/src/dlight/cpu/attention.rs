@@ -3,7 +3,7 @@
 //! The scores of a tile stay in the second-level cache, so that those of all rows are never in memory. The keys are
 //! transposed once; threads take different heads and tiles.
 
-use super::contraction::{Packed, pack, rows_of};
+use super::contraction::{Packed, TRANSPOSED_ROWS, pack, rows_of};
 use super::parallel;
 use super::spatial::CHUNK;
 use crate::dlight::Rule;
@@ -31,13 +31,20 @@ const BLOCKS: [&str; 7] = [
 
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
     let (true, Some(store)) = (&*info.name == BLOCKS[0], &info.store) else { return Ok(None) };
-    let Some(keys) = info.loads.get(1).map(|load| load.buffer.clone()) else { return Ok(None) };
+    // Somebody else's block may have the name.
+    let [.., queries, terms, _] = &info.axes[..] else { return Ok(None) };
+    let keys = info.loads.get(1).map(|load| load.buffer.clone());
+    let Some(keys) = keys.filter(|keys| keys.shape.len() + 1 == info.axes.len()) else { return Ok(None) };
     let lanes = i64::from(machine.lanes(store.buffer.dtype));
     let most = if machine.vector_registers >= 32 { 8 } else { 6 };
-    let tile = rows_of(info.axes[info.axes.len() - 3].extent.as_int(), most);
+    let queries = queries.extent.as_int();
+    if queries.is_some_and(|queries| queries < TRANSPOSED_ROWS) {
+        return Ok(None);
+    }
+    let tile = rows_of(queries, most);
     // Scores and exponentials of a tile take half of the second-level cache.
-    let terms = info.axes[info.axes.len() - 2].extent.as_int().unwrap_or(ROWS).max(1);
-    let bytes = 2 * store.buffer.dtype.bytes() as i64 * terms;
+    let bytes = 2 * store.buffer.dtype.bytes() as i64;
+    let bytes = bytes.saturating_mul(terms.extent.as_int().unwrap_or(ROWS).max(1));
     let fitting = (machine.l2_bytes as i64 / 2 / bytes).clamp(tile, ROWS.max(tile));
     let rows = fitting / tile * tile;
 
@@ -45,7 +52,8 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     for name in BLOCKS {
         blocks.push(s.block(name)?);
     }
-    let Some(product_info) = BlockInfo::of(s, BLOCKS[5]) else { return Ok(None) };
+    let product_info = BlockInfo::of(s, BLOCKS[5]);
+    let Some([.., channels, _]) = product_info.as_ref().map(|it| &it.axes[..]) else { return Ok(None) };
     let &[scores, scaled, largest, exp, sum, product, result] = &blocks[..] else { return Ok(None) };
     s.compute_inline(scaled)?;
     let written = [scores, product].map(|block| s.cache_write(block, 0, Scope::Local));
@@ -53,7 +61,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let loops = s.get_loops(result)?;
     let [heads @ .., row, column] = &loops[..] else { return Ok(None) };
     let [tiles, _] = s.split(*row, [None, Some(rows)])?;
-    vectors(s, *column, &product_info.axes[product_info.axes.len() - 2])?;
+    vectors(s, *column, channels)?;
     for block in [product_write, product, sum, exp, largest, scores_write, scores] {
         s.compute_at(block, tiles)?;
     }
@@ -63,7 +71,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         }
     }
     if let Some(&columns) = s.get_loops(exp)?.last() {
-        vectors(s, columns, &info.axes[info.axes.len() - 2])?;
+        vectors(s, columns, terms)?;
     }
     for (block, write) in [(scores, scores_write), (product, product_write)] {
         in_registers(s, block, write, [tile, 2 * lanes])?;
@@ -72,8 +80,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let at = leaf.and_then(|it| it.block.reads.iter().position(|read| read.buffer == keys));
     let Some(at) = at else { return Ok(None) };
     let turned = s.cache_read(scores, at, Scope::Global)?;
-    let terms = info.axes[info.axes.len() - 2].extent.as_int();
-    let blocked = terms.is_some_and(|it| it % (2 * lanes) == 0).then_some(2 * lanes);
+    let blocked = terms.extent.as_int().is_some_and(|it| it % (2 * lanes) == 0).then_some(2 * lanes);
     pack(s, turned, &Packed { buffer: keys, transposed: true, blocked }, lanes)?;
     let turning = s.get_loops(turned)?;
     parallel(s, info, &turning[..heads.len()])?;

@@ -26,7 +26,7 @@ const PACKED_ROWS: i64 = 32;
 
 /// Rows from which on the vector operand is packed if it is transposed, so that its elements are contiguous along the
 /// terms: before, dot products are faster. Also if it is copied in any case, because it is narrow.
-const TRANSPOSED_ROWS: i64 = 8;
+pub(super) const TRANSPOSED_ROWS: i64 = 8;
 
 /// The tile that stays in registers.
 struct Tile {
