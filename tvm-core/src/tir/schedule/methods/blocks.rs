@@ -1,0 +1,84 @@
+//! Methods of [`Schedule`] that move, inline and divide blocks.
+
+use super::super::instruction::InstructionKind;
+use super::super::{BlockRV, LoopRV, Result, SRef, Schedule};
+
+impl Schedule {
+    /// Moves a producer under a loop around all its consumers.
+    ///
+    /// # Errors
+    /// When the program would compute something else.
+    pub fn compute_at(&mut self, block: BlockRV, target: LoopRV) -> Result<()> {
+        self.run(InstructionKind::ComputeAt, &[block.handle(), target.handle()]).map(|_| ())
+    }
+
+    /// Moves a consumer under a loop around its producer.
+    ///
+    /// # Errors
+    /// When the program would compute something else.
+    pub fn reverse_compute_at(&mut self, block: BlockRV, target: LoopRV) -> Result<()> {
+        self.run(InstructionKind::ReverseComputeAt, &[block.handle(), target.handle()]).map(|_| ())
+    }
+
+    /// Inlines a block: its value replaces the loads that read it.
+    ///
+    /// # Errors
+    /// When its value is not one expression, or its inputs change before it is used.
+    pub fn compute_inline(&mut self, block: BlockRV) -> Result<()> {
+        self.run(InstructionKind::ComputeInline, &[block.handle()]).map(|_| ())
+    }
+
+    /// Moves an element-wise consumer into its producer.
+    ///
+    /// # Errors
+    /// When it is not the only reader, or does not read each element once.
+    pub fn reverse_compute_inline(&mut self, block: BlockRV) -> Result<()> {
+        self.run(InstructionKind::ReverseComputeInline, &[block.handle()]).map(|_| ())
+    }
+
+    /// Moves the init of a reduction before a loop. Returns the init block.
+    ///
+    /// # Errors
+    /// When a loop around `target` drives the reduction.
+    pub fn decompose_reduction(&mut self, block: BlockRV, target: LoopRV) -> Result<BlockRV> {
+        self.one_block(InstructionKind::DecomposeReduction, &[block.handle(), target.handle()])
+    }
+
+    /// Makes a block that writes a padded value, `if_then_else(in_bounds, value, constant)`, write only what is in bounds, after a
+    /// block before the loop `target` has written the constant everywhere. Bounds of an axis narrow its loop. Returns the
+    /// block that writes the constant.
+    ///
+    /// TVM counterpart: `decompose_padding`.
+    ///
+    /// # Errors
+    /// When the value is no such choice, or the loop holds more than the block.
+    pub fn decompose_padding(&mut self, block: BlockRV, target: LoopRV) -> Result<BlockRV> {
+        self.one_block(InstructionKind::DecomposePadding, &[block.handle(), target.handle()])
+    }
+
+    /// Factors the reduction in `target`, a loop that drives it: each iteration of the loop gets partial results of its own,
+    /// which `block`, the result of this method, computes, and which the block of the reduction then combines. The partial
+    /// results are a buffer with one more dimension, `factor_axis`; a negative one counts from the end, -1 is the last. The
+    /// loops around the block are now around `block`. Sums of floats may be rounded in another way.
+    ///
+    /// TVM counterpart: `rfactor`.
+    ///
+    /// ```
+    /// # use tvm_core::tir::{PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # fn sum_rows(func: PrimFunc) -> Result<(), ScheduleError> {
+    /// let mut s = Schedule::new(func)?;
+    /// let sum = s.block("y")?;
+    /// let [i, k] = s.loops(sum)?;
+    /// let [k_0, k_1] = s.split(k, [None, Some(8)])?;
+    /// let block = s.rfactor(k_1, 0)?;
+    /// s.reorder([k_1, i, k_0])?;
+    /// s.parallel(k_1)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the block is no commutative reduction with an init, or the loop does more than drive its reduction axes.
+    pub fn rfactor(&mut self, target: LoopRV, factor_axis: i64) -> Result<BlockRV> {
+        self.one_block(InstructionKind::Rfactor { factor_axis }, &[target.handle()])
+    }
+}

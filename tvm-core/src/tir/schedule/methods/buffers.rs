@@ -1,0 +1,53 @@
+//! Methods of [`Schedule`] that change buffers: copies and layouts.
+
+use super::super::instruction::InstructionKind;
+use super::super::{BlockRV, BufferArg, Result, SRef, Schedule};
+use crate::tir::Scope;
+
+impl Schedule {
+    /// Makes `block`, and the other readers in its scope, read a copy of `buffer` in `scope`. `buffer` is a name, or a
+    /// position among the buffers that the block reads. Returns the copying block.
+    ///
+    /// # Errors
+    /// When the buffer is written among or after its readers.
+    pub fn cache_read(
+        &mut self,
+        block: BlockRV,
+        buffer: impl Into<BufferArg>,
+        scope: Scope,
+    ) -> Result<BlockRV> {
+        self.one_block(InstructionKind::CacheRead { buffer: buffer.into(), scope }, &[block.handle()])
+    }
+
+    /// Makes `block` write `buffer` through a copy in `scope`. `buffer` is a name, or a position among the buffers that
+    /// the block writes. Returns the block that copies back.
+    ///
+    /// # Errors
+    /// When other blocks write the buffer too.
+    pub fn cache_write(
+        &mut self,
+        block: BlockRV,
+        buffer: impl Into<BufferArg>,
+        scope: Scope,
+    ) -> Result<BlockRV> {
+        self.one_block(InstructionKind::CacheWrite { buffer: buffer.into(), scope }, &[block.handle()])
+    }
+
+    /// Gives `buffer`, which blocks of the program write and read, another layout; all accesses change with it. `buffer` is
+    /// a name, or a position among the buffers that `block` writes, followed by those that it reads. `from` is a capital
+    /// letter for each of its axes, and `to` the new [`Layout`](crate::tir::Layout): `("KN", "NK16n")` turns 64 × 96
+    /// elements into 6 × 64 × 16.
+    ///
+    /// # Errors
+    /// When the buffer is a parameter, or blocks do not divide an axis.
+    pub fn transform_layout(
+        &mut self,
+        block: BlockRV,
+        buffer: impl Into<BufferArg>,
+        from: &str,
+        to: &str,
+    ) -> Result<()> {
+        let (buffer, from, to) = (buffer.into(), from.to_string(), to.to_string());
+        self.run(InstructionKind::TransformLayout { buffer, from, to }, &[block.handle()]).map(|_| ())
+    }
+}

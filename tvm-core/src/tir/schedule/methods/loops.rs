@@ -1,0 +1,187 @@
+//! Methods of [`Schedule`] that change, sample for and annotate loops.
+
+use super::super::handle::Handle;
+use super::super::instruction::InstructionKind;
+use super::super::sample::Decision;
+use super::super::{ExprRV, Factor, FactorArg, LoopRV, Result, SRef, Schedule, ScheduleError};
+use crate::ir::AttrValue;
+use crate::tir::ThreadTag;
+
+impl Schedule {
+    /// Splits a loop into loops of the extents `factors`, outermost first. A factor is an integer, a sampled integer, or `None` for the one that is
+    /// inferred.
+    ///
+    /// ```
+    /// # use tvm_core::tir::{PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # fn tile(func: PrimFunc) -> Result<(), ScheduleError> {
+    /// let mut s = Schedule::new(func)?;
+    /// let block = s.block("y")?;
+    /// let [i, j] = s.loops(block)?;
+    /// let [i_0, i_1] = s.split(i, [None, Some(8)])?;
+    /// let tile = s.sample_perfect_tile::<3>(j, 16, None)?;
+    /// let [j_0, j_1, j_2] = s.split(j, tile)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When a factor is not positive, or more than one is to be inferred.
+    pub fn split<const N: usize>(
+        &mut self,
+        target: LoopRV,
+        factors: [impl Into<Factor>; N],
+    ) -> Result<[LoopRV; N]> {
+        let loops = self.split_n(target, &factors.map(Into::into))?;
+        loops.try_into().map_err(|_| ScheduleError::argument("split", "a loop was lost"))
+    }
+
+    /// [`split`](Self::split) by any number of factors.
+    ///
+    /// # Errors
+    /// As `split`.
+    pub fn split_n(&mut self, target: LoopRV, factors: &[Factor]) -> Result<Vec<LoopRV>> {
+        let mut inputs = vec![target.handle()];
+        let mut arg = |factor: &Factor| match factor {
+            Factor::Infer => None,
+            Factor::Int(value) => Some(FactorArg::Int(*value)),
+            Factor::Sampled(expr) => {
+                inputs.push(expr.handle());
+                Some(FactorArg::Input { input: inputs.len() - 1 })
+            }
+        };
+        let factors = factors.iter().map(&mut arg).collect();
+        self.loops_of(InstructionKind::Split { factors }, &inputs)
+    }
+
+    /// Samples `N` factors whose product is the extent of a loop, the innermost at most `max_innermost`. A `decision` is
+    /// taken instead of a sample.
+    ///
+    /// TVM counterpart: `sample_perfect_tile`.
+    ///
+    /// # Errors
+    /// When the extent is not a positive constant, or the decision is no such tiling.
+    pub fn sample_perfect_tile<const N: usize>(
+        &mut self,
+        target: LoopRV,
+        max_innermost: i64,
+        decision: Option<[i64; N]>,
+    ) -> Result<[ExprRV; N]> {
+        let decision = decision.as_ref().map(|it| &it[..]);
+        let factors = self.sample_perfect_tile_n(target, N, max_innermost, decision)?;
+        factors.try_into().map_err(|_| ScheduleError::argument("sample_perfect_tile", "a factor was lost"))
+    }
+
+    /// [`sample_perfect_tile`](Self::sample_perfect_tile) of `n` factors.
+    ///
+    /// # Errors
+    /// As `sample_perfect_tile`.
+    pub fn sample_perfect_tile_n(
+        &mut self,
+        target: LoopRV,
+        n: usize,
+        max_innermost: i64,
+        decision: Option<&[i64]>,
+    ) -> Result<Vec<ExprRV>> {
+        let kind = InstructionKind::SamplePerfectTile { n, max_innermost };
+        let decision = decision.map(|it| Decision::Tile(it.to_vec()));
+        let factors = self.run_with(kind, &[target.handle()], decision)?;
+        Ok(factors.into_iter().filter_map(Handle::expr).collect())
+    }
+
+    /// Samples one of `candidates`, which have these `weights`. A `decision`, the position of a candidate, is taken instead
+    /// of a sample.
+    ///
+    /// TVM counterpart: `sample_categorical`.
+    ///
+    /// # Errors
+    /// When there are not as many weights as candidates, the weights are negative or all 0, or there is no such candidate.
+    pub fn sample_categorical(
+        &mut self,
+        candidates: &[i64],
+        weights: &[f64],
+        decision: Option<usize>,
+    ) -> Result<ExprRV> {
+        let (candidates, weights) = (candidates.to_vec(), weights.to_vec());
+        let kind = InstructionKind::SampleCategorical { candidates, weights };
+        let drawn = self.run_with(kind, &[], decision.map(Decision::Index))?;
+        let drawn = drawn.first().and_then(|it| it.expr());
+        drawn.ok_or_else(|| ScheduleError::argument("sample_categorical", "the sample was lost"))
+    }
+
+    /// Fuses perfectly nested loops, outermost first.
+    ///
+    /// # Errors
+    /// When they are not perfectly nested.
+    pub fn fuse<const N: usize>(&mut self, loops: [LoopRV; N]) -> Result<LoopRV> {
+        self.fuse_n(&loops)
+    }
+
+    /// [`fuse`](Self::fuse) of any number of loops.
+    ///
+    /// # Errors
+    /// As `fuse`.
+    pub fn fuse_n(&mut self, loops: &[LoopRV]) -> Result<LoopRV> {
+        let loops: Vec<Handle> = loops.iter().map(|it| it.handle()).collect();
+        match self.loops_of(InstructionKind::Fuse, &loops)?[..] {
+            [fused] => Ok(fused),
+            _ => Err(ScheduleError::argument("fuse", "a loop was lost")),
+        }
+    }
+
+    /// Puts loops of one chain in this order, outermost first.
+    ///
+    /// # Errors
+    /// When the program would compute something else.
+    pub fn reorder<const N: usize>(&mut self, order: [LoopRV; N]) -> Result<()> {
+        self.reorder_n(&order)
+    }
+
+    /// [`reorder`](Self::reorder) of any number of loops.
+    ///
+    /// # Errors
+    /// As `reorder`.
+    pub fn reorder_n(&mut self, order: &[LoopRV]) -> Result<()> {
+        let order: Vec<Handle> = order.iter().map(|it| it.handle()).collect();
+        self.run(InstructionKind::Reorder, &order).map(|_| ())
+    }
+
+    /// Runs the iterations of a loop on the thread pool.
+    ///
+    /// # Errors
+    /// When they depend on each other.
+    pub fn parallel(&mut self, target: LoopRV) -> Result<()> {
+        self.run(InstructionKind::Parallel, &[target.handle()]).map(|_| ())
+    }
+
+    /// Runs the iterations of a loop as lanes of vectors.
+    ///
+    /// # Errors
+    /// When they depend on each other or their number is not a constant.
+    pub fn vectorize(&mut self, target: LoopRV) -> Result<()> {
+        self.run(InstructionKind::Vectorize, &[target.handle()]).map(|_| ())
+    }
+
+    /// Unrolls a loop: its body is repeated once per iteration.
+    ///
+    /// # Errors
+    /// When the loop is gone.
+    pub fn unroll(&mut self, target: LoopRV) -> Result<()> {
+        self.run(InstructionKind::Unroll, &[target.handle()]).map(|_| ())
+    }
+
+    /// Runs the iterations of a loop on GPU threads.
+    ///
+    /// # Errors
+    /// When they depend on each other.
+    pub fn bind(&mut self, target: LoopRV, tag: ThreadTag) -> Result<()> {
+        self.run(InstructionKind::Bind { tag }, &[target.handle()]).map(|_| ())
+    }
+
+    /// Attaches a hint for later passes to a loop or block.
+    ///
+    /// # Errors
+    /// When the target is gone.
+    pub fn annotate(&mut self, target: impl SRef, key: &str, value: impl Into<AttrValue>) -> Result<()> {
+        self.run(InstructionKind::Annotate { key: key.into(), value: value.into() }, &[target.handle()])
+            .map(|_| ())
+    }
+}
