@@ -19,10 +19,12 @@ use crate::error::RuntimeError;
 mod claims;
 #[cfg(feature = "rayon")]
 mod rayon;
+mod spread;
 
 use claims::Claims;
 #[cfg(feature = "rayon")]
 pub use rayon::RayonPool;
+use spread::Cpus;
 
 /// A pool that runs parallel loops. Implement it to give the runtime the application's own threads.
 pub trait ThreadPool: Send + Sync {
@@ -184,6 +186,8 @@ struct Job {
     next: AtomicUsize,
     done: AtomicUsize,
     caller: Thread,
+    /// Where its threads run.
+    cpus: Cpus,
     /// The first panic of `body`; the caller resumes it when the loop has ended.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -274,7 +278,7 @@ const CHUNKS_PER_THREAD: usize = 4;
 /// Maximum number of jobs kept for reuse.
 const MAX_SPARE: usize = 16;
 /// Number of iterations for which a waiting thread spins before it sleeps.
-const SPINS: usize = 2_000;
+const SPINS: usize = 10_000;
 
 /// The runtime's own pool.
 pub struct WorkerPool {
@@ -315,7 +319,8 @@ impl ThreadPool for WorkerPool {
         };
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let caller = thread::current();
-        let new = Job { body, extent, chunks, next, done, caller, panic: Mutex::default() };
+        let cpus = Cpus::of_caller();
+        let new = Job { body, extent, chunks, next, done, caller, cpus, panic: Mutex::default() };
         let (job, sleepers) = {
             let mut queue = self.shared.lock();
             let job = queue.job(new);
@@ -376,6 +381,7 @@ fn worker(shared: &SharedQueue) {
             queue.sleepers -= 1;
         };
         drop(queue);
+        job.cpus.join();
         job.work();
     }
 }

@@ -1,0 +1,106 @@
+//! Keeps the threads of one parallel loop on different CPUs.
+//!
+//! Linux may wake a worker on the CPU of the thread that waits for it, although another CPU is idle: in virtual machines,
+//! a CPU that halts looks as if the host had taken it away. Both threads then take turns on one CPU, for seconds if they
+//! keep sleeping and waking. A worker that finds itself on such a CPU leaves it, and may return later.
+
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(super) use linux::Cpus;
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(super) use others::Cpus;
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod linux {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+    /// CPUs on which threads of a loop run.
+    #[derive(Default)]
+    pub(in super::super) struct Cpus([AtomicU64; CpuSet::MAX_CPU / 64]);
+
+    impl Cpus {
+        /// Those of a loop that this thread starts.
+        pub(in super::super) fn of_caller() -> Cpus {
+            let cpus = Cpus::default();
+            cpus.mark();
+            cpus
+        }
+
+        /// Lets this thread join the loop. It moves to another CPU if a thread of the loop runs on this one, and if it may
+        /// run on one that no thread of the loop uses.
+        pub(in super::super) fn join(&self) {
+            if self.mark() {
+                self.leave();
+            }
+        }
+
+        /// Notes that this thread runs on its CPU; true if another one does so too.
+        fn mark(&self) -> bool {
+            let cpu = sched_getcpu();
+            let bit = 1 << (cpu % 64);
+            self.0.get(cpu / 64).is_some_and(|it| it.fetch_or(bit, Ordering::Relaxed) & bit != 0)
+        }
+
+        /// Moves this thread to a CPU that no thread of the loop uses, if it may run on one.
+        fn leave(&self) {
+            let Ok(allowed) = sched_getaffinity(None) else { return };
+            let mut free = allowed;
+            for cpu in 0..CpuSet::MAX_CPU {
+                if self.0[cpu / 64].load(Ordering::Relaxed) >> (cpu % 64) & 1 == 1 {
+                    free.unset(cpu);
+                }
+            }
+            if free.count() > 0 && sched_setaffinity(None, &free).is_ok() {
+                self.mark();
+                // This fails only if none of these CPUs is left to the process: then others hold.
+                let _ = sched_setaffinity(None, &allowed);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_thread_leaves_the_cpu_of_another_and_may_return() {
+            let allowed = sched_getaffinity(None).unwrap();
+            let only = (0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
+            let mut pinned = CpuSet::new();
+            pinned.set(only);
+            sched_setaffinity(None, &pinned).unwrap();
+            let cpus = Cpus::of_caller();
+            let used = || cpus.0.iter().map(|it| it.load(Ordering::Relaxed).count_ones()).sum::<u32>();
+            // It may run on no other.
+            cpus.join();
+            assert_eq!((sched_getcpu(), used()), (only, 1));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    // The worker starts on the caller's CPU.
+                    let stays = sched_getaffinity(None).unwrap();
+                    assert!(stays == pinned);
+                    sched_setaffinity(None, &allowed).unwrap();
+                    cpus.join();
+                    assert_eq!(used(), allowed.count().min(2));
+                    assert!(sched_getaffinity(None).unwrap() == allowed);
+                });
+            });
+            sched_setaffinity(None, &allowed).unwrap();
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod others {
+    /// Nothing is known of CPUs here.
+    pub(in super::super) struct Cpus;
+
+    impl Cpus {
+        pub(in super::super) const fn of_caller() -> Cpus {
+            Cpus
+        }
+
+        pub(in super::super) const fn join(&self) {}
+    }
+}
