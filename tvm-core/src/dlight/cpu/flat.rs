@@ -15,6 +15,12 @@ use crate::tir::{Block, BufferLoad, IterKind, PrimExpr, Range, Scope, uses_var};
 
 pub(super) const RULE: Rule = Rule { name: "flat product", apply };
 
+/// Shares of the work for each core: more than one, since they do not take equally long.
+const SHARES_PER_CORE: i64 = 4;
+
+/// Tiles for which a panel is loaded into the first-level cache.
+const MIN_TILES: i64 = 4;
+
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
     let (Some(column), Some(store), Some(reader)) =
         (info.contiguous_axis(), &info.store, only_reader(s, info))
@@ -39,10 +45,21 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let [panel, vector] = s.split(pixels, [None, Some(columns)])?;
     let tile = loops.remove(row);
     let [tile, unrolled] = s.split(tile, [None, Some(rows)])?;
-    let order: Vec<LoopRV> = loops.iter().chain(&[panel, tile, unrolled, vector]).copied().collect();
+    let tiles = reader.axes[row].extent.as_int().filter(|extent| extent % rows == 0).map(|it| it / rows);
+    let panels = (height * width + columns - 1) / columns;
+    let (share, tile) = match tiles.and_then(|tiles| shares(tiles, panels, machine)) {
+        Some(shares) => {
+            let [share, tile] = s.split(tile, [Some(shares), None])?;
+            (Some(share), tile)
+        }
+        None => (None, tile),
+    };
+    let inner = [panel, tile, unrolled, vector];
+    let order: Vec<LoopRV> = loops.iter().chain(&share).chain(&inner).copied().collect();
     s.reorder_n(&order)?;
     s.compute_at(block, tile)?;
-    let mut inner = s.get_loops(block)?.split_off(loops.len() + 2);
+    let outer = loops.len() + usize::from(share.is_some());
+    let mut inner = s.get_loops(block)?.split_off(outer + 2);
     let Some(term) = inner.pop() else { return Ok(None) };
     let order: Vec<LoopRV> = [term].iter().chain(&inner).copied().collect();
     s.reorder_n(&order)?;
@@ -57,11 +74,24 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let exact = (height * width) % columns == 0;
     let images = reader.axes[..loops.len()].iter().all(|axis| axis.extent.is_const(1));
     match (exact, images) {
+        _ if share.is_some() => {
+            loops.extend(share);
+            parallel(s, info, &loops)?
+        }
         (true, _) => parallel(s, info, &[&loops[..], &[panel]].concat())?,
         (false, true) => parallel(s, info, &[panel])?,
         (false, false) => parallel(s, info, &loops)?,
     }
     Ok(Some(format!("tile {rows}x{columns}")))
+}
+
+/// Into how many shares the tiles of rows are divided, each for all panels, if there are too few panels for all cores to
+/// have about as many. A panel still serves some tiles while it is in the first-level cache.
+fn shares(tiles: i64, panels: i64, machine: &Machine) -> Option<i64> {
+    let wanted = SHARES_PER_CORE * i64::from(machine.cores);
+    let most = wanted.min(tiles / MIN_TILES);
+    let shares = (1..=most).rev().find(|shares| tiles % shares == 0)?;
+    (panels < 2 * wanted && shares > panels).then_some(shares)
 }
 
 /// The axis of `reader` that is the row of the product, if the operand along the columns does not depend on it.
