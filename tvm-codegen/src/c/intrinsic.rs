@@ -71,7 +71,8 @@ impl Function<'_> {
         match intrinsic {
             Intrinsic::IfThenElse => return self.if_then_else(it),
             Intrinsic::AddressOf => return self.address_of(&it.args[0]),
-            Intrinsic::Prefetch => return self.prefetch(&it.args[0]),
+            Intrinsic::Prefetch => return self.prefetch(&it.args[0], 3),
+            Intrinsic::PrefetchL2 => return self.prefetch(&it.args[0], 2),
             Intrinsic::ArgData
             | Intrinsic::ArgNdim
             | Intrinsic::ArgDType
@@ -194,12 +195,14 @@ impl Function<'_> {
     }
 
     /// The address is computed as an integer, because it may be outside of the buffer.
-    fn prefetch(&mut self, value: &PrimExpr) -> Result<String, CodegenError> {
+    fn prefetch(&mut self, value: &PrimExpr, locality: u8) -> Result<String, CodegenError> {
         match value {
             PrimExpr::BufferLoad(load) if load.indices.len() == 1 && load.indices[0].dtype().is_scalar() => {
                 let (base, at) = (self.buffer(&load.buffer)?, self.expr(&load.indices[0])?);
                 let bytes = load.buffer.dtype.bytes();
-                Ok(format!("(__builtin_prefetch((const void *)((uintptr_t){base} + ({at}) * {bytes})), 0)"))
+                Ok(format!(
+                    "(__builtin_prefetch((const void *)((uintptr_t){base} + ({at}) * {bytes}), 0, {locality}), 0)"
+                ))
             }
             _ => not_supported("a prefetch of something that is not an element of a flat buffer"),
         }

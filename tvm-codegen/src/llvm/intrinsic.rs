@@ -50,8 +50,8 @@ impl<'ctx> Function<'ctx, '_> {
         if intrinsic == Intrinsic::IfThenElse {
             return self.if_then_else(&args[0], &args[1], &args[2]);
         }
-        if intrinsic == Intrinsic::Prefetch {
-            return self.prefetch(&args[0]);
+        if let Intrinsic::Prefetch | Intrinsic::PrefetchL2 = intrinsic {
+            return self.prefetch(&args[0], if intrinsic == Intrinsic::Prefetch { 3 } else { 2 });
         }
         let values = args.iter().map(|arg| self.expr(arg)).collect::<Result<Vec<_>, _>>()?;
         if let Some(name) = llvm_name(intrinsic) {
@@ -119,7 +119,7 @@ impl<'ctx> Function<'ctx, '_> {
     }
 
     /// Brings an element, which may be outside of its buffer, into all caches.
-    fn prefetch(&mut self, element: &PrimExpr) -> Result<Value<'ctx>, LlvmError> {
+    fn prefetch(&mut self, element: &PrimExpr, locality: u64) -> Result<Value<'ctx>, LlvmError> {
         let PrimExpr::BufferLoad(load) = element else { return unsupported("a prefetch of no element") };
         let [index] = &*load.indices else {
             return unsupported("a prefetch of an element of no flat buffer");
@@ -128,8 +128,8 @@ impl<'ctx> Function<'ctx, '_> {
         let offset = self.expr(&index)?.into_int_value();
         let address: Value<'ctx> = self.offset(self.buffer(&load.buffer)?, offset)?.into();
         let flag = |value| self.context().i32_type().const_int(value, false).into();
-        let [reads, all_caches, data] = [0, 3, 1].map(flag);
-        self.call_llvm("llvm.prefetch", &[address.get_type()], &[address, reads, all_caches, data])?;
+        let [reads, locality, data] = [0, locality, 1].map(flag);
+        self.call_llvm("llvm.prefetch", &[address.get_type()], &[address, reads, locality, data])?;
         Ok(address)
     }
 

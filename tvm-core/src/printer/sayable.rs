@@ -323,6 +323,7 @@ impl Sayable {
                 | Intrinsic::Reinterpret
                 | Intrinsic::AddressOf
                 | Intrinsic::Prefetch
+                | Intrinsic::PrefetchL2
                 | Intrinsic::ArgData
                 | Intrinsic::ArgNdim
                 | Intrinsic::ArgDType

@@ -10,7 +10,7 @@ use crate::dlight::Rule;
 use crate::dlight::analysis::{BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
-use crate::tir::transform::PREFETCH;
+use crate::tir::transform::PREFETCH_L2;
 use crate::tir::{IterKind, Scope, uses_var};
 
 /// Name of the rule.
@@ -32,6 +32,10 @@ const RESULT_BYTES: i64 = 16 << 10;
 
 /// Columns from which on the matrix is read in strips.
 const MIN_COLUMNS: i64 = 256;
+
+/// Rows from which on their terms of a group are copied to where they are contiguous. Rows are often a multiple of a page
+/// apart: then the lines of all of them fall into one set of the first-level cache, which holds 8 to 12.
+const PACKED_ROWS: i64 = 8;
 
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
     let (Some(column), Some(store), true) = (info.contiguous_axis(), &info.store, info.reduces) else {
@@ -78,7 +82,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     s.reorder_n(&order)?;
     s.unroll(terms)?;
     s.vectorize(vector)?;
-    s.annotate(groups, PREFETCH, 1i64)?;
+    s.annotate(groups, PREFETCH_L2, 1i64)?;
     s.reverse_compute_at(write, strips)?;
     if let Some(&columns) = s.get_loops(write)?.last() {
         s.vectorize(columns)?;
@@ -87,6 +91,33 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     if let Some(&vector) = s.get_loops(init)?.last() {
         s.vectorize(vector)?;
     }
+    if count >= PACKED_ROWS {
+        pack_rows(s, info, [column, *term])?;
+    }
     parallel(s, info, &[strips])?;
     Ok(Some(format!("up to {count} rows, strips of {TERMS}x{}", tiles * tile)))
+}
+
+/// Copies the operand with the rows, so that the terms of a group are contiguous, if groups divide the terms.
+fn pack_rows(s: &mut Schedule, info: &BlockInfo, [column, term]: [usize; 2]) -> Result<(), ScheduleError> {
+    let [column, term] = [column, term].map(|axis| &info.axes[axis].var);
+    let mut operands = info.loads.iter().filter(|load| stride(&load.indices, column) == Stride::Zero);
+    let (Some(operand), None) = (operands.next(), operands.next()) else { return Ok(()) };
+    let divided =
+        operand.buffer.shape.last().and_then(|extent| extent.as_int()).is_some_and(|it| it % TERMS == 0);
+    if operand.indices.last().and_then(|index| index.as_var()) != Some(term) || !divided {
+        return Ok(());
+    }
+    let block = s.block(&info.name)?;
+    let reads = s.state().leaf_blocks().iter().find(|it| it.block.name == info.name);
+    let at = reads.and_then(|it| it.block.reads.iter().position(|read| read.buffer == operand.buffer));
+    let Some(at) = at else { return Ok(()) };
+    let copy = s.cache_read(block, at, Scope::Global)?;
+    let letters: String = ('A'..).take(operand.indices.len()).collect();
+    let (rows, terms) = letters.split_at(letters.len() - 1);
+    let packed = format!("{terms}{rows}{TERMS}{}", terms.to_lowercase());
+    s.transform_layout(copy, 0, &letters, &packed)?;
+    let Some(&elements) = s.get_loops(copy)?.last() else { return Ok(()) };
+    let [_, group] = s.split(elements, [None, Some(TERMS)])?;
+    s.vectorize(group)
 }

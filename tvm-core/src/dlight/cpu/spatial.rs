@@ -6,7 +6,7 @@ use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
-use crate::tir::transform::PREFETCH;
+use crate::tir::transform::PREFETCH_L2;
 use crate::tir::{BufferLoad, IterKind, PrimExpr, uses_var};
 
 pub(super) const RULE: Rule = Rule { name: "spatial", apply };
@@ -83,7 +83,7 @@ fn tiled(
     let depth = if large && long { page } else { BLOCK };
     let [rows, row_tiles, row] = s.split(loops[crossing], [None, Some(depth / tile), Some(tile)])?;
     if large && long {
-        s.annotate(row_tiles, PREFETCH, 2)?;
+        s.annotate(row_tiles, PREFETCH_L2, 2)?;
     }
     let mut order: Vec<LoopRV> =
         (0..loops.len()).filter(|i| *i != inner && *i != crossing).map(|i| loops[i]).collect();

@@ -250,8 +250,10 @@ intrinsics! {
     Likely = "likely" 1 Condition Pure;
     /// Handle of an element: (buffer load)
     AddressOf = "address_of" 1 Element Pure;
-    /// Brings an element, which need not exist, into the cache: (buffer load)
+    /// Brings an element, which need not exist, into the caches: (buffer load)
     Prefetch = "prefetch" 1 Element UpdateState;
+    /// Brings an element, which need not exist, into the second-level cache: (buffer load)
+    PrefetchL2 = "prefetch_l2" 1 Element UpdateState;
     /// Handle of the first element of the `i`-th argument of a packed call, a tensor: (args, i)
     ArgData = "arg_data" 2 Packed ReadState;
     /// Rank of the `i`-th argument: (args, i)

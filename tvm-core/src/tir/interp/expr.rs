@@ -237,7 +237,7 @@ impl Compiler {
                     Ok(0)
                 })))
             }
-            Intrinsic::Prefetch => Ok(Code::Int(Box::new(|_| Ok(0)))),
+            Intrinsic::Prefetch | Intrinsic::PrefetchL2 => Ok(Code::Int(Box::new(|_| Ok(0)))),
             Intrinsic::IfThenElse => {
                 let condition = self.int(&it.args[0])?;
                 match (self.expr(&it.args[1])?, self.expr(&it.args[2])?) {

@@ -55,6 +55,7 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         | Intrinsic::IfThenElse
         | Intrinsic::AddressOf
         | Intrinsic::Prefetch
+        | Intrinsic::PrefetchL2
         | Intrinsic::ArgData
         | Intrinsic::ArgNdim
         | Intrinsic::ArgDType

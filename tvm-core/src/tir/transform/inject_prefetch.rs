@@ -1,6 +1,6 @@
 //! Brings what later iterations of a loop read into the cache.
 //!
-//! A schedule annotates a loop with [`PREFETCH`], the number of iterations to look ahead. Vectors that the body loads, and
+//! A schedule annotates a loop with [`PREFETCH`] or [`PREFETCH_L2`], the number of iterations to look ahead. Vectors that the body loads, and
 //! that depend on the loop, are prefetched so many iterations earlier: once for each cache line, in the innermost loop on
 //! which their place depends. What the loop writes is not prefetched. The last iterations prefetch places behind the ones that
 //! are read, perhaps outside of the buffer: prefetching them has no effect.
@@ -20,8 +20,16 @@ use crate::tir::{
     for_each_load, substitute_expr, uses_var, walk_expr, walk_stmt,
 };
 
-/// Annotation of a loop: how many iterations ahead the vectors that its body loads are prefetched, 1 or more.
+/// Annotation of a loop: how many iterations ahead the vectors that its body loads are prefetched into the caches, 1 or more.
 pub const PREFETCH: &str = "prefetch";
+
+/// As [`PREFETCH`], into the second-level cache: for what the first-level cache cannot hold until it is used, as the lines
+/// of many rows that are a multiple of a page apart.
+pub const PREFETCH_L2: &str = "prefetch_l2";
+
+/// The annotations and what they insert.
+const LEVELS: [(&str, Intrinsic); 2] =
+    [(PREFETCH, Intrinsic::Prefetch), (PREFETCH_L2, Intrinsic::PrefetchL2)];
 
 /// Bytes of a cache line.
 const LINE: i64 = 64;
@@ -29,7 +37,7 @@ const LINE: i64 = 64;
 /// Prefetches in one body at most.
 const MOST: usize = 64;
 
-/// Prefetches what loops annotated with [`PREFETCH`] load.
+/// Prefetches what loops annotated with [`PREFETCH`] or [`PREFETCH_L2`] load.
 /// Requires: flat buffers, no blocks, no vectorized and unrolled loops. Fails if an annotation is no positive integer.
 pub fn inject_prefetch() -> Pass {
     prim_func_pass("InjectPrefetch", |func, _, _| {
@@ -46,6 +54,7 @@ pub fn inject_prefetch() -> Pass {
 struct Ahead {
     var: Var,
     iterations: i64,
+    intrinsic: Intrinsic,
     /// What its body writes.
     written: Vec<Buffer>,
 }
@@ -62,18 +71,19 @@ impl Mutator for InjectPrefetch {
 
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         let Stmt::For(node) = stmt else { return self.walk_stmt(stmt) };
-        let annotation = node.annotations.get(PREFETCH);
+        let of_key = |(key, intrinsic)| node.annotations.get(key).map(|value| (key, value, intrinsic));
+        let annotation = LEVELS.into_iter().find_map(of_key);
         match annotation {
             None => {}
-            Some(AttrValue::Int(iterations @ 1..)) => self.ahead.push(Ahead {
+            Some((_, AttrValue::Int(iterations @ 1..), intrinsic)) => self.ahead.push(Ahead {
                 var: node.loop_var.clone(),
                 iterations: *iterations,
+                intrinsic,
                 written: Inside::of(&node.body).written,
             }),
-            Some(other) => {
+            Some((key, other, _)) => {
                 let name = node.loop_var.name();
-                let message =
-                    format!("loop `{name}` has the annotation `{PREFETCH}` with the value {other:?}");
+                let message = format!("loop `{name}` has the annotation `{key}` with the value {other:?}");
                 let help = "give the number of iterations to look ahead, 1 or more";
                 self.error.get_or_insert_with(|| IrError::new(message, &node.span).help(help));
                 return None;
@@ -96,7 +106,9 @@ impl Mutator for InjectPrefetch {
 impl InjectPrefetch {
     /// The prefetches of vectors in the body of `node` whose place `node` is the innermost loop to determine.
     fn prefetches(&self, node: &For) -> Vec<Stmt> {
-        let Some(Ahead { var, iterations, written }) = self.ahead.last() else { return Vec::new() };
+        let Some(Ahead { var, iterations, intrinsic, written }) = self.ahead.last() else {
+            return Vec::new();
+        };
         let inside = Inside::of(&node.body);
         let later = FxHashMap::from_iter([(var.id(), PrimExpr::from(var) + *iterations)]);
         let analyzer = Analyzer::new();
@@ -127,7 +139,7 @@ impl InjectPrefetch {
         });
         let prefetch = |(load, place): (Arc<BufferLoad>, PrimExpr)| {
             let element = [load.buffer.load([place])];
-            Evaluate { value: PrimExpr::call(Intrinsic::Prefetch, element, DataType::HANDLE) }.into()
+            Evaluate { value: PrimExpr::call(*intrinsic, element, DataType::HANDLE) }.into()
         };
         found.into_iter().map(prefetch).collect()
     }

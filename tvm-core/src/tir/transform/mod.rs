@@ -74,7 +74,7 @@ pub(in crate::tir) use coverage::is_covered_in;
 pub use expand_math::expand_math;
 pub use flatten_buffer::flatten_buffer;
 pub use float_compute_legalize::float_compute_legalize;
-pub use inject_prefetch::{PREFETCH, inject_prefetch};
+pub use inject_prefetch::{PREFETCH, PREFETCH_L2, inject_prefetch};
 pub(crate) use inline_call::{bind_buffer, inline_body, misfit_of_call};
 pub use loop_partition::loop_partition;
 pub use lower_init_block::lower_init_block;
