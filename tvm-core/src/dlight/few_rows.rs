@@ -1,7 +1,8 @@
 //! A second schedule for programs whose products have a symbolic number of rows: one for few rows, beside the one for many.
 //!
 //! With few rows a product is bound by the memory that holds the matrix, with many by the arithmetic. Which of the two a
-//! program with a symbolic dimension is shows when it runs, so it holds both, and chooses by the dimension.
+//! program with a symbolic dimension is shows when it runs, so it holds both, and chooses by the dimension. Where very few
+//! rows leave room for longer pieces of the matrix, it holds three.
 
 use std::sync::Arc;
 
@@ -13,10 +14,15 @@ use crate::target::Machine;
 use crate::tir::transform::renew_stmt;
 use crate::tir::{Block, BlockRealize, Mutator, PrimExpr, PrimFunc, Stmt};
 
+/// Rows up to which a schedule of its own is worth its code: fewer rows leave room in the first-level cache for longer pieces of
+/// the matrix, which memory delivers faster. One row is what a decoder multiplies.
+const SINGLE_ROWS: i64 = 4;
+
 /// Symbolic dimensions that are tried.
 const MAX_DIMS: usize = 4;
 
-/// The schedule `many` of `func`, joined with one for at most [`MAX_ROWS`] rows, if that one is another.
+/// The schedule `many` of `func`, joined with one for at most [`MAX_ROWS`] rows, if that one is another, and with one for
+/// at most [`SINGLE_ROWS`], if that one reads longer pieces of a matrix.
 pub(super) fn with_few_rows(
     func: &PrimFunc,
     many: (PrimFunc, Vec<Applied>),
@@ -24,38 +30,52 @@ pub(super) fn with_few_rows(
 ) -> (PrimFunc, Vec<Applied>) {
     let skinny = |applied: &[Applied]| applied.iter().filter(|it| it.rule == SKINNY).count();
     for dim in func.symbolic_dims().into_iter().take(MAX_DIMS) {
-        let at_most = AtMost { dim: dim.clone(), most: MAX_ROWS };
-        let Some((few, mut applied)) = by_rules(func.clone(), machine, Some(&at_most)) else { continue };
-        if skinny(&applied) > skinny(&many.1)
-            && let Some(both) = joined(&PrimExpr::from(&dim).less_equal(MAX_ROWS), &few, &many.0)
-        {
-            applied.iter_mut().for_each(|it| it.block = few_name(&it.block));
-            applied.extend(many.1);
-            return (both, applied);
-        }
+        let up_to = |most| by_rules(func.clone(), machine, Some(&AtMost { dim: dim.clone(), most }));
+        let Some(few) = up_to(MAX_ROWS).filter(|few| skinny(&few.1) > skinny(&many.1)) else { continue };
+        let single = up_to(SINGLE_ROWS).filter(|single| strips(&single.1).ne(strips(&few.1)));
+        let levels = [Some((MAX_ROWS, few)), single.map(|single| (SINGLE_ROWS, single))];
+        return levels.into_iter().flatten().fold(many, |more, (most, few)| {
+            joined(&PrimExpr::from(&dim).less_equal(most), most, few, &more).unwrap_or(more)
+        });
     }
     many
 }
 
-/// `few` if the condition holds, else `many`.
-fn joined(condition: &PrimExpr, few: &PrimFunc, many: &PrimFunc) -> Option<PrimFunc> {
-    let few = Rename.mutate_stmt(&renew_stmt(&few.body))?;
-    let (Stmt::BlockRealize(few), Stmt::BlockRealize(root)) = (few, &many.body) else { return None };
-    let when = |realize: &BlockRealize, predicate| BlockRealize { predicate, ..realize.clone() }.into();
-    let inner = Block { name: "root_many".into(), id: BlockId::fresh(), ..(*root.block).clone() };
-    let many_rows = BlockRealize { block: inner.into(), ..(**root).clone() };
-    let cases: [Stmt; 2] = [when(&few, condition.clone()), when(&many_rows, !condition.clone())];
-    let body = Stmt::seq(cases);
-    let block = Block { body, alloc_buffers: [].into(), ..(*root.block).clone() };
-    Some(PrimFunc { body: BlockRealize { block: block.into(), ..(**root).clone() }.into(), ..many.clone() })
+/// In which pieces the rule reads matrices: its parameters without the number of rows.
+fn strips(applied: &[Applied]) -> impl Iterator<Item = &str> {
+    let skinny = applied.iter().filter(|it| it.rule == SKINNY);
+    skinny.filter_map(|it| it.parameters.split_once(", ").map(|(_, strips)| strips))
 }
 
-fn few_name(name: &str) -> Arc<str> {
-    format!("{name}_few").into()
+/// `few` if the condition holds, which is that there are `most` rows at most, else `many`.
+fn joined(
+    condition: &PrimExpr,
+    most: i64,
+    (few, mut applied): (PrimFunc, Vec<Applied>),
+    (many, applied_many): &(PrimFunc, Vec<Applied>),
+) -> Option<(PrimFunc, Vec<Applied>)> {
+    let few = Rename { most }.mutate_stmt(&renew_stmt(&few.body))?;
+    let (Stmt::BlockRealize(few), Stmt::BlockRealize(root)) = (few, &many.body) else { return None };
+    let when = |realize: &BlockRealize, predicate| BlockRealize { predicate, ..realize.clone() }.into();
+    let name = format!("{}_above_{most}", root.block.name).into();
+    let inner = Block { name, id: BlockId::fresh(), ..(*root.block).clone() };
+    let many_rows = BlockRealize { block: inner.into(), ..(**root).clone() };
+    let cases: [Stmt; 2] = [when(&few, condition.clone()), when(&many_rows, !condition.clone())];
+    let block = Block { body: Stmt::seq(cases), alloc_buffers: [].into(), ..(*root.block).clone() };
+    let body = BlockRealize { block: block.into(), ..(**root).clone() }.into();
+    applied.iter_mut().for_each(|it| it.block = at_most_name(&it.block, most));
+    applied.extend(applied_many.iter().cloned());
+    Some((PrimFunc { body, ..many.clone() }, applied))
+}
+
+fn at_most_name(name: &str, most: i64) -> Arc<str> {
+    format!("{name}_at_most_{most}").into()
 }
 
 /// Gives all blocks other names.
-struct Rename;
+struct Rename {
+    most: i64,
+}
 
 impl Mutator for Rename {
     fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
@@ -64,6 +84,6 @@ impl Mutator for Rename {
 
     fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
         let walked = self.walk_block(block).unwrap_or_else(|| (**block).clone());
-        Some(Block { name: few_name(&block.name), ..walked })
+        Some(Block { name: at_most_name(&block.name, self.most), ..walked })
     }
 }

@@ -194,7 +194,7 @@ fn each_rule_takes_its_programs() {
     let rows = PrimExpr::from(Var::index("m"));
     let symbolic = |extent| if extent == 300 { rows.clone() } else { index(extent) };
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 19] = [
+    let cases: [(PrimFunc, &[Row]); 20] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -211,7 +211,15 @@ fn each_rule_takes_its_programs() {
         (
             product([Var::index("m").into(), index(384), index(512)], true),
             &[
-                ("product_few", "skinny product", "up to 32 rows, strips of 8x192"),
+                ("product_at_most_32", "skinny product", "up to 32 rows, strips of 8x192"),
+                ("product", "contraction", "tile 8x32, packed"),
+            ],
+        ),
+        (
+            product([Var::index("m").into(), index(4096), index(512)], true),
+            &[
+                ("product_at_most_4", "skinny product", "up to 4 rows, strips of 8x1024"),
+                ("product_at_most_32", "skinny product", "up to 32 rows, strips of 8x256"),
                 ("product", "contraction", "tile 8x32, packed"),
             ],
         ),

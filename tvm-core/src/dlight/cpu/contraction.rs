@@ -14,6 +14,7 @@ use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::dlight::narrow::COPY;
 use crate::target::Machine;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use crate::tir::transform::PREFETCH;
 use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, Scope, uses_var};
 
 /// Name of the rule.
@@ -56,7 +57,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
 
     let block = s.block(&info.name)?;
     let write = s.cache_write(block, 0, Scope::Local)?;
-    inline_epilogue(s, info)?;
+    let writes_more = inline_epilogue(s, info)?;
     let loops = s.get_loops(block)?;
     let (mut outer, mut reduce, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     let (mut panels, mut ragged) = (None, Vec::new());
@@ -109,6 +110,10 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             inline_copy(s, &operand.buffer)?;
         }
         pack(s, panel, operand, lanes)?;
+        if writes_more {
+            // What the epilogue reads of the next tile comes from memory while this one is computed.
+            s.annotate(last, PREFETCH, 1i64)?;
+        }
     }
     // Loops with a remainder are not fused, so that lowering can divide them from it.
     let most = outer.iter().position(|it| packed.is_some() && *it == panels).map_or(outer.len(), |at| at + 1);

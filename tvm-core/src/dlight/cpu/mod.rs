@@ -71,9 +71,9 @@ fn parallel_stores(
     }
 }
 
-/// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles.
-fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleError> {
-    let Some(store) = &info.store else { return Ok(()) };
+/// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles; true if it did.
+fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<bool, ScheduleError> {
+    let Some(store) = &info.store else { return Ok(false) };
     let reader = s
         .state()
         .leaf_blocks()
@@ -87,7 +87,8 @@ fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleErr
         let reader = fork.block(&name)?;
         if fork.reverse_compute_inline(reader).is_ok() {
             *s = fork;
+            return Ok(true);
         }
     }
-    Ok(())
+    Ok(false)
 }
