@@ -63,7 +63,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 8 } else { 39 });
+    let op = rng.below(if no_loop { 13 } else { 46 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -78,7 +78,14 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         }
         6 => ("annotate".into(), s.annotate(block, "pragma", 3i64)),
         7 => ("block(\"no such\")".into(), s.block("no such").map(drop)),
-        8..=13 => {
+        8 => ("add_unit_loop of a block".into(), s.add_unit_loop(block).map(drop)),
+        9 | 10 => {
+            let (index, scope) = (rng.below(3), *rng.pick(&SCOPES));
+            (format!("set_scope(_, {index}, {scope:?})"), s.set_scope(block, index, scope))
+        }
+        11 => ("unannotate".into(), s.unannotate(block, "pragma")),
+        12 => ("unannotate \"no such\"".into(), s.unannotate(block, "no such")),
+        13..=18 => {
             let factor = |rng: &mut Rng| match rng.below(16) {
                 0 => Some(*rng.pick(&BAD_FACTORS)),
                 1..8 => Some(*rng.pick(&FACTORS)),
@@ -98,7 +105,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
                 (format!("split(_, {factors:?})"), s.split(target, factors).map(drop))
             }
         }
-        14 | 15 => {
+        19 | 20 => {
             let at = rng.below(loops.len());
             let pair = match loops.get(at + 1) {
                 Some(next) if !rng.one_in(5) => [loops[at], *next],
@@ -106,7 +113,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             };
             ("fuse".into(), s.fuse(pair).map(drop))
         }
-        16..=18 => {
+        21..=23 => {
             let order = [pick(rng, &loops), pick(rng, &loops), pick(rng, &loops)];
             if rng.one_in(3) {
                 ("reorder of 3".into(), s.reorder(order))
@@ -114,29 +121,31 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
                 ("reorder".into(), s.reorder([order[0], order[1]]))
             }
         }
-        19 => ("parallel".into(), s.parallel(pick(rng, &loops))),
-        20 => ("vectorize".into(), s.vectorize(pick(rng, &loops))),
-        21 => ("vectorize".into(), s.vectorize(loops[loops.len() - 1])),
-        22 => ("unroll".into(), s.unroll(pick(rng, &loops))),
-        23 => {
+        24 => ("parallel".into(), s.parallel(pick(rng, &loops))),
+        25 => ("vectorize".into(), s.vectorize(pick(rng, &loops))),
+        26 => ("vectorize".into(), s.vectorize(loops[loops.len() - 1])),
+        27 => ("unroll".into(), s.unroll(pick(rng, &loops))),
+        28 => {
             let tag = *rng.pick(&TAGS);
             (format!("bind(_, {tag:?})"), s.bind(pick(rng, &loops), tag))
         }
-        24 | 25 => ("compute_at".into(), s.compute_at(block, pick(rng, &others))),
-        26 | 27 => ("reverse_compute_at".into(), s.reverse_compute_at(block, pick(rng, &others))),
-        28..=30 => ("decompose_reduction".into(), s.decompose_reduction(block, pick(rng, &loops)).map(drop)),
-        31 | 32 => {
+        29 | 30 => ("compute_at".into(), s.compute_at(block, pick(rng, &others))),
+        31 | 32 => ("reverse_compute_at".into(), s.reverse_compute_at(block, pick(rng, &others))),
+        33..=35 => ("decompose_reduction".into(), s.decompose_reduction(block, pick(rng, &loops)).map(drop)),
+        36 | 37 => {
             let layouts =
                 [("I", "I2i"), ("IJ", "JI"), ("IJ", "IJ3j"), ("IJK", "KI2iJ"), ("IJ", "K"), ("IJKL", "LKJI")];
             let (index, (from, to)) = (rng.below(3), *rng.pick(&layouts));
             let call = format!("transform_layout(_, {index}, {from:?}, {to:?})");
             (call, s.transform_layout(block, index, from, to))
         }
-        33..=35 => {
+        38..=40 => {
             let axis = rng.below(5) as i64 - 2;
             (format!("rfactor(_, {axis})"), s.rfactor(pick(rng, &loops), axis).map(drop))
         }
-        36 | 37 => ("decompose_padding".into(), s.decompose_padding(block, pick(rng, &loops)).map(drop)),
+        41 | 42 => ("decompose_padding".into(), s.decompose_padding(block, pick(rng, &loops)).map(drop)),
+        43 => ("add_unit_loop".into(), s.add_unit_loop(pick(rng, &loops)).map(drop)),
+        44 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };
     let foreign = foreign && op != 7;

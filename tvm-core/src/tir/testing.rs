@@ -70,6 +70,8 @@ pub(crate) fn run(func: &PrimFunc, mut args: Vec<Value>) -> Vec<i64> {
     out.to_vec().unwrap()
 }
 
+const SCOPES: [Scope; 3] = [Scope::Global, Scope::Local, Scope::Shared];
+
 /// Tries one random schedule primitive, which may be rejected; returns its name and result.
 pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Result<(), ScheduleError>) {
     let blocks: Vec<String> = s.state().blocks().iter().map(|it| it.block.name.to_string()).collect();
@@ -83,7 +85,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(23) {
+    match rng.below(27) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -103,6 +105,9 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         }
         18 | 19 => ("rfactor", s.rfactor(a, rng.below(4) as i64 - 1).map(drop)),
         20 | 21 => ("decompose_padding", s.decompose_padding(block, a).map(drop)),
+        22 => ("add_unit_loop", s.add_unit_loop(a).map(drop)),
+        23 => ("add_unit_loop", s.add_unit_loop(block).map(drop)),
+        24 | 25 => ("set_scope", s.set_scope(block, rng.below(3), *rng.pick(&SCOPES))),
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }
 }

@@ -8,6 +8,7 @@ use super::analysis::check_scope;
 use super::argument::{BufferArg, FactorArg};
 use super::handle::Item;
 use super::primitive::{
+    add_unit_loop::add_unit_loop,
     annotate::annotate,
     cache_read::cache_read,
     cache_write::cache_write,
@@ -21,8 +22,10 @@ use super::primitive::{
     reorder::reorder,
     reverse_compute_inline::reverse_compute_inline,
     rfactor::rfactor,
+    set_scope::set_scope,
     split::split,
     transform_layout::transform_layout,
+    unannotate::unannotate,
 };
 use super::sample::{Decision, categorical, perfect_tile};
 use super::{ScheduleError, ScheduleState, StmtSRef};
@@ -74,6 +77,8 @@ pub enum InstructionKind {
         /// The thread index that the loop variable becomes.
         tag: ThreadTag,
     },
+    /// Puts a loop of one iteration around a loop or block.
+    AddUnitLoop,
     /// Makes a block and the other readers of a buffer read a copy of it.
     CacheRead {
         /// The buffer to copy, one of those that the block reads.
@@ -99,6 +104,13 @@ pub enum InstructionKind {
         /// The new layout.
         to: String,
     },
+    /// Moves a buffer to another kind of memory.
+    SetScope {
+        /// The buffer, one of those that the block writes or reads.
+        buffer: BufferArg,
+        /// Where it lives.
+        scope: Scope,
+    },
     /// Moves a producer under a loop.
     ComputeAt,
     /// Moves a consumer under a loop.
@@ -122,6 +134,11 @@ pub enum InstructionKind {
         key: String,
         /// Value of the hint.
         value: AttrValue,
+    },
+    /// Removes a hint.
+    Unannotate {
+        /// Name of the hint.
+        key: String,
     },
 }
 
@@ -161,9 +178,11 @@ impl InstructionKind {
             InstructionKind::Vectorize => "vectorize",
             InstructionKind::Unroll => "unroll",
             InstructionKind::Bind { .. } => "bind",
+            InstructionKind::AddUnitLoop => "add_unit_loop",
             InstructionKind::CacheRead { .. } => "cache_read",
             InstructionKind::CacheWrite { .. } => "cache_write",
             InstructionKind::TransformLayout { .. } => "transform_layout",
+            InstructionKind::SetScope { .. } => "set_scope",
             InstructionKind::ComputeAt => "compute_at",
             InstructionKind::ReverseComputeAt => "reverse_compute_at",
             InstructionKind::ComputeInline => "compute_inline",
@@ -172,6 +191,7 @@ impl InstructionKind {
             InstructionKind::DecomposePadding => "decompose_padding",
             InstructionKind::Rfactor { .. } => "rfactor",
             InstructionKind::Annotate { .. } => "annotate",
+            InstructionKind::Unannotate { .. } => "unannotate",
         }
     }
 
@@ -189,17 +209,20 @@ impl InstructionKind {
             | InstructionKind::SamplePerfectTile { .. }
             | InstructionKind::SampleCategorical { .. }
             | InstructionKind::Unroll
-            | InstructionKind::Annotate { .. } => None,
+            | InstructionKind::Annotate { .. }
+            | InstructionKind::Unannotate { .. } => None,
             InstructionKind::Split { .. }
             | InstructionKind::Fuse
             | InstructionKind::Reorder
             | InstructionKind::Parallel
             | InstructionKind::Vectorize
             | InstructionKind::Bind { .. }
+            | InstructionKind::AddUnitLoop
             | InstructionKind::DecomposeReduction => Some(false),
             InstructionKind::CacheRead { .. }
             | InstructionKind::CacheWrite { .. }
             | InstructionKind::TransformLayout { .. }
+            | InstructionKind::SetScope { .. }
             | InstructionKind::ComputeAt
             | InstructionKind::ReverseComputeAt
             | InstructionKind::ComputeInline
@@ -257,6 +280,10 @@ impl InstructionKind {
             Some(Item::Int(value)) => Ok(*value),
             _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not an integer"))),
         };
+        let stmt = |i: usize| match inputs.get(i) {
+            Some(Item::Stmt(sref)) => Ok(*sref),
+            _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not a loop or a block"))),
+        };
         let all_loops = || (0..inputs.len()).map(a_loop).collect::<Result<Vec<VarId>, _>>();
         let no_output = |()| Vec::new();
         let one_block = |id: BlockId| vec![Item::Stmt(StmtSRef::Block(id))];
@@ -297,6 +324,7 @@ impl InstructionKind {
             InstructionKind::Bind { tag } => {
                 set_kind(state, a_loop(0)?, ForKind::ThreadBinding(*tag)).map(no_output)
             }
+            InstructionKind::AddUnitLoop => add_unit_loop(state, stmt(0)?).map(|var| loops(vec![var])),
             InstructionKind::CacheRead { buffer, scope } => {
                 cache_read(state, block(0)?, buffer, *scope).map(one_block)
             }
@@ -305,6 +333,9 @@ impl InstructionKind {
             }
             InstructionKind::TransformLayout { buffer, from, to } => {
                 transform_layout(state, block(0)?, buffer, from, to).map(no_output)
+            }
+            InstructionKind::SetScope { buffer, scope } => {
+                set_scope(state, block(0)?, buffer, *scope).map(no_output)
             }
             InstructionKind::ComputeAt => compute_at(state, block(0)?, a_loop(1)?).map(no_output),
             InstructionKind::ReverseComputeAt => {
@@ -321,12 +352,8 @@ impl InstructionKind {
             InstructionKind::Rfactor { factor_axis } => {
                 rfactor(state, a_loop(0)?, *factor_axis).map(one_block)
             }
-            InstructionKind::Annotate { key, value } => {
-                let Some(Item::Stmt(sref)) = inputs.first() else {
-                    return Err(ScheduleError::argument("annotate", "nothing to annotate"));
-                };
-                annotate(state, *sref, key, value).map(no_output)
-            }
+            InstructionKind::Annotate { key, value } => annotate(state, stmt(0)?, key, value).map(no_output),
+            InstructionKind::Unannotate { key } => unannotate(state, stmt(0)?, key).map(no_output),
         }
     }
 }

@@ -16,6 +16,7 @@ mod padding;
 mod predicates;
 mod rfactor;
 mod sampling;
+mod small;
 
 fn dim(n: i64) -> PrimExpr {
     PrimExpr::index(n)

@@ -145,6 +145,7 @@ impl fmt::Display for Trace {
                     let of = format!("&{candidates:?}, &{weights:?}");
                     writeln!(f, "let {outs} = s.sample_categorical({of}, {decision})?;")?
                 }
+                InstructionKind::AddUnitLoop => writeln!(f, "let {outs} = s.add_unit_loop({ins})?;")?,
                 InstructionKind::Fuse => writeln!(f, "let {outs} = s.fuse([{ins}])?;")?,
                 InstructionKind::Reorder => writeln!(f, "s.reorder([{ins}])?;")?,
                 InstructionKind::Bind { tag } => writeln!(f, "s.bind({ins}, ThreadTag::{tag:?})?;")?,
@@ -159,6 +160,9 @@ impl fmt::Display for Trace {
                 InstructionKind::TransformLayout { buffer, from, to } => {
                     writeln!(f, "s.transform_layout({ins}, {buffer}, {from:?}, {to:?})?;")?
                 }
+                InstructionKind::SetScope { buffer, scope } => {
+                    writeln!(f, "s.set_scope({ins}, {buffer}, Scope::{scope:?})?;")?
+                }
                 InstructionKind::DecomposeReduction | InstructionKind::DecomposePadding => {
                     writeln!(f, "let {outs} = s.{}({ins})?;", instruction.kind.name())?
                 }
@@ -168,6 +172,7 @@ impl fmt::Display for Trace {
                 InstructionKind::Annotate { key, value } => {
                     writeln!(f, "s.annotate({ins}, {key:?}, {value:?})?;")?
                 }
+                InstructionKind::Unannotate { key } => writeln!(f, "s.unannotate({ins}, {key:?})?;")?,
                 InstructionKind::Parallel
                 | InstructionKind::Vectorize
                 | InstructionKind::Unroll

@@ -50,4 +50,16 @@ impl Schedule {
         let (buffer, from, to) = (buffer.into(), from.to_string(), to.to_string());
         self.run(InstructionKind::TransformLayout { buffer, from, to }, &[block.handle()]).map(|_| ())
     }
+
+    /// Moves `buffer`, which the program allocates, to the memory `scope`; all accesses follow. `buffer` is a name, or a
+    /// position among the buffers that `block` writes, followed by those that it reads.
+    ///
+    /// TVM counterpart: `set_scope`.
+    ///
+    /// # Errors
+    /// When the buffer is a parameter; when loops would run side by side that may not with a buffer in this memory; when
+    /// GPU threads are to share a buffer that may be read before it is written.
+    pub fn set_scope(&mut self, block: BlockRV, buffer: impl Into<BufferArg>, scope: Scope) -> Result<()> {
+        self.run(InstructionKind::SetScope { buffer: buffer.into(), scope }, &[block.handle()]).map(|_| ())
+    }
 }

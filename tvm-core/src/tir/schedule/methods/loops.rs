@@ -176,6 +176,19 @@ impl Schedule {
         self.run(InstructionKind::Bind { tag }, &[target.handle()]).map(|_| ())
     }
 
+    /// Puts a loop of one iteration around a loop or block. Returns this loop.
+    ///
+    /// TVM counterpart: `add_unit_loop`.
+    ///
+    /// # Errors
+    /// When the target is gone or the root block.
+    pub fn add_unit_loop(&mut self, target: impl SRef) -> Result<LoopRV> {
+        match self.loops_of(InstructionKind::AddUnitLoop, &[target.handle()])?[..] {
+            [unit] => Ok(unit),
+            _ => Err(ScheduleError::argument("add_unit_loop", "a loop was lost")),
+        }
+    }
+
     /// Attaches a hint for later passes to a loop or block.
     ///
     /// # Errors
@@ -183,5 +196,15 @@ impl Schedule {
     pub fn annotate(&mut self, target: impl SRef, key: &str, value: impl Into<AttrValue>) -> Result<()> {
         self.run(InstructionKind::Annotate { key: key.into(), value: value.into() }, &[target.handle()])
             .map(|_| ())
+    }
+
+    /// Removes the hint `key` from a loop or block.
+    ///
+    /// TVM counterpart: `unannotate`.
+    ///
+    /// # Errors
+    /// When the target is gone, or has no such hint.
+    pub fn unannotate(&mut self, target: impl SRef, key: &str) -> Result<()> {
+        self.run(InstructionKind::Unannotate { key: key.into() }, &[target.handle()]).map(|_| ())
     }
 }
