@@ -63,7 +63,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 13 } else { 46 });
+    let op = rng.below(if no_loop { 13 } else { 49 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -145,6 +145,14 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         }
         41 | 42 => ("decompose_padding".into(), s.decompose_padding(block, pick(rng, &loops)).map(drop)),
         43 => ("add_unit_loop".into(), s.add_unit_loop(pick(rng, &loops)).map(drop)),
+        45..=47 => {
+            let points: Vec<i64> = (0..1 + rng.below(2)).map(|_| *rng.pick(&FACTORS)).collect();
+            let points = if rng.one_in(16) { vec![*rng.pick(&BAD_FACTORS)] } else { points };
+            (
+                format!("loop_partition(_, {points:?})"),
+                s.loop_partition_n(pick(rng, &loops), &points).map(drop),
+            )
+        }
         44 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };

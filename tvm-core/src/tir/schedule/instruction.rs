@@ -19,6 +19,7 @@ use super::primitive::{
     decompose_reduction::decompose_reduction,
     for_kind::{misfit, set_kind},
     fuse::fuse,
+    loop_partition::loop_partition,
     reorder::reorder,
     reverse_compute_inline::reverse_compute_inline,
     rfactor::rfactor,
@@ -66,6 +67,11 @@ pub enum InstructionKind {
     Fuse,
     /// Reorders loops.
     Reorder,
+    /// Divides the range of a loop.
+    LoopPartition {
+        /// The first iterations of the second and the following loops.
+        points: Vec<i64>,
+    },
     /// Runs a loop on the thread pool.
     Parallel,
     /// Runs a loop as vector lanes.
@@ -174,6 +180,7 @@ impl InstructionKind {
             InstructionKind::SampleCategorical { .. } => "sample_categorical",
             InstructionKind::Fuse => "fuse",
             InstructionKind::Reorder => "reorder",
+            InstructionKind::LoopPartition { .. } => "loop_partition",
             InstructionKind::Parallel => "parallel",
             InstructionKind::Vectorize => "vectorize",
             InstructionKind::Unroll => "unroll",
@@ -214,6 +221,7 @@ impl InstructionKind {
             InstructionKind::Split { .. }
             | InstructionKind::Fuse
             | InstructionKind::Reorder
+            | InstructionKind::LoopPartition { .. }
             | InstructionKind::Parallel
             | InstructionKind::Vectorize
             | InstructionKind::Bind { .. }
@@ -318,6 +326,7 @@ impl InstructionKind {
             }
             InstructionKind::Fuse => fuse(state, &all_loops()?).map(|var| loops(vec![var])),
             InstructionKind::Reorder => reorder(state, &all_loops()?).map(no_output),
+            InstructionKind::LoopPartition { points } => loop_partition(state, a_loop(0)?, points).map(loops),
             InstructionKind::Parallel => set_kind(state, a_loop(0)?, ForKind::Parallel).map(no_output),
             InstructionKind::Vectorize => set_kind(state, a_loop(0)?, ForKind::Vectorized).map(no_output),
             InstructionKind::Unroll => set_kind(state, a_loop(0)?, ForKind::Unrolled).map(no_output),

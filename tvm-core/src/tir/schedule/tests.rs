@@ -13,6 +13,7 @@ mod legality;
 mod many;
 mod module;
 mod padding;
+mod partition;
 mod predicates;
 mod rfactor;
 mod sampling;

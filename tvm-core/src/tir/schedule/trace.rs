@@ -148,6 +148,9 @@ impl fmt::Display for Trace {
                 InstructionKind::AddUnitLoop => writeln!(f, "let {outs} = s.add_unit_loop({ins})?;")?,
                 InstructionKind::Fuse => writeln!(f, "let {outs} = s.fuse([{ins}])?;")?,
                 InstructionKind::Reorder => writeln!(f, "s.reorder([{ins}])?;")?,
+                InstructionKind::LoopPartition { points } => {
+                    writeln!(f, "let [{outs}] = s.loop_partition({ins}, &{points:?})?;")?
+                }
                 InstructionKind::Bind { tag } => writeln!(f, "s.bind({ins}, ThreadTag::{tag:?})?;")?,
                 InstructionKind::CacheRead { buffer, scope }
                 | InstructionKind::CacheWrite { buffer, scope } => {

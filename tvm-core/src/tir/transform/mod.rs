@@ -95,6 +95,7 @@ pub use shuffle_strided_loads::shuffle_strided_loads;
 pub use simplify::simplify;
 pub use unguard_lanes::unguard_lanes;
 pub use unroll_loop::unroll_loop;
+pub(in crate::tir) use util::{BlockNames, DeepSubstitute};
 pub use vectorize_loop::{REMAINDER, STREAMED, vectorize_loop};
 pub use vectorize_reductions::{REDUCTION_LANES, vectorize_reductions};
 pub use vectorize_transposes::vectorize_transposes;

@@ -144,6 +144,43 @@ impl Schedule {
         self.run(InstructionKind::Reorder, &order).map(|_| ())
     }
 
+    /// Divides the range of a loop at `points`, which are positive and ascending: `[8, 16]` gives a loop of the first 8
+    /// iterations, one of the next 8 and one of the rest. Where the extent is symbolic, loops after its end have no
+    /// iterations. Blocks in the first loop stay the same; those in the others are new, with new names.
+    ///
+    /// TVM counterpart: `loop_partition`, which takes lengths.
+    ///
+    /// ```
+    /// # use tvm_core::tir::{PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # fn peel(func: PrimFunc) -> Result<(), ScheduleError> {
+    /// let mut s = Schedule::new(func)?;
+    /// let block = s.block("y")?;
+    /// let [i, _] = s.loops(block)?;
+    /// let [first, rest] = s.loop_partition(i, &[1])?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When a point is not inside the loop, the loop drives a reduction with an init, or the number of loops is not `N`.
+    pub fn loop_partition<const N: usize>(&mut self, target: LoopRV, points: &[i64]) -> Result<[LoopRV; N]> {
+        let got = points.len().saturating_add(1);
+        let message = || format!("expected {N} loops, the points give {got}");
+        let wrong = || ScheduleError::argument("loop_partition", message());
+        if got != N {
+            return Err(wrong());
+        }
+        self.loop_partition_n(target, points)?.try_into().map_err(|_| wrong())
+    }
+
+    /// [`loop_partition`](Self::loop_partition) into any number of loops.
+    ///
+    /// # Errors
+    /// As `loop_partition`.
+    pub fn loop_partition_n(&mut self, target: LoopRV, points: &[i64]) -> Result<Vec<LoopRV>> {
+        let points = points.to_vec();
+        self.loops_of(InstructionKind::LoopPartition { points }, &[target.handle()])
+    }
+
     /// Runs the iterations of a loop on the thread pool.
     ///
     /// # Errors

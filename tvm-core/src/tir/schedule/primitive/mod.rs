@@ -11,6 +11,7 @@ pub(super) mod decompose_padding;
 pub(super) mod decompose_reduction;
 pub(super) mod for_kind;
 pub(super) mod fuse;
+pub(super) mod loop_partition;
 pub(super) mod reorder;
 pub(super) mod reverse_compute_inline;
 pub(super) mod rfactor;

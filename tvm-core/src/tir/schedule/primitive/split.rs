@@ -15,7 +15,7 @@ use crate::tir::{For, ForKind, PrimExpr, Range, Stmt, substitute_expr};
 const NAME: &str = "split";
 
 /// The largest product of factors for a symbolic extent.
-const MAX_SYMBOLIC: i64 = 1 << 32;
+pub(super) const MAX_SYMBOLIC: i64 = 1 << 32;
 
 /// The largest index allowed when all dimensions are 1. A call allows 2^62; the margin is for what rounding up adds.
 const MAX_INDEX: i128 = 1 << 56;
@@ -27,16 +27,7 @@ pub(in crate::tir::schedule) fn split(
     factors: &[Option<i64>],
 ) -> Result<Vec<VarId>, ScheduleError> {
     let node = state.get_for(var)?;
-    let sref = StmtSRef::Loop(var);
-    if !node.min.is_const(0) {
-        return Err(ScheduleError::illegal(NAME, "the loop does not start at 0").show(state, &[sref]));
-    }
-    if matches!(node.kind, ForKind::ThreadBinding(_)) || !node.annotations.is_empty() {
-        let message = "the loop is bound to a thread or annotated already";
-        return Err(ScheduleError::illegal(NAME, message)
-            .help("split first, bind after")
-            .show(state, &[sref]));
-    }
+    check_divisible(NAME, state, node)?;
     let (extents, exact) = extents(&node.extent, factors)?;
     let vars: Vec<Var> =
         (0..factors.len()).map(|i| Var::index(format!("{}_{i}", node.loop_var.name()))).collect();
@@ -60,6 +51,25 @@ pub(in crate::tir::schedule) fn split(
     let (new, vars_of) = (new.collect(), FxHashMap::from_iter([(var, whole)]));
     state.change_loops(LoopChange { old: vec![var], new, vars: vars_of, condition })?;
     Ok(vars.iter().map(Var::id).collect())
+}
+
+/// Checks that `node` may be divided into several loops: it starts at 0, and is neither bound nor annotated.
+pub(super) fn check_divisible(
+    name: &'static str,
+    state: &ScheduleState,
+    node: &For,
+) -> Result<(), ScheduleError> {
+    let marked = [StmtSRef::Loop(node.loop_var.id())];
+    if !node.min.is_const(0) {
+        return Err(ScheduleError::illegal(name, "the loop does not start at 0").show(state, &marked));
+    }
+    if matches!(node.kind, ForKind::ThreadBinding(_)) || !node.annotations.is_empty() {
+        let message = "the loop is bound to a thread or annotated already";
+        return Err(ScheduleError::illegal(name, message)
+            .help("divide the loop first, bind after")
+            .show(state, &marked));
+    }
+    Ok(())
 }
 
 /// Checks that indices fit an `i64`, although iterations beyond the extent make them larger than the program's own.
