@@ -1,6 +1,6 @@
 //! Random schedule primitives, with valid and invalid arguments.
 
-use tvm::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use tvm::tir::schedule::{BlockRV, Factor, LoopRV, Schedule, ScheduleError};
 use tvm::tir::{Scope, ThreadTag};
 use tvm_testing::Rng;
 
@@ -63,7 +63,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 13 } else { 49 });
+    let op = rng.below(if no_loop { 13 } else { 51 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -145,6 +145,15 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         }
         41 | 42 => ("decompose_padding".into(), s.decompose_padding(block, pick(rng, &loops)).map(drop)),
         43 => ("add_unit_loop".into(), s.add_unit_loop(pick(rng, &loops)).map(drop)),
+        48 | 49 => {
+            let dim = Factor::from(*rng.pick(&["m", "n", "k", "no such"]));
+            let factors = match rng.below(3) {
+                0 => [Factor::Infer, dim],
+                1 => [dim, Factor::Infer],
+                _ => [dim.clone(), dim],
+            };
+            (format!("split(_, {factors:?})"), s.split(pick(rng, &loops), factors).map(drop))
+        }
         45..=47 => {
             let points: Vec<i64> = (0..1 + rng.below(2)).map(|_| *rng.pick(&FACTORS)).collect();
             let points = if rng.one_in(16) { vec![*rng.pick(&BAD_FACTORS)] } else { points };

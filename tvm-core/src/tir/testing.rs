@@ -4,7 +4,7 @@
 use tvm_runtime::{DataType, Tensor};
 
 use super::interp::{self, Value};
-use super::schedule::{LoopRV, Schedule, ScheduleError};
+use super::schedule::{Factor, LoopRV, Schedule, ScheduleError};
 use super::{Param, PrimExpr, PrimFunc, Scope};
 use crate::te;
 use tvm_testing::Rng;
@@ -85,7 +85,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(29) {
+    match rng.below(30) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -108,6 +108,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         22 => ("add_unit_loop", s.add_unit_loop(a).map(drop)),
         23 => ("add_unit_loop", s.add_unit_loop(block).map(drop)),
         24 | 25 => ("set_scope", s.set_scope(block, rng.below(3), *rng.pick(&SCOPES))),
+        28 => ("split by a dimension", s.split(a, [Factor::Infer, Factor::from("n")]).map(drop)),
         26 | 27 => {
             let points = [[1, factor], [factor, factor + 3]];
             ("loop_partition", s.loop_partition_n(a, &rng.pick(&points)[..1 + rng.below(2)]).map(drop))

@@ -31,7 +31,7 @@ use super::primitive::{
 use super::sample::{Decision, categorical, perfect_tile};
 use super::{ScheduleError, ScheduleState, StmtSRef};
 use crate::ir::{AttrValue, BlockId, VarId};
-use crate::tir::{ForKind, Scope, ThreadTag};
+use crate::tir::{ForKind, PrimExpr, Scope, ThreadTag};
 
 /// A primitive and its attributes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -306,8 +306,9 @@ impl InstructionKind {
             InstructionKind::Split { factors } => {
                 let value = |factor: &Option<FactorArg>| match factor {
                     None => Ok(None),
-                    Some(FactorArg::Int(value)) => Ok(Some(*value)),
-                    Some(FactorArg::Input { input }) => int(*input).map(Some),
+                    Some(FactorArg::Int(value)) => Ok(Some(PrimExpr::index(*value))),
+                    Some(FactorArg::Input { input }) => int(*input).map(|it| Some(PrimExpr::index(it))),
+                    Some(FactorArg::Dim { dim }) => find_dim(state, dim).map(Some),
                 };
                 let factors = factors.iter().map(value).collect::<Result<Vec<_>, _>>()?;
                 split(state, a_loop(0)?, &factors).map(loops)
@@ -365,6 +366,19 @@ impl InstructionKind {
             InstructionKind::Unannotate { key } => unannotate(state, stmt(0)?, key).map(no_output),
         }
     }
+}
+
+/// The symbolic dimension named `name`.
+fn find_dim(state: &ScheduleState, name: &str) -> Result<PrimExpr, ScheduleError> {
+    let dims = state.func().symbolic_dims();
+    let mut named = dims.iter().filter(|dim| dim.name() == name);
+    if let (Some(dim), None) = (named.next(), named.next()) {
+        return Ok(dim.into());
+    }
+    let all: Vec<String> = dims.iter().map(|dim| format!("`{}`", dim.name())).collect();
+    let all = if all.is_empty() { "none".into() } else { all.join(", ") };
+    let message = format!("`{name}` names no symbolic dimension, or more than one; the dimensions are {all}");
+    Err(ScheduleError::argument("split", message))
 }
 
 fn find_block(state: &ScheduleState, name: &str) -> Result<BlockId, ScheduleError> {

@@ -112,6 +112,15 @@ pub(super) fn analyzer_outside(state: &ScheduleState, sref: StmtSRef) -> Result<
     Ok(analyzer)
 }
 
+/// An analyzer that knows the dimensions, and the loops and axes around `sref`.
+pub(super) fn analyzer_around(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, ScheduleError> {
+    let mut analyzer = analyzer_outside(state, sref)?;
+    for outer in state.loops_above(sref) {
+        bind_loop(&mut analyzer, state.get_for(outer)?);
+    }
+    Ok(analyzer)
+}
+
 /// Binds the variable of the loop `node` to its range in `analyzer`.
 pub(super) fn bind_loop(analyzer: &mut Analyzer, node: &For) {
     analyzer.bind_range(&node.loop_var, &node.range());

@@ -191,13 +191,15 @@ impl fmt::Display for Trace {
     }
 }
 
-/// The factors of a split as the elements of a Rust array: of `Option`s where no input is one.
+/// The factors of a split as the elements of a Rust array: of `Option`s where all are integers.
 fn show_factors(factors: &[Option<FactorArg>], inputs: &[String]) -> String {
-    let sampled = factors.iter().any(|it| matches!(it, Some(FactorArg::Input { .. })));
+    let sampled =
+        factors.iter().any(|it| matches!(it, Some(FactorArg::Input { .. } | FactorArg::Dim { .. })));
     let show = |factor: &Option<FactorArg>| match factor {
         Some(FactorArg::Input { input }) => {
-            format!("{}.into()", inputs.get(*input).map_or("?", String::as_str))
+            format!("Factor::from({})", inputs.get(*input).map_or("?", String::as_str))
         }
+        Some(FactorArg::Dim { dim }) => format!("Factor::from({dim:?})"),
         Some(FactorArg::Int(value)) if sampled => format!("Factor::Int({value})"),
         Some(FactorArg::Int(value)) => format!("Some({value})"),
         None if sampled => "Factor::Infer".into(),

@@ -8,11 +8,12 @@ use crate::ir::AttrValue;
 use crate::tir::ThreadTag;
 
 impl Schedule {
-    /// Splits a loop into loops of the extents `factors`, outermost first. A factor is an integer, a sampled integer, or `None` for the one that is
-    /// inferred.
+    /// Splits a loop into loops of the extents `factors`, outermost first. A factor is an integer, a sampled integer, the name
+    /// of a symbolic dimension, or `None` for the one that is inferred. Where the product of the factors is not known to
+    /// divide the extent, the blocks inside run under a condition.
     ///
     /// ```
-    /// # use tvm_core::tir::{PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # use tvm_core::tir::{PrimFunc, schedule::{Factor, Schedule, ScheduleError}};
     /// # fn tile(func: PrimFunc) -> Result<(), ScheduleError> {
     /// let mut s = Schedule::new(func)?;
     /// let block = s.block("y")?;
@@ -20,11 +21,13 @@ impl Schedule {
     /// let [i_0, i_1] = s.split(i, [None, Some(8)])?;
     /// let tile = s.sample_perfect_tile::<3>(j, 16, None)?;
     /// let [j_0, j_1, j_2] = s.split(j, tile)?;
+    /// let [of_n, rest] = s.split(i_0, [Factor::from("n"), Factor::Infer])?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// When a factor is not positive, or more than one is to be inferred.
+    /// When a factor is not known to be positive, or more than one is to be inferred. A dimension is positive if its bounds say
+    /// so (`dims(n = 1..)`).
     pub fn split<const N: usize>(
         &mut self,
         target: LoopRV,
@@ -47,6 +50,7 @@ impl Schedule {
                 inputs.push(expr.handle());
                 Some(FactorArg::Input { input: inputs.len() - 1 })
             }
+            Factor::Dim(dim) => Some(FactorArg::Dim { dim: dim.clone() }),
         };
         let factors = factors.iter().map(&mut arg).collect();
         self.loops_of(InstructionKind::Split { factors }, &inputs)

@@ -22,7 +22,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::split::{MAX_SYMBOLIC, check_divisible};
 use crate::ir::{Var, VarId};
 use crate::tir::analysis::reads_memory;
-use crate::tir::schedule::rewrite::{self, bind_loop};
+use crate::tir::schedule::rewrite;
 use crate::tir::schedule::state::blocks_in;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::transform::{BlockNames, DeepSubstitute, renew_stmt};
@@ -65,7 +65,7 @@ pub(in crate::tir::schedule) fn loop_partition(
         vars.push(loop_var.id());
         parts.push(For { loop_var, extent: end - begin, body, ..(*node).clone() });
     }
-    let analyzer = around(state, var)?;
+    let analyzer = rewrite::analyzer_around(state, sref)?;
     let simple = |part: For| Stmt::from(For { extent: analyzer.simplify(&part.extent), ..part });
     let new =
         rewrite::simplify_bindings(state, sref, &Stmt::SeqStmt(parts.into_iter().map(simple).collect()));
@@ -86,22 +86,15 @@ fn check_points(state: &ScheduleState, node: &For, points: &[i64]) -> Result<(),
         return refuse(format!("the points must be positive and ascending, got {points:?}"));
     }
     let extent = &node.extent;
-    if around(state, node.loop_var.id())?.can_prove_less_equal(extent, &PrimExpr::index(last)) {
+    if rewrite::analyzer_around(state, StmtSRef::Loop(node.loop_var.id()))?
+        .can_prove_less_equal(extent, &PrimExpr::index(last))
+    {
         return refuse(format!("point {last} is not inside the loop, which has {extent} iterations"));
     }
     if extent.as_int().is_none() && last > MAX_SYMBOLIC {
         return refuse(format!("indices of a loop from {last} to {extent} may not fit an i64"));
     }
     Ok(())
-}
-
-/// An analyzer that knows the dimensions and the loops around the loop `var`.
-fn around(state: &ScheduleState, var: VarId) -> Result<crate::arith::Analyzer, ScheduleError> {
-    let mut analyzer = rewrite::analyzer_outside(state, StmtSRef::Loop(var))?;
-    for outer in state.loops_above(StmtSRef::Loop(var)) {
-        bind_loop(&mut analyzer, state.get_for(outer)?);
-    }
-    Ok(analyzer)
 }
 
 /// A block in `node` whose init lowering places before `node`, or further out because of it.
