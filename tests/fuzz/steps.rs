@@ -63,7 +63,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 13 } else { 51 });
+    let op = rng.below(if no_loop { 15 } else { 53 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -85,7 +85,13 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         }
         11 => ("unannotate".into(), s.unannotate(block, "pragma")),
         12 => ("unannotate \"no such\"".into(), s.unannotate(block, "no such")),
-        13..=18 => {
+        13 | 14 => {
+            let (axis, factor, offset) = (rng.below(5) as i64 - 2, *rng.pick(&FACTORS), rng.below(3) as i64);
+            let factor = if rng.one_in(16) { *rng.pick(&BAD_FACTORS) } else { factor };
+            let call = format!("storage_align(_, 0, {axis}, {factor}, {offset})");
+            (call, s.storage_align(block, 0, axis, factor, offset))
+        }
+        15..=20 => {
             let factor = |rng: &mut Rng| match rng.below(16) {
                 0 => Some(*rng.pick(&BAD_FACTORS)),
                 1..8 => Some(*rng.pick(&FACTORS)),
@@ -105,7 +111,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
                 (format!("split(_, {factors:?})"), s.split(target, factors).map(drop))
             }
         }
-        19 | 20 => {
+        21 | 22 => {
             let at = rng.below(loops.len());
             let pair = match loops.get(at + 1) {
                 Some(next) if !rng.one_in(5) => [loops[at], *next],
@@ -113,7 +119,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             };
             ("fuse".into(), s.fuse(pair).map(drop))
         }
-        21..=23 => {
+        23..=25 => {
             let order = [pick(rng, &loops), pick(rng, &loops), pick(rng, &loops)];
             if rng.one_in(3) {
                 ("reorder of 3".into(), s.reorder(order))
@@ -121,31 +127,31 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
                 ("reorder".into(), s.reorder([order[0], order[1]]))
             }
         }
-        24 => ("parallel".into(), s.parallel(pick(rng, &loops))),
-        25 => ("vectorize".into(), s.vectorize(pick(rng, &loops))),
-        26 => ("vectorize".into(), s.vectorize(loops[loops.len() - 1])),
-        27 => ("unroll".into(), s.unroll(pick(rng, &loops))),
-        28 => {
+        26 => ("parallel".into(), s.parallel(pick(rng, &loops))),
+        27 => ("vectorize".into(), s.vectorize(pick(rng, &loops))),
+        28 => ("vectorize".into(), s.vectorize(loops[loops.len() - 1])),
+        29 => ("unroll".into(), s.unroll(pick(rng, &loops))),
+        30 => {
             let tag = *rng.pick(&TAGS);
             (format!("bind(_, {tag:?})"), s.bind(pick(rng, &loops), tag))
         }
-        29 | 30 => ("compute_at".into(), s.compute_at(block, pick(rng, &others))),
-        31 | 32 => ("reverse_compute_at".into(), s.reverse_compute_at(block, pick(rng, &others))),
-        33..=35 => ("decompose_reduction".into(), s.decompose_reduction(block, pick(rng, &loops)).map(drop)),
-        36 | 37 => {
+        31 | 32 => ("compute_at".into(), s.compute_at(block, pick(rng, &others))),
+        33 | 34 => ("reverse_compute_at".into(), s.reverse_compute_at(block, pick(rng, &others))),
+        35..=37 => ("decompose_reduction".into(), s.decompose_reduction(block, pick(rng, &loops)).map(drop)),
+        38 | 39 => {
             let layouts =
                 [("I", "I2i"), ("IJ", "JI"), ("IJ", "IJ3j"), ("IJK", "KI2iJ"), ("IJ", "K"), ("IJKL", "LKJI")];
             let (index, (from, to)) = (rng.below(3), *rng.pick(&layouts));
             let call = format!("transform_layout(_, {index}, {from:?}, {to:?})");
             (call, s.transform_layout(block, index, from, to))
         }
-        38..=40 => {
+        40..=42 => {
             let axis = rng.below(5) as i64 - 2;
             (format!("rfactor(_, {axis})"), s.rfactor(pick(rng, &loops), axis).map(drop))
         }
-        41 | 42 => ("decompose_padding".into(), s.decompose_padding(block, pick(rng, &loops)).map(drop)),
-        43 => ("add_unit_loop".into(), s.add_unit_loop(pick(rng, &loops)).map(drop)),
-        48 | 49 => {
+        43 | 44 => ("decompose_padding".into(), s.decompose_padding(block, pick(rng, &loops)).map(drop)),
+        45 => ("add_unit_loop".into(), s.add_unit_loop(pick(rng, &loops)).map(drop)),
+        50 | 51 => {
             let dim = Factor::from(*rng.pick(&["m", "n", "k", "no such"]));
             let factors = match rng.below(3) {
                 0 => [Factor::Infer, dim],
@@ -154,7 +160,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             };
             (format!("split(_, {factors:?})"), s.split(pick(rng, &loops), factors).map(drop))
         }
-        45..=47 => {
+        47..=49 => {
             let points: Vec<i64> = (0..1 + rng.below(2)).map(|_| *rng.pick(&FACTORS)).collect();
             let points = if rng.one_in(16) { vec![*rng.pick(&BAD_FACTORS)] } else { points };
             (
@@ -162,7 +168,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
                 s.loop_partition_n(pick(rng, &loops), &points).map(drop),
             )
         }
-        44 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
+        46 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };
     let foreign = foreign && op != 7;

@@ -98,7 +98,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         10 | 11 => ("compute_at", s.compute_at(block, far)),
         12 | 13 => ("reverse_compute_at", s.reverse_compute_at(block, far)),
         14 => ("compute_inline", s.compute_inline(block)),
-        15 => ("reverse_compute_inline", s.reverse_compute_inline(block)),
+        15 | 28 => ("reverse_compute_inline", s.reverse_compute_inline(block)),
         16 | 17 => {
             let to = *rng.pick(&["JI", "IJ2i", "JI3j", "I4iJ2j", "JJ"]);
             ("transform_layout", s.transform_layout(block, rng.below(3), "IJ", to))
@@ -107,11 +107,15 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         20 | 21 => ("decompose_padding", s.decompose_padding(block, a).map(drop)),
         22 => ("add_unit_loop", s.add_unit_loop(a).map(drop)),
         23 => ("add_unit_loop", s.add_unit_loop(block).map(drop)),
-        24 | 25 => ("set_scope", s.set_scope(block, rng.below(3), *rng.pick(&SCOPES))),
-        28 => ("split by a dimension", s.split(a, [Factor::Infer, Factor::from("n")]).map(drop)),
-        26 | 27 => {
+        24 => ("set_scope", s.set_scope(block, rng.below(3), *rng.pick(&SCOPES))),
+        25 => {
             let points = [[1, factor], [factor, factor + 3]];
             ("loop_partition", s.loop_partition_n(a, &rng.pick(&points)[..1 + rng.below(2)]).map(drop))
+        }
+        26 => ("split by a dimension", s.split(a, [Factor::Infer, Factor::from("n")]).map(drop)),
+        27 => {
+            let (axis, offset) = (rng.below(3) as i64 - 1, rng.below(2) as i64);
+            ("storage_align", s.storage_align(block, 0, axis, factor, offset))
         }
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }

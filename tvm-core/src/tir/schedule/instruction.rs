@@ -25,6 +25,7 @@ use super::primitive::{
     rfactor::rfactor,
     set_scope::set_scope,
     split::split,
+    storage_align::storage_align,
     transform_layout::transform_layout,
     unannotate::unannotate,
 };
@@ -117,6 +118,17 @@ pub enum InstructionKind {
         /// Where it lives.
         scope: Scope,
     },
+    /// Aligns the stride of an axis of a buffer.
+    StorageAlign {
+        /// The buffer, one of those that the block writes.
+        buffer: BufferArg,
+        /// The axis; a negative one counts from the end.
+        axis: i64,
+        /// The modulus of the stride.
+        factor: i64,
+        /// What remains of the stride.
+        offset: i64,
+    },
     /// Moves a producer under a loop.
     ComputeAt,
     /// Moves a consumer under a loop.
@@ -190,6 +202,7 @@ impl InstructionKind {
             InstructionKind::CacheWrite { .. } => "cache_write",
             InstructionKind::TransformLayout { .. } => "transform_layout",
             InstructionKind::SetScope { .. } => "set_scope",
+            InstructionKind::StorageAlign { .. } => "storage_align",
             InstructionKind::ComputeAt => "compute_at",
             InstructionKind::ReverseComputeAt => "reverse_compute_at",
             InstructionKind::ComputeInline => "compute_inline",
@@ -217,7 +230,8 @@ impl InstructionKind {
             | InstructionKind::SampleCategorical { .. }
             | InstructionKind::Unroll
             | InstructionKind::Annotate { .. }
-            | InstructionKind::Unannotate { .. } => None,
+            | InstructionKind::Unannotate { .. }
+            | InstructionKind::StorageAlign { .. } => None,
             InstructionKind::Split { .. }
             | InstructionKind::Fuse
             | InstructionKind::Reorder
@@ -346,6 +360,9 @@ impl InstructionKind {
             }
             InstructionKind::SetScope { buffer, scope } => {
                 set_scope(state, block(0)?, buffer, *scope).map(no_output)
+            }
+            InstructionKind::StorageAlign { buffer, axis, factor, offset } => {
+                storage_align(state, block(0)?, buffer, [*axis, *factor, *offset]).map(no_output)
             }
             InstructionKind::ComputeAt => compute_at(state, block(0)?, a_loop(1)?).map(no_output),
             InstructionKind::ReverseComputeAt => {

@@ -256,6 +256,27 @@ pub(super) fn is_intermediate(state: &ScheduleState, buffer: &Buffer) -> bool {
     state.blocks().iter().any(|it| it.block.alloc_buffers.contains(buffer))
 }
 
+/// Refuses a `buffer` that has strides, an offset or a second name.
+pub(super) fn check_plain_layout(
+    name: &'static str,
+    state: &ScheduleState,
+    id: BlockId,
+    buffer: &Buffer,
+) -> Result<(), ScheduleError> {
+    let refuse = |why: String| Err(ScheduleError::illegal(name, why).show(state, &[StmtSRef::Block(id)]));
+    let matched = |it: &Block| it.match_buffers.iter().any(|part| part.source.buffer == *buffer);
+    if let Some(it) = state.blocks().iter().find(|it| matched(&it.block)) {
+        return refuse(format!(
+            "block `{}` has a second name for a region of `{}`",
+            it.block.name, buffer.name
+        ));
+    }
+    if !buffer.strides.is_empty() || buffer.elem_offset.is_some() {
+        return refuse(format!("`{}` has strides or an offset", buffer.name));
+    }
+    Ok(())
+}
+
 /// True when the block is known to run for every element of `buffer`, which it indexes by `axes`.
 pub(super) fn covers(
     state: &ScheduleState,

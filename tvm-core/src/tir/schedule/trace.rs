@@ -166,6 +166,9 @@ impl fmt::Display for Trace {
                 InstructionKind::SetScope { buffer, scope } => {
                     writeln!(f, "s.set_scope({ins}, {buffer}, Scope::{scope:?})?;")?
                 }
+                InstructionKind::StorageAlign { buffer, axis, factor, offset } => {
+                    writeln!(f, "s.storage_align({ins}, {buffer}, {axis}, {factor}, {offset})?;")?
+                }
                 InstructionKind::DecomposeReduction | InstructionKind::DecomposePadding => {
                     writeln!(f, "let {outs} = s.{}({ins})?;", instruction.kind.name())?
                 }

@@ -17,5 +17,6 @@ pub(super) mod reverse_compute_inline;
 pub(super) mod rfactor;
 pub(super) mod set_scope;
 pub(super) mod split;
+pub(super) mod storage_align;
 pub(super) mod transform_layout;
 pub(super) mod unannotate;
