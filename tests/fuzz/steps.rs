@@ -1,6 +1,6 @@
 //! Random schedule primitives, with valid and invalid arguments.
 
-use tvm::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use tvm::tir::schedule::{BlockRV, Factor, LoopRV, Schedule, ScheduleError};
 use tvm::tir::{Scope, ThreadTag};
 use tvm_testing::Rng;
 
@@ -63,7 +63,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 8 } else { 39 });
+    let op = rng.below(if no_loop { 15 } else { 53 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -78,7 +78,20 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         }
         6 => ("annotate".into(), s.annotate(block, "pragma", 3i64)),
         7 => ("block(\"no such\")".into(), s.block("no such").map(drop)),
-        8..=13 => {
+        8 => ("add_unit_loop of a block".into(), s.add_unit_loop(block).map(drop)),
+        9 | 10 => {
+            let (index, scope) = (rng.below(3), *rng.pick(&SCOPES));
+            (format!("set_scope(_, {index}, {scope:?})"), s.set_scope(block, index, scope))
+        }
+        11 => ("unannotate".into(), s.unannotate(block, "pragma")),
+        12 => ("unannotate \"no such\"".into(), s.unannotate(block, "no such")),
+        13 | 14 => {
+            let (axis, factor, offset) = (rng.below(5) as i64 - 2, *rng.pick(&FACTORS), rng.below(3) as i64);
+            let factor = if rng.one_in(16) { *rng.pick(&BAD_FACTORS) } else { factor };
+            let call = format!("storage_align(_, 0, {axis}, {factor}, {offset})");
+            (call, s.storage_align(block, 0, axis, factor, offset))
+        }
+        15..=20 => {
             let factor = |rng: &mut Rng| match rng.below(16) {
                 0 => Some(*rng.pick(&BAD_FACTORS)),
                 1..8 => Some(*rng.pick(&FACTORS)),
@@ -98,7 +111,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
                 (format!("split(_, {factors:?})"), s.split(target, factors).map(drop))
             }
         }
-        14 | 15 => {
+        21 | 22 => {
             let at = rng.below(loops.len());
             let pair = match loops.get(at + 1) {
                 Some(next) if !rng.one_in(5) => [loops[at], *next],
@@ -106,7 +119,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             };
             ("fuse".into(), s.fuse(pair).map(drop))
         }
-        16..=18 => {
+        23..=25 => {
             let order = [pick(rng, &loops), pick(rng, &loops), pick(rng, &loops)];
             if rng.one_in(3) {
                 ("reorder of 3".into(), s.reorder(order))
@@ -114,29 +127,48 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
                 ("reorder".into(), s.reorder([order[0], order[1]]))
             }
         }
-        19 => ("parallel".into(), s.parallel(pick(rng, &loops))),
-        20 => ("vectorize".into(), s.vectorize(pick(rng, &loops))),
-        21 => ("vectorize".into(), s.vectorize(loops[loops.len() - 1])),
-        22 => ("unroll".into(), s.unroll(pick(rng, &loops))),
-        23 => {
+        26 => ("parallel".into(), s.parallel(pick(rng, &loops))),
+        27 => ("vectorize".into(), s.vectorize(pick(rng, &loops))),
+        28 => ("vectorize".into(), s.vectorize(loops[loops.len() - 1])),
+        29 => ("unroll".into(), s.unroll(pick(rng, &loops))),
+        30 => {
             let tag = *rng.pick(&TAGS);
             (format!("bind(_, {tag:?})"), s.bind(pick(rng, &loops), tag))
         }
-        24 | 25 => ("compute_at".into(), s.compute_at(block, pick(rng, &others))),
-        26 | 27 => ("reverse_compute_at".into(), s.reverse_compute_at(block, pick(rng, &others))),
-        28..=30 => ("decompose_reduction".into(), s.decompose_reduction(block, pick(rng, &loops)).map(drop)),
-        31 | 32 => {
+        31 | 32 => ("compute_at".into(), s.compute_at(block, pick(rng, &others))),
+        33 | 34 => ("reverse_compute_at".into(), s.reverse_compute_at(block, pick(rng, &others))),
+        35..=37 => ("decompose_reduction".into(), s.decompose_reduction(block, pick(rng, &loops)).map(drop)),
+        38 | 39 => {
             let layouts =
                 [("I", "I2i"), ("IJ", "JI"), ("IJ", "IJ3j"), ("IJK", "KI2iJ"), ("IJ", "K"), ("IJKL", "LKJI")];
             let (index, (from, to)) = (rng.below(3), *rng.pick(&layouts));
             let call = format!("transform_layout(_, {index}, {from:?}, {to:?})");
             (call, s.transform_layout(block, index, from, to))
         }
-        33..=35 => {
+        40..=42 => {
             let axis = rng.below(5) as i64 - 2;
             (format!("rfactor(_, {axis})"), s.rfactor(pick(rng, &loops), axis).map(drop))
         }
-        36 | 37 => ("decompose_padding".into(), s.decompose_padding(block, pick(rng, &loops)).map(drop)),
+        43 | 44 => ("decompose_padding".into(), s.decompose_padding(block, pick(rng, &loops)).map(drop)),
+        45 => ("add_unit_loop".into(), s.add_unit_loop(pick(rng, &loops)).map(drop)),
+        50 | 51 => {
+            let dim = Factor::from(*rng.pick(&["m", "n", "k", "no such"]));
+            let factors = match rng.below(3) {
+                0 => [Factor::Infer, dim],
+                1 => [dim, Factor::Infer],
+                _ => [dim.clone(), dim],
+            };
+            (format!("split(_, {factors:?})"), s.split(pick(rng, &loops), factors).map(drop))
+        }
+        47..=49 => {
+            let points: Vec<i64> = (0..1 + rng.below(2)).map(|_| *rng.pick(&FACTORS)).collect();
+            let points = if rng.one_in(16) { vec![*rng.pick(&BAD_FACTORS)] } else { points };
+            (
+                format!("loop_partition(_, {points:?})"),
+                s.loop_partition_n(pick(rng, &loops), &points).map(drop),
+            )
+        }
+        46 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };
     let foreign = foreign && op != 7;

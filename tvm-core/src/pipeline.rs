@@ -48,6 +48,7 @@ impl Pass {
         relax::transform::rewrite_dataflow_reshape,
         relax::transform::static_plan_block_memory,
         relax::transform::zero_outputs,
+        tir::transform::align_storage,
         tir::transform::check_bounds,
         tir::transform::check_loop_kinds,
         tir::transform::check_reduction_lanes,

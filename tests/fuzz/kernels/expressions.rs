@@ -1,7 +1,7 @@
 //! Programs built from tensor expressions.
 
 use tvm::ir::{IrError, Var};
-use tvm::runtime::DataType;
+use tvm::runtime::{DataType, DimBound};
 use tvm::tir::{Intrinsic, PrimExpr, PrimFunc};
 use tvm_core::te;
 
@@ -19,6 +19,12 @@ pub(crate) fn dense() -> Result<PrimFunc, IrError> {
 /// `relu(x @ w + b)` with symbolic extents.
 pub(crate) fn dense_symbolic() -> Result<PrimFunc, IrError> {
     dense_of(symbols(["m", "n", "k"]))
+}
+
+/// `relu(x @ w + b)` with symbolic extents that are not 0: loops are split by them.
+pub(crate) fn dense_not_empty() -> Result<PrimFunc, IrError> {
+    let bound = DimBound::between(1, i64::MAX).ok();
+    dense_of(["m", "n", "k"].map(|name| PrimExpr::from(&Var::index(name).within(bound))))
 }
 
 fn dense_of([m, n, k]: [PrimExpr; 3]) -> Result<PrimFunc, IrError> {

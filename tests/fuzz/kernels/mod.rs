@@ -46,6 +46,7 @@ const WRITTEN: &[Kernel] = kernels! {
 const EXPRESSIONS: &[Kernel] = &[
     Kernel { name: "dense", build: expressions::dense, tolerance: 0.0 },
     Kernel { name: "dense_symbolic", build: expressions::dense_symbolic, tolerance: 0.0 },
+    Kernel { name: "dense_not_empty", build: expressions::dense_not_empty, tolerance: 0.0 },
     Kernel { name: "window", build: expressions::window, tolerance: 0.0 },
     Kernel { name: "rows", build: expressions::rows, tolerance: 0.0 },
 ];

@@ -175,7 +175,7 @@ mod tests {
         let term = tmp.load([lanes.clone()]) * PrimExpr::from(&j).cast(DataType::F32).broadcast(8);
         let step = Stmt::store(&acc, [all.clone()], acc.load([all.clone()]) + term);
         let body = Stmt::seq([
-            AllocBuffer { buffer: acc.clone() }.into(),
+            AllocBuffer::new(acc.clone()).into(),
             Stmt::store(&acc, [all.clone()], PrimExpr::float(0.0, DataType::F32).broadcast(8)),
             Stmt::store(&tmp, [lanes.clone()], x.load([lanes.clone()]).unary(Intrinsic::Exp2)),
             For::serial(j, 4i64, step).into(),
@@ -190,7 +190,7 @@ mod tests {
             AssertStmt { condition: fits, failure }.into(),
             DeclBuffer { buffer: x, data: arg(Intrinsic::ArgData, 0, DataType::HANDLE) }.into(),
             DeclBuffer { buffer: y, data: arg(Intrinsic::ArgData, 1, DataType::HANDLE) }.into(),
-            AllocBuffer { buffer: tmp }.into(),
+            AllocBuffer::new(tmp).into(),
             parallel.into(),
         ]);
         let scalar = |var: &Var| Param::Scalar(var.clone());

@@ -235,8 +235,8 @@ fn statements() {
             Stmt::store(&y, at(&k[0]), value)
         });
         Stmt::seq([
-            AllocBuffer { buffer: scratch.clone() }.into(),
-            AllocBuffer { buffer: step.clone() }.into(),
+            AllocBuffer::new(scratch.clone()).into(),
+            AllocBuffer::new(step.clone()).into(),
             fill,
             Stmt::store(&step, [dim(0)], zero),
             repeat.into(),

@@ -72,7 +72,7 @@ fn plain_product([m, n, k]: [i64; 3], local: bool) -> PrimFunc {
     let terms = For::serial(p, PrimExpr::index(k), update);
     let mut stmts = vec![zero, terms.into()];
     if local {
-        stmts.insert(0, AllocBuffer { buffer: sum.clone() }.into());
+        stmts.insert(0, AllocBuffer::new(sum.clone()).into());
         stmts.push(Stmt::store(&c, [vi, vj], sums.load(at)));
     }
     let columns = For::serial(j, PrimExpr::index(n), Stmt::seq(stmts));

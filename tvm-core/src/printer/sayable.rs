@@ -204,7 +204,12 @@ impl Sayable {
                 self.dtype(it.var.dtype());
                 self.lets.insert(it.var.id(), it.value.clone());
             }
-            Stmt::AllocBuffer(it) => self.alloc(&it.buffer),
+            Stmt::AllocBuffer(it) => {
+                if !it.annotations.is_empty() {
+                    self.refuse("an annotation of an allocation", false);
+                }
+                self.alloc(&it.buffer);
+            }
             Stmt::IfThenElse(it) if it.condition.as_int().is_some() => {
                 self.refuse("a branch on a constant", false);
             }

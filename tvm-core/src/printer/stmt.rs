@@ -46,7 +46,10 @@ impl Printer {
                 let value = if atom { format!("bind({value})") } else { value };
                 self.line(format!("let {name} = {value};"));
             }
-            Stmt::AllocBuffer(it) => self.alloc(&it.buffer),
+            Stmt::AllocBuffer(it) => {
+                self.attrs(&it.annotations);
+                self.alloc(&it.buffer);
+            }
             Stmt::DeclBuffer(it) => {
                 let data = self.any_expr(&it.data);
                 let shape = self.indices(&it.buffer.shape);

@@ -23,6 +23,7 @@ pub fn lower_tir() -> Pass {
         tir::zero_unwritten().mandatory(),
         tir::compact_buffer_allocation(),
         tir::unguard_lanes(),
+        tir::align_storage(),
         tir::flatten_buffer().mandatory(),
         tir::simplify(),
         tir::loop_partition(),

@@ -4,7 +4,7 @@
 use tvm_runtime::{DataType, Tensor};
 
 use super::interp::{self, Value};
-use super::schedule::{LoopRV, Schedule, ScheduleError};
+use super::schedule::{Factor, LoopRV, Schedule, ScheduleError};
 use super::{Param, PrimExpr, PrimFunc, Scope};
 use crate::te;
 use tvm_testing::Rng;
@@ -70,6 +70,8 @@ pub(crate) fn run(func: &PrimFunc, mut args: Vec<Value>) -> Vec<i64> {
     out.to_vec().unwrap()
 }
 
+const SCOPES: [Scope; 3] = [Scope::Global, Scope::Local, Scope::Shared];
+
 /// Tries one random schedule primitive, which may be rejected; returns its name and result.
 pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Result<(), ScheduleError>) {
     let blocks: Vec<String> = s.state().blocks().iter().map(|it| it.block.name.to_string()).collect();
@@ -83,7 +85,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(23) {
+    match rng.below(30) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -96,13 +98,25 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         10 | 11 => ("compute_at", s.compute_at(block, far)),
         12 | 13 => ("reverse_compute_at", s.reverse_compute_at(block, far)),
         14 => ("compute_inline", s.compute_inline(block)),
-        15 => ("reverse_compute_inline", s.reverse_compute_inline(block)),
+        15 | 28 => ("reverse_compute_inline", s.reverse_compute_inline(block)),
         16 | 17 => {
             let to = *rng.pick(&["JI", "IJ2i", "JI3j", "I4iJ2j", "JJ"]);
             ("transform_layout", s.transform_layout(block, rng.below(3), "IJ", to))
         }
         18 | 19 => ("rfactor", s.rfactor(a, rng.below(4) as i64 - 1).map(drop)),
         20 | 21 => ("decompose_padding", s.decompose_padding(block, a).map(drop)),
+        22 => ("add_unit_loop", s.add_unit_loop(a).map(drop)),
+        23 => ("add_unit_loop", s.add_unit_loop(block).map(drop)),
+        24 => ("set_scope", s.set_scope(block, rng.below(3), *rng.pick(&SCOPES))),
+        25 => {
+            let points = [[1, factor], [factor, factor + 3]];
+            ("loop_partition", s.loop_partition_n(a, &rng.pick(&points)[..1 + rng.below(2)]).map(drop))
+        }
+        26 => ("split by a dimension", s.split(a, [Factor::Infer, Factor::from("n")]).map(drop)),
+        27 => {
+            let (axis, offset) = (rng.below(3) as i64 - 1, rng.below(2) as i64);
+            ("storage_align", s.storage_align(block, 0, axis, factor, offset))
+        }
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }
 }

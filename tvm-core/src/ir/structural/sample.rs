@@ -132,7 +132,7 @@ impl Generator<'_> {
                 );
                 self.sources.push(buffer.clone());
                 self.targets.push(buffer.clone());
-                AllocBuffer { buffer }.into()
+                AllocBuffer::new(buffer).into()
             }
             6 | 7 if self.allows_blocks => self.block(depth),
             _ => self.store(),

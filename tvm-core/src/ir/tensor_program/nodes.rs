@@ -34,7 +34,7 @@ nodes! {
     IfThenElse { span, condition, scope { then_case }, scope { else_case } }
     While { span, condition, scope { body } }
     Bind { value, def var }
-    AllocBuffer { def buffer }
+    AllocBuffer { annotations, def buffer }
     DeclBuffer { data, def buffer }
     Evaluate { value }
     AssertStmt { condition, failure }

@@ -304,6 +304,15 @@ pub struct Bind {
 pub struct AllocBuffer {
     /// The buffer.
     pub buffer: Buffer,
+    /// Hints for passes.
+    pub annotations: Attrs,
+}
+
+impl AllocBuffer {
+    /// The allocation of `buffer`, without hints.
+    pub fn new(buffer: Buffer) -> AllocBuffer {
+        AllocBuffer { buffer, annotations: Attrs::new() }
+    }
 }
 
 /// Declares `buffer` over the memory at `data` for the rest of the sequence.

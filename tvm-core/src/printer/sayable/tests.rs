@@ -88,7 +88,7 @@ fn what_would_be_something_else_does_not_compile() {
             "the allocation of `t` among the statements",
             of(|_, y| {
                 let t = Buffer::new("t", at(8), F32);
-                block(Stmt::seq([AllocBuffer { buffer: t.clone() }.into(), store(&t), store(y)]))
+                block(Stmt::seq([AllocBuffer::new(t.clone()).into(), store(&t), store(y)]))
             }),
         ),
         (
@@ -98,7 +98,7 @@ fn what_would_be_something_else_does_not_compile() {
                 let t = Buffer::new("t", [PrimExpr::from(&n)], F32);
                 let i = Var::index("i");
                 let bind = Bind { var: n, value: PrimExpr::from(&i) + 3 }.into();
-                let body = Stmt::seq([bind, AllocBuffer { buffer: t.clone() }.into(), store(&t), store(y)]);
+                let body = Stmt::seq([bind, AllocBuffer::new(t.clone()).into(), store(&t), store(y)]);
                 block(For::serial(i, 4, body).into())
             }),
         ),

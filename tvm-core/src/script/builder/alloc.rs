@@ -59,7 +59,7 @@ impl FuncBuilder {
             Some(block) if block.depth == depth && !of_data => block.alloc_buffers.push(buffer.clone()),
             _ => {
                 drop(state);
-                self.push(AllocBuffer { buffer: buffer.clone() });
+                self.push(AllocBuffer::new(buffer.clone()));
             }
         }
     }

@@ -119,7 +119,7 @@ impl Derive {
 /// A buffer of one element, and the statements that allocate it and store `value`.
 fn stored(name: &str, value: &PrimExpr) -> (Buffer, Vec<Stmt>) {
     let buffer = Buffer::with_scope(name, [], value.dtype(), Scope::Global);
-    let alloc = AllocBuffer { buffer: buffer.clone() }.into();
+    let alloc = AllocBuffer::new(buffer.clone()).into();
     let store = Stmt::store(&buffer, [], value.clone());
     (buffer, vec![alloc, store])
 }
@@ -160,8 +160,7 @@ pub(super) fn without_blocks(stmt: &Stmt) -> Stmt {
             }
             let axes = block.iter_vars.iter().zip(it.iter_values.iter());
             let vars = axes.map(|(iter, value)| (iter.var.id(), value.clone())).collect();
-            let allocs =
-                block.alloc_buffers.iter().map(|buffer| AllocBuffer { buffer: buffer.clone() }.into());
+            let allocs = block.alloc_buffers.iter().map(|buffer| AllocBuffer::new(buffer.clone()).into());
             let body = Stmt::seq(allocs.chain([substitute_stmt(&block.body, &vars)]));
             let (condition, span) = (substitute_expr(&it.predicate, &vars), block.span.clone());
             Some(IfThenElse { condition, then_case: body, else_case: None, span }.folded())

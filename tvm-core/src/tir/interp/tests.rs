@@ -269,7 +269,7 @@ fn reads_of_memory_that_was_not_written() {
         let t = Buffer::new("t", [PrimExpr::index(2)], DataType::F32);
         let zero = || PrimExpr::index(0);
         Stmt::seq([
-            AllocBuffer { buffer: t.clone() }.into(),
+            AllocBuffer::new(t.clone()).into(),
             Stmt::if_then_else(i.clone().less(5), Stmt::store(&t, [zero()], x.load([zero()])), None),
             Stmt::store(y, [i.clone()], t.load([zero()])),
         ])

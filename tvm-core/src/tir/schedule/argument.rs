@@ -1,6 +1,7 @@
 //! Arguments of primitives: buffers of a block and factors of a split.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +74,7 @@ impl BufferArg {
 }
 
 /// A factor of [`Split`](InstructionKind::Split).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FactorArg {
     /// An integer.
@@ -82,5 +83,10 @@ pub enum FactorArg {
     Input {
         /// Its position among the inputs.
         input: usize,
+    },
+    /// A symbolic dimension of the program.
+    Dim {
+        /// Its name.
+        dim: Arc<str>,
     },
 }

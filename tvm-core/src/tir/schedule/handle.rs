@@ -31,7 +31,7 @@ pub struct LoopRV(VarId, Origin);
 pub struct ExprRV(i64, Origin);
 
 /// A factor of [`Schedule::split`](super::Schedule::split).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Factor {
     /// As large as the extent and the other factors demand.
     Infer,
@@ -39,12 +39,21 @@ pub enum Factor {
     Int(i64),
     /// An integer that the schedule sampled.
     Sampled(ExprRV),
+    /// The symbolic dimension of this name.
+    Dim(Arc<str>),
 }
 
 impl From<Option<i64>> for Factor {
     /// `None` is inferred.
     fn from(it: Option<i64>) -> Factor {
         it.map_or(Factor::Infer, Factor::Int)
+    }
+}
+
+impl From<&str> for Factor {
+    /// A symbolic dimension.
+    fn from(name: &str) -> Factor {
+        Factor::Dim(name.into())
     }
 }
 

@@ -8,6 +8,7 @@ use super::analysis::check_scope;
 use super::argument::{BufferArg, FactorArg};
 use super::handle::Item;
 use super::primitive::{
+    add_unit_loop::add_unit_loop,
     annotate::annotate,
     cache_read::cache_read,
     cache_write::cache_write,
@@ -18,16 +19,20 @@ use super::primitive::{
     decompose_reduction::decompose_reduction,
     for_kind::{misfit, set_kind},
     fuse::fuse,
+    loop_partition::loop_partition,
     reorder::reorder,
     reverse_compute_inline::reverse_compute_inline,
     rfactor::rfactor,
+    set_scope::set_scope,
     split::split,
+    storage_align::storage_align,
     transform_layout::transform_layout,
+    unannotate::unannotate,
 };
 use super::sample::{Decision, categorical, perfect_tile};
 use super::{ScheduleError, ScheduleState, StmtSRef};
 use crate::ir::{AttrValue, BlockId, VarId};
-use crate::tir::{ForKind, Scope, ThreadTag};
+use crate::tir::{ForKind, PrimExpr, Scope, ThreadTag};
 
 /// A primitive and its attributes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +68,11 @@ pub enum InstructionKind {
     Fuse,
     /// Reorders loops.
     Reorder,
+    /// Divides the range of a loop.
+    LoopPartition {
+        /// The first iterations of the second and the following loops.
+        points: Vec<i64>,
+    },
     /// Runs a loop on the thread pool.
     Parallel,
     /// Runs a loop as vector lanes.
@@ -74,6 +84,8 @@ pub enum InstructionKind {
         /// The thread index that the loop variable becomes.
         tag: ThreadTag,
     },
+    /// Puts a loop of one iteration around a loop or block.
+    AddUnitLoop,
     /// Makes a block and the other readers of a buffer read a copy of it.
     CacheRead {
         /// The buffer to copy, one of those that the block reads.
@@ -99,6 +111,24 @@ pub enum InstructionKind {
         /// The new layout.
         to: String,
     },
+    /// Moves a buffer to another kind of memory.
+    SetScope {
+        /// The buffer, one of those that the block writes or reads.
+        buffer: BufferArg,
+        /// Where it lives.
+        scope: Scope,
+    },
+    /// Aligns the stride of an axis of a buffer.
+    StorageAlign {
+        /// The buffer, one of those that the block writes.
+        buffer: BufferArg,
+        /// The axis; a negative one counts from the end.
+        axis: i64,
+        /// The modulus of the stride.
+        factor: i64,
+        /// What remains of the stride.
+        offset: i64,
+    },
     /// Moves a producer under a loop.
     ComputeAt,
     /// Moves a consumer under a loop.
@@ -122,6 +152,11 @@ pub enum InstructionKind {
         key: String,
         /// Value of the hint.
         value: AttrValue,
+    },
+    /// Removes a hint.
+    Unannotate {
+        /// Name of the hint.
+        key: String,
     },
 }
 
@@ -157,13 +192,17 @@ impl InstructionKind {
             InstructionKind::SampleCategorical { .. } => "sample_categorical",
             InstructionKind::Fuse => "fuse",
             InstructionKind::Reorder => "reorder",
+            InstructionKind::LoopPartition { .. } => "loop_partition",
             InstructionKind::Parallel => "parallel",
             InstructionKind::Vectorize => "vectorize",
             InstructionKind::Unroll => "unroll",
             InstructionKind::Bind { .. } => "bind",
+            InstructionKind::AddUnitLoop => "add_unit_loop",
             InstructionKind::CacheRead { .. } => "cache_read",
             InstructionKind::CacheWrite { .. } => "cache_write",
             InstructionKind::TransformLayout { .. } => "transform_layout",
+            InstructionKind::SetScope { .. } => "set_scope",
+            InstructionKind::StorageAlign { .. } => "storage_align",
             InstructionKind::ComputeAt => "compute_at",
             InstructionKind::ReverseComputeAt => "reverse_compute_at",
             InstructionKind::ComputeInline => "compute_inline",
@@ -172,6 +211,7 @@ impl InstructionKind {
             InstructionKind::DecomposePadding => "decompose_padding",
             InstructionKind::Rfactor { .. } => "rfactor",
             InstructionKind::Annotate { .. } => "annotate",
+            InstructionKind::Unannotate { .. } => "unannotate",
         }
     }
 
@@ -189,17 +229,22 @@ impl InstructionKind {
             | InstructionKind::SamplePerfectTile { .. }
             | InstructionKind::SampleCategorical { .. }
             | InstructionKind::Unroll
-            | InstructionKind::Annotate { .. } => None,
+            | InstructionKind::Annotate { .. }
+            | InstructionKind::Unannotate { .. }
+            | InstructionKind::StorageAlign { .. } => None,
             InstructionKind::Split { .. }
             | InstructionKind::Fuse
             | InstructionKind::Reorder
+            | InstructionKind::LoopPartition { .. }
             | InstructionKind::Parallel
             | InstructionKind::Vectorize
             | InstructionKind::Bind { .. }
+            | InstructionKind::AddUnitLoop
             | InstructionKind::DecomposeReduction => Some(false),
             InstructionKind::CacheRead { .. }
             | InstructionKind::CacheWrite { .. }
             | InstructionKind::TransformLayout { .. }
+            | InstructionKind::SetScope { .. }
             | InstructionKind::ComputeAt
             | InstructionKind::ReverseComputeAt
             | InstructionKind::ComputeInline
@@ -257,6 +302,10 @@ impl InstructionKind {
             Some(Item::Int(value)) => Ok(*value),
             _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not an integer"))),
         };
+        let stmt = |i: usize| match inputs.get(i) {
+            Some(Item::Stmt(sref)) => Ok(*sref),
+            _ => Err(ScheduleError::argument(self.name(), format!("input {i} is not a loop or a block"))),
+        };
         let all_loops = || (0..inputs.len()).map(a_loop).collect::<Result<Vec<VarId>, _>>();
         let no_output = |()| Vec::new();
         let one_block = |id: BlockId| vec![Item::Stmt(StmtSRef::Block(id))];
@@ -271,8 +320,9 @@ impl InstructionKind {
             InstructionKind::Split { factors } => {
                 let value = |factor: &Option<FactorArg>| match factor {
                     None => Ok(None),
-                    Some(FactorArg::Int(value)) => Ok(Some(*value)),
-                    Some(FactorArg::Input { input }) => int(*input).map(Some),
+                    Some(FactorArg::Int(value)) => Ok(Some(PrimExpr::index(*value))),
+                    Some(FactorArg::Input { input }) => int(*input).map(|it| Some(PrimExpr::index(it))),
+                    Some(FactorArg::Dim { dim }) => find_dim(state, dim).map(Some),
                 };
                 let factors = factors.iter().map(value).collect::<Result<Vec<_>, _>>()?;
                 split(state, a_loop(0)?, &factors).map(loops)
@@ -291,12 +341,14 @@ impl InstructionKind {
             }
             InstructionKind::Fuse => fuse(state, &all_loops()?).map(|var| loops(vec![var])),
             InstructionKind::Reorder => reorder(state, &all_loops()?).map(no_output),
+            InstructionKind::LoopPartition { points } => loop_partition(state, a_loop(0)?, points).map(loops),
             InstructionKind::Parallel => set_kind(state, a_loop(0)?, ForKind::Parallel).map(no_output),
             InstructionKind::Vectorize => set_kind(state, a_loop(0)?, ForKind::Vectorized).map(no_output),
             InstructionKind::Unroll => set_kind(state, a_loop(0)?, ForKind::Unrolled).map(no_output),
             InstructionKind::Bind { tag } => {
                 set_kind(state, a_loop(0)?, ForKind::ThreadBinding(*tag)).map(no_output)
             }
+            InstructionKind::AddUnitLoop => add_unit_loop(state, stmt(0)?).map(|var| loops(vec![var])),
             InstructionKind::CacheRead { buffer, scope } => {
                 cache_read(state, block(0)?, buffer, *scope).map(one_block)
             }
@@ -305,6 +357,12 @@ impl InstructionKind {
             }
             InstructionKind::TransformLayout { buffer, from, to } => {
                 transform_layout(state, block(0)?, buffer, from, to).map(no_output)
+            }
+            InstructionKind::SetScope { buffer, scope } => {
+                set_scope(state, block(0)?, buffer, *scope).map(no_output)
+            }
+            InstructionKind::StorageAlign { buffer, axis, factor, offset } => {
+                storage_align(state, block(0)?, buffer, [*axis, *factor, *offset]).map(no_output)
             }
             InstructionKind::ComputeAt => compute_at(state, block(0)?, a_loop(1)?).map(no_output),
             InstructionKind::ReverseComputeAt => {
@@ -321,14 +379,23 @@ impl InstructionKind {
             InstructionKind::Rfactor { factor_axis } => {
                 rfactor(state, a_loop(0)?, *factor_axis).map(one_block)
             }
-            InstructionKind::Annotate { key, value } => {
-                let Some(Item::Stmt(sref)) = inputs.first() else {
-                    return Err(ScheduleError::argument("annotate", "nothing to annotate"));
-                };
-                annotate(state, *sref, key, value).map(no_output)
-            }
+            InstructionKind::Annotate { key, value } => annotate(state, stmt(0)?, key, value).map(no_output),
+            InstructionKind::Unannotate { key } => unannotate(state, stmt(0)?, key).map(no_output),
         }
     }
+}
+
+/// The symbolic dimension named `name`.
+fn find_dim(state: &ScheduleState, name: &str) -> Result<PrimExpr, ScheduleError> {
+    let dims = state.func().symbolic_dims();
+    let mut named = dims.iter().filter(|dim| dim.name() == name);
+    if let (Some(dim), None) = (named.next(), named.next()) {
+        return Ok(dim.into());
+    }
+    let all: Vec<String> = dims.iter().map(|dim| format!("`{}`", dim.name())).collect();
+    let all = if all.is_empty() { "none".into() } else { all.join(", ") };
+    let message = format!("`{name}` names no symbolic dimension, or more than one; the dimensions are {all}");
+    Err(ScheduleError::argument("split", message))
 }
 
 fn find_block(state: &ScheduleState, name: &str) -> Result<BlockId, ScheduleError> {

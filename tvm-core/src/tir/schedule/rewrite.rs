@@ -112,6 +112,15 @@ pub(super) fn analyzer_outside(state: &ScheduleState, sref: StmtSRef) -> Result<
     Ok(analyzer)
 }
 
+/// An analyzer that knows the dimensions, and the loops and axes around `sref`.
+pub(super) fn analyzer_around(state: &ScheduleState, sref: StmtSRef) -> Result<Analyzer, ScheduleError> {
+    let mut analyzer = analyzer_outside(state, sref)?;
+    for outer in state.loops_above(sref) {
+        bind_loop(&mut analyzer, state.get_for(outer)?);
+    }
+    Ok(analyzer)
+}
+
 /// Binds the variable of the loop `node` to its range in `analyzer`.
 pub(super) fn bind_loop(analyzer: &mut Analyzer, node: &For) {
     analyzer.bind_range(&node.loop_var, &node.range());
@@ -245,6 +254,27 @@ pub(super) fn readers<'a>(state: &'a ScheduleState, buffer: &Buffer) -> Vec<&'a 
 /// True when some block of the function allocates `buffer`.
 pub(super) fn is_intermediate(state: &ScheduleState, buffer: &Buffer) -> bool {
     state.blocks().iter().any(|it| it.block.alloc_buffers.contains(buffer))
+}
+
+/// Refuses a `buffer` that has strides, an offset or a second name.
+pub(super) fn check_plain_layout(
+    name: &'static str,
+    state: &ScheduleState,
+    id: BlockId,
+    buffer: &Buffer,
+) -> Result<(), ScheduleError> {
+    let refuse = |why: String| Err(ScheduleError::illegal(name, why).show(state, &[StmtSRef::Block(id)]));
+    let matched = |it: &Block| it.match_buffers.iter().any(|part| part.source.buffer == *buffer);
+    if let Some(it) = state.blocks().iter().find(|it| matched(&it.block)) {
+        return refuse(format!(
+            "block `{}` has a second name for a region of `{}`",
+            it.block.name, buffer.name
+        ));
+    }
+    if !buffer.strides.is_empty() || buffer.elem_offset.is_some() {
+        return refuse(format!("`{}` has strides or an offset", buffer.name));
+    }
+    Ok(())
 }
 
 /// True when the block is known to run for every element of `buffer`, which it indexes by `axes`.

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use self::blocks::Blocks;
 use self::facts::BlockFacts;
 use super::ScheduleError;
-use crate::ir::{AttrValue, BlockId, VarId};
+use crate::ir::{Attrs, BlockId, VarId};
 use crate::tir::{Block, BlockRealize, For, ForKind, IfThenElse, PrimFunc, Stmt, While};
 
 pub(super) use blocks::blocks_in;
@@ -216,24 +216,24 @@ impl ScheduleState {
         self.replace_body(body)
     }
 
-    /// Sets the annotation `key` of the block `id`.
+    /// Changes the annotations of a loop or block.
     ///
     /// # Errors
-    /// When the program has no such block (any more).
-    pub(super) fn annotate_block(
+    /// When the program has no such loop or block (any more).
+    pub(super) fn change_annotations(
         &mut self,
-        id: BlockId,
-        key: &str,
-        value: AttrValue,
+        sref: StmtSRef,
+        change: impl FnOnce(&mut Attrs),
     ) -> Result<(), ScheduleError> {
-        let sref = StmtSRef::Block(id);
-        let Some(Stmt::BlockRealize(realize)) = self.slot(sref)? else {
-            return Err(ScheduleError::UnknownSRef(sref));
-        };
-        let block = block_mut(realize);
-        block.annotations = std::mem::take(&mut block.annotations).with(key, value);
-        let block = realize.block.clone();
-        self.renew_facts(&block);
+        match self.slot(sref)? {
+            Some(Stmt::For(node)) => change(&mut Arc::<For>::make_mut(node).annotations),
+            Some(Stmt::BlockRealize(realize)) => {
+                change(&mut block_mut(realize).annotations);
+                let block = realize.block.clone();
+                self.renew_facts(&block);
+            }
+            _ => return Err(ScheduleError::UnknownSRef(sref)),
+        }
         Ok(())
     }
 

@@ -7,15 +7,19 @@ use crate::tir::testing::{I64, arguments, dense, random_step, run, stencil};
 use crate::tir::{PrimExpr, analysis::well_formed};
 use tvm_testing::Rng;
 
+mod align;
 mod handles;
 mod kernels;
 mod legality;
 mod many;
 mod module;
 mod padding;
+mod partition;
 mod predicates;
 mod rfactor;
 mod sampling;
+mod small;
+mod symbolic;
 
 fn dim(n: i64) -> PrimExpr {
     PrimExpr::index(n)
@@ -48,9 +52,10 @@ fn rows() -> PrimFunc {
 fn random_schedules_keep_results() {
     let mut rng = Rng::new(2024);
     let mut applied: std::collections::BTreeMap<&str, (u32, u32)> = Default::default();
-    for program in [small_dense(), stencil(dim(8), dim(6)), rows()] {
-        let want = run(&program, arguments(&program, &[]));
-        for _ in 0..250 {
+    let fixed = [small_dense(), stencil(dim(8), dim(6)), rows()].map(|it| (it, vec![], 250));
+    for (program, dims, count) in fixed.into_iter().chain([(symbolic::program(), vec![7, 5, 3], 60)]) {
+        let want = run(&program, arguments(&program, &dims));
+        for _ in 0..count {
             let mut s = Schedule::new(program.clone()).unwrap();
             for _ in 0..1 + rng.below(10) {
                 let before = s.clone();
@@ -60,7 +65,7 @@ fn random_schedules_keep_results() {
                     Ok(()) => {
                         count.0 += 1;
                         assert_eq!(
-                            run(s.func(), arguments(s.func(), &[])),
+                            run(s.func(), arguments(s.func(), &dims)),
                             want,
                             "{name}: {}\n{}",
                             before.func(),

@@ -145,8 +145,12 @@ impl fmt::Display for Trace {
                     let of = format!("&{candidates:?}, &{weights:?}");
                     writeln!(f, "let {outs} = s.sample_categorical({of}, {decision})?;")?
                 }
+                InstructionKind::AddUnitLoop => writeln!(f, "let {outs} = s.add_unit_loop({ins})?;")?,
                 InstructionKind::Fuse => writeln!(f, "let {outs} = s.fuse([{ins}])?;")?,
                 InstructionKind::Reorder => writeln!(f, "s.reorder([{ins}])?;")?,
+                InstructionKind::LoopPartition { points } => {
+                    writeln!(f, "let [{outs}] = s.loop_partition({ins}, &{points:?})?;")?
+                }
                 InstructionKind::Bind { tag } => writeln!(f, "s.bind({ins}, ThreadTag::{tag:?})?;")?,
                 InstructionKind::CacheRead { buffer, scope }
                 | InstructionKind::CacheWrite { buffer, scope } => {
@@ -159,6 +163,12 @@ impl fmt::Display for Trace {
                 InstructionKind::TransformLayout { buffer, from, to } => {
                     writeln!(f, "s.transform_layout({ins}, {buffer}, {from:?}, {to:?})?;")?
                 }
+                InstructionKind::SetScope { buffer, scope } => {
+                    writeln!(f, "s.set_scope({ins}, {buffer}, Scope::{scope:?})?;")?
+                }
+                InstructionKind::StorageAlign { buffer, axis, factor, offset } => {
+                    writeln!(f, "s.storage_align({ins}, {buffer}, {axis}, {factor}, {offset})?;")?
+                }
                 InstructionKind::DecomposeReduction | InstructionKind::DecomposePadding => {
                     writeln!(f, "let {outs} = s.{}({ins})?;", instruction.kind.name())?
                 }
@@ -168,6 +178,7 @@ impl fmt::Display for Trace {
                 InstructionKind::Annotate { key, value } => {
                     writeln!(f, "s.annotate({ins}, {key:?}, {value:?})?;")?
                 }
+                InstructionKind::Unannotate { key } => writeln!(f, "s.unannotate({ins}, {key:?})?;")?,
                 InstructionKind::Parallel
                 | InstructionKind::Vectorize
                 | InstructionKind::Unroll
@@ -183,13 +194,15 @@ impl fmt::Display for Trace {
     }
 }
 
-/// The factors of a split as the elements of a Rust array: of `Option`s where no input is one.
+/// The factors of a split as the elements of a Rust array: of `Option`s where all are integers.
 fn show_factors(factors: &[Option<FactorArg>], inputs: &[String]) -> String {
-    let sampled = factors.iter().any(|it| matches!(it, Some(FactorArg::Input { .. })));
+    let sampled =
+        factors.iter().any(|it| matches!(it, Some(FactorArg::Input { .. } | FactorArg::Dim { .. })));
     let show = |factor: &Option<FactorArg>| match factor {
         Some(FactorArg::Input { input }) => {
-            format!("{}.into()", inputs.get(*input).map_or("?", String::as_str))
+            format!("Factor::from({})", inputs.get(*input).map_or("?", String::as_str))
         }
+        Some(FactorArg::Dim { dim }) => format!("Factor::from({dim:?})"),
         Some(FactorArg::Int(value)) if sampled => format!("Factor::Int({value})"),
         Some(FactorArg::Int(value)) => format!("Some({value})"),
         None if sampled => "Factor::Infer".into(),

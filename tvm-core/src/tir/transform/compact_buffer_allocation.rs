@@ -115,7 +115,7 @@ impl Mutator for Compact {
                     let new = match stmt {
                         Stmt::AllocBuffer(alloc) => self
                             .shrink(&alloc.buffer, &stmts[at + 1..])
-                            .map(|buffer| AllocBuffer { buffer }.into()),
+                            .map(|buffer| AllocBuffer { buffer, ..(**alloc).clone() }.into()),
                         other => self.mutate_stmt(other),
                     };
                     changed |= new.is_some();

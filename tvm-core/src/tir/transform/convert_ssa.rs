@@ -110,7 +110,9 @@ impl Mutator for ConvertSsa {
                     Bind { var: var.unwrap_or(old_var), value: value.unwrap_or(old_value) }.into()
                 })
             }
-            Stmt::AllocBuffer(it) => Some(AllocBuffer { buffer: self.define_buffer(&it.buffer)? }.into()),
+            Stmt::AllocBuffer(it) => {
+                Some(AllocBuffer { buffer: self.define_buffer(&it.buffer)?, ..(**it).clone() }.into())
+            }
             Stmt::DeclBuffer(it) => {
                 let data = self.mutate_expr(&it.data);
                 let buffer = self.define_buffer(&it.buffer);

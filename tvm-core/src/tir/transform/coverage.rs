@@ -29,12 +29,14 @@ pub(super) fn is_covered(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> b
     coverage.covered || is_empty(analyzer, buffer)
 }
 
-/// True when every iteration of the loop `var` of `func` writes each element of `buffer` that it reads before reading it,
-/// as far as lowering will be able to prove: such a buffer may be allocated inside the loop.
-pub(in crate::tir) fn is_covered_in(func: &PrimFunc, var: VarId, buffer: &Buffer) -> bool {
+/// True when every iteration of the loop `var` of `func` (`None`: the whole program) writes each element of `buffer` that
+/// it reads before reading it, as far as lowering will be able to prove: such a buffer may be allocated inside the loop.
+pub(in crate::tir) fn is_covered_in(func: &PrimFunc, var: Option<VarId>, buffer: &Buffer) -> bool {
     let steps = [without_inits, without_axes, without_blocks];
     let body = steps.iter().fold(func.body.clone(), |body, step| step(&body).unwrap_or(body));
-    let mut find = Find { var, buffer, analyzer: analyzer_for(func), covered: false };
+    let analyzer = analyzer_for(func);
+    let Some(var) = var else { return is_covered(&analyzer, buffer, &body) };
+    let mut find = Find { var, buffer, analyzer, covered: false };
     find.visit_stmt(&body);
     find.covered
 }

@@ -186,7 +186,7 @@ impl Mutator for LowerIntrin {
             // These extents give the size of the allocation.
             let buffer = node.buffer.renew(|it| it.shape = shape);
             self.buffers.insert(node.buffer.id, buffer.clone());
-            return Some(AllocBuffer { buffer }.into());
+            return Some(AllocBuffer::new(buffer).into());
         }
         self.walk_stmt(stmt)
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::align_storage::without_alignments;
 use super::util::{DeepSubstitute, body_pass};
 use crate::ir::BufferId;
 use crate::pass::Pass;
@@ -20,7 +21,11 @@ pub fn lower_match_buffer() -> Pass {
 
 /// `stmt` with accesses of matched buffers as accesses of their sources; `None` if there are no matched buffers.
 pub(in crate::tir) fn without_matched_buffers(stmt: &Stmt) -> Option<Stmt> {
-    LowerMatchBuffer::default().mutate_stmt(stmt)
+    let mut lower = LowerMatchBuffer::default();
+    let new = lower.mutate_stmt(stmt)?;
+    // Strides that the program names do not change any more.
+    let fixed = if lower.names_layout { without_alignments(&new) } else { None };
+    Some(fixed.unwrap_or(new))
 }
 
 /// Source of a matched buffer: a buffer, and the index in it of the first element.
@@ -30,6 +35,8 @@ type Source = (Buffer, Vec<PrimExpr>);
 struct LowerMatchBuffer {
     sources: FxHashMap<BufferId, Source>,
     vars: DeepSubstitute,
+    /// True when the strides or the offset of a matched buffer have names.
+    names_layout: bool,
 }
 
 impl LowerMatchBuffer {
@@ -48,6 +55,7 @@ impl LowerMatchBuffer {
         for (formal, range) in buffer.shape.iter().zip(&region.region[hidden..]) {
             self.bind(Some(formal), range.extent.clone());
         }
+        self.names_layout |= !buffer.strides.is_empty() || buffer.elem_offset.is_some();
         let strides = row_major_strides(&source.0);
         let offset = strides.iter().zip(&source.1).map(|(stride, min)| min.clone() * stride);
         let offset = offset.fold(source.0.elem_offset.clone().unwrap_or(PrimExpr::index(0)), |a, b| a + b);

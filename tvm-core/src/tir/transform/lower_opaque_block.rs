@@ -2,11 +2,15 @@
 //!
 //! TVM counterpart: `LowerOpaqueBlock`.
 //! Requires: blocks without axes, inits and matched buffers. Ensures: no `BlockRealize`; a block's buffers are
-//! allocated before its body, and its predicate is an `if`.
+//! allocated before its body, with the alignments that writers ask for, and its predicate is an `if`.
 
+use rustc_hash::FxHashMap;
+
+use super::align_storage::alignments_in;
 use super::util::{body_pass, one_iteration};
+use crate::ir::{Attrs, BufferId};
 use crate::pass::Pass;
-use crate::tir::{AllocBuffer, For, ForKind, IfThenElse, Mutator, Stmt};
+use crate::tir::{AllocBuffer, Buffer, For, ForKind, IfThenElse, Mutator, Stmt};
 
 /// Replaces blocks by their bodies.
 pub fn lower_opaque_block() -> Pass {
@@ -15,19 +19,25 @@ pub fn lower_opaque_block() -> Pass {
 
 /// `body` without blocks, none of which has axes; `None` when nothing changes.
 pub(super) fn without_blocks(body: &Stmt) -> Option<Stmt> {
-    LowerOpaqueBlock.mutate_stmt(body)
+    LowerOpaqueBlock { aligned: alignments_in(body) }.mutate_stmt(body)
 }
 
-struct LowerOpaqueBlock;
+struct LowerOpaqueBlock {
+    /// The alignments of buffers, as annotations of their allocations.
+    aligned: FxHashMap<BufferId, Attrs>,
+}
 
 impl Mutator for LowerOpaqueBlock {
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         if let Stmt::BlockRealize(realize) = stmt {
             let block = &realize.block;
-            let allocs =
-                block.alloc_buffers.iter().map(|buffer| AllocBuffer { buffer: buffer.clone() }.into());
+            let alloc = |buffer: &Buffer| {
+                let annotations = self.aligned.get(&buffer.id).cloned().unwrap_or_default();
+                Stmt::from(AllocBuffer { buffer: buffer.clone(), annotations })
+            };
+            let allocs: Vec<Stmt> = block.alloc_buffers.iter().map(alloc).collect();
             let body = self.mutate_stmt(&block.body).unwrap_or_else(|| block.body.clone());
-            let body = Stmt::seq(allocs.chain([body]));
+            let body = Stmt::seq(allocs.into_iter().chain([body]));
             let (condition, span) = (realize.predicate.clone(), block.span.clone());
             return Some(IfThenElse { condition, then_case: body, else_case: None, span }.folded());
         }

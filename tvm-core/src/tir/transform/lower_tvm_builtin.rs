@@ -58,7 +58,7 @@ impl Mutator for Place {
             );
         });
         self.new.insert(buffer.id, new.clone());
-        Some(AllocBuffer { buffer: new }.into())
+        Some(AllocBuffer::new(new).into())
     }
 
     fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {

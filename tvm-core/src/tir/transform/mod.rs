@@ -19,6 +19,7 @@
 //!    it. No integer division or remainder has a divisor that traps; no shift amount reaches the width of its type.
 //! 6. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.
 
+mod align_storage;
 mod check_bounds;
 mod check_loop_kinds;
 mod check_reduction_lanes;
@@ -62,6 +63,8 @@ mod verify_lowered;
 mod verify_source;
 mod zero_unwritten;
 
+pub use align_storage::{BUFFER_DIM_ALIGN, align_storage};
+pub(in crate::tir) use align_storage::{DimAlign, LARGEST_FACTOR};
 pub use check_bounds::check_bounds;
 pub use check_loop_kinds::check_loop_kinds;
 pub use check_reduction_lanes::check_reduction_lanes;
@@ -95,6 +98,7 @@ pub use shuffle_strided_loads::shuffle_strided_loads;
 pub use simplify::simplify;
 pub use unguard_lanes::unguard_lanes;
 pub use unroll_loop::unroll_loop;
+pub(in crate::tir) use util::{BlockNames, DeepSubstitute};
 pub use vectorize_loop::{REMAINDER, STREAMED, vectorize_loop};
 pub use vectorize_reductions::{REDUCTION_LANES, vectorize_reductions};
 pub use vectorize_transposes::vectorize_transposes;

@@ -40,7 +40,7 @@ impl Mutator for Plan {
         let mut at = 0;
         while at < stmts.len() {
             if let Stmt::AllocBuffer(alloc) = &stmts[at]
-                && let Some((user, new)) = self.sink(&alloc.buffer, &stmts[at + 1..])
+                && let Some((user, new)) = self.sink(alloc, &stmts[at + 1..])
             {
                 stmts[at + 1 + user] = new;
                 stmts.remove(at);
@@ -56,16 +56,18 @@ impl Mutator for Plan {
 }
 
 impl Plan {
-    /// The only one of `stmts` that uses `buffer`: its index, and the statement with the allocation moved into it.
-    fn sink(&self, buffer: &Buffer, stmts: &[Stmt]) -> Option<(usize, Stmt)> {
-        let mut users = stmts.iter().enumerate().filter(|(_, stmt)| accesses(stmt, buffer));
+    /// The only one of `stmts` that uses the buffer of `alloc`: its index, and the statement with the allocation moved into
+    /// it.
+    fn sink(&self, alloc: &AllocBuffer, stmts: &[Stmt]) -> Option<(usize, Stmt)> {
+        let mut users = stmts.iter().enumerate().filter(|(_, stmt)| accesses(stmt, &alloc.buffer));
         let (Some((at, user)), None) = (users.next(), users.next()) else { return None };
-        Some((at, descend(&self.analyzer, buffer, user)?))
+        Some((at, descend(&self.analyzer, alloc, user)?))
     }
 }
 
-/// `stmt` with `buffer` allocated inside it; `None` if that is not possible.
-fn descend(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> Option<Stmt> {
+/// `stmt` with `alloc` inside it; `None` if that is not possible.
+fn descend(analyzer: &Analyzer, alloc: &AllocBuffer, stmt: &Stmt) -> Option<Stmt> {
+    let buffer = &alloc.buffer;
     match stmt {
         Stmt::For(node) => {
             if !may_enter(buffer.scope, node.kind) {
@@ -73,19 +75,19 @@ fn descend(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> Option<Stmt> {
             }
             let mut analyzer = analyzer.clone();
             enter_loop(&mut analyzer, node);
-            Some(For { body: enter(&analyzer, buffer, &node.body)?, ..(**node).clone() }.into())
+            Some(For { body: enter(&analyzer, alloc, &node.body)?, ..(**node).clone() }.into())
         }
         Stmt::While(node) => {
             if reads(&node.condition, buffer) {
                 return None;
             }
-            Some(While { body: enter(analyzer, buffer, &node.body)?, ..(**node).clone() }.into())
+            Some(While { body: enter(analyzer, alloc, &node.body)?, ..(**node).clone() }.into())
         }
         Stmt::SeqStmt(stmts) => {
             let mut users = stmts.iter().enumerate().filter(|(_, stmt)| accesses(stmt, buffer));
             let (Some((at, user)), None) = (users.next(), users.next()) else { return None };
             let mut stmts = stmts.to_vec();
-            stmts[at] = descend(analyzer, buffer, user)?;
+            stmts[at] = descend(analyzer, alloc, user)?;
             Some(Stmt::seq(stmts))
         }
         Stmt::IfThenElse(node) => {
@@ -93,10 +95,10 @@ fn descend(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> Option<Stmt> {
             let new = match (&node.then_case, &node.else_case) {
                 _ if reads(&node.condition, buffer) => return None,
                 (then_case, else_case) if !else_case.as_ref().is_some_and(used_in) => {
-                    IfThenElse { then_case: descend(analyzer, buffer, then_case)?, ..(**node).clone() }
+                    IfThenElse { then_case: descend(analyzer, alloc, then_case)?, ..(**node).clone() }
                 }
                 (then_case, Some(else_case)) if !used_in(then_case) => {
-                    let else_case = Some(descend(analyzer, buffer, else_case)?);
+                    let else_case = Some(descend(analyzer, alloc, else_case)?);
                     IfThenElse { else_case, ..(**node).clone() }
                 }
                 _ => return None,
@@ -113,12 +115,12 @@ fn descend(analyzer: &Analyzer, buffer: &Buffer, stmt: &Stmt) -> Option<Stmt> {
     }
 }
 
-/// `body`, which is run several times, with `buffer` allocated inside it; `None` if its runs share the buffer.
-fn enter(analyzer: &Analyzer, buffer: &Buffer, body: &Stmt) -> Option<Stmt> {
+/// `body`, which is run several times, with `alloc` inside it; `None` if its runs share the buffer.
+fn enter(analyzer: &Analyzer, alloc: &AllocBuffer, body: &Stmt) -> Option<Stmt> {
     // The runs of a body share nothing if those of a loop in it that holds all accesses do not.
-    descend(analyzer, buffer, body).or_else(|| {
-        let alloc = Stmt::from(AllocBuffer { buffer: buffer.clone() });
-        is_covered(analyzer, buffer, body).then(|| Stmt::seq([alloc, body.clone()]))
+    descend(analyzer, alloc, body).or_else(|| {
+        let covered = is_covered(analyzer, &alloc.buffer, body);
+        covered.then(|| Stmt::seq([alloc.clone().into(), body.clone()]))
     })
 }
 

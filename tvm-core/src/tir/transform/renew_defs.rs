@@ -167,7 +167,9 @@ impl Mutator for Renew {
                 let value = self.expr(&it.value);
                 Some(Bind { var: self.define(&it.var), value }.into())
             }
-            Stmt::AllocBuffer(it) => Some(AllocBuffer { buffer: self.define_buffer(&it.buffer) }.into()),
+            Stmt::AllocBuffer(it) => {
+                Some(AllocBuffer { buffer: self.define_buffer(&it.buffer), ..(**it).clone() }.into())
+            }
             Stmt::DeclBuffer(it) => {
                 let data = self.expr(&it.data);
                 Some(DeclBuffer { buffer: self.define_buffer(&it.buffer), data }.into())

@@ -25,7 +25,7 @@ pub(super) fn body_pass(
 /// Replaces variables, also inside the shapes of buffers that the rewritten program itself allocates or declares: such
 /// buffers are renewed.
 #[derive(Default)]
-pub(super) struct DeepSubstitute {
+pub(in crate::tir) struct DeepSubstitute {
     pub(super) vars: FxHashMap<VarId, PrimExpr>,
     buffers: FxHashMap<BufferId, Option<Buffer>>,
 }
@@ -35,7 +35,7 @@ impl DeepSubstitute {
         DeepSubstitute { vars, buffers: FxHashMap::default() }
     }
 
-    pub(super) fn stmt(vars: FxHashMap<VarId, PrimExpr>, stmt: &Stmt) -> Stmt {
+    pub(in crate::tir) fn stmt(vars: FxHashMap<VarId, PrimExpr>, stmt: &Stmt) -> Stmt {
         DeepSubstitute::new(vars).mutate_stmt(stmt).unwrap_or_else(|| stmt.clone())
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn accesses(stmt: &Stmt, buffer: &Buffer) -> bool {
 
 /// The names of the blocks of a program.
 #[derive(Default)]
-pub(super) struct BlockNames(FxHashSet<Arc<str>>);
+pub(in crate::tir) struct BlockNames(FxHashSet<Arc<str>>);
 
 impl Visitor for BlockNames {
     fn visit_expr(&mut self, _: &PrimExpr) {}
@@ -114,14 +114,14 @@ impl Visitor for BlockNames {
 
 impl BlockNames {
     /// The names in `stmt`.
-    pub(super) fn of(stmt: &Stmt) -> BlockNames {
+    pub(in crate::tir) fn of(stmt: &Stmt) -> BlockNames {
         let mut names = BlockNames::default();
         names.visit_stmt(stmt);
         names
     }
 
     /// A name that no block has yet: `hint`, or `hint` with a number.
-    pub(super) fn fresh(&mut self, hint: &str) -> String {
+    pub(in crate::tir) fn fresh(&mut self, hint: &str) -> String {
         let mut names = std::iter::once(hint.to_string()).chain((1..).map(|i| format!("{hint}_{i}")));
         let name = names.find(|it| !self.0.contains(it.as_str())).unwrap_or_default();
         self.0.insert(name.as_str().into());

@@ -135,7 +135,7 @@ impl VectorizeReductions<'_> {
             ..For::serial(group.clone(), whole.clone(), vectors(count, more))
         };
         let mut stmts: Vec<Stmt> =
-            vec![AllocBuffer { buffer: sums.clone() }.into(), vectors(count, first), groups.into()];
+            vec![AllocBuffer::new(sums.clone()).into(), vectors(count, first), groups.into()];
         let mut half = count / 2;
         while half > 0 {
             let upper = sum_at(&lane + half);

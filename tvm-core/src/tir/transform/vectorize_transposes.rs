@@ -142,7 +142,7 @@ impl Tile<'_> {
         }
         let count = i64::from(self.size);
         let tile = Buffer::with_scope("tile", [PrimExpr::index(count * count)], dtype, Scope::Local);
-        stmts.push(AllocBuffer { buffer: tile.clone() }.into());
+        stmts.push(AllocBuffer::new(tile.clone()).into());
         for (c, row) in rows.into_iter().enumerate() {
             let at = PrimExpr::index(self.column(c as u16, dtype) * count);
             stmts.push(Stmt::store(&tile, [at.ramp(PrimExpr::index(1), self.size)], row));

@@ -193,7 +193,7 @@ mod tests {
         let t = Buffer::with_scope("t", [PrimExpr::index(2)], F32, scope);
         let i = Var::index("i");
         let body = body(&x, &y, &t, &PrimExpr::from(&i));
-        let body = Stmt::seq([AllocBuffer { buffer: t }.into(), body]);
+        let body = Stmt::seq([AllocBuffer::new(t).into(), body]);
         let root = BlockRealize::opaque(Block::root(vec![], For::serial(i, 4, body).into()));
         PrimFunc::new("scratch", [Param::In(x), Param::Out(y)], root)
     }

@@ -231,5 +231,5 @@ pub(in crate::tir::schedule) fn is_private(state: &ScheduleState, node: &For, bu
     let outer = state.ancestors(StmtSRef::Loop(node.loop_var.id()));
     let mut between = outer.take_while(|it| *it != StmtSRef::Block(owner.block.id));
     inside == state.count_accesses(&state.func().body, buffer)
-        && (own || between.all(enters) && is_covered_in(state.func(), node.loop_var.id(), buffer))
+        && (own || between.all(enters) && is_covered_in(state.func(), Some(node.loop_var.id()), buffer))
 }

@@ -1,4 +1,4 @@
-//! Methods of [`Schedule`] that change buffers: copies and layouts.
+//! Methods of [`Schedule`] that change buffers: copies, memories and layouts.
 
 use super::super::instruction::InstructionKind;
 use super::super::{BlockRV, BufferArg, Result, SRef, Schedule};
@@ -49,5 +49,38 @@ impl Schedule {
     ) -> Result<()> {
         let (buffer, from, to) = (buffer.into(), from.to_string(), to.to_string());
         self.run(InstructionKind::TransformLayout { buffer, from, to }, &[block.handle()]).map(|_| ())
+    }
+
+    /// Moves `buffer`, which the program allocates, to the memory `scope`; all accesses follow. `buffer` is a name, or a
+    /// position among the buffers that `block` writes, followed by those that it reads.
+    ///
+    /// TVM counterpart: `set_scope`.
+    ///
+    /// # Errors
+    /// When the buffer is a parameter; when loops would run side by side that may not with a buffer in this memory; when
+    /// GPU threads are to share a buffer that may be read before it is written.
+    pub fn set_scope(&mut self, block: BlockRV, buffer: impl Into<BufferArg>, scope: Scope) -> Result<()> {
+        self.run(InstructionKind::SetScope { buffer: buffer.into(), scope }, &[block.handle()]).map(|_| ())
+    }
+
+    /// Asks lowering for a stride of `axis` that is congruent to `offset` modulo `factor`, by padding: rows of a tile that
+    /// start in other cache lines or banks, say. `buffer`, which the program allocates, is a name, or a position among the
+    /// buffers that `block` writes; a negative axis counts from the end. Accesses stay as they are.
+    ///
+    /// TVM counterpart: `storage_align`.
+    ///
+    /// # Errors
+    /// When the buffer is a parameter, or has strides or a second name; when there is no such axis; when the factor is not
+    /// positive or larger than 65536, or the offset is not below the factor.
+    pub fn storage_align(
+        &mut self,
+        block: BlockRV,
+        buffer: impl Into<BufferArg>,
+        axis: i64,
+        factor: i64,
+        offset: i64,
+    ) -> Result<()> {
+        let kind = InstructionKind::StorageAlign { buffer: buffer.into(), axis, factor, offset };
+        self.run(kind, &[block.handle()]).map(|_| ())
     }
 }

@@ -8,11 +8,12 @@ use crate::ir::AttrValue;
 use crate::tir::ThreadTag;
 
 impl Schedule {
-    /// Splits a loop into loops of the extents `factors`, outermost first. A factor is an integer, a sampled integer, or `None` for the one that is
-    /// inferred.
+    /// Splits a loop into loops of the extents `factors`, outermost first. A factor is an integer, a sampled integer, the name
+    /// of a symbolic dimension, or `None` for the one that is inferred. Where the product of the factors is not known to
+    /// divide the extent, the blocks inside run under a condition.
     ///
     /// ```
-    /// # use tvm_core::tir::{PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # use tvm_core::tir::{PrimFunc, schedule::{Factor, Schedule, ScheduleError}};
     /// # fn tile(func: PrimFunc) -> Result<(), ScheduleError> {
     /// let mut s = Schedule::new(func)?;
     /// let block = s.block("y")?;
@@ -20,11 +21,13 @@ impl Schedule {
     /// let [i_0, i_1] = s.split(i, [None, Some(8)])?;
     /// let tile = s.sample_perfect_tile::<3>(j, 16, None)?;
     /// let [j_0, j_1, j_2] = s.split(j, tile)?;
+    /// let [of_n, rest] = s.split(i_0, [Factor::from("n"), Factor::Infer])?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// When a factor is not positive, or more than one is to be inferred.
+    /// When a factor is not known to be positive, or more than one is to be inferred. A dimension is positive if its bounds say
+    /// so (`dims(n = 1..)`).
     pub fn split<const N: usize>(
         &mut self,
         target: LoopRV,
@@ -47,6 +50,7 @@ impl Schedule {
                 inputs.push(expr.handle());
                 Some(FactorArg::Input { input: inputs.len() - 1 })
             }
+            Factor::Dim(dim) => Some(FactorArg::Dim { dim: dim.clone() }),
         };
         let factors = factors.iter().map(&mut arg).collect();
         self.loops_of(InstructionKind::Split { factors }, &inputs)
@@ -144,6 +148,43 @@ impl Schedule {
         self.run(InstructionKind::Reorder, &order).map(|_| ())
     }
 
+    /// Divides the range of a loop at `points`, which are positive and ascending: `[8, 16]` gives a loop of the first 8
+    /// iterations, one of the next 8 and one of the rest. Where the extent is symbolic, loops after its end have no
+    /// iterations. Blocks in the first loop stay the same; those in the others are new, with new names.
+    ///
+    /// TVM counterpart: `loop_partition`, which takes lengths.
+    ///
+    /// ```
+    /// # use tvm_core::tir::{PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # fn peel(func: PrimFunc) -> Result<(), ScheduleError> {
+    /// let mut s = Schedule::new(func)?;
+    /// let block = s.block("y")?;
+    /// let [i, _] = s.loops(block)?;
+    /// let [first, rest] = s.loop_partition(i, &[1])?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When a point is not inside the loop, the loop drives a reduction with an init, or the number of loops is not `N`.
+    pub fn loop_partition<const N: usize>(&mut self, target: LoopRV, points: &[i64]) -> Result<[LoopRV; N]> {
+        let got = points.len().saturating_add(1);
+        let message = || format!("expected {N} loops, the points give {got}");
+        let wrong = || ScheduleError::argument("loop_partition", message());
+        if got != N {
+            return Err(wrong());
+        }
+        self.loop_partition_n(target, points)?.try_into().map_err(|_| wrong())
+    }
+
+    /// [`loop_partition`](Self::loop_partition) into any number of loops.
+    ///
+    /// # Errors
+    /// As `loop_partition`.
+    pub fn loop_partition_n(&mut self, target: LoopRV, points: &[i64]) -> Result<Vec<LoopRV>> {
+        let points = points.to_vec();
+        self.loops_of(InstructionKind::LoopPartition { points }, &[target.handle()])
+    }
+
     /// Runs the iterations of a loop on the thread pool.
     ///
     /// # Errors
@@ -176,6 +217,19 @@ impl Schedule {
         self.run(InstructionKind::Bind { tag }, &[target.handle()]).map(|_| ())
     }
 
+    /// Puts a loop of one iteration around a loop or block. Returns this loop.
+    ///
+    /// TVM counterpart: `add_unit_loop`.
+    ///
+    /// # Errors
+    /// When the target is gone or the root block.
+    pub fn add_unit_loop(&mut self, target: impl SRef) -> Result<LoopRV> {
+        match self.loops_of(InstructionKind::AddUnitLoop, &[target.handle()])?[..] {
+            [unit] => Ok(unit),
+            _ => Err(ScheduleError::argument("add_unit_loop", "a loop was lost")),
+        }
+    }
+
     /// Attaches a hint for later passes to a loop or block.
     ///
     /// # Errors
@@ -183,5 +237,15 @@ impl Schedule {
     pub fn annotate(&mut self, target: impl SRef, key: &str, value: impl Into<AttrValue>) -> Result<()> {
         self.run(InstructionKind::Annotate { key: key.into(), value: value.into() }, &[target.handle()])
             .map(|_| ())
+    }
+
+    /// Removes the hint `key` from a loop or block.
+    ///
+    /// TVM counterpart: `unannotate`.
+    ///
+    /// # Errors
+    /// When the target is gone, or has no such hint.
+    pub fn unannotate(&mut self, target: impl SRef, key: &str) -> Result<()> {
+        self.run(InstructionKind::Unannotate { key: key.into() }, &[target.handle()]).map(|_| ())
     }
 }

@@ -10,10 +10,5 @@ pub(in crate::tir::schedule) fn annotate(
     key: &str,
     value: &AttrValue,
 ) -> Result<(), ScheduleError> {
-    match sref {
-        StmtSRef::Loop(var) => state.change_head(var, |node| {
-            node.annotations = std::mem::take(&mut node.annotations).with(key, value.clone());
-        }),
-        StmtSRef::Block(id) => state.annotate_block(id, key, value.clone()),
-    }
+    state.change_annotations(sref, |annotations| annotations.set(key, value.clone()))
 }

@@ -254,10 +254,8 @@ impl Moved {
     /// An analyzer that knows the loops around the new place.
     fn analyzer(&self, state: &ScheduleState) -> Result<Analyzer, ScheduleError> {
         let sref = StmtSRef::Loop(self.target);
-        let mut analyzer = rewrite::analyzer_outside(state, sref)?;
-        for var in state.loops_above(sref).into_iter().chain([self.target]) {
-            bind_loop(&mut analyzer, state.get_for(var)?);
-        }
+        let mut analyzer = rewrite::analyzer_around(state, sref)?;
+        bind_loop(&mut analyzer, state.get_for(self.target)?);
         Ok(analyzer)
     }
 

@@ -1,7 +1,8 @@
 //! `split`: one loop becomes several nested ones.
 //!
 //! `for i in 0..n` with factors `[None, Some(f)]` becomes `for i_0 in 0..ceil(n / f) { for i_1 in 0..f }` and `i`
-//! becomes `i_0 * f + i_1`. If `n` is not known to be a multiple of `f`, the blocks inside run only while `i < n`.
+//! becomes `i_0 * f + i_1`. If `n` is not known to be a multiple of `f`, the blocks inside run only while `i < n`. A factor
+//! is an integer, or a symbolic dimension that its bounds make positive.
 
 use rustc_hash::FxHashMap;
 
@@ -15,7 +16,7 @@ use crate::tir::{For, ForKind, PrimExpr, Range, Stmt, substitute_expr};
 const NAME: &str = "split";
 
 /// The largest product of factors for a symbolic extent.
-const MAX_SYMBOLIC: i64 = 1 << 32;
+pub(super) const MAX_SYMBOLIC: i64 = 1 << 32;
 
 /// The largest index allowed when all dimensions are 1. A call allows 2^62; the margin is for what rounding up adds.
 const MAX_INDEX: i128 = 1 << 56;
@@ -24,20 +25,11 @@ const MAX_INDEX: i128 = 1 << 56;
 pub(in crate::tir::schedule) fn split(
     state: &mut ScheduleState,
     var: VarId,
-    factors: &[Option<i64>],
+    factors: &[Option<PrimExpr>],
 ) -> Result<Vec<VarId>, ScheduleError> {
     let node = state.get_for(var)?;
-    let sref = StmtSRef::Loop(var);
-    if !node.min.is_const(0) {
-        return Err(ScheduleError::illegal(NAME, "the loop does not start at 0").show(state, &[sref]));
-    }
-    if matches!(node.kind, ForKind::ThreadBinding(_)) || !node.annotations.is_empty() {
-        let message = "the loop is bound to a thread or annotated already";
-        return Err(ScheduleError::illegal(NAME, message)
-            .help("split first, bind after")
-            .show(state, &[sref]));
-    }
-    let (extents, exact) = extents(&node.extent, factors)?;
+    check_divisible(NAME, state, node)?;
+    let (extents, exact) = extents(state, node, factors)?;
     let vars: Vec<Var> =
         (0..factors.len()).map(|i| Var::index(format!("{}_{i}", node.loop_var.name()))).collect();
     let whole = vars
@@ -62,6 +54,25 @@ pub(in crate::tir::schedule) fn split(
     Ok(vars.iter().map(Var::id).collect())
 }
 
+/// Checks that `node` may be divided into several loops: it starts at 0, and is neither bound nor annotated.
+pub(super) fn check_divisible(
+    name: &'static str,
+    state: &ScheduleState,
+    node: &For,
+) -> Result<(), ScheduleError> {
+    let marked = [StmtSRef::Loop(node.loop_var.id())];
+    if !node.min.is_const(0) {
+        return Err(ScheduleError::illegal(name, "the loop does not start at 0").show(state, &marked));
+    }
+    if matches!(node.kind, ForKind::ThreadBinding(_)) || !node.annotations.is_empty() {
+        let message = "the loop is bound to a thread or annotated already";
+        return Err(ScheduleError::illegal(name, message)
+            .help("divide the loop first, bind after")
+            .show(state, &marked));
+    }
+    Ok(())
+}
+
 /// Checks that indices fit an `i64`, although iterations beyond the extent make them larger than the program's own.
 /// What dimensions add to them is checked when the kernel is called.
 fn check_indices<'a>(
@@ -72,7 +83,11 @@ fn check_indices<'a>(
 ) -> Result<(), ScheduleError> {
     let mut smallest = Analyzer::new();
     let dims = state.func().symbolic_dims();
-    dims.iter().for_each(|dim| smallest.bind_bound(dim, ConstIntBound::new(0, 1)));
+    for dim in &dims {
+        // A dimension that may be a factor is not 0.
+        let least = dim.bound().map_or(0, |bound| bound.min().clamp(0, 1));
+        smallest.bind_bound(dim, ConstIntBound::new(least.into(), 1));
+    }
     bounds.for_each(|(var, range)| smallest.bind_range(var, &range));
     let vars = FxHashMap::from_iter([(node.loop_var.id(), whole.clone())]);
     for realize in analysis::child_blocks(&node.body) {
@@ -110,49 +125,70 @@ fn value(var: &Var, extent: &PrimExpr) -> PrimExpr {
 }
 
 /// The extents of the new loops, and whether their product is the old extent.
-fn extents(extent: &PrimExpr, factors: &[Option<i64>]) -> Result<(Vec<PrimExpr>, bool), ScheduleError> {
+fn extents(
+    state: &ScheduleState,
+    node: &For,
+    factors: &[Option<PrimExpr>],
+) -> Result<(Vec<PrimExpr>, bool), ScheduleError> {
+    let extent = &node.extent;
+    let refuse = |why: String| Err(ScheduleError::argument(NAME, why));
     if factors.is_empty() {
-        return Err(ScheduleError::argument(NAME, "expected at least one factor, got none"));
+        return refuse("expected at least one factor, got none".into());
     }
-    if let Some(bad) = factors.iter().flatten().find(|&&factor| factor <= 0) {
-        return Err(ScheduleError::argument(NAME, format!("a factor must be positive, got {bad}")));
+    let given = || factors.iter().flatten();
+    if let Some(bad) = given().find(|it| it.as_int().is_some_and(|factor| factor <= 0)) {
+        return refuse(format!("a factor must be positive, got {bad}"));
+    }
+    let dims = rewrite::dims_analyzer(state);
+    if let Some(dim) = given().find(|it| !dims.can_prove(&(*it).clone().greater(0))) {
+        return Err(ScheduleError::illegal(NAME, format!("factor `{dim}` is not known to be positive"))
+            .help(format!("give the dimension a bound: `dims({dim} = 1..)`"))
+            .show(state, &[StmtSRef::Loop(node.loop_var.id())]));
     }
     let inferred = factors.iter().filter(|factor| factor.is_none()).count();
     if inferred > 1 {
-        return Err(ScheduleError::argument(
-            NAME,
-            format!("at most one factor can be inferred, got {inferred}"),
+        return refuse(format!("at most one factor can be inferred, got {inferred}"));
+    }
+    let constant = given()
+        .filter_map(PrimExpr::as_int)
+        .try_fold(1i64, |a, b| a.checked_mul(b))
+        .ok_or_else(|| ScheduleError::argument(NAME, "the product of the factors does not fit an i64"))?;
+    let product = given()
+        .filter(|it| it.as_int().is_none())
+        .fold(PrimExpr::index(constant), |product, dim| dim * product);
+    // Extents are indices, whose sums and products do not overflow.
+    let mut analyzer = Analyzer::of_indices([extent, &product]);
+    state.func().symbolic_dims().iter().for_each(|dim| analyzer.bind_dim(dim));
+    let exact = match (inferred, extent.as_int(), product.as_int()) {
+        (0, Some(n), Some(product)) if product < n => {
+            return refuse(format!("the factors cover {product} of {n} iterations"));
+        }
+        (0, Some(n), Some(product)) => product == n,
+        (0, ..) => {
+            let exact = analyzer.can_prove_equal(extent, &product);
+            if !exact && !analyzer.can_prove_less_equal(extent, &product) {
+                let symbolic = "the loop's extent or a factor is symbolic";
+                return refuse(format!("{symbolic}: None must stand for one of the factors"));
+            }
+            exact
+        }
+        _ => analyzer.can_prove_equal(&extent.clone().floormod(&product), &PrimExpr::index(0)),
+    };
+    let outer = match product.as_int() {
+        Some(product) => ceil_div(extent, product),
+        None if exact => analyzer.simplify(&extent.clone().floordiv(product)),
+        None => analyzer.simplify(&(extent + product.clone() - 1).floordiv(product)),
+    };
+    let covered = match (extent.as_int(), outer.as_int()) {
+        (Some(_), Some(n)) => n.checked_mul(constant).is_some(),
+        _ => constant <= MAX_SYMBOLIC,
+    };
+    if !covered && (inferred == 1 || extent.as_int().is_none()) {
+        return refuse(format!(
+            "the factors multiply to {constant}: indices of the new loops may not fit an i64"
         ));
     }
-    let product = factors
-        .iter()
-        .flatten()
-        .try_fold(1i64, |a, &b| a.checked_mul(b))
-        .ok_or_else(|| ScheduleError::argument(NAME, "the product of the factors does not fit an i64"))?;
-    let exact = match (inferred, extent.as_int()) {
-        (0, Some(n)) if product < n => {
-            return Err(ScheduleError::argument(
-                NAME,
-                format!("the factors cover {product} of {n} iterations"),
-            ));
-        }
-        (0, Some(n)) => product == n,
-        (0, None) => {
-            let message = "the loop's extent is symbolic: None must stand for one of the factors";
-            return Err(ScheduleError::argument(NAME, message));
-        }
-        _ => Analyzer::of_indices([extent])
-            .can_prove_equal(&extent.clone().floormod(product), &PrimExpr::index(0)),
-    };
-    let outer = ceil_div(extent, product);
-    let covered =
-        outer.as_int().map_or_else(|| product <= MAX_SYMBOLIC, |n| n.checked_mul(product).is_some());
-    if inferred == 1 && !covered {
-        let message =
-            format!("the factors multiply to {product}: indices of the new loops may not fit an i64");
-        return Err(ScheduleError::argument(NAME, message));
-    }
-    let extents = factors.iter().map(|factor| factor.map_or_else(|| outer.clone(), PrimExpr::index));
+    let extents = factors.iter().map(|factor| factor.clone().unwrap_or_else(|| outer.clone()));
     Ok((extents.collect(), exact))
 }
 

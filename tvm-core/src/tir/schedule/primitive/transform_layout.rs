@@ -42,13 +42,7 @@ pub(in crate::tir::schedule) fn transform_layout(
     if !rewrite::is_intermediate(state, &buffer) {
         return refuse(format!("`{name}` is a parameter: callers rely on its layout"));
     }
-    let matched = |it: &Block| it.match_buffers.iter().any(|part| part.source.buffer == buffer);
-    if let Some(it) = state.blocks().iter().find(|it| matched(&it.block)) {
-        return refuse(format!("block `{}` has a second name for a region of `{name}`", it.block.name));
-    }
-    if !buffer.strides.is_empty() || buffer.elem_offset.is_some() {
-        return refuse(format!("`{name}` has strides or an offset"));
-    }
+    rewrite::check_plain_layout(NAME, state, id, &buffer)?;
     let analyzer = rewrite::dims_analyzer(state);
     for (letter, extent) in from.chars().zip(buffer.shape.iter()) {
         let block = layout.block(letter);

@@ -96,7 +96,7 @@ impl ScheduleState {
         Ok(())
     }
 
-    /// Changes the kind or the annotations of the loop of `var`.
+    /// Changes the kind of the loop of `var`.
     ///
     /// # Errors
     /// When the program has no such loop (any more).

@@ -65,12 +65,15 @@ fn traces_with_samples_print_as_rust() {
     let text = tiled(0).trace().to_string();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[2].starts_with("let [v4, v5, v6] = s.sample_perfect_tile(v1, 4, Some(["), "{text}");
-    assert_eq!(lines[3], "let [v7, v8, v9] = s.split(v1, [v4.into(), v5.into(), v6.into()])?;");
+    assert_eq!(
+        lines[3],
+        "let [v7, v8, v9] = s.split(v1, [Factor::from(v4), Factor::from(v5), Factor::from(v6)])?;"
+    );
     assert!(
         lines[4].starts_with("let v10 = s.sample_categorical(&[2, 4, 7], &[1.0, 2.0, 1.0], Some("),
         "{text}"
     );
-    assert_eq!(lines[5], "let [v11, v12] = s.split(v2, [Factor::Infer, v10.into()])?;");
+    assert_eq!(lines[5], "let [v11, v12] = s.split(v2, [Factor::Infer, Factor::from(v10)])?;");
 }
 
 #[test]

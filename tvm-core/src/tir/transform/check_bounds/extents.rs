@@ -14,8 +14,9 @@ use tvm_runtime::DataType;
 use tvm_runtime::abi::Status;
 
 use crate::arith::{Analyzer, ConstIntBound};
-use crate::ir::{IrError, Var, VarId};
+use crate::ir::{Attrs, BufferId, IrError, Var, VarId};
 use crate::support::with_stack;
+use crate::tir::transform::align_storage::{alignments_in, most_elements};
 use crate::tir::{
     AssertStmt, Binary, BinaryOp, Block, Buffer, Failure, Intrinsic, Param, PrimCallee, PrimExpr, PrimFunc,
     Range, Stmt, Visitor, any_expr, arithmetic, bitwise, comparison, logical, walk_block, walk_expr,
@@ -100,11 +101,13 @@ pub(super) struct Extents {
     known: FxHashMap<VarId, Magnitude>,
     /// Upper bound of all indices and of the bytes of all buffers.
     largest: Magnitude,
+    /// The alignments of buffers.
+    aligned: FxHashMap<BufferId, Attrs>,
 }
 
 impl Extents {
     pub(super) fn new(func: &PrimFunc) -> Extents {
-        let mut extents = Extents::default();
+        let mut extents = Extents { aligned: alignments_in(&func.body), ..Extents::default() };
         let params = || func.params.iter().filter_map(Param::buffer);
         for extent in params().flat_map(|buffer| buffer.shape.iter()) {
             if let Some(var) = extent.as_var()
@@ -295,7 +298,10 @@ impl Extents {
     fn buffer(&mut self, buffer: &Buffer) {
         let elements = super::elements(buffer);
         let bytes = PrimExpr::index(buffer.dtype.bytes() as i64);
-        self.count(&(elements * bytes));
+        self.count(&(elements * bytes.clone()));
+        if let Some(dims) = self.aligned.get(&buffer.id) {
+            self.count(&(most_elements(buffer, dims) * bytes));
+        }
     }
 }
 

@@ -159,7 +159,7 @@ impl Generator {
                     let t = Buffer::new("t", [extent.clone()], I64);
                     let j = self.fresh("j");
                     let zero = Stmt::store(&t, [PrimExpr::from(&j)], PrimExpr::index(0));
-                    stmts.push(AllocBuffer { buffer: t.clone() }.into());
+                    stmts.push(AllocBuffer::new(t.clone()).into());
                     stmts.push(For::serial(j, extent, zero).into());
                     self.locals.push(t);
                 }
