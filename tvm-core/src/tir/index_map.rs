@@ -186,9 +186,16 @@ impl IndexMap {
 
     fn detect(&self, ranges: &[Range], analyzer: &Analyzer) -> Result<Vec<IterSum>, IndexMapError> {
         self.check_count(ranges.len())?;
+        if let Some(range) = ranges.iter().find(|range| range.extent.as_int().is_some_and(|it| it < 0)) {
+            return Err(self.not_bijective(format!("a range has the extent {}", range.extent)));
+        }
         let iters: Vec<(Var, Range)> = self.initial.iter().cloned().zip(ranges.iter().cloned()).collect();
         let always = PrimExpr::bool(true);
-        detect_iter_map(&self.output, &iters, &always, IterMapLevel::Bijective, analyzer)
+        // The detection knows no bounds of an index of one value.
+        let single = iters.iter().filter(|(_, range)| range.extent.is_const(1));
+        let single = single.map(|(var, range)| (var.id(), range.min.clone())).collect();
+        let output: Vec<PrimExpr> = self.output.iter().map(|expr| substitute_expr(expr, &single)).collect();
+        detect_iter_map(&output, &iters, &always, IterMapLevel::Bijective, analyzer)
             .map_err(|why: IterMapError| self.not_bijective(why.to_string()))
     }
 
@@ -531,6 +538,7 @@ mod tests {
             ("|i| [i, i]", &[4]),
             ("|i, j| [j, i]", &[4]),
             ("|i| [i * i]", &[4]),
+            ("|i, j| [i * -3 + j]", &[-2, -3]),
         ] {
             assert!(map(text).inverse(&dims(shape), &analyzer).is_err(), "{text}");
             assert!(map(text).map_shape(&dims(shape), &analyzer).is_err(), "{text}");

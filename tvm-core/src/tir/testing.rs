@@ -5,7 +5,7 @@ use tvm_runtime::{DataType, Tensor};
 
 use super::interp::{self, Value};
 use super::schedule::{LoopRV, Schedule, ScheduleError};
-use super::{Param, PrimExpr, PrimFunc, Scope};
+use super::{IndexMap, Param, PrimExpr, PrimFunc, Scope};
 use crate::te;
 use tvm_testing::Rng;
 
@@ -83,7 +83,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(23) {
+    match rng.below(25) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -103,6 +103,20 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         }
         18 | 19 => ("rfactor", s.rfactor(a, rng.below(4) as i64 - 1).map(drop)),
         20 | 21 => ("decompose_padding", s.decompose_padding(block, a).map(drop)),
+        22 | 23 => {
+            let maps = [
+                "|i, j| [j, i]",
+                "|i, j, k| [i, j, k]",
+                "|i, j| [j / 3, i, j % 3]",
+                "|i, j, k| [i * 9 + j, k]",
+                "|i, j| [i * 6 + j]",
+                "|i| [i / 2, i % 2]",
+                "|i, j| [i / 4, j / 2, i % 4, j % 2]",
+                "|i, j, k| [k, j, i]",
+            ];
+            let map: IndexMap = rng.pick(&maps).parse().unwrap();
+            ("transform_block_layout", s.transform_block_layout(block, map))
+        }
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }
 }

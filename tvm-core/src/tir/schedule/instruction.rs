@@ -22,12 +22,13 @@ use super::primitive::{
     reverse_compute_inline::reverse_compute_inline,
     rfactor::rfactor,
     split::split,
+    transform_block_layout::transform_block_layout,
     transform_layout::transform_layout,
 };
 use super::sample::{Decision, categorical, perfect_tile};
 use super::{ScheduleError, ScheduleState, StmtSRef};
 use crate::ir::{AttrValue, BlockId, VarId};
-use crate::tir::{ForKind, Scope, ThreadTag};
+use crate::tir::{ForKind, IndexMap, Scope, ThreadTag};
 
 /// A primitive and its attributes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,6 +100,11 @@ pub enum InstructionKind {
         /// The new layout.
         to: String,
     },
+    /// Changes the axes of a block and the loops around it.
+    TransformBlockLayout {
+        /// The new axes, as expressions of the axes of the block.
+        index_map: IndexMap,
+    },
     /// Moves a producer under a loop.
     ComputeAt,
     /// Moves a consumer under a loop.
@@ -164,6 +170,7 @@ impl InstructionKind {
             InstructionKind::CacheRead { .. } => "cache_read",
             InstructionKind::CacheWrite { .. } => "cache_write",
             InstructionKind::TransformLayout { .. } => "transform_layout",
+            InstructionKind::TransformBlockLayout { .. } => "transform_block_layout",
             InstructionKind::ComputeAt => "compute_at",
             InstructionKind::ReverseComputeAt => "reverse_compute_at",
             InstructionKind::ComputeInline => "compute_inline",
@@ -200,6 +207,7 @@ impl InstructionKind {
             InstructionKind::CacheRead { .. }
             | InstructionKind::CacheWrite { .. }
             | InstructionKind::TransformLayout { .. }
+            | InstructionKind::TransformBlockLayout { .. }
             | InstructionKind::ComputeAt
             | InstructionKind::ReverseComputeAt
             | InstructionKind::ComputeInline
@@ -305,6 +313,9 @@ impl InstructionKind {
             }
             InstructionKind::TransformLayout { buffer, from, to } => {
                 transform_layout(state, block(0)?, buffer, from, to).map(no_output)
+            }
+            InstructionKind::TransformBlockLayout { index_map } => {
+                transform_block_layout(state, block(0)?, index_map).map(no_output)
             }
             InstructionKind::ComputeAt => compute_at(state, block(0)?, a_loop(1)?).map(no_output),
             InstructionKind::ReverseComputeAt => {

@@ -7,6 +7,7 @@ use crate::tir::testing::{I64, arguments, dense, random_step, run, stencil};
 use crate::tir::{PrimExpr, analysis::well_formed};
 use tvm_testing::Rng;
 
+mod block_layout;
 mod handles;
 mod kernels;
 mod legality;

@@ -159,6 +159,9 @@ impl fmt::Display for Trace {
                 InstructionKind::TransformLayout { buffer, from, to } => {
                     writeln!(f, "s.transform_layout({ins}, {buffer}, {from:?}, {to:?})?;")?
                 }
+                InstructionKind::TransformBlockLayout { index_map } => {
+                    writeln!(f, "s.transform_block_layout({ins}, {:?}.parse()?)?;", index_map.to_string())?
+                }
                 InstructionKind::DecomposeReduction | InstructionKind::DecomposePadding => {
                     writeln!(f, "let {outs} = s.{}({ins})?;", instruction.kind.name())?
                 }

@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::ir::Var;
+use rustc_hash::FxHashSet;
+
+use crate::ir::{Var, VarId};
 use crate::support::with_stack;
 use crate::tir::analysis::update;
-use crate::tir::schedule::{ScheduleError, ScheduleState};
-use crate::tir::{BinaryOp, Block, BlockRealize, BufferStore, For, IterKind, PrimExpr, Stmt, uses_var};
+use crate::tir::schedule::rewrite::add_vars;
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::{
+    BinaryOp, Block, BlockRealize, BufferStore, For, ForKind, IterKind, PrimExpr, Stmt, Visitor, uses_var,
+};
 
 /// The outermost blocks inside `stmt`, in program order.
 pub(in crate::tir::schedule) fn child_blocks(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
@@ -42,6 +47,45 @@ pub(in crate::tir::schedule) fn check_perfectly_nested(
     Ok(())
 }
 
+/// The loops around the block, outermost first, which hold nothing else: serial ones without annotations, whose variables
+/// only the bindings and the predicate of the block use.
+pub(in crate::tir::schedule) fn own_nest(
+    name: &'static str,
+    state: &ScheduleState,
+    realize: &BlockRealize,
+) -> Result<Vec<Arc<For>>, ScheduleError> {
+    let block = &realize.block;
+    let loops = state.loops_above(StmtSRef::Block(block.id));
+    let nodes = loops.iter().map(|&var| state.get_for(var).cloned()).collect::<Result<Vec<_>, _>>()?;
+    check_perfectly_nested(name, state, &nodes)?;
+    let refuse = |why: String| Err(ScheduleError::illegal(name, why));
+    if nodes.last().is_some_and(|node| !matches!(node.body, Stmt::BlockRealize(_))) {
+        return refuse(format!("the loops hold other statements than block `{}`", block.name));
+    }
+    let mut used = Used(FxHashSet::default());
+    used.visit_block(block);
+    for node in &nodes {
+        let name = state.loop_name(node.loop_var.id());
+        if node.kind != ForKind::Serial || !node.annotations.is_empty() {
+            let err = refuse(format!("loop `{name}` is annotated or not serial"));
+            return err.map_err(|err| err.help("use this primitive first, and annotate after"));
+        }
+        if used.0.contains(&node.loop_var.id()) {
+            return refuse(format!("block `{}` uses loop `{name}` itself, not an axis", block.name));
+        }
+    }
+    Ok(nodes)
+}
+
+/// The variables in a block.
+struct Used(FxHashSet<VarId>);
+
+impl Visitor for Used {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        add_vars(expr, &mut self.0);
+    }
+}
+
 /// Checks that the iterations of the block may run in any order. The block is complete (all axes are spatial, and it
 /// reads no buffer that it writes), or a reduction (spatial and reduction axes, a commutative update, and the written
 /// element does not depend on the reduction axes). Different values of the spatial axes write different elements.
@@ -52,7 +96,7 @@ pub(in crate::tir::schedule) fn check_reorderable(
 ) -> Result<(), ScheduleError> {
     let block = &realize.block;
     let refuse = |why: String| {
-        let sref = crate::tir::schedule::StmtSRef::Block(block.id);
+        let sref = StmtSRef::Block(block.id);
         Err(ScheduleError::illegal(name, format!("block `{}` {why}", block.name)).show(state, &[sref]))
     };
     if let Some(iter) =

@@ -14,4 +14,5 @@ pub(super) mod reorder;
 pub(super) mod reverse_compute_inline;
 pub(super) mod rfactor;
 pub(super) mod split;
+pub(super) mod transform_block_layout;
 pub(super) mod transform_layout;
