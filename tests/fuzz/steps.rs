@@ -74,7 +74,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 8 } else { 41 });
+    let op = rng.below(if no_loop { 8 } else { 43 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -152,6 +152,10 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             let text = *rng.pick(&MAPS);
             let map: IndexMap = text.parse().expect("an index map");
             (format!("transform_block_layout(_, {text:?})"), s.transform_block_layout(block, map))
+        }
+        40 | 41 => {
+            let index = rng.below(4);
+            (format!("reindex(_, {index})"), s.reindex(block, index).map(drop))
         }
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };

@@ -83,7 +83,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(25) {
+    match rng.below(27) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -117,6 +117,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
             let map: IndexMap = rng.pick(&maps).parse().unwrap();
             ("transform_block_layout", s.transform_block_layout(block, map))
         }
+        24 | 25 => ("reindex", s.reindex(block, rng.below(3)).map(drop)),
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }
 }

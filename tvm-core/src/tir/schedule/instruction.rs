@@ -18,6 +18,7 @@ use super::primitive::{
     decompose_reduction::decompose_reduction,
     for_kind::{misfit, set_kind},
     fuse::fuse,
+    reindex::reindex,
     reorder::reorder,
     reverse_compute_inline::reverse_compute_inline,
     rfactor::rfactor,
@@ -100,6 +101,11 @@ pub enum InstructionKind {
         /// The new layout.
         to: String,
     },
+    /// Makes a block access a copy of a buffer that its axes index.
+    Reindex {
+        /// The buffer to copy, one of those that the block writes or reads.
+        buffer: BufferArg,
+    },
     /// Changes the axes of a block and the loops around it.
     TransformBlockLayout {
         /// The new axes, as expressions of the axes of the block.
@@ -170,6 +176,7 @@ impl InstructionKind {
             InstructionKind::CacheRead { .. } => "cache_read",
             InstructionKind::CacheWrite { .. } => "cache_write",
             InstructionKind::TransformLayout { .. } => "transform_layout",
+            InstructionKind::Reindex { .. } => "reindex",
             InstructionKind::TransformBlockLayout { .. } => "transform_block_layout",
             InstructionKind::ComputeAt => "compute_at",
             InstructionKind::ReverseComputeAt => "reverse_compute_at",
@@ -207,6 +214,7 @@ impl InstructionKind {
             InstructionKind::CacheRead { .. }
             | InstructionKind::CacheWrite { .. }
             | InstructionKind::TransformLayout { .. }
+            | InstructionKind::Reindex { .. }
             | InstructionKind::TransformBlockLayout { .. }
             | InstructionKind::ComputeAt
             | InstructionKind::ReverseComputeAt
@@ -314,6 +322,7 @@ impl InstructionKind {
             InstructionKind::TransformLayout { buffer, from, to } => {
                 transform_layout(state, block(0)?, buffer, from, to).map(no_output)
             }
+            InstructionKind::Reindex { buffer } => reindex(state, block(0)?, buffer).map(one_block),
             InstructionKind::TransformBlockLayout { index_map } => {
                 transform_block_layout(state, block(0)?, index_map).map(no_output)
             }

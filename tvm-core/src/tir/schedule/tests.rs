@@ -15,6 +15,7 @@ mod many;
 mod module;
 mod padding;
 mod predicates;
+mod reindex;
 mod rfactor;
 mod sampling;
 

@@ -159,6 +159,9 @@ impl fmt::Display for Trace {
                 InstructionKind::TransformLayout { buffer, from, to } => {
                     writeln!(f, "s.transform_layout({ins}, {buffer}, {from:?}, {to:?})?;")?
                 }
+                InstructionKind::Reindex { buffer } => {
+                    writeln!(f, "let {outs} = s.reindex({ins}, {buffer})?;")?
+                }
                 InstructionKind::TransformBlockLayout { index_map } => {
                     writeln!(f, "s.transform_block_layout({ins}, {:?}.parse()?)?;", index_map.to_string())?
                 }

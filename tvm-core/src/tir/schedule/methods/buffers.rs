@@ -33,6 +33,19 @@ impl Schedule {
         self.one_block(InstructionKind::CacheWrite { buffer: buffer.into(), scope }, &[block.handle()])
     }
 
+    /// Makes `block` access a copy of `buffer` that has one dimension for each axis of the block that occurs in the indices:
+    /// the windows of a convolution become the rows of a matrix. `buffer` is a name, or a position among the buffers that
+    /// `block` writes, followed by those that it reads. What the block reads is copied before its loops, and what it writes is
+    /// copied back after them. Returns the copying block.
+    ///
+    /// TVM counterpart: `reindex`.
+    ///
+    /// # Errors
+    /// When the accesses of the block have different indices, or an element of the copy may have no value.
+    pub fn reindex(&mut self, block: BlockRV, buffer: impl Into<BufferArg>) -> Result<BlockRV> {
+        self.one_block(InstructionKind::Reindex { buffer: buffer.into() }, &[block.handle()])
+    }
+
     /// Gives `buffer`, which blocks of the program write and read, another layout; all accesses change with it. `buffer` is
     /// a name, or a position among the buffers that `block` writes, followed by those that it reads. `from` is a capital
     /// letter for each of its axes, and `to` the new [`Layout`](crate::tir::Layout): `("KN", "NK16n")` turns 64 × 96
