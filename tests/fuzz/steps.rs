@@ -74,7 +74,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 8 } else { 43 });
+    let op = rng.below(if no_loop { 8 } else { 45 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -156,6 +156,13 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         40 | 41 => {
             let index = rng.below(4);
             (format!("reindex(_, {index})"), s.reindex(block, index).map(drop))
+        }
+        42 | 43 => {
+            let multiple = |rng: &mut Rng| {
+                if rng.one_in(12) { *rng.pick(&BAD_FACTORS) } else { *rng.pick(&[1, 2, 4, 8]) }
+            };
+            let padding: Vec<i64> = (0..rng.range(1, 4)).map(|_| multiple(rng)).collect();
+            (format!("pad_einsum(_, {padding:?})"), s.pad_einsum(block, &padding))
         }
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };

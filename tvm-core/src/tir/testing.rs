@@ -83,7 +83,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(27) {
+    match rng.below(29) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -118,6 +118,10 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
             ("transform_block_layout", s.transform_block_layout(block, map))
         }
         24 | 25 => ("reindex", s.reindex(block, rng.below(3)).map(drop)),
+        26 | 27 => {
+            let padding: Vec<i64> = (0..3).map(|_| *rng.pick(&[1, 4, 8])).collect();
+            ("pad_einsum", s.pad_einsum(block, &padding))
+        }
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }
 }

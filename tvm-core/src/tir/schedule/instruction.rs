@@ -18,6 +18,7 @@ use super::primitive::{
     decompose_reduction::decompose_reduction,
     for_kind::{misfit, set_kind},
     fuse::fuse,
+    pad_einsum::pad_einsum,
     reindex::reindex,
     reorder::reorder,
     reverse_compute_inline::reverse_compute_inline,
@@ -111,6 +112,11 @@ pub enum InstructionKind {
         /// The new axes, as expressions of the axes of the block.
         index_map: IndexMap,
     },
+    /// Pads the axes of a sum of products.
+    PadEinsum {
+        /// For each axis, what its extent becomes a multiple of.
+        padding: Vec<i64>,
+    },
     /// Moves a producer under a loop.
     ComputeAt,
     /// Moves a consumer under a loop.
@@ -178,6 +184,7 @@ impl InstructionKind {
             InstructionKind::TransformLayout { .. } => "transform_layout",
             InstructionKind::Reindex { .. } => "reindex",
             InstructionKind::TransformBlockLayout { .. } => "transform_block_layout",
+            InstructionKind::PadEinsum { .. } => "pad_einsum",
             InstructionKind::ComputeAt => "compute_at",
             InstructionKind::ReverseComputeAt => "reverse_compute_at",
             InstructionKind::ComputeInline => "compute_inline",
@@ -216,6 +223,7 @@ impl InstructionKind {
             | InstructionKind::TransformLayout { .. }
             | InstructionKind::Reindex { .. }
             | InstructionKind::TransformBlockLayout { .. }
+            | InstructionKind::PadEinsum { .. }
             | InstructionKind::ComputeAt
             | InstructionKind::ReverseComputeAt
             | InstructionKind::ComputeInline
@@ -326,6 +334,7 @@ impl InstructionKind {
             InstructionKind::TransformBlockLayout { index_map } => {
                 transform_block_layout(state, block(0)?, index_map).map(no_output)
             }
+            InstructionKind::PadEinsum { padding } => pad_einsum(state, block(0)?, padding).map(no_output),
             InstructionKind::ComputeAt => compute_at(state, block(0)?, a_loop(1)?).map(no_output),
             InstructionKind::ReverseComputeAt => {
                 reverse_compute_at(state, block(0)?, a_loop(1)?).map(no_output)

@@ -13,6 +13,7 @@ mod kernels;
 mod legality;
 mod many;
 mod module;
+mod pad_einsum;
 mod padding;
 mod predicates;
 mod reindex;

@@ -165,6 +165,7 @@ impl fmt::Display for Trace {
                 InstructionKind::TransformBlockLayout { index_map } => {
                     writeln!(f, "s.transform_block_layout({ins}, {:?}.parse()?)?;", index_map.to_string())?
                 }
+                InstructionKind::PadEinsum { padding } => writeln!(f, "s.pad_einsum({ins}, &{padding:?})?;")?,
                 InstructionKind::DecomposeReduction | InstructionKind::DecomposePadding => {
                     writeln!(f, "let {outs} = s.{}({ins})?;", instruction.kind.name())?
                 }

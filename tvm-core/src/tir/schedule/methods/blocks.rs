@@ -78,6 +78,18 @@ impl Schedule {
         self.run(InstructionKind::TransformBlockLayout { index_map }, &[block.handle()]).map(|_| ())
     }
 
+    /// Makes the extent of each axis of `block`, a sum of products, a multiple of the number for it in `padding`; 1 leaves the axis
+    /// as it is. The block then reads copies of its operands that are padded with 0, and its result is copied from a padded
+    /// buffer.
+    ///
+    /// TVM counterpart: `pad_einsum`.
+    ///
+    /// # Errors
+    /// When the block is no sum of products of loads, or a padded axis is not one loop and one index.
+    pub fn pad_einsum(&mut self, block: BlockRV, padding: &[i64]) -> Result<()> {
+        self.run(InstructionKind::PadEinsum { padding: padding.into() }, &[block.handle()]).map(|_| ())
+    }
+
     /// Factors the reduction in `target`, a loop that drives it: each iteration of the loop gets partial results of its own,
     /// which `block`, the result of this method, computes, and which the block of the reduction then combines. The partial
     /// results are a buffer with one more dimension, `factor_axis`; a negative one counts from the end, -1 is the last. The

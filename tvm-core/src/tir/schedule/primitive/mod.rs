@@ -10,6 +10,7 @@ pub(super) mod decompose_padding;
 pub(super) mod decompose_reduction;
 pub(super) mod for_kind;
 pub(super) mod fuse;
+pub(super) mod pad_einsum;
 pub(super) mod reindex;
 pub(super) mod reorder;
 pub(super) mod reverse_compute_inline;

@@ -65,7 +65,8 @@ fn windows_become_rows_of_a_matrix() {
                     y[[v0, v1]] = y_reindex[[v0, v1]];
                 });
             }
-        }"##]].assert_eq(&sch.func().to_string());
+        }"##]]
+    .assert_eq(&sch.func().to_string());
     let trace = sch.trace().to_string();
     assert!(trace.contains("let v1 = s.reindex(v0, \"x\")?;"), "{trace}");
     assert!(trace.ends_with("= s.reindex(v0, 0)?;\n"), "{trace}");
