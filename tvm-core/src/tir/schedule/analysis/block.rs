@@ -6,11 +6,12 @@ use rustc_hash::FxHashSet;
 
 use crate::ir::{Var, VarId};
 use crate::support::with_stack;
-use crate::tir::analysis::update;
-use crate::tir::schedule::rewrite::add_vars;
+use crate::tir::analysis::{reads_memory, update};
+use crate::tir::schedule::rewrite::{add_vars, binds_names, dims_analyzer};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{
-    BinaryOp, Block, BlockRealize, BufferStore, For, ForKind, IterKind, PrimExpr, Stmt, Visitor, uses_var,
+    BinaryOp, Block, BlockRealize, BufferStore, For, ForKind, IterKind, IterVar, PrimExpr, Stmt, Visitor,
+    any_expr, uses_var,
 };
 
 /// The outermost blocks inside `stmt`, in program order.
@@ -135,6 +136,43 @@ pub(in crate::tir::schedule) fn check_reorderable(
         Some(var) => refuse(format!("writes to a place that depends on its reduction axis `{}`", var.name())),
         None => Ok(()),
     }
+}
+
+/// True when the axis counts from 0 to an extent over dimensions that is not negative.
+pub(in crate::tir::schedule) fn counts_to_dimension(state: &ScheduleState, iter: &IterVar) -> bool {
+    let (dims, extent) = (state.func().symbolic_dims(), &iter.dom.extent);
+    let local = |it: &PrimExpr| it.as_var().is_some_and(|var| !dims.contains(var));
+    iter.dom.min.is_const(0)
+        && !any_expr(extent, &mut |it| local(it))
+        && dims_analyzer(state).can_prove(&extent.clone().greater_equal(0))
+}
+
+/// The axes of `block` that occur in `indices`; at least one. They count from 0 to dimensions, and `indices` depend on
+/// nothing else but dimensions. The error is the end of a sentence about `indices`.
+pub(in crate::tir::schedule) fn counted_axes(
+    state: &ScheduleState,
+    block: &Block,
+    indices: &[PrimExpr],
+) -> Result<Vec<IterVar>, String> {
+    let plain = |index: &PrimExpr| index.dtype().is_scalar() && !reads_memory(index) && !binds_names(index);
+    let mut used = FxHashSet::default();
+    indices.iter().for_each(|index| add_vars(index, &mut used));
+    let occurs = |iter: &&IterVar| used.contains(&iter.var.id());
+    let axes: Vec<IterVar> = block.iter_vars.iter().filter(occurs).cloned().collect();
+    let dims = state.func().symbolic_dims();
+    let is_dim = |id: &VarId| dims.iter().any(|dim| dim.id() == *id);
+    let known = |id: &VarId| is_dim(id) || axes.iter().any(|iter| iter.var.id() == *id);
+    if !indices.iter().all(plain) || !used.iter().all(known) {
+        return Err(format!("depend on more than the axes of block `{}`", block.name));
+    }
+    let outside = |iter: &&IterVar| !counts_to_dimension(state, iter);
+    if let Some(iter) = axes.iter().find(outside) {
+        return Err(format!(
+            "use the axis `{}`, which does not count from 0 to a dimension",
+            iter.var.name()
+        ));
+    }
+    if axes.is_empty() { Err(format!("use no axis of block `{}`", block.name)) } else { Ok(axes) }
 }
 
 /// The store that is the whole body of `block`, if the body is one store.

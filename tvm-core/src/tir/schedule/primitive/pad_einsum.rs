@@ -163,7 +163,6 @@ impl Padded {
     ) -> Result<Padded, ScheduleError> {
         let block = &realize.block;
         let analyzer = rewrite::dims_analyzer(state);
-        let dims = state.func().symbolic_dims();
         let mut padded = Padded { axes: Vec::new(), loops: Vec::new(), analyzer };
         for (i, (iter, by)) in block.iter_vars.iter().zip(padding).enumerate() {
             let refuse = |why: &str| {
@@ -171,11 +170,10 @@ impl Padded {
                 Err(ScheduleError::illegal(NAME, why))
             };
             let extent = &iter.dom.extent;
-            let unknown = |it: &PrimExpr| it.as_var().is_some_and(|var| !dims.contains(var));
-            if crate::tir::any_expr(extent, &mut |it| unknown(it)) || !iter.dom.min.is_const(0) {
+            if !analysis::counts_to_dimension(state, iter) {
                 return refuse("does not count from 0 to a dimension");
             }
-            let new = match extent.as_int().map(|it| it.checked_add(by - 1).filter(|_| it >= 0)) {
+            let new = match extent.as_int().map(|it| it.checked_add(by - 1)) {
                 Some(Some(sum)) => PrimExpr::index(sum / by * by),
                 Some(None) => return refuse("has an extent that cannot be padded"),
                 None => padded.analyzer.simplify(&((extent + (by - 1)).floordiv(*by) * *by)),

@@ -16,12 +16,10 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
-
 use super::cache_read::{is_written_whole, nest_over, read_all};
 use super::cache_write::check_copy_back;
-use crate::ir::{BlockId, VarId};
-use crate::tir::analysis::{reads_memory, same_indices};
+use crate::ir::BlockId;
+use crate::tir::analysis::same_indices;
 use crate::tir::schedule::rewrite::{self, Relocate, insert_in_scope, top_level_index, unique_block_name};
 use crate::tir::schedule::{BufferArg, ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::{
@@ -104,37 +102,8 @@ impl Access {
         if others.iter().any(|it| !same_indices(it, indices)) {
             return refuse(format!("block `{name}` accesses `{of}` at several places"));
         }
-        let mut used = FxHashSet::default();
-        indices.iter().for_each(|index| rewrite::add_vars(index, &mut used));
-        let axes: Vec<IterVar> =
-            block.iter_vars.iter().filter(|iter| used.contains(&iter.var.id())).cloned().collect();
-        let dims = state.func().symbolic_dims();
-        let is_dim = |id: &VarId| dims.iter().any(|dim| dim.id() == *id);
-        let known = used.iter().all(|id| is_dim(id) || axes.iter().any(|iter| iter.var.id() == *id));
-        let plain = |index: &PrimExpr| {
-            index.dtype().is_scalar() && !reads_memory(index) && !rewrite::binds_names(index)
-        };
-        if !known || !indices.iter().all(plain) {
-            let why = format!("the indices of `{of}` depend on more than the axes of block `{name}`");
-            return refuse(why);
-        }
-        if axes.is_empty() {
-            return refuse(format!("no axis of block `{name}` is in the indices of `{of}`"));
-        }
-        for IterVar { var, dom, .. } in &axes {
-            let mut extent = FxHashSet::default();
-            rewrite::add_vars(&dom.extent, &mut extent);
-            if !dom.min.is_const(0)
-                || !extent.iter().all(is_dim)
-                || dom.extent.as_int().is_some_and(|it| it < 0)
-            {
-                let why = format!(
-                    "the axis `{}` of block `{name}` does not count from 0 to a dimension",
-                    var.name()
-                );
-                return refuse(why);
-            }
-        }
+        let axes = analysis::counted_axes(state, block, indices)
+            .map_err(|why| ScheduleError::illegal(NAME, format!("the indices of `{of}` {why}")))?;
         Ok(Access { indices: indices.clone(), axes })
     }
 

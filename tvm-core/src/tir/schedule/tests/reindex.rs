@@ -168,6 +168,17 @@ fn refusals_name_the_reason() {
     check(&program, |s| s.block("several").and_then(|it| s.reindex(it, "y")).map(drop), &|func| {
         results(func)
     });
+    // A dimension of 0 would make the copy negative.
+    let n = PrimExpr::from(Var::index("n"));
+    let x = te::placeholder("x", [n.clone()], I64);
+    let y = te::compute("y", [n.clone() * 2 - 1], &[&x], |i: &[PrimExpr]| x.at([i[0].clone().floordiv(2)]));
+    let program = te::create_prim_func("halves", &[x], &[y]).unwrap();
+    for which in 0..2 {
+        let mut sch = Schedule::new(program.clone()).unwrap();
+        let y = sch.block("y").unwrap();
+        let err = sch.reindex(y, which).unwrap_err().to_string();
+        assert!(err.contains("does not count from 0 to a dimension"), "{err}");
+    }
     let mut sch = Schedule::new(small_dense()).unwrap();
     let (y, z) = (sch.block("y").unwrap(), sch.block("z").unwrap());
     let [i, _] = sch.loops(z).unwrap();
