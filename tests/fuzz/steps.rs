@@ -74,7 +74,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 8 } else { 45 });
+    let op = rng.below(if no_loop { 8 } else { 46 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -163,6 +163,11 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             };
             let padding: Vec<i64> = (0..rng.range(1, 4)).map(|_| multiple(rng)).collect();
             (format!("pad_einsum(_, {padding:?})"), s.pad_einsum(block, &padding))
+        }
+        44 => {
+            let (scope, uses) = (*rng.pick(&SCOPES), rng.below(4));
+            let call = format!("cache_index(_, {scope:?}, {uses})");
+            (call, s.cache_index(block, scope, uses).map(drop))
         }
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };

@@ -83,7 +83,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(29) {
+    match rng.below(30) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -122,6 +122,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
             let padding: Vec<i64> = (0..3).map(|_| *rng.pick(&[1, 4, 8])).collect();
             ("pad_einsum", s.pad_einsum(block, &padding))
         }
+        28 => ("cache_index", s.cache_index(block, scope, rng.below(3)).map(drop)),
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }
 }

@@ -9,6 +9,7 @@ use super::argument::{BufferArg, FactorArg};
 use super::handle::Item;
 use super::primitive::{
     annotate::annotate,
+    cache_index::cache_index,
     cache_read::cache_read,
     cache_write::cache_write,
     compute_at::compute_at,
@@ -92,6 +93,13 @@ pub enum InstructionKind {
         buffer: BufferArg,
         /// Where the copy lives.
         scope: Scope,
+    },
+    /// Computes common parts of the indices of a block before it.
+    CacheIndex {
+        /// Where the indices live.
+        scope: Scope,
+        /// How often an expression occurs at least.
+        uses: usize,
     },
     /// Changes the layout of a buffer between blocks.
     TransformLayout {
@@ -181,6 +189,7 @@ impl InstructionKind {
             InstructionKind::Bind { .. } => "bind",
             InstructionKind::CacheRead { .. } => "cache_read",
             InstructionKind::CacheWrite { .. } => "cache_write",
+            InstructionKind::CacheIndex { .. } => "cache_index",
             InstructionKind::TransformLayout { .. } => "transform_layout",
             InstructionKind::Reindex { .. } => "reindex",
             InstructionKind::TransformBlockLayout { .. } => "transform_block_layout",
@@ -220,6 +229,7 @@ impl InstructionKind {
             | InstructionKind::DecomposeReduction => Some(false),
             InstructionKind::CacheRead { .. }
             | InstructionKind::CacheWrite { .. }
+            | InstructionKind::CacheIndex { .. }
             | InstructionKind::TransformLayout { .. }
             | InstructionKind::Reindex { .. }
             | InstructionKind::TransformBlockLayout { .. }
@@ -326,6 +336,10 @@ impl InstructionKind {
             }
             InstructionKind::CacheWrite { buffer, scope } => {
                 cache_write(state, block(0)?, buffer, *scope).map(one_block)
+            }
+            InstructionKind::CacheIndex { scope, uses } => {
+                let blocks = cache_index(state, block(0)?, *scope, *uses)?;
+                Ok(blocks.into_iter().flat_map(one_block).collect())
             }
             InstructionKind::TransformLayout { buffer, from, to } => {
                 transform_layout(state, block(0)?, buffer, from, to).map(no_output)

@@ -8,6 +8,7 @@ use crate::tir::{PrimExpr, analysis::well_formed};
 use tvm_testing::Rng;
 
 mod block_layout;
+mod cache_index;
 mod handles;
 mod kernels;
 mod legality;

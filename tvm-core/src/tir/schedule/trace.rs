@@ -156,6 +156,10 @@ impl fmt::Display for Trace {
                         instruction.kind.name()
                     )?;
                 }
+                InstructionKind::CacheIndex { scope, uses } => {
+                    let call = format!("s.cache_index({ins}, Scope::{scope:?}, {uses})?");
+                    writeln!(f, "let [{outs}] = {call}[..] else {{ unreachable!() }};")?
+                }
                 InstructionKind::TransformLayout { buffer, from, to } => {
                     writeln!(f, "s.transform_layout({ins}, {buffer}, {from:?}, {to:?})?;")?
                 }

@@ -1,5 +1,6 @@
 //! Methods of [`Schedule`] that change buffers: copies and layouts.
 
+use super::super::handle::Handle;
 use super::super::instruction::InstructionKind;
 use super::super::{BlockRV, BufferArg, Result, SRef, Schedule};
 use crate::tir::Scope;
@@ -31,6 +32,19 @@ impl Schedule {
         scope: Scope,
     ) -> Result<BlockRV> {
         self.one_block(InstructionKind::CacheWrite { buffer: buffer.into(), scope }, &[block.handle()])
+    }
+
+    /// Computes expressions that occur at least `uses` times in the indices of the loads of `block` before its loops, into
+    /// buffers in `scope` that the block then loads; the largest expressions first. Returns the blocks that compute them;
+    /// none if no expression occurs so often.
+    ///
+    /// TVM counterpart: `cache_index`.
+    ///
+    /// # Errors
+    /// When the block holds other blocks.
+    pub fn cache_index(&mut self, block: BlockRV, scope: Scope, uses: usize) -> Result<Vec<BlockRV>> {
+        let blocks = self.run(InstructionKind::CacheIndex { scope, uses }, &[block.handle()])?;
+        Ok(blocks.into_iter().filter_map(Handle::block).collect())
     }
 
     /// Makes `block` access a copy of `buffer` that has one dimension for each axis of the block that occurs in the indices:

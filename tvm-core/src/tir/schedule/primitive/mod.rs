@@ -2,6 +2,7 @@
 //! the program once.
 
 pub(super) mod annotate;
+pub(super) mod cache_index;
 pub(super) mod cache_read;
 pub(super) mod cache_write;
 pub(super) mod compute_at;
