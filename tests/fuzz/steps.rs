@@ -1,7 +1,7 @@
 //! Random schedule primitives, with valid and invalid arguments.
 
 use tvm::tir::schedule::{BlockRV, Factor, LoopRV, Schedule, ScheduleError};
-use tvm::tir::{Scope, ThreadTag};
+use tvm::tir::{IndexMap, Scope, ThreadTag};
 use tvm_testing::Rng;
 
 /// Handles that steps may use in addition to those of the current program.
@@ -24,6 +24,17 @@ pub(crate) struct Done {
 const FACTORS: [i64; 9] = [2, 3, 4, 5, 8, 1, 7, 16, 6];
 const BAD_FACTORS: [i64; 7] = [0, -1, -4, 1 << 20, 1 << 40, i64::MAX, i64::MIN];
 const SCOPES: [Scope; 4] = [Scope::Global, Scope::Local, Scope::Local, Scope::Shared];
+const MAPS: [&str; 9] = [
+    "|i| [i / 2, i % 2]",
+    "|i| [i + 3]",
+    "|i, j| [j, i]",
+    "|i, j| [j / 4, i, j % 4]",
+    "|i, j| [i * 8 + j]",
+    "|i, j| [i * 16 + j, i * 0]",
+    "|i, j, k| [k, j, i]",
+    "|i, j, k| [i / 2, j / 2, k, j % 2, i % 2]",
+    "|i, j, k, l| [l, k, i, j]",
+];
 const TAGS: [ThreadTag; 3] = [ThreadTag::BlockIdxX, ThreadTag::ThreadIdxX, ThreadTag::Vthread];
 
 /// Applies the step that `seed` determines to `s`.
@@ -63,7 +74,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 15 } else { 53 });
+    let op = rng.below(if no_loop { 15 } else { 60 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         0 => ("compute_inline".to_string(), s.compute_inline(block)),
@@ -169,6 +180,27 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             )
         }
         46 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
+        52 | 53 => {
+            let text = *rng.pick(&MAPS);
+            let map: IndexMap = text.parse().expect("an index map");
+            (format!("transform_block_layout(_, {text:?})"), s.transform_block_layout(block, map))
+        }
+        54 | 55 => {
+            let index = rng.below(4);
+            (format!("reindex(_, {index})"), s.reindex(block, index).map(drop))
+        }
+        56 | 57 => {
+            let multiple = |rng: &mut Rng| {
+                if rng.one_in(12) { *rng.pick(&BAD_FACTORS) } else { *rng.pick(&[1, 2, 4, 8]) }
+            };
+            let padding: Vec<i64> = (0..rng.range(1, 4)).map(|_| multiple(rng)).collect();
+            (format!("pad_einsum(_, {padding:?})"), s.pad_einsum(block, &padding))
+        }
+        58 => {
+            let (scope, uses) = (*rng.pick(&SCOPES), rng.below(4));
+            let call = format!("cache_index(_, {scope:?}, {uses})");
+            (call, s.cache_index(block, scope, uses).map(drop))
+        }
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };
     let foreign = foreign && op != 7;

@@ -73,7 +73,7 @@ pub enum IterMapLevel {
 #[non_exhaustive]
 pub enum IterMapError {
     /// An expression is not made of splits and fusions.
-    #[error("`{0:?}` is not a split or fusion of loops")]
+    #[error("`{0}` is not a split or fusion of loops")]
     NotAffine(PrimExpr),
     /// Two expressions depend on the same part of a loop.
     #[error("values of loop `{0}` are used twice, or overlap")]
@@ -82,7 +82,7 @@ pub enum IterMapError {
     #[error("values of loop `{0}` are not used up")]
     NotCovered(String),
     /// The predicate restricts something that is not a loop or fusion of the map.
-    #[error("the predicate `{0:?}` restricts no loop or fusion of loops")]
+    #[error("the predicate `{0}` restricts no loop or fusion of loops")]
     Predicate(PrimExpr),
 }
 

@@ -2,6 +2,7 @@
 
 pub mod analysis;
 mod derive_blocks;
+pub mod index_map;
 pub mod interp;
 pub mod layout;
 pub mod pipeline;
@@ -13,5 +14,6 @@ pub mod transform;
 
 pub use crate::ir::tensor_program::*;
 pub(crate) use derive_blocks::{BlockNames, derive_blocks};
+pub use index_map::{IndexMap, IndexMapError};
 pub use layout::{Layout, LayoutAxis};
 pub use signature::{dim_sig, kernel_sig};

@@ -5,7 +5,7 @@ use tvm_runtime::{DataType, Tensor};
 
 use super::interp::{self, Value};
 use super::schedule::{Factor, LoopRV, Schedule, ScheduleError};
-use super::{Param, PrimExpr, PrimFunc, Scope};
+use super::{IndexMap, Param, PrimExpr, PrimFunc, Scope};
 use crate::te;
 use tvm_testing::Rng;
 
@@ -85,7 +85,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(30) {
+    match rng.below(37) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -117,6 +117,26 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
             let (axis, offset) = (rng.below(3) as i64 - 1, rng.below(2) as i64);
             ("storage_align", s.storage_align(block, 0, axis, factor, offset))
         }
+        29 | 30 => {
+            let maps = [
+                "|i, j| [j, i]",
+                "|i, j, k| [i, j, k]",
+                "|i, j| [j / 3, i, j % 3]",
+                "|i, j, k| [i * 9 + j, k]",
+                "|i, j| [i * 6 + j]",
+                "|i| [i / 2, i % 2]",
+                "|i, j| [i / 4, j / 2, i % 4, j % 2]",
+                "|i, j, k| [k, j, i]",
+            ];
+            let map: IndexMap = rng.pick(&maps).parse().unwrap();
+            ("transform_block_layout", s.transform_block_layout(block, map))
+        }
+        31 | 32 => ("reindex", s.reindex(block, rng.below(3)).map(drop)),
+        33 | 34 => {
+            let padding: Vec<i64> = (0..3).map(|_| *rng.pick(&[1, 4, 8])).collect();
+            ("pad_einsum", s.pad_einsum(block, &padding))
+        }
+        35 => ("cache_index", s.cache_index(block, scope, rng.below(3)).map(drop)),
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::StmtSRef;
 use crate::ir::{Diagnose, Diagnostic, fmt_diagnostics};
+use crate::tir::IndexMapError;
 
 /// Why a schedule primitive refused. The program is unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -123,6 +124,12 @@ impl ScheduleError {
             }
             ScheduleError::Trace(message) => plain(format!("trace: {message}")),
         }
+    }
+}
+
+impl From<IndexMapError> for ScheduleError {
+    fn from(err: IndexMapError) -> ScheduleError {
+        ScheduleError::argument("IndexMap", err.to_string())
     }
 }
 

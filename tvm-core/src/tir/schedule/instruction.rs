@@ -10,6 +10,7 @@ use super::handle::Item;
 use super::primitive::{
     add_unit_loop::add_unit_loop,
     annotate::annotate,
+    cache_index::cache_index,
     cache_read::cache_read,
     cache_write::cache_write,
     compute_at::compute_at,
@@ -20,19 +21,22 @@ use super::primitive::{
     for_kind::{misfit, set_kind},
     fuse::fuse,
     loop_partition::loop_partition,
+    pad_einsum::pad_einsum,
+    reindex::reindex,
     reorder::reorder,
     reverse_compute_inline::reverse_compute_inline,
     rfactor::rfactor,
     set_scope::set_scope,
     split::split,
     storage_align::storage_align,
+    transform_block_layout::transform_block_layout,
     transform_layout::transform_layout,
     unannotate::unannotate,
 };
 use super::sample::{Decision, categorical, perfect_tile};
 use super::{ScheduleError, ScheduleState, StmtSRef};
 use crate::ir::{AttrValue, BlockId, VarId};
-use crate::tir::{ForKind, PrimExpr, Scope, ThreadTag};
+use crate::tir::{ForKind, IndexMap, PrimExpr, Scope, ThreadTag};
 
 /// A primitive and its attributes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,6 +106,13 @@ pub enum InstructionKind {
         /// Where the copy lives.
         scope: Scope,
     },
+    /// Computes common parts of the indices of a block before it.
+    CacheIndex {
+        /// Where the indices live.
+        scope: Scope,
+        /// How often an expression occurs at least.
+        uses: usize,
+    },
     /// Changes the layout of a buffer between blocks.
     TransformLayout {
         /// The buffer, one of those that the block writes or reads.
@@ -128,6 +139,21 @@ pub enum InstructionKind {
         factor: i64,
         /// What remains of the stride.
         offset: i64,
+    },
+    /// Makes a block access a copy of a buffer that its axes index.
+    Reindex {
+        /// The buffer to copy, one of those that the block writes or reads.
+        buffer: BufferArg,
+    },
+    /// Changes the axes of a block and the loops around it.
+    TransformBlockLayout {
+        /// The new axes, as expressions of the axes of the block.
+        index_map: IndexMap,
+    },
+    /// Pads the axes of a sum of products.
+    PadEinsum {
+        /// For each axis, what its extent becomes a multiple of.
+        padding: Vec<i64>,
     },
     /// Moves a producer under a loop.
     ComputeAt,
@@ -200,9 +226,13 @@ impl InstructionKind {
             InstructionKind::AddUnitLoop => "add_unit_loop",
             InstructionKind::CacheRead { .. } => "cache_read",
             InstructionKind::CacheWrite { .. } => "cache_write",
+            InstructionKind::CacheIndex { .. } => "cache_index",
             InstructionKind::TransformLayout { .. } => "transform_layout",
             InstructionKind::SetScope { .. } => "set_scope",
             InstructionKind::StorageAlign { .. } => "storage_align",
+            InstructionKind::Reindex { .. } => "reindex",
+            InstructionKind::TransformBlockLayout { .. } => "transform_block_layout",
+            InstructionKind::PadEinsum { .. } => "pad_einsum",
             InstructionKind::ComputeAt => "compute_at",
             InstructionKind::ReverseComputeAt => "reverse_compute_at",
             InstructionKind::ComputeInline => "compute_inline",
@@ -243,8 +273,12 @@ impl InstructionKind {
             | InstructionKind::DecomposeReduction => Some(false),
             InstructionKind::CacheRead { .. }
             | InstructionKind::CacheWrite { .. }
+            | InstructionKind::CacheIndex { .. }
             | InstructionKind::TransformLayout { .. }
             | InstructionKind::SetScope { .. }
+            | InstructionKind::Reindex { .. }
+            | InstructionKind::TransformBlockLayout { .. }
+            | InstructionKind::PadEinsum { .. }
             | InstructionKind::ComputeAt
             | InstructionKind::ReverseComputeAt
             | InstructionKind::ComputeInline
@@ -355,6 +389,10 @@ impl InstructionKind {
             InstructionKind::CacheWrite { buffer, scope } => {
                 cache_write(state, block(0)?, buffer, *scope).map(one_block)
             }
+            InstructionKind::CacheIndex { scope, uses } => {
+                let blocks = cache_index(state, block(0)?, *scope, *uses)?;
+                Ok(blocks.into_iter().flat_map(one_block).collect())
+            }
             InstructionKind::TransformLayout { buffer, from, to } => {
                 transform_layout(state, block(0)?, buffer, from, to).map(no_output)
             }
@@ -364,6 +402,11 @@ impl InstructionKind {
             InstructionKind::StorageAlign { buffer, axis, factor, offset } => {
                 storage_align(state, block(0)?, buffer, [*axis, *factor, *offset]).map(no_output)
             }
+            InstructionKind::Reindex { buffer } => reindex(state, block(0)?, buffer).map(one_block),
+            InstructionKind::TransformBlockLayout { index_map } => {
+                transform_block_layout(state, block(0)?, index_map).map(no_output)
+            }
+            InstructionKind::PadEinsum { padding } => pad_einsum(state, block(0)?, padding).map(no_output),
             InstructionKind::ComputeAt => compute_at(state, block(0)?, a_loop(1)?).map(no_output),
             InstructionKind::ReverseComputeAt => {
                 reverse_compute_at(state, block(0)?, a_loop(1)?).map(no_output)

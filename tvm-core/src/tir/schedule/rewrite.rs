@@ -10,7 +10,10 @@ use crate::ir::{BlockId, Var, VarId};
 use crate::support::with_stack;
 use crate::tir::analysis::{conjunction, conjuncts};
 use crate::tir::transform::analyzer_for;
-use crate::tir::{Block, BlockRealize, Buffer, For, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_stmt};
+use crate::tir::{
+    Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Mutator, PrimExpr, Range, Stmt,
+    Visitor, any_expr, walk_stmt,
+};
 
 /// Simplifies the bindings and predicates of the outermost blocks of `new`, which is to replace the statement at
 /// `sref`, under the loops around them.
@@ -354,6 +357,64 @@ pub(super) fn redirect(body: &Stmt, id: BlockId, from: &Buffer, to: &Buffer) -> 
         let block = Arc::new(block.clone());
         substitute.mutate_block(&block).unwrap_or_else(|| (*block).clone())
     })
+}
+
+/// Replaces the accesses of a buffer by accesses of another one.
+pub(super) struct Relocate<'a> {
+    pub(super) from: &'a Buffer,
+    pub(super) to: &'a Buffer,
+    /// The indices in `to` of the element that has these indices in `from`.
+    pub(super) place: &'a dyn Fn(&[PrimExpr]) -> Arc<[PrimExpr]>,
+    /// The region of `to` for a region of `from`.
+    pub(super) region: &'a dyn Fn(&[Range]) -> Arc<[Range]>,
+}
+
+impl Mutator for Relocate<'_> {
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        let walked = self.walk_expr(expr);
+        let PrimExpr::BufferLoad(load) = walked.as_ref().unwrap_or(expr) else { return walked };
+        if load.buffer != *self.from {
+            return walked;
+        }
+        let (buffer, indices, span) = (self.to.clone(), (self.place)(&load.indices), load.span.clone());
+        Some(PrimExpr::BufferLoad(BufferLoad { buffer, indices, span }.into()))
+    }
+
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let walked = self.walk_stmt(stmt);
+        let Stmt::BufferStore(store) = walked.as_ref().unwrap_or(stmt) else { return walked };
+        if store.buffer != *self.from {
+            return walked;
+        }
+        let indices = (self.place)(&store.indices);
+        Some(BufferStore { buffer: self.to.clone(), indices, ..(**store).clone() }.into())
+    }
+
+    fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
+        let inner = self.walk_block(block);
+        let block = inner.unwrap_or_else(|| (**block).clone());
+        let renamed = |it: &Buffer| if it == self.from { self.to.clone() } else { it.clone() };
+        let moved = |it: &BufferRegion| match it.buffer == *self.from {
+            true => BufferRegion { buffer: self.to.clone(), region: (self.region)(&it.region) },
+            false => it.clone(),
+        };
+        Some(Block {
+            reads: block.reads.iter().map(moved).collect(),
+            writes: block.writes.iter().map(moved).collect(),
+            alloc_buffers: block.alloc_buffers.iter().map(renamed).collect(),
+            ..block
+        })
+    }
+}
+
+/// The most elements of a new buffer of constant shape.
+const MAX_ELEMENTS: i128 = 1 << 56;
+
+/// The number of elements of a new buffer of `shape`, as far as it is constant, if there are too many.
+pub(super) fn too_many_elements(shape: &[PrimExpr]) -> Option<i128> {
+    let known = shape.iter().filter_map(PrimExpr::as_int);
+    let elements = known.fold(1i128, |all, extent| all.saturating_mul(extent.max(1).into()));
+    (elements > MAX_ELEMENTS).then_some(elements)
 }
 
 /// A block name that is not used in the function, derived from `hint`.

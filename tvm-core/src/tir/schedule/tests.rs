@@ -8,14 +8,18 @@ use crate::tir::{PrimExpr, analysis::well_formed};
 use tvm_testing::Rng;
 
 mod align;
+mod block_layout;
+mod cache_index;
 mod handles;
 mod kernels;
 mod legality;
 mod many;
 mod module;
+mod pad_einsum;
 mod padding;
 mod partition;
 mod predicates;
+mod reindex;
 mod rfactor;
 mod sampling;
 mod small;
@@ -53,7 +57,7 @@ fn random_schedules_keep_results() {
     let mut rng = Rng::new(2024);
     let mut applied: std::collections::BTreeMap<&str, (u32, u32)> = Default::default();
     let fixed = [small_dense(), stencil(dim(8), dim(6)), rows()].map(|it| (it, vec![], 250));
-    for (program, dims, count) in fixed.into_iter().chain([(symbolic::program(), vec![7, 5, 3], 60)]) {
+    for (program, dims, count) in fixed.into_iter().chain([(symbolic::program(), vec![7, 5, 3], 120)]) {
         let want = run(&program, arguments(&program, &dims));
         for _ in 0..count {
             let mut s = Schedule::new(program.clone()).unwrap();

@@ -160,6 +160,10 @@ impl fmt::Display for Trace {
                         instruction.kind.name()
                     )?;
                 }
+                InstructionKind::CacheIndex { scope, uses } => {
+                    let call = format!("s.cache_index({ins}, Scope::{scope:?}, {uses})?");
+                    writeln!(f, "let [{outs}] = {call}[..] else {{ unreachable!() }};")?
+                }
                 InstructionKind::TransformLayout { buffer, from, to } => {
                     writeln!(f, "s.transform_layout({ins}, {buffer}, {from:?}, {to:?})?;")?
                 }
@@ -169,6 +173,13 @@ impl fmt::Display for Trace {
                 InstructionKind::StorageAlign { buffer, axis, factor, offset } => {
                     writeln!(f, "s.storage_align({ins}, {buffer}, {axis}, {factor}, {offset})?;")?
                 }
+                InstructionKind::Reindex { buffer } => {
+                    writeln!(f, "let {outs} = s.reindex({ins}, {buffer})?;")?
+                }
+                InstructionKind::TransformBlockLayout { index_map } => {
+                    writeln!(f, "s.transform_block_layout({ins}, {:?}.parse()?)?;", index_map.to_string())?
+                }
+                InstructionKind::PadEinsum { padding } => writeln!(f, "s.pad_einsum({ins}, &{padding:?})?;")?,
                 InstructionKind::DecomposeReduction | InstructionKind::DecomposePadding => {
                     writeln!(f, "let {outs} = s.{}({ins})?;", instruction.kind.name())?
                 }

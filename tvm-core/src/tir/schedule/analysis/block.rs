@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::ir::Var;
+use rustc_hash::FxHashSet;
+
+use crate::ir::{Var, VarId};
 use crate::support::with_stack;
-use crate::tir::analysis::update;
-use crate::tir::schedule::{ScheduleError, ScheduleState};
-use crate::tir::{BinaryOp, Block, BlockRealize, BufferStore, For, IterKind, PrimExpr, Stmt, uses_var};
+use crate::tir::analysis::{reads_memory, update};
+use crate::tir::schedule::rewrite::{add_vars, binds_names, dims_analyzer};
+use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
+use crate::tir::{
+    BinaryOp, Block, BlockRealize, BufferStore, For, ForKind, IterKind, IterVar, PrimExpr, Stmt, Visitor,
+    any_expr, uses_var,
+};
 
 /// The outermost blocks inside `stmt`, in program order.
 pub(in crate::tir::schedule) fn child_blocks(stmt: &Stmt) -> Vec<Arc<BlockRealize>> {
@@ -42,6 +48,45 @@ pub(in crate::tir::schedule) fn check_perfectly_nested(
     Ok(())
 }
 
+/// The loops around the block, outermost first, which hold nothing else: serial ones without annotations, whose variables
+/// only the bindings and the predicate of the block use.
+pub(in crate::tir::schedule) fn own_nest(
+    name: &'static str,
+    state: &ScheduleState,
+    realize: &BlockRealize,
+) -> Result<Vec<Arc<For>>, ScheduleError> {
+    let block = &realize.block;
+    let loops = state.loops_above(StmtSRef::Block(block.id));
+    let nodes = loops.iter().map(|&var| state.get_for(var).cloned()).collect::<Result<Vec<_>, _>>()?;
+    check_perfectly_nested(name, state, &nodes)?;
+    let refuse = |why: String| Err(ScheduleError::illegal(name, why));
+    if nodes.last().is_some_and(|node| !matches!(node.body, Stmt::BlockRealize(_))) {
+        return refuse(format!("the loops hold other statements than block `{}`", block.name));
+    }
+    let mut used = Used(FxHashSet::default());
+    used.visit_block(block);
+    for node in &nodes {
+        let name = state.loop_name(node.loop_var.id());
+        if node.kind != ForKind::Serial || !node.annotations.is_empty() {
+            let err = refuse(format!("loop `{name}` is annotated or not serial"));
+            return err.map_err(|err| err.help("use this primitive first, and annotate after"));
+        }
+        if used.0.contains(&node.loop_var.id()) {
+            return refuse(format!("block `{}` uses loop `{name}` itself, not an axis", block.name));
+        }
+    }
+    Ok(nodes)
+}
+
+/// The variables in a block.
+struct Used(FxHashSet<VarId>);
+
+impl Visitor for Used {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        add_vars(expr, &mut self.0);
+    }
+}
+
 /// Checks that the iterations of the block may run in any order. The block is complete (all axes are spatial, and it
 /// reads no buffer that it writes), or a reduction (spatial and reduction axes, a commutative update, and the written
 /// element does not depend on the reduction axes). Different values of the spatial axes write different elements.
@@ -52,7 +97,7 @@ pub(in crate::tir::schedule) fn check_reorderable(
 ) -> Result<(), ScheduleError> {
     let block = &realize.block;
     let refuse = |why: String| {
-        let sref = crate::tir::schedule::StmtSRef::Block(block.id);
+        let sref = StmtSRef::Block(block.id);
         Err(ScheduleError::illegal(name, format!("block `{}` {why}", block.name)).show(state, &[sref]))
     };
     if let Some(iter) =
@@ -91,6 +136,43 @@ pub(in crate::tir::schedule) fn check_reorderable(
         Some(var) => refuse(format!("writes to a place that depends on its reduction axis `{}`", var.name())),
         None => Ok(()),
     }
+}
+
+/// True when the axis counts from 0 to an extent over dimensions that is not negative.
+pub(in crate::tir::schedule) fn counts_to_dimension(state: &ScheduleState, iter: &IterVar) -> bool {
+    let (dims, extent) = (state.func().symbolic_dims(), &iter.dom.extent);
+    let local = |it: &PrimExpr| it.as_var().is_some_and(|var| !dims.contains(var));
+    iter.dom.min.is_const(0)
+        && !any_expr(extent, &mut |it| local(it))
+        && dims_analyzer(state).can_prove(&extent.clone().greater_equal(0))
+}
+
+/// The axes of `block` that occur in `indices`; at least one. They count from 0 to dimensions, and `indices` depend on
+/// nothing else but dimensions. The error is the end of a sentence about `indices`.
+pub(in crate::tir::schedule) fn counted_axes(
+    state: &ScheduleState,
+    block: &Block,
+    indices: &[PrimExpr],
+) -> Result<Vec<IterVar>, String> {
+    let plain = |index: &PrimExpr| index.dtype().is_scalar() && !reads_memory(index) && !binds_names(index);
+    let mut used = FxHashSet::default();
+    indices.iter().for_each(|index| add_vars(index, &mut used));
+    let occurs = |iter: &&IterVar| used.contains(&iter.var.id());
+    let axes: Vec<IterVar> = block.iter_vars.iter().filter(occurs).cloned().collect();
+    let dims = state.func().symbolic_dims();
+    let is_dim = |id: &VarId| dims.iter().any(|dim| dim.id() == *id);
+    let known = |id: &VarId| is_dim(id) || axes.iter().any(|iter| iter.var.id() == *id);
+    if !indices.iter().all(plain) || !used.iter().all(known) {
+        return Err(format!("depend on more than the axes of block `{}`", block.name));
+    }
+    let outside = |iter: &&IterVar| !counts_to_dimension(state, iter);
+    if let Some(iter) = axes.iter().find(outside) {
+        return Err(format!(
+            "use the axis `{}`, which does not count from 0 to a dimension",
+            iter.var.name()
+        ));
+    }
+    if axes.is_empty() { Err(format!("use no axis of block `{}`", block.name)) } else { Ok(axes) }
 }
 
 /// The store that is the whole body of `block`, if the body is one store.

@@ -10,7 +10,8 @@ mod scope;
 mod threads;
 
 pub(super) use block::{
-    check_perfectly_nested, check_reorderable, child_blocks, distinct_axes, single_store, trailing_axes,
+    check_perfectly_nested, check_reorderable, child_blocks, counted_axes, counts_to_dimension,
+    distinct_axes, own_nest, single_store, trailing_axes,
 };
 pub(super) use dependence::{Iteration, bindings_of, box_read, check_no_carried_dependence, is_private};
 pub(super) use init::{check_init_before, check_inits};

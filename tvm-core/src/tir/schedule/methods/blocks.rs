@@ -2,6 +2,7 @@
 
 use super::super::instruction::InstructionKind;
 use super::super::{BlockRV, LoopRV, Result, SRef, Schedule};
+use crate::tir::IndexMap;
 
 impl Schedule {
     /// Moves a producer under a loop around all its consumers.
@@ -54,6 +55,39 @@ impl Schedule {
     /// When the value is no such choice, or the loop holds more than the block.
     pub fn decompose_padding(&mut self, block: BlockRV, target: LoopRV) -> Result<BlockRV> {
         self.one_block(InstructionKind::DecomposePadding, &[block.handle(), target.handle()])
+    }
+
+    /// Gives `block` the axes that `index_map` makes of its axes, and loops over them in place of the loops around it. The
+    /// axes are spatial or reductions, as those that they are made of. Sums of floats may be rounded in another way.
+    ///
+    /// TVM counterpart: `transform_block_layout`.
+    ///
+    /// ```
+    /// # use tvm_core::tir::{IndexMap, PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # fn tiles(func: PrimFunc) -> Result<(), ScheduleError> {
+    /// let mut s = Schedule::new(func)?;
+    /// let y = s.block("y")?;
+    /// s.transform_block_layout(y, IndexMap::of(|[i, j]| [i / 8, j / 4, i % 8, j % 4])?)?;
+    /// let [i_0, j_0, i_1, j_1] = s.loops(y)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the map is not bijective over the axes or mixes spatial and reduction axes, or the block is not alone in its loops.
+    pub fn transform_block_layout(&mut self, block: BlockRV, index_map: IndexMap) -> Result<()> {
+        self.run(InstructionKind::TransformBlockLayout { index_map }, &[block.handle()]).map(|_| ())
+    }
+
+    /// Makes the extent of each axis of `block`, a sum of products, a multiple of the number for it in `padding`; 1 leaves the axis
+    /// as it is. The block then reads copies of its operands that are padded with 0, and its result is copied from a padded
+    /// buffer.
+    ///
+    /// TVM counterpart: `pad_einsum`.
+    ///
+    /// # Errors
+    /// When the block is no sum of products of loads, or a padded axis is not one loop and one index.
+    pub fn pad_einsum(&mut self, block: BlockRV, padding: &[i64]) -> Result<()> {
+        self.run(InstructionKind::PadEinsum { padding: padding.into() }, &[block.handle()]).map(|_| ())
     }
 
     /// Factors the reduction in `target`, a loop that drives it: each iteration of the loop gets partial results of its own,

@@ -1,5 +1,6 @@
 //! Methods of [`Schedule`] that change buffers: copies, memories and layouts.
 
+use super::super::handle::Handle;
 use super::super::instruction::InstructionKind;
 use super::super::{BlockRV, BufferArg, Result, SRef, Schedule};
 use crate::tir::Scope;
@@ -31,6 +32,32 @@ impl Schedule {
         scope: Scope,
     ) -> Result<BlockRV> {
         self.one_block(InstructionKind::CacheWrite { buffer: buffer.into(), scope }, &[block.handle()])
+    }
+
+    /// Computes expressions that occur at least `uses` times in the indices of the loads of `block` before its loops, into
+    /// buffers in `scope` that the block then loads; the largest expressions first. Returns the blocks that compute them;
+    /// none if no expression occurs so often.
+    ///
+    /// TVM counterpart: `cache_index`.
+    ///
+    /// # Errors
+    /// When the block holds other blocks.
+    pub fn cache_index(&mut self, block: BlockRV, scope: Scope, uses: usize) -> Result<Vec<BlockRV>> {
+        let blocks = self.run(InstructionKind::CacheIndex { scope, uses }, &[block.handle()])?;
+        Ok(blocks.into_iter().filter_map(Handle::block).collect())
+    }
+
+    /// Makes `block` access a copy of `buffer` that has one dimension for each axis of the block that occurs in the indices:
+    /// the windows of a convolution become the rows of a matrix. `buffer` is a name, or a position among the buffers that
+    /// `block` writes, followed by those that it reads. What the block reads is copied before its loops, and what it writes is
+    /// copied back after them. Returns the copying block.
+    ///
+    /// TVM counterpart: `reindex`.
+    ///
+    /// # Errors
+    /// When the accesses of the block have different indices, or an element of the copy may have no value.
+    pub fn reindex(&mut self, block: BlockRV, buffer: impl Into<BufferArg>) -> Result<BlockRV> {
+        self.one_block(InstructionKind::Reindex { buffer: buffer.into() }, &[block.handle()])
     }
 
     /// Gives `buffer`, which blocks of the program write and read, another layout; all accesses change with it. `buffer` is

@@ -88,7 +88,7 @@ fn needed_region(
 }
 
 /// `body`, where block `scope` and the blocks around it but the root declare that they read all of `buffer`.
-fn read_all(state: &ScheduleState, body: &Stmt, scope: BlockId, buffer: &Buffer) -> Stmt {
+pub(super) fn read_all(state: &ScheduleState, body: &Stmt, scope: BlockId, buffer: &Buffer) -> Stmt {
     let around = state.ancestors(StmtSRef::Block(scope)).chain([StmtSRef::Block(scope)]);
     let blocks = around.filter_map(|it| if let StmtSRef::Block(id) = it { Some(id) } else { None });
     blocks.filter(|id| *id != state.root()).fold(body.clone(), |body, id| {
@@ -102,7 +102,7 @@ fn read_all(state: &ScheduleState, body: &Stmt, scope: BlockId, buffer: &Buffer)
 }
 
 /// True when some block is known to write every element of `buffer`.
-fn is_written_whole(state: &ScheduleState, buffer: &Buffer) -> Result<bool, ScheduleError> {
+pub(super) fn is_written_whole(state: &ScheduleState, buffer: &Buffer) -> Result<bool, ScheduleError> {
     for writer in rewrite::writers(state, buffer) {
         for write in writer.block.writes.iter().filter(|write| write.buffer == *buffer) {
             let indices: Vec<PrimExpr> = write.region.iter().map(|range| range.min.clone()).collect();
@@ -135,6 +135,15 @@ fn full(buffer: &Buffer) -> Vec<Range> {
 
 /// Loops over `region` around a block that copies `from` to `to`.
 pub(super) fn copy_nest(name: &str, from: &Buffer, to: &Buffer, region: &[Range]) -> (BlockId, Stmt) {
+    nest_over(name, region, |at| Stmt::store(to, at.to_vec(), from.load(at.to_vec())))
+}
+
+/// Loops over `region` around a block of spatial axes, with the body that `body` makes of its axes.
+pub(super) fn nest_over(
+    name: &str,
+    region: &[Range],
+    body: impl FnOnce(&[PrimExpr]) -> Stmt,
+) -> (BlockId, Stmt) {
     let vars = |prefix: &str| -> Vec<crate::ir::Var> {
         (0..region.len()).map(|i| crate::ir::Var::index(format!("{prefix}{i}"))).collect()
     };
@@ -145,10 +154,7 @@ pub(super) fn copy_nest(name: &str, from: &Buffer, to: &Buffer, region: &[Range]
         .zip(region)
         .map(|(var, range)| IterVar { var: var.clone(), dom: range.clone(), kind: IterKind::Spatial })
         .collect();
-    let block = Block {
-        iter_vars: iter_vars.into(),
-        ..Block::new(name, Stmt::store(to, indices.clone(), from.load(indices)))
-    };
+    let block = Block { iter_vars: iter_vars.into(), ..Block::new(name, body(&indices)) };
     let block = crate::tir::analysis::with_access_regions(block);
     let id = block.id;
     let realize = BlockRealize {

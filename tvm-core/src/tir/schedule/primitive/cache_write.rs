@@ -4,7 +4,7 @@ use super::cache_read::{copy_nest, in_scope};
 use crate::ir::BlockId;
 use crate::tir::schedule::rewrite::{self, insert_in_scope, redirect, top_level_index, unique_block_name};
 use crate::tir::schedule::{BufferArg, ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{BlockRealize, PrimExpr, Range, Scope};
+use crate::tir::{BlockRealize, Buffer, PrimExpr, Range, Scope};
 
 const NAME: &str = "cache_write";
 
@@ -19,51 +19,14 @@ pub(in crate::tir::schedule) fn cache_write(
     let block = &realize.block;
     let region = which.find(NAME, (&block.name, "writes"), &block.writes)?;
     let buffer = region.buffer.clone();
-    let marked = [StmtSRef::Block(id)];
-    let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &marked));
-    let Some(scope_block) = state.scope_block(StmtSRef::Block(id)) else {
-        return Err(ScheduleError::argument(NAME, "the root block has no buffers to cache"));
-    };
-    if rewrite::writers(state, &buffer).len() != 1 {
-        return refuse(format!("block `{}` is not the only one that writes `{}`", block.name, buffer.name));
-    }
-    analysis::check_reorderable(NAME, state, &realize).map_err(|err| err.show(state, &marked))?;
-    if block.is_reduction() && block.init.is_none() {
-        return refuse(format!("block `{}` updates values that were there before", block.name));
-    }
+    let (scope_block, at) = check_copy_back(NAME, state, &realize, &buffer)?;
     let indices: Vec<PrimExpr> = region.region.iter().map(|range| range.min.clone()).collect();
     let points = region.region.iter().all(|range| range.extent.is_const(1));
     let axes = analysis::distinct_axes(block, &indices, &buffer.shape).filter(|_| points);
     let Some(axes) = axes else {
-        return refuse(format!(
-            "block `{}` writes to a place that is not one axis in each dimension",
-            block.name
-        ));
+        let why = format!("block `{}` writes to a place that is not one axis in each dimension", block.name);
+        return Err(ScheduleError::illegal(NAME, why).show(state, &[StmtSRef::Block(id)]));
     };
-    if !analysis::covers_domain(state, &realize)? {
-        return Err(ScheduleError::illegal(
-            NAME,
-            format!(
-                "block `{}` is not known to run for every value of its axes: the copy would write elements of `{}` that \
-                 the block does not",
-                block.name, buffer.name
-            ),
-        )
-        .help("bind each axis to a loop, or to a split or fusion of loops, over its whole range")
-        .show(state, &marked));
-    }
-    let Some(at) = top_level_index(state, scope_block, StmtSRef::Block(id)) else {
-        return refuse(format!("block `{}` is not in a plain sequence", block.name));
-    };
-    let later = |it: &BlockRealize| {
-        top_level_index(state, scope_block, StmtSRef::Block(it.block.id)).is_some_and(|place| place > at)
-    };
-    if let Some(reader) = rewrite::readers(state, &buffer).iter().find(|it| it.block.id != id && !later(it)) {
-        return refuse(format!(
-            "block `{}` reads `{}` before the nest of block `{}` ends",
-            reader.block.name, buffer.name, block.name
-        ));
-    }
     let dom = |axis: &Option<crate::ir::Var>| {
         let iter = axis.as_ref().and_then(|var| block.iter_vars.iter().find(|iter| iter.var == *var));
         iter.map_or_else(|| Range::from_extent(1), |iter| iter.dom.clone())
@@ -75,4 +38,53 @@ pub(in crate::tir::schedule) fn cache_write(
     let body = redirect(&state.func().body, id, &buffer, &cache);
     state.replace_body(insert_in_scope(&body, scope_block, at + 1, nest, &cache))?;
     Ok(copy)
+}
+
+/// Checks that a copy after the nest of the block can give `buffer` the values that the block gives it now. Returns the block
+/// around it, and the position of the nest in that block.
+pub(super) fn check_copy_back(
+    name: &'static str,
+    state: &ScheduleState,
+    realize: &BlockRealize,
+    buffer: &Buffer,
+) -> Result<(BlockId, usize), ScheduleError> {
+    let block = &realize.block;
+    let marked = [StmtSRef::Block(block.id)];
+    let refuse = |why: String| Err(ScheduleError::illegal(name, why).show(state, &marked));
+    let Some(scope_block) = state.scope_block(marked[0]) else {
+        return Err(ScheduleError::argument(name, "the root block has no buffers to cache"));
+    };
+    if rewrite::writers(state, buffer).len() != 1 {
+        return refuse(format!("block `{}` is not the only one that writes `{}`", block.name, buffer.name));
+    }
+    analysis::check_reorderable(name, state, realize).map_err(|err| err.show(state, &marked))?;
+    if block.is_reduction() && block.init.is_none() {
+        return refuse(format!("block `{}` updates values that were there before", block.name));
+    }
+    if !analysis::covers_domain(state, realize)? {
+        return Err(ScheduleError::illegal(
+            name,
+            format!(
+                "block `{}` is not known to run for every value of its axes: the copy would write elements of `{}` that \
+                 the block does not",
+                block.name, buffer.name
+            ),
+        )
+        .help("bind each axis to a loop, or to a split or fusion of loops, over its whole range")
+        .show(state, &marked));
+    }
+    let Some(at) = top_level_index(state, scope_block, marked[0]) else {
+        return refuse(format!("block `{}` is not in a plain sequence", block.name));
+    };
+    let later = |it: &BlockRealize| {
+        top_level_index(state, scope_block, StmtSRef::Block(it.block.id)).is_some_and(|place| place > at)
+    };
+    let early = |it: &&&std::sync::Arc<BlockRealize>| it.block.id != block.id && !later(it);
+    match rewrite::readers(state, buffer).iter().find(early) {
+        None => Ok((scope_block, at)),
+        Some(reader) => refuse(format!(
+            "block `{}` reads `{}` before the nest of block `{}` ends",
+            reader.block.name, buffer.name, block.name
+        )),
+    }
 }

@@ -3,6 +3,7 @@
 
 pub(super) mod add_unit_loop;
 pub(super) mod annotate;
+pub(super) mod cache_index;
 pub(super) mod cache_read;
 pub(super) mod cache_write;
 pub(super) mod compute_at;
@@ -12,11 +13,14 @@ pub(super) mod decompose_reduction;
 pub(super) mod for_kind;
 pub(super) mod fuse;
 pub(super) mod loop_partition;
+pub(super) mod pad_einsum;
+pub(super) mod reindex;
 pub(super) mod reorder;
 pub(super) mod reverse_compute_inline;
 pub(super) mod rfactor;
 pub(super) mod set_scope;
 pub(super) mod split;
 pub(super) mod storage_align;
+pub(super) mod transform_block_layout;
 pub(super) mod transform_layout;
 pub(super) mod unannotate;

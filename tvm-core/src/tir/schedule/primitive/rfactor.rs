@@ -36,9 +36,6 @@ use crate::tir::{
 
 const NAME: &str = "rfactor";
 
-/// The most partial results of a constant number.
-const MAX_ELEMENTS: i128 = 1 << 56;
-
 /// The most iterations of the factored loop. The memory of the partial results grows with this number, also where a split
 /// by a large factor leaves most iterations without a term.
 const MAX_ITERATIONS: i64 = 1 << 16;
@@ -322,9 +319,7 @@ impl Nest {
             let why = format!("expected a loop of at most {MAX_ITERATIONS} iterations, got {extent}");
             return Err(ScheduleError::illegal(NAME, why).help("split the loop, and factor the smaller part"));
         }
-        let known = shape.iter().filter_map(PrimExpr::as_int);
-        let elements = known.fold(1i128, |all, extent| all.saturating_mul(extent.max(1).into()));
-        if elements > MAX_ELEMENTS {
+        if let Some(elements) = rewrite::too_many_elements(&shape) {
             let why = format!("`{}` would have {elements} partial results", buffer.name);
             return Err(ScheduleError::illegal(NAME, why).help("split the loop, and factor the smaller part"));
         }
