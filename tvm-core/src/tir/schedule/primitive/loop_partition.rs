@@ -11,7 +11,8 @@
 //! Together the loops have the iterations of the old one, in the same order; a loop whose extent is negative has none. The
 //! blocks of the first loop keep their identities; those of the others have new identities and names.
 //!
-//! Legal if no init of a reduction in the loop has to run before it: each of the loops would initialize the result.
+//! Legal if no init of a reduction in the loop has to run before it: each of the loops would initialize the result. Nor may
+//! a condition of such a reduction be on the loop too.
 //!
 //! TVM counterpart: `loop_partition`, which takes lengths.
 
@@ -21,12 +22,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::split::{MAX_SYMBOLIC, check_divisible};
 use crate::ir::{Var, VarId};
-use crate::tir::analysis::reads_memory;
+use crate::tir::analysis::{conjuncts, reads_memory};
 use crate::tir::schedule::rewrite;
-use crate::tir::schedule::state::blocks_in;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::transform::{BlockNames, DeepSubstitute, renew_stmt};
-use crate::tir::{Block, BlockRealize, For, IterKind, Mutator, PrimExpr, Stmt, any_expr};
+use crate::tir::{Block, BlockRealize, For, IterKind, Mutator, PrimExpr, Stmt, Visitor, any_expr, walk_stmt};
 
 const NAME: &str = "loop_partition";
 
@@ -44,11 +44,14 @@ pub(in crate::tir::schedule) fn loop_partition(
         return refuse("the extent of the loop reads memory".into());
     }
     check_points(state, &node, points)?;
-    if let Some(realize) = initialized_before(&node) {
-        let message = format!(
-            "the init of block `{}` runs before the loop, which drives its reduction",
-            realize.block.name
-        );
+    let inits = Inits::of(&node);
+    let why = match (&inits.before, inits.mixed()) {
+        (Some(it), _) => Some((it, "runs before the loop, which drives its reduction")),
+        (None, Some(it)) => Some((it, "is under a condition on the loop and on the reduction together")),
+        (None, None) => None,
+    };
+    if let Some((realize, why)) = why {
+        let message = format!("the init of block `{}` {why}", realize.block.name);
         return Err(ScheduleError::illegal(NAME, message)
             .help("separate the init first (`decompose_reduction`)")
             .show(state, &[sref, StmtSRef::Block(realize.block.id)]));
@@ -97,21 +100,92 @@ fn check_points(state: &ScheduleState, node: &For, points: &[i64]) -> Result<(),
     Ok(())
 }
 
-/// A block in `node` whose init lowering places before `node`, or further out because of it.
-fn initialized_before(node: &For) -> Option<Arc<BlockRealize>> {
-    // The loop variable, and the axes that drive reductions of blocks inside theirs.
-    let mut driving = FxHashSet::from_iter([node.loop_var.id()]);
-    blocks_in(&node.body).into_iter().find(|it| {
+/// The inits in a loop: what their place and their conditions depend on.
+#[derive(Default)]
+struct Inits {
+    /// The loop variable, and the loops and axes that depend on it.
+    touched: FxHashSet<VarId>,
+    /// Those that drive the reductions of blocks inside theirs.
+    driving: FxHashSet<VarId>,
+    /// By axis: the variables that its value depends on.
+    sources: FxHashMap<VarId, FxHashSet<VarId>>,
+    /// What the reductions with an init depend on.
+    reduced: FxHashSet<VarId>,
+    conditions: Vec<(Arc<BlockRealize>, FxHashSet<VarId>)>,
+    /// A block whose init lowering places before the loop, or further out because of the loop.
+    before: Option<Arc<BlockRealize>>,
+}
+
+impl Inits {
+    fn of(node: &For) -> Inits {
+        let var = FxHashSet::from_iter([node.loop_var.id()]);
+        let mut inits = Inits { touched: var.clone(), driving: var, ..Inits::default() };
+        inits.visit_stmt(&node.body);
+        inits
+    }
+
+    /// The variables of `expr`, and those that the axes among them depend on.
+    fn vars(&self, expr: &PrimExpr) -> FxHashSet<VarId> {
+        let mut vars = FxHashSet::default();
+        rewrite::add_vars(expr, &mut vars);
+        let sources = vars.iter().filter_map(|var| self.sources.get(var)).flatten().copied();
+        let sources: Vec<VarId> = sources.collect();
+        vars.extend(sources);
+        vars
+    }
+
+    /// A block with a condition on the loop and on a reduction together. The init does not depend on such a condition; in
+    /// a part of the range, the condition may become one that it depends on.
+    fn mixed(&self) -> Option<&Arc<BlockRealize>> {
+        let mixes = |vars: &FxHashSet<VarId>| {
+            [&self.touched, &self.reduced].into_iter().all(|set| !vars.is_disjoint(set))
+        };
+        self.conditions.iter().find(|(_, vars)| mixes(vars)).map(|(realize, _)| realize)
+    }
+
+    fn block(&mut self, it: &Arc<BlockRealize>) {
         let mut reduces = false;
         for (iter, value) in it.block.iter_vars.iter().zip(it.iter_values.iter()) {
-            let driven = any_expr(value, &mut |it| it.as_var().is_some_and(|it| driving.contains(&it.id())));
-            reduces |= driven && iter.kind == IterKind::Reduce;
-            if driven && iter.kind != IterKind::Spatial {
-                driving.insert(iter.var.id());
+            let driven =
+                any_expr(value, &mut |it| it.as_var().is_some_and(|it| self.driving.contains(&it.id())));
+            let vars = self.vars(value);
+            if iter.kind == IterKind::Reduce && it.block.init.is_some() {
+                reduces |= driven;
+                self.reduced.extend(vars.iter().copied().chain([iter.var.id()]));
             }
+            if driven && iter.kind != IterKind::Spatial {
+                self.driving.insert(iter.var.id());
+            }
+            if !vars.is_disjoint(&self.touched) {
+                self.touched.insert(iter.var.id());
+            }
+            self.sources.insert(iter.var.id(), vars);
         }
-        reduces && it.block.init.is_some()
-    })
+        for condition in conjuncts(&it.predicate) {
+            self.conditions.push((it.clone(), self.vars(&condition)));
+        }
+        if reduces {
+            self.before.get_or_insert_with(|| it.clone());
+        }
+    }
+}
+
+impl Visitor for Inits {
+    fn visit_expr(&mut self, _: &PrimExpr) {}
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::For(it) => {
+                let vars = [&it.min, &it.extent].map(|bound| self.vars(bound));
+                if vars.iter().any(|vars| !vars.is_disjoint(&self.touched)) {
+                    self.touched.insert(it.loop_var.id());
+                }
+            }
+            Stmt::BlockRealize(it) => self.block(it),
+            _ => {}
+        }
+        walk_stmt(self, stmt);
+    }
 }
 
 /// `stmt` with new names for its blocks.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ir::Var;
-use crate::tir::ThreadTag;
+use crate::tir::{BlockRealize, ThreadTag};
 
 type Change = fn(&mut Schedule) -> Result<()>;
 
@@ -190,4 +190,23 @@ fn with_points(s: &mut Schedule, points: &[i64]) -> Result<()> {
     let y = s.block("y")?;
     let [i, _, _] = s.loops(y)?;
     s.loop_partition_n(i, points).map(drop)
+}
+
+#[test]
+fn conditions_on_the_loop_and_the_reduction_are_refused() {
+    let mut sch = Schedule::new(small_dense()).unwrap();
+    let y = sch.block("y").unwrap();
+    let [_, j, k] = sch.loops(y).unwrap();
+    let var = |it: LoopRV| PrimExpr::from(&sch.state().get_for(it.id()).unwrap().loop_var);
+    let predicate = (var(j) * 8 + var(k)).less(8);
+    let realize = BlockRealize { predicate, ..(**sch.state().get_block(y.id()).unwrap()).clone() };
+    sch.state.replace(y.sref(), realize.into()).unwrap();
+    let before = sch.func().clone();
+    let err = sch.loop_partition_n(j, &[1]).unwrap_err().to_string();
+    assert!(err.contains("under a condition on the loop and on the reduction together"), "{err}");
+    structural_equal(&before, sch.func()).unwrap();
+    sch.decompose_reduction(y, k).unwrap();
+    let want = run(sch.func(), arguments(sch.func(), &[]));
+    sch.loop_partition_n(j, &[1]).unwrap();
+    assert_eq!(run(sch.func(), arguments(sch.func(), &[])), want, "{}", sch.func());
 }
