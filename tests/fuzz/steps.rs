@@ -180,6 +180,21 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             )
         }
         46 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
+        52..=58 => block_step(s, block, rng, op),
+        _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
+    };
+    let foreign = foreign && op != 7;
+    Done { call: format!("{call} on `{first}`, `{second}`"), result, foreign }
+}
+
+/// Steps that change the axes or the accesses of a block.
+fn block_step(
+    s: &mut Schedule,
+    block: BlockRV,
+    rng: &mut Rng,
+    op: usize,
+) -> (String, Result<(), ScheduleError>) {
+    match op {
         52 | 53 => {
             let text = *rng.pick(&MAPS);
             let map: IndexMap = text.parse().expect("an index map");
@@ -196,13 +211,10 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             let padding: Vec<i64> = (0..rng.range(1, 4)).map(|_| multiple(rng)).collect();
             (format!("pad_einsum(_, {padding:?})"), s.pad_einsum(block, &padding))
         }
-        58 => {
+        _ => {
             let (scope, uses) = (*rng.pick(&SCOPES), rng.below(4));
             let call = format!("cache_index(_, {scope:?}, {uses})");
             (call, s.cache_index(block, scope, uses).map(drop))
         }
-        _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
-    };
-    let foreign = foreign && op != 7;
-    Done { call: format!("{call} on `{first}`, `{second}`"), result, foreign }
+    }
 }

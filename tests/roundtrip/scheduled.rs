@@ -174,7 +174,7 @@ fn random(func: PrimFunc, rng: &mut Rng) -> PrimFunc {
         let (a, b): (LoopRV, LoopRV) = (*rng.pick(&loops), *rng.pick(&loops));
         let factor = *rng.pick(&[2, 3, 5, 8]);
         // A refused primitive changes nothing.
-        let _ = match rng.below(17) {
+        let _ = match rng.below(14) {
             0..=2 => s.split(a, [None, Some(factor)]).map(drop),
             3 => s.fuse([a, b]).map(drop),
             4 => s.reorder([a, b]),
@@ -186,12 +186,6 @@ fn random(func: PrimFunc, rng: &mut Rng) -> PrimFunc {
             10 => s.transform_layout(block, 0, "IJ", "JI"),
             11 => s.rfactor(a, 0).map(drop),
             12 => s.decompose_padding(block, a).map(drop),
-            13 => s.reindex(block, rng.below(3)).map(drop),
-            14 => s.pad_einsum(block, &[4, 4, 4]),
-            15 => s.transform_block_layout(
-                block,
-                tvm::tir::IndexMap::of(|[i, j]| [j.into(), i.into()]).expect("a map"),
-            ),
             _ => s.decompose_reduction(block, a).map(drop),
         };
     }

@@ -12,6 +12,8 @@
 //!
 //! TVM counterpart: `cache_index`.
 
+use tvm_runtime::DataType;
+
 use super::cache_read::nest_over;
 use crate::ir::BlockId;
 use crate::tir::analysis::{is_total, with_access_regions};
@@ -23,7 +25,6 @@ use crate::tir::{
     Block, Buffer, IterVar, Mutator, PrimExpr, Range, Scope, Stmt, Visitor, any_expr, substitute_expr,
     walk_expr,
 };
-use tvm_runtime::DataType;
 
 const NAME: &str = "cache_index";
 
