@@ -77,31 +77,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
     let op = rng.below(if no_loop { 15 } else { 60 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
-        0 => ("compute_inline".to_string(), s.compute_inline(block)),
-        1 => ("reverse_compute_inline".into(), s.reverse_compute_inline(block)),
-        2 | 3 => {
-            let (index, scope) = (rng.below(3), *rng.pick(&SCOPES));
-            (format!("cache_read(_, {index}, {scope:?})"), s.cache_read(block, index, scope).map(drop))
-        }
-        4 | 5 => {
-            let (index, scope) = (rng.below(2), *rng.pick(&SCOPES));
-            (format!("cache_write(_, {index}, {scope:?})"), s.cache_write(block, index, scope).map(drop))
-        }
-        6 => ("annotate".into(), s.annotate(block, "pragma", 3i64)),
-        7 => ("block(\"no such\")".into(), s.block("no such").map(drop)),
-        8 => ("add_unit_loop of a block".into(), s.add_unit_loop(block).map(drop)),
-        9 | 10 => {
-            let (index, scope) = (rng.below(3), *rng.pick(&SCOPES));
-            (format!("set_scope(_, {index}, {scope:?})"), s.set_scope(block, index, scope))
-        }
-        11 => ("unannotate".into(), s.unannotate(block, "pragma")),
-        12 => ("unannotate \"no such\"".into(), s.unannotate(block, "no such")),
-        13 | 14 => {
-            let (axis, factor, offset) = (rng.below(5) as i64 - 2, *rng.pick(&FACTORS), rng.below(3) as i64);
-            let factor = if rng.one_in(16) { *rng.pick(&BAD_FACTORS) } else { factor };
-            let call = format!("storage_align(_, 0, {axis}, {factor}, {offset})");
-            (call, s.storage_align(block, 0, axis, factor, offset))
-        }
+        7 => ("block(\"no such\")".to_string(), s.block("no such").map(drop)),
         15..=20 => {
             let factor = |rng: &mut Rng| match rng.below(16) {
                 0 => Some(*rng.pick(&BAD_FACTORS)),
@@ -174,20 +150,18 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         47..=49 => {
             let points: Vec<i64> = (0..1 + rng.below(2)).map(|_| *rng.pick(&FACTORS)).collect();
             let points = if rng.one_in(16) { vec![*rng.pick(&BAD_FACTORS)] } else { points };
-            (
-                format!("loop_partition(_, {points:?})"),
-                s.loop_partition_n(pick(rng, &loops), &points).map(drop),
-            )
+            let call = format!("loop_partition(_, {points:?})");
+            (call, s.loop_partition_n(pick(rng, &loops), &points).map(drop))
         }
         46 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
-        52..=58 => block_step(s, block, rng, op),
+        0..=6 | 8..=14 | 52..=58 => block_step(s, block, rng, op),
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };
     let foreign = foreign && op != 7;
     Done { call: format!("{call} on `{first}`, `{second}`"), result, foreign }
 }
 
-/// Steps that change the axes or the accesses of a block.
+/// Steps of a block, without loops.
 fn block_step(
     s: &mut Schedule,
     block: BlockRV,
@@ -195,6 +169,30 @@ fn block_step(
     op: usize,
 ) -> (String, Result<(), ScheduleError>) {
     match op {
+        0 => ("compute_inline".into(), s.compute_inline(block)),
+        1 => ("reverse_compute_inline".into(), s.reverse_compute_inline(block)),
+        2 | 3 => {
+            let (index, scope) = (rng.below(3), *rng.pick(&SCOPES));
+            (format!("cache_read(_, {index}, {scope:?})"), s.cache_read(block, index, scope).map(drop))
+        }
+        4 | 5 => {
+            let (index, scope) = (rng.below(2), *rng.pick(&SCOPES));
+            (format!("cache_write(_, {index}, {scope:?})"), s.cache_write(block, index, scope).map(drop))
+        }
+        6 => ("annotate".into(), s.annotate(block, "pragma", 3i64)),
+        8 => ("add_unit_loop of a block".into(), s.add_unit_loop(block).map(drop)),
+        9 | 10 => {
+            let (index, scope) = (rng.below(3), *rng.pick(&SCOPES));
+            (format!("set_scope(_, {index}, {scope:?})"), s.set_scope(block, index, scope))
+        }
+        11 => ("unannotate".into(), s.unannotate(block, "pragma")),
+        12 => ("unannotate \"no such\"".into(), s.unannotate(block, "no such")),
+        13 | 14 => {
+            let (axis, factor, offset) = (rng.below(5) as i64 - 2, *rng.pick(&FACTORS), rng.below(3) as i64);
+            let factor = if rng.one_in(16) { *rng.pick(&BAD_FACTORS) } else { factor };
+            let call = format!("storage_align(_, 0, {axis}, {factor}, {offset})");
+            (call, s.storage_align(block, 0, axis, factor, offset))
+        }
         52 | 53 => {
             let text = *rng.pick(&MAPS);
             let map: IndexMap = text.parse().expect("an index map");
