@@ -312,12 +312,13 @@ impl Compiler {
             .collect();
         let (name, span) = (block.name.clone(), block.span.clone());
         Ok(Box::new(move |m| {
+            // Values may fail where the block does not run, as quotients by an empty dimension do.
+            if !always && predicate(m)? == 0 {
+                return Ok(0);
+            }
             let mut values: SmallVec<[i64; 6]> = SmallVec::new();
             for axis in &axes {
                 values.push((axis.value)(m)?);
-            }
-            if !always && predicate(m)? == 0 {
-                return Ok(0);
             }
             for (axis, &value) in axes.iter().zip(&values) {
                 let min = (axis.min)(m)?;

@@ -162,3 +162,20 @@ fn refusals_name_the_reason() {
     });
     assert!(steps.count() < 4, "{}", sch.func());
 }
+
+#[test]
+fn loops_longer_than_a_symbolic_extent_run_no_block_beyond_it() {
+    let [m, n, k] = ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name)));
+    let program = dense(m, n, k);
+    let mut sch = Schedule::new(program.clone()).unwrap();
+    let o = sch.block("o").unwrap();
+    let [i, j] = sch.loops(o).unwrap();
+    let fused = sch.fuse([i, j]).unwrap();
+    let [first, _] = sch.loop_partition(fused, &[4]).unwrap();
+    // The axes are quotients and remainders by `n`.
+    sch.split(first, [Some(3), Some(2)]).unwrap();
+    for dims in [[2, 3, 0], [0, 3, 2], [2, 0, 2], [3, 2, 1], [3, 4, 5]] {
+        let values = |func: &PrimFunc| run(func, arguments(func, &dims));
+        assert_eq!(values(sch.func()), values(&program), "{dims:?}\n{}", sch.func());
+    }
+}
