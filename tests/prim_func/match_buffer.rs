@@ -241,3 +241,14 @@ fn regions_are_matched_in_blocks_without_blocks() {
     let y = agree!(named, () -> data(8, 5), 0.0);
     assert_eq!([y[1], y[2], y[5], y[6]], [1.0; 4]);
 }
+
+/// Copies of a loop that copies of it are made of keep the dimensions that matched buffers mention.
+#[schedule(row_sums)]
+fn row_sums_in_parts(s: &mut Schedule) -> Result<(), ScheduleError> {
+    let sum = s.block("sum")?;
+    let [i, k] = s.loops(sum)?;
+    s.decompose_reduction(sum, k)?;
+    let [_, _] = s.loop_partition(k, &[16])?;
+    let [_, _] = s.loop_partition(i, &[5])?;
+    Ok(())
+}

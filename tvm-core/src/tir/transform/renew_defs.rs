@@ -107,6 +107,16 @@ impl Renew {
     }
 }
 
+/// The variables that occur in `expr`.
+fn variables(expr: &PrimExpr) -> impl Iterator<Item = Var> {
+    let mut found = Vec::new();
+    any_expr(expr, &mut |it| {
+        found.extend(it.as_var().cloned());
+        false
+    });
+    found.into_iter()
+}
+
 /// Rebuilds nodes without their folding constructors, so that the structure stays the same.
 impl Mutator for Renew {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
@@ -200,15 +210,23 @@ impl Mutator for Renew {
             .map(|(iter, dom)| IterVar { var: self.define(&iter.var), dom, kind: iter.kind })
             .collect();
         let alloc_buffers = block.alloc_buffers.iter().map(|buffer| self.define_buffer(buffer)).collect();
+        let around = (!block.match_buffers.is_empty()).then(|| self.vars.clone());
+        // What a source mentions is bound outside; a matched buffer binds the other variables of its shape, in the block.
+        let sources = block.match_buffers.iter().flat_map(|it| it.source.region.iter());
+        let bound: Vec<Var> =
+            sources.flat_map(|range| variables(&range.min).chain(variables(&range.extent))).collect();
         let match_buffers = block
             .match_buffers
             .iter()
             .map(|it| {
                 let source = self.region(&it.source);
+                for var in &bound {
+                    self.vars.entry(var.id()).or_insert_with(|| var.clone());
+                }
                 MatchBufferRegion { buffer: self.define_param(&it.buffer), source }
             })
             .collect();
-        Some(Block {
+        let new = Block {
             id: BlockId::fresh(),
             name: block.name.clone(),
             iter_vars,
@@ -220,7 +238,11 @@ impl Mutator for Renew {
             init: block.init.as_ref().map(|stmt| self.stmt(stmt)),
             body: self.stmt(&block.body),
             span: block.span.clone(),
-        })
+        };
+        if let Some(around) = around {
+            self.vars = around;
+        }
+        Some(new)
     }
 
     fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {
