@@ -73,7 +73,7 @@ impl BufferArg {
     }
 }
 
-/// A factor of [`Split`](InstructionKind::Split).
+/// A factor of [`Split`](super::InstructionKind::Split).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FactorArg {
