@@ -24,7 +24,7 @@ mod spread;
 use claims::Claims;
 #[cfg(feature = "rayon")]
 pub use rayon::RayonPool;
-use spread::Cpus;
+use spread::{Cpus, LastCaller};
 
 /// A pool that runs parallel loops. Implement it to give the runtime the application's own threads.
 pub trait ThreadPool: Send + Sync {
@@ -248,6 +248,15 @@ impl Queue {
             None => Arc::new(new),
         }
     }
+
+    /// The first job with chunks that nobody has claimed; others leave the queue.
+    fn unclaimed(&mut self, waiting: &AtomicUsize) -> Option<Arc<Job>> {
+        while self.jobs.front().is_some_and(|job| job.is_claimed()) {
+            self.jobs.pop_front();
+        }
+        waiting.store(self.jobs.len(), Ordering::Release);
+        self.jobs.front().cloned()
+    }
 }
 
 #[derive(Default)]
@@ -256,6 +265,7 @@ struct SharedQueue {
     wake: Condvar,
     /// Number of queued jobs, readable without the lock.
     waiting: AtomicUsize,
+    last_caller: LastCaller,
     stop: AtomicBool,
 }
 
@@ -319,7 +329,7 @@ impl ThreadPool for WorkerPool {
         };
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let caller = thread::current();
-        let cpus = Cpus::of_caller();
+        let cpus = Cpus::of_caller(&self.shared.last_caller);
         let new = Job { body, extent, chunks, next, done, caller, cpus, panic: Mutex::default() };
         let (job, sleepers) = {
             let mut queue = self.shared.lock();
@@ -365,24 +375,25 @@ fn worker(shared: &SharedQueue) {
             spins += 1;
         }
         let mut queue = shared.lock();
-        let job = loop {
-            if shared.stop.load(Ordering::Relaxed) {
-                return;
-            }
-            while queue.jobs.front().is_some_and(|job| job.is_claimed()) {
-                queue.jobs.pop_front();
-            }
-            shared.waiting.store(queue.jobs.len(), Ordering::Release);
-            if let Some(job) = queue.jobs.front() {
-                break job.clone();
-            }
+        let mut job = queue.unclaimed(&shared.waiting);
+        // A loop of which nothing is left may end while this thread looks at it: the next one may follow soon.
+        if job.is_none() && spins == SPINS && !shared.stop.load(Ordering::Relaxed) {
             queue.sleepers += 1;
             queue = shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
             queue.sleepers -= 1;
-        };
+            job = queue.unclaimed(&shared.waiting);
+        }
         drop(queue);
-        job.cpus.join();
-        job.work();
+        if shared.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        match job {
+            Some(job) => {
+                job.cpus.join();
+                job.work();
+            }
+            None => shared.last_caller.leave(),
+        }
     }
 }
 

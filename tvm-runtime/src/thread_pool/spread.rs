@@ -2,16 +2,17 @@
 //!
 //! Linux may wake a worker on the CPU of the thread that waits for it, although another CPU is idle: in virtual machines,
 //! a CPU that halts looks as if the host had taken it away. Both threads then take turns on one CPU, for seconds if they
-//! keep sleeping and waking. A worker that finds itself on such a CPU leaves it, and may return later.
+//! keep sleeping and waking. A worker that finds itself on such a CPU leaves it, and may return later; so does one that gets
+//! the CPU only when the loop has ended.
 
 #[cfg(all(target_os = "linux", not(miri)))]
-pub(super) use linux::Cpus;
+pub(super) use linux::{Cpus, LastCaller};
 #[cfg(not(all(target_os = "linux", not(miri))))]
-pub(super) use others::Cpus;
+pub(super) use others::{Cpus, LastCaller};
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod linux {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
@@ -21,23 +22,23 @@ mod linux {
 
     impl Cpus {
         /// Those of a loop that this thread starts.
-        pub(in super::super) fn of_caller() -> Cpus {
-            let cpus = Cpus::default();
-            cpus.mark();
+        pub(in super::super) fn of_caller(last: &LastCaller) -> Cpus {
+            let (cpus, cpu) = (Cpus::default(), sched_getcpu());
+            last.0.store(cpu, Ordering::Relaxed);
+            cpus.mark(cpu);
             cpus
         }
 
         /// Lets this thread join the loop. It moves to another CPU if a thread of the loop runs on this one, and if it may
         /// run on one that no thread of the loop uses.
         pub(in super::super) fn join(&self) {
-            if self.mark() {
+            if self.mark(sched_getcpu()) {
                 self.leave();
             }
         }
 
-        /// Notes that this thread runs on its CPU; true if another one does so too.
-        fn mark(&self) -> bool {
-            let cpu = sched_getcpu();
+        /// Notes that a thread runs on this CPU; true if another one does so too.
+        fn mark(&self, cpu: usize) -> bool {
             let bit = 1 << (cpu % 64);
             self.0.get(cpu / 64).is_some_and(|it| it.fetch_or(bit, Ordering::Relaxed) & bit != 0)
         }
@@ -52,10 +53,23 @@ mod linux {
                 }
             }
             if free.count() > 0 && sched_setaffinity(None, &free).is_ok() {
-                self.mark();
+                self.mark(sched_getcpu());
                 // This fails only if none of these CPUs is left to the process: then others hold.
                 let _ = sched_setaffinity(None, &allowed);
             }
+        }
+    }
+
+    /// The CPU on which the last loop was started.
+    #[derive(Default)]
+    pub(in super::super) struct LastCaller(AtomicUsize);
+
+    impl LastCaller {
+        /// Moves this thread to another CPU if that loop was started on this one.
+        pub(in super::super) fn leave(&self) {
+            let cpus = Cpus::default();
+            cpus.mark(self.0.load(Ordering::Relaxed));
+            cpus.join();
         }
     }
 
@@ -70,7 +84,9 @@ mod linux {
             let mut pinned = CpuSet::new();
             pinned.set(only);
             sched_setaffinity(None, &pinned).unwrap();
-            let cpus = Cpus::of_caller();
+            let last = LastCaller::default();
+            let cpus = Cpus::of_caller(&last);
+            assert_eq!(last.0.load(Ordering::Relaxed), only);
             let used = || cpus.0.iter().map(|it| it.load(Ordering::Relaxed).count_ones()).sum::<u32>();
             // It may run on no other.
             cpus.join();
@@ -84,6 +100,11 @@ mod linux {
                     cpus.join();
                     assert_eq!(used(), allowed.count().min(2));
                     assert!(sched_getaffinity(None).unwrap() == allowed);
+                    // So does one that comes too late.
+                    last.0.store(sched_getcpu(), Ordering::Relaxed);
+                    last.leave();
+                    let left = sched_getcpu() != last.0.load(Ordering::Relaxed);
+                    assert!(left || allowed.count() == 1);
                 });
             });
             sched_setaffinity(None, &allowed).unwrap();
@@ -97,10 +118,18 @@ mod others {
     pub(in super::super) struct Cpus;
 
     impl Cpus {
-        pub(in super::super) const fn of_caller() -> Cpus {
+        pub(in super::super) const fn of_caller(_: &LastCaller) -> Cpus {
             Cpus
         }
 
         pub(in super::super) const fn join(&self) {}
+    }
+
+    /// Nothing is known of CPUs here.
+    #[derive(Default)]
+    pub(in super::super) struct LastCaller;
+
+    impl LastCaller {
+        pub(in super::super) const fn leave(&self) {}
     }
 }
