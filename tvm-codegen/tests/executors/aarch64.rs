@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use tvm_codegen::{EmitKind, build, emit};
 use tvm_core::ir::{BaseFunc, IRModule};
 use tvm_core::target::{Target, TargetKind};
+use tvm_core::te::{compute, create_prim_func, placeholder, reduce_axis, sum};
 use tvm_core::tir::transform::renew_defs;
 use tvm_core::tir::{ForKind, Intrinsic, PrimExpr, PrimFunc};
 use tvm_runtime::abi::kernel_symbol;
@@ -70,6 +71,13 @@ fn cases() -> Vec<Case> {
             cases.push(Case { func, args: vec![args], tolerance });
         }
     }
+    for (func, shapes) in [
+        (convolution(), vec![vec![4, 12, 13], vec![8, 4, 3, 3], vec![8, 10, 11]]),
+        (row_sums(), vec![vec![19, 77], vec![19]]),
+    ] {
+        let args = shapes.iter().map(|shape| tensor(shape, D::F32, &mut rng)).collect();
+        cases.push(Case { func, args: vec![args], tolerance: 1e-4 });
+    }
     for kind in [ForKind::Serial, ForKind::Vectorized] {
         let func = map(&format!("chain_{kind:?}"), kind, &[D::F32; 2], D::F32, |x| {
             let gelu = x[0].clone() * (x[0].clone().unary(Intrinsic::Erf) + PrimExpr::float(1.0, D::F32));
@@ -79,6 +87,26 @@ fn cases() -> Vec<Case> {
         cases.push(Case { func, args: args.to_vec(), tolerance: 1e-5 });
     }
     cases
+}
+
+fn convolution() -> PrimFunc {
+    let x = placeholder("x", [4, 12, 13].map(PrimExpr::index).to_vec(), DataType::F32);
+    let w = placeholder("w", [8, 4, 3, 3].map(PrimExpr::index).to_vec(), DataType::F32);
+    let [c, p, q] = [("c", 4), ("p", 3), ("q", 3)].map(|(name, n)| reduce_axis(name, PrimExpr::index(n)));
+    let y = compute("y", [8, 10, 11].map(PrimExpr::index).to_vec(), &[&x, &w], |i: &[PrimExpr]| {
+        let element = x.at([c.expr(), i[1].clone() + p.expr(), i[2].clone() + q.expr()]);
+        sum(element * w.at([i[0].clone(), c.expr(), p.expr(), q.expr()]), &[&c, &p, &q])
+    });
+    create_prim_func("convolution", &[x, w], &[y]).unwrap()
+}
+
+fn row_sums() -> PrimFunc {
+    let x = placeholder("x", [19, 77].map(PrimExpr::index).to_vec(), DataType::F32);
+    let k = reduce_axis("k", PrimExpr::index(77));
+    let y = compute("y", vec![PrimExpr::index(19)], &[&x], |i: &[PrimExpr]| {
+        sum(x.at([i[0].clone(), k.expr()]), &[&k])
+    });
+    create_prim_func("row_sums", &[x], &[y]).unwrap()
 }
 
 fn module_of(cases: &[Case]) -> (IRModule, Vec<String>) {
