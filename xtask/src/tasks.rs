@@ -75,7 +75,7 @@ pub(crate) fn bless() -> Result<(), String> {
 }
 
 fn set_up(steps: &mut Steps) -> Result<(), String> {
-    steps.run("setup", "LLVM 19", setup::setup)
+    steps.run("setup", "LLVM 19, tools for 64-bit ARM", setup::setup)
 }
 
 fn tests(steps: &mut Steps) -> Result<(), String> {

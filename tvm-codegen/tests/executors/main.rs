@@ -2,6 +2,7 @@
 //! lowered form; C (and LLVM if it is compiled in) must agree with it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod aarch64;
 mod data;
 mod deep;
 mod elementary;

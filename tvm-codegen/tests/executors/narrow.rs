@@ -179,7 +179,12 @@ fn sums_of_few_products_of_bytes_keep_all_terms() {
     }
 }
 
-fn product(name: &str, [m, n, k]: [PrimExpr; 3], [a, b, c]: [DataType; 3], transposed: bool) -> PrimFunc {
+pub(crate) fn product(
+    name: &str,
+    [m, n, k]: [PrimExpr; 3],
+    [a, b, c]: [DataType; 3],
+    transposed: bool,
+) -> PrimFunc {
     let a = placeholder("a", vec![m.clone(), k.clone()], a);
     let shape = if transposed { vec![n.clone(), k.clone()] } else { vec![k.clone(), n.clone()] };
     let b = placeholder("b", shape, b);

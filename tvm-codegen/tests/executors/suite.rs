@@ -91,7 +91,7 @@ pub(crate) fn tensor(shape: &[i64], dtype: DataType, rng: &mut Rng) -> Value {
     Value::Tensor(random(shape, dtype, rng, false))
 }
 
-fn matmul(kinds: [ForKind; 3]) -> PrimFunc {
+pub(crate) fn matmul(kinds: [ForKind; 3]) -> PrimFunc {
     let [m, n, k] = ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name)));
     let a = buffer("a", &[m.clone(), k.clone()], DataType::F32);
     let b = buffer("b", &[k.clone(), n.clone()], DataType::F32);
