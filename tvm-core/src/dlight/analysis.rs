@@ -6,8 +6,8 @@ use crate::arith::{Analyzer, ConstIntBound, detect_linear_equation};
 use crate::ir::Var;
 use crate::tir::schedule::{Schedule, StmtSRef};
 use crate::tir::{
-    BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee, PrimExpr, any_expr, for_each_load,
-    uses_var,
+    Block, BlockRealize, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee, PrimExpr,
+    any_expr, for_each_load, uses_var,
 };
 
 /// The largest value of a symbolic dimension for which a schedule is made.
@@ -41,6 +41,10 @@ pub(super) struct Axis {
     pub(super) extent: PrimExpr,
 }
 
+fn leaf<'a>(s: &'a Schedule, name: &str) -> Option<&'a BlockRealize> {
+    s.state().leaf_blocks().iter().map(|it| &**it).find(|it| &*it.block.name == name)
+}
+
 /// How an access moves when an axis takes its next value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stride {
@@ -57,7 +61,7 @@ pub(super) enum Stride {
 impl BlockInfo {
     /// The facts of the block `name`; `None` if its loops and axes do not correspond.
     pub(super) fn of(s: &Schedule, name: &str) -> Option<BlockInfo> {
-        let realize = s.state().leaf_blocks().iter().find(|it| &*it.block.name == name)?;
+        let realize = leaf(s, name)?;
         let block = &realize.block;
         let sref = StmtSRef::Block(block.id);
         let mut axes = Vec::new();
@@ -107,6 +111,21 @@ impl BlockInfo {
         self.store.as_ref().is_some_and(|store| any_expr(&store.value, &mut |it| is_dot(it)))
     }
 
+    /// The block itself.
+    pub(super) fn realize<'a>(&self, s: &'a Schedule) -> Option<&'a BlockRealize> {
+        leaf(s, &self.name)
+    }
+
+    /// The block that reads what this one stores, if it is the only one.
+    pub(super) fn only_reader(&self, s: &Schedule) -> Option<BlockInfo> {
+        let store = self.store.as_ref()?;
+        let reads = |block: &Block| block.reads.iter().any(|read| read.buffer == store.buffer);
+        let mut readers =
+            s.state().leaf_blocks().iter().filter(|it| it.block.name != self.name && reads(&it.block));
+        let (reader, None) = (readers.next()?, readers.next()) else { return None };
+        BlockInfo::of(s, &reader.block.name)
+    }
+
     /// The number of iterations, if it is a constant.
     pub(super) fn iterations(&self) -> Option<i64> {
         self.axes.iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?))
@@ -131,10 +150,14 @@ pub(super) fn stride(indices: &[PrimExpr], axis: &Var) -> Stride {
     if !uses_var(last, axis) {
         return Stride::Zero;
     }
-    let linear = detect_linear_equation(last, std::slice::from_ref(axis), &Analyzer::new());
-    match linear.and_then(|it| it.coefficients[0].as_int()) {
+    match coefficient(last, axis) {
         Some(1) => Stride::One,
         Some(2..=4) => Stride::Few,
         _ => Stride::Other,
     }
+}
+
+/// The number of which `index` grows when `axis` takes its next value, if it always is the same one.
+pub(super) fn coefficient(index: &PrimExpr, axis: &Var) -> Option<i64> {
+    detect_linear_equation(index, std::slice::from_ref(axis), &Analyzer::new())?.coefficients[0].as_int()
 }

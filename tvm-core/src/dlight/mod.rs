@@ -1,6 +1,7 @@
 //! Default schedules: a program that nobody scheduled is scheduled by rules, from facts about the target.
 //!
-//! [`DefaultSchedule`](default_schedule) first inlines what costs nothing (`inline.rs`). Then it takes the blocks one by one,
+//! [`DefaultSchedule`](default_schedule) first inlines what costs nothing (`inline.rs`), and stores by phase what is read with a
+//! stride (`phases.rs`). Then it takes the blocks one by one,
 //! and applies the first rule of `cpu::RULES` that fits. A rule is a short schedule over an analysed block: it works on a fork
 //! of the schedule, so a rule that does not fit, or whose primitive is refused, leaves no trace. What no rule fits stays as
 //! it is. All rules work with symbolic dimensions.
@@ -12,6 +13,7 @@ mod cpu;
 mod few_rows;
 mod inline;
 mod narrow;
+mod phases;
 mod plain_loops;
 #[cfg(test)]
 mod tests;
@@ -96,6 +98,7 @@ fn by_rules(func: PrimFunc, machine: &Machine, at_most: Option<&AtMost>) -> Opti
             return Some((fork.into_func(), applied));
         }
     }
+    phases::by_phase(&mut s);
     let applied = apply_rules(&mut s, machine, at_most);
     Some((s.into_func(), applied))
 }

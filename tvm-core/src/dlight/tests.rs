@@ -81,26 +81,55 @@ fn plain_product([m, n, k]: [i64; 3], local: bool) -> PrimFunc {
     PrimFunc::new("f", vec![Param::In(a), Param::In(b), Param::Out(c)], BlockRealize::opaque(root))
 }
 
-/// A convolution of 1×1 over an image of `size`, and its maximum with 0.
-fn pointwise([batch, channels, out]: [i64; 3], size: [i64; 2]) -> PrimFunc {
+/// A convolution over an image of `size` by `window` squared, and its maximum with 0.
+fn conv(
+    [batch, channels, out]: [i64; 3],
+    size: [i64; 2],
+    [window, stride, pad]: [i64; 3],
+    groups: i64,
+) -> PrimFunc {
     let x = input("x", &[batch, channels, size[0], size[1]].map(PrimExpr::index));
-    let weight = input("weight", &[out, channels, 1, 1].map(PrimExpr::index));
-    let (pads, ones) = (vec![0; 2], vec![1; 2]);
+    let weight = input("weight", &[out, channels / groups, window, window].map(PrimExpr::index));
     let params = ConvParams {
-        strides: ones.clone(),
-        pad_before: pads.clone(),
-        pad_after: pads,
-        dilation: ones,
-        groups: 1,
+        strides: vec![stride; 2],
+        pad_before: vec![pad; 2],
+        pad_after: vec![pad; 2],
+        dilation: vec![1; 2],
+        groups,
     };
     let [data, kernel, out_layout] = ["NCHW", "OIHW", "NCHW"].map(|it| it.parse().unwrap());
     let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out: out_layout };
-    let shape = [batch, out, size[0], size[1]].map(PrimExpr::index);
+    let [rows, columns] = size.map(|size| (size + 2 * pad - window) / stride + 1);
+    let shape = [batch, out, rows, columns].map(PrimExpr::index);
     let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
     let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
         conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
     });
     create_prim_func("f", &[x, weight], &[relu]).unwrap()
+}
+
+/// A convolution of 1×1 over an image of `size`, and its maximum with 0.
+fn pointwise(channels: [i64; 3], size: [i64; 2]) -> PrimFunc {
+    conv(channels, size, [1, 1, 0], 1)
+}
+
+#[test]
+fn strided_convolutions_read_phases() {
+    // Columns of the padded image, and the layout of its rows.
+    let cases = [
+        (conv([1, 8, 8], [14, 14], [3, 2, 1], 8), "16, 2, 8]"),
+        (conv([1, 3, 8], [32, 32], [7, 2, 3], 1), "38, 2, 19]"),
+        (conv([2, 3, 8], [31, 31], [3, 3, 1], 1), "33, 3, 11]"),
+        // 17 columns are no whole number of pairs.
+        (conv([1, 3, 8], [15, 15], [3, 2, 1], 1), "17, 17]"),
+        (conv([1, 3, 8], [14, 14], [3, 1, 1], 1), "16, 16]"),
+    ];
+    for (func, want) in cases {
+        let (scheduled, _) = schedule(&func, &Machine::baseline()).unwrap();
+        let text = scheduled.to_string();
+        let padded = text.lines().find(|line| line.contains("alloc::") && line.contains("pad_temp")).unwrap();
+        assert!(padded.ends_with(&format!("{want});")), "{padded}: expected {want}");
+    }
 }
 
 /// Block, rule, parameters.

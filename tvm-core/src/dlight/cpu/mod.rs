@@ -14,9 +14,12 @@ mod words;
 pub(super) use contraction::NAME as CONTRACTION;
 pub(super) use skinny::{MAX_ROWS, NAME as SKINNY};
 
+use std::sync::Arc;
+
 use super::Rule;
-use super::analysis::BlockInfo;
+use super::analysis::{BlockInfo, Stride, stride};
 use crate::target::Machine;
+use crate::tir::BufferLoad;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::STREAMED;
 
@@ -36,6 +39,9 @@ pub(super) const RULES: &[Rule] = &[
 
 /// Elements in each direction of a tile that `VectorizeTransposes` transposes: those of one vector, up to this number.
 const MAX_TRANSPOSED: i64 = 16;
+
+/// The largest stride of which the phases are unrolled.
+const MAX_PHASES: i64 = 4;
 
 /// Iterations of a block from which on several threads may be worth their start. What the iterations cost is estimated
 /// later: this only keeps kernels free of parallel loops that are never worth it.
@@ -69,6 +75,26 @@ fn parallel_stores(
         }
         _ => parallel(s, info, loops),
     }
+}
+
+/// Unrolls the last of `loops`, which are around the innermost one, if it runs the phases of a strided access: each phase is
+/// then a loop without remainders. Returns the loops around it.
+fn unroll_phases<'a>(
+    s: &mut Schedule,
+    info: &BlockInfo,
+    loops: &'a [LoopRV],
+) -> Result<&'a [LoopRV], ScheduleError> {
+    let (Some((&last, others)), [.., phase, inner]) = (loops.split_last(), &info.axes[..]) else {
+        return Ok(loops);
+    };
+    let along = |load: &Arc<BufferLoad>| stride(&load.indices, &inner.var);
+    if matches!(phase.extent.as_int(), Some(2..=MAX_PHASES))
+        && info.loads.iter().any(|load| along(load) == Stride::Few)
+    {
+        s.unroll(last)?;
+        return Ok(others);
+    }
+    Ok(loops)
 }
 
 /// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles; true if it did.

@@ -1,6 +1,6 @@
 //! Blocks without reduction: vectors along the contiguous axis of the result, threads along the others.
 
-use super::{MAX_TRANSPOSED, parallel, parallel_stores};
+use super::{MAX_TRANSPOSED, parallel, parallel_stores, unroll_phases};
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
@@ -40,6 +40,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     let len = if inner + 1 == info.axes.len() { flat_axes(info) } else { 1 };
     let (outer, flat) = loops.split_at(loops.len() - len);
+    let outer = if len == 1 { unroll_phases(s, info, outer)? } else { outer };
     let vector = s.fuse_n(flat)?;
     match outer {
         [] if info.iterations().is_none_or(|count| count > CHUNK) => {

@@ -5,13 +5,13 @@
 //! vectors are needed at a time. If another block computes what the window reads, as padding does, it is computed there for
 //! one image, or a band of its rows, at a time, which stays in a cache.
 
-use super::parallel;
+use super::{parallel, unroll_phases};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::IN_ORDER;
-use crate::tir::{Block, BufferLoad, IterKind, Scope, uses_var};
+use crate::tir::{BufferLoad, IterKind, Scope, uses_var};
 
 pub(super) const RULE: Rule = Rule { name: "window", apply };
 
@@ -40,7 +40,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             None => Ok(None),
         };
     }
-    let Some(reader) = only_reader(s, info) else { return Ok(None) };
+    let Some(reader) = info.only_reader(s) else { return Ok(None) };
     let Some(window) = window(s, &reader) else { return Ok(None) };
     // What one image of the block takes.
     let bytes = info.store.as_ref().map_or(1, |store| i64::from(store.buffer.dtype.bits() / 8).max(1));
@@ -165,9 +165,10 @@ fn scheduled(
     s.decompose_reduction(block, first)?;
     if let Some((producer, _)) = producer {
         let Some(&image) = images.last() else { return Ok(None) };
-        let producer = s.block(&producer.name)?;
-        s.compute_at(producer, image)?;
-        if let Some(&columns) = s.get_loops(producer)?.last() {
+        let block = s.block(&producer.name)?;
+        s.compute_at(block, image)?;
+        if let Some((&columns, others)) = s.get_loops(block)?.split_last() {
+            unroll_phases(s, producer, others)?;
             s.vectorize(columns)?;
         }
         parallel(s, info, &images)?;
@@ -197,14 +198,4 @@ fn rows_of(extent: Option<i64>, most: i64) -> i64 {
         }
         None => most,
     }
-}
-
-/// The block that reads what the block stores, if there is one.
-fn only_reader(s: &Schedule, info: &BlockInfo) -> Option<BlockInfo> {
-    let store = info.store.as_ref()?;
-    let reads = |block: &Block| block.reads.iter().any(|read| read.buffer == store.buffer);
-    let mut readers =
-        s.state().leaf_blocks().iter().filter(|it| it.block.name != info.name && reads(&it.block));
-    let (reader, None) = (readers.next()?, readers.next()) else { return None };
-    BlockInfo::of(s, &reader.block.name)
 }

@@ -11,6 +11,7 @@ use tvm_runtime::DataType;
 
 use super::context::{conjuncts, reads};
 use super::convert_ssa::convert;
+use super::renew_stmt;
 use crate::arith::{Analyzer, detect_linear_equation};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::{conjunction, slack};
@@ -18,6 +19,9 @@ use crate::tir::{
     BufferStore, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc, Stmt,
     substitute_stmt, uses_var,
 };
+
+/// The largest extent of an unrolled loop whose iterations are divided one by one.
+const MAX_UNROLLED: i64 = 4;
 
 /// Larger constants could make the arithmetic of a condition wrap.
 const MAX_CONSTANT: u64 = 1 << 40;
@@ -41,10 +45,32 @@ impl Mutator for PartitionChoices {
 
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         match stmt {
-            Stmt::For(node) => divided(node).or_else(|| self.walk_stmt(stmt)),
+            Stmt::For(node) => {
+                let iterations = unrolled(node);
+                let whole = iterations.as_ref().unwrap_or(stmt);
+                divided(node).or_else(|| self.walk_stmt(whole)).or(iterations)
+            }
             _ => self.walk_stmt(stmt),
         }
     }
+}
+
+/// The iterations of a short unrolled loop one by one, if their vectors carry conditions that depend on its variable.
+fn unrolled(node: &For) -> Option<Stmt> {
+    let extent = node.extent.as_int().filter(|extent| (1..=MAX_UNROLLED).contains(extent))?;
+    let (ForKind::Unrolled, Stmt::For(inner)) = (node.kind, &node.body) else { return None };
+    let Stmt::BufferStore(store) = &inner.body else { return None };
+    let PrimExpr::Call(call) = &store.value else { return None };
+    let chooses = call.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse);
+    let depends = call.args.first().is_some_and(|condition| uses_var(condition, &node.loop_var));
+    if !chooses || !depends || inner.kind != ForKind::Vectorized {
+        return None;
+    }
+    let iteration = |i: i64| {
+        let value = &node.min + i;
+        renew_stmt(&substitute_stmt(&node.body, &[(node.loop_var.id(), value)].into_iter().collect()))
+    };
+    Some(Stmt::seq((0..extent).map(iteration)))
 }
 
 /// The loop as loops that store one of the two values each; `None` if it is of another form.

@@ -38,7 +38,9 @@ pub(in crate::tir::schedule) fn transform_layout(
         return refuse(format!("`{name}` is a parameter: callers rely on its layout"));
     }
     rewrite::check_plain_layout(NAME, state, id, &buffer)?;
-    let analyzer = rewrite::dims_analyzer(state);
+    let mut analyzer = rewrite::dims_analyzer(state);
+    let axes = state.leaf_blocks().iter().flat_map(|it| it.block.iter_vars.iter());
+    axes.for_each(|axis| analyzer.bind_range(&axis.var, &axis.dom));
     for (letter, extent) in from.chars().zip(buffer.shape.iter()) {
         let block = layout.block(letter);
         let rest = extent.clone().floormod(block).equal(0);
