@@ -38,7 +38,7 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
     ("tests/", "tests may call kernels through the C ABI"),
     ("benches/", "benchmarks may call kernels through the C ABI"),
     ("fuzz/", "fuzz targets are C entry points"),
-    ("xtask/peers/", "kernels of peers are called, and vector instructions timed"),
+    ("peers/programs/", "kernels of peers are called, and vector instructions timed"),
 ];
 
 /// Crates that only some modules may refer to: crate, path prefixes.

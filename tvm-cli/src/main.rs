@@ -31,6 +31,8 @@ enum Command {
     Run(cmd::run::Args),
     /// Compiles a model to an artifact, or prints the output of an earlier stage of the compiler.
     Compile(cmd::compile::Args),
+    /// Times kernels and models, alone or beside other libraries in turns.
+    Bench(cmd::bench::Args),
     /// Shows inputs, outputs and content of a model or artifact.
     Inspect(cmd::inspect::Args),
     /// Lists the supported operators.
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => cmd::run::run(&args),
         Command::Compile(args) => cmd::compile::run(&args),
+        Command::Bench(args) => cmd::bench::run(&args),
         Command::Inspect(args) => cmd::inspect::run(&args),
         Command::Ops(args) => cmd::ops::run(&args),
         Command::OnnxTest(args) => cmd::onnx_test::run(&args),

@@ -112,7 +112,7 @@ fn every_stage_can_be_seen() {
 #[test]
 fn wrong_requests_are_explained() {
     let model = format!("{}/model.onnx", digits());
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["run", "nope.onnx"], "nope.onnx"),
         (&["run", &model], "give --input image=FILE, or --fill"),
         (&["run", &model, "--input", "x=1"], "the inputs are image"),
@@ -124,6 +124,12 @@ fn wrong_requests_are_explained() {
         (&["run", &model, "--fill", "ones", "--repeat", "0"], "0 is not in 1..=4294967295"),
         (&["run", &model, "--fill", "ones", "--target", "z80"], "`z80` is not a target"),
         (&["compile", &model, "--dim", "n"], "NAME=NUMBER"),
+        (&["bench", "matmul:2x3"], "has 2 extents, expected `matmul:mxnxk`"),
+        (
+            &["bench", "matmul:2x3x4", "--vs", "gemm,nope"],
+            "`nope` is not a library to compare with: gemm, faer",
+        ),
+        (&["bench", &model, "--dim", "m=2"], "no input has a dimension `m`"),
     ];
     for (args, want) in cases {
         let (code, err) = refused(args);

@@ -1,5 +1,6 @@
 //! The commands of `tvmc`, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod compile;
 pub(crate) mod doctor;
 pub(crate) mod inspect;

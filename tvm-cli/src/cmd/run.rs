@@ -100,7 +100,7 @@ fn inputs(args: &Args, model: &Model) -> Result<Vec<Tensor>, Error> {
 }
 
 /// Generates an input; symbolic dimensions become 1.
-fn made_up(fill: Fill, name: &str, ty: &ValueType) -> Result<Tensor, Error> {
+pub(crate) fn made_up(fill: Fill, name: &str, ty: &ValueType) -> Result<Tensor, Error> {
     let ValueType::Tensor { dtype, shape: Some(shape) } = ty else {
         return Err(Error::usage(format!("input `{name}`: {ty} cannot be made up; give it with --input")));
     };

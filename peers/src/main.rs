@@ -1,27 +1,15 @@
 //! `cargo xtask bench --compare`: the work that users care about, beside the best libraries for it, in one run: every row
 //! with our time, the best peer's, the machine's limit, and whether the goal is reached.
+#![allow(clippy::print_stdout, reason = "progress is what this program is for")]
 
-mod home;
-mod json;
-mod measure;
-mod quiet;
-mod report;
-mod row;
-mod stats;
 mod table;
-mod verdict;
-mod worker;
 
-use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use self::home::Home;
-use self::measure::{Effort, Pool};
-use self::report::{Machine, Report};
-use self::row::Side;
-use crate::setup;
-use crate::step::workspace_root;
+use tvm_peers::{Comparison, Effort, Home, Pool, Side, line, summary};
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]
@@ -29,7 +17,7 @@ struct Options {
     short: bool,
     filter: String,
     threads: Vec<usize>,
-    tvmc: Option<PathBuf>,
+    tvmc: PathBuf,
     target: String,
     out: Option<PathBuf>,
 }
@@ -40,7 +28,7 @@ impl Options {
             short: false,
             filter: String::new(),
             threads: Vec::new(),
-            tvmc: None,
+            tvmc: PathBuf::from("tvmc"),
             target: "host".to_string(),
             out: None,
         };
@@ -52,7 +40,7 @@ impl Options {
                 "--short" => res.short = true,
                 "--filter" => res.filter = value()?,
                 "--threads" => res.threads = counts(&value()?)?,
-                "--tvmc" => res.tvmc = Some(PathBuf::from(value()?)),
+                "--tvmc" => res.tvmc = PathBuf::from(value()?),
                 "--target" => res.target = value()?,
                 "--out" => res.out = Some(PathBuf::from(value()?)),
                 _ => return Err(format!("unknown argument `{arg}` of bench")),
@@ -80,13 +68,11 @@ fn counts(text: &str) -> Result<Vec<usize>, String> {
 ///
 /// # Errors
 /// Of the command line; where nothing can be measured or written.
-pub(crate) fn bench(args: &[String]) -> Result<(), String> {
+fn compare(args: &[String]) -> Result<(), String> {
     let options = Options::parse(args)?;
     let start = Instant::now();
-    let tvmc = home::tvmc(options.tvmc.clone(), setup::llvm().is_some())?;
-    let home = Home::find(tvmc, options.target.clone())?;
-    home.prepare()?;
-    let rows: Vec<_> = table::rows()
+    let home = Home::find(options.tvmc.clone(), options.target.clone())?;
+    let rows: Vec<_> = table::rows()?
         .into_iter()
         .filter(|row| row.short || !options.short)
         .filter(|row| format!("{}: {}", table::GROUPS[row.group].title, row.name).contains(&options.filter))
@@ -94,9 +80,10 @@ pub(crate) fn bench(args: &[String]) -> Result<(), String> {
     if rows.is_empty() {
         return Err(format!("no row contains `{}`", options.filter));
     }
-    let specs: Vec<&str> =
-        rows.iter().flat_map(|row| &row.contestants).map(|contestant| contestant.spec.as_str()).collect();
-    let cases: HashMap<&str, String> = specs.iter().copied().zip(home.cases(&specs)?).collect();
+    let contestants = rows.iter().flat_map(|row| &row.contestants);
+    let engines: Vec<&str> = contestants.map(|it| it.engine).filter(|it| *it != "tvm").collect();
+    home.prepare(&engines, true, &|line| println!("{line}"))?;
+    let cases = home.cases(&rows)?;
     println!("{} rows, {} s of preparation", rows.len(), start.elapsed().as_secs());
 
     let effort = if options.short {
@@ -106,19 +93,21 @@ pub(crate) fn bench(args: &[String]) -> Result<(), String> {
     };
     let command = format!("cargo xtask bench {}", args.join(" "));
     let start = Instant::now();
-    let folder = options.out.unwrap_or_else(|| workspace_root().join("benches").join("results"));
+    let folder = options.out.unwrap_or_else(|| Path::new("benches").join("results"));
     let mut told = HashSet::new();
-    let mut report = Report::new(command, home.versions());
+    let mut report = Comparison::new(command, table::GROUPS, home.versions(&engines));
     for &threads in &options.threads {
-        report.machines.push(machine(&home, threads, effort));
+        let limits = Pool::new(&home, threads, effort).limits();
+        println!("\n{limits}");
+        report.limits.push(limits);
         let mut pool = Pool::new(&home, threads, effort);
         let mut group = usize::MAX;
         for row in &rows {
             if std::mem::replace(&mut group, row.group) != row.group {
                 println!("\n{}, {threads} threads", table::GROUPS[row.group].title);
             }
-            let outcome = pool.measure(row, |spec| cases.get(spec).cloned().unwrap_or_default());
-            println!("{}", report::line(&outcome));
+            let outcome = pool.measure(row, &cases);
+            println!("{}", line(&outcome));
             for failure in outcome.failures(Side::Peer) {
                 // A library that has no such operation at all is no news, and the others are said once.
                 if !failure.contains("unsupported") && told.insert(failure.clone()) {
@@ -129,23 +118,23 @@ pub(crate) fn bench(args: &[String]) -> Result<(), String> {
         }
         // What is measured is kept, should the run be stopped before its end.
         report.seconds = start.elapsed().as_secs_f64();
-        report.write(&folder)?;
+        for path in report.write(&folder)? {
+            println!("written: {}", path.display());
+        }
     }
-    println!("\n{}", report::summary_text(&report));
+    println!("\n{}", summary(&report));
     Ok(())
 }
 
-/// What the machine does at the start of the run.
-fn machine(home: &Home, threads: usize, effort: Effort) -> Machine {
-    let mut pool = Pool::new(home, threads, effort);
-    let mut limit = |limit| {
-        let row = row::Row::new(0, "", 1e9, f64::from(1 << 27)).bound(limit);
-        pool.measure(&row, str::to_string).limit
-    };
-    let [fma, read, copy] = [row::Limit::Fma, row::Limit::Read, row::Limit::Copy].map(&mut limit);
-    let machine = Machine { threads, fma, read, copy };
-    println!("\n{machine}");
-    machine
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match compare(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            println!("bench: {e}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 #[cfg(test)]

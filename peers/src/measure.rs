@@ -4,67 +4,75 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::home::Home;
-use super::quiet::{Load, settle};
-use super::row::{Contestant, Measure, Row, Side};
-use super::stats;
-use super::worker::Worker;
+use crate::home::Home;
+use crate::quiet::{Load, settle};
+use crate::report::Limits;
+use crate::row::{Contestant, Given, Limit, Measure, Row, Side};
+use crate::stats;
+use crate::worker::Worker;
 
 /// How long is measured.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Effort {
-    pub(crate) rounds: usize,
+pub struct Effort {
+    /// How many times each contestant takes its turn.
+    pub rounds: usize,
     /// Seconds of each contestant in a round.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// How long an answer is waited for.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
 }
 
 /// Times of one contestant.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Times {
+pub struct Times {
     /// All times, in seconds.
-    pub(crate) all: Vec<f64>,
+    pub all: Vec<f64>,
     /// Medians of the rounds.
-    pub(crate) medians: Vec<f64>,
+    pub medians: Vec<f64>,
     /// Fewer than half of the rounds ran on a quiet machine, so all count.
-    pub(crate) noisy: bool,
+    pub noisy: bool,
     /// A first round that showed it far behind was the last.
-    pub(crate) left: bool,
+    pub left: bool,
 }
 
 impl Times {
     /// The median of the rounds' medians.
-    pub(crate) fn median(&self) -> f64 {
+    pub fn median(&self) -> f64 {
         stats::median(&self.medians).unwrap_or(f64::NAN)
     }
 
     /// The 95th percentile of all times.
-    pub(crate) fn p95(&self) -> f64 {
+    pub fn p95(&self) -> f64 {
         stats::quantile(&self.all, 0.95).unwrap_or(f64::NAN)
     }
 }
 
 /// What a contestant did.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    pub(crate) side: Side,
-    pub(crate) label: String,
-    pub(crate) times: Result<Times, String>,
+pub struct Entry {
+    /// Whose program it is.
+    pub side: Side,
+    /// What it is called.
+    pub label: String,
+    /// Its times, or why it has none.
+    pub times: Result<Times, String>,
 }
 
 /// A measured row.
 #[derive(Debug, Clone)]
-pub(crate) struct Outcome {
-    pub(crate) row: Row,
-    pub(crate) threads: usize,
-    pub(crate) entries: Vec<Entry>,
+pub struct Measured {
+    /// What was measured.
+    pub row: Row,
+    /// Threads of each contestant.
+    pub threads: usize,
+    /// The contestants in the order of the row, without the machine.
+    pub entries: Vec<Entry>,
     /// What the machine does, in the unit of the row's rate.
-    pub(crate) limit: Option<f64>,
+    pub limit: Option<f64>,
 }
 
 /// Workers, kept from row to row; several of one engine where a row needs them.
-pub(crate) struct Pool<'a> {
+pub struct Pool<'a> {
     home: &'a Home,
     threads: usize,
     effort: Effort,
@@ -83,23 +91,36 @@ struct Runner {
 }
 
 impl<'a> Pool<'a> {
-    pub(crate) fn new(home: &'a Home, threads: usize, effort: Effort) -> Self {
+    /// A pool without workers; each is started when a row first needs it.
+    pub fn new(home: &'a Home, threads: usize, effort: Effort) -> Self {
         Self { home, threads, effort, workers: HashMap::new(), dead: HashMap::new() }
     }
 
-    /// Measures a row; `case` answers the case of a specification.
-    pub(crate) fn measure(&mut self, row: &Row, case: impl Fn(&str) -> String) -> Outcome {
+    /// What the machine does, without any of our programs.
+    pub fn limits(&mut self) -> Limits {
+        let mut limit = |limit| {
+            let row = Row::new(0, "", 1e9, f64::from(1 << 27)).bound(limit);
+            self.measure(&row, &HashMap::new()).limit
+        };
+        let [fma, read, copy] = [Limit::Fma, Limit::Read, Limit::Copy].map(&mut limit);
+        Limits { threads: self.threads, fma, read, copy }
+    }
+
+    /// Measures a row; `cases` are those of its kernels, as [`Home::cases`] has them.
+    pub fn measure(&mut self, row: &Row, cases: &HashMap<String, String>) -> Measured {
         let mut runners: Vec<Runner> = Vec::new();
         for contestant in row.contestants.iter().cloned().chain(row.machine()) {
             let slot = runners.iter().filter(|it| it.key.0 == contestant.engine).count();
             let key = (contestant.engine, slot);
-            let given =
-                if contestant.side == Side::Limit { contestant.spec.clone() } else { case(&contestant.spec) };
-            let times = match row.measure {
-                Measure::Call => self.load(key, &given).map(|_| Times::default()),
-                Measure::Compile => self.compile(key, &given),
+            let Contestant { side, label, given, .. } = contestant;
+            let case = match &given {
+                Given::Case(case) => case,
+                Given::Spec(spec) => cases.get(spec).unwrap_or(spec),
             };
-            let Contestant { side, label, .. } = contestant;
+            let times = match row.measure {
+                Measure::Call => self.load(key, case).map(|_| Times::default()),
+                Measure::Compile => self.compile(key, case),
+            };
             runners.push(Runner { key, side, label, times, noisy: Times::default() });
         }
         if row.measure == Measure::Call {
@@ -113,7 +134,12 @@ impl<'a> Pool<'a> {
             runners.into_iter().map(Runner::entry).partition(|it| it.side == Side::Limit);
         let fastest = machine.iter().filter_map(|it| stats::quantile(&it.times.as_ref().ok()?.medians, 0.0));
         let limit = fastest.map(|time| if row.in_bytes() { row.rate(time) } else { 1.0 / time }).next();
-        Outcome { row: row.clone(), threads: self.threads, entries, limit: limit.filter(|it| it.is_finite()) }
+        Measured {
+            row: row.clone(),
+            threads: self.threads,
+            entries,
+            limit: limit.filter(|it| it.is_finite()),
+        }
     }
 
     fn worker(&mut self, key: (&'static str, usize)) -> Result<&mut Worker, String> {

@@ -1,13 +1,13 @@
 //! What a measurement says about a goal.
 
-use super::measure::{Entry, Outcome, Times};
-use super::row::Side;
-use super::stats::geometric_mean;
-use super::table::Group;
+use crate::measure::{Entry, Measured, Times};
+use crate::row::{Group, Side};
+use crate::stats::geometric_mean;
 
 /// A verdict on a row or a group.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// All goals are reached.
     Ok,
     /// With the goals that are not reached.
     FallsShort(String),
@@ -25,29 +25,29 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-impl Outcome {
+impl Measured {
     fn measured(&self, side: Side) -> impl Iterator<Item = (&Entry, &Times)> {
         let entries = self.entries.iter().filter(move |it| it.side == side);
         entries.filter_map(|it| Some((it, it.times.as_ref().ok().filter(|it| !it.medians.is_empty())?)))
     }
 
     /// The fastest of one side.
-    pub(crate) fn best(&self, side: Side) -> Option<(&Entry, &Times)> {
+    pub fn best(&self, side: Side) -> Option<(&Entry, &Times)> {
         self.measured(side).min_by(|(_, a), (_, b)| a.median().total_cmp(&b.median()))
     }
 
     /// Our time by that of the best peer.
-    pub(crate) fn ratio(&self) -> Option<f64> {
+    pub fn ratio(&self) -> Option<f64> {
         Some(self.best(Side::Ours)?.1.median() / self.best(Side::Peer)?.1.median())
     }
 
     /// Our share of the limit.
-    pub(crate) fn share(&self) -> Option<f64> {
+    pub fn share(&self) -> Option<f64> {
         Some(self.row.rate(self.best(Side::Ours)?.1.median()) / self.limit?)
     }
 
     /// Reasons why contestants of one side have no times.
-    pub(crate) fn failures(&self, side: Side) -> Vec<String> {
+    pub fn failures(&self, side: Side) -> Vec<String> {
         let entries = self.entries.iter().filter(|it| it.side == side);
         let reason = |it: &Entry| Some(format!("{}: {}", it.label, shortened(it.times.as_ref().err()?)));
         entries.filter_map(reason).collect()
@@ -61,22 +61,22 @@ impl Outcome {
     }
 
     /// The other peers' times, in milliseconds.
-    pub(crate) fn others(&self) -> String {
+    pub fn others(&self) -> String {
         let best = self.best(Side::Peer).map(|(it, _)| &it.label);
         let mut peers: Vec<_> = self.measured(Side::Peer).filter(|(it, _)| Some(&it.label) != best).collect();
         peers.sort_by(|(_, a), (_, b)| a.median().total_cmp(&b.median()));
         let shown =
-            peers.iter().map(|(it, times)| format!("{} {}", it.label, super::report::millis(times.median())));
+            peers.iter().map(|(it, times)| format!("{} {}", it.label, crate::report::millis(times.median())));
         shown.collect::<Vec<_>>().join(", ")
     }
 
     /// Whether other programs ran while our time or that of the best peer was measured.
-    pub(crate) fn noisy(&self) -> bool {
+    pub fn noisy(&self) -> bool {
         [Side::Ours, Side::Peer].iter().any(|&side| self.best(side).is_some_and(|(_, it)| it.noisy))
     }
 
     /// The verdict on this row.
-    pub(crate) fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         if self.noisy() {
             return Verdict::Skipped("other programs ran".to_string());
         }
@@ -114,7 +114,7 @@ impl Outcome {
 }
 
 /// The geometric mean of the ratios of a group, and the verdict on it.
-pub(crate) fn on_group(group: &Group, outcomes: &[&Outcome]) -> Option<(Option<f64>, Verdict)> {
+pub(crate) fn on_group(group: &Group, outcomes: &[&Measured]) -> Option<(Option<f64>, Verdict)> {
     let most = group.mean?;
     let ratios: Vec<f64> = outcomes.iter().filter_map(|it| it.ratio()).collect();
     let mean = geometric_mean(&ratios);
@@ -141,18 +141,18 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::row::{Limit, Row};
     use super::*;
+    use crate::row::{Limit, Row};
 
     /// A row of 10⁹ operations with times of our side and of peers.
-    pub(crate) fn outcome(ours: Result<f64, &str>, peers: &[(&str, Result<f64, &str>)]) -> Outcome {
+    pub(crate) fn outcome(ours: Result<f64, &str>, peers: &[(&str, Result<f64, &str>)]) -> Measured {
         let entry = |side, label: &str, time: Result<f64, &str>| {
             let times = |it| Times { all: vec![it], medians: vec![it], ..Times::default() };
             Entry { side, label: label.to_string(), times: time.map(times).map_err(str::to_string) }
         };
         let mut entries = vec![entry(Side::Ours, "tvm", ours)];
         entries.extend(peers.iter().map(|(label, time)| entry(Side::Peer, label, *time)));
-        Outcome { row: Row::new(0, "work", 1e9, 1e8).ratio(1.0), threads: 1, entries, limit: Some(2.0) }
+        Measured { row: Row::new(0, "work", 1e9, 1e8).ratio(1.0), threads: 1, entries, limit: Some(2.0) }
     }
 
     #[test]

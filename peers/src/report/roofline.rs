@@ -1,10 +1,9 @@
 //! A roofline plot: performance over arithmetic intensity, both logarithmic, as SVG.
 
-use super::super::measure::Outcome;
-use super::super::row::{Limit, Side};
-use super::super::table::GROUPS;
-use super::Machine;
 use super::html::escaped;
+use super::{Comparison, Limits};
+use crate::measure::Measured;
+use crate::row::{Limit, Side};
 
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 480.0;
@@ -34,7 +33,7 @@ fn y(gflops: f64) -> f64 {
 }
 
 /// The plot for one number of threads. Filled circles are ours, hollow ones the best peer's.
-pub(super) fn plot(machine: &Machine, outcomes: &[Outcome]) -> String {
+pub(crate) fn plot(machine: &Limits, report: &Comparison) -> String {
     let mut res =
         format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"11\">\n");
     axes(&mut res);
@@ -43,27 +42,28 @@ pub(super) fn plot(machine: &Machine, outcomes: &[Outcome]) -> String {
     {
         roof(&mut res, peak, bandwidth);
     }
-    let shown = |it: &&Outcome| {
+    let shown = |it: &&Measured| {
         let row = &it.row;
         it.threads == machine.threads && row.goal.seconds.is_none() && row.flops > 0.0 && row.bytes > 0.0
     };
     let mut groups = Vec::new();
-    for outcome in outcomes.iter().filter(shown) {
+    for outcome in report.outcomes.iter().filter(shown) {
         points(&mut res, outcome);
         if !groups.contains(&outcome.row.group) {
             groups.push(outcome.row.group);
         }
     }
-    legend(&mut res, &groups);
+    let titles: Vec<_> = groups.iter().map(|&it| (it, report.groups[it].title)).collect();
+    legend(&mut res, &titles);
     res + "</svg>\n"
 }
 
 /// The colours of groups, at the lower right.
-fn legend(res: &mut String, groups: &[usize]) {
+fn legend(res: &mut String, groups: &[(usize, &str)]) {
     let left = WIDTH - 300.0;
-    for (line, &group) in groups.iter().rev().enumerate() {
+    for (line, &(group, title)) in groups.iter().rev().enumerate() {
         let at = HEIGHT - BOTTOM - 14.0 - 15.0 * line as f64;
-        let (colour, title) = (COLOURS[group % COLOURS.len()], escaped(GROUPS[group].title));
+        let (colour, title) = (COLOURS[group % COLOURS.len()], escaped(title));
         *res +=
             &format!("<rect x=\"{left}\" y=\"{:.1}\" width=\"9\" height=\"9\" fill=\"{colour}\"/>", at - 8.5);
         *res += &format!("<text x=\"{:.1}\" y=\"{at:.1}\">{title}</text>\n", left + 15.0);
@@ -121,7 +121,7 @@ fn roof(res: &mut String, peak: f64, bandwidth: f64) {
     );
 }
 
-fn points(res: &mut String, outcome: &Outcome) {
+fn points(res: &mut String, outcome: &Measured) {
     let row = &outcome.row;
     let colour = COLOURS[row.group % COLOURS.len()];
     let at = x(row.flops / row.bytes);
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_plot_has_a_roof_and_a_point_for_each_side() {
         let report = report();
-        let plot = plot(&report.machines[0], &report.outcomes);
+        let plot = plot(&report.limits[0], &report);
         assert_eq!(plot.matches("<polyline").count(), 1);
         assert_eq!(plot.matches("<circle").count(), 3, "{plot}");
         assert_eq!(plot.matches("<rect").count(), 1, "a line of the legend");

@@ -14,7 +14,8 @@ def dtype(name):
     if name == "bf16":
         import ml_dtypes
         return ml_dtypes.bfloat16
-    return {"f32": np.float32, "i64": np.int64, "i32": np.int32, "u8": np.uint8, "i8": np.int8}[name]
+    return {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bool": np.bool_, "i64": np.int64, "i32": np.int32,
+            "i16": np.int16, "i8": np.int8, "u64": np.uint64, "u32": np.uint32, "u16": np.uint16, "u8": np.uint8}[name]
 
 
 def arrays(case):

@@ -1,8 +1,7 @@
 //! The report as one page that needs nothing from a network.
 
-use super::super::table::GROUPS;
-use super::super::verdict::Verdict;
-use super::{COLUMNS, Report, cells, roofline};
+use super::{COLUMNS, Comparison, cells, roofline};
+use crate::verdict::Verdict;
 
 const STYLE: &str = "body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1250px;padding:0 1em;color:#222;background:#fff}
 table{border-collapse:collapse;width:100%;margin:.5em 0 2em}th,td{padding:.2em .5em;text-align:left;border-bottom:1px solid #ddd}
@@ -10,7 +9,7 @@ th{background:#f4f4f4}.ok td.verdict{color:#176d2c}.short td.verdict{color:#b326
 code{background:#f4f4f4;padding:.1em .3em}svg{width:100%;height:auto}";
 
 /// The whole page.
-pub(super) fn page(report: &Report) -> String {
+pub(crate) fn page(report: &Comparison) -> String {
     let mut res = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Beside the peers</title>\n<style>{STYLE}</style></head>\n<body>\n\
          <h1>Beside the peers</h1>\n<p><code>{}</code> on {}, in {:.0} s. Peers: {}.</p>\n<ul>\n",
@@ -19,7 +18,7 @@ pub(super) fn page(report: &Report) -> String {
         report.seconds,
         escaped(&report.versions.join(", ")),
     );
-    for machine in &report.machines {
+    for machine in &report.limits {
         res += &format!("<li>{}</li>\n", escaped(&machine.to_string()));
     }
     res += "</ul>\n<h2>Summary</h2>\n";
@@ -40,12 +39,12 @@ pub(super) fn page(report: &Report) -> String {
         res += &row("td", it.verdict.as_ref().map_or("", class), &cells);
     }
     res += "</table>\n";
-    for machine in &report.machines {
+    for machine in &report.limits {
         res += &format!("<h2>Roofline, {} threads</h2>\n", machine.threads);
-        res += &roofline::plot(machine, &report.outcomes);
+        res += &roofline::plot(machine, report);
     }
-    for (index, group) in GROUPS.iter().enumerate() {
-        let outcomes: Vec<_> = report.machines.iter().flat_map(|it| report.of(index, it.threads)).collect();
+    for (index, group) in report.groups.iter().enumerate() {
+        let outcomes: Vec<_> = report.limits.iter().flat_map(|it| report.of(index, it.threads)).collect();
         if outcomes.is_empty() {
             continue;
         }
@@ -80,7 +79,7 @@ fn row(tag: &str, class: &str, cells: &[String]) -> String {
 }
 
 /// Text for HTML and SVG.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

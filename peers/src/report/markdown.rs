@@ -1,14 +1,13 @@
 //! The report as Markdown.
 
-use super::super::table::GROUPS;
-use super::{COLUMNS, Report, cells};
+use super::{COLUMNS, Comparison, cells};
 
 /// The whole page.
-pub(super) fn page(report: &Report) -> String {
+pub(crate) fn page(report: &Comparison) -> String {
     let mut res = String::from("# Beside the peers\n\n");
     res += &format!("`{}` on {}, in {:.0} s.\n", report.command, report.cpu, report.seconds);
     res += &format!("Peers: {}.\n\n", report.versions.join(", "));
-    for machine in &report.machines {
+    for machine in &report.limits {
         res += &format!("- {machine}\n");
     }
     res += concat!(
@@ -29,8 +28,8 @@ pub(super) fn page(report: &Report) -> String {
             verdict,
         ]);
     }
-    for (index, group) in GROUPS.iter().enumerate() {
-        let outcomes: Vec<_> = report.machines.iter().flat_map(|it| report.of(index, it.threads)).collect();
+    for (index, group) in report.groups.iter().enumerate() {
+        let outcomes: Vec<_> = report.limits.iter().flat_map(|it| report.of(index, it.threads)).collect();
         if outcomes.is_empty() {
             continue;
         }

@@ -4,25 +4,28 @@ mod html;
 mod markdown;
 mod roofline;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::home;
-use super::measure::Outcome;
-use super::row::Side;
-use super::stats::geometric_mean;
-use super::table::{GROUPS, Group};
-use super::verdict::{Verdict, on_group};
+use crate::home;
+use crate::measure::{Entry, Measured, Times};
+use crate::row::{Group, Side};
+use crate::stats::geometric_mean;
+use crate::verdict::{Verdict, on_group};
 
 /// Limits of the machine for a number of threads, in 10⁹ per second.
 #[derive(Debug, Clone)]
-pub(crate) struct Machine {
-    pub(crate) threads: usize,
-    pub(crate) fma: Option<f64>,
-    pub(crate) read: Option<f64>,
-    pub(crate) copy: Option<f64>,
+pub struct Limits {
+    /// Threads that take part.
+    pub threads: usize,
+    /// f32 operations of multiply-adds in registers.
+    pub fma: Option<f64>,
+    /// Bytes read of 128 MiB.
+    pub read: Option<f64>,
+    /// Bytes read and written to copy 64 MiB.
+    pub copy: Option<f64>,
 }
 
-impl std::fmt::Display for Machine {
+impl std::fmt::Display for Limits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let show = |value: Option<f64>| value.map_or("not measured".to_string(), |it| format!("{it:.0}"));
         let Self { threads, fma, read, copy } = self;
@@ -32,13 +35,21 @@ impl std::fmt::Display for Machine {
 }
 
 /// A run.
-pub(crate) struct Report {
-    pub(crate) command: String,
-    pub(crate) cpu: String,
-    pub(crate) versions: Vec<String>,
-    pub(crate) machines: Vec<Machine>,
-    pub(crate) outcomes: Vec<Outcome>,
-    pub(crate) seconds: f64,
+pub struct Comparison {
+    /// Groups of rows, in order.
+    pub groups: &'static [Group],
+    /// The command line that made it.
+    pub command: String,
+    /// Name of the processor.
+    pub cpu: String,
+    /// The libraries with their versions.
+    pub versions: Vec<String>,
+    /// What the machine does, for each number of threads.
+    pub limits: Vec<Limits>,
+    /// What was measured, in order.
+    pub outcomes: Vec<Measured>,
+    /// How long it took.
+    pub seconds: f64,
 }
 
 /// The mean of a group for a number of threads.
@@ -51,21 +62,22 @@ struct Summary {
     verdict: Option<Verdict>,
 }
 
-impl Report {
-    pub(crate) fn new(command: String, versions: Vec<String>) -> Self {
+impl Comparison {
+    /// A report on nothing yet.
+    pub fn new(command: String, groups: &'static [Group], versions: Vec<String>) -> Self {
         let cpu = home::cpu();
-        Self { command, cpu, versions, machines: Vec::new(), outcomes: Vec::new(), seconds: 0.0 }
+        Self { groups, command, cpu, versions, limits: Vec::new(), outcomes: Vec::new(), seconds: 0.0 }
     }
 
     /// The outcomes of a group for a number of threads.
-    fn of(&self, group: usize, threads: usize) -> Vec<&Outcome> {
+    fn of(&self, group: usize, threads: usize) -> Vec<&Measured> {
         self.outcomes.iter().filter(|it| it.row.group == group && it.threads == threads).collect()
     }
 
     fn summaries(&self) -> Vec<Summary> {
         let mut res = Vec::new();
-        for (index, group) in GROUPS.iter().enumerate() {
-            for machine in &self.machines {
+        for (index, group) in self.groups.iter().enumerate() {
+            for machine in &self.limits {
                 let outcomes = self.of(index, machine.threads);
                 if outcomes.is_empty() {
                     continue;
@@ -90,19 +102,18 @@ impl Report {
     ///
     /// # Errors
     /// Of the file system.
-    pub(crate) fn write(&self, folder: &Path) -> Result<(), String> {
+    pub fn write(&self, folder: &Path) -> Result<[PathBuf; 2], String> {
         std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        for (name, text) in [("compare.md", markdown::page(self)), ("compare.html", html::page(self))] {
-            let path = folder.join(name);
-            std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-            println!("written: {}", path.display());
+        let paths = ["compare.md", "compare.html"].map(|name| folder.join(name));
+        for (path, text) in paths.iter().zip([markdown::page(self), html::page(self)]) {
+            std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
         }
-        Ok(())
+        Ok(paths)
     }
 }
 
 /// The columns of a row: those of `COLUMNS`.
-fn cells(outcome: &Outcome) -> [String; 12] {
+fn cells(outcome: &Measured) -> [String; 12] {
     let none = || "–".to_string();
     let ours = outcome.best(Side::Ours).map(|(_, times)| times);
     let peer = outcome.best(Side::Peer);
@@ -151,7 +162,7 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// Milliseconds with three digits that count.
-pub(super) fn millis(seconds: f64) -> String {
+pub(crate) fn millis(seconds: f64) -> String {
     let value = 1e3 * seconds;
     let digits =
         if value >= 100.0 { 0 } else { (2 - value.max(1e-3).log10().floor() as i32).max(0) as usize };
@@ -159,15 +170,57 @@ pub(super) fn millis(seconds: f64) -> String {
 }
 
 /// A row for the terminal.
-pub(crate) fn line(outcome: &Outcome) -> String {
+pub fn line(outcome: &Measured) -> String {
     let [name, _, ours, p95, rate, share, peer, theirs, ratio, goal, verdict, _] = cells(outcome);
     format!(
         "  {name:<40} {ours:>8} ms (p95 {p95:>8})  {rate:>14} {share:>6}  {peer} {theirs} ms, ratio {ratio} ({goal})  {verdict}"
     )
 }
 
+/// All contestants of a row for the terminal, a line each, the fastest first.
+pub fn contestants(outcome: &Measured) -> String {
+    let limit = outcome.limit.map_or(String::new(), |it| {
+        let unit = if outcome.row.in_bytes() { "GB/s" } else { "GFLOP/s" };
+        format!("; the machine: {it:.0} {unit}")
+    });
+    let mut res = format!("{}, {} threads{limit}\n", outcome.row.name, outcome.threads);
+    let title = |name: &str| format!("{name:>11}");
+    let head = ["median ms", "p95 ms", "GFLOP/s", "GB/s", "of limit", "ratio"].map(title).concat();
+    res += &format!("  {:<28}{head}\n", "");
+    let ours = outcome.best(Side::Ours).map(|(_, times)| times.median());
+    let mut entries: Vec<_> = outcome.entries.iter().collect();
+    let time = |it: &Entry| it.times.as_ref().map_or(f64::INFINITY, Times::median);
+    entries.sort_by(|a, b| time(a).total_cmp(&time(b)));
+    for entry in entries {
+        let times = match &entry.times {
+            Ok(times) => times,
+            Err(reason) => {
+                res += &format!("  {:<28} SKIPPED: {}\n", entry.label, reason);
+                continue;
+            }
+        };
+        let median = times.median();
+        let rate = |work: f64| {
+            if work > 0.0 { format!("{:.1}", work / median / 1e9) } else { "–".to_string() }
+        };
+        let share = outcome.limit.map(|it| format!("{:.0} %", 100.0 * outcome.row.rate(median) / it));
+        let ratio = ours.filter(|_| entry.side == Side::Peer).map(|it| format!("{:.2}", it / median));
+        let noisy = if times.noisy { " ~" } else { "" };
+        let cells = [
+            millis(median),
+            millis(times.p95()),
+            rate(outcome.row.flops),
+            rate(outcome.row.bytes),
+            share.unwrap_or_else(|| "–".to_string()),
+            ratio.unwrap_or_default() + noisy,
+        ];
+        res += &format!("  {:<28}{}\n", entry.label, cells.map(|it| title(&it)).concat());
+    }
+    res
+}
+
 /// The groups for the terminal.
-pub(crate) fn summary_text(report: &Report) -> String {
+pub fn summary(report: &Comparison) -> String {
     let line = |it: &Summary| {
         let mean = it.mean.map_or("–".to_string(), |mean| format!("{mean:.2}"));
         let verdict = it.verdict.as_ref().map_or(String::new(), |it| format!("; mean: {it}"));
@@ -183,20 +236,22 @@ pub(crate) fn summary_text(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::verdict::tests::outcome;
     use super::*;
+    use crate::verdict::tests::outcome;
 
-    pub(super) fn report() -> Report {
+    pub(super) fn report() -> Comparison {
         let outcomes = vec![
             outcome(Ok(0.9), &[("gemm", Ok(1.0)), ("faer", Err("<no>"))]),
             outcome(Err("a | b"), &[("gemm", Ok(1.0))]),
         ];
-        let machine = Machine { threads: 1, fma: Some(250.0), read: Some(40.0), copy: None };
-        Report {
+        let limits = Limits { threads: 1, fma: Some(250.0), read: Some(40.0), copy: None };
+        const GROUPS: &[Group] = &[Group { title: "f32 matmul", goal: "", mean: Some(1.0) }];
+        Comparison {
+            groups: GROUPS,
             command: "cargo xtask bench --compare".to_string(),
             cpu: "A <CPU>".to_string(),
             versions: vec!["gemm 1".to_string()],
-            machines: vec![machine],
+            limits: vec![limits],
             outcomes,
             seconds: 1.0,
         }
@@ -210,7 +265,7 @@ mod tests {
 
     #[test]
     fn summaries_count_rows() {
-        let text = summary_text(&report());
+        let text = summary(&report());
         assert!(text.starts_with("f32 matmul, 1 threads: geometric mean 0.90, 1 of 2 rows ok"), "{text}");
     }
 }

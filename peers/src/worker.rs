@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use super::json::{Json, quoted};
+use serde_json::{Value, json};
 
 /// A worker that runs. It is ended when this is dropped.
 pub(crate) struct Worker {
@@ -66,7 +66,7 @@ impl Worker {
     /// # Errors
     /// What the worker says, or that it died or took too long.
     pub(crate) fn load(&mut self, case: &str) -> Result<Option<f64>, String> {
-        Ok(self.ask(&format!(r#"{{"op":"load","case":{case}}}"#))?.get("compile_s").number())
+        Ok(self.ask(&format!(r#"{{"op":"load","case":{case}}}"#))?["compile_s"].as_f64())
     }
 
     /// Times the case for about `seconds`; at least one call. Answers seconds per call.
@@ -75,7 +75,8 @@ impl Worker {
     /// As `load`.
     pub(crate) fn run(&mut self, seconds: f64) -> Result<Vec<f64>, String> {
         let answer = self.ask(&format!(r#"{{"op":"run","secs":{seconds},"min":1,"max":100000}}"#))?;
-        let times = answer.get("times").numbers();
+        let times: Vec<f64> =
+            answer["times"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         if times.is_empty() { Err("the worker measured nothing".to_string()) } else { Ok(times) }
     }
 
@@ -84,13 +85,13 @@ impl Worker {
     /// # Errors
     /// As `load`, or of the file.
     pub(crate) fn output(&mut self, path: &Path) -> Result<Vec<f32>, String> {
-        self.ask(&format!(r#"{{"op":"out","path":{}}}"#, quoted(&path.display().to_string())))?;
+        self.ask(&json!({"op": "out", "path": path}).to_string())?;
         let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
         std::fs::remove_file(path).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(bytes.as_chunks::<4>().0.iter().map(|it| f32::from_le_bytes(*it)).collect())
     }
 
-    fn ask(&mut self, request: &str) -> Result<Json, String> {
+    fn ask(&mut self, request: &str) -> Result<Value, String> {
         let died = |_| "the worker died".to_string();
         writeln!(self.requests, "{request}").map_err(died)?;
         self.requests.flush().map_err(died)?;
@@ -102,11 +103,11 @@ impl Worker {
                 return Err(format!("no answer in {} s", self.patience.as_secs()));
             }
         };
-        let answer = Json::parse(&line)?;
-        if answer.get("ok") == &Json::Bool(true) {
+        let answer: Value = serde_json::from_str(&line).map_err(|e| format!("the worker's answer: {e}"))?;
+        if answer["ok"] == true {
             return Ok(answer);
         }
-        let reason = answer.get("err").text().unwrap_or("no reason given");
+        let reason = answer["err"].as_str().unwrap_or("no reason given");
         Err(reason.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 }

@@ -1,0 +1,46 @@
+//! `cargo xtask bench --compare`: builds `tvmc`, and runs the comparison with other libraries (`peers/src/main.rs`).
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::setup;
+use crate::step::workspace_root;
+
+/// Runs the comparison; what it does not know itself are the options to build with.
+///
+/// # Errors
+/// When something cannot be built, or the comparison fails.
+pub(crate) fn bench(args: &[String]) -> Result<(), String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
+    let mut compare = Command::new(&cargo);
+    compare.args(["run", "--quiet", "--release", "-p", "tvm-peers", "--bin", "compare", "--"]).args(args);
+    if args.iter().any(|it| it == "--compare") && !args.iter().any(|it| it == "--tvmc") {
+        compare.arg("--tvmc").arg(tvmc(&cargo)?);
+    }
+    run(compare.current_dir(workspace_root()), "the comparison")
+}
+
+/// Builds the program to measure.
+fn tvmc(cargo: &str) -> Result<PathBuf, String> {
+    let mut build = Command::new(cargo);
+    build.args(["build", "--release", "-p", "tvm-cli"]).current_dir(workspace_root());
+    if setup::llvm().is_some() {
+        build.args(["--features", "llvm"]);
+    } else {
+        println!(
+            "SKIPPED: LLVM 19 is not installed; our side is compiled by the C compiler (`cargo xtask setup`)"
+        );
+    }
+    run(&mut build, "cargo build --release -p tvm-cli")?;
+    let folder =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
+    Ok(folder.join("release").join(format!("tvmc{}", std::env::consts::EXE_SUFFIX)))
+}
+
+fn run(command: &mut Command, shown: &str) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{shown} ended with {status}")),
+        Err(e) => Err(format!("cannot start {shown}: {e}")),
+    }
+}
