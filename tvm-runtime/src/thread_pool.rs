@@ -205,10 +205,9 @@ impl Job {
             if chunk >= self.chunks {
                 return;
             }
-            let bound = |chunk: usize| (self.extent as u128 * chunk as u128 / self.chunks as u128) as usize;
             // SAFETY: the claimed chunk is not done yet, so the caller still waits and the closure lives.
             let body = unsafe { &*self.body };
-            let res = catch_unwind(AssertUnwindSafe(|| body(bound(chunk)..bound(chunk + 1))));
+            let res = catch_unwind(AssertUnwindSafe(|| body(chunk_of(self.extent, self.chunks, chunk))));
             if let Err(payload) = res {
                 self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
             }
@@ -285,6 +284,20 @@ pub(crate) fn grain(cost: u64) -> usize {
 
 /// Chunks per thread: more than one balances chunks of unequal cost, and busy machines.
 const CHUNKS_PER_THREAD: usize = 4;
+
+/// Number of chunks of a loop that is worth `most` of them: a multiple of the threads, so that equal chunks end together.
+fn num_chunks(most: usize, threads: usize) -> usize {
+    if most < threads { most } else { (most - most % threads).min(threads * CHUNKS_PER_THREAD) }
+}
+
+/// The iterations of a chunk. Chunks that have one more than others come first: at the end of the loop, threads wait for
+/// the short ones.
+fn chunk_of(extent: usize, chunks: usize, chunk: usize) -> Range<usize> {
+    let (each, longer) = (extent / chunks, extent % chunks);
+    let start = chunk * each + chunk.min(longer);
+    start..start + each + usize::from(chunk < longer)
+}
+
 /// Maximum number of jobs kept for reuse.
 const MAX_SPARE: usize = 16;
 /// Number of iterations for which a waiting thread spins before it sleeps.
@@ -316,7 +329,7 @@ impl ThreadPool for WorkerPool {
     }
 
     fn parallel_for(&self, extent: usize, grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
-        let chunks = (extent / grain.max(1)).min(self.num_threads() * CHUNKS_PER_THREAD);
+        let chunks = num_chunks(extent / grain.max(1), self.num_threads());
         if chunks <= 1 || self.workers.is_empty() {
             return body(0..extent);
         }
