@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::abi::{ABI_VERSION, CallContext, CallError, ParallelBody, Status};
 use crate::error::RuntimeError;
-use crate::tensor::ALIGNMENT;
+use crate::tensor::{ALIGNMENT, advise_huge_pages};
 use crate::thread_pool::{self, ThreadPool, in_parallel};
 
 /// What `CallContext::state` points to.
@@ -169,6 +169,8 @@ impl Scratch {
             if ptr.is_null() {
                 return None;
             }
+            // SAFETY: the block was just allocated with this size.
+            unsafe { advise_huge_pages(ptr, layout.size()) };
             self.blocks.push(Block { ptr, layout, used: 0 });
         }
         let index = self.blocks.len() - 1;

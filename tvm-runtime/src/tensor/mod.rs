@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "views raw memory as typed slices; each block says why it is sound")]
 
 mod dlpack;
+mod huge_pages;
 mod numbers;
 mod scalar;
 mod storage;
@@ -25,6 +26,7 @@ use crate::error::RuntimeError;
 
 pub(crate) use dlpack::is_compact;
 pub use dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
+pub(crate) use huge_pages::advise as advise_huge_pages;
 pub use storage::{ALIGNMENT, Storage};
 
 /// The extents of a tensor.

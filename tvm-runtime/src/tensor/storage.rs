@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::device::{Device, DeviceBuffer};
 use crate::dtype::Element;
 use crate::error::RuntimeError;
+use crate::tensor::advise_huge_pages;
 
 /// Alignment in bytes of all memory that the runtime allocates.
 pub const ALIGNMENT: usize = 64;
@@ -76,6 +77,8 @@ impl Storage {
         let layout = Layout::from_size_align(size, align_of::<u64>()).map_err(|_| oom())?;
         // SAFETY: the layout has a non-zero size.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(oom)?;
+        // SAFETY: the block was just allocated with this size.
+        unsafe { advise_huge_pages(base.as_ptr(), size) };
         let padding = base.addr().get().wrapping_neg() & (align - 1);
         // SAFETY: `padding` is less than `align`, so it and `len` bytes behind it are inside of the block.
         let ptr = unsafe { base.add(padding) };

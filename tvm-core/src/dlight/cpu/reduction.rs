@@ -3,7 +3,7 @@
 
 use super::parallel;
 use crate::dlight::Rule;
-use crate::dlight::analysis::{BlockInfo, Stride, stride};
+use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::IterKind;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
@@ -11,8 +11,9 @@ use crate::tir::transform::{PREFETCH_L2, REDUCTION_LANES};
 
 pub(super) const RULE: Rule = Rule { name: "reduction", apply };
 
-/// Bytes of an operand that are on their way from memory: some more than the latency of memory takes to read.
-const AHEAD: i64 = 8 << 10;
+/// Bytes of an operand that are on their way from memory: some more than the latency of memory takes to read, and a page, so
+/// that each page is first touched in time.
+const AHEAD: i64 = 4 << 10;
 
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
     if !info.reduces {
@@ -21,26 +22,45 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let outer = info.axes.iter().take_while(|axis| axis.kind == IterKind::Spatial).count();
     let block = s.block(&info.name)?;
     let loops = s.get_loops(block)?;
-    let vectors = if in_lanes(s, info, &loops)? { ", the innermost in lanes" } else { "" };
-    if let (Some(rows), [_, ..]) = (rows_ahead(info, outer, machine), &loops[..outer]) {
-        let fused = s.fuse_n(&loops[..outer])?;
-        s.annotate(fused, PREFETCH_L2, rows)?;
-        parallel(s, info, &[fused])?;
-    } else {
-        parallel(s, info, &loops[..outer])?;
+    let lanes = in_lanes(s, info, &loops)?;
+    match (from_memory(info, outer, machine), &loops[..outer], &loops[..]) {
+        (Some(row), _, [.., inner]) if lanes && row.of_axis >= AHEAD => {
+            s.annotate(*inner, PREFETCH_L2, AHEAD / row.of_element)?;
+            parallel(s, info, &loops[..outer])?;
+        }
+        (Some(row), [_, ..], _) => {
+            let fused = s.fuse_n(&loops[..outer])?;
+            s.annotate(fused, PREFETCH_L2, (AHEAD + row.of_all - 1) / row.of_all.max(1))?;
+            parallel(s, info, &[fused])?;
+        }
+        _ => parallel(s, info, &loops[..outer])?,
     }
+    let vectors = if lanes { ", the innermost in lanes" } else { "" };
     Ok(Some(format!("{} of {} axes reduced{vectors}", info.axes.len() - outer, info.axes.len())))
 }
 
-/// How many iterations of the `outer` axes ahead operands are prefetched, if they come from memory: as many as read
-/// [`AHEAD`] bytes, at least 1.
-fn rows_ahead(info: &BlockInfo, outer: usize, machine: &Machine) -> Option<i64> {
+/// Bytes of the widest operand.
+struct RowBytes {
+    of_element: i64,
+    /// Along the innermost axis.
+    of_axis: i64,
+    /// Along all axes that are reduced.
+    of_all: i64,
+}
+
+/// The bytes that one result is made of, if they come from memory, are contiguous and leave room in the second-level cache.
+fn from_memory(info: &BlockInfo, outer: usize, machine: &Machine) -> Option<RowBytes> {
     let bytes = info.loads.iter().map(|load| load.buffer.dtype.bytes() as i64).max()?;
-    let row =
-        info.axes[outer..].iter().try_fold(bytes, |size, axis| size.checked_mul(axis.extent.as_int()?))?;
-    let from_memory = info.iterations()?.checked_mul(bytes)? as u64 > machine.l2_bytes;
-    (from_memory && is_contiguous(info) && row as u64 <= machine.l2_bytes / 4)
-        .then(|| (AHEAD + row - 1) / row.max(1))
+    let along = |axes: &[Axis]| {
+        axes.iter().try_fold(bytes, |size, axis| size.checked_mul(axis.extent.as_int()?))
+    };
+    let row = RowBytes {
+        of_element: bytes,
+        of_axis: along(&info.axes[info.axes.len().checked_sub(1)?..])?,
+        of_all: along(&info.axes[outer..])?,
+    };
+    let large = info.iterations()?.checked_mul(bytes)? as u64 > machine.l2_bytes;
+    (large && is_contiguous(info) && row.of_all as u64 <= machine.l2_bytes / 4).then_some(row)
 }
 
 /// Adds the terms along the innermost of `loops` in lanes, if they are contiguous; true if they are.

@@ -9,8 +9,10 @@
 use rustc_hash::FxHashMap;
 
 use super::context::reads;
+use super::inject_prefetch::{PREFETCH, PREFETCH_L2};
 use super::convert_ssa::convert;
 use super::util::DeepSubstitute;
+use crate::ir::{AttrValue, Attrs};
 use crate::pass::{Pass, prim_func_pass};
 use crate::target::Machine;
 use crate::tir::analysis::{self, loads_buffer, loads_element};
@@ -132,6 +134,7 @@ impl VectorizeReductions<'_> {
         let groups = For {
             min: index(1),
             extent: whole.clone() - 1,
+            annotations: prefetches(node, count),
             ..For::serial(group.clone(), whole.clone(), vectors(count, more))
         };
         let mut stmts: Vec<Stmt> =
@@ -151,6 +154,15 @@ impl VectorizeReductions<'_> {
         let enough = node.extent.clone().greater_equal(count);
         Some(Stmt::seq([Stmt::if_then_else(enough, Stmt::seq(stmts), None), rest.into()]))
     }
+}
+
+/// The annotations of `node` that look ahead, for a loop over `count` iterations at once.
+fn prefetches(node: &For, count: i64) -> Attrs {
+    let ahead = |key| match node.annotations.get(key) {
+        Some(AttrValue::Int(iterations)) => Some((key, AttrValue::Int((iterations + count - 1) / count))),
+        _ => None,
+    };
+    [PREFETCH, PREFETCH_L2].into_iter().filter_map(ahead).collect()
 }
 
 /// The update that is the body of `node`, of one element.
