@@ -128,6 +128,11 @@ impl Function<'_> {
             let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
             return Ok(format!("{helper}({})", texts.join(", ")));
         }
+        if intrinsic == Intrinsic::Ldexp && it.dtype == DataType::F32.with_lanes(16) {
+            let helper = self.ldexp_helper(it.dtype);
+            let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
+            return Ok(format!("{helper}({})", texts.join(", ")));
+        }
         let args: Vec<(DataType, &str)> = args.iter().map(|(dtype, text)| (*dtype, text.as_str())).collect();
         self.lanewise(&what, it.dtype, &args, |x| lane(intrinsic, scalar, x).unwrap_or_default())
     }

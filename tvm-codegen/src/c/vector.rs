@@ -313,6 +313,25 @@ impl Function<'_> {
         helper
     }
 
+    /// Returns the helper for `ldexp` of 16 lanes of f32, by the CPU's instruction for it where there is one.
+    pub(super) fn ldexp_helper(&mut self, dtype: DataType) -> String {
+        let (ty, words) = (self.ty(dtype), self.ty(DataType::I32.with_lanes(dtype.lanes())));
+        let helper = format!("tvm_ldexp_{dtype}");
+        let lanes = dtype.lanes();
+        self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
+            format!(
+                "TVM_INLINE {ty} {helper}({ty} x, {words} n) {{\n\
+                 #if defined(__AVX512F__)\n  \
+                 {ty} scale = __builtin_convertvector(n, {ty});\n  \
+                 return ({ty})__builtin_ia32_scalefps512_mask(x, scale, x, -1, 4);\n\
+                 #else\n  {ty} r;\n  \
+                 for (int l = 0; l < {lanes}; ++l) r[l] = __builtin_ldexpf(x[l], n[l]);\n  return r;\n\
+                 #endif\n}}\n"
+            )
+        });
+        helper
+    }
+
     /// Returns the helper for `a * b + c` in each lane, fused if the machine has such an instruction or `always`. It uses
     /// the compiler's built-in, because compilers split a loop over the lanes into scalar operations.
     pub(super) fn mul_add_helper(&mut self, dtype: DataType, always: bool) -> String {

@@ -103,6 +103,7 @@ impl<'ctx> Function<'ctx, '_> {
             }
             Intrinsic::Dot4 => self.dot4([values[0], values[1], values[2]], dtype),
             Intrinsic::Dot2 => self.dot2([values[0], values[1], values[2]], dtype),
+            Intrinsic::Ldexp => self.ldexp(first, values[1], dtype),
             Intrinsic::Reinterpret => Ok(self.builder.build_bit_cast(first, self.ty(dtype)?, "")?),
             Intrinsic::ArgData
             | Intrinsic::ArgNdim
@@ -116,6 +117,21 @@ impl<'ctx> Function<'ctx, '_> {
                 None => unsupported(format!("intrinsic `{}`", intrinsic.name())),
             },
         }
+    }
+
+    /// `x * 2^n`: an instruction for vectors, else calls of `ldexp` for the lanes.
+    fn ldexp(&mut self, x: Value<'ctx>, n: Value<'ctx>, dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
+        let lanes = dtype.lanes();
+        if dtype.scalar() != DataType::F32 || lanes != 16 || !self.unit.special.ldexp {
+            return self.libm("ldexp", &[x, n], dtype);
+        }
+        // All 16 lanes, rounded in the mode of the thread.
+        let all = self.context().i16_type().const_all_ones().into();
+        let mode = self.context().i32_type().const_int(4, false).into();
+        let n = self.cast(n, DataType::I32.with_lanes(lanes), dtype)?;
+        self.call_llvm("llvm.x86.avx512.mask.scalef.ps.512", &[], &[x, n, x, all, mode])?
+            .try_as_basic_value()
+            .left_or_invalid()
     }
 
     /// Brings an element, which may be outside of its buffer, into all caches.

@@ -10,7 +10,7 @@ use inkwell::targets::{
 use tvm_core::target::Target;
 
 use super::LlvmError;
-use super::dot::DotLanes;
+use super::dot::Special;
 use crate::Options;
 
 /// Creates the LLVM machine for `target`; properties that the target leaves open default to those of this machine.
@@ -48,16 +48,28 @@ pub(super) fn create(target: &Target, options: Options) -> Result<TargetMachine,
         .ok_or_else(|| err(format!("no machine for cpu `{cpu}` with features `{features}`")))
 }
 
-/// What the features of the machine name of instructions that sum products of the parts of words.
-pub(super) fn dot_lanes(machine: &TargetMachine) -> DotLanes {
+/// True if the machine has the x86 feature `name`, by its list of features or by the level that is its CPU.
+fn has_feature(machine: &TargetMachine, name: &str) -> bool {
     let features = machine.get_feature_string().to_string_lossy().into_owned();
-    let has = |name: &str| features.split(',').any(|it| it.strip_prefix('+') == Some(name));
+    let level = tvm_runtime::level_features(&machine.get_cpu().to_string_lossy());
+    let has = level.is_some_and(|it| it.contains(&name));
+    features.split(',').fold(has, |has, change| match change.split_at_checked(1) {
+        Some(("+", feature)) if feature == name => true,
+        Some(("-", feature)) if feature == name => false,
+        _ => has,
+    })
+}
+
+/// What the machine has of such instructions.
+pub(super) fn special(machine: &TargetMachine) -> Special {
+    let has = |name: &str| has_feature(machine, name);
     let bytes = match (has("avx512vnni"), has("avx512vl")) {
         (true, true) => 16,
         _ if has("avxvnni") => 8,
         _ => 0,
     };
-    DotLanes { bytes, bf16: if has("avx512bf16") && has("avx512vl") { 16 } else { 0 } }
+    let bf16 = if has("avx512bf16") && has("avx512vl") { 16 } else { 0 };
+    Special { bytes, bf16, ldexp: has("avx512f") }
 }
 
 /// Records CPU and features on every function, so that code generated in process uses them too.
@@ -71,7 +83,7 @@ pub(super) fn tag_functions(context: &Context, module: &Module<'_>, machine: &Ta
         features += if features.is_empty() { "" } else { "," };
         features += "-avx512vnni,-avxvnni";
     }
-    let widest = if features.contains("+avx512f") { "512" } else { "256" };
+    let widest = if has_feature(machine, "avx512f") { "512" } else { "256" };
     for function in module.get_functions().filter(|function| function.count_basic_blocks() > 0) {
         for (key, value) in [
             ("target-cpu", cpu.as_str()),

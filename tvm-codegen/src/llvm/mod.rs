@@ -112,10 +112,10 @@ fn build<'ctx>(
     version.set_constant(true);
     // The symbol is weak, so that several objects may be linked into one program.
     version.set_linkage(Linkage::WeakODR);
-    let dot_lanes = machine::dot_lanes(machine);
+    let special = machine::special(machine);
     for (symbol, func) in funcs {
         let position = Rc::new(Position::default());
-        function::kernel(context, &module, symbol, func, options, position.clone(), dot_lanes)
+        function::kernel(context, &module, symbol, func, options, position.clone(), special)
             .map_err(|err| position.error(func, err.into()))?;
     }
     machine::tag_functions(context, &module, machine);

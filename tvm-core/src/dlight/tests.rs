@@ -152,7 +152,8 @@ fn chains_over_rows_are_one_sweep() {
     let softmax = |x: &TensorExpr| topi::softmax(x, 1);
     let one = |first, text| Some((first, text));
     let of_softmax = one("softmax_max", "4 blocks in one sweep, up to `softmax`");
-    let cases: [(PrimFunc, Option<(&str, &str)>); 8] = [
+    let cases: [(PrimFunc, Option<(&str, &str)>); 9] = [
+        (of_rows([64, 256].map(index), softmax), of_softmax),
         (of_rows([64, 100].map(index), softmax), of_softmax),
         (of_rows([index(1), index(1)], softmax), None),
         (of_rows(["m", "n"].map(symbol), softmax), of_softmax),
@@ -172,6 +173,22 @@ fn chains_over_rows_are_one_sweep() {
         assert_eq!(got, want, "{scheduled}");
         assert!(want.is_none() || applied.len() == 1, "{scheduled}");
     }
+}
+
+/// Elements in whole strips are summed while they are computed.
+#[test]
+fn a_row_is_reduced_beside_its_elements() {
+    let softmax = |columns| {
+        let func = of_rows([64, columns].map(PrimExpr::index), |x| topi::softmax(x, 1));
+        schedule(&func, &MACHINE).unwrap().0.to_string()
+    };
+    let whole = softmax(256);
+    let strips = whole.find("for ax1 in 0..4 {").unwrap_or_else(|| panic!("{whole}"));
+    let [elements, sum] =
+        ["block(\"softmax_exp\"", "block(\"softmax_sum_rf\""].map(|it| whole.find(it).unwrap());
+    assert!(strips < elements && elements < sum, "{whole}");
+    assert_eq!(whole.matches("#[vectorize]").count(), 4, "{whole}");
+    assert!(!softmax(100).contains("softmax_sum_rf"));
 }
 
 /// What a rule takes up to the block whose result is read in other rows.

@@ -322,6 +322,7 @@ impl Sayable {
         let unsaid = matches!(
             intrinsic,
             Intrinsic::FMulAdd
+                | Intrinsic::Ldexp
                 | Intrinsic::Dot4
                 | Intrinsic::Dot2
                 | Intrinsic::Likely

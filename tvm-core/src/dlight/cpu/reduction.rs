@@ -51,9 +51,8 @@ struct RowBytes {
 /// The bytes that one result is made of, if they come from memory, are contiguous and leave room in the second-level cache.
 fn from_memory(info: &BlockInfo, outer: usize, machine: &Machine) -> Option<RowBytes> {
     let bytes = info.loads.iter().map(|load| load.buffer.dtype.bytes() as i64).max()?;
-    let along = |axes: &[Axis]| {
-        axes.iter().try_fold(bytes, |size, axis| size.checked_mul(axis.extent.as_int()?))
-    };
+    let along =
+        |axes: &[Axis]| axes.iter().try_fold(bytes, |size, axis| size.checked_mul(axis.extent.as_int()?));
     let row = RowBytes {
         of_element: bytes,
         of_axis: along(&info.axes[info.axes.len().checked_sub(1)?..])?,

@@ -11,10 +11,11 @@ use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::dlight::inline::{AGAIN, operations, readers_in_bounds};
+use crate::ir::Var;
 use crate::target::Machine;
 use crate::tir::schedule::{Schedule, ScheduleError};
-use crate::tir::transform::PREFETCH;
-use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, any_expr};
+use crate::tir::transform::{PREFETCH, REDUCTION_LANES};
+use crate::tir::{Buffer, BufferLoad, IndexMap, IterKind, PrimExpr, Scope, any_expr};
 
 pub(super) const RULE: Rule = Rule { name: "rows", apply };
 
@@ -108,6 +109,12 @@ fn one_sweep(
     if members.len() < 2 || !members.iter().any(|it| it.reduces) || bytes as u64 > machine.l2_bytes / 2 {
         return Ok(false);
     }
+    let beside: Vec<usize> = (1..members.len())
+        .filter(|&at| {
+            let pair = [&members[at - 1], &members[at]];
+            is_reduced_beside(pair, lead, machine) && in_strips(s, pair[0], machine).unwrap_or(false)
+        })
+        .collect();
     let anchor = s.block(&last.name)?;
     let Some(&target) = s.get_loops(anchor)?.get(lead - 1) else { return Ok(false) };
     for info in members[..members.len() - 1].iter().rev() {
@@ -120,7 +127,12 @@ fn one_sweep(
         .iter()
         .rev()
         .find_map(|it| strips_of_operand(it, lead, &made, machine).map(|strips| (it.name.clone(), strips)));
-    for info in &members {
+    for &at in &beside {
+        let strips = ahead.as_ref().filter(|it| it.0 == members[at - 1].name).map(|it| it.1);
+        reduce_beside(s, [&members[at - 1], &members[at]], strips, machine)?;
+    }
+    let done = |at: &usize| beside.contains(at) || beside.contains(&(at + 1));
+    for info in (0..members.len()).filter(|at| !done(at)).map(|at| &members[at]) {
         let block = s.block(&info.name)?;
         let loops = s.get_loops(block)?;
         if info.reduces {
@@ -145,6 +157,81 @@ fn one_sweep(
     let rows = s.get_loops(anchor)?[..lead].to_vec();
     parallel(s, last, &rows)?;
     Ok(true)
+}
+
+/// Vectors of elements that are computed and reduced at a time: enough to hide the latency of an addition.
+const STRIP: i64 = 4;
+
+/// Elements that are computed and reduced at a time.
+fn strip(info: &BlockInfo, machine: &Machine) -> Option<i64> {
+    Some(STRIP * i64::from(machine.lanes(info.store.as_ref()?.buffer.dtype)))
+}
+
+/// True if the first block computes rows of elements, in whole strips, that the second one reduces.
+fn is_reduced_beside([elements, reduction]: [&BlockInfo; 2], lead: usize, machine: &Machine) -> bool {
+    let (Some(made), Some(store)) = (&elements.store, &reduction.store) else { return false };
+    let row = |info: &BlockInfo| info.axes.last()?.extent.as_int();
+    let strips = row(elements).zip(strip(elements, machine));
+    let units = |axes: &[Axis]| axes.iter().all(|axis| axis.extent.is_const(1));
+    !elements.reduces
+        && elements.axes.len() == lead + 1
+        && reduction.reduces
+        && units(&reduction.axes[lead..reduction.axes.len() - 1])
+        && row(reduction) == row(elements)
+        && strips.is_some_and(|(row, strip)| row % strip == 0 && row > strip)
+        && reduction.loads.iter().any(|load| load.buffer == made.buffer)
+        && made.buffer.dtype == store.buffer.dtype
+}
+
+/// Divides the rows of the block into strips, each of which is a row of its own; false if that is not possible.
+fn in_strips(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<bool, ScheduleError> {
+    let (Some(store), Some(strip)) = (&info.store, strip(info, machine)) else { return Ok(false) };
+    let mut fork = s.clone();
+    let block = fork.block(&info.name)?;
+    let from: String = ('A'..='Z').take(store.buffer.shape.len()).collect();
+    let last = from.chars().next_back().unwrap_or('A').to_ascii_lowercase();
+    fork.transform_layout(block, 0, &from, &format!("{from}{strip}{last}"))?;
+    let vars: Vec<Var> = info.axes.iter().map(|axis| axis.var.renew()).collect();
+    let mut axes: Vec<PrimExpr> = vars.iter().map(PrimExpr::from).collect();
+    let Some(row) = axes.pop() else { return Ok(false) };
+    axes.extend([row.clone().floordiv(strip), row.floormod(strip)]);
+    let Ok(map) = IndexMap::new(vars, axes) else { return Ok(false) };
+    fork.transform_block_layout(block, map)?;
+    *s = fork;
+    Ok(true)
+}
+
+/// Reduces rows of elements, which are in strips, while they are computed, so that they are not read again for it. `ahead` is
+/// the number of vectors that the elements look ahead.
+fn reduce_beside(
+    s: &mut Schedule,
+    [elements, reduction]: [&BlockInfo; 2],
+    ahead: Option<i64>,
+    machine: &Machine,
+) -> Result<(), ScheduleError> {
+    let [block, element] = [s.block(&reduction.name)?, s.block(&elements.name)?];
+    let [.., strips, vectors] = s.get_loops(element)?[..] else { return Ok(()) };
+    let Some(&terms) = s.get_loops(block)?.last() else { return Ok(()) };
+    let [_, lane] = s.split(terms, [None, strip(elements, machine)])?;
+    let partial = s.rfactor(lane, -1)?;
+    s.set_scope(partial, 0, Scope::Local)?;
+    s.reverse_compute_at(partial, strips)?;
+    let init = s.decompose_reduction(partial, strips)?;
+    s.vectorize(vectors)?;
+    // Beside the lanes there are only axes of one element.
+    let around = s.get_loops(element)?.len() - 1;
+    for (block, around) in [(init, around - 1), (partial, around)] {
+        let lanes = s.get_loops(block)?.split_off(around);
+        let lanes = s.fuse_n(&lanes)?;
+        s.vectorize(lanes)?;
+    }
+    if let Some(vectors) = ahead {
+        s.annotate(strips, PREFETCH, (vectors / STRIP).max(1))?;
+    }
+    if let Some(&lane) = s.get_loops(block)?.last() {
+        s.annotate(lane, REDUCTION_LANES, true)?;
+    }
+    Ok(())
 }
 
 /// The number of vectors in a row of constant length, if the block is element-wise and reads rows that follow each other in

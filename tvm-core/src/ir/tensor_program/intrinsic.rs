@@ -30,6 +30,8 @@ pub enum Operands {
     Words,
     /// Two `i32`, then an `f32` as is the result.
     Pairs,
+    /// A float as is the result, and an `i32`.
+    Scaled,
     /// The argument is a float, the result a bool.
     Test,
     /// The argument has as many bits as the result.
@@ -71,6 +73,13 @@ impl Operands {
                     result == sum && types().eq([words, words, sum])
                 },
                 "two values of `i32` and one of `f32`, as is the result",
+            ),
+            Operands::Scaled => (
+                {
+                    let exponent = DataType::I32.with_lanes(result.lanes());
+                    result.is_float() && types().eq([result, exponent])
+                },
+                "a float of the type of the result and an `i32`",
             ),
             Operands::Test => (
                 result == bools && types().all(|it| it.is_float() && it.lanes() == result.lanes()),
@@ -224,6 +233,8 @@ intrinsics! {
     Fma = "fma" 3 Floats Pure libm "fma";
     /// `a * b + c`, with one rounding where that is faster on the target, else with two
     FMulAdd = "fmuladd" 3 Floats Pure;
+    /// `x * 2^n`, rounded once, given as `ldexp(x, n)`
+    Ldexp = "ldexp" 2 Scaled Pure libm "ldexp";
     /// Magnitude of x, sign of y
     Copysign = "copysign" 2 Floats Pure libm "copysign";
     /// True for NaN

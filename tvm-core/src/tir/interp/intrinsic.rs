@@ -43,6 +43,7 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         | Intrinsic::Rsqrt
         | Intrinsic::Fma
         | Intrinsic::FMulAdd
+        | Intrinsic::Ldexp
         | Intrinsic::Copysign
         | Intrinsic::IsNan
         | Intrinsic::IsInf
@@ -85,6 +86,11 @@ pub(super) fn pure(intrinsic: Intrinsic, args: Vec<Code>, from: DataType, to: Da
         return Some(Code::Float(Box::new(move |m| {
             Ok(dot2(a(m)? as u32, b(m)? as u32, c(m)? as f32).into())
         })));
+    }
+    if intrinsic == Intrinsic::Ldexp {
+        let (x, n) = (floats.next()?, ints.next()?);
+        let scaled: FloatFn = Box::new(move |m| Ok(libm::ldexp(x(m)?, n(m)? as i32)));
+        return Some(Code::Float(rounded(scaled, to)));
     }
     if let Some(x) = floats.next() {
         return float(intrinsic, x, floats, from);

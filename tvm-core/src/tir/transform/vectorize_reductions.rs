@@ -9,8 +9,8 @@
 use rustc_hash::FxHashMap;
 
 use super::context::reads;
-use super::inject_prefetch::{PREFETCH, PREFETCH_L2};
 use super::convert_ssa::convert;
+use super::inject_prefetch::{PREFETCH, PREFETCH_L2};
 use super::util::DeepSubstitute;
 use crate::ir::{AttrValue, Attrs};
 use crate::pass::{Pass, prim_func_pass};

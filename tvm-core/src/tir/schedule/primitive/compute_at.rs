@@ -1,7 +1,8 @@
 //! `compute_at` and `reverse_compute_at`: a block moves under a loop of its consumers, or of its producers.
 //!
 //! In each iteration of the loop, the moved block computes what its consumers there need (`compute_at`), or consumes
-//! what its producers there have made (`reverse_compute_at`). Interval analysis of their accesses finds this region.
+//! what its producers there have made (`reverse_compute_at`). Interval analysis of their accesses finds this region. A reduction
+//! of what the producers make goes on from iteration to iteration.
 
 use std::sync::Arc;
 
@@ -11,7 +12,10 @@ use crate::tir::analysis::drives;
 use crate::tir::schedule::analysis::{self, Iteration};
 use crate::tir::schedule::rewrite::{self, bind_loop, holds, insert_at, simplify_bindings};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
-use crate::tir::{BlockRealize, Buffer, BufferRegion, For, IterKind, PrimExpr, Range, Stmt, uses_var};
+use crate::tir::transform::IN_ORDER;
+use crate::tir::{
+    BlockRealize, Buffer, BufferRegion, For, ForKind, IterKind, PrimExpr, Range, Stmt, uses_var,
+};
 
 use super::compute_inline::check_inputs_stay;
 
@@ -137,10 +141,15 @@ pub(in crate::tir::schedule) fn reverse_compute_at(
             realize.block.name, read.buffer.name
         ));
     };
-    let spatial = |var: &Var| {
-        realize.block.iter_vars.iter().any(|iter| iter.var == *var && iter.kind == IterKind::Spatial)
+    let is = |var: &Var, kind: IterKind| {
+        realize.block.iter_vars.iter().any(|iter| iter.var == *var && iter.kind == kind)
     };
-    if !axes.iter().flatten().all(spatial) || !rewrite::covers(state, &realize, &axes, &read.buffer)? {
+    let reduces = axes.iter().flatten().any(|var| is(var, IterKind::Reduce));
+    if reduces {
+        check_goes_on(NAME, state, &realize)?;
+    }
+    let known = |var: &Var| is(var, IterKind::Spatial) || is(var, IterKind::Reduce);
+    if !axes.iter().flatten().all(known) || !rewrite::covers(state, &realize, &axes, &read.buffer)? {
         return refuse(format!(
             "block `{}` does not read each element of `{}` once",
             realize.block.name, read.buffer.name
@@ -148,7 +157,48 @@ pub(in crate::tir::schedule) fn reverse_compute_at(
     }
     let moved = Moved { axes, ..moved };
     let nest = moved.nest(state, &realize, &region, false)?;
-    finish(state, id, var, nest, |body| if let Stmt::SeqStmt(stmts) = body { stmts.len() } else { 1 })
+    let mut forked = state.clone();
+    finish(&mut forked, id, var, nest, |body| if let Stmt::SeqStmt(stmts) = body { stmts.len() } else { 1 })?;
+    if reduces && !adds_each_term_once(&forked, id)? {
+        return refuse(format!(
+            "block `{}` would not add each term once, one after the other, to its result",
+            realize.block.name
+        ));
+    }
+    *state = forked;
+    Ok(())
+}
+
+/// Checks that a reduction may go on from iteration to iteration of a loop around it.
+fn check_goes_on(
+    name: &'static str,
+    state: &ScheduleState,
+    realize: &BlockRealize,
+) -> Result<(), ScheduleError> {
+    let marked = [StmtSRef::Block(realize.block.id)];
+    let refuse = |why: &str| {
+        let err = ScheduleError::illegal(name, format!("block `{}` {why}", realize.block.name));
+        Err(err.show(state, &marked))
+    };
+    if realize.block.init.is_none() {
+        return refuse("reduces what is made under the loop, and has no init");
+    }
+    if realize.block.annotations.get(IN_ORDER).is_some() {
+        return refuse("keeps the order of its sum, which is written as a plain loop");
+    }
+    analysis::check_reorderable(name, state, realize)
+}
+
+/// True if the loops around the reduction `id` visit each point of its axes once, and those that drive reduced axes run one
+/// iteration after the other.
+fn adds_each_term_once(state: &ScheduleState, id: BlockId) -> Result<bool, ScheduleError> {
+    let realize = state.get_block(id)?;
+    let loops = state.loops_above(StmtSRef::Block(id));
+    let loops = loops.iter().map(|&it| state.get_for(it).cloned()).collect::<Result<Vec<_>, _>>()?;
+    let in_turn = |node: &Arc<For>| {
+        matches!(node.kind, ForKind::Serial | ForKind::Unrolled) || !drives(realize, node, true)
+    };
+    Ok(loops.iter().all(in_turn) && analysis::visits_once(state, realize, &loops)?)
 }
 
 /// True when the init of block `consumer` reads `buffer` and runs before loop `var`, which drives its reduction or is

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
-use crate::arith::same;
+use crate::arith::{Analyzer, same};
 use crate::ir::{Attrs, BlockId, Var, VarId};
 use crate::tir::analysis::{conjunction, conjuncts, update, with_access_regions};
 use crate::tir::schedule::rewrite::{self, add_vars, unique_block_name};
@@ -71,7 +71,7 @@ pub(in crate::tir::schedule) fn rfactor(
     let position = position as usize;
     let partial = nest.partial(&sum.store.buffer, position).map_err(|err| err.show(state, &marked))?;
     let name = unique_block_name(state, &format!("{}_rf", realize.block.name));
-    let (id, first) = nest.first(realize, &sum, (&partial, position), name);
+    let (id, first) = nest.first(realize, &sum, (&partial, position), name, rewrite::dims_analyzer(state));
     let second = nest.second(realize, &sum, (&partial, position));
     let mut forked = state.clone();
     forked.replace(StmtSRef::Loop(nest.loops[0].loop_var.id()), Stmt::SeqStmt([first, second].into()))?;
@@ -338,6 +338,7 @@ impl Nest {
         sum: &Reduction<'_>,
         (partial, position): (&Buffer, usize),
         name: String,
+        mut analyzer: Analyzer,
     ) -> (BlockId, Stmt) {
         let axis_of = |node: &For| Var::index(format!("v{}", node.loop_var.name()));
         let factored = axis_of(&self.factored);
@@ -366,7 +367,8 @@ impl Nest {
         let indices = sum.store.indices.iter().map(|index| substitute_expr(index, &vars));
         let mut indices: Vec<PrimExpr> = indices.collect();
         indices.insert(position, PrimExpr::from(&factored));
-        let term = substitute_expr(sum.term, &vars);
+        axes.iter().for_each(|axis| analyzer.bind_range(&axis.var, &axis.dom));
+        let term = analyzer.simplify(&substitute_expr(sum.term, &vars));
         let reduces = axes.iter().any(|axis| axis.kind == IterKind::Reduce);
         let value = if reduces { binary(sum.op, partial.load(indices.clone()), term) } else { term };
         let first = with_access_regions(Block {

@@ -31,7 +31,7 @@ mod tests;
 
 use tvm_runtime::DataType;
 
-use self::steps::Steps;
+use self::steps::{Cpu, Steps};
 use crate::pass::{Pass, prim_func_pass};
 use crate::target::{Target, TargetKind};
 use crate::tir::{Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc};
@@ -43,33 +43,43 @@ pub fn expand_math() -> Pass {
             TargetKind::Host | TargetKind::Llvm | TargetKind::C => {}
             TargetKind::Cuda | TargetKind::Interpreter => return Ok(None),
         }
-        let mut expand = ExpandMath { mul_add: mul_add(&context.target) };
+        let mut expand = ExpandMath { cpu: Cpu::of(&context.target) };
         Ok(expand.mutate_stmt(&func.body).map(|body| PrimFunc { body, ..func.clone() }))
     })
 }
 
-/// How products are added on `target`: fused where the CPU is known to have the instruction, because a code generator
-/// fuses [`Intrinsic::FMulAdd`] only where it finds this faster.
-fn mul_add(target: &Target) -> Intrinsic {
-    let arm = |triple: &str| triple.starts_with("aarch64") || triple.starts_with("arm64");
-    let fuses = match (&target.cpu, &target.triple) {
-        (_, Some(triple)) if arm(triple) => true,
-        (_, None) if cfg!(target_arch = "aarch64") => true,
-        (None, None) => tvm_runtime::cpu_features().contains(&"fma"),
-        (Some(cpu), _) => tvm_runtime::level_features(cpu).is_some_and(|it| it.contains(&"fma")),
+impl Cpu {
+    fn of(target: &Target) -> Cpu {
+        let mul_add =
+            if has_feature(target, "fma") || is_arm(target) { Intrinsic::Fma } else { Intrinsic::FMulAdd };
+        let ldexp_lanes = if has_feature(target, "avx512f") && !is_arm(target) { 16 } else { 0 };
+        Cpu { mul_add, ldexp_lanes }
+    }
+}
+
+/// True if `target` is a 64-bit ARM processor: all of them have fused multiply-adds.
+fn is_arm(target: &Target) -> bool {
+    let arm = |triple: &String| triple.starts_with("aarch64") || triple.starts_with("arm64");
+    target.triple.as_ref().map_or(cfg!(target_arch = "aarch64"), arm)
+}
+
+/// True if the CPU of `target` is known to have the x86 feature `name`.
+fn has_feature(target: &Target, name: &str) -> bool {
+    let has = match (&target.cpu, &target.triple) {
+        (None, None) => tvm_runtime::cpu_features().contains(&name),
+        (Some(cpu), _) => tvm_runtime::level_features(cpu).is_some_and(|it| it.contains(&name)),
         (None, Some(_)) => false,
     };
     let changes = target.features.iter().flat_map(|it| it.split(','));
-    let fuses = changes.fold(fuses, |fuses, change| match change {
-        "+fma" => true,
-        "-fma" => false,
-        _ => fuses,
-    });
-    if fuses { Intrinsic::Fma } else { Intrinsic::FMulAdd }
+    changes.fold(has, |has, change| match change.split_at_checked(1) {
+        Some(("+", feature)) if feature == name => true,
+        Some(("-", feature)) if feature == name => false,
+        _ => has,
+    })
 }
 
 struct ExpandMath {
-    mul_add: Intrinsic,
+    cpu: Cpu,
 }
 
 impl Mutator for ExpandMath {
@@ -88,6 +98,6 @@ impl Mutator for ExpandMath {
             Intrinsic::Sigmoid => sigmoid::sigmoid,
             _ => return walked,
         };
-        Some(Steps::expand(x, self.mul_add, function))
+        Some(Steps::expand(x, self.cpu, function))
     }
 }

@@ -7,21 +7,31 @@ use tvm_runtime::DataType;
 use crate::ir::Var;
 use crate::tir::{BinaryOp, IntoOperand, Intrinsic, Let, PrimExpr, binary};
 
+/// What the code generators compile for.
+#[derive(Clone, Copy)]
+pub(super) struct Cpu {
+    /// How products are added: fused where the CPU is known to have the instruction, because a code generator fuses
+    /// [`Intrinsic::FMulAdd`] only where it finds this faster.
+    pub(super) mul_add: Intrinsic,
+    /// Lanes of the vectors for which the CPU has an instruction for [`Intrinsic::Ldexp`]; 0 if there are none.
+    pub(super) ldexp_lanes: u16,
+}
+
 /// A computation in steps. A step has a name and is evaluated once.
 pub(super) struct Steps {
     dtype: DataType,
-    mul_add: Intrinsic,
+    cpu: Cpu,
     lets: Vec<(Var, PrimExpr)>,
 }
 
 impl Steps {
-    /// `function` of `x`, where `mul_add` adds products.
+    /// `function` of `x`, for `cpu`.
     pub(super) fn expand(
         x: &PrimExpr,
-        mul_add: Intrinsic,
+        cpu: Cpu,
         function: fn(&mut Steps, &PrimExpr) -> PrimExpr,
     ) -> PrimExpr {
-        let mut steps = Steps { dtype: x.dtype(), mul_add, lets: Vec::new() };
+        let mut steps = Steps { dtype: x.dtype(), cpu, lets: Vec::new() };
         let x = steps.step("x", x.clone());
         let result = function(&mut steps, &x);
         steps
@@ -55,7 +65,7 @@ impl Steps {
 
     /// `a * b + c`
     pub(super) fn mul_add(&self, a: &PrimExpr, b: &PrimExpr, c: PrimExpr) -> PrimExpr {
-        PrimExpr::call(self.mul_add, [a.clone(), b.clone(), c], self.dtype)
+        PrimExpr::call(self.cpu.mul_add, [a.clone(), b.clone(), c], self.dtype)
     }
 
     /// The polynomial with these coefficients, from the highest power, at `x`.
@@ -72,6 +82,25 @@ impl Steps {
     /// The floats that have these bits.
     pub(super) fn float(&self, bits: PrimExpr) -> PrimExpr {
         PrimExpr::call(Intrinsic::Reinterpret, [bits], self.dtype)
+    }
+
+    /// `2^n`, for the integer `n` from -126 to 127.
+    pub(super) fn power_of_two(&mut self, n: PrimExpr) -> PrimExpr {
+        let bits = binary(BinaryOp::Shl, n + self.int(127), self.int(23));
+        self.step("p", self.float(bits))
+    }
+
+    /// `x * 2^n`, rounded once, for `x` from 0.5 to 2 or NaN and the integer `n` from -252 to 254.
+    pub(super) fn scale(&mut self, x: PrimExpr, n: PrimExpr) -> PrimExpr {
+        if self.dtype.lanes() == self.cpu.ldexp_lanes {
+            return PrimExpr::call(Intrinsic::Ldexp, [x, n], self.dtype);
+        }
+        // The product with the first power is exact. Both together may be subnormal or beyond the range of floats.
+        let half = binary(BinaryOp::Shr, n.clone(), self.int(1));
+        let half = self.step("h", half);
+        let first = self.power_of_two(half.clone());
+        let second = self.power_of_two(n - half);
+        x * first * second
     }
 
     /// The smaller of `x` and `limit`; NaN stays NaN.

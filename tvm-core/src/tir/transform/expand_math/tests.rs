@@ -2,7 +2,7 @@
 
 use tvm_runtime::{DataType, Tensor};
 
-use super::expand_math;
+use super::{Cpu, expand_math};
 use crate::ir::{BaseFunc, IRModule, Var};
 use crate::pass::PassContext;
 use crate::target::Target;
@@ -86,6 +86,6 @@ fn what_is_expanded() {
         ("c -triple=x86_64-linux-gnu", false),
     ];
     for (target, fuses) in fuses {
-        assert_eq!(super::mul_add(&target.parse().unwrap()) == Intrinsic::Fma, fuses, "{target}");
+        assert_eq!(Cpu::of(&target.parse().unwrap()).mul_add == Intrinsic::Fma, fuses, "{target}");
     }
 }
