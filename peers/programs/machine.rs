@@ -121,6 +121,23 @@ impl Part {
     }
 }
 
+/// Memory in large pages, where the system gives them to those who ask, as the memory of tensors is.
+fn memory(len: usize, value: f32) -> Vec<f32> {
+    let mut data = Vec::with_capacity(len);
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::mm::{Advice, madvise};
+        let (start, page) = (data.as_mut_ptr() as *mut u8, rustix::param::page_size());
+        let inside = start.addr().wrapping_neg() % page;
+        if let Some(bytes) = (len * size_of::<f32>()).checked_sub(inside) {
+            // SAFETY: the range is part of the memory of `data`, and the advice changes no contents.
+            let _ = unsafe { madvise(start.add(inside).cast(), bytes, Advice::LinuxHugepage) };
+        }
+    }
+    data.resize(len, value);
+    data
+}
+
 struct Test {
     parts: Vec<Part>,
 }
@@ -131,8 +148,8 @@ impl Test {
         let floats = case["bytes"].as_u64().unwrap_or(0) as usize / 4 / count;
         let part = || match case["test"].as_str() {
             Some("fma") => Ok(Part::Fma),
-            Some("read") => Ok(Part::Read(vec![1.0; floats])),
-            Some("copy") => Ok(Part::Copy(vec![1.0; floats / 2], vec![2.0; floats / 2])),
+            Some("read") => Ok(Part::Read(memory(floats, 1.0))),
+            Some("copy") => Ok(Part::Copy(memory(floats / 2, 1.0), memory(floats / 2, 2.0))),
             _ => Err("unsupported"),
         };
         let parts = (0..count).map(|_| part()).collect::<Result<_, _>>()?;

@@ -19,7 +19,7 @@ type Function = (Intrinsic, fn(f64) -> f64, f64);
 
 /// The errors are those in the documentation of `ExpandMath`.
 const FUNCTIONS: [Function; 5] = [
-    (Intrinsic::Exp, f64::exp, 1.7),
+    (Intrinsic::Exp, f64::exp, 0.9),
     (Intrinsic::Log, f64::ln, 0.9),
     (Intrinsic::Tanh, f64::tanh, 2.7),
     (Intrinsic::Erf, libm::erf, 2.3),

@@ -19,6 +19,7 @@ mod pad_einsum;
 mod padding;
 mod partition;
 mod predicates;
+mod reduce_at;
 mod reindex;
 mod rfactor;
 mod sampling;

@@ -13,7 +13,8 @@ impl Schedule {
         self.run(InstructionKind::ComputeAt, &[block.handle(), target.handle()]).map(|_| ())
     }
 
-    /// Moves a consumer under a loop around its producer.
+    /// Moves a consumer under a loop around its producer. A reduction of what the producer makes goes on from iteration to
+    /// iteration.
     ///
     /// # Errors
     /// When the program would compute something else.
