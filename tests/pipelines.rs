@@ -133,8 +133,7 @@ fn a_pass_over_tensor_programs_runs_in_every_driver() {
     }
     let module = main_of::module().unwrap();
     let code = |context: PassContext| {
-        let kernels =
-            context.scope(|| Compiled::new(module.clone(), &Target::c()).unwrap().kernels().unwrap());
+        let kernels = context.scope(|| Compiled::new(module.clone(), &Target::c()).unwrap().units().unwrap());
         kernels.iter().map(|(_, func)| func.to_string()).collect::<String>()
     };
     assert!(code(PassContext::new()) != code(with_tir(tir.clone())));

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use tvm_codegen::CodegenError;
 use tvm_core::ir::{Diagnose, Diagnostic, fmt_diagnostics};
 use tvm_core::pass::PassError;
+use tvm_core::target::ParseTargetError;
 use tvm_onnx::OnnxError;
 use tvm_runtime::RuntimeError;
 
@@ -30,6 +31,13 @@ pub enum BuildError {
         path: PathBuf,
         /// Error of the importer.
         source: Box<OnnxError>,
+    },
+    /// The model cannot be compiled for the CPUs that were asked for.
+    Target {
+        /// Name of the model.
+        model: String,
+        /// What is wrong with them.
+        source: ParseTargetError,
     },
     /// A pass failed on the model.
     Pass {
@@ -76,6 +84,7 @@ impl Diagnose for BuildError {
             source.diagnostics().into_iter().map(|it| it.context(&context)).collect()
         };
         vec![match self {
+            BuildError::Target { model, source } => Diagnostic::plain(format!("model `{model}`: {source}")),
             BuildError::NoOutDir { model } => Diagnostic::plain(format!(
                 "no directory to write model `{model}` to: the variable OUT_DIR is not set"
             ))

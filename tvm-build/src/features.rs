@@ -1,6 +1,6 @@
 //! Conversion of Cargo's description of the target to the options of the code generators.
 
-use tvm_core::target::{Machine, Target, TargetKind};
+use tvm_core::target::{Machine, ParseTargetError, Target, TargetKind};
 
 /// x86 features that gcc and LLVM name differently from rustc. An empty name marks a feature that they cannot switch on
 /// or off.
@@ -25,11 +25,22 @@ const ARM: &[(&str, &str)] = &[
     ("sve2", "sve2"),
 ];
 
-/// The target for `triple`, with the CPU features that Cargo lists (`CARGO_CFG_TARGET_FEATURE`), or for `cpu`.
-pub(crate) fn target(kind: TargetKind, triple: &str, features: &str, cpu: Option<&str>) -> Target {
+/// The target for `triple`, with the CPU features that Cargo lists (`CARGO_CFG_TARGET_FEATURE`), or for `cpu`, which may
+/// list several levels of x86-64.
+///
+/// # Errors
+/// When `cpu` is a list that is not one of levels of x86-64.
+pub(crate) fn target(
+    kind: TargetKind,
+    triple: &str,
+    features: &str,
+    cpu: Option<&str>,
+) -> Result<Target, ParseTargetError> {
     let mut target = Target::cross(kind, triple);
     let features: Vec<&str> = features.split(',').filter(|it| !it.is_empty()).collect();
-    if let Some(cpu) = cpu {
+    if let Some(levels) = cpu.filter(|it| it.contains(',')) {
+        target = target.with_cpu_levels(levels.split(','))?;
+    } else if let Some(cpu) = cpu {
         target = target.with_cpu(cpu);
         if cpu == "native" {
             target.machine = Machine::host();
@@ -57,7 +68,7 @@ pub(crate) fn target(kind: TargetKind, triple: &str, features: &str, cpu: Option
             target.cpu = Some(format!("armv8-a+{}", names.join("+")));
         }
     }
-    target
+    Ok(target)
 }
 
 #[cfg(test)]
@@ -71,12 +82,13 @@ mod tests {
             ("x86_64-unknown-linux-gnu", "avx,bmi1", None, "c -features=+avx,+bmi", 256),
             ("x86_64-unknown-linux-gnu", "avx,avx512f", None, "c -features=+avx,+avx512f", 512),
             ("x86_64-unknown-linux-gnu", "sse", Some("x86-64-v3"), "c -cpu=x86-64-v3", 256),
+            ("x86_64-unknown-linux-gnu", "sse", Some("x86-64-v3,x86-64"), "c -cpu=x86-64,x86-64-v3", 128),
             ("aarch64-unknown-linux-gnu", "neon", None, "c", 128),
             ("aarch64-unknown-linux-gnu", "neon,dotprod,fp16", None, "c -cpu=armv8-a+dotprod+fp16", 128),
             ("riscv64gc-unknown-linux-gnu", "a,c,d", None, "c", 128),
         ];
         for (triple, features, cpu, expected, bits) in cases {
-            let mut got = target(TargetKind::C, triple, features, cpu);
+            let mut got = target(TargetKind::C, triple, features, cpu).unwrap();
             assert_eq!(got.machine.vector_bits, bits, "{triple} {features}");
             assert_eq!(got.triple.take().as_deref(), Some(triple));
             got.machine = expected.parse::<Target>().unwrap().machine;

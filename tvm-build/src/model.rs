@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use tvm_codegen::CodegenError;
+use tvm_codegen::{CodegenError, KernelUnit};
 use tvm_core::ir::IRModule;
-use tvm_core::target::{Target, TargetKind};
+use tvm_core::target::{ParseTargetError, Target, TargetKind};
 use tvm_onnx::{DimOption, ImportOptions, import_file};
 
 use crate::wrapper::Wrapper;
@@ -46,7 +46,7 @@ pub struct CompiledModel {
     pub artifact: PathBuf,
     /// The static library that contains the kernels.
     pub library: PathBuf,
-    /// Number of kernels.
+    /// Number of kernels; those of several CPU levels are counted for each.
     pub kernels: usize,
     /// The target that the kernels were compiled for.
     pub target: String,
@@ -114,6 +114,15 @@ impl Model {
         self
     }
 
+    /// Compiles the kernels for several levels of x86-64 (`["x86-64", "x86-64-v3"]`, say). The library holds all of them; the
+    /// application runs those of the highest level that its CPU has, and needs the lowest one. The levels share bytecode and
+    /// constants. This replaces [`Model::cpu`].
+    pub fn cpu_levels<L: AsRef<str>>(mut self, levels: impl IntoIterator<Item = L>) -> Model {
+        let levels: Vec<String> = levels.into_iter().map(|level| level.as_ref().to_string()).collect();
+        self.cpu = Some(levels.join(","));
+        self
+    }
+
     /// Sets the output directory. The default is Cargo's `OUT_DIR`.
     pub fn out_dir(mut self, path: impl Into<PathBuf>) -> Model {
         self.out_dir = Some(path.into());
@@ -154,7 +163,8 @@ impl Model {
                 Err(err) => return Err(BuildError::Import { path, source: err.into() }),
             },
         };
-        let target = target(self.codegen, self.target, self.cpu);
+        let target = target(self.codegen, self.target, self.cpu)
+            .map_err(|source| BuildError::Target { model: name.clone(), source })?;
         let codegen = |err: CodegenError| match err {
             CodegenError::Pass(err) => BuildError::Pass { model: name.clone(), source: err.into() },
             err => BuildError::Codegen { model: name.clone(), source: err.into() },
@@ -169,14 +179,18 @@ impl Model {
         let variable = |name: &str| std::env::var(name).unwrap_or_default();
         let (package, version) = (variable("CARGO_PKG_NAME"), variable("CARGO_PKG_VERSION"));
         let unit = format!("{name}_{:08x}", names::hash(&[&package, &version, &name]) as u32);
-        let mut kernels = compiled.kernels().map_err(codegen)?;
-        for (symbol, _) in &mut kernels {
-            *symbol = format!("{unit}_{symbol}");
+        let mut units = compiled.units().map_err(codegen)?;
+        let mut prefixes = Vec::new();
+        for KernelUnit { level, kernels, .. } in &mut units {
+            let prefix = level.as_deref().map_or_else(|| unit.clone(), |level| names::of_level(&unit, level));
+            kernels.iter_mut().for_each(|(symbol, _)| *symbol = format!("{prefix}_{symbol}"));
+            prefixes.push((level.clone(), prefix));
         }
+        let kernels = units.iter().map(|unit| unit.kernels.len()).sum();
 
         std::fs::create_dir_all(&dir).map_err(|source| BuildError::Io { path: dir.clone(), source })?;
         let library = format!("tvm_{unit}");
-        object::library(&name, &library, &kernels, &target, &dir)?;
+        object::library(&name, &library, &units, &dir)?;
         let artifact = dir.join(format!("{name}.tvm"));
         let bytes = compiled
             .executable
@@ -190,7 +204,7 @@ impl Model {
             exe: &compiled.executable,
             origin: origin.as_deref(),
             io: &compiled.io,
-            unit: &unit,
+            units: &prefixes,
         };
         let path = dir.join(format!("{name}.rs"));
         write(&path, wrapper.text("::tvm_runtime").as_bytes())?;
@@ -200,14 +214,14 @@ impl Model {
             wrapper: path,
             artifact,
             library: dir.join(format!("lib{library}.a")),
-            kernels: kernels.len(),
+            kernels,
             target: target.to_string(),
         })
     }
 }
 
 /// The target: the given one, else Cargo's, else the baseline of this machine.
-fn target(codegen: Codegen, triple: Option<String>, cpu: Option<String>) -> Target {
+fn target(codegen: Codegen, triple: Option<String>, cpu: Option<String>) -> Result<Target, ParseTargetError> {
     let kind = match codegen {
         Codegen::C => TargetKind::C,
         Codegen::Llvm => TargetKind::Llvm,

@@ -80,6 +80,11 @@ pub(crate) fn hash(parts: &[&str]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
+/// `name` with the suffix of a level of x86-64: `_v1` to `_v4`.
+pub(crate) fn of_level(name: &str, level: &str) -> String {
+    format!("{name}_{}", level.strip_prefix("x86-64-").unwrap_or("v1"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

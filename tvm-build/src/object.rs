@@ -3,38 +3,39 @@
 use std::path::Path;
 
 use tvm_codegen::c::load::compile_flags;
-use tvm_codegen::{CodegenError, EmitKind, Options, emit_lowered};
-use tvm_core::target::{Target, TargetKind};
-use tvm_core::tir::PrimFunc;
+use tvm_codegen::{CodegenError, EmitKind, KernelUnit, Options, emit_lowered};
+use tvm_core::target::TargetKind;
 
-use crate::BuildError;
+use crate::{BuildError, names};
 
-/// Compiles `kernels` to one object and archives it as library `name` in `dir`.
-pub(crate) fn library(
-    model: &str,
-    name: &str,
-    kernels: &[(String, PrimFunc)],
-    target: &Target,
-    dir: &Path,
-) -> Result<(), BuildError> {
-    let triple = target.triple.as_deref().unwrap_or_default();
+/// Compiles each of `units`, which are for one triple, to an object and archives them as library `name` in `dir`.
+pub(crate) fn library(model: &str, name: &str, units: &[KernelUnit], dir: &Path) -> Result<(), BuildError> {
+    let triple = units.first().and_then(|unit| unit.target.triple.as_deref()).unwrap_or_default();
     let codegen = |err: CodegenError| BuildError::Codegen { model: model.to_string(), source: err.into() };
     let failed = |err: cc::Error| BuildError::Compiler {
         model: model.to_string(),
         target: triple.to_string(),
         message: err.to_string(),
     };
-    let mut build = cc::Build::new();
-    build.target(triple).host(env!("TVM_BUILD_TARGET")).out_dir(dir);
-    build.cargo_metadata(false).cargo_warnings(false).opt_level(3).debug(false).warnings(false);
-    let write = |extension: &str, bytes: &[u8]| {
-        let path = dir.join(format!("{name}.{extension}"));
-        crate::model::write(&path, bytes).map(|()| path)
+    let new = || {
+        let mut build = cc::Build::new();
+        build.target(triple).host(env!("TVM_BUILD_TARGET")).out_dir(dir);
+        build.cargo_metadata(false).cargo_warnings(false).opt_level(3).debug(false).warnings(false);
+        build
     };
-    if target.kind == TargetKind::Llvm {
-        let object = emit_lowered(kernels, target, EmitKind::Object).map_err(codegen)?;
-        build.object(write("o", &object)?);
-    } else {
+    let mut archive = new();
+    for KernelUnit { level, target, kernels } in units {
+        let stem = level.as_deref().map_or_else(|| name.to_string(), |level| names::of_level(name, level));
+        let write = |extension: &str, bytes: &[u8]| {
+            let path = dir.join(format!("{stem}.{extension}"));
+            crate::model::write(&path, bytes).map(|()| path)
+        };
+        if target.kind == TargetKind::Llvm {
+            let object = emit_lowered(kernels, target, EmitKind::Object).map_err(codegen)?;
+            archive.object(write("o", &object)?);
+            continue;
+        }
+        let mut build = new();
         let source = emit_lowered(kernels, target, EmitKind::C).map_err(codegen)?;
         let tool = build.try_get_compiler().map_err(failed)?;
         if let Some(message) = unfit(&tool, triple) {
@@ -45,8 +46,9 @@ pub(crate) fn library(
             build.flag(flag);
         }
         build.file(write("c", &source)?);
+        archive.objects(build.try_compile_intermediates().map_err(failed)?);
     }
-    build.try_compile(name).map_err(failed)
+    archive.try_compile(name).map_err(failed)
 }
 
 /// The reason why the C compiler that was found cannot compile for `triple`; `None` if it can. For unknown triples, the

@@ -140,9 +140,10 @@ fn wrappers_are_short_and_hold_no_foreign_code() {
     };
     let io = tvm_codegen::Io::default();
     let (target, library) = (Target::c(), "tvm_big_1");
+    let units = [(None, "big_1".to_string())];
     let wrapper = Wrapper {
         name: "big",
-        unit: "big_1",
+        units: &units,
         library,
         target: &target,
         exe: &exe,

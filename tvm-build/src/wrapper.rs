@@ -7,7 +7,7 @@ use tvm_codegen::Io;
 use tvm_core::target::Target;
 use tvm_runtime::abi::{ABI_VERSION, kernel_symbol};
 use tvm_runtime::vm::{Executable, ValueType, VmFunction};
-use tvm_runtime::{DataType, DimSig};
+use tvm_runtime::{DataType, DimSig, KernelSig};
 
 use crate::names::{Scope, camel, shown};
 
@@ -17,8 +17,8 @@ const MAX_LINES: usize = 40;
 /// Inputs of the generation of a wrapper.
 pub(crate) struct Wrapper<'a> {
     pub(crate) name: &'a str,
-    /// Prefix of the kernel symbols.
-    pub(crate) unit: &'a str,
+    /// CPU level and prefix of the kernel symbols of each unit; only a single unit has no level.
+    pub(crate) units: &'a [(Option<String>, String)],
     pub(crate) library: &'a str,
     pub(crate) target: &'a Target,
     pub(crate) exe: &'a Executable,
@@ -78,10 +78,7 @@ impl Wrapper<'_> {
         let backend = self.target.kind.name();
         let target = shown(&self.target.to_string());
         let version = env!("CARGO_PKG_VERSION");
-        let kernels = self.exe.kernels.iter();
-        let kernels: Vec<String> = kernels
-            .map(|sig| format!("({:?}, {}_{})", sig.name, self.unit, kernel_symbol(&sig.name)))
-            .collect();
+        let kernels = self.kernels();
         format!(
             "// Made by tvm-build {version}; changes are lost.\n\n\
              /// The model `{name}`, compiled from `{origin}` for `{target}`.\n\
@@ -110,7 +107,7 @@ impl Wrapper<'_> {
              library: {library:?},\n            \
              abi: {ABI_VERSION},\n            \
              config: config,\n            \
-             kernels: [\n{kernels}            ],\n        \
+             {kernels}        \
              }};\n        \
              Ok({ty}(model?))\n    \
              }}\n\n    \
@@ -122,8 +119,25 @@ impl Wrapper<'_> {
             name = self.name,
             origin = shown(origin),
             library = self.library,
-            kernels = lines(&kernels, "                "),
         )
+    }
+
+    /// The list of the kernels, or a list for each CPU level.
+    fn kernels(&self) -> String {
+        let list = |prefix: &str, max_lines: usize| {
+            let entry = |sig: &KernelSig| format!("({:?}, {prefix}_{})", sig.name, kernel_symbol(&sig.name));
+            lines(&self.exe.kernels.iter().map(entry).collect::<Vec<_>>(), "                ", max_lines)
+        };
+        let max_lines = MAX_LINES / self.units.len().max(1);
+        let mut levels = String::new();
+        for (level, prefix) in self.units {
+            let list = list(prefix, max_lines);
+            match level {
+                Some(level) => levels += &format!("            ({level:?}, [\n{list}            ]),\n"),
+                None => return format!("kernels: [\n{list}            ],\n"),
+            }
+        }
+        format!("levels: [\n{levels}            ],\n")
     }
 
     fn bounds(&self, out: &mut String, consts: &mut Scope) {
@@ -229,15 +243,19 @@ impl Wrapper<'_> {
     }
 }
 
-/// Formats `items`, each followed by a comma, on at most [`MAX_LINES`] lines.
-fn lines(items: &[String], indent: &str) -> String {
+/// Formats `items`, each followed by a comma, on at most `max_lines` lines.
+fn lines(items: &[String], indent: &str, max_lines: usize) -> String {
     let items: Vec<String> = items.iter().map(|item| format!("{item},")).collect();
-    packed(&items, indent, " ")
+    packed_on(&items, indent, " ", max_lines)
 }
 
 /// Formats `items` on at most [`MAX_LINES`] lines.
 fn packed(items: &[String], indent: &str, between: &str) -> String {
-    let per_line = items.len().div_ceil(MAX_LINES).max(1);
+    packed_on(items, indent, between, MAX_LINES)
+}
+
+fn packed_on(items: &[String], indent: &str, between: &str, max_lines: usize) -> String {
+    let per_line = items.len().div_ceil(max_lines).max(1);
     items.chunks(per_line).map(|chunk| format!("{indent}{}\n", chunk.join(between))).collect()
 }
 

@@ -11,9 +11,10 @@ use tvm_core::relax::vm;
 use tvm_core::target::Target;
 use tvm_core::tir::PrimFunc;
 use tvm_runtime::vm::{CodeObject, Executable, ObjectKind, Vm, VmConfig};
-use tvm_runtime::{DimBound, RuntimeModule, cpu_requirements};
+use tvm_runtime::{DimBound, RuntimeModule, cpu_level_list, cpu_requirements};
 
-use crate::{CodegenError, EmitKind, build, cpu_features, emit, lowered, resolve};
+use crate::driver::build_level;
+use crate::{CodegenError, EmitKind, cpu_features, emit, emit_lowered, lowered, resolve};
 
 /// A module of graph functions, compiled to bytecode and to the tensor programs that the bytecode calls.
 #[derive(Debug)]
@@ -26,6 +27,17 @@ pub struct Compiled {
     pub io: Io,
     target: Target,
     imports: Vec<Arc<dyn RuntimeModule>>,
+}
+
+/// The lowered kernels of a module for one CPU.
+#[derive(Clone, Debug)]
+pub struct KernelUnit {
+    /// The CPU level, if the target of the module has several.
+    pub level: Option<String>,
+    /// What the kernels are compiled for.
+    pub target: Target,
+    /// Symbol and program of each kernel.
+    pub kernels: Vec<(String, PrimFunc)>,
 }
 
 /// Names and bounds in the graph functions of a module.
@@ -58,7 +70,7 @@ impl Compiled {
     pub fn new(module: IRModule, target: &Target) -> Result<Compiled, CodegenError> {
         let target = resolve(target);
         let io = Io::of(&module);
-        let (programs, mut executable) = vm::compile_for(module, &target)?;
+        let (programs, mut executable) = vm::compile_for(module, &target.for_graph())?;
         executable.target = target.to_string();
         executable.metadata = io.metadata();
         Ok(Compiled { programs, executable, io, target, imports: Vec::new() })
@@ -76,17 +88,17 @@ impl Compiled {
         &self.target
     }
 
-    /// Builds the kernels in this process; the result is ready to run.
+    /// Builds the kernels in this process, for one CPU level; the result is ready to run.
     ///
     /// # Errors
     /// When the target cannot run a tensor program.
     pub fn into_vm(self, config: VmConfig) -> Result<Vm, CodegenError> {
-        let mut module = build(&self.programs, &self.target)?;
+        let mut module = build_level(&self.programs, &self.target, config.cpu_level.as_deref())?;
         self.imports.into_iter().for_each(|import| module.import(import));
         Ok(Vm::with_config(self.executable, &module, config)?)
     }
 
-    /// Puts the kernels into the executable as a shared library, and the imported modules as they save themselves. Records the
+    /// Puts the kernels into the executable as a shared library, or one for each CPU level of the target, and the imported modules as they save themselves. Records the
     /// CPU features that the kernels need.
     ///
     /// # Errors
@@ -94,9 +106,14 @@ impl Compiled {
     pub fn into_executable(mut self) -> Result<Executable, CodegenError> {
         self.require_cpu()?;
         if !self.programs.is_empty() {
-            let bytes = self.emit(EmitKind::SharedLibrary)?.into();
-            let kind = ObjectKind::SharedLibrary;
-            self.executable.objects.push(CodeObject { name: "kernels".into(), kind, bytes });
+            for unit in self.units()? {
+                let bytes = emit_lowered(&unit.kernels, &unit.target, EmitKind::SharedLibrary)?.into();
+                let (name, kind) = match unit.level {
+                    Some(level) => (format!("kernels.{level}"), ObjectKind::LevelLibrary(level)),
+                    None => ("kernels".into(), ObjectKind::SharedLibrary),
+                };
+                self.executable.objects.push(CodeObject { name, kind, bytes });
+            }
         }
         for (i, import) in self.imports.iter().enumerate() {
             self.executable.objects.push(CodeObject::of_import(format!("import.{i}"), &**import)?);
@@ -104,22 +121,39 @@ impl Compiled {
         Ok(self.executable)
     }
 
-    /// Records the CPU features that the kernels need in the metadata of the executable.
+    /// Records the CPU features that the kernels need in the metadata of the executable: those of the lowest level, if the
+    /// target has several, and the list of the levels.
     ///
     /// # Errors
     /// When only a C compiler can know the CPU, and there is none or it does not know the CPU either.
     pub fn require_cpu(&mut self) -> Result<(), CodegenError> {
         let features = cpu_features(&self.target)?;
         self.executable.metadata.push(cpu_requirements(features.iter().map(String::as_str)));
+        let levels = self.target.cpu_levels();
+        if !levels.is_empty() && !self.programs.is_empty() {
+            self.executable.metadata.push(cpu_level_list(levels));
+        }
         Ok(())
     }
 
-    /// The kernels in the lowered form, with their symbols.
+    /// The kernels in the lowered form: one unit, or one for each CPU level of the target, in ascending order. All units have
+    /// the same symbols.
     ///
     /// # Errors
     /// When a tensor program is malformed.
-    pub fn kernels(&self) -> Result<Vec<(String, PrimFunc)>, CodegenError> {
-        lowered(&self.programs, &self.target)
+    pub fn units(&self) -> Result<Vec<KernelUnit>, CodegenError> {
+        let unit = |level: Option<&str>| {
+            let target = level.map_or_else(|| self.target.clone(), |level| self.target.for_level(level));
+            Ok(KernelUnit {
+                level: level.map(String::from),
+                kernels: lowered(&self.programs, &target)?,
+                target,
+            })
+        };
+        match self.target.cpu_levels() {
+            levels if levels.is_empty() => Ok(vec![unit(None)?]),
+            levels => levels.into_iter().map(|level| unit(Some(level))).collect(),
+        }
     }
 
     /// Emits the kernels as one unit of `kind`.

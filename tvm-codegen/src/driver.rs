@@ -29,8 +29,24 @@ pub fn compile(func: &PrimFunc, target: &Target) -> Result<Kernel, CodegenError>
 /// # Errors
 /// When a program is malformed or the target cannot run it.
 pub fn build(module: &IRModule, target: &Target) -> Result<Module, CodegenError> {
-    let target = &resolve(target);
-    code_generator(target.kind)?.build(module, target, Options::current())
+    build_level(module, target, None)
+}
+
+/// As [`build`]; of a target with several CPU levels, kernels are built for `level` alone, or else for the highest level that
+/// this machine has.
+///
+/// # Errors
+/// As for [`build`], and when the target does not have `level`, or this machine lacks features of it.
+pub(crate) fn build_level(
+    module: &IRModule,
+    target: &Target,
+    level: Option<&str>,
+) -> Result<Module, CodegenError> {
+    let target = resolve(target);
+    let level = tvm_runtime::choose_cpu_level(&target.cpu_levels(), level)?.map(String::from);
+    let target = level.as_ref().map_or_else(|| target.clone(), |level| target.for_level(level));
+    let built = code_generator(target.kind)?.build(module, &target, Options::current())?;
+    Ok(built.with_cpu_level(level))
 }
 
 /// Emits the tensor programs of `module` as one unit of `kind`.
@@ -51,6 +67,10 @@ pub fn emit_lowered(
     kind: EmitKind,
 ) -> Result<Vec<u8>, CodegenError> {
     let target = &resolve(target);
+    if !target.cpu_levels().is_empty() {
+        let message = "a unit is for one CPU level\n  help: name one, or write an artifact, which holds a unit for each";
+        return Err(CodegenError::Target { target: target.to_string(), message: message.into() });
+    }
     // Every target has the same C source and the same LLVM IR.
     let kind_of_code = match kind {
         EmitKind::C => TargetKind::C,

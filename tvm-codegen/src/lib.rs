@@ -14,7 +14,7 @@ pub mod llvm;
 mod position;
 mod report;
 
-pub use compiled::{Compiled, FunctionIo, Io, compile_module, export_module};
+pub use compiled::{Compiled, FunctionIo, Io, KernelUnit, compile_module, export_module};
 pub use cpu::cpu_features;
 pub use driver::{build, compile, emit, emit_lowered, lowered, resolve, signatures};
 pub use error::CodegenError;

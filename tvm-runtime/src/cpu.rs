@@ -15,7 +15,7 @@ macro_rules! x86_features {
         const X86: &[&str] = &[$($name),*];
 
         #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
-        fn has(name: &str) -> bool {
+        pub(crate) fn has(name: &str) -> bool {
             match name {
                 $($name => std::arch::is_x86_feature_detected!($name),)*
                 _ => false,
@@ -31,7 +31,7 @@ x86_features! {
 }
 
 #[cfg(target_arch = "aarch64")]
-fn has(name: &str) -> bool {
+pub(crate) fn has(name: &str) -> bool {
     match name {
         "neon" => std::arch::is_aarch64_feature_detected!("neon"),
         "fp16" => std::arch::is_aarch64_feature_detected!("fp16"),
@@ -42,7 +42,7 @@ fn has(name: &str) -> bool {
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64")))]
-fn has(_name: &str) -> bool {
+pub(crate) fn has(_name: &str) -> bool {
     false
 }
 
@@ -66,8 +66,13 @@ const LEVELS: [(&str, &[&str]); 4] = [
 
 /// The features of a level of x86-64; `None` for any other name.
 pub fn level_features(level: &str) -> Option<Vec<&'static str>> {
-    let at = LEVELS.iter().position(|(name, _)| *name == level)?;
+    let at = level_index(level)?;
     Some(LEVELS[..=at].iter().flat_map(|(_, features)| features.iter().copied()).collect())
+}
+
+/// The place of a level of x86-64 among all of them, in ascending order; `None` for any other name.
+pub fn level_index(level: &str) -> Option<usize> {
+    LEVELS.iter().position(|(name, _)| *name == level)
 }
 
 /// The lowest level of x86-64 that has all of `features`; `None` if no level does.

@@ -412,6 +412,20 @@ pub enum RuntimeError {
         /// The missing features.
         missing: Vec<String>,
     },
+    /// A program has no kernels for the CPU level that was asked for.
+    #[error("the program has no kernels for the CPU level `{level}`: {}", levels(.has))]
+    CpuLevel {
+        /// The level that was asked for.
+        level: String,
+        /// The levels that the program has kernels for.
+        has: Vec<String>,
+    },
+    /// The kernels of a program are not for the CPU levels that it lists.
+    #[error("malformed program: CPU levels: {message}")]
+    CpuLevelList {
+        /// Description of the violation.
+        message: String,
+    },
     /// A closure was called by a virtual machine that did not create it.
     #[error("a closure of another program: only the virtual machine that made it can call it")]
     ForeignClosure,
@@ -499,6 +513,11 @@ fn buffer_note(buffer: &Option<Arc<str>>) -> String {
 
 fn message_note(message: &Option<Arc<str>>) -> String {
     message.as_ref().map_or_else(String::new, |message| format!(": {message}"))
+}
+
+/// The CPU levels of a program, for an error message.
+fn levels(has: &[String]) -> String {
+    if has.is_empty() { "it was compiled for one CPU".into() } else { format!("it has {}", quoted(has)) }
 }
 
 fn quoted(names: &[String]) -> String {

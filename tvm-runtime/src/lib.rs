@@ -33,6 +33,7 @@ pub mod artifact;
 mod call;
 mod context;
 mod cpu;
+mod cpu_level;
 mod device;
 mod dim_bound;
 mod dtype;
@@ -52,7 +53,8 @@ pub mod vm;
 #[cfg(feature = "ndarray")]
 pub use arrays::Rank;
 pub use call::{AsInput, AsOutput, CompiledFn, In, Out, Params, TypedArg, TypedParam};
-pub use cpu::{all_cpu_features, cpu_features, cpu_requirements, least_level, level_features};
+pub use cpu::{all_cpu_features, cpu_features, cpu_requirements, least_level, level_features, level_index};
+pub use cpu_level::{choose_cpu_level, cpu_level_list};
 pub use device::{Device, DeviceKind, DeviceProperties, ParseDeviceError};
 pub use dim_bound::{DimBound, DimBoundError};
 pub use dtype::{DTypeCode, DataType, Element, ParseDataTypeError};

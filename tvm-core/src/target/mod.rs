@@ -2,8 +2,9 @@
 //!
 //! TVM counterpart: `Target`. The text form is `kind [-triple=T] [-cpu=C] [-features=F]` and numbers of the
 //! machine (`-vector-bits=N -vector-registers=N -l1=BYTES -l2=BYTES -l3=BYTES -cores=N`); `-mcpu`
-//! and `-mtriple`, as TVM writes them, mean the same.
+//! and `-mtriple`, as TVM writes them, mean the same. `-cpu=x86-64,x86-64-v3` lists several levels of x86-64.
 
+mod levels;
 mod machine;
 
 use std::fmt;
@@ -39,6 +40,9 @@ pub struct Target {
     /// CPU name (`-march` of C, `mcpu` of LLVM), or a feature level that many CPUs share (`x86-64-v3`); `None` for this
     /// machine's own CPU: the code may then need features that other machines lack.
     pub cpu: Option<String>,
+    /// Levels of x86-64 above `cpu`, in ascending order, for which kernels are compiled as well: loading takes the highest
+    /// level that the machine has. Empty unless [`Target::with_cpu_levels`] or the text of the target lists levels.
+    pub higher_levels: Vec<String>,
     /// Extra CPU features in LLVM syntax, for example `+avx512f`; `None` for this machine's own.
     pub features: Option<String>,
     /// Vectors, caches and cores: this machine's, unless the target names a triple.
@@ -54,7 +58,8 @@ impl Default for Target {
 impl Target {
     /// This machine, with the code generator `kind`.
     pub fn native(kind: TargetKind) -> Target {
-        Target { kind, triple: None, cpu: None, features: None, machine: Machine::host() }
+        let machine = Machine::host();
+        Target { kind, triple: None, cpu: None, higher_levels: Vec::new(), features: None, machine }
     }
 
     /// This machine's CPU, with the best available code generator.
@@ -84,7 +89,7 @@ impl Target {
 
     /// The machine that `triple` names, with the code generator `kind`; the CPU is the triple's baseline.
     pub fn cross(kind: TargetKind, triple: impl Into<String>) -> Target {
-        Target { kind, triple: Some(triple.into()), cpu: None, features: None, machine: Machine::baseline() }
+        Target { triple: Some(triple.into()), machine: Machine::baseline(), ..Target::native(kind) }
     }
 
     /// Sets the CPU, or a feature level (`x86-64-v2`, say), which also sets the vector width.
@@ -93,6 +98,7 @@ impl Target {
         let cpu = cpu.into();
         self.machine = self.machine.with_cpu(&cpu);
         self.cpu = Some(cpu);
+        self.higher_levels.clear();
         self
     }
 
@@ -148,6 +154,9 @@ impl fmt::Display for Target {
             if let Some(value) = value {
                 write!(f, " -{name}={value}")?;
             }
+            if name == "cpu" {
+                self.higher_levels.iter().try_for_each(|level| write!(f, ",{level}"))?;
+            }
         }
         let usual = usual_machine(self.triple.as_deref(), self.cpu.as_deref());
         for (name, value, _) in machine::FIELDS {
@@ -161,21 +170,42 @@ impl fmt::Display for Target {
 
 /// A text that is not a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -triple=T -cpu=C -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N -bf16-dot=N"
-)]
-pub struct ParseTargetError(pub String);
+#[non_exhaustive]
+pub enum ParseTargetError {
+    /// The text does not follow the syntax.
+    #[error(
+        "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -triple=T -cpu=C -cpu=LEVEL,LEVEL,… -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N -bf16-dot=N"
+    )]
+    Syntax(String),
+    /// A list of CPU levels has something else in it, or a level twice.
+    #[error(
+        "`{level}` in a list of CPUs {problem}; a list names levels of x86-64, each once: x86-64, x86-64-v2, x86-64-v3, x86-64-v4"
+    )]
+    Level {
+        /// The entry of the list.
+        level: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A list of CPU levels beside an option that contradicts it.
+    #[error("a list of CPU levels does not go with {option}, which each level determines")]
+    Mixed {
+        /// The option.
+        option: String,
+    },
+}
 
 impl FromStr for Target {
     type Err = ParseTargetError;
 
     fn from_str(s: &str) -> Result<Target, ParseTargetError> {
-        let err = || ParseTargetError(s.to_string());
+        let err = || ParseTargetError::Syntax(s.to_string());
         let mut words = s.split_whitespace();
         let kind = words.next().and_then(|name| TargetKind::ALL.into_iter().find(|it| it.name() == name));
         let kind = kind.ok_or_else(err)?;
         let mut target = Target::native(kind);
         let mut numbers = Vec::new();
+        let mut of_levels = None;
         for word in words {
             match word.split_once('=').ok_or_else(err)? {
                 ("-triple" | "-mtriple", value) => target.triple = Some(value.to_string()),
@@ -184,8 +214,17 @@ impl FromStr for Target {
                 (name, value) => {
                     let named = |(field, ..): &&machine::Field| name.strip_prefix('-') == Some(field);
                     let (.., set) = machine::FIELDS.iter().find(named).ok_or_else(err)?;
+                    if ["-vector-bits", "-vector-registers", "-bf16-dot"].contains(&name) {
+                        of_levels.get_or_insert(name);
+                    }
                     numbers.push((set, value.parse().map_err(|_| err())?));
                 }
+            }
+        }
+        if let Some(list) = target.cpu.take_if(|cpu| cpu.contains(',')) {
+            target = target.with_cpu_levels(list.split(','))?;
+            if let Some(option) = of_levels {
+                return Err(ParseTargetError::Mixed { option: option.to_string() });
             }
         }
         target.machine = usual_machine(target.triple.as_deref(), target.cpu.as_deref());
@@ -217,6 +256,8 @@ mod tests {
             "llvm -triple=aarch64-linux-gnu -cpu=cortex-a72",
             "c -vector-bits=64",
             "c -cpu=x86-64-v3",
+            "llvm -cpu=x86-64,x86-64-v3,x86-64-v4",
+            "c -triple=x86_64-unknown-linux-gnu -cpu=x86-64-v2,x86-64-v4 -l1=65537",
             "c -cpu=x86-64-v3 -vector-bits=64",
             "llvm -vector-bits=1024 -l1=65537 -l3=1234567 -cores=99",
         ];

@@ -213,7 +213,7 @@ enums! {
     DimSig { 0 = Const(value), 1 = Var(name), 2 = Expr(text), }
     IntOperand { 0 = Const(value), 1 = Reg(reg), }
     DimCheck { 0 = Any, 1 = Const(value), 2 = Reg(reg), 3 = Bind(reg), }
-    ObjectKind { 0 = SharedLibrary, 1 = CudaBinary, 2 = Import(kind), }
+    ObjectKind { 0 = SharedLibrary, 1 = CudaBinary, 2 = Import(kind), 3 = LevelLibrary(level), }
     ValueType {
         0 = Tensor { dtype, shape },
         1 = Shape(rank),

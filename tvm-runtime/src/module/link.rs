@@ -20,13 +20,38 @@ impl Executable {
     /// # Errors
     /// When this machine lacks a CPU feature that the code was compiled for, or when a kernel is missing.
     pub unsafe fn link(&self) -> Result<Module, RuntimeError> {
+        // SAFETY: promised by the caller.
+        unsafe { self.link_level(None) }
+    }
+
+    /// As [`Executable::link`], with the kernels for the CPU level `level`; `None` for the highest level that this machine
+    /// has. Only the libraries of the level that is taken are loaded.
+    ///
+    /// # Safety
+    /// See [`Executable::link`].
+    ///
+    /// # Errors
+    /// As for [`Executable::link`], and when the program has no kernels for `level`, or has not those that it lists.
+    pub unsafe fn link_level(&self, level: Option<&str>) -> Result<Module, RuntimeError> {
         self.check_cpu()?;
-        let objects = self.objects.iter().filter(|object| object.kind == ObjectKind::SharedLibrary);
+        let level_of = |kind: &ObjectKind| match kind {
+            ObjectKind::LevelLibrary(level) => Some(level.clone()),
+            ObjectKind::SharedLibrary | ObjectKind::CudaBinary | ObjectKind::Import(_) => None,
+        };
+        let carried: Vec<String> = self.objects.iter().filter_map(|it| level_of(&it.kind)).collect();
+        let carried: Vec<&str> = carried.iter().map(String::as_str).collect();
+        let level = self.choose_level(&carried, level)?;
+        let objects = self.objects.iter().filter(|object| match level_of(&object.kind) {
+            Some(it) => Some(it) == level,
+            None => object.kind == ObjectKind::SharedLibrary,
+        });
         let libraries = objects
             // SAFETY: promised by the caller.
             .map(|object| unsafe { Library::from_bytes(&object.name, &object.bytes) })
             .collect::<Result<Vec<_>, _>>()?;
-        resolve(&self.kernels, |sig| libraries.iter().find_map(|library| library.kernel(sig.clone())))
+        let module =
+            resolve(&self.kernels, |sig| libraries.iter().find_map(|library| library.kernel(sig.clone())))?;
+        Ok(module.with_cpu_level(level))
     }
 }
 
@@ -56,7 +81,7 @@ impl Vm {
     ) -> Result<Vm, RuntimeError> {
         let exe = exe.into();
         // SAFETY: promised by the caller.
-        let module = unsafe { exe.link()? };
+        let module = unsafe { exe.link_level(config.cpu_level.as_deref())? };
         Vm::with_config(exe, &module, config)
     }
 }

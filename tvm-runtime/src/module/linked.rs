@@ -31,10 +31,43 @@ impl LinkedModel {
         table: &KernelTable,
         config: VmConfig,
     ) -> Result<LinkedModel, RuntimeError> {
+        // SAFETY: promised by the caller.
+        unsafe { LinkedModel::load_tables(artifact, &[(None, *table)], config) }
+    }
+
+    /// As [`LinkedModel::load`], with one table for each CPU level that the program was compiled for; the table of the level
+    /// that `config` asks for is taken, or else of the highest level that this machine has.
+    ///
+    /// # Safety
+    /// As for [`LinkedModel::load`], and the kernels of a table need no CPU features that its level lacks.
+    pub unsafe fn load_levels(
+        artifact: &'static [u8],
+        tables: &[(&str, KernelTable)],
+        config: VmConfig,
+    ) -> Result<LinkedModel, RuntimeError> {
+        let tables: Vec<_> = tables.iter().map(|(level, table)| (Some(*level), *table)).collect();
+        // SAFETY: promised by the caller.
+        unsafe { LinkedModel::load_tables(artifact, &tables, config) }
+    }
+
+    /// # Safety
+    /// As for [`LinkedModel::load_levels`].
+    unsafe fn load_tables(
+        artifact: &'static [u8],
+        tables: &[(Option<&str>, KernelTable)],
+        config: VmConfig,
+    ) -> Result<LinkedModel, RuntimeError> {
         let exe = Executable::load_static(artifact)?;
         exe.check_cpu()?;
+        let carried: Vec<&str> = tables.iter().filter_map(|(level, _)| *level).collect();
+        let level = exe.choose_level(&carried, config.cpu_level.as_deref())?;
+        let of_level = |it: &&(Option<&str>, KernelTable)| it.0 == level.as_deref();
+        let (_, table) = tables
+            .iter()
+            .find(of_level)
+            .ok_or_else(|| RuntimeError::CpuLevelList { message: "there is no table of kernels".into() })?;
         // SAFETY: promised by the caller.
-        let module = unsafe { Module::from_table(&exe.kernels, table)? };
+        let module = unsafe { Module::from_table(&exe.kernels, table)? }.with_cpu_level(level);
         Ok(LinkedModel { vm: Vm::with_config(exe, &module, config)? })
     }
 
@@ -83,6 +116,28 @@ macro_rules! __linked_model {
         static ARTIFACT: &$crate::Aligned<[u8]> = &$crate::Aligned(*include_bytes!($artifact));
         // SAFETY: the build script wrote the library and the artifact from one compilation.
         unsafe { $crate::LinkedModel::load(&ARTIFACT.0, &TABLE, $config) }
+    }};
+    (
+        artifact: $artifact:literal,
+        library: $library:literal,
+        abi: $abi:literal,
+        config: $config:expr,
+        levels: [$(($level:literal, [$(($name:literal, $symbol:ident)),* $(,)?])),* $(,)?] $(,)?
+    ) => {{
+        #[link(name = $library, kind = "static")]
+        unsafe extern "C" {
+            $($(fn $symbol(
+                args: *const $crate::abi::KernelArg,
+                n_args: i32,
+                ctx: *mut $crate::abi::CallContext,
+            ) -> i32;)*)*
+        }
+        static TABLES: &[(&str, $crate::KernelTable)] = &[
+            $(($level, $crate::KernelTable { abi_version: $abi, entries: &[$(($name, $symbol)),*] })),*
+        ];
+        static ARTIFACT: &$crate::Aligned<[u8]> = &$crate::Aligned(*include_bytes!($artifact));
+        // SAFETY: the build script wrote the library and the artifact from one compilation.
+        unsafe { $crate::LinkedModel::load_levels(&ARTIFACT.0, TABLES, $config) }
     }};
 }
 

@@ -147,6 +147,8 @@ pub enum ObjectKind {
     CudaBinary,
     /// An imported module of the kind with this name; the loader of the kind ([`VmConfig::loaders`]) reads it.
     Import(String),
+    /// A shared library for the host whose code is for this level of x86-64; loading takes one of several.
+    LevelLibrary(String),
 }
 
 /// Code that an executable carries: machine code of its kernels, or an imported module.

@@ -15,6 +15,7 @@ use super::interp::Run;
 use super::profile::Profile;
 use super::verify::verify;
 use super::workspace::Workspace;
+use crate::cpu_level::lacks;
 use crate::error::RuntimeError;
 use crate::kernel::{Backend, Kernel};
 use crate::module::{Module, ModuleLoader, load_imports};
@@ -40,6 +41,9 @@ pub struct VmConfig {
     pub functions: BTreeMap<String, PackedFunc>,
     /// Loaders of the imported modules that an artifact carries, by kind.
     pub loaders: BTreeMap<String, ModuleLoader>,
+    /// The CPU level whose kernels run (`x86-64-v3`), of a program that was compiled for several; `None`, the default, for the
+    /// highest level that this machine has.
+    pub cpu_level: Option<String>,
 }
 
 impl Default for VmConfig {
@@ -52,6 +56,7 @@ impl Default for VmConfig {
             pool: None,
             functions: BTreeMap::new(),
             loaders: BTreeMap::new(),
+            cpu_level: None,
         }
     }
 }
@@ -65,6 +70,7 @@ pub struct Vm {
     pub(super) kernels: Vec<Kernel>,
     pub(super) packed: Vec<PackedFunc>,
     pub(super) config: VmConfig,
+    cpu_level: Option<String>,
     /// Workspaces of past calls, for reuse by later ones.
     spare: Mutex<Vec<Workspace>>,
 }
@@ -92,6 +98,10 @@ impl Vm {
     ) -> Result<Vm, RuntimeError> {
         let exe = exe.into();
         verify(&exe)?;
+        if let Some(level) = config.cpu_level.as_deref().filter(|it| Some(*it) != module.cpu_level()) {
+            return Err(lacks(level, module.cpu_level().as_slice()));
+        }
+        let cpu_level = module.cpu_level().map(String::from);
         let names = exe.kernels.iter().map(|sig| sig.name.as_str());
         let kernels = find_all("kernel", names, |name| module.get(name).cloned())?;
         for (sig, kernel) in exe.kernels.iter().zip(&kernels) {
@@ -111,13 +121,18 @@ impl Vm {
         let constants = exe.constants.iter().map(Value::from).collect();
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Vm { id, exe, constants, kernels, packed, config, spare: Mutex::default() })
+        Ok(Vm { id, exe, constants, kernels, packed, config, cpu_level, spare: Mutex::default() })
     }
 
     /// Kind of the kernels: [`Backend::Host`] if at least one is a function of the host, else [`Backend::Native`].
     pub fn backend(&self) -> Backend {
         let host = self.kernels.iter().any(|kernel| kernel.backend() == Backend::Host);
         if host { Backend::Host } else { Backend::Native }
+    }
+
+    /// The CPU level whose kernels run; `None` unless the program was compiled for several levels.
+    pub fn cpu_level(&self) -> Option<&str> {
+        self.cpu_level.as_deref()
     }
 
     /// The program that this virtual machine runs.
