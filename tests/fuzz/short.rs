@@ -18,6 +18,7 @@ use crate::kernels;
 enum Step {
     Inline(usize),
     ReverseInline(usize),
+    FuseEpilogue(usize, usize),
     CacheRead(usize, usize),
     CacheWrite(usize),
     TransformLayout(usize, usize),
@@ -59,6 +60,7 @@ fn steps(s: &Schedule) -> Vec<Step> {
             }
         }
         for (other, &depth) in depths.iter().enumerate().filter(|(other, _)| *other != block) {
+            steps.push(Step::FuseEpilogue(block, other));
             for at in 0..depth {
                 steps.extend([Step::ComputeAt(block, other, at), Step::ReverseComputeAt(block, other, at)]);
             }
@@ -79,6 +81,10 @@ fn apply(s: &mut Schedule, step: Step) -> Result<(), ScheduleError> {
     match step {
         Step::Inline(block) => of(block).and_then(|(block, _)| s.compute_inline(block)),
         Step::ReverseInline(block) => of(block).and_then(|(block, _)| s.reverse_compute_inline(block)),
+        Step::FuseEpilogue(block, other) => {
+            let (block, other) = (of(block)?.0, of(other)?.0);
+            s.fuse_reduction_epilogue(block, other)
+        }
         Step::CacheRead(block, index) => {
             of(block).and_then(|(block, _)| s.cache_read(block, index, Scope::Local).map(drop))
         }

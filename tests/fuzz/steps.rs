@@ -53,17 +53,17 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
     let (first, second) = (name(rng).clone(), name(rng).clone());
     let lookup = |s: &mut Schedule, name: &str| s.block(name).expect("the name of a block");
     let foreign = rng.one_in(40);
-    let (mut block, mut loops, mut others);
+    let (mut block, mut loops, mut others, consumer);
     if foreign {
         let mut other = Schedule::new(s.func().clone()).expect("a program under schedule");
         block = lookup(&mut other, &first);
         loops = other.get_loops(block).expect("loops of a block");
-        let consumer = lookup(&mut other, &second);
+        consumer = lookup(&mut other, &second);
         others = other.get_loops(consumer).expect("loops of a block");
     } else {
         block = lookup(s, &first);
         loops = s.get_loops(block).expect("loops of a block");
-        let consumer = lookup(s, &second);
+        consumer = lookup(s, &second);
         others = s.get_loops(consumer).expect("loops of a block");
         if rng.one_in(20) && !handles.old.is_empty() {
             loops.push(*rng.pick(&handles.old));
@@ -74,7 +74,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 15 } else { 60 });
+    let op = rng.below(if no_loop { 15 } else { 62 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         7 => ("block(\"no such\")".to_string(), s.block("no such").map(drop)),
@@ -154,6 +154,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             (call, s.loop_partition_n(pick(rng, &loops), &points).map(drop))
         }
         46 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
+        60 | 61 => ("fuse_reduction_epilogue".into(), s.fuse_reduction_epilogue(block, consumer)),
         0..=6 | 8..=14 | 52..=58 => block_step(s, block, rng, op),
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };

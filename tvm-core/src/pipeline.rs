@@ -73,6 +73,7 @@ impl Pass {
         tir::transform::remove_no_op,
         tir::transform::shuffle_strided_loads,
         tir::transform::simplify,
+        tir::transform::storage_rewrite,
         tir::transform::unguard_lanes,
         tir::transform::unroll_loop,
         tir::transform::vectorize_loop,

@@ -33,6 +33,11 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ("verifier", &["-p", "tvm-core", "--lib"], "tir::analysis::tests::fuzz_verifier"),
     ("reductions", &["-p", "tvm-core", "--lib"], "tir::transform::fuzz::fuzz_reductions"),
     (
+        "storage_rewrite",
+        &["-p", "tvm-core", "--lib"],
+        "tir::transform::storage_rewrite::tests::fuzz_storage_rewrite",
+    ),
+    (
         "elementary_functions",
         &["-p", "tvm-codegen", "--test", "executors"],
         "elementary::fuzz_elementary_functions",

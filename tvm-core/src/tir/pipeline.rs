@@ -38,6 +38,8 @@ pub fn lower_tir() -> Pass {
         tir::simplify(),
         tir::shuffle_strided_loads(),
         tir::remove_no_op(),
+        // Late: passes before it look at one buffer at a time.
+        tir::storage_rewrite(),
         tir::float_compute_legalize().mandatory(),
         tir::expand_math(),
         tir::inject_prefetch(),

@@ -20,6 +20,7 @@ use super::primitive::{
     decompose_reduction::decompose_reduction,
     for_kind::{misfit, set_kind},
     fuse::fuse,
+    fuse_reduction_epilogue::fuse_reduction_epilogue,
     loop_partition::loop_partition,
     pad_einsum::pad_einsum,
     reindex::reindex,
@@ -163,6 +164,8 @@ pub enum InstructionKind {
     ComputeInline,
     /// Inlines a consumer.
     ReverseComputeInline,
+    /// Makes a consumer part of a reduction.
+    FuseReductionEpilogue,
     /// Separates the init of a reduction.
     DecomposeReduction,
     /// Separates the constant around a padded value.
@@ -237,6 +240,7 @@ impl InstructionKind {
             InstructionKind::ReverseComputeAt => "reverse_compute_at",
             InstructionKind::ComputeInline => "compute_inline",
             InstructionKind::ReverseComputeInline => "reverse_compute_inline",
+            InstructionKind::FuseReductionEpilogue => "fuse_reduction_epilogue",
             InstructionKind::DecomposeReduction => "decompose_reduction",
             InstructionKind::DecomposePadding => "decompose_padding",
             InstructionKind::Rfactor { .. } => "rfactor",
@@ -283,6 +287,7 @@ impl InstructionKind {
             | InstructionKind::ReverseComputeAt
             | InstructionKind::ComputeInline
             | InstructionKind::ReverseComputeInline
+            | InstructionKind::FuseReductionEpilogue
             | InstructionKind::DecomposePadding
             | InstructionKind::Rfactor { .. } => Some(true),
         }
@@ -413,6 +418,9 @@ impl InstructionKind {
             }
             InstructionKind::ComputeInline => compute_inline(state, block(0)?).map(no_output),
             InstructionKind::ReverseComputeInline => reverse_compute_inline(state, block(0)?).map(no_output),
+            InstructionKind::FuseReductionEpilogue => {
+                fuse_reduction_epilogue(state, block(0)?, block(1)?).map(no_output)
+            }
             InstructionKind::DecomposeReduction => {
                 decompose_reduction(state, block(0)?, a_loop(1)?).map(one_block)
             }

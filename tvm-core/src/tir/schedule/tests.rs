@@ -10,6 +10,7 @@ use tvm_testing::Rng;
 mod align;
 mod block_layout;
 mod cache_index;
+mod fuse_reduction_epilogue;
 mod handles;
 mod kernels;
 mod legality;

@@ -196,7 +196,8 @@ impl fmt::Display for Trace {
                 | InstructionKind::ComputeAt
                 | InstructionKind::ReverseComputeAt
                 | InstructionKind::ComputeInline
-                | InstructionKind::ReverseComputeInline => {
+                | InstructionKind::ReverseComputeInline
+                | InstructionKind::FuseReductionEpilogue => {
                     writeln!(f, "s.{}({ins})?;", instruction.kind.name())?
                 }
             }

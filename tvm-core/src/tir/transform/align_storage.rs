@@ -131,7 +131,7 @@ pub(super) fn without_alignments(stmt: &Stmt) -> Option<Stmt> {
 
 /// The buffers whose address is taken.
 #[derive(Default)]
-struct Addresses(FxHashSet<BufferId>);
+pub(super) struct Addresses(pub(super) FxHashSet<BufferId>);
 
 impl Visitor for Addresses {
     fn visit_expr(&mut self, expr: &PrimExpr) {

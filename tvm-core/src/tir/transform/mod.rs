@@ -50,6 +50,7 @@ mod remove_no_op;
 mod renew_defs;
 mod shuffle_strided_loads;
 mod simplify;
+mod storage_rewrite;
 #[cfg(test)]
 mod tests;
 mod unguard_lanes;
@@ -96,6 +97,7 @@ pub(crate) use renew_defs::Renew;
 pub use renew_defs::{renew_defs, renew_stmt};
 pub use shuffle_strided_loads::shuffle_strided_loads;
 pub use simplify::simplify;
+pub use storage_rewrite::storage_rewrite;
 pub use unguard_lanes::unguard_lanes;
 pub use unroll_loop::unroll_loop;
 pub(in crate::tir) use util::{BlockNames, DeepSubstitute};

@@ -38,6 +38,27 @@ impl Schedule {
         self.run(InstructionKind::ReverseComputeInline, &[block.handle()]).map(|_| ())
     }
 
+    /// Makes `epilogue`, which adds to the result of `reduction` (or multiplies, compares it, as the reduction does), part of
+    /// the reduction: `c[i] + b[i]` starts at `b[i]`. Sums of floats may be rounded in another way.
+    ///
+    /// TVM counterpart: `fuse_reduction_epilogue`.
+    ///
+    /// ```
+    /// # use tvm_core::tir::{PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # fn biased(func: PrimFunc) -> Result<(), ScheduleError> {
+    /// let mut s = Schedule::new(func)?;
+    /// let (product, biased) = (s.block("product")?, s.block("biased")?);
+    /// s.fuse_reduction_epilogue(product, biased)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When it is not the only reader, does not read each element once, or computes something that cannot be applied before
+    /// the reduction is complete, as a maximum of a sum.
+    pub fn fuse_reduction_epilogue(&mut self, reduction: BlockRV, epilogue: BlockRV) -> Result<()> {
+        self.run(InstructionKind::FuseReductionEpilogue, &[reduction.handle(), epilogue.handle()]).map(|_| ())
+    }
+
     /// Moves the init of a reduction before a loop. Returns the init block.
     ///
     /// # Errors

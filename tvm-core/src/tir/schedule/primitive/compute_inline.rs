@@ -1,7 +1,7 @@
 //! `compute_inline`: the value of a block replaces the loads of its buffer; the block and the buffer are removed.
 //!
 //! Legal for a complete block that consists of one store, writes each element of an intermediate buffer once, and reads
-//! nothing that is written later.
+//! nothing that is written later. Nothing reads the buffer before it is written.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use crate::tir::analysis::with_access_regions;
 use crate::tir::schedule::rewrite::{self, drop_alloc, remove_block};
 use crate::tir::schedule::state::blocks_in;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
+use crate::tir::transform::is_covered_in;
 use crate::tir::{Block, BlockRealize, Buffer, BufferRegion, Mutator, PrimExpr, Stmt, substitute_expr};
 
 const NAME: &str = "compute_inline";
@@ -24,6 +25,7 @@ pub(in crate::tir::schedule) fn compute_inline(
     let definition = definition(NAME, state, id)?;
     check_inputs_stay(NAME, state, id)?;
     let buffer = definition.buffer.clone();
+    check_read_after(NAME, state, id, &[&buffer])?;
     let scope = state.scope_block(StmtSRef::Block(id));
     let in_scope = |it: &Arc<BlockRealize>| {
         state.ancestors(StmtSRef::Block(it.block.id)).any(|outer| Some(outer) == scope.map(StmtSRef::Block))
@@ -99,6 +101,41 @@ pub(super) fn definition(
         return refuse(&format!("does not write each element of `{}` once", buffer.name));
     }
     Ok(Definition { buffer: buffer.clone(), axes, value: store.value.clone() })
+}
+
+/// Checks that what block `id` writes, the first of `buffers` and all of it, is read after it is written. In loops around
+/// the block and a reader, this must be known for all of `buffers`.
+pub(super) fn check_read_after(
+    name: &'static str,
+    state: &ScheduleState,
+    id: BlockId,
+    buffers: &[&Buffer],
+) -> Result<(), ScheduleError> {
+    let [buffer, ..] = buffers else { return Ok(()) };
+    let leaves = state.leaf_blocks();
+    let place = |id: BlockId| leaves.iter().position(|it| it.block.id == id);
+    let around: Vec<StmtSRef> =
+        state.loops_above(StmtSRef::Block(id)).into_iter().map(StmtSRef::Loop).collect();
+    let mut together = false;
+    for reader in rewrite::readers(state, buffer) {
+        let sref = StmtSRef::Block(reader.block.id);
+        if place(reader.block.id) < place(id) {
+            let message =
+                format!("block `{}` reads `{}` before it is written", reader.block.name, buffer.name);
+            return Err(ScheduleError::illegal(name, message).show(state, &[sref, StmtSRef::Block(id)]));
+        }
+        together |= state.ancestors(sref).any(|outer| around.contains(&outer));
+    }
+    if !together {
+        return Ok(());
+    }
+    match buffers.iter().find(|buffer| !is_covered_in(state.func(), None, buffer)) {
+        Some(buffer) => {
+            let message = format!("`{}` is not known to be written before it is read", buffer.name);
+            Err(ScheduleError::illegal(name, message).show(state, &[StmtSRef::Block(id)]))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks that nothing that block `id` reads is written after it: neither by a later block, nor in a later iteration of

@@ -12,6 +12,7 @@ pub(super) mod decompose_padding;
 pub(super) mod decompose_reduction;
 pub(super) mod for_kind;
 pub(super) mod fuse;
+pub(super) mod fuse_reduction_epilogue;
 pub(super) mod loop_partition;
 pub(super) mod pad_einsum;
 pub(super) mod reindex;

@@ -2,17 +2,18 @@
 //!
 //! Legal if both are complete blocks of one store, and the consumer reads the intermediate buffer with one tuple of
 //! indices, one axis in each dimension; axes of extent 1 may be left out. The consumer must be the only reader, cover the
-//! whole buffer, and stand in the producer's scope.
+//! whole buffer after it is written, and stand in the producer's scope.
 
 use rustc_hash::FxHashMap;
 
-use super::compute_inline::definition;
-use crate::ir::{BlockId, VarId};
+use super::compute_inline::{check_read_after, definition};
+use crate::ir::{BlockId, Var, VarId};
 use crate::tir::analysis::{same_indices, with_access_regions};
 use crate::tir::schedule::rewrite::{self, drop_alloc_everywhere, remove_block, with_block};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::{
-    BufferLoad, BufferStore, IterKind, IterVar, Mutator, PrimExpr, Visitor, substitute_expr, walk_expr,
+    Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, IterKind, IterVar, Mutator, PrimExpr,
+    Visitor, substitute_expr, walk_expr,
 };
 
 const NAME: &str = "reverse_compute_inline";
@@ -58,35 +59,15 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
     if loads.is_empty() || !loads.iter().all(|load| same_indices(&load.indices, &loads[0].indices)) {
         return refuse(format!("does not read `{}` at one place", made.buffer.name));
     }
-    let axes = analysis::distinct_axes(block, &loads[0].indices, &made.buffer.shape);
-    let is_unit = |axis: &&IterVar| {
-        axis.kind == IterKind::Spatial && axis.dom.min.is_const(0) && axis.dom.extent.is_const(1)
-    };
-    let covering = match axes {
-        Some(axes)
-            if analysis::trailing_axes(block, &axes).iter().all(is_unit)
-                && rewrite::covers(state, &realize, &axes, &made.buffer)? =>
-        {
-            Some(axes)
-        }
-        _ => None,
-    };
-    let Some(axes) = covering else {
+    let Some(axes) = covering_axes(state, &realize, &loads[0].indices, &made.buffer)? else {
         return refuse(format!("does not read each element of `{}` once", made.buffer.name));
     };
-    check_nothing_between(state, producer.block.id, id)?;
+    check_nothing_between(NAME, state, producer.block.id, id)?;
+    check_read_after(NAME, state, producer.block.id, &[&made.buffer, &store.buffer])?;
     let Some(source) = analysis::single_store(&producer.block) else {
         return refuse("has a producer of more than one store".into());
     };
-    let mut map: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
-    let mut units = analysis::trailing_axes(block, &axes).into_iter();
-    for (axis, index) in axes.iter().zip(source.indices.iter()) {
-        // An axis of extent 1 that does not occur is the index of a dimension that is read at 0: both are 0.
-        if let Some(axis) = axis.as_ref().or_else(|| units.next().map(|it| &it.var)) {
-            map.insert(axis.id(), index.clone());
-        }
-    }
-    map.extend(units.map(|it| (it.var.id(), PrimExpr::int(0, it.var.dtype()))));
+    let map = values_of_axes(block, &axes, &source.indices);
     let inlined = ReplaceLoad(&made.buffer, source.value.clone()).apply(&substitute_expr(&store.value, &map));
     let new = BufferStore {
         buffer: store.buffer.clone(),
@@ -96,15 +77,51 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
     };
     let body = remove_block(state, id);
     let body = with_block(&body, producer.block.id, |block| {
-        with_access_regions(crate::tir::Block { body: new.into(), ..block.clone() })
+        with_access_regions(Block { body: new.into(), ..block.clone() })
     });
     state.replace_body(drop_alloc_everywhere(&body, &made.buffer))
+}
+
+/// The axis that each of `indices` is, where the block reads all of `buffer` there, once. Its other axes have extent 1.
+pub(super) fn covering_axes(
+    state: &ScheduleState,
+    realize: &BlockRealize,
+    indices: &[PrimExpr],
+    buffer: &Buffer,
+) -> Result<Option<Vec<Option<Var>>>, ScheduleError> {
+    let block = &realize.block;
+    let is_unit = |axis: &&IterVar| {
+        axis.kind == IterKind::Spatial && axis.dom.min.is_const(0) && axis.dom.extent.is_const(1)
+    };
+    let Some(axes) = analysis::distinct_axes(block, indices, &buffer.shape) else { return Ok(None) };
+    let fits = analysis::trailing_axes(block, &axes).iter().all(is_unit)
+        && rewrite::covers(state, realize, &axes, buffer)?;
+    Ok(fits.then_some(axes))
+}
+
+/// The value of each axis of `block` where `axes`, which [`covering_axes`] gave, have the values `indices`.
+pub(super) fn values_of_axes(
+    block: &Block,
+    axes: &[Option<Var>],
+    indices: &[PrimExpr],
+) -> FxHashMap<VarId, PrimExpr> {
+    let mut map: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
+    let mut units = analysis::trailing_axes(block, axes).into_iter();
+    for (axis, index) in axes.iter().zip(indices) {
+        // An axis of extent 1 that does not occur is the index of a dimension that is read at 0: both are 0.
+        if let Some(axis) = axis.as_ref().or_else(|| units.next().map(|it| &it.var)) {
+            map.insert(axis.id(), index.clone());
+        }
+    }
+    map.extend(units.map(|it| (it.var.id(), PrimExpr::int(0, it.var.dtype()))));
+    map
 }
 
 /// Checks that moving the consumer to the producer changes no value. No other block writes what the consumer writes,
 /// and no earlier block reads it. No block after the producer writes what the consumer reads, nor does a block that
 /// runs again, in a loop around the producer, before the consumer does.
-fn check_nothing_between(
+pub(super) fn check_nothing_between(
+    name: &'static str,
     state: &ScheduleState,
     producer: BlockId,
     consumer: BlockId,
@@ -120,7 +137,7 @@ fn check_nothing_between(
     let consumer = blocks.iter().position(|it| it.block.id == consumer).unwrap_or(0);
     let block = &blocks[consumer].block;
     for (i, other) in blocks.iter().enumerate().filter(|(i, _)| *i != consumer) {
-        let touches = |regions: &[crate::tir::BufferRegion], buffers: &[crate::tir::BufferRegion]| {
+        let touches = |regions: &[BufferRegion], buffers: &[BufferRegion]| {
             regions.iter().any(|region| buffers.iter().any(|it| it.buffer == region.buffer))
         };
         let is_producer = other.block.id == producer;
@@ -132,15 +149,15 @@ fn check_nothing_between(
         if conflict {
             let message =
                 format!("block `{}` uses a buffer that block `{}` uses too", other.block.name, block.name);
-            return Err(ScheduleError::illegal(NAME, message)
+            return Err(ScheduleError::illegal(name, message)
                 .show(state, &[StmtSRef::Block(other.block.id), StmtSRef::Block(block.id)]));
         }
     }
     Ok(())
 }
 
-fn loads_of(expr: &PrimExpr, buffer: &crate::tir::Buffer) -> Vec<BufferLoad> {
-    struct Loads<'a>(&'a crate::tir::Buffer, Vec<BufferLoad>);
+pub(super) fn loads_of(expr: &PrimExpr, buffer: &Buffer) -> Vec<BufferLoad> {
+    struct Loads<'a>(&'a Buffer, Vec<BufferLoad>);
     impl Visitor for Loads<'_> {
         fn visit_expr(&mut self, expr: &PrimExpr) {
             if let PrimExpr::BufferLoad(load) = expr
@@ -156,7 +173,7 @@ fn loads_of(expr: &PrimExpr, buffer: &crate::tir::Buffer) -> Vec<BufferLoad> {
     loads.1
 }
 
-struct ReplaceLoad<'a>(&'a crate::tir::Buffer, PrimExpr);
+struct ReplaceLoad<'a>(&'a Buffer, PrimExpr);
 
 impl ReplaceLoad<'_> {
     fn apply(&mut self, expr: &PrimExpr) -> PrimExpr {

@@ -438,3 +438,32 @@ fn a_tiled_product_is_legal() {
     tiled(&mut sch).unwrap_or_else(|err| panic!("{err}"));
     assert_eq!(run(sch.func(), arguments(sch.func(), &[])), run(&program, arguments(&program, &[])));
 }
+
+#[test]
+fn a_consumer_that_reads_ahead_of_its_producer_stays() {
+    let reads = |b: &FuncBuilder, t: &crate::tir::Buffer, y: &crate::tir::Buffer, i: KernelValue| {
+        b.block(AT, "y", [s("v", &i)], |[v]| {
+            b.store(AT, y, [v.clone()], add(b.load(AT, t, [v]), KernelValue::int(1)));
+        });
+    };
+    let makes = |b: &FuncBuilder, t: &crate::tir::Buffer, x: &crate::tir::Buffer, i: KernelValue| {
+        b.block(AT, "t", [s("v", &i)], |[v]| b.store(AT, t, [v.clone()], mul(&b.load(AT, x, [v]), 2)));
+    };
+    let buffers = |b: &FuncBuilder| (input(b, "x", &[6]), output(b, "out", &[6]), local(b, "tmp", 6));
+    let backwards = kernel(|b| {
+        let (x, y, t) = buffers(b);
+        each(b, "i", 6, |i| {
+            makes(b, &t, &x, i.clone());
+            reads(b, &t, &y, KernelValue::int(5).binary(BinaryOp::Sub, i));
+        });
+    });
+    let before = kernel(|b| {
+        let (x, y, t) = buffers(b);
+        each(b, "i", 6, |i| reads(b, &t, &y, i));
+        each(b, "i", 6, |i| makes(b, &t, &x, i));
+    });
+    for program in [backwards, before] {
+        assert!(!keeps(&program, |s| s.block("y").and_then(|y| s.reverse_compute_inline(y))));
+        assert!(!keeps(&program, |s| s.block("t").and_then(|t| s.compute_inline(t))));
+    }
+}
