@@ -4,7 +4,7 @@
 use tvm_runtime::{DataType, Tensor};
 
 use super::interp::{self, Value};
-use super::schedule::{BlockRV, Factor, LoopRV, Schedule, ScheduleError};
+use super::schedule::{BlockRV, Factor, LoopRV, SRef, Schedule, ScheduleError};
 use super::{
     Block, BlockRealize, Buffer, For, ForKind, IndexMap, Param, PrimExpr, PrimFunc, Scope, Stmt, TensorIntrin,
 };
@@ -77,17 +77,19 @@ pub(crate) fn run(func: &PrimFunc, mut args: Vec<Value>) -> Vec<i64> {
 fn random_tensorize(s: &mut Schedule, rng: &mut Rng, block: BlockRV) -> Result<(), ScheduleError> {
     let loops = s.get_loops(block)?;
     let Some(&last) = loops.last() else { return Err(ScheduleError::Trace("no loops".into())) };
+    let chosen = if rng.one_in(2) { loops[loops.len() / 2] } else { *rng.pick(&loops) };
     let mut forked = s.clone();
     let target = if rng.one_in(4) {
         last
     } else {
-        let [_, inner] = forked.split(*rng.pick(&loops), [None, Some(3)])?;
-        let rest: Vec<LoopRV> = forked.get_loops(block)?.into_iter().filter(|it| *it != inner).collect();
+        let [_, inner] = forked.split(chosen, [None, Some(3)])?;
+        let rest: Vec<LoopRV> =
+            forked.get_loops(block)?.into_iter().filter(|it| it.sref() != inner.sref()).collect();
         let order: Vec<LoopRV> = rest.into_iter().chain([inner]).collect();
         forked.reorder_n(&order)?;
         inner
     };
-    let intrin = *rng.pick(&[AXPY, "fma_1x8_f32"]);
+    let intrin = *rng.pick(&[AXPY, AXPY, AXPY, "fma_1x8_f32"]);
     if rng.one_in(2) {
         let block = forked.blockize(target)?;
         forked.tensorize(block, intrin)?;
@@ -135,7 +137,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(42) {
+    match rng.below(43) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -188,7 +190,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         }
         36 => ("blockize", s.blockize(a).map(drop)),
         37 => ("blockize", s.blockize(innermost).map(drop)),
-        38 | 39 => ("tensorize", random_tensorize(s, rng, block)),
+        38..=41 => ("tensorize", random_tensorize(s, rng, block)),
         35 => ("cache_index", s.cache_index(block, scope, rng.below(3)).map(drop)),
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }
