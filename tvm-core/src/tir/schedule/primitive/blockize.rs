@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Legal where the loop holds perfectly nested loops around one block, whose axes [`divide_axes`](analysis::divide_axes) can
-//! divide, and whose predicate does not depend on these loops. The init of a reduction becomes that of the new block, as a
+//! divide, whose predicate does not depend on these loops, and which names no region. The init of a reduction becomes that of the new block, as a
 //! nest; this takes a commutative update of elements that its spatial axes tell apart.
 //!
 //! TVM counterpart: `blockize`. There, every axis gets an axis in both blocks; here, an outer axis that no outer loop drives, and
@@ -29,8 +29,8 @@ use crate::tir::schedule::rewrite::{self, add_vars, unique_block_name};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::transform::DECOMPOSED;
 use crate::tir::{
-    Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, IterKind, IterVar, Mutator, PrimExpr, Stmt,
-    Substitute, Visitor, for_each_load,
+    Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, ForKind, IterKind, IterVar, Mutator,
+    PrimExpr, Stmt, Substitute, Visitor, for_each_load, walk_block, walk_stmt,
 };
 
 const NAME: &str = "blockize";
@@ -133,6 +133,14 @@ fn check_loops(
         let name = state.loop_name(var);
         return refuse(format!("block `{}` uses loop `{name}` itself, not an axis", block.name));
     }
+    let mut sizes = OwnBuffers { fixed: true };
+    sizes.visit_block(block);
+    if !sizes.fixed {
+        return refuse(format!(
+            "block `{}` matches a buffer to a region, or allocates one whose size is not constant",
+            block.name
+        ));
+    }
     for node in inner {
         let name = state.loop_name(node.loop_var.id());
         if let ForKind::ThreadBinding(_) = node.kind {
@@ -172,7 +180,7 @@ fn check_init(state: &ScheduleState, realize: &BlockRealize, init: &Stmt) -> Res
     if block.iter_vars.iter().any(ordered) {
         return refuse("runs for axes that keep their order");
     }
-    if !block.match_buffers.is_empty() || !block.alloc_buffers.is_empty() {
+    if !block.alloc_buffers.is_empty() {
         return refuse("may use buffers of the block");
     }
     if analysis::reduces_with_outer(state, realize) {
@@ -197,6 +205,44 @@ struct Used(FxHashSet<VarId>);
 impl Visitor for Used {
     fn visit_expr(&mut self, expr: &PrimExpr) {
         add_vars(expr, &mut self.0);
+    }
+}
+
+/// Whether all buffers that a block declares are allocated in constant sizes: their shapes may depend on axes otherwise.
+struct OwnBuffers {
+    fixed: bool,
+}
+
+impl OwnBuffers {
+    fn buffer(&mut self, it: &Buffer) {
+        self.fixed &= it.const_shape().is_some() && it.strides.is_empty() && it.elem_offset.is_none();
+    }
+}
+
+impl Visitor for OwnBuffers {
+    fn visit_expr(&mut self, _: &PrimExpr) {}
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::AllocBuffer(it) => self.buffer(&it.buffer),
+            Stmt::DeclBuffer(_) => self.fixed = false,
+            Stmt::BufferStore(_)
+            | Stmt::For(_)
+            | Stmt::BlockRealize(_)
+            | Stmt::SeqStmt(_)
+            | Stmt::IfThenElse(_)
+            | Stmt::While(_)
+            | Stmt::Bind(_)
+            | Stmt::Evaluate(_)
+            | Stmt::AssertStmt(_) => {}
+        }
+        walk_stmt(self, stmt);
+    }
+
+    fn visit_block(&mut self, block: &Block) {
+        self.fixed &= block.match_buffers.is_empty();
+        block.alloc_buffers.iter().for_each(|it| self.buffer(it));
+        walk_block(self, block);
     }
 }
 

@@ -344,6 +344,36 @@ fn blocks_that_are_no_plain_reductions() {
         replayed(&program, &sch);
         assert_eq!(results(sch.func()), results(&program), "{}", sch.func());
     }
+    // Names of regions have extents that depend on axes.
+    let program = kernel(|b| {
+        let (x, y) = (input(b, "x", &[12]), output(b, "y", &[12]));
+        each(b, "i", 12, |i| {
+            b.block(AT, "view", [s("vi", &i)], |[vi]| {
+                let end = vi.clone().binary(BinaryOp::Add, KernelValue::int(1));
+                let view = b.match_buffer(AT, "view", &y, [(vi.clone(), Some(end))]);
+                b.store(AT, &view, [KernelValue::int(0)], b.load(AT, &x, [vi]));
+            });
+        });
+    });
+    let mut sch = Schedule::new(program.clone()).unwrap();
+    let view = sch.block("view").unwrap();
+    let [i] = sch.loops(view).unwrap();
+    let err = sch.blockize(i).unwrap_err().to_string();
+    assert!(err.contains("matches a buffer to a region"), "{err}");
+    structural_equal(sch.func(), &program).unwrap();
+}
+
+#[test]
+fn the_outer_part_is_a_multiple_of_the_inner_extent() {
+    let program = kernel(|b| {
+        let (x, from) = (input(b, "x", &[12]), output(b, "f", &[12]));
+        each(b, "i", 8, |i| {
+            let place = i.binary(BinaryOp::Add, KernelValue::int(3));
+            b.block(AT, "from", [s("vi", &place)], |[vi]| {
+                b.store(AT, &from, [vi.clone()], b.load(AT, &x, [vi]));
+            });
+        });
+    });
     // With an offset, the outer part is not a multiple of the inner extent.
     let mut sch = Schedule::new(program.clone()).unwrap();
     let from = sch.block("from").unwrap();
