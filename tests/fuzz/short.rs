@@ -24,6 +24,7 @@ enum Step {
     TransformLayout(usize, usize),
     Decompose(usize, usize),
     DecomposePadding(usize, usize),
+    Blockize(usize, usize),
     Rfactor(usize, usize),
     Split(usize, usize),
     Parallel(usize, usize),
@@ -53,7 +54,7 @@ fn steps(s: &Schedule) -> Vec<Step> {
         steps.extend((0..2).map(|index| Step::TransformLayout(block, index)));
         for a in 0..depth {
             steps.extend([Step::Decompose(block, a), Step::Rfactor(block, a), Step::Split(block, a)]);
-            steps.push(Step::DecomposePadding(block, a));
+            steps.extend([Step::DecomposePadding(block, a), Step::Blockize(block, a)]);
             steps.extend([Step::Parallel(block, a), Step::Vectorize(block, a), Step::Bind(block, a)]);
             for b in a + 1..depth {
                 steps.extend([Step::Fuse(block, a, b), Step::Reorder(block, a, b)]);
@@ -109,6 +110,7 @@ fn apply(s: &mut Schedule, step: Step) -> Result<(), ScheduleError> {
         Step::DecomposePadding(block, a) => {
             of(block).and_then(|(block, loops)| s.decompose_padding(block, loops[a]).map(drop))
         }
+        Step::Blockize(block, a) => of(block).and_then(|(_, loops)| s.blockize(loops[a]).map(drop)),
         Step::Rfactor(block, a) => {
             of(block).and_then(|(_, loops)| s.rfactor(loops[a], (a % 2) as i64).map(drop))
         }

@@ -35,6 +35,20 @@ const MAPS: [&str; 9] = [
     "|i, j, k| [i / 2, j / 2, k, j % 2, i % 2]",
     "|i, j, k, l| [l, k, i, j]",
 ];
+/// Tensor intrinsics, with the rows, columns and terms of their products.
+const INTRINSICS: [(&str, [i64; 3]); 11] = [
+    ("fma_1x8_f32", [1, 8, 1]),
+    ("fma_1x16_f32", [1, 16, 1]),
+    ("fma_4x16_f32", [4, 16, 1]),
+    ("fma_8x16_f32", [8, 16, 1]),
+    ("dot_8x4_vnni", [1, 8, 4]),
+    ("dot_16x4_vnni", [1, 16, 4]),
+    ("dot_8x2_bf16", [1, 8, 2]),
+    ("dot_16x2_bf16", [1, 16, 2]),
+    ("dot_4x4_i8i8s32_sdot", [1, 4, 4]),
+    ("dot_4x4_u8u8u32_udot", [1, 4, 4]),
+    ("no such", [1, 4, 4]),
+];
 const TAGS: [ThreadTag; 3] = [ThreadTag::BlockIdxX, ThreadTag::ThreadIdxX, ThreadTag::Vthread];
 
 /// Applies the step that `seed` determines to `s`.
@@ -74,7 +88,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 15 } else { 62 });
+    let op = rng.below(if no_loop { 15 } else { 70 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         7 => ("block(\"no such\")".to_string(), s.block("no such").map(drop)),
@@ -153,13 +167,53 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
             let call = format!("loop_partition(_, {points:?})");
             (call, s.loop_partition_n(pick(rng, &loops), &points).map(drop))
         }
+        60..=62 => ("blockize".into(), s.blockize(pick(rng, &loops)).map(drop)),
+        63 => {
+            let intrin = rng.pick(&INTRINSICS).0;
+            (format!("tensorize(_, {intrin:?})"), s.tensorize(pick(rng, &loops), intrin).map(drop))
+        }
+        64..=67 => tile(s, block, &loops, rng),
         46 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
-        60 | 61 => ("fuse_reduction_epilogue".into(), s.fuse_reduction_epilogue(block, consumer)),
-        0..=6 | 8..=14 | 52..=58 => block_step(s, block, rng, op),
+        68 | 69 => ("fuse_reduction_epilogue".into(), s.fuse_reduction_epilogue(block, consumer)),
+        0..=6 | 8..=14 | 52..=59 => block_step(s, block, rng, op),
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };
     let foreign = foreign && op != 7;
     Done { call: format!("{call} on `{first}`, `{second}`"), result, foreign }
+}
+
+/// Tiles the last three of `loops` for an intrinsic, and mostly replaces the tile by it.
+fn tile(
+    s: &mut Schedule,
+    block: BlockRV,
+    loops: &[LoopRV],
+    rng: &mut Rng,
+) -> (String, Result<(), ScheduleError>) {
+    let (intrin, sizes) = *rng.pick(&INTRINSICS);
+    let blockize = rng.one_in(3);
+    let mut forked = s.clone();
+    let mut apply = || {
+        let (mut outer, mut inner) = (loops[..loops.len().saturating_sub(3)].to_vec(), Vec::new());
+        for (target, size) in loops[outer.len()..].iter().zip(sizes) {
+            let [a, b] = forked.split(*target, [None, Some(size)])?;
+            outer.push(a);
+            inner.push(b);
+        }
+        forked.reorder_n(&[outer, inner.clone()].concat())?;
+        let at = inner[if sizes[0] == 1 { inner.len().min(2) - 1 } else { 0 }];
+        let tile = if blockize { forked.blockize(at)? } else { forked.tensorize(at, intrin)? };
+        if rng.one_in(3) {
+            let around = forked.get_loops(tile)?;
+            forked.decompose_reduction(tile, *rng.pick(&around))?;
+        }
+        Ok(())
+    };
+    let result = apply();
+    if result.is_ok() {
+        *s = forked;
+    }
+    let what = if blockize { "blockize" } else { "tensorize" };
+    (format!("tile by {sizes:?}, {what}(_, {intrin:?}) of {block:?}"), result)
 }
 
 /// Steps of a block, without loops.
@@ -193,6 +247,10 @@ fn block_step(
             let factor = if rng.one_in(16) { *rng.pick(&BAD_FACTORS) } else { factor };
             let call = format!("storage_align(_, 0, {axis}, {factor}, {offset})");
             (call, s.storage_align(block, 0, axis, factor, offset))
+        }
+        59 => {
+            let intrin = rng.pick(&INTRINSICS).0;
+            (format!("tensorize(block, {intrin:?})"), s.tensorize(block, intrin).map(drop))
         }
         52 | 53 => {
             let text = *rng.pick(&MAPS);

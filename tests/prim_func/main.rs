@@ -26,6 +26,7 @@ mod sized;
 mod sparse;
 mod structure;
 mod tables;
+mod tensorize;
 mod threads;
 mod values;
 mod wrapping;

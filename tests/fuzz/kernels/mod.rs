@@ -7,6 +7,7 @@ mod outside;
 mod products;
 mod rows;
 mod structure;
+mod tensors;
 
 use tvm::ir::IrError;
 use tvm::tir::PrimFunc;
@@ -40,6 +41,8 @@ const WRITTEN: &[Kernel] = kernels! {
     outside: matched_rows, matched_tiles, two_names, asserted;
     structure: if_scalar, if_loop_variable, if_memory, if_other_memory, tiles, odd_bindings, strided, reversed, offset,
         writers, in_place, shifted_in_place, nested, logic, stencil, transpose;
+    tensors: tile_product ~ 1e-5, tile_rows ~ 1e-5, tile_relu ~ 1e-5, tile_packed, tile_signed, tile_unsigned, tile_pairs ~ 1e-5,
+        tile_batch ~ 1e-5;
 };
 
 /// Programs built from tensor expressions.

@@ -12,4 +12,5 @@ mod narrow;
 mod programs;
 mod strided;
 mod suite;
+mod tensorize;
 mod transposes;

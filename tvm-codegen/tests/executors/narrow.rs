@@ -14,7 +14,7 @@ use super::elementwise::map;
 use super::suite::targets;
 
 /// The targets of this build, for this CPU and for levels that lack `vpdpbusd`.
-fn levels() -> Vec<Target> {
+pub(crate) fn levels() -> Vec<Target> {
     let mut res = targets();
     if cfg!(target_arch = "x86_64") {
         let has = |name: &str| tvm_runtime::cpu_features().contains(&name);
@@ -42,7 +42,7 @@ fn bytes(count: i64, rng: &mut Rng) -> Vec<u8> {
     (0..count).map(|_| byte(rng)).collect()
 }
 
-fn tensor(shape: &[i64], dtype: DataType, rng: &mut Rng) -> Value {
+pub(crate) fn tensor(shape: &[i64], dtype: DataType, rng: &mut Rng) -> Value {
     let size = shape.iter().product::<i64>() * dtype.bytes() as i64;
     let mut data = bytes(size, rng);
     if dtype.is_float() {
@@ -56,6 +56,16 @@ fn tensor(shape: &[i64], dtype: DataType, rng: &mut Rng) -> Value {
 }
 
 fn compare(module: &IRModule, runs: &[(&str, Vec<Value>)], targets: &[Target]) {
+    compare_with(module, module, runs, targets);
+}
+
+/// Compares what the programs of `module` compute on `targets` with what those of `oracle` compute in the interpreter.
+pub(crate) fn compare_with(
+    oracle: &IRModule,
+    module: &IRModule,
+    runs: &[(&str, Vec<Value>)],
+    targets: &[Target],
+) {
     let run = |built: &tvm_runtime::Module, name: &str, args: &[Value]| {
         let copy = |value: &Value| {
             let it = value.as_tensor().unwrap();
@@ -65,7 +75,7 @@ fn compare(module: &IRModule, runs: &[(&str, Vec<Value>)], targets: &[Target]) {
         call(built.get(name).unwrap(), &mut args).unwrap();
         args.pop().unwrap()
     };
-    let exact = build(module, &Target::interpreter()).unwrap();
+    let exact = build(oracle, &Target::interpreter()).unwrap();
     let want: Vec<Value> = runs.iter().map(|(name, args)| run(&exact, name, args)).collect();
     for target in targets {
         let built = build(module, target).unwrap_or_else(|err| panic!("{target}: {err}"));

@@ -8,6 +8,7 @@ pub mod layout;
 pub mod pipeline;
 pub mod schedule;
 mod signature;
+pub mod tensor_intrin;
 #[cfg(test)]
 mod testing;
 pub mod transform;
@@ -17,3 +18,4 @@ pub(crate) use derive_blocks::{BlockNames, derive_blocks};
 pub use index_map::{IndexMap, IndexMapError};
 pub use layout::{Layout, LayoutAxis};
 pub use signature::{dim_sig, kernel_sig};
+pub use tensor_intrin::TensorIntrin;

@@ -4,8 +4,11 @@
 use tvm_runtime::{DataType, Tensor};
 
 use super::interp::{self, Value};
-use super::schedule::{Factor, LoopRV, Schedule, ScheduleError};
-use super::{IndexMap, Param, PrimExpr, PrimFunc, Scope};
+use super::schedule::{BlockRV, Factor, LoopRV, SRef, Schedule, ScheduleError};
+use super::{
+    Block, BlockRealize, Buffer, For, ForKind, IndexMap, Param, PrimExpr, PrimFunc, Scope, Stmt, TensorIntrin,
+};
+use crate::ir::Var;
 use crate::te;
 use tvm_testing::Rng;
 
@@ -70,6 +73,55 @@ pub(crate) fn run(func: &PrimFunc, mut args: Vec<Value>) -> Vec<i64> {
     out.to_vec().unwrap()
 }
 
+/// Makes a tile of 1 column and some rows and terms, and replaces it by an intrinsic that adds one product to each of 3 elements.
+fn random_tensorize(s: &mut Schedule, rng: &mut Rng, block: BlockRV) -> Result<(), ScheduleError> {
+    let loops = s.get_loops(block)?;
+    let Some(&last) = loops.last() else { return Err(ScheduleError::Trace("no loops".into())) };
+    let chosen = if rng.one_in(2) { loops[loops.len() / 2] } else { *rng.pick(&loops) };
+    let mut forked = s.clone();
+    let target = if rng.one_in(4) {
+        last
+    } else {
+        let [_, inner] = forked.split(chosen, [None, Some(3)])?;
+        let rest: Vec<LoopRV> =
+            forked.get_loops(block)?.into_iter().filter(|it| it.sref() != inner.sref()).collect();
+        let order: Vec<LoopRV> = rest.into_iter().chain([inner]).collect();
+        forked.reorder_n(&order)?;
+        inner
+    };
+    let intrin = *rng.pick(&[AXPY, AXPY, AXPY, "fma_1x8_f32"]);
+    if rng.one_in(2) {
+        let block = forked.blockize(target)?;
+        forked.tensorize(block, intrin)?;
+    } else {
+        forked.tensorize(target, intrin)?;
+    }
+    *s = forked;
+    Ok(())
+}
+
+/// Name of an intrinsic that [`register`] makes known: `c[j] += a * b[j]` for three `j`, of `i64`.
+const AXPY: &str = "axpy_3_i64";
+
+/// Registers [`AXPY`].
+pub(crate) fn register() {
+    let make = |kind: ForKind| {
+        let buffer = |name: &str, n: i64| Buffer::new(name, [PrimExpr::index(n)], I64);
+        let (a, b, c) = (buffer("a", 1), buffer("b", 3), buffer("c", 3));
+        let var = Var::index("j");
+        let at = [PrimExpr::from(&var)];
+        let value = c.load(at.clone()) + a.load([PrimExpr::index(0)]) * b.load(at.clone());
+        let body = For { kind, ..For::serial(var, 3, Stmt::store(&c, at, value)) }.into();
+        let body = BlockRealize::opaque(Block::root(vec![], body));
+        PrimFunc::new("axpy", [Param::In(a), Param::In(b), Param::Out(c)], body)
+    };
+    if TensorIntrin::get(AXPY).is_err() {
+        let intrin = TensorIntrin::new(AXPY, make(ForKind::Serial), make(ForKind::Vectorized)).unwrap();
+        // Another test may have registered it since.
+        let _ = intrin.register();
+    }
+}
+
 const SCOPES: [Scope; 3] = [Scope::Global, Scope::Local, Scope::Shared];
 
 /// Tries one random schedule primitive, which may be rejected; returns its name and result.
@@ -85,7 +137,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(39) {
+    match rng.below(45) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -136,7 +188,10 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
             let padding: Vec<i64> = (0..3).map(|_| *rng.pick(&[1, 4, 8])).collect();
             ("pad_einsum", s.pad_einsum(block, &padding))
         }
-        36 | 37 => ("fuse_reduction_epilogue", s.fuse_reduction_epilogue(block, other)),
+        36 => ("blockize", s.blockize(a).map(drop)),
+        37 => ("blockize", s.blockize(innermost).map(drop)),
+        38..=41 => ("tensorize", random_tensorize(s, rng, block)),
+        42 | 43 => ("fuse_reduction_epilogue", s.fuse_reduction_epilogue(block, other)),
         35 => ("cache_index", s.cache_index(block, scope, rng.below(3)).map(drop)),
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }

@@ -10,6 +10,7 @@ use super::handle::Item;
 use super::primitive::{
     add_unit_loop::add_unit_loop,
     annotate::annotate,
+    blockize::blockize,
     cache_index::cache_index,
     cache_read::cache_read,
     cache_write::cache_write,
@@ -30,6 +31,7 @@ use super::primitive::{
     set_scope::set_scope,
     split::split,
     storage_align::storage_align,
+    tensorize::tensorize,
     transform_block_layout::transform_block_layout,
     transform_layout::transform_layout,
     unannotate::unannotate,
@@ -175,6 +177,13 @@ pub enum InstructionKind {
         /// The dimension of the partial results that the loop becomes; a negative one counts from the end.
         factor_axis: i64,
     },
+    /// Puts a block around a loop.
+    Blockize,
+    /// Replaces what a block or loop computes by a tensor intrinsic.
+    Tensorize {
+        /// Name of the intrinsic.
+        intrin: String,
+    },
     /// Attaches a hint.
     Annotate {
         /// Name of the hint.
@@ -244,6 +253,8 @@ impl InstructionKind {
             InstructionKind::DecomposeReduction => "decompose_reduction",
             InstructionKind::DecomposePadding => "decompose_padding",
             InstructionKind::Rfactor { .. } => "rfactor",
+            InstructionKind::Blockize => "blockize",
+            InstructionKind::Tensorize { .. } => "tensorize",
             InstructionKind::Annotate { .. } => "annotate",
             InstructionKind::Unannotate { .. } => "unannotate",
         }
@@ -289,7 +300,9 @@ impl InstructionKind {
             | InstructionKind::ReverseComputeInline
             | InstructionKind::FuseReductionEpilogue
             | InstructionKind::DecomposePadding
-            | InstructionKind::Rfactor { .. } => Some(true),
+            | InstructionKind::Rfactor { .. }
+            | InstructionKind::Blockize
+            | InstructionKind::Tensorize { .. } => Some(true),
         }
     }
 
@@ -430,6 +443,8 @@ impl InstructionKind {
             InstructionKind::Rfactor { factor_axis } => {
                 rfactor(state, a_loop(0)?, *factor_axis).map(one_block)
             }
+            InstructionKind::Blockize => blockize(state, a_loop(0)?).map(one_block),
+            InstructionKind::Tensorize { intrin } => tensorize(state, stmt(0)?, intrin).map(one_block),
             InstructionKind::Annotate { key, value } => annotate(state, stmt(0)?, key, value).map(no_output),
             InstructionKind::Unannotate { key } => unannotate(state, stmt(0)?, key).map(no_output),
         }

@@ -3,12 +3,13 @@
 use super::*;
 use crate::ir::{structural_equal, structural_hash};
 use crate::te;
-use crate::tir::testing::{I64, arguments, dense, random_step, run, stencil};
+use crate::tir::testing::{I64, arguments, dense, random_step, register, run, stencil};
 use crate::tir::{PrimExpr, analysis::well_formed};
 use tvm_testing::Rng;
 
 mod align;
 mod block_layout;
+mod blockize;
 mod cache_index;
 mod fuse_reduction_epilogue;
 mod handles;
@@ -26,6 +27,7 @@ mod rfactor;
 mod sampling;
 mod small;
 mod symbolic;
+mod tensorize;
 
 fn dim(n: i64) -> PrimExpr {
     PrimExpr::index(n)
@@ -56,6 +58,7 @@ fn rows() -> PrimFunc {
 
 #[test]
 fn random_schedules_keep_results() {
+    register();
     let mut rng = Rng::new(2024);
     let mut applied: std::collections::BTreeMap<&str, (u32, u32)> = Default::default();
     let fixed = [small_dense(), stencil(dim(8), dim(6)), rows()].map(|it| (it, vec![], 250));

@@ -180,11 +180,16 @@ impl fmt::Display for Trace {
                     writeln!(f, "s.transform_block_layout({ins}, {:?}.parse()?)?;", index_map.to_string())?
                 }
                 InstructionKind::PadEinsum { padding } => writeln!(f, "s.pad_einsum({ins}, &{padding:?})?;")?,
-                InstructionKind::DecomposeReduction | InstructionKind::DecomposePadding => {
+                InstructionKind::DecomposeReduction
+                | InstructionKind::DecomposePadding
+                | InstructionKind::Blockize => {
                     writeln!(f, "let {outs} = s.{}({ins})?;", instruction.kind.name())?
                 }
                 InstructionKind::Rfactor { factor_axis } => {
                     writeln!(f, "let {outs} = s.rfactor({ins}, {factor_axis})?;")?
+                }
+                InstructionKind::Tensorize { intrin } => {
+                    writeln!(f, "let {outs} = s.tensorize({ins}, {intrin:?})?;")?
                 }
                 InstructionKind::Annotate { key, value } => {
                     writeln!(f, "s.annotate({ins}, {key:?}, {value:?})?;")?

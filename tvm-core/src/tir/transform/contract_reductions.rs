@@ -70,7 +70,7 @@ fn joined(store: &BufferStore) -> Option<PrimExpr> {
 }
 
 /// True if the order in which the block adds its terms is free.
-pub(super) fn is_declared(block: &Block) -> bool {
+pub(in crate::tir) fn is_declared(block: &Block) -> bool {
     let reduces = block.iter_vars.iter().any(|axis| axis.kind == IterKind::Reduce);
     let has = |name| block.annotations.get(name).is_some();
     reduces && !has(IN_ORDER) && (block.init.is_some() || has(DECOMPOSED))

@@ -71,6 +71,7 @@ pub use check_loop_kinds::check_loop_kinds;
 pub use check_reduction_lanes::check_reduction_lanes;
 pub use compact_buffer_allocation::compact_buffer_allocation;
 pub(in crate::tir) use context::analyzer_for;
+pub(in crate::tir) use contract_reductions::is_declared as order_is_free;
 pub use contract_reductions::{DECOMPOSED, IN_ORDER, contract_reductions};
 pub use convert_blocks_to_opaque::convert_blocks_to_opaque;
 pub use convert_ssa::convert_ssa;

@@ -233,7 +233,7 @@ pub(in crate::tir::schedule) fn is_independent(
             return Ok(false);
         }
         for read in realize.block.reads.iter().filter(|read| read.buffer == write.buffer) {
-            let shared = shared_indices(write, read, &axes);
+            let shared = shared_indices(write, read, &axes, &analyzer);
             let known = determined(&shared, &iters, &PrimExpr::bool(true), &analyzer);
             if !known.contains(&node.loop_var.id()) {
                 return Ok(false);
@@ -243,12 +243,30 @@ pub(in crate::tir::schedule) fn is_independent(
     Ok(true)
 }
 
-/// The indices that are the same in `a` and `b`, two regions of one block, as expressions over the loops.
-fn shared_indices(a: &BufferRegion, b: &BufferRegion, axes: &FxHashMap<VarId, PrimExpr>) -> Vec<PrimExpr> {
-    let is_point = |range: &Range| range.extent.is_const(1);
+/// The places that are the same in `a` and `b`, two regions of one block, as expressions over the loops.
+fn shared_indices(
+    a: &BufferRegion,
+    b: &BufferRegion,
+    axes: &FxHashMap<VarId, PrimExpr>,
+    analyzer: &Analyzer,
+) -> Vec<PrimExpr> {
     let dims = a.region.iter().zip(b.region.iter());
-    let same = dims.filter(|(x, y)| is_point(x) && is_point(y) && crate::arith::same(&x.min, &y.min));
-    same.map(|(x, _)| substitute_expr(&x.min, axes)).collect()
+    let same = dims.filter(|(x, y)| is_as_long(x, y) && crate::arith::same(&x.min, &y.min));
+    same.filter_map(|(x, _)| place(&substitute_expr(&x.min, axes), &x.extent, analyzer)).collect()
+}
+
+/// True when both ranges have the same constant number of elements.
+fn is_as_long(a: &Range, b: &Range) -> bool {
+    a.extent.as_int().is_some_and(|extent| extent > 0 && b.extent.is_const(extent))
+}
+
+/// The quotient by `extent` of each index in a range of `extent` elements from `min`; `None` if they are not known to be equal.
+fn place(min: &PrimExpr, extent: &PrimExpr, analyzer: &Analyzer) -> Option<PrimExpr> {
+    if extent.is_const(1) {
+        return Some(min.clone());
+    }
+    let divides = analyzer.can_prove(&min.clone().floormod(extent).equal(0));
+    divides.then(|| analyzer.simplify(&min.clone().floordiv(extent)))
 }
 
 /// True when no element is in `a` for one iteration of `node` and in `b` for another one: some indices are the same in
@@ -260,15 +278,16 @@ pub(in crate::tir::schedule) fn same_iteration(
     (b, b_region): (&BlockRealize, &BufferRegion),
 ) -> Result<bool, ScheduleError> {
     let analyzer = analyzer_at(state, StmtSRef::Block(a.block.id))?;
-    let is_point = |range: &Range| range.extent.is_const(1);
     let dims = a_region.region.iter().zip(b_region.region.iter());
-    let points = dims.filter(|(x, y)| is_point(x) && is_point(y));
+    let points = dims.filter(|(x, y)| is_as_long(x, y));
     let (a_axes, b_axes) = (bindings(a), bindings(b));
     let (a_loops, b_loops) = (loops_from(state, node, a)?, loops_from(state, node, b)?);
     let one_block = a.block.id == b.block.id;
     let mut shared = Vec::new();
     for (x, y) in points {
-        let (x_value, y_value) = (substitute_expr(&x.min, &a_axes), substitute_expr(&y.min, &b_axes));
+        let places = [(x, &a_axes), (y, &b_axes)]
+            .map(|(it, axes)| place(&substitute_expr(&it.min, axes), &it.extent, &analyzer));
+        let [Some(x_value), Some(y_value)] = places else { continue };
         if one_block && crate::arith::same(&x.min, &y.min) {
             shared.push(x_value);
             continue;

@@ -4,6 +4,7 @@
 
 mod block;
 mod dependence;
+mod divide;
 mod init;
 mod injective;
 mod scope;
@@ -14,6 +15,7 @@ pub(super) use block::{
     distinct_axes, own_nest, single_store, trailing_axes,
 };
 pub(super) use dependence::{Iteration, bindings_of, box_read, check_no_carried_dependence, is_private};
+pub(super) use divide::{Divided, divide_axes};
 pub(super) use init::{check_init_before, check_inits};
 pub(super) use injective::{
     covers_domain, is_independent, reduces_with_outer, same_iteration, shared_spatial_axis, touches_apart,

@@ -9,10 +9,10 @@ use crate::tir::analysis::reads_memory;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{Block, For, Stmt};
 
-/// True when the blocks inside `block` declare everything that happens in it: it holds only loops and blocks, whose
-/// bounds, bindings and predicates read no memory.
+/// True when the blocks in the body of `block` declare everything that happens in it: it has no init, and holds only loops
+/// and blocks, whose bounds, bindings and predicates read no memory.
 pub(in crate::tir::schedule) fn is_plain(block: &Block) -> bool {
-    holds_only_blocks(&block.body) && !heads_read_memory(&block.body)
+    block.init.is_none() && holds_only_blocks(&block.body) && !heads_read_memory(&block.body)
 }
 
 /// Refuses `sref` if the block around it holds anything but loops and blocks. With `moves`, for primitives that move

@@ -137,4 +137,65 @@ impl Schedule {
     pub fn rfactor(&mut self, target: LoopRV, factor_axis: i64) -> Result<BlockRV> {
         self.one_block(InstructionKind::Rfactor { factor_axis }, &[target.handle()])
     }
+
+    /// Puts a block around `target`, a loop that holds loops around one block, and returns it. Its axes are what the loops outside
+    /// choose; the block inside has axes for what the loops inside do, and the name and handle that it had. The init of a
+    /// reduction moves to the new block, so that [`decompose_reduction`](Self::decompose_reduction) takes that one.
+    ///
+    /// TVM counterpart: `blockize`.
+    ///
+    /// ```
+    /// # use tvm_core::tir::{PrimFunc, schedule::{Schedule, ScheduleError}};
+    /// # fn tiles(func: PrimFunc) -> Result<(), ScheduleError> {
+    /// let mut s = Schedule::new(func)?;
+    /// let y = s.block("y")?;
+    /// let [i, j] = s.loops(y)?;
+    /// let [i_0, i_1] = s.split(i, [None, Some(8)])?;
+    /// let [j_0, j_1] = s.split(j, [None, Some(16)])?;
+    /// s.reorder([i_0, j_0, i_1, j_1])?;
+    /// let tile = s.blockize(i_1)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the loops inside do not drive the last part of each of their axes, or the block has a condition on them.
+    pub fn blockize(&mut self, target: LoopRV) -> Result<BlockRV> {
+        self.one_block(InstructionKind::Blockize, &[target.handle()])
+    }
+
+    /// Replaces the body of `target`, which must compute what the tensor intrinsic named `intrin` describes, by the implementation of
+    /// the intrinsic. A loop becomes a block first, as by [`blockize`](Self::blockize). Returns the block. The names are those of
+    /// [`TensorIntrin::names`](crate::tir::TensorIntrin::names). Sums of floats may be rounded in another way.
+    ///
+    /// TVM counterpart: `tensorize`.
+    ///
+    /// ```
+    /// # use tvm_core::te;
+    /// # use tvm_core::tir::{PrimExpr, schedule::{Schedule, ScheduleError}};
+    /// # use tvm_runtime::DataType;
+    /// # let [m, n, k] = [32i64, 64, 10].map(PrimExpr::index);
+    /// # let x = te::placeholder("x", [m.clone(), k.clone()], DataType::F32);
+    /// # let w = te::placeholder("w", [k.clone(), n.clone()], DataType::F32);
+    /// # let r = te::reduce_axis("r", k);
+    /// # let y = te::compute("y", [m, n], &[&x, &w], |i: &[PrimExpr]| {
+    /// #     te::sum(x.at([i[0].clone(), r.expr()]) * w.at([r.expr(), i[1].clone()]), &[&r])
+    /// # });
+    /// # let matmul = te::create_prim_func("matmul", &[x, w], &[y]).unwrap();
+    /// let mut s = Schedule::new(matmul)?; // 32×10 times 10×64
+    /// let y = s.block("y")?;
+    /// let [i, j, k] = s.loops(y)?;
+    /// let [i_0, i_1] = s.split(i, [None, Some(8)])?;
+    /// let [j_0, j_1] = s.split(j, [None, Some(16)])?;
+    /// s.reorder([i_0, j_0, k, i_1, j_1])?;
+    /// let tile = s.tensorize(i_1, "fma_8x16_f32")?;
+    /// s.decompose_reduction(tile, k)?;
+    /// # Ok::<(), ScheduleError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no such intrinsic, or the block computes something else: the message says what differs. When the block sums
+    /// floats in an order that counts.
+    pub fn tensorize(&mut self, target: impl SRef, intrin: &str) -> Result<BlockRV> {
+        self.one_block(InstructionKind::Tensorize { intrin: intrin.into() }, &[target.handle()])
+    }
 }

@@ -3,6 +3,7 @@
 
 pub(super) mod add_unit_loop;
 pub(super) mod annotate;
+pub(super) mod blockize;
 pub(super) mod cache_index;
 pub(super) mod cache_read;
 pub(super) mod cache_write;
@@ -22,6 +23,7 @@ pub(super) mod rfactor;
 pub(super) mod set_scope;
 pub(super) mod split;
 pub(super) mod storage_align;
+pub(super) mod tensorize;
 pub(super) mod transform_block_layout;
 pub(super) mod transform_layout;
 pub(super) mod unannotate;
