@@ -133,8 +133,8 @@ fn a_pass_over_tensor_programs_runs_in_every_driver() {
     }
     let module = main_of::module().unwrap();
     let code = |context: PassContext| {
-        let kernels = context.scope(|| Compiled::new(module.clone(), &Target::c()).unwrap().units().unwrap());
-        kernels.iter().map(|(_, func)| func.to_string()).collect::<String>()
+        let units = context.scope(|| Compiled::new(module.clone(), &Target::c()).unwrap().units().unwrap());
+        units.iter().flat_map(|unit| &unit.kernels).map(|(_, func)| func.to_string()).collect::<String>()
     };
     assert!(code(PassContext::new()) != code(with_tir(tir.clone())));
     assert!(with_tir(tir).scope(|| export_module(&module, &Target::c())).is_ok());

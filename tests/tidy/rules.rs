@@ -34,6 +34,7 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
     ("tvm-codegen/src/driver", "what it lowered itself is loaded"),
     ("tvm-codegen/src/c/load", "the compiled library is loaded"),
     ("tvm-codegen/src/cuda", "driver and NVRTC calls"),
+    ("tvm-codegen/tests/compile_module", "artifacts that the test itself compiled are loaded"),
     ("examples/", "an example may show a foreign kernel being called"),
     ("tests/", "tests may call kernels through the C ABI"),
     ("benches/", "benchmarks may call kernels through the C ABI"),

@@ -115,6 +115,10 @@ fn schedules(compiled: &Compiled) -> String {
 /// Describes the CPUs that can run an artifact.
 fn cpu_level(exe: &Executable) -> String {
     let features: Vec<&str> = exe.cpu_features().collect();
+    let levels: Vec<&str> = exe.cpu_levels().collect();
+    if !levels.is_empty() {
+        return format!(", for {}", levels.join(", "));
+    }
     let level = least_level(features.iter().copied());
     let beyond = features.iter().filter(|it| least_level([**it]).is_none()).count();
     match level {

@@ -124,6 +124,12 @@ fn artifact(path: &Path, exe: &Executable, disassemble: bool) -> Result<(), Erro
     for (key, value) in &exe.metadata {
         out::line(format_args!("{key} = {value}"));
     }
+    let levels: Vec<&str> = exe.cpu_levels().collect();
+    match tvm_runtime::choose_cpu_level(&levels, None) {
+        Ok(None) => {}
+        Ok(Some(level)) => out::line(format_args!("CPU level on this machine: {level}")),
+        Err(err) => out::line(format_args!("CPU level on this machine: {err}")),
+    }
     if disassemble {
         out::line(exe);
     }
