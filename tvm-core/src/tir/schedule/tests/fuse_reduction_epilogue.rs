@@ -228,24 +228,19 @@ fn floats_differ_by_rounding_only() {
 
 #[test]
 fn refusals_name_the_reason() {
-    let pair = |y: &'static str, z: &'static str| {
-        move |s: &mut Schedule| {
-            let (y, z) = (s.block(y)?, s.block(z)?);
-            s.fuse_reduction_epilogue(y, z)
-        }
-    };
-    let cases: [(Box<dyn Fn(&mut Schedule) -> Result<()>>, &str); 6] = [
-        (Box::new(pair("y", "o")), "is not the only reader of `y`"),
-        (Box::new(pair("y", "y")), "is not the only reader of `y`"),
-        (Box::new(pair("z", "o")), "is no reduction of one update"),
-        (Box::new(pair("z", "y")), "is no reduction of one update"),
-        (Box::new(pair("root", "y")), "is no reduction of one update"),
-        (Box::new(pair("y", "root")), "is not the only reader of `y`"),
+    let cases = [
+        ("y", "o", "is not the only reader of `y`"),
+        ("y", "y", "is not the only reader of `y`"),
+        ("z", "o", "is no reduction of one update"),
+        ("z", "y", "is no reduction of one update"),
+        ("root", "y", "is no reduction of one update"),
+        ("y", "root", "is not the only reader of `y`"),
     ];
-    for (i, (change, why)) in cases.iter().enumerate() {
+    for (y, z, why) in cases {
         let mut sch = Schedule::new(small_dense()).unwrap();
-        let err = change(&mut sch).unwrap_err().to_string();
-        assert!(err.contains(why), "{i}: {why} is missing in\n{err}");
+        let (first, second) = (sch.block(y).unwrap(), sch.block(z).unwrap());
+        let err = sch.fuse_reduction_epilogue(first, second).unwrap_err().to_string();
+        assert!(err.contains(why), "{y}, {z}: {why} is missing in\n{err}");
         structural_equal(sch.func(), &small_dense()).unwrap();
     }
     let changes: [(Change, &str); 3] = [
