@@ -9,10 +9,12 @@ use crate::{close, matrix, targets};
 /// `c += a * b` for a tile of 4 rows, 8 columns and 2 terms.
 #[prim_func]
 fn tile(a: &Tensor<f32, 4, 2>, b: &Tensor<f32, 2, 8>, c: &mut Tensor<f32, 4, 8>) {
-    for [i, j, k] in grid([4, 8, 2]) {
-        block("tile", [S(i), S(j), R(k)], |[vi, vj, vk]| {
-            c[[vi, vj]] += a[[vi, vk]] * b[[vk, vj]];
-        });
+    for i in 0..4 {
+        for j in 0..8 {
+            for k in 0..2 {
+                c[[i, j]] = c[[i, j]] + a[[i, k]] * b[[k, j]];
+            }
+        }
     }
 }
 

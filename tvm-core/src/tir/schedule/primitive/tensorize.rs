@@ -1,7 +1,7 @@
 //! `tensorize`: a block, or a loop that becomes one, computes what a tensor intrinsic describes, and gets its implementation.
 //!
 //! Legal where the body of the block is the description of the intrinsic ([`find`]), on other buffers and from other first
-//! elements. The implementation accesses these buffers directly. What it writes has no second name. If it sums floats, the sum
+//! elements. The implementation accesses these buffers directly; its statements become blocks. What it writes has no second name. If it sums floats, the sum
 //! is one whose order is free: that of a reduction with an init, or whose init was separated.
 //!
 //! TVM counterpart: `tensorize`. There, the description is matched by blocks and axes, and implementations access buffers through
@@ -16,7 +16,9 @@ use crate::tir::schedule::rewrite::{Relocate, analyzer_outside};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::tensor_intrin::{Found, TensorIntrin, find};
 use crate::tir::transform::{DECOMPOSED, IN_ORDER, order_is_free, renew_defs};
-use crate::tir::{Block, BlockNames, BlockRealize, Buffer, Mutator, Param, PrimExpr, Range, Stmt};
+use crate::tir::{
+    Block, BlockNames, BlockRealize, Buffer, Mutator, Param, PrimExpr, Range, Stmt, derive_blocks,
+};
 
 const NAME: &str = "tensorize";
 
@@ -93,7 +95,10 @@ fn replace(state: &mut ScheduleState, id: BlockId, intrin: &TensorIntrin) -> Res
         names.take(&other.block.name);
     }
     let (body, own) = implementation(intrin, &found);
-    let body = (Blocks { names, declared }).mutate_stmt(&body).unwrap_or(body);
+    let mut blocks = Blocks { names, declared };
+    let body = blocks.mutate_stmt(&body).unwrap_or(body);
+    // Primitives check loops that run side by side by the blocks in them.
+    let body = derive_blocks(&body, blocks.names);
     let new = with_access_regions(Block {
         alloc_buffers: block.alloc_buffers.iter().cloned().chain(own).collect(),
         body,

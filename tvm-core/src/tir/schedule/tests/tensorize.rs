@@ -163,7 +163,9 @@ fn a_tile_of_the_program_is_replaced() {
                     for i in 0..4 {
                         #[vectorize]
                         for j in 0..16 {
-                            y[[v_i0_o * 4 + i, v_i1_o * 16 + j]] = fmuladd(x[[v_i0_o * 4 + i, v_r]], w[[v_r, v_i1_o * 16 + j]], y[[v_i0_o * 4 + i, v_i1_o * 16 + j]]);
+                            block("y", [S(i), S(j)], |[vi, vj]| {
+                                y[[v_i0_o * 4 + vi, v_i1_o * 16 + vj]] = fmuladd(x[[v_i0_o * 4 + vi, v_r]], w[[v_r, v_i1_o * 16 + vj]], y[[v_i0_o * 4 + vi, v_i1_o * 16 + vj]]);
+                            });
                         }
                     }
                 });
