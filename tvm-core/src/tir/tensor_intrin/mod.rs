@@ -49,7 +49,7 @@ const BUILT_IN: &[&[BuiltIn]] = &[x86::TABLE, vnni::TABLE, bf16::TABLE, arm::TAB
 /// #     let body = BlockRealize::opaque(Block::root(vec![], body));
 /// #     PrimFunc::new("double", [Param::In(x), Param::Out(y)], body)
 /// # }
-/// # let (desc, imp) = (double(|x| x * 2.0), double(|x| x.clone() + x));
+/// # let (desc, imp) = (double(|x| x * 2), double(|x| x.clone() + x));
 /// TensorIntrin::new("double_4", desc, imp)?.register()?;
 /// let double = TensorIntrin::get("double_4")?;
 /// double.check_values(1)?;

@@ -1,5 +1,7 @@
 //! Built-in intrinsics compute what they describe; others are registered by name, if they are well made.
 
+use std::slice::from_ref;
+
 use tvm_runtime::DataType;
 
 use super::build::{add_to, buffer, each};
@@ -107,12 +109,12 @@ fn descriptions_are_one_nest_that_touches_all() {
         })
     });
     let two = func(both, |[a, c]| {
-        let sum = || each("i", 4, ForKind::Serial, |i| add_to(c, &[i.clone()], a.load([i])));
+        let sum = || each("i", 4, ForKind::Serial, |i| add_to(c, from_ref(&i), a.load([i.clone()])));
         Stmt::seq([sum(), sum()])
     });
     let threads = sums(ForKind::ThreadBinding(ThreadTag::ThreadIdxX), 4, 1, |it| it);
     let values = func(both, |[a, c]| {
-        each("i", 4, ForKind::Serial, |i| add_to(c, &[i.clone()], a.load([i.clone()]) * i))
+        each("i", 4, ForKind::Serial, |i| add_to(c, from_ref(&i), a.load([i.clone()]) * i.clone()))
     });
     for (desc, why) in [
         (sums(ForKind::Serial, 3, 1, |it| it), "does not touch all of `a`"),
@@ -135,13 +137,13 @@ fn implementations_only_access_elements() {
         let first = a.load([PrimExpr::index(0)]);
         let view = buffer("view", &[4], I64);
         let data = PrimExpr::call(Intrinsic::AddressOf, [first], DataType::HANDLE);
-        let sum = each("i", 4, ForKind::Serial, |i| add_to(c, &[i.clone()], view.load([i])));
+        let sum = each("i", 4, ForKind::Serial, |i| add_to(c, from_ref(&i), view.load([i.clone()])));
         Stmt::seq([Stmt::DeclBuffer(DeclBuffer { buffer: view.clone(), data }.into()), sum])
     });
     let shared = {
         let (a, c) = (buffer("a", &[4], I64), buffer("c", &[4], I64));
         let own = Buffer::with_scope("own", [PrimExpr::index(4)], I64, Scope::Shared);
-        let body = each("i", 4, ForKind::Serial, |i| add_to(&c, &[i.clone()], a.load([i])));
+        let body = each("i", 4, ForKind::Serial, |i| add_to(&c, from_ref(&i), a.load([i.clone()])));
         let body = BlockRealize::opaque(Block::root(vec![own], body));
         PrimFunc::new("f", both([a, c]), body)
     };

@@ -102,7 +102,8 @@ fn tiled(s: &mut Schedule, [m, n, k]: [i64; 3]) -> Result<[LoopRV; 6]> {
 fn built_in_intrinsics_keep_results() {
     let (u8, i8, i32, bf16) = (DataType::U8, DataType::I8, DataType::I32, DataType::BF16);
     let u32 = DataType::U32;
-    let cases: [(&str, [i64; 3], (DataType, DataType, DataType), Option<(i64, i64)>); 11] = [
+    type Case = (&'static str, [i64; 3], (DataType, DataType, DataType), Option<(i64, i64)>);
+    let cases: [Case; 11] = [
         ("fma_1x8_f32", [1, 8, 1], (F32, F32, F32), None),
         ("fma_1x16_f32", [1, 16, 1], (F32, F32, F32), None),
         ("fma_4x16_f32", [4, 16, 1], (F32, F32, F32), None),
@@ -327,11 +328,12 @@ fn program(
 
 #[test]
 fn operations_and_indices_are_compared() {
+    type Build = fn([&Buffer; 3], [PrimExpr; 2]) -> (PrimExpr, PrimExpr);
     for (name, dtype) in [("rows_compared_i64", I64), ("rows_compared_f32", F32)] {
         let func = || rows(false, BinaryOp::Add, dtype);
         TensorIntrin::new(name, func(), func()).unwrap().register().unwrap();
     }
-    let try_with = |dtype, build: &dyn Fn([&Buffer; 3], [PrimExpr; 2]) -> (PrimExpr, PrimExpr), init| {
+    let try_with = |dtype, build: &Build, init| {
         let (a, b, c) = (
             Buffer::new("a", [dim(8), dim(9)], dtype),
             Buffer::new("b", [dim(9)], dtype),
@@ -356,7 +358,6 @@ fn operations_and_indices_are_compared() {
             }
         }
     };
-    type Build = fn([&Buffer; 3], [PrimExpr; 2]) -> (PrimExpr, PrimExpr);
     let cases: [(Build, &str); 12] = [
         (|[a, b, c], [i, k]| (i.clone(), c.load([i.clone()]) + a.load([i, k.clone()]) * b.load([k])), ""),
         // Operands of sums and products may be exchanged.
