@@ -162,7 +162,7 @@ impl fmt::Display for Target {
 /// A text that is not a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -triple=T -cpu=C -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N -bf16-dot=N"
+    "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -triple=T -cpu=C -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N -bf16-dot=N -masked-vectors=N"
 )]
 pub struct ParseTargetError(pub String);
 
