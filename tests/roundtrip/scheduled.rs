@@ -8,8 +8,8 @@ use tvm::prelude::*;
 use tvm::runtime::DataType;
 use tvm::tir::schedule::LoopRV;
 use tvm::tir::{
-    BinaryOp, Bind, Block, BlockRealize, Buffer, BufferStore, For, ForKind, Intrinsic, IterKind, IterVar,
-    Param, PrimExpr, PrimFunc, Range, Scope, Stmt, binary,
+    BinaryOp, Bind, Block, BlockRealize, Buffer, For, ForKind, Intrinsic, IterKind, IterVar, Param, PrimExpr,
+    PrimFunc, Range, Scope, Stmt, binary,
 };
 use tvm_testing::Rng;
 
@@ -299,9 +299,7 @@ fn shapes_of_statements() -> PrimFunc {
         .into()
     };
     let load = |at: PrimExpr| x.load([at]);
-    let store = |at: PrimExpr, value: PrimExpr| -> Stmt {
-        BufferStore { buffer: y.clone(), value, indices: [at].into(), span: Span::none() }.into()
-    };
+    let store = |at: PrimExpr, value: PrimExpr| -> Stmt { Stmt::store(&y, [at], value) };
     let yes = || PrimExpr::bool(true);
     let bound = |name: &str, value: PrimExpr| {
         let var = Var::new(name, Type::Prim(value.dtype()));

@@ -50,6 +50,7 @@ pub(crate) fn machine(rng: &mut Rng) -> Machine {
         cores: *rng.pick(&[1, 2, 64]),
         // Its sums round otherwise than those of the interpreter.
         bf16_dot: false,
+        masked_vectors: rng.one_in(2),
     }
 }
 

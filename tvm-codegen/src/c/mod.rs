@@ -7,7 +7,7 @@
 //! operation (`-ffp-contract=off`), except where the lowered program has `fmuladd`, unless `fast_math` is set. Outputs
 //! of a kernel call must not overlap other arguments, because the generated code declares pointers as `restrict`.
 //!
-//! Files: `function` translates one kernel to C functions; `stmt`, `expr`, `vector` and `intrinsic` are its parts;
+//! Files: `function` translates one kernel to C functions; `stmt`, `expr`, `vector`, `masked` and `intrinsic` are its parts;
 //! `types` names types; `load` runs the compiler and keeps the results in the `cache`.
 
 mod cache;
@@ -16,6 +16,7 @@ mod expr;
 mod function;
 mod intrinsic;
 pub mod load;
+mod masked;
 mod stmt;
 mod types;
 mod vector;

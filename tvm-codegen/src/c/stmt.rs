@@ -162,7 +162,7 @@ impl Function<'_> {
             return not_supported(format!("buffer `{}`, which is not flat", it.buffer.name));
         };
         if !index.dtype().is_scalar() {
-            return self.store_vector(&it.buffer, index, &it.value);
+            return self.store_vector(it, index);
         }
         let name = self.buffer(&it.buffer)?;
         let at = self.expr(index)?;

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use tvm_core::tir::{Binary, BinaryOp, Buffer, BufferLoad, Cast, PrimExpr, Ramp, Shuffle};
+use tvm_core::tir::{Binary, BinaryOp, BufferLoad, BufferStore, Cast, PrimExpr, Ramp, Shuffle};
 use tvm_runtime::DataType;
 
 use super::expr::{cast_scalar, scalar_binary};
@@ -416,6 +416,9 @@ impl Function<'_> {
         let [index] = &*it.indices else {
             return not_supported(format!("buffer `{}`, which is not flat", it.buffer.name));
         };
+        if let Some(predicate) = &it.predicate {
+            return self.masked_load(it, index, predicate);
+        }
         let base = self.buffer(&it.buffer)?;
         let lanes = index.dtype().lanes();
         let ty = self.ty(it.buffer.dtype.with_lanes(lanes));
@@ -438,12 +441,8 @@ impl Function<'_> {
     }
 
     /// Writes `buffer[index] = value` for a vector value.
-    pub(super) fn store_vector(
-        &mut self,
-        buffer: &Buffer,
-        index: &PrimExpr,
-        value: &PrimExpr,
-    ) -> Result<(), CodegenError> {
+    pub(super) fn store_vector(&mut self, it: &BufferStore, index: &PrimExpr) -> Result<(), CodegenError> {
+        let (buffer, value) = (&it.buffer, &it.value);
         let base = self.buffer(buffer)?;
         let lanes = index.dtype().lanes();
         let dtype = buffer.dtype.with_lanes(lanes);
@@ -451,6 +450,9 @@ impl Function<'_> {
         let mut text = self.expr(value)?;
         if dtype.is_bool() {
             text = format!("({text} & {})", self.splat(DataType::I8.with_lanes(lanes), "1"));
+        }
+        if let Some(predicate) = &it.predicate {
+            return self.masked_store(it, index, predicate, &text);
         }
         if let PrimExpr::Ramp(ramp) = index
             && ramp.stride.is_const(1)

@@ -48,7 +48,10 @@ impl<'ctx> Function<'ctx, '_> {
                 let (a, b) = (self.expr(&it.true_value)?, self.expr(&it.false_value)?);
                 self.select(condition, a, b)
             }
-            PrimExpr::BufferLoad(it) => self.load(&it.buffer, &it.indices),
+            PrimExpr::BufferLoad(it) => match &it.predicate {
+                Some(predicate) => self.masked_load(it, predicate),
+                None => self.load(&it.buffer, &it.indices),
+            },
             PrimExpr::Ramp(it) => {
                 let dtype = it.base.dtype().with_lanes(it.lanes);
                 let (base, stride) = (self.expr(&it.base)?, self.expr(&it.stride)?);

@@ -96,7 +96,11 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(())
     }
 
-    fn flat_index<'e>(&self, buffer: &Buffer, indices: &'e [PrimExpr]) -> Result<&'e PrimExpr, LlvmError> {
+    pub(super) fn flat_index<'e>(
+        &self,
+        buffer: &Buffer,
+        indices: &'e [PrimExpr],
+    ) -> Result<&'e PrimExpr, LlvmError> {
         match indices {
             [index] => Ok(index),
             _ => unsupported(format!(
@@ -297,7 +301,7 @@ impl<'ctx> Function<'ctx, '_> {
 }
 
 /// The first index of a contiguous access; `None` for other accesses.
-fn contiguous(index: &PrimExpr) -> Option<&PrimExpr> {
+pub(super) fn contiguous(index: &PrimExpr) -> Option<&PrimExpr> {
     match index {
         PrimExpr::Ramp(ramp) => {
             let Ramp { base, stride, .. } = &**ramp;

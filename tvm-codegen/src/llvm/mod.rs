@@ -3,7 +3,7 @@
 //! Requires the lowered form of `tvm_core::tir::transform`. TVM counterpart: `CodeGenLLVM`, `CodeGenCPU`.
 //!
 //! Files: [`machine`](self) describes the target; `function` translates one kernel to an LLVM function; `stmt`, `expr`,
-//! `memory`, `arith` and `intrinsic` are its parts; `parallel` outlines loop bodies; `jit` loads the result.
+//! `memory`, `masked`, `arith` and `intrinsic` are its parts; `parallel` outlines loop bodies; `jit` loads the result.
 
 mod arith;
 mod dot;
@@ -13,6 +13,7 @@ mod function;
 mod intrinsic;
 mod jit;
 mod machine;
+mod masked;
 mod memory;
 mod parallel;
 mod stmt;

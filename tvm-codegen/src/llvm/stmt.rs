@@ -38,7 +38,10 @@ impl<'ctx> Function<'ctx, '_> {
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Result<(), LlvmError> {
         self.unit.position.enter(stmt);
         with_stack(|| match stmt {
-            Stmt::BufferStore(it) => self.store(&it.buffer, &it.indices, &it.value),
+            Stmt::BufferStore(it) => match &it.predicate {
+                Some(predicate) => self.masked_store(it, predicate),
+                None => self.store(&it.buffer, &it.indices, &it.value),
+            },
             Stmt::For(it) => match it.kind {
                 ForKind::Serial | ForKind::Unrolled => self.serial_loop(it),
                 ForKind::Parallel if self.in_parallel => self.serial_loop(it),

@@ -8,6 +8,7 @@ mod deep;
 mod elementary;
 mod elementwise;
 mod kernels;
+mod masked;
 mod narrow;
 mod programs;
 mod strided;

@@ -35,6 +35,11 @@ pub(crate) fn check(cases: &[Case]) {
 
 /// As [`check`], but only at this optimisation level: the C compiler takes long for hundreds of functions.
 pub(crate) fn check_at(opt_level: u8, cases: &[Case]) {
+    check_on(opt_level, cases, &targets());
+}
+
+/// As [`check_at`], on these executors.
+pub(crate) fn check_on(opt_level: u8, cases: &[Case], targets: &[Target]) {
     let mut module = IRModule::new();
     let names: Vec<String> = cases
         .iter()
@@ -60,8 +65,8 @@ pub(crate) fn check_at(opt_level: u8, cases: &[Case]) {
         names.iter().zip(cases).map(run).collect()
     };
     let want = run(&Target::interpreter());
-    for target in targets() {
-        for (((name, case), got), want) in names.iter().zip(cases).zip(run(&target)).zip(&want) {
+    for target in targets {
+        for (((name, case), got), want) in names.iter().zip(cases).zip(run(target)).zip(&want) {
             for (k, (got, want)) in got.iter().zip(want).enumerate() {
                 for (i, (got, want)) in got.iter().zip(want).enumerate() {
                     if let (Value::Tensor(got), Value::Tensor(want)) = (got, want) {

@@ -70,7 +70,12 @@ impl Same {
                     && self.exprs(&a.false_value, &b.false_value)
             }
             (PrimExpr::BufferLoad(a), PrimExpr::BufferLoad(b)) => {
-                a.buffer == b.buffer && self.all(&a.indices, &b.indices)
+                a.buffer == b.buffer
+                    && self.all(&a.indices, &b.indices)
+                    && match (&a.predicate, &b.predicate) {
+                        (Some(a), Some(b)) => self.exprs(a, b),
+                        (a, b) => a.is_none() && b.is_none(),
+                    }
             }
             (PrimExpr::Ramp(a), PrimExpr::Ramp(b)) => {
                 a.lanes == b.lanes && self.exprs(&a.base, &b.base) && self.exprs(&a.stride, &b.stride)
@@ -143,7 +148,7 @@ fn hash_expr<H: Hasher>(expr: &PrimExpr, nodes: &mut u32, state: &mut H) {
             go(&it.false_value);
         }
         PrimExpr::BufferLoad(it) => {
-            it.indices.iter().for_each(&mut go);
+            it.indices.iter().chain(&it.predicate).for_each(&mut go);
             it.buffer.hash(state);
         }
         PrimExpr::Ramp(it) => {

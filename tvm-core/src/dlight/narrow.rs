@@ -289,7 +289,7 @@ impl<'a> Product<'a> {
         let body = Stmt::store(&sums, own.clone(), sums.load(own.clone()) + term);
         let init = Some(Stmt::store(&sums, own, int(0)));
         made.stmts.push(nest(Block { init, ..Block::new(name, body) }, axes));
-        BufferLoad { buffer: sums, indices: at.into(), span: self.store.span.clone() }
+        BufferLoad { buffer: sums, indices: at.into(), predicate: None, span: self.store.span.clone() }
     }
 
     /// Adds a block that stores `product - excess` as the result.

@@ -176,7 +176,12 @@ impl Printer {
                 (text!["select(", condition, ", ", a, ", ", b, ")"], Prec::Atom)
             }
             PrimExpr::BufferLoad(it) => {
-                let text = text![self.names.buffer(&it.buffer), "[[", self.index_texts(&it.indices), "]]"];
+                let mut text =
+                    text![self.names.buffer(&it.buffer), "[[", self.index_texts(&it.indices), "]]"];
+                if let Some(predicate) = &it.predicate {
+                    let predicate = self.text_in(predicate, Class::Number, Prec::None);
+                    text = text!["masked(", text, ", ", predicate, ")"];
+                }
                 self.convert(text, scalar_int, Class::Number, class)
             }
             PrimExpr::Ramp(it) => {

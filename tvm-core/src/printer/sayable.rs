@@ -220,6 +220,7 @@ impl Sayable {
             Stmt::AssertStmt(it) if !is_assertion(&it.failure) => {
                 self.refuse(format!("a failure with the status {}", it.failure.status), false);
             }
+            Stmt::BufferStore(it) if it.predicate.is_some() => self.refuse("a masked store", false),
             Stmt::SeqStmt(_)
             | Stmt::IfThenElse(_)
             | Stmt::For(_)
@@ -302,6 +303,7 @@ impl Visitor for Sayable {
                 return self.refuse("a vector", false);
             }
             PrimExpr::Call(it) => self.call(it),
+            PrimExpr::BufferLoad(it) if it.predicate.is_some() => return self.refuse("a masked load", false),
             PrimExpr::IntImm(_) | PrimExpr::Var(_) | PrimExpr::BufferLoad(_) | PrimExpr::Let(_) => {}
         }
         with_stack(|| walk_expr(self, expr));

@@ -77,7 +77,10 @@ impl Printer {
     }
 
     fn store(&mut self, it: &BufferStore) {
-        let target = format!("{}[[{}]]", self.names.buffer(&it.buffer), self.indices(&it.indices));
+        let mut target = format!("{}[[{}]]", self.names.buffer(&it.buffer), self.indices(&it.indices));
+        if let Some(predicate) = &it.predicate {
+            target = format!("masked({target}, {})", self.any_expr(predicate));
+        }
         let text = match update(it) {
             Some((op, value)) => format!("{target} {op}= {};", self.value(value)),
             None => format!("{target} = {};", self.value(&it.value)),
@@ -308,6 +311,8 @@ fn update(it: &BufferStore) -> Option<(&'static str, &PrimExpr)> {
         _ => return None,
     };
     let same = old.buffer == it.buffer
+        && old.predicate.is_none()
+        && it.predicate.is_none()
         && old.indices.len() == it.indices.len()
         && old.indices.iter().zip(it.indices.iter()).all(|(a, b)| structural_equal(a, b).is_ok());
     same.then_some((op, &value.b))

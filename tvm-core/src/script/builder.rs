@@ -225,6 +225,7 @@ impl FuncBuilder {
         KernelValue::typed(PrimExpr::BufferLoad(Arc::new(BufferLoad {
             buffer: buffer.clone(),
             indices: indices.into_iter().map(KernelValue::into_index).collect(),
+            predicate: None,
             span: self.span(loc),
         })))
     }
@@ -278,6 +279,7 @@ impl FuncBuilder {
             buffer: buffer.clone(),
             value,
             indices: indices.into_iter().map(KernelValue::into_index).collect(),
+            predicate: None,
             span: self.span(loc),
         });
     }

@@ -22,13 +22,15 @@ pub struct Machine {
     /// True if the CPU sums products of pairs of `bf16` in `f32` (`vdpbf16ps`). Such sums flush denormal numbers and round
     /// each product, so only programs that are compiled with `fast_math` have them.
     pub bf16_dot: bool,
+    /// True if loads and stores of some lanes of a vector are single instructions (AVX-512).
+    pub masked_vectors: bool,
 }
 
 /// A field of [`Machine`]: its name in the text of a target, how to read it and how to set it.
 pub(super) type Field = (&'static str, fn(&Machine) -> u64, fn(&mut Machine, u64));
 
 /// The fields, in the order of the text.
-pub(super) const FIELDS: [Field; 7] = [
+pub(super) const FIELDS: [Field; 8] = [
     ("vector-bits", |it| it.vector_bits.into(), |it, value| it.vector_bits = narrow(value)),
     ("vector-registers", |it| it.vector_registers.into(), |it, value| it.vector_registers = narrow(value)),
     ("l1", |it| it.l1_bytes, |it, value| it.l1_bytes = value),
@@ -36,6 +38,7 @@ pub(super) const FIELDS: [Field; 7] = [
     ("l3", |it| it.l3_bytes, |it, value| it.l3_bytes = value),
     ("cores", |it| it.cores.into(), |it, value| it.cores = narrow(value)),
     ("bf16-dot", |it| it.bf16_dot.into(), |it, value| it.bf16_dot = value != 0),
+    ("masked-vectors", |it| it.masked_vectors.into(), |it, value| it.masked_vectors = value != 0),
 ];
 
 fn narrow(value: u64) -> u32 {
@@ -65,6 +68,7 @@ impl Machine {
             l3_bytes: 0,
             cores: 4,
             bf16_dot: false,
+            masked_vectors: false,
         }
     }
 
@@ -76,11 +80,13 @@ impl Machine {
             let cores = std::thread::available_parallelism().map_or(1, |it| narrow(it.get() as u64));
             let vector_registers = registers(vector_bits);
             let bf16_dot = host_bf16_dot();
+            let masked_vectors = host_masked_vectors();
             with_host_caches(Machine {
                 vector_bits,
                 vector_registers,
                 cores,
                 bf16_dot,
+                masked_vectors,
                 ..Machine::baseline()
             })
         })
@@ -88,11 +94,10 @@ impl Machine {
 
     /// The machine with the vectors of the CPU or feature level `cpu`, if they are known.
     pub(super) fn with_cpu(self, cpu: &str) -> Machine {
+        let machine = Machine { bf16_dot: false, masked_vectors: level_masked_vectors(cpu), ..self };
         match level_vector_bits(cpu) {
-            Some(vector_bits) => {
-                Machine { vector_bits, vector_registers: registers(vector_bits), bf16_dot: false, ..self }
-            }
-            None => Machine { bf16_dot: false, ..self },
+            Some(vector_bits) => Machine { vector_bits, vector_registers: registers(vector_bits), ..machine },
+            None => machine,
         }
     }
 }
@@ -112,6 +117,12 @@ fn level_vector_bits(cpu: &str) -> Option<u32> {
     } else {
         128
     })
+}
+
+/// True if a CPU of this x86-64 feature level has masked accesses for all sizes of vectors and elements.
+fn level_masked_vectors(cpu: &str) -> bool {
+    let features = tvm_runtime::level_features(cpu).unwrap_or_default();
+    ["avx512vl", "avx512bw"].iter().all(|name| features.contains(name))
 }
 
 /// Width in bits of this machine's widest vectors; 128 where it is not detected.
@@ -136,6 +147,17 @@ fn host_bf16_dot() -> bool {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn host_bf16_dot() -> bool {
+    false
+}
+
+/// True if this machine has masked accesses for all sizes of vectors and elements.
+#[cfg(target_arch = "x86_64")]
+fn host_masked_vectors() -> bool {
+    std::arch::is_x86_feature_detected!("avx512vl") && std::arch::is_x86_feature_detected!("avx512bw")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn host_masked_vectors() -> bool {
     false
 }
 

@@ -174,7 +174,7 @@ impl fmt::Display for Target {
 pub enum ParseTargetError {
     /// The text does not follow the syntax.
     #[error(
-        "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -triple=T -cpu=C -cpu=LEVEL,LEVEL,… -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N -bf16-dot=N"
+        "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -triple=T -cpu=C -cpu=LEVEL,LEVEL,… -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N -bf16-dot=N -masked-vectors=N"
     )]
     Syntax(String),
     /// A list of CPU levels has something else in it, or a level twice.

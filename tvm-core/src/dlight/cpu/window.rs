@@ -8,6 +8,7 @@
 use super::{parallel, unroll_phases};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
+use crate::dlight::inline::readers_in_bounds;
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::IN_ORDER;
@@ -42,6 +43,10 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     let Some(reader) = info.only_reader(s) else { return Ok(None) };
     let Some(window) = window(s, &reader) else { return Ok(None) };
+    if let Some((fork, text)) = with_predicates(s, info, &reader, machine)? {
+        *s = fork;
+        return Ok(Some(text));
+    }
     // What one image of the block takes.
     let bytes = info.store.as_ref().map_or(1, |store| i64::from(store.buffer.dtype.bits() / 8).max(1));
     let own = info.axes.get(window.images..).unwrap_or_default();
@@ -51,6 +56,46 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     let text = scheduled(s, &reader, &window, size.map(|size| (info, size)), machine)?;
     Ok(text.map(|text| format!("{text}, inside of `{}`", reader.name)))
+}
+
+/// The window scheduled with its producer inlined: padding becomes predicates of what it loads.
+fn with_predicates(
+    s: &Schedule,
+    producer: &BlockInfo,
+    reader: &BlockInfo,
+    machine: &Machine,
+) -> Result<Option<(Schedule, String)>, ScheduleError> {
+    if !machine.masked_vectors || readers_in_bounds(s, &producer.name) != Some(1) {
+        return Ok(None);
+    }
+    let mut fork = s.clone();
+    let block = fork.block(&producer.name)?;
+    if fork.compute_inline(block).is_err() {
+        return Ok(None);
+    }
+    let Some(reader) = BlockInfo::of(&fork, &reader.name) else { return Ok(None) };
+    let Some(window) = window(&fork, &reader) else { return Ok(None) };
+    if masked_lanes(&reader, &window, machine).is_none() {
+        return Ok(None);
+    }
+    let text = scheduled(&mut fork, &reader, &window, None, machine)?;
+    Ok(text.map(|text| (fork, format!("{text}, inlined into `{}`", reader.name))))
+}
+
+/// The lanes of the vector of which each row of the result is a part, if that is one vector under a predicate.
+fn masked_lanes(info: &BlockInfo, window: &Window, machine: &Machine) -> Option<i64> {
+    let column = &info.axes[window.column];
+    let store = info.store.as_ref()?;
+    let columns = column.extent.as_int().and_then(|it| u64::try_from(it).ok())?;
+    let lanes = columns.checked_next_power_of_two()?;
+    let contiguous =
+        |load: &BufferLoad| matches!(stride(&load.indices, &column.var), Stride::Zero | Stride::One);
+    let fits = machine.masked_vectors
+        && store.buffer.dtype.is_float()
+        && columns.count_ones() > 1
+        && lanes <= u64::from(machine.lanes(store.buffer.dtype))
+        && info.loads.iter().all(|load| contiguous(load));
+    fits.then_some(lanes as i64)
 }
 
 /// The block as a reduction over windows.
@@ -110,6 +155,7 @@ fn scheduled(
     };
     let columns =
         info.axes[window.column].extent.as_int().map_or(vectors * lanes, |it| it.min(vectors * lanes));
+    let columns = masked_lanes(info, window, machine).unwrap_or(columns);
     let most = if machine.vector_registers >= 32 { 8 } else { 4 } / vectors;
     let rows = rows_of(info.axes[window.row].extent.as_int(), most);
     let block = s.block(&info.name)?;

@@ -147,7 +147,8 @@ impl Mutator for Access<'_> {
             && let Some(buffer) = self.buffers.get(&load.buffer.id)
         {
             let (buffer, indices) = (buffer.clone(), self.index.clone().into());
-            let load = BufferLoad { buffer, indices, span: load.span.clone() };
+            let (predicate, span) = (load.predicate.clone(), load.span.clone());
+            let load = BufferLoad { buffer, indices, predicate, span };
             return Some(PrimExpr::BufferLoad(load.into()));
         }
         self.walk_expr(expr)

@@ -107,6 +107,9 @@ pub struct BufferLoad {
     pub buffer: Buffer,
     /// One `i64` index per dimension; the last may be a vector.
     pub indices: Arc<[PrimExpr]>,
+    /// A vector of bools, for a vector at one index per lane: lanes in which it is false are zero, and no access. Only
+    /// lowered programs have it.
+    pub predicate: Option<PrimExpr>,
     /// Where it was written.
     pub span: Span,
 }
@@ -203,7 +206,12 @@ impl BufferLoad {
     /// The same access at other indices.
     #[must_use]
     pub fn with_indices(&self, indices: impl Into<Arc<[PrimExpr]>>) -> BufferLoad {
-        BufferLoad { buffer: self.buffer.clone(), indices: indices.into(), span: self.span.clone() }
+        BufferLoad {
+            buffer: self.buffer.clone(),
+            indices: indices.into(),
+            predicate: self.predicate.clone(),
+            span: self.span.clone(),
+        }
     }
 }
 

@@ -171,7 +171,7 @@ mod tests {
             Span::rust("kernel.rs", line, 1)
         };
         let (value, indices) = (PrimExpr::from(&n), [PrimExpr::from(&i)].into());
-        let store = BufferStore { buffer: x, value, indices, span: at() };
+        let store = BufferStore { buffer: x, value, indices, predicate: None, span: at() };
         let condition = PrimExpr::from(&n).less(&i);
         let branch =
             IfThenElse { condition: condition.clone(), then_case: store.into(), else_case: None, span: at() };

@@ -18,7 +18,7 @@ nodes! {
     // The operation stands in the kind of the node.
     Binary { op, a, b }
     Select { condition, true_value, false_value }
-    BufferLoad { span, buffer, indices }
+    BufferLoad { span, buffer, indices, predicate }
     Ramp { base, stride, lanes }
     Broadcast { value, lanes }
     Shuffle { vectors, indices }
@@ -28,7 +28,7 @@ nodes! {
 
 nodes! {
     derive(traverse)
-    BufferStore { span, buffer, indices, value }
+    BufferStore { span, buffer, indices, value, predicate }
     For { span, kind as "loop", min, extent, annotations, scope { def loop_var, body } }
     BlockRealize { iter_values, predicate, block }
     IfThenElse { span, condition, scope { then_case }, scope { else_case } }
@@ -196,6 +196,24 @@ impl Traverse for Arc<Block> {
 impl Traverse for Buffer {
     fn mutate<M: Mutator + ?Sized>(&self, m: &mut M) -> Option<Buffer> {
         m.mutate_buffer(self)
+    }
+}
+
+impl Traverse for Option<PrimExpr> {
+    fn walk<V: Visitor + ?Sized>(&self, v: &mut V) {
+        self.iter().for_each(|expr| v.visit_expr(expr));
+    }
+
+    fn mutate<M: Mutator + ?Sized>(&self, m: &mut M) -> Option<Option<PrimExpr>> {
+        self.as_ref().and_then(|expr| m.mutate_expr(expr)).map(Some)
+    }
+
+    fn operands<'a>(&'a self, f: &mut dyn FnMut(&'a PrimExpr)) {
+        self.iter().for_each(f);
+    }
+
+    fn drop_operands(&mut self) {
+        self.iter_mut().for_each(Traverse::drop_operands);
     }
 }
 

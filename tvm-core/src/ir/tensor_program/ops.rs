@@ -234,6 +234,7 @@ impl Buffer {
         PrimExpr::BufferLoad(Arc::new(BufferLoad {
             buffer: self.clone(),
             indices: indices.into(),
+            predicate: None,
             span: Span::none(),
         }))
     }

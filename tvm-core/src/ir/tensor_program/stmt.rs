@@ -48,6 +48,9 @@ pub struct BufferStore {
     pub value: PrimExpr,
     /// One `i64` index per dimension; the last may be a vector.
     pub indices: Arc<[PrimExpr]>,
+    /// A vector of bools, for a vector at one index per lane: lanes in which it is false are not written, and no access.
+    /// Only lowered programs have it.
+    pub predicate: Option<PrimExpr>,
     /// Where it was written.
     pub span: Span,
 }
@@ -531,6 +534,7 @@ impl Stmt {
             buffer: buffer.clone(),
             value,
             indices: indices.into(),
+            predicate: None,
             span: Span::none(),
         }))
     }

@@ -171,6 +171,7 @@ fn corruptions_are_refused() {
                 load(e, |it| BufferLoad {
                     buffer: it.buffer.renew(|_| {}),
                     indices: it.indices.clone(),
+                    predicate: None,
                     span: it.span.clone(),
                 })
             },

@@ -40,8 +40,13 @@ impl Lowered {
         }
     }
 
-    fn access(&mut self, buffer: &Buffer, indices: &[PrimExpr]) {
+    fn access(&mut self, buffer: &Buffer, indices: &[PrimExpr], predicate: &Option<PrimExpr>) {
         self.flat(buffer);
+        let contiguous = |it: &PrimExpr| matches!(it, PrimExpr::Ramp(ramp) if ramp.stride.is_const(1));
+        if predicate.is_some() && !indices.iter().all(contiguous) {
+            let message = format!("a masked access to `{}` is of no contiguous vector", buffer.name);
+            self.fail("L3", message);
+        }
         if indices.len() != 1 {
             self.fail("L3", format!("buffer `{}` is accessed with {} indices", buffer.name, indices.len()));
         }
@@ -51,14 +56,14 @@ impl Lowered {
 impl Visitor for Lowered {
     fn visit_expr(&mut self, expr: &PrimExpr) {
         if let PrimExpr::BufferLoad(it) = expr {
-            self.access(&it.buffer, &it.indices);
+            self.access(&it.buffer, &it.indices, &it.predicate);
         }
         walk_expr(self, expr);
     }
 
     fn visit_stmt(&mut self, stmt: &Stmt) {
         match stmt {
-            Stmt::BufferStore(it) => self.access(&it.buffer, &it.indices),
+            Stmt::BufferStore(it) => self.access(&it.buffer, &it.indices, &it.predicate),
             Stmt::BlockRealize(it) => self.fail("L2", format!("block `{}` is left", it.block.name)),
             Stmt::For(it) => match it.kind {
                 ForKind::Serial | ForKind::Parallel | ForKind::ThreadBinding(_) => {}

@@ -33,12 +33,7 @@ fn raw(op: BinaryOp, a: PrimExpr, b: PrimExpr) -> PrimExpr {
 impl Corrupt<'_> {
     fn of_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         if let PrimExpr::BufferLoad(it) = expr {
-            let with = |indices: Vec<PrimExpr>| {
-                Some(PrimExpr::BufferLoad(
-                    BufferLoad { buffer: it.buffer.clone(), indices: indices.into(), span: it.span.clone() }
-                        .into(),
-                ))
-            };
+            let with = |indices: Vec<PrimExpr>| Some(PrimExpr::BufferLoad(it.with_indices(indices).into()));
             let indices = it.indices.to_vec();
             return match self.kind {
                 0 => with(indices[1..].to_vec()),
@@ -48,7 +43,13 @@ impl Corrupt<'_> {
                 4 => {
                     let buffer = it.buffer.renew(|_| {});
                     Some(PrimExpr::BufferLoad(
-                        BufferLoad { buffer, indices: it.indices.clone(), span: it.span.clone() }.into(),
+                        BufferLoad {
+                            buffer,
+                            indices: it.indices.clone(),
+                            predicate: None,
+                            span: it.span.clone(),
+                        }
+                        .into(),
                     ))
                 }
                 5 => Some(raw(BinaryOp::Add, expr.clone(), PrimExpr::int(1, DataType::I8))),

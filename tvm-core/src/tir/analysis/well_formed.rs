@@ -108,6 +108,18 @@ impl<'a> Rules<'a> {
         }
     }
 
+    /// A predicate has a bool for each lane of an access to a vector of scalars.
+    fn predicate(&mut self, predicate: &Option<PrimExpr>, buffer: &Buffer, indices: &[PrimExpr]) {
+        let Some(predicate) = predicate else { return };
+        let lanes = indices.last().map_or(1, |index| index.dtype().lanes());
+        if lanes == 1 || buffer.dtype.lanes() != 1 {
+            let message = format!("an access to `{}` has a predicate, and is no vector", buffer.name);
+            return self.fail("W3", message);
+        }
+        let what = format!("predicate of an access to `{}`", buffer.name);
+        self.expect(&what, predicate, DataType::BOOL.with_lanes(lanes));
+    }
+
     fn region(&mut self, region: &BufferRegion) {
         let (name, ndim) = (&region.buffer.name, region.buffer.ndim());
         if region.region.len() != ndim {
@@ -257,6 +269,7 @@ impl Visitor for Rules<'_> {
             PrimExpr::BufferLoad(it) => {
                 let outer = self.enter(&it.span);
                 self.access(&it.buffer, &it.indices);
+                self.predicate(&it.predicate, &it.buffer, &it.indices);
                 walk_expr(self, expr);
                 self.span = outer;
                 return;
@@ -282,6 +295,7 @@ impl Visitor for Rules<'_> {
             Stmt::BufferStore(it) => {
                 self.enter(&it.span);
                 self.access(&it.buffer, &it.indices);
+                self.predicate(&it.predicate, &it.buffer, &it.indices);
                 self.written(&it.buffer);
                 let lanes = it.indices.last().map_or(1, |index| index.dtype().lanes());
                 let want = it.buffer.dtype.with_lanes(lanes * it.buffer.dtype.lanes());

@@ -152,8 +152,8 @@ impl Access {
         }
     }
 
-    /// Writes `lanes` elements: all lanes are computed before the first is written.
-    pub(super) fn store(self, value: Code, lanes: usize) -> Run {
+    /// Writes `lanes` elements, or those of them in which `predicate` holds: all lanes are computed before the first is written.
+    pub(super) fn store(self, value: Code, lanes: usize, predicate: Option<IntFn>) -> Run {
         macro_rules! store {
             ($value:ident, |$x:ident| $bytes:expr) => {
                 if lanes == 1 {
@@ -166,8 +166,13 @@ impl Access {
                 } else {
                     Box::new(move |m| {
                         m.step()?;
-                        let values = each_lane(m, lanes, |m| Ok(($value(m)?, self.address(m)?)))?;
+                        let values = each_lane(m, lanes, |m| {
+                            let value = $value(m)?;
+                            let written = predicate.as_ref().map_or(Ok(1), |holds| holds(m))? != 0;
+                            Ok((value, written.then(|| self.address(m)).transpose()?))
+                        })?;
                         for ($x, at) in values {
+                            let Some(at) = at else { continue };
                             self.write(m, at, $bytes.to_le_bytes())?;
                         }
                         Ok(())

@@ -81,7 +81,13 @@ impl Compiler {
                     }
                 }
             }
-            PrimExpr::BufferLoad(it) => self.access(&it.buffer, &it.indices, &it.span)?.load(),
+            PrimExpr::BufferLoad(it) => {
+                let load = self.access(&it.buffer, &it.indices, &it.span)?.load();
+                match &it.predicate {
+                    None => load,
+                    Some(predicate) => masked(self.int(predicate)?, load),
+                }
+            }
             PrimExpr::Ramp(it) => {
                 let (base, stride) = (self.int(&it.base)?, self.int(&it.stride)?);
                 let dtype = it.base.dtype();
@@ -305,6 +311,16 @@ impl Compiler {
 
     pub(super) fn malformed(&self, what: impl Into<String>, why: &'static str) -> InterpError {
         InterpErrorKind::malformed(what, why).at(&self.span)
+    }
+}
+
+/// A load of the lanes in which `predicate` holds; zero in the others.
+fn masked(predicate: IntFn, load: Code) -> Code {
+    match load {
+        Code::Int(load) => Code::Int(Box::new(move |m| if predicate(m)? != 0 { load(m) } else { Ok(0) })),
+        Code::Float(load) => {
+            Code::Float(Box::new(move |m| if predicate(m)? != 0 { load(m) } else { Ok(0.0) }))
+        }
     }
 }
 

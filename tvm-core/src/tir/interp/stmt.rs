@@ -202,7 +202,8 @@ impl Compiler {
                 self.malformed(format!("a store to `{}`", it.buffer.name), "the value has another type")
             );
         }
-        Ok(self.access(&it.buffer, &it.indices, &it.span)?.store(value, lanes))
+        let predicate = it.predicate.as_ref().map(|it| self.int(it)).transpose()?;
+        Ok(self.access(&it.buffer, &it.indices, &it.span)?.store(value, lanes, predicate))
     }
 
     fn for_loop(&mut self, it: &For) -> Compiled<Run> {

@@ -126,6 +126,7 @@ fn out_of_bounds_is_an_error_that_names_the_place() {
         let load = PrimExpr::BufferLoad(Arc::new(BufferLoad {
             buffer: x.clone(),
             indices: [&i + 1i64].into(),
+            predicate: None,
             span: Span::rust("k.rs", 3, 9),
         }));
         For::serial(i.clone(), 4, Stmt::store(y, [PrimExpr::from(&i)], load)).into()

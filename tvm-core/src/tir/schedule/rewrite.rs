@@ -376,8 +376,9 @@ impl Mutator for Relocate<'_> {
         if load.buffer != *self.from {
             return walked;
         }
-        let (buffer, indices, span) = (self.to.clone(), (self.place)(&load.indices), load.span.clone());
-        Some(PrimExpr::BufferLoad(BufferLoad { buffer, indices, span }.into()))
+        let (buffer, indices) = (self.to.clone(), (self.place)(&load.indices));
+        let (predicate, span) = (load.predicate.clone(), load.span.clone());
+        Some(PrimExpr::BufferLoad(BufferLoad { buffer, indices, predicate, span }.into()))
     }
 
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {

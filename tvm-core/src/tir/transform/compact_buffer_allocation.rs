@@ -100,6 +100,7 @@ impl Mutator for Compact {
             return Some(PrimExpr::BufferLoad(Arc::new(BufferLoad {
                 buffer,
                 indices,
+                predicate: load.predicate.clone(),
                 span: load.span.clone(),
             })));
         }
@@ -126,7 +127,7 @@ impl Mutator for Compact {
             Stmt::BufferStore(store) if self.new.contains_key(&store.buffer.id) => {
                 let value = self.mutate_expr(&store.value).unwrap_or_else(|| store.value.clone());
                 let (buffer, indices) = self.access(&store.buffer, &store.indices)?;
-                Some(BufferStore { buffer, value, indices, span: store.span.clone() }.into())
+                Some(BufferStore { buffer, value, indices, ..(**store).clone() }.into())
             }
             Stmt::For(node) => {
                 enter_loop(&mut self.analyzer, node);

@@ -12,7 +12,7 @@ use super::check_bounds::elements;
 use super::lower_match_buffer::row_major_strides;
 use super::util::body_pass;
 use super::vector;
-use crate::ir::{BufferId, Span};
+use crate::ir::BufferId;
 use crate::pass::Pass;
 use crate::tir::{
     Buffer, BufferLoad, BufferStore, DeclBuffer, Intrinsic, Mutator, Param, PrimExpr, PrimFunc, Stmt,
@@ -68,15 +68,15 @@ impl Mutator for FlattenBuffer {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         let PrimExpr::BufferLoad(load) = expr else { return self.walk_expr(expr) };
         let (buffer, indices) = self.access(&load.buffer, &load.indices);
-        let span: Span = load.span.clone();
-        Some(PrimExpr::BufferLoad(Arc::new(BufferLoad { buffer, indices, span })))
+        let (predicate, span) = (load.predicate.clone(), load.span.clone());
+        Some(PrimExpr::BufferLoad(Arc::new(BufferLoad { buffer, indices, predicate, span })))
     }
 
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         let Stmt::BufferStore(store) = stmt else { return self.walk_stmt(stmt) };
         let value = self.mutate_expr(&store.value).unwrap_or_else(|| store.value.clone());
         let (buffer, indices) = self.access(&store.buffer, &store.indices);
-        Some(BufferStore { buffer, value, indices, span: store.span.clone() }.into())
+        Some(BufferStore { buffer, value, indices, ..(**store).clone() }.into())
     }
 
     fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {

@@ -101,7 +101,8 @@ impl Mutator for LowerMatchBuffer {
             && let Some((buffer, indices)) = self.translate(&load.buffer, &load.indices)
         {
             let (indices, span) = (indices.into(), load.span.clone());
-            return Some(PrimExpr::BufferLoad(Arc::new(BufferLoad { buffer, indices, span })));
+            let predicate = load.predicate.clone();
+            return Some(PrimExpr::BufferLoad(Arc::new(BufferLoad { buffer, indices, predicate, span })));
         }
         walked
     }
@@ -111,8 +112,7 @@ impl Mutator for LowerMatchBuffer {
         if let Stmt::BufferStore(store) = walked.as_ref().unwrap_or(stmt)
             && let Some((buffer, indices)) = self.translate(&store.buffer, &store.indices)
         {
-            let (value, span) = (store.value.clone(), store.span.clone());
-            return Some(BufferStore { buffer, value, indices: indices.into(), span }.into());
+            return Some(BufferStore { buffer, indices: indices.into(), ..(**store).clone() }.into());
         }
         walked
     }

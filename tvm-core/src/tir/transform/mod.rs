@@ -11,7 +11,8 @@
 //!    buffer of a parameter over `arg_data`; `AllocBuffer` allocates (`Local`: on the stack, constant extent;
 //!    `Global`: through `ctx->alloc`, freed at the end of its sequence, `Status::OutOfMemory` when it fails).
 //! 3. A load or store has one index: a scalar, or a vector. `Ramp(base, 1, lanes)` is a contiguous unaligned vector
-//!    access, any other vector is a gather or scatter.
+//!    access, any other vector is a gather or scatter. A contiguous vector may have a predicate: the other lanes are no
+//!    access; read, they are zero.
 //! 4. Loops are `Serial` or `Parallel` (or `ThreadBinding` in device code); vectorised and unrolled loops are
 //!    expanded. A `Parallel` loop becomes one `ctx->parallel_for`; its body is outlined over the variables and
 //!    buffers it uses; nested ones are serial.

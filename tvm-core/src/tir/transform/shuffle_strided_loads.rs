@@ -47,7 +47,7 @@ fn shuffled(load: &BufferLoad) -> Option<PrimExpr> {
     let stride = ramp.stride.as_int().filter(|stride| (2..=MAX_STRIDE).contains(stride))?;
     let dtype = load.buffer.dtype;
     let reads = any_expr(&ramp.base, &mut |it| matches!(it, PrimExpr::BufferLoad(_)));
-    if dtype.lanes() != 1 || dtype.is_bool() || ramp.lanes < MIN_LANES || reads {
+    if load.predicate.is_some() || dtype.lanes() != 1 || dtype.is_bool() || ramp.lanes < MIN_LANES || reads {
         return None;
     }
     let (lanes, stride) = (ramp.lanes, stride as u16);

@@ -93,7 +93,7 @@ fn buffers_shrink_to_the_tile() {
 
 /// The text of `func` after `passes` for a machine with vectors of 512 bits, as the printer shows it.
 fn after(func: PrimFunc, passes: Vec<Pass>) -> String {
-    after_for("c -vector-bits=512", func, passes)
+    after_for("c -vector-bits=512 -masked-vectors=0", func, passes)
 }
 
 fn after_for(target: &str, func: PrimFunc, passes: Vec<Pass>) -> String {

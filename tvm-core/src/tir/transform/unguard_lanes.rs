@@ -6,36 +6,124 @@
 //! from one another lose the condition: they have one form, without branches, for whole and for partial vectors. Where the
 //! buffer is filled from elsewhere, all elements become zero first.
 //!
+//! Where the target has cheap masked accesses, statements may also read other memory under a constant condition, such as
+//! `j_1 < 7` in a loop of 8 iterations: then only what they read there keeps the condition (`if_then_else`, with 0 for the
+//! other lanes). What such a buffer holds is read before the branch that stores it elsewhere: the branch has no access to the
+//! buffer, and becomes a masked store.
+//!
 //! TVM counterpart: none; `pad_einsum` in a schedule comes near.
 
 use rustc_hash::FxHashMap;
 
 use super::context::{conjuncts, reads};
-use super::util::body_pass;
 use crate::arith::{Analyzer, detect_linear_equation, same};
-use crate::ir::{BufferId, Var};
-use crate::pass::Pass;
-use crate::tir::analysis::{conjunction, slack};
+use crate::ir::{BufferId, IrError, Var};
+use crate::pass::{Pass, prim_func_pass};
+use crate::tir::analysis::{conjunction, is_total, slack};
 use crate::tir::{
-    Buffer, BufferStore, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, Stmt, Visitor,
-    any_expr, uses_var, walk_expr, walk_stmt,
+    Bind, Buffer, BufferLoad, BufferStore, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee,
+    PrimExpr, PrimFunc, Scope, Stmt, Substitute, Visitor, any_expr, uses_var, walk_expr, walk_stmt,
 };
 
 /// Removes conditions on lanes of vectorized loops that compute elements of buffers of their own.
 /// Requires: no blocks.
 pub fn unguard_lanes() -> Pass {
-    body_pass("UnguardLanes", |func| {
-        let mut collect = Collect::default();
-        collect.visit_stmt(&func.body);
-        let limits = collect.buffers.into_iter().filter_map(|(id, it)| {
-            let limit = it.limits?.into_iter().next()?;
-            Some((id, limit))
-        });
-        let mut unguard = Unguard { limits: limits.collect(), loops: Vec::new(), filled: Vec::new() };
-        // The first walk finds which buffers are read without their condition.
-        unguard.mutate_stmt(&func.body)?;
-        unguard.mutate_stmt(&func.body)
+    prim_func_pass("UnguardLanes", |func, _, context| -> Result<_, IrError> {
+        let masks = context.target.machine.masked_vectors;
+        let wider = masks.then(|| with_room(&func.body)).flatten();
+        let body = unguarded(wider.as_ref().unwrap_or(&func.body), masks);
+        Ok(body.map(|body| PrimFunc { body, ..func.clone() }))
     })
+}
+
+/// `body` with room for all lanes in the rows of buffers on the stack that vectors nearly fill; `None` if there are none.
+fn with_room(body: &Stmt) -> Option<Stmt> {
+    let mut rows = Rows::default();
+    rows.visit_stmt(body);
+    let wider = rows.wider.into_iter().filter(|(id, _)| !rows.fixed.contains(id));
+    let mut widen = Substitute { buffers: wider.collect(), ..Substitute::default() };
+    if widen.buffers.is_empty() { None } else { widen.mutate_stmt(body) }
+}
+
+/// Finds buffers on the stack whose rows are accessed by vectorized loops of the next power of two.
+#[derive(Default)]
+struct Rows {
+    loops: Vec<For>,
+    allocated: FxHashMap<BufferId, Buffer>,
+    wider: FxHashMap<BufferId, Buffer>,
+    /// Buffers whose address is taken.
+    fixed: Vec<BufferId>,
+}
+
+impl Rows {
+    fn access(&mut self, buffer: &Buffer, indices: &[PrimExpr]) {
+        let Some(own) = self.allocated.get(&buffer.id) else { return };
+        let (Some(index), Some(extent)) = (indices.last(), own.shape.last().and_then(PrimExpr::as_int))
+        else {
+            return;
+        };
+        let Some(node) = self.loops.iter().rfind(|node| uses_var(index, &node.loop_var)) else { return };
+        let lanes = u64::try_from(extent).ok().and_then(u64::checked_next_power_of_two);
+        let fills = extent.count_ones() > 1
+            && node.kind == ForKind::Vectorized
+            && index.as_var() == Some(&node.loop_var)
+            && node.extent.as_int().and_then(|it| u64::try_from(it).ok()) == lanes;
+        if fills && !self.wider.contains_key(&buffer.id) {
+            let others = own.shape[..own.shape.len() - 1].iter().cloned();
+            let shape = others.chain([node.extent.clone()]).collect();
+            self.wider.insert(buffer.id, own.renew(|it| it.shape = shape));
+        }
+    }
+}
+
+impl Visitor for Rows {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        match expr {
+            PrimExpr::BufferLoad(load) => self.access(&load.buffer, &load.indices),
+            PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::AddressOf) => {
+                if let Some(PrimExpr::BufferLoad(load)) = call.args.first() {
+                    self.fixed.push(load.buffer.id);
+                }
+            }
+            _ => {}
+        }
+        walk_expr(self, expr);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::For(node) => {
+                self.loops.push((**node).clone());
+                walk_stmt(self, stmt);
+                self.loops.pop();
+            }
+            Stmt::AllocBuffer(node) => {
+                let it = &node.buffer;
+                let plain = it.strides.is_empty() && it.elem_offset.is_none() && node.annotations.is_empty();
+                if plain && it.scope == Scope::Local && it.dtype.is_float() && it.dtype.is_scalar() {
+                    self.allocated.insert(it.id, it.clone());
+                }
+            }
+            Stmt::BufferStore(store) => {
+                self.access(&store.buffer, &store.indices);
+                walk_stmt(self, stmt);
+            }
+            _ => walk_stmt(self, stmt),
+        }
+    }
+}
+
+fn unguarded(body: &Stmt, masks: bool) -> Option<Stmt> {
+    let mut collect = Collect::default();
+    collect.visit_stmt(body);
+    let limits = collect.buffers.into_iter().filter_map(|(id, it)| {
+        let limit = it.limits?.into_iter().next()?;
+        Some((id, limit))
+    });
+    let mut unguard = Unguard { limits: limits.collect(), masks, loops: Vec::new(), filled: Vec::new() };
+    // The first walk finds which buffers are read without their condition.
+    unguard.mutate_stmt(body)?;
+    unguard.mutate_stmt(body)
 }
 
 /// What is known of an allocated buffer.
@@ -151,6 +239,8 @@ impl Visitor for Collect {
 
 struct Unguard {
     limits: FxHashMap<BufferId, PrimExpr>,
+    /// True if what is read elsewhere may keep the condition.
+    masks: bool,
     loops: Vec<For>,
     /// Buffers that statements without condition read: all their elements must be written.
     filled: Vec<BufferId>,
@@ -165,33 +255,184 @@ impl Unguard {
         conditions.iter().position(is_guard).map(|at| (var, at))
     }
 
-    /// The buffers with limits that `store` reads, if it may be computed for all values of `var`.
-    fn operands(&self, store: &BufferStore, var: &Var) -> Option<Vec<BufferId>> {
+    /// The buffers with limits that `store` reads, if it may be computed for all values of `var`, and whether it reads other
+    /// memory that depends on `var`.
+    fn operands(&self, store: &BufferStore, var: &Var) -> Option<(Vec<BufferId>, bool)> {
         let vectorized = |node: &For| node.loop_var == *var && node.kind == ForKind::Vectorized;
         if !self.loops.iter().any(vectorized) || !store.buffer.dtype.is_float() {
             return None;
         }
         let others = store.indices.split_last()?.1;
-        let (mut operands, mut possible) = (Vec::new(), !others.iter().any(|index| uses_var(index, var)));
-        any_expr(&store.value, &mut |it| {
-            match it {
-                PrimExpr::BufferLoad(load) if load.indices.iter().any(|index| uses_var(index, var)) => {
-                    let place = lane(&load.buffer, &load.indices, &self.loops);
-                    possible &= self.limits.contains_key(&load.buffer.id)
-                        && place.is_some_and(|(lane, _)| lane == *var)
-                        && load
-                            .indices
-                            .split_last()
-                            .is_some_and(|(_, it)| !it.iter().any(|it| uses_var(it, var)));
-                    operands.push(load.buffer.id);
+        if others.iter().any(|index| uses_var(index, var)) {
+            return None;
+        }
+        let limit = self.limits.get(&store.buffer.id)?;
+        let mut operands =
+            Operands { unguard: self, limit, var, found: Vec::new(), elsewhere: false, possible: true };
+        operands.visit_expr(&store.value);
+        operands.possible.then_some((operands.found, operands.elsewhere))
+    }
+}
+
+/// Finds the buffers with limits that a value reads, and whether all of it may be computed for all values of a variable.
+struct Operands<'a> {
+    unguard: &'a Unguard,
+    limit: &'a PrimExpr,
+    var: &'a Var,
+    found: Vec<BufferId>,
+    /// True if the value reads other memory that depends on the variable.
+    elsewhere: bool,
+    possible: bool,
+}
+
+impl Visitor for Operands<'_> {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        let var = self.var;
+        match expr {
+            PrimExpr::BufferLoad(load) if self.unguard.masks_load(load, self.limit, var) => {
+                self.elsewhere = true;
+                return;
+            }
+            PrimExpr::BufferLoad(load) if load.indices.iter().any(|index| uses_var(index, var)) => {
+                let place = lane(&load.buffer, &load.indices, &self.unguard.loops);
+                self.possible &= self.unguard.limits.contains_key(&load.buffer.id)
+                    && place.is_some_and(|(lane, _)| lane == *var)
+                    && load
+                        .indices
+                        .split_last()
+                        .is_some_and(|(_, it)| !it.iter().any(|it| uses_var(it, var)));
+                self.found.push(load.buffer.id);
+            }
+            // Lane 0 is always computed.
+            PrimExpr::BufferLoad(_) if self.unguard.masks && is_positive(self.limit) => return,
+            PrimExpr::Call(call) => {
+                self.possible &= matches!(call.callee, PrimCallee::Intrinsic(_));
+                if let (PrimCallee::Intrinsic(Intrinsic::IfThenElse), [condition, a, b]) =
+                    (&call.callee, &*call.args)
+                    && self.unguard.masks
+                    && is_total(condition)
+                {
+                    self.visit_expr(a);
+                    self.visit_expr(b);
+                    return;
                 }
-                PrimExpr::Call(call) => possible &= matches!(call.callee, PrimCallee::Intrinsic(_)),
-                PrimExpr::Binary(it) => possible &= it.a.dtype().is_float(),
-                _ => {}
+            }
+            PrimExpr::Binary(it) => self.possible &= it.a.dtype().is_float(),
+            _ => {}
+        }
+        walk_expr(self, expr);
+    }
+}
+
+fn is_positive(limit: &PrimExpr) -> bool {
+    limit.as_int().is_some_and(|it| it >= 1)
+}
+
+impl Unguard {
+    /// True if `load` reads a vector along `var` from memory without limit, and may keep the constant condition `limit`.
+    fn masks_load(&self, load: &BufferLoad, limit: &PrimExpr, var: &Var) -> bool {
+        let Some((last, others)) = load.indices.split_last() else { return false };
+        self.masks
+            && is_positive(limit)
+            && load.buffer.scope == Scope::Global
+            && !self.limits.contains_key(&load.buffer.id)
+            && !others.iter().any(|index| uses_var(index, var))
+            && !reads(last)
+            && uses_var(last, var)
+            && detect_linear_equation(last, std::slice::from_ref(var), &Analyzer::new())
+                .is_some_and(|it| it.coefficients[0].is_const(1))
+    }
+
+    /// `store`, under `conditions`, as a branch that does not access the buffers with limits: they are read before it.
+    fn read_before(
+        &mut self,
+        node: &IfThenElse,
+        store: &BufferStore,
+        mut conditions: Vec<PrimExpr>,
+    ) -> Option<Stmt> {
+        if !self.masks || self.limits.contains_key(&store.buffer.id) || store.buffer.scope != Scope::Global {
+            return None;
+        }
+        let lanes = self.loops.last().filter(|it| it.kind == ForKind::Vectorized)?;
+        let var = lanes.loop_var.clone();
+        // The one condition on the lane, and the buffers that are known to be read under it.
+        let mut on_lane = (0..conditions.len()).filter(|&at| uses_var(&conditions[at], &var));
+        let (at, None) = (on_lane.next()?, on_lane.next()) else { return None };
+        let guard = conditions.remove(at);
+        let (mut bound, mut possible) = (Vec::<(PrimExpr, Var)>::new(), true);
+        any_expr(&store.value, &mut |it| {
+            if let PrimExpr::BufferLoad(load) = it
+                && load.indices.iter().any(|index| uses_var(index, &var))
+            {
+                if let Some(limit_of) = self.limits.get(&load.buffer.id) {
+                    let place = lane(&load.buffer, &load.indices, &self.loops);
+                    let known = place.as_ref().and_then(|(_, from)| limit(&guard, &var, *from));
+                    possible &= limit_of.as_int().is_some()
+                        && place.is_some_and(|(lane, _)| lane == var)
+                        && known.is_some_and(|it| same(&it, limit_of));
+                    if !bound.iter().any(|(old, _)| same(old, it)) {
+                        self.filled.push(load.buffer.id);
+                        bound.push((it.clone(), Var::prim(&*load.buffer.name, load.buffer.dtype)));
+                    }
+                } else {
+                    possible &= load.buffer.scope == Scope::Global;
+                }
             }
             !possible
         });
-        possible.then_some(operands)
+        if !possible || bound.is_empty() {
+            return None;
+        }
+        let value = ReplaceLoads(&bound).mutate_expr(&store.value)?;
+        let store = BufferStore { value, ..store.clone() };
+        let inner = IfThenElse { condition: guard, then_case: store.into(), ..node.clone() };
+        let reads = bound.iter().map(|(value, var)| Bind { var: var.clone(), value: value.clone() }.into());
+        let stmts = Stmt::seq(reads.chain([inner.into()]));
+        Some(IfThenElse { condition: conjunction(conditions), then_case: stmts, ..node.clone() }.folded())
+    }
+}
+
+/// Puts loads elsewhere under the condition on the lane.
+struct MaskLoads<'a> {
+    unguard: &'a Unguard,
+    guard: PrimExpr,
+    var: &'a Var,
+}
+
+impl MaskLoads<'_> {
+    fn is_masked(&self, expr: &PrimExpr) -> bool {
+        let limit = PrimExpr::index(1);
+        matches!(expr, PrimExpr::BufferLoad(load) if self.unguard.masks_load(load, &limit, self.var))
+    }
+}
+
+impl Mutator for MaskLoads<'_> {
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        let call = |condition: PrimExpr, a: &PrimExpr, b: PrimExpr| {
+            PrimExpr::call(Intrinsic::IfThenElse, [condition, a.clone(), b], a.dtype())
+        };
+        if self.is_masked(expr) {
+            return Some(call(self.guard.clone(), expr, PrimExpr::constant(0.0, expr.dtype())));
+        }
+        if let PrimExpr::Call(it) = expr
+            && let (PrimCallee::Intrinsic(Intrinsic::IfThenElse), [condition, a, b]) = (&it.callee, &*it.args)
+            && !any_expr(b, &mut |it| self.is_masked(it))
+        {
+            return Some(call(self.guard.clone().and(condition.clone()), a, b.clone()));
+        }
+        self.walk_expr(expr)
+    }
+}
+
+/// Replaces loads by variables.
+struct ReplaceLoads<'a>(&'a [(PrimExpr, Var)]);
+
+impl Mutator for ReplaceLoads<'_> {
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        match self.0.iter().find(|(load, _)| same(load, expr)) {
+            Some((_, var)) => Some(var.into()),
+            None => self.walk_expr(expr),
+        }
     }
 }
 
@@ -213,14 +454,28 @@ impl Mutator for Unguard {
         };
         let Stmt::BufferStore(store) = &node.then_case else { return self.walk_stmt(stmt) };
         let mut conditions = conjuncts(&node.condition);
-        let (var, at) = self.guard(store, &conditions)?;
+        let Some((var, at)) = self.guard(store, &conditions) else {
+            return self.read_before(node, store, conditions);
+        };
         let guard = conditions.remove(at);
         let outer = IfThenElse { condition: conjunction(conditions), ..(**node).clone() };
-        if let Some(operands) = self.operands(store, &var) {
+        if let Some((operands, elsewhere)) = self.operands(store, &var) {
             self.filled.extend(operands);
-            return Some(outer.folded());
+            if !elsewhere {
+                return Some(outer.folded());
+            }
+            let mut mask = MaskLoads { unguard: self, guard, var: &var };
+            let value = mask.mutate_expr(&store.value).unwrap_or_else(|| store.value.clone());
+            return Some(
+                IfThenElse { then_case: BufferStore { value, ..(**store).clone() }.into(), ..outer }.folded(),
+            );
         }
-        if !self.filled.contains(&store.buffer.id) {
+        // An update stays under its condition: what the other elements hold was written before.
+        let updates = any_expr(
+            &store.value,
+            &mut |it| matches!(it, PrimExpr::BufferLoad(load) if load.buffer == store.buffer),
+        );
+        if updates || !self.filled.contains(&store.buffer.id) {
             return None;
         }
         let zero = PrimExpr::constant(0.0, store.buffer.dtype);

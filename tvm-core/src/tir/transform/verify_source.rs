@@ -3,7 +3,7 @@
 //!
 //! TVM counterpart: none.
 //! Requires: nothing; programs may come from anywhere. Ensures: every rule of well-formedness, no handles among the
-//! parameters, no `arg_*` intrinsics, no declared buffers, calls only of C functions that the caller permits
+//! parameters, no `arg_*` intrinsics, no declared buffers, no masked accesses, calls only of C functions that the caller permits
 //! (`Trust::extern_function`), each with one type in the whole module. Later passes therefore do not rely on claims that a program makes about itself.
 
 use std::sync::Arc;
@@ -84,6 +84,13 @@ impl Source<'_> {
         })
     }
 
+    /// Analyses of source programs take each access as one of all lanes.
+    fn masked(&mut self, buffer: &str, span: &Span) {
+        let span: &Span = if span.is_none() { &self.func.span } else { span };
+        let message = format!("an access to `{buffer}` has a predicate, which only lowered programs have");
+        self.error.get_or_insert_with(|| IrError::new(message, span).help("access it under a condition"));
+    }
+
     fn call(&mut self, it: &PrimCall) {
         let name = &self.func.name;
         let (message, help) = match &it.callee {
@@ -115,8 +122,10 @@ impl Source<'_> {
 
 impl Visitor for Source<'_> {
     fn visit_expr(&mut self, expr: &PrimExpr) {
-        if let PrimExpr::Call(it) = expr {
-            self.call(it);
+        match expr {
+            PrimExpr::Call(it) => self.call(it),
+            PrimExpr::BufferLoad(it) if it.predicate.is_some() => self.masked(&it.buffer.name, &it.span),
+            _ => {}
         }
         walk_expr(self, expr);
     }
@@ -126,6 +135,11 @@ impl Visitor for Source<'_> {
             let message = format!("`{}` is declared over memory of unknown size", it.buffer.name);
             let error = IrError::new(message, &it.buffer.span).help("match a region of a buffer instead");
             self.error.get_or_insert(error);
+        }
+        if let Stmt::BufferStore(it) = stmt
+            && it.predicate.is_some()
+        {
+            self.masked(&it.buffer.name, &it.span);
         }
         walk_stmt(self, stmt);
     }

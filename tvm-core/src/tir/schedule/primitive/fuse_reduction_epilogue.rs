@@ -84,6 +84,7 @@ pub(in crate::tir::schedule) fn fuse_reduction_epilogue(
         buffer: store.buffer.clone(),
         indices: indices.clone(),
         value,
+        predicate: None,
         span: like.span.clone(),
     };
     let new = Block {

@@ -70,10 +70,9 @@ pub(in crate::tir::schedule) fn reverse_compute_inline(
     let map = values_of_axes(block, &axes, &source.indices);
     let inlined = ReplaceLoad(&made.buffer, source.value.clone()).apply(&substitute_expr(&store.value, &map));
     let new = BufferStore {
-        buffer: store.buffer.clone(),
         value: inlined,
         indices: store.indices.iter().map(|index| substitute_expr(index, &map)).collect(),
-        span: store.span.clone(),
+        ..store.clone()
     };
     let body = remove_block(state, id);
     let body = with_block(&body, producer.block.id, |block| {

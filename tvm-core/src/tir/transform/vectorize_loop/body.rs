@@ -8,6 +8,7 @@ use super::super::remove_no_op::is_pure;
 use super::super::util::DeepSubstitute;
 use super::super::vector;
 use super::REMAINDER;
+use super::masked::{Mask, may_fail};
 use crate::arith::Analyzer;
 use crate::ir::{Attrs, Var, VarId};
 use crate::support::with_stack;
@@ -20,22 +21,35 @@ use crate::tir::{
 pub(super) struct NoVector;
 
 /// The vector form of an expression; `None` if it is the same for all lanes and stays unchanged.
-type Lanes = Result<Option<PrimExpr>, NoVector>;
+pub(super) type Lanes = Result<Option<PrimExpr>, NoVector>;
 
 pub(super) struct Vectorizer<'a> {
-    analyzer: &'a Analyzer,
-    var: Var,
-    base: PrimExpr,
-    lanes: u16,
+    pub(super) analyzer: &'a Analyzer,
+    pub(super) var: Var,
+    pub(super) base: PrimExpr,
+    pub(super) lanes: u16,
     /// Vectors of variables that differ between lanes.
-    vectors: FxHashMap<VarId, Var>,
+    pub(super) vectors: FxHashMap<VarId, Var>,
+    /// True if conditions on lanes may become predicates of accesses.
+    pub(super) masks: bool,
+    /// True where they do.
+    pub(super) masking: bool,
+    /// The lanes that what is being built computes, unless that is all.
+    pub(super) mask: Option<Mask>,
     /// Conditions under which the vector statement being built is valid.
     guards: Vec<PrimExpr>,
 }
 
 impl<'a> Vectorizer<'a> {
-    pub(super) fn new(analyzer: &'a Analyzer, var: Var, base: PrimExpr, lanes: u16) -> Vectorizer<'a> {
-        Vectorizer { analyzer, var, base, lanes, vectors: FxHashMap::default(), guards: Vec::new() }
+    pub(super) fn new(
+        analyzer: &'a Analyzer,
+        var: Var,
+        base: PrimExpr,
+        lanes: u16,
+        masks: bool,
+    ) -> Vectorizer<'a> {
+        let (vectors, guards) = (FxHashMap::default(), Vec::new());
+        Vectorizer { analyzer, var, base, lanes, vectors, masks, masking: false, mask: None, guards }
     }
 
     /// The vector form of `stmt`, for all lanes.
@@ -48,6 +62,7 @@ impl<'a> Vectorizer<'a> {
             Stmt::SeqStmt(stmts) => {
                 Ok(Stmt::seq(stmts.iter().map(|stmt| self.body(stmt)).collect::<Result<Vec<_>, _>>()?))
             }
+            Stmt::BufferStore(it) if self.masking => self.store(it),
             Stmt::BufferStore(it) => self.guarded(stmt, |this| this.store(it)),
             Stmt::For(it) => {
                 if !matches!(it.kind, ForKind::Serial | ForKind::Unrolled) {
@@ -60,6 +75,9 @@ impl<'a> Vectorizer<'a> {
             }
             Stmt::IfThenElse(it) => {
                 if self.depends(&it.condition) {
+                    if self.masking {
+                        return self.masked_branch(it);
+                    }
                     if it.else_case.is_some() {
                         return self.lane_by_lane(stmt);
                     }
@@ -106,10 +124,15 @@ impl<'a> Vectorizer<'a> {
         let Some(all) = guards.into_iter().reduce(|a, b| a.and(b)) else { return Ok(made) };
         let all = self.analyzer.simplify(&all);
         match all.as_int() {
-            Some(0) => self.lane_by_lane(stmt),
+            Some(0) => self.some_lanes(stmt),
             Some(_) => Ok(made),
-            None => Ok(Stmt::if_then_else(all, made, Some(self.lane_by_lane(stmt)?))),
+            None => Ok(Stmt::if_then_else(all, made, Some(self.some_lanes(stmt)?))),
         }
+    }
+
+    /// `stmt` where a condition excludes lanes: with predicates if the target has them and `stmt` has that form, else lane by lane.
+    fn some_lanes(&mut self, stmt: &Stmt) -> Result<Stmt, NoVector> {
+        if let Ok(masked) = self.masked(stmt, None) { Ok(masked) } else { self.lane_by_lane(stmt) }
     }
 
     /// `stmt` in a serial loop over the lanes; valid only when it writes different elements in different lanes.
@@ -152,7 +175,7 @@ impl<'a> Vectorizer<'a> {
         }
     }
 
-    fn depends(&self, expr: &PrimExpr) -> bool {
+    pub(super) fn depends(&self, expr: &PrimExpr) -> bool {
         any_expr(expr, &mut |expr| {
             expr.as_var().is_some_and(|var| *var == self.var || self.vectors.contains_key(&var.id()))
         })
@@ -164,9 +187,11 @@ impl<'a> Vectorizer<'a> {
         match self.expr(index)? {
             Some(index) => {
                 let value = self.all_lanes(value, &it.value);
-                Ok(BufferStore { indices: Arc::new([index]), value, ..it.clone() }.into())
+                let predicate = self.predicate(&it.buffer, &index)?;
+                Ok(BufferStore { indices: Arc::new([index]), value, predicate, ..it.clone() }.into())
             }
             // One element for all lanes: the same value in each, or a reduction.
+            None if self.mask.is_some() => Err(NoVector),
             None => {
                 let reads_itself = any_expr(
                     &it.value,
@@ -209,12 +234,12 @@ impl<'a> Vectorizer<'a> {
     }
 
     /// The value as a vector: `lanes`, or `scalar` if there are none, broadcast if it is a scalar.
-    fn all_lanes(&self, lanes: Option<PrimExpr>, scalar: &PrimExpr) -> PrimExpr {
+    pub(super) fn all_lanes(&self, lanes: Option<PrimExpr>, scalar: &PrimExpr) -> PrimExpr {
         let value = lanes.unwrap_or_else(|| scalar.clone());
         if value.dtype().is_scalar() { value.broadcast(self.lanes) } else { value }
     }
 
-    fn expr(&mut self, expr: &PrimExpr) -> Lanes {
+    pub(super) fn expr(&mut self, expr: &PrimExpr) -> Lanes {
         if !expr.dtype().is_scalar() {
             return Err(NoVector);
         }
@@ -234,6 +259,9 @@ impl<'a> Vectorizer<'a> {
                 let (a, b) = (self.expr(&it.a)?, self.expr(&it.b)?);
                 if a.is_none() && b.is_none() {
                     return Ok(None);
+                }
+                if self.mask.is_some() && may_fail(it) {
+                    return Err(NoVector);
                 }
                 Some(self.binary(it, a.unwrap_or_else(|| it.a.clone()), b.unwrap_or_else(|| it.b.clone())))
             }
@@ -281,13 +309,20 @@ impl<'a> Vectorizer<'a> {
 
     fn load(&mut self, it: &BufferLoad) -> Lanes {
         let [index] = &*it.indices else { return Err(NoVector) };
-        let Some(index) = self.expr(index)? else { return Ok(None) };
+        let Some(index) = self.expr(index)? else {
+            return if self.computes_some_lane() { Ok(None) } else { Err(NoVector) };
+        };
         if let PrimExpr::Broadcast(same) = &index {
+            if !self.computes_some_lane() {
+                return Err(NoVector);
+            }
             let indices: Arc<[PrimExpr]> = Arc::new([same.value.clone()]);
             let load = PrimExpr::BufferLoad(Arc::new(it.with_indices(indices)));
             return Ok(Some(load.broadcast(self.lanes)));
         }
-        Ok(Some(PrimExpr::BufferLoad(Arc::new(it.with_indices([index])))))
+        let (buffer, predicate) = (it.buffer.clone(), self.predicate(&it.buffer, &index)?);
+        let (indices, span) = (Arc::new([index]), it.span.clone());
+        Ok(Some(PrimExpr::BufferLoad(Arc::new(BufferLoad { buffer, indices, predicate, span }))))
     }
 
     fn let_in(&mut self, it: &Let) -> Lanes {
@@ -338,6 +373,9 @@ impl<'a> Vectorizer<'a> {
 
     fn if_then_else(&mut self, it: &PrimCall, condition: &PrimExpr, a: &PrimExpr, b: &PrimExpr) -> Lanes {
         if self.depends(condition) {
+            if self.masking {
+                return self.masked_choice(condition, a, b);
+            }
             self.guard(condition)?;
             let value = self.expr(a)?;
             return Ok(Some(self.all_lanes(value, a)));

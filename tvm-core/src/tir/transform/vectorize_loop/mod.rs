@@ -3,16 +3,21 @@
 //! TVM counterpart: `VectorizeLoop`.
 //! Requires: flat buffers. Ensures: no `Vectorized` loop. The loop is split into pieces whose number of lanes is a power
 //! of two, at most one vector of the target of the widest element in the computation; for a symbolic extent the remainder runs
-//! serially. If a condition depends on the lane, a test whether it holds for all lanes chooses between vectors and a
-//! serial loop. A loop whose body has no vector form (it stores to one element, allocates, loops a different number of
+//! serially. Where the target has cheap masked accesses, a remainder of more than one such piece is one vector, of which
+//! some lanes are computed. If a condition depends on the lane, a test whether it holds for all lanes chooses between vectors and a
+//! masked vector, or a serial loop. A loop whose body has no vector form (it stores to one element, allocates, loops a different number of
 //! times per lane) becomes serial.
 
 mod body;
+mod masked;
+#[cfg(test)]
+mod tests;
 
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use self::body::{NoVector, Vectorizer};
+use self::masked::Mask;
 use super::context::{analyzer_for, enter_loop};
 use super::convert_ssa::convert;
 use super::unroll_loop::copy_out;
@@ -95,6 +100,12 @@ impl VectorizeLoop {
         while rest > 0 {
             let lanes = 1 << rest.ilog2();
             let base = &node.min + PrimExpr::int(extent - rest, node.loop_var.dtype());
+            if lanes < rest
+                && let Ok(masked) = self.masked_piece(node, base.clone(), rest)
+            {
+                stmts.push(masked);
+                break;
+            }
             stmts.push(self.piece(node, base, lanes)?);
             rest -= lanes;
         }
@@ -133,7 +144,18 @@ impl VectorizeLoop {
         if lanes == 1 {
             return Ok(DeepSubstitute::stmt(FxHashMap::from_iter([(node.loop_var.id(), base)]), &node.body));
         }
-        Vectorizer::new(&self.analyzer, node.loop_var.clone(), base, lanes as u16).body(&node.body)
+        let masks = self.machine.masked_vectors;
+        Vectorizer::new(&self.analyzer, node.loop_var.clone(), base, lanes as u16, masks).body(&node.body)
+    }
+
+    /// Iterations `base..base + count` as the first `count` lanes of one vector, if the target has predicates.
+    fn masked_piece(&self, node: &For, base: PrimExpr, count: i64) -> Result<Stmt, NoVector> {
+        let lanes = u16::try_from(count).map_err(|_| NoVector)?.next_power_of_two();
+        let base = self.analyzer.simplify(&base);
+        let masks = self.machine.masked_vectors;
+        let mask = Mask::first(count, lanes);
+        Vectorizer::new(&self.analyzer, node.loop_var.clone(), base, lanes, masks)
+            .masked(&node.body, Some(mask))
     }
 }
 
