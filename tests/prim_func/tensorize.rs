@@ -30,10 +30,13 @@ fn tile_by_rows(a: &Tensor<f32, 4, 2>, b: &Tensor<f32, 2, 8>, c: &mut Tensor<f32
 
 /// Makes the intrinsic `tile_4x8x2` known; a schedule may call this several times.
 fn register() {
-    let intrin =
-        TensorIntrin::new("tile_4x8x2", tile::prim_func().unwrap(), tile_by_rows::prim_func().unwrap());
-    let intrin = intrin.unwrap();
-    intrin.check_values(1).unwrap();
+    let intrin = TensorIntrin::new(
+        "tile_4x8x2",
+        tile::prim_func().expect("a kernel"),
+        tile_by_rows::prim_func().expect("a kernel"),
+    );
+    let intrin = intrin.expect("both kernels have the same parameters");
+    intrin.check_values(1).expect("both kernels compute the same");
     let _ = intrin.register();
 }
 
