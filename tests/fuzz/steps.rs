@@ -88,30 +88,11 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 15 } else { 70 });
+    let op = rng.below(if no_loop { 15 } else { 72 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         7 => ("block(\"no such\")".to_string(), s.block("no such").map(drop)),
-        15..=20 => {
-            let factor = |rng: &mut Rng| match rng.below(16) {
-                0 => Some(*rng.pick(&BAD_FACTORS)),
-                1..8 => Some(*rng.pick(&FACTORS)),
-                _ => None,
-            };
-            let target = pick(rng, &loops);
-            if rng.one_in(4) {
-                let factors = [factor(rng), factor(rng), factor(rng)];
-                (format!("split(_, {factors:?})"), s.split(target, factors).map(drop))
-            } else {
-                let good = Some(*rng.pick(&FACTORS));
-                let factors = match rng.below(3) {
-                    0 => [None, good],
-                    1 => [good, None],
-                    _ => [factor(rng), factor(rng)],
-                };
-                (format!("split(_, {factors:?})"), s.split(target, factors).map(drop))
-            }
-        }
+        15..=20 => split(s, pick(rng, &loops), rng),
         21 | 22 => {
             let at = rng.below(loops.len());
             let pair = match loops.get(at + 1) {
@@ -180,6 +161,26 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
     };
     let foreign = foreign && op != 7;
     Done { call: format!("{call} on `{first}`, `{second}`"), result, foreign }
+}
+
+/// Splits `target`, sometimes by factors that are refused.
+fn split(s: &mut Schedule, target: LoopRV, rng: &mut Rng) -> (String, Result<(), ScheduleError>) {
+    let factor = |rng: &mut Rng| match rng.below(16) {
+        0 => Some(*rng.pick(&BAD_FACTORS)),
+        1..8 => Some(*rng.pick(&FACTORS)),
+        _ => None,
+    };
+    if rng.one_in(4) {
+        let factors = [factor(rng), factor(rng), factor(rng)];
+        return (format!("split(_, {factors:?})"), s.split(target, factors).map(drop));
+    }
+    let good = Some(*rng.pick(&FACTORS));
+    let factors = match rng.below(3) {
+        0 => [None, good],
+        1 => [good, None],
+        _ => [factor(rng), factor(rng)],
+    };
+    (format!("split(_, {factors:?})"), s.split(target, factors).map(drop))
 }
 
 /// Tiles the last three of `loops` for an intrinsic, and mostly replaces the tile by it.
