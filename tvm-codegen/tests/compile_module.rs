@@ -184,7 +184,8 @@ fn damaged_levels_are_refused() {
             exe.metadata.iter_mut().filter(|it| it.0 == "cpu.levels").for_each(|it| it.1 = text.into());
         }
     };
-    let cases: [(&dyn Fn(&mut Executable), &str); 7] = [
+    type Damage<'a> = &'a dyn Fn(&mut Executable);
+    let cases: [(Damage<'_>, &str); 7] = [
         (&|exe| drop(exe.objects.remove(0)), "no kernels for `x86-64`"),
         (&|exe| drop(exe.objects.remove(1)), "no kernels for `x86-64-v3`"),
         (&|exe| exe.objects.push(exe.objects[1].clone()), "kernels for `x86-64-v3` twice"),

@@ -23,7 +23,7 @@ fn forced(level: &str) -> VmConfig {
 
 /// Checks each level of a model: `run` makes the model with a configuration, and gives its level and its results.
 fn check(run: impl Fn(VmConfig) -> Result<(Option<String>, Vec<f32>), RuntimeError>) {
-    let expected = Digits::new().unwrap().run(&images()).unwrap().probabilities.as_slice().to_vec();
+    let expected = Digits::new().unwrap().run(images()).unwrap().probabilities.as_slice().to_vec();
     let has = cpu_features();
     let mut best = None;
     for level in LEVELS {
@@ -49,7 +49,7 @@ fn levels_through_c() {
     check(|config| {
         let model = DigitsC::with_config(config)?;
         let level = model.model().vm().cpu_level().map(String::from);
-        Ok((level, model.run(&images())?.probabilities.as_slice().to_vec()))
+        Ok((level, model.run(images())?.probabilities.as_slice().to_vec()))
     });
 }
 
@@ -59,7 +59,7 @@ fn levels_through_llvm() {
     check(|config| {
         let model = DigitsLlvm::with_config(config)?;
         let level = model.model().vm().cpu_level().map(String::from);
-        Ok((level, model.run(&images())?.probabilities.as_slice().to_vec()))
+        Ok((level, model.run(images())?.probabilities.as_slice().to_vec()))
     });
 }
 

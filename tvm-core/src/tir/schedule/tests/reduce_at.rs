@@ -32,6 +32,8 @@ fn sums(b: &FuncBuilder, times: i64) {
     });
 }
 
+type Change = fn(&mut Schedule, [BlockRV; 2]) -> Result<()>;
+
 /// The schedule after `change`; the results are the same. `None` if it is refused, and then nothing has changed.
 fn moved(
     program: &PrimFunc,
@@ -92,7 +94,7 @@ fn no_term_is_added_twice_or_out_of_turn() {
     });
     assert!(inner.is_none());
     let program = kernel(|b| sums(b, 1));
-    let refused: [fn(&mut Schedule, [BlockRV; 2]) -> Result<()>; 4] = [
+    let refused: [Change; 4] = [
         // Terms side by side.
         |s, [double, sum]| {
             let [_, _, k] = s.loops(double)?;
