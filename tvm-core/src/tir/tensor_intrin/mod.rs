@@ -2,7 +2,7 @@
 //!
 //! A [`TensorIntrin`] has a description, one nest of loops around stores, and an implementation, which computes the same. The
 //! built-in ones (`BUILT_IN`) are written in the operations that all targets have, and code generators choose instructions
-//! for them: [`f32`](x86), bytes (`vnni`, `arm`) and `bf16`. Programs register their own with [`TensorIntrin::register`];
+//! for them: `f32` (`x86`), bytes (`vnni`, `arm`) and `bf16`. Programs register their own with [`TensorIntrin::register`];
 //! nothing is registered before `main`.
 //!
 //! TVM counterpart: `tir::TensorIntrin`, `tir/tensor_intrin/*.py`.
