@@ -64,6 +64,19 @@ fn counts(text: &str) -> Result<Vec<usize>, String> {
     counts.ok_or_else(|| format!("--threads needs numbers, as in 1,2, not `{text}`"))
 }
 
+/// The arguments that say what is measured: without the places of programs and reports, which are those of one machine.
+fn without_paths(args: &[String]) -> Vec<&str> {
+    let mut args = args.iter();
+    let mut kept = Vec::new();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--tvmc" | "--out" => drop(args.next()),
+            arg => kept.push(arg),
+        }
+    }
+    kept
+}
+
 /// Measures the rows, prints them, and writes the report.
 ///
 /// # Errors
@@ -91,7 +104,7 @@ fn compare(args: &[String]) -> Result<(), String> {
     } else {
         Effort { rounds: 9, seconds: 0.2, patience: Duration::from_secs(300) }
     };
-    let command = format!("cargo xtask bench {}", args.join(" "));
+    let command = format!("cargo xtask bench {}", without_paths(args).join(" "));
     let start = Instant::now();
     let folder = options.out.unwrap_or_else(|| Path::new("benches").join("results"));
     let mut told = HashSet::new();
@@ -143,6 +156,12 @@ mod tests {
 
     fn parse(line: &str) -> Result<Options, String> {
         Options::parse(&line.split(' ').map(str::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_command_of_a_report_has_no_paths() {
+        let args = ["--compare", "--tvmc", "a/tvmc", "--threads", "1", "--out", "/b"].map(String::from);
+        assert_eq!(without_paths(&args), ["--compare", "--threads", "1"]);
     }
 
     #[test]

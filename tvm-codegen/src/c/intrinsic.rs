@@ -113,23 +113,16 @@ impl Function<'_> {
         if lane(intrinsic, scalar, &dummies).is_none() {
             return not_supported(unsupported());
         }
-        if let Intrinsic::FMulAdd | Intrinsic::Fma = intrinsic {
-            let helper = self.mul_add_helper(it.dtype, intrinsic == Intrinsic::Fma);
-            let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
-            return Ok(format!("{helper}({})", texts.join(", ")));
-        }
-        if intrinsic == Intrinsic::Dot4 {
-            let helper = self.dot4_helper(it.dtype);
-            let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
-            return Ok(format!("{helper}({})", texts.join(", ")));
-        }
-        if intrinsic == Intrinsic::Dot2 {
-            let helper = self.dot2_helper(it.dtype);
-            let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
-            return Ok(format!("{helper}({})", texts.join(", ")));
-        }
-        if intrinsic == Intrinsic::Ldexp && it.dtype == DataType::F32.with_lanes(16) {
-            let helper = self.ldexp_helper(it.dtype);
+        let helper = match intrinsic {
+            Intrinsic::FMulAdd | Intrinsic::Fma => {
+                Some(self.mul_add_helper(it.dtype, intrinsic == Intrinsic::Fma))
+            }
+            Intrinsic::Dot4 => Some(self.dot4_helper(it.dtype)),
+            Intrinsic::Dot2 => Some(self.dot2_helper(it.dtype)),
+            Intrinsic::Ldexp if it.dtype == DataType::F32.with_lanes(16) => Some(self.ldexp_helper(it.dtype)),
+            _ => None,
+        };
+        if let Some(helper) = helper {
             let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
             return Ok(format!("{helper}({})", texts.join(", ")));
         }

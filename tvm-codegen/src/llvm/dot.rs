@@ -12,21 +12,10 @@ use super::LlvmError;
 use super::function::{Function, Value};
 use super::memory::CallResult;
 
-/// Instructions of the CPU that LLVM makes of no other code.
-#[derive(Clone, Copy)]
-pub(super) struct Special {
-    /// Lanes of the widest instruction for `dot4`; 0 if there is none.
-    pub(super) bytes: u16,
-    /// Lanes of the widest instruction for `dot2`; 0 if there is none.
-    pub(super) bf16: u16,
-    /// True if there is one for `ldexp` of 16 `f32`.
-    pub(super) ldexp: bool,
-}
-
 impl<'ctx> Function<'ctx, '_> {
     /// `c` plus four products of the unsigned bytes of `a` and the signed bytes of `b`, in each lane.
     pub(super) fn dot4(&mut self, args: [Value<'ctx>; 3], dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
-        let widest = self.unit.special.bytes;
+        let widest = self.unit.instructions.bytes;
         if !has_instruction(widest, dtype) {
             return self.dot4_of_pairs(args, dtype);
         }
@@ -37,7 +26,7 @@ impl<'ctx> Function<'ctx, '_> {
 
     /// `c` plus two products of the halves of `a` and `b`, which are `bf16`, in each lane.
     pub(super) fn dot2(&mut self, args: [Value<'ctx>; 3], dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
-        let widest = self.unit.special.bf16;
+        let widest = self.unit.instructions.bf16;
         if has_instruction(widest, dtype) {
             return self.instruction("vdpbf16ps", 'v', widest, args, dtype);
         }

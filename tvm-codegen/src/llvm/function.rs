@@ -14,8 +14,8 @@ use rustc_hash::FxHashMap;
 use tvm_core::ir::{BufferId, Var, VarId};
 use tvm_core::tir::{Buffer, Param, PrimFunc};
 
-use super::dot::Special;
 use super::error::unsupported;
+use super::machine::Instructions;
 use super::{LlvmError, Options};
 use crate::position::Position;
 
@@ -28,7 +28,7 @@ pub(super) struct Unit<'ctx, 'm> {
     pub(super) options: Options,
     pub(super) symbol: String,
     pub(super) position: Rc<Position>,
-    pub(super) special: Special,
+    pub(super) instructions: Instructions,
 }
 
 /// A function that is being generated.
@@ -59,7 +59,7 @@ pub(super) fn kernel<'ctx>(
     func: &PrimFunc,
     options: Options,
     position: Rc<Position>,
-    special: Special,
+    instructions: Instructions,
 ) -> Result<(), LlvmError> {
     let [Param::Scalar(args), Param::Scalar(num_args), Param::Scalar(ctx)] = &*func.params else {
         return unsupported(format!(
@@ -69,7 +69,7 @@ pub(super) fn kernel<'ctx>(
     let ptr: BasicMetadataTypeEnum<'ctx> = context.ptr_type(AddressSpace::default()).into();
     let i32_type = context.i32_type();
     let function = module.add_function(symbol, i32_type.fn_type(&[ptr, i32_type.into(), ptr], false), None);
-    let unit = Rc::new(Unit { context, module, options, symbol: symbol.to_string(), position, special });
+    let unit = Rc::new(Unit { context, module, options, symbol: symbol.to_string(), position, instructions });
     let param = |i| {
         function.get_nth_param(i).ok_or_else(|| LlvmError::Invalid("a kernel has three parameters".into()))
     };

@@ -122,7 +122,7 @@ impl<'ctx> Function<'ctx, '_> {
     /// `x * 2^n`: an instruction for vectors, else calls of `ldexp` for the lanes.
     fn ldexp(&mut self, x: Value<'ctx>, n: Value<'ctx>, dtype: DataType) -> Result<Value<'ctx>, LlvmError> {
         let lanes = dtype.lanes();
-        if dtype.scalar() != DataType::F32 || lanes != 16 || !self.unit.special.ldexp {
+        if dtype.scalar() != DataType::F32 || lanes != 16 || !self.unit.instructions.ldexp {
             return self.libm("ldexp", &[x, n], dtype);
         }
         // All 16 lanes, rounded in the mode of the thread.

@@ -10,7 +10,6 @@ use inkwell::targets::{
 use tvm_core::target::Target;
 
 use super::LlvmError;
-use super::dot::Special;
 use crate::Options;
 
 /// Creates the LLVM machine for `target`; properties that the target leaves open default to those of this machine.
@@ -60,8 +59,19 @@ fn has_feature(machine: &TargetMachine, name: &str) -> bool {
     })
 }
 
-/// What the machine has of such instructions.
-pub(super) fn special(machine: &TargetMachine) -> Special {
+/// Instructions of the CPU that LLVM makes of no other code.
+#[derive(Clone, Copy)]
+pub(super) struct Instructions {
+    /// Lanes of the widest instruction for `dot4`; 0 if there is none.
+    pub(super) bytes: u16,
+    /// Lanes of the widest instruction for `dot2`; 0 if there is none.
+    pub(super) bf16: u16,
+    /// True if there is one for `ldexp` of 16 `f32`.
+    pub(super) ldexp: bool,
+}
+
+/// Those that the machine has.
+pub(super) fn instructions(machine: &TargetMachine) -> Instructions {
     let has = |name: &str| has_feature(machine, name);
     let bytes = match (has("avx512vnni"), has("avx512vl")) {
         (true, true) => 16,
@@ -69,7 +79,7 @@ pub(super) fn special(machine: &TargetMachine) -> Special {
         _ => 0,
     };
     let bf16 = if has("avx512bf16") && has("avx512vl") { 16 } else { 0 };
-    Special { bytes, bf16, ldexp: has("avx512f") }
+    Instructions { bytes, bf16, ldexp: has("avx512f") }
 }
 
 /// Records CPU and features on every function, so that code generated in process uses them too.

@@ -113,10 +113,10 @@ fn build<'ctx>(
     version.set_constant(true);
     // The symbol is weak, so that several objects may be linked into one program.
     version.set_linkage(Linkage::WeakODR);
-    let special = machine::special(machine);
+    let instructions = machine::instructions(machine);
     for (symbol, func) in funcs {
         let position = Rc::new(Position::default());
-        function::kernel(context, &module, symbol, func, options, position.clone(), special)
+        function::kernel(context, &module, symbol, func, options, position.clone(), instructions)
             .map_err(|err| position.error(func, err.into()))?;
     }
     machine::tag_functions(context, &module, machine);

@@ -6,12 +6,13 @@ use tvm_core::ir::{BaseFunc, IRModule};
 use tvm_core::pass::PassContext;
 use tvm_core::target::Target;
 use tvm_core::tir::transform::renew_defs;
-use tvm_core::tir::{ForKind, Intrinsic};
+use tvm_core::tir::{ForKind, Intrinsic, PrimExpr};
 use tvm_runtime::{DataType, Module, Tensor, Value};
 use tvm_testing::Budget;
 
 use super::data::call;
 use super::elementwise::map;
+use super::narrow::levels;
 use super::suite::targets;
 
 /// A function, its exact value, and the largest error in units in the last place.
@@ -117,6 +118,70 @@ fn other_cpus() {
         let runs = tvm_runtime::level_features(level).unwrap();
         if runs.iter().all(|it| tvm_runtime::cpu_features().contains(it)) {
             run(&kernels(targets().into_iter().map(|it| it.with_cpu(level)).collect()), &inputs);
+        }
+    }
+}
+
+/// With and without an instruction that multiplies by a power of two.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn cpus_with_fused_multiply_adds_agree() {
+    let inputs: Vec<f32> = (0..=u32::MAX).step_by(100_003).map(f32::from_bits).collect();
+    let has = |level: &&str| {
+        let features = tvm_runtime::level_features(level).unwrap();
+        features.iter().all(|it| tvm_runtime::cpu_features().contains(it))
+    };
+    let levels = ["x86-64-v3", "x86-64-v4"].into_iter().filter(has);
+    run(
+        &kernels(levels.flat_map(|level| targets().into_iter().map(move |it| it.with_cpu(level))).collect()),
+        &inputs,
+    );
+}
+
+/// Results beyond the range of floats, subnormal ones, which are rounded once, and exponents beyond all of them.
+#[test]
+fn products_with_powers_of_two_are_rounded_once() {
+    let mut module = IRModule::new();
+    for (kind, float) in KINDS.into_iter().flat_map(|kind| [(kind, DataType::F32), (kind, DataType::F64)]) {
+        let name = format!("ldexp_{kind:?}_{float}");
+        let ldexp = |x: &[PrimExpr]| PrimExpr::call(Intrinsic::Ldexp, x.to_vec(), float);
+        module.add(
+            name.as_str(),
+            BaseFunc::Prim(map(&name, kind, &[float, DataType::I32], float, ldexp).into()),
+        );
+    }
+    let exponents: Vec<i32> = (-300..300).chain([-2000, 2000, i32::MIN, i32::MAX]).collect();
+    let n = exponents.len() as i64;
+    let numbers = [
+        1.5f32,
+        -1.000_000_1,
+        0.75,
+        f32::MIN_POSITIVE,
+        f32::from_bits(3),
+        0.0,
+        -0.0,
+        f32::INFINITY,
+        f32::NAN,
+    ];
+    for target in levels() {
+        let built = build(&module, &target).unwrap_or_else(|err| panic!("{target}: {err}"));
+        for (name, x) in KINDS.into_iter().flat_map(|kind| numbers.map(|x| (format!("ldexp_{kind:?}"), x))) {
+            let run = |float: DataType| {
+                let xs = Tensor::from_f64s(&vec![f64::from(x); exponents.len()], &[n], float).unwrap();
+                let exponents = Tensor::from_slice(&exponents, &[n]).unwrap();
+                let mut args = [xs, exponents, Tensor::zeros(&[n], float).unwrap()].map(Value::Tensor);
+                call(built.get(&format!("{name}_{float}")).unwrap(), &mut args).unwrap();
+                args[2].as_tensor().unwrap().to_f64s().unwrap()
+            };
+            for ((exponent, single), double) in
+                exponents.iter().zip(run(DataType::F32)).zip(run(DataType::F64))
+            {
+                let exact = libm::ldexp(f64::from(x), *exponent);
+                for (got, want) in [(single, f64::from(exact as f32)), (double, exact)] {
+                    let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+                    assert!(same, "{name} of {x} and {exponent} on {target}: {got}, not {want}");
+                }
+            }
         }
     }
 }

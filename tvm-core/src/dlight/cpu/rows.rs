@@ -23,11 +23,18 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let Some((members, lead)) = members(s, info) else { return Ok(None) };
     // What follows a part of the chain may use all rows of a result: then only this part is one sweep.
     for len in (2..=members.len()).rev() {
-        let mut fork = s.clone();
-        if let Ok(true) = one_sweep(&mut fork, &members[..len], lead, machine) {
-            *s = fork;
-            let last = &members[len - 1];
-            return Ok(Some(format!("{len} blocks in one sweep, up to `{}`", last.name)));
+        // A reduction that cannot run beside its elements runs after them.
+        for beside in [true, false] {
+            let mut fork = s.clone();
+            match one_sweep(&mut fork, &members[..len], lead, beside, machine) {
+                Ok(true) => {
+                    *s = fork;
+                    let last = &members[len - 1];
+                    return Ok(Some(format!("{len} blocks in one sweep, up to `{}`", last.name)));
+                }
+                Ok(false) => break,
+                Err(_) => {}
+            }
         }
     }
     Ok(None)
@@ -85,6 +92,7 @@ fn one_sweep(
     s: &mut Schedule,
     members: &[BlockInfo],
     lead: usize,
+    beside: bool,
     machine: &Machine,
 ) -> Result<bool, ScheduleError> {
     let Some((last, others)) = members.split_last() else { return Ok(false) };
@@ -112,7 +120,9 @@ fn one_sweep(
     let beside: Vec<usize> = (1..members.len())
         .filter(|&at| {
             let pair = [&members[at - 1], &members[at]];
-            is_reduced_beside(pair, lead, machine) && in_strips(s, pair[0], machine).unwrap_or(false)
+            beside
+                && is_reduced_beside(pair, lead, machine)
+                && in_strips(s, pair[0], machine).unwrap_or(false)
         })
         .collect();
     let anchor = s.block(&last.name)?;

@@ -29,6 +29,15 @@ mod small;
 mod symbolic;
 mod tensorize;
 
+/// Checks that the program of `sch` is well-formed, and that its trace makes it of `program` again.
+fn replayed(program: &PrimFunc, sch: &Schedule) {
+    well_formed(sch.func()).unwrap_or_else(|err| panic!("{err}\n{}", sch.func()));
+    assert!(sch.state().verify());
+    let mut again = Schedule::new(program.clone()).unwrap();
+    Trace::from_json(&sch.trace().to_json()).unwrap().apply_to_schedule(&mut again).unwrap();
+    structural_equal(sch.func(), again.func()).unwrap();
+}
+
 fn dim(n: i64) -> PrimExpr {
     PrimExpr::index(n)
 }

@@ -17,14 +17,6 @@ fn symbols() -> [PrimExpr; 3] {
     ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name)))
 }
 
-fn replayed(program: &PrimFunc, sch: &Schedule) {
-    well_formed(sch.func()).unwrap_or_else(|err| panic!("{err}\n{}", sch.func()));
-    assert!(sch.state().verify());
-    let mut again = Schedule::new(program.clone()).unwrap();
-    Trace::from_json(&sch.trace().to_json()).unwrap().apply_to_schedule(&mut again).unwrap();
-    structural_equal(sch.func(), again.func()).unwrap();
-}
-
 #[test]
 fn loops_follow_the_new_axes() {
     let program = dense(dim(8), dim(6), dim(5));

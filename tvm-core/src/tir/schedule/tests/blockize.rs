@@ -8,14 +8,6 @@ use crate::tir::{BinaryOp, IterKind, Scope, ThreadTag};
 
 type Change = fn(&mut Schedule) -> Result<()>;
 
-fn replayed(program: &PrimFunc, sch: &Schedule) {
-    well_formed(sch.func()).unwrap_or_else(|err| panic!("{err}\n{}", sch.func()));
-    assert!(sch.state().verify());
-    let mut again = Schedule::new(program.clone()).unwrap();
-    Trace::from_json(&sch.trace().to_json()).unwrap().apply_to_schedule(&mut again).unwrap();
-    structural_equal(sch.func(), again.func()).unwrap();
-}
-
 /// The tile of `y` with 4 rows, 3 columns and 5 terms.
 fn tile(s: &mut Schedule) -> Result<[LoopRV; 6]> {
     let y = s.block("y")?;

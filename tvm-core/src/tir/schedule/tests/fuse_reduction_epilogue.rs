@@ -16,14 +16,6 @@ fn fuse(s: &mut Schedule) -> Result<()> {
     s.fuse_reduction_epilogue(y, z)
 }
 
-fn replayed(program: &PrimFunc, sch: &Schedule) {
-    well_formed(sch.func()).unwrap_or_else(|err| panic!("{err}\n{}", sch.func()));
-    assert!(sch.state().verify());
-    let mut again = Schedule::new(program.clone()).unwrap();
-    Trace::from_json(&sch.trace().to_json()).unwrap().apply_to_schedule(&mut again).unwrap();
-    structural_equal(sch.func(), again.func()).unwrap();
-}
-
 /// Fuses the epilogue of `program` after `change`, which makes it illegal: nothing changes. Returns the reason.
 fn refused(program: &PrimFunc, change: Change) -> String {
     let mut sch = Schedule::new(program.clone()).unwrap();

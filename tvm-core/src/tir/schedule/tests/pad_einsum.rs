@@ -12,14 +12,6 @@ fn pad(s: &mut Schedule, padding: &[i64]) -> Result<()> {
     s.pad_einsum(y, padding)
 }
 
-fn replayed(program: &PrimFunc, sch: &Schedule) {
-    well_formed(sch.func()).unwrap_or_else(|err| panic!("{err}\n{}", sch.func()));
-    assert!(sch.state().verify());
-    let mut again = Schedule::new(program.clone()).unwrap();
-    Trace::from_json(&sch.trace().to_json()).unwrap().apply_to_schedule(&mut again).unwrap();
-    structural_equal(sch.func(), again.func()).unwrap();
-}
-
 #[test]
 fn operands_are_padded_with_zero() {
     let program = dense(dim(7), dim(5), dim(9));

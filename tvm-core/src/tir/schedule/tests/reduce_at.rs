@@ -42,13 +42,9 @@ fn moved(
     let mut sch = Schedule::new(program.clone()).unwrap();
     let blocks = [sch.block("double").unwrap(), sch.block("sum").unwrap()];
     let refused = change(&mut sch, blocks).err().map(|err| err.to_string());
-    well_formed(sch.func()).unwrap_or_else(|err| panic!("{err}\n{}", sch.func()));
-    assert!(sch.state().verify());
-    assert_eq!(results(sch.func()), results(program), "{}", sch.func());
     // The trace has the steps that were accepted, and nothing else has changed the program.
-    let mut again = Schedule::new(program.clone()).unwrap();
-    Trace::from_json(&sch.trace().to_json()).unwrap().apply_to_schedule(&mut again).unwrap();
-    structural_equal(sch.func(), again.func()).unwrap();
+    replayed(program, &sch);
+    assert_eq!(results(sch.func()), results(program), "{}", sch.func());
     match refused {
         Some(err) => {
             assert!(err.contains("`reverse_compute_at` is not legal here"), "{err}");

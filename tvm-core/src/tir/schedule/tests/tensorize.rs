@@ -64,11 +64,7 @@ fn random_arguments(func: &PrimFunc, rng: &mut Rng) -> Vec<Value> {
 fn keeps(program: &PrimFunc, change: impl Fn(&mut Schedule) -> Result<()>) -> Schedule {
     let mut sch = Schedule::new(program.clone()).unwrap();
     change(&mut sch).unwrap_or_else(|err| panic!("{err}"));
-    well_formed(sch.func()).unwrap_or_else(|err| panic!("{err}\n{}", sch.func()));
-    assert!(sch.state().verify());
-    let mut again = Schedule::new(program.clone()).unwrap();
-    Trace::from_json(&sch.trace().to_json()).unwrap().apply_to_schedule(&mut again).unwrap();
-    structural_equal(sch.func(), again.func()).unwrap();
+    replayed(program, &sch);
     let args = random_arguments(program, &mut Rng::new(7));
     let out = |func: &PrimFunc| {
         let mut args = args.clone();
