@@ -6,7 +6,7 @@ use crate::arith::{Analyzer, ConstIntBound, detect_linear_equation};
 use crate::ir::Var;
 use crate::tir::schedule::{Schedule, StmtSRef};
 use crate::tir::{
-    Block, BlockRealize, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee, PrimExpr,
+    BinaryOp, Block, BlockRealize, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee, PrimExpr,
     any_expr, for_each_load, uses_var,
 };
 
@@ -155,6 +155,20 @@ pub(super) fn stride(indices: &[PrimExpr], axis: &Var) -> Stride {
         Some(2..=4) => Stride::Few,
         _ => Stride::Other,
     }
+}
+
+/// The number of elements of a panel, if the access moves through panels along `axis`: it has `axis // width` as an index,
+/// `axis % width` as the last one, and no other use of `axis`.
+pub(super) fn panel_width(indices: &[PrimExpr], axis: &Var) -> Option<i64> {
+    let by_number = |index: &PrimExpr, op: BinaryOp| match index {
+        PrimExpr::Binary(it) if it.op == op && it.a.as_var() == Some(axis) => it.b.as_int(),
+        _ => None,
+    };
+    let (last, others) = indices.split_last()?;
+    let width = by_number(last, BinaryOp::FloorMod)?;
+    let mut used = others.iter().filter(|index| uses_var(index, axis));
+    let (panel, None) = (used.next()?, used.next()) else { return None };
+    (by_number(panel, BinaryOp::FloorDiv) == Some(width)).then_some(width)
 }
 
 /// The number of which `index` grows when `axis` takes its next value, if it always is the same one.

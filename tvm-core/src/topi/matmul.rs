@@ -4,7 +4,7 @@ use tvm_runtime::DataType;
 
 use super::reduction::{accumulator, narrowed};
 use crate::te::{TensorExpr, compute, reduce_axis, sum};
-use crate::tir::PrimExpr;
+use crate::tir::{Layout, PrimExpr};
 
 /// NumPy's `matmul`: products over the last two axes; the other axes broadcast. A tensor of rank 1 is a row on the left
 /// and a column on the right, and the axis added for that is not in the result.
@@ -34,6 +34,25 @@ pub fn matmul(a: &TensorExpr, b: &TensorExpr, shape: &[PrimExpr], dtype: DataTyp
             x.at(at).cast(wide)
         };
         sum(element(a, a_inner) * element(b, b_inner), &[&k])
+    });
+    narrowed(product, dtype)
+}
+
+/// Products of the last axis of `x` with weights whose undivided axes are columns (`N`) and terms (`K`).
+pub fn dense_pack(
+    x: &TensorExpr,
+    weight: &TensorExpr,
+    layout: &Layout,
+    shape: &[PrimExpr],
+    dtype: DataType,
+) -> TensorExpr {
+    let k = reduce_axis("k", x.dim(x.ndim() - 1));
+    let wide = accumulator(dtype);
+    let product = compute("matmul", shape, &[x, weight], |i| {
+        let (rows, column) = i.split_at(i.len() - 1);
+        let terms: Vec<PrimExpr> = rows.iter().cloned().chain([k.expr()]).collect();
+        let weight = weight.at(layout.index("NK", &[column[0].clone(), k.expr()]));
+        sum(x.at(terms).cast(wide) * weight.cast(wide), &[&k])
     });
     narrowed(product, dtype)
 }

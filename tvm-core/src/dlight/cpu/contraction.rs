@@ -4,13 +4,14 @@
 //! A tile of the result stays in vector registers while the reduction runs: `rows` values of an axis along which the
 //! operands that are vectors do not change, times `vectors` vectors along the contiguous axis. Each step of the reduction
 //! loads `vectors` vectors and `rows` scalars for `rows * vectors` multiply-adds. Tiles of 6 to 8 rows and 2 vectors keep
-//! two units for multiply-adds of four cycles of latency busy, with 12 to 16 accumulators.
+//! two units for multiply-adds of four cycles of latency busy, with 12 to 16 accumulators. So do tiles of 12 to 16 rows and
+//! one vector, if the operand lies in panels of one vector.
 
 use std::sync::Arc;
 
-use super::{MAX_TRANSPOSED, inline_epilogue, parallel};
+use super::{MAX_TRANSPOSED, inline_epilogue, parallel, skinny};
 use crate::dlight::Rule;
-use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
+use crate::dlight::analysis::{Axis, BlockInfo, Stride, panel_width, stride};
 use crate::dlight::narrow::COPY;
 use crate::target::Machine;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
@@ -29,6 +30,9 @@ const PACKED_ROWS: i64 = 32;
 /// terms: before, dot products are faster. Also if it is copied in any case, because it is narrow.
 pub(super) const TRANSPOSED_ROWS: i64 = 8;
 
+/// Vectors of a tile of one row at most.
+const MOST_VECTORS: i64 = 8;
+
 /// The tile that stays in registers.
 struct Tile {
     /// Index of the axis along which operands are reused, and how many of its values a tile holds.
@@ -37,6 +41,8 @@ struct Tile {
     column: usize,
     /// Elements along the contiguous axis.
     columns: i64,
+    /// True if an operand lies in panels of as many columns.
+    in_panels: bool,
 }
 
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
@@ -50,7 +56,10 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let lanes = i64::from(machine.lanes(store.buffer.dtype));
     let tile = tile(info, column, lanes, machine);
     let packed = packed_operand(info, &tile);
-    let is_packed = |load: &BufferLoad| packed.as_ref().is_some_and(|it| it.buffer == load.buffer);
+    let is_packed = |load: &BufferLoad| {
+        packed.as_ref().is_some_and(|it| it.buffer == load.buffer)
+            || panel_width(&load.indices, column_var) == Some(tile.columns)
+    };
     if info.loads.iter().any(|load| stride(&load.indices, column_var) == Stride::Other && !is_packed(load)) {
         return Ok(None);
     }
@@ -79,14 +88,27 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             outer.push(it);
         }
     }
-    let (Some(panels), Some(&first), Some(&vector)) = (panels, reduce.first(), inner.last()) else {
+    let (Some(panels), Some(_), Some(&vector)) = (panels, reduce.first(), inner.last()) else {
         return Ok(None);
     };
-    if packed.is_some() {
+    if packed.is_some() || tile.in_panels {
         // One panel serves all rows.
         let rows = tile.rows.map_or(outer.len(), |(axis, _)| axis.min(outer.len()));
         outer.retain(|it| *it != panels);
         outer.insert(rows.min(outer.len()), panels);
+    }
+    let few_rows = tile.rows.filter(|(row, _)| {
+        let extent = info.axes[*row].extent.as_int();
+        tile.in_panels && extent.is_some_and(|extent| (skinny::PACKED_ROWS..=skinny::MAX_ROWS).contains(&extent))
+    });
+    let term = info.axes.iter().position(|axis| axis.kind == IterKind::Reduce);
+    if let (Some(_), Some(term), [terms]) = (few_rows, term, &reduce[..]) {
+        let [groups, terms] = s.split(*terms, [None, Some(skinny::TERMS)])?;
+        s.unroll(terms)?;
+        let bytes = skinny::TERMS * tile.columns * store.buffer.dtype.bytes() as i64;
+        s.annotate(groups, PREFETCH, (4096 / bytes).max(1))?;
+        reduce = vec![groups, terms];
+        let _ = term;
     }
     let order: Vec<LoopRV> = outer.iter().chain(&reduce).chain(&inner).copied().collect();
     s.reorder_n(&order)?;
@@ -99,7 +121,10 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     inner[..inner.len() - 1].iter().try_for_each(|&row| s.unroll(row))?;
     s.vectorize(vector)?;
-    s.decompose_reduction(block, first)?;
+    s.decompose_reduction(block, reduce[0])?;
+    if let (Some(_), Some(term), [_, _]) = (few_rows, term, &reduce[..]) {
+        skinny::pack_rows(s, info, [column, term])?;
+    }
     if let Some(operand) = &packed {
         let reads = s.state().leaf_blocks().iter().find(|it| it.block.name == info.name);
         let at = reads.and_then(|it| it.block.reads.iter().position(|read| read.buffer == operand.buffer));
@@ -132,11 +157,21 @@ fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile 
         !vectors.is_empty()
             && vectors.iter().all(|load| load.indices.iter().all(|index| !uses_var(index, &axis.var)))
     };
+    let panels = vectors.iter().find_map(|load| panel_width(&load.indices, column_var));
+    let panels = panels.filter(|width| width % lanes == 0 && *width <= MOST_VECTORS * lanes);
     let spatial = |axis: &&(usize, &Axis)| axis.0 != column && axis.1.kind == IterKind::Spatial;
     let row = info.axes.iter().enumerate().filter(|it| spatial(&it)).rfind(|(_, axis)| reuses(axis));
-    let most_rows = if machine.vector_registers >= 32 { 8 } else { 6 };
+    let most_rows = match (machine.vector_registers >= 32, panels == Some(lanes)) {
+        (true, false) => 8,
+        (true, true) => 16,
+        (false, false) => 6,
+        (false, true) => 12,
+    };
     let rows = row.map(|(i, axis)| (i, rows_of(axis.extent.as_int(), most_rows)));
-    let most = if rows.is_none_or(|(_, rows)| rows == 1) { 8 } else { 2 };
+    if let (Some(columns), true) = (panels, rows.is_some()) {
+        return Tile { rows, column, columns, in_panels: true };
+    }
+    let most = if rows.is_none_or(|(_, rows)| rows == 1) { MOST_VECTORS } else { 2 };
     let vectors = match info.axes[column].extent.as_int() {
         Some(extent) => most.min((extent + lanes - 1) / lanes).max(1),
         None => most,
@@ -145,7 +180,7 @@ fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile 
         .extent
         .as_int()
         .map_or(vectors * lanes, |extent| (vectors * lanes).min(extent.max(1)));
-    Tile { rows, column, columns }
+    Tile { rows, column, columns, in_panels: false }
 }
 
 /// True if tiles of `size` divide the axis without remainder.

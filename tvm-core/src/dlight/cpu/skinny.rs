@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule { name: NAME, apply };
 pub(in crate::dlight) const MAX_ROWS: i64 = 32;
 
 /// Terms of a sum that are added before the result is stored.
-const TERMS: i64 = 8;
+pub(super) const TERMS: i64 = 8;
 
 /// Bytes of a row of a strip at least: long enough to be read as a stream.
 const STRIP_BYTES: i64 = 1024;
@@ -35,7 +35,7 @@ const MIN_COLUMNS: i64 = 256;
 
 /// Rows from which on their terms of a group are copied to where they are contiguous. Rows are often a multiple of a page
 /// apart: then the lines of all of them fall into one set of the first-level cache, which holds 8 to 12.
-const PACKED_ROWS: i64 = 8;
+pub(super) const PACKED_ROWS: i64 = 8;
 
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
     let (Some(column), Some(store), true) = (info.contiguous_axis(), &info.store, info.reduces) else {
@@ -99,7 +99,11 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
 }
 
 /// Copies the operand with the rows, so that the terms of a group are contiguous, if groups divide the terms.
-fn pack_rows(s: &mut Schedule, info: &BlockInfo, [column, term]: [usize; 2]) -> Result<(), ScheduleError> {
+pub(super) fn pack_rows(
+    s: &mut Schedule,
+    info: &BlockInfo,
+    [column, term]: [usize; 2],
+) -> Result<(), ScheduleError> {
     let [column, term] = [column, term].map(|axis| &info.axes[axis].var);
     let mut operands = info.loads.iter().filter(|load| stride(&load.indices, column) == Stride::Zero);
     let (Some(operand), None) = (operands.next(), operands.next()) else { return Ok(()) };

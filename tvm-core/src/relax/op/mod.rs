@@ -52,6 +52,7 @@ impl OpRegistry {
         nn::norm::OPS,
         nn::pad::OPS,
         nn::pool::OPS,
+        nn::dense::OPS,
         nn::winograd::OPS,
         shape::OPS,
         sort::OPS,

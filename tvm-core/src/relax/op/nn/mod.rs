@@ -9,6 +9,7 @@
 pub(super) mod activation;
 pub(super) mod attention;
 pub(super) mod conv;
+pub(super) mod dense;
 pub(super) mod norm;
 pub(super) mod pad;
 pub(super) mod pool;

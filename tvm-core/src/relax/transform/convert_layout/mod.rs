@@ -14,6 +14,7 @@
 
 mod constant;
 mod conv;
+mod dense;
 mod ops;
 mod plain;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub fn convert_layout() -> Pass {
             use_winograd: context.config.winograd,
             users: plain::Users::of(func),
             blocked: FxHashMap::default(),
+            transposed: FxHashMap::default(),
             bindings: Vec::new(),
         };
         Ok(converter.mutate_function(func))
@@ -64,6 +66,8 @@ struct Converter<'a> {
     users: plain::Users,
     /// The values that are in blocks, by the variable of the plain value.
     blocked: FxHashMap<VarId, Blocked>,
+    /// Constants of two axes that are bound transposed.
+    transposed: FxHashMap<VarId, dense::Weights>,
     /// What goes in front of the current binding.
     bindings: Vec<Binding>,
 }
@@ -114,9 +118,12 @@ impl ExprMutator for Converter<'_> {
                 return Some(std::mem::take(&mut self.bindings));
             }
         }
+        self.note_transposed(&binding.var, &binding.value);
+        let packed = self.dense_pack(binding);
+        let binding = packed.as_ref().unwrap_or(binding);
         self.bind_plain(|uses| uses.visit_expr(&binding.value));
         let mut before = std::mem::take(&mut self.bindings);
-        let walked = walk_binding(self, binding);
+        let walked = walk_binding(self, binding).or_else(|| packed.clone());
         if before.is_empty() {
             return walked.map(|it| vec![it]);
         }

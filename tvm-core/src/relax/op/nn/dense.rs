@@ -1,0 +1,73 @@
+//! Products with weights whose layout has panels of columns. `ConvertLayout` makes calls of them.
+//!
+//! TVM counterpart: relay's `nn.contrib_dense_pack`.
+
+use super::window::layout;
+use crate::ir::{AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
+use crate::relax::analysis::{differ, show_dim, show_dims};
+use crate::relax::op::context::{rank, single, tensor_type};
+use crate::relax::op::def::{attr, required, tensor};
+use crate::tir::{Layout, PrimExpr};
+use crate::topi;
+
+/// Letters of the axes of the weights: columns of the result, terms.
+const LETTERS: &str = "NK";
+
+pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
+    "nn.dense_pack",
+    "product of the last axis of data [.., k] with weights [k, n] in a layout of `NK` such as `NK32n`; `units` columns of \
+     the weights are used, all unless set",
+    infer,
+)
+.args(&[tensor("data"), tensor("weight")])
+.attrs(&[required("weight_layout", AttrKind::Str), attr("units", AttrKind::Int)])
+.tensor_program(|cx| {
+    let (layout, shape, dtype) = (weight_layout(&cx.infer())?, cx.out_shape(0)?, cx.out_dtype(0)?);
+    single(cx, |x| Ok(topi::dense_pack(&x[0], &x[1], &layout, shape, dtype)))
+})];
+
+fn weight_layout(ctx: &InferContext<'_>) -> Result<Layout, IrError> {
+    layout(ctx, "weight_layout", LETTERS, "N", LETTERS)
+}
+
+fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
+    let (layout, dtype) = (weight_layout(ctx)?, ctx.same_dtype()?);
+    if let Some(bool) = dtype.filter(|it| it.is_bool()) {
+        return Err(ctx.error(format!("expected number elements, got {bool}")));
+    }
+    let data = ctx.tensor(0)?;
+    if data.ndim() == Some(0) {
+        return Err(ctx.error("argument `data` has rank 1 or more, got rank 0"));
+    }
+    let (Some(data), Some(weight)) = (data.known_shape(), ctx.dims(1, layout.ndim())?) else {
+        return Ok(tensor_type(rank(data.ndim()), dtype));
+    };
+    for (axis, dim) in layout.axes().iter().zip(weight) {
+        if let Some(factor) = axis.factor
+            && differ(dim, &PrimExpr::index(factor))
+        {
+            let got = show_dim(dim);
+            let message = format!("argument `weight` has layout `{layout}`, but {got} instead of {factor}");
+            return Err(ctx.error(message));
+        }
+    }
+    let weight = &layout.undivided_shape(LETTERS, weight)[..];
+    let (Some((depth, rows)), [columns, terms]) = (data.split_last(), weight) else {
+        return Ok(tensor_type(rank(Some(data.len())), dtype));
+    };
+    if differ(depth, terms) {
+        let (shape, got, terms) = (show_dims(data), show_dim(depth), show_dim(terms));
+        let message = format!("the last axis of `data` {shape} has extent {got}, `weight` has {terms} terms");
+        return Err(ctx.error(message));
+    }
+    let columns = match (ctx.attrs.int("units"), columns.as_int()) {
+        (None, _) => columns.clone(),
+        (Some(units), most) if units < 0 || most.is_some_and(|most| units > most) => {
+            let most = show_dim(columns);
+            return Err(ctx.error(format!("attribute `units` is 0 to {most}, got {units}")));
+        }
+        (Some(units), _) => PrimExpr::index(units),
+    };
+    let dims: Vec<PrimExpr> = rows.iter().cloned().chain([columns]).collect();
+    Ok(tensor_type(TensorShape::Known(dims.into()), dtype))
+}

@@ -1,0 +1,73 @@
+//! Products with constant weights, which get panels of columns: a panel is read as one stream, and serves all rows.
+
+use tvm_runtime::Tensor;
+
+use super::{Converter, constant};
+use crate::ir::{Attrs, Op, Var};
+use crate::relax::{Arg, Binding, Call, Callee, Expr};
+use crate::tir::{Layout, PrimExpr};
+
+/// Fewer rows read rows of the plain weights faster than panels.
+const FEWEST_ROWS: i64 = 8;
+/// Rows of the result up to which panels have one vector: a tile then holds all rows, or half of them.
+const FEW_ROWS: i64 = 32;
+/// Terms of a sum from which on panels pay.
+const TERMS: i64 = 8;
+
+/// Constant weights, and the letters of their axes: columns (`N`) and terms (`K`).
+#[derive(Clone)]
+pub(super) struct Weights {
+    tensor: Tensor,
+    letters: &'static str,
+}
+
+/// The call of the operator of this name, if the expression is one.
+fn call_of<'a>(name: &str, value: &'a Expr) -> Option<&'a Call> {
+    let Expr::Call(call) = value else { return None };
+    matches!(call.callee, Callee::Op(op) if op.name == name).then_some(&**call)
+}
+
+impl Converter<'_> {
+    /// Remembers the transposed constant that is bound here, if it is one.
+    pub(super) fn note_transposed(&mut self, var: &Var, value: &Expr) {
+        let Some(call) = call_of("permute_dims", value) else { return };
+        let [Arg::Const(tensor)] = &*call.args else { return };
+        let swaps = call.attrs.int_list("axes").is_none_or(|axes| matches!(axes[..], [1 | -1, 0 | -2]));
+        if tensor.shape().len() == 2 && swaps {
+            self.transposed.insert(var.id(), Weights { tensor: tensor.clone(), letters: "NK" });
+        }
+    }
+
+    /// The product with its weights in panels; `None` leaves it as it is.
+    pub(super) fn dense_pack(&self, binding: &Binding) -> Option<Binding> {
+        let call = call_of("matmul", &binding.value)?;
+        let [data, weight] = &*call.args else { return None };
+        let Weights { tensor, letters } = match weight {
+            Arg::Const(tensor) => Weights { tensor: tensor.clone(), letters: "KN" },
+            other => self.transposed.get(&other.as_var()?.id())?.clone(),
+        };
+        let (dims, dtype) = self.shape(data)?;
+        let of_call = call.attrs.dtype("out_dtype").unwrap_or(dtype);
+        let fits = dtype == of_call && dtype == tensor.dtype() && dtype.is_float() && dtype.bits() >= 32;
+        let (rows, [first, second]) = (dims.split_last()?.1, tensor.shape()) else { return None };
+        let (columns, terms) = if letters == "KN" { (*second, *first) } else { (*first, *second) };
+        let rows: Option<i64> = rows.iter().map(PrimExpr::as_int).product();
+        if !fits || terms < TERMS || rows.is_some_and(|rows| rows < FEWEST_ROWS) {
+            return None;
+        }
+        let lanes = i64::from(self.machine.lanes(dtype));
+        let blocks = match rows {
+            Some(..=FEW_ROWS) if columns >= lanes => lanes,
+            _ => self.blocks(columns, dtype.bits())?.block,
+        };
+        let layout: Layout = format!("NK{blocks}n").parse().ok()?;
+        let axis = letters.find('N')?;
+        let padded = constant::pad(&tensor, axis, (columns + blocks - 1) / blocks * blocks)?;
+        let weight = Arg::Const(constant::to_layout(&padded, letters, &layout)?);
+        let attrs = Attrs::new().with("weight_layout", layout.to_string()).with("units", columns);
+        let args = [data.clone(), weight].into();
+        let callee = Callee::Op(Op::get("nn.dense_pack").ok()?);
+        let value = Call { callee, args, attrs, ..call.clone() }.into();
+        Some(Binding { value, ..binding.clone() })
+    }
+}
