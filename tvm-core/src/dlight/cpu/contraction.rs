@@ -33,6 +33,9 @@ pub(super) const TRANSPOSED_ROWS: i64 = 8;
 /// Vectors of a tile of one row at most.
 const MOST_VECTORS: i64 = 8;
 
+/// Bytes of panels that are on their way from memory: those of a page, so that each page is first touched in time.
+const AHEAD: i64 = 4 << 10;
+
 /// The tile that stays in registers.
 struct Tile {
     /// Index of the axis along which operands are reused, and how many of its values a tile holds.
@@ -97,18 +100,20 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         outer.retain(|it| *it != panels);
         outer.insert(rows.min(outer.len()), panels);
     }
-    let few_rows = tile.rows.filter(|(row, _)| {
-        let extent = info.axes[*row].extent.as_int();
-        tile.in_panels && extent.is_some_and(|extent| (skinny::PACKED_ROWS..=skinny::MAX_ROWS).contains(&extent))
-    });
     let term = info.axes.iter().position(|axis| axis.kind == IterKind::Reduce);
-    if let (Some(_), Some(term), [terms]) = (few_rows, term, &reduce[..]) {
-        let [groups, terms] = s.split(*terms, [None, Some(skinny::TERMS)])?;
-        s.unroll(terms)?;
-        let bytes = skinny::TERMS * tile.columns * store.buffer.dtype.bytes() as i64;
-        s.annotate(groups, PREFETCH, (4096 / bytes).max(1))?;
-        reduce = vec![groups, terms];
-        let _ = term;
+    let mut packed_rows = None;
+    if let (true, Some(term), [terms]) = (tile.in_panels, term, &reduce[..]) {
+        let bytes = tile.columns * store.buffer.dtype.bytes() as i64;
+        let extent = tile.rows.and_then(|(row, _)| info.axes[row].extent.as_int());
+        let few = extent.is_some_and(|it| (skinny::PACKED_ROWS..=skinny::MAX_ROWS).contains(&it));
+        if few {
+            let [groups, terms] = s.split(*terms, [None, Some(skinny::TERMS)])?;
+            s.unroll(terms)?;
+            s.annotate(groups, PREFETCH, (AHEAD / skinny::TERMS / bytes).max(1))?;
+            (reduce, packed_rows) = (vec![groups, terms], Some(term));
+        } else {
+            s.annotate(*terms, PREFETCH, (AHEAD / bytes).max(1))?;
+        }
     }
     let order: Vec<LoopRV> = outer.iter().chain(&reduce).chain(&inner).copied().collect();
     s.reorder_n(&order)?;
@@ -122,7 +127,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     inner[..inner.len() - 1].iter().try_for_each(|&row| s.unroll(row))?;
     s.vectorize(vector)?;
     s.decompose_reduction(block, reduce[0])?;
-    if let (Some(_), Some(term), [_, _]) = (few_rows, term, &reduce[..]) {
+    if let Some(term) = packed_rows {
         skinny::pack_rows(s, info, [column, term])?;
     }
     if let Some(operand) = &packed {
@@ -192,6 +197,8 @@ fn is_multiple(axis: &Axis, size: i64) -> bool {
 pub(super) fn rows_of(extent: Option<i64>, most: i64) -> i64 {
     match extent {
         Some(extent) if extent <= most => extent.max(1),
+        // Two tiles of the same size.
+        Some(extent) if extent <= 2 * most => (extent + 1) / 2,
         Some(extent) => {
             let waste = |rows: i64| (rows - extent % rows) % rows;
             (most - 2..=most).rev().min_by_key(|&rows| waste(rows)).unwrap_or(most)

@@ -1,5 +1,7 @@
 //! Products with constant weights, which get panels of columns: a panel is read as one stream, and serves all rows.
 
+use std::ops::RangeInclusive;
+
 use tvm_runtime::Tensor;
 
 use super::{Converter, constant};
@@ -7,10 +9,8 @@ use crate::ir::{Attrs, Op, Var};
 use crate::relax::{Arg, Binding, Call, Callee, Expr};
 use crate::tir::{Layout, PrimExpr};
 
-/// Fewer rows read rows of the plain weights faster than panels.
-const FEWEST_ROWS: i64 = 8;
-/// Rows of the result up to which panels have one vector: a tile then holds all rows, or half of them.
-const FEW_ROWS: i64 = 32;
+/// Rows of the result for which panels have one vector: a tile then holds all rows, or half of them.
+const FEW_ROWS: RangeInclusive<i64> = 9..=32;
 /// Terms of a sum from which on panels pay.
 const TERMS: i64 = 8;
 
@@ -52,12 +52,12 @@ impl Converter<'_> {
         let (rows, [first, second]) = (dims.split_last()?.1, tensor.shape()) else { return None };
         let (columns, terms) = if letters == "KN" { (*second, *first) } else { (*first, *second) };
         let rows: Option<i64> = rows.iter().map(PrimExpr::as_int).product();
-        if !fits || terms < TERMS || rows.is_some_and(|rows| rows < FEWEST_ROWS) {
+        if !fits || terms < TERMS {
             return None;
         }
         let lanes = i64::from(self.machine.lanes(dtype));
         let blocks = match rows {
-            Some(..=FEW_ROWS) if columns >= lanes => lanes,
+            Some(rows) if FEW_ROWS.contains(&rows) && columns >= lanes => lanes,
             _ => self.blocks(columns, dtype.bits())?.block,
         };
         let layout: Layout = format!("NK{blocks}n").parse().ok()?;
