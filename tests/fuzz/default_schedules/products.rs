@@ -1,4 +1,5 @@
-//! Products of matrices: with batches, transposed operands, few rows, one column, and what follows element-wise.
+//! Products of matrices: with batches, transposed operands, few rows, one column, and what follows element-wise; the right
+//! operand may lie in panels.
 
 use tvm::prelude::*;
 use tvm::te::{TensorExpr, compute, reduce_axis, sum};
@@ -56,7 +57,8 @@ pub(crate) fn product(rng: &mut Rng) -> Program {
     // The rule for few rows takes constant numbers of columns.
     let constant = n >= 256 && !p.rng.one_in(8);
     let [batch, rows] = [("batch", count), ("m", m)].map(|(name, it)| p.dim(name, it));
-    let columns = if constant { n.into() } else { p.dim("n", n) };
+    let panels = p.rng.one_in(4).then(|| *p.rng.pick(&[4, 8, 16, 32, 64]));
+    let columns = if constant || panels.is_some() { n.into() } else { p.dim("n", n) };
     let k_dim = p.dim("k", k);
     let leading: Vec<PrimExpr> = batched.then_some(batch).into_iter().collect();
     let shared = batched && p.rng.one_in(3);
@@ -73,15 +75,28 @@ pub(crate) fn product(rng: &mut Rng) -> Program {
         }
     };
     let a = operand("a", dtype, [&rows, &k_dim], batched);
-    let b = operand("b", other, [&k_dim, &columns], batched && !shared);
+    let b = panels.is_none().then(|| operand("b", other, [&k_dim, &columns], batched && !shared));
+    let in_panels = panels.map(|width| {
+        let shape = [((n + width - 1) / width).into(), k_dim.clone(), width.into()];
+        (p.input("b", &shape, other), width)
+    });
     let mut out = leading.clone();
     out.extend([rows.clone(), columns.clone()]);
     let reduced = reduce_axis("k", k_dim.clone());
+    let of_b = |batch: &[PrimExpr], row: PrimExpr, column: PrimExpr| match (&in_panels, &b) {
+        (Some((x, width)), _) => {
+            let at = [column.clone().floordiv(*width), row, column.floormod(*width)];
+            (x.at(at).cast(wide), x.clone())
+        }
+        (None, Some(b)) => b(batch, row, column),
+        (None, None) => unreachable!("an operand has panels, or none"),
+    };
     let zero = || vec![PrimExpr::index(0); leading.len()];
-    let inputs = [a(&zero(), 0.into(), 0.into()).1, b(&zero(), 0.into(), 0.into()).1];
+    let inputs = [a(&zero(), 0.into(), 0.into()).1, of_b(&zero(), 0.into(), 0.into()).1];
     let product = compute("product", out.clone(), &inputs.each_ref(), |i: &[PrimExpr]| {
         let (batch, at) = i.split_at(leading.len());
-        let (a, b) = (a(batch, at[0].clone(), reduced.expr()).0, b(batch, reduced.expr(), at[1].clone()).0);
+        let (a, b) =
+            (a(batch, at[0].clone(), reduced.expr()).0, of_b(batch, reduced.expr(), at[1].clone()).0);
         sum(a * b, &[&reduced])
     });
     let result = epilogue(&mut p, product, &columns, dtype);

@@ -6,8 +6,8 @@ use crate::arith::{Analyzer, ConstIntBound, detect_linear_equation};
 use crate::ir::Var;
 use crate::tir::schedule::{Schedule, StmtSRef};
 use crate::tir::{
-    BinaryOp, Block, BlockRealize, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee, PrimExpr,
-    any_expr, for_each_load, uses_var,
+    BinaryOp, Block, BlockRealize, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee,
+    PrimExpr, any_expr, for_each_load, uses_var,
 };
 
 /// The largest value of a symbolic dimension for which a schedule is made.

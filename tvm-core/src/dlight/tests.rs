@@ -29,6 +29,15 @@ fn product([m, n, k]: [PrimExpr; 3], fused: bool) -> PrimFunc {
     create_prim_func("f", &[a, b], &[if fused { relu } else { product }]).unwrap()
 }
 
+/// Products of `m` rows with weights in panels of `width` columns.
+fn in_panels(m: PrimExpr, [n, k, width]: [i64; 3]) -> PrimFunc {
+    let x = input("x", &[m.clone(), k.into()]);
+    let weight = input("weight", &[(n + width - 1) / width, k, width].map(PrimExpr::index));
+    let layout = format!("NK{width}n").parse().unwrap();
+    let y = topi::dense_pack(&x, &weight, &layout, &[m, n.into()], DataType::F32);
+    create_prim_func("f", &[x, weight], &[y]).unwrap()
+}
+
 /// `f` applied to a chain of three element-wise tensors, the last with its axes in the order that `axes` gives.
 fn chain(shape: &[i64; 2], axes: [usize; 2]) -> PrimFunc {
     let shape = shape.map(PrimExpr::index);
@@ -240,7 +249,7 @@ fn each_rule_takes_its_programs() {
     let rows = PrimExpr::from(Var::index("m"));
     let symbolic = |extent| if extent == 300 { rows.clone() } else { index(extent) };
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 20] = [
+    let cases: [(PrimFunc, &[Row]); 25] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -269,6 +278,11 @@ fn each_rule_takes_its_programs() {
                 ("product", "contraction", "tile 8x32, packed"),
             ],
         ),
+        (in_panels(rows.clone(), [1000, 80, 32]), &[("matmul", "contraction", "tile 8x32, in panels")]),
+        (in_panels(16.into(), [96, 80, 16]), &[("matmul", "contraction", "tile 16x16, in panels")]),
+        (in_panels(18.into(), [96, 80, 16]), &[("matmul", "contraction", "tile 9x16, in panels")]),
+        (in_panels(1.into(), [96, 80, 32]), &[("matmul", "contraction", "tile 1x32, in panels")]),
+        (in_panels(64.into(), [96, 80, 24]), &[("matmul", "reduction", "1 of 3 axes reduced")]),
         (pointwise([1, 64, 64], [56, 56]), &[("conv2d_product", "flat product", "tile 8x32")]),
         (pointwise([2, 24, 20], [7, 7]), &[("conv2d_product", "flat product", "tile 7x32")]),
         (

@@ -4,6 +4,7 @@ mod attention;
 mod binary;
 mod conv;
 mod create;
+mod dense;
 mod index;
 mod inference;
 mod layout;

@@ -150,7 +150,12 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let exact = outer[..most].iter().position(|it| ragged.contains(it)).unwrap_or(most).max(1);
     parallel(s, info, &outer[..exact])?;
     let rows = tile.rows.map_or(1, |(_, rows)| rows);
-    let packed = packed.map_or("", |it| if it.transposed { ", transposed and packed" } else { ", packed" });
+    let packed = match packed {
+        Some(it) if it.transposed => ", transposed and packed",
+        Some(_) => ", packed",
+        None if tile.in_panels => ", in panels",
+        None => "",
+    };
     Ok(Some(format!("tile {rows}x{}{packed}", tile.columns)))
 }
 

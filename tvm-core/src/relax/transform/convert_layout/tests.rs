@@ -256,11 +256,7 @@ fn convolution(shape: [i64; 4], out: i64, attrs: Attrs, winograd: bool) -> (Vec<
         _ => None,
     });
     let ops = ops.filter(|name| name.starts_with("nn.")).collect();
-    let of = |module: &IRModule| {
-        let context = PassContext::new().target(Target::interpreter());
-        crate::relax::testing::elements(&context.scope(|| vm(module)).invoke("main", &args).unwrap())
-    };
-    let (before, after) = (of(&module), of(&converted));
+    let (before, after) = (results_of_one(&module, &args), results_of_one(&converted, &args));
     assert_eq!(before.len(), after.len());
     let most = before.iter().fold(0f32, |most, it| most.max(it.abs()));
     let error = before.iter().zip(&after).fold(0f32, |error, (a, b)| error.max((a - b).abs()));
@@ -291,5 +287,65 @@ fn winograd_is_chosen_where_it_is_faster() {
     ] {
         let (ops, _) = convolution(shape, 32, attrs, true);
         assert_eq!(ops, ["nn.conv2d"], "{shape:?}");
+    }
+}
+
+/// `x w` with constant `w` of shape `[k, n]`, which is a constant `[n, k]` transposed if so asked; the operator that computes
+/// it after the pass, and that the results are the same.
+fn dense(rows: Option<i64>, [k, n]: [i64; 2], transposed: bool) -> (String, Vec<i64>) {
+    let mut graph = Graph::new(7);
+    let m = rows.map_or_else(|| PrimExpr::from(&graph.n), PrimExpr::index);
+    let data = graph.param("x", vec![m, k.into()]);
+    let mut weight = Arg::Const(graph.numbers(&if transposed { [n, k] } else { [k, n] }));
+    if transposed {
+        let swapped = graph.op("permute_dims", &[weight], Attrs::new().with("axes", vec![1i64, 0]));
+        weight = swapped.unwrap().into();
+    }
+    let result = graph.op("matmul", &[(&data).into(), weight], Attrs::new()).unwrap();
+    let body = graph.builder.end_scope(result.into());
+    let args = [Value::from(graph.numbers(&[rows.unwrap_or(5), k]))];
+    let scope = |inner: &mut BlockBuilder| {
+        body.bindings().for_each(|binding| inner.push(binding.clone()));
+        Ok(body.ret.clone())
+    };
+    graph.builder.add_function("main", &[data], scope).unwrap();
+    let module = graph.builder.into_module();
+    let target = Target { machine: Machine::baseline(), ..Target::llvm() };
+    let converted =
+        PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
+    well_formed(&converted).unwrap();
+    assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
+    let func = converted.relax_func(converted.global_var("main").unwrap()).unwrap();
+    let last = func.body.bindings().last().unwrap();
+    let Expr::Call(call) = &last.value else { panic!("the result is a call") };
+    let Callee::Op(op) = call.callee else { panic!("of an operator") };
+    let weight = call.args[1].as_const().map(|it| it.shape().to_vec());
+    (op.name.to_string(), weight.unwrap_or_default())
+}
+
+fn results_of_one(module: &IRModule, args: &[Value]) -> Vec<f32> {
+    let context = PassContext::new().target(Target::interpreter());
+    crate::relax::testing::elements(&context.scope(|| vm(module)).invoke("main", args).unwrap())
+}
+
+#[test]
+fn constant_weights_of_products_get_panels() {
+    // The baseline has vectors of four elements.
+    for (rows, shape, want) in [
+        (Some(64), [12, 16], vec![2, 12, 8]),
+        (Some(64), [12, 19], vec![5, 12, 4]),
+        (Some(12), [12, 16], vec![4, 12, 4]),
+        (Some(1), [12, 16], vec![2, 12, 8]),
+        (None, [9, 30], vec![4, 9, 8]),
+        (Some(0), [9, 30], vec![4, 9, 8]),
+    ] {
+        for transposed in [false, true] {
+            let got = dense(rows, shape, transposed);
+            assert_eq!(got, ("nn.dense_pack".into(), want.clone()), "{rows:?} {shape:?}");
+        }
+    }
+    // Too few columns for a vector, too few terms.
+    for shape in [[12, 1], [3, 32]] {
+        assert_eq!(dense(Some(64), shape, false).0, "matmul", "{shape:?}");
     }
 }

@@ -1,0 +1,55 @@
+//! Products with weights in panels: what `nn.dense_pack` computes is what `matmul` computes of the plain weights.
+
+use tvm_core::ir::Attrs;
+
+use crate::support::{Nd, Rng, call1, try_call};
+
+/// The weights [k, n] in panels of `width` columns, with numbers behind the last column.
+fn panels(weight: &Nd, width: i64) -> Nd {
+    let [k, n] = [weight.shape[0], weight.shape[1]];
+    Nd::build(&[(n + width - 1) / width, k, width], |i| {
+        let column = i[0] * width + i[2];
+        if column < n { weight.at(&[i[1], column]) } else { 7.0 }
+    })
+}
+
+#[test]
+fn panels_make_a_product() {
+    let mut rng = Rng::new(3);
+    for round in 0..12 {
+        let (k, n, width) = (rng.int(1, 6), rng.int(1, 9), [1, 2, 4][round % 3]);
+        let x = [vec![k], vec![rng.int(0, 3), k], vec![2, rng.int(1, 3), k]][round / 3 % 3].clone();
+        let (x, weight) = (Nd::random(&mut rng, &x), Nd::random(&mut rng, &[k, n]));
+        let expected = call1("matmul", [x.arg(), weight.arg()], Attrs::new());
+        let attrs = Attrs::new().with("weight_layout", format!("NK{width}n")).with("units", n);
+        let got = call1("nn.dense_pack", [x.arg(), panels(&weight, width).arg()], attrs);
+        assert_eq!(got.shape(), expected.shape(), "round {round}");
+        assert_eq!(got.to_vec::<f32>().unwrap(), expected.to_vec::<f32>().unwrap(), "round {round}");
+    }
+    let (x, weight) = (Nd::random(&mut rng, &[2, 3]), Nd::random(&mut rng, &[5, 3]));
+    let plain = call1("nn.dense_pack", [x.arg(), weight.arg()], Attrs::new().with("weight_layout", "NK"));
+    assert_eq!(plain.shape(), [2, 5]);
+}
+
+#[test]
+fn errors() {
+    let (x, weight) = (Nd::random(&mut Rng::new(2), &[2, 3]), Nd::random(&mut Rng::new(2), &[2, 4, 8]));
+    let layout = |layout: &str| Attrs::new().with("weight_layout", layout);
+    let scalar = Nd::random(&mut Rng::new(2), &[]);
+    for (data, attrs, want) in [
+        (&x, layout("NK8n"), "the last axis of `data` [2, 3] has extent 3, `weight` has 4 terms"),
+        (&x, layout("NK4n"), "argument `weight` has layout `NK4n`, but 8 instead of 4"),
+        (&x, layout("NK2k"), "attribute `weight_layout`: axis `K` of `NK2k` is not divided here"),
+        (&x, layout("OI8o"), "attribute `weight_layout` is a layout of `NK`, got `OI8o`"),
+        (&scalar, layout("NK8n"), "argument `data` has rank 1 or more, got rank 0"),
+    ] {
+        let err = try_call("nn.dense_pack", [data.arg(), weight.arg()], attrs).unwrap_err().to_string();
+        assert!(err.contains(want), "{err}");
+    }
+    let x = Nd::random(&mut Rng::new(2), &[2, 4]);
+    for units in [-1i64, 17] {
+        let attrs = layout("NK8n").with("units", units);
+        let err = try_call("nn.dense_pack", [x.arg(), weight.arg()], attrs).unwrap_err().to_string();
+        assert!(err.contains(&format!("attribute `units` is 0 to 16, got {units}")), "{err}");
+    }
+}
