@@ -81,6 +81,8 @@ pub(super) struct Function<'u> {
     pub(super) scratch: Vec<String>,
     /// Set inside a parallel loop: the loops nested in it run serially.
     pub(super) in_parallel: bool,
+    /// Set inside a loop whose stores are to go past the caches.
+    pub(super) streamed: bool,
     /// Nesting depth of the expression being written.
     pub(super) depth: usize,
     /// Above 0 inside an expression that may be evaluated never, or more than once.
@@ -119,6 +121,7 @@ impl<'u> Function<'u> {
             names: RESERVED.iter().map(ToString::to_string).collect(),
             scratch: Vec::new(),
             in_parallel: false,
+            streamed: false,
             depth: 0,
             lazy: 0,
         }
@@ -160,10 +163,13 @@ impl<'u> Function<'u> {
             inner.in_parallel = true;
             let name = inner.define(&it.loop_var);
             let ty = types::scalar(it.loop_var.dtype());
-            inner.open(&format!("for ({ty} {name} = {first} + begin; {name} < {first} + end; ++{name}) {{"));
-            inner.stmt(&it.body)?;
-            inner.close();
-            Ok(())
+            inner.streamed_loop(it, |inner| {
+                let end = format!("{first} + end");
+                inner.open(&format!("for ({ty} {name} = {first} + begin; {name} < {end}; ++{name}) {{"));
+                inner.stmt(&it.body)?;
+                inner.close();
+                Ok(())
+            })
         })?;
         let entry = self.environment(&body, &captures);
         let values = captures.names().collect::<Vec<_>>().join(", ");
@@ -218,6 +224,7 @@ impl<'u> Function<'u> {
         let symbol = self.symbol.clone();
         let mut inner = Function::new(self.unit, &symbol);
         inner.in_parallel = self.in_parallel;
+        inner.streamed = self.streamed;
         inner.names.extend(captures.names().map(str::to_string));
         inner.vars.extend(captures.vars.iter().map(|(id, it)| (*id, it.clone())));
         inner.buffers.extend(captures.buffers.iter().map(|(id, it)| (*id, it.clone())));

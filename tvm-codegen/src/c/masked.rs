@@ -1,6 +1,8 @@
 //! Loads and stores of the lanes of a vector in which a predicate holds: one instruction with AVX-512, conditional accesses
 //! lane by lane elsewhere.
 //!
+//! The first lane may lie in front of the buffer, where no pointer may point: `TVM_PLACE` computes the address as a number.
+//!
 //! A predicate is the bits of an integer: those of the lanes in which it holds are set. Bits above the lanes mean nothing.
 
 use tvm_core::tir::{BinaryOp, BufferLoad, BufferStore, PrimExpr};
@@ -26,22 +28,22 @@ impl Function<'_> {
         let dtype = it.buffer.dtype.with_lanes(index.dtype().lanes());
         let (helper, ty, scalar) = self.masked_helper("load", dtype);
         self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
-            let lanes = (0..dtype.lanes()).map(|l| format!("m >> {l} & 1 ? p[{l}] : 0")).collect::<Vec<_>>();
+            let lanes = (0..dtype.lanes()).map(|l| format!("m >> {l} & 1 ? p[at + {l}] : 0")).collect::<Vec<_>>();
             let whole = instruction(dtype).map(|it| {
                 let Instruction { name, element, pointer, bytes, condition } = it;
                 format!(
                     "#if {condition}\n  typedef {element} all __attribute__((vector_size({bytes})));\n  \
-                     return ({ty})__builtin_ia32_load{name}_mask((const {pointer} *)p, (all){{0}}, m);\n#else\n"
+                     return ({ty})__builtin_ia32_load{name}_mask((const {pointer} *)TVM_PLACE(p, at), (all){{0}}, m);\n#else\n"
                 )
             });
             let end = if whole.is_some() { "#endif\n" } else { "" };
             format!(
-                "TVM_INLINE {ty} {helper}(const {scalar} *p, uint64_t m) {{\n{}  return ({ty}){{{}}};\n{end}}}\n",
+                "TVM_INLINE {ty} {helper}(const {scalar} *p, int64_t at, uint64_t m) {{\n{}  return ({ty}){{{}}};\n{end}}}\n",
                 whole.unwrap_or_default(),
                 lanes.join(", ")
             )
         });
-        Ok(format!("{helper}({base} + {first}, {bits})"))
+        Ok(format!("{helper}({base}, {first}, {bits})"))
     }
 
     /// Writes a write of the lanes of `value` in which `predicate` holds.
@@ -57,22 +59,22 @@ impl Function<'_> {
         let dtype = it.buffer.dtype.with_lanes(index.dtype().lanes());
         let (helper, ty, scalar) = self.masked_helper("store", dtype);
         self.unit.helpers.entry(helper.clone()).or_insert_with(|| {
-            let lanes = (0..dtype.lanes()).map(|l| format!("  if (m >> {l} & 1) p[{l}] = x[{l}];\n"));
+            let lanes = (0..dtype.lanes()).map(|l| format!("  if (m >> {l} & 1) p[at + {l}] = x[{l}];\n"));
             let whole = instruction(dtype).map(|it| {
                 let Instruction { name, element, pointer, bytes, condition } = it;
                 format!(
                     "#if {condition}\n  typedef {element} all __attribute__((vector_size({bytes})));\n  \
-                     __builtin_ia32_store{name}_mask(({pointer} *)p, (all)x, m);\n#else\n"
+                     __builtin_ia32_store{name}_mask(({pointer} *)TVM_PLACE(p, at), (all)x, m);\n#else\n"
                 )
             });
             let end = if whole.is_some() { "#endif\n" } else { "" };
             format!(
-                "TVM_INLINE void {helper}({scalar} *p, uint64_t m, {ty} x) {{\n{}{}{end}}}\n",
+                "TVM_INLINE void {helper}({scalar} *p, int64_t at, uint64_t m, {ty} x) {{\n{}{}{end}}}\n",
                 whole.unwrap_or_default(),
                 lanes.collect::<String>()
             )
         });
-        self.line(&format!("{helper}({base} + {first}, {bits}, {value});"));
+        self.line(&format!("{helper}({base}, {first}, {bits}, {value});"));
         Ok(())
     }
 

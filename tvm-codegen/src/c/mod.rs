@@ -7,7 +7,8 @@
 //! operation (`-ffp-contract=off`), except where the lowered program has `fmuladd`, unless `fast_math` is set. Outputs
 //! of a kernel call must not overlap other arguments, because the generated code declares pointers as `restrict`.
 //!
-//! Files: `function` translates one kernel to C functions; `stmt`, `expr`, `vector`, `masked` and `intrinsic` are its parts;
+//! Files: `function` translates one kernel to C functions; `stmt`, `expr`, `vector`, `masked`, `stream` and `intrinsic` are its
+//! parts;
 //! `types` names types; `load` runs the compiler and keeps the results in the `cache`.
 
 mod cache;
@@ -18,6 +19,7 @@ mod intrinsic;
 pub mod load;
 mod masked;
 mod stmt;
+mod stream;
 mod types;
 mod vector;
 

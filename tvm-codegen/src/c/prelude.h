@@ -43,6 +43,14 @@ struct tvm_ctx {
 #else
 #define TVM_REMAINDER _Pragma("GCC unroll 1")
 #endif
+/* Orders stores past the caches with other ones. */
+#ifdef __SSE2__
+#define TVM_STREAM_BARRIER __builtin_ia32_sfence()
+#else
+#define TVM_STREAM_BARRIER (void)0
+#endif
+/* The address of p[i], also where no such element exists. */
+#define TVM_PLACE(p, i) ((uintptr_t)(p) + (uintptr_t)(i) * sizeof *(p))
 #define TVM_INLINE static inline __attribute__((always_inline, unused))
 
 static __attribute__((noinline, cold, unused)) int32_t tvm_fail(

@@ -97,10 +97,12 @@ impl Function<'_> {
         if it.annotations.get(REMAINDER).is_some() {
             self.line("TVM_REMAINDER");
         }
-        self.open(&format!("for ({ty} {name} = {min}; {name} < {end}; ++{name}) {{"));
-        self.scope(std::slice::from_ref(&it.body))?;
-        self.close();
-        Ok(())
+        self.streamed_loop(it, |f| {
+            f.open(&format!("for ({ty} {name} = {min}; {name} < {end}; ++{name}) {{"));
+            f.scope(std::slice::from_ref(&it.body))?;
+            f.close();
+            Ok(())
+        })
     }
 
     fn alloc(&mut self, it: &AllocBuffer) -> Result<(), CodegenError> {

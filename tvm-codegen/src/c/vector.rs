@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use tvm_core::tir::{Binary, BinaryOp, BufferLoad, BufferStore, Cast, PrimExpr, Ramp, Shuffle};
+use tvm_core::tir::{Binary, BinaryOp, BufferLoad, BufferStore, Cast, PrimExpr, Ramp, Scope, Shuffle};
 use tvm_runtime::DataType;
 
 use super::expr::{cast_scalar, scalar_binary};
@@ -458,7 +458,11 @@ impl Function<'_> {
             && ramp.stride.is_const(1)
         {
             let first = self.expr(&ramp.base)?;
-            self.line(&format!("*({ty}_u *)({base} + {first}) = {text};"));
+            let streamed = self.streamed && buffer.scope == Scope::Global && !dtype.is_bool();
+            match streamed.then(|| self.stream_helper(dtype)).flatten() {
+                Some(helper) => self.line(&format!("{helper}({base} + {first}, {text});")),
+                None => self.line(&format!("*({ty}_u *)({base} + {first}) = {text};")),
+            }
             return Ok(());
         }
         let (index_ty, index) = (self.ty(index.dtype()), self.expr(index)?);

@@ -11,6 +11,7 @@ mod kernels;
 mod masked;
 mod narrow;
 mod programs;
+mod streamed;
 mod strided;
 mod suite;
 mod tensorize;
