@@ -24,6 +24,9 @@ pub(in crate::dlight) const MAX_ROWS: i64 = 32;
 /// Terms of a sum that are added before the result is stored.
 pub(super) const TERMS: i64 = 8;
 
+/// Rows that are computed side by side, if they divide the rows: their sums do not wait for each other.
+const TOGETHER: i64 = 2;
+
 /// Bytes of a row of a strip at least: long enough to be read as a stream.
 const STRIP_BYTES: i64 = 1024;
 
@@ -77,8 +80,17 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let loops = s.get_loops(block)?;
     let [strips, tile_loop, vector] = s.split(loops[column], [None, Some(tiles), Some(tile)])?;
     let [groups, terms] = s.split(loops[*term], [None, Some(TERMS)])?;
-    let rows: Vec<LoopRV> = rows.iter().map(|(i, _)| loops[*i]).collect();
-    let order: Vec<LoopRV> = [&[strips, groups, tile_loop], &rows[..], &[terms, vector]].concat();
+    let extent = rows.last().and_then(|(_, axis)| axis.extent.as_int());
+    let mut row_loops: Vec<LoopRV> = rows.iter().map(|(i, _)| loops[*i]).collect();
+    let mut inner = vec![terms, vector];
+    if let (Some(&last), true) = (row_loops.last(), extent.is_none_or(|extent| extent % TOGETHER == 0)) {
+        let [row, together] = s.split(last, [None, Some(TOGETHER)])?;
+        s.unroll(together)?;
+        row_loops.pop();
+        row_loops.push(row);
+        inner.insert(1, together);
+    }
+    let order: Vec<LoopRV> = [&[strips, groups, tile_loop], &row_loops[..], &inner].concat();
     s.reorder_n(&order)?;
     s.unroll(terms)?;
     s.vectorize(vector)?;
