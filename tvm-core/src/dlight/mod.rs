@@ -12,7 +12,7 @@ mod analysis;
 mod cpu;
 mod few_rows;
 mod inline;
-mod narrow;
+pub(crate) mod narrow;
 mod phases;
 mod plain_loops;
 #[cfg(test)]

@@ -173,7 +173,7 @@ impl<'a> Product<'a> {
             let mut shape = buffer.shape.to_vec();
             shape[place] = groups.clone();
             self.copy(i, DataType::I32, shape, made, |at| {
-                let word = word(buffer, &axis.dom.extent, at, place);
+                let word = word(buffer.dtype, &axis.dom.extent, at, place, |at| buffer.load(at));
                 if flipped && i == 1 { binary(BinaryOp::BitXor, word, int(HIGH_BITS)) } else { word }
             })
         });
@@ -337,19 +337,26 @@ fn only_index(load: &BufferLoad, var: &Var) -> Option<usize> {
 }
 
 /// Elements of `dtype` in a word.
-fn parts(dtype: DataType) -> i64 {
+pub(crate) fn parts(dtype: DataType) -> i64 {
     BITS / i64::from(dtype.bits())
 }
 
-/// The word at `at` of neighbouring elements of `buffer` along the dimension `place`, of which the first `extent` are terms.
-fn word(buffer: &Buffer, extent: &PrimExpr, at: Vec<PrimExpr>, place: usize) -> PrimExpr {
-    let (parts, bits) = (parts(buffer.dtype), i64::from(buffer.dtype.bits()));
+/// The word at `at` of neighbouring elements of type `dtype` along the dimension `place`, of which the first `extent` are terms;
+/// `load` gives the element at an index.
+pub(crate) fn word(
+    dtype: DataType,
+    extent: &PrimExpr,
+    at: Vec<PrimExpr>,
+    place: usize,
+    load: impl Fn(Vec<PrimExpr>) -> PrimExpr,
+) -> PrimExpr {
+    let (parts, bits) = (parts(dtype), i64::from(dtype.bits()));
     let element = |i: i64| at[place].clone() * parts + i;
     let part = |i: i64| {
         let mut indices = at.clone();
         indices[place] = element(i);
-        let mut part = buffer.load(indices);
-        if buffer.dtype != DataType::U8 {
+        let mut part = load(indices);
+        if dtype != DataType::U8 {
             let unsigned = if bits == 8 { DataType::U8 } else { DataType::U16 };
             part = PrimExpr::call(Intrinsic::Reinterpret, [part], unsigned);
         }

@@ -29,13 +29,16 @@ fn product([m, n, k]: [PrimExpr; 3], fused: bool) -> PrimFunc {
     create_prim_func("f", &[a, b], &[if fused { relu } else { product }]).unwrap()
 }
 
-/// Products of `m` rows with weights in panels of `width` columns.
-fn in_panels(m: PrimExpr, [n, k, width]: [i64; 3]) -> PrimFunc {
+/// Products of `m` rows with weights in panels of `width` columns; of these `max(y, 0)` if it is fused.
+fn in_panels(m: PrimExpr, [n, k, width]: [i64; 3], fused: bool) -> PrimFunc {
     let x = input("x", &[m.clone(), k.into()]);
     let weight = input("weight", &[(n + width - 1) / width, k, width].map(PrimExpr::index));
     let layout = format!("NK{width}n").parse().unwrap();
     let y = topi::dense_pack(&x, &weight, &layout, &[m, n.into()], DataType::F32);
-    create_prim_func("f", &[x, weight], &[y]).unwrap()
+    let relu = compute("relu", y.shape(), &[&y], |i: &[PrimExpr]| {
+        y.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
+    });
+    create_prim_func("f", &[x, weight], &[if fused { relu } else { y }]).unwrap()
 }
 
 /// `f` applied to a chain of three element-wise tensors, the last with its axes in the order that `axes` gives.
@@ -278,11 +281,11 @@ fn each_rule_takes_its_programs() {
                 ("product", "contraction", "tile 8x32, packed"),
             ],
         ),
-        (in_panels(rows.clone(), [1000, 80, 32]), &[("matmul", "contraction", "tile 8x32, in panels")]),
-        (in_panels(16.into(), [96, 80, 16]), &[("matmul", "contraction", "tile 16x16, in panels")]),
-        (in_panels(18.into(), [96, 80, 16]), &[("matmul", "contraction", "tile 9x16, in panels")]),
-        (in_panels(1.into(), [96, 80, 32]), &[("matmul", "contraction", "tile 1x32, in panels")]),
-        (in_panels(64.into(), [96, 80, 24]), &[("matmul", "reduction", "1 of 3 axes reduced")]),
+        (in_panels(rows.clone(), [1000, 80, 32], true), &[("matmul", "contraction", "tile 8x32, in panels")]),
+        (in_panels(16.into(), [96, 80, 16], true), &[("matmul", "contraction", "tile 16x16, in panels")]),
+        (in_panels(18.into(), [96, 80, 16], false), &[("matmul", "contraction", "tile 9x16, in panels")]),
+        (in_panels(1.into(), [96, 80, 32], true), &[("matmul", "contraction", "tile 1x32, in panels")]),
+        (in_panels(64.into(), [96, 80, 24], false), &[("matmul", "reduction", "1 of 3 axes reduced")]),
         (pointwise([1, 64, 64], [56, 56]), &[("conv2d_product", "flat product", "tile 8x32")]),
         (pointwise([2, 24, 20], [7, 7]), &[("conv2d_product", "flat product", "tile 7x32")]),
         (
@@ -354,6 +357,20 @@ fn products_of_narrow_operands_use_copies() {
         let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule, it.parameters.as_str())).collect();
         assert_eq!(got, want, "{scheduled}");
     }
+}
+
+#[test]
+fn products_with_words_in_panels_copy_the_left_operand_only() {
+    let x = placeholder("x", [64, 81].map(PrimExpr::index), DataType::BF16);
+    let weight = placeholder("weight", [3, 41, 32].map(PrimExpr::index), DataType::I32);
+    let layout = "NK32n".parse().unwrap();
+    let y = topi::dense_pack(&x, &weight, &layout, &[64, 96].map(PrimExpr::index), DataType::BF16);
+    let func = create_prim_func("f", &[x, weight], &[y]).unwrap();
+    let (scheduled, applied) = schedule(&func, &Machine { bf16_dot: true, ..MACHINE }).unwrap();
+    let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule, it.parameters.as_str())).collect();
+    let want =
+        [("matmul_left", "words", "neighbours to a word"), ("matmul", "contraction", "tile 8x32, in panels")];
+    assert_eq!(got, want, "{scheduled}");
 }
 
 /// Vectors narrower than one element, as `-vector-bits=8` asks for, hold one element; odd and huge ones are no fault.

@@ -3,8 +3,10 @@
 use tvm_runtime::DataType;
 
 use super::reduction::{accumulator, narrowed};
+use crate::arith::dims::simplify_dim;
+use crate::dlight::narrow;
 use crate::te::{TensorExpr, compute, reduce_axis, sum};
-use crate::tir::{Layout, PrimExpr};
+use crate::tir::{Intrinsic, Layout, PrimExpr};
 
 /// NumPy's `matmul`: products over the last two axes; the other axes broadcast. A tensor of rank 1 is a row on the left
 /// and a column on the right, and the axis added for that is not in the result.
@@ -38,7 +40,8 @@ pub fn matmul(a: &TensorExpr, b: &TensorExpr, shape: &[PrimExpr], dtype: DataTyp
     narrowed(product, dtype)
 }
 
-/// Products of the last axis of `x` with weights whose undivided axes are columns (`N`) and terms (`K`).
+/// Products of the last axis of `x` with weights whose undivided axes are columns (`N`) and terms (`K`). Weights of type `i32`
+/// are words of two neighbouring terms of `bf16`: the products of both are summed at once ([`Intrinsic::Dot2`]).
 pub fn dense_pack(
     x: &TensorExpr,
     weight: &TensorExpr,
@@ -46,13 +49,29 @@ pub fn dense_pack(
     shape: &[PrimExpr],
     dtype: DataType,
 ) -> TensorExpr {
-    let k = reduce_axis("k", x.dim(x.ndim() - 1));
     let wide = accumulator(dtype);
-    let product = compute("matmul", shape, &[x, weight], |i| {
+    let pairs = x.dtype() == DataType::BF16 && weight.dtype() == DataType::I32;
+    let left = if pairs { &words(x) } else { x };
+    let k = reduce_axis("k", left.dim(left.ndim() - 1));
+    let product = compute("matmul", shape, &[left, weight], |i| {
         let (rows, column) = i.split_at(i.len() - 1);
         let terms: Vec<PrimExpr> = rows.iter().cloned().chain([k.expr()]).collect();
-        let weight = weight.at(layout.index("NK", &[column[0].clone(), k.expr()]));
-        sum(x.at(terms).cast(wide) * weight.cast(wide), &[&k])
+        let (a, b) = (left.at(terms), weight.at(layout.index("NK", &[column[0].clone(), k.expr()])));
+        let term = if pairs {
+            PrimExpr::call(Intrinsic::Dot2, [a, b, PrimExpr::float(0.0, wide)], wide)
+        } else {
+            a.cast(wide) * b.cast(wide)
+        };
+        sum(term, &[&k])
     });
     narrowed(product, dtype)
+}
+
+/// Words of neighbouring elements along the last axis.
+fn words(x: &TensorExpr) -> TensorExpr {
+    let (last, dtype) = (x.ndim() - 1, x.dtype());
+    let (extent, parts) = (x.dim(last), narrow::parts(dtype));
+    let mut shape = x.shape().to_vec();
+    shape[last] = simplify_dim(&(extent.clone() + (parts - 1)).floordiv(parts));
+    compute("matmul_left", shape, &[x], |i| narrow::word(dtype, &extent, i.to_vec(), last, |at| x.at(at)))
 }

@@ -1,8 +1,10 @@
 //! Products with weights in panels: what `nn.dense_pack` computes is what `matmul` computes of the plain weights.
 
+use half::bf16;
 use tvm_core::ir::Attrs;
+use tvm_core::relax::Arg;
 
-use crate::support::{Nd, Rng, call1, try_call};
+use crate::support::{Nd, Rng, call1, tensor, try_call};
 
 /// The weights [k, n] in panels of `width` columns, with numbers behind the last column.
 fn panels(weight: &Nd, width: i64) -> Nd {
@@ -29,6 +31,35 @@ fn panels_make_a_product() {
     let (x, weight) = (Nd::random(&mut rng, &[2, 3]), Nd::random(&mut rng, &[5, 3]));
     let plain = call1("nn.dense_pack", [x.arg(), weight.arg()], Attrs::new().with("weight_layout", "NK"));
     assert_eq!(plain.shape(), [2, 5]);
+}
+
+/// Small whole numbers, whose sums are exact in any order.
+#[test]
+fn words_make_a_product_of_bf16() {
+    let mut rng = Rng::new(5);
+    for [m, k, n] in [[1, 1, 3], [2, 4, 4], [3, 5, 7]] {
+        let whole = |rng: &mut Rng, shape: &[i64]| Nd::build(shape, |_| rng.int(-4, 4) as f32);
+        let (x, weight) = (whole(&mut rng, &[m, k]), whole(&mut rng, &[k, n]));
+        let words = k.div_euclid(2) + k % 2;
+        let bits = |term: i64, column: i64| {
+            let value = if term < k && column < n { weight.at(&[term, column]) } else { 0.0 };
+            (value.to_bits() >> 16) as i32
+        };
+        let of_panels = |i: i64| {
+            let (panel, word, column) = (i / (words * 2), i / 2 % words, i % 2);
+            let column = panel * 2 + column;
+            bits(2 * word, column) | bits(2 * word + 1, column) << 16
+        };
+        let panels = n.div_euclid(2) + n % 2;
+        let data: Vec<i32> = (0..panels * words * 2).map(of_panels).collect();
+        let halves: Vec<bf16> = x.data.iter().map(|&it| bf16::from_f32(it)).collect();
+        let args = [Arg::Const(tensor(&halves, &[m, k])), Arg::Const(tensor(&data, &[panels, words, 2]))];
+        let attrs = Attrs::new().with("weight_layout", "NK2n").with("units", n);
+        let got = call1("nn.dense_pack", args, attrs);
+        let expected = call1("matmul", [x.arg(), weight.arg()], Attrs::new());
+        let got: Vec<f32> = got.to_vec::<bf16>().unwrap().iter().map(|it| it.to_f32()).collect();
+        assert_eq!(got, expected.to_vec::<f32>().unwrap(), "{m}x{k}x{n}");
+    }
 }
 
 #[test]

@@ -140,15 +140,18 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             inline_copy(s, &operand.buffer)?;
         }
         pack(s, panel, operand, lanes)?;
-        if writes_more {
-            // What the epilogue reads of the next tile comes from memory while this one is computed.
-            s.annotate(last, PREFETCH, 1i64)?;
-        }
     }
     // Loops with a remainder are not fused, so that lowering can divide them from it.
     let most = outer.iter().position(|it| packed.is_some() && *it == panels).map_or(outer.len(), |at| at + 1);
     let exact = outer[..most].iter().position(|it| ragged.contains(it)).unwrap_or(most).max(1);
     parallel(s, info, &outer[..exact])?;
+    if writes_more && (packed.is_some() || tile.in_panels) {
+        // What the epilogue reads of the next tile comes from memory while this one is computed.
+        let loops = s.get_loops(block)?;
+        if let Some(tiles) = loops.len().checked_sub(reduce.len() + inner.len() + 1) {
+            s.annotate(loops[tiles], PREFETCH, 1i64)?;
+        }
+    }
     let rows = tile.rows.map_or(1, |(_, rows)| rows);
     let packed = match packed {
         Some(it) if it.transposed => ", transposed and packed",

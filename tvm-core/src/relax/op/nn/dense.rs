@@ -2,9 +2,11 @@
 //!
 //! TVM counterpart: relay's `nn.contrib_dense_pack`.
 
+use tvm_runtime::DataType;
+
 use super::window::layout;
 use crate::ir::{AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
-use crate::relax::analysis::{differ, show_dim, show_dims};
+use crate::relax::analysis::{differ, show_dim, show_dims, simplify_dim};
 use crate::relax::op::context::{rank, single, tensor_type};
 use crate::relax::op::def::{attr, required, tensor};
 use crate::tir::{Layout, PrimExpr};
@@ -16,7 +18,7 @@ const LETTERS: &str = "NK";
 pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
     "nn.dense_pack",
     "product of the last axis of data [.., k] with weights [k, n] in a layout of `NK` such as `NK32n`; `units` columns of \
-     the weights are used, all unless set",
+     the weights are used, all unless set; weights of i32 are words of two neighbouring terms of bf16",
     infer,
 )
 .args(&[tensor("data"), tensor("weight")])
@@ -31,11 +33,12 @@ fn weight_layout(ctx: &InferContext<'_>) -> Result<Layout, IrError> {
 }
 
 fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
-    let (layout, dtype) = (weight_layout(ctx)?, ctx.same_dtype()?);
+    let (layout, data) = (weight_layout(ctx)?, ctx.tensor(0)?);
+    let of_words = (data.dtype, ctx.tensor(1)?.dtype) == (Some(DataType::BF16), Some(DataType::I32));
+    let dtype = if of_words { data.dtype } else { ctx.same_dtype()? };
     if let Some(bool) = dtype.filter(|it| it.is_bool()) {
         return Err(ctx.error(format!("expected number elements, got {bool}")));
     }
-    let data = ctx.tensor(0)?;
     if data.ndim() == Some(0) {
         return Err(ctx.error("argument `data` has rank 1 or more, got rank 0"));
     }
@@ -55,6 +58,7 @@ fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (Some((depth, rows)), [columns, terms]) = (data.split_last(), weight) else {
         return Ok(tensor_type(rank(Some(data.len())), dtype));
     };
+    let depth = if of_words { &simplify_dim(&(depth.clone() + 1).floordiv(2)) } else { depth };
     if differ(depth, terms) {
         let (shape, got, terms) = (show_dims(data), show_dim(depth), show_dim(terms));
         let message = format!("the last axis of `data` {shape} has extent {got}, `weight` has {terms} terms");

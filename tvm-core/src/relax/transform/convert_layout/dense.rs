@@ -1,8 +1,9 @@
-//! Products with constant weights, which get panels of columns: a panel is read as one stream, and serves all rows.
+//! Products with constant weights, which get panels of columns: a panel is read as one stream, and serves all rows. Where
+//! `bf16` are summed in pairs, two terms are a word.
 
 use std::ops::RangeInclusive;
 
-use tvm_runtime::Tensor;
+use tvm_runtime::{DataType, Tensor};
 
 use super::{Converter, constant};
 use crate::ir::{Attrs, Op, Var};
@@ -48,22 +49,33 @@ impl Converter<'_> {
         };
         let (dims, dtype) = self.shape(data)?;
         let of_call = call.attrs.dtype("out_dtype").unwrap_or(dtype);
-        let fits = dtype == of_call && dtype == tensor.dtype() && dtype.is_float() && dtype.bits() >= 32;
+        let pairs = dtype == DataType::BF16 && self.sums_pairs;
+        let wide = dtype.is_float() && dtype.bits() >= 32;
+        let fits = dtype == of_call && dtype == tensor.dtype() && (wide || pairs);
         let (rows, [first, second]) = (dims.split_last()?.1, tensor.shape()) else { return None };
         let (columns, terms) = if letters == "KN" { (*second, *first) } else { (*first, *second) };
         let rows: Option<i64> = rows.iter().map(PrimExpr::as_int).product();
         if !fits || terms < TERMS {
             return None;
         }
-        let lanes = i64::from(self.machine.lanes(dtype));
+        let summed = if pairs { DataType::F32 } else { dtype };
+        let lanes = i64::from(self.machine.lanes(summed));
         let blocks = match rows {
             Some(rows) if FEW_ROWS.contains(&rows) && columns >= lanes => lanes,
-            _ => self.blocks(columns, dtype.bits())?.block,
+            _ => self.blocks(columns, summed.bits())?.block,
         };
+        let multiple = |extent: i64, of: i64| (extent + of - 1) / of * of;
+        let mut tensor = constant::pad(&tensor, letters.find('N')?, multiple(columns, blocks))?;
         let layout: Layout = format!("NK{blocks}n").parse().ok()?;
-        let axis = letters.find('N')?;
-        let padded = constant::pad(&tensor, axis, (columns + blocks - 1) / blocks * blocks)?;
-        let weight = Arg::Const(constant::to_layout(&padded, letters, &layout)?);
+        if pairs {
+            tensor = constant::pad(&tensor, letters.find('K')?, multiple(terms, 2))?;
+            tensor = constant::to_layout(&tensor, letters, &format!("NK{blocks}n2k").parse().ok()?)?;
+            let words = &tensor.shape()[..3];
+            tensor = Tensor::from_bytes(tensor.bytes().ok()?, words, DataType::I32).ok()?;
+        } else {
+            tensor = constant::to_layout(&tensor, letters, &layout)?;
+        }
+        let weight = Arg::Const(tensor);
         let attrs = Attrs::new().with("weight_layout", layout.to_string()).with("units", columns);
         let args = [data.clone(), weight].into();
         let callee = Callee::Op(Op::get("nn.dense_pack").ok()?);

@@ -8,6 +8,7 @@
 //! in the plain layout if nothing around it is in blocks and that is estimated to be faster.
 //!
 //! *Requires*: operators that are not lowered yet. *Ensures*: the types of the variables that the function had are the same.
+//! Products with constant weights become `nn.dense_pack`.
 //! Targets without vectors, weights that are computed for few pixels, and element types other than f32 and f64 are left alone.
 //!
 //! TVM counterpart: `relax.transform.ConvertLayout`, `AlterOpLayout` of relay.
@@ -49,6 +50,7 @@ pub fn convert_layout() -> Pass {
             module,
             machine,
             use_winograd: context.config.winograd,
+            sums_pairs: context.config.fast_math && machine.bf16_dot,
             users: plain::Users::of(func),
             blocked: FxHashMap::default(),
             transposed: FxHashMap::default(),
@@ -63,6 +65,8 @@ struct Converter<'a> {
     module: &'a IRModule,
     machine: Machine,
     use_winograd: bool,
+    /// True if products of `bf16` may be summed in pairs.
+    sums_pairs: bool,
     users: plain::Users,
     /// The values that are in blocks, by the variable of the plain value.
     blocked: FxHashMap<VarId, Blocked>,

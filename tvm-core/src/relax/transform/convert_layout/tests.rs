@@ -291,33 +291,47 @@ fn winograd_is_chosen_where_it_is_faster() {
 }
 
 /// `x w` with constant `w` of shape `[k, n]`, which is a constant `[n, k]` transposed if so asked; the operator that computes
-/// it after the pass, and that the results are the same.
-fn dense(rows: Option<i64>, [k, n]: [i64; 2], transposed: bool) -> (String, Vec<i64>) {
+/// it after the pass, and that the results are the same. Numbers are whole: their sums are exact in any order.
+fn dense(rows: Option<i64>, [k, n]: [i64; 2], transposed: bool, dtype: DataType) -> (String, Vec<i64>) {
     let mut graph = Graph::new(7);
     let m = rows.map_or_else(|| PrimExpr::from(&graph.n), PrimExpr::index);
-    let data = graph.param("x", vec![m, k.into()]);
-    let mut weight = Arg::Const(graph.numbers(&if transposed { [n, k] } else { [k, n] }));
+    let data = Var::new("x", Type::tensor(vec![m, k.into()], dtype));
+    let mut numbers = |shape: &[i64]| -> Tensor {
+        let len: i64 = shape.iter().product();
+        let values: Vec<f32> = (0..len).map(|_| graph.rng.range(-4, 4) as f32).collect();
+        match dtype {
+            DataType::BF16 => {
+                let values: Vec<_> = values.into_iter().map(half::bf16::from_f32).collect();
+                Tensor::from_slice(&values, shape).unwrap()
+            }
+            _ => Tensor::from_slice(&values, shape).unwrap(),
+        }
+    };
+    let args = [Value::from(numbers(&[rows.unwrap_or(5), k]))];
+    let mut weight = Arg::Const(numbers(&if transposed { [n, k] } else { [k, n] }));
     if transposed {
         let swapped = graph.op("permute_dims", &[weight], Attrs::new().with("axes", vec![1i64, 0]));
         weight = swapped.unwrap().into();
     }
-    let result = graph.op("matmul", &[(&data).into(), weight], Attrs::new()).unwrap();
+    let product = graph.op("matmul", &[(&data).into(), weight], Attrs::new()).unwrap();
+    let result = graph.op("astype", &[product.into()], Attrs::new().with("dtype", DataType::F32)).unwrap();
     let body = graph.builder.end_scope(result.into());
-    let args = [Value::from(graph.numbers(&[rows.unwrap_or(5), k]))];
     let scope = |inner: &mut BlockBuilder| {
         body.bindings().for_each(|binding| inner.push(binding.clone()));
         Ok(body.ret.clone())
     };
     graph.builder.add_function("main", &[data], scope).unwrap();
     let module = graph.builder.into_module();
-    let target = Target { machine: Machine::baseline(), ..Target::llvm() };
-    let converted =
-        PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
+    let machine = Machine { bf16_dot: true, ..Machine::baseline() };
+    let context = PassContext::new().target(Target { machine, ..Target::llvm() });
+    let context = context.configure(|config| config.fast_math = true);
+    let converted = context.scope(|| convert_layout().apply(module.clone())).unwrap();
     well_formed(&converted).unwrap();
     assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
     let func = converted.relax_func(converted.global_var("main").unwrap()).unwrap();
-    let last = func.body.bindings().last().unwrap();
-    let Expr::Call(call) = &last.value else { panic!("the result is a call") };
+    let bindings: Vec<&Binding> = func.body.bindings().collect();
+    let of_product = bindings[bindings.len() - 2];
+    let Expr::Call(call) = &of_product.value else { panic!("the product is a call") };
     let Callee::Op(op) = call.callee else { panic!("of an operator") };
     let weight = call.args[1].as_const().map(|it| it.shape().to_vec());
     (op.name.to_string(), weight.unwrap_or_default())
@@ -340,12 +354,17 @@ fn constant_weights_of_products_get_panels() {
         (Some(0), [9, 30], vec![4, 9, 8]),
     ] {
         for transposed in [false, true] {
-            let got = dense(rows, shape, transposed);
+            let got = dense(rows, shape, transposed, DataType::F32);
             assert_eq!(got, ("nn.dense_pack".into(), want.clone()), "{rows:?} {shape:?}");
         }
     }
+    // Pairs of terms are words of four bytes.
+    for (shape, want) in [([12, 16], vec![2, 6, 8]), ([13, 15], vec![2, 7, 8])] {
+        let got = dense(Some(64), shape, true, DataType::BF16);
+        assert_eq!(got, ("nn.dense_pack".into(), want), "{shape:?}");
+    }
     // Too few columns for a vector, too few terms.
     for shape in [[12, 1], [3, 32]] {
-        assert_eq!(dense(Some(64), shape, false).0, "matmul", "{shape:?}");
+        assert_eq!(dense(Some(64), shape, false, DataType::F32).0, "matmul", "{shape:?}");
     }
 }
