@@ -33,6 +33,16 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ("verifier", &["-p", "tvm-core", "--lib"], "tir::analysis::tests::fuzz_verifier"),
     ("reductions", &["-p", "tvm-core", "--lib"], "tir::transform::fuzz::fuzz_reductions"),
     (
+        "narrow_indices",
+        &["-p", "tvm-core", "--lib"],
+        "tir::transform::narrow_indices::tests::fuzz_narrow_indices",
+    ),
+    (
+        "common_subexpr_elim",
+        &["-p", "tvm-core", "--lib"],
+        "tir::transform::common_subexpr_elim::tests::fuzz_common_subexpr_elim",
+    ),
+    (
         "storage_rewrite",
         &["-p", "tvm-core", "--lib"],
         "tir::transform::storage_rewrite::tests::fuzz_storage_rewrite",

@@ -434,6 +434,7 @@ impl Function<'_> {
                 "({{ const int64_t {at} = {first}, {step} = {stride}; ({ty}){{{items}}}; }})"
             ));
         }
+        let index = unwidened(index);
         let (index_ty, value) = (self.ty(index.dtype()), self.expr(index)?);
         let at = self.fresh("at");
         let items = list(lanes, |i| format!("{base}[{at}[{i}]]"));
@@ -461,6 +462,7 @@ impl Function<'_> {
             self.line(&format!("*({ty}_u *)({base} + {first}) = {text};"));
             return Ok(());
         }
+        let index = unwidened(index);
         let (index_ty, index) = (self.ty(index.dtype()), self.expr(index)?);
         let (at, value) = (self.fresh("at"), self.fresh("value"));
         self.line(&format!("const {index_ty} {at} = {index};"));
@@ -504,6 +506,14 @@ impl Function<'_> {
             _ => write!(out, "({}){{{}}}; }})", self.ty(dtype), picked.join(", ")),
         };
         Ok(out)
+    }
+}
+
+/// The index of a gather before it was widened from `i32`: each lane is widened where it is used.
+fn unwidened(index: &PrimExpr) -> &PrimExpr {
+    match index {
+        PrimExpr::Cast(it) if it.value.dtype().scalar() == DataType::I32 => &it.value,
+        _ => index,
     }
 }
 

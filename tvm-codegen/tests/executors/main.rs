@@ -7,6 +7,7 @@ mod data;
 mod deep;
 mod elementary;
 mod elementwise;
+mod gathers;
 mod kernels;
 mod masked;
 mod narrow;

@@ -18,12 +18,14 @@
 //!    buffers it uses; nested ones are serial.
 //! 5. No access is outside its buffer: an access that is not proven to be in bounds is checked by an `AssertStmt` before
 //!    it. No integer division or remainder has a divisor that traps; no shift amount reaches the width of its type.
-//! 6. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.
+//! 6. `Let` may appear in expressions; no variable is bound twice. Indices are `i64`; those of gathers and scatters may be
+//!    vectors of `i32`, converted.
 
 mod align_storage;
 mod check_bounds;
 mod check_loop_kinds;
 mod check_reduction_lanes;
+mod common_subexpr_elim;
 mod compact_buffer_allocation;
 mod context;
 mod contract_reductions;
@@ -44,9 +46,12 @@ mod lower_match_buffer;
 mod lower_opaque_block;
 mod lower_tvm_builtin;
 mod make_packed_api;
+mod narrow_indices;
 mod narrow_loops;
 mod partition_choices;
 mod plan_and_update_buffer_allocation_location;
+#[cfg(test)]
+mod random_programs;
 mod remove_no_op;
 mod renew_defs;
 mod shuffle_strided_loads;
@@ -70,6 +75,7 @@ pub(in crate::tir) use align_storage::{DimAlign, LARGEST_FACTOR};
 pub use check_bounds::check_bounds;
 pub use check_loop_kinds::check_loop_kinds;
 pub use check_reduction_lanes::check_reduction_lanes;
+pub use common_subexpr_elim::common_subexpr_elim;
 pub use compact_buffer_allocation::compact_buffer_allocation;
 pub(in crate::tir) use context::analyzer_for;
 pub(in crate::tir) use contract_reductions::is_declared as order_is_free;
@@ -90,6 +96,7 @@ pub(in crate::tir) use lower_match_buffer::without_matched_buffers;
 pub use lower_opaque_block::lower_opaque_block;
 pub use lower_tvm_builtin::{STACK_BYTES, lower_tvm_builtin};
 pub use make_packed_api::make_packed_api;
+pub use narrow_indices::narrow_indices;
 pub use narrow_loops::narrow_loops;
 pub use partition_choices::partition_choices;
 pub(in crate::tir) use plan_and_update_buffer_allocation_location::may_enter;
