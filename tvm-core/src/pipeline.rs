@@ -60,6 +60,8 @@ impl Pass {
         tir::transform::expand_math,
         tir::transform::flatten_buffer,
         tir::transform::float_compute_legalize,
+        tir::transform::hoist_conditions,
+        tir::transform::hoist_expressions,
         tir::transform::inject_prefetch,
         tir::transform::loop_partition,
         tir::transform::lower_init_block,

@@ -43,6 +43,16 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
         "tir::transform::common_subexpr_elim::tests::fuzz_common_subexpr_elim",
     ),
     (
+        "hoist_expressions",
+        &["-p", "tvm-core", "--lib"],
+        "tir::transform::hoist_expressions::tests::fuzz_hoist_expressions",
+    ),
+    (
+        "hoist_conditions",
+        &["-p", "tvm-core", "--lib"],
+        "tir::transform::hoist_conditions::tests::fuzz_hoist_conditions",
+    ),
+    (
         "storage_rewrite",
         &["-p", "tvm-core", "--lib"],
         "tir::transform::storage_rewrite::tests::fuzz_storage_rewrite",

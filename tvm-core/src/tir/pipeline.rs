@@ -44,6 +44,7 @@ pub fn lower_tir() -> Pass {
         tir::inject_prefetch(),
         // Before division and remainder are expanded, on vectors of half the size.
         tir::narrow_indices(),
+        tir::hoist_expressions(),
         // Before functions are expanded, each of which is then expanded once.
         tir::common_subexpr_elim(),
         tir::expand_math(),

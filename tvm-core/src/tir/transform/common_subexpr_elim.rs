@@ -17,15 +17,15 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
-use super::util::body_pass;
+use super::util::{body_pass, is_no_value};
 use crate::arith::Memo;
 use crate::ir::{BufferId, Var, VarId};
 use crate::pass::Pass;
 use crate::support::with_stack;
 use crate::tir::analysis::{WORTH_A_NAME, own_weight};
 use crate::tir::{
-    AssertStmt, BinaryOp, Bind, BufferStore, Effect, Evaluate, IntImm, Intrinsic, Let, Mutator, PrimCall,
-    PrimCallee, PrimExpr, Stmt,
+    AssertStmt, BinaryOp, Bind, BufferStore, Evaluate, IntImm, Intrinsic, Let, Mutator, PrimCallee, PrimExpr,
+    Stmt,
 };
 
 /// Computes equal expressions of consecutive statements once.
@@ -139,15 +139,6 @@ struct Run {
     /// How often a buffer was written so far.
     writes: FxHashMap<BufferId, u32>,
     scopes: Vec<Scope>,
-}
-
-/// True if the call is no value: its operand is a place, or it has an effect.
-fn is_opaque(call: &PrimCall) -> bool {
-    match call.callee {
-        PrimCallee::Intrinsic(Intrinsic::AddressOf) => true,
-        PrimCallee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::Pure,
-        PrimCallee::PureExtern(_) => false,
-    }
 }
 
 impl Run {
@@ -264,7 +255,7 @@ impl Run {
                 parts.extend(it.vectors.iter().map(|it| self.number(it)));
                 Kind::Shuffle(it.indices.clone())
             }
-            PrimExpr::Call(it) if !is_opaque(it) => {
+            PrimExpr::Call(it) if !is_no_value(it) => {
                 parts.extend(it.args.iter().map(|it| self.number(it)));
                 match &it.callee {
                     PrimCallee::Intrinsic(intrinsic) => Kind::Intrinsic(*intrinsic, it.dtype),
@@ -340,7 +331,7 @@ impl Run {
                 let (value, body) = (value.unwrap_or(it.value.clone()), body.unwrap_or(it.body.clone()));
                 Some(PrimExpr::Let(Let { var: it.var.clone(), value, body }.into()))
             }
-            PrimExpr::Call(it) if is_opaque(it) => None,
+            PrimExpr::Call(it) if is_no_value(it) => None,
             PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
                 let mut new = None;
                 for (i, arg) in it.args.iter().enumerate() {
@@ -417,7 +408,7 @@ fn each_operand(expr: &PrimExpr, f: &mut dyn FnMut(&PrimExpr)) {
         PrimExpr::Broadcast(it) => f(&it.value),
         PrimExpr::Shuffle(it) => it.vectors.iter().for_each(f),
         PrimExpr::Let(it) => f(&it.value),
-        PrimExpr::Call(it) if is_opaque(it) => {}
+        PrimExpr::Call(it) if is_no_value(it) => {}
         PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
             it.args.iter().take(1).for_each(f);
         }

@@ -37,6 +37,8 @@ mod flatten_buffer;
 mod float_compute_legalize;
 #[cfg(test)]
 mod fuzz;
+mod hoist_conditions;
+mod hoist_expressions;
 mod inject_prefetch;
 mod inline_call;
 mod loop_partition;
@@ -86,6 +88,8 @@ pub(in crate::tir) use coverage::is_covered_in;
 pub use expand_math::expand_math;
 pub use flatten_buffer::flatten_buffer;
 pub use float_compute_legalize::float_compute_legalize;
+pub use hoist_conditions::hoist_conditions;
+pub use hoist_expressions::hoist_expressions;
 pub use inject_prefetch::{PREFETCH, PREFETCH_L2, inject_prefetch};
 pub(crate) use inline_call::{bind_buffer, inline_body, misfit_of_call};
 pub use loop_partition::loop_partition;
