@@ -17,6 +17,7 @@ mod function;
 mod intrinsic;
 pub mod load;
 mod masked;
+mod reduce;
 mod stmt;
 mod types;
 mod vector;

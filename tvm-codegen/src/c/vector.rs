@@ -299,7 +299,7 @@ impl Function<'_> {
         helper
     }
 
-    fn minmax_helper(&mut self, op: BinaryOp, dtype: DataType) -> String {
+    pub(super) fn minmax_helper(&mut self, op: BinaryOp, dtype: DataType) -> String {
         let ty = self.ty(dtype);
         let select = self.select_helper(dtype);
         let (what, op) = if op == BinaryOp::Min { ("min", "<") } else { ("max", ">") };

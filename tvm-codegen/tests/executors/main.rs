@@ -12,6 +12,7 @@ mod kernels;
 mod masked;
 mod narrow;
 mod programs;
+mod reduce;
 mod strided;
 mod suite;
 mod tensorize;
