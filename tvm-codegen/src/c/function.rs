@@ -160,6 +160,7 @@ impl<'u> Function<'u> {
             inner.in_parallel = true;
             let name = inner.define(&it.loop_var);
             let ty = types::scalar(it.loop_var.dtype());
+            inner.loop_hints(it);
             inner.open(&format!("for ({ty} {name} = {first} + begin; {name} < {first} + end; ++{name}) {{"));
             inner.stmt(&it.body)?;
             inner.close();

@@ -43,6 +43,13 @@ struct tvm_ctx {
 #else
 #define TVM_REMAINDER _Pragma("GCC unroll 1")
 #endif
+/* Stands before a loop that is compiled to `n` copies of its body. */
+#define TVM_PRAGMA(x) _Pragma(#x)
+#ifdef __clang__
+#define TVM_UNROLL(n) TVM_PRAGMA(clang loop unroll_count(n))
+#else
+#define TVM_UNROLL(n) TVM_PRAGMA(GCC unroll n)
+#endif
 #define TVM_INLINE static inline __attribute__((always_inline, unused))
 
 static __attribute__((noinline, cold, unused)) int32_t tvm_fail(

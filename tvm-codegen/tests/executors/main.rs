@@ -17,3 +17,4 @@ mod strided;
 mod suite;
 mod tensorize;
 mod transposes;
+mod unrolled;
