@@ -138,7 +138,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(46) {
+    match rng.below(45) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -158,6 +158,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         }
         18 | 19 => ("rfactor", s.rfactor(a, rng.below(4) as i64 - 1).map(drop)),
         20 | 21 => ("decompose_padding", s.decompose_padding(block, a).map(drop)),
+        22 if rng.one_in(2) => ("annotate", s.annotate(a, PRAGMA_UNROLL, factor)),
         22 => ("add_unit_loop", s.add_unit_loop(a).map(drop)),
         23 => ("add_unit_loop", s.add_unit_loop(block).map(drop)),
         24 => ("set_scope", s.set_scope(block, rng.below(3), *rng.pick(&SCOPES))),
@@ -193,7 +194,6 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         37 => ("blockize", s.blockize(innermost).map(drop)),
         38..=41 => ("tensorize", random_tensorize(s, rng, block)),
         42 | 43 => ("fuse_reduction_epilogue", s.fuse_reduction_epilogue(block, other)),
-        44 => ("annotate", s.annotate(a, PRAGMA_UNROLL, factor)),
         35 => ("cache_index", s.cache_index(block, scope, rng.below(3)).map(drop)),
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }

@@ -422,7 +422,7 @@ fn unrolling_is_left_to_the_compiler_where_annotated() {
     };
     let text = lowered(AttrValue::Int(4)).unwrap();
     let mut lines = text.lines().map(str::trim);
-    assert!(lines.any(|it| it == "#[attrs(\"pragma_unroll\" = 4)]"), "{text}");
+    assert!(lines.any(|it| it == "#[attrs(pragma_unroll = 4)]"), "{text}");
     assert!(lines.next().is_some_and(|it| it.starts_with("for ")), "{text}");
     for wrong in [AttrValue::Int(0), AttrValue::Int(1025), AttrValue::Bool(true)] {
         let error = lowered(wrong).unwrap_err().to_string();
