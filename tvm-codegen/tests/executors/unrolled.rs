@@ -33,7 +33,7 @@ fn all_executors_unroll_as_annotated() {
     for copies in [1, 2, 3, 8, 1024] {
         for kind in [ForKind::Serial, ForKind::Parallel] {
             let args = [0, 1, 7, 64, 1000]
-                .map(|n| vec![(); 2].iter().map(|()| tensor(&[n], DataType::F32, &mut rng)).collect());
+                .map(|n| [(); 2].iter().map(|()| tensor(&[n], DataType::F32, &mut rng)).collect());
             cases.push(Case { func: squares(copies, kind), args: args.into(), tolerance: 0.0 });
         }
     }
