@@ -1,6 +1,7 @@
 //! Random schedule primitives, with valid and invalid arguments.
 
 use tvm::tir::schedule::{BlockRV, Factor, LoopRV, Schedule, ScheduleError};
+use tvm::tir::transform::PRAGMA_UNROLL;
 use tvm::tir::{IndexMap, Scope, ThreadTag};
 use tvm_testing::Rng;
 
@@ -156,6 +157,10 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         64..=67 => tile(s, block, &loops, rng),
         46 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
         68 | 69 => ("fuse_reduction_epilogue".into(), s.fuse_reduction_epilogue(block, consumer)),
+        70 => {
+            let copies = *rng.pick(&[1i64, 2, 3, 4, 8, 1024]);
+            ("annotate with `pragma_unroll`".into(), s.annotate(pick(rng, &loops), PRAGMA_UNROLL, copies))
+        }
         0..=6 | 8..=14 | 52..=59 => block_step(s, block, rng, op),
         _ => ("annotate".into(), s.annotate(pick(rng, &loops), "pragma", true)),
     };

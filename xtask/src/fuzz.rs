@@ -33,6 +33,26 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ("verifier", &["-p", "tvm-core", "--lib"], "tir::analysis::tests::fuzz_verifier"),
     ("reductions", &["-p", "tvm-core", "--lib"], "tir::transform::fuzz::fuzz_reductions"),
     (
+        "narrow_indices",
+        &["-p", "tvm-core", "--lib"],
+        "tir::transform::narrow_indices::tests::fuzz_narrow_indices",
+    ),
+    (
+        "common_subexpr_elim",
+        &["-p", "tvm-core", "--lib"],
+        "tir::transform::common_subexpr_elim::tests::fuzz_common_subexpr_elim",
+    ),
+    (
+        "hoist_expressions",
+        &["-p", "tvm-core", "--lib"],
+        "tir::transform::hoist_expressions::tests::fuzz_hoist_expressions",
+    ),
+    (
+        "hoist_conditions",
+        &["-p", "tvm-core", "--lib"],
+        "tir::transform::hoist_conditions::tests::fuzz_hoist_conditions",
+    ),
+    (
         "storage_rewrite",
         &["-p", "tvm-core", "--lib"],
         "tir::transform::storage_rewrite::tests::fuzz_storage_rewrite",

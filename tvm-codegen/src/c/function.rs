@@ -165,6 +165,7 @@ impl<'u> Function<'u> {
             let ty = types::scalar(it.loop_var.dtype());
             inner.streamed_loop(it, |inner| {
                 let end = format!("{first} + end");
+                inner.loop_hints(it);
                 inner.open(&format!("for ({ty} {name} = {first} + begin; {name} < {end}; ++{name}) {{"));
                 inner.stmt(&it.body)?;
                 inner.close();

@@ -73,6 +73,11 @@ impl Function<'_> {
             Intrinsic::AddressOf => return self.address_of(&it.args[0]),
             Intrinsic::Prefetch => return self.prefetch(&it.args[0], 3),
             Intrinsic::PrefetchL2 => return self.prefetch(&it.args[0], 2),
+            Intrinsic::ReduceAdd | Intrinsic::ReduceMul | Intrinsic::ReduceMin | Intrinsic::ReduceMax => {
+                let (vector, dtype) = (self.expr(&it.args[0])?, it.args[0].dtype());
+                let helper = self.reduce_helper(intrinsic, dtype)?;
+                return Ok(format!("{helper}({vector})"));
+            }
             Intrinsic::ArgData
             | Intrinsic::ArgNdim
             | Intrinsic::ArgDType

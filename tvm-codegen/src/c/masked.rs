@@ -103,6 +103,12 @@ impl Function<'_> {
         if let Some(bits) = known {
             return Ok(format!("{bits:#x}u"));
         }
+        if let Some(first) = first_lanes(expr) {
+            let FirstLanes { count, inclusive, others } = first;
+            let count = self.expr(count)?;
+            let (plus, not) = (if inclusive { " + 1" } else { "" }, if others { "~" } else { "" });
+            return Ok(format!("({not}tvm_first_lanes((int64_t){count}{plus}))"));
+        }
         match expr {
             PrimExpr::Binary(it) if it.op.is_logical() => {
                 let op = if it.op == BinaryOp::And { '&' } else { '|' };
@@ -158,12 +164,39 @@ fn instruction(dtype: DataType) -> Option<Instruction> {
     Some(Instruction { name: format!("{letters}{}", bytes * 8), element, pointer, bytes, condition })
 }
 
+/// The lanes whose number is less than `count`, or at most that.
+struct FirstLanes<'a> {
+    /// An `i32`.
+    count: &'a PrimExpr,
+    inclusive: bool,
+    /// Instead, the lanes of which this does not hold.
+    others: bool,
+}
+
+/// `expr` as a comparison of the numbers of lanes with an `i32`, if it is one.
+fn first_lanes(expr: &PrimExpr) -> Option<FirstLanes<'_>> {
+    let PrimExpr::Binary(it) = expr else { return None };
+    let (PrimExpr::Ramp(lanes), PrimExpr::Broadcast(count)) = (&it.a, &it.b) else { return None };
+    if !lanes.base.is_const(0) || !lanes.stride.is_const(1) || count.value.dtype() != DataType::I32 {
+        return None;
+    }
+    let (inclusive, others) = match it.op {
+        BinaryOp::Lt => (false, false),
+        BinaryOp::Le => (true, false),
+        BinaryOp::Gt => (true, true),
+        BinaryOp::Ge => (false, true),
+        _ => return None,
+    };
+    Some(FirstLanes { count: &count.value, inclusive, others })
+}
+
 /// The value of a lane of an integer or bool vector; `None` if it is not a constant.
 fn lane_of(expr: &PrimExpr, lane: u16) -> Option<i64> {
     match expr {
         PrimExpr::Ramp(it) => {
             let steps = it.stride.as_int()?.checked_mul(lane.into())?;
-            it.base.as_int()?.checked_add(steps)
+            let value = it.base.as_int()?.checked_add(steps)?;
+            (it.base.dtype() == DataType::I64 || i32::try_from(value).is_ok()).then_some(value)
         }
         PrimExpr::Broadcast(it) => it.value.as_int(),
         PrimExpr::Not(it) => Some(i64::from(lane_of(&it.value, lane)? == 0)),
@@ -172,7 +205,7 @@ fn lane_of(expr: &PrimExpr, lane: u16) -> Option<i64> {
             match it.op {
                 BinaryOp::And => Some(a & b),
                 BinaryOp::Or => Some(a | b),
-                op if op.is_comparison() && it.a.dtype().scalar() == DataType::I64 => {
+                op if op.is_comparison() && it.a.dtype().is_int() && it.a.dtype().bits() >= 32 => {
                     Some(i64::from(match op {
                         BinaryOp::Eq => a == b,
                         BinaryOp::Ne => a != b,

@@ -18,6 +18,7 @@ mod function;
 mod intrinsic;
 pub mod load;
 mod masked;
+mod reduce;
 mod stmt;
 mod stream;
 mod types;

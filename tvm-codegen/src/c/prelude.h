@@ -51,6 +51,13 @@ struct tvm_ctx {
 #endif
 /* The address of p[i], also where no such element exists. */
 #define TVM_PLACE(p, i) ((uintptr_t)(p) + (uintptr_t)(i) * sizeof *(p))
+/* Stands before a loop that is compiled to `n` copies of its body. */
+#define TVM_PRAGMA(x) _Pragma(#x)
+#ifdef __clang__
+#define TVM_UNROLL(n) TVM_PRAGMA(clang loop unroll_count(n))
+#else
+#define TVM_UNROLL(n) TVM_PRAGMA(GCC unroll n)
+#endif
 #define TVM_INLINE static inline __attribute__((always_inline, unused))
 
 static __attribute__((noinline, cold, unused)) int32_t tvm_fail(
@@ -59,6 +66,11 @@ static __attribute__((noinline, cold, unused)) int32_t tvm_fail(
   ctx->error = (tvm_error){status, arg, axis, 0, expected, got, what, place};
   return status;
 }
+/* The bits of the lanes whose number is less than `n`. */
+TVM_INLINE uint64_t tvm_first_lanes(int64_t n) {
+  return n <= 0 ? 0 : n >= 64 ? ~0ull : (1ull << n) - 1;
+}
+
 static __attribute__((noinline, malloc, unused)) void *tvm_alloc(tvm_ctx *ctx, int64_t bytes) {
   return ctx->alloc(ctx, bytes > 0 ? (uint64_t)bytes : 1);
 }

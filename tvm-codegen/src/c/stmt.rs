@@ -1,7 +1,7 @@
 //! Statements in C.
 
 use tvm_core::support::with_stack;
-use tvm_core::tir::transform::REMAINDER;
+use tvm_core::tir::transform::{REMAINDER, pragma_unroll};
 use tvm_core::tir::{AllocBuffer, AssertStmt, BufferStore, DeclBuffer, For, ForKind, Scope, Stmt};
 use tvm_runtime::abi::Status;
 
@@ -94,15 +94,22 @@ impl Function<'_> {
             self.line(&format!("const {ty} {stop} = {end};"));
             stop
         };
-        if it.annotations.get(REMAINDER).is_some() {
-            self.line("TVM_REMAINDER");
-        }
         self.streamed_loop(it, |f| {
+            f.loop_hints(it);
             f.open(&format!("for ({ty} {name} = {min}; {name} < {end}; ++{name}) {{"));
             f.scope(std::slice::from_ref(&it.body))?;
             f.close();
             Ok(())
         })
+    }
+
+    /// Writes what stands before the loop `it`.
+    pub(super) fn loop_hints(&mut self, it: &For) {
+        if let Some(copies) = pragma_unroll(it) {
+            self.line(&format!("TVM_UNROLL({copies})"));
+        } else if it.annotations.get(REMAINDER).is_some() {
+            self.line("TVM_REMAINDER");
+        }
     }
 
     fn alloc(&mut self, it: &AllocBuffer) -> Result<(), CodegenError> {

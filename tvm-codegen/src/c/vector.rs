@@ -299,7 +299,7 @@ impl Function<'_> {
         helper
     }
 
-    fn minmax_helper(&mut self, op: BinaryOp, dtype: DataType) -> String {
+    pub(super) fn minmax_helper(&mut self, op: BinaryOp, dtype: DataType) -> String {
         let ty = self.ty(dtype);
         let select = self.select_helper(dtype);
         let (what, op) = if op == BinaryOp::Min { ("min", "<") } else { ("max", ">") };
@@ -434,6 +434,7 @@ impl Function<'_> {
                 "({{ const int64_t {at} = {first}, {step} = {stride}; ({ty}){{{items}}}; }})"
             ));
         }
+        let index = unwidened(index);
         let (index_ty, value) = (self.ty(index.dtype()), self.expr(index)?);
         let at = self.fresh("at");
         let items = list(lanes, |i| format!("{base}[{at}[{i}]]"));
@@ -465,6 +466,7 @@ impl Function<'_> {
             }
             return Ok(());
         }
+        let index = unwidened(index);
         let (index_ty, index) = (self.ty(index.dtype()), self.expr(index)?);
         let (at, value) = (self.fresh("at"), self.fresh("value"));
         self.line(&format!("const {index_ty} {at} = {index};"));
@@ -508,6 +510,14 @@ impl Function<'_> {
             _ => write!(out, "({}){{{}}}; }})", self.ty(dtype), picked.join(", ")),
         };
         Ok(out)
+    }
+}
+
+/// The index of a gather before it was widened from `i32`: each lane is widened where it is used.
+fn unwidened(index: &PrimExpr) -> &PrimExpr {
+    match index {
+        PrimExpr::Cast(it) if it.value.dtype().scalar() == DataType::I32 => &it.value,
+        _ => index,
     }
 }
 

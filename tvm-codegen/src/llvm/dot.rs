@@ -110,7 +110,7 @@ impl<'ctx> Function<'ctx, '_> {
     }
 
     /// These lanes of `value`; a single one as a scalar.
-    fn lanes_of(
+    pub(super) fn lanes_of(
         &self,
         value: Value<'ctx>,
         mut lanes: impl ExactSizeIterator<Item = u16>,

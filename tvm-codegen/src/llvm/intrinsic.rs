@@ -59,6 +59,9 @@ impl<'ctx> Function<'ctx, '_> {
         }
         let first = values[0];
         let arg_type = args[0].dtype();
+        if let Some(op) = intrinsic.lane_op() {
+            return self.reduce(op, first, arg_type);
+        }
         match intrinsic {
             // Fused wherever the CPU has fused multiply-adds. The flag `contract` on a product and a sum leaves the choice to
             // LLVM, which takes it for each copy of a loop body: a result would depend on the thread that computes it.
@@ -132,6 +135,22 @@ impl<'ctx> Function<'ctx, '_> {
         self.call_llvm("llvm.x86.avx512.mask.scalef.ps.512", &[], &[x, n, x, all, mode])?
             .try_as_basic_value()
             .left_or_invalid()
+    }
+
+    /// The lanes of `vector`, of type `dtype`, combined in halves.
+    fn reduce(
+        &mut self,
+        op: BinaryOp,
+        mut vector: Value<'ctx>,
+        dtype: DataType,
+    ) -> Result<Value<'ctx>, LlvmError> {
+        let mut half = dtype.lanes() / 2;
+        while half > 0 {
+            let (lower, upper) = (self.lanes_of(vector, 0..half)?, self.lanes_of(vector, half..2 * half)?);
+            vector = self.binary(op, lower, upper, dtype.with_lanes(half))?;
+            half /= 2;
+        }
+        Ok(vector)
     }
 
     /// Brings an element, which may be outside of its buffer, into all caches.

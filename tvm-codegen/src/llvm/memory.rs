@@ -57,7 +57,7 @@ impl<'ctx> Function<'ctx, '_> {
             let first = self.expr(first)?;
             return self.load_at(base, first, buffer.dtype, dtype);
         }
-        let index = self.expr(index)?;
+        let index = self.expr(unwidened(index))?;
         if dtype.is_scalar() {
             return self.load_at(base, index, buffer.dtype, dtype);
         }
@@ -85,7 +85,7 @@ impl<'ctx> Function<'ctx, '_> {
             let streamed = self.streamed && buffer.scope == Scope::Global;
             return self.store_at(base, first, buffer.dtype, dtype, value, streamed);
         }
-        let index = self.expr(index)?;
+        let index = self.expr(unwidened(index))?;
         if dtype.is_scalar() {
             return self.store_at(base, index, buffer.dtype, dtype, value, false);
         }
@@ -297,6 +297,14 @@ impl<'ctx> Function<'ctx, '_> {
             }
             _ => return unsupported("extension of a value that is not an integer"),
         })
+    }
+}
+
+/// The index of a gather before it was widened from `i32`: an address takes signed integers of any width.
+fn unwidened(index: &PrimExpr) -> &PrimExpr {
+    match index {
+        PrimExpr::Cast(it) if it.dtype.lanes() > 1 && it.value.dtype().scalar() == DataType::I32 => &it.value,
+        _ => index,
     }
 }
 

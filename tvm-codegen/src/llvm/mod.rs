@@ -265,6 +265,36 @@ mod tests {
         assert!((1..50).contains(&additions), "{additions} additions\n{text}");
     }
 
+    /// The annotation decides how many terms an iteration adds, also where LLVM would choose another number.
+    #[test]
+    fn loops_are_unrolled_as_annotated() {
+        use tvm_core::ir::Attrs;
+        use tvm_core::tir::transform::PRAGMA_UNROLL;
+
+        let additions = |copies: i64| {
+            let handle = |name: &str| Var::prim(name, DataType::HANDLE);
+            let (args, num_args, ctx) = (handle("args"), Var::prim("num_args", DataType::I32), handle("ctx"));
+            let (y, x) = (Buffer::new("y", [PrimExpr::index(1)], DataType::F32), Var::index("x"));
+            let x = Buffer::new("x", [PrimExpr::from(&x)], DataType::F32);
+            let (i, zero) = (Var::index("i"), [PrimExpr::index(0)]);
+            let sum = Stmt::store(&y, zero.clone(), y.load(zero) + x.load([PrimExpr::from(&i)]));
+            let data = |buffer: &Buffer, arg: i64| {
+                let arg = [PrimExpr::from(&args), PrimExpr::int(arg, DataType::I32)];
+                let data = PrimExpr::call(Intrinsic::ArgData, arg, DataType::HANDLE);
+                DeclBuffer { buffer: buffer.clone(), data }.into()
+            };
+            let loops =
+                For { annotations: Attrs::new().with(PRAGMA_UNROLL, copies), ..For::serial(i, 1000i64, sum) };
+            let body = Stmt::seq([data(&x, 0), data(&y, 1), loops.into()]);
+            let func = PrimFunc::new("sum", [args, num_args, ctx].map(Param::Scalar), body);
+            let (funcs, target) = ([("sum".to_string(), func)], &Target::llvm());
+            let unit = Unit { kernels: &funcs, target, options: Options::default() };
+            let text = String::from_utf8(Llvm.emit(unit, EmitKind::LlvmIr).unwrap()).unwrap();
+            text.matches("fadd").count()
+        };
+        assert_eq!([1, 2, 5, 20].map(additions), [1, 2, 5, 20]);
+    }
+
     #[test]
     fn output_kinds() {
         let funcs = [("scan".to_string(), lowered())];

@@ -6,7 +6,7 @@ use inkwell::IntPredicate;
 use inkwell::llvm_sys::core::{LLVMReplaceMDNodeOperandWith, LLVMValueAsMetadata};
 use inkwell::values::{AsValueRef, BasicMetadataValueEnum, InstructionValue, IntValue};
 use tvm_core::support::with_stack;
-use tvm_core::tir::transform::{REMAINDER, STREAMED};
+use tvm_core::tir::transform::{REMAINDER, STREAMED, pragma_unroll};
 use tvm_core::tir::{Failure, For, ForKind, Stmt};
 use tvm_runtime::abi::{CallContext, CallError};
 
@@ -174,10 +174,16 @@ impl<'ctx> Function<'ctx, '_> {
         let again = self.builder.build_int_compare(IntPredicate::SLT, next, end, "")?;
         let latch = self.builder.build_conditional_branch(again, body, done)?;
         let remainder = it.annotations.get(REMAINDER).is_some();
-        if remainder {
-            self.set_loop_hints(latch, &["llvm.loop.unroll.disable", "llvm.loop.disable_nonforced"])?;
+        if let Some(copies) = pragma_unroll(it) {
+            match copies {
+                1 => self.set_loop_hints(latch, &[("llvm.loop.unroll.disable", None)])?,
+                _ => self.set_loop_hints(latch, &[("llvm.loop.unroll.count", Some(copies))])?,
+            }
+        } else if remainder {
+            let hints = ["llvm.loop.unroll.disable", "llvm.loop.disable_nonforced"].map(|it| (it, None));
+            self.set_loop_hints(latch, &hints)?;
         } else if self.long_loops > long_loops {
-            self.set_loop_hints(latch, &["llvm.loop.unroll.disable"])?;
+            self.set_loop_hints(latch, &[("llvm.loop.unroll.disable", None)])?;
         }
         let is_long = it.extent.as_int().is_none_or(|extent| extent > LONG_LOOP);
         self.long_loops += usize::from(is_long);
@@ -190,12 +196,21 @@ impl<'ctx> Function<'ctx, '_> {
         Ok(())
     }
 
-    /// Marks the loop that ends with the branch `latch` with hints of the LLVM language reference.
-    fn set_loop_hints(&self, latch: InstructionValue<'ctx>, hints: &[&str]) -> Result<(), LlvmError> {
+    /// Marks the loop that ends with the branch `latch` with hints of the LLVM language reference, and their values.
+    fn set_loop_hints(
+        &self,
+        latch: InstructionValue<'ctx>,
+        hints: &[(&str, Option<i64>)],
+    ) -> Result<(), LlvmError> {
         let context = self.context();
-        let hint = |name: &str| context.metadata_node(&[context.metadata_string(name).into()]);
+        let hint = |&(name, value): &(&str, Option<i64>)| {
+            let value = value.map(|it| context.i32_type().const_int(it as u64, false).into());
+            let parts: Vec<BasicMetadataValueEnum<'_>> =
+                [context.metadata_string(name).into()].into_iter().chain(value).collect();
+            context.metadata_node(&parts)
+        };
         let mut operands: Vec<BasicMetadataValueEnum<'_>> = hints.iter().map(|it| hint(it).into()).collect();
-        operands.insert(0, hint("").into());
+        operands.insert(0, hint(&("", None)).into());
         let id = context.metadata_node(&operands);
         // The first operand of a loop's node is the node itself, which distinguishes it from the nodes of other loops.
         // SAFETY: `id` has operands, and belongs to the context of this function.

@@ -327,6 +327,10 @@ impl Sayable {
                 | Intrinsic::Ldexp
                 | Intrinsic::Dot4
                 | Intrinsic::Dot2
+                | Intrinsic::ReduceAdd
+                | Intrinsic::ReduceMul
+                | Intrinsic::ReduceMin
+                | Intrinsic::ReduceMax
                 | Intrinsic::Likely
                 | Intrinsic::Reinterpret
                 | Intrinsic::AddressOf

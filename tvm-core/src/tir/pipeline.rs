@@ -41,8 +41,13 @@ pub fn lower_tir() -> Pass {
         // Late: passes before it look at one buffer at a time.
         tir::storage_rewrite(),
         tir::float_compute_legalize().mandatory(),
-        tir::expand_math(),
         tir::inject_prefetch(),
+        // Before division and remainder are expanded, on vectors of half the size.
+        tir::narrow_indices(),
+        tir::hoist_expressions(),
+        // Before functions are expanded, each of which is then expanded once.
+        tir::common_subexpr_elim(),
+        tir::expand_math(),
         tir::lower_intrin().mandatory(),
         tir::lower_tvm_builtin().mandatory(),
         tir::make_packed_api().mandatory(),

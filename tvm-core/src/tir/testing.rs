@@ -5,6 +5,7 @@ use tvm_runtime::{DataType, Tensor};
 
 use super::interp::{self, Value};
 use super::schedule::{BlockRV, Factor, LoopRV, SRef, Schedule, ScheduleError};
+use super::transform::PRAGMA_UNROLL;
 use super::{
     Block, BlockRealize, Buffer, For, ForKind, IndexMap, Param, PrimExpr, PrimFunc, Scope, Stmt, TensorIntrin,
 };
@@ -157,6 +158,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         }
         18 | 19 => ("rfactor", s.rfactor(a, rng.below(4) as i64 - 1).map(drop)),
         20 | 21 => ("decompose_padding", s.decompose_padding(block, a).map(drop)),
+        22 if rng.one_in(2) => ("annotate", s.annotate(a, PRAGMA_UNROLL, factor)),
         22 => ("add_unit_loop", s.add_unit_loop(a).map(drop)),
         23 => ("add_unit_loop", s.add_unit_loop(block).map(drop)),
         24 => ("set_scope", s.set_scope(block, rng.below(3), *rng.pick(&SCOPES))),

@@ -4,7 +4,7 @@
 
 use tvm_runtime::DataType;
 
-use super::PrimExpr;
+use super::{BinaryOp, PrimExpr};
 
 /// Effect of calling an intrinsic. TVM counterpart: `CallEffectKind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Operands {
     Numbers,
     /// All have one type of integers or bools.
     Bits,
+    /// A vector of numbers, not of narrow floats, whose lanes are a power of two; the result is of their type.
+    Lanes,
     /// All are `i32`.
     Words,
     /// Two `i32`, then an `f32` as is the result.
@@ -63,6 +65,15 @@ impl Operands {
             Operands::Bits => {
                 (all(|it| it.is_integer() || it.is_bool()), "an integer of the type of the result")
             }
+            Operands::Lanes => (
+                types().all(|it| {
+                    it.scalar() == result
+                        && it.lanes() > 1
+                        && it.lanes().is_power_of_two()
+                        && (result.is_integer() || result.is_float() && result.bits() >= 32)
+                }),
+                "a vector of 2, 4, 8, … integers, `f32` or `f64`, of which the result is one",
+            ),
             Operands::Words => (
                 result.scalar() == DataType::I32 && types().all(|it| it == result),
                 "values of `i32`, as is the result",
@@ -253,6 +264,14 @@ intrinsics! {
     /// Sum of `c` and of two products of `bf16`, the halves of `a` times those of `b`, given as `dot2(a, b, c)`; rounded as the
     /// target does, which may flush denormal numbers
     Dot2 = "dot2" 3 Pairs Pure;
+    /// Sum of the lanes of a vector, in halves: each lane of the lower half and the one as far into the upper half, until one is left
+    ReduceAdd = "reduce_add" 1 Lanes Pure;
+    /// Product of the lanes of a vector, in halves
+    ReduceMul = "reduce_mul" 1 Lanes Pure;
+    /// Smallest lane of a vector, in halves; NaN if one is
+    ReduceMin = "reduce_min" 1 Lanes Pure;
+    /// Largest lane of a vector, in halves; NaN if one is
+    ReduceMax = "reduce_max" 1 Lanes Pure;
     /// The bits of the argument as the result type
     Reinterpret = "reinterpret" 1 SameSize Pure;
     /// `if c { a } else { b }`, only the taken arm is evaluated
@@ -282,6 +301,24 @@ intrinsics! {
 }
 
 impl Intrinsic {
+    /// The operation between the lanes of a vector, of an intrinsic that gives one number for them.
+    pub const fn lane_op(self) -> Option<BinaryOp> {
+        match self {
+            Intrinsic::ReduceAdd => Some(BinaryOp::Add),
+            Intrinsic::ReduceMul => Some(BinaryOp::Mul),
+            Intrinsic::ReduceMin => Some(BinaryOp::Min),
+            Intrinsic::ReduceMax => Some(BinaryOp::Max),
+            _ => None,
+        }
+    }
+
+    /// The intrinsic that gives one number for the lanes of a vector, by `op` between them.
+    pub fn of_lanes(op: BinaryOp) -> Option<Intrinsic> {
+        const ALL: [Intrinsic; 4] =
+            [Intrinsic::ReduceAdd, Intrinsic::ReduceMul, Intrinsic::ReduceMin, Intrinsic::ReduceMax];
+        ALL.into_iter().find(|it| it.lane_op() == Some(op))
+    }
+
     /// The intrinsic named `name` in the DSL.
     pub fn from_name(name: &str) -> Option<Intrinsic> {
         Intrinsic::ALL.iter().copied().find(|it| it.name() == name)

@@ -10,6 +10,7 @@ mod lowered;
 mod tests;
 mod total;
 mod update;
+mod weight;
 mod well_formed;
 
 pub use access_region::with_access_regions;
@@ -22,5 +23,6 @@ pub use lowered::lowered_form;
 pub(crate) use total::is_total;
 pub(in crate::tir) use update::{loads_buffer, loads_element};
 pub(crate) use update::{same_indices, update};
+pub(crate) use weight::{WORTH_A_NAME, own_weight};
 pub use well_formed::well_formed;
 pub(crate) use well_formed::{check_expr, check_rules};

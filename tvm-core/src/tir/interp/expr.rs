@@ -232,6 +232,9 @@ impl Compiler {
         if it.args.len() != intrinsic.arity() {
             return Err(self.malformed(intrinsic.name(), "it has another number of arguments"));
         }
+        if let Some(op) = intrinsic.lane_op() {
+            return self.reduced(op, &it.args[0]);
+        }
         match intrinsic {
             Intrinsic::StorageSync => {
                 // A barrier between loops over threads; `simt` handles those inside such loops.

@@ -52,6 +52,10 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         | Intrinsic::BitNot
         | Intrinsic::Dot4
         | Intrinsic::Dot2
+        | Intrinsic::ReduceAdd
+        | Intrinsic::ReduceMul
+        | Intrinsic::ReduceMin
+        | Intrinsic::ReduceMax
         | Intrinsic::Reinterpret
         | Intrinsic::IfThenElse
         | Intrinsic::AddressOf

@@ -23,6 +23,7 @@ mod intrinsic;
 mod machine;
 mod math;
 mod ops;
+mod reduce;
 mod simt;
 mod stmt;
 mod strict;

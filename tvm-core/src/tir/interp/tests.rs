@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tvm_runtime::{DataType, Tensor};
 
 use super::{InterpError, InterpErrorKind, Program, Value, run};
-use crate::ir::{Span, Var};
+use crate::ir::{IRModule, Span, Var};
 use crate::tir::*;
 
 fn tensor(data: &[f32], shape: &[i64]) -> Value {
@@ -288,4 +288,37 @@ fn reads_of_memory_that_was_not_written() {
         run_strict(&update, 1, true),
         Err(InterpError { kind: InterpErrorKind::Uninitialised { .. }, .. })
     ));
+}
+
+/// Lanes are combined in halves, and nothing but vectors of numbers has lanes to combine.
+#[test]
+fn lanes_are_reduced_in_halves() {
+    let ramp = |base: i64| PrimExpr::index(base).ramp(PrimExpr::index(1), 4);
+    let program = |dtype: DataType, value: &dyn Fn(&Buffer) -> PrimExpr| {
+        let x = Buffer::new("x", [PrimExpr::index(8)], dtype);
+        let y = Buffer::new("y", [PrimExpr::index(1)], dtype);
+        let body = Stmt::store(&y, [PrimExpr::index(0)], value(&x));
+        PrimFunc::new("f", [Param::In(x), Param::Out(y)], body)
+    };
+    let run = |intrinsic: Intrinsic, x: [f32; 8]| {
+        let func = program(DataType::F32, &|x| PrimExpr::call(intrinsic, [x.load([ramp(2)])], DataType::F32));
+        let tensor = |data: &[f32]| Value::Tensor(Tensor::from_slice(data, &[data.len() as i64]).unwrap());
+        let mut args = [tensor(&x), tensor(&[9.0])];
+        super::run(&func, &mut args).unwrap();
+        args[1].as_tensor().unwrap().to_vec::<f32>().unwrap()[0]
+    };
+    // (1e8 - 1e8) + (1 + 2), not ((1e8 + 1) - 1e8) + 2.
+    assert_eq!(run(Intrinsic::ReduceAdd, [0.0, 0.0, 1e8, 1.0, -1e8, 2.0, 0.0, 0.0]), 3.0);
+    assert_eq!(run(Intrinsic::ReduceMul, [0.0, 0.0, 2.0, 3.0, 5.0, 7.0, 0.0, 0.0]), 210.0);
+    assert_eq!(run(Intrinsic::ReduceMin, [0.0, 0.0, 2.0, -3.0, 5.0, 7.0, -9.0, 0.0]), -3.0);
+    assert!(run(Intrinsic::ReduceMax, [0.0, 0.0, 2.0, f32::NAN, 5.0, 7.0, 0.0, 0.0]).is_nan());
+    let refused = |dtype: DataType, value: &dyn Fn(&Buffer) -> PrimExpr| {
+        let err = crate::ir::well_formed(&IRModule::from_prim_func(program(dtype, value))).unwrap_err();
+        assert!(err.to_string().contains("reduce_add"), "{err}");
+    };
+    let add = |it: PrimExpr, dtype: DataType| PrimExpr::call(Intrinsic::ReduceAdd, [it], dtype);
+    refused(DataType::F32, &|x| add(x.load([PrimExpr::index(0)]), DataType::F32));
+    refused(DataType::F16, &|x| add(x.load([ramp(0)]), DataType::F16));
+    refused(DataType::F32, &|x| add(x.load([PrimExpr::index(0).ramp(PrimExpr::index(1), 3)]), DataType::F32));
+    refused(DataType::BOOL, &|x| add(x.load([ramp(0)]), DataType::BOOL));
 }

@@ -18,12 +18,14 @@
 //!    buffers it uses; nested ones are serial.
 //! 5. No access is outside its buffer: an access that is not proven to be in bounds is checked by an `AssertStmt` before
 //!    it. No integer division or remainder has a divisor that traps; no shift amount reaches the width of its type.
-//! 6. `Let` may appear in expressions; no variable is bound twice. Index arithmetic is `i64`.
+//! 6. `Let` may appear in expressions; no variable is bound twice. Indices are `i64`; those of gathers and scatters may be
+//!    vectors of `i32`, converted.
 
 mod align_storage;
 mod check_bounds;
 mod check_loop_kinds;
 mod check_reduction_lanes;
+mod common_subexpr_elim;
 mod compact_buffer_allocation;
 mod context;
 mod contract_reductions;
@@ -35,6 +37,8 @@ mod flatten_buffer;
 mod float_compute_legalize;
 #[cfg(test)]
 mod fuzz;
+mod hoist_conditions;
+mod hoist_expressions;
 mod inject_prefetch;
 mod inline_call;
 mod loop_partition;
@@ -44,9 +48,12 @@ mod lower_match_buffer;
 mod lower_opaque_block;
 mod lower_tvm_builtin;
 mod make_packed_api;
+mod narrow_indices;
 mod narrow_loops;
 mod partition_choices;
 mod plan_and_update_buffer_allocation_location;
+#[cfg(test)]
+mod random_programs;
 mod remove_no_op;
 mod renew_defs;
 mod shuffle_strided_loads;
@@ -70,6 +77,7 @@ pub(in crate::tir) use align_storage::{DimAlign, LARGEST_FACTOR};
 pub use check_bounds::check_bounds;
 pub use check_loop_kinds::check_loop_kinds;
 pub use check_reduction_lanes::check_reduction_lanes;
+pub use common_subexpr_elim::common_subexpr_elim;
 pub use compact_buffer_allocation::compact_buffer_allocation;
 pub(in crate::tir) use context::analyzer_for;
 pub(in crate::tir) use contract_reductions::is_declared as order_is_free;
@@ -80,6 +88,8 @@ pub(in crate::tir) use coverage::is_covered_in;
 pub use expand_math::expand_math;
 pub use flatten_buffer::flatten_buffer;
 pub use float_compute_legalize::float_compute_legalize;
+pub use hoist_conditions::hoist_conditions;
+pub use hoist_expressions::hoist_expressions;
 pub use inject_prefetch::{PREFETCH, PREFETCH_L2, inject_prefetch};
 pub(crate) use inline_call::{bind_buffer, inline_body, misfit_of_call};
 pub use loop_partition::loop_partition;
@@ -90,6 +100,7 @@ pub(in crate::tir) use lower_match_buffer::without_matched_buffers;
 pub use lower_opaque_block::lower_opaque_block;
 pub use lower_tvm_builtin::{STACK_BYTES, lower_tvm_builtin};
 pub use make_packed_api::make_packed_api;
+pub use narrow_indices::narrow_indices;
 pub use narrow_loops::narrow_loops;
 pub use partition_choices::partition_choices;
 pub(in crate::tir) use plan_and_update_buffer_allocation_location::may_enter;
@@ -101,7 +112,7 @@ pub use shuffle_strided_loads::shuffle_strided_loads;
 pub use simplify::simplify;
 pub use storage_rewrite::storage_rewrite;
 pub use unguard_lanes::unguard_lanes;
-pub use unroll_loop::unroll_loop;
+pub use unroll_loop::{MOST_COPIES, PRAGMA_UNROLL, pragma_unroll, unroll_loop};
 pub(in crate::tir) use util::{BlockNames, DeepSubstitute};
 pub use vectorize_loop::{REMAINDER, STREAMED, vectorize_loop};
 pub use vectorize_reductions::{REDUCTION_LANES, vectorize_reductions};

@@ -402,3 +402,33 @@ fn lines_that_later_iterations_load_are_prefetched() {
         assert!(error.contains("annotation `prefetch`") && error.contains("1 or more"), "{error}");
     }
 }
+
+/// The annotation `pragma_unroll` stays on a loop that lowering keeps, also on the pieces of a divided one.
+#[test]
+fn unrolling_is_left_to_the_compiler_where_annotated() {
+    let lowered = |copies: AttrValue| {
+        let n = PrimExpr::from(Var::index("n"));
+        let x = te::placeholder("x", [n.clone()], DataType::F32);
+        let y = te::compute("y", [n], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) * 2);
+        let mut s = Schedule::new(te::create_prim_func("f", &[x], &[y]).unwrap()).unwrap();
+        let y = s.block("y").unwrap();
+        let [i] = s.loops(y).unwrap();
+        let [outer, inner] = s.split(i, [None, Some(32)]).unwrap();
+        s.vectorize(inner).unwrap();
+        s.annotate(outer, super::PRAGMA_UNROLL, copies).unwrap();
+        let module = IRModule::from_prim_func(s.into_func());
+        let module = crate::pipeline::lower_tir().apply_in(module, &PassContext::default())?;
+        Ok::<_, PassError>(module.to_string())
+    };
+    let text = lowered(AttrValue::Int(4)).unwrap();
+    let mut lines = text.lines().map(str::trim);
+    assert!(lines.any(|it| it == "#[attrs(pragma_unroll = 4)]"), "{text}");
+    assert!(lines.next().is_some_and(|it| it.starts_with("for ")), "{text}");
+    for wrong in [AttrValue::Int(0), AttrValue::Int(1025), AttrValue::Bool(true)] {
+        let error = lowered(wrong).unwrap_err().to_string();
+        assert!(
+            error.contains("`pragma_unroll` with the value") && error.contains("from 1 to 1024"),
+            "{error}"
+        );
+    }
+}

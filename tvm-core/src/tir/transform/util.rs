@@ -8,8 +8,8 @@ use super::context::reads;
 use crate::ir::{BufferId, IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    Bind, Block, Buffer, BufferNode, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_block, walk_expr,
-    walk_stmt,
+    Bind, Block, Buffer, BufferNode, Effect, Intrinsic, Mutator, PrimCall, PrimCallee, PrimExpr, PrimFunc,
+    Stmt, Visitor, any_expr, walk_block, walk_expr, walk_stmt,
 };
 
 /// A pass that rewrites bodies; `rewrite` returns `None` for "unchanged".
@@ -97,6 +97,63 @@ pub(super) fn accesses(stmt: &Stmt, buffer: &Buffer) -> bool {
     let mut find = Find(buffer, false);
     find.visit_stmt(stmt);
     find.1
+}
+
+/// What a statement binds and changes, and whether it may end the call.
+#[derive(Default)]
+pub(super) struct Inside {
+    pub(super) vars: FxHashSet<VarId>,
+    pub(super) buffers: FxHashSet<BufferId>,
+    pub(super) ends: bool,
+}
+
+impl Inside {
+    pub(super) fn of(stmt: &Stmt) -> Inside {
+        let mut inside = Inside::default();
+        inside.visit_stmt(stmt);
+        inside
+    }
+
+    /// True if the statement does not change the value of `expr`, which has no effect.
+    pub(super) fn is_fixed(&self, expr: &PrimExpr) -> bool {
+        !any_expr(expr, &mut |it| match it {
+            PrimExpr::Var(var) => self.vars.contains(&var.id()),
+            PrimExpr::BufferLoad(it) => self.buffers.contains(&it.buffer.id),
+            PrimExpr::Call(it) => is_no_value(it),
+            _ => false,
+        })
+    }
+}
+
+impl Visitor for Inside {
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        if let PrimExpr::Let(it) = expr {
+            self.vars.insert(it.var.id());
+        }
+        walk_expr(self, expr);
+    }
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::For(it) => drop(self.vars.insert(it.loop_var.id())),
+            Stmt::Bind(it) => drop(self.vars.insert(it.var.id())),
+            Stmt::BufferStore(it) => drop(self.buffers.insert(it.buffer.id)),
+            Stmt::AllocBuffer(it) => drop(self.buffers.insert(it.buffer.id)),
+            Stmt::DeclBuffer(it) => drop(self.buffers.insert(it.buffer.id)),
+            Stmt::AssertStmt(_) | Stmt::While(_) => self.ends = true,
+            Stmt::BlockRealize(_) | Stmt::SeqStmt(_) | Stmt::IfThenElse(_) | Stmt::Evaluate(_) => {}
+        }
+        walk_stmt(self, stmt);
+    }
+}
+
+/// True if the call is no value: its operand is a place, or it has an effect.
+pub(super) fn is_no_value(call: &PrimCall) -> bool {
+    match call.callee {
+        PrimCallee::Intrinsic(Intrinsic::AddressOf) => true,
+        PrimCallee::Intrinsic(intrinsic) => intrinsic.effect() != Effect::Pure,
+        PrimCallee::PureExtern(_) => false,
+    }
 }
 
 /// The names of the blocks of a program.

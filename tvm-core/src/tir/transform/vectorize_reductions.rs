@@ -1,12 +1,14 @@
 //! Vectors along the reduced axis of a declared reduction.
 //!
 //! A schedule annotates the innermost reduction loop with [`REDUCTION_LANES`]. The loop `for k in 0..n { c = c + f(k) }`
-//! becomes four vectors of sums that run over `k`, which are added to one another in halves, then to `c`; the last terms,
-//! fewer than four vectors, are added to `c` one by one. So the order of the terms changes, as a declared reduction allows.
+//! becomes four vectors of sums that run over `k`, which are added to one another in halves, down to one sum
+//! ([`Intrinsic::ReduceAdd`]), which is added to `c`; the last terms, fewer than four vectors, are added to `c` one by one. So
+//! the order of the terms changes, as a declared reduction allows.
 //!
 //! TVM counterpart: none; `rfactor` in a schedule comes near.
 
 use rustc_hash::FxHashMap;
+use tvm_runtime::DataType;
 
 use super::context::reads;
 use super::convert_ssa::convert;
@@ -139,21 +141,36 @@ impl VectorizeReductions<'_> {
         };
         let mut stmts: Vec<Stmt> =
             vec![AllocBuffer::new(sums.clone()).into(), vectors(count, first), groups.into()];
+        // Halves of several vectors are added as vectors, the lanes of the last one in registers.
+        let last = Intrinsic::of_lanes(update.op()).filter(|_| has_lanes(target.buffer.dtype));
+        let end = if last.is_some() { count.min(vector) } else { 1 };
         let mut half = count / 2;
-        while half > 0 {
+        while half >= end {
             let upper = sum_at(&lane + half);
             let both = binary(update.op(), sum_at((&lane).into()), upper);
             stmts.push(vectors(half, store_at((&lane).into(), both)));
             half /= 2;
         }
         let old = target.buffer.load(target.indices.clone());
-        let value = binary(update.op(), old, sum_at(index(0)));
+        let sum = match last.filter(|_| end > 1) {
+            Some(last) => {
+                let lanes = sum_at(index(0).ramp(index(1), end as u16));
+                PrimExpr::call(last, [lanes], target.buffer.dtype)
+            }
+            None => sum_at(index(0)),
+        };
+        let value = binary(update.op(), old, sum);
         stmts.push(BufferStore { value, ..target.clone() }.into());
         let done = whole * count;
         let rest = For { min: &node.min + &done, extent: &node.extent - &done, ..node.clone() };
         let enough = node.extent.clone().greater_equal(count);
         Some(Stmt::seq([Stmt::if_then_else(enough, Stmt::seq(stmts), None), rest.into()]))
     }
+}
+
+/// True for types of which [`Intrinsic::ReduceAdd`] and the like take vectors.
+fn has_lanes(dtype: DataType) -> bool {
+    dtype.is_integer() || dtype.is_float() && dtype.bits() >= 32
 }
 
 /// The annotations of `node` that look ahead, for a loop over `count` iterations at once.
