@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::arith::{Analyzer, ConstIntBound, detect_linear_equation};
 use crate::ir::Var;
+use crate::tir::analysis::estimate_cost;
 use crate::tir::schedule::{Schedule, StmtSRef};
 use crate::tir::{
     Block, BlockRealize, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee, PrimExpr,
@@ -31,7 +32,12 @@ pub(super) struct BlockInfo {
     pub(super) reduces: bool,
     /// What is assumed of a dimension.
     pub(super) at_most: Option<AtMost>,
+    /// How much longer an iteration takes than one that stores an element, for bodies that are programs of their own.
+    pub(super) weight: i64,
 }
+
+/// Operations of an iteration that stores an element.
+const OPERATIONS: u64 = 8;
 
 /// An axis that a loop runs.
 #[derive(Clone)]
@@ -86,7 +92,11 @@ impl BlockInfo {
         let mut loads = Vec::new();
         for_each_load(&block.body, &mut |load| loads.push(load.clone()));
         loads.retain(|load| block.writes.iter().all(|write| write.buffer != load.buffer));
-        Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces, at_most: None })
+        let weight = match store {
+            Some(_) => 1,
+            None => i64::try_from(estimate_cost(&block.body) / OPERATIONS).unwrap_or(i64::MAX).max(1),
+        };
+        Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces, at_most: None, weight })
     }
 
     /// The largest extent of an axis, if a bound of its dimensions says so.

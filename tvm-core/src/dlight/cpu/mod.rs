@@ -4,6 +4,7 @@ mod attention;
 mod choice;
 mod contraction;
 mod flat;
+mod ordered;
 mod reduction;
 mod rows;
 mod skinny;
@@ -32,6 +33,7 @@ pub(super) const RULES: &[Rule] = &[
     contraction::RULE,
     rows::RULE,
     reduction::RULE,
+    ordered::RULE,
     choice::RULE,
     words::RULE,
     spatial::RULE,
@@ -43,13 +45,14 @@ const MAX_TRANSPOSED: i64 = 16;
 /// The largest stride of which the phases are unrolled.
 const MAX_PHASES: i64 = 4;
 
-/// Iterations of a block from which on several threads may be worth their start. What the iterations cost is estimated
-/// later: this only keeps kernels free of parallel loops that are never worth it.
+/// Iterations of a block from which on several threads may be worth their start, if each stores an element. What they cost is
+/// estimated later: this only keeps kernels free of parallel loops that are never worth it.
 const PARALLEL_ITERATIONS: i64 = 4096;
 
 /// Runs the iterations of `loops`, fused, on the thread pool, unless the block has few iterations.
 fn parallel(s: &mut Schedule, info: &BlockInfo, loops: &[LoopRV]) -> Result<(), ScheduleError> {
-    if loops.is_empty() || info.iterations().is_some_and(|count| count < PARALLEL_ITERATIONS) {
+    let few = |count: i64| count.saturating_mul(info.weight) < PARALLEL_ITERATIONS;
+    if loops.is_empty() || info.iterations().is_some_and(few) {
         return Ok(());
     }
     let fused = s.fuse_n(loops)?;
