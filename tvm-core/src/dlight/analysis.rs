@@ -7,8 +7,8 @@ use crate::ir::Var;
 use crate::tir::analysis::estimate_cost;
 use crate::tir::schedule::{Schedule, StmtSRef};
 use crate::tir::{
-    Block, BlockRealize, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee, PrimExpr,
-    any_expr, for_each_load, uses_var,
+    BinaryOp, Block, BlockRealize, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee,
+    PrimExpr, any_expr, for_each_load, uses_var,
 };
 
 /// The largest value of a symbolic dimension for which a schedule is made.
@@ -34,6 +34,8 @@ pub(super) struct BlockInfo {
     pub(super) at_most: Option<AtMost>,
     /// How much longer an iteration takes than one that stores an element, for bodies that are programs of their own.
     pub(super) weight: i64,
+    /// True if an axis is the variable of its loop plus a number.
+    pub(super) shifted: bool,
 }
 
 /// Operations of an iteration that stores an element.
@@ -70,14 +72,16 @@ impl BlockInfo {
         let realize = leaf(s, name)?;
         let block = &realize.block;
         let sref = StmtSRef::Block(block.id);
-        let mut axes = Vec::new();
+        let (mut axes, mut shifted) = (Vec::new(), false);
         for var in s.state().loops_above(sref) {
             let node = s.state().get_for(var).ok()?;
             if node.kind != ForKind::Serial || !node.min.is_const(0) {
                 return None;
             }
             let mut of_loop = block.iter_vars.iter().zip(realize.iter_values.iter());
-            let (iter, _) = of_loop.find(|(_, value)| value.as_var() == Some(&node.loop_var))?;
+            let of_var = |value: &PrimExpr| offset(value, &node.loop_var);
+            let (iter, value) = of_loop.find(|(_, value)| of_var(value).is_some())?;
+            shifted |= of_var(value) != Some(0);
             axes.push(Axis { var: iter.var.clone(), kind: iter.kind, extent: node.extent.clone() });
         }
         // The other axes have one value.
@@ -96,7 +100,16 @@ impl BlockInfo {
             Some(_) => 1,
             None => i64::try_from(estimate_cost(&block.body) / OPERATIONS).unwrap_or(i64::MAX).max(1),
         };
-        Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces, at_most: None, weight })
+        Some(BlockInfo {
+            name: block.name.clone(),
+            axes,
+            store,
+            loads,
+            reduces,
+            at_most: None,
+            weight,
+            shifted,
+        })
     }
 
     /// The largest extent of an axis, if a bound of its dimensions says so.
@@ -164,6 +177,14 @@ pub(super) fn stride(indices: &[PrimExpr], axis: &Var) -> Stride {
         Some(1) => Stride::One,
         Some(2..=4) => Stride::Few,
         _ => Stride::Other,
+    }
+}
+
+/// The number that `value` adds to `var`, if it does no more than that.
+fn offset(value: &PrimExpr, var: &Var) -> Option<i64> {
+    match value {
+        PrimExpr::Binary(it) if it.op == BinaryOp::Add && it.a.as_var() == Some(var) => it.b.as_int(),
+        _ => (value.as_var() == Some(var)).then_some(0),
     }
 }
 

@@ -377,12 +377,12 @@ fn blocks_in_order_are_divided_along_their_other_axes() {
     let cases: [(PrimFunc, &[Row], bool); 10] = [
         (
             sums([64, 300].map(index), 1),
-            &[("sums", "ordered", "1 of 2 axes in order, 8 rows side by side")],
+            &[("sums", "ordered", "1 of 2 axes in order, 4 rows side by side")],
             true,
         ),
         (
             sums(["m", "n"].map(symbol), 1),
-            &[("sums", "ordered", "1 of 2 axes in order, 8 rows side by side")],
+            &[("sums", "ordered", "1 of 2 axes in order, 4 rows side by side")],
             true,
         ),
         (sums([7, 900].map(index), 1), &[("sums", "ordered", "1 of 2 axes in order")], true),
@@ -393,7 +393,7 @@ fn blocks_in_order_are_divided_along_their_other_axes() {
         ),
         (
             sums(["m", "n"].map(symbol), 0),
-            &[("sums", "ordered", "1 of 2 axes in order, vectors of pieces of 1024")],
+            &[("sums", "ordered", "1 of 2 axes in order, vectors of pieces of 4096")],
             true,
         ),
         (

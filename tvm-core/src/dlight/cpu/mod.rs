@@ -13,6 +13,7 @@ mod window;
 mod words;
 
 pub(super) use contraction::NAME as CONTRACTION;
+pub(super) use ordered::NAME as ORDERED;
 pub(super) use skinny::{MAX_ROWS, NAME as SKINNY};
 
 use std::sync::Arc;
@@ -38,6 +39,9 @@ pub(super) const RULES: &[Rule] = &[
     words::RULE,
     spatial::RULE,
 ];
+
+/// The rules that take blocks with axes that begin elsewhere than their loops.
+pub(super) const SHIFTED: &[&str] = &[ordered::NAME, spatial::NAME];
 
 /// Elements in each direction of a tile that `VectorizeTransposes` transposes: those of one vector, up to this number.
 const MAX_TRANSPOSED: i64 = 16;

@@ -5,11 +5,14 @@ use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
+use crate::tir::analysis::reads_memory;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::PREFETCH_L2;
 use crate::tir::{BufferLoad, IterKind, PrimExpr, uses_var};
 
-pub(super) const RULE: Rule = Rule { name: "spatial", apply };
+pub(in crate::dlight) const NAME: &str = "spatial";
+
+pub(super) const RULE: Rule = Rule { name: NAME, apply };
 
 /// Elements that one thread computes at a time, where the iterations are not divided already.
 pub(super) const CHUNK: i64 = 4096;
@@ -41,19 +44,36 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let len = if inner + 1 == info.axes.len() { flat_axes(info) } else { 1 };
     let (outer, flat) = loops.split_at(loops.len() - len);
     let outer = if len == 1 { unroll_phases(s, info, outer)? } else { outer };
-    let vector = s.fuse_n(flat)?;
+    let mut vector = s.fuse_n(flat)?;
     match outer {
         [] if info.iterations().is_none_or(|count| count > CHUNK) => {
-            let [outer, vector] = s.split(vector, [None, Some(CHUNK)])?;
+            let [outer, inner] = s.split(vector, [None, Some(CHUNK)])?;
             parallel_stores(s, info, &[outer], machine)?;
-            s.vectorize(vector)?;
+            vector = inner;
         }
         outer => {
+            let axes = &info.axes[info.axes.len() - len..];
+            let known = axes.iter().all(|axis| axis.extent.as_int().is_some());
             parallel_stores(s, info, outer, machine)?;
-            s.vectorize(vector)?;
+            if !known {
+                // A row of any length.
+                [_, vector] = s.split(vector, [None, Some(CHUNK)])?;
+            }
         }
     }
+    if gathers(info, inner) {
+        return Ok(Some(format!("{len} axes as one loop that gathers")));
+    }
+    s.vectorize(vector)?;
     Ok(Some(format!("{len} axes as one vector loop")))
+}
+
+/// True if the place of a load along the axis `inner` is read from memory: vectors of such elements are put together one by
+/// one, which takes longer than to store them one by one.
+fn gathers(info: &BlockInfo, inner: usize) -> bool {
+    let var = &info.axes[inner].var;
+    let chosen = |index: &PrimExpr| uses_var(index, var) && reads_memory(index);
+    info.loads.iter().any(|load| load.indices.iter().any(chosen))
 }
 
 /// The axis along which a load is contiguous that is not contiguous along the axis `inner`, as of a transpose.
