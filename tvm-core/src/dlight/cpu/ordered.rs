@@ -16,9 +16,12 @@ pub(in crate::dlight) const NAME: &str = "ordered";
 
 pub(super) const RULE: Rule = Rule { name: NAME, apply };
 
-/// Bytes of a piece of a row at least: some cache lines, so that few of them are shared by two threads, and a piece is read as
-/// a stream.
+/// Bytes of a piece of a row at least: some cache lines, so that few of them are shared by two threads.
 const MIN_PIECE: i64 = 1024;
+
+/// The same, where rows come from memory: shorter pieces of rows far apart are read more slowly than whole rows, also by
+/// several threads (4 KiB: half as fast, 8 KiB: two thirds).
+const MIN_STREAM: i64 = 16 << 10;
 
 /// Rows whose recurrences run side by side: each waits for the sum before it, which takes four or five cycles. Rows are often
 /// a multiple of a page apart: then the lines of all of them, of an operand and of the result, fall into one set of the
@@ -61,7 +64,9 @@ fn in_rows(s: &mut Schedule, info: &BlockInfo, recurs: bool) -> Result<String, S
     let block = s.block(&info.name)?;
     let (mut free, kept) = parts(&s.get_loops(block)?, &info.axes);
     let rows = info.axes.iter().rfind(|axis| !in_order(axis)).and_then(|axis| axis.extent.as_int());
-    let beside = recurs && rows.is_none_or(|rows| rows >= ROWS);
+    // What is stored stays in a register until it is read only if rows are known not to overlap.
+    let known = info.axes.last().is_some_and(|axis| axis.extent.as_int().is_some());
+    let beside = recurs && known && rows.is_none_or(|rows| rows >= ROWS);
     match free.pop() {
         Some(row) if beside => {
             let [groups, row] = s.split(row, [None, Some(ROWS)])?;
@@ -89,9 +94,12 @@ fn in_pieces(
     // A piece for each core, of which those of three rows stay in the second-level cache: what is longer is read faster.
     let bytes = dtype.bytes() as i64;
     let cores = i64::from(machine.cores).max(1);
-    let most = (machine.l2_bytes as i64 / 8).max(MIN_PIECE);
+    let size = info.iterations().and_then(|count| count.checked_mul(bytes));
+    let large = size.is_none_or(|size| size as u64 > machine.l2_bytes);
+    let least = if large { MIN_STREAM } else { MIN_PIECE };
+    let most = (machine.l2_bytes as i64 / 8).max(least);
     let share = inner.extent.as_int().map_or(CHUNK, |extent| (extent + cores - 1) / cores);
-    let piece = share.saturating_mul(bytes).clamp(MIN_PIECE, most) / bytes;
+    let piece = share.saturating_mul(bytes).clamp(least, most) / bytes;
     let lanes = i64::from(machine.lanes(dtype)).max(1);
     let piece = (piece + lanes - 1) / lanes * lanes;
 
@@ -105,6 +113,8 @@ fn in_pieces(
     let strides = || info.loads.iter().map(|load| stride(&load.indices, &inner.var));
     let contiguous =
         info.contiguous_axis() == Some(last) && strides().all(|it| matches!(it, Stride::Zero | Stride::One));
+    // Of pieces that may be longer than a row, compilers make vectors.
+    let contiguous = contiguous && inner.extent.as_int().is_some();
     if contiguous {
         s.vectorize(of_piece)?;
     }

@@ -44,25 +44,25 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let len = if inner + 1 == info.axes.len() { flat_axes(info) } else { 1 };
     let (outer, flat) = loops.split_at(loops.len() - len);
     let outer = if len == 1 { unroll_phases(s, info, outer)? } else { outer };
-    let mut vector = s.fuse_n(flat)?;
-    match outer {
+    let vector = s.fuse_n(flat)?;
+    let vector = match outer {
         [] if info.iterations().is_none_or(|count| count > CHUNK) => {
             let [outer, inner] = s.split(vector, [None, Some(CHUNK)])?;
             parallel_stores(s, info, &[outer], machine)?;
-            vector = inner;
+            inner
         }
         outer => {
-            let axes = &info.axes[info.axes.len() - len..];
-            let known = axes.iter().all(|axis| axis.extent.as_int().is_some());
             parallel_stores(s, info, outer, machine)?;
-            if !known {
-                // A row of any length.
-                [_, vector] = s.split(vector, [None, Some(CHUNK)])?;
-            }
+            vector
         }
-    }
+    };
     if gathers(info, inner) {
         return Ok(Some(format!("{len} axes as one loop that gathers")));
+    }
+    // Compilers make vectors of a row of any length; pieces of a fixed length would be longer than many rows.
+    let known = |axis: &Axis| axis.extent.as_int().is_some();
+    if !outer.is_empty() && !info.axes[info.axes.len() - len..].iter().all(known) {
+        return Ok(Some(format!("{len} axes as one loop of any length")));
     }
     s.vectorize(vector)?;
     Ok(Some(format!("{len} axes as one vector loop")))
