@@ -381,17 +381,13 @@ fn blocks_in_order_are_divided_along_their_other_axes() {
             true,
         ),
         (sums(["m", "n"].map(symbol), 1), &[("sums", "ordered", "1 of 2 axes in order")], true),
-        (sums([7, 900].map(index), 1), &[("sums", "ordered", "1 of 2 axes in order")], true),
+        (sums([3, 2000].map(index), 1), &[("sums", "ordered", "1 of 2 axes in order")], true),
         (
             sums([64, 300].map(index), 0),
             &[("sums", "ordered", "1 of 2 axes in order, vectors of pieces of 256")],
             true,
         ),
-        (
-            sums(["m", "n"].map(symbol), 0),
-            &[("sums", "ordered", "1 of 2 axes in order, pieces of 4096")],
-            true,
-        ),
+        (sums(["m", "n"].map(symbol), 0), &[("sums", "ordered", "1 of 2 axes in order")], false),
         (
             sums([3, 4].map(index), 0),
             &[("sums", "ordered", "1 of 2 axes in order, vectors of pieces of 256")],

@@ -5,7 +5,6 @@
 use tvm_runtime::DataType;
 
 use super::parallel;
-use super::spatial::CHUNK;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
@@ -83,7 +82,8 @@ fn in_rows(s: &mut Schedule, info: &BlockInfo, recurs: bool) -> Result<String, S
     Ok(if beside { format!(", {ROWS} rows side by side") } else { String::new() })
 }
 
-/// Pieces of the innermost axis inside of the axes in order.
+/// Pieces of the innermost axis inside of the axes in order. A row of any length stays whole: a piece of fixed length may be
+/// longer.
 fn in_pieces(
     s: &mut Schedule,
     info: &BlockInfo,
@@ -91,6 +91,15 @@ fn in_pieces(
     dtype: DataType,
     machine: &Machine,
 ) -> Result<String, ScheduleError> {
+    let block = s.block(&info.name)?;
+    let loops = s.get_loops(block)?;
+    let last = loops.len() - 1;
+    let (mut free, kept) = parts(&loops[..last], &info.axes);
+    let Some(extent) = inner.extent.as_int() else {
+        s.reorder_n(&[&free[..], &kept, &loops[last..]].concat())?;
+        parallel(s, info, &free)?;
+        return Ok(String::new());
+    };
     // A piece for each core, of which those of three rows stay in the second-level cache: what is longer is read faster.
     let bytes = dtype.bytes() as i64;
     let cores = i64::from(machine.cores).max(1);
@@ -98,23 +107,16 @@ fn in_pieces(
     let large = size.is_none_or(|size| size as u64 > machine.l2_bytes);
     let least = if large { MIN_STREAM } else { MIN_PIECE };
     let most = (machine.l2_bytes as i64 / 8).max(least);
-    let share = inner.extent.as_int().map_or(CHUNK, |extent| (extent + cores - 1) / cores);
-    let piece = share.saturating_mul(bytes).clamp(least, most) / bytes;
+    let piece = ((extent + cores - 1) / cores).saturating_mul(bytes).clamp(least, most) / bytes;
     let lanes = i64::from(machine.lanes(dtype)).max(1);
     let piece = (piece + lanes - 1) / lanes * lanes;
 
-    let block = s.block(&info.name)?;
-    let loops = s.get_loops(block)?;
-    let last = loops.len() - 1;
     let [pieces, of_piece] = s.split(loops[last], [None, Some(piece)])?;
-    let (mut free, kept) = parts(&loops[..last], &info.axes);
     free.push(pieces);
     s.reorder_n(&[&free[..], &kept, &[of_piece]].concat())?;
     let strides = || info.loads.iter().map(|load| stride(&load.indices, &inner.var));
     let contiguous =
         info.contiguous_axis() == Some(last) && strides().all(|it| matches!(it, Stride::Zero | Stride::One));
-    // Of pieces that may be longer than a row, compilers make vectors.
-    let contiguous = contiguous && inner.extent.as_int().is_some();
     if contiguous {
         s.vectorize(of_piece)?;
     }

@@ -5,7 +5,6 @@ use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
-use crate::tir::analysis::reads_memory;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::PREFETCH_L2;
 use crate::tir::{BufferLoad, IterKind, PrimExpr, uses_var};
@@ -56,9 +55,6 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             vector
         }
     };
-    if gathers(info, inner) {
-        return Ok(Some(format!("{len} axes as one loop that gathers")));
-    }
     // Compilers make vectors of a row of any length; pieces of a fixed length would be longer than many rows.
     let known = |axis: &Axis| axis.extent.as_int().is_some();
     if !outer.is_empty() && !info.axes[info.axes.len() - len..].iter().all(known) {
@@ -66,14 +62,6 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     s.vectorize(vector)?;
     Ok(Some(format!("{len} axes as one vector loop")))
-}
-
-/// True if the place of a load along the axis `inner` is read from memory: vectors of such elements are put together one by
-/// one, which takes longer than to store them one by one.
-fn gathers(info: &BlockInfo, inner: usize) -> bool {
-    let var = &info.axes[inner].var;
-    let chosen = |index: &PrimExpr| uses_var(index, var) && reads_memory(index);
-    info.loads.iter().any(|load| load.indices.iter().any(chosen))
 }
 
 /// The axis along which a load is contiguous that is not contiguous along the axis `inner`, as of a transpose.

@@ -50,35 +50,3 @@ fn infinity(dtype: DataType) -> i128 {
     let top = 1i128 << (dtype.bits() - 1);
     top - (1 << fraction)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arith::Analyzer;
-
-    /// Each element comes before the next one, in both directions, except where they are equal.
-    #[test]
-    fn keys_are_in_the_order_of_the_elements() {
-        let of = |value: &PrimExpr, descending| {
-            let key = of(value.clone(), descending);
-            let dtype = key.dtype();
-            let key = Analyzer::new().simplify(&key);
-            key.as_int().map(|it| crate::tir::wide_int(it, dtype))
-        };
-        for dtype in [DataType::I8, DataType::I16, DataType::I32, DataType::I64] {
-            let least = -(1i128 << (dtype.bits() - 1));
-            let values = [least, least + 1, -1, 0, 1, -(least + 1)].map(|it| PrimExpr::int(it as i64, dtype));
-            for pair in values.windows(2) {
-                let [a, b] = [0, 1].map(|i| PrimExpr::call(Intrinsic::Reinterpret, [pair[i].clone()], dtype));
-                assert!(of(&a, false).is_none_or(|a| Some(a) < of(&b, false)), "{dtype}");
-            }
-        }
-        for dtype in [DataType::U8, DataType::U64] {
-            let values = [0, 1, 127].map(|it| PrimExpr::int(it, dtype));
-            for pair in values.windows(2) {
-                assert!(of(&pair[0], false) < of(&pair[1], false), "{dtype}");
-                assert!(of(&pair[0], true) > of(&pair[1], true), "{dtype}");
-            }
-        }
-    }
-}
