@@ -81,7 +81,7 @@ impl Builder {
         }
         let inputs = stage.inputs.iter().map(TensorExpr::buffer);
         let scratch = match &stage.body {
-            ComputeBody::Program(program) => &program.scratch[..],
+            ComputeBody::Routine(routine) => &routine.scratch[..],
             ComputeBody::Values(_) | ComputeBody::Reduce(_) | ComputeBody::Scatter(_) => &[],
         };
         let known = stage.outputs.iter().chain(inputs).chain(scratch);
@@ -111,7 +111,7 @@ fn evaluated(stage: &Stage) -> Stmt {
         ComputeBody::Scatter(scatter) => {
             [&scatter.indices[..], &[scatter.value.clone(), scatter.init.clone()]].concat()
         }
-        ComputeBody::Program(program) => return program.body.clone(),
+        ComputeBody::Routine(routine) => return routine.body.clone(),
     };
     Stmt::seq(values.into_iter().map(|value| Evaluate { value }.into()))
 }
@@ -125,9 +125,9 @@ fn block(stage: &Stage, names: &mut Names) -> Stmt {
     };
     let (axes, init, body) = match &stage.body {
         ComputeBody::Values(values) => (stage.axes.clone(), None, store(values)),
-        ComputeBody::Program(program) => {
-            let block = Block::new(names.unique(&stage.name), program.body.clone());
-            let (iter_vars, alloc_buffers) = (stage.axes.clone().into(), program.scratch.clone().into());
+        ComputeBody::Routine(routine) => {
+            let block = Block::new(names.unique(&stage.name), routine.body.clone());
+            let (iter_vars, alloc_buffers) = (stage.axes.clone().into(), routine.scratch.clone().into());
             return nest(Block { iter_vars, alloc_buffers, ..block });
         }
         ComputeBody::Scatter(scatter) => return scatter_blocks(stage, scatter, names),

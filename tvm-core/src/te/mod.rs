@@ -25,5 +25,5 @@ pub use reduce::{
     Combiner, Reduce, ReduceAxis, max, max_value, min, min_value, prod, reduce, reduce_axis, sum,
 };
 pub use tensor::{
-    ComputeBody, Program, Scatter, TensorExpr, compute, compute_many, placeholder, program, scan, scatter,
+    ComputeBody, Routine, Scatter, TensorExpr, compute, compute_many, placeholder, routine, scan, scatter,
 };

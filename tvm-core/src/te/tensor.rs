@@ -51,12 +51,12 @@ pub enum ComputeBody {
     /// An initial value, then updates of single elements.
     Scatter(Scatter),
     /// A statement that writes the elements.
-    Program(Program),
+    Routine(Routine),
 }
 
 /// Runs `body` for every point of the axes of the stage.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct Routine {
     /// Memory of one run.
     pub scratch: Vec<Buffer>,
     /// Writes elements of the output that no other run writes; reads none of them.
@@ -83,8 +83,8 @@ impl ComputeBody {
             ComputeBody::Values(values) => values,
             ComputeBody::Reduce(reduce) => &reduce.combiner.identity,
             ComputeBody::Scatter(scatter) => std::slice::from_ref(&scatter.init),
-            // Only `program` makes such a body, and it knows the type.
-            ComputeBody::Program(_) => &[],
+            // Only `routine` makes such a body, and it knows the type.
+            ComputeBody::Routine(_) => &[],
         };
         values.iter().map(PrimExpr::dtype).collect()
     }
@@ -203,17 +203,17 @@ pub fn scan(
 /// The tensor of element type `dtype` that statements write: `body` makes a statement from a point of extents `axes` and the
 /// output. It writes elements that the statements of other points do not write, and reads only `inputs` and its scratch
 /// memory.
-pub fn program(
+pub fn routine(
     name: &str,
     axes: &[PrimExpr],
     (shape, dtype): (&[PrimExpr], DataType),
     inputs: &[&TensorExpr],
-    body: impl FnOnce(&[PrimExpr], &Buffer) -> Program,
+    body: impl FnOnce(&[PrimExpr], &Buffer) -> Routine,
 ) -> TensorExpr {
     let axes = self::axes(axes, |_| IterKind::Spatial);
     let point: Vec<PrimExpr> = axes.iter().map(|axis| axis.var.clone().into()).collect();
     let output = Buffer::new(name, shape.to_vec(), dtype);
-    let body = ComputeBody::Program(body(&point, &output));
+    let body = ComputeBody::Routine(body(&point, &output));
     finish(name, axes, body, inputs, vec![output]).swap_remove(0)
 }
 

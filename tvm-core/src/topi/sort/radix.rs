@@ -7,7 +7,7 @@
 use tvm_runtime::DataType;
 
 use super::{Row, bind, each, key, local};
-use crate::te::{Program, TensorExpr, program};
+use crate::te::{Routine, TensorExpr, routine};
 use crate::tir::{BinaryOp, Buffer, PrimExpr, Stmt, binary};
 
 /// Bits of a digit.
@@ -46,7 +46,7 @@ pub(super) fn positions(row: &Row<'_>) -> TensorExpr {
         before: local("before", &[1], place_type),
         side: local("side", &[1], DataType::I64),
     };
-    program("sorted_positions", &row.others(), (row.shape, DataType::I64), &[row.x], |point, out| {
+    routine("sorted_positions", &row.others(), (row.shape, DataType::I64), &[row.x], |point, out| {
         let passes = Stmt::seq((0..digits).map(|digit| pass(&memory, &extent, digit)));
         // An empty row has no first key.
         let passes = match extent.as_int() {
@@ -60,7 +60,7 @@ pub(super) fn positions(row: &Row<'_>) -> TensorExpr {
             vec![Stmt::store(out, row.indices(point, i), place)]
         }));
         let Memory { keys, places, counts, before, side } = memory;
-        Program { scratch: vec![keys, places, counts, before, side], body: Stmt::seq(body) }
+        Routine { scratch: vec![keys, places, counts, before, side], body: Stmt::seq(body) }
     })
 }
 

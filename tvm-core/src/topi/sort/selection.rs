@@ -7,7 +7,7 @@
 use tvm_runtime::DataType;
 
 use super::{Row, bind, each, key, local};
-use crate::te::{Program, TensorExpr, program};
+use crate::te::{Routine, TensorExpr, routine};
 use crate::tir::{Buffer, PrimExpr, Stmt};
 
 /// The longest list: in the worst order, moving it costs about as much as the passes of a radix sort.
@@ -83,7 +83,7 @@ pub(super) fn positions(row: &Row<'_>, few: i64) -> TensorExpr {
         .map(|(name, len, dtype)| local(name, &[len], dtype));
     let best = Best { few, keys, places, before };
     let (block, least) = (local("block", &[BLOCK], key_type), local("least", &[1], key_type));
-    program("sorted_positions", &row.others(), (row.shape, DataType::I64), &[row.x], |point, out| {
+    routine("sorted_positions", &row.others(), (row.shape, DataType::I64), &[row.x], |point, out| {
         let zero = [PrimExpr::index(0)];
         let rest = &extent - few;
         let blocks = each("b", &crate::topi::ceil_div(rest.clone(), &PrimExpr::index(BLOCK)), |b| {
@@ -114,6 +114,6 @@ pub(super) fn positions(row: &Row<'_>, few: i64) -> TensorExpr {
         });
         let body = Stmt::seq([best.fill(row, point), blocks, write]);
         let Best { keys, places, before, .. } = best;
-        Program { scratch: vec![keys, places, before, block, least], body }
+        Routine { scratch: vec![keys, places, before, block, least], body }
     })
 }
