@@ -30,11 +30,14 @@ struct Best {
     few: i64,
     keys: Buffer,
     places: Buffer,
-    /// How many of them come before an element.
-    before: Buffer,
 }
 
 impl Best {
+    /// Entry `at`: its key, and its position.
+    fn load(&self, at: &PrimExpr) -> [PrimExpr; 2] {
+        [&self.keys, &self.places].map(|it| it.load([at.clone()]))
+    }
+
     fn store(&self, at: &PrimExpr, [key, place]: [PrimExpr; 2]) -> [Stmt; 2] {
         [Stmt::store(&self.keys, [at.clone()], key), Stmt::store(&self.places, [at.clone()], place)]
     }
@@ -43,34 +46,53 @@ impl Best {
         self.keys.load([PrimExpr::index(self.few - 1)])
     }
 
-    /// Makes the first elements of the row the list.
+    /// Makes the first elements of the row the list: each moves to the front while it comes before its neighbour.
     fn fill(&self, row: &Row<'_>, point: &[PrimExpr]) -> Stmt {
         each("i", &self.few.into(), |i| {
-            let mut stmts = Vec::new();
-            let key = bind(&mut stmts, "key", row.key(point, i.clone()));
-            stmts.push(self.enter(&key, &i, &i));
+            let mut stmts = self.store(&i, [row.key(point, i.clone()), i.clone()]).to_vec();
+            stmts.push(each("j", &i, |j| {
+                let (mut stmts, after) = (Vec::new(), &i - j);
+                let before = &after - 1i64;
+                let [key, place] = self.load(&before);
+                let [left, left_place] =
+                    [bind(&mut stmts, "left", key), bind(&mut stmts, "left_place", place)];
+                let [key, place] = self.load(&after);
+                let [right, right_place] =
+                    [bind(&mut stmts, "right", key), bind(&mut stmts, "right_place", place)];
+                let swap = bind(&mut stmts, "swap", right.clone().less(&left));
+                let choose = |a: &PrimExpr, b: &PrimExpr| swap.clone().select(a.clone(), b.clone());
+                stmts.extend(self.store(&before, [choose(&right, &left), choose(&right_place, &left_place)]));
+                stmts.extend(self.store(&after, [choose(&left, &right), choose(&left_place, &right_place)]));
+                stmts
+            }));
             stmts
         })
     }
 
-    /// Puts an element into the list that comes after all elements that were looked at before: behind those of the `last`
-    /// entries that are not larger. The others of these move by one, over the entry `last`.
-    fn enter(&self, key: &PrimExpr, place: &PrimExpr, last: &PrimExpr) -> Stmt {
-        let zero = [PrimExpr::index(0)];
-        let mut stmts = vec![Stmt::store(&self.before, zero.clone(), PrimExpr::int(0, DataType::I32))];
-        stmts.push(each("j", last, |j| {
-            let before = self.keys.load([j]).less_equal(key).cast(DataType::I32);
-            vec![Stmt::store(&self.before, zero.clone(), self.before.load(zero.clone()) + before)]
-        }));
-        let before = self.before.load(zero.clone()).cast(DataType::I64);
-        let at = bind(&mut stmts, "at", before.max(0).min(last));
-        for list in [&self.keys, &self.places] {
-            stmts.push(each("j", &(last - &at), |j| {
-                vec![Stmt::store(list, [last - &j], list.load([last - j - 1i64]))]
-            }));
-        }
-        stmts.extend(self.store(&at, [key.clone(), place.clone()]));
-        Stmt::seq(stmts)
+    /// Puts an element that comes before the last of the list, and after all elements that were looked at before, into the
+    /// list: what comes after it moves by one.
+    fn enter(&self, key: &PrimExpr, place: &PrimExpr) -> Stmt {
+        let last = self.few - 1;
+        let moves = each("j", &last.into(), |j| {
+            let (mut stmts, at) = (Vec::new(), PrimExpr::index(last) - j);
+            let before = &at - 1i64;
+            let [left, left_place] = self.load(&before);
+            let left = bind(&mut stmts, "left", left);
+            let [here, here_place] = self.load(&at);
+            let here = bind(&mut stmts, "here", here);
+            let moves = bind(&mut stmts, "moves", key.clone().less(&left));
+            let enters = bind(&mut stmts, "enters", key.clone().less(&here));
+            let choose = |left: PrimExpr, new: &PrimExpr, here: PrimExpr| {
+                moves.clone().select(left, enters.clone().select(new.clone(), here))
+            };
+            let place = choose(left_place, place, here_place);
+            stmts.extend(self.store(&at, [choose(left, key, here.clone()), place]));
+            stmts
+        });
+        let first = PrimExpr::index(0);
+        let enters = key.clone().less(self.keys.load([first.clone()]));
+        let enter = Stmt::seq(self.store(&first, [key.clone(), place.clone()]));
+        Stmt::seq([moves, Stmt::if_then_else(enters, enter, None)])
     }
 }
 
@@ -79,9 +101,7 @@ pub(super) fn positions(row: &Row<'_>, few: i64) -> TensorExpr {
     let extent = row.x.dim(row.axis);
     let key_type = key::dtype(row.x.dtype());
     let keys = local("best", &[few], key_type);
-    let [places, before] = [("places", few, DataType::I64), ("before", 1, DataType::I32)]
-        .map(|(name, len, dtype)| local(name, &[len], dtype));
-    let best = Best { few, keys, places, before };
+    let best = Best { few, keys, places: local("places", &[few], DataType::I64) };
     let (block, least) = (local("block", &[BLOCK], key_type), local("least", &[1], key_type));
     routine("sorted_positions", &row.others(), (row.shape, DataType::I64), &[row.x], |point, out| {
         let zero = [PrimExpr::index(0)];
@@ -101,7 +121,7 @@ pub(super) fn positions(row: &Row<'_>, few: i64) -> TensorExpr {
             let one_by_one = each("i", &len, |i| {
                 let mut stmts = Vec::new();
                 let key = bind(&mut stmts, "key", block.load([i.clone()]));
-                let enter = best.enter(&key, &place(&i), &PrimExpr::index(few - 1));
+                let enter = best.enter(&key, &place(&i));
                 stmts.push(Stmt::if_then_else(key.less(best.last_key()), enter, None));
                 stmts
             });
@@ -110,10 +130,10 @@ pub(super) fn positions(row: &Row<'_>, few: i64) -> TensorExpr {
             stmts
         });
         let write = each("i", &few.into(), |i| {
-            vec![Stmt::store(out, row.indices(point, i.clone()), best.places.load([i]))]
+            vec![Stmt::store(out, row.indices(point, i.clone()), best.load(&i)[1].clone())]
         });
         let body = Stmt::seq([best.fill(row, point), blocks, write]);
-        let Best { keys, places, before, .. } = best;
-        Routine { scratch: vec![keys, places, before, block, least], body }
+        let Best { keys, places, .. } = best;
+        Routine { scratch: vec![keys, places, block, least], body }
     })
 }
