@@ -21,6 +21,8 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ("default_windows", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_windows"),
     ("default_reductions", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_reductions"),
     ("default_elements", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_elements"),
+    ("default_indexed", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_indexed"),
+    ("default_attention", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_attention"),
     ("default_choices", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_choices"),
     ("default_strided", &["-p", "tvm", "--test", "fuzz"], "default_schedules::strided::fuzz_default_strided"),
     ("graphs", &["-p", "tvm", "--test", "fuzz"], "graphs::fuzz_graphs"),

@@ -114,6 +114,17 @@ pub(crate) fn check(
     opt_level: u8,
     summary: &mut Summary,
 ) -> Vec<String> {
+    check_for(native::targets(), programs, machine, opt_level, summary)
+}
+
+/// Checks the programs on some targets; returns a description of each failure.
+pub(crate) fn check_for(
+    targets: Vec<Target>,
+    programs: &[Program],
+    machine: &Machine,
+    opt_level: u8,
+    summary: &mut Summary,
+) -> Vec<String> {
     let mut batch = Vec::new();
     for program in programs {
         summary.programs += 1;
@@ -132,7 +143,7 @@ pub(crate) fn check(
         batch.push(Scheduled { program, func, applied, expected });
     }
     let context = PassContext { opt_level, ..PassContext::default() };
-    let targets = native::targets().into_iter().map(|target| Target { machine: *machine, ..target });
+    let targets = targets.into_iter().map(|target| Target { machine: *machine, ..target });
     context.scope(|| targets.flat_map(|target| check_on(&target, &batch, summary)).collect())
 }
 

@@ -134,3 +134,16 @@ fn padded_rows_read_no_memory_behind_them() {
         }
     }
 }
+
+/// Bytes in vectors of more lanes than a predicate has bits, and a remainder of several pieces.
+#[test]
+fn remainders_of_wide_vectors_compile() {
+    let mut rng = Rng::new(1);
+    let mut p = Builder::new(&mut rng);
+    let x = p.input("x", &[47.into(), 8.into()], DataType::I8);
+    let y = compute("y", x.shape().to_vec(), &[&x], |i: &[PrimExpr]| x.at(i.to_vec()));
+    let program = p.finish("copy", &[y], Bound::Same);
+    let machine = Machine { vector_bits: 1024, masked_vectors: true, ..Machine::baseline() };
+    let failures = check(&[program], &machine, 1, &mut Summary::default());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

@@ -5,10 +5,13 @@
 //! (`guard.rs`), and has the same bits each time. How far it may be from the interpreter is stated with each family, as a
 //! [`Bound`](program::Bound). Inputs hold NaN, infinities, zeros of both signs and subnormal numbers, too.
 
+mod attention;
 mod batch;
 mod choices;
 mod elements;
 mod guard;
+mod indexed;
+mod matrix;
 mod products;
 mod program;
 mod reductions;
@@ -48,11 +51,15 @@ families! {
     fuzz_default_products "default_products" (3, 10), ["skinny product", "contraction", "reduction"]:
         products::product;
     fuzz_default_windows "default_windows" (2, 10), ["contraction", "spatial"]:
-        windows::convolution, windows::pooling;
+        windows::convolution, windows::pointwise, windows::pooling;
     fuzz_default_reductions "default_reductions" (2, 12), ["contraction", "rows", "reduction", "spatial"]:
         reductions::reduction, reductions::norm, reductions::rows;
     fuzz_default_elements "default_elements" (2, 12), ["spatial"]:
         elements::chain, elements::motion, elements::function;
+    fuzz_default_indexed "default_indexed" (2, 10), ["ordered", "spatial"]:
+        indexed::gather, indexed::scatter, indexed::running, indexed::sorted;
+    fuzz_default_attention "default_attention" (1, 6), ["attention"]:
+        attention::of_heads;
     fuzz_default_choices "default_choices" (2, 8), ["choice"]:
         choices::winograd, choices::butterfly;
 }

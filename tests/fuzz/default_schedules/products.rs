@@ -26,9 +26,9 @@ const TYPES: [[DataType; 3]; 13] = [
     [DataType::I32; 3],
 ];
 
-/// Batches, rows, columns, terms.
-fn extents(rng: &mut Rng) -> [i64; 4] {
-    match rng.below(9) {
+/// Batches, rows, columns, terms: of one of nine kinds.
+fn extents(rng: &mut Rng, kind: usize) -> [i64; 4] {
+    match kind {
         // Few rows, or a few more, and many columns.
         0 => [1, *rng.pick(&[1, 2, 3]), *rng.pick(&[1024, 1031, 1100]), *rng.pick(&[1, 3, 8, 9, 17])],
         4 => [1, *rng.pick(&[0, 1, 5, 31, 32, 33]), *rng.pick(&[256, 257, 300]), *rng.pick(&[1, 3, 8, 9])],
@@ -50,8 +50,19 @@ fn extents(rng: &mut Rng) -> [i64; 4] {
 /// `a b`, perhaps with a bias or a residual added, and not less than 0. The bound is that of sums of `k` terms; what
 /// follows adds two operations.
 pub(crate) fn product(rng: &mut Rng) -> Program {
+    let kind = rng.below(9);
+    product_of(rng, kind)
+}
+
+/// A product of one or a few rows with a matrix of many columns.
+pub(crate) fn few_rows(rng: &mut Rng) -> Program {
+    let kind = rng.below(2);
+    product_of(rng, kind)
+}
+
+fn product_of(rng: &mut Rng, kind: usize) -> Program {
     let [dtype, other, wide] = *rng.pick(&TYPES);
-    let [count, m, n, k] = extents(rng);
+    let [count, m, n, k] = extents(rng, kind);
     let mut p = Builder::new(rng);
     let batched = count != 1 || p.rng.one_in(6);
     // The rule for few rows takes constant numbers of columns.

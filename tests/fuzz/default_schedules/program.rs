@@ -83,7 +83,9 @@ impl Values {
 
     fn number(self, rng: &mut Rng, dtype: DataType, is_first: bool) -> f64 {
         if let Some((low, high)) = dtype.int_range() {
-            return rng.range(low as i64, high as i64) as f64;
+            // Numbers that `f64` holds.
+            let [low, high] = [low, high].map(|it| (it as i64).clamp(-(1 << 52), 1 << 52));
+            return rng.range(low, high) as f64;
         }
         let plain = rng.range(-(1 << 30), 1 << 30) as f64 * 2f64.powi(-29);
         let subnormal = |rng: &mut Rng| {

@@ -77,10 +77,16 @@ fn image_shape(block: Option<i64>, [batch, channels, h, w]: [PrimExpr; 4]) -> Ve
     }
 }
 
+/// A convolution of 1×1 over plain images: a product with the pixels of each.
+pub(crate) fn pointwise(rng: &mut Rng) -> Program {
+    let window = Window { extent: [1; 2], stride: [1; 2], pad: [[0; 2]; 2], dilation: [1; 2] };
+    let channels = [0; 2].map(|_| *rng.pick(&[1, 3, 8, 13, 16]));
+    convolution_of(rng, window, false, None, channels)
+}
+
 /// A convolution, plain or of blocks of channels, of all channels or depthwise, perhaps with a bias and not less than 0. The
 /// bound is that of sums of as many terms as the window and the channels have.
 pub(crate) fn convolution(rng: &mut Rng) -> Program {
-    let dtype = *rng.pick(&TYPES);
     let window = Window::random(rng);
     let depthwise = rng.one_in(4);
     let block = rng.one_in(2).then(|| *rng.pick(&[2, 4, 8, 16]));
@@ -90,6 +96,18 @@ pub(crate) fn convolution(rng: &mut Rng) -> Program {
     };
     let inputs = channels();
     let outputs = if depthwise { inputs } else { channels() };
+    convolution_of(rng, window, depthwise, block, [inputs, outputs])
+}
+
+/// A convolution from a number of channels to another, in blocks of `block` of them.
+fn convolution_of(
+    rng: &mut Rng,
+    window: Window,
+    depthwise: bool,
+    block: Option<i64>,
+    [inputs, outputs]: [i64; 2],
+) -> Program {
+    let dtype = *rng.pick(&TYPES);
     let mut p = Builder::new(rng);
     let count = *p.rng.pick(&[1, 1, 1, 1, 2, 2, 2, 2, 0]);
     let batch = p.dim("batch", count);

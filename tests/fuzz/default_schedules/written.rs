@@ -2,6 +2,7 @@
 //! compute the same.
 
 use tvm::dlight::schedule;
+use tvm::target::Machine;
 use tvm::tir::analysis::well_formed;
 use tvm_testing::{Budget, Rng};
 
@@ -42,4 +43,21 @@ fn fuzz_default_schedules() {
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
     assert!(rules >= 15 * rounds, "{rules} blocks were scheduled in {rounds} rounds");
+}
+
+/// Loops that begin at 1, blocks that name a value, and blocks that depend on the iteration before have schedules.
+#[test]
+fn plain_loops_of_all_forms_are_scheduled() {
+    let cases = [
+        ("life", vec!["spatial", "spatial"]),
+        ("running_rows", vec!["spatial", "ordered"]),
+        ("running_columns", vec!["spatial", "ordered"]),
+        // The last block has no axis in any order.
+        ("distance", vec!["spatial", "spatial"]),
+    ];
+    for (name, want) in cases {
+        let kernel = kernels::all().find(|it| it.name == name).expect("a kernel of this name");
+        let (func, applied) = schedule(&Case::new(kernel).func, &Machine::baseline()).expect("not scheduled");
+        assert_eq!(applied.iter().map(|it| it.rule).collect::<Vec<_>>(), want, "{func}");
+    }
 }

@@ -4,6 +4,7 @@ mod expressions;
 mod indirect;
 mod inits;
 mod outside;
+mod plain;
 mod products;
 mod rows;
 mod structure;
@@ -38,6 +39,7 @@ const WRITTEN: &[Kernel] = kernels! {
         prefix_sum, suffix_sums, from_one, columns_outside;
     indirect: gather, gather_staged, scatter, histogram, csr, ragged, collatz, local_row;
     inits: one_tile, first_terms, one_of_one, computed_again, overlapping, reduction_of_none, reduction_in_parts;
+    plain: running_rows, running_columns, life, distance;
     outside: matched_rows, matched_tiles, two_names, asserted;
     structure: if_scalar, if_loop_variable, if_memory, if_other_memory, tiles, odd_bindings, strided, reversed, offset,
         writers, in_place, shifted_in_place, nested, logic, stencil, transpose;

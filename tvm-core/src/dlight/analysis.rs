@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::arith::{Analyzer, ConstIntBound, detect_linear_equation};
 use crate::ir::Var;
+use crate::tir::analysis::estimate_cost;
 use crate::tir::schedule::{Schedule, StmtSRef};
 use crate::tir::{
     BinaryOp, Block, BlockRealize, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee,
@@ -31,7 +32,14 @@ pub(super) struct BlockInfo {
     pub(super) reduces: bool,
     /// What is assumed of a dimension.
     pub(super) at_most: Option<AtMost>,
+    /// How much longer an iteration takes than one that stores an element, for bodies that are programs of their own.
+    pub(super) weight: i64,
+    /// True if an axis is the variable of its loop plus a number.
+    pub(super) shifted: bool,
 }
+
+/// Operations of an iteration that stores an element.
+const OPERATIONS: u64 = 8;
 
 /// An axis that a loop runs.
 #[derive(Clone)]
@@ -64,14 +72,16 @@ impl BlockInfo {
         let realize = leaf(s, name)?;
         let block = &realize.block;
         let sref = StmtSRef::Block(block.id);
-        let mut axes = Vec::new();
+        let (mut axes, mut shifted) = (Vec::new(), false);
         for var in s.state().loops_above(sref) {
             let node = s.state().get_for(var).ok()?;
             if node.kind != ForKind::Serial || !node.min.is_const(0) {
                 return None;
             }
             let mut of_loop = block.iter_vars.iter().zip(realize.iter_values.iter());
-            let (iter, _) = of_loop.find(|(_, value)| value.as_var() == Some(&node.loop_var))?;
+            let of_var = |value: &PrimExpr| offset(value, &node.loop_var);
+            let (iter, value) = of_loop.find(|(_, value)| of_var(value).is_some())?;
+            shifted |= of_var(value) != Some(0);
             axes.push(Axis { var: iter.var.clone(), kind: iter.kind, extent: node.extent.clone() });
         }
         // The other axes have one value.
@@ -86,7 +96,20 @@ impl BlockInfo {
         let mut loads = Vec::new();
         for_each_load(&block.body, &mut |load| loads.push(load.clone()));
         loads.retain(|load| block.writes.iter().all(|write| write.buffer != load.buffer));
-        Some(BlockInfo { name: block.name.clone(), axes, store, loads, reduces, at_most: None })
+        let weight = match store {
+            Some(_) => 1,
+            None => i64::try_from(estimate_cost(&block.body) / OPERATIONS).unwrap_or(i64::MAX).max(1),
+        };
+        Some(BlockInfo {
+            name: block.name.clone(),
+            axes,
+            store,
+            loads,
+            reduces,
+            at_most: None,
+            weight,
+            shifted,
+        })
     }
 
     /// The largest extent of an axis, if a bound of its dimensions says so.
@@ -169,6 +192,14 @@ pub(super) fn panel_width(indices: &[PrimExpr], axis: &Var) -> Option<i64> {
     let mut used = others.iter().filter(|index| uses_var(index, axis));
     let (panel, None) = (used.next()?, used.next()) else { return None };
     (by_number(panel, BinaryOp::FloorDiv) == Some(width)).then_some(width)
+}
+
+/// The number that `value` adds to `var`, if it does no more than that.
+fn offset(value: &PrimExpr, var: &Var) -> Option<i64> {
+    match value {
+        PrimExpr::Binary(it) if it.op == BinaryOp::Add && it.a.as_var() == Some(var) => it.b.as_int(),
+        _ => (value.as_var() == Some(var)).then_some(0),
+    }
 }
 
 /// The number of which `index` grows when `axis` takes its next value, if it always is the same one.

@@ -86,7 +86,7 @@ fn is_element_wise(realize: &BlockRealize) -> bool {
 }
 
 /// True if an access with these indices stays in `buffer` wherever the axes of `block` are in their domains.
-fn in_bounds(block: &Block, indices: &[PrimExpr], buffer: &Buffer) -> bool {
+pub(super) fn in_bounds(block: &Block, indices: &[PrimExpr], buffer: &Buffer) -> bool {
     let mut analyzer = Analyzer::of_indices(&*buffer.shape);
     block.iter_vars.iter().for_each(|axis| analyzer.bind_range(&axis.var, &axis.dom));
     indices.iter().zip(buffer.shape.iter()).all(|(index, extent)| {

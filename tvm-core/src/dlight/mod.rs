@@ -13,6 +13,7 @@ mod cpu;
 mod few_rows;
 mod inline;
 pub(crate) mod narrow;
+mod normal;
 mod phases;
 mod plain_loops;
 #[cfg(test)]
@@ -70,6 +71,14 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
     if is_scheduled(func) {
         return None;
     }
+    let normal = normal::normalized(func);
+    let func = normal.as_ref().unwrap_or(func);
+    if let Some(apart) = plain_loops::apart(func)
+        && let Some(done) = by_rules(apart, machine, None)
+        && done.1.iter().any(|it| it.rule == cpu::ORDERED)
+    {
+        return Some(done);
+    }
     // Only products gain from it: other reductions in order stay as they are written.
     let gains =
         |applied: &[Applied]| applied.iter().any(|it| [cpu::CONTRACTION, cpu::SKINNY].contains(&it.rule));
@@ -112,7 +121,7 @@ fn apply_rules(s: &mut Schedule, machine: &Machine, at_most: Option<&AtMost>) ->
     for name in names {
         let Some(info) = BlockInfo::of(s, &name) else { continue };
         let info = BlockInfo { at_most: at_most.cloned(), ..info };
-        for rule in cpu::RULES {
+        for rule in cpu::RULES.iter().filter(|rule| !info.shifted || cpu::SHIFTED.contains(&rule.name)) {
             let mut fork = s.clone();
             if let Ok(Some(parameters)) = (rule.apply)(&mut fork, &info, machine) {
                 *s = fork;

@@ -386,3 +386,53 @@ fn machines_with_vectors_of_any_width_have_schedules() {
         }
     }
 }
+
+/// Running sums, updates at given places, sorts: what depends on the iterations before keeps its order, and rows are divided.
+#[test]
+fn blocks_in_order_are_divided_along_their_other_axes() {
+    let index = PrimExpr::index;
+    let symbol = |name| PrimExpr::from(Var::index(name));
+    let sums = |shape: [PrimExpr; 2], axis| {
+        let zero = PrimExpr::float(0.0, DataType::F32);
+        of_rows(shape, |x| topi::cumulative("sums", x, axis, false, zero, |a, b| a + b))
+    };
+    let updated = |axis| {
+        let shape = [200, 300].map(index);
+        let at = placeholder("at", shape.to_vec(), DataType::I64);
+        let [x, u] = ["x", "u"].map(|name| input(name, &shape));
+        let y = topi::scatter_elements(&x, &at, &u, axis, |a, b| a + b);
+        create_prim_func("f", &[x, at, u], &[y]).unwrap()
+    };
+    let sorted = |rows| of_rows([rows, 200].map(index), |x| topi::sorted_positions(x, 1, false, x.shape()));
+    let init = ("scatter_elements_init", "spatial", "2 axes as one vector loop");
+    let cases: [(PrimFunc, &[Row], bool); 10] = [
+        (
+            sums([64, 300].map(index), 1),
+            &[("sums", "ordered", "1 of 2 axes in order, 4 rows side by side")],
+            true,
+        ),
+        (sums(["m", "n"].map(symbol), 1), &[("sums", "ordered", "1 of 2 axes in order")], true),
+        (sums([3, 2000].map(index), 1), &[("sums", "ordered", "1 of 2 axes in order")], true),
+        (
+            sums([64, 300].map(index), 0),
+            &[("sums", "ordered", "1 of 2 axes in order, vectors of pieces of 256")],
+            true,
+        ),
+        (sums(["m", "n"].map(symbol), 0), &[("sums", "ordered", "1 of 2 axes in order")], false),
+        (
+            sums([3, 4].map(index), 0),
+            &[("sums", "ordered", "1 of 2 axes in order, vectors of pieces of 256")],
+            false,
+        ),
+        (updated(0), &[init, ("scatter_elements", "ordered", "1 of 2 axes in order, pieces of 256")], true),
+        (updated(1), &[init, ("scatter_elements", "ordered", "1 of 2 axes in order")], true),
+        (sorted(40), &[("sorted_positions", "spatial", "no contiguous axis")], true),
+        (sorted(1), &[("sorted_positions", "spatial", "no contiguous axis")], false),
+    ];
+    for (func, want, threads) in cases {
+        let (scheduled, applied) = schedule(&func, &MACHINE).unwrap();
+        let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule, it.parameters.as_str())).collect();
+        assert_eq!(got, want, "{scheduled}");
+        assert_eq!(scheduled.to_string().contains("parallel"), threads, "{scheduled}");
+    }
+}

@@ -11,8 +11,8 @@ use super::{Reduce, compute};
 use crate::ir::{BufferId, IrError, Span, Var, VarId};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::{
-    Bind, Block, BlockRealize, For, IterVar, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr,
-    substitute_expr, walk_block, walk_expr,
+    Bind, Block, BlockRealize, Evaluate, For, IterVar, Param, PrimExpr, PrimFunc, Stmt, Visitor,
+    for_each_load, substitute_expr, walk_block, walk_expr,
 };
 
 /// The tensor program that computes `outputs` from `inputs`: a parameter per input, a parameter per output, then a
@@ -80,18 +80,18 @@ impl Builder {
             return Ok(());
         }
         let inputs = stage.inputs.iter().map(TensorExpr::buffer);
-        let declared: FxHashSet<BufferId> = stage.outputs.iter().chain(inputs).map(|it| it.id).collect();
+        let scratch = match &stage.body {
+            ComputeBody::Routine(routine) => &routine.scratch[..],
+            ComputeBody::Values(_) | ComputeBody::Reduce(_) | ComputeBody::Scatter(_) => &[],
+        };
+        let known = stage.outputs.iter().chain(inputs).chain(scratch);
+        let declared: FxHashSet<BufferId> = known.map(|it| it.id).collect();
         let mut unknown = None;
-        for value in values(stage) {
-            any_expr(&value, &mut |it| {
-                if let PrimExpr::BufferLoad(load) = it
-                    && !declared.contains(&load.buffer.id)
-                {
-                    unknown.get_or_insert_with(|| load.buffer.clone());
-                }
-                unknown.is_some()
-            });
-        }
+        for_each_load(&evaluated(stage), &mut |load| {
+            if !declared.contains(&load.buffer.id) {
+                unknown.get_or_insert_with(|| load.buffer.clone());
+            }
+        });
         if let Some(buffer) = unknown {
             let message =
                 format!("stage `{}` reads tensor `{}`, which it does not declare", stage.name, buffer.name);
@@ -103,15 +103,17 @@ impl Builder {
     }
 }
 
-/// All expressions that a stage evaluates.
-fn values(stage: &Stage) -> Vec<PrimExpr> {
-    match &stage.body {
+/// A statement with all expressions that a stage evaluates.
+fn evaluated(stage: &Stage) -> Stmt {
+    let values = match &stage.body {
         ComputeBody::Values(values) => values.clone(),
         ComputeBody::Reduce(reduce) => [&reduce.sources[..], &reduce.init].concat(),
         ComputeBody::Scatter(scatter) => {
             [&scatter.indices[..], &[scatter.value.clone(), scatter.init.clone()]].concat()
         }
-    }
+        ComputeBody::Routine(routine) => return routine.body.clone(),
+    };
+    Stmt::seq(values.into_iter().map(|value| Evaluate { value }.into()))
 }
 
 /// The loops and the block of one stage.
@@ -123,6 +125,11 @@ fn block(stage: &Stage, names: &mut Names) -> Stmt {
     };
     let (axes, init, body) = match &stage.body {
         ComputeBody::Values(values) => (stage.axes.clone(), None, store(values)),
+        ComputeBody::Routine(routine) => {
+            let block = Block::new(names.unique(&stage.name), routine.body.clone());
+            let (iter_vars, alloc_buffers) = (stage.axes.clone().into(), routine.scratch.clone().into());
+            return nest(Block { iter_vars, alloc_buffers, ..block });
+        }
         ComputeBody::Scatter(scatter) => return scatter_blocks(stage, scatter, names),
         ComputeBody::Reduce(reduce) => {
             let axes = stage.axes.iter().chain(&reduce.axes).cloned().collect();

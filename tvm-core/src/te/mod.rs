@@ -24,4 +24,6 @@ pub use create_prim_func::create_prim_func;
 pub use reduce::{
     Combiner, Reduce, ReduceAxis, max, max_value, min, min_value, prod, reduce, reduce_axis, sum,
 };
-pub use tensor::{ComputeBody, Scatter, TensorExpr, compute, compute_many, placeholder, scan, scatter};
+pub use tensor::{
+    ComputeBody, Routine, Scatter, TensorExpr, compute, compute_many, placeholder, routine, scan, scatter,
+};

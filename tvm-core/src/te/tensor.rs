@@ -11,7 +11,7 @@ use tvm_runtime::DataType;
 
 use super::Reduce;
 use crate::ir::Var;
-use crate::tir::{Buffer, IterKind, IterVar, PrimExpr, Range};
+use crate::tir::{Buffer, IterKind, IterVar, PrimExpr, Range, Stmt, any_expr};
 
 /// An input or the result of a stage; cheap to clone.
 #[derive(Clone, Debug)]
@@ -50,6 +50,17 @@ pub enum ComputeBody {
     Reduce(Reduce),
     /// An initial value, then updates of single elements.
     Scatter(Scatter),
+    /// A statement that writes the elements.
+    Routine(Routine),
+}
+
+/// Runs `body` for every point of the axes of the stage.
+#[derive(Clone, Debug)]
+pub struct Routine {
+    /// Memory of one run.
+    pub scratch: Vec<Buffer>,
+    /// Writes elements of the output that no other run writes; reads none of them.
+    pub body: Stmt,
 }
 
 /// `init` at every index; then, for every point of `domain` in order, `value` is stored at `indices`.
@@ -72,6 +83,8 @@ impl ComputeBody {
             ComputeBody::Values(values) => values,
             ComputeBody::Reduce(reduce) => &reduce.combiner.identity,
             ComputeBody::Scatter(scatter) => std::slice::from_ref(&scatter.init),
+            // Only `routine` makes such a body, and it knows the type.
+            ComputeBody::Routine(_) => &[],
         };
         values.iter().map(PrimExpr::dtype).collect()
     }
@@ -187,6 +200,23 @@ pub fn scan(
     finish(name, axes, body, inputs, vec![output.buffer]).swap_remove(0)
 }
 
+/// The tensor of element type `dtype` that statements write: `body` makes a statement from a point of extents `axes` and the
+/// output. It writes elements that the statements of other points do not write, and reads only `inputs` and its scratch
+/// memory.
+pub fn routine(
+    name: &str,
+    axes: &[PrimExpr],
+    (shape, dtype): (&[PrimExpr], DataType),
+    inputs: &[&TensorExpr],
+    body: impl FnOnce(&[PrimExpr], &Buffer) -> Routine,
+) -> TensorExpr {
+    let axes = self::axes(axes, |_| IterKind::Spatial);
+    let point: Vec<PrimExpr> = axes.iter().map(|axis| axis.var.clone().into()).collect();
+    let output = Buffer::new(name, shape.to_vec(), dtype);
+    let body = ComputeBody::Routine(body(&point, &output));
+    finish(name, axes, body, inputs, vec![output]).swap_remove(0)
+}
+
 /// The tensor that is `init` at every index and is then updated. For every point of extents `domain`, in order,
 /// `update` computes from the point and the output the indices (inside the tensor) and the new value of one element.
 pub fn scatter(
@@ -203,8 +233,25 @@ pub fn scatter(
     let init = init(&vars(&spatial));
     let output = placeholder(name, shape, init.dtype());
     let (indices, value) = update(&vars(&domain), &output);
+    let domain = domain.into_iter().map(|axis| in_any_order(axis, &output, &indices, &value)).collect();
     let body = ComputeBody::Scatter(Scatter { init, domain, indices, value });
     finish(name, spatial, body, inputs, vec![output.buffer]).swap_remove(0)
+}
+
+/// `axis` of the updates of `output`; spatial, if it is itself an index of the element that an update changes and of all those
+/// that it reads: updates of different values of the axis then have nothing to do with each other.
+fn in_any_order(axis: IterVar, output: &TensorExpr, indices: &[PrimExpr], value: &PrimExpr) -> IterVar {
+    let is_axis = |index: &PrimExpr| index.as_var() == Some(&axis.var);
+    let own = |at: usize| {
+        let elsewhere = &mut |it: &PrimExpr| match it {
+            PrimExpr::BufferLoad(load) => load.buffer == output.buffer && !is_axis(&load.indices[at]),
+            _ => false,
+        };
+        is_axis(&indices[at])
+            && ![indices, std::slice::from_ref(value)].concat().iter().any(|it| any_expr(it, elsewhere))
+    };
+    let kind = if (0..indices.len()).any(own) { IterKind::Spatial } else { axis.kind };
+    IterVar { kind, ..axis }
 }
 
 fn axes(shape: &[PrimExpr], kind: impl Fn(usize) -> IterKind) -> Vec<IterVar> {

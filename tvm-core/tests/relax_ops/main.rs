@@ -12,6 +12,7 @@ mod linear_algebra;
 mod manipulate;
 mod norm;
 mod pool;
+mod sort;
 mod statistical;
 mod support;
 mod unary;

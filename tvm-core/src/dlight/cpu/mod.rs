@@ -4,6 +4,7 @@ mod attention;
 mod choice;
 mod contraction;
 mod flat;
+mod ordered;
 mod reduction;
 mod rows;
 mod skinny;
@@ -12,6 +13,7 @@ mod window;
 mod words;
 
 pub(super) use contraction::NAME as CONTRACTION;
+pub(super) use ordered::NAME as ORDERED;
 pub(super) use skinny::{MAX_ROWS, NAME as SKINNY};
 
 use std::sync::Arc;
@@ -32,10 +34,14 @@ pub(super) const RULES: &[Rule] = &[
     contraction::RULE,
     rows::RULE,
     reduction::RULE,
+    ordered::RULE,
     choice::RULE,
     words::RULE,
     spatial::RULE,
 ];
+
+/// The rules that take blocks with axes that begin elsewhere than their loops.
+pub(super) const SHIFTED: &[&str] = &[ordered::NAME, spatial::NAME];
 
 /// Elements in each direction of a tile that `VectorizeTransposes` transposes: those of one vector, up to this number.
 const MAX_TRANSPOSED: i64 = 16;
@@ -43,13 +49,14 @@ const MAX_TRANSPOSED: i64 = 16;
 /// The largest stride of which the phases are unrolled.
 const MAX_PHASES: i64 = 4;
 
-/// Iterations of a block from which on several threads may be worth their start. What the iterations cost is estimated
-/// later: this only keeps kernels free of parallel loops that are never worth it.
+/// Iterations of a block from which on several threads may be worth their start, if each stores an element. What they cost is
+/// estimated later: this only keeps kernels free of parallel loops that are never worth it.
 const PARALLEL_ITERATIONS: i64 = 4096;
 
 /// Runs the iterations of `loops`, fused, on the thread pool, unless the block has few iterations.
 fn parallel(s: &mut Schedule, info: &BlockInfo, loops: &[LoopRV]) -> Result<(), ScheduleError> {
-    if loops.is_empty() || info.iterations().is_some_and(|count| count < PARALLEL_ITERATIONS) {
+    let few = |count: i64| count.saturating_mul(info.weight) < PARALLEL_ITERATIONS;
+    if loops.is_empty() || info.iterations().is_some_and(few) {
         return Ok(());
     }
     let fused = s.fuse_n(loops)?;

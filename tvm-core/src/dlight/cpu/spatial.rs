@@ -9,7 +9,9 @@ use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::PREFETCH_L2;
 use crate::tir::{BufferLoad, IterKind, PrimExpr, uses_var};
 
-pub(super) const RULE: Rule = Rule { name: "spatial", apply };
+pub(in crate::dlight) const NAME: &str = "spatial";
+
+pub(super) const RULE: Rule = Rule { name: NAME, apply };
 
 /// Elements that one thread computes at a time, where the iterations are not divided already.
 pub(super) const CHUNK: i64 = 4096;
@@ -42,17 +44,23 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let (outer, flat) = loops.split_at(loops.len() - len);
     let outer = if len == 1 { unroll_phases(s, info, outer)? } else { outer };
     let vector = s.fuse_n(flat)?;
-    match outer {
+    let vector = match outer {
         [] if info.iterations().is_none_or(|count| count > CHUNK) => {
-            let [outer, vector] = s.split(vector, [None, Some(CHUNK)])?;
+            let [outer, inner] = s.split(vector, [None, Some(CHUNK)])?;
             parallel_stores(s, info, &[outer], machine)?;
-            s.vectorize(vector)?;
+            inner
         }
         outer => {
             parallel_stores(s, info, outer, machine)?;
-            s.vectorize(vector)?;
+            vector
         }
+    };
+    // Compilers make vectors of a row of any length; pieces of a fixed length would be longer than many rows.
+    let known = |axis: &Axis| axis.extent.as_int().is_some();
+    if !outer.is_empty() && !info.axes[info.axes.len() - len..].iter().all(known) {
+        return Ok(Some(format!("{len} axes as one loop of any length")));
     }
+    s.vectorize(vector)?;
     Ok(Some(format!("{len} axes as one vector loop")))
 }
 

@@ -17,7 +17,7 @@ mod distribute;
 mod expand;
 mod merge;
 
-use crate::tir::{Block, BlockRealize, Mutator, PrimFunc, Stmt};
+use crate::tir::{Block, BlockRealize, IterKind, IterVar, Mutator, PrimFunc, Stmt};
 
 use distribute::Distribute;
 use expand::Expand;
@@ -34,4 +34,26 @@ pub(super) fn with_inits(func: &PrimFunc) -> Option<PrimFunc> {
     let alloc_buffers = root.block.alloc_buffers.iter().cloned().chain(expand.allocated).collect();
     let block = Block { alloc_buffers, body, ..(*root.block).clone() };
     Some(PrimFunc { body: BlockRealize { block: block.into(), ..(**root).clone() }.into(), ..func.clone() })
+}
+
+/// `func` with a loop for each statement of a loop, as far as every iteration uses elements of its own; `None` if nothing
+/// changes, and if none of the statements depends on its iterations before.
+pub(super) fn apart(func: &PrimFunc) -> Option<PrimFunc> {
+    if !recurs(&func.body) {
+        return None;
+    }
+    let body = Distribute.mutate_stmt(&func.body)?;
+    Some(PrimFunc { body, ..func.clone() })
+}
+
+/// True if a block in `stmt` has an axis that keeps its order.
+fn recurs(stmt: &Stmt) -> bool {
+    let of_block = |block: &Block| {
+        let in_order = |it: &IterVar| matches!(it.kind, IterKind::Ordered | IterKind::Opaque);
+        block.iter_vars.iter().any(in_order) || recurs(&block.body)
+    };
+    match stmt {
+        Stmt::BlockRealize(it) => of_block(&it.block),
+        _ => stmt.children().into_iter().any(recurs),
+    }
 }

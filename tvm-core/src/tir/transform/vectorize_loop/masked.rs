@@ -30,10 +30,13 @@ impl Mask {
     }
 }
 
+/// Lanes of a predicate at most: the bits of a word.
+const MAX_LANES: u16 = 64;
+
 impl Vectorizer<'_> {
     /// The lanes `mask` of `stmt`, or all; where conditions in `stmt` depend on the lane, they become predicates.
     pub(super) fn masked(&mut self, stmt: &Stmt, mask: Option<Mask>) -> Result<Stmt, NoVector> {
-        if !self.masks {
+        if !self.masks || self.lanes > MAX_LANES {
             return Err(NoVector);
         }
         let outer = (std::mem::replace(&mut self.masking, true), std::mem::replace(&mut self.mask, mask));
