@@ -126,7 +126,9 @@ fn one_sweep(
         })
         .collect();
     let anchor = s.block(&last.name)?;
-    let Some(&target) = s.get_loops(anchor)?.get(lead - 1) else { return Ok(false) };
+    let Some(&rows) = s.get_loops(anchor)?.get(lead - 1) else { return Ok(false) };
+    let together = rows_together(last, lead);
+    let target = if together > 1 { s.split(rows, [None, Some(together)])?[0] } else { rows };
     for info in members[..members.len() - 1].iter().rev() {
         let block = s.block(&info.name)?;
         s.compute_at(block, target)?;
@@ -136,7 +138,7 @@ fn one_sweep(
     let ahead = members
         .iter()
         .rev()
-        .find_map(|it| strips_of_operand(it, lead, &made, machine).map(|strips| (it.name.clone(), strips)));
+        .find_map(|it| strips_of_operand(it, lead, &made, machine).map(|strips| (it.name.clone(), together * strips)));
     for &at in &beside {
         let strips = ahead.as_ref().filter(|it| it.0 == members[at - 1].name).map(|it| it.1);
         reduce_beside(s, [&members[at - 1], &members[at]], strips, machine)?;
@@ -167,6 +169,20 @@ fn one_sweep(
     let rows = s.get_loops(anchor)?[..lead].to_vec();
     parallel(s, last, &rows)?;
     Ok(true)
+}
+
+/// Rows that are computed at a time: while the lanes of the reduction of one are combined, the other one is on its way.
+const TOGETHER: i64 = 2;
+
+/// Rows from which on two are computed at a time: threads share pairs.
+const MANY_ROWS: i64 = 32;
+
+/// How many rows are computed at a time.
+fn rows_together(info: &BlockInfo, lead: usize) -> i64 {
+    match info.axes[lead - 1].extent.as_int() {
+        Some(rows) if rows >= MANY_ROWS && rows % TOGETHER == 0 => TOGETHER,
+        _ => 1,
+    }
 }
 
 /// Vectors of elements that are computed and reduced at a time: enough to hide the latency of an addition.
