@@ -135,10 +135,9 @@ fn one_sweep(
     }
     // The last block that reads an operand prefetches the next row of it, while it computes.
     let made: Vec<&Buffer> = members.iter().filter_map(|it| Some(&it.store.as_ref()?.buffer)).collect();
-    let ahead = members
-        .iter()
-        .rev()
-        .find_map(|it| strips_of_operand(it, lead, &made, machine).map(|strips| (it.name.clone(), together * strips)));
+    let ahead = members.iter().rev().find_map(|it| {
+        strips_of_operand(it, lead, &made, machine).map(|strips| (it.name.clone(), together * strips))
+    });
     for &at in &beside {
         let strips = ahead.as_ref().filter(|it| it.0 == members[at - 1].name).map(|it| it.1);
         reduce_beside(s, [&members[at - 1], &members[at]], strips, machine)?;

@@ -86,7 +86,9 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let extent = rows.last().and_then(|(_, axis)| axis.extent.as_int());
     let mut row_loops: Vec<LoopRV> = rows.iter().map(|(i, _)| loops[*i]).collect();
     let mut inner = vec![terms, vector];
-    if let (Some(&last), true) = (row_loops.last(), extent.map_or(count > FEWEST, |extent| extent % TOGETHER == 0)) {
+    if let (Some(&last), true) =
+        (row_loops.last(), extent.map_or(count > FEWEST, |extent| extent % TOGETHER == 0))
+    {
         let [row, together] = s.split(last, [None, Some(TOGETHER)])?;
         s.unroll(together)?;
         row_loops.pop();

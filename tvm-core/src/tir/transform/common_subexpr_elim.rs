@@ -280,7 +280,7 @@ impl Run {
         let Some(scope) = self.scopes.last_mut() else { return };
         let uses = scope.uses.entry(number).or_default();
         *uses += 1;
-        if *uses == 1 {
+        if *uses == 1 || of_scalars(expr) {
             each_arm(expr, &mut |arm| scope.arms.push(arm.clone()));
             with_stack(|| each_operand(expr, &mut |operand| self.count(operand)));
         }
@@ -368,7 +368,7 @@ impl Mutator for Run {
         let new = self.rewritten(expr);
         let scope = self.scopes.last_mut()?;
         let again = scope.uses.get(&number).is_some_and(|uses| *uses > 1);
-        if !again || self.weights[number] < WORTH_A_NAME || expr.dtype().is_bool() {
+        if !again || of_scalars(expr) || self.weights[number] < WORTH_A_NAME || expr.dtype().is_bool() {
             return new;
         }
         let var = Var::prim("common", expr.dtype());
@@ -376,6 +376,11 @@ impl Mutator for Run {
         scope.vars.insert(number, var.clone());
         Some(var.into())
     }
+}
+
+/// True for vectors that are made of scalars, which get the names: the place of a contiguous access stays a ramp.
+fn of_scalars(expr: &PrimExpr) -> bool {
+    matches!(expr, PrimExpr::Broadcast(_) | PrimExpr::Ramp(_))
 }
 
 /// Calls `f` with the expressions of a simple statement, in the order in which they are evaluated.

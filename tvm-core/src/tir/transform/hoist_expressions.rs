@@ -242,9 +242,9 @@ impl Hoist {
 
 impl Mutator for Hoist {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
-        // A vector of equal lanes moves as a scalar.
-        let broadcast = matches!(expr, PrimExpr::Broadcast(_));
-        if broadcast || !self.moves(expr) {
+        // Of a vector of equal lanes, and of the place of a contiguous access, the scalars move.
+        let of_scalars = matches!(expr, PrimExpr::Broadcast(_) | PrimExpr::Ramp(_));
+        if of_scalars || !self.moves(expr) {
             return if self.info(expr).weight < WORTH_A_NAME { None } else { self.rest(expr) };
         }
         let var = Var::prim("fixed", expr.dtype());

@@ -6,7 +6,7 @@ use tvm_testing::{Budget, Rng};
 
 use super::super::random_programs::Case;
 use super::common_subexpr_elim;
-use crate::ir::IRModule;
+use crate::ir::{IRModule, Var};
 use crate::pass::PassContext;
 use crate::tir::transform::renew_defs;
 use crate::tir::{Buffer, Intrinsic, Mutator, Param, PrimExpr, PrimFunc, Stmt};
@@ -98,6 +98,23 @@ fn the_same_program_gives_the_same_text() {
         let func = Case::random(&mut Rng::new(seed)).func;
         assert_eq!(after(&func).to_string(), after(&func).to_string());
     }
+}
+
+/// Of the place of a contiguous access, the first index gets a name: the access stays contiguous.
+#[test]
+fn places_of_vectors_stay_ramps() {
+    let [x, y] = ["x", "y"].map(|name| Buffer::new(name, [PrimExpr::index(64)], F32));
+    let n = Var::index("n");
+    let first = PrimExpr::from(&n).floordiv(3) + PrimExpr::from(&n).floormod(7);
+    let place = || [first.clone().ramp(PrimExpr::index(1), 4)];
+    let body = Stmt::store(&y, place(), x.load(place()) + y.load(place()));
+    let func = PrimFunc::new("f", [Param::In(x), Param::Out(y), Param::Scalar(n)], body);
+    let text = after(&func).to_string();
+    assert_eq!(
+        (text.matches("ramp(common as usize, 1, 4)").count(), text.matches("floordiv(n, 3)").count()),
+        (3, 1),
+        "{text}"
+    );
 }
 
 #[test]

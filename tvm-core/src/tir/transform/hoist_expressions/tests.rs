@@ -141,6 +141,18 @@ fn vectors_stay_in_parallel_loops() {
     }
 }
 
+/// Of the place of a contiguous access, the first index moves: the access stays contiguous.
+#[test]
+fn places_of_vectors_stay_ramps() {
+    let func = program(&eight, |x, y, i, _| {
+        let first = PrimExpr::from(i).floordiv(3) + PrimExpr::from(i).floormod(7);
+        let place = || [first.clone().ramp(PrimExpr::index(1), 4)];
+        Stmt::store(y, place(), x.load(place()) + y.load(place()))
+    });
+    let text = after(&func);
+    assert!(text.contains("y[[ramp(fixed, 1, 4)]] ="), "{text}");
+}
+
 #[test]
 fn fuzz_hoist_expressions() {
     let (mut changed, mut cases) = (0, 0);
