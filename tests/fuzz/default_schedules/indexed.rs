@@ -91,9 +91,10 @@ pub(crate) fn scatter(rng: &mut Rng) -> Program {
         let updates = p.input("updates", &dims, dtype);
         scatter_elements(&x, &places, &updates, axis, combine)
     } else {
-        let count = *p.rng.pick(&[0, 1, 7, 33]);
         let depth = p.rng.range(1, dims.len() as i64) as usize;
         let least = extents[..depth].iter().copied().min().unwrap_or(1);
+        // Without elements there is no place for an update.
+        let count = if least == 0 { 0 } else { *p.rng.pick(&[0, 1, 7, 33]) };
         let rows = [p.dim("count", count), PrimExpr::index(depth as i64)];
         let places = positions(&mut p, "places", &rows, least);
         let updates = p.input("updates", &[&rows[..1], &dims[depth..]].concat(), dtype);

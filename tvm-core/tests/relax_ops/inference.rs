@@ -170,6 +170,7 @@ fn every_operator_is_run() {
         include_str!("binary.rs"),
         include_str!("conv.rs"),
         include_str!("create.rs"),
+        include_str!("dense.rs"),
         include_str!("index.rs"),
         include_str!("layout.rs"),
         include_str!("linear_algebra.rs"),
