@@ -7,9 +7,8 @@
 //! operation (`-ffp-contract=off`), except where the lowered program has `fmuladd`, unless `fast_math` is set. Outputs
 //! of a kernel call must not overlap other arguments, because the generated code declares pointers as `restrict`.
 //!
-//! Files: `function` translates one kernel to C functions; `stmt`, `expr`, `vector`, `masked`, `stream` and `intrinsic` are its
-//! parts;
-//! `types` names types; `load` runs the compiler and keeps the results in the `cache`.
+//! Files: `function` translates one kernel to C functions; `stmt`, `expr`, `vector`, `masked`, `stream`, `intrinsic`, `dot` and
+//! `reduce` are its parts; `types` names types; `load` runs the compiler and keeps the results in the `cache`.
 
 mod cache;
 mod dot;

@@ -4,8 +4,8 @@
 //! changes, every iteration evaluates it, and its evaluation cannot fail, or the loop has an iteration. All branches on the condition directly
 //! in the loop take part. Each loop is divided once, and only if it has at most [`MOST`] statements.
 //!
-//! It is in no pipeline: the pass `NarrowLoops` moves conditions around whole bodies already, and LLVM and gcc, both with `-O3`,
-//! divide loops by the rest. No program is known for which a copy of a loop pays beyond that.
+//! It is in no pipeline: the pass `NarrowLoops` moves conditions around whole bodies already, and LLVM and gcc (`-O3`) divide
+//! loops by other conditions themselves.
 //!
 //! TVM counterpart: `HoistIfThenElse`.
 //! Requires: flat buffers.

@@ -9,9 +9,7 @@
 //! `ramp(b, 1, 16) < broadcast(n, 16)` is `ramp(0, 1, 16) < broadcast(n - b, 16)`. Where the distance may be out of range, it is
 //! clamped to the lanes, so this needs no bounds: the distance between two indices does not overflow `i64`.
 //!
-//! Scalars stay `i64`. Written with 32-bit variables, transposes, gathers and stencils take as long as before, with gcc 12 and
-//! with LLVM, and have more sign extensions in their loops (28 for 13, 20 for 1): addresses have 64 bits. Only loops that divide,
-//! and that the compiler vectorizes by itself, gain; schedules vectorize these here.
+//! Scalars stay `i64`: addresses have 64 bits, so that narrower variables have to be extended in the loops that use them.
 //!
 //! TVM counterpart: `NarrowDataType`, `ForceNarrowIndexToInt32`, which rewrite scalars.
 //! Requires: flat buffers, vectors in place of vectorized loops. Ensures: indices of accesses are still `i64`.

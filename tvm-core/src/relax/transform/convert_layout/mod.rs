@@ -5,11 +5,12 @@
 //! whole blocks, the result has further channels, computed with weights of 0, which no other convolution reads.
 //! Element-wise operators, pooling, concatenation of channels, batch normalisation and reductions over the image take values
 //! in blocks as they are. Other operators get the plain value, which a `layout_transform` makes once. A convolution of 1×1 stays
-//! in the plain layout if nothing around it is in blocks and that is estimated to be faster.
+//! in the plain layout if nothing around it is in blocks and that is estimated to be faster. Products with constant weights become
+//! `nn.dense_pack`, whose weights lie in panels.
 //!
 //! *Requires*: operators that are not lowered yet. *Ensures*: the types of the variables that the function had are the same.
-//! Products with constant weights become `nn.dense_pack`.
-//! Targets without vectors, weights that are computed for few pixels, and element types other than f32 and f64 are left alone.
+//! Targets without vectors, weights that are computed for few pixels, and element types other than f32 and f64 are left alone;
+//! products of bf16 are not, where pairs of them are summed.
 //!
 //! TVM counterpart: `relax.transform.ConvertLayout`, `AlterOpLayout` of relay.
 
