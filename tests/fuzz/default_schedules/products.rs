@@ -86,21 +86,23 @@ fn product_of(rng: &mut Rng, kind: usize) -> Program {
         }
     };
     let a = operand("a", dtype, [&rows, &k_dim], batched);
-    let b = panels.is_none().then(|| operand("b", other, [&k_dim, &columns], batched && !shared));
-    let in_panels = panels.map(|width| {
-        let shape = [((n + width - 1) / width).into(), k_dim.clone(), width.into()];
-        (p.input("b", &shape, other), width)
-    });
+    // The operand at an index, or in panels of this width.
+    let b = match panels {
+        None => Ok(operand("b", other, [&k_dim, &columns], batched && !shared)),
+        Some(width) => {
+            let shape = [((n + width - 1) / width).into(), k_dim.clone(), width.into()];
+            Err((p.input("b", &shape, other), width))
+        }
+    };
     let mut out = leading.clone();
     out.extend([rows.clone(), columns.clone()]);
     let reduced = reduce_axis("k", k_dim.clone());
-    let of_b = |batch: &[PrimExpr], row: PrimExpr, column: PrimExpr| match (&in_panels, &b) {
-        (Some((x, width)), _) => {
+    let of_b = |batch: &[PrimExpr], row: PrimExpr, column: PrimExpr| match &b {
+        Ok(b) => b(batch, row, column),
+        Err((x, width)) => {
             let at = [column.clone().floordiv(*width), row, column.floormod(*width)];
             (x.at(at).cast(wide), x.clone())
         }
-        (None, Some(b)) => b(batch, row, column),
-        (None, None) => unreachable!("an operand has panels, or none"),
     };
     let zero = || vec![PrimExpr::index(0); leading.len()];
     let inputs = [a(&zero(), 0.into(), 0.into()).1, of_b(&zero(), 0.into(), 0.into()).1];

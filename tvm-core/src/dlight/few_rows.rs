@@ -7,16 +7,12 @@
 use std::sync::Arc;
 
 use super::analysis::AtMost;
-use super::cpu::{MAX_ROWS, SKINNY};
+use super::cpu::{MAX_ROWS, SINGLE_ROWS, SKINNY};
 use super::{Applied, by_rules};
 use crate::ir::BlockId;
 use crate::target::Machine;
 use crate::tir::transform::renew_stmt;
 use crate::tir::{Block, BlockRealize, Mutator, PrimExpr, PrimFunc, Stmt};
-
-/// Rows up to which a schedule of its own is worth its code: fewer rows leave room in the first-level cache for longer pieces of
-/// the matrix, which memory delivers faster. One row is what a decoder multiplies.
-const SINGLE_ROWS: i64 = 4;
 
 /// Symbolic dimensions that are tried.
 const MAX_DIMS: usize = 4;

@@ -12,7 +12,7 @@ mod analysis;
 mod cpu;
 mod few_rows;
 mod inline;
-pub(crate) mod narrow;
+mod narrow;
 mod normal;
 mod phases;
 mod plain_loops;

@@ -24,13 +24,11 @@ use crate::tir::analysis::{self, with_access_regions};
 use crate::tir::{
     BinaryOp, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, Intrinsic, IterKind,
     IterVar, PrimExpr, PrimFunc, Range, Stmt, binary, substitute_expr, uses_var,
+    words::{parts, word},
 };
 
 /// Annotation of blocks that copy a narrow operand in the form in which products use it.
 pub(super) const COPY: &str = "copy_of_narrow";
-
-/// Bits of a word.
-const BITS: i64 = 32;
 
 /// Terms of a sum from which on words are made.
 const TERMS: i64 = 8;
@@ -334,46 +332,6 @@ fn only_index(load: &BufferLoad, var: &Var) -> Option<usize> {
     let place = load.indices.iter().position(|index| index.as_var() == Some(var))?;
     let others = load.indices.iter().enumerate().filter(|(i, _)| *i != place);
     others.into_iter().all(|(_, index)| !uses_var(index, var)).then_some(place)
-}
-
-/// Elements of `dtype` in a word.
-pub(crate) fn parts(dtype: DataType) -> i64 {
-    BITS / i64::from(dtype.bits())
-}
-
-/// The word at `at` of neighbouring elements of type `dtype` along the dimension `place`, of which the first `extent` are terms;
-/// `load` gives the element at an index.
-pub(crate) fn word(
-    dtype: DataType,
-    extent: &PrimExpr,
-    at: Vec<PrimExpr>,
-    place: usize,
-    load: impl Fn(Vec<PrimExpr>) -> PrimExpr,
-) -> PrimExpr {
-    let (parts, bits) = (parts(dtype), i64::from(dtype.bits()));
-    let element = |i: i64| at[place].clone() * parts + i;
-    let part = |i: i64| {
-        let mut indices = at.clone();
-        indices[place] = element(i);
-        let mut part = load(indices);
-        if dtype != DataType::U8 {
-            let unsigned = if bits == 8 { DataType::U8 } else { DataType::U16 };
-            part = PrimExpr::call(Intrinsic::Reinterpret, [part], unsigned);
-        }
-        binary(BinaryOp::Shl, part.cast(DataType::I32), int(bits * i))
-    };
-    let or = |a, b| binary(BinaryOp::BitOr, a, b);
-    let choice = |i: i64, a, b| {
-        let exists = element(i).less(extent.clone());
-        PrimExpr::call(Intrinsic::IfThenElse, [exists, a, b], DataType::I32)
-    };
-    let whole = (1..parts).fold(part(0), |word, i| or(word, part(i)));
-    if extent.as_int().is_some_and(|extent| extent % parts == 0) {
-        return whole;
-    }
-    let guarded = |i: i64| choice(i, part(i), int(0));
-    let rest = (1..parts - 1).fold(guarded(0), |word, i| or(word, guarded(i)));
-    choice(parts - 1, whole, rest)
 }
 
 fn axis(name: &str, extent: PrimExpr, kind: IterKind) -> IterVar {

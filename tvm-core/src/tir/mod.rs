@@ -12,6 +12,7 @@ pub mod tensor_intrin;
 #[cfg(test)]
 mod testing;
 pub mod transform;
+pub(crate) mod words;
 
 pub use crate::ir::tensor_program::*;
 pub(crate) use derive_blocks::{BlockNames, derive_blocks};

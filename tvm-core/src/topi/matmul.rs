@@ -4,9 +4,8 @@ use tvm_runtime::DataType;
 
 use super::reduction::{accumulator, narrowed};
 use crate::arith::dims::simplify_dim;
-use crate::dlight::narrow;
 use crate::te::{TensorExpr, compute, reduce_axis, sum};
-use crate::tir::{Intrinsic, Layout, PrimExpr};
+use crate::tir::{Intrinsic, Layout, PrimExpr, words};
 
 /// NumPy's `matmul`: products over the last two axes; the other axes broadcast. A tensor of rank 1 is a row on the left
 /// and a column on the right, and the axis added for that is not in the result.
@@ -51,7 +50,7 @@ pub fn dense_pack(
 ) -> TensorExpr {
     let wide = accumulator(dtype);
     let pairs = x.dtype() == DataType::BF16 && weight.dtype() == DataType::I32;
-    let left = if pairs { &words(x) } else { x };
+    let left = if pairs { &words_of(x) } else { x };
     let k = reduce_axis("k", left.dim(left.ndim() - 1));
     let product = compute("matmul", shape, &[left, weight], |i| {
         let (rows, column) = i.split_at(i.len() - 1);
@@ -68,10 +67,10 @@ pub fn dense_pack(
 }
 
 /// Words of neighbouring elements along the last axis.
-fn words(x: &TensorExpr) -> TensorExpr {
+fn words_of(x: &TensorExpr) -> TensorExpr {
     let (last, dtype) = (x.ndim() - 1, x.dtype());
-    let (extent, parts) = (x.dim(last), narrow::parts(dtype));
+    let (extent, parts) = (x.dim(last), words::parts(dtype));
     let mut shape = x.shape().to_vec();
     shape[last] = simplify_dim(&(extent.clone() + (parts - 1)).floordiv(parts));
-    compute("matmul_left", shape, &[x], |i| narrow::word(dtype, &extent, i.to_vec(), last, |at| x.at(at)))
+    compute("matmul_left", shape, &[x], |i| words::word(dtype, &extent, i.to_vec(), last, |at| x.at(at)))
 }

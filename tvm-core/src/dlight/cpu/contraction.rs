@@ -100,20 +100,9 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         outer.retain(|it| *it != panels);
         outer.insert(rows.min(outer.len()), panels);
     }
-    let term = info.axes.iter().position(|axis| axis.kind == IterKind::Reduce);
     let mut packed_rows = None;
-    if let (true, Some(term), [terms]) = (tile.in_panels, term, &reduce[..]) {
-        let bytes = tile.columns * store.buffer.dtype.bytes() as i64;
-        let extent = tile.rows.and_then(|(row, _)| info.axes[row].extent.as_int());
-        let few = extent.is_some_and(|it| (skinny::PACKED_ROWS..=skinny::MAX_ROWS).contains(&it));
-        if few {
-            let [groups, terms] = s.split(*terms, [None, Some(skinny::TERMS)])?;
-            s.unroll(terms)?;
-            s.annotate(groups, PREFETCH, (AHEAD / skinny::TERMS / bytes).max(1))?;
-            (reduce, packed_rows) = (vec![groups, terms], Some(term));
-        } else {
-            s.annotate(*terms, PREFETCH, (AHEAD / bytes).max(1))?;
-        }
+    if let (true, [terms]) = (tile.in_panels, &reduce[..]) {
+        (reduce, packed_rows) = stream_panels(s, info, &tile, *terms)?;
     }
     let order: Vec<LoopRV> = outer.iter().chain(&reduce).chain(&inner).copied().collect();
     s.reorder_n(&order)?;
@@ -160,6 +149,27 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         None => "",
     };
     Ok(Some(format!("tile {rows}x{}{packed}", tile.columns)))
+}
+
+/// Prefetches the panels along the loop over `terms`, of which few rows take a group at a time. Returns the loops over terms, and
+/// the axis of the terms if the rows are to be packed in such groups.
+fn stream_panels(
+    s: &mut Schedule,
+    info: &BlockInfo,
+    tile: &Tile,
+    terms: LoopRV,
+) -> Result<(Vec<LoopRV>, Option<usize>), ScheduleError> {
+    let bytes = tile.columns * info.store.as_ref().map_or(1, |store| store.buffer.dtype.bytes() as i64);
+    let rows = tile.rows.and_then(|(row, _)| info.axes[row].extent.as_int());
+    if rows.is_none_or(|rows| !(skinny::PACKED_ROWS..=skinny::MAX_ROWS).contains(&rows)) {
+        s.annotate(terms, PREFETCH, (AHEAD / bytes).max(1))?;
+        return Ok((vec![terms], None));
+    }
+    let [groups, terms] = s.split(terms, [None, Some(skinny::TERMS)])?;
+    s.unroll(terms)?;
+    s.annotate(groups, PREFETCH, (AHEAD / skinny::TERMS / bytes).max(1))?;
+    let axis = info.axes.iter().position(|axis| axis.kind == IterKind::Reduce);
+    Ok((vec![groups, terms], axis))
 }
 
 fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile {

@@ -14,7 +14,7 @@ mod words;
 
 pub(super) use contraction::NAME as CONTRACTION;
 pub(super) use ordered::NAME as ORDERED;
-pub(super) use skinny::{MAX_ROWS, NAME as SKINNY};
+pub(super) use skinny::{MAX_ROWS, NAME as SKINNY, SINGLE_ROWS};
 
 use std::sync::Arc;
 

@@ -27,8 +27,10 @@ pub(super) const TERMS: i64 = 8;
 /// Rows that are computed side by side, if they divide the rows: their sums do not wait for each other.
 const TOGETHER: i64 = 2;
 
-/// Rows up to which a symbolic number of them are computed one by one: a remainder of the pairs would cost more than they save.
-const FEWEST: i64 = 4;
+/// Rows up to which a symbolic number of them has a schedule of its own: they leave room in the first-level cache for longer
+/// pieces of the matrix, which memory delivers faster. They are computed one by one: one row is what a decoder multiplies, and
+/// the remainder of the pairs would cost it more than pairs save.
+pub(in crate::dlight) const SINGLE_ROWS: i64 = 4;
 
 /// Bytes of a row of a strip at least: long enough to be read as a stream.
 const STRIP_BYTES: i64 = 1024;
@@ -87,7 +89,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let mut row_loops: Vec<LoopRV> = rows.iter().map(|(i, _)| loops[*i]).collect();
     let mut inner = vec![terms, vector];
     if let (Some(&last), true) =
-        (row_loops.last(), extent.map_or(count > FEWEST, |extent| extent % TOGETHER == 0))
+        (row_loops.last(), extent.map_or(count > SINGLE_ROWS, |extent| extent % TOGETHER == 0))
     {
         let [row, together] = s.split(last, [None, Some(TOGETHER)])?;
         s.unroll(together)?;

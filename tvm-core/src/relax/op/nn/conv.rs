@@ -2,14 +2,14 @@
 //!
 //! TVM counterpart: `src/relax/op/nn/convolution.cc`.
 
-use super::window::{Windows, check_layouts, data_letters, layout, padding, positive};
+use super::window::{Windows, check_blocks, check_layouts, data_letters, layout, padding, positive};
 use crate::ir::{
     ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
 };
 use crate::relax::analysis::{differ, show_dim, simplify_dim};
 use crate::relax::op::context::{known, single, tensor_type};
 use crate::relax::op::def::{attr, tensor};
-use crate::tir::{Layout, PrimExpr, PrimFunc};
+use crate::tir::{Layout, PrimFunc};
 use crate::topi::{self, ConvLayouts, ConvParams};
 
 const ARGS: &[ArgDef] = &[tensor("data"), tensor("weight")];
@@ -85,28 +85,6 @@ fn layouts(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Co
     Ok(ConvLayouts { letters, data, kernel, out })
 }
 
-/// Checks that the inner axes of the arguments have the extents that the layouts say.
-fn check_blocks(
-    ctx: &InferContext<'_>,
-    layouts: &ConvLayouts,
-    data: &[PrimExpr],
-    weight: &[PrimExpr],
-) -> Result<(), IrError> {
-    for (layout, dims, name) in [(&layouts.data, data, "data"), (&layouts.kernel, weight, "weight")] {
-        for (axis, dim) in layout.axes().iter().zip(dims) {
-            if let Some(factor) = axis.factor
-                && differ(dim, &PrimExpr::index(factor))
-            {
-                let got = show_dim(dim);
-                return Err(ctx.error(format!(
-                    "argument `{name}` has layout `{layout}`, but {got} instead of {factor}"
-                )));
-            }
-        }
-    }
-    Ok(())
-}
-
 fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type, IrError> {
     let layouts = layouts(ctx, spatial, transpose)?;
     let params = params(ctx, spatial)?;
@@ -115,7 +93,8 @@ fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type
     let (Some(data), Some(weight)) = (data, weight) else {
         return Ok(tensor_type(TensorShape::Rank(layouts.out.ndim()), dtype));
     };
-    check_blocks(ctx, &layouts, data, weight)?;
+    check_blocks(ctx, "data", &layouts.data, data)?;
+    check_blocks(ctx, "weight", &layouts.kernel, weight)?;
     let data = &layouts.data.undivided_shape(&layouts.letters, data);
     let weight = &layouts.kernel.undivided_shape(&layouts.kernel_letters(), weight);
     let groups = params.groups;

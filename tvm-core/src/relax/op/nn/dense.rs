@@ -4,7 +4,7 @@
 
 use tvm_runtime::DataType;
 
-use super::window::layout;
+use super::window::{check_blocks, layout};
 use crate::ir::{AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
 use crate::relax::analysis::{differ, show_dim, show_dims, simplify_dim};
 use crate::relax::op::context::{rank, single, tensor_type};
@@ -45,23 +45,19 @@ fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (Some(data), Some(weight)) = (data.known_shape(), ctx.dims(1, layout.ndim())?) else {
         return Ok(tensor_type(rank(data.ndim()), dtype));
     };
-    for (axis, dim) in layout.axes().iter().zip(weight) {
-        if let Some(factor) = axis.factor
-            && differ(dim, &PrimExpr::index(factor))
-        {
-            let got = show_dim(dim);
-            let message = format!("argument `weight` has layout `{layout}`, but {got} instead of {factor}");
-            return Err(ctx.error(message));
-        }
-    }
+    check_blocks(ctx, "weight", &layout, weight)?;
     let weight = &layout.undivided_shape(LETTERS, weight)[..];
     let (Some((depth, rows)), [columns, terms]) = (data.split_last(), weight) else {
         return Ok(tensor_type(rank(Some(data.len())), dtype));
     };
-    let depth = if of_words { &simplify_dim(&(depth.clone() + 1).floordiv(2)) } else { depth };
-    if differ(depth, terms) {
+    let (needed, unit) = match of_words {
+        true => (&simplify_dim(&(depth.clone() + 1).floordiv(2)), "words of two terms"),
+        false => (depth, "terms"),
+    };
+    if differ(needed, terms) {
         let (shape, got, terms) = (show_dims(data), show_dim(depth), show_dim(terms));
-        let message = format!("the last axis of `data` {shape} has extent {got}, `weight` has {terms} terms");
+        let message =
+            format!("the last axis of `data` {shape} has extent {got}, `weight` has {terms} {unit}");
         return Err(ctx.error(message));
     }
     let columns = match (ctx.attrs.int("units"), columns.as_int()) {

@@ -1,7 +1,7 @@
 //! Shared parts of convolutions and poolings: attributes per spatial axis, layout checks, number of windows.
 
 use crate::ir::{InferContext, IrError};
-use crate::relax::analysis::{show_dim, simplify_dim};
+use crate::relax::analysis::{differ, show_dim, simplify_dim};
 use crate::tir::{Layout, PrimExpr};
 
 /// Letters of one, two and three spatial axes in layout names, outermost axis first.
@@ -66,6 +66,26 @@ pub(super) fn layout(
         }
         None => Ok(layout),
     }
+}
+
+/// Checks that the inner axes of the argument `name` have the extents that its layout says.
+pub(super) fn check_blocks(
+    ctx: &InferContext<'_>,
+    name: &str,
+    layout: &Layout,
+    dims: &[PrimExpr],
+) -> Result<(), IrError> {
+    for (axis, dim) in layout.axes().iter().zip(dims) {
+        if let Some(factor) = axis.factor
+            && differ(dim, &PrimExpr::index(factor))
+        {
+            let got = show_dim(dim);
+            return Err(
+                ctx.error(format!("argument `{name}` has layout `{layout}`, but {got} instead of {factor}"))
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The layout of a pooling, whose result has the layout of the data, and the spatial axes in it.
