@@ -10,48 +10,22 @@
 //! TVM counterpart: `HoistIfThenElse`.
 //! Requires: flat buffers.
 
-use super::context::{analyzer_for, enter_loop, reads};
+use super::context::reads;
 use super::convert_ssa::convert;
-use super::util::Inside;
-use crate::arith::{Analyzer, same};
-use crate::pass::{Pass, prim_func_pass};
+use super::util::{Inside, body_pass, rewrite_loops};
+use crate::arith::same;
+use crate::pass::Pass;
 use crate::tir::analysis::is_total;
-use crate::tir::{For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, walk_stmt};
+use crate::tir::{For, IfThenElse, PrimExpr, Stmt, Visitor, walk_stmt};
 
 /// Statements of a loop that is copied, at most.
 const MOST: usize = 32;
 
 /// Divides loops by conditions that do not depend on them.
 pub fn hoist_conditions() -> Pass {
-    prim_func_pass("HoistConditions", |func, _, _| -> Result<_, crate::ir::IrError> {
-        let body = HoistConditions { analyzer: analyzer_for(func) }.mutate_stmt(&func.body);
-        Ok(body.map(|body| {
-            let body = convert(func, &body).unwrap_or(body);
-            PrimFunc { body, ..func.clone() }
-        }))
+    body_pass("HoistConditions", |func| {
+        rewrite_loops(func, divided).map(|body| convert(func, &body).unwrap_or(body))
     })
-}
-
-struct HoistConditions {
-    analyzer: Analyzer,
-}
-
-impl Mutator for HoistConditions {
-    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
-        None
-    }
-
-    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
-        let Stmt::For(node) = stmt else { return self.walk_stmt(stmt) };
-        let runs = self.analyzer.const_int_bound(&node.extent).min >= 1;
-        enter_loop(&mut self.analyzer, node);
-        let body = self.mutate_stmt(&node.body);
-        let divided = match node.kind {
-            ForKind::Serial | ForKind::Parallel => divided(node, body.as_ref().unwrap_or(&node.body), runs),
-            ForKind::Vectorized | ForKind::Unrolled | ForKind::ThreadBinding(_) => None,
-        };
-        divided.or_else(|| Some(For { body: body?, ..(**node).clone() }.into()))
-    }
 }
 
 /// `node` with the body `body`, once for each value of a condition that it does not change.
@@ -130,7 +104,7 @@ mod tests {
     use crate::ir::{IRModule, Var};
     use crate::pass::PassContext;
     use crate::tir::transform::hoist_expressions;
-    use crate::tir::{Buffer, Param};
+    use crate::tir::{Buffer, Param, PrimFunc};
 
     fn after(body: impl FnOnce(&Buffer, &Buffer, &Var, &Var) -> Stmt) -> String {
         let [x, y] = ["x", "y"].map(|name| Buffer::new(name, [PrimExpr::index(8)], DataType::F32));

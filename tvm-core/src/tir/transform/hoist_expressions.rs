@@ -11,9 +11,9 @@
 //! TVM counterpart: `HoistExpression` (`HoistedLetBindings`).
 //! Requires: flat buffers, no vectorized and unrolled loops.
 
-use super::context::{analyzer_for, enter_loop, reads};
-use super::util::{Inside, body_pass, is_no_value};
-use crate::arith::{Analyzer, Memo};
+use super::context::reads;
+use super::util::{Inside, body_pass, is_no_value, rewrite_loops};
+use crate::arith::Memo;
 use crate::ir::Var;
 use crate::pass::Pass;
 use crate::support::with_stack;
@@ -25,31 +25,7 @@ use crate::tir::{
 
 /// Computes before a loop what is the same in all its iterations.
 pub fn hoist_expressions() -> Pass {
-    body_pass("HoistExpressions", |func| {
-        HoistExpressions { analyzer: analyzer_for(func) }.mutate_stmt(&func.body)
-    })
-}
-
-struct HoistExpressions {
-    analyzer: Analyzer,
-}
-
-impl Mutator for HoistExpressions {
-    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
-        None
-    }
-
-    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
-        let Stmt::For(node) = stmt else { return self.walk_stmt(stmt) };
-        let runs = self.analyzer.const_int_bound(&node.extent).min >= 1;
-        enter_loop(&mut self.analyzer, node);
-        let body = self.mutate_stmt(&node.body);
-        let hoisted = match node.kind {
-            ForKind::Serial | ForKind::Parallel => hoist(node, body.as_ref().unwrap_or(&node.body), runs),
-            ForKind::Vectorized | ForKind::Unrolled | ForKind::ThreadBinding(_) => None,
-        };
-        hoisted.or_else(|| Some(For { body: body?, ..(**node).clone() }.into()))
-    }
+    body_pass("HoistExpressions", |func| rewrite_loops(func, hoist))
 }
 
 /// `node` with the body `body`, and before it what does not depend on it; `None` if there is nothing. `runs` says that it has an

@@ -9,15 +9,16 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
+use super::util::Inside;
 use crate::arith::Analyzer;
-use crate::ir::{AttrValue, IrError, Var};
+use crate::ir::{AttrValue, BufferId, IrError, Var};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    Buffer, BufferLoad, Evaluate, For, Intrinsic, Mutator, PrimExpr, PrimFunc, Scope, Stmt, Visitor,
-    for_each_load, substitute_expr, uses_var, walk_expr, walk_stmt,
+    BufferLoad, Evaluate, For, Intrinsic, Mutator, PrimExpr, PrimFunc, Scope, Stmt, any_expr, for_each_load,
+    substitute_expr, uses_var,
 };
 
 /// Annotation of a loop: how many iterations ahead the vectors that its body loads are prefetched into the caches, 1 or more.
@@ -56,7 +57,7 @@ struct Ahead {
     iterations: i64,
     intrinsic: Intrinsic,
     /// What its body writes.
-    written: Vec<Buffer>,
+    written: FxHashSet<BufferId>,
 }
 
 struct InjectPrefetch {
@@ -79,7 +80,7 @@ impl Mutator for InjectPrefetch {
                 var: node.loop_var.clone(),
                 iterations: *iterations,
                 intrinsic,
-                written: Inside::of(&node.body).written,
+                written: Inside::of(&node.body).buffers,
             }),
             Some((key, other, _)) => {
                 let name = node.loop_var.name();
@@ -119,8 +120,10 @@ impl InjectPrefetch {
                 && load.buffer.scope == Scope::Global
                 && uses_var(&ramp.base, var)
                 && uses_var(&ramp.base, &node.loop_var)
-                && !inside.vars.iter().any(|var| uses_var(&ramp.base, var))
-                && !written.iter().any(|buffer| *buffer == load.buffer);
+                && !any_expr(&ramp.base, &mut |it| {
+                    it.as_var().is_some_and(|var| inside.vars.contains(&var.id()))
+                })
+                && !written.contains(&load.buffer.id);
             if !fits {
                 return;
             }
@@ -142,41 +145,5 @@ impl InjectPrefetch {
             Evaluate { value: PrimExpr::call(*intrinsic, element, DataType::HANDLE) }.into()
         };
         found.into_iter().map(prefetch).collect()
-    }
-}
-
-/// What a statement defines and writes.
-#[derive(Default)]
-struct Inside {
-    vars: Vec<Var>,
-    written: Vec<Buffer>,
-}
-
-impl Inside {
-    fn of(stmt: &Stmt) -> Inside {
-        let mut inside = Inside::default();
-        inside.visit_stmt(stmt);
-        inside
-    }
-}
-
-impl Visitor for Inside {
-    fn visit_expr(&mut self, expr: &PrimExpr) {
-        if let PrimExpr::Let(it) = expr {
-            self.vars.push(it.var.clone());
-        }
-        walk_expr(self, expr);
-    }
-
-    fn visit_stmt(&mut self, stmt: &Stmt) {
-        match stmt {
-            Stmt::For(it) => self.vars.push(it.loop_var.clone()),
-            Stmt::Bind(it) => self.vars.push(it.var.clone()),
-            Stmt::BufferStore(it) => self.written.push(it.buffer.clone()),
-            Stmt::AllocBuffer(it) => self.written.push(it.buffer.clone()),
-            Stmt::DeclBuffer(it) => self.written.push(it.buffer.clone()),
-            _ => {}
-        }
-        walk_stmt(self, stmt);
     }
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::context::reads;
+use super::context::{analyzer_for, enter_loop, reads};
+use crate::arith::Analyzer;
 use crate::ir::{BufferId, IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    Bind, Block, Buffer, BufferNode, Effect, Intrinsic, Mutator, PrimCall, PrimCallee, PrimExpr, PrimFunc,
-    Stmt, Visitor, any_expr, walk_block, walk_expr, walk_stmt,
+    Bind, Block, Buffer, BufferNode, Effect, For, ForKind, Intrinsic, Mutator, PrimCall, PrimCallee,
+    PrimExpr, PrimFunc, Stmt, Visitor, any_expr, walk_block, walk_expr, walk_stmt,
 };
 
 /// A pass that rewrites bodies; `rewrite` returns `None` for "unchanged".
@@ -97,6 +98,38 @@ pub(super) fn accesses(stmt: &Stmt, buffer: &Buffer) -> bool {
     let mut find = Find(buffer, false);
     find.visit_stmt(stmt);
     find.1
+}
+
+/// Rewrites the serial and parallel loops of `func`, innermost first. `rewrite` gets a loop, its body as it is by then, and
+/// whether it has an iteration in any case.
+pub(super) fn rewrite_loops(
+    func: &PrimFunc,
+    rewrite: impl FnMut(&For, &Stmt, bool) -> Option<Stmt>,
+) -> Option<Stmt> {
+    struct Loops<F> {
+        analyzer: Analyzer,
+        rewrite: F,
+    }
+    impl<F: FnMut(&For, &Stmt, bool) -> Option<Stmt>> Mutator for Loops<F> {
+        fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
+            None
+        }
+
+        fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+            let Stmt::For(node) = stmt else { return self.walk_stmt(stmt) };
+            let runs = self.analyzer.const_int_bound(&node.extent).min >= 1;
+            enter_loop(&mut self.analyzer, node);
+            let body = self.mutate_stmt(&node.body);
+            let new = match node.kind {
+                ForKind::Serial | ForKind::Parallel => {
+                    (self.rewrite)(node, body.as_ref().unwrap_or(&node.body), runs)
+                }
+                ForKind::Vectorized | ForKind::Unrolled | ForKind::ThreadBinding(_) => None,
+            };
+            new.or_else(|| Some(For { body: body?, ..(**node).clone() }.into()))
+        }
+    }
+    Loops { analyzer: analyzer_for(func), rewrite }.mutate_stmt(&func.body)
 }
 
 /// What a statement binds and changes, and whether it may end the call.
