@@ -67,6 +67,7 @@ const MACHINE: Source = Source::Rust("w_machine", "");
 
 /// Files of the workers, which are written into the folder of the peers.
 const FILES: &[(&str, &str)] = &[
+    ("conformance.py", include_str!("../python/conformance.py")),
     ("models.py", include_str!("../python/models.py")),
     ("worker.py", include_str!("../python/worker.py")),
     ("Cargo.toml", include_str!("../programs/Cargo.toml")),
@@ -127,6 +128,27 @@ impl Home {
     /// The interpreter of the Python environment.
     pub fn python(&self) -> PathBuf {
         self.root.join("venv").join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" })
+    }
+
+    /// A script of the peers.
+    pub fn script(&self, name: &str) -> PathBuf {
+        self.sources().join(name)
+    }
+
+    /// Installs the Python packages of some libraries, and those that write and read models.
+    ///
+    /// # Errors
+    /// When one of them cannot be installed.
+    pub fn prepare_python(&self, engines: &[&str], say: &dyn Fn(String)) -> Result<(), String> {
+        say(format!("peers are in {}", self.root.display()));
+        self.write_files()?;
+        self.install(MODELS, say)?;
+        for worker in engines.iter().filter_map(|it| engine(it)).map(|it| it.worker) {
+            if let Source::Python(packages) = worker {
+                self.install(packages, say)?;
+            }
+        }
+        Ok(())
     }
 
     /// Installs and builds what is missing for some libraries, for models of kernels if `models`, and for the limits of

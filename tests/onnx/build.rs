@@ -21,6 +21,8 @@ pub(crate) fn model(opset: i64, nodes: Vec<NodeProto>) -> ModelProto {
 pub(crate) trait Build {
     /// Adds an `f32` input; a dimension is a number, a name or `?`.
     fn input(self, name: &str, dims: &str) -> Self;
+    /// Adds an input of another element type.
+    fn typed(self, name: &str, dtype: DataType, dims: &str) -> Self;
     /// Adds an output.
     fn output(self, name: &str) -> Self;
     /// Adds an initializer.
@@ -28,8 +30,12 @@ pub(crate) trait Build {
 }
 
 impl Build for ModelProto {
-    fn input(mut self, name: &str, dims: &str) -> ModelProto {
-        self.graph.as_mut().unwrap().input.push(info(name, DataType::F32, dims));
+    fn input(self, name: &str, dims: &str) -> ModelProto {
+        self.typed(name, DataType::F32, dims)
+    }
+
+    fn typed(mut self, name: &str, dtype: DataType, dims: &str) -> ModelProto {
+        self.graph.as_mut().unwrap().input.push(info(name, dtype, dims));
         self
     }
 
@@ -99,6 +105,27 @@ pub(crate) fn string(name: &str, s: &'static str) -> AttributeProto {
 pub(crate) fn tensor(name: &str, tensor: &Tensor) -> AttributeProto {
     let (ty, t) = (AttributeType::Tensor as i32, Some(tensor_proto("", tensor)));
     AttributeProto { name: name.into(), ty, t, ..AttributeProto::default() }
+}
+
+/// An attribute that is a graph, with inputs of the given names and types and outputs of the given names.
+pub(crate) fn graph(
+    name: &str,
+    inputs: &[(&str, DataType, &str)],
+    nodes: Vec<NodeProto>,
+    outputs: &str,
+) -> AttributeProto {
+    let graph = GraphProto {
+        name: name.into(),
+        node: nodes,
+        input: inputs.iter().map(|(name, dtype, dims)| info(name, *dtype, dims)).collect(),
+        output: outputs
+            .split_whitespace()
+            .map(|name| ValueInfoProto { name: name.into(), ty: None })
+            .collect(),
+        ..GraphProto::default()
+    };
+    let ty = AttributeType::Graph as i32;
+    AttributeProto { name: name.into(), ty, g: Some(graph), ..AttributeProto::default() }
 }
 
 fn tensor_proto(name: &str, tensor: &Tensor) -> TensorProto {

@@ -4,6 +4,7 @@
 
 mod attention;
 mod build;
+mod control;
 mod einsum;
 mod errors;
 mod images;

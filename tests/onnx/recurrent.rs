@@ -4,7 +4,7 @@ use tvm_core::target::Target;
 use tvm_onnx::proto::AttributeProto;
 use tvm_runtime::Tensor;
 
-use crate::build::{Build, assert_near, compiled, floats, int, model, node, refusal, run, string};
+use crate::build::{Build, assert_near, compiled, floats, int, model, node, run, string, targets};
 
 const X: [f64; 3] = [0.5, -1.0, 2.0];
 
@@ -90,10 +90,40 @@ fn sequences_of_several_lengths() {
     assert_eq!((h[0], h[1]), (y[4], y[1]));
 }
 
+/// Layers of two directions and any number of steps, as a loop, and of that number of steps, one by one.
 #[test]
-fn lengths_must_be_known() {
-    let model = model(14, vec![node("RNN", "x w r", "y", vec![])]).input("x", "n 2 1").output("y");
-    let weights = floats(&[1.0], &[1, 1, 1]);
-    let err = refusal(&model.constant("w", &weights).constant("r", &weights));
-    assert!(err.contains("RNN: other than 1 to 256 steps, known beforehand"), "{err}");
+fn any_number_of_steps() {
+    let numbers = |len: i64, shape: &[i64]| {
+        let values: Vec<f32> = (0..len).map(|i| ((i * 37 % 19) as f32 - 9.0) / 16.0).collect();
+        floats(&values, shape)
+    };
+    for (op, gates) in [("RNN", 1), ("GRU", 3), ("LSTM", 4)] {
+        let outputs = if op == "LSTM" { "y h c" } else { "y h" };
+        let layer = |steps: &str, lengths: &str| {
+            let attrs = vec![int("hidden_size", 3), string("direction", "bidirectional")];
+            let nodes = vec![node(op, &format!("x w r b {lengths}"), outputs, attrs)];
+            let res = (model(14, nodes).input("x", &format!("{steps} 2 2")).output("y").output("h"))
+                .constant("w", &numbers(12 * gates, &[2, 3 * gates, 2]))
+                .constant("r", &numbers(18 * gates, &[2, 3 * gates, 3]))
+                .constant("b", &numbers(12 * gates, &[2, 6 * gates]))
+                .constant("n", &Tensor::from_slice(&[2i32, 4], &[2]).unwrap());
+            if op == "LSTM" { res.output("c") } else { res }
+        };
+        for target in targets() {
+            for lengths in ["_", "n"] {
+                let any = compiled(&layer("steps", lengths), &target).unwrap();
+                for steps in [1i64, 4, 9] {
+                    let x = [numbers(4 * steps, &[steps, 2, 2])];
+                    let fixed =
+                        compiled(&layer(&steps.to_string(), lengths), &Target::interpreter()).unwrap();
+                    for (got, want) in run(&any, &x).iter().zip(run(&fixed, &x)) {
+                        assert_near(got, &want, &format!("{op}, {steps} steps, lengths {lengths}, {target}"));
+                    }
+                }
+                let got = run(&any, &[Tensor::zeros(&[0, 2, 2], tvm_runtime::DataType::F32).unwrap()]);
+                assert_eq!(got[0].shape(), [0, 2, 2, 3], "{op} without steps");
+                assert_eq!(got[1].to_vec::<f32>().unwrap(), [0.0; 12], "{op} without steps");
+            }
+        }
+    }
 }

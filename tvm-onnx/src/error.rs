@@ -155,6 +155,20 @@ impl fmt::Display for OnnxError {
 }
 
 impl UnsupportedReport {
+    /// Adds the items of `other`; nodes with the same problem share an item.
+    pub(crate) fn extend(&mut self, other: UnsupportedReport) {
+        for item in other.items {
+            match self.items.iter_mut().find(|it| it.what == item.what) {
+                Some(known) => {
+                    let new = item.nodes.into_iter().filter(|node| !known.nodes.contains(node));
+                    let new: Vec<String> = new.collect();
+                    known.nodes.extend(new);
+                }
+                None => self.items.push(item),
+            }
+        }
+    }
+
     /// One diagnostic per operator or feature, at the first node that uses it.
     fn diagnostics(&self) -> Vec<Diagnostic> {
         let of_item = |item: &UnsupportedItem| {

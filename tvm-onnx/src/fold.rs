@@ -2,6 +2,7 @@
 //! evaluated on symbolic expressions, so that the shape of a final `Reshape` is expressed in the dimensions of the inputs.
 //!
 //! An operator is folded if all its inputs are small integer tensors whose elements are known, at least symbolically.
+//! Truth values are 0 and 1; one that depends on dimensions is a choice between them.
 
 use tvm_core::relax::analysis::{prove_equal, prove_unequal, simplify_dim};
 use tvm_core::tir::PrimExpr;
@@ -13,8 +14,10 @@ use crate::proto::AttributeType;
 use crate::tensor::dtype_from_onnx;
 use crate::value::{Ints, MAX_INTS};
 
+type Folded = Result<Option<Ints>, OnnxError>;
+
 /// The result, if it can be folded; `None` leaves the node to its converter.
-pub(crate) fn fold(node: &Node<'_, '_>) -> Result<Option<Ints>, OnnxError> {
+pub(crate) fn fold(node: &Node<'_, '_>) -> Folded {
     if !FOLDED.contains(&node.op_type()) {
         return Ok(None);
     }
@@ -28,37 +31,50 @@ pub(crate) fn fold(node: &Node<'_, '_>) -> Result<Option<Ints>, OnnxError> {
             _ => return Ok(None),
         }
     }
-    let Some(Some(first)) = inputs.first().cloned() else { return Ok(None) };
+    let Some(Some(first)) = inputs.first() else { return Ok(None) };
     let given = |i: usize| inputs.get(i).and_then(Option::as_ref);
     let res = match node.op_type() {
-        "Gather" => gather(node, &first, given(1))?,
+        "Gather" => gather(node, first, given(1))?,
         "Concat" => concat(node, &inputs)?,
-        "Slice" => slice(node, &first)?,
-        "Unsqueeze" | "Squeeze" | "Reshape" => redim(node, &first)?,
+        "Slice" => slice(node, first)?,
+        "Transpose" => transpose(node, first)?,
+        "Reshape" => reshape(node, first)?,
+        "Unsqueeze" | "Squeeze" => redim(node, first)?,
+        "Expand" => expand(first, given(1)),
         "Cast" => cast(node, first)?,
-        "Neg" => map(&first, |x| Some(PrimExpr::index(0) - x)),
-        "Not" => map(&first, |x| Some(PrimExpr::index((x.as_int()? == 0).into()))),
-        "Where" => select(&first, given(1), given(2)),
-        "ReduceProd" => reduce(node, &first, 1, |a, b| a * b)?,
-        "ReduceSum" => reduce(node, &first, 0, |a, b| a + b)?,
-        op => given(1).filter(|_| inputs.len() == 2).and_then(|second| binary(op, &first, second)),
+        "Neg" => map(first, |x| PrimExpr::index(0) - x),
+        "Abs" => map(first, |x| x.clone().less(0).select(PrimExpr::index(0) - x, x.clone())),
+        "Not" => map(first, |x| truth(x.clone().equal(0))),
+        "Where" => select(first, given(1), given(2)),
+        "ReduceProd" => reduce(node, first, Some(1), |a, b| a * b)?,
+        "ReduceSum" => reduce(node, first, Some(0), |a, b| a + b)?,
+        "ReduceMax" => reduce(node, first, None, |a, b| a.max(b))?,
+        "ReduceMin" => reduce(node, first, None, |a, b| a.min(b))?,
+        op @ ("Max" | "Min") => {
+            inputs[1..].iter().try_fold(first.clone(), |res, it| binary(op, &res, it.as_ref()?))
+        }
+        op => given(1).filter(|_| inputs.len() == 2).and_then(|second| binary(op, first, second)),
     };
     Ok(res.filter(|it| it.values.len() <= MAX_INTS).map(|mut it| {
-        it.values.iter_mut().for_each(|value| *value = simplify_dim(value));
+        it.values.iter_mut().for_each(|value| *value = node.decided(&simplify_dim(value)));
         it
     }))
 }
 
 const FOLDED: &[&str] = &[
+    "Abs",
     "Add",
     "And",
     "Cast",
     "Concat",
     "Div",
     "Equal",
+    "Expand",
     "Gather",
     "Greater",
+    "GreaterOrEqual",
     "Less",
+    "LessOrEqual",
     "Max",
     "Min",
     "Mod",
@@ -66,129 +82,199 @@ const FOLDED: &[&str] = &[
     "Neg",
     "Not",
     "Or",
+    "ReduceMax",
+    "ReduceMin",
     "ReduceProd",
     "ReduceSum",
     "Reshape",
     "Slice",
     "Squeeze",
     "Sub",
+    "Transpose",
     "Unsqueeze",
     "Where",
+    "Xor",
 ];
 
-fn map(x: &Ints, f: impl Fn(&PrimExpr) -> Option<PrimExpr>) -> Option<Ints> {
-    let values = x.values.iter().map(f).collect::<Option<Vec<_>>>()?;
-    Some(Ints { dims: x.dims.clone(), values, dtype: x.dtype })
-}
-
-/// Extents of the result of two operands, if one of them has one element or both have the same extents.
-fn joined<'a>(a: &'a Ints, b: &'a Ints) -> Option<&'a [i64]> {
-    match () {
-        () if a.dims == b.dims => Some(&a.dims),
-        () if b.values.len() == 1 && b.dims.len() <= a.dims.len() => Some(&a.dims),
-        () if a.values.len() == 1 && a.dims.len() <= b.dims.len() => Some(&b.dims),
-        () => None,
+/// A condition as an element: 0 or 1.
+fn truth(condition: PrimExpr) -> PrimExpr {
+    match condition.as_int() {
+        Some(known) => PrimExpr::index((known != 0).into()),
+        None => condition.select(PrimExpr::index(1), PrimExpr::index(0)),
     }
 }
 
-fn at(ints: &Ints, i: usize) -> Option<&PrimExpr> {
-    if ints.values.len() == 1 { ints.values.first() } else { ints.values.get(i) }
+fn map(x: &Ints, f: impl Fn(&PrimExpr) -> PrimExpr) -> Option<Ints> {
+    Some(Ints { dims: x.dims.clone(), values: x.values.iter().map(f).collect(), dtype: x.dtype })
+}
+
+/// Number of elements of a tensor of extents `dims`, if it is small enough to be tracked.
+fn count(dims: &[i64]) -> Option<usize> {
+    let n = dims.iter().try_fold(1i64, |n, &dim| n.checked_mul(dim))?;
+    usize::try_from(n).ok().filter(|&n| n <= MAX_INTS)
+}
+
+/// The tensor of extents `dims` whose elements are those of `data` at the positions that `source` computes from indices.
+fn rearranged(data: &Ints, dims: Vec<i64>, source: impl Fn(&[i64]) -> Option<usize>) -> Option<Ints> {
+    let mut index = vec![0; dims.len()];
+    let mut values = Vec::new();
+    for _ in 0..count(&dims)? {
+        values.push(data.values.get(source(&index)?)?.clone());
+        for (at, &dim) in index.iter_mut().zip(&dims).rev() {
+            *at += 1;
+            if *at < dim {
+                break;
+            }
+            *at = 0;
+        }
+    }
+    Some(Ints { dims, values, dtype: data.dtype })
+}
+
+/// Position of the element with the given indices.
+fn position(dims: &[i64], index: impl IntoIterator<Item = i64>) -> Option<usize> {
+    let at = dims.iter().zip(index).fold(0, |at, (dim, index)| at * dim + index);
+    usize::try_from(at).ok()
+}
+
+/// Extents of the result of two operands by the rules of broadcasting.
+fn joined(a: &[i64], b: &[i64]) -> Option<Vec<i64>> {
+    let rank = a.len().max(b.len());
+    let from_end = |dims: &[i64], i: usize| (i + dims.len()).checked_sub(rank).map_or(1, |i| dims[i]);
+    let extent = |i| match (from_end(a, i), from_end(b, i)) {
+        (x, 1) => Some(x),
+        (1, y) => Some(y),
+        (x, y) => (x == y).then_some(x),
+    };
+    (0..rank).map(extent).collect()
+}
+
+/// `data` with the extents `dims`, to which its own are broadcast.
+fn broadcast(data: &Ints, dims: &[i64]) -> Option<Ints> {
+    if data.dims == dims {
+        return Some(data.clone());
+    }
+    let before = dims.len().checked_sub(data.dims.len())?;
+    rearranged(data, dims.to_vec(), |index| {
+        let own = index[before..].iter().zip(&data.dims);
+        position(&data.dims, own.map(|(&at, &dim)| if dim == 1 { 0 } else { at }))
+    })
 }
 
 fn binary(op: &str, a: &Ints, b: &Ints) -> Option<Ints> {
-    let dims = joined(a, b)?;
-    let n = a.values.len().max(b.values.len()) * usize::from(!dims.contains(&0));
-    let truth = |yes: bool| Some(PrimExpr::index(yes.into()));
-    let order = |x: &PrimExpr, y: &PrimExpr| Some(x.as_int()?.cmp(&y.as_int()?));
-    let value = |i: usize| {
-        let (x, y) = (at(a, i)?, at(b, i)?);
-        match op {
-            "Add" => Some(x + y),
-            "Sub" => Some(x - y),
-            "Mul" => Some(x * y),
-            "Div" if y.as_int().is_none_or(|it| it != 0) => Some(x / y),
-            // The remainder has the sign of the divisor, because `fmod` is not set.
-            "Mod" if y.as_int().is_some_and(|it| it > 0) => Some(x.clone().floormod(y)),
-            "Min" => Some(x.clone().min(y)),
-            "Max" => Some(x.clone().max(y)),
-            "Equal" if prove_equal(x, y) => truth(true),
-            "Equal" if prove_unequal(x, y) => truth(false),
-            "Less" => truth(order(x, y)?.is_lt()),
-            "Greater" => truth(order(x, y)?.is_gt()),
-            "And" => truth(x.as_int()? != 0 && y.as_int()? != 0),
-            "Or" => truth(x.as_int()? != 0 || y.as_int()? != 0),
-            _ => None,
-        }
+    let dims = joined(&a.dims, &b.dims)?;
+    let (x, y) = (broadcast(a, &dims)?, broadcast(b, &dims)?);
+    let holds = |x: &PrimExpr| x.clone().not_equal(0);
+    let value = |(x, y): (&PrimExpr, &PrimExpr)| match op {
+        "Add" => Some(x + y),
+        "Sub" => Some(x - y),
+        "Mul" => Some(x * y),
+        "Div" if y.as_int().is_none_or(|it| it != 0) => Some(x / y),
+        // The remainder has the sign of the divisor, because `fmod` is not set.
+        "Mod" if y.as_int().is_some_and(|it| it > 0) => Some(x.clone().floormod(y)),
+        "Min" => Some(x.clone().min(y)),
+        "Max" => Some(x.clone().max(y)),
+        "Equal" if prove_equal(x, y) => Some(PrimExpr::index(1)),
+        "Equal" if prove_unequal(x, y) => Some(PrimExpr::index(0)),
+        "Equal" => Some(truth(x.clone().equal(y))),
+        "Less" => Some(truth(x.clone().less(y))),
+        "LessOrEqual" => Some(truth(x.clone().less_equal(y))),
+        "Greater" => Some(truth(x.clone().greater(y))),
+        "GreaterOrEqual" => Some(truth(x.clone().greater_equal(y))),
+        "And" => Some(truth(holds(x).and(holds(y)))),
+        "Or" => Some(truth(holds(x).or(holds(y)))),
+        "Xor" => Some(truth(x.clone().not_equal(y))),
+        _ => None,
     };
-    let values = (0..n).map(value).collect::<Option<Vec<_>>>()?;
-    let compares = matches!(op, "Equal" | "Less" | "Greater" | "And" | "Or");
-    let dtype = if compares { DataType::BOOL } else { a.dtype };
-    Some(Ints { dims: dims.to_vec(), values, dtype })
+    let values = x.values.iter().zip(&y.values).map(value).collect::<Option<Vec<_>>>()?;
+    let arithmetic = matches!(op, "Add" | "Sub" | "Mul" | "Div" | "Mod" | "Min" | "Max");
+    Some(Ints { dims, values, dtype: if arithmetic { a.dtype } else { DataType::BOOL } })
 }
 
 fn select(cond: &Ints, yes: Option<&Ints>, no: Option<&Ints>) -> Option<Ints> {
     let (yes, no) = (yes?, no?);
-    let dims = joined(yes, no)?.to_vec();
-    let shape = Ints { dims, values: yes.values.clone(), dtype: yes.dtype };
-    let n = yes.values.len().max(no.values.len()).max(cond.values.len());
-    let dims = if cond.dims.len() > shape.dims.len() || cond.values.len() == n && n > 1 {
-        cond.dims.clone()
-    } else {
-        shape.dims
+    let dims = joined(&joined(&cond.dims, &yes.dims)?, &no.dims)?;
+    let (cond, yes, no) = (broadcast(cond, &dims)?, broadcast(yes, &dims)?, broadcast(no, &dims)?);
+    let value = |((cond, yes), no): ((&PrimExpr, &PrimExpr), &PrimExpr)| match cond.as_int() {
+        Some(0) => no.clone(),
+        Some(_) => yes.clone(),
+        None => cond.clone().not_equal(0).select(yes.clone(), no.clone()),
     };
-    if dims.iter().product::<i64>() != n as i64 {
-        return None;
-    }
-    let value = |i: usize| at(if at(cond, i)?.as_int()? != 0 { yes } else { no }, i).cloned();
-    Some(Ints { dims, values: (0..n).map(value).collect::<Option<Vec<_>>>()?, dtype: yes.dtype })
+    let values = cond.values.iter().zip(&yes.values).zip(&no.values).map(value).collect();
+    Some(Ints { dims, values, dtype: yes.dtype })
 }
 
-fn gather(node: &Node<'_, '_>, data: &Ints, indices: Option<&Ints>) -> Result<Option<Ints>, OnnxError> {
-    let Some(indices) = indices.and_then(|it| Some((it.as_const()?, it.dims.clone()))) else {
-        return Ok(None);
-    };
-    if data.dims.len() != 1 {
-        return Ok(None);
-    }
-    node.axis(node.int_or("axis", 0)?, 1)?;
-    let n = data.values.len() as i64;
-    let mut values = Vec::new();
-    for index in indices.0 {
-        let inside = if index < 0 { index.checked_add(n) } else { Some(index) };
-        let value = inside.and_then(|it| data.values.get(usize::try_from(it).ok()?));
-        let message = || format!("index {index} is outside of {n} elements");
-        values.push(value.cloned().ok_or_else(|| OnnxError::malformed(message()))?);
-    }
-    Ok(Some(Ints { dims: indices.1, values, dtype: data.dtype }))
+fn expand(data: &Ints, shape: Option<&Ints>) -> Option<Ints> {
+    broadcast(data, &joined(&data.dims, &shape?.as_const()?)?)
 }
 
-fn concat(node: &Node<'_, '_>, inputs: &[Option<Ints>]) -> Result<Option<Ints>, OnnxError> {
+fn gather(node: &Node<'_, '_>, data: &Ints, indices: Option<&Ints>) -> Folded {
+    let Some((indices, extents)) = indices.and_then(|it| Some((it.as_const()?, &it.dims))) else {
+        return Ok(None);
+    };
+    let axis = node.axis(node.int_or("axis", 0)?, data.dims.len())?;
+    let n = data.dims[axis];
+    if let Some(index) = indices.iter().find(|it| !(-n..n).contains(*it)) {
+        return Err(node.malformed(format!("index {index} is outside of {n} elements")));
+    }
+    let dims = [&data.dims[..axis], &extents[..], &data.dims[axis + 1..]].concat();
+    let inner = axis + extents.len();
+    Ok(rearranged(data, dims, |at| {
+        let index = indices.get(position(extents, at[axis..inner].iter().copied())?)?.rem_euclid(n);
+        let own = at[..axis].iter().chain([&index]).chain(&at[inner..]);
+        position(&data.dims, own.copied())
+    }))
+}
+
+fn concat(node: &Node<'_, '_>, inputs: &[Option<Ints>]) -> Folded {
     let parts: Option<Vec<&Ints>> = inputs.iter().map(Option::as_ref).collect();
-    let Some(parts) = parts.filter(|it| it.iter().all(|part| part.dims.len() == 1)) else { return Ok(None) };
-    node.axis(node.int_or("axis", 0)?, 1)?;
-    let dtype = parts[0].dtype;
-    let values: Vec<PrimExpr> = parts.iter().flat_map(|part| part.values.iter().cloned()).collect();
-    Ok(Some(Ints { dims: vec![values.len() as i64], values, dtype }))
-}
-
-fn slice(node: &Node<'_, '_>, data: &Ints) -> Result<Option<Ints>, OnnxError> {
-    if data.dims.len() != 1 {
+    let Some(parts) = parts else { return Ok(None) };
+    let rank = parts[0].dims.len();
+    let axis = node.axis(node.int_or("axis", if node.opset < 4 { 1 } else { 0 })?, rank)?;
+    let mut dims = parts[0].dims.clone();
+    let fits = |it: &&Ints| it.dims.len() == rank && (0..rank).all(|i| i == axis || it.dims[i] == dims[i]);
+    if !parts.iter().all(fits) {
         return Ok(None);
     }
+    dims[axis] = parts.iter().map(|it| it.dims[axis]).sum();
+    let inner = |it: &Ints| it.dims[axis..].iter().product::<i64>() as usize;
+    let outer = dims[..axis].iter().product::<i64>() as usize;
+    let mut values = Vec::new();
+    for i in 0..outer {
+        for part in &parts {
+            let size = inner(part);
+            values.extend(part.values.iter().skip(i * size).take(size).cloned());
+        }
+    }
+    Ok(Some(Ints { dims, values, dtype: parts[0].dtype }))
+}
+
+fn slice(node: &Node<'_, '_>, data: &Ints) -> Folded {
     let list = |i: usize, name: &str| node.ints_or_attr(i, name, 10);
-    let (Ok(starts), Ok(ends), Ok(steps)) = (list(1, "starts"), list(2, "ends"), list(4, "steps")) else {
+    let (Ok(Some(starts)), Ok(Some(ends)), Ok(axes), Ok(steps)) =
+        (list(1, "starts"), list(2, "ends"), list(3, "axes"), list(4, "steps"))
+    else {
         return Ok(None);
     };
-    let (Some([start]), Some([end])) = (starts.as_deref(), ends.as_deref()) else { return Ok(None) };
-    let step = match steps.as_deref() {
-        None => 1,
-        Some([step]) => *step,
-        Some(_) => return Ok(None),
-    };
-    let n = data.values.len() as i64;
-    let Some(range) = slice_range(*start, *end, step, n) else { return Ok(None) };
-    let values: Vec<PrimExpr> = range.filter_map(|i| data.values.get(i as usize).cloned()).collect();
-    Ok(Some(Ints { dims: vec![values.len() as i64], values, dtype: data.dtype }))
+    let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let axes = node.axes(&axes, data.dims.len())?;
+    let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
+    if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] {
+        return Ok(None);
+    }
+    let mut dims = data.dims.clone();
+    let mut taken: Vec<Option<Vec<i64>>> = vec![None; dims.len()];
+    for (i, &axis) in axes.iter().enumerate() {
+        let axis = axis as usize;
+        let Some(range) = slice_range(starts[i], ends[i], steps[i], data.dims[axis]) else { return Ok(None) };
+        let range: Vec<i64> = range.collect();
+        dims[axis] = range.len() as i64;
+        taken[axis] = Some(range);
+    }
+    Ok(rearranged(data, dims, |at| {
+        let own = at.iter().zip(&taken).map(|(&at, taken)| taken.as_ref().map_or(at, |it| it[at as usize]));
+        position(&data.dims, own)
+    }))
 }
 
 /// The indices that a slice of an axis of `n` elements selects; `None` for step 0.
@@ -204,54 +290,103 @@ fn slice_range(start: i64, end: i64, step: i64, n: i64) -> Option<impl Iterator<
     Some((0..count as i64).map(move |i| start + i * step))
 }
 
-/// The same elements with other extents.
-fn redim(node: &Node<'_, '_>, data: &Ints) -> Result<Option<Ints>, OnnxError> {
-    let n = data.values.len() as i64;
-    let dims = match node.op_type() {
-        "Reshape" => {
-            let Some(shape) = node.known(1).and_then(|it| it.as_const()) else { return Ok(None) };
-            match shape[..] {
-                [] if n == 1 => vec![],
-                [-1] => vec![n],
-                [extent] if extent == n => vec![n],
-                _ => return Ok(None),
-            }
-        }
-        "Unsqueeze" if data.dims.is_empty() => vec![1],
-        "Squeeze" if data.dims == [1] => vec![],
-        _ => return Ok(None),
+fn transpose(node: &Node<'_, '_>, data: &Ints) -> Folded {
+    let rank = data.dims.len();
+    let perm = match node.attr_ints("perm")? {
+        Some(perm) => node.axes(perm, rank)?,
+        None => (0..rank as i64).rev().collect(),
     };
-    Ok(Some(Ints { dims, ..data.clone() }))
+    if perm.len() != rank {
+        return Ok(None);
+    }
+    let dims = perm.iter().map(|&axis| data.dims[axis as usize]).collect();
+    Ok(rearranged(data, dims, |at| {
+        let mut own = vec![0; rank];
+        perm.iter().zip(at).for_each(|(&axis, &at)| own[axis as usize] = at);
+        position(&data.dims, own)
+    }))
 }
 
-fn cast(node: &Node<'_, '_>, data: Ints) -> Result<Option<Ints>, OnnxError> {
+fn reshape(node: &Node<'_, '_>, data: &Ints) -> Folded {
+    let shape = if node.opset < 5 {
+        node.attr_ints("shape")?.map(<[i64]>::to_vec)
+    } else {
+        node.known(1).and_then(|it| it.as_const())
+    };
+    let (Some(mut dims), keep_zero) = (shape, node.flag("allowzero", false)?) else { return Ok(None) };
+    for (i, dim) in dims.iter_mut().enumerate().filter(|(_, dim)| **dim == 0 && !keep_zero) {
+        let Some(own) = data.dims.get(i) else { return Ok(None) };
+        *dim = *own;
+    }
+    let n = data.values.len() as i64;
+    if let Some(at) = dims.iter().position(|&dim| dim == -1) {
+        dims[at] = 1;
+        match count(&dims) {
+            None | Some(0) => return Ok(None),
+            Some(others) => dims[at] = n / others as i64,
+        }
+    }
+    Ok((count(&dims) == Some(n as usize)).then(|| Ints { dims, ..data.clone() }))
+}
+
+/// The same elements with axes of extent 1 added or removed.
+fn redim(node: &Node<'_, '_>, data: &Ints) -> Folded {
+    let Ok(axes) = node.ints_or_attr(1, "axes", 13) else { return Ok(None) };
+    let dims = match (node.op_type(), axes) {
+        ("Unsqueeze", Some(axes)) => {
+            let rank = data.dims.len() + axes.len();
+            let (axes, mut rest) = (node.axes(&axes, rank)?, data.dims.iter());
+            let extent = |i: usize| if axes.contains(&(i as i64)) { Some(1) } else { rest.next().copied() };
+            (0..rank).map(extent).collect::<Option<Vec<i64>>>()
+        }
+        ("Squeeze", axes) => {
+            let all = || (0..data.dims.len() as i64).filter(|&it| data.dims[it as usize] == 1).collect();
+            let axes = axes.map_or_else(|| Ok(all()), |axes| node.axes(&axes, data.dims.len()))?;
+            let kept = |i: &usize| !axes.contains(&(*i as i64));
+            let fits = axes.iter().all(|&axis| data.dims[axis as usize] == 1);
+            fits.then(|| (0..data.dims.len()).filter(kept).map(|i| data.dims[i]).collect())
+        }
+        _ => None,
+    };
+    Ok(dims.map(|dims| Ints { dims, ..data.clone() }))
+}
+
+fn cast(node: &Node<'_, '_>, data: &Ints) -> Folded {
     if node.attr_type("to") != Some(AttributeType::Int) {
         return Ok(None);
     }
-    let dtype = dtype_from_onnx(node.int_or("to", 0)?)?;
-    let whole = |ty| matches!(ty, DataType::I64 | DataType::I32);
-    Ok((whole(dtype) && whole(data.dtype)).then_some(Ints { dtype, ..data }))
+    let to = node.int_or("to", 0)?;
+    if crate::narrow::Narrow::from_onnx(to).is_some() {
+        return Ok(None);
+    }
+    Ok(match dtype_from_onnx(to)? {
+        DataType::BOOL => {
+            map(data, |x| truth(x.clone().not_equal(0))).map(|it| Ints { dtype: DataType::BOOL, ..it })
+        }
+        dtype @ (DataType::I64 | DataType::I32) => Some(Ints { dtype, ..data.clone() }),
+        _ => None,
+    })
 }
 
-/// Reduces a whole vector.
+/// Reduces a whole vector; `unit` is the result for an empty one.
 fn reduce(
     node: &Node<'_, '_>,
     data: &Ints,
-    unit: i64,
+    unit: Option<i64>,
     f: impl Fn(PrimExpr, &PrimExpr) -> PrimExpr,
-) -> Result<Option<Ints>, OnnxError> {
-    let axes = match node.op_type() {
-        "ReduceSum" => node.ints_or_attr(1, "axes", 13)?,
-        _ => node.ints_or_attr(1, "axes", 18)?,
-    };
-    if data.dims.len() != 1 || axes.is_some_and(|axes| !matches!(axes[..], [0 | -1])) {
+) -> Folded {
+    let since = if node.op_type() == "ReduceSum" { 13 } else { 18 };
+    let Ok(axes) = node.ints_or_attr(1, "axes", since) else { return Ok(None) };
+    let keeps_all = axes.as_ref().is_some_and(Vec::is_empty) && node.flag("noop_with_empty_axes", false)?;
+    if data.dims.len() != 1 || keeps_all || axes.is_some_and(|axes| !matches!(axes[..], [] | [0 | -1])) {
         return Ok(None);
     }
-    let value = data.values.iter().fold(PrimExpr::index(unit), f);
+    let mut values = unit.map(PrimExpr::index).into_iter().chain(data.values.iter().cloned());
+    let Some(first) = values.next() else { return Ok(None) };
+    let value = values.fold(first, |a, b| f(a, &b));
     let dims = if node.flag("keepdims", true)? { vec![1] } else { vec![] };
     Ok(Some(Ints { dims, values: vec![value], dtype: data.dtype }))
 }
-
 #[cfg(test)]
 mod tests {
     use super::slice_range;

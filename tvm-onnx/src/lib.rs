@@ -9,14 +9,19 @@
 //! TVM counterpart: `tvm.relax.frontend.onnx`.
 #![forbid(unsafe_code)]
 
+mod emit;
 mod error;
 mod external;
 mod fold;
 mod graph;
 mod importer;
+mod inline;
+mod inputs;
+mod iterate;
 mod names;
 mod narrow;
 mod node;
+mod nodes;
 mod npy;
 mod ops;
 mod options;

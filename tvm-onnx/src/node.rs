@@ -1,7 +1,7 @@
 //! Conversion of one node: access to its inputs and attributes, and emission of operators.
 
 use tvm_core::ir::{Attrs, Span, TensorType, Type};
-use tvm_core::relax::Arg;
+use tvm_core::relax::{Arg, Body};
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::{DataType, Tensor};
 
@@ -9,7 +9,8 @@ use crate::error::OnnxError;
 use crate::importer::Importer;
 use crate::names::show;
 use crate::narrow::Narrow;
-use crate::proto::{AttributeProto, AttributeType, NodeProto};
+use crate::nodes::Split;
+use crate::proto::{AttributeProto, AttributeType, GraphProto, NodeProto};
 use crate::tensor::decode_tensor;
 use crate::value::{Ints, Value};
 
@@ -22,12 +23,19 @@ pub(crate) struct Node<'a, 'm> {
     pub(crate) opset: i64,
     /// Narrow type of the elements of the outputs, if they have one.
     pub(crate) gives: Option<Narrow>,
+    /// The node is a branch whose arms give values of different ranks.
+    pub(crate) split: Option<Split<'m>>,
 }
 
 impl<'a, 'm> Node<'a, 'm> {
     pub(crate) fn new(importer: &'a mut Importer<'m>, proto: &'m NodeProto, span: Span) -> Node<'a, 'm> {
         let opset = importer.opset;
-        Node { importer, proto, span, opset, gives: None }
+        Node { importer, proto, span, opset, gives: None, split: None }
+    }
+
+    /// The node as it is in the model.
+    pub(crate) fn proto(&self) -> &'m NodeProto {
+        self.proto
     }
 
     /// Name of the operator.
@@ -60,6 +68,95 @@ impl<'a, 'm> Node<'a, 'm> {
         OnnxError::unsupported(format!("{}: {}", show(self.op_type()), what.as_ref()))
     }
 
+    /// State of the import.
+    pub(crate) fn importer(&mut self) -> &mut Importer<'m> {
+        self.importer
+    }
+
+    /// Place of the node in the model.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    // Nested graphs.
+
+    /// The graph in the attribute `name`.
+    pub(crate) fn graph(&self, name: &str) -> Result<&'m GraphProto, OnnxError> {
+        let graph = self.attr(name, AttributeType::Graph)?.and_then(|it| it.g.as_ref());
+        self.required(name, graph)
+    }
+
+    fn path_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.span.text())
+    }
+
+    /// Converts the graph of the attribute `name` here, with the given inputs; returns its outputs.
+    pub(crate) fn nested(
+        &mut self,
+        name: &str,
+        graph: &'m GraphProto,
+        inputs: Vec<Value>,
+    ) -> Result<Vec<Value>, OnnxError> {
+        let path = self.path_of(name);
+        self.importer.nested(graph, &path, inputs)
+    }
+
+    /// Converts an arm of a branch to a body of its own, under the assumption that the condition has the given value. The
+    /// inner result is an error if the model contradicts itself there.
+    pub(crate) fn arm(
+        &mut self,
+        name: &str,
+        graph: &'m GraphProto,
+        (cond, truth): (&Arg, bool),
+    ) -> Result<Result<(Body, Vec<Type>), OnnxError>, OnnxError> {
+        let (path, span) = (self.path_of(name), self.span.clone());
+        let mut types = Vec::new();
+        let body = self.importer.tried(|importer| {
+            importer.assume(cond, truth);
+            let values = importer.nested(graph, &path, Vec::new())?;
+            let args = values.into_iter().map(|value| importer.materialise(value, &span));
+            let args = args.collect::<Result<Vec<_>, _>>()?;
+            types.extend(args.iter().map(|arg| importer.type_of(arg)));
+            Ok(args)
+        })?;
+        Ok(body.map(|body| (body, types)))
+    }
+
+    /// Binds a choice between two bodies that give equally many values; returns the values.
+    pub(crate) fn choose(&mut self, cond: &Arg, yes: Body, no: Body) -> Result<Vec<Value>, OnnxError> {
+        let span = self.span.clone();
+        self.importer.choose(cond, yes, no, &span)
+    }
+
+    /// True if one type holds the values of both types, with some of their extents unknown.
+    pub(crate) fn alike(&self, a: &Type, b: &Type) -> bool {
+        match (a, b) {
+            (Type::Tensor(a), Type::Tensor(b)) => a.dtype == b.dtype && a.ndim() == b.ndim(),
+            _ => false,
+        }
+    }
+
+    /// Runs `convert` and drops what it emits.
+    pub(crate) fn rehearsed<T>(
+        &mut self,
+        convert: impl FnOnce(&mut Self) -> Result<T, OnnxError>,
+    ) -> Result<T, OnnxError> {
+        self.importer.builder.begin_scope();
+        let res = convert(self);
+        self.importer.builder.end_scope(Arg::Tuple([].into()));
+        res
+    }
+
+    /// The value as an argument.
+    pub(crate) fn materialise(&mut self, value: Value) -> Result<Arg, OnnxError> {
+        self.importer.materialise(value, &self.span)
+    }
+
+    /// `value` as a constant, if it is a condition that is known here.
+    pub(crate) fn decided(&self, value: &PrimExpr) -> PrimExpr {
+        self.importer.decided(value)
+    }
+
     // Inputs.
 
     /// Input `i` as the importer knows it, or `None` if it is omitted.
@@ -80,7 +177,7 @@ impl<'a, 'm> Node<'a, 'm> {
     /// Input `i` as an argument; an error if it is omitted.
     pub(crate) fn arg(&mut self, i: usize) -> Result<Arg, OnnxError> {
         let value = self.value(i)?.clone();
-        self.importer.materialise(value, &self.span)
+        self.materialise(value)
     }
 
     /// Input `i` as an argument, or `None` if it is omitted.

@@ -15,6 +15,12 @@ pub(crate) enum Value {
     /// Integers known symbolically: a shape, or values computed from shapes. They are converted to a tensor only where
     /// an operator needs one.
     Ints(Ints),
+    /// A sequence of known length.
+    Sequence(Vec<Value>),
+    /// An optional value that is empty.
+    Absent,
+    /// The result of a node that cannot be converted. Import fails at its end, after it has noted all such nodes.
+    Unknown,
 }
 
 /// A small integer tensor whose elements are expressions over symbolic dimensions.
@@ -87,6 +93,7 @@ impl Value {
         match self {
             Value::Ints(ints) => Some(ints.clone()),
             Value::Arg(arg) => Ints::from_tensor(arg.as_const()?),
+            Value::Sequence(_) | Value::Absent | Value::Unknown => None,
         }
     }
 
@@ -95,6 +102,7 @@ impl Value {
         match self {
             Value::Ints(ints) => ints.to_tensor(),
             Value::Arg(arg) => arg.as_const().cloned(),
+            Value::Sequence(_) | Value::Absent | Value::Unknown => None,
         }
     }
 }

@@ -2,9 +2,9 @@
 //! it builds in a second on a bare machine.
 #![allow(clippy::print_stdout, reason = "progress is what this program is for")]
 
-mod bench;
 mod doctor;
 mod fuzz;
+mod peers;
 mod setup;
 mod step;
 mod tasks;
@@ -25,7 +25,10 @@ cargo xtask COMMAND
            unless told otherwise. Without --seed, a fresh one, printed
   bench --compare [--short] [--filter TEXT] [--threads 1,2] [--target TARGET] [--tvmc PROGRAM] [--out FOLDER]
            our kernels beside the best libraries, in turns, with the goals; --short in less than 10 minutes. Peers are
-           installed into the folder PERF_HOME, else into tvm-bench in the user's cache. Writes benches/results/compare.*";
+           installed into the folder PERF_HOME, else into tvm-bench in the user's cache. Writes benches/results/compare.*
+  conformance [--real] [--filter TEXT] [--target TARGET] [--alone] [--out FILE.md] [--tvmc PROGRAM]
+           the node tests of the onnx package beside onnxruntime; with --real, models that Python packages ship, each
+           compiled once with its own symbolic dimensions";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +36,8 @@ fn main() -> ExitCode {
         args.split_first().map_or(("", &[][..]), |(command, rest)| (command.as_str(), rest));
     let res = match (command, rest) {
         ("fuzz", rest) => fuzz::fuzz(rest),
-        ("bench", rest) => bench::bench(rest),
+        ("bench", rest) => peers::bench(rest),
+        ("conformance", rest) => peers::conformance(rest),
         ("doctor", []) => doctor::doctor(),
         ("setup", []) => setup::setup(),
         ("tidy", []) => tasks::tidy(),

@@ -40,35 +40,51 @@ pub enum Rounding {
     Ceil,
 }
 
-/// The position in an axis of `extent` pixels of pixel `index` of a result axis of `out` pixels, as f32.
-fn position(index: &PrimExpr, extent: &PrimExpr, out: &PrimExpr, coordinates: Coordinates) -> PrimExpr {
+/// The position in an axis of `extent` pixels of pixel `index` of a result axis of `out` pixels, as f32. `scale` is the
+/// ratio of the axes, if it is not that of their extents because `out` was rounded.
+fn position(
+    index: &PrimExpr,
+    extent: &PrimExpr,
+    out: &PrimExpr,
+    coordinates: Coordinates,
+    scale: Option<f64>,
+) -> PrimExpr {
     let float = |value: f64| PrimExpr::float(value, DataType::F32);
     let real = |expr: &PrimExpr| expr.clone().cast(DataType::F32);
-    let scale = || real(extent) / real(out);
+    let step = || match scale {
+        Some(scale) => float(1.0 / scale),
+        None => real(extent) / real(out),
+    };
+    let centre = || (real(index) + float(0.5)) * step() - float(0.5);
     match coordinates {
-        Coordinates::Asymmetric => real(index) * scale(),
-        Coordinates::HalfPixel => (real(index) + float(0.5)) * scale() - float(0.5),
-        Coordinates::PytorchHalfPixel if out.is_const(1) => float(0.0),
-        Coordinates::PytorchHalfPixel => (real(index) + float(0.5)) * scale() - float(0.5),
+        Coordinates::Asymmetric => real(index) * step(),
+        Coordinates::HalfPixel => centre(),
+        Coordinates::PytorchHalfPixel => out.clone().equal(1).select(float(0.0), centre()),
         Coordinates::AlignCorners => {
-            let steps = (out - 1i64).max(1);
-            real(index) * (real(&(extent - 1i64)) / real(&steps))
+            let exact = scale.map(|scale| real(extent) * float(scale) - float(1.0));
+            let steps = exact.unwrap_or_else(|| real(&(out - 1i64).max(1)));
+            let place = real(index) * (real(&(extent - 1i64)) / steps);
+            out.clone().equal(1).select(float(0.0), place)
         }
     }
 }
 
-/// `x` resized to the spatial extents of `shape`.
+/// `x` resized to the spatial extents of `shape`; `scales` as in [`position`], for both spatial axes.
 pub fn resize(
     x: &TensorExpr,
     shape: &[PrimExpr],
     method: Interpolation,
     coordinates: Coordinates,
+    scales: Option<[f64; 2]>,
 ) -> TensorExpr {
     let float = |value: f64| PrimExpr::float(value, DataType::F32);
     let limited =
         |index: PrimExpr, axis: usize| index.cast(DataType::I64).max(0).min(&x.shape()[axis] - 1i64);
     compute("resize", shape, &[x], |i| {
-        let at = |axis: usize| position(&i[axis], &x.shape()[axis], &shape[axis], coordinates);
+        let at = |axis: usize| {
+            let scale = scales.map(|scales| scales[axis - 2]);
+            position(&i[axis], &x.shape()[axis], &shape[axis], coordinates, scale)
+        };
         match method {
             Interpolation::Nearest(rounding) => {
                 let index = |axis: usize| {

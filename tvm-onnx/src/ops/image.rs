@@ -1,7 +1,8 @@
 //! Operators that resize images.
 
-use tvm_core::ir::Attrs;
+use tvm_core::ir::{AttrValue, Attrs};
 use tvm_core::relax::Arg;
+use tvm_core::relax::analysis::simplify_dim;
 use tvm_core::tir::PrimExpr;
 
 use super::resample::{Axis, Filter, resample};
@@ -21,15 +22,19 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
     let modern = node.opset >= 11 && node.op_type() == "Resize";
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
-    let extents: Option<Vec<i64>> = shape.iter().map(PrimExpr::as_int).collect();
-    let extents = extents.ok_or_else(|| node.unsupported("inputs of symbolic extents"))?;
-    let rank = extents.len();
+    let rank = shape.len();
     let axes = match node.attr_ints("axes")? {
         Some(axes) => node.axes(axes, rank)?,
         None => (0..rank as i64).collect(),
     };
+    let sizes = if modern && node.has(scales + 1) { Some(node.dims(scales + 1)?) } else { None };
+    let known = sizes.iter().flatten().chain(&shape).all(|it| it.as_int().is_some());
+    let extents = shape.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>().filter(|_| known);
+    let Some(extents) = extents else {
+        return resize_when_run(node, x, &axes, sizes, scales, modern);
+    };
     let mut target = extents.clone();
-    let mut factors = vec![1.0; rank];
+    let mut ratio_of = vec![1.0; rank];
     if modern && node.has(scales + 1) {
         let sizes = node.ints(scales + 1)?;
         let ratio = |(axis, &size): (usize, &i64)| size as f64 / extents[axis] as f64;
@@ -46,16 +51,10 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
         for (axis, &size) in pairs(node, &axes, &sizes)? {
             let extent = extents[axis] as f64;
             target[axis] = common.map_or(size, |ratio| (ratio * extent + 0.5).floor() as i64);
-            factors[axis] = common.unwrap_or(size as f64 / extent);
+            ratio_of[axis] = common.unwrap_or(size as f64 / extent);
         }
     } else {
-        let given = if node.opset < 9 && node.op_type() == "Upsample" {
-            let factors = node.attr_floats("scales")?;
-            node.required("scales", factors)?.iter().map(|&it| f64::from(it)).collect()
-        } else {
-            super::numbers(&node.tensor(scales)?)
-        };
-        for (axis, &factor) in pairs(node, &axes, &given)? {
+        for (axis, &factor) in pairs(node, &axes, &factors(node, scales)?)? {
             let extent = extents[axis] as f64 * factor;
             if !(0.0..1e9).contains(&extent) {
                 return Err(node.malformed(format!("a scale is {factor}")));
@@ -63,7 +62,7 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
             // A scale that should produce a whole extent may fall slightly short of it.
             let whole = (extent - extent.round()).abs() < 1e-4;
             target[axis] = if whole { extent.round() } else { extent.floor() } as i64;
-            factors[axis] = factor;
+            ratio_of[axis] = factor;
         }
     }
     if let Some(extent) = target.iter().find(|it| !(1..1 << 30).contains(*it)) {
@@ -73,7 +72,7 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
         return Err(node.malformed("there is nothing to resize"));
     }
     let options = options(node, modern)?;
-    let exact = |axis: usize| (factors[axis] * extents[axis] as f64 - target[axis] as f64).abs() < 1e-4;
+    let exact = |axis: usize| (ratio_of[axis] * extents[axis] as f64 - target[axis] as f64).abs() < 1e-4;
     if rank == 4
         && target[..2] == extents[..2]
         && exact(2)
@@ -90,7 +89,7 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
         let how = Axis {
             extent: extents[axis],
             out: target[axis],
-            scale: factors[axis],
+            scale: ratio_of[axis],
             region: regions[axis],
             coordinates: options.coordinates,
             filter: options.filter,
@@ -102,6 +101,84 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
         }
     }
     Ok(vec![res.into()])
+}
+
+/// The factors in input `scales`, or in the attribute of that name.
+fn factors(node: &Node<'_, '_>, scales: usize) -> Result<Vec<f64>, OnnxError> {
+    if node.opset < 9 && node.op_type() == "Upsample" {
+        let factors = node.attr_floats("scales")?;
+        return Ok(node.required("scales", factors)?.iter().map(|&it| f64::from(it)).collect());
+    }
+    Ok(super::numbers(&node.tensor(scales)?))
+}
+
+/// Resizes the last one or two axes, whose extents are symbolic.
+fn resize_when_run(
+    node: &mut Node<'_, '_>,
+    x: Arg,
+    axes: &[i64],
+    sizes: Option<Vec<PrimExpr>>,
+    scales: usize,
+    modern: bool,
+) -> Result<Vec<Value>, OnnxError> {
+    let shape = node.shape(&x)?;
+    let rank = shape.len();
+    let mut target = shape.clone();
+    let mut scale = vec![1.0; rank];
+    match &sizes {
+        Some(sizes) => {
+            if node.str_or("keep_aspect_ratio_policy", "stretch")? != "stretch" {
+                return Err(node.unsupported("the ratio of symbolic extents"));
+            }
+            pairs(node, axes, sizes)?.for_each(|(axis, size)| target[axis] = size.clone());
+        }
+        None => {
+            for (axis, &factor) in pairs(node, axes, &factors(node, scales)?)? {
+                target[axis] = scaled(&shape[axis], factor)
+                    .ok_or_else(|| node.malformed(format!("a scale is {factor}")))?;
+                scale[axis] = factor;
+            }
+        }
+    }
+    let changed = |axis: usize| !tvm_core::relax::analysis::prove_equal(&shape[axis], &target[axis]);
+    let options = options(node, modern)?;
+    let attrs = options.image_attrs();
+    let fits = (3..=4).contains(&rank) && !changed(0) && !changed(1);
+    let Some(mut attrs) = attrs.filter(|_| fits) else {
+        let what = "symbolic extents, except of the axes after the first two in modes `nearest` and `linear`";
+        return Err(node.unsupported(what).help("fix the dimensions, or resize before the model"));
+    };
+    // An image of one row stands for a sequence.
+    let image = |shape: &[PrimExpr]| match shape {
+        [n, c, w] => [n.clone(), c.clone(), PrimExpr::index(1), w.clone()],
+        _ => [0, 1, 2, 3].map(|axis| shape[axis].clone()),
+    };
+    let size = image(&target)[2..].to_vec();
+    if sizes.is_none() {
+        let factors = if rank == 3 { vec![1.0, scale[2]] } else { scale[2..].to_vec() };
+        attrs.set("scales", AttrValue::List(factors.into_iter().map(AttrValue::Float).collect()));
+    }
+    let data = if rank == 3 { node.reshape(&x, &image(&shape))? } else { x };
+    let res = node.op("image.resize2d", &[data, Arg::Shape(size.into())], attrs)?;
+    if rank == 3 { one(node.reshape(&res, &target)) } else { Ok(vec![res.into()]) }
+}
+
+/// The whole part of `extent * factor`, where a product that falls slightly short of a whole number counts as that.
+/// `None` if the factor is no positive number of a usual size.
+fn scaled(extent: &PrimExpr, factor: f64) -> Option<PrimExpr> {
+    const UNIT: i64 = 1 << 24;
+    if !(1e-6..1e6).contains(&factor) {
+        return None;
+    }
+    if factor.fract() == 0.0 {
+        return Some(simplify_dim(&(extent * factor as i64)));
+    }
+    let inverse = 1.0 / factor;
+    if (inverse - inverse.round()).abs() < 1e-7 {
+        return Some(simplify_dim(&extent.clone().floordiv(inverse.round() as i64)));
+    }
+    let product = extent * (factor * UNIT as f64).round() as i64 + UNIT / 10_000;
+    Some(simplify_dim(&product.floordiv(UNIT)))
 }
 
 /// Pairs axes with their values; an error if their numbers differ.

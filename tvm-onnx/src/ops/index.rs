@@ -7,6 +7,7 @@ use tvm_runtime::DataType;
 
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
+use crate::iterate::row_at;
 use crate::node::Node;
 use crate::value::Value;
 
@@ -19,7 +20,7 @@ pub(super) static ROWS: &[Row] = &[
     row("ScatterElements", 11, With(scatter_elements)),
     row("ScatterND", 11, With(scatter_nd)),
     row("Slice", 1, With(slice)),
-    row("TopK", 11, With(topk)),
+    row("TopK", 1, With(topk)),
     row("Trilu", 14, With(trilu)),
     row("Where", 9, With(where_)),
 ];
@@ -81,27 +82,53 @@ fn trilu(node: &mut Node<'_, '_>) -> Results {
 }
 
 fn one_hot(node: &mut Node<'_, '_>) -> Results {
-    let depth = node.tensor(1)?;
-    let depth = super::number(&depth).filter(|it| (0.0..1e15).contains(it));
-    let depth = depth.ok_or_else(|| node.malformed("the depth is one number"))? as i64;
-    let indices = node.arg(0)?;
-    let values = node.tensor(2)?;
-    let [off, on, ..] = super::numbers(&values)[..] else {
-        return Err(node.malformed("there are two values"));
+    let depth = match node.value(1)?.tensor() {
+        Some(depth) => {
+            let depth = super::number(&depth).filter(|it| (0.0..1e15).contains(it));
+            PrimExpr::index(depth.ok_or_else(|| node.malformed("the depth is one number"))? as i64)
+        }
+        None => node.dim(1)?,
     };
+    let indices = node.arg(0)?;
+    let values = node.arg(2)?;
     let rank = node.rank(&indices)?;
     let axis = node.axis(node.int_or("axis", -1)?, rank + 1)?;
     let indices = node.cast(&indices, DataType::I64)?;
-    let prim = |it: f64| Arg::Prim(PrimExpr::constant(it, values.dtype()));
-    let attrs = Attrs::new().with("depth", depth).with("axis", axis);
-    one(node.op("one_hot", &[indices, prim(on), prim(off)], attrs))
+    if let (Some(depth), Some(values)) = (depth.as_int(), values.as_const()) {
+        let [off, on, ..] = super::numbers(values)[..] else {
+            return Err(node.malformed("there are two values"));
+        };
+        let prim = |it: f64| Arg::Prim(PrimExpr::constant(it, values.dtype()));
+        let attrs = Attrs::new().with("depth", depth).with("axis", axis);
+        return one(node.op("one_hot", &[indices, prim(on), prim(off)], attrs));
+    }
+    // The places along the new axis are compared with the indices; negative ones count from the end.
+    let limits = [PrimExpr::index(0), depth.clone(), PrimExpr::index(1)].map(Arg::Prim);
+    let places = node.op("arange", &limits, Attrs::new().with("dtype", DataType::I64))?;
+    let mut column = vec![PrimExpr::index(1); rank + 1 - axis];
+    column[0] = depth.clone();
+    let places = node.reshape(&places, &column)?;
+    let mut shape = node.shape(&indices)?;
+    shape.insert(axis, PrimExpr::index(1));
+    let indices = node.reshape(&indices, &shape)?;
+    let from_end = node.call("add", &[indices.clone(), Arg::Prim(depth)])?;
+    let negative = node.call("less", &[indices.clone(), Arg::Prim(PrimExpr::index(0))])?;
+    let indices = node.call("where", &[negative, from_end, indices])?;
+    let hot = node.call("equal", &[indices, places])?;
+    let [off, on] = [row_at(node, &values, 0.into())?, row_at(node, &values, 1.into())?];
+    one(node.call("where", &[hot, on, off]))
 }
 
 fn topk(node: &mut Node<'_, '_>) -> Results {
-    let k = node.int(1)?;
+    let k = match node.opset {
+        ..10 => PrimExpr::index(node.required("k", node.attr_int("k")?)?),
+        _ => node.dim(1)?,
+    };
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
     let axis = node.axis(node.int_or("axis", -1)?, shape.len())?;
+    let largest = node.flag("largest", true)?;
+    let Some(k) = k.as_int() else { return topk_when_run(node, &x, axis, k, largest) };
     if k < 0 || shape[axis].as_int().is_some_and(|extent| k > extent) {
         return Err(node.malformed(format!("k is {k}, outside of the axis")));
     }
@@ -109,10 +136,21 @@ fn topk(node: &mut Node<'_, '_>) -> Results {
         .with("k", k)
         .with("axis", axis)
         .with("ret_type", "both")
-        .with("largest", node.flag("largest", true)?)
+        .with("largest", largest)
         .with("dtype", DataType::I64);
     let both = node.op("topk", &[x], attrs)?;
     Ok(vec![node.field(&both, 0)?.into(), node.field(&both, 1)?.into()])
+}
+
+/// The first `k` elements of the whole axis in order.
+fn topk_when_run(node: &mut Node<'_, '_>, x: &Arg, axis: usize, k: PrimExpr, largest: bool) -> Results {
+    let attrs = Attrs::new().with("axis", axis).with("descending", largest).with("dtype", DataType::I64);
+    let order = node.op("argsort", std::slice::from_ref(x), attrs)?;
+    let (axes, begin) = ([axis as i64], [PrimExpr::index(0)]);
+    let indices = sliced(node, order, &axes, &begin, &[k], &[1])?;
+    let values =
+        node.op("gather_elements", &[x.clone(), indices.clone()], Attrs::new().with("axis", axis))?;
+    Ok(vec![values.into(), indices.into()])
 }
 
 fn slice(node: &mut Node<'_, '_>) -> Results {
@@ -143,7 +181,7 @@ fn slice(node: &mut Node<'_, '_>) -> Results {
 
 /// The slice `x[begin..end by stride]` along `axes`. As in NumPy, negative limits count from the end, and limits are
 /// clamped.
-pub(super) fn sliced(
+pub(crate) fn sliced(
     node: &mut Node<'_, '_>,
     x: Arg,
     axes: &[i64],

@@ -6,12 +6,13 @@
 mod activation;
 mod arity;
 mod attention;
+mod control;
 mod conv;
 mod einsum;
 mod elementwise;
 mod grid;
 mod image;
-mod index;
+pub(crate) mod index;
 mod loss;
 mod matmul;
 mod narrow;
@@ -21,6 +22,7 @@ mod quant;
 mod recurrent;
 mod reduce;
 mod resample;
+mod sequence;
 mod shape;
 mod signal;
 mod source;
@@ -31,8 +33,11 @@ use std::sync::OnceLock;
 use rustc_hash::FxHashMap;
 use tvm_runtime::Tensor;
 
-use crate::error::OnnxError;
+use crate::error::{OnnxError, UnsupportedItem, UnsupportedReport};
+use crate::importer::is_standard;
+use crate::names::show;
 use crate::node::Node;
+use crate::proto::NodeProto;
 use crate::value::Value;
 
 /// The newest version of the standard operator set whose definitions are supported.
@@ -66,6 +71,7 @@ use Convert::{Binary, Unary, Variadic, With};
 static TABLES: &[&[Row]] = &[
     activation::ROWS,
     attention::ROWS,
+    control::ROWS,
     conv::ROWS,
     einsum::ROWS,
     elementwise::ROWS,
@@ -79,6 +85,7 @@ static TABLES: &[&[Row]] = &[
     quant::ROWS,
     recurrent::ROWS,
     reduce::ROWS,
+    sequence::ROWS,
     shape::ROWS,
     signal::ROWS,
     source::ROWS,
@@ -101,13 +108,23 @@ fn rows() -> &'static FxHashMap<&'static str, Vec<&'static Row>> {
     })
 }
 
-/// The row for the operator `name` in version `opset` of the operator set.
-pub(crate) fn find(name: &str, opset: i64) -> Option<&'static Row> {
-    rows().get(name)?.iter().rev().find(|row| row.since <= opset).copied()
+/// The row for the operator of `node` in version `opset` of the operator set; if there is none, what is missing.
+pub(crate) fn find(node: &NodeProto, opset: i64) -> Result<&'static Row, UnsupportedItem> {
+    let name = show(&node.op_type);
+    let missing = |what: String, help| UnsupportedItem { what, nodes: Vec::new(), help };
+    if !is_standard(&node.domain) {
+        return Err(missing(format!("operator {name} of domain {}", show(&node.domain)), None));
+    }
+    let rows = rows().get(&*node.op_type).map_or(&[][..], |rows| rows);
+    rows.iter()
+        .rev()
+        .find(|row| row.since <= opset)
+        .copied()
+        .ok_or_else(|| missing(format!("operator {name} of opset {opset}"), help(&node.op_type, opset)))
 }
 
 /// Help text for an operator without a row.
-pub(crate) fn help(name: &str, opset: i64) -> Option<String> {
+fn help(name: &str, opset: i64) -> Option<String> {
     if let Some(rows) = rows().get(name) {
         let since = rows.iter().map(|row| row.since).min()?;
         return Some(format!("it is supported from opset {since} on, the model uses opset {opset}"));
@@ -158,11 +175,12 @@ fn check_narrow(node: &mut Node<'_, '_>) -> Result<(), OnnxError> {
 
 /// Converts the node; returns the values of its outputs.
 pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let row = find(node.proto(), node.opset)
+        .map_err(|item| OnnxError::Unsupported(UnsupportedReport { items: vec![item] }))?;
     check_narrow(node)?;
     if let Some(ints) = crate::fold::fold(node)? {
         return Ok(vec![ints.into()]);
     }
-    let Some(row) = find(node.op_type(), node.opset) else { return Err(node.unsupported("no converter")) };
     if let Some(most) = arity::max_inputs(row.name, &row.convert)
         && node.num_inputs() > most
     {

@@ -1,4 +1,5 @@
-//! Recurrent layers with a known number of steps, unrolled step by step.
+//! Recurrent layers. A few steps become a part of the graph, one after the other; more steps, or a number that only a run
+//! knows, a loop.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -7,6 +8,7 @@ use tvm_runtime::DataType;
 
 use super::{Row, With, row};
 use crate::error::OnnxError;
+use crate::iterate::{Finished, Loop, Step, iterate, row_at};
 use crate::node::Node;
 use crate::proto::AttributeType;
 use crate::value::Value;
@@ -19,8 +21,8 @@ pub(super) static ROWS: &[Row] = &[
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
-/// Maximum length of a sequence: every step becomes part of the program.
-const MAX_STEPS: i64 = 256;
+/// Number of steps up to which every step becomes a part of the graph.
+const MAX_UNROLLED: i64 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -230,12 +232,9 @@ fn recurrent(node: &mut Node<'_, '_>, kind: Kind) -> Result<Vec<Value>> {
     if by_batch {
         x = permuted(node, x, &[1, 0, 2])?;
     }
-    let [length, batch, _] = &node.shape(&x)?[..] else {
+    let [steps, batch, _] = &node.shape(&x)?[..] else {
         return Err(node.malformed("the input has three axes"));
     };
-    let steps = length.as_int().filter(|it| (1..=MAX_STEPS).contains(it));
-    let steps = steps
-        .ok_or_else(|| node.unsupported(format!("other than 1 to {MAX_STEPS} steps, known beforehand")))?;
     let directions: &[bool] = match node.str_or("direction", "forward")? {
         "forward" => &[false],
         "reverse" => &[true],
@@ -247,7 +246,7 @@ fn recurrent(node: &mut Node<'_, '_>, kind: Kind) -> Result<Vec<Value>> {
     let (mut all, mut last) = (Vec::new(), [Vec::new(), Vec::new()]);
     for (d, &reverse) in directions.iter().enumerate() {
         let (states, end) = direction(node, kind, &x, d, reverse, (steps, batch), by_batch)?;
-        all.push(concat(node, states, 0)?);
+        all.push(states);
         for (last, state) in last.iter_mut().zip(end) {
             let shape = node.shape(&state)?;
             last.push(node.reshape(&state, &[&[PrimExpr::index(1)], &shape[..]].concat())?);
@@ -268,16 +267,16 @@ fn recurrent(node: &mut Node<'_, '_>, kind: Kind) -> Result<Vec<Value>> {
     Ok(res.into_iter().map(Value::from).collect())
 }
 
-/// Runs one direction: returns the state after each step as (1, 1, batch, hidden), and the final states.
+/// Runs one direction: returns the states after all steps as (steps, 1, batch, hidden), and the final states.
 fn direction(
     node: &mut Node<'_, '_>,
     kind: Kind,
     x: &Arg,
     d: usize,
     reverse: bool,
-    (steps, batch): (i64, &PrimExpr),
+    (steps, batch): (&PrimExpr, &PrimExpr),
     by_batch: bool,
-) -> Result<(Vec<Arg>, [Arg; 2])> {
+) -> Result<(Arg, [Arg; 2])> {
     let at = d as i64;
     let dtype = node.dtype(x)?;
     let required = |node: &mut Node<'_, '_>, i: usize| {
@@ -324,32 +323,49 @@ fn direction(
         }
         None => None,
     };
-    let mut order: Vec<i64> = (0..steps).collect();
-    if reverse {
-        order.reverse();
-    }
-    let width = node.shape(&projected)?[2].clone();
-    let mut outputs = Vec::new();
-    for t in order {
-        let (begin, end) = ([PrimExpr::index(t)], [PrimExpr::index(t + 1)]);
-        let step = super::index::sliced(node, projected.clone(), &[0], &begin, &end, &[1])?;
-        let step = node.reshape(&step, &[batch.clone(), width.clone()])?;
-        let mut next = cell.step(node, &step, states.clone())?;
+    let step = |node: &mut Node<'_, '_>, at: &PrimExpr, states: [Arg; 2]| -> Result<(Arg, [Arg; 2])> {
+        let row = row_at(node, &projected, at.clone())?;
+        let mut next = cell.step(node, &row, states.clone())?;
         let mut shown = next[0].clone();
         if let Some(lengths) = &lengths {
             // After its end, a sequence outputs 0 and keeps its state.
-            let inside = node.call("greater", &[lengths.clone(), Arg::Prim(PrimExpr::index(t))])?;
+            let inside = node.call("greater", &[lengths.clone(), Arg::Prim(at.clone())])?;
             shown = node.call("where", &[inside.clone(), shown, zero.clone()])?;
-            for (next, state) in next.iter_mut().zip(&states) {
-                *next = node.call("where", &[inside.clone(), next.clone(), state.clone()])?;
+            for (next, state) in next.iter_mut().zip(states) {
+                *next = node.call("where", &[inside.clone(), next.clone(), state])?;
             }
         }
-        states = next;
-        let one = PrimExpr::index(1);
-        outputs.push(node.reshape(&shown, &[one.clone(), one, batch.clone(), hidden.clone()])?);
+        Ok((shown, next))
+    };
+    let one = PrimExpr::index(1);
+    if let Some(steps) = steps.as_int().filter(|it| (1..=MAX_UNROLLED).contains(it)) {
+        let mut outputs = Vec::new();
+        for t in 0..steps {
+            let at = PrimExpr::index(if reverse { steps - 1 - t } else { t });
+            let shown;
+            (shown, states) = step(node, &at, states)?;
+            outputs.push(node.reshape(&shown, &[one.clone(), one.clone(), batch.clone(), hidden.clone()])?);
+        }
+        if reverse {
+            outputs.reverse();
+        }
+        return Ok((concat(node, outputs, 0)?, states));
     }
-    if reverse {
-        outputs.reverse();
-    }
-    Ok((outputs, states))
+    // The second state is that of an LSTM only.
+    let count = if kind == Kind::Lstm { 2 } else { 1 };
+    let unused = states[1].clone();
+    let it = Loop {
+        trip: Some(steps.clone()),
+        cond: None,
+        carried: states[..count].to_vec(),
+        reversed: vec![reverse],
+    };
+    let Finished { carried, rows } = iterate(node, it, &mut |node, t, _, carried| {
+        let at = if reverse { steps.clone() - 1i64 - t } else { t.clone() };
+        let second = carried.get(1).unwrap_or(&unused).clone();
+        let (shown, next) = step(node, &at, [carried[0].clone(), second])?;
+        Ok(Step { cond: None, carried: next[..count].to_vec(), rows: vec![shown] })
+    })?;
+    let rows = node.reshape(&rows[0], &[steps.clone(), one, batch.clone(), hidden])?;
+    Ok((rows, [carried[0].clone(), carried.get(1).unwrap_or(&unused).clone()]))
 }

@@ -4,6 +4,7 @@ use tvm_core::ir::{AttrValue, Attrs};
 use tvm_core::relax::Arg;
 use tvm_core::relax::analysis::{product, simplify_dim};
 use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
 
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
@@ -208,55 +209,81 @@ fn tile_when_run(node: &mut Node<'_, '_>, x: &Arg) -> Results {
 }
 
 fn split(node: &mut Node<'_, '_>) -> Results {
-    let sizes = node.ints_or_attr(1, "split", 13)?;
+    let sizes = if node.opset < 13 {
+        node.attr_ints("split")?.map(|sizes| sizes.iter().map(|&it| PrimExpr::index(it)).collect())
+    } else if node.has(1) {
+        Some(node.dims(1)?)
+    } else {
+        None
+    };
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
     let axis = node.axis(node.int_or("axis", 0)?, shape.len())?;
-    let parts = match node.attr_int("num_outputs")? {
-        Some(parts) if parts == node.num_outputs() as i64 => node.num_outputs(),
-        Some(parts) => {
-            let message = format!("attribute `num_outputs` is {parts}, the node has {}", node.num_outputs());
-            return Err(node.malformed(message));
-        }
-        None => node.num_outputs(),
-    };
-    let sizes = match sizes {
+    let extent = &shape[axis];
+    let parts = node.num_outputs();
+    if let Some(got) = node.attr_int("num_outputs")?.filter(|it| *it != parts as i64) {
+        return Err(node.malformed(format!("attribute `num_outputs` is {got}, the node has {parts}")));
+    }
+    let sizes: Vec<PrimExpr> = match sizes {
         Some(sizes) => sizes,
         None => {
-            let known = shape[axis].as_int();
-            let extent = known.ok_or_else(|| node.unsupported("equal parts of a symbolic extent"))?;
             let n = parts.max(1) as i64;
-            let size = extent / n + i64::from(extent % n != 0);
-            (0..n).map(|i| (extent - i * size).clamp(0, size)).collect()
+            let size = (extent + (n - 1)).floordiv(n);
+            // The last parts are smaller if the extent is not a multiple.
+            let part = |i: i64| (extent.clone() - size.clone() * i).max(0).min(&size);
+            let equal = extent.clone().floormod(n).is_const(0);
+            (0..n).map(|i| simplify_dim(&if equal { size.clone() } else { part(i) })).collect()
         }
     };
-    let total = sizes.iter().try_fold(0i64, |sum, &it| sum.checked_add(it).filter(|_| it >= 0));
+    let total = simplify_dim(&sizes.iter().fold(PrimExpr::index(0), |total, size| total + size));
     if sizes.len() != parts
-        || shape[axis].as_int().is_some_and(|extent| total != Some(extent))
-        || total.is_none()
+        || sizes.iter().any(|it| it.as_int().is_some_and(|it| it < 0))
+        || tvm_core::relax::analysis::prove_unequal(&total, extent)
     {
         return Err(node.malformed("the sizes of the parts do not add up to the extent of the axis"));
     }
-    if parts == 1 {
-        return Ok(vec![x.into()]);
-    }
-    let mut end = 0;
-    let ends = sizes[..parts - 1].iter().map(|size| {
-        end += size;
-        end
+    Ok(self::parts(node, &x, axis, &sizes)?.into_iter().map(Value::from).collect())
+}
+
+/// Consecutive parts of `x` along `axis`, of the given extents, which add up to that of `x`.
+pub(super) fn parts(
+    node: &mut Node<'_, '_>,
+    x: &Arg,
+    axis: usize,
+    sizes: &[PrimExpr],
+) -> Result<Vec<Arg>, OnnxError> {
+    let Some((_, others)) = sizes.split_last().filter(|(_, others)| !others.is_empty()) else {
+        return Ok(vec![x.clone()]);
+    };
+    let ends = others.iter().scan(PrimExpr::index(0), |end, size| {
+        *end = simplify_dim(&(end.clone() + size));
+        Some(end.clone())
     });
-    let ends: Vec<i64> = ends.collect();
-    let attrs = Attrs::new().with("indices_or_sections", ends).with("axis", axis);
-    let tuple = node.op("split", &[x], attrs)?;
-    (0..parts).map(|i| Ok(node.field(&tuple, i)?.into())).collect()
+    let ends: Vec<PrimExpr> = ends.collect();
+    if let Some(ends) = ends.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>() {
+        let attrs = Attrs::new().with("indices_or_sections", ends).with("axis", axis);
+        let tuple = node.op("split", std::slice::from_ref(x), attrs)?;
+        return (0..sizes.len()).map(|i| node.field(&tuple, i)).collect();
+    }
+    let mut shape = node.shape(x)?;
+    let begins = [PrimExpr::index(0)].into_iter().chain(ends.iter().cloned());
+    let limits: Vec<_> = begins.zip(ends.iter().cloned().chain([shape[axis].clone()])).collect();
+    let mut res = Vec::new();
+    for ((begin, end), size) in limits.into_iter().zip(sizes) {
+        let part = super::index::sliced(node, x.clone(), &[axis as i64], &[begin], &[end], &[1])?;
+        // The extent of a slice with symbolic limits is an expression that clamps them.
+        shape[axis] = size.clone();
+        res.push(node.reshape(&part, &shape)?);
+    }
+    Ok(res)
 }
 
 fn pad(node: &mut Node<'_, '_>) -> Results {
     let pads = if node.opset < 11 {
         let pads = node.attr_ints("pads")?;
-        node.required("pads", pads)?.to_vec()
+        node.required("pads", pads)?.iter().map(|&it| PrimExpr::index(it)).collect()
     } else {
-        node.ints(1)?
+        node.dims(1)?
     };
     let mode = node.str_or("mode", "constant")?;
     let axes = if node.has(3) { Some(node.ints(3)?) } else { None };
@@ -269,6 +296,19 @@ fn pad(node: &mut Node<'_, '_>) -> Results {
     if pads.len() != 2 * axes.len() {
         return Err(node.malformed(format!("pads are {} numbers, got {}", 2 * axes.len(), pads.len())));
     }
+    let value = match () {
+        () if mode != "constant" => None,
+        () if node.opset < 11 => Some(node.scalar(node.float_or("value", 0.0)?, dtype)?),
+        () => Some(match node.opt_arg(2)? {
+            Some(value) => node.reshape(&value, &[])?,
+            None => node.scalar(0.0, dtype)?,
+        }),
+    };
+    let known = pads.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>();
+    let number = value.as_ref().map(|value| value.as_const().and_then(super::number));
+    let (Some(pads), Some(number)) = (known, number.map_or(Some(None), |it| it.map(Some))) else {
+        return pad_when_run(node, x, &axes, &pads, (mode, value));
+    };
     let mut widths = vec![0; 2 * rank];
     for (i, &axis) in axes.iter().enumerate() {
         widths[2 * axis as usize] = pads[i];
@@ -282,25 +322,65 @@ fn pad(node: &mut Node<'_, '_>) -> Results {
         "constant" | "reflect" => mode,
         "edge" => "replicate",
         "wrap" => "circular",
-        _ => return Err(node.unsupported(format!("mode {mode}"))),
+        _ => return Err(node.unsupported(format!("mode {}", crate::names::show(mode)))),
     };
     let mut attrs = Attrs::new().with("pad_width", widths).with("pad_mode", mode);
-    let mut args = vec![x];
-    if mode == "constant" {
-        let value = if node.opset < 11 {
-            node.scalar(node.float_or("value", 0.0)?, dtype)?
-        } else {
-            match node.opt_arg(2)? {
-                Some(value) => node.reshape(&value, &[])?,
-                None => node.scalar(0.0, dtype)?,
-            }
+    if let Some(number) = number {
+        attrs.set("pad_value", AttrValue::Float(number));
+    }
+    one(node.op("nn.pad", &[x], attrs))
+}
+
+/// Padding by widths, or with a value, that are known only when the program runs: axis by axis, the elements at computed
+/// indices.
+fn pad_when_run(
+    node: &mut Node<'_, '_>,
+    mut x: Arg,
+    axes: &[i64],
+    pads: &[PrimExpr],
+    (mode, value): (&str, Option<Arg>),
+) -> Results {
+    for (i, &axis) in axes.iter().enumerate() {
+        let (before, after) = (&pads[i], &pads[i + axes.len()]);
+        if before.is_const(0) && after.is_const(0) {
+            continue;
+        }
+        let shape = node.shape(&x)?;
+        let extent = shape[axis as usize].clone();
+        let total = simplify_dim(&(extent.clone() + before + after).max(0));
+        let first = simplify_dim(&(PrimExpr::index(0) - before));
+        let limits = [first.clone(), simplify_dim(&(first + &total)), PrimExpr::index(1)].map(Arg::Prim);
+        let at = node.op("arange", &limits, Attrs::new().with("dtype", DataType::I64))?;
+        let number = |value: PrimExpr| Arg::Prim(simplify_dim(&value));
+        let last = number(extent.clone() - 1i64);
+        let clamped = |node: &mut Node<'_, '_>, at: &Arg| {
+            let low = node.call("maximum", &[at.clone(), number(PrimExpr::index(0))])?;
+            node.call("minimum", &[low, last.clone()])
         };
-        match value.as_const().and_then(super::number) {
-            Some(number) => attrs.set("pad_value", AttrValue::Float(number)),
-            None => return Err(node.unsupported("padding with a value known only at run time")),
+        let indices = match mode {
+            "constant" | "edge" => clamped(node, &at)?,
+            "wrap" => node.call("floor_mod", &[at.clone(), number(extent.clone())])?,
+            "reflect" => {
+                // One period is the axis forwards, then backwards without its first and last element.
+                let period = (extent.clone() * 2i64 - 2i64).max(1);
+                let phase = node.call("floor_mod", &[at.clone(), number(period.clone())])?;
+                let back = node.call("subtract", &[number(period), phase.clone()])?;
+                node.call("minimum", &[phase, back])?
+            }
+            _ => return Err(node.unsupported(format!("mode {}", crate::names::show(mode)))),
+        };
+        x = node.op("take", &[x, indices], Attrs::new().with("axis", axis))?;
+        if let Some(value) = &value {
+            let low = node.call("greater_equal", &[at.clone(), number(PrimExpr::index(0))])?;
+            let high = node.call("less", &[at, number(extent)])?;
+            let inside = node.call("logical_and", &[low, high])?;
+            let mut column = vec![PrimExpr::index(1); shape.len() - axis as usize];
+            column[0] = total;
+            let inside = node.reshape(&inside, &column)?;
+            x = node.call("where", &[inside, x, value.clone()])?;
         }
     }
-    one(node.op("nn.pad", &std::mem::take(&mut args), attrs))
+    Ok(vec![x.into()])
 }
 
 /// The middle of the input if it is too large; the input in the middle of zeros if it is too small.

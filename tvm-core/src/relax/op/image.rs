@@ -4,7 +4,7 @@
 
 use super::context::{known, single, tensor_type};
 use super::def::{arg, attr, tensor};
-use crate::ir::{ArgKind, AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
+use crate::ir::{ArgKind, AttrKind, AttrValue, InferContext, IrError, OpDef, TensorShape, Type};
 use crate::topi::{self, Coordinates, Interpolation, Rounding};
 
 pub(super) static OPS: &[OpDef] = &[OpDef::new(
@@ -18,11 +18,13 @@ pub(super) static OPS: &[OpDef] = &[OpDef::new(
     attr("coordinate_transformation_mode", AttrKind::Str),
     attr("rounding_method", AttrKind::Str),
     attr("layout", AttrKind::Str),
+    attr("scales", AttrKind::Floats),
 ])
 .tensor_program(|cx| {
     let shape = cx.out_shape(0)?;
     let (method, coordinates) = options(&cx.infer())?;
-    single(cx, |x| Ok(topi::resize(&x[0], shape, method, coordinates)))
+    let scales = scales(&cx.infer())?;
+    single(cx, |x| Ok(topi::resize(&x[0], shape, method, coordinates, scales)))
 })];
 
 fn options(ctx: &InferContext<'_>) -> Result<(Interpolation, Coordinates), IrError> {
@@ -57,8 +59,27 @@ fn options(ctx: &InferContext<'_>) -> Result<(Interpolation, Coordinates), IrErr
     Ok((method, coordinates))
 }
 
+/// The ratios of the spatial axes, if they are given: positions follow from them instead of from the extents.
+fn scales(ctx: &InferContext<'_>) -> Result<Option<[f64; 2]>, IrError> {
+    let Some(given) = ctx.attrs.get("scales") else { return Ok(None) };
+    let number = |it: &AttrValue| match it {
+        AttrValue::Float(value) => Some(*value),
+        AttrValue::Int(value) => Some(*value as f64),
+        _ => None,
+    };
+    let numbers: Vec<f64> = match given {
+        AttrValue::List(list) => list.iter().filter_map(number).filter(|it| *it > 0.0).collect(),
+        _ => Vec::new(),
+    };
+    match numbers[..] {
+        [y, x] => Ok(Some([y, x])),
+        _ => Err(ctx.error("attribute `scales` is two positive numbers, of height and width")),
+    }
+}
+
 fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     options(ctx)?;
+    scales(ctx)?;
     if let Some(layout) = ctx.attrs.str("layout")
         && layout != "NCHW"
     {

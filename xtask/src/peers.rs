@@ -1,4 +1,5 @@
-//! `cargo xtask bench --compare`: builds `tvmc`, and runs the comparison with other libraries (`peers/src/main.rs`).
+//! `cargo xtask bench --compare` and `cargo xtask conformance`: build `tvmc`, and run the programs of `tvm-peers` that
+//! put it beside other libraries.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,21 +7,34 @@ use std::process::Command;
 use crate::setup;
 use crate::step::workspace_root;
 
-/// Runs the comparison; what it does not know itself are the options to build with.
+/// Runs the comparison of speed (`peers/src/main.rs`); what it does not know itself are the options to build with.
 ///
 /// # Errors
 /// When something cannot be built, or the comparison fails.
 pub(crate) fn bench(args: &[String]) -> Result<(), String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
-    let mut compare = Command::new(&cargo);
-    compare.args(["run", "--quiet", "--release", "-p", "tvm-peers", "--bin", "compare", "--"]).args(args);
-    if args.iter().any(|it| it == "--compare") && !args.iter().any(|it| it == "--tvmc") {
-        compare.arg("--tvmc").arg(tvmc(&cargo)?);
-    }
-    run(compare.current_dir(workspace_root()), "the comparison")
+    let needs_tvmc = args.iter().any(|it| it == "--compare");
+    peers("compare", "the comparison", args, needs_tvmc)
 }
 
-/// Builds the program to measure.
+/// Runs the ONNX tests (`peers/src/conformance.rs`).
+///
+/// # Errors
+/// When something cannot be built, or a result is wrong.
+pub(crate) fn conformance(args: &[String]) -> Result<(), String> {
+    peers("conformance", "the conformance tests", args, true)
+}
+
+fn peers(program: &str, shown: &str, args: &[String], needs_tvmc: bool) -> Result<(), String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
+    let mut command = Command::new(&cargo);
+    command.args(["run", "--quiet", "--release", "-p", "tvm-peers", "--bin", program, "--"]).args(args);
+    if needs_tvmc && !args.iter().any(|it| it == "--tvmc") {
+        command.arg("--tvmc").arg(tvmc(&cargo)?);
+    }
+    run(command.current_dir(workspace_root()), shown)
+}
+
+/// Builds our program.
 fn tvmc(cargo: &str) -> Result<PathBuf, String> {
     let mut build = Command::new(cargo);
     build.args(["build", "--release", "-p", "tvm-cli"]).current_dir(workspace_root());

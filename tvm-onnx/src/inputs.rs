@@ -1,0 +1,203 @@
+//! The inputs of a model: their types, their symbolic dimensions, and what declarations say about values.
+
+use tvm_core::ir::{Span, TensorType, Type, Var};
+use tvm_core::relax::Arg;
+use tvm_core::tir::PrimExpr;
+
+use crate::error::OnnxError;
+use crate::importer::Importer;
+use crate::names::{identifier, show};
+use crate::narrow::Narrow;
+use crate::options::DimOption;
+use crate::proto::{GraphProto, ValueInfoProto};
+use crate::tensor::{MAX_RANK, element_from_onnx};
+use crate::value::Value;
+
+/// Names that exporters write for dimensions without a name; so does the extent -1.
+const UNNAMED: &[&str] = &["", "?", "-1", "None", "unk"];
+
+impl<'m> Importer<'m> {
+    /// Rejects a declaration that contradicts the inferred type of the value. Extents that are unspecified, symbolic or
+    /// changed by the options contradict nothing.
+    pub(crate) fn check_declared(&self, info: &ValueInfoProto, ty: &Type) -> Result<(), OnnxError> {
+        let declared = info.ty.as_ref().and_then(|it| it.tensor_type.as_ref());
+        let (Some(declared), Some(ty)) = (declared, ty.as_tensor()) else { return Ok(()) };
+        let contradiction = |declared: String, got: String| {
+            let message = format!("it is declared as {declared}, it is {got}");
+            Err(OnnxError::malformed(message))
+        };
+        let element = if declared.elem_type == 0 { None } else { Some(declared.elem_type) };
+        if let (Some(element), Some(dtype)) = (element, ty.dtype) {
+            let (expected, narrow) = element_from_onnx(element.into())?;
+            if expected != dtype || narrow != self.narrow.get(&*info.name).copied() {
+                let got = self.narrow.get(&*info.name).map_or_else(|| dtype.to_string(), |it| it.name.into());
+                let declared = narrow.map_or_else(|| expected.to_string(), |it| it.name.into());
+                return contradiction(format!("elements of {declared}"), got);
+            }
+        }
+        let (Some(shape), Some(ndim)) = (&declared.shape, ty.ndim()) else { return Ok(()) };
+        if shape.dim.len() != ndim {
+            return contradiction(format!("of rank {}", shape.dim.len()), format!("of rank {ndim}"));
+        }
+        let overridden = !self.options.shapes.is_empty() || !self.options.dims.is_empty();
+        for (axis, (dim, extent)) in shape.dim.iter().zip(ty.known_shape().unwrap_or_default()).enumerate() {
+            if let (Some(declared), Some(extent), false) = (dim.dim_value, extent.as_int(), overridden)
+                && declared != extent
+            {
+                let of = |extent: i64| format!("of extent {extent} along axis {axis}");
+                return contradiction(of(declared), of(extent));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn params(&mut self, graph: &'m GraphProto) -> Result<Vec<Var>, OnnxError> {
+        let mut params = Vec::new();
+        for input in graph.input.iter().filter(|it| !self.values.contains_key(&*it.name)).collect::<Vec<_>>()
+        {
+            let place = format!("input `{}`", show(&input.name));
+            let (ty, narrow) = self.input_type(input).map_err(|err| err.at(&place))?;
+            if let Some(narrow) = narrow {
+                self.narrow.insert(&input.name, narrow);
+            }
+            self.account(&ty).map_err(|err| err.at(&place))?;
+            let var = Var::with_span(identifier(&input.name), ty, Span::model(place));
+            self.values.insert(&input.name, Value::Arg(Arg::from(&var)));
+            params.push(var);
+        }
+        let known = |name: &&String| !params.is_empty() && !self.dims.contains_key(*name);
+        if let Some(name) = self.options.dims.keys().find(known) {
+            let names: Vec<String> = self.dims.keys().map(|it| show(it)).collect();
+            let message =
+                format!("no input has a dimension `{}`; there are [{}]", show(name), names.join(", "));
+            return Err(OnnxError::malformed(message));
+        }
+        let inputs = || graph.input.iter().map(|it| it.name.as_str());
+        if let Some(name) = self.options.shapes.keys().find(|name| !inputs().any(|it| it == name.as_str())) {
+            let names: Vec<String> = inputs().map(show).collect();
+            let message = format!("there is no input `{}`; there are [{}]", show(name), names.join(", "));
+            return Err(OnnxError::malformed(message));
+        }
+        Ok(params)
+    }
+
+    fn input_type(&mut self, input: &ValueInfoProto) -> Result<(Type, Option<Narrow>), OnnxError> {
+        let ty = input.ty.clone().unwrap_or_default();
+        let Some(tensor) = ty.tensor_type else {
+            let what = match () {
+                () if ty.sequence_type.is_some() => "sequences",
+                () if ty.map_type.is_some() => "maps",
+                () if ty.sparse_tensor_type.is_some() => "sparse tensors",
+                () if ty.optional_type.is_some() => "optional values",
+                () => return Err(OnnxError::malformed("it has no type")),
+            };
+            return Err(OnnxError::unsupported(format!("{what} as inputs")));
+        };
+        let (dtype, narrow) = element_from_onnx(tensor.elem_type.into())?;
+        if let Some(shape) = self.options.shapes.get(&input.name) {
+            return Ok((Type::Tensor(TensorType::fixed(shape, dtype)), narrow));
+        }
+        let Some(shape) = tensor.shape else {
+            return Err(OnnxError::unsupported("inputs of unknown rank").help("give the shape of the input"));
+        };
+        if shape.dim.len() > MAX_RANK {
+            return Err(OnnxError::malformed(format!("a tensor of rank {}", shape.dim.len())));
+        }
+        let mut extents = Vec::new();
+        for (axis, dim) in shape.dim.iter().enumerate() {
+            extents.push(match (dim.dim_value, dim.dim_param.as_deref()) {
+                (Some(value), _) if value < -1 => {
+                    return Err(OnnxError::malformed(format!("extent {value} of axis {axis} is negative")));
+                }
+                (Some(value), _) if value >= 0 => PrimExpr::index(value),
+                (None, Some(name)) if !UNNAMED.contains(&name.trim()) => self.dim(name)?,
+                _ => self.dim(&format!("{}_dim{axis}", identifier(&input.name)))?,
+            });
+        }
+        Ok((Type::tensor(extents, dtype), narrow))
+    }
+
+    /// The symbolic dimension `name`, or its number if the options fix it.
+    fn dim(&mut self, name: &str) -> Result<PrimExpr, OnnxError> {
+        let spec = self.options.dims.get(name);
+        let bound = spec.map(|spec| spec.bound()).transpose().map_err(|err| {
+            OnnxError::malformed(format!("the extent given for dimension `{}`: {err}", show(name)))
+        })?;
+        let var = || Var::index(identifier(name)).within(bound);
+        let var = self.dims.entry(name.to_string()).or_insert_with(var);
+        match spec {
+            Some(DimOption::Fixed(value)) => Ok(PrimExpr::index(*value)),
+            Some(DimOption::Range(..)) | None => Ok(PrimExpr::from(&*var)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::importer::import_proto;
+    use crate::options::ImportOptions;
+    use crate::proto::{
+        DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
+        TensorTypeProto, TypeProto, ValueInfoProto,
+    };
+
+    #[test]
+    fn declared_types_may_not_contradict() {
+        let declared = |elem_type: i32, dims: Option<&[i64]>| {
+            let dim = |&extent: &i64| DimensionProto {
+                dim_value: (extent >= 0).then_some(extent),
+                dim_param: (extent < 0).then(|| "n".to_string()),
+            };
+            let shape = dims.map(|dims| TensorShapeProto { dim: dims.iter().map(dim).collect() });
+            TypeProto { tensor_type: Some(TensorTypeProto { elem_type, shape }), ..TypeProto::default() }
+        };
+        let cases = [
+            (declared(1, Some(&[2, 3])), None),
+            (declared(1, Some(&[2, -1])), None),
+            (declared(0, None), None),
+            (declared(7, Some(&[2, 3])), Some("elements of")),
+            (declared(1, Some(&[6])), Some("of rank 1")),
+            (declared(1, Some(&[2, 4])), Some("of extent 4 along axis 1")),
+        ];
+        for (ty, want) in cases {
+            // The declared type is that of the output, of an intermediate value, or of an input with an initializer.
+            for place in ["y", "v", "c"] {
+                let info = |name: &str| ValueInfoProto {
+                    name: name.into(),
+                    ty: (name == place).then(|| ty.clone()),
+                };
+                let node = |input: &str, output: &str| NodeProto {
+                    op_type: "Relu".into(),
+                    input: vec![input.into()],
+                    output: vec![output.into()],
+                    ..NodeProto::default()
+                };
+                let constant = TensorProto {
+                    name: "c".into(),
+                    dims: vec![2, 3],
+                    data_type: 1,
+                    float_data: vec![0.5; 6],
+                    ..TensorProto::default()
+                };
+                let graph = GraphProto {
+                    node: vec![node("c", "v"), node("v", "y")],
+                    initializer: vec![constant],
+                    input: vec![info("c")],
+                    value_info: vec![info("v")],
+                    output: vec![info("y")],
+                    ..GraphProto::default()
+                };
+                let set = OperatorSetIdProto { version: 17, ..OperatorSetIdProto::default() };
+                let model =
+                    ModelProto { graph: Some(graph), opset_import: vec![set], ..ModelProto::default() };
+                let got =
+                    import_proto(&model, None, &ImportOptions::default()).err().map(|err| err.to_string());
+                match (want, got) {
+                    (None, None) => {}
+                    (Some(want), Some(got)) => assert!(got.contains(want), "{place}: {got}"),
+                    (want, got) => panic!("{place}: {got:?}, expected {want:?}"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Control flow: `If`, `Loop`, `Scan`.
+//!
+//! A branch whose condition is known at import costs nothing: its arm becomes a part of the graph around it. The same
+//! holds for short loops of a known number of iterations. Other branches and loops run when the program runs.
+
+use tvm_core::relax::Arg;
+use tvm_core::relax::analysis::simplify_dim;
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::{DataType, Tensor};
+
+use super::{Row, With, row};
+use crate::error::OnnxError;
+use crate::iterate::{Finished, Loop, Step, iterate, row_at};
+use crate::node::Node;
+use crate::nodes::Split;
+use crate::proto::GraphProto;
+use crate::value::{Ints, Value};
+
+pub(super) static ROWS: &[Row] =
+    &[row("If", 1, With(branch)), row("Loop", 1, With(repeat)), row("Scan", 8, With(scan))];
+
+type Results = Result<Vec<Value>, OnnxError>;
+
+/// Number of nodes up to which a loop of a known number of iterations becomes a part of the graph.
+const MAX_UNROLLED: i64 = 256;
+
+/// Number of iterations from which on a trip count is no limit: models write the largest integer for "no limit".
+const NO_LIMIT: i64 = 1 << 31;
+
+fn branch(node: &mut Node<'_, '_>) -> Results {
+    let arms = [node.graph("then_branch")?, node.graph("else_branch")?];
+    let outputs = arms.map(|arm| arm.output.len());
+    if outputs != [node.num_outputs(); 2] {
+        let message = format!(
+            "the arms have {} and {} outputs, the node {}",
+            outputs[0],
+            outputs[1],
+            node.num_outputs()
+        );
+        return Err(node.malformed(message));
+    }
+    let name = |truth: bool| if truth { "then_branch" } else { "else_branch" };
+    let cond = match node.known(0) {
+        Some(Ints { values, .. }) if values.len() == 1 => match &values[0] {
+            value if value.as_int().is_some() => {
+                let truth = !value.is_const(0);
+                return node.nested(name(truth), arms[usize::from(!truth)], Vec::new());
+            }
+            PrimExpr::Select(it) if it.true_value.is_const(1) && it.false_value.is_const(0) => {
+                Arg::Prim(it.condition.clone())
+            }
+            value => Arg::Prim(value.clone().not_equal(0)),
+        },
+        _ => {
+            let cond = node.arg(0)?;
+            let cond = node.reshape(&cond, &[])?;
+            node.cast(&cond, DataType::BOOL)?
+        }
+    };
+    let mut bodies = Vec::new();
+    for truth in [true, false] {
+        let graph = arms[usize::from(!truth)];
+        bodies.push(node.arm(name(truth), graph, (&cond, truth))?);
+    }
+    let same = match (&bodies[0], &bodies[1]) {
+        (Ok((_, yes)), Ok((_, no))) => yes.iter().zip(no).all(|(yes, no)| node.alike(yes, no)),
+        _ => false,
+    };
+    match (bodies.remove(0), bodies.remove(0)) {
+        (Ok((yes, _)), Ok((no, _))) if same => node.choose(&cond, yes, no),
+        (Err(err), Err(_)) => Err(err),
+        _ => {
+            node.split = Some(Split { cond, arms });
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// The iterations of a loop whose body is a graph: the values that they get besides those that are handed on, and how many
+/// of its outputs are handed on.
+struct Body<'m> {
+    graph: &'m GraphProto,
+    states: usize,
+}
+
+impl<'m> Body<'m> {
+    /// Converts the body with the given inputs; the first `skipped` outputs, the states, and the rows.
+    fn run(
+        &self,
+        node: &mut Node<'_, 'm>,
+        inputs: Vec<Value>,
+        skipped: usize,
+    ) -> Result<[Vec<Value>; 3], OnnxError> {
+        let mut first = node.nested("body", self.graph, inputs)?;
+        let mut states = first.split_off(skipped);
+        let rows = states.split_off(self.states);
+        Ok([first, states, rows])
+    }
+}
+
+fn args(node: &mut Node<'_, '_>, values: Vec<Value>) -> Result<Vec<Arg>, OnnxError> {
+    values.into_iter().map(|value| node.materialise(value)).collect()
+}
+
+/// A value that the body gets for a condition that always holds.
+fn yes() -> Value {
+    Tensor::scalar(true).into()
+}
+
+fn repeat(node: &mut Node<'_, '_>) -> Results {
+    let graph = node.graph("body")?;
+    let states = node.num_inputs().saturating_sub(2);
+    let (inputs, outputs) = (states + 2, graph.output.len());
+    if graph.input.len() != inputs || outputs < states + 1 || node.num_outputs() > outputs - 1 {
+        let message = format!(
+            "the body has {} inputs and {outputs} outputs, for a loop with {states} values",
+            graph.input.len()
+        );
+        return Err(node.malformed(message));
+    }
+    let body = Body { graph, states };
+    let trip = if node.has(0) { Some(simplify_dim(&node.dim(0)?.max(0))) } else { None };
+    let trip = trip.filter(|it| it.as_int().is_none_or(|it| it < NO_LIMIT));
+    let begins = match node.known(1) {
+        None if !node.has(1) => Some(true),
+        Some(ints) => ints.as_const().and_then(|it| it.first().map(|it| *it != 0)),
+        None => None,
+    };
+    let mut initial = Vec::new();
+    for i in 2..inputs {
+        initial.push(node.value(i)?.clone());
+    }
+    if let (Some(trip), Some(begins)) = (trip.as_ref().and_then(PrimExpr::as_int), begins)
+        && trip.saturating_mul(graph.node.len() as i64) <= MAX_UNROLLED
+        && let Some(results) = unrolled(node, &body, if begins { trip } else { 0 }, initial.clone())?
+    {
+        return Ok(results);
+    }
+    let carried = args(node, initial)?;
+    // A condition that holds after each iteration needs no check.
+    let always = begins == Some(true) && {
+        let params = [Ints::scalar(PrimExpr::from(&tvm_core::ir::Var::index("iteration"))).into(), yes()];
+        let inputs = params.into_iter().chain(carried.iter().cloned().map(Value::from)).collect();
+        node.rehearsed(|node| Ok(holds(&body.run(node, inputs, 1)?[0][0]) == Some(true)))?
+    };
+    let cond = match begins {
+        _ if always => None,
+        Some(begins) => Some(Arg::Const(Tensor::scalar(begins))),
+        None => {
+            let cond = node.arg(1)?;
+            let cond = node.reshape(&cond, &[])?;
+            Some(node.cast(&cond, DataType::BOOL)?)
+        }
+    };
+    let it = Loop { trip, cond, carried, reversed: vec![false; outputs - 1 - states] };
+    let finished = iterate(node, it, &mut |node, at, cond, carried| {
+        let first = [Ints::scalar(at.clone()).into(), cond.map_or_else(yes, |it| it.clone().into())];
+        let inputs = first.into_iter().chain(carried.iter().cloned().map(Value::from)).collect();
+        let [first, states, rows] = body.run(node, inputs, 1)?;
+        let again = match (cond, first.into_iter().next()) {
+            (Some(_), Some(again)) => {
+                let again = node.materialise(again)?;
+                Some(node.reshape(&again, &[])?)
+            }
+            _ => None,
+        };
+        Ok(Step { cond: again, carried: args(node, states)?, rows: args(node, rows)? })
+    })?;
+    Ok(finished.carried.into_iter().chain(finished.rows).map(Value::from).collect())
+}
+
+/// Whether the condition holds, if it is known.
+fn holds(cond: &Value) -> Option<bool> {
+    Some(cond.ints()?.as_const()?.first()? != &0)
+}
+
+/// All iterations one after the other; `None` if only a run knows whether the loop ends early.
+fn unrolled<'m>(
+    node: &mut Node<'_, 'm>,
+    body: &Body<'m>,
+    trip: i64,
+    mut states: Vec<Value>,
+) -> Result<Option<Vec<Value>>, OnnxError> {
+    let count = body.graph.output.len() - 1 - body.states;
+    let mut all: Vec<Vec<Value>> = vec![Vec::new(); count];
+    for at in 0..trip {
+        let first = [Ints::scalar(PrimExpr::index(at)).into(), yes()];
+        let [again, next, rows] = body.run(node, first.into_iter().chain(states).collect(), 1)?;
+        states = next;
+        all.iter_mut().zip(rows).for_each(|(all, row)| all.push(row));
+        match holds(&again[0]) {
+            Some(true) => {}
+            Some(false) => break,
+            None => return Ok(None),
+        }
+    }
+    if all.iter().any(Vec::is_empty) {
+        return Ok(None);
+    }
+    for rows in all {
+        let rows = args(node, rows)?;
+        states.push(stacked(node, rows)?.into());
+    }
+    Ok(Some(states))
+}
+
+/// The rows along a new first axis.
+fn stacked(node: &mut Node<'_, '_>, rows: Vec<Arg>) -> Result<Arg, OnnxError> {
+    let mut parts = Vec::new();
+    for row in rows {
+        let shape = node.shape(&row)?;
+        parts.push(node.reshape(&row, &[&[PrimExpr::index(1)], &shape[..]].concat())?);
+    }
+    if parts.len() == 1 {
+        return Ok(parts.remove(0));
+    }
+    node.op("concat", &[Arg::Tuple(parts.into())], tvm_core::ir::Attrs::new().with("axis", 0i64))
+}
+
+/// What a scan reads, or what it makes: its axis, and whether from the end.
+type Along = (i64, bool);
+
+fn along(node: &Node<'_, '_>, what: &str, count: usize) -> Result<Vec<Along>, OnnxError> {
+    let list = |name: String| -> Result<Vec<i64>, OnnxError> {
+        let values = node.attr_ints(&name)?.map_or_else(|| vec![0; count], <[i64]>::to_vec);
+        if values.len() == count {
+            return Ok(values);
+        }
+        Err(node.malformed(format!("attribute `{name}` has {} numbers, expected {count}", values.len())))
+    };
+    let (axes, directions) = (list(format!("scan_{what}_axes"))?, list(format!("scan_{what}_directions"))?);
+    Ok(axes.into_iter().zip(directions.into_iter().map(|it| it != 0)).collect())
+}
+
+fn scan(node: &mut Node<'_, '_>) -> Results {
+    if node.opset < 9 {
+        return Err(node.unsupported("the form of opset 8, with a batch of sequences of different lengths"));
+    }
+    let graph = node.graph("body")?;
+    let scanned = node.attr_int("num_scan_inputs")?;
+    let scanned = usize::try_from(node.required("num_scan_inputs", scanned)?).unwrap_or(usize::MAX);
+    let states = node.num_inputs().checked_sub(scanned).filter(|it| *it <= graph.output.len());
+    let states = states.filter(|_| graph.input.len() == node.num_inputs() && scanned > 0);
+    let states = states
+        .ok_or_else(|| node.malformed("the numbers of inputs, outputs and scanned inputs contradict"))?;
+    let made = graph.output.len() - states;
+    let (reads, makes) = (along(node, "input", scanned)?, along(node, "output", made)?);
+    let mut inputs = node.args()?;
+    let sequences = inputs.split_off(states);
+    let mut rows = Vec::new();
+    for (sequence, (axis, _)) in sequences.into_iter().zip(&reads) {
+        let axis = node.axis(*axis, node.rank(&sequence)?)?;
+        rows.push(moved(node, sequence, axis, 0)?);
+    }
+    let trip = node.shape(&rows[0])?[0].clone();
+    let body = Body { graph, states };
+    let it = Loop {
+        trip: Some(trip.clone()),
+        cond: None,
+        carried: inputs,
+        reversed: makes.iter().map(|(_, reversed)| *reversed).collect(),
+    };
+    let Finished { mut carried, rows } = iterate(node, it, &mut |node, at, _, carried| {
+        let mut inputs: Vec<Value> = carried.iter().cloned().map(Value::from).collect();
+        for (sequence, (_, reversed)) in rows.iter().zip(&reads) {
+            let place = if *reversed { trip.clone() - 1i64 - at } else { at.clone() };
+            inputs.push(row_at(node, sequence, place)?.into());
+        }
+        let [_, states, rows] = body.run(node, inputs, 0)?;
+        Ok(Step { cond: None, carried: args(node, states)?, rows: args(node, rows)? })
+    })?;
+    for (rows, (axis, _)) in rows.into_iter().zip(makes) {
+        let axis = node.axis(axis, node.rank(&rows)?)?;
+        carried.push(moved(node, rows, 0, axis)?);
+    }
+    Ok(carried.into_iter().map(Value::from).collect())
+}
+
+/// `x` with its axis `from` moved to position `to`.
+fn moved(node: &mut Node<'_, '_>, x: Arg, from: usize, to: usize) -> Result<Arg, OnnxError> {
+    let mut axes: Vec<i64> = (0..node.rank(&x)? as i64).collect();
+    let axis = axes.remove(from);
+    axes.insert(to, axis);
+    if from == to {
+        return Ok(x);
+    }
+    node.op("permute_dims", &[x], tvm_core::ir::Attrs::new().with("axes", axes))
+}

@@ -1,0 +1,171 @@
+//! Sequences and optional values. The number of elements of a sequence is known at import; its elements are values like
+//! others, and the graph function knows nothing of the sequence.
+
+use tvm_core::ir::Attrs;
+use tvm_core::relax::Arg;
+use tvm_core::tir::PrimExpr;
+
+use super::shape::parts;
+use super::{Row, With, one, row};
+use crate::error::OnnxError;
+use crate::node::Node;
+use crate::value::{Ints, Value};
+
+pub(super) static ROWS: &[Row] = &[
+    row("ConcatFromSequence", 11, With(concat)),
+    row("Optional", 15, With(optional)),
+    row("OptionalGetElement", 15, With(element)),
+    row("OptionalHasElement", 15, With(has_element)),
+    row("SequenceAt", 11, With(at)),
+    row("SequenceConstruct", 11, With(construct)),
+    row("SequenceEmpty", 11, With(|_| Ok(vec![Value::Sequence(Vec::new())]))),
+    row("SequenceErase", 11, With(erase)),
+    row("SequenceInsert", 11, With(insert)),
+    row("SequenceLength", 11, With(length)),
+    row("SequenceMap", 17, With(map)),
+    row("SplitToSequence", 11, With(split)),
+];
+
+type Results = Result<Vec<Value>, OnnxError>;
+
+/// The elements of input `i`, a sequence.
+fn sequence(node: &Node<'_, '_>, i: usize) -> Result<Vec<Value>, OnnxError> {
+    match node.value(i)? {
+        Value::Sequence(elements) => Ok(elements.clone()),
+        Value::Arg(_) | Value::Ints(_) | Value::Absent | Value::Unknown => {
+            Err(node.malformed(format!("input {i} is a sequence, got a tensor")))
+        }
+    }
+}
+
+/// The position in input `i`, from `-n` to `n - 1`; `default` if it is omitted.
+fn position(node: &Node<'_, '_>, i: usize, n: usize, default: i64) -> Result<usize, OnnxError> {
+    let n = n as i64;
+    let at = if node.has(i) { node.int(i)? } else { default };
+    if (-n..n).contains(&at) {
+        return Ok(at.rem_euclid(n) as usize);
+    }
+    Err(node.malformed(format!("position {at} is outside of a sequence of {n} elements")))
+}
+
+fn construct(node: &mut Node<'_, '_>) -> Results {
+    let elements: Result<_, _> = (0..node.num_inputs()).map(|i| node.value(i).cloned()).collect();
+    Ok(vec![Value::Sequence(elements?)])
+}
+
+fn insert(node: &mut Node<'_, '_>) -> Results {
+    let mut elements = sequence(node, 0)?;
+    let n = elements.len();
+    // The position after the last element is allowed, too.
+    let place = if node.has(2) && node.int(2)? != n as i64 { position(node, 2, n, 0)? } else { n };
+    elements.insert(place, node.value(1)?.clone());
+    Ok(vec![Value::Sequence(elements)])
+}
+
+fn erase(node: &mut Node<'_, '_>) -> Results {
+    let mut elements = sequence(node, 0)?;
+    elements.remove(position(node, 1, elements.len(), -1)?);
+    Ok(vec![Value::Sequence(elements)])
+}
+
+fn at(node: &mut Node<'_, '_>) -> Results {
+    let mut elements = sequence(node, 0)?;
+    Ok(vec![elements.swap_remove(position(node, 1, elements.len(), 0)?)])
+}
+
+fn length(node: &mut Node<'_, '_>) -> Results {
+    Ok(vec![Ints::scalar(PrimExpr::index(sequence(node, 0)?.len() as i64)).into()])
+}
+
+fn concat(node: &mut Node<'_, '_>) -> Results {
+    let elements = sequence(node, 0)?;
+    let args: Result<Vec<Arg>, _> = elements.into_iter().map(|it| node.materialise(it)).collect();
+    let mut args = args?;
+    let Some(first) = args.first() else { return Err(node.malformed("the sequence is empty")) };
+    let (new, rank) = (node.flag("new_axis", false)?, node.rank(first)?);
+    let axis = node.attr_int("axis")?;
+    let axis = node.axis(node.required("axis", axis)?, rank + usize::from(new))?;
+    if new {
+        for arg in &mut args {
+            let mut shape = node.shape(arg)?;
+            shape.insert(axis.min(shape.len()), PrimExpr::index(1));
+            *arg = node.reshape(arg, &shape)?;
+        }
+    }
+    if args.len() == 1 {
+        return Ok(vec![args.remove(0).into()]);
+    }
+    one(node.op("concat", &[Arg::Tuple(args.into())], Attrs::new().with("axis", axis)))
+}
+
+/// Parts of the extents that input 1 lists, of one extent that it gives, or of one element.
+fn split(node: &mut Node<'_, '_>) -> Results {
+    let x = node.arg(0)?;
+    let shape = node.shape(&x)?;
+    let axis = node.axis(node.int_or("axis", 0)?, shape.len())?;
+    let known = shape[axis].as_int();
+    let pieces = |extent: i64, size: i64| {
+        let whole = (0..extent / size.max(1)).map(move |_| PrimExpr::index(size));
+        whole.chain((extent % size.max(1) != 0).then(|| PrimExpr::index(extent % size))).collect::<Vec<_>>()
+    };
+    let unknown = || node.unsupported("a sequence whose length only a run knows");
+    let listed = node.known(1).map(|it| (it.dims.is_empty(), it.values));
+    let sizes = match listed {
+        Some((false, sizes)) => sizes,
+        Some((true, size)) => {
+            let size = size[0].as_int().filter(|it| *it > 0).ok_or_else(unknown)?;
+            pieces(known.ok_or_else(unknown)?, size)
+        }
+        None if node.has(1) => return Err(unknown()),
+        None => pieces(known.ok_or_else(unknown)?, 1),
+    };
+    let mut res = parts(node, &x, axis, &sizes)?;
+    if !node.has(1) && !node.flag("keepdims", true)? {
+        let mut shape = shape;
+        shape.remove(axis);
+        for part in &mut res {
+            *part = node.reshape(part, &shape)?;
+        }
+    }
+    Ok(vec![Value::Sequence(res.into_iter().map(Value::from).collect())])
+}
+
+/// The graph in attribute `body` for each element; an input that is no sequence is the same for all of them.
+fn map(node: &mut Node<'_, '_>) -> Results {
+    let body = node.graph("body")?;
+    let n = sequence(node, 0)?.len();
+    let mut results = vec![Vec::new(); node.num_outputs()];
+    for i in 0..n {
+        let mut inputs = Vec::new();
+        for input in 0..node.num_inputs() {
+            inputs.push(match node.value(input)? {
+                Value::Sequence(elements) => elements.get(i).cloned().ok_or_else(|| {
+                    node.malformed(format!("input {input} has {} elements, input 0 has {n}", elements.len()))
+                })?,
+                other => other.clone(),
+            });
+        }
+        let made = node.nested("body", body, inputs)?;
+        if made.len() != results.len() {
+            return Err(node.malformed("the body has another number of outputs than the node"));
+        }
+        results.iter_mut().zip(made).for_each(|(all, value)| all.push(value));
+    }
+    Ok(results.into_iter().map(Value::Sequence).collect())
+}
+
+fn optional(node: &mut Node<'_, '_>) -> Results {
+    Ok(vec![node.opt_value(0).cloned().unwrap_or(Value::Absent)])
+}
+
+fn has_element(node: &mut Node<'_, '_>) -> Results {
+    let has = node.opt_value(0).is_some_and(|it| !matches!(it, Value::Absent));
+    Ok(vec![tvm_runtime::Tensor::scalar(has).into()])
+}
+
+fn element(node: &mut Node<'_, '_>) -> Results {
+    match node.value(0)? {
+        Value::Absent => Err(node.malformed("the optional value is empty")),
+        value => Ok(vec![value.clone()]),
+    }
+}
