@@ -24,7 +24,7 @@ pub(crate) fn fold(node: &Node<'_, '_>) -> Folded {
     let mut inputs = Vec::new();
     for i in 0..node.num_inputs() {
         match node.known(i) {
-            Some(ints) if matches!(ints.dtype, DataType::I64 | DataType::I32 | DataType::BOOL) => {
+            Some(ints) if TYPES.contains(&ints.dtype) => {
                 inputs.push(Some(ints));
             }
             None if !node.has(i) => inputs.push(None),
@@ -42,6 +42,10 @@ pub(crate) fn fold(node: &Node<'_, '_>) -> Folded {
         "Unsqueeze" | "Squeeze" => redim(node, first)?,
         "Expand" => expand(first, given(1)),
         "Cast" => cast(node, first)?,
+        // Whole numbers stay what they are.
+        "Ceil" | "Floor" | "Round" => Some(first.clone()),
+        // There is no -0 among integers.
+        "Neg" if first.dtype == DataType::F32 && first.values.iter().any(|it| it.is_const(0)) => None,
         "Neg" => map(first, |x| PrimExpr::index(0) - x),
         "Abs" => map(first, |x| x.clone().less(0).select(PrimExpr::index(0) - x, x.clone())),
         "Not" => map(first, |x| truth(x.clone().equal(0))),
@@ -55,21 +59,27 @@ pub(crate) fn fold(node: &Node<'_, '_>) -> Folded {
         }
         op => given(1).filter(|_| inputs.len() == 2).and_then(|second| binary(op, first, second)),
     };
-    Ok(res.filter(|it| it.values.len() <= MAX_INTS).map(|mut it| {
+    let res = res.filter(|it| it.values.len() <= MAX_INTS).map(|mut it| {
         it.values.iter_mut().for_each(|value| *value = node.decided(&simplify_dim(value)));
         it
-    }))
+    });
+    Ok(res.filter(Ints::is_exact))
 }
+
+/// Element types of the operands. Floats are whole numbers; exporters compute extents with them as well.
+const TYPES: &[DataType] = &[DataType::I64, DataType::I32, DataType::BOOL, DataType::F32];
 
 const FOLDED: &[&str] = &[
     "Abs",
     "Add",
     "And",
     "Cast",
+    "Ceil",
     "Concat",
     "Div",
     "Equal",
     "Expand",
+    "Floor",
     "Gather",
     "Greater",
     "GreaterOrEqual",
@@ -87,6 +97,7 @@ const FOLDED: &[&str] = &[
     "ReduceProd",
     "ReduceSum",
     "Reshape",
+    "Round",
     "Slice",
     "Squeeze",
     "Sub",
@@ -168,10 +179,21 @@ fn binary(op: &str, a: &Ints, b: &Ints) -> Option<Ints> {
     let value = |(x, y): (&PrimExpr, &PrimExpr)| match op {
         "Add" => Some(x + y),
         "Sub" => Some(x - y),
+        // A product of 0 and a negative float is -0.
+        "Mul" if a.dtype == DataType::F32 && [x, y].iter().any(|it| it.as_int().is_some_and(|it| it < 0)) => {
+            None
+        }
         "Mul" => Some(x * y),
+        // The quotient of floats may be no whole number.
+        "Div" if a.dtype == DataType::F32 => {
+            let (x, y) = (x.as_int()?, y.as_int().filter(|it| *it != 0)?);
+            (x % y == 0 && (x != 0 || y > 0)).then(|| PrimExpr::index(x / y))
+        }
         "Div" if y.as_int().is_none_or(|it| it != 0) => Some(x / y),
         // The remainder has the sign of the divisor, because `fmod` is not set.
-        "Mod" if y.as_int().is_some_and(|it| it > 0) => Some(x.clone().floormod(y)),
+        "Mod" if a.dtype != DataType::F32 && y.as_int().is_some_and(|it| it > 0) => {
+            Some(x.clone().floormod(y))
+        }
         "Min" => Some(x.clone().min(y)),
         "Max" => Some(x.clone().max(y)),
         "Equal" if prove_equal(x, y) => Some(PrimExpr::index(1)),
@@ -363,7 +385,7 @@ fn cast(node: &Node<'_, '_>, data: &Ints) -> Folded {
         DataType::BOOL => {
             map(data, |x| truth(x.clone().not_equal(0))).map(|it| Ints { dtype: DataType::BOOL, ..it })
         }
-        dtype @ (DataType::I64 | DataType::I32) => Some(Ints { dtype, ..data.clone() }),
+        dtype @ (DataType::I64 | DataType::I32 | DataType::F32) => Some(Ints { dtype, ..data.clone() }),
         _ => None,
     })
 }

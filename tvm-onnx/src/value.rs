@@ -23,7 +23,11 @@ pub(crate) enum Value {
     Unknown,
 }
 
-/// A small integer tensor whose elements are expressions over symbolic dimensions.
+/// Magnitude from which on `f32` does not have all whole numbers.
+const MAX_WHOLE: i64 = 1 << 24;
+
+/// A small tensor of integers, or of floats that are whole numbers, whose elements are expressions over symbolic
+/// dimensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Ints {
     /// Extents of the tensor.
@@ -45,7 +49,7 @@ impl Ints {
         Ints { dims: Vec::new(), values: vec![value], dtype: DataType::I64 }
     }
 
-    /// The elements of a small integer or bool tensor.
+    /// The elements of a small tensor of integers, truth values or whole numbers.
     pub(crate) fn from_tensor(tensor: &Tensor) -> Option<Ints> {
         fn all<T: Copy + Into<i64>>(data: &[T]) -> Vec<PrimExpr> {
             data.iter().map(|&it| PrimExpr::index(it.into())).collect()
@@ -60,9 +64,22 @@ impl Ints {
             DataType::I8 => all(tensor.as_slice::<i8>().ok()?),
             DataType::U8 => all(tensor.as_slice::<u8>().ok()?),
             DataType::BOOL => all(tensor.as_slice::<bool>().ok()?),
+            DataType::F32 => {
+                let whole = |it: &f32| {
+                    let exact = it.fract() == 0.0 && it.abs() < MAX_WHOLE as f32 && it.to_bits() != 1 << 31;
+                    exact.then(|| PrimExpr::index(*it as i64))
+                };
+                tensor.as_slice::<f32>().ok()?.iter().map(whole).collect::<Option<Vec<_>>>()?
+            }
             _ => return None,
         };
         Some(Ints { dims: tensor.shape().to_vec(), values, dtype: tensor.dtype() })
+    }
+
+    /// True if the type has all elements that are constants.
+    pub(crate) fn is_exact(&self) -> bool {
+        let fits = |it: &PrimExpr| it.as_int().is_none_or(|it| it.abs() < MAX_WHOLE);
+        self.dtype != DataType::F32 || self.values.iter().all(fits)
     }
 
     /// The elements, if all are constants.
@@ -81,6 +98,7 @@ impl Ints {
             DataType::I8 => Tensor::from_vec(values.iter().map(|&it| it as i8).collect(), dims),
             DataType::U8 => Tensor::from_vec(values.iter().map(|&it| it as u8).collect(), dims),
             DataType::BOOL => Tensor::from_vec(values.iter().map(|&it| it != 0).collect(), dims),
+            DataType::F32 => Tensor::from_vec(values.iter().map(|&it| it as f32).collect(), dims),
             _ => return None,
         };
         tensor.ok()

@@ -10,6 +10,7 @@ const ONE: &[&str] = &[
     "BitCast",
     "Cast",
     "Celu",
+    "ConcatFromSequence",
     "ConstantOfShape",
     "DepthToSpace",
     "DynamicQuantizeLinear",
@@ -23,6 +24,7 @@ const ONE: &[&str] = &[
     "HardSwish",
     "Hardmax",
     "Identity",
+    "If",
     "IsInf",
     "LRN",
     "LeakyRelu",
@@ -32,8 +34,12 @@ const ONE: &[&str] = &[
     "MaxPool",
     "MeanVarianceNormalization",
     "Mish",
+    "Optional",
+    "OptionalGetElement",
+    "OptionalHasElement",
     "Reciprocal",
     "Selu",
+    "SequenceLength",
     "Shape",
     "Shrink",
     "Size",
@@ -74,7 +80,10 @@ const TWO: &[&str] = &[
     "ReduceSum",
     "ReduceSumSquare",
     "Reshape",
+    "SequenceAt",
+    "SequenceErase",
     "Split",
+    "SplitToSequence",
     "Squeeze",
     "TopK",
     "Trilu",
@@ -101,6 +110,7 @@ const THREE: &[&str] = &[
     "Scatter",
     "ScatterElements",
     "ScatterND",
+    "SequenceInsert",
     "SoftmaxCrossEntropyLoss",
     "Tile",
     "Where",
@@ -120,12 +130,14 @@ const OTHERS: &[(&str, usize)] = &[
     ("RNN", 6),
     ("Resize", 4),
     ("RotaryEmbedding", 4),
+    ("SequenceEmpty", 0),
     ("Slice", 5),
 ];
 
 /// Operators that take any number of inputs, or whose number is not checked.
 #[cfg(test)]
-const ANY: &[&str] = &["CausalConvWithState", "Concat", "Einsum", "Mean"];
+const ANY: &[&str] =
+    &["CausalConvWithState", "Concat", "Einsum", "Loop", "Mean", "Scan", "SequenceConstruct", "SequenceMap"];
 
 /// Maximum number of inputs of the operator `name`, if it has one.
 pub(super) fn max_inputs(name: &str, convert: &Convert) -> Option<usize> {
