@@ -119,7 +119,7 @@ def write_tests(root):
                 rtol=case.rtol,
                 atol=case.atol,
                 op=graph.node[0].op_type if graph.node else "",
-                opset=max(it.version for it in case.model.opset_import if it.domain in ("", "ai.onnx")),
+                opset=max(it.version for it in case.model.opset_import),
                 kinds=[[kind_of(it) for it in infos] for infos in (graph.input, graph.output)],
                 sets=len(case.data_sets),
             )
@@ -484,8 +484,10 @@ def main():
     parser.add_argument("--filter", default="")
     parser.add_argument("--max-opset", type=int, default=27)
     parser.add_argument("--alone", action="store_true", help="without peers")
-    parser.add_argument("command", nargs="*")
-    args = parser.parse_args()
+    given = sys.argv[1:]
+    end = given.index("--") if "--" in given else len(given)
+    args = parser.parse_args(given[:end])
+    args.command = given[end + 1 :]
     return {"nodes": nodes, "real": real, "serve-ort": lambda _: serve_ort()}[args.what](args)
 
 

@@ -99,7 +99,29 @@ fn arms_of_different_ranks() {
         assert_near(&got[0], &floats(&[1.0, 2.0], &[2]), "the only valid arm");
         let args = [Value::from(&floats(&[0.0; 4], &[2, 2]))];
         let err = vm.invoke("main", &args).unwrap_err().to_string();
-        assert!(err.contains("the_only_valid_branch"), "{err}");
+        assert!(err.contains("the_only_valid_choice"), "{err}");
+    }
+}
+
+/// `Squeeze` without axes removes those that have extent 1 in a run.
+#[test]
+fn squeezes_of_symbolic_extents() {
+    let nodes = vec![node("Squeeze", "x", "a", vec![]), node("Neg", "a", "y", vec![])];
+    let model = model(17, nodes).input("x", "n 1 m 2").output("y");
+    for target in targets() {
+        let vm = compiled(&model, &target).unwrap();
+        for (shape, want) in [
+            ([1i64, 1, 1, 2], &[2i64][..]),
+            ([3, 1, 1, 2], &[3, 2]),
+            ([1, 1, 3, 2], &[3, 2]),
+            ([2, 1, 3, 2], &[2, 3, 2]),
+        ] {
+            let n = shape.iter().product::<i64>();
+            let values: Vec<f32> = (0..n).map(|it| it as f32).collect();
+            let negated: Vec<f32> = values.iter().map(|it| -it).collect();
+            let got = run(&vm, &[floats(&values, &shape)]);
+            assert_near(&got[0], &floats(&negated, want), &format!("{shape:?} on {target}"));
+        }
     }
 }
 

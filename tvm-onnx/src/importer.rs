@@ -23,7 +23,7 @@ use crate::graph::{graphs, node_path, order};
 use crate::inline::inlined;
 use crate::names::show;
 use crate::narrow::Narrow;
-use crate::nodes::{Shadowed, max_conversions};
+use crate::nodes::{Scope, max_conversions};
 use crate::ops;
 use crate::options::ImportOptions;
 use crate::proto::{GraphProto, ModelProto, ValueInfoProto};
@@ -82,8 +82,9 @@ pub fn import_proto(
         opset,
         graph_name,
         total_bytes: 0,
-        shadowed: Vec::new(),
+        scopes: Vec::new(),
         facts: Vec::new(),
+        read: Vec::new(),
         unsupported: UnsupportedReport::default(),
         conversions: 0,
         max_conversions: max_conversions(graph),
@@ -144,10 +145,12 @@ pub(crate) struct Importer<'m> {
     pub(crate) opset: i64,
     pub(crate) graph_name: String,
     pub(crate) total_bytes: u128,
-    /// For each nested graph that is being converted, the names that it defined anew, and how many facts were known before.
-    pub(crate) shadowed: Vec<(Vec<Shadowed<'m>>, usize)>,
+    /// The scopes of the nested graphs that are being converted.
+    pub(crate) scopes: Vec<Scope<'m>>,
     /// Conditions whose value is known in the scope that is being converted.
     pub(crate) facts: Vec<(PrimExpr, bool)>,
+    /// Values that are read when the program runs, as dimensions.
+    pub(crate) read: Vec<(&'m str, Vec<PrimExpr>)>,
     /// What could not be converted so far.
     pub(crate) unsupported: UnsupportedReport,
     /// Number of conversions of nodes so far, and its limit.
@@ -176,7 +179,7 @@ impl<'m> Importer<'m> {
         for info in &graph.value_info {
             if let Some(Value::Arg(arg)) = self.values.get(&*info.name) {
                 let place = format!("value `{}`", show(&info.name));
-                self.check_declared(info, &self.type_of(arg)).map_err(|err| err.at(&place))?;
+                self.check_elements(info, &self.type_of(arg)).map_err(|err| err.at(&place))?;
             }
         }
         let ret = self.outputs(graph, outputs)?;
@@ -201,7 +204,7 @@ impl<'m> Importer<'m> {
         for (output, value) in graph.output.iter().zip(values) {
             let place = format!("output `{}`", show(&output.name));
             let arg = self.materialise(value, &Span::model(place.as_str())).map_err(|err| err.at(&place))?;
-            self.check_declared(output, &self.type_of(&arg)).map_err(|err| err.at(&place))?;
+            self.check_elements(output, &self.type_of(&arg)).map_err(|err| err.at(&place))?;
             outputs.push(arg);
         }
         if outputs.is_empty() {

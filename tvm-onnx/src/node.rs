@@ -1,6 +1,7 @@
 //! Conversion of one node: access to its inputs and attributes, and emission of operators.
 
 use tvm_core::ir::{Attrs, Span, TensorType, Type};
+use tvm_core::relax::analysis::{prove_equal, prove_unequal};
 use tvm_core::relax::{Arg, Body};
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::{DataType, Tensor};
@@ -23,7 +24,7 @@ pub(crate) struct Node<'a, 'm> {
     pub(crate) opset: i64,
     /// Narrow type of the elements of the outputs, if they have one.
     pub(crate) gives: Option<Narrow>,
-    /// The node is a branch whose arms give values of different ranks.
+    /// The rank of the node's results depends on a condition.
     pub(crate) split: Option<Split<'m>>,
 }
 
@@ -152,6 +153,15 @@ impl<'a, 'm> Node<'a, 'm> {
         self.importer.materialise(value, &self.span)
     }
 
+    /// Whether `extent` is 1; `None` where that is not known.
+    pub(crate) fn is_one(&self, extent: &PrimExpr) -> Option<bool> {
+        let one = PrimExpr::index(1);
+        if prove_equal(extent, &one) || prove_unequal(extent, &one) {
+            return Some(prove_equal(extent, &one));
+        }
+        self.importer.holds(&extent.clone().equal(1))
+    }
+
     /// `value` as a constant, if it is a condition that is known here.
     pub(crate) fn decided(&self, value: &PrimExpr) -> PrimExpr {
         self.importer.decided(value)
@@ -201,9 +211,67 @@ impl<'a, 'm> Node<'a, 'm> {
         if let Some(ints) = self.value(i)?.ints() {
             return Ok(ints.values);
         }
+        let name = self.proto.input[i].as_str();
+        if let Some((_, read)) = self.importer.read.iter().rev().find(|(it, _)| *it == name) {
+            return Ok(read.clone());
+        }
         let arg = self.arg(i)?;
         let read = self.importer.read_dims(&arg, &self.span)?;
-        read.ok_or_else(|| self.unsupported(format!("input {i}, which is not a short vector of integers")))
+        let read = read
+            .ok_or_else(|| self.unsupported(format!("input {i}, which is not a short vector of integers")))?;
+        self.importer.read.push((name, read.clone()));
+        Ok(read)
+    }
+
+    /// Axes of a tensor of `rank` axes, from input `i` in operator sets from `since` on, or from the attribute `name` in
+    /// earlier ones. For axes that only a run knows, the rest of the graph is converted for each axis.
+    pub(crate) fn axes_at(
+        &mut self,
+        i: usize,
+        name: &str,
+        since: i64,
+        rank: impl FnOnce(usize) -> usize,
+    ) -> Result<Option<Vec<i64>>, OnnxError> {
+        let known = if self.opset < since { self.attr_ints(name)?.map(<[i64]>::to_vec) } else { None };
+        if let Some(axes) = known {
+            return self.axes(&axes, rank(axes.len())).map(Some);
+        }
+        if self.opset < since || !self.has(i) {
+            return Ok(None);
+        }
+        let given = self.dims(i)?;
+        let rank = rank(given.len());
+        let mut axes = Vec::new();
+        for axis in given {
+            axes.push(match axis.as_int() {
+                Some(axis) => axis,
+                None => self.one_of(&axis, rank as i64)?,
+            });
+        }
+        self.axes(&axes, rank).map(Some)
+    }
+
+    /// The value of `axis`, which a run knows, among `rank` axes.
+    fn one_of(&mut self, axis: &PrimExpr, rank: i64) -> Result<i64, OnnxError> {
+        // Negative axes count from the end.
+        let place = axis.clone().floormod(rank.max(1));
+        for at in 0..rank - 1 {
+            let cond = place.clone().equal(at);
+            match self.importer.holds(&cond) {
+                Some(true) => return Ok(at),
+                Some(false) => {}
+                None => {
+                    if at == 0 {
+                        let inside = axis.clone().greater_equal(-rank).and(axis.clone().less(rank));
+                        let span = self.span.clone();
+                        self.importer.check_condition(&Arg::Prim(inside), true, &span)?;
+                    }
+                    self.split = Some(Split { cond: Arg::Prim(cond), arms: None });
+                    return Err(self.unsupported("an axis that only a run knows"));
+                }
+            }
+        }
+        Ok(rank - 1)
     }
 
     /// Input `i`, which must be one integer; otherwise as [`dims`](Self::dims).

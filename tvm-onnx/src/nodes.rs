@@ -1,8 +1,9 @@
 //! Conversion of the nodes of a graph: those of the model itself, and those of graphs that are attributes of nodes.
 //!
-//! A nested graph sees the values of the graphs around it; the values that it defines end with it. Where the arms of an
-//! `If` give values of different ranks, no value can stand for both, so the rest of the graph is converted for each of
-//! them. An arm that the rest of the graph contradicts is never taken by a valid run: its condition becomes a check.
+//! A nested graph sees the values of the graphs around it; the values that it defines end with it. Where a condition
+//! decides the rank of a value (arms of an `If`, `Squeeze` of every axis of extent 1), no value can stand for both, so
+//! the rest of the graph is converted for each value of the condition. If the rest contradicts one of them, no valid run has
+//! it: the condition becomes a check.
 
 use tvm_core::ir::{Attrs, ShapeType, Span, Type};
 use tvm_core::relax::{Arg, Body, Expr, If};
@@ -24,7 +25,15 @@ const MAX_CONVERSIONS: usize = 200_000;
 type Values = Result<Vec<Value>, OnnxError>;
 
 /// What is known of a name before a nested graph defines it anew.
-pub(crate) struct Shadowed<'m>(&'m str, Option<Value>, Option<Narrow>);
+struct Shadowed<'m>(&'m str, Option<Value>, Option<Narrow>);
+
+/// A scope of names, and of what is known while it is open.
+pub(crate) struct Scope<'m> {
+    shadowed: Vec<Shadowed<'m>>,
+    /// Number of facts, and of values read, before it was opened.
+    facts: usize,
+    read: usize,
+}
 
 /// A graph whose nodes are being converted.
 struct Sequence<'m, 'p> {
@@ -33,12 +42,12 @@ struct Sequence<'m, 'p> {
     path: &'p str,
 }
 
-/// An `If` whose arms give values of different ranks.
+/// A node whose results have another rank where a condition holds than where it does not.
 pub(crate) struct Split<'m> {
     /// The condition: a scalar or a tensor of rank 0.
     pub(crate) cond: Arg,
-    /// The graphs of the arms, the one for true first.
-    pub(crate) arms: [&'m GraphProto; 2],
+    /// The graphs of the arms of an `If`, the one for true first. Other nodes are converted again, with the condition known.
+    pub(crate) arms: Option<[&'m GraphProto; 2]>,
 }
 
 impl<'m> Importer<'m> {
@@ -77,13 +86,14 @@ impl<'m> Importer<'m> {
 
     /// Opens a scope of names and of what is known of conditions.
     pub(crate) fn enter(&mut self) {
-        self.shadowed.push((Vec::new(), self.facts.len()));
+        self.scopes.push(Scope { shadowed: Vec::new(), facts: self.facts.len(), read: self.read.len() });
     }
 
     /// Closes the innermost scope: names mean again what they meant before it.
     pub(crate) fn leave(&mut self) {
-        let Some((shadowed, facts)) = self.shadowed.pop() else { return };
+        let Some(Scope { shadowed, facts, read }) = self.scopes.pop() else { return };
         self.facts.truncate(facts);
+        self.read.truncate(read);
         for Shadowed(name, value, narrow) in shadowed.into_iter().rev() {
             match value {
                 Some(value) => self.values.insert(name, value),
@@ -103,20 +113,23 @@ impl<'m> Importer<'m> {
             Some(narrow) => self.narrow.insert(name, narrow),
             None => self.narrow.remove(name),
         };
-        if let Some((shadowed, _)) = self.shadowed.last_mut() {
-            shadowed.push(Shadowed(name, value, narrow));
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.shadowed.push(Shadowed(name, value, narrow));
         }
     }
 
     /// Converts the nodes from position `from` on; returns the outputs of the graph.
     fn sequence(&mut self, it: &Sequence<'m, '_>, from: usize) -> Values {
-        for (at, &index) in it.order.iter().enumerate().skip(from) {
+        let mut at = from;
+        while let Some(&index) = it.order.get(at) {
             let proto = &it.graph.node[index];
             let path = node_path(it.path, index, proto);
-            if let Some(split) = self.node(proto, &path)?
-                && let Some(outputs) = self.split(it, at, &path, &split)?
-            {
-                return Ok(outputs);
+            match self.node(proto, &path)? {
+                None => at += 1,
+                Some(split) => match self.split(it, at, &path, &split)? {
+                    Ok(outputs) => return Ok(outputs),
+                    Err(next) => at = next,
+                },
             }
         }
         it.graph.output.iter().map(|output| self.output(&output.name)).collect()
@@ -146,7 +159,8 @@ impl<'m> Importer<'m> {
         let results = tvm_core::support::with_stack(|| ops::convert(&mut node));
         let (narrow, split) = (node.gives, node.split.take());
         match results {
-            Ok(_) if split.is_some() => return Ok(split),
+            // A converter that cannot go on without the condition gives up with an error.
+            _ if split.is_some() => return Ok(split),
             Ok(results) => self.bind(proto, results, narrow).map_err(|err| err.at(path))?,
             Err(OnnxError::Unsupported(mut report)) => {
                 for item in report.items.iter_mut().filter(|item| item.nodes.is_empty()) {
@@ -176,40 +190,40 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
-    /// Continues after the node at position `at`, a split. Returns the outputs of the graph, or nothing if only one arm is
-    /// possible: then its values are defined, and the nodes after it follow as usual.
+    /// Continues at the node at position `at`, a split. Returns the outputs of the graph; or, if the condition can have one
+    /// value only, the position to continue at as usual.
     fn split(
         &mut self,
         it: &Sequence<'m, '_>,
         at: usize,
         path: &str,
         split: &Split<'m>,
-    ) -> Result<Option<Vec<Value>>, OnnxError> {
+    ) -> Result<Result<Vec<Value>, usize>, OnnxError> {
         let proto = &it.graph.node[it.order[at]];
-        let arm = |this: &mut Self, truth: bool| {
-            let name = if truth { "then_branch" } else { "else_branch" };
+        let arm = |this: &mut Self, truth: bool| -> Result<usize, OnnxError> {
             this.assume(&split.cond, truth);
-            this.nested(split.arms[usize::from(!truth)], &format!("{path}/{name}"), Vec::new())
+            let Some(arms) = split.arms else { return Ok(at) };
+            let name = if truth { "then_branch" } else { "else_branch" };
+            let values = this.nested(arms[usize::from(!truth)], &format!("{path}/{name}"), Vec::new())?;
+            this.bind(proto, values, None)?;
+            Ok(at + 1)
         };
         let span = Span::model(path);
         let mut tried = Vec::new();
         for truth in [true, false] {
             tried.push(self.tried(|this| {
-                let values = arm(this, truth)?;
-                this.bind(proto, values, None)?;
-                let outputs = this.sequence(it, at + 1)?;
+                let next = arm(this, truth)?;
+                let outputs = this.sequence(it, next)?;
                 outputs.into_iter().map(|value| this.materialise(value, &span)).collect::<Result<Vec<_>, _>>()
             })?);
         }
         match (tried.remove(0), tried.remove(0)) {
-            (Ok(yes), Ok(no)) => self.choose(&split.cond, yes, no, &span).map(Some),
+            (Ok(yes), Ok(no)) => self.choose(&split.cond, yes, no, &span).map(Ok),
             (Err(err), Err(_)) => Err(err),
             (yes, _) => {
                 let truth = yes.is_ok();
                 self.check_condition(&split.cond, truth, &span)?;
-                let values = arm(self, truth)?;
-                self.bind(proto, values, None)?;
-                Ok(None)
+                arm(self, truth).map(Err)
             }
         }
     }
@@ -258,7 +272,7 @@ impl<'m> Importer<'m> {
     }
 
     /// Emits a check that `cond` has the value `truth`.
-    fn check_condition(&mut self, cond: &Arg, truth: bool, span: &Span) -> Result<(), OnnxError> {
+    pub(crate) fn check_condition(&mut self, cond: &Arg, truth: bool, span: &Span) -> Result<(), OnnxError> {
         let (is, must) = match cond {
             Arg::Prim(PrimExpr::Binary(it)) if truth && it.op == tvm_core::tir::BinaryOp::Eq => {
                 (Arg::Shape([it.a.clone()].into()), it.b.clone())
@@ -276,25 +290,32 @@ impl<'m> Importer<'m> {
             }
         };
         let ty = Type::Shape(ShapeType { values: Some([must].into()), ndim: Some(1) });
-        self.builder.emit_match_cast("the_only_valid_branch", is, ty, span);
+        self.builder.emit_match_cast("the_only_valid_choice", is, ty, span);
         Ok(())
     }
 
     /// `value` as a constant, if it is a condition that is known in this scope.
     pub(crate) fn decided(&self, value: &PrimExpr) -> PrimExpr {
         let PrimExpr::Select(it) = value else { return value.clone() };
-        let same = |a: &PrimExpr, b: &PrimExpr| tvm_core::arith::same(a, b);
-        let holds = self.facts.iter().rev().find_map(|(fact, truth)| match (fact, &it.condition) {
-            (fact, cond) if same(fact, cond) => Some(*truth),
-            (PrimExpr::Not(fact), cond) if same(&fact.value, cond) => Some(!truth),
-            (fact, PrimExpr::Not(cond)) if same(fact, &cond.value) => Some(!truth),
-            _ => None,
-        });
-        match holds {
+        match self.holds(&it.condition) {
             Some(true) => it.true_value.clone(),
             Some(false) => it.false_value.clone(),
             None => value.clone(),
         }
+    }
+
+    /// Whether `cond` holds, if that is known in this scope.
+    pub(crate) fn holds(&self, cond: &PrimExpr) -> Option<bool> {
+        if let Some(known) = cond.as_int() {
+            return Some(known != 0);
+        }
+        let same = |a: &PrimExpr, b: &PrimExpr| tvm_core::arith::same(a, b);
+        self.facts.iter().rev().find_map(|(fact, truth)| match (fact, cond) {
+            (fact, cond) if same(fact, cond) => Some(*truth),
+            (PrimExpr::Not(fact), cond) if same(&fact.value, cond) => Some(!truth),
+            (fact, PrimExpr::Not(cond)) if same(fact, &cond.value) => Some(!truth),
+            _ => None,
+        })
     }
 }
 

@@ -70,7 +70,7 @@ fn branch(node: &mut Node<'_, '_>) -> Results {
         (Ok((yes, _)), Ok((no, _))) if same => node.choose(&cond, yes, no),
         (Err(err), Err(_)) => Err(err),
         _ => {
-            node.split = Some(Split { cond, arms });
+            node.split = Some(Split { cond, arms: Some(arms) });
             Ok(Vec::new())
         }
     }

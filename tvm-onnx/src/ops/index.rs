@@ -2,6 +2,7 @@
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
+use tvm_core::relax::analysis::simplify_dim;
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
@@ -163,20 +164,58 @@ fn slice(node: &mut Node<'_, '_>) -> Results {
     };
     let (starts, ends) = (dims(node, 1, "starts")?, dims(node, 2, "ends")?);
     let (starts, ends) = (node.required("starts", starts)?, node.required("ends", ends)?);
-    let axes = node.ints_or_attr(3, "axes", 10)?;
-    let steps = if node.opset >= 10 && node.has(4) { Some(node.ints(4)?) } else { None };
+    let steps = if node.opset >= 10 && node.has(4) { Some(node.dims(4)?) } else { None };
     let x = node.arg(0)?;
     let rank = node.rank(&x)?;
+    let axes = node.axes_at(3, "axes", 10, |_| rank)?;
     let axes = axes.unwrap_or_else(|| (0..starts.len() as i64).collect());
-    let axes = node.axes(&axes, rank)?;
-    let steps = steps.unwrap_or_else(|| vec![1; axes.len()]);
+    if axes.len() > rank {
+        return Err(node.malformed(format!("{} limits for a tensor of rank {rank}", axes.len())));
+    }
+    let steps = steps.unwrap_or_else(|| vec![PrimExpr::index(1); axes.len()]);
     if [starts.len(), ends.len(), steps.len()].iter().any(|&n| n != axes.len()) {
         return Err(node.malformed("starts, ends, axes and steps have different lengths"));
     }
-    if steps.contains(&0) {
+    if steps.iter().any(|it| it.is_const(0)) {
         return Err(node.malformed("a step is 0"));
     }
+    let known = steps.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>();
+    let Some(steps) = known else {
+        let mut x = x;
+        for (i, &axis) in axes.iter().enumerate() {
+            x = stepped(node, x, axis as usize, [&starts[i], &ends[i], &steps[i]])?;
+        }
+        return Ok(vec![x.into()]);
+    };
     one(sliced(node, x, &axes, &starts, &ends, &steps))
+}
+
+/// The slice of an axis whose step is known only when the program runs: the elements at computed places.
+fn stepped(
+    node: &mut Node<'_, '_>,
+    x: Arg,
+    axis: usize,
+    [start, end, step]: [&PrimExpr; 3],
+) -> Result<Arg, OnnxError> {
+    let extent = node.shape(&x)?[axis].clone();
+    let forwards = step.clone().greater(0);
+    let zero = PrimExpr::index(0);
+    // Limits beyond the ends are those of the whole axis in the direction of the step.
+    let low = forwards.clone().select(zero.clone(), PrimExpr::index(-1));
+    let high = forwards.clone().select(extent.clone(), extent.clone() - 1i64);
+    let limit = |at: &PrimExpr| {
+        let from_start = at.clone().less(0).select(at.clone() + &extent, at.clone());
+        from_start.max(&low).min(&high)
+    };
+    let (start, end) = (limit(start), limit(end));
+    let size = forwards.clone().select(step.clone(), zero.clone() - step).max(1);
+    let distance = forwards.select(end.clone() - &start, start.clone() - &end);
+    let count = simplify_dim(&(distance + &size - 1i64).floordiv(size).max(0));
+    let limits = [zero, count, PrimExpr::index(1)].map(Arg::Prim);
+    let places = node.op("arange", &limits, Attrs::new().with("dtype", DataType::I64))?;
+    let places = node.call("multiply", &[places, Arg::Prim(step.clone())])?;
+    let places = node.call("add", &[places, Arg::Prim(simplify_dim(&start))])?;
+    node.op("take", &[x, places], Attrs::new().with("axis", axis))
 }
 
 /// The slice `x[begin..end by stride]` along `axes`. As in NumPy, negative limits count from the end, and limits are

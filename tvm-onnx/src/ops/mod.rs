@@ -178,15 +178,15 @@ pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> 
     let row = find(node.proto(), node.opset)
         .map_err(|item| OnnxError::Unsupported(UnsupportedReport { items: vec![item] }))?;
     check_narrow(node)?;
-    if let Some(ints) = crate::fold::fold(node)? {
-        return Ok(vec![ints.into()]);
-    }
     if let Some(most) = arity::max_inputs(row.name, &row.convert)
         && node.num_inputs() > most
     {
         return Err(
             node.malformed(format!("there are {} inputs, the operator takes {most}", node.num_inputs()))
         );
+    }
+    if let Some(ints) = crate::fold::fold(node)? {
+        return Ok(vec![ints.into()]);
     }
     match row.convert {
         Unary(op) => {

@@ -41,10 +41,9 @@ fn root(node: &mut Node<'_, '_>, x: Arg) -> Result<Arg, OnnxError> {
 }
 
 /// The axes to reduce, an input from opset `since` on; `None` if nothing is reduced.
-fn axes(node: &Node<'_, '_>, since: i64, rank: usize) -> Result<Option<Vec<i64>>, OnnxError> {
-    let given = node.ints_or_attr(1, "axes", since)?.filter(|axes| !axes.is_empty());
-    match given {
-        Some(axes) => node.axes(&axes, rank).map(Some),
+fn axes(node: &mut Node<'_, '_>, since: i64, rank: usize) -> Result<Option<Vec<i64>>, OnnxError> {
+    match node.axes_at(1, "axes", since, |_| rank)?.filter(|axes| !axes.is_empty()) {
+        Some(axes) => Ok(Some(axes)),
         None if node.flag("noop_with_empty_axes", false)? => Ok(None),
         None => Ok(Some((0..rank as i64).collect())),
     }
@@ -59,7 +58,8 @@ fn reduce(
     after: Step,
 ) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
-    let axes = axes(node, since, node.rank(&x)?)?;
+    let rank = node.rank(&x)?;
+    let axes = axes(node, since, rank)?;
     let keepdims = node.flag("keepdims", true)?;
     let dtype = node.dtype(&x)?;
     let bool_extreme = dtype.is_bool() && matches!(op, "max" | "min");
@@ -75,7 +75,8 @@ fn reduce(
 /// Subtracts the maximum first, so that nothing overflows.
 fn log_sum_exp(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
-    let Some(axes) = axes(node, 18, node.rank(&x)?)? else { return Ok(vec![x.into()]) };
+    let rank = node.rank(&x)?;
+    let Some(axes) = axes(node, 18, rank)? else { return Ok(vec![x.into()]) };
     let attrs = |keepdims: bool| Attrs::new().with("axis", axes.clone()).with("keepdims", keepdims);
     let keepdims = node.flag("keepdims", true)?;
     let dtype = node.dtype(&x)?;
@@ -109,9 +110,14 @@ fn arg_reduce(node: &mut Node<'_, '_>, op: &str) -> Result<Vec<Value>, OnnxError
 }
 
 fn running(node: &mut Node<'_, '_>, op: &str) -> Result<Vec<Value>, OnnxError> {
-    let axis = node.int(1)?;
     let x = node.arg(0)?;
-    let axis = node.axis(axis, node.rank(&x)?)?;
+    let rank = node.rank(&x)?;
+    let Some([axis]) =
+        node.axes_at(1, "axis", 1, |_| rank)?.as_deref().map(<[i64; 1]>::try_from).and_then(Result::ok)
+    else {
+        return Err(node.malformed("input 1 is one axis"));
+    };
+    let axis = axis as usize;
     let (reverse, exclusive) = (node.flag("reverse", false)?, node.flag("exclusive", false)?);
     let x = if reverse { super::index::reversed(node, x, axis)? } else { x };
     let attrs = Attrs::new().with("axis", axis).with("exclusive", exclusive);

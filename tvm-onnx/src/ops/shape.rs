@@ -9,6 +9,7 @@ use tvm_runtime::DataType;
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
+use crate::nodes::Split;
 use crate::value::Value;
 
 pub(super) static ROWS: &[Row] = &[
@@ -131,12 +132,19 @@ fn extents_when_run(shape: &[PrimExpr], target: &[PrimExpr], keep_zero: bool) ->
 }
 
 fn squeeze(node: &mut Node<'_, '_>) -> Results {
-    let axes = node.ints_or_attr(1, "axes", 13)?;
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
-    let dropped = match axes {
-        Some(axes) => node.axes(&axes, shape.len())?,
-        None => (0..shape.len() as i64).filter(|&i| shape[i as usize].is_const(1)).collect(),
+    let dropped = match node.axes_at(1, "axes", 13, |_| shape.len())? {
+        Some(axes) => axes,
+        None => {
+            // Which axes are dropped may depend on symbolic extents.
+            if let Some(open) = shape.iter().find(|extent| node.is_one(extent).is_none()) {
+                let cond = Arg::Prim(open.clone().equal(1));
+                node.split = Some(Split { cond, arms: None });
+                return Ok(Vec::new());
+            }
+            (0..shape.len() as i64).filter(|&i| node.is_one(&shape[i as usize]) == Some(true)).collect()
+        }
     };
     if let Some(axis) = dropped.iter().find(|&&it| shape[it as usize].as_int().is_some_and(|n| n != 1)) {
         return Err(node.malformed(format!("axis {axis} does not have extent 1")));
@@ -147,12 +155,12 @@ fn squeeze(node: &mut Node<'_, '_>) -> Results {
 }
 
 fn unsqueeze(node: &mut Node<'_, '_>) -> Results {
-    let axes = node.ints_or_attr(1, "axes", 13)?;
-    let axes = node.required("axes", axes)?;
     let x = node.arg(0)?;
-    let mut rest = node.shape(&x)?.into_iter();
-    let rank = rest.len() + axes.len();
-    let added = node.axes(&axes, rank)?;
+    let shape = node.shape(&x)?;
+    let axes = node.axes_at(1, "axes", 13, |added| shape.len() + added)?;
+    let added = node.required("axes", axes)?;
+    let rank = shape.len() + added.len();
+    let mut rest = shape.into_iter();
     let extent = |i: usize| if added.contains(&(i as i64)) { Some(PrimExpr::index(1)) } else { rest.next() };
     let extents: Option<Vec<PrimExpr>> = (0..rank).map(extent).collect();
     let extents = extents.ok_or_else(|| node.malformed("the axes do not fit"))?;
@@ -286,13 +294,9 @@ fn pad(node: &mut Node<'_, '_>) -> Results {
         node.dims(1)?
     };
     let mode = node.str_or("mode", "constant")?;
-    let axes = if node.has(3) { Some(node.ints(3)?) } else { None };
     let x = node.arg(0)?;
     let (rank, dtype) = (node.rank(&x)?, node.dtype(&x)?);
-    let axes = match axes {
-        Some(axes) => node.axes(&axes, rank)?,
-        None => (0..rank as i64).collect(),
-    };
+    let axes = node.axes_at(3, "axes", 11, |_| rank)?.unwrap_or_else(|| (0..rank as i64).collect());
     if pads.len() != 2 * axes.len() {
         return Err(node.malformed(format!("pads are {} numbers, got {}", 2 * axes.len(), pads.len())));
     }
@@ -385,23 +389,36 @@ fn pad_when_run(
 
 /// The middle of the input if it is too large; the input in the middle of zeros if it is too small.
 fn center_crop_pad(node: &mut Node<'_, '_>) -> Results {
-    let target = node.ints(1)?;
+    let target = node.dims(1)?;
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
     let axes = match node.attr_ints("axes")? {
         Some(axes) => node.axes(axes, shape.len())?,
         None => (0..shape.len() as i64).collect(),
     };
-    if axes.len() != target.len() || target.iter().any(|it| !(0..1 << 40).contains(it)) {
+    let known = |it: &PrimExpr| it.as_int();
+    if axes.len() != target.len() || target.iter().filter_map(known).any(|it| !(0..1 << 40).contains(&it)) {
         return Err(node.malformed(format!("the shape is {} numbers that are not negative", axes.len())));
     }
+    let mut widths = Vec::new();
+    for (&axis, wanted) in axes.iter().zip(&target) {
+        let missing = simplify_dim(&(wanted.clone() - &shape[axis as usize]));
+        // An odd element of padding goes to the end, and so does an odd element that is removed.
+        let before = simplify_dim(&match missing.as_int() {
+            Some(missing) => PrimExpr::index(missing / 2),
+            None => missing.clone() / 2i64,
+        });
+        widths.push((before.clone(), simplify_dim(&(missing - before))));
+    }
+    let pads: Vec<PrimExpr> =
+        widths.iter().map(|it| it.0.clone()).chain(widths.iter().map(|it| it.1.clone())).collect();
+    let zero = node.scalar(0.0, node.dtype(&x)?)?;
+    let Some(pads) = pads.iter().map(known).collect::<Option<Vec<i64>>>() else {
+        return pad_when_run(node, x, &axes, &pads, ("constant", Some(zero)));
+    };
     let mut widths = vec![0; 2 * shape.len()];
-    for (&axis, &wanted) in axes.iter().zip(&target) {
-        let axis = axis as usize;
-        let extent = shape[axis].as_int().ok_or_else(|| node.unsupported("a symbolic extent"))?;
-        let missing = wanted - extent;
-        // An odd element of padding goes to the end.
-        (widths[2 * axis], widths[2 * axis + 1]) = (missing / 2, missing - missing / 2);
+    for (i, &axis) in axes.iter().enumerate() {
+        (widths[2 * axis as usize], widths[2 * axis as usize + 1]) = (pads[i], pads[i + axes.len()]);
     }
     let x = crop(node, x, &mut widths)?;
     if widths.iter().all(|&it| it == 0) {
