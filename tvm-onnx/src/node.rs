@@ -274,6 +274,12 @@ impl<'a, 'm> Node<'a, 'm> {
         Ok(rank - 1)
     }
 
+    /// The elements of a short vector of integers, or of a scalar, which are read when the program runs.
+    pub(crate) fn read(&mut self, arg: &Arg) -> Result<Vec<PrimExpr>, OnnxError> {
+        let read = self.importer.read_dims(arg, &self.span)?;
+        read.ok_or_else(|| self.unsupported("a long list of integers that only a run knows"))
+    }
+
     /// Input `i`, which must be one integer; otherwise as [`dims`](Self::dims).
     pub(crate) fn dim(&mut self, i: usize) -> Result<PrimExpr, OnnxError> {
         match &self.dims(i)?[..] {

@@ -31,6 +31,7 @@ pub(super) static ROWS: &[Row] = &[
     row("Softplus", 1, With(softplus)),
     row("Softsign", 1, With(softsign)),
     row("Swish", 24, With(swish)),
+    row("SwiGLU", 28, With(swiglu)),
     row("ThresholdedRelu", 10, With(thresholded_relu)),
 ];
 
@@ -296,4 +297,14 @@ fn hardmax(node: &mut Node<'_, '_>) -> Results {
     let prim = |it: f64| Arg::Prim(PrimExpr::constant(it, dtype));
     let attrs = Attrs::new().with("depth", extent).with("axis", axis);
     one(node.op("one_hot", &[index, prim(1.0), prim(0.0)], attrs))
+}
+
+/// A gate `a · sigmoid(alpha · a)` times another value.
+fn swiglu(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let (gate, value) = (node.arg(0)?, node.arg(1)?);
+    let alpha = node.float_or("alpha", 1.0)?;
+    let scaled = node.with("multiply", &gate, alpha)?;
+    let open = node.map("sigmoid", &scaled)?;
+    let gate = node.apply("multiply", &gate, &open)?;
+    one(node.apply("multiply", &gate, &value))
 }

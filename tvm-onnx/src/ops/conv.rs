@@ -49,7 +49,7 @@ fn conv_integer(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     one(convolved(node, x, weight))
 }
 
-fn convolved(node: &mut Node<'_, '_>, x: Arg, weight: Arg) -> Result<Arg, OnnxError> {
+pub(super) fn convolved(node: &mut Node<'_, '_>, x: Arg, weight: Arg) -> Result<Arg, OnnxError> {
     let (kernel, shape) = (node.shape(&weight)?, node.shape(&x)?);
     if kernel.len() != shape.len() || shape.len() < 3 {
         let message = format!("input and weight have ranks {} and {}", shape.len(), kernel.len());

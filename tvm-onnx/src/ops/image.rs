@@ -2,12 +2,15 @@
 
 use tvm_core::ir::{AttrValue, Attrs};
 use tvm_core::relax::Arg;
-use tvm_core::relax::analysis::simplify_dim;
+use tvm_core::relax::analysis::{prove_equal, simplify_dim};
 use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
 
 use super::resample::{Axis, Filter, resample};
+use super::resample_when_run::{AxisWhenRun, float_of, resample_when_run};
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
+use crate::iterate::row_at;
 use crate::node::Node;
 use crate::value::Value;
 
@@ -28,7 +31,8 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
         None => (0..rank as i64).collect(),
     };
     let sizes = if modern && node.has(scales + 1) { Some(node.dims(scales + 1)?) } else { None };
-    let known = sizes.iter().flatten().chain(&shape).all(|it| it.as_int().is_some());
+    let when_run = !matches!(sizes, Some(_)) && node.has(scales) && node.value(scales)?.tensor().is_none();
+    let known = !when_run && sizes.iter().flatten().chain(&shape).all(|it| it.as_int().is_some());
     let extents = shape.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>().filter(|_| known);
     let Some(extents) = extents else {
         return resize_when_run(node, x, &axes, sizes, scales, modern);
@@ -112,7 +116,20 @@ fn factors(node: &Node<'_, '_>, scales: usize) -> Result<Vec<f64>, OnnxError> {
     Ok(super::numbers(&node.tensor(scales)?))
 }
 
-/// Resizes the last one or two axes, whose extents are symbolic.
+/// The scale of an axis.
+enum Scale {
+    /// The ratio of the extents of result and input.
+    OfExtents,
+    /// A number; the extent of the result may be rounded.
+    Number(f64),
+    /// A scalar of f32.
+    Read(Arg),
+}
+
+/// The extent of the result along an axis, and its scale.
+type Target = (PrimExpr, Scale);
+
+/// Resizes axes whose extents are symbolic, or whose scales only a run knows.
 fn resize_when_run(
     node: &mut Node<'_, '_>,
     x: Arg,
@@ -122,45 +139,179 @@ fn resize_when_run(
     modern: bool,
 ) -> Result<Vec<Value>, OnnxError> {
     let shape = node.shape(&x)?;
-    let rank = shape.len();
-    let mut target = shape.clone();
-    let mut scale = vec![1.0; rank];
-    match &sizes {
-        Some(sizes) => {
-            if node.str_or("keep_aspect_ratio_policy", "stretch")? != "stretch" {
-                return Err(node.unsupported("the ratio of symbolic extents"));
-            }
-            pairs(node, axes, sizes)?.for_each(|(axis, size)| target[axis] = size.clone());
+    let targets = match sizes {
+        Some(sizes) => sized(node, axes, &shape, sizes)?,
+        None if node.has(scales) && node.value(scales)?.tensor().is_none() => {
+            let given = node.arg(scales)?;
+            scaled_when_run(node, axes, &shape, &given)?
         }
         None => {
-            for (axis, &factor) in pairs(node, axes, &factors(node, scales)?)? {
-                target[axis] = scaled(&shape[axis], factor)
-                    .ok_or_else(|| node.malformed(format!("a scale is {factor}")))?;
-                scale[axis] = factor;
+            let factors = factors(node, scales)?;
+            let target = |(axis, &factor): (usize, &f64)| {
+                let extent = scaled(&shape[axis], factor);
+                let extent = extent.ok_or_else(|| node.malformed(format!("a scale is {factor}")))?;
+                Ok((axis, (extent, Scale::Number(factor))))
+            };
+            pairs(node, axes, &factors)?.map(target).collect::<Result<Vec<_>, OnnxError>>()?
+        }
+    };
+    let options = options(node, modern)?;
+    let cropped = options.coordinates == "tf_crop_and_resize";
+    let changed = |(axis, target): &(usize, Target)| cropped || !prove_equal(&shape[*axis], &target.0);
+    let targets: Vec<(usize, Target)> = targets.into_iter().filter(changed).collect();
+    if let Some(res) = as_image(node, &x, &shape, &targets, &options)? {
+        return Ok(vec![res.into()]);
+    }
+    let outside = node.float_or("extrapolation_value", 0.0)?;
+    let regions = if cropped { Some(node.arg(1)?) } else { None };
+    let mut res = x;
+    for (axis, (out, scale)) in targets {
+        let scale = match scale {
+            Scale::OfExtents => ratio(node, &out, &shape[axis])?,
+            Scale::Number(scale) => node.scalar(scale, DataType::F32)?,
+            Scale::Read(scale) => scale,
+        };
+        let region = match &regions {
+            Some(limits) => {
+                let place = axes.iter().position(|&it| it as usize == axis).unwrap_or(0);
+                let mut limit = |at: usize| {
+                    let limit = row_at(node, limits, PrimExpr::index(at as i64))?;
+                    node.cast(&limit, DataType::F32)
+                };
+                Some(([limit(place)?, limit(place + axes.len())?], outside))
             }
+            None => None,
+        };
+        let how = AxisWhenRun {
+            out,
+            scale,
+            coordinates: options.coordinates,
+            filter: options.filter,
+            region,
+            antialias: options.antialias,
+            exclude_outside: options.exclude_outside,
+        };
+        res = resample_when_run(node, &res, axis, &how)?;
+    }
+    Ok(vec![res.into()])
+}
+
+/// The operator on images, if it does what is wanted: the last one or two of three or four axes change.
+fn as_image(
+    node: &mut Node<'_, '_>,
+    x: &Arg,
+    shape: &[PrimExpr],
+    targets: &[(usize, Target)],
+    options: &Options<'_>,
+) -> Result<Option<Arg>, OnnxError> {
+    let (Some(mut attrs), rank) = (options.image_attrs(), shape.len()) else { return Ok(None) };
+    if !(3..=4).contains(&rank) || targets.iter().any(|(axis, _)| *axis < 2) {
+        return Ok(None);
+    }
+    let mut target = shape.to_vec();
+    let (mut scales, mut of_extents) = (vec![1.0; rank], true);
+    for (axis, (extent, scale)) in targets {
+        target[*axis] = extent.clone();
+        match scale {
+            Scale::OfExtents => {}
+            Scale::Number(scale) => (scales[*axis], of_extents) = (*scale, false),
+            Scale::Read(_) => return Ok(None),
         }
     }
-    let changed = |axis: usize| !tvm_core::relax::analysis::prove_equal(&shape[axis], &target[axis]);
-    let options = options(node, modern)?;
-    let attrs = options.image_attrs();
-    let fits = (3..=4).contains(&rank) && !changed(0) && !changed(1);
-    let Some(mut attrs) = attrs.filter(|_| fits) else {
-        let what = "symbolic extents, except of the axes after the first two in modes `nearest` and `linear`";
-        return Err(node.unsupported(what).help("fix the dimensions, or resize before the model"));
-    };
     // An image of one row stands for a sequence.
     let image = |shape: &[PrimExpr]| match shape {
         [n, c, w] => [n.clone(), c.clone(), PrimExpr::index(1), w.clone()],
         _ => [0, 1, 2, 3].map(|axis| shape[axis].clone()),
     };
     let size = image(&target)[2..].to_vec();
-    if sizes.is_none() {
-        let factors = if rank == 3 { vec![1.0, scale[2]] } else { scale[2..].to_vec() };
-        attrs.set("scales", AttrValue::List(factors.into_iter().map(AttrValue::Float).collect()));
+    if !of_extents {
+        let scales = if rank == 3 { vec![1.0, scales[2]] } else { scales[2..].to_vec() };
+        attrs.set("scales", AttrValue::List(scales.into_iter().map(AttrValue::Float).collect()));
     }
-    let data = if rank == 3 { node.reshape(&x, &image(&shape))? } else { x };
+    let data = if rank == 3 { node.reshape(x, &image(shape))? } else { x.clone() };
     let res = node.op("image.resize2d", &[data, Arg::Shape(size.into())], attrs)?;
-    if rank == 3 { one(node.reshape(&res, &target)) } else { Ok(vec![res.into()]) }
+    if rank == 3 { node.reshape(&res, &target).map(Some) } else { Ok(Some(res)) }
+}
+
+/// Targets of given extents.
+fn sized(
+    node: &mut Node<'_, '_>,
+    axes: &[i64],
+    shape: &[PrimExpr],
+    sizes: Vec<PrimExpr>,
+) -> Result<Vec<(usize, Target)>, OnnxError> {
+    let pairs: Vec<(usize, PrimExpr)> =
+        pairs(node, axes, &sizes)?.map(|(axis, size)| (axis, size.clone())).collect();
+    let combine = match node.str_or("keep_aspect_ratio_policy", "stretch")? {
+        "stretch" => {
+            return Ok(pairs.into_iter().map(|(axis, size)| (axis, (size, Scale::OfExtents))).collect());
+        }
+        "not_larger" => "minimum",
+        "not_smaller" => "maximum",
+        policy => {
+            let policy = crate::names::show(policy);
+            return Err(node.malformed(format!("attribute `keep_aspect_ratio_policy` is `{policy}`")));
+        }
+    };
+    let mut common: Option<Arg> = None;
+    for (axis, size) in &pairs {
+        let ratio = ratio(node, size, &shape[*axis])?;
+        common = Some(match common {
+            Some(common) => node.call(combine, &[common, ratio])?,
+            None => ratio,
+        });
+    }
+    let common = common.ok_or_else(|| node.malformed("there are no sizes"))?;
+    let mut res = Vec::new();
+    for (axis, _) in pairs {
+        let out = rounded(node, &shape[axis], &common, 0.5)?;
+        res.push((axis, (out, Scale::Read(common.clone()))));
+    }
+    Ok(res)
+}
+
+/// The ratio of two extents, as f32.
+fn ratio(node: &mut Node<'_, '_>, out: &PrimExpr, extent: &PrimExpr) -> Result<Arg, OnnxError> {
+    let (out, extent) = (float_of(node, out)?, float_of(node, extent)?);
+    node.call("divide", &[out, extent])
+}
+
+/// Targets of scales that only a run knows.
+fn scaled_when_run(
+    node: &mut Node<'_, '_>,
+    axes: &[i64],
+    shape: &[PrimExpr],
+    scales: &Arg,
+) -> Result<Vec<(usize, Target)>, OnnxError> {
+    let mut res = Vec::new();
+    for (i, &axis) in axes.iter().enumerate() {
+        let at = PrimExpr::index(i as i64);
+        let scale = row_at(node, scales, at)?;
+        let scale = node.cast(&scale, DataType::F32)?;
+        // A scale that should produce a whole extent may fall slightly short of it.
+        let out = rounded(node, &shape[axis as usize], &scale, 1e-4)?;
+        res.push((axis as usize, (out, Scale::Read(scale))));
+    }
+    Ok(res)
+}
+
+/// The whole part of `extent * scale + more`, which is read when the program runs.
+fn rounded(
+    node: &mut Node<'_, '_>,
+    extent: &PrimExpr,
+    scale: &Arg,
+    more: f64,
+) -> Result<PrimExpr, OnnxError> {
+    let extent = float_of(node, extent)?;
+    let exact = node.call("multiply", &[extent, scale.clone()])?;
+    let more = node.scalar(more, DataType::F32)?;
+    let exact = node.call("add", &[exact, more])?;
+    let whole = node.call("floor", &[exact])?;
+    let whole = node.cast(&whole, DataType::I64)?;
+    match &node.read(&whole)?[..] {
+        [extent] => Ok(extent.clone()),
+        _ => Err(node.malformed("a scale is one number")),
+    }
 }
 
 /// The whole part of `extent * factor`, where a product that falls slightly short of a whole number counts as that.

@@ -17,10 +17,12 @@ pub(super) static ROWS: &[Row] = &[
     row("GatherElements", 11, With(gather_elements)),
     row("GatherND", 11, With(gather_nd)),
     row("OneHot", 9, With(one_hot)),
+    row("ReverseSequence", 10, With(reverse_sequence)),
     row("Scatter", 9, With(scatter_elements)),
     row("ScatterElements", 11, With(scatter_elements)),
     row("ScatterND", 11, With(scatter_nd)),
     row("Slice", 1, With(slice)),
+    row("TensorScatter", 24, With(tensor_scatter)),
     row("TopK", 1, With(topk)),
     row("Trilu", 14, With(trilu)),
     row("Where", 9, With(where_)),
@@ -70,6 +72,59 @@ fn scatter_nd(node: &mut Node<'_, '_>) -> Results {
     one(node.op("scatter_nd", &args, attrs))
 }
 
+/// The first elements of each sequence in reverse order; those after its length stay.
+fn reverse_sequence(node: &mut Node<'_, '_>) -> Results {
+    let (x, lengths) = (node.arg(0)?, node.arg(1)?);
+    let shape = node.shape(&x)?;
+    let rank = shape.len();
+    let (batch, time) = (node.int_or("batch_axis", 1)?, node.int_or("time_axis", 0)?);
+    let (batch, time) = (node.axis(batch, rank)?, node.axis(time, rank)?);
+    if batch == time {
+        return Err(node.malformed("batch and time are the same axis"));
+    }
+    let at = node.count(&shape[time], DataType::I64)?;
+    let at = node.along(&at, time, rank)?;
+    let lengths = node.cast(&lengths, DataType::I64)?;
+    let lengths = node.along(&lengths, batch, rank)?;
+    let inside = node.apply("less", &at, &lengths)?;
+    let back = node.with_dim("subtract", &lengths, 1)?;
+    let back = node.apply("subtract", &back, &at)?;
+    let places = node.choice(&inside, &back, &at)?;
+    let places = node.broadcast(&places, &shape)?;
+    one(node.op("gather_elements", &[x, places], Attrs::new().with("axis", time)))
+}
+
+/// A cache with new elements written along its sequence axis, for each batch from a place of its own on.
+fn tensor_scatter(node: &mut Node<'_, '_>) -> Results {
+    let (cache, update) = (node.arg(0)?, node.arg(1)?);
+    let (shape, new) = (node.shape(&cache)?, node.shape(&update)?);
+    let rank = shape.len();
+    let axis = node.axis(node.int_or("axis", -2)?, rank)?;
+    let circular = match node.str_or("mode", "linear")? {
+        "linear" => false,
+        "circular" => true,
+        other => return Err(node.malformed(format!("attribute `mode` is `{}`", crate::names::show(other)))),
+    };
+    if axis == 0 || new.len() != rank {
+        return Err(
+            node.malformed("the axis is not that of batches, and cache and update have the same rank")
+        );
+    }
+    let at = node.count(&new[axis], DataType::I64)?;
+    let mut places = node.along(&at, axis, rank)?;
+    if let Some(starts) = node.opt_arg(2)? {
+        let starts = node.cast(&starts, DataType::I64)?;
+        let starts = node.along(&starts, 0, rank)?;
+        places = node.apply("add", &places, &starts)?;
+    }
+    if circular {
+        places = node.with_dim("floor_mod", &places, shape[axis].clone())?;
+    }
+    let places = node.broadcast(&places, &new)?;
+    let attrs = Attrs::new().with("axis", axis).with("reduction", "update");
+    one(node.op("scatter_elements", &[cache, places, update], attrs))
+}
+
 fn where_(node: &mut Node<'_, '_>) -> Results {
     let args = [node.arg(0)?, node.arg(1)?, node.arg(2)?];
     one(node.call("where", &args))
@@ -88,7 +143,14 @@ fn one_hot(node: &mut Node<'_, '_>) -> Results {
             let depth = super::number(&depth).filter(|it| (0.0..1e15).contains(it));
             PrimExpr::index(depth.ok_or_else(|| node.malformed("the depth is one number"))? as i64)
         }
-        None => node.dim(1)?,
+        None => {
+            let depth = node.arg(1)?;
+            let depth = node.cast(&depth, DataType::I64)?;
+            match &node.read(&depth)?[..] {
+                [depth] => depth.clone(),
+                _ => return Err(node.malformed("the depth is one number")),
+            }
+        }
     };
     let indices = node.arg(0)?;
     let values = node.arg(2)?;

@@ -4,24 +4,32 @@
 //! TVM counterpart: the `OnnxOpConverter` classes of `onnx_frontend.py`.
 
 mod activation;
+mod arith;
 mod arity;
 mod attention;
+mod bilinear;
 mod control;
 mod conv;
+mod det;
 mod einsum;
 mod elementwise;
+mod generate;
 mod grid;
 mod image;
 pub(crate) mod index;
+mod linear_attention;
 mod loss;
 mod matmul;
 mod narrow;
 mod norm;
+mod patches;
 mod pool;
 mod quant;
 mod recurrent;
 mod reduce;
 mod resample;
+mod resample_when_run;
+mod select;
 mod sequence;
 mod shape;
 mod signal;
@@ -71,20 +79,26 @@ use Convert::{Binary, Unary, Variadic, With};
 static TABLES: &[&[Row]] = &[
     activation::ROWS,
     attention::ROWS,
+    bilinear::ROWS,
     control::ROWS,
     conv::ROWS,
+    det::ROWS,
     einsum::ROWS,
     elementwise::ROWS,
+    generate::ROWS,
     grid::ROWS,
     image::ROWS,
     index::ROWS,
+    linear_attention::ROWS,
     loss::ROWS,
     matmul::ROWS,
     norm::ROWS,
+    patches::ROWS,
     pool::ROWS,
     quant::ROWS,
     recurrent::ROWS,
     reduce::ROWS,
+    select::ROWS,
     sequence::ROWS,
     shape::ROWS,
     signal::ROWS,

@@ -48,9 +48,7 @@ fn softmax_2d(node: &mut Node<'_, '_>, op: &str) -> Results {
 }
 
 fn batch_norm(node: &mut Node<'_, '_>) -> Results {
-    if node.flag("training_mode", false)? || node.opset < 7 && !node.flag("is_test", false)? {
-        return Err(node.unsupported("training mode"));
-    }
+    let training = node.flag("training_mode", false)? || node.opset < 7 && !node.flag("is_test", false)?;
     if !node.flag("spatial", true)? {
         return Err(node.unsupported("statistics per element (spatial = 0)"));
     }
@@ -64,7 +62,26 @@ fn batch_norm(node: &mut Node<'_, '_>) -> Results {
         args.push(node.cast(&arg, dtype)?);
     }
     let epsilon = node.float_or("epsilon", 1e-5)?;
-    one(node.op("nn.batch_norm", &args, Attrs::new().with("axis", 1i64).with("epsilon", epsilon)))
+    let attrs = Attrs::new().with("axis", 1i64).with("epsilon", epsilon);
+    if !training {
+        return one(node.op("nn.batch_norm", &args, attrs));
+    }
+    // Statistics of this batch, and running ones that they are mixed into.
+    let axes: Vec<i64> = (0..rank as i64).filter(|&axis| axis != 1).collect();
+    let (mean, _, variance) = moments(node, &args[0].clone(), &axes, true)?;
+    let momentum = node.float_or("momentum", 0.9)?;
+    let mut running = Vec::new();
+    for (i, new) in [mean, variance].into_iter().enumerate() {
+        let channels = node.shape(&args[3 + i])?;
+        let new = node.reshape(&new, &channels)?;
+        let kept = node.with("multiply", &args[3 + i], momentum)?;
+        let more = node.with("multiply", &new, 1.0 - momentum)?;
+        running.push(node.apply("add", &kept, &more)?);
+        args[3 + i] = new;
+    }
+    let mut res = vec![node.op("nn.batch_norm", &args, attrs)?.into()];
+    res.extend(running.into_iter().map(Value::from));
+    Ok(res)
 }
 
 /// The mean of `x` over `axes`; `x`, minus the mean if `center`; and the mean of the squares of that.

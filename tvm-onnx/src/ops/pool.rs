@@ -11,6 +11,7 @@ use crate::value::Value;
 pub(super) static ROWS: &[Row] = &[
     row("AveragePool", 1, With(average_pool)),
     row("GlobalAveragePool", 1, With(|node| global(node, "mean"))),
+    row("GlobalLpPool", 1, With(global_lp)),
     row("GlobalMaxPool", 1, With(|node| global(node, "max"))),
     row("LpPool", 2, With(lp_pool)),
     row("MaxPool", 1, With(max_pool)),
@@ -43,11 +44,14 @@ fn pool(
 const AVERAGE: [&str; 3] = ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"];
 
 fn max_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
-    if node.has_output(1) {
-        return Err(node.unsupported("the indices of the largest elements"));
-    }
     let x = node.arg(0)?;
-    one(pool(node, ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"], &x, |attrs, _| attrs))
+    let res = pool(node, ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"], &x, |attrs, _| attrs)?;
+    if !node.has_output(1) {
+        return Ok(vec![res.into()]);
+    }
+    let out = node.shape(&res)?;
+    let indices = super::patches::largest_indices(node, &x, &out)?;
+    Ok(vec![res.into(), indices.into()])
 }
 
 fn average_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
@@ -78,4 +82,18 @@ fn global(node: &mut Node<'_, '_>, op: &str) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
     let axes: Vec<i64> = (2..node.rank(&x)? as i64).collect();
     one(node.op(op, &[x], Attrs::new().with("axis", axes).with("keepdims", true)))
+}
+
+/// The p-th root of the sum of powers over all spatial axes.
+fn global_lp(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let p = match node.opset {
+        1 => node.float_or("p", 2.0)?,
+        _ => node.int_or("p", 2)? as f64,
+    };
+    let x = node.arg(0)?;
+    let axes: Vec<i64> = (2..node.rank(&x)? as i64).collect();
+    let x = node.map("abs", &x)?;
+    let powers = node.with("power", &x, p)?;
+    let sum = node.op("sum", &[powers], Attrs::new().with("axis", axes).with("keepdims", true))?;
+    one(node.with("power", &sum, 1.0 / p))
 }

@@ -14,6 +14,7 @@ use crate::value::Value;
 pub(super) static ROWS: &[Row] = &[
     row("DequantizeLinear", 10, With(dequantize)),
     row("DynamicQuantizeLinear", 11, With(dynamic_quantize)),
+    row("QLinearConv", 10, With(conv)),
     row("QLinearMatMul", 10, With(matmul)),
     row("QuantizeLinear", 10, With(quantize)),
 ];
@@ -169,6 +170,29 @@ fn matmul(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let scaled = node.call("multiply", &[product, ratio])?;
     let zero = node.arg(7)?;
     let dtype = node.dtype(&zero)?;
+    one(saturated(node, scaled, Some(zero), dtype))
+}
+
+/// The convolution in `i32`, requantised to the scale and zero point of the result.
+fn conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let (x, weight) = (shifted(node, 0, 2)?, shifted(node, 3, 5)?);
+    let mut sum = super::conv::convolved(node, x, weight)?;
+    let rank = node.rank(&sum)?;
+    if let Some(bias) = along(node, 8, rank, 1)? {
+        sum = node.apply("add", &sum, &bias)?;
+    }
+    let mut ratio = node.scalar(1.0, DataType::F32)?;
+    for (i, op) in [(1, "multiply"), (4, "multiply"), (6, "divide")] {
+        let scale = along(node, i, rank, 1)?;
+        let scale = node.required("scale", scale)?;
+        let scale = node.cast(&scale, DataType::F32)?;
+        ratio = node.apply(op, &ratio, &scale)?;
+    }
+    let sum = node.cast(&sum, DataType::F32)?;
+    let scaled = node.apply("multiply", &sum, &ratio)?;
+    let zero = node.arg(7)?;
+    let dtype = node.dtype(&zero)?;
+    let zero = node.reshape(&zero, &[])?;
     one(saturated(node, scaled, Some(zero), dtype))
 }
 

@@ -337,7 +337,7 @@ fn pad(node: &mut Node<'_, '_>) -> Results {
 
 /// Padding by widths, or with a value, that are known only when the program runs: axis by axis, the elements at computed
 /// indices.
-fn pad_when_run(
+pub(super) fn pad_when_run(
     node: &mut Node<'_, '_>,
     mut x: Arg,
     axes: &[i64],

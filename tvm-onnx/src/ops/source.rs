@@ -159,8 +159,12 @@ fn bit_cast(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let to = node.attr_int("to")?;
     let dtype = dtype_from_onnx(node.required("to", to)?)?;
     let x = node.arg(0)?;
-    if dtype.is_bool() || node.dtype(&x)?.is_bool() {
-        return Err(node.unsupported("bits of truth values"));
+    match (dtype.is_bool(), node.dtype(&x)?.is_bool()) {
+        (false, false) => {}
+        // A truth value is a byte, 0 or 1.
+        (false, true) if dtype.bits() == 8 => return one(node.cast(&x, dtype)),
+        (true, true) => return Ok(vec![x.into()]),
+        _ => return Err(node.unsupported("bits that may be no truth values")),
     }
     one(node.op("bitcast", &[x], Attrs::new().with("dtype", dtype)))
 }
@@ -181,6 +185,28 @@ fn eye_like(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     };
     let args = [rows.clone(), columns.clone(), PrimExpr::index(node.int_or("k", 0)?)].map(Arg::Prim);
     one(node.op("eye", &args, Attrs::new().with("dtype", dtype)))
+}
+
+/// A range whose limits are floats that only a run knows.
+fn float_range(node: &mut Node<'_, '_>, dtype: DataType) -> Result<Vec<Value>, OnnxError> {
+    let mut limits = Vec::new();
+    for arg in node.args()? {
+        let number = node.reshape(&arg, &[])?;
+        limits.push(node.cast(&number, DataType::F64)?);
+    }
+    let [start, limit, step] = &limits[..] else { return Err(node.malformed("there are three inputs")) };
+    let distance = node.call("subtract", &[limit.clone(), start.clone()])?;
+    let count = node.call("divide", &[distance, step.clone()])?;
+    let count = node.call("ceil", &[count])?;
+    let count = node.cast(&count, DataType::I64)?;
+    let count = node.read(&count)?;
+    let [count] = &count[..] else { return Err(node.malformed("the limits are numbers")) };
+    let count = tvm_core::relax::analysis::simplify_dim(&count.clone().max(0));
+    let places = [PrimExpr::index(0), count, PrimExpr::index(1)].map(Arg::Prim);
+    let places = node.op("arange", &places, Attrs::new().with("dtype", DataType::F64))?;
+    let steps = node.call("multiply", &[places, step.clone()])?;
+    let values = node.call("add", &[steps, start.clone()])?;
+    one(node.cast(&values, dtype))
 }
 
 /// A range of constants becomes a constant; a range of symbolic integers is computed at run time.
@@ -221,6 +247,9 @@ fn range(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     }
     let first = node.arg(0)?;
     let dtype = node.dtype(&first)?;
+    if dtype.is_float() && (0..3).any(|i| node.known(i).is_none()) {
+        return float_range(node, dtype);
+    }
     let (start, limit, step) = (node.dim(0)?, node.dim(1)?, node.dim(2)?);
     if step.as_int().is_some_and(|it| it != 0) {
         return one(node.op(
