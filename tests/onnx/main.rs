@@ -13,5 +13,7 @@ mod mutate;
 mod narrow;
 mod operators;
 mod recurrent;
+mod sampling;
+mod selection;
 mod shapes;
 mod signals;

@@ -141,8 +141,8 @@ pub(super) fn resample_when_run(
     if let Filter::Nearest(rounding) = how.filter {
         let mut v = Vectors(node);
         let place = match rounding {
-            "floor" => v.0.call("floor", &[at])?,
-            "ceil" => v.0.call("ceil", &[at])?,
+            "floor" => v.0.map("floor", &at)?,
+            "ceil" => v.0.map("ceil", &at)?,
             "round_prefer_ceil" => {
                 let up = v.with("add", &at, 0.5)?;
                 v.0.call("floor", &[up])?
