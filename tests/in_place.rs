@@ -57,6 +57,15 @@ relax! {
         }
     }
 
+    /// One step in an arm of a branch; the other arm returns the cache as it is.
+    fn perhaps(cache: Tensor<f32, n, d>, x: Tensor<f32, d>, at: i64, on: Tensor<bool>) -> Tensor<f32, n, d> {
+        if on {
+            call_tir_inplace(append, (x, at), cache)
+        } else {
+            cache
+        }
+    }
+
     /// The program runs with new memory, too: that starts as zero.
     fn both(cache: Tensor<f32, 2, d>, x: Tensor<f32, d>) -> (Tensor<f32, 2, d>, Tensor<f32, 2, d>) {
         let new = call_tir(append, (x, prim(1)), Tensor::<f32, 2, d>);
@@ -115,6 +124,25 @@ fn a_cache_that_somebody_has_is_copied() {
     let err = vm.invoke("step", &[new.clone(), x, Value::Int(3)]).unwrap_err().to_string();
     assert!(err.contains("append"), "{err}");
     assert_eq!(data(&new), [0., 0., 1., 2., 0., 0.]);
+}
+
+/// What only an arm of a branch uses is updated there.
+#[test]
+fn a_cache_is_extended_in_an_arm() {
+    let vm = vm(perhaps::module());
+    let x = tensor(&[1.0, 2.0], &[2]);
+    for (on, want) in [(true, [0., 0., 1., 2.]), (false, [0.0; 4])] {
+        let cache = tensor(&[0.0; 4], &[2, 2]);
+        let at = address(&cache);
+        let args = [cache, x.clone(), Value::Int(1), Value::from(Tensor::scalar(on))];
+        let new = vm.invoke("perhaps", args).unwrap();
+        assert_eq!((data(&new), address(&new)), (want.to_vec(), at), "{on}");
+        // The application keeps it.
+        let cache = tensor(&[0.0; 4], &[2, 2]);
+        let args = [cache.clone(), x.clone(), Value::Int(1), Value::from(Tensor::scalar(on))];
+        assert_eq!(data(&vm.invoke("perhaps", &args).unwrap()), want);
+        assert_eq!(data(&cache), [0.0; 4]);
+    }
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
+use tvm_core::relax::analysis::simplify_dim;
 use tvm_core::tir::PrimExpr;
-use tvm_runtime::DataType;
+use tvm_runtime::{DataType, Tensor};
 
 use super::{Row, With, row};
 use crate::error::OnnxError;
@@ -68,30 +69,28 @@ struct Cell {
     linear_before_reset: bool,
 }
 
-fn add(node: &mut Node<'_, '_>, a: &Arg, b: &Arg) -> Result<Arg> {
-    node.call("add", &[a.clone(), b.clone()])
-}
-
-fn multiply(node: &mut Node<'_, '_>, a: &Arg, b: &Arg) -> Result<Arg> {
-    node.call("multiply", &[a.clone(), b.clone()])
-}
-
-fn permuted(node: &mut Node<'_, '_>, x: Arg, axes: &[i64]) -> Result<Arg> {
-    node.op("permute_dims", &[x], Attrs::new().with("axes", axes.to_vec()))
-}
-
-fn concat(node: &mut Node<'_, '_>, mut parts: Vec<Arg>, axis: i64) -> Result<Arg> {
-    if parts.len() == 1 {
-        return Ok(parts.remove(0));
+/// `x` with its two axes exchanged; a constant at import, so that the products that use it know it.
+fn transposed(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg> {
+    let Some(tensor) = x.as_const() else { return node.permuted(x, &[1, 0]) };
+    let [rows, columns] = tensor.shape()[..] else {
+        return Err(node.malformed("weights of one direction have two axes"));
+    };
+    let (size, bytes) = (tensor.dtype().bytes(), tensor.bytes()?);
+    let mut turned = Vec::with_capacity(bytes.len());
+    for column in 0..columns as usize {
+        for row in 0..rows as usize {
+            let at = (row * columns as usize + column) * size;
+            turned.extend_from_slice(&bytes[at..at + size]);
+        }
     }
-    node.op("concat", &[Arg::Tuple(parts.into())], Attrs::new().with("axis", axis))
+    node.constant(Tensor::from_bytes(&turned, &[columns, rows], tensor.dtype())?)
 }
 
 /// Direction `d` of input `i`, whose first axis is the direction.
 fn pick(node: &mut Node<'_, '_>, i: usize, d: i64, by_batch: bool) -> Result<Option<Arg>> {
     let Some(mut x) = node.opt_arg(i)? else { return Ok(None) };
     if by_batch {
-        x = permuted(node, x, &[1, 0, 2])?;
+        x = node.permuted(&x, &[1, 0, 2])?;
     }
     let shape = node.shape(&x)?;
     let Some((directions, rest)) = shape.split_first() else {
@@ -99,6 +98,14 @@ fn pick(node: &mut Node<'_, '_>, i: usize, d: i64, by_batch: bool) -> Result<Opt
     };
     if directions.as_int().is_some_and(|it| it <= d) {
         return Err(node.malformed(format!("input {i} has no direction {d}")));
+    }
+    // One direction of a constant is a constant, too.
+    if let Some(tensor) = x.as_const() {
+        let own: Vec<i64> = tensor.shape()[1..].to_vec();
+        let bytes = tensor.bytes()?;
+        let size = bytes.len() / tensor.shape()[0].max(1) as usize;
+        let part = &bytes[d as usize * size..][..size];
+        return node.constant(Tensor::from_bytes(part, &own, tensor.dtype())?).map(Some);
     }
     let x = super::index::sliced(node, x, &[0], &[PrimExpr::index(d)], &[PrimExpr::index(d + 1)], &[1])?;
     node.reshape(&x, rest).map(Some)
@@ -108,7 +115,7 @@ impl Cell {
     /// Parts `from..to` of the last axis; each is as wide as the state.
     fn parts(&self, node: &mut Node<'_, '_>, x: &Arg, from: i64, to: i64) -> Result<Arg> {
         let axis = node.rank(x)? as i64 - 1;
-        let at = |it: i64| [tvm_core::relax::analysis::simplify_dim(&(&self.hidden * it))];
+        let at = |it: i64| [simplify_dim(&(&self.hidden * it))];
         super::index::sliced(node, x.clone(), &[axis], &at(from), &at(to), &[1])
     }
 
@@ -135,7 +142,7 @@ impl Cell {
         match &self.bias {
             Some(bias) => {
                 let bias = self.parts(node, bias, from, to)?;
-                add(node, &product, &bias)
+                node.apply("add", &product, &bias)
             }
             None => Ok(product),
         }
@@ -146,7 +153,7 @@ impl Cell {
         match self.kind {
             Kind::Rnn => {
                 let recurrent = self.recur(node, &h, 0, 1)?;
-                let sum = add(node, x, &recurrent)?;
+                let sum = node.apply("add", x, &recurrent)?;
                 Ok([self.activated(node, 0, sum)?, c])
             }
             Kind::Gru => Ok([self.gru(node, x, &h)?, c]),
@@ -156,45 +163,45 @@ impl Cell {
 
     fn gru(&self, node: &mut Node<'_, '_>, x: &Arg, h: &Arg) -> Result<Arg> {
         let (recurrent, input) = (self.recur(node, h, 0, 2)?, self.parts(node, x, 0, 2)?);
-        let gates = add(node, &input, &recurrent)?;
+        let gates = node.apply("add", &input, &recurrent)?;
         let gates = self.activated(node, 0, gates)?;
         let (update, reset) = (self.parts(node, &gates, 0, 1)?, self.parts(node, &gates, 1, 2)?);
         let recurrent = if self.linear_before_reset {
             let recurrent = self.recur(node, h, 2, 3)?;
-            multiply(node, &reset, &recurrent)?
+            node.apply("multiply", &reset, &recurrent)?
         } else {
-            let kept = multiply(node, &reset, h)?;
+            let kept = node.apply("multiply", &reset, h)?;
             self.recur(node, &kept, 2, 3)?
         };
         let input = self.parts(node, x, 2, 3)?;
-        let sum = add(node, &input, &recurrent)?;
+        let sum = node.apply("add", &input, &recurrent)?;
         let new = self.activated(node, 1, sum)?;
         // new + update · (h - new)
         let change = node.call("subtract", &[h.clone(), new.clone()])?;
-        let change = multiply(node, &update, &change)?;
-        add(node, &new, &change)
+        let change = node.apply("multiply", &update, &change)?;
+        node.apply("add", &new, &change)
     }
 
     /// The gates are input, output, forget and content, in this order.
     fn lstm(&self, node: &mut Node<'_, '_>, x: &Arg, h: &Arg, c: &Arg) -> Result<[Arg; 2]> {
         let recurrent = self.recur(node, h, 0, 4)?;
-        let sums = add(node, x, &recurrent)?;
+        let sums = node.apply("add", x, &recurrent)?;
         let gate = |node: &mut Node<'_, '_>, i: i64, peephole: i64, c: &Arg, f: usize| {
             let mut sum = self.parts(node, &sums, i, i + 1)?;
             if let Some(weights) = self.peephole.as_ref().filter(|_| peephole >= 0) {
                 let weights = self.parts(node, weights, peephole, peephole + 1)?;
-                let seen = multiply(node, &weights, c)?;
-                sum = add(node, &sum, &seen)?;
+                let seen = node.apply("multiply", &weights, c)?;
+                sum = node.apply("add", &sum, &seen)?;
             }
             self.activated(node, f, sum)
         };
         let (input, forget, content) =
             (gate(node, 0, 0, c, 0)?, gate(node, 2, 2, c, 0)?, gate(node, 3, -1, c, 1)?);
-        let (kept, new) = (multiply(node, &forget, c)?, multiply(node, &input, &content)?);
-        let c = add(node, &kept, &new)?;
+        let (kept, new) = (node.apply("multiply", &forget, c)?, node.apply("multiply", &input, &content)?);
+        let c = node.apply("add", &kept, &new)?;
         let output = gate(node, 1, 1, &c, 0)?;
         let shown = node.call(self.activations[2], std::slice::from_ref(&c))?;
-        Ok([multiply(node, &output, &shown)?, c])
+        Ok([node.apply("multiply", &output, &shown)?, c])
     }
 }
 
@@ -230,7 +237,7 @@ fn recurrent(node: &mut Node<'_, '_>, kind: Kind) -> Result<Vec<Value>> {
     }
     let mut x = node.arg(0)?;
     if by_batch {
-        x = permuted(node, x, &[1, 0, 2])?;
+        x = node.permuted(&x, &[1, 0, 2])?;
     }
     let [steps, batch, _] = &node.shape(&x)?[..] else {
         return Err(node.malformed("the input has three axes"));
@@ -252,15 +259,15 @@ fn recurrent(node: &mut Node<'_, '_>, kind: Kind) -> Result<Vec<Value>> {
             last.push(node.reshape(&state, &[&[PrimExpr::index(1)], &shape[..]].concat())?);
         }
     }
-    let mut res = vec![concat(node, all, 1)?];
+    let mut res = vec![node.joined(all, 1)?];
     for states in last {
-        res.push(concat(node, states, 0)?);
+        res.push(node.joined(states, 0)?);
     }
     if by_batch {
         res = vec![
-            permuted(node, res[0].clone(), &[2, 0, 1, 3])?,
-            permuted(node, res[1].clone(), &[1, 0, 2])?,
-            permuted(node, res[2].clone(), &[1, 0, 2])?,
+            node.permuted(&res[0], &[2, 0, 1, 3])?,
+            node.permuted(&res[1], &[1, 0, 2])?,
+            node.permuted(&res[2], &[1, 0, 2])?,
         ];
     }
     res.truncate(if kind == Kind::Lstm { 3 } else { 2 });
@@ -282,7 +289,7 @@ fn direction(
     let required = |node: &mut Node<'_, '_>, i: usize| {
         let weights = pick(node, i, at, false)?;
         let weights = weights.ok_or_else(|| node.malformed(format!("input {i} is missing")))?;
-        permuted(node, weights, &[1, 0])
+        transposed(node, &weights)
     };
     let (input_weights, weights) = (required(node, 1)?, required(node, 2)?);
     let hidden = node.shape(&weights)?[0].clone();
@@ -297,13 +304,17 @@ fn direction(
         clip: node.attr_float("clip")?,
         linear_before_reset: node.flag("linear_before_reset", false)?,
     };
-    let mut projected = node.call("matmul", &[x.clone(), input_weights])?;
+    // The inputs of all steps are the rows of one matrix.
+    let (width, gates) = (node.shape(x)?[2].clone(), node.shape(&input_weights)?[1].clone());
+    let all = node.reshape(x, &[simplify_dim(&(steps * batch)), width])?;
+    let projected = node.call("matmul", &[all, input_weights])?;
+    let mut projected = node.reshape(&projected, &[steps.clone(), batch.clone(), gates])?;
     if let Some(bias) = pick(node, 3, at, false)? {
         let (own, state) = (
             cell.parts(node, &bias, 0, kind.gates())?,
             cell.parts(node, &bias, kind.gates(), 2 * kind.gates())?,
         );
-        projected = add(node, &projected, &own)?;
+        projected = node.apply("add", &projected, &own)?;
         cell.bias = Some(state);
     }
     let state_shape = [batch.clone(), hidden.clone()];
@@ -349,7 +360,7 @@ fn direction(
         if reverse {
             outputs.reverse();
         }
-        return Ok((concat(node, outputs, 0)?, states));
+        return Ok((node.joined(outputs, 0)?, states));
     }
     // The second state is that of an LSTM only.
     let count = if kind == Kind::Lstm { 2 } else { 1 };

@@ -62,23 +62,28 @@ impl<'a, F: Fn(VarId) -> &'a [VarId]> ExprVisitor for LastUses<F> {
 }
 
 /// The uses of variables after which they are not needed: pairs of a binding and a variable that its value mentions once,
-/// such that nothing later in the body that binds the variable mentions it. Parameters belong to the body of the function.
+/// such that nothing that runs after it mentions the variable. Of the arms of a branch or match, one runs. Parameters belong
+/// to the body of the function.
 pub fn final_uses(func: &Function) -> FxHashSet<(VarId, VarId)> {
     let mut found = FxHashSet::default();
-    collect_final_uses(&func.params, &func.body, &mut found);
+    collect_final_uses(func.params.iter().map(Var::id).collect(), &func.body, &mut found);
     found
 }
 
-fn collect_final_uses(params: &[Var], body: &Body, found: &mut FxHashSet<(VarId, VarId)>) {
+/// `own` are the variables from outside of `body` that nothing after it mentions.
+fn collect_final_uses(mut own: FxHashSet<VarId>, body: &Body, found: &mut FxHashSet<(VarId, VarId)>) {
     with_stack(|| {
         let bindings: Vec<_> = body.bindings().collect();
-        let bound = bindings.iter().map(|binding| &binding.var);
-        let own: FxHashSet<VarId> = params.iter().chain(bound).map(Var::id).collect();
+        own.extend(bindings.iter().map(|binding| binding.var.id()));
         let mut later = FxHashSet::default();
         let mut returned = Mentioned::default();
         returned.visit_arg(&body.ret);
         later.extend(returned.0.into_keys());
         for binding in bindings.into_iter().rev() {
+            for arm in binding.value.bodies() {
+                let ending = own.iter().filter(|var| !later.contains(*var)).copied();
+                collect_final_uses(ending.collect(), arm, found);
+            }
             let mut mentioned = Mentioned::default();
             mentioned.visit_expr(&binding.value);
             for (var, times) in mentioned.0 {
@@ -87,7 +92,6 @@ fn collect_final_uses(params: &[Var], body: &Body, found: &mut FxHashSet<(VarId,
                 }
                 later.insert(var);
             }
-            binding.value.bodies().into_iter().for_each(|body| collect_final_uses(&[], body, found));
         }
     });
 }
