@@ -163,7 +163,7 @@ fn bytes_that_are_no_model() {
         let err = import(bytes, None, &ImportOptions::default()).unwrap_err();
         assert!(matches!(err, OnnxError::Decode { .. }), "{err}");
     }
-    assert!(import(b"", None, &ImportOptions::default()).is_err());
+    assert!(import(&b""[..], None, &ImportOptions::default()).is_err());
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn deep_nesting_is_refused() {
         inner = model(17, vec![branch]).graph.unwrap();
     }
     let deep = ModelProto { graph: Some(inner), ..model(17, vec![]) };
-    let err = import(&deep.encode_to_vec(), None, &ImportOptions::default()).unwrap_err().to_string();
+    let err = import(&deep.encode_to_vec()[..], None, &ImportOptions::default()).unwrap_err().to_string();
     assert!(err.contains("recursion"), "{err}");
 }
 

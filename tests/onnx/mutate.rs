@@ -42,7 +42,7 @@ fn survives(path: &str, n: usize) {
     let mut random = Random(7);
     let (mut imported, mut refused) = (0, 0);
     for _ in 0..n {
-        match import(&damaged(&bytes, &mut random), None, &options) {
+        match import(&damaged(&bytes, &mut random)[..], None, &options) {
             Ok(_) => imported += 1,
             Err(err) => {
                 assert!(err.to_string().len() < 100_000);

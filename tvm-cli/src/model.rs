@@ -103,7 +103,7 @@ pub(crate) enum Content {
     /// A compiled artifact.
     Artifact(Executable),
     /// Bytes of an ONNX model: everything that is not an artifact is taken for one.
-    Onnx(Vec<u8>),
+    Onnx(tvm_onnx::Bytes),
 }
 
 /// Reads the model or artifact in a file.
@@ -115,7 +115,7 @@ pub(crate) fn read(path: &Path) -> Result<Content, Error> {
     if tvm_runtime::artifact::inspect(&bytes).is_ok() || path.extension().is_some_and(|it| it == "tvm") {
         return Ok(Content::Artifact(Executable::load_file(path).map_err(Error::file(path))?));
     }
-    Ok(Content::Onnx(bytes))
+    Ok(Content::Onnx(bytes.into()))
 }
 
 /// The directory of a file, which is searched for external data.
@@ -127,7 +127,7 @@ pub(crate) fn directory(path: &Path) -> PathBuf {
 pub(crate) fn import(path: &Path, options: &ImportOptions) -> Result<IRModule, Error> {
     match read(path)? {
         Content::Onnx(bytes) => {
-            tvm_onnx::import(&bytes, Some(&directory(path)), options).map_err(Error::file(path))
+            tvm_onnx::import(bytes, Some(&directory(path)), options).map_err(Error::file(path))
         }
         Content::Artifact(_) => Err(Error::usage(format!("{} is compiled already", path.display()))),
     }
@@ -146,7 +146,7 @@ impl Model {
     pub(crate) fn load(path: &Path, options: &Options) -> Result<Model, Error> {
         match read(path)? {
             Content::Onnx(bytes) => {
-                let module = tvm_onnx::import(&bytes, Some(&directory(path)), &options.import())
+                let module = tvm_onnx::import(bytes, Some(&directory(path)), &options.import())
                     .map_err(Error::file(path))?;
                 Model::compile(module, &options.target, VmConfig::default())
             }

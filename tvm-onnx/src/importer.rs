@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use prost::Message;
+use prost::bytes::{Buf, Bytes};
 use rustc_hash::FxHashMap;
 use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, Span, TensorType, Type, Var};
 use tvm_core::relax::analysis::erase_to_well_defined;
@@ -30,12 +31,13 @@ use crate::proto::{GraphProto, ModelProto, ValueInfoProto};
 use crate::tensor::decode_tensor;
 use crate::value::Value;
 
-/// Imports a serialised model; external data is read from files below `dir`.
+/// Imports a serialised model; external data is read from files below `dir`. [`Bytes`] are shared by the model that is decoded
+/// from them, a slice is copied.
 ///
 /// # Errors
 /// When the bytes are not a model, the model is malformed or ill-typed, or it uses unsupported features. In the last
 /// case, all unsupported operators are listed.
-pub fn import(bytes: &[u8], dir: Option<&Path>, options: &ImportOptions) -> Result<IRModule, OnnxError> {
+pub fn import(bytes: impl Buf, dir: Option<&Path>, options: &ImportOptions) -> Result<IRModule, OnnxError> {
     import_proto(&read_model(bytes)?, dir, options)
 }
 
@@ -47,14 +49,14 @@ pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<IR
     let path = path.as_ref();
     let bytes = std::fs::read(path).map_err(|source| OnnxError::Io { path: path.to_path_buf(), source })?;
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    import(&bytes, Some(parent), options)
+    import(Bytes::from(bytes), Some(parent), options)
 }
 
-/// Decodes a serialised model.
+/// Decodes a serialised model; its large constants share the memory of [`Bytes`].
 ///
 /// # Errors
 /// When the bytes are not a model.
-pub fn read_model(bytes: &[u8]) -> Result<ModelProto, OnnxError> {
+pub fn read_model(bytes: impl Buf) -> Result<ModelProto, OnnxError> {
     ModelProto::decode(bytes).map_err(|source| OnnxError::Decode { what: "ONNX model", source })
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     match model::read(&args.file)? {
-        Content::Onnx(bytes) => onnx(&tvm_onnx::read_model(&bytes).map_err(Error::file(&args.file))?),
+        Content::Onnx(bytes) => onnx(&tvm_onnx::read_model(bytes).map_err(Error::file(&args.file))?),
         Content::Artifact(exe) => artifact(&args.file, &exe, args.disassemble),
     }?;
     Ok(ExitCode::SUCCESS)
