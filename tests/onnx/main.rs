@@ -7,6 +7,7 @@ mod build;
 mod control;
 mod einsum;
 mod errors;
+mod extensions;
 mod images;
 mod models;
 mod mutate;
