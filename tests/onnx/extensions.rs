@@ -11,7 +11,7 @@ use crate::build::{
 const MICROSOFT: &str = "com.microsoft";
 
 /// A model of one node with the given inputs as variables; `_` in `inputs` marks an omitted one.
-fn build(
+pub(crate) fn build(
     domain: &str,
     op: &str,
     inputs: &str,
@@ -30,7 +30,7 @@ fn build(
 }
 
 /// Compares the outputs of one node with the wanted tensors.
-fn check(
+pub(crate) fn check(
     domain: &str,
     (op, inputs): (&str, &str),
     attrs: Vec<AttributeProto>,

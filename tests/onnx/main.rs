@@ -18,3 +18,4 @@ mod sampling;
 mod selection;
 mod shapes;
 mod signals;
+mod trees;

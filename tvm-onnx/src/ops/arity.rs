@@ -158,15 +158,23 @@ const OTHERS: &[(&str, usize)] = &[
 
 /// Operators of the domains beside the standard one, with their numbers of inputs. Those that take any number are missing.
 const EXTENSIONS: &[(&str, usize)] = &[
+    ("ArrayFeatureExtractor", 2),
     ("BiasGelu", 2),
+    ("Binarizer", 1),
     ("DynamicQuantizeMatMul", 5),
     ("FastGelu", 2),
     ("FusedConv", 4),
     ("FusedGemm", 3),
     ("FusedMatMul", 2),
     ("Gelu", 1),
+    ("Imputer", 1),
+    ("LabelEncoder", 1),
+    ("LinearClassifier", 1),
+    ("LinearRegressor", 1),
     ("MatMulIntegerToFloat", 7),
     ("MatMulNBits", 6),
+    ("Normalizer", 1),
+    ("OneHotEncoder", 1),
     ("QLinearAdd", 8),
     ("QLinearAveragePool", 5),
     ("QLinearGlobalAveragePool", 5),
@@ -174,8 +182,13 @@ const EXTENSIONS: &[(&str, usize)] = &[
     ("QLinearMul", 8),
     ("QLinearSigmoid", 5),
     ("QuickGelu", 1),
+    ("SVMRegressor", 1),
+    ("Scaler", 1),
     ("SkipLayerNormalization", 5),
     ("SkipSimplifiedLayerNormalization", 4),
+    ("TreeEnsemble", 1),
+    ("TreeEnsembleClassifier", 1),
+    ("TreeEnsembleRegressor", 1),
 ];
 
 /// Maximum number of inputs of the operator `name` of a domain beside the standard one, if it has one.

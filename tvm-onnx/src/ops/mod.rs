@@ -13,6 +13,7 @@ mod conv;
 mod det;
 mod einsum;
 mod elementwise;
+mod features;
 mod fused;
 mod fused_quant;
 mod generate;
@@ -36,6 +37,7 @@ mod sequence;
 mod shape;
 mod signal;
 mod source;
+mod trees;
 mod window;
 
 use std::sync::OnceLock;
@@ -109,7 +111,8 @@ static TABLES: &[&[Row]] = &[
 ];
 
 /// The domains beside the standard one, with their tables. Rows do not depend on the version of these domains.
-static EXTENSIONS: &[(&str, &[&[Row]])] = &[("com.microsoft", &[fused::ROWS, fused_quant::ROWS])];
+static EXTENSIONS: &[(&str, &[&[Row]])] =
+    &[("ai.onnx.ml", &[features::ROWS, trees::ROWS]), ("com.microsoft", &[fused::ROWS, fused_quant::ROWS])];
 
 /// The rows of the operators of a domain beside the standard one.
 fn extension_rows(domain: &str) -> impl Iterator<Item = &'static Row> {
