@@ -189,6 +189,10 @@ fn classification_trees() {
     let attrs = model(&[5, 7, 9], "NONE", &[0, 1, 2, 1, 0, 1], &[10.0, 20.0, 30.0, 1.0, 2.0, 3.0]);
     let scores = floats(&[12.0, 3.0, 0.0, 0.0, 1.0, 30.0, 0.0, 1.0, 30.0], &[3, 3]);
     check(ML, op, attrs, &[x()], &[longs(&[5, 9, 9]), scores]);
+    // A class without a weight in the leaves of a row is not chosen, though its score 0 is the largest.
+    let attrs = model(&[5, 7, 9], "NONE", &[0, 1, 2, 1, 0, 1], &[-10.0, -20.0, -30.0, -1.0, -2.0, -3.0]);
+    let scores = floats(&[-12.0, -3.0, 0.0, 0.0, -1.0, -30.0, 0.0, -1.0, -30.0], &[3, 3]);
+    check(ML, op, attrs, &[x()], &[longs(&[7, 7, 7]), scores]);
     let (positive, signed) = ([0.1, 0.2, 0.3, 0.1, 0.2, 0.3], [0.1, -0.2, 0.3, 0.1, -0.2, 0.3]);
     for (transform, values, labels, scores) in [
         ("NONE", positive, [7, 5, 5], [0.4, 0.6, 0.6, 0.4, 0.6, 0.4]),

@@ -218,10 +218,10 @@ pub(super) fn labels(node: &Node<'_, '_>, name: &str) -> Result<Vec<f64>, OnnxEr
     Ok(labels)
 }
 
-/// The label of the largest score, and the scores.
-pub(super) fn largest(node: &mut Node<'_, '_>, labels: &[f64], scores: &Arg) -> Results {
+/// The label with the largest number in `ranked`, and the scores.
+pub(super) fn largest(node: &mut Node<'_, '_>, labels: &[f64], ranked: &Arg, scores: &Arg) -> Results {
     let attrs = Attrs::new().with("axis", 1usize).with("keepdims", false);
-    let place = node.op("argmax", std::slice::from_ref(scores), attrs)?;
+    let place = node.op("argmax", std::slice::from_ref(ranked), attrs)?;
     let labels = table(node, labels, &[labels.len() as i64], DataType::I64)?;
     let label = node.take(&labels, &place, 0)?;
     let scores = transformed(node, scores)?;
@@ -269,7 +269,7 @@ fn classify(node: &mut Node<'_, '_>) -> Results {
     let given = floats(node, "coefficients")?.len() as i64;
     if count != 2 || given != columns {
         let scores = linear(node, &x, columns, count)?;
-        return largest(node, &labels, &scores);
+        return largest(node, &labels, &scores, &scores);
     }
     let score = linear(node, &x, columns, 1)?;
     let both = two_scores(node, &score, true)?;

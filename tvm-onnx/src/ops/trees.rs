@@ -267,15 +267,37 @@ impl Forest {
         Ok(place)
     }
 
-    /// The weights of the leaves, combined over the trees: (row, target).
-    fn scores(&self, node: &mut Node<'_, '_>, how: &str) -> Result<Arg, OnnxError> {
-        let x = node.arg(0)?;
-        let dtype = if self.dtype == DataType::F64 { DataType::F64 } else { DataType::F32 };
+    /// The type in which rows are compared and weights are summed.
+    fn wide(&self) -> DataType {
+        if self.dtype == DataType::F64 { DataType::F64 } else { DataType::F32 }
+    }
+
+    /// The leaf that each row of the input reaches in each tree: (row, tree).
+    fn leaves(&self, node: &mut Node<'_, '_>) -> Result<Arg, OnnxError> {
+        let (x, dtype) = (node.arg(0)?, self.wide());
         let x = node.cast(&x, dtype)?;
         let shape = node.shape(&x)?;
         let [_, columns] = &shape[..] else { return Err(node.malformed("the input has two axes")) };
         let columns = columns.as_int().ok_or_else(|| node.unsupported("an unknown number of features"))?;
-        let place = self.walk(node, &x, columns)?;
+        self.walk(node, &x, columns)
+    }
+
+    /// Whether a leaf has a weight of the target: (row, target).
+    fn weighed(&self, node: &mut Node<'_, '_>, place: &Arg) -> Result<Arg, OnnxError> {
+        let mut known = vec![0.0; self.nodes.len() * self.targets];
+        for &(place, target, _) in &self.weights {
+            known[place * self.targets + target] = 1.0;
+        }
+        let size = [self.nodes.len() as i64, self.targets as i64];
+        let known = table(node, &known, &size, DataType::F32)?;
+        let each = node.take(&known, place, 0)?;
+        let most = node.op("max", &[each], Attrs::new().with("axis", vec![1i64]))?;
+        node.with("greater", &most, 0.0)
+    }
+
+    /// The weights of the leaves, combined over the trees: (row, target).
+    fn scores(&self, node: &mut Node<'_, '_>, place: &Arg, how: &str) -> Result<Arg, OnnxError> {
+        let dtype = self.wide();
         // Of a target without a weight, the smallest and the largest weight are 0.
         let (op, neutral) = match how {
             "SUM" | "AVERAGE" => ("sum", 0.0),
@@ -291,7 +313,7 @@ impl Forest {
             *entry = if *entry == neutral { weight } else { *entry + weight };
         }
         let weights = table(node, &weights, &size, dtype)?;
-        let each = node.take(&weights, &place, 0)?;
+        let each = node.take(&weights, place, 0)?;
         let mut res = node.op(op, &[each], Attrs::new().with("axis", vec![1i64]))?;
         if op != "sum" {
             let none = node.with("equal", &res, neutral)?;
@@ -320,21 +342,27 @@ fn regress(node: &mut Node<'_, '_>) -> Results {
     let targets = targets.ok_or_else(|| node.malformed("attribute `n_targets` is out of range"))?;
     let forest = forest(node, "target", targets)?;
     let how = node.str_or("aggregate_function", "SUM")?;
-    let scores = forest.scores(node, how)?;
+    let place = forest.leaves(node)?;
+    let scores = forest.scores(node, &place, how)?;
     let scores = node.cast(&scores, DataType::F32)?;
     one(transformed(node, &scores))
 }
 
-/// The class with the largest sum of weights. If there are two classes and all weights name the first, their sum is the score
+/// The class with the largest sum of weights, among those that have weights. If there are two classes and all weights name the first, their sum is the score
 /// of the second, which is chosen above 0.5 if no weight is negative, and above 0 otherwise.
 fn classify(node: &mut Node<'_, '_>) -> Results {
     let labels = labels(node, "classlabels_int64s")?;
     let forest = forest(node, "class", labels.len())?;
-    let scores = forest.scores(node, "SUM")?;
+    let place = forest.leaves(node)?;
+    let scores = forest.scores(node, &place, "SUM")?;
     let scores = node.cast(&scores, DataType::F32)?;
     let id = forest.weights.first().map(|it| it.1);
     if labels.len() != 2 || forest.weights.iter().any(|it| Some(it.1) != id) {
-        return largest(node, &labels, &scores);
+        // A class without a weight in any leaf of the row is not chosen.
+        let weighed = forest.weighed(node, &place)?;
+        let low = node.scalar(f64::NEG_INFINITY, DataType::F32)?;
+        let ranked = node.choice(&weighed, &scores, &low)?;
+        return largest(node, &labels, &ranked, &scores);
     }
     if id != Some(0) || node.has_attr("base_values") || node.has_attr("base_values_as_tensor") {
         return Err(node.unsupported("weights of the second class only, or one score with base values"));
@@ -358,5 +386,6 @@ fn ensemble(node: &mut Node<'_, '_>) -> Results {
         return Err(node.unsupported("a transformation of the scores"));
     }
     let forest = forest_with_leaves(node)?;
-    one(forest.scores(node, how))
+    let place = forest.leaves(node)?;
+    one(forest.scores(node, &place, how))
 }
