@@ -32,7 +32,7 @@ mod value;
 pub use error::{OnnxError, UnsupportedItem, UnsupportedReport};
 pub use importer::{import, import_file, import_proto, is_standard, read_model};
 pub use npy::{read_npy, write_npy};
-pub use ops::supported_ops;
+pub use ops::{supported_extension_ops, supported_ops};
 pub use options::{DimOption, ImportOptions};
 pub use prost::bytes::Bytes;
 pub use tensor::{MAX_TENSOR_BYTES, dtype_from_onnx, dtype_to_onnx, read_tensor, write_tensor};

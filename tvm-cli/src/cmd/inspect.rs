@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use indexmap::IndexMap;
 use tvm_onnx::proto::{GraphProto, ModelProto, TypeProto, ValueInfoProto};
-use tvm_onnx::{dtype_from_onnx, is_standard, supported_ops};
+use tvm_onnx::{dtype_from_onnx, is_standard, supported_extension_ops, supported_ops};
 use tvm_runtime::vm::Executable;
 
 use crate::error::Error;
@@ -67,9 +67,10 @@ fn operators(graph: &GraphProto) -> Vec<Vec<String>> {
         *counts.entry((domain, &node.op_type)).or_default() += 1;
     }
     counts.sort_by(|a, n, b, m| m.cmp(n).then(a.cmp(b)));
-    let supported = supported_ops();
+    let (supported, extensions) = (supported_ops(), supported_extension_ops());
     let row = |(&(domain, name), n): (&(&str, &str), &usize)| {
-        let known = domain.is_empty() && supported.iter().any(|(it, _)| *it == name);
+        let standard = domain.is_empty() && supported.iter().any(|(it, _)| *it == name);
+        let known = standard || extensions.contains(&(domain, name));
         let note = if known { String::new() } else { out::coloured("not supported", out::Colour::Yellow) };
         vec![format!("{domain}{}{name}", if domain.is_empty() { "" } else { "::" }), n.to_string(), note]
     };

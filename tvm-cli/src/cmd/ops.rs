@@ -23,6 +23,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let onnx = tvm_onnx::supported_ops().into_iter().filter(|(name, _)| wanted(name));
     let since = |it: &[i64]| it.iter().map(|it| format!("{it}")).collect::<Vec<_>>().join(", ");
     out::table(&onnx.map(|(name, versions)| vec![name.to_string(), since(&versions)]).collect::<Vec<_>>());
+    out::line("\nONNX operators of other domains");
+    let others = tvm_onnx::supported_extension_ops().into_iter().filter(|(_, name)| wanted(name));
+    out::table(&others.map(|(domain, name)| vec![name.into(), domain.into()]).collect::<Vec<_>>());
     out::line("\ngraph operators");
     let ops = OpRegistry::all().into_iter().filter(|op| wanted(op.name));
     out::table(&ops.map(|op| vec![op.name.to_string(), op.doc.to_string()]).collect::<Vec<_>>());

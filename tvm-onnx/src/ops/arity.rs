@@ -92,6 +92,7 @@ const TWO: &[&str] = &[
     "ReverseSequence",
     "SequenceAt",
     "SequenceErase",
+    "SimplifiedLayerNormalization",
     "Split",
     "SplitToSequence",
     "Squeeze",
@@ -154,6 +155,46 @@ const OTHERS: &[(&str, usize)] = &[
     ("SequenceEmpty", 0),
     ("Slice", 5),
 ];
+
+/// Operators of the domains beside the standard one, with their numbers of inputs. Those that take any number are missing.
+const EXTENSIONS: &[(&str, usize)] = &[
+    ("ArrayFeatureExtractor", 2),
+    ("BiasGelu", 2),
+    ("Binarizer", 1),
+    ("DynamicQuantizeMatMul", 5),
+    ("FastGelu", 2),
+    ("FusedConv", 4),
+    ("FusedGemm", 3),
+    ("FusedMatMul", 2),
+    ("Gelu", 1),
+    ("Imputer", 1),
+    ("LabelEncoder", 1),
+    ("LinearClassifier", 1),
+    ("LinearRegressor", 1),
+    ("MatMulIntegerToFloat", 7),
+    ("MatMulNBits", 6),
+    ("Normalizer", 1),
+    ("OneHotEncoder", 1),
+    ("QLinearAdd", 8),
+    ("QLinearAveragePool", 5),
+    ("QLinearGlobalAveragePool", 5),
+    ("QLinearLeakyRelu", 5),
+    ("QLinearMul", 8),
+    ("QLinearSigmoid", 5),
+    ("QuickGelu", 1),
+    ("SVMRegressor", 1),
+    ("Scaler", 1),
+    ("SkipLayerNormalization", 5),
+    ("SkipSimplifiedLayerNormalization", 4),
+    ("TreeEnsemble", 1),
+    ("TreeEnsembleClassifier", 1),
+    ("TreeEnsembleRegressor", 1),
+];
+
+/// Maximum number of inputs of the operator `name` of a domain beside the standard one, if it has one.
+pub(super) fn max_inputs_of_extension(name: &str) -> Option<usize> {
+    EXTENSIONS.iter().find(|it| it.0 == name).map(|it| it.1)
+}
 
 /// Operators that take any number of inputs, or whose number is not checked.
 #[cfg(test)]
@@ -223,6 +264,10 @@ mod tests {
         for row in super::super::TABLES.iter().flat_map(|table| table.iter()) {
             let any = matches!(row.convert, Convert::Variadic(_)) || ANY.contains(&row.name);
             assert_eq!(max_inputs(row.name, &row.convert).is_none(), any, "{}", row.name);
+        }
+        for (domain, name) in super::super::supported_extension_ops() {
+            let any = matches!(name, "FeatureVectorizer" | "QLinearConcat");
+            assert_eq!(max_inputs_of_extension(name).is_none(), any, "{domain} {name}");
         }
     }
 }

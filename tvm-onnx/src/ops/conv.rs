@@ -37,7 +37,7 @@ fn attrs(window: &Window, groups: i64) -> Attrs {
         .with("groups", groups)
 }
 
-fn conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+pub(super) fn conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let (x, weight) = (node.arg(0)?, node.arg(1)?);
     let res = convolved(node, x, weight)?;
     biased(node, res)

@@ -22,7 +22,7 @@ fn matmul(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
 }
 
 /// Computes `alpha * a * b + beta * c`; `a` and `b` may be transposed.
-fn gemm(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+pub(super) fn gemm(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let (a, b) = (node.arg(0)?, node.arg(1)?);
     let dtype = node.dtype(&a)?;
     for x in [&a, &b] {

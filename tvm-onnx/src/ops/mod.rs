@@ -13,6 +13,9 @@ mod conv;
 mod det;
 mod einsum;
 mod elementwise;
+mod features;
+mod fused;
+mod fused_quant;
 mod generate;
 mod grid;
 mod image;
@@ -34,6 +37,7 @@ mod sequence;
 mod shape;
 mod signal;
 mod source;
+mod trees;
 mod window;
 
 use std::sync::OnceLock;
@@ -85,6 +89,7 @@ static TABLES: &[&[Row]] = &[
     det::ROWS,
     einsum::ROWS,
     elementwise::ROWS,
+    fused::WITHOUT_DOMAIN,
     generate::ROWS,
     grid::ROWS,
     image::ROWS,
@@ -104,6 +109,16 @@ static TABLES: &[&[Row]] = &[
     signal::ROWS,
     source::ROWS,
 ];
+
+/// The domains beside the standard one, with their tables. Rows do not depend on the version of these domains.
+static EXTENSIONS: &[(&str, &[&[Row]])] =
+    &[("ai.onnx.ml", &[features::ROWS, trees::ROWS]), ("com.microsoft", &[fused::ROWS, fused_quant::ROWS])];
+
+/// The rows of the operators of a domain beside the standard one.
+fn extension_rows(domain: &str) -> impl Iterator<Item = &'static Row> {
+    let tables = EXTENSIONS.iter().find(|it| it.0 == domain).map_or(&[][..], |it| it.1);
+    tables.iter().flat_map(|table| table.iter())
+}
 
 const fn row(name: &'static str, since: i64, convert: Convert) -> Row {
     Row { name, since, convert }
@@ -127,7 +142,13 @@ pub(crate) fn find(node: &NodeProto, opset: i64) -> Result<&'static Row, Unsuppo
     let name = show(&node.op_type);
     let missing = |what: String, help| UnsupportedItem { what, nodes: Vec::new(), help };
     if !is_standard(&node.domain) {
-        return Err(missing(format!("operator {name} of domain {}", show(&node.domain)), None));
+        let found = extension_rows(&node.domain).find(|row| row.name == node.op_type);
+        return found.ok_or_else(|| {
+            let names = extension_rows(&node.domain).map(|row| row.name);
+            let near = tvm_core::support::nearest(&node.op_type, names);
+            let help = near.map(|near| format!("there is an operator {near}"));
+            missing(format!("operator {name} of domain {}", show(&node.domain)), help)
+        });
     }
     let rows = rows().get(&*node.op_type).map_or(&[][..], |rows| rows);
     rows.iter()
@@ -151,6 +172,15 @@ fn help(name: &str, opset: i64) -> Option<String> {
 pub fn supported_ops() -> Vec<(&'static str, Vec<i64>)> {
     let since = |rows: &Vec<&'static Row>| rows.iter().map(|row| row.since).collect();
     let mut ops: Vec<_> = rows().iter().map(|(&name, rows)| (name, since(rows))).collect();
+    ops.sort_unstable();
+    ops
+}
+
+/// The operators of other domains that can be imported, as domain and name, sorted.
+pub fn supported_extension_ops() -> Vec<(&'static str, &'static str)> {
+    let domains = EXTENSIONS.iter().map(|it| it.0);
+    let mut ops: Vec<_> =
+        domains.flat_map(|domain| extension_rows(domain).map(move |row| (domain, row.name))).collect();
     ops.sort_unstable();
     ops
 }
@@ -192,14 +222,20 @@ pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> 
     let row = find(node.proto(), node.opset)
         .map_err(|item| OnnxError::Unsupported(UnsupportedReport { items: vec![item] }))?;
     check_narrow(node)?;
-    if let Some(most) = arity::max_inputs(row.name, &row.convert)
+    let standard = is_standard(&node.proto().domain);
+    let most = if standard {
+        arity::max_inputs(row.name, &row.convert)
+    } else {
+        arity::max_inputs_of_extension(row.name)
+    };
+    if let Some(most) = most
         && node.num_inputs() > most
     {
         return Err(
             node.malformed(format!("there are {} inputs, the operator takes {most}", node.num_inputs()))
         );
     }
-    if let Some(ints) = crate::fold::fold(node)? {
+    if standard && let Some(ints) = crate::fold::fold(node)? {
         return Ok(vec![ints.into()]);
     }
     match row.convert {

@@ -85,7 +85,7 @@ fn batch_norm(node: &mut Node<'_, '_>) -> Results {
 }
 
 /// The mean of `x` over `axes`; `x`, minus the mean if `center`; and the mean of the squares of that.
-fn moments(
+pub(super) fn moments(
     node: &mut Node<'_, '_>,
     x: &Arg,
     axes: &[i64],
@@ -100,7 +100,11 @@ fn moments(
 }
 
 /// Computes `1 / sqrt(variance + epsilon)`.
-fn inverse_deviation(node: &mut Node<'_, '_>, variance: Arg, epsilon: f64) -> Result<Arg, OnnxError> {
+pub(super) fn inverse_deviation(
+    node: &mut Node<'_, '_>,
+    variance: Arg,
+    epsilon: f64,
+) -> Result<Arg, OnnxError> {
     let dtype = node.dtype(&variance)?;
     let epsilon = node.scalar(epsilon, dtype)?;
     let sum = node.call("add", &[variance, epsilon])?;
@@ -110,7 +114,7 @@ fn inverse_deviation(node: &mut Node<'_, '_>, variance: Arg, epsilon: f64) -> Re
 }
 
 /// The type in which statistics are computed.
-fn wide(dtype: DataType) -> DataType {
+pub(super) fn wide(dtype: DataType) -> DataType {
     if dtype == DataType::F64 { dtype } else { DataType::F32 }
 }
 

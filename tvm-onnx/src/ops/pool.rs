@@ -57,7 +57,16 @@ fn max_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
 fn average_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let include = node.flag("count_include_pad", false)?;
     let x = node.arg(0)?;
-    one(pool(node, AVERAGE, &x, |attrs, _| attrs.with("count_include_pad", include)))
+    one(average_of(node, &x, include))
+}
+
+/// The average of `x` over the windows that the attributes describe.
+pub(super) fn average_of(
+    node: &mut Node<'_, '_>,
+    x: &tvm_core::relax::Arg,
+    include: bool,
+) -> Result<tvm_core::relax::Arg, OnnxError> {
+    pool(node, AVERAGE, x, |attrs, _| attrs.with("count_include_pad", include))
 }
 
 /// The p-th root of the sum of powers, computed from an average that counts padding, times the size of the window.

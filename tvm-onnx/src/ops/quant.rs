@@ -52,7 +52,12 @@ fn per_block(node: &mut Node<'_, '_>, x: Arg, axis: i64) -> Result<Arg, OnnxErro
 }
 
 /// Computes `round(x) + zero`, clamped to the range of `dtype`.
-fn saturated(node: &mut Node<'_, '_>, x: Arg, zero: Option<Arg>, dtype: DataType) -> Result<Arg, OnnxError> {
+pub(super) fn saturated(
+    node: &mut Node<'_, '_>,
+    x: Arg,
+    zero: Option<Arg>,
+    dtype: DataType,
+) -> Result<Arg, OnnxError> {
     match dtype.int_range() {
         Some(range) => limited(node, x, zero, range, dtype),
         None => Err(node.unsupported(format!("quantisation to {dtype}"))),
@@ -127,7 +132,7 @@ fn dequantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
 }
 
 /// Derives scale and zero point from the range of the input, extended to include 0.
-fn dynamic_quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+pub(super) fn dynamic_quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
     let dtype = node.dtype(&x)?;
     let (zero, steps) = (node.scalar(0.0, dtype)?, node.scalar(255.0, dtype)?);
