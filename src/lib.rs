@@ -21,8 +21,15 @@
 
 mod compile;
 mod include_model;
+#[cfg(feature = "onnx")]
+mod model;
 
 pub use compile::CompileError;
+#[cfg(feature = "onnx")]
+pub use model::{
+    CompiledModel, DimInfo, Input, InputList, Inputs, IntoInput, Model, ModelError, NamedInput, OutputKey,
+    Outputs, RunOptions, TensorInfo,
+};
 pub use tvm_codegen as codegen;
 pub use tvm_codegen::Report;
 pub use tvm_core::{arith, dlight, ir, pass, pipeline, script, target, te, tir, topi};
@@ -53,6 +60,8 @@ pub mod prelude {
     pub use crate::target::Target;
     pub use crate::tir::schedule::{Schedule, ScheduleError};
     pub use crate::tir::{Scope, ThreadTag};
+    #[cfg(feature = "onnx")]
+    pub use crate::{CompiledModel, Model, RunOptions};
     pub use crate::{ir_module, prim_func, prim_helper, relax, relay, schedule};
     pub use half::{bf16, f16};
 }
@@ -75,4 +84,5 @@ pub mod __private {
 #[doc = include_str!("../docs/passes.md")]
 #[doc = include_str!("../docs/vm.md")]
 #[doc = include_str!("../docs/build_rs.md")]
+#[doc = include_str!("../docs/model.md")]
 struct Readme;

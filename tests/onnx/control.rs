@@ -5,7 +5,7 @@ use tvm_onnx::{ImportOptions, import_proto};
 use tvm_runtime::{DataType, Tensor, Value};
 
 use crate::build::{
-    Build, assert_near, compiled, floats, graph, int, ints, longs, model, node, refusal, run, targets, tensor,
+    Build, assert_near, compiled, floats, graph, int, ints, longs, model, node, refusal, run, targets,
 };
 
 fn flag(value: bool) -> Tensor {
@@ -14,10 +14,6 @@ fn flag(value: bool) -> Tensor {
 
 fn number(value: i64) -> Tensor {
     Tensor::scalar(value)
-}
-
-fn constant(name: &str, value: &Tensor) -> NodeProto {
-    node("Constant", "", name, vec![tensor("value", value)])
 }
 
 /// `if c { then } else { otherwise }` with the result `y`.

@@ -7,6 +7,10 @@ use crate::source::{self, SourceFile};
 /// Words that start the definition of a public type.
 const DEFINITIONS: [&str; 4] = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
 
+/// Names that types of several crates have nevertheless, with the reason.
+const SHARED: &[(&str, &str)] =
+    &[("Model", "options of a model, in an application and in its build script: no program sees both")];
+
 pub(crate) fn findings() -> Vec<String> {
     let files = source::files(&["rs"]);
     let is_library = |file: &&SourceFile| file.path.starts_with("src/") || file.path.contains("/src/");
@@ -21,7 +25,9 @@ fn shared_names<'a>(files: impl Iterator<Item = &'a SourceFile>) -> Vec<String> 
             places.entry(name).or_default().push(format!("{}:{line}", file.path));
         }
     }
-    let shared = places.into_iter().filter(|(_, places)| places.len() > 1);
+    let shared = places
+        .into_iter()
+        .filter(|(name, places)| places.len() > 1 && !SHARED.iter().any(|(it, _)| it == name));
     shared
         .map(|(name, places)| format!("several public types are named `{name}`: {}", places.join(", ")))
         .collect()

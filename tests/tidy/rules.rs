@@ -30,6 +30,7 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "the type of a C function in an expansion, where the user wrote `unsafe`",
     ),
     ("tvm-cli/src/model", "`tvmc run` runs the machine code of the artifact that its user names"),
+    ("src/model/artifact", "artifacts contain machine code; their caller vouches for it"),
     ("tvm-codegen/src/llvm", "the JIT hands out function pointers"),
     ("tvm-codegen/src/driver", "what it lowered itself is loaded"),
     ("tvm-codegen/src/c/load", "the compiled library is loaded"),

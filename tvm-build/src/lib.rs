@@ -32,7 +32,7 @@ mod object;
 mod wrapper;
 
 pub use error::BuildError;
-pub use model::{Codegen, CompiledModel, Model};
+pub use model::{Codegen, Model, ModelFiles};
 pub use tvm_onnx::DimOption;
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub struct Model {
 /// Files that were written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct CompiledModel {
+pub struct ModelFiles {
     /// The wrapper, for `include!`; its paths begin with `tvm_runtime`.
     pub wrapper: PathBuf,
     /// The artifact: bytecode and constants.
@@ -135,7 +135,7 @@ impl Model {
     /// # Errors
     /// When there is no output directory, the file is not a model, the model uses unsupported features (all of them are
     /// listed), or no code can be generated.
-    pub fn compile(self) -> Result<CompiledModel, BuildError> {
+    pub fn compile(self) -> Result<ModelFiles, BuildError> {
         let res = self.run();
         if let Err(err) = &res {
             cargo::error(&err.to_string());
@@ -143,7 +143,7 @@ impl Model {
         res
     }
 
-    fn run(self) -> Result<CompiledModel, BuildError> {
+    fn run(self) -> Result<ModelFiles, BuildError> {
         if let Source::Onnx(path) = &self.source {
             cargo::rerun_if_changed(path);
         }
@@ -210,7 +210,7 @@ impl Model {
         write(&path, wrapper.text("::tvm_runtime").as_bytes())?;
         write(&dir.join(format!("{name}.facade.rs")), wrapper.text("::tvm::runtime").as_bytes())?;
         cargo::library(&dir, target.triple.as_deref().unwrap_or_default());
-        Ok(CompiledModel {
+        Ok(ModelFiles {
             wrapper: path,
             artifact,
             library: dir.join(format!("lib{library}.a")),

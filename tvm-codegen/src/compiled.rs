@@ -17,7 +17,7 @@ use crate::driver::build_level;
 use crate::{CodegenError, EmitKind, cpu_features, emit, emit_lowered, lowered, resolve};
 
 /// A module of graph functions, compiled to bytecode and to the tensor programs that the bytecode calls.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Compiled {
     /// The tensor programs, before lowering.
     pub programs: IRModule,

@@ -335,7 +335,7 @@ fn finish(node: &mut Node<'_, '_>, it: &Loop, rows: &[Rows], res: &Arg, span: &S
     let made = fields.split_off(n);
     let mut all = Vec::new();
     for (arg, kind) in made.into_iter().zip(rows) {
-        let mut count = node.shape(&arg)?[0].clone();
+        let mut count = node.extent(&arg, 0)?;
         let mut arg = arg;
         if it.reserved().is_some() && it.cond.is_some() {
             // The condition may have ended the loop before all rows were written.
@@ -348,7 +348,7 @@ fn finish(node: &mut Node<'_, '_>, it: &Loop, rows: &[Rows], res: &Arg, span: &S
                 false => (PrimExpr::index(0), rows.clone()),
             };
             arg = crate::ops::index::sliced(node, arg, &[0], &[begin], &[end], &[1])?;
-            count = node.shape(&arg)?[0].clone();
+            count = node.extent(&arg, 0)?;
         }
         all.push(node.reshape(&arg, &[&[count], &kind.extents[..]].concat())?);
     }

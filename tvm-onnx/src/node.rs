@@ -253,6 +253,11 @@ impl<'a, 'm> Node<'a, 'm> {
 
     /// The value of `axis`, which a run knows, among `rank` axes.
     fn one_of(&mut self, axis: &PrimExpr, rank: i64) -> Result<i64, OnnxError> {
+        /// Largest rank for which the rest of the graph is converted for each axis.
+        const MAX_RANK: i64 = 8;
+        if rank > MAX_RANK {
+            return Err(self.unsupported(format!("axes among more than {MAX_RANK} that only a run knows")));
+        }
         // Negative axes count from the end.
         let place = axis.clone().floormod(rank.max(1));
         for at in 0..rank - 1 {
@@ -344,6 +349,14 @@ impl<'a, 'm> Node<'a, 'm> {
     pub(crate) fn shape(&self, arg: &Arg) -> Result<Vec<PrimExpr>, OnnxError> {
         let ty = self.type_of(arg)?;
         ty.known_shape().map(<[_]>::to_vec).ok_or_else(|| self.unsupported("a shape known only at run time"))
+    }
+
+    /// Extent of an argument along an axis; an error if it has no such axis.
+    pub(crate) fn extent(&self, arg: &Arg, axis: usize) -> Result<PrimExpr, OnnxError> {
+        let shape = self.shape(arg)?;
+        let rank = shape.len();
+        let extent = shape.into_iter().nth(axis);
+        extent.ok_or_else(|| self.malformed(format!("an operand has {rank} axes, there is none at {axis}")))
     }
 
     /// Rank of an argument.

@@ -20,7 +20,7 @@ use crate::value::Value;
 
 /// Number of node conversions that a model may take beyond those of its own nodes: nested graphs may be converted more
 /// than once.
-const MAX_CONVERSIONS: usize = 200_000;
+const MAX_CONVERSIONS: usize = 20_000;
 
 type Values = Result<Vec<Value>, OnnxError>;
 

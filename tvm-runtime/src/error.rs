@@ -462,6 +462,9 @@ pub enum RuntimeError {
         /// Value of the limit.
         value: u64,
     },
+    /// The call was cancelled by its caller.
+    #[error("the call was cancelled")]
+    Cancelled,
     /// Integer arithmetic overflowed or divided by zero.
     #[error("integer {op} of {lhs} and {rhs} has no result")]
     Arithmetic {

@@ -42,7 +42,7 @@ impl Node<'_, '_> {
     /// A vector along axis `axis` of tensors of `rank` axes.
     pub(super) fn along(&mut self, vector: &Arg, axis: usize, rank: usize) -> Result<Arg> {
         let mut shape = vec![PrimExpr::index(1); rank];
-        shape[axis] = self.shape(vector)?[0].clone();
+        shape[axis] = self.extent(vector, 0)?;
         self.reshape(vector, &shape)
     }
 

@@ -126,7 +126,7 @@ impl Bias {
             // Distance from a key to the query; the position of the query comes after the earlier keys.
             let query = positions(node, queries, [queries.clone(), PrimExpr::index(1)])?;
             let offset = match (&count, node.opt_arg(4)?) {
-                (_, Some(past)) => Arg::Prim(node.shape(&past)?[2].clone()),
+                (_, Some(past)) => Arg::Prim(node.extent(&past, 2)?),
                 (Some(count), None) => node.call("subtract", &[count.clone(), Arg::Prim(queries.clone())])?,
                 (None, None) => Arg::Prim(PrimExpr::index(0)),
             };
@@ -268,7 +268,7 @@ fn rotary_embedding(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         4 => permuted(node, input, &[0, 2, 1, 3])?,
         _ => split_heads(node, &input, "num_heads")?,
     };
-    let size = node.shape(&x)?[3].clone();
+    let size = node.extent(&x, 3)?;
     let size = size.as_int().ok_or_else(|| node.unsupported("heads of symbolic size"))?;
     let turned = match node.int_or("rotary_embedding_dim", 0)? {
         0 => size,

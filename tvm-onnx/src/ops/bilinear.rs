@@ -116,7 +116,7 @@ fn roi_align(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         other => return Err(node.malformed(format!("attribute `mode` is `{}`", crate::names::show(other)))),
     };
     let pixels = Images::new(node, &x)?;
-    let count = node.shape(&rois)?[0].clone();
+    let count = node.extent(&rois, 0)?;
     let rois = node.cast(&rois, DataType::F32)?;
     let mut limit = Vec::new();
     for i in 0..4i64 {
@@ -172,7 +172,7 @@ fn roi_align(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         let (inside, zero) = (node.along(&inside, 0, 2)?, node.scalar(0.0, DataType::F32)?);
         value = node.choice(&inside, &value, &zero)?;
     }
-    let channels = node.shape(&value)?[1].clone();
+    let channels = node.extent(&value, 1)?;
     let parts = [count, high.into(), samples.into(), wide.into(), samples.into(), channels];
     let value = node.reshape(&value, &parts)?;
     let over = Attrs::new().with("axis", vec![2i64, 4]).with("keepdims", false);

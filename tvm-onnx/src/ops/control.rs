@@ -252,7 +252,7 @@ fn scan(node: &mut Node<'_, '_>) -> Results {
         let axis = node.axis(*axis, node.rank(&sequence)?)?;
         rows.push(moved(node, sequence, axis, 0)?);
     }
-    let trip = node.shape(&rows[0])?[0].clone();
+    let trip = node.extent(&rows[0], 0)?;
     let body = Body { graph, states };
     let it = Loop {
         trip: Some(trip.clone()),

@@ -236,7 +236,7 @@ pub(super) fn above(
     limit: f64,
     both: [Arg; 2],
 ) -> Results {
-    let rows = node.shape(score)?[0].clone();
+    let rows = node.extent(score, 0)?;
     let flat = node.reshape(score, &[rows])?;
     let second = node.with("greater", &flat, limit)?;
     let second = node.cast(&second, DataType::I64)?;

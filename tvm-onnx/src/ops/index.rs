@@ -259,7 +259,7 @@ fn stepped(
     axis: usize,
     [start, end, step]: [&PrimExpr; 3],
 ) -> Result<Arg, OnnxError> {
-    let extent = node.shape(&x)?[axis].clone();
+    let extent = node.extent(&x, axis)?;
     let forwards = step.clone().greater(0);
     let zero = PrimExpr::index(0);
     // Limits beyond the ends are those of the whole axis in the direction of the step.

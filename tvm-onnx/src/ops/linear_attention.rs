@@ -61,7 +61,7 @@ fn linear_attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         by_position(node, &value, heads)?,
     );
     let [positions, batch, _, depth] = &node.shape(&k)?[..] else { return Err(node.malformed("no heads")) };
-    let width = node.shape(&v)?[3].clone();
+    let width = node.extent(&v, 3)?;
     let (decay, beta) = (node.opt_arg(4)?, node.opt_arg(5)?);
     let decay = match decay {
         // One number for each head, or for each element of its keys.
@@ -70,7 +70,7 @@ fn linear_attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     };
     let beta = match beta {
         Some(beta) => {
-            let own = if node.shape(&beta)?[2].is_const(1) { 1 } else { heads };
+            let own = if node.extent(&beta, 2)?.is_const(1) { 1 } else { heads };
             Some(by_position(node, &beta, own)?)
         }
         None => None,

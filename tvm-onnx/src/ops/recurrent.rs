@@ -292,7 +292,7 @@ fn direction(
         transposed(node, &weights)
     };
     let (input_weights, weights) = (required(node, 1)?, required(node, 2)?);
-    let hidden = node.shape(&weights)?[0].clone();
+    let hidden = node.extent(&weights, 0)?;
     let mut cell = Cell {
         kind,
         hidden: hidden.clone(),
@@ -305,7 +305,7 @@ fn direction(
         linear_before_reset: node.flag("linear_before_reset", false)?,
     };
     // The inputs of all steps are the rows of one matrix.
-    let (width, gates) = (node.shape(x)?[2].clone(), node.shape(&input_weights)?[1].clone());
+    let (width, gates) = (node.extent(x, 2)?, node.extent(&input_weights, 1)?);
     let all = node.reshape(x, &[simplify_dim(&(steps * batch)), width])?;
     let projected = node.call("matmul", &[all, input_weights])?;
     let mut projected = node.reshape(&projected, &[steps.clone(), batch.clone(), gates])?;

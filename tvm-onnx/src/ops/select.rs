@@ -23,7 +23,7 @@ type Results = Result<Vec<Value>, OnnxError>;
 
 /// The places where the vector `flags` of bools is true, in order.
 fn places(node: &mut Node<'_, '_>, flags: &Arg) -> Result<Arg, OnnxError> {
-    let n = node.shape(flags)?[0].clone();
+    let n = node.extent(flags, 0)?;
     let ones = node.cast(flags, DataType::I64)?;
     let upto = node.over("cumsum", &ones, 0)?;
     let slot = node.with_dim("subtract", &upto, 1)?;
@@ -66,7 +66,7 @@ fn non_zero(node: &mut Node<'_, '_>) -> Results {
     let x = flat(node, &x)?;
     let flags = if dtype.is_bool() { x } else { node.with("not_equal", &x, 0.0)? };
     let places = places(node, &flags)?;
-    let count = node.shape(&places)?[0].clone();
+    let count = node.extent(&places, 0)?;
     let mut rows = Vec::new();
     for axis in 0..shape.len() {
         let stride = simplify_dim(&product(&shape[axis + 1..]).max(1));
@@ -124,7 +124,7 @@ fn unique(node: &mut Node<'_, '_>) -> Results {
     let (slices, n, order) = match axis {
         None => {
             let x = flat(node, &x)?;
-            let n = node.shape(&x)?[0].clone();
+            let n = node.extent(&x, 0)?;
             let attrs = Attrs::new().with("axis", 0i64).with("dtype", DataType::I64);
             let order = node.op("argsort", std::slice::from_ref(&x), attrs)?;
             (x, n, order)
@@ -176,7 +176,7 @@ fn unique(node: &mut Node<'_, '_>) -> Results {
     let ones = node.full(std::slice::from_ref(&n), 1.0, DataType::I64)?;
     let add = Attrs::new().with("axis", 0i64).with("reduction", "add");
     let counts = node.op("scatter_elements", &[zeros, group, ones], add)?;
-    let count = node.shape(&starts)?[0].clone();
+    let count = node.extent(&starts, 0)?;
     let mut counts = first(node, &counts, &count)?;
     let mut firsts = node.take(&order, &starts, 0)?;
     if !sorted {
@@ -287,7 +287,7 @@ fn non_max_suppression(node: &mut Node<'_, '_>) -> Results {
     let chosen = flat(node, &chosen)?;
     let found = node.with_dim("greater_equal", &chosen, 0)?;
     let places = places(node, &found)?;
-    let rows = node.shape(&places)?[0].clone();
+    let rows = node.extent(&places, 0)?;
     let boxes = node.take(&chosen, &places, 0)?;
     let pair = node.with_dim("floor_divide", &places, simplify_dim(&most.max(1)))?;
     let classes = simplify_dim(&classes.clone().max(1));

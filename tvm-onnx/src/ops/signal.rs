@@ -101,7 +101,7 @@ fn short_time_transform(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         return Err(node.malformed("the signal has three axes"));
     };
     let length = match &window {
-        Some(window) => node.shape(window)?[0].clone(),
+        Some(window) => node.extent(window, 0)?,
         None if node.has(3) => node.dim(3)?,
         None => samples.clone(),
     };

@@ -234,7 +234,7 @@ impl Forest {
         let used: Vec<usize> =
             (0..MODES.len()).filter(|&mode| branches().any(|(_, it)| it.mode == mode)).collect();
         let roots: Vec<f64> = self.roots.iter().map(|&it| it as f64).collect();
-        let rows = node.shape(x)?[0].clone();
+        let rows = node.extent(x, 0)?;
         let mut place = table(node, &roots, &[roots.len() as i64], DataType::I64)?;
         place = node.broadcast(&place, &[rows, (roots.len() as i64).into()])?;
         for _ in 0..depth {

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::instruction::{DimCheck, FuncIdx, Instruction, IntOperand, Reg};
 use super::lent;
 use super::machine::Vm;
+use super::options::{CallOptions, CancelToken};
 use super::profile::{Profile, ProfileKind};
 use super::workspace::{Frame, Workspace};
 use crate::device::Device;
@@ -24,6 +25,7 @@ pub(super) struct Run<'a> {
     vm: &'a Vm,
     pub(super) ws: &'a mut Workspace,
     profile: Option<&'a mut Profile>,
+    options: CallOptions<'a>,
     /// Number of this run; it may write to the storages whose `writer` it is.
     pub(super) writer: u64,
     steps_left: u64,
@@ -37,10 +39,15 @@ pub(super) struct Run<'a> {
 type Args = SmallVec<[Value; 8]>;
 
 impl<'a> Run<'a> {
-    pub(super) fn new(vm: &'a Vm, ws: &'a mut Workspace, profile: Option<&'a mut Profile>) -> Run<'a> {
+    pub(super) fn new(
+        vm: &'a Vm,
+        ws: &'a mut Workspace,
+        profile: Option<&'a mut Profile>,
+        options: CallOptions<'a>,
+    ) -> Run<'a> {
         let steps_left = vm.config.max_steps.unwrap_or(u64::MAX);
         let writer = ws.new_run();
-        Run { vm, ws, profile, writer, steps_left, func: 0, code: &[], pc: 0, base: 0 }
+        Run { vm, ws, profile, options, writer, steps_left, func: 0, code: &[], pc: 0, base: 0 }
     }
 
     /// Calls function number `func`, whose arguments are in the first registers, and runs until it returns.
@@ -58,6 +65,7 @@ impl<'a> Run<'a> {
                     RuntimeError::ShapeCheck { context: format!("`{func}`: {context}").into(), detail }
                 }
                 bound @ RuntimeError::ArgBound { .. } if self.checks_bound() => bound,
+                RuntimeError::Cancelled => RuntimeError::Cancelled,
                 source => RuntimeError::Vm { func, pc: self.pc.saturating_sub(1), source: Box::new(source) },
             }
         })
@@ -97,6 +105,9 @@ impl<'a> Run<'a> {
                 });
             }
             self.steps_left -= 1;
+            if self.options.cancel.is_some_and(CancelToken::is_cancelled) {
+                return Err(RuntimeError::Cancelled);
+            }
             let instruction = &self.code[self.pc];
             self.pc += 1;
             match instruction {
@@ -288,7 +299,7 @@ impl<'a> Run<'a> {
         let start = self.profile.is_some().then(Instant::now);
         let regs = &self.ws.regs[self.base..];
         let values = args.iter().map(|reg| &regs[reg.index()]);
-        let res = kernel.call_values(values, self.writer, vm.config.pool.as_deref());
+        let res = kernel.call_values(values, self.writer, self.options.pool.or(vm.config.pool.as_deref()));
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
             profile.add(ProfileKind::Kernel, kernel.name(), start.elapsed());
         }

@@ -12,6 +12,7 @@ use std::time::Instant;
 use super::args::IntoArgs;
 use super::executable::{Executable, VmFunction};
 use super::interp::Run;
+use super::options::CallOptions;
 use super::profile::Profile;
 use super::verify::verify;
 use super::workspace::Workspace;
@@ -151,6 +152,22 @@ impl Vm {
         self.with_spare(|workspace| self.invoke_in(workspace, name, args))
     }
 
+    /// Calls a public function on another thread pool, or so that another thread can cancel the call.
+    ///
+    /// # Errors
+    /// As for [`Vm::invoke`], and [`RuntimeError::Cancelled`].
+    pub fn invoke_with(
+        &self,
+        options: CallOptions<'_>,
+        name: &str,
+        args: impl IntoArgs,
+    ) -> Result<Value, RuntimeError> {
+        self.with_spare(|workspace| {
+            args.push_to(workspace);
+            self.run(workspace, name, None, options)
+        })
+    }
+
     /// Calls a public function in a workspace of the caller. The workspace keeps memory for the next call.
     pub fn invoke_in(
         &self,
@@ -159,7 +176,7 @@ impl Vm {
         args: impl IntoArgs,
     ) -> Result<Value, RuntimeError> {
         args.push_to(workspace);
-        self.run(workspace, name, None)
+        self.run(workspace, name, None, CallOptions::default())
     }
 
     /// Calls a public function and adds its counts and times to `profile`.
@@ -172,7 +189,7 @@ impl Vm {
         let start = Instant::now();
         let res = self.with_spare(|workspace| {
             args.push_to(workspace);
-            self.run(workspace, name, Some(profile))
+            self.run(workspace, name, Some(profile), CallOptions::default())
         });
         profile.total += start.elapsed();
         res
@@ -184,8 +201,9 @@ impl Vm {
         workspace: &mut Workspace,
         name: &str,
         profile: Option<&mut Profile>,
+        options: CallOptions<'_>,
     ) -> Result<Value, RuntimeError> {
-        let run = Run::new(self, workspace, profile);
+        let run = Run::new(self, workspace, profile, options);
         let writer = run.writer;
         let res = self.find(name, run.ws.regs.len()).and_then(|index| run.call(index));
         workspace.finish(writer);

@@ -11,6 +11,7 @@ mod interp;
 mod lent;
 mod machine;
 mod ops;
+mod options;
 mod pool;
 mod profile;
 mod verify;
@@ -22,6 +23,7 @@ pub use instruction::{
     ConstIdx, DimCheck, FuncIdx, Instruction, IntOpKind, IntOperand, KernelIdx, PackedIdx, Pc, Reg, Regs,
 };
 pub use machine::{Vm, VmConfig};
+pub use options::{CallOptions, CancelToken};
 pub use profile::{Profile, ProfileEntry, ProfileKind};
 pub use verify::{MAX_ALIGN, MAX_REGS, VerifyError, verify};
 pub use workspace::Workspace;

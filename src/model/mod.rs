@@ -1,0 +1,192 @@
+//! Models in one object: imported or built, compiled, and called with checked inputs by position or by name.
+//!
+//! Requires: an ONNX model, or a module with a graph function. Ensures: a wrong model, option or input is a typed error
+//! that names it; a [`CompiledModel`] may be called by several threads at once.
+//!
+//! TVM counterpart: `relax.frontend.onnx.from_onnx`, `relax.build` and `relax.VirtualMachine` together.
+
+mod artifact;
+mod check;
+mod compiled;
+mod error;
+mod info;
+mod inputs;
+mod outputs;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use tvm_codegen::Compiled;
+use tvm_core::ir::IRModule;
+use tvm_core::pass::PassContext;
+use tvm_core::target::Target;
+use tvm_onnx::proto::ModelProto;
+use tvm_onnx::{DimOption, ImportOptions, OnnxError};
+use tvm_runtime::vm::VmConfig;
+
+pub use compiled::{CompiledModel, RunOptions};
+pub use error::ModelError;
+pub use info::{DimInfo, TensorInfo};
+pub use inputs::{Input, InputList, Inputs, IntoInput, NamedInput};
+pub use outputs::{OutputKey, Outputs};
+
+/// Where a model comes from.
+enum Source {
+    Onnx { proto: Box<ModelProto>, path: Option<PathBuf> },
+    Module(Box<IRModule>),
+}
+
+/// A model to be compiled in this process.
+///
+/// ```
+/// use tvm::prelude::*;
+///
+/// # fn main() -> Result<(), tvm::ModelError> {
+/// let model = Model::onnx("examples/data/digits_cnn/model.onnx")?.threads(1).compile()?;
+/// let image = Tensor::zeros(&[1, 1, 8, 8], DataType::F32)?;
+/// let outputs = model.run(&image)?;
+/// assert_eq!(outputs[0].shape(), [1, 10]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The names are those of `tvm_build::Model`, which compiles a model in a build script.
+#[must_use = "a model does nothing until `compile` is called"]
+pub struct Model {
+    source: Source,
+    options: ImportOptions,
+    target: Target,
+    threads: Option<usize>,
+    fast_math: bool,
+    entry: Option<String>,
+    config: VmConfig,
+}
+
+impl Model {
+    fn new(source: Source) -> Model {
+        Model {
+            source,
+            options: ImportOptions::default(),
+            target: Target::host(),
+            threads: None,
+            fast_math: false,
+            entry: None,
+            config: VmConfig::default(),
+        }
+    }
+
+    /// Reads the ONNX model in the file at `path`. External data is read from files beside it.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no ONNX model.
+    pub fn onnx(path: impl AsRef<Path>) -> Result<Model, ModelError> {
+        let path = path.as_ref();
+        let onnx = |err: OnnxError| ModelError::Import { path: Some(path.to_path_buf()), source: err.into() };
+        let bytes = std::fs::read(path)
+            .map_err(|source| ModelError::from(OnnxError::Io { path: path.to_path_buf(), source }))?;
+        let proto = Box::new(tvm_onnx::read_model(&bytes).map_err(onnx)?);
+        Ok(Model::new(Source::Onnx { proto, path: Some(path.to_path_buf()) }))
+    }
+
+    /// Reads the ONNX model in `bytes`. It cannot have external data.
+    ///
+    /// # Errors
+    /// When the bytes are no ONNX model.
+    pub fn onnx_bytes(bytes: &[u8]) -> Result<Model, ModelError> {
+        let proto = Box::new(tvm_onnx::read_model(bytes)?);
+        Ok(Model::new(Source::Onnx { proto, path: None }))
+    }
+
+    /// Takes a module that was built or imported in another way. Its entry point is `main`, or its only graph function.
+    pub fn module(module: IRModule) -> Model {
+        Model::new(Source::Module(Box::new(module)))
+    }
+
+    /// Fixes a symbolic dimension to a number, or bounds it; each call checks the bounds.
+    pub fn dim(mut self, name: &str, spec: impl Into<DimOption>) -> Model {
+        self.options = self.options.dim(name, spec.into());
+        self
+    }
+
+    /// Sets the shape of an input; it replaces the one in the model.
+    pub fn shape(mut self, input: &str, shape: &[i64]) -> Model {
+        self.options = self.options.shape(input, shape);
+        self
+    }
+
+    /// Sets what is compiled for. The default is the CPU of this machine.
+    pub fn target(mut self, target: Target) -> Model {
+        self.target = target;
+        self
+    }
+
+    /// Sets the number of threads of a call, the calling thread included. The default is the pool of the process
+    /// ([`set_thread_pool`](crate::runtime::set_thread_pool)).
+    pub fn threads(mut self, threads: usize) -> Model {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Allows code that reassociates and contracts floats, and assumes that there is no NaN and no infinity.
+    pub fn fast_math(mut self, fast_math: bool) -> Model {
+        self.fast_math = fast_math;
+        self
+    }
+
+    /// Sets the graph function that is called. The default is `main`, or the only one.
+    pub fn entry(mut self, name: impl Into<String>) -> Model {
+        self.entry = Some(name.into());
+        self
+    }
+
+    /// Sets the limits of the virtual machine, and functions and loaders of the application. [`Model::threads`] replaces
+    /// the thread pool in it.
+    pub fn config(mut self, config: VmConfig) -> Model {
+        self.config = config;
+        self
+    }
+
+    /// Imports and compiles the model; the result is ready to run.
+    ///
+    /// # Errors
+    /// When an option does not fit the model, the model uses unsupported features (all of them are listed), or no code
+    /// can be generated.
+    pub fn compile(mut self) -> Result<CompiledModel, ModelError> {
+        if let Some(threads) = self.threads {
+            self.config.pool = Some(compiled::pool(threads)?);
+        }
+        let module = match self.source {
+            Source::Module(module) if self.options.dims.is_empty() && self.options.shapes.is_empty() => {
+                *module
+            }
+            Source::Module(_) => {
+                let message =
+                    "`dim` and `shape` are options of the import of ONNX models; a module has its shapes";
+                return Err(ModelError::Option { message: message.into() });
+            }
+            Source::Onnx { proto, path } => {
+                let dir = path.as_deref().map(|path| {
+                    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
+                });
+                tvm_onnx::import_proto(&proto, dir, &self.options)
+                    .map_err(|err| ModelError::Import { path: path.clone(), source: err.into() })?
+            }
+        };
+        let mut context = PassContext::current();
+        context.config.fast_math |= self.fast_math;
+        let compiled = context.clone().scope(|| Compiled::new(module, &self.target))?;
+        let vm = context.clone().scope(|| compiled.clone().into_vm(self.config))?;
+        CompiledModel::new(vm, self.entry.as_deref(), Some(artifact::Origin { compiled, context }))
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = match &self.source {
+            Source::Onnx { path: Some(path), .. } => path.display().to_string(),
+            Source::Onnx { path: None, .. } => "bytes".to_string(),
+            Source::Module(_) => "module".to_string(),
+        };
+        f.debug_struct("Model").field("source", &source).field("options", &self.options).finish()
+    }
+}
