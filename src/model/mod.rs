@@ -84,7 +84,7 @@ impl Model {
         let onnx = |err: OnnxError| ModelError::Import { path: Some(path.to_path_buf()), source: err.into() };
         let bytes = std::fs::read(path)
             .map_err(|source| ModelError::from(OnnxError::Io { path: path.to_path_buf(), source }))?;
-        let proto = Box::new(tvm_onnx::read_model(&bytes).map_err(onnx)?);
+        let proto = Box::new(tvm_onnx::read_model(tvm_onnx::Bytes::from(bytes)).map_err(onnx)?);
         Ok(Model::new(Source::Onnx { proto, path: Some(path.to_path_buf()) }))
     }
 

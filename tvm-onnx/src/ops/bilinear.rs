@@ -213,8 +213,8 @@ fn deformable(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         .reshape(&offsets, &[split[0].clone(), elements.into(), 2.into(), rows.clone(), columns.clone()])?;
     let mut positions = Vec::new();
     for (d, count) in [rows, columns].into_iter().enumerate() {
-        let at = PrimExpr::index(d as i64);
-        let shift = super::index::sliced(node, offsets.clone(), &[2], &[at.clone()], &[at + 1i64], &[1])?;
+        let (from, to) = ([PrimExpr::index(d as i64)], [PrimExpr::index(d as i64 + 1)]);
+        let shift = super::index::sliced(node, offsets.clone(), &[2], &from, &to, &[1])?;
         let shift = node.reshape(&shift, &grid)?;
         let starts = node.count(count, DataType::F32)?;
         let starts = node.with("multiply", &starts, window.strides[d] as f64)?;

@@ -146,7 +146,7 @@ fn affine_grid(node: &mut Node<'_, '_>) -> Results {
     let theta = node.cast(&theta, DataType::F32)?;
     let theta = node.permuted(&theta, &[0, 2, 1])?;
     let res = node.call("matmul", &[grid, theta])?;
-    let shape = [&[batch.clone()], space, &[PrimExpr::index(axes as i64)]].concat();
+    let shape = [std::slice::from_ref(batch), space, &[PrimExpr::index(axes as i64)]].concat();
     let res = node.reshape(&res, &shape)?;
     one(node.cast(&res, dtype))
 }

@@ -31,7 +31,7 @@ fn resize(node: &mut Node<'_, '_>, scales: usize) -> Result<Vec<Value>, OnnxErro
         None => (0..rank as i64).collect(),
     };
     let sizes = if modern && node.has(scales + 1) { Some(node.dims(scales + 1)?) } else { None };
-    let when_run = !matches!(sizes, Some(_)) && node.has(scales) && node.value(scales)?.tensor().is_none();
+    let when_run = sizes.is_none() && node.has(scales) && node.value(scales)?.tensor().is_none();
     let known = !when_run && sizes.iter().flatten().chain(&shape).all(|it| it.as_int().is_some());
     let extents = shape.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>().filter(|_| known);
     let Some(extents) = extents else {
