@@ -324,7 +324,12 @@ def node_report(tests, results, max_opset):
     names = list(results)
     count = lambda of, name: sum(results[name][it["name"]][0] == "pass" for it in of)
     lines = [
-        f"Node tests of onnx {onnx.__version__} that pass, as they are.",
+        "# ONNX conformance",
+        "",
+        "`cargo xtask conformance --out docs/onnx.md` writes this page: the node tests of the onnx package "
+        f"{onnx.__version__} that pass as they are,",
+        "by the rule of the package's own test runner, here and in onnxruntime. `cargo xtask conformance --real` compiles models that",
+        "Python packages ship, each once with its own symbolic dimensions, and compares their results.",
         "",
         "| category | tests | " + " | ".join(names) + " |",
         "|---|---|" + "---|" * len(names),
@@ -343,7 +348,7 @@ def node_report(tests, results, max_opset):
             why = re.sub(r"\s*-->.*", "", why.splitlines()[0] if why else "")
             why = re.sub(r"^.*?(model\.onnx: )", "", why)
             failed[f"{status}: {why}"].append(it["name"])
-    lines += ["", "What does not pass:", "", "| why | tests |", "|---|---|"]
+    lines += ["", "## What does not pass", "", "| why | tests |", "|---|---|"]
     for why, of in sorted(failed.items(), key=lambda it: -len(it[1])):
         shown = ", ".join(f"`{it}`" for it in of[:3]) + (f" and {len(of) - 3} more" if len(of) > 3 else "")
         lines.append(f"| {why.replace('|', '/')} | {shown} |")

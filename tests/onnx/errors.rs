@@ -79,6 +79,40 @@ fn errors_name_the_node_and_what_is_wrong() {
     }
 }
 
+/// Operands with fewer axes than their operator needs, and so many axes that a run chooses among them.
+#[test]
+fn operands_of_other_ranks() {
+    let on = |dims: &str, it: NodeProto, opset: i64| model(opset, vec![it]).input("x", dims).output("y");
+    let scalar = || tvm_runtime::Tensor::scalar(2i64);
+    let number = || floats(&[1.0], &[]);
+    let heads = vec![int("q_num_heads", 1), int("kv_num_heads", 1), string("update_rule", "delta")];
+    let cases: Vec<(ModelProto, &str)> = vec![
+        (
+            on("1 8 1", node("STFT", "x s w", "y", vec![]), 17)
+                .constant("s", &scalar())
+                .constant("w", &number()),
+            "0 axes, there is none at 0",
+        ),
+        (
+            on("2 4 3", node("TensorScatter", "x x i", "y", vec![]), 24).constant("i", &scalar()),
+            "0 axes, there is none at 0",
+        ),
+        (
+            on("1 2 4", node("LinearAttention", "x x x _ _ b", "y", heads), 27)
+                .constant("b", &floats(&[1.0], &[1])),
+            "1 axes, there is none at 2",
+        ),
+        (
+            on("1 1 1 1 1 1 1 1 2", node("ReduceSum", "x a", "y", vec![]), 18).typed("a", DataType::I64, "1"),
+            "axes among more than 8 that only a run knows",
+        ),
+    ];
+    for (model, want) in cases {
+        let message = refusal(&model);
+        assert!(message.contains(want), "expected `{want}` in:\n{message}");
+    }
+}
+
 #[test]
 fn graphs_that_contradict_themselves() {
     let relu = |input: &str, output: &str| node("Relu", input, output, vec![]);

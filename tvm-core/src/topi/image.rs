@@ -69,7 +69,8 @@ fn position(
     }
 }
 
-/// `x` resized to the spatial extents of `shape`; `scales` as in [`position`], for both spatial axes.
+/// `x` resized to the spatial extents of `shape`. `scales` are the ratios of the spatial axes, if they are not those of their
+/// extents because `shape` was rounded.
 pub fn resize(
     x: &TensorExpr,
     shape: &[PrimExpr],
