@@ -918,7 +918,7 @@ mod digits {
     use tvm::prelude::*;
 
     #[relax::func(attrs(input_names = ["image"], num_inputs = 1, output_names = ["probabilities"]))]
-    fn main(image: Tensor<f32, n, 1, 8, 8>, weight: Tensor<f32, 16, 1, 3, 3>, weight_1: Tensor<f32, 32, 16, 3, 3>, weight_2: Tensor<f32, 1, 32, 1, 1>, weight_3: Tensor<f32, 32>, weight_4: Tensor<f32, 32>, weight_5: Tensor<f32, 32>, weight_6: Tensor<f32, 32>, weight_7: Tensor<f32, 32, 32, 3, 3>, weight_8: Tensor<f32, 1, 32, 1, 1>, weight_9: Tensor<f32, 64, 512>, weight_10: Tensor<f32, 64>, weight_11: Tensor<f32, 10, 64>) -> Tensor<f32, n, 10> {
+    fn main(image: Tensor<f32, n, 1, 8, 8>, weight: Tensor<f32, 16, 1, 3, 3>, weight_1: Tensor<f32, 32, 16, 3, 3>, weight_2: Tensor<f32, 1, 32, 1, 1>, weight_3: Tensor<f32, 32>, weight_4: Tensor<f32, 32>, weight_5: Tensor<f32, 32>, weight_6: Tensor<f32, 32>, weight_7: Tensor<f32, 32, 32, 3, 3>, weight_8: Tensor<f32, 1, 32, 1, 1>, weight_9: Tensor<f32, 64, 512>, weight_10: Tensor<f32, 64>, weight_11: Tensor<f32, 64, 10>) -> Tensor<f32, n, 10> {
         let softmax_1 = dataflow(|| {
             let conv2d_1 = conv2d(image, weight, dilation = [1, 1], groups = 1, padding = [1, 1, 1, 1], strides = [1, 1]);
             let add_ = conv2d_1 + constant::<f32, 1, 16, 1, 1>([0.061375562, 0.042521205, 0.16108733, 0.10881211, -0.02682616, -0.13117436, -0.02805879, 0.056192704, -0.08592325, 0.03300295, 0.0439354, 0.022774346, -0.02806915, 0.0013859695, 0.057283558, 0.061589696]);
@@ -937,8 +937,7 @@ mod digits {
             let matmul_1 = matmul(reshape_1, permute_dims_1);
             let add__4 = matmul_1 + weight_10;
             let relu_4 = relu(add__4);
-            let permute_dims_2 = permute_dims(weight_11, axes = [1, 0]);
-            let matmul_2 = matmul(relu_4, permute_dims_2);
+            let matmul_2 = matmul(relu_4, weight_11);
             let add__5 = matmul_2 + constant::<f32, 10>([0.063670844, 0.028938428, -0.00254076, -0.019189496, -0.021511855, -0.028269093, -0.03799475, -0.04100906, 0.08503099, -0.030247586]);
             let softmax_1 = softmax(add__5, axis = 1);
             softmax_1
@@ -952,7 +951,7 @@ mod digits_legalized {
     use tvm::prelude::*;
 
     #[relax::func(attrs(input_names = ["image"], num_inputs = 1, output_names = ["probabilities"]))]
-    fn main(image: Tensor<f32, n, 1, 8, 8>, weight: Tensor<f32, 16, 1, 3, 3>, weight_1: Tensor<f32, 32, 16, 3, 3>, weight_2: Tensor<f32, 1, 32, 1, 1>, weight_3: Tensor<f32, 32>, weight_4: Tensor<f32, 32>, weight_5: Tensor<f32, 32>, weight_6: Tensor<f32, 32>, weight_7: Tensor<f32, 32, 32, 3, 3>, weight_8: Tensor<f32, 1, 32, 1, 1>, weight_9: Tensor<f32, 64, 512>, weight_10: Tensor<f32, 64>, weight_11: Tensor<f32, 10, 64>) -> Tensor<f32, n, 10> {
+    fn main(image: Tensor<f32, n, 1, 8, 8>, weight: Tensor<f32, 16, 1, 3, 3>, weight_1: Tensor<f32, 32, 16, 3, 3>, weight_2: Tensor<f32, 1, 32, 1, 1>, weight_3: Tensor<f32, 32>, weight_4: Tensor<f32, 32>, weight_5: Tensor<f32, 32>, weight_6: Tensor<f32, 32>, weight_7: Tensor<f32, 32, 32, 3, 3>, weight_8: Tensor<f32, 1, 32, 1, 1>, weight_9: Tensor<f32, 64, 512>, weight_10: Tensor<f32, 64>, weight_11: Tensor<f32, 64, 10>) -> Tensor<f32, n, 10> {
         let softmax_2 = dataflow(|| {
             let conv2d_3 = call_tir(conv2d_1, (image, weight), Tensor::<f32, n, 16, 8, 8>);
             let add__1 = call_tir(add_, (conv2d_3, constant::<f32, 1, 16, 1, 1>([0.061375562, 0.042521205, 0.16108733, 0.10881211, -0.02682616, -0.13117436, -0.02805879, 0.056192704, -0.08592325, 0.03300295, 0.0439354, 0.022774346, -0.02806915, 0.0013859695, 0.057283558, 0.061589696])), Tensor::<f32, n, 16, 8, 8>);
@@ -971,8 +970,7 @@ mod digits_legalized {
             let matmul_2 = call_tir(matmul_1, (reshape_1, permute_dims_2), Tensor::<f32, n, 64>);
             let add__5 = call_tir(add_4, (matmul_2, weight_10), Tensor::<f32, n, 64>);
             let relu_7 = call_tir(relu_3, (add__5,), Tensor::<f32, n, 64>);
-            let permute_dims_3 = call_tir(permute_dims_1_1, (weight_11,), Tensor::<f32, 64, 10>);
-            let matmul_3 = call_tir(matmul_1_1, (relu_7, permute_dims_3), Tensor::<f32, n, 10>);
+            let matmul_3 = call_tir(matmul_1_1, (relu_7, weight_11), Tensor::<f32, n, 10>);
             let add__6 = call_tir(add_5, (matmul_3, constant::<f32, 10>([0.063670844, 0.028938428, -0.00254076, -0.019189496, -0.021511855, -0.028269093, -0.03799475, -0.04100906, 0.08503099, -0.030247586])), Tensor::<f32, n, 10>);
             let softmax_2 = call_tir(softmax_1, (add__6,), Tensor::<f32, n, 10>);
             softmax_2
@@ -1147,15 +1145,6 @@ mod digits_legalized {
         }
     }
 
-    #[prim_func(name = "permute_dims_1", attrs(private = true))]
-    fn permute_dims_1_1(x: &Tensor<f32, 10, 64>, transpose: &mut Tensor<f32, 64, 10>) {
-        for [i0, i1] in grid([64, 10]) {
-            block("transpose", [S(i0), S(i1)], |[v_i0, v_i1]| {
-                transpose[[v_i0, v_i1]] = x[[v_i1, v_i0]];
-            });
-        }
-    }
-
     #[prim_func(name = "matmul_1", attrs(private = true))]
     fn matmul_1_1(x1: &Tensor<f32, n, 64>, x2: &Tensor<f32, 64, 10>, matmul: &mut Tensor<f32, n, 10>) {
         for [i0, i1, k] in grid([n, 10, 64]) {
@@ -1216,7 +1205,7 @@ mod digits_fused {
     use tvm::prelude::*;
 
     #[relax::func(attrs(input_names = ["image"], num_inputs = 1, output_names = ["probabilities"]))]
-    fn main(image: Tensor<f32, n, 1, 8, 8>, weight: Tensor<f32, 16, 1, 3, 3>, weight_1: Tensor<f32, 32, 16, 3, 3>, weight_2: Tensor<f32, 1, 32, 1, 1>, weight_3: Tensor<f32, 32>, weight_4: Tensor<f32, 32>, weight_5: Tensor<f32, 32>, weight_6: Tensor<f32, 32>, weight_7: Tensor<f32, 32, 32, 3, 3>, weight_8: Tensor<f32, 1, 32, 1, 1>, weight_9: Tensor<f32, 64, 512>, weight_10: Tensor<f32, 64>, weight_11: Tensor<f32, 10, 64>) -> Tensor<f32, n, 10> {
+    fn main(image: Tensor<f32, n, 1, 8, 8>, weight: Tensor<f32, 16, 1, 3, 3>, weight_1: Tensor<f32, 32, 16, 3, 3>, weight_2: Tensor<f32, 1, 32, 1, 1>, weight_3: Tensor<f32, 32>, weight_4: Tensor<f32, 32>, weight_5: Tensor<f32, 32>, weight_6: Tensor<f32, 32>, weight_7: Tensor<f32, 32, 32, 3, 3>, weight_8: Tensor<f32, 1, 32, 1, 1>, weight_9: Tensor<f32, 64, 512>, weight_10: Tensor<f32, 64>, weight_11: Tensor<f32, 64, 10>) -> Tensor<f32, n, 10> {
         let softmax_2 = dataflow(|| {
             let relu_4 = call_tir(fused_conv2d_add_relu, (image, weight, constant::<f32, 1, 16, 1, 1>([0.061375562, 0.042521205, 0.16108733, 0.10881211, -0.02682616, -0.13117436, -0.02805879, 0.056192704, -0.08592325, 0.03300295, 0.0439354, 0.022774346, -0.02806915, 0.0013859695, 0.057283558, 0.061589696])), Tensor::<f32, n, 16, 8, 8>);
             let relu_5 = call_tir(fused_conv2d_1_add_1_batch_norm_relu_1, (relu_4, weight_1, weight_2, weight_3, weight_4, weight_5, weight_6), Tensor::<f32, n, 32, 8, 8>);
@@ -1225,8 +1214,7 @@ mod digits_fused {
             let reshape_1 = reshape(relu_6, shape([n, 512]));
             let permute_dims_2 = call_tir(permute_dims_1, (weight_9,), Tensor::<f32, 512, 64>);
             let relu_7 = call_tir(fused_matmul_add_4_relu_3, (reshape_1, permute_dims_2, weight_10), Tensor::<f32, n, 64>);
-            let permute_dims_3 = call_tir(permute_dims_1_1, (weight_11,), Tensor::<f32, 64, 10>);
-            let add__1 = call_tir(fused_matmul_1_add_5, (relu_7, permute_dims_3, constant::<f32, 10>([0.063670844, 0.028938428, -0.00254076, -0.019189496, -0.021511855, -0.028269093, -0.03799475, -0.04100906, 0.08503099, -0.030247586])), Tensor::<f32, n, 10>);
+            let add__1 = call_tir(fused_matmul_1_add_5, (relu_7, weight_11, constant::<f32, 10>([0.063670844, 0.028938428, -0.00254076, -0.019189496, -0.021511855, -0.028269093, -0.03799475, -0.04100906, 0.08503099, -0.030247586])), Tensor::<f32, n, 10>);
             let softmax_2 = call_tir(softmax_1, (add__1,), Tensor::<f32, n, 10>);
             softmax_2
         });
@@ -1400,15 +1388,6 @@ mod digits_fused {
         }
     }
 
-    #[prim_func(name = "permute_dims_1", attrs(op_pattern = "Injective", private = true))]
-    fn permute_dims_1_1(x: &Tensor<f32, 10, 64>, transpose: &mut Tensor<f32, 64, 10>) {
-        for [i0, i1] in grid([64, 10]) {
-            block("transpose", [S(i0), S(i1)], |[v_i0, v_i1]| {
-                transpose[[v_i0, v_i1]] = x[[v_i1, v_i0]];
-            });
-        }
-    }
-
     #[prim_func(name = "matmul_1", attrs(op_pattern = "OutEWiseFusable", private = true))]
     fn matmul_1_1(x1: &Tensor<f32, n, 64>, x2: &Tensor<f32, 64, 10>, matmul: &mut Tensor<f32, n, 10>) {
         for [i0, i1, k] in grid([n, 10, 64]) {
@@ -1546,12 +1525,12 @@ mod digits_fused {
     }
 
     #[prim_func(attrs(private = true))]
-    fn fused_matmul_1_add_5(relu: &Tensor<f32, n, 64>, permute_dims: &Tensor<f32, 64, 10>, const_: &Tensor<f32, 10>, add_: &mut Tensor<f32, n, 10>) {
+    fn fused_matmul_1_add_5(relu: &Tensor<f32, n, 64>, weight: &Tensor<f32, 64, 10>, const_: &Tensor<f32, 10>, add_: &mut Tensor<f32, n, 10>) {
         let mut matmul = alloc::<f32>([n, 10]);
         for [i0, i1, k] in grid([n, 10, 64]) {
             block("matmul", [S(i0), S(i1), R(k)], |[v_i0, v_i1, v_k]| {
                 init(|| matmul[[v_i0, v_i1]] = 0.0);
-                matmul[[v_i0, v_i1]] += relu[[v_i0, v_k]] * permute_dims[[v_k, v_i1]];
+                matmul[[v_i0, v_i1]] += relu[[v_i0, v_k]] * weight[[v_k, v_i1]];
             });
         }
         for [i0, i1] in grid([n, 10]) {
