@@ -10,8 +10,8 @@ use crate::importer::is_standard;
 use crate::names::show;
 use crate::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto};
 
-/// Number of nodes that a graph may have after its calls were replaced.
-const MAX_NODES: usize = 1 << 20;
+/// Number of nodes, calls of functions among them, that a graph may become.
+const MAX_NODES: usize = 1 << 18;
 
 /// Depth to which functions may call each other.
 const MAX_DEPTH: usize = 64;
@@ -91,13 +91,12 @@ impl Inliner<'_> {
                 domain: node.domain.clone(),
                 overload: node.overload.clone(),
             };
+            // Calls count as well: bodies without other nodes must not multiply without end.
+            self.nodes += 1;
             let key = (&*node.domain, &*node.op_type, &*node.overload);
             match self.functions.get(&key).copied() {
                 Some(function) => res.extend(self.body(function, &node, depth)?),
-                None => {
-                    self.nodes += 1;
-                    res.push(node);
-                }
+                None => res.push(node),
             }
             if self.nodes > MAX_NODES {
                 return Err(OnnxError::unsupported(format!(

@@ -68,6 +68,27 @@ impl Node<'_, '_> {
         self.op("take", &[x.clone(), places.clone()], Attrs::new().with("axis", axis))
     }
 
+    /// The elements `from..to` of `x` along `axis`.
+    pub(super) fn part(
+        &mut self,
+        x: &Arg,
+        axis: usize,
+        from: impl Into<PrimExpr>,
+        to: impl Into<PrimExpr>,
+    ) -> Result<Arg> {
+        super::index::sliced(self, x.clone(), &[axis as i64], &[from.into()], &[to.into()], &[1])
+    }
+
+    /// An extent as a scalar of f32.
+    pub(super) fn float_of(&mut self, extent: &PrimExpr) -> Result<Arg> {
+        if let Some(extent) = extent.as_int() {
+            return self.scalar(extent as f64, DataType::F32);
+        }
+        let vector = self.call("shape_to_tensor", &[Arg::Shape([extent.clone()].into())])?;
+        let scalar = self.reshape(&vector, &[])?;
+        self.cast(&scalar, DataType::F32)
+    }
+
     /// `x` with its axes in the order `axes`.
     pub(super) fn permuted(&mut self, x: &Arg, axes: &[i64]) -> Result<Arg> {
         self.op("permute_dims", std::slice::from_ref(x), Attrs::new().with("axes", axes.to_vec()))

@@ -120,7 +120,7 @@ fn roi_align(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let rois = node.cast(&rois, DataType::F32)?;
     let mut limit = Vec::new();
     for i in 0..4i64 {
-        let column = super::index::sliced(node, rois.clone(), &[1], &[i.into()], &[(i + 1).into()], &[1])?;
+        let column = node.part(&rois, 1, i, i + 1)?;
         let scaled = node.with("multiply", &column, scale)?;
         limit.push(if half { node.with("subtract", &scaled, 0.5)? } else { scaled });
     }
@@ -153,7 +153,7 @@ fn roi_align(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     // Up to one pixel outside, positions are those of the border; beyond, samples are 0.
     let mut inside: Option<Arg> = None;
     let mut limited = |node: &mut Node<'_, '_>, at: &Arg, extent: &PrimExpr| -> Result<Arg> {
-        let last = super::resample_when_run::float_of(node, extent)?;
+        let last = node.float_of(extent)?;
         let low = node.with("greater_equal", at, -1.0)?;
         let high = node.apply("less_equal", at, &last)?;
         let both = node.apply("logical_and", &low, &high)?;
@@ -213,8 +213,7 @@ fn deformable(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         .reshape(&offsets, &[split[0].clone(), elements.into(), 2.into(), rows.clone(), columns.clone()])?;
     let mut positions = Vec::new();
     for (d, count) in [rows, columns].into_iter().enumerate() {
-        let (from, to) = ([PrimExpr::index(d as i64)], [PrimExpr::index(d as i64 + 1)]);
-        let shift = super::index::sliced(node, offsets.clone(), &[2], &from, &to, &[1])?;
+        let shift = node.part(&offsets, 2, d as i64, d as i64 + 1)?;
         let shift = node.reshape(&shift, &grid)?;
         let starts = node.count(count, DataType::F32)?;
         let starts = node.with("multiply", &starts, window.strides[d] as f64)?;

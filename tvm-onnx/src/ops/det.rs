@@ -36,7 +36,7 @@ fn determinant(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     for k in 0..n {
         let left = PrimExpr::index(n - k);
         // The row with the largest first element goes to the top; the sign changes if that is another row.
-        let first = super::index::sliced(node, rest.clone(), &[2], &[0.into()], &[1.into()], &[1])?;
+        let first = node.part(&rest, 2, 0, 1)?;
         let first = node.reshape(&first, &[batch.clone(), left.clone()])?;
         let size = node.map("abs", &first)?;
         let best = node.op("argmax", &[size], Attrs::new().with("axis", 1i64).with("keepdims", true))?;
@@ -54,8 +54,8 @@ fn determinant(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
         let stays = node.with_dim("equal", &best, 0)?;
         let (plus, minus) = (node.scalar(1.0, dtype)?, node.scalar(-1.0, dtype)?);
         let sign = node.choice(&stays, &plus, &minus)?;
-        let top = super::index::sliced(node, rest.clone(), &[1], &[0.into()], &[1.into()], &[1])?;
-        let pivot = super::index::sliced(node, top.clone(), &[2], &[0.into()], &[1.into()], &[1])?;
+        let top = node.part(&rest, 1, 0, 1)?;
+        let pivot = node.part(&top, 2, 0, 1)?;
         let value = node.reshape(&pivot, std::slice::from_ref(&batch))?;
         let value = node.apply("multiply", &value, &sign)?;
         res = node.apply("multiply", &res, &value)?;
@@ -65,12 +65,11 @@ fn determinant(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
         // Where the pivot is 0, so is the determinant, and the other rows need no elimination.
         let none = node.with("equal", &pivot, 0.0)?;
         let safe = node.choice(&none, &plus, &pivot)?;
-        let (low, high) = ([PrimExpr::index(1)], [left]);
-        let below = super::index::sliced(node, rest, &[1], &low, &high, &[1])?;
-        let column = super::index::sliced(node, below.clone(), &[2], &[0.into()], &[1.into()], &[1])?;
+        let below = node.part(&rest, 1, 1, left.clone())?;
+        let column = node.part(&below, 2, 0, 1)?;
         let factor = node.apply("divide", &column, &safe)?;
-        let part = super::index::sliced(node, below, &[2], &low, &high, &[1])?;
-        let top = super::index::sliced(node, top, &[2], &low, &high, &[1])?;
+        let part = node.part(&below, 2, 1, left.clone())?;
+        let top = node.part(&top, 2, 1, left)?;
         let taken = node.apply("multiply", &factor, &top)?;
         rest = node.apply("subtract", &part, &taken)?;
     }

@@ -205,12 +205,6 @@ fn unpacked(node: &mut Node<'_, '_>, x: &Arg, bits: i64) -> Result<Arg, OnnxErro
     node.reshape(&both, &flat)
 }
 
-/// The first `count` elements of `x` along axis 1.
-fn columns(node: &mut Node<'_, '_>, x: Arg, count: i64) -> Result<Arg, OnnxError> {
-    let (begin, end) = ([PrimExpr::index(0)], [PrimExpr::index(count)]);
-    super::index::sliced(node, x, &[1], &begin, &end, &[1])
-}
-
 /// The product with a matrix of `N` rows, of which each block of `block_size` elements has a scale and a zero point.
 fn matmul_n_bits(node: &mut Node<'_, '_>) -> Results {
     let mut sizes = [0; 3];
@@ -250,7 +244,7 @@ fn matmul_n_bits(node: &mut Node<'_, '_>) -> Results {
             if node.dtype(&zeros)? == DataType::U8 {
                 zeros = node.reshape(&zeros, &extents(&[rows, (blocks * bits + 7) / 8]))?;
                 zeros = unpacked(node, &zeros, bits)?;
-                zeros = columns(node, zeros, blocks)?;
+                zeros = node.part(&zeros, 1, 0, blocks)?;
             }
             let zeros = node.cast(&zeros, dtype)?;
             let zeros = node.reshape(&zeros, &each)?;
@@ -261,7 +255,7 @@ fn matmul_n_bits(node: &mut Node<'_, '_>) -> Results {
     let scales = node.reshape(&scales, &each)?;
     weight = node.apply("multiply", &weight, &scales)?;
     weight = node.reshape(&weight, &extents(&[rows, blocks * block]))?;
-    weight = columns(node, weight, depth)?;
+    weight = node.part(&weight, 1, 0, depth)?;
     weight = node.permuted(&weight, &[1, 0])?;
     let mut res = node.apply("matmul", &x, &weight)?;
     if let Some(bias) = node.opt_arg(5)? {

@@ -5,7 +5,6 @@ use tvm_core::relax::analysis::simplify_dim;
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
-use super::resample_when_run::float_of;
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -28,7 +27,7 @@ fn window(node: &mut Node<'_, '_>, coefficients: &[f64]) -> Results {
     let size = simplify_dim(&node.dim(0)?.max(0));
     let period = if node.flag("periodic", true)? { size.clone() } else { (&size - 1i64).max(1) };
     let at = node.count(&size, DataType::F64)?;
-    let period = float_of(node, &simplify_dim(&period))?;
+    let period = node.float_of(&simplify_dim(&period))?;
     let period = node.cast(&period, DataType::F64)?;
     let turns = node.apply("divide", &at, &period)?;
     let mut sum = node.full(&[size], coefficients[0], DataType::F64)?;
@@ -64,7 +63,7 @@ fn mel_weights(node: &mut Node<'_, '_>) -> Results {
     let borders = simplify_dim(&(&count + 2i64));
     let places = node.count(&borders, DataType::F64)?;
     let distance = node.apply("subtract", &high, &low)?;
-    let steps = float_of(node, &borders)?;
+    let steps = node.float_of(&borders)?;
     let steps = node.cast(&steps, DataType::F64)?;
     let step = node.apply("divide", &distance, &steps)?;
     let places = node.apply("multiply", &places, &step)?;
@@ -73,14 +72,14 @@ fn mel_weights(node: &mut Node<'_, '_>) -> Results {
     let powers = node.map("exp", &powers)?;
     let hertz = node.with("subtract", &powers, 1.0)?;
     let hertz = node.with("multiply", &hertz, 700.0)?;
-    let samples = float_of(node, &simplify_dim(&(&length + 1i64)))?;
+    let samples = node.float_of(&simplify_dim(&(&length + 1i64)))?;
     let samples = node.cast(&samples, DataType::F64)?;
     let bins = node.apply("multiply", &hertz, &samples)?;
     let bins = node.apply("divide", &bins, rate)?;
     let bins = node.map("floor", &bins)?;
     let border = |node: &mut Node<'_, '_>, from: i64| {
         let end = simplify_dim(&(&count + from));
-        super::index::sliced(node, bins.clone(), &[0], &[from.into()], &[end], &[1])
+        node.part(&bins, 0, from, end)
     };
     let (left, centre, right) = (border(node, 0)?, border(node, 1)?, border(node, 2)?);
     let frequencies = simplify_dim(&(length.floordiv(2) + 1i64));
@@ -124,7 +123,7 @@ fn affine_grid(node: &mut Node<'_, '_>) -> Results {
     let mut columns = Vec::new();
     for (axis, extent) in space.iter().enumerate().rev() {
         let at = node.count(extent, DataType::F32)?;
-        let total = float_of(node, extent)?;
+        let total = node.float_of(extent)?;
         let place = if aligned {
             let steps = node.with("subtract", &total, 1.0)?;
             let steps = node.with("maximum", &steps, 1.0)?;

@@ -7,7 +7,7 @@ use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
 use super::resample::{Axis, Filter, resample};
-use super::resample_when_run::{AxisWhenRun, float_of, resample_when_run};
+use super::resample_when_run::{AxisWhenRun, resample_when_run};
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::iterate::row_at;
@@ -272,7 +272,7 @@ fn sized(
 
 /// The ratio of two extents, as f32.
 fn ratio(node: &mut Node<'_, '_>, out: &PrimExpr, extent: &PrimExpr) -> Result<Arg, OnnxError> {
-    let (out, extent) = (float_of(node, out)?, float_of(node, extent)?);
+    let (out, extent) = (node.float_of(out)?, node.float_of(extent)?);
     node.call("divide", &[out, extent])
 }
 
@@ -302,7 +302,7 @@ fn rounded(
     scale: &Arg,
     more: f64,
 ) -> Result<PrimExpr, OnnxError> {
-    let extent = float_of(node, extent)?;
+    let extent = node.float_of(extent)?;
     let exact = node.call("multiply", &[extent, scale.clone()])?;
     let more = node.scalar(more, DataType::F32)?;
     let exact = node.call("add", &[exact, more])?;

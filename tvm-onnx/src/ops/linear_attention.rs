@@ -85,7 +85,7 @@ fn linear_attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     };
     let scale = match node.float_or("scale", 0.0)? {
         0.0 => {
-            let root = super::resample_when_run::float_of(node, depth)?;
+            let root = node.float_of(depth)?;
             let root = node.map("sqrt", &root)?;
             let one = node.scalar(1.0, DataType::F32)?;
             node.apply("divide", &one, &root)?

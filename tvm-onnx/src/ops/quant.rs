@@ -47,8 +47,7 @@ fn per_block(node: &mut Node<'_, '_>, x: Arg, axis: i64) -> Result<Arg, OnnxErro
         return Err(node.malformed(format!("attribute `block_size` is {block}")));
     }
     let repeated = node.op("repeat", &[x], Attrs::new().with("repeats", block).with("axis", axis))?;
-    let (begin, end) = ([PrimExpr::index(0)], [shape[axis].clone()]);
-    super::index::sliced(node, repeated, &[axis as i64], &begin, &end, &[1])
+    node.part(&repeated, axis, 0, shape[axis].clone())
 }
 
 /// Computes `round(x) + zero`, clamped to the range of `dtype`.

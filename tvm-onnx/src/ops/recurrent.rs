@@ -107,7 +107,7 @@ fn pick(node: &mut Node<'_, '_>, i: usize, d: i64, by_batch: bool) -> Result<Opt
         let part = &bytes[d as usize * size..][..size];
         return node.constant(Tensor::from_bytes(part, &own, tensor.dtype())?).map(Some);
     }
-    let x = super::index::sliced(node, x, &[0], &[PrimExpr::index(d)], &[PrimExpr::index(d + 1)], &[1])?;
+    let x = node.part(&x, 0, d, d + 1)?;
     node.reshape(&x, rest).map(Some)
 }
 

@@ -31,94 +31,64 @@ pub(super) struct AxisWhenRun<'a> {
     pub(super) exclude_outside: bool,
 }
 
-/// Arithmetic on vectors of f32 along the axis.
-struct Vectors<'n, 'a, 'm>(&'n mut Node<'a, 'm>);
-
-impl Vectors<'_, '_, '_> {
-    fn op(&mut self, op: &str, a: &Arg, b: &Arg) -> Result<Arg> {
-        self.0.call(op, &[a.clone(), b.clone()])
+/// A polynomial of `x`, by the coefficients from the highest power on.
+fn polynomial(node: &mut Node<'_, '_>, x: &Arg, coefficients: &[f64]) -> Result<Arg> {
+    let mut sum = node.scalar(0.0, DataType::F32)?;
+    for &coefficient in coefficients {
+        let product = node.apply("multiply", &sum, x)?;
+        sum = node.with("add", &product, coefficient)?;
     }
-
-    fn with(&mut self, op: &str, a: &Arg, number: f64) -> Result<Arg> {
-        let number = self.0.scalar(number, DataType::F32)?;
-        self.op(op, a, &number)
-    }
-
-    fn float(&mut self, value: &PrimExpr) -> Result<Arg> {
-        float_of(self.0, value)
-    }
-
-    /// A polynomial of `x`, by the coefficients from the highest power on.
-    fn polynomial(&mut self, x: &Arg, coefficients: &[f64]) -> Result<Arg> {
-        let mut sum = self.0.scalar(0.0, DataType::F32)?;
-        for &coefficient in coefficients {
-            let product = self.op("multiply", &sum, x)?;
-            sum = self.with("add", &product, coefficient)?;
-        }
-        Ok(sum)
-    }
-}
-
-/// A scalar of f32.
-pub(super) fn float_of(node: &mut Node<'_, '_>, value: &PrimExpr) -> Result<Arg> {
-    if let Some(value) = value.as_int() {
-        return node.scalar(value as f64, DataType::F32);
-    }
-    let vector = node.call("shape_to_tensor", &[Arg::Shape([value.clone()].into())])?;
-    let scalar = node.reshape(&vector, &[])?;
-    node.cast(&scalar, DataType::F32)
+    Ok(sum)
 }
 
 /// Position in the input of each element of the result.
 fn positions(node: &mut Node<'_, '_>, how: &AxisWhenRun<'_>, extent: &PrimExpr) -> Result<Arg> {
-    let limits = [PrimExpr::index(0), how.out.clone(), PrimExpr::index(1)].map(Arg::Prim);
-    let i = node.op("arange", &limits, Attrs::new().with("dtype", DataType::F32))?;
-    let mut v = Vectors(node);
+    let i = node.count(&how.out, DataType::F32)?;
     if how.coordinates == "asymmetric" {
-        return v.op("divide", &i, &how.scale);
+        return node.apply("divide", &i, &how.scale);
     }
-    let extent = v.float(extent)?;
-    let exact = v.op("multiply", &how.scale, &extent)?;
+    let extent = node.float_of(extent)?;
+    let exact = node.apply("multiply", &how.scale, &extent)?;
     if let Some(([start, end], _)) = &how.region {
-        let (last, steps) = (v.with("subtract", &extent, 1.0)?, v.with("subtract", &exact, 1.0)?);
-        let length = v.op("subtract", end, start)?;
-        let length = v.op("multiply", &length, &last)?;
-        let begin = v.op("multiply", start, &last)?;
-        let single = v.with("equal", &exact, 1.0)?;
-        let step = v.op("divide", &length, &steps)?;
-        let inside = v.op("multiply", &i, &step)?;
-        let middle = v.with("multiply", &length, 0.5)?;
-        let inside = v.0.call("where", &[single, middle, inside])?;
-        return v.op("add", &inside, &begin);
+        let (last, steps) = (node.with("subtract", &extent, 1.0)?, node.with("subtract", &exact, 1.0)?);
+        let length = node.apply("subtract", end, start)?;
+        let length = node.apply("multiply", &length, &last)?;
+        let begin = node.apply("multiply", start, &last)?;
+        let single = node.with("equal", &exact, 1.0)?;
+        let step = node.apply("divide", &length, &steps)?;
+        let inside = node.apply("multiply", &i, &step)?;
+        let middle = node.with("multiply", &length, 0.5)?;
+        let inside = node.choice(&single, &middle, &inside)?;
+        return node.apply("add", &inside, &begin);
     }
     if how.coordinates == "align_corners" {
-        let (last, steps) = (v.with("subtract", &extent, 1.0)?, v.with("subtract", &exact, 1.0)?);
-        let single = v.with("equal", &exact, 1.0)?;
-        let step = v.op("divide", &last, &steps)?;
-        let zero = v.0.scalar(0.0, DataType::F32)?;
-        let step = v.0.call("where", &[single, zero, step])?;
-        return v.op("multiply", &i, &step);
+        let (last, steps) = (node.with("subtract", &extent, 1.0)?, node.with("subtract", &exact, 1.0)?);
+        let single = node.with("equal", &exact, 1.0)?;
+        let step = node.apply("divide", &last, &steps)?;
+        let zero = node.scalar(0.0, DataType::F32)?;
+        let step = node.choice(&single, &zero, &step)?;
+        return node.apply("multiply", &i, &step);
     }
-    let middle = v.with("add", &i, 0.5)?;
-    let middle = v.op("divide", &middle, &how.scale)?;
-    let centre = v.with("subtract", &middle, 0.5)?;
+    let middle = node.with("add", &i, 0.5)?;
+    let middle = node.apply("divide", &middle, &how.scale)?;
+    let centre = node.with("subtract", &middle, 0.5)?;
     match how.coordinates {
         "half_pixel_symmetric" => {}
         // A result of one element takes the first element.
         "pytorch_half_pixel" => {
-            let single = v.with("equal", &exact, 1.0)?;
-            let zero = v.0.scalar(0.0, DataType::F32)?;
-            return v.0.call("where", &[single, zero, centre]);
+            let single = node.with("equal", &exact, 1.0)?;
+            let zero = node.scalar(0.0, DataType::F32)?;
+            return node.choice(&single, &zero, &centre);
         }
         _ => return Ok(centre),
     }
-    let out = v.float(&how.out)?;
-    let rounded = v.op("divide", &out, &exact)?;
-    let one = v.0.scalar(1.0, DataType::F32)?;
-    let missing = v.op("subtract", &one, &rounded)?;
-    let half = v.with("multiply", &extent, 0.5)?;
-    let offset = v.op("multiply", &half, &missing)?;
-    v.op("add", &centre, &offset)
+    let out = node.float_of(&how.out)?;
+    let rounded = node.apply("divide", &out, &exact)?;
+    let one = node.scalar(1.0, DataType::F32)?;
+    let missing = node.apply("subtract", &one, &rounded)?;
+    let half = node.with("multiply", &extent, 0.5)?;
+    let offset = node.apply("multiply", &half, &missing)?;
+    node.apply("add", &centre, &offset)
 }
 
 /// Resamples `x` along the axis `axis`.
@@ -131,25 +101,24 @@ pub(super) fn resample_when_run(
     let (shape, dtype) = (node.shape(x)?, node.dtype(x)?);
     let extent = &shape[axis];
     let at = positions(node, how, extent)?;
-    let last = Arg::Prim(extent.clone() - 1i64);
+    let last = extent.clone() - 1i64;
     let taken = |node: &mut Node<'_, '_>, place: &Arg| {
         let place = node.cast(place, DataType::I64)?;
-        let place = node.call("maximum", &[place, Arg::Prim(PrimExpr::index(0))])?;
-        let place = node.call("minimum", &[place, last.clone()])?;
-        node.op("take", &[x.clone(), place], Attrs::new().with("axis", axis))
+        let place = node.with_dim("maximum", &place, 0)?;
+        let place = node.with_dim("minimum", &place, last.clone())?;
+        node.take(x, &place, axis)
     };
     if let Filter::Nearest(rounding) = how.filter {
-        let mut v = Vectors(node);
         let place = match rounding {
-            "floor" => v.0.map("floor", &at)?,
-            "ceil" => v.0.map("ceil", &at)?,
+            "floor" => node.map("floor", &at)?,
+            "ceil" => node.map("ceil", &at)?,
             "round_prefer_ceil" => {
-                let up = v.with("add", &at, 0.5)?;
-                v.0.call("floor", &[up])?
+                let up = node.with("add", &at, 0.5)?;
+                node.map("floor", &up)?
             }
             _ => {
-                let down = v.with("subtract", &at, 0.5)?;
-                v.0.call("ceil", &[down])?
+                let down = node.with("subtract", &at, 0.5)?;
+                node.map("ceil", &down)?
             }
         };
         let res = taken(node, &place)?;
@@ -167,7 +136,7 @@ pub(super) fn resample_when_run(
     let mut weights = curve(node, how, &distance)?;
     if how.exclude_outside {
         let above = node.with("greater_equal", &places, 0.0)?;
-        let end = float_of(node, extent)?;
+        let end = node.float_of(extent)?;
         let below = node.apply("less", &places, &end)?;
         let inside = node.apply("logical_and", &above, &below)?;
         weights = node.choice(&inside, &weights, &zero)?;
@@ -200,7 +169,7 @@ impl AxisWhenRun<'_> {
     ) -> Result<Arg> {
         let Some((_, outside)) = &self.region else { return Ok(res) };
         let above = node.with("greater_equal", at, 0.0)?;
-        let end = float_of(node, &simplify_dim(&(extent - 1i64)))?;
+        let end = node.float_of(&simplify_dim(&(extent - 1i64)))?;
         let below = node.apply("less_equal", at, &end)?;
         let inside = node.apply("logical_and", &above, &below)?;
         let (rank, dtype) = (node.rank(&res)?, node.dtype(&res)?);
@@ -225,7 +194,7 @@ fn taps(node: &mut Node<'_, '_>, how: &AxisWhenRun<'_>) -> Result<Arg> {
     let wide = node.cast(&wide, DataType::I64)?;
     let [wide] = &node.read(&wide)?[..] else { return Err(node.malformed("a scale is one number")) };
     let count = node.count(&simplify_dim(&(wide.clone() * 2i64)), DataType::F32)?;
-    let first = float_of(node, &simplify_dim(&(wide - 1i64)))?;
+    let first = node.float_of(&simplify_dim(&(wide - 1i64)))?;
     node.apply("subtract", &count, &first)
 }
 
@@ -243,10 +212,9 @@ fn curve(node: &mut Node<'_, '_>, how: &AxisWhenRun<'_>, distance: &Arg) -> Resu
         return node.apply("maximum", &falling, &zero);
     };
     // The cubic polynomials for distances up to 1, and from 1 to 2.
-    let mut v = Vectors(node);
-    let near = v.polynomial(&distance, &[a + 2.0, -(a + 3.0), 0.0, 1.0])?;
-    let far = v.polynomial(&distance, &[a, -5.0 * a, 8.0 * a, -4.0 * a])?;
-    let (is_near, is_far) = (v.with("less_equal", &distance, 1.0)?, v.with("less", &distance, 2.0)?);
+    let near = polynomial(node, &distance, &[a + 2.0, -(a + 3.0), 0.0, 1.0])?;
+    let far = polynomial(node, &distance, &[a, -5.0 * a, 8.0 * a, -4.0 * a])?;
+    let (is_near, is_far) = (node.with("less_equal", &distance, 1.0)?, node.with("less", &distance, 2.0)?);
     let far = node.choice(&is_far, &far, &zero)?;
     node.choice(&is_near, &near, &far)
 }

@@ -51,7 +51,7 @@ fn read_count(node: &mut Node<'_, '_>, total: &Arg) -> Result<PrimExpr, OnnxErro
 
 /// The first `count` elements of a vector that has at least as many.
 fn first(node: &mut Node<'_, '_>, x: &Arg, count: &PrimExpr) -> Result<Arg, OnnxError> {
-    let part = super::index::sliced(node, x.clone(), &[0], &[0.into()], std::slice::from_ref(count), &[1])?;
+    let part = node.part(x, 0, 0, count.clone())?;
     node.reshape(&part, std::slice::from_ref(count))
 }
 
@@ -213,7 +213,7 @@ fn non_max_suppression(node: &mut Node<'_, '_>) -> Results {
     let overlap = overlap.unwrap_or_else(|| zero.clone());
     // Lower and upper limits of the boxes along both axes.
     let part = |node: &mut Node<'_, '_>, i: i64| {
-        let part = super::index::sliced(node, boxes.clone(), &[2], &[i.into()], &[(i + 1).into()], &[1])?;
+        let part = node.part(&boxes, 2, i, i + 1)?;
         node.reshape(&part, &[batch.clone(), count.clone()])
     };
     let mut limits = Vec::new();

@@ -278,7 +278,7 @@ pub(super) fn parts(
     let limits: Vec<_> = begins.zip(ends.iter().cloned().chain([shape[axis].clone()])).collect();
     let mut res = Vec::new();
     for ((begin, end), size) in limits.into_iter().zip(sizes) {
-        let part = super::index::sliced(node, x.clone(), &[axis as i64], &[begin], &[end], &[1])?;
+        let part = node.part(x, axis, begin, end)?;
         // The extent of a slice with symbolic limits is an expression that clamps them.
         shape[axis] = size.clone();
         res.push(node.reshape(&part, &shape)?);

@@ -21,11 +21,6 @@ pub(super) static ROWS: &[Row] = &[
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
-/// The elements `begin..end` along an axis.
-fn part(node: &mut Node<'_, '_>, x: &Arg, axis: usize, begin: PrimExpr, end: PrimExpr) -> Result<Arg> {
-    super::index::sliced(node, x.clone(), &[axis as i64], &[begin], &[end], &[1])
-}
-
 /// A convolution per channel over (batch, channel, position) that uses only earlier positions. The second result is the
 /// state for the next call.
 fn causal_conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
@@ -67,7 +62,7 @@ fn causal_conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         }
     }
     let end = simplify_dim(&(length + (window - 1)));
-    let state = part(node, &padded, 2, length.clone(), end)?;
+    let state = node.part(&padded, 2, length.clone(), end)?;
     Ok(vec![res.into(), state.into()])
 }
 
@@ -155,7 +150,7 @@ fn table(
     let turns = node.apply("multiply", &k, &t)?;
     let turns = node.with_dim("floor_mod", &turns, simplify_dim(&length.clone().max(1)))?;
     let turns = node.cast(&turns, DataType::F64)?;
-    let total = super::resample_when_run::float_of(node, length)?;
+    let total = node.float_of(length)?;
     let total = node.cast(&total, DataType::F64)?;
     let angle = node.with("multiply", &turns, TAU)?;
     let angle = node.apply("divide", &angle, &total)?;
@@ -200,7 +195,7 @@ fn transform(
         (false, false) => (length.clone(), length.clone()),
     };
     let used = simplify_dim(&taken.min(extent));
-    let x = part(node, x, axis, PrimExpr::index(0), used.clone())?;
+    let x = node.part(x, axis, PrimExpr::index(0), used.clone())?;
     let mut extents = shape.clone();
     extents[axis] = used.clone();
     let x = node.reshape(&x, &extents)?;
@@ -214,7 +209,7 @@ fn transform(
         if i >= parts {
             return Ok(None);
         }
-        let plane = part(node, &x, last, PrimExpr::index(i), PrimExpr::index(i + 1))?;
+        let plane = node.part(&x, last, PrimExpr::index(i), PrimExpr::index(i + 1))?;
         let extents = node.shape(&plane)?[..last].to_vec();
         let plane = node.reshape(&plane, &extents)?;
         node.op("permute_dims", &[plane], Attrs::new().with("axes", order.clone())).map(Some)
