@@ -4,7 +4,9 @@ use tvm_core::target::Target;
 use tvm_onnx::proto::AttributeProto;
 use tvm_runtime::{DataType, Tensor};
 
-use crate::build::{Build, assert_near, compiled, float, floats, info, int, model, node, run, targets};
+use crate::build::{
+    Build, assert_near, compiled, float, floats, graph, info, int, model, node, run, targets,
+};
 
 /// Pseudo-random numbers between -1 and 1.
 fn numbers(seed: u64, shape: &[i64]) -> Tensor {
@@ -123,5 +125,26 @@ fn pairs_turn_by_their_angle() {
         let model = model.output("y").constant("cos", &cos).constant("sin", &sin);
         let got = run(&compiled(&model, &Target::interpreter()).unwrap(), std::slice::from_ref(&x));
         assert_near(&got[0], &floats(&[&[1.0, 2.0, 3.0, 4.0], &want[..]].concat(), &[1, 2, 4]), "turned");
+    }
+}
+
+/// Graphs of the model change the scores and the probabilities.
+#[test]
+fn attention_with_graphs_for_scores_and_probabilities() {
+    let score =
+        graph("score_mod", &[("s", DataType::F32, "1 1 2 2")], vec![node("Add", "s mask", "t", vec![])], "t");
+    let prob =
+        graph("prob_mod", &[("p", DataType::F32, "1 1 2 2")], vec![node("Mul", "p two", "r", vec![])], "r");
+    let mut flex = node("FlexAttention", "q k v", "y", vec![float("scale", 1.0), score, prob]);
+    flex.domain = "ai.onnx.preview".into();
+    let model =
+        (model(23, vec![flex]).input("q", "1 1 2 1").input("k", "1 1 2 1").input("v", "1 1 2 1").output("y"))
+            .constant("two", &Tensor::scalar(2.0f32))
+            .constant("mask", &floats(&[0.0, f32::NEG_INFINITY, 0.0, 0.0], &[1, 1, 2, 2]));
+    let column = |values: &[f32]| floats(values, &[1, 1, 2, 1]);
+    let inputs = [column(&[5.0, 0.0]), column(&[1.0, 2.0]), column(&[3.0, 7.0])];
+    for target in targets() {
+        let got = run(&compiled(&model, &target).unwrap(), &inputs);
+        assert_near(&got[0], &column(&[6.0, 10.0]), &target.to_string());
     }
 }

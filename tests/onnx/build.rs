@@ -158,7 +158,16 @@ pub(crate) fn refusal(model: &ModelProto) -> String {
 
 /// Compiles the model.
 pub(crate) fn compiled(model: &ModelProto, target: &Target) -> Result<Vm, OnnxError> {
-    let module = import_proto(model, None, &ImportOptions::default())?;
+    compiled_with(model, target, &ImportOptions::default())
+}
+
+/// Compiles the model, imported with `options`.
+pub(crate) fn compiled_with(
+    model: &ModelProto,
+    target: &Target,
+    options: &ImportOptions,
+) -> Result<Vm, OnnxError> {
+    let module = import_proto(model, None, options)?;
     Ok(compile_module(&module, target).unwrap())
 }
 

@@ -3,6 +3,7 @@
 //! TVM counterpart: `tvmc`.
 #![deny(unsafe_code)]
 
+mod cases;
 mod cmd;
 mod compare;
 mod data;

@@ -9,7 +9,7 @@ use tvm_runtime::{DataType, Tensor, byte_size};
 use crate::error::{OnnxError, UnsupportedReport};
 use crate::importer::Importer;
 use crate::tensor::{MAX_RANK, show_dims};
-use crate::value::{Ints, Value};
+use crate::value::{Form, Ints, Value};
 
 impl Importer<'_> {
     /// The value named `name`, if a node before, an input or an initializer defines it.
@@ -43,6 +43,30 @@ impl Importer<'_> {
             arg = self.emit("astype", &[arg], Attrs::new().with("dtype", dtype), span)?;
         }
         Ok(arg)
+    }
+
+    /// The tensors of the values, and how the values are made up of them.
+    pub(crate) fn tensors(
+        &mut self,
+        values: Vec<Value>,
+        span: &Span,
+    ) -> Result<(Vec<Arg>, Vec<Form>), OnnxError> {
+        let (mut args, mut forms) = (Vec::new(), Vec::new());
+        for value in values {
+            forms.push(match value {
+                Value::Sequence(elements) => {
+                    let (elements, inner) = self.tensors(elements, span)?;
+                    args.extend(elements);
+                    Form::Sequence(inner)
+                }
+                Value::Absent => Form::Absent,
+                Value::Arg(_) | Value::Ints(_) | Value::Unknown => {
+                    args.push(self.materialise(value, span)?);
+                    Form::Tensor
+                }
+            });
+        }
+        Ok((args, forms))
     }
 
     /// Type of an argument.

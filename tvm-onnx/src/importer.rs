@@ -27,7 +27,7 @@ use crate::narrow::Narrow;
 use crate::nodes::{Scope, max_conversions};
 use crate::ops;
 use crate::options::ImportOptions;
-use crate::proto::{GraphProto, ModelProto, ValueInfoProto};
+use crate::proto::{GraphProto, ModelProto};
 use crate::tensor::decode_tensor;
 use crate::value::Value;
 
@@ -135,6 +135,15 @@ fn missing_operators(graph: &GraphProto, path: &str, opset: i64, report: &mut Un
     }
 }
 
+/// A tensor that the model gives.
+struct Output {
+    /// The name of the output, and the position in it if it is a sequence.
+    name: String,
+    arg: Arg,
+    /// Name of the element type, if it is a narrow one.
+    element: &'static str,
+}
+
 /// State of an import.
 pub(crate) struct Importer<'m> {
     pub(crate) builder: BlockBuilder,
@@ -184,8 +193,8 @@ impl<'m> Importer<'m> {
                 self.check_elements(info, &self.type_of(arg)).map_err(|err| err.at(&place))?;
             }
         }
-        let ret = self.outputs(graph, outputs)?;
-        self.finish(graph, params, ret)
+        let outputs = self.outputs(graph, outputs)?;
+        self.finish(params, outputs)
     }
 
     /// Defines the initializers of `graph`.
@@ -201,38 +210,38 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
-    fn outputs(&mut self, graph: &GraphProto, values: Vec<Value>) -> Result<Vec<Arg>, OnnxError> {
+    /// The tensors of the outputs.
+    fn outputs(&mut self, graph: &GraphProto, values: Vec<Value>) -> Result<Vec<Output>, OnnxError> {
         let mut outputs = Vec::new();
         for (output, value) in graph.output.iter().zip(values) {
             let place = format!("output `{}`", show(&output.name));
-            let arg = self.materialise(value, &Span::model(place.as_str())).map_err(|err| err.at(&place))?;
-            self.check_elements(output, &self.type_of(&arg)).map_err(|err| err.at(&place))?;
-            outputs.push(arg);
+            let (args, forms) =
+                self.tensors(vec![value], &Span::model(place.as_str())).map_err(|err| err.at(&place))?;
+            let mut names = Vec::new();
+            forms.iter().for_each(|form| form.names(&output.name, &mut names));
+            for (name, arg) in names.into_iter().zip(args) {
+                self.check_elements(output, &self.type_of(&arg)).map_err(|err| err.at(&place))?;
+                let element = self.narrow.get(output.name.as_str()).map_or("", |narrow| narrow.name);
+                outputs.push(Output { name, arg, element });
+            }
         }
-        if outputs.is_empty() {
+        if graph.output.is_empty() {
             return Err(OnnxError::malformed("the graph has no output"));
         }
         Ok(outputs)
     }
 
-    fn finish(mut self, graph: &GraphProto, params: Vec<Var>, ret: Vec<Arg>) -> Result<IRModule, OnnxError> {
-        let given: Vec<&ValueInfoProto> = (graph.input.iter())
-            .filter(|it| !graph.initializer.iter().any(|tensor| tensor.name == it.name))
-            .collect();
-        let names = |infos: &mut dyn Iterator<Item = &ValueInfoProto>| {
-            AttrValue::List(infos.map(|it| AttrValue::from(it.name.as_str())).collect())
-        };
+    fn finish(mut self, params: Vec<(String, Var)>, outputs: Vec<Output>) -> Result<IRModule, OnnxError> {
+        let names =
+            |names: &mut dyn Iterator<Item = &str>| AttrValue::List(names.map(AttrValue::from).collect());
         let mut attrs = Attrs::new()
             .with("num_inputs", params.len())
-            .with("input_names", names(&mut given.into_iter()))
-            .with("output_names", names(&mut graph.output.iter()));
-        let element =
-            |it: &ValueInfoProto| self.narrow.get(it.name.as_str()).map_or("", |narrow| narrow.name);
-        if graph.output.iter().any(|it| !element(it).is_empty()) {
-            let elements = graph.output.iter().map(|it| AttrValue::from(element(it)));
-            attrs.set("output_elements", AttrValue::List(elements.collect()));
+            .with("input_names", names(&mut params.iter().map(|(name, _)| name.as_str())))
+            .with("output_names", names(&mut outputs.iter().map(|it| it.name.as_str())));
+        if outputs.iter().any(|it| !it.element.is_empty()) {
+            attrs.set("output_elements", names(&mut outputs.iter().map(|it| it.element)));
         }
-        let mut ret = ret;
+        let mut ret: Vec<Arg> = outputs.into_iter().map(|it| it.arg).collect();
         let ret = if ret.len() == 1 { ret.remove(0) } else { Arg::Tuple(ret.into()) };
         // The caller does not know dimensions that the function reads at run time.
         let ty = self.builder.type_of(&ret);
@@ -242,7 +251,7 @@ impl<'m> Importer<'m> {
         let func = Function {
             name: "main".into(),
             type_params: Arc::new([]),
-            params: params.into(),
+            params: params.into_iter().map(|(_, var)| var).collect(),
             body,
             ret: ty,
             pure: true,

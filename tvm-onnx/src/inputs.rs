@@ -9,7 +9,7 @@ use crate::importer::Importer;
 use crate::names::{identifier, show};
 use crate::narrow::Narrow;
 use crate::options::DimOption;
-use crate::proto::{GraphProto, ValueInfoProto};
+use crate::proto::{ElementTypeProto, GraphProto, TensorTypeProto, TypeProto, ValueInfoProto};
 use crate::tensor::{MAX_RANK, element_from_onnx};
 use crate::value::Value;
 
@@ -60,20 +60,25 @@ impl<'m> Importer<'m> {
         Ok(())
     }
 
-    pub(crate) fn params(&mut self, graph: &'m GraphProto) -> Result<Vec<Var>, OnnxError> {
+    /// The parameters of the graph function, with their names in the model: the inputs that have no initializer.
+    pub(crate) fn params(&mut self, graph: &'m GraphProto) -> Result<Vec<(String, Var)>, OnnxError> {
         let mut params = Vec::new();
         for input in graph.input.iter().filter(|it| !self.values.contains_key(&*it.name)).collect::<Vec<_>>()
         {
             let place = format!("input `{}`", show(&input.name));
-            let (ty, narrow) = self.input_type(input).map_err(|err| err.at(&place))?;
+            let ty = input.ty.clone().unwrap_or_default();
+            let (value, narrow) = self.input(&input.name, &ty, &mut params).map_err(|err| err.at(&place))?;
             if let Some(narrow) = narrow {
                 self.narrow.insert(&input.name, narrow);
             }
-            self.account(&ty).map_err(|err| err.at(&place))?;
-            let var = Var::with_span(identifier(&input.name), ty, Span::model(place));
-            self.values.insert(&input.name, Value::Arg(Arg::from(&var)));
-            params.push(var);
+            self.values.insert(&input.name, value);
         }
+        self.check_options(graph, &params)?;
+        Ok(params)
+    }
+
+    /// Rejects options for dimensions and inputs that the model does not have.
+    fn check_options(&self, graph: &GraphProto, params: &[(String, Var)]) -> Result<(), OnnxError> {
         let known = |name: &&String| !params.is_empty() && !self.dims.contains_key(*name);
         if let Some(name) = self.options.dims.keys().find(known) {
             let names: Vec<String> = self.dims.keys().map(|it| show(it)).collect();
@@ -81,32 +86,86 @@ impl<'m> Importer<'m> {
                 format!("no input has a dimension `{}`; there are [{}]", show(name), names.join(", "));
             return Err(OnnxError::malformed(message));
         }
-        let inputs = || graph.input.iter().map(|it| it.name.as_str());
-        if let Some(name) = self.options.shapes.keys().find(|name| !inputs().any(|it| it == name.as_str())) {
-            let names: Vec<String> = inputs().map(show).collect();
-            let message = format!("there is no input `{}`; there are [{}]", show(name), names.join(", "));
-            return Err(OnnxError::malformed(message));
+        let missing = |kind: &str, name: &str, names: &mut dyn Iterator<Item = &str>| {
+            let names: Vec<String> = names.map(show).collect();
+            if names.contains(&show(name)) {
+                return Ok(());
+            }
+            let message = format!("there is no {kind} `{}`; there are [{}]", show(name), names.join(", "));
+            Err(OnnxError::malformed(message))
+        };
+        let inputs = |of: fn(&TypeProto) -> bool| {
+            let of = move |it: &&ValueInfoProto| it.ty.as_ref().is_some_and(of);
+            graph.input.iter().filter(of).map(|it| it.name.as_str())
+        };
+        let optional = |it: &TypeProto| it.optional_type.is_some();
+        for name in self.options.shapes.keys() {
+            let params = params.iter().map(|(name, _)| name.as_str());
+            missing("input", name, &mut params.chain(inputs(|it| it.tensor_type.is_some())))?;
         }
-        Ok(params)
+        for name in self.options.sequences.keys() {
+            let nested = params.iter().filter_map(|(name, _)| name.rsplit_once('[')).map(|(name, _)| name);
+            let of = |it: &TypeProto| it.sequence_type.is_some() || it.optional_type.is_some();
+            missing("sequence", name, &mut inputs(of).chain(nested))?;
+        }
+        for name in &self.options.absent {
+            missing("optional input", name, &mut inputs(optional))?;
+        }
+        Ok(())
     }
 
-    fn input_type(&mut self, input: &ValueInfoProto) -> Result<(Type, Option<Narrow>), OnnxError> {
-        let ty = input.ty.clone().unwrap_or_default();
-        let Some(tensor) = ty.tensor_type else {
-            let what = match () {
-                () if ty.sequence_type.is_some() => "sequences",
-                () if ty.map_type.is_some() => "maps",
-                () if ty.sparse_tensor_type.is_some() => "sparse tensors",
-                () if ty.optional_type.is_some() => "optional values",
-                () => return Err(OnnxError::malformed("it has no type")),
+    /// The value of the input `name`; each of its tensors becomes a parameter.
+    fn input(
+        &mut self,
+        name: &str,
+        ty: &TypeProto,
+        params: &mut Vec<(String, Var)>,
+    ) -> Result<(Value, Option<Narrow>), OnnxError> {
+        let element = |of: &ElementTypeProto| of.elem_type.as_deref().cloned().unwrap_or_default();
+        if let Some(tensor) = &ty.tensor_type {
+            let (ty, narrow) = self.input_type(name, tensor)?;
+            self.account(&ty)?;
+            let var = Var::with_span(identifier(name), ty, Span::model(format!("input `{}`", show(name))));
+            let value = Value::Arg(Arg::from(&var));
+            params.push((name.to_string(), var));
+            return Ok((value, narrow));
+        }
+        if let Some(of) = &ty.sequence_type {
+            let Some(&len) = self.options.sequences.get(name) else {
+                return Err(OnnxError::unsupported("sequences of unknown length as inputs")
+                    .help("give the number of elements with the option `sequence`"));
             };
-            return Err(OnnxError::unsupported(format!("{what} as inputs")));
-        };
+            let mut elements = Vec::new();
+            for i in 0..len {
+                let (value, narrow) = self.input(&format!("{name}[{i}]"), &element(of), params)?;
+                if let Some(narrow) = narrow {
+                    return Err(OnnxError::unsupported(format!("sequences of {}", narrow.name)));
+                }
+                elements.push(value);
+            }
+            return Ok((Value::Sequence(elements), None));
+        }
+        match &ty.optional_type {
+            Some(_) if self.options.absent.contains(name) => Ok((Value::Absent, None)),
+            Some(of) => self.input(name, &element(of), params),
+            None if ty.map_type.is_some() => Err(OnnxError::unsupported("maps as inputs")),
+            None if ty.sparse_tensor_type.is_some() => {
+                Err(OnnxError::unsupported("sparse tensors as inputs"))
+            }
+            None => Err(OnnxError::malformed("it has no type")),
+        }
+    }
+
+    fn input_type(
+        &mut self,
+        name: &str,
+        tensor: &TensorTypeProto,
+    ) -> Result<(Type, Option<Narrow>), OnnxError> {
         let (dtype, narrow) = element_from_onnx(tensor.elem_type.into())?;
-        if let Some(shape) = self.options.shapes.get(&input.name) {
+        if let Some(shape) = self.options.shapes.get(name) {
             return Ok((Type::Tensor(TensorType::fixed(shape, dtype)), narrow));
         }
-        let Some(shape) = tensor.shape else {
+        let Some(shape) = &tensor.shape else {
             return Err(OnnxError::unsupported("inputs of unknown rank").help("give the shape of the input"));
         };
         if shape.dim.len() > MAX_RANK {
@@ -120,7 +179,7 @@ impl<'m> Importer<'m> {
                 }
                 (Some(value), _) if value >= 0 => PrimExpr::index(value),
                 (None, Some(name)) if !UNNAMED.contains(&name.trim()) => self.dim(name)?,
-                _ => self.dim(&format!("{}_dim{axis}", identifier(&input.name)))?,
+                _ => self.dim(&format!("{}_dim{axis}", identifier(name)))?,
             });
         }
         Ok((Type::tensor(extents, dtype), narrow))

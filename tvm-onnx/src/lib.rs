@@ -9,6 +9,7 @@
 //! TVM counterpart: `tvm.relax.frontend.onnx`.
 #![forbid(unsafe_code)]
 
+mod data;
 mod emit;
 mod error;
 mod external;
@@ -29,6 +30,7 @@ pub mod proto;
 mod tensor;
 mod value;
 
+pub use data::DataValue;
 pub use error::{OnnxError, UnsupportedItem, UnsupportedReport};
 pub use importer::{import, import_file, import_proto, is_standard, read_model};
 pub use npy::{read_npy, write_npy};

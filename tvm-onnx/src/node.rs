@@ -13,7 +13,7 @@ use crate::narrow::Narrow;
 use crate::nodes::Split;
 use crate::proto::{AttributeProto, AttributeType, GraphProto, NodeProto};
 use crate::tensor::decode_tensor;
-use crate::value::{Ints, Value};
+use crate::value::{Form, Ints, Value};
 
 /// A node that is being converted.
 pub(crate) struct Node<'a, 'm> {
@@ -26,6 +26,15 @@ pub(crate) struct Node<'a, 'm> {
     pub(crate) gives: Option<Narrow>,
     /// The rank of the node's results depends on a condition.
     pub(crate) split: Option<Split<'m>>,
+}
+
+/// An arm of a branch.
+pub(crate) struct Arm {
+    pub(crate) body: Body,
+    /// Types of the tensors that it gives.
+    pub(crate) types: Vec<Type>,
+    /// How its values are made up of the tensors.
+    pub(crate) forms: Vec<Form>,
 }
 
 impl<'a, 'm> Node<'a, 'm> {
@@ -109,24 +118,30 @@ impl<'a, 'm> Node<'a, 'm> {
         name: &str,
         graph: &'m GraphProto,
         (cond, truth): (&Arg, bool),
-    ) -> Result<Result<(Body, Vec<Type>), OnnxError>, OnnxError> {
+    ) -> Result<Result<Arm, OnnxError>, OnnxError> {
         let (path, span) = (self.path_of(name), self.span.clone());
-        let mut types = Vec::new();
+        let (mut types, mut forms) = (Vec::new(), Vec::new());
         let body = self.importer.tried(|importer| {
             importer.assume(cond, truth);
             let values = importer.nested(graph, &path, Vec::new())?;
-            let args = values.into_iter().map(|value| importer.materialise(value, &span));
-            let args = args.collect::<Result<Vec<_>, _>>()?;
+            let (args, made) = importer.tensors(values, &span)?;
             types.extend(args.iter().map(|arg| importer.type_of(arg)));
+            forms = made;
             Ok(args)
         })?;
-        Ok(body.map(|body| (body, types)))
+        Ok(body.map(|body| Arm { body, types, forms }))
     }
 
-    /// Binds a choice between two bodies that give equally many values; returns the values.
-    pub(crate) fn choose(&mut self, cond: &Arg, yes: Body, no: Body) -> Result<Vec<Value>, OnnxError> {
+    /// Binds a choice between two bodies that give values of the same forms; returns the values.
+    pub(crate) fn choose(
+        &mut self,
+        cond: &Arg,
+        yes: Body,
+        no: Body,
+        forms: &[Form],
+    ) -> Result<Vec<Value>, OnnxError> {
         let span = self.span.clone();
-        self.importer.choose(cond, yes, no, &span)
+        self.importer.choose(cond, yes, no, forms, &span)
     }
 
     /// True if one type holds the values of both types, with some of their extents unknown.
@@ -243,40 +258,41 @@ impl<'a, 'm> Node<'a, 'm> {
         let rank = rank(given.len());
         let mut axes = Vec::new();
         for axis in given {
-            axes.push(match axis.as_int() {
-                Some(axis) => axis,
-                None => self.one_of(&axis, rank as i64)?,
-            });
+            axes.push(self.one_of(&axis, rank as i64, rank as i64)?);
         }
         self.axes(&axes, rank).map(Some)
     }
 
-    /// The value of `axis`, which a run knows, among `rank` axes.
-    fn one_of(&mut self, axis: &PrimExpr, rank: i64) -> Result<i64, OnnxError> {
-        /// Largest rank for which the rest of the graph is converted for each axis.
-        const MAX_RANK: i64 = 8;
-        if rank > MAX_RANK {
-            return Err(self.unsupported(format!("axes among more than {MAX_RANK} that only a run knows")));
+    /// The value of a position from `-count` to `last`, which is below `count` or equal to it: an axis, or a place in a
+    /// sequence; negative ones count from the end. For a position that only a run knows, the rest of the graph is converted
+    /// for each.
+    pub(crate) fn one_of(&mut self, position: &PrimExpr, count: i64, end: i64) -> Result<i64, OnnxError> {
+        /// Largest number of positions for which the rest of the graph is converted for each.
+        const MAX_POSITIONS: i64 = 8;
+        if let Some(position) = position.as_int() {
+            return Ok(position);
         }
-        // Negative axes count from the end.
-        let place = axis.clone().floormod(rank.max(1));
-        for at in 0..rank - 1 {
+        if end > MAX_POSITIONS {
+            return Err(self.unsupported(format!("one of {end} positions, which only a run knows")));
+        }
+        let place = position.clone().less(0).select(position.clone() + count, position.clone());
+        for at in 0..end - 1 {
             let cond = place.clone().equal(at);
             match self.importer.holds(&cond) {
                 Some(true) => return Ok(at),
                 Some(false) => {}
                 None => {
                     if at == 0 {
-                        let inside = axis.clone().greater_equal(-rank).and(axis.clone().less(rank));
+                        let inside = position.clone().greater_equal(-count).and(position.clone().less(end));
                         let span = self.span.clone();
                         self.importer.check_condition(&Arg::Prim(inside), true, &span)?;
                     }
                     self.split = Some(Split { cond: Arg::Prim(cond), arms: None });
-                    return Err(self.unsupported("an axis that only a run knows"));
+                    return Err(self.unsupported("a position that only a run knows"));
                 }
             }
         }
-        Ok(rank - 1)
+        Ok(end - 1)
     }
 
     /// The elements of a short vector of integers, or of a scalar, which are read when the program runs.

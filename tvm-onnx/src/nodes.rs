@@ -16,7 +16,7 @@ use crate::narrow::Narrow;
 use crate::node::Node;
 use crate::ops;
 use crate::proto::{GraphProto, NodeProto};
-use crate::value::Value;
+use crate::value::{Form, Value};
 
 /// Number of node conversions that a model may take beyond those of its own nodes: nested graphs may be converted more
 /// than once.
@@ -210,15 +210,23 @@ impl<'m> Importer<'m> {
         };
         let span = Span::model(path);
         let mut tried = Vec::new();
+        let mut forms = Vec::new();
         for truth in [true, false] {
             tried.push(self.tried(|this| {
                 let next = arm(this, truth)?;
                 let outputs = this.sequence(it, next)?;
-                outputs.into_iter().map(|value| this.materialise(value, &span)).collect::<Result<Vec<_>, _>>()
+                let (args, form) = this.tensors(outputs, &span)?;
+                forms.push(form);
+                Ok(args)
             })?);
         }
         match (tried.remove(0), tried.remove(0)) {
-            (Ok(yes), Ok(no)) => self.choose(&split.cond, yes, no, &span).map(Ok),
+            (Ok(_), Ok(_)) if forms[0] != forms[1] => {
+                let what =
+                    "outputs that are tensors, sequences of a length, or empty, depending on a condition";
+                Err(OnnxError::unsupported(what).at(path))
+            }
+            (Ok(yes), Ok(no)) => self.choose(&split.cond, yes, no, &forms[0], &span).map(Ok),
             (Err(err), Err(_)) => Err(err),
             (yes, _) => {
                 let truth = yes.is_ok();
@@ -248,14 +256,15 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Binds a choice between two bodies that give equally many values; returns the values.
-    pub(crate) fn choose(&mut self, cond: &Arg, yes: Body, no: Body, span: &Span) -> Values {
+    /// Binds a choice between two bodies that give values of the same forms; returns the values.
+    pub(crate) fn choose(&mut self, cond: &Arg, yes: Body, no: Body, forms: &[Form], span: &Span) -> Values {
         let values = if let Arg::Tuple(fields) = &yes.ret { Some(fields.len()) } else { None };
         self.builder.end_block(true);
         let it = If { cond: cond.clone(), then_branch: yes, else_branch: no, span: span.clone() };
         let var = self.builder.emit("chosen", Expr::If(it.into()), span)?;
         self.builder.end_block(false);
-        self.fields(&Arg::Var(var), values, span)
+        let mut tensors = self.fields(&Arg::Var(var), values, span)?.into_iter();
+        Ok(forms.iter().map(|form| form.value(&mut tensors)).collect())
     }
 
     /// The fields of a tuple, or the value itself if `count` is `None`; unknown extents become dimensions.

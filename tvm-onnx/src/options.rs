@@ -1,17 +1,22 @@
 //! Options that a caller of the importer may set.
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use tvm_runtime::{DimBound, DimBoundError};
 
 use crate::tensor::MAX_TENSOR_BYTES;
 
 /// Options of an import.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
     /// Values or bounds of symbolic dimensions, by their name in the model.
     pub dims: IndexMap<String, DimOption>,
-    /// Shapes of inputs, by input name; they replace the shapes in the model.
+    /// Shapes of inputs (`x`) and of elements of sequences (`x[0]`), by input name; they replace the shapes in the model.
     pub shapes: IndexMap<String, Vec<i64>>,
+    /// Numbers of elements of inputs that are sequences, by input name. Element `i` of the input `x` is an input of its own,
+    /// `x[i]`.
+    pub sequences: IndexMap<String, usize>,
+    /// Names of optional inputs that are not given; the others are.
+    pub absent: IndexSet<String>,
     /// Largest tensor, in bytes. Models with larger constants or intermediate values of known size are rejected.
     pub max_tensor_bytes: u64,
     /// Largest total size of all constants and intermediate values of known size, in bytes.
@@ -45,6 +50,8 @@ impl Default for ImportOptions {
         ImportOptions {
             dims: IndexMap::new(),
             shapes: IndexMap::new(),
+            sequences: IndexMap::new(),
+            absent: IndexSet::new(),
             max_tensor_bytes: MAX_TENSOR_BYTES,
             max_total_bytes: u64::MAX,
         }
@@ -63,6 +70,20 @@ impl ImportOptions {
     #[must_use]
     pub fn shape(mut self, name: &str, shape: &[i64]) -> ImportOptions {
         self.shapes.insert(name.to_string(), shape.to_vec());
+        self
+    }
+
+    /// Sets the number of elements of the input `name`, a sequence.
+    #[must_use]
+    pub fn sequence(mut self, name: &str, len: usize) -> ImportOptions {
+        self.sequences.insert(name.to_string(), len);
+        self
+    }
+
+    /// Says that the optional input `name` is not given.
+    #[must_use]
+    pub fn absent(mut self, name: &str) -> ImportOptions {
+        self.absent.insert(name.to_string());
         self
     }
 }

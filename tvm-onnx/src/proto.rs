@@ -325,18 +325,60 @@ pub struct TypeProto {
     /// A tensor.
     #[prost(message, optional, tag = "1")]
     pub tensor_type: Option<TensorTypeProto>,
-    /// A sequence; only its presence is checked.
-    #[prost(message, optional, tag = "4")]
-    pub sequence_type: Option<Opaque>,
+    /// A sequence.
+    #[prost(message, optional, boxed, tag = "4")]
+    pub sequence_type: Option<Box<ElementTypeProto>>,
     /// A map; only its presence is checked.
     #[prost(message, optional, tag = "5")]
     pub map_type: Option<Opaque>,
     /// A sparse tensor; only its presence is checked.
     #[prost(message, optional, tag = "8")]
     pub sparse_tensor_type: Option<Opaque>,
-    /// A value that may be absent; only its presence is checked.
-    #[prost(message, optional, tag = "9")]
-    pub optional_type: Option<Opaque>,
+    /// A value that may be absent.
+    #[prost(message, optional, boxed, tag = "9")]
+    pub optional_type: Option<Box<ElementTypeProto>>,
+}
+
+/// A sequence of values, as files hold it.
+#[derive(Clone, PartialEq, Message)]
+pub struct SequenceProto {
+    /// Name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Kind of the elements: 1 tensors, 3 sequences.
+    #[prost(int32, tag = "2")]
+    pub elem_type: i32,
+    /// The elements, if they are tensors.
+    #[prost(message, repeated, tag = "3")]
+    pub tensor_values: Vec<TensorProto>,
+    /// The elements, if they are sequences.
+    #[prost(message, repeated, tag = "5")]
+    pub sequence_values: Vec<SequenceProto>,
+}
+
+/// A value that may be absent, as files hold it.
+#[derive(Clone, PartialEq, Message)]
+pub struct OptionalProto {
+    /// Name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Kind of the value: 0 none, 1 a tensor, 3 a sequence.
+    #[prost(int32, tag = "2")]
+    pub elem_type: i32,
+    /// The value, if it is a tensor.
+    #[prost(message, optional, tag = "3")]
+    pub tensor_value: Option<TensorProto>,
+    /// The value, if it is a sequence.
+    #[prost(message, optional, tag = "5")]
+    pub sequence_value: Option<SequenceProto>,
+}
+
+/// What a sequence or an optional value holds.
+#[derive(Clone, PartialEq, Message)]
+pub struct ElementTypeProto {
+    /// Type of the elements.
+    #[prost(message, optional, boxed, tag = "1")]
+    pub elem_type: Option<Box<TypeProto>>,
 }
 
 /// A message whose content is ignored.

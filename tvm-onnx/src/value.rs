@@ -23,6 +23,42 @@ pub(crate) enum Value {
     Unknown,
 }
 
+/// How a value is made up of tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A tensor.
+    Tensor,
+    /// An optional value that is empty.
+    Absent,
+    /// A sequence.
+    Sequence(Vec<Form>),
+}
+
+impl Form {
+    /// A value of this form, of the next tensors.
+    pub(crate) fn value(&self, tensors: &mut impl Iterator<Item = Value>) -> Value {
+        match self {
+            Form::Tensor => tensors.next().unwrap_or(Value::Unknown),
+            Form::Absent => Value::Absent,
+            Form::Sequence(elements) => {
+                Value::Sequence(elements.iter().map(|it| it.value(tensors)).collect())
+            }
+        }
+    }
+
+    /// The names of the tensors of a value of this form named `name`: `x`, or `x[0]`, `x[1]`, … for a sequence.
+    pub(crate) fn names(&self, name: &str, names: &mut Vec<String>) {
+        match self {
+            Form::Tensor => names.push(name.to_string()),
+            Form::Absent => {}
+            Form::Sequence(elements) => {
+                let all = elements.iter().enumerate();
+                all.for_each(|(i, it)| it.names(&format!("{name}[{i}]"), names));
+            }
+        }
+    }
+}
+
 /// Magnitude from which on `f32` does not have all whole numbers.
 const MAX_WHOLE: i64 = 1 << 24;
 

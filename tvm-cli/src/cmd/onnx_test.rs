@@ -8,9 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tvm_runtime::vm::ValueType;
+use tvm_runtime::vm::{ValueType, VmConfig};
 use tvm_runtime::{DataType, Tensor};
 
+use crate::cases::{Case, data_sets};
 use crate::compare::{Tolerance, mismatch};
 use crate::data::{self, Fill};
 use crate::error::Error;
@@ -90,28 +91,25 @@ fn tests_in(dir: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(tests)
 }
 
-/// The data sets of a test, in the order of their numbers.
-pub(crate) fn data_sets(dir: &Path) -> Vec<PathBuf> {
-    (0..).map(|i| dir.join(format!("test_data_set_{i}"))).take_while(|it| it.is_dir()).collect()
-}
-
 fn read_all(paths: &[PathBuf]) -> Result<Vec<Tensor>, Error> {
     paths.iter().map(|path| data::read(path)).collect()
 }
 
 fn test(dir: &Path, tolerance: Tolerance, options: &Options) -> Result<Outcome, Error> {
-    let model = Model::load(&dir.join("model.onnx"), options)?;
+    let path = dir.join("model.onnx");
     let sets = data_sets(dir);
     if sets.is_empty() {
+        let model = Model::load(&path, options)?;
         let inputs =
             (model.params()?.iter()).map(|(name, ty)| arange(name, ty)).collect::<Result<Vec<_>, _>>()?;
         let want = read_all(&data::numbered(dir, "output"))?;
         return Ok(check(&model, &inputs, &want, tolerance)?.map_or(Outcome::Passed, Outcome::Failed));
     }
+    let mut case = Case::read(path, options.import(), options.target.clone(), VmConfig::default())?;
     for set in sets {
-        let inputs = read_all(&data::numbered(&set, "input"))?;
-        let want = read_all(&data::numbered(&set, "output"))?;
-        if let Some(reason) = check(&model, &inputs, &want, tolerance)? {
+        let (inputs, want) = (case.inputs(&set)?, case.expected(&set)?);
+        let model = case.compile(&inputs, &mut "")?;
+        if let Some(reason) = check(model, &inputs.tensors, &want.tensors, tolerance)? {
             let set = set.file_name().unwrap_or_default().to_string_lossy().into_owned();
             return Ok(Outcome::Failed(format!("{set}: {reason}")));
         }

@@ -5,18 +5,18 @@
 //! message. Models are untrusted here: tensors beyond the limits are refused before memory is allocated.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
 use tvm_core::target::Target;
 use tvm_onnx::ImportOptions;
+use tvm_onnx::proto::TypeProto;
 use tvm_runtime::vm::VmConfig;
 use tvm_runtime::{DataType, Tensor};
 
-use crate::cmd::onnx_test::data_sets;
+use crate::cases::{self, Case};
 use crate::data;
 use crate::error::Error;
-use crate::model::{self, Model};
 use crate::out;
 
 /// Arguments of `tvmc worker conformance`.
@@ -59,47 +59,87 @@ fn run(args: &Args, dir: &Path, output: &Path, phase: &mut &'static str) -> Resu
         max_total_bytes: limit.saturating_mul(2),
         ..ImportOptions::default()
     };
-    let module = model::import(&dir.join("model.onnx"), &options)?;
-    *phase = "compile";
     let config = VmConfig {
         max_bytes: usize::try_from(limit.saturating_mul(2)).unwrap_or(usize::MAX),
         max_steps: Some(10_000_000),
         ..VmConfig::default()
     };
-    let model = Model::compile(module, &args.target, config)?;
-    for (i, set) in data_sets(dir).iter().enumerate() {
+    let mut case = Case::read(dir.join("model.onnx"), options, args.target.clone(), config)?;
+    for (i, set) in cases::data_sets(dir).iter().enumerate() {
         *phase = "load";
-        let inputs = inputs(set)?;
+        let values = case.inputs(set)?;
+        let model = case.compile(&values, phase)?;
         *phase = "run";
-        let outputs = model.run(&inputs)?;
+        let results = model.run(&values.tensors)?;
         *phase = "save";
-        save(&output.join(i.to_string()), &outputs, &model.elements)?;
+        let (names, elements) = (model.outputs.clone(), model.elements.clone());
+        save(&output.join(i.to_string()), &case.outputs(), &results, &names, &elements)?;
     }
     Ok(())
 }
 
-/// The inputs of a data set. The protobuf form is preferred, because NumPy has no bfloat16.
-fn inputs(set: &Path) -> Result<Vec<Tensor>, Error> {
-    let paths: Vec<PathBuf> = data::numbered(set, "input");
-    paths.iter().map(|path| data::read(path)).collect()
-}
+/// A tensor that the model gave: its name, and the name of its element type if that is a narrow one.
+type Made<'a> = (&'a str, &'a Tensor, &'a str);
 
-/// Writes `output_<j>.npy`, and the number of outputs to `n.json`. Elements of a type that NumPy lacks are written as
-/// raw bits, with the name of the type in a file next to them.
-fn save(dir: &Path, outputs: &[Tensor], elements: &[String]) -> Result<(), Error> {
+/// Writes the outputs, and their number to `n.json`.
+fn save(
+    dir: &Path,
+    outputs: &[(&str, TypeProto)],
+    results: &[Tensor],
+    names: &[String],
+    elements: &[String],
+) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::io(dir))?;
-    for (j, tensor) in outputs.iter().enumerate() {
-        let path = dir.join(format!("output_{j}.npy"));
-        if tensor.dtype() == DataType::BF16 {
-            let raw = Tensor::from_bytes(tensor.bytes()?, tensor.shape(), DataType::U16)?;
-            data::write(&path, &tvm_onnx::write_npy(&raw)?)?;
-            data::write(&dir.join(format!("output_{j}.dtype")), b"bfloat16")?;
-        } else {
-            data::write(&path, &tvm_onnx::write_npy(tensor)?)?;
-        }
-        if let Some(name) = elements.get(j).filter(|it| !it.is_empty()) {
-            data::write(&dir.join(format!("output_{j}.dtype")), name.as_bytes())?;
-        }
+    let elements = elements.iter().map(String::as_str).chain(std::iter::repeat(""));
+    let made: Vec<Made<'_>> = names
+        .iter()
+        .zip(results)
+        .zip(elements)
+        .map(|((name, it), element)| (name.as_str(), it, element))
+        .collect();
+    for (j, (name, ty)) in outputs.iter().enumerate() {
+        save_value(&dir.join(format!("output_{j}")), name, ty, &made)?;
     }
     data::write(&dir.join("n.json"), outputs.len().to_string().as_bytes())
+}
+
+/// Writes the value `name`: a tensor as `<path>.npy`, a sequence as a directory of its elements, an absent value as an empty
+/// file `<path>.none`.
+fn save_value(path: &Path, name: &str, ty: &TypeProto, made: &[Made<'_>]) -> Result<(), Error> {
+    if let Some((_, tensor, element)) = made.iter().find(|(it, _, _)| *it == name) {
+        return save_tensor(path, tensor, element);
+    }
+    let inside = |it: &str| it.strip_prefix(name).is_some_and(|rest| rest.starts_with('['));
+    if ty.optional_type.is_some() && !made.iter().any(|(it, _, _)| inside(it)) {
+        return data::write(&path.with_extension("none"), b"");
+    }
+    fs::create_dir_all(path).map_err(Error::io(path))?;
+    let of = ty.sequence_type.as_ref().and_then(|it| it.elem_type.as_deref().cloned()).unwrap_or_default();
+    for k in 0.. {
+        let element = format!("{name}[{k}]");
+        let within = |it: &str| {
+            it.strip_prefix(&*element).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+        };
+        if !made.iter().any(|(it, _, _)| within(it)) {
+            break;
+        }
+        save_value(&path.join(k.to_string()), &element, &of, made)?;
+    }
+    Ok(())
+}
+
+/// Writes `<path>.npy`. Elements of a type that NumPy lacks are written as raw bits, with the name of the type in a file
+/// next to them.
+fn save_tensor(path: &Path, tensor: &Tensor, element: &str) -> Result<(), Error> {
+    let (file, dtype) = (path.with_extension("npy"), path.with_extension("dtype"));
+    if tensor.dtype() == DataType::BF16 {
+        let raw = Tensor::from_bytes(tensor.bytes()?, tensor.shape(), DataType::U16)?;
+        data::write(&file, &tvm_onnx::write_npy(&raw)?)?;
+        return data::write(&dtype, b"bfloat16");
+    }
+    data::write(&file, &tvm_onnx::write_npy(tensor)?)?;
+    if !element.is_empty() {
+        data::write(&dtype, element.as_bytes())?;
+    }
+    Ok(())
 }

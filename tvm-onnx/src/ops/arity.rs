@@ -159,20 +159,25 @@ const OTHERS: &[(&str, usize)] = &[
 /// Operators of the domains beside the standard one, with their numbers of inputs. Those that take any number are missing.
 const EXTENSIONS: &[(&str, usize)] = &[
     ("ArrayFeatureExtractor", 2),
+    ("Attention", 7),
     ("BiasGelu", 2),
     ("Binarizer", 1),
     ("DynamicQuantizeMatMul", 5),
+    ("EmbedLayerNormalization", 9),
     ("FastGelu", 2),
+    ("FlexAttention", 3),
     ("FusedConv", 4),
     ("FusedGemm", 3),
     ("FusedMatMul", 2),
     ("Gelu", 1),
+    ("GroupQueryAttention", 14),
     ("Imputer", 1),
     ("LabelEncoder", 1),
     ("LinearClassifier", 1),
     ("LinearRegressor", 1),
     ("MatMulIntegerToFloat", 7),
     ("MatMulNBits", 6),
+    ("MultiHeadAttention", 10),
     ("Normalizer", 1),
     ("OneHotEncoder", 1),
     ("QLinearAdd", 8),
@@ -182,6 +187,7 @@ const EXTENSIONS: &[(&str, usize)] = &[
     ("QLinearMul", 8),
     ("QLinearSigmoid", 5),
     ("QuickGelu", 1),
+    ("RotaryEmbedding", 4),
     ("SVMRegressor", 1),
     ("Scaler", 1),
     ("SkipLayerNormalization", 5),
@@ -266,7 +272,7 @@ mod tests {
             assert_eq!(max_inputs(row.name, &row.convert).is_none(), any, "{}", row.name);
         }
         for (domain, name) in super::super::supported_extension_ops() {
-            let any = matches!(name, "FeatureVectorizer" | "QLinearConcat");
+            let any = matches!(name, "Adagrad" | "Adam" | "FeatureVectorizer" | "Momentum" | "QLinearConcat");
             assert_eq!(max_inputs_of_extension(name).is_none(), any, "{domain} {name}");
         }
     }

@@ -26,17 +26,19 @@ fn concat(node: &mut Node<'_, '_>, parts: Vec<Arg>, axis: i64) -> Result<Arg> {
     node.op("concat", &[Arg::Tuple(parts.into())], Attrs::new().with("axis", axis))
 }
 
-/// Reshapes (batch, position, heads · size) to (batch, position, heads, size).
-fn split_heads(node: &mut Node<'_, '_>, x: &Arg, attr: &str) -> Result<Arg> {
+/// The number in the attribute `attr`, which says how many heads there are.
+pub(super) fn heads(node: &Node<'_, '_>, attr: &str) -> Result<i64> {
     let heads = node.attr_int(attr)?;
-    let heads = node.required(attr, heads)?;
+    node.required(attr, heads)
+}
+
+/// Reshapes (batch, position, heads · size) to (batch, position, heads, size).
+pub(super) fn split_heads(node: &mut Node<'_, '_>, x: &Arg, heads: i64) -> Result<Arg> {
     let [batch, length, hidden] = &node.shape(x)?[..] else {
         return Err(node.malformed("the inputs have three or four axes"));
     };
     if heads < 1 || hidden.as_int().is_some_and(|it| it % heads != 0) {
-        return Err(
-            node.malformed(format!("attribute `{attr}` is {heads}, which does not divide the last axis"))
-        );
+        return Err(node.malformed(format!("{heads} heads do not divide the last axis")));
     }
     let size = simplify_dim(&hidden.clone().floordiv(heads));
     node.reshape(x, &[batch.clone(), length.clone(), PrimExpr::index(heads), size])
@@ -48,14 +50,15 @@ fn by_heads(node: &mut Node<'_, '_>, i: usize, attr: &str) -> Result<(Arg, bool)
     match node.rank(&x)? {
         4 => Ok((x, false)),
         _ => {
-            let x = split_heads(node, &x, attr)?;
+            let heads = heads(node, attr)?;
+            let x = split_heads(node, &x, heads)?;
             Ok((permuted(node, x, &[0, 2, 1, 3])?, true))
         }
     }
 }
 
 /// The numbers from 0 to `extent` (excluded), reshaped to `shape`.
-fn positions(node: &mut Node<'_, '_>, extent: &PrimExpr, shape: [PrimExpr; 2]) -> Result<Arg> {
+pub(super) fn positions(node: &mut Node<'_, '_>, extent: &PrimExpr, shape: [PrimExpr; 2]) -> Result<Arg> {
     let args = [PrimExpr::index(0), extent.clone(), PrimExpr::index(1)].map(Arg::Prim);
     let range = node.op("arange", &args, Attrs::new().with("dtype", DataType::I64))?;
     node.reshape(&range, &shape)
@@ -68,13 +71,13 @@ fn penalty(node: &mut Node<'_, '_>, allowed: Arg, dtype: DataType) -> Result<Arg
 }
 
 /// The sum that is added to the products of queries and keys; `None` if it is empty.
-struct Bias {
-    sum: Option<Arg>,
-    dtype: DataType,
+pub(super) struct Bias {
+    pub(super) sum: Option<Arg>,
+    pub(super) dtype: DataType,
 }
 
 impl Bias {
-    fn add(&mut self, node: &mut Node<'_, '_>, part: Arg) -> Result<()> {
+    pub(super) fn add(&mut self, node: &mut Node<'_, '_>, part: Arg) -> Result<()> {
         self.sum = Some(match self.sum.take() {
             Some(sum) => node.call("add", &[sum, part])?,
             None => part,
@@ -82,7 +85,7 @@ impl Bias {
         Ok(())
     }
 
-    fn add_where(&mut self, node: &mut Node<'_, '_>, allowed: Arg) -> Result<()> {
+    pub(super) fn add_where(&mut self, node: &mut Node<'_, '_>, allowed: Arg) -> Result<()> {
         let part = penalty(node, allowed, self.dtype)?;
         self.add(node, part)
     }
@@ -184,47 +187,16 @@ fn attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
         (None, Some(size)) => 1.0 / (size as f64).sqrt(),
         (None, None) => return Err(node.unsupported("heads of symbolic size without `scale`")),
     };
-    let root = node.scalar(scale.sqrt(), dtype)?;
     let (key, value) = (shared(node, key, &q[1], &k[1])?, shared(node, value, &q[1], &k[1])?);
-    let query = node.call("multiply", &[query, root.clone()])?;
-    let key = permuted(node, key, &[0, 1, 3, 2])?;
-    let key = node.call("multiply", &[key, root])?;
-    let mut stages = vec![node.call("matmul", &[query, key])?];
-    let mut logits = stages[0].clone();
     let softcap = node.float_or("softcap", 0.0)?;
-    if softcap > 0.0 {
-        let cap = node.scalar(softcap, dtype)?;
-        let ratio = node.call("divide", &[logits, cap.clone()])?;
-        let bent = node.call("tanh", &[ratio])?;
-        logits = node.call("multiply", &[bent, cap])?;
-    }
-    stages.push(logits.clone());
-    if let Some(bias) = &bias.sum {
-        logits = node.call("add", &[logits, bias.clone()])?;
-    }
-    stages.push(logits.clone());
-
     let precision = match node.attr_int("softmax_precision")? {
         Some(elem) => dtype_from_onnx(elem)?,
         None => dtype,
     };
-    let logits = node.cast(&logits, precision)?;
-    let weights = node.op("nn.softmax", &[logits], Attrs::new().with("axis", -1i64))?;
-    let mut weights = node.cast(&weights, dtype)?;
-    if let Some(bias) = bias.sum {
-        let largest =
-            node.op("max", &[bias], Attrs::new().with("axis", vec![-1i64]).with("keepdims", true))?;
-        let (low, zero) = (node.scalar(f64::NEG_INFINITY, dtype)?, node.scalar(0.0, dtype)?);
-        let blind = node.call("equal", &[largest, low])?;
-        weights = node.call("where", &[blind, zero, weights])?;
-    }
-    stages.push(weights.clone());
-    let mut res = node.call("matmul", &[weights, value])?;
+    let (mut res, stages) =
+        Product { query, key, value, scale, softcap, bias: bias.sum, precision }.emit(node)?;
     if joined {
-        let shape = node.shape(&res)?;
-        let flat = [shape[0].clone(), shape[2].clone(), simplify_dim(&(&shape[1] * &shape[3]))];
-        res = permuted(node, res, &[0, 2, 1, 3])?;
-        res = node.reshape(&res, &flat)?;
+        res = joined_heads(node, &res)?;
     }
     let mode = node.int_or("qk_matmul_output_mode", 0)?;
     let stage = usize::try_from(mode).ok().and_then(|mode| stages.into_iter().nth(mode));
@@ -233,8 +205,66 @@ fn attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     Ok(vec![res.into(), present.0.into(), present.1.into(), stage.into()])
 }
 
+/// `softmax(scale · Q Kᵀ + bias) V` for tensors (batch, heads, position, size).
+pub(super) struct Product {
+    pub(super) query: Arg,
+    pub(super) key: Arg,
+    pub(super) value: Arg,
+    pub(super) scale: f64,
+    /// Bound of the scaled products, by a hyperbolic tangent; 0 is none.
+    pub(super) softcap: f64,
+    pub(super) bias: Option<Arg>,
+    /// Element type of the softmax.
+    pub(super) precision: DataType,
+}
+
+impl Product {
+    /// Emits the product. Also returns its stages: products of queries and keys, the same bounded, the same with the bias,
+    /// weights.
+    pub(super) fn emit(self, node: &mut Node<'_, '_>) -> Result<(Arg, Vec<Arg>)> {
+        let dtype = node.dtype(&self.query)?;
+        let root = node.scalar(self.scale.sqrt(), dtype)?;
+        let query = node.call("multiply", &[self.query, root.clone()])?;
+        let key = permuted(node, self.key, &[0, 1, 3, 2])?;
+        let key = node.call("multiply", &[key, root])?;
+        let mut stages = vec![node.call("matmul", &[query, key])?];
+        let mut logits = stages[0].clone();
+        if self.softcap > 0.0 {
+            let cap = node.scalar(self.softcap, dtype)?;
+            let ratio = node.call("divide", &[logits, cap.clone()])?;
+            let bent = node.call("tanh", &[ratio])?;
+            logits = node.call("multiply", &[bent, cap])?;
+        }
+        stages.push(logits.clone());
+        if let Some(bias) = &self.bias {
+            logits = node.call("add", &[logits, bias.clone()])?;
+        }
+        stages.push(logits.clone());
+        let logits = node.cast(&logits, self.precision)?;
+        let weights = node.op("nn.softmax", &[logits], Attrs::new().with("axis", -1i64))?;
+        let mut weights = node.cast(&weights, dtype)?;
+        if let Some(bias) = self.bias {
+            let largest =
+                node.op("max", &[bias], Attrs::new().with("axis", vec![-1i64]).with("keepdims", true))?;
+            let (low, zero) = (node.scalar(f64::NEG_INFINITY, dtype)?, node.scalar(0.0, dtype)?);
+            let blind = node.call("equal", &[largest, low])?;
+            weights = node.call("where", &[blind, zero, weights])?;
+        }
+        stages.push(weights.clone());
+        Ok((node.call("matmul", &[weights, self.value])?, stages))
+    }
+}
+
+/// Reshapes (batch, heads, position, size) to (batch, position, heads · size).
+pub(super) fn joined_heads(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg> {
+    let shape = node.shape(x)?;
+    let flat = [shape[0].clone(), shape[2].clone(), simplify_dim(&(&shape[1] * &shape[3]))];
+    let x = permuted(node, x.clone(), &[0, 2, 1, 3])?;
+    node.reshape(&x, &flat)
+}
+
 /// Repeats keys or values so that each head of the queries has one; a head serves several neighbouring heads of queries.
-fn shared(node: &mut Node<'_, '_>, x: Arg, queries: &PrimExpr, keys: &PrimExpr) -> Result<Arg> {
+pub(super) fn shared(node: &mut Node<'_, '_>, x: Arg, queries: &PrimExpr, keys: &PrimExpr) -> Result<Arg> {
     match (queries.as_int(), keys.as_int()) {
         (Some(queries), Some(keys)) if queries != keys => {
             if keys < 1 || queries % keys != 0 {
@@ -266,7 +296,10 @@ fn rotary_embedding(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     // (batch, position, heads, size)
     let x = match shape.len() {
         4 => permuted(node, input, &[0, 2, 1, 3])?,
-        _ => split_heads(node, &input, "num_heads")?,
+        _ => {
+            let heads = heads(node, "num_heads")?;
+            split_heads(node, &input, heads)?
+        }
     };
     let size = node.extent(&x, 3)?;
     let size = size.as_int().ok_or_else(|| node.unsupported("heads of symbolic size"))?;
@@ -291,16 +324,31 @@ fn rotary_embedding(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     }
     let [cos, sin] = [tables[0].clone(), tables[1].clone()];
     let interleaved = node.flag("interleaved", false)?;
+    let res = turned_pairs(node, &x, &cos, &sin, turned, interleaved)?;
+    one(if shape.len() == 4 { permuted(node, res, &[0, 2, 1, 3]) } else { node.reshape(&res, &shape) })
+}
+
+/// Turns pairs among the first `turned` elements of `x` (batch, position, heads, size) by angles with the given cosines and
+/// sines (batch, position, 1, turned / 2). The pairs are neighbours, or one element comes from each half.
+pub(super) fn turned_pairs(
+    node: &mut Node<'_, '_>,
+    x: &Arg,
+    cos: &Arg,
+    sin: &Arg,
+    turned: i64,
+    interleaved: bool,
+) -> Result<Arg> {
+    let size = node.extent(x, 3)?;
     let (end, half) = (PrimExpr::index(turned), PrimExpr::index(turned / 2));
     let (first, second) = if interleaved {
-        (part(node, &x, 0, &end, 2)?, part(node, &x, 1, &end, 2)?)
+        (part(node, x, 0, &end, 2)?, part(node, x, 1, &end, 2)?)
     } else {
-        (part(node, &x, 0, &half, 1)?, part(node, &x, turned / 2, &end, 1)?)
+        (part(node, x, 0, &half, 1)?, part(node, x, turned / 2, &end, 1)?)
     };
     let product = |node: &mut Node<'_, '_>, a: &Arg, b: &Arg| node.call("multiply", &[a.clone(), b.clone()]);
-    let (a, b) = (product(node, &cos, &first)?, product(node, &sin, &second)?);
+    let (a, b) = (product(node, cos, &first)?, product(node, sin, &second)?);
     let real = node.call("subtract", &[a, b])?;
-    let (a, b) = (product(node, &sin, &first)?, product(node, &cos, &second)?);
+    let (a, b) = (product(node, sin, &first)?, product(node, cos, &second)?);
     let imaginary = node.call("add", &[a, b])?;
     let mut res = if interleaved {
         let mut extents = node.shape(&real)?;
@@ -313,9 +361,9 @@ fn rotary_embedding(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     } else {
         concat(node, vec![real, imaginary], -1)?
     };
-    if turned < size {
-        let rest = part(node, &x, turned, &PrimExpr::index(size), 1)?;
+    if !size.is_const(turned) {
+        let rest = part(node, x, turned, &size, 1)?;
         res = concat(node, vec![res, rest], -1)?;
     }
-    one(if shape.len() == 4 { permuted(node, res, &[0, 2, 1, 3]) } else { node.reshape(&res, &shape) })
+    Ok(res)
 }

@@ -63,11 +63,13 @@ fn branch(node: &mut Node<'_, '_>) -> Results {
         bodies.push(node.arm(name(truth), graph, (&cond, truth))?);
     }
     let same = match (&bodies[0], &bodies[1]) {
-        (Ok((_, yes)), Ok((_, no))) => yes.iter().zip(no).all(|(yes, no)| node.alike(yes, no)),
+        (Ok(yes), Ok(no)) => {
+            yes.forms == no.forms && yes.types.iter().zip(&no.types).all(|(yes, no)| node.alike(yes, no))
+        }
         _ => false,
     };
     match (bodies.remove(0), bodies.remove(0)) {
-        (Ok((yes, _)), Ok((no, _))) if same => node.choose(&cond, yes, no),
+        (Ok(yes), Ok(no)) if same => node.choose(&cond, yes.body, no.body, &yes.forms),
         (Err(err), Err(_)) => Err(err),
         _ => {
             node.split = Some(Split { cond, arms: Some(arms) });

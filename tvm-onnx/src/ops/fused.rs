@@ -151,6 +151,28 @@ struct Normal {
     inverse: Arg,
 }
 
+/// `x` normalised along its last axis, scaled by `gamma` and moved by `beta`.
+pub(super) fn normalised(
+    node: &mut Node<'_, '_>,
+    x: &Arg,
+    gamma: Arg,
+    beta: Option<Arg>,
+) -> Result<Arg, OnnxError> {
+    let axis = node.rank(x)? as i64 - 1;
+    let epsilon = node.float_or("epsilon", 1e-12)?;
+    let exact = matches!(node.dtype(x)?, DataType::F32 | DataType::F64);
+    if let (true, Some(beta)) = (exact, &beta) {
+        let attrs = Attrs::new().with("axes", vec![axis]).with("epsilon", epsilon);
+        return node.op("nn.layer_norm", &[x.clone(), gamma, beta.clone()], attrs);
+    }
+    let it = normal(node, x, &[axis], true, epsilon)?;
+    let res = node.apply("multiply", &it.values, &gamma)?;
+    match beta {
+        Some(beta) => node.apply("add", &res, &beta),
+        None => Ok(res),
+    }
+}
+
 fn normal(
     node: &mut Node<'_, '_>,
     x: &Arg,
@@ -182,10 +204,8 @@ fn skip_norm(node: &mut Node<'_, '_>, center: bool) -> Results {
     }
     let axes = [rank as i64 - 1];
     let epsilon = node.float_or("epsilon", 1e-12)?;
-    let exact = matches!(node.dtype(&sum)?, DataType::F32 | DataType::F64);
-    if let (true, Some(beta), false, false) = (exact, &beta, node.has_output(1), node.has_output(2)) {
-        let attrs = Attrs::new().with("axes", axes.to_vec()).with("epsilon", epsilon);
-        let res = node.op("nn.layer_norm", &[sum.clone(), gamma, beta.clone()], attrs)?;
+    if center && !node.has_output(1) && !node.has_output(2) {
+        let res = normalised(node, &sum, gamma, beta)?;
         // Outputs 1 and 2 are not used.
         return Ok(vec![res.clone().into(), res.clone().into(), res.into(), sum.into()]);
     }

@@ -14,7 +14,9 @@ mod det;
 mod einsum;
 mod elementwise;
 mod features;
+mod flex_attention;
 mod fused;
+mod fused_attention;
 mod fused_quant;
 mod generate;
 mod grid;
@@ -25,6 +27,7 @@ mod loss;
 mod matmul;
 mod narrow;
 mod norm;
+mod optimizer;
 mod patches;
 mod pool;
 mod quant;
@@ -111,8 +114,12 @@ static TABLES: &[&[Row]] = &[
 ];
 
 /// The domains beside the standard one, with their tables. Rows do not depend on the version of these domains.
-static EXTENSIONS: &[(&str, &[&[Row]])] =
-    &[("ai.onnx.ml", &[features::ROWS, trees::ROWS]), ("com.microsoft", &[fused::ROWS, fused_quant::ROWS])];
+static EXTENSIONS: &[(&str, &[&[Row]])] = &[
+    ("ai.onnx.ml", &[features::ROWS, trees::ROWS]),
+    ("ai.onnx.preview", &[flex_attention::ROWS]),
+    ("ai.onnx.preview.training", &[optimizer::ROWS]),
+    ("com.microsoft", &[fused::ROWS, fused_attention::ROWS, fused_quant::ROWS]),
+];
 
 /// The rows of the operators of a domain beside the standard one.
 fn extension_rows(domain: &str) -> impl Iterator<Item = &'static Row> {

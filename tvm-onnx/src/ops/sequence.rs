@@ -1,5 +1,6 @@
 //! Sequences and optional values. The number of elements of a sequence is known at import; its elements are values like
-//! others, and the graph function knows nothing of the sequence.
+//! others, and the graph function knows nothing of the sequence. For a place in a sequence that only a run knows, the rest of
+//! the graph is converted for each place.
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -38,12 +39,14 @@ fn sequence(node: &Node<'_, '_>, i: usize) -> Result<Vec<Value>, OnnxError> {
     }
 }
 
-/// The position in input `i`, from `-n` to `n - 1`; `default` if it is omitted.
-fn position(node: &Node<'_, '_>, i: usize, n: usize, default: i64) -> Result<usize, OnnxError> {
-    let n = n as i64;
-    let at = if node.has(i) { node.int(i)? } else { default };
-    if (-n..n).contains(&at) {
-        return Ok(at.rem_euclid(n) as usize);
+/// The place that input `i` gives in a sequence of `n` elements: below `n`, or below `end`. It is `default` if the input is
+/// omitted.
+fn place(node: &mut Node<'_, '_>, i: usize, n: usize, end: usize, default: i64) -> Result<usize, OnnxError> {
+    let (n, end) = (n as i64, end as i64);
+    let at = if node.has(i) { node.dim(i)? } else { PrimExpr::index(default) };
+    let at = node.one_of(&at, n, end)?;
+    if (-n..end).contains(&at) {
+        return Ok(if at < 0 { at + n } else { at } as usize);
     }
     Err(node.malformed(format!("position {at} is outside of a sequence of {n} elements")))
 }
@@ -56,21 +59,23 @@ fn construct(node: &mut Node<'_, '_>) -> Results {
 fn insert(node: &mut Node<'_, '_>) -> Results {
     let mut elements = sequence(node, 0)?;
     let n = elements.len();
-    // The position after the last element is allowed, too.
-    let place = if node.has(2) && node.int(2)? != n as i64 { position(node, 2, n, 0)? } else { n };
+    // The place after the last element is allowed, too.
+    let place = place(node, 2, n, n + 1, n as i64)?;
     elements.insert(place, node.value(1)?.clone());
     Ok(vec![Value::Sequence(elements)])
 }
 
 fn erase(node: &mut Node<'_, '_>) -> Results {
     let mut elements = sequence(node, 0)?;
-    elements.remove(position(node, 1, elements.len(), -1)?);
+    let n = elements.len();
+    elements.remove(place(node, 1, n, n, -1)?);
     Ok(vec![Value::Sequence(elements)])
 }
 
 fn at(node: &mut Node<'_, '_>) -> Results {
     let mut elements = sequence(node, 0)?;
-    Ok(vec![elements.swap_remove(position(node, 1, elements.len(), 0)?)])
+    let n = elements.len();
+    Ok(vec![elements.swap_remove(place(node, 1, n, n, 0)?)])
 }
 
 fn length(node: &mut Node<'_, '_>) -> Results {
