@@ -13,6 +13,7 @@ mod images;
 mod models;
 mod mutate;
 mod narrow;
+mod ngrams;
 mod operators;
 mod recurrent;
 mod sampling;

@@ -3,7 +3,7 @@
 use tvm_onnx::proto::{AttributeProto, AttributeType};
 use tvm_runtime::Tensor;
 
-use crate::build::{floats, int, ints, longs, refusal, string};
+use crate::build::{floats, int, ints, longs, refusal, string, tensor};
 use crate::extensions::{build, check};
 
 const ML: &str = "ai.onnx.ml";
@@ -215,6 +215,38 @@ fn classification_trees() {
     }
 }
 
+/// Nodes compare with sets of numbers; a node may be reached in several ways.
+#[test]
+fn sets_of_members() {
+    let bytes =
+        |name, values: &[u8]| tensor(name, &Tensor::from_slice(values, &[values.len() as i64]).unwrap());
+    let reals = |name, values: &[f32]| tensor(name, &floats(values, &[values.len() as i64]));
+    let attrs = |modes: &[u8], no: &[i64]| {
+        vec![
+            reals("nodes_splits", &[10.0, f32::NAN]),
+            bytes("nodes_modes", modes),
+            ints("nodes_featureids", &[0, 0]),
+            ints("nodes_truenodeids", &[1, 0]),
+            ints("nodes_falsenodeids", no),
+            ints("nodes_trueleafs", &[0, 1]),
+            ints("nodes_falseleafs", &[1, 1]),
+            reals("membership_values", &[1.0, 4.0, -2.0]),
+            reals("leaf_weights", &[1.0, 10.0, 100.0]),
+            ints("leaf_targetids", &[0, 0, 0]),
+            ints("tree_roots", &[0]),
+        ]
+    };
+    let x = floats(&[4.0, 3.0, 1.0, -2.0, 11.0], &[5, 1]);
+    let want = floats(&[1.0, 10.0, 1.0, 1.0, 100.0], &[5, 1]);
+    let op = ("TreeEnsemble", "i0");
+    check(ML, op, attrs(&[0, 6], &[2, 1]), std::slice::from_ref(&x), &[want]);
+    let refused =
+        refusal(&build(ML, "TreeEnsemble", "i0", attrs(&[0, 7], &[2, 1]), std::slice::from_ref(&x), "y"));
+    assert!(refused.contains("there is no mode 7"), "{refused}");
+    let refused = refusal(&build(ML, "TreeEnsemble", "i0", attrs(&[6, 6], &[2, 1]), &[x], "y"));
+    assert!(refused.contains("node 1 has no members"), "{refused}");
+}
+
 #[test]
 fn damaged_trees_are_refused() {
     let refused = |attrs: Vec<AttributeProto>| {
@@ -225,7 +257,7 @@ fn damaged_trees_are_refused() {
     let message = refused(trees("BRANCH_MEMBER"));
     assert!(message.contains("nodes of mode BRANCH_MEMBER"), "{message}");
     for (i, attr, want) in [
-        (6, ints("nodes_falsenodeids", &[1, 0, 4, 0, 0, 2, 0, 0]), "two branches"),
+        (6, ints("nodes_falsenodeids", &[1, 0, 4, 0, 0, 2, 0, 0]), "tree 0 has two roots"),
         (6, ints("nodes_falsenodeids", &[2, 0, 0, 0, 0, 2, 0, 0]), "belongs to no tree"),
         (6, ints("nodes_falsenodeids", &[9, 0, 4, 0, 0, 2, 0, 0]), "has no node 9"),
         (2, ints("nodes_featureids", &[7, 0, 1, 0, 0, 1, 0, 0]), "beyond the 2"),

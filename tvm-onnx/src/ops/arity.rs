@@ -54,6 +54,7 @@ const ONE: &[&str] = &[
     "Softsign",
     "SpaceToDepth",
     "Swish",
+    "TfIdfVectorizer",
     "ThresholdedRelu",
     "Transpose",
     "Unique",

@@ -26,6 +26,7 @@ mod linear_attention;
 mod loss;
 mod matmul;
 mod narrow;
+mod ngrams;
 mod norm;
 mod optimizer;
 mod patches;
@@ -100,6 +101,7 @@ static TABLES: &[&[Row]] = &[
     linear_attention::ROWS,
     loss::ROWS,
     matmul::ROWS,
+    ngrams::ROWS,
     norm::ROWS,
     patches::ROWS,
     pool::ROWS,

@@ -30,6 +30,12 @@ const MODES: [(&str, &str); 6] = [
     ("BRANCH_NEQ", "not_equal"),
 ];
 
+/// Place of `BRANCH_EQ` in [`MODES`].
+const EQUAL: usize = 4;
+
+/// Number of the mode that compares with several values.
+const MEMBER: usize = 6;
+
 /// A node of a tree. A leaf has itself as both children.
 #[derive(Clone)]
 struct Branch {
@@ -119,6 +125,11 @@ fn forest(node: &Node<'_, '_>, kind: &str, targets: usize) -> Result<Forest, Onn
         let missing = missing.is_some_and(|it| it[i] != 0);
         nodes.push(Branch { feature: features[i], value: values[i], mode, missing, children });
     }
+    let roots: Vec<usize> = (0..n).filter(|&it| is_root[it]).collect();
+    let mut rooted = rustc_hash::FxHashSet::default();
+    if let Some(&second) = roots.iter().find(|&&it| !rooted.insert(trees[it])) {
+        return Err(node.malformed(format!("tree {} has two roots", trees[second])));
+    }
     let (amounts, _) = reals(node, &format!("{kind}_weights"))?;
     let count = amounts.len();
     let trees = ints(node, &format!("{kind}_treeids"), count)?;
@@ -128,7 +139,6 @@ fn forest(node: &Node<'_, '_>, kind: &str, targets: usize) -> Result<Forest, Onn
     for i in 0..count {
         weights.push((place(trees[i], ids[i])?, index(node, of[i], targets)?, amounts[i]));
     }
-    let roots = (0..n).filter(|&it| is_root[it]).collect();
     Ok(Forest { nodes, roots, weights, targets, dtype })
 }
 
@@ -163,14 +173,22 @@ fn forest_with_leaves(node: &Node<'_, '_>) -> Result<Forest, OnnxError> {
             children[i][side] = if leaf { n + place } else { place };
         }
     }
-    let mut nodes = Vec::new();
+    let mut sets = member_sets(node)?.into_iter();
+    let (mut nodes, mut members) = (Vec::new(), Vec::new());
     for i in 0..n {
-        let mode = modes[i] as usize;
+        let mut mode = modes[i] as usize;
+        let mut value = splits[i];
+        if mode == MEMBER {
+            let set = sets.next().filter(|it| !it.is_empty());
+            let set = set.ok_or_else(|| node.malformed(format!("node {i} has no members")))?;
+            (mode, value) = (EQUAL, set[0]);
+            members.push((i, set));
+        }
         if mode >= MODES.len() {
-            return Err(node.unsupported(format!("nodes of mode {mode}")));
+            return Err(node.malformed(format!("there is no mode {mode}")));
         }
         let missing = missing.is_some_and(|it| it[i] != 0);
-        nodes.push(Branch { feature: features[i], value: splits[i], mode, missing, children: children[i] });
+        nodes.push(Branch { feature: features[i], value, mode, missing, children: children[i] });
     }
     let of = ints(node, "leaf_targetids", leaves)?;
     let mut weights = Vec::new();
@@ -179,30 +197,70 @@ fn forest_with_leaves(node: &Node<'_, '_>) -> Result<Forest, OnnxError> {
         nodes.push(Branch { feature: 0, value: 0.0, mode: 0, missing: false, children: [place; 2] });
         weights.push((place, index(node, of[i], targets)?, amounts[i]));
     }
+    // The other members are compared one after the other.
+    for (i, set) in members {
+        let otherwise = nodes[i].children[1];
+        let mut before = i;
+        for &value in &set[1..] {
+            let next = nodes.len();
+            nodes.push(Branch { value, ..nodes[i].clone() });
+            nodes[before].children[1] = next;
+            before = next;
+        }
+        nodes[before].children[1] = otherwise;
+    }
     let roots = node.attr_ints("tree_roots")?.unwrap_or_default();
     let roots = roots.iter().map(|&it| index(node, it, n)).collect::<Result<_, _>>()?;
     Ok(Forest { nodes, roots, weights, targets, dtype })
 }
 
+/// The sets of members, which are separated by NaN.
+fn member_sets(node: &Node<'_, '_>) -> Result<Vec<Vec<f64>>, OnnxError> {
+    let values = node.attr_tensor("membership_values")?.map(|it| numbers(&it)).unwrap_or_default();
+    Ok(values.split(|it| it.is_nan()).map(<[f64]>::to_vec).collect())
+}
+
 impl Forest {
-    /// Number of steps from a root to the farthest leaf. A node that is reached twice is an error.
+    /// Number of steps from a root to the farthest leaf. A branch that leads back to itself is an error.
     fn depth(&self, node: &Node<'_, '_>) -> Result<usize, OnnxError> {
-        let (mut seen, mut depth) = (vec![false; self.nodes.len()], 0);
-        let mut todo: Vec<(usize, usize)> = self.roots.iter().map(|&it| (it, 0)).collect();
-        while let Some((place, steps)) = todo.pop() {
-            if std::mem::replace(&mut seen[place], true) {
-                return Err(node.malformed("a node belongs to two branches"));
-            }
-            depth = depth.max(steps);
+        /// What is known of a node: nothing, that its children are being looked at, the number of steps to the farthest leaf.
+        #[derive(Clone, Copy)]
+        enum State {
+            New,
+            Open,
+            Done(usize),
+        }
+        let mut states = vec![State::New; self.nodes.len()];
+        let mut todo = self.roots.clone();
+        while let Some(&place) = todo.last() {
             let children = self.nodes[place].children;
-            if children != [place; 2] {
-                todo.extend(children.map(|it| (it, steps + 1)));
+            if children == [place; 2] || matches!(states[place], State::Done(_)) {
+                todo.pop();
+                if matches!(states[place], State::New) {
+                    states[place] = State::Done(0);
+                }
+                continue;
+            }
+            match children.map(|it| states[it]) {
+                [State::Done(a), State::Done(b)] => {
+                    states[place] = State::Done(1 + a.max(b));
+                    todo.pop();
+                }
+                found if found.iter().any(|it| matches!(it, State::Open)) || children.contains(&place) => {
+                    return Err(node.malformed("a branch leads back to itself"));
+                }
+                found => {
+                    states[place] = State::Open;
+                    let new = children.iter().zip(found).filter(|(_, it)| matches!(it, State::New));
+                    todo.extend(new.map(|(child, _)| *child));
+                }
             }
         }
-        if self.roots.is_empty() || seen.contains(&false) {
+        let steps = |it: &usize| if let State::Done(steps) = states[*it] { steps } else { 0 };
+        if self.roots.is_empty() || states.iter().any(|it| matches!(it, State::New)) {
             return Err(node.malformed("a node belongs to no tree"));
         }
-        Ok(depth)
+        Ok(self.roots.iter().map(steps).max().unwrap_or(0))
     }
 
     /// A table of one number per node.

@@ -1,0 +1,156 @@
+//! Counts of n-grams, weighted: `TfIdfVectorizer`. Strings are not supported.
+//!
+//! An n-gram occurs at every place of a row, and with every distance up to `max_skip_count + 1` between neighbouring tokens.
+
+use tvm_core::ir::Attrs;
+use tvm_core::relax::Arg;
+use tvm_core::relax::analysis::simplify_dim;
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::{DataType, Tensor};
+
+use super::{Row, With, one, row};
+use crate::error::OnnxError;
+use crate::node::Node;
+use crate::value::Value;
+
+pub(super) static ROWS: &[Row] = &[row("TfIdfVectorizer", 9, With(vectorize))];
+
+type Result<T> = std::result::Result<T, OnnxError>;
+
+/// The n-grams of one length.
+struct Grams {
+    length: usize,
+    /// Their tokens, one n-gram after the other.
+    tokens: Vec<i64>,
+}
+
+/// The n-grams of the attributes, shortest first.
+fn grams(node: &Node<'_, '_>) -> Result<Vec<Grams>> {
+    let pool = match node.attr_ints("pool_int64s")? {
+        Some(pool) => pool,
+        None => return Err(node.unsupported("n-grams of strings")),
+    };
+    let starts = node.attr_ints("ngram_counts")?;
+    let starts = node.required("ngram_counts", starts)?;
+    let mut all = Vec::new();
+    for (i, &start) in starts.iter().enumerate() {
+        let (length, end) = (i + 1, starts.get(i + 1).copied().unwrap_or(pool.len() as i64));
+        let part = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+        let part = part.and_then(|(start, end)| pool.get(start..end)).filter(|it| it.len() % length == 0);
+        let tokens = part.ok_or_else(|| {
+            node.malformed(format!("the {length}-grams are {start}..{end} of a pool of {}", pool.len()))
+        })?;
+        all.push(Grams { length, tokens: tokens.to_vec() });
+    }
+    Ok(all)
+}
+
+fn attr_at_least(node: &Node<'_, '_>, name: &str, least: i64) -> Result<usize> {
+    let value = node.attr_int(name)?;
+    let value = node.required(name, value)?;
+    let in_range = usize::try_from(value).ok().filter(|_| (least..1 << 16).contains(&value));
+    in_range.ok_or_else(|| node.malformed(format!("attribute `{name}` is {value}")))
+}
+
+/// The number of occurrences of each n-gram in each row of `x` (row, position): (row, n-gram).
+fn counts(node: &mut Node<'_, '_>, x: &Arg, grams: &Grams, distances: usize) -> Result<Arg> {
+    let [rows, columns] = &node.shape(x)?[..] else { return Err(node.malformed("the input has two axes")) };
+    let (length, number) = (grams.length, grams.tokens.len() / grams.length);
+    let mut sum = node.full(&[rows.clone(), PrimExpr::index(number as i64)], 0.0, DataType::F32)?;
+    // The distance has no meaning for a single token.
+    for distance in 1..=if length == 1 { 1 } else { distances } {
+        let reach = ((length - 1) * distance) as i64;
+        let places = simplify_dim(&(columns.clone() - reach).max(0));
+        if places.is_const(0) {
+            break;
+        }
+        let mut found: Option<Arg> = None;
+        for at in 0..length {
+            let from = (at * distance) as i64;
+            let token = node.part(x, 1, from, places.clone() + from)?;
+            let token = node.reshape(&token, &[rows.clone(), places.clone(), PrimExpr::index(1)])?;
+            let wanted: Vec<i64> = grams.tokens.iter().skip(at).step_by(length).copied().collect();
+            let wanted = node.constant(Tensor::from_vec(wanted, &[number as i64])?)?;
+            let same = node.apply("equal", &token, &wanted)?;
+            found = Some(match found {
+                Some(found) => node.apply("logical_and", &found, &same)?,
+                None => same,
+            });
+        }
+        let Some(found) = found else { continue };
+        let found = node.cast(&found, DataType::F32)?;
+        let found =
+            node.op("sum", &[found], Attrs::new().with("axis", vec![1i64]).with("keepdims", false))?;
+        sum = node.apply("add", &sum, &found)?;
+    }
+    Ok(sum)
+}
+
+fn vectorize(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
+    let all = grams(node)?;
+    let least = attr_at_least(node, "min_gram_length", 1)?;
+    let most = attr_at_least(node, "max_gram_length", least as i64)?;
+    let distances = attr_at_least(node, "max_skip_count", 0)? + 1;
+    let places = node.attr_ints("ngram_indexes")?;
+    let places = node.required("ngram_indexes", places)?;
+    let number: usize = all.iter().map(|it| it.tokens.len() / it.length).sum();
+    let width = places.iter().max().map_or(0, |it| it + 1);
+    if places.len() != number || places.iter().any(|&it| it < 0) || width > 1 << 24 {
+        let got = places.len();
+        return Err(
+            node.malformed(format!("attribute `ngram_indexes` has {got} places for {number} n-grams"))
+        );
+    }
+    let x = node.arg(0)?;
+    let x = node.cast(&x, DataType::I64)?;
+    let shape = node.shape(&x)?;
+    let x = match &shape[..] {
+        [_, _] => x,
+        [columns] => node.reshape(&x, &[PrimExpr::index(1), columns.clone()])?,
+        _ => return Err(node.malformed(format!("the input has one or two axes, got {}", shape.len()))),
+    };
+    // The counts of the n-grams that are looked for, and the place of each in the result.
+    let (mut found, mut found_at, mut first) = (Vec::new(), Vec::<i64>::new(), 0);
+    for grams in all {
+        let count = grams.tokens.len() / grams.length;
+        if (least..=most).contains(&grams.length) && count > 0 {
+            found_at.extend(&places[first..first + count]);
+            found.push(counts(node, &x, &grams, distances)?);
+        }
+        first += count;
+    }
+    let rows = node.extent(&x, 0)?;
+    // A place that no n-gram has gets the zeros after all counts.
+    found.push(node.full(&[rows.clone(), PrimExpr::index(1)], 0.0, DataType::F32)?);
+    let mut source = vec![found_at.len() as i64; width as usize];
+    for (i, &place) in found_at.iter().enumerate() {
+        if source[place as usize] != found_at.len() as i64 {
+            return Err(node.unsupported(format!("two n-grams that share place {place}")));
+        }
+        source[place as usize] = i as i64;
+    }
+    let all = node.joined(found, 1)?;
+    let source = node.constant(Tensor::from_vec(source, &[width])?)?;
+    let mut res = node.take(&all, &source, 1)?;
+
+    let mode = node.str_or("mode", "")?;
+    if !["TF", "IDF", "TFIDF"].contains(&mode) {
+        return Err(node.malformed(format!("attribute `mode` is `{mode}`")));
+    }
+    if mode == "IDF" {
+        res = node.with("minimum", &res, 1.0)?;
+    }
+    if let (Some(weights), true) = (node.attr_floats("weights")?, mode != "TF") {
+        if weights.len() != number {
+            return Err(node.malformed(format!("there are {} weights for {number} n-grams", weights.len())));
+        }
+        let mut by_place = vec![0.0f32; width as usize];
+        places.iter().zip(weights).for_each(|(&place, &weight)| by_place[place as usize] = weight);
+        let by_place = node.constant(Tensor::from_vec(by_place, &[width])?)?;
+        res = node.apply("multiply", &res, &by_place)?;
+    }
+    if shape.len() == 1 {
+        res = node.reshape(&res, &[PrimExpr::index(width)])?;
+    }
+    one(Ok(res))
+}
