@@ -14,14 +14,13 @@ mod inputs;
 mod outputs;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tvm_codegen::Compiled;
 use tvm_core::ir::IRModule;
 use tvm_core::pass::PassContext;
 use tvm_core::target::Target;
-use tvm_onnx::proto::ModelProto;
-use tvm_onnx::{DimOption, ImportOptions, OnnxError};
+use tvm_onnx::{DimOption, ImportOptions, ModelFile, OnnxError};
 use tvm_runtime::vm::VmConfig;
 
 pub use compiled::{CompiledModel, RunOptions};
@@ -32,7 +31,7 @@ pub use outputs::{OutputKey, Outputs};
 
 /// Where a model comes from.
 enum Source {
-    Onnx { proto: Box<ModelProto>, path: Option<PathBuf> },
+    Onnx(Box<ModelFile>),
     Module(Box<IRModule>),
 }
 
@@ -82,10 +81,7 @@ impl Model {
     pub fn onnx(path: impl AsRef<Path>) -> Result<Model, ModelError> {
         let path = path.as_ref();
         let onnx = |err: OnnxError| ModelError::Import { path: Some(path.to_path_buf()), source: err.into() };
-        let bytes = std::fs::read(path)
-            .map_err(|source| ModelError::from(OnnxError::Io { path: path.to_path_buf(), source }))?;
-        let proto = Box::new(tvm_onnx::read_model(tvm_onnx::Bytes::from(bytes)).map_err(onnx)?);
-        Ok(Model::new(Source::Onnx { proto, path: Some(path.to_path_buf()) }))
+        Ok(Model::new(Source::Onnx(Box::new(ModelFile::open(path).map_err(onnx)?))))
     }
 
     /// Reads the ONNX model in `bytes`. It cannot have external data.
@@ -93,8 +89,7 @@ impl Model {
     /// # Errors
     /// When the bytes are no ONNX model.
     pub fn onnx_bytes(bytes: &[u8]) -> Result<Model, ModelError> {
-        let proto = Box::new(tvm_onnx::read_model(bytes)?);
-        Ok(Model::new(Source::Onnx { proto, path: None }))
+        Ok(Model::new(Source::Onnx(Box::new(ModelFile::decode(bytes)?))))
     }
 
     /// Takes a module that was built or imported in another way. Its entry point is `main`, or its only graph function.
@@ -111,6 +106,18 @@ impl Model {
     /// Sets the shape of an input; it replaces the one in the model.
     pub fn shape(mut self, input: &str, shape: &[i64]) -> Model {
         self.options = self.options.shape(input, shape);
+        self
+    }
+
+    /// Sets the number of elements of an input that is a sequence; element `i` of `x` is the input `x[i]`.
+    pub fn sequence(mut self, input: &str, len: usize) -> Model {
+        self.options = self.options.sequence(input, len);
+        self
+    }
+
+    /// Says that an optional input is not given.
+    pub fn absent(mut self, input: &str) -> Model {
+        self.options = self.options.absent(input);
         self
     }
 
@@ -156,20 +163,14 @@ impl Model {
             self.config.pool = Some(compiled::pool(threads)?);
         }
         let module = match self.source {
-            Source::Module(module) if self.options.dims.is_empty() && self.options.shapes.is_empty() => {
-                *module
-            }
+            Source::Module(module) if self.options == ImportOptions::default() => *module,
             Source::Module(_) => {
-                let message =
-                    "`dim` and `shape` are options of the import of ONNX models; a module has its shapes";
+                let message = "`dim`, `shape`, `sequence` and `absent` are options of the import of ONNX models; a module has its shapes";
                 return Err(ModelError::Option { message: message.into() });
             }
-            Source::Onnx { proto, path } => {
-                let dir = path.as_deref().map(|path| {
-                    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
-                });
-                tvm_onnx::import_proto(&proto, dir, &self.options)
-                    .map_err(|err| ModelError::Import { path: path.clone(), source: err.into() })?
+            Source::Onnx(file) => {
+                let path = file.path().map(Path::to_path_buf);
+                file.import(&self.options).map_err(|err| ModelError::Import { path, source: err.into() })?
             }
         };
         let mut context = PassContext::current();
@@ -183,8 +184,9 @@ impl Model {
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match &self.source {
-            Source::Onnx { path: Some(path), .. } => path.display().to_string(),
-            Source::Onnx { path: None, .. } => "bytes".to_string(),
+            Source::Onnx(file) => {
+                file.path().map_or_else(|| "bytes".into(), |path| path.display().to_string())
+            }
             Source::Module(_) => "module".to_string(),
         };
         f.debug_struct("Model").field("source", &source).field("options", &self.options).finish()

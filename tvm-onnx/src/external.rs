@@ -1,4 +1,5 @@
-//! Tensor data in files next to the model: the only part of the importer that reads data files.
+//! Tensor data outside of the message of the model: in the file of the model itself, and in files next to it. This is the
+//! only part of the importer that reads such data.
 //!
 //! A location is a relative path below the model's directory. Neither the file nor a directory on the path may be a symbolic
 //! link; the file must be a regular file without further hard links; offset and length must lie inside it. So a model cannot
@@ -8,32 +9,45 @@
 use std::fs::{File, Metadata};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::OnnxError;
 use crate::names::show;
 use crate::proto::TensorProto;
 
+/// Location of data in the file of the model itself. The format does not have it; [`lean`](crate::lean) sets it.
+pub(crate) const IN_FILE: i32 = 2;
+
 /// Source of external data.
 #[derive(Clone, Debug)]
-pub(crate) struct ExternalData(Option<Arc<Result<Dir, String>>>);
+pub(crate) struct ExternalData {
+    dir: Option<Arc<Result<Dir, String>>>,
+    /// The file of the model.
+    own: Option<Arc<Mutex<File>>>,
+}
 
 impl ExternalData {
     /// External data is not allowed.
     pub(crate) fn none() -> ExternalData {
-        ExternalData(None)
+        ExternalData { dir: None, own: None }
     }
 
     /// External data is read from files below `dir`.
     pub(crate) fn below(dir: &Path) -> ExternalData {
-        ExternalData(Some(Arc::new(Dir::open(dir))))
+        ExternalData { dir: Some(Arc::new(Dir::open(dir))), own: None }
     }
 
-    /// Reads the `size` bytes of the data of `proto`.
-    pub(crate) fn read(&self, proto: &TensorProto, size: usize) -> Result<Vec<u8>, OnnxError> {
-        let read = || {
-            let value = |key: &str| proto.external_data.iter().find(|it| it.key == key).map(|it| &*it.value);
-            let location = value("location").ok_or("no location is given")?;
+    /// Data in the file of the model is read from `own`.
+    pub(crate) fn with_file(self, own: Option<Arc<Mutex<File>>>) -> ExternalData {
+        ExternalData { own, ..self }
+    }
+
+    /// Finds the data of `proto`, which takes `size` bytes.
+    pub(crate) fn find(&self, proto: &TensorProto, size: usize) -> Result<Data<'_>, OnnxError> {
+        let tensor = show(&proto.name);
+        let find = || {
+            // The last entry holds, as in other repeated fields of which one is meant.
+            let value = |key: &str| proto.external_data.iter().rfind(|it| it.key == key).map(|it| &*it.value);
             let number = |key: &str| match value(key) {
                 None | Some("") => Ok(None),
                 Some(text) => {
@@ -44,22 +58,57 @@ impl ExternalData {
             if let Some(length) = length.filter(|&it| it != size as u64) {
                 return Err(format!("length is {length}, the shape takes {size} bytes"));
             }
-            let dir = self.0.as_deref().ok_or("the model has no directory to read it from")?;
-            read_range(&open(dir.as_ref().map_err(Clone::clone)?, location)?, offset, size)
+            if proto.data_location == IN_FILE {
+                let own = self.own.as_deref().ok_or("the model is in no file")?;
+                check_range(&own.lock().unwrap_or_else(PoisonError::into_inner), offset, size)?;
+                return Ok((Source::Own(own), offset));
+            }
+            let location = value("location").ok_or("no location is given")?;
+            let dir = self.dir.as_deref().ok_or("the model has no directory to read it from")?;
+            let file = open(dir.as_ref().map_err(Clone::clone)?, location)?;
+            check_range(&file, offset, size)?;
+            Ok((Source::Other(file), offset))
         };
-        read().map_err(|message| OnnxError::External { tensor: show(&proto.name), message })
+        match find() {
+            Ok((source, offset)) => Ok(Data { source, offset, tensor }),
+            Err(message) => Err(OnnxError::External { tensor, message }),
+        }
     }
 }
 
-fn read_range(mut file: &File, offset: u64, size: usize) -> Result<Vec<u8>, String> {
+/// The data of a tensor in a file.
+pub(crate) struct Data<'f> {
+    source: Source<'f>,
+    offset: u64,
+    tensor: String,
+}
+
+enum Source<'f> {
+    Own(&'f Mutex<File>),
+    Other(File),
+}
+
+impl Data<'_> {
+    /// Reads the data into `bytes`, which have its size.
+    pub(crate) fn read(self, bytes: &mut [u8]) -> Result<(), OnnxError> {
+        let from = |mut file: &File, bytes: &mut [u8]| {
+            file.seek(SeekFrom::Start(self.offset))?;
+            file.read_exact(bytes)
+        };
+        let res = match &self.source {
+            Source::Own(file) => from(&file.lock().unwrap_or_else(PoisonError::into_inner), bytes),
+            Source::Other(file) => from(file, bytes),
+        };
+        res.map_err(|err| OnnxError::External { tensor: self.tensor, message: err.to_string() })
+    }
+}
+
+fn check_range(file: &File, offset: u64, size: usize) -> Result<(), String> {
     let len = file.metadata().map_err(|err| err.to_string())?.len();
     if offset.checked_add(size as u64).is_none_or(|end| end > len) {
         return Err(format!("{size} bytes at offset {offset} lie outside of a file of {len} bytes"));
     }
-    let mut bytes = vec![0; size];
-    file.seek(SeekFrom::Start(offset)).map_err(|err| err.to_string())?;
-    file.read_exact(&mut bytes).map_err(|err| err.to_string())?;
-    Ok(bytes)
+    Ok(())
 }
 
 /// Opens the file at `location`, after checking that it may be read.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use prost::Message;
-use prost::bytes::{Buf, Bytes};
+use prost::bytes::Buf;
 use rustc_hash::FxHashMap;
 use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, Span, TensorType, Type, Var};
 use tvm_core::relax::analysis::erase_to_well_defined;
@@ -20,6 +20,7 @@ use tvm_core::tir::PrimExpr;
 
 use crate::error::{OnnxError, UnsupportedItem, UnsupportedReport};
 use crate::external::ExternalData;
+use crate::file::ModelFile;
 use crate::graph::{graphs, node_path, order};
 use crate::inline::inlined;
 use crate::names::show;
@@ -46,10 +47,7 @@ pub fn import(bytes: impl Buf, dir: Option<&Path>, options: &ImportOptions) -> R
 /// # Errors
 /// As for [`import`], and when the file cannot be read.
 pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<IRModule, OnnxError> {
-    let path = path.as_ref();
-    let bytes = std::fs::read(path).map_err(|source| OnnxError::Io { path: path.to_path_buf(), source })?;
-    let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    import(Bytes::from(bytes), Some(parent), options)
+    ModelFile::open(path)?.import(options)
 }
 
 /// Decodes a serialised model; its large constants share the memory of [`Bytes`].
@@ -69,6 +67,14 @@ pub fn import_proto(
     dir: Option<&Path>,
     options: &ImportOptions,
 ) -> Result<IRModule, OnnxError> {
+    import_with(model, dir.map_or_else(ExternalData::none, ExternalData::below), options)
+}
+
+pub(crate) fn import_with(
+    model: &ModelProto,
+    external: ExternalData,
+    options: &ImportOptions,
+) -> Result<IRModule, OnnxError> {
     let graph = model.graph.as_ref().ok_or_else(|| OnnxError::malformed("there is no graph"))?;
     let opset = opset(model, graph)?;
     let inlined = inlined(model, graph, opset)?;
@@ -79,7 +85,7 @@ pub fn import_proto(
         values: FxHashMap::default(),
         narrow: FxHashMap::default(),
         dims: IndexMap::new(),
-        external: dir.map_or_else(ExternalData::none, ExternalData::below),
+        external,
         options,
         opset,
         graph_name,

@@ -113,9 +113,14 @@ fn decode(proto: &TensorProto, external: &ExternalData, limit: u64) -> Result<Te
     if let Some(narrow) = narrow {
         return decode_narrow(proto, external, narrow, size);
     }
-    if proto.data_location == 1 {
-        let bytes = external.read(proto, size)?;
-        return Ok(Tensor::from_bytes(&bytes, dims, dtype)?);
+    if proto.data_location != 0 {
+        let data = external.find(proto, size)?;
+        let mut tensor = Tensor::zeros(dims, dtype)?;
+        data.read(tensor.bytes_mut()?)?;
+        if dtype.is_bool() && tensor.bytes()?.iter().any(|&byte| byte > 1) {
+            return Err(OnnxError::malformed("a bool is neither 0 nor 1"));
+        }
+        return Ok(tensor);
     }
     if !proto.raw_data.is_empty() {
         let got = proto.raw_data.len();
@@ -135,8 +140,11 @@ fn decode_narrow(
     narrow: Narrow,
     n: usize,
 ) -> Result<Tensor, OnnxError> {
-    if proto.data_location == 1 {
-        let bytes = external.read(proto, n.div_ceil(8 / narrow.bits as usize))?;
+    if proto.data_location != 0 {
+        let size = n.div_ceil(8 / narrow.bits as usize);
+        let data = external.find(proto, size)?;
+        let mut bytes = vec![0; size];
+        data.read(&mut bytes)?;
         return narrow.unpack(proto, &bytes, n);
     }
     if !proto.raw_data.is_empty() {

@@ -1,8 +1,17 @@
 //! XXH64 with seed 0: fast enough for weights; a change of one bit always changes the checksum.
 
+use std::hash::Hasher;
+
 /// The checksum of `bytes`.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     twox_hash::XxHash64::oneshot(0, bytes)
+}
+
+/// The checksum of all pieces, one after the other.
+pub(super) fn checksum_of(pieces: &[&[u8]]) -> u64 {
+    let mut hash = twox_hash::XxHash64::with_seed(0);
+    pieces.iter().for_each(|piece| hash.write(piece));
+    hash.finish()
 }
 
 #[cfg(test)]
@@ -17,7 +26,10 @@ mod tests {
             ("abc", 0x44BC2CF5AD770999),
             ("Nobody inspects the spammish repetition", 0xFBCEA83C8A378BF1),
         ] {
-            assert_eq!(checksum(text.as_bytes()), expected, "{text:?}");
+            let text = text.as_bytes();
+            assert_eq!(checksum(text), expected, "{text:?}");
+            let (head, tail) = text.split_at(text.len() / 3);
+            assert_eq!(checksum_of(&[head, &[], tail]), expected, "{text:?} in pieces");
         }
     }
 

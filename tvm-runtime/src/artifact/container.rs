@@ -1,10 +1,11 @@
 //! Header and section table of an artifact.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::ops::Range;
 
 use super::ArtifactError;
-use super::checksum::checksum;
+use super::checksum::{checksum, checksum_of};
 use crate::abi::ABI_VERSION;
 use crate::tensor::ALIGNMENT;
 
@@ -98,31 +99,67 @@ fn header_checksum(head: &[u8]) -> u64 {
     checksum(&head)
 }
 
-/// Writes header, section table and sections into one artifact.
-pub(super) fn assemble(sections: &Sections<Vec<u8>>) -> Vec<u8> {
+/// The bytes of a section, in pieces that lie elsewhere.
+#[derive(Default)]
+pub(super) struct Pieces<'a> {
+    pieces: Vec<&'a [u8]>,
+    len: usize,
+}
+
+impl<'a> Pieces<'a> {
+    pub(super) fn one(bytes: &'a [u8]) -> Pieces<'a> {
+        Pieces { pieces: vec![bytes], len: bytes.len() }
+    }
+
+    pub(super) fn push(&mut self, bytes: &'a [u8]) {
+        self.pieces.push(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Appends zeros up to the next aligned place.
+    pub(super) fn align(&mut self) {
+        self.push(gap(self.len));
+    }
+}
+
+/// The zeros between the end of a section and the next aligned place.
+fn gap(len: usize) -> &'static [u8] {
+    &[0; ALIGNMENT][..len.next_multiple_of(ALIGNMENT) - len]
+}
+
+/// Writes header, section table and sections.
+pub(super) fn write(sections: &Sections<Pieces<'_>>, out: &mut impl Write) -> io::Result<()> {
     let head_len = HEADER_LEN + SECTIONS.len() * ENTRY_LEN;
-    let mut bytes = vec![0; head_len];
+    let mut head = vec![0; head_len];
+    let mut end = head_len;
     for (i, section) in sections.iter().enumerate() {
-        bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
-        let entry = [i as u64, bytes.len() as u64, section.len() as u64, checksum(section)];
+        let start = end.next_multiple_of(ALIGNMENT);
+        let entry = [i as u64, start as u64, section.len as u64, checksum_of(&section.pieces)];
         let place = HEADER_LEN + i * ENTRY_LEN;
         for (j, field) in entry.iter().enumerate() {
-            bytes[place + 8 * j..][..8].copy_from_slice(&field.to_le_bytes());
+            head[place + 8 * j..][..8].copy_from_slice(&field.to_le_bytes());
         }
-        bytes.extend_from_slice(section);
+        end = start + section.len;
     }
-    let length = bytes.len() as u64;
     let version = env!("CARGO_PKG_VERSION").as_bytes();
-    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    let mut put = |at: usize, field: &[u8]| head[at..at + field.len()].copy_from_slice(field);
     put(0, &MAGIC);
     put(at::FORMAT, &FORMAT_VERSION.to_le_bytes());
     put(at::ABI, &ABI_VERSION.to_le_bytes());
     put(at::COMPILER, &version[..version.len().min(COMPILER_LEN)]);
     put(at::COUNT, &(SECTIONS.len() as u32).to_le_bytes());
-    put(at::LENGTH, &length.to_le_bytes());
-    let sum = header_checksum(&bytes[..head_len]);
-    bytes[at::CHECKSUM..at::CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
-    bytes
+    put(at::LENGTH, &(end as u64).to_le_bytes());
+    let sum = header_checksum(&head);
+    head[at::CHECKSUM..at::CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
+
+    out.write_all(&head)?;
+    let mut end = head_len;
+    for section in sections {
+        out.write_all(gap(end))?;
+        section.pieces.iter().try_for_each(|piece| out.write_all(piece))?;
+        end = end.next_multiple_of(ALIGNMENT) + section.len;
+    }
+    Ok(())
 }
 
 /// Checks header, section table, gaps and (with `check_sums`) checksums without decoding a section; returns the range

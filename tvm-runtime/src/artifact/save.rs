@@ -1,12 +1,12 @@
 //! Saving of artifacts.
 
+use std::io::Write;
 use std::path::Path;
 
 use super::ArtifactError;
 use super::codec::{Codec, Writer};
-use super::container::assemble;
+use super::container::{Pieces, write};
 use crate::error::RuntimeError;
-use crate::tensor::ALIGNMENT;
 use crate::vm::{Constant, Executable, verify};
 
 /// Numbers of the kinds of constants in the format.
@@ -22,6 +22,15 @@ pub(super) mod constant {
 impl Executable {
     /// Serialises the executable. Saving the same executable twice gives the same bytes.
     pub fn save(&self) -> Result<Vec<u8>, RuntimeError> {
+        let mut bytes = Vec::new();
+        self.save_to(&mut bytes).map(|()| bytes)
+    }
+
+    /// Serialises the executable into `out`, without a copy of the constants in between.
+    ///
+    /// # Errors
+    /// When the executable is malformed, or `out` cannot be written.
+    pub fn save_to(&self, out: &mut impl Write) -> Result<(), RuntimeError> {
         if cfg!(target_endian = "big") {
             return Err(ArtifactError::Unsavable("constants on a big-endian machine".into()).into());
         }
@@ -41,7 +50,7 @@ impl Executable {
             func.code.put(&mut code);
         }
 
-        let (mut constants, mut data) = (Writer::default(), Vec::new());
+        let (mut constants, mut data) = (Writer::default(), Pieces::default());
         (self.constants.len() as u64).put(&mut constants);
         for constant in &self.constants {
             put_constant(constant, &mut constants, &mut data)?;
@@ -51,7 +60,7 @@ impl Executable {
         self.kernels.put(&mut kernels);
         self.packed.put(&mut packed);
 
-        let (mut objects, mut object_data) = (Writer::default(), Vec::new());
+        let (mut objects, mut object_data) = (Writer::default(), Pieces::default());
         (self.objects.len() as u64).put(&mut objects);
         for object in &self.objects {
             object.name.put(&mut objects);
@@ -66,9 +75,12 @@ impl Executable {
             }
             sections.push(writer.bytes);
         }
-        let [target, globals, constants, kernels, packed, code, objects] =
-            sections.try_into().expect("as many as above");
-        Ok(assemble(&[target, globals, constants, data, kernels, packed, code, objects, object_data]))
+        let mut sections = sections.iter().map(|it| Pieces::one(it));
+        let mut next = || sections.next().unwrap_or_default();
+        let all = [next(), next(), next(), data, next(), next(), next(), next(), object_data];
+        let io =
+            |err: std::io::Error| RuntimeError::Io { path: "the artifact".into(), message: err.to_string() };
+        write(&all, out).map_err(io)
     }
 
     /// Serialises the executable into the file `path`.
@@ -78,11 +90,17 @@ impl Executable {
             path: path.display().to_string(),
             message: err.to_string(),
         };
-        std::fs::write(path, self.save()?).map_err(io)
+        let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(io)?);
+        self.save_to(&mut out)?;
+        out.flush().map_err(io)
     }
 }
 
-fn put_constant(constant: &Constant, w: &mut Writer, data: &mut Vec<u8>) -> Result<(), RuntimeError> {
+fn put_constant<'a>(
+    constant: &'a Constant,
+    w: &mut Writer,
+    data: &mut Pieces<'a>,
+) -> Result<(), RuntimeError> {
     match constant {
         Constant::Tensor(tensor) => {
             constant::TENSOR.put(w);
@@ -106,8 +124,8 @@ fn put_constant(constant: &Constant, w: &mut Writer, data: &mut Vec<u8>) -> Resu
 }
 
 /// Appends `bytes` to `data` at the next aligned place, and writes the length.
-fn append(bytes: &[u8], w: &mut Writer, data: &mut Vec<u8>) {
-    data.resize(data.len().next_multiple_of(ALIGNMENT), 0);
-    data.extend_from_slice(bytes);
+fn append<'a>(bytes: &'a [u8], w: &mut Writer, data: &mut Pieces<'a>) {
+    data.align();
+    data.push(bytes);
     (bytes.len() as u64).put(w);
 }
