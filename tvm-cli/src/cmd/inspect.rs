@@ -1,11 +1,12 @@
 //! The command `tvmc inspect`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use indexmap::IndexMap;
 use tvm_onnx::proto::{GraphProto, ModelProto, TypeProto, ValueInfoProto};
 use tvm_onnx::{dtype_from_onnx, is_standard, supported_extension_ops, supported_ops};
+use tvm_runtime::artifact::ArtifactInfo;
 use tvm_runtime::vm::Executable;
 
 use crate::error::Error;
@@ -25,13 +26,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     match model::read(&args.file)? {
         Content::Onnx(bytes) => onnx(&tvm_onnx::read_model(bytes).map_err(Error::file(&args.file))?),
-        Content::Artifact(exe) => artifact(&args.file, &exe, args.disassemble),
+        Content::Artifact(exe, info) => artifact(&exe, &info, args.disassemble),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn onnx(model: &ModelProto) -> Result<(), Error> {
-    let graph = model.graph.as_ref().ok_or_else(|| Error::usage("the model has no graph"))?;
+    let graph = model.graph.as_ref().ok_or_else(|| Error::failed("the model has no graph"))?;
     let sets: Vec<String> = (model.opset_import.iter())
         .map(|it| format!("{} {}", if it.domain.is_empty() { "ai.onnx" } else { &it.domain }, it.version))
         .collect();
@@ -99,9 +100,7 @@ fn section(title: &str, rows: Vec<Vec<String>>) {
     out::table(&rows);
 }
 
-fn artifact(path: &Path, exe: &Executable, disassemble: bool) -> Result<(), Error> {
-    let bytes = std::fs::read(path).map_err(Error::io(path))?;
-    let info = tvm_runtime::artifact::inspect(&bytes).map_err(tvm_runtime::RuntimeError::from)?;
+fn artifact(exe: &Executable, info: &ArtifactInfo, disassemble: bool) -> Result<(), Error> {
     out::line(info);
     out::line(format_args!("target {}", exe.target));
     let names = model::metadata_names(exe, "input");
