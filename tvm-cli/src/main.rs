@@ -5,6 +5,7 @@
 
 mod cmd;
 mod compare;
+mod cost;
 mod data;
 mod error;
 mod inputs;
