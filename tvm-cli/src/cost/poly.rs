@@ -52,13 +52,24 @@ impl Poly {
     pub(crate) fn of(expr: &PrimExpr) -> Poly {
         match expr {
             PrimExpr::IntImm(it) => Poly::number(it.value.into()),
-            PrimExpr::Binary(it) => match it.op {
-                BinaryOp::Add => Poly::of(&it.a).plus(&Poly::of(&it.b)),
-                BinaryOp::Sub => Poly::of(&it.a).plus(&Poly::of(&it.b).times(&Poly::number(-1))),
-                BinaryOp::Mul => Poly::of(&it.a).times(&Poly::of(&it.b)),
-                _ => Poly::atom(expr),
-            },
-            _ => Poly::atom(expr),
+            PrimExpr::Binary(it) if it.op == BinaryOp::Add => Poly::of(&it.a).plus(&Poly::of(&it.b)),
+            PrimExpr::Binary(it) if it.op == BinaryOp::Sub => {
+                Poly::of(&it.a).plus(&Poly::of(&it.b).times(&Poly::number(-1)))
+            }
+            PrimExpr::Binary(it) if it.op == BinaryOp::Mul => Poly::of(&it.a).times(&Poly::of(&it.b)),
+            PrimExpr::Var(_)
+            | PrimExpr::Binary(_)
+            | PrimExpr::Cast(_)
+            | PrimExpr::FloatImm(_)
+            | PrimExpr::StringImm(_)
+            | PrimExpr::Not(_)
+            | PrimExpr::Select(_)
+            | PrimExpr::BufferLoad(_)
+            | PrimExpr::Ramp(_)
+            | PrimExpr::Broadcast(_)
+            | PrimExpr::Shuffle(_)
+            | PrimExpr::Let(_)
+            | PrimExpr::Call(_) => Poly::atom(expr),
         }
     }
 
@@ -139,22 +150,48 @@ fn value(expr: &PrimExpr, extents: &Extents) -> f64 {
         PrimExpr::IntImm(it) => it.value as f64,
         PrimExpr::Var(var) => extents.get(var.name()).copied().unwrap_or(1) as f64,
         PrimExpr::Cast(it) => value(&it.value, extents),
-        PrimExpr::Binary(it) => {
-            let (a, b) = (value(&it.a, extents), value(&it.b, extents));
-            match it.op {
-                BinaryOp::Add => a + b,
-                BinaryOp::Sub => a - b,
-                BinaryOp::Mul => a * b,
-                BinaryOp::Min => a.min(b),
-                BinaryOp::Max => a.max(b),
-                BinaryOp::Div if b != 0.0 => (a / b).trunc(),
-                BinaryOp::FloorDiv if b != 0.0 => (a / b).floor(),
-                BinaryOp::FloorMod if b != 0.0 => a - b * (a / b).floor(),
-                BinaryOp::Mod if b != 0.0 => a % b,
-                _ => 1.0,
-            }
-        }
-        _ => 1.0,
+        PrimExpr::Binary(it) => binary(it.op, value(&it.a, extents), value(&it.b, extents)),
+        PrimExpr::FloatImm(_)
+        | PrimExpr::StringImm(_)
+        | PrimExpr::Not(_)
+        | PrimExpr::Select(_)
+        | PrimExpr::BufferLoad(_)
+        | PrimExpr::Ramp(_)
+        | PrimExpr::Broadcast(_)
+        | PrimExpr::Shuffle(_)
+        | PrimExpr::Let(_)
+        | PrimExpr::Call(_) => 1.0,
+    }
+}
+
+fn binary(op: BinaryOp, a: f64, b: f64) -> f64 {
+    match op {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Min => a.min(b),
+        BinaryOp::Max => a.max(b),
+        BinaryOp::Div if b != 0.0 => (a / b).trunc(),
+        BinaryOp::FloorDiv if b != 0.0 => (a / b).floor(),
+        BinaryOp::FloorMod if b != 0.0 => a - b * (a / b).floor(),
+        BinaryOp::Mod if b != 0.0 => a % b,
+        BinaryOp::Div
+        | BinaryOp::FloorDiv
+        | BinaryOp::FloorMod
+        | BinaryOp::Mod
+        | BinaryOp::Eq
+        | BinaryOp::Ne
+        | BinaryOp::Lt
+        | BinaryOp::Le
+        | BinaryOp::Gt
+        | BinaryOp::Ge
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::BitAnd
+        | BinaryOp::BitOr
+        | BinaryOp::BitXor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => 1.0,
     }
 }
 
@@ -174,12 +211,10 @@ impl fmt::Display for Poly {
                 (_, false) => " + ",
             })?;
             let size = number.unsigned_abs();
-            let atoms = factors.iter().map(|it| match &it.expr {
-                PrimExpr::Binary(node) if !matches!(node.op, BinaryOp::Min | BinaryOp::Max) => {
-                    format!("({})", it.text)
-                }
-                _ => it.text.clone(),
-            });
+            let is_sum = |it: &PrimExpr| matches!(it, PrimExpr::Binary(it) if !matches!(it.op, BinaryOp::Min | BinaryOp::Max));
+            let atoms = factors
+                .iter()
+                .map(|it| if is_sum(&it.expr) { format!("({})", it.text) } else { it.text.clone() });
             let number = if size == 1 && !factors.is_empty() { None } else { Some(size.to_string()) };
             f.write_str(&number.into_iter().chain(atoms).collect::<Vec<_>>().join(" * "))?;
         }

@@ -12,7 +12,7 @@ use tvm_core::ir::{BufferId, IRModule, Type};
 use tvm_core::relax::Arg;
 use tvm_core::relax::analysis::{simplify_dim, type_of_arg};
 use tvm_core::tir::{
-    BinaryOp, Buffer, Intrinsic, Mutator, Param, PrimCallee, PrimExpr, PrimFunc, Stmt, Substitute,
+    BinaryOp, Buffer, Intrinsic, Mutator, Operands, Param, PrimCallee, PrimExpr, PrimFunc, Stmt, Substitute,
 };
 
 use super::Poly;
@@ -170,22 +170,7 @@ impl Walk {
             PrimExpr::Not(it) => self.expr(&it.value),
             PrimExpr::Binary(it) => {
                 let operands = self.expr(&it.a).plus(&self.expr(&it.b));
-                match it.op {
-                    BinaryOp::Add
-                    | BinaryOp::Sub
-                    | BinaryOp::Mul
-                    | BinaryOp::Div
-                    | BinaryOp::Mod
-                    | BinaryOp::FloorDiv
-                    | BinaryOp::FloorMod
-                    | BinaryOp::Min
-                    | BinaryOp::Max
-                        if !is_index(expr) =>
-                    {
-                        operands.plus(&self.times)
-                    }
-                    _ => operands,
-                }
+                if is_arithmetic(it.op) && !is_index(expr) { operands.plus(&self.times) } else { operands }
             }
             PrimExpr::Select(it) => {
                 let (yes, no) = (self.expr(&it.true_value), self.expr(&it.false_value));
@@ -241,32 +226,49 @@ fn reads(expr: &PrimExpr) -> bool {
     found.0
 }
 
+fn is_arithmetic(op: BinaryOp) -> bool {
+    match op {
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::Div
+        | BinaryOp::Mod
+        | BinaryOp::FloorDiv
+        | BinaryOp::FloorMod
+        | BinaryOp::Min
+        | BinaryOp::Max => true,
+        BinaryOp::Eq
+        | BinaryOp::Ne
+        | BinaryOp::Lt
+        | BinaryOp::Le
+        | BinaryOp::Gt
+        | BinaryOp::Ge
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::BitAnd
+        | BinaryOp::BitOr
+        | BinaryOp::BitXor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => false,
+    }
+}
+
 /// The operations of an intrinsic.
 fn operations(intrinsic: Intrinsic) -> i128 {
-    match intrinsic {
-        Intrinsic::Dot4 => 8,
-        Intrinsic::Dot2 => 4,
-        Intrinsic::Fma | Intrinsic::FMulAdd => 2,
-        Intrinsic::IsNan
-        | Intrinsic::IsInf
-        | Intrinsic::PopCount
-        | Intrinsic::Clz
-        | Intrinsic::BitNot
-        | Intrinsic::Copysign
-        | Intrinsic::Reinterpret
-        | Intrinsic::IfThenElse
-        | Intrinsic::Likely
-        | Intrinsic::AddressOf
-        | Intrinsic::Prefetch
-        | Intrinsic::PrefetchL2
-        | Intrinsic::ArgData
-        | Intrinsic::ArgNdim
-        | Intrinsic::ArgDType
-        | Intrinsic::ArgShape
-        | Intrinsic::ArgIsCompact
-        | Intrinsic::ArgScalar
-        | Intrinsic::StorageSync => 0,
-        _ => 1,
+    match intrinsic.operands() {
+        // Products of four bytes, or of two floats, and their sum.
+        Operands::Words => 8,
+        Operands::Pairs => 4,
+        Operands::Floats if [Intrinsic::Fma, Intrinsic::FMulAdd].contains(&intrinsic) => 2,
+        Operands::Floats | Operands::Numbers | Operands::Lanes | Operands::Scaled => 1,
+        Operands::Bits
+        | Operands::Test
+        | Operands::SameSize
+        | Operands::Choice
+        | Operands::Condition
+        | Operands::Element
+        | Operands::Packed
+        | Operands::Scope => 0,
     }
 }
 
