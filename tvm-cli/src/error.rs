@@ -8,6 +8,8 @@ use tvm_core::ir::{Diagnose, Diagnostic, fmt_diagnostics};
 use tvm_onnx::OnnxError;
 use tvm_runtime::RuntimeError;
 
+use crate::data;
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -28,13 +30,15 @@ pub(crate) enum Error {
     },
     /// The content of a file is invalid.
     File {
-        /// Path of the file.
+        /// Path of the file, or another name of what is invalid.
         path: String,
         /// Error in the content.
         source: Box<Error>,
     },
-    /// The command line, a request or a data set is invalid.
+    /// The command line is invalid.
     Usage(String),
+    /// Another failure: of a request, a data set, a program that was started.
+    Failed(String),
 }
 
 impl Diagnose for Error {
@@ -48,7 +52,7 @@ impl Diagnose for Error {
             Error::File { path, source } => {
                 return source.diagnostics().into_iter().map(|it| it.context(path)).collect();
             }
-            Error::Usage(message) => Diagnostic::plain(message),
+            Error::Usage(message) | Error::Failed(message) => Diagnostic::plain(message),
         }]
     }
 }
@@ -60,21 +64,44 @@ impl fmt::Display for Error {
 }
 
 impl Error {
-    /// Exit status of a failed command.
-    pub(crate) const EXIT: u8 = 2;
+    /// Exit status of the command: 2 if the command line is invalid, as for options that are unknown, otherwise 1.
+    pub(crate) fn exit(&self) -> u8 {
+        match self {
+            Error::Usage(_) => 2,
+            Error::File { source, .. } => source.exit(),
+            Error::Onnx(_)
+            | Error::Codegen(_)
+            | Error::Pass(_)
+            | Error::Runtime(_)
+            | Error::Io { .. }
+            | Error::Failed(_) => 1,
+        }
+    }
 
     pub(crate) fn usage(message: impl Into<String>) -> Error {
         Error::Usage(message.into())
     }
 
+    pub(crate) fn failed(message: impl Into<String>) -> Error {
+        Error::Failed(message.into())
+    }
+
     /// Adds the path of the file to an I/O error.
     pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
-        |source| Error::Io { path: path.display().to_string(), source }
+        |source| Error::Io { path: data::show(path), source }
     }
 
     /// Adds the path of the file to an error about its content.
     pub(crate) fn file<E: Into<Error>>(path: &Path) -> impl FnOnce(E) -> Error + '_ {
-        |err| Error::File { path: path.display().to_string(), source: Box::new(err.into()) }
+        |err| err.into().context(&data::show(path))
+    }
+
+    /// Adds what the error is about: an input, a file. That there is no compiler is not about one.
+    pub(crate) fn context(self, about: &str) -> Error {
+        if let Error::Codegen(CodegenError::NoCompiler { .. }) = self {
+            return self;
+        }
+        Error::File { path: about.to_string(), source: Box::new(self) }
     }
 
     /// True if the model is well-formed but uses an unsupported feature.
@@ -88,7 +115,9 @@ impl Error {
                 matches!(err, CodegenError::NotSupported { .. } | CodegenError::Unsupported { .. })
             }
             Error::File { source, .. } => source.is_unsupported(),
-            Error::Pass(_) | Error::Runtime(_) | Error::Io { .. } | Error::Usage(_) => false,
+            Error::Pass(_) | Error::Runtime(_) | Error::Io { .. } | Error::Usage(_) | Error::Failed(_) => {
+                false
+            }
         }
     }
 }

@@ -6,21 +6,26 @@
 mod cases;
 mod cmd;
 mod compare;
+mod cost;
 mod data;
 mod error;
+mod inputs;
 mod model;
+mod npz;
 mod out;
+mod progress;
 mod worker;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::error::Error;
+/// What the exit status says.
+const EXIT_CODES: &str = "Exit status: 0 if all went well, 1 after an error or a failed comparison, 2 if the command line is invalid.";
 
 /// Compiles, runs, inspects and tests models.
 #[derive(Debug, Parser)]
-#[command(name = "tvmc", version, about)]
+#[command(name = "tvmc", version, about, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,7 +46,12 @@ enum Command {
     /// Runs tests in the layout of ONNX backend tests and compares the outputs.
     OnnxTest(cmd::onnx_test::Args),
     /// Reports what this machine has, and how to install what is missing.
-    Doctor,
+    Doctor(cmd::doctor::Args),
+    /// Writes a script that completes commands and options in a shell.
+    ///
+    /// bash: `tvmc completions bash > ~/.local/share/bash-completion/completions/tvmc`; zsh: into a file `_tvmc` in a folder of `$fpath`;
+    /// fish: `tvmc completions fish > ~/.config/fish/completions/tvmc.fish`.
+    Completions(cmd::completions::Args),
     /// Serves a test or benchmark harness over standard input and output.
     Worker(worker::Args),
 }
@@ -54,14 +64,15 @@ fn main() -> ExitCode {
         Command::Inspect(args) => cmd::inspect::run(&args),
         Command::Ops(args) => cmd::ops::run(&args),
         Command::OnnxTest(args) => cmd::onnx_test::run(&args),
-        Command::Doctor => cmd::doctor::run(),
+        Command::Doctor(args) => cmd::doctor::run(&args),
+        Command::Completions(args) => cmd::completions::run(&args, Cli::command()),
         Command::Worker(args) => worker::run(&args),
     };
     match result {
         Ok(code) => code,
         Err(err) => {
             out::error(&err);
-            ExitCode::from(Error::EXIT)
+            ExitCode::from(err.exit())
         }
     }
 }

@@ -1,17 +1,24 @@
 //! Models from files: imported and compiled, or loaded from an artifact.
 
+use std::collections::HashMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use tvm_codegen::Compiled;
 use tvm_core::ir::IRModule;
+use tvm_core::pass::PassContext;
 use tvm_core::target::Target;
-use tvm_onnx::{DimOption, ImportOptions};
+use tvm_onnx::{DimOption, ImportOptions, ModelFile};
+use tvm_runtime::artifact::{ArtifactError, ArtifactInfo};
 use tvm_runtime::vm::{Executable, ValueType, Vm, VmConfig};
-use tvm_runtime::{Tensor, Value};
+use tvm_runtime::{RuntimeError, Tensor, ThreadPool, Value, WorkerPool};
 
+use crate::data;
 use crate::error::Error;
+use crate::progress::Progress;
 
 /// Name of a model's entry point.
 pub(crate) const MAIN: &str = "main";
@@ -35,6 +42,9 @@ pub(crate) struct Options {
     /// compiles kernels for several levels of x86-64, and the machine that runs them takes the highest one that it has.
     #[arg(long, default_value = "host")]
     pub(crate) target: Target,
+    /// Lets kernels reassociate and contract floats, and assume that there is no NaN and no infinity.
+    #[arg(long)]
+    pub(crate) fast_math: bool,
     /// A symbolic dimension: `n=4` makes it a constant, `n=1..64` bounds it.
     #[arg(long = "dim", value_name = "NAME=N")]
     pub(crate) dims: Vec<Dim>,
@@ -46,8 +56,8 @@ pub(crate) struct Options {
 /// A dimension given on the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Dim {
-    name: String,
-    spec: DimOption,
+    pub(crate) name: String,
+    pub(crate) spec: DimOption,
 }
 
 /// The shape of an input, given on the command line.
@@ -88,6 +98,22 @@ impl FromStr for Shape {
     }
 }
 
+/// The number of threads.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Threads {
+    /// Number of threads that run kernels; by default one for each physical core, or TVM_NUM_THREADS.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+}
+
+impl Threads {
+    /// A configuration with a pool of this many threads, or the default one.
+    pub(crate) fn config(self) -> VmConfig {
+        let pool = self.threads.map(|it| Arc::new(WorkerPool::new(it as usize)) as Arc<dyn ThreadPool>);
+        VmConfig { pool, ..VmConfig::default() }
+    }
+}
+
 impl Options {
     /// Converts to the options of the importer.
     pub(crate) fn import(&self) -> ImportOptions {
@@ -96,26 +122,66 @@ impl Options {
         options.shapes.extend(self.shapes.iter().map(|it| (it.name.clone(), it.extents.clone())));
         options
     }
+
+    /// The least extent that each dimension may have.
+    pub(crate) fn least_extents(&self) -> HashMap<String, i64> {
+        let least = |spec: DimOption| match spec {
+            DimOption::Fixed(value) => value,
+            DimOption::Range(low, high) => low.max(1).min(high),
+        };
+        self.dims.iter().map(|it| (it.name.clone(), least(it.spec))).collect()
+    }
+
+    /// The dimensions that stay symbolic, as `--dim` takes them.
+    pub(crate) fn ranges(&self) -> Vec<String> {
+        let range = |it: &Dim| match it.spec {
+            DimOption::Fixed(_) => None,
+            DimOption::Range(low, high) => Some(format!("{}={low}..{high}", it.name)),
+        };
+        self.dims.iter().filter_map(range).collect()
+    }
+
+    /// Runs `f` in a context with these options, in which `progress` shows the passes.
+    pub(crate) fn scope<R>(&self, progress: &Progress, f: impl FnOnce() -> R) -> R {
+        let mut context = PassContext::current();
+        context.config.fast_math |= self.fast_math;
+        context.instruments.push(progress.instrument());
+        context.scope(f)
+    }
+
+    /// Imports and compiles the model at `path`, or loads the artifact there.
+    pub(crate) fn load(&self, path: &Path, config: VmConfig) -> Result<Model, Error> {
+        let progress = Progress::importing(path);
+        self.scope(&progress, || Model::load(path, self, config))
+    }
 }
 
 /// Content of a file.
 pub(crate) enum Content {
-    /// A compiled artifact.
-    Artifact(Executable),
+    /// A compiled artifact, and what its header says.
+    Artifact(Box<Executable>, ArtifactInfo),
     /// Bytes of an ONNX model: everything that is not an artifact is taken for one.
     Onnx(tvm_onnx::Bytes),
 }
 
-/// Reads the model or artifact in a file.
+/// Reads the model or artifact in a file, or from standard input.
 pub(crate) fn read(path: &Path) -> Result<Content, Error> {
+    let shown = data::show(path);
     if path.is_dir() {
-        return Err(Error::usage(format!("{} is a directory, expected a model or artifact", path.display())));
+        return Err(Error::failed(format!("{shown} is a directory, expected a model or artifact")));
     }
-    let bytes = fs::read(path).map_err(Error::io(path))?;
-    if tvm_runtime::artifact::inspect(&bytes).is_ok() || path.extension().is_some_and(|it| it == "tvm") {
-        return Ok(Content::Artifact(Executable::load_file(path).map_err(Error::file(path))?));
+    let bytes = data::bytes(path)?;
+    let info = tvm_runtime::artifact::inspect(&bytes);
+    if info.is_err() && path.extension().is_none_or(|it| it != "tvm") {
+        return Ok(Content::Onnx(bytes.into()));
     }
-    Ok(Content::Onnx(bytes.into()))
+    let load = || {
+        let exe =
+            if data::is_standard(path) { Executable::load(&bytes) } else { Executable::load_file(path) }?;
+        Ok((Box::new(exe), info?))
+    };
+    let (exe, info) = load().map_err(|err: RuntimeError| Error::from(err).context(&shown))?;
+    Ok(Content::Artifact(exe, info))
 }
 
 /// The directory of a file, which is searched for external data.
@@ -123,13 +189,29 @@ pub(crate) fn directory(path: &Path) -> PathBuf {
     path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf()
 }
 
+/// The ONNX model in a file, whose constants stay there until they are imported. `None` for an artifact and for standard input.
+fn model_file(path: &Path) -> Result<Option<ModelFile>, Error> {
+    if data::is_standard(path) || path.is_dir() || path.extension().is_some_and(|it| it == "tvm") {
+        return Ok(None);
+    }
+    let mut start = Vec::new();
+    fs::File::open(path).and_then(|it| it.take(64).read_to_end(&mut start)).map_err(Error::io(path))?;
+    if !matches!(tvm_runtime::artifact::inspect(&start), Err(ArtifactError::Magic)) {
+        return Ok(None);
+    }
+    ModelFile::open(path).map(Some).map_err(Error::file(path))
+}
+
 /// Imports the ONNX model in a file.
 pub(crate) fn import(path: &Path, options: &ImportOptions) -> Result<IRModule, Error> {
+    if let Some(file) = model_file(path)? {
+        return file.import(options).map_err(Error::file(path));
+    }
     match read(path)? {
         Content::Onnx(bytes) => {
             tvm_onnx::import(bytes, Some(&directory(path)), options).map_err(Error::file(path))
         }
-        Content::Artifact(_) => Err(Error::usage(format!("{} is compiled already", path.display()))),
+        Content::Artifact(..) => Err(Error::failed(format!("{} is compiled already", data::show(path)))),
     }
 }
 
@@ -143,23 +225,30 @@ impl Model {
     }
 
     /// Loads the artifact in a file, or compiles the model in it.
-    pub(crate) fn load(path: &Path, options: &Options) -> Result<Model, Error> {
+    fn load(path: &Path, options: &Options, config: VmConfig) -> Result<Model, Error> {
+        if let Some(file) = model_file(path)? {
+            let module = file.import(&options.import()).map_err(Error::file(path))?;
+            drop(file);
+            return Model::compile(module, &options.target, config).map_err(Error::file(path));
+        }
         match read(path)? {
             Content::Onnx(bytes) => {
                 let module = tvm_onnx::import(bytes, Some(&directory(path)), &options.import())
                     .map_err(Error::file(path))?;
-                Model::compile(module, &options.target, VmConfig::default())
+                Model::compile(module, &options.target, config).map_err(Error::file(path))
             }
-            Content::Artifact(_) if !options.dims.is_empty() || !options.shapes.is_empty() => {
-                let message = "is compiled already: --dim and --shape are for models\n  help: give the inputs with --input";
-                Err(Error::usage(format!("{} {message}", path.display())))
+            Content::Artifact(..)
+                if !options.dims.is_empty() || !options.shapes.is_empty() || options.fast_math =>
+            {
+                let message = "is compiled already: --dim, --shape and --fast-math are for models\n  help: give the inputs with --input";
+                Err(Error::usage(format!("{} {message}", data::show(path))))
             }
-            Content::Artifact(exe) => {
+            Content::Artifact(exe, _) => {
                 let (inputs, outputs) = (metadata_names(&exe, "input"), metadata_names(&exe, "output"));
                 // SAFETY: the user of `tvmc` asks to run this artifact, as one runs a program.
                 #[allow(unsafe_code, reason = "see SAFETY")]
-                let module = unsafe { exe.link()? };
-                Ok(Model { vm: Vm::new(exe, &module)?, inputs, outputs, elements: Vec::new() })
+                let vm = unsafe { Vm::linked_with_config(*exe, config).map_err(Error::file(path))? };
+                Ok(Model { vm, inputs, outputs, elements: Vec::new() })
             }
         }
     }
@@ -167,9 +256,15 @@ impl Model {
     /// Name and type of each parameter.
     pub(crate) fn params(&self) -> Result<Vec<(String, ValueType)>, Error> {
         let main = self.vm.executable().function(MAIN);
-        let main = main.ok_or_else(|| Error::usage("there is no function `main`"))?;
+        let main = main.ok_or_else(|| Error::failed("there is no function `main`"))?;
         let name = |i: usize, own: &str| self.inputs.get(i).cloned().unwrap_or_else(|| own.to_string());
         Ok(main.params.iter().enumerate().map(|(i, it)| (name(i, &it.name), it.ty.clone())).collect())
+    }
+
+    /// Names of `n` outputs.
+    pub(crate) fn output_names(&self, n: usize) -> Vec<String> {
+        let name = |i: usize| self.outputs.get(i).cloned().unwrap_or_else(|| format!("output_{i}"));
+        (0..n).map(name).collect()
     }
 
     /// Runs the model; returns its outputs in order.
@@ -187,7 +282,7 @@ pub(crate) fn tensors(result: Value) -> Result<Vec<Tensor>, Error> {
             let field = |it: &Value| Ok(it.try_tensor("an output")?.clone());
             tuple.fields().iter().map(field).collect()
         }
-        other => Err(Error::usage(format!("the result is {}, expected tensors", other.kind()))),
+        other => Err(Error::failed(format!("the result is {}, expected tensors", other.kind()))),
     }
 }
 
@@ -198,7 +293,7 @@ pub(crate) fn metadata_names(exe: &Executable, kind: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use tvm_core::pass::{PassContext, Pipelines, prim_func_pass};
+    use tvm_core::pass::{Pipelines, prim_func_pass};
     use tvm_core::tir::{Mutator, PrimExpr, PrimFunc};
 
     use super::*;

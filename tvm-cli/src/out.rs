@@ -15,14 +15,20 @@ pub(crate) fn line(text: impl fmt::Display) {
     written(writeln!(io::stdout().lock(), "{text}"));
 }
 
+/// Writes a line to standard error.
+pub(crate) fn note(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Handles the result of a write. A closed pipe is ignored, because nobody reads the output; any other failure ends the
 /// process with an error.
 fn written(result: io::Result<()>) {
     if let Err(source) = result
         && source.kind() != io::ErrorKind::BrokenPipe
     {
-        error(&Error::Io { path: "standard output".to_string(), source });
-        std::process::exit(Error::EXIT.into());
+        let err = Error::Io { path: "standard output".to_string(), source };
+        error(&err);
+        std::process::exit(err.exit().into());
     }
 }
 

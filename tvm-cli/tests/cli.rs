@@ -1,46 +1,12 @@
 //! Tests of the command line as a process, on the digits model.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod support;
+
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn digits() -> String {
-    root().join("examples/data/digits_cnn").display().to_string()
-}
-
-/// Runs `tvmc` with `input` as its standard input.
-fn tvmc_with(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tvmc"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
-}
-
-/// Returns the standard output of a run that must succeed.
-fn tvmc(args: &[&str]) -> String {
-    let output = tvmc_with(args, "");
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{args:?}: {stderr}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Returns exit status and standard error of a run that must fail.
-fn refused(args: &[&str]) -> (i32, String) {
-    let output = tvmc_with(args, "");
-    assert!(!output.status.success(), "{args:?}");
-    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-}
+use support::{digits, refused, root, tvmc, tvmc_with};
 
 #[test]
 fn onnx_test_counts_and_exits() {
@@ -56,7 +22,7 @@ fn onnx_test_counts_and_exits() {
             && out.ends_with("0 passed, 1 failed\n")
     );
     let (code, err) = refused(&["onnx-test", &root().join("tvm-cli/src").display().to_string()]);
-    assert!(code == 2 && err.contains("holds no test"), "{err}");
+    assert!(code == 1 && err.contains("holds no test"), "{err}");
 }
 
 #[test]
@@ -82,9 +48,9 @@ fn an_artifact_gives_what_the_model_gives() {
     }
     fs::write(at("cut.tvm"), &fs::read(at("digits.tvm")).unwrap()[..1000]).unwrap();
     let (code, err) = refused(&["run", &at("cut.tvm"), "--fill", "ones"]);
-    assert!(code == 2 && err.contains("cut.tvm: artifact of"), "{err}");
+    assert!(code == 1 && err.contains("cut.tvm: artifact of"), "{err}");
     let (_, err) = refused(&["run", &artifact, "--fill", "ones", "--dim", "n=3"]);
-    assert!(err.contains("is compiled already: --dim and --shape are for models"), "{err}");
+    assert!(err.contains("is compiled already: --dim, --shape and --fast-math are for models"), "{err}");
 }
 
 #[test]
@@ -112,28 +78,45 @@ fn every_stage_can_be_seen() {
 #[test]
 fn wrong_requests_are_explained() {
     let model = format!("{}/model.onnx", digits());
-    let cases: [(&[&str], &str); 11] = [
-        (&["run", "nope.onnx"], "nope.onnx"),
-        (&["run", &model], "give --input image=FILE, or --fill"),
-        (&["run", &model, "--input", "x=1"], "the inputs are image"),
-        (&["run", &model, "--fill", "ones", "--dim", "m=2"], "no input has a dimension `m`"),
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = dir.path().join("no/out.npz").display().to_string();
+    let here = dir.path().display().to_string();
+    // 1: an error; 2: a command line that is invalid.
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["run", "nope.onnx"], 1, "nope.onnx"),
+        (&["run", &model], 2, "give --input image=FILE, or --fill"),
+        (&["run", &model, "--input", "x=1"], 2, "the inputs are image"),
+        (&["run", &model, "--input", "image=nope.npy"], 1, "input `image`: nope.npy: No such file"),
+        (&["run", &model, "--fill", "ones", "--dim", "m=2"], 1, "no input has a dimension `m`"),
         (
             &["run", &model, "--fill", "ones", "--shape", "x=2"],
+            1,
             "model.onnx: malformed model: there is no input `x`",
         ),
-        (&["run", &model, "--fill", "ones", "--repeat", "0"], "0 is not in 1..=4294967295"),
-        (&["run", &model, "--fill", "ones", "--target", "z80"], "`z80` is not a target"),
-        (&["compile", &model, "--dim", "n"], "NAME=NUMBER"),
-        (&["bench", "matmul:2x3"], "has 2 extents, expected `matmul:mxnxk`"),
+        (&["run", &model, "--fill", "ones", "--repeat", "0"], 2, "0 is not in 1..=4294967295"),
+        (&["run", &model, "--fill", "ones", "--threads", "0"], 2, "0 is not in 1..=1024"),
+        (&["run", &model, "--fill", "ones", "--target", "z80"], 2, "`z80` is not a target"),
+        // Outputs are checked before the model is read.
+        (&["run", "nope.onnx", "--output", &nowhere], 1, "no/out.npz: there is no directory"),
+        (&["run", "nope.onnx", "--output", "out.txt"], 2, "out.txt: outputs are written as .npz or .npy"),
+        (&["compile", "nope.onnx", "--output", &nowhere], 1, "no/out.npz: there is no directory"),
+        (&["compile", "nope.onnx", "--output", &here], 1, "is a directory, expected a file to write"),
+        (&["compile", "-"], 2, "a model from standard input needs --output"),
+        (&["compile", &model, "--emit", "c", "--json"], 2, "--json describes a file that is written"),
+        (&["compile", &model, "--dim", "n"], 2, "NAME=NUMBER"),
+        (&["compile", &here], 1, "is a directory, expected a model or artifact"),
+        (&["run", "-", "--input", "-"], 1, "error: standard input: "),
+        (&["bench", "matmul:2x3"], 2, "has 2 extents, expected `matmul:mxnxk`"),
         (
             &["bench", "matmul:2x3x4", "--vs", "gemm,nope"],
+            2,
             "`nope` is not a library to compare with: gemm, faer",
         ),
-        (&["bench", &model, "--dim", "m=2"], "no input has a dimension `m`"),
+        (&["bench", &model, "--dim", "m=2"], 1, "no input has a dimension `m`"),
     ];
-    for (args, want) in cases {
+    for (args, status, want) in cases {
         let (code, err) = refused(args);
-        assert!(code == 2 && err.contains(want), "{args:?}: {err}");
+        assert!(code == *status && err.contains(want), "{args:?}: {code}, {err}");
     }
 }
 
@@ -152,7 +135,7 @@ fn what_is_lost_or_slow_is_said() {
     if let Ok(full) = fs::File::options().write(true).open("/dev/full") {
         let run = Command::new(env!("CARGO_BIN_EXE_tvmc")).arg("ops").stdout(full).output().unwrap();
         let err = String::from_utf8(run.stderr).unwrap();
-        assert!(run.status.code() == Some(2) && err.starts_with("error: standard output: "), "{err}");
+        assert!(run.status.code() == Some(1) && err.starts_with("error: standard output: "), "{err}");
     }
 }
 
@@ -197,4 +180,38 @@ fn the_bench_worker_loads_runs_and_gives_outputs() {
     assert!(answers[2]["times"].as_array().unwrap().len() >= 2, "{text}");
     assert_eq!(answers[3]["shape"], serde_json::json!([2, 10]));
     assert_eq!(fs::read(&output).unwrap().len(), 2 * 10 * 4);
+}
+
+#[test]
+fn shells_get_completions() {
+    for (shell, wants) in [
+        ("bash", ["complete -F _tvmc", "--fast-math"]),
+        ("zsh", ["#compdef tvmc", "--fast-math"]),
+        ("fish", ["complete -c tvmc", "fast-math"]),
+    ] {
+        let script = tvmc(&["completions", shell]);
+        assert!(wants.iter().all(|want| script.contains(want)), "{shell}: {script}");
+    }
+    assert_eq!(refused(&["completions", "dos"]).0, 2);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    for args in [&["ops"][..], &["completions", "bash"], &["--help"]] {
+        let writer = writer.try_clone().unwrap();
+        let run = Command::new(env!("CARGO_BIN_EXE_tvmc")).args(args).stdout(writer).output().unwrap();
+        assert!(run.status.success() && run.stderr.is_empty(), "{args:?}: {run:?}");
+    }
+}
+
+#[test]
+fn every_command_explains_its_options() {
+    for command in ["run", "compile", "bench", "inspect", "ops", "onnx-test", "doctor"] {
+        let help = tvmc(&[command, "--help"]);
+        assert!(help.contains("--json"), "{command}: {help}");
+        let has_options = !["ops", "doctor"].contains(&command);
+        assert_eq!(help.contains("--dim <NAME=N>"), has_options, "{command}: {help}");
+    }
 }

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use tvm_peers::{
-    Comparison, Contestant, ENGINES, Effort, Given, Group, Home, Limit, Pool, Row, Side, Work, contestants,
-    engine,
+    Comparison, Contestant, ENGINES, Effort, Entry, Given, Group, Home, Limit, Limits, Measured, Pool, Row,
+    Side, Work, contestants, engine,
 };
 use tvm_runtime::vm::VmConfig;
 
 use crate::data::{self, Fill};
 use crate::error::Error;
-use crate::model::{self, Model, Options};
+use crate::inputs::made_up;
+use crate::model::Options;
 use crate::out;
 
 const GROUPS: &[Group] = &[Group { title: "Kernels and models", goal: "the best peer", mean: None }];
@@ -40,20 +41,28 @@ pub(crate) struct Args {
     /// Writes compare.md and compare.html, with a roofline plot, into this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Writes what was measured as JSON; what is installed or built is said on standard error.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     options: Options,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let start = Instant::now();
+    args.out.as_deref().map_or(Ok(()), data::check_output_dir)?;
+    let say = |text: String| if args.json { out::note(text) } else { out::line(text) };
     let engines = args.vs.iter().map(|it| library(it)).collect::<Result<Vec<_>, _>>()?;
     let program = std::env::current_exe().map_err(Error::io(Path::new("tvmc")))?;
-    let home = Home::find(program, args.options.target.to_string()).map_err(Error::usage)?;
+    let home = Home::find(program, args.options.target.to_string()).map_err(Error::failed)?;
     let rows = args.work.iter().map(|it| row(it, &engines, args, &home)).collect::<Result<Vec<_>, _>>()?;
     let given = rows.iter().flat_map(|row| &row.contestants).map(|it| &it.given);
     let models = given.clone().any(|it| matches!(it, Given::Spec(_)));
-    home.prepare(&engines, models, &out::line).map_err(Error::usage)?;
-    let cases = home.cases(&rows).map_err(Error::usage)?;
+    home.prepare(&engines, models, &say).map_err(Error::failed)?;
+    let mut cases = home.cases(&rows).map_err(Error::failed)?;
+    if args.options.fast_math {
+        cases.values_mut().for_each(with_fast_math);
+    }
 
     let effort = Effort { rounds: args.rounds as usize, seconds: 0.1, patience: Duration::from_secs(300) };
     let command = format!("tvmc bench {}", std::env::args().skip(2).collect::<Vec<_>>().join(" "));
@@ -64,22 +73,61 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
         let mut pool = Pool::new(&home, threads, effort);
         for row in &rows {
             let outcome = pool.measure(row, &cases);
-            out::line(contestants(&outcome));
+            if !args.json {
+                out::line(contestants(&outcome));
+            }
             report.outcomes.push(outcome);
         }
+    }
+    let failed = report.outcomes.iter().any(|it| it.best(Side::Ours).is_none());
+    let code = if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    report.seconds = start.elapsed().as_secs_f64();
+    let mut written = Vec::new();
+    if let Some(folder) = &args.out {
+        written = report.write(folder).map_err(Error::failed)?.to_vec();
+    }
+    if args.json {
+        out::line(as_json(&report));
+        return Ok(code);
     }
     let files: HashSet<_> = cases.values().filter_map(|it| model_of(it)).collect();
     for file in files {
         out::line(format_args!("model: {file}    (tvmc compile MODEL --emit schedule|tir|llvm|c|asm)"));
     }
-    report.seconds = start.elapsed().as_secs_f64();
-    if let Some(folder) = &args.out {
-        for path in report.write(folder).map_err(Error::usage)? {
-            out::line(format_args!("written: {}", path.display()));
-        }
+    for path in written {
+        out::line(format_args!("written: {}", path.display()));
     }
-    let failed = report.outcomes.iter().any(|it| it.best(Side::Ours).is_none());
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(code)
+}
+
+/// What was measured: a row for each work, number of threads and program. Times are in seconds.
+fn as_json(report: &Comparison) -> Json {
+    let limits = |it: &Limits| json!({"threads": it.threads, "fma_gflops": it.fma, "read_gbs": it.read, "copy_gbs": it.copy});
+    let entry = |outcome: &Measured, it: &Entry| {
+        let mut row = json!({"work": outcome.row.name, "threads": outcome.threads, "program": it.label});
+        match &it.times {
+            Ok(times) => {
+                row["median_s"] = times.median().into();
+                row["p95_s"] = times.p95().into();
+                row["noisy"] = times.noisy.into();
+                let known = if outcome.row.in_bytes() { outcome.row.bytes } else { outcome.row.flops } > 0.0;
+                let rate = if known { Some(outcome.row.rate(times.median())) } else { None };
+                row[if outcome.row.in_bytes() { "gbs" } else { "gflops" }] = rate.into();
+            }
+            Err(message) => row["error"] = message.clone().into(),
+        }
+        row
+    };
+    let outcomes = report.outcomes.iter();
+    let rows: Vec<Json> = outcomes.flat_map(|it| it.entries.iter().map(move |own| entry(it, own))).collect();
+    json!({
+        "command": report.command,
+        "cpu": report.cpu,
+        "versions": report.versions,
+        "limits": report.limits.iter().map(limits).collect::<Vec<_>>(),
+        "rows": rows,
+        "seconds": report.seconds,
+    })
 }
 
 fn library(name: &str) -> Result<&'static str, Error> {
@@ -103,19 +151,24 @@ fn row(work: &str, engines: &[&'static str], args: &Args, home: &Home) -> Result
 
 /// The row of a model, with inputs that are made up.
 fn model_row(path: &Path, engines: &[&'static str], args: &Args, home: &Home) -> Result<Row, Error> {
-    let module = model::import(path, &args.options.import())?;
-    let model = Model::compile(module, &args.options.target, VmConfig::default())?;
+    let model = args.options.load(path, VmConfig::default())?;
     let stem = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into_owned());
     let mut inputs = Vec::new();
+    let extents = args.options.least_extents();
     for (i, (name, ty)) in model.params()?.iter().enumerate() {
-        let tensor = super::run::made_up(Fill::Random, name, ty)?;
+        let tensor = made_up(Fill::Random, name, ty, &extents)?;
         let file = home.data().join(format!("{stem}_{i}.bin"));
         data::write(&file, tensor.bytes()?)?;
         let dtype = tensor.dtype().to_string();
         inputs.push(json!({"name": name, "dtype": dtype, "shape": tensor.shape(), "file": file}));
     }
     let path = path.canonicalize().map_err(Error::io(path))?;
-    let case = json!({"kind": "model", "onnx": path, "inputs": inputs, "onnx_inputs": inputs}).to_string();
+    let (fast_math, ranges) = (args.options.fast_math, args.options.ranges());
+    let case = json!({
+        "kind": "model", "onnx": path, "inputs": inputs, "onnx_inputs": inputs, "fast_math": fast_math,
+        "symbolic": !ranges.is_empty(), "dims": ranges,
+    });
+    let case = case.to_string();
     let contestant = |(side, engine): (Side, &'static str)| Contestant {
         side,
         engine,
@@ -127,8 +180,16 @@ fn model_row(path: &Path, engines: &[&'static str], args: &Args, home: &Home) ->
     Ok(Row { contestants, ..Row::new(0, path.display().to_string(), 0.0, 0.0).bound(Limit::Unknown) })
 }
 
+/// Adds the option to a case of work by name.
+fn with_fast_math(case: &mut String) {
+    if let Ok(Json::Object(mut fields)) = serde_json::from_str(case) {
+        fields.insert("fast_math".to_string(), true.into());
+        *case = Json::Object(fields).to_string();
+    }
+}
+
 /// The file of a case's model.
 fn model_of(case: &str) -> Option<String> {
-    let case: serde_json::Value = serde_json::from_str(case).ok()?;
+    let case: Json = serde_json::from_str(case).ok()?;
     Some(case["onnx"].as_str()?.to_string())
 }

@@ -1,33 +1,38 @@
 //! The command `tvmc compile`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::ValueEnum;
-use indicatif::ProgressBar;
-use tvm_codegen::{Compiled, EmitKind, export_module};
+use serde_json::json;
+use tvm_codegen::{Compiled, EmitKind};
 use tvm_core::dlight::{self, Applied};
 use tvm_core::ir::BaseFunc;
+use tvm_core::pass::PassContext;
 use tvm_core::target::Machine;
 use tvm_runtime::least_level;
 use tvm_runtime::vm::Executable;
 
 use crate::error::Error;
 use crate::model::{self, Options};
+use crate::progress::Progress;
 use crate::{data, out};
 
 /// Arguments of `tvmc compile`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// An ONNX model.
+    /// An ONNX model; `-` is standard input.
     model: PathBuf,
-    /// Output file; without it, text output goes to standard output.
-    #[arg(short, long)]
+    /// Output file, by default the model's name with the extension .tvm; text goes to standard output by default, as to `-`.
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Output to write instead of an artifact.
     #[arg(long)]
     emit: Option<Emit>,
+    /// Describes the written file as JSON.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     options: Options,
 }
@@ -52,49 +57,93 @@ enum Emit {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let start = Instant::now();
-    let progress = ProgressBar::new_spinner();
-    progress.enable_steady_tick(Duration::from_millis(120));
-    progress.set_message(format!("importing {}", args.model.display()));
-    let module = model::import(&args.model, &args.options.import())?;
-    progress.set_message("compiling");
-    let target = &args.options.target;
-    let mut level = String::new();
-    let bytes = match args.emit {
-        None => {
-            let exe = export_module(&module, target)?;
-            level = cpu_level(&exe);
-            exe.save()?
-        }
-        Some(Emit::Relax) => module.to_string().into_bytes(),
-        Some(Emit::Tir) => {
-            let compiled = Compiled::new(module, target)?;
-            let bytecode = comment(&compiled.executable.to_string());
-            format!("{}\n{bytecode}", compiled.programs).into_bytes()
-        }
-        Some(Emit::Schedule) => schedules(&Compiled::new(module, target)?).into_bytes(),
-        Some(kind) => Compiled::new(module, target)?.emit(emit_kind(kind))?,
-    };
-    progress.finish_and_clear();
     let output = match (&args.output, args.emit) {
         (Some(path), _) => path.clone(),
-        (None, None) => args.model.with_extension("tvm"),
         (None, Some(Emit::Obj)) => return Err(Error::usage("an object file needs --output")),
-        (None, Some(_)) => {
-            out::raw(&bytes);
-            return Ok(ExitCode::SUCCESS);
+        (None, None) if data::is_standard(&args.model) => {
+            return Err(Error::usage("a model from standard input needs --output"));
         }
+        (None, None) => args.model.with_extension("tvm"),
+        (None, Some(_)) => PathBuf::from("-"),
     };
-    data::write(&output, &bytes)?;
-    let size = out::bytes(bytes.len() as u64);
-    out::line(format_args!("wrote {} ({size}) in {:.2?}{level}", output.display(), start.elapsed()));
+    if args.json && data::is_standard(&output) {
+        return Err(Error::usage("--json describes a file that is written, and needs --output"));
+    }
+    data::check_output(&output)?;
+    let start = Instant::now();
+    let (product, level) = compile(args)?;
+    let size = product.write(&output)?;
+    if data::is_standard(&output) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let time = start.elapsed();
+    if args.json {
+        let cpu = level.trim_start_matches(", ");
+        let file = json!({"file": output, "bytes": size, "compile_s": time.as_secs_f64(), "cpu": cpu});
+        out::line(file);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let size = out::bytes(size);
+    out::line(format_args!("wrote {} ({size}) in {time:.2?}{level}", output.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is written.
+enum Product {
+    Bytes(Vec<u8>),
+    Artifact(Box<Executable>),
+}
+
+impl Product {
+    /// Writes it; returns its size in bytes. The constants of an artifact are not copied before they are written.
+    fn write(&self, output: &Path) -> Result<u64, Error> {
+        match self {
+            Product::Bytes(bytes) => data::write(output, bytes).map(|()| bytes.len() as u64),
+            Product::Artifact(exe) if data::is_standard(output) => {
+                let bytes = exe.save()?;
+                out::raw(&bytes);
+                Ok(bytes.len() as u64)
+            }
+            Product::Artifact(exe) => {
+                exe.save_file(output)?;
+                Ok(output.metadata().map_err(Error::io(output))?.len())
+            }
+        }
+    }
+}
+
+/// What to write, and which CPUs can run it.
+fn compile(args: &Args) -> Result<(Product, String), Error> {
+    let progress = Progress::importing(&args.model);
+    let module = model::import(&args.model, &args.options.import())?;
+    progress.say("compiling");
+    let target = &args.options.target;
+    let bytes = || {
+        let bytes = match args.emit {
+            None => {
+                let exe = Compiled::new(module, target)?.into_executable()?;
+                let level = cpu_level(&exe);
+                return Ok((Product::Artifact(exe.into()), level));
+            }
+            Some(Emit::Relax) => module.to_string().into_bytes(),
+            Some(Emit::Tir) => {
+                let compiled = Compiled::new(module, target)?;
+                let bytecode = comment(&compiled.executable.to_string());
+                format!("{}\n{bytecode}", compiled.programs).into_bytes()
+            }
+            Some(Emit::Schedule) => schedules(&Compiled::new(module, target)?).into_bytes(),
+            Some(kind) => Compiled::new(module, target)?.emit(emit_kind(kind))?,
+        };
+        Ok((Product::Bytes(bytes), String::new()))
+    };
+    args.options.scope(&progress, bytes).map_err(|err: Error| err.context(&data::show(&args.model)))
 }
 
 /// The tensor programs under their default schedules, after comments that say which rule fits which block.
 fn schedules(compiled: &Compiled) -> String {
-    // Programs are compiled without `fast_math`.
-    let machine = &Machine { bf16_dot: false, ..compiled.target().machine };
+    let machine = compiled.target().machine;
+    let machine =
+        &Machine { bf16_dot: machine.bf16_dot && PassContext::current().config.fast_math, ..machine };
     let mut text = String::new();
     for (_, func) in compiled.programs.functions() {
         let BaseFunc::Prim(func) = func else { continue };

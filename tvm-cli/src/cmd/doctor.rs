@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use serde_json::json;
 use tvm_codegen::c::load::{Compiler, cache_dir};
 use tvm_codegen::resolve;
 use tvm_core::target::Target;
@@ -10,13 +11,24 @@ use tvm_core::target::Target;
 use crate::error::Error;
 use crate::out::{self, Colour};
 
-pub(crate) fn run() -> Result<ExitCode, Error> {
+/// Arguments of `tvmc doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Writes what is found as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut rows = Vec::new();
+    let mut entries = Vec::new();
     let mut row = |what: &str, found: Result<String, &str>| {
+        let key = if found.is_ok() { "found" } else { "help" };
         let (word, text) = match found {
             Ok(text) => (out::coloured("yes", Colour::Green), text),
             Err(help) => (out::coloured("no", Colour::Yellow), help.to_string()),
         };
+        entries.push(json!({"what": what, "ok": key == "found", key: text}));
         rows.push(vec![what.to_string(), word, text]);
     };
     let compiler = Compiler::host().map(|it| it.version().to_string());
@@ -40,6 +52,10 @@ pub(crate) fn run() -> Result<ExitCode, Error> {
     row("threads", Ok(format!("{threads} (TVM_NUM_THREADS changes it)")));
     let host = resolve(&Target::host());
     row("default target", Ok(host.to_string()));
+    if args.json {
+        out::line(json!({"version": env!("CARGO_PKG_VERSION"), "entries": entries}));
+        return Ok(ExitCode::SUCCESS);
+    }
     out::line(format_args!("tvmc {}", env!("CARGO_PKG_VERSION")));
     out::table(&rows);
     Ok(ExitCode::SUCCESS)

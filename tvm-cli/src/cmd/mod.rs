@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod compile;
+pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod inspect;
 pub(crate) mod onnx_test;

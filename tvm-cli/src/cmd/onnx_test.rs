@@ -8,15 +8,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tvm_runtime::vm::{ValueType, VmConfig};
+use serde_json::json;
+use tvm_runtime::vm::ValueType;
 use tvm_runtime::{DataType, Tensor};
 
 use crate::cases::{Case, data_sets};
 use crate::compare::{Tolerance, mismatch};
 use crate::data::{self, Fill};
 use crate::error::Error;
-use crate::model::{Model, Options};
+use crate::model::{Model, Options, Threads};
 use crate::out::{self, Colour};
+use crate::progress::Progress;
 
 /// Arguments of `tvmc onnx-test`.
 #[derive(Debug, clap::Args)]
@@ -33,6 +35,11 @@ pub(crate) struct Args {
     /// Skips tests of unsupported features; without this option they fail.
     #[arg(long)]
     skip_unsupported: bool,
+    /// Reports the tests as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    threads: Threads,
     #[command(flatten)]
     options: Options,
 }
@@ -50,8 +57,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let tolerance = Tolerance { rtol: args.rtol, atol: args.atol };
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut rows = Vec::new();
     for dir in &tests {
-        let outcome = match test(dir, tolerance, &args.options) {
+        let outcome = match test(dir, tolerance, args) {
             Ok(outcome) => outcome,
             Err(err) if err.is_unsupported() => Outcome::Unsupported(err.to_string()),
             Err(err) => Outcome::Failed(err.to_string()),
@@ -66,9 +74,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
             "unsupported" if args.skip_unsupported => skipped += 1,
             _ => failed += 1,
         }
+        if args.json {
+            rows.push(json!({"test": dir, "result": word.to_lowercase(), "reason": reason}));
+            continue;
+        }
         let reason = reason.replace('\n', "\n      ");
         let word = out::coloured(word, colour);
         out::line(format_args!("{} {word} {reason}", dir.display()).to_string().trim_end());
+    }
+    if args.json {
+        out::line(json!({"passed": passed, "failed": failed, "skipped": skipped, "tests": rows}));
+        return Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let skipped = if args.skip_unsupported { format!(", {skipped} skipped") } else { String::new() };
     out::line(format_args!("{passed} passed, {failed} failed{skipped}"));
@@ -86,7 +102,10 @@ fn tests_in(dir: &Path) -> Result<Vec<PathBuf>, Error> {
         .collect();
     tests.sort();
     if tests.is_empty() {
-        return Err(Error::usage(format!("{} holds no test (a directory with a model.onnx)", dir.display())));
+        return Err(Error::failed(format!(
+            "{} holds no test (a directory with a model.onnx)",
+            dir.display()
+        )));
     }
     Ok(tests)
 }
@@ -95,20 +114,22 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<Tensor>, Error> {
     paths.iter().map(|path| data::read(path)).collect()
 }
 
-fn test(dir: &Path, tolerance: Tolerance, options: &Options) -> Result<Outcome, Error> {
+fn test(dir: &Path, tolerance: Tolerance, args: &Args) -> Result<Outcome, Error> {
     let path = dir.join("model.onnx");
     let sets = data_sets(dir);
     if sets.is_empty() {
-        let model = Model::load(&path, options)?;
+        let model = args.options.load(&path, args.threads.config())?;
         let inputs =
             (model.params()?.iter()).map(|(name, ty)| arange(name, ty)).collect::<Result<Vec<_>, _>>()?;
         let want = read_all(&data::numbered(dir, "output"))?;
         return Ok(check(&model, &inputs, &want, tolerance)?.map_or(Outcome::Passed, Outcome::Failed));
     }
-    let mut case = Case::read(path, options.import(), options.target.clone(), VmConfig::default())?;
+    let progress = Progress::importing(&path);
+    let target = args.options.target.clone();
+    let mut case = Case::read(path, args.options.import(), target, args.threads.config())?;
     for set in sets {
         let (inputs, want) = (case.inputs(&set)?, case.expected(&set)?);
-        let model = case.compile(&inputs, &mut "")?;
+        let model = args.options.scope(&progress, || case.compile(&inputs, &mut ""))?;
         if let Some(reason) = check(model, &inputs.tensors, &want.tensors, tolerance)? {
             let set = set.file_name().unwrap_or_default().to_string_lossy().into_owned();
             return Ok(Outcome::Failed(format!("{set}: {reason}")));
@@ -127,7 +148,7 @@ fn arange(name: &str, ty: &ValueType) -> Result<Tensor, Error> {
         (Some(extents), ValueType::Tensor { dtype, .. }) => {
             data::filled(Fill::Arange, &extents, dtype.unwrap_or(DataType::F32))
         }
-        _ => Err(Error::usage(format!("there is no data set, and input `{name}`: {ty} has no fixed shape"))),
+        _ => Err(Error::failed(format!("there is no data set, and input `{name}`: {ty} has no fixed shape"))),
     }
 }
 

@@ -1,30 +1,31 @@
 //! The command `tvmc run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use tvm_runtime::vm::{Profile, ValueType};
-use tvm_runtime::{DataType, Tensor, Value};
+use serde_json::{Value as Json, json};
+use tvm_runtime::vm::{Profile, ProfileKind};
+use tvm_runtime::{Tensor, Value};
 
-use crate::data::{self, Fill};
 use crate::error::Error;
-use crate::model::{MAIN, Model, Options, tensors};
-use crate::out;
+use crate::inputs::Inputs;
+use crate::model::{MAIN, Model, Options, Threads, tensors};
+use crate::{data, npz, out};
 
 /// Arguments of `tvmc run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// An ONNX model or an artifact.
+    /// An ONNX model or an artifact; `-` is standard input.
     model: PathBuf,
-    /// Reads an input from a .npy or .pb file; files without a name are assigned to the inputs in order.
-    #[arg(long = "input", value_name = "[NAME=]FILE")]
-    inputs: Vec<String>,
-    /// Content of the inputs that are not given.
-    #[arg(long)]
-    fill: Option<Fill>,
+    #[command(flatten)]
+    inputs: Inputs,
+    /// Writes the outputs by name to a .npz file, or the only one to a .npy file. `-` writes a .npz file to standard output, and
+    /// nothing else.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Writes the outputs to output_0.npy, … in this directory.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
     /// Runs the model this many times and reports the time of a run.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -32,80 +33,117 @@ pub(crate) struct Args {
     /// Reports the time spent in each kernel and packed function.
     #[arg(long)]
     profile: bool,
+    /// Describes outputs and times as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    threads: Threads,
     #[command(flatten)]
     options: Options,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
+    check(args)?;
     let start = Instant::now();
-    let model = Model::load(&args.model, &args.options)?;
+    let model = args.options.load(&args.model, args.threads.config())?;
     let compile = start.elapsed();
-    let inputs = inputs(args, &model)?;
+    let inputs = args.inputs.read(&model, &args.options)?;
     let mut outputs = Vec::new();
     let mut times: Vec<Duration> = Vec::new();
     for _ in 0..args.repeat {
         let start = Instant::now();
-        outputs = model.run(&inputs)?;
+        outputs = model.run(&inputs).map_err(Error::file(&args.model))?;
         times.push(start.elapsed());
     }
-    times.sort_unstable();
-    for (i, tensor) in outputs.iter().enumerate() {
-        let name = model.outputs.get(i).cloned().unwrap_or_else(|| format!("output_{i}"));
-        out::line(format_args!("{name}: {}", summary(tensor)?));
-        if let Some(dir) = &args.output_dir {
-            std::fs::create_dir_all(dir).map_err(Error::io(dir))?;
-            data::write(&dir.join(format!("output_{i}.npy")), &tvm_onnx::write_npy(tensor)?)?;
+    let names = model.output_names(outputs.len());
+    let named = || names.iter().map(String::as_str).zip(&outputs);
+    if let Some(dir) = &args.output_dir {
+        for (i, (name, tensor)) in named().enumerate() {
+            let path = dir.join(format!("output_{i}.npy"));
+            data::write(&path, &npy(name, tensor)?)?;
         }
     }
+    match (&args.output, &outputs[..]) {
+        (None, _) => {}
+        (Some(path), [only]) if is_npy(path) => data::write(path, &npy(&names[0], only)?)?,
+        (Some(path), _) if is_npy(path) => {
+            let (path, n) = (path.display(), outputs.len());
+            let message = format!("{path}: a .npy file holds one array, but the model has {n} outputs");
+            return Err(Error::usage(format!("{message}\n  help: write a .npz file")));
+        }
+        (Some(path), _) => data::write(path, &npz::write(named())?)?,
+    }
+    if args.output.as_deref().is_some_and(data::is_standard) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    times.sort_unstable();
     let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    let profile = if args.profile { Some(profile(&model, &inputs)?) } else { None };
+    if args.json {
+        let rows = named().map(|(name, tensor)| json_summary(name, tensor)).collect::<Result<Vec<_>, _>>()?;
+        let times: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
+        let mut found = json!({
+            "outputs": rows,
+            "ready_s": compile.as_secs_f64(),
+            "run_s": median.as_secs_f64(),
+            "times_s": times,
+        });
+        if let Some(profile) = &profile {
+            found["profile"] = json_profile(profile);
+        }
+        out::line(found);
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (name, tensor) in named() {
+        out::line(format_args!("{name}: {}", summary(tensor)?));
+    }
     out::line(format_args!("ready after {compile:.2?}, run in {median:.2?} (median of {})", times.len()));
-    if args.profile {
-        let mut profile = Profile::default();
-        let values: Vec<Value> = inputs.iter().map(Value::from).collect();
-        tensors(model.vm.invoke_profiled(&mut profile, MAIN, &values)?)?;
+    if let Some(profile) = profile {
         out::line(profile);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The inputs, read from files or generated.
-fn inputs(args: &Args, model: &Model) -> Result<Vec<Tensor>, Error> {
-    let params = model.params()?;
-    let mut given: Vec<Option<Tensor>> = vec![None; params.len()];
-    for spec in &args.inputs {
-        let named = spec
-            .split_once('=')
-            .and_then(|(name, file)| Some((params.iter().position(|(param, _)| param == name)?, file)));
-        let next = given.iter().position(Option::is_none);
-        let (i, file) = match (named, next) {
-            (Some(named), _) => named,
-            (None, Some(next)) if !spec.contains('=') => (next, spec.as_str()),
-            _ => {
-                let names: Vec<&str> = params.iter().map(|(name, _)| &**name).collect();
-                let message = format!("`{spec}` names no input; the inputs are {}", names.join(", "));
-                return Err(Error::usage(message));
-            }
-        };
-        given[i] = Some(data::read(file.as_ref())?);
-    }
-    let missing = |((name, ty), given): (&(String, ValueType), Option<Tensor>)| match (given, args.fill) {
-        (Some(tensor), _) => Ok(tensor),
-        (None, Some(fill)) => made_up(fill, name, ty),
-        (None, None) => {
-            let help = format!("give --input {name}=FILE, or --fill");
-            Err(Error::usage(format!("input `{name}`: {ty} is missing\n  help: {help}")))
+/// Checks that the outputs can be written, before anything is compiled.
+fn check(args: &Args) -> Result<(), Error> {
+    if let Some(path) = &args.output {
+        let known = path.extension().is_some_and(|it| it == "npz" || it == "npy");
+        if !known && !data::is_standard(path) {
+            let message = format!("{}: outputs are written as .npz or .npy", path.display());
+            return Err(Error::usage(message));
         }
-    };
-    params.iter().zip(given).map(missing).collect()
+        data::check_output(path)?;
+    }
+    args.output_dir.as_deref().map_or(Ok(()), data::check_output_dir)
 }
 
-/// Generates an input; symbolic dimensions become 1.
-pub(crate) fn made_up(fill: Fill, name: &str, ty: &ValueType) -> Result<Tensor, Error> {
-    let ValueType::Tensor { dtype, shape: Some(shape) } = ty else {
-        return Err(Error::usage(format!("input `{name}`: {ty} cannot be made up; give it with --input")));
+fn is_npy(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "npy")
+}
+
+/// The `.npy` file of an output.
+fn npy(name: &str, tensor: &Tensor) -> Result<Vec<u8>, Error> {
+    tvm_onnx::write_npy(tensor).map_err(|err| Error::from(err).context(&format!("output `{name}`")))
+}
+
+/// The profile of one run.
+fn profile(model: &Model, inputs: &[Tensor]) -> Result<Profile, Error> {
+    let mut profile = Profile::default();
+    let values: Vec<Value> = inputs.iter().map(Value::from).collect();
+    tensors(model.vm.invoke_profiled(&mut profile, MAIN, &values)?)?;
+    Ok(profile)
+}
+
+fn json_profile(profile: &Profile) -> Json {
+    let row = |(kind, name, entry): (ProfileKind, &str, tvm_runtime::vm::ProfileEntry)| {
+        let kind = match kind {
+            ProfileKind::Kernel => "kernel",
+            ProfileKind::Packed => "packed",
+        };
+        json!({"kind": kind, "name": name, "calls": entry.calls, "time_s": entry.time.as_secs_f64()})
     };
-    let extents: Vec<i64> = shape.iter().map(|dim| dim.as_const().unwrap_or(1)).collect();
-    data::filled(fill, &extents, dtype.unwrap_or(DataType::F32))
+    let rows: Vec<Json> = profile.entries().into_iter().map(row).collect();
+    json!({"total_s": profile.total.as_secs_f64(), "instructions": profile.instructions, "entries": rows})
 }
 
 /// Describes a tensor: type, first elements, minimum, maximum and mean.
@@ -119,4 +157,14 @@ fn summary(tensor: &Tensor) -> Result<String, Error> {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let top = values.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i);
     Ok(format!("{tensor:?}\n  min {low:.6}, max {high:.6} at {top}, mean {mean:.6}"))
+}
+
+/// Describes a tensor as JSON. A number that JSON does not have is null.
+fn json_summary(name: &str, tensor: &Tensor) -> Result<Json, Error> {
+    let values = tensor.to_f64s()?;
+    let low = values.iter().copied().reduce(f64::min);
+    let high = values.iter().copied().reduce(f64::max);
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let dtype = tensor.dtype().to_string();
+    Ok(json!({"name": name, "dtype": dtype, "shape": tensor.shape(), "min": low, "max": high, "mean": mean}))
 }

@@ -6,8 +6,8 @@
 //! - `{"op":"quit"}`
 //!
 //! The answer to `load` also has `compile_s`, the time from the imported module to a virtual machine that can run it. A case
-//! with `"symbolic":true` is compiled for the shapes of its model, any other for those of its inputs; one with
-//! `"fast_math":true` with that option. A failure is answered
+//! with `"symbolic":true` is compiled for the shapes of its model, with bounds `"dims":["n=1..64", …]` if given, any other for
+//! those of its inputs; one with `"fast_math":true` with that option. A failure is answered
 //! with `{"ok":false,"err":"…"}`. `BENCH_THREADS` sets the number of threads for a run (default 1).
 
 use std::path::Path;
@@ -22,7 +22,7 @@ use tvm_runtime::vm::{VmConfig, Workspace};
 use tvm_runtime::{DataType, Tensor, Value, WorkerPool, set_thread_pool};
 
 use crate::error::Error;
-use crate::model::{self, MAIN, Model};
+use crate::model::{self, Dim, MAIN, Model};
 use crate::{data, out};
 
 /// A loaded case.
@@ -56,26 +56,30 @@ pub(crate) fn serve(target: &Target) {
             }
             "run" => loaded(&mut case).and_then(|case| time(case, &request)),
             "out" => loaded(&mut case).and_then(|case| output(case, &request)),
-            _ => Err(Error::usage(format!("unknown op `{op}`"))),
+            _ => Err(Error::failed(format!("unknown op `{op}`"))),
         };
         out::line(answer.unwrap_or_else(|err| json!({"ok": false, "err": err.to_string()})));
     }
 }
 
 fn loaded(case: &mut Option<Case>) -> Result<&mut Case, Error> {
-    case.as_mut().ok_or_else(|| Error::usage("nothing is loaded"))
+    case.as_mut().ok_or_else(|| Error::failed("nothing is loaded"))
 }
 
 fn load(target: &Target, case: &Json) -> Result<Case, Error> {
     let path =
-        case["onnx"].as_str().ok_or_else(|| Error::usage("unsupported: the case has no ONNX model"))?;
-    let given = case["onnx_inputs"].as_array().ok_or_else(|| Error::usage("the case has no inputs"))?;
+        case["onnx"].as_str().ok_or_else(|| Error::failed("unsupported: the case has no ONNX model"))?;
+    let given = case["onnx_inputs"].as_array().ok_or_else(|| Error::failed("the case has no inputs"))?;
     let inputs = given.iter().map(input).collect::<Result<Vec<_>, _>>()?;
     let mut options = ImportOptions::default();
     if case["symbolic"] != true {
         for (name, tensor) in &inputs {
             options = options.shape(name, tensor.shape());
         }
+    }
+    for dim in case["dims"].as_array().into_iter().flatten().filter_map(Json::as_str) {
+        let Dim { name, spec } = dim.parse().map_err(|err: String| Error::failed(err))?;
+        options = options.dim(&name, spec);
     }
     let module = model::import(Path::new(path), &options)?;
     let start = Instant::now();
@@ -86,7 +90,7 @@ fn load(target: &Target, case: &Json) -> Result<Case, Error> {
     let mut args = Vec::new();
     for (i, (name, _)) in model.params()?.iter().enumerate() {
         let found = inputs.iter().find(|(it, _)| it == name).or(inputs.get(i));
-        let (_, tensor) = found.ok_or_else(|| Error::usage(format!("input `{name}` is missing")))?;
+        let (_, tensor) = found.ok_or_else(|| Error::failed(format!("input `{name}` is missing")))?;
         args.push(Value::from(tensor));
     }
     Ok(Case { model, args, workspace: Workspace::default(), result: None, compile_seconds })
@@ -95,13 +99,13 @@ fn load(target: &Target, case: &Json) -> Result<Case, Error> {
 fn input(spec: &Json) -> Result<(String, Tensor), Error> {
     let text = |key: &str| {
         let value = spec[key].as_str();
-        value.ok_or_else(|| Error::usage(format!("an input has no {key}")))
+        value.ok_or_else(|| Error::failed(format!("an input has no {key}")))
     };
-    let extents = spec["shape"].as_array().ok_or_else(|| Error::usage("an input has no shape"))?;
+    let extents = spec["shape"].as_array().ok_or_else(|| Error::failed("an input has no shape"))?;
     let shape: Option<Vec<i64>> = extents.iter().map(Json::as_i64).collect();
-    let shape = shape.ok_or_else(|| Error::usage("a shape is not numbers"))?;
+    let shape = shape.ok_or_else(|| Error::failed("a shape is not numbers"))?;
     let dtype: DataType = (spec["dtype"].as_str().unwrap_or("f32").parse())
-        .map_err(|err: tvm_runtime::ParseDataTypeError| Error::usage(err.to_string()))?;
+        .map_err(|err: tvm_runtime::ParseDataTypeError| Error::failed(err.to_string()))?;
     let path = Path::new(text("file")?);
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     Ok((spec["name"].as_str().unwrap_or_default().to_string(), Tensor::from_bytes(&bytes, &shape, dtype)?))
@@ -143,10 +147,10 @@ fn time(case: &mut Case, request: &Json) -> Result<Json, Error> {
 
 fn output(case: &mut Case, request: &Json) -> Result<Json, Error> {
     case.run()?;
-    let path = request["path"].as_str().ok_or_else(|| Error::usage("no path is given"))?;
-    let result = case.result.clone().ok_or_else(|| Error::usage("there is no result"))?;
+    let path = request["path"].as_str().ok_or_else(|| Error::failed("no path is given"))?;
+    let result = case.result.clone().ok_or_else(|| Error::failed("there is no result"))?;
     let first = model::tensors(result)?.into_iter().next();
-    let tensor = first.ok_or_else(|| Error::usage("there is no output"))?;
+    let tensor = first.ok_or_else(|| Error::failed("there is no output"))?;
     let values = tensor.to_f64s()?;
     let bytes: Vec<u8> = values.iter().flat_map(|&it| (it as f32).to_le_bytes()).collect();
     data::write(Path::new(path), &bytes)?;
