@@ -15,6 +15,7 @@ mod mutate;
 mod narrow;
 mod ngrams;
 mod operators;
+mod random;
 mod recurrent;
 mod sampling;
 mod selection;

@@ -32,6 +32,7 @@ mod optimizer;
 mod patches;
 mod pool;
 mod quant;
+mod random;
 mod recurrent;
 mod reduce;
 mod resample;
@@ -106,6 +107,7 @@ static TABLES: &[&[Row]] = &[
     patches::ROWS,
     pool::ROWS,
     quant::ROWS,
+    random::ROWS,
     recurrent::ROWS,
     reduce::ROWS,
     select::ROWS,

@@ -33,16 +33,13 @@ fn identity(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     Ok(vec![node.value(0)?.clone()])
 }
 
-/// Returns the input, because only training mode drops elements at random. The mask is true everywhere.
+/// Returns the input, with a mask that is true everywhere; in training mode, elements are dropped at random and the others
+/// grow. Before operator set 12, the mode is an attribute, and all models are taken as trained.
 fn dropout(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
-    let training = match node.opset {
-        1..=6 => !node.flag("is_test", false)?,
-        7..=11 => false,
-        _ => node.has(2) && node.int(2).map_or(true, |it| it != 0),
-    };
-    let no_ratio = node.has(1) && node.tensor(1).ok().and_then(|it| super::number(&it)) == Some(0.0);
-    if training && !no_ratio && node.opset >= 12 {
-        return Err(node.unsupported("training mode (the result is random)"));
+    let training = if node.opset >= 12 && node.has(2) { Some(node.arg(2)?) } else { None };
+    let never = |it: &Arg| it.as_const().is_some_and(|it| super::number(it) == Some(0.0));
+    if let Some(training) = training.filter(|it| !never(it)) {
+        return dropped(node, &training);
     }
     let mut res = vec![node.value(0)?.clone()];
     if node.has_output(1) {
@@ -52,6 +49,25 @@ fn dropout(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
         res.push(filled(node, &shape, Tensor::scalar(true), dtype)?.into());
     }
     Ok(res)
+}
+
+/// Drops elements where the scalar `training` holds.
+fn dropped(node: &mut Node<'_, '_>, training: &Arg) -> Result<Vec<Value>, OnnxError> {
+    let x = node.arg(0)?;
+    let dtype = node.dtype(&x)?;
+    let ratio = match node.opt_arg(1)? {
+        Some(ratio) => node.cast(&ratio, dtype)?,
+        None => node.scalar(0.5, dtype)?,
+    };
+    let off = node.map("logical_not", training)?;
+    let kept = super::random::kept(node, &x, &ratio)?;
+    let kept = node.apply("logical_or", &kept, &off)?;
+    let one = node.scalar(1.0, dtype)?;
+    let share = node.apply("subtract", &one, &ratio)?;
+    let share = node.choice(&off, &one, &share)?;
+    let grown = node.apply("divide", &x, &share)?;
+    let zero = node.scalar(0.0, dtype)?;
+    Ok(vec![node.choice(&kept, &grown, &zero)?.into(), kept.into()])
 }
 
 /// A tensor of `shape` filled with the only element of `value`, converted to `dtype`.
