@@ -22,5 +22,6 @@ mod selection;
 mod sequences;
 mod shapes;
 mod signals;
+mod strings;
 mod training;
 mod trees;

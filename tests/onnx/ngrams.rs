@@ -59,7 +59,7 @@ fn contradictions_are_refused() {
         (4, ints("ngram_counts", &[0, 7]), "the 1-grams are 0..7 of a pool of 6"),
         (5, ints("ngram_indexes", &[0, 1]), "2 places for 4 n-grams"),
         (5, ints("ngram_indexes", &[4, 0, 1, 1]), "two n-grams that share place 1"),
-        (6, ints("other", &[]), "n-grams of strings"),
+        (6, ints("other", &[]), "the 1-grams are 0..2 of a pool of 0"),
     ] {
         let mut attrs = attrs("TF", [1, 2, 0]);
         attrs[i] = attr;

@@ -9,12 +9,12 @@ use tvm_runtime::Tensor;
 use crate::error::OnnxError;
 use crate::external::ExternalData;
 use crate::proto::{OptionalProto, SequenceProto, TensorProto, TypeProto};
-use crate::tensor::{MAX_TENSOR_BYTES, decode_tensor, read_tensor};
+use crate::tensor::{MAX_TENSOR_BYTES, decode_tensor, decode_text};
 
 /// A value of a data set.
 #[derive(Clone, Debug)]
 pub enum DataValue {
-    /// A tensor.
+    /// A tensor; strings as [`encode_strings`](crate::encode_strings) gives them.
     Tensor(Tensor),
     /// A sequence.
     Sequence(Vec<DataValue>),
@@ -34,7 +34,9 @@ impl DataValue {
             return sequence(&proto);
         }
         if ty.optional_type.is_none() {
-            return read_tensor(bytes).map(DataValue::Tensor);
+            let proto =
+                TensorProto::decode(bytes).map_err(|source| OnnxError::Decode { what: "tensor", source })?;
+            return tensor(&proto);
         }
         let proto = OptionalProto::decode(bytes)
             .map_err(|source| OnnxError::Decode { what: "optional value", source })?;
@@ -52,7 +54,10 @@ const TENSOR: i32 = 1;
 const SEQUENCE: i32 = 3;
 
 fn tensor(proto: &TensorProto) -> Result<DataValue, OnnxError> {
-    decode_tensor(proto, &ExternalData::none(), MAX_TENSOR_BYTES).map(DataValue::Tensor)
+    match decode_text(proto, MAX_TENSOR_BYTES)? {
+        Some(strings) => Ok(DataValue::Tensor(strings)),
+        None => decode_tensor(proto, &ExternalData::none(), MAX_TENSOR_BYTES).map(DataValue::Tensor),
+    }
 }
 
 fn sequence(proto: &SequenceProto) -> Result<DataValue, OnnxError> {

@@ -22,6 +22,7 @@ impl Importer<'_> {
         let ints = match value {
             Value::Arg(arg) => return Ok(arg),
             Value::Ints(ints) => ints,
+            Value::Strings(_) => return Err(OnnxError::unsupported("strings in place of numbers")),
             Value::Sequence(_) => return Err(OnnxError::unsupported("a sequence in place of a tensor")),
             Value::Absent => {
                 return Err(OnnxError::malformed("an empty optional value in place of a tensor"));
@@ -60,6 +61,10 @@ impl Importer<'_> {
                     Form::Sequence(inner)
                 }
                 Value::Absent => Form::Absent,
+                Value::Strings(bytes) => {
+                    args.push(bytes);
+                    Form::Strings
+                }
                 Value::Arg(_) | Value::Ints(_) | Value::Unknown => {
                     args.push(self.materialise(value, span)?);
                     Form::Tensor

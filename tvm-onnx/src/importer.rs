@@ -29,7 +29,7 @@ use crate::nodes::{Scope, max_conversions};
 use crate::ops;
 use crate::options::ImportOptions;
 use crate::proto::{GraphProto, ModelProto};
-use crate::tensor::decode_tensor;
+use crate::tensor::{decode_tensor, decode_text};
 use crate::value::Value;
 
 /// Imports a serialised model; external data is read from files below `dir`. [`Bytes`] are shared by the model that is decoded
@@ -146,7 +146,7 @@ struct Output {
     /// The name of the output, and the position in it if it is a sequence.
     name: String,
     arg: Arg,
-    /// Name of the element type, if it is a narrow one.
+    /// Name of the element type, if it is a narrow one or `string`.
     element: &'static str,
 }
 
@@ -209,6 +209,11 @@ impl<'m> Importer<'m> {
             return Err(OnnxError::unsupported("sparse initializers"));
         }
         for proto in &graph.initializer {
+            if let Some(strings) = decode_text(proto, self.options.max_tensor_bytes)? {
+                let bytes = self.constant(strings)?;
+                self.define(&proto.name, Value::Strings(bytes), None);
+                continue;
+            }
             let tensor = decode_tensor(proto, &self.external, self.options.max_tensor_bytes)?;
             self.account(&Type::Tensor(TensorType::fixed(tensor.shape(), tensor.dtype())))?;
             self.define(&proto.name, tensor.into(), Narrow::from_onnx(proto.data_type.into()));
@@ -225,7 +230,11 @@ impl<'m> Importer<'m> {
                 self.tensors(vec![value], &Span::model(place.as_str())).map_err(|err| err.at(&place))?;
             let mut names = Vec::new();
             forms.iter().for_each(|form| form.names(&output.name, &mut names));
-            for (name, arg) in names.into_iter().zip(args) {
+            for ((name, strings), arg) in names.into_iter().zip(args) {
+                if strings {
+                    outputs.push(Output { name, arg, element: "string" });
+                    continue;
+                }
                 self.check_elements(output, &self.type_of(&arg)).map_err(|err| err.at(&place))?;
                 let element = self.narrow.get(output.name.as_str()).map_or("", |narrow| narrow.name);
                 outputs.push(Output { name, arg, element });

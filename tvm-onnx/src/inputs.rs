@@ -3,13 +3,14 @@
 use tvm_core::ir::{Span, TensorType, Type, Var};
 use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
 
 use crate::error::OnnxError;
 use crate::importer::Importer;
 use crate::names::{identifier, show};
 use crate::narrow::Narrow;
 use crate::options::DimOption;
-use crate::proto::{ElementTypeProto, GraphProto, TensorTypeProto, TypeProto, ValueInfoProto};
+use crate::proto::{ElemType, ElementTypeProto, GraphProto, TensorTypeProto, TypeProto, ValueInfoProto};
 use crate::tensor::{MAX_RANK, element_from_onnx};
 use crate::value::Value;
 
@@ -123,6 +124,9 @@ impl<'m> Importer<'m> {
     ) -> Result<(Value, Option<Narrow>), OnnxError> {
         let element = |of: &ElementTypeProto| of.elem_type.as_deref().cloned().unwrap_or_default();
         if let Some(tensor) = &ty.tensor_type {
+            if tensor.elem_type == ElemType::String as i32 {
+                return self.input_strings(name, tensor, params).map(|value| (value, None));
+            }
             let (ty, narrow) = self.input_type(name, tensor)?;
             self.account(&ty)?;
             let var = Var::with_span(identifier(name), ty, Span::model(format!("input `{}`", show(name))));
@@ -154,6 +158,25 @@ impl<'m> Importer<'m> {
             }
             None => Err(OnnxError::malformed("it has no type")),
         }
+    }
+
+    /// A tensor of strings is a parameter of bytes, with the dimension `NAME_width` at the end. Options for its shape do not have it.
+    fn input_strings(
+        &mut self,
+        name: &str,
+        tensor: &TensorTypeProto,
+        params: &mut Vec<(String, Var)>,
+    ) -> Result<Value, OnnxError> {
+        let bytes = TensorTypeProto { elem_type: ElemType::Uint8 as i32, ..tensor.clone() };
+        let (ty, _) = self.input_type(name, &bytes)?;
+        let mut shape = ty.as_tensor().and_then(TensorType::known_shape).unwrap_or_default().to_vec();
+        shape.push(self.dim(&format!("{}_width", identifier(name)))?);
+        let ty = Type::tensor(shape, DataType::U8);
+        self.account(&ty)?;
+        let var = Var::with_span(identifier(name), ty, Span::model(format!("input `{}`", show(name))));
+        let value = Value::Strings(Arg::from(&var));
+        params.push((name.to_string(), var));
+        Ok(value)
     }
 
     fn input_type(

@@ -4,7 +4,7 @@
 //! before it was checked; only [`import_file`] and external data read files.
 //!
 //! Elements of the format's 2-, 4- and 8-bit types are stored one per byte: integers as `i8` or `u8`, floats as `u8` with
-//! the bits of the float. The attribute `output_elements` of the function names these types for the outputs that have them.
+//! the bits of the float. Tensors of strings have one more axis at the end, for their bytes ([`encode_strings`]). The attribute `output_elements` of the function names these types, or `string`, for the outputs that have them.
 //!
 //! TVM counterpart: `tvm.relax.frontend.onnx`.
 #![forbid(unsafe_code)]
@@ -30,6 +30,7 @@ mod ops;
 mod options;
 pub mod proto;
 mod tensor;
+mod text;
 mod value;
 
 pub use data::DataValue;
@@ -41,3 +42,4 @@ pub use ops::{supported_extension_ops, supported_ops};
 pub use options::{DimOption, ImportOptions};
 pub use prost::bytes::Bytes;
 pub use tensor::{MAX_TENSOR_BYTES, dtype_from_onnx, dtype_to_onnx, read_tensor, write_tensor};
+pub use text::{decode_strings, encode_strings};

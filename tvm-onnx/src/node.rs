@@ -12,7 +12,7 @@ use crate::names::show;
 use crate::narrow::Narrow;
 use crate::nodes::Split;
 use crate::proto::{AttributeProto, AttributeType, GraphProto, NodeProto};
-use crate::tensor::decode_tensor;
+use crate::tensor::{decode_tensor, decode_text};
 use crate::value::{Form, Ints, Value};
 
 /// A node that is being converted.
@@ -150,6 +150,21 @@ impl<'a, 'm> Node<'a, 'm> {
             (Type::Tensor(a), Type::Tensor(b)) => a.dtype == b.dtype && a.ndim() == b.ndim(),
             _ => false,
         }
+    }
+
+    /// Runs `convert` with other values for some inputs.
+    pub(crate) fn with_inputs<T>(
+        &mut self,
+        values: Vec<(usize, Value)>,
+        convert: impl FnOnce(&mut Self) -> Result<T, OnnxError>,
+    ) -> Result<T, OnnxError> {
+        self.importer.enter();
+        for (i, value) in values {
+            self.importer.define(&self.proto.input[i], value, None);
+        }
+        let res = convert(self);
+        self.importer.leave();
+        res
     }
 
     /// Runs `convert` and drops what it emits.
@@ -471,6 +486,13 @@ impl<'a, 'm> Node<'a, 'm> {
         let Some(attr) = self.attr(name, AttributeType::Strings)? else { return Ok(Vec::new()) };
         let texts: Option<Vec<&str>> = attr.strings.iter().map(|it| std::str::from_utf8(it).ok()).collect();
         texts.ok_or_else(|| self.malformed(format!("attribute `{name}` is not text")))
+    }
+
+    /// The bytes of a tensor attribute of strings; `None` if it is another tensor, or not given.
+    pub(crate) fn attr_text(&self, name: &str) -> Result<Option<Tensor>, OnnxError> {
+        let Some(attr) = self.attr(name, AttributeType::Tensor)? else { return Ok(None) };
+        let Some(proto) = &attr.t else { return Ok(None) };
+        decode_text(proto, self.importer.options.max_tensor_bytes)
     }
 
     /// A tensor attribute.

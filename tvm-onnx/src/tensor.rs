@@ -10,6 +10,7 @@ use crate::external::ExternalData;
 use crate::names::show;
 use crate::narrow::Narrow;
 use crate::proto::{ElemType, TensorProto};
+use crate::text::encode_strings;
 
 /// Default for the largest tensor that is read, in bytes (2 GiB).
 pub const MAX_TENSOR_BYTES: u64 = 2 << 30;
@@ -95,6 +96,33 @@ pub(crate) fn decode_tensor(
 ) -> Result<Tensor, OnnxError> {
     let place = || format!("tensor `{}`", show(&proto.name));
     decode(proto, external, limit).map_err(|err| err.at(&place()))
+}
+
+/// Converts a `TensorProto` of strings to their bytes, along one more axis at the end; `None` for other tensors.
+pub(crate) fn decode_text(proto: &TensorProto, limit: u64) -> Result<Option<Tensor>, OnnxError> {
+    if proto.data_type != ElemType::String as i32 {
+        return Ok(None);
+    }
+    let place = || format!("tensor `{}`", show(&proto.name));
+    let dims = &proto.dims[..];
+    let strings = &proto.string_data;
+    let decode = || {
+        let count = byte_size(dims, DataType::U8).filter(|_| dims.len() < MAX_RANK);
+        let count =
+            count.ok_or_else(|| OnnxError::malformed(format!("{} is not a shape", show_dims(dims))))?;
+        if count != strings.len() {
+            let message = format!("shape {} has {count} strings, got {}", show_dims(dims), strings.len());
+            return Err(OnnxError::malformed(message));
+        }
+        let width = strings.iter().map(|it| it.len()).max().unwrap_or(0).max(1);
+        let bytes = count as u128 * width as u128;
+        if bytes > limit.into() {
+            let what = format!("strings of shape {}", show_dims(dims));
+            return Err(OnnxError::TooLarge { what, bytes, limit, place: Span::none() });
+        }
+        encode_strings(strings, dims)
+    };
+    decode().map(Some).map_err(|err| err.at(&place()))
 }
 
 fn decode(proto: &TensorProto, external: &ExternalData, limit: u64) -> Result<Tensor, OnnxError> {

@@ -15,6 +15,8 @@ pub(crate) enum Value {
     /// Integers known symbolically: a shape, or values computed from shapes. They are converted to a tensor only where
     /// an operator needs one.
     Ints(Ints),
+    /// A tensor of strings: their bytes, along one more axis at the end.
+    Strings(Arg),
     /// A sequence of known length.
     Sequence(Vec<Value>),
     /// An optional value that is empty.
@@ -28,6 +30,8 @@ pub(crate) enum Value {
 pub(crate) enum Form {
     /// A tensor.
     Tensor,
+    /// A tensor of strings.
+    Strings,
     /// An optional value that is empty.
     Absent,
     /// A sequence.
@@ -39,6 +43,10 @@ impl Form {
     pub(crate) fn value(&self, tensors: &mut impl Iterator<Item = Value>) -> Value {
         match self {
             Form::Tensor => tensors.next().unwrap_or(Value::Unknown),
+            Form::Strings => match tensors.next() {
+                Some(Value::Arg(bytes)) => Value::Strings(bytes),
+                other => other.unwrap_or(Value::Unknown),
+            },
             Form::Absent => Value::Absent,
             Form::Sequence(elements) => {
                 Value::Sequence(elements.iter().map(|it| it.value(tensors)).collect())
@@ -47,9 +55,10 @@ impl Form {
     }
 
     /// The names of the tensors of a value of this form named `name`: `x`, or `x[0]`, `x[1]`, … for a sequence.
-    pub(crate) fn names(&self, name: &str, names: &mut Vec<String>) {
+    /// With each comes whether it is a tensor of strings.
+    pub(crate) fn names(&self, name: &str, names: &mut Vec<(String, bool)>) {
         match self {
-            Form::Tensor => names.push(name.to_string()),
+            Form::Tensor | Form::Strings => names.push((name.to_string(), *self == Form::Strings)),
             Form::Absent => {}
             Form::Sequence(elements) => {
                 let all = elements.iter().enumerate();
@@ -147,7 +156,7 @@ impl Value {
         match self {
             Value::Ints(ints) => Some(ints.clone()),
             Value::Arg(arg) => Ints::from_tensor(arg.as_const()?),
-            Value::Sequence(_) | Value::Absent | Value::Unknown => None,
+            Value::Strings(_) | Value::Sequence(_) | Value::Absent | Value::Unknown => None,
         }
     }
 
@@ -156,7 +165,7 @@ impl Value {
         match self {
             Value::Ints(ints) => ints.to_tensor(),
             Value::Arg(arg) => arg.as_const().cloned(),
-            Value::Sequence(_) | Value::Absent | Value::Unknown => None,
+            Value::Strings(_) | Value::Sequence(_) | Value::Absent | Value::Unknown => None,
         }
     }
 }

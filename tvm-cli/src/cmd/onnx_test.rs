@@ -166,6 +166,13 @@ fn check(
         return Ok(Some(format!("{} outputs, expected {}", got.len(), want.len())));
     }
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
+        if model.elements.get(i).is_some_and(|it| it == "string") {
+            let (got, want) = (tvm_onnx::decode_strings(got)?, tvm_onnx::decode_strings(want)?);
+            if got != want {
+                return Ok(Some(format!("output `{}`: {got:?}, expected {want:?}", model.outputs[i])));
+            }
+            continue;
+        }
         if let Some(reason) = mismatch(got, want, tolerance)? {
             let name = model.outputs.get(i).cloned().unwrap_or_else(|| i.to_string());
             return Ok(Some(format!("output `{name}`: {reason}")));

@@ -128,9 +128,14 @@ fn save_value(path: &Path, name: &str, ty: &TypeProto, made: &[Made<'_>]) -> Res
     Ok(())
 }
 
-/// Writes `<path>.npy`. Elements of a type that NumPy lacks are written as raw bits, with the name of the type in a file
+/// Writes `<path>.npy`, or `<path>.json` with shape and data for strings. Elements of a type that NumPy lacks are written as raw bits, with the name of the type in a file
 /// next to them.
 fn save_tensor(path: &Path, tensor: &Tensor, element: &str) -> Result<(), Error> {
+    if element == "string" {
+        let shape = &tensor.shape()[..tensor.shape().len().saturating_sub(1)];
+        let text = json!({"shape": shape, "data": tvm_onnx::decode_strings(tensor)?}).to_string();
+        return data::write(&path.with_extension("json"), text.as_bytes());
+    }
     let (file, dtype) = (path.with_extension("npy"), path.with_extension("dtype"));
     if tensor.dtype() == DataType::BF16 {
         let raw = Tensor::from_bytes(tensor.bytes()?, tensor.shape(), DataType::U16)?;

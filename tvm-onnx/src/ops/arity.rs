@@ -48,6 +48,7 @@ const ONE: &[&str] = &[
     "RandomNormalLike",
     "RandomUniformLike",
     "Reciprocal",
+    "RegexFullMatch",
     "Selu",
     "SequenceLength",
     "Shape",
@@ -57,6 +58,8 @@ const ONE: &[&str] = &[
     "Softplus",
     "Softsign",
     "SpaceToDepth",
+    "StringNormalizer",
+    "StringSplit",
     "Swish",
     "TfIdfVectorizer",
     "ThresholdedRelu",
@@ -66,6 +69,7 @@ const ONE: &[&str] = &[
 
 /// Operators with two inputs.
 const TWO: &[&str] = &[
+    "StringConcat",
     "AffineGrid",
     "BitShift",
     "CastLike",

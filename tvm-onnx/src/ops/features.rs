@@ -1,5 +1,6 @@
-//! Operators of the domain `ai.onnx.ml` that prepare numbers, and linear models. Strings are not supported.
+//! Operators of the domain `ai.onnx.ml` that prepare numbers, and linear models.
 
+use rustc_hash::FxHashSet;
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
 use tvm_core::relax::analysis::product;
@@ -9,6 +10,7 @@ use tvm_runtime::{DataType, Tensor};
 use super::{Row, With, numbers, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
+use crate::text::{decode_strings, encode_strings};
 use crate::value::Value;
 
 pub(super) static ROWS: &[Row] = &[
@@ -134,48 +136,116 @@ fn impute(node: &mut Node<'_, '_>) -> Results {
     one(node.choice(&found, &values, &x))
 }
 
-/// Numbers from the attribute whose name ends in one of the kinds, and their type.
-fn list(node: &Node<'_, '_>, what: &str) -> Result<(Vec<f64>, DataType), OnnxError> {
-    let (ints, reals) =
-        (integers(node, &format!("{what}_int64s"))?, floats(node, &format!("{what}_floats"))?);
-    if let Some(tensor) = node.attr_tensor(&format!("{what}_tensor"))? {
-        return Ok((numbers(&tensor), tensor.dtype()));
-    }
-    match (ints.is_empty(), reals.is_empty()) {
-        (false, true) => Ok((ints, DataType::I64)),
-        (true, false) => Ok((reals, DataType::F32)),
-        _ => Err(node.unsupported(format!("{what} that are not a list of numbers"))),
+/// A list in an attribute.
+enum List {
+    Numbers(Vec<f64>, DataType),
+    /// The bytes of strings.
+    Strings(Tensor),
+}
+
+impl List {
+    fn len(&self) -> usize {
+        match self {
+            List::Numbers(values, _) => values.len(),
+            List::Strings(bytes) => usize::try_from(bytes.shape()[0]).unwrap_or(0),
+        }
     }
 }
 
-/// The value of the key that equals the element; a default if there is none.
-fn encode_labels(node: &mut Node<'_, '_>) -> Results {
-    let ((keys, _), (mut values, dtype)) = (list(node, "keys")?, list(node, "values")?);
-    if keys.len() != values.len() {
-        return Err(node.malformed(format!("there are {} keys and {} values", keys.len(), values.len())));
+/// The list in the attribute whose name ends in one of the kinds.
+fn list(node: &Node<'_, '_>, what: &str) -> Result<List, OnnxError> {
+    let (ints, reals) =
+        (integers(node, &format!("{what}_int64s"))?, floats(node, &format!("{what}_floats"))?);
+    let name = format!("{what}_tensor");
+    if let Some(strings) = node.attr_text(&name)? {
+        return match strings.shape() {
+            [_, _] => Ok(List::Strings(strings)),
+            _ => Err(node.malformed(format!("attribute `{name}` has one axis"))),
+        };
     }
-    if keys.iter().enumerate().any(|(i, key)| key.is_nan() || keys[..i].contains(key)) {
-        return Err(node.unsupported("keys that are not distinct numbers"));
+    let strings = node.attr_strings(&format!("{what}_strings"))?;
+    if !strings.is_empty() {
+        return Ok(List::Strings(encode_strings(&strings, &[strings.len() as i64])?));
     }
-    let default = match node.attr_tensor("default_tensor")? {
-        Some(tensor) => super::number(&tensor).ok_or_else(|| node.malformed("the default is one number"))?,
-        None if dtype.is_float() => node.float_or("default_float", -0.0)?,
-        None => node.int_or("default_int64", -1)? as f64,
-    };
-    values.insert(0, default);
-    let x = node.arg(0)?;
-    let (rank, from) = (node.rank(&x)?, node.dtype(&x)?);
+    if let Some(tensor) = node.attr_tensor(&name)? {
+        return Ok(List::Numbers(numbers(&tensor), tensor.dtype()));
+    }
+    match (ints.is_empty(), reals.is_empty()) {
+        (false, true) => Ok(List::Numbers(ints, DataType::I64)),
+        (true, false) => Ok(List::Numbers(reals, DataType::F32)),
+        _ => Err(node.malformed(format!("there are no {what}"))),
+    }
+}
+
+/// Whether each element of input 0 equals each of the keys, which are along a new last axis.
+fn equal_to(node: &mut Node<'_, '_>, keys: &List) -> Result<Arg, OnnxError> {
+    match keys {
+        List::Strings(keys) => {
+            let distinct: FxHashSet<String> = decode_strings(keys)?.into_iter().collect();
+            if distinct.len() as i64 != keys.shape()[0] {
+                return Err(node.unsupported("keys that are not distinct"));
+            }
+            let x = node.strings(0)?;
+            let mut shape = node.shape(&x)?;
+            shape.insert(shape.len() - 1, PrimExpr::index(1));
+            let x = node.reshape(&x, &shape)?;
+            let keys = node.constant(keys.clone())?;
+            node.same_strings(&x, &keys)
+        }
+        List::Numbers(keys, _) => {
+            if keys.iter().enumerate().any(|(i, key)| key.is_nan() || keys[..i].contains(key)) {
+                return Err(node.unsupported("keys that are not distinct numbers"));
+            }
+            let x = node.arg(0)?;
+            let from = node.dtype(&x)?;
+            let keys = table(node, keys, &[keys.len() as i64], from)?;
+            let x = with_axis(node, &x)?;
+            node.apply("equal", &x, &keys)
+        }
+    }
+}
+
+/// For each element of input 0, the number of the key that equals it, from 1 on; 0 if there is none.
+fn places_of_keys(node: &mut Node<'_, '_>, keys: &List) -> Result<Arg, OnnxError> {
     let n = keys.len() as i64;
-    let keys = table(node, &keys, &[n], from)?;
-    let equal = with_axis(node, &x)?;
-    let equal = node.apply("equal", &equal, &keys)?;
+    let equal = equal_to(node, keys)?;
     let equal = node.cast(&equal, DataType::I64)?;
     let counted: Vec<f64> = (1..=n).map(|it| it as f64).collect();
     let counted = table(node, &counted, &[n], DataType::I64)?;
     let places = node.apply("multiply", &equal, &counted)?;
-    let places = node.op("sum", &[places], Attrs::new().with("axis", vec![rank as i64]))?;
-    let values = table(node, &values, &[n + 1], dtype)?;
-    one(node.take(&values, &places, 0))
+    let axis = node.rank(&places)? as i64 - 1;
+    node.op("max", &[places], Attrs::new().with("axis", vec![axis]).with("keepdims", false))
+}
+
+/// The value of the key that equals the element; a default if there is none.
+fn encode_labels(node: &mut Node<'_, '_>) -> Results {
+    let (keys, values) = (list(node, "keys")?, list(node, "values")?);
+    if keys.len() != values.len() {
+        return Err(node.malformed(format!("there are {} keys and {} values", keys.len(), values.len())));
+    }
+    let places = places_of_keys(node, &keys)?;
+    match values {
+        List::Numbers(mut values, dtype) => {
+            let default = match node.attr_tensor("default_tensor")? {
+                Some(tensor) => {
+                    super::number(&tensor).ok_or_else(|| node.malformed("the default is one number"))?
+                }
+                None if dtype.is_float() => node.float_or("default_float", -0.0)?,
+                None => node.int_or("default_int64", -1)? as f64,
+            };
+            values.insert(0, default);
+            let values = table(node, &values, &[values.len() as i64], dtype)?;
+            one(node.take(&values, &places, 0))
+        }
+        List::Strings(values) => {
+            let default = match node.attr_text("default_tensor")? {
+                Some(text) => decode_strings(&text)?,
+                None => vec![node.str_or("default_string", "_Unused")?.to_string()],
+            };
+            let values = node.text_table(&[default, decode_strings(&values)?].concat())?;
+            Ok(vec![Value::Strings(node.take(&values, &places, 0)?)])
+        }
+    }
 }
 
 /// `x`, scores along axis 1, as the attribute `post_transform` says.
@@ -209,29 +279,58 @@ fn regress(node: &mut Node<'_, '_>) -> Results {
     one(transformed(node, &scores))
 }
 
-/// The labels of classes that are integers.
-pub(super) fn labels(node: &Node<'_, '_>, name: &str) -> Result<Vec<f64>, OnnxError> {
-    let labels = integers(node, name)?;
-    if labels.is_empty() {
-        return Err(node.unsupported("labels that are not integers"));
+/// The labels of classes.
+pub(super) enum Labels {
+    Ints(Vec<f64>),
+    Strings(Vec<String>),
+}
+
+impl Labels {
+    /// The labels in the attribute `ints`, or in the one for strings.
+    pub(super) fn of(node: &Node<'_, '_>, ints: &str) -> Result<Labels, OnnxError> {
+        let strings = node.attr_strings("classlabels_strings")?;
+        match integers(node, ints)? {
+            labels if !labels.is_empty() => Ok(Labels::Ints(labels)),
+            _ if strings.is_empty() => Err(node.malformed("there are no labels")),
+            _ => Ok(Labels::Strings(strings.into_iter().map(String::from).collect())),
+        }
     }
-    Ok(labels)
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Labels::Ints(labels) => labels.len(),
+            Labels::Strings(labels) => labels.len(),
+        }
+    }
+
+    /// The labels at `places`.
+    fn at(&self, node: &mut Node<'_, '_>, places: &Arg) -> Result<Value, OnnxError> {
+        match self {
+            Labels::Ints(labels) => {
+                let labels = table(node, labels, &[labels.len() as i64], DataType::I64)?;
+                Ok(node.take(&labels, places, 0)?.into())
+            }
+            Labels::Strings(labels) => {
+                let labels = node.text_table(labels)?;
+                Ok(Value::Strings(node.take(&labels, places, 0)?))
+            }
+        }
+    }
 }
 
 /// The label with the largest number in `ranked`, and the scores.
-pub(super) fn largest(node: &mut Node<'_, '_>, labels: &[f64], ranked: &Arg, scores: &Arg) -> Results {
+pub(super) fn largest(node: &mut Node<'_, '_>, labels: &Labels, ranked: &Arg, scores: &Arg) -> Results {
     let attrs = Attrs::new().with("axis", 1usize).with("keepdims", false);
     let place = node.op("argmax", std::slice::from_ref(ranked), attrs)?;
-    let labels = table(node, labels, &[labels.len() as i64], DataType::I64)?;
-    let label = node.take(&labels, &place, 0)?;
+    let label = labels.at(node, &place)?;
     let scores = transformed(node, scores)?;
-    Ok(vec![label.into(), scores.into()])
+    Ok(vec![label, scores.into()])
 }
 
 /// The label by whether the only score is above `limit`, and scores of both classes.
 pub(super) fn above(
     node: &mut Node<'_, '_>,
-    labels: &[f64],
+    labels: &Labels,
     score: &Arg,
     limit: f64,
     both: [Arg; 2],
@@ -240,10 +339,9 @@ pub(super) fn above(
     let flat = node.reshape(score, &[rows])?;
     let second = node.with("greater", &flat, limit)?;
     let second = node.cast(&second, DataType::I64)?;
-    let labels = table(node, labels, &[2], DataType::I64)?;
-    let label = node.take(&labels, &second, 0)?;
+    let label = labels.at(node, &second)?;
     let scores = node.joined(both.into(), 1)?;
-    Ok(vec![label.into(), scores.into()])
+    Ok(vec![label, scores.into()])
 }
 
 /// The scores of both classes from the score of the second: without a transformation, the first is `1 - score` or `-score`.
@@ -264,7 +362,7 @@ pub(super) fn two_scores(
 /// A linear model with a score for each class, or with one score that is positive for the second of two classes.
 fn classify(node: &mut Node<'_, '_>) -> Results {
     let (x, _, columns) = matrix(node)?;
-    let labels = labels(node, "classlabels_ints")?;
+    let labels = Labels::of(node, "classlabels_ints")?;
     let count = labels.len() as i64;
     let given = floats(node, "coefficients")?.len() as i64;
     if count != 2 || given != columns {
@@ -302,15 +400,10 @@ fn normalize(node: &mut Node<'_, '_>) -> Results {
 
 /// A 1 for the category that the element is, and 0 for the others.
 fn one_hot(node: &mut Node<'_, '_>) -> Results {
-    let categories = labels(node, "cats_int64s")?;
     if !node.flag("zeros", true)? {
         return Err(node.unsupported("an error for unknown categories (zeros = 0)"));
     }
-    let x = node.arg(0)?;
-    let dtype = node.dtype(&x)?;
-    let categories = table(node, &categories, &[categories.len() as i64], dtype)?;
-    let x = with_axis(node, &x)?;
-    let equal = node.apply("equal", &x, &categories)?;
+    let equal = equal_to(node, &list(node, "cats")?)?;
     one(node.cast(&equal, DataType::F32))
 }
 

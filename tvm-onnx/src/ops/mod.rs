@@ -42,6 +42,8 @@ mod sequence;
 mod shape;
 mod signal;
 mod source;
+mod strings;
+mod text;
 mod trees;
 mod window;
 
@@ -115,6 +117,8 @@ static TABLES: &[&[Row]] = &[
     shape::ROWS,
     signal::ROWS,
     source::ROWS,
+    strings::ROWS,
+    text::ROWS,
 ];
 
 /// The domains beside the standard one, with their tables. Rows do not depend on the version of these domains.
@@ -249,7 +253,17 @@ pub(crate) fn convert(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> 
     if standard && let Some(ints) = crate::fold::fold(node)? {
         return Ok(vec![ints.into()]);
     }
-    match row.convert {
+    if MOVES.contains(&row.name) && standard && (0..node.num_inputs()).any(|i| node.is_strings(i)) {
+        return strings::moved(node, &row.convert);
+    }
+    if standard && row.name == "Equal" && node.is_strings(0) {
+        return strings::equal(node);
+    }
+    apply(node, &row.convert)
+}
+
+fn apply(node: &mut Node<'_, '_>, convert: &Convert) -> Result<Vec<Value>, OnnxError> {
+    match convert {
         Unary(op) => {
             let x = node.arg(0)?;
             one(node.call(op, &[x]))

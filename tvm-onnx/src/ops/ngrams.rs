@@ -1,6 +1,8 @@
-//! Counts of n-grams, weighted: `TfIdfVectorizer`. Strings are not supported.
+//! Counts of n-grams, weighted: `TfIdfVectorizer`.
 //!
 //! An n-gram occurs at every place of a row, and with every distance up to `max_skip_count + 1` between neighbouring tokens.
+
+use std::ops::Range;
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
@@ -17,18 +19,57 @@ pub(super) static ROWS: &[Row] = &[row("TfIdfVectorizer", 9, With(vectorize))];
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
+/// Tokens of n-grams, one n-gram after the other.
+enum Tokens<'a> {
+    Numbers(&'a [i64]),
+    Strings(Vec<&'a str>),
+}
+
+impl<'a> Tokens<'a> {
+    fn len(&self) -> usize {
+        match self {
+            Tokens::Numbers(numbers) => numbers.len(),
+            Tokens::Strings(strings) => strings.len(),
+        }
+    }
+
+    fn part(&self, range: Range<usize>) -> Option<Tokens<'a>> {
+        match self {
+            Tokens::Numbers(numbers) => numbers.get(range).map(Tokens::Numbers),
+            Tokens::Strings(strings) => strings.get(range).map(|it| Tokens::Strings(it.to_vec())),
+        }
+    }
+
+    /// Whether `x`, tokens with an axis of extent 1 for the n-grams, equals token `at` of each n-gram.
+    fn same(&self, node: &mut Node<'_, '_>, x: &Arg, at: usize, length: usize) -> Result<Arg> {
+        match self {
+            Tokens::Numbers(numbers) => {
+                let wanted: Vec<i64> = numbers.iter().skip(at).step_by(length).copied().collect();
+                let count = wanted.len() as i64;
+                let wanted = node.constant(Tensor::from_vec(wanted, &[count])?)?;
+                node.apply("equal", x, &wanted)
+            }
+            Tokens::Strings(strings) => {
+                let wanted: Vec<&str> = strings.iter().skip(at).step_by(length).copied().collect();
+                let wanted = node.text_table(&wanted)?;
+                node.same_strings(x, &wanted)
+            }
+        }
+    }
+}
+
 /// The n-grams of one length.
-struct Grams {
+struct Grams<'a> {
     length: usize,
-    /// Their tokens, one n-gram after the other.
-    tokens: Vec<i64>,
+    tokens: Tokens<'a>,
 }
 
 /// The n-grams of the attributes, shortest first.
-fn grams(node: &Node<'_, '_>) -> Result<Vec<Grams>> {
-    let pool = match node.attr_ints("pool_int64s")? {
-        Some(pool) => pool,
-        None => return Err(node.unsupported("n-grams of strings")),
+fn grams<'m>(node: &Node<'_, 'm>) -> Result<Vec<Grams<'m>>> {
+    let pool = match (node.attr_ints("pool_int64s")?, node.attr_strings("pool_strings")?) {
+        (Some(numbers), strings) if strings.is_empty() => Tokens::Numbers(numbers),
+        (None, strings) => Tokens::Strings(strings),
+        (Some(_), _) => return Err(node.malformed("there are n-grams of numbers and of strings")),
     };
     let starts = node.attr_ints("ngram_counts")?;
     let starts = node.required("ngram_counts", starts)?;
@@ -36,11 +77,11 @@ fn grams(node: &Node<'_, '_>) -> Result<Vec<Grams>> {
     for (i, &start) in starts.iter().enumerate() {
         let (length, end) = (i + 1, starts.get(i + 1).copied().unwrap_or(pool.len() as i64));
         let part = usize::try_from(start).ok().zip(usize::try_from(end).ok());
-        let part = part.and_then(|(start, end)| pool.get(start..end)).filter(|it| it.len() % length == 0);
+        let part = part.and_then(|(start, end)| pool.part(start..end)).filter(|it| it.len() % length == 0);
         let tokens = part.ok_or_else(|| {
             node.malformed(format!("the {length}-grams are {start}..{end} of a pool of {}", pool.len()))
         })?;
-        all.push(Grams { length, tokens: tokens.to_vec() });
+        all.push(Grams { length, tokens });
     }
     Ok(all)
 }
@@ -53,8 +94,10 @@ fn attr_at_least(node: &Node<'_, '_>, name: &str, least: i64) -> Result<usize> {
 }
 
 /// The number of occurrences of each n-gram in each row of `x` (row, position): (row, n-gram).
-fn counts(node: &mut Node<'_, '_>, x: &Arg, grams: &Grams, distances: usize) -> Result<Arg> {
-    let [rows, columns] = &node.shape(x)?[..] else { return Err(node.malformed("the input has two axes")) };
+fn counts(node: &mut Node<'_, '_>, x: &Arg, grams: &Grams<'_>, distances: usize) -> Result<Arg> {
+    let [rows, columns, bytes @ ..] = &node.shape(x)?[..] else {
+        return Err(node.malformed("the input has two axes"));
+    };
     let (length, number) = (grams.length, grams.tokens.len() / grams.length);
     let mut sum = node.full(&[rows.clone(), PrimExpr::index(number as i64)], 0.0, DataType::F32)?;
     // The distance has no meaning for a single token.
@@ -68,10 +111,9 @@ fn counts(node: &mut Node<'_, '_>, x: &Arg, grams: &Grams, distances: usize) -> 
         for at in 0..length {
             let from = (at * distance) as i64;
             let token = node.part(x, 1, from, places.clone() + from)?;
-            let token = node.reshape(&token, &[rows.clone(), places.clone(), PrimExpr::index(1)])?;
-            let wanted: Vec<i64> = grams.tokens.iter().skip(at).step_by(length).copied().collect();
-            let wanted = node.constant(Tensor::from_vec(wanted, &[number as i64])?)?;
-            let same = node.apply("equal", &token, &wanted)?;
+            let shape = [&[rows.clone(), places.clone(), PrimExpr::index(1)], bytes].concat();
+            let token = node.reshape(&token, &shape)?;
+            let same = grams.tokens.same(node, &token, at, length)?;
             found = Some(match found {
                 Some(found) => node.apply("logical_and", &found, &same)?,
                 None => same,
@@ -101,12 +143,22 @@ fn vectorize(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
             node.malformed(format!("attribute `ngram_indexes` has {got} places for {number} n-grams"))
         );
     }
-    let x = node.arg(0)?;
-    let x = node.cast(&x, DataType::I64)?;
-    let shape = node.shape(&x)?;
+    let (x, mut shape, bytes);
+    if all.iter().any(|it| matches!(it.tokens, Tokens::Strings(_))) {
+        x = node.strings(0)?;
+        shape = node.shape(&x)?;
+        bytes = shape.pop();
+    } else {
+        let numbers = node.arg(0)?;
+        x = node.cast(&numbers, DataType::I64)?;
+        (shape, bytes) = (node.shape(&x)?, None);
+    }
     let x = match &shape[..] {
         [_, _] => x,
-        [columns] => node.reshape(&x, &[PrimExpr::index(1), columns.clone()])?,
+        [columns] => {
+            let row = [PrimExpr::index(1), columns.clone()].into_iter().chain(bytes);
+            node.reshape(&x, &row.collect::<Vec<_>>())?
+        }
         _ => return Err(node.malformed(format!("the input has one or two axes, got {}", shape.len()))),
     };
     // The counts of the n-grams that are looked for, and the place of each in the result.

@@ -22,7 +22,7 @@ pub(super) static ROWS: &[Row] = &[
 type Results = Result<Vec<Value>, OnnxError>;
 
 /// The places where the vector `flags` of bools is true, in order.
-fn places(node: &mut Node<'_, '_>, flags: &Arg) -> Result<Arg, OnnxError> {
+pub(super) fn places(node: &mut Node<'_, '_>, flags: &Arg) -> Result<Arg, OnnxError> {
     let n = node.extent(flags, 0)?;
     let ones = node.cast(flags, DataType::I64)?;
     let upto = node.over("cumsum", &ones, 0)?;

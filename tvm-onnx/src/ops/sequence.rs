@@ -33,7 +33,7 @@ type Results = Result<Vec<Value>, OnnxError>;
 fn sequence(node: &Node<'_, '_>, i: usize) -> Result<Vec<Value>, OnnxError> {
     match node.value(i)? {
         Value::Sequence(elements) => Ok(elements.clone()),
-        Value::Arg(_) | Value::Ints(_) | Value::Absent | Value::Unknown => {
+        Value::Arg(_) | Value::Ints(_) | Value::Strings(_) | Value::Absent | Value::Unknown => {
             Err(node.malformed(format!("input {i} is a sequence, got a tensor")))
         }
     }

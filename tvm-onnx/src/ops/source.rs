@@ -10,6 +10,7 @@ use crate::error::OnnxError;
 use crate::narrow::Narrow;
 use crate::node::Node;
 use crate::tensor::dtype_from_onnx;
+use crate::text::encode_strings;
 use crate::value::{Ints, Value};
 
 pub(super) static ROWS: &[Row] = &[
@@ -87,6 +88,17 @@ fn filled(
 
 fn constant(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let vector = |n: usize| [n as i64];
+    let text = match (node.attr_text("value")?, node.attr_type("value_string")) {
+        (Some(text), _) => Some(text),
+        (None, Some(_)) => Some(encode_strings(&[node.str_or("value_string", "")?], &[])?),
+        (None, None) => match node.attr_strings("value_strings")? {
+            texts if texts.is_empty() => None,
+            texts => Some(encode_strings(&texts, &vector(texts.len()))?),
+        },
+    };
+    if let Some(text) = text {
+        return Ok(vec![Value::Strings(node.constant(text)?)]);
+    }
     let tensor = if node.has_attr("value") {
         let value = node.attr_tensor("value")?;
         node.required("value", value)?

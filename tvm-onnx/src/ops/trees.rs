@@ -6,7 +6,7 @@ use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
 use tvm_runtime::{DataType, Tensor};
 
-use super::features::{above, labels, largest, table, transformed, two_scores};
+use super::features::{Labels, above, largest, table, transformed, two_scores};
 use super::{Row, With, numbers, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -409,7 +409,7 @@ fn regress(node: &mut Node<'_, '_>) -> Results {
 /// The class with the largest sum of weights, among those that have weights. If there are two classes and all weights name the first, their sum is the score
 /// of the second, which is chosen above 0.5 if no weight is negative, and above 0 otherwise.
 fn classify(node: &mut Node<'_, '_>) -> Results {
-    let labels = labels(node, "classlabels_int64s")?;
+    let labels = Labels::of(node, "classlabels_int64s")?;
     let forest = forest(node, "class", labels.len())?;
     let place = forest.leaves(node)?;
     let scores = forest.scores(node, &place, "SUM")?;
