@@ -96,7 +96,7 @@ fn chances() {
 /// The mode is an input: the elements that are kept grow, and nothing is dropped otherwise.
 #[test]
 fn dropped_elements() {
-    let model = (model(22, vec![node("Dropout", "x ratio training", "y mask", vec![])]))
+    let model = (model(22, vec![node("Dropout", "x ratio training", "y mask", vec![int("seed", 3)])]))
         .input("x", "n")
         .typed("training", DataType::BOOL, "")
         .output("y")

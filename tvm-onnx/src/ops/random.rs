@@ -12,6 +12,7 @@ use tvm_runtime::{DataType, Tensor};
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
+use crate::proto::AttributeType;
 use crate::tensor::dtype_from_onnx;
 use crate::value::Value;
 
@@ -31,7 +32,11 @@ type Distribution = fn(&mut Node<'_, '_>, &[PrimExpr], DataType) -> Result<Arg>;
 
 /// Two keys for the numbers of a node: from the attribute `seed` if it is given, and from the path of the node.
 fn keys(node: &Node<'_, '_>) -> Result<[u32; 2]> {
-    let seed = node.attr_float("seed")?.map_or(0, |seed| (seed as f32).to_bits());
+    // Of `Dropout`, the seed is an integer.
+    let seed = match node.attr_type("seed") {
+        Some(AttributeType::Int) => node.int_or("seed", 0)? as u32,
+        _ => node.attr_float("seed")?.map_or(0, |seed| (seed as f32).to_bits()),
+    };
     // FNV-1a.
     let path = node.span().text().to_string();
     let hash =

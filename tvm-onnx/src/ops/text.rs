@@ -36,6 +36,29 @@ fn by_byte(node: &mut Node<'_, '_>) -> Result<(Arg, Vec<PrimExpr>)> {
     Ok((node.cast(&x, DataType::I64)?, shape))
 }
 
+/// The pattern with the classes of letters, digits and blanks as RE2 defines them, which the standard refers to: within ASCII.
+fn ascii_classes(pattern: &str) -> String {
+    let mut res = String::new();
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        let Some(escaped) = (c == '\\').then(|| rest.next()).flatten() else {
+            res.push(c);
+            continue;
+        };
+        match escaped {
+            'w' => res += "[0-9A-Za-z_]",
+            'W' => res += "[^0-9A-Za-z_]",
+            'd' => res += "[0-9]",
+            'D' => res += "[^0-9]",
+            's' => res += r"[\t\n\f\r ]",
+            'S' => res += r"[^\t\n\f\r ]",
+            'b' | 'B' => res += &format!(r"(?-u:\{escaped})"),
+            other => res.extend(['\\', other]),
+        }
+    }
+    res
+}
+
 /// The transitions of an automaton, state by state, with 256 entries each; which states accept; the first state is 0.
 fn automaton(node: &Node<'_, '_>, pattern: &str) -> Result<(Vec<i64>, Vec<bool>)> {
     let unsupported = |err: &dyn std::fmt::Display| {
@@ -47,7 +70,7 @@ fn automaton(node: &Node<'_, '_>, pattern: &str) -> Result<(Vec<i64>, Vec<bool>)
         .determinize_size_limit(Some(4 * MAX_AUTOMATON));
     let dfa = dense::Builder::new()
         .configure(config)
-        .build(&format!(r"\A(?:{pattern})\z"))
+        .build(&format!(r"\A(?:{})\z", ascii_classes(pattern)))
         .map_err(|err| unsupported(&err))?;
     let start =
         dfa.start_state(&start::Config::new().anchored(Anchored::Yes)).map_err(|err| unsupported(&err))?;
