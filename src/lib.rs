@@ -20,6 +20,8 @@
 //! ```
 
 mod compile;
+#[cfg(doctest)]
+mod guide;
 mod include_model;
 #[cfg(feature = "onnx")]
 mod model;
@@ -75,14 +77,3 @@ pub mod __private {
     pub use tvm_core::{ir, script, tir};
     pub use tvm_runtime as runtime;
 }
-
-/// The examples of the README run as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-#[doc = include_str!("../docs/tir.md")]
-#[doc = include_str!("../docs/relax.md")]
-#[doc = include_str!("../docs/passes.md")]
-#[doc = include_str!("../docs/vm.md")]
-#[doc = include_str!("../docs/build_rs.md")]
-#[doc = include_str!("../docs/model.md")]
-struct Readme;
