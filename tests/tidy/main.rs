@@ -3,6 +3,7 @@
 //! Each rule is a function from a path and a text to its findings, so that it can also be tested on bad samples. The
 //! exceptions are in one table per rule, each with its reason.
 
+mod book;
 mod crates;
 mod names;
 mod rooms;
@@ -73,4 +74,19 @@ fn the_rooms_of_a_crate_have_no_upward_arrows() {
 #[test]
 fn public_types_have_different_names() {
     report(names::findings());
+}
+
+#[test]
+fn the_guide_is_whole_and_its_examples_are_tests() {
+    report(book::chapters());
+}
+
+#[test]
+fn links_lead_somewhere() {
+    report(book::broken_links());
+}
+
+#[test]
+fn tables_of_the_guide_are_those_of_the_sources() {
+    report(book::tables());
 }
