@@ -1,5 +1,5 @@
-//! The README and the chapters of the guide (`docs/guide`), whose examples are tests of this crate. `tests/guide` checks that
-//! no chapter is missing here.
+//! The README, the chapters of the guide (`docs/guide`) and the documentation of the macros, whose examples are tests of this
+//! crate. `tests/tidy` checks that nothing is missing here.
 
 /// Makes the examples of each file tests, which bear the name before it.
 macro_rules! examples {
@@ -25,4 +25,13 @@ examples! {
     ComingFrom "docs/guide/src/coming_from.md"
     BuildRs "docs/build_rs.md"
     Model "docs/model.md"
+    MacroPrimFunc "tvm-macros/docs/prim_func.md"
+    MacroPrimHelper "tvm-macros/docs/prim_helper.md"
+    MacroSchedule "tvm-macros/docs/schedule.md"
+    MacroRelaxFunc "tvm-macros/docs/relax_func.md"
+    MacroRelayFunc "tvm-macros/docs/relay_func.md"
+    MacroRelax "tvm-macros/docs/relax.md"
+    MacroRelay "tvm-macros/docs/relay.md"
+    MacroRelayAdt "tvm-macros/docs/relay_adt.md"
+    MacroIrModule "tvm-macros/docs/ir_module.md"
 }

@@ -11,6 +11,9 @@ const CHAPTERS: &str = "docs/guide/src/";
 /// The file that makes the examples of the chapters tests.
 const EXAMPLES: &str = "src/guide.rs";
 
+/// Where the documentation of the macros is.
+const MACROS: &str = "tvm-macros/docs/";
+
 /// Chapters that the summary does not name, names that are no chapter, and chapters whose examples are not tests.
 pub(crate) fn chapters() -> Vec<String> {
     let files = source::files(&["md", "rs"]);
@@ -33,6 +36,33 @@ pub(crate) fn chapters() -> Vec<String> {
             if text(&path).contains("```rust") && !tested {
                 res.push(format!("{EXAMPLES} does not name {path}: its examples are no tests"));
             }
+        }
+    }
+    res
+}
+
+/// Documentation of macros that is not shown or whose examples are no tests, and grammars that differ from those of the guide.
+pub(crate) fn macros() -> Vec<String> {
+    let files = source::files(&["md", "rs"]);
+    let text = |path: &str| files.iter().find(|file| file.path == path).map_or("", |file| &file.text);
+    let mut res = Vec::new();
+    for name in files.iter().filter_map(|file| file.path.strip_prefix(MACROS)) {
+        for (user, path) in [
+            (EXAMPLES, format!("\"{MACROS}{name}\"")),
+            ("tvm-macros/src/lib.rs", format!("\"../docs/{name}\"")),
+        ] {
+            if !text(user).contains(&path) {
+                res.push(format!("{user} does not name {MACROS}{name}"));
+            }
+        }
+    }
+    let grammar = |path: &str| {
+        text(path).split("```text\n").nth(1).and_then(|it| it.split("```").next()).map(String::from)
+    };
+    for (name, chapter) in [("prim_func.md", "kernel_language.md"), ("relax_func.md", "graphs.md")] {
+        let (name, chapter) = (format!("{MACROS}{name}"), format!("{CHAPTERS}{chapter}"));
+        if grammar(&name).is_none() || grammar(&name) != grammar(&chapter) {
+            res.push(format!("{name} and {chapter} have different grammars"));
         }
     }
     res

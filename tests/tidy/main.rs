@@ -82,6 +82,11 @@ fn the_guide_is_whole_and_its_examples_are_tests() {
 }
 
 #[test]
+fn macros_are_documented_as_in_the_guide() {
+    report(book::macros());
+}
+
+#[test]
 fn links_lead_somewhere() {
     report(book::broken_links());
 }
