@@ -11,15 +11,45 @@
 //!     }
 //! }
 //!
-//! # fn main() -> Result<(), RuntimeError> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let f = scale::compile(&Target::host())?;
 //! let mut y = [0.0f32; 3];
-//! scale::reference(&[1.0f32, 2.0, 3.0], 2.0, &mut y)?;
+//! f.call(&[1.0f32, 2.0, 3.0], 2.0, &mut y)?;
 //! assert_eq!(y, [2.0, 4.0, 6.0]);
+//!
+//! scale::reference(&[1.0f32, 2.0, 3.0], 3.0, &mut y)?; // the same function as plain Rust
+//! assert_eq!(y, [3.0, 6.0, 9.0]);
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # The guide
+//! The guide is the way in: the folder `docs/guide` of the repository, an mdBook (`mdbook serve docs/guide`) whose chapters are also
+//! plain Markdown files. Its examples are tests of this crate.
+//!
+//! | to | read the chapter | and here |
+//! |---|---|---|
+//! | write a kernel | "A first kernel", "The kernel language" | [`prim_func`](macro@prim_func), [`prim_helper`](macro@prim_helper), [`CompiledFn`] |
+//! | make it fast | "Schedules" | [`schedule`](macro@schedule), [`tir::schedule::Schedule`], [`dlight`] |
+//! | write a network | "Graphs", "Operators" | [`relax::func`](macro@relax::func), [`relax!`](macro@relax), [`ir_module`](macro@ir_module) |
+//! | write recursive programs over data types | "Graphs" | [`relay::func`](macro@relay::func), [`relay::adt`](macro@relay::adt), [`relay!`](macro@relay) |
+//! | run an ONNX model | "Models", "Serving" | `Model`, `CompiledModel`, `onnx` |
+//! | compile a model while the application is built | "Models in a build script" | [`include_model!`], the crate `tvm-build` |
+//! | rewrite programs | "Passes" | [`pass`], [`pipeline`] |
+//! | choose a code generator or another machine | "Targets and features" | [`target::Target`], [`codegen`] |
+//! | understand an error or a wrong result | "Debugging" | [`Report`], [`pass::PrintIR`], [`tir::interp`] |
+//!
+//! The chapters "What tensor programs mean", "What graph functions mean" and "The virtual machine and its artifacts" define what
+//! programs compute.
+//!
+//! # Modules
+//! [`prelude`] has what almost every program needs. [`ir`], [`tir`], [`relax`](mod@relax), [`te`] and [`topi`] are programs as data;
+//! [`runtime`] is what runs them: tensors, devices, the virtual machine. Applications that only run compiled models depend on
+//! `tvm-runtime` alone.
 
 mod compile;
+#[cfg(doctest)]
+mod guide;
 mod include_model;
 #[cfg(feature = "onnx")]
 mod model;
@@ -33,6 +63,7 @@ pub use model::{
 pub use tvm_codegen as codegen;
 pub use tvm_codegen::Report;
 pub use tvm_core::{arith, dlight, ir, pass, pipeline, script, target, te, tir, topi};
+#[doc(inline)]
 pub use tvm_macros::{ir_module, prim_func, prim_helper, relax, relay, schedule};
 #[cfg(feature = "onnx")]
 pub use tvm_onnx as onnx;
@@ -44,12 +75,14 @@ pub use tvm_runtime::{CompiledFn, DataType, Device, In, Out, RuntimeError, Tenso
 /// Graph functions: operators, passes, lowering; `#[relax::func]`.
 pub mod relax {
     pub use tvm_core::relax::*;
+    #[doc(inline)]
     pub use tvm_macros::relax_func as func;
 }
 
 /// The functional surface syntax of graphs: `#[relay::func]`, `#[relay::adt]`.
 pub mod relay {
     pub use tvm_core::relay::*;
+    #[doc(inline)]
     pub use tvm_macros::{relay_adt as adt, relay_func as func};
 }
 
@@ -75,14 +108,3 @@ pub mod __private {
     pub use tvm_core::{ir, script, tir};
     pub use tvm_runtime as runtime;
 }
-
-/// The examples of the README run as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-#[doc = include_str!("../docs/tir.md")]
-#[doc = include_str!("../docs/relax.md")]
-#[doc = include_str!("../docs/passes.md")]
-#[doc = include_str!("../docs/vm.md")]
-#[doc = include_str!("../docs/build_rs.md")]
-#[doc = include_str!("../docs/model.md")]
-struct Readme;

@@ -37,6 +37,11 @@ fn a_refused_schedule_shows_the_loop_in_the_source_and_in_the_program() {
     for part in expected {
         assert!(text.contains(&part), "{part:?} is not in\n{text}");
     }
+    // The guide shows this report, of a kernel in another place.
+    let guide = include_str!("../docs/guide/src/debugging.md");
+    let shown = guide.split("```text\n").nth(1).and_then(|it| it.split("\n```").next()).unwrap();
+    let place = text.replace(&format!("tests/report.rs:{line}:"), "src/main.rs:5:");
+    assert_eq!(place.replace(&format!("\n{line} |"), "\n5 |").trim_end(), shown);
 }
 
 #[test]

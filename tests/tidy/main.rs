@@ -3,7 +3,9 @@
 //! Each rule is a function from a path and a text to its findings, so that it can also be tested on bad samples. The
 //! exceptions are in one table per rule, each with its reason.
 
+mod book;
 mod crates;
+mod links;
 mod names;
 mod rooms;
 mod rules;
@@ -73,4 +75,31 @@ fn the_rooms_of_a_crate_have_no_upward_arrows() {
 #[test]
 fn public_types_have_different_names() {
     report(names::findings());
+}
+
+/// Runs a rule about documentation, which compares files with each other.
+fn check_documentation(rule: fn(&[SourceFile]) -> Vec<String>) {
+    report(rule(&source::files(&["md", "rs", "stderr"])));
+}
+
+#[test]
+fn the_guide_is_whole_and_its_examples_are_tests() {
+    check_documentation(book::chapters);
+}
+
+#[test]
+fn macros_are_documented_as_in_the_guide() {
+    check_documentation(book::macros);
+}
+
+#[test]
+fn tables_of_the_guide_are_those_of_the_sources() {
+    check_documentation(book::functions);
+    check_documentation(book::primitives);
+    check_documentation(book::errors);
+}
+
+#[test]
+fn links_lead_somewhere() {
+    check_documentation(links::broken);
 }

@@ -3,6 +3,8 @@
 //!
 //! A macro never panics, performs no I/O and depends on no other crate of tvm: every path that an expansion names is in
 //! `paths`. The shadow comes first in an expansion and holds the user's tokens once, so that completion works in it.
+//!
+//! The documentation of the macros is in `docs/`; its examples are tests of the crate `tvm`, which has what they use.
 
 #![forbid(unsafe_code)]
 
@@ -58,10 +60,9 @@ fn too_deep(input: &TokenStream) -> Option<TokenTree> {
     None
 }
 
-/// A tensor program: `#[prim_func] fn scale(x: &Tensor<f32, n>, s: f32, y: &mut Tensor<f32, n>) { … }`.
+/// A tensor program: `#[prim_func] fn scale(x: &Tensor<f32, n>, s: f32, y: &mut Tensor<f32, n>) { .. }`.
 ///
-/// Defines a type of the function's name with `prim_func()` (the program), `module()`, `compile(&target)` and
-/// `reference(..)`, and a function of that name, which runs the body as plain Rust.
+#[doc = include_str!("../docs/prim_func.md")]
 #[proc_macro_attribute]
 pub fn prim_func(attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&attr, &item], || kernel::prim_func::expand(attr.clone().into(), item.clone().into()))
@@ -69,17 +70,15 @@ pub fn prim_func(attr: TokenStream, item: TokenStream) -> TokenStream {
 
 /// An inline helper of kernels: `#[prim_helper] fn relu(x: f32) -> f32 { if x > 0.0 { x } else { 0.0 } }`.
 ///
-/// Parameters and result are scalars or indices (`usize`). Kernels and other helpers call it by name; its expression
-/// replaces the call, with each argument evaluated once. In Rust it is a function.
+#[doc = include_str!("../docs/prim_helper.md")]
 #[proc_macro_attribute]
 pub fn prim_helper(attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&attr, &item], || kernel::prim_helper::expand(&attr.clone().into(), item.clone().into()))
 }
 
-/// A schedule of a kernel: `#[schedule(matmul)] fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> { … }`.
+/// A schedule of a kernel: `#[schedule(scale)] fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> { .. }`.
 ///
-/// Keeps the function, and defines a type of its name with `apply(func)`, `prim_func()`, `module()` and
-/// `compile(&target)`, and a test that the scheduled kernel computes the same as the kernel.
+#[doc = include_str!("../docs/schedule.md")]
 #[proc_macro_attribute]
 pub fn schedule(attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&attr, &item], || schedule::expand(attr.clone().into(), item.clone().into()))
@@ -87,10 +86,7 @@ pub fn schedule(attr: TokenStream, item: TokenStream) -> TokenStream {
 
 /// A graph function: `#[relax::func] fn mlp(x: Tensor<f32, n, 784>, ..) -> Tensor<f32, n, 10> { .. }`.
 ///
-/// Defines a type of the function's name with `module()`, and lets other graph functions call it by name.
-/// Options are `#[relax::func(name = "main.0", impure, dims(n = 1..=64), attrs(opt_level = 3))]`: `name` is its name in the
-/// module, if that differs; `impure` declares that it has side effects; `dims` bounds dimensions of the parameters, which
-/// calls check and the compiler uses; `attrs` sets attributes.
+#[doc = include_str!("../docs/relax_func.md")]
 #[proc_macro_attribute]
 pub fn relax_func(attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&attr, &item], || {
@@ -99,6 +95,8 @@ pub fn relax_func(attr: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// A graph function in the functional surface: recursion, closures, algebraic data types.
+///
+#[doc = include_str!("../docs/relay_func.md")]
 #[proc_macro_attribute]
 pub fn relay_func(attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&attr, &item], || {
@@ -107,24 +105,32 @@ pub fn relay_func(attr: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// A graph function written in place: `relax!(|x: Tensor<f32, n>| -> Tensor<f32, n> { relu(x) })`.
+///
+#[doc = include_str!("../docs/relax.md")]
 #[proc_macro]
 pub fn relax(input: TokenStream) -> TokenStream {
     expansion(&[&input], || graph::inline(graph::Surface::Relax, input.clone().into()))
 }
 
 /// A graph function in the functional surface, written in place.
+///
+#[doc = include_str!("../docs/relay.md")]
 #[proc_macro]
 pub fn relay(input: TokenStream) -> TokenStream {
     expansion(&[&input], || graph::inline(graph::Surface::Relay, input.clone().into()))
 }
 
 /// An algebraic data type: `#[relay::adt] enum List { Nil, Cons(Tensor<f32>, Box<List>) }`.
+///
+#[doc = include_str!("../docs/relay_adt.md")]
 #[proc_macro_attribute]
 pub fn relay_adt(_attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&item], || graph::adt(item.clone().into()))
 }
 
 /// One module of all kernels, graph functions and types in a Rust module.
+///
+#[doc = include_str!("../docs/ir_module.md")]
 #[proc_macro_attribute]
 pub fn ir_module(attr: TokenStream, item: TokenStream) -> TokenStream {
     expansion(&[&attr, &item], || graph::ir_module(attr.clone().into(), item.clone().into()))

@@ -204,6 +204,16 @@ pub struct AttrDef {
     pub kind: AttrKind,
     /// True when every call must set it.
     pub required: bool,
+    /// What holds when a call does not set it: a value (`-1`, `"raise"`), or words (`all axes`). Documentation, which the tests
+    /// of `docs/guide/src/operators.md` compare with what the operator does. Empty if it is required or nothing is stated.
+    pub default: &'static str,
+}
+
+impl AttrDef {
+    /// States what holds when a call does not set the attribute.
+    pub const fn default(self, default: &'static str) -> AttrDef {
+        AttrDef { default, ..self }
+    }
 }
 
 /// Kind of an attribute's value.

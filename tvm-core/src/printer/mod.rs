@@ -162,7 +162,7 @@ impl fmt::Display for IRModule {
 impl IRModule {
     /// The module as a Rust module `name`; its attribute `#[ir_module]` adds a function `module()` that rebuilds the module.
     ///
-    /// Constructs that the DSL cannot express (`docs/relax.md` lists them) are printed in a form that does not compile.
+    /// Constructs that the DSL cannot express (`docs/guide/src/relax.md` lists them) are printed in a form that does not compile.
     pub fn source(&self, name: &str) -> String {
         let mut printer = Printer::default();
         let attrs = module::attrs_arg(&self.attrs).map_or(String::new(), |attrs| format!("({attrs})"));

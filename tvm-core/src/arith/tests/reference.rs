@@ -1,4 +1,4 @@
-//! The values of expressions as docs/tir.md defines them, computed without the library's constant folding.
+//! The values of expressions as docs/guide/src/tir.md defines them, computed without the library's constant folding.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;

@@ -1,8 +1,8 @@
 //! Checks whether a module is well-formed. Every pass may rely on the rules and must preserve them; on a well-formed
 //! program, a pass or code generator may return an error but must not panic.
 //!
-//! The rules are numbered; `docs/tir.md` and `docs/relax.md` state them. The scope rules (W1, W2, W6, W18) are checked here,
-//! those of tensor programs in `tir/analysis/well_formed.rs`, those of graph functions in
+//! The rules are numbered; `docs/guide/src/tir.md` and `docs/guide/src/relax.md` state them. The scope rules (W1, W2, W6,
+//! W18) are checked here, those of tensor programs in `tir/analysis/well_formed.rs`, those of graph functions in
 //! `relax/analysis/well_formed.rs`.
 //!
 //! TVM counterpart: `VerifyWellFormed`, `WellFormed`.

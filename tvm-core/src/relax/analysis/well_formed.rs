@@ -1,4 +1,4 @@
-//! Well-formedness of graph functions: rules W9 to W14 (`docs/relax.md`), in addition to the scope rules.
+//! Well-formedness of graph functions: rules W9 to W14 (`docs/guide/src/relax.md`), in addition to the scope rules.
 //!
 //! TVM counterpart: `relax.analysis.well_formed`.
 

@@ -25,7 +25,7 @@ macro_rules! constants {
                 .tensor_program(|cx| constant(cx, $value)),
             OpDef::new($like, concat!($value, " everywhere, in the shape of x"), infer_like)
                 .args(&[tensor("x")])
-                .attrs(&[DTYPE])
+                .attrs(&[DTYPE.default("that of `x`")])
                 .tensor_program(|cx| constant(cx, $value)),
         )*]
     };
@@ -41,18 +41,18 @@ pub(super) static OPS: &[OpDef] = &[
         Ok(tensor_type(given_shape(cx), cx.attrs.dtype("dtype").or(fill_dtype(cx)?)))
     })
     .args(&[arg("shape", ArgKind::Shape), arg("fill_value", ArgKind::Any)])
-    .attrs(&[DTYPE])
+    .attrs(&[DTYPE.default("that of `fill_value`")])
     .tensor_program(lower_full),
     OpDef::new("full_like", "one value everywhere, in the shape of x", |cx| {
         fill_dtype(cx)?;
         infer_like(cx)
     })
     .args(&[tensor("x"), arg("fill_value", ArgKind::Any)])
-    .attrs(&[DTYPE])
+    .attrs(&[DTYPE.default("that of `x`")])
     .tensor_program(lower_full),
     OpDef::new("arange", "start, start + step, … before end; ONNX `Range`", infer_arange)
         .args(&[arg("start", ArgKind::Prim), arg("end", ArgKind::Prim), arg("step", ArgKind::Prim)])
-        .attrs(&[DTYPE])
+        .attrs(&[DTYPE.default("that of `start`")])
         .tensor_program(|cx| {
             let (shape, dtype) = (cx.out_shape(0)?, cx.out_dtype(0)?);
             let [start, _, step] = scalars(&cx.infer())?;
@@ -86,7 +86,7 @@ pub(super) static OPS: &[OpDef] = &[
         infer_one_hot,
     )
     .args(&[tensor("indices"), arg("on_value", ArgKind::Prim), arg("off_value", ArgKind::Prim)])
-    .attrs(&[required("depth", AttrKind::Int), attr("axis", AttrKind::Int)])
+    .attrs(&[required("depth", AttrKind::Int), attr("axis", AttrKind::Int).default("-1")])
     .tensor_program(|cx| {
         let (Arg::Prim(on), Arg::Prim(off)) = (&cx.args[1], &cx.args[2]) else {
             return Err(cx.infer().error("the values must be known scalars"));

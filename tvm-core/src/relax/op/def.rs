@@ -14,10 +14,10 @@ pub const fn arg(name: &'static str, kind: ArgKind) -> ArgDef {
 
 /// An attribute that a call may omit.
 pub const fn attr(name: &'static str, kind: AttrKind) -> AttrDef {
-    AttrDef { name, kind, required: false }
+    AttrDef { name, kind, required: false, default: "" }
 }
 
 /// An attribute that every call must set.
 pub const fn required(name: &'static str, kind: AttrKind) -> AttrDef {
-    AttrDef { name, kind, required: true }
+    AttrDef { name, kind, required: true, default: "" }
 }

@@ -14,11 +14,11 @@ pub(super) static OPS: &[OpDef] = &[OpDef::new(
 )
 .args(&[tensor("data"), arg("size", ArgKind::Shape)])
 .attrs(&[
-    attr("method", AttrKind::Str),
-    attr("coordinate_transformation_mode", AttrKind::Str),
-    attr("rounding_method", AttrKind::Str),
-    attr("layout", AttrKind::Str),
-    attr("scales", AttrKind::Floats),
+    attr("method", AttrKind::Str).default("\"linear\""),
+    attr("coordinate_transformation_mode", AttrKind::Str).default("\"half_pixel\""),
+    attr("rounding_method", AttrKind::Str).default("\"round_prefer_floor\""),
+    attr("layout", AttrKind::Str).default("\"NCHW\""),
+    attr("scales", AttrKind::Floats).default("from the extents"),
 ])
 .tensor_program(|cx| {
     let shape = cx.out_shape(0)?;

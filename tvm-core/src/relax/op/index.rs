@@ -12,20 +12,22 @@ use super::context::{known, rank, single, tensor_type};
 use super::def::{arg, attr, tensor};
 use super::memory;
 use crate::ir::{
-    ArgDef, ArgKind, AttrKind, Attrs, InferContext, IrError, LegalizeContext, OpDef, TensorShape, TensorType,
-    Type,
+    ArgDef, ArgKind, AttrDef, AttrKind, Attrs, InferContext, IrError, LegalizeContext, OpDef, TensorShape,
+    TensorType, Type,
 };
 use crate::relax::analysis::{differ, show_dims, simplify_dim};
 use crate::relax::{Arg, Expr};
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi;
 
+const MODE: AttrDef = attr("mode", AttrKind::Str).default("\"raise\"");
+const REDUCTION: AttrDef = attr("reduction", AttrKind::Str).default("\"update\"");
 const SCATTER: &[ArgDef] = &[tensor("data"), tensor("indices"), tensor("updates")];
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("take", "the elements that indices name along an axis; ONNX `Gather`", infer_take)
         .args(&[tensor("x"), tensor("indices")])
-        .attrs(&[attr("axis", AttrKind::Int), attr("mode", AttrKind::Str)])
+        .attrs(&[attr("axis", AttrKind::Int).default("the only axis, for rank 1"), MODE])
         .index_extents(take_extents)
         .tensor_program(|cx| {
             let shape = cx.out_shape(0)?;
@@ -47,7 +49,7 @@ pub(super) static OPS: &[OpDef] = &[
         },
     )
     .args(&[tensor("data"), tensor("indices")])
-    .attrs(&[attr("axis", AttrKind::Int), attr("mode", AttrKind::Str)])
+    .attrs(&[attr("axis", AttrKind::Int).default("0"), MODE])
     .index_extents(axis_extents)
     .tensor_program(|cx| {
         single(cx, |x| {
@@ -57,7 +59,7 @@ pub(super) static OPS: &[OpDef] = &[
     }),
     OpDef::new("gather_nd", "the slices that the rows of indices name; ONNX `GatherND`", infer_gather_nd)
         .args(&[tensor("data"), tensor("indices")])
-        .attrs(&[attr("batch_dims", AttrKind::Int)])
+        .attrs(&[attr("batch_dims", AttrKind::Int).default("0")])
         .index_extents(row_extents)
         .tensor_program(|cx| {
             let (shape, batch) = (cx.out_shape(0)?, cx.attrs.int("batch_dims").unwrap_or(0) as usize);
@@ -88,7 +90,7 @@ pub(super) static OPS: &[OpDef] = &[
         },
     )
     .args(SCATTER)
-    .attrs(&[attr("axis", AttrKind::Int), attr("reduction", AttrKind::Str)])
+    .attrs(&[attr("axis", AttrKind::Int).default("0"), REDUCTION])
     .index_extents(axis_extents)
     .tensor_program(|cx| {
         let combine = reduction(&cx.infer())?;
@@ -106,7 +108,7 @@ pub(super) static OPS: &[OpDef] = &[
         },
     )
     .args(SCATTER)
-    .attrs(&[attr("reduction", AttrKind::Str)])
+    .attrs(&[REDUCTION])
     .index_extents(row_extents)
     .tensor_program(|cx| {
         let (combine, depth) = (reduction(&cx.infer())?, row_length(&cx.infer())?.unwrap_or(0));
@@ -133,7 +135,7 @@ pub(super) static OPS: &[OpDef] = &[
         arg("end", ArgKind::Shape),
         arg("strides", ArgKind::Shape),
     ])
-    .attrs(&[attr("axes", AttrKind::Ints)])
+    .attrs(&[attr("axes", AttrKind::Ints).default("the first ones")])
     .tensor_program(lower_slice),
     OpDef::new(
         "where",

@@ -15,7 +15,7 @@ pub(super) static OPS: &[OpDef] = &[OpDef::new(
     infer,
 )
 .args(&[tensor("x1"), tensor("x2")])
-.attrs(&[attr("out_dtype", AttrKind::DType)])
+.attrs(&[attr("out_dtype", AttrKind::DType).default("that of the arguments")])
 .tensor_program(|cx| {
     let (shape, dtype) = (cx.out_shape(0)?, cx.out_dtype(0)?);
     single(cx, |x| Ok(topi::matmul(&x[0], &x[1], shape, dtype)))

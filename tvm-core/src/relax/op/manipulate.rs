@@ -70,7 +70,7 @@ pub(super) static OPS: &[OpDef] = &[
         infer_squeeze,
     )
     .args(X)
-    .attrs(&[attr("axis", AttrKind::Ints)])
+    .attrs(&[attr("axis", AttrKind::Ints).default("all axes of extent 1")])
     .memory(MemoryEffect::Reshapes)
     .tensor_program(lower_reshape),
     OpDef::new(
@@ -79,11 +79,11 @@ pub(super) static OPS: &[OpDef] = &[
         infer_permute,
     )
     .args(X)
-    .attrs(&[attr("axes", AttrKind::Ints)])
+    .attrs(&[attr("axes", AttrKind::Ints).default("all axes, reversed")])
     .tensor_program(|cx| single(cx, |x| Ok(topi::permute(&x[0], &permutation(&cx.infer(), x[0].ndim())?)))),
     OpDef::new("concat", "tensors one after another along an axis; ONNX `Concat`", infer_concat)
         .args(&[arg("tensors", ArgKind::Variadic)])
-        .attrs(&[attr("axis", AttrKind::Int)])
+        .attrs(&[attr("axis", AttrKind::Int).default("0")])
         .tensor_program(|cx| {
             let shape = cx.out_shape(0)?;
             let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), shape.len())?;
@@ -91,7 +91,7 @@ pub(super) static OPS: &[OpDef] = &[
         }),
     OpDef::new("stack", "tensors of one shape side by side along a new axis", infer_stack)
         .args(&[arg("tensors", ArgKind::Variadic)])
-        .attrs(&[attr("axis", AttrKind::Int)])
+        .attrs(&[attr("axis", AttrKind::Int).default("0")])
         .tensor_program(|cx| {
             let shape = cx.out_shape(0)?;
             let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(0), shape.len())?;
@@ -103,7 +103,7 @@ pub(super) static OPS: &[OpDef] = &[
         infer_split,
     )
     .args(X)
-    .attrs(&[required("indices_or_sections", AttrKind::Ints), attr("axis", AttrKind::Int)])
+    .attrs(&[required("indices_or_sections", AttrKind::Ints), attr("axis", AttrKind::Int).default("0")])
     .tensor_program(lower_split),
     OpDef::new("tile", "x repeated as a whole along every axis; ONNX `Tile`", infer_tile)
         .args(X)
@@ -126,7 +126,7 @@ pub(super) static OPS: &[OpDef] = &[
         Ok(Type::Tensor(ty.clone()))
     })
     .args(X)
-    .attrs(&[attr("axis", AttrKind::Ints)])
+    .attrs(&[attr("axis", AttrKind::Ints).default("all axes")])
     .tensor_program(|cx| single(cx, |x| Ok(topi::flip(&x[0], &cx.infer().axes("axis", x[0].ndim())?)))),
 ];
 

@@ -47,14 +47,14 @@ pub static OPS: &[OpDef] = &[
         |ctx| tensor_of(ctx, 0),
     )
     .args(&[arg("shape", ArgKind::Shape)])
-    .attrs(&[required("dtype", AttrKind::DType), attr(DEVICE, AttrKind::Str)])
+    .attrs(&[required("dtype", AttrKind::DType), attr(DEVICE, AttrKind::Str).default("the device of the target")])
     .memory(MemoryEffect::Fresh)
     .impure(),
     OpDef::new(ALLOC_STORAGE, "a block of memory of some bytes (Relay `memory.alloc_storage`)", |_| {
         Ok(Type::Object)
     })
     .args(&[arg("size", ArgKind::Prim)])
-    .attrs(&[attr(DEVICE, AttrKind::Str)])
+    .attrs(&[attr(DEVICE, AttrKind::Str).default("the device of the target")])
     .impure(),
     OpDef::new(
         ALLOC_TENSOR,
@@ -62,7 +62,7 @@ pub static OPS: &[OpDef] = &[
         |ctx| tensor_of(ctx, 2),
     )
     .args(&[arg("storage", ArgKind::Any), arg("offset", ArgKind::Prim), arg("shape", ArgKind::Shape)])
-    .attrs(&[required("dtype", AttrKind::DType), attr(MAX_BYTES, AttrKind::Int)])
+    .attrs(&[required("dtype", AttrKind::DType), attr(MAX_BYTES, AttrKind::Int).default("no maximum")])
     .memory(MemoryEffect::Fresh)
     .impure(),
     OpDef::new(KILL, "the value is not used any more (Relay `memory.kill`)", |_| Ok(Type::unit()))

@@ -14,8 +14,8 @@ use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi;
 
 const X: &[ArgDef] = &[tensor("data")];
-const AXIS: AttrDef = attr("axis", AttrKind::Int);
-const DESCENDING: AttrDef = attr("descending", AttrKind::Bool);
+const AXIS: AttrDef = attr("axis", AttrKind::Int).default("-1");
+const DESCENDING: AttrDef = attr("descending", AttrKind::Bool).default("false");
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("sort", "the elements in order along an axis", |cx| {
@@ -30,7 +30,7 @@ pub(super) static OPS: &[OpDef] = &[
         Ok(tensor_type(cx.tensor(0)?.shape.clone(), Some(index_dtype(cx))))
     })
     .args(X)
-    .attrs(&[AXIS, DESCENDING, attr("dtype", AttrKind::DType)])
+    .attrs(&[AXIS, DESCENDING, attr("dtype", AttrKind::DType).default("i64")])
     .tensor_program(|cx| lower(cx, cx.attrs.bool("descending").unwrap_or(false), false, true)),
     OpDef::new(
         "topk",
@@ -41,9 +41,9 @@ pub(super) static OPS: &[OpDef] = &[
     .attrs(&[
         required("k", AttrKind::Int),
         AXIS,
-        attr("ret_type", AttrKind::Str),
-        attr("largest", AttrKind::Bool),
-        attr("dtype", AttrKind::DType),
+        attr("ret_type", AttrKind::Str).default("\"both\""),
+        attr("largest", AttrKind::Bool).default("true"),
+        attr("dtype", AttrKind::DType).default("i64"),
     ])
     .tensor_program(|cx| {
         let (values, indices) = wanted(&cx.infer())?;

@@ -14,14 +14,18 @@ use crate::tir::{Intrinsic, PrimExpr, PrimFunc};
 use crate::topi;
 
 const X: &[ArgDef] = &[tensor("x")];
-const REDUCE: &[AttrDef] = &[attr("axis", AttrKind::Ints), attr("keepdims", AttrKind::Bool)];
+const REDUCE: &[AttrDef] =
+    &[attr("axis", AttrKind::Ints).default("all axes"), attr("keepdims", AttrKind::Bool).default("false")];
 const ARG: &[AttrDef] = &[
-    attr("axis", AttrKind::Int),
-    attr("keepdims", AttrKind::Bool),
-    attr("select_last_index", AttrKind::Bool),
+    attr("axis", AttrKind::Int).default("all elements, row-major"),
+    attr("keepdims", AttrKind::Bool).default("false"),
+    attr("select_last_index", AttrKind::Bool).default("false"),
 ];
-const CUMULATIVE: &[AttrDef] =
-    &[attr("axis", AttrKind::Int), attr("dtype", AttrKind::DType), attr("exclusive", AttrKind::Bool)];
+const CUMULATIVE: &[AttrDef] = &[
+    attr("axis", AttrKind::Int).default("the only axis, for rank 1"),
+    attr("dtype", AttrKind::DType).default("that of `x`"),
+    attr("exclusive", AttrKind::Bool).default("false"),
+];
 
 macro_rules! table {
     ($($name:literal $doc:literal $attrs:ident |$infer:ident| $ty:expr, |$cx:ident| $lower:expr;)*) => {

@@ -1,4 +1,4 @@
-//! Well-formedness of tensor programs: rules W3 to W5, W7 to W9, W15 to W17 (`docs/tir.md`), beside the scope rules.
+//! Well-formedness of tensor programs: rules W3 to W5, W7 to W9, W15 to W17 (`docs/guide/src/tir.md`), beside the scope rules.
 //!
 //! TVM counterpart: `VerifyWellFormed`.
 

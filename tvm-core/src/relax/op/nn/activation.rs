@@ -15,7 +15,7 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
         unary::infer(cx, Kind::Float)
     })
     .args(&[tensor("data")])
-    .attrs(&[attr("alpha", AttrKind::Float)])
+    .attrs(&[attr("alpha", AttrKind::Float).default("0.01")])
     .tensor_program(|cx| {
         let alpha = cx.infer().float("alpha", 0.01);
         unary::lower(cx, |x| {
@@ -37,7 +37,7 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
         },
     )
     .args(&[tensor("data"), tensor("alpha")])
-    .attrs(&[attr("axis", AttrKind::Int)])
+    .attrs(&[attr("axis", AttrKind::Int).default("1")])
     .tensor_program(|cx| {
         single(cx, |x| {
             let axis = cx.infer().axis(cx.attrs.int("axis").unwrap_or(1), x[0].ndim())?;
@@ -52,7 +52,10 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
         unary::infer(cx, Kind::Float)
     })
     .args(&[tensor("data")])
-    .attrs(&[attr("beta", AttrKind::Float), attr("threshold", AttrKind::Float)])
+    .attrs(&[
+        attr("beta", AttrKind::Float).default("1.0"),
+        attr("threshold", AttrKind::Float).default("20.0"),
+    ])
     .tensor_program(|cx| {
         let (beta, threshold) = (cx.infer().float("beta", 1.0), cx.infer().float("threshold", 20.0));
         unary::lower(cx, |x| topi::softplus(x, beta, threshold))
@@ -62,16 +65,16 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
         unary::infer(cx, Kind::Float)
     })
     .args(&[tensor("data")])
-    .attrs(&[attr("rate", AttrKind::Float)])
+    .attrs(&[attr("rate", AttrKind::Float).default("unused")])
     .tensor_program(|cx| unary::lower(cx, |x| x))
     .elementwise(),
     OpDef::new("nn.softmax", "exp(x) / sum(exp(x)) along an axis; ONNX `Softmax`", infer_softmax)
         .args(&[tensor("data")])
-        .attrs(&[attr("axis", AttrKind::Int)])
+        .attrs(&[attr("axis", AttrKind::Int).default("-1")])
         .tensor_program(|cx| lower_softmax(cx, topi::softmax)),
     OpDef::new("nn.log_softmax", "x - log(sum(exp(x))) along an axis; ONNX `LogSoftmax`", infer_softmax)
         .args(&[tensor("data")])
-        .attrs(&[attr("axis", AttrKind::Int)])
+        .attrs(&[attr("axis", AttrKind::Int).default("-1")])
         .tensor_program(|cx| lower_softmax(cx, topi::log_softmax)),
 ];
 

@@ -15,7 +15,7 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
     infer,
 )
 .args(&[tensor("q"), tensor("k"), tensor("v"), arg("bias", ArgKind::Optional)])
-.attrs(&[attr("scale", AttrKind::Float)])
+.attrs(&[attr("scale", AttrKind::Float).default("1 / sqrt(d)")])
 .tensor_program(|cx| {
     let dtype = cx.out_dtype(0)?;
     single(cx, |x| {

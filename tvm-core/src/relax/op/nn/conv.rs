@@ -14,23 +14,24 @@ use crate::topi::{self, ConvLayouts, ConvParams};
 
 const ARGS: &[ArgDef] = &[tensor("data"), tensor("weight")];
 macro_rules! attrs {
-    ($($more:expr)?) => {
+    ($kernel:literal $(, $more:expr)?) => {
         &[
-            attr("strides", AttrKind::Ints),
-            attr("padding", AttrKind::Ints),
+            attr("strides", AttrKind::Ints).default("1"),
+            attr("padding", AttrKind::Ints).default("0"),
             $($more,)?
-            attr("dilation", AttrKind::Ints),
-            attr("groups", AttrKind::Int),
-            attr("data_layout", AttrKind::Str),
-            attr("kernel_layout", AttrKind::Str),
-            attr("out_layout", AttrKind::Str),
-            attr("out_dtype", AttrKind::DType),
+            attr("dilation", AttrKind::Ints).default("1"),
+            attr("groups", AttrKind::Int).default("1"),
+            attr("data_layout", AttrKind::Str).default("`NCHW` and the like"),
+            attr("kernel_layout", AttrKind::Str).default($kernel),
+            attr("out_layout", AttrKind::Str).default("`data_layout`"),
+            attr("out_dtype", AttrKind::DType).default("that of the arguments"),
         ]
     };
 }
 
-const ATTRS: &[AttrDef] = attrs!();
-const TRANSPOSE_ATTRS: &[AttrDef] = attrs!(attr("output_padding", AttrKind::Ints));
+const ATTRS: &[AttrDef] = attrs!("`OIHW` and the like");
+const TRANSPOSE_ATTRS: &[AttrDef] =
+    attrs!("`IOHW` and the like", attr("output_padding", AttrKind::Ints).default("0"));
 
 macro_rules! convolutions {
     ($($name:literal $transpose:literal $spatial:literal;)*) => {

@@ -22,7 +22,7 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
     infer,
 )
 .args(&[tensor("data"), tensor("weight")])
-.attrs(&[required("weight_layout", AttrKind::Str), attr("units", AttrKind::Int)])
+.attrs(&[required("weight_layout", AttrKind::Str), attr("units", AttrKind::Int).default("all columns")])
 .tensor_program(|cx| {
     let (layout, shape, dtype) = (weight_layout(&cx.infer())?, cx.out_shape(0)?, cx.out_dtype(0)?);
     single(cx, |x| Ok(topi::dense_pack(&x[0], &x[1], &layout, shape, dtype)))

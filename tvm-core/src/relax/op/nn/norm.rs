@@ -11,7 +11,7 @@ use crate::te::TensorExpr;
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi;
 
-const EPSILON: AttrDef = attr("epsilon", AttrKind::Float);
+const EPSILON: AttrDef = attr("epsilon", AttrKind::Float).default("1e-5");
 const AFFINE: &[ArgDef] = &[tensor("data"), tensor("gamma"), tensor("beta")];
 
 pub(in crate::relax::op) static OPS: &[OpDef] = &[
@@ -21,7 +21,7 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
         |cx| infer(cx, |ndim| Ok(vec![cx.axis(cx.attrs.int("axis").unwrap_or(1), ndim)?])),
     )
     .args(&[tensor("data"), tensor("gamma"), tensor("beta"), tensor("moving_mean"), tensor("moving_var")])
-    .attrs(&[attr("axis", AttrKind::Int), EPSILON])
+    .attrs(&[attr("axis", AttrKind::Int).default("1"), EPSILON])
     .tensor_program(|cx| {
         let epsilon = cx.infer().float("epsilon", 1e-5);
         single(cx, |x| {
@@ -56,7 +56,7 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
         },
     )
     .args(AFFINE)
-    .attrs(&[required("axes", AttrKind::Ints), attr("channel_axis", AttrKind::Int), EPSILON])
+    .attrs(&[required("axes", AttrKind::Ints), attr("channel_axis", AttrKind::Int).default("1"), EPSILON])
     .tensor_program(lower_instance_norm),
     OpDef::new("nn.lrn", "divided by a power of the squares of neighbouring channels; ONNX `LRN`", |cx| {
         if cx.attrs.int("size").is_some_and(|size| size < 1) {
@@ -67,10 +67,10 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
     .args(&[tensor("data")])
     .attrs(&[
         required("size", AttrKind::Int),
-        attr("axis", AttrKind::Int),
-        attr("alpha", AttrKind::Float),
-        attr("beta", AttrKind::Float),
-        attr("bias", AttrKind::Float),
+        attr("axis", AttrKind::Int).default("1"),
+        attr("alpha", AttrKind::Float).default("1e-4"),
+        attr("beta", AttrKind::Float).default("0.75"),
+        attr("bias", AttrKind::Float).default("1.0"),
     ])
     .tensor_program(|cx| {
         let (ctx, size) = (cx.infer(), cx.attrs.int("size").unwrap_or(5));

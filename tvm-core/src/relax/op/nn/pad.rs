@@ -17,8 +17,8 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
 .args(&[tensor("data")])
 .attrs(&[
     required("pad_width", AttrKind::Ints),
-    attr("pad_mode", AttrKind::Str),
-    attr("pad_value", AttrKind::Float),
+    attr("pad_mode", AttrKind::Str).default("\"constant\""),
+    attr("pad_value", AttrKind::Float).default("0.0"),
 ])
 .tensor_program(|cx| {
     let ctx = cx.infer();

@@ -14,16 +14,19 @@ use crate::topi::{self, PoolParams};
 const X: &[ArgDef] = &[tensor("data")];
 const ATTRS: &[AttrDef] = &[
     required("pool_size", AttrKind::Ints),
-    attr("strides", AttrKind::Ints),
-    attr("padding", AttrKind::Ints),
-    attr("dilation", AttrKind::Ints),
-    attr("ceil_mode", AttrKind::Bool),
-    attr("count_include_pad", AttrKind::Bool),
-    attr("layout", AttrKind::Str),
-    attr("out_layout", AttrKind::Str),
+    attr("strides", AttrKind::Ints).default("1"),
+    attr("padding", AttrKind::Ints).default("0"),
+    attr("dilation", AttrKind::Ints).default("1"),
+    attr("ceil_mode", AttrKind::Bool).default("false"),
+    attr("count_include_pad", AttrKind::Bool).default("false"),
+    attr("layout", AttrKind::Str).default("`NCHW` and the like"),
+    attr("out_layout", AttrKind::Str).default("`layout`"),
 ];
-const ADAPTIVE: &[AttrDef] =
-    &[attr("output_size", AttrKind::Ints), attr("layout", AttrKind::Str), attr("out_layout", AttrKind::Str)];
+const ADAPTIVE: &[AttrDef] = &[
+    attr("output_size", AttrKind::Ints).default("that of the data"),
+    attr("layout", AttrKind::Str).default("`NCHW` and the like"),
+    attr("out_layout", AttrKind::Str).default("`layout`"),
+];
 
 macro_rules! pools {
     ($($max:literal $avg:literal $adaptive:literal $spatial:literal;)*) => {

@@ -13,7 +13,7 @@ use crate::topi::{self, Winograd, tiles};
 pub(in crate::relax::op) static OPS: &[OpDef] = &[
     OpDef::new("nn.winograd_data", "transformed tiles of data for windows of 3×3", infer_data)
         .args(&[tensor("data")])
-        .attrs(&[required("tile", AttrKind::Int), attr("padding", AttrKind::Ints)])
+        .attrs(&[required("tile", AttrKind::Int), attr("padding", AttrKind::Ints).default("0")])
         .tensor_program(|cx| {
             let (ctx, shape) = (cx.infer(), cx.out_shape(0)?);
             let (winograd, pads) = (algorithm(&ctx)?, padding(&ctx, 2)?);
