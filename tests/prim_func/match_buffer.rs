@@ -50,6 +50,20 @@ fn nested(x: &Tensor<u8, n>, y: &mut Tensor<u8, n>) {
     }
 }
 
+/// A matched row whose extent is a symbolic one, beside another buffer of that extent.
+#[prim_func]
+fn weighted_rows(x: &Tensor<f32, m, n>, w: &Tensor<f32, n>, y: &mut Tensor<f32, m, n>) {
+    for i in 0..m {
+        block("row", [S(i)], |[vi]| {
+            let from = match_buffer(x[[vi, 0..n]]);
+            let to = match_buffer(y[[vi, 0..n]]);
+            for k in 0..n {
+                to[[k]] = from[[k]] * w[[k]];
+            }
+        });
+    }
+}
+
 /// A block around one whose local buffer is matched.
 #[prim_func]
 fn around_local(x: &Tensor<i32, m, n>, y: &mut Tensor<i32, m>) {
@@ -72,6 +86,7 @@ fn around_local(x: &Tensor<i32, m, n>, y: &mut Tensor<i32, m>) {
 fn matched_buffers_stand_for_regions() {
     for (m, n) in [(2, 4), (6, 12), (0, 8), (8, 0)] {
         agree!(tiles, (&matrix(m, n, 7)) -> matrix(m, n, 8), 0.0);
+        agree!(weighted_rows, (&matrix(m, n, 7), &data(n, 5)) -> matrix(m, n, 8), 0.0);
     }
     for (m, n) in [(1, 1), (5, 7), (3, 0), (0, 3)] {
         let y = agree!(row_sums, (&matrix(m, n, 9)) -> data(m, 1), 1e-6);

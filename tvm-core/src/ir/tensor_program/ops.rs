@@ -336,6 +336,8 @@ impl ops::Neg for PrimExpr {
         let dtype = self.dtype();
         match &self {
             PrimExpr::FloatImm(it) => PrimExpr::float(-it.value, it.dtype),
+            // Unsigned numbers wrap.
+            _ if dtype.is_uint() => 0i64.into_operand(dtype) - self,
             // -1 * x keeps the sign of zero, which 0 - x does not.
             _ => (-1i64).into_operand(dtype) * self,
         }

@@ -41,7 +41,9 @@ struct LowerMatchBuffer {
 
 impl LowerMatchBuffer {
     fn bind(&mut self, formal: Option<&PrimExpr>, actual: PrimExpr) {
-        if let Some(var) = formal.and_then(PrimExpr::as_var) {
+        // A symbolic extent that both have is no formal of its own.
+        let same = |id| actual.as_var().is_some_and(|actual| actual.id() == id);
+        if let Some(var) = formal.and_then(PrimExpr::as_var).filter(|var| !same(var.id())) {
             self.vars.vars.insert(var.id(), actual);
         }
     }
