@@ -1,4 +1,4 @@
-//! Comparison of results with expected values, by the rule of ONNX's own test runner: shape and element type must be
+//! Comparison of results with expected values, for tests by the rule of ONNX's own test runner: shape and element type must be
 //! equal, and `|got - want| <= atol + rtol * |want|`. Infinities and NaN are equal only to themselves.
 
 use tvm_runtime::Tensor;
@@ -35,9 +35,85 @@ pub(crate) fn mismatch(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Res
     }))
 }
 
+/// How two tensors differ.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Difference {
+    /// Largest absolute difference; infinite where only one is a number.
+    pub(crate) absolute: f64,
+    /// Largest absolute difference as a share of the expected element, of elements that are not tiny beside the largest one.
+    pub(crate) relative: f64,
+    /// Number of elements beyond the tolerance.
+    pub(crate) wrong: usize,
+    /// Number of elements.
+    pub(crate) total: usize,
+    /// Why there are no elements to compare: other shapes or element types.
+    pub(crate) kind: Option<String>,
+}
+
+impl Difference {
+    /// Compares `got` with `want`: elements differ if `|got - want| > atol + rtol * |want|`. Without `atol` in the tolerance, it is
+    /// `rtol / 100` of the largest element, because values that cancel out are as exact as what they are made of.
+    pub(crate) fn of(got: &Tensor, want: &Tensor, rtol: f64, atol: Option<f64>) -> Result<Difference, Error> {
+        let total = want.len();
+        if got.shape() != want.shape() || got.dtype() != want.dtype() {
+            let describe = |it: &Tensor| format!("{} {:?}", it.dtype(), it.shape());
+            let kind = Some(format!("{}, expected {}", describe(got), describe(want)));
+            return Ok(Difference { wrong: total.max(1), total, kind, ..Difference::default() });
+        }
+        let (got, want) = (got.to_f64s()?, want.to_f64s()?);
+        let largest = want.iter().filter(|it| it.is_finite()).fold(0.0, |most: f64, it| most.max(it.abs()));
+        let atol = atol.unwrap_or(rtol / 100.0 * largest);
+        let mut found = Difference { total, ..Difference::default() };
+        for (&got, &want) in got.iter().zip(&want) {
+            if got == want || got.is_nan() && want.is_nan() {
+                continue;
+            }
+            let absolute =
+                if got.is_finite() && want.is_finite() { (got - want).abs() } else { f64::INFINITY };
+            found.absolute = found.absolute.max(absolute);
+            if want.abs() > 1e-6 * largest {
+                found.relative = found.relative.max(absolute / want.abs());
+            }
+            found.wrong += usize::from(absolute > atol + rtol * want.abs());
+        }
+        Ok(found)
+    }
+
+    /// True if the tensors differ by more than the tolerance.
+    pub(crate) fn differs(&self) -> bool {
+        self.wrong > 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn differences_are_measured() {
+        let tensor = |values: &[f32]| Tensor::from_slice(values, &[values.len() as i64]).unwrap();
+        // Absolute and relative difference, and how many elements are beyond 1e-3 of their size and 1e-5 of the largest one.
+        type Case = (&'static [f32], &'static [f32], f64, f64, usize);
+        let cases: &[Case] = &[
+            (&[1.0, 2.0], &[1.0, 2.0], 0.0, 0.0, 0),
+            (&[1.5, 2.0], &[1.0, 2.0], 0.5, 0.5, 1),
+            (&[0.0, 1000.0], &[0.007_812_5, 1000.0], 0.007_812_5, 1.0, 0),
+            (&[0.0, 1.0], &[0.007_812_5, 1.0], 0.007_812_5, 1.0, 1),
+            (&[f32::NAN, f32::INFINITY], &[f32::NAN, f32::INFINITY], 0.0, 0.0, 0),
+            (&[f32::NAN, 1.0], &[1.0, 1.0], f64::INFINITY, f64::INFINITY, 1),
+            (&[], &[], 0.0, 0.0, 0),
+        ];
+        for (got, want, absolute, relative, wrong) in cases {
+            let found = Difference::of(&tensor(got), &tensor(want), 1e-3, None).unwrap();
+            assert_eq!(
+                (found.absolute, found.relative, found.wrong),
+                (*absolute, *relative, *wrong),
+                "{got:?}"
+            );
+        }
+        let other = Difference::of(&tensor(&[1.0]), &tensor(&[1.0, 2.0]), 1e-3, None).unwrap();
+        assert!(other.differs() && other.kind.unwrap() == "f32 [1], expected f32 [2]");
+    }
 
     #[test]
     fn tolerances() {

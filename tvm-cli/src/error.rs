@@ -35,6 +35,13 @@ pub(crate) enum Error {
         /// Error in the content.
         source: Box<Error>,
     },
+    /// No Python has a package that is needed.
+    NoPeer {
+        /// The package.
+        package: &'static str,
+        /// The interpreters that were tried, and why each does not do.
+        tried: Vec<String>,
+    },
     /// The command line is invalid.
     Usage(String),
     /// Another failure: of a request, a data set, a program that was started.
@@ -51,6 +58,17 @@ impl Diagnose for Error {
             Error::Io { path, source } => Diagnostic::plain(format!("{path}: {source}")),
             Error::File { path, source } => {
                 return source.diagnostics().into_iter().map(|it| it.context(path)).collect();
+            }
+            Error::NoPeer { package, tried } => {
+                let tried = if tried.is_empty() {
+                    "there is none in PATH".to_string()
+                } else {
+                    format!("tried {}", tried.join(", "))
+                };
+                let message = format!("no Python with {package}: {tried}");
+                Diagnostic::plain(message).help(format!(
+                    "install it with `python3 -m pip install {package}`, or name a Python that has it with --python"
+                ))
             }
             Error::Usage(message) | Error::Failed(message) => Diagnostic::plain(message),
         }]
@@ -74,6 +92,7 @@ impl Error {
             | Error::Pass(_)
             | Error::Runtime(_)
             | Error::Io { .. }
+            | Error::NoPeer { .. }
             | Error::Failed(_) => 1,
         }
     }
@@ -115,9 +134,12 @@ impl Error {
                 matches!(err, CodegenError::NotSupported { .. } | CodegenError::Unsupported { .. })
             }
             Error::File { source, .. } => source.is_unsupported(),
-            Error::Pass(_) | Error::Runtime(_) | Error::Io { .. } | Error::Usage(_) | Error::Failed(_) => {
-                false
-            }
+            Error::Pass(_)
+            | Error::Runtime(_)
+            | Error::Io { .. }
+            | Error::NoPeer { .. }
+            | Error::Usage(_)
+            | Error::Failed(_) => false,
         }
     }
 }

@@ -28,7 +28,15 @@ impl Inputs {
     /// The inputs of `model`, read or made up. The dimensions of what is made up are those of what is read, or else the least that
     /// `options` allow.
     pub(crate) fn read(&self, model: &Model, options: &Options) -> Result<Vec<Tensor>, Error> {
-        let fill = self.fill;
+        self.read_or(self.fill, model, options)
+    }
+
+    /// As [`Inputs::read`]; inputs are random if nothing else is said.
+    pub(crate) fn read_or_random(&self, model: &Model, options: &Options) -> Result<Vec<Tensor>, Error> {
+        self.read_or(self.fill.or(Some(Fill::Random)), model, options)
+    }
+
+    fn read_or(&self, fill: Option<Fill>, model: &Model, options: &Options) -> Result<Vec<Tensor>, Error> {
         let params = model.params()?;
         let given = self.given(&params)?;
         let mut extents = options.least_extents();

@@ -14,6 +14,8 @@ mod model;
 mod npz;
 mod out;
 mod progress;
+mod reference;
+mod search;
 mod worker;
 
 use std::process::ExitCode;
@@ -41,6 +43,8 @@ enum Command {
     Bench(cmd::bench::Args),
     /// Shows inputs, outputs and content of a model or artifact.
     Inspect(cmd::inspect::Args),
+    /// Runs a model here and in another program, and shows where the results differ first.
+    Compare(cmd::compare::Args),
     /// Lists the supported operators.
     Ops(cmd::ops::Args),
     /// Runs tests in the layout of ONNX backend tests and compares the outputs.
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Command::Compile(args) => cmd::compile::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),
         Command::Inspect(args) => cmd::inspect::run(&args),
+        Command::Compare(args) => cmd::compare::run(&args),
         Command::Ops(args) => cmd::ops::run(&args),
         Command::OnnxTest(args) => cmd::onnx_test::run(&args),
         Command::Doctor(args) => cmd::doctor::run(&args),

@@ -107,6 +107,11 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
+    /// The number, if one is given.
+    pub(crate) fn number(self) -> Option<u32> {
+        self.threads
+    }
+
     /// A configuration with a pool of this many threads, or the default one.
     pub(crate) fn config(self) -> VmConfig {
         let pool = self.threads.map(|it| Arc::new(WorkerPool::new(it as usize)) as Arc<dyn ThreadPool>);

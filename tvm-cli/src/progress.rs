@@ -43,31 +43,33 @@ impl Drop for Progress {
 struct Passes(ProgressBar);
 
 impl Passes {
-    fn show(&self, what: &str, module: &IRModule, kernels_only: bool) {
+    /// Shows what happens to the kernels of a module; to its graph functions, if there are no kernels yet.
+    fn show(&self, what: &str, module: &IRModule) {
         if self.0.is_hidden() {
             return;
         }
         let kernels = module.functions().filter(|(_, func)| matches!(func, BaseFunc::Prim(_))).count();
-        match kernels {
-            0 if kernels_only => {}
-            0 => self.0.set_message(what.to_string()),
-            1 => self.0.set_message(format!("{what}: 1 kernel")),
-            _ => self.0.set_message(format!("{what}: {kernels} kernels")),
-        }
+        self.0.set_message(match kernels {
+            0 => format!("compiling: {what}"),
+            1 => format!("compiling 1 kernel: {what}"),
+            _ => format!("compiling {kernels} kernels: {what}"),
+        });
     }
 }
 
 impl PassInstrument for Passes {
     fn before(&self, pass: &Pass, module: &IRModule) -> Result<(), PassError> {
         if pass.kind != PassKind::Sequential {
-            self.show(pass.info.name, module, false);
+            self.show(pass.info.name, module);
         }
         Ok(())
     }
 
     fn after(&self, pass: &Pass, module: &IRModule) -> Result<(), PassError> {
-        if pass.kind == PassKind::Sequential {
-            self.show("generating code", module, true);
+        // Code is generated once all functions are kernels, and lowered.
+        let all = module.functions().all(|(_, func)| matches!(func, BaseFunc::Prim(_)));
+        if pass.kind == PassKind::Sequential && all {
+            self.show("code", module);
         }
         Ok(())
     }

@@ -208,7 +208,7 @@ fn a_closed_pipe_is_no_error() {
 
 #[test]
 fn every_command_explains_its_options() {
-    for command in ["run", "compile", "bench", "inspect", "ops", "onnx-test", "doctor"] {
+    for command in ["run", "compile", "bench", "inspect", "compare", "ops", "onnx-test", "doctor"] {
         let help = tvmc(&[command, "--help"]);
         assert!(help.contains("--json"), "{command}: {help}");
         let has_options = !["ops", "doctor"].contains(&command);

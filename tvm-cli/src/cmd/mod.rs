@@ -1,6 +1,7 @@
 //! The commands of `tvmc`, one file each.
 
 pub(crate) mod bench;
+pub(crate) mod compare;
 pub(crate) mod compile;
 pub(crate) mod completions;
 pub(crate) mod doctor;

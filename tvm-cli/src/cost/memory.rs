@@ -267,3 +267,33 @@ fn bytes(ty: &Type) -> Poly {
         | Type::Object => Poly::default(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tvm_onnx::ImportOptions;
+    use tvm_runtime::vm::VmConfig;
+    use tvm_runtime::{DataType, Tensor};
+
+    use super::*;
+    use crate::model::Model;
+
+    /// A run needs exactly the peak: with less memory it fails.
+    #[test]
+    fn the_peak_is_what_a_run_needs() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/digits_cnn/model.onnx");
+        let target = Target::interpreter();
+        for (options, n) in [(ImportOptions::default(), 3), (ImportOptions::default().dim("n", 2.into()), 2)]
+        {
+            let module = tvm_onnx::import_file(path, &options).unwrap();
+            let extents = Extents::from([("n".to_string(), n)]);
+            let peak = Plan::of(&module, &target, &extents).unwrap().peak.at(&extents) as usize;
+            let image = Tensor::zeros(&[n, 1, 8, 8], DataType::F32).unwrap();
+            for (max_bytes, enough) in [(peak, true), (peak - 1, false)] {
+                let config = VmConfig { max_bytes, ..VmConfig::default() };
+                let model = Model::compile(module.clone(), &target, config).unwrap();
+                let res = model.run(std::slice::from_ref(&image));
+                assert_eq!(res.is_ok(), enough, "n = {n}, {max_bytes} bytes: {:?}", res.err());
+            }
+        }
+    }
+}
