@@ -219,3 +219,19 @@ fn a_recognition_model_takes_any_width() {
         }
     }
 }
+
+/// An empty tensor may have a large extent beside the one that is 0: nothing runs over it.
+#[test]
+fn large_extents_of_empty_tensors() {
+    let nodes = vec![
+        node("Transpose", "x", "t", vec![ints("perm", &[2, 0, 1])]),
+        node("ReduceMax", "t", "r", vec![ints("axes", &[0]), int("keepdims", 0)]),
+        node("Softmax", "r", "y", vec![int("axis", 0)]),
+    ];
+    let model = model(13, nodes).input("x", "a b c").output("y");
+    for target in targets() {
+        let vm = compiled(&model, &target).unwrap();
+        let got = run(&vm, &[floats(&[], &[1 << 40, 0, 3])]);
+        assert_eq!(got[0].shape(), [1 << 40, 0], "{target}");
+    }
+}

@@ -230,6 +230,11 @@ fn labels_are_strings() {
         ],
     );
     linear.domain = "ai.onnx.ml".into();
+    let mut zip = node("ZipMap", "s", "m", vec![texts("classlabels_strings", &["first", "second", "none"])]);
+    zip.domain = "ai.onnx.ml".into();
+    let scores = push(push(model(17, vec![]).input("x", "n 2"), linear.clone()), zip.clone()).output("m");
+    let got = run(&compiled(&scores, &targets()[0]).unwrap(), &[floats(&[3.0, 1.0], &[1, 2])]);
+    assert_near(&got[0], &floats(&[3.0, 1.0, -4.0], &[1, 3]), "scores");
     let classify = |it: ModelProto| push(it.input("x", "n 2"), linear.clone());
     check(
         &classify,

@@ -193,6 +193,14 @@ fn classification_trees() {
     let attrs = model(&[5, 7, 9], "NONE", &[0, 1, 2, 1, 0, 1], &[-10.0, -20.0, -30.0, -1.0, -2.0, -3.0]);
     let scores = floats(&[-12.0, -3.0, 0.0, 0.0, -1.0, -30.0, 0.0, -1.0, -30.0], &[3, 3]);
     check(ML, op, attrs, &[x()], &[longs(&[7, 7, 7]), scores]);
+    // One score, with a base value, or of the second class.
+    let values = [0.1, -0.2, 0.3, 0.1, -0.2, 0.3];
+    let mut attrs = model(&[5, 7], "NONE", &[0; 6], &values);
+    attrs.push(reals("base_values", &[0.25]));
+    let scores = floats(&[-0.45, 0.45, -0.65, 0.65, -0.65, 0.65], &[3, 2]);
+    check(ML, op, attrs, &[x()], &[longs(&[7, 7, 7]), scores]);
+    let attrs = model(&[5, 7], "NONE", &[1; 6], &values);
+    check(ML, op, attrs, &[x()], &[longs(&[7, 7, 7]), floats(&[0.0, 0.2, 0.0, 0.4, 0.0, 0.4], &[3, 2])]);
     let (positive, signed) = ([0.1, 0.2, 0.3, 0.1, 0.2, 0.3], [0.1, -0.2, 0.3, 0.1, -0.2, 0.3]);
     for (transform, values, labels, scores) in [
         ("NONE", positive, [7, 5, 5], [0.4, 0.6, 0.6, 0.4, 0.6, 0.4]),

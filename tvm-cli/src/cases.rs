@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tvm_core::target::Target;
-use tvm_onnx::proto::{ElemType, ModelProto, TypeProto, ValueInfoProto};
+use tvm_onnx::proto::{ModelProto, TypeProto, ValueInfoProto};
 use tvm_onnx::{DataValue, ImportOptions};
 use tvm_runtime::Tensor;
 use tvm_runtime::vm::VmConfig;
@@ -35,18 +35,12 @@ impl Values {
     fn read(set: &Path, stem: &str, types: &[(&str, TypeProto)]) -> Result<Values, Error> {
         let mut res = Values::default();
         for (path, (name, ty)) in data::numbered(set, stem).iter().zip(types) {
-            let is_strings =
-                ty.tensor_type.as_ref().is_some_and(|it| it.elem_type == ElemType::String as i32);
-            if ty.sequence_type.is_none() && ty.optional_type.is_none() && !is_strings {
+            if ty.sequence_type.is_none() && ty.optional_type.is_none() {
                 res.tensors.push(data::read(path)?);
                 continue;
             }
             let bytes = fs::read(path).map_err(Error::io(path))?;
             let value = DataValue::read(&bytes, ty)?;
-            if let (true, DataValue::Tensor(strings)) = (is_strings, &value) {
-                res.tensors.push(strings.clone());
-                continue;
-            }
             if ty.optional_type.is_some() && matches!(value, DataValue::Absent) {
                 res.options.absent.insert(name.to_string());
             }

@@ -7,9 +7,8 @@ use prost::Message;
 use tvm_runtime::Tensor;
 
 use crate::error::OnnxError;
-use crate::external::ExternalData;
 use crate::proto::{OptionalProto, SequenceProto, TensorProto, TypeProto};
-use crate::tensor::{MAX_TENSOR_BYTES, decode_tensor, decode_text};
+use crate::tensor::{decode_any, read_tensor};
 
 /// A value of a data set.
 #[derive(Clone, Debug)]
@@ -34,9 +33,7 @@ impl DataValue {
             return sequence(&proto);
         }
         if ty.optional_type.is_none() {
-            let proto =
-                TensorProto::decode(bytes).map_err(|source| OnnxError::Decode { what: "tensor", source })?;
-            return tensor(&proto);
+            return read_tensor(bytes).map(DataValue::Tensor);
         }
         let proto = OptionalProto::decode(bytes)
             .map_err(|source| OnnxError::Decode { what: "optional value", source })?;
@@ -54,10 +51,7 @@ const TENSOR: i32 = 1;
 const SEQUENCE: i32 = 3;
 
 fn tensor(proto: &TensorProto) -> Result<DataValue, OnnxError> {
-    match decode_text(proto, MAX_TENSOR_BYTES)? {
-        Some(strings) => Ok(DataValue::Tensor(strings)),
-        None => decode_tensor(proto, &ExternalData::none(), MAX_TENSOR_BYTES).map(DataValue::Tensor),
-    }
+    decode_any(proto).map(DataValue::Tensor)
 }
 
 fn sequence(proto: &SequenceProto) -> Result<DataValue, OnnxError> {

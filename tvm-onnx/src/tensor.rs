@@ -62,13 +62,22 @@ pub fn dtype_to_onnx(dtype: DataType) -> Option<i32> {
     ELEM_TYPES.iter().find(|(_, it)| *it == dtype).map(|&(elem, _)| elem as i32)
 }
 
-/// Reads a serialised `TensorProto`, the form in which ONNX backend tests store their data sets.
+/// Reads a serialised `TensorProto`, the form in which ONNX backend tests store their data sets. Strings are read as
+/// [`encode_strings`] gives them.
 ///
 /// # Errors
 /// When the bytes are not a tensor, or when the element type is not supported.
 pub fn read_tensor(bytes: &[u8]) -> Result<Tensor, OnnxError> {
     let proto = TensorProto::decode(bytes).map_err(|source| OnnxError::Decode { what: "tensor", source })?;
-    decode_tensor(&proto, &ExternalData::none(), MAX_TENSOR_BYTES)
+    decode_any(&proto)
+}
+
+/// Converts a `TensorProto` without external data, also one of strings.
+pub(crate) fn decode_any(proto: &TensorProto) -> Result<Tensor, OnnxError> {
+    match decode_text(proto, MAX_TENSOR_BYTES)? {
+        Some(strings) => Ok(strings),
+        None => decode_tensor(proto, &ExternalData::none(), MAX_TENSOR_BYTES),
+    }
 }
 
 /// Serialises a tensor under `name`.

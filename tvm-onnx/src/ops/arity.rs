@@ -206,6 +206,7 @@ const EXTENSIONS: &[(&str, usize)] = &[
     ("TreeEnsemble", 1),
     ("TreeEnsembleClassifier", 1),
     ("TreeEnsembleRegressor", 1),
+    ("ZipMap", 1),
 ];
 
 /// Maximum number of inputs of the operator `name` of a domain beside the standard one, if it has one.

@@ -25,6 +25,7 @@ pub(super) static ROWS: &[Row] = &[
     row("OneHotEncoder", 1, With(one_hot)),
     row("SVMRegressor", 1, With(support_vectors)),
     row("Scaler", 1, With(scale)),
+    row("ZipMap", 1, With(scores_by_label)),
 ];
 
 type Results = Result<Vec<Value>, OnnxError>;
@@ -215,6 +216,20 @@ fn places_of_keys(node: &mut Node<'_, '_>, keys: &List) -> Result<Arg, OnnxError
     let places = node.apply("multiply", &equal, &counted)?;
     let axis = node.rank(&places)? as i64 - 1;
     node.op("max", &[places], Attrs::new().with("axis", vec![axis]).with("keepdims", false))
+}
+
+/// The scores as they are: a matrix, where the standard has a sequence of maps from labels to scores. The columns are in the order
+/// of the labels.
+fn scores_by_label(node: &mut Node<'_, '_>) -> Results {
+    let x = node.arg(0)?;
+    let labels = node.attr_ints("classlabels_int64s")?.map_or(0, <[i64]>::len);
+    let labels = labels.max(node.attr_strings("classlabels_strings")?.len()) as i64;
+    match node.shape(&x)?.last().and_then(PrimExpr::as_int) {
+        Some(columns) if columns != labels => {
+            Err(node.malformed(format!("there are {labels} labels for {columns} scores")))
+        }
+        _ => one(Ok(x)),
+    }
 }
 
 /// The value of the key that equals the element; a default if there is none.

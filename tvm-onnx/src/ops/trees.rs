@@ -381,15 +381,21 @@ impl Forest {
         if how == "AVERAGE" {
             res = node.with("divide", &res, self.roots.len() as f64)?;
         }
+        Ok(res)
+    }
+
+    /// The scores and the base values, of which there is one for each of the scores.
+    fn with_base(&self, node: &mut Node<'_, '_>, scores: &Arg) -> Result<Arg, OnnxError> {
         let (base, _) = reals(node, "base_values")?;
+        let count = node.extent(scores, 1)?;
         if base.is_empty() {
-            return Ok(res);
+            return Ok(scores.clone());
         }
-        if base.len() != self.targets {
+        if !count.is_const(base.len() as i64) {
             return Err(node.unsupported(format!("{} base values for {} targets", base.len(), self.targets)));
         }
-        let base = table(node, &base, &[self.targets as i64], dtype)?;
-        node.apply("add", &res, &base)
+        let base = table(node, &base, &[base.len() as i64], self.wide())?;
+        node.apply("add", scores, &base)
     }
 }
 
@@ -402,34 +408,48 @@ fn regress(node: &mut Node<'_, '_>) -> Results {
     let how = node.str_or("aggregate_function", "SUM")?;
     let place = forest.leaves(node)?;
     let scores = forest.scores(node, &place, how)?;
+    let scores = forest.with_base(node, &scores)?;
     let scores = node.cast(&scores, DataType::F32)?;
     one(transformed(node, &scores))
 }
 
-/// The class with the largest sum of weights, among those that have weights. If there are two classes and all weights name the first, their sum is the score
-/// of the second, which is chosen above 0.5 if no weight is negative, and above 0 otherwise.
+/// The class with the largest sum of weights, among those that have weights. If there are two classes and all weights name the
+/// same one, their sum is the score of the second, which is chosen above 0.5 if no weight is negative, and above 0 otherwise.
 fn classify(node: &mut Node<'_, '_>) -> Results {
     let labels = Labels::of(node, "classlabels_int64s")?;
     let forest = forest(node, "class", labels.len())?;
     let place = forest.leaves(node)?;
     let scores = forest.scores(node, &place, "SUM")?;
-    let scores = node.cast(&scores, DataType::F32)?;
     let id = forest.weights.first().map(|it| it.1);
     if labels.len() != 2 || forest.weights.iter().any(|it| Some(it.1) != id) {
+        let scores = forest.with_base(node, &scores)?;
+        let scores = node.cast(&scores, DataType::F32)?;
         // A class without a weight in any leaf of the row is not chosen.
         let weighed = forest.weighed(node, &place)?;
         let low = node.scalar(f64::NEG_INFINITY, DataType::F32)?;
         let ranked = node.choice(&weighed, &scores, &low)?;
         return largest(node, &labels, &ranked, &scores);
     }
-    if id != Some(0) || node.has_attr("base_values") || node.has_attr("base_values_as_tensor") {
-        return Err(node.unsupported("weights of the second class only, or one score with base values"));
-    }
-    let zero = table(node, &[0.0], &[1], DataType::I64)?;
-    let score = node.take(&scores, &zero, 1)?;
+    let which = id.unwrap_or(0);
+    let place = table(node, &[which as f64], &[1], DataType::I64)?;
+    let score = node.take(&scores, &place, 1)?;
     let positive = forest.weights.iter().all(|it| it.2 >= 0.0);
+    let limit = if positive { 0.5 } else { 0.0 };
+    if which == 1 {
+        if !reals(node, "base_values")?.0.is_empty() {
+            return Err(node.unsupported("base values beside weights of the second class only"));
+        }
+        // The first class has no score, which is 0 before the transformation.
+        let score = node.cast(&score, DataType::F32)?;
+        let scores = node.cast(&scores, DataType::F32)?;
+        let scores = transformed(node, &scores)?;
+        let both = [node.part(&scores, 1, 0, 1)?, node.part(&scores, 1, 1, 2)?];
+        return above(node, &labels, &score, limit, both);
+    }
+    let score = forest.with_base(node, &score)?;
+    let score = node.cast(&score, DataType::F32)?;
     let both = two_scores(node, &score, positive)?;
-    above(node, &labels, &score, if positive { 0.5 } else { 0.0 }, both)
+    above(node, &labels, &score, limit, both)
 }
 
 fn ensemble(node: &mut Node<'_, '_>) -> Results {
