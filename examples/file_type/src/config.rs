@@ -65,7 +65,8 @@ impl Config {
     /// The type of the largest score, if it is large enough for this type; otherwise text or unknown.
     pub(crate) fn judge<'a>(&'a self, scores: &[f32], kinds: &Kinds) -> (&'a str, f32) {
         let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-        let Some((name, score)) = best.and_then(|(i, score)| Some((self.target_labels_space.get(i)?, *score)))
+        let Some((name, score)) =
+            best.and_then(|(i, score)| Some((self.target_labels_space.get(i)?, *score)))
         else {
             return ("unknown", 0.0);
         };

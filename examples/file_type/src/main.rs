@@ -62,7 +62,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let agreement = known.iter().filter(|it| **it).count() as f64 / known.len().max(1) as f64;
     println!("{:.1} % of {} have the type that their extension says", 100.0 * agreement, known.len());
     if given.is_none() && agreement < AGREEMENT {
-        return Err(format!("the types agree with {agreement:.3} of the extensions, expected {AGREEMENT}").into());
+        return Err(
+            format!("the types agree with {agreement:.3} of the extensions, expected {AGREEMENT}").into()
+        );
     }
     Ok(())
 }
@@ -90,7 +92,12 @@ fn walk(folder: &Path, prefix: &str, config: &Config, rows: &mut Vec<Row>) -> st
 }
 
 /// Sets type and score of the files that have enough bytes; the others are text if they are UTF-8.
-fn classify(model: &CompiledModel, config: &Config, kinds: &Kinds, rows: &mut [Row]) -> Result<(), tvm::ModelError> {
+fn classify(
+    model: &CompiledModel,
+    config: &Config,
+    kinds: &Kinds,
+    rows: &mut [Row],
+) -> Result<(), tvm::ModelError> {
     let mut rows: Vec<&mut Row> = rows.iter_mut().filter(|row| row.features.is_some()).collect();
     if rows.is_empty() {
         return Ok(());

@@ -40,7 +40,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let recording = Recording::read(&file)?;
     if recording.rate != RATE {
-        return Err(format!("{}: {} samples per second, expected {RATE}", file.display(), recording.rate).into());
+        return Err(
+            format!("{}: {} samples per second, expected {RATE}", file.display(), recording.rate).into()
+        );
     }
 
     let start = Instant::now();
