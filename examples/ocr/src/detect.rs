@@ -18,13 +18,15 @@ const MULTIPLE: usize = 32;
 pub(crate) struct Detector(CompiledModel);
 
 impl Detector {
-    pub(crate) fn new(path: &Path) -> Result<Detector, tvm::ModelError> {
-        Ok(Detector(Model::onnx(path)?.dim("p2o.DynamicDimension.0", 1).compile()?))
+    /// Compiles the model for pictures of the size of this one.
+    pub(crate) fn new(path: &Path, picture: &Picture) -> Result<Detector, tvm::ModelError> {
+        let (width, height) = sides(picture);
+        Ok(Detector(Model::onnx(path)?.shape("x", &[1, 3, height as i64, width as i64]).compile()?))
     }
 
-    /// The lines from top to bottom.
+    /// The lines of a picture of that size, from top to bottom.
     pub(crate) fn lines(&self, picture: &Picture) -> Result<Vec<Area>, tvm::ModelError> {
-        let (width, height) = (side(picture.width, picture), side(picture.height, picture));
+        let (width, height) = sides(picture);
         let gray = picture.scaled(picture.whole(), width, height);
         let image = [gray.as_slice(); 3].concat();
         let outputs = self.0.run((image, [1, 3, height as i64, width as i64]))?;
@@ -51,11 +53,11 @@ impl Detector {
     }
 }
 
-/// A side of `picture` in the model.
-fn side(pixels: usize, picture: &Picture) -> usize {
-    let longest = picture.width.max(picture.height);
-    let scaled = if longest > LONGEST { pixels * LONGEST / longest } else { pixels };
-    ((scaled + MULTIPLE / 2) / MULTIPLE).max(1) * MULTIPLE
+/// Width and height of `picture` in the model.
+fn sides(picture: &Picture) -> (usize, usize) {
+    let longest = picture.width.max(picture.height).max(LONGEST);
+    let side = |pixels: usize| (pixels * LONGEST / longest + MULTIPLE / 2) / MULTIPLE;
+    (side(picture.width).max(1) * MULTIPLE, side(picture.height).max(1) * MULTIPLE)
 }
 
 /// The rectangles around connected pixels that are likely enough, as a whole as well.
@@ -107,4 +109,13 @@ fn connected_pixels_are_a_line() {
     // The first one is connected by a corner; the pixel with 0.4 is not likely enough as a line.
     assert_eq!(cores(&probabilities, 6), [area(0, 0, 4, 2), area(0, 3, 4, 4)]);
     assert!(cores(&[], 6).is_empty());
+}
+
+#[test]
+fn sides_are_multiples_of_32() {
+    let cases =
+        [((640, 384), (640, 384)), ((1, 47), (32, 32)), ((1920, 1080), (960, 544)), ((100, 9600), (32, 960))];
+    for ((width, height), want) in cases {
+        assert_eq!(sides(&Picture { width, height, pixels: Vec::new() }), want);
+    }
 }

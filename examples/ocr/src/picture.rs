@@ -86,7 +86,8 @@ impl Picture {
     /// The part in `area` at another size, for a model: values of -1 to 1. A pixel is the mean of the four that are nearest.
     pub(crate) fn scaled(&self, area: Area, width: usize, height: usize) -> Vec<f32> {
         let place = |i: usize, n: usize, from: usize, to: usize| {
-            let at = ((i as f32 + 0.5) * (to - from) as f32 / n as f32 - 0.5).clamp(0.0, (to - from - 1) as f32);
+            let at =
+                ((i as f32 + 0.5) * (to - from) as f32 / n as f32 - 0.5).clamp(0.0, (to - from - 1) as f32);
             let low = at as usize;
             (from + low, from + (low + 1).min(to - from - 1), at - low as f32)
         };

@@ -1,5 +1,7 @@
 //! What the lines say: a model gives the probability of each character in each column, and repeated ones are one.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::error::Error;
 use std::path::Path;
 
@@ -10,11 +12,14 @@ use crate::picture::{Area, Picture};
 
 /// Height of a line in the model.
 const HEIGHT: usize = 48;
-/// Largest number of lines in a call of the model.
-const BATCH: usize = 8;
+/// Widths that the model is compiled for. Convolutions over extents that are numbers are many times as fast as over symbolic
+/// ones. A line is filled up to the next width; longer ones are squeezed.
+const WIDTHS: [usize; 3] = [320, 640, 1280];
 
 pub(crate) struct Reader {
-    model: CompiledModel,
+    bytes: Vec<u8>,
+    /// The model for each of the widths that occurred.
+    models: BTreeMap<usize, CompiledModel>,
     /// The character of each number that the model gives; `None` separates equal characters.
     characters: Vec<Option<String>>,
 }
@@ -31,11 +36,11 @@ pub(crate) struct Line {
 #[derive(Message)]
 struct File {
     #[prost(message, repeated, tag = "14")]
-    metadata: Vec<Entry>,
+    metadata: Vec<Property>,
 }
 
 #[derive(Message)]
-struct Entry {
+struct Property {
     #[prost(string, tag = "1")]
     key: String,
     #[prost(string, tag = "2")]
@@ -50,39 +55,43 @@ impl Reader {
         let list = list.ok_or("the file of the model does not say which characters it reads")?;
         let named = list.value.lines().map(|it| Some(it.to_string()));
         let characters = [None].into_iter().chain(named).chain([Some(" ".to_string())]).collect();
-        let model = Model::onnx_bytes(&bytes)?.dim("p2o.DynamicDimension.0", 1..=BATCH as i64).compile()?;
-        Ok(Reader { model, characters })
+        Ok(Reader { bytes, models: BTreeMap::new(), characters })
+    }
+
+    /// Compiles the model for lines of these sizes, unless it was done before.
+    pub(crate) fn prepare(&mut self, areas: &[Area]) -> Result<(), tvm::ModelError> {
+        for (_, width) in areas.iter().map(widths) {
+            if let Entry::Vacant(entry) = self.models.entry(width) {
+                let shape = [1, 3, HEIGHT as i64, width as i64];
+                entry.insert(Model::onnx_bytes(&self.bytes)?.shape("x", &shape).compile()?);
+            }
+        }
+        Ok(())
     }
 
     /// Reads the lines at `areas`, in order.
-    pub(crate) fn read(&self, picture: &Picture, areas: &[Area]) -> Result<Vec<Line>, tvm::ModelError> {
-        let width = |area: &Area| {
-            let wide = (area.right - area.left) * HEIGHT;
-            wide.div_ceil((area.bottom - area.top).max(1)).next_multiple_of(8)
-        };
-        let mut order: Vec<usize> = (0..areas.len()).collect();
-        order.sort_by_key(|&i| width(&areas[i]));
-        let mut res = vec![Line { text: String::new(), score: 0.0 }; areas.len()];
-        for batch in order.chunks(BATCH) {
-            let widest = batch.iter().map(|&i| width(&areas[i])).max().unwrap_or(8);
-            let mut images = Vec::with_capacity(batch.len() * 3 * HEIGHT * widest);
-            for &i in batch {
-                let own = width(&areas[i]);
-                let gray = picture.scaled(areas[i], own, HEIGHT);
-                let empty = vec![0.0; widest - own];
-                // Rows are filled up with gray; the three colours are the same.
-                let plane = gray.chunks(own).flat_map(|row| row.iter().chain(&empty)).copied();
-                let plane: Vec<f32> = plane.collect();
-                images.extend([plane.as_slice(); 3].concat());
-            }
-            let outputs = self.model.run((images, [batch.len() as i64, 3, HEIGHT as i64, widest as i64]))?;
-            let scores = outputs[0].as_slice::<f32>()?;
-            for (&i, scores) in batch.iter().zip(scores.chunks(scores.len() / batch.len())) {
-                res[i] = decode(scores, &self.characters);
-            }
-        }
-        Ok(res)
+    pub(crate) fn read(&mut self, picture: &Picture, areas: &[Area]) -> Result<Vec<Line>, tvm::ModelError> {
+        self.prepare(areas)?;
+        areas.iter().map(|area| self.read_line(picture, area)).collect()
     }
+
+    fn read_line(&self, picture: &Picture, area: &Area) -> Result<Line, tvm::ModelError> {
+        let (own, width) = widths(area);
+        let gray = picture.scaled(*area, own, HEIGHT);
+        let empty = vec![0.0; width - own];
+        // Rows are filled up with gray; the three colours are the same.
+        let plane: Vec<f32> = gray.chunks(own).flat_map(|row| row.iter().chain(&empty)).copied().collect();
+        let image = [plane.as_slice(); 3].concat();
+        let outputs = self.models[&width].run((image, [1, 3, HEIGHT as i64, width as i64]))?;
+        Ok(decode(outputs[0].as_slice::<f32>()?, &self.characters))
+    }
+}
+
+/// The width of a line that has the height of the model, and the width of the model for it.
+fn widths(area: &Area) -> (usize, usize) {
+    let [.., largest] = WIDTHS;
+    let own = ((area.right - area.left) * HEIGHT).div_ceil((area.bottom - area.top).max(1)).clamp(1, largest);
+    (own, WIDTHS.into_iter().find(|it| *it >= own).unwrap_or(largest))
 }
 
 /// The most likely character of each column, without repetitions and separators.
@@ -101,6 +110,20 @@ fn decode(scores: &[f32], characters: &[Option<String>]) -> Line {
         last = at;
     }
     Line { text, score: if count == 0 { 0.0 } else { sum / count as f32 } }
+}
+
+#[test]
+fn lines_are_filled_up_or_squeezed() {
+    let area = |width, height| Area { left: 10, top: 5, right: 10 + width, bottom: 5 + height };
+    let cases = [
+        ((100, 48), (100, 320)),
+        ((320, 48), (320, 320)),
+        ((200, 24), (400, 640)),
+        ((9000, 48), (1280, 1280)),
+    ];
+    for ((width, height), want) in cases {
+        assert_eq!(widths(&area(width, height)), want);
+    }
 }
 
 #[test]
