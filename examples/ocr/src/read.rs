@@ -114,7 +114,7 @@ fn decode(scores: &[f32], characters: &[Option<String>]) -> Line {
 
 #[test]
 fn lines_are_filled_up_or_squeezed() {
-    let area = |width, height| Area { left: 10, top: 5, right: 10 + width, bottom: 5 + height };
+    let area = |width: usize, height: usize| Area { left: 10, top: 5, right: 10 + width, bottom: 5 + height };
     let cases = [
         ((100, 48), (100, 320)),
         ((320, 48), (320, 320)),
