@@ -125,7 +125,7 @@ mod tests {
     fn both_ends_of_a_file_are_seen() {
         let cases: [(&[u8], Option<[i32; 7]>); 5] = [
             (b"", None),
-            (b" \n\x0b\ta ", None),
+            (b" \n\x0b\t a", None),
             (b" ab ", Some([97, 98, 32, 256, 32, 97, 98])),
             (b"abcdef", Some([97, 98, 99, 100, 100, 101, 102])),
             (b"  abcdefghijkl\n\n\n\n\n", Some([97, 98, 99, 100, 256, 256, 108])),
