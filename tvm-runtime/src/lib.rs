@@ -66,9 +66,9 @@ pub use kernel::{Backend, DimSig, HostFn, Kernel, KernelSig, ParamKind, ParamSig
 #[doc(hidden)]
 pub use model::{ModelCall, ModelOutputs, ShapeOf};
 pub use model::{ModelInput, TypedTensor};
+pub use module::{ABI_SYMBOL, KernelTable, Library, LinkedModel, Module, ModuleLoader, RuntimeModule};
 #[doc(hidden)]
 pub use module::{Aligned, LinkedKernel};
-pub use module::{ABI_SYMBOL, KernelTable, Library, LinkedModel, Module, ModuleLoader, RuntimeModule};
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 pub use packed::{

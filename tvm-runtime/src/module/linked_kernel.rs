@@ -116,7 +116,10 @@ mod tests {
         0
     }
 
-    const fn table(abi_version: u32, entries: &'static [(&'static str, crate::abi::KernelFn)]) -> KernelTable {
+    const fn table(
+        abi_version: u32,
+        entries: &'static [(&'static str, crate::abi::KernelFn)],
+    ) -> KernelTable {
         KernelTable { abi_version, entries }
     }
 
@@ -167,7 +170,10 @@ mod tests {
     #[test]
     fn what_does_not_load() {
         let err = load(&["no such feature"], &[(None, COPY)], None).unwrap_err();
-        assert!(matches!(&err, RuntimeError::CpuFeatures { missing } if missing == &["no such feature"]), "{err}");
+        assert!(
+            matches!(&err, RuntimeError::CpuFeatures { missing } if missing == &["no such feature"]),
+            "{err}"
+        );
         let err = load(&[], &[(None, table(ABI_VERSION + 1, &[("copy", copy)]))], None).unwrap_err();
         assert!(matches!(err, RuntimeError::AbiVersion { .. }), "{err}");
         let err = load(&[], &[(None, table(ABI_VERSION, &[("other", copy)]))], None).unwrap_err();
