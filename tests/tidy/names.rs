@@ -8,8 +8,10 @@ use crate::source::{self, SourceFile};
 const DEFINITIONS: [&str; 4] = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
 
 /// Names that types of several crates have nevertheless, with the reason.
-const SHARED: &[(&str, &str)] =
-    &[("Model", "options of a model, in an application and in its build script: no program sees both")];
+const SHARED: &[(&str, &str)] = &[
+    ("Kernel", "a kernel that is ready to run, and in a build script one that is to be compiled"),
+    ("Model", "options of a model, in an application and in its build script: no program sees both"),
+];
 
 pub(crate) fn findings() -> Vec<String> {
     let files = source::files(&["rs"]);

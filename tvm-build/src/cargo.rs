@@ -36,3 +36,8 @@ pub(crate) fn library(dir: &Path, triple: &str) {
 pub(crate) fn error(message: &str) {
     message.lines().for_each(|line| say("error", line));
 }
+
+/// Shows a warning to whoever builds the package.
+pub(crate) fn warning(message: &str) {
+    say("warning", message);
+}

@@ -1,29 +1,77 @@
-//! Errors of compiling a model.
+//! Errors of compiling a model or a kernel.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use tvm_codegen::CodegenError;
-use tvm_core::ir::{Diagnose, Diagnostic, fmt_diagnostics};
+use tvm_core::ir::{Diagnose, Diagnostic, IrError, fmt_diagnostics};
 use tvm_core::pass::PassError;
 use tvm_core::target::ParseTargetError;
 use tvm_onnx::OnnxError;
 use tvm_runtime::RuntimeError;
 
-/// Why a model could not be compiled. `Debug` writes the same message as `Display`, so that a build script may return
+use crate::kernel::MAX_PARAMETERS;
+
+/// What is compiled. `Display` writes kind and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildItem {
+    /// A model of this name.
+    Model(String),
+    /// A kernel of this name.
+    Kernel(String),
+}
+
+impl BuildItem {
+    /// The name.
+    pub fn name(&self) -> &str {
+        match self {
+            BuildItem::Model(name) | BuildItem::Kernel(name) => name,
+        }
+    }
+
+    /// `model` or `kernel`.
+    fn kind(&self) -> &'static str {
+        match self {
+            BuildItem::Model(_) => "model",
+            BuildItem::Kernel(_) => "kernel",
+        }
+    }
+}
+
+impl fmt::Display for BuildItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} `{}`", self.kind(), self.name())
+    }
+}
+
+/// Why a model or kernel could not be compiled. `Debug` writes the same message as `Display`, so that a build script may return
 /// the error from `main`.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// No output directory is known.
     NoOutDir {
-        /// Name of the model.
-        model: String,
+        /// What was to be compiled.
+        item: BuildItem,
     },
     /// The name is not valid as the name of a file and of a type.
     Name {
-        /// The rejected name.
-        name: String,
+        /// What has the name.
+        item: BuildItem,
+    },
+    /// The tensor program of a kernel is malformed.
+    Program {
+        /// What was to be compiled.
+        item: BuildItem,
+        /// What is wrong with it.
+        source: Box<IrError>,
+    },
+    /// The kernel has more parameters than a typed call, or none.
+    Parameters {
+        /// What was to be compiled.
+        item: BuildItem,
+        /// Number of parameters.
+        got: usize,
     },
     /// The model cannot be imported.
     Import {
@@ -32,31 +80,31 @@ pub enum BuildError {
         /// Error of the importer.
         source: Box<OnnxError>,
     },
-    /// The model cannot be compiled for the CPUs that were asked for.
+    /// Nothing can be compiled for the CPUs that were asked for.
     Target {
-        /// Name of the model.
-        model: String,
+        /// What was to be compiled.
+        item: BuildItem,
         /// What is wrong with them.
         source: ParseTargetError,
     },
-    /// A pass failed on the model.
+    /// A pass failed.
     Pass {
-        /// Name of the model.
-        model: String,
+        /// What was to be compiled.
+        item: BuildItem,
         /// Error of the pass.
         source: Box<PassError>,
     },
     /// No code could be generated.
     Codegen {
-        /// Name of the model.
-        model: String,
+        /// What was to be compiled.
+        item: BuildItem,
         /// Error of the code generator.
         source: Box<CodegenError>,
     },
     /// The C compiler or the archiver failed or is missing.
     Compiler {
-        /// Name of the model.
-        model: String,
+        /// What was to be compiled.
+        item: BuildItem,
         /// Target triple.
         target: String,
         /// Message of the tool.
@@ -64,8 +112,8 @@ pub enum BuildError {
     },
     /// The artifact cannot be created.
     Artifact {
-        /// Name of the model.
-        model: String,
+        /// What was to be compiled.
+        item: BuildItem,
         /// Error of the runtime library.
         source: Box<RuntimeError>,
     },
@@ -84,29 +132,37 @@ impl Diagnose for BuildError {
             source.diagnostics().into_iter().map(|it| it.context(&context)).collect()
         };
         vec![match self {
-            BuildError::Target { model, source } => Diagnostic::plain(format!("model `{model}`: {source}")),
-            BuildError::NoOutDir { model } => Diagnostic::plain(format!(
-                "no directory to write model `{model}` to: the variable OUT_DIR is not set"
-            ))
-            .help("call this from a build script, or name a directory with `.out_dir(path)`"),
-            BuildError::Name { name } => Diagnostic::plain(format!(
-                "`{name}` cannot name a model: expected letters, digits and `_`, beginning with a letter"
+            BuildError::Target { item, source } => Diagnostic::plain(format!("{item}: {source}")),
+            BuildError::NoOutDir { item } => {
+                Diagnostic::plain(format!("no directory to write {item} to: the variable OUT_DIR is not set"))
+                    .help("call this from a build script, or name a directory with `.out_dir(path)`")
+            }
+            BuildError::Name { item } => Diagnostic::plain(format!(
+                "`{}` cannot name a {}: expected letters, digits and `_`, beginning with a letter",
+                item.name(),
+                item.kind()
             ))
             .help("give a name with `.name(\"…\")`"),
+            BuildError::Program { item, source } => return of(&**source, format!("cannot build {item}")),
+            BuildError::Parameters { item, got } => Diagnostic::plain(format!(
+                "{item} has {got} parameters: a typed call has 1 to {MAX_PARAMETERS}"
+            )),
             BuildError::Import { path, source } => {
                 return of(&**source, format!("cannot import {}", path.display()));
             }
-            BuildError::Pass { model, source } => {
-                return of(&**source, format!("cannot compile model `{model}`"));
+            BuildError::Pass { item, source } => return of(&**source, format!("cannot compile {item}")),
+            BuildError::Codegen { item, source } => {
+                return of(&**source, format!("cannot generate code for {item}"));
             }
-            BuildError::Codegen { model, source } => {
-                return of(&**source, format!("cannot generate code for model `{model}`"));
+            BuildError::Compiler { item, target, message } => {
+                let what = match item {
+                    BuildItem::Model(_) => "the kernels of ",
+                    BuildItem::Kernel(_) => "",
+                };
+                Diagnostic::plain(format!("cannot compile {what}{item} for {target}: {message}"))
             }
-            BuildError::Compiler { model, target, message } => Diagnostic::plain(format!(
-                "cannot compile the kernels of model `{model}` for {target}: {message}"
-            )),
-            BuildError::Artifact { model, source } => {
-                Diagnostic::plain(format!("cannot save model `{model}`: {source}"))
+            BuildError::Artifact { item, source } => {
+                Diagnostic::plain(format!("cannot save {item}: {source}"))
             }
             BuildError::Io { path, source } => {
                 Diagnostic::plain(format!("cannot write {}: {source}", path.display()))

@@ -1,5 +1,5 @@
 //! `build.rs` helper: compiles a model to a static library of its kernels, an artifact with program and weights, and a
-//! typed Rust wrapper. The application links `tvm-runtime` and no compiler.
+//! typed Rust wrapper; a kernel to a static library and a wrapper. The application links `tvm-runtime` and no compiler.
 //!
 //! ```no_run
 //! // build.rs
@@ -26,14 +26,21 @@
 mod cargo;
 mod error;
 mod features;
+mod kernel;
+mod kernel_wrapper;
 mod model;
 mod names;
 mod object;
+mod settings;
 mod wrapper;
 
-pub use error::BuildError;
-pub use model::{Codegen, Model, ModelFiles};
+pub use error::{BuildError, BuildItem};
+pub use kernel::{Kernel, KernelFiles};
+pub use model::{Model, ModelFiles};
+pub use settings::Codegen;
 pub use tvm_onnx::DimOption;
 
+#[cfg(test)]
+mod kernel_tests;
 #[cfg(test)]
 mod tests;

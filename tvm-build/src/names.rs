@@ -1,4 +1,4 @@
-//! Conversion of a model's names to Rust identifiers, file names and symbols.
+//! Conversion of the names of models and kernels to Rust identifiers, file names and symbols.
 
 use std::collections::HashSet;
 
@@ -78,6 +78,13 @@ pub(crate) fn shown(name: &str) -> String {
 pub(crate) fn hash(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// The begin of the symbols of `name`: those of two models, or of two versions of a package, must not clash.
+pub(crate) fn unit(name: &str) -> String {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let (package, version) = (variable("CARGO_PKG_NAME"), variable("CARGO_PKG_VERSION"));
+    format!("{name}_{:08x}", hash(&[&package, &version, name]) as u32)
 }
 
 /// `name` with the suffix of a level of x86-64: `_v1` to `_v4`.

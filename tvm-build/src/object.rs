@@ -6,14 +6,19 @@ use tvm_codegen::c::load::compile_flags;
 use tvm_codegen::{CodegenError, EmitKind, KernelUnit, Options, emit_lowered};
 use tvm_core::target::TargetKind;
 
-use crate::{BuildError, names};
+use crate::{BuildError, BuildItem, names};
 
 /// Compiles each of `units`, which are for one triple, to an object and archives them as library `name` in `dir`.
-pub(crate) fn library(model: &str, name: &str, units: &[KernelUnit], dir: &Path) -> Result<(), BuildError> {
+pub(crate) fn library(
+    item: &BuildItem,
+    name: &str,
+    units: &[KernelUnit],
+    dir: &Path,
+) -> Result<(), BuildError> {
     let triple = units.first().and_then(|unit| unit.target.triple.as_deref()).unwrap_or_default();
-    let codegen = |err: CodegenError| BuildError::Codegen { model: model.to_string(), source: err.into() };
+    let codegen = |err: CodegenError| BuildError::Codegen { item: item.clone(), source: err.into() };
     let failed = |err: cc::Error| BuildError::Compiler {
-        model: model.to_string(),
+        item: item.clone(),
         target: triple.to_string(),
         message: err.to_string(),
     };
@@ -28,7 +33,7 @@ pub(crate) fn library(model: &str, name: &str, units: &[KernelUnit], dir: &Path)
         let stem = level.as_deref().map_or_else(|| name.to_string(), |level| names::of_level(name, level));
         let write = |extension: &str, bytes: &[u8]| {
             let path = dir.join(format!("{stem}.{extension}"));
-            crate::model::write(&path, bytes).map(|()| path)
+            crate::settings::write(&path, bytes).map(|()| path)
         };
         if target.kind == TargetKind::Llvm {
             let object = emit_lowered(kernels, target, EmitKind::Object).map_err(codegen)?;
@@ -39,8 +44,8 @@ pub(crate) fn library(model: &str, name: &str, units: &[KernelUnit], dir: &Path)
         let source = emit_lowered(kernels, target, EmitKind::C).map_err(codegen)?;
         let tool = build.try_get_compiler().map_err(failed)?;
         if let Some(message) = unfit(&tool, triple) {
-            let (model, target) = (model.to_string(), triple.to_string());
-            return Err(BuildError::Compiler { model, target, message });
+            let (item, target) = (item.clone(), triple.to_string());
+            return Err(BuildError::Compiler { item, target, message });
         }
         for flag in compile_flags(target, Options::current(), tool.is_like_clang()) {
             build.flag(flag);

@@ -84,7 +84,7 @@ fn what_is_refused() {
     }
     if std::env::var_os("OUT_DIR").is_none() {
         let err = digits().compile().unwrap_err();
-        assert!(matches!(&err, BuildError::NoOutDir { model } if model == "digits"));
+        assert!(matches!(&err, BuildError::NoOutDir { item } if item.to_string() == "model `digits`"));
         assert!(err.to_string().contains("OUT_DIR"), "{err}");
     }
 }

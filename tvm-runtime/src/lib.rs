@@ -5,7 +5,7 @@
 //! - [`Kernel`] and [`CompiledFn`]: compiled functions on tensors, called by signature or by type. They come from a
 //!   [`Module`] or a [`Library`]. [`abi`] is the binary interface of their machine code.
 //! - [`vm`]: whole programs in bytecode that call kernels; [`artifact`]: such programs as files.
-//! - [`include_model!`], [`LinkedModel`]: models that a build script compiled into the application.
+//! - [`include_model!`], [`LinkedModel`]: models that a build script compiled into the application; [`include_kernel!`]: kernels.
 //! - [`PackedFunc`]: functions of the application that programs call by name; [`RuntimeModule`]: such functions of an
 //!   external code generator, which artifacts carry.
 //! - [`ThreadPool`]: runs parallel loops.
@@ -66,9 +66,9 @@ pub use kernel::{Backend, DimSig, HostFn, Kernel, KernelSig, ParamKind, ParamSig
 #[doc(hidden)]
 pub use model::{ModelCall, ModelOutputs, ShapeOf};
 pub use model::{ModelInput, TypedTensor};
-#[doc(hidden)]
-pub use module::Aligned;
 pub use module::{ABI_SYMBOL, KernelTable, Library, LinkedModel, Module, ModuleLoader, RuntimeModule};
+#[doc(hidden)]
+pub use module::{Aligned, LinkedKernel};
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 pub use packed::{

@@ -8,6 +8,7 @@ mod import;
 mod library;
 mod link;
 mod linked;
+mod linked_kernel;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub(crate) use import::load_imports;
 pub use import::{ModuleLoader, RuntimeModule};
 pub use library::{ABI_SYMBOL, Library};
 pub use linked::{Aligned, LinkedModel};
+pub use linked_kernel::LinkedKernel;
 
 /// Kernels by name, and imported modules. Cloning it clones one handle per kernel and import; iteration is over the kernels
 /// in the order of their names.

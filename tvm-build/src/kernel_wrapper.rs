@@ -1,0 +1,159 @@
+//! The text of the typed wrapper of a kernel. Names from the program appear in it only as identifiers, escaped literals and
+//! escaped documentation.
+
+use tvm_core::target::Target;
+use tvm_runtime::abi::{ABI_VERSION, kernel_symbol};
+use tvm_runtime::{DataType, DimSig, KernelSig, ParamKind, ParamSig};
+
+use crate::names::{Scope, camel, shown};
+
+/// Inputs of the generation of a wrapper.
+pub(crate) struct KernelWrapper<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) library: &'a str,
+    pub(crate) target: &'a Target,
+    pub(crate) signature: &'a KernelSig,
+    /// CPU features that the code needs.
+    pub(crate) features: &'a [String],
+    /// CPU level and prefix of the symbol of each unit; only a single unit has no level.
+    pub(crate) units: &'a [(Option<String>, String)],
+}
+
+impl KernelWrapper<'_> {
+    /// Generates the wrapper; `rt` is the path of the runtime crate.
+    pub(crate) fn text(&self, rt: &str) -> String {
+        let sig = self.signature;
+        let mut idents = Scope::with(&["self_"]);
+        let idents: Vec<String> = sig.params.iter().map(|param| idents.fresh(&param.name)).collect();
+        let types: String = sig.params.iter().map(|param| marker(param, rt) + ", ").collect();
+        let params: String =
+            sig.params.iter().zip(&idents).map(|(it, ident)| parameter(it, ident, rt)).collect();
+        let described: String = sig.params.iter().map(|param| description(param, rt)).collect();
+        let features: Vec<String> = self.features.iter().map(|it| format!("{it:?}")).collect();
+        let symbol = kernel_symbol(&sig.name);
+        let table = |(level, prefix): &(Option<String>, String)| {
+            let level = level.as_ref().map_or("None".to_string(), |level| format!("Some({level:?})"));
+            format!("                ({level}, {:?}, {prefix}_{symbol}),\n", sig.name)
+        };
+        let tables: String = self.units.iter().map(table).collect();
+        let docs = format!("Kernel: `{}`.", shown(&sig.to_string()));
+        format!(
+            "// Made by tvm-build {version}; changes are lost.\n\n\
+             #[doc = {docs:?}]\n\
+             #[derive(Clone, Debug)]\n\
+             pub struct {ty} {{\n    \
+             function: {rt}::CompiledFn<({types})>,\n    \
+             level: Option<&'static str>,\n\
+             }}\n\n\
+             #[allow(dead_code, clippy::too_many_arguments, clippy::needless_pass_by_value, reason = \"generated\")]\n\
+             impl {ty} {{\n    \
+             /// The code generator that made the kernel.\n    \
+             pub const BACKEND: &'static str = {backend:?};\n    \
+             /// What the kernel was compiled for.\n    \
+             pub const TARGET: &'static str = {target:?};\n\n    \
+             /// Takes the kernel for the CPU level that this machine has.\n    \
+             ///\n    \
+             /// # Errors\n    \
+             /// When the kernel was compiled for another version of the runtime, or for a CPU that this machine does not have.\n    \
+             pub fn new() -> Result<{ty}, {rt}::RuntimeError> {{\n        \
+             {ty}::with_cpu_level(None)\n    \
+             }}\n\n    \
+             /// As `new`, for one of the CPU levels that the kernel was compiled for.\n    \
+             ///\n    \
+             /// # Errors\n    \
+             /// As for `new`, and when there is no kernel for the level.\n    \
+             pub fn with_cpu_level(level: Option<&str>) -> Result<{ty}, {rt}::RuntimeError> {{\n        \
+             let signature = {rt}::KernelSig {{\n            \
+             name: {name:?}.into(),\n            \
+             params: vec![\n\
+             {described}            \
+             ],\n        \
+             }};\n        \
+             let linked = {rt}::__linked_kernel! {{\n            \
+             library: {library:?},\n            \
+             abi: {ABI_VERSION},\n            \
+             signature: signature,\n            \
+             features: [{features}],\n            \
+             wanted: level,\n            \
+             tables: [\n\
+             {tables}            \
+             ],\n        \
+             }};\n        \
+             let linked = linked?;\n        \
+             Ok({ty} {{ function: {rt}::CompiledFn::new(linked.kernel)?, level: linked.level }})\n    \
+             }}\n\n    \
+             #[doc = {call_docs:?}]\n    \
+             pub fn call(&self{params}) -> Result<(), {rt}::RuntimeError> {{\n        \
+             self.function.call({args})\n    \
+             }}\n\n    \
+             /// The function behind `call`; `with_pool` gives it a thread pool.\n    \
+             pub fn function(&self) -> &{rt}::CompiledFn<({types})> {{\n        \
+             &self.function\n    \
+             }}\n\n    \
+             /// The CPU level that was taken; `None` if there is one CPU only.\n    \
+             pub fn cpu_level(&self) -> Option<&'static str> {{\n        \
+             self.level\n    \
+             }}\n\
+             }}\n",
+            version = env!("CARGO_PKG_VERSION"),
+            ty = camel(self.name),
+            backend = self.target.kind.name(),
+            target = shown(&self.target.to_string()),
+            name = sig.name,
+            library = self.library,
+            features = features.join(", "),
+            call_docs = format!(
+                "Runs `{}`.\n\n# Errors\nWhen an argument does not fit, naming it, or an assertion of the kernel fails.",
+                shown(&sig.to_string())
+            ),
+            args = idents.join(", "),
+        )
+    }
+}
+
+fn element(dtype: DataType, rt: &str) -> String {
+    match dtype {
+        DataType::F16 | DataType::BF16 => format!("{rt}::half::{dtype}"),
+        _ => dtype.to_string(),
+    }
+}
+
+/// The type that marks the parameter in the type of a typed call.
+fn marker(param: &ParamSig, rt: &str) -> String {
+    let element = element(param.dtype, rt);
+    match param.kind {
+        ParamKind::In => format!("{rt}::In<{element}, {}>", param.shape.len()),
+        ParamKind::Out => format!("{rt}::Out<{element}, {}>", param.shape.len()),
+        ParamKind::Scalar => element,
+    }
+}
+
+/// The parameter of the method `call`.
+fn parameter(param: &ParamSig, ident: &str, rt: &str) -> String {
+    match param.kind {
+        ParamKind::In | ParamKind::Out => format!(", {ident}: impl {rt}::TypedArg<{}>", marker(param, rt)),
+        ParamKind::Scalar => format!(", {ident}: {}", marker(param, rt)),
+    }
+}
+
+/// The expression that describes the parameter.
+fn description(param: &ParamSig, rt: &str) -> String {
+    let kind = match param.kind {
+        ParamKind::In => "In",
+        ParamKind::Out => "Out",
+        ParamKind::Scalar => "Scalar",
+    };
+    let dim = |dim: &DimSig| match dim {
+        DimSig::Const(extent) => format!("{rt}::DimSig::Const({extent})"),
+        DimSig::Var(name) => format!("{rt}::DimSig::Var({name:?}.into())"),
+        DimSig::Expr(text) => format!("{rt}::DimSig::Expr({text:?}.into())"),
+    };
+    let shape: Vec<String> = param.shape.iter().map(dim).collect();
+    format!(
+        "                {rt}::ParamSig {{ name: {:?}.into(), kind: {rt}::ParamKind::{kind}, dtype: <{} as \
+         {rt}::Element>::DTYPE, shape: vec![{}] }},\n",
+        param.name,
+        element(param.dtype, rt),
+        shape.join(", ")
+    )
+}
