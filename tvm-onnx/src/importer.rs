@@ -32,7 +32,7 @@ use crate::proto::{GraphProto, ModelProto};
 use crate::tensor::{decode_tensor, decode_text};
 use crate::value::Value;
 
-/// Imports a serialised model; external data is read from files below `dir`. [`Bytes`] are shared by the model that is decoded
+/// Imports a serialised model; external data is read from files below `dir`. [`Bytes`](prost::bytes::Bytes) are shared by the model that is decoded
 /// from them, a slice is copied.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub fn import_file(path: impl AsRef<Path>, options: &ImportOptions) -> Result<IR
     ModelFile::open(path)?.import(options)
 }
 
-/// Decodes a serialised model; its large constants share the memory of [`Bytes`].
+/// Decodes a serialised model; its large constants share the memory of [`Bytes`](prost::bytes::Bytes).
 ///
 /// # Errors
 /// When the bytes are not a model.

@@ -70,8 +70,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
+/// Begin and end of phrases, in seconds.
+type Spoken = Vec<(f32, f32)>;
+
 /// Writes a recording of two phrases and a tone; gives its path, and where the phrases are.
-fn make() -> Result<(PathBuf, Vec<(f32, f32)>), Box<dyn Error>> {
+fn make() -> Result<(PathBuf, Spoken), Box<dyn Error>> {
     let first = Scene::new().pause(1.0).phrase("aeiouaieou", 120.0);
     let scene = first.pause(1.0).tone(440.0, 1.0).pause(0.5).phrase("oiaeuaie", 115.0).pause(0.5);
     let file = std::env::temp_dir().join("voice_activity.wav");
