@@ -14,7 +14,7 @@ use crate::model::{Model, Options};
 pub(crate) struct Inputs {
     /// Reads an input from a .npy or .pb file, or several by name from a .npz file; `-` is standard input. Files without a
     /// name belong to the inputs in order.
-    #[arg(long = "input", visible_alias = "inputs", value_name = "[NAME=]FILE")]
+    #[arg(long = "input", visible_alias = "inputs", value_name = "[NAME=]FILE", value_hint = clap::ValueHint::FilePath)]
     files: Vec<String>,
     /// Content of the inputs that are not given.
     #[arg(long)]

@@ -32,7 +32,8 @@ pub(crate) fn segments(probabilities: &[f32], seconds: f32) -> Vec<(f32, f32)> {
 
 #[test]
 fn gaps_are_closed_and_clicks_dropped() {
-    let cases: [(&[f32], &[(f32, f32)]); 5] = [
+    type Case<'a> = (&'a [f32], &'a [(f32, f32)]);
+    let cases: [Case<'_>; 5] = [
         (&[0.0, 0.1, 0.2], &[]),
         (&[0.0, 0.9, 0.4, 0.9, 0.1, 0.0], &[(0.1, 0.4)]),
         (&[0.9, 0.9, 0.9, 0.2, 0.9, 0.9], &[(0.0, 0.6)]),

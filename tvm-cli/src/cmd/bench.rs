@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// ONNX models, or kernels: matmul:MxNxK, conv:INxOUTxSIZE, softmax:RxC, layernorm:RxC, transpose:RxC, sum:RxC, chain:N,
     /// attention:HEADSxLENGTHxWIDTH, resnet50. Options follow, as in matmul:16x4096x4096,constant and
     /// conv:64x64x56,kernel=1,stride=2.
-    #[arg(required = true, value_name = "KERNEL|MODEL")]
+    #[arg(required = true, value_name = "KERNEL|MODEL", value_hint = clap::ValueHint::FilePath)]
     work: Vec<String>,
     /// Libraries to compare with, as in gemm,onnxruntime. They are installed into the folder PERF_HOME, else into tvm-bench
     /// in the user's cache.

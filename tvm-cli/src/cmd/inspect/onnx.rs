@@ -174,25 +174,27 @@ impl Summary {
                 "memory traffic",
                 format!("{}{}", least(plan.cost.at_least), self.amount(&plan.cost.bytes, "B")),
             ),
-            ("operations per byte", format!("{:.1}", self.intensity(&total.flops, &plan.cost.bytes))),
             ("peak of values", self.amount(&plan.peak, "B")),
             ("constants", constants),
             ("kernels", plan.kernels.to_string()),
         ];
-        rows.into_iter().map(|(name, amount)| vec![name.to_string(), amount]).collect()
+        let mut rows: Vec<Vec<String>> =
+            rows.into_iter().map(|(name, amount)| vec![name.to_string(), amount]).collect();
+        let (flops, bytes) = (total.flops.at(&self.extents), plan.cost.bytes.at(&self.extents));
+        if bytes > 0.0 && flops >= 0.0 {
+            rows.insert(2, vec!["operations per byte".to_string(), format!("{:.1}", flops / bytes)]);
+        }
+        rows
     }
 
-    fn intensity(&self, flops: &Poly, bytes: &Poly) -> f64 {
-        flops.at(&self.extents) / bytes.at(&self.extents).max(1.0)
-    }
-
-    /// An amount for reading. A symbolic one is followed by its value for the least extents.
+    /// An amount for reading. A symbolic one is followed by its value for the least extents, unless the model means larger ones.
     pub(crate) fn amount(&self, poly: &Poly, unit: &str) -> String {
-        let value = amount(poly.at(&self.extents), unit);
+        let value = poly.at(&self.extents);
         if poly.constant().is_some() {
-            return value;
+            return amount(value, unit);
         }
         let dims = self.values(&poly.dims());
+        let value = if value > 0.0 { amount(value, unit) } else { "nothing".to_string() };
         let expression = poly.to_string();
         if expression.len() > LONGEST {
             return format!("{value}{dims}");
