@@ -85,6 +85,22 @@ fn elements_are_inputs_and_outputs() {
     }
 }
 
+/// `tvm::Model` takes and gives the elements by name.
+#[test]
+fn elements_in_the_application() {
+    use prost::Message;
+    let body = graph("body", &[("e", DataType::F32, "k")], vec![node("Neg", "e", "n", vec![])], "n");
+    let model =
+        with_input(model(17, vec![node("SequenceMap", "s", "t", vec![body])]), "s", sequence()).output("t");
+    let model = tvm::Model::onnx_bytes(&model.encode_to_vec()).unwrap();
+    let model = model.sequence("s", 2).shape("s[0]", &[1]).shape("s[1]", &[2]);
+    let model = model.target(tvm_core::target::Target::interpreter()).compile().unwrap();
+    let (one, two) = (floats(&[1.0], &[1]), floats(&[2.0, 3.0], &[2]));
+    let got = model.run([("s[1]", (&two).into()), ("s[0]", (&one).into())]).unwrap();
+    assert_eq!(got["t[0]"].as_slice::<f32>().unwrap(), [-1.0]);
+    assert_eq!(got["t[1]"].as_slice::<f32>().unwrap(), [-2.0, -3.0]);
+}
+
 /// The loop that defines `SequenceMap`: its sequence grows, its number of iterations is the length of another one.
 #[test]
 fn loops_over_sequences() {

@@ -263,6 +263,18 @@ fn counts_of_words() {
     }
 }
 
+/// The axis of the bytes is no axis of the strings.
+#[test]
+fn extents_of_strings() {
+    let nodes = vec![node("Shape", "x", "s", vec![]), node("Size", "x", "n", vec![])];
+    let model = with_strings(model(20, nodes), "x", "a b").output("s").output("n");
+    let got = run(&compiled(&model, &targets()[0]).unwrap(), &[strings(&["p", "qrs", "", ""], &[1, 4])]);
+    assert_eq!(
+        (got[0].as_slice::<i64>().unwrap(), got[1].as_slice::<i64>().unwrap()),
+        (&[1, 4][..], &[4][..])
+    );
+}
+
 /// Constants are strings, too; what computes with numbers refuses them; damaged ones are refused.
 #[test]
 fn constants_and_refusals() {

@@ -137,9 +137,20 @@ fn constant_of_shape(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     one(filled(node, &shape, value, dtype))
 }
 
-fn shape(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+/// The extents of input 0; strings have one axis more for their bytes, which does not count.
+fn extents(node: &mut Node<'_, '_>) -> Result<Vec<PrimExpr>, OnnxError> {
+    if node.is_strings(0) {
+        let bytes = node.strings(0)?;
+        let mut shape = node.shape(&bytes)?;
+        shape.pop();
+        return Ok(shape);
+    }
     let x = node.arg(0)?;
-    let shape = node.shape(&x)?;
+    node.shape(&x)
+}
+
+fn shape(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    let shape = extents(node)?;
     let n = shape.len() as i64;
     let limit = |at: i64| (if at < 0 { at.saturating_add(n) } else { at }).clamp(0, n) as usize;
     let (start, end) = (limit(node.int_or("start", 0)?), limit(node.int_or("end", n)?));
@@ -147,8 +158,7 @@ fn shape(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
 }
 
 fn size(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
-    let x = node.arg(0)?;
-    let shape = node.shape(&x)?;
+    let shape = extents(node)?;
     Ok(vec![Ints::scalar(tvm_core::relax::analysis::product(&shape)).into()])
 }
 
