@@ -51,6 +51,29 @@ pub(crate) struct Options {
     /// Replaces the shape of an input: `image=1x3x224x224`.
     #[arg(long = "shape", value_name = "INPUT=AxBxC")]
     pub(crate) shapes: Vec<Shape>,
+    /// The number of elements of an input that is a sequence: `boxes=3`. Its elements are the inputs `boxes[0]` to `boxes[2]`.
+    #[arg(long = "sequence", value_name = "INPUT=N")]
+    pub(crate) sequences: Vec<Sequence>,
+    /// An optional input that is not given.
+    #[arg(long, value_name = "INPUT")]
+    pub(crate) absent: Vec<String>,
+}
+
+/// The length of a sequence, given on the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Sequence {
+    name: String,
+    len: usize,
+}
+
+impl FromStr for Sequence {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Sequence, String> {
+        let parsed = text.split_once('=').and_then(|(name, len)| Some((name, len.parse().ok()?)));
+        let (name, len) = parsed.ok_or_else(|| format!("`{text}` is not INPUT=NUMBER"))?;
+        Ok(Sequence { name: name.to_string(), len })
+    }
 }
 
 /// A dimension given on the command line.
@@ -125,7 +148,14 @@ impl Options {
         let mut options = ImportOptions::default();
         options.dims.extend(self.dims.iter().map(|it| (it.name.clone(), it.spec)));
         options.shapes.extend(self.shapes.iter().map(|it| (it.name.clone(), it.extents.clone())));
+        options.sequences.extend(self.sequences.iter().map(|it| (it.name.clone(), it.len)));
+        options.absent.extend(self.absent.iter().cloned());
         options
+    }
+
+    /// True if there are options for the import of a model.
+    pub(crate) fn for_import(&self) -> bool {
+        self.import() != ImportOptions::default()
     }
 
     /// The least extent that each dimension may have.
@@ -242,18 +272,17 @@ impl Model {
                     .map_err(Error::file(path))?;
                 Model::compile(module, &options.target, config).map_err(Error::file(path))
             }
-            Content::Artifact(..)
-                if !options.dims.is_empty() || !options.shapes.is_empty() || options.fast_math =>
-            {
-                let message = "is compiled already: --dim, --shape and --fast-math are for models\n  help: give the inputs with --input";
+            Content::Artifact(..) if options.for_import() || options.fast_math => {
+                let message = "is compiled already: --dim, --shape, --sequence, --absent and --fast-math are for models\n  help: give the inputs with --input";
                 Err(Error::usage(format!("{} {message}", data::show(path))))
             }
             Content::Artifact(exe, _) => {
                 let (inputs, outputs) = (metadata_names(&exe, "input"), metadata_names(&exe, "output"));
+                let elements = metadata_names(&exe, "element");
                 // SAFETY: the user of `tvmc` asks to run this artifact, as one runs a program.
                 #[allow(unsafe_code, reason = "see SAFETY")]
                 let vm = unsafe { Vm::linked_with_config(*exe, config).map_err(Error::file(path))? };
-                Ok(Model { vm, inputs, outputs, elements: Vec::new() })
+                Ok(Model { vm, inputs, outputs, elements })
             }
         }
     }

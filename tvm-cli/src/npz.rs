@@ -4,9 +4,10 @@
 //!
 //! TVM counterpart: `numpy.load` and `numpy.savez` in `tvmc run`.
 
+use std::collections::HashSet;
 use std::io::{Cursor, Read, Write};
 
-use tvm_onnx::{MAX_TENSOR_BYTES, read_npy, write_npy};
+use tvm_onnx::{MAX_TENSOR_BYTES, read_npy, write_npy, write_npy_strings};
 use tvm_runtime::Tensor;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
@@ -42,13 +43,17 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>, Error> {
     Ok(arrays)
 }
 
-/// A `.npz` file of these arrays.
-pub(crate) fn write<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<Vec<u8>, Error> {
+/// A `.npz` file of these arrays, of which those named in `text` are strings.
+pub(crate) fn write<'a>(
+    arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
+    text: &HashSet<&str>,
+) -> Result<Vec<u8>, Error> {
     let failed = |err: &dyn std::fmt::Display| Error::failed(format!("cannot write a .npz file: {err}"));
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     for (name, tensor) in arrays {
-        let content = write_npy(tensor).map_err(|err| Error::from(err).context(&format!("`{name}`")))?;
+        let npy = if text.contains(name) { write_npy_strings } else { write_npy };
+        let content = npy(tensor).map_err(|err| Error::from(err).context(&format!("`{name}`")))?;
         let large = content.len() as u64 > u64::from(u32::MAX) / 2;
         let options = options.large_file(large);
         archive.start_file(format!("{name}.npy"), options).map_err(|err| failed(&err))?;
@@ -65,7 +70,7 @@ mod tests {
     fn arrays_round_trip_and_damaged_archives_are_refused() {
         let a = Tensor::from_vec(vec![1.0f32, 2.0, 3.0], &[3]).unwrap();
         let b = Tensor::from_vec(vec![7i64], &[1, 1]).unwrap();
-        let bytes = write([("a", &a), ("/x/b", &b)]).unwrap();
+        let bytes = write([("a", &a), ("/x/b", &b)], &HashSet::new()).unwrap();
         assert!(is_npz(&bytes));
         assert_eq!(read(&bytes).unwrap(), [("a".to_string(), a), ("/x/b".to_string(), b)]);
         for cut in 0..bytes.len() {

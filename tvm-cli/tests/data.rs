@@ -90,3 +90,67 @@ fn results_are_written_as_json() {
     assert_eq!(found["graph"].as_array().unwrap().len(), 2, "{found}");
     assert_eq!(json(&["doctor", "--json"])["entries"][0]["what"], "C compiler");
 }
+
+/// Strings travel in `.npy` files; a sequence is given element by element.
+#[test]
+fn strings_and_sequences() {
+    use prost::Message;
+    use tvm_onnx::proto::{
+        ElementTypeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto,
+        TensorTypeProto, TypeProto, ValueInfoProto,
+    };
+
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let shape = Some(TensorShapeProto { dim: vec![Default::default()] });
+    let words =
+        TypeProto { tensor_type: Some(TensorTypeProto { elem_type: 8, shape }), ..TypeProto::default() };
+    let element = ElementTypeProto { elem_type: Some(Box::new(words.clone())) };
+    let sequence = TypeProto { sequence_type: Some(Box::new(element)), ..TypeProto::default() };
+    let node = |op: &str, input: &[&str], output: &str| NodeProto {
+        op_type: op.into(),
+        input: input.iter().map(|it| it.to_string()).collect(),
+        output: vec![output.into()],
+        ..NodeProto::default()
+    };
+    let info = |name: &str, ty: Option<&TypeProto>| ValueInfoProto { name: name.into(), ty: ty.cloned() };
+    let graph = GraphProto {
+        name: "g".into(),
+        node: vec![node("SequenceAt", &["s", "i"], "e"), node("StringConcat", &["e", "x"], "y")],
+        initializer: vec![tvm_onnx::proto::TensorProto {
+            name: "i".into(),
+            data_type: 7,
+            int64_data: vec![1],
+            ..Default::default()
+        }],
+        input: vec![info("s", Some(&sequence)), info("x", Some(&words))],
+        output: vec![info("y", None)],
+        ..GraphProto::default()
+    };
+    let set = OperatorSetIdProto { version: 20, ..OperatorSetIdProto::default() };
+    let model = ModelProto { graph: Some(graph), opset_import: vec![set], ..ModelProto::default() };
+    fs::write(at("m.onnx"), model.encode_to_vec()).unwrap();
+    for (name, texts) in [("a", ["u", "v"]), ("b", ["ab", "ü"]), ("x", ["1", ""])] {
+        let texts = tvm_onnx::encode_strings(&texts, &[2]).unwrap();
+        fs::write(at(&format!("{name}.npy")), tvm_onnx::write_npy_strings(&texts).unwrap()).unwrap();
+    }
+    let inputs = [("s[0]", "a.npy"), ("s[1]", "b.npy"), ("x", "x.npy")]
+        .map(|(name, file)| format!("{name}={}", at(file)));
+    let mut run = vec![
+        "run".to_string(),
+        at("m.onnx"),
+        "--target".into(),
+        "c".into(),
+        "--sequence".into(),
+        "s=2".into(),
+    ];
+    run.extend(inputs.into_iter().flat_map(|it| ["--input".to_string(), it]));
+    run.extend(["--output".to_string(), at("y.npy")]);
+    let run: Vec<&str> = run.iter().map(String::as_str).collect();
+    let shown = tvmc(&run);
+    assert!(shown.contains(r#"y: strings of shape [2]: "ab1", "ü""#), "{shown}");
+    let y = tvm_onnx::read_npy(&fs::read(at("y.npy")).unwrap()).unwrap();
+    assert_eq!(tvm_onnx::decode_strings(&y).unwrap(), ["ab1", "ü"]);
+    let (code, err) = refused(&["run", &at("m.onnx"), "--target", "c"]);
+    assert!(code == 1 && err.contains("sequences of unknown length"), "{err}");
+}

@@ -216,13 +216,14 @@ impl Io {
         self.functions.iter().find(|it| it.name == name)
     }
 
-    /// Names of the inputs and outputs of `main`: `input.0`, `output.0` and so on.
+    /// Names of the inputs and outputs of `main`, and element types of outputs: `input.0`, `output.0`, `element.0` and so on.
     fn metadata(&self) -> Vec<(String, String)> {
         let Some(main) = self.function("main") else { return Vec::new() };
         let entries = |kind: &'static str, names: &[String]| -> Vec<(String, String)> {
             names.iter().enumerate().map(|(i, name)| (format!("{kind}.{i}"), name.clone())).collect()
         };
-        [entries("input", &main.inputs), entries("output", &main.outputs)].concat()
+        let io = [entries("input", &main.inputs), entries("output", &main.outputs)].concat();
+        [io, entries("element", &main.elements)].concat()
     }
 }
 

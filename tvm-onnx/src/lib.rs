@@ -37,7 +37,7 @@ pub use data::DataValue;
 pub use error::{OnnxError, UnsupportedItem, UnsupportedReport};
 pub use file::ModelFile;
 pub use importer::{import, import_file, import_proto, is_standard, read_model};
-pub use npy::{read_npy, write_npy};
+pub use npy::{read_npy, write_npy, write_npy_strings};
 pub use ops::{supported_extension_ops, supported_ops};
 pub use options::{DimOption, ImportOptions};
 pub use prost::bytes::Bytes;

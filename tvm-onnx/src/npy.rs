@@ -4,6 +4,7 @@ use tvm_runtime::{DataType, Tensor, byte_size};
 
 use crate::error::OnnxError;
 use crate::tensor::MAX_TENSOR_BYTES;
+use crate::text::encode_strings;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -23,7 +24,7 @@ const DESCRS: &[(&str, DataType)] = &[
     ("|b1", DataType::BOOL),
 ];
 
-/// Reads the bytes of a `.npy` file.
+/// Reads the bytes of a `.npy` file. Strings (`S`, `U`) are read as [`encode_strings`] gives them.
 ///
 /// # Errors
 /// When they are not such a file, or contain what a tensor cannot represent: another element type, Fortran order.
@@ -41,8 +42,10 @@ pub fn read_npy(bytes: &[u8]) -> Result<Tensor, OnnxError> {
     let header = std::str::from_utf8(header).map_err(|_| err("its header is not text"))?;
     let descr = field(header, "descr").and_then(|it| it.split(['\'', '"']).nth(1));
     let descr = descr.ok_or_else(|| err("its header has no element type"))?;
+    let text = text_type(descr);
     let found = DESCRS.iter().find(|(code, _)| code[1..] == descr[1.min(descr.len())..]);
     let dtype = match (found, descr.as_bytes().first()) {
+        _ if text.is_some() => DataType::U8,
         (Some(&(code, dtype)), Some(order)) if *order != b'>' || code.starts_with('|') => dtype,
         _ => {
             return Err(OnnxError::unsupported(format!("element type `{}`", crate::names::show(descr)))
@@ -56,10 +59,46 @@ pub fn read_npy(bytes: &[u8]) -> Result<Tensor, OnnxError> {
     let shape = shape.ok_or_else(|| err("its header has no shape"))?;
     let extents = shape.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::parse::<i64>);
     let shape = extents.collect::<Result<Vec<_>, _>>().map_err(|_| err("its shape is not numbers"))?;
-    let size = byte_size(&shape, dtype).filter(|&it| it as u64 <= MAX_TENSOR_BYTES);
-    let size = size.ok_or_else(|| err("its shape is out of range"))?;
+    let in_range = |shape: &[i64]| {
+        let size = byte_size(shape, dtype).filter(|&it| it as u64 <= MAX_TENSOR_BYTES);
+        size.ok_or_else(|| err("its shape is out of range"))
+    };
+    if let Some((width, bytes)) = text {
+        let size = in_range(&[&shape[..], &[width, bytes]].concat())?;
+        let data = data.get(..size).ok_or_else(|| err("it has too little data"))?;
+        return strings(data, &shape, (width * bytes) as usize, bytes == 4);
+    }
+    let size = in_range(&shape)?;
     let data = data.get(..size).ok_or_else(|| err("it has too little data"))?;
     Ok(Tensor::from_bytes(data, &shape, dtype)?)
+}
+
+/// Number of characters of a type of strings, and bytes of a character.
+fn text_type(descr: &str) -> Option<(i64, i64)> {
+    let (bytes, digits) = match descr.strip_prefix(['<', '|', '=']).unwrap_or(descr).split_at_checked(1)? {
+        ("S", digits) => (1, digits),
+        ("U", digits) => (4, digits),
+        _ => return None,
+    };
+    digits.parse::<u32>().ok().map(|width| (width.into(), bytes))
+}
+
+/// Strings of `pitch` bytes each, of which those at the end that are zero do not count.
+fn strings(data: &[u8], shape: &[i64], pitch: usize, wide: bool) -> Result<Tensor, OnnxError> {
+    let count = usize::try_from(shape.iter().product::<i64>()).unwrap_or(0);
+    let text = |i: usize| {
+        let bytes = &data[i * pitch..(i + 1) * pitch];
+        if !wide {
+            let end = bytes.iter().rposition(|it| *it != 0).map_or(0, |last| last + 1);
+            return Ok(bytes[..end].to_vec());
+        }
+        let chars = bytes.chunks_exact(4).map(|it| u32::from_le_bytes([it[0], it[1], it[2], it[3]]));
+        let text: Option<String> = chars.map(char::from_u32).collect();
+        let text = text.ok_or_else(|| OnnxError::Npy("a string has what is no character".into()))?;
+        Ok(text.trim_end_matches('\0').as_bytes().to_vec())
+    };
+    let texts: Vec<Vec<u8>> = (0..count).map(text).collect::<Result<_, OnnxError>>()?;
+    encode_strings(&texts, shape)
 }
 
 /// The text after `'name':` in the header.
@@ -81,14 +120,30 @@ pub fn write_npy(tensor: &Tensor) -> Result<Vec<u8>, OnnxError> {
     let tensor = widened.as_ref().unwrap_or(tensor);
     let descr = DESCRS.iter().find(|(_, dtype)| *dtype == tensor.dtype()).map(|(code, _)| *code);
     let descr = descr.ok_or_else(|| OnnxError::unsupported(format!("element type {}", tensor.dtype())))?;
-    let shape: String = tensor.shape().iter().map(|it| format!("{it},")).collect();
+    Ok(file(descr, tensor.shape(), tensor.bytes()?))
+}
+
+/// Writes strings in the `.npy` format, given as [`encode_strings`] makes them: NumPy's type `S`.
+///
+/// # Errors
+/// When the tensor has another type, no axis, or is not on the host.
+pub fn write_npy_strings(tensor: &Tensor) -> Result<Vec<u8>, OnnxError> {
+    let bytes = tensor.as_slice::<u8>()?;
+    let Some((width, shape)) = tensor.shape().split_last() else {
+        return Err(OnnxError::Npy("strings have an axis for their bytes".into()));
+    };
+    Ok(file(&format!("|S{width}"), shape, bytes))
+}
+
+fn file(descr: &str, shape: &[i64], data: &[u8]) -> Vec<u8> {
+    let shape: String = shape.iter().map(|it| format!("{it},")).collect();
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');
     let mut bytes = [MAGIC, &[1, 0], &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat();
-    bytes.extend_from_slice(tensor.bytes()?);
-    Ok(bytes)
+    bytes.extend_from_slice(data);
+    bytes
 }
 
 #[cfg(test)]
@@ -110,6 +165,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn strings_round_trip() {
+        let texts = encode_strings(&["red", "", "grün"], &[3, 1]).unwrap();
+        let bytes = write_npy_strings(&texts).unwrap();
+        assert_eq!(read_npy(&bytes).unwrap(), texts);
+        let wide: Vec<u8> =
+            ['a', '\0', 'ü', 'x'].iter().flat_map(|&it| u32::from(it).to_le_bytes()).collect();
+        let read = read_npy(&file("<U2", &[2], &wide)).unwrap();
+        assert_eq!(read, encode_strings(&["a", "üx"], &[2]).unwrap());
+        assert!(read_npy(&file("<U2", &[2], &[0xff; 16])).is_err());
+        assert!(read_npy(&file("|S9", &[1 << 40, 1 << 40], &[])).is_err());
+        assert!(read_npy(&file("|S9", &[2], &[0; 17])).is_err());
     }
 
     #[test]

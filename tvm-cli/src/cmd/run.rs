@@ -1,5 +1,6 @@
 //! The command `tvmc run`.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -56,22 +57,27 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
         times.push(start.elapsed());
     }
     let names = model.output_names(outputs.len());
+    let is_text = |it: &(&String, &String)| it.1 == "string";
+    let text: HashSet<&str> =
+        names.iter().zip(&model.elements).filter(is_text).map(|(name, _)| name.as_str()).collect();
     let named = || names.iter().map(String::as_str).zip(&outputs);
     if let Some(dir) = &args.output_dir {
         for (i, (name, tensor)) in named().enumerate() {
             let path = dir.join(format!("output_{i}.npy"));
-            data::write(&path, &npy(name, tensor)?)?;
+            data::write(&path, &npy(name, tensor, text.contains(name))?)?;
         }
     }
     match (&args.output, &outputs[..]) {
         (None, _) => {}
-        (Some(path), [only]) if is_npy(path) => data::write(path, &npy(&names[0], only)?)?,
+        (Some(path), [only]) if is_npy(path) => {
+            data::write(path, &npy(&names[0], only, text.contains(&*names[0]))?)?
+        }
         (Some(path), _) if is_npy(path) => {
             let (path, n) = (path.display(), outputs.len());
             let message = format!("{path}: a .npy file holds one array, but the model has {n} outputs");
             return Err(Error::usage(format!("{message}\n  help: write a .npz file")));
         }
-        (Some(path), _) => data::write(path, &npz::write(named())?)?,
+        (Some(path), _) => data::write(path, &npz::write(named(), &text)?)?,
     }
     if args.output.as_deref().is_some_and(data::is_standard) {
         return Ok(ExitCode::SUCCESS);
@@ -80,7 +86,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let median = times.get(times.len() / 2).copied().unwrap_or_default();
     let profile = if args.profile { Some(profile(&model, &inputs)?) } else { None };
     if args.json {
-        let rows = named().map(|(name, tensor)| json_summary(name, tensor)).collect::<Result<Vec<_>, _>>()?;
+        let rows = named()
+            .map(|(name, tensor)| json_summary(name, tensor, text.contains(name)))
+            .collect::<Result<Vec<_>, _>>()?;
         let times: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
         let mut found = json!({
             "outputs": rows,
@@ -95,7 +103,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     for (name, tensor) in named() {
-        out::line(format_args!("{name}: {}", summary(tensor)?));
+        let is_text = text.contains(name);
+        out::line(format_args!("{name}: {}", if is_text { strings(tensor)? } else { summary(tensor)? }));
     }
     out::line(format_args!("ready after {compile:.2?}, run in {median:.2?} (median of {})", times.len()));
     if let Some(profile) = profile {
@@ -122,8 +131,9 @@ fn is_npy(path: &Path) -> bool {
 }
 
 /// The `.npy` file of an output.
-fn npy(name: &str, tensor: &Tensor) -> Result<Vec<u8>, Error> {
-    tvm_onnx::write_npy(tensor).map_err(|err| Error::from(err).context(&format!("output `{name}`")))
+fn npy(name: &str, tensor: &Tensor, is_text: bool) -> Result<Vec<u8>, Error> {
+    let write = if is_text { tvm_onnx::write_npy_strings } else { tvm_onnx::write_npy };
+    write(tensor).map_err(|err| Error::from(err).context(&format!("output `{name}`")))
 }
 
 /// The profile of one run.
@@ -146,6 +156,16 @@ fn json_profile(profile: &Profile) -> Json {
     json!({"total_s": profile.total.as_secs_f64(), "instructions": profile.instructions, "entries": rows})
 }
 
+/// Describes a tensor of strings: shape and first elements.
+fn strings(tensor: &Tensor) -> Result<String, Error> {
+    const SHOWN: usize = 8;
+    let all = tvm_onnx::decode_strings(tensor)?;
+    let shape = &tensor.shape()[..tensor.shape().len().saturating_sub(1)];
+    let rest = if all.len() > SHOWN { ", …" } else { "" };
+    let shown: Vec<String> = all.iter().take(SHOWN).map(|it| format!("{it:?}")).collect();
+    Ok(format!("strings of shape {shape:?}: {}{rest}", shown.join(", ")))
+}
+
 /// Describes a tensor: type, first elements, minimum, maximum and mean.
 fn summary(tensor: &Tensor) -> Result<String, Error> {
     let values = tensor.to_f64s()?;
@@ -160,7 +180,12 @@ fn summary(tensor: &Tensor) -> Result<String, Error> {
 }
 
 /// Describes a tensor as JSON. A number that JSON does not have is null.
-fn json_summary(name: &str, tensor: &Tensor) -> Result<Json, Error> {
+fn json_summary(name: &str, tensor: &Tensor, is_text: bool) -> Result<Json, Error> {
+    if is_text {
+        let shape = &tensor.shape()[..tensor.shape().len().saturating_sub(1)];
+        let strings = tvm_onnx::decode_strings(tensor)?;
+        return Ok(json!({"name": name, "dtype": "string", "shape": shape, "strings": strings}));
+    }
     let values = tensor.to_f64s()?;
     let low = values.iter().copied().reduce(f64::min);
     let high = values.iter().copied().reduce(f64::max);

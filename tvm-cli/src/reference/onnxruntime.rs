@@ -3,6 +3,7 @@
 //! The model reaches it as it is; values that are no outputs are made outputs by appending a message, because the fields of
 //! concatenated messages are merged. So nothing of a model is lost that our own reader does not know.
 
+use std::collections::HashSet;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -105,7 +106,7 @@ impl Reference for OnnxRuntime {
         data::write(&model, &bytes)?;
         let arrays: Vec<(String, &Tensor)> =
             inputs.iter().enumerate().map(|(i, (_, it))| (format!("input_{i}"), it)).collect();
-        data::write(&given, &npz::write(arrays.iter().map(|(name, it)| (&**name, *it)))?)?;
+        data::write(&given, &npz::write(arrays.iter().map(|(name, it)| (&**name, *it)), &HashSet::new())?)?;
         let input_names: Vec<&str> = inputs.iter().map(|(name, _)| &**name).collect();
         self.ask(&json!({
             "model": model, "inputs": given, "results": results, "folder": self.folder, "threads": self.threads,

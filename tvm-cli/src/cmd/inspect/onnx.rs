@@ -70,7 +70,7 @@ impl Summary {
         });
         // Wrong dimensions are errors; a model that cannot be imported can be looked at all the same.
         let cost = match cost {
-            Err(err) if !options.dims.is_empty() || !options.shapes.is_empty() => {
+            Err(err) if options.for_import() => {
                 return Err(Error::context(err, &crate::data::show(path)));
             }
             other => other,
