@@ -80,7 +80,11 @@ impl Model {
     /// When the file cannot be read or is no ONNX model.
     pub fn onnx(path: impl AsRef<Path>) -> Result<Model, ModelError> {
         let path = path.as_ref();
-        let onnx = |err: OnnxError| ModelError::Import { path: Some(path.to_path_buf()), source: err.into() };
+        // An error of reading names the file already.
+        let onnx = |err: OnnxError| match err {
+            OnnxError::Io { .. } => ModelError::from(err),
+            err => ModelError::Import { path: Some(path.to_path_buf()), source: err.into() },
+        };
         Ok(Model::new(Source::Onnx(Box::new(ModelFile::open(path).map_err(onnx)?))))
     }
 
