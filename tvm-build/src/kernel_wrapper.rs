@@ -41,11 +41,12 @@ impl KernelWrapper<'_> {
             "// Made by tvm-build {version}; changes are lost.\n\n\
              #[doc = {docs:?}]\n\
              #[derive(Clone, Debug)]\n\
+             #[allow(clippy::type_complexity, reason = \"generated\")]\n\
              pub struct {ty} {{\n    \
              function: {rt}::CompiledFn<({types})>,\n    \
              level: Option<&'static str>,\n\
              }}\n\n\
-             #[allow(dead_code, clippy::too_many_arguments, clippy::needless_pass_by_value, reason = \"generated\")]\n\
+             #[allow(dead_code, clippy::needless_pass_by_value, clippy::too_many_arguments, clippy::type_complexity, reason = \"generated\")]\n\
              impl {ty} {{\n    \
              /// The code generator that made the kernel.\n    \
              pub const BACKEND: &'static str = {backend:?};\n    \
