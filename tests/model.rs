@@ -226,7 +226,10 @@ fn wrong_models_and_options_are_errors() {
     );
     assert_eq!(error(Ok(Model::module(IRModule::new()))), "the module has no graph function");
     let shaped = error(Ok(Model::module(IRModule::new()).shape("x", &[1])));
-    assert!(shaped.starts_with("`dim`, `shape`, `sequence` and `absent` are options of the import"), "{shaped}");
+    assert!(
+        shaped.starts_with("`dim`, `shape`, `sequence` and `absent` are options of the import"),
+        "{shaped}"
+    );
 }
 
 #[test]

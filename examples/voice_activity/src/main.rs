@@ -16,6 +16,7 @@ use std::time::Instant;
 use example_models::Asset;
 use tvm::prelude::*;
 
+use segments::Segment;
 use voice::{RATE, Scene};
 use wav::Recording;
 
@@ -70,11 +71,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Begin and end of phrases, in seconds.
-type Spoken = Vec<(f32, f32)>;
-
 /// Writes a recording of two phrases and a tone; gives its path, and where the phrases are.
-fn make() -> Result<(PathBuf, Spoken), Box<dyn Error>> {
+fn make() -> Result<(PathBuf, Vec<Segment>), Box<dyn Error>> {
     let first = Scene::new().pause(1.0).phrase("aeiouaieou", 120.0);
     let scene = first.pause(1.0).tone(440.0, 1.0).pause(0.5).phrase("oiaeuaie", 115.0).pause(0.5);
     let file = std::env::temp_dir().join("voice_activity.wav");
@@ -104,7 +102,7 @@ fn probabilities(model: &CompiledModel, samples: &[f32]) -> Result<Vec<f32>, tvm
 }
 
 /// Compares what was found with what was spoken.
-fn check(found: &[(f32, f32)], spoken: &[(f32, f32)]) -> Result<(), Box<dyn Error>> {
+fn check(found: &[Segment], spoken: &[Segment]) -> Result<(), Box<dyn Error>> {
     let near = |a: f32, b: f32| (a - b).abs() <= TOLERANCE;
     let same = found.iter().zip(spoken).all(|(a, b)| near(a.0, b.0) && near(a.1, b.1));
     if found.len() == spoken.len() && same {

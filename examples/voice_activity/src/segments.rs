@@ -7,9 +7,12 @@ const END: f32 = 0.35;
 const GAP: f32 = 0.25;
 const SHORTEST: f32 = 0.25;
 
-/// The segments of speech, begin and end in seconds, where each probability is that of a window of `seconds`.
-pub(crate) fn segments(probabilities: &[f32], seconds: f32) -> Vec<(f32, f32)> {
-    let mut res: Vec<(f32, f32)> = Vec::new();
+/// Begin and end in seconds.
+pub(crate) type Segment = (f32, f32);
+
+/// The segments of speech, where each probability is that of a window of `seconds`.
+pub(crate) fn segments(probabilities: &[f32], seconds: f32) -> Vec<Segment> {
+    let mut res: Vec<Segment> = Vec::new();
     let mut begin = None;
     let windows = probabilities.iter().copied().chain([0.0]).enumerate();
     for (i, probability) in windows {
@@ -32,8 +35,7 @@ pub(crate) fn segments(probabilities: &[f32], seconds: f32) -> Vec<(f32, f32)> {
 
 #[test]
 fn gaps_are_closed_and_clicks_dropped() {
-    type Case<'a> = (&'a [f32], &'a [(f32, f32)]);
-    let cases: [Case<'_>; 5] = [
+    let cases: [(&[f32], &[Segment]); 5] = [
         (&[0.0, 0.1, 0.2], &[]),
         (&[0.0, 0.9, 0.4, 0.9, 0.1, 0.0], &[(0.1, 0.4)]),
         (&[0.9, 0.9, 0.9, 0.2, 0.9, 0.9], &[(0.0, 0.6)]),
