@@ -4,7 +4,7 @@ use tvm_core::target::Target;
 use tvm_onnx::proto::AttributeProto;
 use tvm_runtime::Tensor;
 
-use crate::build::{assert_near, compiled, float, floats, int, longs, run};
+use crate::build::{compiled, float, floats, int, longs};
 use crate::extensions::build;
 
 /// Numbers between -1.25 and 1.25 that do not repeat along short axes.
@@ -18,14 +18,8 @@ fn whole(values: &[i32], shape: &[i64]) -> Tensor {
     Tensor::from_slice(values, shape).unwrap()
 }
 
-/// Compares the first outputs of one node with the wanted tensors.
 fn check(op: &str, inputs: &str, attrs: Vec<AttributeProto>, args: &[Tensor], want: &[Tensor]) {
-    let outputs: Vec<String> = (0..want.len()).map(|i| format!("o{i}")).collect();
-    let model = build("com.microsoft", op, inputs, attrs, args, &outputs.join(" "));
-    let vm = compiled(&model, &Target::interpreter()).unwrap_or_else(|err| panic!("{op}: {err}"));
-    for (got, want) in run(&vm, args).iter().zip(want) {
-        assert_near(got, want, op);
-    }
+    crate::extensions::check("com.microsoft", (op, inputs), attrs, args, want);
 }
 
 /// Keys after each query, and keys that the mask excludes, do not count; earlier keys come first.

@@ -7,14 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tvm_core::target::Target;
-use tvm_onnx::proto::{ModelProto, TypeProto, ValueInfoProto};
-use tvm_onnx::{DataValue, ImportOptions};
+use tvm_onnx::proto::{TypeProto, ValueInfoProto};
+use tvm_onnx::{DataValue, ImportOptions, ModelFile};
 use tvm_runtime::Tensor;
 use tvm_runtime::vm::VmConfig;
 
 use crate::data;
 use crate::error::Error;
-use crate::model::{Model, directory};
+use crate::model::Model;
 
 /// The data sets of a test, in the order of their numbers.
 pub(crate) fn data_sets(dir: &Path) -> Vec<PathBuf> {
@@ -69,7 +69,7 @@ impl Values {
 /// The model of a test, compiled for the forms of its inputs.
 pub(crate) struct Case {
     path: PathBuf,
-    proto: ModelProto,
+    file: ModelFile,
     options: ImportOptions,
     target: Target,
     config: VmConfig,
@@ -84,13 +84,12 @@ impl Case {
         target: Target,
         config: VmConfig,
     ) -> Result<Case, Error> {
-        let bytes = fs::read(&path).map_err(Error::io(&path))?;
-        let proto = tvm_onnx::read_model(tvm_onnx::Bytes::from(bytes)).map_err(Error::file(&path))?;
-        Ok(Case { path, proto, options, target, config, compiled: None })
+        let file = ModelFile::open(&path).map_err(Error::file(&path))?;
+        Ok(Case { path, file, options, target, config, compiled: None })
     }
 
     fn infos(&self, of: fn(&tvm_onnx::proto::GraphProto) -> &[ValueInfoProto]) -> Vec<(&str, TypeProto)> {
-        let infos = self.proto.graph.as_ref().map_or(&[][..], of);
+        let infos = self.file.proto().graph.as_ref().map_or(&[][..], of);
         infos.iter().map(|it| (it.name.as_str(), it.ty.clone().unwrap_or_default())).collect()
     }
 
@@ -120,8 +119,7 @@ impl Case {
             Some(compiled) => compiled,
             None => {
                 *phase = "load";
-                let module = tvm_onnx::import_proto(&self.proto, Some(&directory(&self.path)), &options)
-                    .map_err(Error::file(&self.path))?;
+                let module = self.file.import(&options).map_err(Error::file(&self.path))?;
                 *phase = "compile";
                 (Model::compile(module, &self.target, self.config.clone())?, options)
             }

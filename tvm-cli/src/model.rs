@@ -237,17 +237,22 @@ fn model_file(path: &Path) -> Result<Option<ModelFile>, Error> {
     ModelFile::open(path).map(Some).map_err(Error::file(path))
 }
 
+/// Imports the ONNX model in a file; an artifact is returned as it is.
+fn imported(path: &Path, options: &ImportOptions) -> Result<Result<IRModule, Box<Executable>>, Error> {
+    let module = match model_file(path)? {
+        Some(file) => file.import(options),
+        None => match read(path)? {
+            Content::Onnx(bytes) => tvm_onnx::import(bytes, Some(&directory(path)), options),
+            Content::Artifact(exe, _) => return Ok(Err(exe)),
+        },
+    };
+    module.map(Ok).map_err(Error::file(path))
+}
+
 /// Imports the ONNX model in a file.
 pub(crate) fn import(path: &Path, options: &ImportOptions) -> Result<IRModule, Error> {
-    if let Some(file) = model_file(path)? {
-        return file.import(options).map_err(Error::file(path));
-    }
-    match read(path)? {
-        Content::Onnx(bytes) => {
-            tvm_onnx::import(bytes, Some(&directory(path)), options).map_err(Error::file(path))
-        }
-        Content::Artifact(..) => Err(Error::failed(format!("{} is compiled already", data::show(path)))),
-    }
+    let compiled = || Error::failed(format!("{} is compiled already", data::show(path)));
+    imported(path, options)?.map_err(|_| compiled())
 }
 
 impl Model {
@@ -261,22 +266,13 @@ impl Model {
 
     /// Loads the artifact in a file, or compiles the model in it.
     fn load(path: &Path, options: &Options, config: VmConfig) -> Result<Model, Error> {
-        if let Some(file) = model_file(path)? {
-            let module = file.import(&options.import()).map_err(Error::file(path))?;
-            drop(file);
-            return Model::compile(module, &options.target, config).map_err(Error::file(path));
-        }
-        match read(path)? {
-            Content::Onnx(bytes) => {
-                let module = tvm_onnx::import(bytes, Some(&directory(path)), &options.import())
-                    .map_err(Error::file(path))?;
-                Model::compile(module, &options.target, config).map_err(Error::file(path))
-            }
-            Content::Artifact(..) if options.for_import() || options.fast_math => {
+        match imported(path, &options.import())? {
+            Ok(module) => Model::compile(module, &options.target, config).map_err(Error::file(path)),
+            Err(_) if options.for_import() || options.fast_math => {
                 let message = "is compiled already: --dim, --shape, --sequence, --absent and --fast-math are for models\n  help: give the inputs with --input";
                 Err(Error::usage(format!("{} {message}", data::show(path))))
             }
-            Content::Artifact(exe, _) => {
+            Err(exe) => {
                 let (inputs, outputs) = (metadata_names(&exe, "input"), metadata_names(&exe, "output"));
                 let elements = metadata_names(&exe, "element");
                 // SAFETY: the user of `tvmc` asks to run this artifact, as one runs a program.

@@ -29,8 +29,8 @@ mod npy;
 mod ops;
 mod options;
 pub mod proto;
+mod strings;
 mod tensor;
-mod text;
 mod value;
 
 pub use data::DataValue;
@@ -41,5 +41,5 @@ pub use npy::{read_npy, write_npy, write_npy_strings};
 pub use ops::{supported_extension_ops, supported_ops};
 pub use options::{DimOption, ImportOptions};
 pub use prost::bytes::Bytes;
+pub use strings::{decode_strings, encode_strings};
 pub use tensor::{MAX_TENSOR_BYTES, dtype_from_onnx, dtype_to_onnx, read_tensor, write_tensor};
-pub use text::{decode_strings, encode_strings};

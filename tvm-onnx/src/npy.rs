@@ -3,8 +3,8 @@
 use tvm_runtime::{DataType, Tensor, byte_size};
 
 use crate::error::OnnxError;
+use crate::strings::encode_strings;
 use crate::tensor::MAX_TENSOR_BYTES;
-use crate::text::encode_strings;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 

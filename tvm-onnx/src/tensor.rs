@@ -10,7 +10,7 @@ use crate::external::ExternalData;
 use crate::names::show;
 use crate::narrow::Narrow;
 use crate::proto::{ElemType, TensorProto};
-use crate::text::encode_strings;
+use crate::strings::encode_strings;
 
 /// Default for the largest tensor that is read, in bytes (2 GiB).
 pub const MAX_TENSOR_BYTES: u64 = 2 << 30;

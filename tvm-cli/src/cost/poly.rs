@@ -5,8 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use tvm_core::relax::analysis::show_dim;
-use tvm_core::tir::{BinaryOp, PrimExpr, Visitor, walk_expr};
+use tvm_core::ir::Var;
+use tvm_core::relax::analysis::{show_dim, simplify_dim};
+use tvm_core::tir::{BinaryOp, PrimExpr, Visitor, substitute_expr, walk_expr};
 
 /// Values of symbolic dimensions, by name. One that is missing counts as 1.
 pub(crate) type Extents = HashMap<String, i64>;
@@ -123,18 +124,8 @@ impl Poly {
 
     /// Names of the dimensions on which it depends.
     pub(crate) fn dims(&self) -> BTreeSet<String> {
-        struct Names(BTreeSet<String>);
-        impl Visitor for Names {
-            fn visit_expr(&mut self, expr: &PrimExpr) {
-                if let PrimExpr::Var(var) = expr {
-                    self.0.insert(var.name().to_string());
-                }
-                walk_expr(self, expr);
-            }
-        }
-        let mut names = Names(BTreeSet::new());
-        self.0.keys().flatten().for_each(|atom| names.visit_expr(&atom.expr));
-        names.0
+        let dims = self.0.keys().flatten().flat_map(|atom| free_dims(&atom.expr));
+        dims.map(|dim| dim.name().to_string()).collect()
     }
 
     /// The value for these extents.
@@ -146,53 +137,25 @@ impl Poly {
 
 /// The value of an extent; what is not known counts as 1.
 fn value(expr: &PrimExpr, extents: &Extents) -> f64 {
-    match expr {
-        PrimExpr::IntImm(it) => it.value as f64,
-        PrimExpr::Var(var) => extents.get(var.name()).copied().unwrap_or(1) as f64,
-        PrimExpr::Cast(it) => value(&it.value, extents),
-        PrimExpr::Binary(it) => binary(it.op, value(&it.a, extents), value(&it.b, extents)),
-        PrimExpr::FloatImm(_)
-        | PrimExpr::StringImm(_)
-        | PrimExpr::Not(_)
-        | PrimExpr::Select(_)
-        | PrimExpr::BufferLoad(_)
-        | PrimExpr::Ramp(_)
-        | PrimExpr::Broadcast(_)
-        | PrimExpr::Shuffle(_)
-        | PrimExpr::Let(_)
-        | PrimExpr::Call(_) => 1.0,
-    }
+    let extent = |var: &Var| PrimExpr::index(extents.get(var.name()).copied().unwrap_or(1));
+    let vars = free_dims(expr).iter().map(|var| (var.id(), extent(var))).collect();
+    simplify_dim(&substitute_expr(expr, &vars)).as_int().map_or(1.0, |value| value as f64)
 }
 
-fn binary(op: BinaryOp, a: f64, b: f64) -> f64 {
-    match op {
-        BinaryOp::Add => a + b,
-        BinaryOp::Sub => a - b,
-        BinaryOp::Mul => a * b,
-        BinaryOp::Min => a.min(b),
-        BinaryOp::Max => a.max(b),
-        BinaryOp::Div if b != 0.0 => (a / b).trunc(),
-        BinaryOp::FloorDiv if b != 0.0 => (a / b).floor(),
-        BinaryOp::FloorMod if b != 0.0 => a - b * (a / b).floor(),
-        BinaryOp::Mod if b != 0.0 => a % b,
-        BinaryOp::Div
-        | BinaryOp::FloorDiv
-        | BinaryOp::FloorMod
-        | BinaryOp::Mod
-        | BinaryOp::Eq
-        | BinaryOp::Ne
-        | BinaryOp::Lt
-        | BinaryOp::Le
-        | BinaryOp::Gt
-        | BinaryOp::Ge
-        | BinaryOp::And
-        | BinaryOp::Or
-        | BinaryOp::BitAnd
-        | BinaryOp::BitOr
-        | BinaryOp::BitXor
-        | BinaryOp::Shl
-        | BinaryOp::Shr => 1.0,
+/// The dimensions in an extent.
+fn free_dims(expr: &PrimExpr) -> Vec<Var> {
+    struct Dims(Vec<Var>);
+    impl Visitor for Dims {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            if let PrimExpr::Var(var) = expr {
+                self.0.push(var.clone());
+            }
+            walk_expr(self, expr);
+        }
     }
+    let mut dims = Dims(Vec::new());
+    dims.visit_expr(expr);
+    dims.0
 }
 
 /// The sum, its largest powers first: `64 * n * n + 10 * n + 3`.
@@ -224,8 +187,6 @@ impl fmt::Display for Poly {
 
 #[cfg(test)]
 mod tests {
-    use tvm_core::ir::Var;
-
     use super::*;
 
     #[test]
@@ -238,6 +199,8 @@ mod tests {
             (m.clone() * n.clone() - n.clone() * m.clone(), "0", 0.0),
             (half.clone() * m.clone() * 4 - half.clone(), "4 * m * (n / 2) - (n / 2)", 6.0),
             (PrimExpr::index(7) * 6, "42", 42.0),
+            // Minima are written as choices, too.
+            (n.clone().less(3).select(n.clone(), PrimExpr::index(3)), "select(n < 3, n, 3)", 3.0),
         ];
         let extents = Extents::from([("n".to_string(), 4)]);
         for (expr, shown, at) in cases {

@@ -12,7 +12,7 @@ use tvm_core::ir::{BufferId, IRModule, Type};
 use tvm_core::relax::Arg;
 use tvm_core::relax::analysis::{simplify_dim, type_of_arg};
 use tvm_core::tir::{
-    BinaryOp, Buffer, Intrinsic, Mutator, Operands, Param, PrimCallee, PrimExpr, PrimFunc, Stmt, Substitute,
+    Buffer, Intrinsic, Mutator, Operands, Param, PrimCallee, PrimExpr, PrimFunc, Stmt, Substitute,
 };
 
 use super::Poly;
@@ -170,7 +170,7 @@ impl Walk {
             PrimExpr::Not(it) => self.expr(&it.value),
             PrimExpr::Binary(it) => {
                 let operands = self.expr(&it.a).plus(&self.expr(&it.b));
-                if is_arithmetic(it.op) && !is_index(expr) { operands.plus(&self.times) } else { operands }
+                if it.op.is_arithmetic() && !is_index(expr) { operands.plus(&self.times) } else { operands }
             }
             PrimExpr::Select(it) => {
                 let (yes, no) = (self.expr(&it.true_value), self.expr(&it.false_value));
@@ -224,33 +224,6 @@ fn reads(expr: &PrimExpr) -> bool {
     let mut found = Reads(false);
     tvm_core::tir::Visitor::visit_expr(&mut found, expr);
     found.0
-}
-
-fn is_arithmetic(op: BinaryOp) -> bool {
-    match op {
-        BinaryOp::Add
-        | BinaryOp::Sub
-        | BinaryOp::Mul
-        | BinaryOp::Div
-        | BinaryOp::Mod
-        | BinaryOp::FloorDiv
-        | BinaryOp::FloorMod
-        | BinaryOp::Min
-        | BinaryOp::Max => true,
-        BinaryOp::Eq
-        | BinaryOp::Ne
-        | BinaryOp::Lt
-        | BinaryOp::Le
-        | BinaryOp::Gt
-        | BinaryOp::Ge
-        | BinaryOp::And
-        | BinaryOp::Or
-        | BinaryOp::BitAnd
-        | BinaryOp::BitOr
-        | BinaryOp::BitXor
-        | BinaryOp::Shl
-        | BinaryOp::Shr => false,
-    }
 }
 
 /// The operations of an intrinsic.

@@ -61,7 +61,7 @@ pub fn show_dim(dim: &PrimExpr) -> String {
             let right = if it.op == BinaryOp::Add { level } else { level + 1 };
             format!("{} {sign} {}", side(&it.a, level), side(&it.b, right))
         }
-        other => format!("{other:?}"),
+        other => other.to_string(),
     }
 }
 

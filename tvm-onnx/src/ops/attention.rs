@@ -17,15 +17,6 @@ pub(super) static ROWS: &[Row] =
 
 type Result<T> = std::result::Result<T, OnnxError>;
 
-/// Permutes the axes of `x` to the order `axes`.
-fn permuted(node: &mut Node<'_, '_>, x: Arg, axes: &[i64]) -> Result<Arg> {
-    node.op("permute_dims", &[x], Attrs::new().with("axes", axes.to_vec()))
-}
-
-fn concat(node: &mut Node<'_, '_>, parts: Vec<Arg>, axis: i64) -> Result<Arg> {
-    node.op("concat", &[Arg::Tuple(parts.into())], Attrs::new().with("axis", axis))
-}
-
 /// The number in the attribute `attr`, which says how many heads there are.
 pub(super) fn heads(node: &Node<'_, '_>, attr: &str) -> Result<i64> {
     let heads = node.attr_int(attr)?;
@@ -52,15 +43,14 @@ fn by_heads(node: &mut Node<'_, '_>, i: usize, attr: &str) -> Result<(Arg, bool)
         _ => {
             let heads = heads(node, attr)?;
             let x = split_heads(node, &x, heads)?;
-            Ok((permuted(node, x, &[0, 2, 1, 3])?, true))
+            Ok((node.permuted(&x, &[0, 2, 1, 3])?, true))
         }
     }
 }
 
 /// The numbers from 0 to `extent` (excluded), reshaped to `shape`.
 pub(super) fn positions(node: &mut Node<'_, '_>, extent: &PrimExpr, shape: [PrimExpr; 2]) -> Result<Arg> {
-    let args = [PrimExpr::index(0), extent.clone(), PrimExpr::index(1)].map(Arg::Prim);
-    let range = node.op("arange", &args, Attrs::new().with("dtype", DataType::I64))?;
+    let range = node.count(extent, DataType::I64)?;
     node.reshape(&range, &shape)
 }
 
@@ -160,7 +150,7 @@ impl Bias {
 /// Appends `x` to the cache of earlier calls in input `i`, if it is given.
 fn with_past(node: &mut Node<'_, '_>, i: usize, x: Arg) -> Result<Arg> {
     match node.opt_arg(i)? {
-        Some(past) => concat(node, vec![past, x], 2),
+        Some(past) => node.joined(vec![past, x], 2),
         None => Ok(x),
     }
 }
@@ -182,11 +172,7 @@ fn attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     bias.add_mask(node, &k[2])?;
     bias.add_positions(node, &q[2], &k[2])?;
 
-    let scale = match (node.attr_float("scale")?, q[3].as_int()) {
-        (Some(scale), _) => scale,
-        (None, Some(size)) => 1.0 / (size as f64).sqrt(),
-        (None, None) => return Err(node.unsupported("heads of symbolic size without `scale`")),
-    };
+    let scale = scale(node, node.attr_float("scale")?, &query)?;
     let (key, value) = (shared(node, key, &q[1], &k[1])?, shared(node, value, &q[1], &k[1])?);
     let softcap = node.float_or("softcap", 0.0)?;
     let precision = match node.attr_int("softmax_precision")? {
@@ -203,6 +189,15 @@ fn attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let stage =
         stage.ok_or_else(|| node.malformed(format!("attribute `qk_matmul_output_mode` is {mode}")))?;
     Ok(vec![res.into(), present.0.into(), present.1.into(), stage.into()])
+}
+
+/// The given scale of products with `query` (batch, heads, position, size), or the inverse root of the size.
+pub(super) fn scale(node: &Node<'_, '_>, given: Option<f64>, query: &Arg) -> Result<f64> {
+    match (given, node.extent(query, 3)?.as_int()) {
+        (Some(scale), _) => Ok(scale),
+        (None, Some(size)) => Ok(1.0 / (size as f64).sqrt()),
+        (None, None) => Err(node.unsupported("heads of symbolic size without `scale`")),
+    }
 }
 
 /// `softmax(scale · Q Kᵀ + bias) V` for tensors (batch, heads, position, size).
@@ -225,7 +220,7 @@ impl Product {
         let dtype = node.dtype(&self.query)?;
         let root = node.scalar(self.scale.sqrt(), dtype)?;
         let query = node.call("multiply", &[self.query, root.clone()])?;
-        let key = permuted(node, self.key, &[0, 1, 3, 2])?;
+        let key = node.permuted(&self.key, &[0, 1, 3, 2])?;
         let key = node.call("multiply", &[key, root])?;
         let mut stages = vec![node.call("matmul", &[query, key])?];
         let mut logits = stages[0].clone();
@@ -259,7 +254,7 @@ impl Product {
 pub(super) fn joined_heads(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg> {
     let shape = node.shape(x)?;
     let flat = [shape[0].clone(), shape[2].clone(), simplify_dim(&(&shape[1] * &shape[3]))];
-    let x = permuted(node, x.clone(), &[0, 2, 1, 3])?;
+    let x = node.permuted(&x, &[0, 2, 1, 3])?;
     node.reshape(&x, &flat)
 }
 
@@ -295,7 +290,7 @@ fn rotary_embedding(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let shape = node.shape(&input)?;
     // (batch, position, heads, size)
     let x = match shape.len() {
-        4 => permuted(node, input, &[0, 2, 1, 3])?,
+        4 => node.permuted(&input, &[0, 2, 1, 3])?,
         _ => {
             let heads = heads(node, "num_heads")?;
             split_heads(node, &input, heads)?
@@ -325,7 +320,7 @@ fn rotary_embedding(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let [cos, sin] = [tables[0].clone(), tables[1].clone()];
     let interleaved = node.flag("interleaved", false)?;
     let res = turned_pairs(node, &x, &cos, &sin, turned, interleaved)?;
-    one(if shape.len() == 4 { permuted(node, res, &[0, 2, 1, 3]) } else { node.reshape(&res, &shape) })
+    one(if shape.len() == 4 { node.permuted(&res, &[0, 2, 1, 3]) } else { node.reshape(&res, &shape) })
 }
 
 /// Turns pairs among the first `turned` elements of `x` (batch, position, heads, size) by angles with the given cosines and
@@ -356,14 +351,14 @@ pub(super) fn turned_pairs(
         pairs[3] = end.clone();
         extents.push(PrimExpr::index(1));
         let both = vec![node.reshape(&real, &extents)?, node.reshape(&imaginary, &extents)?];
-        let both = concat(node, both, -1)?;
+        let both = node.joined(both, 4)?;
         node.reshape(&both, &pairs)?
     } else {
-        concat(node, vec![real, imaginary], -1)?
+        node.joined(vec![real, imaginary], 3)?
     };
     if !size.is_const(turned) {
         let rest = part(node, x, turned, &size, 1)?;
-        res = concat(node, vec![res, rest], -1)?;
+        res = node.joined(vec![res, rest], 3)?;
     }
     Ok(res)
 }

@@ -10,7 +10,7 @@ use tvm_runtime::{DataType, Tensor};
 use super::{Row, With, numbers, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
-use crate::text::{decode_strings, encode_strings};
+use crate::strings::{decode_strings, encode_strings};
 use crate::value::Value;
 
 pub(super) static ROWS: &[Row] = &[

@@ -4,7 +4,7 @@ use tvm_core::ir::{Attrs, Type};
 use tvm_core::relax::Arg;
 use tvm_runtime::DataType;
 
-use super::attention::shared;
+use super::attention::{scale, shared};
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -54,11 +54,7 @@ fn flex_attention(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
         None if dtype == DataType::F64 => dtype,
         None => DataType::F32,
     };
-    let scale = match (node.attr_float("scale")?, q[3].as_int()) {
-        (Some(scale), _) => scale,
-        (None, Some(size)) => 1.0 / (size as f64).sqrt(),
-        (None, None) => return Err(node.unsupported("heads of symbolic size without `scale`")),
-    };
+    let scale = scale(node, node.attr_float("scale")?, query)?;
     let key = shared(node, key.clone(), &q[1], &k[1])?;
     let value = shared(node, value.clone(), &q[1], &k[1])?;
     let query = node.with("multiply", query, scale.sqrt())?;

@@ -6,7 +6,9 @@ use tvm_core::relax::analysis::{prove_equal, simplify_dim};
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
-use super::attention::{Bias, Product, heads, joined_heads, positions, shared, split_heads, turned_pairs};
+use super::attention::{
+    Bias, Product, heads, joined_heads, positions, scale, shared, split_heads, turned_pairs,
+};
 use super::fused::normalised;
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
@@ -63,13 +65,9 @@ fn packed(node: &mut Node<'_, '_>, x: &Arg, i: i64) -> Result<Arg> {
     node.reshape(&part, &shape)
 }
 
-/// The scale in the attribute, or the inverse root of the size of a head.
-fn scale(node: &Node<'_, '_>, query: &Arg) -> Result<f64> {
-    match (node.float_or("scale", 0.0)?, node.extent(query, 3)?.as_int()) {
-        (scale, _) if scale != 0.0 => Ok(scale),
-        (_, Some(size)) => Ok(1.0 / (size as f64).sqrt()),
-        (_, None) => Err(node.unsupported("heads of symbolic size without `scale`")),
-    }
+/// The scale in the attribute, of which 0 is none.
+fn given_scale(node: &Node<'_, '_>) -> Result<Option<f64>> {
+    Ok(Some(node.float_or("scale", 0.0)?).filter(|it| *it != 0.0))
 }
 
 impl Operands {
@@ -161,7 +159,7 @@ fn attended(node: &mut Node<'_, '_>, it: Operands, masks: Masks) -> Result<[Arg;
     if node.flag("unidirectional", false)? {
         add_causal(node, &mut bias, &q[2], &k[2], &it.past)?;
     }
-    let scale = scale(node, &it.query)?;
+    let scale = scale(node, given_scale(node)?, &it.query)?;
     let (key, value) = (it.key.clone(), it.value.clone());
     let product = Product {
         query: it.query,
@@ -353,7 +351,7 @@ fn group_query(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     let present = [key.clone(), value.clone()];
     let (n, shared_by) = (PrimExpr::index(n), PrimExpr::index(shared_by));
     let (key, value) = (shared(node, key, &n, &shared_by)?, shared(node, value, &n, &shared_by)?);
-    let scale = scale(node, &query)?;
+    let scale = scale(node, given_scale(node)?, &query)?;
     let softcap = node.float_or("softcap", 0.0)?;
     let product = Product { query, key, value, scale, softcap, bias: bias.sum, precision: dtype };
     let (res, _) = product.emit(node)?;

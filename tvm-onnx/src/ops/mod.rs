@@ -35,6 +35,7 @@ mod quant;
 mod random;
 mod recurrent;
 mod reduce;
+mod regex;
 mod resample;
 mod resample_when_run;
 mod select;
@@ -42,8 +43,8 @@ mod sequence;
 mod shape;
 mod signal;
 mod source;
+mod string_split;
 mod strings;
-mod text;
 mod trees;
 mod window;
 
@@ -112,13 +113,14 @@ static TABLES: &[&[Row]] = &[
     random::ROWS,
     recurrent::ROWS,
     reduce::ROWS,
+    regex::ROWS,
     select::ROWS,
     sequence::ROWS,
     shape::ROWS,
     signal::ROWS,
     source::ROWS,
+    string_split::ROWS,
     strings::ROWS,
-    text::ROWS,
 ];
 
 /// The domains beside the standard one, with their tables. Rows do not depend on the version of these domains.

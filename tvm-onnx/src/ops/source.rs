@@ -9,8 +9,8 @@ use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::narrow::Narrow;
 use crate::node::Node;
+use crate::strings::encode_strings;
 use crate::tensor::dtype_from_onnx;
-use crate::text::encode_strings;
 use crate::value::{Ints, Value};
 
 pub(super) static ROWS: &[Row] = &[

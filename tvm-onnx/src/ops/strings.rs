@@ -1,4 +1,4 @@
-//! Strings. They are tensors of bytes with one more axis at the end (see [`crate::text`]), so their operators are arithmetic on
+//! Strings. They are tensors of bytes with one more axis at the end (see [`crate::strings`]), so their operators are arithmetic on
 //! bytes.
 
 use tvm_core::ir::Attrs;
@@ -11,7 +11,7 @@ use super::select::places;
 use super::{Convert, Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
-use crate::text::encode_strings;
+use crate::strings::encode_strings;
 use crate::value::Value;
 
 pub(super) static ROWS: &[Row] =
@@ -63,6 +63,16 @@ impl Node<'_, '_> {
             self.op("max", &[differs], Attrs::new().with("axis", vec![last]).with("keepdims", false))?;
         self.with("equal", &any, 0.0)
     }
+}
+
+/// The bytes of strings (byte, string) in `i64`, with the shape of the strings.
+pub(super) fn by_byte(node: &mut Node<'_, '_>) -> Result<(Arg, Vec<PrimExpr>)> {
+    let x = node.strings(0)?;
+    let mut shape = node.shape(&x)?;
+    let width = shape.pop().ok_or_else(|| node.malformed("strings have an axis for their bytes"))?;
+    let x = node.reshape(&x, &[product(&shape), width])?;
+    let x = node.permuted(&x, &[1, 0])?;
+    Ok((node.cast(&x, DataType::I64)?, shape))
 }
 
 /// Converts an operator that only moves elements: it moves the numbers of the strings, by which they are looked up then.

@@ -82,14 +82,7 @@ macro_rules! __linked_kernel {
         wanted: $wanted:expr,
         tables: [$(($level:expr, $name:literal, $symbol:ident)),* $(,)?] $(,)?
     ) => {{
-        #[link(name = $library, kind = "static")]
-        unsafe extern "C" {
-            $(fn $symbol(
-                args: *const $crate::abi::KernelArg,
-                n_args: i32,
-                ctx: *mut $crate::abi::CallContext,
-            ) -> i32;)*
-        }
+        $crate::__kernel_symbols!($library, [$($symbol),*]);
         static TABLES: &[(Option<&str>, $crate::KernelTable)] =
             &[$(($level, $crate::KernelTable { abi_version: $abi, entries: &[($name, $symbol)] })),*];
         // SAFETY: the build script wrote library and signature from one program.

@@ -116,6 +116,11 @@ impl BinaryOp {
         matches!(self, comparison!())
     }
 
+    /// True for operations on numbers whose result is a number of the same type, except the bitwise ones.
+    pub const fn is_arithmetic(self) -> bool {
+        matches!(self, arithmetic!())
+    }
+
     /// True for logical and/or.
     pub const fn is_logical(self) -> bool {
         matches!(self, logical!())
