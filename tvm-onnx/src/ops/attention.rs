@@ -254,7 +254,7 @@ impl Product {
 pub(super) fn joined_heads(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg> {
     let shape = node.shape(x)?;
     let flat = [shape[0].clone(), shape[2].clone(), simplify_dim(&(&shape[1] * &shape[3]))];
-    let x = node.permuted(&x, &[0, 2, 1, 3])?;
+    let x = node.permuted(x, &[0, 2, 1, 3])?;
     node.reshape(&x, &flat)
 }
 
