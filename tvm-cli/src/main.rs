@@ -13,6 +13,7 @@ mod inputs;
 mod model;
 mod npz;
 mod out;
+mod page;
 mod progress;
 mod reference;
 mod search;
@@ -41,6 +42,8 @@ enum Command {
     Compile(cmd::compile::Args),
     /// Times kernels and models, alone or beside other libraries in turns.
     Bench(cmd::bench::Args),
+    /// Shows where the time of a model goes: a line for each kernel, with what it has to do and how near the machine's limit it is.
+    Profile(cmd::profile::Args),
     /// Shows inputs, outputs and content of a model or artifact.
     Inspect(cmd::inspect::Args),
     /// Runs a model here and in another program, and shows where the results differ first.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Run(args) => cmd::run::run(&args),
         Command::Compile(args) => cmd::compile::run(&args),
         Command::Bench(args) => cmd::bench::run(&args),
+        Command::Profile(args) => cmd::profile::run(&args),
         Command::Inspect(args) => cmd::inspect::run(&args),
         Command::Compare(args) => cmd::compare::run(&args),
         Command::Ops(args) => cmd::ops::run(&args),

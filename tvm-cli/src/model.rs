@@ -27,6 +27,8 @@ pub(crate) const MAIN: &str = "main";
 pub(crate) struct Model {
     /// The virtual machine with the program.
     pub(crate) vm: Vm,
+    /// The programs of its kernels before schedules; none for an artifact.
+    pub(crate) programs: IRModule,
     /// Names of the inputs in the model.
     pub(crate) inputs: Vec<String>,
     /// Names of the outputs in the model.
@@ -260,8 +262,9 @@ impl Model {
     pub(crate) fn compile(module: IRModule, target: &Target, config: VmConfig) -> Result<Model, Error> {
         let compiled = Compiled::new(module, target)?;
         let main = compiled.io.function(MAIN).cloned().unwrap_or_default();
+        let programs = compiled.programs.clone();
         let vm = compiled.into_vm(config)?;
-        Ok(Model { vm, inputs: main.inputs, outputs: main.outputs, elements: main.elements })
+        Ok(Model { vm, programs, inputs: main.inputs, outputs: main.outputs, elements: main.elements })
     }
 
     /// Loads the artifact in a file, or compiles the model in it.
@@ -278,7 +281,7 @@ impl Model {
                 // SAFETY: the user of `tvmc` asks to run this artifact, as one runs a program.
                 #[allow(unsafe_code, reason = "see SAFETY")]
                 let vm = unsafe { Vm::linked_with_config(*exe, config).map_err(Error::file(path))? };
-                Ok(Model { vm, inputs, outputs, elements })
+                Ok(Model { vm, programs: IRModule::new(), inputs, outputs, elements })
             }
         }
     }

@@ -8,4 +8,5 @@ pub(crate) mod doctor;
 pub(crate) mod inspect;
 pub(crate) mod onnx_test;
 pub(crate) mod ops;
+pub(crate) mod profile;
 pub(crate) mod run;

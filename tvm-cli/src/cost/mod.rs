@@ -10,3 +10,4 @@ mod program;
 pub(crate) use graph::{Graph, Node, Port, Source};
 pub(crate) use memory::Plan;
 pub(crate) use poly::{Extents, Poly};
+pub(crate) use program::{Actual, cost_of_call};

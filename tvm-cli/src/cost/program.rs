@@ -44,6 +44,17 @@ impl Cost {
     }
 }
 
+/// What is known of an argument.
+#[derive(Clone, Debug)]
+pub(crate) enum Actual {
+    /// The shape of a tensor.
+    Shape(Vec<PrimExpr>),
+    /// The value of a scalar.
+    Value(PrimExpr),
+    /// Nothing.
+    Unknown,
+}
+
 /// What a call costs with these inputs, which are tensors and then the values of scalar parameters, and outputs of these types.
 /// `extents` say which of two expressions is the smaller one.
 pub(crate) fn cost(
@@ -53,31 +64,46 @@ pub(crate) fn cost(
     module: &IRModule,
     extents: &Extents,
 ) -> Cost {
+    let shape = |ty: Type| match ty {
+        Type::Tensor(ty) => Actual::Shape(ty.known_shape().unwrap_or_default().to_vec()),
+        _ => Actual::Unknown,
+    };
+    let value = |arg: &Arg| if let Arg::Prim(it) = arg { Actual::Value(it.clone()) } else { Actual::Unknown };
+    let tensors = func.params.iter().filter(|param| matches!(param, Param::In(_))).count();
+    let (tensors, scalars) = inputs.split_at(tensors.min(inputs.len()));
+    let mut tensors = tensors.iter().map(|it| shape(type_of_arg(it, module)));
+    let mut scalars = scalars.iter().map(value);
+    let mut outputs = outputs.iter().cloned().map(shape);
+    let actual = |param: &Param| match param {
+        Param::In(_) => tensors.next(),
+        Param::Out(_) => outputs.next(),
+        Param::Scalar(_) => scalars.next(),
+    };
+    let args: Vec<Actual> = func.params.iter().map(actual).map(|it| it.unwrap_or(Actual::Unknown)).collect();
+    cost_of_call(func, &args, extents)
+}
+
+/// What a call costs with these arguments, in the order of the parameters.
+pub(crate) fn cost_of_call(func: &PrimFunc, args: &[Actual], extents: &Extents) -> Cost {
     let mut walk = Walk {
         dims: Substitute::default(),
         times: Poly::number(1),
         loads: HashMap::new(),
         cost: Cost::default(),
     };
-    let tensors = func.params.iter().filter(|param| matches!(param, Param::In(_))).count();
-    let (tensors, scalars) = inputs.split_at(tensors.min(inputs.len()));
-    let (mut tensors, mut scalars, mut outputs) = (tensors.iter(), scalars.iter(), outputs.iter());
-    for param in func.params.iter() {
-        let (buffer, ty) = match param {
-            Param::In(buffer) => (buffer, tensors.next().map(|it| type_of_arg(it, module))),
-            Param::Out(buffer) => (buffer, outputs.next().cloned()),
-            Param::Scalar(var) => {
-                if let Some(Arg::Prim(value)) = scalars.next() {
-                    walk.dims.vars.insert(var.id(), value.clone());
+    for (param, actual) in func.params.iter().zip(args) {
+        match (param, actual) {
+            (Param::Scalar(var), Actual::Value(value)) => {
+                walk.dims.vars.insert(var.id(), value.clone());
+            }
+            (Param::In(buffer) | Param::Out(buffer), Actual::Shape(shape)) => {
+                for (dim, actual) in buffer.shape.iter().zip(shape) {
+                    if let PrimExpr::Var(var) = dim {
+                        walk.dims.vars.entry(var.id()).or_insert_with(|| actual.clone());
+                    }
                 }
-                continue;
             }
-        };
-        let Some(Type::Tensor(ty)) = ty else { continue };
-        for (dim, actual) in buffer.shape.iter().zip(ty.known_shape().unwrap_or_default()) {
-            if let PrimExpr::Var(var) = dim {
-                walk.dims.vars.entry(var.id()).or_insert_with(|| actual.clone());
-            }
+            _ => {}
         }
     }
     let flops = walk.stmt(&func.body);

@@ -52,6 +52,32 @@ fn chain(shape: &[i64; 2], axes: [usize; 2]) -> PrimFunc {
     te::create_prim_func("f", &[x], &[y]).unwrap()
 }
 
+/// A tensor with its axes in another order.
+fn transpose(shape: &[i64], axes: &[usize]) -> PrimFunc {
+    let x = input("x", &shape.iter().map(|&it| it.into()).collect::<Vec<_>>());
+    let y = topi::permute(&x, axes);
+    create_prim_func("f", &[x], &[y]).unwrap()
+}
+
+/// Axes that stay beside each other are one axis of a tile, and a tile is not longer than its axis.
+#[test]
+fn transposes_have_tiles_of_joined_axes() {
+    let cases: [(&[i64], &[usize], &str); 8] = [
+        (&[1, 64, 56, 56], &[0, 2, 3, 1], "tiles of 16x16"),
+        (&[2, 4, 4, 32], &[0, 3, 1, 2], "tiles of 16x16"),
+        (&[2, 32, 4, 4], &[0, 2, 3, 1], "tiles of 16x16"),
+        (&[2, 4, 32], &[0, 2, 1], "tiles of 4x4"),
+        (&[2, 32, 8], &[0, 2, 1], "tiles of 8x8"),
+        (&[224, 224, 3], &[2, 0, 1], "tiles of 3x16"),
+        (&[3, 224, 224], &[1, 2, 0], "tiles of 16x3"),
+        (&[7, 3, 5, 2], &[3, 2, 1, 0], "tiles of 2x7"),
+    ];
+    for (shape, axes, want) in cases {
+        let (_, applied) = schedule(&transpose(shape, axes), &MACHINE).unwrap();
+        assert_eq!((applied[0].rule, &*applied[0].parameters), ("spatial", want), "{shape:?} as {axes:?}");
+    }
+}
+
 /// Four times the sums and differences of `x` along its middle axis: `y[i, c, j]` is a sum for `c = 0` and a difference for
 /// `c = 1`. If `twice` is true, the sums and differences of these.
 fn butterflies(n: i64, twice: bool) -> PrimFunc {

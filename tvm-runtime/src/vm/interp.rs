@@ -301,7 +301,8 @@ impl<'a> Run<'a> {
         let values = args.iter().map(|reg| &regs[reg.index()]);
         let res = kernel.call_values(values, self.writer, self.options.pool.or(vm.config.pool.as_deref()));
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
-            profile.add(ProfileKind::Kernel, kernel.name(), start.elapsed());
+            let values = args.iter().map(|reg| &regs[reg.index()]);
+            profile.add(ProfileKind::Kernel, kernel.name(), start, values);
         }
         res
     }
@@ -313,7 +314,7 @@ impl<'a> Run<'a> {
         let res = func.call(&args);
         lent.settle(&args);
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
-            profile.add(ProfileKind::Packed, name, start.elapsed());
+            profile.add(ProfileKind::Packed, name, start, [].iter());
         }
         match res? {
             Value::Null => Err(RuntimeError::BadData("a packed function returned nothing")),
@@ -340,7 +341,7 @@ impl<'a> Run<'a> {
         let res = func.fill(name, &inputs, &outputs, self.writer);
         lent.settle(&inputs);
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
-            profile.add(ProfileKind::Packed, name, start.elapsed());
+            profile.add(ProfileKind::Packed, name, start, [].iter());
         }
         res
     }

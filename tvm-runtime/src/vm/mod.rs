@@ -24,7 +24,7 @@ pub use instruction::{
 };
 pub use machine::{Vm, VmConfig};
 pub use options::{CallOptions, CancelToken};
-pub use profile::{Profile, ProfileEntry, ProfileKind};
+pub use profile::{Profile, ProfileArg, ProfileCall, ProfileEntry, ProfileKind};
 pub use verify::{MAX_ALIGN, MAX_REGS, VerifyError, verify};
 pub use workspace::Workspace;
 

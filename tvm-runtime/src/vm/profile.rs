@@ -1,23 +1,61 @@
-//! Profile of runs: number of calls and time for each kernel and packed function.
+//! Profile of runs: number of calls and time for each kernel and packed function, and each call where that is asked for.
 //!
 //! TVM counterpart: `VirtualMachineProfiler`.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::{DataType, Value};
 
 /// Counts and times of one run or of several.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    entries: BTreeMap<(ProfileKind, String), ProfileEntry>,
+    kernels: BTreeMap<String, ProfileEntry>,
+    packed: BTreeMap<String, ProfileEntry>,
     /// Number of instructions executed.
     pub instructions: u64,
     /// Total time of the runs.
     pub total: Duration,
+    record: Option<Record>,
+}
+
+/// The calls of a profile that records them.
+#[derive(Clone, Debug)]
+struct Record {
+    start: Instant,
+    calls: Vec<ProfileCall>,
+}
+
+/// One call of a kernel or packed function.
+#[derive(Clone, Debug)]
+pub struct ProfileCall {
+    /// What was called.
+    pub kind: ProfileKind,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Time from the creation of the profile to the begin of the call.
+    pub start: Duration,
+    /// Time of the call.
+    pub time: Duration,
+    /// The arguments of a kernel, in the order of its parameters; nothing for packed functions.
+    pub args: Vec<ProfileArg>,
+}
+
+/// What is recorded of an argument.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProfileArg {
+    /// Shape and element type of a tensor.
+    Tensor(Box<[i64]>, DataType),
+    /// An integer.
+    Int(i64),
+    /// Another value.
+    Other,
 }
 
 /// Kind of the function that an entry describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProfileKind {
     /// A kernel.
     Kernel,
@@ -35,19 +73,67 @@ pub struct ProfileEntry {
 }
 
 impl Profile {
-    pub(super) fn add(&mut self, kind: ProfileKind, name: &str, time: Duration) {
-        let key = (kind, name.to_string());
-        let entry = self.entries.entry(key).or_default();
-        entry.calls += 1;
-        entry.time += time;
+    /// A profile that records each call, with its arguments.
+    #[must_use]
+    pub fn recording() -> Profile {
+        Profile { record: Some(Record { start: Instant::now(), calls: Vec::new() }), ..Profile::default() }
+    }
+
+    /// Adds a call that began at `start` and ends now.
+    pub(super) fn add<'a>(
+        &mut self,
+        kind: ProfileKind,
+        name: &str,
+        start: Instant,
+        args: impl Iterator<Item = &'a Value>,
+    ) {
+        let time = start.elapsed();
+        let entries = match kind {
+            ProfileKind::Kernel => &mut self.kernels,
+            ProfileKind::Packed => &mut self.packed,
+        };
+        match entries.get_mut(name) {
+            Some(entry) => entry.add(time),
+            None => entries.entry(name.to_string()).or_default().add(time),
+        }
+        if let Some(record) = &mut self.record {
+            let start = start.saturating_duration_since(record.start);
+            let args = args.map(ProfileArg::of).collect();
+            record.calls.push(ProfileCall { kind, name: name.into(), start, time, args });
+        }
+    }
+
+    /// The calls in order; nothing unless the profile is [recording](Profile::recording).
+    pub fn calls(&self) -> &[ProfileCall] {
+        self.record.as_ref().map_or(&[], |it| &it.calls)
     }
 
     /// All entries, longest time first.
     pub fn entries(&self) -> Vec<(ProfileKind, &str, ProfileEntry)> {
-        let mut res: Vec<_> =
-            self.entries.iter().map(|((kind, name), entry)| (*kind, name.as_str(), *entry)).collect();
+        let kinds = [(ProfileKind::Kernel, &self.kernels), (ProfileKind::Packed, &self.packed)];
+        let mut res = Vec::new();
+        for (kind, entries) in kinds {
+            res.extend(entries.iter().map(|(name, entry)| (kind, name.as_str(), *entry)));
+        }
         res.sort_by_key(|(.., entry)| std::cmp::Reverse(entry.time));
         res
+    }
+}
+
+impl ProfileEntry {
+    fn add(&mut self, time: Duration) {
+        self.calls += 1;
+        self.time += time;
+    }
+}
+
+impl ProfileArg {
+    fn of(value: &Value) -> ProfileArg {
+        match value {
+            Value::Tensor(it) => ProfileArg::Tensor(it.shape().into(), it.dtype()),
+            Value::Int(it) => ProfileArg::Int(*it),
+            _ => ProfileArg::Other,
+        }
     }
 }
 

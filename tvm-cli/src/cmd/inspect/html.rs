@@ -9,6 +9,7 @@ use serde_json::json;
 use super::layout::{Layout, layout};
 use super::onnx::{Summary, amount};
 use crate::cost::{Graph, Node, Port, Source};
+use crate::page::{self, escape};
 
 /// The page, in which `{{NAME}}` stands for a part.
 const PAGE: &str = include_str!("page.html");
@@ -34,7 +35,7 @@ struct Shape {
 }
 
 /// Makes the page.
-pub(crate) fn page(summary: &Summary, graph: &Graph) -> String {
+pub(crate) fn graph_page(summary: &Summary, graph: &Graph) -> String {
     let shapes = shapes(summary, graph);
     let widths: Vec<f64> = shapes.iter().map(width).collect();
     let late: Vec<bool> = (0..shapes.len()).map(|i| i < graph.inputs.len()).collect();
@@ -42,8 +43,7 @@ pub(crate) fn page(summary: &Summary, graph: &Graph) -> String {
         shapes.iter().enumerate().flat_map(|(to, it)| it.reads.iter().map(move |&from| (from, to))).collect();
     let layout = layout(&widths, &late, &edges);
     let details: Vec<_> = shapes.iter().map(|it| &it.details).collect();
-    // `<` would end the script.
-    let data = json!({"details": details, "edges": edges}).to_string().replace('<', "\\u003c");
+    let data = page::data(&json!({"details": details, "edges": edges}));
     let rows: String = summary
         .cost_rows()
         .iter()
@@ -58,20 +58,7 @@ pub(crate) fn page(summary: &Summary, graph: &Graph) -> String {
         ("GRAPH", picture(&shapes, &widths, &edges, &layout)),
         ("DATA", data),
     ];
-    fill(PAGE, &parts)
-}
-
-/// Replaces every `{{NAME}}`; what is put in is not searched again.
-fn fill(template: &str, parts: &[(&str, String)]) -> String {
-    let mut text = String::new();
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once("{{") {
-        text += before;
-        let (name, next) = after.split_once("}}").unwrap_or((after, ""));
-        text += parts.iter().find(|it| it.0 == name).map_or("", |it| &it.1);
-        rest = next;
-    }
-    text + rest
+    page::fill(PAGE, &parts)
 }
 
 /// The boxes: inputs, nodes, outputs, in this order.
@@ -212,32 +199,12 @@ fn operators(summary: &Summary, graph: &Graph) -> String {
     rows.into_iter().map(row).collect()
 }
 
-/// Text as HTML.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\'' => escaped += "&#39;",
-            it if it.is_control() => escaped.push('\u{fffd}'),
-            it => escaped.push(it),
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn text_is_escaped_and_parts_are_not_searched() {
-        assert_eq!(escape("<b a='1'>&\"\n"), "&lt;b a=&#39;1&#39;&gt;&amp;&quot;\u{fffd}");
-        let parts = [("A", "{{B}}".to_string()), ("B", "2".to_string())];
-        assert_eq!(fill("x {{A}} {{B}} {{C}}.", &parts), "x {{B}} 2 .");
+    fn labels_are_short() {
         assert_eq!(short("Tensor<f32, n, 10>"), "f32, n, 10");
     }
 }

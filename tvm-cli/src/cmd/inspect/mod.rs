@@ -5,6 +5,8 @@ mod html;
 mod layout;
 mod onnx;
 
+pub(crate) use onnx::amount;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
                 let graph = summary
                     .graph()
                     .map_err(|err| Error::failed(format!("there is no graph to show: {err}")))?;
-                data::write(path, html::page(&summary, graph).as_bytes())?;
+                data::write(path, html::graph_page(&summary, graph).as_bytes())?;
                 if data::is_standard(path) {
                     return Ok(ExitCode::SUCCESS);
                 }

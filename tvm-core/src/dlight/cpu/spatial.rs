@@ -1,5 +1,7 @@
 //! Blocks without reduction: vectors along the contiguous axis of the result, threads along the others.
 
+use std::ops::Range;
+
 use super::{MAX_TRANSPOSED, parallel, parallel_stores, unroll_phases};
 use crate::arith::same;
 use crate::dlight::Rule;
@@ -71,7 +73,8 @@ fn crossing_axis(info: &BlockInfo, inner: usize) -> Option<usize> {
     (0..info.axes.len()).find(|&axis| axis != inner && along(load, axis) == Stride::One)
 }
 
-/// Tiles of the two axes `inner` and `crossing`, in which whole cache lines of both sides are used.
+/// Tiles of the two axes `inner` and `crossing`, in which whole cache lines of both sides are used. Axes beside them that all
+/// accesses have beside them too, as height and width of an image, are part of the same axis.
 fn tiled(
     s: &mut Schedule,
     info: &BlockInfo,
@@ -81,49 +84,90 @@ fn tiled(
 ) -> Result<Option<String>, ScheduleError> {
     let Some(store) = &info.store else { return Ok(None) };
     let tile = i64::from(machine.lanes(store.buffer.dtype)).clamp(4, MAX_TRANSPOSED);
-    let [columns, column_tiles, column] = s.split(loops[inner], [None, Some(BLOCK / tile), Some(tile)])?;
+    let joined = [inner, crossing].map(|axis| joined_axes(info, axis));
+    // A short axis is one tile. Squares of a power of two are transposed in registers.
+    let short = joined.clone().map(|axes| extent_of(info, axes).filter(|&extent| extent < tile));
+    let [width, height] = match short.iter().flatten().min() {
+        Some(&side @ (4 | 8)) => [side; 2],
+        _ => short.map(|extent| extent.unwrap_or(tile).max(1)),
+    };
+    let long = extent_of(info, joined[1].clone());
+    let mut order: Vec<LoopRV> =
+        (0..loops.len()).filter(|i| !joined.iter().any(|axes| axes.contains(i))).map(|i| loops[i]).collect();
+    let [inner, crossing] = joined.map(|axes| &loops[axes]);
+    let inner = s.fuse_n(inner)?;
+    let crossing = s.fuse_n(crossing)?;
+    let [columns, column_tiles, column] =
+        s.split(inner, [None, Some((BLOCK / width).max(1)), Some(width)])?;
     // What is larger than a cache comes from memory: blocks then take a whole page of each of the rows that they read, and
     // prefetch two tiles ahead, because the next line of so many rows at once is more than a CPU foresees.
     let bytes = store.buffer.dtype.bytes() as i64;
     let page = (PAGE / bytes / tile * tile).max(tile);
     let size = info.iterations().and_then(|count| count.checked_mul(bytes));
     let large = size.is_some_and(|size| size as u64 > machine.l2_bytes);
-    let long = info.axes[crossing].extent.as_int().is_some_and(|extent| extent >= page);
+    let long = long.is_some_and(|extent| extent >= page);
     let depth = if large && long { page } else { BLOCK };
-    let [rows, row_tiles, row] = s.split(loops[crossing], [None, Some(depth / tile), Some(tile)])?;
+    let [rows, row_tiles, row] = s.split(crossing, [None, Some((depth / height).max(1)), Some(height)])?;
     if large && long {
         s.annotate(row_tiles, PREFETCH_L2, 2)?;
     }
-    let mut order: Vec<LoopRV> =
-        (0..loops.len()).filter(|i| *i != inner && *i != crossing).map(|i| loops[i]).collect();
     order.extend([rows, columns, row_tiles, column_tiles, row, column]);
     s.reorder_n(&order)?;
-    parallel_stores(s, info, &order[..loops.len() - 1], machine)?;
+    parallel_stores(s, info, &order[..order.len() - 4], machine)?;
     s.vectorize(column)?;
-    Ok(Some(format!("tiles of {tile}x{tile}")))
+    Ok(Some(format!("tiles of {height}x{width}")))
+}
+
+/// The number of iterations of some axes together, if it is known.
+fn extent_of(info: &BlockInfo, axes: Range<usize>) -> Option<i64> {
+    info.axes[axes].iter().try_fold(1i64, |product, axis| product.checked_mul(axis.extent.as_int()?))
+}
+
+/// The axes up to `last` that are one axis of every access.
+fn joined_axes(info: &BlockInfo, last: usize) -> Range<usize> {
+    let all = |first: usize| {
+        let axes = &info.axes[first..=last];
+        accesses(info).all(|(indices, shape)| {
+            is_unused(axes, indices) || (0..indices.len()).any(|at| is_one_axis(axes, indices, shape, at))
+        })
+    };
+    let first = (0..last).rev().take_while(|&first| all(first)).last();
+    first.unwrap_or(last)..last + 1
 }
 
 /// The number of innermost axes that are one contiguous axis of every access that uses one of them.
 pub(super) fn flat_axes(info: &BlockInfo) -> usize {
-    let Some(store) = &info.store else { return 1 };
-    let is_flat = |axes: &[Axis], indices: &[PrimExpr], shape: &[PrimExpr]| {
-        let unused = axes.iter().all(|axis| stride(indices, &axis.var) == Stride::Zero);
-        unused
-            || indices.len() >= axes.len() && {
-                let at = indices.len() - axes.len();
-                let same_axes =
-                    axes.iter().zip(&indices[at..]).all(|(axis, index)| index.as_var() == Some(&axis.var));
-                let outside =
-                    indices[..at].iter().all(|index| axes.iter().all(|axis| !uses_var(index, &axis.var)));
-                // The extent of the first axis does not matter.
-                let whole = axes.iter().zip(&shape[at..]).skip(1);
-                same_axes && outside && whole.into_iter().all(|(axis, extent)| same(&axis.extent, extent))
-            }
-    };
+    if info.store.is_none() {
+        return 1;
+    }
     let all = |len: usize| {
         let axes = &info.axes[info.axes.len() - len..];
-        is_flat(axes, &store.indices, &store.buffer.shape)
-            && info.loads.iter().all(|load| is_flat(axes, &load.indices, &load.buffer.shape))
+        accesses(info).all(|(indices, shape)| {
+            let last = indices.len().checked_sub(len);
+            is_unused(axes, indices) || last.is_some_and(|at| is_one_axis(axes, indices, shape, at))
+        })
     };
     (1..=info.axes.len()).take_while(|&len| len == 1 || all(len)).last().unwrap_or(1)
+}
+
+/// Indices and shapes of the store and all loads.
+fn accesses(info: &BlockInfo) -> impl Iterator<Item = (&[PrimExpr], &[PrimExpr])> {
+    let store = info.store.iter().map(|it| (&it.indices[..], &it.buffer.shape[..]));
+    store.chain(info.loads.iter().map(|it| (&it.indices[..], &it.buffer.shape[..])))
+}
+
+fn is_unused(axes: &[Axis], indices: &[PrimExpr]) -> bool {
+    axes.iter().all(|axis| stride(indices, &axis.var) == Stride::Zero)
+}
+
+/// True if the indices from number `at` are these axes, which occur in no other, over whole extents.
+fn is_one_axis(axes: &[Axis], indices: &[PrimExpr], shape: &[PrimExpr], at: usize) -> bool {
+    let Some(own) = indices.get(at..at + axes.len()) else { return false };
+    let same_axes = axes.iter().zip(own).all(|(axis, index)| index.as_var() == Some(&axis.var));
+    let mut others = indices[..at].iter().chain(&indices[at + axes.len()..]);
+    // The extent of the first axis does not matter.
+    let whole = axes.iter().zip(&shape[at..]).skip(1);
+    same_axes
+        && others.all(|index| axes.iter().all(|axis| !uses_var(index, &axis.var)))
+        && whole.into_iter().all(|(axis, extent)| same(&axis.extent, extent))
 }
