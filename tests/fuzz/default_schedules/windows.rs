@@ -80,11 +80,12 @@ fn image_shape(block: Option<i64>, [batch, channels, h, w]: [PrimExpr; 4]) -> Ve
 /// A convolution of 1×1 over plain images: a product with the pixels of each.
 pub(crate) fn pointwise(rng: &mut Rng) -> Program {
     let window = Window { extent: [1; 2], stride: [1; 2], pad: [[0; 2]; 2], dilation: [1; 2] };
-    let channels = [0; 2].map(|_| *rng.pick(&[1, 3, 8, 13, 16]));
-    convolution_of(rng, window, false, None, channels)
+    let groups = *rng.pick(&[1, 1, 2, 3]);
+    let channels = [0; 2].map(|_| groups * *rng.pick(&[1, 3, 8, 13, 16]));
+    convolution_of(rng, window, groups, None, channels)
 }
 
-/// A convolution, plain or of blocks of channels, of all channels or depthwise, perhaps with a bias and not less than 0. The
+/// A convolution, plain or of blocks of channels, of all channels, in groups or depthwise, perhaps with a bias and not less than 0. The
 /// bound is that of sums of as many terms as the window and the channels have.
 pub(crate) fn convolution(rng: &mut Rng) -> Program {
     let window = Window::random(rng);
@@ -96,14 +97,18 @@ pub(crate) fn convolution(rng: &mut Rng) -> Program {
     };
     let inputs = channels();
     let outputs = if depthwise { inputs } else { channels() };
-    convolution_of(rng, window, depthwise, block, [inputs, outputs])
+    if depthwise {
+        return convolution_of(rng, window, inputs, block, [inputs, outputs]);
+    }
+    let groups = if block.is_none() { *rng.pick(&[1, 1, 2, 3, 4]) } else { 1 };
+    convolution_of(rng, window, groups, block, [inputs, outputs].map(|it| groups * it))
 }
 
-/// A convolution from a number of channels to another, in blocks of `block` of them.
+/// A convolution from a number of channels to another, in `groups`, or in blocks of `block` channels.
 fn convolution_of(
     rng: &mut Rng,
     window: Window,
-    depthwise: bool,
+    groups: i64,
     block: Option<i64>,
     [inputs, outputs]: [i64; 2],
 ) -> Program {
@@ -111,7 +116,8 @@ fn convolution_of(
     let mut p = Builder::new(rng);
     let count = *p.rng.pick(&[1, 1, 1, 1, 2, 2, 2, 2, 0]);
     let batch = p.dim("batch", count);
-    let of_group = if depthwise { 1 } else { inputs };
+    let of_group = inputs / groups;
+    let depthwise = groups > 1 && groups == inputs;
     // Wide images have several panels of columns.
     let most = match of_group * outputs * window.extent[0] * window.extent[1] {
         501.. => 7,
@@ -140,7 +146,7 @@ fn convolution_of(
         pad_before: window.pad[0].into(),
         pad_after: window.pad[1].into(),
         dilation: window.dilation.into(),
-        groups: if depthwise { inputs } else { 1 },
+        groups,
     };
     let layout = |text: &str| text.parse().expect("a layout");
     let layouts = ConvLayouts {

@@ -11,6 +11,7 @@
 mod analysis;
 mod cpu;
 mod few_rows;
+mod groups;
 mod inline;
 mod narrow;
 mod normal;
@@ -95,6 +96,7 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
 fn by_rules(func: PrimFunc, machine: &Machine, at_most: Option<&AtMost>) -> Option<(PrimFunc, Vec<Applied>)> {
     let mut s = Schedule::new(func).ok()?;
     inline::inline(&mut s);
+    groups::divide(&mut s);
     if let Some((func, products)) = narrow::prepared(s.func(), machine) {
         let mut fork = Schedule::new(func).ok()?;
         inline::inline(&mut fork);

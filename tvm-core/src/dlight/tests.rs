@@ -170,6 +170,24 @@ fn strided_convolutions_read_phases() {
     }
 }
 
+/// The channels of a group are rows of a tile, and what follows the convolution is part of it.
+#[test]
+fn groups_are_products_of_their_own() {
+    let cases = [
+        (conv([1, 272, 272], [14, 14], [1, 1, 0], 4), ("conv2d_product", "flat product", "tile 7x32")),
+        (conv([1, 24, 112], [56, 56], [1, 1, 0], 4), ("conv2d_product", "flat product", "tile 7x32")),
+        (conv([1, 128, 128], [56, 56], [3, 1, 1], 32), ("conv2d_sums", "contraction", "tile 4x32")),
+        (conv([2, 64, 128], [14, 14], [3, 1, 1], 2), ("conv2d_sums", "contraction", "tile 8x14")),
+    ];
+    for (func, want) in cases {
+        let (scheduled, applied) = schedule(&func, &MACHINE).unwrap();
+        let rows: Vec<(&str, &str, &str)> =
+            applied.iter().map(|it| (&*it.block, it.rule, &*it.parameters)).collect();
+        assert_eq!(rows.last(), Some(&want), "{scheduled}");
+        assert!(scheduled.to_string().contains("#[parallel]"), "{scheduled}");
+    }
+}
+
 /// Block, rule, parameters.
 type Row = (&'static str, &'static str, &'static str);
 

@@ -63,9 +63,10 @@ pub fn conv(
     dtype: DataType,
 ) -> TensorExpr {
     let (letters, kernel_letters) = (&layouts.letters, &layouts.kernel_letters());
+    let groups = Groups::of(params, layouts, shape);
     if let Some(extents) = pointwise_image(x, weight, params, layouts, shape).filter(|_| x.dtype() == dtype) {
         let x = if params.strides.iter().all(|&it| it == 1) { x } else { &every(x, &params.strides, shape) };
-        return pointwise(name, x, weight, shape, extents);
+        return pointwise(name, x, weight, groups, shape, extents);
     }
     let padded = params.pad_before.iter().chain(&params.pad_after).any(|&it| it != 0);
     let x = &if padded {
@@ -83,10 +84,13 @@ pub fn conv(
         .collect();
     let out_dims = layouts.out.undivided_shape(letters, shape);
     let wide = accumulator(dtype);
-    let sums = compute(name, shape, &[x, weight], |i| {
+    let sums_name = if groups.is_some() { format!("{name}_sums") } else { name.to_string() };
+    let outer: Vec<PrimExpr> = groups.as_ref().map_or(shape.to_vec(), |it| it.shape(shape));
+    let sums = compute(&sums_name, outer.clone(), &[x, weight], |axes_of_sums| {
+        let i = &groups.as_ref().map_or(axes_of_sums.to_vec(), |it| it.joined(axes_of_sums));
         let axes: Vec<&ReduceAxis> = reduced.iter().flatten().collect();
-        let indices = i.iter().cloned().chain(axes.iter().map(|axis| axis.expr()));
-        let extents = shape.iter().chain(axes.iter().map(|axis| axis.extent())).cloned();
+        let indices = axes_of_sums.iter().cloned().chain(axes.iter().map(|axis| axis.expr()));
+        let extents = outer.iter().chain(axes.iter().map(|axis| axis.extent())).cloned();
         let analyzer = Analyzer::of_extents(&indices.collect::<Vec<_>>(), &extents.collect::<Vec<_>>());
         let simplified = |index: Vec<PrimExpr>| -> Vec<PrimExpr> {
             index
@@ -103,11 +107,13 @@ pub fn conv(
         };
         let kernel = of_kernel(&out[1]);
         let mut at = out.clone();
-        at[1] = if params.groups == 1 {
-            kernel[1].clone()
-        } else {
-            let of_group = layouts.kernel.undivided_shape(kernel_letters, weight.shape())[1].clone();
-            out[1].clone().floordiv(out_dims[1].clone().floordiv(params.groups)) * of_group + &kernel[1]
+        let of_group = || layouts.kernel.undivided_shape(kernel_letters, weight.shape())[1].clone();
+        at[1] = match (params.groups, &groups) {
+            (1, _) => kernel[1].clone(),
+            (_, Some(_)) => axes_of_sums[1].clone() * of_group() + &kernel[1],
+            (groups, None) => {
+                out[1].clone().floordiv(out_dims[1].clone().floordiv(groups)) * of_group() + &kernel[1]
+            }
         };
         for d in 0..letters.len() - 2 {
             at[2 + d] = &out[2 + d] * params.strides[d] + &kernel[2 + d] * params.dilation[d];
@@ -116,7 +122,53 @@ pub fn conv(
         let weight = weight.at(simplified(layouts.kernel.index(kernel_letters, &kernel)));
         sum(x.cast(wide) * weight.cast(wide), &axes)
     });
+    let sums = groups.map_or(sums.clone(), |it| it.apart(name, &sums, shape));
     narrowed(sums, dtype)
+}
+
+/// True for a layout whose axes are these letters in order.
+fn is_plain(layout: &Layout, letters: &str) -> bool {
+    layout.axes().len() == letters.len()
+        && layout.axes().iter().zip(letters.chars()).all(|(axis, letter)| axis.letter == letter)
+}
+
+/// Groups of several channels as an axis of their own, so that the channels of a group are an axis that reads the same data.
+struct Groups {
+    /// Channels of the result in a group.
+    channels: i64,
+    groups: i64,
+}
+
+impl Groups {
+    /// `None` where the channels of the result are one axis of the sums.
+    fn of(params: &ConvParams, layouts: &ConvLayouts, shape: &[PrimExpr]) -> Option<Groups> {
+        let groups = params.groups;
+        let plain = is_plain(&layouts.out, &layouts.letters);
+        let channels = shape.get(1).filter(|_| plain && groups > 1)?.as_int()? / groups;
+        (channels > 1).then_some(Groups { channels, groups })
+    }
+
+    /// The shape of the sums.
+    fn shape(&self, shape: &[PrimExpr]) -> Vec<PrimExpr> {
+        let own = [self.groups, self.channels].map(PrimExpr::index);
+        [&shape[..1], &own, &shape[2..]].concat()
+    }
+
+    /// Indices of the result from those of the sums.
+    fn joined(&self, i: &[PrimExpr]) -> Vec<PrimExpr> {
+        [&i[..1], &[&i[1] * self.channels + &i[2]], &i[3..]].concat()
+    }
+
+    /// Indices of the sums from those of the result.
+    fn divided(&self, i: &[PrimExpr]) -> Vec<PrimExpr> {
+        let own = [i[1].clone().floordiv(self.channels), i[1].clone().floormod(self.channels)];
+        [&i[..1], &own, &i[2..]].concat()
+    }
+
+    /// The sums with the axes of the result.
+    fn apart(&self, name: &str, sums: &TensorExpr, shape: &[PrimExpr]) -> TensorExpr {
+        compute(name, shape, &[sums], |i| sums.at(self.divided(i)))
+    }
 }
 
 /// The fewest pixels for which [`pointwise`] pays: those of one vector.
@@ -132,15 +184,11 @@ fn pointwise_image(
     shape: &[PrimExpr],
 ) -> Option<[i64; 2]> {
     let zeros = params.pad_before.iter().chain(&params.pad_after).all(|&it| it == 0);
-    let is_plain = |layout: &Layout, letters: &str| {
-        layout.axes().len() == letters.len()
-            && layout.axes().iter().zip(letters.chars()).all(|(axis, letter)| axis.letter == letter)
-    };
     let plain = is_plain(&layouts.data, &layouts.letters)
         && is_plain(&layouts.out, &layouts.letters)
         && is_plain(&layouts.kernel, &layouts.kernel_letters());
     if !zeros
-        || params.groups != 1
+        || (params.groups != 1 && shape[1].as_int().is_none_or(|channels| channels <= params.groups))
         || !plain
         || layouts.letters.len() != 4
         || accumulator(x.dtype()) != x.dtype()
@@ -165,19 +213,26 @@ fn pointwise(
     name: &str,
     x: &TensorExpr,
     weight: &TensorExpr,
+    groups: Option<Groups>,
     shape: &[PrimExpr],
     [height, width]: [i64; 2],
 ) -> TensorExpr {
     let channel = reduce_axis("ci", weight.dim(1));
-    let flat = [shape[0].clone(), shape[1].clone(), PrimExpr::index(height * width)];
+    let flat = vec![shape[0].clone(), shape[1].clone(), PrimExpr::index(height * width)];
     let dtype = x.dtype();
-    let product = compute(&format!("{name}_product"), flat, &[x, weight], |i| {
+    let outer = groups.as_ref().map_or(flat.clone(), |it| it.shape(&flat));
+    let product = compute(&format!("{name}_product"), outer, &[x, weight], |own| {
+        let i = groups.as_ref().map_or(own.to_vec(), |it| it.joined(own));
+        let first = if groups.is_some() { &own[1] * weight.dim(1) } else { PrimExpr::index(0) };
         let pixel = [i[2].clone().floordiv(width), i[2].clone().floormod(width)];
-        let x = x.at([&[i[0].clone(), channel.expr()], &pixel[..]].concat());
+        let x = x.at([&[i[0].clone(), first + channel.expr()], &pixel[..]].concat());
         let weight = weight.at([i[1].clone(), channel.expr(), PrimExpr::index(0), PrimExpr::index(0)]);
         sum(x.cast(dtype) * weight.cast(dtype), &[&channel])
     });
-    compute(name, shape, &[&product], |i| product.at([i[0].clone(), i[1].clone(), &i[2] * width + &i[3]]))
+    compute(name, shape, &[&product], |i| {
+        let flat = [i[0].clone(), i[1].clone(), &i[2] * width + &i[3]];
+        product.at(groups.as_ref().map_or(flat.to_vec(), |it| it.divided(&flat)))
+    })
 }
 
 /// Name of the reduction axis that runs over an axis of the weights.

@@ -71,7 +71,9 @@ fn determined(
 ) -> Vec<VarId> {
     let mut known: Vec<VarId> =
         iters.iter().filter(|(_, range)| range.extent.is_const(1)).map(|(var, _)| var.id()).collect();
-    let exprs = &[exprs, &divided(exprs)].concat()[..];
+    let (dividends, others) = divided(exprs);
+    let written = exprs;
+    let exprs = &[exprs, &dividends].concat()[..];
     let open = |expr: &PrimExpr, known: &[VarId]| -> Vec<(Var, Range)> {
         let free = |(var, _): &&(Var, Range)| !known.contains(&var.id()) && uses_var(expr, var);
         iters.iter().filter(free).cloned().collect()
@@ -99,30 +101,41 @@ fn determined(
             break;
         }
     }
-    let rest: Vec<PrimExpr> = exprs.iter().filter(|it| !open(it, &known).is_empty()).cloned().collect();
-    let used =
-        |(var, _): &&(Var, Range)| !known.contains(&var.id()) && rest.iter().any(|expr| uses_var(expr, var));
-    let free: Vec<(Var, Range)> = iters.iter().filter(used).cloned().collect();
-    if !free.is_empty() && maps(&rest, &free) {
-        known.extend(free.iter().map(|(var, _)| var.id()));
+    // All that is left together; a quotient and a remainder are one number.
+    for exprs in [&[dividends, others].concat()[..], written] {
+        let rest: Vec<PrimExpr> = exprs.iter().filter(|it| !open(it, &known).is_empty()).cloned().collect();
+        let used = |(var, _): &&(Var, Range)| {
+            !known.contains(&var.id()) && rest.iter().any(|expr| uses_var(expr, var))
+        };
+        let free: Vec<(Var, Range)> = iters.iter().filter(used).cloned().collect();
+        if !free.is_empty() && maps(&rest, &free) {
+            known.extend(free.iter().map(|(var, _)| var.id()));
+        }
     }
     known
 }
 
-/// The dividends whose quotient and remainder by the same divisor are both in `exprs`: these two determine the
-/// dividend.
-fn divided(exprs: &[PrimExpr]) -> Vec<PrimExpr> {
-    let parts = |wanted: BinaryOp| {
-        exprs.iter().filter_map(move |expr| match expr {
-            PrimExpr::Binary(it) if it.op == wanted => Some(it),
-            _ => None,
-        })
+/// The dividends whose quotient and remainder by the same divisor are both in `exprs`, as these two determine the
+/// dividend; and the other expressions.
+fn divided(exprs: &[PrimExpr]) -> (Vec<PrimExpr>, Vec<PrimExpr>) {
+    let parts = |expr: &PrimExpr, wanted: BinaryOp| match expr {
+        PrimExpr::Binary(it) if it.op == wanted => Some((it.a.clone(), it.b.clone())),
+        _ => None,
     };
     let same = |a: &PrimExpr, b: &PrimExpr| crate::arith::same(a, b);
-    let both = |div: &&std::sync::Arc<crate::tir::Binary>| {
-        parts(BinaryOp::FloorMod).any(|rem| same(&rem.a, &div.a) && same(&rem.b, &div.b))
-    };
-    parts(BinaryOp::FloorDiv).filter(both).map(|div| div.a.clone()).collect()
+    let mut dividends: Vec<PrimExpr> = Vec::new();
+    let mut used = vec![false; exprs.len()];
+    for (i, expr) in exprs.iter().enumerate() {
+        let Some((a, b)) = parts(expr, BinaryOp::FloorDiv) else { continue };
+        let is_rest =
+            |it: &PrimExpr| parts(it, BinaryOp::FloorMod).is_some_and(|(x, y)| same(&x, &a) && same(&y, &b));
+        if let Some(j) = exprs.iter().position(is_rest) {
+            (used[i], used[j]) = (true, true);
+            dividends.push(a);
+        }
+    }
+    let others = exprs.iter().zip(used).filter(|(_, used)| !used).map(|(expr, _)| expr.clone()).collect();
+    (dividends, others)
 }
 
 /// True when `expr` is `c * var + rest`, with a constant `c` other than 0 and a `rest` without `var`.
@@ -210,8 +223,22 @@ fn apart_under(
     let analyzer = analyzer_at(state, StmtSRef::Block(realize.block.id))?;
     let (exprs, inner) = places(region, &bindings(realize));
     let iters = [iters(&loops_from(state, top, realize)?), inner].concat();
-    let known = determined(&exprs, &iters, &realize.predicate, &analyzer);
-    Ok(known.contains(&node.loop_var.id()))
+    let follows = |exprs: &[PrimExpr]| {
+        determined(exprs, &iters, &realize.predicate, &analyzer).contains(&node.loop_var.id())
+    };
+    Ok(follows(&exprs) || follows(&axes_of_element(realize, region, &analyzer)))
+}
+
+/// The values, over the loops, of the axes that an element of `region` determines. Axes are within their domains, where the loops
+/// that drive them may be longer: of `y[g * 68 + i]`, `i` less than 68, both.
+fn axes_of_element(realize: &BlockRealize, region: &BufferRegion, analyzer: &Analyzer) -> Vec<PrimExpr> {
+    let block = &realize.block;
+    let axes: Vec<(Var, Range)> =
+        block.iter_vars.iter().map(|axis| (axis.var.clone(), axis.dom.clone())).collect();
+    let (exprs, inner) = places(region, &FxHashMap::default());
+    let known = determined(&exprs, &[axes, inner].concat(), &PrimExpr::bool(true), analyzer);
+    let values = block.iter_vars.iter().zip(realize.iter_values.iter());
+    values.filter(|(axis, _)| known.contains(&axis.var.id())).map(|(_, value)| value.clone()).collect()
 }
 
 /// True when `node` may stand anywhere among the loops from `top` inwards: it drives spatial axes only, and two

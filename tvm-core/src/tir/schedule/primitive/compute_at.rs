@@ -30,7 +30,7 @@ pub(in crate::tir::schedule) fn compute_at(
     let realize = state.get_block(id)?.clone();
     let node = state.get_for(var)?.clone();
     let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &marked));
-    let moved = Moved::new(NAME, state, &realize, var)?;
+    let moved = Moved::new(NAME, state, &realize, var, false)?;
     if !rewrite::is_intermediate(state, &moved.buffer) {
         return refuse(format!(
             "`{}` is a parameter of the function: all of it must be computed",
@@ -93,7 +93,7 @@ pub(in crate::tir::schedule) fn reverse_compute_at(
     let realize = state.get_block(id)?.clone();
     state.get_for(var)?;
     let refuse = |why: String| Err(ScheduleError::illegal(NAME, why).show(state, &marked));
-    let moved = Moved::new(NAME, state, &realize, var)?;
+    let moved = Moved::new(NAME, state, &realize, var, true)?;
     let leaves = rewrite::siblings(state, StmtSRef::Block(id))?;
     let at = leaves.iter().position(|it| it.block.id == id).unwrap_or(0);
     let under = |it: &BlockRealize| {
@@ -270,6 +270,7 @@ impl Moved {
         state: &ScheduleState,
         realize: &BlockRealize,
         var: VarId,
+        to_producer: bool,
     ) -> Result<Moved, ScheduleError> {
         let block = &realize.block;
         let marked = [StmtSRef::Block(block.id), StmtSRef::Loop(var)];
@@ -297,6 +298,13 @@ impl Moved {
         }
         match analysis::distinct_axes(block, &indices, &write.buffer.shape).filter(|_| points) {
             Some(axes) => Ok(Moved { target: var, buffer: write.buffer.clone(), axes }),
+            // Which element is written when matters to readers only, and none may stand between the old and the new place.
+            None if to_producer
+                && !block.is_reduction()
+                && analysis::shared_spatial_axis(state, block)?.is_none() =>
+            {
+                Ok(Moved { target: var, buffer: write.buffer.clone(), axes: Vec::new() })
+            }
             None => refuse("writes to a place that is not one axis in each dimension".into()),
         }
     }

@@ -411,6 +411,32 @@ fn loops_that_run_side_by_side_stay_independent() {
     }));
 }
 
+/// `y[3 g + i]` for `i` less than 3, from loops that run to 4: a group writes its own elements only if the axis says so.
+#[test]
+fn axes_are_within_their_domains() {
+    for (extent, apart) in [(3, true), (4, false)] {
+        let program = kernel(|b| {
+            let x = input(b, "x", &[7]);
+            let y = output(b, "y", &[7]);
+            each(b, "g", 2, |g| {
+                each(b, "i", extent, |i| {
+                    b.block(AT, "B", [s("vg", &g), s("vi", &i)], |[vg, vi]| {
+                        let at = vg.binary(BinaryOp::Mul, KernelValue::int(3)).binary(BinaryOp::Add, vi);
+                        b.store(AT, &y, [at.clone()], b.load(AT, &x, [at]));
+                    });
+                });
+            });
+        });
+        let parallel = |s: &mut Schedule| -> Result<()> {
+            let block = s.block("B")?;
+            let [g, i] = s.loops(block)?;
+            s.split(i, [None, Some(2)])?;
+            s.parallel(g)
+        };
+        assert_eq!(keeps(&program, parallel), apart, "{extent}");
+    }
+}
+
 #[test]
 fn a_tiled_product_is_legal() {
     let program = dense(dim(16), dim(24), dim(5));
