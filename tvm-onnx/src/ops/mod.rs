@@ -128,7 +128,7 @@ static EXTENSIONS: &[(&str, &[&[Row]])] = &[
     ("ai.onnx.ml", &[features::ROWS, trees::ROWS]),
     ("ai.onnx.preview", &[flex_attention::ROWS]),
     ("ai.onnx.preview.training", &[optimizer::ROWS]),
-    ("com.microsoft", &[fused::ROWS, fused_attention::ROWS, fused_quant::ROWS]),
+    ("com.microsoft", &[fused::ROWS, fused_attention::ROWS, fused_quant::ROWS, recurrent::QUANTISED]),
 ];
 
 /// The rows of the operators of a domain beside the standard one.
