@@ -5,7 +5,9 @@ use tvm_onnx::proto::{ElementTypeProto, ModelProto, TensorTypeProto, TypeProto, 
 use tvm_onnx::{ImportOptions, import_proto};
 use tvm_runtime::{DataType, Tensor};
 
-use crate::build::{Build, assert_near, compiled_with, floats, graph, int, model, node, run, targets};
+use crate::build::{
+    Build, assert_near, compiled, compiled_with, floats, graph, int, model, node, refusal, run, targets,
+};
 
 /// The type of sequences, or of optional values, of tensors or of what is given.
 fn of(element: Option<TypeProto>) -> Option<Box<ElementTypeProto>> {
@@ -185,5 +187,56 @@ fn branches_that_give_sequences() {
             assert_near(&got[0], &floats(&[sign, 2.0 * sign], &[2]), "s[0]");
             assert_near(&got[1], &floats(&[-sign, -2.0 * sign], &[2]), "s[1]");
         }
+    }
+}
+
+/// Sizes of parts that are inputs: as many parts as sizes, or parts of one size, whose number only a run knows.
+#[test]
+fn sizes_that_only_a_run_knows() {
+    let x = floats(&[1.0, 2.0, 3.0, 4.0, 5.0], &[5]);
+    let split = || node("SplitToSequence", "x sizes", "s", vec![]);
+    let listed = model(17, vec![split()]).input("x", "n").typed("sizes", DataType::I64, "2").output("s");
+    let one = vec![
+        split(),
+        node("SequenceLength", "s", "count", vec![]),
+        node("SequenceAt", "s last", "part", vec![]),
+        node("ConcatFromSequence", "s", "all", vec![int("axis", 0)]),
+    ];
+    let one = (model(17, one).input("x", "5").typed("sizes", DataType::I64, ""))
+        .output("count")
+        .output("part")
+        .output("all")
+        .constant("last", &Tensor::scalar(-1i64));
+    for target in targets() {
+        let vm = compiled(&listed, &target).unwrap();
+        let sizes = |it: &[i64]| Tensor::from_slice(it, &[it.len() as i64]).unwrap();
+        let got = run(&vm, &[x.clone(), sizes(&[2, 3])]);
+        assert_near(&got[0], &floats(&[1.0, 2.0], &[2]), "the first part");
+        assert_near(&got[1], &floats(&[3.0, 4.0, 5.0], &[3]), "the last part");
+        let got = run(&vm, &[x.clone(), sizes(&[5, 0])]);
+        assert_near(&got[1], &floats(&[], &[0]), "an empty part");
+        for bad in [[2, 2], [2, 4], [-1, 6], [6, -1]] {
+            assert!(vm.invoke("main", &[(&x).into(), (&sizes(&bad)).into()]).is_err(), "{bad:?} on {target}");
+        }
+        let vm = compiled(&one, &target).unwrap();
+        for (size, count, part) in
+            [(1, 5, &[5.0][..]), (2, 3, &[5.0]), (3, 2, &[4.0, 5.0]), (9, 1, &x.to_vec().unwrap())]
+        {
+            let got = run(&vm, &[x.clone(), Tensor::scalar(size)]);
+            assert_eq!(got[0], Tensor::scalar(count), "parts of {size}");
+            assert_near(&got[1], &floats(part, &[part.len() as i64]), "the last part");
+            assert_near(&got[2], &x, "all parts");
+        }
+        for bad in [0i64, -1, i64::MIN] {
+            assert!(vm.invoke("main", &[(&x).into(), (&Tensor::scalar(bad)).into()]).is_err(), "{bad}");
+        }
+    }
+    for (sizes, want) in
+        [(&[2i64, 2][..], "do not add up"), (&[4], "do not add up"), (&[6, -1], "do not add up")]
+    {
+        let model = model(17, vec![split()]).input("x", "5").output("s");
+        let message =
+            refusal(&model.constant("sizes", &Tensor::from_slice(sizes, &[sizes.len() as i64]).unwrap()));
+        assert!(message.contains(want), "{sizes:?}: {message}");
     }
 }

@@ -1,4 +1,4 @@
-//! Control flow: `If`, `Loop`, `Scan`.
+//! Control flow: `If`, `Loop`.
 //!
 //! A branch whose condition is known at import costs nothing: its arm becomes a part of the graph around it. The same
 //! holds for short loops of a known number of iterations. Other branches and loops run when the program runs.
@@ -10,14 +10,13 @@ use tvm_runtime::{DataType, Tensor};
 
 use super::{Row, With, row};
 use crate::error::OnnxError;
-use crate::iterate::{Finished, Loop, Step, iterate, row_at};
+use crate::iterate::{Loop, Step, iterate};
 use crate::node::Node;
 use crate::nodes::Split;
 use crate::proto::GraphProto;
 use crate::value::{Ints, Value};
 
-pub(super) static ROWS: &[Row] =
-    &[row("If", 1, With(branch)), row("Loop", 1, With(repeat)), row("Scan", 8, With(scan))];
+pub(super) static ROWS: &[Row] = &[row("If", 1, With(branch)), row("Loop", 1, With(repeat))];
 
 type Results = Result<Vec<Value>, OnnxError>;
 
@@ -80,14 +79,14 @@ fn branch(node: &mut Node<'_, '_>) -> Results {
 
 /// The iterations of a loop whose body is a graph: the values that they get besides those that are handed on, and how many
 /// of its outputs are handed on.
-struct Body<'m> {
-    graph: &'m GraphProto,
-    states: usize,
+pub(super) struct Body<'m> {
+    pub(super) graph: &'m GraphProto,
+    pub(super) states: usize,
 }
 
 impl<'m> Body<'m> {
     /// Converts the body with the given inputs; the first `skipped` outputs, the states, and the rows.
-    fn run(
+    pub(super) fn run(
         &self,
         node: &mut Node<'_, 'm>,
         inputs: Vec<Value>,
@@ -100,7 +99,7 @@ impl<'m> Body<'m> {
     }
 }
 
-fn args(node: &mut Node<'_, '_>, values: Vec<Value>) -> Result<Vec<Arg>, OnnxError> {
+pub(super) fn args(node: &mut Node<'_, '_>, values: Vec<Value>) -> Result<Vec<Arg>, OnnxError> {
     values.into_iter().map(|value| node.materialise(value)).collect()
 }
 
@@ -217,74 +216,4 @@ fn stacked(node: &mut Node<'_, '_>, rows: Vec<Arg>) -> Result<Arg, OnnxError> {
         return Ok(parts.remove(0));
     }
     node.op("concat", &[Arg::Tuple(parts.into())], tvm_core::ir::Attrs::new().with("axis", 0i64))
-}
-
-/// What a scan reads, or what it makes: its axis, and whether from the end.
-type Along = (i64, bool);
-
-fn along(node: &Node<'_, '_>, what: &str, count: usize) -> Result<Vec<Along>, OnnxError> {
-    let list = |name: String| -> Result<Vec<i64>, OnnxError> {
-        let values = node.attr_ints(&name)?.map_or_else(|| vec![0; count], <[i64]>::to_vec);
-        if values.len() == count {
-            return Ok(values);
-        }
-        Err(node.malformed(format!("attribute `{name}` has {} numbers, expected {count}", values.len())))
-    };
-    let (axes, directions) = (list(format!("scan_{what}_axes"))?, list(format!("scan_{what}_directions"))?);
-    Ok(axes.into_iter().zip(directions.into_iter().map(|it| it != 0)).collect())
-}
-
-fn scan(node: &mut Node<'_, '_>) -> Results {
-    if node.opset < 9 {
-        return Err(node.unsupported("the form of opset 8, with a batch of sequences of different lengths"));
-    }
-    let graph = node.graph("body")?;
-    let scanned = node.attr_int("num_scan_inputs")?;
-    let scanned = usize::try_from(node.required("num_scan_inputs", scanned)?).unwrap_or(usize::MAX);
-    let states = node.num_inputs().checked_sub(scanned).filter(|it| *it <= graph.output.len());
-    let states = states.filter(|_| graph.input.len() == node.num_inputs() && scanned > 0);
-    let states = states
-        .ok_or_else(|| node.malformed("the numbers of inputs, outputs and scanned inputs contradict"))?;
-    let made = graph.output.len() - states;
-    let (reads, makes) = (along(node, "input", scanned)?, along(node, "output", made)?);
-    let mut inputs = node.args()?;
-    let sequences = inputs.split_off(states);
-    let mut rows = Vec::new();
-    for (sequence, (axis, _)) in sequences.into_iter().zip(&reads) {
-        let axis = node.axis(*axis, node.rank(&sequence)?)?;
-        rows.push(moved(node, sequence, axis, 0)?);
-    }
-    let trip = node.extent(&rows[0], 0)?;
-    let body = Body { graph, states };
-    let it = Loop {
-        trip: Some(trip.clone()),
-        cond: None,
-        carried: inputs,
-        reversed: makes.iter().map(|(_, reversed)| *reversed).collect(),
-    };
-    let Finished { mut carried, rows } = iterate(node, it, &mut |node, at, _, carried| {
-        let mut inputs: Vec<Value> = carried.iter().cloned().map(Value::from).collect();
-        for (sequence, (_, reversed)) in rows.iter().zip(&reads) {
-            let place = if *reversed { trip.clone() - 1i64 - at } else { at.clone() };
-            inputs.push(row_at(node, sequence, place)?.into());
-        }
-        let [_, states, rows] = body.run(node, inputs, 0)?;
-        Ok(Step { cond: None, carried: args(node, states)?, rows: args(node, rows)? })
-    })?;
-    for (rows, (axis, _)) in rows.into_iter().zip(makes) {
-        let axis = node.axis(axis, node.rank(&rows)?)?;
-        carried.push(moved(node, rows, 0, axis)?);
-    }
-    Ok(carried.into_iter().map(Value::from).collect())
-}
-
-/// `x` with its axis `from` moved to position `to`.
-fn moved(node: &mut Node<'_, '_>, x: Arg, from: usize, to: usize) -> Result<Arg, OnnxError> {
-    let mut axes: Vec<i64> = (0..node.rank(&x)? as i64).collect();
-    let axis = axes.remove(from);
-    axes.insert(to, axis);
-    if from == to {
-        return Ok(x);
-    }
-    node.op("permute_dims", &[x], tvm_core::ir::Attrs::new().with("axes", axes))
 }

@@ -38,6 +38,7 @@ mod reduce;
 mod regex;
 mod resample;
 mod resample_when_run;
+mod scan;
 mod select;
 mod sequence;
 mod shape;
@@ -114,6 +115,7 @@ static TABLES: &[&[Row]] = &[
     recurrent::ROWS,
     reduce::ROWS,
     regex::ROWS,
+    scan::ROWS,
     select::ROWS,
     sequence::ROWS,
     shape::ROWS,
