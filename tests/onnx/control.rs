@@ -100,6 +100,47 @@ fn arms_of_different_ranks() {
 }
 
 /// `Squeeze` without axes removes those that have extent 1 in a run.
+/// A branch in an arm decides the rank of the arm's output, which the graph around the arm needs. The name `h` means another
+/// value in the arm than around it.
+#[test]
+fn ranks_that_branches_in_arms_decide() {
+    let inner = || {
+        let whole = graph("then_branch", &[], vec![node("Neg", "h", "whole", vec![])], "whole");
+        let sums = vec![
+            node("Neg", "h", "back", vec![]),
+            node("ReduceSum", "back first", "sums", vec![int("keepdims", 0)]),
+        ];
+        let sums = graph("else_branch", &[], sums, "sums");
+        vec![node("Neg", "x", "h", vec![]), node("If", "c", "a", vec![whole, sums])]
+    };
+    let nodes = |cond: &str| {
+        vec![
+            node("Abs", "x", "h", vec![]),
+            branch(cond, inner(), vec![node("Identity", "x", "b", vec![])]),
+            node("Transpose", "y", "t", vec![]),
+            node("MatMul", "t h", "z", vec![]),
+        ]
+    };
+    let x = floats(&[1.0, -2.0, 3.0, 4.0], &[2, 2]);
+    let (whole, sums) = (floats(&[10.0, 14.0, 10.0, 12.0], &[2, 2]), floats(&[10.0, 16.0], &[2]));
+    for cond in ["yes", "d"] {
+        let model = (model(17, nodes(cond)).input("x", "2 2").typed("c", DataType::BOOL, ""))
+            .typed("d", DataType::BOOL, "")
+            .output("z")
+            .constant("yes", &flag(true))
+            .constant("first", &longs(&[0]));
+        for target in targets() {
+            let vm = compiled(&model, &target).unwrap();
+            for (c, want) in [(true, &whole), (false, &sums)] {
+                let got = run(&vm, &[x.clone(), flag(c), flag(true)]);
+                assert_near(&got[0], want, &format!("{cond}, {c} on {target}"));
+            }
+            let got = run(&vm, &[x.clone(), flag(true), flag(false)]);
+            assert_near(&got[0], &whole, cond);
+        }
+    }
+}
+
 #[test]
 fn squeezes_of_symbolic_extents() {
     let nodes = vec![node("Squeeze", "x", "a", vec![]), node("Neg", "a", "y", vec![])];
@@ -263,7 +304,7 @@ fn rows_of_unknown_extents() {
             let other = keep(&[[true, false, true], [true; 3]]);
             let args = [x.clone(), other, number(2), flag(true)].map(|it| Value::from(&it));
             let message = vm.invoke("main", &args).unwrap_err().to_string();
-            assert!(message.contains("expected 3, got 2"), "{message}");
+            assert!(message.contains("same_in_all_iterations`: axis 0 is 3, expected 2"), "{message}");
         }
     }
 }

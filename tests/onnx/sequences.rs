@@ -220,7 +220,7 @@ fn sizes_that_only_a_run_knows() {
         }
         let vm = compiled(&one, &target).unwrap();
         for (size, count, part) in
-            [(1, 5, &[5.0][..]), (2, 3, &[5.0]), (3, 2, &[4.0, 5.0]), (9, 1, &x.to_vec().unwrap())]
+            [(1i64, 5i64, &[5.0][..]), (2, 3, &[5.0]), (3, 2, &[4.0, 5.0]), (9, 1, &x.to_vec().unwrap())]
         {
             let got = run(&vm, &[x.clone(), Tensor::scalar(size)]);
             assert_eq!(got[0], Tensor::scalar(count), "parts of {size}");

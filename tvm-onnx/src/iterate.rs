@@ -348,16 +348,14 @@ fn appended(node: &mut Node<'_, '_>, row: &Arg, kind: &Rows, all: &Var, at: &Pri
     let mut extents = vec![kind.width()];
     if kind.is_open() {
         extents = node.shape(row)?;
-        // The first iteration finds no rows, of the extent 0; later ones find rows of the extents that they make.
+        // The first iteration finds no rows, of the extent 0; later ones must make what they find.
         let first = at.clone().equal(0);
-        let found = before
-            .iter()
-            .zip(&extents)
-            .map(|(before, own)| first.clone().select(own.clone(), before.clone()));
-        let found = Arg::Shape(found.collect());
-        let ty = Type::Shape(ShapeType { values: Some(extents.clone().into()), ndim: Some(extents.len()) });
+        let own = before.iter().zip(&extents);
+        let own = own.map(|(before, own)| first.clone().select(before.clone(), own.clone()));
+        let own = Arg::Shape(own.collect());
+        let ty = Type::Shape(ShapeType { values: Some(before.into()), ndim: Some(before.len()) });
         let span = node.span().clone();
-        node.importer().builder.emit_match_cast("same_in_all_iterations", found, ty, &span);
+        node.importer().builder.emit_match_cast("same_in_all_iterations", own, ty, &span);
         all = node.reshape(&all, &[&[count.clone()], &extents[..]].concat())?;
     }
     let one = node.reshape(row, &[&[PrimExpr::index(1)], &extents[..]].concat())?;

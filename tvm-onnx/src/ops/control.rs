@@ -12,8 +12,8 @@ use super::{Row, With, row};
 use crate::error::OnnxError;
 use crate::iterate::{Loop, Step, iterate};
 use crate::node::Node;
-use crate::nodes::Split;
 use crate::proto::GraphProto;
+use crate::split::{Split, alike};
 use crate::value::{Ints, Value};
 
 pub(super) static ROWS: &[Row] = &[row("If", 1, With(branch)), row("Loop", 1, With(repeat))];
@@ -42,8 +42,9 @@ fn branch(node: &mut Node<'_, '_>) -> Results {
     let cond = match node.known(0) {
         Some(Ints { values, .. }) if values.len() == 1 => match &values[0] {
             value if value.as_int().is_some() => {
-                let truth = !value.is_const(0);
-                return node.nested(name(truth), arms[usize::from(!truth)], Vec::new());
+                let cond = Arg::Const(Tensor::scalar(!value.is_const(0)));
+                node.split = Some(Split { cond, arms: Some(arms) });
+                return Ok(Vec::new());
             }
             PrimExpr::Select(it) if it.true_value.is_const(1) && it.false_value.is_const(0) => {
                 Arg::Prim(it.condition.clone())
@@ -63,7 +64,7 @@ fn branch(node: &mut Node<'_, '_>) -> Results {
     }
     let same = match (&bodies[0], &bodies[1]) {
         (Ok(yes), Ok(no)) => {
-            yes.forms == no.forms && yes.types.iter().zip(&no.types).all(|(yes, no)| node.alike(yes, no))
+            yes.forms == no.forms && yes.types.iter().zip(&no.types).all(|(yes, no)| alike(yes, no))
         }
         _ => false,
     };

@@ -409,9 +409,11 @@ fn direction(
             None => None,
         };
         let mut given = states.clone();
-        if let Some(inside) = inside.as_ref().filter(|_| quantised) {
-            // States of sequences that have ended do not change the range of the others.
-            given[0] = node.choice(inside, &given[0], &zero)?;
+        if let Some(lengths) = lengths.as_ref().filter(|_| quantised) {
+            // States of sequences that have ended are not in the range of the others, as in onnxruntime from the second step
+            // after the end on.
+            let counts = node.with_dim("greater_equal", lengths, at.clone())?;
+            given[0] = node.choice(&counts, &given[0], &zero)?;
         }
         let mut next = cell.step(node, &row, given)?;
         let mut shown = next[0].clone();

@@ -9,7 +9,7 @@ use tvm_runtime::DataType;
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
-use crate::nodes::Split;
+use crate::split::Split;
 use crate::value::Value;
 
 pub(super) static ROWS: &[Row] = &[
