@@ -1,7 +1,7 @@
 //! Loops over the elements of sequences.
 
 use tvm_onnx::proto::AttributeProto;
-use tvm_runtime::{DataType, Tensor, Value};
+use tvm_runtime::{DataType, Value};
 
 use crate::build::{
     Build, assert_near, compiled, floats, graph, int, ints, longs, model, node, refusal, run, targets,

@@ -1,7 +1,7 @@
 //! Sequences and optional values as inputs and outputs of a model: each of their tensors is an input or output of its own.
 
 use tvm_core::ir::AttrValue;
-use tvm_onnx::proto::{ElementTypeProto, ModelProto, TensorTypeProto, TypeProto, ValueInfoProto};
+use tvm_onnx::proto::{ElementTypeProto, ModelProto, NodeProto, TensorTypeProto, TypeProto, ValueInfoProto};
 use tvm_onnx::{ImportOptions, import_proto};
 use tvm_runtime::{DataType, Tensor};
 
@@ -129,6 +129,47 @@ fn loops_over_sequences() {
     let got = run(&vm, &[Tensor::scalar(1.0f32), floats(&[2.0], &[1])]);
     assert_near(&got[0], &Tensor::scalar(-1.0f32), "t[0]");
     assert_near(&got[1], &floats(&[-2.0], &[1]), "t[1]");
+}
+
+/// Loops hand on sequences whose length stays the same; where it changes, import must know the number of iterations.
+#[test]
+fn loops_that_hand_on_sequences() {
+    let params = [("i", DataType::I64, ""), ("c", DataType::BOOL, ""), ("pair", DataType::F32, "")];
+    let again = || node("Identity", "c", "again", vec![]);
+    let turning = vec![
+        again(),
+        node("SequenceAt", "pair zero", "a", vec![]),
+        node("SequenceAt", "pair one", "b", vec![]),
+        node("Add", "a b", "sum", vec![]),
+        node("SequenceConstruct", "b sum", "next", vec![]),
+    ];
+    let growing = vec![again(), node("SequenceInsert", "pair x", "next", vec![])];
+    let model = |trip: &str, body: Vec<NodeProto>| {
+        let start = node("SequenceConstruct", "x y", "start", vec![]);
+        let body = graph("body", &params, body, "again next");
+        let nodes = vec![start, node("Loop", &format!("{trip} _ start"), "t", vec![body])];
+        (model(17, nodes).input("x", "1").input("y", "1").typed("m", DataType::I64, "").output("t"))
+            .constant("zero", &Tensor::scalar(0i64))
+            .constant("one", &Tensor::scalar(1i64))
+            .constant("many", &Tensor::scalar(300i64))
+            .constant("more", &Tensor::scalar(3000i64))
+    };
+    let number = |it: f32| floats(&[it], &[1]);
+    for target in targets() {
+        let vm = compiled(&model("m", turning.clone()), &target).unwrap();
+        for (trip, want) in [(0i64, [1.0, 2.0]), (1, [2.0, 3.0]), (6, [21.0, 34.0])] {
+            let got = run(&vm, &[number(1.0), number(2.0), Tensor::scalar(trip)]);
+            assert_near(&got[0], &number(want[0]), &format!("{trip} iterations on {target}"));
+            assert_near(&got[1], &number(want[1]), &format!("{trip} iterations on {target}"));
+        }
+    }
+    let vm = compiled(&model("many", growing.clone()), &targets()[0]).unwrap();
+    let got = run(&vm, &[number(1.0), number(2.0), Tensor::scalar(0i64)]);
+    assert_eq!((got.len(), got[301].to_vec::<f32>().unwrap()), (302, vec![1.0]));
+    for trip in ["m", "more"] {
+        let message = refusal(&model(trip, growing.clone()));
+        assert!(message.contains("change the length of a sequence"), "{trip}: {message}");
+    }
 }
 
 #[test]

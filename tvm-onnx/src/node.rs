@@ -173,6 +173,11 @@ impl<'a, 'm> Node<'a, 'm> {
         self.importer.materialise(value, &self.span)
     }
 
+    /// The tensors of the values, and how the values are made up of them.
+    pub(crate) fn tensors(&mut self, values: Vec<Value>) -> Result<(Vec<Arg>, Vec<Form>), OnnxError> {
+        self.importer.tensors(values, &self.span)
+    }
+
     /// Whether `extent` is 1; `None` where that is not known.
     pub(crate) fn is_one(&self, extent: &PrimExpr) -> Option<bool> {
         let one = PrimExpr::index(1);

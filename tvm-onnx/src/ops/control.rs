@@ -14,7 +14,7 @@ use crate::iterate::{Loop, Step, iterate};
 use crate::node::Node;
 use crate::proto::GraphProto;
 use crate::split::{Split, alike};
-use crate::value::{Ints, Value};
+use crate::value::{Form, Ints, Value};
 
 pub(super) static ROWS: &[Row] = &[row("If", 1, With(branch)), row("Loop", 1, With(repeat))];
 
@@ -22,6 +22,9 @@ type Results = Result<Vec<Value>, OnnxError>;
 
 /// Number of nodes up to which a loop of a known number of iterations becomes a part of the graph.
 const MAX_UNROLLED: i64 = 256;
+
+/// The same for loops whose iterations change the length of a sequence.
+const MAX_GROWN: i64 = 4096;
 
 /// Number of iterations from which on a trip count is no limit: models write the largest integer for "no limit".
 const NO_LIMIT: i64 = 1 << 31;
@@ -138,13 +141,27 @@ fn repeat(node: &mut Node<'_, '_>) -> Results {
     {
         return Ok(results);
     }
-    let carried = args(node, initial)?;
+    let (carried, forms) = node.tensors(initial.clone())?;
     // A condition that holds after each iteration needs no check.
-    let always = begins == Some(true) && {
+    let mut always = begins == Some(true);
+    if always || forms.iter().any(|it| *it != Form::Tensor) {
         let params = [Ints::scalar(PrimExpr::from(&tvm_core::ir::Var::index("iteration"))).into(), yes()];
-        let inputs = params.into_iter().chain(carried.iter().cloned().map(Value::from)).collect();
-        node.rehearsed(|node| Ok(holds(&body.run(node, inputs, 1)?[0][0]) == Some(true)))?
-    };
+        let inputs = params.into_iter().chain(values(&forms, &carried)).collect();
+        let (again, next) = node.rehearsed(|node| {
+            let [first, states, _] = body.run(node, inputs, 1)?;
+            Ok((holds(&first[0]), node.tensors(states)?.1))
+        })?;
+        always &= again == Some(true);
+        if next != forms {
+            let trip = trip.as_ref().and_then(PrimExpr::as_int).filter(|_| begins == Some(true));
+            let trip = trip.filter(|it| it.saturating_mul(graph.node.len() as i64) <= MAX_GROWN);
+            let results = match trip {
+                Some(trip) => unrolled(node, &body, trip, initial)?,
+                None => None,
+            };
+            return results.ok_or_else(|| changed_form(node));
+        }
+    }
     let cond = match begins {
         _ if always => None,
         Some(begins) => Some(Arg::Const(Tensor::scalar(begins))),
@@ -157,7 +174,7 @@ fn repeat(node: &mut Node<'_, '_>) -> Results {
     let it = Loop { trip, cond, carried, reversed: vec![false; outputs - 1 - states] };
     let finished = iterate(node, it, &mut |node, at, cond, carried| {
         let first = [Ints::scalar(at.clone()).into(), cond.map_or_else(yes, |it| it.clone().into())];
-        let inputs = first.into_iter().chain(carried.iter().cloned().map(Value::from)).collect();
+        let inputs = first.into_iter().chain(values(&forms, carried)).collect();
         let [first, states, rows] = body.run(node, inputs, 1)?;
         let again = match (cond, first.into_iter().next()) {
             (Some(_), Some(again)) => {
@@ -166,9 +183,26 @@ fn repeat(node: &mut Node<'_, '_>) -> Results {
             }
             _ => None,
         };
-        Ok(Step { cond: again, carried: args(node, states)?, rows: args(node, rows)? })
+        let (carried, next) = node.tensors(states)?;
+        if next != forms {
+            return Err(changed_form(node));
+        }
+        Ok(Step { cond: again, carried, rows: args(node, rows)? })
     })?;
-    Ok(finished.carried.into_iter().chain(finished.rows).map(Value::from).collect())
+    let rows = finished.rows.into_iter().map(Value::from);
+    Ok(values(&forms, &finished.carried).into_iter().chain(rows).collect())
+}
+
+/// The values of these forms that are made up of the tensors.
+fn values(forms: &[Form], tensors: &[Arg]) -> Vec<Value> {
+    let mut tensors = tensors.iter().cloned().map(Value::from);
+    forms.iter().map(|form| form.value(&mut tensors)).collect()
+}
+
+fn changed_form(node: &Node<'_, '_>) -> OnnxError {
+    node.unsupported(
+        "iterations that change the length of a sequence, or whether an optional value is empty: their number is large, or only a run knows it",
+    )
 }
 
 /// Whether the condition holds, if it is known.
