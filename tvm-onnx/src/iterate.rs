@@ -356,7 +356,7 @@ fn appended(node: &mut Node<'_, '_>, row: &Arg, kind: &Rows, all: &Var, at: &Pri
         let ty = Type::Shape(ShapeType { values: Some(before.into()), ndim: Some(before.len()) });
         let span = node.span().clone();
         node.importer().builder.emit_match_cast("same_in_all_iterations", own, ty, &span);
-        all = node.reshape(&all, &[&[count.clone()], &extents[..]].concat())?;
+        all = node.reshape(&all, &[std::slice::from_ref(count), &extents[..]].concat())?;
     }
     let one = node.reshape(row, &[&[PrimExpr::index(1)], &extents[..]].concat())?;
     let parts = if kind.reversed { [one, all] } else { [all, one] };

@@ -91,7 +91,7 @@ impl<'m> Importer<'m> {
             Outputs::Own(values) => {
                 self.bind(&it.graph.node[it.order[at]], values, None).map(|()| Err(at + 1))
             }
-            outermost => Ok(Ok(outermost)),
+            outermost @ Outputs::Outermost(_) => Ok(Ok(outermost)),
         }
     }
 

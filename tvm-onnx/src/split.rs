@@ -19,6 +19,9 @@ pub(crate) struct Split<'m> {
     pub(crate) arms: Option<[&'m GraphProto; 2]>,
 }
 
+/// A body and what was found beside it; an error if the model contradicts itself there.
+pub(crate) type Tried<T> = Result<(Body, T), OnnxError>;
+
 /// What one value of the condition of a split gives.
 struct End {
     forms: Vec<Form>,
@@ -102,7 +105,7 @@ impl<'m> Importer<'m> {
         path: &str,
         split: &Split<'m>,
         through: bool,
-    ) -> Result<[Result<(Body, End), OnnxError>; 2], OnnxError> {
+    ) -> Result<[Tried<End>; 2], OnnxError> {
         let span = Span::model(path);
         let mut body = |truth: bool| {
             self.tried(|this| {
@@ -123,12 +126,11 @@ impl<'m> Importer<'m> {
         Ok([body(true)?, body(false)?])
     }
 
-    /// Runs `convert` in a scope of its own: the body that returns the arguments, and what `convert` gives beside them. The inner
-    /// result is an error if the model contradicts itself there.
+    /// Runs `convert` in a scope of its own: the body that returns the arguments, and what `convert` gives beside them.
     pub(crate) fn tried<T>(
         &mut self,
         convert: impl FnOnce(&mut Self) -> Result<(Vec<Arg>, T), OnnxError>,
-    ) -> Result<Result<(Body, T), OnnxError>, OnnxError> {
+    ) -> Result<Tried<T>, OnnxError> {
         self.enter();
         self.builder.begin_scope();
         let res = convert(self);

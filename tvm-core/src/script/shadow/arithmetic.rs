@@ -83,11 +83,10 @@ others! {
 /// The difference of two indices.
 #[track_caller]
 fn difference(a: usize, b: usize) -> usize {
-    match a.checked_sub(b) {
-        Some(difference) => difference,
-        None => panic!(
-            "the index {a} - {b} is below 0: the plain Rust form of a kernel cannot compute it (compiled code and the \
-             interpreter can); compare first (`i >= {b} && ..`), or add on the other side of a comparison"
-        ),
-    }
+    assert!(
+        a >= b,
+        "the index {a} - {b} is below 0: the plain Rust form of a kernel cannot compute it (compiled code and the \
+         interpreter can); compare first (`i >= {b} && ..`), or add on the other side of a comparison"
+    );
+    a - b
 }
