@@ -263,7 +263,7 @@ fn twice(x: Tensor<f32, n>) -> Tensor<f32, n> {
 
 #[relax::func]
 fn repeated(x: Tensor<f32, n>, k: i64) -> Tensor<f32, k, n> {
-    broadcast_to(x, [k, n])
+    broadcast_to(x, shape([k, n]))
 }
 
 #[test]
