@@ -261,6 +261,31 @@ fn twice(x: Tensor<f32, n>) -> Tensor<f32, n> {
     y + y
 }
 
+#[relax::func]
+fn repeated(x: Tensor<f32, n>, k: i64) -> Tensor<f32, k, n> {
+    broadcast_to(x, shape([k, n]))
+}
+
+#[test]
+fn scalar_parameters_take_numbers_and_tensors_of_rank_0() {
+    let model = Model::module(repeated::module().unwrap()).compile().unwrap();
+    let x = Tensor::from_slice(&[1.0f32, 2.0], &[2]).unwrap();
+    let shown = |res: Result<tvm::Outputs, ModelError>| res.unwrap()[0].to_vec::<f32>().unwrap();
+    let want = [1.0, 2.0, 1.0, 2.0, 1.0, 2.0];
+    assert_eq!(shown(model.run((&x, 3i64))), want);
+    assert_eq!(shown(model.run((&x, Tensor::scalar(3i32)))), want);
+    assert_eq!(shown(model.run([("k", 3i64.into()), ("x", (&x).into())])), want);
+    let help = "\n  help: pass a number (`3i64`, `0.5f64`) or a tensor of rank 0 (`Tensor::scalar(3i64)`)";
+    for (k, got) in [
+        (Input::from(&x), "a tensor of shape [2] of f32"),
+        (Tensor::scalar(0.5f32).into(), "a tensor of shape [] of f32"),
+        (0.5f64.into(), "a float"),
+    ] {
+        let text = text(model.run((&x, k)));
+        assert_eq!(text, format!("input `k: i64`: expected one number, got {got}{help}"));
+    }
+}
+
 #[test]
 fn a_call_is_cancelled_between_two_instructions() {
     let (token, calls) = (CancelToken::new(), Arc::new(AtomicUsize::new(0)));

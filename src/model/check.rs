@@ -3,6 +3,7 @@
 //! Ensures: number, names, element types, ranks, extents and bounds of dimensions fit. Extents that are expressions are
 //! left to the virtual machine.
 
+use tvm_runtime::vm::ValueType;
 use tvm_runtime::{DataType, DimSig, RuntimeError, Tensor, Value};
 
 use super::info::TensorInfo;
@@ -43,11 +44,30 @@ pub(super) fn bind(infos: &[TensorInfo], inputs: InputList) -> Result<Vec<Value>
     let mut values = Vec::with_capacity(infos.len());
     for (info, input) in infos.iter().zip(ordered.into_iter().flatten()) {
         let bad = |err: RuntimeError| ModelError::InputData { input: info.name.clone(), source: err.into() };
-        let value = input.0.map_err(bad)?;
+        let value = number(info, input.0.map_err(bad)?)?;
         check(info, &value, &mut dims)?;
         values.push(value);
     }
     Ok(values)
+}
+
+/// `value` as a number, if the input is a scalar parameter; a tensor of rank 0 stands for its element.
+fn number(info: &TensorInfo, value: Value) -> Result<Value, ModelError> {
+    let float = match info.ty {
+        ValueType::Int => false,
+        ValueType::Float => true,
+        _ => return Ok(value),
+    };
+    let got = match &value {
+        Value::Int(_) if !float => return Ok(value),
+        Value::Float(_) if float => return Ok(value),
+        Value::Tensor(tensor) if tensor.rank() == 0 && tensor.dtype().is_float() == float => {
+            return Ok(tensor.read_scalar()?);
+        }
+        Value::Tensor(tensor) => format!("a tensor of shape {:?} of {}", tensor.shape(), tensor.dtype()),
+        other => other.kind().to_string(),
+    };
+    Err(ModelError::InputNumber { input: info.to_string(), got })
 }
 
 /// A symbolic dimension that an input has bound.

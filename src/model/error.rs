@@ -74,6 +74,13 @@ pub enum ModelError {
         /// Kind of the value given.
         got: &'static str,
     },
+    /// An input is not a number of the type of a scalar parameter.
+    InputNumber {
+        /// The input, as text.
+        input: String,
+        /// What was given.
+        got: String,
+    },
     /// The element type of an input is wrong.
     InputDType {
         /// Name of the input.
@@ -199,6 +206,10 @@ impl Diagnose for ModelError {
             ModelError::InputData { input, source } => plain(format!("input `{input}`: {source}")),
             ModelError::InputKind { input, got } => {
                 plain(format!("input `{input}`: expected a tensor, got {got}"))
+            }
+            ModelError::InputNumber { input, got } => {
+                plain(format!("input `{input}`: expected one number, got {got}"))
+                    .help("pass a number (`3i64`, `0.5f64`) or a tensor of rank 0 (`Tensor::scalar(3i64)`)")
             }
             ModelError::InputDType { input, expected, got } => {
                 plain(format!("input `{input}`: expected elements of type {expected}, got {got}"))

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use tvm_runtime::{Element, RuntimeError, Tensor, Value};
 
 /// The value of one input. It is made from a [`Tensor`] or `&Tensor`, an ndarray array or view (`&array`, `array`,
-/// `array.view()`; strided ones are copied), or data with a shape (`(&data[..], [2, 3])`, `(vec, [2, 3])`).
+/// `array.view()`; strided ones are copied), data with a shape (`(&data[..], [2, 3])`, `(vec, [2, 3])`), or a number for a
+/// scalar parameter (`3i64`, `0.5f64`, `true`).
 ///
 /// Tensors, owned arrays and vectors are passed without a copy. What is passed by value is given away: the model may reuse
 /// its memory.
@@ -15,7 +16,7 @@ pub struct Input(pub(super) Result<Value, RuntimeError>);
 /// A type that can be passed as one input.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed to a model as an input",
-    note = "pass a `Tensor` or `&Tensor`, an ndarray array or view, or data with its shape: `(&data[..], [2, 3])`"
+    note = "pass a `Tensor` or `&Tensor`, an ndarray array or view, or data with its shape: `(&data[..], [2, 3])`; a scalar parameter takes an `i64`, `f64` or `bool`"
 )]
 pub trait IntoInput {
     /// Converts to an input.
@@ -92,6 +93,9 @@ single! {
     [] Tensor, |it| Ok(it.into());
     [] &Tensor, |it| Ok(it.into());
     [] Value, |it| Ok(it);
+    [] i64, |it| Ok(it.into());
+    [] f64, |it| Ok(it.into());
+    [] bool, |it| Ok(it.into());
     [T: Element] (&[T], &[i64]), |it| Tensor::from_slice(it.0, it.1).map(Value::from);
     [T: Element, const R: usize] (&[T], [i64; R]), |it| Tensor::from_slice(it.0, &it.1).map(Value::from);
     [T: Element, const N: usize, const R: usize] (&[T; N], [i64; R]), |it| {

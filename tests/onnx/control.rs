@@ -100,6 +100,47 @@ fn arms_of_different_ranks() {
 }
 
 /// `Squeeze` without axes removes those that have extent 1 in a run.
+/// A branch in an arm decides the rank of the arm's output, which the graph around the arm needs. The name `h` means another
+/// value in the arm than around it.
+#[test]
+fn ranks_that_branches_in_arms_decide() {
+    let inner = || {
+        let whole = graph("then_branch", &[], vec![node("Neg", "h", "whole", vec![])], "whole");
+        let sums = vec![
+            node("Neg", "h", "back", vec![]),
+            node("ReduceSum", "back first", "sums", vec![int("keepdims", 0)]),
+        ];
+        let sums = graph("else_branch", &[], sums, "sums");
+        vec![node("Neg", "x", "h", vec![]), node("If", "c", "a", vec![whole, sums])]
+    };
+    let nodes = |cond: &str| {
+        vec![
+            node("Abs", "x", "h", vec![]),
+            branch(cond, inner(), vec![node("Identity", "x", "b", vec![])]),
+            node("Transpose", "y", "t", vec![]),
+            node("MatMul", "t h", "z", vec![]),
+        ]
+    };
+    let x = floats(&[1.0, -2.0, 3.0, 4.0], &[2, 2]);
+    let (whole, sums) = (floats(&[10.0, 14.0, 10.0, 12.0], &[2, 2]), floats(&[10.0, 16.0], &[2]));
+    for cond in ["yes", "d"] {
+        let model = (model(17, nodes(cond)).input("x", "2 2").typed("c", DataType::BOOL, ""))
+            .typed("d", DataType::BOOL, "")
+            .output("z")
+            .constant("yes", &flag(true))
+            .constant("first", &longs(&[0]));
+        for target in targets() {
+            let vm = compiled(&model, &target).unwrap();
+            for (c, want) in [(true, &whole), (false, &sums)] {
+                let got = run(&vm, &[x.clone(), flag(c), flag(true)]);
+                assert_near(&got[0], want, &format!("{cond}, {c} on {target}"));
+            }
+            let got = run(&vm, &[x.clone(), flag(true), flag(false)]);
+            assert_near(&got[0], &whole, cond);
+        }
+    }
+}
+
 #[test]
 fn squeezes_of_symbolic_extents() {
     let nodes = vec![node("Squeeze", "x", "a", vec![]), node("Neg", "a", "y", vec![])];
@@ -229,29 +270,42 @@ fn iterations_change_extents() {
     }
 }
 
+/// The elements of `x` whose values are those of `keep` in this iteration, as rows; `keep` has a row for each iteration.
+fn selecting() -> Vec<NodeProto> {
+    vec![
+        node("Identity", "go", "go_on", vec![]),
+        node("Gather", "keep i", "k", vec![int("axis", 0)]),
+        node("Compress", "x k", "r", vec![]),
+        node("Add", "v v", "w", vec![]),
+    ]
+}
+
+/// Only an iteration knows how long its row is; all rows must be as long as the first.
 #[test]
-fn scans_in_both_directions() {
-    let body = || {
-        let inputs = [("s", DataType::F32, "2"), ("e", DataType::F32, "2")];
-        let nodes = vec![node("Add", "s e", "t", vec![]), node("Identity", "t", "r", vec![])];
-        graph("body", &inputs, nodes, "t r")
-    };
-    let scan = |attrs: Vec<AttributeProto>| {
-        let attrs = [vec![body(), int("num_scan_inputs", 1)], attrs].concat();
-        let nodes = vec![node("Scan", "x xs", "y rows", attrs)];
-        model(17, nodes).input("x", "2").input("xs", "n 2").output("y").output("rows")
-    };
-    let x = [floats(&[0.0, 10.0], &[2]), floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])];
-    for target in targets() {
-        let got = run(&compiled(&scan(vec![]), &target).unwrap(), &x);
-        assert_near(&got[0], &floats(&[9.0, 22.0], &[2]), "the state");
-        assert_near(&got[1], &floats(&[1.0, 12.0, 4.0, 16.0, 9.0, 22.0], &[3, 2]), "rows");
-        let back = vec![ints("scan_input_directions", &[1]), ints("scan_output_directions", &[1])];
-        let got = run(&compiled(&scan(back), &target).unwrap(), &x);
-        assert_near(&got[1], &floats(&[9.0, 22.0, 8.0, 20.0, 5.0, 16.0], &[3, 2]), "backwards");
-        let across = vec![ints("scan_output_axes", &[1])];
-        let got = run(&compiled(&scan(across), &target).unwrap(), &x);
-        assert_near(&got[1], &floats(&[1.0, 4.0, 9.0, 12.0, 16.0, 22.0], &[2, 3]), "along the last axis");
+fn rows_of_unknown_extents() {
+    let x = floats(&[1.0, 2.0, 3.0], &[3]);
+    let keep = |rows: &[[bool; 3]]| Tensor::from_slice(rows.as_flattened(), &[rows.len() as i64, 3]).unwrap();
+    for trip in ["m", "known"] {
+        let nodes = vec![repeat(&format!("{trip} c x"), "y rows", selecting(), "go_on w r")];
+        let model = (model(17, nodes).input("x", "3").typed("keep", DataType::BOOL, "n 3"))
+            .typed("m", DataType::I64, "")
+            .typed("c", DataType::BOOL, "")
+            .output("rows")
+            .constant("known", &number(2));
+        for target in targets() {
+            let vm = compiled(&model, &target).unwrap();
+            let alike = keep(&[[true, false, true], [false, true, true]]);
+            let got = run(&vm, &[x.clone(), alike.clone(), number(2), flag(true)]);
+            assert_near(&got[0], &floats(&[1.0, 3.0, 2.0, 3.0], &[2, 2]), "alike");
+            let got = run(&vm, &[x.clone(), keep(&[[false; 3]; 2]), number(2), flag(true)]);
+            assert_near(&got[0], &floats(&[], &[2, 0]), "empty");
+            let got = run(&vm, &[x.clone(), alike, number(2), flag(false)]);
+            assert_near(&got[0], &floats(&[], &[0, 0]), "none");
+            let other = keep(&[[true, false, true], [true; 3]]);
+            let args = [x.clone(), other, number(2), flag(true)].map(|it| Value::from(&it));
+            let message = vm.invoke("main", &args).unwrap_err().to_string();
+            assert!(message.contains("same_in_all_iterations`: axis 0 is 3, expected 2"), "{message}");
+        }
     }
 }
 

@@ -156,6 +156,96 @@ fn products_of_integers() {
     check(MICROSOFT, ("DynamicQuantizeMatMul", "i0 i1 i2 i3 i4"), vec![], &args, &want);
 }
 
+/// Each step quantises its states by their range, so that the sequences of a batch depend on each other: on those that have
+/// not ended. Backwards, all begin in the first step.
+#[test]
+fn quantised_layers() {
+    let numbers = |len: i64, factor: i64, shape: &[i64]| {
+        let by = if len == 12 { 16.0 } else { 32.0 };
+        let values: Vec<f32> = (0..len).map(|i| ((i * factor % 19) as f32 - 9.0) / by).collect();
+        floats(&values, shape)
+    };
+    let weights =
+        |factor: i64| bytes(&(0..32).map(|i| (i * factor % 256) as u8).collect::<Vec<_>>(), &[2, 2, 8]);
+    let scales: Vec<f32> = (0..16).map(|i| (i % 5 + 1) as f32 / 256.0).collect();
+    let args = [
+        numbers(12, 37, &[3, 2, 2]),
+        weights(91),
+        weights(53),
+        numbers(32, 23, &[2, 16]),
+        Tensor::from_slice(&[1i32, 3], &[2]).unwrap(),
+        floats(&scales, &[2, 8]),
+        bytes(&[120; 16], &[2, 8]),
+    ];
+    let want: [(&[f32], &[i64]); 3] = [
+        (
+            &[
+                0.162_143_8,
+                -0.173_520_6,
+                0.063_578_27,
+                -0.069_428_41,
+                -0.073_047_41,
+                0.060_741_85,
+                0.283_681_9,
+                0.001_803_003,
+                0.0,
+                0.0,
+                0.050_464_87,
+                -0.075_286_67,
+                0.0,
+                0.0,
+                0.126_812_3,
+                0.042_568_21,
+                0.0,
+                0.0,
+                0.027_939_79,
+                -0.055_281_26,
+                0.0,
+                0.0,
+                -0.013_876_87,
+                0.055_701_68,
+            ],
+            &[3, 2, 2, 2],
+        ),
+        (
+            &[
+                0.162_143_8,
+                -0.173_520_6,
+                0.027_939_79,
+                -0.055_281_26,
+                -0.073_047_41,
+                0.060_741_85,
+                0.283_681_9,
+                0.001_803_003,
+            ],
+            &[2, 2, 2],
+        ),
+        (
+            &[
+                0.463_427_5,
+                -0.202_429_1,
+                0.061_601_28,
+                -0.112_183_3,
+                -0.140_055_1,
+                0.146_381_9,
+                0.611_093_8,
+                0.003_049_748,
+            ],
+            &[2, 2, 2],
+        ),
+    ];
+    let attrs = vec![int("hidden_size", 2), string("direction", "bidirectional")];
+    let inputs = "i0 i1 i2 i3 i4 _ _ _ i5 i6 i5 i6";
+    let want = want.map(|(values, shape)| floats(values, shape));
+    check(MICROSOFT, ("DynamicQuantizeLSTM", inputs), attrs, &args, &want);
+}
+
+#[test]
+fn zeros_are_quantised() {
+    let want = [bytes(&[0; 3], &[3]), Tensor::scalar(1f32), Tensor::scalar(0u8)];
+    check("", ("DynamicQuantizeLinear", "i0"), vec![], &[floats(&[0.0; 3], &[3])], &want);
+}
+
 #[test]
 fn weights_of_few_bits() {
     let x: Vec<f32> = (1..=20).map(|it| it as f32).collect();

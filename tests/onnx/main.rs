@@ -18,6 +18,7 @@ mod operators;
 mod random;
 mod recurrent;
 mod sampling;
+mod scan;
 mod selection;
 mod sequences;
 mod shapes;

@@ -1,11 +1,13 @@
 //! Sequences and optional values as inputs and outputs of a model: each of their tensors is an input or output of its own.
 
 use tvm_core::ir::AttrValue;
-use tvm_onnx::proto::{ElementTypeProto, ModelProto, TensorTypeProto, TypeProto, ValueInfoProto};
+use tvm_onnx::proto::{ElementTypeProto, ModelProto, NodeProto, TensorTypeProto, TypeProto, ValueInfoProto};
 use tvm_onnx::{ImportOptions, import_proto};
 use tvm_runtime::{DataType, Tensor};
 
-use crate::build::{Build, assert_near, compiled_with, floats, graph, int, model, node, run, targets};
+use crate::build::{
+    Build, assert_near, compiled, compiled_with, floats, graph, int, model, node, refusal, run, targets,
+};
 
 /// The type of sequences, or of optional values, of tensors or of what is given.
 fn of(element: Option<TypeProto>) -> Option<Box<ElementTypeProto>> {
@@ -129,6 +131,47 @@ fn loops_over_sequences() {
     assert_near(&got[1], &floats(&[-2.0], &[1]), "t[1]");
 }
 
+/// Loops hand on sequences whose length stays the same; where it changes, import must know the number of iterations.
+#[test]
+fn loops_that_hand_on_sequences() {
+    let params = [("i", DataType::I64, ""), ("c", DataType::BOOL, ""), ("pair", DataType::F32, "")];
+    let again = || node("Identity", "c", "again", vec![]);
+    let turning = vec![
+        again(),
+        node("SequenceAt", "pair zero", "a", vec![]),
+        node("SequenceAt", "pair one", "b", vec![]),
+        node("Add", "a b", "sum", vec![]),
+        node("SequenceConstruct", "b sum", "next", vec![]),
+    ];
+    let growing = vec![again(), node("SequenceInsert", "pair x", "next", vec![])];
+    let model = |trip: &str, body: Vec<NodeProto>| {
+        let start = node("SequenceConstruct", "x y", "start", vec![]);
+        let body = graph("body", &params, body, "again next");
+        let nodes = vec![start, node("Loop", &format!("{trip} _ start"), "t", vec![body])];
+        (model(17, nodes).input("x", "1").input("y", "1").typed("m", DataType::I64, "").output("t"))
+            .constant("zero", &Tensor::scalar(0i64))
+            .constant("one", &Tensor::scalar(1i64))
+            .constant("many", &Tensor::scalar(300i64))
+            .constant("more", &Tensor::scalar(3000i64))
+    };
+    let number = |it: f32| floats(&[it], &[1]);
+    for target in targets() {
+        let vm = compiled(&model("m", turning.clone()), &target).unwrap();
+        for (trip, want) in [(0i64, [1.0, 2.0]), (1, [2.0, 3.0]), (6, [21.0, 34.0])] {
+            let got = run(&vm, &[number(1.0), number(2.0), Tensor::scalar(trip)]);
+            assert_near(&got[0], &number(want[0]), &format!("{trip} iterations on {target}"));
+            assert_near(&got[1], &number(want[1]), &format!("{trip} iterations on {target}"));
+        }
+    }
+    let vm = compiled(&model("many", growing.clone()), &targets()[0]).unwrap();
+    let got = run(&vm, &[number(1.0), number(2.0), Tensor::scalar(0i64)]);
+    assert_eq!((got.len(), got[301].to_vec::<f32>().unwrap()), (302, vec![1.0]));
+    for trip in ["m", "more"] {
+        let message = refusal(&model(trip, growing.clone()));
+        assert!(message.contains("change the length of a sequence"), "{trip}: {message}");
+    }
+}
+
 #[test]
 fn optional_inputs() {
     let has = |ty: TypeProto| {
@@ -185,5 +228,56 @@ fn branches_that_give_sequences() {
             assert_near(&got[0], &floats(&[sign, 2.0 * sign], &[2]), "s[0]");
             assert_near(&got[1], &floats(&[-sign, -2.0 * sign], &[2]), "s[1]");
         }
+    }
+}
+
+/// Sizes of parts that are inputs: as many parts as sizes, or parts of one size, whose number only a run knows.
+#[test]
+fn sizes_that_only_a_run_knows() {
+    let x = floats(&[1.0, 2.0, 3.0, 4.0, 5.0], &[5]);
+    let split = || node("SplitToSequence", "x sizes", "s", vec![]);
+    let listed = model(17, vec![split()]).input("x", "n").typed("sizes", DataType::I64, "2").output("s");
+    let one = vec![
+        split(),
+        node("SequenceLength", "s", "count", vec![]),
+        node("SequenceAt", "s last", "part", vec![]),
+        node("ConcatFromSequence", "s", "all", vec![int("axis", 0)]),
+    ];
+    let one = (model(17, one).input("x", "5").typed("sizes", DataType::I64, ""))
+        .output("count")
+        .output("part")
+        .output("all")
+        .constant("last", &Tensor::scalar(-1i64));
+    for target in targets() {
+        let vm = compiled(&listed, &target).unwrap();
+        let sizes = |it: &[i64]| Tensor::from_slice(it, &[it.len() as i64]).unwrap();
+        let got = run(&vm, &[x.clone(), sizes(&[2, 3])]);
+        assert_near(&got[0], &floats(&[1.0, 2.0], &[2]), "the first part");
+        assert_near(&got[1], &floats(&[3.0, 4.0, 5.0], &[3]), "the last part");
+        let got = run(&vm, &[x.clone(), sizes(&[5, 0])]);
+        assert_near(&got[1], &floats(&[], &[0]), "an empty part");
+        for bad in [[2, 2], [2, 4], [-1, 6], [6, -1]] {
+            assert!(vm.invoke("main", &[(&x).into(), (&sizes(&bad)).into()]).is_err(), "{bad:?} on {target}");
+        }
+        let vm = compiled(&one, &target).unwrap();
+        for (size, count, part) in
+            [(1i64, 5i64, &[5.0][..]), (2, 3, &[5.0]), (3, 2, &[4.0, 5.0]), (9, 1, &x.to_vec().unwrap())]
+        {
+            let got = run(&vm, &[x.clone(), Tensor::scalar(size)]);
+            assert_eq!(got[0], Tensor::scalar(count), "parts of {size}");
+            assert_near(&got[1], &floats(part, &[part.len() as i64]), "the last part");
+            assert_near(&got[2], &x, "all parts");
+        }
+        for bad in [0i64, -1, i64::MIN] {
+            assert!(vm.invoke("main", &[(&x).into(), (&Tensor::scalar(bad)).into()]).is_err(), "{bad}");
+        }
+    }
+    for (sizes, want) in
+        [(&[2i64, 2][..], "do not add up"), (&[4], "do not add up"), (&[6, -1], "do not add up")]
+    {
+        let model = model(17, vec![split()]).input("x", "5").output("s");
+        let message =
+            refusal(&model.constant("sizes", &Tensor::from_slice(sizes, &[sizes.len() as i64]).unwrap()));
+        assert!(message.contains(want), "{sizes:?}: {message}");
     }
 }

@@ -6,7 +6,9 @@ use tvm_onnx::proto::ModelProto;
 use tvm_onnx::{DimOption, ImportOptions, import_proto};
 use tvm_runtime::{DataType, RuntimeError, Tensor, Value};
 
-use crate::build::{Build, assert_near, compiled, floats, info, int, ints, longs, model, node, run, targets};
+use crate::build::{
+    Build, assert_near, compiled, floats, graph, info, int, ints, longs, model, node, run, targets,
+};
 
 /// Types of the parameters and of the result, as text.
 fn signature(module: &IRModule) -> String {
@@ -126,6 +128,29 @@ fn one_kernel_serves_every_extent() {
         let (a, b) = (mean(0), mean(1));
         let want = floats(&[a, b, 2.0 * a - b], &[3]);
         assert_near(&run(&vm, &[floats(&x, &[n, 2])])[0], &want, &format!("n = {n}"));
+    }
+}
+
+/// An arm of a branch gives the name of an input to another value; both are shapes that only a run knows.
+#[test]
+fn shapes_of_one_name() {
+    let then = vec![node("Mul", "j j", "k", vec![]), node("Expand", "x k", "a", vec![])];
+    let arms = vec![
+        graph("then_branch", &[], then, "a"),
+        graph("else_branch", &[], vec![node("Expand", "x k", "b", vec![])], "b"),
+    ];
+    let nodes = vec![node("Expand", "x k", "e", vec![]), node("If", "c", "y", arms)];
+    let model =
+        (model(17, nodes).input("x", "1").typed("k", DataType::I64, "1").typed("j", DataType::I64, "1"))
+            .typed("c", DataType::BOOL, "")
+            .output("e")
+            .output("y");
+    for target in targets() {
+        let vm = compiled(&model, &target).unwrap();
+        for (cond, extent) in [(true, 4), (false, 3)] {
+            let got = run(&vm, &[floats(&[5.0], &[1]), longs(&[3]), longs(&[2]), Tensor::scalar(cond)]);
+            assert_eq!((got[0].shape(), got[1].shape()), (&[3][..], &[extent][..]), "{cond} on {target}");
+        }
     }
 }
 

@@ -150,3 +150,38 @@ fn loops_count_in_the_type_of_their_range() {
     let s = agree!(ranges, (&x, 3, &mut y) -> Array1::<i32>::zeros(3), 0.0);
     assert_eq!((y, s[0]), (array![8.0, 17.0, 10.0], 18));
 }
+
+#[prim_func]
+fn differences(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        y[[i]] = if i - 1 < n { x[[i]] } else { 0.0 };
+    }
+}
+
+#[prim_func]
+fn shrinking(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        let mut at = i;
+        at -= 1;
+        y[[i]] = if at < 1 { 1.0 } else { x[[at]] };
+    }
+}
+
+/// Rust's operators check this in debug builds only, so the plain Rust form would differ from the kernel in release builds.
+#[test]
+fn plain_rust_has_no_index_below_0() {
+    let x = [1.0f32, 2.0, 3.0];
+    let mut y = [0.0f32; 3];
+    for text in [
+        differences::reference(&x, &mut y).unwrap_err().to_string(),
+        shrinking::reference(&x, &mut y).unwrap_err().to_string(),
+    ] {
+        assert!(text.contains("the index 0 - 1 is below 0"), "{text}");
+    }
+    for target in crate::targets() {
+        differences::compile(&target).unwrap().call(&x, &mut y).unwrap();
+        assert_eq!(y, x, "{target}");
+        shrinking::compile(&target).unwrap().call(&x, &mut y).unwrap();
+        assert_eq!(y, [1.0, 1.0, 2.0], "{target}");
+    }
+}

@@ -166,8 +166,8 @@ pub(crate) struct Importer<'m> {
     pub(crate) scopes: Vec<Scope<'m>>,
     /// Conditions whose value is known in the scope that is being converted.
     pub(crate) facts: Vec<(PrimExpr, bool)>,
-    /// Values that are read when the program runs, as dimensions.
-    pub(crate) read: Vec<(&'m str, Vec<PrimExpr>)>,
+    /// Values that are read when the program runs, as dimensions; `None` where a name has got another value since.
+    pub(crate) read: Vec<(&'m str, Option<Vec<PrimExpr>>)>,
     /// What could not be converted so far.
     pub(crate) unsupported: UnsupportedReport,
     /// Number of conversions of nodes so far, and its limit.

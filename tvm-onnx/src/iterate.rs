@@ -3,7 +3,7 @@
 //! Its parameters are the number of the iteration, the condition if there is one, the values that iterations hand on, and
 //! the rows that they have made so far. An extent that an iteration changes becomes a symbolic dimension of the function.
 //! Rows are written into one tensor if the number of iterations is known when the loop begins; otherwise each is appended,
-//! with a copy of those before it.
+//! with a copy of those before it. So are rows with extents that only an iteration knows: each is checked against those before it.
 
 use std::sync::Arc;
 
@@ -38,9 +38,9 @@ const MAX_RESERVED: i64 = 1 << 12;
 
 impl Loop {
     /// Number of rows to reserve memory for; `None` if each row is appended.
-    fn reserved(&self) -> Option<&PrimExpr> {
+    fn reserved(&self, rows: &Rows) -> Option<&PrimExpr> {
         let few = |trip: &&PrimExpr| trip.as_int().is_some_and(|trip| trip <= MAX_RESERVED);
-        self.trip.as_ref().filter(|trip| self.cond.is_none() || few(trip))
+        self.trip.as_ref().filter(|trip| !rows.is_open() && (self.cond.is_none() || few(trip)))
     }
 }
 
@@ -67,18 +67,37 @@ pub(crate) struct Finished {
 /// The rows that a loop makes: the type of one row, flat, and its extents.
 struct Rows {
     dtype: DataType,
-    extents: Vec<PrimExpr>,
+    /// `None` for an extent that only an iteration knows; all iterations make the same.
+    extents: Vec<Option<PrimExpr>>,
     reversed: bool,
 }
 
 impl Rows {
-    fn width(&self) -> PrimExpr {
-        product(&self.extents)
+    /// True if the loop begins without the shape of its rows.
+    fn is_open(&self) -> bool {
+        self.extents.iter().any(Option::is_none)
     }
 
-    /// The type of `count` rows, each flat.
-    fn ty(&self, count: PrimExpr) -> Type {
-        Type::tensor(vec![count, self.width()], self.dtype)
+    /// The extents of a row, with `unknown` for those that only an iteration knows.
+    fn row(&self, mut unknown: impl FnMut() -> PrimExpr) -> Vec<PrimExpr> {
+        self.extents.iter().map(|it| it.clone().unwrap_or_else(&mut unknown)).collect()
+    }
+
+    /// Number of elements of a row whose extents are known.
+    fn width(&self) -> PrimExpr {
+        product(&self.row(|| PrimExpr::index(0)))
+    }
+
+    /// The shape of `count` rows: each flat, or with its extents, those that are not known as the dimensions `own`.
+    fn shape(&self, count: PrimExpr, own: &mut Vec<Var>) -> Vec<PrimExpr> {
+        if !self.is_open() {
+            return vec![count, self.width()];
+        }
+        let extent = || {
+            own.push(Var::index("extent"));
+            own.last().map_or_else(|| PrimExpr::index(0), PrimExpr::from)
+        };
+        [vec![count], self.row(extent)].concat()
     }
 }
 
@@ -157,16 +176,21 @@ impl State {
 
 fn params(it: &Loop, state: &State, rows: &[Rows]) -> Params {
     let carried = state.types.iter().map(|ty| Var::new("state", Type::Tensor(ty.clone())));
-    let made: Vec<Var> =
-        rows.iter().filter(|_| it.reserved().is_none()).map(|_| Var::index("made")).collect();
-    let count = |i: usize| it.reserved().cloned().unwrap_or_else(|| PrimExpr::from(&made[i]));
-    let rows = rows.iter().enumerate().map(|(i, row)| Var::new("rows", row.ty(count(i)))).collect();
+    let mut own = state.changing.clone();
+    let rows = rows.iter().map(|row| {
+        let count = it.reserved(row).cloned().unwrap_or_else(|| {
+            own.push(Var::index("made"));
+            own.last().map_or_else(|| PrimExpr::index(0), PrimExpr::from)
+        });
+        Var::new("rows", Type::tensor(row.shape(count, &mut own), row.dtype))
+    });
+    let rows = rows.collect();
     Params {
         at: Var::new("iteration", Type::Prim(DataType::I64)),
         cond: it.cond.as_ref().map(|_| Var::new("again", Type::tensor(Vec::new(), DataType::BOOL))),
         carried: carried.collect(),
         rows,
-        own: state.changing.iter().cloned().chain(made).collect(),
+        own,
     }
 }
 
@@ -190,10 +214,12 @@ fn rehearse<'m>(
     let seen = infer_body(&body, node.importer().builder.module());
     let known = |dim: &Var| !params.own.contains(dim) && dim != &params.at;
     let mut rows = Vec::new();
-    for (ty, &reversed) in seen.as_tuple().unwrap_or_default().iter().zip(&it.reversed) {
-        let whole = ty.as_tensor().and_then(|ty| Some((ty.known_shape()?.to_vec(), ty.dtype?)));
-        let Some((extents, dtype)) = whole.filter(|_| type_dims(ty).iter().all(known)) else {
-            return Err(node.unsupported("rows of a loop whose shape only an iteration knows"));
+    let seen = seen.as_tuple().unwrap_or_default();
+    for ((ty, row), &reversed) in seen.iter().zip(&made.rows).zip(&it.reversed) {
+        let dtype = node.dtype(row)?;
+        let extents = match ty.as_tensor().and_then(TensorType::known_shape) {
+            Some(extents) if type_dims(ty).iter().all(known) => extents.iter().cloned().map(Some).collect(),
+            _ => node.shape(row)?.into_iter().map(|it| Some(it).filter(|it| it.as_int().is_some())).collect(),
         };
         rows.push(Rows { dtype, extents, reversed });
     }
@@ -292,17 +318,13 @@ fn iteration<'m>(
     args.extend(params.cond.as_ref().and(made.cond));
     args.extend(made.carried);
     for ((row, kind), all) in made.rows.iter().zip(rows).zip(&params.rows) {
-        let flat = node.reshape(row, &[kind.width()])?;
-        args.push(match it.reserved() {
+        args.push(match it.reserved(kind) {
             Some(trip) => {
+                let flat = node.reshape(row, &[kind.width()])?;
                 let place = if kind.reversed { trip.clone() - 1i64 - &at } else { at.clone() };
-                write_row(node, flat, place, all, kind.ty(trip.clone()))?
+                write_row(node, flat, place, all, all.ty().clone())?
             }
-            None => {
-                let one = node.reshape(&flat, &[PrimExpr::index(1), kind.width()])?;
-                let parts = if kind.reversed { [one, Arg::from(all)] } else { [Arg::from(all), one] };
-                node.op("concat", &[Arg::Tuple(parts.into())], Attrs::new().with("axis", 0i64))?
-            }
+            None => appended(node, row, kind, all, &at)?,
         });
     }
     let call = Call {
@@ -317,11 +339,37 @@ fn iteration<'m>(
     Ok(Arg::Var(builder.emit("next", call.into(), &span)?))
 }
 
+/// The rows `all` with one more, of iteration `at`.
+fn appended(node: &mut Node<'_, '_>, row: &Arg, kind: &Rows, all: &Var, at: &PrimExpr) -> Result<Arg> {
+    let mut all = Arg::from(all);
+    let [count, before @ ..] = &node.shape(&all)?[..] else {
+        return Err(node.malformed("there are no rows"));
+    };
+    let mut extents = vec![kind.width()];
+    if kind.is_open() {
+        extents = node.shape(row)?;
+        // The first iteration finds no rows, of the extent 0; later ones must make what they find.
+        let first = at.clone().equal(0);
+        let own = before.iter().zip(&extents);
+        let own = own.map(|(before, own)| first.clone().select(before.clone(), own.clone()));
+        let own = Arg::Shape(own.collect());
+        let ty = Type::Shape(ShapeType { values: Some(before.into()), ndim: Some(before.len()) });
+        let span = node.span().clone();
+        node.importer().builder.emit_match_cast("same_in_all_iterations", own, ty, &span);
+        all = node.reshape(&all, &[std::slice::from_ref(count), &extents[..]].concat())?;
+    }
+    let one = node.reshape(row, &[&[PrimExpr::index(1)], &extents[..]].concat())?;
+    let parts = if kind.reversed { [one, all] } else { [all, one] };
+    node.op("concat", &[Arg::Tuple(parts.into())], Attrs::new().with("axis", 0i64))
+}
+
 /// The tensor that the first iteration gets for its rows.
 fn no_rows(node: &mut Node<'_, '_>, it: &Loop, rows: &Rows) -> Result<Arg> {
-    let count = it.reserved().cloned().unwrap_or_else(|| PrimExpr::index(0));
+    let zero_extent = || PrimExpr::index(0);
+    let count = it.reserved(rows).cloned().unwrap_or_else(zero_extent);
     let zero = node.scalar(0.0, rows.dtype)?;
-    let shape = Arg::Shape([count, rows.width()].into());
+    let row = if rows.is_open() { rows.row(zero_extent) } else { vec![rows.width()] };
+    let shape = Arg::Shape([vec![count], row].concat().into());
     node.op("full", &[shape, zero], Attrs::new().with("dtype", rows.dtype))
 }
 
@@ -335,9 +383,13 @@ fn finish(node: &mut Node<'_, '_>, it: &Loop, rows: &[Rows], res: &Arg, span: &S
     let made = fields.split_off(n);
     let mut all = Vec::new();
     for (arg, kind) in made.into_iter().zip(rows) {
-        let mut count = node.extent(&arg, 0)?;
         let mut arg = arg;
-        if it.reserved().is_some() && it.cond.is_some() {
+        if kind.is_open() {
+            all.push(arg);
+            continue;
+        }
+        let mut count = node.extent(&arg, 0)?;
+        if it.reserved(kind).is_some() && it.cond.is_some() {
             // The condition may have ended the loop before all rows were written.
             let written = node.field(res, 0)?;
             let rows = PrimExpr::from(&Var::index("written"));
@@ -350,7 +402,7 @@ fn finish(node: &mut Node<'_, '_>, it: &Loop, rows: &[Rows], res: &Arg, span: &S
             arg = crate::ops::index::sliced(node, arg, &[0], &[begin], &[end], &[1])?;
             count = node.extent(&arg, 0)?;
         }
-        all.push(node.reshape(&arg, &[&[count], &kind.extents[..]].concat())?);
+        all.push(node.reshape(&arg, &[&[count], &kind.row(|| PrimExpr::index(0))[..]].concat())?);
     }
     Ok(Finished { carried: fields, rows: all })
 }

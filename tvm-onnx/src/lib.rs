@@ -29,6 +29,7 @@ mod npy;
 mod ops;
 mod options;
 pub mod proto;
+mod split;
 mod strings;
 mod tensor;
 mod value;

@@ -10,8 +10,8 @@ use crate::error::OnnxError;
 use crate::importer::Importer;
 use crate::names::show;
 use crate::narrow::Narrow;
-use crate::nodes::Split;
 use crate::proto::{AttributeProto, AttributeType, GraphProto, NodeProto};
+use crate::split::Split;
 use crate::tensor::{decode_tensor, decode_text};
 use crate::value::{Form, Ints, Value};
 
@@ -120,16 +120,14 @@ impl<'a, 'm> Node<'a, 'm> {
         (cond, truth): (&Arg, bool),
     ) -> Result<Result<Arm, OnnxError>, OnnxError> {
         let (path, span) = (self.path_of(name), self.span.clone());
-        let (mut types, mut forms) = (Vec::new(), Vec::new());
-        let body = self.importer.tried(|importer| {
+        let tried = self.importer.tried(|importer| {
             importer.assume(cond, truth);
             let values = importer.nested(graph, &path, Vec::new())?;
-            let (args, made) = importer.tensors(values, &span)?;
-            types.extend(args.iter().map(|arg| importer.type_of(arg)));
-            forms = made;
-            Ok(args)
+            let (args, forms) = importer.tensors(values, &span)?;
+            let types = args.iter().map(|arg| importer.type_of(arg)).collect();
+            Ok((args, (types, forms)))
         })?;
-        Ok(body.map(|body| Arm { body, types, forms }))
+        Ok(tried.map(|(body, (types, forms))| Arm { body, types, forms }))
     }
 
     /// Binds a choice between two bodies that give values of the same forms; returns the values.
@@ -142,14 +140,6 @@ impl<'a, 'm> Node<'a, 'm> {
     ) -> Result<Vec<Value>, OnnxError> {
         let span = self.span.clone();
         self.importer.choose(cond, yes, no, forms, &span)
-    }
-
-    /// True if one type holds the values of both types, with some of their extents unknown.
-    pub(crate) fn alike(&self, a: &Type, b: &Type) -> bool {
-        match (a, b) {
-            (Type::Tensor(a), Type::Tensor(b)) => a.dtype == b.dtype && a.ndim() == b.ndim(),
-            _ => false,
-        }
     }
 
     /// Runs `convert` with other values for some inputs.
@@ -181,6 +171,11 @@ impl<'a, 'm> Node<'a, 'm> {
     /// The value as an argument.
     pub(crate) fn materialise(&mut self, value: Value) -> Result<Arg, OnnxError> {
         self.importer.materialise(value, &self.span)
+    }
+
+    /// The tensors of the values, and how the values are made up of them.
+    pub(crate) fn tensors(&mut self, values: Vec<Value>) -> Result<(Vec<Arg>, Vec<Form>), OnnxError> {
+        self.importer.tensors(values, &self.span)
     }
 
     /// Whether `extent` is 1; `None` where that is not known.
@@ -242,14 +237,14 @@ impl<'a, 'm> Node<'a, 'm> {
             return Ok(ints.values);
         }
         let name = self.proto.input[i].as_str();
-        if let Some((_, read)) = self.importer.read.iter().rev().find(|(it, _)| *it == name) {
+        if let Some((_, Some(read))) = self.importer.read.iter().rev().find(|(it, _)| *it == name) {
             return Ok(read.clone());
         }
         let arg = self.arg(i)?;
         let read = self.importer.read_dims(&arg, &self.span)?;
         let read = read
             .ok_or_else(|| self.unsupported(format!("input {i}, which is not a short vector of integers")))?;
-        self.importer.read.push((name, read.clone()));
+        self.importer.read.push((name, Some(read.clone())));
         Ok(read)
     }
 

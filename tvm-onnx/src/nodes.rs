@@ -3,11 +3,10 @@
 //! A nested graph sees the values of the graphs around it; the values that it defines end with it. Where a condition
 //! decides the rank of a value (arms of an `If`, `Squeeze` of every axis of extent 1), no value can stand for both, so
 //! the rest of the graph is converted for each value of the condition. If the rest contradicts one of them, no valid run has
-//! it: the condition becomes a check.
+//! it: the condition becomes a check. If outputs of an arm of an `If` still differ in rank at its end, so does the rest of the
+//! graph around it.
 
-use tvm_core::ir::{Attrs, ShapeType, Span, Type};
-use tvm_core::relax::{Arg, Body, Expr, If};
-use tvm_core::tir::PrimExpr;
+use tvm_core::ir::Span;
 
 use crate::error::OnnxError;
 use crate::graph::{node_path, order};
@@ -16,13 +15,14 @@ use crate::narrow::Narrow;
 use crate::node::Node;
 use crate::ops;
 use crate::proto::{GraphProto, NodeProto};
-use crate::value::{Form, Value};
+use crate::split::Split;
+use crate::value::Value;
 
 /// Number of node conversions that a model may take beyond those of its own nodes: nested graphs may be converted more
 /// than once.
 const MAX_CONVERSIONS: usize = 20_000;
 
-type Values = Result<Vec<Value>, OnnxError>;
+pub(crate) type Values = Result<Vec<Value>, OnnxError>;
 
 /// What is known of a name before a nested graph defines it anew.
 struct Shadowed<'m>(&'m str, Option<Value>, Option<Narrow>);
@@ -36,18 +36,28 @@ pub(crate) struct Scope<'m> {
 }
 
 /// A graph whose nodes are being converted.
-struct Sequence<'m, 'p> {
-    graph: &'m GraphProto,
-    order: Vec<usize>,
+pub(crate) struct Sequence<'m, 'p> {
+    pub(crate) graph: &'m GraphProto,
+    pub(crate) order: Vec<usize>,
     path: &'p str,
+    /// Of an arm of an `If`, if its nodes are converted as if they were nodes of the graph around it.
+    pub(crate) outer: Option<Outer<'m, 'p>>,
 }
 
-/// A node whose results have another rank where a condition holds than where it does not.
-pub(crate) struct Split<'m> {
-    /// The condition: a scalar or a tensor of rank 0.
-    pub(crate) cond: Arg,
-    /// The graphs of the arms of an `If`, the one for true first. Other nodes are converted again, with the condition known.
-    pub(crate) arms: Option<[&'m GraphProto; 2]>,
+/// The graph around an arm, and the position of the `If` in it.
+pub(crate) struct Outer<'m, 'p> {
+    sequence: &'p Sequence<'m, 'p>,
+    at: usize,
+    /// Number of scopes outside of the arm.
+    depth: usize,
+}
+
+/// Results of the nodes of a graph.
+pub(crate) enum Outputs {
+    /// The outputs of the graph.
+    Own(Vec<Value>),
+    /// The outputs of the innermost graph around it that is no arm; its nodes are converted, too.
+    Outermost(Vec<Value>),
 }
 
 impl<'m> Importer<'m> {
@@ -55,7 +65,46 @@ impl<'m> Importer<'m> {
     pub(crate) fn graph(&mut self, graph: &'m GraphProto, path: &str) -> Values {
         let outer = |name: &str| self.values.contains_key(name);
         let order = order(graph, path, &outer)?;
-        self.sequence(&Sequence { graph, order, path }, 0)
+        match self.sequence(&Sequence { graph, order, path, outer: None }, 0)? {
+            Outputs::Own(values) | Outputs::Outermost(values) => Ok(values),
+        }
+    }
+
+    /// Converts the arm `graph` of the `If` at position `at` as a part of the graph around it. Returns the outputs of the
+    /// outermost graph, or the position to continue at.
+    pub(crate) fn inlined(
+        &mut self,
+        it: &Sequence<'m, '_>,
+        at: usize,
+        path: &str,
+        graph: &'m GraphProto,
+    ) -> Result<Result<Outputs, usize>, OnnxError> {
+        let depth = self.scopes.len();
+        self.enter();
+        let res = self.define_inputs(graph, path, Vec::new()).and_then(|()| {
+            let order = order(graph, path, &|name| self.values.contains_key(name))?;
+            let outer = Some(Outer { sequence: it, at, depth });
+            tvm_core::support::with_stack(|| self.sequence(&Sequence { graph, order, path, outer }, 0))
+        });
+        self.leave();
+        match res? {
+            Outputs::Own(values) => {
+                self.bind(&it.graph.node[it.order[at]], values, None).map(|()| Err(at + 1))
+            }
+            outermost @ Outputs::Outermost(_) => Ok(Ok(outermost)),
+        }
+    }
+
+    /// Converts the nodes from position `from` on, and then those of the graphs around this one.
+    pub(crate) fn through(&mut self, it: &Sequence<'m, '_>, from: usize) -> Values {
+        let (values, outer) = match (self.sequence(it, from)?, &it.outer) {
+            (Outputs::Own(values), Some(outer)) => (values, outer),
+            (Outputs::Own(values) | Outputs::Outermost(values), _) => return Ok(values),
+        };
+        self.hide(outer.depth);
+        let around = outer.sequence;
+        self.bind(&around.graph.node[around.order[outer.at]], values, None)?;
+        tvm_core::support::with_stack(|| self.through(around, outer.at + 1))
     }
 
     /// Converts a graph that is an attribute of a node, with the given inputs.
@@ -106,9 +155,31 @@ impl<'m> Importer<'m> {
         }
     }
 
+    /// Makes all names mean what they meant when there were only `depth` scopes, until the innermost scope is closed.
+    fn hide(&mut self, depth: usize) {
+        let mut before = Vec::new();
+        for scope in self.scopes[depth..].iter().rev() {
+            for Shadowed(name, value, narrow) in scope.shadowed.iter().rev() {
+                before.push((*name, value.clone(), *narrow));
+            }
+        }
+        before.into_iter().for_each(|(name, value, narrow)| self.set(name, value, narrow));
+    }
+
     /// Defines `name` in the innermost scope.
     pub(crate) fn define(&mut self, name: &'m str, value: Value, narrow: Option<Narrow>) {
-        let value = self.values.insert(name, value);
+        self.set(name, Some(value), narrow);
+    }
+
+    fn set(&mut self, name: &'m str, value: Option<Value>, narrow: Option<Narrow>) {
+        let value = match value {
+            Some(value) => self.values.insert(name, value),
+            None => self.values.remove(name),
+        };
+        // What was read of another value of this name is not of this one.
+        if self.read.iter().any(|(read, _)| *read == name) {
+            self.read.push((name, None));
+        }
         let narrow = match narrow {
             Some(narrow) => self.narrow.insert(name, narrow),
             None => self.narrow.remove(name),
@@ -118,8 +189,8 @@ impl<'m> Importer<'m> {
         }
     }
 
-    /// Converts the nodes from position `from` on; returns the outputs of the graph.
-    fn sequence(&mut self, it: &Sequence<'m, '_>, from: usize) -> Values {
+    /// Converts the nodes from position `from` on.
+    pub(crate) fn sequence(&mut self, it: &Sequence<'m, '_>, from: usize) -> Result<Outputs, OnnxError> {
         let mut at = from;
         while let Some(&index) = it.order.get(at) {
             let proto = &it.graph.node[index];
@@ -132,7 +203,8 @@ impl<'m> Importer<'m> {
                 },
             }
         }
-        it.graph.output.iter().map(|output| self.output(&output.name)).collect()
+        let outputs = it.graph.output.iter().map(|output| self.output(&output.name));
+        outputs.collect::<Values>().map(Outputs::Own)
     }
 
     fn output(&self, name: &str) -> Result<Value, OnnxError> {
@@ -188,143 +260,6 @@ impl<'m> Importer<'m> {
             self.define(name, value, narrow);
         }
         Ok(())
-    }
-
-    /// Continues at the node at position `at`, a split. Returns the outputs of the graph; or, if the condition can have one
-    /// value only, the position to continue at as usual.
-    fn split(
-        &mut self,
-        it: &Sequence<'m, '_>,
-        at: usize,
-        path: &str,
-        split: &Split<'m>,
-    ) -> Result<Result<Vec<Value>, usize>, OnnxError> {
-        let proto = &it.graph.node[it.order[at]];
-        let arm = |this: &mut Self, truth: bool| -> Result<usize, OnnxError> {
-            this.assume(&split.cond, truth);
-            let Some(arms) = split.arms else { return Ok(at) };
-            let name = if truth { "then_branch" } else { "else_branch" };
-            let values = this.nested(arms[usize::from(!truth)], &format!("{path}/{name}"), Vec::new())?;
-            this.bind(proto, values, None)?;
-            Ok(at + 1)
-        };
-        let span = Span::model(path);
-        let mut tried = Vec::new();
-        let mut forms = Vec::new();
-        for truth in [true, false] {
-            tried.push(self.tried(|this| {
-                let next = arm(this, truth)?;
-                let outputs = this.sequence(it, next)?;
-                let (args, form) = this.tensors(outputs, &span)?;
-                forms.push(form);
-                Ok(args)
-            })?);
-        }
-        match (tried.remove(0), tried.remove(0)) {
-            (Ok(_), Ok(_)) if forms[0] != forms[1] => {
-                let what =
-                    "outputs that are tensors, sequences of a length, or empty, depending on a condition";
-                Err(OnnxError::unsupported(what).at(path))
-            }
-            (Ok(yes), Ok(no)) => self.choose(&split.cond, yes, no, &forms[0], &span).map(Ok),
-            (Err(err), Err(_)) => Err(err),
-            (yes, _) => {
-                let truth = yes.is_ok();
-                self.check_condition(&split.cond, truth, &span)?;
-                arm(self, truth).map(Err)
-            }
-        }
-    }
-
-    /// Runs `convert` in a scope of its own. The inner result is an error if the model contradicts itself there.
-    pub(crate) fn tried(
-        &mut self,
-        convert: impl FnOnce(&mut Self) -> Result<Vec<Arg>, OnnxError>,
-    ) -> Result<Result<Body, OnnxError>, OnnxError> {
-        self.enter();
-        self.builder.begin_scope();
-        let res = convert(self);
-        let ret = res.as_ref().map_or_else(|_| Vec::new(), Clone::clone);
-        let ret = if ret.len() == 1 { ret[0].clone() } else { Arg::Tuple(ret.into()) };
-        self.builder.end_block(true);
-        let body = self.builder.end_scope(ret);
-        self.leave();
-        match res {
-            Ok(_) => Ok(Ok(body)),
-            Err(err @ (OnnxError::Malformed { .. } | OnnxError::Ir(_))) => Ok(Err(err)),
-            Err(err) => Err(err),
-        }
-    }
-
-    /// Binds a choice between two bodies that give values of the same forms; returns the values.
-    pub(crate) fn choose(&mut self, cond: &Arg, yes: Body, no: Body, forms: &[Form], span: &Span) -> Values {
-        let values = if let Arg::Tuple(fields) = &yes.ret { Some(fields.len()) } else { None };
-        self.builder.end_block(true);
-        let it = If { cond: cond.clone(), then_branch: yes, else_branch: no, span: span.clone() };
-        let var = self.builder.emit("chosen", Expr::If(it.into()), span)?;
-        self.builder.end_block(false);
-        let mut tensors = self.fields(&Arg::Var(var), values, span)?.into_iter();
-        Ok(forms.iter().map(|form| form.value(&mut tensors)).collect())
-    }
-
-    /// The fields of a tuple, or the value itself if `count` is `None`; unknown extents become dimensions.
-    pub(crate) fn fields(&mut self, arg: &Arg, count: Option<usize>, span: &Span) -> Values {
-        let Some(count) = count else { return Ok(vec![self.named(arg.clone(), span).into()]) };
-        (0..count).map(|i| self.field(arg, i, span).map(|field| self.named(field, span).into())).collect()
-    }
-
-    /// Notes for the rest of the scope that `cond` has the value `truth`.
-    pub(crate) fn assume(&mut self, cond: &Arg, truth: bool) {
-        if let Arg::Prim(cond) = cond {
-            self.facts.push((cond.clone(), truth));
-        }
-    }
-
-    /// Emits a check that `cond` has the value `truth`.
-    pub(crate) fn check_condition(&mut self, cond: &Arg, truth: bool, span: &Span) -> Result<(), OnnxError> {
-        let (is, must) = match cond {
-            Arg::Prim(PrimExpr::Binary(it)) if truth && it.op == tvm_core::tir::BinaryOp::Eq => {
-                (Arg::Shape([it.a.clone()].into()), it.b.clone())
-            }
-            Arg::Prim(cond) => {
-                let value = cond.clone().select(PrimExpr::index(1), PrimExpr::index(0));
-                (Arg::Shape([value].into()), PrimExpr::index(truth.into()))
-            }
-            cond => {
-                let attrs = Attrs::new().with("dtype", tvm_runtime::DataType::I64);
-                let number = self.emit("astype", std::slice::from_ref(cond), attrs, span)?;
-                let one = Arg::Shape([PrimExpr::index(1)].into());
-                let number = self.emit("reshape", &[number, one], Attrs::new(), span)?;
-                (self.emit("tensor_to_shape", &[number], Attrs::new(), span)?, PrimExpr::index(truth.into()))
-            }
-        };
-        let ty = Type::Shape(ShapeType { values: Some([must].into()), ndim: Some(1) });
-        self.builder.emit_match_cast("the_only_valid_choice", is, ty, span);
-        Ok(())
-    }
-
-    /// `value` as a constant, if it is a condition that is known in this scope.
-    pub(crate) fn decided(&self, value: &PrimExpr) -> PrimExpr {
-        let PrimExpr::Select(it) = value else { return value.clone() };
-        match self.holds(&it.condition) {
-            Some(true) => it.true_value.clone(),
-            Some(false) => it.false_value.clone(),
-            None => value.clone(),
-        }
-    }
-
-    /// Whether `cond` holds, if that is known in this scope.
-    pub(crate) fn holds(&self, cond: &PrimExpr) -> Option<bool> {
-        if let Some(known) = cond.as_int() {
-            return Some(known != 0);
-        }
-        let same = |a: &PrimExpr, b: &PrimExpr| tvm_core::arith::same(a, b);
-        self.facts.iter().rev().find_map(|(fact, truth)| match (fact, cond) {
-            (fact, cond) if same(fact, cond) => Some(*truth),
-            (PrimExpr::Not(fact), cond) if same(&fact.value, cond) => Some(!truth),
-            (fact, PrimExpr::Not(cond)) if same(fact, &cond.value) => Some(!truth),
-            _ => None,
-        })
     }
 }
 

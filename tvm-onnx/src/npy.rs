@@ -1,5 +1,7 @@
 //! Reading and writing of NumPy's `.npy` files, versions 1 to 3.
 
+use std::borrow::Cow;
+
 use tvm_runtime::{DataType, Tensor, byte_size};
 
 use crate::error::OnnxError;
@@ -24,10 +26,10 @@ const DESCRS: &[(&str, DataType)] = &[
     ("|b1", DataType::BOOL),
 ];
 
-/// Reads the bytes of a `.npy` file. Strings (`S`, `U`) are read as [`encode_strings`] gives them.
+/// Reads the bytes of a `.npy` file, with the elements in either order (C or Fortran). Strings (`S`, `U`) are read as [`encode_strings`] gives them.
 ///
 /// # Errors
-/// When they are not such a file, or contain what a tensor cannot represent: another element type, Fortran order.
+/// When they are not such a file, or contain what a tensor cannot represent: another element type.
 pub fn read_npy(bytes: &[u8]) -> Result<Tensor, OnnxError> {
     let err = |message: &str| OnnxError::Npy(message.to_string());
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| err("it does not start like one"))?;
@@ -52,9 +54,7 @@ pub fn read_npy(bytes: &[u8]) -> Result<Tensor, OnnxError> {
                 .help("supported: little-endian numbers and bool"));
         }
     };
-    if field(header, "fortran_order").is_some_and(|it| it.trim_start().starts_with("True")) {
-        return Err(OnnxError::unsupported("Fortran order").help("save numpy.ascontiguousarray(x)"));
-    }
+    let fortran = field(header, "fortran_order").is_some_and(|it| it.trim_start().starts_with("True"));
     let shape = field(header, "shape").and_then(|it| it.split(['(', ')']).nth(1));
     let shape = shape.ok_or_else(|| err("its header has no shape"))?;
     let extents = shape.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::parse::<i64>);
@@ -63,14 +63,42 @@ pub fn read_npy(bytes: &[u8]) -> Result<Tensor, OnnxError> {
         let size = byte_size(shape, dtype).filter(|&it| it as u64 <= MAX_TENSOR_BYTES);
         size.ok_or_else(|| err("its shape is out of range"))
     };
+    let mut size = in_range(&shape)?;
+    let mut pitch = dtype.bytes();
     if let Some((width, bytes)) = text {
-        let size = in_range(&[&shape[..], &[width, bytes]].concat())?;
-        let data = data.get(..size).ok_or_else(|| err("it has too little data"))?;
-        return strings(data, &shape, (width * bytes) as usize, bytes == 4);
+        size = in_range(&[&shape[..], &[width, bytes]].concat())?;
+        pitch = (width * bytes) as usize;
     }
-    let size = in_range(&shape)?;
     let data = data.get(..size).ok_or_else(|| err("it has too little data"))?;
-    Ok(Tensor::from_bytes(data, &shape, dtype)?)
+    let data = if fortran { Cow::Owned(row_major(data, &shape, pitch)) } else { Cow::Borrowed(data) };
+    match text {
+        Some((_, bytes)) => strings(&data, &shape, pitch, bytes == 4),
+        None => Ok(Tensor::from_bytes(&data, &shape, dtype)?),
+    }
+}
+
+/// Elements of `size` bytes each, whose first index varies fastest, in the order in which the last index does.
+fn row_major(data: &[u8], shape: &[i64], size: usize) -> Vec<u8> {
+    let mut axes: Vec<(usize, usize, usize)> = Vec::new(); // extent, stride, index
+    let mut count = 1usize;
+    for &extent in shape {
+        axes.push((extent as usize, count, 0));
+        count = count.wrapping_mul(extent as usize);
+    }
+    let (mut res, mut at) = (Vec::with_capacity(data.len()), 0);
+    for _ in 0..count {
+        res.extend_from_slice(&data[at * size..][..size]);
+        for (extent, stride, index) in axes.iter_mut().rev() {
+            *index += 1;
+            at += *stride;
+            if index < extent {
+                break;
+            }
+            at -= *stride * *index;
+            *index = 0;
+        }
+    }
+    res
 }
 
 /// Number of characters of a type of strings, and bytes of a character.
@@ -179,6 +207,26 @@ mod tests {
         assert!(read_npy(&file("<U2", &[2], &[0xff; 16])).is_err());
         assert!(read_npy(&file("|S9", &[1 << 40, 1 << 40], &[])).is_err());
         assert!(read_npy(&file("|S9", &[2], &[0; 17])).is_err());
+        assert!(read_npy(&file("|S0", &[1 << 40], &[])).is_err());
+    }
+
+    #[test]
+    fn fortran_order_is_read() {
+        let fortran = |file: Vec<u8>| {
+            let at = file.windows(7).position(|it| it == b" False,").unwrap();
+            [&file[..at], b" True, ", &file[at + 7..]].concat()
+        };
+        // numpy.arange(6, dtype=numpy.int16).reshape(1, 2, 3)
+        let values: Vec<u8> = [0i16, 3, 1, 4, 2, 5].iter().flat_map(|it| it.to_le_bytes()).collect();
+        let read = read_npy(&fortran(file("<i2", &[1, 2, 3], &values))).unwrap();
+        assert_eq!(read, Tensor::from_slice(&[0i16, 1, 2, 3, 4, 5], &[1, 2, 3]).unwrap());
+        let read = read_npy(&fortran(file("|S2", &[2, 2], b"a c b\0dd"))).unwrap();
+        assert_eq!(read, encode_strings(&["a ", "b", "c ", "dd"], &[2, 2]).unwrap());
+        for (shape, data) in [(&[][..], &[7u8][..]), (&[0, 3], &[]), (&[3, 0], &[]), (&[3], &[1, 2, 3])] {
+            let read = read_npy(&fortran(file("|u1", shape, data))).unwrap();
+            assert_eq!(read, Tensor::from_slice(data, shape).unwrap());
+        }
+        assert!(read_npy(&fortran(file("<i2", &[1, 2, 3], &values[..11]))).is_err());
     }
 
     #[test]
@@ -195,7 +243,6 @@ mod tests {
             ("<f4", ">f4"),
             ("<f4", "<c8"),
             ("<f4", ""),
-            ("False", "True"),
             ("(2,)", "(3,)"),
             ("(2,)", "(-2,)"),
             ("(2,)", "(x,)"),

@@ -3,7 +3,7 @@
 //! The user's tokens are kept as they are, with these exceptions. Attributes of statements are removed (Rust allows none
 //! there), the `init`s of blocks move to where they run, and calls of kernels and helpers become calls of their `__run`.
 //! If an element type has no Rust literals (a type parameter, half precision), float literals, casts and operators become
-//! calls. `.max`, `.min` and `.abs` always become calls, and so do operators if there are integers, which wrap.
+//! calls. `.max`, `.min`, `.abs` and differences always become calls, and so do operators if there are integers, which wrap.
 
 mod init;
 mod matched;
@@ -345,7 +345,7 @@ impl VisitMut for Rewrite<'_> {
         if let Some(call) = method(expr) {
             *expr = call;
         }
-        if (self.soft_literals || self.integers && !is_comparison(expr))
+        if (self.soft_literals || is_difference(expr) || self.integers && !is_comparison(expr))
             && let Some(call) = call_of_operator(expr)
         {
             *expr = call;
@@ -364,6 +364,11 @@ fn allocates(local: &syn::Local) -> Option<()> {
 fn is_comparison(expr: &Expr) -> bool {
     let Expr::Binary(it) = expr else { return false };
     matches!(it.op, BinOp::Eq(_) | BinOp::Ne(_) | BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_))
+}
+
+/// True for a difference, which may be an index below 0: Rust's operator checks it in debug builds only.
+fn is_difference(expr: &Expr) -> bool {
+    matches!(expr, Expr::Binary(it) if matches!(it.op, BinOp::Sub(_) | BinOp::SubAssign(_)))
 }
 
 /// Replaces methods with calls: which of two zeros Rust's `a.max(b)` and `a.min(b)` return depends on how they are

@@ -173,6 +173,7 @@ const EXTENSIONS: &[(&str, usize)] = &[
     ("Attention", 7),
     ("BiasGelu", 2),
     ("Binarizer", 1),
+    ("DynamicQuantizeLSTM", 12),
     ("DynamicQuantizeMatMul", 5),
     ("EmbedLayerNormalization", 9),
     ("FastGelu", 2),

@@ -1,4 +1,4 @@
-//! Control flow: `If`, `Loop`, `Scan`.
+//! Control flow: `If`, `Loop`.
 //!
 //! A branch whose condition is known at import costs nothing: its arm becomes a part of the graph around it. The same
 //! holds for short loops of a known number of iterations. Other branches and loops run when the program runs.
@@ -10,19 +10,21 @@ use tvm_runtime::{DataType, Tensor};
 
 use super::{Row, With, row};
 use crate::error::OnnxError;
-use crate::iterate::{Finished, Loop, Step, iterate, row_at};
+use crate::iterate::{Loop, Step, iterate};
 use crate::node::Node;
-use crate::nodes::Split;
 use crate::proto::GraphProto;
-use crate::value::{Ints, Value};
+use crate::split::{Split, alike};
+use crate::value::{Form, Ints, Value};
 
-pub(super) static ROWS: &[Row] =
-    &[row("If", 1, With(branch)), row("Loop", 1, With(repeat)), row("Scan", 8, With(scan))];
+pub(super) static ROWS: &[Row] = &[row("If", 1, With(branch)), row("Loop", 1, With(repeat))];
 
 type Results = Result<Vec<Value>, OnnxError>;
 
 /// Number of nodes up to which a loop of a known number of iterations becomes a part of the graph.
 const MAX_UNROLLED: i64 = 256;
+
+/// The same for loops whose iterations change the length of a sequence.
+const MAX_GROWN: i64 = 4096;
 
 /// Number of iterations from which on a trip count is no limit: models write the largest integer for "no limit".
 const NO_LIMIT: i64 = 1 << 31;
@@ -43,8 +45,9 @@ fn branch(node: &mut Node<'_, '_>) -> Results {
     let cond = match node.known(0) {
         Some(Ints { values, .. }) if values.len() == 1 => match &values[0] {
             value if value.as_int().is_some() => {
-                let truth = !value.is_const(0);
-                return node.nested(name(truth), arms[usize::from(!truth)], Vec::new());
+                let cond = Arg::Const(Tensor::scalar(!value.is_const(0)));
+                node.split = Some(Split { cond, arms: Some(arms) });
+                return Ok(Vec::new());
             }
             PrimExpr::Select(it) if it.true_value.is_const(1) && it.false_value.is_const(0) => {
                 Arg::Prim(it.condition.clone())
@@ -64,7 +67,7 @@ fn branch(node: &mut Node<'_, '_>) -> Results {
     }
     let same = match (&bodies[0], &bodies[1]) {
         (Ok(yes), Ok(no)) => {
-            yes.forms == no.forms && yes.types.iter().zip(&no.types).all(|(yes, no)| node.alike(yes, no))
+            yes.forms == no.forms && yes.types.iter().zip(&no.types).all(|(yes, no)| alike(yes, no))
         }
         _ => false,
     };
@@ -80,14 +83,14 @@ fn branch(node: &mut Node<'_, '_>) -> Results {
 
 /// The iterations of a loop whose body is a graph: the values that they get besides those that are handed on, and how many
 /// of its outputs are handed on.
-struct Body<'m> {
-    graph: &'m GraphProto,
-    states: usize,
+pub(super) struct Body<'m> {
+    pub(super) graph: &'m GraphProto,
+    pub(super) states: usize,
 }
 
 impl<'m> Body<'m> {
     /// Converts the body with the given inputs; the first `skipped` outputs, the states, and the rows.
-    fn run(
+    pub(super) fn run(
         &self,
         node: &mut Node<'_, 'm>,
         inputs: Vec<Value>,
@@ -100,7 +103,7 @@ impl<'m> Body<'m> {
     }
 }
 
-fn args(node: &mut Node<'_, '_>, values: Vec<Value>) -> Result<Vec<Arg>, OnnxError> {
+pub(super) fn args(node: &mut Node<'_, '_>, values: Vec<Value>) -> Result<Vec<Arg>, OnnxError> {
     values.into_iter().map(|value| node.materialise(value)).collect()
 }
 
@@ -138,13 +141,27 @@ fn repeat(node: &mut Node<'_, '_>) -> Results {
     {
         return Ok(results);
     }
-    let carried = args(node, initial)?;
+    let (carried, forms) = node.tensors(initial.clone())?;
     // A condition that holds after each iteration needs no check.
-    let always = begins == Some(true) && {
+    let mut always = begins == Some(true);
+    if always || forms.iter().any(|it| *it != Form::Tensor) {
         let params = [Ints::scalar(PrimExpr::from(&tvm_core::ir::Var::index("iteration"))).into(), yes()];
-        let inputs = params.into_iter().chain(carried.iter().cloned().map(Value::from)).collect();
-        node.rehearsed(|node| Ok(holds(&body.run(node, inputs, 1)?[0][0]) == Some(true)))?
-    };
+        let inputs = params.into_iter().chain(values(&forms, &carried)).collect();
+        let (again, next) = node.rehearsed(|node| {
+            let [first, states, _] = body.run(node, inputs, 1)?;
+            Ok((holds(&first[0]), node.tensors(states)?.1))
+        })?;
+        always &= again == Some(true);
+        if next != forms {
+            let trip = trip.as_ref().and_then(PrimExpr::as_int).filter(|_| begins == Some(true));
+            let trip = trip.filter(|it| it.saturating_mul(graph.node.len() as i64) <= MAX_GROWN);
+            let results = match trip {
+                Some(trip) => unrolled(node, &body, trip, initial)?,
+                None => None,
+            };
+            return results.ok_or_else(|| changed_form(node));
+        }
+    }
     let cond = match begins {
         _ if always => None,
         Some(begins) => Some(Arg::Const(Tensor::scalar(begins))),
@@ -157,7 +174,7 @@ fn repeat(node: &mut Node<'_, '_>) -> Results {
     let it = Loop { trip, cond, carried, reversed: vec![false; outputs - 1 - states] };
     let finished = iterate(node, it, &mut |node, at, cond, carried| {
         let first = [Ints::scalar(at.clone()).into(), cond.map_or_else(yes, |it| it.clone().into())];
-        let inputs = first.into_iter().chain(carried.iter().cloned().map(Value::from)).collect();
+        let inputs = first.into_iter().chain(values(&forms, carried)).collect();
         let [first, states, rows] = body.run(node, inputs, 1)?;
         let again = match (cond, first.into_iter().next()) {
             (Some(_), Some(again)) => {
@@ -166,9 +183,26 @@ fn repeat(node: &mut Node<'_, '_>) -> Results {
             }
             _ => None,
         };
-        Ok(Step { cond: again, carried: args(node, states)?, rows: args(node, rows)? })
+        let (carried, next) = node.tensors(states)?;
+        if next != forms {
+            return Err(changed_form(node));
+        }
+        Ok(Step { cond: again, carried, rows: args(node, rows)? })
     })?;
-    Ok(finished.carried.into_iter().chain(finished.rows).map(Value::from).collect())
+    let rows = finished.rows.into_iter().map(Value::from);
+    Ok(values(&forms, &finished.carried).into_iter().chain(rows).collect())
+}
+
+/// The values of these forms that are made up of the tensors.
+fn values(forms: &[Form], tensors: &[Arg]) -> Vec<Value> {
+    let mut tensors = tensors.iter().cloned().map(Value::from);
+    forms.iter().map(|form| form.value(&mut tensors)).collect()
+}
+
+fn changed_form(node: &Node<'_, '_>) -> OnnxError {
+    node.unsupported(
+        "iterations that change the length of a sequence, or whether an optional value is empty: their number is large, or only a run knows it",
+    )
 }
 
 /// Whether the condition holds, if it is known.
@@ -217,74 +251,4 @@ fn stacked(node: &mut Node<'_, '_>, rows: Vec<Arg>) -> Result<Arg, OnnxError> {
         return Ok(parts.remove(0));
     }
     node.op("concat", &[Arg::Tuple(parts.into())], tvm_core::ir::Attrs::new().with("axis", 0i64))
-}
-
-/// What a scan reads, or what it makes: its axis, and whether from the end.
-type Along = (i64, bool);
-
-fn along(node: &Node<'_, '_>, what: &str, count: usize) -> Result<Vec<Along>, OnnxError> {
-    let list = |name: String| -> Result<Vec<i64>, OnnxError> {
-        let values = node.attr_ints(&name)?.map_or_else(|| vec![0; count], <[i64]>::to_vec);
-        if values.len() == count {
-            return Ok(values);
-        }
-        Err(node.malformed(format!("attribute `{name}` has {} numbers, expected {count}", values.len())))
-    };
-    let (axes, directions) = (list(format!("scan_{what}_axes"))?, list(format!("scan_{what}_directions"))?);
-    Ok(axes.into_iter().zip(directions.into_iter().map(|it| it != 0)).collect())
-}
-
-fn scan(node: &mut Node<'_, '_>) -> Results {
-    if node.opset < 9 {
-        return Err(node.unsupported("the form of opset 8, with a batch of sequences of different lengths"));
-    }
-    let graph = node.graph("body")?;
-    let scanned = node.attr_int("num_scan_inputs")?;
-    let scanned = usize::try_from(node.required("num_scan_inputs", scanned)?).unwrap_or(usize::MAX);
-    let states = node.num_inputs().checked_sub(scanned).filter(|it| *it <= graph.output.len());
-    let states = states.filter(|_| graph.input.len() == node.num_inputs() && scanned > 0);
-    let states = states
-        .ok_or_else(|| node.malformed("the numbers of inputs, outputs and scanned inputs contradict"))?;
-    let made = graph.output.len() - states;
-    let (reads, makes) = (along(node, "input", scanned)?, along(node, "output", made)?);
-    let mut inputs = node.args()?;
-    let sequences = inputs.split_off(states);
-    let mut rows = Vec::new();
-    for (sequence, (axis, _)) in sequences.into_iter().zip(&reads) {
-        let axis = node.axis(*axis, node.rank(&sequence)?)?;
-        rows.push(moved(node, sequence, axis, 0)?);
-    }
-    let trip = node.extent(&rows[0], 0)?;
-    let body = Body { graph, states };
-    let it = Loop {
-        trip: Some(trip.clone()),
-        cond: None,
-        carried: inputs,
-        reversed: makes.iter().map(|(_, reversed)| *reversed).collect(),
-    };
-    let Finished { mut carried, rows } = iterate(node, it, &mut |node, at, _, carried| {
-        let mut inputs: Vec<Value> = carried.iter().cloned().map(Value::from).collect();
-        for (sequence, (_, reversed)) in rows.iter().zip(&reads) {
-            let place = if *reversed { trip.clone() - 1i64 - at } else { at.clone() };
-            inputs.push(row_at(node, sequence, place)?.into());
-        }
-        let [_, states, rows] = body.run(node, inputs, 0)?;
-        Ok(Step { cond: None, carried: args(node, states)?, rows: args(node, rows)? })
-    })?;
-    for (rows, (axis, _)) in rows.into_iter().zip(makes) {
-        let axis = node.axis(axis, node.rank(&rows)?)?;
-        carried.push(moved(node, rows, 0, axis)?);
-    }
-    Ok(carried.into_iter().map(Value::from).collect())
-}
-
-/// `x` with its axis `from` moved to position `to`.
-fn moved(node: &mut Node<'_, '_>, x: Arg, from: usize, to: usize) -> Result<Arg, OnnxError> {
-    let mut axes: Vec<i64> = (0..node.rank(&x)? as i64).collect();
-    let axis = axes.remove(from);
-    axes.insert(to, axis);
-    if from == to {
-        return Ok(x);
-    }
-    node.op("permute_dims", &[x], tvm_core::ir::Attrs::new().with("axes", axes))
 }

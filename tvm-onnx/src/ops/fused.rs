@@ -87,7 +87,7 @@ pub(super) fn leaky(node: &mut Node<'_, '_>, x: &Arg, alpha: f64) -> Result<Arg,
 }
 
 /// The first of the values, as an argument.
-pub(super) fn first(node: &mut Node<'_, '_>, values: Vec<Value>) -> Result<Arg, OnnxError> {
+fn first(node: &mut Node<'_, '_>, values: Vec<Value>) -> Result<Arg, OnnxError> {
     match values.into_iter().next() {
         Some(value) => node.materialise(value),
         None => Err(node.malformed("there is no result")),

@@ -6,8 +6,9 @@ use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
-use super::fused::{first, leaky};
-use super::quant::{dynamic_quantize, saturated};
+use super::fused::leaky;
+use super::matmul::integer_product;
+use super::quant::{by_range, saturated};
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -133,25 +134,27 @@ fn scaled_product(
     (a, a_scale, a_zero): (&Arg, &Arg, Option<Arg>),
     (b, b_scale, b_zero): (&Arg, &Arg, Option<Arg>),
     bias: Option<Arg>,
-) -> Results {
-    let mut factors = Vec::new();
-    for (x, zero) in [(a, a_zero), (b, b_zero)] {
-        let mut x = node.cast(x, DataType::I32)?;
-        if let Some(zero) = zero {
-            let zero = node.cast(&zero, DataType::I32)?;
-            x = node.apply("subtract", &x, &zero)?;
-        }
-        factors.push(x);
-    }
-    let product = node.call("matmul", &factors)?;
+) -> Result<Arg, OnnxError> {
+    let product = integer_product(node, [(a.clone(), a_zero), (b.clone(), b_zero)])?;
     let dtype = node.dtype(a_scale)?;
     let product = node.cast(&product, dtype)?;
     let ratio = node.apply("multiply", a_scale, b_scale)?;
-    let mut res = node.apply("multiply", &product, &ratio)?;
-    if let Some(bias) = bias {
-        res = node.apply("add", &res, &bias)?;
+    let res = node.apply("multiply", &product, &ratio)?;
+    match bias {
+        Some(bias) => node.apply("add", &res, &bias),
+        None => Ok(res),
     }
-    Ok(vec![res.into()])
+}
+
+/// The product of real numbers, quantised by their range, with the matrix `b` of quantised numbers.
+pub(super) fn dynamic_product(
+    node: &mut Node<'_, '_>,
+    a: Arg,
+    b: (&Arg, &Arg, Option<Arg>),
+    bias: Option<Arg>,
+) -> Result<Arg, OnnxError> {
+    let [a, a_scale, a_zero] = by_range(node, a)?;
+    scaled_product(node, (&a, &a_scale, Some(a_zero)), b, bias)
 }
 
 /// Rejects scales and zero points (input `i`) with more than one axis.
@@ -169,21 +172,15 @@ fn matmul_to_float(node: &mut Node<'_, '_>) -> Results {
     check_vector(node, 5)?;
     let (a_scale, b_scale) = (scale(node, 2)?, node.arg(3)?);
     let (a_zero, b_zero, bias) = (single(node, 4)?, node.opt_arg(5)?, node.opt_arg(6)?);
-    scaled_product(node, (&a, &a_scale, a_zero), (&b, &b_scale, b_zero), bias)
+    one(scaled_product(node, (&a, &a_scale, a_zero), (&b, &b_scale, b_zero), bias))
 }
 
-/// Quantises `a` by its range first.
 fn dynamic_matmul(node: &mut Node<'_, '_>) -> Results {
     check_vector(node, 2)?;
     check_vector(node, 3)?;
-    let (b, b_scale) = (node.arg(1)?, node.arg(2)?);
+    let (a, b, b_scale) = (node.arg(0)?, node.arg(1)?, node.arg(2)?);
     let (b_zero, bias) = (node.opt_arg(3)?, node.opt_arg(4)?);
-    let mut quantised = Vec::new();
-    for value in dynamic_quantize(node)? {
-        quantised.push(first(node, vec![value])?);
-    }
-    let [a, a_scale, a_zero] = &quantised[..] else { return Err(node.malformed("there is no result")) };
-    scaled_product(node, (a, a_scale, Some(a_zero.clone())), (&b, &b_scale, b_zero), bias)
+    one(dynamic_product(node, a, (&b, &b_scale, b_zero), bias))
 }
 
 /// Bytes as `i32`; for 4 bits, the low half and the high half of each byte, one after the other along the last axis.

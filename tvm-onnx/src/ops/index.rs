@@ -72,26 +72,37 @@ fn scatter_nd(node: &mut Node<'_, '_>) -> Results {
     one(node.op("scatter_nd", &args, attrs))
 }
 
-/// The first elements of each sequence in reverse order; those after its length stay.
 fn reverse_sequence(node: &mut Node<'_, '_>) -> Results {
     let (x, lengths) = (node.arg(0)?, node.arg(1)?);
-    let shape = node.shape(&x)?;
-    let rank = shape.len();
+    let rank = node.rank(&x)?;
     let (batch, time) = (node.int_or("batch_axis", 1)?, node.int_or("time_axis", 0)?);
     let (batch, time) = (node.axis(batch, rank)?, node.axis(time, rank)?);
     if batch == time {
         return Err(node.malformed("batch and time are the same axis"));
     }
+    one(reversed_sequences(node, x, &lengths, [batch, time]))
+}
+
+/// The first elements of each sequence in reverse order; those after its length stay. Each sequence is along the axis `time`,
+/// the sequences and `lengths` along the axis `batch`.
+pub(super) fn reversed_sequences(
+    node: &mut Node<'_, '_>,
+    x: Arg,
+    lengths: &Arg,
+    [batch, time]: [usize; 2],
+) -> Result<Arg, OnnxError> {
+    let shape = node.shape(&x)?;
+    let rank = shape.len();
     let at = node.count(&shape[time], DataType::I64)?;
     let at = node.along(&at, time, rank)?;
-    let lengths = node.cast(&lengths, DataType::I64)?;
+    let lengths = node.cast(lengths, DataType::I64)?;
     let lengths = node.along(&lengths, batch, rank)?;
     let inside = node.apply("less", &at, &lengths)?;
     let back = node.with_dim("subtract", &lengths, 1)?;
     let back = node.apply("subtract", &back, &at)?;
     let places = node.choice(&inside, &back, &at)?;
     let places = node.broadcast(&places, &shape)?;
-    one(node.op("gather_elements", &[x, places], Attrs::new().with("axis", time)))
+    node.op("gather_elements", &[x, places], Attrs::new().with("axis", time))
 }
 
 /// A cache with new elements written along its sequence axis, for each batch from a place of its own on.

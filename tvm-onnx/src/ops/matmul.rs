@@ -62,45 +62,53 @@ fn scaled(node: &mut Node<'_, '_>, x: Arg, factor: f64, dtype: DataType) -> Resu
 
 /// Product of 8-bit matrices minus their zero points, in `i32`.
 fn matmul_integer(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
-    let (a, b) = (node.arg(0)?, node.arg(1)?);
-    if node.opt_arg(2)?.is_none() && node.opt_arg(3)?.is_none() {
-        return one(node.op("matmul", &[a, b], Attrs::new().with("out_dtype", DataType::I32)));
+    let (a, mut a_zero) = (node.arg(0)?, node.opt_arg(2)?);
+    if let Some(zero) = &mut a_zero
+        && node.rank(&a)? >= 2
+        && let [rows] = &node.shape(zero)?[..]
+    {
+        // A vector of zero points has one per row of the first factor.
+        *zero = node.reshape(zero, &[rows.clone(), PrimExpr::index(1)])?;
     }
+    let b = (node.arg(1)?, node.opt_arg(3)?);
+    one(integer_product(node, [(a, a_zero), b]))
+}
+
+/// The product of integers, each minus a zero point that is broadcast, in `i32`.
+pub(super) fn integer_product(
+    node: &mut Node<'_, '_>,
+    [(a, x), (b, y)]: [(Arg, Option<Arg>); 2],
+) -> Result<Arg, OnnxError> {
     let depth = node.shape(&a)?.last().and_then(PrimExpr::as_int).and_then(|depth| i32::try_from(depth).ok());
+    if x.is_none() && y.is_none() {
+        return node.op("matmul", &[a, b], Attrs::new().with("out_dtype", DataType::I32));
+    }
+    let mut zeros = [x, y];
+    for zero in zeros.iter_mut().flatten() {
+        *zero = node.cast(zero, DataType::I32)?;
+    }
     if let (Some(depth), true, true) = (depth, node.rank(&a)? >= 2, node.rank(&b)? >= 2) {
-        return one(shifted_product(node, a, b, depth));
+        return shifted_product(node, [a, b], zeros, depth);
     }
     let mut factors = Vec::new();
-    for i in 0..2 {
-        let x = node.arg(i)?;
-        let rank = node.rank(&x)?;
-        let mut x = node.cast(&x, DataType::I32)?;
-        if let Some(zero) = node.opt_arg(2 + i)? {
-            let mut zero = node.cast(&zero, DataType::I32)?;
-            if let (0, [rows], true) = (i, &node.shape(&zero)?[..], rank >= 2) {
-                // A vector of zero points has one per row of the first factor.
-                zero = node.reshape(&zero, &[rows.clone(), PrimExpr::index(1)])?;
-            }
-            x = node.call("subtract", &[x, zero])?;
-        }
-        factors.push(x);
+    for (x, zero) in [a, b].into_iter().zip(zeros) {
+        let x = node.cast(&x, DataType::I32)?;
+        factors.push(match zero {
+            Some(zero) => node.call("subtract", &[x, zero])?,
+            None => x,
+        });
     }
-    one(node.call("matmul", &factors))
+    node.call("matmul", &factors)
 }
 
 /// The product of `a - x` and `b - y` with the zero points `x` and `y`: `a b - (sums of the rows of a) y - x (sums of the
 /// columns of b) + depth x y`. All wraps as the product itself does.
-fn shifted_product(node: &mut Node<'_, '_>, a: Arg, b: Arg, depth: i32) -> Result<Arg, OnnxError> {
-    let mut zeros = [None, None];
-    for (i, zero) in zeros.iter_mut().enumerate() {
-        let Some(it) = node.opt_arg(2 + i)? else { continue };
-        let it = node.cast(&it, DataType::I32)?;
-        *zero = Some(match (i, &node.shape(&it)?[..]) {
-            // A vector of zero points has one per row of the first factor.
-            (0, [rows]) => node.reshape(&it, &[rows.clone(), PrimExpr::index(1)])?,
-            _ => it,
-        });
-    }
+fn shifted_product(
+    node: &mut Node<'_, '_>,
+    [a, b]: [Arg; 2],
+    zeros: [Option<Arg>; 2],
+    depth: i32,
+) -> Result<Arg, OnnxError> {
     let mut res =
         node.op("matmul", &[a.clone(), b.clone()], Attrs::new().with("out_dtype", DataType::I32))?;
     for (x, axis, zero) in [(a, -1i64, &zeros[1]), (b, -2, &zeros[0])] {

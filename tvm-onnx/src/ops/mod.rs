@@ -38,6 +38,7 @@ mod reduce;
 mod regex;
 mod resample;
 mod resample_when_run;
+mod scan;
 mod select;
 mod sequence;
 mod shape;
@@ -114,6 +115,7 @@ static TABLES: &[&[Row]] = &[
     recurrent::ROWS,
     reduce::ROWS,
     regex::ROWS,
+    scan::ROWS,
     select::ROWS,
     sequence::ROWS,
     shape::ROWS,
@@ -128,7 +130,7 @@ static EXTENSIONS: &[(&str, &[&[Row]])] = &[
     ("ai.onnx.ml", &[features::ROWS, trees::ROWS]),
     ("ai.onnx.preview", &[flex_attention::ROWS]),
     ("ai.onnx.preview.training", &[optimizer::ROWS]),
-    ("com.microsoft", &[fused::ROWS, fused_attention::ROWS, fused_quant::ROWS]),
+    ("com.microsoft", &[fused::ROWS, fused_attention::ROWS, fused_quant::ROWS, recurrent::QUANTISED]),
 ];
 
 /// The rows of the operators of a domain beside the standard one.

@@ -130,23 +130,30 @@ fn dequantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     one(node.call("multiply", &[x, scale]))
 }
 
-/// Derives scale and zero point from the range of the input, extended to include 0.
-pub(super) fn dynamic_quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+fn dynamic_quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
+    Ok(by_range(node, x)?.map(Value::from).to_vec())
+}
+
+/// Numbers as bytes, their scale and their zero point, which are those of the range of the numbers, extended to include 0.
+/// The scale of numbers that are all 0 is 1.
+pub(super) fn by_range(node: &mut Node<'_, '_>, x: Arg) -> Result<[Arg; 3], OnnxError> {
     let dtype = node.dtype(&x)?;
     let (zero, steps) = (node.scalar(0.0, dtype)?, node.scalar(255.0, dtype)?);
     let low = node.call("min", std::slice::from_ref(&x))?;
     let low = node.call("minimum", &[low, zero.clone()])?;
     let high = node.call("max", std::slice::from_ref(&x))?;
-    let high = node.call("maximum", &[high, zero])?;
+    let high = node.call("maximum", &[high, zero.clone()])?;
     let range = node.call("subtract", &[high, low.clone()])?;
-    let scale = node.call("divide", &[range, steps])?;
+    let scale = node.call("divide", &[range.clone(), steps])?;
+    let (empty, unit) = (node.call("equal", &[range, zero])?, node.scalar(1.0, dtype)?);
+    let scale = node.call("where", &[empty, unit, scale])?;
     let start = node.call("divide", &[low, scale.clone()])?;
     let start = node.call("negative", &[start])?;
     let zero_point = saturated(node, start, None, DataType::U8)?;
     let ratio = node.call("divide", &[x, scale.clone()])?;
     let res = saturated(node, ratio, Some(zero_point.clone()), DataType::U8)?;
-    Ok(vec![res.into(), scale.into(), zero_point.into()])
+    Ok([res, scale, zero_point])
 }
 
 /// The product in `i32`, requantised to the scale and zero point of the result.

@@ -7,6 +7,8 @@ use tvm_core::relax::analysis::simplify_dim;
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::{DataType, Tensor};
 
+use super::fused_quant::dynamic_product;
+use super::index::reversed_sequences;
 use super::{Row, With, row};
 use crate::error::OnnxError;
 use crate::iterate::{Finished, Loop, Step, iterate, row_at};
@@ -20,6 +22,10 @@ pub(super) static ROWS: &[Row] = &[
     row("RNN", 7, With(|node| recurrent(node, Kind::Rnn))),
 ];
 
+/// Of the domain `com.microsoft`.
+pub(super) static QUANTISED: &[Row] =
+    &[row("DynamicQuantizeLSTM", 1, With(|node| recurrent(node, Kind::QuantisedLstm)))];
+
 type Result<T> = std::result::Result<T, OnnxError>;
 
 /// Number of steps up to which every step becomes a part of the graph.
@@ -30,6 +36,8 @@ enum Kind {
     Rnn,
     Gru,
     Lstm,
+    /// Weights are bytes; what they are multiplied with is quantised by its range.
+    QuantisedLstm,
 }
 
 impl Kind {
@@ -37,7 +45,15 @@ impl Kind {
         match self {
             Kind::Rnn => 1,
             Kind::Gru => 3,
-            Kind::Lstm => 4,
+            Kind::Lstm | Kind::QuantisedLstm => 4,
+        }
+    }
+
+    /// Number of states: that of the cell, which is shown, and the one that an LSTM keeps beside it.
+    fn states(self) -> usize {
+        match self {
+            Kind::Rnn | Kind::Gru => 1,
+            Kind::Lstm | Kind::QuantisedLstm => 2,
         }
     }
 
@@ -46,7 +62,42 @@ impl Kind {
         match self {
             Kind::Rnn => &["Tanh"],
             Kind::Gru => &["Sigmoid", "Tanh"],
-            Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+            Kind::Lstm | Kind::QuantisedLstm => &["Sigmoid", "Tanh", "Tanh"],
+        }
+    }
+}
+
+/// Weights of one direction, a matrix that inputs or states are multiplied with.
+struct Weights {
+    matrix: Arg,
+    /// Scale and zero point of quantised weights, each one number or one for each column.
+    scale: Option<(Arg, Option<Arg>)>,
+}
+
+impl Weights {
+    /// Input `i` in direction `d`.
+    fn new(node: &mut Node<'_, '_>, kind: Kind, i: usize, d: i64) -> Result<Weights> {
+        let required = |node: &mut Node<'_, '_>, i: usize| {
+            let it = pick(node, i, d, false)?;
+            it.ok_or_else(|| node.malformed(format!("input {i} is missing")))
+        };
+        let matrix = required(node, i)?;
+        if kind != Kind::QuantisedLstm {
+            return Ok(Weights { matrix: transposed(node, &matrix)?, scale: None });
+        }
+        // After the inputs of an LSTM come the scale and the zero point for input 1, then those for input 2.
+        let at = 6 + 2 * i;
+        let scale = (required(node, at)?, pick(node, at + 1, d, false)?);
+        Ok(Weights { matrix, scale: Some(scale) })
+    }
+
+    /// `x` times the weights.
+    fn product(&self, node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg> {
+        match &self.scale {
+            None => node.apply("matmul", x, &self.matrix),
+            Some((scale, zero)) => {
+                dynamic_product(node, x.clone(), (&self.matrix, scale, zero.clone()), None)
+            }
         }
     }
 }
@@ -58,8 +109,8 @@ struct Cell {
     dtype: DataType,
     /// Names of the graph operators for the activations.
     activations: Vec<&'static str>,
-    /// Weights of the state (recurrence weights), transposed.
-    weights: Arg,
+    /// Weights of the state (recurrence weights).
+    weights: Weights,
     /// Bias that is added to the contribution of the state.
     bias: Option<Arg>,
     /// Peephole weights, which add the cell state to the gates, (3 · hidden).
@@ -133,12 +184,13 @@ impl Cell {
 
     /// The contribution of the state to the gates `from..to`.
     fn recur(&self, node: &mut Node<'_, '_>, state: &Arg, from: i64, to: i64) -> Result<Arg> {
-        let weights = if to - from == self.kind.gates() {
-            self.weights.clone()
+        let product = if to - from == self.kind.gates() {
+            self.weights.product(node, state)?
         } else {
-            self.parts(node, &self.weights, from, to)?
+            // Only a GRU, whose weights are real numbers, computes some gates before others.
+            let weights = self.parts(node, &self.weights.matrix, from, to)?;
+            node.call("matmul", &[state.clone(), weights])?
         };
-        let product = node.call("matmul", &[state.clone(), weights])?;
         match &self.bias {
             Some(bias) => {
                 let bias = self.parts(node, bias, from, to)?;
@@ -157,7 +209,7 @@ impl Cell {
                 Ok([self.activated(node, 0, sum)?, c])
             }
             Kind::Gru => Ok([self.gru(node, x, &h)?, c]),
-            Kind::Lstm => self.lstm(node, x, &h, &c),
+            Kind::Lstm | Kind::QuantisedLstm => self.lstm(node, x, &h, &c),
         }
     }
 
@@ -270,8 +322,18 @@ fn recurrent(node: &mut Node<'_, '_>, kind: Kind) -> Result<Vec<Value>> {
             node.permuted(&res[2], &[1, 0, 2])?,
         ];
     }
-    res.truncate(if kind == Kind::Lstm { 3 } else { 2 });
+    res.truncate(1 + kind.states());
     Ok(res.into_iter().map(Value::from).collect())
+}
+
+/// The input of all steps, 0 after the end of the longest sequence.
+fn before_longest(node: &mut Node<'_, '_>, x: &Arg, lengths: &Arg) -> Result<Arg> {
+    let (steps, dtype) = (node.extent(x, 0)?, node.dtype(x)?);
+    let (at, lengths) = (node.count(&steps, DataType::I64)?, node.cast(lengths, DataType::I64)?);
+    let at = node.along(&at, 0, 3)?;
+    let longest = node.call("max", &[lengths])?;
+    let (inside, zero) = (node.apply("less", &at, &longest)?, node.scalar(0.0, dtype)?);
+    node.choice(&inside, x, &zero)
 }
 
 /// Runs one direction: returns the states after all steps as (steps, 1, batch, hidden), and the final states.
@@ -286,13 +348,19 @@ fn direction(
 ) -> Result<(Arg, [Arg; 2])> {
     let at = d as i64;
     let dtype = node.dtype(x)?;
-    let required = |node: &mut Node<'_, '_>, i: usize| {
-        let weights = pick(node, i, at, false)?;
-        let weights = weights.ok_or_else(|| node.malformed(format!("input {i} is missing")))?;
-        transposed(node, &weights)
-    };
-    let (input_weights, weights) = (required(node, 1)?, required(node, 2)?);
-    let hidden = node.extent(&weights, 0)?;
+    let (input_weights, weights) = (Weights::new(node, kind, 1, at)?, Weights::new(node, kind, 2, at)?);
+    let hidden = node.extent(&weights.matrix, 0)?;
+    let lengths = node.opt_arg(4)?;
+    let (quantised, mut x, mut reverse) = (weights.scale.is_some(), x.clone(), reverse);
+    let backwards = lengths.clone().filter(|_| quantised && reverse);
+    if let Some(lengths) = lengths.as_ref().filter(|_| quantised) {
+        x = before_longest(node, &x, lengths)?;
+    }
+    if let Some(lengths) = &backwards {
+        // All sequences begin in the first step, so that the ranges of the states are those that steps have.
+        x = reversed_sequences(node, x, lengths, [1, 0])?;
+        reverse = false;
+    }
     let mut cell = Cell {
         kind,
         hidden: hidden.clone(),
@@ -300,14 +368,14 @@ fn direction(
         activations: activations(node, kind, d)?,
         weights,
         bias: None,
-        peephole: if kind == Kind::Lstm { pick(node, 7, at, false)? } else { None },
+        peephole: if kind.states() == 2 { pick(node, 7, at, false)? } else { None },
         clip: node.attr_float("clip")?,
         linear_before_reset: node.flag("linear_before_reset", false)?,
     };
     // The inputs of all steps are the rows of one matrix.
-    let (width, gates) = (node.extent(x, 2)?, node.extent(&input_weights, 1)?);
-    let all = node.reshape(x, &[simplify_dim(&(steps * batch)), width])?;
-    let projected = node.call("matmul", &[all, input_weights])?;
+    let (width, gates) = (node.extent(&x, 2)?, node.extent(&input_weights.matrix, 1)?);
+    let all = node.reshape(&x, &[simplify_dim(&(steps * batch)), width])?;
+    let projected = input_weights.product(node, &all)?;
     let mut projected = node.reshape(&projected, &[steps.clone(), batch.clone(), gates])?;
     if let Some(bias) = pick(node, 3, at, false)? {
         let (own, state) = (
@@ -322,12 +390,12 @@ fn direction(
     let zeros = Attrs::new().with("dtype", dtype);
     let zeros = node.op("full", &[Arg::Shape(state_shape.to_vec().into()), zero.clone()], zeros)?;
     let mut states = [zeros.clone(), zeros];
-    for (i, state) in [5, 6].into_iter().zip(&mut states).take(if kind == Kind::Lstm { 2 } else { 1 }) {
+    for (i, state) in [5, 6].into_iter().zip(&mut states).take(kind.states()) {
         if let Some(given) = pick(node, i, at, by_batch)? {
             *state = given;
         }
     }
-    let lengths = match node.opt_arg(4)? {
+    let lengths = match lengths {
         Some(lengths) => {
             let lengths = node.cast(&lengths, DataType::I64)?;
             Some(node.reshape(&lengths, &[batch.clone(), PrimExpr::index(1)])?)
@@ -336,17 +404,31 @@ fn direction(
     };
     let step = |node: &mut Node<'_, '_>, at: &PrimExpr, states: [Arg; 2]| -> Result<(Arg, [Arg; 2])> {
         let row = row_at(node, &projected, at.clone())?;
-        let mut next = cell.step(node, &row, states.clone())?;
+        let inside = match &lengths {
+            Some(lengths) => Some(node.call("greater", &[lengths.clone(), Arg::Prim(at.clone())])?),
+            None => None,
+        };
+        let mut given = states.clone();
+        if let Some(lengths) = lengths.as_ref().filter(|_| quantised) {
+            // States of sequences that have ended are not in the range of the others, as in onnxruntime from the second step
+            // after the end on.
+            let counts = node.with_dim("greater_equal", lengths, at.clone())?;
+            given[0] = node.choice(&counts, &given[0], &zero)?;
+        }
+        let mut next = cell.step(node, &row, given)?;
         let mut shown = next[0].clone();
-        if let Some(lengths) = &lengths {
+        if let Some(inside) = inside {
             // After its end, a sequence outputs 0 and keeps its state.
-            let inside = node.call("greater", &[lengths.clone(), Arg::Prim(at.clone())])?;
             shown = node.call("where", &[inside.clone(), shown, zero.clone()])?;
             for (next, state) in next.iter_mut().zip(states) {
                 *next = node.call("where", &[inside.clone(), next.clone(), state])?;
             }
         }
         Ok((shown, next))
+    };
+    let turned_back = |node: &mut Node<'_, '_>, outputs: Arg| match &backwards {
+        Some(lengths) => reversed_sequences(node, outputs, lengths, [2, 0]),
+        None => Ok(outputs),
     };
     let one = PrimExpr::index(1);
     if let Some(steps) = steps.as_int().filter(|it| (1..=MAX_UNROLLED).contains(it)) {
@@ -360,10 +442,10 @@ fn direction(
         if reverse {
             outputs.reverse();
         }
-        return Ok((node.joined(outputs, 0)?, states));
+        let outputs = node.joined(outputs, 0)?;
+        return Ok((turned_back(node, outputs)?, states));
     }
-    // The second state is that of an LSTM only.
-    let count = if kind == Kind::Lstm { 2 } else { 1 };
+    let count = kind.states();
     let unused = states[1].clone();
     let it = Loop {
         trip: Some(steps.clone()),
@@ -378,5 +460,5 @@ fn direction(
         Ok(Step { cond: None, carried: next[..count].to_vec(), rows: vec![shown] })
     })?;
     let rows = node.reshape(&rows[0], &[steps.clone(), one, batch.clone(), hidden])?;
-    Ok((rows, [carried[0].clone(), carried.get(1).unwrap_or(&unused).clone()]))
+    Ok((turned_back(node, rows)?, [carried[0].clone(), carried.get(1).unwrap_or(&unused).clone()]))
 }

@@ -4,6 +4,7 @@
 
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
+use tvm_core::relax::analysis::simplify_dim;
 use tvm_core::tir::PrimExpr;
 
 use super::shape::parts;
@@ -108,21 +109,17 @@ fn split(node: &mut Node<'_, '_>) -> Results {
     let x = node.arg(0)?;
     let shape = node.shape(&x)?;
     let axis = node.axis(node.int_or("axis", 0)?, shape.len())?;
-    let known = shape[axis].as_int();
-    let pieces = |extent: i64, size: i64| {
-        let whole = (0..extent / size.max(1)).map(move |_| PrimExpr::index(size));
-        whole.chain((extent % size.max(1) != 0).then(|| PrimExpr::index(extent % size))).collect::<Vec<_>>()
+    let listed = match node.known(1) {
+        Some(sizes) => !sizes.dims.is_empty(),
+        None => node.has(1) && node.arg(1).and_then(|sizes| node.rank(&sizes))? > 0,
     };
-    let unknown = || node.unsupported("a sequence whose length only a run knows");
-    let listed = node.known(1).map(|it| (it.dims.is_empty(), it.values));
-    let sizes = match listed {
-        Some((false, sizes)) => sizes,
-        Some((true, size)) => {
-            let size = size[0].as_int().filter(|it| *it > 0).ok_or_else(unknown)?;
-            pieces(known.ok_or_else(unknown)?, size)
+    let sizes = match (listed, node.has(1)) {
+        (true, _) => node.dims(1)?,
+        (false, true) => {
+            let size = node.dim(1)?;
+            pieces(node, &shape[axis], &size)?
         }
-        None if node.has(1) => return Err(unknown()),
-        None => pieces(known.ok_or_else(unknown)?, 1),
+        (false, false) => pieces(node, &shape[axis], &PrimExpr::index(1))?,
     };
     let mut res = parts(node, &x, axis, &sizes)?;
     if !node.has(1) && !node.flag("keepdims", true)? {
@@ -133,6 +130,26 @@ fn split(node: &mut Node<'_, '_>) -> Results {
         }
     }
     Ok(vec![Value::Sequence(res.into_iter().map(Value::from).collect())])
+}
+
+/// The extents of the parts of an axis that have the given size, but for the last one, which has what is left. For a number of
+/// parts that only a run knows, the rest of the graph is converted for each.
+fn pieces(node: &mut Node<'_, '_>, extent: &PrimExpr, size: &PrimExpr) -> Result<Vec<PrimExpr>, OnnxError> {
+    let Some(known) = extent.as_int() else {
+        return Err(node.unsupported("a sequence whose length only a run knows"));
+    };
+    if size.as_int().is_some_and(|it| it <= 0) {
+        return Err(node.malformed(format!("parts of the size {size}")));
+    }
+    if known == 0 {
+        return Ok(Vec::new());
+    }
+    // For a size that is not positive, this is no number of parts.
+    let others = (extent - 1i64).floordiv(size.clone().max(1));
+    let others = size.clone().greater(0).select(others, PrimExpr::index(-1));
+    let others = node.one_of(&simplify_dim(&others), 0, known)?;
+    let last = simplify_dim(&(extent - size * others));
+    Ok((0..others).map(|_| size.clone()).chain([last]).collect())
 }
 
 /// The graph in attribute `body` for each element; an input that is no sequence is the same for all of them.

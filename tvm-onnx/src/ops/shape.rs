@@ -2,14 +2,14 @@
 
 use tvm_core::ir::{AttrValue, Attrs};
 use tvm_core::relax::Arg;
-use tvm_core::relax::analysis::{product, simplify_dim};
+use tvm_core::relax::analysis::{product, prove_equal, prove_unequal, simplify_dim};
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
-use crate::nodes::Split;
+use crate::split::Split;
 use crate::value::Value;
 
 pub(super) static ROWS: &[Row] = &[
@@ -243,25 +243,30 @@ fn split(node: &mut Node<'_, '_>) -> Results {
             (0..n).map(|i| simplify_dim(&if equal { size.clone() } else { part(i) })).collect()
         }
     };
-    let total = simplify_dim(&sizes.iter().fold(PrimExpr::index(0), |total, size| total + size));
-    if sizes.len() != parts
-        || sizes.iter().any(|it| it.as_int().is_some_and(|it| it < 0))
-        || tvm_core::relax::analysis::prove_unequal(&total, extent)
-    {
-        return Err(node.malformed("the sizes of the parts do not add up to the extent of the axis"));
+    if sizes.len() != parts {
+        return Err(node.malformed(format!("there are sizes of {} parts, the node has {parts}", sizes.len())));
     }
     Ok(self::parts(node, &x, axis, &sizes)?.into_iter().map(Value::from).collect())
 }
 
-/// Consecutive parts of `x` along `axis`, of the given extents, which add up to that of `x`.
+/// Consecutive parts of `x` along `axis`, of the given extents, which must add up to that of `x`.
 pub(super) fn parts(
     node: &mut Node<'_, '_>,
     x: &Arg,
     axis: usize,
     sizes: &[PrimExpr],
 ) -> Result<Vec<Arg>, OnnxError> {
+    let mut shape = node.shape(x)?;
+    let total = simplify_dim(&sizes.iter().fold(PrimExpr::index(0), |total, size| total + size));
+    if sizes.iter().any(|it| it.as_int().is_some_and(|it| it < 0)) || prove_unequal(&total, &shape[axis]) {
+        return Err(node.malformed("the sizes of the parts do not add up to the extent of the axis"));
+    }
     let Some((_, others)) = sizes.split_last().filter(|(_, others)| !others.is_empty()) else {
-        return Ok(vec![x.clone()]);
+        if prove_equal(&total, &shape[axis]) {
+            return Ok(vec![x.clone()]);
+        }
+        shape[axis] = total;
+        return Ok(vec![node.reshape(x, &shape)?]);
     };
     let ends = others.iter().scan(PrimExpr::index(0), |end, size| {
         *end = simplify_dim(&(end.clone() + size));
@@ -273,7 +278,6 @@ pub(super) fn parts(
         let tuple = node.op("split", std::slice::from_ref(x), attrs)?;
         return (0..sizes.len()).map(|i| node.field(&tuple, i)).collect();
     }
-    let mut shape = node.shape(x)?;
     let begins = [PrimExpr::index(0)].into_iter().chain(ends.iter().cloned());
     let limits: Vec<_> = begins.zip(ends.iter().cloned().chain([shape[axis].clone()])).collect();
     let mut res = Vec::new();

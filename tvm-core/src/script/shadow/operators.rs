@@ -1,5 +1,5 @@
 //! Operators as functions, for kernels whose element type has no Rust literals (an untyped literal takes the type of the
-//! other side) and for kernels with integers, which wrap.
+//! other side), for kernels with integers, which wrap, and for differences, which may be indices below 0.
 
 use super::arithmetic::Arithmetic;
 use super::math::{CastTo, Number};
@@ -15,11 +15,13 @@ pub fn neg<T: CastTo>(x: T) -> T {
 macro_rules! operators {
     ($($name:ident $assign:ident: $method:ident;)*) => {$(
         /// The operator between two values of one type, so that a literal takes the type of the other side.
+        #[track_caller]
         pub fn $name<T: Arithmetic>(a: T, b: T) -> T {
             a.$method(b)
         }
 
         /// The compound assignment of the operator.
+        #[track_caller]
         pub fn $assign<T: Arithmetic>(a: &mut T, b: T) {
             *a = a.$method(b);
         }
