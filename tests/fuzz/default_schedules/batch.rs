@@ -214,7 +214,14 @@ impl Scheduled<'_> {
         let error = |err: RuntimeError| err.to_string();
         let views = memory.iter_mut().zip(&args).enumerate();
         let views = views.map(|(i, (memory, arg))| view(memory, arg, self.program.is_output(i)));
-        kernel.call(&mut views.collect::<Result<Vec<_>, _>>().map_err(error)?, Some(pool)).map_err(error)?;
+        // Scalars are the last parameters.
+        let scalars = self.expected.args.iter().filter_map(|it| match it {
+            Value::Int(value) => Some(Ok(HostArg::Int(*value))),
+            _ => None,
+        });
+        let mut given = views.chain(scalars).collect::<Result<Vec<_>, _>>().map_err(error)?;
+        kernel.call(&mut given, Some(pool)).map_err(error)?;
+        drop(given);
         let mut outputs = Vec::new();
         for (i, (memory, arg)) in memory.iter().zip(&args).enumerate() {
             if !memory.is_intact()

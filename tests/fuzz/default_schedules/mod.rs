@@ -51,7 +51,7 @@ families! {
     fuzz_default_products "default_products" (3, 10), ["skinny product", "contraction", "reduction"]:
         products::product;
     fuzz_default_windows "default_windows" (2, 10), ["contraction", "spatial"]:
-        windows::convolution, windows::pointwise, windows::pooling;
+        windows::convolution, windows::pointwise, windows::pooling, windows::transposed;
     fuzz_default_reductions "default_reductions" (2, 12), ["contraction", "rows", "reduction", "spatial"]:
         reductions::reduction, reductions::norm, reductions::rows;
     fuzz_default_elements "default_elements" (2, 12), ["spatial"]:

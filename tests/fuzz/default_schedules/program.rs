@@ -190,7 +190,7 @@ impl Program {
     /// The arguments, or their absolute values.
     fn arguments(&self, absolute: bool) -> Vec<Value> {
         let mut rng = Rng::new(self.seed);
-        let dims = self.func.symbolic_dims();
+        let dims = self.func.param_vars();
         let extent = |name: &str| {
             let found = self.extents.iter().find(|(known, _)| known == name);
             PrimExpr::index(found.unwrap_or_else(|| panic!("dimension `{name}` has no extent")).1)
@@ -198,7 +198,10 @@ impl Program {
         let known = dims.iter().map(|var| (var.id(), extent(var.name()))).collect();
         let mut args = Vec::new();
         for (i, param) in self.func.params.iter().enumerate() {
-            let buffer = param.buffer().expect("parameters are tensors");
+            let Some(buffer) = param.buffer() else {
+                args.push(Value::Int(extent(param.name()).as_int().expect("a known extent")));
+                continue;
+            };
             let extent = |it: &PrimExpr| substitute_expr(it, &known).as_int().expect("a known extent");
             let shape: Vec<i64> = buffer.shape.iter().map(extent).collect();
             let len = shape.iter().product::<i64>();

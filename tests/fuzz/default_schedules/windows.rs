@@ -3,7 +3,9 @@
 use tvm::prelude::*;
 use tvm::te::TensorExpr;
 use tvm::tir::PrimExpr;
-use tvm::topi::{ConvLayouts, ConvParams, Operand, PoolParams, avg_pool, broadcast, conv, max_pool};
+use tvm::topi::{
+    ConvLayouts, ConvParams, Operand, PoolParams, avg_pool, broadcast, conv, conv_transpose, max_pool,
+};
 use tvm_testing::Rng;
 
 use super::program::{Bound, Builder, Program};
@@ -38,21 +40,25 @@ impl Window {
         (self.extent[axis] - 1) * self.dilation[axis] + 1
     }
 
-    /// The extent of the image, at least as long as the window, as a constant or as a symbolic dimension, and that of the
-    /// result.
+    /// The extent of the image, at least as long as the window, as a constant, a symbolic dimension or half of one, and that of
+    /// the result.
     fn image(&self, p: &mut Builder<'_>, name: &str, axis: usize, most: i64) -> [(PrimExpr, i64); 2] {
         let padding = self.pad[0][axis] + self.pad[1][axis];
         let least = (self.reach(axis) - padding).max(1);
         let extent = p.rng.range(least, most.max(least));
         let stride = self.stride[axis];
         let of = |extent: i64| (extent + padding - self.reach(axis)) / stride + 1;
-        if stride > 1 {
-            return [(extent.into(), extent), (of(extent).into(), of(extent))];
-        }
-        let dim = p.dim(name, extent);
-        let out = match padding - self.reach(axis) + 1 {
-            0 => dim.clone(),
-            more => dim.clone() + more,
+        let (dim, more) = (p.dim(name, extent), padding - self.reach(axis));
+        // Some images are the results of other windows, so that their own extents are quotients.
+        let (dim, extent) = match p.rng.one_in(3) {
+            true => ((dim + 1i64).floordiv(2), (extent + 1) / 2),
+            false => (dim, extent),
+        };
+        let (dim, extent) = if extent < least { (least.into(), least) } else { (dim, extent) };
+        let out = match (stride, more + 1) {
+            (1, 0) => dim.clone(),
+            (1, more) => dim.clone() + more,
+            _ => (dim.clone() + more).floordiv(stride) + 1i64,
         };
         [(dim, extent), (out, of(extent))]
     }
@@ -178,6 +184,44 @@ fn epilogue(p: &mut Builder<'_>, x: TensorExpr, channels: i64, block: Option<i64
         return sum;
     }
     broadcast("relu", x.shape(), &[(&sum).into()], |it| it[0].clone().max(PrimExpr::constant(0.0, x.dtype())))
+}
+
+/// A transposed convolution in some number of groups, perhaps with a bias and not less than 0.
+pub(crate) fn transposed(rng: &mut Rng) -> Program {
+    let window = Window::random(rng);
+    let groups = *rng.pick(&[1, 1, 1, 2, 3]);
+    let [per_in, per_out] = [0; 2].map(|_| *rng.pick(&[1, 2, 5, 8]));
+    let dtype = *rng.pick(&TYPES);
+    let mut p = Builder::new(rng);
+    let count = *p.rng.pick(&[1, 1, 1, 2, 0]);
+    let batch = p.dim("batch", count);
+    let mut image = vec![batch.clone(), (groups * per_in).into()];
+    let mut out = vec![batch, (groups * per_out).into()];
+    for (axis, name) in ["h", "w"].into_iter().enumerate() {
+        let stride = window.stride[axis];
+        let more =
+            p.rng.range(0, stride - 1) + window.reach(axis) - window.pad[0][axis] - window.pad[1][axis];
+        let most = if axis == 1 && p.rng.one_in(3) { 40 } else { 9 };
+        let least = if more < 1 { 2 } else { 1 };
+        let extent = p.rng.range(least, most);
+        let extent = p.dim(name, extent);
+        out.push((extent.clone() - 1i64) * stride + more);
+        image.push(extent);
+    }
+    let x = p.input("x", &image, dtype);
+    let [kh, kw] = window.extent;
+    let weight = p.input("weight", &[groups * per_in, per_out, kh, kw].map(PrimExpr::index), dtype);
+    let params = ConvParams {
+        strides: window.stride.into(),
+        pad_before: window.pad[0].into(),
+        pad_after: window.pad[1].into(),
+        dilation: window.dilation.into(),
+        groups,
+    };
+    let y = conv_transpose("conv_transpose", &x, &weight, &params, &out, dtype);
+    let y = epilogue(&mut p, y, groups * per_out, None);
+    let terms = per_in * kh * kw + 3;
+    p.finish("transposed", &[y], Bound::Terms { terms, sum: wide(dtype), products: true })
 }
 
 /// The largest element or the mean of each window. Largest elements are exact; means are sums of the window's elements,

@@ -26,6 +26,7 @@ use crate::ir::AttrValue;
 use crate::pass::{Pass, prim_func_pass};
 use crate::target::{Machine, TargetKind};
 use crate::tir::schedule::{IS_SCHEDULED, Schedule, ScheduleError};
+use crate::tir::transform::with_own_dims;
 use crate::tir::{BlockRealize, ForKind, PrimFunc, Stmt, Visitor, walk_stmt};
 
 use analysis::{AtMost, BlockInfo};
@@ -74,6 +75,8 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
     }
     let normal = normal::normalized(func);
     let func = normal.as_ref().unwrap_or(func);
+    let own_dims = with_own_dims(func);
+    let func = own_dims.as_ref().unwrap_or(func);
     if let Some(apart) = plain_loops::apart(func)
         && let Some(done) = by_rules(apart, machine, None)
         && done.1.iter().any(|it| it.rule == cpu::ORDERED)

@@ -3,6 +3,7 @@
 use tvm_runtime::DataType;
 
 use super::*;
+use crate::arith::dims::simplify_dim;
 use crate::ir::Var;
 use crate::te::{self, TensorExpr, compute, create_prim_func, placeholder, reduce_axis, sum};
 use crate::tir::{
@@ -352,6 +353,61 @@ fn each_rule_takes_its_programs() {
         let (_, applied) = schedule(&func, &MACHINE).unwrap();
         let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule, it.parameters.as_str())).collect();
         assert_eq!(got, want, "{func}");
+    }
+}
+
+/// A convolution of 3×3 with stride 2 over images of `size` with 16 channels in one block, of each channel or of all, and its
+/// maximum with 0.
+fn strided(size: [PrimExpr; 2], depthwise: bool) -> PrimFunc {
+    let [height, width] = size;
+    let batch = PrimExpr::from(Var::index("n"));
+    let x = input("x", &[batch.clone(), 1.into(), height.clone(), width.clone(), 16.into()]);
+    let kernel: &[i64] = if depthwise { &[1, 1, 3, 3, 16] } else { &[1, 1, 3, 3, 16, 16] };
+    let weight = input("weight", &kernel.iter().map(|&it| PrimExpr::index(it)).collect::<Vec<_>>());
+    let [pads, ones] = [vec![1; 2], vec![1; 2]];
+    let (strides, groups) = (vec![2; 2], if depthwise { 16 } else { 1 });
+    let params = ConvParams { strides, pad_before: pads.clone(), pad_after: pads, dilation: ones, groups };
+    let kernel = if depthwise { "OIHW16o" } else { "OIHW16i16o" };
+    let [data, kernel, out] = ["NCHW16c", kernel, "NCHW16c"].map(|it| it.parse().unwrap());
+    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
+    let half = |extent: PrimExpr| simplify_dim(&((extent - 1i64).floordiv(2) + 1i64));
+    let shape = [batch, 1.into(), half(height), half(width), 16.into()];
+    let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
+    let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
+        conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
+    });
+    create_prim_func("f", &[x, weight], &[relu]).unwrap()
+}
+
+/// Images of symbolic size, and such that are results of windows themselves: the rules are those of constant extents.
+#[test]
+fn symbolic_images_have_the_rules_of_constant_ones() {
+    let dims = || ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
+    let half = |extent: PrimExpr| simplify_dim(&((extent - 1i64).floordiv(2) + 1i64));
+    for size in [[64, 64].map(PrimExpr::index), dims(), dims().map(half), dims().map(half).map(half)] {
+        for (depthwise, rule) in [(false, "contraction"), (true, "window")] {
+            let func = strided(size.clone(), depthwise);
+            let (_, applied) = schedule(&func, &MACHINE).unwrap();
+            let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+            assert_eq!(got, [("pad_temp", "spatial"), ("conv2d", rule)], "{func}");
+        }
+    }
+}
+
+/// Transposed convolutions are products of pixels for each phase.
+#[test]
+fn transposed_convolutions_are_products() {
+    for [height, width] in [[20.into(), 20.into()], ["h", "w"].map(|name| PrimExpr::from(Var::index(name)))] {
+        let x = input("x", &[1.into(), 24.into(), height.clone(), width.clone()]);
+        let weight = input("weight", &[24, 8, 2, 2].map(PrimExpr::index));
+        let [zeros, ones] = [vec![0; 2], vec![1; 2]];
+        let (strides, pad_before) = (vec![2; 2], zeros.clone());
+        let params = ConvParams { strides, pad_before, pad_after: zeros, dilation: ones, groups: 1 };
+        let shape = [1.into(), 8.into(), height * 2i64, width * 2i64];
+        let y = topi::conv_transpose("y", &x, &weight, &params, &shape, DataType::F32);
+        let (_, applied) = schedule(&create_prim_func("f", &[x, weight], &[y]).unwrap(), &MACHINE).unwrap();
+        let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+        assert_eq!(got, [("y_phases", "contraction"), ("y", "spatial")]);
     }
 }
 

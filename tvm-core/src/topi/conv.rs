@@ -1,10 +1,8 @@
-//! Convolutions over one to three spatial axes, in any layout. Transposed convolutions have data (batch, channel, spatial…)
-//! and weights (in, out, spatial…).
+//! Convolutions over one to three spatial axes, in any layout.
 
 use tvm_runtime::DataType;
 
 use super::reduction::{accumulator, narrowed};
-use super::transform::lazy;
 use super::{PadMode, pad};
 use crate::arith::Analyzer;
 use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
@@ -24,11 +22,6 @@ pub struct ConvParams {
     pub dilation: Vec<i64>,
     /// Number of groups that the channels are split into; groups do not mix.
     pub groups: i64,
-}
-
-fn window_axes(weight: &TensorExpr) -> Vec<ReduceAxis> {
-    let name = |i: usize| ["kd", "kh", "kw"][3 + i - (weight.ndim() - 2)];
-    (2..weight.ndim()).map(|axis| reduce_axis(name(axis - 2), weight.dim(axis))).collect()
 }
 
 /// Layouts of the tensors of a convolution.
@@ -240,41 +233,4 @@ fn axis_name(axis: &LayoutAxis) -> String {
     let letter =
         if axis.letter == 'I' { "ci".into() } else { format!("k{}", axis.letter.to_ascii_lowercase()) };
     if axis.factor.is_some() { format!("{letter}_inner") } else { letter }
-}
-
-/// Transposed convolution; weights are (in, out within the group, spatial…). An output element gathers every input
-/// element whose window covers it.
-pub fn conv_transpose(
-    name: &str,
-    x: &TensorExpr,
-    weight: &TensorExpr,
-    params: &ConvParams,
-    shape: &[PrimExpr],
-    dtype: DataType,
-) -> TensorExpr {
-    let per_group = x.dim(1).floordiv(params.groups);
-    let (channel, window) = (reduce_axis("ci", per_group.clone()), window_axes(weight));
-    let wide = accumulator(dtype);
-    let sums = compute(name, shape, &[x, weight], |i| {
-        let (batch, out, spatial) = (&i[0], &i[1], &i[2..]);
-        let group = out.clone().floordiv(weight.dim(1));
-        let input_channel = group * per_group + channel.expr();
-        let mut at = vec![batch.clone(), input_channel.clone()];
-        let mut covered = PrimExpr::bool(true);
-        for (d, axis) in window.iter().enumerate() {
-            let reached = &spatial[d] + params.pad_before[d] - axis.expr() * params.dilation[d];
-            let index = reached.clone().floordiv(params.strides[d]);
-            covered = covered
-                .and(reached.floormod(params.strides[d]).equal(0))
-                .and(index.clone().greater_equal(0))
-                .and(index.clone().less(&x.shape()[2 + d]));
-            at.push(index);
-        }
-        let mut kernel = vec![input_channel, out.clone().floormod(weight.dim(1))];
-        kernel.extend(window.iter().map(ReduceAxis::expr));
-        let axes: Vec<&ReduceAxis> = [&channel].into_iter().chain(&window).collect();
-        let zero = PrimExpr::constant(0.0, wide);
-        sum(lazy(covered, x.at(at).cast(wide) * weight.at(kernel).cast(wide), zero), &axes)
-    });
-    narrowed(sums, dtype)
 }

@@ -23,7 +23,8 @@ struct Divisor {
 }
 
 impl Divisor {
-    /// `expr` as a divisor. A sum of several terms counts as one atom. `None` for a constant that is not positive.
+    /// `expr` as a divisor. A sum of several terms counts as one atom, without the number that divides all of it. `None` for
+    /// a constant that is not positive.
     fn of(analyzer: &Analyzer, expr: &PrimExpr) -> Option<Divisor> {
         let sum = analyzer.exact_sum(expr, Products::Keep);
         if let Some(coeff) = sum.as_constant() {
@@ -34,8 +35,29 @@ impl Divisor {
             Some((monomial, coeff)) if single && coeff > 0 => {
                 Some(Divisor { coeff, monomial: monomial.clone() })
             }
-            _ => Some(Divisor { coeff: 1, monomial: Monomial::atom(expr.clone()) }),
+            _ => {
+                let coeff = sum.terms().fold(gcd(0, sum.constant), |g, (_, c)| gcd(g, c));
+                let whole = || (1, expr.clone());
+                let (coeff, atom) = match coeff > 1 && sum.is_known() {
+                    true => {
+                        analyzer.to_exact_expr(&sum.divided_by(coeff)).map_or_else(whole, |it| (coeff, it))
+                    }
+                    false => whole(),
+                };
+                Some(Divisor { coeff, monomial: Monomial::atom(atom) })
+            }
         }
+    }
+
+    /// The terms of the divisor, if it is one atom times a number and the atom is a sum.
+    fn terms(&self, analyzer: &Analyzer) -> Option<LinearSum> {
+        let sum = analyzer.exact_sum(self.monomial.as_atom()?, Products::Keep);
+        let several = sum.is_known() && (sum.terms().count() > 1 || sum.constant != 0);
+        several.then(|| {
+            let mut scaled = sum.empty();
+            scaled.add(&sum, self.coeff);
+            scaled
+        })
     }
 
     fn is_const(&self) -> bool {
@@ -56,8 +78,20 @@ impl Divisor {
         sum
     }
 
-    /// `(q, r)` with `sum = q * self + r`: `q` takes the terms that are multiples.
-    fn split(&self, sum: &LinearSum) -> (LinearSum, LinearSum) {
+    /// `(q, r)` with `sum = q * self + r`: `q` takes the terms that are multiples, or together make multiples.
+    fn split(&self, analyzer: &Analyzer, sum: &LinearSum) -> (LinearSum, LinearSum) {
+        let (q, r) = self.split_terms(sum);
+        match self.terms(analyzer).and_then(|terms| multiples(&r, &terms)) {
+            Some((more, r)) => {
+                let mut sum = q;
+                sum.add(&more, 1);
+                (sum, r)
+            }
+            None => (q, r),
+        }
+    }
+
+    fn split_terms(&self, sum: &LinearSum) -> (LinearSum, LinearSum) {
         let (mut q, mut r) = (sum.empty(), sum.empty());
         for (monomial, c) in sum.terms() {
             match monomial.divide(&self.monomial) {
@@ -83,7 +117,7 @@ impl Divisor {
                 return Some(k);
             }
         }
-        let mut room = self.to_sum(r).minus(r);
+        let mut room = self.terms(analyzer).unwrap_or_else(|| self.to_sum(r)).minus(r);
         room.add_constant(-1);
         (analyzer.proves_sum_nonneg(r) && analyzer.proves_sum_nonneg(&room)).then_some(0)
     }
@@ -112,6 +146,28 @@ impl Divisor {
         let rest = self.monomial.divide(&by.monomial).unwrap_or_default();
         Divisor { coeff: self.coeff / by.coeff, monomial: rest }.to_sum(like).to_expr()
     }
+}
+
+/// Terms of a quotient at most.
+const MAX_QUOTIENT: usize = 8;
+
+/// `(q, r)` with `sum = q * divisor + r`, where `r` is a constant: `n * h + 2 * n` is `n * (h + 2)`.
+fn multiples(sum: &LinearSum, divisor: &LinearSum) -> Option<(LinearSum, LinearSum)> {
+    let (lead, by) = divisor.terms().max_by_key(|(monomial, _)| monomial.degree())?;
+    let (mut q, mut r) = (sum.empty(), sum.clone());
+    for _ in 0..MAX_QUOTIENT {
+        if r.terms().next().is_none() {
+            return r.is_known().then_some((q, r));
+        }
+        let multiple =
+            |(monomial, c): (&Monomial, i128)| Some((monomial.divide(lead)?, c / by)).filter(|_| c % by == 0);
+        let (monomial, c) = r.terms().find_map(multiple)?;
+        let mut part = sum.empty();
+        part.add_term(monomial, c);
+        r.add(&divisor.product(&part), -1);
+        q.add(&part, 1);
+    }
+    None
 }
 
 /// The number of quotients and remainders in a sum, and the number of its terms.
@@ -231,7 +287,7 @@ impl Simplifier<'_> {
         }
         let divisor = Divisor::of(&self.analyzer, &it.b)?;
         let dividend = self.analyzer.exact_sum(&it.a, Products::Keep);
-        let (mut q, mut r) = divisor.split(&dividend);
+        let (mut q, mut r) = divisor.split(&self.analyzer, &dividend);
         if let Some(k) = divisor.quotient(&self.analyzer, &r) {
             q.add_constant(k);
             return Some(q.to_expr());
@@ -260,7 +316,7 @@ impl Simplifier<'_> {
         }
         let divisor = Divisor::of(&self.analyzer, &it.b)?;
         let dividend = self.analyzer.exact_sum(&it.a, Products::Keep);
-        let (_, mut r) = divisor.split(&dividend);
+        let (_, mut r) = divisor.split(&self.analyzer, &dividend);
         if let Some(k) = divisor.quotient(&self.analyzer, &r) {
             let multiple = divisor.to_sum(&r);
             r.add(&multiple, -k);

@@ -149,6 +149,27 @@ fn large_sums_are_quick_and_shallow() {
 }
 
 /// The flat index of an element of a tensor of 130 columns, whose rows and columns come from a split loop.
+/// The pieces of `n * 32 * (h + 2)` iterations, also where the products are multiplied out.
+#[test]
+fn sums_are_divided_by_sums() {
+    let mut analyzer = Analyzer::new();
+    let (n, h) = (Var::index("n"), Var::index("h"));
+    [&n, &h].into_iter().for_each(|dim| analyzer.bind_dim(dim));
+    let rows = PrimExpr::from(&h) + 2i64;
+    let out = PrimExpr::from(&h) * &n * 32i64 + PrimExpr::from(&n) * 64i64;
+    let cases = [
+        (out.clone().floordiv(&rows), PrimExpr::from(&n) * 32i64),
+        (out.clone().floordiv(rows.clone() * 32i64), PrimExpr::from(&n)),
+        (out.clone().floormod(rows.clone() * 16i64), PrimExpr::index(0)),
+        ((&rows * 32i64).floordiv(&rows), PrimExpr::index(32)),
+        ((&rows * 32i64 + 1i64).floormod(&rows), PrimExpr::index(1)),
+    ];
+    for (expr, want) in cases {
+        assert!(analyzer.can_prove_equal(&expr, &want), "{expr} == {want}");
+    }
+    assert!(!analyzer.can_prove_equal(&(out + 1i64).floormod(rows * 16i64), &PrimExpr::index(0)));
+}
+
 #[test]
 fn quotients_and_remainders_of_sums_recombine() {
     let (outer, inner) = (Var::index("outer"), Var::index("inner"));

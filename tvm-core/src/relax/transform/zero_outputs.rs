@@ -20,7 +20,8 @@ use crate::relax::mutator::walk_expr;
 use crate::relax::op::memory;
 use crate::relax::visitor::walk_call;
 use crate::relax::{Call, Callee, Expr, ExprMutator, ExprVisitor};
-use crate::tir::transform::{renew_defs, zero_outputs as zero_outputs_of};
+use crate::tir::PrimFunc;
+use crate::tir::transform::{renew_defs, with_own_dims, zero_outputs as zero_outputs_of};
 
 /// The pass.
 pub fn zero_outputs() -> Pass {
@@ -35,7 +36,9 @@ pub fn zero_outputs() -> Pass {
         }
         let mut copies = Copies::default();
         for gv in called.with_new_memory {
-            let Some(new) = module.prim_func(&gv).and_then(|func| zero_outputs_of(func)) else { continue };
+            // Loops over dimensions are proved to write all of an extent where those over expressions are not.
+            let zeroed = |func: &Arc<PrimFunc>| zero_outputs_of(with_own_dims(func).as_ref().unwrap_or(func));
+            let Some(new) = module.prim_func(&gv).and_then(zeroed) else { continue };
             if called.in_place.contains(&gv) {
                 let copy = module.add(new.name.clone(), BaseFunc::Prim(Arc::new(renew_defs(&new))));
                 copies.0.insert(gv, copy);

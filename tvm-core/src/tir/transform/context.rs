@@ -2,12 +2,13 @@
 
 use tvm_runtime::DataType;
 
+use super::own_dims::Equation;
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::Var;
 pub(super) use crate::tir::analysis::{conjuncts, reads_memory as reads};
 use crate::tir::{For, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, walk_stmt};
 
-/// An analyzer that knows the dimensions and scalars of `func`.
+/// An analyzer that knows the dimensions and scalars of `func`, and the equations between dimensions.
 pub(in crate::tir) fn analyzer_for(func: &PrimFunc) -> Analyzer {
     let mut analyzer = Analyzer::new();
     for param in func.params.iter() {
@@ -19,6 +20,8 @@ pub(in crate::tir) fn analyzer_for(func: &PrimFunc) -> Analyzer {
             Param::Scalar(var) => analyzer.bind_own_bound(var),
         }
     }
+    let equations = Equation::all(func);
+    equations.iter().flat_map(Equation::facts).for_each(|fact| analyzer.enter_constraint(&fact));
     analyzer
 }
 

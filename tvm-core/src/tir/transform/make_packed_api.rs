@@ -3,7 +3,7 @@
 //! TVM counterpart: `MakePackedAPI`, `ArgBinder`.
 //! Requires: flat buffers. Ensures: points 1 and 2 of [the lowered form](super). Scalars are bound first; a dimension is
 //! bound at its first occurrence as a whole extent; extents that are expressions, and later occurrences, are checked
-//! after all are bound. Parameters must be compact row-major; their offsets are 0. If the caller promises valid
+//! after all are bound, and so are [equations](super::EXTENTS) between them. Parameters must be compact row-major; their offsets are 0. If the caller promises valid
 //! arguments (`Trust::unchecked_args`), everything is bound and the arguments are not checked.
 
 use rustc_hash::FxHashSet;
@@ -11,6 +11,7 @@ use tvm_runtime::DataType;
 use tvm_runtime::abi::{Status, pack_dtype};
 
 use super::context::is_scalar;
+use super::own_dims::Equation;
 use crate::arith::dims::within;
 use crate::ir::{IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
@@ -87,6 +88,13 @@ impl<'a> Binder<'a> {
                 .help(format!(
                     "give one tensor parameter an extent that is `{dim}` alone, or pass `{dim}` as a scalar"
                 )));
+            }
+        }
+        if self.check {
+            for equation in Equation::all(self.func) {
+                let (param, axis) = (equation.param as i64, equation.axis as i64);
+                let got = PrimExpr::from(&equation.dim);
+                self.late.push(equality(failure(Status::Extent, param, axis, equation.value(), got)));
             }
         }
         self.stmts.append(&mut self.late);

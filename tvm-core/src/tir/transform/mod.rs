@@ -50,6 +50,7 @@ mod lower_tvm_builtin;
 mod make_packed_api;
 mod narrow_indices;
 mod narrow_loops;
+mod own_dims;
 mod partition_choices;
 mod plan_and_update_buffer_allocation_location;
 #[cfg(test)]
@@ -102,6 +103,8 @@ pub use lower_tvm_builtin::{STACK_BYTES, lower_tvm_builtin};
 pub use make_packed_api::make_packed_api;
 pub use narrow_indices::narrow_indices;
 pub use narrow_loops::narrow_loops;
+pub use own_dims::EXTENTS;
+pub(crate) use own_dims::with_own_dims;
 pub use partition_choices::partition_choices;
 pub(in crate::tir) use plan_and_update_buffer_allocation_location::may_enter;
 pub use plan_and_update_buffer_allocation_location::plan_and_update_buffer_allocation_location;

@@ -1,0 +1,350 @@
+//! Extents that follow from others become dimensions of their own, so that proofs and schedules see a variable.
+//!
+//! The result of a window with stride 2 has `(h - 1) / 2 + 1` rows. Rewritten, it has `o` rows, and the attribute
+//! [`EXTENTS`] states the equation `o == (h + -1) / 2 + 1`. [`analyzer_for`](super::analyzer_for) knows it, and
+//! `MakePackedAPI` checks it in every call. Extents of dimensions that no parameter has as a whole extent, and which are
+//! therefore scalars, become dimensions as well, if nothing else depends on the scalars.
+//!
+//! ```text
+//! f(s: i64, x: [(s - 1) / 2 + 1], y: [(s - 1) / 2 / 2 + 1])   →   f(s: i64, x: [h], y: [o]), o == (h - 1) / 2 + 1
+//! ```
+//!
+//! TVM counterpart: none; there such extents stay expressions.
+
+use rustc_hash::FxHashMap;
+
+use crate::arith::dims::simplify_dim;
+use crate::arith::same;
+use crate::ir::{AttrValue, BufferId, Var};
+use crate::tir::{
+    BinaryOp, Buffer, Mutator, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, uses_var, walk_expr,
+    walk_stmt,
+};
+
+/// Attribute of programs: equations between extents of parameters. Each is a list of seven integers
+/// `[param, axis, of_param, of_axis, add, div, plus]`: the extent of `axis` of the parameter `param` is
+/// `(extent + add) / div + plus`, rounded down, where `extent` is that of `of_axis` of the parameter `of_param`.
+pub const EXTENTS: &str = "extents";
+
+/// The numbers of an equation are at most this large.
+const LARGEST: i64 = 1 << 30;
+
+/// The equation `dim == (of + add) / div + plus`.
+pub(super) struct Equation {
+    /// Index of the parameter that has `dim` as an extent.
+    pub(super) param: usize,
+    /// Axis of that extent.
+    pub(super) axis: usize,
+    pub(super) dim: Var,
+    of: Var,
+    add: i64,
+    div: i64,
+    plus: i64,
+}
+
+impl Equation {
+    /// The equations of `func`. Entries of the attribute that are no equations between dimensions are ignored.
+    pub(super) fn all(func: &PrimFunc) -> Vec<Equation> {
+        let Some(AttrValue::List(entries)) = func.attrs.get(EXTENTS) else { return Vec::new() };
+        let dim = |param: i64, axis: i64| {
+            let buffer = func.params.get(usize::try_from(param).ok()?)?.buffer()?;
+            buffer.shape.get(usize::try_from(axis).ok()?)?.as_var().cloned()
+        };
+        let equation = |entry: &AttrValue| {
+            let AttrValue::List(numbers) = entry else { return None };
+            let numbers: Option<Vec<i64>> = numbers
+                .iter()
+                .map(|it| if let AttrValue::Int(value) = it { Some(*value) } else { None })
+                .collect();
+            let [param, axis, of_param, of_axis, add, div, plus] = numbers?[..] else { return None };
+            let fits = div > 0 && [add, div, plus].iter().all(|it| (-LARGEST..=LARGEST).contains(it));
+            let (dim, of) = (dim(param, axis)?, dim(of_param, of_axis)?);
+            fits.then_some(Equation { param: param as usize, axis: axis as usize, dim, of, add, div, plus })
+        };
+        entries.iter().filter_map(equation).collect()
+    }
+
+    /// The value of the dimension.
+    pub(super) fn value(&self) -> PrimExpr {
+        simplify_dim(&(PrimExpr::from(&self.of) + self.add)).floordiv(self.div) + self.plus
+    }
+
+    /// Two conditions that say the same without a quotient.
+    pub(super) fn facts(&self) -> [PrimExpr; 2] {
+        let (dividend, quotient) =
+            (PrimExpr::from(&self.of) + self.add, PrimExpr::from(&self.dim) - self.plus);
+        let product = quotient * self.div;
+        [product.clone().less_equal(dividend.clone()), dividend.less(product + self.div)]
+    }
+}
+
+/// `func` with dimensions instead of extents that are expressions; `None` if it has none that can be replaced. Extents are in
+/// the normal form of [`simplify_dim`], as those of graphs are: others may stay.
+pub(crate) fn with_own_dims(func: &PrimFunc) -> Option<PrimFunc> {
+    let mut res: Option<PrimFunc> = None;
+    let mut refused: Vec<PrimExpr> = Vec::new();
+    loop {
+        let now = res.as_ref().unwrap_or(func);
+        let mut candidates: Vec<(usize, usize, PrimExpr)> = Vec::new();
+        for (i, param) in now.params.iter().enumerate() {
+            let shape = param.buffer().map(|buffer| &buffer.shape[..]).unwrap_or_default();
+            let of_param = shape.iter().enumerate().map(|(axis, extent)| (i, axis, extent.clone()));
+            candidates.extend(of_param.filter(|(_, _, extent)| is_quotient(extent)));
+        }
+        candidates.retain(|(_, _, extent)| !refused.iter().any(|it| same(it, extent)));
+        // Extents that others contain come first.
+        let Some((param, axis, extent)) = candidates.into_iter().min_by_key(|it| size(&it.2)) else {
+            return res;
+        };
+        match replaced(now, param, axis, &extent) {
+            Some(new) => res = Some(new),
+            None => refused.push(extent),
+        }
+    }
+}
+
+/// True if the extent has a quotient, which comparisons with indices would be multiplied by.
+fn is_quotient(extent: &PrimExpr) -> bool {
+    any_expr(extent, &mut |it| matches!(it, PrimExpr::Binary(it) if it.op == BinaryOp::FloorDiv))
+}
+
+fn size(expr: &PrimExpr) -> usize {
+    let mut nodes = 0;
+    any_expr(expr, &mut |_| {
+        nodes += 1;
+        false
+    });
+    nodes
+}
+
+/// `func` with a dimension instead of `extent`, the extent of an axis of a parameter.
+fn replaced(func: &PrimFunc, param: usize, axis: usize, extent: &PrimExpr) -> Option<PrimFunc> {
+    let mut name = None;
+    any_expr(extent, &mut |it| {
+        name = name.take().or_else(|| it.as_var().map(|var| var.name().to_string()));
+        false
+    });
+    let dim = Var::index(name?);
+    let (atom, plus) = match extent {
+        PrimExpr::Binary(it) if it.op == BinaryOp::Add && it.b.as_int().is_some() => (&it.a, it.b.as_int()?),
+        PrimExpr::Binary(it) if it.op == BinaryOp::Sub && it.b.as_int().is_some() => {
+            (&it.a, it.b.as_int()?.checked_neg()?)
+        }
+        _ => (extent, 0),
+    };
+    let value = simplify_dim(&(PrimExpr::from(&dim) - plus));
+    let new = Replace { from: atom.clone(), to: value, buffers: FxHashMap::default() }.func(func);
+    // A scalar that is an extent as well is known to be one.
+    let shapes = func.params.iter().filter_map(Param::buffer).flat_map(|buffer| buffer.shape.iter());
+    let dims: Vec<Var> = shapes.filter_map(PrimExpr::as_var).cloned().collect();
+    let known = |expr: &PrimExpr| {
+        let mut known = true;
+        any_expr(expr, &mut |it| {
+            known &= it.as_var().is_none_or(|var| dims.contains(var));
+            false
+        });
+        known
+    };
+    if !known(extent) {
+        // Nothing else may depend on the scalars: the dimension is all that is left of them.
+        let mut vars = Vec::new();
+        any_expr(extent, &mut |it| {
+            vars.extend(it.as_var().filter(|var| !dims.contains(var)).cloned());
+            false
+        });
+        return vars.iter().all(|var| !uses(&new, var)).then_some(new);
+    }
+    let equation = quotient(atom).and_then(|(of, add, div)| {
+        let place = |var: &Var| {
+            func.params.iter().enumerate().find_map(|(i, param)| {
+                let shape = &param.buffer()?.shape;
+                Some([i as i64, shape.iter().position(|it| it.as_var() == Some(var))? as i64])
+            })
+        };
+        let [of_param, of_axis] = place(of)?;
+        let numbers = [param as i64, axis as i64, of_param, of_axis, add, div, plus];
+        numbers[4..].iter().all(|it| (-LARGEST..=LARGEST).contains(it)).then_some(numbers)
+    })?;
+    let equation = AttrValue::List(equation.into_iter().map(AttrValue::Int).collect());
+    let mut equations = match func.attrs.get(EXTENTS) {
+        Some(AttrValue::List(entries)) => entries.to_vec(),
+        _ => Vec::new(),
+    };
+    equations.push(equation);
+    let attrs = new.attrs.clone().with(EXTENTS, AttrValue::List(equations.into()));
+    Some(PrimFunc { attrs, ..new })
+}
+
+/// The parts of `(of + add) // div`.
+fn quotient(expr: &PrimExpr) -> Option<(&Var, i64, i64)> {
+    let PrimExpr::Binary(it) = expr else { return None };
+    let div = it.b.as_int().filter(|&div| it.op == BinaryOp::FloorDiv && div > 0)?;
+    let (of, add) = match &it.a {
+        PrimExpr::Binary(sum) if sum.op == BinaryOp::Add => (sum.a.as_var()?, sum.b.as_int()?),
+        PrimExpr::Binary(sum) if sum.op == BinaryOp::Sub => (sum.a.as_var()?, sum.b.as_int()?.checked_neg()?),
+        other => (other.as_var()?, 0),
+    };
+    Some((of, add, div))
+}
+
+/// True if the shapes of parameters or the body use `var`.
+fn uses(func: &PrimFunc, var: &Var) -> bool {
+    struct Find<'a> {
+        var: &'a Var,
+        found: bool,
+    }
+    impl Visitor for Find<'_> {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            self.found |= expr.as_var() == Some(self.var);
+            if let PrimExpr::BufferLoad(load) = expr {
+                self.buffer(&load.buffer);
+            }
+            walk_expr(self, expr);
+        }
+
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            if let Stmt::BufferStore(store) = stmt {
+                self.buffer(&store.buffer);
+            }
+            walk_stmt(self, stmt);
+        }
+    }
+    impl Find<'_> {
+        fn buffer(&mut self, buffer: &Buffer) {
+            self.found |= buffer.shape.iter().any(|extent| uses_var(extent, self.var));
+        }
+    }
+    let mut find = Find { var, found: false };
+    func.params.iter().filter_map(Param::buffer).for_each(|buffer| find.buffer(buffer));
+    find.visit_stmt(&func.body);
+    find.found
+}
+
+/// Replaces an expression, in shapes of buffers too.
+struct Replace {
+    from: PrimExpr,
+    to: PrimExpr,
+    buffers: FxHashMap<BufferId, Buffer>,
+}
+
+impl Replace {
+    fn func(mut self, func: &PrimFunc) -> PrimFunc {
+        let params = func.params.iter().map(|param| match param {
+            Param::In(buffer) => Param::In(self.buffer(buffer)),
+            Param::Out(buffer) => Param::Out(self.buffer(buffer)),
+            Param::Scalar(_) => param.clone(),
+        });
+        let params = params.collect();
+        let body = self.mutate_stmt(&func.body).unwrap_or_else(|| func.body.clone());
+        PrimFunc { params, body, ..func.clone() }
+    }
+
+    fn buffer(&mut self, buffer: &Buffer) -> Buffer {
+        if let Some(known) = self.buffers.get(&buffer.id) {
+            return known.clone();
+        }
+        let shape = self.mutate_exprs(&buffer.shape);
+        let strides = self.mutate_exprs(&buffer.strides);
+        let new = match (shape, strides) {
+            (None, None) => buffer.clone(),
+            (shape, strides) => buffer.renew(|node| {
+                node.shape = shape.unwrap_or_else(|| node.shape.clone());
+                node.strides = strides.unwrap_or_else(|| node.strides.clone());
+            }),
+        };
+        self.buffers.insert(buffer.id, new.clone());
+        new
+    }
+}
+
+impl Mutator for Replace {
+    fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        if same(expr, &self.from) {
+            return Some(self.to.clone());
+        }
+        let new = self.walk_expr(expr)?;
+        let is_sum = matches!(&new, PrimExpr::Binary(it) if matches!(it.op, BinaryOp::Add | BinaryOp::Sub));
+        Some(if is_sum && new.dtype() == self.to.dtype() { simplify_dim(&new) } else { new })
+    }
+
+    fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {
+        let new = self.buffer(buffer);
+        (new != *buffer).then_some(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::te::{TensorExpr, compute, create_prim_func, placeholder};
+    use crate::tir::transform::analyzer_for;
+    use tvm_runtime::DataType;
+
+    /// Every second element of `x`, from the first one on.
+    fn halved(x: &[PrimExpr]) -> PrimFunc {
+        let x = placeholder("x", x.to_vec(), DataType::F32);
+        let half = |extent: &PrimExpr| simplify_dim(&((extent - 1i64).floordiv(2) + 1i64));
+        let shape: Vec<PrimExpr> = x.shape().iter().map(half).collect();
+        let y: TensorExpr =
+            compute("y", shape, &[&x], |i| x.at(i.iter().map(|it| it * 2i64).collect::<Vec<_>>()));
+        create_prim_func("f", &[x], &[y]).unwrap()
+    }
+
+    fn extents(func: &PrimFunc) -> Vec<PrimExpr> {
+        func.params.iter().filter_map(Param::buffer).flat_map(|it| it.shape.iter().cloned()).collect()
+    }
+
+    #[test]
+    fn quotients_become_dimensions() {
+        let (h, w, s) = (Var::index("h"), Var::index("w"), Var::index("s"));
+        let of_s = (PrimExpr::from(&s) - 1i64).floordiv(2) + 1i64;
+        for (shape, equations, left) in [
+            (vec![PrimExpr::from(&h), PrimExpr::from(&w)], 2, None),
+            (vec![of_s.clone()], 1, Some(false)),
+            (vec![of_s.clone(), PrimExpr::from(&h)], 2, Some(false)),
+            // The scalar is needed elsewhere.
+            (vec![of_s, PrimExpr::from(&s) * 3i64], 0, Some(true)),
+        ] {
+            let func = halved(&shape);
+            let new = with_own_dims(&func).unwrap_or(func);
+            let found = Equation::all(&new);
+            assert_eq!(found.len(), equations, "{new}");
+            assert_eq!(
+                left,
+                (!new.params.iter().all(|it| it.buffer().is_some())).then(|| uses(&new, &s)),
+                "{new}"
+            );
+            let analyzer = analyzer_for(&new);
+            for it in found {
+                let (dim, of) = (PrimExpr::from(&it.dim), PrimExpr::from(&it.of));
+                assert_eq!(it.value().to_string(), format!("({of} - 1) / 2 + 1"));
+                assert!(extents(&new).iter().any(|extent| same(extent, &dim)));
+                assert!(analyzer.can_prove(&(dim.clone() * 2i64).less_equal(&of + 1i64)));
+                assert!(analyzer.can_prove(&(dim.clone() * 2i64).greater_equal(&of)));
+                assert!(!analyzer.can_prove(&(dim * 2i64).greater(&of)));
+            }
+        }
+    }
+
+    #[test]
+    fn entries_that_are_no_equations_are_ignored() {
+        let func = halved(&[Var::index("h").into()]);
+        let func = with_own_dims(&func).unwrap();
+        let with = |numbers: &[i64]| {
+            let entry = AttrValue::List(numbers.iter().copied().map(AttrValue::Int).collect());
+            let attrs = func.attrs.clone().with(EXTENTS, AttrValue::List([entry].into()));
+            Equation::all(&PrimFunc { attrs, ..func.clone() }).len()
+        };
+        assert_eq!(with(&[1, 0, 0, 0, -1, 2, 1]), 1);
+        for bad in [
+            &[1, 0, 0, 0, -1, 0, 1][..],
+            &[1, 0, 0, 0, -1, 2],
+            &[2, 0, 0, 0, -1, 2, 1],
+            &[1, 1, 0, 0, -1, 2, 1],
+            &[-1, 0, 0, 0, -1, 2, 1],
+            &[1, 0, 0, 0, i64::MIN, 2, 1],
+        ] {
+            assert_eq!(with(bad), 0, "{bad:?}");
+        }
+    }
+}
