@@ -27,6 +27,7 @@ cargo xtask COMMAND
            our kernels beside the best libraries, in turns, with the goals; --short in less than 10 minutes. Peers are
            installed into the folder PERF_HOME, else into tvm-bench in the user's cache. Writes benches/results/compare.*
   conformance [--real] [--filter TEXT] [--target TARGET] [--alone] [--out FILE.md] [--tvmc PROGRAM]
+  conformance --hostile N [--seed S] [--first I] [--filter TEXT] [--target TARGET] [--tvmc PROGRAM]
            the node tests of the onnx package beside onnxruntime; with --real, models that Python packages ship, each
            compiled once with its own symbolic dimensions";
 
