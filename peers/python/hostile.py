@@ -9,12 +9,13 @@ does not count. Mutants that fail are kept in DIR/hostile, with a file that says
 import collections, ctypes, ctypes.util, json, multiprocessing, os, random, re, resource, shutil, sys, tempfile, time
 
 import mutate
-import mutate_graph  # noqa: F401  (registers its mutations)
+import mutate_consistent  # noqa: F401  (registers its mutations)
+import mutate_graph  # noqa: F401
 import mutate_values  # noqa: F401
 from conformance import Worker, load_index
 from hostile_models import extra_models
 
-SECONDS, WAIT, BYTES = 10, 60, 2 << 30
+SECONDS, WAIT, BYTES = 10, 300, 2 << 30
 JOBS = 2
 SECRET = bytes(range(64, 128)) * 64
 KEPT = 10  # mutants of one kind that are kept

@@ -495,9 +495,9 @@ def doubling(m):
 def repeated(m):
     """A long chain, each link of which may double the size of the value."""
     value, length = m.pick(m.names()), m.rng.choice([10, 40, 100, 1000])
-    op = m.rng.choice(["Add", "Concat", "Relu", "Expand", "Tile", "MatMul", "Unsqueeze", "Identity"])
+    op = m.rng.choice(["Add", "Concat", "Relu", "Expand", "Tile", "MatMul", "Unsqueeze", "Identity", "Squeeze"])
     shape = m.constant(np.array(m.rng.choice([[2], [2, 2], [0], [1]]), np.int64))
-    inputs = {"Relu": 1, "Identity": 1}.get(op, 2)
+    inputs = {"Relu": 1, "Identity": 1, "Squeeze": 1}.get(op, 2)
     for _ in range(length):
         result = m.fresh("c")
         given = [value, shape] if op in ("Expand", "Tile", "Unsqueeze") else [value] * inputs

@@ -71,6 +71,7 @@ const FILES: &[(&str, &str)] = &[
     ("hostile.py", include_str!("../python/hostile.py")),
     ("hostile_models.py", include_str!("../python/hostile_models.py")),
     ("mutate.py", include_str!("../python/mutate.py")),
+    ("mutate_consistent.py", include_str!("../python/mutate_consistent.py")),
     ("mutate_graph.py", include_str!("../python/mutate_graph.py")),
     ("mutate_values.py", include_str!("../python/mutate_values.py")),
     ("models.py", include_str!("../python/models.py")),

@@ -383,3 +383,19 @@ fn sequences_of_known_length() {
     assert_eq!(got[1].to_vec::<i64>().unwrap(), [4]);
     assert_eq!(got[2].to_vec::<bool>().unwrap(), [true]);
 }
+
+/// Each node is a choice that only a run makes, so the rest of the graph would be converted for both values of each.
+#[test]
+fn many_choices_one_after_the_other_end_in_an_error() {
+    let mut nodes = Vec::new();
+    let mut it = model(17, vec![]);
+    for i in 0..3000 {
+        it = it.input(&format!("x{i}"), &format!("d{i} 2"));
+        nodes.push(node("Squeeze", &format!("x{i}"), &format!("y{i}"), vec![]));
+        nodes.push(node("ReduceSum", &format!("y{i}"), &format!("n{i}"), vec![int("keepdims", 0)]));
+        nodes.push(node("Add", &format!("n{} n{i}", i.max(1) - 1), &format!("s{i}"), vec![]));
+    }
+    it.graph.as_mut().unwrap().node = nodes;
+    let message = refusal(&(0..3000).fold(it, |it, i| it.output(&format!("s{i}"))));
+    assert!(message.contains("more than 256 choices that only a run makes"), "{message}");
+}

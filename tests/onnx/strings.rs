@@ -295,3 +295,14 @@ fn constants_and_refusals() {
     assert!(refusal(&make("Relu", 2)).contains("strings in place of numbers"));
     assert!(refusal(&make("Identity", 3)).contains("has 3 strings, got 2"));
 }
+
+/// Axes that only a run knows: the rest of the graph is converted for each, with the strings in mind.
+#[test]
+fn axes_of_strings_that_only_a_run_knows() {
+    let model = |it: ModelProto| {
+        push(with_strings(it, "x", "1 3 1"), node("Squeeze", "x axes", "y", vec![])).typed("axes", DataType::I64, "1")
+    };
+    let x = strings(&["a", "bc", ""], &[1, 3, 1]);
+    check(&model, &[x.clone(), longs(&[2])], &[1, 3], &["a", "bc", ""]);
+    check(&model, &[x, longs(&[-3])], &[3, 1], &["a", "bc", ""]);
+}

@@ -22,6 +22,10 @@ use crate::value::{Form, Value};
 /// than once.
 const MAX_CONVERSIONS: usize = 20_000;
 
+/// Number of scopes that may be open at once: graphs in graphs, and choices that only a run makes, within each of which the
+/// rest of the graph is converted.
+const MAX_SCOPES: usize = 256;
+
 type Values = Result<Vec<Value>, OnnxError>;
 
 /// What is known of a name before a nested graph defines it anew.
@@ -241,9 +245,13 @@ impl<'m> Importer<'m> {
         &mut self,
         convert: impl FnOnce(&mut Self) -> Result<Vec<Arg>, OnnxError>,
     ) -> Result<Result<Body, OnnxError>, OnnxError> {
+        if self.scopes.len() >= MAX_SCOPES {
+            let what = format!("more than {MAX_SCOPES} choices that only a run makes, each after the other");
+            return Err(OnnxError::unsupported(what));
+        }
         self.enter();
         self.builder.begin_scope();
-        let res = convert(self);
+        let res = tvm_core::support::with_stack(|| convert(self));
         let ret = res.as_ref().map_or_else(|_| Vec::new(), Clone::clone);
         let ret = if ret.len() == 1 { ret[0].clone() } else { Arg::Tuple(ret.into()) };
         self.builder.end_block(true);
