@@ -6,7 +6,7 @@ Mutant `i` depends on the seed and on `i` alone. A mutant passes when it is refu
 time and 2 GB of memory, without a panic, and without a read of the file that lies outside of its folder. What its outputs are
 does not count. Mutants that fail are kept in DIR/hostile, with a file that says what was changed and what happened.
 """
-import collections, ctypes, ctypes.util, json, multiprocessing, os, random, re, resource, shutil, sys, tempfile, time
+import collections, ctypes, ctypes.util, json, multiprocessing, os, queue, random, re, resource, shutil, sys, tempfile, time
 
 import mutate
 import mutate_consistent  # noqa: F401  (registers its mutations)
@@ -225,9 +225,9 @@ def hostile(args):
     slowest, largest, running, shown = (0.0, None), (0, None), len(jobs), time.time()
     while running:
         try:
-            result = results.get(timeout=2 * WAIT)
-        except multiprocessing.queues.Empty:
-            if all(job.is_alive() for job in jobs):
+            result = results.get(timeout=5)
+        except queue.Empty:
+            if any(job.is_alive() for job in jobs):
                 continue
             break
         if result is None:

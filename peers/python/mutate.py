@@ -198,7 +198,7 @@ def mutate(m, count):
         function = m.rng.choices(functions, weights)[0]
         try:
             m.log.append(f"{function.__name__}: {function(m)}"[:300])
-        except (Skip, ValueError, TypeError, OverflowError, DecodeError, EncodeError, UnicodeError, RecursionError):
+        except (Skip, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError, DecodeError, EncodeError):
             continue
         if m.model.ByteSize() > 4 << 20:
             break

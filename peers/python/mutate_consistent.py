@@ -70,7 +70,7 @@ def retyped(m):
 
     def convert(proto):
         array = numpy_helper.to_array(proto)
-        if array.dtype == object:
+        if array.dtype.kind in "Oc":
             raise Skip
         with np.errstate(all="ignore"):
             return numpy_helper.from_array(array.astype(np.float64).astype(dtype), proto.name)

@@ -510,6 +510,37 @@ def repeated(m):
 # Sizes.
 
 
+@mutation(2)
+def arithmetic(m):
+    """A long chain of arithmetic on a shape, each link of which reads the one before more than once."""
+    x, dtype = m.pick(m.names()), np.int64
+    graph, length = m.model.graph, m.rng.choice([3, 10, 30, 100])
+    ops = m.rng.choices(["Add", "Mul", "Sub", "Max", "Min", "Div", "Mod", "Where", "Equal"], k=m.rng.choice([1, 2, 3]))
+    value, constants = m.fresh("s"), [m.constant(np.array(it, dtype)) for it in (1, 3)]
+    graph.node.append(helper.make_node("Shape", [x], [value]))
+    recent = [value]
+    for _ in range(length):
+        op, result = m.rng.choice(ops), m.fresh("s")
+        given = [recent[-1], m.pick(recent[-2:] + constants)]
+        m.rng.shuffle(given)
+        if op in ("Where", "Equal"):
+            graph.node.append(helper.make_node("Equal" if op == "Equal" else "Less", given, [result + "c"]))
+            given = [result + "c", *given]
+        graph.node.append(helper.make_node("Where" if op == "Equal" else op, given, [result]))
+        recent.append(result)
+    if m.chance(0.5):
+        m.output(recent[-1], 7)
+    else:
+        small, made = m.fresh("s"), m.fresh("y")
+        graph.node.append(helper.make_node("Mod", [recent[-1], constants[1]], [small]))
+        graph.node.append(helper.make_node(m.rng.choice(["ConstantOfShape", "Expand", "Reshape", "Tile"]), [small], [made]))
+        if graph.node[-1].op_type != "ConstantOfShape":
+            graph.node[-1].input.insert(0, x)
+        m.output(made)
+    return f"{length} {' '.join(ops)}"
+
+
+
 @mutation(4)
 def huge(m):
     """A value whose size a constant gives."""

@@ -300,7 +300,11 @@ fn constants_and_refusals() {
 #[test]
 fn axes_of_strings_that_only_a_run_knows() {
     let model = |it: ModelProto| {
-        push(with_strings(it, "x", "1 3 1"), node("Squeeze", "x axes", "y", vec![])).typed("axes", DataType::I64, "1")
+        push(with_strings(it, "x", "1 3 1"), node("Squeeze", "x axes", "y", vec![])).typed(
+            "axes",
+            DataType::I64,
+            "1",
+        )
     };
     let x = strings(&["a", "bc", ""], &[1, 3, 1]);
     check(&model, &[x.clone(), longs(&[2])], &[1, 3], &["a", "bc", ""]);

@@ -303,11 +303,7 @@ impl Model {
     }
 
     /// As [`Model::run`]; another thread may cancel it.
-    pub(crate) fn run_with(
-        &self,
-        options: CallOptions<'_>,
-        inputs: &[Tensor],
-    ) -> Result<Vec<Tensor>, Error> {
+    pub(crate) fn run_with(&self, options: CallOptions<'_>, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         let args: Vec<Value> = inputs.iter().map(Value::from).collect();
         tensors(self.vm.invoke_with(options, MAIN, &args)?)
     }

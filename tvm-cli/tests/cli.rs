@@ -50,7 +50,12 @@ fn an_artifact_gives_what_the_model_gives() {
     let (code, err) = refused(&["run", &at("cut.tvm"), "--fill", "ones"]);
     assert!(code == 1 && err.contains("cut.tvm: artifact of"), "{err}");
     let (_, err) = refused(&["run", &artifact, "--fill", "ones", "--dim", "n=3"]);
-    assert!(err.contains("is compiled already: --dim, --shape, --sequence, --absent and --fast-math are for models"), "{err}");
+    assert!(
+        err.contains(
+            "is compiled already: --dim, --shape, --sequence, --absent and --fast-math are for models"
+        ),
+        "{err}"
+    );
 }
 
 #[test]

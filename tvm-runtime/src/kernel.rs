@@ -176,7 +176,10 @@ impl Kernel {
     /// of its call from time to time, and returns [`RuntimeError::Cancelled`].
     pub fn cancellable_host(
         sig: KernelSig,
-        func: impl Fn(&mut [HostArg<'_>], Option<&CancelToken>) -> Result<(), RuntimeError> + Send + Sync + 'static,
+        func: impl Fn(&mut [HostArg<'_>], Option<&CancelToken>) -> Result<(), RuntimeError>
+        + Send
+        + Sync
+        + 'static,
     ) -> Kernel {
         Kernel(Arc::new(Inner { sig, entry: Entry::Host(Box::new(func)) }))
     }
