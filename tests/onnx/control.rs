@@ -352,7 +352,24 @@ fn functions_of_the_model() {
     multiplied.graph.as_mut().unwrap().node =
         vec![NodeProto { domain: "own".into(), ..node("F59", "x", "y", vec![]) }];
     multiplied.graph.as_mut().unwrap().output.truncate(1);
-    assert!(refusal(&multiplied).contains("functions that become more than"));
+    assert!(
+        refusal(&multiplied).contains("functions that become more than 17352 nodes"),
+        "{}",
+        refusal(&multiplied)
+    );
+    // A large constant in a function that is called often.
+    let bytes = vec![1.0; 1 << 20];
+    let value = AttributeProto { floats: bytes, ..ints("value_floats", &[]) };
+    let value = AttributeProto { ty: tvm_onnx::proto::AttributeType::Floats as i32, ints: vec![], ..value };
+    multiplied.functions =
+        vec![FunctionProto { node: vec![node("Constant", "", "w", vec![value])], ..scaled.clone() }];
+    let call = |i: usize| {
+        let name = if i == 0 { "y".to_string() } else { format!("y{i}") };
+        NodeProto { domain: "own".into(), ..node(&scaled.name, "x", &name, vec![]) }
+    };
+    multiplied.graph.as_mut().unwrap().node = (0..100).map(call).collect();
+    let message = refusal(&multiplied);
+    assert!(message.contains("functions that become more than") && message.contains("bytes"), "{message}");
     let mut endless = scaled;
     endless.node = vec![NodeProto { domain: "own".into(), ..node("Scaled", "v", "w", vec![]) }];
     model.functions = vec![endless];

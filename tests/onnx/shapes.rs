@@ -267,7 +267,7 @@ fn chains_of_shape_arithmetic_are_computed_when_the_model_runs() {
         let model = model(17, nodes).input("x", "n").output("v24").output("z");
         let model = (model.constant("one", &longs(&[1])).constant("three", &longs(&[3])))
             .constant("prime", &longs(&[10007]));
-        let x = floats(&[5], &[0.0; 5]);
+        let x = floats(&[0.0; 5], &[5]);
         let want = (0..24).fold(5, |v, _| value(v));
         for target in targets() {
             let got = run(&compiled(&model, &target).unwrap(), std::slice::from_ref(&x));

@@ -310,3 +310,18 @@ fn axes_of_strings_that_only_a_run_knows() {
     check(&model, &[x.clone(), longs(&[2])], &[1, 3], &["a", "bc", ""]);
     check(&model, &[x, longs(&[-3])], &[3, 1], &["a", "bc", ""]);
 }
+
+/// The width of the result reads the width of both operands, which are one value.
+#[test]
+fn strings_joined_with_themselves_again_and_again() {
+    let chain = |mut it: ModelProto| {
+        for i in 0..10 {
+            let from = if i == 0 { "x".to_string() } else { format!("y{i}") };
+            let to = if i == 9 { "y".to_string() } else { format!("y{}", i + 1) };
+            it = push(it, node("Concat", &format!("{from} {from}"), &to, vec![int("axis", 0)]));
+        }
+        with_strings(it, "x", "n")
+    };
+    let want: Vec<&str> = ["a", "", "bc"].into_iter().cycle().take(3 << 10).collect();
+    check(&chain, &[strings(&["a", "", "bc"], &[3])], &[3 << 10], &want);
+}
