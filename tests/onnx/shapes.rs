@@ -269,10 +269,8 @@ fn chains_of_shape_arithmetic_are_computed_when_the_model_runs() {
             .constant("prime", &longs(&[10007]));
         let x = floats(&[0.0; 5], &[5]);
         let want = (0..24).fold(5, |v, _| value(v));
-        for target in targets() {
-            let got = run(&compiled(&model, &target).unwrap(), std::slice::from_ref(&x));
-            assert_eq!(got[0].to_vec::<i64>().unwrap(), [want], "{link:?} {target}");
-            assert_eq!(got[1].shape(), [want % 3], "{link:?} {target}");
-        }
+        let got = run(&compiled(&model, &Target::interpreter()).unwrap(), std::slice::from_ref(&x));
+        assert_eq!(got[0].to_vec::<i64>().unwrap(), [want], "{link:?}");
+        assert_eq!(got[1].shape(), [want % 3], "{link:?}");
     }
 }
