@@ -2,6 +2,7 @@
 
     conformance.py nodes --data DIR --out FILE.md [--filter TEXT] [--max-opset N] -- TVMC worker conformance --target T
     conformance.py real  --data DIR --out FILE.md [--filter TEXT] -- TVMC
+    conformance.py hostile (hostile.py)
 
 `nodes` writes the tests of the installed onnx package below DIR once, in the layout of ONNX backend tests. A worker reads
 `TEST DIR<tab>OUTPUT DIR` lines and answers one JSON line each. Outputs are compared by the rule of
@@ -134,25 +135,41 @@ def write_tests(root):
 class Worker:
     """A process that serves many tests; it is started again after a crash or a time-out."""
 
-    def __init__(self, command, log):
-        self.command, self.log, self.process = command, log, None
+    def __init__(self, command, log, cwd=None):
+        self.command, self.log, self.cwd, self.process = command, log, cwd, None
+
+    def start(self):
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, stderr=self.log, bufsize=0, cwd=self.cwd)
+        self.rest = b""
+
+    def begin(self):
+        """Called before each request."""
+
+    def over(self, waited):
+        """An answer in place of the worker's, when it goes beyond a limit."""
+        return {"status": "timeout", "msg": f"more than {self.limit} s"} if waited > self.limit else None
 
     def ask(self, line, seconds):
+        self.limit = seconds
         if self.process is None:
-            pipe = subprocess.PIPE
-            self.process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, stderr=self.log, bufsize=0)
-            self.rest, seconds = b"", seconds + 30
+            self.start()
+            self.limit += 30
+        self.begin()
         try:
             self.process.stdin.write(line.encode())
         except BrokenPipeError:
             self.stop()
             return {"status": "crash", "msg": "the worker is gone"}
-        end = time.time() + seconds
+        began = time.time()
         while b"\n" not in self.rest:
-            ready, _, _ = select.select([self.process.stdout], [], [], max(0, end - time.time()))
+            ready, _, _ = select.select([self.process.stdout], [], [], 0.05)
             if not ready:
-                self.stop()
-                return {"status": "timeout", "msg": f"more than {seconds} s"}
+                over = self.over(time.time() - began)
+                if over:
+                    self.stop()
+                    return over
+                continue
             data = os.read(self.process.stdout.fileno(), 1 << 16)
             if not data:
                 code = self.process.wait()
@@ -293,12 +310,17 @@ def judge(root, it, worker):
         shutil.rmtree(output, ignore_errors=True)
 
 
-def nodes(args):
+def load_index(args):
+    """The folder of the node tests, which are written where they are missing, and those that were asked for."""
     root = os.path.join(args.data, f"onnx-nodes-{onnx.__version__}")
     if not os.path.exists(os.path.join(root, "index.json")):
         print(f"writing the node tests of onnx {onnx.__version__} to {root}", flush=True)
         write_tests(root)
-    tests = [it for it in json.load(open(os.path.join(root, "index.json"))) if re.search(args.filter, it["name"])]
+    return root, [it for it in json.load(open(os.path.join(root, "index.json"))) if re.search(args.filter, it["name"])]
+
+
+def nodes(args):
+    root, tests = load_index(args)
     log = open(os.path.join(args.data, "conformance.log"), "ab")
     workers = {"tvm": Worker(args.command, log)}
     if not args.alone:
@@ -487,16 +509,23 @@ def check_real(ort, path, name, command):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["nodes", "real", "serve-ort"])
+    parser.add_argument("what", choices=["nodes", "real", "hostile", "serve-ort"])
     parser.add_argument("--data")
     parser.add_argument("--out")
     parser.add_argument("--filter", default="")
     parser.add_argument("--max-opset", type=int, default=27)
     parser.add_argument("--alone", action="store_true", help="without peers")
+    parser.add_argument("--count", type=int, default=1000, help="number of hostile models")
+    parser.add_argument("--seed", type=int, help="seed of hostile models")
+    parser.add_argument("--first", type=int, default=0, help="number of the first hostile model")
     given = sys.argv[1:]
     end = given.index("--") if "--" in given else len(given)
     args = parser.parse_args(given[:end])
     args.command = given[end + 1 :]
+    if args.what == "hostile":
+        from hostile import hostile
+
+        return hostile(args)
     return {"nodes": nodes, "real": real, "serve-ort": lambda _: serve_ort()}[args.what](args)
 
 

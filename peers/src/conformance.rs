@@ -1,5 +1,6 @@
 //! The program `conformance`: the node tests of the onnx package, and models that Python packages ship, compiled by us and
-//! beside onnxruntime. The work is done by `python/conformance.py`, in the Python environment of the peers.
+//! beside onnxruntime; and mutants of the node tests, compiled by us alone. The work is done by `python/conformance.py`, in
+//! the Python environment of the peers.
 #![allow(clippy::print_stdout, reason = "progress is what this program is for")]
 
 use std::path::PathBuf;
@@ -9,6 +10,8 @@ use tvm_peers::Home;
 
 struct Options {
     real: bool,
+    /// Options of the script for hostile models: `--count N`, and more.
+    hostile: Vec<String>,
     alone: bool,
     filter: String,
     target: String,
@@ -19,6 +22,7 @@ struct Options {
 fn parse(args: &[String]) -> Result<Options, String> {
     let mut res = Options {
         real: false,
+        hostile: Vec::new(),
         alone: false,
         filter: String::new(),
         target: "host".to_string(),
@@ -30,6 +34,8 @@ fn parse(args: &[String]) -> Result<Options, String> {
         let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--real" => res.real = true,
+            "--hostile" => res.hostile.extend(["--count".to_string(), value()?]),
+            "--seed" | "--first" => res.hostile.extend([arg.clone(), value()?]),
             "--alone" => res.alone = true,
             "--filter" => res.filter = value()?,
             "--target" => res.target = value()?,
@@ -38,15 +44,27 @@ fn parse(args: &[String]) -> Result<Options, String> {
             other => return Err(format!("unknown option {other}")),
         }
     }
+    if !res.hostile.is_empty() && !res.hostile.iter().any(|it| it == "--count") {
+        return Err("--seed and --first need --hostile N".to_string());
+    }
+    if !res.hostile.is_empty() && (res.real || res.out.is_some()) {
+        return Err("--hostile goes neither with --real nor with --out".to_string());
+    }
     Ok(res)
 }
 
 fn run(args: &[String]) -> Result<bool, String> {
     let options = parse(args)?;
     let home = Home::find(options.tvmc.clone(), options.target.clone())?;
-    home.prepare_python(&["ort"], &|line| println!("{line}"))?;
+    let hostile = !options.hostile.is_empty();
+    home.prepare_python(if hostile { &[] } else { &["ort"] }, &|line| println!("{line}"))?;
     let mut python = Command::new(home.python());
-    python.arg(home.script("conformance.py")).arg(if options.real { "real" } else { "nodes" });
+    let what = match (hostile, options.real) {
+        (true, _) => "hostile",
+        (_, true) => "real",
+        (false, false) => "nodes",
+    };
+    python.arg(home.script("conformance.py")).arg(what).args(&options.hostile);
     python.arg("--data").arg(home.data()).args(["--filter", &options.filter]);
     if let Some(out) = &options.out {
         python.arg("--out").arg(out);

@@ -406,7 +406,24 @@ fn functions_of_the_model() {
     multiplied.graph.as_mut().unwrap().node =
         vec![NodeProto { domain: "own".into(), ..node("F59", "x", "y", vec![]) }];
     multiplied.graph.as_mut().unwrap().output.truncate(1);
-    assert!(refusal(&multiplied).contains("functions that become more than"));
+    assert!(
+        refusal(&multiplied).contains("functions that become more than 17352 nodes"),
+        "{}",
+        refusal(&multiplied)
+    );
+    // A large constant in a function that is called often.
+    let bytes = vec![1.0; 1 << 20];
+    let value = AttributeProto { floats: bytes, ..ints("value_floats", &[]) };
+    let value = AttributeProto { ty: tvm_onnx::proto::AttributeType::Floats as i32, ints: vec![], ..value };
+    multiplied.functions =
+        vec![FunctionProto { node: vec![node("Constant", "", "w", vec![value])], ..scaled.clone() }];
+    let call = |i: usize| {
+        let name = if i == 0 { "y".to_string() } else { format!("y{i}") };
+        NodeProto { domain: "own".into(), ..node(&scaled.name, "x", &name, vec![]) }
+    };
+    multiplied.graph.as_mut().unwrap().node = (0..100).map(call).collect();
+    let message = refusal(&multiplied);
+    assert!(message.contains("functions that become more than") && message.contains("bytes"), "{message}");
     let mut endless = scaled;
     endless.node = vec![NodeProto { domain: "own".into(), ..node("Scaled", "v", "w", vec![]) }];
     model.functions = vec![endless];
@@ -436,4 +453,20 @@ fn sequences_of_known_length() {
     assert_near(&got[0], &floats(&[-2.0, -3.0, -4.0, -5.0, -6.0, -1.0], &[6]), "sequence");
     assert_eq!(got[1].to_vec::<i64>().unwrap(), [4]);
     assert_eq!(got[2].to_vec::<bool>().unwrap(), [true]);
+}
+
+/// Each node is a choice that only a run makes, so the rest of the graph would be converted for both values of each.
+#[test]
+fn many_choices_one_after_the_other_end_in_an_error() {
+    let mut nodes = Vec::new();
+    let mut it = model(17, vec![]);
+    for i in 0..3000 {
+        it = it.input(&format!("x{i}"), &format!("d{i} 2"));
+        nodes.push(node("Squeeze", &format!("x{i}"), &format!("y{i}"), vec![]));
+        nodes.push(node("ReduceSum", &format!("y{i}"), &format!("n{i}"), vec![int("keepdims", 0)]));
+        nodes.push(node("Add", &format!("n{} n{i}", i.max(1) - 1), &format!("s{i}"), vec![]));
+    }
+    it.graph.as_mut().unwrap().node = nodes;
+    let message = refusal(&(0..3000).fold(it, |it, i| it.output(&format!("s{i}"))));
+    assert!(message.contains("more than 256 choices that only a run makes"), "{message}");
 }

@@ -295,3 +295,23 @@ fn integers_wrap_at_their_limits() {
         assert_eq!(got[1].to_vec::<bool>().unwrap(), greater, "{target}");
     }
 }
+
+/// Kernels do not become expressions with exponentially many operations.
+#[test]
+fn nodes_that_read_the_one_before_twice() {
+    let names: Vec<String> = (0..=40).map(|i| if i == 0 { "x".into() } else { format!("y{i}") }).collect();
+    let square = |i: usize| {
+        let (from, to, by) = (&names[i], &names[i + 1], format!("m{i}"));
+        [
+            node("Mul", &format!("{from} {from}"), &by, vec![]),
+            node("Sub", &format!("{by} {from}"), to, vec![]),
+        ]
+    };
+    let model = model(17, (0..40).flat_map(square).collect()).input("x", "4").output("y40");
+    let start = [0.5f32, -0.25, 0.0, 1.5];
+    let want = start.map(|x| (0..40).fold(x, |x, _| x * x - x));
+    for target in targets() {
+        let got = run(&compiled(&model, &target).unwrap(), &[floats(&start, &[4])]);
+        assert_near(&got[0], &floats(&want, &[4]), &format!("{target}"));
+    }
+}

@@ -260,3 +260,42 @@ fn large_extents_of_empty_tensors() {
         assert_eq!(got[0].shape(), [1 << 40, 0], "{target}");
     }
 }
+
+/// Every link of these chains reads the one before twice, so an expression for the last one has exponentially many nodes.
+#[test]
+fn chains_of_shape_arithmetic_are_computed_when_the_model_runs() {
+    type Link = (&'static [&'static str], fn(i64) -> i64);
+    let chains: &[Link] = &[
+        (&["Add v one", "Div v three", "Max t0 t1"], |v| (v + 1).max(v / 3)),
+        (&["Mod v three", "Add v t0"], |v| v + v % 3),
+        (&["Mul v v", "Mod t0 prime"], |v| v * v % 10007),
+        (&["Less v three", "Add v one", "Where t0 t1 v"], |v| if v < 3 { v + 1 } else { v }),
+    ];
+    for (link, value) in chains {
+        let mut nodes = vec![node("Shape", "x", "v0", vec![])];
+        for i in 0..24 {
+            for (j, text) in link.iter().enumerate() {
+                let (op, inputs) = text.split_once(' ').unwrap();
+                let name = |it: &str| match it {
+                    "v" => format!("v{i}"),
+                    it if it.starts_with('t') && it.len() == 2 => format!("{it}_{i}"),
+                    it => it.to_string(),
+                };
+                let inputs: Vec<String> = inputs.split(' ').map(name).collect();
+                let last = j + 1 == link.len();
+                let made = if last { format!("v{}", i + 1) } else { format!("t{j}_{i}") };
+                nodes.push(node(op, &inputs.join(" "), &made, vec![]));
+            }
+        }
+        nodes.push(node("Mod", "v24 three", "size", vec![]));
+        nodes.push(node("ConstantOfShape", "size", "z", vec![]));
+        let model = model(17, nodes).input("x", "n").output("v24").output("z");
+        let model = (model.constant("one", &longs(&[1])).constant("three", &longs(&[3])))
+            .constant("prime", &longs(&[10007]));
+        let x = floats(&[0.0; 5], &[5]);
+        let want = (0..24).fold(5, |v, _| value(v));
+        let got = run(&compiled(&model, &Target::interpreter()).unwrap(), std::slice::from_ref(&x));
+        assert_eq!(got[0].to_vec::<i64>().unwrap(), [want], "{link:?}");
+        assert_eq!(got[1].shape(), [want % 3], "{link:?}");
+    }
+}

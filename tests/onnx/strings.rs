@@ -295,3 +295,33 @@ fn constants_and_refusals() {
     assert!(refusal(&make("Relu", 2)).contains("strings in place of numbers"));
     assert!(refusal(&make("Identity", 3)).contains("has 3 strings, got 2"));
 }
+
+/// Axes that only a run knows: the rest of the graph is converted for each, with the strings in mind.
+#[test]
+fn axes_of_strings_that_only_a_run_knows() {
+    let model = |it: ModelProto| {
+        push(with_strings(it, "x", "1 3 1"), node("Squeeze", "x axes", "y", vec![])).typed(
+            "axes",
+            DataType::I64,
+            "1",
+        )
+    };
+    let x = strings(&["a", "bc", ""], &[1, 3, 1]);
+    check(&model, &[x.clone(), longs(&[2])], &[1, 3], &["a", "bc", ""]);
+    check(&model, &[x, longs(&[-3])], &[3, 1], &["a", "bc", ""]);
+}
+
+/// The width of the result reads the width of both operands, which are one value.
+#[test]
+fn strings_joined_with_themselves_again_and_again() {
+    let chain = |mut it: ModelProto| {
+        for i in 0..10 {
+            let from = if i == 0 { "x".to_string() } else { format!("y{i}") };
+            let to = if i == 9 { "y".to_string() } else { format!("y{}", i + 1) };
+            it = push(it, node("Concat", &format!("{from} {from}"), &to, vec![int("axis", 0)]));
+        }
+        with_strings(it, "x", "n")
+    };
+    let want: Vec<&str> = ["a", "", "bc"].into_iter().cycle().take(3 << 10).collect();
+    check(&chain, &[strings(&["a", "", "bc"], &[3])], &[3 << 10], &want);
+}

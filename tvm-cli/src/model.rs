@@ -13,7 +13,7 @@ use tvm_core::pass::PassContext;
 use tvm_core::target::Target;
 use tvm_onnx::{DimOption, ImportOptions, ModelFile};
 use tvm_runtime::artifact::{ArtifactError, ArtifactInfo};
-use tvm_runtime::vm::{Executable, ValueType, Vm, VmConfig};
+use tvm_runtime::vm::{CallOptions, Executable, ValueType, Vm, VmConfig};
 use tvm_runtime::{RuntimeError, Tensor, ThreadPool, Value, WorkerPool};
 
 use crate::data;
@@ -302,8 +302,13 @@ impl Model {
 
     /// Runs the model; returns its outputs in order.
     pub(crate) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        self.run_with(CallOptions::default(), inputs)
+    }
+
+    /// As [`Model::run`]; another thread may cancel it.
+    pub(crate) fn run_with(&self, options: CallOptions<'_>, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         let args: Vec<Value> = inputs.iter().map(Value::from).collect();
-        tensors(self.vm.invoke(MAIN, &args)?)
+        tensors(self.vm.invoke_with(options, MAIN, &args)?)
     }
 }
 

@@ -9,7 +9,7 @@ use tvm_runtime::{DataType, Tensor, byte_size};
 use crate::error::{OnnxError, UnsupportedReport};
 use crate::importer::Importer;
 use crate::tensor::{MAX_RANK, show_dims};
-use crate::value::{Form, Ints, Value};
+use crate::value::{Form, Ints, Value, is_large};
 
 impl Importer<'_> {
     /// The value named `name`, if a node before, an input or an initializer defines it.
@@ -97,13 +97,19 @@ impl Importer<'_> {
         Ok(self.named(Arg::Var(var), span))
     }
 
-    /// The value with a symbolic dimension for each extent, if its type knows only the rank: the program reads the extents
-    /// when it runs.
+    /// The value with a symbolic dimension for each extent that its type does not know, or that is too large an expression:
+    /// the program reads the extents when it runs.
     pub(crate) fn named(&mut self, arg: Arg, span: &Span) -> Arg {
         let Type::Tensor(ty) = self.type_of(&arg) else { return arg };
-        let (None, Some(ndim), Some(dtype)) = (ty.known_shape(), ty.ndim(), ty.dtype) else { return arg };
+        let (Some(ndim), Some(dtype)) = (ty.ndim(), ty.dtype) else { return arg };
+        let known = ty.known_shape();
+        if known.is_some_and(|extents| !extents.iter().any(is_large)) {
+            return arg;
+        }
+        let kept = |axis: usize| known.map(|extents| &extents[axis]).filter(|it| !is_large(it));
+        let dim = |axis| PrimExpr::from(&Var::index(format!("extent{axis}")));
         let dims: Vec<PrimExpr> =
-            (0..ndim).map(|axis| PrimExpr::from(&Var::index(format!("extent{axis}")))).collect();
+            (0..ndim).map(|axis| kept(axis).cloned().unwrap_or_else(|| dim(axis))).collect();
         Arg::Var(self.builder.emit_match_cast("sized", arg, Type::tensor(dims, dtype), span))
     }
 

@@ -12,7 +12,7 @@ use crate::error::OnnxError;
 use crate::node::Node;
 use crate::proto::AttributeType;
 use crate::tensor::dtype_from_onnx;
-use crate::value::{Ints, MAX_INTS};
+use crate::value::{Ints, MAX_INTS, is_large};
 
 type Folded = Result<Option<Ints>, OnnxError>;
 
@@ -59,11 +59,12 @@ pub(crate) fn fold(node: &Node<'_, '_>) -> Folded {
         }
         op => given(1).filter(|_| inputs.len() == 2).and_then(|second| binary(op, first, second)),
     };
-    let res = res.filter(|it| it.values.len() <= MAX_INTS).map(|mut it| {
+    let small = |it: &Ints| it.values.len() <= MAX_INTS && !it.values.iter().any(is_large);
+    let res = res.filter(small).map(|mut it| {
         it.values.iter_mut().for_each(|value| *value = node.decided(&simplify_dim(value)));
         it
     });
-    Ok(res.filter(Ints::is_exact))
+    Ok(res.filter(small).filter(Ints::is_exact))
 }
 
 /// Element types of the operands. Floats are whole numbers; exporters compute extents with them as well.

@@ -3,6 +3,7 @@
 //! Values inside a body get names that no other value has. An attribute of a body's node that refers to an attribute of
 //! the function takes its value from the call, or the default.
 
+use prost::Message;
 use rustc_hash::FxHashMap;
 
 use crate::error::OnnxError;
@@ -10,8 +11,17 @@ use crate::importer::is_standard;
 use crate::names::show;
 use crate::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto};
 
-/// Number of nodes, calls of functions among them, that a graph may become.
-const MAX_NODES: usize = 1 << 18;
+/// Number of nodes, calls of functions among them, that a graph may become, beyond [`MAX_GROWTH`] times those of the model.
+const MAX_NODES: usize = 1 << 14;
+
+/// Size in bytes of the messages of these nodes, beyond [`MAX_GROWTH`] times that of the functions.
+const MAX_BYTES: usize = 1 << 26;
+
+/// How often a node of the model may become a node of the graph, on average.
+const MAX_GROWTH: usize = 8;
+
+/// Length up to which the names of nested calls are put together.
+const MAX_PREFIX: usize = 512;
 
 /// Depth to which functions may call each other.
 const MAX_DEPTH: usize = 64;
@@ -42,7 +52,14 @@ pub(crate) fn inlined(model: &ModelProto, graph: &GraphProto, opset: i64) -> Res
             return Err(OnnxError::unsupported(what));
         }
     }
-    let mut inliner = Inliner { functions, calls: 0, nodes: 0 };
+    let written = graph.node.len() + model.functions.iter().map(|it| it.node.len()).sum::<usize>();
+    let size = model.functions.iter().map(Message::encoded_len).sum::<usize>();
+    let mut inliner = Inliner {
+        functions,
+        calls: 0,
+        nodes: Budget::new(MAX_NODES, written, "nodes"),
+        bytes: Budget::new(MAX_BYTES, size, "bytes"),
+    };
     let node = inliner.nodes(&graph.node, &Names::default(), 0)?;
     Ok(Some(GraphProto { node, ..graph.clone() }))
 }
@@ -69,7 +86,30 @@ impl Names<'_> {
 struct Inliner<'m> {
     functions: Functions<'m>,
     calls: usize,
-    nodes: usize,
+    nodes: Budget,
+    bytes: Budget,
+}
+
+/// What functions may become: a small file must not become a large graph.
+struct Budget {
+    left: usize,
+    most: usize,
+    what: &'static str,
+}
+
+impl Budget {
+    fn new(least: usize, written: usize, what: &'static str) -> Budget {
+        let most = least.saturating_add(written.saturating_mul(MAX_GROWTH));
+        Budget { left: most, most, what }
+    }
+
+    fn spend(&mut self, amount: usize) -> Result<()> {
+        let left = self.left.checked_sub(amount);
+        self.left = left.ok_or_else(|| {
+            OnnxError::unsupported(format!("functions that become more than {} {}", self.most, self.what))
+        })?;
+        Ok(())
+    }
 }
 
 impl Inliner<'_> {
@@ -77,6 +117,13 @@ impl Inliner<'_> {
         let mut names = names.clone();
         let mut res = Vec::new();
         for node in nodes {
+            // Calls count as well: bodies without other nodes must not multiply without end.
+            self.nodes.spend(1)?;
+            if depth > 0 {
+                self.bytes.spend(
+                    node.encoded_len() + names.prefix.len() * (1 + node.input.len() + node.output.len()),
+                )?;
+            }
             let attribute = self.attributes(&node.attribute, &names, depth)?;
             let node = NodeProto {
                 input: node.input.iter().map(|it| names.value(it)).collect(),
@@ -91,17 +138,10 @@ impl Inliner<'_> {
                 domain: node.domain.clone(),
                 overload: node.overload.clone(),
             };
-            // Calls count as well: bodies without other nodes must not multiply without end.
-            self.nodes += 1;
             let key = (&*node.domain, &*node.op_type, &*node.overload);
             match self.functions.get(&key).copied() {
                 Some(function) => res.extend(self.body(function, &node, depth)?),
                 None => res.push(node),
-            }
-            if self.nodes > MAX_NODES {
-                return Err(OnnxError::unsupported(format!(
-                    "functions that become more than {MAX_NODES} nodes"
-                )));
             }
         }
         Ok(res)
@@ -155,8 +195,11 @@ impl Inliner<'_> {
             return Err(OnnxError::malformed(message));
         }
         self.calls += 1;
-        let mut names =
-            Names { prefix: format!("{}{}/{}/", call.name, call.op_type, self.calls), ..Names::default() };
+        let mut prefix = format!("{}{}/{}/", call.name, call.op_type, self.calls);
+        if prefix.len() > MAX_PREFIX {
+            prefix = format!("{}/", self.calls);
+        }
+        let mut names = Names { prefix, ..Names::default() };
         let given = |list: &[String], i: usize| list.get(i).cloned().unwrap_or_default();
         for (i, name) in function.input.iter().enumerate() {
             names.values.insert(name.clone(), given(&call.input, i));

@@ -148,12 +148,19 @@ impl<'a, 'm> Node<'a, 'm> {
         values: Vec<(usize, Value)>,
         convert: impl FnOnce(&mut Self) -> Result<T, OnnxError>,
     ) -> Result<T, OnnxError> {
+        let before = self.importer.read.len();
         self.importer.enter();
+        let mut replaced: Vec<&str> = Vec::new();
         for (i, value) in values {
+            replaced.push(&self.proto.input[i]);
             self.importer.define(&self.proto.input[i], value, None);
         }
         let res = convert(self);
+        // What was read of other inputs stays read: a choice that the conversion asks for is about those very dimensions.
+        let mut read = self.importer.read.split_off(before);
+        read.retain(|(name, _)| !replaced.contains(name));
         self.importer.leave();
+        self.importer.read.extend(read);
         res
     }
 
@@ -162,9 +169,11 @@ impl<'a, 'm> Node<'a, 'm> {
         &mut self,
         convert: impl FnOnce(&mut Self) -> Result<T, OnnxError>,
     ) -> Result<T, OnnxError> {
+        self.importer.enter();
         self.importer.builder.begin_scope();
         let res = convert(self);
         self.importer.builder.end_scope(Arg::Tuple([].into()));
+        self.importer.leave();
         res
     }
 

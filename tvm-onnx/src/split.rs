@@ -11,6 +11,10 @@ use crate::nodes::{Outputs, Sequence, Values};
 use crate::proto::GraphProto;
 use crate::value::Form;
 
+/// Number of scopes that may be open at once: graphs in graphs, and choices that only a run makes, within each of which the
+/// rest of the graph is converted.
+const MAX_SCOPES: usize = 256;
+
 /// A node whose results have another rank where a condition holds than where it does not.
 pub(crate) struct Split<'m> {
     /// The condition: a scalar or a tensor of rank 0. A constant decides it.
@@ -131,9 +135,13 @@ impl<'m> Importer<'m> {
         &mut self,
         convert: impl FnOnce(&mut Self) -> Result<(Vec<Arg>, T), OnnxError>,
     ) -> Result<Tried<T>, OnnxError> {
+        if self.scopes.len() >= MAX_SCOPES {
+            let what = format!("more than {MAX_SCOPES} choices that only a run makes, each after the other");
+            return Err(OnnxError::unsupported(what));
+        }
         self.enter();
         self.builder.begin_scope();
-        let res = convert(self);
+        let res = tvm_core::support::with_stack(|| convert(self));
         let ret = res.as_ref().map_or_else(|_| Vec::new(), |(args, _)| args.clone());
         let ret = if ret.len() == 1 { ret[0].clone() } else { Arg::Tuple(ret.into()) };
         self.builder.end_block(true);

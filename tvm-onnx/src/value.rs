@@ -1,11 +1,24 @@
 //! What the importer knows about a value of the model.
 
 use tvm_core::relax::Arg;
-use tvm_core::tir::PrimExpr;
+use tvm_core::tir::{PrimExpr, any_expr};
 use tvm_runtime::{DataType, Tensor};
 
 /// Largest number of elements of an integer tensor that is tracked symbolically.
 pub(crate) const MAX_INTS: usize = 4096;
+
+/// Largest number of nodes of an expression that is tracked symbolically, shared parts counted as often as they are read.
+const MAX_NODES: usize = 256;
+
+/// True for an expression that is too large to be tracked. Every link of a chain of shape arithmetic may read the one before
+/// twice, and everything that looks at expressions takes time in proportion to their size.
+pub(crate) fn is_large(expr: &PrimExpr) -> bool {
+    let mut nodes = 0;
+    any_expr(expr, &mut |_| {
+        nodes += 1;
+        nodes > MAX_NODES
+    })
+}
 
 /// A value of the model.
 #[derive(Clone, Debug)]

@@ -18,6 +18,7 @@ use crate::error::RuntimeError;
 use crate::host_arg::{HostArg, with_host_args, with_raw_args};
 use crate::status;
 use crate::thread_pool::{ThreadPool, panic_message};
+use crate::vm::{CallOptions, CancelToken};
 
 /// One extent in a signature.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -116,8 +117,9 @@ pub(crate) fn fmt_list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T])
     items.iter().enumerate().try_for_each(|(i, item)| write!(f, "{}{item}", if i == 0 { "" } else { ", " }))
 }
 
-/// A host function that acts as a kernel. It receives checked views of its arguments, in the order of the signature.
-pub type HostFn = dyn Fn(&mut [HostArg<'_>]) -> Result<(), RuntimeError> + Send + Sync;
+/// A host function that acts as a kernel. It receives checked views of its arguments, in the order of the signature, and
+/// the token that cancels the call.
+pub type HostFn = dyn Fn(&mut [HostArg<'_>], Option<&CancelToken>) -> Result<(), RuntimeError> + Send + Sync;
 
 /// Kind of code that runs when a kernel is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -161,11 +163,23 @@ impl Kernel {
         Kernel(Arc::new(Inner { sig, entry: Entry::Native { func, keep: library } }))
     }
 
-    /// Makes a kernel from a Rust function, for example the reference interpreter. Element types, ranks and constant
-    /// extents are checked before it is called, and no output overlaps another argument.
+    /// Makes a kernel from a Rust function. Element types, ranks and constant extents are checked before it is called, and
+    /// no output overlaps another argument.
     pub fn host(
         sig: KernelSig,
         func: impl Fn(&mut [HostArg<'_>]) -> Result<(), RuntimeError> + Send + Sync + 'static,
+    ) -> Kernel {
+        Kernel::cancellable_host(sig, move |args, _| func(args))
+    }
+
+    /// As [`Kernel::host`], for a function that may take long, such as the reference interpreter: it looks at the token
+    /// of its call from time to time, and returns [`RuntimeError::Cancelled`].
+    pub fn cancellable_host(
+        sig: KernelSig,
+        func: impl Fn(&mut [HostArg<'_>], Option<&CancelToken>) -> Result<(), RuntimeError>
+        + Send
+        + Sync
+        + 'static,
     ) -> Kernel {
         Kernel(Arc::new(Inner { sig, entry: Entry::Host(Box::new(func)) }))
     }
@@ -220,10 +234,24 @@ impl Kernel {
         args: &[KernelArg],
         pool: Option<&dyn ThreadPool>,
     ) -> Result<(), RuntimeError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.call_raw_with(args, CallOptions { pool, cancel: None }) }
+    }
+
+    /// As [`Kernel::call_raw`], for a call that may be cancelled.
+    ///
+    /// # Safety
+    /// That of [`Kernel::call_raw`].
+    #[inline]
+    pub(crate) unsafe fn call_raw_with(
+        &self,
+        args: &[KernelArg],
+        options: CallOptions<'_>,
+    ) -> Result<(), RuntimeError> {
         match &self.0.entry {
             Entry::Native { func, .. } => {
                 // The error is boxed, so that a call that succeeds copies only a pointer.
-                let failure = with_context(pool, |ctx| {
+                let failure = with_context(options.pool, |ctx| {
                     // SAFETY: `native` promised a kernel of this ABI, the caller promises valid arguments.
                     let status = unsafe { func(args.as_ptr(), args.len() as i32, ctx) };
                     // SAFETY: `ctx` is the context of this call, which failed with `status`.
@@ -233,7 +261,7 @@ impl Kernel {
             }
             Entry::Host(func) => {
                 // SAFETY: the caller promises valid arguments of the signature's kinds.
-                let run = || unsafe { with_host_args(&self.0.sig, args, |args| func(args)) };
+                let run = || unsafe { with_host_args(&self.0.sig, args, |args| func(args, options.cancel)) };
                 catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
                     Err(RuntimeError::Panicked { func: self.name().into(), message: panic_message(&*panic) })
                 })

@@ -2,16 +2,19 @@
 //!
 //! A request names a test directory and an output directory. The answer is one JSON line. Its status is `ok` if outputs
 //! were written; otherwise it is `unsupported` or `error`, with the phase (`load`, `compile`, `run`, `save`) and a
-//! message. Models are untrusted here: tensors beyond the limits are refused before memory is allocated.
+//! message. Models are untrusted here: tensors beyond the limits are refused before memory is allocated, and a run that takes too
+//! long is cancelled.
 
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::json;
 use tvm_core::target::Target;
 use tvm_onnx::ImportOptions;
 use tvm_onnx::proto::TypeProto;
-use tvm_runtime::vm::VmConfig;
+use tvm_runtime::vm::{CallOptions, CancelToken, VmConfig};
 use tvm_runtime::{DataType, Tensor};
 
 use crate::cases::{self, Case};
@@ -28,6 +31,9 @@ pub(crate) struct Args {
     /// Largest tensor in MiB; all tensors together may have twice that size.
     #[arg(long, default_value_t = 256)]
     limit_mib: u64,
+    /// Longest run of a model in seconds; it is cancelled between two kernels.
+    #[arg(long, default_value_t = 6)]
+    limit_seconds: u64,
 }
 
 /// Longest message in an answer.
@@ -70,12 +76,31 @@ fn run(args: &Args, dir: &Path, output: &Path, phase: &mut &'static str) -> Resu
         let values = case.inputs(set)?;
         let model = case.compile(&values, phase)?;
         *phase = "run";
-        let results = model.run(&values.tensors)?;
+        let limit = Duration::from_secs(args.limit_seconds);
+        let results = cancelled_after(limit, |token| {
+            model.run_with(CallOptions { cancel: Some(token), ..CallOptions::default() }, &values.tensors)
+        })?;
         *phase = "save";
         let (names, elements) = (model.outputs.clone(), model.elements.clone());
         save(&output.join(i.to_string()), &case.outputs(), &results, &names, &elements)?;
     }
     Ok(())
+}
+
+/// Runs `f`, whose token is cancelled if it takes longer than `limit`.
+fn cancelled_after<T>(limit: Duration, f: impl FnOnce(&CancelToken) -> T) -> T {
+    let token = CancelToken::new();
+    let (done, waits) = mpsc::channel::<()>();
+    let late = token.clone();
+    std::thread::spawn(move || {
+        // The other end is dropped when `f` has returned.
+        if waits.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+            late.cancel();
+        }
+    });
+    let res = f(&token);
+    drop(done);
+    res
 }
 
 /// A tensor that the model gave: its name, and the name of its element type if that is a narrow one.

@@ -12,6 +12,9 @@ use tvm_runtime::DimBound;
 use crate::arith::{Analyzer, same};
 use crate::ir::tensor_program::{BinaryOp, PrimExpr, any_expr, binary};
 
+/// Number of terms up to which a product of sums is multiplied out; it is an atom otherwise.
+const MAX_TERMS: usize = 64;
+
 /// A sum of terms; a term is a coefficient times the product of its atoms.
 #[derive(Clone, Debug, Default)]
 struct Poly(Vec<(i64, Vec<PrimExpr>)>);
@@ -148,6 +151,10 @@ fn normal_form(expr: &PrimExpr, use_bounds: bool) -> Poly {
             match it.op {
                 BinaryOp::Add => a.plus(b, 1),
                 BinaryOp::Sub => a.plus(b, -1),
+                BinaryOp::Mul if a.0.len().saturating_mul(b.0.len()) > MAX_TERMS => {
+                    // As it is written: multiplied out in part, it would grow with every further factor.
+                    Poly::atom(expr.clone())
+                }
                 BinaryOp::Mul => a.times(&b),
                 BinaryOp::FloorDiv | BinaryOp::Div if b.0.is_empty() => Poly::atom(expr.clone()),
                 BinaryOp::FloorDiv | BinaryOp::Div if a.divided_by(&b).is_some() => {
@@ -271,6 +278,16 @@ mod tests {
         assert!(prove_unequal(&(&n + 1i64), &n));
         assert!(!prove_equal(&n, &m) && !prove_unequal(&n, &m));
         assert!(!prove_equal(&n.clone().floordiv(2), &n.clone().floordiv(3)));
+    }
+
+    /// A product of sums has exponentially many terms.
+    #[test]
+    fn products_of_many_sums_stay_products() {
+        let sum = |i: usize| {
+            PrimExpr::from(Var::index(format!("n{i}"))) + PrimExpr::from(Var::index(format!("m{i}")))
+        };
+        let product = product(&(0..40).map(sum).collect::<Vec<_>>());
+        assert!(product.to_string().len() < 200_000, "{product}");
     }
 
     #[test]

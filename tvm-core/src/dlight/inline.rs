@@ -11,6 +11,10 @@ use crate::tir::{Block, BlockRealize, Buffer, BufferLoad, IterKind, PrimExpr, an
 /// Number of operations that may be computed again.
 pub(super) const AGAIN: usize = 8;
 
+/// Number of operations up to which expressions grow. A chain of blocks each of which reads the one before twice would become
+/// an expression with exponentially many, even if those at one place are computed once.
+const LARGEST: usize = 512;
+
 /// Inlines every element-wise block all of whose readers are element-wise. The accesses of the buffer that goes must be
 /// provably in bounds: else the program is to report the buffer.
 pub(super) fn inline(s: &mut Schedule) {
@@ -40,8 +44,10 @@ fn may_go(realize: &BlockRealize, blocks: &[Arc<BlockRealize>]) -> bool {
         && in_bounds(&realize.block, &store.indices, &store.buffer)
         && readers.all(|reader| {
             let mut places: Vec<Arc<BufferLoad>> = Vec::new();
+            let mut loads = 0usize;
             for_each_load(&reader.block.body, &mut |load| {
                 let same = |it: &Arc<BufferLoad>| same_indices(&it.indices, &load.indices);
+                loads += usize::from(load.buffer == store.buffer);
                 if load.buffer == store.buffer && !places.iter().any(same) {
                     places.push(load.clone());
                 }
@@ -49,6 +55,7 @@ fn may_go(realize: &BlockRealize, blocks: &[Arc<BlockRealize>]) -> bool {
             is_element_wise(reader)
                 && places.iter().all(|load| in_bounds(&reader.block, &load.indices, &load.buffer))
                 && operations(&store.value) * places.len().saturating_sub(1) <= AGAIN
+                && (loads < 2 || operations(&store.value).saturating_mul(loads) <= LARGEST)
         })
 }
 

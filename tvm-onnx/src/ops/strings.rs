@@ -78,7 +78,7 @@ pub(super) fn by_byte(node: &mut Node<'_, '_>) -> Result<(Arg, Vec<PrimExpr>)> {
 /// Converts an operator that only moves elements: it moves the numbers of the strings, by which they are looked up then.
 pub(super) fn moved(node: &mut Node<'_, '_>, convert: &Convert) -> Result<Vec<Value>> {
     let (mut tables, mut given, mut first) = (Vec::new(), Vec::new(), PrimExpr::index(0));
-    let mut width = PrimExpr::index(1);
+    let mut width: Option<PrimExpr> = None;
     for i in (0..node.num_inputs()).filter(|&i| node.is_strings(i)).collect::<Vec<_>>() {
         let x = node.strings(i)?;
         let mut shape = node.shape(&x)?;
@@ -89,8 +89,12 @@ pub(super) fn moved(node: &mut Node<'_, '_>, convert: &Convert) -> Result<Vec<Va
         given.push((i, Value::from(node.reshape(&numbers, &shape)?)));
         tables.push(node.reshape(&x, &[count.clone(), own.clone()])?);
         first = simplify_dim(&(first + count));
-        width = simplify_dim(&width.max(own));
+        width = Some(match width {
+            Some(width) if !prove_equal(&width, &own) => simplify_dim(&width.max(own)),
+            _ => own,
+        });
     }
+    let width = width.unwrap_or_else(|| PrimExpr::index(1));
     for table in &mut tables {
         *table = node.widened(table, &width)?;
     }

@@ -160,8 +160,8 @@ fn host_functions_are_contained() {
     let sig = || add_kernel().signature().clone();
     let a = Array2::<f32>::zeros((2, 3));
     let mut c = a.clone();
-    let panics: Box<HostFn> = Box::new(|_| panic!("no {}", 1));
-    let f = Add::new(Kernel::host(sig(), panics)).unwrap();
+    let panics: Box<HostFn> = Box::new(|_, _| panic!("no {}", 1));
+    let f = Add::new(Kernel::cancellable_host(sig(), panics)).unwrap();
     assert_eq!(f.call(&a, &a, &mut c).unwrap_err().to_string(), "`add` panicked: no 1");
     // Through the safe untyped call, kinds are checked.
     let shape = [2, 3];

@@ -11,8 +11,8 @@ use crate::device::{Device, DeviceKind};
 use crate::error::RuntimeError;
 use crate::kernel::{Backend, Kernel, ParamKind, ParamSig};
 use crate::tensor::Tensor;
-use crate::thread_pool::ThreadPool;
 use crate::value::Value;
+use crate::vm::CallOptions;
 
 impl Kernel {
     /// Runs the kernel for run number `writer` of a virtual machine. Inputs and outputs are tensors; scalars are
@@ -21,7 +21,7 @@ impl Kernel {
         &self,
         args: impl ExactSizeIterator<Item = &'a Value>,
         writer: u64,
-        pool: Option<&dyn ThreadPool>,
+        options: CallOptions<'_>,
     ) -> Result<(), RuntimeError> {
         let params = &self.signature().params;
         if args.len() != params.len() {
@@ -32,9 +32,9 @@ impl Kernel {
         let len = params.len();
         // Few slots are quick to clear.
         match len {
-            ..=4 => self.call_in(&mut [SLOT; 4][..len], &mut [ARG; 4][..len], args, writer, pool),
-            5..=12 => self.call_in(&mut [SLOT; 12][..len], &mut [ARG; 12][..len], args, writer, pool),
-            _ => self.call_in(&mut vec![SLOT; len], &mut vec![ARG; len], args, writer, pool),
+            ..=4 => self.call_in(&mut [SLOT; 4][..len], &mut [ARG; 4][..len], args, writer, options),
+            5..=12 => self.call_in(&mut [SLOT; 12][..len], &mut [ARG; 12][..len], args, writer, options),
+            _ => self.call_in(&mut vec![SLOT; len], &mut vec![ARG; len], args, writer, options),
         }
     }
 
@@ -45,7 +45,7 @@ impl Kernel {
         raw: &mut [KernelArg],
         args: impl Iterator<Item = &'a Value>,
         writer: u64,
-        pool: Option<&dyn ThreadPool>,
+        options: CallOptions<'_>,
     ) -> Result<(), RuntimeError> {
         let mut device = None;
         let (mut outputs, mut elements) = (false, false);
@@ -80,7 +80,7 @@ impl Kernel {
         }
         // SAFETY: the kinds are the signature's; the values and the slots outlive the call, and the outputs belong to
         // this run alone (see the file header).
-        unsafe { self.call_raw(raw, pool) }
+        unsafe { self.call_raw_with(raw, options) }
     }
 
     /// Checks that no output overlaps another argument. Machine code relies on this: a write could otherwise invalidate

@@ -299,7 +299,8 @@ impl<'a> Run<'a> {
         let start = self.profile.is_some().then(Instant::now);
         let regs = &self.ws.regs[self.base..];
         let values = args.iter().map(|reg| &regs[reg.index()]);
-        let res = kernel.call_values(values, self.writer, self.options.pool.or(vm.config.pool.as_deref()));
+        let options = CallOptions { pool: self.options.pool.or(vm.config.pool.as_deref()), ..self.options };
+        let res = kernel.call_values(values, self.writer, options);
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
             let values = args.iter().map(|reg| &regs[reg.index()]);
             profile.add(ProfileKind::Kernel, kernel.name(), start, values);

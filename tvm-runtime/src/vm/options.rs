@@ -13,7 +13,8 @@ use crate::thread_pool::ThreadPool;
 pub struct CallOptions<'a> {
     /// Thread pool of the kernels; `None` for the one of the virtual machine.
     pub pool: Option<&'a dyn ThreadPool>,
-    /// Ends the call between two instructions once it is cancelled; a kernel that runs is finished.
+    /// Ends the call between two instructions once it is cancelled. A kernel of machine code that runs is finished; the
+    /// reference interpreter stops inside of a kernel.
     pub cancel: Option<&'a CancelToken>,
 }
 

@@ -25,9 +25,9 @@ pub fn interpreted_kernels(module: &IRModule) -> Result<Module, RuntimeError> {
 pub fn interpreted_kernel(name: &str, func: &PrimFunc) -> Result<Kernel, RuntimeError> {
     let program = Program::compile(func).map_err(|err| runtime_error(name, err))?;
     let called: std::sync::Arc<str> = name.into();
-    Ok(Kernel::host(kernel_sig(name, func), move |args| {
+    Ok(Kernel::cancellable_host(kernel_sig(name, func), move |args, cancel| {
         let mut values = args.iter().map(to_value).collect::<Result<Vec<_>, _>>()?;
-        program.run(&mut values).map_err(|err| runtime_error(&called, err))?;
+        program.run_until(&mut values, cancel).map_err(|err| runtime_error(&called, err))?;
         for (arg, value) in args.iter_mut().zip(&values) {
             if let (HostArg::Out(view), Value::Tensor(tensor)) = (arg, value) {
                 view.bytes_mut().copy_from_slice(tensor.bytes()?);

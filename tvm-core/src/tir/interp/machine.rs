@@ -1,10 +1,15 @@
 //! State of a running program: variable slots, buffer views, memory.
 
 use smallvec::SmallVec;
+use tvm_runtime::RuntimeError;
+use tvm_runtime::vm::CancelToken;
 
 use super::strict::Watch;
 use super::{InterpError, InterpErrorKind};
 use crate::ir::Span;
+
+/// Steps between two looks at the token that cancels a program: some milliseconds.
+const STEPS_AT_ONCE: u64 = 1 << 16;
 
 /// Marks a computation that stopped; the reason is in the machine.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +78,11 @@ pub(super) struct Machine<'a> {
     pub(super) lane: usize,
     /// State of the strict mode, if enabled.
     pub(super) watch: Option<Box<Watch>>,
+    /// Steps until the limit and the token are looked at, and steps after those.
     steps: u64,
+    more_steps: u64,
+    /// Ends the program.
+    pub(super) cancel: Option<CancelToken>,
     error: Option<Box<InterpError>>,
 }
 
@@ -87,7 +96,9 @@ impl<'a> Machine<'a> {
             packed: Vec::new(),
             lane: 0,
             watch: None,
-            steps,
+            steps: 0,
+            more_steps: steps,
+            cancel: None,
             error: None,
         }
     }
@@ -107,8 +118,21 @@ impl<'a> Machine<'a> {
     /// Counts one step; at the limit the program stops (with no error recorded, which means `StepLimit`).
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Trap> {
-        self.steps = self.steps.checked_sub(1).ok_or(Trap)?;
+        if self.steps == 0 {
+            self.go_on()?;
+        }
+        self.steps -= 1;
         Ok(())
+    }
+
+    #[cold]
+    fn go_on(&mut self) -> Result<(), Trap> {
+        if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+            return Err(self.fail(InterpErrorKind::Runtime(RuntimeError::Cancelled), &Span::none()));
+        }
+        self.steps = self.more_steps.min(STEPS_AT_ONCE);
+        self.more_steps -= self.steps;
+        if self.steps == 0 { Err(Trap) } else { Ok(()) }
     }
 
     #[inline]

@@ -33,6 +33,7 @@ mod tests;
 pub use error::{InterpError, InterpErrorKind};
 pub use strict::Strict;
 pub use tvm_runtime::Value;
+use tvm_runtime::vm::CancelToken;
 
 use super::PrimFunc;
 use machine::Machine;
@@ -67,6 +68,11 @@ impl Program {
     /// Runs on `args` and fails after `steps` statements and loop iterations.
     pub fn run_limited(&self, args: &mut [Value], steps: u64) -> Result<(), InterpError> {
         self.run_on(args, steps, |_| {})
+    }
+
+    /// Runs on `args` and fails once `cancel` is cancelled.
+    pub fn run_until(&self, args: &mut [Value], cancel: Option<&CancelToken>) -> Result<(), InterpError> {
+        self.run_on(args, u64::MAX, |machine| machine.cancel = cancel.cloned())
     }
 
     /// Runs on `args`, after `prepare` has changed the machine.

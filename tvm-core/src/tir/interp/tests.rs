@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tvm_runtime::{DataType, Tensor};
+use tvm_runtime::vm::CancelToken;
+use tvm_runtime::{DataType, RuntimeError, Tensor};
 
 use super::{InterpError, InterpErrorKind, Program, Value, run};
 use crate::ir::{IRModule, Span, Var};
@@ -163,6 +164,13 @@ fn division_by_zero_and_endless_loops_stop() {
         program.run_limited(&mut args, 1000),
         Err(InterpError { kind: InterpErrorKind::StepLimit, .. })
     ));
+    let token = CancelToken::new();
+    let res = std::thread::scope(|scope| {
+        let running = scope.spawn(|| program.run_until(&mut args, Some(&token)));
+        token.cancel();
+        running.join().unwrap()
+    });
+    assert!(matches!(res.unwrap_err().kind, InterpErrorKind::Runtime(RuntimeError::Cancelled)));
 }
 
 #[test]
