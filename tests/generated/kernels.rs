@@ -374,10 +374,22 @@ fn op_nn_conv2d(data: &Tensor<f32, n, 3, 8, 8>, weight: &Tensor<f32, 4, 3, 3, 3>
 
 #[prim_func]
 fn op_nn_conv2d_transpose(data: &Tensor<f32, 1, 2, 4, 4>, weight: &Tensor<f32, 2, 3, 3, 3>, conv2d_transpose: &mut Tensor<f32, 1, 3, 9, 9>) {
-    for [i0, i1, i2, i3, ci, kh, kw] in grid([1, 3, 9, 9, 2, 3, 3]) {
-        block("conv2d_transpose", [S(i0), S(i1), S(i2), S(i3), R(ci), R(kh), R(kw)], |[v_i0, v_i1, v_i2, v_i3, v_ci, v_kh, v_kw]| {
-            init(|| conv2d_transpose[[v_i0, v_i1, v_i2, v_i3]] = 0.0);
-            conv2d_transpose[[v_i0, v_i1, v_i2, v_i3]] += if (v_i2 - v_kh) % 2 == 0 && (v_i2 - v_kh) / 2 >= 0 && (v_i2 - v_kh) / 2 < 4 && (v_i3 - v_kw) % 2 == 0 && (v_i3 - v_kw) / 2 >= 0 && (v_i3 - v_kw) / 2 < 4 { data[[v_i0, v_i1 / 3 * 2 + v_ci, (v_i2 - v_kh) / 2, (v_i3 - v_kw) / 2]] * weight[[v_i1 / 3 * 2 + v_ci, v_i1 % 3, v_kh, v_kw]] } else { 0.0 };
+    let mut pad_temp = alloc::<f32>([1, 2, 6, 6]);
+    let mut conv2d_transpose_phases = alloc::<f32>([1, 12, 5, 5]);
+    for [i0, i1, i2, i3] in grid([1, 2, 6, 6]) {
+        block("pad_temp", [S(i0), S(i1), S(i2), S(i3)], |[v_i0, v_i1, v_i2, v_i3]| {
+            pad_temp[[v_i0, v_i1, v_i2, v_i3]] = if v_i2 - 1 >= 0 && v_i2 - 1 < 4 && v_i3 - 1 >= 0 && v_i3 - 1 < 4 { data[[v_i0, v_i1, v_i2 - 1, v_i3 - 1]] } else { 0.0 };
+        });
+    }
+    for [i0, i1, i2, i3, ci, th, tw] in grid([1, 12, 5, 5, 2, 2, 2]) {
+        block("conv2d_transpose_phases", [S(i0), S(i1), S(i2), S(i3), R(ci), R(th), R(tw)], |[v_i0, v_i1, v_i2, v_i3, v_ci, v_th, v_tw]| {
+            init(|| conv2d_transpose_phases[[v_i0, v_i1, v_i2, v_i3]] = 0.0);
+            conv2d_transpose_phases[[v_i0, v_i1, v_i2, v_i3]] += if v_th * 2 + v_i1 / 3 / 2 < 3 && v_tw * 2 + v_i1 / 3 % 2 < 3 { pad_temp[[v_i0, v_ci, v_i2 + 1 - v_th, v_i3 + 1 - v_tw]] * weight[[v_ci, v_i1 % 3, v_th * 2 + v_i1 / 3 / 2, v_tw * 2 + v_i1 / 3 % 2]] } else { 0.0 };
+        });
+    }
+    for [i0, i1, i2, i3] in grid([1, 3, 9, 9]) {
+        block("conv2d_transpose", [S(i0), S(i1), S(i2), S(i3)], |[v_i0, v_i1, v_i2, v_i3]| {
+            conv2d_transpose[[v_i0, v_i1, v_i2, v_i3]] = conv2d_transpose_phases[[v_i0, (v_i2 % 2 * 2 + v_i3 % 2) * 3 + v_i1, v_i2 / 2, v_i3 / 2]];
         });
     }
 }
