@@ -39,7 +39,11 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--alone" => res.alone = true,
             "--filter" => res.filter = value()?,
             "--target" => res.target = value()?,
-            "--tvmc" => res.tvmc = value()?.into(),
+            // Workers run in folders of their own.
+            "--tvmc" => {
+                let path = PathBuf::from(value()?);
+                res.tvmc = path.canonicalize().map_err(|e| format!("--tvmc {}: {e}", path.display()))?;
+            }
             "--out" => res.out = Some(value()?.into()),
             other => return Err(format!("unknown option {other}")),
         }
