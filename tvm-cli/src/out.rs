@@ -86,3 +86,31 @@ pub(crate) fn bytes(n: u64) -> String {
         _ => format!("{:.1} MiB", n as f64 / 1_048_576.0),
     }
 }
+
+/// A number for reading: `1.33 MFLOP`, `4.0 KiB`.
+pub(crate) fn amount(value: f64, unit: &str) -> String {
+    if unit == "B" {
+        return bytes(value.max(0.0) as u64);
+    }
+    let (scale, prefix) = match value.abs() {
+        it if it >= 1e12 => (1e12, "T"),
+        it if it >= 1e9 => (1e9, "G"),
+        it if it >= 1e6 => (1e6, "M"),
+        it if it >= 1e3 => (1e3, "k"),
+        _ => return format!("{value:.0} {unit}"),
+    };
+    format!("{:.2} {prefix}{unit}", value / scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_readable() {
+        let cases = [(0.0, "FLOP", "0 FLOP"), (1.334e6, "FLOP", "1.33 MFLOP"), (4096.0, "B", "4.0 KiB")];
+        for (value, unit, want) in cases {
+            assert_eq!(amount(value, unit), want);
+        }
+    }
+}

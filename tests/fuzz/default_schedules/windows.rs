@@ -40,6 +40,17 @@ impl Window {
         (self.extent[axis] - 1) * self.dilation[axis] + 1
     }
 
+    /// The parameters of a convolution with this window.
+    fn params(&self, groups: i64) -> ConvParams {
+        ConvParams {
+            strides: self.stride.into(),
+            pad_before: self.pad[0].into(),
+            pad_after: self.pad[1].into(),
+            dilation: self.dilation.into(),
+            groups,
+        }
+    }
+
     /// The extent of the image, at least as long as the window, as a constant, a symbolic dimension or half of one, and that of
     /// the result.
     fn image(&self, p: &mut Builder<'_>, name: &str, axis: usize, most: i64) -> [(PrimExpr, i64); 2] {
@@ -147,13 +158,7 @@ fn convolution_of(
     };
     let weight_dims: Vec<PrimExpr> = weight_dims.into_iter().map(PrimExpr::index).collect();
     let weight = p.input("weight", &weight_dims, dtype);
-    let params = ConvParams {
-        strides: window.stride.into(),
-        pad_before: window.pad[0].into(),
-        pad_after: window.pad[1].into(),
-        dilation: window.dilation.into(),
-        groups,
-    };
+    let params = window.params(groups);
     let layout = |text: &str| text.parse().expect("a layout");
     let layouts = ConvLayouts {
         letters: "NCHW".into(),
@@ -211,13 +216,7 @@ pub(crate) fn transposed(rng: &mut Rng) -> Program {
     let x = p.input("x", &image, dtype);
     let [kh, kw] = window.extent;
     let weight = p.input("weight", &[groups * per_in, per_out, kh, kw].map(PrimExpr::index), dtype);
-    let params = ConvParams {
-        strides: window.stride.into(),
-        pad_before: window.pad[0].into(),
-        pad_after: window.pad[1].into(),
-        dilation: window.dilation.into(),
-        groups,
-    };
+    let params = window.params(groups);
     let y = conv_transpose("conv_transpose", &x, &weight, &params, &out, dtype);
     let y = epilogue(&mut p, y, groups * per_out, None);
     let terms = per_in * kh * kw + 3;

@@ -145,13 +145,7 @@ fn profile(model: &Model, inputs: &[Tensor]) -> Result<Profile, Error> {
 }
 
 fn json_profile(profile: &Profile) -> Json {
-    let row = |(kind, name, entry): (ProfileKind, &str, tvm_runtime::vm::ProfileEntry)| {
-        let kind = match kind {
-            ProfileKind::Kernel => "kernel",
-            ProfileKind::Packed => "packed",
-        };
-        json!({"kind": kind, "name": name, "calls": entry.calls, "time_s": entry.time.as_secs_f64()})
-    };
+    let row = |(kind, name, entry): (ProfileKind, &str, tvm_runtime::vm::ProfileEntry)| json!({"kind": kind.to_string(), "name": name, "calls": entry.calls, "time_s": entry.time.as_secs_f64()});
     let rows: Vec<Json> = profile.entries().into_iter().map(row).collect();
     json!({"total_s": profile.total.as_secs_f64(), "instructions": profile.instructions, "entries": rows})
 }

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Largest tensor in MiB; all tensors together may have twice that size.
     #[arg(long, default_value_t = 256)]
     limit_mib: u64,
-    /// Longest run of a model in seconds; it is cancelled between two kernels.
+    /// Longest run of a model in seconds; then it is cancelled, though a kernel of machine code that runs is finished.
     #[arg(long, default_value_t = 6)]
     limit_seconds: u64,
 }

@@ -57,7 +57,9 @@ pub fn conv(
 ) -> TensorExpr {
     let (letters, kernel_letters) = (&layouts.letters, &layouts.kernel_letters());
     let groups = Groups::of(params, layouts, shape);
-    if let Some(extents) = pointwise_image(x, weight, params, layouts, shape).filter(|_| x.dtype() == dtype) {
+    if let Some(extents) =
+        pointwise_image(x, weight, params, layouts, groups.as_ref(), shape).filter(|_| x.dtype() == dtype)
+    {
         let x = if params.strides.iter().all(|&it| it == 1) { x } else { &every(x, &params.strides, shape) };
         return pointwise(name, x, weight, groups, shape, extents);
     }
@@ -174,6 +176,7 @@ fn pointwise_image(
     weight: &TensorExpr,
     params: &ConvParams,
     layouts: &ConvLayouts,
+    groups: Option<&Groups>,
     shape: &[PrimExpr],
 ) -> Option<[i64; 2]> {
     let zeros = params.pad_before.iter().chain(&params.pad_after).all(|&it| it == 0);
@@ -181,7 +184,7 @@ fn pointwise_image(
         && is_plain(&layouts.out, &layouts.letters)
         && is_plain(&layouts.kernel, &layouts.kernel_letters());
     if !zeros
-        || (params.groups != 1 && shape[1].as_int().is_none_or(|channels| channels <= params.groups))
+        || (params.groups != 1 && groups.is_none())
         || !plain
         || layouts.letters.len() != 4
         || accumulator(x.dtype()) != x.dtype()

@@ -100,11 +100,13 @@ impl Phases {
                 _ => (i[1].clone().floormod(self.channels), i[1].clone().floordiv(self.channels)),
             };
             let phase = unravel(phase, &self.counts);
-            let (first, of_group) = match params.groups {
-                1 => (PrimExpr::index(0), out),
-                _ => (out.clone().floordiv(weight.dim(1)) * &per_group, out.floormod(weight.dim(1))),
+            let (channel_of_data, of_group) = match params.groups {
+                1 => (channel.expr(), out),
+                _ => {
+                    let first = out.clone().floordiv(weight.dim(1)) * &per_group;
+                    (first + channel.expr(), out.floormod(weight.dim(1)))
+                }
             };
-            let channel_of_data = if params.groups == 1 { channel.expr() } else { first + channel.expr() };
             let mut at = vec![i[0].clone(), channel_of_data.clone()];
             let mut of_window = vec![channel_of_data, of_group];
             let mut exists = PrimExpr::bool(true);

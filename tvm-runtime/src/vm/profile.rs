@@ -63,6 +63,15 @@ pub enum ProfileKind {
     Packed,
 }
 
+impl fmt::Display for ProfileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProfileKind::Kernel => "kernel",
+            ProfileKind::Packed => "packed",
+        })
+    }
+}
+
 /// Counts of one kernel or packed function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEntry {

@@ -7,8 +7,9 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::layout::{Layout, layout};
-use super::onnx::{Summary, amount};
+use super::onnx::Summary;
 use crate::cost::{Graph, Node, Port, Source};
+use crate::out::amount;
 use crate::page::{self, escape};
 
 /// The page, in which `{{NAME}}` stands for a part.

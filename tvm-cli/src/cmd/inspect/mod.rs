@@ -5,8 +5,6 @@ mod html;
 mod layout;
 mod onnx;
 
-pub(crate) use onnx::amount;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 

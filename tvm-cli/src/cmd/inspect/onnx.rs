@@ -14,7 +14,7 @@ use super::section;
 use crate::cost::{Extents, Graph, Plan, Poly, Source};
 use crate::error::Error;
 use crate::model::{self, Options};
-use crate::out;
+use crate::out::{self, amount};
 use crate::progress::Progress;
 
 /// What is known about a model.
@@ -302,21 +302,6 @@ fn json_graph(graph: &Graph, number: &dyn Fn(&Poly) -> Json) -> Json {
 /// The longest expression that is shown.
 const LONGEST: usize = 120;
 
-/// A number for reading: `1.33 MFLOP`, `4.0 KiB`.
-pub(crate) fn amount(value: f64, unit: &str) -> String {
-    if unit == "B" {
-        return out::bytes(value.max(0.0) as u64);
-    }
-    let (scale, prefix) = match value.abs() {
-        it if it >= 1e12 => (1e12, "T"),
-        it if it >= 1e9 => (1e9, "G"),
-        it if it >= 1e6 => (1e6, "M"),
-        it if it >= 1e3 => (1e3, "k"),
-        _ => return format!("{value:.0} {unit}"),
-    };
-    format!("{:.2} {prefix}{unit}", value / scale)
-}
-
 fn domain_name(domain: &str) -> &str {
     if domain.is_empty() { "ai.onnx" } else { domain }
 }
@@ -439,13 +424,5 @@ mod tests {
             rows.iter().map(|row| (&*row.dtype, row.tensors, row.bits.div_ceil(8))).collect();
         assert_eq!(shown[1..], [("f32", 2, 28), ("int4", 1, 3)]);
         assert_eq!((shown[0].0, shown[0].1), ("i64", 1));
-    }
-
-    #[test]
-    fn amounts_are_readable() {
-        let cases = [(0.0, "FLOP", "0 FLOP"), (1.334e6, "FLOP", "1.33 MFLOP"), (4096.0, "B", "4.0 KiB")];
-        for (value, unit, want) in cases {
-            assert_eq!(amount(value, unit), want);
-        }
     }
 }

@@ -16,8 +16,8 @@ use crate::cost::{Actual, Extents, cost_of_call};
 pub(crate) struct Row {
     /// Its name.
     pub(crate) name: String,
-    /// True for a function that is no kernel of the model.
-    pub(crate) packed: bool,
+    /// What it is.
+    pub(crate) kind: ProfileKind,
     /// Calls in a run.
     pub(crate) calls: usize,
     /// Seconds in a run: the median of the runs.
@@ -65,7 +65,7 @@ pub(crate) fn rows(runs: &[Profile], programs: &IRModule, machine: Option<&Machi
         let program = programs.get(name).filter(|_| kind == ProfileKind::Kernel);
         Row {
             name: name.to_string(),
-            packed: kind == ProfileKind::Packed,
+            kind,
             calls: calls().count(),
             seconds: median(times.iter().map(Duration::as_secs_f64).collect()),
             work: program.map(|program| work(program, calls(), machine)),

@@ -7,22 +7,21 @@ mod trace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use tvm_codegen::resolve;
 use tvm_core::target::TargetKind;
-use tvm_runtime::vm::{Profile, VmConfig};
-use tvm_runtime::{ThreadPool, Value, WorkerPool};
+use tvm_runtime::Value;
+use tvm_runtime::vm::{Profile, ProfileKind};
 
 use self::kernels::{Row, median};
 use self::machine::{Bound, Machine};
-use crate::cmd::inspect::amount;
+use crate::data;
 use crate::error::Error;
 use crate::inputs::Inputs;
 use crate::model::{MAIN, Options, Threads, tensors};
+use crate::out::{self, amount};
 use crate::progress::Progress;
-use crate::{data, out};
 
 /// Arguments of `tvmc profile`.
 #[derive(Debug, clap::Args)]
@@ -95,8 +94,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 fn measure(args: &Args) -> Result<Found, Error> {
-    let pool = args.threads.number().map(|it| Arc::new(WorkerPool::new(it as usize)) as Arc<dyn ThreadPool>);
-    let config = VmConfig { pool: pool.clone(), ..VmConfig::default() };
+    let config = args.threads.config();
+    let pool = config.pool.clone();
     let model = args.options.load(&args.model, config)?;
     let inputs = args.inputs.read_or_random(&model, &args.options)?;
     let inputs: Vec<Value> = inputs.iter().map(Value::from).collect();
@@ -176,7 +175,10 @@ impl Found {
     }
 
     fn cells(&self, row: &Row) -> Vec<String> {
-        let name = if row.packed { format!("{} (packed)", row.name) } else { row.name.clone() };
+        let name = match row.kind {
+            ProfileKind::Packed => format!("{} (packed)", row.name),
+            ProfileKind::Kernel => row.name.clone(),
+        };
         let mut cells = vec![time(row.seconds), self.percent(row.seconds), row.calls.to_string()];
         if let Some(work) = &row.work {
             let least = if work.at_least { "≥ " } else { "" };
@@ -198,7 +200,7 @@ impl Found {
         let kernel = |row: &Row| {
             let mut found = json!({
                 "name": row.name,
-                "kind": if row.packed { "packed" } else { "kernel" },
+                "kind": row.kind.to_string(),
                 "calls": row.calls,
                 "seconds": row.seconds,
             });

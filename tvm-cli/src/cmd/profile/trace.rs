@@ -3,20 +3,16 @@
 //! Source: Trace Event Format, complete events (`"ph": "X"`), times in microseconds.
 
 use serde_json::{Value as Json, json};
-use tvm_runtime::vm::{Profile, ProfileArg, ProfileCall, ProfileKind};
+use tvm_runtime::vm::{Profile, ProfileArg, ProfileCall};
 
 /// The trace of one run.
 pub(crate) fn trace(run: &Profile) -> Json {
     let begin = run.calls().first().map(|it| it.start).unwrap_or_default();
     let event = |it: &ProfileCall| {
-        let kind = match it.kind {
-            ProfileKind::Kernel => "kernel",
-            ProfileKind::Packed => "packed",
-        };
         let args: Vec<String> = it.args.iter().map(show).collect();
         json!({
             "name": &*it.name,
-            "cat": kind,
+            "cat": it.kind.to_string(),
             "ph": "X",
             "pid": 1,
             "tid": 1,

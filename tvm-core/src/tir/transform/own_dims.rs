@@ -125,34 +125,20 @@ fn replaced(func: &PrimFunc, param: usize, axis: usize, extent: &PrimExpr) -> Op
         false
     });
     let dim = Var::index(name?);
-    let (atom, plus) = match extent {
-        PrimExpr::Binary(it) if it.op == BinaryOp::Add && it.b.as_int().is_some() => (&it.a, it.b.as_int()?),
-        PrimExpr::Binary(it) if it.op == BinaryOp::Sub && it.b.as_int().is_some() => {
-            (&it.a, it.b.as_int()?.checked_neg()?)
-        }
-        _ => (extent, 0),
-    };
+    let (atom, plus) = number_apart(extent);
     let value = simplify_dim(&(PrimExpr::from(&dim) - plus));
     let new = Replace { from: atom.clone(), to: value, buffers: FxHashMap::default() }.func(func);
     // A scalar that is an extent as well is known to be one.
     let shapes = func.params.iter().filter_map(Param::buffer).flat_map(|buffer| buffer.shape.iter());
     let dims: Vec<Var> = shapes.filter_map(PrimExpr::as_var).cloned().collect();
-    let known = |expr: &PrimExpr| {
-        let mut known = true;
-        any_expr(expr, &mut |it| {
-            known &= it.as_var().is_none_or(|var| dims.contains(var));
-            false
-        });
-        known
-    };
-    if !known(extent) {
+    let mut scalars = Vec::new();
+    any_expr(extent, &mut |it| {
+        scalars.extend(it.as_var().filter(|var| !dims.contains(var)).cloned());
+        false
+    });
+    if !scalars.is_empty() {
         // Nothing else may depend on the scalars: the dimension is all that is left of them.
-        let mut vars = Vec::new();
-        any_expr(extent, &mut |it| {
-            vars.extend(it.as_var().filter(|var| !dims.contains(var)).cloned());
-            false
-        });
-        return vars.iter().all(|var| !uses(&new, var)).then_some(new);
+        return scalars.iter().all(|var| !uses(&new, var)).then_some(new);
     }
     let equation = quotient(atom).and_then(|(of, add, div)| {
         let place = |var: &Var| {
@@ -179,12 +165,19 @@ fn replaced(func: &PrimFunc, param: usize, axis: usize, extent: &PrimExpr) -> Op
 fn quotient(expr: &PrimExpr) -> Option<(&Var, i64, i64)> {
     let PrimExpr::Binary(it) = expr else { return None };
     let div = it.b.as_int().filter(|&div| it.op == BinaryOp::FloorDiv && div > 0)?;
-    let (of, add) = match &it.a {
-        PrimExpr::Binary(sum) if sum.op == BinaryOp::Add => (sum.a.as_var()?, sum.b.as_int()?),
-        PrimExpr::Binary(sum) if sum.op == BinaryOp::Sub => (sum.a.as_var()?, sum.b.as_int()?.checked_neg()?),
-        other => (other.as_var()?, 0),
+    let (of, add) = number_apart(&it.a);
+    Some((of.as_var()?, add, div))
+}
+
+/// `expr` without the number that is added to it or subtracted from it, and that number.
+fn number_apart(expr: &PrimExpr) -> (&PrimExpr, i64) {
+    let PrimExpr::Binary(it) = expr else { return (expr, 0) };
+    let number = match it.op {
+        BinaryOp::Add => it.b.as_int(),
+        BinaryOp::Sub => it.b.as_int().and_then(i64::checked_neg),
+        _ => None,
     };
-    Some((of, add, div))
+    number.map_or((expr, 0), |number| (&it.a, number))
 }
 
 /// True if the shapes of parameters or the body use `var`.

@@ -230,7 +230,8 @@ fn apart_under(
 }
 
 /// The values, over the loops, of the axes that an element of `region` determines. Axes are within their domains, where the loops
-/// that drive them may be longer: of `y[g * 68 + i]`, `i` less than 68, both.
+/// that drive them may be longer: of `y[g * 68 + i]`, `i` less than 68, both. A block never runs with an axis outside of its
+/// domain: where that is not proved, `CheckBounds` makes it an error.
 fn axes_of_element(realize: &BlockRealize, region: &BufferRegion, analyzer: &Analyzer) -> Vec<PrimExpr> {
     let block = &realize.block;
     let axes: Vec<(Var, Range)> =
