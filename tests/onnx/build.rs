@@ -161,14 +161,41 @@ pub(crate) fn compiled(model: &ModelProto, target: &Target) -> Result<Vm, OnnxEr
     compiled_with(model, target, &ImportOptions::default())
 }
 
-/// Compiles the model, imported with `options`.
+/// Compiles the model, imported with `options`. A model of one node is imported with inputs of other types as well.
 pub(crate) fn compiled_with(
     model: &ModelProto,
     target: &Target,
     options: &ImportOptions,
 ) -> Result<Vm, OnnxError> {
+    if model.graph.as_ref().unwrap().node.len() == 1 {
+        import_other_types(model, options);
+    }
     let module = import_proto(model, None, options)?;
     Ok(compile_module(&module, target).unwrap())
+}
+
+/// Imports the model with each input in turn of another rank or element type, which must end in a module or an error.
+fn import_other_types(model: &ModelProto, options: &ImportOptions) {
+    let mut model = model.clone();
+    for i in 0..model.graph.as_ref().unwrap().input.len() {
+        let input = model.graph.as_ref().unwrap().input[i].clone();
+        let Some(tensor) = input.ty.and_then(|it| it.tensor_type) else { continue };
+        let dims = tensor.shape.clone().unwrap_or_default().dim;
+        let named = |i| DimensionProto { dim_value: None, dim_param: Some(format!("extent{i}")) };
+        let shapes = (0..=6).flat_map(|rank| {
+            let own = (0..rank).map(|d| dims.get(d).cloned().unwrap_or_else(|| named(d)));
+            [own.collect(), (0..rank).map(named).collect()].map(|dim| TensorShapeProto { dim })
+        });
+        let shapes = shapes.map(|it| TensorTypeProto { shape: Some(it), ..tensor.clone() });
+        let dtypes = (0..=23).map(|elem_type| TensorTypeProto { elem_type, ..tensor.clone() });
+        for other in shapes.chain(dtypes) {
+            let ty = TypeProto { tensor_type: Some(other), ..TypeProto::default() };
+            model.graph.as_mut().unwrap().input[i].ty = Some(ty);
+            let _ = import_proto(&model, None, options);
+        }
+        let ty = TypeProto { tensor_type: Some(tensor), ..TypeProto::default() };
+        model.graph.as_mut().unwrap().input[i].ty = Some(ty);
+    }
 }
 
 /// All executors of this build.

@@ -380,16 +380,16 @@ fn cache_places(
 
 /// The earlier keys or values and the new ones, at their places.
 fn cached(node: &mut Node<'_, '_>, past: Arg, new: Arg, places: &Arg) -> Result<Arg> {
-    let mut shape = node.shape(&past)?;
-    shape[2] = PrimExpr::index(1);
+    let [own_batch, heads, _, size] = &node.shape(&past)?[..] else {
+        return Err(node.malformed("earlier keys and values have four axes"));
+    };
+    let one = || PrimExpr::index(1);
     let dtype = node.dtype(&past)?;
-    let zeros = node.full(&shape, 0.0, dtype)?;
+    let zeros = node.full(&[own_batch.clone(), heads.clone(), one(), size.clone()], 0.0, dtype)?;
     let all = node.joined(vec![past, new, zeros], 2)?;
     let [batch, room] = &node.shape(places)?[..] else { return Err(node.malformed("places have two axes")) };
-    let one = || PrimExpr::index(1);
     let places = node.reshape(places, &[batch.clone(), one(), room.clone(), one()])?;
-    let places =
-        node.broadcast(&places, &[batch.clone(), shape[1].clone(), room.clone(), shape[3].clone()])?;
+    let places = node.broadcast(&places, &[batch.clone(), heads.clone(), room.clone(), size.clone()])?;
     node.op("gather_elements", &[all, places], Attrs::new().with("axis", 2i64))
 }
 
@@ -400,8 +400,10 @@ fn angles(node: &mut Node<'_, '_>, i: usize, at: &Arg) -> Result<(Arg, Arg, i64)
     for i in [i, i + 1] {
         let table = node.arg(i)?;
         let table = node.take(&table, at, 0)?;
-        let mut shape = node.shape(&table)?;
-        shape.insert(2, PrimExpr::index(1));
+        let [batch, length, pairs] = &node.shape(&table)?[..] else {
+            return Err(node.malformed("tables of angles and positions have two axes each"));
+        };
+        let shape = [batch.clone(), length.clone(), PrimExpr::index(1), pairs.clone()];
         tables.push(node.reshape(&table, &shape)?);
     }
     let sin = tables.remove(1);
