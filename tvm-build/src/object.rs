@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tvm_codegen::c::load::compile_flags;
-use tvm_codegen::{CodegenError, EmitKind, KernelUnit, Options, emit_lowered};
+use tvm_codegen::{CodegenError, EmitKind, KernelUnit, Options, emit_parts};
 use tvm_core::target::TargetKind;
 
 use crate::{BuildError, BuildItem, names};
@@ -31,17 +31,20 @@ pub(crate) fn library(
     let mut archive = new();
     for KernelUnit { level, target, kernels } in units {
         let stem = level.as_deref().map_or_else(|| name.to_string(), |level| names::of_level(name, level));
-        let write = |extension: &str, bytes: &[u8]| {
-            let path = dir.join(format!("{stem}.{extension}"));
-            crate::settings::write(&path, bytes).map(|()| path)
+        let write = |extension: &str, parts: &[Vec<u8>]| {
+            let files = parts.iter().enumerate().map(|(i, bytes)| {
+                let path = dir.join(format!("{stem}.{i}.{extension}"));
+                crate::settings::write(&path, bytes).map(|()| path)
+            });
+            files.collect::<Result<Vec<_>, _>>()
         };
         if target.kind == TargetKind::Llvm {
-            let object = emit_lowered(kernels, target, EmitKind::Object).map_err(codegen)?;
-            archive.object(write("o", &object)?);
+            let objects = emit_parts(kernels, target, EmitKind::Object).map_err(codegen)?;
+            archive.objects(write("o", &objects)?);
             continue;
         }
         let mut build = new();
-        let source = emit_lowered(kernels, target, EmitKind::C).map_err(codegen)?;
+        let sources = emit_parts(kernels, target, EmitKind::C).map_err(codegen)?;
         let tool = build.try_get_compiler().map_err(failed)?;
         if let Some(message) = unfit(&tool, triple) {
             let (item, target) = (item.clone(), triple.to_string());
@@ -50,7 +53,7 @@ pub(crate) fn library(
         for flag in compile_flags(target, Options::current(), tool.is_like_clang()) {
             build.flag(flag);
         }
-        build.file(write("c", &source)?);
+        build.files(write("c", &sources)?);
         archive.objects(build.try_compile_intermediates().map_err(failed)?);
     }
     archive.try_compile(name).map_err(failed)

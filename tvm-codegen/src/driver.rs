@@ -4,11 +4,13 @@
 
 use tvm_core::ir::{BaseFunc, IRModule, IrError, Span};
 use tvm_core::pass::{Pass, PassContext, PassError, Pipelines};
+use tvm_core::support::in_parallel;
 use tvm_core::target::{Target, TargetKind};
 use tvm_core::tir::{PrimFunc, kernel_sig};
 use tvm_runtime::abi::kernel_symbol;
 use tvm_runtime::{Kernel, KernelSig, Module};
 
+use crate::parts::parts;
 use crate::{CodegenError, EmitKind, Options, Unit, code_generator};
 
 /// Compiles one tensor program.
@@ -66,7 +68,25 @@ pub fn emit_lowered(
     target: &Target,
     kind: EmitKind,
 ) -> Result<Vec<u8>, CodegenError> {
-    let target = &resolve(target);
+    emit_unit(Unit { kernels, target: &resolve(target), options: Options::current() }, kind)
+}
+
+/// Emits `kernels`, as [`emit_lowered`] does, as units of `kind` that are linked into one program. Large models have several, which
+/// are made at the same time.
+///
+/// # Errors
+/// When the target cannot express a program.
+pub fn emit_parts(
+    kernels: &[(String, PrimFunc)],
+    target: &Target,
+    kind: EmitKind,
+) -> Result<Vec<Vec<u8>>, CodegenError> {
+    let unit = Unit { kernels, target: &resolve(target), options: Options::current() };
+    in_parallel(&parts(kernels), |part| emit_unit(Unit { kernels: part, ..unit }, kind))
+}
+
+fn emit_unit(unit: Unit<'_>, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
+    let target = unit.target;
     if !target.cpu_levels().is_empty() {
         let message = "a unit is for one CPU level\n  help: name one, or write an artifact, which holds a unit for each";
         return Err(CodegenError::Target { target: target.to_string(), message: message.into() });
@@ -77,7 +97,7 @@ pub fn emit_lowered(
         EmitKind::LlvmIr => TargetKind::Llvm,
         EmitKind::Asm | EmitKind::Object | EmitKind::SharedLibrary => target.kind,
     };
-    code_generator(kind_of_code)?.emit(Unit { kernels, target, options: Options::current() }, kind)
+    code_generator(kind_of_code)?.emit(unit, kind)
 }
 
 /// Resolves [`TargetKind::Host`]: to LLVM if it is compiled in, otherwise to C. Other targets are unchanged. Without a C

@@ -11,12 +11,13 @@ mod error;
 mod generator;
 #[cfg(feature = "llvm")]
 pub mod llvm;
+mod parts;
 mod position;
 mod report;
 
 pub use compiled::{Compiled, FunctionIo, Io, KernelUnit, compile_module, export_module};
 pub use cpu::cpu_features;
-pub use driver::{build, compile, emit, emit_lowered, lowered, resolve, signatures};
+pub use driver::{build, compile, emit, emit_lowered, emit_parts, lowered, resolve, signatures};
 pub use error::CodegenError;
 pub use generator::{CodeGenerator, EmitKind, Options, Unit, code_generator};
 pub use report::Report;

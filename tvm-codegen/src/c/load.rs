@@ -7,11 +7,12 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use tvm_core::ir::IRModule;
+use tvm_core::support::in_parallel;
 use tvm_core::target::Target;
 use tvm_runtime::{Library, Module};
 
 use super::cache::{self, Cache};
-use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, report, signatures};
+use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, parts, report};
 
 /// A C compiler.
 #[derive(Clone, Debug)]
@@ -142,17 +143,22 @@ impl Compiler {
         std::fs::read(&path).map_err(|source| CodegenError::Io { path: path.display().to_string(), source })
     }
 
-    /// Links the object file `object` into a shared library; returns its bytes.
+    /// Links object files, of which each is given as its bytes, into a shared library; returns its bytes.
     ///
     /// # Errors
     /// When the linker fails; the error contains its message.
-    pub fn link(&self, object: &[u8]) -> Result<Vec<u8>, CodegenError> {
+    pub fn link(&self, objects: &[Vec<u8>]) -> Result<Vec<u8>, CodegenError> {
         let io = |path: &Path, source| CodegenError::Io { path: path.display().to_string(), source };
         let dir = tempfile::tempdir().map_err(|err| io(Path::new("temporary directory"), err))?;
-        let (input, path) = (dir.path().join("kernels.o"), dir.path().join("kernels.so"));
-        std::fs::write(&input, object).map_err(|err| io(&input, err))?;
+        let path = dir.path().join("kernels.so");
         let mut command = self.command();
-        command.arg("-shared").arg("-o").arg(&path).arg(&input).arg("-lm");
+        command.arg("-shared").arg("-o").arg(&path);
+        for (i, object) in objects.iter().enumerate() {
+            let input = dir.path().join(format!("kernels{i}.o"));
+            std::fs::write(&input, object).map_err(|err| io(&input, err))?;
+            command.arg(&input);
+        }
+        command.arg("-lm");
         self.run(command, &path)?;
         std::fs::read(&path).map_err(|err| io(&path, err))
     }
@@ -228,22 +234,32 @@ pub(crate) struct C;
 
 impl CodeGenerator for C {
     fn build(&self, module: &IRModule, target: &Target, options: Options) -> Result<Module, CodegenError> {
-        let source = super::source(&lowered(module, target)?)?;
         let compiler = Compiler::for_target(target)?;
-        // SAFETY: the source was generated from programs that were lowered here.
-        let library = unsafe { compiler.load(&source, target, options) }?;
-        Ok(library.module(&signatures(module))?)
+        parts::load(module, &lowered(module, target)?, |part, sigs| {
+            let source = super::source(part)?;
+            // SAFETY: the source was generated from programs that were lowered here.
+            let library = unsafe { compiler.load(&source, target, options) }?;
+            Ok(library.module(sigs)?)
+        })
     }
 
     fn emit(&self, unit: Unit<'_>, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
         let Unit { kernels, target, options } = unit;
-        let source = super::source(kernels)?;
+        let code = |kernels, kind| {
+            let compiler = Compiler::for_target(target)?;
+            compiler.compile_to_bytes(&super::source(kernels)?, target, options, kind)
+        };
         match kind {
-            EmitKind::C => Ok(source.into_bytes()),
+            EmitKind::C => Ok(super::source(kernels)?.into_bytes()),
             EmitKind::LlvmIr => super::not_supported("output as LLVM IR"),
-            EmitKind::Asm | EmitKind::Object | EmitKind::SharedLibrary => {
-                Compiler::for_target(target)?.compile_to_bytes(&source, target, options, kind)
-            }
+            EmitKind::Asm | EmitKind::Object => code(kernels, kind),
+            EmitKind::SharedLibrary => match &parts::parts(kernels)[..] {
+                [all] => code(all, kind),
+                parts => {
+                    let objects = in_parallel(parts, |part| code(part, EmitKind::Object))?;
+                    Compiler::for_target(target)?.link(&objects)
+                }
+            },
         }
     }
 }

@@ -26,12 +26,13 @@ use inkwell::module::{Linkage, Module};
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
 use tvm_core::ir::IRModule;
+use tvm_core::support::in_parallel;
 use tvm_core::target::Target;
 use tvm_core::tir::PrimFunc;
 
 use crate::c::load::Compiler;
 use crate::position::Position;
-use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, signatures};
+use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, parts};
 
 pub use error::LlvmError;
 pub use jit::JitLibrary;
@@ -47,13 +48,15 @@ impl CodeGenerator for Llvm {
         target: &Target,
         options: Options,
     ) -> Result<tvm_runtime::Module, CodegenError> {
-        // SAFETY: the programs were lowered here, and the signatures are theirs.
-        let library = unsafe { jit(&lowered(module, target)?, target, options) }?;
-        Ok(library.module(&signatures(module))?)
+        parts::load(module, &lowered(module, target)?, |part, sigs| {
+            // SAFETY: the programs were lowered here, and the signatures are theirs.
+            let library = unsafe { jit(part, target, options) }?;
+            Ok(library.module(sigs)?)
+        })
     }
 
     fn emit(&self, unit: Unit<'_>, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
-        let code = |file| {
+        let code = |unit: Unit<'_>, file| {
             compiled(unit, |module, machine| {
                 Ok(machine.write_to_memory_buffer(module, file)?.as_slice().to_vec())
             })
@@ -63,9 +66,13 @@ impl CodeGenerator for Llvm {
                 Err(CodegenError::NotSupported { target: "LLVM", what: "output as C source".into() })
             }
             EmitKind::LlvmIr => compiled(unit, |module, _| Ok(module.print_to_string().to_bytes().to_vec())),
-            EmitKind::Asm => code(FileType::Assembly),
-            EmitKind::Object => code(FileType::Object),
-            EmitKind::SharedLibrary => Compiler::for_target(unit.target)?.link(&code(FileType::Object)?),
+            EmitKind::Asm => code(unit, FileType::Assembly),
+            EmitKind::Object => code(unit, FileType::Object),
+            EmitKind::SharedLibrary => {
+                let object = |part: &&_| code(Unit { kernels: part, ..unit }, FileType::Object);
+                let objects = in_parallel(&parts::parts(unit.kernels), object)?;
+                Compiler::for_target(unit.target)?.link(&objects)
+            }
         }
     }
 }

@@ -176,16 +176,27 @@ impl PassContext {
 
     /// Runs `f` with this context as the current one of the thread.
     pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
-        struct Leave(PassContext);
-        impl Drop for Leave {
+        struct Leave<'a>(&'a PassContext);
+        impl Drop for Leave<'_> {
             fn drop(&mut self) {
-                STACK.with_borrow_mut(|stack| stack.pop());
-                self.0.instruments.iter().rev().for_each(|it| it.exit(&self.0));
+                self.0.instruments.iter().rev().for_each(|it| it.exit(self.0));
             }
         }
         self.instruments.iter().for_each(|it| it.enter(&self));
+        let _leave = Leave(&self);
+        self.entered(f)
+    }
+
+    /// Runs `f` with this context as the current one of the thread, without a word to the instruments.
+    pub(super) fn entered<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                STACK.with_borrow_mut(|stack| stack.pop());
+            }
+        }
         STACK.with_borrow_mut(|stack| stack.push(self.clone()));
-        let _leave = Leave(self);
+        let _leave = Leave;
         f()
     }
 

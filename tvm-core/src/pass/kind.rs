@@ -8,6 +8,7 @@ use crate::ir::graph::mutator::{ExprMutator, walk_body};
 use crate::ir::graph::{BindingBlock, Body, Function};
 use crate::ir::tensor_program::{PrimFunc, mutate_slice};
 use crate::ir::{BaseFunc, FirstError, GlobalVar, IRModule, IrError};
+use crate::support::in_parallel;
 
 /// Name, level and requirements of a pass.
 #[derive(Clone, Debug)]
@@ -127,7 +128,8 @@ pub fn module_pass(
     })
 }
 
-/// A pass over tensor programs; `run` returns `None` for "unchanged".
+/// A pass over tensor programs; `run` returns `None` for "unchanged". It is called for several programs at a time, each on a
+/// thread with the context of the pass.
 pub fn prim_func_pass(
     name: &'static str,
     run: impl Fn(&PrimFunc, &IRModule, &PassContext) -> Result<Option<PrimFunc>, IrError> + Send + Sync + 'static,
@@ -198,20 +200,24 @@ fn relax_pass(
     })
 }
 
-/// A pass that calls `run` for every function; all calls see the module as it was before the pass.
+/// A pass that calls `run` for every function; all calls see the module as it was before the pass. Those for tensor programs
+/// run on several threads.
 fn per_function(
     name: &'static str,
     kind: PassKind,
     run: impl Fn(&BaseFunc, &IRModule, &PassContext) -> Result<Option<BaseFunc>, IrError> + Send + Sync + 'static,
 ) -> Pass {
     Pass::new(info(name), kind, move |mut module, ctx| {
-        let mut changed: Vec<(GlobalVar, BaseFunc)> = Vec::new();
-        for (gv, func) in module.functions() {
-            if let Some(new) = run(func, &module, ctx).map_err(|err| PassError::ir(name, err))? {
-                changed.push((gv.clone(), new));
-            }
-        }
-        changed.into_iter().for_each(|(gv, func)| module.update(gv, func));
+        let new = |(gv, func): &(&GlobalVar, &BaseFunc)| {
+            let new = ctx.entered(|| run(func, &module, ctx)).map_err(|err| PassError::ir(name, err))?;
+            Ok(new.map(|new| ((*gv).clone(), new)))
+        };
+        let functions: Vec<_> = module.functions().collect();
+        let changed = match kind {
+            PassKind::PrimFunc => in_parallel(&functions, new)?,
+            _ => functions.iter().map(new).collect::<Result<_, _>>()?,
+        };
+        changed.into_iter().flatten().for_each(|(gv, func)| module.update(gv, func));
         Ok(module)
     })
 }

@@ -1,7 +1,9 @@
 //! Small helpers with no compiler knowledge.
 
+mod parallel;
 mod short_float;
 
+pub use parallel::in_parallel;
 pub use short_float::{to_bf16, to_f16};
 
 /// The candidate nearest to `name` by edit distance, if it is near enough for `name` to be a typo of it.

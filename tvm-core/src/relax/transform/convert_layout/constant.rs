@@ -1,5 +1,7 @@
 //! Constants in another layout, or with zeros around them.
 
+use std::slice::ChunksExactMut;
+
 use tvm_runtime::Tensor;
 
 use crate::tir::Layout;
@@ -22,35 +24,49 @@ pub(super) fn to_layout(tensor: &Tensor, letters: &str, layout: &Layout) -> Opti
         steps.push(strides[at] * axis.step);
     }
     let (bytes, size) = (tensor.bytes().ok()?, tensor.dtype().bytes());
-    let mut out = Vec::with_capacity(bytes.len());
-    copy(bytes, size, 0, &shape, &steps, &mut out);
-    Tensor::from_bytes(&out, &shape, tensor.dtype()).ok()
+    let mut res = Tensor::zeros(&shape, tensor.dtype()).ok()?;
+    let mut places = res.bytes_mut().ok()?.chunks_exact_mut(size.max(1));
+    copy(bytes, size, 0, &shape, &steps, &mut places);
+    Some(res)
 }
 
 /// `tensor` with zeros after the elements of an axis, up to `extent` of them.
 pub(super) fn pad(tensor: &Tensor, axis: usize, extent: i64) -> Option<Tensor> {
-    let (mut shape, bytes) = (tensor.shape().to_vec(), tensor.bytes().ok()?);
+    let mut shape = tensor.shape().to_vec();
+    if shape[axis] == extent {
+        return Some(tensor.clone());
+    }
     let inner: i64 = shape[axis + 1..].iter().product();
     let row = inner as usize * tensor.dtype().bytes();
     let (from, to) = (shape[axis] as usize * row, extent as usize * row);
-    let mut out = Vec::new();
-    for slice in bytes.chunks(from.max(1)) {
-        out.extend_from_slice(slice);
-        out.resize(out.len() + to - from, 0);
-    }
     shape[axis] = extent;
-    Tensor::from_bytes(&out, &shape, tensor.dtype()).ok()
+    let mut res = Tensor::zeros(&shape, tensor.dtype()).ok()?;
+    let slices = tensor.bytes().ok()?.chunks(from.max(1));
+    for (slice, place) in slices.zip(res.bytes_mut().ok()?.chunks_mut(to.max(1))) {
+        place[..slice.len()].copy_from_slice(slice);
+    }
+    Some(res)
 }
 
-/// Appends to `out` the elements at `offset`, in the order of the indices below `shape`; an index is `steps` elements.
-fn copy(bytes: &[u8], size: usize, offset: i64, shape: &[i64], steps: &[i64], out: &mut Vec<u8>) {
+/// Copies the elements at `offset` to the next of `places`, in the order of the indices below `shape`; an index is `steps`
+/// elements.
+fn copy(
+    bytes: &[u8],
+    size: usize,
+    offset: i64,
+    shape: &[i64],
+    steps: &[i64],
+    places: &mut ChunksExactMut<'_, u8>,
+) {
     let (Some((&extent, shape)), Some((&step, steps))) = (shape.split_first(), steps.split_first()) else {
         let start = offset as usize * size;
-        out.extend_from_slice(&bytes[start..start + size]);
+        if let Some(place) = places.next() {
+            place.copy_from_slice(&bytes[start..start + size]);
+        }
         return;
     };
     for i in 0..extent {
-        copy(bytes, size, offset + i * step, shape, steps, out);
+        copy(bytes, size, offset + i * step, shape, steps, places);
     }
 }
 
