@@ -33,7 +33,8 @@ pub(crate) fn library(
         let stem = level.as_deref().map_or_else(|| name.to_string(), |level| names::of_level(name, level));
         let write = |extension: &str, parts: &[Vec<u8>]| {
             let files = parts.iter().enumerate().map(|(i, bytes)| {
-                let path = dir.join(format!("{stem}.{i}.{extension}"));
+                let part = if i == 0 { String::new() } else { format!(".{i}") };
+                let path = dir.join(format!("{stem}{part}.{extension}"));
                 crate::settings::write(&path, bytes).map(|()| path)
             });
             files.collect::<Result<Vec<_>, _>>()
