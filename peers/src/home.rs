@@ -68,6 +68,7 @@ const MACHINE: Source = Source::Rust("w_machine", "");
 /// Files of the workers, which are written into the folder of the peers.
 const FILES: &[(&str, &str)] = &[
     ("conformance.py", include_str!("../python/conformance.py")),
+    ("frozen.py", include_str!("../python/frozen.py")),
     ("hostile.py", include_str!("../python/hostile.py")),
     ("hostile_models.py", include_str!("../python/hostile_models.py")),
     ("mutate.py", include_str!("../python/mutate.py")),
@@ -75,6 +76,7 @@ const FILES: &[(&str, &str)] = &[
     ("mutate_graph.py", include_str!("../python/mutate_graph.py")),
     ("mutate_values.py", include_str!("../python/mutate_values.py")),
     ("models.py", include_str!("../python/models.py")),
+    ("real.py", include_str!("../python/real.py")),
     ("worker.py", include_str!("../python/worker.py")),
     ("Cargo.toml", include_str!("../programs/Cargo.toml")),
     ("blas.rs", include_str!("../programs/blas.rs")),

@@ -270,6 +270,43 @@ fn iterations_change_extents() {
     }
 }
 
+/// The first iteration replaces a number, which stands for a value that there is not yet, by a vector; the last one is `x`
+/// times the number of iterations before it, and the loop ends after that number or if an iteration made more than `limit`.
+#[test]
+fn the_first_iteration_changes_the_rank() {
+    let body = || {
+        vec![
+            node("Cast", "i", "f", vec![int("to", 1)]),
+            node("Mul", "x f", "w", vec![]),
+            node("ReduceMax", "w", "top", vec![int("keepdims", 0)]),
+            node("LessOrEqual", "top limit", "go_on", vec![]),
+        ]
+    };
+    for (trip, limit, last) in [(100, 1e9f32, 99.0), (100, 40.0, 21.0), (1, 1e9, 0.0), (1000, -1.0, 0.0)] {
+        for inputs in ["m _ none", "_ yes none"] {
+            if inputs.starts_with('_') && limit > 100.0 {
+                continue; // A loop without an end.
+            }
+            let model = (model(17, vec![repeat(inputs, "y", body(), "go_on w")]).input("x", "n").output("y"))
+                .constant("m", &number(trip))
+                .constant("yes", &flag(true))
+                .constant("none", &floats(&[7.0], &[]))
+                .constant("limit", &floats(&[limit], &[]));
+            for target in targets() {
+                let vm = compiled(&model, &target).unwrap();
+                let got = run(&vm, &[floats(&[1.0, 2.0, 0.5], &[3])]);
+                let want = [1.0, 2.0, 0.5].map(|it| it * last);
+                assert_near(&got[0], &floats(&want, &[3]), &format!("{trip}, {limit} on {target}"));
+            }
+        }
+    }
+    // Only a run knows whether there is a first iteration.
+    let open = model(17, vec![repeat("m _ none", "y", body(), "go_on w")]).typed("m", DataType::I64, "");
+    let open = open.input("x", "n").output("y").constant("none", &floats(&[7.0], &[]));
+    let message = refusal(&open.constant("limit", &floats(&[1.0], &[])));
+    assert!(message.contains("change the rank or the element type"), "{message}");
+}
+
 /// The elements of `x` whose values are those of `keep` in this iteration, as rows; `keep` has a row for each iteration.
 fn selecting() -> Vec<NodeProto> {
     vec![

@@ -3,7 +3,7 @@
 use tvm_core::target::Target;
 use tvm_runtime::Tensor;
 
-use crate::build::{Build, assert_near, compiled, float, floats, int, model, node, run, string};
+use crate::build::{Build, assert_near, compiled, float, floats, int, ints, model, node, run, string};
 
 #[test]
 fn samples() {
@@ -58,4 +58,45 @@ fn middle() {
     let model = model(18, vec![node("CenterCropPad", "x s", "y", vec![])]).input("x", "1 4").output("y");
     let vm = compiled(&model.constant("s", &shape), &Target::interpreter()).unwrap();
     assert_near(&run(&vm, &[x])[0], &floats(&[0.0, 2.0, 0.0], &[3, 1]), "CenterCropPad");
+}
+
+/// `auto_pad` over symbolic extents gives what it gives over the same numbers, which the node tests of the onnx package check.
+#[test]
+fn same_extents_divided_by_strides() {
+    let size =
+        |kernel: i64, stride: i64| vec![ints("kernel_shape", &[kernel, 2]), ints("strides", &[stride, 2])];
+    let average = |kernel| [size(kernel, 2), vec![int("count_include_pad", 1)]].concat();
+    let operators = [
+        ("Conv", "x w", size(3, 2)),
+        ("Conv", "x w", size(3, 3)),
+        ("Conv", "x w", size(3, 5)),
+        ("MaxPool", "x", size(2, 2)),
+        ("MaxPool", "x", size(3, 2)),
+        ("AveragePool", "x", size(3, 2)),
+        ("AveragePool", "x", average(3)),
+        ("LpPool", "x", size(4, 2)),
+    ];
+    let weights: Vec<f32> = (0..24).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+    for (op, inputs, attrs) in operators {
+        for mode in ["SAME_UPPER", "SAME_LOWER"] {
+            let attrs = [attrs.clone(), vec![string("auto_pad", mode)]].concat();
+            let made = |dims: &str| {
+                let model =
+                    model(19, vec![node(op, inputs, "y", attrs.clone())]).input("x", dims).output("y");
+                if op == "Conv" { model.constant("w", &floats(&weights, &[2, 2, 3, 2])) } else { model }
+            };
+            let any =
+                [Target::interpreter(), Target::host()].map(|it| compiled(&made("1 2 h w"), &it).unwrap());
+            for (h, w) in [(1, 1), (4, 5), (5, 4), (6, 2), (7, 3)] {
+                let x: Vec<f32> = (0..2 * h * w).map(|i| (i * 5 % 17) as f32 - 20.0).collect();
+                let x = floats(&x, &[1, 2, h, w]);
+                let fixed = compiled(&made(&format!("1 2 {h} {w}")), &Target::interpreter()).unwrap();
+                let want = run(&fixed, std::slice::from_ref(&x)).remove(0);
+                for vm in &any {
+                    let got = run(vm, std::slice::from_ref(&x)).remove(0);
+                    assert_near(&got, &want, &format!("{op} {attrs:?} of {h}x{w}"));
+                }
+            }
+        }
+    }
 }

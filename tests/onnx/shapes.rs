@@ -154,6 +154,32 @@ fn shapes_of_one_name() {
     }
 }
 
+/// The second input of each operator is the shape of another tensor.
+#[test]
+fn shapes_of_other_tensors() {
+    let x = floats(&[1.0, 2.0, 3.0], &[3, 1]);
+    let twice = [1.0, 1.0, 2.0, 2.0, 3.0, 3.0];
+    let cases: &[(&str, &[i64], Tensor)] = &[
+        ("Tile", &[1, 2], floats(&twice, &[3, 2])),
+        ("Tile", &[2, 1], floats(&[1.0, 2.0, 3.0, 1.0, 2.0, 3.0], &[6, 1])),
+        ("Tile", &[0, 4], floats(&[], &[0, 4])),
+        ("Expand", &[3, 2], floats(&twice, &[3, 2])),
+        ("Reshape", &[1, 3], floats(&[1.0, 2.0, 3.0], &[1, 3])),
+        ("CenterCropPad", &[1, 1], floats(&[2.0], &[1, 1])),
+        ("ConstantOfShape", &[2, 1], floats(&[0.0, 0.0], &[2, 1])),
+    ];
+    for (op, shape, want) in cases {
+        let inputs = if *op == "ConstantOfShape" { "s" } else { "x s" };
+        let nodes = vec![node("Shape", "t", "s", vec![]), node(op, inputs, "y", vec![])];
+        let model = model(21, nodes).input("x", "n 1").input("t", "a b").output("y");
+        for target in targets() {
+            let vm = compiled(&model, &target).unwrap();
+            let got = run(&vm, &[x.clone(), Tensor::zeros(shape, DataType::F32).unwrap()]);
+            assert_near(&got[0], want, &format!("{op} {shape:?} on {target}"));
+        }
+    }
+}
+
 #[test]
 fn shapes_that_are_inputs() {
     let x = floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);

@@ -26,11 +26,12 @@ cargo xtask COMMAND
   bench --compare [--short] [--filter TEXT] [--threads 1,2] [--target TARGET] [--tvmc PROGRAM] [--out FOLDER]
            our kernels beside the best libraries, in turns, with the goals; --short in less than 10 minutes. Peers are
            installed into the folder PERF_HOME, else into tvm-bench in the user's cache. Writes benches/results/compare.*
-  conformance [--real] [--filter TEXT] [--target TARGET] [--alone] [--out FILE.md] [--tvmc PROGRAM]
+  conformance [--real | --frozen] [--filter TEXT] [--target TARGET] [--alone] [--out FILE.md] [--tvmc PROGRAM]
   conformance --hostile N [--seed S] [--first I] [--filter TEXT] [--target TARGET] [--tvmc PROGRAM]
            the node tests of the onnx package beside onnxruntime; with --real, models that Python packages ship, each
-           compiled once with its own symbolic dimensions; with --hostile, N mutants of the node tests, each of which must be
-           refused or run within 10 s and 2 GB. Without --seed, a fresh one, printed";
+           compiled once with its own symbolic dimensions; with --frozen, node tests whose inputs that say shapes, axes and the
+           like are constants; with --hostile, N mutants of the node tests, each of which must be refused or run within
+           10 s and 2 GB. Without --seed, a fresh one, printed";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

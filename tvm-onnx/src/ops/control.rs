@@ -125,7 +125,7 @@ fn repeat(node: &mut Node<'_, '_>) -> Results {
     }
     let body = Body { graph, states };
     let trip = if node.has(0) { Some(simplify_dim(&node.dim(0)?.max(0))) } else { None };
-    let trip = trip.filter(|it| it.as_int().is_none_or(|it| it < NO_LIMIT));
+    let mut trip = trip.filter(|it| it.as_int().is_none_or(|it| it < NO_LIMIT));
     let begins = match node.known(1) {
         None if !node.has(1) => Some(true),
         Some(ints) => ints.as_const().and_then(|it| it.first().map(|it| *it != 0)),
@@ -141,19 +141,35 @@ fn repeat(node: &mut Node<'_, '_>) -> Results {
     {
         return Ok(results);
     }
-    let (carried, forms) = node.tensors(initial.clone())?;
+    let (mut carried, mut forms) = node.tensors(initial.clone())?;
     // A condition that holds after each iteration needs no check.
     let mut always = begins == Some(true);
+    let mut begins = begins.map(|it| Tensor::scalar(it).into());
+    let mut done = 0;
     if always || forms.iter().any(|it| *it != Form::Tensor) {
         let params = [Ints::scalar(PrimExpr::from(&tvm_core::ir::Var::index("iteration"))).into(), yes()];
         let inputs = params.into_iter().chain(values(&forms, &carried)).collect();
-        let (again, next) = node.rehearsed(|node| {
+        let (again, next, types) = node.rehearsed(|node| {
             let [first, states, _] = body.run(node, inputs, 1)?;
-            Ok((holds(&first[0]), node.tensors(states)?.1))
+            let (next, forms) = node.tensors(states)?;
+            Ok((holds(&first[0]), forms, types_of(node, &next)?))
         })?;
-        always &= again == Some(true);
-        if next != forms {
-            let trip = trip.as_ref().and_then(PrimExpr::as_int).filter(|_| begins == Some(true));
+        let other_types = types != types_of(node, &carried)?;
+        let known_trip = trip.as_ref().and_then(PrimExpr::as_int);
+        if next == forms
+            && other_types
+            && always
+            && outputs == states + 1
+            && (trip.is_none() || known_trip > Some(0))
+        {
+            // The first iteration replaces a value by one of another rank or element type.
+            let first = [Ints::scalar(PrimExpr::index(0)).into(), yes()];
+            let [again, states, _] = body.run(node, first.into_iter().chain(initial).collect(), 1)?;
+            (carried, forms) = node.tensors(states)?;
+            (begins, done) = (again.into_iter().next(), 1);
+            trip = trip.map(|it| simplify_dim(&(it - 1i64)));
+        } else if next != forms {
+            let trip = known_trip.filter(|_| always);
             let trip = trip.filter(|it| it.saturating_mul(graph.node.len() as i64) <= MAX_GROWN);
             let results = match trip {
                 Some(trip) => unrolled(node, &body, trip, initial)?,
@@ -161,19 +177,17 @@ fn repeat(node: &mut Node<'_, '_>) -> Results {
             };
             return results.ok_or_else(|| changed_form(node));
         }
+        always &= again == Some(true);
     }
     let cond = match begins {
         _ if always => None,
-        Some(begins) => Some(Arg::Const(Tensor::scalar(begins))),
-        None => {
-            let cond = node.arg(1)?;
-            let cond = node.reshape(&cond, &[])?;
-            Some(node.cast(&cond, DataType::BOOL)?)
-        }
+        Some(begins) => Some(condition(node, begins)?),
+        None => Some(condition(node, node.value(1)?.clone())?),
     };
     let it = Loop { trip, cond, carried, reversed: vec![false; outputs - 1 - states] };
     let finished = iterate(node, it, &mut |node, at, cond, carried| {
-        let first = [Ints::scalar(at.clone()).into(), cond.map_or_else(yes, |it| it.clone().into())];
+        let at = simplify_dim(&(at + done));
+        let first = [Ints::scalar(at).into(), cond.map_or_else(yes, |it| it.clone().into())];
         let inputs = first.into_iter().chain(values(&forms, carried)).collect();
         let [first, states, rows] = body.run(node, inputs, 1)?;
         let again = match (cond, first.into_iter().next()) {
@@ -191,6 +205,18 @@ fn repeat(node: &mut Node<'_, '_>) -> Results {
     })?;
     let rows = finished.rows.into_iter().map(Value::from);
     Ok(values(&forms, &finished.carried).into_iter().chain(rows).collect())
+}
+
+/// A condition as a scalar tensor of one bool.
+fn condition(node: &mut Node<'_, '_>, cond: Value) -> Result<Arg, OnnxError> {
+    let cond = node.materialise(cond)?;
+    let cond = node.reshape(&cond, &[])?;
+    node.cast(&cond, DataType::BOOL)
+}
+
+/// Element types and ranks.
+fn types_of(node: &Node<'_, '_>, tensors: &[Arg]) -> Result<Vec<(DataType, usize)>, OnnxError> {
+    tensors.iter().map(|it| Ok((node.dtype(it)?, node.rank(it)?))).collect()
 }
 
 /// The values of these forms that are made up of the tensors.

@@ -4,7 +4,7 @@ use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
 
-use super::window::{Window, window};
+use super::window::{Window, padded, window};
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -55,9 +55,10 @@ pub(super) fn convolved(node: &mut Node<'_, '_>, x: Arg, weight: Arg) -> Result<
         let message = format!("input and weight have ranks {} and {}", shape.len(), kernel.len());
         return Err(node.malformed(message));
     }
-    let window = window(node, &shape[2..], Some(&kernel[2..]))?;
+    let padded = padded(node, &x, Some(&kernel[2..]), 0.0)?;
     let op = name(node, &["nn.conv1d", "nn.conv2d", "nn.conv3d"], shape.len() - 2)?;
-    node.op(op, &[x, weight], attrs(&window, groups(node)?))
+    let res = node.op(op, &[padded.x.clone(), weight], attrs(&padded.window, groups(node)?))?;
+    padded.counted(node, res)
 }
 
 /// Adds the bias (input 2) along axis 1.

@@ -1,8 +1,10 @@
 //! Pooling operators.
 
 use tvm_core::ir::Attrs;
+use tvm_core::relax::Arg;
+use tvm_core::tir::PrimExpr;
 
-use super::window::{Window, window};
+use super::window::{Window, padded, window};
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -26,26 +28,31 @@ fn attrs(node: &Node<'_, '_>, window: &Window) -> Result<Attrs, OnnxError> {
         .with("ceil_mode", node.flag("ceil_mode", false)?))
 }
 
+/// Pools `x` by one of the operators `names`, for one to three spatial axes; padding that depends on symbolic extents has
+/// elements `fill`.
 fn pool(
     node: &mut Node<'_, '_>,
     names: [&str; 3],
-    x: &tvm_core::relax::Arg,
+    x: &Arg,
+    fill: f64,
     more: impl FnOnce(Attrs, &Window) -> Attrs,
-) -> Result<tvm_core::relax::Arg, OnnxError> {
-    let shape = node.shape(x)?;
-    let Some(name) = shape.len().checked_sub(3).and_then(|i| names.get(i)) else {
-        return Err(node.unsupported(format!("an input of rank {}", shape.len())));
+) -> Result<Arg, OnnxError> {
+    let rank = node.rank(x)?;
+    let Some(name) = rank.checked_sub(3).and_then(|i| names.get(i)) else {
+        return Err(node.unsupported(format!("an input of rank {rank}")));
     };
-    let window = window(node, &shape[2..], None)?;
-    let attrs = more(attrs(node, &window)?, &window);
-    node.op(name, std::slice::from_ref(x), attrs)
+    let padded = padded(node, x, None, fill)?;
+    let attrs = more(attrs(node, &padded.window)?, &padded.window);
+    let res = node.op(name, std::slice::from_ref(&padded.x), attrs)?;
+    padded.counted(node, res)
 }
 
 const AVERAGE: [&str; 3] = ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"];
 
 fn max_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
-    let res = pool(node, ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"], &x, |attrs, _| attrs)?;
+    let names = ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"];
+    let res = pool(node, names, &x, f64::NEG_INFINITY, |attrs, _| attrs)?;
     if !node.has_output(1) {
         return Ok(vec![res.into()]);
     }
@@ -61,12 +68,19 @@ fn average_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
 }
 
 /// The average of `x` over the windows that the attributes describe.
-pub(super) fn average_of(
-    node: &mut Node<'_, '_>,
-    x: &tvm_core::relax::Arg,
-    include: bool,
-) -> Result<tvm_core::relax::Arg, OnnxError> {
-    pool(node, AVERAGE, x, |attrs, _| attrs.with("count_include_pad", include))
+pub(super) fn average_of(node: &mut Node<'_, '_>, x: &Arg, include: bool) -> Result<Arg, OnnxError> {
+    let average = |node: &mut Node<'_, '_>, x: &Arg, include: bool| {
+        pool(node, AVERAGE, x, 0.0, |attrs, _| attrs.with("count_include_pad", include))
+    };
+    let shape = node.shape(x)?;
+    if include || shape.len() < 3 || window(node, &shape[2..], None).is_ok() {
+        return average(node, x, include);
+    }
+    // Of the elements in a window, some are padding, whose number depends on symbolic extents.
+    let ones =
+        node.full(&[&[PrimExpr::index(1), PrimExpr::index(1)], &shape[2..]].concat(), 1.0, node.dtype(x)?)?;
+    let (sum, count) = (average(node, x, true)?, average(node, &ones, true)?);
+    node.apply("divide", &sum, &count)
 }
 
 /// The p-th root of the sum of powers, computed from an average that counts padding, times the size of the window.
@@ -77,7 +91,7 @@ fn lp_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.call("abs", &[x])?;
     let powers = node.call("power", &[x, exponent])?;
     let mut elements = 1;
-    let mean = pool(node, AVERAGE, &powers, |attrs, window| {
+    let mean = pool(node, AVERAGE, &powers, 0.0, |attrs, window| {
         elements = window.kernel.iter().product();
         attrs.with("count_include_pad", true)
     })?;

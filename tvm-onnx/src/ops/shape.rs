@@ -189,29 +189,25 @@ fn expand(node: &mut Node<'_, '_>) -> Results {
 }
 
 fn tile(node: &mut Node<'_, '_>) -> Results {
-    let x = node.arg(0)?;
+    let (x, repeats) = (node.arg(0)?, node.dims(1)?);
     let rank = node.rank(&x)?;
-    if node.known(1).is_none() {
-        return tile_when_run(node, &x);
-    }
-    let repeats = node.ints(1)?;
-    if repeats.len() != rank || repeats.iter().any(|&it| it < 0) {
+    if repeats.len() != rank || repeats.iter().any(|it| it.as_int().is_some_and(|it| it < 0)) {
         return Err(node.malformed(format!("repeats are {rank} numbers that are not negative")));
     }
-    one(node.op("tile", &[x], Attrs::new().with("repeats", repeats)))
+    match repeats.iter().map(PrimExpr::as_int).collect::<Option<Vec<i64>>>() {
+        Some(repeats) => one(node.op("tile", &[x], Attrs::new().with("repeats", repeats))),
+        None => tile_symbolic(node, &x, &repeats),
+    }
 }
 
 /// Inserts an axis for the repeats before each axis, then merges both.
-fn tile_when_run(node: &mut Node<'_, '_>, x: &Arg) -> Results {
-    let (repeats, shape) = (node.dims(1)?, node.shape(x)?);
-    if repeats.len() != shape.len() {
-        return Err(node.malformed(format!("repeats are {} numbers, got {}", shape.len(), repeats.len())));
-    }
+fn tile_symbolic(node: &mut Node<'_, '_>, x: &Arg, repeats: &[PrimExpr]) -> Results {
+    let shape = node.shape(x)?;
     let pairs = |repeats: &[PrimExpr]| -> Vec<PrimExpr> {
         repeats.iter().zip(&shape).flat_map(|(repeat, extent)| [repeat.clone(), extent.clone()]).collect()
     };
     let split = node.reshape(x, &pairs(&vec![PrimExpr::index(1); shape.len()]))?;
-    let repeated = node.call("broadcast_to", &[split, Arg::Shape(pairs(&repeats).into())])?;
+    let repeated = node.call("broadcast_to", &[split, Arg::Shape(pairs(repeats).into())])?;
     let extents: Vec<PrimExpr> = repeats.iter().zip(&shape).map(|(a, b)| simplify_dim(&(a * b))).collect();
     one(node.reshape(&repeated, &extents))
 }

@@ -88,12 +88,17 @@ fn fourier_transform(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
     one(transform(node, &x, axis, &length, [inverse, onesided]))
 }
 
-/// Transforms of parts of a signal (batch, samples, 1 or 2), each times a window.
+/// Transforms of parts of a signal (batch, samples, 1 or 2), each times a window. Exporters leave out the last axis of real
+/// signals, as onnxruntime allows.
 fn short_time_transform(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
-    let (signal, step) = (node.arg(0)?, node.dim(1)?);
-    let (shape, window) = (node.shape(&signal)?, node.opt_arg(2)?);
+    let (mut signal, step) = (node.arg(0)?, node.dim(1)?);
+    let (mut shape, window) = (node.shape(&signal)?, node.opt_arg(2)?);
+    if shape.len() == 2 {
+        shape.push(PrimExpr::index(1));
+        signal = node.reshape(&signal, &shape)?;
+    }
     let [batch, samples, parts] = &shape[..] else {
-        return Err(node.malformed("the signal has three axes"));
+        return Err(node.malformed("the signal has two axes, or three"));
     };
     let length = match &window {
         Some(window) => node.extent(window, 0)?,
