@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::abi::{ABI_VERSION, CallContext, CallError, ParallelBody, Status};
 use crate::error::RuntimeError;
-use crate::tensor::{ALIGNMENT, advise_huge_pages};
+use crate::tensor::{ALIGNMENT, LARGE_PAGE, advise_huge_pages};
 use crate::thread_pool::{self, ThreadPool, in_parallel};
 
 /// What `CallContext::state` points to.
@@ -163,7 +163,9 @@ impl Scratch {
         let fits = self.blocks.last().is_some_and(|block| block.layout.size() - block.used >= bytes);
         if !fits {
             let grown = self.blocks.last().map_or(0, |block| block.layout.size() * 2).min(MAX_KEPT);
-            let layout = Layout::from_size_align(bytes.max(grown).max(MIN_BLOCK), ALIGNMENT).ok()?;
+            let size = bytes.max(grown).max(MIN_BLOCK);
+            let align = if size < LARGE_PAGE { ALIGNMENT } else { LARGE_PAGE };
+            let layout = Layout::from_size_align(size, align).ok()?;
             // SAFETY: the size is not zero.
             let ptr = unsafe { alloc(layout) };
             if ptr.is_null() {

@@ -4,8 +4,9 @@
 //! end of a page, and fewer translations of addresses are missed. Linux gives large pages to those who ask for them.
 #![allow(unsafe_code, reason = "advises the kernel on memory that its caller has just allocated")]
 
-/// Bytes from which a block is worth large pages: two of them.
-const LARGE: usize = 4 << 20;
+/// Size of a large page, in bytes. A block of this size or more is worth some. It starts with one, because only a whole large page of
+/// memory can be one: otherwise the time of a kernel depends on where the system happens to place its operands.
+pub(crate) const LARGE_PAGE: usize = 2 << 20;
 
 /// Asks for large pages under the `len` bytes at `start`, if they are many. The contents stay as they are.
 ///
@@ -15,7 +16,7 @@ const LARGE: usize = 4 << 20;
 pub(crate) unsafe fn advise(start: *mut u8, len: usize) {
     use rustix::mm::{Advice, madvise};
     use rustix::param::page_size;
-    if len < LARGE {
+    if len < LARGE_PAGE {
         return;
     }
     let inside = start.addr().wrapping_neg() % page_size();

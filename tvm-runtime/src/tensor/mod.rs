@@ -26,7 +26,7 @@ use crate::error::RuntimeError;
 
 pub(crate) use dlpack::is_compact;
 pub use dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
-pub(crate) use huge_pages::advise as advise_huge_pages;
+pub(crate) use huge_pages::{LARGE_PAGE, advise as advise_huge_pages};
 pub use storage::{ALIGNMENT, Storage};
 
 /// The extents of a tensor.

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::device::{Device, DeviceBuffer};
 use crate::dtype::Element;
 use crate::error::RuntimeError;
-use crate::tensor::advise_huge_pages;
+use crate::tensor::{LARGE_PAGE, advise_huge_pages};
 
 /// Alignment in bytes of all memory that the runtime allocates.
 pub const ALIGNMENT: usize = 64;
@@ -26,6 +26,8 @@ pub const ALIGNMENT: usize = 64;
 enum Owner {
     /// Allocated by the global allocator at `base` with this layout.
     Host { base: NonNull<u8>, layout: Layout },
+    /// Pages of its own.
+    Mapped(#[allow(dead_code, reason = "held for its drop")] memmap2::MmapMut),
     /// Kept alive by a foreign object.
     Foreign(#[allow(dead_code, reason = "held for its drop")] Box<dyn Any + Send + Sync>),
     /// Memory of another device.
@@ -71,18 +73,30 @@ impl Storage {
             let ptr = NonNull::new(buffer.as_ptr()).unwrap_or(dangling());
             return Ok(Storage::new(ptr, len, device, true, Owner::Device(buffer)));
         }
-        // Allocators are slow to align to more than a word. So a larger block is allocated, and the memory starts inside.
         let align = align.max(ALIGNMENT);
+        if len >= LARGE_PAGE && align.is_power_of_two() && align <= LARGE_PAGE && !cfg!(miri) {
+            return Storage::map_zeros(len).ok_or_else(oom);
+        }
+        // Allocators are slow to align to more than a word. So a larger block is allocated, and the memory starts inside.
         let size = len.checked_add(align).filter(|_| align.is_power_of_two()).ok_or_else(oom)?;
         let layout = Layout::from_size_align(size, align_of::<u64>()).map_err(|_| oom())?;
         // SAFETY: the layout has a non-zero size.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(oom)?;
-        // SAFETY: the block was just allocated with this size.
-        unsafe { advise_huge_pages(base.as_ptr(), size) };
         let padding = base.addr().get().wrapping_neg() & (align - 1);
         // SAFETY: `padding` is less than `align`, so it and `len` bytes behind it are inside of the block.
         let ptr = unsafe { base.add(padding) };
         Ok(Storage::new(ptr, len, device, true, Owner::Host { base, layout }))
+    }
+
+    /// `len` zero bytes on pages of their own, from the start of a large page on. The system gets them back when they are freed.
+    fn map_zeros(len: usize) -> Option<Storage> {
+        let mut map = memmap2::MmapMut::map_anon(len.checked_add(LARGE_PAGE)?).ok()?;
+        let start = map.as_ptr().addr().wrapping_neg() & (LARGE_PAGE - 1);
+        let bytes = map.get_mut(start..start + len)?;
+        // SAFETY: these are bytes of the new mapping.
+        unsafe { advise_huge_pages(bytes.as_mut_ptr(), len) };
+        let ptr = NonNull::from(bytes).cast();
+        Some(Storage::new(ptr, len, Device::cpu(), true, Owner::Mapped(map)))
     }
 
     /// Makes a storage that owns the memory of `data`, without copying.
@@ -225,7 +239,7 @@ impl Storage {
     pub(crate) fn device_buffer(&self) -> Option<&DeviceBuffer> {
         match &self.0.owner {
             Owner::Device(buffer) => Some(buffer),
-            Owner::Host { .. } | Owner::Foreign(_) => None,
+            Owner::Host { .. } | Owner::Mapped(_) | Owner::Foreign(_) => None,
         }
     }
 

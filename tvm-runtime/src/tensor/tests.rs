@@ -26,6 +26,25 @@ fn sizes_that_do_not_fit_are_errors() {
     assert_eq!(err.to_string(), "shape [2, 3] of f32 holds 24 bytes, got 20");
 }
 
+/// Large memory begins with a large page, so that it has as many of them wherever the system places it.
+#[test]
+fn large_memory_begins_with_a_large_page() {
+    for len in [LARGE_PAGE - 1, LARGE_PAGE, LARGE_PAGE + 1, 3 * LARGE_PAGE - 7] {
+        let mut storage = Storage::alloc(len, 256, Device::cpu()).unwrap();
+        let align = if len < LARGE_PAGE || cfg!(miri) { 256 } else { LARGE_PAGE };
+        assert_eq!((storage.as_ptr().addr() % align, storage.len()), (0, len));
+        assert!(storage.is_own());
+        let other = storage.clone();
+        assert!(storage.bytes_mut().is_none(), "shared memory is not written to");
+        drop(other);
+        let bytes = storage.bytes_mut().unwrap();
+        assert!(bytes.iter().step_by(4096).all(|&byte| byte == 0) && bytes[len - 1] == 0);
+        bytes.fill(1);
+    }
+    let too_large = Storage::alloc(usize::MAX - 5, 64, Device::cpu()).unwrap_err();
+    assert!(matches!(too_large, RuntimeError::OutOfMemory { .. }), "{too_large}");
+}
+
 #[test]
 fn memory_is_aligned_and_zero() {
     for shape in [&[][..], &[1], &[7, 3], &[0], &[1000]] {
