@@ -133,7 +133,8 @@ fn build<'ctx>(
     passes.set_loop_slp_vectorization(true);
     passes.set_loop_interleaving(true);
     passes.set_loop_unrolling(true);
-    let pipeline = format!("default<O{}>", options.opt_level.min(3));
+    // Beyond level 2, LLVM copies loops for each outcome of the conditions in them: 28 times for a tile whose rows may be missing.
+    let pipeline = format!("default<O{}>", options.opt_level.min(2));
     module.run_passes(&pipeline, machine, passes).map_err(LlvmError::from)?;
     Ok(module)
 }
