@@ -106,7 +106,10 @@ impl Compiled {
     pub fn into_executable(mut self) -> Result<Executable, CodegenError> {
         self.require_cpu()?;
         if !self.programs.is_empty() {
-            for unit in self.units()? {
+            let units = self.units()?;
+            // Memory for them and for compiling their kernels is not needed at the same time.
+            self.programs = IRModule::new();
+            for unit in units {
                 let bytes = emit_lowered(&unit.kernels, &unit.target, EmitKind::SharedLibrary)?.into();
                 let (name, kind) = match unit.level {
                     Some(level) => (format!("kernels.{level}"), ObjectKind::LevelLibrary(level)),

@@ -14,11 +14,16 @@ use crate::Options;
 
 /// Creates the LLVM machine for `target`; properties that the target leaves open default to those of this machine.
 pub(super) fn create(target: &Target, options: Options) -> Result<TargetMachine, LlvmError> {
-    let config = InitializationConfig::default();
-    LlvmTarget::initialize_x86(&config);
-    LlvmTarget::initialize_aarch64(&config);
     let triple =
         target.triple.as_deref().map_or_else(TargetMachine::get_default_triple, TargetTriple::create);
+    // The code for other processors stays on disk.
+    let config = InitializationConfig::default();
+    let name = triple.as_str().to_string_lossy();
+    if ["aarch64", "arm64"].iter().any(|it| name.starts_with(it)) {
+        LlvmTarget::initialize_aarch64(&config);
+    } else {
+        LlvmTarget::initialize_x86(&config);
+    }
     let err = |message: String| {
         let target = triple.as_str().to_string_lossy().into_owned();
         LlvmError::Target { target, message }
