@@ -107,7 +107,7 @@ impl Compiled {
         self.require_cpu()?;
         if !self.programs.is_empty() {
             let units = self.units()?;
-            // Memory for them and for compiling their kernels is not needed at the same time.
+            // They are lowered, so their memory is free while kernels are compiled.
             self.programs = IRModule::new();
             for unit in units {
                 let bytes = emit_lowered(&unit.kernels, &unit.target, EmitKind::SharedLibrary)?.into();

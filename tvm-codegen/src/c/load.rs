@@ -143,7 +143,7 @@ impl Compiler {
         std::fs::read(&path).map_err(|source| CodegenError::Io { path: path.display().to_string(), source })
     }
 
-    /// Links object files, of which each is given as its bytes, into a shared library; returns its bytes.
+    /// Links the object files `objects`, each given as its bytes, into a shared library; returns its bytes.
     ///
     /// # Errors
     /// When the linker fails; the error contains its message.

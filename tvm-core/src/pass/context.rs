@@ -187,7 +187,7 @@ impl PassContext {
         self.entered(f)
     }
 
-    /// Runs `f` with this context as the current one of the thread, without a word to the instruments.
+    /// Runs `f` with this context as the current one of the thread, which its instruments do not see.
     pub(super) fn entered<R>(&self, f: impl FnOnce() -> R) -> R {
         struct Leave;
         impl Drop for Leave {

@@ -5,8 +5,11 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// What `f` makes of each of `items`, in their order. The calls run on as many threads as the process may use, of which
-/// this one is one.
+/// Size of the stack of a thread, in bytes: compilers behind the code generators recurse without a limit.
+const STACK: usize = 16 << 20;
+
+/// What `f` makes of each of `items`, in their order. The calls run on this thread and on new ones, as many as the process may use
+/// and the system grants.
 ///
 /// # Errors
 /// The first error in the order of the items.
@@ -24,7 +27,8 @@ pub fn in_parallel<T: Sync, R: Send, E: Send>(
         indices.map_while(|i| items.get(i).map(|item| (i, f(item)))).collect::<Vec<_>>()
     };
     let mut results = thread::scope(|scope| {
-        let threads: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let new = |_| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
+        let threads: Vec<_> = (1..threads).filter_map(new).collect();
         let mut results = work();
         for thread in threads {
             results.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
