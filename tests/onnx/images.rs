@@ -1,7 +1,7 @@
 //! Operators on images: sampling at positions, resizing, cropping.
 
 use tvm_core::target::Target;
-use tvm_runtime::Tensor;
+use tvm_runtime::{DataType, Tensor};
 
 use crate::build::{Build, assert_near, compiled, float, floats, int, ints, model, node, run, string};
 
@@ -99,4 +99,25 @@ fn same_extents_divided_by_strides() {
             }
         }
     }
+}
+
+/// Padding is less than all integers, also where it is put around an image of symbolic extents, or looked for by its index.
+#[test]
+fn largest_of_negative_integers() {
+    let x = Tensor::from_slice(&[-9i8, -8, -7, -6, -5, -4, -3, -2, -1], &[1, 1, 3, 3]).unwrap();
+    let pooled = |mode: &str, dims: &str, outputs: &str| {
+        let attrs =
+            vec![ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2]), string("auto_pad", "SAME_LOWER")];
+        let attrs =
+            if mode.is_empty() { attrs } else { [&attrs[..2], &[ints("pads", &[1, 1, 0, 0])]].concat() };
+        let model = model(12, vec![node("MaxPool", "x", outputs, attrs)]).typed("x", DataType::I8, dims);
+        let model = outputs.split(' ').fold(model, |model, name| model.output(name));
+        run(&compiled(&model, &Target::interpreter()).unwrap(), std::slice::from_ref(&x))
+    };
+    let want = [-9i8, -7, -3, -1];
+    for (mode, dims) in [("", "1 1 3 3"), ("", "1 1 h w"), ("pads", "1 1 3 3"), ("pads", "1 1 h w")] {
+        assert_eq!(pooled(mode, dims, "y")[0].to_vec::<i8>().unwrap(), want, "{mode} {dims}");
+    }
+    let got = pooled("pads", "1 1 3 3", "y places");
+    assert_eq!(got[1].to_vec::<i64>().unwrap(), [0, 2, 6, 8]);
 }

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::Command;
 
-use support::{digits, refused, root, tvmc, tvmc_with};
+use support::{digits, model, refused, root, tvmc, tvmc_with};
 
 #[test]
 fn onnx_test_counts_and_exits() {
@@ -29,7 +29,7 @@ fn onnx_test_counts_and_exits() {
 fn an_artifact_gives_what_the_model_gives() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).display().to_string();
-    let model = format!("{}/model.onnx", digits());
+    let model = model();
     let input = format!("image={}/test_data_set_0/input_0.pb", digits());
     let out = tvmc(&["compile", &model, "-o", &at("digits.tvm"), "--target", "c"]);
     assert!(out.starts_with("wrote "), "{out}");
@@ -60,7 +60,7 @@ fn an_artifact_gives_what_the_model_gives() {
 
 #[test]
 fn every_stage_can_be_seen() {
-    let model = format!("{}/model.onnx", digits());
+    let model = model();
     for (emit, want) in [
         ("relax", "conv2d(image"),
         ("tir", "#[prim_func"),
@@ -82,7 +82,7 @@ fn every_stage_can_be_seen() {
 
 #[test]
 fn wrong_requests_are_explained() {
-    let model = format!("{}/model.onnx", digits());
+    let model = model();
     let dir = tempfile::tempdir().unwrap();
     let nowhere = dir.path().join("no/out.npz").display().to_string();
     let here = dir.path().display().to_string();
@@ -127,7 +127,7 @@ fn wrong_requests_are_explained() {
 
 #[test]
 fn what_is_lost_or_slow_is_said() {
-    let model = format!("{}/model.onnx", digits());
+    let model = model();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tvmc"));
     let command = command.args(["run", &model, "--fill", "ones", "--dim", "n=1"]);
     let run = command.env("CC", "/nonexistent/cc").output().unwrap();
@@ -167,7 +167,7 @@ fn the_bench_worker_loads_runs_and_gives_outputs() {
     let (input, output) = (dir.path().join("in.bin"), dir.path().join("out.bin"));
     fs::write(&input, vec![0u8; 2 * 64 * 4]).unwrap();
     let case = serde_json::json!({
-        "onnx": format!("{}/model.onnx", digits()),
+        "onnx": model(),
         "onnx_inputs": [{"name": "image", "dtype": "f32", "shape": [2, 1, 8, 8], "file": input}],
     });
     let requests = [

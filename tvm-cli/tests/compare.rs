@@ -9,12 +9,8 @@ use std::process::{Command, Output};
 
 use prost::Message;
 use serde_json::Value as Json;
-use support::{digits, refused, tvmc, tvmc_with};
+use support::{digits, model, refused, tvmc, tvmc_with};
 use tvm_onnx::proto::StringStringEntryProto;
-
-fn model() -> String {
-    format!("{}/model.onnx", digits())
-}
 
 /// True if a Python with onnxruntime can be found.
 fn has_onnxruntime() -> bool {

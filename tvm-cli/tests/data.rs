@@ -6,11 +6,7 @@ mod support;
 use std::fs;
 
 use serde_json::Value as Json;
-use support::{digits, refused, tvmc, tvmc_with};
-
-fn model() -> String {
-    format!("{}/model.onnx", digits())
-}
+use support::{digits, model, refused, tvmc, tvmc_with};
 
 fn image() -> String {
     format!("{}/test_data_set_0/input_0.pb", digits())

@@ -7,12 +7,8 @@ use std::fs;
 
 use prost::Message;
 use serde_json::Value as Json;
-use support::{digits, refused, tvmc, tvmc_with};
+use support::{model, refused, tvmc, tvmc_with};
 use tvm_onnx::proto::{ModelProto, NodeProto};
-
-fn model() -> String {
-    format!("{}/model.onnx", digits())
-}
 
 fn inspect(args: &[&str]) -> Json {
     serde_json::from_str(&tvmc(&[&["inspect", "--json"], args].concat())).unwrap()

@@ -6,11 +6,7 @@ mod support;
 use std::fs;
 
 use serde_json::Value as Json;
-use support::{digits, refused, tvmc};
-
-fn model() -> String {
-    format!("{}/model.onnx", digits())
-}
+use support::{model, refused, tvmc};
 
 #[test]
 fn a_profile_says_what_each_kernel_does() {

@@ -12,6 +12,11 @@ pub(crate) fn digits() -> String {
     root().join("examples/data/digits_cnn").display().to_string()
 }
 
+/// The model of the digits.
+pub(crate) fn model() -> String {
+    format!("{}/model.onnx", digits())
+}
+
 /// Runs `tvmc` with `input` as its standard input.
 pub(crate) fn tvmc_with(args: &[&str], input: impl AsRef<[u8]>) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tvmc"))

@@ -6,7 +6,7 @@ use tvm_core::relax::analysis::{product, simplify_dim};
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
-use super::window::{Window, window};
+use super::window::{Window, least, window};
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -175,7 +175,7 @@ pub(super) fn largest_indices(node: &mut Node<'_, '_>, x: &Arg, out: &[PrimExpr]
     let rows = simplify_dim(&(&shape[0] * &shape[1]));
     let flat = node.reshape(x, &[rows.clone(), space.clone()])?;
     let patches = node.take(&flat, &indices, 1)?;
-    let lowest = node.scalar(if dtype.is_float() { f64::NEG_INFINITY } else { 0.0 }, dtype)?;
+    let lowest = node.scalar(least(dtype), dtype)?;
     let patches = node.choice(&inside, &patches, &lowest)?;
     let best = node.over("argmax", &patches, 1)?;
     // Indices by elements of the window, at the best element of each place.

@@ -4,7 +4,7 @@ use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
 
-use super::window::{Window, padded, window};
+use super::window::{Window, least, padded, window};
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -52,7 +52,8 @@ const AVERAGE: [&str; 3] = ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"];
 fn max_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
     let names = ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"];
-    let res = pool(node, names, &x, f64::NEG_INFINITY, |attrs, _| attrs)?;
+    let fill = least(node.dtype(&x)?);
+    let res = pool(node, names, &x, fill, |attrs, _| attrs)?;
     if !node.has_output(1) {
         return Ok(vec![res.into()]);
     }

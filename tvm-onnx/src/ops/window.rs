@@ -4,6 +4,7 @@ use tvm_core::ir::Type;
 use tvm_core::relax::Arg;
 use tvm_core::relax::analysis::simplify_dim;
 use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
 
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -48,6 +49,11 @@ pub(super) struct Padded {
     counts: Vec<(usize, PrimExpr)>,
 }
 
+/// The least number of an element type: the padding that a maximum does not see.
+pub(super) fn least(dtype: DataType) -> f64 {
+    dtype.int_range().map_or(f64::NEG_INFINITY, |(least, _)| least as f64)
+}
+
 /// As [`window`], for `x`; padding that depends on a symbolic extent is put around `x`, with elements `fill`.
 pub(super) fn padded(
     node: &mut Node<'_, '_>,
@@ -64,8 +70,7 @@ pub(super) fn padded(
     let axes: Vec<i64> = symbolic.iter().map(|it| it.axis as i64 + 2).collect();
     let sides = |side: usize| symbolic.iter().map(move |it| it.pads[side].clone());
     let pads: Vec<PrimExpr> = sides(0).chain(sides(1)).collect();
-    let dtype = node.dtype(x)?;
-    let fill = node.scalar(if dtype.is_float() { fill } else { fill.max(0.0) }, dtype)?;
+    let fill = node.scalar(fill, node.dtype(x)?)?;
     let around = super::shape::pad_when_run(node, x.clone(), &axes, &pads, ("constant", Some(fill)))?;
     res.x =
         node.materialise(around.into_iter().next().ok_or_else(|| node.malformed("there are no axes"))?)?;
