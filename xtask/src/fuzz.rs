@@ -102,7 +102,8 @@ pub(crate) fn fuzz(args: &[String]) -> Result<(), String> {
     let mut steps = Steps::new();
     for (name, package, test) in chosen {
         let generates = package.contains(&"tvm") || package.contains(&"tvm-codegen");
-        let llvm: &[&str] = if generates && setup::llvm().is_some() { &["--features", "llvm"] } else { &[] };
+        let llvm: &[&str] =
+            if generates && setup::llvm().is_some() { &["--features", "llvm-dynamic"] } else { &[] };
         let args =
             [&["test", "--release"][..], package, llvm, &["--", test, "--exact", "--nocapture"]].concat();
         steps.cargo(name, &env, &args)?;

@@ -36,7 +36,7 @@ pub(crate) fn ci() -> Result<(), String> {
     steps.cargo("façade, no features", &[], &["check", "-p", "tvm", "--no-default-features"])?;
     let deny = ["--", "-D", "warnings"];
     steps.cargo("clippy", &[], &with(&["clippy", "--workspace", "--all-targets"], &deny))?;
-    let features = ["--workspace", "--all-targets", "--features", "llvm,cuda,rayon"];
+    let features = ["--workspace", "--all-targets", "--features", "llvm,llvm-dynamic,cuda,rayon"];
     steps.cargo("clippy, all features", &[], &with(&with(&["clippy"], &features), &deny))?;
     steps.cargo("docs", &[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--workspace", "--no-deps"])?;
     tests(&mut steps)?;
@@ -88,11 +88,18 @@ fn tests(steps: &mut Steps) -> Result<(), String> {
     for example in ["voice_activity", "file_type", "semantic_search"] {
         steps.cargo(example, &[], &["run", "--quiet", "-p", example])?;
     }
-    steps.cargo("tests, llvm", &[], &llvm_tests())
+    steps.cargo("tests, llvm", &[], &llvm_tests())?;
+    // `llvm` alone makes LLVM a part of the program, which need not find a shared library.
+    steps.cargo(
+        "tvmc, llvm inside",
+        &[],
+        &["run", "--quiet", "-p", "tvm-cli", "--features", "llvm", "--", "doctor"],
+    )
 }
 
+/// The many test programs load LLVM's shared library: they are small and linked soon.
 fn llvm_tests() -> Vec<&'static str> {
-    with(&with(&["test"], &WITH_LLVM), &["--features", "llvm"])
+    with(&with(&["test"], &WITH_LLVM), &["--features", "llvm,llvm-dynamic"])
 }
 
 fn with<'a>(head: &[&'a str], tail: &[&'a str]) -> Vec<&'a str> {
