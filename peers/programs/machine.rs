@@ -1,5 +1,5 @@
 //! What the machine can do: multiply-adds in registers, reading memory, copying it. It speaks the protocol of the workers; its
-//! cases are `{"test":"fma"}` and `{"test":"read" or "copy","bytes":N}`. A time is that of one pass, or of 10⁹ operations.
+//! cases are `{"test":"fma", "dot_bf16" or "dot_int8"}` and `{"test":"read" or "copy","bytes":N}`. A time is that of one pass, or of 10⁹ operations.
 
 mod protocol;
 
@@ -104,9 +104,63 @@ mod plain {
     }
 }
 
+/// Repeats independent chains of an instruction that adds products of narrow numbers, and the operations of one of them.
+type Dot = (fn(usize), usize);
+
+/// `None` where the processor has no such instruction.
+fn dot(test: &str) -> Option<Dot> {
+    match test {
+        #[cfg(all(target_feature = "avx512f", target_feature = "avx512bf16"))]
+        "dot_bf16" => Some((x86_dot::bf16, 64)),
+        #[cfg(all(target_feature = "avx512f", target_feature = "avx512vnni"))]
+        "dot_int8" => Some((x86_dot::int8, 128)),
+        _ => None,
+    }
+}
+
+/// The instructions of x86.
+#[cfg(target_feature = "avx512f")]
+mod x86_dot {
+    /// A function that repeats the instruction `$step` on registers.
+    #[allow(unused_macros)]
+    macro_rules! dot {
+        ($name:ident, $features:literal, $zero:ident, $step:ident, $operand:expr) => {
+            pub fn $name(count: usize) {
+                #[target_feature(enable = $features)]
+                fn repeat(count: usize) {
+                    use std::arch::x86_64::*;
+                    use std::hint::black_box;
+                    let (x, y) = (black_box($operand), black_box($operand));
+                    let mut sums = [$zero(); crate::CHAINS];
+                    for _ in 0..count {
+                        for sum in &mut sums {
+                            *sum = $step(*sum, x, y);
+                        }
+                    }
+                    black_box(sums);
+                }
+                // SAFETY: this program is built for the processor that it runs on, which has the instructions.
+                unsafe { repeat(count) }
+            }
+        };
+    }
+
+    #[cfg(target_feature = "avx512bf16")]
+    dot!(
+        bf16,
+        "avx512f,avx512bf16",
+        _mm512_setzero_ps,
+        _mm512_dpbf16_ps,
+        _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5), _mm512_set1_ps(0.5))
+    );
+    #[cfg(target_feature = "avx512vnni")]
+    dot!(int8, "avx512f,avx512vnni", _mm512_setzero_si512, _mm512_dpbusd_epi32, _mm512_set1_epi8(1));
+}
+
 /// One thread's part of a test.
 enum Part {
     Fma,
+    Dot(Dot),
     Read(Vec<f32>),
     Copy(Vec<f32>, Vec<f32>),
 }
@@ -115,6 +169,7 @@ impl Part {
     fn pass(&mut self, count: usize, streams: usize) {
         match self {
             Part::Fma => fma(1_000_000_000 / (2 * LANES * CHAINS) / count),
+            Part::Dot((run, operations)) => run(1_000_000_000 / (*operations * CHAINS) / count),
             Part::Read(data) => read(black_box(data), streams),
             Part::Copy(from, to) => black_box(to).copy_from_slice(black_box(from)),
         }
@@ -150,7 +205,8 @@ impl Test {
             Some("fma") => Ok(Part::Fma),
             Some("read") => Ok(Part::Read(memory(floats, 1.0))),
             Some("copy") => Ok(Part::Copy(memory(floats / 2, 1.0), memory(floats / 2, 2.0))),
-            _ => Err("unsupported"),
+            Some(test) => dot(test).map(Part::Dot).ok_or("unsupported"),
+            None => Err("unsupported"),
         };
         let parts = (0..count).map(|_| part()).collect::<Result<_, _>>()?;
         let mut test = Self { parts };

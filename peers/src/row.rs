@@ -40,6 +40,10 @@ pub struct Contestant {
 pub enum Limit {
     /// Multiply-adds in f32.
     Fma,
+    /// The instruction that adds products of bf16, where the processor has one.
+    DotBf16,
+    /// The instruction that adds products of 8-bit integers, where the processor has one.
+    DotInt8,
     /// Memory is read.
     Read,
     /// Memory is read and written.
@@ -159,6 +163,8 @@ impl Row {
     pub fn machine(&self) -> Option<Contestant> {
         let case = match self.limit {
             Limit::Fma => r#"{"test":"fma"}"#.to_string(),
+            Limit::DotBf16 => r#"{"test":"dot_bf16"}"#.to_string(),
+            Limit::DotInt8 => r#"{"test":"dot_int8"}"#.to_string(),
             Limit::Read => format!(r#"{{"test":"read","bytes":{}}}"#, self.bytes),
             Limit::Copy => format!(r#"{{"test":"copy","bytes":{}}}"#, self.bytes),
             Limit::Unknown => return None,

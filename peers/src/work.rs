@@ -27,6 +27,8 @@ pub struct Work {
     pub bytes: f64,
     /// What bounds it from below.
     pub limit: Limit,
+    /// How far results may be apart, as a share of the largest.
+    pub tolerance: f64,
     spec: String,
 }
 
@@ -155,9 +157,14 @@ impl Work {
         let (flops, bytes, limit) = match (kind.name, extents.as_slice()) {
             ("matmul", &[m, n, k]) => {
                 let [m, n, k] = [m, n, k].map(|it| it as f64);
-                let narrow = spec.get("dtype").is_some_and(|it| it != "f32");
-                let few = if m == 1.0 { Limit::Read } else { Limit::Fma };
-                let limit = if narrow { Limit::Unknown } else { few };
+                let limit = match spec.get("dtype").and_then(Value::as_str) {
+                    Some("int8") => Limit::DotInt8,
+                    // As the standard says it, products are added as f32.
+                    Some("bf16") if spec.contains_key("fast_math") => Limit::DotBf16,
+                    Some("bf16") => Limit::Fma,
+                    _ if m == 1.0 => Limit::Read,
+                    _ => Limit::Fma,
+                };
                 (2.0 * m * n * k, 4.0 * (m * k + k * n + m * n), limit)
             }
             ("conv", &[from, to, size]) => {
@@ -209,7 +216,9 @@ impl Work {
             (Takes::Number, _) => None,
         });
         name.extend(tags);
-        Ok(Self { name, flops, bytes, limit, spec: Value::Object(spec).to_string() })
+        // One unit in the last place of bf16; the order of additions in f32.
+        let tolerance = if spec.get("dtype").is_some_and(|it| it == "bf16") { 8e-3 } else { 2e-3 };
+        Ok(Self { name, flops, bytes, limit, tolerance, spec: Value::Object(spec).to_string() })
     }
 
     /// What `models.py` reads.
@@ -219,7 +228,8 @@ impl Work {
 
     /// A row of this work without contestants.
     pub fn row(&self, group: usize) -> Row {
-        Row::new(group, &self.name, self.flops, self.bytes).bound(self.limit)
+        let row = Row::new(group, &self.name, self.flops, self.bytes).bound(self.limit);
+        Row { tolerance: Some(self.tolerance), ..row }
     }
 }
 
@@ -246,7 +256,8 @@ mod tests {
         let cases = [
             ("matmul:2x3x4", "matmul 2×3×4", 48.0, 4.0 * 26.0, Limit::Fma),
             ("matmul:1x3x4,constant", "matmul 1×3×4, constant", 24.0, 4.0 * 19.0, Limit::Read),
-            ("matmul:2x3x4,dtype=int8", "matmul 2×3×4, int8", 48.0, 4.0 * 26.0, Limit::Unknown),
+            ("matmul:2x3x4,dtype=int8", "matmul 2×3×4, int8", 48.0, 4.0 * 26.0, Limit::DotInt8),
+            ("matmul:2x3x4,dtype=bf16", "matmul 2×3×4, bf16", 48.0, 4.0 * 26.0, Limit::Fma),
             ("conv:4x6x8", "4→6, 8², 3×3", 27648.0, 3424.0, Limit::Fma),
             ("conv:4x4x8,stride=2,groups=4", "depthwise 4, 8², 3×3, stride 2", 1152.0, 1424.0, Limit::Fma),
             ("softmax:3x5", "softmax 3×5", 0.0, 120.0, Limit::Copy),
