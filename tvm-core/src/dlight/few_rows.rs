@@ -2,17 +2,19 @@
 //!
 //! With few rows a product is bound by the memory that holds the matrix, with many by the arithmetic. Which of the two a
 //! program with a symbolic dimension is shows when it runs, so it holds both, and chooses by the dimension. Where very few
-//! rows leave room for longer pieces of the matrix, it holds three.
+//! rows leave room for longer pieces of the matrix, it holds three; and one more for one row, which needs no loop over rows.
 
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::analysis::AtMost;
 use super::cpu::{MAX_ROWS, SINGLE_ROWS, SKINNY};
 use super::{Applied, by_rules};
-use crate::ir::BlockId;
+use crate::ir::{BlockId, Var};
 use crate::target::Machine;
-use crate::tir::transform::renew_stmt;
-use crate::tir::{Block, BlockRealize, Mutator, PrimExpr, PrimFunc, Stmt};
+use crate::tir::transform::{renew_stmt, specialized};
+use crate::tir::{Block, BlockRealize, Mutator, PrimExpr, PrimFunc, Stmt, Substitute};
 
 /// Symbolic dimensions that are tried.
 const MAX_DIMS: usize = 4;
@@ -29,9 +31,18 @@ pub(super) fn with_few_rows(
         let up_to = |most| by_rules(func.clone(), machine, Some(&AtMost { dim: dim.clone(), most }));
         let Some(few) = up_to(MAX_ROWS).filter(|few| skinny(&few.1) > skinny(&many.1)) else { continue };
         let single = up_to(SINGLE_ROWS).filter(|single| strips(&single.1).ne(strips(&few.1)));
-        let levels = [Some((MAX_ROWS, few)), single.map(|single| (SINGLE_ROWS, single))];
-        return levels.into_iter().flatten().fold(many, |more, (most, few)| {
-            joined(&PrimExpr::from(&dim).less_equal(most), most, few, &more).unwrap_or(more)
+        let one = of_one(func, &dim, machine).filter(|one| skinny(&one.1) == skinny(&few.1));
+        let rows = PrimExpr::from(&dim);
+        let at_most =
+            |most: i64| (rows.clone().less_equal(most), [format!("at_most_{most}"), format!("above_{most}")]);
+        let is_one = (rows.clone().equal(1), ["one".to_string(), "not_one".to_string()]);
+        let levels = [
+            Some((at_most(MAX_ROWS), few)),
+            single.map(|single| (at_most(SINGLE_ROWS), single)),
+            one.map(|one| (is_one, one)),
+        ];
+        return levels.into_iter().flatten().fold(many, |more, ((condition, names), few)| {
+            joined(&condition, &names, few, &more).unwrap_or(more)
         });
     }
     many
@@ -43,43 +54,54 @@ fn strips(applied: &[Applied]) -> impl Iterator<Item = &str> {
     skinny.filter_map(|it| it.parameters.split_once(", ").map(|(_, strips)| strips))
 }
 
-/// `few` if the condition holds, which is that there are `most` rows at most, else `many`.
+/// The schedule of `func` where the dimension is 1, for the buffers of `func`.
+fn of_one(func: &PrimFunc, dim: &Var, machine: &Machine) -> Option<(PrimFunc, Vec<Applied>)> {
+    let one = FxHashMap::from_iter([(dim.id(), PrimExpr::int(1, dim.dtype()))]);
+    let (scheduled, applied) = by_rules(specialized(func, one), machine, None)?;
+    let pairs = scheduled.params.iter().zip(func.params.iter());
+    let buffers = pairs.filter_map(|(new, old)| Some((new.buffer()?.id, old.buffer()?.clone())));
+    let mut back = Substitute { buffers: buffers.collect(), ..Substitute::default() };
+    let body = back.mutate_stmt(&scheduled.body).unwrap_or_else(|| scheduled.body.clone());
+    Some((PrimFunc { body, ..func.clone() }, applied))
+}
+
+/// `few` if the condition holds, else `many`; the names say which is which.
 fn joined(
     condition: &PrimExpr,
-    most: i64,
+    [name, other]: &[String; 2],
     (few, mut applied): (PrimFunc, Vec<Applied>),
     (many, applied_many): &(PrimFunc, Vec<Applied>),
 ) -> Option<(PrimFunc, Vec<Applied>)> {
-    let few = Rename { most }.mutate_stmt(&renew_stmt(&few.body))?;
+    let few = Rename { name }.mutate_stmt(&renew_stmt(&few.body))?;
     let (Stmt::BlockRealize(few), Stmt::BlockRealize(root)) = (few, &many.body) else { return None };
     let when = |realize: &BlockRealize, predicate| BlockRealize { predicate, ..realize.clone() }.into();
-    let name = format!("{}_above_{most}", root.block.name).into();
-    let inner = Block { name, id: BlockId::fresh(), ..(*root.block).clone() };
+    let other = format!("{}_{other}", root.block.name).into();
+    let inner = Block { name: other, id: BlockId::fresh(), ..(*root.block).clone() };
     let many_rows = BlockRealize { block: inner.into(), ..(**root).clone() };
     let cases: [Stmt; 2] = [when(&few, condition.clone()), when(&many_rows, !condition.clone())];
     let block = Block { body: Stmt::seq(cases), alloc_buffers: [].into(), ..(*root.block).clone() };
     let body = BlockRealize { block: block.into(), ..(**root).clone() }.into();
-    applied.iter_mut().for_each(|it| it.block = at_most_name(&it.block, most));
+    applied.iter_mut().for_each(|it| it.block = renamed(&it.block, name));
     applied.extend(applied_many.iter().cloned());
     Some((PrimFunc { body, ..many.clone() }, applied))
 }
 
-fn at_most_name(name: &str, most: i64) -> Arc<str> {
-    format!("{name}_at_most_{most}").into()
+fn renamed(block: &str, name: &str) -> Arc<str> {
+    format!("{block}_{name}").into()
 }
 
 /// Gives all blocks other names.
-struct Rename {
-    most: i64,
+struct Rename<'a> {
+    name: &'a str,
 }
 
-impl Mutator for Rename {
+impl Mutator for Rename<'_> {
     fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
         None
     }
 
     fn mutate_block(&mut self, block: &Arc<Block>) -> Option<Block> {
         let walked = self.walk_block(block).unwrap_or_else(|| (**block).clone());
-        Some(Block { name: at_most_name(&block.name, self.most), ..walked })
+        Some(Block { name: renamed(&block.name, self.name), ..walked })
     }
 }

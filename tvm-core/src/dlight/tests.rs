@@ -314,6 +314,7 @@ fn each_rule_takes_its_programs() {
         (
             product([Var::index("m").into(), index(384), index(512)], true),
             &[
+                ("product_one", "skinny product", "up to 1 rows, strips of 8x192"),
                 ("product_at_most_32", "skinny product", "up to 32 rows, strips of 8x192"),
                 ("product", "contraction", "tile 8x32, packed"),
             ],
@@ -321,6 +322,7 @@ fn each_rule_takes_its_programs() {
         (
             product([Var::index("m").into(), index(4096), index(512)], true),
             &[
+                ("product_one", "skinny product", "up to 1 rows, strips of 8x1024"),
                 ("product_at_most_4", "skinny product", "up to 4 rows, strips of 8x1024"),
                 ("product_at_most_32", "skinny product", "up to 32 rows, strips of 8x256"),
                 ("product", "contraction", "tile 8x32, packed"),

@@ -116,6 +116,7 @@ pub use simplify::simplify;
 pub use storage_rewrite::storage_rewrite;
 pub use unguard_lanes::unguard_lanes;
 pub use unroll_loop::{MOST_COPIES, PRAGMA_UNROLL, pragma_unroll, unroll_loop};
+pub(crate) use util::specialized;
 pub(in crate::tir) use util::{BlockNames, DeepSubstitute};
 pub use vectorize_loop::{REMAINDER, STREAMED, vectorize_loop};
 pub use vectorize_reductions::{REDUCTION_LANES, vectorize_reductions};

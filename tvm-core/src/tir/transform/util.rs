@@ -9,7 +9,7 @@ use crate::arith::Analyzer;
 use crate::ir::{BufferId, IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    Bind, Block, Buffer, BufferNode, Effect, For, ForKind, Intrinsic, Mutator, PrimCall, PrimCallee,
+    Bind, Block, Buffer, BufferNode, Effect, For, ForKind, Intrinsic, Mutator, Param, PrimCall, PrimCallee,
     PrimExpr, PrimFunc, Stmt, Visitor, any_expr, walk_block, walk_expr, walk_stmt,
 };
 
@@ -67,6 +67,20 @@ impl Mutator for DeepSubstitute {
         self.buffers.insert(buffer.id, new.clone());
         new
     }
+}
+
+/// `func` where the variables have these values, also in the shapes of its parameters (TVM's `specialize`).
+pub(crate) fn specialized(func: &PrimFunc, vars: FxHashMap<VarId, PrimExpr>) -> PrimFunc {
+    let mut substitute = DeepSubstitute::new(vars);
+    let mut new = |buffer: &Buffer| substitute.mutate_buffer(buffer).unwrap_or_else(|| buffer.clone());
+    let params = func.params.iter().map(|param| match param {
+        Param::In(buffer) => Param::In(new(buffer)),
+        Param::Out(buffer) => Param::Out(new(buffer)),
+        Param::Scalar(_) => param.clone(),
+    });
+    let params = params.collect();
+    let body = substitute.mutate_stmt(&func.body).unwrap_or_else(|| func.body.clone());
+    PrimFunc { params, body, ..func.clone() }
 }
 
 /// `body` with `var` replaced by `value`; if `value` reads memory, `var` is bound to it instead (evaluated once).
