@@ -69,6 +69,24 @@ pub(crate) fn chain(rng: &mut Rng) -> Program {
     p.finish("chain", &[y], Bound::Same)
 }
 
+/// An image whose channels lie in blocks that are contiguous, with contiguous rows instead, in another order of axes at times.
+pub(crate) fn blocked(rng: &mut Rng) -> Program {
+    let dtype = *rng.pick(&TYPES);
+    let width = *rng.pick(&[1, 2, 3, 4, 5, 8, 12, 16, 32, 48]);
+    let [n, blocks, h, w] =
+        below(rng, 9_000 / width, [&EXTENTS[1..4], &EXTENTS[..7], &EXTENTS[..14], &EXTENTS[..14]]);
+    let mut p = Builder::new(rng);
+    let [n, h, w] = [("n", n), ("h", h), ("w", w)].map(|(name, extent)| p.dim(name, extent));
+    let x = p.input("x", &[n.clone(), blocks.into(), h.clone(), w.clone(), width.into()], dtype);
+    let y = compute("y", [n, (blocks * width).into(), h, w], &[&x], |i| {
+        let [n, c, h, w] = [0, 1, 2, 3].map(|at| i[at].clone());
+        let at = [n, c.clone().floordiv(width), h, w, c.floormod(width)];
+        PrimExpr::constant(1.0, dtype) - x.at(at)
+    });
+    let y = transposed(&mut p, &y);
+    p.finish("blocked", &[y], Bound::Same)
+}
+
 /// `x`, or its elements with the axes in another order.
 fn transposed(p: &mut Builder<'_>, x: &TensorExpr) -> TensorExpr {
     if x.ndim() == 1 || p.rng.one_in(3) {

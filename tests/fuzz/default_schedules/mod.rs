@@ -55,7 +55,7 @@ families! {
     fuzz_default_reductions "default_reductions" (2, 12), ["contraction", "rows", "reduction", "spatial"]:
         reductions::reduction, reductions::norm, reductions::rows;
     fuzz_default_elements "default_elements" (2, 12), ["spatial"]:
-        elements::chain, elements::motion, elements::function;
+        elements::chain, elements::motion, elements::function, elements::blocked;
     fuzz_default_indexed "default_indexed" (2, 10), ["ordered", "spatial"]:
         indexed::gather, indexed::scatter, indexed::running, indexed::sorted;
     fuzz_default_attention "default_attention" (1, 6), ["attention"]:

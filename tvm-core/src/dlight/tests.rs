@@ -77,6 +77,17 @@ fn transposes_have_tiles_of_joined_axes() {
         let (_, applied) = schedule(&transpose(shape, axes), &MACHINE).unwrap();
         assert_eq!((applied[0].rule, &*applied[0].parameters), ("spatial", want), "{shape:?} as {axes:?}");
     }
+    // Channels in contiguous blocks: the place in a block is an axis of its own.
+    for (shape, want) in [([2, 3, 14, 14, 32], "tiles of 16x16"), ([1, 5, 7, 3, 4], "tiles of 4x4")] {
+        let x = input("x", &shape.map(PrimExpr::index));
+        let [n, blocks, h, w, width] = shape;
+        let y = compute("y", [n, blocks * width, h, w].map(PrimExpr::index), &[&x], |i| {
+            let c = || i[1].clone();
+            x.at([i[0].clone(), c().floordiv(width), i[2].clone(), i[3].clone(), c().floormod(width)])
+        });
+        let (_, applied) = schedule(&create_prim_func("f", &[x], &[y]).unwrap(), &MACHINE).unwrap();
+        assert_eq!((applied[0].rule, &*applied[0].parameters), ("spatial", want), "{shape:?}");
+    }
 }
 
 /// Four times the sums and differences of `x` along its middle axis: `y[i, c, j]` is a sum for `c = 0` and a difference for

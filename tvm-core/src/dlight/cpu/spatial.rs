@@ -6,10 +6,11 @@ use super::{MAX_TRANSPOSED, parallel, parallel_stores, unroll_phases};
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
+use crate::ir::Var;
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::PREFETCH_L2;
-use crate::tir::{BufferLoad, IterKind, PrimExpr, uses_var};
+use crate::tir::{BinaryOp, BufferLoad, IndexMap, IterKind, PrimExpr, uses_var};
 
 pub(in crate::dlight) const NAME: &str = "spatial";
 
@@ -28,6 +29,8 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     if info.axes.iter().any(|axis| axis.kind != IterKind::Spatial) {
         return Ok(None);
     }
+    let divided = divided(s, info)?;
+    let info = divided.as_ref().unwrap_or(info);
     let block = s.block(&info.name)?;
     let mut loops = s.get_loops(block)?;
     let Some(inner) = info.contiguous_axis() else {
@@ -66,6 +69,33 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     Ok(Some(format!("{len} axes as one vector loop")))
 }
 
+/// The block with an axis divided in two, if an operand has the axis in blocks that are contiguous, as the channels of an
+/// image that becomes one with contiguous rows: the part within a block is then an axis that may be transposed.
+fn divided(s: &mut Schedule, info: &BlockInfo) -> Result<Option<BlockInfo>, ScheduleError> {
+    let outer = &info.axes[..info.axes.len() - 1];
+    let blocks = |axis: &Axis| {
+        let extent = axis.extent.as_int()?;
+        let width = info.loads.iter().find_map(|load| match load.indices.last()? {
+            PrimExpr::Binary(it) if it.op == BinaryOp::FloorMod && it.a.as_var() == Some(&axis.var) => {
+                it.b.as_int()
+            }
+            _ => None,
+        })?;
+        (width > 1 && extent > width && extent % width == 0).then_some(width)
+    };
+    let Some((at, width)) = outer.iter().enumerate().find_map(|(at, axis)| Some((at, blocks(axis)?))) else {
+        return Ok(None);
+    };
+    let vars: Vec<Var> = info.axes.iter().map(|axis| axis.var.renew()).collect();
+    let mut axes: Vec<PrimExpr> = vars.iter().map(PrimExpr::from).collect();
+    let axis = axes[at].clone();
+    axes.splice(at..=at, [axis.clone().floordiv(width), axis.floormod(width)]);
+    let Ok(map) = IndexMap::new(vars, axes) else { return Ok(None) };
+    let block = s.block(&info.name)?;
+    s.transform_block_layout(block, map)?;
+    Ok(BlockInfo::of(s, &info.name))
+}
+
 /// The axis along which a load is contiguous that is not contiguous along the axis `inner`, as of a transpose.
 fn crossing_axis(info: &BlockInfo, inner: usize) -> Option<usize> {
     let along = |load: &BufferLoad, axis: usize| stride(&load.indices, &info.axes[axis].var);
@@ -91,24 +121,28 @@ fn tiled(
         Some(&side @ (4 | 8)) => [side; 2],
         _ => short.map(|extent| extent.unwrap_or(tile).max(1)),
     };
-    let long = extent_of(info, joined[1].clone());
+    let [wide, long] = joined.clone().map(|axes| extent_of(info, axes));
+    // Tiles of a block along an axis: no more than the axis has.
+    let tiles = |depth: i64, side: i64, extent: Option<i64>| {
+        (depth / side).min(extent.map_or(i64::MAX, |extent| (extent + side - 1) / side)).max(1)
+    };
     let mut order: Vec<LoopRV> =
         (0..loops.len()).filter(|i| !joined.iter().any(|axes| axes.contains(i))).map(|i| loops[i]).collect();
     let [inner, crossing] = joined.map(|axes| &loops[axes]);
     let inner = s.fuse_n(inner)?;
     let crossing = s.fuse_n(crossing)?;
     let [columns, column_tiles, column] =
-        s.split(inner, [None, Some((BLOCK / width).max(1)), Some(width)])?;
+        s.split(inner, [None, Some(tiles(BLOCK, width, wide)), Some(width)])?;
     // What is larger than a cache comes from memory: blocks then take a whole page of each of the rows that they read, and
     // prefetch two tiles ahead, because the next line of so many rows at once is more than a CPU foresees.
     let bytes = store.buffer.dtype.bytes() as i64;
     let page = (PAGE / bytes / tile * tile).max(tile);
     let size = info.iterations().and_then(|count| count.checked_mul(bytes));
     let large = size.is_some_and(|size| size as u64 > machine.l2_bytes);
-    let long = long.is_some_and(|extent| extent >= page);
-    let depth = if large && long { page } else { BLOCK };
-    let [rows, row_tiles, row] = s.split(crossing, [None, Some((depth / height).max(1)), Some(height)])?;
-    if large && long {
+    let in_pages = large && long.is_some_and(|extent| extent >= page);
+    let depth = if in_pages { page } else { BLOCK };
+    let [rows, row_tiles, row] = s.split(crossing, [None, Some(tiles(depth, height, long)), Some(height)])?;
+    if in_pages {
         s.annotate(row_tiles, PREFETCH_L2, 2)?;
     }
     order.extend([rows, columns, row_tiles, column_tiles, row, column]);
