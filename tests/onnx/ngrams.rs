@@ -44,6 +44,12 @@ fn counts_and_weights() {
             assert_near(&run(&vm, std::slice::from_ref(x))[0], &want, &format!("{mode} {lengths:?} {dims}"));
         }
     }
+    // Any number of distances takes one kernel, also for rows of a length that only a run knows.
+    let many = model(9, vec![node("TfIdfVectorizer", "x", "y", attrs("TF", [1, 2, 65_000]))]);
+    let vm = compiled(&many.typed("x", DataType::I64, "n").output("y"), &Target::interpreter()).unwrap();
+    for (x, want) in [(&[3, 5, 4, 5, 2, 6, 3][..], [2.0, 1.0, 0.0, 2.0, 1.0]), (&[], [0.0; 5])] {
+        assert_near(&run(&vm, &[longs(x)])[0], &floats(&want, &[5]), "many distances");
+    }
     // A row shorter than an n-gram has none.
     let model = model(9, vec![node("TfIdfVectorizer", "x", "y", attrs("TF", [2, 2, 4]))]);
     let vm = compiled(&model.typed("x", DataType::I64, "n").output("y"), &Target::interpreter()).unwrap();

@@ -93,39 +93,45 @@ fn attr_at_least(node: &Node<'_, '_>, name: &str, least: i64) -> Result<usize> {
     in_range.ok_or_else(|| node.malformed(format!("attribute `{name}` is {value}")))
 }
 
-/// The number of occurrences of each n-gram in each row of `x` (row, position): (row, n-gram).
+/// The number of occurrences of each n-gram in each row of `x` (row, position): (row, n-gram). It is a sum over places and
+/// distances of products: whether all tokens of the n-gram are there.
 fn counts(node: &mut Node<'_, '_>, x: &Arg, grams: &Grams<'_>, distances: usize) -> Result<Arg> {
     let [rows, columns, bytes @ ..] = &node.shape(x)?[..] else {
         return Err(node.malformed("the input has two axes"));
     };
-    let (length, number) = (grams.length, grams.tokens.len() / grams.length);
-    let mut sum = node.full(&[rows.clone(), PrimExpr::index(number as i64)], 0.0, DataType::F32)?;
-    // The distance has no meaning for a single token.
-    for distance in 1..=if length == 1 { 1 } else { distances } {
-        let reach = ((length - 1) * distance) as i64;
-        let places = simplify_dim(&(columns.clone() - reach).max(0));
-        if places.is_const(0) {
-            break;
-        }
-        let mut found: Option<Arg> = None;
-        for at in 0..length {
-            let from = (at * distance) as i64;
-            let token = node.part(x, 1, from, places.clone() + from)?;
-            let shape = [&[rows.clone(), places.clone(), PrimExpr::index(1)], bytes].concat();
-            let token = node.reshape(&token, &shape)?;
-            let same = grams.tokens.same(node, &token, at, length)?;
-            found = Some(match found {
-                Some(found) => node.apply("logical_and", &found, &same)?,
-                None => same,
-            });
-        }
-        let Some(found) = found else { continue };
-        let found = node.cast(&found, DataType::F32)?;
-        let found =
-            node.op("sum", &[found], Attrs::new().with("axis", vec![1i64]).with("keepdims", false))?;
-        sum = node.apply("add", &sum, &found)?;
+    let (length, number) = (grams.length, PrimExpr::index((grams.tokens.len() / grams.length) as i64));
+    // The distance has no meaning for a single token. A longer one than a row has no n-gram.
+    let distances = match length as i64 - 1 {
+        0 => PrimExpr::index(1),
+        steps => simplify_dim(&(columns.clone() - 1).floordiv(steps).max(0).min(distances as i64)),
+    };
+    if distances.is_const(0) {
+        return node.full(&[rows.clone(), number], 0.0, DataType::F32);
     }
-    Ok(sum)
+    let token = node.reshape(x, &[&[rows.clone(), columns.clone(), PrimExpr::index(1)], bytes].concat())?;
+    let none = node.full(&[rows.clone(), PrimExpr::index(1), number], 0.0, DataType::F32)?;
+    let first = node.count(columns, DataType::I64)?;
+    let first = node.along(&first, 1, 2)?;
+    let distance = node.count(&distances, DataType::I64)?;
+    let distance = node.with("add", &distance, 1.0)?;
+    let distance = node.along(&distance, 0, 2)?;
+    let mut found: Option<Arg> = None;
+    for at in 0..length {
+        let same = grams.tokens.same(node, &token, at, length)?;
+        let same = node.cast(&same, DataType::F32)?;
+        // After the last token there is none.
+        let same = node.joined(vec![same, none.clone()], 1)?;
+        let places = node.with("multiply", &distance, at as f64)?;
+        let places = node.apply("add", &first, &places)?;
+        let places = node.with_dim("minimum", &places, columns.clone())?;
+        let same = node.take(&same, &places, 1)?;
+        found = Some(match found {
+            Some(found) => node.apply("multiply", &found, &same)?,
+            None => same,
+        });
+    }
+    let Some(found) = found else { return Err(node.malformed("an n-gram has no token")) };
+    node.op("sum", &[found], Attrs::new().with("axis", vec![1i64, 2]).with("keepdims", false))
 }
 
 fn vectorize(node: &mut Node<'_, '_>) -> Result<Vec<Value>> {
