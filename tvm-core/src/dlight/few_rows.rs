@@ -20,7 +20,7 @@ use crate::tir::{Block, BlockRealize, Mutator, PrimExpr, PrimFunc, Stmt, Substit
 const MAX_DIMS: usize = 4;
 
 /// The schedule `many` of `func`, joined with one for at most [`MAX_ROWS`] rows, if that one is another, and with one for
-/// at most [`SINGLE_ROWS`], if that one reads longer pieces of a matrix.
+/// at most [`SINGLE_ROWS`], if that one reads longer pieces of a matrix, and with one for one row.
 pub(super) fn with_few_rows(
     func: &PrimFunc,
     many: (PrimFunc, Vec<Applied>),
