@@ -1,5 +1,6 @@
 //! What the machine can do: multiply-adds in registers, reading memory, copying it. It speaks the protocol of the workers; its
-//! cases are `{"test":"fma"}`, `"dot_bf16"`, `"dot_int8"`, and `{"test":"read" or "copy","bytes":N}`. A time is that of one pass, or of 10⁹ operations.
+//! cases are `{"test":T}` with `fma`, `dot_bf16` or `dot_int8`, and `{"test":T,"bytes":N}` with `read` or `copy`. A time is that of one pass, or
+//! of 10⁹ operations.
 
 mod protocol;
 

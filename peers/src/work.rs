@@ -159,8 +159,8 @@ impl Work {
                 let [m, n, k] = [m, n, k].map(|it| it as f64);
                 let limit = match spec.get("dtype").and_then(Value::as_str) {
                     Some("int8") => Limit::DotInt8,
-                    // As the standard says it, products are added as f32.
                     Some("bf16") if spec.contains_key("fast_math") => Limit::DotBf16,
+                    // Without the option, products are added as f32.
                     Some("bf16") => Limit::Fma,
                     _ if m == 1.0 => Limit::Read,
                     _ => Limit::Fma,

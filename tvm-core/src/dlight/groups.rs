@@ -45,14 +45,16 @@ fn divided(realize: &BlockRealize, blocks: &[Arc<BlockRealize>]) -> Option<Index
     if axis.dom.extent.as_int()? % group != 0 {
         return None;
     }
-    let output = axes.iter().flat_map(|it| {
-        let index = PrimExpr::from(it);
-        match *it == var {
-            true => vec![index.clone().floordiv(group), index.floormod(group)],
-            false => vec![index],
-        }
-    });
-    IndexMap::new(axes.clone(), output.collect()).ok()
+    let at = axes.iter().position(|axis| *axis == var)?;
+    with_divided_axis(axes, at, group)
+}
+
+/// The map that makes two axes of axis `at`: the number of a group of `size`, and the place in it.
+pub(super) fn with_divided_axis(axes: Vec<Var>, at: usize, size: i64) -> Option<IndexMap> {
+    let mut output: Vec<PrimExpr> = axes.iter().map(PrimExpr::from).collect();
+    let axis = output.get(at)?.clone();
+    output.splice(at..=at, [axis.clone().floordiv(size), axis.floormod(size)]);
+    IndexMap::new(axes, output).ok()
 }
 
 /// The variable and the size of its groups in `v / size` and `v % size`.

@@ -100,7 +100,7 @@ fn counts(node: &mut Node<'_, '_>, x: &Arg, grams: &Grams<'_>, distances: usize)
         return Err(node.malformed("the input has two axes"));
     };
     let (length, number) = (grams.length, PrimExpr::index((grams.tokens.len() / grams.length) as i64));
-    // The distance has no meaning for a single token. A longer one than a row has no n-gram.
+    // The distance has no meaning for a single token. Those that reach beyond a row find nothing.
     let distances = match length as i64 - 1 {
         0 => PrimExpr::index(1),
         steps => simplify_dim(&(columns.clone() - 1).floordiv(steps).max(0).min(distances as i64)),

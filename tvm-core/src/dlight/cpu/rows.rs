@@ -10,12 +10,13 @@ use super::spatial::{CHUNK, flat_axes};
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
+use crate::dlight::groups::with_divided_axis;
 use crate::dlight::inline::{AGAIN, operations, readers_in_bounds};
 use crate::ir::Var;
 use crate::target::Machine;
 use crate::tir::schedule::{Schedule, ScheduleError};
 use crate::tir::transform::{PREFETCH, REDUCTION_LANES};
-use crate::tir::{Buffer, BufferLoad, IndexMap, IterKind, PrimExpr, Scope, any_expr};
+use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, Scope, any_expr};
 
 pub(super) const RULE: Rule = Rule { name: "rows", apply };
 
@@ -217,10 +218,8 @@ fn in_strips(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<bo
     let last = from.chars().next_back().unwrap_or('A').to_ascii_lowercase();
     fork.transform_layout(block, 0, &from, &format!("{from}{strip}{last}"))?;
     let vars: Vec<Var> = info.axes.iter().map(|axis| axis.var.renew()).collect();
-    let mut axes: Vec<PrimExpr> = vars.iter().map(PrimExpr::from).collect();
-    let Some(row) = axes.pop() else { return Ok(false) };
-    axes.extend([row.clone().floordiv(strip), row.floormod(strip)]);
-    let Ok(map) = IndexMap::new(vars, axes) else { return Ok(false) };
+    let Some(row) = vars.len().checked_sub(1) else { return Ok(false) };
+    let Some(map) = with_divided_axis(vars, row, strip) else { return Ok(false) };
     fork.transform_block_layout(block, map)?;
     *s = fork;
     Ok(true)

@@ -6,11 +6,12 @@ use super::{MAX_TRANSPOSED, parallel, parallel_stores, unroll_phases};
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
+use crate::dlight::groups::with_divided_axis;
 use crate::ir::Var;
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::PREFETCH_L2;
-use crate::tir::{BinaryOp, BufferLoad, IndexMap, IterKind, PrimExpr, uses_var};
+use crate::tir::{BinaryOp, BufferLoad, IterKind, PrimExpr, uses_var};
 
 pub(in crate::dlight) const NAME: &str = "spatial";
 
@@ -87,10 +88,7 @@ fn divided(s: &mut Schedule, info: &BlockInfo) -> Result<Option<BlockInfo>, Sche
         return Ok(None);
     };
     let vars: Vec<Var> = info.axes.iter().map(|axis| axis.var.renew()).collect();
-    let mut axes: Vec<PrimExpr> = vars.iter().map(PrimExpr::from).collect();
-    let axis = axes[at].clone();
-    axes.splice(at..=at, [axis.clone().floordiv(width), axis.floormod(width)]);
-    let Ok(map) = IndexMap::new(vars, axes) else { return Ok(None) };
+    let Some(map) = with_divided_axis(vars, at, width) else { return Ok(None) };
     let block = s.block(&info.name)?;
     s.transform_block_layout(block, map)?;
     Ok(BlockInfo::of(s, &info.name))
