@@ -16,7 +16,7 @@ use crate::tir::{Block, BufferLoad, IterKind, PrimExpr, Range, Scope, uses_var};
 pub(super) const RULE: Rule = Rule { name: "flat product", apply };
 
 /// Shares of the work for each core: more than one, since they do not take equally long.
-const SHARES_PER_CORE: i64 = 4;
+pub(super) const SHARES_PER_CORE: i64 = 4;
 
 /// Tiles for which a panel is loaded into the first-level cache.
 const MIN_TILES: i64 = 4;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::flat::SHARES_PER_CORE;
 use super::{MAX_TRANSPOSED, parallel, parallel_stores, unroll_phases};
 use crate::arith::same;
 use crate::dlight::Rule;
@@ -126,11 +127,9 @@ fn tiled(
     };
     let mut order: Vec<LoopRV> =
         (0..loops.len()).filter(|i| !joined.iter().any(|axes| axes.contains(i))).map(|i| loops[i]).collect();
-    let [inner, crossing] = joined.map(|axes| &loops[axes]);
+    let [inner, crossing] = joined.clone().map(|axes| &loops[axes]);
     let inner = s.fuse_n(inner)?;
     let crossing = s.fuse_n(crossing)?;
-    let [columns, column_tiles, column] =
-        s.split(inner, [None, Some(tiles(BLOCK, width, wide)), Some(width)])?;
     // What is larger than a cache comes from memory: blocks then take a whole page of each of the rows that they read, and
     // prefetch two tiles ahead, because the next line of so many rows at once is more than a CPU foresees.
     let bytes = store.buffer.dtype.bytes() as i64;
@@ -139,13 +138,25 @@ fn tiled(
     let large = size.is_some_and(|size| size as u64 > machine.l2_bytes);
     let in_pages = large && long.is_some_and(|extent| extent >= page);
     let depth = if in_pages { page } else { BLOCK };
-    let [rows, row_tiles, row] = s.split(crossing, [None, Some(tiles(depth, height, long)), Some(height)])?;
+    // Where the rows that are read are short, those that are written are long.
+    let breadth = if large && !in_pages { page } else { BLOCK };
+    let [columns, column_tiles, column] =
+        s.split(inner, [None, Some(tiles(breadth, width, wide)), Some(width)])?;
+    let tiles_of_rows = tiles(depth, height, long);
+    let [rows, row_tiles, row] = s.split(crossing, [None, Some(tiles_of_rows), Some(height)])?;
     if in_pages {
         s.annotate(row_tiles, PREFETCH_L2, 2)?;
     }
     order.extend([rows, columns, row_tiles, column_tiles, row, column]);
     s.reorder_n(&order)?;
-    parallel_stores(s, info, &order[..order.len() - 4], machine)?;
+    // Columns with a remainder are not fused, so that lowering can divide them from it, if the others are enough for all cores.
+    let ragged = wide.is_some_and(|wide| wide % width != 0);
+    let row_blocks = long.map_or(1, |extent| (extent + height * tiles_of_rows - 1) / (height * tiles_of_rows));
+    let mut others = (0..info.axes.len()).filter(|axis| !joined.iter().any(|axes| axes.contains(axis)));
+    let shares = others.try_fold(row_blocks, |count, axis| count.checked_mul(info.axes[axis].extent.as_int()?));
+    let enough = SHARES_PER_CORE * i64::from(machine.cores);
+    let apart = ragged && shares.is_some_and(|shares| shares >= enough);
+    parallel_stores(s, info, &order[..order.len() - if apart { 5 } else { 4 }], machine)?;
     s.vectorize(column)?;
     Ok(Some(format!("tiles of {height}x{width}")))
 }

@@ -6,9 +6,10 @@
 //!
 //! TVM counterpart: none.
 
+use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
-use super::util::body_pass;
+use super::util::{DeepSubstitute, body_pass};
 use crate::arith::{Analyzer, detect_linear_equation};
 use crate::ir::Var;
 use crate::pass::Pass;
@@ -37,8 +38,27 @@ impl Mutator for VectorizeTransposes {
 
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         let Stmt::For(outer) = stmt else { return self.walk_stmt(stmt) };
-        Tile::of(outer).and_then(|tile| tile.transposed()).or_else(|| self.walk_stmt(stmt))
+        transposed(outer).or_else(|| transposed_squares(outer)).or_else(|| self.walk_stmt(stmt))
     }
+}
+
+fn transposed(outer: &For) -> Option<Stmt> {
+    Tile::of(outer)?.transposed()
+}
+
+/// The loop as one over squares, if it is longer than the vectorized loop in it, as that of a last tile with few columns is.
+fn transposed_squares(outer: &For) -> Option<Stmt> {
+    let Stmt::For(inner) = &outer.body else { return None };
+    let (rows, side) = (outer.extent.as_int()?, inner.extent.as_int()?);
+    if !outer.min.is_const(0) || side <= 0 || rows <= side || rows % side != 0 {
+        return None;
+    }
+    let [square, row] = [(); 2].map(|()| outer.loop_var.renew());
+    let index = PrimExpr::from(&square) * side + &row;
+    let body = DeepSubstitute::stmt(FxHashMap::from_iter([(outer.loop_var.id(), index)]), &outer.body);
+    let extent = |count: i64| PrimExpr::int(count, outer.extent.dtype());
+    let rows_of_square = For { loop_var: row, extent: extent(side), body, ..outer.clone() };
+    Some(For::serial(square, extent(rows / side), transposed(&rows_of_square)?).into())
 }
 
 /// `for i in 0..size { for j in vectorized(size) { store } }`

@@ -11,7 +11,7 @@ use crate::relax::{Binding, Call, Callee, Expr, ExprVisitor, Function};
 use crate::tir::PrimExpr;
 
 /// Bytes of a result in blocks that are moved to the plain layout in a cycle.
-const MOVED_BYTES: f64 = 3.0;
+const MOVED_BYTES: f64 = 9.0;
 /// Bytes of pixels that are picked from the data in a cycle.
 const PICKED_BYTES: f64 = 3.0;
 /// Vectors that one core multiplies and adds in a cycle.
