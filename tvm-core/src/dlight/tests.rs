@@ -392,6 +392,22 @@ fn strided(size: [PrimExpr; 2], depthwise: bool) -> PrimFunc {
     create_prim_func("f", &[x, weight], &[relu]).unwrap()
 }
 
+/// The elements of plain images that windows of 1×1 with strides read are copied side by side before channels in blocks use them.
+#[test]
+fn strided_pixels_of_plain_images_are_picked_first() {
+    let [x, weight] = [("x", &[1, 8, 15, 28][..]), ("weight", &[2, 8, 1, 1, 16])]
+        .map(|(name, shape)| input(name, &shape.iter().map(|&it| PrimExpr::index(it)).collect::<Vec<_>>()));
+    let [strides, ones, pads] = [vec![2, 1], vec![1; 2], vec![0; 2]];
+    let params = ConvParams { strides, pad_before: pads.clone(), pad_after: pads, dilation: ones, groups: 1 };
+    let [data, kernel, out] = ["NCHW", "OIHW16o", "NCHW16c"].map(|it| it.parse().unwrap());
+    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
+    let shape = [1, 2, 8, 28, 16].map(PrimExpr::index);
+    let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
+    let (_, applied) = schedule(&create_prim_func("f", &[x, weight], &[conv]).unwrap(), &MACHINE).unwrap();
+    let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+    assert_eq!(got, [("pixels", "spatial"), ("conv2d", "contraction")]);
+}
+
 /// Images of symbolic size, and such that are results of windows themselves: the rules are those of constant extents.
 #[test]
 fn symbolic_images_have_the_rules_of_constant_ones() {

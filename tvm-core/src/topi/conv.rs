@@ -64,7 +64,11 @@ pub fn conv(
         return pointwise(name, x, weight, groups, shape, extents);
     }
     let padded = params.pad_before.iter().chain(&params.pad_after).any(|&it| it != 0);
-    let x = &if padded {
+    let picked = !padded && is_picked(weight, params, layouts);
+    let strides = if picked { &vec![1; params.strides.len()] } else { &params.strides };
+    let x = &if picked {
+        every(x, &params.strides, &layouts.out.undivided_shape(letters, shape))
+    } else if padded {
         let mode = PadMode::Constant(PrimExpr::constant(0.0, x.dtype()));
         let of_axes = |pads: &[i64]| -> Vec<i64> {
             let spatial = |axis: &LayoutAxis| letters[2..].find(axis.letter);
@@ -111,7 +115,7 @@ pub fn conv(
             }
         };
         for d in 0..letters.len() - 2 {
-            at[2 + d] = &out[2 + d] * params.strides[d] + &kernel[2 + d] * params.dilation[d];
+            at[2 + d] = &out[2 + d] * strides[d] + &kernel[2 + d] * params.dilation[d];
         }
         let x = x.at(simplified(layouts.data.index(letters, &at)));
         let weight = weight.at(simplified(layouts.kernel.index(kernel_letters, &kernel)));
@@ -194,6 +198,18 @@ fn pointwise_image(
     let window = (2..4).all(|axis| weight.dim(axis).is_const(1));
     let [height, width] = [shape[2].as_int()?, shape[3].as_int()?];
     (window && height.checked_mul(width)? >= FEW_PIXELS).then_some([height, width])
+}
+
+/// True if the elements of plain data that the windows read are picked before: one by one, they are far apart, and several
+/// blocks of channels read them.
+fn is_picked(weight: &TensorExpr, params: &ConvParams, layouts: &ConvLayouts) -> bool {
+    let of_window = |axis: &LayoutAxis| axis.letter != 'O' && axis.letter != 'I';
+    let mut axes = layouts.kernel.axes().iter().enumerate();
+    layouts.letters.len() == 4
+        && params.strides.iter().any(|&it| it != 1)
+        && is_plain(&layouts.data, &layouts.letters)
+        && !is_plain(&layouts.out, &layouts.letters)
+        && axes.all(|(at, axis)| !of_window(axis) || weight.dim(at).is_const(1))
 }
 
 /// The pixels that windows of 1×1 with these strides read.

@@ -151,9 +151,11 @@ fn tiled(
     s.reorder_n(&order)?;
     // Columns with a remainder are not fused, so that lowering can divide them from it, if the others are enough for all cores.
     let ragged = wide.is_some_and(|wide| wide % width != 0);
-    let row_blocks = long.map_or(1, |extent| (extent + height * tiles_of_rows - 1) / (height * tiles_of_rows));
+    let row_blocks =
+        long.map_or(1, |extent| (extent + height * tiles_of_rows - 1) / (height * tiles_of_rows));
     let mut others = (0..info.axes.len()).filter(|axis| !joined.iter().any(|axes| axes.contains(axis)));
-    let shares = others.try_fold(row_blocks, |count, axis| count.checked_mul(info.axes[axis].extent.as_int()?));
+    let shares =
+        others.try_fold(row_blocks, |count, axis| count.checked_mul(info.axes[axis].extent.as_int()?));
     let enough = SHARES_PER_CORE * i64::from(machine.cores);
     let apart = ragged && shares.is_some_and(|shares| shares >= enough);
     parallel_stores(s, info, &order[..order.len() - if apart { 5 } else { 4 }], machine)?;

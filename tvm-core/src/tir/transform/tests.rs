@@ -10,7 +10,7 @@ use crate::pipeline::lower_tir;
 use crate::te;
 use crate::tir::schedule::Schedule;
 use crate::tir::testing::{I64, arguments, dense, random_step, run, stencil};
-use crate::tir::{For, ForKind, PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_stmt};
+use crate::tir::{For, ForKind, PrimExpr, PrimFunc, Scope, Stmt, Visitor, for_each_load, walk_stmt};
 use tvm_testing::Rng;
 
 #[test]
@@ -430,5 +430,31 @@ fn unrolling_is_left_to_the_compiler_where_annotated() {
             error.contains("`pragma_unroll` with the value") && error.contains("from 1 to 1024"),
             "{error}"
         );
+    }
+}
+
+/// What is left of the columns after whole tiles is transposed in registers too: no vector is gathered from rows.
+#[test]
+fn last_tiles_of_transposes_gather_nothing() {
+    for (rows, columns) in [(16, 36), (32, 24), (16, 20), (8, 12)] {
+        let x = te::placeholder("x", [columns, rows].map(PrimExpr::index), DataType::F32);
+        let y = crate::topi::permute(&x, &[1, 0]);
+        let mut s = Schedule::new(te::create_prim_func("f", &[x], &[y]).unwrap()).unwrap();
+        let block = s.block("transpose").unwrap();
+        let [i, j] = s.loops(block).unwrap();
+        let tile = 16.min(rows);
+        let [rows_of_tiles, row] = s.split(i, [None, Some(tile)]).unwrap();
+        let [tiles, column] = s.split(j, [None, Some(tile)]).unwrap();
+        s.reorder([rows_of_tiles, tiles, row, column]).unwrap();
+        s.vectorize(column).unwrap();
+        let lowered = lower_tir().apply(IRModule::from_prim_func(s.into_func())).unwrap();
+        let func = lowered.prim_func(lowered.functions().next().unwrap().0).unwrap();
+        let (mut vectors, mut gathers) = (0, 0);
+        for_each_load(&func.body, &mut |load| match &load.indices[0] {
+            PrimExpr::Ramp(ramp) if ramp.stride.is_const(1) => vectors += 1,
+            index if index.dtype().lanes() > 1 => gathers += 1,
+            _ => {}
+        });
+        assert!(vectors > 0 && gathers == 0, "{rows}x{columns}: {func}");
     }
 }
