@@ -26,18 +26,25 @@ pub struct Input {
     pub name: String,
     pub shape: Vec<usize>,
     pub values: Vec<f32>,
+    /// The values instead of `values`, if they are i64.
+    pub integers: Option<Vec<i64>>,
 }
 
-/// The inputs of a case, which must be f32.
+/// The inputs of a case, which must be f32 or i64.
 pub fn inputs(case: &Value) -> Outcome<Vec<Input>> {
     let read = |spec: &Value| -> Outcome<Input> {
-        if spec["dtype"] != "f32" {
-            return Err(format!("unsupported: {}", spec["dtype"]).into());
-        }
         let shape = spec["shape"].as_array().ok_or("no shape")?.iter().map(number).collect();
         let bytes = std::fs::read(spec["file"].as_str().ok_or("no file")?)?;
-        let values = bytes.as_chunks::<4>().0.iter().map(|it| f32::from_le_bytes(*it)).collect();
-        Ok(Input { name: spec["name"].as_str().unwrap_or_default().to_string(), shape, values })
+        let name = spec["name"].as_str().unwrap_or_default().to_string();
+        let (mut values, mut integers) = (Vec::new(), None);
+        match spec["dtype"].as_str() {
+            Some("f32") => values.extend(bytes.as_chunks::<4>().0.iter().map(|it| f32::from_le_bytes(*it))),
+            Some("i64") => {
+                integers = Some(bytes.as_chunks::<8>().0.iter().map(|it| i64::from_le_bytes(*it)).collect());
+            }
+            _ => return Err(format!("unsupported: {}", spec["dtype"]).into()),
+        }
+        Ok(Input { name, shape, values, integers })
     };
     case["onnx_inputs"].as_array().ok_or("no inputs")?.iter().map(read).collect()
 }

@@ -16,7 +16,7 @@ struct Loaded {
 impl Case for Loaded {
     fn run(&mut self) -> Outcome<()> {
         let inputs = self.inputs.iter().map(|(node, value)| (*node, value.into())).collect();
-        self.result = Some(self.model.run(inputs, &self.model.output_ids()[..1], None)?);
+        self.result = Some(self.model.run(inputs, self.model.output_ids(), None)?);
         Ok(())
     }
 
@@ -33,8 +33,15 @@ fn main() {
         options.prepack_weights(true);
         let model = options.load_file(case["onnx"].as_str().ok_or("unsupported")?)?;
         let node = |input: protocol::Input| -> Outcome<(NodeId, Value)> {
-            let tensor = Tensor::from_data(&input.shape, input.values);
-            Ok((model.node_id(&input.name)?, tensor.into()))
+            let value: Value = match input.integers {
+                // It computes integers in 32 bits.
+                Some(integers) => {
+                    let integers: Vec<i32> = integers.into_iter().map(i32::try_from).collect::<Result<_, _>>()?;
+                    Tensor::from_data(&input.shape, integers).into()
+                }
+                None => Tensor::from_data(&input.shape, input.values).into(),
+            };
+            Ok((model.node_id(&input.name)?, value))
         };
         let inputs = inputs(case)?.into_iter().map(node).collect::<Outcome<Vec<_>>>()?;
         Ok(Box::new(Loaded { model, inputs, result: None }))

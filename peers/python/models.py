@@ -2,17 +2,19 @@
 
     models.py FOLDER < specs.json > cases     # a list of {"id", "kind", …}; a case for the workers in each line
 
-A file that exists is kept: a name determines its content, except after a change of this file, whose hash is in the names of
-the notes in FOLDER.
+A file that exists is kept: a name determines its content, except after a change of this file or of networks.py, whose hash is in the
+names of the notes in FOLDER.
 """
 import hashlib, json, os, sys
 import ml_dtypes
 import numpy as np
 from onnx import TensorProto as TP, helper as h, numpy_helper as nh
 
+import networks
+
 FOLDER = sys.argv[1]
 TYPES = {"f32": (np.float32, TP.FLOAT), "bf16": (ml_dtypes.bfloat16, TP.BFLOAT16), "u8": (np.uint8, TP.UINT8),
-         "i8": (np.int8, TP.INT8), "i32": (np.int32, TP.INT32)}
+         "i8": (np.int8, TP.INT8), "i32": (np.int32, TP.INT32), "i64": (np.int64, TP.INT64)}
 
 
 def rnd(seed, shape, dtype="f32"):
@@ -29,8 +31,15 @@ class Model:
         self.nodes, self.inputs, self.constants, self.free, self.results = [], [], [], {}, []
 
     def input(self, name, shape, dtype="f32", seed=1):
-        self.inputs.append((name, rnd(seed, shape, dtype), dtype))
+        return self.given(name, rnd(seed, shape, dtype), dtype)
+
+    def given(self, name, value, dtype):
+        self.inputs.append((name, value, dtype))
         return name
+
+    def normal(self, shape):
+        """Random numbers for a constant, others for each."""
+        return rnd(len(self.constants), shape)
 
     def constant(self, name, value):
         self.constants.append((name, value))
@@ -166,6 +175,8 @@ def resnet50_convs(m, s):
 
 KINDS = {"resnet50": resnet50, "resnet50_convs": resnet50_convs, "matmul": matmul, "conv": conv, "softmax": softmax,
          "layernorm": layernorm, "chain": chain, "transpose": transpose, "sum": reduce_sum, "attention": attention}
+NETWORKS = {"mobilenet": networks.mobilenet, "minilm": networks.minilm}
+KINDS.update(NETWORKS)
 
 
 def raw(value, dtype):
@@ -178,11 +189,8 @@ def raw(value, dtype):
     return path
 
 
-def write(version, spec):
-    note = os.path.join(FOLDER, f"{spec['id']}_{version}.json")
-    if os.path.exists(note):
-        with open(note) as f:
-            return json.load(f)
+def built(spec):
+    """The model of a kind that is built here, and its inputs."""
     m = Model()
     out_shape, out_type = KINDS[spec["kind"]](m, spec)
     info = lambda name, shape, dtype: h.make_tensor_value_info(
@@ -192,15 +200,38 @@ def write(version, spec):
                          [nh.from_array(value, name) for name, value in m.constants])
     ops = {node.op_type for node in m.nodes}
     opset, ir = (23, 11) if "Attention" in ops else (20, 9) if "Gelu" in ops else (17, 8)
-    model = h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=ir)
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=ir), m.inputs
+
+
+def made(spec):
+    """A whole model, and its inputs."""
+    model, feeds = networks.MAKERS[spec["kind"]]({**spec, "data": FOLDER})
+    names = {np.dtype(kind).name: name for name, (kind, _) in TYPES.items()}
+    others = {"bool": "bool", "float16": "f16", "float64": "f64"}
+    dtype = lambda value: names.get(value.dtype.name) or others[value.dtype.name]
+    return model, [(name, value, dtype(value)) for name, value in feeds.items()]
+
+
+def write(version, spec):
+    note = os.path.join(FOLDER, f"{spec['id']}_{version}.json")
+    if os.path.exists(note):
+        with open(note) as f:
+            return json.load(f)
+    whole = spec["kind"] in networks.MAKERS or spec["kind"] in NETWORKS
+    model, given = (made if spec["kind"] in networks.MAKERS else built)(spec)
+    feeds = {name: value for name, value, _ in given}
+    flop = networks.operations(model, feeds) if whole else None
+    if spec.get("quantized"):
+        model = networks.quantized(model, feeds)
     path = os.path.join(FOLDER, spec["id"] + ".onnx")
     with open(path, "wb") as f:
         f.write(model.SerializeToString())
-    inputs = [{"name": name, "dtype": dtype, "shape": list(value.shape), "file": raw(value, dtype)}
-              for name, value, dtype in m.inputs]
+    inputs = [{"name": name, "dtype": dtype, "shape": list(value.shape), "file": raw(value, dtype)} for name, value, dtype in given]
     # The workers of the Rust libraries for products know this kind, with both operands as inputs.
     plain = spec["kind"] == "matmul" and spec.get("dtype", "f32") == "f32" and len(inputs) == 2 and "then" not in spec
     case = {**spec, "kind": "sgemm" if plain else spec["kind"], "onnx": path, "inputs": inputs, "onnx_inputs": inputs}
+    if flop:
+        case["flop"] = flop
     with open(note, "w") as f:
         json.dump(case, f)
     return case
@@ -208,10 +239,17 @@ def write(version, spec):
 
 def main():
     os.makedirs(FOLDER, exist_ok=True)
-    with open(__file__, "rb") as f:
-        version = hashlib.sha1(f.read()).hexdigest()[:8]
+    version = hashlib.sha1()
+    for path in (__file__, networks.__file__):
+        with open(path, "rb") as f:
+            version.update(f.read())
+    version = version.hexdigest()[:8]
     for spec in json.load(sys.stdin):
-        print(json.dumps(write(version, spec)))
+        try:
+            case = write(version, spec)
+        except Exception as err:
+            case = {"id": spec["id"], "missing": f"{type(err).__name__}: {str(err)[:200]}"}
+        print(json.dumps(case), flush=True)
 
 
 main()

@@ -157,15 +157,9 @@ def real(args):
     import onnxruntime as ort
 
     folder = os.path.join(args.data, "packages")
-    os.makedirs(folder, exist_ok=True)
     for package in PACKAGES:
-        name = re.split("[=<>]", package)[0].replace("-", "[-_]")
-        if not any(re.match(f"{name}-[0-9]", it, re.I) for it in os.listdir(folder)):
-            pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--disable-pip-version-check", "-d", folder]
-            if subprocess.run([*pip, package]).returncode:
-                print(f"SKIPPED: {package} cannot be downloaded")
-    for path in sorted(glob.glob(os.path.join(folder, "*.whl")) + glob.glob(os.path.join(folder, "*.tar.gz"))):
-        unpack(path, folder)
+        if not download(folder, package):
+            print(f"SKIPPED: {package} cannot be downloaded")
     paths = distinct(sorted(glob.glob(os.path.join(folder, "**", "*.onnx"), recursive=True)))
     paths = [it for it in paths if re.search(args.filter, os.path.relpath(it, folder))]
     lines = [
@@ -192,6 +186,21 @@ def real(args):
         open(args.out, "w").write(text)
     print(f"{len(paths) - failed} of {len(paths)} models")
     return 1 if failed or not paths else 0
+
+
+def download(folder, package):
+    """Writes the models of a package to `folder`; answers whether it is there. The version is that of PACKAGES."""
+    os.makedirs(folder, exist_ok=True)
+    plain = lambda text: re.split("[=<>]", text)[0].replace("-", "_").lower()
+    package = next((it for it in PACKAGES if plain(it) == plain(package)), package)
+    archive = re.compile(f"{plain(package)}_[0-9].*([.]whl|[.]tar[.]gz)$")
+    files = lambda: [it for it in os.listdir(folder) if archive.match(plain(it))]
+    if not files():
+        pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--disable-pip-version-check", "-d", folder]
+        subprocess.run([*pip, package])
+    for path in files():
+        unpack(os.path.join(folder, path), folder)
+    return bool(files())
 
 
 def unpack(path, folder):

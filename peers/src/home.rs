@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::row::{Given, Row};
+use crate::row::{FOR_C, Given, Row};
 
 /// A library to compare with: the name of its worker, what it is called, and what its worker needs.
 pub struct Engine {
@@ -45,6 +45,7 @@ pub const ENGINES: &[Engine] = &[
     rust("matrixmultiply", "w_blas", "blas"),
     rust("candle", "w_candle", "candle"),
     rust("rten", "w_rten", "rten"),
+    rust("tract", "w_tract", "tract"),
     python("ort", "onnxruntime", &[("onnxruntime", "onnxruntime")]),
     python("openvino", "openvino", &[("openvino", "openvino")]),
     python("openvino-bf16", "openvino-bf16", &[("openvino", "openvino")]),
@@ -76,6 +77,7 @@ const FILES: &[(&str, &str)] = &[
     ("mutate_graph.py", include_str!("../python/mutate_graph.py")),
     ("mutate_values.py", include_str!("../python/mutate_values.py")),
     ("models.py", include_str!("../python/models.py")),
+    ("networks.py", include_str!("../python/networks.py")),
     ("real.py", include_str!("../python/real.py")),
     ("worker.py", include_str!("../python/worker.py")),
     ("Cargo.toml", include_str!("../programs/Cargo.toml")),
@@ -84,6 +86,7 @@ const FILES: &[(&str, &str)] = &[
     ("machine.rs", include_str!("../programs/machine.rs")),
     ("protocol.rs", include_str!("../programs/protocol.rs")),
     ("rten.rs", include_str!("../programs/rten.rs")),
+    ("tract.rs", include_str!("../programs/tract.rs")),
 ];
 
 /// The folder of the peers, and our own program.
@@ -284,9 +287,10 @@ impl Home {
     /// The command of an engine.
     pub fn command(&self, engine: &str) -> Command {
         match engine {
-            "tvm" => {
+            "tvm" | FOR_C => {
                 let mut command = Command::new(&self.tvmc);
-                command.args(["worker", "bench", "--target", &self.target]);
+                let target = if engine == FOR_C { "c" } else { &self.target };
+                command.args(["worker", "bench", "--target", target]);
                 command
             }
             "gemm" | "faer" | "matrixmultiply" => {
@@ -294,7 +298,7 @@ impl Home {
                 command.arg(engine);
                 command
             }
-            "machine" | "rten" | "candle" => Command::new(self.program(&format!("w_{engine}"))),
+            "machine" | "rten" | "tract" | "candle" => Command::new(self.program(&format!("w_{engine}"))),
             _ => {
                 let mut command = Command::new(self.python());
                 command.arg(self.sources().join("worker.py")).arg(engine);
@@ -323,6 +327,7 @@ impl Home {
         for it in ENGINES.iter().filter(|it| engines.contains(&it.name)) {
             let version = match it.worker {
                 Source::Rust(_, "candle") => in_lock("candle-core"),
+                Source::Rust(_, "tract") => in_lock("tract-onnx"),
                 Source::Rust(..) => in_lock(it.name),
                 Source::Python(packages) => {
                     let package = packages.first().map(|it| it.1).filter(|it| !it.is_empty());

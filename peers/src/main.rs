@@ -1,19 +1,22 @@
-//! `cargo xtask bench --compare`: the work that users care about, beside the best libraries for it, in one run: every row
-//! with our time, the best peer's, the machine's limit, and whether the goal is reached.
+//! `cargo xtask bench --compare [kernels|models]`: the work that users care about, beside the best libraries for it, in one run:
+//! every row with our time, the best peer's, the machine's limit, and whether the goal is reached.
 #![allow(clippy::print_stdout, reason = "progress is what this program is for")]
 
+mod models;
 mod table;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use tvm_peers::{Comparison, Effort, Home, Pool, Side, line, summary};
+use serde_json::Value;
+use tvm_peers::{Comparison, Effort, Given, Home, Measure, Pool, Row, Side, line, summary};
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]
 struct Options {
+    models: bool,
     short: bool,
     filter: String,
     threads: Vec<usize>,
@@ -25,6 +28,7 @@ struct Options {
 impl Options {
     fn parse(args: &[String]) -> Result<Self, String> {
         let mut res = Self {
+            models: false,
             short: false,
             filter: String::new(),
             threads: Vec::new(),
@@ -32,11 +36,20 @@ impl Options {
             target: "host".to_string(),
             out: None,
         };
-        let (mut compare, mut args) = (false, args.iter());
+        let (mut compare, mut args) = (false, args.iter().peekable());
         while let Some(arg) = args.next() {
             let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
             match arg.as_str() {
-                "--compare" => compare = true,
+                "--compare" => {
+                    compare = true;
+                    if let Some(what) = args.next_if(|it| !it.starts_with('-')) {
+                        res.models = match what.as_str() {
+                            "kernels" => false,
+                            "models" => true,
+                            _ => return Err(format!("--compare is for kernels or models, not `{what}`")),
+                        };
+                    }
+                }
                 "--short" => res.short = true,
                 "--filter" => res.filter = value()?,
                 "--threads" => res.threads = counts(&value()?)?,
@@ -85,18 +98,24 @@ fn compare(args: &[String]) -> Result<(), String> {
     let options = Options::parse(args)?;
     let start = Instant::now();
     let home = Home::find(options.tvmc.clone(), options.target.clone())?;
-    let rows: Vec<_> = table::rows()?
+    let (groups, rows, name) = if options.models {
+        (models::GROUPS, models::rows(), "models")
+    } else {
+        (table::GROUPS, table::rows()?, "compare")
+    };
+    let rows: Vec<Row> = rows
         .into_iter()
         .filter(|row| row.short || !options.short)
-        .filter(|row| format!("{}: {}", table::GROUPS[row.group].title, row.name).contains(&options.filter))
+        .filter(|row| format!("{}: {}", groups[row.group].title, row.name).contains(&options.filter))
         .collect();
     if rows.is_empty() {
         return Err(format!("no row contains `{}`", options.filter));
     }
     let contestants = rows.iter().flat_map(|row| &row.contestants);
-    let engines: Vec<&str> = contestants.map(|it| it.engine).filter(|it| *it != "tvm").collect();
+    let engines: Vec<&str> = contestants.map(|it| it.engine).filter(|it| !it.starts_with("tvm")).collect();
     home.prepare(&engines, true, &|line| println!("{line}"))?;
     let cases = home.cases(&rows)?;
+    let rows: Vec<Row> = rows.into_iter().filter_map(|row| prepared(row, &cases)).collect();
     println!("{} rows, {} s of preparation", rows.len(), start.elapsed().as_secs());
 
     let effort = if options.short {
@@ -108,7 +127,7 @@ fn compare(args: &[String]) -> Result<(), String> {
     let start = Instant::now();
     let folder = options.out.unwrap_or_else(|| Path::new("benches").join("results"));
     let mut told = HashSet::new();
-    let mut report = Comparison::new(command, table::GROUPS, home.versions(&engines));
+    let mut report = Comparison::new(name, command, groups, home.versions(&engines));
     for &threads in &options.threads {
         let limits = Pool::new(&home, threads, effort).limits();
         println!("\n{limits}");
@@ -117,7 +136,7 @@ fn compare(args: &[String]) -> Result<(), String> {
         let mut group = usize::MAX;
         for row in &rows {
             if std::mem::replace(&mut group, row.group) != row.group {
-                println!("\n{}, {threads} threads", table::GROUPS[row.group].title);
+                println!("\n{}, {threads} threads", groups[row.group].title);
             }
             let outcome = pool.measure(row, &cases);
             println!("{}", line(&outcome));
@@ -137,6 +156,22 @@ fn compare(args: &[String]) -> Result<(), String> {
     }
     println!("\n{}", summary(&report));
     Ok(())
+}
+
+/// The row with the operations of its model, where they are known only now; `None` with a line if there is no model.
+fn prepared(row: Row, cases: &HashMap<String, String>) -> Option<Row> {
+    let case = row.contestants.iter().find_map(|it| match &it.given {
+        Given::Spec(spec) => cases.get(spec),
+        Given::Case(_) => None,
+    });
+    let Some(case) = case else { return Some(row) };
+    let known: Value = serde_json::from_str(case).unwrap_or_default();
+    if let Some(reason) = known["missing"].as_str() {
+        println!("SKIPPED: {}: {reason}", row.name);
+        return None;
+    }
+    let unknown = row.flops == 0.0 && row.measure == Measure::Call && !row.in_bytes();
+    Some(if unknown { row.with_operations(known["flop"].as_f64()) } else { row })
 }
 
 fn main() -> ExitCode {
@@ -172,5 +207,8 @@ mod tests {
         assert!(parse("--compare --threads 0").unwrap_err().contains("--threads"));
         assert!(parse("--compare --filter").unwrap_err().contains("needs a value"));
         assert!(parse("--compare --fast").unwrap_err().contains("--fast"));
+        assert!(!options.models && !parse("--compare kernels").unwrap().models);
+        assert!(parse("--compare models --short").unwrap().models);
+        assert!(parse("--compare model").unwrap_err().contains("kernels or models"));
     }
 }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::home::Home;
 use crate::quiet::{Load, settle};
 use crate::report::Limits;
@@ -119,7 +121,9 @@ impl<'a> Pool<'a> {
             };
             let times = match row.measure {
                 Measure::Call => self.load(key, case).map(|_| Times::default()),
-                Measure::Compile => self.compile(key, case),
+                Measure::Compile => self.timed_load(key, case, "compile_s"),
+                Measure::Load => self.timed_load(key, case, "ready_s"),
+                Measure::Memory => self.memory(key, case),
             };
             runners.push(Runner { key, side, label, times, noisy: Times::default() });
         }
@@ -157,19 +161,32 @@ impl<'a> Pool<'a> {
         self.workers.get_mut(&key).ok_or_else(|| self.dead.get(key.0).cloned().unwrap_or_default())
     }
 
-    fn load(&mut self, key: (&'static str, usize), case: &str) -> Result<Option<f64>, String> {
+    fn load(&mut self, key: (&'static str, usize), case: &str) -> Result<Value, String> {
         self.worker(key)?.load(case)
     }
 
-    /// Compiles the case several times.
-    fn compile(&mut self, key: (&'static str, usize), case: &str) -> Result<Times, String> {
+    /// Loads the case several times; the worker says how long it took, under the name `what`.
+    fn timed_load(&mut self, key: (&'static str, usize), case: &str, what: &str) -> Result<Times, String> {
         let mut times = Times::default();
         for _ in 0..self.effort.rounds.max(5) {
-            let seconds = self.load(key, case)?.ok_or("the worker does not tell its compile time")?;
-            times.all.push(seconds);
+            let seconds = self.load(key, case)?[what].as_f64();
+            times.all.push(seconds.ok_or_else(|| format!("the worker does not tell `{what}`"))?);
         }
         times.medians.clone_from(&times.all);
         Ok(times)
+    }
+
+    /// What a process of its own needs at most to load the case and to run it, in bytes.
+    fn memory(&mut self, key: (&'static str, usize), case: &str) -> Result<Times, String> {
+        self.workers.remove(&key);
+        let seconds = self.effort.seconds;
+        let worker = self.worker(key)?;
+        worker.ready()?;
+        let before = worker.memory("VmRSS")?;
+        worker.load(case)?;
+        worker.run(seconds)?;
+        let most = (worker.memory("VmHWM")? - before).max(0.0);
+        Ok(Times { all: vec![most], medians: vec![most], ..Times::default() })
     }
 
     /// Compares our results with those of the first peer that has one.

@@ -13,6 +13,9 @@ pub enum Side {
     Limit,
 }
 
+/// The worker of our program for the target C, whatever the target of `tvm` is.
+pub(crate) const FOR_C: &str = "tvm-c";
+
 /// What a program is given.
 #[derive(Debug, Clone)]
 pub enum Given {
@@ -27,7 +30,7 @@ pub enum Given {
 pub struct Contestant {
     /// Whose program it is.
     pub side: Side,
-    /// Name of its worker: `tvm`, `machine`, or of one of [`ENGINES`](crate::ENGINES).
+    /// Name of its worker: `tvm`, `tvm-c`, `machine`, or of one of [`ENGINES`](crate::ENGINES).
     pub engine: &'static str,
     /// What it is called.
     pub label: String,
@@ -83,6 +86,10 @@ pub enum Measure {
     Call,
     /// The compilation.
     Compile,
+    /// From the file to what is needed for a call; of ours, from a compiled artifact to the first result.
+    Load,
+    /// The memory that a process needs beyond what it has before it loads the model, in bytes instead of seconds.
+    Memory,
 }
 
 /// A row.
@@ -127,6 +134,12 @@ impl Row {
         }
     }
 
+    /// Sets what the work is called.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
     fn add(mut self, side: Side, engine: &'static str, label: String, work: &Work) -> Self {
         let given = Given::Spec(work.spec().to_string());
         self.contestants.push(Contestant { side, engine, label, given });
@@ -136,6 +149,11 @@ impl Row {
     /// Adds our program. Where there are several, the fastest counts.
     pub fn ours(self, work: &Work) -> Self {
         self.add(Side::Ours, "tvm", "tvm".to_string(), work)
+    }
+
+    /// Adds our program for the target C.
+    pub fn ours_for_c(self, work: &Work) -> Self {
+        self.add(Side::Ours, FOR_C, "tvm, C".to_string(), work)
     }
 
     /// Adds our program on another case, as the one to compare with.
@@ -188,6 +206,15 @@ impl Row {
     /// Leaves the row out of the short form if `long`.
     pub fn long(mut self, long: bool) -> Self {
         self.short = !long;
+        self
+    }
+
+    /// Sets the operations; without them there is no limit.
+    pub fn with_operations(mut self, flops: Option<f64>) -> Self {
+        match flops {
+            Some(flops) => self.flops = flops,
+            None => self.limit = Limit::Unknown,
+        }
         self
     }
 

@@ -221,6 +221,21 @@ impl Work {
         Ok(Self { name, flops, bytes, limit, tolerance, spec: Value::Object(spec).to_string() })
     }
 
+    /// A whole model of a kind of `networks.py`, with the fields that the kind has. Its operations are known when it is made.
+    pub fn network(kind: &str, fields: &Value) -> Self {
+        let fields = fields.as_object().cloned().unwrap_or_default();
+        let mut id = kind.to_string();
+        for (key, value) in fields.iter().filter(|(key, _)| *key != "path") {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            id += &format!("_{key}_{}", value.replace(['/', '.', '-'], "_"));
+        }
+        let mut spec = fields;
+        spec.insert("id".to_string(), json!(id));
+        spec.insert("kind".to_string(), json!(kind));
+        let spec = Value::Object(spec).to_string();
+        Self { name: id, flops: 0.0, bytes: 0.0, limit: Limit::Fma, tolerance: 2e-3, spec }
+    }
+
     /// What `models.py` reads.
     pub fn spec(&self) -> &str {
         &self.spec

@@ -61,12 +61,31 @@ impl Worker {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Loads a case, which is a JSON object. Answers the compile time in seconds, where the worker tells it.
+    /// Loads a case, which is a JSON object. Answers what the worker says about it, such as times in seconds.
     ///
     /// # Errors
     /// What the worker says, or that it died or took too long.
-    pub(crate) fn load(&mut self, case: &str) -> Result<Option<f64>, String> {
-        Ok(self.ask(&format!(r#"{{"op":"load","case":{case}}}"#))?["compile_s"].as_f64())
+    pub(crate) fn load(&mut self, case: &str) -> Result<Value, String> {
+        self.ask(&format!(r#"{{"op":"load","case":{case}}}"#))
+    }
+
+    /// Waits until the worker answers, whatever it says.
+    ///
+    /// # Errors
+    /// If it does not answer in time.
+    pub(crate) fn ready(&mut self) -> Result<(), String> {
+        self.answer(r#"{"op":"ready"}"#).map(drop)
+    }
+
+    /// Memory of the process in bytes, under the name that the system has for it.
+    ///
+    /// # Errors
+    /// Where the system does not say it.
+    pub(crate) fn memory(&self, what: &str) -> Result<f64, String> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
+        let line = status.lines().find_map(|it| it.strip_prefix(what)?.strip_prefix(':'));
+        let kib = line.and_then(|it| it.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        kib.map(|it| 1024.0 * it).ok_or_else(|| format!("the system does not say `{what}` of a process"))
     }
 
     /// Times the case for about `seconds`; at least one call. Answers seconds per call.
@@ -92,6 +111,15 @@ impl Worker {
     }
 
     fn ask(&mut self, request: &str) -> Result<Value, String> {
+        let answer = self.answer(request)?;
+        if answer["ok"] == true {
+            return Ok(answer);
+        }
+        let reason = answer["err"].as_str().unwrap_or("no reason given");
+        Err(reason.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    fn answer(&mut self, request: &str) -> Result<Value, String> {
         let died = |_| "the worker died".to_string();
         writeln!(self.requests, "{request}").map_err(died)?;
         self.requests.flush().map_err(died)?;
@@ -103,12 +131,7 @@ impl Worker {
                 return Err(format!("no answer in {} s", self.patience.as_secs()));
             }
         };
-        let answer: Value = serde_json::from_str(&line).map_err(|e| format!("the worker's answer: {e}"))?;
-        if answer["ok"] == true {
-            return Ok(answer);
-        }
-        let reason = answer["err"].as_str().unwrap_or("no reason given");
-        Err(reason.split_whitespace().collect::<Vec<_>>().join(" "))
+        serde_json::from_str(&line).map_err(|e| format!("the worker's answer: {e}"))
     }
 }
 

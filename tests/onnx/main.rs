@@ -10,6 +10,7 @@ mod errors;
 mod extensions;
 mod fused_attention;
 mod images;
+mod integer;
 mod models;
 mod mutate;
 mod narrow;

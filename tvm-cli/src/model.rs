@@ -186,6 +186,12 @@ impl Options {
         context.scope(f)
     }
 
+    /// Those of an artifact: none.
+    pub(crate) fn for_artifact(target: &Target) -> Options {
+        let (dims, shapes, sequences, absent) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Options { target: target.clone(), fast_math: false, dims, shapes, sequences, absent }
+    }
+
     /// Imports and compiles the model at `path`, or loads the artifact there.
     pub(crate) fn load(&self, path: &Path, config: VmConfig) -> Result<Model, Error> {
         let progress = Progress::importing(path);

@@ -71,6 +71,16 @@ fn every_stage_can_be_seen() {
         let out = tvmc(&["compile", &model, "--emit", emit, "--target", "c"]);
         assert!(out.contains(want), "expected `{want}` in what --emit {emit} gives");
     }
+    let dir = tempfile::tempdir().unwrap();
+    let artifact = dir.path().join("digits.tvm").display().to_string();
+    let out = tvmc(&["compile", &model, "--explain", "--target", "c", "-o", &artifact]);
+    for want in
+        ["convolution of n×1×8×8 by ", "layout NCHW", "one kernel for ", ": contraction (tile ", "wrote "]
+    {
+        assert!(out.contains(want), "expected `{want}` in:\n{out}");
+    }
+    let (_, err) = refused(&["compile", &model, "--explain", "-o", "-"]);
+    assert!(err.contains("--explain is about a file"), "{err}");
     let out = tvmc(&["inspect", &model]);
     for want in ["opsets ai.onnx 17", "image  Tensor<f32, n, 1, 8, 8>", "Relu                4", "14 nodes"] {
         assert!(out.contains(want), "expected `{want}` in:\n{out}");
@@ -170,18 +180,23 @@ fn the_bench_worker_loads_runs_and_gives_outputs() {
         "onnx": model(),
         "onnx_inputs": [{"name": "image", "dtype": "f32", "shape": [2, 1, 8, 8], "file": input}],
     });
+    let mut artifact = case.clone();
+    artifact["artifact"] = true.into();
     let requests = [
         serde_json::json!({"op": "run"}),
         serde_json::json!({"op": "load", "case": case}),
         serde_json::json!({"op": "run", "secs": 0.01, "min": 2, "max": 5}),
         serde_json::json!({"op": "out", "path": output}),
+        serde_json::json!({"op": "load", "case": artifact}),
+        serde_json::json!({"op": "run", "secs": 0.01, "min": 2, "max": 5}),
         serde_json::json!({"op": "quit"}),
     ];
     let requests: String = requests.iter().map(|it| format!("{it}\n")).collect();
     let text = String::from_utf8(tvmc_with(&["worker", "bench", "--target", "c"], &requests).stdout).unwrap();
     let answers: Vec<serde_json::Value> = text.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
-    assert_eq!((answers.len(), &answers[0]["ok"]), (4, &false.into()), "{text}");
+    assert_eq!((answers.len(), &answers[0]["ok"]), (6, &false.into()), "{text}");
     assert!(answers[1..].iter().all(|it| it["ok"] == true), "{text}");
+    assert!(answers[1]["ready_s"].is_null() && answers[4]["ready_s"].as_f64().unwrap() > 0.0, "{text}");
     assert!(answers[2]["times"].as_array().unwrap().len() >= 2, "{text}");
     assert_eq!(answers[3]["shape"], serde_json::json!([2, 10]));
     assert_eq!(fs::read(&output).unwrap().len(), 2 * 10 * 4);

@@ -26,7 +26,7 @@ use crate::inline::inlined;
 use crate::names::show;
 use crate::narrow::Narrow;
 use crate::nodes::{Scope, max_conversions};
-use crate::ops;
+use crate::ops::{self, Quantized};
 use crate::options::ImportOptions;
 use crate::proto::{GraphProto, ModelProto};
 use crate::tensor::{decode_tensor, decode_text};
@@ -84,6 +84,7 @@ pub(crate) fn import_with(
         builder: BlockBuilder::new(IRModule::new()),
         values: FxHashMap::default(),
         narrow: FxHashMap::default(),
+        quantized: FxHashMap::default(),
         dims: IndexMap::new(),
         external,
         options,
@@ -156,6 +157,8 @@ pub(crate) struct Importer<'m> {
     pub(crate) values: FxHashMap<&'m str, Value>,
     /// Element type of each value with narrow elements.
     pub(crate) narrow: FxHashMap<&'m str, Narrow>,
+    /// What values were dequantised from. Another value may have the name since.
+    pub(crate) quantized: FxHashMap<&'m str, Quantized>,
     pub(crate) dims: IndexMap<String, Var>,
     pub(crate) external: ExternalData,
     pub(crate) options: &'m ImportOptions,

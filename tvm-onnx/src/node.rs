@@ -10,6 +10,7 @@ use crate::error::OnnxError;
 use crate::importer::Importer;
 use crate::names::show;
 use crate::narrow::Narrow;
+use crate::ops::Quantized;
 use crate::proto::{AttributeProto, AttributeType, GraphProto, NodeProto};
 use crate::split::Split;
 use crate::tensor::{decode_tensor, decode_text};
@@ -360,6 +361,20 @@ impl<'a, 'm> Node<'a, 'm> {
     /// The narrow type of the elements of input `i`, if they have one.
     pub(crate) fn narrow(&self, i: usize) -> Option<Narrow> {
         self.importer.narrow.get(self.proto.input.get(i)?.as_str()).copied()
+    }
+
+    /// What input `i` was dequantised from, if that is known.
+    pub(crate) fn quantized(&self, i: usize) -> Option<Quantized> {
+        let known = self.importer.quantized.get(self.proto.input.get(i)?.as_str())?;
+        let Value::Arg(value) = self.opt_value(i)? else { return None };
+        known.is_of(value).then(|| known.clone())
+    }
+
+    /// Declares what output 0 was dequantised from.
+    pub(crate) fn is_quantized(&mut self, quantized: Quantized) {
+        if let Some(name) = self.proto.output.first() {
+            self.importer.quantized.insert(name, quantized);
+        }
     }
 
     /// Declares that the elements of the outputs have a narrow type.

@@ -23,9 +23,10 @@ cargo xtask COMMAND
   fuzz [--seconds N] [--cases N] [--seed N] [TARGET…]
            random programs against the reference, on the stable toolchain: all targets, or those named; 60 s each
            unless told otherwise. Without --seed, a fresh one, printed
-  bench --compare [--short] [--filter TEXT] [--threads 1,2] [--target TARGET] [--tvmc PROGRAM] [--out FOLDER]
-           our kernels beside the best libraries, in turns, with the goals; --short in less than 10 minutes. Peers are
-           installed into the folder PERF_HOME, else into tvm-bench in the user's cache. Writes benches/results/compare.*
+  bench --compare [kernels|models] [--short] [--filter TEXT] [--threads 1,2] [--target TARGET] [--tvmc PROGRAM] [--out FOLDER]
+           our kernels or whole models beside the best libraries, in turns, with the goals; --short in less than 10 minutes.
+           Peers are installed into the folder PERF_HOME, else into tvm-bench in the user's cache. Writes compare.* or models.*
+           into benches/results
   conformance [--real | --frozen] [--filter TEXT] [--target TARGET] [--alone] [--out FILE.md] [--tvmc PROGRAM]
   conformance --hostile N [--seed S] [--first I] [--filter TEXT] [--target TARGET] [--tvmc PROGRAM]
            the node tests of the onnx package beside onnxruntime; with --real, models that Python packages ship, each

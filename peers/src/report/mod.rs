@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::home;
 use crate::measure::{Entry, Measured, Times};
-use crate::row::{Group, Side};
+use crate::row::{Group, Measure, Side};
 use crate::stats::geometric_mean;
 use crate::verdict::{Verdict, on_group};
 
@@ -36,6 +36,8 @@ impl std::fmt::Display for Limits {
 
 /// A run.
 pub struct Comparison {
+    /// Name of its files.
+    pub name: &'static str,
     /// Groups of rows, in order.
     pub groups: &'static [Group],
     /// The command line that made it.
@@ -64,9 +66,9 @@ struct Summary {
 
 impl Comparison {
     /// A report on nothing yet.
-    pub fn new(command: String, groups: &'static [Group], versions: Vec<String>) -> Self {
+    pub fn new(name: &'static str, command: String, groups: &'static [Group], versions: Vec<String>) -> Self {
         let cpu = home::cpu();
-        Self { groups, command, cpu, versions, limits: Vec::new(), outcomes: Vec::new(), seconds: 0.0 }
+        Self { name, groups, command, cpu, versions, limits: Vec::new(), outcomes: Vec::new(), seconds: 0.0 }
     }
 
     /// The outcomes of a group for a number of threads.
@@ -98,13 +100,13 @@ impl Comparison {
         res
     }
 
-    /// Writes `compare.md` and `compare.html`.
+    /// Writes a file of Markdown and one of HTML.
     ///
     /// # Errors
     /// Of the file system.
     pub fn write(&self, folder: &Path) -> Result<[PathBuf; 2], String> {
         std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        let paths = ["compare.md", "compare.html"].map(|name| folder.join(name));
+        let paths = ["md", "html"].map(|kind| folder.join(format!("{}.{kind}", self.name)));
         for (path, text) in paths.iter().zip([markdown::page(self), html::page(self)]) {
             std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
         }
@@ -119,6 +121,10 @@ fn cells(outcome: &Measured) -> [String; 12] {
     let peer = outcome.best(Side::Peer);
     let noisy = outcome.noisy();
     let unit = if outcome.row.in_bytes() { "GB/s" } else { "GFLOP/s" };
+    let shown = |value: f64| match outcome.row.measure {
+        Measure::Memory => format!("{:.1} MiB", value / f64::from(1 << 20)),
+        _ => millis(value),
+    };
     let goal = outcome.row.goal;
     let share = goal.share.filter(|_| !goal.one_thread || outcome.threads == 1);
     let goals: Vec<String> = [
@@ -132,13 +138,13 @@ fn cells(outcome: &Measured) -> [String; 12] {
     [
         outcome.row.name.clone(),
         outcome.threads.to_string(),
-        ours.map_or_else(none, |it| millis(it.median())),
-        ours.map_or_else(none, |it| millis(it.p95())),
-        ours.filter(|_| outcome.row.goal.seconds.is_none())
+        ours.map_or_else(none, |it| shown(it.median())),
+        ours.map_or_else(none, |it| shown(it.p95())),
+        ours.filter(|_| outcome.row.measure == Measure::Call)
             .map_or_else(none, |it| format!("{:.1} {unit}", outcome.row.rate(it.median()))),
         outcome.share().map_or_else(none, |it| format!("{:.0} %", 100.0 * it)),
         peer.map_or_else(none, |(it, _)| it.label.clone()),
-        peer.map_or_else(none, |(_, it)| millis(it.median())),
+        peer.map_or_else(none, |(_, it)| shown(it.median())),
         outcome.ratio().map_or_else(none, |it| format!("{it:.2}{}", if noisy { " ~" } else { "" })),
         goals.join(", "),
         outcome.verdict().to_string(),
@@ -247,6 +253,7 @@ mod tests {
         let limits = Limits { threads: 1, fma: Some(250.0), read: Some(40.0), copy: None };
         const GROUPS: &[Group] = &[Group { title: "f32 matmul", goal: "", mean: Some(1.0) }];
         Comparison {
+            name: "compare",
             groups: GROUPS,
             command: "cargo xtask bench --compare".to_string(),
             cpu: "A <CPU>".to_string(),

@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
 
     let effort = Effort { rounds: args.rounds as usize, seconds: 0.1, patience: Duration::from_secs(300) };
     let command = format!("tvmc bench {}", std::env::args().skip(2).collect::<Vec<_>>().join(" "));
-    let mut report = Comparison::new(command, GROUPS, home.versions(&engines));
+    let mut report = Comparison::new("compare", command, GROUPS, home.versions(&engines));
     for &threads in &args.threads {
         let threads = threads as usize;
         report.limits.push(Pool::new(&home, threads, effort).limits());

@@ -7,13 +7,13 @@ use std::time::Instant;
 use clap::ValueEnum;
 use serde_json::json;
 use tvm_codegen::{Compiled, EmitKind};
-use tvm_core::dlight::{self, Applied};
+use tvm_core::dlight::Applied;
 use tvm_core::ir::BaseFunc;
-use tvm_core::pass::PassContext;
-use tvm_core::target::Machine;
+use tvm_core::pass::{Decisions, PassContext};
 use tvm_runtime::least_level;
 use tvm_runtime::vm::Executable;
 
+use super::explain::{explanation, scheduled};
 use crate::error::Error;
 use crate::model::{self, Options};
 use crate::progress::Progress;
@@ -30,6 +30,10 @@ pub(crate) struct Args {
     /// Output to write instead of an artifact.
     #[arg(long)]
     emit: Option<Emit>,
+    /// Says on standard output what was chosen and why: layouts and forms of operators, what became one kernel, the rule and the
+    /// parameters of each schedule.
+    #[arg(long, conflicts_with_all = ["emit", "json"])]
+    explain: bool,
     /// Describes the written file as JSON.
     #[arg(long)]
     json: bool,
@@ -66,8 +70,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
         (None, None) => args.model.with_extension("tvm"),
         (None, Some(_)) => PathBuf::from("-"),
     };
-    if args.json && data::is_standard(&output) {
-        return Err(Error::usage("--json describes a file that is written, and needs --output"));
+    if (args.json || args.explain) && data::is_standard(&output) {
+        let option = if args.json { "--json describes" } else { "--explain is about" };
+        return Err(Error::usage(format!("{option} a file that is written, and needs --output")));
     }
     data::check_output(&output)?;
     let start = Instant::now();
@@ -118,10 +123,15 @@ fn compile(args: &Args) -> Result<(Product, String), Error> {
     let module = model::import(&args.model, &args.options.import())?;
     progress.say("compiling");
     let target = &args.options.target;
+    let decisions = if args.explain { Decisions::recorded() } else { Decisions::default() };
     let bytes = || {
         let bytes = match args.emit {
             None => {
-                let exe = Compiled::new(module, target)?.into_executable()?;
+                let compiled = Compiled::new(module, target)?;
+                if args.explain {
+                    out::raw(explanation(&compiled, &decisions.all()).as_bytes());
+                }
+                let exe = compiled.into_executable()?;
                 let level = cpu_level(&exe);
                 return Ok((Product::Artifact(exe.into()), level));
             }
@@ -136,18 +146,18 @@ fn compile(args: &Args) -> Result<(Product, String), Error> {
         };
         Ok((Product::Bytes(bytes), String::new()))
     };
-    args.options.scope(&progress, bytes).map_err(|err: Error| err.context(&data::show(&args.model)))
+    let context = PassContext { decisions: decisions.clone(), ..PassContext::current() };
+    context
+        .scope(|| args.options.scope(&progress, bytes))
+        .map_err(|err: Error| err.context(&data::show(&args.model)))
 }
 
 /// The tensor programs under their default schedules, after comments that say which rule fits which block.
 fn schedules(compiled: &Compiled) -> String {
-    let machine = compiled.target().machine;
-    let machine =
-        &Machine { bf16_dot: machine.bf16_dot && PassContext::current().config.fast_math, ..machine };
     let mut text = String::new();
     for (_, func) in compiled.programs.functions() {
         let BaseFunc::Prim(func) = func else { continue };
-        match dlight::schedule(func, machine) {
+        match scheduled(compiled, func) {
             Some((scheduled, applied)) => {
                 let row = |it: &Applied| format!("block `{}`: {} ({})\n", it.block, it.rule, it.parameters);
                 let rows: String = applied.iter().map(row).collect();

@@ -5,12 +5,14 @@
 //! - `{"op":"out","path":"o.bin"}` → `{"ok":true,"shape":[…]}`, raw little-endian `f32`
 //! - `{"op":"quit"}`
 //!
-//! The answer to `load` also has `compile_s`, the time from the imported module to a virtual machine that can run it. A case
+//! The answer to `load` also has `compile_s`, the time from the imported module to a virtual machine that can run it. With
+//! `"artifact":true` it has `ready_s`, the time from an artifact of the model in a file to the first result. A case
 //! with `"symbolic":true` is compiled for the shapes of its model, with bounds `"dims":["n=1..64", …]` if given, any other for
 //! those of its inputs; one with `"fast_math":true` with that option. A failure is answered
 //! with `{"ok":false,"err":"…"}`. `BENCH_THREADS` sets the number of threads for a run (default 1).
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,6 +34,8 @@ struct Case {
     workspace: Workspace,
     result: Option<Value>,
     compile_seconds: f64,
+    /// From an artifact to the first result.
+    ready_seconds: Option<f64>,
 }
 
 pub(crate) fn serve(target: &Target) {
@@ -49,9 +53,13 @@ pub(crate) fn serve(target: &Target) {
                 case = None;
                 let start = Instant::now();
                 load(target, &request["case"]).map(|loaded| {
-                    let compile_seconds = loaded.compile_seconds;
-                    case = Some(loaded);
-                    json!({"ok": true, "load_s": start.elapsed().as_secs_f64(), "compile_s": compile_seconds})
+                    let loaded = case.insert(loaded);
+                    json!({
+                        "ok": true,
+                        "load_s": start.elapsed().as_secs_f64(),
+                        "compile_s": loaded.compile_seconds,
+                        "ready_s": loaded.ready_seconds,
+                    })
                 })
             }
             "run" => loaded(&mut case).and_then(|case| time(case, &request)),
@@ -71,13 +79,19 @@ fn load(target: &Target, case: &Json) -> Result<Case, Error> {
         case["onnx"].as_str().ok_or_else(|| Error::failed("unsupported: the case has no ONNX model"))?;
     let given = case["onnx_inputs"].as_array().ok_or_else(|| Error::failed("the case has no inputs"))?;
     let inputs = given.iter().map(input).collect::<Result<Vec<_>, _>>()?;
-    let mut options = ImportOptions::default();
-    if case["symbolic"] != true {
-        for (name, tensor) in &inputs {
-            options = options.shape(name, tensor.shape());
-        }
+    let shapes: &[_] = if case["symbolic"] == true { &[] } else { &inputs };
+    if case["artifact"] == true {
+        let file = std::env::temp_dir().join(format!("tvmc_bench_{}.tvm", std::process::id()));
+        compile_apart(target, case, path, shapes, &file)?;
+        let case = from_artifact(target, &file, &inputs);
+        std::fs::remove_file(&file).map_err(Error::io(&file))?;
+        return case;
     }
-    for dim in case["dims"].as_array().into_iter().flatten().filter_map(Json::as_str) {
+    let mut options = ImportOptions::default();
+    for (name, tensor) in shapes {
+        options = options.shape(name, tensor.shape());
+    }
+    for dim in dims(case) {
         let Dim { name, spec } = dim.parse().map_err(|err: String| Error::failed(err))?;
         options = options.dim(&name, spec);
     }
@@ -86,14 +100,46 @@ fn load(target: &Target, case: &Json) -> Result<Case, Error> {
     let mut context = PassContext::default();
     context.config.fast_math = case["fast_math"] == true;
     let model = context.scope(|| Model::compile(module, target, VmConfig::default()))?;
-    let compile_seconds = start.elapsed().as_secs_f64();
-    let mut args = Vec::new();
-    for (i, (name, _)) in model.params()?.iter().enumerate() {
-        let found = inputs.iter().find(|(it, _)| it == name).or(inputs.get(i));
-        let (_, tensor) = found.ok_or_else(|| Error::failed(format!("input `{name}` is missing")))?;
-        args.push(Value::from(tensor));
+    Case::new(model, &inputs, start)
+}
+
+/// The values or bounds of dimensions, as the option `--dim` has them.
+fn dims(case: &Json) -> impl Iterator<Item = &str> {
+    case["dims"].as_array().into_iter().flatten().filter_map(Json::as_str)
+}
+
+/// Compiles a model in a process of its own, so that this one's memory is that of the artifact.
+fn compile_apart(
+    target: &Target,
+    case: &Json,
+    path: &str,
+    shapes: &[(String, Tensor)],
+    file: &Path,
+) -> Result<(), Error> {
+    let program = std::env::current_exe().map_err(Error::io(Path::new("tvmc")))?;
+    let mut command = Command::new(&program);
+    command.args(["compile", path, "--target", &target.to_string(), "-o"]).arg(file);
+    for (name, tensor) in shapes {
+        let extents: Vec<String> = tensor.shape().iter().map(i64::to_string).collect();
+        command.arg("--shape").arg(format!("{name}={}", extents.join("x")));
     }
-    Ok(Case { model, args, workspace: Workspace::default(), result: None, compile_seconds })
+    dims(case).for_each(|dim| {
+        command.args(["--dim", dim]);
+    });
+    command.args((case["fast_math"] == true).then_some("--fast-math"));
+    let output = command.output().map_err(Error::io(&program))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(Error::failed(error.trim())) }
+}
+
+/// The case of an artifact, with the time to its first result.
+fn from_artifact(target: &Target, file: &Path, inputs: &[(String, Tensor)]) -> Result<Case, Error> {
+    let start = Instant::now();
+    let model = model::Options::for_artifact(target).load(file, VmConfig::default())?;
+    let mut case = Case::new(model, inputs, start)?;
+    case.run()?;
+    case.ready_seconds = Some(start.elapsed().as_secs_f64());
+    Ok(case)
 }
 
 fn input(spec: &Json) -> Result<(String, Tensor), Error> {
@@ -112,6 +158,19 @@ fn input(spec: &Json) -> Result<(String, Tensor), Error> {
 }
 
 impl Case {
+    /// The case of a model that was made since `start`.
+    fn new(model: Model, inputs: &[(String, Tensor)], start: Instant) -> Result<Case, Error> {
+        let compile_seconds = start.elapsed().as_secs_f64();
+        let mut args = Vec::new();
+        for (i, (name, _)) in model.params()?.iter().enumerate() {
+            let found = inputs.iter().find(|(it, _)| it == name).or(inputs.get(i));
+            let (_, tensor) = found.ok_or_else(|| Error::failed(format!("input `{name}` is missing")))?;
+            args.push(Value::from(tensor));
+        }
+        let workspace = Workspace::default();
+        Ok(Case { model, args, workspace, result: None, compile_seconds, ready_seconds: None })
+    }
+
     /// One call, which may reuse the memory of the last result.
     fn run(&mut self) -> Result<(), Error> {
         if let Some(last) = self.result.take() {

@@ -35,6 +35,8 @@ use analysis::{AtMost, BlockInfo};
 struct Rule {
     /// Name, as `explain` shows it.
     name: &'static str,
+    /// What fits it, and what it gains.
+    why: &'static str,
     /// Schedules a block; an error or `None` means that the rule does not fit. Returns the parameters that it chose.
     apply: fn(&mut Schedule, &BlockInfo, &Machine) -> Result<Option<String>, ScheduleError>,
 }
@@ -46,6 +48,8 @@ pub struct Applied {
     pub block: Arc<str>,
     /// Name of the rule.
     pub rule: &'static str,
+    /// What fits the rule, and what it gains.
+    pub why: &'static str,
     /// The parameters that the rule chose.
     pub parameters: String,
 }
@@ -130,7 +134,7 @@ fn apply_rules(s: &mut Schedule, machine: &Machine, at_most: Option<&AtMost>) ->
             let mut fork = s.clone();
             if let Ok(Some(parameters)) = (rule.apply)(&mut fork, &info, machine) {
                 *s = fork;
-                applied.push(Applied { block: name, rule: rule.name, parameters });
+                applied.push(Applied { block: name, rule: rule.name, why: rule.why, parameters });
                 break;
             }
         }

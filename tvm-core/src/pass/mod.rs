@@ -3,6 +3,7 @@
 //! TVM counterpart: `ir/transform.h`.
 
 mod context;
+mod decisions;
 mod error;
 mod instrument;
 mod kind;
@@ -13,6 +14,7 @@ mod sequential;
 mod tests;
 
 pub use context::{PassConfig, PassContext};
+pub use decisions::{Decision, Decisions};
 pub use error::PassError;
 pub use instrument::{PassInstrument, PassTiming, PassTimingInstrument, PrintIR, Sink, VerifyEach};
 pub use kind::{Pass, PassInfo, PassKind, dataflow_block_pass, function_pass, module_pass, prim_func_pass};

@@ -2,12 +2,13 @@
 
 use tvm_runtime::DataType;
 
+use super::matmul::words_of;
 use super::reduction::{accumulator, narrowed};
 use super::{PadMode, pad};
 use crate::arith::Analyzer;
 use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
-use crate::tir::PrimExpr;
 use crate::tir::layout::{Layout, LayoutAxis};
+use crate::tir::{Intrinsic, PrimExpr, words};
 
 /// Parameters of a convolution, one value per spatial axis.
 #[derive(Clone, Debug)]
@@ -38,13 +39,21 @@ pub struct ConvLayouts {
 }
 
 impl ConvLayouts {
+    /// The layout of the data, if its innermost axis has words of four channels each: that of the words.
+    pub(crate) fn data_of_words(&self) -> Option<Layout> {
+        let last = self.data.axes().last()?;
+        let block =
+            last.factor.filter(|block| last.letter == 'C' && block % words::parts(DataType::U8) == 0)?;
+        format!("{}{}c", self.letters, block / words::parts(DataType::U8)).parse().ok()
+    }
+
     /// The undivided axes of the weights.
     pub fn kernel_letters(&self) -> String {
         format!("OI{}", &self.letters[2..])
     }
 }
 
-/// Convolution: a padding stage when there is padding, then one block with the axes of the result and reduction axes: the
+/// Convolution: a padding stage when there is padding, a stage that makes words of bytes if the weights are words, then one block with the axes of the result and reduction axes: the
 /// axes of the weights in their order, without the output channels.
 pub fn conv(
     name: &str,
@@ -77,6 +86,12 @@ pub fn conv(
         pad("pad_temp", x, &of_axes(&params.pad_before), &of_axes(&params.pad_after), &mode)
     } else {
         x.clone()
+    };
+    let of_words = (x.dtype(), weight.dtype()) == (DataType::U8, DataType::I32);
+    let words = layouts.data_of_words().filter(|_| of_words);
+    let (x, data) = match &words {
+        Some(words) => (&words_of(name, x), words),
+        None => (x, &layouts.data),
     };
     let reduced: Vec<Option<ReduceAxis>> = (layouts.kernel.axes().iter().enumerate())
         .map(|(i, axis)| (axis.letter != 'O').then(|| reduce_axis(&axis_name(axis), weight.dim(i))))
@@ -117,8 +132,12 @@ pub fn conv(
         for d in 0..letters.len() - 2 {
             at[2 + d] = &out[2 + d] * strides[d] + &kernel[2 + d] * params.dilation[d];
         }
-        let x = x.at(simplified(layouts.data.index(letters, &at)));
+        let x = x.at(simplified(data.index(letters, &at)));
         let weight = weight.at(simplified(layouts.kernel.index(kernel_letters, &kernel)));
+        if words.is_some() {
+            let zero = PrimExpr::int(0, DataType::I32);
+            return sum(PrimExpr::call(Intrinsic::Dot4, [x, weight, zero], DataType::I32), &axes);
+        }
         sum(x.cast(wide) * weight.cast(wide), &axes)
     });
     let sums = groups.map_or(sums.clone(), |it| it.apart(name, &sums, shape));

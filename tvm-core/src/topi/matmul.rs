@@ -49,28 +49,33 @@ pub fn dense_pack(
     dtype: DataType,
 ) -> TensorExpr {
     let wide = accumulator(dtype);
-    let pairs = x.dtype() == DataType::BF16 && weight.dtype() == DataType::I32;
-    let left = if pairs { &words_of(x) } else { x };
+    let dot = match (x.dtype(), weight.dtype()) {
+        (DataType::BF16, DataType::I32) => Some((Intrinsic::Dot2, PrimExpr::float(0.0, wide))),
+        (DataType::U8, DataType::I32) => Some((Intrinsic::Dot4, PrimExpr::int(0, wide))),
+        _ => None,
+    };
+    let left = if dot.is_some() { &words_of("matmul", x) } else { x };
     let k = reduce_axis("k", left.dim(left.ndim() - 1));
     let product = compute("matmul", shape, &[left, weight], |i| {
         let (rows, column) = i.split_at(i.len() - 1);
         let terms: Vec<PrimExpr> = rows.iter().cloned().chain([k.expr()]).collect();
         let (a, b) = (left.at(terms), weight.at(layout.index("NK", &[column[0].clone(), k.expr()])));
-        let term = if pairs {
-            PrimExpr::call(Intrinsic::Dot2, [a, b, PrimExpr::float(0.0, wide)], wide)
-        } else {
-            a.cast(wide) * b.cast(wide)
+        let term = match &dot {
+            Some((dot, zero)) => PrimExpr::call(*dot, [a, b, zero.clone()], wide),
+            None => a.cast(wide) * b.cast(wide),
         };
         sum(term, &[&k])
     });
     narrowed(product, dtype)
 }
 
-/// Words of neighbouring elements along the last axis.
-fn words_of(x: &TensorExpr) -> TensorExpr {
+/// Words of neighbouring elements along the last axis, for the operator `name`.
+pub(super) fn words_of(name: &str, x: &TensorExpr) -> TensorExpr {
     let (last, dtype) = (x.ndim() - 1, x.dtype());
     let (extent, parts) = (x.dim(last), words::parts(dtype));
     let mut shape = x.shape().to_vec();
     shape[last] = simplify_dim(&(extent.clone() + (parts - 1)).floordiv(parts));
-    compute("matmul_left", shape, &[x], |i| words::word(dtype, &extent, i.to_vec(), last, |at| x.at(at)))
+    compute(&format!("{name}_left"), shape, &[x], |i| {
+        words::word(dtype, &extent, i.to_vec(), last, |at| x.at(at))
+    })
 }

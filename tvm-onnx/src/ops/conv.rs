@@ -3,6 +3,7 @@
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
 
 use super::window::{Window, padded, window};
 use super::{Row, With, one, row};
@@ -38,27 +39,66 @@ fn attrs(window: &Window, groups: i64) -> Attrs {
 }
 
 pub(super) fn conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
-    let (x, weight) = (node.arg(0)?, node.arg(1)?);
-    let res = convolved(node, x, weight)?;
+    let res = match super::integer::convolved(node)? {
+        Some(res) => res,
+        None => {
+            let (x, weight) = (node.arg(0)?, node.arg(1)?);
+            convolved(node, x, weight, &Convolution::default())?
+        }
+    };
     biased(node, res)
 }
 
 /// Convolution of 8-bit numbers minus their zero points, in `i32`.
 fn conv_integer(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    if let Some(sums) = super::integer::convolved_numbers(node, [0, 2], [1, 3])? {
+        return Ok(vec![sums.into()]);
+    }
     let (x, weight) = (super::quant::shifted(node, 0, 2)?, super::quant::shifted(node, 1, 3)?);
-    one(convolved(node, x, weight))
+    one(convolved(node, x, weight, &Convolution::default()))
 }
 
-pub(super) fn convolved(node: &mut Node<'_, '_>, x: Arg, weight: Arg) -> Result<Arg, OnnxError> {
+/// What a convolution may be told beside its operands.
+#[derive(Default)]
+pub(super) struct Convolution {
+    /// The elements around the data.
+    pub(super) fill: f64,
+    /// The element type of the result, if it is another one.
+    pub(super) out_dtype: Option<DataType>,
+}
+
+pub(super) fn convolved(
+    node: &mut Node<'_, '_>,
+    x: Arg,
+    weight: Arg,
+    how: &Convolution,
+) -> Result<Arg, OnnxError> {
     let (kernel, shape) = (node.shape(&weight)?, node.shape(&x)?);
     if kernel.len() != shape.len() || shape.len() < 3 {
         let message = format!("input and weight have ranks {} and {}", shape.len(), kernel.len());
         return Err(node.malformed(message));
     }
-    let padded = padded(node, &x, Some(&kernel[2..]), 0.0)?;
+    let mut padded = padded(node, &x, Some(&kernel[2..]), how.fill)?;
+    if how.fill != 0.0 && padded.window.pads.iter().any(|&it| it != 0) {
+        padded.x = filled(node, &padded.x, &padded.window.pads, how.fill)?;
+        padded.window.pads.fill(0);
+    }
     let op = name(node, &["nn.conv1d", "nn.conv2d", "nn.conv3d"], shape.len() - 2)?;
-    let res = node.op(op, &[padded.x.clone(), weight], attrs(&padded.window, groups(node)?))?;
+    let mut attrs = attrs(&padded.window, groups(node)?);
+    if let Some(dtype) = how.out_dtype {
+        attrs.set("out_dtype", dtype);
+    }
+    let res = node.op(op, &[padded.x.clone(), weight], attrs)?;
     padded.counted(node, res)
+}
+
+/// `x` with elements `fill` around its spatial axes.
+fn filled(node: &mut Node<'_, '_>, x: &Arg, pads: &[i64], fill: f64) -> Result<Arg, OnnxError> {
+    let (before, after) = pads.split_at(pads.len() / 2);
+    let spatial = before.iter().zip(after).flat_map(|(before, after)| [*before, *after]);
+    let widths: Vec<i64> = [0; 4].into_iter().chain(spatial).collect();
+    let attrs = Attrs::new().with("pad_width", widths).with("pad_value", fill);
+    node.op("nn.pad", std::slice::from_ref(x), attrs)
 }
 
 /// Adds the bias (input 2) along axis 1.

@@ -17,6 +17,9 @@ pub(super) static ROWS: &[Row] = &[
 ];
 
 fn matmul(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
+    if let Some(product) = super::integer::product(node, false)? {
+        return Ok(vec![product.into()]);
+    }
     let (a, b) = (node.arg(0)?, node.arg(1)?);
     one(node.call("matmul", &[a, b]))
 }
@@ -30,9 +33,16 @@ pub(super) fn gemm(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
             return Err(node.malformed("both factors have two axes"));
         }
     }
-    let a = if node.flag("transA", false)? { swapped(node, a)? } else { a };
-    let b = if node.flag("transB", false)? { swapped(node, b)? } else { b };
-    let mut res = node.call("matmul", &[a, b])?;
+    let [swaps_a, swaps_b] = [node.flag("transA", false)?, node.flag("transB", false)?];
+    let in_integers = if swaps_a { None } else { super::integer::product(node, swaps_b)? };
+    let mut res = match in_integers {
+        Some(product) => product,
+        None => {
+            let a = if swaps_a { swapped(node, a)? } else { a };
+            let b = if swaps_b { swapped(node, b)? } else { b };
+            node.call("matmul", &[a, b])?
+        }
+    };
     let (alpha, beta) = (node.float_or("alpha", 1.0)?, node.float_or("beta", 1.0)?);
     if alpha != 1.0 {
         res = scaled(node, res, alpha, dtype)?;

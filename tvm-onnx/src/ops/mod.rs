@@ -22,6 +22,7 @@ mod generate;
 mod grid;
 mod image;
 pub(crate) mod index;
+mod integer;
 mod linear_attention;
 mod loss;
 mod matmul;
@@ -48,6 +49,8 @@ mod string_split;
 mod strings;
 mod trees;
 mod window;
+
+pub(crate) use integer::Quantized;
 
 use std::sync::OnceLock;
 

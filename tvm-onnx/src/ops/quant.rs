@@ -5,6 +5,7 @@ use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
+use super::conv::Convolution;
 use super::{Row, With, one, row};
 use crate::error::OnnxError;
 use crate::node::Node;
@@ -127,7 +128,9 @@ fn dequantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
         x = node.call("subtract", &[x, zero])?;
     }
     let (x, scale) = (node.cast(&x, dtype)?, node.cast(&scale, dtype)?);
-    one(node.call("multiply", &[x, scale]))
+    let value = node.call("multiply", &[x, scale])?;
+    super::integer::note(node, &value)?;
+    Ok(vec![value.into()])
 }
 
 fn dynamic_quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
@@ -186,8 +189,13 @@ fn matmul(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
 
 /// The convolution in `i32`, requantised to the scale and zero point of the result.
 fn conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
-    let (x, weight) = (shifted(node, 0, 2)?, shifted(node, 3, 5)?);
-    let mut sum = super::conv::convolved(node, x, weight)?;
+    let mut sum = match super::integer::convolved_numbers(node, [0, 2], [3, 5])? {
+        Some(sum) => sum,
+        None => {
+            let (x, weight) = (shifted(node, 0, 2)?, shifted(node, 3, 5)?);
+            super::conv::convolved(node, x, weight, &Convolution::default())?
+        }
+    };
     let rank = node.rank(&sum)?;
     if let Some(bias) = along(node, 8, rank, 1)? {
         sum = node.apply("add", &sum, &bias)?;

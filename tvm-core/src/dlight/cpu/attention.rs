@@ -13,7 +13,11 @@ use crate::tir::Scope;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::REDUCTION_LANES;
 
-pub(super) const RULE: Rule = Rule { name: "attention", apply };
+pub(super) const RULE: Rule = Rule {
+    name: "attention",
+    why: "the scores of a tile of rows stay in a cache, and those of all rows are never in memory",
+    apply,
+};
 
 /// Rows of a tile at most: enough rows share the keys and values that are loaded from the cache.
 const ROWS: i64 = 32;

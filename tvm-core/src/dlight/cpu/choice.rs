@@ -12,7 +12,11 @@ use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::{BinaryOp, PrimExpr, any_expr};
 
-pub(super) const RULE: Rule = Rule { name: "choice", apply };
+pub(super) const RULE: Rule = Rule {
+    name: "choice",
+    why: "an axis chooses among expressions: its iterations are unrolled, so that each copy has one of them",
+    apply,
+};
 
 /// Copies of the innermost loops' body at most.
 const COPIES: i64 = 64;

@@ -21,7 +21,11 @@ use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, Scope, uses_var};
 /// Name of the rule.
 pub(in crate::dlight) const NAME: &str = "contraction";
 
-pub(super) const RULE: Rule = Rule { name: NAME, apply };
+pub(super) const RULE: Rule = Rule {
+    name: NAME,
+    why: "a tile of the result stays in registers while its terms are added; operands are vectors or the same along its columns",
+    apply,
+};
 
 /// Rows of the result from which on the vector operand is packed: before, packing costs more than it saves.
 const PACKED_ROWS: i64 = 32;

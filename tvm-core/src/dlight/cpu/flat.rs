@@ -13,7 +13,11 @@ use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::{Block, BufferLoad, IterKind, PrimExpr, Range, Scope, uses_var};
 
-pub(super) const RULE: Rule = Rule { name: "flat product", apply };
+pub(super) const RULE: Rule = Rule {
+    name: "flat product",
+    why: "the pixels of an image are the columns of a product; a tile of it stays in registers",
+    apply,
+};
 
 /// Shares of the work for each core: more than one, since they do not take equally long.
 pub(super) const SHARES_PER_CORE: i64 = 4;

@@ -13,7 +13,11 @@ use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 
 pub(in crate::dlight) const NAME: &str = "ordered";
 
-pub(super) const RULE: Rule = Rule { name: NAME, apply };
+pub(super) const RULE: Rule = Rule {
+    name: NAME,
+    why: "iterations depend on earlier ones: they keep their order, and what does not depend on them runs beside",
+    apply,
+};
 
 /// Bytes of a piece of a row at least: some cache lines, so that few of them are shared by two threads.
 const MIN_PIECE: i64 = 1024;

@@ -9,7 +9,11 @@ use crate::tir::IterKind;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::{PREFETCH_L2, REDUCTION_LANES};
 
-pub(super) const RULE: Rule = Rule { name: "reduction", apply };
+pub(super) const RULE: Rule = Rule {
+    name: "reduction",
+    why: "each element of the result is a sum of its own: threads for the elements, vectors along the terms",
+    apply,
+};
 
 /// Bytes of an operand that are on their way from memory: some more than the latency of memory takes to read, and a page, so
 /// that each page is first touched in time.

@@ -18,7 +18,11 @@ use crate::tir::schedule::{Schedule, ScheduleError};
 use crate::tir::transform::{PREFETCH, REDUCTION_LANES};
 use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, Scope, any_expr};
 
-pub(super) const RULE: Rule = Rule { name: "rows", apply };
+pub(super) const RULE: Rule = Rule {
+    name: "rows",
+    why: "reductions and element-wise blocks of a row run while the row is in a near cache",
+    apply,
+};
 
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
     let Some((members, lead)) = members(s, info) else { return Ok(None) };

@@ -16,7 +16,11 @@ use crate::tir::{IterKind, Scope, uses_var};
 /// Name of the rule.
 pub(in crate::dlight) const NAME: &str = "skinny product";
 
-pub(super) const RULE: Rule = Rule { name: NAME, apply };
+pub(super) const RULE: Rule = Rule {
+    name: NAME,
+    why: "few rows read the whole matrix: it is read once, as fast as memory delivers it",
+    apply,
+};
 
 /// Rows of the result up to which the matrix is read faster than its elements are used.
 pub(in crate::dlight) const MAX_ROWS: i64 = 32;

@@ -16,7 +16,11 @@ use crate::tir::{BinaryOp, BufferLoad, IterKind, PrimExpr, uses_var};
 
 pub(in crate::dlight) const NAME: &str = "spatial";
 
-pub(super) const RULE: Rule = Rule { name: NAME, apply };
+pub(super) const RULE: Rule = Rule {
+    name: NAME,
+    why: "every element is computed alone: vectors along the contiguous axis, threads along the others",
+    apply,
+};
 
 /// Elements that one thread computes at a time, where the iterations are not divided already.
 pub(super) const CHUNK: i64 = 4096;

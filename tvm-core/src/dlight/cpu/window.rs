@@ -14,7 +14,11 @@ use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::IN_ORDER;
 use crate::tir::{BufferLoad, IterKind, Scope, uses_var};
 
-pub(super) const RULE: Rule = Rule { name: "window", apply };
+pub(super) const RULE: Rule = Rule {
+    name: "window",
+    why: "windows are small and each operand serves few results: loops over the window are unrolled around a tile",
+    apply,
+};
 
 /// Terms of the sum of one element at most.
 const MAX_TERMS: i64 = 64;

@@ -7,7 +7,7 @@ use crate::dlight::analysis::{BlockInfo, Stride, stride};
 use crate::target::Machine;
 use crate::tir::schedule::{Schedule, ScheduleError};
 
-pub(super) const RULE: Rule = Rule { name: "words", apply };
+pub(super) const RULE: Rule = Rule { name: "words", why: "a copy puts narrow elements into words", apply };
 
 fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<String>, ScheduleError> {
     let Some(inner) = info.contiguous_axis().filter(|&axis| axis + 1 == info.axes.len()) else {

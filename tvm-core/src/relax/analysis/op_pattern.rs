@@ -4,8 +4,8 @@
 
 use crate::ir::{OpPattern, VarId};
 use crate::tir::{
-    BinaryOp, Block, BlockRealize, BufferLoad, BufferStore, IterKind, PrimExpr, PrimFunc, Stmt, Visitor,
-    any_expr, for_each_load, uses_var, walk_block, walk_stmt,
+    BinaryOp, Block, BlockRealize, BufferLoad, BufferStore, Intrinsic, IterKind, PrimCallee, PrimExpr,
+    PrimFunc, Stmt, Visitor, any_expr, for_each_load, uses_var, walk_block, walk_stmt,
 };
 
 /// The pattern of `func`: the most complex pattern among its blocks. Element-wise work after a reduction makes it
@@ -139,7 +139,7 @@ fn is_dim(var: &crate::ir::Var, load: &BufferLoad) -> bool {
     load.buffer.shape.iter().any(|extent| uses_var(extent, var))
 }
 
-/// A product of two loads, perhaps converted: the body of a matrix multiplication or convolution.
+/// A product of two loads, perhaps converted, or of the parts of two words: the body of a matrix multiplication or convolution.
 fn is_product(expr: &PrimExpr) -> bool {
     fn is_load(expr: &PrimExpr) -> bool {
         match expr {
@@ -151,6 +151,10 @@ fn is_product(expr: &PrimExpr) -> bool {
     match expr {
         PrimExpr::Cast(it) => is_product(&it.value),
         PrimExpr::Binary(it) => it.op == BinaryOp::Mul && is_load(&it.a) && is_load(&it.b),
+        PrimExpr::Call(it) => match (&it.callee, &*it.args) {
+            (PrimCallee::Intrinsic(Intrinsic::Dot2 | Intrinsic::Dot4), [a, b, _]) => is_load(a) && is_load(b),
+            _ => false,
+        },
         _ => false,
     }
 }

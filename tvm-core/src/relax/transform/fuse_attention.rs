@@ -12,20 +12,24 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use crate::ir::{Attrs, Op, Type, VarId, structural_equal};
-use crate::pass::{Pass, function_pass};
+use crate::pass::{Decisions, Pass, function_pass};
 use crate::relax::analysis::infer_type;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator, ExprVisitor, Function};
 use crate::target::TargetKind;
 
+/// Name of the pass.
+const NAME: &str = "FuseAttention";
+
 /// The pass.
 pub fn fuse_attention() -> Pass {
-    function_pass("FuseAttention", |func: &Function, module, context| {
+    function_pass(NAME, |func: &Function, module, context| {
         if matches!(context.target.kind, TargetKind::Cuda | TargetKind::Interpreter) {
             return Ok(None);
         }
         let mut values = Values::default();
         values.visit_function(func);
-        Ok(Fuse { values, infer: &|value| infer_type(value, module).ok() }.mutate_function(func))
+        let decisions = &context.decisions;
+        Ok(Fuse { values, infer: &|value| infer_type(value, module).ok(), decisions }.mutate_function(func))
     })
     .opt_level(1)
 }
@@ -117,6 +121,7 @@ impl Values {
 struct Fuse<'a> {
     values: Values,
     infer: &'a dyn Fn(&Expr) -> Option<Type>,
+    decisions: &'a Decisions,
 }
 
 impl ExprMutator for Fuse<'_> {
@@ -135,6 +140,10 @@ impl ExprMutator for Fuse<'_> {
         let value = Expr::from(fused);
         match (self.infer)(&value) {
             Some(ty) if structural_equal(&ty, binding.var.ty()).is_ok() => {
+                self.decisions.note(NAME, || {
+                    let subject = format!("products, softmax and scale of {}", binding.var.ty());
+                    [subject, "nn.attention".into(), "the scores of all rows are never stored".into()]
+                });
                 Some(vec![Binding { value, ..binding.clone() }])
             }
             _ => walked,

@@ -2,6 +2,8 @@
 //!
 //! TVM counterpart: `src/relax/op/nn/convolution.cc`.
 
+use tvm_runtime::DataType;
+
 use super::window::{Windows, check_blocks, check_layouts, data_letters, layout, padding, positive};
 use crate::ir::{
     ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
@@ -9,7 +11,7 @@ use crate::ir::{
 use crate::relax::analysis::{differ, show_dim, simplify_dim};
 use crate::relax::op::context::{known, single, tensor_type};
 use crate::relax::op::def::{attr, tensor};
-use crate::tir::{Layout, PrimFunc};
+use crate::tir::{Layout, PrimFunc, words};
 use crate::topi::{self, ConvLayouts, ConvParams};
 
 const ARGS: &[ArgDef] = &[tensor("data"), tensor("weight")];
@@ -36,7 +38,7 @@ const TRANSPOSE_ATTRS: &[AttrDef] =
 macro_rules! convolutions {
     ($($name:literal $transpose:literal $spatial:literal;)*) => {
         &[$(
-            OpDef::new($name, "convolution of data with weight; ONNX `Conv`", |cx| infer(cx, $spatial, false))
+            OpDef::new($name, "convolution of data with weight; ONNX `Conv`; weights of i32 for data of u8 are words of four neighbouring channels of i8", |cx| infer(cx, $spatial, false))
                 .args(ARGS)
                 .attrs(ATTRS)
                 .tensor_program(|cx| lower(cx, $spatial, false)),
@@ -86,10 +88,32 @@ fn layouts(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Co
     Ok(ConvLayouts { letters, data, kernel, out })
 }
 
+/// True if the weights are words of four neighbouring channels of bytes.
+fn is_of_words(ctx: &InferContext<'_>, layouts: &ConvLayouts) -> Result<bool, IrError> {
+    let [data, weight] = [ctx.tensor(0)?.dtype, ctx.tensor(1)?.dtype];
+    if (data, weight) != (Some(DataType::U8), Some(DataType::I32)) {
+        return Ok(false);
+    }
+    let whole = layouts.data_of_words().is_some();
+    if whole && ctx.attrs.int("groups").is_none_or(|groups| groups == 1) {
+        return Ok(true);
+    }
+    let message = format!(
+        "weights of words are for one group and channels in blocks of whole words, as in `NCHW32c`, got `{}`",
+        layouts.data
+    );
+    Err(ctx.error(message))
+}
+
 fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type, IrError> {
     let layouts = layouts(ctx, spatial, transpose)?;
     let params = params(ctx, spatial)?;
-    let dtype = ctx.attrs.dtype("out_dtype").or(ctx.same_dtype()?);
+    let of_words = is_of_words(ctx, &layouts)?;
+    let dtype = match ctx.attrs.dtype("out_dtype") {
+        Some(dtype) => Some(dtype),
+        None if of_words => Some(DataType::I32),
+        None => ctx.same_dtype()?,
+    };
     let (data, weight) = (ctx.dims(0, layouts.data.ndim())?, ctx.dims(1, layouts.kernel.ndim())?);
     let (Some(data), Some(weight)) = (data, weight) else {
         return Ok(tensor_type(TensorShape::Rank(layouts.out.ndim()), dtype));
@@ -99,7 +123,8 @@ fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type
     let data = &layouts.data.undivided_shape(&layouts.letters, data);
     let weight = &layouts.kernel.undivided_shape(&layouts.kernel_letters(), weight);
     let groups = params.groups;
-    let channels = if transpose { &weight[0] } else { &simplify_dim(&(&weight[1] * groups)) };
+    let parts = if of_words { words::parts(DataType::U8) } else { 1 };
+    let channels = if transpose { &weight[0] } else { &simplify_dim(&(&weight[1] * (groups * parts))) };
     if differ(&data[1], channels) {
         let (got, channels) = (show_dim(&data[1]), show_dim(channels));
         let message =

@@ -9,7 +9,7 @@ use crate::ir::{AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
 use crate::relax::analysis::{differ, show_dim, show_dims, simplify_dim};
 use crate::relax::op::context::{rank, single, tensor_type};
 use crate::relax::op::def::{attr, required, tensor};
-use crate::tir::{Layout, PrimExpr};
+use crate::tir::{Layout, PrimExpr, words};
 use crate::topi;
 
 /// Letters of the axes of the weights: columns of the result, terms.
@@ -18,7 +18,7 @@ const LETTERS: &str = "NK";
 pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
     "nn.dense_pack",
     "product of the last axis of data [.., k] with weights [k, n] in a layout of `NK` such as `NK32n`; `units` columns of \
-     the weights are used, all unless set; weights of i32 are words of two neighbouring terms of bf16",
+     the weights are used, all unless set; weights of i32 are words of two neighbouring terms of bf16, or of four of i8 for data of u8",
     infer,
 )
 .args(&[tensor("data"), tensor("weight")])
@@ -34,8 +34,15 @@ fn weight_layout(ctx: &InferContext<'_>) -> Result<Layout, IrError> {
 
 fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (layout, data) = (weight_layout(ctx)?, ctx.tensor(0)?);
-    let of_words = (data.dtype, ctx.tensor(1)?.dtype) == (Some(DataType::BF16), Some(DataType::I32));
-    let dtype = if of_words { data.dtype } else { ctx.same_dtype()? };
+    let of_words = match (data.dtype, ctx.tensor(1)?.dtype) {
+        (Some(narrow @ (DataType::BF16 | DataType::U8)), Some(DataType::I32)) => Some(words::parts(narrow)),
+        _ => None,
+    };
+    let dtype = match (of_words, data.dtype) {
+        (Some(_), Some(DataType::U8)) => Some(DataType::I32),
+        (Some(_), dtype) => dtype,
+        (None, _) => ctx.same_dtype()?,
+    };
     if let Some(bool) = dtype.filter(|it| it.is_bool()) {
         return Err(ctx.error(format!("expected number elements, got {bool}")));
     }
@@ -51,8 +58,9 @@ fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         return Ok(tensor_type(rank(Some(data.len())), dtype));
     };
     let (needed, unit) = match of_words {
-        true => (&simplify_dim(&(depth.clone() + 1).floordiv(2)), "words of two terms"),
-        false => (depth, "terms"),
+        Some(2) => (&simplify_dim(&(depth.clone() + 1).floordiv(2)), "words of two terms"),
+        Some(parts) => (&simplify_dim(&(depth.clone() + (parts - 1)).floordiv(parts)), "words of four terms"),
+        None => (depth, "terms"),
     };
     if differ(needed, terms) {
         let (shape, got, terms) = (show_dims(data), show_dim(depth), show_dim(terms));

@@ -2,7 +2,7 @@
 
 use std::slice::ChunksExactMut;
 
-use tvm_runtime::Tensor;
+use tvm_runtime::{DataType, Tensor};
 
 use crate::tir::Layout;
 
@@ -28,6 +28,12 @@ pub(super) fn to_layout(tensor: &Tensor, letters: &str, layout: &Layout) -> Opti
     let mut places = res.bytes_mut().ok()?.chunks_exact_mut(size.max(1));
     copy(bytes, size, 0, &shape, &steps, &mut places);
     Some(res)
+}
+
+/// The elements along the last axis as one word of `i32`; they are 32 bits.
+pub(super) fn words(tensor: &Tensor) -> Option<Tensor> {
+    let (_, shape) = tensor.shape().split_last()?;
+    Tensor::from_bytes(tensor.bytes().ok()?, shape, DataType::I32).ok()
 }
 
 /// `tensor` with zeros after the elements of an axis, up to `extent` of them.

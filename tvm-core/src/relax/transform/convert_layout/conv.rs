@@ -1,9 +1,11 @@
 //! Convolutions on channels in blocks.
 
+use tvm_runtime::DataType;
+
 use super::{Blocks, Converter, PLAIN, constant};
 use crate::ir::{Attrs, Op, Span, Var};
-use crate::relax::{Arg, Call};
-use crate::tir::{Layout, PrimExpr};
+use crate::relax::{Arg, Call, Expr};
+use crate::tir::{Layout, PrimExpr, words};
 
 /// The plain layout of weights.
 pub(super) const WEIGHTS: &str = "OIHW";
@@ -13,7 +15,37 @@ const FEW_PIXELS: i64 = 256;
 const SMALLEST: i64 = 4;
 
 impl Converter<'_> {
-    pub(super) fn conv(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
+    pub(super) fn conv_in_blocks(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
+        let done = self.conv(op, call, name);
+        self.decisions.note(super::NAME, || {
+            let (choice, reason) = match &done {
+                Some((var, blocks)) => self.choice(var, *blocks),
+                None => (format!("layout {PLAIN}"), "its channels or its groups are no blocks"),
+            };
+            [self.described(call), choice, reason.into()]
+        });
+        done
+    }
+
+    /// The form of a convolution that is bound to `var`, and why it has that form.
+    fn choice(&self, var: &Var, blocks: Blocks) -> (String, &'static str) {
+        let layout = blocks.layout();
+        let tile = self.bindings.iter().rfind(|it| it.var == *var).and_then(|it| match &it.value {
+            Expr::Call(call) => call.attrs.int("tile"),
+            _ => None,
+        });
+        match tile {
+            Some(tile) => (
+                format!("layout {layout}, Winograd's algorithm for tiles of {tile}×{tile}"),
+                "fewer multiplications save more than the transforms cost",
+            ),
+            None => {
+                (format!("layout {layout}"), "vectors are along channels, whatever the size of the image")
+            }
+        }
+    }
+
+    fn conv(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let [data, weight] = &*call.args else { return None };
         let plain =
             |attr: &str, layout: &str| call.attrs.str(attr).is_none_or(|it| it == layout || it.is_empty());
@@ -22,6 +54,9 @@ impl Converter<'_> {
         }
         let ((dims, dtype), (weights, _)) = (self.shape(data)?, self.shape(weight)?);
         let of_call = call.attrs.dtype("out_dtype").unwrap_or(dtype);
+        if dtype == DataType::U8 && of_call == DataType::I32 {
+            return self.conv_of_bytes(op, call, name);
+        }
         if dtype != of_call || !(dtype.bits() == 32 || dtype.bits() == 64) || !dtype.is_float() {
             return None;
         }
@@ -71,6 +106,35 @@ impl Converter<'_> {
         attrs.set("kernel_layout", kernel);
         attrs.set("out_layout", blocks.layout());
         Some((self.emit(name, op.name, &[data, weight], attrs, &call.span)?, blocks))
+    }
+
+    /// The convolution of `u8` with constant weights of `i8`, four channels of which become a word.
+    fn conv_of_bytes(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
+        let [data, Arg::Const(weight)] = &*call.args else { return None };
+        let [out, channels] = [0, 1].map(|axis| weight.shape().get(axis).copied());
+        let (out, channels) = (out?, channels?);
+        if weight.dtype() != DataType::I8 || call.attrs.int("groups").is_some_and(|groups| groups != 1) {
+            return None;
+        }
+        let bits = DataType::I32.bits();
+        let blocks = self.blocks(out, bits)?;
+        let of_data = match self.blocked(data) {
+            Some(it) => it.blocks,
+            None => self.blocks(channels, bits)?,
+        };
+        let parts = words::parts(DataType::I8);
+        if !of_data.is_exact() || of_data.block % parts != 0 {
+            return None;
+        }
+        let data = self.in_blocks_of(data, of_data.block, &call.span)?;
+        let padded = constant::pad(weight, 0, blocks.padded())?;
+        let [inner, outer] = [of_data.block / parts, blocks.block];
+        let layout: Layout = format!("{WEIGHTS}{inner}i{outer}o{parts}i").parse().ok()?;
+        let weight = constant::words(&constant::to_layout(&padded, WEIGHTS, &layout)?)?;
+        let attrs = call.attrs.clone().with("data_layout", of_data.layout());
+        let attrs = attrs.with("kernel_layout", format!("{WEIGHTS}{inner}i{outer}o"));
+        let attrs = attrs.with("out_layout", blocks.layout());
+        Some((self.emit(name, op.name, &[data, Arg::Const(weight)], attrs, &call.span)?, blocks))
     }
 
     /// The weights in another layout.

@@ -1,5 +1,5 @@
 //! Products with constant weights, which get panels of columns: a panel is read as one stream, and serves all rows. Where
-//! `bf16` are summed in pairs, two terms are a word.
+//! `bf16` are summed in pairs, two terms are a word; four are where the weights are `i8`.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use tvm_runtime::{DataType, Tensor};
 use super::{Converter, constant};
 use crate::ir::{Attrs, Op, Var};
 use crate::relax::{Arg, Binding, Call, Callee, Expr};
-use crate::tir::{Layout, PrimExpr};
+use crate::tir::{Layout, PrimExpr, words};
 
 /// Rows of the result for which panels have one vector: a tile then holds all rows, or half of them.
 const FEW_ROWS: RangeInclusive<i64> = 9..=32;
@@ -49,16 +49,21 @@ impl Converter<'_> {
         };
         let (dims, dtype) = self.shape(data)?;
         let of_call = call.attrs.dtype("out_dtype").unwrap_or(dtype);
-        let pairs = dtype == DataType::BF16 && self.sums_pairs;
-        let wide = dtype.is_float() && dtype.bits() >= 32;
-        let fits = dtype == of_call && dtype == tensor.dtype() && (wide || pairs);
+        // What becomes a word, and the type of the sums.
+        let narrow = match (dtype, tensor.dtype(), of_call) {
+            (DataType::BF16, DataType::BF16, DataType::BF16) if self.sums_pairs => Some(DataType::F32),
+            (DataType::U8, DataType::I8, DataType::I32) => Some(DataType::I32),
+            _ => None,
+        };
+        let wide = dtype.is_float() && dtype.bits() >= 32 && dtype == of_call && dtype == tensor.dtype();
+        let fits = wide || narrow.is_some();
         let (rows, [first, second]) = (dims.split_last()?.1, tensor.shape()) else { return None };
         let (columns, terms) = if letters == "KN" { (*second, *first) } else { (*first, *second) };
         let rows: Option<i64> = rows.iter().map(PrimExpr::as_int).product();
         if !fits || terms < TERMS {
             return None;
         }
-        let summed = if pairs { DataType::F32 } else { dtype };
+        let summed = narrow.unwrap_or(dtype);
         let lanes = i64::from(self.machine.lanes(summed));
         let blocks = match rows {
             Some(rows) if FEW_ROWS.contains(&rows) && columns >= lanes => lanes,
@@ -67,15 +72,23 @@ impl Converter<'_> {
         let multiple = |extent: i64, of: i64| (extent + of - 1) / of * of;
         let mut tensor = constant::pad(&tensor, letters.find('N')?, multiple(columns, blocks))?;
         let layout: Layout = format!("NK{blocks}n").parse().ok()?;
-        if pairs {
-            tensor = constant::pad(&tensor, letters.find('K')?, multiple(terms, 2))?;
-            tensor = constant::to_layout(&tensor, letters, &format!("NK{blocks}n2k").parse().ok()?)?;
-            let words = &tensor.shape()[..3];
-            tensor = Tensor::from_bytes(tensor.bytes().ok()?, words, DataType::I32).ok()?;
+        if narrow.is_some() {
+            let parts = words::parts(dtype);
+            tensor = constant::pad(&tensor, letters.find('K')?, multiple(terms, parts))?;
+            tensor = constant::to_layout(&tensor, letters, &format!("NK{blocks}n{parts}k").parse().ok()?)?;
+            tensor = constant::words(&tensor)?;
         } else {
             tensor = constant::to_layout(&tensor, letters, &layout)?;
         }
         let weight = Arg::Const(tensor);
+        self.decisions.note(super::NAME, || {
+            let subject = format!("product with constant weights {terms}×{columns}");
+            [
+                subject,
+                format!("weights in layout {layout}"),
+                "a panel of columns is read as one stream".into(),
+            ]
+        });
         let attrs = Attrs::new().with("weight_layout", layout.to_string()).with("units", columns);
         let args = [data.clone(), weight].into();
         let callee = Callee::Op(Op::get("nn.dense_pack").ok()?);

@@ -9,8 +9,9 @@
 //! `nn.dense_pack`, whose weights lie in panels.
 //!
 //! *Requires*: operators that are not lowered yet. *Ensures*: the types of the variables that the function had are the same.
-//! Targets without vectors, weights that are computed for few pixels, and element types other than f32 and f64 are left alone;
-//! products of bf16 are not, where pairs of them are summed.
+//! Targets without vectors, weights that are computed for few pixels, and element types other than f32 and f64 are left alone.
+//! Products of bf16 are not, where pairs of them are summed, nor are convolutions and products of `u8` with constant `i8`: their
+//! weights are words of two or four terms.
 //!
 //! TVM counterpart: `relax.transform.ConvertLayout`, `AlterOpLayout` of relay.
 
@@ -29,19 +30,22 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use crate::ir::{Attrs, IRModule, Op, Span, Type, Var, VarId};
-use crate::pass::{Pass, function_pass};
+use crate::pass::{Decisions, Pass, function_pass};
 use crate::relax::analysis::{infer_type, type_of_arg};
 use crate::relax::mutator::{walk_binding, walk_body};
 use crate::relax::{Arg, Binding, BindingBlock, Body, Call, Callee, Expr, ExprMutator, ExprVisitor};
 use crate::target::{Machine, TargetKind};
 use crate::tir::PrimExpr;
 
+/// Name of the pass.
+const NAME: &str = "ConvertLayout";
+
 /// The plain layout of images.
 const PLAIN: &str = "NCHW";
 
 /// The pass.
 pub fn convert_layout() -> Pass {
-    function_pass("ConvertLayout", |func, module, context| {
+    function_pass(NAME, |func, module, context| {
         match context.target.kind {
             TargetKind::Host | TargetKind::C | TargetKind::Llvm => {}
             TargetKind::Cuda | TargetKind::Interpreter => return Ok(None),
@@ -53,6 +57,7 @@ pub fn convert_layout() -> Pass {
             use_winograd: context.config.winograd,
             sums_pairs: context.config.fast_math && machine.bf16_dot,
             users: plain::Users::of(func),
+            decisions: context.decisions.clone(),
             blocked: FxHashMap::default(),
             transposed: FxHashMap::default(),
             bindings: Vec::new(),
@@ -69,6 +74,7 @@ struct Converter<'a> {
     /// True if products of `bf16` may be summed in pairs.
     sums_pairs: bool,
     users: plain::Users,
+    decisions: Decisions,
     /// The values that are in blocks, by the variable of the plain value.
     blocked: FxHashMap<VarId, Blocked>,
     /// Constants of two axes that are bound transposed.
@@ -154,7 +160,7 @@ impl Converter<'_> {
     fn call(&mut self, op: Op, call: &Call, var: &Var) -> Option<(Var, Blocks)> {
         let name = var.name();
         if op.name == "nn.conv2d" {
-            return if self.stays_plain(call, var) { None } else { self.conv(op, call, name) };
+            return if self.stays_plain(call, var) { None } else { self.conv_in_blocks(op, call, name) };
         }
         let in_blocks = |arg: &Arg| match arg {
             Arg::Tuple(fields) => fields.iter().any(|it| self.blocked(it).is_some()),

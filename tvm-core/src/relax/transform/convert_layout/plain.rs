@@ -7,7 +7,7 @@ use super::conv::WEIGHTS;
 use super::{Converter, PLAIN};
 use crate::ir::{Var, VarId};
 use crate::relax::analysis::infer_type;
-use crate::relax::{Binding, Call, Callee, Expr, ExprVisitor, Function};
+use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprVisitor, Function};
 use crate::tir::PrimExpr;
 
 /// Bytes of a result in blocks that are moved to the plain layout in a cycle.
@@ -46,10 +46,38 @@ impl ExprVisitor for Users {
     }
 }
 
+/// Cycles of one core.
+struct Cycles {
+    /// In the plain layout.
+    plain: f64,
+    /// In blocks, with the change of layout of the result.
+    blocks: f64,
+}
+
 impl Converter<'_> {
     /// True if the convolution, which is bound to `var`, is estimated to be faster in the plain layout.
     pub(super) fn stays_plain(&self, call: &Call, var: &Var) -> bool {
-        self.plain_saves(call).is_some_and(|it| it) && !self.wants_blocks(var, 0)
+        let Some(Cycles { plain, blocks }) = self.cycles(call) else { return false };
+        let stays = plain < blocks && !self.wants_blocks(var, 0);
+        if stays {
+            self.decisions.note(super::NAME, || {
+                let reason = format!(
+                    "{plain:.1e} cycles, in blocks {blocks:.1e} with the change of the result's layout"
+                );
+                [self.described(call), format!("layout {PLAIN}"), reason]
+            });
+        }
+        stays
+    }
+
+    /// The convolution for people.
+    pub(super) fn described(&self, call: &Call) -> String {
+        let shape = |arg: &Arg| {
+            let dims = self.shape(arg).map(|(dims, _)| dims).unwrap_or_default();
+            dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("×")
+        };
+        let shapes: Vec<String> = call.args.iter().map(shape).collect();
+        format!("convolution of {}", shapes.join(" by "))
     }
 
     /// True if a user of `var` computes in blocks.
@@ -71,8 +99,8 @@ impl Converter<'_> {
         })
     }
 
-    /// True if the convolution takes less time in the plain layout than in blocks with the change of layout of its result.
-    fn plain_saves(&self, call: &Call) -> Option<bool> {
+    /// What the convolution is estimated to take; `None` if it is no choice.
+    fn cycles(&self, call: &Call) -> Option<Cycles> {
         let [data, weight] = &*call.args else { return None };
         let ints = |attr: &str| call.attrs.int_list(attr).unwrap_or_default();
         let all = |attr: &str, of: i64| ints(attr).iter().all(|&it| it == of);
@@ -88,8 +116,14 @@ impl Converter<'_> {
         let (window, stride) = ([*height, *width], ints("strides").last().copied().unwrap_or(1));
         // Winograd's algorithm and blocks are for the others.
         let of_winograd = window == [3, 3] && all("strides", 1) && all("dilation", 1);
-        if !plain || !one_group || self.blocked(data).is_some() || of_winograd || stride > MAX_STRIDE {
-            return Some(false);
+        if !dtype.is_float()
+            || !plain
+            || !one_group
+            || self.blocked(data).is_some()
+            || of_winograd
+            || stride > MAX_STRIDE
+        {
+            return None;
         }
         let result = infer_type(&call.clone().into(), self.module).ok()?;
         let result = known(result.as_tensor()?.known_shape()?.get(2..)?)?;
@@ -98,7 +132,7 @@ impl Converter<'_> {
         let terms = (out * inputs * height * width) as f64;
         // Every panel of pixels reads all weights.
         if terms * bytes > self.machine.l2_bytes as f64 {
-            return Some(false);
+            return None;
         }
         // Vectors of pixels: whole panels of two, and what is left in shorter and shorter ones.
         let vectors = |pixels: i64| {
@@ -114,6 +148,6 @@ impl Converter<'_> {
         let plain = slower * terms * vectors as f64 / VECTORS + picked;
         let moved = (out * pixels) as f64 * bytes / MOVED_BYTES;
         let blocks = terms * pixels as f64 / (VECTORS * lanes as f64) + moved;
-        Some(plain < blocks)
+        Some(Cycles { plain, blocks })
     }
 }

@@ -263,6 +263,68 @@ fn convolution(shape: [i64; 4], out: i64, attrs: Attrs, winograd: bool) -> (Vec<
     (ops, error / most)
 }
 
+/// The layouts of data and weights after the pass, which does not change the result of a convolution of bytes.
+fn convolution_of_bytes(shape: [i64; 4], weights: [i64; 4], attrs: Attrs) -> Option<(String, Vec<i64>)> {
+    let mut graph = Graph::new(11);
+    let data = Var::new("x", Type::tensor(shape.map(PrimExpr::index).to_vec(), DataType::U8));
+    let mut numbers = |shape: &[i64], dtype| {
+        let len: i64 = shape.iter().product();
+        let values: Vec<f32> = (0..len).map(|_| graph.rng.range(-100, 100) as f32).collect();
+        bytes(&values, shape, dtype)
+    };
+    let args = [Value::from(numbers(&shape, DataType::U8))];
+    let weight = Arg::Const(numbers(&weights, DataType::I8));
+    let attrs = attrs.with("out_dtype", DataType::I32);
+    let sums = graph.op("nn.conv2d", &[(&data).into(), weight], attrs).unwrap();
+    let result = graph.op("astype", &[sums.into()], Attrs::new().with("dtype", DataType::F32)).unwrap();
+    let body = graph.builder.end_scope(result.into());
+    let scope = |inner: &mut BlockBuilder| {
+        body.bindings().for_each(|binding| inner.push(binding.clone()));
+        Ok(body.ret.clone())
+    };
+    graph.builder.add_function("main", &[data], scope).unwrap();
+    let module = graph.builder.into_module();
+    let target = Target { machine: Machine::baseline(), ..Target::llvm() };
+    let converted =
+        PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
+    well_formed(&converted).unwrap();
+    assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
+    let func = converted.relax_func(converted.global_var("main").unwrap()).unwrap();
+    let conv = func.body.bindings().find_map(|binding| match &binding.value {
+        Expr::Call(call) if matches!(call.callee, Callee::Op(op) if op.name == "nn.conv2d") => {
+            Some(call.clone())
+        }
+        _ => None,
+    });
+    let conv = conv.unwrap();
+    let weights = conv.args[1].as_const().unwrap();
+    let layout = conv.attrs.str("data_layout")?.to_string();
+    (weights.dtype() == DataType::I32).then(|| (layout, weights.shape().to_vec()))
+}
+
+#[test]
+fn convolutions_of_bytes_have_words() {
+    let padded = || Attrs::new().with("padding", vec![1i64, 1]);
+    // The baseline has vectors of four elements.
+    for (shape, weights, attrs, want) in [
+        ([1, 16, 5, 6], [24, 16, 3, 3], padded(), ("NCHW8c", [3, 2, 3, 3, 2, 8])),
+        (
+            [2, 8, 5, 4],
+            [6, 8, 1, 1],
+            Attrs::new().with("strides", vec![2i64, 2]),
+            ("NCHW8c", [1, 1, 1, 1, 2, 8]),
+        ),
+        ([1, 12, 4, 4], [12, 12, 2, 2], padded(), ("NCHW4c", [3, 3, 2, 2, 1, 4])),
+    ] {
+        let got = convolution_of_bytes(shape, weights, attrs);
+        assert_eq!(got, Some((want.0.to_string(), want.1.to_vec())), "{shape:?} {weights:?}");
+    }
+    // Channels that are no whole blocks, groups.
+    assert_eq!(convolution_of_bytes([1, 9, 4, 4], [8, 9, 2, 2], padded()), None);
+    let groups = padded().with("groups", 2i64);
+    assert_eq!(convolution_of_bytes([1, 16, 4, 4], [8, 8, 2, 2], groups), None);
+}
+
 #[test]
 fn winograd_is_chosen_where_it_is_faster() {
     let padded = || Attrs::new().with("padding", vec![1i64, 1]);
@@ -296,10 +358,11 @@ fn dense(rows: Option<i64>, [k, n]: [i64; 2], transposed: bool, dtype: DataType)
     let mut graph = Graph::new(7);
     let m = rows.map_or_else(|| PrimExpr::from(&graph.n), PrimExpr::index);
     let data = Var::new("x", Type::tensor(vec![m, k.into()], dtype));
-    let mut numbers = |shape: &[i64]| -> Tensor {
+    let mut numbers = |shape: &[i64], dtype| -> Tensor {
         let len: i64 = shape.iter().product();
         let values: Vec<f32> = (0..len).map(|_| graph.rng.range(-4, 4) as f32).collect();
         match dtype {
+            DataType::U8 | DataType::I8 => bytes(&values, shape, dtype),
             DataType::BF16 => {
                 let values: Vec<_> = values.into_iter().map(half::bf16::from_f32).collect();
                 Tensor::from_slice(&values, shape).unwrap()
@@ -307,13 +370,18 @@ fn dense(rows: Option<i64>, [k, n]: [i64; 2], transposed: bool, dtype: DataType)
             _ => Tensor::from_slice(&values, shape).unwrap(),
         }
     };
-    let args = [Value::from(numbers(&[rows.unwrap_or(5), k]))];
-    let mut weight = Arg::Const(numbers(&if transposed { [n, k] } else { [k, n] }));
+    let args = [Value::from(numbers(&[rows.unwrap_or(5), k], dtype))];
+    let [of_weights, of_result] = match dtype {
+        DataType::U8 => [DataType::I8, DataType::I32],
+        _ => [dtype; 2],
+    };
+    let mut weight = Arg::Const(numbers(&if transposed { [n, k] } else { [k, n] }, of_weights));
     if transposed {
         let swapped = graph.op("permute_dims", &[weight], Attrs::new().with("axes", vec![1i64, 0]));
         weight = swapped.unwrap().into();
     }
-    let product = graph.op("matmul", &[(&data).into(), weight], Attrs::new()).unwrap();
+    let attrs = Attrs::new().with("out_dtype", of_result);
+    let product = graph.op("matmul", &[(&data).into(), weight], attrs).unwrap();
     let result = graph.op("astype", &[product.into()], Attrs::new().with("dtype", DataType::F32)).unwrap();
     let body = graph.builder.end_scope(result.into());
     let scope = |inner: &mut BlockBuilder| {
@@ -335,6 +403,13 @@ fn dense(rows: Option<i64>, [k, n]: [i64; 2], transposed: bool, dtype: DataType)
     let Callee::Op(op) = call.callee else { panic!("of an operator") };
     let weight = call.args[1].as_const().map(|it| it.shape().to_vec());
     (op.name.to_string(), weight.unwrap_or_default())
+}
+
+/// Numbers as bytes; those of `u8` are 100 more.
+fn bytes(values: &[f32], shape: &[i64], dtype: DataType) -> Tensor {
+    let values: Vec<f64> =
+        values.iter().map(|&it| f64::from(it) + if dtype == DataType::U8 { 100.0 } else { 0.0 }).collect();
+    Tensor::from_f64s(&values, shape, dtype).unwrap()
 }
 
 fn results_of_one(module: &IRModule, args: &[Value]) -> Vec<f32> {
@@ -362,6 +437,13 @@ fn constant_weights_of_products_get_panels() {
     for (shape, want) in [([12, 16], vec![2, 6, 8]), ([13, 15], vec![2, 7, 8])] {
         let got = dense(Some(64), shape, true, DataType::BF16);
         assert_eq!(got, ("nn.dense_pack".into(), want), "{shape:?}");
+    }
+    // So are four of bytes.
+    for (shape, want) in [([12, 16], vec![2, 3, 8]), ([13, 19], vec![5, 4, 4])] {
+        for transposed in [false, true] {
+            let got = dense(Some(64), shape, transposed, DataType::U8);
+            assert_eq!(got, ("nn.dense_pack".into(), want.clone()), "{shape:?}");
+        }
     }
     // Too few columns for a vector, too few terms.
     for shape in [[12, 1], [3, 32]] {

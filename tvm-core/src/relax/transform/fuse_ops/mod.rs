@@ -22,7 +22,7 @@ use crate::ir::{
     Attrs, BaseFunc, GlobalVar, IRModule, OpPattern, Span, Type, Var, VarId, structural_equal,
     structural_hash,
 };
-use crate::pass::{Pass, module_pass};
+use crate::pass::{Decisions, Pass, module_pass};
 use crate::relax::analysis::{bound_dims, captures, type_of_arg};
 use crate::relax::mutator::{walk_body, walk_function};
 use crate::relax::visitor::walk_arg;
@@ -32,14 +32,18 @@ use crate::relax::{
 use crate::tir::PrimExpr;
 use graph::{Node, partition};
 
+/// Name of the pass.
+const NAME: &str = "FuseOps";
+
 /// The pass.
 pub fn fuse_ops() -> Pass {
-    module_pass("FuseOps", |module, ctx| {
+    module_pass(NAME, |module, ctx| {
         let functions: Vec<(GlobalVar, Arc<Function>)> = module
             .functions()
             .filter_map(|(gv, _)| Some((gv.clone(), module.relax_func(gv)?.clone())))
             .collect();
-        let mut fuse = Fuse { module, max_size: ctx.config.fuse_max_depth, known: FxHashMap::default() };
+        let (max_size, decisions) = (ctx.config.fuse_max_depth, ctx.decisions.clone());
+        let mut fuse = Fuse { module, max_size, known: FxHashMap::default(), decisions };
         for (gv, func) in functions {
             if func.attrs.bool("Primitive") == Some(true) {
                 continue;
@@ -58,6 +62,7 @@ struct Fuse {
     max_size: usize,
     /// Fused functions by hash.
     known: FxHashMap<u64, Vec<GlobalVar>>,
+    decisions: Decisions,
 }
 
 impl ExprMutator for Fuse {
@@ -168,6 +173,11 @@ impl Fuse {
             Some(gv) => gv.clone(),
             None => {
                 let gv = self.module.add(func.name.clone(), BaseFunc::Relax(Arc::new(func)));
+                self.decisions.note(NAME, || {
+                    let calls = group.iter().filter_map(|it| callee(it)).collect::<Vec<_>>().join(", ");
+                    let reason = "what one hands on to the next is not stored, or stays in a near cache";
+                    [gv.name().to_string(), format!("one kernel for {calls}"), reason.into()]
+                });
                 known.push(gv.clone());
                 gv
             }
@@ -177,6 +187,12 @@ impl Fuse {
         let call = Call { callee, args: args.into(), attrs: Attrs::new(), ret: None, span };
         Binding::new(result.clone(), call.into())
     }
+}
+
+/// The tensor program that is called.
+fn callee(binding: &Binding) -> Option<&str> {
+    let Expr::Call(call) = &binding.value else { return None };
+    if let Callee::Tir(gv) = &call.callee { Some(gv.name()) } else { None }
 }
 
 fn span_of(binding: &Binding) -> Span {
@@ -195,9 +211,7 @@ fn group_function(group: &[&Binding], module: &IRModule) -> (Function, Vec<Arg>)
     let mut bindings: Vec<Binding> = Vec::new();
     for binding in group {
         let Expr::Call(call) = &binding.value else { continue };
-        if let Callee::Tir(gv) = &call.callee {
-            names.push(gv.name());
-        }
+        names.extend(callee(binding));
         let new_args = call.args.iter().map(|arg| match arg {
             Arg::Var(var) if inside.contains(&var.id()) => arg.clone(),
             Arg::Var(var) => outside

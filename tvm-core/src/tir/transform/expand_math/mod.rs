@@ -1,4 +1,5 @@
-//! Expands elementary functions of f32 into arithmetic, for code generators that would call them, one lane after the other.
+//! Expands elementary functions of f32 into arithmetic, for code generators that would call them, one lane after the other; and
+//! conversions of vectors of f32 to narrow integers.
 //!
 //! The results are the same on every target whose CPU has fused multiply-adds, in scalars and in vectors: they do not
 //! depend on the schedule or on the code generator. On other CPUs, products are rounded before they are added.
@@ -23,6 +24,7 @@
 mod erf;
 mod exp;
 mod log;
+mod narrow;
 mod sigmoid;
 mod steps;
 mod tanh;
@@ -34,7 +36,7 @@ use tvm_runtime::DataType;
 use self::steps::{Cpu, Steps};
 use crate::pass::{Pass, prim_func_pass};
 use crate::target::{Target, TargetKind};
-use crate::tir::{Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc};
+use crate::tir::{Cast, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc};
 
 /// Expands `exp`, `log`, `tanh`, `erf` and `sigmoid` of f32 for targets that compile for a CPU.
 pub fn expand_math() -> Pass {
@@ -82,9 +84,24 @@ struct ExpandMath {
     cpu: Cpu,
 }
 
+impl ExpandMath {
+    /// The conversion of a vector of f32 to integers of 8 or 16 bits.
+    fn narrowed(&self, cast: &Cast) -> Option<PrimExpr> {
+        let (from, to) = (cast.value.dtype(), cast.dtype);
+        let range = to.int_range().filter(|_| to.bits() <= 16 && !to.is_bool())?;
+        if from.scalar() != DataType::F32 || from.lanes() == 1 {
+            return None;
+        }
+        Some(Steps::expand(&cast.value, self.cpu, |steps, x| narrow::integer(steps, x, range)).cast(to))
+    }
+}
+
 impl Mutator for ExpandMath {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         let walked = self.walk_expr(expr);
+        if let PrimExpr::Cast(cast) = walked.as_ref().unwrap_or(expr) {
+            return self.narrowed(cast).or(walked);
+        }
         let PrimExpr::Call(call) = walked.as_ref().unwrap_or(expr) else { return walked };
         let (PrimCallee::Intrinsic(intrinsic), [x]) = (&call.callee, &*call.args) else { return walked };
         if call.dtype.scalar() != DataType::F32 {

@@ -29,7 +29,7 @@ impl Steps {
     pub(super) fn expand(
         x: &PrimExpr,
         cpu: Cpu,
-        function: fn(&mut Steps, &PrimExpr) -> PrimExpr,
+        function: impl FnOnce(&mut Steps, &PrimExpr) -> PrimExpr,
     ) -> PrimExpr {
         let mut steps = Steps { dtype: x.dtype(), cpu, lets: Vec::new() };
         let x = steps.step("x", x.clone());

@@ -89,3 +89,62 @@ fn what_is_expanded() {
         assert_eq!(Cpu::of(&target.parse().unwrap()).mul_add == Intrinsic::Fma, fuses, "{target}");
     }
 }
+
+/// Vectors of f32 become narrow integers by the rule of `Cast`: towards 0, within the range, 0 for NaN.
+#[test]
+fn narrow_integers() {
+    let odd_nan = f32::from_bits(0x7fc1_2345);
+    let given = [
+        0.0,
+        -0.0,
+        0.9,
+        -0.9,
+        1.5,
+        -1.5,
+        127.9,
+        128.0,
+        -128.9,
+        -129.0,
+        254.999,
+        255.0,
+        256.0,
+        32767.5,
+        65535.9,
+        -40000.0,
+        1e10,
+        -1e10,
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        -f32::NAN,
+        odd_nan,
+        f32::MIN_POSITIVE,
+    ];
+    let n = given.len() as u16;
+    for dtype in [DataType::U8, DataType::I8, DataType::U16, DataType::I16] {
+        let [x, y] = [("x", F32), ("y", dtype)]
+            .map(|(name, dtype)| Buffer::new(name, [PrimExpr::from(i64::from(n))], dtype));
+        let lanes = PrimExpr::index(0).ramp(PrimExpr::index(1), n);
+        let store = Stmt::store(&y, [lanes.clone()], x.load([lanes]).cast(dtype));
+        let func = PrimFunc::new("f", [Param::In(x), Param::Out(y)], store);
+        let results = ["interpreter", "llvm"].map(|target| {
+            let context = PassContext::default().target(target.parse::<Target>().unwrap());
+            let module = expand_math().apply_in(IRModule::from_prim_func(func.clone()), &context).unwrap();
+            let Some((_, BaseFunc::Prim(func))) = module.functions().next() else {
+                unreachable!("a tensor program")
+            };
+            let mut args = [
+                Value::Tensor(Tensor::from_slice(&given, &[i64::from(n)]).unwrap()),
+                Value::Tensor(Tensor::zeros(&[i64::from(n)], dtype).unwrap()),
+            ];
+            Program::compile(func).and_then(|it| it.run(&mut args)).unwrap();
+            (args[1].as_tensor().unwrap().to_f64s().unwrap(), func.to_string())
+        });
+        assert_eq!(results[0].0, results[1].0, "{dtype}");
+        assert!(
+            results[1].1.contains("reinterpret") && !results[0].1.contains("reinterpret"),
+            "{}",
+            results[1].1
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! What a compilation chose: forms of operators, kernels, the rule and the parameters of each kernel's schedule.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use tvm_codegen::Compiled;
+use tvm_core::dlight::{self, Applied};
+use tvm_core::ir::BaseFunc;
+use tvm_core::pass::{Decision, PassContext};
+use tvm_core::target::Machine;
+use tvm_core::tir::{PrimFunc, Stmt, Visitor, walk_stmt};
+use tvm_runtime::vm::Instruction;
+
+/// The schedule that `func` gets by default, and what the rules did with each block; `None` if it keeps its own.
+pub(super) fn scheduled(compiled: &Compiled, func: &PrimFunc) -> Option<(PrimFunc, Vec<Applied>)> {
+    let machine = compiled.target().machine;
+    let bf16_dot = machine.bf16_dot && PassContext::current().config.fast_math;
+    dlight::schedule(func, &Machine { bf16_dot, ..machine })
+}
+
+/// The choices over the graph, then the kernels in the order of their first calls.
+pub(super) fn explanation(compiled: &Compiled, decisions: &[Decision]) -> String {
+    let mut text = String::new();
+    let fusions: HashMap<&str, &Decision> =
+        decisions.iter().filter(|it| it.pass == "FuseOps").map(|it| (it.subject.as_str(), it)).collect();
+    for (decision, times) in counted(decisions.iter().filter(|it| it.pass != "FuseOps")) {
+        let Decision { pass, subject, choice, reason } = decision;
+        let _ = writeln!(text, "{subject}{}\n    {choice}: {reason} ({pass})", times_of(times));
+    }
+    let programs: HashMap<&str, &PrimFunc> = (compiled.programs.functions())
+        .filter_map(|(gv, func)| match func {
+            BaseFunc::Prim(func) => Some((gv.name(), &**func)),
+            _ => None,
+        })
+        .collect();
+    let executable = &compiled.executable;
+    let kernels = executable.functions.iter().flat_map(|it| &it.code).filter_map(|it| match it {
+        Instruction::InvokeKernel { kernel, .. } => executable.kernels.get(kernel.index()),
+        _ => None,
+    });
+    for (kernel, calls) in counted(kernels) {
+        let Some(func) = programs.get(&*kernel.name) else { continue };
+        let _ = writeln!(text, "\n{kernel}{}", times_of(calls));
+        if let Some(Decision { choice, reason, .. }) = fusions.get(&*kernel.name) {
+            let _ = writeln!(text, "    {choice}: {reason}");
+        }
+        let Some((scheduled, applied)) = scheduled(compiled, func) else {
+            text += "    it has a schedule of its own\n";
+            continue;
+        };
+        for Applied { block, rule, why, parameters } in &applied {
+            let _ = writeln!(text, "    block `{block}`: {rule} ({parameters}): {why}");
+        }
+        let written = blocks(func);
+        let plain = |it: &Arc<str>| written.contains(it) && applied.iter().all(|own| own.block != *it);
+        for block in blocks(&scheduled).into_iter().filter(plain) {
+            let _ = writeln!(text, "    block `{block}`: plain loops, as no rule fits");
+        }
+    }
+    text
+}
+
+/// Each value once, in order, and how often it occurs.
+fn counted<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<(T, usize)> {
+    let mut found: Vec<(T, usize)> = Vec::new();
+    for value in values {
+        match found.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, count)) => *count += 1,
+            None => found.push((value, 1)),
+        }
+    }
+    found
+}
+
+fn times_of(count: usize) -> String {
+    if count == 1 { String::new() } else { format!(", {count} times") }
+}
+
+/// Names of the blocks with axes.
+fn blocks(func: &PrimFunc) -> Vec<Arc<str>> {
+    struct Names(Vec<Arc<str>>);
+    impl Visitor for Names {
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            if let Stmt::BlockRealize(it) = stmt
+                && !it.block.iter_vars.is_empty()
+            {
+                self.0.push(it.block.name.clone());
+            }
+            walk_stmt(self, stmt);
+        }
+    }
+    let mut names = Names(Vec::new());
+    names.visit_stmt(&func.body);
+    names.0
+}
