@@ -3,7 +3,7 @@
 Builders take the model under construction and the specification, as those in models.py do. Makers take the specification and answer an
 ONNX model and its inputs.
 """
-import os, tempfile
+import logging, os, tempfile
 
 import numpy as np
 import onnx
@@ -167,6 +167,7 @@ MAKERS.update({f"light_{name}": light for name in ("bvlc_alexnet", "densenet121"
 
 def quantized(model, feeds):
     """The model with weights of i8, one scale for each channel, and activations of u8, as QuantizeLinear and DequantizeLinear."""
+    logging.disable(logging.WARNING)  # about each weight of rank 1
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use tvm_codegen::{Compiled, EmitKind};
 use tvm_core::dlight::Applied;
 use tvm_core::ir::BaseFunc;
-use tvm_core::pass::{Decisions, PassContext};
+use tvm_core::pass::{Choices, PassContext};
 use tvm_runtime::least_level;
 use tvm_runtime::vm::Executable;
 
@@ -123,13 +123,13 @@ fn compile(args: &Args) -> Result<(Product, String), Error> {
     let module = model::import(&args.model, &args.options.import())?;
     progress.say("compiling");
     let target = &args.options.target;
-    let decisions = if args.explain { Decisions::recorded() } else { Decisions::default() };
+    let choices = if args.explain { Choices::recorded() } else { Choices::default() };
     let bytes = || {
         let bytes = match args.emit {
             None => {
                 let compiled = Compiled::new(module, target)?;
                 if args.explain {
-                    out::raw(explanation(&compiled, &decisions.all()).as_bytes());
+                    out::raw(explanation(&compiled, &choices.all()).as_bytes());
                 }
                 let exe = compiled.into_executable()?;
                 let level = cpu_level(&exe);
@@ -146,7 +146,7 @@ fn compile(args: &Args) -> Result<(Product, String), Error> {
         };
         Ok((Product::Bytes(bytes), String::new()))
     };
-    let context = PassContext { decisions: decisions.clone(), ..PassContext::current() };
+    let context = PassContext { choices: choices.clone(), ..PassContext::current() };
     context
         .scope(|| args.options.scope(&progress, bytes))
         .map_err(|err: Error| err.context(&data::show(&args.model)))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tvm_codegen::Compiled;
 use tvm_core::dlight::{self, Applied};
 use tvm_core::ir::BaseFunc;
-use tvm_core::pass::{Decision, PassContext};
+use tvm_core::pass::{Choice, PassContext};
 use tvm_core::target::Machine;
 use tvm_core::tir::{PrimFunc, Stmt, Visitor, walk_stmt};
 use tvm_runtime::vm::Instruction;
@@ -20,13 +20,13 @@ pub(super) fn scheduled(compiled: &Compiled, func: &PrimFunc) -> Option<(PrimFun
 }
 
 /// The choices over the graph, then the kernels in the order of their first calls.
-pub(super) fn explanation(compiled: &Compiled, decisions: &[Decision]) -> String {
+pub(super) fn explanation(compiled: &Compiled, choices: &[Choice]) -> String {
     let mut text = String::new();
-    let fusions: HashMap<&str, &Decision> =
-        decisions.iter().filter(|it| it.pass == "FuseOps").map(|it| (it.subject.as_str(), it)).collect();
-    for (decision, times) in counted(decisions.iter().filter(|it| it.pass != "FuseOps")) {
-        let Decision { pass, subject, choice, reason } = decision;
-        let _ = writeln!(text, "{subject}{}\n    {choice}: {reason} ({pass})", times_of(times));
+    let fusions: HashMap<&str, &Choice> =
+        choices.iter().filter(|it| it.pass == "FuseOps").map(|it| (it.subject.as_str(), it)).collect();
+    for (choice, times) in counted(choices.iter().filter(|it| it.pass != "FuseOps")) {
+        let Choice { pass, subject, chosen, reason } = choice;
+        let _ = writeln!(text, "{subject}{}\n    {chosen}: {reason} ({pass})", times_of(times));
     }
     let programs: HashMap<&str, &PrimFunc> = (compiled.programs.functions())
         .filter_map(|(gv, func)| match func {
@@ -42,8 +42,8 @@ pub(super) fn explanation(compiled: &Compiled, decisions: &[Decision]) -> String
     for (kernel, calls) in counted(kernels) {
         let Some(func) = programs.get(&*kernel.name) else { continue };
         let _ = writeln!(text, "\n{kernel}{}", times_of(calls));
-        if let Some(Decision { choice, reason, .. }) = fusions.get(&*kernel.name) {
-            let _ = writeln!(text, "    {choice}: {reason}");
+        if let Some(Choice { chosen, reason, .. }) = fusions.get(&*kernel.name) {
+            let _ = writeln!(text, "    {chosen}: {reason}");
         }
         let Some((scheduled, applied)) = scheduled(compiled, func) else {
             text += "    it has a schedule of its own\n";

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tvm_runtime::Trust;
 
-use super::{Decisions, Pass, PassError, PassInstrument, Pipelines, VerifyEach};
+use super::{Choices, Pass, PassError, PassInstrument, Pipelines, VerifyEach};
 use crate::ir::IRModule;
 use crate::target::Target;
 
@@ -74,7 +74,7 @@ pub struct PassContext {
     /// Instruments of the passes, in order; by default [`VerifyEach`] if debug assertions are enabled, else none.
     pub instruments: Vec<Arc<dyn PassInstrument>>,
     /// Records what passes choose, and why; nothing by default.
-    pub decisions: Decisions,
+    pub choices: Choices,
 }
 
 impl fmt::Debug for PassContext {
@@ -101,7 +101,7 @@ impl Default for PassContext {
             config: PassConfig::default(),
             pipelines: None,
             instruments: if cfg!(debug_assertions) { vec![Arc::new(VerifyEach)] } else { vec![] },
-            decisions: Decisions::default(),
+            choices: Choices::default(),
         }
     }
 }

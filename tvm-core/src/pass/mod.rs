@@ -2,8 +2,8 @@
 //!
 //! TVM counterpart: `ir/transform.h`.
 
+mod choices;
 mod context;
-mod decisions;
 mod error;
 mod instrument;
 mod kind;
@@ -13,8 +13,8 @@ mod sequential;
 #[cfg(test)]
 mod tests;
 
+pub use choices::{Choice, Choices};
 pub use context::{PassConfig, PassContext};
-pub use decisions::{Decision, Decisions};
 pub use error::PassError;
 pub use instrument::{PassInstrument, PassTiming, PassTimingInstrument, PrintIR, Sink, VerifyEach};
 pub use kind::{Pass, PassInfo, PassKind, dataflow_block_pass, function_pass, module_pass, prim_func_pass};

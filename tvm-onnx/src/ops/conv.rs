@@ -39,14 +39,11 @@ fn attrs(window: &Window, groups: i64) -> Attrs {
 }
 
 pub(super) fn conv(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
-    let res = match super::integer::convolved(node)? {
-        Some(res) => res,
-        None => {
-            let (x, weight) = (node.arg(0)?, node.arg(1)?);
-            convolved(node, x, weight, &Convolution::default())?
-        }
-    };
-    biased(node, res)
+    if let Some(res) = super::integer::convolved(node)? {
+        return biased(node, res);
+    }
+    let (x, weight) = (node.arg(0)?, node.arg(1)?);
+    one(convolved(node, x, weight, &Convolution { biased: true, ..Convolution::default() }))
 }
 
 /// Convolution of 8-bit numbers minus their zero points, in `i32`.
@@ -65,6 +62,8 @@ pub(super) struct Convolution {
     pub(super) fill: f64,
     /// The element type of the result, if it is another one.
     pub(super) out_dtype: Option<DataType>,
+    /// The bias, input 2, is added.
+    pub(super) biased: bool,
 }
 
 pub(super) fn convolved(
@@ -83,13 +82,36 @@ pub(super) fn convolved(
         padded.x = filled(node, &padded.x, &padded.window.pads, how.fill)?;
         padded.window.pads.fill(0);
     }
-    let op = name(node, &["nn.conv1d", "nn.conv2d", "nn.conv3d"], shape.len() - 2)?;
+    let (spatial, mut data, mut weight) = (shape.len() - 2, padded.x.clone(), weight);
+    let op = name(node, &["nn.conv2d", "nn.conv2d", "nn.conv3d"], spatial)?;
+    if spatial == 1 {
+        // A line is an image of one row: layouts and schedules are for images.
+        (data, weight) = (row_of_pixels(node, &data)?, row_of_pixels(node, &weight)?);
+        let Window { kernel, strides, dilations, pads } = &mut padded.window;
+        [kernel, strides, dilations].into_iter().for_each(|it| it.insert(0, 1));
+        *pads = vec![0, pads[0], 0, pads[1]];
+    }
     let mut attrs = attrs(&padded.window, groups(node)?);
     if let Some(dtype) = how.out_dtype {
         attrs.set("out_dtype", dtype);
     }
-    let res = node.op(op, &[padded.x.clone(), weight], attrs)?;
+    let mut res = node.op(op, &[data, weight], attrs)?;
+    if how.biased {
+        res = with_bias(node, res)?;
+    }
+    if spatial == 1 {
+        let mut extents = node.shape(&res)?;
+        extents.remove(2);
+        res = node.reshape(&res, &extents)?;
+    }
     padded.counted(node, res)
+}
+
+/// A tensor of three axes with an axis of one row in front of the last one.
+fn row_of_pixels(node: &mut Node<'_, '_>, x: &Arg) -> Result<Arg, OnnxError> {
+    let mut extents = node.shape(x)?;
+    extents.insert(2, PrimExpr::index(1));
+    node.reshape(x, &extents)
 }
 
 /// `x` with elements `fill` around its spatial axes.
@@ -101,15 +123,19 @@ fn filled(node: &mut Node<'_, '_>, x: &Arg, pads: &[i64], fill: f64) -> Result<A
     node.op("nn.pad", std::slice::from_ref(x), attrs)
 }
 
-/// Adds the bias (input 2) along axis 1.
 fn biased(node: &mut Node<'_, '_>, x: Arg) -> Result<Vec<Value>, OnnxError> {
+    one(with_bias(node, x))
+}
+
+/// Adds the bias (input 2) along axis 1, if there is one.
+fn with_bias(node: &mut Node<'_, '_>, x: Arg) -> Result<Arg, OnnxError> {
     let rank = node.rank(&x)?;
-    let Some(bias) = node.opt_arg(2)? else { return Ok(vec![x.into()]) };
+    let Some(bias) = node.opt_arg(2)? else { return Ok(x) };
     let [channels] = &node.shape(&bias)?[..] else { return Err(node.malformed("the bias has one axis")) };
     let mut extents = vec![PrimExpr::index(1); rank];
     extents[1] = channels.clone();
     let bias = node.reshape(&bias, &extents)?;
-    one(node.call("add", &[x, bias]))
+    node.call("add", &[x, bias])
 }
 
 fn conv_transpose(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {

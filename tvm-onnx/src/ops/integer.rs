@@ -139,7 +139,7 @@ fn sums_of_windows(
         return Ok(None);
     }
     let excess = excess(&weights, 0, zero);
-    let how = Convolution { fill: zero as f64, out_dtype: Some(DataType::I32) };
+    let how = Convolution { fill: zero as f64, out_dtype: Some(DataType::I32), biased: false };
     let sums = conv::convolved(node, x, Arg::Const(weights), &how)?;
     without(node, sums, excess, &[1, channels, 1, 1]).map(Some)
 }

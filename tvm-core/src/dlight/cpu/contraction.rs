@@ -187,7 +187,9 @@ fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile 
     let panels = vectors.iter().find_map(|load| panel_width(&load.indices, column_var));
     let panels = panels.filter(|width| width % lanes == 0 && *width <= MOST_VECTORS * lanes);
     let spatial = |axis: &&(usize, &Axis)| axis.0 != column && axis.1.kind == IterKind::Spatial;
-    let row = info.axes.iter().enumerate().filter(|it| spatial(&it)).rfind(|(_, axis)| reuses(axis));
+    let mut reused = info.axes.iter().enumerate().filter(|it| spatial(&it) && reuses(it.1));
+    let mut longer = reused.clone().filter(|(_, axis)| !axis.extent.is_const(1));
+    let row = longer.next_back().or_else(|| reused.next_back());
     let most_rows = match (machine.vector_registers >= 32, panels == Some(lanes)) {
         (true, false) => 8,
         (true, true) => 16,

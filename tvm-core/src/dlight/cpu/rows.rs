@@ -6,7 +6,7 @@
 
 use super::parallel;
 use super::reduction::in_lanes;
-use super::spatial::{CHUNK, flat_axes};
+use super::spatial::flat_axes;
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
@@ -17,6 +17,9 @@ use crate::target::Machine;
 use crate::tir::schedule::{Schedule, ScheduleError};
 use crate::tir::transform::{PREFETCH, REDUCTION_LANES};
 use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, Scope, any_expr};
+
+/// Vectors in a piece of a row of symbolic length.
+const PIECE: i64 = 4;
 
 pub(super) const RULE: Rule = Rule {
     name: "rows",
@@ -163,10 +166,12 @@ fn one_sweep(
             {
                 s.annotate(flat, PREFETCH, *strips)?;
             }
-            // A loop of symbolic extent becomes vectors in pieces; the last piece is as long as need be.
+            // A loop of symbolic extent becomes vectors in pieces, short ones: rows may be short.
+            let lanes = info.store.as_ref().map_or(1, |store| i64::from(machine.lanes(store.buffer.dtype)));
+            let piece = PIECE * lanes;
             let constant =
                 info.axes[info.axes.len() - len..].iter().all(|axis| axis.extent.as_int().is_some());
-            let vector = if constant { flat } else { s.split(flat, [None, Some(CHUNK)])?[1] };
+            let vector = if constant { flat } else { s.split(flat, [None, Some(piece)])?[1] };
             s.vectorize(vector)?;
         }
     }

@@ -153,16 +153,22 @@ fn tiled(
     }
     order.extend([rows, columns, row_tiles, column_tiles, row, column]);
     s.reorder_n(&order)?;
-    // Columns with a remainder are not fused, so that lowering can divide them from it, if the others are enough for all cores.
-    let ragged = wide.is_some_and(|wide| wide % width != 0);
+    // Columns that may have a remainder are not fused, so that lowering can divide them from it: threads take the others if these
+    // are enough for all cores, else the columns.
+    let ragged = wide.is_none_or(|wide| wide % width != 0);
     let row_blocks =
         long.map_or(1, |extent| (extent + height * tiles_of_rows - 1) / (height * tiles_of_rows));
     let mut others = (0..info.axes.len()).filter(|axis| !joined.iter().any(|axes| axes.contains(axis)));
     let shares =
         others.try_fold(row_blocks, |count, axis| count.checked_mul(info.axes[axis].extent.as_int()?));
     let enough = SHARES_PER_CORE * i64::from(machine.cores);
-    let apart = ragged && shares.is_some_and(|shares| shares >= enough);
-    parallel_stores(s, info, &order[..order.len() - if apart { 5 } else { 4 }], machine)?;
+    let outer = &order[..order.len() - 4];
+    let taken = match (ragged, shares.is_some_and(|shares| shares >= enough), outer.split_last()) {
+        (true, true, Some((_, others))) => others,
+        (true, false, Some((columns, _))) => std::slice::from_ref(columns),
+        _ => outer,
+    };
+    parallel_stores(s, info, taken, machine)?;
     s.vectorize(column)?;
     Ok(Some(format!("tiles of {height}x{width}")))
 }
@@ -172,13 +178,16 @@ fn extent_of(info: &BlockInfo, axes: Range<usize>) -> Option<i64> {
     info.axes[axes].iter().try_fold(1i64, |product, axis| product.checked_mul(axis.extent.as_int()?))
 }
 
-/// The axes up to `last` that are one axis of every access.
+/// The axes up to `last` that are one axis of every access. Those after the first have known extents: what divides by others is
+/// not simplified.
 fn joined_axes(info: &BlockInfo, last: usize) -> Range<usize> {
     let all = |first: usize| {
         let axes = &info.axes[first..=last];
-        accesses(info).all(|(indices, shape)| {
-            is_unused(axes, indices) || (0..indices.len()).any(|at| is_one_axis(axes, indices, shape, at))
-        })
+        let known = axes[1..].iter().all(|axis| axis.extent.as_int().is_some());
+        known
+            && accesses(info).all(|(indices, shape)| {
+                is_unused(axes, indices) || (0..indices.len()).any(|at| is_one_axis(axes, indices, shape, at))
+            })
     };
     let first = (0..last).rev().take_while(|&first| all(first)).last();
     first.unwrap_or(last)..last + 1

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use crate::ir::{Attrs, Op, Type, VarId, structural_equal};
-use crate::pass::{Decisions, Pass, function_pass};
+use crate::pass::{Choices, Pass, function_pass};
 use crate::relax::analysis::infer_type;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator, ExprVisitor, Function};
 use crate::target::TargetKind;
@@ -28,8 +28,8 @@ pub fn fuse_attention() -> Pass {
         }
         let mut values = Values::default();
         values.visit_function(func);
-        let decisions = &context.decisions;
-        Ok(Fuse { values, infer: &|value| infer_type(value, module).ok(), decisions }.mutate_function(func))
+        let choices = &context.choices;
+        Ok(Fuse { values, infer: &|value| infer_type(value, module).ok(), choices }.mutate_function(func))
     })
     .opt_level(1)
 }
@@ -121,7 +121,7 @@ impl Values {
 struct Fuse<'a> {
     values: Values,
     infer: &'a dyn Fn(&Expr) -> Option<Type>,
-    decisions: &'a Decisions,
+    choices: &'a Choices,
 }
 
 impl ExprMutator for Fuse<'_> {
@@ -140,7 +140,7 @@ impl ExprMutator for Fuse<'_> {
         let value = Expr::from(fused);
         match (self.infer)(&value) {
             Some(ty) if structural_equal(&ty, binding.var.ty()).is_ok() => {
-                self.decisions.note(NAME, || {
+                self.choices.note(NAME, || {
                     let subject = format!("products, softmax and scale of {}", binding.var.ty());
                     [subject, "nn.attention".into(), "the scores of all rows are never stored".into()]
                 });

@@ -86,10 +86,11 @@ pub(crate) fn with_own_dims(func: &PrimFunc) -> Option<PrimFunc> {
     loop {
         let now = res.as_ref().unwrap_or(func);
         let mut candidates: Vec<(usize, usize, PrimExpr)> = Vec::new();
+        let dims = dims(now);
         for (i, param) in now.params.iter().enumerate() {
             let shape = param.buffer().map(|buffer| &buffer.shape[..]).unwrap_or_default();
             let of_param = shape.iter().enumerate().map(|(axis, extent)| (i, axis, extent.clone()));
-            candidates.extend(of_param.filter(|(_, _, extent)| is_quotient(extent)));
+            candidates.extend(of_param.filter(|(_, _, it)| is_quotient(it) || is_of_scalar(it, &dims)));
         }
         candidates.retain(|(_, _, extent)| !refused.iter().any(|it| same(it, extent)));
         // Extents that others contain come first.
@@ -106,6 +107,18 @@ pub(crate) fn with_own_dims(func: &PrimFunc) -> Option<PrimFunc> {
 /// True if the extent has a quotient, which comparisons with indices would be multiplied by.
 fn is_quotient(extent: &PrimExpr) -> bool {
     any_expr(extent, &mut |it| matches!(it, PrimExpr::Binary(it) if it.op == BinaryOp::FloorDiv))
+}
+
+/// True if the extent is the sum of a number and a scalar that is no dimension, as of data with padding.
+fn is_of_scalar(extent: &PrimExpr, dims: &[Var]) -> bool {
+    let (of, plus) = number_apart(extent);
+    plus != 0 && of.as_var().is_some_and(|var| !dims.contains(var))
+}
+
+/// The variables that are extents of parameters.
+fn dims(func: &PrimFunc) -> Vec<Var> {
+    let shapes = func.params.iter().filter_map(Param::buffer).flat_map(|buffer| buffer.shape.iter());
+    shapes.filter_map(PrimExpr::as_var).cloned().collect()
 }
 
 fn size(expr: &PrimExpr) -> usize {
@@ -129,8 +142,7 @@ fn replaced(func: &PrimFunc, param: usize, axis: usize, extent: &PrimExpr) -> Op
     let value = simplify_dim(&(PrimExpr::from(&dim) - plus));
     let new = Replace { from: atom.clone(), to: value, buffers: FxHashMap::default() }.func(func);
     // A scalar that is an extent as well is known to be one.
-    let shapes = func.params.iter().filter_map(Param::buffer).flat_map(|buffer| buffer.shape.iter());
-    let dims: Vec<Var> = shapes.filter_map(PrimExpr::as_var).cloned().collect();
+    let dims = dims(func);
     let mut scalars = Vec::new();
     any_expr(extent, &mut |it| {
         scalars.extend(it.as_var().filter(|var| !dims.contains(var)).cloned());

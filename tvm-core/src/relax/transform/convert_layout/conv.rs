@@ -17,7 +17,7 @@ const SMALLEST: i64 = 4;
 impl Converter<'_> {
     pub(super) fn conv_in_blocks(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let done = self.conv(op, call, name);
-        self.decisions.note(super::NAME, || {
+        self.choices.note(super::NAME, || {
             let (choice, reason) = match &done {
                 Some((var, blocks)) => self.choice(var, *blocks),
                 None => (format!("layout {PLAIN}"), "its channels or its groups are no blocks"),

@@ -81,7 +81,7 @@ impl Converter<'_> {
             tensor = constant::to_layout(&tensor, letters, &layout)?;
         }
         let weight = Arg::Const(tensor);
-        self.decisions.note(super::NAME, || {
+        self.choices.note(super::NAME, || {
             let subject = format!("product with constant weights {terms}×{columns}");
             [
                 subject,

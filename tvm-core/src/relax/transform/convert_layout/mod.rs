@@ -30,7 +30,7 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use crate::ir::{Attrs, IRModule, Op, Span, Type, Var, VarId};
-use crate::pass::{Decisions, Pass, function_pass};
+use crate::pass::{Choices, Pass, function_pass};
 use crate::relax::analysis::{infer_type, type_of_arg};
 use crate::relax::mutator::{walk_binding, walk_body};
 use crate::relax::{Arg, Binding, BindingBlock, Body, Call, Callee, Expr, ExprMutator, ExprVisitor};
@@ -57,7 +57,7 @@ pub fn convert_layout() -> Pass {
             use_winograd: context.config.winograd,
             sums_pairs: context.config.fast_math && machine.bf16_dot,
             users: plain::Users::of(func),
-            decisions: context.decisions.clone(),
+            choices: context.choices.clone(),
             blocked: FxHashMap::default(),
             transposed: FxHashMap::default(),
             bindings: Vec::new(),
@@ -74,7 +74,7 @@ struct Converter<'a> {
     /// True if products of `bf16` may be summed in pairs.
     sums_pairs: bool,
     users: plain::Users,
-    decisions: Decisions,
+    choices: Choices,
     /// The values that are in blocks, by the variable of the plain value.
     blocked: FxHashMap<VarId, Blocked>,
     /// Constants of two axes that are bound transposed.

@@ -60,7 +60,7 @@ impl Converter<'_> {
         let Some(Cycles { plain, blocks }) = self.cycles(call) else { return false };
         let stays = plain < blocks && !self.wants_blocks(var, 0);
         if stays {
-            self.decisions.note(super::NAME, || {
+            self.choices.note(super::NAME, || {
                 let reason = format!(
                     "{plain:.1e} cycles, in blocks {blocks:.1e} with the change of the result's layout"
                 );

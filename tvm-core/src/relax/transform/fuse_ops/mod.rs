@@ -22,7 +22,7 @@ use crate::ir::{
     Attrs, BaseFunc, GlobalVar, IRModule, OpPattern, Span, Type, Var, VarId, structural_equal,
     structural_hash,
 };
-use crate::pass::{Decisions, Pass, module_pass};
+use crate::pass::{Choices, Pass, module_pass};
 use crate::relax::analysis::{bound_dims, captures, type_of_arg};
 use crate::relax::mutator::{walk_body, walk_function};
 use crate::relax::visitor::walk_arg;
@@ -42,8 +42,8 @@ pub fn fuse_ops() -> Pass {
             .functions()
             .filter_map(|(gv, _)| Some((gv.clone(), module.relax_func(gv)?.clone())))
             .collect();
-        let (max_size, decisions) = (ctx.config.fuse_max_depth, ctx.decisions.clone());
-        let mut fuse = Fuse { module, max_size, known: FxHashMap::default(), decisions };
+        let (max_size, choices) = (ctx.config.fuse_max_depth, ctx.choices.clone());
+        let mut fuse = Fuse { module, max_size, known: FxHashMap::default(), choices };
         for (gv, func) in functions {
             if func.attrs.bool("Primitive") == Some(true) {
                 continue;
@@ -62,7 +62,7 @@ struct Fuse {
     max_size: usize,
     /// Fused functions by hash.
     known: FxHashMap<u64, Vec<GlobalVar>>,
-    decisions: Decisions,
+    choices: Choices,
 }
 
 impl ExprMutator for Fuse {
@@ -173,7 +173,7 @@ impl Fuse {
             Some(gv) => gv.clone(),
             None => {
                 let gv = self.module.add(func.name.clone(), BaseFunc::Relax(Arc::new(func)));
-                self.decisions.note(NAME, || {
+                self.choices.note(NAME, || {
                     let calls = group.iter().filter_map(|it| callee(it)).collect::<Vec<_>>().join(", ");
                     let reason = "what one hands on to the next is not stored, or stays in a near cache";
                     [gv.name().to_string(), format!("one kernel for {calls}"), reason.into()]
