@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::Arc;
 
 use tvm_codegen::Compiled;
 use tvm_core::dlight::{self, Applied};
 use tvm_core::ir::BaseFunc;
 use tvm_core::pass::{Choice, PassContext};
 use tvm_core::target::Machine;
-use tvm_core::tir::{PrimFunc, Stmt, Visitor, walk_stmt};
+use tvm_core::tir::PrimFunc;
 use tvm_runtime::vm::Instruction;
 
 /// The schedule that `func` gets by default, and what the rules did with each block; `None` if it keeps its own.
@@ -45,17 +44,15 @@ pub(super) fn explanation(compiled: &Compiled, choices: &[Choice]) -> String {
         if let Some(Choice { chosen, reason, .. }) = fusions.get(&*kernel.name) {
             let _ = writeln!(text, "    {chosen}: {reason}");
         }
-        let Some((scheduled, applied)) = scheduled(compiled, func) else {
+        let Some((_, applied)) = scheduled(compiled, func) else {
             text += "    it has a schedule of its own\n";
             continue;
         };
         for Applied { block, rule, why, parameters } in &applied {
             let _ = writeln!(text, "    block `{block}`: {rule} ({parameters}): {why}");
         }
-        let written = blocks(func);
-        let plain = |it: &Arc<str>| written.contains(it) && applied.iter().all(|own| own.block != *it);
-        for block in blocks(&scheduled).into_iter().filter(plain) {
-            let _ = writeln!(text, "    block `{block}`: plain loops, as no rule fits");
+        if applied.is_empty() {
+            text += "    plain loops, as no rule fits\n";
         }
     }
     text
@@ -75,22 +72,4 @@ fn counted<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<(T, usize)> {
 
 fn times_of(count: usize) -> String {
     if count == 1 { String::new() } else { format!(", {count} times") }
-}
-
-/// Names of the blocks with axes.
-fn blocks(func: &PrimFunc) -> Vec<Arc<str>> {
-    struct Names(Vec<Arc<str>>);
-    impl Visitor for Names {
-        fn visit_stmt(&mut self, stmt: &Stmt) {
-            if let Stmt::BlockRealize(it) = stmt
-                && !it.block.iter_vars.is_empty()
-            {
-                self.0.push(it.block.name.clone());
-            }
-            walk_stmt(self, stmt);
-        }
-    }
-    let mut names = Names(Vec::new());
-    names.visit_stmt(&func.body);
-    names.0
 }

@@ -4,8 +4,9 @@
 //! transposed once; threads take different heads and tiles.
 
 use super::contraction::{Packed, TRANSPOSED_ROWS, pack, rows_of};
+use super::flat::SHARES_PER_CORE;
 use super::parallel;
-use super::spatial::CHUNK;
+use super::rows::PIECE;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo};
 use crate::target::Machine;
@@ -65,7 +66,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let loops = s.get_loops(result)?;
     let [heads @ .., row, column] = &loops[..] else { return Ok(None) };
     let [tiles, _] = s.split(*row, [None, Some(rows)])?;
-    vectors(s, *column, channels)?;
+    vectors(s, *column, channels, lanes)?;
     for block in [product_write, product, sum, exp, largest, scores_write, scores] {
         s.compute_at(block, tiles)?;
     }
@@ -75,7 +76,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         }
     }
     if let Some(&columns) = s.get_loops(exp)?.last() {
-        vectors(s, columns, terms)?;
+        vectors(s, columns, terms, lanes)?;
     }
     for (block, write) in [(scores, scores_write), (product, product_write)] {
         in_registers(s, block, write, [tile, 2 * lanes])?;
@@ -88,14 +89,20 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     pack(s, turned, &Packed { buffer: keys, transposed: true, blocked }, lanes)?;
     let turning = s.get_loops(turned)?;
     parallel(s, info, &turning[..heads.len()])?;
-    parallel(s, info, &[heads, &[tiles]].concat())?;
+    // Tiles that may have a remainder are not fused, so that lowering can divide them from it, if the heads are enough for all
+    // cores.
+    let of_heads = info.axes[..heads.len()].iter().filter_map(|axis| axis.extent.as_int()).product::<i64>();
+    let exact = queries.is_some_and(|queries| queries % rows == 0);
+    let enough = of_heads >= SHARES_PER_CORE * i64::from(machine.cores);
+    let taken = if exact || !enough { [heads, &[tiles]].concat() } else { heads.to_vec() };
+    parallel(s, info, &taken)?;
     Ok(Some(format!("{rows} rows at a time, tile {tile}x{}", 2 * lanes)))
 }
 
-/// Makes vectors of a loop over the columns of a block, which run along `axis`.
-fn vectors(s: &mut Schedule, columns: LoopRV, axis: &Axis) -> Result<(), ScheduleError> {
+/// Makes vectors of `lanes` elements of a loop over the columns of a block, which run along `axis`.
+fn vectors(s: &mut Schedule, columns: LoopRV, axis: &Axis, lanes: i64) -> Result<(), ScheduleError> {
     let constant = axis.extent.as_int().is_some();
-    let inner = if constant { columns } else { s.split(columns, [None, Some(CHUNK)])?[1] };
+    let inner = if constant { columns } else { s.split(columns, [None, Some(PIECE * lanes)])?[1] };
     s.vectorize(inner)
 }
 

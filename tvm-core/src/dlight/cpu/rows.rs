@@ -19,7 +19,7 @@ use crate::tir::transform::{PREFETCH, REDUCTION_LANES};
 use crate::tir::{Buffer, BufferLoad, IterKind, PrimExpr, Scope, any_expr};
 
 /// Vectors in a piece of a row of symbolic length.
-const PIECE: i64 = 4;
+pub(super) const PIECE: i64 = 4;
 
 pub(super) const RULE: Rule = Rule {
     name: "rows",

@@ -4,6 +4,7 @@
 //! softmax(matmul(q, permute_dims(k)) * scale + bias) @ v    becomes    nn.attention(q, k, v, bias) {scale: scale}
 //! ```
 //!
+//! The keys may get their place among the axes where they are turned, as exporters write it: `permute_dims(k, [0, 2, 3, 1])`.
 //! The scale is a constant by which the scores are multiplied or divided; scale and bias may be absent. Requires that
 //! nothing else uses the values in between, and elements of f32 or f64. The bindings themselves are left to
 //! `DeadCodeElimination`.
@@ -11,7 +12,7 @@
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
-use crate::ir::{Attrs, Op, Type, VarId, structural_equal};
+use crate::ir::{Attrs, Op, Type, Var, VarId, structural_equal};
 use crate::pass::{Choices, Pass, function_pass};
 use crate::relax::analysis::infer_type;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator, ExprVisitor, Function};
@@ -85,7 +86,7 @@ impl Values {
     }
 
     /// Attention whose last step is `call`.
-    fn attention(&self, call: &Call) -> Option<(Vec<Arg>, f64)> {
+    fn attention(&self, call: &Call) -> Option<Attention> {
         let plain = |call: &Call| call.attrs.dtype("out_dtype").is_none();
         let ([weights, v], Some("matmul"), true) = (&*call.args, op_name(call), plain(call)) else {
             return None;
@@ -110,12 +111,25 @@ impl Values {
         let product = self.only_use(scores, &["matmul"]).filter(|it| plain(it))?;
         let [q, turned] = &*product.args else { return None };
         let turn = self.calls.get(&turned.as_var()?.id()).filter(|it| op_name(it) == Some("permute_dims"))?;
-        let mut axes: Vec<i64> = (0..ndim).collect();
-        axes.swap(ndim as usize - 1, (ndim as usize).checked_sub(2)?);
-        let given: Vec<i64> = turn.attrs.int_list("axes")?.iter().map(|it| it.rem_euclid(ndim)).collect();
-        let k = turn.args.first().filter(|_| given == axes)?;
-        Some(([q, k, v].into_iter().cloned().chain(bias).collect(), scale))
+        // The keys are what is turned, with its last two axes in the other order.
+        let mut axes: Vec<i64> = turn.attrs.int_list("axes")?.iter().map(|it| it.rem_euclid(ndim)).collect();
+        let last = axes.len().checked_sub(1).filter(|&last| last > 0)?;
+        axes.swap(last - 1, last);
+        let keys = turn.args.first()?.clone();
+        let turned = !axes.iter().copied().eq(0..ndim);
+        Some(Attention { q: q.clone(), keys, axes: turned.then_some(axes), v: v.clone(), bias, scale })
     }
+}
+
+/// The parts of an attention.
+struct Attention {
+    q: Arg,
+    keys: Arg,
+    /// The order of the axes of `keys`, if it is another one than that of the axes of `q`.
+    axes: Option<Vec<i64>>,
+    v: Arg,
+    bias: Option<Arg>,
+    scale: f64,
 }
 
 struct Fuse<'a> {
@@ -128,12 +142,25 @@ impl ExprMutator for Fuse<'_> {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         let walked = crate::relax::mutator::walk_binding(self, binding).map(|it| vec![it]);
         let (Expr::Call(call), false) = (&binding.value, binding.match_cast) else { return walked };
-        let Some((args, scale)) = self.values.attention(call) else { return walked };
+        let Some(Attention { q, mut keys, axes, v, bias, scale }) = self.values.attention(call) else {
+            return walked;
+        };
         let Some(dtype) = binding.var.ty().as_tensor().and_then(|ty| ty.dtype) else { return walked };
         if ![DataType::F32, DataType::F64].contains(&dtype) {
             return walked;
         }
-        let Ok(op) = Op::get("nn.attention") else { return walked };
+        let (Ok(op), Ok(permute)) = (Op::get("nn.attention"), Op::get("permute_dims")) else { return walked };
+        let mut bindings = Vec::new();
+        if let Some(axes) = axes {
+            let attrs = Attrs::new().with("axes", axes);
+            let (callee, args) = (Callee::Op(permute), [keys].into());
+            let value = Expr::from(Call { callee, args, attrs, ret: None, span: call.span.clone() });
+            let Some(ty) = (self.infer)(&value) else { return walked };
+            let var = Var::with_span("keys", ty, call.span.clone());
+            keys = Arg::from(&var);
+            bindings.push(Binding::new(var, value));
+        }
+        let args: Vec<Arg> = [q, keys, v].into_iter().chain(bias).collect();
         let attrs = Attrs::new().with("scale", scale);
         let fused =
             Call { callee: Callee::Op(op), args: args.into(), attrs, ret: None, span: call.span.clone() };
@@ -144,7 +171,8 @@ impl ExprMutator for Fuse<'_> {
                     let subject = format!("products, softmax and scale of {}", binding.var.ty());
                     [subject, "nn.attention".into(), "the scores of all rows are never stored".into()]
                 });
-                Some(vec![Binding { value, ..binding.clone() }])
+                bindings.push(Binding { value, ..binding.clone() });
+                Some(bindings)
             }
             _ => walked,
         }
