@@ -7,7 +7,7 @@ import logging, os, tempfile
 
 import numpy as np
 import onnx
-from onnx import TensorProto as TP, helper as h, numpy_helper as nh, shape_inference
+from onnx import TensorProto as TP, helper as h, numpy_helper as nh, shape_inference, version_converter
 
 import real
 
@@ -165,11 +165,18 @@ MAKERS.update({f"light_{name}": light for name in ("bvlc_alexnet", "densenet121"
                                                    "squeezenet", "vgg19", "zfnet512")})
 
 
+# Not softmax, whose results are less than one step.
+QUANTIZED = ["Add", "AveragePool", "Clip", "Concat", "Conv", "Gemm", "GlobalAveragePool", "MatMul", "MaxPool", "Relu"]
+
+
 def quantized(model, feeds):
     """The model with weights of i8, one scale for each channel, and activations of u8, as QuantizeLinear and DequantizeLinear."""
     logging.disable(logging.WARNING)  # about each weight of rank 1
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    if model.opset_import[0].version < 13:  # scales of channels came with it
+        model = version_converter.convert_version(model, 13)
 
     class Reader(CalibrationDataReader):
         def __init__(self):
@@ -183,7 +190,7 @@ def quantized(model, feeds):
         onnx.save(model, plain)
         quant_pre_process(plain, prepared, skip_symbolic_shape=True)
         quantize_static(prepared, done, Reader(), quant_format=QuantFormat.QDQ, per_channel=True, activation_type=QuantType.QUInt8,
-                        weight_type=QuantType.QInt8)
+                        weight_type=QuantType.QInt8, op_types_to_quantize=QUANTIZED)
         return onnx.load(done)
 
 

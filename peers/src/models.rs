@@ -37,6 +37,7 @@ pub(crate) fn rows() -> Vec<Row> {
     for add in [zoo, depthwise, shipped, encoder, digits, narrow, compile, load, c] {
         add(&mut res);
     }
+    res.sort_by_key(|row| row.group);
     res
 }
 

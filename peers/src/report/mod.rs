@@ -139,9 +139,11 @@ fn cells(outcome: &Measured) -> [String; 12] {
         outcome.row.name.clone(),
         outcome.threads.to_string(),
         ours.map_or_else(none, |it| shown(it.median())),
-        ours.map_or_else(none, |it| shown(it.p95())),
-        ours.filter(|_| outcome.row.measure == Measure::Call)
-            .map_or_else(none, |it| format!("{:.1} {unit}", outcome.row.rate(it.median()))),
+        ours.filter(|_| outcome.row.measure != Measure::Memory).map_or_else(none, |it| shown(it.p95())),
+        ours.filter(|_| {
+            outcome.row.measure == Measure::Call && outcome.row.flops.max(outcome.row.bytes) > 0.0
+        })
+        .map_or_else(none, |it| format!("{:.1} {unit}", outcome.row.rate(it.median()))),
         outcome.share().map_or_else(none, |it| format!("{:.0} %", 100.0 * it)),
         peer.map_or_else(none, |(it, _)| it.label.clone()),
         peer.map_or_else(none, |(_, it)| shown(it.median())),
@@ -156,7 +158,7 @@ const COLUMNS: [&str; 12] = [
     "work",
     "threads",
     "ours, ms",
-    "p95",
+    "p95, ms",
     "rate",
     "of limit",
     "best peer",
@@ -178,8 +180,9 @@ pub(crate) fn millis(seconds: f64) -> String {
 /// A row for the terminal.
 pub fn line(outcome: &Measured) -> String {
     let [name, _, ours, p95, rate, share, peer, theirs, ratio, goal, verdict, _] = cells(outcome);
+    let unit = if outcome.row.measure == Measure::Memory { "" } else { " ms" };
     format!(
-        "  {name:<40} {ours:>8} ms (p95 {p95:>8})  {rate:>14} {share:>6}  {peer} {theirs} ms, ratio {ratio} ({goal})  {verdict}"
+        "  {name:<40} {ours:>8}{unit} (p95 {p95:>8})  {rate:>14} {share:>6}  {peer} {theirs}{unit}, ratio {ratio} ({goal})  {verdict}"
     )
 }
 
