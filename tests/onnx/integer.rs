@@ -76,7 +76,7 @@ impl Bytes {
             values.iter().map(|it| (f32::from(*it) - f32::from(self.zero)) * self.scale).collect();
         let x = floats(&x, self.data.shape());
         for target in targets() {
-            let want = run(&compiled(&of_floats, &target).unwrap(), &[x.clone()]);
+            let want = run(&compiled(&of_floats, &target).unwrap(), std::slice::from_ref(&x));
             let got = run(&compiled(&of_bytes, &target).unwrap(), std::slice::from_ref(&self.data));
             assert_near(&got[0], &want[0], &format!("{shape}, {} on {target}", op.op_type));
         }
