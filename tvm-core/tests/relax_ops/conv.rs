@@ -1,8 +1,9 @@
 //! Convolutions against their definition, on random shapes and parameters.
 
 use tvm_core::ir::Attrs;
+use tvm_core::relax::Arg;
 
-use crate::support::{Nd, Rng, call1, indices, ints, try_call};
+use crate::support::{Nd, Rng, call1, indices, ints, tensor, try_call};
 
 struct Case {
     strides: Vec<i64>,
@@ -135,4 +136,39 @@ fn errors() {
     let w = Nd::random(&mut rng, &[4, 3, 7, 3]);
     let want = "`nn.conv2d`: a window of 7 (dilation 1) does not fit axis 2 of 5 (padding 0 and 0)";
     assert_eq!(try_call("nn.conv2d", [x.arg(), w.arg()], Attrs::new()).unwrap_err().to_string(), want);
+}
+
+/// Bytes of two types, and words of four channels of the weights: sums of i32, as floats give them.
+#[test]
+fn convolutions_of_bytes() {
+    let mut rng = Rng::new(9);
+    let whole = |rng: &mut Rng, shape: &[i64], low| Nd::build(shape, |_| rng.int(low, low + 200) as f32);
+    let (x, w) = (whole(&mut rng, &[1, 8, 4, 5], 20), whole(&mut rng, &[6, 8, 3, 2], -100));
+    let case = Case { strides: vec![1, 2], padding: vec![1, 0, 0, 1], dilation: vec![1, 1], groups: 1 };
+    let want: Vec<i32> = conv(&x, &w, &case).data.iter().map(|&it| it as i32).collect();
+    let data: Vec<u8> = x.data.iter().map(|&it| it as u8).collect();
+    let weights: Vec<i8> = w.data.iter().map(|&it| it as i8).collect();
+    let args = [Arg::Const(tensor(&data, &x.shape)), Arg::Const(tensor(&weights, &w.shape))];
+    assert_eq!(call1("nn.conv2d", args.clone(), case.attrs()).to_vec::<i32>().unwrap(), want);
+
+    // [n, block, row, column, channel in block] and [out, block, row, column, word in block].
+    let blocked = Nd::build(&[1, 1, 4, 5, 8], |i| x.at(&[i[0], 8 * i[1] + i[4], i[2], i[3]]));
+    let blocked: Vec<u8> = blocked.data.iter().map(|&it| it as u8).collect();
+    let part =
+        |i: &[i64], at: i64| i32::from(w.at(&[i[0], 4 * i[4] + at, i[2], i[3]]) as i8 as u8) << (8 * at);
+    let words: Vec<i32> =
+        indices(&[6, 1, 3, 2, 2]).iter().map(|i| (0..4).map(|at| part(i, at)).sum::<i32>()).collect();
+    let args = [Arg::Const(tensor(&blocked, &[1, 1, 4, 5, 8])), Arg::Const(tensor(&words, &[6, 1, 3, 2, 2]))];
+    let layouts = [("data_layout", "NCHW8c"), ("kernel_layout", "OIHW2i"), ("out_layout", "NCHW")];
+    let attrs = layouts.iter().fold(case.attrs(), |attrs, (name, layout)| attrs.with(name, *layout));
+    assert_eq!(call1("nn.conv2d", args.clone(), attrs).to_vec::<i32>().unwrap(), want);
+
+    let err = try_call("nn.conv2d", [Arg::Const(tensor(&data, &x.shape)), args[1].clone()], Attrs::new());
+    let err = err.unwrap_err().to_string();
+    assert!(err.contains("has rank 4") || err.contains("whole words, as in `NCHW32c`, got `NCHW`"), "{err}");
+    let floats = try_call("nn.conv2d", [x.arg(), Arg::Const(tensor(&weights, &w.shape))], case.attrs());
+    assert!(floats.unwrap_err().to_string().contains("different element types"));
+    let transposed = [Arg::Const(tensor(&data, &x.shape)), Arg::Const(tensor(&weights, &w.shape))];
+    let err = try_call("nn.conv2d_transpose", transposed, Attrs::new()).unwrap_err().to_string();
+    assert!(err.contains("different element types"), "{err}");
 }

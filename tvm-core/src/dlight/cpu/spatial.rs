@@ -154,7 +154,7 @@ fn tiled(
     order.extend([rows, columns, row_tiles, column_tiles, row, column]);
     s.reorder_n(&order)?;
     // Columns that may have a remainder are not fused, so that lowering can divide them from it: threads take the others if these
-    // are enough for all cores, else the columns.
+    // are enough for all cores, or more than the columns.
     let ragged = wide.is_none_or(|wide| wide % width != 0);
     let row_blocks =
         long.map_or(1, |extent| (extent + height * tiles_of_rows - 1) / (height * tiles_of_rows));
@@ -162,10 +162,12 @@ fn tiled(
     let shares =
         others.try_fold(row_blocks, |count, axis| count.checked_mul(info.axes[axis].extent.as_int()?));
     let enough = SHARES_PER_CORE * i64::from(machine.cores);
+    let column_blocks = wide.map(|wide| (wide + breadth - 1) / breadth);
+    let by_others = shares.is_some_and(|it| it >= enough || column_blocks.is_some_and(|blocks| it >= blocks));
     let outer = &order[..order.len() - 4];
-    let taken = match (ragged, shares.is_some_and(|shares| shares >= enough), outer.split_last()) {
-        (true, true, Some((_, others))) => others,
-        (true, false, Some((columns, _))) => std::slice::from_ref(columns),
+    let taken = match outer.split_last() {
+        Some((_, others)) if ragged && by_others => others,
+        Some((columns, _)) if ragged => std::slice::from_ref(columns),
         _ => outer,
     };
     parallel_stores(s, info, taken, machine)?;

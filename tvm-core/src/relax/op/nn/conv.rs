@@ -105,14 +105,21 @@ fn is_of_words(ctx: &InferContext<'_>, layouts: &ConvLayouts) -> Result<bool, Ir
     Err(ctx.error(message))
 }
 
+/// True if integers of 8 bits of two types are multiplied; their sums are `i32`, or what the attribute `out_dtype` says.
+fn is_of_bytes(ctx: &InferContext<'_>) -> Result<bool, IrError> {
+    let [data, weight] = [ctx.tensor(0)?.dtype, ctx.tensor(1)?.dtype];
+    let byte = |dtype: Option<DataType>| dtype.is_some_and(|it| [DataType::U8, DataType::I8].contains(&it));
+    Ok(byte(data) && byte(weight) && data != weight)
+}
+
 fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type, IrError> {
     let layouts = layouts(ctx, spatial, transpose)?;
     let params = params(ctx, spatial)?;
-    let of_words = is_of_words(ctx, &layouts)?;
+    let of_words = !transpose && is_of_words(ctx, &layouts)?;
+    let of_bytes = !transpose && is_of_bytes(ctx)?;
     let dtype = match ctx.attrs.dtype("out_dtype") {
-        Some(dtype) => Some(dtype),
-        None if of_words => Some(DataType::I32),
-        None => ctx.same_dtype()?,
+        given if of_words || of_bytes => given.or(Some(DataType::I32)),
+        given => given.or(ctx.same_dtype()?),
     };
     let (data, weight) = (ctx.dims(0, layouts.data.ndim())?, ctx.dims(1, layouts.kernel.ndim())?);
     let (Some(data), Some(weight)) = (data, weight) else {
