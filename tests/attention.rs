@@ -69,6 +69,16 @@ fn scaled_by_tensor(
     softmax(matmul(q, permute_dims(k, axes = [0, 2, 1])) * s, -1).matmul(v)
 }
 
+/// Keys that get their place among the axes where they are turned.
+#[relax::func]
+fn turned_with_heads(
+    q: Tensor<f32, 2, 3, 6, 8>,
+    k: Tensor<f32, 2, 9, 3, 8>,
+    v: Tensor<f32, 2, 3, 9, 4>,
+) -> Tensor<f32, 2, 3, 6, 4> {
+    softmax(matmul(q, permute_dims(k, axes = [0, 2, 3, 1])), -1).matmul(v)
+}
+
 #[relax::func]
 fn not_transposed(
     q: Tensor<f32, 2, 6, 6>,
@@ -84,7 +94,7 @@ fn is_fused(module: &IRModule) -> bool {
 
 #[test]
 fn parts_of_attention_are_one_operator() {
-    for module in [scaled::module(), masked::module(), fixed::module()] {
+    for module in [scaled::module(), masked::module(), fixed::module(), turned_with_heads::module()] {
         let module = module.unwrap();
         assert!(is_fused(&module), "{module}");
     }
@@ -139,4 +149,8 @@ fn attention_is_what_its_parts_are() {
     let of = |[m, n]: [i64; 2]| vec![vec![2, m, 7], vec![2, n, 7], vec![2, n, 64], vec![m, n]];
     check(&masked::module().unwrap(), &sizes.map(|(m, n)| of([m, n])));
     check(&fixed::module().unwrap(), &[vec![vec![2, 40, 64], vec![2, 129, 64], vec![2, 129, 64]]]);
+    check(
+        &turned_with_heads::module().unwrap(),
+        &[vec![vec![2, 3, 6, 8], vec![2, 9, 3, 8], vec![2, 3, 9, 4]]],
+    );
 }

@@ -111,9 +111,9 @@ impl Values {
         let product = self.only_use(scores, &["matmul"]).filter(|it| plain(it))?;
         let [q, turned] = &*product.args else { return None };
         let turn = self.calls.get(&turned.as_var()?.id()).filter(|it| op_name(it) == Some("permute_dims"))?;
-        // The keys are what is turned, with its last two axes in the other order.
+        // The keys are what is turned, with its last two axes in the other order. The elements of a key are contiguous in both.
         let mut axes: Vec<i64> = turn.attrs.int_list("axes")?.iter().map(|it| it.rem_euclid(ndim)).collect();
-        let last = axes.len().checked_sub(1).filter(|&last| last > 0)?;
+        let last = axes.len().checked_sub(1).filter(|&last| last > 0 && axes[last - 1] == ndim - 1)?;
         axes.swap(last - 1, last);
         let keys = turn.args.first()?.clone();
         let turned = !axes.iter().copied().eq(0..ndim);
