@@ -3,32 +3,32 @@
 use serde_json::{Value, json};
 use tvm_peers::{Group, Limit, Measure, Row, Work};
 
-const fn group(title: &'static str, goal: &'static str, mean: Option<f64>) -> Group {
-    Group { title, goal, mean }
-}
-
 /// The groups in order.
 pub(crate) const GROUPS: &[Group] = &[
-    group(
+    Group::new(
         "networks of the onnx package, batch 1",
         "the best peer: geometric mean ≤ 0.90, none > 1.05",
         Some(0.9),
     ),
-    group("depthwise network", "the best peer: ≤ 1.00", None),
-    group("models that packages ship, with their own symbolic dimensions", "the best peer: ≤ 1.00", None),
-    group("MiniLM, fixed shapes", "the best peer: geometric mean ≤ 0.95, none > 1.05", Some(0.95)),
-    group("MiniLM, symbolic shapes", "the best peer: geometric mean ≤ 0.95, none > 1.05", Some(0.95)),
-    group("symbolic shapes", "our build for each shape: ≤ 1.10", None),
-    group("digits", "the best peer: ≤ 0.60", None),
-    group("int8", "the best peer on the same model: ≤ 1.00", None),
-    group("compile time", "resnet50 ≤ 4 s from the graph to the loaded program", None),
-    group(
+    Group::new("depthwise network", "the best peer: ≤ 1.00", None),
+    Group::new(
+        "models that packages ship, with their own symbolic dimensions",
+        "the best peer: ≤ 1.00",
+        None,
+    ),
+    Group::new("MiniLM, fixed shapes", "the best peer: geometric mean ≤ 0.95, none > 1.05", Some(0.95)),
+    Group::new("MiniLM, symbolic shapes", "the best peer: geometric mean ≤ 0.95, none > 1.05", Some(0.95)),
+    Group::new("symbolic shapes", "our build for each shape: ≤ 1.10", None),
+    Group::new("digits", "the best peer: ≤ 0.60", None),
+    Group::new("int8", "the best peer on the same model: ≤ 1.00", None),
+    Group::new("compile time", "resnet50 ≤ 4 s from the graph to the loaded program", None),
+    Group::new(
         "from a compiled artifact to the first result",
         "the time in which onnxruntime creates its session: ≤ 0.50",
         None,
     ),
-    group("target C", "our LLVM: ≤ 1.30", None),
-    group("peak of memory, of a compiled artifact", "onnxruntime: ≤ 1.00", None),
+    Group::new("target C", "our LLVM: ≤ 1.30", None),
+    Group::new("peak of memory, of a compiled artifact", "onnxruntime: ≤ 1.00", None),
 ];
 
 /// All rows.
@@ -78,21 +78,16 @@ const SHIPPED: &[(&str, &[u64])] = &[
 
 const PEERS: [&str; 5] = ["ort", "openvino", "rten", "tract", "iree"];
 
-/// The network with these fields beside its kind.
-fn network(kind: &str, fields: &Value) -> Work {
-    Work::network(kind, fields)
-}
-
 fn light(name: &str) -> Work {
-    network(&format!("light_{name}"), &json!({}))
+    Work::network(&format!("light_{name}"), &json!({}))
 }
 
 fn minilm((batch, length): (u64, u64), symbolic: bool) -> Work {
-    network("minilm", &with_symbolic(json!({"batch": batch, "length": length}), symbolic))
+    Work::network("minilm", &with_symbolic(json!({"batch": batch, "length": length}), symbolic))
 }
 
 fn mobilenet(batch: u64, symbolic: bool) -> Work {
-    network("mobilenet", &with_symbolic(json!({"batch": batch}), symbolic))
+    Work::network("mobilenet", &with_symbolic(json!({"batch": batch}), symbolic))
 }
 
 fn with_symbolic(mut fields: Value, symbolic: bool) -> Value {
@@ -127,7 +122,7 @@ fn shipped(rows: &mut Vec<Row>) {
         let name = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".onnx");
         let name = if name == "model" { path.split('/').next().unwrap_or(name) } else { name };
         for (at, run) in runs.iter().enumerate() {
-            let work = network("shipped", &json!({"model": path, "run": run, "symbolic": true}));
+            let work = Work::network("shipped", &json!({"model": path, "run": run, "symbolic": true}));
             let row = work.row(2).named(format!("{name}, inputs {run}")).bound(Limit::Unknown).ratio(1.0);
             let row = Row { tolerance: Some(2e-2), ..row.ours(&work) };
             rows.push(row.peers(&["ort", "openvino", "rten", "tract"], &work).long(at > 0));
@@ -154,7 +149,7 @@ fn encoder(rows: &mut Vec<Row>) {
 fn digits(rows: &mut Vec<Row>) {
     for batch in [1, 360] {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/digits_cnn/model.onnx");
-        let work = network("digits", &json!({"batch": batch, "path": path}));
+        let work = Work::network("digits", &json!({"batch": batch, "path": path}));
         let row = work.row(6).named(format!("batch {batch}")).ratio(0.6).ours(&work);
         rows.push(row.peers(&["ort", "tract", "openvino", "rten"], &work));
     }
@@ -163,7 +158,7 @@ fn digits(rows: &mut Vec<Row>) {
 fn narrow(rows: &mut Vec<Row>) {
     let quantized = |kind: &str, mut fields: Value| {
         fields["quantized"] = json!(true);
-        network(kind, &fields)
+        Work::network(kind, &fields)
     };
     let zoo =
         ZOO.map(|(name, short)| (name.to_string(), quantized(&format!("light_{name}"), json!({})), short));
@@ -194,7 +189,7 @@ fn compile(rows: &mut Vec<Row>) {
 fn load(rows: &mut Vec<Row>) {
     let artifact = |kind: &str, mut fields: Value| {
         fields["artifact"] = json!(true);
-        network(kind, &fields)
+        Work::network(kind, &fields)
     };
     for (name, kind, fields) in [
         ("resnet50", "light_resnet50", json!({})),

@@ -66,6 +66,13 @@ pub struct Group {
     pub mean: Option<f64>,
 }
 
+impl Group {
+    /// A group with this title, goal, and geometric mean at most.
+    pub const fn new(title: &'static str, goal: &'static str, mean: Option<f64>) -> Self {
+        Self { title, goal, mean }
+    }
+}
+
 /// What must be reached; all that is given.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Goal {

@@ -2,31 +2,31 @@
 
 use tvm_peers::{Group, Limit, Measure, Row, Work};
 
-const fn group(title: &'static str, goal: &'static str, mean: Option<f64>) -> Group {
-    Group { title, goal, mean }
-}
-
 /// The groups in order.
 pub(crate) const GROUPS: &[Group] = &[
-    group(
+    Group::new(
         "f32 matmul",
         "per shape the best peer: geometric mean ≤ 1.00, none > 1.10; few rows ≤ 0.90; 90 % of the peak at 512³ and 1024³ on one \
          core; 90 % of the bandwidth with one row",
         Some(1.0),
     ),
-    group("f32 matmul, m symbolic", "our build for each m: ≤ 1.10", None),
-    group("f32 matmul with an epilogue", "our bare matmul: ≤ 1.03", None),
-    group("convolutions of resnet50", "the best peer: geometric mean ≤ 0.80, none > 1.00", Some(0.8)),
-    group("convolutions of mobilenet", "the best peer: geometric mean ≤ 0.80, none > 1.00", Some(0.8)),
-    group("the 53 convolutions of resnet50 in sequence", "the whole network of the best peer: ≤ 0.90", None),
-    group(
+    Group::new("f32 matmul, m symbolic", "our build for each m: ≤ 1.10", None),
+    Group::new("f32 matmul with an epilogue", "our bare matmul: ≤ 1.03", None),
+    Group::new("convolutions of resnet50", "the best peer: geometric mean ≤ 0.80, none > 1.00", Some(0.8)),
+    Group::new("convolutions of mobilenet", "the best peer: geometric mean ≤ 0.80, none > 1.00", Some(0.8)),
+    Group::new(
+        "the 53 convolutions of resnet50 in sequence",
+        "the whole network of the best peer: ≤ 0.90",
+        None,
+    ),
+    Group::new(
         "bound by memory",
         "the best peer: ≤ 0.80, layer norm ≤ 0.65; 90 % of the bandwidth where memory binds",
         None,
     ),
-    group("attention, 12 heads of width 64", "the best peer: ≤ 1.00", None),
-    group("int8 and bf16 matmul", "the best peer: ≤ 1.00", None),
-    group("compile time of a matmul", "≤ 150 ms from the graph to the loaded kernel", None),
+    Group::new("attention, 12 heads of width 64", "the best peer: ≤ 1.00", None),
+    Group::new("int8 and bf16 matmul", "the best peer: ≤ 1.00", None),
+    Group::new("compile time of a matmul", "≤ 150 ms from the graph to the loaded kernel", None),
 ];
 
 /// All rows.

@@ -413,7 +413,15 @@ fn strided_pixels_of_plain_images_are_picked_first() {
 fn symbolic_images_have_the_rules_of_constant_ones() {
     let dims = || ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
     let half = |extent: PrimExpr| simplify_dim(&((extent - 1i64).floordiv(2) + 1i64));
-    for size in [[64, 64].map(PrimExpr::index), dims(), dims().map(half), dims().map(half).map(half)] {
+    let padded = |extent: PrimExpr| extent + 64i64;
+    let sizes = [
+        [64, 64].map(PrimExpr::index),
+        dims(),
+        dims().map(half),
+        dims().map(half).map(half),
+        dims().map(padded),
+    ];
+    for size in sizes {
         for (depthwise, rule) in [(false, "contraction"), (true, "window")] {
             let func = strided(size.clone(), depthwise);
             let (_, applied) = schedule(&func, &MACHINE).unwrap();

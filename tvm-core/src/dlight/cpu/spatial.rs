@@ -153,26 +153,37 @@ fn tiled(
     }
     order.extend([rows, columns, row_tiles, column_tiles, row, column]);
     s.reorder_n(&order)?;
-    // Columns that may have a remainder are not fused, so that lowering can divide them from it: threads take the others if these
-    // are enough for all cores, or more than the columns.
-    let ragged = wide.is_none_or(|wide| wide % width != 0);
-    let row_blocks =
-        long.map_or(1, |extent| (extent + height * tiles_of_rows - 1) / (height * tiles_of_rows));
+    let outer = &order[..order.len() - 4];
+    let blocks = |extent: i64, depth: i64| (extent + depth - 1) / depth;
     let mut others = (0..info.axes.len()).filter(|axis| !joined.iter().any(|axes| axes.contains(axis)));
+    let row_blocks = long.map_or(1, |extent| blocks(extent, height * tiles_of_rows));
     let shares =
         others.try_fold(row_blocks, |count, axis| count.checked_mul(info.axes[axis].extent.as_int()?));
-    let enough = SHARES_PER_CORE * i64::from(machine.cores);
-    let column_blocks = wide.map(|wide| (wide + breadth - 1) / breadth);
-    let by_others = shares.is_some_and(|it| it >= enough || column_blocks.is_some_and(|blocks| it >= blocks));
-    let outer = &order[..order.len() - 4];
-    let taken = match outer.split_last() {
-        Some((_, others)) if ragged && by_others => others,
-        Some((columns, _)) if ragged => std::slice::from_ref(columns),
-        _ => outer,
+    let taken = match wide {
+        Some(wide) if wide % width == 0 => outer,
+        wide => apart(outer, shares, wide.map(|wide| blocks(wide, breadth)), machine),
     };
     parallel_stores(s, info, taken, machine)?;
     s.vectorize(column)?;
     Ok(Some(format!("tiles of {height}x{width}")))
+}
+
+/// Which of the loops around tiles threads take, if the last one, over blocks of columns, may have a remainder: it is not fused
+/// with the others, so that lowering can divide it. The others, if their iterations are enough for all cores or as many as those
+/// of the columns; else the columns.
+fn apart<'a>(
+    outer: &'a [LoopRV],
+    others: Option<i64>,
+    columns: Option<i64>,
+    machine: &Machine,
+) -> &'a [LoopRV] {
+    let enough = SHARES_PER_CORE * i64::from(machine.cores);
+    let by_others = others.is_some_and(|it| it >= enough || columns.is_some_and(|columns| it >= columns));
+    match outer.split_last() {
+        Some((_, others)) if by_others => others,
+        Some((columns, _)) => std::slice::from_ref(columns),
+        None => outer,
+    }
 }
 
 /// The number of iterations of some axes together, if it is known.

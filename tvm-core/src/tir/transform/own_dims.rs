@@ -3,7 +3,7 @@
 //! The result of a window with stride 2 has `(h - 1) / 2 + 1` rows. Rewritten, it has `o` rows, and the attribute
 //! [`EXTENTS`] states the equation `o == (h + -1) / 2 + 1`. [`analyzer_for`](super::analyzer_for) knows it, and
 //! `MakePackedAPI` checks it in every call. Extents of dimensions that no parameter has as a whole extent, and which are
-//! therefore scalars, become dimensions as well, if nothing else depends on the scalars.
+//! therefore scalars, become dimensions as well, if nothing else depends on the scalars; so do sums of such a scalar and a number.
 //!
 //! ```text
 //! f(s: i64, x: [(s - 1) / 2 + 1], y: [(s - 1) / 2 / 2 + 1])   →   f(s: i64, x: [h], y: [o]), o == (h - 1) / 2 + 1

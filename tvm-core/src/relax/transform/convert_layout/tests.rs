@@ -40,6 +40,17 @@ impl Graph {
         graph
     }
 
+    /// The module with the function `main` of one parameter, which computes `result`.
+    fn function_of(mut self, param: Var, result: Var) -> IRModule {
+        let body = self.builder.end_scope(result.into());
+        let scope = |inner: &mut BlockBuilder| {
+            body.bindings().for_each(|binding| inner.push(binding.clone()));
+            Ok(body.ret.clone())
+        };
+        self.builder.add_function("main", &[param], scope).unwrap();
+        self.builder.into_module()
+    }
+
     fn param(&mut self, name: &str, shape: Vec<PrimExpr>) -> Var {
         let var = Var::new(name, Type::tensor(shape, DataType::F32));
         self.params.push(var.clone());
@@ -235,14 +246,8 @@ fn convolution(shape: [i64; 4], out: i64, attrs: Attrs, winograd: bool) -> (Vec<
     let data = graph.param("x", shape.iter().map(|&it| PrimExpr::index(it)).collect());
     let weight = graph.numbers(&[out, shape[1], 3, 3]);
     let result = graph.op("nn.conv2d", &[(&data).into(), Arg::Const(weight)], attrs).unwrap();
-    let body = graph.builder.end_scope(result.into());
     let args = [Value::from(graph.numbers(&shape))];
-    let scope = |inner: &mut BlockBuilder| {
-        body.bindings().for_each(|binding| inner.push(binding.clone()));
-        Ok(body.ret.clone())
-    };
-    graph.builder.add_function("main", &[data], scope).unwrap();
-    let module = graph.builder.into_module();
+    let module = graph.function_of(data, result);
     let target = Target { machine: Machine::baseline(), ..Target::llvm() };
     let context = PassContext::new().target(target).configure(|config| config.winograd = winograd);
     let converted = context.scope(|| convert_layout().apply(module.clone())).unwrap();
@@ -277,13 +282,7 @@ fn convolution_of_bytes(shape: [i64; 4], weights: [i64; 4], attrs: Attrs) -> Opt
     let attrs = attrs.with("out_dtype", DataType::I32);
     let sums = graph.op("nn.conv2d", &[(&data).into(), weight], attrs).unwrap();
     let result = graph.op("astype", &[sums.into()], Attrs::new().with("dtype", DataType::F32)).unwrap();
-    let body = graph.builder.end_scope(result.into());
-    let scope = |inner: &mut BlockBuilder| {
-        body.bindings().for_each(|binding| inner.push(binding.clone()));
-        Ok(body.ret.clone())
-    };
-    graph.builder.add_function("main", &[data], scope).unwrap();
-    let module = graph.builder.into_module();
+    let module = graph.function_of(data, result);
     let target = Target { machine: Machine::baseline(), ..Target::llvm() };
     let converted =
         PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
@@ -383,13 +382,7 @@ fn dense(rows: Option<i64>, [k, n]: [i64; 2], transposed: bool, dtype: DataType)
     let attrs = Attrs::new().with("out_dtype", of_result);
     let product = graph.op("matmul", &[(&data).into(), weight], attrs).unwrap();
     let result = graph.op("astype", &[product.into()], Attrs::new().with("dtype", DataType::F32)).unwrap();
-    let body = graph.builder.end_scope(result.into());
-    let scope = |inner: &mut BlockBuilder| {
-        body.bindings().for_each(|binding| inner.push(binding.clone()));
-        Ok(body.ret.clone())
-    };
-    graph.builder.add_function("main", &[data], scope).unwrap();
-    let module = graph.builder.into_module();
+    let module = graph.function_of(data, result);
     let machine = Machine { bf16_dot: true, ..Machine::baseline() };
     let context = PassContext::new().target(Target { machine, ..Target::llvm() });
     let context = context.configure(|config| config.fast_math = true);
