@@ -62,13 +62,17 @@ pub(crate) fn few_rows(rng: &mut Rng) -> Program {
 
 fn product_of(rng: &mut Rng, kind: usize) -> Program {
     let [dtype, other, wide] = *rng.pick(&TYPES);
-    let [count, m, n, k] = extents(rng, kind);
+    let [count, mut m, n, mut k] = extents(rng, kind);
     let mut p = Builder::new(rng);
     let batched = count != 1 || p.rng.one_in(6);
     // The rule for few rows takes constant numbers of columns.
     let constant = n >= 256 && !p.rng.one_in(8);
-    let [batch, rows] = [("batch", count), ("m", m)].map(|(name, it)| p.dim(name, it));
     let panels = p.rng.one_in(4).then(|| *p.rng.pick(&[4, 8, 16, 32, 64]));
+    if panels.is_some() && count == 1 && n < 256 && p.rng.one_in(4) {
+        // Rows that are divided in blocks where the second-level cache is small.
+        (m, k) = (p.rng.range(32, 64) * 16, p.rng.range(1, 8));
+    }
+    let [batch, rows] = [("batch", count), ("m", m)].map(|(name, it)| p.dim(name, it));
     let columns = if constant || panels.is_some() { n.into() } else { p.dim("n", n) };
     let k_dim = p.dim("k", k);
     let leading: Vec<PrimExpr> = batched.then_some(batch).into_iter().collect();

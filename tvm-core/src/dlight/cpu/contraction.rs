@@ -40,6 +40,12 @@ const MOST_VECTORS: i64 = 8;
 /// Bytes of panels that are on their way from memory: those of a page, so that each page is first touched in time.
 const AHEAD: i64 = 4 << 10;
 
+/// Rows that use a panel at least, if not all do: fewer would read panels as often as they read rows.
+const BLOCK_ROWS: i64 = 128;
+
+/// Numbers of blocks of rows that are tried.
+const MOST_TRIED: usize = 64;
+
 /// The tile that stays in registers.
 struct Tile {
     /// Index of the axis along which operands are reused, and how many of its values a tile holds.
@@ -75,8 +81,9 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let write = s.cache_write(block, 0, Scope::Local)?;
     let writes_more = inline_epilogue(s, info)?;
     let loops = s.get_loops(block)?;
+    let cached_tiles = tiles_in_cache(info, &tile, machine);
     let (mut outer, mut reduce, mut inner) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut panels, mut ragged) = (None, Vec::new());
+    let (mut panels, mut row_tiles, mut ragged) = (None, None, Vec::new());
     for (i, (&it, axis)) in loops.iter().zip(&info.axes).enumerate() {
         if axis.kind == IterKind::Reduce {
             reduce.push(it);
@@ -87,8 +94,14 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             inner.push(vector);
             ragged.extend(Some(panel).filter(|_| !is_multiple(axis, tile.columns)));
         } else if let Some((_, rows)) = tile.rows.filter(|(axis, _)| *axis == i) {
-            let [block, row] = s.split(it, [None, Some(rows)])?;
+            let [mut block, row] = s.split(it, [None, Some(rows)])?;
+            if let Some(tiles) = cached_tiles {
+                let [blocks, tiles] = s.split(block, [None, Some(tiles)])?;
+                outer.push(blocks);
+                block = tiles;
+            }
             outer.push(block);
+            row_tiles = Some(block);
             inner.insert(0, row);
             ragged.extend(Some(block).filter(|_| !is_multiple(axis, rows)));
         } else {
@@ -99,10 +112,10 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         return Ok(None);
     };
     if packed.is_some() || tile.in_panels {
-        // One panel serves all rows.
-        let rows = tile.rows.map_or(outer.len(), |(axis, _)| axis.min(outer.len()));
+        // One panel serves all rows, or those that stay in the cache.
         outer.retain(|it| *it != panels);
-        outer.insert(rows.min(outer.len()), panels);
+        let rows = row_tiles.and_then(|tiles| outer.iter().position(|it| *it == tiles));
+        outer.insert(rows.unwrap_or(outer.len()), panels);
     }
     let mut packed_rows = None;
     if let (true, [terms]) = (tile.in_panels, &reduce[..]) {
@@ -146,13 +159,33 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         }
     }
     let rows = tile.rows.map_or(1, |(_, rows)| rows);
+    let blocks = cached_tiles.map_or_else(String::new, |tiles| format!(", {} rows at a time", tiles * rows));
     let packed = match packed {
         Some(it) if it.transposed => ", transposed and packed",
         Some(_) => ", packed",
         None if tile.in_panels => ", in panels",
         None => "",
     };
-    Ok(Some(format!("tile {rows}x{}{packed}", tile.columns)))
+    Ok(Some(format!("tile {rows}x{}{packed}{blocks}", tile.columns)))
+}
+
+/// Number of tiles of rows that use one panel after another, if not all do: as many as stay in the second-level cache beside
+/// a panel. Then each row comes from farther away once in all, not once per panel, and each panel once per block of rows.
+fn tiles_in_cache(info: &BlockInfo, tile: &Tile, machine: &Machine) -> Option<i64> {
+    let (row, rows) = tile.rows.filter(|_| tile.in_panels)?;
+    let mut reduced = info.axes.iter().filter(|axis| axis.kind == IterKind::Reduce);
+    let (Some(terms), None) = (reduced.next(), reduced.next()) else { return None };
+    let column = &info.axes[tile.column].var;
+    let scalars = info.loads.iter().filter(|load| stride(&load.indices, column) == Stride::Zero);
+    let bytes = scalars.map(|load| load.buffer.dtype.bytes() as i64).max()?;
+    let extent = info.axes[row].extent.as_int().filter(|extent| extent % rows == 0)?;
+    let all_bytes = terms.extent.as_int()?.checked_mul(bytes)?.checked_mul(extent)?;
+    let cached =
+        i64::try_from(machine.l2_bytes / 2).ok().filter(|&cached| 0 < cached && cached < all_bytes)?;
+    let (tiles, fewest) = (extent / rows, all_bytes.saturating_add(cached - 1) / cached);
+    let most = (2 * fewest).min(extent / BLOCK_ROWS);
+    let blocks = (fewest..=most).take(MOST_TRIED).find(|blocks| tiles % blocks == 0)?;
+    Some(tiles / blocks)
 }
 
 /// Prefetches the panels along the loop over `terms`, of which few rows take a group at a time. Returns the loops over terms, and

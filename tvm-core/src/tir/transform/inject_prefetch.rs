@@ -2,12 +2,10 @@
 //!
 //! A schedule annotates a loop with [`PREFETCH`] or [`PREFETCH_L2`], the number of iterations to look ahead. Vectors that the body loads, and
 //! that depend on the loop, are prefetched so many iterations earlier: once for each cache line, in the innermost loop on
-//! which their place depends. What the loop writes is not prefetched. The last iterations prefetch places behind the ones that
+//! which their place depends, spread over the iterations of a loop in its body. What the loop writes is not prefetched. The last iterations prefetch places behind the ones that
 //! are read, perhaps outside of the buffer: prefetching them has no effect.
 //!
 //! TVM counterpart: `InjectPrefetch`, which takes what the primitive `prefetch` of a `te` schedule named.
-
-use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
@@ -17,9 +15,13 @@ use crate::arith::Analyzer;
 use crate::ir::{AttrValue, BufferId, IrError, Var};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    BufferLoad, Evaluate, For, Intrinsic, Mutator, PrimExpr, PrimFunc, Scope, Stmt, any_expr, for_each_load,
+    Buffer, Evaluate, For, Intrinsic, Mutator, PrimExpr, PrimFunc, Scope, Stmt, any_expr, for_each_load,
     substitute_expr, uses_var,
 };
+
+mod spread;
+
+use spread::with_prefetches;
 
 /// Annotation of a loop: how many iterations ahead the vectors that its body loads are prefetched into the caches, 1 or more.
 pub const PREFETCH: &str = "prefetch";
@@ -60,6 +62,9 @@ struct Ahead {
     written: FxHashSet<BufferId>,
 }
 
+/// A cache line: its first element.
+type Line = (Buffer, PrimExpr);
+
 struct InjectPrefetch {
     ahead: Vec<Ahead>,
     error: Option<IrError>,
@@ -95,25 +100,22 @@ impl Mutator for InjectPrefetch {
         if annotation.is_some() {
             self.ahead.pop();
         }
-        if here.is_empty() {
+        let Some((lines, intrinsic)) = here else {
             return body.map(|body| For { body, ..(**node).clone() }.into());
-        }
-        let body = body.unwrap_or_else(|| node.body.clone());
-        let body = Stmt::seq(here.into_iter().chain([body]));
+        };
+        let body = with_prefetches(lines, body.unwrap_or_else(|| node.body.clone()), intrinsic);
         Some(For { body, ..(**node).clone() }.into())
     }
 }
 
 impl InjectPrefetch {
-    /// The prefetches of vectors in the body of `node` whose place `node` is the innermost loop to determine.
-    fn prefetches(&self, node: &For) -> Vec<Stmt> {
-        let Some(Ahead { var, iterations, intrinsic, written }) = self.ahead.last() else {
-            return Vec::new();
-        };
+    /// The cache lines of vectors in the body of `node` whose place `node` is the innermost loop to determine.
+    fn prefetches(&self, node: &For) -> Option<(Vec<Line>, Intrinsic)> {
+        let Ahead { var, iterations, intrinsic, written } = self.ahead.last()?;
         let inside = Inside::of(&node.body);
         let later = FxHashMap::from_iter([(var.id(), PrimExpr::from(var) + *iterations)]);
         let analyzer = Analyzer::new();
-        let mut found: Vec<(Arc<BufferLoad>, PrimExpr)> = Vec::new();
+        let mut found: Vec<Line> = Vec::new();
         for_each_load(&node.body, &mut |load| {
             let ([PrimExpr::Ramp(ramp)], true) = (&*load.indices, found.len() < MOST) else { return };
             let fits = ramp.stride.is_const(1)
@@ -131,19 +133,20 @@ impl InjectPrefetch {
             let first = substitute_expr(&ramp.base, &later);
             for line in 0..(i64::from(ramp.lanes) * bytes + LINE - 1) / LINE {
                 let place = analyzer.simplify(&(&first + line * LINE / bytes));
-                let same_line = |(known, at): &(Arc<BufferLoad>, PrimExpr)| {
+                let same_line = |(known, at): &Line| {
                     let distance = analyzer.simplify(&(&place - at)).as_int();
-                    known.buffer == load.buffer && distance.is_some_and(|it| it.abs() * bytes < LINE)
+                    *known == load.buffer && distance.is_some_and(|it| it.abs() * bytes < LINE)
                 };
                 if !found.iter().any(same_line) {
-                    found.push((load.clone(), place));
+                    found.push((load.buffer.clone(), place));
                 }
             }
         });
-        let prefetch = |(load, place): (Arc<BufferLoad>, PrimExpr)| {
-            let element = [load.buffer.load([place])];
-            Evaluate { value: PrimExpr::call(*intrinsic, element, DataType::HANDLE) }.into()
-        };
-        found.into_iter().map(prefetch).collect()
+        (!found.is_empty()).then_some((found, *intrinsic))
     }
+}
+
+/// The prefetch of a line.
+fn prefetch((buffer, place): Line, intrinsic: Intrinsic) -> Stmt {
+    Evaluate { value: PrimExpr::call(intrinsic, [buffer.load([place])], DataType::HANDLE) }.into()
 }
