@@ -20,13 +20,17 @@ pub(crate) fn geometric_mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
 }
 
+/// Results whose values are all smaller, as probabilities of what is not there, are compared as if this was the largest: they are
+/// what remains of sums of larger terms, whose rounding is all that differs.
+const SMALL: f32 = 1e-4;
+
 /// The largest difference by the largest value of `expected`; `None` for different lengths or values that are not finite.
 pub(crate) fn difference(found: &[f32], expected: &[f32]) -> Option<f64> {
     let finite = |values: &[f32]| values.iter().all(|it| it.is_finite());
     if found.len() != expected.len() || !finite(found) || !finite(expected) {
         return None;
     }
-    let largest = expected.iter().fold(1e-30f32, |most, it| most.max(it.abs()));
+    let largest = expected.iter().fold(SMALL, |most, it| most.max(it.abs()));
     let apart = found.iter().zip(expected).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
     Some(f64::from(apart / largest))
 }
@@ -56,5 +60,6 @@ mod tests {
         assert_eq!(difference(&[1.0, 2.0], &[1.0, 4.0]), Some(0.5));
         assert_eq!(difference(&[1.0], &[1.0, 4.0]), None);
         assert_eq!(difference(&[f32::NAN], &[1.0]), None);
+        assert!(difference(&[3e-7], &[2e-7]).unwrap() < 2e-3 && difference(&[3e-6], &[2e-6]).unwrap() > 2e-3);
     }
 }

@@ -249,6 +249,12 @@ fn model_file(path: &Path) -> Result<Option<ModelFile>, Error> {
 fn imported(path: &Path, options: &ImportOptions) -> Result<Result<IRModule, Box<Executable>>, Error> {
     let module = match model_file(path)? {
         Some(file) => file.import(options),
+        // What is no model is an artifact. Its constants stay in the mapped file.
+        None if path.is_file() => {
+            let exe =
+                Executable::load_file(path).map_err(|err| Error::from(err).context(&data::show(path)))?;
+            return Ok(Err(Box::new(exe)));
+        }
         None => match read(path)? {
             Content::Onnx(bytes) => tvm_onnx::import(bytes, Some(&directory(path)), options),
             Content::Artifact(exe, _) => return Ok(Err(exe)),

@@ -10,7 +10,7 @@ use crate::abi::ABI_VERSION;
 use crate::tensor::ALIGNMENT;
 
 /// Version of everything in this folder; a reader refuses every other version.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"TVM-RS\r\n";
 /// Size of the compiler version in bytes; it is padded with zeros.

@@ -155,7 +155,8 @@ mod tests {
                 for k in 0..8 {
                     y[[k_group * 8 + k]] = 0.0;
                 }
-            }"#]].assert_eq(&prefetched(48, &[100, 116, 300, 316, 500, 516]));
+            }"#]]
+        .assert_eq(&prefetched(48, &[100, 116, 300, 316, 500, 516]));
         // Seven groups for eight lines.
         expect![[r#"
             y[[0]] = 0.0;
@@ -165,7 +166,8 @@ mod tests {
                 for k in 0..7 {
                     y[[k_group * 7 + k]] = 0.0;
                 }
-            }"#]].assert_eq(&prefetched(49, &[0, 64, 128, 192, 256, 320, 384, 448]));
+            }"#]]
+        .assert_eq(&prefetched(49, &[0, 64, 128, 192, 256, 320, 384, 448]));
     }
 
     #[test]
