@@ -12,8 +12,11 @@ use super::conv::{self, Convolution};
 use crate::error::OnnxError;
 use crate::node::Node;
 
-/// The terms of a sum from which on it is computed in integers: the instructions take four at a time.
+/// The terms of a product from which on it is computed in integers: the instructions take four at a time.
 const TERMS: i64 = 8;
+
+/// The channels of a convolution from which on it is computed in integers: they are three quarters of a word.
+const CHANNELS: i64 = 3;
 
 /// A value that is `(numbers - zero) * scale`.
 #[derive(Clone)]
@@ -127,15 +130,15 @@ pub(super) fn convolved_numbers(
     }
 }
 
-/// The convolution of `x - zero` and `weights` in `i32`; `None` if it has several groups or few terms.
+/// The convolution of `x - zero` and `weights` in `i32`; `None` if it has several groups or few channels.
 fn sums_of_windows(
     node: &mut Node<'_, '_>,
     x: Arg,
     zero: i64,
     weights: Tensor,
 ) -> Result<Option<Arg>, OnnxError> {
-    let [channels, terms, _, _] = weights.shape()[..] else { return Ok(None) };
-    if terms < TERMS || node.int_or("group", 1)? != 1 {
+    let [channels, of_data, _, _] = weights.shape()[..] else { return Ok(None) };
+    if of_data < CHANNELS || node.int_or("group", 1)? != 1 {
         return Ok(None);
     }
     let excess = excess(&weights, 0, zero);

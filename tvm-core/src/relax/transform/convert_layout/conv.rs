@@ -118,16 +118,21 @@ impl Converter<'_> {
         }
         let bits = DataType::I32.bits();
         let blocks = self.blocks(out, bits)?;
-        let of_data = match self.blocked(data) {
-            Some(it) => it.blocks,
-            None => self.blocks(channels, bits)?,
-        };
         let parts = words::parts(DataType::I8);
-        if !of_data.is_exact() || of_data.block % parts != 0 {
+        let (data, of_data) = match self.blocked(data).cloned() {
+            Some(it) => (it.var.into(), it.blocks),
+            None => {
+                let of_data = self.blocks_of_words(channels, parts);
+                let padded = self.pad(data, 1, of_data.padded(), &call.span)?;
+                (self.in_blocks_of(&padded, of_data.block, &call.span)?, of_data)
+            }
+        };
+        if of_data.block % parts != 0 {
             return None;
         }
-        let data = self.in_blocks_of(data, of_data.block, &call.span)?;
+        // Weights of 0 for channels that only fill a block.
         let padded = constant::pad(weight, 0, blocks.padded())?;
+        let padded = constant::pad(&padded, 1, of_data.padded())?;
         let [inner, outer] = [of_data.block / parts, blocks.block];
         let layout: Layout = format!("{WEIGHTS}{inner}i{outer}o{parts}i").parse().ok()?;
         let weight = constant::words(&constant::to_layout(&padded, WEIGHTS, &layout)?)?;
@@ -155,6 +160,14 @@ impl Converter<'_> {
         // A row of one vector loads as many scalars for half of the products.
         let cost = |it: &Blocks| if it.block == lanes { it.padded() * 8 } else { it.padded() * 7 };
         blocks.into_iter().filter(|it| it.block >= SMALLEST && it.padded() <= 2 * channels).min_by_key(cost)
+    }
+
+    /// Blocks of two vectors of words, one vector or one word of channels: the largest of those that pad fewest.
+    fn blocks_of_words(&self, channels: i64, parts: i64) -> Blocks {
+        let lanes = i64::from(self.machine.vector_bits) / i64::from(DataType::I32.bits());
+        let blocks = [2 * lanes, lanes].into_iter().filter(|block| block % parts == 0).chain([parts]);
+        let blocks = blocks.map(|block| Blocks { block, channels });
+        blocks.min_by_key(|it| it.padded()).unwrap_or(Blocks { block: parts, channels })
     }
 
     fn has_few_pixels(&self, call: &Call) -> bool {

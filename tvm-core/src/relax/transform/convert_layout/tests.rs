@@ -314,12 +314,13 @@ fn convolutions_of_bytes_have_words() {
             ("NCHW8c", [1, 1, 1, 1, 2, 8]),
         ),
         ([1, 12, 4, 4], [12, 12, 2, 2], padded(), ("NCHW4c", [3, 3, 2, 2, 1, 4])),
+        // Channels that fill no word.
+        ([1, 9, 4, 4], [8, 9, 2, 2], padded(), ("NCHW4c", [1, 3, 2, 2, 1, 8])),
+        ([1, 3, 7, 6], [5, 3, 3, 3], padded(), ("NCHW4c", [1, 1, 3, 3, 1, 8])),
     ] {
         let got = convolution_of_bytes(shape, weights, attrs);
         assert_eq!(got, Some((want.0.to_string(), want.1.to_vec())), "{shape:?} {weights:?}");
     }
-    // Channels that are no whole blocks, groups.
-    assert_eq!(convolution_of_bytes([1, 9, 4, 4], [8, 9, 2, 2], padded()), None);
     let groups = padded().with("groups", 2i64);
     assert_eq!(convolution_of_bytes([1, 16, 4, 4], [8, 8, 2, 2], groups), None);
 }

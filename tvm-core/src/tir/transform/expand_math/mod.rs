@@ -12,12 +12,13 @@
 //! | `tanh` | 2.7 | 23 and a division |
 //! | `erf` | 2.3 | 31, no division |
 //! | `sigmoid` | 3.3 | 22 and a division |
+//! | `pow` with the constant exponent ±1, ±2, 3, ±0.5, 0.25, 0.75 or 1.5 | 3.0 | multiplications, square roots, a division |
 //!
 //! (`cargo xtask fuzz elementary_functions --cases 4099` tries all arguments.) Without fused multiply-adds, errors are at
 //! most 3.7. Subnormal arguments and results have the same bounds, infinities and zeros give the limits, and NaN gives NaN.
 //! All coefficients are minimax fits to the function, in double precision, then rounded to f32.
 //!
-//! Ensures: no call of these functions of f32 is left. Other functions and other types stay calls. Requires:
+//! Ensures: no call of these functions of f32 is left; other powers stay calls. Other functions and other types stay calls. Requires:
 //! `FloatComputeLegalize` has run, so that narrow floats are computed in f32.
 //! TVM counterpart: `LowerIntrin` with the rules `llvm.FLowerIntrinsic`, and `topi.fast_exp`, `fast_tanh`, `fast_erf`.
 
@@ -25,6 +26,7 @@ mod erf;
 mod exp;
 mod log;
 mod narrow;
+mod pow;
 mod sigmoid;
 mod steps;
 mod tanh;
@@ -38,7 +40,7 @@ use crate::pass::{Pass, prim_func_pass};
 use crate::target::{Target, TargetKind};
 use crate::tir::{Cast, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc};
 
-/// Expands `exp`, `log`, `tanh`, `erf` and `sigmoid` of f32 for targets that compile for a CPU.
+/// Expands `exp`, `log`, `tanh`, `erf`, `sigmoid` and some powers of f32 for targets that compile for a CPU.
 pub fn expand_math() -> Pass {
     prim_func_pass("ExpandMath", |func, _, context| {
         match context.target.kind {
@@ -103,10 +105,14 @@ impl Mutator for ExpandMath {
             return self.narrowed(cast).or(walked);
         }
         let PrimExpr::Call(call) = walked.as_ref().unwrap_or(expr) else { return walked };
-        let (PrimCallee::Intrinsic(intrinsic), [x]) = (&call.callee, &*call.args) else { return walked };
-        if call.dtype.scalar() != DataType::F32 {
+        let (PrimCallee::Intrinsic(intrinsic), DataType::F32) = (&call.callee, call.dtype.scalar()) else {
             return walked;
+        };
+        if let (Intrinsic::Pow, [x, exponent]) = (intrinsic, &*call.args) {
+            let Some(power) = pow::of_exponent(exponent) else { return walked };
+            return Some(Steps::expand(x, self.cpu, power));
         }
+        let [x] = &*call.args else { return walked };
         let function = match intrinsic {
             Intrinsic::Exp => exp::exp,
             Intrinsic::Log => log::log,

@@ -16,9 +16,13 @@ const F32: DataType = DataType::F32;
 
 /// `y[i] = f(x[i])`, with `f` expanded for `target`.
 fn expanded(f: Intrinsic, dtype: DataType, target: &str) -> PrimFunc {
+    expanded_map(|x| x.unary(f), dtype, target)
+}
+
+fn expanded_map(f: impl Fn(PrimExpr) -> PrimExpr, dtype: DataType, target: &str) -> PrimFunc {
     let (n, i) = (PrimExpr::from(Var::index("n")), Var::index("i"));
     let [x, y] = ["x", "y"].map(|name| Buffer::new(name, [n.clone()], dtype));
-    let store = Stmt::store(&y, [PrimExpr::from(&i)], x.load([PrimExpr::from(&i)]).unary(f));
+    let store = Stmt::store(&y, [PrimExpr::from(&i)], f(x.load([PrimExpr::from(&i)])));
     let func = PrimFunc::new("f", [Param::In(x), Param::Out(y)], For::serial(i, n, store).into());
     let context = PassContext::default().target(target.parse::<Target>().unwrap());
     let module = expand_math().apply_in(IRModule::from_prim_func(func), &context).unwrap();
@@ -48,21 +52,49 @@ fn errors_are_small_with_and_without_fused_multiply_adds() {
     let inputs: Vec<f32> = (0..u32::MAX).step_by(200_003).map(f32::from_bits).collect();
     for (f, exact, bounds) in functions {
         for (target, bound) in ["c -cpu=x86-64-v3", "llvm -cpu=x86-64-v2"].into_iter().zip(bounds) {
-            for (x, got) in inputs.iter().zip(run(&expanded(f, F32, target), &inputs)) {
-                let want = exact(f64::from(*x));
-                let rounded = want as f32;
-                if !rounded.is_normal() {
-                    let same = (got - rounded).abs() <= f32::from_bits(1);
-                    assert!(got == rounded || same || got.is_nan() && rounded.is_nan(), "{x}: {got}, {want}");
-                    continue;
-                }
-                let unit = f64::from(f32::from_bits(rounded.abs().to_bits() & 0x7f80_0000))
-                    * f64::from(f32::EPSILON);
-                let error = (f64::from(got) - want).abs() / unit;
-                assert!(error <= bound, "{} of {x} for {target}: {got}, not {want}: {error}", f.name());
-            }
+            check(&expanded(f, F32, target), &inputs, exact, bound, &format!("{} for {target}", f.name()));
         }
     }
+}
+
+/// Compares the results of `func` with the exact ones, in units in the last place.
+fn check(func: &PrimFunc, inputs: &[f32], exact: impl Fn(f64) -> f64, bound: f64, what: &str) {
+    for (x, got) in inputs.iter().zip(run(func, inputs)) {
+        let want = exact(f64::from(*x));
+        let rounded = want as f32;
+        if !rounded.is_normal() {
+            let same = (got - rounded).abs() <= f32::from_bits(1);
+            assert!(got == rounded || same || got.is_nan() && rounded.is_nan(), "{x}: {got}, {want}");
+            continue;
+        }
+        let unit = f64::from(f32::from_bits(rounded.abs().to_bits() & 0x7f80_0000)) * f64::from(f32::EPSILON);
+        let error = (f64::from(got) - want).abs() / unit;
+        assert!(error <= bound, "{what} of {x}: {got}, not {want}: {error}");
+    }
+}
+
+#[test]
+fn powers_with_known_exponents() {
+    let special = [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, -1e-40];
+    let inputs: Vec<f32> = (0..u32::MAX).step_by(200_003).map(f32::from_bits).chain(special).collect();
+    let pow = |exponent: f64| {
+        let exponent = PrimExpr::float(exponent, F32);
+        expanded_map(|x| PrimExpr::call(Intrinsic::Pow, [x, exponent.clone()], F32), F32, "c -cpu=x86-64-v3")
+    };
+    for (exponent, _, bound) in super::pow::POWERS {
+        let func = pow(exponent);
+        assert!(!func.to_string().contains("pow"), "{func}");
+        check(&func, &inputs, |x| x.powf(exponent), bound, &format!("power {exponent}"));
+        for (x, got) in special.iter().zip(run(&func, &special)) {
+            let want = x.powf(exponent as f32);
+            assert_eq!(
+                got.is_sign_negative() && !got.is_nan(),
+                want.is_sign_negative() && !want.is_nan(),
+                "{x}"
+            );
+        }
+    }
+    assert!(pow(0.7).to_string().contains("pow"));
 }
 
 #[test]
