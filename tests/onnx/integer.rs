@@ -1,6 +1,6 @@
 //! Convolutions and products of dequantised bytes: they are computed with the bytes, and give what floats give.
 
-use tvm_onnx::proto::{ModelProto, NodeProto};
+use tvm_onnx::proto::{AttributeProto, ModelProto, NodeProto};
 use tvm_onnx::{ImportOptions, import_proto};
 use tvm_runtime::{DataType, Tensor};
 use tvm_testing::Rng;
@@ -94,6 +94,9 @@ fn convolutions_of_bytes() {
         ([1, 32, 14, 14], [64, 32, 3, 3], 0, vec![ints("pads", &[1; 4])]),
         ([3, 64, 5, 8], [32, 64, 1, 1], 7, vec![ints("strides", &[2, 2])]),
         ([1, 9, 6, 6], [4, 9, 2, 2], 1, vec![ints("dilations", &[2, 2])]),
+        ([1, 3, 9, 8], [33, 3, 3, 3], 5, vec![pads(), ints("strides", &[2, 2])]),
+        ([1, 40, 5, 5], [24, 40, 3, 3], 9, vec![pads()]),
+        ([2, 21, 4, 6], [40, 21, 1, 2], 0, vec![]),
     ]
     .into_iter()
     .enumerate()
@@ -104,11 +107,71 @@ fn convolutions_of_bytes() {
         let symbolic = format!("n {} h w", data[1]);
         bytes.check(&conv(attrs), &symbolic, true);
     }
-    // Few terms, weights with a zero point, several groups.
-    Bytes::new(1, &[1, 3, 6, 6], &[4, 3, 3, 3], 0, [2, 0]).check(&conv(vec![]), "1 3 6 6", false);
+    // Few channels, weights with a zero point, several groups.
+    Bytes::new(1, &[1, 2, 6, 6], &[4, 2, 3, 3], 0, [2, 0]).check(&conv(vec![]), "1 2 6 6", false);
     Bytes::new(2, &[1, 8, 6, 6], &[4, 8, 3, 3], 0, [2, 1]).check(&conv(vec![]), "1 8 6 6", false);
     let groups = conv(vec![int("group", 2)]);
     Bytes::new(3, &[1, 16, 6, 6], &[4, 8, 3, 3], 0, [2, 0]).check(&groups, "1 16 6 6", false);
+}
+
+/// `q` dequantised, then the largest of each window, then quantised: with the bytes, and as the two ends say.
+fn pooled(
+    data: &Tensor,
+    zero: &Tensor,
+    scales: [f32; 2],
+    attrs: Vec<AttributeProto>,
+) -> (String, Vec<Tensor>) {
+    let nodes = vec![
+        node("DequantizeLinear", "q s z", "x", vec![]),
+        node("MaxPool", "x", "m", attrs),
+        node("QuantizeLinear", "m t z", "y", vec![]),
+    ];
+    let shape = data.shape().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let model = model(17, nodes)
+        .typed("q", data.dtype(), &shape)
+        .constant("s", &Tensor::scalar(scales[0]))
+        .constant("t", &Tensor::scalar(scales[1]))
+        .constant("z", zero)
+        .output("y");
+    let text = import_proto(&model, None, &ImportOptions::default()).unwrap().to_string();
+    let result = |target| run(&compiled(&model, target).unwrap(), std::slice::from_ref(data)).swap_remove(0);
+    let results = targets().iter().map(result).collect();
+    (text, results)
+}
+
+#[test]
+fn the_largest_of_dequantised_bytes() {
+    let mut rng = Rng::new(5);
+    let shape = [2i64, 3, 7, 6];
+    let window =
+        || vec![ints("kernel_shape", &[3, 2]), ints("pads", &[1, 0, 1, 1]), ints("strides", &[2, 1])];
+    let bytes: Vec<u8> = (0..252).map(|_| rng.range(0, 255) as u8).collect();
+    let signed: Vec<i8> = bytes.iter().map(|&it| it as i8).collect();
+    for (data, zero) in [
+        (Tensor::from_slice(&bytes, &shape).unwrap(), Tensor::scalar(131u8)),
+        (Tensor::from_slice(&signed, &shape).unwrap(), Tensor::scalar(-7i8)),
+    ] {
+        let (text, results) = pooled(&data, &zero, [0.037, 0.037], window());
+        assert!(!text.contains("round"), "{text}");
+        let at = |n: i64, c: i64, y: i64, x: i64| {
+            let inside = (0..7).contains(&y) && (0..6).contains(&x);
+            inside.then(|| data.to_f64s().unwrap()[(((n * 3 + c) * 7 + y) * 6 + x) as usize])
+        };
+        for result in results {
+            assert_eq!((result.dtype(), result.shape()), (data.dtype(), &[2i64, 3, 4, 6][..]));
+            let got = result.to_f64s().unwrap();
+            for (i, got) in got.iter().enumerate() {
+                let i = i as i64;
+                let (n, c, y, x) = (i / 72, i / 24 % 3, i / 6 % 4 * 2 - 1, i % 6);
+                let taps = (0..6).filter_map(|k| at(n, c, y + k / 2, x + k % 2));
+                assert_eq!(*got, taps.fold(f64::MIN, f64::max), "{n} {c} {y} {x}");
+            }
+        }
+        // Another scale after the pooling, and windows that may lie in the padding.
+        assert!(pooled(&data, &zero, [0.037, 0.05], window()).0.contains("round"));
+        let holes = vec![ints("kernel_shape", &[2, 2]), ints("dilations", &[2, 2])];
+        assert!(pooled(&data, &zero, [0.037, 0.037], holes).0.contains("round"));
+    }
 }
 
 #[test]

@@ -39,12 +39,17 @@ pub struct ConvLayouts {
 }
 
 impl ConvLayouts {
-    /// The layout of the data, if its innermost axis has words of four channels each: that of the words.
-    pub(crate) fn data_of_words(&self) -> Option<Layout> {
+    /// The layout of words of four channels of the data each, and the axis of the data that is divided into words: its channels, if they
+    /// are not divided, or the innermost ones, if they are whole words.
+    pub(crate) fn data_of_words(&self) -> Option<(Layout, usize)> {
+        if is_plain(&self.data, &self.letters) {
+            return Some((self.data.clone(), 1));
+        }
         let last = self.data.axes().last()?;
         let block =
             last.factor.filter(|block| last.letter == 'C' && block % words::parts(DataType::U8) == 0)?;
-        format!("{}{}c", self.letters, block / words::parts(DataType::U8)).parse().ok()
+        let of_words = format!("{}{}c", self.letters, block / words::parts(DataType::U8)).parse().ok()?;
+        Some((of_words, self.data.ndim() - 1))
     }
 
     /// The undivided axes of the weights.
@@ -90,7 +95,7 @@ pub fn conv(
     let of_words = (x.dtype(), weight.dtype()) == (DataType::U8, DataType::I32);
     let words = layouts.data_of_words().filter(|_| of_words);
     let (x, data) = match &words {
-        Some(words) => (&words_of(name, x), words),
+        Some((words, axis)) => (&words_of(name, x, *axis), words),
         None => (x, &layouts.data),
     };
     let reduced: Vec<Option<ReduceAxis>> = (layouts.kernel.axes().iter().enumerate())

@@ -54,7 +54,7 @@ pub fn dense_pack(
         (DataType::U8, DataType::I32) => Some((Intrinsic::Dot4, PrimExpr::int(0, wide))),
         _ => None,
     };
-    let left = if dot.is_some() { &words_of("matmul", x) } else { x };
+    let left = if dot.is_some() { &words_of("matmul", x, x.ndim() - 1) } else { x };
     let k = reduce_axis("k", left.dim(left.ndim() - 1));
     let product = compute("matmul", shape, &[left, weight], |i| {
         let (rows, column) = i.split_at(i.len() - 1);
@@ -69,13 +69,13 @@ pub fn dense_pack(
     narrowed(product, dtype)
 }
 
-/// Words of neighbouring elements along the last axis, for the operator `name`.
-pub(super) fn words_of(name: &str, x: &TensorExpr) -> TensorExpr {
-    let (last, dtype) = (x.ndim() - 1, x.dtype());
-    let (extent, parts) = (x.dim(last), words::parts(dtype));
+/// Words of neighbouring elements along an axis, for the operator `name`.
+pub(super) fn words_of(name: &str, x: &TensorExpr, axis: usize) -> TensorExpr {
+    let dtype = x.dtype();
+    let (extent, parts) = (x.dim(axis), words::parts(dtype));
     let mut shape = x.shape().to_vec();
-    shape[last] = simplify_dim(&(extent.clone() + (parts - 1)).floordiv(parts));
+    shape[axis] = simplify_dim(&(extent.clone() + (parts - 1)).floordiv(parts));
     compute(&format!("{name}_left"), shape, &[x], |i| {
-        words::word(dtype, &extent, i.to_vec(), last, |at| x.at(at))
+        words::word(dtype, &extent, i.to_vec(), axis, |at| x.at(at))
     })
 }

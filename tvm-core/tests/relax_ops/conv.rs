@@ -163,9 +163,25 @@ fn convolutions_of_bytes() {
     let attrs = layouts.iter().fold(case.attrs(), |attrs, (name, layout)| attrs.with(name, *layout));
     assert_eq!(call1("nn.conv2d", args.clone(), attrs).to_vec::<i32>().unwrap(), want);
 
-    let err = try_call("nn.conv2d", [Arg::Const(tensor(&data, &x.shape)), args[1].clone()], Attrs::new());
+    // Plain data; the last word of seven channels has a zero.
+    let part =
+        |i: &[i64], at: i64| i32::from(w.at(&[i[0], 4 * i[1] + at, i[2], i[3]]) as i8 as u8) << (8 * at);
+    let words: Vec<i32> =
+        indices(&[6, 2, 3, 2]).iter().map(|i| (0..4).map(|at| part(i, at)).sum::<i32>()).collect();
+    let words = Arg::Const(tensor(&words, &[6, 2, 3, 2]));
+    for channels in [8, 7] {
+        let first = |of: &Nd| Nd::build(&[of.shape[0], channels, of.shape[2], of.shape[3]], |i| of.at(i));
+        let want: Vec<i32> = conv(&first(&x), &first(&w), &case).data.iter().map(|&it| it as i32).collect();
+        let plain: Vec<u8> = first(&x).data.iter().map(|&it| it as u8).collect();
+        let plain = Arg::Const(tensor(&plain, &[1, channels, 4, 5]));
+        let got = call1("nn.conv2d", [plain, words.clone()], case.attrs());
+        assert_eq!(got.to_vec::<i32>().unwrap(), want, "{channels} channels");
+    }
+
+    let pairs = Arg::Const(tensor(&data, &[1, 4, 4, 5, 2]));
+    let err = try_call("nn.conv2d", [pairs, words], Attrs::new().with("data_layout", "NCHW2c"));
     let err = err.unwrap_err().to_string();
-    assert!(err.contains("has rank 4") || err.contains("whole words, as in `NCHW32c`, got `NCHW`"), "{err}");
+    assert!(err.contains("plain or in blocks of whole words, as in `NCHW32c`; got `NCHW2c`"), "{err}");
     let floats = try_call("nn.conv2d", [x.arg(), Arg::Const(tensor(&weights, &w.shape))], case.attrs());
     assert!(floats.unwrap_err().to_string().contains("different element types"));
     let transposed = [Arg::Const(tensor(&data, &x.shape)), Arg::Const(tensor(&weights, &w.shape))];

@@ -71,6 +71,13 @@ impl Quantized {
         Some((zero, scale))
     }
 
+    /// The scale and the zero point, if they are those of all elements, and quantising a value gives its number.
+    fn exact(&self) -> Option<(f32, f64)> {
+        let zero = self.zero.as_ref().map_or(Some(vec![0.0]), |it| it.to_f64s().ok())?;
+        let ([zero], [scale]) = (&zero[..], &self.scale.to_vec::<f32>().ok()?[..]) else { return None };
+        (scale.is_normal() && *scale > 0.0 && (scale * 512.0).is_finite()).then_some((*scale, *zero))
+    }
+
     /// Constant weights of `i8` with the zero point 0, and the scale of each element of `axis`.
     fn weights(&self, axis: usize) -> Option<(Tensor, Vec<f32>)> {
         let weights = weights_of(&self.numbers, self.zero.as_ref())?;
@@ -83,6 +90,38 @@ impl Quantized {
         };
         Some((weights, scales))
     }
+}
+
+/// The largest of the dequantised values of input 0 in each of the windows of which `largest` gives the largest numbers, as
+/// larger numbers represent larger values; `None` if input 0 is no byte with one scale.
+pub(super) fn largest(
+    node: &mut Node<'_, '_>,
+    largest: impl FnOnce(&mut Node<'_, '_>, &Arg) -> Result<Arg, OnnxError>,
+) -> Result<Option<Arg>, OnnxError> {
+    let Some(x) = node.quantized(0) else { return Ok(None) };
+    let Some((scale, zero)) = x.exact() else { return Ok(None) };
+    let numbers = largest(node, &x.numbers)?;
+    let wide = node.cast(&numbers, DataType::I32)?;
+    let zero = node.scalar(zero, DataType::I32)?;
+    let wide = node.call("subtract", &[wide, zero])?;
+    let (wide, scale) = (node.cast(&wide, DataType::F32)?, node.scalar(f64::from(scale), DataType::F32)?);
+    let value = node.call("multiply", &[wide, scale])?;
+    node.is_quantized(Quantized { value: value.clone(), numbers, ..x });
+    Ok(Some(value))
+}
+
+/// The numbers that input 0 was dequantised from, if they are what quantising it with the scale in input 1 and the zero point in
+/// input 2 to `dtype` gives.
+pub(super) fn quantized_before(node: &mut Node<'_, '_>, dtype: DataType) -> Option<Arg> {
+    let x = node.quantized(0)?;
+    let (scale, zero) = x.exact()?;
+    let of_scale = node.value(1).ok()?.tensor()?;
+    let of_zero = match node.opt_value(2) {
+        Some(value) => value.tensor()?.to_f64s().ok()?,
+        None => vec![0.0],
+    };
+    let same = of_scale.dtype() == DataType::F32 && of_scale.to_vec::<f32>().ok()? == [scale];
+    (same && of_zero == [zero] && node.dtype(&x.numbers).ok()? == dtype).then_some(x.numbers)
 }
 
 /// The zero point of all elements of `x`, which are `u8`.

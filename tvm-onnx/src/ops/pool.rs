@@ -52,8 +52,18 @@ const AVERAGE: [&str; 3] = ["nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d"];
 fn max_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.arg(0)?;
     let names = ["nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"];
-    let fill = least(node.dtype(&x)?);
-    let res = pool(node, names, &x, fill, |attrs, _| attrs)?;
+    let largest = |node: &mut Node<'_, '_>, x: &Arg| {
+        let fill = least(node.dtype(x)?);
+        pool(node, names, x, fill, |attrs, _| attrs)
+    };
+    // Windows with holes may have no element, only padding, which is less than all floats but no less than all bytes.
+    let dense = node.attr_ints("dilations")?.is_none_or(|it| it.iter().all(|&dilation| dilation == 1));
+    if dense && !node.has_output(1) {
+        if let Some(res) = super::integer::largest(node, largest)? {
+            return one(Ok(res));
+        }
+    }
+    let res = largest(node, &x)?;
     if !node.has_output(1) {
         return Ok(vec![res.into()]);
     }

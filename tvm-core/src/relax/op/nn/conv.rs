@@ -99,7 +99,7 @@ fn is_of_words(ctx: &InferContext<'_>, layouts: &ConvLayouts) -> Result<bool, Ir
         return Ok(true);
     }
     let message = format!(
-        "weights of words are for one group and channels in blocks of whole words, as in `NCHW32c`, got `{}`",
+        "weights of words are for one group, and channels that are plain or in blocks of whole words, as in `NCHW32c`; got `{}`",
         layouts.data
     );
     Err(ctx.error(message))
@@ -131,8 +131,10 @@ fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type
     let weight = &layouts.kernel.undivided_shape(&layouts.kernel_letters(), weight);
     let groups = params.groups;
     let parts = if of_words { words::parts(DataType::U8) } else { 1 };
+    // Channels that fill no word are followed by zeros.
+    let of_data = simplify_dim(&((&data[1] + (parts - 1)).floordiv(parts) * parts));
     let channels = if transpose { &weight[0] } else { &simplify_dim(&(&weight[1] * (groups * parts))) };
-    if differ(&data[1], channels) {
+    if differ(&of_data, channels) {
         let (got, channels) = (show_dim(&data[1]), show_dim(channels));
         let message =
             format!("the data has {got} channels, the weight is for {channels} (in {groups} groups)");

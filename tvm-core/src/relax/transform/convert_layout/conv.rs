@@ -119,26 +119,35 @@ impl Converter<'_> {
         let bits = DataType::I32.bits();
         let blocks = self.blocks(out, bits)?;
         let parts = words::parts(DataType::I8);
+        let lanes = i64::from(self.machine.vector_bits) / i64::from(bits);
         let (data, of_data) = match self.blocked(data).cloned() {
             Some(it) => (it.var.into(), it.blocks),
+            // The first channels of a network fill less than a vector.
+            None if channels <= lanes / 2 || lanes % parts != 0 => {
+                data.as_var().map(|it| self.bind_plain_value(it.id()));
+                (data.clone(), Blocks { block: 1, channels })
+            }
             None => {
-                let of_data = self.blocks_of_words(channels, parts);
+                let sizes = [2 * lanes, lanes].map(|block| Blocks { block, channels });
+                let of_data = sizes.into_iter().min_by_key(|it| it.padded())?;
                 let padded = self.pad(data, 1, of_data.padded(), &call.span)?;
                 (self.in_blocks_of(&padded, of_data.block, &call.span)?, of_data)
             }
         };
-        if of_data.block % parts != 0 {
-            return None;
-        }
-        // Weights of 0 for channels that only fill a block.
+        // Weights of 0 for channels that only fill a block or a word.
+        let (data_layout, inner) = match of_data.block {
+            1 => (PLAIN.to_string(), String::new()),
+            block if block % parts == 0 => (of_data.layout(), format!("{}i", block / parts)),
+            _ => return None,
+        };
         let padded = constant::pad(weight, 0, blocks.padded())?;
-        let padded = constant::pad(&padded, 1, of_data.padded())?;
-        let [inner, outer] = [of_data.block / parts, blocks.block];
-        let layout: Layout = format!("{WEIGHTS}{inner}i{outer}o{parts}i").parse().ok()?;
+        let terms = (of_data.padded() + parts - 1) / parts * parts;
+        let padded = constant::pad(&padded, 1, terms)?;
+        let kernel = format!("{WEIGHTS}{inner}{}o", blocks.block);
+        let layout: Layout = format!("{kernel}{parts}i").parse().ok()?;
         let weight = constant::words(&constant::to_layout(&padded, WEIGHTS, &layout)?)?;
-        let attrs = call.attrs.clone().with("data_layout", of_data.layout());
-        let attrs = attrs.with("kernel_layout", format!("{WEIGHTS}{inner}i{outer}o"));
-        let attrs = attrs.with("out_layout", blocks.layout());
+        let attrs = call.attrs.clone().with("data_layout", data_layout);
+        let attrs = attrs.with("kernel_layout", kernel).with("out_layout", blocks.layout());
         Some((self.emit(name, op.name, &[data, Arg::Const(weight)], attrs, &call.span)?, blocks))
     }
 
@@ -160,14 +169,6 @@ impl Converter<'_> {
         // A row of one vector loads as many scalars for half of the products.
         let cost = |it: &Blocks| if it.block == lanes { it.padded() * 8 } else { it.padded() * 7 };
         blocks.into_iter().filter(|it| it.block >= SMALLEST && it.padded() <= 2 * channels).min_by_key(cost)
-    }
-
-    /// Blocks of two vectors of words, one vector or one word of channels: the largest of those that pad fewest.
-    fn blocks_of_words(&self, channels: i64, parts: i64) -> Blocks {
-        let lanes = i64::from(self.machine.vector_bits) / i64::from(DataType::I32.bits());
-        let blocks = [2 * lanes, lanes].into_iter().filter(|block| block % parts == 0).chain([parts]);
-        let blocks = blocks.map(|block| Blocks { block, channels });
-        blocks.min_by_key(|it| it.padded()).unwrap_or(Blocks { block: parts, channels })
     }
 
     fn has_few_pixels(&self, call: &Call) -> bool {
