@@ -58,10 +58,9 @@ fn max_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     };
     // Windows with holes may have no element, only padding, which is less than all floats but no less than all bytes.
     let dense = node.attr_ints("dilations")?.is_none_or(|it| it.iter().all(|&dilation| dilation == 1));
-    if dense && !node.has_output(1) {
-        if let Some(res) = super::integer::largest(node, largest)? {
-            return one(Ok(res));
-        }
+    let bytes = if dense && !node.has_output(1) { super::integer::largest(node, largest)? } else { None };
+    if let Some(res) = bytes {
+        return one(Ok(res));
     }
     let res = largest(node, &x)?;
     if !node.has_output(1) {

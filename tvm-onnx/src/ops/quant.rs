@@ -100,7 +100,10 @@ fn quantize(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let x = node.cast(&x, DataType::F32)?;
     let scale = node.cast(&scale, DataType::F32)?;
     let ratio = node.call("divide", &[x, scale])?;
-    let zero = along(node, 2, rank, axis)?;
+    let zeros = node.opt_value(2).and_then(|it| it.tensor()?.to_f64s().ok());
+    // Adding 0 changes no number.
+    let changes = zeros.is_none_or(|zeros| zeros.iter().any(|&zero| zero != 0.0));
+    let zero = along(node, 2, rank, axis)?.filter(|_| changes);
     let Some(narrow) = narrow else { return one(saturated(node, ratio, zero, dtype)) };
     node.gives(narrow);
     if let Some(range) = narrow.int_range() {

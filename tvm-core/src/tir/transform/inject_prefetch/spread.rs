@@ -130,7 +130,7 @@ impl Spread {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::expect;
 
     use super::*;
     use crate::tir::Buffer;
