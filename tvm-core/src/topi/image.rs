@@ -74,6 +74,7 @@ fn position(
 pub fn resize(
     x: &TensorExpr,
     shape: &[PrimExpr],
+    [height, width]: [usize; 2],
     method: Interpolation,
     coordinates: Coordinates,
     scales: Option<[f64; 2]>,
@@ -83,8 +84,13 @@ pub fn resize(
         |index: PrimExpr, axis: usize| index.cast(DataType::I64).max(0).min(&x.shape()[axis] - 1i64);
     compute("resize", shape, &[x], |i| {
         let at = |axis: usize| {
-            let scale = scales.map(|scales| scales[axis - 2]);
+            let scale = scales.map(|[y, x]| if axis == height { y } else { x });
             position(&i[axis], &x.shape()[axis], &shape[axis], coordinates, scale)
+        };
+        let pixel_at = |y: PrimExpr, z: PrimExpr| {
+            let mut at = i.to_vec();
+            (at[height], at[width]) = (y, z);
+            x.at(at)
         };
         match method {
             Interpolation::Nearest(rounding) => {
@@ -97,15 +103,16 @@ pub fn resize(
                     };
                     limited(rounded, axis)
                 };
-                x.at([i[0].clone(), i[1].clone(), index(2), index(3)])
+                pixel_at(index(height), index(width))
             }
             Interpolation::Linear => {
                 let low = |axis: usize| at(axis).unary(Intrinsic::Floor);
                 let pixel = |dy: f64, dx: f64| {
-                    let (y, z) = (limited(low(2) + float(dy), 2), limited(low(3) + float(dx), 3));
-                    x.at([i[0].clone(), i[1].clone(), y, z]).cast(DataType::F32)
+                    let y = limited(low(height) + float(dy), height);
+                    let z = limited(low(width) + float(dx), width);
+                    pixel_at(y, z).cast(DataType::F32)
                 };
-                let (wy, wx) = (at(2) - low(2), at(3) - low(3));
+                let (wy, wx) = (at(height) - low(height), at(width) - low(width));
                 let row = |dy: f64| pixel(dy, 0.0) * (float(1.0) - &wx) + pixel(dy, 1.0) * &wx;
                 (row(0.0) * (float(1.0) - &wy) + row(1.0) * wy).cast(x.dtype())
             }

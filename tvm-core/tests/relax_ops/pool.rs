@@ -2,7 +2,7 @@
 
 use tvm_core::ir::Attrs;
 
-use crate::support::{Nd, Rng, call1, indices, ints, shape};
+use crate::support::{Nd, Rng, call1, indices, ints, shape, try_call};
 
 #[test]
 fn random_pools() {
@@ -112,6 +112,13 @@ fn resize2d() {
             row(0.0) * (1.0 - fy) + row(1.0) * fy
         });
         want.assert_is(mode, &call1("image.resize2d", [x.arg(), shape(&[h, w])], attrs.clone()));
+        // Channels last, and in blocks.
+        let last = |x: &Nd| Nd::build(&[1, x.shape[2], x.shape[3], 2], |i| x.at(&[0, i[3], i[1], i[2]]));
+        let blocks = |x: &Nd| Nd::build(&[1, 1, x.shape[2], x.shape[3], 2], |i| x.at(&[0, i[4], i[2], i[3]]));
+        for (layout, x, want) in [("NHWC", last(&x), last(&want)), ("NCHW2c", blocks(&x), blocks(&want))] {
+            let attrs = attrs.clone().with("layout", layout);
+            want.assert_is(layout, &call1("image.resize2d", [x.arg(), shape(&[h, w])], attrs));
+        }
         let want = Nd::build(&[1, 2, h, w], |i| {
             let (y, z) = at(i);
             pixel(i, y.floor(), z.floor())
@@ -119,4 +126,7 @@ fn resize2d() {
         let attrs = attrs.with("method", "nearest_neighbor").with("rounding_method", "floor");
         want.assert_is(mode, &call1("image.resize2d", [x.arg(), shape(&[h, w])], attrs));
     }
+    let divided = Attrs::new().with("layout", "NCHW2h");
+    let err = try_call("image.resize2d", [x.arg(), shape(&[h, w])], divided).unwrap_err().to_string();
+    assert!(err.contains("axis `H` of `NCHW2h` is not divided here"), "{err}");
 }

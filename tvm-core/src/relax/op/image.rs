@@ -4,12 +4,17 @@
 
 use super::context::{known, single, tensor_type};
 use super::def::{arg, attr, tensor};
+use super::nn::window::{self, check_blocks};
 use crate::ir::{ArgKind, AttrKind, AttrValue, InferContext, IrError, OpDef, TensorShape, Type};
+use crate::tir::Layout;
 use crate::topi::{self, Coordinates, Interpolation, Rounding};
+
+/// The plain layout of images.
+const IMAGE: &str = "NCHW";
 
 pub(super) static OPS: &[OpDef] = &[OpDef::new(
     "image.resize2d",
-    "images (batch, channel, height, width) of another size; ONNX `Resize`",
+    "images (batch, channel, height, width, or in the order of the layout, whose channels may be in blocks) of another size; ONNX `Resize`",
     infer,
 )
 .args(&[tensor("data"), arg("size", ArgKind::Shape)])
@@ -24,7 +29,8 @@ pub(super) static OPS: &[OpDef] = &[OpDef::new(
     let shape = cx.out_shape(0)?;
     let (method, coordinates) = options(&cx.infer())?;
     let scales = scales(&cx.infer())?;
-    single(cx, |x| Ok(topi::resize(&x[0], shape, method, coordinates, scales)))
+    let (_, spatial) = layout(&cx.infer())?;
+    single(cx, |x| Ok(topi::resize(&x[0], shape, spatial, method, coordinates, scales)))
 })];
 
 fn options(ctx: &InferContext<'_>) -> Result<(Interpolation, Coordinates), IrError> {
@@ -59,6 +65,14 @@ fn options(ctx: &InferContext<'_>) -> Result<(Interpolation, Coordinates), IrErr
     Ok((method, coordinates))
 }
 
+/// The layout of the images, and its axes that are height and width.
+fn layout(ctx: &InferContext<'_>) -> Result<(Layout, [usize; 2]), IrError> {
+    let layout = window::layout(ctx, "layout", IMAGE, "C", IMAGE)?;
+    let axis = |letter: char| layout.axes().iter().position(|axis| axis.letter == letter).unwrap_or_default();
+    let spatial = ['H', 'W'].map(axis);
+    Ok((layout, spatial))
+}
+
 /// The ratios of the spatial axes, if they are given: positions follow from them instead of from the extents.
 fn scales(ctx: &InferContext<'_>) -> Result<Option<[f64; 2]>, IrError> {
     let Some(given) = ctx.attrs.get("scales") else { return Ok(None) };
@@ -80,21 +94,19 @@ fn scales(ctx: &InferContext<'_>) -> Result<Option<[f64; 2]>, IrError> {
 fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     options(ctx)?;
     scales(ctx)?;
-    if let Some(layout) = ctx.attrs.str("layout")
-        && layout != "NCHW"
-    {
-        let err = ctx.error(format!("attribute `layout` is `NCHW`, got `{layout}`"));
-        return Err(err.help("bring the tensor to that layout with `permute_dims`"));
-    }
+    let (layout, [height, width]) = layout(ctx)?;
     let dtype = ctx.tensor(0)?.dtype;
     if let Some(got) = dtype.filter(|it| !it.is_float() && !it.is_integer()) {
         return Err(ctx.error(format!("expected number elements, got {got}")));
     }
-    let (Some(dims), Some(size)) = (ctx.dims(0, 4)?, ctx.shape(1)) else {
-        return Ok(tensor_type(TensorShape::Rank(4), dtype));
+    let (Some(dims), Some(size)) = (ctx.dims(0, layout.ndim())?, ctx.shape(1)) else {
+        return Ok(tensor_type(TensorShape::Rank(layout.ndim()), dtype));
     };
-    if size.len() != 2 {
+    check_blocks(ctx, "data", &layout, dims)?;
+    let [rows, columns] = size else {
         return Err(ctx.error(format!("the size is height and width, got {} values", size.len())));
-    }
-    Ok(tensor_type(known([&dims[..2], size].concat()), dtype))
+    };
+    let mut dims = dims.to_vec();
+    (dims[height], dims[width]) = (rows.clone(), columns.clone());
+    Ok(tensor_type(known(dims), dtype))
 }

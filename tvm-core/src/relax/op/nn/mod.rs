@@ -13,5 +13,5 @@ pub(super) mod dense;
 pub(super) mod norm;
 pub(super) mod pad;
 pub(super) mod pool;
-mod window;
+pub(super) mod window;
 pub(super) mod winograd;

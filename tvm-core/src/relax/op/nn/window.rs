@@ -48,7 +48,7 @@ pub(super) fn data_letters(spatial: usize) -> String {
 
 /// Attribute `name` as a layout of the axes `letters`, of which `divisible` may be divided into blocks. The default is
 /// `default`.
-pub(super) fn layout(
+pub(in crate::relax::op) fn layout(
     ctx: &InferContext<'_>,
     name: &str,
     letters: &str,
@@ -69,7 +69,7 @@ pub(super) fn layout(
 }
 
 /// Checks that the inner axes of the argument `name` have the extents that its layout says.
-pub(super) fn check_blocks(
+pub(in crate::relax::op) fn check_blocks(
     ctx: &InferContext<'_>,
     name: &str,
     layout: &Layout,

@@ -171,6 +171,7 @@ impl Converter<'_> {
         }
         match op.name {
             "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(op, call, name),
+            "image.resize2d" => self.resize(op, call, name),
             "nn.batch_norm" => self.batch_norm(call, name),
             "concat" => self.concat(op, call, name),
             "sum" | "mean" | "max" | "min" => self.reduce(op, call, name),

@@ -17,6 +17,16 @@ impl Converter<'_> {
         Some((self.emit(name, op.name, &[data.var.into()], attrs, &call.span)?, data.blocks))
     }
 
+    pub(super) fn resize(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
+        let [data, size] = &*call.args else { return None };
+        if call.attrs.str("layout").is_some_and(|it| !it.is_empty() && it != super::PLAIN) {
+            return None;
+        }
+        let data = self.blocked(data)?.clone();
+        let attrs = call.attrs.clone().with("layout", data.blocks.layout());
+        Some((self.emit(name, op.name, &[data.var.into(), size.clone()], attrs, &call.span)?, data.blocks))
+    }
+
     /// `data * scale + shift`, with `scale = gamma / sqrt(variance + epsilon)` and `shift = beta - mean * scale`.
     pub(super) fn batch_norm(&mut self, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let [data, gamma, beta, mean, variance] = &*call.args else { return None };

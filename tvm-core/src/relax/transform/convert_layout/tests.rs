@@ -95,7 +95,7 @@ impl Graph {
         let x = self.pick();
         let (dims, channels) = (self.dims(&x), self.channels(&x));
         let arg = Arg::from(&x);
-        match self.rng.below(14) {
+        match self.rng.below(15) {
             0..=3 => {
                 let depthwise = self.rng.one_in(4);
                 let groups = if depthwise { channels } else { *self.rng.pick(&[1, 1, 1, 2]) };
@@ -143,6 +143,12 @@ impl Graph {
             11 => {
                 let (name, axes) = (*self.rng.pick(&["mean", "max"]), *self.rng.pick(&[[2i64, 3], [-1, -2]]));
                 self.op(name, &[arg], Attrs::new().with("axis", axes.to_vec()).with("keepdims", true))
+            }
+            13 => {
+                let size = [self.rng.range(1, 9), self.rng.range(1, 9)].map(PrimExpr::index);
+                let method = *self.rng.pick(&["nearest_neighbor", "linear"]);
+                let attrs = Attrs::new().with("method", method);
+                self.op("image.resize2d", &[arg, Arg::Shape(size.to_vec().into())], attrs)
             }
             12 => self.op("nn.softmax", &[arg], Attrs::new().with("axis", 1i64)),
             _ if depth == 0 => {
