@@ -94,12 +94,20 @@ impl ExpandMath {
         if from.scalar() != DataType::F32 || from.lanes() == 1 {
             return None;
         }
-        Some(Steps::expand(&cast.value, self.cpu, |steps, x| narrow::integer(steps, x, range)).cast(to))
+        let is_whole = narrow::is_whole_within(&cast.value, range);
+        let integer = if is_whole { narrow::integer_of_whole } else { narrow::integer };
+        Some(Steps::expand(&cast.value, self.cpu, |steps, x| integer(steps, x, range)).cast(to))
     }
 }
 
 impl Mutator for ExpandMath {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
+        if let PrimExpr::Cast(cast) = expr
+            && let Some((value, range)) = narrow::there_and_back(cast)
+        {
+            let value = self.mutate_expr(value).unwrap_or_else(|| value.clone());
+            return Some(Steps::expand(&value, self.cpu, |steps, x| narrow::whole(steps, x, range)));
+        }
         let walked = self.walk_expr(expr);
         if let PrimExpr::Cast(cast) = walked.as_ref().unwrap_or(expr) {
             return self.narrowed(cast).or(walked);

@@ -123,6 +123,24 @@ fn what_is_expanded() {
 }
 
 /// Vectors of f32 become narrow integers by the rule of `Cast`: towards 0, within the range, 0 for NaN.
+/// Results of `func` of `given` that have the type `dtype`, and the program, for the interpreter and for LLVM.
+fn unexpanded_and_expanded(func: &PrimFunc, given: &[f32], dtype: DataType) -> [(Vec<f64>, String); 2] {
+    let n = [given.len() as i64];
+    ["interpreter", "llvm"].map(|target| {
+        let context = PassContext::default().target(target.parse::<Target>().unwrap());
+        let module = expand_math().apply_in(IRModule::from_prim_func(func.clone()), &context).unwrap();
+        let Some((_, BaseFunc::Prim(func))) = module.functions().next() else {
+            unreachable!("a tensor program")
+        };
+        let mut args = [
+            Value::Tensor(Tensor::from_slice(given, &n).unwrap()),
+            Value::Tensor(Tensor::zeros(&n, dtype).unwrap()),
+        ];
+        Program::compile(func).and_then(|it| it.run(&mut args)).unwrap();
+        (args[1].as_tensor().unwrap().to_f64s().unwrap(), func.to_string())
+    })
+}
+
 #[test]
 fn narrow_integers() {
     let odd_nan = f32::from_bits(0x7fc1_2345);
@@ -159,24 +177,52 @@ fn narrow_integers() {
         let lanes = PrimExpr::index(0).ramp(PrimExpr::index(1), n);
         let store = Stmt::store(&y, [lanes.clone()], x.load([lanes]).cast(dtype));
         let func = PrimFunc::new("f", [Param::In(x), Param::Out(y)], store);
-        let results = ["interpreter", "llvm"].map(|target| {
-            let context = PassContext::default().target(target.parse::<Target>().unwrap());
-            let module = expand_math().apply_in(IRModule::from_prim_func(func.clone()), &context).unwrap();
-            let Some((_, BaseFunc::Prim(func))) = module.functions().next() else {
-                unreachable!("a tensor program")
-            };
-            let mut args = [
-                Value::Tensor(Tensor::from_slice(&given, &[i64::from(n)]).unwrap()),
-                Value::Tensor(Tensor::zeros(&[i64::from(n)], dtype).unwrap()),
-            ];
-            Program::compile(func).and_then(|it| it.run(&mut args)).unwrap();
-            (args[1].as_tensor().unwrap().to_f64s().unwrap(), func.to_string())
-        });
+        let results = unexpanded_and_expanded(&func, &given, dtype);
         assert_eq!(results[0].0, results[1].0, "{dtype}");
         assert!(
             results[1].1.contains("reinterpret") && !results[0].1.contains("reinterpret"),
             "{}",
             results[1].1
         );
+    }
+}
+
+/// Whole numbers of a narrow type that become integers and floats again need no integers.
+#[test]
+fn integers_in_between() {
+    let (nan, infinity) = (f32::NAN, f32::INFINITY);
+    let given =
+        [0.0, -0.0, -0.4, 0.5, 1.5, 2.5, 254.7, 300.0, -300.0, 1e30, infinity, -infinity, nan, -7.5, 33.3];
+    let n = given.len() as u16;
+    let number = |value: f64| PrimExpr::float(value, F32).broadcast(n);
+    for (dtype, zero, [low, high], fits) in [
+        (DataType::U8, 0.0, [0.0, 255.0], true),
+        (DataType::U8, 3.0, [0.0, 255.0], true),
+        (DataType::I8, -5.0, [-128.0, 127.0], true),
+        (DataType::I16, 7.0, [-200.0, 127.0], true),
+        (DataType::I8, 0.0, [-128.0, 128.0], false),
+        (DataType::U8, 0.5, [0.0, 200.0], false),
+    ] {
+        let [x, y] = ["x", "y"].map(|name| Buffer::new(name, [PrimExpr::from(i64::from(n))], F32));
+        let lanes = PrimExpr::index(0).ramp(PrimExpr::index(1), n);
+        let rounded = x.load([lanes.clone()]).unary(Intrinsic::Round) + number(zero);
+        let limited = rounded.max(number(low)).min(number(high));
+        // The sign of zeros shows in their inverses.
+        let back = number(1.0) / limited.cast(dtype).cast(DataType::I32.with_lanes(n)).cast(F32);
+        let func = PrimFunc::new("f", [Param::In(x), Param::Out(y.clone())], Stmt::store(&y, [lanes], back));
+        let [(want, _), (got, text)] = unexpanded_and_expanded(&func, &given, F32);
+        assert_eq!(got, want, "{dtype} with the zero point {zero}");
+        assert_eq!(!text.contains(&format!("as {dtype}")), fits, "{text}");
+
+        let [x, y] = [("x", F32), ("y", dtype)]
+            .map(|(name, dtype)| Buffer::new(name, [PrimExpr::from(i64::from(n))], dtype));
+        let lanes = PrimExpr::index(0).ramp(PrimExpr::index(1), n);
+        let rounded = x.load([lanes.clone()]).unary(Intrinsic::Round) + number(zero);
+        let limited = rounded.max(number(low)).min(number(high));
+        let store = Stmt::store(&y, [lanes], limited.cast(dtype));
+        let func = PrimFunc::new("f", [Param::In(x), Param::Out(y)], store);
+        let [(want, _), (got, text)] = unexpanded_and_expanded(&func, &given, dtype);
+        assert_eq!(got, want, "{dtype} with the zero point {zero}");
+        assert_eq!(!text.contains("trunc"), fits, "{text}");
     }
 }
