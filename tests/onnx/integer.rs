@@ -170,10 +170,7 @@ fn the_largest_of_dequantised_bytes() {
         // Another scale after the pooling, and windows that may lie in the padding.
         assert!(pooled(&data, &zero, [0.037, 0.05], window()).0.contains("round"));
         let holes = vec![ints("kernel_shape", &[2, 2]), ints("dilations", &[2, 2])];
-        let outside = vec![ints("kernel_shape", &[1, 2]), ints("pads", &[1, 0, 0, 0])];
-        for attrs in [holes, outside] {
-            assert!(pooled(&data, &zero, [0.037, 0.037], attrs).0.contains("round"));
-        }
+        assert!(pooled(&data, &zero, [0.037, 0.037], holes).0.contains("round"));
     }
 }
 

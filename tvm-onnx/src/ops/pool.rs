@@ -56,8 +56,9 @@ fn max_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
         let fill = least(node.dtype(x)?);
         pool(node, names, x, fill, |attrs, _| attrs)
     };
-    let bytes = !node.has_output(1) && has_elements(node)?;
-    let bytes = if bytes { super::integer::largest(node, largest)? } else { None };
+    // Windows with holes may have no element, only padding, which is less than all floats but no less than all bytes.
+    let dense = node.attr_ints("dilations")?.is_none_or(|it| it.iter().all(|&dilation| dilation == 1));
+    let bytes = if dense && !node.has_output(1) { super::integer::largest(node, largest)? } else { None };
     if let Some(res) = bytes {
         return one(Ok(res));
     }
@@ -68,14 +69,6 @@ fn max_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {
     let out = node.shape(&res)?;
     let indices = super::patches::largest_indices(node, &x, &out)?;
     Ok(vec![res.into(), indices.into()])
-}
-
-/// True if each window certainly has an element that is no padding, which is less than all floats but no less than all bytes.
-fn has_elements(node: &Node<'_, '_>) -> Result<bool, OnnxError> {
-    let dense = node.attr_ints("dilations")?.is_none_or(|it| it.iter().all(|&dilation| dilation == 1));
-    let (kernel, pads) = (node.attr_ints("kernel_shape")?.unwrap_or_default(), node.attr_ints("pads")?);
-    let short = pads.unwrap_or_default().iter().zip(kernel.iter().cycle()).all(|(pad, extent)| pad < extent);
-    Ok(dense && short)
 }
 
 fn average_pool(node: &mut Node<'_, '_>) -> Result<Vec<Value>, OnnxError> {

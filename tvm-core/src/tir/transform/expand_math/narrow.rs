@@ -70,12 +70,10 @@ pub(super) fn is_whole_within(value: &PrimExpr, (low, high): (i128, i128)) -> bo
 /// True for rounded numbers, perhaps plus a whole one.
 fn is_whole(value: &PrimExpr) -> bool {
     match value {
-        PrimExpr::Call(call) => match call.callee {
-            PrimCallee::Intrinsic(intrinsic) => {
-                [Intrinsic::Round, Intrinsic::Floor, Intrinsic::Ceil, Intrinsic::Trunc].contains(&intrinsic)
-            }
-            _ => false,
-        },
+        PrimExpr::Call(call) => {
+            let rounds = [Intrinsic::Round, Intrinsic::Floor, Intrinsic::Ceil, Intrinsic::Trunc];
+            rounds.iter().any(|it| call.callee == PrimCallee::Intrinsic(*it))
+        }
         PrimExpr::Binary(it) if it.op == BinaryOp::Add => is_whole(&it.a) && whole_number(&it.b).is_some(),
         _ => false,
     }
