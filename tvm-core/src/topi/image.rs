@@ -69,8 +69,8 @@ fn position(
     }
 }
 
-/// `x` resized to the spatial extents of `shape`. `scales` are the ratios of the spatial axes, if they are not those of their
-/// extents because `shape` was rounded.
+/// `x` resized to the extents that `shape` has for its spatial axes, `height` and `width`; its other axes stay. `scales` are the
+/// ratios of the spatial axes, if they are not those of their extents because `shape` was rounded.
 pub fn resize(
     x: &TensorExpr,
     shape: &[PrimExpr],

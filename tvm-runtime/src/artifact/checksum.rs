@@ -1,4 +1,4 @@
-//! XXH3 of 64 bits with seed 0: as fast as memory delivers weights.
+//! XXH3 of 64 bits with seed 0: fast enough for weights.
 
 use std::hash::Hasher;
 

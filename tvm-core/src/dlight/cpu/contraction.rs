@@ -6,6 +6,8 @@
 //! loads `vectors` vectors and `rows` scalars for `rows * vectors` multiply-adds. Tiles of 6 to 8 rows and 2 vectors keep
 //! two units for multiply-adds of four cycles of latency busy, with 12 to 16 accumulators. So do tiles of 12 to 16 rows and
 //! one vector, if the operand lies in panels of one vector.
+//!
+//! A panel serves all rows, or, if these are many, a block of rows that stays in the second-level cache.
 
 use std::sync::Arc;
 
