@@ -62,6 +62,7 @@ pub use model::{
 };
 pub use tvm_codegen as codegen;
 pub use tvm_codegen::Report;
+pub use tvm_core::pass::Precision;
 pub use tvm_core::{arith, dlight, ir, pass, pipeline, script, target, te, tir, topi};
 #[doc(inline)]
 pub use tvm_macros::{ir_module, prim_func, prim_helper, relax, relay, schedule};
@@ -94,7 +95,7 @@ pub mod prelude {
     pub use crate::tir::schedule::{Schedule, ScheduleError};
     pub use crate::tir::{Scope, ThreadTag};
     #[cfg(feature = "onnx")]
-    pub use crate::{CompiledModel, Model, RunOptions};
+    pub use crate::{CompiledModel, Model, Precision, RunOptions};
     pub use crate::{ir_module, prim_func, prim_helper, relax, relay, schedule};
     pub use half::{bf16, f16};
 }

@@ -21,6 +21,7 @@ pub(crate) const GROUPS: &[Group] = &[
     Group::new("symbolic shapes", "our build for each shape: ≤ 1.10", None),
     Group::new("digits", "the best peer: ≤ 0.60", None),
     Group::new("int8", "the best peer on the same model: ≤ 1.00", None),
+    Group::new("bf16, on request", "OpenVINO with bf16: ≤ 1.10", None),
     Group::new("compile time", "resnet50 ≤ 4 s from the graph to the loaded program", None),
     Group::new(
         "from a compiled artifact to the first result",
@@ -34,7 +35,7 @@ pub(crate) const GROUPS: &[Group] = &[
 /// All rows.
 pub(crate) fn rows() -> Vec<Row> {
     let mut res = Vec::new();
-    for add in [zoo, depthwise, shipped, encoder, digits, narrow, compile, load, c] {
+    for add in [zoo, depthwise, shipped, encoder, digits, narrow, short_floats, compile, load, c] {
         add(&mut res);
     }
     res.sort_by_key(|row| row.group);
@@ -178,9 +179,28 @@ fn narrow(rows: &mut Vec<Row>) {
     }
 }
 
+fn short_floats(rows: &mut Vec<Row>) {
+    let of = |kind: &str, fields: Value| {
+        let mut own = fields.clone();
+        own["precision"] = json!("bf16");
+        [Work::network(kind, &own), Work::network(kind, &fields)]
+    };
+    let zoo = ZOO.map(|(name, short)| (name.to_string(), of(&format!("light_{name}"), json!({})), short));
+    let others = [
+        ("depthwise network".to_string(), of("mobilenet", json!({"batch": 1})), true),
+        ("MiniLM, batch 1, length 128".to_string(), of("minilm", json!({"batch": 1, "length": 128})), true),
+    ];
+    for (name, [own, plain], short) in zoo.into_iter().chain(others) {
+        let row = own.row(8).named(name).bound(Limit::DotBf16).ratio(1.1).ours(&own);
+        // Operands have 8 significant bits, and each layer rounds what it stores.
+        let row = Row { tolerance: Some(0.25), ..row };
+        rows.push(row.peers(&["openvino-bf16"], &plain).long(!short));
+    }
+}
+
 fn compile(rows: &mut Vec<Row>) {
     let work = light("resnet50");
-    let mut row = work.row(8).named("resnet50").bound(Limit::Unknown).ours(&work);
+    let mut row = work.row(9).named("resnet50").bound(Limit::Unknown).ours(&work);
     row.measure = Measure::Compile;
     row.goal.seconds = Some(4.0);
     rows.push(row);
@@ -197,10 +217,10 @@ fn load(rows: &mut Vec<Row>) {
         ("MiniLM, batch 1, length 128", "minilm", json!({"batch": 1, "length": 128})),
     ] {
         let work = artifact(kind, fields);
-        let mut row = work.row(9).named(name).bound(Limit::Unknown).ratio(0.5).ours(&work);
+        let mut row = work.row(10).named(name).bound(Limit::Unknown).ratio(0.5).ours(&work);
         row.measure = Measure::Load;
         rows.push(row.peers(&["ort"], &work));
-        let mut row = work.row(11).named(name).bound(Limit::Unknown).ratio(1.0).ours(&work);
+        let mut row = work.row(12).named(name).bound(Limit::Unknown).ratio(1.0).ours(&work);
         row.measure = Measure::Memory;
         rows.push(row.peers(&["ort"], &work));
     }
@@ -214,7 +234,7 @@ fn c(rows: &mut Vec<Row>) {
     ];
     for (name, work, short) in zoo.into_iter().chain(others) {
         rows.push(
-            work.row(10).named(name).ratio(1.3).ours_for_c(&work).against("tvm, LLVM", &work).long(!short),
+            work.row(11).named(name).ratio(1.3).ours_for_c(&work).against("tvm, LLVM", &work).long(!short),
         );
     }
 }
@@ -229,7 +249,7 @@ mod tests {
         let count = |group: usize| rows.iter().filter(|row| row.group == group).count();
         let counts: Vec<usize> = (0..GROUPS.len()).map(count).collect();
         let runs = SHIPPED.iter().map(|(_, runs)| runs.len()).sum();
-        assert_eq!(counts, [9, 2, runs, 6, 6, 8, 2, 11, 1, 3, 11, 3]);
+        assert_eq!(counts, [9, 2, runs, 6, 6, 8, 2, 11, 11, 1, 3, 11, 3]);
         assert!(
             rows.iter().all(|row| row.contestants.first().is_some_and(|it| it.engine.starts_with("tvm")))
         );

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use tvm_codegen::Compiled;
 use tvm_core::ir::IRModule;
-use tvm_core::pass::PassContext;
+use tvm_core::pass::{PassContext, Precision};
 use tvm_core::target::Target;
 use tvm_onnx::{DimOption, ImportOptions, ModelFile, OnnxError};
 use tvm_runtime::vm::VmConfig;
@@ -57,6 +57,7 @@ pub struct Model {
     target: Target,
     threads: Option<usize>,
     fast_math: bool,
+    precision: Precision,
     entry: Option<String>,
     config: VmConfig,
 }
@@ -69,6 +70,7 @@ impl Model {
             target: Target::host(),
             threads: None,
             fast_math: false,
+            precision: Precision::Full,
             entry: None,
             config: VmConfig::default(),
         }
@@ -144,6 +146,13 @@ impl Model {
         self
     }
 
+    /// Sets the type in which convolutions and products of f32 with constant weights take their operands; sums stay in f32. The
+    /// default is that of the model.
+    pub fn precision(mut self, precision: Precision) -> Model {
+        self.precision = precision;
+        self
+    }
+
     /// Sets the graph function that is called. The default is `main`, or the only one.
     pub fn entry(mut self, name: impl Into<String>) -> Model {
         self.entry = Some(name.into());
@@ -179,6 +188,7 @@ impl Model {
         };
         let mut context = PassContext::current();
         context.config.fast_math |= self.fast_math;
+        context.config.precision = self.precision.or(context.config.precision);
         let compiled = context.clone().scope(|| Compiled::new(module, &self.target))?;
         let vm = context.clone().scope(|| compiled.clone().into_vm(self.config))?;
         CompiledModel::new(vm, self.entry.as_deref(), Some(artifact::Origin { compiled, context }))

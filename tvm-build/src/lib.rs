@@ -38,6 +38,7 @@ pub use error::{BuildError, BuildItem};
 pub use kernel::{Kernel, KernelFiles};
 pub use model::{Model, ModelFiles};
 pub use settings::Codegen;
+pub use tvm_core::pass::Precision;
 pub use tvm_onnx::DimOption;
 
 #[cfg(test)]

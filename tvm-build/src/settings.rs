@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tvm_codegen::CodegenError;
-use tvm_core::pass::PassContext;
+use tvm_core::pass::{PassContext, Precision};
 use tvm_core::target::{Target, TargetKind};
 
 use crate::{BuildError, BuildItem, cargo, features, names};
@@ -23,6 +23,7 @@ pub(crate) struct Settings {
     pub(crate) target: Option<String>,
     pub(crate) cpu: Option<String>,
     pub(crate) fast_math: bool,
+    pub(crate) precision: Precision,
     pub(crate) out_dir: Option<PathBuf>,
 }
 
@@ -72,6 +73,13 @@ macro_rules! builder_words {
                 self
             }
 
+            /// Sets the type in which convolutions and products of f32 with constant weights take their operands; sums stay in
+            /// f32. The default is that of the model.
+            pub fn precision(mut self, precision: $crate::Precision) -> Self {
+                self.settings.precision = precision;
+                self
+            }
+
             /// Sets the output directory. The default is Cargo's `OUT_DIR`.
             pub fn out_dir(mut self, path: impl Into<std::path::PathBuf>) -> Self {
                 self.settings.out_dir = Some(path.into());
@@ -89,6 +97,7 @@ impl Default for Settings {
             target: None,
             cpu: None,
             fast_math: false,
+            precision: Precision::Full,
             out_dir: None,
         }
     }
@@ -130,6 +139,7 @@ impl Settings {
     pub(crate) fn context(&self) -> PassContext {
         let mut context = PassContext::current();
         context.config.fast_math |= self.fast_math;
+        context.config.precision = self.precision.or(context.config.precision);
         context
     }
 }

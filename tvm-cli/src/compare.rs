@@ -42,6 +42,11 @@ pub(crate) struct Difference {
     pub(crate) absolute: f64,
     /// Largest absolute difference as a share of the expected element, of elements that are not tiny beside the largest one.
     pub(crate) relative: f64,
+    /// Root of the sum of the squares of the differences, as a share of that of the expected elements.
+    pub(crate) rms: f64,
+    /// For how many rows of the last axis the largest element has the same place, and the number of rows, if rows have several
+    /// elements.
+    pub(crate) largest: Option<(usize, usize)>,
     /// Number of elements beyond the tolerance.
     pub(crate) wrong: usize,
     /// Number of elements.
@@ -60,21 +65,33 @@ impl Difference {
             let kind = Some(format!("{}, expected {}", describe(got), describe(want)));
             return Ok(Difference { wrong: total.max(1), total, kind, ..Difference::default() });
         }
+        let columns = want.shape().last().map_or(1, |&it| it as usize);
         let (got, want) = (got.to_f64s()?, want.to_f64s()?);
         let largest = want.iter().filter(|it| it.is_finite()).fold(0.0, |most: f64, it| most.max(it.abs()));
         let atol = atol.unwrap_or(rtol / 100.0 * largest);
         let mut found = Difference { total, ..Difference::default() };
+        if columns > 1 {
+            let pairs = got.chunks(columns).zip(want.chunks(columns));
+            let same = pairs.filter(|(got, want)| place_of_largest(got) == place_of_largest(want)).count();
+            found.largest = Some((same, want.len() / columns));
+        }
+        let (mut squares, mut of_want) = (0.0, 0.0);
         for (&got, &want) in got.iter().zip(&want) {
+            of_want += if want.is_finite() { want * want } else { 0.0 };
             if got == want || got.is_nan() && want.is_nan() {
                 continue;
             }
             let absolute =
                 if got.is_finite() && want.is_finite() { (got - want).abs() } else { f64::INFINITY };
             found.absolute = found.absolute.max(absolute);
+            squares += absolute * absolute;
             if want.abs() > 1e-6 * largest {
                 found.relative = found.relative.max(absolute / want.abs());
             }
             found.wrong += usize::from(absolute > atol + rtol * want.abs());
+        }
+        if squares > 0.0 {
+            found.rms = (squares / of_want).sqrt();
         }
         Ok(found)
     }
@@ -83,6 +100,12 @@ impl Difference {
     pub(crate) fn differs(&self) -> bool {
         self.wrong > 0
     }
+}
+
+/// The place of the first of the largest numbers; NaN are less than numbers.
+fn place_of_largest(row: &[f64]) -> Option<usize> {
+    let better = |at: usize, best: usize| row[at] > row[best] || row[best].is_nan() && !row[at].is_nan();
+    (0..row.len()).reduce(|best, at| if better(at, best) { at } else { best })
 }
 
 #[cfg(test)]

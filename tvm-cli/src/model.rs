@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tvm_codegen::Compiled;
 use tvm_core::ir::IRModule;
-use tvm_core::pass::PassContext;
+use tvm_core::pass::{PassContext, Precision};
 use tvm_core::target::Target;
 use tvm_onnx::{DimOption, ImportOptions, ModelFile};
 use tvm_runtime::artifact::{ArtifactError, ArtifactInfo};
@@ -47,6 +47,9 @@ pub(crate) struct Options {
     /// Lets kernels reassociate and contract floats, and assume that there is no NaN and no infinity.
     #[arg(long)]
     pub(crate) fast_math: bool,
+    /// The type in which convolutions and products of f32 take their operands: f32, bf16 or f16. Sums stay in f32; `tvmc compare` says what it costs in accuracy.
+    #[arg(long, default_value_t, value_name = "TYPE")]
+    pub(crate) precision: Precision,
     /// A symbolic dimension: `n=4` makes it a constant, `n=1..64` bounds it.
     #[arg(long = "dim", value_name = "NAME=N")]
     pub(crate) dims: Vec<Dim>,
@@ -182,6 +185,7 @@ impl Options {
     pub(crate) fn scope<R>(&self, progress: &Progress, f: impl FnOnce() -> R) -> R {
         let mut context = PassContext::current();
         context.config.fast_math |= self.fast_math;
+        context.config.precision = self.precision.or(context.config.precision);
         context.instruments.push(progress.instrument());
         context.scope(f)
     }
@@ -189,7 +193,8 @@ impl Options {
     /// Those of an artifact: none.
     pub(crate) fn for_artifact(target: &Target) -> Options {
         let (dims, shapes, sequences, absent) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Options { target: target.clone(), fast_math: false, dims, shapes, sequences, absent }
+        let precision = Precision::Full;
+        Options { target: target.clone(), fast_math: false, precision, dims, shapes, sequences, absent }
     }
 
     /// Imports and compiles the model at `path`, or loads the artifact there.
@@ -283,8 +288,8 @@ impl Model {
     fn load(path: &Path, options: &Options, config: VmConfig) -> Result<Model, Error> {
         match imported(path, &options.import())? {
             Ok(module) => Model::compile(module, &options.target, config).map_err(Error::file(path)),
-            Err(_) if options.for_import() || options.fast_math => {
-                let message = "is compiled already: --dim, --shape, --sequence, --absent and --fast-math are for models\n  help: give the inputs with --input";
+            Err(_) if options.for_import() || options.fast_math || options.precision != Precision::Full => {
+                let message = "is compiled already: --dim, --shape, --sequence, --absent, --precision and --fast-math are for models\n  help: give the inputs with --input";
                 Err(Error::usage(format!("{} {message}", data::show(path))))
             }
             Err(exe) => {

@@ -106,3 +106,29 @@ fn onnxruntime_gives_the_same_values() {
     let text = tvmc(&["compare", &outside.display().to_string(), "--target", "c", "--inputs", &input]);
     assert!(text.ends_with(" same\n"), "{text}");
 }
+
+#[test]
+fn accuracy_of_narrow_operands_is_reported() {
+    let compare = |options: &[&str]| {
+        let args = [&["compare", &model(), "--with", "f32", "--dim", "n=64", "--json"], options].concat();
+        let output = tvmc_with(&args, "");
+        let report: Json = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        (output.status.code(), report)
+    };
+    let (code, report) = compare(&[]);
+    assert_eq!((code, &report["outputs"][0]["rms"]), (Some(0), &Json::from(0.0)), "{report}");
+    for (precision, most) in [("bf16", 0.02), ("f16", 0.002)] {
+        let (code, report) = compare(&["--precision", precision]);
+        let output = &report["outputs"][0];
+        let rms = output["rms"].as_f64().unwrap();
+        assert!(code == Some(0) && rms > 0.0 && rms < most, "{precision}: {report}");
+        assert_eq!(output["same_largest"]["rows"], 64, "{report}");
+        let same = output["same_largest"]["same"].as_u64().unwrap();
+        assert!(same >= 60, "{report}");
+    }
+    // Beyond the tolerance, the first node is found.
+    let (code, report) = compare(&["--precision", "bf16", "--rtol", "1e-6", "--atol", "1e-6"]);
+    assert!(code == Some(1) && report["first"]["node"].is_string(), "{report}");
+    let (code, err) = refused(&["compare", &model(), "--with", "f32", "--precision", "f8"]);
+    assert!(code == 2 && err.contains("expected f32, bf16 or f16, got `f8`"), "{err}");
+}

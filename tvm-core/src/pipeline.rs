@@ -47,6 +47,7 @@ impl Pass {
         relax::transform::legalize_ops,
         relax::transform::rewrite_dataflow_reshape,
         relax::transform::static_plan_block_memory,
+        relax::transform::to_mixed_precision,
         relax::transform::zero_outputs,
         tir::transform::align_storage,
         tir::transform::check_bounds,

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
+use tvm_core::pass::Precision;
 use tvm_peers::{
     Comparison, Contestant, ENGINES, Effort, Entry, Given, Group, Home, Limit, Limits, Measured, Pool, Row,
     Side, Work, contestants, engine,
@@ -60,9 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let models = given.clone().any(|it| matches!(it, Given::Spec(_)));
     home.prepare(&engines, models, &say).map_err(Error::failed)?;
     let mut cases = home.cases(&rows).map_err(Error::failed)?;
-    if args.options.fast_math {
-        cases.values_mut().for_each(with_fast_math);
-    }
+    cases.values_mut().for_each(|case| with_options(case, &args.options));
 
     let effort = Effort { rounds: args.rounds as usize, seconds: 0.1, patience: Duration::from_secs(300) };
     let command = format!("tvmc bench {}", std::env::args().skip(2).collect::<Vec<_>>().join(" "));
@@ -181,9 +180,14 @@ fn model_row(path: &Path, engines: &[&'static str], args: &Args, home: &Home) ->
 }
 
 /// Adds the option to a case of work by name.
-fn with_fast_math(case: &mut String) {
+fn with_options(case: &mut String, options: &Options) {
     if let Ok(Json::Object(mut fields)) = serde_json::from_str(case) {
-        fields.insert("fast_math".to_string(), true.into());
+        if options.fast_math {
+            fields.insert("fast_math".to_string(), true.into());
+        }
+        if options.precision != Precision::Full {
+            fields.insert("precision".to_string(), options.precision.to_string().into());
+        }
         *case = Json::Object(fields).to_string();
     }
 }

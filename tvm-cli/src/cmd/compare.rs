@@ -1,11 +1,12 @@
-//! The command `tvmc compare`: runs a model here and in another program, and compares the results.
+//! The command `tvmc compare`: runs a model here, and in another program or in another precision, and compares the results.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
-use tvm_onnx::proto::{GraphProto, ModelProto};
+use tvm_core::pass::Precision;
+use tvm_onnx::proto::GraphProto;
 use tvm_runtime::Tensor;
 use tvm_runtime::vm::VmConfig;
 
@@ -13,10 +14,10 @@ use crate::compare::Difference;
 use crate::data;
 use crate::error::Error;
 use crate::inputs::Inputs;
-use crate::model::{self, Content, Model, Options, Threads};
+use crate::model::{self, Content, Options, Threads};
 use crate::out::{self, Colour};
 use crate::progress::Progress;
-use crate::reference::{OnnxRuntime, Reference};
+use crate::reference::{OnnxRuntime, Own, Reference};
 use crate::search::{Finding, Found, Probe, Search};
 
 /// Arguments of `tvmc compare`.
@@ -24,17 +25,17 @@ use crate::search::{Finding, Found, Probe, Search};
 pub(crate) struct Args {
     /// An ONNX model; `-` is standard input.
     model: PathBuf,
-    /// The program to compare with.
-    #[arg(long, value_name = "PROGRAM", default_value = "onnxruntime")]
+    /// What to compare with.
+    #[arg(long, value_name = "REFERENCE", default_value = "onnxruntime")]
     with: Peer,
     /// A Python that has the program's package; by default the first one in PATH that has it, else that of the peers of `tvmc bench`.
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
     #[command(flatten)]
     inputs: Inputs,
-    /// Relative difference allowed.
-    #[arg(long, default_value_t = 1e-3)]
-    rtol: f64,
+    /// Relative difference allowed; by default 0.001, and 0.05 with f32.
+    #[arg(long)]
+    rtol: Option<f64>,
     /// Absolute difference allowed; by default a hundredth of --rtol, of the largest element of the output.
     #[arg(long)]
     atol: Option<f64>,
@@ -50,36 +51,51 @@ pub(crate) struct Args {
     options: Options,
 }
 
-/// A program to compare with.
+/// What to compare with.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Peer {
     /// The Python package onnxruntime.
     #[value(alias = "ort")]
     Onnxruntime,
+    /// The same model in f32, for what --precision costs in accuracy.
+    F32,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let Peer::Onnxruntime = args.with;
     let Content::Onnx(bytes) = model::read(&args.model)? else {
         let message = "is compiled already; the model itself is compared";
         return Err(Error::usage(format!("{} {message}", data::show(&args.model))));
     };
     let folder = model::directory(&args.model);
-    let mut reference =
-        OnnxRuntime::start(args.python.as_deref(), bytes.clone(), &folder, args.threads.number())?;
-    let program = format!("onnxruntime {}", reference.version());
-    let proto = tvm_onnx::read_model(bytes).map_err(Error::file(&args.model))?;
+    let proto = tvm_onnx::read_model(bytes.clone()).map_err(Error::file(&args.model))?;
     let graph = proto.graph.as_ref().ok_or_else(|| Error::failed("the model has no graph"))?;
-    let progress = Progress::importing(&args.model);
-    let mut pair = Pair {
-        args,
-        proto: &proto,
-        folder: &folder,
-        reference: &mut reference,
-        inputs: Vec::new(),
+    let (mut runtime, mut full);
+    let progress;
+    let own = |options: Options, progress| Own {
+        proto: proto.clone(),
+        file: args.model.clone(),
+        folder: folder.clone(),
+        options,
         config: args.threads.config(),
-        progress: &progress,
+        progress,
     };
+    let (program, rtol, reference): (String, f64, &mut dyn Reference) = match args.with {
+        Peer::Onnxruntime => {
+            let python = args.python.as_deref();
+            runtime = OnnxRuntime::start(python, bytes, &folder, args.threads.number())?;
+            progress = Progress::importing(&args.model);
+            (format!("onnxruntime {}", runtime.version()), 1e-3, &mut runtime)
+        }
+        Peer::F32 => {
+            progress = Progress::importing(&args.model);
+            full = own(Options { precision: Precision::Full, ..args.options.clone() }, &progress);
+            // Three significant digits are what bf16 has.
+            ("the same model in f32".to_string(), 5e-2, &mut full)
+        }
+    };
+    let rtol = args.rtol.unwrap_or(rtol);
+    let own = own(args.options.clone(), &progress);
+    let mut pair = Pair { args, rtol, own, reference, inputs: Vec::new() };
     let names: Vec<String> = graph.output.iter().map(|it| it.name.clone()).collect();
     let differences = pair.differences(&names)?;
     let first = names.iter().zip(&differences).find(|(_, it)| it.differs());
@@ -101,69 +117,58 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if first.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A model in both programs.
+/// A model that is run here, and by what it is compared with.
 struct Pair<'a> {
     args: &'a Args,
-    proto: &'a ModelProto,
-    folder: &'a Path,
+    rtol: f64,
+    own: Own<'a>,
     reference: &'a mut dyn Reference,
     /// The inputs, once they are known.
     inputs: Vec<(String, Tensor)>,
-    config: VmConfig,
-    progress: &'a Progress,
 }
 
 impl Probe for Pair<'_> {
     fn differences(&mut self, names: &[String]) -> Result<Vec<Difference>, Error> {
-        self.progress.say(format!("comparing {} values", names.len()));
+        self.own.progress.say(format!("comparing {} values", names.len()));
         let ours = self.ours(names)?;
         let theirs = self.reference.run(names, &self.inputs)?;
         if ours.len() != theirs.len() {
             return Err(Error::failed(format!("{} outputs, expected {}", ours.len(), theirs.len())));
         }
         let pairs = ours.iter().zip(&theirs);
-        pairs.map(|(ours, theirs)| Difference::of(ours, theirs, self.args.rtol, self.args.atol)).collect()
+        pairs.map(|(ours, theirs)| Difference::of(ours, theirs, self.rtol, self.args.atol)).collect()
     }
 }
 
 impl Pair<'_> {
     /// Our values of these names.
     fn ours(&mut self, names: &[String]) -> Result<Vec<Tensor>, Error> {
-        let (args, options) = (self.args, &self.args.options);
-        let proto = with_outputs(self.proto, names);
-        let model = options.scope(self.progress, || {
-            let module = tvm_onnx::import_proto(&proto, Some(self.folder), &options.import())
-                .map_err(Error::file(&args.model))?;
-            Model::compile(module, &options.target, self.config.clone()).map_err(Error::file(&args.model))
-        })?;
+        let model = self.own.compile(names)?;
         if self.inputs.is_empty() {
-            let tensors = args.inputs.read_or_random(&model, options)?;
+            let tensors = self.args.inputs.read_or_random(&model, &self.args.options)?;
             self.inputs = model.params()?.into_iter().map(|(name, _)| name).zip(tensors).collect();
         }
         let inputs: Vec<Tensor> = self.inputs.iter().map(|(_, it)| it.clone()).collect();
-        self.progress.say(format!("comparing {} values", names.len()));
-        model.run(&inputs).map_err(Error::file(&args.model))
+        self.own.progress.say(format!("comparing {} values", names.len()));
+        model.run(&inputs).map_err(Error::file(&self.args.model))
     }
-}
-
-/// The model with these values as its outputs.
-fn with_outputs(proto: &ModelProto, names: &[String]) -> ModelProto {
-    let mut proto = proto.clone();
-    if let Some(graph) = &mut proto.graph {
-        let output = |name: &String| {
-            let known = graph.output.iter().chain(&graph.value_info).find(|it| it.name == *name);
-            known.cloned().unwrap_or_else(|| tvm_onnx::proto::ValueInfoProto { name: name.clone(), ty: None })
-        };
-        graph.output = names.iter().map(output).collect();
-    }
-    proto
 }
 
 /// Prints a table of the outputs.
 fn print(program: &str, names: &[String], differences: &[Difference]) {
     out::line(format_args!("compared with {program}\n"));
     let mut rows = vec![
-        ["output", "largest difference", "relative", "elements that differ", ""].map(String::from).to_vec(),
+        [
+            "output",
+            "largest difference",
+            "relative",
+            "root mean square",
+            "same largest",
+            "elements that differ",
+            "",
+        ]
+        .map(String::from)
+        .to_vec(),
     ];
     for (name, it) in names.iter().zip(differences) {
         let verdict = match it.differs() {
@@ -172,10 +177,12 @@ fn print(program: &str, names: &[String], differences: &[Difference]) {
         };
         let mut row = vec![name.escape_debug().to_string()];
         match &it.kind {
-            Some(kind) => row.extend([kind.clone(), String::new(), String::new()]),
+            Some(kind) => row.extend([kind.as_str(), "", "", "", ""].map(String::from)),
             None => row.extend([
                 format!("{:.3e}", it.absolute),
                 format!("{:.3e}", it.relative),
+                format!("{:.3e}", it.rms),
+                it.largest.map_or_else(String::new, |(same, rows)| format!("{same} of {rows}")),
                 format!("{} of {}", it.wrong, it.total),
             ]),
         }
@@ -224,8 +231,11 @@ fn as_json(name: &str, it: &Difference) -> Json {
     let number = |it: f64| if it.is_finite() { Json::from(it) } else { Json::from("inf") };
     let mut row = json!({
         "name": name, "differs": it.differs(), "absolute": number(it.absolute), "relative": number(it.relative),
-        "wrong": it.wrong, "elements": it.total,
+        "rms": number(it.rms), "wrong": it.wrong, "elements": it.total,
     });
+    if let Some((same, rows)) = it.largest {
+        row["same_largest"] = json!({"rows": rows, "same": same});
+    }
     if let Some(kind) = &it.kind {
         row["kind"] = kind.clone().into();
     }
@@ -252,7 +262,7 @@ fn json_finding(graph: &GraphProto, finding: &Finding) -> Json {
 mod tests {
     use clap::Parser;
     use tvm_onnx::proto::{
-        DimensionProto, ElemType, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
+        DimensionProto, ElemType, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
         TensorTypeProto, TypeProto, ValueInfoProto,
     };
 
@@ -262,23 +272,6 @@ mod tests {
     struct Line {
         #[command(flatten)]
         args: Args,
-    }
-
-    /// Another version of a model, run by ourselves: what is changed in it differs.
-    struct Changed {
-        proto: ModelProto,
-        folder: PathBuf,
-        args: Args,
-    }
-
-    impl Reference for Changed {
-        fn run(&mut self, names: &[String], inputs: &[(String, Tensor)]) -> Result<Vec<Tensor>, Error> {
-            let options = &self.args.options;
-            let proto = with_outputs(&self.proto, names);
-            let module = tvm_onnx::import_proto(&proto, Some(&self.folder), &options.import())?;
-            let model = Model::compile(module, &options.target, VmConfig::default())?;
-            model.run(&inputs.iter().map(|(_, it)| it.clone()).collect::<Vec<_>>())
-        }
     }
 
     /// A chain of `n` nodes that add to, or multiply, four elements by weights that are `1`.
@@ -324,25 +317,26 @@ mod tests {
 
     #[test]
     fn a_changed_weight_is_found() {
-        let parse = || Line::parse_from(["compare", "model.onnx", "--target", "interpreter"]).args;
-        let (args, folder) = (parse(), PathBuf::from("."));
+        let args = Line::parse_from(["compare", "model.onnx", "--target", "interpreter"]).args;
+        let progress = Progress::importing(&args.model);
+        let own = |proto| Own {
+            proto,
+            file: args.model.clone(),
+            folder: PathBuf::from("."),
+            options: args.options.clone(),
+            config: VmConfig::default(),
+            progress: &progress,
+        };
         let proto = chain(40);
         let graph = proto.graph.clone().unwrap();
         for index in [0, 17, 38, 39] {
             let mut other = proto.clone();
             let weights = &mut other.graph.as_mut().unwrap().initializer[index];
             weights.raw_data = [1.0f32, 1.0, 1.5, 1.0].map(f32::to_le_bytes).concat().into();
-            let mut reference = Changed { proto: other, folder: folder.clone(), args: parse() };
-            let progress = Progress::importing(&args.model);
-            let mut pair = Pair {
-                args: &args,
-                proto: &proto,
-                folder: &folder,
-                reference: &mut reference,
-                inputs: Vec::new(),
-                config: VmConfig::default(),
-                progress: &progress,
-            };
+            let mut reference = own(other);
+            let own = own(proto.clone());
+            let mut pair =
+                Pair { args: &args, rtol: 1e-3, own, reference: &mut reference, inputs: Vec::new() };
             let output = graph.output[0].name.clone();
             let difference = pair.differences(std::slice::from_ref(&output)).unwrap().remove(0);
             assert_eq!(difference.wrong, 1, "{index}");

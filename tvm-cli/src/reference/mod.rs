@@ -1,12 +1,14 @@
-//! Other programs that run ONNX models, whose results ours are compared with.
+//! What runs ONNX models, and whose results ours are compared with: other programs, or this one with other options.
 
 mod onnxruntime;
+mod own;
 
 use tvm_runtime::Tensor;
 
 use crate::error::Error;
 
 pub(crate) use onnxruntime::OnnxRuntime;
+pub(crate) use own::Own;
 
 /// A program that runs a model.
 pub(crate) trait Reference {

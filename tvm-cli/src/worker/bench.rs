@@ -8,7 +8,7 @@
 //! The answer to `load` also has `compile_s`, the time from the imported module to a virtual machine that can run it. With
 //! `"artifact":true` it has `ready_s`, the time from an artifact of the model in a file to the first result. A case
 //! with `"symbolic":true` is compiled for the shapes of its model, with bounds `"dims":["n=1..64", …]` if given, any other for
-//! those of its inputs; one with `"fast_math":true` with that option. A failure is answered
+//! those of its inputs; one with `"fast_math":true` or `"precision":"bf16"` with that option. A failure is answered
 //! with `{"ok":false,"err":"…"}`. `BENCH_THREADS` sets the number of threads for a run (default 1).
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value as Json, json};
-use tvm_core::pass::PassContext;
+use tvm_core::pass::{PassContext, Precision};
 use tvm_core::target::Target;
 use tvm_onnx::ImportOptions;
 use tvm_runtime::vm::{VmConfig, Workspace};
@@ -99,8 +99,16 @@ fn load(target: &Target, case: &Json) -> Result<Case, Error> {
     let start = Instant::now();
     let mut context = PassContext::default();
     context.config.fast_math = case["fast_math"] == true;
+    context.config.precision = precision(case)?;
     let model = context.scope(|| Model::compile(module, target, VmConfig::default()))?;
     Case::new(model, &inputs, start)
+}
+
+/// The type of operands, as the option `--precision` has it.
+fn precision(case: &Json) -> Result<Precision, Error> {
+    case["precision"]
+        .as_str()
+        .map_or(Ok(Precision::Full), |it| it.parse().map_err(|err: String| Error::failed(err)))
 }
 
 /// The values or bounds of dimensions, as the option `--dim` has them.
@@ -127,6 +135,7 @@ fn compile_apart(
         command.args(["--dim", dim]);
     });
     command.args((case["fast_math"] == true).then_some("--fast-math"));
+    command.args(["--precision", &precision(case)?.to_string()]);
     let output = command.output().map_err(Error::io(&program))?;
     let error = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(Error::failed(error.trim())) }

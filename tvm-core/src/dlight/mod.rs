@@ -61,7 +61,7 @@ pub fn default_schedule() -> Pass {
         let target = &ctx.target;
         let scheduled = match target.kind {
             TargetKind::Host | TargetKind::C | TargetKind::Llvm => {
-                let bf16_dot = target.machine.bf16_dot && ctx.config.fast_math;
+                let bf16_dot = target.machine.bf16_dot && ctx.config.sums_pairs();
                 schedule(func, &Machine { bf16_dot, ..target.machine })
             }
             TargetKind::Cuda | TargetKind::Interpreter => None,

@@ -5,10 +5,11 @@
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use tvm_runtime::Trust;
+use tvm_runtime::{DataType, Trust};
 
 use super::{Choices, Pass, PassError, PassInstrument, Pipelines, VerifyEach};
 use crate::ir::IRModule;
@@ -26,12 +27,72 @@ pub struct PassConfig {
     /// Code generation may reassociate and contract floats, multiply by reciprocals, assume that there is no NaN and no
     /// infinity, and ignore the sign of zero. When off, only the reductions of reduction blocks may be contracted.
     pub fast_math: bool,
+    /// `ToMixedPrecision`: the type in which convolutions and products with constant weights take their operands. Sums stay in
+    /// f32. By default, that of the model.
+    pub precision: Precision,
     /// Promises of the caller; none by default: kernels check arguments and accesses, and call no C function.
     pub trust: Trust,
     options: FxHashMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
+/// The type in which convolutions and products of f32 take their operands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// f32, as the model says.
+    #[default]
+    Full,
+    /// bf16: the range of f32, with 8 significant bits. CPUs with instructions for it sum its products in pairs.
+    Bf16,
+    /// f16: 11 significant bits, numbers up to 65504. On CPUs, it halves the size of the weights, and is not faster.
+    F16,
+}
+
+impl Precision {
+    /// All of them, and their names on the command line.
+    pub const ALL: [(Precision, &str); 3] =
+        [(Precision::Full, "f32"), (Precision::Bf16, "bf16"), (Precision::F16, "f16")];
+
+    /// The type of the operands; `None` for that of the model.
+    pub const fn dtype(self) -> Option<DataType> {
+        match self {
+            Precision::Full => None,
+            Precision::Bf16 => Some(DataType::BF16),
+            Precision::F16 => Some(DataType::F16),
+        }
+    }
+}
+
+impl Precision {
+    /// This precision, or `other` if this is [`Precision::Full`].
+    #[must_use]
+    pub fn or(self, other: Precision) -> Precision {
+        if self == Precision::Full { other } else { self }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Precision::ALL.into_iter().find(|(it, _)| it == self).map_or("", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Precision {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Precision, String> {
+        let found = Precision::ALL.into_iter().find(|(_, name)| *name == text);
+        found.map(|(it, _)| it).ok_or_else(|| format!("expected f32, bf16 or f16, got `{text}`"))
+    }
+}
+
 impl PassConfig {
+    /// True if products of bf16 may be summed in pairs, which rounds other intermediate results than the sums of one after
+    /// the other.
+    pub fn sums_pairs(&self) -> bool {
+        self.fast_math || self.precision == Precision::Bf16
+    }
+
     /// Sets the options of a user-defined pass: one value per type.
     pub fn set_option<T: Any + Send + Sync>(&mut self, options: T) {
         self.options.insert(TypeId::of::<T>(), Arc::new(options));
@@ -50,6 +111,7 @@ impl Default for PassConfig {
             winograd: true,
             unroll_max_steps: 0,
             fast_math: false,
+            precision: Precision::Full,
             trust: Trust::none(),
             options: FxHashMap::default(),
         }

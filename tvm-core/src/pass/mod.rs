@@ -14,7 +14,7 @@ mod sequential;
 mod tests;
 
 pub use choices::{Choice, Choices};
-pub use context::{PassConfig, PassContext};
+pub use context::{PassConfig, PassContext, Precision};
 pub use error::PassError;
 pub use instrument::{PassInstrument, PassTiming, PassTimingInstrument, PrintIR, Sink, VerifyEach};
 pub use kind::{Pass, PassInfo, PassKind, dataflow_block_pass, function_pass, module_pass, prim_func_pass};

@@ -17,6 +17,7 @@ pub fn default_build() -> Pass {
             relax::eliminate_common_subexpr(),
             relax::fuse_attention(),
             relax::dead_code_elimination(),
+            relax::to_mixed_precision(),
             relax::convert_layout(),
             relax::legalize_ops(),
             relax::fold_constant(),

@@ -15,6 +15,16 @@ pub(crate) fn parts(dtype: DataType) -> i64 {
     BITS / i64::from(dtype.bits())
 }
 
+/// The intrinsic that multiplies words of `data` by weights that are words, of type `i32`, and the type of its sums; `None` if the
+/// weights are no words.
+pub(crate) fn dot(data: DataType, weight: DataType) -> Option<(Intrinsic, DataType)> {
+    match (data, weight) {
+        (DataType::U8, DataType::I32) => Some((Intrinsic::Dot4, DataType::I32)),
+        (DataType::BF16, DataType::I32) => Some((Intrinsic::Dot2, DataType::F32)),
+        _ => None,
+    }
+}
+
 /// The word at `at` of neighbouring elements of type `dtype` along the dimension `place`, of which the first `extent` are terms;
 /// `load` gives the element at an index.
 pub(crate) fn word(

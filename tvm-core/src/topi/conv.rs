@@ -8,7 +8,7 @@ use super::{PadMode, pad};
 use crate::arith::Analyzer;
 use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
 use crate::tir::layout::{Layout, LayoutAxis};
-use crate::tir::{Intrinsic, PrimExpr, words};
+use crate::tir::{PrimExpr, words};
 
 /// Parameters of a convolution, one value per spatial axis.
 #[derive(Clone, Debug)]
@@ -39,16 +39,16 @@ pub struct ConvLayouts {
 }
 
 impl ConvLayouts {
-    /// The layout of words of four channels of the data each, and the axis of the data that is divided into words: its channels, if they
-    /// are not divided, or the innermost ones, if they are whole words.
-    pub(crate) fn data_of_words(&self) -> Option<(Layout, usize)> {
+    /// The layout of words of neighbouring channels of data of `dtype`, and the axis of the data that is divided into words: its
+    /// channels, if they are not divided, or the innermost ones, if they are whole words.
+    pub(crate) fn data_of_words(&self, dtype: DataType) -> Option<(Layout, usize)> {
         if is_plain(&self.data, &self.letters) {
             return Some((self.data.clone(), 1));
         }
         let last = self.data.axes().last()?;
-        let block =
-            last.factor.filter(|block| last.letter == 'C' && block % words::parts(DataType::U8) == 0)?;
-        let of_words = format!("{}{}c", self.letters, block / words::parts(DataType::U8)).parse().ok()?;
+        let parts = words::parts(dtype);
+        let block = last.factor.filter(|block| last.letter == 'C' && block % parts == 0)?;
+        let of_words = format!("{}{}c", self.letters, block / parts).parse().ok()?;
         Some((of_words, self.data.ndim() - 1))
     }
 
@@ -58,8 +58,9 @@ impl ConvLayouts {
     }
 }
 
-/// Convolution: a padding stage when there is padding, a stage that makes words of bytes if the weights are words, then one block with the axes of the result and reduction axes: the
-/// axes of the weights in their order, without the output channels.
+/// Convolution: a padding stage when there is padding, a stage that makes words of the data if the weights are words of `i32`, then
+/// one block with the axes of the result and reduction axes: the axes of the weights in their order, without the output
+/// channels.
 pub fn conv(
     name: &str,
     x: &TensorExpr,
@@ -92,8 +93,8 @@ pub fn conv(
     } else {
         x.clone()
     };
-    let of_words = (x.dtype(), weight.dtype()) == (DataType::U8, DataType::I32);
-    let words = layouts.data_of_words().filter(|_| of_words);
+    let dot = words::dot(x.dtype(), weight.dtype());
+    let words = layouts.data_of_words(x.dtype()).filter(|_| dot.is_some());
     let (x, data) = match &words {
         Some((words, axis)) => (&words_of(name, x, *axis), words),
         None => (x, &layouts.data),
@@ -139,9 +140,9 @@ pub fn conv(
         }
         let x = x.at(simplified(data.index(letters, &at)));
         let weight = weight.at(simplified(layouts.kernel.index(kernel_letters, &kernel)));
-        if words.is_some() {
-            let zero = PrimExpr::int(0, DataType::I32);
-            return sum(PrimExpr::call(Intrinsic::Dot4, [x, weight, zero], DataType::I32), &axes);
+        if let Some((dot, summed)) = dot {
+            let zero = PrimExpr::constant(0.0, summed);
+            return sum(PrimExpr::call(dot, [x, weight, zero], summed), &axes);
         }
         sum(x.cast(wide) * weight.cast(wide), &axes)
     });

@@ -5,7 +5,7 @@ use tvm_runtime::DataType;
 use super::reduction::{accumulator, narrowed};
 use crate::arith::dims::simplify_dim;
 use crate::te::{TensorExpr, compute, reduce_axis, sum};
-use crate::tir::{Intrinsic, Layout, PrimExpr, words};
+use crate::tir::{Layout, PrimExpr, words};
 
 /// NumPy's `matmul`: products over the last two axes; the other axes broadcast. A tensor of rank 1 is a row on the left
 /// and a column on the right, and the axis added for that is not in the result.
@@ -40,7 +40,8 @@ pub fn matmul(a: &TensorExpr, b: &TensorExpr, shape: &[PrimExpr], dtype: DataTyp
 }
 
 /// Products of the last axis of `x` with weights whose undivided axes are columns (`N`) and terms (`K`). Weights of type `i32`
-/// are words of two neighbouring terms of `bf16`: the products of both are summed at once ([`Intrinsic::Dot2`]).
+/// are words of neighbouring terms, whose products are summed at once: two of `bf16` ([`Intrinsic::Dot2`](crate::tir::Intrinsic::Dot2)),
+/// or four of `i8` for data of `u8` ([`Intrinsic::Dot4`](crate::tir::Intrinsic::Dot4)).
 pub fn dense_pack(
     x: &TensorExpr,
     weight: &TensorExpr,
@@ -49,19 +50,15 @@ pub fn dense_pack(
     dtype: DataType,
 ) -> TensorExpr {
     let wide = accumulator(dtype);
-    let dot = match (x.dtype(), weight.dtype()) {
-        (DataType::BF16, DataType::I32) => Some((Intrinsic::Dot2, PrimExpr::float(0.0, wide))),
-        (DataType::U8, DataType::I32) => Some((Intrinsic::Dot4, PrimExpr::int(0, wide))),
-        _ => None,
-    };
+    let dot = words::dot(x.dtype(), weight.dtype());
     let left = if dot.is_some() { &words_of("matmul", x, x.ndim() - 1) } else { x };
     let k = reduce_axis("k", left.dim(left.ndim() - 1));
     let product = compute("matmul", shape, &[left, weight], |i| {
         let (rows, column) = i.split_at(i.len() - 1);
         let terms: Vec<PrimExpr> = rows.iter().cloned().chain([k.expr()]).collect();
         let (a, b) = (left.at(terms), weight.at(layout.index("NK", &[column[0].clone(), k.expr()])));
-        let term = match &dot {
-            Some((dot, zero)) => PrimExpr::call(*dot, [a, b, zero.clone()], wide),
+        let term = match dot {
+            Some((dot, summed)) => PrimExpr::call(dot, [a, b, PrimExpr::constant(0.0, summed)], summed),
             None => a.cast(wide) * b.cast(wide),
         };
         sum(term, &[&k])

@@ -1,5 +1,6 @@
 //! Pooling over any number of spatial axes, in any layout.
 
+use super::reduction::{accumulator, narrowed};
 use super::transform::lazy;
 use super::{PadMode, ceil_div, pad};
 use crate::te::{ReduceAxis, TensorExpr, compute, max, min_value, reduce_axis, sum};
@@ -65,16 +66,20 @@ impl PoolParams {
 /// Largest element of every window; NaN if the window contains NaN.
 pub fn max_pool(name: &str, x: &TensorExpr, params: &PoolParams, shape: &[PrimExpr]) -> TensorExpr {
     let window = params.window_axes();
-    let x = params.padded(x, shape, min_value(x.dtype()));
-    compute(name, shape, &[&x], |i| max(params.source(&x, i, &window), &window.iter().collect::<Vec<_>>()))
+    let (dtype, wide) = (x.dtype(), accumulator(x.dtype()));
+    let x = params.padded(x, shape, min_value(dtype));
+    let most = compute(name, shape, &[&x], |i| {
+        max(params.source(&x, i, &window).cast(wide), &window.iter().collect::<Vec<_>>())
+    });
+    narrowed(most, dtype)
 }
 
 /// Mean of every window.
 pub fn avg_pool(name: &str, x: &TensorExpr, params: &PoolParams, shape: &[PrimExpr]) -> TensorExpr {
-    let (window, dtype) = (params.window_axes(), x.dtype());
+    let (window, dtype, wide) = (params.window_axes(), x.dtype(), accumulator(x.dtype()));
     let padded = params.padded(x, shape, PrimExpr::constant(0.0, dtype));
     let total = compute("pool_sum", shape, &[&padded], |i| {
-        sum(params.source(&padded, i, &window), &window.iter().collect::<Vec<_>>())
+        sum(params.source(&padded, i, &window).cast(wide), &window.iter().collect::<Vec<_>>())
     });
     compute(name, shape, &[&total], |i| {
         let mut count = PrimExpr::index(1);
@@ -91,13 +96,13 @@ pub fn avg_pool(name: &str, x: &TensorExpr, params: &PoolParams, shape: &[PrimEx
             let last = ceil_div(limit - &start, &step).min(params.window[d]);
             count = count * (last - first).max(1);
         }
-        total.at(i) / count.cast(dtype)
+        (total.at(i) / count.cast(wide)).cast(dtype)
     })
 }
 
 /// Means of windows that divide every one of the spatial axes `axes` as evenly as possible.
 pub fn adaptive_avg_pool(name: &str, x: &TensorExpr, axes: &[usize], shape: &[PrimExpr]) -> TensorExpr {
-    let dtype = x.dtype();
+    let (dtype, wide) = (x.dtype(), accumulator(x.dtype()));
     let even = |d: usize| {
         let (extent, out) = (&x.shape()[axes[d]], &shape[axes[d]]);
         match (extent.as_int(), out.as_int()) {
@@ -129,7 +134,7 @@ pub fn adaptive_avg_pool(name: &str, x: &TensorExpr, axes: &[usize], shape: &[Pr
             }
             at[axes[d]] = index;
         }
-        let element = lazy(inside, x.at(at), PrimExpr::constant(0.0, dtype));
+        let element = lazy(inside, x.at(at).cast(wide), PrimExpr::constant(0.0, wide));
         sum(element, &window.iter().collect::<Vec<_>>())
     });
     compute(name, shape, &[&total], |i| {
@@ -137,6 +142,6 @@ pub fn adaptive_avg_pool(name: &str, x: &TensorExpr, axes: &[usize], shape: &[Pr
             let (start, end) = range(i, d);
             count * if even(d) { size(d) } else { end - start }
         });
-        total.at(i) / count.cast(dtype)
+        (total.at(i) / count.cast(wide)).cast(dtype)
     })
 }

@@ -16,6 +16,7 @@ mod legalize_ops;
 mod renew_defs;
 mod rewrite_dataflow_reshape;
 mod static_plan_block_memory;
+mod to_mixed_precision;
 mod zero_outputs;
 
 pub use annotate_tir_op_pattern::annotate_tir_op_pattern;
@@ -34,7 +35,10 @@ pub use legalize_ops::legalize_ops;
 pub use renew_defs::renew_defs;
 pub use rewrite_dataflow_reshape::rewrite_dataflow_reshape;
 pub use static_plan_block_memory::static_plan_block_memory;
+pub use to_mixed_precision::to_mixed_precision;
 pub use zero_outputs::zero_outputs;
 
+#[cfg(test)]
+mod random_graphs;
 #[cfg(test)]
 mod tests;

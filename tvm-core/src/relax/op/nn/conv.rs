@@ -38,7 +38,7 @@ const TRANSPOSE_ATTRS: &[AttrDef] =
 macro_rules! convolutions {
     ($($name:literal $transpose:literal $spatial:literal;)*) => {
         &[$(
-            OpDef::new($name, "convolution of data with weight; ONNX `Conv`; weights of i32 for data of u8 are words of four neighbouring channels of i8", |cx| infer(cx, $spatial, false))
+            OpDef::new($name, "convolution of data with weight; ONNX `Conv`; weights of i32 are words of neighbouring channels: four of i8 for data of u8, two of bf16 for data of bf16", |cx| infer(cx, $spatial, false))
                 .args(ARGS)
                 .attrs(ATTRS)
                 .tensor_program(|cx| lower(cx, $spatial, false)),
@@ -88,15 +88,13 @@ fn layouts(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Co
     Ok(ConvLayouts { letters, data, kernel, out })
 }
 
-/// True if the weights are words of four neighbouring channels of bytes.
-fn is_of_words(ctx: &InferContext<'_>, layouts: &ConvLayouts) -> Result<bool, IrError> {
-    let [data, weight] = [ctx.tensor(0)?.dtype, ctx.tensor(1)?.dtype];
-    if (data, weight) != (Some(DataType::U8), Some(DataType::I32)) {
-        return Ok(false);
-    }
-    let whole = layouts.data_of_words().is_some();
+/// The type of the elements of the data if the weights are words of neighbouring channels, and that of their sums.
+fn of_words(ctx: &InferContext<'_>, layouts: &ConvLayouts) -> Result<Option<(DataType, DataType)>, IrError> {
+    let (Some(data), Some(weight)) = (ctx.tensor(0)?.dtype, ctx.tensor(1)?.dtype) else { return Ok(None) };
+    let Some((_, summed)) = words::dot(data, weight) else { return Ok(None) };
+    let whole = layouts.data_of_words(data).is_some();
     if whole && ctx.attrs.int("groups").is_none_or(|groups| groups == 1) {
-        return Ok(true);
+        return Ok(Some((data, summed)));
     }
     let message = format!(
         "weights of words are for one group, and channels that are plain or in blocks of whole words, as in `NCHW32c`; got `{}`",
@@ -115,11 +113,13 @@ fn is_of_bytes(ctx: &InferContext<'_>) -> Result<bool, IrError> {
 fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type, IrError> {
     let layouts = layouts(ctx, spatial, transpose)?;
     let params = params(ctx, spatial)?;
-    let of_words = !transpose && is_of_words(ctx, &layouts)?;
-    let of_bytes = !transpose && is_of_bytes(ctx)?;
-    let dtype = match ctx.attrs.dtype("out_dtype") {
-        given if of_words || of_bytes => given.or(Some(DataType::I32)),
-        given => given.or(ctx.same_dtype()?),
+    let of_words = if transpose { None } else { of_words(ctx, &layouts)? };
+    let dtype = match (ctx.attrs.dtype("out_dtype"), of_words) {
+        (given, Some((_, summed))) => given.or(Some(summed)),
+        (given, None) if !transpose && is_of_bytes(ctx)? => given.or(Some(DataType::I32)),
+        // The elements are cast to the type of the result: they may have different types if it is given.
+        (Some(given), None) => Some(given),
+        (None, None) => ctx.same_dtype()?,
     };
     let (data, weight) = (ctx.dims(0, layouts.data.ndim())?, ctx.dims(1, layouts.kernel.ndim())?);
     let (Some(data), Some(weight)) = (data, weight) else {
@@ -130,7 +130,7 @@ fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type
     let data = &layouts.data.undivided_shape(&layouts.letters, data);
     let weight = &layouts.kernel.undivided_shape(&layouts.kernel_letters(), weight);
     let groups = params.groups;
-    let parts = if of_words { words::parts(DataType::U8) } else { 1 };
+    let parts = of_words.map_or(1, |(data, _)| words::parts(data));
     // Channels that fill no word are followed by zeros.
     let of_data = simplify_dim(&((&data[1] + (parts - 1)).floordiv(parts) * parts));
     let channels = if transpose { &weight[0] } else { &simplify_dim(&(&weight[1] * (groups * parts))) };

@@ -22,7 +22,11 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
     infer,
 )
 .args(&[tensor("data"), tensor("weight")])
-.attrs(&[required("weight_layout", AttrKind::Str), attr("units", AttrKind::Int).default("all columns")])
+.attrs(&[
+    required("weight_layout", AttrKind::Str),
+    attr("units", AttrKind::Int).default("all columns"),
+    attr("out_dtype", AttrKind::DType).default("that of the data; i32 for data of u8"),
+])
 .tensor_program(|cx| {
     let (layout, shape, dtype) = (weight_layout(&cx.infer())?, cx.out_shape(0)?, cx.out_dtype(0)?);
     single(cx, |x| Ok(topi::dense_pack(&x[0], &x[1], &layout, shape, dtype)))
@@ -38,10 +42,11 @@ fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         (Some(narrow @ (DataType::BF16 | DataType::U8)), Some(DataType::I32)) => Some(words::parts(narrow)),
         _ => None,
     };
-    let dtype = match (of_words, data.dtype) {
-        (Some(_), Some(DataType::U8)) => Some(DataType::I32),
-        (Some(_), dtype) => dtype,
-        (None, _) => ctx.same_dtype()?,
+    let dtype = match (ctx.attrs.dtype("out_dtype"), of_words, data.dtype) {
+        (Some(given), ..) => Some(given),
+        (None, Some(_), Some(DataType::U8)) => Some(DataType::I32),
+        (None, Some(_), dtype) => dtype,
+        (None, None, _) => ctx.same_dtype()?,
     };
     if let Some(bool) = dtype.filter(|it| it.is_bool()) {
         return Err(ctx.error(format!("expected number elements, got {bool}")));

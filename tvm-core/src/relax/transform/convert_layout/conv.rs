@@ -54,8 +54,10 @@ impl Converter<'_> {
         }
         let ((dims, dtype), (weights, _)) = (self.shape(data)?, self.shape(weight)?);
         let of_call = call.attrs.dtype("out_dtype").unwrap_or(dtype);
-        if dtype == DataType::U8 && of_call == DataType::I32 {
-            return self.conv_of_bytes(op, call, name);
+        if (dtype, of_call) == (DataType::U8, DataType::I32)
+            || (dtype, of_call) == (DataType::BF16, DataType::F32) && self.sums_pairs
+        {
+            return self.conv_of_words(op, call, name);
         }
         if dtype != of_call || !(dtype.bits() == 32 || dtype.bits() == 64) || !dtype.is_float() {
             return None;
@@ -108,17 +110,22 @@ impl Converter<'_> {
         Some((self.emit(name, op.name, &[data, weight], attrs, &call.span)?, blocks))
     }
 
-    /// The convolution of `u8` with constant weights of `i8`, four channels of which become a word.
-    fn conv_of_bytes(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
+    /// The convolution of `u8` with constant weights of `i8`, four channels of which become a word, or that of `bf16`, two
+    /// channels of which do.
+    fn conv_of_words(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let [data, Arg::Const(weight)] = &*call.args else { return None };
         let [out, channels] = [0, 1].map(|axis| weight.shape().get(axis).copied());
         let (out, channels) = (out?, channels?);
-        if weight.dtype() != DataType::I8 || call.attrs.int("groups").is_some_and(|groups| groups != 1) {
+        let of_words = [(DataType::U8, DataType::I8), (DataType::BF16, DataType::BF16)];
+        let (_, dtype) = self.shape(data)?;
+        if !of_words.contains(&(dtype, weight.dtype()))
+            || call.attrs.int("groups").is_some_and(|groups| groups != 1)
+        {
             return None;
         }
         let bits = DataType::I32.bits();
         let blocks = self.blocks(out, bits)?;
-        let parts = words::parts(DataType::I8);
+        let parts = words::parts(dtype);
         let lanes = i64::from(self.machine.vector_bits) / i64::from(bits);
         let (data, of_data) = match self.blocked(data).cloned() {
             Some(it) => (it.var.into(), it.blocks),

@@ -51,11 +51,15 @@ impl Converter<'_> {
         let of_call = call.attrs.dtype("out_dtype").unwrap_or(dtype);
         // What becomes a word, and the type of the sums.
         let narrow = match (dtype, tensor.dtype(), of_call) {
-            (DataType::BF16, DataType::BF16, DataType::BF16) if self.sums_pairs => Some(DataType::F32),
+            (DataType::BF16, DataType::BF16, DataType::BF16 | DataType::F32) if self.sums_pairs => {
+                Some(DataType::F32)
+            }
             (DataType::U8, DataType::I8, DataType::I32) => Some(DataType::I32),
             _ => None,
         };
-        let wide = dtype.is_float() && dtype.bits() >= 32 && dtype == of_call && dtype == tensor.dtype();
+        let of_weights = tensor.dtype();
+        let wide = dtype.is_float() && dtype.bits() >= 32 && dtype == of_call;
+        let wide = wide && (of_weights == dtype || of_weights.is_float() && of_weights.bits() < dtype.bits());
         let fits = wide || narrow.is_some();
         let (rows, [first, second]) = (dims.split_last()?.1, tensor.shape()) else { return None };
         let (columns, terms) = if letters == "KN" { (*second, *first) } else { (*first, *second) };
@@ -89,7 +93,10 @@ impl Converter<'_> {
                 "a panel of columns is read as one stream".into(),
             ]
         });
-        let attrs = Attrs::new().with("weight_layout", layout.to_string()).with("units", columns);
+        let mut attrs = Attrs::new().with("weight_layout", layout.to_string()).with("units", columns);
+        if let Some(given) = call.attrs.dtype("out_dtype") {
+            attrs.set("out_dtype", given);
+        }
         let args = [data.clone(), weight].into();
         let callee = Callee::Op(Op::get("nn.dense_pack").ok()?);
         let value = Call { callee, args, attrs, ..call.clone() }.into();

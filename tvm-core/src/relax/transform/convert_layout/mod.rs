@@ -55,7 +55,7 @@ pub fn convert_layout() -> Pass {
             module,
             machine,
             use_winograd: context.config.winograd,
-            sums_pairs: context.config.fast_math && machine.bf16_dot,
+            sums_pairs: context.config.sums_pairs() && machine.bf16_dot,
             users: plain::Users::of(func),
             choices: context.choices.clone(),
             blocked: FxHashMap::default(),

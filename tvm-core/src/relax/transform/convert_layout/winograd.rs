@@ -31,12 +31,13 @@ impl Converter<'_> {
         let [data, Arg::Const(weight)] = &*call.args else { return None };
         let ones = |attr: &str| call.attrs.int_list(attr).is_none_or(|it| it.iter().all(|&it| it == 1));
         let of_kind = weight.shape()[2..] == [3, 3] && ones("groups") && ones("strides") && ones("dilation");
-        if !self.use_winograd || !of_kind || weight.dtype() != DataType::F32 {
+        let fits = weight.dtype().is_float() && weight.dtype().bits() <= 32;
+        if !self.use_winograd || !of_kind || !fits {
             return None;
         }
         let inputs = match self.blocked(data) {
             Some(it) => it.blocks,
-            None => self.blocks(weight.shape()[1], weight.dtype().bits())?,
+            None => self.blocks(weight.shape()[1], DataType::F32.bits())?,
         };
         let result = infer_type(&call.clone().into(), self.module).ok()?;
         let [_, _, height, width] = result.as_tensor()?.known_shape()? else { return None };
@@ -78,14 +79,14 @@ impl Converter<'_> {
 
 /// The weights (out, in, 3, 3), transformed: (row, column, block out, block in, channel in, channel out).
 fn weights(winograd: &Winograd, weight: &Tensor, shape: &Shape) -> Option<Tensor> {
-    let values = weight.as_slice::<f32>().ok()?;
+    let values = weight.to_f64s().ok()?;
     let (inputs, outputs) = (shape.inputs.channels, shape.outputs.padded());
     let [of_inputs, of_outputs] = [shape.inputs.block, shape.outputs.block];
     let points = winograd.size() * winograd.size();
     let mut res = vec![0f32; (points * inputs * outputs) as usize];
     for (at, window) in values.chunks_exact(9).enumerate() {
         let mut given = [0f64; 9];
-        given.iter_mut().zip(window).for_each(|(given, value)| *given = f64::from(*value));
+        given.copy_from_slice(window);
         let (o, i) = (at as i64 / inputs, at as i64 % inputs);
         let (block, o) = (o / of_outputs, o % of_outputs);
         // The blocks of inputs follow each other: a block and a channel in it are the channel.

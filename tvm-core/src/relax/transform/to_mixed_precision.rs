@@ -1,0 +1,444 @@
+//! `ToMixedPrecision`: convolutions and products of f32 take their operands in the type of
+//! [`PassConfig::precision`](crate::pass::PassConfig), and sum them in f32.
+//!
+//! Convolutions over images and matrix products with constant weights get narrow weights, and the attribute `out_dtype`. Where
+//! the target multiplies narrow data by narrow weights, the data become narrow as well: a value is rounded once, where it is
+//! computed, and all of its uses read the rounded value, so that only that one is stored. Operators that only move elements,
+//! and pooling, work on rounded values as they are. All others compute in f32. Parameters and results of functions keep their
+//! types.
+//!
+//! *Requires*: operators that are not lowered yet. *Ensures*: the type of the function is the same. Weights that the narrow type
+//! cannot hold stay as they are.
+//!
+//! TVM counterpart: `relax.transform.ToMixedPrecision`.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tvm_runtime::{DataType, Tensor};
+
+use crate::ir::{Attrs, IRModule, Op, Span, Var, VarId};
+use crate::pass::{Choices, Pass, Precision, function_pass};
+use crate::relax::analysis::infer_type;
+use crate::relax::mutator::{walk_arg, walk_binding, walk_body};
+use crate::relax::visitor::walk_binding as visit_binding;
+use crate::relax::{
+    Arg, Binding, BindingBlock, Body, Call, Callee, Expr, ExprMutator, ExprVisitor, Function,
+};
+
+/// Name of the pass.
+const NAME: &str = "ToMixedPrecision";
+/// Channels or columns of the result, and terms of each, from which on narrow operands pay.
+const FEWEST: i64 = 8;
+/// Operators whose results are elements of their arguments, or averages of them.
+const MOVING: &[&str] = &[
+    "broadcast_to",
+    "concat",
+    "expand_dims",
+    "flatten",
+    "nn.adaptive_avg_pool2d",
+    "nn.avg_pool2d",
+    "nn.max_pool2d",
+    "permute_dims",
+    "reshape",
+    "squeeze",
+    "strided_slice",
+];
+
+/// The pass.
+pub fn to_mixed_precision() -> Pass {
+    function_pass(NAME, |func, module, context| {
+        let Some(dtype) = context.config.precision.dtype() else { return Ok(None) };
+        let machine = &context.target.machine;
+        let narrow_data = context.config.precision == Precision::Bf16 && machine.bf16_dot;
+        let mut values = Values::of(func);
+        if narrow_data {
+            values.round(func);
+        }
+        let choices = context.choices.clone();
+        let pass = Narrow { module, dtype, narrow_data, values, choices, bindings: Vec::new() };
+        Ok(pass.function(func))
+    })
+    .opt_level(0)
+}
+
+/// What is known of the values of a function.
+#[derive(Default)]
+struct Values {
+    /// The calls of operators, by the variables that they are bound to; in their order.
+    calls: Vec<(Var, Call)>,
+    by_var: FxHashMap<VarId, usize>,
+    /// The tensors of f32 that are bound, or are parameters.
+    bound: FxHashSet<VarId>,
+    /// The rounded value of each value that is rounded where it is bound.
+    rounded: FxHashMap<VarId, Option<Var>>,
+}
+
+impl ExprVisitor for Values {
+    fn visit_binding(&mut self, binding: &Binding) {
+        if is_f32(&binding.var) {
+            self.bound.insert(binding.var.id());
+        }
+        if let (Expr::Call(call), false) = (&binding.value, binding.match_cast)
+            && matches!(call.callee, Callee::Op(_))
+        {
+            self.by_var.insert(binding.var.id(), self.calls.len());
+            self.calls.push((binding.var.clone(), (**call).clone()));
+        }
+        visit_binding(self, binding);
+    }
+}
+
+impl Values {
+    fn of(func: &Function) -> Values {
+        let mut values = Values::default();
+        values.bound.extend(func.params.iter().filter(|it| is_f32(it)).map(Var::id));
+        values.visit_function(func);
+        values
+    }
+
+    fn call(&self, arg: &Arg) -> Option<&Call> {
+        self.by_var.get(&arg.as_var()?.id()).map(|&at| &self.calls[at].1)
+    }
+
+    /// Finds the values that are rounded: data of products, what they are moved from, and what is moved from them.
+    fn round(&mut self, func: &Function) {
+        let mut rounded = FxHashSet::default();
+        // What a call moves comes before it, so that one round in reverse order finds all.
+        for (var, call) in self.calls.iter().rev() {
+            if self.weights(call).is_some() {
+                rounded.extend(call.args[0].as_var().filter(|it| self.bound.contains(&it.id())).map(Var::id));
+            }
+            if rounded.contains(&var.id()) && moves(call) {
+                let moved = tensors(call).filter_map(Arg::as_var).map(Var::id);
+                rounded.extend(moved.filter(|it| self.bound.contains(it)));
+            }
+        }
+        for (var, call) in &self.calls {
+            let is_rounded = |arg: &Arg| arg.as_var().is_some_and(|it| rounded.contains(&it.id()));
+            if moves(call) && is_f32(var) && tensors(call).all(is_rounded) {
+                rounded.insert(var.id());
+            }
+        }
+        let params: FxHashSet<VarId> = func.params.iter().map(Var::id).collect();
+        // A parameter is stored as f32 whatever is done, so nothing but products reads the rounded one.
+        rounded.retain(|id| !params.contains(id) || self.is_data(*id));
+        self.rounded = rounded.into_iter().map(|id| (id, None)).collect();
+    }
+
+    fn is_data(&self, id: VarId) -> bool {
+        let reads = |call: &Call| call.args.first().and_then(Arg::as_var).is_some_and(|it| it.id() == id);
+        self.calls.iter().any(|(_, call)| reads(call) && self.weights(call).is_some())
+    }
+
+    /// The constant weights of a convolution or a product of f32, which may be bound transposed.
+    fn weights(&self, call: &Call) -> Option<Weights> {
+        let ([data, weight], &Callee::Op(op)) = (&*call.args, &call.callee) else { return None };
+        if call.attrs.dtype("out_dtype").is_some() || !data.as_var().is_some_and(is_f32) {
+            return None;
+        }
+        let (tensor, turned) = match weight {
+            Arg::Const(tensor) => (tensor, None),
+            other => {
+                let turn = self.call(other).filter(|it| is_op(it, "permute_dims"))?;
+                let Arg::Const(tensor) = turn.args.first()? else { return None };
+                (tensor, Some(turn.clone()))
+            }
+        };
+        let extents = match (op.name, tensor.shape(), &turned) {
+            ("nn.conv2d", &[out, per_group, height, width], None) => [out, per_group * height * width],
+            ("matmul", &[first, second], _) => [first, second],
+            _ => return None,
+        };
+        let groups = call.attrs.int("groups").unwrap_or(1);
+        let fits = groups == 1 && tensor.dtype() == DataType::F32 && extents.iter().all(|&it| it >= FEWEST);
+        fits.then(|| Weights { tensor: tensor.clone(), turned })
+    }
+}
+
+/// Constant weights.
+struct Weights {
+    tensor: Tensor,
+    /// The `permute_dims` of them, if there is one.
+    turned: Option<Call>,
+}
+
+fn is_f32(var: &Var) -> bool {
+    var.ty().as_tensor().is_some_and(|it| it.dtype == Some(DataType::F32))
+}
+
+fn is_op(call: &Call, name: &str) -> bool {
+    matches!(call.callee, Callee::Op(op) if op.name == name)
+}
+
+/// True for calls that only move elements.
+fn moves(call: &Call) -> bool {
+    matches!(call.callee, Callee::Op(op) if MOVING.contains(&op.name))
+}
+
+/// The tensors among the arguments, those in a tuple included.
+fn tensors(call: &Call) -> impl Iterator<Item = &Arg> {
+    let of_first = match call.args.first() {
+        Some(Arg::Tuple(fields)) => &fields[..],
+        Some(first) => std::slice::from_ref(first),
+        None => &[],
+    };
+    of_first.iter()
+}
+
+/// The numbers of `tensor` in a narrower type; `None` if a number is too large for it.
+fn narrowed(tensor: &Tensor, dtype: DataType) -> Option<Tensor> {
+    let values = tensor.to_vec::<f32>().ok()?;
+    let shape = tensor.shape();
+    if dtype == DataType::BF16 {
+        let narrow: Vec<_> = values.iter().map(|&it| half::bf16::from_f32(it)).collect();
+        let fits = narrow.iter().zip(&values).all(|(narrow, it)| narrow.is_finite() || !it.is_finite());
+        return fits.then(|| Tensor::from_vec(narrow, shape).ok())?;
+    }
+    let narrow: Vec<_> = values.iter().map(|&it| half::f16::from_f32(it)).collect();
+    let fits = narrow.iter().zip(&values).all(|(narrow, it)| narrow.is_finite() || !it.is_finite());
+    fits.then(|| Tensor::from_vec(narrow, shape).ok())?
+}
+
+struct Narrow<'a> {
+    module: &'a IRModule,
+    dtype: DataType,
+    /// True if the data of products become narrow as well.
+    narrow_data: bool,
+    values: Values,
+    choices: Choices,
+    /// What goes in front of the current binding.
+    bindings: Vec<Binding>,
+}
+
+impl Narrow<'_> {
+    fn function(mut self, func: &Function) -> Option<Function> {
+        for param in func.params.iter() {
+            if self.values.rounded.contains_key(&param.id()) {
+                let rounded = self.cast(&Arg::from(param), self.dtype, param.span())?;
+                self.values.rounded.insert(param.id(), Some(rounded));
+            }
+        }
+        let of_params = std::mem::take(&mut self.bindings);
+        let mut new = self.mutate_function(func)?;
+        if !of_params.is_empty() {
+            let first = BindingBlock { dataflow: true, bindings: of_params.into() };
+            new.body.blocks = std::iter::once(first).chain(new.body.blocks.iter().cloned()).collect();
+        }
+        Some(new)
+    }
+
+    /// Binds `value` in front of the current binding; `None` if it is ill-typed.
+    fn emit(&mut self, name: &str, value: Call) -> Option<Var> {
+        let span = value.span.clone();
+        let value = Expr::from(value);
+        let var = Var::with_span(name, infer_type(&value, self.module).ok()?, span);
+        self.bindings.push(Binding::new(var.clone(), value));
+        Some(var)
+    }
+
+    fn cast(&mut self, arg: &Arg, dtype: DataType, span: &Span) -> Option<Var> {
+        let name = arg.as_var().map_or("value", |it| it.name()).to_string();
+        let callee = Callee::Op(Op::get("astype").ok()?);
+        let attrs = Attrs::new().with("dtype", dtype);
+        self.emit(&name, Call { callee, args: [arg.clone()].into(), attrs, ret: None, span: span.clone() })
+    }
+
+    fn rounded(&self, arg: &Arg) -> Option<Var> {
+        self.values.rounded.get(&arg.as_var()?.id())?.clone()
+    }
+
+    /// The convolution or product with narrow operands.
+    fn product(&mut self, call: &Call) -> Option<Expr> {
+        let Weights { tensor, turned } = self.values.weights(call)?;
+        let Callee::Op(op) = call.callee else { return None };
+        let dtype = self.dtype;
+        let subject = || format!("{} with weights {:?}", op.name, tensor.shape());
+        let Some(narrow) = narrowed(&tensor, dtype) else {
+            let reason = format!("a weight is too large for {dtype}");
+            self.choices.note(NAME, || [subject(), "f32".into(), reason]);
+            return None;
+        };
+        let data = if !self.narrow_data {
+            call.args[0].clone()
+        } else if let Some(rounded) = self.rounded(&call.args[0]) {
+            rounded.into()
+        } else {
+            self.cast(&call.args[0], dtype, &call.span)?.into()
+        };
+        let weight = match turned {
+            None => Arg::Const(narrow),
+            Some(turn) => self.emit("weight", Call { args: [Arg::Const(narrow)].into(), ..turn })?.into(),
+        };
+        let attrs = call.attrs.clone().with("out_dtype", DataType::F32);
+        let value = Expr::from(Call { args: [data, weight].into(), attrs, ..call.clone() });
+        infer_type(&value, self.module).ok()?;
+        let of_data = if self.narrow_data { dtype } else { DataType::F32 };
+        self.choices.note(NAME, || {
+            let choice = format!("data of {of_data}, weights of {dtype}, sums of f32");
+            [subject(), choice, format!("the precision asked for is {dtype}")]
+        });
+        Some(value)
+    }
+
+    /// A call that moves values which are all rounded.
+    fn moved(&mut self, binding: &Binding) -> Option<Var> {
+        let Expr::Call(call) = &binding.value else { return None };
+        if !self.values.rounded.contains_key(&binding.var.id()) || !moves(call) || call.args.is_empty() {
+            return None;
+        }
+        let rounded: Option<Vec<Arg>> = tensors(call).map(|it| Some(self.rounded(it)?.into())).collect();
+        let rounded = rounded?;
+        let mut args = call.args.to_vec();
+        args[0] = match &args[0] {
+            Arg::Tuple(_) => Arg::Tuple(rounded.into()),
+            _ => rounded.into_iter().next()?,
+        };
+        self.emit(binding.var.name(), Call { args: args.into(), ..(**call).clone() })
+    }
+}
+
+impl ExprMutator for Narrow<'_> {
+    /// Rounded values are read as f32 where they are used.
+    fn mutate_arg(&mut self, arg: &Arg) -> Option<Arg> {
+        let is_bound = |var: &Var| self.values.bound.contains(&var.id());
+        match arg.as_var().filter(|it| is_bound(it)) {
+            Some(var) => {
+                let rounded = self.rounded(arg)?;
+                self.cast(&rounded.into(), DataType::F32, var.span()).map(Arg::from)
+            }
+            None => walk_arg(self, arg),
+        }
+    }
+
+    fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
+        let outer = std::mem::take(&mut self.bindings);
+        if !binding.match_cast
+            && let Some(var) = self.moved(binding)
+        {
+            self.values.rounded.insert(binding.var.id(), Some(var));
+            return Some(std::mem::replace(&mut self.bindings, outer));
+        }
+        let product = match &binding.value {
+            Expr::Call(call) if !binding.match_cast => self.product(call),
+            _ => None,
+        };
+        let new = match product {
+            Some(value) => Some(Binding { value, ..binding.clone() }),
+            None => walk_binding(self, binding),
+        };
+        let mut all = std::mem::take(&mut self.bindings);
+        let is_changed = new.is_some() || !all.is_empty();
+        all.push(new.unwrap_or_else(|| binding.clone()));
+        let is_rounded = self.values.rounded.contains_key(&binding.var.id());
+        if is_rounded && let Some(var) = self.cast(&Arg::from(&binding.var), self.dtype, binding.var.span()) {
+            all.append(&mut self.bindings);
+            self.values.rounded.insert(binding.var.id(), Some(var));
+        }
+        self.bindings = outer;
+        (is_changed || is_rounded).then_some(all)
+    }
+
+    fn mutate_body(&mut self, body: &Body) -> Option<Body> {
+        let outer = std::mem::take(&mut self.bindings);
+        let walked = walk_body(self, body);
+        let last = std::mem::replace(&mut self.bindings, outer);
+        if last.is_empty() {
+            return walked;
+        }
+        let mut body = walked.unwrap_or_else(|| body.clone());
+        let last = BindingBlock { dataflow: true, bindings: last.into() };
+        body.blocks = body.blocks.iter().cloned().chain([last]).collect();
+        Some(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::well_formed;
+    use crate::pass::PassContext;
+    use crate::relax::transform::random_graphs::{Graph, difference, random_graph, results};
+    use crate::target::{Machine, Target};
+
+    fn converted(module: &IRModule, precision: Precision, bf16_dot: bool) -> IRModule {
+        let machine = Machine { bf16_dot, ..Machine::baseline() };
+        let context = PassContext::new().target(Target { machine, ..Target::llvm() });
+        let context = context.configure(|config| config.precision = precision);
+        let new = context.scope(|| to_mixed_precision().apply(module.clone())).unwrap();
+        well_formed(&new).unwrap_or_else(|err| panic!("{err}"));
+        new
+    }
+
+    #[test]
+    fn random_graphs_compute_nearly_the_same() {
+        let mut narrow = 0;
+        for seed in 100..130 {
+            let (module, args) = random_graph(seed);
+            let before = results(&module, &args);
+            let same = converted(&module, Precision::Full, true);
+            assert!(before == results(&same, &args), "seed {seed}");
+            for (precision, bf16_dot, bound) in
+                [(Precision::Bf16, true, 0.05), (Precision::Bf16, false, 0.05), (Precision::F16, true, 0.01)]
+            {
+                let new = converted(&module, precision, bf16_dot);
+                narrow += usize::from(format!("{new:?}").contains("out_dtype"));
+                for (before, after) in before.iter().zip(&results(&new, &args)) {
+                    let apart = difference(before, after);
+                    assert!(apart.is_some_and(|it| it <= bound), "seed {seed}, {precision}: {apart:?}");
+                }
+            }
+        }
+        assert!(narrow > 45, "{narrow} graphs have narrow products");
+    }
+
+    /// The operators of `main` in their order, with the type of their results.
+    fn operators(module: &IRModule) -> Vec<String> {
+        let func = module.relax_func(module.global_var("main").unwrap()).unwrap();
+        let calls = func.body.bindings().filter_map(|binding| match &binding.value {
+            Expr::Call(call) => match call.callee {
+                Callee::Op(op) => Some((op.name, binding.var.ty().as_tensor()?.dtype?)),
+                _ => None,
+            },
+            _ => None,
+        });
+        calls.map(|(name, dtype)| format!("{name} {dtype}")).collect()
+    }
+
+    /// `relu(x w1)`, moved by `moving`, times `w2`.
+    fn chain(moving: &str, scale: f32) -> IRModule {
+        let mut graph = Graph::new(3);
+        let x = graph.param("x", [8, 16].map(crate::tir::PrimExpr::index).to_vec());
+        let first = Arg::Const(graph.numbers(&[16, 16]));
+        let y = graph.op("matmul", &[(&x).into(), first], Attrs::new()).unwrap();
+        let y = graph.op("nn.relu", &[y.into()], Attrs::new()).unwrap();
+        let y = graph.op(moving, &[y.into()], Attrs::new()).unwrap();
+        let second = Tensor::from_vec(vec![scale; 8 * 16], &[8, 16]).unwrap();
+        let extent = y.ty().as_tensor().unwrap().known_shape().unwrap()[1].as_int();
+        let second = if extent == Some(8) { second } else { graph.numbers(&[16, 16]) };
+        let y = graph.op("matmul", &[y.into(), Arg::Const(second)], Attrs::new()).unwrap();
+        graph.function_of(x, y)
+    }
+
+    #[test]
+    fn values_are_rounded_once_where_they_are_computed() {
+        let got = operators(&converted(&chain("permute_dims", 1.0), Precision::Bf16, true));
+        let want =
+            ["astype bf16", "matmul f32", "nn.relu f32", "astype bf16", "permute_dims bf16", "matmul f32"];
+        assert_eq!(got, want);
+        // What is computed between is computed in f32.
+        let got = operators(&converted(&chain("negative", 1.0), Precision::Bf16, true));
+        let want = ["astype bf16", "matmul f32", "nn.relu f32", "negative f32", "astype bf16", "matmul f32"];
+        assert_eq!(got, want);
+        // Without instructions for products of bf16, only the weights are narrow.
+        let got = operators(&converted(&chain("permute_dims", 1.0), Precision::Bf16, false));
+        assert_eq!(got, ["matmul f32", "nn.relu f32", "permute_dims f32", "matmul f32"]);
+    }
+
+    #[test]
+    fn weights_that_do_not_fit_stay() {
+        let new = converted(&chain("permute_dims", 1e6), Precision::F16, true);
+        let text = format!("{new:?}");
+        assert_eq!(text.matches("out_dtype").count(), 1, "{text}");
+        let new = converted(&chain("permute_dims", 1e6), Precision::Bf16, true);
+        assert_eq!(format!("{new:?}").matches("out_dtype").count(), 2);
+    }
+}
