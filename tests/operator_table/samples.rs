@@ -40,6 +40,7 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ("nn.conv2d_transpose", "T:1x4x8x8 T:4x4x3x3", ""),
     ("nn.conv3d", "T:1x4x8x8x8 T:4x4x3x3x3", ""),
     ("nn.conv3d_transpose", "T:1x4x8x8x8 T:4x4x3x3x3", ""),
+    ("nn.dense_int4", "T:2x8 u8:2x4x8 T:2x1x8", ""),
     ("nn.dense_pack", "T:2x4 T:8x4", "weight_layout=NK"),
     ("nn.instance_norm", "T:2x3x4 T:3 T:3", "axes=[2]"),
     ("nn.layer_norm", "T:2x3 T:3 T:3", "axes=[1]"),

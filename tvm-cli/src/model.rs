@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// Lets kernels reassociate and contract floats, and assume that there is no NaN and no infinity.
     #[arg(long)]
     pub(crate) fast_math: bool,
-    /// The type in which convolutions and products of f32 take their operands: f32, bf16 or f16. Sums stay in f32; `tvmc compare` says what it costs in accuracy.
+    /// The type in which convolutions and products of f32 take their operands: f32, bf16 or f16; with int8-weights and int4-weights, products have weights of integers. Sums stay in f32; `tvmc compare --with f32` says what it costs in accuracy.
     #[arg(long, default_value_t, value_name = "TYPE")]
     pub(crate) precision: Precision,
     /// A symbolic dimension: `n=4` makes it a constant, `n=1..64` bounds it.

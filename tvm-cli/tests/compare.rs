@@ -110,7 +110,8 @@ fn onnxruntime_gives_the_same_values() {
 #[test]
 fn accuracy_of_narrow_operands_is_reported() {
     let compare = |options: &[&str]| {
-        let args = [&["compare", &model(), "--with", "f32", "--dim", "n=64", "--json"], options].concat();
+        let model = model();
+        let args = [&["compare", &model, "--with", "f32", "--dim", "n=64", "--json"], options].concat();
         let output = tvmc_with(&args, "");
         let report: Json = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         (output.status.code(), report)
@@ -130,5 +131,8 @@ fn accuracy_of_narrow_operands_is_reported() {
     let (code, report) = compare(&["--precision", "bf16", "--rtol", "1e-6", "--atol", "1e-6"]);
     assert!(code == Some(1) && report["first"]["node"].is_string(), "{report}");
     let (code, err) = refused(&["compare", &model(), "--with", "f32", "--precision", "f8"]);
-    assert!(code == 2 && err.contains("expected f32, bf16 or f16, got `f8`"), "{err}");
+    assert!(
+        code == 2 && err.contains("expected f32, bf16, f16, int8-weights or int4-weights, got `f8`"),
+        "{err}"
+    );
 }

@@ -8,7 +8,6 @@ use serde_json::{Value as Json, json};
 use tvm_core::pass::Precision;
 use tvm_onnx::proto::GraphProto;
 use tvm_runtime::Tensor;
-use tvm_runtime::vm::VmConfig;
 
 use crate::compare::Difference;
 use crate::data;
@@ -265,6 +264,7 @@ mod tests {
         DimensionProto, ElemType, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
         TensorTypeProto, TypeProto, ValueInfoProto,
     };
+    use tvm_runtime::vm::VmConfig;
 
     use super::*;
 

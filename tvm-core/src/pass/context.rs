@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use tvm_runtime::{DataType, Trust};
+use tvm_runtime::Trust;
 
 use super::{Choices, Pass, PassError, PassInstrument, Pipelines, VerifyEach};
 use crate::ir::IRModule;
@@ -45,21 +45,22 @@ pub enum Precision {
     Bf16,
     /// f16: 11 significant bits, numbers up to 65504. On CPUs, it halves the size of the weights, and is not faster.
     F16,
+    /// Constant weights of products are i8, with a scale for each column: a quarter of their size.
+    Int8Weights,
+    /// Constant weights of products are integers of 4 bits, with a scale for each 32 terms of a column; i8 where the number of
+    /// terms is no multiple of 32.
+    Int4Weights,
 }
 
 impl Precision {
     /// All of them, and their names on the command line.
-    pub const ALL: [(Precision, &str); 3] =
-        [(Precision::Full, "f32"), (Precision::Bf16, "bf16"), (Precision::F16, "f16")];
-
-    /// The type of the operands; `None` for that of the model.
-    pub const fn dtype(self) -> Option<DataType> {
-        match self {
-            Precision::Full => None,
-            Precision::Bf16 => Some(DataType::BF16),
-            Precision::F16 => Some(DataType::F16),
-        }
-    }
+    pub const ALL: [(Precision, &str); 5] = [
+        (Precision::Full, "f32"),
+        (Precision::Bf16, "bf16"),
+        (Precision::F16, "f16"),
+        (Precision::Int8Weights, "int8-weights"),
+        (Precision::Int4Weights, "int4-weights"),
+    ];
 }
 
 impl Precision {
@@ -82,7 +83,9 @@ impl FromStr for Precision {
 
     fn from_str(text: &str) -> Result<Precision, String> {
         let found = Precision::ALL.into_iter().find(|(_, name)| *name == text);
-        found.map(|(it, _)| it).ok_or_else(|| format!("expected f32, bf16 or f16, got `{text}`"))
+        found
+            .map(|(it, _)| it)
+            .ok_or_else(|| format!("expected f32, bf16, f16, int8-weights or int4-weights, got `{text}`"))
     }
 }
 

@@ -3,9 +3,10 @@
 use tvm_runtime::DataType;
 
 use super::reduction::{accumulator, narrowed};
+use crate::arith::Analyzer;
 use crate::arith::dims::simplify_dim;
 use crate::te::{TensorExpr, compute, reduce_axis, sum};
-use crate::tir::{Layout, PrimExpr, words};
+use crate::tir::{BinaryOp, Layout, PrimExpr, binary, words};
 
 /// NumPy's `matmul`: products over the last two axes; the other axes broadcast. A tensor of rank 1 is a row on the left
 /// and a column on the right, and the axis added for that is not in the result.
@@ -64,6 +65,32 @@ pub fn dense_pack(
         sum(term, &[&k])
     });
     narrowed(product, dtype)
+}
+
+/// Products of the last axis of `x` with weights of 4 bits in panels of columns: a byte of `weight` (panel, pair of terms, column)
+/// holds two neighbouring terms, the first one in its low half, as numbers from -8 to 7. Those of a group of terms are multiplied by
+/// an element of `scale` (panel, group, column). The sums are `f32`.
+pub fn dense_int4(x: &TensorExpr, weight: &TensorExpr, scale: &TensorExpr, shape: &[PrimExpr]) -> TensorExpr {
+    let analyzer = Analyzer::new();
+    let of_group = analyzer.simplify(&weight.dim(1).floordiv(scale.dim(1)));
+    let axes = [("group", scale.dim(1)), ("pair", of_group.clone()), ("half", PrimExpr::index(2))]
+        .map(|(name, extent)| reduce_axis(name, extent));
+    let [group, pair, half] = [0, 1, 2].map(|i| axes[i].expr());
+    compute("matmul", shape, &[x, weight, scale], |i| {
+        let (rows, column) = i.split_at(i.len() - 1);
+        let block = weight.dim(2);
+        let (panel, column) = (column[0].clone().floordiv(block.clone()), column[0].clone().floormod(block));
+        let byte = group.clone() * of_group.clone() + &pair;
+        let term = byte.clone() * 2i64 + &half;
+        let number = weight.at([panel.clone(), byte, column.clone()]).cast(DataType::I32);
+        // The sign is the highest bit of each half.
+        let shift = (PrimExpr::index(28) - half.clone() * 4i64).cast(DataType::I32);
+        let high = binary(BinaryOp::Shl, number, shift);
+        let number = binary(BinaryOp::Shr, high, PrimExpr::int(28, DataType::I32)).cast(DataType::F32);
+        let terms: Vec<PrimExpr> = rows.iter().cloned().chain([term]).collect();
+        let scale = scale.at([panel, group.clone(), column]);
+        sum(x.at(terms) * (number * scale), &axes.iter().collect::<Vec<_>>())
+    })
 }
 
 /// Words of neighbouring elements along an axis, for the operator `name`.

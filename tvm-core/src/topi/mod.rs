@@ -32,7 +32,7 @@ pub use conv_transpose::conv_transpose;
 pub use create::{arange, eye, full, one_hot, triangle};
 pub use image::{Coordinates, Interpolation, Rounding, resize};
 pub use index::{gather_elements, gather_nd, scatter_elements, scatter_nd, strided_slice, take};
-pub use matmul::{dense_pack, matmul};
+pub use matmul::{dense_int4, dense_pack, matmul};
 pub use norm::{batch_norm, lrn, normalize};
 pub use pad::{PadMode, pad};
 pub use pool::{PoolParams, adaptive_avg_pool, avg_pool, max_pool};

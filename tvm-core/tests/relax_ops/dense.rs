@@ -84,3 +84,50 @@ fn errors() {
         assert!(err.contains(&format!("attribute `units` is 0 to 16, got {units}")), "{err}");
     }
 }
+
+#[test]
+fn weights_of_four_bits() {
+    let mut rng = Rng::new(8);
+    for [m, k, n, width, groups] in [[1, 4, 3, 2, 1], [3, 8, 5, 4, 2], [2, 12, 4, 4, 3]] {
+        let panels = (n + width - 1) / width;
+        let number = |rng: &mut Rng, shape: &[i64]| Nd::build(shape, |_| rng.int(-8, 7) as f32);
+        let (x, numbers) = (number(&mut rng, &[m, k]), number(&mut rng, &[k, panels * width]));
+        let scale = Nd::build(&[panels, groups, width], |i| (1 + (i[0] + i[1] + i[2]) % 3) as f32 / 2.0);
+        let bytes = (0..panels * k / 2 * width).map(|i| {
+            let (panel, pair, column) = (i / (k / 2 * width), i / width % (k / 2), i % width);
+            let half = |term: i64| numbers.at(&[term, panel * width + column]) as i8 as u8 & 0xf;
+            half(2 * pair) | half(2 * pair + 1) << 4
+        });
+        let bytes: Vec<u8> = bytes.collect();
+        let weight = Nd::build(&[k, n], |i| {
+            let group = i[0] / (k / groups);
+            numbers.at(i) * scale.at(&[i[1] / width, group, i[1] % width])
+        });
+        let expected = call1("matmul", [x.arg(), weight.arg()], Attrs::new());
+        let args = [x.arg(), Arg::Const(tensor(&bytes, &[panels, k / 2, width])), scale.arg()];
+        let got = call1("nn.dense_int4", args, Attrs::new().with("units", n));
+        assert_eq!(got.to_vec::<f32>().unwrap(), expected.to_vec::<f32>().unwrap(), "{m}x{k}x{n}");
+    }
+}
+
+#[test]
+fn errors_of_weights_of_four_bits() {
+    let of = |shape: &[i64]| Nd::random(&mut Rng::new(2), shape).arg();
+    let bytes = |shape: &[i64]| {
+        let len = shape.iter().product::<i64>() as usize;
+        Arg::Const(tensor(&vec![0u8; len], shape))
+    };
+    for (data, weight, scale, units, want) in [
+        (of(&[2, 6]), bytes(&[1, 4, 8]), of(&[1, 2, 8]), 8i64, "has extent 6, `weight` has 8 terms"),
+        (of(&[2, 8]), bytes(&[1, 4, 8]), of(&[1, 3, 8]), 8, "got 4 bytes, 3 groups"),
+        (of(&[2, 8]), bytes(&[1, 4, 8]), of(&[1, 0, 8]), 8, "got 4 bytes, 0 groups"),
+        (of(&[2, 8]), bytes(&[1, 4, 8]), of(&[2, 2, 8]), 8, "have the same panels and columns"),
+        (of(&[2, 8]), bytes(&[1, 4, 8]), of(&[1, 2, 8]), 9, "attribute `units` is 0 to 8, got 9"),
+        (of(&[2, 8]), of(&[1, 4, 8]), of(&[1, 2, 8]), 8, "argument `weight` has elements of u8, got f32"),
+        (of(&[]), bytes(&[1, 4, 8]), of(&[1, 2, 8]), 8, "argument `data` has rank 1 or more, got rank 0"),
+    ] {
+        let attrs = Attrs::new().with("units", units);
+        let err = try_call("nn.dense_int4", [data, weight, scale], attrs).unwrap_err().to_string();
+        assert!(err.contains(want), "{err}");
+    }
+}

@@ -4,6 +4,7 @@
 
 use tvm_runtime::DataType;
 
+use super::dense_int4::DENSE_INT4;
 use super::window::{check_blocks, layout};
 use crate::ir::{AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
 use crate::relax::analysis::{differ, show_dim, show_dims, simplify_dim};
@@ -15,7 +16,9 @@ use crate::topi;
 /// Letters of the axes of the weights: columns of the result, terms.
 const LETTERS: &str = "NK";
 
-pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
+pub(in crate::relax::op) static OPS: &[OpDef] = &[DENSE_PACK, DENSE_INT4];
+
+const DENSE_PACK: OpDef = OpDef::new(
     "nn.dense_pack",
     "product of the last axis of data [.., k] with weights [k, n] in a layout of `NK` such as `NK32n`; `units` columns of \
      the weights are used, all unless set; weights of i32 are words of two neighbouring terms of bf16, or of four of i8 for data of u8",
@@ -30,7 +33,7 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[OpDef::new(
 .tensor_program(|cx| {
     let (layout, shape, dtype) = (weight_layout(&cx.infer())?, cx.out_shape(0)?, cx.out_dtype(0)?);
     single(cx, |x| Ok(topi::dense_pack(&x[0], &x[1], &layout, shape, dtype)))
-})];
+});
 
 fn weight_layout(ctx: &InferContext<'_>) -> Result<Layout, IrError> {
     layout(ctx, "weight_layout", LETTERS, "N", LETTERS)

@@ -10,6 +10,7 @@ pub(super) mod activation;
 pub(super) mod attention;
 pub(super) mod conv;
 pub(super) mod dense;
+mod dense_int4;
 pub(super) mod norm;
 pub(super) mod pad;
 pub(super) mod pool;

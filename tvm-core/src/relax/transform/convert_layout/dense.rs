@@ -59,7 +59,9 @@ impl Converter<'_> {
         };
         let of_weights = tensor.dtype();
         let wide = dtype.is_float() && dtype.bits() >= 32 && dtype == of_call;
-        let wide = wide && (of_weights == dtype || of_weights.is_float() && of_weights.bits() < dtype.bits());
+        let narrow_weights =
+            of_weights == DataType::I8 || of_weights.is_float() && of_weights.bits() < dtype.bits();
+        let wide = wide && (of_weights == dtype || narrow_weights);
         let fits = wide || narrow.is_some();
         let (rows, [first, second]) = (dims.split_last()?.1, tensor.shape()) else { return None };
         let (columns, terms) = if letters == "KN" { (*second, *first) } else { (*first, *second) };

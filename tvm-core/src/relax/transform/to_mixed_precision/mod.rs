@@ -5,12 +5,17 @@
 //! the target multiplies narrow data by narrow weights, the data become narrow as well: a value is rounded once, where it is
 //! computed, and all of its uses read the rounded value, so that only that one is stored. Operators that only move elements,
 //! and pooling, work on rounded values as they are. All others compute in f32. Parameters and results of functions keep their
-//! types.
+//! types. Where weights of integers are asked for, those of products are integers, with a scale for each column or for groups of
+//! its terms; data and convolutions stay as they are.
 //!
 //! *Requires*: operators that are not lowered yet. *Ensures*: the type of the function is the same. Weights that the narrow type
 //! cannot hold stay as they are.
 //!
 //! TVM counterpart: `relax.transform.ToMixedPrecision`.
+
+#[cfg(test)]
+mod tests;
+mod weights;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::{DataType, Tensor};
@@ -46,15 +51,19 @@ const MOVING: &[&str] = &[
 /// The pass.
 pub fn to_mixed_precision() -> Pass {
     function_pass(NAME, |func, module, context| {
-        let Some(dtype) = context.config.precision.dtype() else { return Ok(None) };
-        let machine = &context.target.machine;
-        let narrow_data = context.config.precision == Precision::Bf16 && machine.bf16_dot;
+        let precision = context.config.precision;
+        if precision == Precision::Full {
+            return Ok(None);
+        }
+        let machine = context.target.machine;
+        let narrow_data = precision == Precision::Bf16 && machine.bf16_dot;
         let mut values = Values::of(func);
         if narrow_data {
             values.round(func);
         }
         let choices = context.choices.clone();
-        let pass = Narrow { module, dtype, narrow_data, values, choices, bindings: Vec::new() };
+        let lanes = i64::from(machine.lanes(DataType::F32));
+        let pass = Narrow { module, precision, lanes, narrow_data, values, choices, bindings: Vec::new() };
         Ok(pass.function(func))
     })
     .opt_level(0)
@@ -140,7 +149,9 @@ impl Values {
             other => {
                 let turn = self.call(other).filter(|it| is_op(it, "permute_dims"))?;
                 let Arg::Const(tensor) = turn.args.first()? else { return None };
-                (tensor, Some(turn.clone()))
+                let axes = turn.attrs.int_list("axes");
+                let swaps = axes.is_none_or(|axes| matches!(axes[..], [1 | -1, 0 | -2]));
+                (tensor, Some(turn.clone()).filter(|_| swaps).map(Some)?)
             }
         };
         let extents = match (op.name, tensor.shape(), &turned) {
@@ -184,23 +195,11 @@ fn tensors(call: &Call) -> impl Iterator<Item = &Arg> {
     of_first.iter()
 }
 
-/// The numbers of `tensor` in a narrower type; `None` if a number is too large for it.
-fn narrowed(tensor: &Tensor, dtype: DataType) -> Option<Tensor> {
-    let values = tensor.to_vec::<f32>().ok()?;
-    let shape = tensor.shape();
-    if dtype == DataType::BF16 {
-        let narrow: Vec<_> = values.iter().map(|&it| half::bf16::from_f32(it)).collect();
-        let fits = narrow.iter().zip(&values).all(|(narrow, it)| narrow.is_finite() || !it.is_finite());
-        return fits.then(|| Tensor::from_vec(narrow, shape).ok())?;
-    }
-    let narrow: Vec<_> = values.iter().map(|&it| half::f16::from_f32(it)).collect();
-    let fits = narrow.iter().zip(&values).all(|(narrow, it)| narrow.is_finite() || !it.is_finite());
-    fits.then(|| Tensor::from_vec(narrow, shape).ok())?
-}
-
 struct Narrow<'a> {
     module: &'a IRModule,
-    dtype: DataType,
+    precision: Precision,
+    /// Elements of f32 in a vector.
+    lanes: i64,
     /// True if the data of products become narrow as well.
     narrow_data: bool,
     values: Values,
@@ -213,7 +212,7 @@ impl Narrow<'_> {
     fn function(mut self, func: &Function) -> Option<Function> {
         for param in func.params.iter() {
             if self.values.rounded.contains_key(&param.id()) {
-                let rounded = self.cast(&Arg::from(param), self.dtype, param.span())?;
+                let rounded = self.cast(&Arg::from(param), DataType::BF16, param.span())?;
                 self.values.rounded.insert(param.id(), Some(rounded));
             }
         }
@@ -227,9 +226,9 @@ impl Narrow<'_> {
     }
 
     /// Binds `value` in front of the current binding; `None` if it is ill-typed.
-    fn emit(&mut self, name: &str, value: Call) -> Option<Var> {
-        let span = value.span.clone();
-        let value = Expr::from(value);
+    fn emit(&mut self, name: &str, value: impl Into<Expr>) -> Option<Var> {
+        let value = value.into();
+        let span = if let Expr::Call(call) = &value { call.span.clone() } else { Span::none() };
         let var = Var::with_span(name, infer_type(&value, self.module).ok()?, span);
         self.bindings.push(Binding::new(var.clone(), value));
         Some(var)
@@ -237,9 +236,9 @@ impl Narrow<'_> {
 
     fn cast(&mut self, arg: &Arg, dtype: DataType, span: &Span) -> Option<Var> {
         let name = arg.as_var().map_or("value", |it| it.name()).to_string();
-        let callee = Callee::Op(Op::get("astype").ok()?);
         let attrs = Attrs::new().with("dtype", dtype);
-        self.emit(&name, Call { callee, args: [arg.clone()].into(), attrs, ret: None, span: span.clone() })
+        let value = self.op_call("astype", std::slice::from_ref(arg), attrs, span)?;
+        self.emit(&name, value)
     }
 
     fn rounded(&self, arg: &Arg) -> Option<Var> {
@@ -248,15 +247,35 @@ impl Narrow<'_> {
 
     /// The convolution or product with narrow operands.
     fn product(&mut self, call: &Call) -> Option<Expr> {
-        let Weights { tensor, turned } = self.values.weights(call)?;
+        let weights = self.values.weights(call)?;
         let Callee::Op(op) = call.callee else { return None };
-        let dtype = self.dtype;
-        let subject = || format!("{} with weights {:?}", op.name, tensor.shape());
-        let Some(narrow) = narrowed(&tensor, dtype) else {
-            let reason = format!("a weight is too large for {dtype}");
-            self.choices.note(NAME, || [subject(), "f32".into(), reason]);
-            return None;
+        let subject = format!("{} with weights {:?}", op.name, weights.tensor.shape());
+        let bound = self.bindings.len();
+        let made = match self.precision {
+            Precision::Full => None,
+            Precision::Bf16 => self.with_floats(call, &weights, DataType::BF16),
+            Precision::F16 => self.with_floats(call, &weights, DataType::F16),
+            Precision::Int8Weights | Precision::Int4Weights if op.name != "matmul" => return None,
+            Precision::Int8Weights => self.with_int8(call, &weights),
+            Precision::Int4Weights => {
+                self.with_int4(call, &weights).or_else(|| self.with_int8(call, &weights))
+            }
         };
+        let made = made.filter(|it| infer_type(it, self.module).is_ok());
+        let precision = self.precision;
+        self.choices.note(NAME, || match &made {
+            Some(_) => [subject, "narrow operands, sums of f32".into(), format!("{precision} is asked for")],
+            None => [subject, "f32".into(), format!("{precision} cannot hold the weights")],
+        });
+        if made.is_none() {
+            self.bindings.truncate(bound);
+        }
+        made
+    }
+
+    /// With weights of a narrow float type, and data of it where they become narrow.
+    fn with_floats(&mut self, call: &Call, weights: &Weights, dtype: DataType) -> Option<Expr> {
+        let narrow = weights::floats(&weights.tensor, dtype)?;
         let data = if !self.narrow_data {
             call.args[0].clone()
         } else if let Some(rounded) = self.rounded(&call.args[0]) {
@@ -264,19 +283,45 @@ impl Narrow<'_> {
         } else {
             self.cast(&call.args[0], dtype, &call.span)?.into()
         };
-        let weight = match turned {
+        let weight = match &weights.turned {
             None => Arg::Const(narrow),
-            Some(turn) => self.emit("weight", Call { args: [Arg::Const(narrow)].into(), ..turn })?.into(),
+            Some(turn) => {
+                self.emit("weight", Call { args: [Arg::Const(narrow)].into(), ..turn.clone() })?.into()
+            }
         };
         let attrs = call.attrs.clone().with("out_dtype", DataType::F32);
-        let value = Expr::from(Call { args: [data, weight].into(), attrs, ..call.clone() });
-        infer_type(&value, self.module).ok()?;
-        let of_data = if self.narrow_data { dtype } else { DataType::F32 };
-        self.choices.note(NAME, || {
-            let choice = format!("data of {of_data}, weights of {dtype}, sums of f32");
-            [subject(), choice, format!("the precision asked for is {dtype}")]
-        });
-        Some(value)
+        Some(Call { args: [data, weight].into(), attrs, ..call.clone() }.into())
+    }
+
+    /// With weights of i8, and a scale for each column of the result.
+    fn with_int8(&mut self, call: &Call, weights: &Weights) -> Option<Expr> {
+        let columns = usize::from(weights.turned.is_none());
+        let (narrow, scale) = weights::int8(&weights.tensor, columns)?;
+        let weight = match &weights.turned {
+            None => Arg::Const(narrow),
+            Some(turn) => {
+                self.emit("weight", Call { args: [Arg::Const(narrow)].into(), ..turn.clone() })?.into()
+            }
+        };
+        let attrs = call.attrs.clone().with("out_dtype", DataType::F32);
+        let args = [call.args[0].clone(), weight];
+        let product = self.emit("product", Call { args: args.into(), attrs, ..call.clone() })?;
+        self.op_call("multiply", &[product.into(), Arg::Const(scale)], Attrs::new(), &call.span)
+    }
+
+    /// With weights of 4 bits, and a scale for each group of terms of a column.
+    fn with_int4(&mut self, call: &Call, weights: &Weights) -> Option<Expr> {
+        let columns = usize::from(weights.turned.is_none());
+        let block = 2 * self.lanes;
+        let (narrow, scale) = weights::int4(&weights.tensor, columns, block)?;
+        let attrs = Attrs::new().with("units", weights.tensor.shape()[columns]);
+        let args = [call.args[0].clone(), Arg::Const(narrow), Arg::Const(scale)];
+        self.op_call("nn.dense_int4", &args, attrs, &call.span)
+    }
+
+    fn op_call(&self, op: &str, args: &[Arg], attrs: Attrs, span: &Span) -> Option<Expr> {
+        let callee = Callee::Op(Op::get(op).ok()?);
+        Some(Call { callee, args: args.into(), attrs, ret: None, span: span.clone() }.into())
     }
 
     /// A call that moves values which are all rounded.
@@ -329,7 +374,9 @@ impl ExprMutator for Narrow<'_> {
         let is_changed = new.is_some() || !all.is_empty();
         all.push(new.unwrap_or_else(|| binding.clone()));
         let is_rounded = self.values.rounded.contains_key(&binding.var.id());
-        if is_rounded && let Some(var) = self.cast(&Arg::from(&binding.var), self.dtype, binding.var.span()) {
+        if is_rounded
+            && let Some(var) = self.cast(&Arg::from(&binding.var), DataType::BF16, binding.var.span())
+        {
             all.append(&mut self.bindings);
             self.values.rounded.insert(binding.var.id(), Some(var));
         }
@@ -348,97 +395,5 @@ impl ExprMutator for Narrow<'_> {
         let last = BindingBlock { dataflow: true, bindings: last.into() };
         body.blocks = body.blocks.iter().cloned().chain([last]).collect();
         Some(body)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ir::well_formed;
-    use crate::pass::PassContext;
-    use crate::relax::transform::random_graphs::{Graph, difference, random_graph, results};
-    use crate::target::{Machine, Target};
-
-    fn converted(module: &IRModule, precision: Precision, bf16_dot: bool) -> IRModule {
-        let machine = Machine { bf16_dot, ..Machine::baseline() };
-        let context = PassContext::new().target(Target { machine, ..Target::llvm() });
-        let context = context.configure(|config| config.precision = precision);
-        let new = context.scope(|| to_mixed_precision().apply(module.clone())).unwrap();
-        well_formed(&new).unwrap_or_else(|err| panic!("{err}"));
-        new
-    }
-
-    #[test]
-    fn random_graphs_compute_nearly_the_same() {
-        let mut narrow = 0;
-        for seed in 100..130 {
-            let (module, args) = random_graph(seed);
-            let before = results(&module, &args);
-            let same = converted(&module, Precision::Full, true);
-            assert!(before == results(&same, &args), "seed {seed}");
-            for (precision, bf16_dot, bound) in
-                [(Precision::Bf16, true, 0.05), (Precision::Bf16, false, 0.05), (Precision::F16, true, 0.01)]
-            {
-                let new = converted(&module, precision, bf16_dot);
-                narrow += usize::from(format!("{new:?}").contains("out_dtype"));
-                for (before, after) in before.iter().zip(&results(&new, &args)) {
-                    let apart = difference(before, after);
-                    assert!(apart.is_some_and(|it| it <= bound), "seed {seed}, {precision}: {apart:?}");
-                }
-            }
-        }
-        assert!(narrow > 45, "{narrow} graphs have narrow products");
-    }
-
-    /// The operators of `main` in their order, with the type of their results.
-    fn operators(module: &IRModule) -> Vec<String> {
-        let func = module.relax_func(module.global_var("main").unwrap()).unwrap();
-        let calls = func.body.bindings().filter_map(|binding| match &binding.value {
-            Expr::Call(call) => match call.callee {
-                Callee::Op(op) => Some((op.name, binding.var.ty().as_tensor()?.dtype?)),
-                _ => None,
-            },
-            _ => None,
-        });
-        calls.map(|(name, dtype)| format!("{name} {dtype}")).collect()
-    }
-
-    /// `relu(x w1)`, moved by `moving`, times `w2`.
-    fn chain(moving: &str, scale: f32) -> IRModule {
-        let mut graph = Graph::new(3);
-        let x = graph.param("x", [8, 16].map(crate::tir::PrimExpr::index).to_vec());
-        let first = Arg::Const(graph.numbers(&[16, 16]));
-        let y = graph.op("matmul", &[(&x).into(), first], Attrs::new()).unwrap();
-        let y = graph.op("nn.relu", &[y.into()], Attrs::new()).unwrap();
-        let y = graph.op(moving, &[y.into()], Attrs::new()).unwrap();
-        let second = Tensor::from_vec(vec![scale; 8 * 16], &[8, 16]).unwrap();
-        let extent = y.ty().as_tensor().unwrap().known_shape().unwrap()[1].as_int();
-        let second = if extent == Some(8) { second } else { graph.numbers(&[16, 16]) };
-        let y = graph.op("matmul", &[y.into(), Arg::Const(second)], Attrs::new()).unwrap();
-        graph.function_of(x, y)
-    }
-
-    #[test]
-    fn values_are_rounded_once_where_they_are_computed() {
-        let got = operators(&converted(&chain("permute_dims", 1.0), Precision::Bf16, true));
-        let want =
-            ["astype bf16", "matmul f32", "nn.relu f32", "astype bf16", "permute_dims bf16", "matmul f32"];
-        assert_eq!(got, want);
-        // What is computed between is computed in f32.
-        let got = operators(&converted(&chain("negative", 1.0), Precision::Bf16, true));
-        let want = ["astype bf16", "matmul f32", "nn.relu f32", "negative f32", "astype bf16", "matmul f32"];
-        assert_eq!(got, want);
-        // Without instructions for products of bf16, only the weights are narrow.
-        let got = operators(&converted(&chain("permute_dims", 1.0), Precision::Bf16, false));
-        assert_eq!(got, ["matmul f32", "nn.relu f32", "permute_dims f32", "matmul f32"]);
-    }
-
-    #[test]
-    fn weights_that_do_not_fit_stay() {
-        let new = converted(&chain("permute_dims", 1e6), Precision::F16, true);
-        let text = format!("{new:?}");
-        assert_eq!(text.matches("out_dtype").count(), 1, "{text}");
-        let new = converted(&chain("permute_dims", 1e6), Precision::Bf16, true);
-        assert_eq!(format!("{new:?}").matches("out_dtype").count(), 2);
     }
 }
