@@ -1,11 +1,12 @@
 //! Operators of the domains beside the standard one, with results that onnxruntime computed.
 
 use tvm_core::target::Target;
+use tvm_onnx::ImportOptions;
 use tvm_onnx::proto::{AttributeProto, ModelProto};
 use tvm_runtime::Tensor;
 
 use crate::build::{
-    Build, assert_near, compiled, float, floats, int, ints, model, node, refusal, run, string,
+    Build, assert_near, compiled, float, floats, int, ints, model, node, refusal, run, string, targets,
 };
 
 const MICROSOFT: &str = "com.microsoft";
@@ -260,6 +261,40 @@ fn weights_of_few_bits() {
     check(MICROSOFT, (op, "i0 i1 i2 i3"), attrs(4), &args, &[floats(&[309.0, 1653.75], &[1, 2])]);
     let refused = refusal(&build(MICROSOFT, op, "i0 i1 i2", attrs(2), &args[..3], "y"));
     assert!(refused.contains("2 bits"), "{refused}");
+}
+
+/// Constant weights of 4 bits stay as they are; the results are those of weights that are given.
+#[test]
+fn constant_weights_of_four_bits() {
+    let x: Vec<f32> = (0..3 * 64).map(|it| ((it * 29) % 17) as f32 - 8.0).collect();
+    let x = floats(&x, &[3, 64]);
+    for (rows, block) in [(1, 16), (5, 32), (33, 64), (40, 16)] {
+        let blocks = 64 / block;
+        let weight: Vec<u8> = (0..rows * 32).map(|i| (i * 91 % 256) as u8).collect();
+        let weight = bytes(&weight, &[rows, blocks, block / 2]);
+        let scales: Vec<f32> = (0..rows * blocks).map(|i| (1 + i % 7) as f32 / 4.0).collect();
+        let scales = floats(&scales, &[rows * blocks]);
+        let attrs = vec![int("K", 64), int("N", rows), int("bits", 4), int("block_size", block)];
+        let given = build(
+            MICROSOFT,
+            "MatMulNBits",
+            "i0 i1 i2",
+            attrs,
+            &[x.clone(), weight.clone(), scales.clone()],
+            "y",
+        );
+        let mut constant = given.clone();
+        let graph = constant.graph.as_mut().unwrap();
+        graph.input.retain(|it| it.name == "i0");
+        let constant = constant.constant("i1", &weight).constant("i2", &scales);
+        let want = run(&compiled(&given, &Target::interpreter()).unwrap(), &[x.clone(), weight, scales]);
+        for target in targets() {
+            let vm = compiled(&constant, &target).unwrap();
+            assert_near(&run(&vm, std::slice::from_ref(&x))[0], &want[0], &format!("{rows} rows, {target}"));
+        }
+        let module = tvm_onnx::import_proto(&constant, None, &ImportOptions::default()).unwrap();
+        assert!(module.to_string().contains("dense_int4"), "{module}");
+    }
 }
 
 #[test]

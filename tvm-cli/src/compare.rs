@@ -44,8 +44,7 @@ pub(crate) struct Difference {
     pub(crate) relative: f64,
     /// Root of the sum of the squares of the differences, as a share of that of the expected elements.
     pub(crate) rms: f64,
-    /// For how many rows of the last axis the largest element has the same place, and the number of rows, if rows have several
-    /// elements.
+    /// For how many rows of the last axis of several elements the largest one has the same place, and the number of rows.
     pub(crate) largest: Option<(usize, usize)>,
     /// Number of elements beyond the tolerance.
     pub(crate) wrong: usize,
@@ -65,7 +64,7 @@ impl Difference {
             let kind = Some(format!("{}, expected {}", describe(got), describe(want)));
             return Ok(Difference { wrong: total.max(1), total, kind, ..Difference::default() });
         }
-        let columns = want.shape().last().map_or(1, |&it| it as usize);
+        let columns = want.shape().iter().rfind(|&&it| it != 1).map_or(1, |&it| it as usize);
         let (got, want) = (got.to_f64s()?, want.to_f64s()?);
         let largest = want.iter().filter(|it| it.is_finite()).fold(0.0, |most: f64, it| most.max(it.abs()));
         let atol = atol.unwrap_or(rtol / 100.0 * largest);

@@ -4,7 +4,7 @@
 use tvm_core::ir::Attrs;
 use tvm_core::relax::Arg;
 use tvm_core::tir::PrimExpr;
-use tvm_runtime::DataType;
+use tvm_runtime::{DataType, Tensor};
 
 use super::fused::leaky;
 use super::matmul::integer_product;
@@ -202,6 +202,49 @@ fn unpacked(node: &mut Node<'_, '_>, x: &Arg, bits: i64) -> Result<Arg, OnnxErro
     node.reshape(&both, &flat)
 }
 
+/// The product with constant weights of 4 bits as they are; `None` where they have zero points of their own, parts of blocks, or
+/// data other than `f32`.
+fn int4_product(
+    node: &mut Node<'_, '_>,
+    x: &Arg,
+    [depth, rows, block]: [i64; 3],
+) -> Result<Option<Arg>, OnnxError> {
+    let (Some(weight), Some(scales)) = (node.value(1)?.tensor(), node.value(2)?.tensor()) else {
+        return Ok(None);
+    };
+    let [bytes_of_row, blocks] = [depth / 2, depth / block];
+    let plain = !node.has(3) && depth % block == 0 && node.dtype(x)? == DataType::F32;
+    let whole = weight.len() as i64 == rows * bytes_of_row && scales.len() as i64 == rows * blocks;
+    if !plain || !whole || scales.dtype() != DataType::F32 || weight.dtype() != DataType::U8 {
+        return Ok(None);
+    }
+    let panels = (rows + PANEL - 1) / PANEL;
+    // The zero point is 8: flipping the highest bit of a half subtracts it.
+    let flipped: Vec<u8> = weight.as_slice::<u8>()?.iter().map(|it| it ^ 0x88).collect();
+    let weight = in_panels(&flipped, bytes_of_row as usize);
+    let scales = in_panels(scales.as_slice::<f32>()?, blocks as usize);
+    let weight = Tensor::from_vec(weight, &[panels, bytes_of_row, PANEL])?;
+    let scales = Tensor::from_vec(scales, &[panels, blocks, PANEL])?;
+    let args = [x.clone(), Arg::Const(weight), Arg::Const(scales)];
+    node.op("nn.dense_int4", &args, Attrs::new().with("units", rows)).map(Some)
+}
+
+/// Columns of a panel: two of the widest vectors.
+const PANEL: i64 = 32;
+
+/// Rows of `width` elements as panels (panel, element, row of the panel), with zeros for the rows that are missing in the last one.
+fn in_panels<T: Copy + Default>(rows: &[T], width: usize) -> Vec<T> {
+    let panel = PANEL as usize;
+    let count = rows.len().checked_div(width).unwrap_or(0);
+    let mut res = vec![T::default(); count.div_ceil(panel) * width * panel];
+    for (row, elements) in rows.chunks_exact(width.max(1)).enumerate() {
+        for (at, element) in elements.iter().enumerate() {
+            res[((row / panel) * width + at) * panel + row % panel] = *element;
+        }
+    }
+    res
+}
+
 /// The product with a matrix of `N` rows, of which each block of `block_size` elements has a scale and a zero point.
 fn matmul_n_bits(node: &mut Node<'_, '_>) -> Results {
     let mut sizes = [0; 3];
@@ -229,6 +272,14 @@ fn matmul_n_bits(node: &mut Node<'_, '_>) -> Results {
         return Err(node.unsupported("weights that are not bytes"));
     }
     let dtype = node.dtype(&x)?;
+    if bits == 4
+        && let Some(product) = int4_product(node, &x, [depth, rows, block])?
+    {
+        return one(match node.opt_arg(5)? {
+            Some(bias) => node.apply("add", &product, &bias),
+            None => Ok(product),
+        });
+    }
     let extents = |dims: &[i64]| dims.iter().map(|&it| PrimExpr::index(it)).collect::<Vec<_>>();
     let weight = node.reshape(&weight, &extents(&[rows, blocks, block * bits / 8]))?;
     let weight = unpacked(node, &weight, bits)?;
