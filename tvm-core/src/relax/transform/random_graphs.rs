@@ -231,13 +231,14 @@ pub(super) fn results(module: &IRModule, args: &[Value]) -> Vec<Vec<f32>> {
 /// shapes differ.
 pub(super) fn difference(before: &[f32], after: &[f32]) -> Option<f32> {
     let most = before.iter().fold(1.0f32, |most, it| most.max(it.abs()));
-    let pairs = before.iter().zip(after).filter(|(before, after)| before.to_bits() != after.to_bits());
-    let largest = pairs.fold(Some(0.0f32), |largest, (before, after)| {
-        if before.is_nan() && after.is_nan() {
-            return largest;
-        }
+    let mut largest = 0f32;
+    for (before, after) in before.iter().zip(after) {
         let apart = (before - after).abs();
-        largest.filter(|_| !apart.is_nan()).map(|it| it.max(apart))
-    });
-    largest.filter(|_| before.len() == after.len()).map(|it| it / most)
+        let same = before.to_bits() == after.to_bits() || before.is_nan() && after.is_nan();
+        if !same && apart.is_nan() {
+            return None;
+        }
+        largest = largest.max(if same { 0.0 } else { apart });
+    }
+    (before.len() == after.len()).then_some(largest / most)
 }
